@@ -1,0 +1,24 @@
+//! The deterministic heart of Fairlane.
+//!
+//! Nothing here reads a clock, draws a random number or touches the outside: time comes in as an
+//! argument, and the same commands in the same order give the same replies and the same state.
+//! The embedded engine runs this machine, the simulator runs it in virtual time, and the Redis
+//! scripts are proven equal to it.
+//!
+//! - [`names`], [`numbers`], [`rate`]: what things are called and counted in, with validation.
+//! - [`limits`]: every limit and default.
+//! - [`queue`]: the machine. [`queue::Machine::apply`] is the way in; each operation is a file in
+//!   `queue/operations`, named as its script and its conformance chapter are.
+//!   - `queue/lane.rs`: groups, lanes and the fair order they stand in.
+//!   - `queue/gate.rs`: may it be served now. `queue/downstream.rs`: what a 429 does to a rate.
+//!   - `queue/invariants.rs`: what must hold after every command. `queue/dump.rs`: state to compare.
+
+pub mod limits;
+pub mod names;
+pub mod numbers;
+pub mod queue;
+pub mod rate;
+
+pub use names::{GroupId, InvalidName, JobId, TypeId, WorkerId};
+pub use numbers::{Cost, Fence, Level, Micros, OutOfRange, RequestNumber, Weight};
+pub use rate::Rate;

@@ -1,0 +1,138 @@
+//! Every limit and default in one place, with their relations asserted.
+//!
+//! A number that bounds a batch, a list, a string or a loop is named here and nowhere else;
+//! the Redis engine hands the same constants to its scripts.
+
+/// Largest integer that survives a trip through a Lua number: times, tags and fences stay below it.
+pub const INTEGER_MAX: u64 = 1 << 53;
+
+/// Longest name (group, job, type, worker), in bytes.
+pub const NAME_BYTES_MAX: usize = 128;
+/// Longest payload of one job, in bytes.
+pub const PAYLOAD_BYTES_MAX: usize = 512 * 1024;
+/// Longest result or failure reason kept with a settled job, in bytes.
+pub const NOTE_BYTES_MAX: usize = 64 * 1024;
+/// Most jobs in one `enqueue`.
+pub const ENQUEUE_JOBS_MAX: usize = 200;
+/// Most payload bytes in one `enqueue`.
+pub const ENQUEUE_BYTES_MAX: usize = 1024 * 1024;
+/// Most jobs in one `lease`.
+pub const LEASE_JOBS_MAX: usize = 500;
+/// Most jobs in one `extend`.
+pub const EXTEND_JOBS_MAX: usize = 500;
+/// Most jobs in one `settle`.
+pub const SETTLE_JOBS_MAX: usize = 500;
+/// Most jobs moved by one `promote`.
+pub const PROMOTE_JOBS_MAX: usize = 500;
+/// Most jobs taken back by one `reclaim`.
+pub const RECLAIM_JOBS_MAX: usize = 500;
+/// Most types alive at once.
+pub const TYPES_MAX: usize = 64;
+/// Most waiting jobs one `lease` promotes before it picks.
+pub const LEASE_PROMOTES_MAX: usize = 64;
+/// Most parked lanes one `lease` wakes.
+pub const LEASE_WAKES_MAX: usize = 64;
+/// Most lanes one `lease` parks.
+pub const LEASE_PARKS_MAX: usize = 64;
+/// Most out-of-range deadlines one `lease` or `reclaim` lowers after the clock stepped back.
+pub const CLAMPS_MAX: usize = 64;
+/// Most wake-up tokens that wait for one type.
+pub const TOKENS_MAX: usize = 8;
+/// Finished jobs removed by one `settle`, per job it settles.
+pub const PURGES_PER_SETTLED: usize = 2;
+
+/// Shortest lease, in milliseconds.
+pub const LEASE_MS_MIN: u64 = 100;
+/// Longest lease, in milliseconds; also how long a worker's last request is remembered.
+pub const LEASE_MS_MAX: u64 = 15 * 60 * 1000;
+/// Longest a lane stays parked before it looks again, in milliseconds.
+pub const PARK_MS_MAX: u64 = 60 * 1000;
+/// Longest delay of a waiting job, in milliseconds (ten years).
+pub const DELAY_MS_MAX: u64 = 3650 * 24 * 3600 * 1000;
+/// Longest Retry-After that is honoured, in milliseconds.
+pub const RETRY_AFTER_MS_MAX: u64 = 3600 * 1000;
+/// A timer holder that has not come back this long after its time is replaced.
+pub const TIMER_BACKSTOP_MS: u64 = 1000;
+/// `reclaim` runs further apart than this count as an outage.
+pub const RECLAIM_STALE_MS: u64 = 15 * 1000;
+/// After an outage `reclaim` takes nothing for this long, so that workers can come back.
+pub const RECLAIM_GRACE_MS: u64 = 30 * 1000;
+/// What a refused producer is told to wait, in milliseconds.
+pub const REFUSAL_RETRY_MS: u64 = 1000;
+
+/// Virtual-time units of one job of cost 1 at weight 1; divisible by every weight up to ten.
+pub const UNITS: u64 = 5040;
+/// Largest weight of a group.
+pub const WEIGHT_MAX: u32 = 1000;
+/// Largest cost of a job.
+pub const COST_MAX: u32 = 10_000;
+/// Cost served from a lane before the next lane has its turn.
+pub const QUANTUM: u64 = 8;
+/// Jobs a lane may be ahead of the others when it comes from idle.
+pub const CREDIT: u64 = 100;
+/// Credit that one fair order can have given away at a time, in jobs.
+pub const POOL: u64 = 200;
+/// Jobs served for each job of credit that returns to the pool.
+pub const POOL_SERVED: u64 = 4;
+/// Weights of the levels high, normal and low.
+pub const LEVEL_WEIGHTS: [u64; 3] = [16, 4, 1];
+
+/// Largest count of a rate.
+pub const RATE_COUNT_MAX: u64 = 1_000_000;
+/// Shortest period of a rate, in milliseconds.
+pub const RATE_PERIOD_MS_MIN: u64 = 1000;
+/// Longest period of a rate, in milliseconds.
+pub const RATE_PERIOD_MS_MAX: u64 = 24 * 3600 * 1000;
+/// A bucket holds at most this many units.
+pub const BUCKET_UNITS_MAX: u64 = 1 << 51;
+/// Buckets count thousandths of a job.
+pub const MILLI: u64 = 1000;
+/// The default burst is one job and what the rate gives in this time.
+pub const BURST_US: u64 = 20_000;
+/// Largest concurrency of a group or type.
+pub const CONCURRENCY_MAX: u32 = 1_000_000;
+
+/// A cut never takes a downstream's rate below this many thousandths of a job a second.
+pub const CUT_RATE_MILLI_MIN: u64 = 100;
+/// CUBIC's constant C = 0.05 as the divisor of cubed milliseconds that gives thousandths of a job a second.
+pub const CUBIC_DIVISOR: u64 = 20_000_000;
+/// The distance to CUBIC's plateau is clamped to this many milliseconds, so that its cube stays exact.
+pub const CUBIC_MS_MAX: u64 = 1 << 17;
+/// Goodput is counted in this many buckets …
+pub const GOODPUT_BUCKETS: usize = 10;
+/// … of this length each.
+pub const GOODPUT_BUCKET_MS: u64 = 100;
+
+/// Retries a job may use before it is dead.
+pub const MAX_RETRY_COUNT: u32 = 3;
+/// Throttles a job may meet before they cost attempts.
+pub const MAX_THROTTLE_COUNT: u32 = 100;
+/// Leases a job may lose before it is dead.
+pub const MAX_LOSS_COUNT: u32 = 5;
+/// Most retries, throttles or losses that can be configured.
+pub const ATTEMPTS_MAX: u32 = 10_000;
+/// Jobs of one group that may be unfinished and not in flight.
+pub const GROUP_BACKLOG_MAX: u64 = 10_000_000;
+/// Jobs of all groups that may be unfinished and not in flight.
+pub const WHOLE_BACKLOG_MAX: u64 = 50_000_000;
+/// How long a completed job is kept, in milliseconds.
+pub const COMPLETED_RETENTION_MS: u64 = 24 * 3600 * 1000;
+/// How long a dead job is kept, in milliseconds.
+pub const FAILED_RETENTION_MS: u64 = 7 * 24 * 3600 * 1000;
+/// How many completed jobs are kept.
+pub const COMPLETED_KEPT_MAX: u64 = 1_000_000;
+/// How many dead jobs are kept.
+pub const FAILED_KEPT_MAX: u64 = 1_000_000;
+
+const _: () = {
+    assert!(PAYLOAD_BYTES_MAX <= ENQUEUE_BYTES_MAX);
+    assert!(LEASE_MS_MIN < LEASE_MS_MAX);
+    assert!(CREDIT <= POOL);
+    assert!(UNITS.is_multiple_of(LEVEL_WEIGHTS[0]) && UNITS.is_multiple_of(LEVEL_WEIGHTS[1]));
+    assert!(UNITS * (COST_MAX as u64) * 2 < INTEGER_MAX);
+    assert!(CUBIC_MS_MAX * CUBIC_MS_MAX * CUBIC_MS_MAX <= BUCKET_UNITS_MAX);
+    assert!(BUCKET_UNITS_MAX + RATE_COUNT_MAX * MILLI < INTEGER_MAX);
+    assert!(RECLAIM_STALE_MS < RECLAIM_GRACE_MS);
+    // A script passes at most two arguments per job to one call; Lua unpacks fewer than 8000.
+    assert!(LEASE_JOBS_MAX * 2 < 7000 && SETTLE_JOBS_MAX * 2 < 7000);
+};

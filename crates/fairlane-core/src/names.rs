@@ -1,0 +1,146 @@
+//! Names: groups, jobs, types and workers.
+//!
+//! A name is one to 128 bytes of UTF-8 without control characters. Inside, `:` and `%` are kept
+//! escaped, so that names joined by `:` (as in Redis keys) can always be taken apart again and
+//! two customers can never share a key. Ordering is that of the escaped bytes in both engines.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::limits::NAME_BYTES_MAX;
+
+/// Why a name was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidName {
+    /// Nothing between the quotes.
+    #[error("a {0} must not be empty")]
+    Empty(&'static str),
+    /// Longer than [`NAME_BYTES_MAX`].
+    #[error("a {kind} has at most {NAME_BYTES_MAX} bytes, this one has {bytes}")]
+    TooLong {
+        /// What was named.
+        kind: &'static str,
+        /// Its length.
+        bytes: usize,
+    },
+    /// A control character, such as a line break.
+    #[error("a {kind} must not contain control characters (found one at byte {at})")]
+    Control {
+        /// What was named.
+        kind: &'static str,
+        /// Where the first one stands.
+        at: usize,
+    },
+    /// An escaped name that `escape` would not have written.
+    #[error("{0:?} is not an escaped name")]
+    NotEscaped(String),
+}
+
+fn escape(kind: &'static str, raw: &str) -> Result<Arc<str>, InvalidName> {
+    if raw.is_empty() {
+        return Err(InvalidName::Empty(kind));
+    }
+    if raw.len() > NAME_BYTES_MAX {
+        return Err(InvalidName::TooLong { kind, bytes: raw.len() });
+    }
+    if let Some((at, _)) = raw.char_indices().find(|(_, c)| c.is_control()) {
+        return Err(InvalidName::Control { kind, at });
+    }
+    if raw.contains(['%', ':']) {
+        return Ok(raw.replace('%', "%25").replace(':', "%3A").into());
+    }
+    Ok(raw.into())
+}
+
+fn unescape(escaped: &str) -> String {
+    escaped.replace("%3A", ":").replace("%25", "%")
+}
+
+macro_rules! name {
+    ($(#[$doc:meta])* $name:ident, $kind:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// Checks and takes a name as the user writes it.
+            pub fn new(raw: impl AsRef<str>) -> Result<Self, InvalidName> {
+                escape($kind, raw.as_ref()).map(Self)
+            }
+
+            /// Takes a name back from its escaped form, as it stands in keys and replies.
+            pub fn from_escaped(escaped: &str) -> Result<Self, InvalidName> {
+                let name = Self::new(unescape(escaped))?;
+                if name.escaped() == escaped {
+                    return Ok(name);
+                }
+                Err(InvalidName::NotEscaped(escaped.to_owned()))
+            }
+
+            /// The form that stands in keys: free of `:`.
+            pub fn escaped(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&unescape(&self.0))
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:?}", self.to_string())
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = InvalidName;
+            fn from_str(raw: &str) -> Result<Self, InvalidName> {
+                Self::new(raw)
+            }
+        }
+    };
+}
+
+name!(
+    /// One customer: the unit of weight, limits and pause.
+    GroupId, "group id"
+);
+name!(
+    /// One job, unique within its group.
+    JobId, "job id"
+);
+name!(
+    /// What kind of work a job is; names its processor and so its downstream.
+    TypeId, "job type"
+);
+name!(
+    /// Who leases.
+    WorkerId, "worker id"
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_survives_its_escaped_form() {
+        for raw in ["a", "customer:42", "50%", "%3A", "a%25:b", "고객-1", "with space"] {
+            let name = GroupId::new(raw).unwrap();
+            assert_eq!(name.to_string(), raw);
+            assert!(!name.escaped().contains(':'));
+            assert_eq!(GroupId::from_escaped(name.escaped()).unwrap(), name);
+        }
+    }
+
+    #[test]
+    fn a_bad_name_is_refused_with_its_reason() {
+        assert_eq!(JobId::new(""), Err(InvalidName::Empty("job id")));
+        let long = "x".repeat(NAME_BYTES_MAX + 1);
+        assert_eq!(JobId::new(&long), Err(InvalidName::TooLong { kind: "job id", bytes: 129 }));
+        assert_eq!(TypeId::new("a\nb"), Err(InvalidName::Control { kind: "job type", at: 1 }));
+        assert!(matches!(WorkerId::from_escaped("a:b"), Err(InvalidName::NotEscaped(_))));
+    }
+}

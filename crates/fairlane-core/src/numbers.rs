@@ -1,0 +1,176 @@
+//! Times, fences, costs and weights: numbers that must not be mistaken for one another.
+
+use std::fmt;
+
+use crate::limits::{COST_MAX, INTEGER_MAX, WEIGHT_MAX};
+
+/// A point in time: microseconds since 1970. Core never reads a clock; every time comes in as one of these.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Micros(pub u64);
+
+impl Micros {
+    /// From milliseconds since 1970.
+    pub const fn from_millis(ms: u64) -> Self {
+        Self(ms * 1000)
+    }
+
+    /// Whole milliseconds since 1970.
+    pub const fn as_millis(self) -> u64 {
+        self.0 / 1000
+    }
+
+    /// This time and `ms` milliseconds.
+    pub const fn plus_ms(self, ms: u64) -> Self {
+        Self(self.0 + ms * 1000)
+    }
+
+    /// This time and `us` microseconds.
+    pub const fn plus_us(self, us: u64) -> Self {
+        Self(self.0 + us)
+    }
+
+    /// Microseconds since `earlier`, or 0 if that lies ahead.
+    pub const fn since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+/// A number that grows with every lease; the younger lease of a job has the larger fence.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fence(pub u64);
+
+impl fmt::Display for Fence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The number of a worker's lease request; repeated until it is answered, then raised.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestNumber(pub u64);
+
+/// A number out of range.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what} must be between {least} and {most}, not {got}")]
+pub struct OutOfRange {
+    /// What the number is.
+    pub what: &'static str,
+    /// The smallest that is taken.
+    pub least: u64,
+    /// The largest that is taken.
+    pub most: u64,
+    /// What was given.
+    pub got: u64,
+}
+
+/// Passes `got` on if it lies within the bounds.
+pub fn within(what: &'static str, got: u64, least: u64, most: u64) -> Result<u64, OutOfRange> {
+    if (least..=most).contains(&got) {
+        return Ok(got);
+    }
+    Err(OutOfRange { what, least, most, got })
+}
+
+impl Fence {
+    /// A fence as a client sends it.
+    pub fn new(value: u64) -> Result<Self, OutOfRange> {
+        within("a fence", value, 1, INTEGER_MAX - 1).map(Self)
+    }
+}
+
+impl RequestNumber {
+    /// A request number as a client sends it.
+    pub fn new(value: u64) -> Result<Self, OutOfRange> {
+        within("a request number", value, 1, INTEGER_MAX - 1).map(Self)
+    }
+}
+
+/// What a job counts for in its group's share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Cost(u32);
+
+impl Cost {
+    /// 1 to 10,000.
+    pub fn new(value: u32) -> Result<Self, OutOfRange> {
+        within("a cost", value.into(), 1, COST_MAX.into()).map(|_| Self(value))
+    }
+
+    /// The number.
+    pub fn get(self) -> u64 {
+        self.0.into()
+    }
+}
+
+impl Default for Cost {
+    fn default() -> Self {
+        Self(1)
+    }
+}
+
+/// A group's share relative to the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Weight(u32);
+
+impl Weight {
+    /// 1 to 1000.
+    pub fn new(value: u32) -> Result<Self, OutOfRange> {
+        within("a weight", value.into(), 1, WEIGHT_MAX.into()).map(|_| Self(value))
+    }
+
+    /// The number.
+    pub fn get(self) -> u64 {
+        self.0.into()
+    }
+}
+
+impl Default for Weight {
+    fn default() -> Self {
+        Self(1)
+    }
+}
+
+/// Urgency within a type. The levels share the type's capacity 16 : 4 : 1.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Level {
+    /// Urgent work or small customers.
+    High,
+    /// Ordinary work.
+    #[default]
+    Normal,
+    /// Large or unhurried batches.
+    Low,
+}
+
+impl Level {
+    /// All levels, most urgent first.
+    pub const ALL: [Self; 3] = [Self::High, Self::Normal, Self::Low];
+
+    /// 0, 1 or 2.
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// `high`, `normal` or `low`.
+    pub const fn as_str(self) -> &'static str {
+        ["high", "normal", "low"][self.index()]
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Not the name of a level.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a level; the levels are high, normal and low")]
+pub struct UnknownLevel(String);
+
+impl std::str::FromStr for Level {
+    type Err = UnknownLevel;
+    fn from_str(name: &str) -> Result<Self, UnknownLevel> {
+        let found = Self::ALL.into_iter().find(|level| level.as_str() == name);
+        found.ok_or_else(|| UnknownLevel(name.to_owned()))
+    }
+}

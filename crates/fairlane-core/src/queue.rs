@@ -1,0 +1,148 @@
+//! The queue: commands in, replies out.
+//!
+//! [`Machine`] holds jobs in lanes, lanes in fair orders, and what is leased, waiting or parked
+//! beside them. Invariant: after every command, [`Machine::check`] finds nothing. Left out on
+//! purpose: clocks, randomness, storage, waiting.
+
+mod downstream;
+mod dump;
+mod gate;
+mod invariants;
+mod job;
+mod lane;
+mod operations;
+mod settings;
+
+pub use downstream::Downstream;
+pub use dump::{Dump, DumpValue};
+pub use job::{JobRef, JobState};
+pub use operations::*;
+pub use settings::{GroupPatch, GroupSettings, LevelOrder, Settings, TypePatch, TypeSettings};
+
+use std::collections::{BTreeMap, VecDeque};
+
+use rustc_hash::FxHashMap;
+
+use crate::limits::{TOKENS_MAX, TYPES_MAX};
+use crate::names::{GroupId, TypeId, WorkerId};
+use crate::numbers::{Fence, Micros, RequestNumber};
+use crate::rate::Bucket;
+use job::{Job, JobKey, Jobs};
+use lane::{Group, GroupKey, LaneKey, TypeKey, TypeState};
+
+/// A worker's last lease request, kept so that a lost reply can be asked for again.
+#[derive(Debug, Clone)]
+struct Request {
+    number: RequestNumber,
+    until: Micros,
+    first_fence: Fence,
+    jobs: Vec<JobKey>,
+}
+
+/// The whole state of one partition.
+#[derive(Debug, Default)]
+pub struct Machine {
+    settings: Settings,
+    whole: Bucket,
+    fence: Fence,
+    sequence: u64,
+    cursor: Option<TypeKey>,
+    backlog: u64,
+    types: Vec<TypeState>,
+    types_by_name: BTreeMap<TypeId, TypeKey>,
+    groups: Vec<Group>,
+    groups_by_name: FxHashMap<GroupId, GroupKey>,
+    jobs: Jobs,
+    in_flight: BTreeMap<(Micros, Fence), JobKey>,
+    waiting: BTreeMap<(Micros, Box<str>), JobKey>,
+    parked: BTreeMap<(Micros, Box<str>), LaneKey>,
+    completed: VecDeque<(Micros, JobKey)>,
+    failed: VecDeque<(Micros, JobKey)>,
+    requests: FxHashMap<WorkerId, Request>,
+    reclaimed_at: Option<Micros>,
+    reclaim_grace_until: Micros,
+}
+
+impl Machine {
+    /// An empty queue with the given settings.
+    pub fn new(settings: Settings, now: Micros) -> Self {
+        let mut machine = Self { settings, ..Self::default() };
+        if let Some(rate) = machine.settings.rate {
+            machine.whole = Bucket::full(rate.flow(), now);
+        }
+        machine
+    }
+
+    /// Carries out one command. The command must have passed [`Command::validate`].
+    pub fn apply(&mut self, command: Command, now: Micros) -> Reply {
+        match command {
+            Command::Enqueue(command) => Reply::Enqueued(self.enqueue(command, now)),
+            Command::Lease(command) => Reply::Leased(self.lease(command, now)),
+            Command::Extend(command) => Reply::Extended(self.extend(command, now)),
+            Command::Settle(command) => Reply::Settled(self.settle(command, now)),
+            Command::Promote(command) => Reply::Promoted(self.promote(command, now)),
+            Command::Reclaim(command) => Reply::Reclaimed(self.reclaim(command, now)),
+            Command::SetGroup(command) => Reply::GroupSet(self.set_group(command, now)),
+            Command::SetType(command) => Reply::TypeSet(self.set_type(command, now)),
+            Command::SetWhole(command) => Reply::WholeSet(self.set_whole(command, now)),
+            Command::Inspect(command) => Reply::Inspected(self.inspect(&command, now)),
+        }
+    }
+
+    /// Takes one wake-up token of any of these types: something there may be servable.
+    pub fn take_token(&mut self, types: &[TypeId]) -> Option<TypeId> {
+        for name in types {
+            let Some(&key) = self.types_by_name.get(name) else { continue };
+            let tokens = &mut self.types[key].tokens;
+            if *tokens > 0 {
+                *tokens -= 1;
+                return Some(name.clone());
+            }
+        }
+        None
+    }
+
+    fn push_token(&mut self, key: TypeKey) {
+        let tokens = &mut self.types[key].tokens;
+        *tokens = (*tokens + 1).min(TOKENS_MAX);
+    }
+
+    fn type_key(&mut self, name: &TypeId) -> Option<TypeKey> {
+        if let Some(&key) = self.types_by_name.get(name) {
+            return Some(key);
+        }
+        if self.types.len() >= TYPES_MAX {
+            return None;
+        }
+        let key = self.types.len();
+        self.types.push(TypeState::new(name.clone()));
+        self.types_by_name.insert(name.clone(), key);
+        Some(key)
+    }
+
+    fn group_key(&mut self, name: &GroupId) -> GroupKey {
+        if let Some(&key) = self.groups_by_name.get(name) {
+            return key;
+        }
+        let key = self.groups.len() as GroupKey;
+        self.groups.push(Group::new(name.clone()));
+        self.groups_by_name.insert(name.clone(), key);
+        key
+    }
+
+    fn find_job(&self, job: &JobRef) -> Option<JobKey> {
+        let group = *self.groups_by_name.get(&job.group)?;
+        self.groups[group as usize].jobs.get(&job.id).copied()
+    }
+
+    fn next_sequence(&mut self) -> u64 {
+        self.sequence += 1;
+        self.sequence
+    }
+
+    fn remove_job(&mut self, key: JobKey) -> Job {
+        let job = self.jobs.remove(key);
+        self.groups[job.group as usize].jobs.remove(&job.id);
+        job
+    }
+}

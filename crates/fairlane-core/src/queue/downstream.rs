@@ -1,0 +1,226 @@
+//! What a downstream that answers 429 does to its type's rate.
+//!
+//! The first refusal of a flight cuts the rate, to what the downstream has just shown it can take
+//! when that is far below, else by 15 %; then it grows back along CUBIC's curve towards the rate
+//! before the cut and past it. All in integers, so that Lua and Rust agree to the last unit.
+
+use crate::limits::{
+    BURST_US, CUBIC_DIVISOR, CUBIC_MS_MAX, CUT_RATE_MILLI_MIN, GOODPUT_BUCKET_MS, GOODPUT_BUCKETS, MILLI,
+    RATE_COUNT_MAX, RETRY_AFTER_MS_MAX,
+};
+use crate::numbers::{Fence, Micros};
+use crate::rate::{Flow, Rate};
+
+const CUBE_MAX: u64 = CUBIC_MS_MAX * CUBIC_MS_MAX * CUBIC_MS_MAX;
+
+/// A cut that is still in effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Cut {
+    pub at: Micros,
+    /// Jobs leased up to this fence do not cut again.
+    pub fence: Fence,
+    /// The rate before the cut, in thousandths of a job a second.
+    pub plateau_milli: u64,
+    /// When the curve is back at the plateau.
+    pub plateau_ms: u64,
+}
+
+/// What is known of one type's downstream.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Downstream {
+    pub(super) cut: Option<Cut>,
+    /// Retry-After: nothing passes before.
+    pub(super) closed_until: Micros,
+    /// Which 100 ms the newest bucket counts, as their number since 1970.
+    pub(super) goodput_at: u64,
+    /// Answers that were not refusals; bucket `i` counts those of the 100 ms numbered `i` modulo ten.
+    pub(super) goodput: [u64; GOODPUT_BUCKETS],
+}
+
+impl Downstream {
+    /// Counts `answers` that were not refusals.
+    pub(super) fn count_goodput(&mut self, answers: u64, now: Micros) {
+        self.turn_buckets(now);
+        self.goodput[self.goodput_at as usize % GOODPUT_BUCKETS] += answers;
+    }
+
+    /// Answers of the last second, in thousandths a second.
+    fn goodput_milli(&mut self, now: Micros) -> u64 {
+        self.turn_buckets(now);
+        self.goodput.iter().sum::<u64>() * MILLI
+    }
+
+    fn turn_buckets(&mut self, now: Micros) {
+        let current = now.as_millis() / GOODPUT_BUCKET_MS;
+        let passed = current.saturating_sub(self.goodput_at);
+        if current < self.goodput_at || passed >= GOODPUT_BUCKETS as u64 {
+            self.goodput = [0; GOODPUT_BUCKETS];
+        } else {
+            for step in 0..passed {
+                self.goodput[(current - step) as usize % GOODPUT_BUCKETS] = 0;
+            }
+        }
+        self.goodput_at = current;
+    }
+
+    /// Takes in one refusal of a job leased under `fence`, when the last fence given out is `newest`.
+    pub(super) fn refused(
+        &mut self,
+        rate: Option<Rate>,
+        fence: Fence,
+        newest: Fence,
+        retry_after_ms: u64,
+        now: Micros,
+    ) {
+        if self.cut.is_none_or(|cut| fence > cut.fence) {
+            self.cut_rate(rate, newest, now);
+        }
+        if retry_after_ms > 0 {
+            self.closed_until = self.closed_until.max(now.plus_ms(retry_after_ms));
+        }
+    }
+
+    fn cut_rate(&mut self, rate: Option<Rate>, newest: Fence, now: Micros) {
+        let goodput = self.goodput_milli(now);
+        let before = self.rate_milli(rate, now).unwrap_or(goodput.max(CUT_RATE_MILLI_MIN));
+        let unlimited = rate.is_none() && self.cut.is_none();
+        let after =
+            if unlimited || goodput * 10 < before * 7 { goodput * 95 / 100 } else { before * 85 / 100 };
+        let after = after.max(CUT_RATE_MILLI_MIN);
+        let fall = before.saturating_sub(after).min(CUBE_MAX / CUBIC_DIVISOR);
+        let plateau_ms = cube_root(fall * CUBIC_DIVISOR);
+        self.cut = Some(Cut { at: now, fence: newest, plateau_milli: before, plateau_ms });
+    }
+
+    /// The rate now in thousandths of a job a second; `None` is unlimited. Forgets a cut that has healed.
+    pub(super) fn rate_milli(&mut self, rate: Option<Rate>, now: Micros) -> Option<u64> {
+        let configured = rate.map(Rate::milli_per_second);
+        let Some(cut) = self.cut.as_mut() else { return configured };
+        cut.at = cut.at.min(now);
+        let cut = *cut;
+        self.closed_until = self.closed_until.min(now.plus_ms(RETRY_AFTER_MS_MAX));
+        let grown_ms = now.since(cut.at.max(self.closed_until)) / 1000;
+        let distance_ms = grown_ms.abs_diff(cut.plateau_ms).min(CUBIC_MS_MAX);
+        let step = distance_ms * distance_ms * distance_ms / CUBIC_DIVISOR;
+        let grown = if grown_ms < cut.plateau_ms {
+            cut.plateau_milli.saturating_sub(step)
+        } else {
+            cut.plateau_milli + step
+        };
+        let grown = grown.clamp(CUT_RATE_MILLI_MIN, RATE_COUNT_MAX * MILLI);
+        if configured.is_some_and(|configured| grown >= configured) {
+            self.cut = None;
+            return configured;
+        }
+        Some(grown)
+    }
+
+    /// The type's bucket flow now; `None` is unlimited.
+    pub(super) fn flow(&mut self, rate: Option<Rate>, now: Micros) -> Option<Flow> {
+        let milli = self.rate_milli(rate, now)?;
+        if self.cut.is_none() {
+            return rate.map(Rate::flow);
+        }
+        let period_ms = rate.map_or(1000, Rate::period_ms);
+        let job_units = MILLI * period_ms * 1000;
+        let burst = 1 + (milli * BURST_US).div_ceil(MILLI * 1_000_000);
+        let burst = burst.min(rate.map_or(burst, Rate::burst));
+        Some(Flow { units_per_us: milli * period_ms / 1000, job_units, capacity: burst * job_units })
+    }
+}
+
+/// The largest integer whose cube is at most `value`, which is at most 2^51.
+fn cube_root(value: u64) -> u64 {
+    let mut root = (value as f64).cbrt() as u64;
+    while root * root * root > value {
+        root -= 1;
+    }
+    while (root + 1) * (root + 1) * (root + 1) <= value {
+        root += 1;
+    }
+    root
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Micros = Micros(1_700_000_000_000_000);
+
+    /// The curve starts within a thousandth of the cut: its length is a whole number of milliseconds.
+    fn assert_about(rate_milli: Option<u64>, expected: u64) {
+        let rate_milli = rate_milli.unwrap();
+        assert!(rate_milli.abs_diff(expected) <= expected / 1000, "{rate_milli} is not about {expected}");
+    }
+
+    fn hundred() -> Option<Rate> {
+        Some(Rate::per_second(100).unwrap())
+    }
+
+    #[test]
+    fn cube_roots_are_exact() {
+        for root in [0_u64, 1, 2, 3, 1000, 99_999, 131_071, 131_072] {
+            let cube = root * root * root;
+            assert_eq!(cube_root(cube), root);
+            assert_eq!(cube_root(cube + 1), if root == 0 { 1 } else { root });
+            if root > 0 {
+                assert_eq!(cube_root(cube - 1), root - 1);
+            }
+        }
+    }
+
+    /// Erratum Q30.
+    #[test]
+    fn a_refusal_cuts_the_rate_once_per_flight_and_it_grows_back() {
+        let mut downstream = Downstream::default();
+        downstream.count_goodput(90, START);
+        downstream.refused(hundred(), Fence(5), Fence(9), 0, START);
+        assert_about(downstream.rate_milli(hundred(), START), 85_000);
+        downstream.refused(hundred(), Fence(9), Fence(12), 0, START);
+        assert_about(downstream.rate_milli(hundred(), START), 85_000);
+        downstream.refused(hundred(), Fence(10), Fence(12), 0, START);
+        assert_about(downstream.rate_milli(hundred(), START), 72_250);
+        let later = START.plus_ms(60_000);
+        assert_eq!(downstream.rate_milli(hundred(), later), Some(100_000));
+        assert_eq!(downstream.cut, None);
+    }
+
+    #[test]
+    fn a_cut_far_above_goodput_falls_to_goodput() {
+        let mut downstream = Downstream::default();
+        downstream.count_goodput(30, START);
+        downstream.refused(hundred(), Fence(5), Fence(9), 0, START);
+        assert_about(downstream.rate_milli(hundred(), START), 28_500);
+    }
+
+    /// Erratum Q30.
+    #[test]
+    fn growth_stands_still_while_retry_after_closes_the_gate() {
+        let mut downstream = Downstream::default();
+        downstream.count_goodput(90, START);
+        downstream.refused(hundred(), Fence(5), Fence(9), 10_000, START);
+        assert_eq!(downstream.closed_until, START.plus_ms(10_000));
+        assert_about(downstream.rate_milli(hundred(), START.plus_ms(9_999)), 85_000);
+        assert!(downstream.rate_milli(hundred(), START.plus_ms(11_000)) > Some(86_000));
+    }
+
+    #[test]
+    fn an_unlimited_type_is_limited_by_its_first_refusal() {
+        let mut downstream = Downstream::default();
+        downstream.count_goodput(50, START);
+        downstream.refused(None, Fence(5), Fence(9), 0, START);
+        let flow = downstream.flow(None, START).unwrap();
+        assert_about(Some(flow.units_per_us), 47_500);
+        assert_eq!(flow.capacity, 2 * flow.job_units);
+    }
+
+    #[test]
+    fn goodput_forgets_what_is_older_than_a_second() {
+        let mut downstream = Downstream::default();
+        downstream.count_goodput(7, START);
+        assert_eq!(downstream.goodput_milli(START.plus_ms(899)), 7000);
+        assert_eq!(downstream.goodput_milli(START.plus_ms(1000)), 0);
+        downstream.count_goodput(3, START);
+        assert_eq!(downstream.goodput_milli(START), 3000, "a clock that stepped back starts anew");
+    }
+}

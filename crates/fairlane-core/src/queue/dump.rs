@@ -1,0 +1,307 @@
+//! The whole state as text, in the shape Redis holds it, so that two engines compare directly.
+//!
+//! Keys and fields are those of the Redis layout without the prefix. [`Dump::normalise`] drops what
+//! equals its default on both sides: a field that was never written and one that was written as
+//! zero mean the same.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use crate::limits::{POOL, POOL_SERVED};
+use crate::numbers::{Level, Micros};
+use crate::rate::{Bucket, Rate};
+
+use super::Machine;
+use super::job::{Job, JobKey, Place};
+use super::lane::{Group, Lane, Standing, TypeState};
+use super::settings::{LevelOrder, Settings};
+
+/// One key's value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DumpValue {
+    /// A string.
+    Text(String),
+    /// A hash.
+    Hash(BTreeMap<String, String>),
+    /// A list, head first.
+    List(Vec<String>),
+    /// A sorted set in its order, with scores.
+    Sorted(Vec<(u64, String)>),
+    /// A set.
+    Set(Vec<String>),
+}
+
+/// All keys.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Dump(pub BTreeMap<String, DumpValue>);
+
+impl Dump {
+    /// Drops defaults, empty values and what has run out by `now`.
+    pub fn normalise(mut self, now: Micros) -> Self {
+        for (key, value) in &mut self.0 {
+            match value {
+                DumpValue::Hash(fields) => fields.retain(|field, value| !is_default(field, value)),
+                DumpValue::Text(text) if key.starts_with("worker:") && request_until(text) <= now.0 => {
+                    text.clear()
+                }
+                _ => {}
+            }
+        }
+        self.0.retain(|_, value| match value {
+            DumpValue::Text(text) => !text.is_empty(),
+            DumpValue::Hash(fields) => !fields.is_empty(),
+            DumpValue::List(items) => !items.is_empty(),
+            DumpValue::Sorted(items) => !items.is_empty(),
+            DumpValue::Set(items) => !items.is_empty(),
+        });
+        self
+    }
+
+    /// The keys that differ, one line each, for a person to read.
+    pub fn difference(&self, other: &Self) -> String {
+        let mut lines = String::new();
+        let keys: std::collections::BTreeSet<_> = self.0.keys().chain(other.0.keys()).collect();
+        for key in keys {
+            let (mine, theirs) = (self.0.get(key), other.0.get(key));
+            if mine != theirs {
+                let _ = writeln!(lines, "{key}\n  left  {mine:?}\n  right {theirs:?}");
+            }
+        }
+        lines
+    }
+}
+
+fn is_default(field: &str, value: &str) -> bool {
+    let name = field.rsplit(':').next().unwrap_or(field);
+    match name {
+        "epoch" => value == "1",
+        "pool" => value == (POOL * POOL_SERVED).to_string(),
+        _ if field.starts_with("lane:") => value == "I:0:0:0:0:0",
+        "goodput" => value.bytes().all(|byte| byte == b'0' || byte == b':'),
+        "limits" => value == "1:0:0:0:0:0" || value.is_empty(),
+        "bucket" => value == "0:0" || value.is_empty(),
+        _ => value == "0" || value.is_empty(),
+    }
+}
+
+fn request_until(text: &str) -> u64 {
+    text.split(':').nth(1).and_then(|until| until.parse().ok()).unwrap_or(0)
+}
+
+/// `count:period_ms:burst`, zeros for none.
+pub(super) fn rate_text(rate: Option<Rate>) -> String {
+    rate.map_or("0:0:0".into(), |rate| format!("{}:{}:{}", rate.count(), rate.period_ms(), rate.burst()))
+}
+
+impl Settings {
+    /// The settings as fields of the partition's hash.
+    pub fn fields(&self) -> Vec<(&'static str, String)> {
+        let strict = u8::from(self.levels == LevelOrder::Strict);
+        vec![
+            ("rate", rate_text(self.rate)),
+            ("strict", strict.to_string()),
+            ("max_retry_count", self.max_retry_count.to_string()),
+            ("max_throttle_count", self.max_throttle_count.to_string()),
+            ("max_loss_count", self.max_loss_count.to_string()),
+            ("group_backlog_max", self.group_backlog_max.to_string()),
+            ("whole_backlog_max", self.whole_backlog_max.to_string()),
+            ("completed_retention_ms", self.completed_retention_ms.to_string()),
+            ("failed_retention_ms", self.failed_retention_ms.to_string()),
+            ("completed_kept_max", self.completed_kept_max.to_string()),
+            ("failed_kept_max", self.failed_kept_max.to_string()),
+        ]
+    }
+}
+
+fn bucket_text(bucket: Bucket) -> String {
+    format!("{}:{}", bucket.level, bucket.at.0)
+}
+
+fn element(job: &Job) -> String {
+    match job.cost.get() {
+        1 => job.id.escaped().to_owned(),
+        cost => format!("{}:{cost}", job.id.escaped()),
+    }
+}
+
+impl Machine {
+    /// The whole state, normalised as of `now`.
+    pub fn dump(&self, now: Micros) -> Dump {
+        let mut dump = Dump::default();
+        self.dump_partition(&mut dump);
+        for state in &self.types {
+            self.dump_type(state, &mut dump);
+        }
+        for group in &self.groups {
+            self.dump_group(group, &mut dump);
+        }
+        for (_, job) in self.jobs.iter() {
+            self.dump_job(job, &mut dump);
+        }
+        self.dump_places(&mut dump);
+        dump.normalise(now)
+    }
+
+    fn dump_partition(&self, dump: &mut Dump) {
+        let mut fields: BTreeMap<String, String> = BTreeMap::new();
+        for (field, value) in self.settings.fields() {
+            fields.insert(field.into(), value);
+        }
+        let cursor = self.cursor.map_or("", |key| self.types[key].name.escaped());
+        for (field, value) in [
+            ("fence", self.fence.0.to_string()),
+            ("sequence", self.sequence.to_string()),
+            ("cursor", cursor.to_owned()),
+            ("backlog", self.backlog.to_string()),
+            ("bucket", bucket_text(self.whole)),
+            ("reclaimed_at", self.reclaimed_at.map_or(0, |at| at.0).to_string()),
+            ("grace_until", self.reclaim_grace_until.0.to_string()),
+        ] {
+            fields.insert(field.into(), value);
+        }
+        dump.0.insert("partition".into(), DumpValue::Hash(fields));
+        let types = self.types_by_name.keys().map(|name| name.escaped().to_owned()).collect();
+        dump.0.insert("types".into(), DumpValue::Set(types));
+        for (worker, request) in &self.requests {
+            let (number, until) = (request.number.0, request.until.0);
+            let text = format!("{number}:{until}:{}:{}", request.first_fence.0, request.jobs.len());
+            dump.0.insert(format!("worker:{}", worker.escaped()), DumpValue::Text(text));
+        }
+    }
+
+    fn dump_type(&self, state: &TypeState, dump: &mut Dump) {
+        let name = state.name.escaped();
+        let downstream = &state.downstream;
+        let cut = downstream.cut.map_or(String::new(), |cut| {
+            format!("{}:{}:{}:{}", cut.at.0, cut.fence, cut.plateau_milli, cut.plateau_ms)
+        });
+        let timer = state
+            .timer
+            .as_ref()
+            .map_or(String::new(), |timer| format!("{}:{}", timer.at.0, timer.worker.escaped()));
+        let goodput: Vec<String> = downstream.goodput.iter().map(u64::to_string).collect();
+        let rate = state.settings.rate.map_or(String::new(), |rate| rate_text(Some(rate)));
+        let mut fields: BTreeMap<String, String> = [
+            ("rate", rate),
+            ("concurrency", state.settings.concurrency.unwrap_or(0).to_string()),
+            ("paused", u8::from(state.settings.paused).to_string()),
+            ("bucket", bucket_text(state.bucket)),
+            ("in_flight", state.in_flight.to_string()),
+            ("virtual_time", state.virtual_time.to_string()),
+            ("cut", cut),
+            ("closed_until", downstream.closed_until.0.to_string()),
+            ("goodput_at", downstream.goodput_at.to_string()),
+            ("goodput", goodput.join(":")),
+            ("timer", timer),
+        ]
+        .into_iter()
+        .map(|(field, value)| (field.to_owned(), value))
+        .collect();
+        for level in Level::ALL {
+            let (index, order) = (level.index(), &state.orders[level.index()]);
+            fields.insert(format!("{index}:virtual_time"), order.virtual_time.to_string());
+            fields.insert(format!("{index}:epoch"), order.epoch.to_string());
+            fields.insert(format!("{index}:pool"), order.pool.to_string());
+            fields.insert(format!("{index}:tag"), order.tag.to_string());
+            fields.insert(format!("{index}:active"), order.lanes.len().to_string());
+            let members = order.lanes.iter().map(|((tag, sequence), key)| {
+                (*tag, format!("{sequence:016}:{}", self.groups[key.group as usize].name.escaped()))
+            });
+            dump.0.insert(format!("fair-queue:{level}:{name}"), DumpValue::Sorted(members.collect()));
+        }
+        dump.0.insert(format!("type:{name}"), DumpValue::Hash(fields));
+        let tokens = vec!["1".to_owned(); state.tokens];
+        dump.0.insert(format!("wake:{name}"), DumpValue::List(tokens));
+    }
+
+    fn dump_group(&self, group: &Group, dump: &mut Dump) {
+        let name = group.name.escaped();
+        let settings = &group.settings;
+        let limits = format!(
+            "{}:{}:{}:{}",
+            settings.weight.get(),
+            u8::from(settings.paused),
+            settings.concurrency.unwrap_or(0),
+            rate_text(settings.rate)
+        );
+        let mut fields: BTreeMap<String, String> = [
+            ("limits", limits),
+            ("bucket", bucket_text(group.bucket)),
+            ("in_flight", group.in_flight.to_string()),
+            ("backlog", group.backlog.to_string()),
+            ("seat_parked", group.seat_parked.to_string()),
+        ]
+        .into_iter()
+        .map(|(field, value)| (field.to_owned(), value))
+        .collect();
+        for lane in &group.lanes {
+            let place = format!("{}:{}", lane.level.index(), self.types[lane.type_key].name.escaped());
+            fields.insert(format!("lane:{place}"), lane_text(lane));
+            let elements = |keys: &std::collections::VecDeque<JobKey>| {
+                DumpValue::List(keys.iter().map(|&key| element(&self.jobs[key])).collect())
+            };
+            dump.0.insert(format!("group:{name}:jobs:{place}"), elements(&lane.backlog));
+            dump.0.insert(format!("group:{name}:returned:{place}"), elements(&lane.returned));
+        }
+        dump.0.insert(format!("group:{name}:meta"), DumpValue::Hash(fields));
+    }
+
+    fn dump_job(&self, job: &Job, dump: &mut Dump) {
+        let (group, id) = (self.groups[job.group as usize].name.escaped(), job.id.escaped());
+        let (level, type_name) = (job.level.index(), self.types[job.type_key].name.escaped());
+        let (created, cost) = (job.created_at.0, job.cost.get());
+        let payload = String::from_utf8_lossy(&job.payload);
+        let row = format!("{created:016}:{level}:{type_name}:{cost}:{payload}");
+        dump.0.insert(format!("job:{group}:{id}"), DumpValue::Text(row));
+        let Some(run) = &job.run else { return };
+        let state = match job.place {
+            Place::InFlight(_) => 'P',
+            Place::Completed => 'C',
+            Place::Failed => 'F',
+            Place::Lane | Place::Waiting(_) => 'N',
+        };
+        let text = format!(
+            "{state}{:016}{:016}{:016}:{level}:{type_name}:{cost}:{}:{}:{}:{}:{}",
+            run.fence.0,
+            run.settled.0,
+            run.settled_at.0,
+            run.attempts,
+            run.throttles,
+            run.losses,
+            run.worker.escaped(),
+            String::from_utf8_lossy(&run.note)
+        );
+        dump.0.insert(format!("run:{group}:{id}"), DumpValue::Text(text));
+    }
+
+    fn dump_places(&self, dump: &mut Dump) {
+        let full_name = |key: JobKey| {
+            let job = &self.jobs[key];
+            format!("{}:{}", self.groups[job.group as usize].name.escaped(), job.id.escaped())
+        };
+        let in_flight = self
+            .in_flight
+            .iter()
+            .map(|((at, fence), &key)| (at.0, format!("{:016}:{}", fence.0, full_name(key))));
+        dump.0.insert("in-flight".into(), DumpValue::Sorted(in_flight.collect()));
+        let waiting = self.waiting.keys().map(|(due, name)| (due.0, name.to_string()));
+        dump.0.insert("non-ready-queue".into(), DumpValue::Sorted(waiting.collect()));
+        let parked = self.parked.keys().map(|(until, name)| (until.0, name.to_string()));
+        dump.0.insert("parked".into(), DumpValue::Sorted(parked.collect()));
+        let completed = self.completed.iter().map(|&(at, key)| format!("{}:{}", at.0, full_name(key)));
+        dump.0.insert("completed".into(), DumpValue::List(completed.collect()));
+        let failed = self.failed.iter().map(|&(at, key)| format!("{}:{}", at.0, full_name(key)));
+        dump.0.insert("failed".into(), DumpValue::List(failed.collect()));
+    }
+}
+
+fn lane_text(lane: &Lane) -> String {
+    let (standing, until) = match lane.standing {
+        Standing::Idle => ('I', 0),
+        Standing::Active => ('A', 0),
+        Standing::RateParked(until) => ('R', until.0),
+        Standing::SeatParked => ('S', 0),
+        Standing::Paused => ('P', 0),
+    };
+    format!("{standing}:{}:{}:{}:{}:{until}", lane.tag, lane.epoch, lane.remainder, lane.sequence)
+}

@@ -1,0 +1,117 @@
+//! May it be served now: the rate of the whole, of the type, of the group; seats of type and group.
+//!
+//! A denial is a value: it says what to do with the lane or type, and when to look again.
+
+use crate::limits::PARK_MS_MAX;
+use crate::numbers::Micros;
+use crate::rate::{Flow, Rate};
+
+use super::Machine;
+use super::lane::{GroupKey, Standing, TypeKey};
+
+/// How many jobs may pass, or why none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pass {
+    Jobs(u64),
+    Denied { wake_at: Option<Micros> },
+}
+
+/// One asked type during one lease: its flow does not change meanwhile.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TypeGate {
+    pub key: TypeKey,
+    pub flow: Option<Flow>,
+}
+
+impl Machine {
+    /// Lets the buckets of the whole and of a type fill up to now.
+    pub(super) fn open_type_gate(&mut self, key: TypeKey, now: Micros) -> TypeGate {
+        let state = &mut self.types[key];
+        let flow = state.downstream.flow(state.settings.rate, now);
+        if let Some(flow) = flow {
+            state.bucket.refill(flow, now);
+        }
+        TypeGate { key, flow }
+    }
+
+    pub(super) fn open_whole_gate(&mut self, now: Micros) -> Option<Flow> {
+        let flow = self.settings.rate.map(Rate::flow)?;
+        self.whole.refill(flow, now);
+        Some(flow)
+    }
+
+    pub(super) fn whole_pass(&self, flow: Option<Flow>, asked: u64) -> Pass {
+        let Some(flow) = flow else { return Pass::Jobs(u64::MAX) };
+        match self.whole.slots(flow) {
+            0 => Pass::Denied { wake_at: Some(self.whole.wake(flow, asked)) },
+            slots => Pass::Jobs(slots),
+        }
+    }
+
+    pub(super) fn type_pass(&self, gate: TypeGate, asked: u64, now: Micros) -> Pass {
+        let state = &self.types[gate.key];
+        if state.settings.paused {
+            return Pass::Denied { wake_at: None };
+        }
+        let seats = state
+            .settings
+            .concurrency
+            .map_or(u64::MAX, |most| u64::from(most).saturating_sub(state.in_flight));
+        if seats == 0 {
+            return Pass::Denied { wake_at: None };
+        }
+        let closed_until = state.downstream.closed_until;
+        if now < closed_until {
+            return Pass::Denied { wake_at: Some(closed_until.min(now.plus_ms(PARK_MS_MAX))) };
+        }
+        let Some(flow) = gate.flow else { return Pass::Jobs(seats) };
+        match state.bucket.slots(flow) {
+            0 => Pass::Denied { wake_at: Some(state.bucket.wake(flow, asked)) },
+            slots => Pass::Jobs(seats.min(slots)),
+        }
+    }
+
+    /// How many jobs of a group may pass, or how its lane is to be parked.
+    pub(super) fn group_pass(&mut self, key: GroupKey, asked: u64, now: Micros) -> Result<u64, Standing> {
+        let group = &mut self.groups[key as usize];
+        if group.settings.paused {
+            return Err(Standing::Paused);
+        }
+        let seats = group
+            .settings
+            .concurrency
+            .map_or(u64::MAX, |most| u64::from(most).saturating_sub(group.in_flight));
+        if seats == 0 {
+            return Err(Standing::SeatParked);
+        }
+        let Some(flow) = group.settings.rate.map(Rate::flow) else { return Ok(seats) };
+        group.bucket.refill(flow, now);
+        match group.bucket.slots(flow) {
+            0 => Err(Standing::RateParked(group.bucket.wake(flow, asked))),
+            slots => Ok(seats.min(slots)),
+        }
+    }
+
+    /// Takes `jobs` slots and seats from every gate.
+    pub(super) fn charge_gates(&mut self, whole: Option<Flow>, gate: TypeGate, group: GroupKey, jobs: u64) {
+        if let Some(flow) = whole {
+            self.whole.take(flow, jobs);
+        }
+        let state = &mut self.types[gate.key];
+        if let Some(flow) = gate.flow {
+            state.bucket.take(flow, jobs);
+        }
+        state.in_flight += jobs;
+        let group = &mut self.groups[group as usize];
+        if let Some(rate) = group.settings.rate {
+            group.bucket.take(rate.flow(), jobs);
+        }
+        group.in_flight += jobs;
+    }
+
+    /// Gives back the seats of `jobs` that are no longer in flight.
+    pub(super) fn free_seats(&mut self, group: GroupKey, type_key: TypeKey, jobs: u64) {
+        self.groups[group as usize].in_flight -= jobs;
+        self.types[type_key].in_flight -= jobs;
+    }
+}

@@ -1,0 +1,125 @@
+//! What must hold after every command, checked over the whole state in tests.
+
+use std::fmt::Debug;
+
+use rustc_hash::FxHashMap;
+
+use crate::limits::{INTEGER_MAX, POOL, POOL_SERVED};
+
+use super::Machine;
+use super::job::{JobKey, Place};
+use super::lane::{Lane, LaneKey, Standing};
+
+fn same<T: PartialEq + Debug>(what: impl FnOnce() -> String, counted: T, stored: T) -> Result<(), String> {
+    if counted == stored {
+        return Ok(());
+    }
+    Err(format!("{}: counted {counted:?}, stored {stored:?}", what()))
+}
+
+impl Machine {
+    /// Recounts everything; an error names the first thing that does not fit.
+    pub fn check(&self) -> Result<(), String> {
+        self.check_jobs_in_one_place()?;
+        self.check_lanes()?;
+        self.check_counts()?;
+        self.check_numbers()
+    }
+
+    fn check_jobs_in_one_place(&self) -> Result<(), String> {
+        let mut found: FxHashMap<JobKey, Vec<Place>> = FxHashMap::default();
+        for group in &self.groups {
+            for lane in &group.lanes {
+                for &key in lane.backlog.iter().chain(&lane.returned) {
+                    found.entry(key).or_default().push(Place::Lane);
+                }
+            }
+        }
+        for ((at, _), &key) in &self.in_flight {
+            found.entry(key).or_default().push(Place::InFlight(*at));
+        }
+        for ((due, _), &key) in &self.waiting {
+            found.entry(key).or_default().push(Place::Waiting(*due));
+        }
+        for &(_, key) in &self.completed {
+            found.entry(key).or_default().push(Place::Completed);
+        }
+        for &(_, key) in &self.failed {
+            found.entry(key).or_default().push(Place::Failed);
+        }
+        for (key, job) in self.jobs.iter() {
+            let places = found.remove(&key).unwrap_or_default();
+            same(|| format!("places of job {:?}", job.id), places, vec![job.place])?;
+        }
+        same(|| "places of jobs that do not exist".into(), found.len(), 0)
+    }
+
+    fn check_lanes(&self) -> Result<(), String> {
+        for (group_key, group) in self.groups.iter().enumerate() {
+            for (lane_key, lane) in group.lanes.iter().enumerate() {
+                let key = LaneKey { group: group_key as u32, lane: lane_key as u32 };
+                self.check_lane(key, lane)?;
+            }
+        }
+        let lanes = self.groups.iter().flat_map(|group| &group.lanes);
+        let active = lanes.filter(|lane| lane.standing == Standing::Active).count();
+        let ordered = self.types.iter().flat_map(|state| &state.orders).map(|order| order.lanes.len()).sum();
+        same(|| "lanes in order".into(), active, ordered)
+    }
+
+    fn check_lane(&self, key: LaneKey, lane: &Lane) -> Result<(), String> {
+        let name = || format!("lane {}", self.lane_name(key));
+        same(|| format!("{} idle", name()), lane.is_empty(), lane.standing == Standing::Idle)?;
+        let order = &self.types[lane.type_key].orders[lane.level.index()];
+        let in_order = order.lanes.get(&(lane.tag, lane.sequence)) == Some(&key);
+        same(|| format!("{} in order", name()), in_order, lane.standing == Standing::Active)?;
+        if lane.standing == Standing::Active {
+            same(|| format!("{} epoch", name()), lane.epoch, order.epoch)?;
+        }
+        let parked = matches!(lane.standing, Standing::RateParked(until)
+            if self.parked.get(&(until, self.lane_name(key))) == Some(&key));
+        same(|| format!("{} parked", name()), parked, matches!(lane.standing, Standing::RateParked(_)))?;
+        let weight = self.groups[key.group as usize].settings.weight.get();
+        same(|| format!("{} remainder below weight", name()), lane.remainder < weight, true)
+    }
+
+    fn check_counts(&self) -> Result<(), String> {
+        let mut backlog = 0;
+        for (key, group) in self.groups.iter().enumerate() {
+            let name = |what: &str| format!("{what} of group {}", group.name);
+            let mine = || self.jobs.iter().filter(|(_, job)| job.group as usize == key);
+            let unleased =
+                mine().filter(|(_, job)| matches!(job.place, Place::Lane | Place::Waiting(_))).count() as u64;
+            let leased = mine().filter(|(_, job)| matches!(job.place, Place::InFlight(_))).count() as u64;
+            same(|| name("backlog"), unleased, group.backlog)?;
+            same(|| name("in flight"), leased, group.in_flight)?;
+            let seats = group.lanes.iter().filter(|lane| lane.standing == Standing::SeatParked).count();
+            same(|| name("seat-parked lanes"), seats as u32, group.seat_parked)?;
+            let concurrency = group.settings.concurrency.map_or(u64::MAX, u64::from);
+            let freed_nothing = group.seat_parked == 0 || group.in_flight >= concurrency;
+            same(|| name("seats free while lanes wait for one"), !freed_nothing, false)?;
+            backlog += unleased;
+        }
+        same(|| "backlog".into(), backlog, self.backlog)?;
+        for (key, state) in self.types.iter().enumerate() {
+            let in_flight = self.in_flight.values().filter(|job| self.jobs[**job].type_key == key).count();
+            same(|| format!("in flight of type {}", state.name), in_flight as u64, state.in_flight)?;
+        }
+        let parked = self.groups.iter().flat_map(|group| &group.lanes);
+        let parked = parked.filter(|lane| matches!(lane.standing, Standing::RateParked(_))).count();
+        same(|| "parked lanes".into(), parked, self.parked.len())
+    }
+
+    fn check_numbers(&self) -> Result<(), String> {
+        for state in &self.types {
+            for order in &state.orders {
+                same(|| "pool within bounds".into(), order.pool <= POOL * POOL_SERVED, true)?;
+                same(|| "virtual time below 2^53".into(), order.virtual_time < INTEGER_MAX, true)?;
+                let restarted = !order.lanes.is_empty() || order.virtual_time == 0;
+                same(|| "an empty order starts anew".into(), restarted, true)?;
+            }
+        }
+        let newest = self.in_flight.keys().map(|(_, fence)| *fence).max().unwrap_or_default();
+        same(|| "no fence beyond the counter".into(), newest <= self.fence, true)
+    }
+}

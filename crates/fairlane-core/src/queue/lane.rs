@@ -1,0 +1,374 @@
+//! Groups, types, lanes, and the fair order lanes stand in.
+//!
+//! Start-time fair queueing over integer virtual time: each lane has a tag, the lane with the
+//! smallest tag is served next, and serving moves its tag on by cost over weight. `virtual_time`
+//! is the tag of the lane served last. Ties go by a sequence renewed at each insert. When an order
+//! empties, virtual time restarts at 0 and the epoch tells tags of before apart.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use rustc_hash::FxHashMap;
+
+use crate::limits::{CREDIT, LEVEL_WEIGHTS, POOL, POOL_SERVED, QUANTUM, UNITS};
+use crate::names::{GroupId, JobId, TypeId, WorkerId};
+use crate::numbers::{Level, Micros};
+use crate::rate::Bucket;
+
+use super::Machine;
+use super::downstream::Downstream;
+use super::job::JobKey;
+use super::settings::{GroupSettings, TypeSettings};
+
+pub(super) type GroupKey = u32;
+pub(super) type TypeKey = usize;
+
+/// Which lane of which group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct LaneKey {
+    pub group: GroupKey,
+    pub lane: u32,
+}
+
+/// Where a lane stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// Nothing to serve.
+    Idle,
+    /// In its fair order.
+    Active,
+    /// Until its group's rate allows.
+    RateParked(Micros),
+    /// Until a seat of its group frees.
+    SeatParked,
+    /// Until its group is resumed.
+    Paused,
+}
+
+/// How a lane comes into its order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Entry {
+    /// From idle: it may stand ahead of the others by its credit.
+    Idle,
+    /// From park, pause or a changed limit: by a quantum.
+    Back,
+}
+
+#[derive(Debug)]
+pub(super) struct Lane {
+    pub level: Level,
+    pub type_key: TypeKey,
+    pub standing: Standing,
+    pub tag: u64,
+    pub epoch: u64,
+    pub remainder: u64,
+    pub sequence: u64,
+    pub backlog: VecDeque<JobKey>,
+    pub returned: VecDeque<JobKey>,
+}
+
+impl Lane {
+    pub fn is_empty(&self) -> bool {
+        self.backlog.is_empty() && self.returned.is_empty()
+    }
+
+    /// Moves the tag on for `cost` served at `weight`; what does not divide is carried.
+    fn charge(&mut self, cost: u64, weight: u64) {
+        let units = cost * UNITS + self.remainder;
+        self.tag += units / weight;
+        self.remainder = units % weight;
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Group {
+    pub name: GroupId,
+    pub settings: GroupSettings,
+    pub bucket: Bucket,
+    pub in_flight: u64,
+    pub backlog: u64,
+    pub seat_parked: u32,
+    pub lanes: Vec<Lane>,
+    pub jobs: FxHashMap<JobId, JobKey>,
+}
+
+impl Group {
+    pub fn new(name: GroupId) -> Self {
+        Self {
+            name,
+            settings: GroupSettings::default(),
+            bucket: Bucket::default(),
+            in_flight: 0,
+            backlog: 0,
+            seat_parked: 0,
+            lanes: Vec::new(),
+            jobs: FxHashMap::default(),
+        }
+    }
+
+    /// The group's lane for a type and level, made if need be.
+    pub fn lane_index(&mut self, type_key: TypeKey, level: Level) -> u32 {
+        let found = self.lanes.iter().position(|lane| lane.type_key == type_key && lane.level == level);
+        if let Some(index) = found {
+            return index as u32;
+        }
+        self.lanes.push(Lane {
+            level,
+            type_key,
+            standing: Standing::Idle,
+            tag: 0,
+            epoch: 0,
+            remainder: 0,
+            sequence: 0,
+            backlog: VecDeque::new(),
+            returned: VecDeque::new(),
+        });
+        (self.lanes.len() - 1) as u32
+    }
+}
+
+/// The fair order of one type and level.
+#[derive(Debug)]
+pub(super) struct Order {
+    pub virtual_time: u64,
+    pub epoch: u64,
+    /// Credit left to give, in quarters of a job.
+    pub pool: u64,
+    /// This level's own tag among the levels of its type.
+    pub tag: u64,
+    pub lanes: BTreeMap<(u64, u64), LaneKey>,
+}
+
+impl Default for Order {
+    fn default() -> Self {
+        Self { virtual_time: 0, epoch: 1, pool: POOL * POOL_SERVED, tag: 0, lanes: BTreeMap::new() }
+    }
+}
+
+impl Order {
+    /// Where a lane that had `tag` comes in.
+    fn start_tag(&mut self, tag: u64, weight: u64, entry: Entry) -> u64 {
+        let ahead = match entry {
+            Entry::Idle => CREDIT.min(self.pool / POOL_SERVED),
+            Entry::Back => QUANTUM,
+        };
+        let start = tag.max(self.virtual_time.saturating_sub(ahead * UNITS / weight));
+        if entry == Entry::Idle {
+            let used = (self.virtual_time.saturating_sub(start) * weight).div_ceil(UNITS);
+            self.pool = self.pool.saturating_sub(used * POOL_SERVED);
+        }
+        start
+    }
+}
+
+/// Who will come back when the gate opens, and when.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Timer {
+    pub worker: WorkerId,
+    pub at: Micros,
+}
+
+#[derive(Debug)]
+pub(super) struct TypeState {
+    pub name: TypeId,
+    pub settings: TypeSettings,
+    pub bucket: Bucket,
+    pub in_flight: u64,
+    /// Virtual time of the order of the three levels.
+    pub virtual_time: u64,
+    pub orders: [Order; 3],
+    pub downstream: Downstream,
+    pub tokens: usize,
+    pub timer: Option<Timer>,
+}
+
+impl TypeState {
+    pub fn new(name: TypeId) -> Self {
+        Self {
+            name,
+            settings: TypeSettings::default(),
+            bucket: Bucket::default(),
+            in_flight: 0,
+            virtual_time: 0,
+            orders: Default::default(),
+            downstream: Downstream::default(),
+            tokens: 0,
+            timer: None,
+        }
+    }
+
+    pub fn is_active(&self) -> bool {
+        self.orders.iter().any(|order| !order.lanes.is_empty())
+    }
+}
+
+impl Machine {
+    pub(super) fn lane(&self, key: LaneKey) -> &Lane {
+        &self.groups[key.group as usize].lanes[key.lane as usize]
+    }
+
+    pub(super) fn lane_mut(&mut self, key: LaneKey) -> &mut Lane {
+        &mut self.groups[key.group as usize].lanes[key.lane as usize]
+    }
+
+    /// `level:type:group`, the name of a lane where lanes are sorted by name.
+    pub(super) fn lane_name(&self, key: LaneKey) -> Box<str> {
+        let group = &self.groups[key.group as usize];
+        let lane = &group.lanes[key.lane as usize];
+        let type_name = self.types[lane.type_key].name.escaped();
+        format!("{}:{}:{}", lane.level.index(), type_name, group.name.escaped()).into()
+    }
+
+    /// Puts a lane that has jobs and is in no order into its order.
+    pub(super) fn enter_order(&mut self, key: LaneKey, entry: Entry) {
+        let sequence = self.next_sequence();
+        let group = &mut self.groups[key.group as usize];
+        let weight = group.settings.weight.get();
+        let lane = &mut group.lanes[key.lane as usize];
+        let state = &mut self.types[lane.type_key];
+        let order = &mut state.orders[lane.level.index()];
+        if order.lanes.is_empty() {
+            order.tag = order.tag.max(state.virtual_time);
+        }
+        if lane.epoch != order.epoch {
+            (lane.tag, lane.remainder, lane.epoch) = (0, 0, order.epoch);
+        }
+        lane.tag = order.start_tag(lane.tag, weight, entry);
+        lane.sequence = sequence;
+        lane.standing = Standing::Active;
+        order.lanes.insert((lane.tag, sequence), key);
+    }
+
+    /// Puts a lane that was just served back among the others.
+    pub(super) fn reenter_order(&mut self, key: LaneKey) {
+        let sequence = self.next_sequence();
+        let lane = &mut self.groups[key.group as usize].lanes[key.lane as usize];
+        lane.sequence = sequence;
+        let order = &mut self.types[lane.type_key].orders[lane.level.index()];
+        order.lanes.insert((lane.tag, sequence), key);
+    }
+
+    /// The level of this type whose turn it is, among those with lanes in order.
+    pub(super) fn next_level(&self, type_key: TypeKey) -> Option<Level> {
+        let orders = &self.types[type_key].orders;
+        let active = Level::ALL.into_iter().filter(|level| !orders[level.index()].lanes.is_empty());
+        match self.settings.levels {
+            super::LevelOrder::Strict => active.min(),
+            super::LevelOrder::Weighted => active.min_by_key(|level| orders[level.index()].tag),
+        }
+    }
+
+    /// Takes the lane with the smallest tag out of its order.
+    pub(super) fn pop_lane(&mut self, type_key: TypeKey, level: Level) -> Option<LaneKey> {
+        let (_, key) = self.types[type_key].orders[level.index()].lanes.pop_first()?;
+        Some(key)
+    }
+
+    /// Charges a lane, its order and its level for `jobs` of together `cost`.
+    pub(super) fn charge_lane(&mut self, key: LaneKey, jobs: u64, cost: u64) {
+        let group = &mut self.groups[key.group as usize];
+        let weight = group.settings.weight.get();
+        let lane = &mut group.lanes[key.lane as usize];
+        let state = &mut self.types[lane.type_key];
+        let order = &mut state.orders[lane.level.index()];
+        order.virtual_time = order.virtual_time.max(lane.tag);
+        order.pool = (order.pool + jobs).min(POOL * POOL_SERVED);
+        lane.charge(cost, weight);
+        state.virtual_time = state.virtual_time.max(order.tag);
+        order.tag += cost * UNITS / LEVEL_WEIGHTS[lane.level.index()];
+    }
+
+    /// Takes one served job's cost off a lane's tag again; a released job was not served.
+    pub(super) fn refund_lane(&mut self, key: LaneKey, cost: u64) {
+        let group = &mut self.groups[key.group as usize];
+        let weight = group.settings.weight.get();
+        let lane = &mut group.lanes[key.lane as usize];
+        let order = &mut self.types[lane.type_key].orders[lane.level.index()];
+        if lane.epoch != order.epoch {
+            return;
+        }
+        let active = lane.standing == Standing::Active;
+        if active {
+            order.lanes.remove(&(lane.tag, lane.sequence));
+        }
+        lane.tag = lane.tag.saturating_sub(cost * UNITS / weight);
+        if active {
+            self.reenter_order(key);
+        }
+    }
+
+    /// To be called when a lane has left its order for good: an order that is empty starts anew.
+    pub(super) fn left_order(&mut self, type_key: TypeKey, level: Level) {
+        let state = &mut self.types[type_key];
+        let order = &mut state.orders[level.index()];
+        if order.lanes.is_empty() {
+            order.virtual_time = 0;
+            order.epoch += 1;
+        }
+        if !state.is_active() {
+            state.virtual_time = 0;
+            for order in &mut state.orders {
+                order.tag = 0;
+            }
+        }
+    }
+
+    /// Sets a lane aside until `standing` says.
+    pub(super) fn park_lane(&mut self, key: LaneKey, standing: Standing) {
+        let (type_key, level) = {
+            let lane = self.lane_mut(key);
+            lane.standing = standing;
+            (lane.type_key, lane.level)
+        };
+        match standing {
+            Standing::RateParked(until) => {
+                let name = self.lane_name(key);
+                self.parked.insert((until, name), key);
+            }
+            Standing::SeatParked => self.groups[key.group as usize].seat_parked += 1,
+            Standing::Paused | Standing::Idle | Standing::Active => {}
+        }
+        self.left_order(type_key, level);
+    }
+
+    /// Brings a parked lane back into its order and wakes a worker of its type.
+    pub(super) fn wake_lane(&mut self, key: LaneKey) {
+        match self.lane(key).standing {
+            Standing::RateParked(until) => {
+                let name = self.lane_name(key);
+                self.parked.remove(&(until, name));
+            }
+            Standing::SeatParked => self.groups[key.group as usize].seat_parked -= 1,
+            Standing::Paused => {}
+            Standing::Idle | Standing::Active => return,
+        }
+        self.enter_order(key, Entry::Back);
+        let type_key = self.lane(key).type_key;
+        self.push_token(type_key);
+    }
+
+    /// Wakes this group's lanes that stand as `which` says, in the order of (level, type).
+    pub(super) fn wake_lanes_of(&mut self, group: GroupKey, which: fn(Standing) -> bool) {
+        let lanes = &self.groups[group as usize].lanes;
+        let mut woken: Vec<(Level, &TypeId, u32)> = Vec::new();
+        for (index, lane) in lanes.iter().enumerate() {
+            if which(lane.standing) {
+                woken.push((lane.level, &self.types[lane.type_key].name, index as u32));
+            }
+        }
+        woken.sort();
+        let woken: Vec<u32> = woken.into_iter().map(|(_, _, index)| index).collect();
+        for lane in woken {
+            self.wake_lane(LaneKey { group, lane });
+        }
+    }
+
+    /// A lane that just got jobs: enters its order if it was idle, and wakes a worker.
+    pub(super) fn lane_has_jobs(&mut self, key: LaneKey) {
+        if self.lane(key).standing != Standing::Idle {
+            return;
+        }
+        self.enter_order(key, Entry::Idle);
+        let type_key = self.lane(key).type_key;
+        self.push_token(type_key);
+    }
+}

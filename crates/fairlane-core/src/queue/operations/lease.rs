@@ -1,0 +1,373 @@
+//! `lease`: promotes what is due, picks in fair order, charges every gate and leases, in one step.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::limits::{
+    CLAMPS_MAX, LEASE_JOBS_MAX, LEASE_MS_MAX, LEASE_MS_MIN, LEASE_PARKS_MAX, LEASE_PROMOTES_MAX,
+    LEASE_WAKES_MAX, PARK_MS_MAX, QUANTUM, TIMER_BACKSTOP_MS, TYPES_MAX,
+};
+use crate::names::{TypeId, WorkerId};
+use crate::numbers::{Cost, Fence, Level, Micros, RequestNumber, within};
+use crate::queue::gate::{Pass, TypeGate};
+use crate::queue::job::{JobKey, Place, Run};
+use crate::queue::lane::{GroupKey, LaneKey, Standing, Timer};
+use crate::queue::{JobRef, Machine, Request};
+use crate::rate::Flow;
+
+use super::{Invalid, at_most};
+
+/// Takes up to `jobs_max` jobs of the given types.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lease {
+    /// Who asks.
+    pub worker: WorkerId,
+    /// Repeated until answered, then raised.
+    pub request: RequestNumber,
+    /// Which types, at most 64.
+    pub types: Vec<TypeId>,
+    /// How many, at most 500.
+    pub jobs_max: usize,
+    /// For how long.
+    pub lease_ms: u64,
+}
+
+/// One job in a worker's hands.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LeasedJob {
+    /// Whose and which.
+    pub job: JobRef,
+    /// Its type.
+    pub type_id: TypeId,
+    /// Its level.
+    pub level: Level,
+    /// Its cost.
+    pub cost: Cost,
+    /// Its payload.
+    pub payload: Arc<[u8]>,
+    /// When it was enqueued.
+    pub created_at: Micros,
+    /// To be shown at settle and extend.
+    pub fence: Fence,
+    /// 1 for the first.
+    pub attempt: u32,
+}
+
+/// The reply.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Leased {
+    /// What may be worked on now.
+    Jobs {
+        /// In the order they were picked.
+        jobs: Vec<LeasedJob>,
+        /// Ask again then, if no wake-up comes before. Only one asker per type is told.
+        wake_at: Option<Micros>,
+    },
+    /// The worker has asked with a higher number since.
+    Superseded {
+        /// That number.
+        newest: RequestNumber,
+    },
+}
+
+/// What one call has left to give and has learned.
+struct Call {
+    now: Micros,
+    deadline: Micros,
+    worker: WorkerId,
+    asked: u64,
+    left: u64,
+    whole: Option<Flow>,
+    first_fence: Fence,
+    parks: usize,
+    wake_at: Option<Micros>,
+    picked: Vec<JobKey>,
+}
+
+impl Call {
+    fn note_wake(&mut self, at: Option<Micros>) {
+        self.wake_at = [self.wake_at, at].into_iter().flatten().min();
+    }
+}
+
+/// How one type's turn ended.
+enum Turn {
+    Served,
+    TypeBlocked,
+    AllBlocked,
+}
+
+impl Lease {
+    pub(super) fn validate(&self) -> Result<(), Invalid> {
+        at_most("the types of a lease", self.types.len(), TYPES_MAX)?;
+        within("the jobs of one lease", self.jobs_max as u64, 1, LEASE_JOBS_MAX as u64)?;
+        within("the length of a lease in ms", self.lease_ms, LEASE_MS_MIN, LEASE_MS_MAX)?;
+        Ok(())
+    }
+}
+
+impl Machine {
+    pub(in crate::queue) fn lease(&mut self, command: Lease, now: Micros) -> Leased {
+        if let Some(answer) = self.answer_again(&command, now) {
+            return answer;
+        }
+        let mut call = Call {
+            now,
+            deadline: now.plus_ms(command.lease_ms),
+            worker: command.worker.clone(),
+            asked: command.jobs_max as u64,
+            left: command.jobs_max as u64,
+            whole: self.open_whole_gate(now),
+            first_fence: Fence((self.fence.0 + 1).max(now.0)),
+            parks: 0,
+            wake_at: None,
+            picked: Vec::with_capacity(command.jobs_max.min(64)),
+        };
+        self.lower_far_deadlines(now);
+        self.bring_back_due(&mut call);
+        let gates = self.gates_in_turn(&command.types, now);
+        self.serve(&gates, &mut call);
+        self.note_ends(&gates, &mut call);
+        self.requests.insert(
+            command.worker,
+            Request {
+                number: command.request,
+                until: now.plus_ms(LEASE_MS_MAX),
+                first_fence: call.first_fence,
+                jobs: call.picked.clone(),
+            },
+        );
+        let jobs = call.picked.iter().map(|&key| self.leased_job(key)).collect();
+        Leased::Jobs { jobs, wake_at: call.wake_at }
+    }
+
+    /// The answer to a request that was carried out before, or that comes too late.
+    fn answer_again(&self, command: &Lease, now: Micros) -> Option<Leased> {
+        let known = self.requests.get(&command.worker).filter(|known| known.until > now)?;
+        if command.request > known.number {
+            return None;
+        }
+        if command.request < known.number {
+            return Some(Leased::Superseded { newest: known.number });
+        }
+        let fences = (known.first_fence.0..).map(Fence);
+        let held =
+            known.jobs.iter().zip(fences).filter(|(key, fence)| self.deadline_under(**key, *fence).is_some());
+        let jobs = held.map(|(&key, _)| self.leased_job(key)).collect();
+        Some(Leased::Jobs { jobs, wake_at: None })
+    }
+
+    fn leased_job(&self, key: JobKey) -> LeasedJob {
+        let job = &self.jobs[key];
+        let run = job.run.as_ref().expect("a leased job has a run");
+        LeasedJob {
+            job: JobRef { group: self.groups[job.group as usize].name.clone(), id: job.id.clone() },
+            type_id: self.types[job.type_key].name.clone(),
+            level: job.level,
+            cost: job.cost,
+            payload: job.payload.clone(),
+            created_at: job.created_at,
+            fence: run.fence,
+            attempt: run.attempts,
+        }
+    }
+
+    /// After the clock stepped back: no deadline lies further ahead than it could have been set.
+    pub(super) fn lower_far_deadlines(&mut self, now: Micros) {
+        let lease_end = now.plus_ms(LEASE_MS_MAX);
+        for _ in 0..CLAMPS_MAX {
+            let Some(last) = self.in_flight.last_entry() else { break };
+            if last.key().0 <= lease_end {
+                break;
+            }
+            let fence = last.key().1;
+            let key = last.remove();
+            self.in_flight.insert((lease_end, fence), key);
+            self.jobs[key].place = Place::InFlight(lease_end);
+        }
+        let park_end = now.plus_ms(PARK_MS_MAX);
+        for _ in 0..CLAMPS_MAX {
+            let Some(last) = self.parked.last_entry() else { break };
+            if last.key().0 <= park_end {
+                break;
+            }
+            let ((_, name), key) = last.remove_entry();
+            self.parked.insert((park_end, name), key);
+            self.lane_mut(key).standing = Standing::RateParked(park_end);
+        }
+    }
+
+    /// Promotes due jobs and wakes due lanes; at either bound there may be more at once.
+    fn bring_back_due(&mut self, call: &mut Call) {
+        if self.promote_due(LEASE_PROMOTES_MAX, call.now) == LEASE_PROMOTES_MAX {
+            call.note_wake(Some(call.now));
+        }
+        let mut woken = 0;
+        while woken < LEASE_WAKES_MAX {
+            let Some(((until, _), &key)) = self.parked.first_key_value() else { break };
+            if *until > call.now {
+                break;
+            }
+            self.wake_lane(key);
+            woken += 1;
+        }
+        if woken == LEASE_WAKES_MAX {
+            call.note_wake(Some(call.now));
+        }
+    }
+
+    /// The asked types that are known, by name, beginning after the one served last.
+    fn gates_in_turn(&mut self, types: &[TypeId], now: Micros) -> Vec<TypeGate> {
+        let mut known: Vec<&TypeId> =
+            types.iter().filter(|name| self.types_by_name.contains_key(*name)).collect();
+        known.sort();
+        known.dedup();
+        if let Some(cursor) = self.cursor {
+            let last = &self.types[cursor].name;
+            let first = known.partition_point(|name| *name <= last);
+            known.rotate_left(first);
+        }
+        let keys: Vec<_> = known.into_iter().map(|name| self.types_by_name[name]).collect();
+        keys.into_iter().map(|key| self.open_type_gate(key, now)).collect()
+    }
+
+    /// Gives each type a quantum in turn until enough is picked or all are blocked.
+    fn serve(&mut self, gates: &[TypeGate], call: &mut Call) {
+        let mut turns: VecDeque<TypeGate> = gates.iter().copied().collect();
+        while call.left > 0
+            && let Some(gate) = turns.pop_front()
+        {
+            match self.serve_type(gate, call) {
+                Turn::Served => {
+                    self.cursor = Some(gate.key);
+                    turns.push_back(gate);
+                }
+                Turn::TypeBlocked => {}
+                Turn::AllBlocked => break,
+            }
+        }
+    }
+
+    /// Serves one lane of a type; lanes whose group is denied are parked on the way.
+    fn serve_type(&mut self, gate: TypeGate, call: &mut Call) -> Turn {
+        loop {
+            let Some(level) = self.next_level(gate.key) else { return Turn::TypeBlocked };
+            let type_jobs = match self.type_pass(gate, call.asked, call.now) {
+                Pass::Jobs(jobs) => jobs,
+                Pass::Denied { wake_at } => {
+                    call.note_wake(wake_at);
+                    return Turn::TypeBlocked;
+                }
+            };
+            let whole_jobs = match self.whole_pass(call.whole, call.asked) {
+                Pass::Jobs(jobs) => jobs,
+                Pass::Denied { wake_at } => {
+                    call.note_wake(wake_at);
+                    return Turn::AllBlocked;
+                }
+            };
+            if call.parks >= LEASE_PARKS_MAX {
+                call.note_wake(Some(call.now));
+                return Turn::AllBlocked;
+            }
+            let lane = self.pop_lane(gate.key, level).expect("a level whose turn it is has a lane");
+            match self.group_pass(lane.group, call.asked, call.now) {
+                Ok(group_jobs) => {
+                    let most = call.left.min(type_jobs).min(whole_jobs).min(group_jobs);
+                    self.serve_lane(lane, gate, most, call);
+                    return Turn::Served;
+                }
+                Err(standing) => {
+                    call.parks += 1;
+                    self.park_lane(lane, standing);
+                }
+            }
+        }
+    }
+
+    /// Leases a quantum from one lane and puts it where it now belongs.
+    fn serve_lane(&mut self, key: LaneKey, gate: TypeGate, most: u64, call: &mut Call) {
+        let (mut jobs, mut cost) = (0, 0);
+        while jobs < most && cost < QUANTUM {
+            let lane = self.lane_mut(key);
+            let Some(job) = lane.returned.pop_front().or_else(|| lane.backlog.pop_front()) else { break };
+            cost += self.jobs[job].cost.get();
+            jobs += 1;
+            self.lease_job(job, call);
+        }
+        call.left -= jobs;
+        self.backlog -= jobs;
+        self.groups[key.group as usize].backlog -= jobs;
+        self.charge_gates(call.whole, gate, key.group, jobs);
+        self.charge_lane(key, jobs, cost);
+        if self.lane(key).is_empty() {
+            return self.park_lane(key, Standing::Idle);
+        }
+        match self.group_pass(key.group, call.asked, call.now) {
+            Ok(_) => self.reenter_order(key),
+            Err(standing) => {
+                call.parks += 1;
+                self.park_lane(key, standing);
+            }
+        }
+    }
+
+    fn lease_job(&mut self, key: JobKey, call: &mut Call) {
+        let fence = Fence(call.first_fence.0 + call.picked.len() as u64);
+        self.fence = fence;
+        let job = &mut self.jobs[key];
+        job.place = Place::InFlight(call.deadline);
+        match &mut job.run {
+            Some(run) => {
+                run.fence = fence;
+                run.attempts += 1;
+                run.worker = call.worker.clone();
+            }
+            None => job.run = Some(Run::first(fence, call.worker.clone())),
+        }
+        self.in_flight.insert((call.deadline, fence), key);
+        call.picked.push(key);
+    }
+
+    /// Sees to it that what is left servable wakes someone: now by a token, later by a timer.
+    fn note_ends(&mut self, gates: &[TypeGate], call: &mut Call) {
+        if call.left == 0 {
+            call.wake_at = None;
+            for gate in gates {
+                let state = &self.types[gate.key];
+                let settings = &state.settings;
+                let seated = settings.concurrency.is_none_or(|most| state.in_flight < u64::from(most));
+                if state.is_active() && !settings.paused && seated {
+                    self.push_token(gate.key);
+                }
+            }
+            return;
+        }
+        call.note_wake(self.parked.keys().next().map(|(until, _)| *until));
+        call.note_wake(self.waiting.keys().next().map(|(due, _)| *due));
+        let Some(wake_at) = call.wake_at else { return };
+        let mut holds_timer = false;
+        for gate in gates {
+            let timer = &mut self.types[gate.key].timer;
+            let taken = timer.as_ref().is_some_and(|timer| {
+                timer.worker != call.worker
+                    && timer.at <= wake_at
+                    && timer.at.plus_ms(TIMER_BACKSTOP_MS) > call.now
+            });
+            if !taken {
+                *timer = Some(Timer { worker: call.worker.clone(), at: wake_at });
+                holds_timer = true;
+            }
+        }
+        if !holds_timer {
+            call.wake_at = None;
+        }
+    }
+
+    /// A group whose seats were freed: its lanes that waited for one stand in order again.
+    pub(super) fn wake_seat_parked(&mut self, group: GroupKey) {
+        if self.groups[group as usize].seat_parked > 0 {
+            self.wake_lanes_of(group, |standing| standing == Standing::SeatParked);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! `promote`: jobs that are due return to their lanes, where fair order and gates apply again.
+
+use crate::limits::PROMOTE_JOBS_MAX;
+use crate::numbers::{Micros, within};
+use crate::queue::Machine;
+use crate::queue::job::{JobKey, Place};
+use crate::queue::lane::LaneKey;
+
+use super::Invalid;
+
+/// Moves due jobs, earliest first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Promote {
+    /// At most this many.
+    pub jobs_max: usize,
+}
+
+/// The reply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Promoted {
+    /// Jobs moved.
+    pub moved: usize,
+    /// When the next waiting job is due.
+    pub wake_at: Option<Micros>,
+}
+
+impl Promote {
+    pub(super) fn validate(&self) -> Result<(), Invalid> {
+        within("the jobs of one promote", self.jobs_max as u64, 1, PROMOTE_JOBS_MAX as u64)?;
+        Ok(())
+    }
+}
+
+impl Machine {
+    pub(in crate::queue) fn promote(&mut self, command: Promote, now: Micros) -> Promoted {
+        let moved = self.promote_due(command.jobs_max, now);
+        let wake_at = self.waiting.keys().next().map(|(due, _)| *due);
+        Promoted { moved, wake_at }
+    }
+
+    /// Moves up to `most` due jobs to the tail of their lanes' returned lists.
+    pub(super) fn promote_due(&mut self, most: usize, now: Micros) -> usize {
+        let mut moved = 0;
+        while moved < most {
+            let Some(first) = self.waiting.first_entry() else { break };
+            if first.key().0 > now {
+                break;
+            }
+            let key = first.remove();
+            self.return_to_lane(key, false);
+            moved += 1;
+        }
+        moved
+    }
+
+    /// Puts a job into its lane's returned list, which is served before the backlog.
+    pub(super) fn return_to_lane(&mut self, key: JobKey, at_head: bool) {
+        let job = &mut self.jobs[key];
+        job.place = Place::Lane;
+        let (group, type_key, level) = (job.group, job.type_key, job.level);
+        let lane = LaneKey { group, lane: self.groups[group as usize].lane_index(type_key, level) };
+        let returned = &mut self.lane_mut(lane).returned;
+        if at_head {
+            returned.push_front(key);
+        } else {
+            returned.push_back(key);
+        }
+        self.lane_has_jobs(lane);
+    }
+
+    /// Lets a job wait until `due`.
+    pub(super) fn start_waiting(&mut self, key: JobKey, due: Micros) {
+        self.jobs[key].place = Place::Waiting(due);
+        let name = self.waiting_name(key);
+        self.waiting.insert((due, name), key);
+    }
+
+    /// `level:type:group:id`, the name of a job where waiting jobs are sorted by name.
+    fn waiting_name(&self, key: JobKey) -> Box<str> {
+        let job = &self.jobs[key];
+        let type_name = self.types[job.type_key].name.escaped();
+        let group = self.groups[job.group as usize].name.escaped();
+        let (level, id) = (job.level.index(), job.id.escaped());
+        match job.cost.get() {
+            1 => format!("{level}:{type_name}:{group}:{id}").into(),
+            cost => format!("{level}:{type_name}:{group}:{id}:{cost}").into(),
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! `set_type`: rate, concurrency and pause of a type.
+
+use crate::limits::TYPES_MAX;
+use crate::names::TypeId;
+use crate::numbers::Micros;
+use crate::queue::{Downstream, Machine, TypePatch, TypeSettings};
+
+use super::Invalid;
+use super::set_group::{changed_bucket, valid_concurrency};
+
+/// Changes a type, made if need be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetType {
+    /// Which.
+    pub type_id: TypeId,
+    /// What changes.
+    pub patch: TypePatch,
+}
+
+/// The reply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TypeSet {
+    /// What holds now.
+    Set(TypeSettings),
+    /// There are as many types as there may be.
+    TooManyTypes,
+}
+
+impl SetType {
+    pub(super) fn validate(&self) -> Result<(), Invalid> {
+        valid_concurrency(self.patch.concurrency)
+    }
+}
+
+impl Machine {
+    /// A changed rate also forgets what refusals have taught: it is a new statement about the downstream.
+    pub(in crate::queue) fn set_type(&mut self, command: SetType, now: Micros) -> TypeSet {
+        let Some(key) = self.type_key(&command.type_id) else {
+            debug_assert!(self.types.len() >= TYPES_MAX);
+            return TypeSet::TooManyTypes;
+        };
+        let state = &mut self.types[key];
+        let settings = command.patch.applied_to(&state.settings);
+        if settings == state.settings {
+            return TypeSet::Set(settings);
+        }
+        if settings.rate != state.settings.rate {
+            state.downstream = Downstream::default();
+        }
+        changed_bucket(&mut state.bucket, state.settings.rate, settings.rate, now);
+        state.settings = settings.clone();
+        if state.is_active() {
+            self.push_token(key);
+        }
+        TypeSet::Set(settings)
+    }
+}

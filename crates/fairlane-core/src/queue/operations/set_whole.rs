@@ -1,0 +1,52 @@
+//! `set_whole`: the rate of all types together, level order, caps and retention.
+
+use crate::limits::{ATTEMPTS_MAX, DELAY_MS_MAX, INTEGER_MAX};
+use crate::numbers::{Micros, within};
+use crate::queue::{Machine, Settings};
+
+use super::Invalid;
+use super::set_group::changed_bucket;
+
+/// Replaces the settings of the whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetWhole {
+    /// The new ones.
+    pub settings: Settings,
+}
+
+/// The reply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WholeSet;
+
+impl SetWhole {
+    pub(super) fn validate(&self) -> Result<(), Invalid> {
+        let settings = &self.settings;
+        let attempts = u64::from(ATTEMPTS_MAX);
+        within("max_retry_count", settings.max_retry_count.into(), 0, attempts)?;
+        within("max_throttle_count", settings.max_throttle_count.into(), 0, attempts)?;
+        within("max_loss_count", settings.max_loss_count.into(), 0, attempts)?;
+        within("group_backlog_max", settings.group_backlog_max, 1, INTEGER_MAX)?;
+        within("whole_backlog_max", settings.whole_backlog_max, 1, INTEGER_MAX)?;
+        within("completed_retention_ms", settings.completed_retention_ms, 0, DELAY_MS_MAX)?;
+        within("failed_retention_ms", settings.failed_retention_ms, 0, DELAY_MS_MAX)?;
+        within("completed_kept_max", settings.completed_kept_max, 0, INTEGER_MAX)?;
+        within("failed_kept_max", settings.failed_kept_max, 0, INTEGER_MAX)?;
+        Ok(())
+    }
+}
+
+impl Machine {
+    pub(in crate::queue) fn set_whole(&mut self, command: SetWhole, now: Micros) -> WholeSet {
+        let settings = command.settings;
+        changed_bucket(&mut self.whole, self.settings.rate, settings.rate, now);
+        if settings != self.settings {
+            self.settings = settings;
+            for key in self.types_by_name.values().copied().collect::<Vec<_>>() {
+                if self.types[key].is_active() {
+                    self.push_token(key);
+                }
+            }
+        }
+        WholeSet
+    }
+}

@@ -1,0 +1,184 @@
+//! Rates and the leaky buckets that keep them.
+//!
+//! A bucket's level is an integer: it grows by `count × 1000` units a microsecond and a job takes
+//! `period_us × 1000`, so that "10 per minute" is as exact as "100 per second" and nothing drifts.
+//! A stored time that lies ahead (the clock stepped back) counts as now.
+
+use crate::limits::{
+    BUCKET_UNITS_MAX, BURST_US, MILLI, PARK_MS_MAX, RATE_COUNT_MAX, RATE_PERIOD_MS_MAX, RATE_PERIOD_MS_MIN,
+};
+use crate::numbers::{Micros, OutOfRange, within};
+
+/// At most `count` jobs per period, and `burst` at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    count: u64,
+    period_ms: u64,
+    burst: u64,
+}
+
+impl Rate {
+    /// A rate; without a burst, one job and what the rate gives in 20 ms.
+    pub fn new(count: u64, period_ms: u64, burst: Option<u64>) -> Result<Self, OutOfRange> {
+        within("the count of a rate", count, 1, RATE_COUNT_MAX)?;
+        within("the period of a rate in ms", period_ms, RATE_PERIOD_MS_MIN, RATE_PERIOD_MS_MAX)?;
+        let period_us = period_ms * 1000;
+        let burst_max = BUCKET_UNITS_MAX / (MILLI * period_us);
+        let default = || (1 + (count * BURST_US).div_ceil(period_us)).min(burst_max);
+        let burst = burst.unwrap_or_else(default);
+        within("the burst of a rate (with this period)", burst, 1, burst_max)?;
+        Ok(Self { count, period_ms, burst })
+    }
+
+    /// `count` jobs a second with the default burst.
+    pub fn per_second(count: u64) -> Result<Self, OutOfRange> {
+        Self::new(count, 1000, None)
+    }
+
+    /// Jobs per period.
+    pub fn count(self) -> u64 {
+        self.count
+    }
+
+    /// The period, in milliseconds.
+    pub fn period_ms(self) -> u64 {
+        self.period_ms
+    }
+
+    /// Jobs at once.
+    pub fn burst(self) -> u64 {
+        self.burst
+    }
+
+    /// Thousandths of a job a second, rounded down.
+    pub fn milli_per_second(self) -> u64 {
+        self.count * MILLI * 1000 / self.period_ms
+    }
+
+    /// The rate in a bucket's units.
+    pub fn flow(self) -> Flow {
+        let job_units = MILLI * self.period_ms * 1000;
+        Flow { units_per_us: self.count * MILLI, job_units, capacity: self.burst * job_units }
+    }
+}
+
+/// A rate as a bucket sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Flow {
+    /// Units that flow in each microsecond.
+    pub units_per_us: u64,
+    /// Units one job takes.
+    pub job_units: u64,
+    /// Units the bucket holds.
+    pub capacity: u64,
+}
+
+/// How full, as of when.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Bucket {
+    /// Units in the bucket.
+    pub level: u64,
+    /// When that was so.
+    pub at: Micros,
+}
+
+impl Bucket {
+    /// A bucket that has not been used.
+    pub fn full(flow: Flow, now: Micros) -> Self {
+        Self { level: flow.capacity, at: now }
+    }
+
+    /// Lets in what has flowed since.
+    pub fn refill(&mut self, flow: Flow, now: Micros) {
+        let fill_us = flow.capacity.div_ceil(flow.units_per_us);
+        let elapsed_us = now.since(self.at).min(fill_us);
+        self.level = (self.level + elapsed_us * flow.units_per_us).min(flow.capacity);
+        self.at = now;
+    }
+
+    /// Jobs that may pass now.
+    pub fn slots(&self, flow: Flow) -> u64 {
+        self.level / flow.job_units
+    }
+
+    /// Takes `jobs` slots, which must be there.
+    pub fn take(&mut self, flow: Flow, jobs: u64) {
+        self.level -= jobs * flow.job_units;
+    }
+
+    /// When enough slots for `jobs` are free, or half the burst if that is less: waiting for a full
+    /// bucket would lose whatever flows in while the worker is on its way. At most a park from now.
+    pub fn wake(&self, flow: Flow, jobs: u64) -> Micros {
+        let burst = flow.capacity / flow.job_units;
+        let need = jobs.min((burst / 2).max(1)) * flow.job_units;
+        let wait_us = need.saturating_sub(self.level).div_ceil(flow.units_per_us);
+        self.at.plus_us(wait_us.min(PARK_MS_MAX * 1000))
+    }
+
+    /// The same whole jobs under another rate, up to its burst.
+    pub fn carry_over(&mut self, from: Flow, to: Flow, now: Micros) {
+        self.refill(from, now);
+        self.level = (self.slots(from) * to.job_units).min(to.capacity);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Micros = Micros(1_700_000_000_000_000);
+
+    /// Erratum Q21.
+    #[test]
+    fn no_window_boundary_lets_twice_the_rate_through() {
+        let rate = Rate::new(100, 1000, Some(3)).unwrap();
+        let mut bucket = Bucket::full(rate.flow(), START);
+        let mut passed = Vec::new();
+        for step in 0..30_000_u64 {
+            let now = START.plus_us(step * 100);
+            bucket.refill(rate.flow(), now);
+            if bucket.slots(rate.flow()) > 0 {
+                bucket.take(rate.flow(), 1);
+                passed.push(now);
+            }
+        }
+        for (index, first) in passed.iter().enumerate() {
+            let within_second = passed[index..].iter().take_while(|at| at.since(*first) < 1_000_000);
+            assert!(within_second.count() <= 103);
+        }
+        assert_eq!(passed.len(), 302);
+    }
+
+    #[test]
+    fn ten_per_minute_is_exact() {
+        let rate = Rate::new(10, 60_000, Some(1)).unwrap();
+        let mut bucket = Bucket::full(rate.flow(), START);
+        bucket.take(rate.flow(), 1);
+        assert_eq!(bucket.wake(rate.flow(), 5), START.plus_us(6_000_000));
+        bucket.refill(rate.flow(), START.plus_us(5_999_999));
+        assert_eq!(bucket.slots(rate.flow()), 0);
+        bucket.refill(rate.flow(), START.plus_us(6_000_000));
+        assert_eq!(bucket.slots(rate.flow()), 1);
+    }
+
+    #[test]
+    fn a_clock_that_steps_back_heals_at_once() {
+        let rate = Rate::per_second(10).unwrap();
+        let mut bucket = Bucket { level: 0, at: START.plus_ms(3_600_000) };
+        bucket.refill(rate.flow(), START);
+        assert_eq!(bucket, Bucket { level: 0, at: START });
+        bucket.refill(rate.flow(), START.plus_ms(100));
+        assert_eq!(bucket.slots(rate.flow()), 1);
+    }
+
+    #[test]
+    fn bounds_are_said() {
+        assert_eq!(
+            Rate::per_second(0).unwrap_err().to_string(),
+            "the count of a rate must be between 1 and 1000000, not 0"
+        );
+        assert!(Rate::new(1, 999, None).is_err());
+        assert!(Rate::new(1, RATE_PERIOD_MS_MAX, Some(27)).is_err());
+        assert_eq!(Rate::per_second(1000).unwrap().burst(), 21);
+    }
+}

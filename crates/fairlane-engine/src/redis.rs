@@ -1,0 +1,1 @@
+//! Redis, Valkey and Redis Cluster.

@@ -1,0 +1,159 @@
+//! Everything a contributor runs, as `cargo xtask <command>`.
+//!
+//! ```text
+//! test.rs      the whole check, step by step      test/    one file per step that needs more than a line
+//! tidy.rs      what the tree must look like       tidy/    one file per rule, and what the rules read with
+//! proofs.rs    the long proofs: differential test and soak
+//! bench.rs     the benchmark against a Redis of its own
+//! shell.rs     child programs
+//! ```
+//!
+//! Only the standard library is used, so that the first `cargo xtask` of a fresh clone starts in a second.
+
+mod bench;
+mod proofs;
+mod shell;
+mod test;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// What a command ends with: nothing, or a sentence for the person at the terminal.
+type Outcome = Result<(), String>;
+
+/// One word after `cargo xtask`.
+struct Subcommand {
+    name: &'static str,
+    summary: &'static str,
+    help: &'static str,
+    run: fn(&Path, &[String]) -> Outcome,
+}
+
+const SUBCOMMANDS: [Subcommand; 5] = [
+    Subcommand {
+        name: "test",
+        summary: "run every check there is, from formatting to the README's commands",
+        help: test::HELP,
+        run: test::run,
+    },
+    Subcommand {
+        name: "tidy",
+        summary: "check sizes, names, links, dead files and the requirements table",
+        help: tidy::HELP,
+        run: tidy::run,
+    },
+    Subcommand {
+        name: "differential",
+        summary: "drive random commands through the core and Redis and compare",
+        help: proofs::DIFFERENTIAL_HELP,
+        run: proofs::differential,
+    },
+    Subcommand {
+        name: "soak",
+        summary: "run the engines under load and faults for minutes or hours",
+        help: proofs::SOAK_HELP,
+        run: proofs::soak,
+    },
+    Subcommand {
+        name: "bench",
+        summary: "measure against a Redis started for the occasion",
+        help: bench::HELP,
+        run: bench::run,
+    },
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match dispatch(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("xtask: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(arguments: &[String]) -> Outcome {
+    let Some((name, rest)) = arguments.split_first() else {
+        print!("{}", overview());
+        return Ok(());
+    };
+    if asks_for_help(name) {
+        print!("{}", overview());
+        return Ok(());
+    }
+    let subcommand = SUBCOMMANDS
+        .iter()
+        .find(|subcommand| subcommand.name == name)
+        .ok_or_else(|| format!("there is no command `{name}`; `cargo xtask --help` lists them"))?;
+    if rest.iter().any(|argument| asks_for_help(argument)) {
+        print!("{}", subcommand.help);
+        return Ok(());
+    }
+    (subcommand.run)(&workspace_root()?, rest)
+}
+
+fn asks_for_help(argument: &str) -> bool {
+    matches!(argument, "--help" | "-h" | "help")
+}
+
+fn overview() -> String {
+    let mut text = String::from("Usage: cargo xtask <command> [arguments]\n\nCommands:\n");
+    for subcommand in &SUBCOMMANDS {
+        text += &format!("  {:<14}{}\n", subcommand.name, subcommand.summary);
+    }
+    text + "\n`cargo xtask <command> --help` says more.\n"
+}
+
+/// The folder above this crate's own. Asked at run time, so that a moved clone needs no rebuild.
+fn workspace_root() -> Result<PathBuf, String> {
+    let manifest_folder = std::env::var_os("CARGO_MANIFEST_DIR")
+        .ok_or("the workspace is found through cargo: run me as `cargo xtask`")?;
+    let parent = Path::new(&manifest_folder).parent();
+    Ok(parent.expect("the xtask crate lies one level below the workspace root").to_path_buf())
+}
+
+/// Refuses arguments for a command that takes none.
+fn expect_no_arguments(command: &str, arguments: &[String]) -> Outcome {
+    match arguments.first() {
+        None => Ok(()),
+        Some(first) => Err(format!("`{command}` takes no arguments, but got `{first}`")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split_whitespace().map(String::from).collect()
+    }
+
+    #[test]
+    fn an_unknown_command_is_refused_and_points_to_the_list() {
+        let message = dispatch(&words("polish")).unwrap_err();
+        assert!(message.contains("`polish`"));
+        assert!(message.contains("--help"));
+    }
+
+    #[test]
+    fn every_command_has_a_line_in_the_overview_and_a_help_text_of_its_own() {
+        for subcommand in &SUBCOMMANDS {
+            assert!(overview().contains(subcommand.summary));
+            let usage = format!("Usage: cargo xtask {}", subcommand.name);
+            assert!(subcommand.help.starts_with(&usage), "{usage}");
+        }
+    }
+
+    #[test]
+    fn asking_a_command_for_help_does_not_run_it() {
+        assert_eq!(dispatch(&words("soak --help")), Ok(()));
+    }
+
+    #[test]
+    fn a_command_without_arguments_refuses_them() {
+        assert!(expect_no_arguments("tidy", &words("--fast")).is_err());
+        assert_eq!(expect_no_arguments("tidy", &[]), Ok(()));
+    }
+}
