@@ -1,2 +1,71 @@
-//! Being written.
-fn main() {}
+//! The `fairlane` program.
+//!
+//! - `commands/`: one file or folder per command: `demo`, `bench`, `simulate`.
+//! - `worker.rs`: leases, runs and settles jobs. `own_engine.rs`: an engine of one run's own.
+//! - `tables.rs`: every table. `percentiles.rs`: what is said about many durations.
+//! - `failure.rs`: how a command ends when it does not succeed. `output.rs`: standard output.
+//!
+//! Results go to standard output, everything about the way there to standard error.
+//! Left out on purpose: decisions about the queue, which are all in `fairlane-core`.
+
+mod commands;
+mod failure;
+mod output;
+mod own_engine;
+mod percentiles;
+mod tables;
+mod worker;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use commands::{bench, demo, simulate};
+use failure::Failure;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0    done
+  1    it failed; the message says what broke
+  2    the input cannot be used; the message says what to change
+  130  stopped by Ctrl-C";
+
+/// Runs bulk work for many customers at once, fairly, and loses nothing.
+#[derive(Parser)]
+#[command(name = "fairlane", version, after_help = EXIT_CODES, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Demo(demo::Arguments),
+    Bench(bench::Arguments),
+    Simulate(simulate::Arguments),
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match run(arguments.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("{failure}");
+            failure.exit_code()
+        }
+    }
+}
+
+fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Demo(arguments) => block_on(demo::run(arguments)),
+        Command::Bench(arguments) => block_on(bench::run(arguments)),
+        Command::Simulate(arguments) => simulate::run(arguments),
+    }
+}
+
+fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::broken(format!("no threads to run on: {error}")))?;
+    runtime.block_on(work)
+}

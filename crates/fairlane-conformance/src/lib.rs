@@ -1,1 +1,18 @@
-//! Being written.
+//! The proof that every engine is the same queue.
+//!
+//! - `chapters.rs`: the suite, a chapter per operation, over a [`subject::Subject`].
+//! - `differential.rs`: seeded random commands through the core and through Redis, compared step by step.
+//! - `soak.rs`: producers, workers and faults, and what must hold in the end.
+//! - `arguments.rs`: what the programs are told.
+//! - `servers.rs`, `proxy.rs`: real Redis servers to start, kill and cut off. `dice.rs`: seeded chance.
+//!
+//! This crate is test code in the form of a library: what cannot be set up ends the test with a message.
+
+pub mod arguments;
+pub mod chapters;
+pub mod dice;
+pub mod differential;
+pub mod proxy;
+pub mod servers;
+pub mod soak;
+pub mod subject;

@@ -38,8 +38,8 @@ pub const LEASE_PARKS_MAX: usize = 64;
 pub const CLAMPS_MAX: usize = 64;
 /// Most wake-up tokens that wait for one type.
 pub const TOKENS_MAX: usize = 8;
-/// Finished jobs removed by one `settle`, per job it settles.
-pub const PURGES_PER_SETTLED: usize = 2;
+/// Chunks of finished jobs that one `settle` removes; it adds at most one of each kind.
+pub const PURGED_CHUNKS_MAX: usize = 2;
 
 /// Shortest lease, in milliseconds.
 pub const LEASE_MS_MIN: u64 = 100;

@@ -19,7 +19,7 @@ pub use job::{JobRef, JobState};
 pub use operations::*;
 pub use settings::{GroupPatch, GroupSettings, LevelOrder, Settings, TypePatch, TypeSettings};
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use rustc_hash::FxHashMap;
 
@@ -27,7 +27,7 @@ use crate::limits::{TOKENS_MAX, TYPES_MAX};
 use crate::names::{GroupId, TypeId, WorkerId};
 use crate::numbers::{Fence, Micros, RequestNumber};
 use crate::rate::Bucket;
-use job::{Job, JobKey, Jobs};
+use job::{Batch, Job, JobKey, Jobs};
 use lane::{Group, GroupKey, LaneKey, TypeKey, TypeState};
 
 /// A worker's last lease request, kept so that a lost reply can be asked for again.
@@ -35,8 +35,36 @@ use lane::{Group, GroupKey, LaneKey, TypeKey, TypeState};
 struct Request {
     number: RequestNumber,
     until: Micros,
-    first_fence: Fence,
-    jobs: Vec<JobKey>,
+    /// The fence of its jobs, and so their batch; 0 if it got none.
+    fence: Fence,
+}
+
+/// Finished jobs, oldest first, in the chunks they were settled in.
+#[derive(Debug, Default)]
+struct Finished {
+    chunks: VecDeque<(Micros, Vec<JobKey>)>,
+    jobs: u64,
+}
+
+impl Finished {
+    fn push(&mut self, at: Micros, jobs: Vec<JobKey>) {
+        if !jobs.is_empty() {
+            self.jobs += jobs.len() as u64;
+            self.chunks.push_back((at, jobs));
+        }
+    }
+
+    /// The oldest chunk, if it is past its time or more than `kept_max` would remain without it.
+    fn pop_outlived(&mut self, kept_max: u64, retention_ms: u64, now: Micros) -> Option<Vec<JobKey>> {
+        let (at, jobs) = self.chunks.front()?;
+        let spare = self.jobs - jobs.len() as u64 >= kept_max;
+        if !spare && at.plus_ms(retention_ms) > now {
+            return None;
+        }
+        let (_, jobs) = self.chunks.pop_front()?;
+        self.jobs -= jobs.len() as u64;
+        Some(jobs)
+    }
 }
 
 /// The whole state of one partition.
@@ -53,11 +81,12 @@ pub struct Machine {
     groups: Vec<Group>,
     groups_by_name: FxHashMap<GroupId, GroupKey>,
     jobs: Jobs,
-    in_flight: BTreeMap<(Micros, Fence), JobKey>,
+    batches: FxHashMap<Fence, Batch>,
+    deadlines: BTreeSet<(Micros, Fence)>,
     waiting: BTreeMap<(Micros, Box<str>), JobKey>,
     parked: BTreeMap<(Micros, Box<str>), LaneKey>,
-    completed: VecDeque<(Micros, JobKey)>,
-    failed: VecDeque<(Micros, JobKey)>,
+    completed: Finished,
+    failed: Finished,
     requests: FxHashMap<WorkerId, Request>,
     reclaimed_at: Option<Micros>,
     reclaim_grace_until: Micros,
@@ -133,6 +162,12 @@ impl Machine {
     fn find_job(&self, job: &JobRef) -> Option<JobKey> {
         let group = *self.groups_by_name.get(&job.group)?;
         self.groups[group as usize].jobs.get(&job.id).copied()
+    }
+
+    /// A number that was never given before: `max(previous + 1, now in µs)`.
+    fn next_fence(&mut self, now: Micros) -> Fence {
+        self.fence = Fence((self.fence.0 + 1).max(now.0));
+        self.fence
     }
 
     fn next_sequence(&mut self) -> u64 {

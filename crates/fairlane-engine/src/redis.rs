@@ -1,1 +1,177 @@
-//! Redis, Valkey and Redis Cluster.
+//! Redis, Valkey and Redis Cluster: one script per operation, same stem as the operation in core.
+//!
+//! - `redis/scripts/*.lua`: the operations; `scripts/include/*.lua`: what they share.
+//! - `redis/script.rs`: expands and runs them, whatever the server has forgotten.
+//! - `redis/encode.rs`, `redis/decode.rs`: commands to arguments, replies to values.
+//! - `redis/keys.rs`: every key's name. `redis/connection.rs`: one server or a cluster.
+//! - `redis/startup.rs`: what is checked when connecting. `redis/dump.rs`: state to compare, for tests.
+//!
+//! Invariant: a command is one script call, so it happens whole or not at all, and repeating it after an
+//! error is safe. Left out: partitions (there is one), Sentinel, TLS.
+
+mod connection;
+mod decode;
+mod dump;
+mod encode;
+mod keys;
+mod script;
+mod startup;
+
+use std::time::Duration;
+
+use fairlane_core::queue::{Command, Dump, Reply};
+use fairlane_core::{Micros, TypeId};
+use tokio::sync::Mutex;
+use tokio::task::JoinHandle;
+
+use crate::clock::Clock;
+use crate::engine::{BoxFuture, Engine, EngineError};
+use connection::Connection;
+use keys::Keys;
+use script::Scripts;
+
+/// Changes a script's source, given its stem; for tests that plant a fault.
+pub type ScriptEdit = fn(&str, &str) -> String;
+
+/// How to talk to Redis.
+#[derive(Clone)]
+pub struct RedisOptions {
+    /// Whose time it is: the server's, unless a test gives it.
+    pub clock: Clock,
+    /// What every key begins with.
+    pub prefix: String,
+    /// How long a reply may take before the command counts as unanswered.
+    pub response_timeout: Duration,
+    /// For tests: changes scripts before they are used.
+    pub edit_script: Option<ScriptEdit>,
+}
+
+impl Default for RedisOptions {
+    fn default() -> Self {
+        Self {
+            clock: Clock::System,
+            prefix: "bulk-action:".into(),
+            response_timeout: Duration::from_secs(10),
+            edit_script: None,
+        }
+    }
+}
+
+type Blocked = JoinHandle<Result<bool, EngineError>>;
+
+/// A queue in Redis.
+pub struct RedisEngine {
+    commands: Connection,
+    blocking: Connection,
+    keys: Keys,
+    scripts: Scripts,
+    clock: Clock,
+    /// The one blocking pop of this process; it outlives a waiter that gives up, so that no token is lost.
+    blocked: Mutex<Option<Blocked>>,
+    warnings: Vec<String>,
+}
+
+impl RedisEngine {
+    /// Connects to `redis://host:port[/db]` or `redis+cluster://host:port,host:port`.
+    pub async fn connect(url: &str, options: RedisOptions) -> Result<Self, EngineError> {
+        let commands = Connection::open(url, Some(options.response_timeout)).await?;
+        let blocking = Connection::open(url, None).await?;
+        let keys = Keys::new(&options.prefix, commands.is_cluster());
+        startup::check_layout(&commands, &keys).await?;
+        let warnings = startup::warnings(&commands).await?;
+        Ok(Self {
+            commands,
+            blocking,
+            scripts: Scripts::new(options.edit_script),
+            keys,
+            clock: options.clock,
+            blocked: Mutex::new(None),
+            warnings,
+        })
+    }
+
+    /// What an operator should know about this server's settings, a sentence each.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// The whole state, for comparison in tests.
+    pub async fn dump(&self, now: Micros) -> Result<Dump, EngineError> {
+        dump::dump(&self.commands, &self.keys, now).await
+    }
+
+    /// Takes one wake-up token of any of these types without waiting; for tests.
+    pub async fn take_token(&self, types: &[TypeId]) -> Result<Option<TypeId>, EngineError> {
+        for name in types {
+            let mut pop = redis::cmd("LPOP");
+            pop.arg(self.keys.wake(name));
+            if self.commands.query(&pop).await? != redis::Value::Nil {
+                return Ok(Some(name.clone()));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn run(&self, command: Command, given: Option<Micros>) -> Result<Reply, EngineError> {
+        let (stem, arguments) = encode::arguments(&command, given);
+        let reply = self.scripts.run(&self.commands, stem, &self.keys.partition(), &arguments).await?;
+        let now = given.unwrap_or_else(|| Clock::System.now());
+        decode::reply(&command, reply, now)
+    }
+
+    fn start_blocking_pop(&self, types: &[TypeId], at_most: Duration) -> Blocked {
+        let mut pop = redis::cmd("BLPOP");
+        for name in types {
+            pop.arg(self.keys.wake(name));
+        }
+        pop.arg(at_most.as_secs_f64().max(0.001));
+        let connection = self.blocking.clone();
+        tokio::spawn(async move {
+            let patience = at_most + connection::BLOCKING_GRACE;
+            match tokio::time::timeout(patience, connection.query(&pop)).await {
+                Ok(reply) => Ok(reply? != redis::Value::Nil),
+                Err(_) => Err(connection::unavailable("no answer to a blocking pop")),
+            }
+        })
+    }
+
+    async fn wait_for_token(&self, types: &[TypeId], at_most: Duration) -> Result<bool, EngineError> {
+        let mut blocked = self.blocked.lock().await;
+        let pop = blocked.get_or_insert_with(|| self.start_blocking_pop(types, at_most));
+        let ended = pop.await;
+        *blocked = None;
+        ended.unwrap_or_else(|_| Err(EngineError::broken("the blocking pop was stopped")))
+    }
+}
+
+impl Engine for RedisEngine {
+    fn name(&self) -> &'static str {
+        if self.commands.is_cluster() { "redis cluster" } else { "redis" }
+    }
+
+    fn execute(&self, command: Command) -> BoxFuture<'_, Result<Reply, EngineError>> {
+        let given = match &self.clock {
+            Clock::System => None,
+            given @ Clock::Given(_) => Some(given.now()),
+        };
+        Box::pin(async move {
+            command.validate()?;
+            self.run(command, given).await
+        })
+    }
+
+    fn wait<'a>(
+        &'a self,
+        types: &'a [TypeId],
+        at_most: Duration,
+    ) -> BoxFuture<'a, Result<bool, EngineError>> {
+        Box::pin(async move {
+            if types.is_empty() {
+                tokio::time::sleep(at_most).await;
+                return Ok(false);
+            }
+            // A waiter behind another one, or behind a pop that outlived its waiter, has its own patience.
+            tokio::time::timeout(at_most, self.wait_for_token(types, at_most)).await.unwrap_or(Ok(false))
+        })
+    }
+}

@@ -13,7 +13,7 @@ use crate::rate::{Bucket, Rate};
 
 use super::Machine;
 use super::job::{Job, JobKey, Place};
-use super::lane::{Group, Lane, Standing, TypeState};
+use super::lane::{Group, Lane, Order, Standing, TypeState};
 use super::settings::{LevelOrder, Settings};
 
 /// One key's value.
@@ -72,13 +72,12 @@ impl Dump {
 }
 
 fn is_default(field: &str, value: &str) -> bool {
-    let name = field.rsplit(':').next().unwrap_or(field);
-    match name {
-        "epoch" => value == "1",
-        "pool" => value == (POOL * POOL_SERVED).to_string(),
+    match field {
+        "0" | "1" | "2" => value == format!("0:1:{}:0:0", POOL * POOL_SERVED),
         _ if field.starts_with("lane:") => value == "I:0:0:0:0:0",
+        "counts" => value == "0:0:0",
         "goodput" => value.bytes().all(|byte| byte == b'0' || byte == b':'),
-        "limits" => value == "1:0:0:0:0:0" || value.is_empty(),
+        "limits" => value == "1:0:0:0:0:0" || value == "0:0:0:0:0" || value.is_empty(),
         "bucket" => value == "0:0" || value.is_empty(),
         _ => value == "0" || value.is_empty(),
     }
@@ -117,13 +116,6 @@ fn bucket_text(bucket: Bucket) -> String {
     format!("{}:{}", bucket.level, bucket.at.0)
 }
 
-fn element(job: &Job) -> String {
-    match job.cost.get() {
-        1 => job.id.escaped().to_owned(),
-        cost => format!("{}:{cost}", job.id.escaped()),
-    }
-}
-
 impl Machine {
     /// The whole state, normalised as of `now`.
     pub fn dump(&self, now: Micros) -> Dump {
@@ -153,6 +145,8 @@ impl Machine {
             ("sequence", self.sequence.to_string()),
             ("cursor", cursor.to_owned()),
             ("backlog", self.backlog.to_string()),
+            ("completed", self.completed.jobs.to_string()),
+            ("failed", self.failed.jobs.to_string()),
             ("bucket", bucket_text(self.whole)),
             ("reclaimed_at", self.reclaimed_at.map_or(0, |at| at.0).to_string()),
             ("grace_until", self.reclaim_grace_until.0.to_string()),
@@ -164,7 +158,7 @@ impl Machine {
         dump.0.insert("types".into(), DumpValue::Set(types));
         for (worker, request) in &self.requests {
             let (number, until) = (request.number.0, request.until.0);
-            let text = format!("{number}:{until}:{}:{}", request.first_fence.0, request.jobs.len());
+            let text = format!("{number}:{until}:{}", request.fence.0);
             dump.0.insert(format!("worker:{}", worker.escaped()), DumpValue::Text(text));
         }
     }
@@ -179,18 +173,17 @@ impl Machine {
             .timer
             .as_ref()
             .map_or(String::new(), |timer| format!("{}:{}", timer.at.0, timer.worker.escaped()));
-        let goodput: Vec<String> = downstream.goodput.iter().map(u64::to_string).collect();
-        let rate = state.settings.rate.map_or(String::new(), |rate| rate_text(Some(rate)));
+        let mut goodput = vec![downstream.goodput_at.to_string()];
+        goodput.extend(downstream.goodput.iter().map(u64::to_string));
+        let settings = &state.settings;
+        let (paused, concurrency) = (u8::from(settings.paused), settings.concurrency.unwrap_or(0));
         let mut fields: BTreeMap<String, String> = [
-            ("rate", rate),
-            ("concurrency", state.settings.concurrency.unwrap_or(0).to_string()),
-            ("paused", u8::from(state.settings.paused).to_string()),
+            ("limits", format!("{paused}:{concurrency}:{}", rate_text(settings.rate))),
             ("bucket", bucket_text(state.bucket)),
             ("in_flight", state.in_flight.to_string()),
             ("virtual_time", state.virtual_time.to_string()),
             ("cut", cut),
             ("closed_until", downstream.closed_until.0.to_string()),
-            ("goodput_at", downstream.goodput_at.to_string()),
             ("goodput", goodput.join(":")),
             ("timer", timer),
         ]
@@ -198,13 +191,11 @@ impl Machine {
         .map(|(field, value)| (field.to_owned(), value))
         .collect();
         for level in Level::ALL {
-            let (index, order) = (level.index(), &state.orders[level.index()]);
-            fields.insert(format!("{index}:virtual_time"), order.virtual_time.to_string());
-            fields.insert(format!("{index}:epoch"), order.epoch.to_string());
-            fields.insert(format!("{index}:pool"), order.pool.to_string());
-            fields.insert(format!("{index}:tag"), order.tag.to_string());
-            fields.insert(format!("{index}:active"), order.lanes.len().to_string());
-            let members = order.lanes.iter().map(|((tag, sequence), key)| {
+            let order = &state.orders[level.index()];
+            let Order { virtual_time, epoch, pool, tag, lanes } = order;
+            let text = format!("{virtual_time}:{epoch}:{pool}:{tag}:{}", lanes.len());
+            fields.insert(level.index().to_string(), text);
+            let members = lanes.iter().map(|((tag, sequence), key)| {
                 (*tag, format!("{sequence:016}:{}", self.groups[key.group as usize].name.escaped()))
             });
             dump.0.insert(format!("fair-queue:{level}:{name}"), DumpValue::Sorted(members.collect()));
@@ -227,9 +218,7 @@ impl Machine {
         let mut fields: BTreeMap<String, String> = [
             ("limits", limits),
             ("bucket", bucket_text(group.bucket)),
-            ("in_flight", group.in_flight.to_string()),
-            ("backlog", group.backlog.to_string()),
-            ("seat_parked", group.seat_parked.to_string()),
+            ("counts", format!("{}:{}:{}", group.in_flight, group.backlog, group.seat_parked)),
         ]
         .into_iter()
         .map(|(field, value)| (field.to_owned(), value))
@@ -238,7 +227,7 @@ impl Machine {
             let place = format!("{}:{}", lane.level.index(), self.types[lane.type_key].name.escaped());
             fields.insert(format!("lane:{place}"), lane_text(lane));
             let elements = |keys: &std::collections::VecDeque<JobKey>| {
-                DumpValue::List(keys.iter().map(|&key| element(&self.jobs[key])).collect())
+                DumpValue::List(keys.iter().map(|&key| self.element(key)).collect())
             };
             dump.0.insert(format!("group:{name}:jobs:{place}"), elements(&lane.backlog));
             dump.0.insert(format!("group:{name}:returned:{place}"), elements(&lane.returned));
@@ -255,14 +244,12 @@ impl Machine {
         dump.0.insert(format!("job:{group}:{id}"), DumpValue::Text(row));
         let Some(run) = &job.run else { return };
         let state = match job.place {
-            Place::InFlight(_) => 'P',
             Place::Completed => 'C',
             Place::Failed => 'F',
-            Place::Lane | Place::Waiting(_) => 'N',
+            Place::Lane | Place::Waiting(_) | Place::InFlight(_) => 'N',
         };
         let text = format!(
-            "{state}{:016}{:016}{:016}:{level}:{type_name}:{cost}:{}:{}:{}:{}:{}",
-            run.fence.0,
+            "{state}{:016}{:016}:{level}:{type_name}:{cost}:{}:{}:{}:{}:{}",
             run.settled.0,
             run.settled_at.0,
             run.attempts,
@@ -279,29 +266,47 @@ impl Machine {
             let job = &self.jobs[key];
             format!("{}:{}", self.groups[job.group as usize].name.escaped(), job.id.escaped())
         };
-        let in_flight = self
-            .in_flight
-            .iter()
-            .map(|((at, fence), &key)| (at.0, format!("{:016}:{}", fence.0, full_name(key))));
-        dump.0.insert("in-flight".into(), DumpValue::Sorted(in_flight.collect()));
+        let mut in_flight = BTreeMap::new();
+        for (key, job) in self.jobs.iter() {
+            let Place::InFlight(held) = &job.place else { continue };
+            let known = if job.run.is_some() { 'r' } else { 'n' };
+            let (level, type_name) = (job.level.index(), self.types[job.type_key].name.escaped());
+            let (fence, batch, cost) = (held.fence.0, held.batch.0, job.cost.get());
+            let worker = held.worker.escaped();
+            let value = format!("{fence:016}{batch:016}{known}:{level}:{type_name}:{cost}:{worker}");
+            in_flight.insert(full_name(key), value);
+        }
+        dump.0.insert("in-flight".into(), DumpValue::Hash(in_flight));
+        for (batch, record) in &self.batches {
+            let left = [("left".to_owned(), record.left.to_string())].into();
+            dump.0.insert(format!("lease:{:016}", batch.0), DumpValue::Hash(left));
+        }
+        let deadlines = self.deadlines.iter().map(|(at, batch)| (at.0, format!("{:016}", batch.0)));
+        dump.0.insert("deadlines".into(), DumpValue::Sorted(deadlines.collect()));
         let waiting = self.waiting.keys().map(|(due, name)| (due.0, name.to_string()));
         dump.0.insert("non-ready-queue".into(), DumpValue::Sorted(waiting.collect()));
         let parked = self.parked.keys().map(|(until, name)| (until.0, name.to_string()));
         dump.0.insert("parked".into(), DumpValue::Sorted(parked.collect()));
-        let completed = self.completed.iter().map(|&(at, key)| format!("{}:{}", at.0, full_name(key)));
-        dump.0.insert("completed".into(), DumpValue::List(completed.collect()));
-        let failed = self.failed.iter().map(|&(at, key)| format!("{}:{}", at.0, full_name(key)));
-        dump.0.insert("failed".into(), DumpValue::List(failed.collect()));
+        for (list, finished) in [("completed", &self.completed), ("failed", &self.failed)] {
+            let chunks = finished.chunks.iter().map(|(at, jobs)| {
+                let names: Vec<String> = jobs.iter().map(|&key| full_name(key)).collect();
+                format!("{}:{}\n{}", at.0, jobs.len(), names.join("\n"))
+            });
+            dump.0.insert(list.into(), DumpValue::List(chunks.collect()));
+        }
     }
 }
 
+/// `standing:tag:epoch:remainder:park:returned`. While a lane is in its order, that order holds its tag.
 fn lane_text(lane: &Lane) -> String {
-    let (standing, until) = match lane.standing {
+    let (standing, park) = match lane.standing {
         Standing::Idle => ('I', 0),
         Standing::Active => ('A', 0),
         Standing::RateParked(until) => ('R', until.0),
         Standing::SeatParked => ('S', 0),
         Standing::Paused => ('P', 0),
     };
-    format!("{standing}:{}:{}:{}:{}:{until}", lane.tag, lane.epoch, lane.remainder, lane.sequence)
+    let (tag, epoch) = if lane.standing == Standing::Active { (0, 0) } else { (lane.tag, lane.epoch) };
+    let returned = u8::from(!lane.returned.is_empty());
+    format!("{standing}:{tag}:{epoch}:{}:{park}:{returned}", lane.remainder)
 }

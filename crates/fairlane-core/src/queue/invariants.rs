@@ -5,9 +5,10 @@ use std::fmt::Debug;
 use rustc_hash::FxHashMap;
 
 use crate::limits::{INTEGER_MAX, POOL, POOL_SERVED};
+use crate::numbers::Fence;
 
 use super::Machine;
-use super::job::{JobKey, Place};
+use super::job::{Job, JobKey, Place};
 use super::lane::{Lane, LaneKey, Standing};
 
 fn same<T: PartialEq + Debug>(what: impl FnOnce() -> String, counted: T, stored: T) -> Result<(), String> {
@@ -23,6 +24,7 @@ impl Machine {
         self.check_jobs_in_one_place()?;
         self.check_lanes()?;
         self.check_counts()?;
+        self.check_batches()?;
         self.check_numbers()
     }
 
@@ -35,21 +37,26 @@ impl Machine {
                 }
             }
         }
-        for ((at, _), &key) in &self.in_flight {
-            found.entry(key).or_default().push(Place::InFlight(*at));
+        for (batch, record) in &self.batches {
+            for &(key, fence) in &record.jobs {
+                let held = self.jobs.get(key).and_then(|job| job.held_under(fence));
+                if let Some(held) = held.filter(|held| held.batch == *batch) {
+                    found.entry(key).or_default().push(Place::InFlight(held.clone()));
+                }
+            }
         }
         for ((due, _), &key) in &self.waiting {
             found.entry(key).or_default().push(Place::Waiting(*due));
         }
-        for &(_, key) in &self.completed {
+        for &key in self.completed.chunks.iter().flat_map(|(_, jobs)| jobs) {
             found.entry(key).or_default().push(Place::Completed);
         }
-        for &(_, key) in &self.failed {
+        for &key in self.failed.chunks.iter().flat_map(|(_, jobs)| jobs) {
             found.entry(key).or_default().push(Place::Failed);
         }
         for (key, job) in self.jobs.iter() {
             let places = found.remove(&key).unwrap_or_default();
-            same(|| format!("places of job {:?}", job.id), places, vec![job.place])?;
+            same(|| format!("places of job {:?}", job.id), places, vec![job.place.clone()])?;
         }
         same(|| "places of jobs that do not exist".into(), found.len(), 0)
     }
@@ -79,7 +86,7 @@ impl Machine {
         let parked = matches!(lane.standing, Standing::RateParked(until)
             if self.parked.get(&(until, self.lane_name(key))) == Some(&key));
         same(|| format!("{} parked", name()), parked, matches!(lane.standing, Standing::RateParked(_)))?;
-        let weight = self.groups[key.group as usize].settings.weight.get();
+        let weight = self.groups[key.group as usize].settings.weight.get() as i64;
         same(|| format!("{} remainder below weight", name()), lane.remainder < weight, true)
     }
 
@@ -102,12 +109,26 @@ impl Machine {
         }
         same(|| "backlog".into(), backlog, self.backlog)?;
         for (key, state) in self.types.iter().enumerate() {
-            let in_flight = self.in_flight.values().filter(|job| self.jobs[**job].type_key == key).count();
+            let leased = |job: &Job| job.type_key == key && matches!(job.place, Place::InFlight(_));
+            let in_flight = self.jobs.iter().filter(|(_, job)| leased(job)).count();
             same(|| format!("in flight of type {}", state.name), in_flight as u64, state.in_flight)?;
         }
         let parked = self.groups.iter().flat_map(|group| &group.lanes);
         let parked = parked.filter(|lane| matches!(lane.standing, Standing::RateParked(_))).count();
         same(|| "parked lanes".into(), parked, self.parked.len())
+    }
+
+    fn check_batches(&self) -> Result<(), String> {
+        for (batch, record) in &self.batches {
+            let lives = |&(key, fence): &(JobKey, Fence)| {
+                let held = self.jobs.get(key).and_then(|job| job.held_under(fence));
+                held.is_some_and(|held| held.batch == *batch || fence == *batch)
+            };
+            let left = record.jobs.iter().filter(|job| lives(job)).count();
+            same(|| format!("jobs left of batch {batch}"), left, record.left)?;
+        }
+        let known = self.deadlines.iter().filter(|(_, batch)| self.batches.contains_key(batch)).count();
+        same(|| "deadlines without a batch".into(), self.deadlines.len() - known, 0)
     }
 
     fn check_numbers(&self) -> Result<(), String> {
@@ -119,7 +140,7 @@ impl Machine {
                 same(|| "an empty order starts anew".into(), restarted, true)?;
             }
         }
-        let newest = self.in_flight.keys().map(|(_, fence)| *fence).max().unwrap_or_default();
+        let newest = self.batches.keys().copied().max().unwrap_or_default();
         same(|| "no fence beyond the counter".into(), newest <= self.fence, true)
     }
 }

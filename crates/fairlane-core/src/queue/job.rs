@@ -44,42 +44,61 @@ impl JobState {
     }
 }
 
+/// A lease as its job knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Held {
+    pub fence: Fence,
+    /// The batch whose deadline holds: that of the lease, or of the last extension.
+    pub batch: Fence,
+    pub worker: WorkerId,
+}
+
 /// Where a job stands, with the key of that place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Place {
     Lane,
     Waiting(Micros),
-    InFlight(Micros),
+    InFlight(Held),
     Completed,
     Failed,
 }
 
-/// What changes while a job runs; made at its first lease.
+/// What a job has been through; made when its first lease ends.
 #[derive(Debug, Clone)]
 pub(super) struct Run {
-    pub fence: Fence,
+    /// The fence settled last, 0 for none.
     pub settled: Fence,
+    pub settled_at: Micros,
+    /// Attempts that counted.
     pub attempts: u32,
     pub throttles: u32,
     pub losses: u32,
     pub worker: WorkerId,
-    pub settled_at: Micros,
     pub note: Arc<[u8]>,
 }
 
 impl Run {
-    pub fn first(fence: Fence, worker: WorkerId) -> Self {
+    pub fn none(worker: WorkerId) -> Self {
         Self {
-            fence,
             settled: Fence(0),
-            attempts: 1,
+            settled_at: Micros(0),
+            attempts: 0,
             throttles: 0,
             losses: 0,
             worker,
-            settled_at: Micros(0),
             note: NO_NOTE.with(Arc::clone),
         }
     }
+}
+
+/// Jobs leased or extended together: they share a deadline.
+#[derive(Debug, Clone)]
+pub(super) struct Batch {
+    pub deadline: Micros,
+    /// In the order they were picked or named.
+    pub jobs: Vec<(JobKey, Fence)>,
+    /// Those whose lease has not ended (and, for an extension, was not extended again).
+    pub left: usize,
 }
 
 thread_local! {
@@ -98,6 +117,20 @@ pub(super) struct Job {
     pub created_at: Micros,
     pub place: Place,
     pub run: Option<Run>,
+}
+
+impl Job {
+    /// The lease, if it is under this fence.
+    pub fn held_under(&self, fence: Fence) -> Option<&Held> {
+        match &self.place {
+            Place::InFlight(held) if held.fence == fence => Some(held),
+            _ => None,
+        }
+    }
+
+    pub fn attempts(&self) -> u32 {
+        self.run.as_ref().map_or(0, |run| run.attempts)
+    }
 }
 
 pub(super) type JobKey = u32;
@@ -126,6 +159,10 @@ impl Jobs {
 
     pub fn get(&self, key: JobKey) -> Option<&Job> {
         self.slots.get(key as usize)?.as_ref()
+    }
+
+    pub fn get_mut(&mut self, key: JobKey) -> Option<&mut Job> {
+        self.slots.get_mut(key as usize)?.as_mut()
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (JobKey, &Job)> {

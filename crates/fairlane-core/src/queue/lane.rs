@@ -60,7 +60,8 @@ pub(super) struct Lane {
     pub standing: Standing,
     pub tag: u64,
     pub epoch: u64,
-    pub remainder: u64,
+    /// What did not divide, below the weight; negative while a refund is being used up.
+    pub remainder: i64,
     pub sequence: u64,
     pub backlog: VecDeque<JobKey>,
     pub returned: VecDeque<JobKey>,
@@ -73,9 +74,13 @@ impl Lane {
 
     /// Moves the tag on for `cost` served at `weight`; what does not divide is carried.
     fn charge(&mut self, cost: u64, weight: u64) {
-        let units = cost * UNITS + self.remainder;
-        self.tag += units / weight;
-        self.remainder = units % weight;
+        let units = (cost * UNITS) as i64 + self.remainder;
+        if units < 0 {
+            self.remainder = units;
+            return;
+        }
+        self.tag += units as u64 / weight;
+        self.remainder = units % weight as i64;
     }
 }
 
@@ -277,22 +282,12 @@ impl Machine {
         order.tag += cost * UNITS / LEVEL_WEIGHTS[lane.level.index()];
     }
 
-    /// Takes one served job's cost off a lane's tag again; a released job was not served.
+    /// A released job was not served: its cost is taken off what the lane is charged next.
     pub(super) fn refund_lane(&mut self, key: LaneKey, cost: u64) {
-        let group = &mut self.groups[key.group as usize];
-        let weight = group.settings.weight.get();
-        let lane = &mut group.lanes[key.lane as usize];
-        let order = &mut self.types[lane.type_key].orders[lane.level.index()];
-        if lane.epoch != order.epoch {
-            return;
-        }
-        let active = lane.standing == Standing::Active;
-        if active {
-            order.lanes.remove(&(lane.tag, lane.sequence));
-        }
-        lane.tag = lane.tag.saturating_sub(cost * UNITS / weight);
-        if active {
-            self.reenter_order(key);
+        let lane = &mut self.groups[key.group as usize].lanes[key.lane as usize];
+        let order = &self.types[lane.type_key].orders[lane.level.index()];
+        if lane.epoch == order.epoch {
+            lane.remainder -= (cost * UNITS) as i64;
         }
     }
 

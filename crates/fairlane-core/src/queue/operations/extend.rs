@@ -1,8 +1,10 @@
 //! `extend`: keeps leases alive; a lost lease is said so, never recreated.
+//!
+//! Jobs leased together are a batch with one deadline; those extended together become a batch of their own.
 
 use crate::limits::{EXTEND_JOBS_MAX, LEASE_MS_MAX, LEASE_MS_MIN};
 use crate::numbers::{Fence, Micros, within};
-use crate::queue::job::{JobKey, Place};
+use crate::queue::job::{Batch, Held, JobKey, Place};
 use crate::queue::{JobRef, Machine};
 
 use super::{Invalid, at_most, each_once};
@@ -43,30 +45,53 @@ impl Extend {
 impl Machine {
     pub(in crate::queue) fn extend(&mut self, command: Extend, now: Micros) -> Extended {
         let until = now.plus_ms(command.lease_ms);
+        let mut held = Vec::new();
         let mut extensions = Vec::with_capacity(command.leases.len());
         for (job, fence) in &command.leases {
-            let held =
-                self.find_job(job).and_then(|key| self.deadline_under(key, *fence).map(|at| (key, at)));
-            extensions.push(match held {
-                Some((key, deadline)) => {
-                    self.in_flight.remove(&(deadline, *fence));
-                    self.in_flight.insert((until, *fence), key);
-                    self.jobs[key].place = Place::InFlight(until);
-                    Extension::Until(until)
-                }
-                None => Extension::Lost,
-            });
+            let key = self.find_job(job).filter(|key| self.jobs[*key].held_under(*fence).is_some());
+            held.extend(key.map(|key| (key, *fence)));
+            extensions.push(if key.is_some() { Extension::Until(until) } else { Extension::Lost });
+        }
+        if !held.is_empty() {
+            self.move_to_new_batch(held, until, now);
         }
         Extended { extensions }
     }
 
-    /// The deadline of a job's lease, if it is leased under this fence.
-    pub(super) fn deadline_under(&self, key: JobKey, fence: Fence) -> Option<Micros> {
-        let job = self.jobs.get(key)?;
-        let run = job.run.as_ref()?;
-        match job.place {
-            Place::InFlight(deadline) if run.fence == fence => Some(deadline),
-            _ => None,
+    fn move_to_new_batch(&mut self, held: Vec<(JobKey, Fence)>, deadline: Micros, now: Micros) {
+        let batch = self.next_fence(now);
+        for &(key, fence) in &held {
+            if let Place::InFlight(lease) = &mut self.jobs[key].place {
+                let before = std::mem::replace(&mut lease.batch, batch);
+                if before != fence {
+                    self.leave_batch(before);
+                }
+            }
+        }
+        self.open_batch(batch, held, deadline);
+    }
+
+    /// Records jobs that share a deadline.
+    pub(super) fn open_batch(&mut self, batch: Fence, jobs: Vec<(JobKey, Fence)>, deadline: Micros) {
+        self.deadlines.insert((deadline, batch));
+        self.batches.insert(batch, Batch { deadline, left: jobs.len(), jobs });
+    }
+
+    /// One job fewer to wait for; a batch without any is forgotten.
+    pub(super) fn leave_batch(&mut self, batch: Fence) {
+        let Some(record) = self.batches.get_mut(&batch) else { return };
+        record.left -= 1;
+        if record.left == 0 {
+            self.deadlines.remove(&(record.deadline, batch));
+            self.batches.remove(&batch);
+        }
+    }
+
+    /// The lease of a job has ended, whichever way.
+    pub(super) fn end_lease(&mut self, lease: &Held) {
+        self.leave_batch(lease.fence);
+        if lease.batch != lease.fence {
+            self.leave_batch(lease.batch);
         }
     }
 }

@@ -59,7 +59,7 @@ pub struct JobView {
     pub throttles: u32,
     /// Leases it lost.
     pub losses: u32,
-    /// The fence of its last lease.
+    /// The fence of its lease, else the one settled last.
     pub fence: Option<Fence>,
     /// Who leased it last.
     pub worker: Option<WorkerId>,
@@ -162,14 +162,19 @@ impl Machine {
 
     fn job_view(&self, name: &JobRef) -> Option<JobView> {
         let job = &self.jobs[self.find_job(name)?];
-        let (state, until) = match job.place {
+        let held = match &job.place {
+            Place::InFlight(held) => Some(held),
+            _ => None,
+        };
+        let (state, until) = match &job.place {
             Place::Lane => (JobState::Pending, None),
-            Place::Waiting(due) => (JobState::Waiting, Some(due)),
-            Place::InFlight(deadline) => (JobState::Processing, Some(deadline)),
+            Place::Waiting(due) => (JobState::Waiting, Some(*due)),
+            Place::InFlight(held) => (JobState::Processing, self.batches.get(&held.batch).map(|batch| batch.deadline)),
             Place::Completed => (JobState::Completed, None),
             Place::Failed => (JobState::Failed, None),
         };
         let run = job.run.as_ref();
+        let settled = run.map(|run| run.settled).filter(|fence| fence.0 > 0);
         Some(JobView {
             job: name.clone(),
             type_id: self.types[job.type_key].name.clone(),
@@ -179,11 +184,11 @@ impl Machine {
             created_at: job.created_at,
             state,
             until,
-            attempts: run.map_or(0, |run| run.attempts),
+            attempts: job.attempts() + u32::from(held.is_some()),
             throttles: run.map_or(0, |run| run.throttles),
             losses: run.map_or(0, |run| run.losses),
-            fence: run.map(|run| run.fence),
-            worker: run.map(|run| run.worker.clone()),
+            fence: held.map(|held| held.fence).or(settled),
+            worker: held.map(|held| &held.worker).or(run.map(|run| &run.worker)).cloned(),
             settled_at: run.map(|run| run.settled_at).filter(|at| at.0 > 0),
             note: run.map_or_else(|| Arc::from(&[][..]), |run| run.note.clone()),
         })
@@ -231,10 +236,10 @@ impl Machine {
             settings: self.settings.clone(),
             backlog: self.backlog,
             waiting: self.waiting.len() as u64,
-            in_flight: self.in_flight.len() as u64,
+            in_flight: self.types.iter().map(|state| state.in_flight).sum(),
             parked_lanes: self.parked.len() as u64,
-            completed: self.completed.len() as u64,
-            failed: self.failed.len() as u64,
+            completed: self.completed.jobs,
+            failed: self.failed.jobs,
             active_lanes: [0, 1, 2].map(lanes),
             types: self.types_by_name.keys().cloned().collect(),
         }

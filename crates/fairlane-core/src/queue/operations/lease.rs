@@ -10,7 +10,7 @@ use crate::limits::{
 use crate::names::{TypeId, WorkerId};
 use crate::numbers::{Cost, Fence, Level, Micros, RequestNumber, within};
 use crate::queue::gate::{Pass, TypeGate};
-use crate::queue::job::{JobKey, Place, Run};
+use crate::queue::job::{Held, JobKey, Place};
 use crate::queue::lane::{GroupKey, LaneKey, Standing, Timer};
 use crate::queue::{JobRef, Machine, Request};
 use crate::rate::Flow;
@@ -47,7 +47,7 @@ pub struct LeasedJob {
     pub payload: Arc<[u8]>,
     /// When it was enqueued.
     pub created_at: Micros,
-    /// To be shown at settle and extend.
+    /// To be shown at settle and extend. Jobs leased together share it.
     pub fence: Fence,
     /// 1 for the first.
     pub attempt: u32,
@@ -78,7 +78,7 @@ struct Call {
     asked: u64,
     left: u64,
     whole: Option<Flow>,
-    first_fence: Fence,
+    fence: Fence,
     parks: usize,
     wake_at: Option<Micros>,
     picked: Vec<JobKey>,
@@ -118,7 +118,7 @@ impl Machine {
             asked: command.jobs_max as u64,
             left: command.jobs_max as u64,
             whole: self.open_whole_gate(now),
-            first_fence: Fence((self.fence.0 + 1).max(now.0)),
+            fence: Fence((self.fence.0 + 1).max(now.0)),
             parks: 0,
             wake_at: None,
             picked: Vec::with_capacity(command.jobs_max.min(64)),
@@ -128,16 +128,15 @@ impl Machine {
         let gates = self.gates_in_turn(&command.types, now);
         self.serve(&gates, &mut call);
         self.note_ends(&gates, &mut call);
-        self.requests.insert(
-            command.worker,
-            Request {
-                number: command.request,
-                until: now.plus_ms(LEASE_MS_MAX),
-                first_fence: call.first_fence,
-                jobs: call.picked.clone(),
-            },
-        );
-        let jobs = call.picked.iter().map(|&key| self.leased_job(key)).collect();
+        if !call.picked.is_empty() {
+            self.fence = call.fence;
+            let batch = call.picked.iter().map(|&key| (key, call.fence)).collect();
+            self.open_batch(call.fence, batch, call.deadline);
+        }
+        let until = now.plus_ms(LEASE_MS_MAX);
+        let fence = if call.picked.is_empty() { Fence(0) } else { call.fence };
+        self.requests.insert(command.worker, Request { number: command.request, until, fence });
+        let jobs = call.picked.iter().map(|&key| self.leased_job(key, call.fence)).collect();
         Leased::Jobs { jobs, wake_at: call.wake_at }
     }
 
@@ -150,16 +149,18 @@ impl Machine {
         if command.request < known.number {
             return Some(Leased::Superseded { newest: known.number });
         }
-        let fences = (known.first_fence.0..).map(Fence);
-        let held =
-            known.jobs.iter().zip(fences).filter(|(key, fence)| self.deadline_under(**key, *fence).is_some());
-        let jobs = held.map(|(&key, _)| self.leased_job(key)).collect();
+        let batch = self.batches.get(&known.fence);
+        let mut jobs = Vec::new();
+        for &(key, fence) in batch.iter().flat_map(|batch| &batch.jobs) {
+            if self.jobs.get(key).is_some_and(|job| job.held_under(fence).is_some()) {
+                jobs.push(self.leased_job(key, fence));
+            }
+        }
         Some(Leased::Jobs { jobs, wake_at: None })
     }
 
-    fn leased_job(&self, key: JobKey) -> LeasedJob {
+    fn leased_job(&self, key: JobKey, fence: Fence) -> LeasedJob {
         let job = &self.jobs[key];
-        let run = job.run.as_ref().expect("a leased job has a run");
         LeasedJob {
             job: JobRef { group: self.groups[job.group as usize].name.clone(), id: job.id.clone() },
             type_id: self.types[job.type_key].name.clone(),
@@ -167,8 +168,8 @@ impl Machine {
             cost: job.cost,
             payload: job.payload.clone(),
             created_at: job.created_at,
-            fence: run.fence,
-            attempt: run.attempts,
+            fence,
+            attempt: job.attempts() + 1,
         }
     }
 
@@ -176,14 +177,13 @@ impl Machine {
     pub(super) fn lower_far_deadlines(&mut self, now: Micros) {
         let lease_end = now.plus_ms(LEASE_MS_MAX);
         for _ in 0..CLAMPS_MAX {
-            let Some(last) = self.in_flight.last_entry() else { break };
-            if last.key().0 <= lease_end {
+            let Some(&(deadline, batch)) = self.deadlines.last() else { break };
+            if deadline <= lease_end {
                 break;
             }
-            let fence = last.key().1;
-            let key = last.remove();
-            self.in_flight.insert((lease_end, fence), key);
-            self.jobs[key].place = Place::InFlight(lease_end);
+            self.deadlines.pop_last();
+            self.deadlines.insert((lease_end, batch));
+            self.batches.get_mut(&batch).expect("a deadline has a batch").deadline = lease_end;
         }
         let park_end = now.plus_ms(PARK_MS_MAX);
         for _ in 0..CLAMPS_MAX {
@@ -313,19 +313,8 @@ impl Machine {
     }
 
     fn lease_job(&mut self, key: JobKey, call: &mut Call) {
-        let fence = Fence(call.first_fence.0 + call.picked.len() as u64);
-        self.fence = fence;
-        let job = &mut self.jobs[key];
-        job.place = Place::InFlight(call.deadline);
-        match &mut job.run {
-            Some(run) => {
-                run.fence = fence;
-                run.attempts += 1;
-                run.worker = call.worker.clone();
-            }
-            None => job.run = Some(Run::first(fence, call.worker.clone())),
-        }
-        self.in_flight.insert((call.deadline, fence), key);
+        let (fence, worker) = (call.fence, call.worker.clone());
+        self.jobs[key].place = Place::InFlight(Held { fence, batch: fence, worker });
         call.picked.push(key);
     }
 
@@ -333,15 +322,7 @@ impl Machine {
     fn note_ends(&mut self, gates: &[TypeGate], call: &mut Call) {
         if call.left == 0 {
             call.wake_at = None;
-            for gate in gates {
-                let state = &self.types[gate.key];
-                let settings = &state.settings;
-                let seated = settings.concurrency.is_none_or(|most| state.in_flight < u64::from(most));
-                if state.is_active() && !settings.paused && seated {
-                    self.push_token(gate.key);
-                }
-            }
-            return;
+            return self.wake_others(gates);
         }
         call.note_wake(self.parked.keys().next().map(|(until, _)| *until));
         call.note_wake(self.waiting.keys().next().map(|(due, _)| *due));
@@ -361,6 +342,23 @@ impl Machine {
         }
         if !holds_timer {
             call.wake_at = None;
+        }
+    }
+
+    /// What a satisfied asker leaves is for others: served now, or by one who then holds the timer.
+    fn wake_others(&mut self, gates: &[TypeGate]) {
+        let mut woken = false;
+        for gate in gates {
+            let state = &self.types[gate.key];
+            let settings = &state.settings;
+            let seated = settings.concurrency.is_none_or(|most| state.in_flight < u64::from(most));
+            if state.is_active() && !settings.paused && seated {
+                self.push_token(gate.key);
+                woken = true;
+            }
+        }
+        if !woken && !(self.parked.is_empty() && self.waiting.is_empty()) {
+            self.push_token(gates[0].key);
         }
     }
 

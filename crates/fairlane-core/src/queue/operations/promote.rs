@@ -68,22 +68,31 @@ impl Machine {
         self.lane_has_jobs(lane);
     }
 
-    /// Lets a job wait until `due`.
+    /// Lets a job wait until `due`; if it is the first that is due, someone must hold a timer for it.
     pub(super) fn start_waiting(&mut self, key: JobKey, due: Micros) {
         self.jobs[key].place = Place::Waiting(due);
-        let name = self.waiting_name(key);
-        self.waiting.insert((due, name), key);
+        let entry = (due, self.waiting_name(key));
+        let first = self.waiting.keys().next().is_none_or(|earliest| entry < *earliest);
+        self.waiting.insert(entry, key);
+        if first {
+            self.push_token(self.jobs[key].type_key);
+        }
     }
 
-    /// `level:type:group:id`, the name of a job where waiting jobs are sorted by name.
+    /// The name of a job where waiting jobs are sorted by name: its level, type and [`Machine::element`].
     fn waiting_name(&self, key: JobKey) -> Box<str> {
         let job = &self.jobs[key];
         let type_name = self.types[job.type_key].name.escaped();
-        let group = self.groups[job.group as usize].name.escaped();
-        let (level, id) = (job.level.index(), job.id.escaped());
+        format!("{}:{type_name}:{}", job.level.index(), self.element(key)).into()
+    }
+
+    /// A job as it stands in lists: `group:id`, or `:cost:group:id` where the cost is not 1.
+    pub(in crate::queue) fn element(&self, key: JobKey) -> String {
+        let job = &self.jobs[key];
+        let (group, id) = (self.groups[job.group as usize].name.escaped(), job.id.escaped());
         match job.cost.get() {
-            1 => format!("{level}:{type_name}:{group}:{id}").into(),
-            cost => format!("{level}:{type_name}:{group}:{id}:{cost}").into(),
+            1 => format!("{group}:{id}"),
+            cost => format!(":{cost}:{group}:{id}"),
         }
     }
 }

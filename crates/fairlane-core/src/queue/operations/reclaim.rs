@@ -6,16 +6,17 @@
 use std::sync::Arc;
 
 use crate::limits::{RECLAIM_GRACE_MS, RECLAIM_JOBS_MAX, RECLAIM_STALE_MS};
-use crate::numbers::{Micros, within};
+use crate::numbers::{Fence, Micros, within};
 use crate::queue::Machine;
-use crate::queue::lane::{GroupKey, TypeKey};
+use crate::queue::job::{JobKey, Run};
 
 use super::Invalid;
+use super::settle::Ended;
 
 /// Takes back leases that ran out, oldest first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reclaim {
-    /// At most this many.
+    /// Begins no further batch of leases once this many jobs are taken back.
     pub jobs_max: usize,
 }
 
@@ -50,35 +51,51 @@ impl Machine {
         if now < self.reclaim_grace_until {
             return Reclaimed { recovered: 0, dead: 0, grace_until: Some(self.reclaim_grace_until) };
         }
-        let mut touched: Vec<(GroupKey, TypeKey)> = Vec::new();
+        let mut ended = Ended::default();
         let mut reclaimed = Reclaimed { recovered: 0, dead: 0, grace_until: None };
-        for _ in 0..command.jobs_max {
-            let Some(first) = self.in_flight.first_entry() else { break };
-            if first.key().0 > now {
+        while reclaimed.recovered + reclaimed.dead < command.jobs_max {
+            let Some(&(deadline, batch)) = self.deadlines.first() else { break };
+            if deadline > now {
                 break;
             }
-            let key = first.remove();
-            let most = self.settings.max_loss_count;
-            let job = &mut self.jobs[key];
-            let (group, type_key) = (job.group, job.type_key);
-            let run = job.run.as_mut().expect("a leased job has a run");
-            run.losses += 1;
-            run.attempts -= 1;
-            let dead = run.losses > most;
-            self.free_seats(group, type_key, 1);
-            if !touched.contains(&(group, type_key)) {
-                touched.push((group, type_key));
-            }
-            if dead {
-                self.finish(key, false, Arc::from(&b"lost too many leases"[..]), now);
-                reclaimed.dead += 1;
-            } else {
-                self.wait_again(key, now);
-                self.push_token(type_key);
-                reclaimed.recovered += 1;
+            self.deadlines.pop_first();
+            let jobs = self.batches.get(&batch).expect("a deadline has a batch").jobs.clone();
+            for (key, fence) in jobs {
+                self.take_back(key, fence, batch, &mut ended, &mut reclaimed, now);
             }
         }
-        self.wake_for_freed_seats(&touched);
+        self.record_ended(ended, now);
         reclaimed
+    }
+
+    /// Takes one job back, if this batch's deadline is still the one that holds for it.
+    fn take_back(
+        &mut self,
+        key: JobKey,
+        fence: Fence,
+        batch: Fence,
+        ended: &mut Ended,
+        reclaimed: &mut Reclaimed,
+        now: Micros,
+    ) {
+        let most = self.settings.max_loss_count;
+        let Some(job) = self.jobs.get_mut(key) else { return };
+        let Some(held) = job.held_under(fence).filter(|held| held.batch == batch).cloned() else { return };
+        let (group, type_key) = (job.group, job.type_key);
+        let run = job.run.get_or_insert_with(|| Run::none(held.worker.clone()));
+        run.worker = held.worker.clone();
+        run.losses += 1;
+        let dead = run.losses > most;
+        self.end_lease(&held);
+        self.free_seats(group, type_key, 1);
+        ended.touch(group, type_key);
+        if dead {
+            self.fail(key, Arc::from(&b"lost too many leases"[..]), ended);
+            reclaimed.dead += 1;
+        } else {
+            self.wait_again(key, now);
+            self.push_token(type_key);
+            reclaimed.recovered += 1;
+        }
     }
 }

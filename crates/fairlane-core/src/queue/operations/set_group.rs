@@ -50,16 +50,18 @@ pub(super) fn changed_bucket(bucket: &mut Bucket, from: Option<Rate>, to: Option
 
 impl Machine {
     pub(in crate::queue) fn set_group(&mut self, command: SetGroup, now: Micros) -> GroupSet {
-        let key = self.group_key(&command.group);
-        let group = &mut self.groups[key as usize];
-        let settings = command.patch.applied_to(&group.settings);
-        if settings == group.settings {
+        let known = self.groups_by_name.get(&command.group);
+        let before = known.map_or_else(GroupSettings::default, |&key| self.groups[key as usize].settings.clone());
+        let settings = command.patch.applied_to(&before);
+        if settings == before {
             return GroupSet { settings };
         }
+        let key = self.group_key(&command.group);
+        let group = &mut self.groups[key as usize];
         changed_bucket(&mut group.bucket, group.settings.rate, settings.rate, now);
         if settings.weight != group.settings.weight {
             for lane in &mut group.lanes {
-                lane.remainder = 0;
+                lane.remainder = lane.remainder.min(0);
             }
         }
         group.settings = settings.clone();

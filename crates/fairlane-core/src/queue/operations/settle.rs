@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use crate::limits::{DELAY_MS_MAX, NOTE_BYTES_MAX, PURGES_PER_SETTLED, RETRY_AFTER_MS_MAX, SETTLE_JOBS_MAX};
+use crate::limits::{DELAY_MS_MAX, NOTE_BYTES_MAX, PURGED_CHUNKS_MAX, RETRY_AFTER_MS_MAX, SETTLE_JOBS_MAX};
 use crate::numbers::{Fence, Micros, within};
-use crate::queue::job::{JobKey, Place, Run};
+use crate::queue::job::{Job, JobKey, Place, Run};
 use crate::queue::lane::{GroupKey, LaneKey, TypeKey};
-use crate::queue::{JobRef, Machine};
+use crate::queue::{JobRef, Machine, Settings};
 
 use super::{Invalid, at_most, bytes_at_most, each_once};
 
@@ -108,89 +108,112 @@ impl Outcome {
     }
 }
 
+/// What one settle has learned so far.
+#[derive(Default)]
+pub(super) struct Ended {
+    pub touched: Vec<(GroupKey, TypeKey)>,
+    pub completed: Vec<JobKey>,
+    pub failed: Vec<JobKey>,
+}
+
+impl Ended {
+    pub fn touch(&mut self, group: GroupKey, type_key: TypeKey) {
+        // Jobs of one group come in runs: looking at the last one first saves most searches.
+        if self.touched.last() != Some(&(group, type_key)) && !self.touched.contains(&(group, type_key)) {
+            self.touched.push((group, type_key));
+        }
+    }
+}
+
 impl Machine {
     pub(in crate::queue) fn settle(&mut self, command: Settle, now: Micros) -> Settled {
-        let count = command.settlements.len();
-        let mut touched: Vec<(GroupKey, TypeKey)> = Vec::new();
-        let mut verdicts = Vec::with_capacity(count);
+        let mut ended = Ended::default();
+        let mut verdicts = Vec::with_capacity(command.settlements.len());
         for settlement in command.settlements {
-            verdicts.push(self.settle_one(settlement, &mut touched, now));
+            verdicts.push(self.settle_one(settlement, &mut ended, now));
         }
-        self.wake_for_freed_seats(&touched);
-        self.purge(count * PURGES_PER_SETTLED, now);
+        self.record_ended(ended, now);
+        self.purge(now);
         Settled { verdicts }
     }
 
-    fn settle_one(
-        &mut self,
-        settlement: Settlement,
-        touched: &mut Vec<(GroupKey, TypeKey)>,
-        now: Micros,
-    ) -> Verdict {
+    fn settle_one(&mut self, settlement: Settlement, ended: &mut Ended, now: Micros) -> Verdict {
         let Some(key) = self.find_job(&settlement.job) else { return Verdict::Gone };
         let fence = settlement.fence;
-        let Some(deadline) = self.deadline_under(key, fence) else {
-            let settled = self.jobs[key].run.as_ref().map(|run| run.settled);
+        let job = &mut self.jobs[key];
+        let Some(held) = job.held_under(fence).cloned() else {
+            let settled = job.run.as_ref().map(|run| run.settled);
             return if settled == Some(fence) { Verdict::Applied } else { Verdict::Stale };
         };
-        self.in_flight.remove(&(deadline, fence));
-        let (group, type_key) = (self.jobs[key].group, self.jobs[key].type_key);
-        self.free_seats(group, type_key, 1);
-        if !touched.contains(&(group, type_key)) {
-            touched.push((group, type_key));
-        }
-        let run = self.run_mut(key);
+        let (group, type_key) = (job.group, job.type_key);
+        let run = job.run.get_or_insert_with(|| Run::none(held.worker.clone()));
         run.settled = fence;
         run.settled_at = now;
-        self.apply_outcome(key, fence, settlement.outcome, now);
+        self.end_lease(&held);
+        run_mut(&mut self.jobs[key]).worker = held.worker;
+        self.free_seats(group, type_key, 1);
+        ended.touch(group, type_key);
+        self.note_answer(type_key, fence, &settlement.outcome, now);
+        self.apply_outcome(key, settlement.outcome, ended, now);
         Verdict::Applied
     }
 
-    fn run_mut(&mut self, key: JobKey) -> &mut Run {
-        self.jobs[key].run.as_mut().expect("a leased job has a run")
-    }
-
-    fn apply_outcome(&mut self, key: JobKey, fence: Fence, outcome: Outcome, now: Micros) {
-        let type_key = self.jobs[key].type_key;
+    /// Tells the type's downstream what it has answered.
+    fn note_answer(&mut self, type_key: TypeKey, fence: Fence, outcome: &Outcome, now: Micros) {
         let newest = self.fence;
-        let downstream = &mut self.types[type_key].downstream;
-        match &outcome {
+        let state = &mut self.types[type_key];
+        match outcome {
             Outcome::Throttled { retry_after_ms, .. } => {
-                let rate = self.types[type_key].settings.rate;
-                let downstream = &mut self.types[type_key].downstream;
-                downstream.refused(rate, fence, newest, *retry_after_ms, now);
+                state.downstream.refused(state.settings.rate, fence, newest, *retry_after_ms, now);
             }
             Outcome::Released => {}
-            _ => downstream.count_goodput(1, now),
-        }
-        match outcome {
-            Outcome::Succeeded { result } => self.finish(key, true, result, now),
-            Outcome::Failed { reason } => self.finish(key, false, reason, now),
-            Outcome::Retry { delay_ms, reason } => self.retry(key, delay_ms, reason, now),
-            Outcome::Throttled { delay_ms, .. } => {
-                let most = self.settings.max_throttle_count;
-                let run = self.run_mut(key);
-                run.throttles += 1;
-                if run.throttles <= most {
-                    run.attempts -= 1;
-                    self.wait_again(key, now.plus_ms(delay_ms));
-                } else {
-                    self.retry(key, delay_ms, Arc::from(&b"throttled too often"[..]), now);
-                }
-            }
-            Outcome::Released => {
-                self.run_mut(key).attempts -= 1;
-                self.release(key);
-            }
+            _ => state.downstream.count_goodput(1, now),
         }
     }
 
-    fn retry(&mut self, key: JobKey, delay_ms: u64, reason: Arc<[u8]>, now: Micros) {
-        if self.run_mut(key).attempts > self.settings.max_retry_count {
-            return self.finish(key, false, reason, now);
+    fn apply_outcome(&mut self, key: JobKey, outcome: Outcome, ended: &mut Ended, now: Micros) {
+        let most_throttles = self.settings.max_throttle_count;
+        let run = run_mut(&mut self.jobs[key]);
+        match outcome {
+            Outcome::Succeeded { result } => {
+                run.attempts += 1;
+                run.note = result;
+                self.jobs[key].place = Place::Completed;
+                ended.completed.push(key);
+            }
+            Outcome::Failed { reason } => {
+                run.attempts += 1;
+                self.fail(key, reason, ended);
+            }
+            Outcome::Retry { delay_ms, reason } => self.retry(key, delay_ms, reason, ended, now),
+            Outcome::Throttled { delay_ms, .. } => {
+                run.throttles += 1;
+                if run.throttles <= most_throttles {
+                    self.wait_again(key, now.plus_ms(delay_ms));
+                } else {
+                    self.retry(key, delay_ms, Arc::from(&b"throttled too often"[..]), ended, now);
+                }
+            }
+            Outcome::Released => self.release(key),
         }
-        self.run_mut(key).note = reason;
+    }
+
+    fn retry(&mut self, key: JobKey, delay_ms: u64, reason: Arc<[u8]>, ended: &mut Ended, now: Micros) {
+        let most = self.settings.max_retry_count;
+        let run = run_mut(&mut self.jobs[key]);
+        run.attempts += 1;
+        if run.attempts > most {
+            return self.fail(key, reason, ended);
+        }
+        run.note = reason;
         self.wait_again(key, now.plus_ms(delay_ms));
+    }
+
+    /// Makes a job dead.
+    pub(super) fn fail(&mut self, key: JobKey, reason: Arc<[u8]>, ended: &mut Ended) {
+        run_mut(&mut self.jobs[key]).note = reason;
+        self.jobs[key].place = Place::Failed;
+        ended.failed.push(key);
     }
 
     /// A job that is not in flight any more and not at its end counts as backlog again.
@@ -214,29 +237,13 @@ impl Machine {
         self.groups[group as usize].backlog += 1;
     }
 
-    /// Brings a job to its end: completed, or dead.
-    pub(super) fn finish(&mut self, key: JobKey, succeeded: bool, note: Arc<[u8]>, now: Micros) {
-        let run = self.run_mut(key);
-        run.note = note;
-        run.settled_at = now;
-        if succeeded {
-            self.jobs[key].place = Place::Completed;
-            self.completed.push_back((now, key));
-        } else {
-            self.jobs[key].place = Place::Failed;
-            self.failed.push_back((now, key));
-        }
-    }
-
-    /// Whoever waited for a seat of these groups or types may look again.
-    pub(super) fn wake_for_freed_seats(&mut self, touched: &[(GroupKey, TypeKey)]) {
-        let mut groups: Vec<GroupKey> = Vec::new();
+    /// Files what has finished and wakes whoever waited for a seat of these groups or types.
+    pub(super) fn record_ended(&mut self, ended: Ended, now: Micros) {
+        self.completed.push(now, ended.completed);
+        self.failed.push(now, ended.failed);
         let mut types: Vec<TypeKey> = Vec::new();
-        for &(group, type_key) in touched {
-            if !groups.contains(&group) {
-                groups.push(group);
-                self.wake_seat_parked(group);
-            }
+        for (group, type_key) in ended.touched {
+            self.wake_seat_parked(group);
             if !types.contains(&type_key) {
                 types.push(type_key);
             }
@@ -249,26 +256,20 @@ impl Machine {
         }
     }
 
-    /// Removes finished jobs that are past their time or number, oldest first.
-    fn purge(&mut self, most: usize, now: Micros) {
-        let settings = &self.settings;
-        let (kept_max, oldest) = (settings.completed_kept_max, settings.completed_retention_ms);
-        let (failed_max, failed_oldest) = (settings.failed_kept_max, settings.failed_retention_ms);
-        for _ in 0..most {
-            let Some(&(at, key)) = self.completed.front() else { break };
-            if self.completed.len() as u64 <= kept_max && at.plus_ms(oldest) > now {
-                break;
+    /// Removes finished jobs that are past their time or number, oldest first, a few chunks at a time.
+    fn purge(&mut self, now: Micros) {
+        let Settings { completed_kept_max, completed_retention_ms, .. } = self.settings;
+        let Settings { failed_kept_max, failed_retention_ms, .. } = self.settings;
+        for _ in 0..PURGED_CHUNKS_MAX {
+            let completed = self.completed.pop_outlived(completed_kept_max, completed_retention_ms, now);
+            let failed = self.failed.pop_outlived(failed_kept_max, failed_retention_ms, now);
+            for key in completed.into_iter().chain(failed).flatten() {
+                self.remove_job(key);
             }
-            self.completed.pop_front();
-            self.remove_job(key);
-        }
-        for _ in 0..most {
-            let Some(&(at, key)) = self.failed.front() else { break };
-            if self.failed.len() as u64 <= failed_max && at.plus_ms(failed_oldest) > now {
-                break;
-            }
-            self.failed.pop_front();
-            self.remove_job(key);
         }
     }
+}
+
+fn run_mut(job: &mut Job) -> &mut Run {
+    job.run.as_mut().expect("a job whose lease has ended has a run")
 }

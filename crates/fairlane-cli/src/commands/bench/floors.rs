@@ -1,0 +1,59 @@
+//! Floors: the least that could be called a queue, for comparison.
+//!
+//! A floor takes each id once, gives jobs out under a lease and forgets them when acknowledged.
+//! Left out on purpose, and what the queue's extra cost buys: groups and their fair order, limits,
+//! retries, retention, wake-ups, and safety under repetition.
+
+mod plain;
+mod scripts;
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use fairlane_core::queue::NewJob;
+
+use crate::failure::Failure;
+pub use plain::PlainQueue;
+pub use scripts::ScriptFloor;
+
+/// What the queue is compared with.
+#[derive(Clone)]
+pub enum Floor {
+    /// On Redis: three short scripts.
+    Scripts(ScriptFloor),
+    /// In memory: a queue, a set and a map.
+    Plain(Arc<Mutex<PlainQueue>>),
+}
+
+impl Floor {
+    /// The floor in this process.
+    pub fn plain() -> Self {
+        Self::Plain(Arc::default())
+    }
+
+    /// Adds a batch.
+    pub async fn enqueue(&self, jobs: &[NewJob]) -> Result<(), Failure> {
+        match self {
+            Self::Scripts(scripts) => scripts.enqueue(jobs).await,
+            Self::Plain(queue) => {
+                lock(queue).enqueue(jobs);
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes up to so many jobs, and acknowledges them; how many there were.
+    pub async fn pop_and_acknowledge(&self, jobs_max: usize) -> Result<usize, Failure> {
+        match self {
+            Self::Scripts(scripts) => scripts.pop_and_acknowledge(jobs_max).await,
+            Self::Plain(queue) => {
+                let jobs = lock(queue).pop(jobs_max);
+                lock(queue).acknowledge(&jobs);
+                Ok(jobs.len())
+            }
+        }
+    }
+}
+
+fn lock(queue: &Mutex<PlainQueue>) -> MutexGuard<'_, PlainQueue> {
+    queue.lock().expect("no holder panics")
+}

@@ -1,0 +1,20 @@
+//! `groups-N`: whether a job costs the same among ten groups and among twenty thousand.
+
+use super::drain::{Shape, measure_shape};
+use super::ground::Ground;
+use super::result::BenchResult;
+use crate::failure::Failure;
+
+/// Jobs of each group, enqueued in one batch.
+const GROUP_JOBS: usize = 64;
+/// Fewer jobs than this are filled in and drained several times, to measure more than a moment.
+const JOBS_MIN: usize = 20_000;
+const TURNS: usize = 5;
+
+/// Drains so many groups of 64 jobs.
+pub async fn measure(ground: &Ground, groups: usize) -> Result<BenchResult, Failure> {
+    let jobs = groups * GROUP_JOBS;
+    let (fills, turns) = if jobs < JOBS_MIN { (JOBS_MIN.div_ceil(jobs).min(15), 1) } else { (1, TURNS) };
+    let shape = Shape { groups, jobs, batch_jobs: GROUP_JOBS, turns, fills };
+    measure_shape(ground, &shape).await
+}

@@ -1,0 +1,124 @@
+//! Which benchmarks there are, and how large.
+
+use crate::failure::Failure;
+use crate::own_engine::is_redis;
+
+/// Jobs enqueued, leased and settled by one call.
+pub const BATCH_JOBS: usize = 100;
+/// Groups where a benchmark does not vary them.
+pub const GROUPS: usize = 100;
+/// Calls under way at once, so that neither side waits for the other's network.
+pub const CALLERS: usize = 4;
+
+/// One benchmark with its size.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Benchmark {
+    /// Jobs into the queue; `jobs` in each round.
+    Enqueue { rounds: usize, jobs: usize },
+    /// Jobs out of the queue; `jobs` in each round.
+    Drain { rounds: usize, jobs: usize },
+    /// One job at a time.
+    IdleLatency { samples: usize },
+    /// Drain over many groups.
+    Groups { groups: usize },
+    /// Drain of many jobs.
+    Jobs { jobs: usize },
+    /// Bytes per waiting job.
+    Memory { jobs: usize },
+    /// The core alone.
+    Core { groups: usize, jobs: usize },
+}
+
+impl Benchmark {
+    /// What it is called; `core` stands twice, with different groups.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Enqueue { .. } => "enqueue".into(),
+            Self::Drain { .. } => "drain".into(),
+            Self::IdleLatency { .. } => "idle-latency".into(),
+            Self::Groups { groups } => format!("groups-{groups}"),
+            Self::Jobs { jobs } => format!("jobs-{jobs}"),
+            Self::Memory { .. } => "memory".into(),
+            Self::Core { .. } => "core".into(),
+        }
+    }
+
+    fn is_called(&self, word: &str) -> bool {
+        let name = self.name();
+        name == word || name.split_once('-').is_some_and(|(first, _)| first == word)
+    }
+}
+
+/// The benchmarks that can run on this engine and were asked for.
+pub fn select(engine: &str, quick: bool, only: Option<&str>) -> Result<Vec<Benchmark>, Failure> {
+    // Memory is faster than a server, and a round has to last longer than a moment.
+    let round_jobs = if is_redis(engine) { 20_000 } else { 200_000 };
+    let all = if quick { quick_plan(round_jobs / 4) } else { full_plan(round_jobs) };
+    let possible =
+        |benchmark: &&Benchmark| is_redis(engine) || !matches!(benchmark, Benchmark::Memory { .. });
+    let wanted = |benchmark: &&Benchmark| only.is_none_or(|word| benchmark.is_called(word));
+    let chosen: Vec<Benchmark> = all.iter().filter(possible).filter(wanted).cloned().collect();
+    if chosen.is_empty() {
+        let mut names: Vec<String> = all.iter().filter(possible).map(Benchmark::name).collect();
+        names.dedup();
+        let word = only.unwrap_or_default();
+        return Err(Failure::bad_input(format!(
+            "no benchmark is called {word:?} here; there are {}",
+            names.join(", ")
+        )));
+    }
+    Ok(chosen)
+}
+
+fn full_plan(round_jobs: usize) -> Vec<Benchmark> {
+    let mut plan = vec![
+        Benchmark::Enqueue { rounds: 5, jobs: round_jobs },
+        Benchmark::Drain { rounds: 5, jobs: round_jobs },
+        Benchmark::IdleLatency { samples: 500 },
+    ];
+    plan.extend([10, 100, 1000, 20_000].map(|groups| Benchmark::Groups { groups }));
+    plan.extend([1000, 10_000, 100_000, 1_000_000].map(|jobs| Benchmark::Jobs { jobs }));
+    plan.push(Benchmark::Memory { jobs: 100_000 });
+    plan.extend([100, 100_000].map(|groups| Benchmark::Core { groups, jobs: 400_000 }));
+    plan
+}
+
+fn quick_plan(round_jobs: usize) -> Vec<Benchmark> {
+    let mut plan = vec![
+        Benchmark::Enqueue { rounds: 3, jobs: round_jobs },
+        Benchmark::Drain { rounds: 3, jobs: round_jobs },
+        Benchmark::IdleLatency { samples: 100 },
+    ];
+    plan.extend([10, 100, 2000].map(|groups| Benchmark::Groups { groups }));
+    plan.extend([1000, 10_000, 100_000].map(|jobs| Benchmark::Jobs { jobs }));
+    plan.push(Benchmark::Memory { jobs: 20_000 });
+    plan.extend([100, 100_000].map(|groups| Benchmark::Core { groups, jobs: 100_000 }));
+    plan
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(engine: &str, only: Option<&str>) -> Vec<String> {
+        select(engine, false, only).unwrap().iter().map(Benchmark::name).collect()
+    }
+
+    #[test]
+    fn only_takes_a_name_or_its_first_word() {
+        assert_eq!(names("memory:", Some("groups-10")), ["groups-10"]);
+        assert_eq!(
+            names("memory:", Some("groups")),
+            ["groups-10", "groups-100", "groups-1000", "groups-20000"]
+        );
+        assert_eq!(names("memory:", Some("core")), ["core", "core"]);
+        assert_eq!(names("memory:", Some("idle")), ["idle-latency"]);
+    }
+
+    #[test]
+    fn bytes_are_measured_on_redis_only() {
+        assert!(names("redis://localhost", None).contains(&"memory".into()));
+        assert!(!names("memory:", None).contains(&"memory".into()));
+        assert!(matches!(select("memory:", false, Some("memory")), Err(Failure::BadInput(_))));
+    }
+}

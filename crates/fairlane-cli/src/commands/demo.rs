@@ -1,0 +1,219 @@
+//! `fairlane demo`: one customer with very many jobs, two with few that come later.
+//!
+//! Invariant: what it says about lost and doubled jobs is counted three times over: from what the
+//! handlers ran, from what the engine said to each settlement, and from the store's own counts.
+
+mod ledger;
+mod progress;
+pub mod report;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use fairlane_core::limits::ENQUEUE_JOBS_MAX;
+use fairlane_core::queue::{Enqueue, Inspect, Inspected, JobReceipt, JobRef, NewJob, SetType, TypePatch};
+use fairlane_core::{Cost, JobId, Level, Rate, TypeId, WorkerId};
+use fairlane_engine::Engine;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::failure::Failure;
+use crate::own_engine::{OwnEngine, run_id};
+use crate::{output, tables, worker};
+use ledger::{Demonstration, Ledger};
+use progress::Progress;
+use report::DemoReport;
+
+/// Most jobs of one customer, so that the ledger fits in memory.
+const SIZE_MAX: u32 = 5_000_000;
+const LEASE_MS: u64 = 60_000;
+/// The others arrive when one in this many of A's jobs is done.
+const ARRIVAL_PART: u64 = 10;
+
+const EXAMPLES: &str = "\
+Examples:
+  fairlane demo
+  fairlane demo --sizes 1000000,100,50
+  fairlane demo --engine redis://127.0.0.1:6379 --rate 5000
+  fairlane demo --json
+
+On Redis the demo keeps to a key prefix of its own and removes those keys at the end.
+Exit codes: 0 nothing lost, nothing twice; 1 otherwise; 2 bad input; 130 stopped by Ctrl-C.";
+
+/// A customer with 100,000 jobs, and two with few who come later: who waits, and for how long
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    /// Where the queue lives: memory: or redis://host:port
+    #[arg(long, value_name = "URL", default_value = "memory:")]
+    engine: String,
+    /// Jobs of the customers A, B, C …; A comes first, the others when a tenth of A is done
+    #[arg(long, value_name = "N,N,…", value_delimiter = ',', default_value = "100000,100,50")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(SIZE_MAX)))]
+    sizes: Vec<u32>,
+    /// Jobs worked on at once
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    workers: u32,
+    /// At most this many jobs a second, as if the outside allowed no more [default: no limit]
+    #[arg(long, value_name = "R")]
+    rate: Option<u64>,
+    /// How long each job takes, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 1)]
+    work_ms: u64,
+    /// Print one JSON object and nothing else
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the demonstration and says how it went.
+pub async fn run(arguments: Arguments) -> Result<(), Failure> {
+    let customers = customers(&arguments.sizes)?;
+    let rate = arguments.rate.map(Rate::per_second).transpose();
+    let rate = rate.map_err(|error| Failure::bad_input(format!("--rate: {error}")))?;
+    let own = OwnEngine::open(&arguments.engine, "demo").await?;
+    let ended = demonstrate(&own.engine, &arguments, &customers, rate).await;
+    let cleared = own.clear().await;
+    let report = ended?;
+    cleared?;
+    if arguments.json {
+        output::print_json(&report)?;
+    } else {
+        output::print(&tables::demo(&report))?;
+    }
+    report.verdict()
+}
+
+fn customers(sizes: &[u32]) -> Result<Vec<(String, u32)>, Failure> {
+    if sizes.len() < 2 || sizes.len() > 26 {
+        return Err(Failure::bad_input("--sizes takes 2 to 26 numbers, such as 100000,100,50"));
+    }
+    Ok(('A'..='Z').map(|letter| format!("customer-{letter}")).zip(sizes.iter().copied()).collect())
+}
+
+async fn demonstrate(
+    engine: &Arc<dyn Engine>,
+    arguments: &Arguments,
+    customers: &[(String, u32)],
+    rate: Option<Rate>,
+) -> Result<DemoReport, Failure> {
+    let run = run_id();
+    let type_id = TypeId::new("demo").expect("a plain word is a name");
+    let patch = TypePatch { rate: Some(rate), ..TypePatch::default() };
+    engine.set_type(SetType { type_id: type_id.clone(), patch }).await?;
+    let ledger = Arc::new(Ledger::new(customers));
+    let progress = Progress::start(ledger.clone(), arguments.json);
+    let (stop, stopping) = watch::channel(false);
+    let ended = tokio::select! {
+        ended = work_through(engine, arguments, &ledger, &run, &type_id, stopping) => ended.map(|()| false),
+        _ = tokio::signal::ctrl_c() => Ok(true),
+    };
+    // The worker goes on without its handle until told to stop; then it settles what it has in hand.
+    let _ = stop.send(true);
+    tokio::select! {
+        () = stop.closed() => {}
+        _ = tokio::signal::ctrl_c() => {}
+    }
+    progress.end().await;
+    let stopped = ended?;
+    let Inspected::Whole(whole) = engine.inspect(Inspect::Whole).await? else {
+        return Err(Failure::broken("the engine answered another question than how the whole stands"));
+    };
+    Ok(DemoReport::new(&ledger, engine.name(), &whole, stopped))
+}
+
+/// Enqueues A, starts the worker, lets the others arrive, and waits until all is done.
+async fn work_through(
+    engine: &Arc<dyn Engine>,
+    arguments: &Arguments,
+    ledger: &Arc<Ledger>,
+    run: &str,
+    type_id: &TypeId,
+    stopping: watch::Receiver<bool>,
+) -> Result<(), Failure> {
+    enqueue(engine, ledger, 0, run, type_id).await?;
+    let mut working = start_worker(engine, arguments, ledger, run, type_id, stopping);
+    let arrival = ledger.enqueued(0).div_ceil(ARRIVAL_PART);
+    until(ledger, &mut working, |ledger| ledger.done(0) >= arrival).await?;
+    for customer in 1..ledger.customers() {
+        enqueue(engine, ledger, customer, run, type_id).await?;
+    }
+    until(ledger, &mut working, Ledger::is_finished).await
+}
+
+async fn enqueue(
+    engine: &Arc<dyn Engine>,
+    ledger: &Ledger,
+    customer: usize,
+    run: &str,
+    type_id: &TypeId,
+) -> Result<(), Failure> {
+    let payload: Arc<[u8]> = Arc::from(&br#"{"demo":true}"#[..]);
+    let indexes: Vec<usize> = (0..ledger.size(customer)).collect();
+    for batch in indexes.chunks(ENQUEUE_JOBS_MAX) {
+        let jobs = batch.iter().map(|index| NewJob {
+            job: JobRef {
+                group: ledger.group(customer).clone(),
+                id: JobId::new(format!("{run}-{index}")).expect("a run and a number make a name"),
+            },
+            type_id: type_id.clone(),
+            level: Level::default(),
+            cost: Cost::default(),
+            payload: payload.clone(),
+            delay_ms: 0,
+        });
+        let jobs: Vec<NewJob> = jobs.collect();
+        let sent_us = ledger.now_us();
+        let enqueued = engine.enqueue(Enqueue { jobs }).await?;
+        for (index, receipt) in batch.iter().zip(enqueued.receipts) {
+            if receipt != JobReceipt::Created {
+                return Err(Failure::broken(format!("a new job was not taken: {receipt:?}")));
+            }
+            ledger.note_enqueued(customer, *index, sent_us);
+        }
+    }
+    Ok(())
+}
+
+type Working = JoinHandle<Result<(), fairlane_engine::EngineError>>;
+
+fn start_worker(
+    engine: &Arc<dyn Engine>,
+    arguments: &Arguments,
+    ledger: &Arc<Ledger>,
+    run: &str,
+    type_id: &TypeId,
+    stopping: watch::Receiver<bool>,
+) -> Working {
+    let worker = WorkerId::new(format!("demo-{run}")).expect("a run makes a name");
+    let options = worker::Options {
+        types: vec![type_id.clone()],
+        slots: arguments.workers as usize,
+        lease_ms: LEASE_MS,
+    };
+    let work_time = Duration::from_millis(arguments.work_ms);
+    let processor = Arc::new(Demonstration { ledger: ledger.clone(), work_time });
+    tokio::spawn(worker::work(engine.clone(), worker, options, processor, stopping))
+}
+
+/// Waits until the ledger shows it, or the worker has ended before.
+async fn until(
+    ledger: &Ledger,
+    working: &mut Working,
+    reached: impl Fn(&Ledger) -> bool,
+) -> Result<(), Failure> {
+    loop {
+        let changed = ledger.changed();
+        if reached(ledger) {
+            return Ok(());
+        }
+        tokio::select! {
+            () = changed => {}
+            ended = &mut *working => {
+                ended.expect("the worker does not panic")?;
+                return Err(Failure::broken("the worker ended before the work was done"));
+            }
+        }
+    }
+}

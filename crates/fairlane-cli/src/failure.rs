@@ -1,0 +1,59 @@
+//! How a command ends when it does not succeed: a sentence for the person and a code for the shell.
+
+use std::fmt;
+use std::process::ExitCode;
+
+use fairlane_engine::EngineError;
+
+/// Why a command did not succeed.
+#[derive(Debug)]
+pub enum Failure {
+    /// What was asked for cannot be done as it was written.
+    BadInput(String),
+    /// Something broke on the way.
+    Broken(String),
+    /// The person pressed Ctrl-C.
+    Stopped(String),
+}
+
+impl Failure {
+    /// The input has to change before this can work.
+    pub fn bad_input(message: impl Into<String>) -> Self {
+        Self::BadInput(message.into())
+    }
+
+    /// The same input may work another time.
+    pub fn broken(message: impl Into<String>) -> Self {
+        Self::Broken(message.into())
+    }
+
+    /// The code the shell sees.
+    pub fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::Broken(_) => ExitCode::from(1),
+            Self::BadInput(_) => ExitCode::from(2),
+            Self::Stopped(_) => ExitCode::from(130),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BadInput(message) | Self::Broken(message) => write!(f, "error: {message}"),
+            Self::Stopped(message) => write!(f, "stopped: {message}"),
+        }
+    }
+}
+
+impl From<EngineError> for Failure {
+    fn from(error: EngineError) -> Self {
+        Self::Broken(error.to_string())
+    }
+}
+
+impl From<redis::RedisError> for Failure {
+    fn from(error: redis::RedisError) -> Self {
+        Self::Broken(format!("redis: {error}"))
+    }
+}

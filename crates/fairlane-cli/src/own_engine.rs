@@ -1,0 +1,147 @@
+//! An engine of one run's own: nothing it does meets what others keep in the same store.
+//!
+//! On Redis that is a key prefix nobody else uses; its keys are removed at the end, and no others.
+//! A prefix rather than a type, because types are few and stay known for good.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use fairlane_core::queue::Settings;
+use fairlane_engine::redis::{RedisEngine, RedisOptions};
+use fairlane_engine::{Engine, EngineError};
+use redis::aio::MultiplexedConnection;
+
+use crate::failure::Failure;
+
+/// Keys looked at by one SCAN.
+const CLEAR_KEYS: usize = 1000;
+
+/// An engine, and what it takes to leave no trace of it.
+pub struct OwnEngine {
+    /// To work with.
+    pub engine: Arc<dyn Engine>,
+    redis: Option<(String, String)>,
+}
+
+impl OwnEngine {
+    /// Opens the engine at `url`; `purpose` begins its keys.
+    pub async fn open(url: &str, purpose: &str) -> Result<Self, Failure> {
+        if !is_redis(url) {
+            let opened = fairlane_engine::open(url, Settings::default()).await;
+            let engine = opened.map_err(|error| Failure::bad_input(error.to_string()))?;
+            return Ok(Self { engine, redis: None });
+        }
+        let prefix = format!("fairlane-{purpose}-{}:", run_id());
+        let options = RedisOptions { prefix: prefix.clone(), ..RedisOptions::default() };
+        let engine = RedisEngine::connect(url, options).await.map_err(unopened)?;
+        Ok(Self { engine: Arc::new(engine), redis: Some((url.to_owned(), prefix)) })
+    }
+
+    /// What its keys begin with, on Redis.
+    pub fn prefix(&self) -> Option<&str> {
+        self.redis.as_ref().map(|(_, prefix)| prefix.as_str())
+    }
+
+    /// Removes every key of this run.
+    pub async fn clear(&self) -> Result<(), Failure> {
+        let Some((url, prefix)) = &self.redis else { return Ok(()) };
+        let Some(nodes) = url.strip_prefix("redis+cluster://") else {
+            return clear_node(&mut connect(url).await?, prefix, CLEAR_KEYS).await;
+        };
+        for master in masters(nodes).await? {
+            // The keys of a node lie in many slots, and one command reaches one slot.
+            clear_node(&mut connect(&master).await?, prefix, 1).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether the address is that of a Redis.
+pub fn is_redis(url: &str) -> bool {
+    matches!(url.split_once(':'), Some(("redis" | "redis+cluster", _)))
+}
+
+/// A connection beside the engine's.
+pub async fn connect(url: &str) -> Result<MultiplexedConnection, Failure> {
+    let client = redis::Client::open(url)?;
+    let config = redis::AsyncConnectionConfig::new().set_response_timeout(None);
+    Ok(client.get_multiplexed_async_connection_with_config(&config).await?)
+}
+
+/// Letters and digits that no other run has.
+pub fn run_id() -> String {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("{:x}-{:x}", since_1970.as_micros(), std::process::id())
+}
+
+fn unopened(error: EngineError) -> Failure {
+    match error {
+        EngineError::Invalid(_) | EngineError::Refused { .. } => Failure::bad_input(error.to_string()),
+        _ => Failure::broken(error.to_string()),
+    }
+}
+
+/// The addresses of a cluster's masters, asked of the first known node, with the same user and password.
+async fn masters(nodes: &str) -> Result<Vec<String>, Failure> {
+    let first = nodes.split([',', '/']).next().unwrap_or(nodes);
+    let (user, address) = match first.rsplit_once('@') {
+        Some((user, address)) => (format!("{user}@"), address),
+        None => (String::new(), first),
+    };
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let mut connection = connect(&format!("redis://{first}")).await?;
+    let listed: String = redis::cmd("CLUSTER").arg("NODES").query_async(&mut connection).await?;
+    let masters = listed.lines().filter_map(master_address);
+    // A node that has never met another does not know its own host.
+    let whole =
+        masters.map(|master| if master.starts_with(':') { format!("{host}{master}") } else { master.into() });
+    Ok(whole.map(|address| format!("redis://{user}{address}")).collect())
+}
+
+/// From a line such as `id 127.0.0.1:7000@17000,name master - 0 …`.
+fn master_address(line: &str) -> Option<&str> {
+    let mut words = line.split(' ').skip(1);
+    let address = words.next()?.split('@').next()?;
+    words.next()?.split(',').any(|flag| flag == "master").then_some(address)
+}
+
+async fn clear_node(
+    connection: &mut MultiplexedConnection,
+    prefix: &str,
+    unlink_keys: usize,
+) -> Result<(), Failure> {
+    let mut cursor = 0_u64;
+    loop {
+        let mut scan = redis::cmd("SCAN");
+        scan.arg(cursor).arg("MATCH").arg(format!("{prefix}*")).arg("COUNT").arg(CLEAR_KEYS);
+        let (next, keys): (u64, Vec<Vec<u8>>) = scan.query_async(connection).await?;
+        let mut unlinks = redis::pipe();
+        for keys in keys.chunks(unlink_keys) {
+            unlinks.cmd("UNLINK").arg(keys).ignore();
+        }
+        let () = unlinks.query_async(connection).await?;
+        if next == 0 {
+            return Ok(());
+        }
+        cursor = next;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_masters_of_a_cluster_are_cleared() {
+        let master = "07c3 127.0.0.1:7000@17000,host myself,master - 0 1426238317239 4 connected 0-5460";
+        let replica = "e7d1 127.0.0.1:7004@17004 slave 07c3 0 1426238317739 4 connected";
+        assert_eq!(master_address(master), Some("127.0.0.1:7000"));
+        assert_eq!(master_address(replica), None);
+    }
+
+    #[test]
+    fn a_redis_is_known_by_its_scheme() {
+        assert!(is_redis("redis://localhost") && is_redis("redis+cluster://a:1,b:2"));
+        assert!(!is_redis("memory:") && !is_redis("rediss://localhost") && !is_redis("redis"));
+    }
+}

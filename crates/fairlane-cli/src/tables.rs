@@ -1,0 +1,192 @@
+//! Every table the program prints, and how it writes numbers.
+
+use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
+
+use fairlane_simulator::{PartReport, group_rows, summary_rows};
+
+use crate::commands::bench::result::BenchResult;
+use crate::commands::demo::report::DemoReport;
+
+/// A line below the heading, and nothing else.
+const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
+/// Most groups shown of one part; JSON has them all.
+const GROUPS_SHOWN: usize = 20;
+
+/// A table with its first column to the left and numbers to the right.
+fn table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(STYLE).set_header(header.to_vec());
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+/// The demo's outcome.
+pub fn demo(report: &DemoReport) -> String {
+    let mut table =
+        table(&["customer", "done", "wait p50", "wait p99", "share¹", "arrived", "last done", "finished"]);
+    for group in &report.groups {
+        table.add_row(vec![
+            group.group.clone(),
+            format!("{} of {}", thousands(group.completed), thousands(group.enqueued)),
+            or_dash(group.wait_p50_ms, milliseconds),
+            or_dash(group.wait_p99_ms, milliseconds),
+            or_dash(group.share_while_all_waited, |share| format!("{:.0} %", share * 100.0)),
+            or_dash(group.arrived_ms, milliseconds),
+            or_dash(group.last_done_ms, milliseconds),
+            group.finished_place.map_or_else(dash, |place| format!("{place}.")),
+        ]);
+    }
+    let completed: u64 = report.groups.iter().map(|group| group.completed).sum();
+    let mut lines = vec![table.to_string(), "¹ of all starts while every customer had jobs waiting".into()];
+    if report.is_sound() {
+        lines.push(format!(
+            "Nothing lost, nothing twice: {} jobs in {:.1} s ({} a second) on {}, as counted by the handlers, \
+             the settlements and the store.",
+            thousands(completed),
+            report.seconds,
+            thousands((completed as f64 / report.seconds.max(0.001)) as u64),
+            report.engine
+        ));
+    }
+    lines.join("\n")
+}
+
+/// A simulation's outcome: the groups of each part, then the parts side by side.
+pub fn simulate(reports: &[PartReport]) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for report in reports {
+        parts.push(format!("{}: {} ({})", report.scenario, report.part, report.discipline));
+        parts.push(rows(group_rows(report, GROUPS_SHOWN)) + "\n");
+    }
+    parts.push(rows(summary_rows(reports)));
+    parts.join("\n")
+}
+
+/// A table of rows whose first is the heading.
+fn rows(rows: Vec<Vec<String>>) -> String {
+    let mut rows = rows.into_iter();
+    let heading = rows.next().unwrap_or_default();
+    let mut table = table(&heading.iter().map(String::as_str).collect::<Vec<_>>());
+    table.add_rows(rows);
+    table.to_string()
+}
+
+/// The benchmark's outcome: throughput, then latency and memory where they were measured.
+pub fn bench(results: &[BenchResult]) -> String {
+    let parts = [throughput(results), latency(results), memory(results), list(results)];
+    parts.into_iter().flatten().collect::<Vec<_>>().join("\n\n")
+}
+
+/// A column: its heading, and what stands in it, if anything.
+type Column = (&'static str, fn(&BenchResult) -> Option<String>);
+
+const THROUGHPUT: [Column; 11] = [
+    ("benchmark", |result| Some(result.name.clone())),
+    ("engine", |result| Some(result.engine.to_owned())),
+    ("groups", |result| Some(thousands(result.groups as u64))),
+    ("jobs", |result| Some(thousands(result.jobs as u64))),
+    ("jobs/s", |result| result.jobs_per_second.map(|rate| thousands(rate as u64))),
+    ("floor/s", |result| result.floor_per_second.map(|rate| thousands(rate as u64))),
+    ("µs/job", |result| result.server_us_per_job.map(|us| format!("{us:.2}"))),
+    ("floor", |result| result.floor_us_per_job.map(|us| format!("{us:.2}"))),
+    ("ratio", |result| result.floor_ratio.map(|ratio| format!("{ratio:.2}"))),
+    ("calls/job", |result| result.calls_per_job.map(|calls| format!("{calls:.2}"))),
+    ("script p99.9", |result| result.script_p999_ms.map(|ms| format!("≤ {ms:.2} ms"))),
+];
+
+/// Columns that are empty everywhere are left out.
+fn throughput(results: &[BenchResult]) -> Option<String> {
+    let results: Vec<&BenchResult> =
+        results.iter().filter(|result| result.jobs_per_second.is_some()).collect();
+    let filled = |(_, write): &&Column| results.iter().any(|result| write(result).is_some());
+    let columns: Vec<&Column> = THROUGHPUT.iter().filter(filled).collect();
+    let mut table = table(&columns.iter().map(|(heading, _)| *heading).collect::<Vec<_>>());
+    for result in &results {
+        table
+            .add_row(columns.iter().map(|(_, write)| write(result).unwrap_or_else(dash)).collect::<Vec<_>>());
+    }
+    let legend = "ratio: the floor's cost over ours, so that 1 is as cheap as the floor; on Redis of µs of server time \
+                  per job, elsewhere of elapsed time.\nThe floor has no groups, limits, retries, retention or wake-ups.";
+    (!results.is_empty()).then(|| format!("{table}\n{legend}"))
+}
+
+fn latency(results: &[BenchResult]) -> Option<String> {
+    let mut table =
+        table(&["benchmark", "engine", "p50 µs", "floor p50 µs", "p99 µs", "floor p99 µs", "ratio of p50"]);
+    for result in results.iter().filter(|result| result.latency_p50_us.is_some()) {
+        let columns = [
+            result.latency_p50_us,
+            result.floor_latency_p50_us,
+            result.latency_p99_us,
+            result.floor_latency_p99_us,
+        ];
+        let mut row = vec![result.name.clone(), result.engine.to_owned()];
+        row.extend(columns.map(|us| or_dash(us, |us| thousands(us as u64))));
+        row.push(or_dash(result.floor_ratio, |ratio| format!("{ratio:.2}")));
+        table.add_row(row);
+    }
+    let legend = "From enqueue to the start of the handler; the floor is one hand-off to a waiting task and one round trip.";
+    (!table.is_empty()).then(|| format!("{table}\n{legend}"))
+}
+
+fn memory(results: &[BenchResult]) -> Option<String> {
+    let result = results.iter().find(|result| result.bytes_per_job.is_some())?;
+    Some(format!(
+        "memory: {} bytes per waiting job beyond its payload (floor {}), over {} jobs.",
+        or_dash(result.bytes_per_job, |bytes| format!("{bytes:.0}")),
+        or_dash(result.floor_bytes_per_job, |bytes| format!("{bytes:.0}")),
+        thousands(result.jobs as u64)
+    ))
+}
+
+fn list(results: &[BenchResult]) -> Option<String> {
+    let of =
+        |name: &str| results.iter().find(|result| result.name == name && result.list_per_second.is_some());
+    let sentence = |result: &BenchResult, command: &str| {
+        let rate = or_dash(result.list_per_second, |rate| thousands(rate as u64));
+        let us = or_dash(result.list_us_per_job, |us| format!("{us:.2}"));
+        format!("{command} in pipelines, without ids or leases: {rate} a second, {us} µs each on the server.")
+    };
+    let lines = [("enqueue", "LPUSH"), ("drain", "RPOP")];
+    let lines = lines.into_iter().filter_map(|(name, command)| Some(sentence(of(name)?, command)));
+    let lines: Vec<String> = lines.collect();
+    (!lines.is_empty()).then(|| lines.join("\n"))
+}
+
+/// 1234567 as `1,234,567`.
+pub fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut written = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            written.push(',');
+        }
+        written.push(digit);
+    }
+    written
+}
+
+fn milliseconds(ms: f64) -> String {
+    if ms < 10.0 { format!("{ms:.1} ms") } else { format!("{} ms", thousands(ms.round() as u64)) }
+}
+
+fn or_dash<T>(value: Option<T>, write: impl Fn(T) -> String) -> String {
+    value.map_or_else(dash, write)
+}
+
+fn dash() -> String {
+    "–".to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_set_apart() {
+        let written = [0, 999, 1000, 123_456, 1_234_567].map(thousands);
+        assert_eq!(written, ["0", "999", "1,000", "123,456", "1,234,567"]);
+    }
+}

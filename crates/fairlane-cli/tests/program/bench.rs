@@ -1,0 +1,70 @@
+//! `fairlane bench`. What it measures is no business of a test; that it measures is.
+
+use super::redis_server::RedisServer;
+use super::running::{fairlane, has_keys};
+
+const RESULT_KEYS: [&str; 10] = [
+    "name",
+    "engine",
+    "groups",
+    "jobs_per_second",
+    "floor_per_second",
+    "floor_ratio",
+    "server_us_per_job",
+    "calls_per_job",
+    "floor_us_per_job",
+    "script_p999_ms",
+];
+
+#[test]
+fn the_core_is_measured_with_few_and_with_many_groups() {
+    let report = fairlane(&["bench", "--quick", "--only", "core", "--json"]).json();
+    let results = report["results"].as_array().unwrap();
+    let groups: Vec<_> = results.iter().map(|result| result["groups"].as_u64().unwrap()).collect();
+    assert_eq!(groups, [100, 100_000]);
+    for result in results {
+        has_keys(result, &RESULT_KEYS);
+        assert_eq!((result["name"].as_str(), result["engine"].as_str()), (Some("core"), Some("core")));
+        assert!(result["jobs_per_second"].as_f64().unwrap() > 0.0);
+        assert!(result["floor_ratio"].as_f64().unwrap() > 0.0);
+        assert!(result["server_us_per_job"].is_null());
+    }
+}
+
+#[test]
+fn on_redis_the_server_is_asked_and_nothing_is_left_behind() {
+    let server = RedisServer::start();
+    assert_eq!(server.ask("SET kept 1").unwrap().trim(), "+OK");
+    for name in ["enqueue", "drain", "idle-latency", "groups-10", "jobs-1000", "memory"] {
+        let words = ["bench", "--engine", &server.url(), "--quick", "--only", name, "--json"];
+        let report = fairlane(&words).json();
+        let result = &report["results"][0];
+        has_keys(result, &RESULT_KEYS);
+        assert_eq!((result["name"].as_str(), result["engine"].as_str()), (Some(name), Some("redis")));
+        assert!(result["floor_ratio"].as_f64().unwrap() > 0.0, "{result}");
+        if !matches!(name, "idle-latency" | "memory") {
+            for key in ["jobs_per_second", "server_us_per_job", "calls_per_job", "script_p999_ms"] {
+                assert!(result[key].as_f64().unwrap() > 0.0, "{key} in {result}");
+            }
+        }
+    }
+    assert_eq!(server.ask("DBSIZE").unwrap().trim(), ":1");
+}
+
+#[test]
+fn a_table_and_a_picture_for_people() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let picture = folder.path().join("ratios.svg");
+    let words = ["bench", "--quick", "--only", "drain", "--plot", picture.to_str().unwrap()];
+    let ended = fairlane(&words);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert!(ended.stdout.contains("jobs/s") && ended.stdout.contains("drain"), "{}", ended.stdout);
+    assert!(std::fs::read_to_string(picture).unwrap().contains("<svg"));
+}
+
+#[test]
+fn an_unknown_benchmark_is_answered_with_the_known_ones() {
+    fairlane(&["bench", "--only", "speed"]).failed(2, &["\"speed\"", "enqueue", "idle-latency", "core"]);
+    fairlane(&["bench", "--engine", "redis://127.0.0.1:1", "--only", "drain"])
+        .failed(1, &["redis cannot be reached"]);
+}

@@ -1,0 +1,101 @@
+//! `fairlane demo`, on every engine.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
+
+use super::redis_server::RedisServer;
+use super::running::{fairlane, has_keys};
+
+const GROUP_KEYS: [&str; 6] =
+    ["group", "enqueued", "completed", "wait_p50_ms", "wait_p99_ms", "last_done_ms"];
+
+fn everything_is_done_once_and_the_small_are_first(engine: &str) {
+    let words = ["demo", "--engine", engine, "--sizes", "3000,100,50", "--workers", "8", "--json"];
+    let report = fairlane(&words).json();
+    has_keys(&report, &["lost", "duplicated", "seconds", "groups"]);
+    assert_eq!((report["lost"].as_u64(), report["duplicated"].as_u64()), (Some(0), Some(0)));
+    assert!(report["seconds"].as_f64().unwrap() > 0.0);
+    let groups = report["groups"].as_array().unwrap();
+    for (group, (name, size)) in
+        groups.iter().zip([("customer-A", 3000), ("customer-B", 100), ("customer-C", 50)])
+    {
+        has_keys(group, &GROUP_KEYS);
+        assert_eq!(group["group"], name);
+        assert_eq!((group["enqueued"].as_u64(), group["completed"].as_u64()), (Some(size), Some(size)));
+    }
+    let last_done_ms = |index: usize| groups[index]["last_done_ms"].as_f64().unwrap();
+    assert!(last_done_ms(1) < last_done_ms(0) && last_done_ms(2) < last_done_ms(0));
+}
+
+#[test]
+fn on_memory_everything_is_done_once_and_the_small_are_first() {
+    everything_is_done_once_and_the_small_are_first("memory:");
+}
+
+#[test]
+fn on_redis_everything_is_done_once_the_small_are_first_and_nothing_is_left_behind() {
+    let server = RedisServer::start();
+    everything_is_done_once_and_the_small_are_first(&server.url());
+    everything_is_done_once_and_the_small_are_first(&server.url());
+    assert_eq!(server.ask("DBSIZE").unwrap().trim(), ":0");
+}
+
+#[test]
+fn on_a_cluster_everything_is_done_once_the_small_are_first_and_nothing_is_left_behind() {
+    let server = RedisServer::start_cluster();
+    everything_is_done_once_and_the_small_are_first(&format!("redis+cluster://{}", server.address()));
+    assert_eq!(server.ask("DBSIZE").unwrap().trim(), ":0");
+}
+
+#[test]
+fn a_person_gets_a_table_and_a_verdict() {
+    let ended = fairlane(&["demo", "--sizes", "300,20,10"]);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    for word in ["customer", "wait p99", "customer-C", "300 of 300", "Nothing lost, nothing twice: 330 jobs"]
+    {
+        assert!(ended.stdout.contains(word), "{word:?} is missing in: {}", ended.stdout);
+    }
+}
+
+#[test]
+fn a_rate_is_kept() {
+    let words = ["demo", "--sizes", "60,5,5", "--rate", "100", "--json"];
+    let report = fairlane(&words).json();
+    // 70 jobs at 100 a second with a burst of 3 need at least 0.67 s, however fast the machine is.
+    assert!(report["seconds"].as_f64().unwrap() >= 0.66, "{report}");
+}
+
+#[test]
+fn a_bad_address_or_number_is_said_with_code_2() {
+    fairlane(&["demo", "--engine", "postgres://localhost"]).failed(2, &["postgres://localhost", "redis://"]);
+    fairlane(&["demo", "--sizes", "5"]).failed(2, &["--sizes takes 2 to 26 numbers"]);
+    fairlane(&["demo", "--sizes", "0,1"]).failed(2, &["--sizes"]);
+    fairlane(&["demo", "--rate", "0"]).failed(2, &["--rate", "between 1 and"]);
+}
+
+#[test]
+fn an_engine_that_cannot_be_reached_is_a_failure_with_code_1() {
+    fairlane(&["demo", "--engine", "redis://127.0.0.1:1"]).failed(1, &["redis cannot be reached"]);
+}
+
+#[test]
+fn ctrl_c_stops_in_order_says_what_remains_and_leaves_nothing_behind() {
+    let server = RedisServer::start();
+    let mut program = Command::new(env!("CARGO_BIN_EXE_fairlane"))
+        .args(["demo", "--engine", &server.url(), "--sizes", "1000,10", "--rate", "20"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(program.stderr.take().unwrap());
+    let mut line = String::new();
+    // The first line of progress says that it is at work.
+    said.read_line(&mut line).unwrap();
+    assert!(line.starts_with("customer-A"), "{line}");
+    assert!(Command::new("kill").args(["-INT", &program.id().to_string()]).status().unwrap().success());
+    assert_eq!(program.wait().unwrap().code(), Some(130));
+    let mut rest = String::new();
+    said.read_to_string(&mut rest).unwrap();
+    assert!(rest.contains("stopped: ") && rest.contains(" remain ("), "{rest}");
+    assert_eq!(server.ask("DBSIZE").unwrap().trim(), ":0");
+}

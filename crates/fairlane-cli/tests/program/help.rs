@@ -1,0 +1,47 @@
+//! What the program says about itself.
+
+use super::running::fairlane;
+
+#[test]
+fn the_version_is_that_of_the_package() {
+    let ended = fairlane(&["--version"]);
+    assert_eq!(ended.stdout.trim(), concat!("fairlane ", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn the_help_lists_the_commands_and_exit_codes() {
+    let ended = fairlane(&["--help"]);
+    assert_eq!(ended.code, 0);
+    for word in ["Usage: fairlane", "demo", "bench", "simulate", "--version", "Exit codes:", "  130  "] {
+        assert!(ended.stdout.contains(word), "{word:?} is missing in: {}", ended.stdout);
+    }
+}
+
+#[test]
+fn every_command_explains_itself_with_examples_and_exit_codes() {
+    let options: [(&str, &[&str]); 3] = [
+        ("demo", &["--engine <URL>", "--sizes <N,N,…>", "--workers <N>", "--rate <R>", "--json"]),
+        ("bench", &["--engine <URL>", "--quick", "--only <NAME>", "--plot <OUT.SVG>", "--json"]),
+        ("simulate", &["<SCENARIO>", "--plot <OUT.SVG>", "--json"]),
+    ];
+    for (command, words) in options {
+        let ended = fairlane(&[command, "--help"]);
+        assert_eq!(ended.code, 0);
+        for word in words.iter().chain(&["Examples:", "Exit codes:"]) {
+            assert!(ended.stdout.contains(word), "{word:?} is missing in: {}", ended.stdout);
+        }
+    }
+}
+
+#[test]
+fn nothing_and_nonsense_are_answered_with_usage_and_code_2() {
+    fairlane(&[]).failed(2, &["Usage: fairlane", "Commands:"]);
+    fairlane(&["dmeo"]).failed(2, &["unrecognized subcommand 'dmeo'", "'demo'"]);
+    fairlane(&["demo", "--sizes", "many"]).failed(2, &["--sizes"]);
+}
+
+#[test]
+fn no_colour_is_written_where_nobody_sees_it() {
+    let ended = fairlane(&["--help"]);
+    assert!(!ended.stdout.contains('\u{1b}'));
+}

@@ -1,0 +1,339 @@
+//! `enqueue`: the same id twice is one job; a lane turns active only from idle.
+
+use std::collections::BTreeSet;
+
+use fairlane_core::limits::{ENQUEUE_JOBS_MAX, PAYLOAD_BYTES_MAX, REFUSAL_RETRY_MS, TYPES_MAX};
+use fairlane_core::queue::*;
+use fairlane_core::*;
+use fairlane_engine::EngineError;
+
+use super::{Case, cases};
+use crate::subject::*;
+
+/// The claims.
+pub const CASES: &[Case] = cases![
+    a_new_job_is_pending_and_whole,
+    a_leased_job_always_has_its_payload,
+    the_same_id_twice_is_one_job,
+    the_same_id_twice_in_one_call_is_one_job,
+    a_running_job_is_not_reset_by_its_id,
+    an_id_belongs_to_its_group,
+    names_with_separators_stay_apart,
+    a_further_enqueue_does_not_move_a_group_back,
+    a_group_that_went_idle_starts_anew,
+    a_job_keeps_its_level,
+    jobs_of_a_lane_leave_in_the_order_they_came,
+    a_payload_is_opaque,
+    the_largest_payload_is_taken,
+    receipts_come_in_the_order_of_the_jobs,
+    a_full_group_is_refused_with_a_retry_time,
+    a_full_whole_is_refused_with_a_retry_time,
+    a_refused_job_leaves_nothing_behind,
+    a_known_job_of_a_full_group_still_exists,
+    leased_jobs_do_not_fill_a_group,
+    a_type_too_many_is_refused,
+    too_many_jobs_are_invalid_as_a_whole,
+    a_delayed_job_waits_until_it_is_due,
+    a_job_is_stamped_by_the_clock_of_the_store,
+    an_enqueue_into_an_idle_lane_wakes_a_waiter,
+    a_further_enqueue_wakes_nobody,
+    an_enqueue_wakes_whoever_waits_already,
+];
+
+async fn a_new_job_is_pending_and_whole(queue: Subject) {
+    let new =
+        NewJob { level: Level::Low, cost: cost(7), payload: bytes("p"), ..job_of("mail", "group", "job") };
+    queue.add([new]).await;
+    let view = queue.job("group", "job").await;
+    assert_eq!(view.job, job_ref("group", "job"));
+    assert_eq!((view.type_id, view.level, view.cost), (type_id("mail"), Level::Low, cost(7)));
+    assert_eq!((&*view.payload, view.state, view.until), (&b"p"[..], JobState::Pending, None));
+    assert_eq!((view.attempts, view.throttles, view.losses), (0, 0, 0));
+    assert_eq!((view.fence, view.worker, view.settled_at, &*view.note), (None, None, None, &b""[..]));
+}
+
+/// Erratum Q36.
+async fn a_leased_job_always_has_its_payload(queue: Subject) {
+    let producer = queue.clone();
+    let producing = tokio::spawn(async move {
+        for number in 0..100 {
+            producer.add([NewJob { payload: bytes("whole"), ..job("g", &number.to_string()) }]).await;
+        }
+    });
+    let mut seen = 0;
+    while seen < 100 {
+        for leased in queue.lease(5).await {
+            assert_eq!(&*leased.payload, b"whole");
+            seen += 1;
+        }
+    }
+    producing.await.expect("the producer does not panic");
+}
+
+/// Erratum Q2.
+async fn the_same_id_twice_is_one_job(queue: Subject) {
+    queue.add([NewJob { payload: bytes("first"), ..job("g", "1") }]).await;
+    let again = NewJob { payload: bytes("second"), level: Level::High, ..job_of("other", "g", "1") };
+    assert_eq!(queue.enqueue([again]).await, [JobReceipt::Exists]);
+    let leased = queue.lease_of(&["t", "other"], 10).await;
+    assert_eq!(names(&leased), ["g/1"]);
+    assert_eq!(&*leased[0].payload, b"first");
+    assert_eq!((queue.whole().await.backlog, queue.group("g").await.backlog), (0, 0));
+}
+
+/// Erratum Q2.
+async fn the_same_id_twice_in_one_call_is_one_job(queue: Subject) {
+    let receipts = queue.enqueue([job("g", "1"), job("g", "1"), job("g", "2")]).await;
+    assert_eq!(receipts, [JobReceipt::Created, JobReceipt::Exists, JobReceipt::Created]);
+    assert_eq!(names(&queue.lease(10).await), ["g/1", "g/2"]);
+}
+
+/// Erratum Q2.
+async fn a_running_job_is_not_reset_by_its_id(queue: Subject) {
+    queue.add([job("g", "1")]).await;
+    let leased = queue.lease_one().await;
+    assert_eq!(queue.enqueue([job("g", "1")]).await, [JobReceipt::Exists]);
+    assert_eq!(queue.state("g", "1").await, JobState::Processing);
+    assert_eq!(queue.lease(10).await, []);
+    queue.succeed(&[leased]).await;
+    assert_eq!(queue.enqueue([job("g", "1")]).await, [JobReceipt::Exists]);
+    assert_eq!(queue.state("g", "1").await, JobState::Completed);
+}
+
+/// Erratum Q6.
+async fn an_id_belongs_to_its_group(queue: Subject) {
+    queue.add([NewJob { payload: bytes("of a"), ..job("a", "1") }]).await;
+    queue.add([NewJob { payload: bytes("of b"), ..job("b", "1") }]).await;
+    assert_eq!(&*queue.job("a", "1").await.payload, b"of a");
+    assert_eq!(&*queue.job("b", "1").await.payload, b"of b");
+    let leased = queue.lease(10).await;
+    assert_eq!(leased.len(), 2);
+    queue.settle(&leased[0], failed()).await;
+    queue.settle(&leased[1], succeeded()).await;
+    let states = (queue.state("a", "1").await, queue.state("b", "1").await);
+    assert_eq!(states, (JobState::Failed, JobState::Completed));
+}
+
+/// Erratum Q6.
+async fn names_with_separators_stay_apart(queue: Subject) {
+    let pairs = [("a:b", "c"), ("a", "b:c"), ("a%3Ab", "c"), ("a%", "3Ab:c"), ("{a}", "*"), ("가 나", "다")];
+    for (group, id) in pairs {
+        let new = NewJob { payload: bytes(&format!("{group} {id}")), ..job_of("t:t%", group, id) };
+        queue.add([new]).await;
+    }
+    let leased = queue.lease_of(&["t:t%"], 10).await;
+    let seen: BTreeSet<String> =
+        leased.iter().map(|job| String::from_utf8_lossy(&job.payload).into_owned()).collect();
+    assert_eq!(seen.len(), pairs.len());
+    for leased in &leased {
+        assert_eq!(format!("{} {}", leased.job.group, leased.job.id).as_bytes(), &*leased.payload);
+    }
+    queue.succeed(&leased).await;
+    assert_eq!(queue.group("a:b").await.in_flight, 0);
+}
+
+/// Erratum Q1.
+async fn a_further_enqueue_does_not_move_a_group_back(queue: Subject) {
+    queue.add(jobs("busy", 8)).await;
+    queue.add(jobs("quiet", 400)).await;
+    let mut served = Vec::new();
+    for round in 0..100 {
+        queue.advance_ms(1);
+        queue.add([job("busy", &format!("more {round}"))]).await;
+        served.push(queue.lease_one().await);
+    }
+    let busy = count_of("busy", &served);
+    assert!((42..=58).contains(&busy), "a group that keeps enqueuing got {busy} of 100");
+}
+
+/// Erratum Q3.
+async fn a_group_that_went_idle_starts_anew(queue: Subject) {
+    queue.add(jobs("returning", 500)).await;
+    assert_eq!(queue.serve_all(100).await.len(), 500);
+    queue.add(jobs("steady", 400)).await;
+    let second: Vec<NewJob> = (0..400).map(|number| job("returning", &format!("second {number}"))).collect();
+    queue.add(second).await;
+    let mut served = Vec::new();
+    for _ in 0..100 {
+        served.push(queue.lease_one().await);
+    }
+    let returning = count_of("returning", &served);
+    assert!((42..=58).contains(&returning), "its past gave it {returning} of 100");
+    assert_eq!(queue.group("returning").await.in_flight, returning as u64);
+}
+
+/// Erratum Q5.
+async fn a_job_keeps_its_level(queue: Subject) {
+    for number in 0..6 {
+        queue.add([job_at(Level::ALL[number % 3], "g", &number.to_string())]).await;
+    }
+    let lanes = queue.group("g").await.lanes;
+    let levels: Vec<(Level, u64)> = lanes.iter().map(|lane| (lane.level, lane.backlog)).collect();
+    assert_eq!(levels, [(Level::High, 2), (Level::Normal, 2), (Level::Low, 2)]);
+    for leased in queue.lease(10).await {
+        let number: usize = leased.job.id.to_string().parse().expect("ids are numbers");
+        assert_eq!(leased.level, Level::ALL[number % 3]);
+        assert_eq!(queue.settle(&leased, retry(0)).await, Verdict::Applied);
+    }
+    let again = queue.lease(10).await;
+    assert_eq!(again.len(), 6);
+    for leased in &again {
+        let number: usize = leased.job.id.to_string().parse().expect("ids are numbers");
+        assert_eq!(leased.level, Level::ALL[number % 3]);
+    }
+}
+
+/// Erratum Q7. Erratum Q35.
+async fn jobs_of_a_lane_leave_in_the_order_they_came(queue: Subject) {
+    queue.add(jobs("g", 50)).await;
+    let expected: Vec<String> = (1..=50).map(|number| number.to_string()).collect();
+    assert_eq!(ids(&queue.serve_all(7).await), expected);
+}
+
+async fn a_payload_is_opaque(queue: Subject) {
+    let every_byte: Vec<u8> = (0..=255).chain([0, 13, 10, 0xC3, 0x28]).collect();
+    queue.add([NewJob { payload: every_byte.clone().into(), ..job("g", "all") }]).await;
+    queue.add([NewJob { payload: bytes(""), ..job("g", "none") }]).await;
+    queue.add([NewJob { payload: bytes("1e400 9007199254740993 \u{0}:%"), ..job("g", "numbers") }]).await;
+    let leased = queue.lease(10).await;
+    assert_eq!(&*leased[0].payload, every_byte);
+    assert_eq!(&*leased[1].payload, b"");
+    assert_eq!(&*leased[2].payload, "1e400 9007199254740993 \u{0}:%".as_bytes());
+    assert_eq!(&*queue.job("g", "all").await.payload, every_byte);
+}
+
+async fn the_largest_payload_is_taken(queue: Subject) {
+    let large: std::sync::Arc<[u8]> = vec![0xA5; PAYLOAD_BYTES_MAX].into();
+    let new = |id: &str| NewJob { payload: large.clone(), ..job("g", id) };
+    let both = Enqueue { jobs: vec![new("1"), new("2")] };
+    let receipts = queue.engine.enqueue(both).await.expect("1 MiB is taken").receipts;
+    assert_eq!(receipts, [JobReceipt::Created; 2]);
+    for leased in queue.lease(2).await {
+        assert!(leased.payload == large);
+    }
+    let larger = NewJob { payload: vec![0; PAYLOAD_BYTES_MAX + 1].into(), ..job("g", "3") };
+    let refused = queue.engine.enqueue(Enqueue { jobs: vec![larger] }).await;
+    assert!(matches!(refused, Err(EngineError::Invalid(Invalid::TooLarge { .. }))));
+    let three = Enqueue { jobs: vec![new("3"), new("4"), new("5")] };
+    let refused = queue.engine.enqueue(three).await;
+    assert!(matches!(refused, Err(EngineError::Invalid(Invalid::TooLarge { .. }))));
+    assert_eq!(queue.find_job("g", "3").await, None);
+}
+
+async fn receipts_come_in_the_order_of_the_jobs(queue: Subject) {
+    queue.set_whole(Settings { group_backlog_max: 2, ..Settings::default() }).await;
+    queue.add([job("a", "1"), job("a", "2")]).await;
+    let receipts = queue.enqueue([job("a", "3"), job("a", "1"), job("b", "1"), job("a", "2")]).await;
+    let refused = JobReceipt::Refused { refusal: Refusal::GroupFull, retry_after_ms: REFUSAL_RETRY_MS };
+    assert_eq!(receipts, [refused, JobReceipt::Exists, JobReceipt::Created, JobReceipt::Exists]);
+}
+
+async fn a_full_group_is_refused_with_a_retry_time(queue: Subject) {
+    queue.set_whole(Settings { group_backlog_max: 3, ..Settings::default() }).await;
+    let receipts = queue.enqueue(jobs("a", 5)).await;
+    let refused = JobReceipt::Refused { refusal: Refusal::GroupFull, retry_after_ms: REFUSAL_RETRY_MS };
+    assert_eq!(receipts[..3], [JobReceipt::Created; 3]);
+    assert_eq!(receipts[3..], [refused; 2]);
+    queue.add(jobs("b", 3)).await;
+    assert_eq!(queue.whole().await.backlog, 6);
+}
+
+async fn a_full_whole_is_refused_with_a_retry_time(queue: Subject) {
+    queue.set_whole(Settings { whole_backlog_max: 3, ..Settings::default() }).await;
+    queue.add([job("a", "1"), delayed(1000, "b", "1"), job("c", "1")]).await;
+    let refused = JobReceipt::Refused { refusal: Refusal::WholeFull, retry_after_ms: REFUSAL_RETRY_MS };
+    assert_eq!(queue.enqueue([job("d", "1")]).await, [refused]);
+    queue.lease_one().await;
+    queue.add([job("d", "1")]).await;
+}
+
+async fn a_refused_job_leaves_nothing_behind(queue: Subject) {
+    queue.set_whole(Settings { group_backlog_max: 1, ..Settings::default() }).await;
+    queue.add([job("g", "1")]).await;
+    queue.enqueue([job("g", "2")]).await;
+    assert_eq!(queue.find_job("g", "2").await, None);
+    let leased = queue.lease(10).await;
+    assert_eq!(ids(&leased), ["1"]);
+    queue.add([job("g", "2")]).await;
+    assert_eq!(ids(&queue.lease(10).await), ["2"]);
+}
+
+async fn a_known_job_of_a_full_group_still_exists(queue: Subject) {
+    queue.set_whole(Settings { group_backlog_max: 1, whole_backlog_max: 1, ..Settings::default() }).await;
+    queue.add([job("g", "1")]).await;
+    assert_eq!(queue.enqueue([job("g", "1")]).await, [JobReceipt::Exists]);
+}
+
+async fn leased_jobs_do_not_fill_a_group(queue: Subject) {
+    queue.set_whole(Settings { group_backlog_max: 2, ..Settings::default() }).await;
+    queue.add(jobs("g", 2)).await;
+    let leased = queue.lease_one().await;
+    queue.add([job("g", "3")]).await;
+    assert_eq!(queue.settle(&leased, retry(1000)).await, Verdict::Applied);
+    assert_eq!(queue.group("g").await.backlog, 3, "a job that comes back is never refused");
+}
+
+async fn a_type_too_many_is_refused(queue: Subject) {
+    for number in 0..TYPES_MAX {
+        queue.add([job_of(&format!("t{number}"), "g", &number.to_string())]).await;
+    }
+    let refused = JobReceipt::Refused { refusal: Refusal::TooManyTypes, retry_after_ms: REFUSAL_RETRY_MS };
+    assert_eq!(queue.enqueue([job_of("one more", "g", "x")]).await, [refused]);
+    queue.add([job_of("t0", "g", "y")]).await;
+    assert_eq!(queue.whole().await.types.len(), TYPES_MAX);
+}
+
+async fn too_many_jobs_are_invalid_as_a_whole(queue: Subject) {
+    let command = Enqueue { jobs: jobs("g", ENQUEUE_JOBS_MAX + 1) };
+    let refused = queue.engine.enqueue(command).await;
+    assert!(matches!(refused, Err(EngineError::Invalid(Invalid::TooMany { .. }))));
+    assert_eq!(queue.whole().await.backlog, 0);
+    let command = Enqueue { jobs: jobs("g", ENQUEUE_JOBS_MAX) };
+    assert_eq!(queue.engine.enqueue(command).await.expect("200 are taken").receipts.len(), ENQUEUE_JOBS_MAX);
+}
+
+async fn a_delayed_job_waits_until_it_is_due(queue: Subject) {
+    queue.add([delayed(1000, "g", "late"), job("g", "now")]).await;
+    let view = queue.job("g", "late").await;
+    assert_eq!((view.state, view.until), (JobState::Waiting, Some(START.plus_ms(1000))));
+    assert_eq!((queue.group("g").await.backlog, queue.whole().await.waiting), (2, 1));
+    assert_eq!(ids(&queue.lease(10).await), ["now"]);
+    queue.advance_ms(999);
+    assert_eq!(queue.lease(10).await, []);
+    queue.advance_ms(1);
+    assert_eq!(ids(&queue.lease(10).await), ["late"]);
+}
+
+/// Erratum Q26.
+async fn a_job_is_stamped_by_the_clock_of_the_store(queue: Subject) {
+    queue.advance_ms(12_345);
+    queue.add([job("g", "1")]).await;
+    let leased = queue.lease_one().await;
+    assert_eq!(leased.created_at, START.plus_ms(12_345));
+    assert_eq!(queue.job("g", "1").await.until, Some(START.plus_ms(12_345 + LEASE_MS)));
+}
+
+/// Erratum Q43.
+async fn an_enqueue_into_an_idle_lane_wakes_a_waiter(queue: Subject) {
+    queue.add([job_of("other", "g", "other")]).await;
+    assert!(queue.is_silent().await);
+    queue.add(jobs("g", 3)).await;
+    assert!(queue.is_woken().await);
+    assert!(queue.is_silent().await);
+}
+
+async fn a_further_enqueue_wakes_nobody(queue: Subject) {
+    queue.add(jobs("g", 3)).await;
+    queue.drain_wakes().await;
+    queue.add([job("g", "4")]).await;
+    assert!(queue.is_silent().await);
+}
+
+/// Erratum Q43.
+async fn an_enqueue_wakes_whoever_waits_already(queue: Subject) {
+    let waiter = queue.clone();
+    let waiting = tokio::spawn(async move { waiter.is_woken().await });
+    tokio::task::yield_now().await;
+    queue.add([job("g", "1")]).await;
+    assert!(waiting.await.expect("the waiter does not panic"));
+}

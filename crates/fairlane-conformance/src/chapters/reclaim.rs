@@ -1,0 +1,193 @@
+//! `reclaim`: what a dead worker held comes back; an outage kills no jobs.
+
+use fairlane_core::limits::{
+    LEASE_MS_MAX, MAX_LOSS_COUNT, RECLAIM_GRACE_MS, RECLAIM_JOBS_MAX, RECLAIM_STALE_MS,
+};
+use fairlane_core::queue::*;
+use fairlane_engine::EngineError;
+
+use super::{Case, cases};
+use crate::subject::*;
+
+/// The claims.
+pub const CASES: &[Case] = cases![
+    a_lease_that_ran_out_comes_back_and_is_due_at_once,
+    a_live_lease_is_left_alone,
+    a_lost_lease_costs_no_attempt,
+    too_many_lost_leases_end_dead,
+    nothing_is_taken_back_in_the_first_grace,
+    runs_during_a_grace_do_not_restart_it,
+    an_outage_brings_a_new_grace,
+    a_reclaim_takes_at_most_what_it_is_asked_to,
+    a_reclaimed_job_frees_its_seats,
+    recovered_jobs_pass_the_gate_again,
+    a_reclaim_wakes_a_waiter,
+    deadlines_heal_when_the_clock_steps_back,
+    a_grace_heals_when_the_clock_steps_back,
+    a_number_out_of_range_is_invalid,
+];
+
+/// Erratum Q7. Erratum Q38.
+async fn a_lease_that_ran_out_comes_back_and_is_due_at_once(queue: Subject) {
+    queue.end_reclaim_grace().await;
+    queue.add(jobs("g", 3)).await;
+    queue.lease(1).await;
+    queue.advance_reclaiming_ms(LEASE_MS - 1).await;
+    assert_eq!(queue.reclaim(10).await.recovered, 0);
+    queue.advance_ms(1);
+    assert_eq!(queue.reclaim(10).await, Reclaimed { recovered: 1, dead: 0, grace_until: None });
+    let view = queue.job("g", "1").await;
+    assert_eq!((view.state, view.until), (JobState::Waiting, Some(queue.now())));
+    assert_eq!(ids(&queue.lease(10).await), ["1", "2", "3"]);
+}
+
+async fn a_live_lease_is_left_alone(queue: Subject) {
+    queue.end_reclaim_grace().await;
+    queue.add(jobs("g", 2)).await;
+    queue.lease(1).await;
+    queue.advance_reclaiming_ms(LEASE_MS / 2).await;
+    let second = queue.lease_one().await;
+    queue.reclaim(10).await;
+    queue.advance_reclaiming_ms(LEASE_MS / 2).await;
+    assert_eq!(queue.reclaim(10).await.recovered, 1);
+    queue.succeed(&[second]).await;
+}
+
+async fn a_lost_lease_costs_no_attempt(queue: Subject) {
+    queue.end_reclaim_grace().await;
+    queue.add([job("g", "1")]).await;
+    queue.lease(1).await;
+    queue.advance_reclaiming_ms(LEASE_MS).await;
+    queue.reclaim(10).await;
+    let view = queue.job("g", "1").await;
+    assert_eq!((view.attempts, view.losses), (0, 1));
+    assert_eq!(queue.lease_one().await.attempt, 1);
+}
+
+/// Erratum Q17.
+async fn too_many_lost_leases_end_dead(queue: Subject) {
+    queue.end_reclaim_grace().await;
+    queue.add([job("g", "1")]).await;
+    for loss in 1..=MAX_LOSS_COUNT + 1 {
+        assert_eq!(queue.lease(1).await.len(), 1);
+        queue.advance_reclaiming_ms(LEASE_MS).await;
+        let reclaimed = queue.reclaim(10).await;
+        let dead = usize::from(loss > MAX_LOSS_COUNT);
+        assert_eq!((reclaimed.recovered, reclaimed.dead), (1 - dead, dead));
+    }
+    let view = queue.job("g", "1").await;
+    assert_eq!((view.state, &*view.note), (JobState::Failed, &b"lost too many leases"[..]));
+    let whole = queue.whole().await;
+    assert_eq!((whole.failed, whole.backlog, whole.in_flight), (1, 0, 0));
+}
+
+async fn nothing_is_taken_back_in_the_first_grace(queue: Subject) {
+    queue.add([job("g", "1")]).await;
+    let leased = queue.lease_one().await;
+    queue.advance_ms(LEASE_MS);
+    let grace = Some(queue.now().plus_ms(RECLAIM_GRACE_MS));
+    assert_eq!(queue.reclaim(10).await, Reclaimed { recovered: 0, dead: 0, grace_until: grace });
+    assert!(matches!(queue.extend(&leased, LEASE_MS).await, Extension::Until(_)), "its worker comes back");
+}
+
+async fn runs_during_a_grace_do_not_restart_it(queue: Subject) {
+    queue.add([job("g", "1")]).await;
+    queue.lease(1).await;
+    let grace = Some(START.plus_ms(RECLAIM_GRACE_MS));
+    for _ in 0..30 {
+        assert_eq!(queue.reclaim(10).await.grace_until, grace);
+        queue.advance_ms(1000);
+    }
+    assert_eq!(queue.reclaim(10).await, Reclaimed { recovered: 1, dead: 0, grace_until: None });
+}
+
+async fn an_outage_brings_a_new_grace(queue: Subject) {
+    queue.end_reclaim_grace().await;
+    queue.add(jobs("g", 5)).await;
+    queue.lease(5).await;
+    queue.advance_ms(RECLAIM_STALE_MS);
+    assert_eq!(queue.reclaim(10).await.grace_until, None, "15 seconds are no outage");
+    queue.advance_ms(LEASE_MS);
+    let reclaimed = queue.reclaim(10).await;
+    assert_eq!(reclaimed.grace_until, Some(queue.now().plus_ms(RECLAIM_GRACE_MS)));
+    assert_eq!((reclaimed.recovered, queue.whole().await.in_flight), (0, 5));
+    queue.advance_reclaiming_ms(RECLAIM_GRACE_MS).await;
+    assert_eq!(queue.reclaim(10).await.recovered, 5);
+}
+
+async fn a_reclaim_takes_at_most_what_it_is_asked_to(queue: Subject) {
+    queue.end_reclaim_grace().await;
+    queue.add(jobs("g", 5)).await;
+    queue.lease(5).await;
+    queue.advance_ms(LEASE_MS / 2);
+    queue.reclaim(1).await;
+    queue.advance_ms(LEASE_MS / 2);
+    for recovered in [2, 2, 1, 0] {
+        assert_eq!(queue.reclaim(2).await.recovered, recovered);
+    }
+}
+
+async fn a_reclaimed_job_frees_its_seats(queue: Subject) {
+    queue.set_group("g", group_seats(1)).await;
+    queue.set_type("t", type_seats(1)).await;
+    queue.end_reclaim_grace().await;
+    queue.add(jobs("g", 2)).await;
+    queue.lease(1).await;
+    queue.advance_reclaiming_ms(LEASE_MS).await;
+    queue.reclaim(10).await;
+    assert_eq!((queue.group("g").await.in_flight, queue.type_view("t").await.in_flight), (0, 0));
+    assert_eq!(ids(&queue.lease(10).await), ["1"], "what came back goes first");
+}
+
+/// Erratum Q19.
+async fn recovered_jobs_pass_the_gate_again(queue: Subject) {
+    queue.set_group("g", group_rate(per_second(2, 1))).await;
+    queue.end_reclaim_grace().await;
+    queue.add(jobs("g", 4)).await;
+    for _ in 0..4 {
+        queue.lease(1).await;
+        queue.advance_ms(500);
+    }
+    queue.reclaim(10).await;
+    queue.advance_reclaiming_ms(LEASE_MS).await;
+    assert_eq!(queue.reclaim(10).await.recovered, 4);
+    assert_eq!(queue.lease(10).await.len(), 1);
+}
+
+async fn a_reclaim_wakes_a_waiter(queue: Subject) {
+    queue.end_reclaim_grace().await;
+    queue.add([job("g", "1")]).await;
+    queue.lease(1).await;
+    queue.drain_wakes().await;
+    queue.advance_reclaiming_ms(LEASE_MS).await;
+    assert_eq!(queue.reclaim(10).await.recovered, 1);
+    assert!(queue.is_woken().await);
+}
+
+/// Erratum Q26.
+async fn deadlines_heal_when_the_clock_steps_back(queue: Subject) {
+    queue.end_reclaim_grace().await;
+    queue.add([job("g", "1")]).await;
+    queue.lease(1).await;
+    queue.step_back_ms(24 * 3600 * 1000);
+    queue.reclaim(10).await;
+    assert_eq!(queue.job("g", "1").await.until, Some(queue.now().plus_ms(LEASE_MS_MAX)));
+    queue.advance_reclaiming_ms(LEASE_MS_MAX).await;
+    assert_eq!(queue.reclaim(10).await.recovered, 1, "not a day later");
+}
+
+/// Erratum Q26.
+async fn a_grace_heals_when_the_clock_steps_back(queue: Subject) {
+    queue.reclaim(10).await;
+    queue.step_back_ms(24 * 3600 * 1000);
+    assert_eq!(queue.reclaim(10).await.grace_until, Some(queue.now().plus_ms(RECLAIM_GRACE_MS)));
+    queue.advance_reclaiming_ms(RECLAIM_GRACE_MS).await;
+    assert_eq!(queue.reclaim(10).await.grace_until, None);
+}
+
+async fn a_number_out_of_range_is_invalid(queue: Subject) {
+    for jobs_max in [0, RECLAIM_JOBS_MAX + 1] {
+        let refused = queue.engine.reclaim(Reclaim { jobs_max }).await;
+        assert!(matches!(refused, Err(EngineError::Invalid(_))));
+    }
+}

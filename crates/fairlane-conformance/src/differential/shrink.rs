@@ -1,0 +1,125 @@
+//! Fewer steps that still diverge: pieces are left out as long as what is left does.
+//!
+//! Steps are explicit, fences included, and fences follow the clock; so most of what is left out changes
+//! nothing for the rest. Bounded in time: a shrunk list is a kindness, not a proof.
+
+use std::time::{Duration, Instant};
+
+use fairlane_core::queue::Command;
+
+use super::replay::Arena;
+use super::{Deed, Difference, Step};
+
+const TIME_LIMIT: Duration = Duration::from_secs(40);
+
+/// The shortest list found, and its difference.
+pub(super) async fn shrink(
+    arena: &Arena,
+    steps: Vec<Step>,
+    difference: Difference,
+) -> (Vec<Step>, Difference) {
+    let mut search = Search { arena, deadline: Instant::now() + TIME_LIMIT, best: steps, difference };
+    // A difference that does not come again cannot be shrunk; the steps are told as they were.
+    if search.attempt(search.best.clone()).await {
+        loop {
+            let before = search.size();
+            search.leave_out_steps().await;
+            search.leave_out_parts().await;
+            if search.size() == before || !search.in_time() {
+                break;
+            }
+        }
+    }
+    (search.best, search.difference)
+}
+
+struct Search<'a> {
+    arena: &'a Arena,
+    deadline: Instant,
+    best: Vec<Step>,
+    difference: Difference,
+}
+
+impl Search<'_> {
+    /// Plays these steps; if they diverge they are the best so far.
+    async fn attempt(&mut self, mut steps: Vec<Step>) -> bool {
+        let Some(difference) = self.arena.start().await.play(&steps).await else { return false };
+        steps.truncate(difference.steps);
+        (self.best, self.difference) = (steps, difference);
+        true
+    }
+
+    /// Steps and their parts.
+    fn size(&self) -> usize {
+        self.best.iter().map(|step| parts(&step.deed)).sum()
+    }
+
+    fn in_time(&self) -> bool {
+        Instant::now() < self.deadline
+    }
+
+    /// Halves, then quarters, and so on down to single steps.
+    async fn leave_out_steps(&mut self) {
+        let mut piece = self.best.len() / 2;
+        while piece > 0 {
+            let mut from = 0;
+            while from < self.best.len() && self.in_time() {
+                let mut fewer = self.best.clone();
+                fewer.drain(from..(from + piece).min(fewer.len()));
+                if !self.attempt(fewer).await {
+                    from += piece;
+                }
+            }
+            piece /= 2;
+        }
+    }
+
+    /// Jobs of one enqueue, settlements of one settle, leases of one extend.
+    async fn leave_out_parts(&mut self) {
+        let mut at = 0;
+        while at < self.best.len() {
+            let mut part = 0;
+            while self.in_time() {
+                let mut smaller = self.best.clone();
+                if !leave_out(&mut smaller[at].deed, part) {
+                    break;
+                }
+                if !self.attempt(smaller).await {
+                    part += 1;
+                }
+                if at >= self.best.len() {
+                    return;
+                }
+            }
+            at += 1;
+        }
+    }
+}
+
+fn parts(deed: &Deed) -> usize {
+    match deed {
+        Deed::Command(Command::Enqueue(command)) => 1 + command.jobs.len(),
+        Deed::Command(Command::Settle(command)) => 1 + command.settlements.len(),
+        Deed::Command(Command::Extend(command)) => 1 + command.leases.len(),
+        Deed::Command(Command::Lease(command)) => 1 + command.types.len(),
+        _ => 1,
+    }
+}
+
+/// Takes one part out of a deed that has several; false if there is no such part.
+fn leave_out(deed: &mut Deed, part: usize) -> bool {
+    fn remove<T>(parts: &mut Vec<T>, part: usize) -> bool {
+        let several = parts.len() > 1 && part < parts.len();
+        if several {
+            parts.remove(part);
+        }
+        several
+    }
+    match deed {
+        Deed::Command(Command::Enqueue(command)) => remove(&mut command.jobs, part),
+        Deed::Command(Command::Settle(command)) => remove(&mut command.settlements, part),
+        Deed::Command(Command::Extend(command)) => remove(&mut command.leases, part),
+        Deed::Command(Command::Lease(command)) => remove(&mut command.types, part),
+        _ => false,
+    }
+}

@@ -1,0 +1,207 @@
+//! Real Redis servers for tests: each a child process with a free port and a folder of its own.
+//!
+//! Invariant: a server ends with the value that stands for it. It can be killed and started again on the
+//! same port and folder meanwhile, as a crash would.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+const START_LIMIT: Duration = Duration::from_secs(30);
+const POLL: Duration = Duration::from_millis(10);
+const START_ATTEMPTS: usize = 5;
+const SLOTS: u32 = 16_384;
+
+/// What kind of server.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ServerOptions {
+    /// Every write is on disk before it is answered.
+    pub durable: bool,
+    /// A node of a cluster.
+    pub cluster: bool,
+}
+
+/// One running redis-server.
+#[derive(Debug)]
+pub struct RedisServer {
+    child: Child,
+    port: u16,
+    bus_port: u16,
+    folder: TempDir,
+    options: ServerOptions,
+}
+
+impl RedisServer {
+    /// Starts a server and waits until it answers.
+    pub fn start(options: ServerOptions) -> Self {
+        let folder =
+            tempfile::Builder::new().prefix("fairlane-redis-").tempdir().expect("a folder can be made");
+        for _ in 0..START_ATTEMPTS {
+            let (port, bus_port) = free_ports();
+            let mut child = spawn(port, bus_port, &folder, options);
+            if wait_until_it_answers(&mut child, port) {
+                return Self { child, port, bus_port, folder, options };
+            }
+            end(&mut child);
+        }
+        panic!("redis-server did not start; its log is in {:?}", folder.keep());
+    }
+
+    /// Its port on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Its address.
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// Ends it at once, without a word (SIGKILL).
+    pub fn kill(&mut self) {
+        end(&mut self.child);
+    }
+
+    /// Kills it if it runs and starts it again with what it left on disk.
+    pub fn restart(&mut self) {
+        self.kill();
+        self.child = spawn(self.port, self.bus_port, &self.folder, self.options);
+        assert!(wait_until_it_answers(&mut self.child, self.port), "redis-server comes back");
+    }
+
+    /// Sends one command and gives the reply as text.
+    pub fn command(&self, words: &[&str]) -> String {
+        ask(self.port, words).unwrap_or_else(|error| panic!("{words:?}: {error}"))
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Nodes that together own all slots.
+#[derive(Debug)]
+pub struct RedisCluster {
+    nodes: Vec<RedisServer>,
+}
+
+impl RedisCluster {
+    /// Starts a cluster of this many nodes and waits until it is whole.
+    pub fn start(count: u32) -> Self {
+        let options = ServerOptions { cluster: true, ..ServerOptions::default() };
+        let nodes: Vec<RedisServer> = (0..count).map(|_| RedisServer::start(options)).collect();
+        for (number, node) in (0..count).zip(&nodes) {
+            let (first, last) = (number * SLOTS / count, (number + 1) * SLOTS / count - 1);
+            node.command(&["CLUSTER", "SET-CONFIG-EPOCH", &(number + 1).to_string()]);
+            node.command(&["CLUSTER", "ADDSLOTSRANGE", &first.to_string(), &last.to_string()]);
+        }
+        for other in &nodes[1..] {
+            let (port, bus_port) = (nodes[0].port.to_string(), nodes[0].bus_port.to_string());
+            other.command(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus_port]);
+        }
+        let cluster = Self { nodes };
+        cluster.wait_until_whole();
+        cluster
+    }
+
+    /// Its address, by all its nodes.
+    pub fn url(&self) -> String {
+        let nodes: Vec<String> = self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect();
+        format!("redis+cluster://{}", nodes.join(","))
+    }
+
+    fn wait_until_whole(&self) {
+        let known = format!("cluster_known_nodes:{}\r", self.nodes.len());
+        let is_whole = |node: &RedisServer| {
+            let info = node.command(&["CLUSTER", "INFO"]);
+            info.contains("cluster_state:ok") && info.contains(&known)
+        };
+        let deadline = Instant::now() + START_LIMIT;
+        while !self.nodes.iter().all(is_whole) {
+            assert!(Instant::now() < deadline, "the cluster did not come together");
+            std::thread::sleep(POLL);
+        }
+    }
+}
+
+fn free_ports() -> (u16, u16) {
+    let listen = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
+    let port = |listener: &TcpListener| listener.local_addr().expect("a listener has an address").port();
+    let (first, second) = (listen(), listen());
+    (port(&first), port(&second))
+}
+
+fn spawn(port: u16, bus_port: u16, folder: &TempDir, options: ServerOptions) -> Child {
+    let log = folder.path().join("redis.log");
+    let mut command = Command::new("redis-server");
+    command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]).arg("--dir");
+    command.arg(folder.path()).arg("--logfile").arg(log).args(["--maxmemory-policy", "noeviction"]);
+    if options.durable {
+        command.args(["--appendonly", "yes", "--appendfsync", "always"]);
+    }
+    if options.cluster {
+        command.args(["--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1"]);
+        command.args(["--cluster-port", &bus_port.to_string()]);
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    let spawned = command.spawn();
+    spawned.unwrap_or_else(|error| {
+        panic!("redis-server could not be started ({error}); these tests need Redis 7.0 or newer in the PATH")
+    })
+}
+
+/// Whether our own child answers; false if it ended or someone else has the port.
+fn wait_until_it_answers(child: &mut Child, port: u16) -> bool {
+    let own = format!("process_id:{}\r", child.id());
+    let deadline = Instant::now() + START_LIMIT;
+    while Instant::now() < deadline {
+        if child.try_wait().expect("a child can be asked").is_some() {
+            return false;
+        }
+        if let Ok(info) = ask(port, &["INFO", "server"]) {
+            let loaded = ask(port, &["PING"]).is_ok_and(|answer| answer == "PONG");
+            if loaded {
+                return info.contains(&own);
+            }
+        }
+        std::thread::sleep(POLL);
+    }
+    false
+}
+
+fn ask(port: u16, words: &[&str]) -> redis::RedisResult<String> {
+    let client = redis::Client::open(format!("redis://127.0.0.1:{port}"))?;
+    let mut connection = client.get_connection_with_timeout(START_LIMIT)?;
+    let mut command = redis::cmd(words[0]);
+    command.arg(&words[1..]).query(&mut connection)
+}
+
+fn end(child: &mut Child) {
+    // It may have ended by itself; then there is nothing to kill, and waiting only clears it away.
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_durable_server_that_is_killed_comes_back_with_what_it_had() {
+        let mut server = RedisServer::start(ServerOptions { durable: true, ..ServerOptions::default() });
+        assert_eq!(server.command(&["SET", "key", "value"]), "OK");
+        server.restart();
+        assert_eq!(server.command(&["GET", "key"]), "value");
+    }
+
+    #[test]
+    fn a_cluster_owns_all_slots() {
+        let cluster = RedisCluster::start(3);
+        let info = cluster.nodes[1].command(&["CLUSTER", "INFO"]);
+        assert!(info.contains("cluster_slots_ok:16384"), "{info}");
+    }
+}

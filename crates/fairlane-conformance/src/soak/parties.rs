@@ -1,0 +1,165 @@
+//! Producers and workers. Each call may be dropped half way and is then made again, as after a crash of the
+//! code that awaited it; what must not happen is that this shows.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fairlane_core::queue::*;
+use fairlane_core::{Level, WorkerId};
+use fairlane_engine::{Engine, EngineError, Leaser};
+
+use super::{Ledger, POLL, types, until_answered};
+use crate::dice::Dice;
+use crate::subject::job;
+
+const GROUPS: u64 = 5;
+const BATCH_MAX: u64 = 20;
+/// Producers pause above this many unfinished jobs.
+const UNFINISHED_MAX: usize = 1500;
+const LEASE: Duration = Duration::from_secs(30);
+/// One call in this many is dropped before its answer.
+const DROPPED_ONE_IN: u64 = 10;
+/// One job in this many is forgotten, where workers abandon jobs.
+const ABANDONED_ONE_IN: u64 = 400;
+
+/// Gives up on a call after a moment now and then; `None` if it did.
+async fn perhaps_dropped<T>(dice: &mut Dice, ledger: &Ledger, call: impl Future<Output = T>) -> Option<T> {
+    if !dice.one_in(DROPPED_ONE_IN) {
+        return Some(call.await);
+    }
+    let patience = Duration::from_micros(dice.below(3000));
+    let answer = tokio::time::timeout(patience, call).await.ok();
+    if answer.is_none() {
+        ledger.drop_one();
+    }
+    answer
+}
+
+fn give_up_unless_retryable(error: &EngineError) {
+    assert!(error.is_retryable(), "an error that is no fault of ours: {error}");
+}
+
+/// Enqueues until `end`, and each batch until it is acknowledged.
+pub(super) async fn produce(
+    engine: Arc<dyn Engine>,
+    ledger: Arc<Ledger>,
+    mut dice: Dice,
+    producer: u64,
+    end: Instant,
+) {
+    let mut made = 0;
+    while Instant::now() < end {
+        if ledger.unfinished() > UNFINISHED_MAX {
+            tokio::time::sleep(POLL).await;
+            continue;
+        }
+        let mut jobs = Vec::new();
+        for _ in 0..1 + dice.below(BATCH_MAX) {
+            made += 1;
+            jobs.push(NewJob {
+                type_id: dice.pick(&types()),
+                level: dice.pick(&Level::ALL),
+                delay_ms: dice.below(4) / 3 * dice.below(50),
+                ..job(&format!("g{}", dice.below(GROUPS)), &format!("{producer}-{made}"))
+            });
+        }
+        let command = Enqueue { jobs };
+        loop {
+            match perhaps_dropped(&mut dice, &ledger, engine.enqueue(command.clone())).await {
+                Some(Ok(reply)) => {
+                    let refused = |receipt: &JobReceipt| matches!(receipt, JobReceipt::Refused { .. });
+                    assert!(!reply.receipts.iter().any(refused), "no limit is near");
+                    break;
+                }
+                Some(Err(error)) => {
+                    give_up_unless_retryable(&error);
+                    tokio::time::sleep(POLL / 10).await;
+                }
+                None => {}
+            }
+        }
+        for new in command.jobs {
+            ledger.acknowledge(new.job);
+        }
+    }
+}
+
+/// Leases, works on nothing, and settles, until aborted.
+pub(super) async fn work(
+    engine: Arc<dyn Engine>,
+    ledger: Arc<Ledger>,
+    mut dice: Dice,
+    number: u64,
+    abandon: bool,
+    end: Instant,
+) {
+    let worker = WorkerId::new(format!("worker {number}")).expect("a valid worker id");
+    let mut leaser = Leaser::new(engine.clone(), worker);
+    let types = types();
+    loop {
+        let jobs_max = 1 + dice.below(10) as usize;
+        let lease_ms = LEASE.as_millis() as u64;
+        let leased = perhaps_dropped(&mut dice, &ledger, leaser.lease(&types, jobs_max, lease_ms)).await;
+        match leased {
+            Some(Ok(batch)) if batch.jobs.is_empty() => {
+                // A wait that fails only ends early.
+                let _ = engine.wait(&types, POLL).await;
+            }
+            Some(Ok(batch)) => {
+                for job in &batch.jobs {
+                    ledger.leased(job, LEASE);
+                }
+                let forgetful = abandon && Instant::now() < end;
+                for job in batch.jobs {
+                    if forgetful && dice.one_in(ABANDONED_ONE_IN) {
+                        ledger.ending(&job);
+                    } else {
+                        settle(&engine, &ledger, &mut dice, job).await;
+                    }
+                }
+            }
+            Some(Err(error)) => {
+                give_up_unless_retryable(&error);
+                tokio::time::sleep(POLL / 10).await;
+            }
+            None => {}
+        }
+    }
+}
+
+/// Says how an attempt ended until that is answered.
+async fn settle(engine: &Arc<dyn Engine>, ledger: &Ledger, dice: &mut Dice, leased: LeasedJob) {
+    let note: Arc<[u8]> = Arc::from(&b"done"[..]);
+    let (outcome, terminal) = match dice.below(12) {
+        0 => (Outcome::Retry { delay_ms: dice.below(30), reason: note }, false),
+        1 => (Outcome::Released, false),
+        2 => (Outcome::Failed { reason: note }, true),
+        _ => (Outcome::Succeeded { result: note }, true),
+    };
+    let settlement = Settlement { job: leased.job.clone(), fence: leased.fence, outcome };
+    let command = Settle { settlements: vec![settlement] };
+    ledger.ending(&leased);
+    for attempt in 0.. {
+        match perhaps_dropped(dice, ledger, engine.settle(command.clone())).await {
+            Some(Ok(reply)) => {
+                // A job that went back and was settled again by another meanwhile knows only the newer end.
+                let overtaken = attempt > 0 && !terminal && reply.verdicts[0] == Verdict::Stale;
+                let verdict = if overtaken { Verdict::Applied } else { reply.verdicts[0] };
+                return ledger.settled(&leased, terminal, verdict);
+            }
+            Some(Err(error)) => {
+                give_up_unless_retryable(&error);
+                tokio::time::sleep(POLL / 10).await;
+            }
+            None => {}
+        }
+    }
+}
+
+/// Takes back what was abandoned, each second, until aborted.
+pub(super) async fn reclaim(engine: Arc<dyn Engine>) {
+    loop {
+        until_answered(|| engine.reclaim(Reclaim { jobs_max: 100 })).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}

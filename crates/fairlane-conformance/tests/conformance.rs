@@ -1,0 +1,96 @@
+//! Every case over every engine, each on an empty queue of its own.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use fairlane_conformance::chapters::CHAPTERS;
+use fairlane_conformance::servers::{RedisCluster, RedisServer, ServerOptions};
+use fairlane_conformance::subject::{START, Subject};
+use fairlane_core::queue::Settings;
+use fairlane_engine::redis::{RedisEngine, RedisOptions};
+use fairlane_engine::{Clock, EmbeddedEngine, Engine};
+
+/// A case that takes longer hangs.
+const CASE_LIMIT: Duration = Duration::from_secs(60);
+
+/// Where the engines of one run keep their state.
+enum Store {
+    Memory,
+    Redis(String),
+}
+
+impl Store {
+    /// A queue that no other case uses.
+    async fn subject(&self, case: &str) -> Subject {
+        let us = Arc::new(AtomicU64::new(START.0));
+        let clock = Clock::Given(us.clone());
+        let engine: Arc<dyn Engine> = match self {
+            Self::Memory => Arc::new(EmbeddedEngine::new(Settings::default(), clock).unwrap()),
+            Self::Redis(url) => {
+                let options = RedisOptions { clock, prefix: format!("{case}:"), ..RedisOptions::default() };
+                Arc::new(RedisEngine::connect(url, options).await.unwrap())
+            }
+        };
+        Subject::new(engine, us)
+    }
+
+    /// Runs every case and gives their number.
+    async fn run_all(&self) -> usize {
+        let engine = self.subject("name").await.engine.name();
+        let (mut count, mut failures) = (0, Vec::new());
+        for chapter in CHAPTERS {
+            for case in chapter.cases {
+                let subject = self.subject(&format!("{}/{}", chapter.name, case.name)).await;
+                let run = tokio::spawn(tokio::time::timeout(CASE_LIMIT, (case.run)(subject)));
+                let name = format!("{} / {} / {engine}", chapter.name, case.name);
+                match run.await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(_)) => failures.push(format!("{name}: not done in {CASE_LIMIT:?}")),
+                    Err(panic) => failures.push(format!("{name}: {}", message(panic))),
+                }
+                count += 1;
+            }
+        }
+        println!("{engine}: {count} cases, {} failed", failures.len());
+        assert!(failures.is_empty(), "{}", failures.join("\n"));
+        count
+    }
+}
+
+fn message(panic: tokio::task::JoinError) -> String {
+    let payload = panic.into_panic();
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("it panicked").to_owned()
+}
+
+fn cases_of_the_suite() -> usize {
+    CHAPTERS.iter().map(|chapter| chapter.cases.len()).sum()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_case_holds_on_the_embedded_engine() {
+    assert_eq!(Store::Memory.run_all().await, cases_of_the_suite());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_case_holds_on_redis() {
+    let server = RedisServer::start(ServerOptions::default());
+    assert_eq!(Store::Redis(server.url()).run_all().await, cases_of_the_suite());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_case_holds_on_a_redis_cluster() {
+    let cluster = RedisCluster::start(3);
+    assert_eq!(Store::Redis(cluster.url()).run_all().await, cases_of_the_suite());
+}
+
+#[test]
+fn no_claim_of_a_chapter_stands_twice() {
+    for chapter in CHAPTERS {
+        let mut names: Vec<&str> = chapter.cases.iter().map(|case| case.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), chapter.cases.len(), "chapter {}", chapter.name);
+    }
+}

@@ -1,0 +1,43 @@
+//! Short differential runs, and the proof that a long one would notice a fault.
+
+use fairlane_conformance::differential::{Run, run};
+use fairlane_conformance::servers::{RedisServer, ServerOptions};
+use fairlane_engine::redis::ScriptEdit;
+
+#[tokio::test]
+async fn random_commands_give_the_same_in_core_and_redis() {
+    let server = RedisServer::start(ServerOptions::default());
+    for seed in [11, 12] {
+        let outcome = run(&Run::new(server.url(), seed, 6000), |_| {}).await;
+        if let Some(divergence) = outcome.divergence {
+            panic!("{divergence}");
+        }
+        assert_eq!(outcome.steps, 6000);
+    }
+}
+
+/// A script with one line changed; the line must be there.
+fn planted(stem: &str, source: &str, where_to: &str, line: &str, changed: &str) -> String {
+    if stem != where_to {
+        return source.to_owned();
+    }
+    assert!(source.contains(line), "{stem} has no line {line:?}");
+    source.replacen(line, changed, 1)
+}
+
+#[tokio::test]
+async fn a_planted_change_in_one_script_line_is_caught() {
+    let edits: [ScriptEdit; 3] = [
+        |stem, source| planted(stem, source, "lease", "local QUANTUM = 8\n", "local QUANTUM = 9\n"),
+        |stem, source| planted(stem, source, "settle", "local UNITS = 5040\n", "local UNITS = 5041\n"),
+        |stem, source| planted(stem, source, "reclaim", "GRACE_US = 30000000\n", "GRACE_US = 30000001\n"),
+    ];
+    let server = RedisServer::start(ServerOptions::default());
+    for edit in edits {
+        let plan = Run { edit_script: Some(edit), episode_steps: 250, ..Run::new(server.url(), 21, 10_000) };
+        let outcome = run(&plan, |_| {}).await;
+        let divergence = outcome.divergence.expect("the planted change shows");
+        println!("after {} steps: {divergence}", outcome.steps);
+        assert!(divergence.steps.len() <= 12, "shrunk to few steps, not {divergence}");
+    }
+}

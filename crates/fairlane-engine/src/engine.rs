@@ -1,0 +1,146 @@
+//! The seam: what an engine does, and what can go wrong with it.
+//!
+//! An engine carries out commands one at a time, whoever sends them, and wakes those who wait for work.
+//! Invariant: a command may be repeated after any error. Left out on purpose: retrying, which
+//! needs a policy; a refusal to take work, which is a reply.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use fairlane_core::TypeId;
+use fairlane_core::limits::{ENQUEUE_BYTES_MAX, ENQUEUE_JOBS_MAX};
+use fairlane_core::queue::{
+    Command, Enqueue, Enqueued, Extend, Extended, GroupSet, Inspect, Inspected, Invalid, JobReceipt, Lease,
+    Leased, NewJob, Promote, Promoted, Reclaim, Reclaimed, Reply, SetGroup, SetType, SetWhole, Settle,
+    Settled, TypeSet, WholeSet,
+};
+
+/// A future an engine gives away.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Where the state of a queue lives.
+pub trait Engine: Send + Sync + 'static {
+    /// Where the state lives, for people.
+    fn name(&self) -> &'static str;
+
+    /// Carries out one command; safe to repeat after an error.
+    fn execute(&self, command: Command) -> BoxFuture<'_, Result<Reply, EngineError>>;
+
+    /// Waits until something of these types may be servable, at most this long; true if woken by a push.
+    fn wait<'a>(&'a self, types: &'a [TypeId], at_most: Duration)
+    -> BoxFuture<'a, Result<bool, EngineError>>;
+}
+
+/// Something broke. A refusal to take or give work is no error: it is a reply.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EngineError {
+    /// The command is malformed and was not sent; repeating it will not help.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+    /// No answer came; the command may or may not have been carried out, and may be repeated.
+    #[error("{engine} cannot be reached: {reason}; the command is safe to repeat")]
+    Unavailable {
+        /// Which engine.
+        engine: &'static str,
+        /// What its client says.
+        reason: String,
+    },
+    /// The store cannot do it as things are; the reason says what to do.
+    #[error("{reason}")]
+    Refused {
+        /// What is wrong and what to do about it.
+        reason: String,
+    },
+    /// The engine and this program do not fit together, or the engine has stopped.
+    #[error("{reason}")]
+    Broken {
+        /// What was found.
+        reason: String,
+    },
+}
+
+impl EngineError {
+    /// Whether the same command may well succeed if sent again after a pause.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Self::Unavailable { .. })
+    }
+
+    pub(crate) fn broken(reason: impl Into<String>) -> Self {
+        Self::Broken { reason: reason.into() }
+    }
+
+    pub(crate) fn refused(reason: impl Into<String>) -> Self {
+        Self::Refused { reason: reason.into() }
+    }
+}
+
+macro_rules! typed_commands {
+    ($($(#[$doc:meta])* $method:ident($command:ident) -> $reply:ident;)*) => {
+        impl dyn Engine {
+            $(
+                $(#[$doc])*
+                pub async fn $method(&self, command: $command) -> Result<$reply, EngineError> {
+                    match self.execute(Command::$command(command)).await? {
+                        Reply::$reply(reply) => Ok(reply),
+                        other => Err(unexpected(stringify!($method), &other)),
+                    }
+                }
+            )*
+        }
+    };
+}
+
+typed_commands! {
+    /// Adds up to 200 jobs; [`enqueue_all`](#method.enqueue_all) takes any number.
+    enqueue(Enqueue) -> Enqueued;
+    /// Takes jobs for a worker; a [`Leaser`](crate::Leaser) keeps its request numbers.
+    lease(Lease) -> Leased;
+    /// Keeps leases alive.
+    extend(Extend) -> Extended;
+    /// Ends attempts.
+    settle(Settle) -> Settled;
+    /// Returns due jobs to their lanes.
+    promote(Promote) -> Promoted;
+    /// Takes back leases that ran out.
+    reclaim(Reclaim) -> Reclaimed;
+    /// Changes a group.
+    set_group(SetGroup) -> GroupSet;
+    /// Changes a type.
+    set_type(SetType) -> TypeSet;
+    /// Changes the whole.
+    set_whole(SetWhole) -> WholeSet;
+    /// Looks and changes nothing.
+    inspect(Inspect) -> Inspected;
+}
+
+fn unexpected(method: &str, reply: &Reply) -> EngineError {
+    EngineError::broken(format!("{method} was answered with {reply:?}"))
+}
+
+impl dyn Engine {
+    /// Adds any number of jobs, split into steps of at most 200 jobs and 1 MiB, and gives a receipt per job
+    /// in their order. Steps before an error have taken effect; repeating all of them is safe.
+    pub async fn enqueue_all(
+        &self,
+        jobs: impl IntoIterator<Item = NewJob>,
+    ) -> Result<Vec<JobReceipt>, EngineError> {
+        let mut receipts = Vec::new();
+        let (mut step, mut step_bytes) = (Vec::new(), 0);
+        for job in jobs {
+            let bytes = job.payload.len();
+            let full = step.len() == ENQUEUE_JOBS_MAX || step_bytes + bytes > ENQUEUE_BYTES_MAX;
+            if full && !step.is_empty() {
+                let jobs = std::mem::take(&mut step);
+                receipts.extend(self.enqueue(Enqueue { jobs }).await?.receipts);
+                step_bytes = 0;
+            }
+            step_bytes += bytes;
+            step.push(job);
+        }
+        if !step.is_empty() {
+            receipts.extend(self.enqueue(Enqueue { jobs: step }).await?.receipts);
+        }
+        Ok(receipts)
+    }
+}

@@ -1,0 +1,164 @@
+//! A worker's lease requests, numbered so that a lost reply is asked for again.
+//!
+//! Invariant: at most one request is outstanding. A request whose answer was not seen, because of an error
+//! or because its future was dropped, is repeated under its number before anything new is asked, so that
+//! jobs leased by it come back instead of waiting for their lease to run out.
+
+use std::sync::Arc;
+
+use fairlane_core::queue::{Lease, Leased, LeasedJob};
+use fairlane_core::{Micros, RequestNumber, TypeId, WorkerId};
+
+use crate::engine::{Engine, EngineError};
+
+/// What a worker got.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Batch {
+    /// To be worked on and settled.
+    pub jobs: Vec<LeasedJob>,
+    /// Ask again then, in the engine's time, if no wake-up comes before.
+    pub wake_at: Option<Micros>,
+}
+
+/// Leases on behalf of one worker. Two of them must not share a worker id at the same time.
+pub struct Leaser {
+    engine: Arc<dyn Engine>,
+    worker: WorkerId,
+    next: RequestNumber,
+    outstanding: Option<Lease>,
+}
+
+impl Leaser {
+    /// A leaser for a worker id that is best new for each start of a process.
+    pub fn new(engine: Arc<dyn Engine>, worker: WorkerId) -> Self {
+        Self { engine, worker, next: RequestNumber(1), outstanding: None }
+    }
+
+    /// On whose behalf.
+    pub fn worker(&self) -> &WorkerId {
+        &self.worker
+    }
+
+    /// Takes up to `jobs_max` jobs of these types.
+    ///
+    /// After an error or a dropped future the next call first asks for the answer that was missed, and if
+    /// that has jobs returns them as they were asked for then, be they more than `jobs_max`.
+    pub async fn lease(
+        &mut self,
+        types: &[TypeId],
+        jobs_max: usize,
+        lease_ms: u64,
+    ) -> Result<Batch, EngineError> {
+        if let Some(missed) = self.outstanding.clone()
+            && let Some(batch) = self.ask(missed).await?
+            && !batch.jobs.is_empty()
+        {
+            return Ok(batch);
+        }
+        loop {
+            let command = Lease {
+                worker: self.worker.clone(),
+                request: self.next,
+                types: types.to_vec(),
+                jobs_max,
+                lease_ms,
+            };
+            if let Some(batch) = self.ask(command).await? {
+                return Ok(batch);
+            }
+        }
+    }
+
+    /// Sends one request; `None` if a higher number was used before, which this leaser then goes beyond.
+    async fn ask(&mut self, command: Lease) -> Result<Option<Batch>, EngineError> {
+        let number = command.request;
+        self.outstanding = Some(command.clone());
+        let reply = self.engine.lease(command).await;
+        if matches!(reply, Ok(_) | Err(EngineError::Invalid(_))) {
+            self.outstanding = None;
+        }
+        match reply? {
+            Leased::Jobs { jobs, wake_at } => {
+                self.next = RequestNumber(number.0 + 1);
+                Ok(Some(Batch { jobs, wake_at }))
+            }
+            Leased::Superseded { newest } => {
+                self.next = RequestNumber(newest.0 + 1);
+                Ok(None)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::embedded::tests::{Held, engine_with_jobs, poll_once, type_a};
+    use fairlane_core::queue::{Inspect, Inspected};
+
+    async fn in_flight(engine: &dyn Engine) -> u64 {
+        match engine.inspect(Inspect::Whole).await.unwrap() {
+            Inspected::Whole(whole) => whole.in_flight,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn leaser(engine: &Arc<dyn Engine>) -> Leaser {
+        Leaser::new(engine.clone(), WorkerId::new("worker").unwrap())
+    }
+
+    #[tokio::test]
+    async fn jobs_of_a_dropped_request_come_back_with_the_next_call() {
+        let embedded = engine_with_jobs(10).await;
+        let engine: Arc<dyn Engine> = embedded.clone();
+        let mut leaser = leaser(&engine);
+        let held = Held::hold(&embedded);
+        {
+            let types = [type_a()];
+            let mut lost = std::pin::pin!(leaser.lease(&types, 4, 10_000));
+            assert!(poll_once(lost.as_mut()).await.is_none());
+        }
+        held.let_go();
+        let batch = leaser.lease(&[type_a()], 1, 10_000).await.unwrap();
+        assert_eq!(batch.jobs.len(), 4, "the jobs of the request that was dropped");
+        assert_eq!(in_flight(&*engine).await, 4, "and no others");
+        assert_eq!(leaser.lease(&[type_a()], 3, 10_000).await.unwrap().jobs.len(), 3);
+    }
+
+    #[tokio::test]
+    async fn a_dropped_request_that_found_nothing_does_not_hold_up_the_next() {
+        let embedded = engine_with_jobs(0).await;
+        let engine: Arc<dyn Engine> = embedded.clone();
+        let mut leaser = leaser(&engine);
+        let held = Held::hold(&embedded);
+        {
+            let types = [type_a()];
+            let mut lost = std::pin::pin!(leaser.lease(&types, 4, 10_000));
+            assert!(poll_once(lost.as_mut()).await.is_none());
+        }
+        held.let_go();
+        assert_eq!(engine.enqueue_all(crate::embedded::tests::jobs(2)).await.unwrap().len(), 2);
+        assert_eq!(leaser.lease(&[type_a()], 4, 10_000).await.unwrap().jobs.len(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_worker_id_used_before_goes_on_above_its_last_number() {
+        let engine: Arc<dyn Engine> = engine_with_jobs(10).await;
+        let mut earlier = leaser(&engine);
+        for _ in 0..3 {
+            earlier.lease(&[type_a()], 1, 10_000).await.unwrap();
+        }
+        let mut later = leaser(&engine);
+        assert_eq!(later.lease(&[type_a()], 2, 10_000).await.unwrap().jobs.len(), 2);
+        assert_eq!(in_flight(&*engine).await, 5);
+    }
+
+    #[tokio::test]
+    async fn an_invalid_request_is_not_repeated() {
+        let engine: Arc<dyn Engine> = engine_with_jobs(1).await;
+        let mut leaser = leaser(&engine);
+        let refused = leaser.lease(&[type_a()], 0, 10_000).await;
+        assert!(matches!(refused, Err(EngineError::Invalid(_))));
+        assert_eq!(leaser.lease(&[type_a()], 1, 10_000).await.unwrap().jobs.len(), 1);
+    }
+}

@@ -1,0 +1,279 @@
+//! Script replies to values. An unknown code or a missing part is an error, never a guess.
+//!
+//! Scripts answer with spans, not with times of their clock: `now` is the caller's, so that a worker whose
+//! clock differs from the server's still wakes at the right moment.
+
+mod views;
+
+use std::sync::Arc;
+
+use ::redis::Value;
+use fairlane_core::limits::REFUSAL_RETRY_MS;
+use fairlane_core::queue::{
+    Command, Enqueued, Extended, Extension, GroupSet, GroupSettings, JobReceipt, JobRef, Leased, LeasedJob,
+    Promoted, Reclaimed, Refusal, Reply, Settled, TypeSet, TypeSettings, Verdict, WholeSet,
+};
+use fairlane_core::{
+    Cost, Fence, GroupId, JobId, Level, Micros, Rate, RequestNumber, TypeId, Weight, WorkerId,
+};
+
+use crate::engine::EngineError;
+
+type Decoded<T> = Result<T, EngineError>;
+
+/// The reply to `command`, sent at `now`.
+pub(super) fn reply(command: &Command, value: Value, now: Micros) -> Decoded<Reply> {
+    Ok(match command {
+        Command::Enqueue(_) => Reply::Enqueued(Enqueued { receipts: letters(value, receipt)? }),
+        Command::Lease(_) => Reply::Leased(leased(Items::of(value)?, now)?),
+        Command::Extend(command) => {
+            let until = now.plus_ms(command.lease_ms);
+            Reply::Extended(Extended { extensions: letters(value, |letter| extension(letter, until))? })
+        }
+        Command::Settle(_) => Reply::Settled(Settled { verdicts: letters(value, verdict)? }),
+        Command::Promote(_) => {
+            let mut items = Items::of(value)?;
+            Reply::Promoted(Promoted { moved: items.number()? as usize, wake_at: items.later(now)? })
+        }
+        Command::Reclaim(_) => {
+            let mut items = Items::of(value)?;
+            Reply::Reclaimed(Reclaimed {
+                recovered: items.number()? as usize,
+                dead: items.number()? as usize,
+                grace_until: items.later(now)?,
+            })
+        }
+        Command::SetGroup(_) => Reply::GroupSet(GroupSet { settings: group_settings(&text(value)?)? }),
+        Command::SetType(_) => Reply::TypeSet(match text(value)?.as_str() {
+            "too many types" => TypeSet::TooManyTypes,
+            settings => TypeSet::Set(type_settings(settings)?),
+        }),
+        Command::SetWhole(_) => Reply::WholeSet(WholeSet),
+        Command::Inspect(command) => Reply::Inspected(views::inspected(command, value)?),
+    })
+}
+
+fn unknown(what: &str, got: impl std::fmt::Debug) -> EngineError {
+    EngineError::broken(format!("a script answered with an unknown {what}: {got:?}"))
+}
+
+/// A text reply.
+pub(super) fn text(value: Value) -> Decoded<String> {
+    match value {
+        Value::BulkString(bytes) => String::from_utf8(bytes).map_err(|error| unknown("text", error)),
+        Value::SimpleString(text) => Ok(text),
+        Value::Int(number) => Ok(number.to_string()),
+        other => Err(unknown("text", other)),
+    }
+}
+
+fn letters<T>(value: Value, decode: impl Fn(char) -> Option<T>) -> Decoded<Vec<T>> {
+    let text = text(value)?;
+    text.chars().map(|letter| decode(letter).ok_or_else(|| unknown("code", letter))).collect()
+}
+
+fn receipt(letter: char) -> Option<JobReceipt> {
+    let refused = |refusal| JobReceipt::Refused { refusal, retry_after_ms: REFUSAL_RETRY_MS };
+    Some(match letter {
+        'c' => JobReceipt::Created,
+        'e' => JobReceipt::Exists,
+        'g' => refused(Refusal::GroupFull),
+        'w' => refused(Refusal::WholeFull),
+        't' => refused(Refusal::TooManyTypes),
+        _ => return None,
+    })
+}
+
+fn extension(letter: char, until: Micros) -> Option<Extension> {
+    match letter {
+        'e' => Some(Extension::Until(until)),
+        'l' => Some(Extension::Lost),
+        _ => None,
+    }
+}
+
+fn verdict(letter: char) -> Option<Verdict> {
+    match letter {
+        'a' => Some(Verdict::Applied),
+        's' => Some(Verdict::Stale),
+        'g' => Some(Verdict::Gone),
+        _ => None,
+    }
+}
+
+/// A flat reply, taken apart from the front.
+struct Items(std::vec::IntoIter<Value>);
+
+impl Items {
+    fn of(value: Value) -> Decoded<Self> {
+        match value {
+            Value::Array(items) => Ok(Self(items.into_iter())),
+            other => Err(unknown("list", other)),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.len() == 0
+    }
+
+    fn value(&mut self) -> Decoded<Value> {
+        self.0.next().ok_or_else(|| unknown("end", "too few items"))
+    }
+
+    fn text(&mut self) -> Decoded<String> {
+        text(self.value()?)
+    }
+
+    fn number(&mut self) -> Decoded<u64> {
+        parse(&self.text()?)
+    }
+
+    /// A span from `now` in microseconds, or nothing.
+    fn later(&mut self, now: Micros) -> Decoded<Option<Micros>> {
+        let span = self.text()?;
+        if span.is_empty() {
+            return Ok(None);
+        }
+        let span_us: i64 = parse(&span)?;
+        Ok(Some(Micros(now.0.saturating_add_signed(span_us))))
+    }
+
+    fn time(&mut self) -> Decoded<Option<Micros>> {
+        let at = self.text()?;
+        if at.is_empty() { Ok(None) } else { Ok(Some(Micros(parse(&at)?))) }
+    }
+}
+
+fn parse<T: std::str::FromStr>(text: &str) -> Decoded<T> {
+    text.parse().map_err(|_| unknown("number", text))
+}
+
+fn part<'a>(parts: &mut impl Iterator<Item = &'a str>) -> Decoded<&'a str> {
+    parts.next().ok_or_else(|| unknown("text", "too few parts"))
+}
+
+macro_rules! name {
+    ($function:ident, $name:ident) => {
+        fn $function(escaped: &str) -> Decoded<$name> {
+            $name::from_escaped(escaped).map_err(|error| EngineError::broken(format!("in the store: {error}")))
+        }
+    };
+}
+name!(group_id, GroupId);
+name!(job_id, JobId);
+name!(type_id, TypeId);
+name!(worker_id, WorkerId);
+
+fn level(index: &str) -> Decoded<Level> {
+    let found = Level::ALL.into_iter().find(|level| level.index().to_string() == index);
+    found.ok_or_else(|| unknown("level", index))
+}
+
+/// `level:type`.
+fn place(place: &str) -> Decoded<(Level, TypeId)> {
+    let (index, name) = place.split_once(':').ok_or_else(|| unknown("place", place))?;
+    Ok((level(index)?, type_id(name)?))
+}
+
+/// A job's row: `created:level:type:cost:payload`.
+struct Row {
+    created_at: Micros,
+    level: Level,
+    type_id: TypeId,
+    cost: Cost,
+    payload: Arc<[u8]>,
+}
+
+fn row(value: Value) -> Decoded<Row> {
+    let Value::BulkString(bytes) = value else { return Err(unknown("row", value)) };
+    let mut parts = bytes.splitn(5, |byte| *byte == b':');
+    let mut next = || parts.next().ok_or_else(|| unknown("row", String::from_utf8_lossy(&bytes).into_owned()));
+    let as_text = |part| std::str::from_utf8(part).map_err(|error| unknown("row", error));
+    let created_at = Micros(parse(as_text(next()?)?)?);
+    let level = level(as_text(next()?)?)?;
+    let type_id = type_id(as_text(next()?)?)?;
+    let cost: u32 = parse(as_text(next()?)?)?;
+    let payload = next()?.into();
+    let cost = Cost::new(cost).map_err(|error| unknown("cost", error))?;
+    Ok(Row { created_at, level, type_id, cost, payload })
+}
+
+fn leased(mut items: Items, now: Micros) -> Decoded<Leased> {
+    match items.text()?.as_str() {
+        "superseded" => return Ok(Leased::Superseded { newest: RequestNumber(items.number()?) }),
+        "jobs" => {}
+        other => return Err(unknown("reply to lease", other)),
+    }
+    let wake_at = items.later(now)?;
+    let fence = Fence(items.number()?);
+    let mut jobs = Vec::new();
+    while !items.is_empty() {
+        leased_lane(&mut items, fence, &mut jobs)?;
+    }
+    Ok(Leased::Jobs { jobs, wake_at })
+}
+
+/// The jobs taken off one lane. A name without a row is a job that someone deleted: there is nothing to run.
+fn leased_lane(items: &mut Items, fence: Fence, jobs: &mut Vec<LeasedJob>) -> Decoded<()> {
+    let (level, type_id) = place(&items.text()?)?;
+    let (count, returned) = (items.number()? as usize, items.number()? as usize);
+    let first = jobs.len();
+    let mut taken = Vec::with_capacity(count);
+    for _ in 0..count {
+        taken.push((items.text()?, items.value()?));
+    }
+    let mut attempts = vec![1; count];
+    for attempt in attempts.iter_mut().take(returned) {
+        *attempt = items.number()? as u32;
+    }
+    for ((name, value), attempt) in taken.into_iter().zip(attempts) {
+        if value == Value::Nil {
+            continue;
+        }
+        let row = row(value)?;
+        let (group, id) = name.split_once(':').ok_or_else(|| unknown("name", &name))?;
+        // Jobs of one lane share their group's name.
+        let group = jobs[first..].first().map_or_else(|| group_id(group), |job| Ok(job.job.group.clone()))?;
+        jobs.push(LeasedJob {
+            job: JobRef { group, id: job_id(id)? },
+            type_id: type_id.clone(),
+            level,
+            cost: row.cost,
+            payload: row.payload,
+            created_at: row.created_at,
+            fence,
+            attempt,
+        });
+    }
+    Ok(())
+}
+
+/// `count:period_ms:burst`, zeros for none.
+fn rate<'a>(parts: &mut impl Iterator<Item = &'a str>) -> Decoded<Option<Rate>> {
+    let count: u64 = parse(part(parts)?)?;
+    let (period_ms, burst) = (parse(part(parts)?)?, parse(part(parts)?)?);
+    if count == 0 {
+        return Ok(None);
+    }
+    Rate::new(count, period_ms, Some(burst)).map(Some).map_err(|error| unknown("rate", error))
+}
+
+fn limit(text: &str) -> Decoded<Option<u32>> {
+    let most: u32 = parse(text)?;
+    Ok((most > 0).then_some(most))
+}
+
+fn group_settings(limits: &str) -> Decoded<GroupSettings> {
+    let mut parts = limits.split(':');
+    let weight = Weight::new(parse(part(&mut parts)?)?).map_err(|error| unknown("weight", error))?;
+    let paused = part(&mut parts)? == "1";
+    let concurrency = limit(part(&mut parts)?)?;
+    Ok(GroupSettings { weight, rate: rate(&mut parts)?, concurrency, paused })
+}
+
+fn type_settings(settings: &str) -> Decoded<TypeSettings> {
+    let mut parts = settings.split(':');
+    let paused = part(&mut parts)? == "1";
+    let concurrency = limit(part(&mut parts)?)?;
+    Ok(TypeSettings { rate: rate(&mut parts)?, concurrency, paused })
+}

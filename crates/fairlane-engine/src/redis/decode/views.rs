@@ -1,0 +1,160 @@
+//! What `inspect` shows, from its script's replies.
+
+use std::sync::Arc;
+
+use ::redis::Value;
+use fairlane_core::queue::{
+    GroupView, Inspect, Inspected, JobRef, JobState, JobView, LaneStanding, LaneView, LevelOrder, Settings,
+    TypeView, WholeView,
+};
+use fairlane_core::{Fence, Micros};
+
+use super::{
+    Decoded, Items, Row, group_settings, parse, place, rate, row, type_id, type_settings, unknown,
+    worker_id,
+};
+
+pub(super) fn inspected(command: &Inspect, value: Value) -> Decoded<Inspected> {
+    let nothing = matches!(&value, Value::BulkString(bytes) if bytes.is_empty());
+    let items = || Items::of(value);
+    Ok(match command {
+        Inspect::Job(_) if nothing => Inspected::Job(None),
+        Inspect::Group(_) if nothing => Inspected::Group(None),
+        Inspect::Type(_) if nothing => Inspected::Type(None),
+        Inspect::Job(job) => Inspected::Job(Some(job_view(job, items()?)?)),
+        Inspect::Group(_) => Inspected::Group(Some(group_view(items()?)?)),
+        Inspect::Type(_) => Inspected::Type(Some(type_view(items()?)?)),
+        Inspect::Whole => Inspected::Whole(whole_view(items()?)?),
+    })
+}
+
+fn job_view(job: &JobRef, mut items: Items) -> Decoded<JobView> {
+    let Row { created_at, level, type_id, cost, payload } = row(items.value()?)?;
+    let Value::BulkString(run) = items.value()? else { return Err(unknown("run", "not a text")) };
+    let (due, held, deadline) = (items.time()?, items.text()?, items.time()?);
+    let mut view = JobView {
+        job: job.clone(),
+        type_id,
+        level,
+        cost,
+        payload,
+        created_at,
+        state: if due.is_some() { JobState::Waiting } else { JobState::Pending },
+        until: due.or(deadline),
+        attempts: 0,
+        throttles: 0,
+        losses: 0,
+        fence: None,
+        worker: None,
+        settled_at: None,
+        note: Arc::from(&[][..]),
+    };
+    if !run.is_empty() {
+        add_run(&mut view, &run)?;
+    }
+    if !held.is_empty() {
+        add_hold(&mut view, &held)?;
+    }
+    Ok(view)
+}
+
+/// What is held of a leased job: fence and batch at fixed width, then `known:level:type:cost:worker`.
+fn add_hold(view: &mut JobView, held: &str) -> Decoded<()> {
+    view.state = JobState::Processing;
+    view.attempts += 1;
+    let broken = || unknown("hold", held);
+    view.fence = Some(Fence(parse(held.get(..16).ok_or_else(broken)?)?));
+    view.worker = Some(worker_id(held.splitn(5, ':').nth(4).ok_or_else(broken)?)?);
+    Ok(())
+}
+
+/// A run: state, settled fence and time of settling at fixed width, then
+/// `:level:type:cost:attempts:throttles:losses:worker:note`.
+fn add_run(view: &mut JobView, run: &[u8]) -> Decoded<()> {
+    const FIXED_BYTES: usize = 33;
+    let broken = || unknown("run", String::from_utf8_lossy(run).into_owned());
+    let (fixed, tail) = run.split_at_checked(FIXED_BYTES).ok_or_else(broken)?;
+    let fixed = std::str::from_utf8(fixed).map_err(|_| broken())?;
+    match &fixed[..1] {
+        "C" => view.state = JobState::Completed,
+        "F" => view.state = JobState::Failed,
+        "N" => {}
+        _ => return Err(broken()),
+    }
+    view.fence = Some(Fence(parse(&fixed[1..17])?)).filter(|fence| fence.0 > 0);
+    view.settled_at = Some(Micros(parse(&fixed[17..33])?)).filter(|at| at.0 > 0);
+    let mut parts = tail.splitn(9, |byte| *byte == b':').skip(4);
+    let mut next = || parts.next().and_then(|part| std::str::from_utf8(part).ok()).ok_or_else(broken);
+    view.attempts = parse(next()?)?;
+    view.throttles = parse(next()?)?;
+    view.losses = parse(next()?)?;
+    view.worker = Some(worker_id(next()?)?);
+    view.note = parts.next().ok_or_else(broken)?.into();
+    Ok(())
+}
+
+fn group_view(mut items: Items) -> Decoded<GroupView> {
+    let settings = group_settings(&items.text()?)?;
+    let (backlog, in_flight) = (items.number()?, items.number()?);
+    let mut lanes = Vec::new();
+    while !items.is_empty() {
+        let (level, type_id) = place(&items.text()?)?;
+        let (standing, until) = (items.text()?, Micros(items.number()?));
+        let standing = match standing.as_str() {
+            "I" => LaneStanding::Idle,
+            "A" => LaneStanding::Active,
+            "R" => LaneStanding::RateParked(until),
+            "S" => LaneStanding::SeatParked,
+            "P" => LaneStanding::Paused,
+            other => return Err(unknown("standing", other)),
+        };
+        let (backlog, returned) = (items.number()?, items.number()?);
+        lanes.push(LaneView { level, type_id, backlog, returned, standing });
+    }
+    Ok(GroupView { settings, backlog, in_flight, lanes })
+}
+
+fn type_view(mut items: Items) -> Decoded<TypeView> {
+    let settings = type_settings(&items.text()?)?;
+    let in_flight = items.number()?;
+    let active_lanes = [items.number()?, items.number()?, items.number()?];
+    let rate_milli = items.text()?;
+    let rate_milli = if rate_milli.is_empty() { None } else { Some(parse(&rate_milli)?) };
+    Ok(TypeView { settings, in_flight, active_lanes, rate_milli, closed_until: items.time()? })
+}
+
+fn whole_view(mut items: Items) -> Decoded<WholeView> {
+    let rate_text = items.text()?;
+    let settings = Settings {
+        rate: rate(&mut rate_text.split(':'))?,
+        levels: if items.number()? == 1 { LevelOrder::Strict } else { LevelOrder::Weighted },
+        max_retry_count: items.number()? as u32,
+        max_throttle_count: items.number()? as u32,
+        max_loss_count: items.number()? as u32,
+        group_backlog_max: items.number()?,
+        whole_backlog_max: items.number()?,
+        completed_retention_ms: items.number()?,
+        failed_retention_ms: items.number()?,
+        completed_kept_max: items.number()?,
+        failed_kept_max: items.number()?,
+    };
+    Ok(WholeView {
+        settings,
+        backlog: items.number()?,
+        waiting: items.number()?,
+        in_flight: items.number()?,
+        parked_lanes: items.number()?,
+        completed: items.number()?,
+        failed: items.number()?,
+        active_lanes: [items.number()?, items.number()?, items.number()?],
+        types: remaining_types(items)?,
+    })
+}
+
+fn remaining_types(mut items: Items) -> Decoded<Vec<fairlane_core::TypeId>> {
+    let mut types = Vec::new();
+    while !items.is_empty() {
+        types.push(type_id(&items.text()?)?);
+    }
+    Ok(types)
+}

@@ -1,0 +1,189 @@
+//! Commands to a script's stem and arguments; each script's header says what they are.
+
+use fairlane_core::queue::{
+    Command, Enqueue, Extend, Inspect, JobRef, Lease, NewJob, Outcome, SetGroup, SetType, Settings, Settle,
+    Settlement,
+};
+use fairlane_core::{Fence, Micros, Rate};
+
+type Arguments = Vec<Vec<u8>>;
+
+/// The script and its arguments; the first is the time, if a test gives it.
+pub(super) fn arguments(command: &Command, given: Option<Micros>) -> (&'static str, Arguments) {
+    let mut arguments = vec![given.map_or(Vec::new(), |now| decimal(now.0))];
+    let stem = match command {
+        Command::Enqueue(command) => enqueue(command, &mut arguments),
+        Command::Lease(command) => lease(command, &mut arguments),
+        Command::Extend(command) => extend(command, &mut arguments),
+        Command::Settle(command) => settle(command, &mut arguments),
+        Command::Promote(command) => {
+            arguments.push(decimal(command.jobs_max as u64));
+            "promote"
+        }
+        Command::Reclaim(command) => {
+            arguments.push(decimal(command.jobs_max as u64));
+            "reclaim"
+        }
+        Command::SetGroup(command) => set_group(command, &mut arguments),
+        Command::SetType(command) => set_type(command, &mut arguments),
+        Command::SetWhole(command) => {
+            for (field, value) in command.settings.fields() {
+                arguments.extend([field.into(), value.into_bytes()]);
+            }
+            "set_whole"
+        }
+        Command::Inspect(command) => inspect(command, &mut arguments),
+    };
+    (stem, arguments)
+}
+
+fn decimal(number: u64) -> Vec<u8> {
+    number.to_string().into_bytes()
+}
+
+fn fence(fence: Fence) -> Vec<u8> {
+    format!("{:016}", fence.0).into_bytes()
+}
+
+fn name(job: &JobRef) -> Vec<u8> {
+    [job.group.escaped(), ":", job.id.escaped()].concat().into_bytes()
+}
+
+/// Consecutive jobs that differ in name and payload only are sent as one run.
+fn enqueue(command: &Enqueue, arguments: &mut Arguments) -> &'static str {
+    let alike = |a: &NewJob, b: &NewJob| {
+        (&a.job.group, &a.type_id, a.level, a.cost, a.delay_ms)
+            == (&b.job.group, &b.type_id, b.level, b.cost, b.delay_ms)
+    };
+    for run in command.jobs.chunk_by(alike) {
+        let first = &run[0];
+        arguments.extend([
+            first.job.group.escaped().into(),
+            format!("{}:{}", first.level.index(), first.type_id.escaped()).into_bytes(),
+            decimal(first.cost.get()),
+            decimal(first.delay_ms * 1000),
+            decimal(run.len() as u64),
+        ]);
+        for new in run {
+            arguments.extend([name(&new.job), new.payload.to_vec()]);
+        }
+    }
+    "enqueue"
+}
+
+fn lease(command: &Lease, arguments: &mut Arguments) -> &'static str {
+    let mut types: Vec<&str> = command.types.iter().map(|name| name.escaped()).collect();
+    types.sort_unstable();
+    types.dedup();
+    arguments.extend([
+        command.worker.escaped().into(),
+        decimal(command.request.0),
+        decimal(command.jobs_max as u64),
+        decimal(command.lease_ms * 1000),
+    ]);
+    arguments.extend(types.into_iter().map(Vec::from));
+    "lease"
+}
+
+fn extend(command: &Extend, arguments: &mut Arguments) -> &'static str {
+    arguments.push(decimal(command.lease_ms * 1000));
+    for (job, held) in &command.leases {
+        arguments.extend([name(job), fence(*held)]);
+    }
+    "extend"
+}
+
+/// Outcome's letter, delay in µs, Retry-After in µs and note.
+fn outcome(outcome: &Outcome) -> (&'static str, u64, u64, &[u8]) {
+    match outcome {
+        Outcome::Succeeded { result } => ("s", 0, 0, result),
+        Outcome::Failed { reason } => ("f", 0, 0, reason),
+        Outcome::Retry { delay_ms, reason } => ("r", delay_ms * 1000, 0, reason),
+        Outcome::Throttled { delay_ms, retry_after_ms } => ("t", delay_ms * 1000, retry_after_ms * 1000, &[]),
+        Outcome::Released => ("l", 0, 0, &[]),
+    }
+}
+
+/// Consecutive settlements that differ in name and note only are sent as one run.
+fn settle(command: &Settle, arguments: &mut Arguments) -> &'static str {
+    let alike = |a: &Settlement, b: &Settlement| {
+        let (a_letter, a_delay, a_after, a_note) = outcome(&a.outcome);
+        let (b_letter, b_delay, b_after, b_note) = outcome(&b.outcome);
+        (&a.job.group, a.fence, a_letter, a_delay, a_after, a_note.is_empty())
+            == (&b.job.group, b.fence, b_letter, b_delay, b_after, b_note.is_empty())
+    };
+    for run in command.settlements.chunk_by(alike) {
+        let first = &run[0];
+        let (letter, delay_us, retry_after_us, note) = outcome(&first.outcome);
+        arguments.extend([
+            first.job.group.escaped().into(),
+            fence(first.fence),
+            letter.into(),
+            decimal(delay_us),
+            decimal(retry_after_us),
+            decimal(run.len() as u64),
+            decimal((!note.is_empty()).into()),
+        ]);
+        for settlement in run {
+            arguments.push(name(&settlement.job));
+            if !note.is_empty() {
+                arguments.push(outcome(&settlement.outcome).3.to_vec());
+            }
+        }
+    }
+    "settle"
+}
+
+fn rate(rate: Option<Option<Rate>>) -> Vec<u8> {
+    match rate {
+        None => Vec::new(),
+        Some(None) => b"0:0:0".to_vec(),
+        Some(Some(rate)) => format!("{}:{}:{}", rate.count(), rate.period_ms(), rate.burst()).into_bytes(),
+    }
+}
+
+fn concurrency(concurrency: Option<Option<u32>>) -> Vec<u8> {
+    concurrency.map_or(Vec::new(), |most| decimal(most.unwrap_or(0).into()))
+}
+
+fn paused(paused: Option<bool>) -> Vec<u8> {
+    paused.map_or(Vec::new(), |paused| decimal(paused.into()))
+}
+
+fn set_group(command: &SetGroup, arguments: &mut Arguments) -> &'static str {
+    let patch = &command.patch;
+    arguments.extend([
+        command.group.escaped().into(),
+        patch.weight.map_or(Vec::new(), |weight| decimal(weight.get())),
+        paused(patch.paused),
+        concurrency(patch.concurrency),
+        rate(patch.rate),
+    ]);
+    "set_group"
+}
+
+fn set_type(command: &SetType, arguments: &mut Arguments) -> &'static str {
+    let patch = &command.patch;
+    arguments.extend([
+        command.type_id.escaped().into(),
+        paused(patch.paused),
+        concurrency(patch.concurrency),
+        rate(patch.rate),
+    ]);
+    "set_type"
+}
+
+fn inspect(command: &Inspect, arguments: &mut Arguments) -> &'static str {
+    let (what, name) = match command {
+        Inspect::Job(job) => ("job", name(job)),
+        Inspect::Group(group) => ("group", group.escaped().into()),
+        Inspect::Type(type_id) => ("type", type_id.escaped().into()),
+        Inspect::Whole => ("whole", Vec::new()),
+    };
+    arguments.extend([what.into(), name]);
+    if *command == Inspect::Whole {
+        let fields = Settings::default().fields();
+        arguments.extend(fields.into_iter().map(|(field, _)| field.into()));
+    }
+    "inspect"
+}

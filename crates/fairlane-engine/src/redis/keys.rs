@@ -1,0 +1,59 @@
+//! The key builder: what every key is called.
+//!
+//! Scripts are given the partition's key and derive all others from it: they cut `partition` off and put
+//! another name behind the same prefix. On a cluster the prefix carries the partition's hash tag, so that
+//! all of them share a slot. Names inside keys are escaped and never contain `:`.
+
+use fairlane_core::TypeId;
+
+const PARTITION: &str = "partition";
+const TAG: &str = "{0}:";
+
+/// The keys of one partition.
+#[derive(Debug, Clone)]
+pub(super) struct Keys {
+    prefix: String,
+}
+
+impl Keys {
+    pub fn new(prefix: &str, tagged: bool) -> Self {
+        Self { prefix: if tagged { format!("{prefix}{TAG}") } else { prefix.to_owned() } }
+    }
+
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// The partition's own row, which is also the key every script declares.
+    pub fn partition(&self) -> String {
+        format!("{}{PARTITION}", self.prefix)
+    }
+
+    /// A field of [`Keys::in_flight`] that is no job: names of jobs contain a colon.
+    pub const WIDENER: &str = "-";
+
+    /// The hash of what is held of leased jobs.
+    pub fn in_flight(&self) -> String {
+        format!("{}in-flight", self.prefix)
+    }
+
+    /// The list of wake-up tokens of a type.
+    pub fn wake(&self, type_id: &TypeId) -> String {
+        format!("{}wake:{}", self.prefix, type_id.escaped())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Erratum Q34.
+    #[test]
+    fn keys_on_a_cluster_share_one_hash_tag_and_keys_elsewhere_carry_none() {
+        let mail = TypeId::new("mail").unwrap();
+        let tagged = Keys::new("bulk-action:", true);
+        assert_eq!(tagged.partition(), "bulk-action:{0}:partition");
+        assert_eq!(tagged.wake(&mail), "bulk-action:{0}:wake:mail");
+        assert_eq!(Keys::new("bulk-action:", false).wake(&mail), "bulk-action:wake:mail");
+    }
+}

@@ -1,0 +1,169 @@
+//! The scripts: expanded once, run by their digest, sent whole when the server does not know them.
+//!
+//! A line `--@include name` stands for `scripts/include/name.lua`; limits come from core's constants, so
+//! that both engines share one set. A server forgets scripts at restart, failover and `SCRIPT FLUSH`: any
+//! call may find its script gone, also among others in flight, and then sends the source with it.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+
+use ::redis::{Cmd, ErrorKind, Script, ServerErrorKind, Value};
+use fairlane_core::limits as l;
+use fairlane_core::queue::Settings;
+use fairlane_core::Level;
+
+use super::ScriptEdit;
+use super::connection::{Connection, explain};
+use crate::engine::EngineError;
+
+macro_rules! sources {
+    ($folder:literal: $($stem:literal)*) => {
+        &[$(($stem, include_str!(concat!($folder, $stem, ".lua")))),*]
+    };
+}
+
+const OPERATIONS: &[(&str, &str)] = sources!("scripts/":
+    "enqueue" "lease" "extend" "settle" "promote" "reclaim" "set_group" "set_type" "set_whole" "inspect");
+const INCLUDES: &[(&str, &str)] = sources!("scripts/include/":
+    "base" "rate" "lane" "write" "order" "waiting" "clamp" "downstream" "gate" "answer" "pick" "ends" "settling" "purge");
+
+struct Source {
+    code: String,
+    digest: String,
+}
+
+/// All scripts by stem.
+pub(super) struct Scripts(HashMap<&'static str, Source>);
+
+impl Scripts {
+    pub fn new(edit: Option<ScriptEdit>) -> Self {
+        let expand = |(stem, source): &(&'static str, &str)| {
+            let mut code = expanded(source);
+            if let Some(edit) = edit {
+                code = edit(stem, &code);
+            }
+            let digest = Script::new(&code).get_hash().to_owned();
+            (*stem, Source { code, digest })
+        };
+        Self(OPERATIONS.iter().map(expand).collect())
+    }
+
+    /// Runs a script on the partition at `key`.
+    pub async fn run(
+        &self,
+        connection: &Connection,
+        stem: &'static str,
+        key: &str,
+        arguments: &[Vec<u8>],
+    ) -> Result<Value, EngineError> {
+        let source = self.0.get(stem).expect("every operation has a script");
+        let by_digest = call("EVALSHA", &source.digest, key, arguments);
+        match connection.query_raw(&by_digest).await {
+            Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+                connection.query(&call("EVAL", &source.code, key, arguments)).await
+            }
+            answer => answer.map_err(|error| explain(&error)),
+        }
+    }
+}
+
+fn call(command: &str, script: &str, key: &str, arguments: &[Vec<u8>]) -> Cmd {
+    let mut cmd = ::redis::cmd(command);
+    cmd.arg(script).arg(1).arg(key);
+    for argument in arguments {
+        cmd.arg(argument.as_slice());
+    }
+    cmd
+}
+
+/// A script with its includes and the limits it uses. The first line stays first: it carries the flags.
+fn expanded(source: &str) -> String {
+    let mut code = String::new();
+    for line in source.lines() {
+        match line.strip_prefix("--@include ") {
+            Some(name) => code.push_str(included(name)),
+            None => {
+                code.push_str(line);
+                code.push('\n');
+            }
+        }
+    }
+    let (flags, rest) = code.split_once('\n').expect("a script begins with its flags");
+    format!("{flags}\n{}{rest}", limits_used_by(rest))
+}
+
+fn included(name: &str) -> &'static str {
+    let found = INCLUDES.iter().find(|(stem, _)| *stem == name);
+    found.expect("every include is listed").1
+}
+
+fn limits_used_by(code: &str) -> String {
+    let words: std::collections::HashSet<&str> =
+        code.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
+    let mut lines = String::new();
+    for (name, value) in limits().into_iter().filter(|(name, _)| words.contains(name)) {
+        let _ = writeln!(lines, "local {name} = {value}");
+    }
+    lines
+}
+
+fn limits() -> Vec<(&'static str, String)> {
+    let number = |value: u64| value.to_string();
+    let count = |value: usize| value.to_string();
+    let levels = l::LEVEL_WEIGHTS.map(|weight| weight.to_string()).join(", ");
+    let names = Level::ALL.map(|level| format!("'{level}'")).join(", ");
+    let settings: Vec<String> = Settings::default()
+        .fields()
+        .into_iter()
+        .filter(|(field, _)| *field != "rate")
+        .map(|(field, value)| format!("{field} = {value}"))
+        .collect();
+    let settings = settings.join(", ");
+    vec![
+        ("MILLI", number(l::MILLI)),
+        ("UNITS", number(l::UNITS)),
+        ("QUANTUM", number(l::QUANTUM)),
+        ("CREDIT", number(l::CREDIT)),
+        ("POOL_SERVED", number(l::POOL_SERVED)),
+        ("POOL_FULL", number(l::POOL * l::POOL_SERVED)),
+        ("LEVEL_WEIGHTS", format!("{{{levels}}}")),
+        ("LEVEL_NAMES", format!("{{{names}}}")),
+        ("SETTINGS", format!("{{{settings}}}")),
+        ("TYPES_MAX", count(l::TYPES_MAX)),
+        ("TOKENS_MAX", count(l::TOKENS_MAX)),
+        ("CLAMPS_MAX", count(l::CLAMPS_MAX)),
+        ("LEASE_PROMOTES_MAX", count(l::LEASE_PROMOTES_MAX)),
+        ("LEASE_WAKES_MAX", count(l::LEASE_WAKES_MAX)),
+        ("LEASE_PARKS_MAX", count(l::LEASE_PARKS_MAX)),
+        ("PURGED_CHUNKS_MAX", count(l::PURGED_CHUNKS_MAX)),
+        ("PARK_US_MAX", number(l::PARK_MS_MAX * 1000)),
+        ("LEASE_US_MAX", number(l::LEASE_MS_MAX * 1000)),
+        ("TIMER_BACKSTOP_US", number(l::TIMER_BACKSTOP_MS * 1000)),
+        ("RETRY_AFTER_US_MAX", number(l::RETRY_AFTER_MS_MAX * 1000)),
+        ("RECLAIM_STALE_US", number(l::RECLAIM_STALE_MS * 1000)),
+        ("RECLAIM_GRACE_US", number(l::RECLAIM_GRACE_MS * 1000)),
+        ("BURST_US", number(l::BURST_US)),
+        ("RATE_COUNT_MAX", number(l::RATE_COUNT_MAX)),
+        ("CUT_RATE_MILLI_MIN", number(l::CUT_RATE_MILLI_MIN)),
+        ("CUBIC_DIVISOR", number(l::CUBIC_DIVISOR)),
+        ("CUBIC_MS_MAX", number(l::CUBIC_MS_MAX)),
+        ("GOODPUT_BUCKETS", count(l::GOODPUT_BUCKETS)),
+        ("GOODPUT_BUCKET_MS", number(l::GOODPUT_BUCKET_MS)),
+        // A run that was never settled: no fence, no time.
+        ("ZEROS", format!("'{}'", "0".repeat(32))),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_script_keeps_its_flags_first_and_leaves_no_include_behind() {
+        for (stem, source) in OPERATIONS {
+            let code = expanded(source);
+            assert!(code.starts_with("#!lua"), "{stem}");
+            assert!(!code.contains("--@include"), "{stem}");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+-- What every script begins with: the clock, read once; the key prefix; the partition's own row.
+-- KEYS[1] is the partition's key; every other key is its prefix and a name, so all share its slot.
+-- ARGV[1] is the time in microseconds, given by tests only; empty means the server's clock.
+local call, format, sub, match, byte = redis.call, string.format, string.sub, string.match, string.byte
+local floor, ceil, min, max = math.floor, math.ceil, math.min, math.max
+local partition_key = KEYS[1]
+local prefix = sub(partition_key, 1, -10)
+local now = tonumber(ARGV[1])
+if not now then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+end
+
+-- Numbers leave Lua as whole numbers: its own conversion rounds beyond fourteen digits.
+local function text(number)
+  return format('%d', number)
+end
+
+-- The order of bytes; Lua's own comparison follows the server's locale.
+local function precedes(left, right)
+  for index = 1, min(#left, #right) do
+    local a, b = byte(left, index), byte(right, index)
+    if a ~= b then return a < b end
+  end
+  return #left < #right
+end
+
+-- The fields of the partition that a script works with, as they are and as they were read.
+local partition, partition_was, partition_fields = {}, {}, nil
+
+local function default_of(field)
+  if field == 'rate' then return '0:0:0' end
+  if field == 'bucket' then return '0:0' end
+  if field == 'cursor' then return '' end
+  return SETTINGS[field] or 0
+end
+
+local function read_partition(fields)
+  local values = call('HMGET', partition_key, unpack(fields))
+  partition_fields = fields
+  for index, field in ipairs(fields) do
+    local value, default = values[index], default_of(field)
+    if not value then
+      value = default
+    elseif type(default) == 'number' then
+      value = tonumber(value)
+    end
+    partition[field], partition_was[field] = value, value
+  end
+end
+
+local function write_partition()
+  local changes, count = {}, 0
+  for _, field in ipairs(partition_fields) do
+    local value = partition[field]
+    if value ~= partition_was[field] then
+      changes[count + 1], changes[count + 2] = field, type(value) == 'number' and text(value) or value
+      count = count + 2
+    end
+  end
+  if count > 0 then call('HSET', partition_key, unpack(changes)) end
+end

@@ -1,0 +1,33 @@
+-- Sees to it that what a lease leaves servable wakes someone: now by a token, later by one timer per type.
+
+-- What a satisfied asker leaves is for others: served now, or by one who then holds the timer.
+local function wake_others(gates)
+  local woken = false
+  for _, state in ipairs(gates) do
+    local seated = state.concurrency == 0 or state.in_flight < state.concurrency
+    if is_active(state) and not state.paused and seated then
+      push_token(state.name)
+      woken = true
+    end
+  end
+  if not woken and (first_score('parked') or first_score('non-ready-queue')) then push_token(gates[1].name) end
+end
+
+local function note_ends(gates)
+  if left == 0 then
+    wake_at = nil
+    return wake_others(gates)
+  end
+  note_wake(first_score('parked'))
+  note_wake(first_score('non-ready-queue'))
+  if not wake_at then return end
+  local holds_timer = false
+  for _, state in ipairs(gates) do
+    local at, holder = match(state.timer, '^(%d+):(.+)$')
+    local taken = at and holder ~= worker and tonumber(at) <= wake_at and at + TIMER_BACKSTOP_US > now
+    if not taken then
+      state.timer, holds_timer = text(wake_at) .. ':' .. worker, true
+    end
+  end
+  if not holds_timer then wake_at = nil end
+end

@@ -1,0 +1,116 @@
+-- Groups, types, lanes: rows are read once and written once.
+-- A place is `level:type`; a lane is the text `standing:tag:epoch:remainder:park:returned` in its group's row.
+local types, groups, tokens = {}, {}, {}
+
+-- An order: one level of a type, the text `virtual_time:epoch:pool:tag:active` in its type's row.
+local function parse_order(value)
+  if not value then return {virtual_time = 0, epoch = 1, pool = POOL_FULL, tag = 0, active = 0} end
+  local virtual_time, epoch, pool, tag, active = match(value, '^(%d+):(%d+):(%d+):(%d+):(%d+)$')
+  return {
+    virtual_time = tonumber(virtual_time), epoch = tonumber(epoch), pool = tonumber(pool), tag = tonumber(tag),
+    active = tonumber(active),
+  }
+end
+
+local function order_text(order)
+  return format('%d:%d:%d:%d:%d', order.virtual_time, order.epoch, order.pool, order.tag, order.active)
+end
+
+-- Limits of a type are `paused:concurrency:rate`, of a group `weight:paused:concurrency:rate`.
+local function type_state(name)
+  local state = types[name]
+  if state then return state end
+  local key = prefix .. 'type:' .. name
+  local values = call('HMGET', key, 'in_flight', 'virtual_time', 'limits', 'bucket', 'cut', 'closed_until', 'goodput',
+    'timer', '0', '1', '2')
+  local paused, concurrency, rate = match(values[3] or '0:0:0:0:0', '^(%d):(%d+):(.*)$')
+  state = {
+    name = name, key = key, was = values, in_flight = tonumber(values[1] or 0), virtual_time = tonumber(values[2] or 0),
+    limits = values[3] or '', bucket = values[4] or '0:0', cut = values[5] or '', closed_until = tonumber(values[6] or 0),
+    goodput = values[7] or '', timer = values[8] or '', paused = paused == '1', concurrency = tonumber(concurrency),
+    rate = rate, [0] = parse_order(values[9]), parse_order(values[10]), parse_order(values[11]),
+  }
+  types[name] = state
+  return state
+end
+
+local function is_active(state)
+  return state[0].active + state[1].active + state[2].active > 0
+end
+
+local function write_type(state)
+  local was, changes, count = state.was, {}, 0
+  local function write(field, value, before)
+    if value ~= before then
+      changes[count + 1], changes[count + 2] = field, value
+      count = count + 2
+    end
+  end
+  write('in_flight', text(state.in_flight), was[1] or '0')
+  write('virtual_time', text(state.virtual_time), was[2] or '0')
+  write('limits', state.limits, was[3] or '')
+  write('bucket', state.bucket, was[4] or '0:0')
+  write('cut', state.cut, was[5] or '')
+  write('closed_until', text(state.closed_until), was[6] or '0')
+  write('goodput', state.goodput, was[7] or '')
+  write('timer', state.timer, was[8] or '')
+  for level = 0, 2 do
+    if was[9 + level] or state[level].epoch > 1 or state[level].active > 0 then
+      write(text(level), order_text(state[level]), was[9 + level])
+    end
+  end
+  if count > 0 then call('HSET', state.key, unpack(changes)) end
+end
+
+local function parse_lane(place, value)
+  local lane = {level = tonumber(sub(place, 1, 1)), type = sub(place, 3), place = place, was = value}
+  if not value then
+    lane.standing, lane.tag, lane.epoch, lane.remainder, lane.park, lane.returned = 'I', 0, 0, 0, 0, '0'
+  elseif value == 'A:0:0:0:0:0' then -- The most frequent lane: in order, nothing carried, nothing returned.
+    lane.standing, lane.tag, lane.epoch, lane.remainder, lane.park, lane.returned = 'A', 0, 0, 0, 0, '0'
+  else
+    local standing, tag, epoch, remainder, park, returned = match(value, '^(%a):(%d+):(%d+):(-?%d+):(%d+):(%d)$')
+    lane.standing, lane.tag, lane.epoch = standing, tonumber(tag), tonumber(epoch)
+    lane.remainder, lane.park, lane.returned = tonumber(remainder), tonumber(park), returned
+  end
+  return lane
+end
+
+local function lane_text(lane)
+  if lane.standing ~= 'A' then
+    return format('%s:%d:%d:%d:%d:%s', lane.standing, lane.tag, lane.epoch, lane.remainder, lane.park, lane.returned)
+  end
+  if lane.remainder == 0 and lane.returned == '0' then return 'A:0:0:0:0:0' end
+  return format('A:0:0:%d:0:%s', lane.remainder, lane.returned)
+end
+
+local function parse_limits(group)
+  local weight, paused, concurrency, rate = match(group.limits, '^(%d+):(%d):(%d+):(.*)$')
+  group.weight, group.paused, group.rate = tonumber(weight), paused == '1', rate
+  group.concurrency, group.flow = concurrency ~= '0' and tonumber(concurrency) or nil, flow_of(rate)
+  group.bucket = call('HGET', group.key, 'bucket') or '0:0'
+  group.bucket_was = group.bucket
+end
+
+-- The group and, with a place, its lane there.
+local function group_state(name, place)
+  local group = groups[name]
+  if not group then
+    local key = prefix .. 'group:' .. name .. ':meta'
+    local values = call('HMGET', key, 'counts', 'limits', 'lane:' .. (place or ''))
+    local in_flight, backlog, seat_parked = match(values[1] or '0:0:0', '^(%d+):(%d+):(%d+)$')
+    group = {
+      name = name, key = key, lanes = {}, weight = 1, counts = values[1] or '0:0:0', in_flight = tonumber(in_flight),
+      backlog = tonumber(backlog), seat_parked = tonumber(seat_parked),
+    }
+    if values[2] then
+      group.limits, group.limits_was = values[2], values[2]
+      parse_limits(group)
+    end
+    groups[name] = group
+    if place then group.lanes[place] = parse_lane(place, values[3]) end
+  elseif place and not group.lanes[place] then
+    group.lanes[place] = parse_lane(place, call('HGET', group.key, 'lane:' .. place))
+  end
+  return group, place and group.lanes[place]
+end

@@ -1,0 +1,90 @@
+-- Moving lanes: into their fair order, out of it, to the side and back. A member is `sequence:group`.
+
+local function insert_lane(group, lane)
+  partition.sequence = partition.sequence + 1
+  call('ZADD', prefix .. 'fair-queue:' .. LEVEL_NAMES[lane.level + 1] .. ':' .. lane.type, text(lane.tag),
+    format('%016d:%s', partition.sequence, group.name))
+end
+
+-- Puts a lane that has jobs and is in no order into its order, ahead by its credit or by a quantum.
+local function enter_order(group, lane, from_idle)
+  local state = type_state(lane.type)
+  local order = state[lane.level]
+  if order.active == 0 then order.tag = max(order.tag, state.virtual_time) end
+  if lane.epoch ~= order.epoch then
+    lane.tag, lane.remainder, lane.epoch = 0, 0, order.epoch
+  end
+  local ahead = from_idle and min(CREDIT, floor(order.pool / POOL_SERVED)) or QUANTUM
+  local start = max(lane.tag, order.virtual_time - floor(ahead * UNITS / group.weight), 0)
+  if from_idle then
+    local used = ceil(max(order.virtual_time - start, 0) * group.weight / UNITS)
+    order.pool = max(order.pool - used * POOL_SERVED, 0)
+  end
+  lane.tag, lane.standing = start, 'A'
+  order.active = order.active + 1
+  insert_lane(group, lane)
+end
+
+-- To be called when a lane has left its order for good: an order that is empty starts anew.
+local function left_order(lane)
+  local state = type_state(lane.type)
+  local order = state[lane.level]
+  order.active = order.active - 1
+  if order.active == 0 then
+    order.virtual_time, order.epoch = 0, order.epoch + 1
+  end
+  if not is_active(state) then
+    state.virtual_time, state[0].tag, state[1].tag, state[2].tag = 0, 0, 0, 0
+  end
+end
+
+-- Sets a lane aside: I idle, R until its group's rate allows, S until a seat frees, P until resumed.
+local function park_lane(group, lane, standing, park)
+  lane.standing, lane.park = standing, park
+  if standing == 'R' then
+    call('ZADD', prefix .. 'parked', text(park), lane.place .. ':' .. group.name)
+  elseif standing == 'S' then
+    group.seat_parked = group.seat_parked + 1
+  end
+  left_order(lane)
+end
+
+local function wake_lane(group, lane)
+  if lane.standing == 'R' then
+    call('ZREM', prefix .. 'parked', lane.place .. ':' .. group.name)
+  elseif lane.standing == 'S' then
+    group.seat_parked = group.seat_parked - 1
+  elseif lane.standing ~= 'P' then
+    return
+  end
+  lane.park = 0
+  enter_order(group, lane, false)
+  push_token(lane.type)
+end
+
+-- The places of all lanes the group has had, sorted by (level, type).
+local function places_of(group)
+  local places, seen = {}, {}
+  for _, field in ipairs(call('HKEYS', group.key)) do
+    if sub(field, 1, 5) == 'lane:' then seen[sub(field, 6)] = true end
+  end
+  for place in pairs(group.lanes) do seen[place] = true end
+  for place in pairs(seen) do places[#places + 1] = place end
+  table.sort(places, precedes)
+  return places
+end
+
+-- Wakes the group's lanes whose standing is among `standings`.
+local function wake_lanes_of(group, standings)
+  for _, place in ipairs(places_of(group)) do
+    local _, lane = group_state(group.name, place)
+    if string.find(standings, lane.standing, 1, true) then wake_lane(group, lane) end
+  end
+end
+
+-- A lane that just got jobs: enters its order if it was idle, and wakes a worker.
+local function lane_has_jobs(group, lane)
+  if lane.standing ~= 'I' then return end
+  enter_order(group, lane, true)
+  push_token(lane.type)
+end

@@ -1,0 +1,85 @@
+-- What settle, reclaim and extend share: what `in-flight` holds, and where a job goes when its lease has ended.
+local touched, touched_groups, touched_types, batches_left = {}, {}, {}, {}
+
+-- What is held of a job, as a table; most jobs of a batch share theirs.
+local parsed = {}
+local function parse_hold(value)
+  local held = parsed[value]
+  if not held then
+    local known, place, cost, worker = match(value, '^(%a):(%d:[^:]+):(%d+):(.+)$', 33)
+    held = {
+      fence = sub(value, 1, 16), batch = sub(value, 17, 32), known = known, place = place, type = sub(place, 3),
+      cost = cost, worker = worker,
+    }
+    parsed[value] = held
+  end
+  return held
+end
+
+-- Counts `jobs` whose lease has ended off their batch and gives back their seats.
+local function end_leases(group, state, held, jobs)
+  group.in_flight, state.in_flight = group.in_flight - jobs, state.in_flight - jobs
+  batches_left[held.fence] = (batches_left[held.fence] or 0) + jobs
+  if held.batch ~= held.fence then batches_left[held.batch] = (batches_left[held.batch] or 0) + jobs end
+  if not touched[group] then
+    touched[group] = true
+    touched_groups[#touched_groups + 1] = group
+  end
+  if not touched[state] then
+    touched[state] = true
+    touched_types[#touched_types + 1] = state
+  end
+end
+
+-- A batch without jobs is forgotten.
+local function leave_batches()
+  for batch, jobs in pairs(batches_left) do
+    local key = prefix .. 'lease:' .. batch
+    if call('HINCRBY', key, 'left', -jobs) <= 0 then
+      call('DEL', key)
+      call('ZREM', prefix .. 'deadlines', batch)
+    end
+  end
+end
+
+local function wake_for_freed_seats()
+  for _, group in ipairs(touched_groups) do
+    if group.seat_parked > 0 then wake_lanes_of(group, 'S') end
+  end
+  for _, state in ipairs(touched_types) do
+    if state.concurrency > 0 and is_active(state) then push_token(state.name) end
+  end
+end
+
+-- A run: `state settled-fence settled-at :place:cost:attempts:throttles:losses:worker:note`, the first three at
+-- fixed width. What a job has been through, as a table.
+local function read_run(held, name)
+  local run = held.known == 'r' and call('GET', prefix .. 'run:' .. name)
+  if not run then return {settled = ZEROS, attempts = 0, throttles = 0, losses = 0, note = ''} end
+  local attempts, throttles, losses, note = match(run, '^:%d:[^:]+:%d+:(%d+):(%d+):(%d+):[^:]+:(.*)$', 34)
+  return {
+    settled = sub(run, 2, 33), attempts = tonumber(attempts), throttles = tonumber(throttles), losses = tonumber(losses),
+    note = note,
+  }
+end
+
+local function run_text(state, held, run)
+  return state .. run.settled .. ':' .. held.place .. ':' .. held.cost .. ':' .. run.attempts .. ':' .. run.throttles
+    .. ':' .. run.losses .. ':' .. held.worker .. ':' .. run.note
+end
+
+local function element_of(held, name)
+  return held.cost == '1' and name or ':' .. held.cost .. ':' .. name
+end
+
+local function wait_again(group, held, name, due)
+  group.backlog, partition.backlog = group.backlog + 1, partition.backlog + 1
+  wait_until(due, held.place, element_of(held, name))
+end
+
+-- Files finished jobs as one chunk, `time:jobs` and their names.
+local function file_finished(list, finished)
+  if #finished == 0 then return end
+  call('RPUSH', prefix .. list, text(now) .. ':' .. #finished .. '\n' .. table.concat(finished, '\n'))
+  partition[list] = partition[list] + #finished
+end

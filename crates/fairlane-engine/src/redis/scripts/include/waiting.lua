@@ -1,0 +1,40 @@
+-- Jobs that must not run before a time. An element is `group:id`, or `:cost:group:id` where the cost is not 1.
+
+local function group_of(element)
+  if byte(element, 1) == 58 then return match(element, '^:%d+:([^:]+)') end
+  return match(element, '^[^:]+')
+end
+
+-- Lets a job wait; if it is the first that is due, someone must hold a timer for it.
+local function wait_until(due, place, element)
+  local key, member = prefix .. 'non-ready-queue', place .. ':' .. element
+  call('ZADD', key, text(due), member)
+  if call('ZRANK', key, member) == 0 then push_token(sub(place, 3)) end
+end
+
+-- Puts a job into its lane's returned list, which is served before the backlog.
+local function return_to_lane(group, lane, element, push)
+  call(push, prefix .. 'group:' .. group.name .. ':returned:' .. lane.place, element)
+  lane.returned = '1'
+  lane_has_jobs(group, lane)
+end
+
+-- Moves up to `most` due jobs to the tail of their lanes' returned lists.
+local function promote_due(most)
+  local key = prefix .. 'non-ready-queue'
+  local due = call('ZRANGE', key, '-inf', text(now), 'BYSCORE', 'LIMIT', 0, most)
+  if #due == 0 then return 0 end
+  call('ZREM', key, unpack(due))
+  for _, member in ipairs(due) do
+    local place, element = match(member, '^(%d:[^:]+):(.+)$')
+    local group, lane = group_state(group_of(element), place)
+    return_to_lane(group, lane, element, 'RPUSH')
+  end
+  return #due
+end
+
+-- The score of the first member, or nil.
+local function first_score(key)
+  local first = call('ZRANGE', prefix .. key, 0, 0, 'WITHSCORES')
+  return first[2] and tonumber(first[2])
+end

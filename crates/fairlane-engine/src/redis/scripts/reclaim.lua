@@ -1,0 +1,65 @@
+#!lua flags=allow-oom
+-- reclaim: leases that ran out are taken back; after an outage nothing is, for a grace period.
+-- KEYS[1] the partition.
+-- ARGV[1] time, [2] jobs after which no further batch is begun.
+-- Replies {jobs recovered, jobs dead, µs until the grace ends or ''}.
+--@include base
+--@include rate
+--@include lane
+--@include write
+--@include order
+--@include waiting
+--@include clamp
+--@include settling
+read_partition({'sequence', 'backlog', 'failed', 'reclaimed_at', 'grace_until', 'max_loss_count'})
+local jobs_max, recovered, dead, deadlines = tonumber(ARGV[2]), 0, {}, prefix .. 'deadlines'
+
+local function in_grace()
+  local last = partition.reclaimed_at
+  if last == 0 or last + RECLAIM_STALE_US < now then partition.grace_until = now + RECLAIM_GRACE_US end
+  partition.reclaimed_at = now
+  partition.grace_until = min(partition.grace_until, now + RECLAIM_GRACE_US)
+  return now < partition.grace_until
+end
+
+-- Takes one job back, if this batch's deadline is still the one that holds for it.
+local function take_back(name, batch)
+  local value = call('HGET', prefix .. 'in-flight', name)
+  local held = value and parse_hold(value)
+  if not held or held.batch ~= batch then return end
+  local group, run = group_state(match(name, '^[^:]+')), read_run(held, name)
+  call('HDEL', prefix .. 'in-flight', name)
+  run.losses = run.losses + 1
+  end_leases(group, type_state(held.type), held, 1)
+  if run.losses > partition.max_loss_count then
+    run.note = 'lost too many leases'
+    dead[#dead + 1] = name
+    return call('SET', prefix .. 'run:' .. name, run_text('F', held, run))
+  end
+  call('SET', prefix .. 'run:' .. name, run_text('N', held, run))
+  wait_again(group, held, name, now)
+  push_token(held.type)
+  recovered = recovered + 1
+end
+
+local function take_back_expired()
+  while recovered + #dead < jobs_max do
+    local batch = call('ZRANGE', deadlines, '-inf', text(now), 'BYSCORE', 'LIMIT', 0, 1)[1]
+    if not batch then return end
+    call('ZREM', deadlines, batch)
+    for name in string.gmatch(call('HGET', prefix .. 'lease:' .. batch, 'names') or '', '[^\n]+') do take_back(name, batch) end
+  end
+end
+
+lower_far_deadlines()
+local grace_left = ''
+if in_grace() then
+  grace_left = text(partition.grace_until - now)
+else
+  take_back_expired()
+  leave_batches()
+  file_finished('failed', dead)
+  wake_for_freed_seats()
+end
+write_all()
+return {recovered, #dead, grace_left}

@@ -1,0 +1,75 @@
+//! What is checked when connecting: the layout's version, and settings an operator should know about.
+
+use ::redis::Value;
+
+use super::connection::Connection;
+use super::decode::text;
+use super::keys::Keys;
+use crate::engine::EngineError;
+
+/// The version of the key layout this program reads and writes.
+const LAYOUT_VERSION: &str = "1";
+/// Longer than `hash-max-listpack-value`, which is 64 unless an operator raised it.
+const WIDENER_BYTES: usize = 512;
+
+/// Marks a new store with our layout's version and refuses a store of another.
+pub(super) async fn check_layout(connection: &Connection, keys: &Keys) -> Result<(), EngineError> {
+    let mut mark = ::redis::cmd("HSETNX");
+    mark.arg(keys.partition()).arg("version").arg(LAYOUT_VERSION);
+    connection.query(&mark).await?;
+    let mut read = ::redis::cmd("HGET");
+    read.arg(keys.partition()).arg("version");
+    let found = text(connection.query(&read).await?)?;
+    if found == LAYOUT_VERSION {
+        return widen_in_flight(connection, keys).await;
+    }
+    Err(EngineError::broken(format!(
+        "the data under {} has layout version {found}, this program knows version {LAYOUT_VERSION}; use the \
+         program that wrote it, or another key prefix",
+        keys.prefix()
+    )))
+}
+
+/// Redis keeps a small hash as a flat list that is searched from its beginning, until a value is long. One long
+/// value, under a name no job can have, makes every look-up of a leased job equally quick from the start.
+async fn widen_in_flight(connection: &Connection, keys: &Keys) -> Result<(), EngineError> {
+    let mut set = ::redis::cmd("HSETNX");
+    set.arg(keys.in_flight()).arg(Keys::WIDENER).arg("-".repeat(WIDENER_BYTES));
+    connection.query(&set).await?;
+    Ok(())
+}
+
+/// Sentences about settings that weaken what is promised. A server that does not show them gets none.
+pub(super) async fn warnings(connection: &Connection) -> Result<Vec<String>, EngineError> {
+    let mut warnings = Vec::new();
+    if let Some(policy) = setting(connection, "maxmemory-policy").await
+        && policy != "noeviction"
+    {
+        warnings.push(format!(
+            "maxmemory-policy is {policy}: Redis may drop jobs when memory is full; set it to noeviction"
+        ));
+    }
+    let appendonly = setting(connection, "appendonly").await;
+    let fsync = setting(connection, "appendfsync").await;
+    match (appendonly.as_deref(), fsync.as_deref()) {
+        (Some("no"), _) => warnings.push(
+            "appendonly is off: a crash of Redis loses what is not in its last snapshot; set appendonly yes".into(),
+        ),
+        (Some("yes"), Some("everysec")) => warnings.push(
+            "appendfsync is everysec: a crash of Redis can lose up to a second; always loses nothing".into(),
+        ),
+        _ => {}
+    }
+    Ok(warnings)
+}
+
+async fn setting(connection: &Connection, name: &str) -> Option<String> {
+    let mut get = ::redis::cmd("CONFIG");
+    get.arg("GET").arg(name);
+    let value = match connection.query(&get).await.ok()? {
+        Value::Array(items) => items.into_iter().nth(1)?,
+        Value::Map(pairs) => pairs.into_iter().next()?.1,
+        _ => return None,
+    };
+    text(value).ok()
+}

@@ -1,0 +1,160 @@
+//! The figures of one part.
+//!
+//! What each means is said at its field and in `docs/simulator.md`. A figure that makes no sense
+//! in a part (nothing limits it, nothing was served) is `None`, `null` in JSON.
+
+mod plot;
+mod series;
+mod table;
+
+pub use plot::plot_svg;
+pub use series::Series;
+pub use table::{group_rows, summary_rows};
+
+use serde::Serialize;
+
+use crate::measure::{GroupMeasure, Measure};
+use crate::scenario::Part;
+
+/// What came out of one part.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PartReport {
+    /// The scenario's name.
+    pub scenario: String,
+    /// The part's name.
+    pub part: String,
+    /// The rules that were in force.
+    pub discipline: &'static str,
+    /// When the last job was done, over when it could have been: jobs / limit + one service time
+    /// when all come at once, else what a flow at the limit would have needed for these arrivals.
+    /// The limit is the declared rate or the downstream's true one, whichever is less; where it
+    /// changes, its integral. `None` when not all jobs were done.
+    pub completion_over_ideal: Option<f64>,
+    /// Times a job was set aside by our own gate after it had been picked, per job. `share` parks
+    /// lanes instead, so it is 0; it is counted all the same.
+    pub throttles_per_job: f64,
+    /// Times the downstream answered 429, per job.
+    pub refusals_per_job: f64,
+    /// Jain's index over what each group was served of its entitlement: 1 is perfectly fair.
+    pub jain: Option<f64>,
+    /// Job starts in the busiest second, at whatever moment it begins, over the declared limit for
+    /// a second and the declared burst together.
+    pub peak_over_limit: Option<f64>,
+    /// Job starts that were not refused, over what the limit allowed between the first arrival and
+    /// the last start. The first burst can lift it slightly above 1.
+    pub utilisation: Option<f64>,
+    /// Every group, in the order of the file.
+    pub groups: Vec<GroupReport>,
+}
+
+/// What came out for one group.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct GroupReport {
+    /// The group's name.
+    pub group: String,
+    /// Jobs it enqueued.
+    pub jobs: u64,
+    /// Jobs of these that were done.
+    pub completed: u64,
+    /// When its first job was done, since the start of the run.
+    pub first_done_ms: Option<f64>,
+    /// When its last job was done, since the start of the run.
+    pub last_done_ms: Option<f64>,
+    /// Half of its jobs waited no longer than this from enqueue to the start of the call that succeeded.
+    pub wait_p50_ms: Option<f64>,
+    /// 99 in 100 of its jobs waited no longer than this.
+    pub wait_p99_ms: Option<f64>,
+    /// The same in a run without the groups of `alone_without`, with the same arrivals.
+    pub alone_wait_p99_ms: Option<f64>,
+    /// Its part of all cost served.
+    pub share: f64,
+    /// The part it was entitled to: each unit served divided, when it was, by weight among the
+    /// groups of that type that had something to be served, levels by their weights.
+    pub fair_share: f64,
+    /// The least it got of its entitlement in any ten seconds through which it had something to be
+    /// served. `None` if there were none such, or if it has a limit of its own.
+    pub least_window_share: Option<f64>,
+    /// Its completions over time.
+    #[serde(skip)]
+    pub series: Series,
+}
+
+impl PartReport {
+    pub(crate) fn new(scenario: &str, part: &Part, measure: &Measure) -> Self {
+        let jobs: u64 = measure.groups.iter().map(|group| group.jobs).sum();
+        let served = measure.started - measure.refused;
+        let per_job = |count: u64| ratio(count as f64 / served.max(1) as f64);
+        let peak = part.starts_per_second_max().map(|most| measure.starts_per_second_most as f64 / most);
+        let ideal_us = measure.ideal.end_us().filter(|_| measure.completed == jobs && jobs > 0);
+        let groups = (0..part.groups.len()).map(|group| GroupReport::new(group, part, measure));
+        Self {
+            scenario: scenario.to_owned(),
+            part: part.name.clone(),
+            discipline: part.discipline,
+            completion_over_ideal: ideal_us.map(|ideal_us| ratio(measure.last_done_us as f64 / ideal_us)),
+            throttles_per_job: per_job(measure.set_aside),
+            refusals_per_job: per_job(measure.refused),
+            jain: measure.entitlement.jain().map(ratio),
+            peak_over_limit: peak.map(ratio),
+            utilisation: utilisation(part, measure),
+            groups: groups.collect(),
+        }
+    }
+
+    /// Takes in how long groups waited in the run without the others.
+    pub(crate) fn add_alone(&mut self, part: &Part, measure: &Measure) {
+        for (group, measured) in part.groups.iter().zip(&measure.groups) {
+            let [_, p99] = wait_percentiles(measured);
+            let report = self.groups.iter_mut().find(|report| report.group == group.name);
+            report.expect("a part alone has no groups of its own").alone_wait_p99_ms = p99;
+        }
+    }
+}
+
+impl GroupReport {
+    fn new(group: usize, part: &Part, measure: &Measure) -> Self {
+        let measured = &measure.groups[group];
+        let [p50, p99] = wait_percentiles(measured);
+        let (share, fair_share) = measure.entitlement.shares(group);
+        Self {
+            group: part.groups[group].name.clone(),
+            jobs: measured.jobs,
+            completed: measured.completed,
+            first_done_ms: measured.first_done_us.map(milliseconds),
+            last_done_ms: measured.last_done_us.map(milliseconds),
+            wait_p50_ms: p50,
+            wait_p99_ms: p99,
+            alone_wait_p99_ms: None,
+            share: ratio(share),
+            fair_share: ratio(fair_share),
+            least_window_share: measure.windows.least(group).map(ratio),
+            series: measured.series.clone(),
+        }
+    }
+}
+
+fn utilisation(part: &Part, measure: &Measure) -> Option<f64> {
+    let first_us = measure.first_arrival_us? as f64;
+    let allowed = part.limit()?.between(first_us, measure.last_start_us as f64);
+    let served = (measure.started - measure.refused) as f64;
+    (allowed > 0.0).then(|| ratio(served / allowed))
+}
+
+/// The waits that 50 and 99 in 100 jobs did not exceed.
+fn wait_percentiles(group: &GroupMeasure) -> [Option<f64>; 2] {
+    let mut waits_us = group.waits_us.clone();
+    waits_us.sort_unstable();
+    [50, 99].map(|percent| {
+        let rank = (waits_us.len() * percent).div_ceil(100);
+        rank.checked_sub(1).map(|index| milliseconds(waits_us[index]))
+    })
+}
+
+fn milliseconds(us: u64) -> f64 {
+    us as f64 / 1000.0
+}
+
+/// Six places: more would be noise to read.
+fn ratio(value: f64) -> f64 {
+    (value * 1e6).round() / 1e6
+}

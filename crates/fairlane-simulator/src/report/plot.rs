@@ -1,0 +1,160 @@
+//! The picture: completions over time, a chart for each part, a line for each group.
+//!
+//! Text stays text in SVG, so that no font is needed here and the viewer's own is used.
+
+use plotters::coord::Shift;
+use plotters::coord::ranged1d::ValueFormatter;
+use plotters::coord::types::RangedCoordf64;
+use plotters::prelude::*;
+
+use super::{GroupReport, PartReport, Series};
+
+const WIDTH: u32 = 960;
+const CHART_HEIGHT: u32 = 460;
+/// Lines of their own; the other groups share one.
+const LINES_MAX: usize = 12;
+/// Beyond this ratio between the most and the least jobs of a line the chart is logarithmic.
+const LINEAR_RATIO_MAX: f64 = 100.0;
+const FONT: &str = "sans-serif";
+const REST_COLOUR: RGBColor = RGBColor(150, 150, 150);
+const COLOURS: [RGBColor; LINES_MAX] = [
+    RGBColor(31, 119, 180),
+    RGBColor(214, 39, 40),
+    RGBColor(44, 160, 44),
+    RGBColor(255, 127, 14),
+    RGBColor(148, 103, 189),
+    RGBColor(140, 86, 75),
+    RGBColor(227, 119, 194),
+    RGBColor(23, 190, 207),
+    RGBColor(188, 189, 34),
+    RGBColor(0, 0, 128),
+    RGBColor(0, 100, 80),
+    RGBColor(64, 64, 64),
+];
+
+struct Line {
+    label: String,
+    colour: RGBColor,
+    points: Vec<(f64, f64)>,
+}
+
+/// Draws the completions of every group over time, one chart below the other for the parts.
+pub fn plot_svg(reports: &[PartReport]) -> String {
+    let mut svg = String::new();
+    let charts = reports.len().max(1);
+    {
+        let area =
+            SVGBackend::with_string(&mut svg, (WIDTH, CHART_HEIGHT * charts as u32)).into_drawing_area();
+        draw(&area, reports, charts).expect("drawing into a string does not fail");
+    }
+    svg
+}
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Failure<'a> = DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>;
+
+fn draw<'a>(area: &Area<'a>, reports: &[PartReport], charts: usize) -> Result<(), Failure<'a>> {
+    area.fill(&WHITE)?;
+    for (chart, report) in area.split_evenly((charts, 1)).iter().zip(reports) {
+        draw_part(chart, report)?;
+    }
+    area.present()
+}
+
+/// A linear chart, or a logarithmic one where a line of few jobs would lie flat on the ground.
+fn draw_part<'a>(area: &Area<'a>, report: &PartReport) -> Result<(), Failure<'a>> {
+    let lines = lines(report);
+    let ends = || lines.iter().filter_map(|line| line.points.last());
+    let seconds_max = ends().map(|point| point.0).fold(1e-3, f64::max);
+    let jobs_max = ends().map(|point| point.1).fold(1.0, f64::max);
+    let jobs_min = ends().map(|point| point.1).fold(jobs_max, f64::min);
+    let title = format!("{}, part {}: jobs done over time", report.scenario, report.part);
+    let mut builder = ChartBuilder::on(area);
+    builder.caption(title, (FONT, 24)).margin(12).x_label_area_size(52).y_label_area_size(100);
+    let seconds = 0.0..seconds_max * 1.02;
+    if jobs_max / jobs_min > LINEAR_RATIO_MAX {
+        let chart = builder.build_cartesian_2d(seconds, (1.0..jobs_max * 1.5).log_scale())?;
+        return draw_chart(chart, "jobs done (logarithmic)", lines, seconds_max, 1.0);
+    }
+    let chart = builder.build_cartesian_2d(seconds, 0.0..jobs_max * 1.05)?;
+    draw_chart(chart, "jobs done", lines, seconds_max, 0.0)
+}
+
+fn draw_chart<'a, 'b, Y>(
+    mut chart: ChartContext<'b, SVGBackend<'a>, Cartesian2d<RangedCoordf64, Y>>,
+    jobs_label: &str,
+    lines: Vec<Line>,
+    seconds_max: f64,
+    jobs_least: f64,
+) -> Result<(), Failure<'a>>
+where
+    Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
+    'a: 'b,
+{
+    chart
+        .configure_mesh()
+        .x_desc("seconds of virtual time")
+        .y_desc(jobs_label)
+        .axis_desc_style((FONT, 18))
+        .label_style((FONT, 16))
+        .x_label_formatter(&|seconds| number(*seconds))
+        .y_label_formatter(&|jobs| number(*jobs))
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(BLACK.mix(0.12))
+        .draw()?;
+    for mut line in lines {
+        let style = line.colour.stroke_width(2);
+        let end = line.points.last().map(|point| (seconds_max, point.1));
+        line.points.extend(end);
+        let points = line.points.into_iter().map(|(seconds, jobs)| (seconds, jobs.max(jobs_least)));
+        chart
+            .draw_series(LineSeries::new(points, style))?
+            .label(line.label)
+            .legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 18, y)], style));
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::LowerRight)
+        .margin(12)
+        .label_font((FONT, 16))
+        .background_style(WHITE.mix(0.85))
+        .border_style(BLACK.mix(0.3))
+        .draw()
+}
+
+/// The groups with the most jobs, and one line for the rest.
+fn lines(report: &PartReport) -> Vec<Line> {
+    let mut groups: Vec<&GroupReport> = report.groups.iter().collect();
+    groups.sort_by_key(|group| std::cmp::Reverse(group.jobs));
+    let rest = groups.split_off(groups.len().min(LINES_MAX));
+    let mut lines: Vec<Line> = Vec::new();
+    for (group, colour) in groups.into_iter().zip(COLOURS) {
+        lines.push(Line { label: group.group.clone(), colour, points: points(&group.series) });
+    }
+    if !rest.is_empty() {
+        let all = rest.iter().fold(Series::default(), |sum, group| sum.plus(&group.series));
+        let label = format!("{} more together", rest.len());
+        lines.push(Line { label, colour: REST_COLOUR, points: points(&all) });
+    }
+    lines
+}
+
+fn points(series: &Series) -> Vec<(f64, f64)> {
+    series.cumulative().into_iter().map(|(seconds, jobs)| (seconds, jobs as f64)).collect()
+}
+
+/// `1,000,000`, or with a decimal where that says more.
+fn number(value: f64) -> String {
+    if value.fract().abs() > 1e-9 && value < 100.0 {
+        return format!("{value:.1}");
+    }
+    let digits = format!("{value:.0}");
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}

@@ -1,0 +1,461 @@
+//! The event loop: virtual time, the real machine.
+//!
+//! One process has all worker slots and one fetcher, as the worker crate will. It leases for its
+//! free slots, never more, and asks again when a wake-up token is there, when the time a lease
+//! named has come, when a lease gave all that was asked, and when jobs were settled. Events at the
+//! same moment are taken together, in the order in which they were planned, then the fetcher has
+//! its turn; so the same scenario always runs the same way.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::sync::Arc;
+
+use fairlane_core::limits::{ENQUEUE_JOBS_MAX, LEASE_MS_MAX, SETTLE_JOBS_MAX};
+use fairlane_core::queue::{
+    Command, Enqueue, GroupPatch, Inspect, Inspected, JobRef, Lease, Leased, LeasedJob, Machine, NewJob,
+    Outcome, Reply, SetGroup, SetType, Settle, Settlement, TypePatch,
+};
+use fairlane_core::{JobId, Micros, RequestNumber, TypeId, WorkerId};
+
+use crate::arrivals::Flow;
+use crate::generator::Generator;
+use crate::measure::Measure;
+use crate::outside::{Answer, Outside};
+use crate::report::PartReport;
+use crate::scenario::{Arrival, Moment, Part, Scenario, SimulationError};
+
+/// When virtual time begins, in real time: any moment will do.
+const START: Micros = Micros(1_700_000_000_000_000);
+/// Completions between two calls of the progress function.
+const PROGRESS_JOBS: u64 = 4096;
+/// Most groups of a part whose end state is checked in debug builds.
+const CHECKED_GROUPS_MAX: usize = 64;
+
+/// How far a run is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress<'a> {
+    /// The part that runs.
+    pub part: &'a str,
+    /// Jobs of this part done so far, over all its runs.
+    pub completed: u64,
+    /// Jobs of this part that are expected, over all its runs.
+    pub total: u64,
+}
+
+/// Plays every part of a scenario, in order, and reports on each.
+///
+/// A part with `alone_without` is played a second time without those groups, to learn how long the
+/// others would have waited.
+pub fn run(
+    scenario: &Scenario,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> Result<Vec<PartReport>, SimulationError> {
+    let mut reports = Vec::new();
+    for part in scenario.parts() {
+        let left_out = part.alone_without.iter().map(|&group| part.groups[group].jobs_expected());
+        let total = match part.alone_without.is_empty() {
+            true => part.jobs_expected(),
+            false => (2 * part.jobs_expected()).saturating_sub(left_out.sum()),
+        };
+        let mut done_before = 0;
+        let mut tell = |completed| progress(Progress { part: &part.name, completed, total });
+        let mut full = Simulation::new(part);
+        full.play(&mut |completed| tell(completed));
+        let mut report = PartReport::new(scenario.name(), part, &full.measure);
+        done_before += full.measure.completed;
+        if !part.alone_without.is_empty() {
+            let alone_part = part.alone(&full.moments_us);
+            let mut alone = Simulation::new(&alone_part);
+            alone.play(&mut |completed| tell(done_before + completed));
+            report.add_alone(&alone_part, &alone.measure);
+            done_before += alone.measure.completed;
+        }
+        progress(Progress { part: &part.name, completed: done_before, total: done_before });
+        reports.push(report);
+    }
+    Ok(reports)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// The jobs of a group's arrival of this number come at once.
+    AtOnce { group: usize, arrival: usize },
+    /// The next job of a flow.
+    Flow { flow: usize },
+    /// A call is answered.
+    Answer { flight: usize },
+    /// A group is paused or resumed.
+    Pause { group: usize, paused: bool },
+    /// The fetcher's timer.
+    Wake,
+}
+
+/// A call on its way.
+struct Flight {
+    settlement: Settlement,
+    group: usize,
+}
+
+/// Jobs that come when another group has got so far.
+struct Watch {
+    jobs_done: u64,
+    group: usize,
+    arrival: usize,
+    later_us: u64,
+}
+
+struct Simulation<'a> {
+    part: &'a Part,
+    machine: Machine,
+    measure: Measure,
+    now_us: u64,
+    events: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    planned: u64,
+    flows: Vec<(usize, Flow)>,
+    watches: Vec<Vec<Watch>>,
+    /// When the jobs of each watched arrival came, by group and arrival.
+    moments_us: BTreeMap<(usize, usize), u64>,
+    payloads: Vec<Arc<[u8]>>,
+    outsides: Vec<Option<Outside<'a>>>,
+    flights: Vec<Option<Flight>>,
+    free_flights: Vec<usize>,
+    in_flight: u64,
+    fetcher: Fetcher,
+}
+
+struct Fetcher {
+    worker: WorkerId,
+    types: Vec<TypeId>,
+    request: u64,
+    ask: bool,
+    wake_at_us: Option<u64>,
+}
+
+impl<'a> Simulation<'a> {
+    fn new(part: &'a Part) -> Self {
+        let fetcher = Fetcher {
+            worker: WorkerId::new("simulator").expect("a plain word is a name"),
+            types: part.types.iter().map(|part| part.id.clone()).collect(),
+            request: 0,
+            ask: false,
+            wake_at_us: None,
+        };
+        let mut simulation = Self {
+            part,
+            machine: Machine::new(part.settings(), START),
+            measure: Measure::new(part),
+            now_us: 0,
+            events: BinaryHeap::new(),
+            planned: 0,
+            flows: Vec::new(),
+            watches: part.groups.iter().map(|_| Vec::new()).collect(),
+            moments_us: BTreeMap::new(),
+            payloads: (0..part.groups.len() as u32).map(|group| group.to_le_bytes().into()).collect(),
+            outsides: outsides(part),
+            flights: Vec::new(),
+            free_flights: Vec::new(),
+            in_flight: 0,
+            fetcher,
+        };
+        simulation.set_limits();
+        simulation.plan_arrivals();
+        simulation.plan_pauses();
+        simulation
+    }
+
+    fn apply(&mut self, command: Command) -> Reply {
+        debug_assert_eq!(command.validate(), Ok(()));
+        self.machine.apply(command, START.plus_us(self.now_us))
+    }
+
+    fn set_limits(&mut self) {
+        let part = self.part;
+        for part in &part.types {
+            let patch =
+                TypePatch { rate: Some(part.rate), concurrency: Some(part.concurrency), paused: None };
+            self.apply(Command::SetType(SetType { type_id: part.id.clone(), patch }));
+        }
+        for group in &part.groups {
+            let patch = GroupPatch {
+                weight: Some(group.weight),
+                rate: Some(group.rate),
+                concurrency: Some(group.concurrency),
+                paused: None,
+            };
+            self.apply(Command::SetGroup(SetGroup { group: group.id.clone(), patch }));
+        }
+    }
+
+    fn plan(&mut self, at_us: u64, event: Event) {
+        self.planned += 1;
+        self.events.push(Reverse((at_us, self.planned, event)));
+    }
+
+    fn plan_arrivals(&mut self) {
+        let part = self.part;
+        for (group, group_part) in part.groups.iter().enumerate() {
+            for (arrival, written) in group_part.arrivals.iter().enumerate() {
+                match written {
+                    Arrival::AtOnce { moment: Moment::At { us: u64::MAX }, .. } => {}
+                    Arrival::AtOnce { moment: Moment::At { us }, .. } => {
+                        self.plan(*us, Event::AtOnce { group, arrival });
+                    }
+                    Arrival::AtOnce { moment, .. } => self.watch(group, arrival, *moment),
+                    Arrival::Flow { rate, until_us, jobs, poisson } => {
+                        let stream = [group_part.stream[0], group_part.stream[1], arrival as u64];
+                        let random = poisson.then(|| Generator::of(part.seed, &stream));
+                        self.flows.push((group, Flow::new(rate, *until_us, *jobs, random)));
+                        self.plan_flow(self.flows.len() - 1);
+                    }
+                }
+            }
+        }
+    }
+
+    fn watch(&mut self, group: usize, arrival: usize, moment: Moment) {
+        if let Moment::WhenDone { group: watched, jobs: jobs_done, later_us } = moment {
+            self.watches[watched].push(Watch { jobs_done, group, arrival, later_us });
+        }
+    }
+
+    fn plan_flow(&mut self, flow: usize) {
+        if let Some(at_us) = self.flows[flow].1.next() {
+            self.plan(at_us, Event::Flow { flow });
+        }
+    }
+
+    fn plan_pauses(&mut self) {
+        let part = self.part;
+        for (group, group_part) in part.groups.iter().enumerate() {
+            for pause in &group_part.pauses {
+                self.plan(pause.from_us, Event::Pause { group, paused: true });
+                if let Some(until_us) = pause.until_us {
+                    self.plan(until_us, Event::Pause { group, paused: false });
+                }
+            }
+        }
+    }
+
+    /// Runs until nothing is planned any more, or to the part's stop.
+    fn play(&mut self, tell: &mut dyn FnMut(u64)) {
+        let mut told = 0;
+        while let Some(Reverse((at_us, _, _))) = self.events.peek() {
+            let at_us = *at_us;
+            if self.part.stop_after_us.is_some_and(|stop_us| at_us > stop_us) || self.has_its_jobs() {
+                break;
+            }
+            self.now_us = at_us;
+            self.measure.advance(at_us);
+            self.take_events();
+            self.fetch();
+            if self.measure.completed >= told + PROGRESS_JOBS {
+                told = self.measure.completed;
+                tell(told);
+            }
+        }
+        // The check looks at every job once for each group.
+        if self.part.groups.len() <= CHECKED_GROUPS_MAX {
+            debug_assert_eq!(self.machine.check(), Ok(()));
+        }
+    }
+
+    fn has_its_jobs(&self) -> bool {
+        self.in_flight == 0 && self.starts_left() == 0
+    }
+
+    /// Starts that the part's stop still allows.
+    fn starts_left(&self) -> u64 {
+        let taken = self.measure.started - self.measure.refused;
+        self.part.stop_after_jobs.map_or(u64::MAX, |stop| stop.saturating_sub(taken))
+    }
+
+    fn take_events(&mut self) {
+        let mut answered: Vec<usize> = Vec::new();
+        while let Some(Reverse((at_us, _, event))) = self.events.peek().copied()
+            && at_us == self.now_us
+        {
+            self.events.pop();
+            match event {
+                Event::AtOnce { group, arrival } => self.take_at_once(group, arrival),
+                Event::Flow { flow } => {
+                    self.enqueue(self.flows[flow].0, 1);
+                    self.plan_flow(flow);
+                }
+                Event::Answer { flight } => answered.push(flight),
+                Event::Pause { group, paused } => self.set_paused(group, paused),
+                Event::Wake if self.fetcher.wake_at_us == Some(at_us) => {
+                    self.fetcher.wake_at_us = None;
+                    self.fetcher.ask = true;
+                }
+                Event::Wake => {}
+            }
+        }
+        for flights in answered.chunks(SETTLE_JOBS_MAX) {
+            self.settle(flights);
+        }
+    }
+
+    fn take_at_once(&mut self, group: usize, arrival: usize) {
+        let Arrival::AtOnce { jobs, moment } = &self.part.groups[group].arrivals[arrival] else { return };
+        if matches!(moment, Moment::WhenDone { .. }) {
+            self.moments_us.insert((group, arrival), self.now_us);
+        }
+        self.enqueue(group, *jobs);
+    }
+
+    fn enqueue(&mut self, group: usize, jobs: u64) {
+        let group_part = &self.part.groups[group];
+        let first = self.measure.groups[group].jobs;
+        let new_job = |number: u64| NewJob {
+            job: JobRef {
+                group: group_part.id.clone(),
+                id: JobId::new(number.to_string()).expect("a number is a name"),
+            },
+            type_id: self.part.types[group_part.type_index].id.clone(),
+            level: group_part.level,
+            cost: group_part.cost,
+            payload: self.payloads[group].clone(),
+            delay_ms: 0,
+        };
+        let numbers: Vec<u64> = (first..first + jobs).collect();
+        let batches = numbers.chunks(ENQUEUE_JOBS_MAX).map(|batch| batch.iter().map(|&n| new_job(n)));
+        for jobs in batches {
+            self.machine
+                .apply(Command::Enqueue(Enqueue { jobs: jobs.collect() }), START.plus_us(self.now_us));
+        }
+        self.measure.arrived(group, jobs, self.now_us);
+    }
+
+    fn set_paused(&mut self, group: usize, paused: bool) {
+        let patch = GroupPatch { paused: Some(paused), ..GroupPatch::default() };
+        self.apply(Command::SetGroup(SetGroup { group: self.part.groups[group].id.clone(), patch }));
+        self.measure.entitlement.set_paused(group, paused);
+    }
+
+    fn settle(&mut self, flights: &[usize]) {
+        let mut settlements = Vec::with_capacity(flights.len());
+        for &number in flights {
+            let flight = self.flights[number].take().expect("a call is answered once");
+            self.free_flights.push(number);
+            self.in_flight -= 1;
+            if matches!(flight.settlement.outcome, Outcome::Throttled { .. }) {
+                self.measure.returned(flight.group);
+            } else {
+                self.done(flight.group);
+            }
+            settlements.push(flight.settlement);
+        }
+        self.apply(Command::Settle(Settle { settlements }));
+        self.fetcher.ask = true;
+    }
+
+    fn done(&mut self, group: usize) {
+        self.measure.done(group, self.now_us);
+        let completed = self.measure.groups[group].completed;
+        let reached = |watch: &mut Watch| watch.jobs_done <= completed;
+        let reached: Vec<Watch> = self.watches[group].extract_if(.., reached).collect();
+        for watch in reached {
+            let event = Event::AtOnce { group: watch.group, arrival: watch.arrival };
+            self.plan(self.now_us + watch.later_us, event);
+        }
+    }
+
+    /// The fetcher's turn: leases while there are free slots and a reason to ask.
+    fn fetch(&mut self) {
+        loop {
+            let free = (self.part.workers - self.in_flight).min(self.starts_left());
+            if free == 0 || !(self.fetcher.ask || self.machine.take_token(&self.fetcher.types).is_some()) {
+                return;
+            }
+            let jobs_max = free.min(self.part.lease_jobs) as usize;
+            let (jobs, wake_at) = self.lease(jobs_max);
+            self.fetcher.ask = jobs.len() == jobs_max;
+            for job in jobs {
+                self.start(job);
+            }
+            if let Some(wake_at) = wake_at {
+                let at_us = wake_at.since(START).max(self.now_us);
+                self.fetcher.wake_at_us = Some(at_us);
+                self.plan(at_us, Event::Wake);
+            }
+        }
+    }
+
+    fn lease(&mut self, jobs_max: usize) -> (Vec<LeasedJob>, Option<Micros>) {
+        self.fetcher.request += 1;
+        let command = Lease {
+            worker: self.fetcher.worker.clone(),
+            request: RequestNumber(self.fetcher.request),
+            types: self.fetcher.types.clone(),
+            jobs_max,
+            lease_ms: LEASE_MS_MAX,
+        };
+        let waiting_before = self.waiting();
+        let Reply::Leased(Leased::Jobs { jobs, wake_at }) = self.apply(Command::Lease(command)) else {
+            unreachable!("request numbers only grow, so that a lease is answered with jobs")
+        };
+        // A lease of `share` only ever takes jobs out of waiting; what it adds was set aside.
+        self.measure.set_aside += self.waiting().saturating_sub(waiting_before);
+        (jobs, wake_at)
+    }
+
+    fn waiting(&mut self) -> u64 {
+        match self.apply(Command::Inspect(Inspect::Whole)) {
+            Reply::Inspected(Inspected::Whole(view)) => view.waiting,
+            other => unreachable!("an inspection is answered in kind, not with {other:?}"),
+        }
+    }
+
+    fn start(&mut self, job: LeasedJob) {
+        let bytes: [u8; 4] = job.payload[..].try_into().expect("a payload is the number of its group");
+        let group = u32::from_le_bytes(bytes) as usize;
+        let group_part = &self.part.groups[group];
+        let service = self.part.types[group_part.type_index].service;
+        let number: u64 = job.job.id.escaped().parse().expect("a job is named by its number");
+        let [file, member] = group_part.stream;
+        let service_us = service.draw(&mut Generator::of(self.part.seed, &[file, member, number]));
+        let answer = match &mut self.outsides[group_part.type_index] {
+            Some(outside) => outside.call(service_us, self.now_us),
+            None => Answer::Done { after_us: service_us },
+        };
+        let (refused, outcome) = match answer {
+            Answer::Done { .. } => (false, Outcome::Succeeded { result: NOTHING.with(Arc::clone) }),
+            Answer::Refused { delay_ms, retry_after_ms, .. } => {
+                (true, Outcome::Throttled { delay_ms, retry_after_ms })
+            }
+        };
+        let wait_us = START.plus_us(self.now_us).since(job.created_at);
+        self.measure.started(group, wait_us, refused, self.now_us);
+        let settlement = Settlement { job: job.job, fence: job.fence, outcome };
+        let flight = self.take_off(Flight { settlement, group });
+        self.plan(self.now_us + answer.after_us(), Event::Answer { flight });
+    }
+
+    fn take_off(&mut self, flight: Flight) -> usize {
+        self.in_flight += 1;
+        match self.free_flights.pop() {
+            Some(number) => {
+                self.flights[number] = Some(flight);
+                number
+            }
+            None => {
+                self.flights.push(Some(flight));
+                self.flights.len() - 1
+            }
+        }
+    }
+}
+
+fn outsides(part: &Part) -> Vec<Option<Outside<'_>>> {
+    let mut outsides = Vec::new();
+    for (number, part_type) in part.types.iter().enumerate() {
+        let generator = Generator::of(part.seed, &[number as u64]);
+        outsides.push(part_type.downstream.as_ref().map(|downstream| Outside::new(downstream, generator)));
+    }
+    outsides
+}
+
+thread_local! {
+    /// No job of a simulation has a result; they share this one.
+    static NOTHING: Arc<[u8]> = Arc::from(&[][..]);
+}
