@@ -119,7 +119,9 @@ async fn clear_node(
         for keys in keys.chunks(unlink_keys) {
             unlinks.cmd("UNLINK").arg(keys).ignore();
         }
-        let () = unlinks.query_async(connection).await?;
+        if !keys.is_empty() {
+            let () = unlinks.query_async(connection).await?;
+        }
         if next == 0 {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! Seeded chance: a small generator of its own, so that a seed means the same for ever.
+//! Seeded chance: a small generator of its own (SplitMix64), so that a seed means the same for ever.
 
 /// A stream of numbers that its seed determines.
 #[derive(Debug, Clone)]
@@ -7,22 +7,19 @@ pub struct Dice(u64);
 impl Dice {
     /// The stream of a seed.
     pub fn new(seed: u64) -> Self {
-        // Small seeds differ in few bits; mixing them first makes their streams differ from the start.
-        let mut dice = Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
-        dice.next();
-        dice
+        Self(seed)
     }
 
     fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
     }
 
     /// A number from 0 to `bound` - 1.
     pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
+        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
     /// True once in `count` times.

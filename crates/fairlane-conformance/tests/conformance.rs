@@ -26,10 +26,10 @@ impl Store {
         let us = Arc::new(AtomicU64::new(START.0));
         let clock = Clock::Given(us.clone());
         let engine: Arc<dyn Engine> = match self {
-            Self::Memory => Arc::new(EmbeddedEngine::new(Settings::default(), clock).unwrap()),
+            Self::Memory => Arc::new(EmbeddedEngine::new(Settings::default(), clock).expect("a thread")),
             Self::Redis(url) => {
                 let options = RedisOptions { clock, prefix: format!("{case}:"), ..RedisOptions::default() };
-                Arc::new(RedisEngine::connect(url, options).await.unwrap())
+                Arc::new(RedisEngine::connect(url, options).await.expect("Redis is there"))
             }
         };
         Subject::new(engine, us)

@@ -28,7 +28,9 @@ fn planted(stem: &str, source: &str, where_to: &str, line: &str, changed: &str) 
 #[tokio::test]
 async fn a_planted_change_in_one_script_line_is_caught() {
     let edits: [ScriptEdit; 3] = [
-        |stem, source| planted(stem, source, "lease", "local QUANTUM = 8\n", "local QUANTUM = 9\n"),
+        |stem, source| {
+            planted(stem, source, "lease", "LEVEL_WEIGHTS = {16, 4, 1}\n", "LEVEL_WEIGHTS = {16, 4, 2}\n")
+        },
         |stem, source| planted(stem, source, "settle", "local UNITS = 5040\n", "local UNITS = 5041\n"),
         |stem, source| planted(stem, source, "reclaim", "GRACE_US = 30000000\n", "GRACE_US = 30000001\n"),
     ];

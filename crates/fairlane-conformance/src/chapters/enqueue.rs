@@ -38,6 +38,7 @@ pub const CASES: &[Case] = cases![
     an_enqueue_into_an_idle_lane_wakes_a_waiter,
     a_further_enqueue_wakes_nobody,
     an_enqueue_wakes_whoever_waits_already,
+    the_first_waiting_job_wakes_someone_to_hold_its_time,
 ];
 
 async fn a_new_job_is_pending_and_whole(queue: Subject) {
@@ -336,4 +337,13 @@ async fn an_enqueue_wakes_whoever_waits_already(queue: Subject) {
     tokio::task::yield_now().await;
     queue.add([job("g", "1")]).await;
     assert!(waiting.await.expect("the waiter does not panic"));
+}
+
+async fn the_first_waiting_job_wakes_someone_to_hold_its_time(queue: Subject) {
+    queue.add([delayed(1000, "g", "1")]).await;
+    assert!(queue.is_woken().await);
+    queue.add([delayed(2000, "g", "2")]).await;
+    assert!(queue.is_silent().await, "the time that is held comes first");
+    queue.add([delayed(500, "g", "3")]).await;
+    assert!(queue.is_woken().await);
 }

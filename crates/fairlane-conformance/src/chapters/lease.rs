@@ -46,6 +46,7 @@ pub const CASES: &[Case] = cases![
     one_asker_per_type_is_told_the_time,
     a_slow_rate_is_looked_at_again_within_a_minute,
     a_lease_that_leaves_more_wakes_another,
+    a_satisfied_lease_leaves_the_time_of_what_waits_to_another,
     a_bucket_heals_when_the_clock_steps_back,
     many_denied_groups_are_passed_in_bounded_steps,
 ];
@@ -157,11 +158,10 @@ async fn fences_only_grow_even_when_the_clock_steps_back(queue: Subject) {
     queue.add(jobs("g", 30)).await;
     let mut last = Fence(0);
     for _ in 0..5 {
-        for leased in queue.lease(3).await {
-            assert!(leased.fence > last);
-            last = leased.fence;
-        }
-        assert!(last.0 >= START.0, "a fence is no smaller than the time");
+        let leased = queue.lease(3).await;
+        assert!(leased.iter().all(|job| job.fence == leased[0].fence), "jobs leased together share one");
+        assert!(leased[0].fence > last && leased[0].fence.0 >= START.0, "and it is no smaller than the time");
+        last = leased[0].fence;
         queue.step_back_ms(3_600_000);
     }
 }
@@ -457,6 +457,14 @@ async fn a_lease_that_leaves_more_wakes_another(queue: Subject) {
     assert!(queue.is_silent().await);
     queue.lease(10).await;
     assert!(queue.is_silent().await, "nothing is left");
+}
+
+async fn a_satisfied_lease_leaves_the_time_of_what_waits_to_another(queue: Subject) {
+    queue.add([job("g", "1"), delayed(1000, "g", "2")]).await;
+    queue.drain_wakes().await;
+    assert_eq!(queue.lease_and_wake(&["t"], 1).await.1, None);
+    assert!(queue.is_woken().await);
+    assert_eq!(queue.lease_and_wake(&["t"], 1).await, (vec![], Some(START.plus_ms(1000))));
 }
 
 /// Erratum Q26.

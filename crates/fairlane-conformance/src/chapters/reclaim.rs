@@ -18,7 +18,7 @@ pub const CASES: &[Case] = cases![
     nothing_is_taken_back_in_the_first_grace,
     runs_during_a_grace_do_not_restart_it,
     an_outage_brings_a_new_grace,
-    a_reclaim_takes_at_most_what_it_is_asked_to,
+    a_reclaim_begins_no_batch_beyond_what_it_is_asked_to,
     a_reclaimed_job_frees_its_seats,
     recovered_jobs_pass_the_gate_again,
     a_reclaim_wakes_a_waiter,
@@ -115,15 +115,21 @@ async fn an_outage_brings_a_new_grace(queue: Subject) {
     assert_eq!(queue.reclaim(10).await.recovered, 5);
 }
 
-async fn a_reclaim_takes_at_most_what_it_is_asked_to(queue: Subject) {
+async fn a_reclaim_begins_no_batch_beyond_what_it_is_asked_to(queue: Subject) {
     queue.end_reclaim_grace().await;
-    queue.add(jobs("g", 5)).await;
-    queue.lease(5).await;
+    queue.add(jobs("g", 8)).await;
+    for _ in 0..4 {
+        queue.lease(2).await;
+    }
     queue.advance_ms(LEASE_MS / 2);
     queue.reclaim(1).await;
     queue.advance_ms(LEASE_MS / 2);
-    for recovered in [2, 2, 1, 0] {
-        assert_eq!(queue.reclaim(2).await.recovered, recovered);
+    for (asked, recovered) in [(1, 2), (3, 4), (10, 2), (10, 0)] {
+        assert_eq!(
+            queue.reclaim(asked).await.recovered,
+            recovered,
+            "jobs leased together come back together"
+        );
     }
 }
 

@@ -45,11 +45,14 @@ impl Arena {
         Self { redis, clock, flushing }
     }
 
-    /// Both sides empty.
+    /// Both sides empty but for their settings, without which Redis has no row to compare.
     pub async fn start(&self) -> Match<'_> {
         let mut flush = redis::cmd("FLUSHALL");
         flush.arg("ASYNC");
         flush.query_async::<()>(&mut self.flushing.clone()).await.expect("FLUSHALL is answered");
+        self.clock.store(START.0, Ordering::SeqCst);
+        let settings = Command::SetWhole(SetWhole { settings: Settings::default() });
+        self.redis.execute(settings).await.expect("set_whole is answered");
         let machine = Machine::new(Settings::default(), START);
         Match { arena: self, machine, now: START, played: 0 }
     }

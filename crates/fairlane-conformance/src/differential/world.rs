@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fairlane_core::limits::LEASE_MS_MAX;
+use fairlane_core::limits::{ENQUEUE_JOBS_MAX, LEASE_MS_MAX};
 use fairlane_core::queue::*;
 use fairlane_core::*;
 
@@ -24,8 +24,13 @@ const HOUR_US: u64 = 3_600_000_000;
 pub(super) struct World {
     dice: Dice,
     now: Micros,
-    first: bool,
+    taken: u64,
     wild: bool,
+    floods: bool,
+    /// Settings pause one time in so many.
+    paused_one_in: u64,
+    /// More types than there may be.
+    many_types: bool,
     requests: [u64; WORKERS.len()],
     requests_until: [Micros; WORKERS.len()],
     reclaimed_latest: Micros,
@@ -38,9 +43,12 @@ impl World {
         let mut dice = Dice::new(seed.wrapping_mul(1_000_003).wrapping_add(episode));
         Self {
             wild: dice.one_in(3),
+            floods: dice.one_in(4),
+            paused_one_in: dice.pick(&[6, 6, 6, 6, 6, 2]),
+            many_types: dice.one_in(8),
             dice,
             now: START,
-            first: true,
+            taken: 0,
             requests: [0; WORKERS.len()],
             requests_until: [Micros(0); WORKERS.len()],
             reclaimed_latest: Micros(0),
@@ -52,8 +60,11 @@ impl World {
     /// The next deed and its time.
     pub fn next_step(&mut self) -> Step {
         self.pass_time();
-        let deed = if std::mem::take(&mut self.first) {
-            Deed::Command(Command::SetWhole(SetWhole { settings: self.settings() }))
+        self.taken += 1;
+        let deed = if self.taken == 1 {
+            Deed::Command(self.set_whole())
+        } else if self.floods && self.taken == 2 {
+            Deed::Command(self.flood())
         } else if self.dice.one_in(30) {
             Deed::TakeToken(self.type_id())
         } else {
@@ -80,16 +91,16 @@ impl World {
             990..997 => 100_000 + self.dice.below(40) * 100_000,
             _ if !self.wild => self.dice.below(12_000_000),
             997 => self.dice.below(5) * HOUR_US,
-            998 => return self.step_back(self.dice.clone().below(5_000_000)),
-            _ => return self.step_back(self.dice.clone().below(5) * HOUR_US),
+            998 => return self.step_back(5_000_000),
+            _ => return self.step_back(5 * HOUR_US),
         };
         self.now = self.now.plus_us(us);
     }
 
     /// Never to before the end of a request that a reclaim has let the core forget: Redis forgets requests
     /// by the server's own timer, which follows no given clock.
-    fn step_back(&mut self, us: u64) {
-        let target = Micros(self.now.0 - us);
+    fn step_back(&mut self, us_max: u64) {
+        let target = Micros(self.now.0 - self.dice.below(us_max));
         let forgotten = |until: &Micros| *until > target && *until <= self.reclaimed_latest;
         if !self.requests_until.iter().any(forgotten) {
             self.now = target;
@@ -106,13 +117,20 @@ impl World {
             84..90 => self.reclaim(),
             90..93 => self.set_group(),
             93..96 => self.set_type(),
-            96 if self.dice.one_in(3) => Command::SetWhole(SetWhole { settings: self.settings() }),
+            96 if self.dice.one_in(3) => self.set_whole(),
             _ => self.inspect(),
         }
     }
 
     fn enqueue(&mut self) -> Command {
         let jobs = (0..1 + self.dice.below(6)).map(|_| self.new_job()).collect();
+        Command::Enqueue(Enqueue { jobs })
+    }
+
+    /// Many jobs that are due at the same moment: more than one lease brings back.
+    fn flood(&mut self) -> Command {
+        let delay_ms = self.dice.below(500);
+        let jobs = (0..ENQUEUE_JOBS_MAX).map(|_| NewJob { delay_ms, ..self.new_job() }).collect();
         Command::Enqueue(Enqueue { jobs })
     }
 
@@ -216,27 +234,29 @@ impl World {
     }
 
     fn set_group(&mut self) -> Command {
+        let paused_one_in = self.paused_one_in;
         let patch = GroupPatch {
             weight: self.maybe(|dice| Weight::new(dice.pick(&[1, 2, 3, 7, 11, 1000])).expect("in range")),
             rate: self.maybe(rate),
             concurrency: self.maybe(seats),
-            paused: self.maybe(|dice| dice.one_in(6)),
+            paused: self.maybe(|dice| dice.one_in(paused_one_in)),
         };
         Command::SetGroup(SetGroup { group: self.group_id(), patch })
     }
 
     fn set_type(&mut self) -> Command {
+        let paused_one_in = self.paused_one_in;
         let patch = TypePatch {
             rate: self.maybe(rate),
             concurrency: self.maybe(seats),
-            paused: self.maybe(|dice| dice.one_in(8)),
+            paused: self.maybe(|dice| dice.one_in(paused_one_in)),
         };
         Command::SetType(SetType { type_id: self.type_id(), patch })
     }
 
-    fn settings(&mut self) -> Settings {
+    fn set_whole(&mut self) -> Command {
         let dice = &mut self.dice;
-        Settings {
+        let mut settings = Settings {
             rate: rate(dice),
             levels: dice.pick(&[LevelOrder::Weighted, LevelOrder::Weighted, LevelOrder::Strict]),
             max_retry_count: dice.below(4) as u32,
@@ -248,7 +268,11 @@ impl World {
             failed_retention_ms: dice.pick(&[0, 3000, 20_000, 86_400_000]),
             completed_kept_max: dice.below(40),
             failed_kept_max: dice.below(25),
+        };
+        if self.floods || self.many_types {
+            (settings.group_backlog_max, settings.whole_backlog_max) = (1_000_000, 1_000_000);
         }
+        Command::SetWhole(SetWhole { settings })
     }
 
     fn inspect(&mut self) -> Command {
@@ -270,6 +294,9 @@ impl World {
     }
 
     fn type_id(&mut self) -> TypeId {
+        if self.many_types && !self.dice.one_in(4) {
+            return type_id(&format!("type {}", self.dice.below(100)));
+        }
         type_id(self.dice.pick(&TYPES))
     }
 
@@ -296,6 +323,8 @@ fn seats(dice: &mut Dice) -> Option<u32> {
 mod tests {
     use std::collections::BTreeMap;
 
+    use fairlane_core::limits::LEASE_PROMOTES_MAX;
+
     use super::*;
 
     type Tally = BTreeMap<&'static str, u64>;
@@ -310,7 +339,8 @@ mod tests {
                 JobReceipt::Created => count("created", 1),
                 JobReceipt::Exists => count("exists", 1),
                 JobReceipt::Refused { refusal: Refusal::GroupFull, .. } => count("group full", 1),
-                JobReceipt::Refused { .. } => count("whole full", 1),
+                JobReceipt::Refused { refusal: Refusal::WholeFull, .. } => count("whole full", 1),
+                JobReceipt::Refused { .. } => count("too many types", 1),
             }),
             Reply::Leased(Leased::Superseded { .. }) => count("superseded", 1),
             Reply::Leased(Leased::Jobs { jobs, wake_at }) => {
@@ -354,15 +384,23 @@ mod tests {
         }
     }
 
+    fn whole(machine: &mut Machine) -> WholeView {
+        match machine.apply(Command::Inspect(Inspect::Whole), START) {
+            Reply::Inspected(Inspected::Whole(view)) => view,
+            other => unreachable!("{other:?}"),
+        }
+    }
+
     #[test]
     fn random_steps_reach_every_kind_of_answer_often() {
         let mut counts = Tally::new();
         let mut jobs_most = 0;
-        for episode in 0..20 {
+        for episode in 0..40 {
             let mut world = World::new(7, episode);
             let mut machine = Machine::new(Settings::default(), START);
             for _ in 0..2000 {
                 let step = world.next_step();
+                let waiting = whole(&mut machine).waiting;
                 let answer = match step.deed {
                     Deed::Command(command) => {
                         command.validate().expect("only valid commands are drawn");
@@ -370,17 +408,16 @@ mod tests {
                     }
                     Deed::TakeToken(type_id) => Answer::Token(machine.take_token(&[type_id])),
                 };
+                let view = whole(&mut machine);
+                if waiting >= view.waiting + LEASE_PROMOTES_MAX as u64 {
+                    *counts.entry("as many brought back as one lease may").or_default() += 1;
+                }
+                jobs_most = jobs_most.max(view.backlog + view.in_flight + view.completed + view.failed);
                 tally(&answer, &mut counts);
                 world.learn(&answer);
             }
-            let Reply::Inspected(Inspected::Whole(whole)) =
-                machine.apply(Command::Inspect(Inspect::Whole), START)
-            else {
-                unreachable!("inspect is answered by a view");
-            };
-            jobs_most = jobs_most.max(whole.backlog + whole.in_flight + whole.completed + whole.failed);
         }
-        assert!(counts.len() == 29 && counts.values().all(|times| *times >= 10), "{counts:#?}");
+        assert!(counts.len() == 31 && counts.values().all(|times| *times >= 5), "{counts:#?}");
         assert!(jobs_most <= 150, "{jobs_most} jobs make slow dumps");
     }
 }

@@ -240,7 +240,8 @@ impl Machine {
         let (level, type_name) = (job.level.index(), self.types[job.type_key].name.escaped());
         let (created, cost) = (job.created_at.0, job.cost.get());
         let payload = String::from_utf8_lossy(&job.payload);
-        let row = format!("{created:016}:{level}:{type_name}:{cost}:{payload}");
+        let cost_text = if cost == 1 { String::new() } else { cost.to_string() };
+        let row = format!("{}{level}:{type_name}:{cost_text}:{payload}", base_36(created));
         dump.0.insert(format!("job:{group}:{id}"), DumpValue::Text(row));
         let Some(run) = &job.run else { return };
         let state = match job.place {
@@ -295,6 +296,16 @@ impl Machine {
             dump.0.insert(list.into(), DumpValue::List(chunks.collect()));
         }
     }
+}
+
+/// Ten digits.
+fn base_36(mut number: u64) -> String {
+    let mut digits = [b'0'; 10];
+    for digit in digits.iter_mut().rev() {
+        *digit = b"0123456789abcdefghijklmnopqrstuvwxyz"[(number % 36) as usize];
+        number /= 36;
+    }
+    digits.iter().map(|digit| char::from(*digit)).collect()
 }
 
 /// `standing:tag:epoch:remainder:park:returned`. While a lane is in its order, that order holds its tag.

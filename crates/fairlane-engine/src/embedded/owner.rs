@@ -22,8 +22,11 @@ pub(super) enum Request {
     /// A token that came too late for its waiter.
     GiveBack(TypeId),
     /// Look at the machine.
-    Look(Box<dyn FnOnce(&Machine, Micros) + Send>),
+    Look(Look),
 }
+
+/// What someone wants to see of the machine.
+pub(super) type Look = Box<dyn FnOnce(&Machine, Micros) + Send>;
 
 /// Serves until every sender is gone.
 pub(super) fn run(mut machine: Machine, clock: &Clock, queued: &mpsc::Receiver<Request>) {

@@ -175,7 +175,7 @@ fn place(place: &str) -> Decoded<(Level, TypeId)> {
     Ok((level(index)?, type_id(name)?))
 }
 
-/// A job's row: `created:level:type:cost:payload`.
+/// A job's row: the time in base 36, then `level:type:cost:payload` with nothing for a cost of 1.
 struct Row {
     created_at: Micros,
     level: Level,
@@ -185,17 +185,23 @@ struct Row {
 }
 
 fn row(value: Value) -> Decoded<Row> {
+    const TIME_BYTES: usize = 10;
     let Value::BulkString(bytes) = value else { return Err(unknown("row", value)) };
-    let mut parts = bytes.splitn(5, |byte| *byte == b':');
-    let mut next = || parts.next().ok_or_else(|| unknown("row", String::from_utf8_lossy(&bytes).into_owned()));
-    let as_text = |part| std::str::from_utf8(part).map_err(|error| unknown("row", error));
-    let created_at = Micros(parse(as_text(next()?)?)?);
+    let broken = || unknown("row", String::from_utf8_lossy(&bytes).into_owned());
+    let as_text = |part| std::str::from_utf8(part).map_err(|_| broken());
+    let (time, rest) = bytes.split_at_checked(TIME_BYTES).ok_or_else(broken)?;
+    let created_us = u64::from_str_radix(as_text(time)?, 36).map_err(|_| broken())?;
+    let mut parts = rest.splitn(4, |byte| *byte == b':');
+    let mut next = || parts.next().ok_or_else(broken);
     let level = level(as_text(next()?)?)?;
     let type_id = type_id(as_text(next()?)?)?;
-    let cost: u32 = parse(as_text(next()?)?)?;
+    let cost = match as_text(next()?)? {
+        "" => 1,
+        cost => parse(cost)?,
+    };
     let payload = next()?.into();
     let cost = Cost::new(cost).map_err(|error| unknown("cost", error))?;
-    Ok(Row { created_at, level, type_id, cost, payload })
+    Ok(Row { created_at: Micros(created_us), level, type_id, cost, payload })
 }
 
 fn leased(mut items: Items, now: Micros) -> Decoded<Leased> {

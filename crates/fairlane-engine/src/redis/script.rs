@@ -112,13 +112,13 @@ fn limits() -> Vec<(&'static str, String)> {
     let count = |value: usize| value.to_string();
     let levels = l::LEVEL_WEIGHTS.map(|weight| weight.to_string()).join(", ");
     let names = Level::ALL.map(|level| format!("'{level}'")).join(", ");
-    let settings: Vec<String> = Settings::default()
-        .fields()
-        .into_iter()
-        .filter(|(field, _)| *field != "rate")
-        .map(|(field, value)| format!("{field} = {value}"))
-        .collect();
-    let settings = settings.join(", ");
+    // The partition's fields that are not 0 where nothing is stored; texts among them are never numbers.
+    let mut defaults = vec!["bucket = '0:0'".to_owned(), "cursor = ''".to_owned()];
+    for (field, value) in Settings::default().fields() {
+        let number = value.bytes().all(|byte| byte.is_ascii_digit());
+        defaults.push(if number { format!("{field} = {value}") } else { format!("{field} = '{value}'") });
+    }
+    let defaults = defaults.join(", ");
     vec![
         ("MILLI", number(l::MILLI)),
         ("UNITS", number(l::UNITS)),
@@ -128,7 +128,7 @@ fn limits() -> Vec<(&'static str, String)> {
         ("POOL_FULL", number(l::POOL * l::POOL_SERVED)),
         ("LEVEL_WEIGHTS", format!("{{{levels}}}")),
         ("LEVEL_NAMES", format!("{{{names}}}")),
-        ("SETTINGS", format!("{{{settings}}}")),
+        ("DEFAULTS", format!("{{{defaults}}}")),
         ("TYPES_MAX", count(l::TYPES_MAX)),
         ("TOKENS_MAX", count(l::TOKENS_MAX)),
         ("CLAMPS_MAX", count(l::CLAMPS_MAX)),

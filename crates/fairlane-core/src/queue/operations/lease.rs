@@ -123,7 +123,10 @@ impl Machine {
             wake_at: None,
             picked: Vec::with_capacity(command.jobs_max.min(64)),
         };
-        self.lower_far_deadlines(now);
+        // Fences never lag behind the clock: one ahead of it means that the clock may have stepped back.
+        if self.fence.0 > now.0 {
+            self.lower_far_deadlines(now);
+        }
         self.bring_back_due(&mut call);
         let gates = self.gates_in_turn(&command.types, now);
         self.serve(&gates, &mut call);

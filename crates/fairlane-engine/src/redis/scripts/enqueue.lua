@@ -3,6 +3,7 @@
 -- KEYS[1] the partition.
 -- ARGV[1] time, then runs of jobs alike: group, place (level:type), cost, delay in µs, jobs, then per job its name
 -- (group:id) and payload.
+-- A row is the time in base 36, level:type:cost (nothing for 1):payload.
 -- Replies a letter per job: c created, e exists, g group full, w whole full, t too many types.
 --@include base
 --@include rate
@@ -11,53 +12,68 @@
 --@include order
 --@include waiting
 read_partition({'sequence', 'backlog', 'group_backlog_max', 'whole_backlog_max'})
-local job_prefix, stamp, receipts, known, pushes = prefix .. 'job:', format('%016d:', now), {}, {}, {}
+local job_prefix, receipts, answered = prefix .. 'job:', {}, 0
 
--- Whether a job of this type may exist: it is known, or there is room for one more.
-local function has_type(name)
-  if not known[name] then
-    known[name] = call('SISMEMBER', prefix .. 'types', name) == 1
-    if not known[name] and call('SCARD', prefix .. 'types') >= TYPES_MAX then return false end
+-- The time in base 36, which is short: a row has it for as long as its job waits.
+local function short_time()
+  local digits, rest = {}, now
+  for index = 10, 1, -1 do
+    local digit = rest % 36 + 1
+    digits[index], rest = sub('0123456789abcdefghijklmnopqrstuvwxyz', digit, digit), floor(rest / 36)
   end
-  return true
+  return table.concat(digits)
+end
+local stamp = short_time()
+
+-- Whether a job of this type may exist: 1 it is known, 0 there is room for one more, nil there is none.
+local function has_type(name)
+  if call('SISMEMBER', prefix .. 'types', name) == 1 then return 1 end
+  if call('SCARD', prefix .. 'types') < TYPES_MAX then return 0 end
 end
 
-local function refusal(group, lane)
+-- The letter for a job that there is no room for.
+local function refused(group, name)
+  if call('EXISTS', job_prefix .. name) == 1 then return 'e' end
   if partition.backlog >= partition.whole_backlog_max then return 'w' end
   if group.backlog >= partition.group_backlog_max then return 'g' end
-  if not known[lane.type] and not has_type(lane.type) then return 't' end
+  return 't'
 end
 
-local function place_job(group, lane, element, delay_us)
-  group.backlog, partition.backlog = group.backlog + 1, partition.backlog + 1
-  if delay_us ~= '0' then return wait_until(now + delay_us, lane.place, element) end
-  local pushed = pushes[lane]
-  if not pushed then
-    pushed = {prefix .. 'group:' .. group.name .. ':jobs:' .. lane.place}
-    pushes[lane] = pushed
+local function place_jobs(group, lane, delay_us, elements)
+  if delay_us ~= '0' then
+    for _, element in ipairs(elements) do wait_until(now + delay_us, lane.place, element) end
+  else
+    call('RPUSH', prefix .. 'group:' .. group.name .. ':jobs:' .. lane.place, unpack(elements))
     lane_has_jobs(group, lane)
   end
-  pushed[#pushed + 1] = element
 end
 
 -- Adds `jobs` alike, from argument `at` on; gives the argument after them.
 local function enqueue_run(at, group, lane, cost, delay_us, jobs)
-  local head = stamp .. lane.place .. ':' .. cost .. ':'
+  local head, elements, created = stamp .. lane.place .. ':' .. (cost == '1' and '' or cost) .. ':', {}, 0
+  local mark, known = cost == '1' and '' or ':' .. cost .. ':', has_type(lane.type)
+  local room = min(partition.whole_backlog_max - partition.backlog, partition.group_backlog_max - group.backlog)
   for index = at, at + 2 * jobs - 1, 2 do
-    local name, receipt = ARGV[index], refusal(group, lane)
-    if receipt then
-      if call('EXISTS', job_prefix .. name) == 1 then receipt = 'e' end
-    elseif call('SETNX', job_prefix .. name, head .. ARGV[index + 1]) == 0 then
-      receipt = 'e'
+    local name, receipt = ARGV[index], 'c'
+    if not known or created >= room then
+      receipt = 'refused'
+    elseif call('SETNX', job_prefix .. name, head .. ARGV[index + 1]) == 1 then
+      created = created + 1
+      elements[created] = mark == '' and name or mark .. name
     else
-      receipt = 'c'
-      if not known[lane.type] then
-        call('SADD', prefix .. 'types', lane.type)
-        known[lane.type] = true
-      end
-      place_job(group, lane, cost == '1' and name or ':' .. cost .. ':' .. name, delay_us)
+      receipt = 'e'
     end
-    receipts[#receipts + 1] = receipt
+    answered = answered + 1
+    receipts[answered] = receipt
+  end
+  group.backlog, partition.backlog = group.backlog + created, partition.backlog + created
+  if created > 0 then
+    if known == 0 then call('SADD', prefix .. 'types', lane.type) end
+    place_jobs(group, lane, delay_us, elements)
+  end
+  for index = 1, jobs do
+    local slot = answered - jobs + index
+    if receipts[slot] == 'refused' then receipts[slot] = refused(group, ARGV[at + 2 * index - 2]) end
   end
   return at + 2 * jobs
 end
@@ -68,6 +84,5 @@ while ARGV[at] do
   local group, lane = group_state(name, place)
   at = enqueue_run(at + 5, group, lane, cost, delay_us, tonumber(jobs))
 end
-for _, pushed in pairs(pushes) do call('RPUSH', unpack(pushed)) end
 write_all()
 return table.concat(receipts)

@@ -18,8 +18,8 @@ local looks = {}
 function looks.job()
   local row = call('GET', prefix .. 'job:' .. name)
   if not row then return '' end
-  local place, cost = match(row, '^%d+:(%d:[^:]+):(%d+):')
-  local element = cost == '1' and name or ':' .. cost .. ':' .. name
+  local place, cost = match(row, '^(%d:[^:]+):(%d*):', 11)
+  local element = cost == '' and name or ':' .. cost .. ':' .. name
   local due = call('ZSCORE', prefix .. 'non-ready-queue', place .. ':' .. element)
   local held = call('HGET', prefix .. 'in-flight', name)
   local deadline = held and call('ZSCORE', prefix .. 'deadlines', sub(held, 17, 32))

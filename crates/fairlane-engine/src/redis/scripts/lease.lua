@@ -41,16 +41,16 @@ end
 
 -- The asked types that are known, beginning after the one served last, their gates open.
 local function types_in_turn()
-  local turns, known = {}, #ARGV > 5 and call('SMISMEMBER', prefix .. 'types', unpack(ARGV, 6)) or {}
-  for _, ahead in ipairs({true, false}) do
-    for index, is_known in ipairs(known) do
-      local name = ARGV[5 + index]
-      if is_known == 1 and precedes(partition.cursor, name) == ahead then
-        turns[#turns + 1] = type_state(name)
-        open_type_gate(turns[#turns])
-      end
+  local turns, behind, known = {}, {}, #ARGV > 5 and call('SMISMEMBER', prefix .. 'types', unpack(ARGV, 6)) or {}
+  for index, is_known in ipairs(known) do
+    if is_known == 1 then
+      local state = type_state(ARGV[5 + index])
+      local list = precedes(partition.cursor, state.name) and turns or behind
+      list[#list + 1] = state
+      open_type_gate(state)
     end
   end
+  for _, state in ipairs(behind) do turns[#turns + 1] = state end
   return turns
 end
 
@@ -120,7 +120,8 @@ end
 --@include ends
 
 open_whole_gate(jobs_max)
-lower_far_deadlines()
+-- Fences never lag behind the clock: one ahead of it means that the clock may have stepped back.
+if partition.fence > now then lower_far_deadlines() end
 bring_back_due()
 local turns = types_in_turn()
 local gates = {unpack(turns)}

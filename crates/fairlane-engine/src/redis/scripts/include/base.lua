@@ -28,18 +28,12 @@ end
 -- The fields of the partition that a script works with, as they are and as they were read.
 local partition, partition_was, partition_fields = {}, {}, nil
 
-local function default_of(field)
-  if field == 'rate' then return '0:0:0' end
-  if field == 'bucket' then return '0:0' end
-  if field == 'cursor' then return '' end
-  return SETTINGS[field] or 0
-end
-
 local function read_partition(fields)
   local values = call('HMGET', partition_key, unpack(fields))
   partition_fields = fields
-  for index, field in ipairs(fields) do
-    local value, default = values[index], default_of(field)
+  for index = 1, #fields do
+    local field, value = fields[index], values[index]
+    local default = DEFAULTS[field] or 0
     if not value then
       value = default
     elseif type(default) == 'number' then
@@ -51,7 +45,8 @@ end
 
 local function write_partition()
   local changes, count = {}, 0
-  for _, field in ipairs(partition_fields) do
+  for index = 1, #partition_fields do
+    local field = partition_fields[index]
     local value = partition[field]
     if value ~= partition_was[field] then
       changes[count + 1], changes[count + 2] = field, type(value) == 'number' and text(value) or value
