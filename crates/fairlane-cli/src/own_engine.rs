@@ -31,7 +31,7 @@ impl OwnEngine {
             let engine = opened.map_err(|error| Failure::bad_input(error.to_string()))?;
             return Ok(Self { engine, redis: None });
         }
-        let prefix = format!("fairlane-{purpose}-{}:", run_id());
+        let prefix = own_prefix(purpose);
         let options = RedisOptions { prefix: prefix.clone(), ..RedisOptions::default() };
         let engine = RedisEngine::connect(url, options).await.map_err(unopened)?;
         Ok(Self { engine: Arc::new(engine), redis: Some((url.to_owned(), prefix)) })
@@ -66,6 +66,13 @@ pub async fn connect(url: &str) -> Result<MultiplexedConnection, Failure> {
     let client = redis::Client::open(url)?;
     let config = redis::AsyncConnectionConfig::new().set_response_timeout(None);
     Ok(client.get_multiplexed_async_connection_with_config(&config).await?)
+}
+
+/// A prefix as long as the default one, so that memory is measured as an application has it.
+fn own_prefix(purpose: &str) -> String {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let number = since_1970.as_millis() as u64 ^ (u64::from(std::process::id()) << 20);
+    format!("{:.4}-{:06x}:", purpose, number & 0xff_ffff)
 }
 
 /// Letters and digits that no other run has.

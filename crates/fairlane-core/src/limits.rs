@@ -45,6 +45,8 @@ pub const PURGED_CHUNKS_MAX: usize = 2;
 pub const LEASE_MS_MIN: u64 = 100;
 /// Longest lease, in milliseconds; also how long a worker's last request is remembered.
 pub const LEASE_MS_MAX: u64 = 15 * 60 * 1000;
+/// A worker's last request is dropped this long after it has run out, so that a clock that steps back finds it.
+pub const REQUEST_KEPT_MS: u64 = 24 * 3600 * 1000;
 /// Longest a lane stays parked before it looks again, in milliseconds.
 pub const PARK_MS_MAX: u64 = 60 * 1000;
 /// Longest delay of a waiting job, in milliseconds (ten years).

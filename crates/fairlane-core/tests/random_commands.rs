@@ -25,16 +25,16 @@ struct World {
 
 impl World {
     fn group(&mut self) -> GroupId {
-        GroupId::new(format!("g{}", self.dice.below(5))).unwrap()
+        GroupId::new(format!("g{}", self.dice.below(5))).expect("valid by construction")
     }
 
     fn type_id(&mut self) -> TypeId {
-        TypeId::new(format!("t{}", self.dice.below(3))).unwrap()
+        TypeId::new(format!("t{}", self.dice.below(3))).expect("valid by construction")
     }
 
     fn rate(&mut self) -> Option<Rate> {
         let count = 1 + self.dice.below(50);
-        (self.dice.below(2) == 0).then(|| Rate::per_second(count).unwrap())
+        (self.dice.below(2) == 0).then(|| Rate::per_second(count).expect("valid by construction"))
     }
 
     fn command(&mut self) -> Command {
@@ -43,7 +43,7 @@ impl World {
             6..=10 => {
                 self.request += 1;
                 Command::Lease(Lease {
-                    worker: WorkerId::new("w").unwrap(),
+                    worker: WorkerId::new("w").expect("valid by construction"),
                     request: RequestNumber(self.request),
                     types: vec![self.type_id(), self.type_id()],
                     jobs_max: 1 + self.dice.below(20) as usize,
@@ -55,7 +55,7 @@ impl World {
             16 => Command::Reclaim(Reclaim { jobs_max: 5 }),
             17 => {
                 let patch = GroupPatch {
-                    weight: Some(Weight::new(1 + self.dice.below(10) as u32).unwrap()),
+                    weight: Some(Weight::new(1 + self.dice.below(10) as u32).expect("valid by construction")),
                     rate: Some(self.rate()),
                     concurrency: Some((self.dice.below(2) == 0).then_some(3)),
                     paused: Some(self.dice.below(4) == 0),
@@ -83,11 +83,11 @@ impl World {
             jobs.push(NewJob {
                 job: JobRef {
                     group: self.group(),
-                    id: JobId::new(format!("j{}", self.dice.below(3000))).unwrap(),
+                    id: JobId::new(format!("j{}", self.dice.below(3000))).expect("valid by construction"),
                 },
                 type_id: self.type_id(),
                 level: Level::ALL[self.dice.below(3) as usize],
-                cost: Cost::new(1 + self.dice.below(4) as u32).unwrap(),
+                cost: Cost::new(1 + self.dice.below(4) as u32).expect("valid by construction"),
                 payload: Arc::from(&b"{}"[..]),
                 delay_ms: if self.dice.below(5) == 0 { self.dice.below(3000) } else { 0 },
             });
@@ -129,7 +129,7 @@ fn every_state_reached_by_random_commands_is_whole() {
         let mut completed = 0;
         for step in 0..1000 {
             let command = world.command();
-            command.validate().unwrap();
+            command.validate().expect("valid by construction");
             let reply = machine.apply(command.clone(), now);
             machine.check().unwrap_or_else(|fault| panic!("seed {seed} step {step} {command:?}: {fault}"));
             if let Reply::Leased(Leased::Jobs { jobs, .. }) = reply {

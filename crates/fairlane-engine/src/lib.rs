@@ -19,3 +19,8 @@ pub use embedded::EmbeddedEngine;
 pub use engine::{BoxFuture, Engine, EngineError};
 pub use leaser::{Batch, Leaser};
 pub use open::open;
+
+/// The README's examples, so that they compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

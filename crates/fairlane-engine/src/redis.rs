@@ -135,12 +135,20 @@ impl RedisEngine {
         })
     }
 
+    /// Until a token comes; the caller bounds it. A pop that outlived its waiter may end empty at any moment,
+    /// which says nothing about the patience of this one.
     async fn wait_for_token(&self, types: &[TypeId], at_most: Duration) -> Result<bool, EngineError> {
         let mut blocked = self.blocked.lock().await;
-        let pop = blocked.get_or_insert_with(|| self.start_blocking_pop(types, at_most));
-        let ended = pop.await;
-        *blocked = None;
-        ended.unwrap_or_else(|_| Err(EngineError::broken("the blocking pop was stopped")))
+        loop {
+            let pop = blocked.get_or_insert_with(|| self.start_blocking_pop(types, at_most));
+            let ended = pop.await;
+            *blocked = None;
+            match ended {
+                Ok(Ok(false)) => {}
+                Ok(answer) => return answer,
+                Err(_) => return Err(EngineError::broken("the blocking pop was stopped")),
+            }
+        }
     }
 }
 

@@ -207,8 +207,11 @@ async fn two_groups_take_turns(queue: Subject) {
     }
     let batch = queue.lease(96).await;
     assert_eq!((count_of("a", &batch), count_of("b", &batch)), (48, 48));
-    let longest = ids(&batch).len() / 12;
-    assert_eq!(longest as u64, QUANTUM, "in batches a turn is a quantum");
+    let turns: Vec<&[LeasedJob]> = batch.chunks(QUANTUM as usize).collect();
+    for turn in &turns {
+        assert!(turn.iter().all(|job| job.job.group == turn[0].job.group), "in batches a turn is a quantum");
+    }
+    assert!(turns.windows(2).all(|two| two[0][0].job.group != two[1][0].job.group));
 }
 
 /// Erratum Q33.

@@ -32,8 +32,6 @@ pub(super) struct World {
     /// More types than there may be.
     many_types: bool,
     requests: [u64; WORKERS.len()],
-    requests_until: [Micros; WORKERS.len()],
-    reclaimed_latest: Micros,
     held: Vec<(JobRef, Fence)>,
     past: Vec<(JobRef, Fence)>,
 }
@@ -50,8 +48,6 @@ impl World {
             now: START,
             taken: 0,
             requests: [0; WORKERS.len()],
-            requests_until: [Micros(0); WORKERS.len()],
-            reclaimed_latest: Micros(0),
             held: vec![],
             past: vec![],
         }
@@ -97,14 +93,8 @@ impl World {
         self.now = self.now.plus_us(us);
     }
 
-    /// Never to before the end of a request that a reclaim has let the core forget: Redis forgets requests
-    /// by the server's own timer, which follows no given clock.
     fn step_back(&mut self, us_max: u64) {
-        let target = Micros(self.now.0 - self.dice.below(us_max));
-        let forgotten = |until: &Micros| *until > target && *until <= self.reclaimed_latest;
-        if !self.requests_until.iter().any(forgotten) {
-            self.now = target;
-        }
+        self.now = Micros(self.now.0 - self.dice.below(us_max));
     }
 
     fn command(&mut self) -> Command {
@@ -157,7 +147,6 @@ impl World {
             _ => last + 1,
         };
         self.requests[worker] = last.max(request);
-        self.requests_until[worker] = self.now.plus_ms(LEASE_MS_MAX);
         let mut types: Vec<TypeId> = (0..self.dice.below(5)).map(|_| self.type_id()).collect();
         if self.dice.one_in(2) {
             types = TYPES.map(type_id).to_vec();
@@ -194,7 +183,6 @@ impl World {
     }
 
     fn reclaim(&mut self) -> Command {
-        self.reclaimed_latest = self.reclaimed_latest.max(self.now);
         Command::Reclaim(Reclaim { jobs_max: 1 + self.dice.below(6) as usize })
     }
 

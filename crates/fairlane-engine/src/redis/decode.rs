@@ -155,7 +155,8 @@ fn part<'a>(parts: &mut impl Iterator<Item = &'a str>) -> Decoded<&'a str> {
 macro_rules! name {
     ($function:ident, $name:ident) => {
         fn $function(escaped: &str) -> Decoded<$name> {
-            $name::from_escaped(escaped).map_err(|error| EngineError::broken(format!("in the store: {error}")))
+            $name::from_escaped(escaped)
+                .map_err(|error| EngineError::broken(format!("in the store: {error}")))
         }
     };
 }

@@ -52,7 +52,8 @@ fn value(key: &str, kind: &str, contents: Value) -> Result<DumpValue, EngineErro
     Ok(match kind {
         "string" => DumpValue::Text(lossy(contents)?),
         "hash" if key == "partition" => {
-            let stored = Settings::default().fields().into_iter().map(|(field, value)| (field.to_owned(), value));
+            let stored =
+                Settings::default().fields().into_iter().map(|(field, value)| (field.to_owned(), value));
             let mut fields: std::collections::BTreeMap<String, String> = stored.collect();
             fields.extend(pairs(contents)?);
             fields.remove("version");

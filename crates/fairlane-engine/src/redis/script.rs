@@ -8,9 +8,9 @@ use std::collections::HashMap;
 use std::fmt::Write;
 
 use ::redis::{Cmd, ErrorKind, Script, ServerErrorKind, Value};
+use fairlane_core::Level;
 use fairlane_core::limits as l;
 use fairlane_core::queue::Settings;
-use fairlane_core::Level;
 
 use super::ScriptEdit;
 use super::connection::{Connection, explain};

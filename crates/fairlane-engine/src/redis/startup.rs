@@ -53,7 +53,8 @@ pub(super) async fn warnings(connection: &Connection) -> Result<Vec<String>, Eng
     let fsync = setting(connection, "appendfsync").await;
     match (appendonly.as_deref(), fsync.as_deref()) {
         (Some("no"), _) => warnings.push(
-            "appendonly is off: a crash of Redis loses what is not in its last snapshot; set appendonly yes".into(),
+            "appendonly is off: a crash of Redis loses what is not in its last snapshot; set appendonly yes"
+                .into(),
         ),
         (Some("yes"), Some("everysec")) => warnings.push(
             "appendfsync is everysec: a crash of Redis can lose up to a second; always loses nothing".into(),

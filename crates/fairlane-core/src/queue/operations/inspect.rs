@@ -169,7 +169,9 @@ impl Machine {
         let (state, until) = match &job.place {
             Place::Lane => (JobState::Pending, None),
             Place::Waiting(due) => (JobState::Waiting, Some(*due)),
-            Place::InFlight(held) => (JobState::Processing, self.batches.get(&held.batch).map(|batch| batch.deadline)),
+            Place::InFlight(held) => {
+                (JobState::Processing, self.batches.get(&held.batch).map(|batch| batch.deadline))
+            }
             Place::Completed => (JobState::Completed, None),
             Place::Failed => (JobState::Failed, None),
         };

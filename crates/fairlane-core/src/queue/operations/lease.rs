@@ -360,7 +360,8 @@ impl Machine {
                 woken = true;
             }
         }
-        if !woken && !(self.parked.is_empty() && self.waiting.is_empty()) {
+        let later = !self.parked.is_empty() || !self.waiting.is_empty();
+        if later && !woken {
             self.push_token(gates[0].key);
         }
     }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::limits::{RECLAIM_GRACE_MS, RECLAIM_JOBS_MAX, RECLAIM_STALE_MS};
+use crate::limits::{RECLAIM_GRACE_MS, RECLAIM_JOBS_MAX, RECLAIM_STALE_MS, REQUEST_KEPT_MS};
 use crate::numbers::{Fence, Micros, within};
 use crate::queue::Machine;
 use crate::queue::job::{JobKey, Run};
@@ -40,7 +40,7 @@ impl Reclaim {
 
 impl Machine {
     pub(in crate::queue) fn reclaim(&mut self, command: Reclaim, now: Micros) -> Reclaimed {
-        self.requests.retain(|_, request| request.until > now);
+        self.requests.retain(|_, request| request.until.plus_ms(REQUEST_KEPT_MS) > now);
         self.lower_far_deadlines(now);
         let stale = self.reclaimed_at.is_none_or(|at| at.plus_ms(RECLAIM_STALE_MS) < now);
         if stale {

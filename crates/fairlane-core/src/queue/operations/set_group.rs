@@ -51,7 +51,8 @@ pub(super) fn changed_bucket(bucket: &mut Bucket, from: Option<Rate>, to: Option
 impl Machine {
     pub(in crate::queue) fn set_group(&mut self, command: SetGroup, now: Micros) -> GroupSet {
         let known = self.groups_by_name.get(&command.group);
-        let before = known.map_or_else(GroupSettings::default, |&key| self.groups[key as usize].settings.clone());
+        let before =
+            known.map_or_else(GroupSettings::default, |&key| self.groups[key as usize].settings.clone());
         let settings = command.patch.applied_to(&before);
         if settings == before {
             return GroupSet { settings };

@@ -10,8 +10,7 @@ use fairlane_core::queue::{
 use fairlane_core::{Fence, Micros};
 
 use super::{
-    Decoded, Items, Row, group_settings, parse, place, rate, row, type_id, type_settings, unknown,
-    worker_id,
+    Decoded, Items, Row, group_settings, parse, place, rate, row, type_id, type_settings, unknown, worker_id,
 };
 
 pub(super) fn inspected(command: &Inspect, value: Value) -> Decoded<Inspected> {

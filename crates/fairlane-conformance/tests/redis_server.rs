@@ -1,0 +1,160 @@
+//! What holds on Redis only: its keys, its scripts, its memory, and what outlives a connection.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use fairlane_conformance::chapters::CHAPTERS;
+use fairlane_conformance::servers::{RedisServer, ServerOptions};
+use fairlane_conformance::subject::{START, Subject, job, jobs, succeeded, type_id};
+use fairlane_core::queue::{Enqueue, Lease, Leased, NewJob, Settle, Settlement, Verdict};
+use fairlane_core::{RequestNumber, WorkerId};
+use fairlane_engine::redis::{RedisEngine, RedisOptions};
+use fairlane_engine::{Clock, Engine, EngineError};
+
+async fn connect(server: &RedisServer) -> Arc<dyn Engine> {
+    let engine = RedisEngine::connect(&server.url(), RedisOptions::default()).await;
+    Arc::new(engine.expect("Redis is there"))
+}
+
+fn lease(number: u64) -> Lease {
+    Lease {
+        worker: WorkerId::new("worker").expect("a plain word is a name"),
+        request: RequestNumber(number),
+        types: vec![type_id("t")],
+        jobs_max: 100,
+        lease_ms: 30_000,
+    }
+}
+
+/// Leases all there is and settles it; gives the number of jobs.
+async fn drain(engine: &dyn Engine, number: u64) -> usize {
+    let Leased::Jobs { jobs, .. } = engine.lease(lease(number)).await.expect("a lease is answered") else {
+        panic!("superseded")
+    };
+    let ended =
+        jobs.iter().map(|job| Settlement { job: job.job.clone(), fence: job.fence, outcome: succeeded() });
+    let settled = engine.settle(Settle { settlements: ended.collect() }).await.expect("settle is answered");
+    assert!(settled.verdicts.iter().all(|verdict| *verdict == Verdict::Applied));
+    jobs.len()
+}
+
+/// The patterns of the layout document's table: what stands in braces is a name, a number or a place.
+fn documented_keys() -> Vec<Vec<String>> {
+    let document = include_str!("../../../docs/redis-layout.md");
+    let rows = document.lines().filter(|line| line.starts_with("| `"));
+    let cells = rows.map(|row| row.split('|').nth(1).expect("a row has cells"));
+    let names = cells.flat_map(|cell| cell.split(',').map(|name| name.trim().trim_matches('`')));
+    names.map(|name| name.split(':').map(str::to_owned).collect()).collect()
+}
+
+fn is_documented(key: &str, patterns: &[Vec<String>]) -> bool {
+    let parts: Vec<&str> = key.split(':').collect();
+    patterns.iter().any(|pattern| {
+        // A place is two parts: level and type.
+        let expanded: Vec<&str> = pattern
+            .iter()
+            .flat_map(|part| if part == "{place}" { vec!["{level}", "{type}"] } else { vec![part.as_str()] })
+            .collect();
+        expanded.len() == parts.len()
+            && expanded.iter().zip(&parts).all(|(pattern, part)| pattern.starts_with('{') || pattern == part)
+    })
+}
+
+/// Erratum Q29.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_key_written_is_in_the_layout_document() {
+    let server = RedisServer::start(ServerOptions::default());
+    let cases = CHAPTERS.iter().flat_map(|chapter| chapter.cases);
+    for (number, case) in cases.enumerate() {
+        let us = Arc::new(AtomicU64::new(START.0));
+        let options = RedisOptions {
+            clock: Clock::Given(us.clone()),
+            prefix: format!("{number}/"),
+            ..RedisOptions::default()
+        };
+        let engine = RedisEngine::connect(&server.url(), options).await.expect("Redis is there");
+        (case.run)(Subject::new(Arc::new(engine), us)).await;
+    }
+    let patterns = documented_keys();
+    let mut kinds = BTreeSet::new();
+    for key in server.command(&["KEYS", "*"]).lines() {
+        let (_, key) = key.split_once('/').unwrap_or_else(|| panic!("{key:?} has no prefix"));
+        assert!(is_documented(key, &patterns), "{key:?} is not in docs/redis-layout.md");
+        kinds.insert(key.split(':').next().unwrap_or(key).to_owned());
+    }
+    let documented: BTreeSet<String> = patterns.iter().map(|pattern| pattern[0].clone()).collect();
+    assert_eq!(kinds, documented, "what is documented is written, and what is written documented");
+}
+
+#[tokio::test]
+async fn a_full_redis_refuses_enqueues_and_goes_on_draining() {
+    let server = RedisServer::start(ServerOptions::default());
+    let engine = connect(&server).await;
+    engine.enqueue_all(jobs("a", 50)).await.unwrap();
+    server.command(&["CONFIG", "SET", "maxmemory", "1mb"]);
+    let refused = engine.enqueue(Enqueue { jobs: vec![job("a", "one-more")] }).await.unwrap_err();
+    assert!(matches!(refused, EngineError::Refused { .. }), "{refused:?}");
+    assert!(refused.to_string().contains("raise maxmemory"), "{refused}");
+    assert_eq!(drain(&*engine, 1).await, 50);
+    server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    engine.enqueue_all([job("a", "one-more")]).await.unwrap();
+    assert_eq!(drain(&*engine, 2).await, 1);
+}
+
+#[tokio::test]
+async fn a_store_of_another_layout_is_refused() {
+    let server = RedisServer::start(ServerOptions::default());
+    server.command(&["HSET", "bulk-action:partition", "version", "99"]);
+    let refused = RedisEngine::connect(&server.url(), RedisOptions::default()).await.err().unwrap();
+    assert!(refused.to_string().contains("layout version 99"), "{refused}");
+}
+
+#[tokio::test]
+async fn settings_that_weaken_the_promises_are_said() {
+    let server = RedisServer::start(ServerOptions::default());
+    server.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+    let engine = RedisEngine::connect(&server.url(), RedisOptions::default()).await.unwrap();
+    let said = engine.warnings().join(" ");
+    assert!(said.contains("noeviction") && said.contains("appendonly"), "{said}");
+}
+
+/// Commands in flight together, each of which finds its script gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn scripts_that_the_server_forgot_are_sent_again_also_among_others_in_flight() {
+    let server = RedisServer::start(ServerOptions::default());
+    let engine = connect(&server).await;
+    for round in 0..20 {
+        server.command(&["SCRIPT", "FLUSH", "SYNC"]);
+        let mut sent = Vec::new();
+        for number in 0..10 {
+            let engine = engine.clone();
+            let added: Vec<NewJob> = vec![job("a", &format!("{round}-{number}"))];
+            sent.push(tokio::spawn(async move { engine.enqueue(Enqueue { jobs: added }).await }));
+        }
+        for command in sent {
+            command.await.unwrap().unwrap();
+        }
+    }
+    assert_eq!(drain(&*engine, 1).await + drain(&*engine, 2).await, 200);
+}
+
+#[tokio::test]
+async fn a_waiter_that_gives_up_swallows_no_token() {
+    let server = RedisServer::start(ServerOptions::default());
+    let engine = connect(&server).await;
+    let types = [type_id("t")];
+    let given_up =
+        tokio::time::timeout(Duration::from_millis(50), engine.wait(&types, Duration::from_secs(60)));
+    assert!(given_up.await.is_err());
+    engine.enqueue_all([job("a", "1")]).await.unwrap();
+    assert!(engine.wait(&types, Duration::from_secs(20)).await.unwrap(), "the token came to the next waiter");
+}
+
+#[tokio::test]
+async fn an_address_where_nobody_listens_is_said_to_be_out_of_reach() {
+    let error = RedisEngine::connect("redis://127.0.0.1:1", RedisOptions::default()).await.err().unwrap();
+    assert!(error.is_retryable(), "{error:?}");
+    assert!(error.to_string().contains("cannot be reached"), "{error}");
+}
