@@ -1,14 +1,12 @@
 //! The scripts: expanded once, run by their digest, sent whole when the server does not know them.
 //!
-//! A line `--@include name` stands for `scripts/include/name.lua`; limits come from core's constants, so
+//! A line `--@include name` stands for `scripts/include/name.lua`, and a limit's name for core's constant, so
 //! that both engines share one set. A server forgets scripts at restart, failover and `SCRIPT FLUSH`: any
 //! call may find its script gone, also among others in flight, and then sends the source with it.
 
 use std::collections::HashMap;
-use std::fmt::Write;
 
 use ::redis::{Cmd, ErrorKind, Script, ServerErrorKind, Value};
-use fairlane_core::Level;
 use fairlane_core::limits as l;
 use fairlane_core::queue::Settings;
 
@@ -88,8 +86,7 @@ fn expanded(source: &str) -> String {
             }
         }
     }
-    let (flags, rest) = code.split_once('\n').expect("a script begins with its flags");
-    format!("{flags}\n{}{rest}", limits_used_by(rest))
+    with_limits(&code)
 }
 
 fn included(name: &str) -> &'static str {
@@ -97,21 +94,27 @@ fn included(name: &str) -> &'static str {
     found.expect("every include is listed").1
 }
 
-fn limits_used_by(code: &str) -> String {
-    let words: std::collections::HashSet<&str> =
-        code.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
-    let mut lines = String::new();
-    for (name, value) in limits().into_iter().filter(|(name, _)| words.contains(name)) {
-        let _ = writeln!(lines, "local {name} = {value}");
+/// Puts each limit's value where its name stands. Locals would do, but a function that uses one has to find
+/// it among all others in use each time a script runs, which is most of what a short script costs.
+fn with_limits(code: &str) -> String {
+    let limits: HashMap<&str, String> = limits().into_iter().collect();
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut whole = String::with_capacity(code.len());
+    let mut rest = code;
+    while let Some(start) = rest.find(is_word) {
+        let (before, from_word) = rest.split_at(start);
+        let (word, after) = from_word.split_at(from_word.find(|c| !is_word(c)).unwrap_or(from_word.len()));
+        whole.push_str(before);
+        whole.push_str(limits.get(word).map_or(word, String::as_str));
+        rest = after;
     }
-    lines
+    whole.push_str(rest);
+    whole
 }
 
 fn limits() -> Vec<(&'static str, String)> {
     let number = |value: u64| value.to_string();
     let count = |value: usize| value.to_string();
-    let levels = l::LEVEL_WEIGHTS.map(|weight| weight.to_string()).join(", ");
-    let names = Level::ALL.map(|level| format!("'{level}'")).join(", ");
     // The partition's fields that are not 0 where nothing is stored; texts among them are never numbers.
     let mut defaults = vec!["bucket = '0:0'".to_owned(), "cursor = ''".to_owned()];
     for (field, value) in Settings::default().fields() {
@@ -126,8 +129,9 @@ fn limits() -> Vec<(&'static str, String)> {
         ("CREDIT", number(l::CREDIT)),
         ("POOL_SERVED", number(l::POOL_SERVED)),
         ("POOL_FULL", number(l::POOL * l::POOL_SERVED)),
-        ("LEVEL_WEIGHTS", format!("{{{levels}}}")),
-        ("LEVEL_NAMES", format!("{{{names}}}")),
+        ("HIGH_UNITS", number(l::UNITS / l::LEVEL_WEIGHTS[0])),
+        ("NORMAL_UNITS", number(l::UNITS / l::LEVEL_WEIGHTS[1])),
+        ("LOW_UNITS", number(l::UNITS / l::LEVEL_WEIGHTS[2])),
         ("DEFAULTS", format!("{{{defaults}}}")),
         ("TYPES_MAX", count(l::TYPES_MAX)),
         ("TOKENS_MAX", count(l::TOKENS_MAX)),

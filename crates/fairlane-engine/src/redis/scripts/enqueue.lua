@@ -16,12 +16,12 @@ local job_prefix, receipts, answered = prefix .. 'job:', {}, 0
 
 -- The time in base 36, which is short: a row has it for as long as its job waits.
 local function short_time()
-  local digits, rest = {}, now
+  local letters, rest = {}, now
   for index = 10, 1, -1 do
-    local digit = rest % 36 + 1
-    digits[index], rest = sub('0123456789abcdefghijklmnopqrstuvwxyz', digit, digit), floor(rest / 36)
+    local digit = rest % 36
+    letters[index], rest = digit < 10 and 48 + digit or 87 + digit, (rest - digit) / 36
   end
-  return table.concat(digits)
+  return string.char(unpack(letters))
 end
 local stamp = short_time()
 

@@ -81,7 +81,7 @@ local function charge(state, group, lane, jobs, cost, empty)
     lane.tag, lane.remainder = lane.tag + floor(units / group.weight), units % group.weight
   end
   state.virtual_time = max(state.virtual_time, order.tag)
-  order.tag = order.tag + cost * UNITS / LEVEL_WEIGHTS[lane.level + 1]
+  order.tag = order.tag + cost * order.units
   if empty then return park_lane(group, lane, 'I', 0) end
   local pass, standing, park = group_pass(group)
   if pass > 0 then return insert_lane(group, lane) end
@@ -104,9 +104,10 @@ local function serve_type(state)
       note_wake(whole_jobs == 0 and whole_wake or now)
       return 'all blocked'
     end
-    local popped = call('ZPOPMIN', prefix .. 'fair-queue:' .. LEVEL_NAMES[level + 1] .. ':' .. state.name)
-    local group, lane = group_state(sub(popped[1], 18), level .. ':' .. state.name)
-    lane.tag, lane.epoch = tonumber(popped[2]), state[level].epoch
+    local order = state[level]
+    local popped = call('ZPOPMIN', order.key)
+    local group, lane = group_state(sub(popped[1], 18), order.place)
+    lane.tag, lane.epoch = tonumber(popped[2]), order.epoch
     local pass, standing, park = group_pass(group)
     if pass > 0 then
       local jobs, cost, empty = serve_lane(state, group, lane, min(left, type_jobs, whole_jobs, pass), padded, worker)

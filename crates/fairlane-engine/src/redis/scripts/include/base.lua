@@ -29,11 +29,11 @@ end
 local partition, partition_was, partition_fields = {}, {}, nil
 
 local function read_partition(fields)
-  local values = call('HMGET', partition_key, unpack(fields))
+  local values, defaults = call('HMGET', partition_key, unpack(fields)), DEFAULTS
   partition_fields = fields
   for index = 1, #fields do
     local field, value = fields[index], values[index]
-    local default = DEFAULTS[field] or 0
+    local default = defaults[field] or 0
     if not value then
       value = default
     elseif type(default) == 'number' then

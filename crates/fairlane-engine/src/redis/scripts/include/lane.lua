@@ -3,13 +3,17 @@
 local types, groups, tokens = {}, {}, {}
 
 -- An order: one level of a type, the text `virtual_time:epoch:pool:tag:active` in its type's row.
-local function parse_order(value)
-  if not value then return {virtual_time = 0, epoch = 1, pool = POOL_FULL, tag = 0, active = 0} end
-  local virtual_time, epoch, pool, tag, active = match(value, '^(%d+):(%d+):(%d+):(%d+):(%d+)$')
-  return {
-    virtual_time = tonumber(virtual_time), epoch = tonumber(epoch), pool = tonumber(pool), tag = tonumber(tag),
-    active = tonumber(active),
+local function parse_order(value, place, level, units)
+  local order = {
+    virtual_time = 0, epoch = 1, pool = POOL_FULL, tag = 0, active = 0, place = place, units = units,
+    key = prefix .. 'fair-queue:' .. level .. sub(place, 2),
   }
+  if value then
+    local virtual_time, epoch, pool, tag, active = match(value, '^(%d+):(%d+):(%d+):(%d+):(%d+)$')
+    order.virtual_time, order.epoch, order.pool = tonumber(virtual_time), tonumber(epoch), tonumber(pool)
+    order.tag, order.active = tonumber(tag), tonumber(active)
+  end
+  return order
 end
 
 local function order_text(order)
@@ -28,7 +32,8 @@ local function type_state(name)
     name = name, key = key, was = values, in_flight = tonumber(values[1] or 0), virtual_time = tonumber(values[2] or 0),
     limits = values[3] or '', bucket = values[4] or '0:0', cut = values[5] or '', closed_until = tonumber(values[6] or 0),
     goodput = values[7] or '', timer = values[8] or '', paused = paused == '1', concurrency = tonumber(concurrency),
-    rate = rate, [0] = parse_order(values[9]), parse_order(values[10]), parse_order(values[11]),
+    rate = rate, [0] = parse_order(values[9], '0:' .. name, 'high', HIGH_UNITS),
+    parse_order(values[10], '1:' .. name, 'normal', NORMAL_UNITS), parse_order(values[11], '2:' .. name, 'low', LOW_UNITS),
   }
   types[name] = state
   return state

@@ -2,8 +2,7 @@
 
 local function insert_lane(group, lane)
   partition.sequence = partition.sequence + 1
-  call('ZADD', prefix .. 'fair-queue:' .. LEVEL_NAMES[lane.level + 1] .. ':' .. lane.type, text(lane.tag),
-    format('%016d:%s', partition.sequence, group.name))
+  call('ZADD', type_state(lane.type)[lane.level].key, text(lane.tag), format('%016d:%s', partition.sequence, group.name))
 end
 
 -- Puts a lane that has jobs and is in no order into its order, ahead by its credit or by a quantum.
