@@ -22,7 +22,6 @@ use std::time::Duration;
 use fairlane_core::queue::{Command, Dump, Reply};
 use fairlane_core::{Micros, TypeId};
 use tokio::sync::Mutex;
-use tokio::task::JoinHandle;
 
 use crate::clock::Clock;
 use crate::engine::{BoxFuture, Engine, EngineError};
@@ -57,7 +56,7 @@ impl Default for RedisOptions {
     }
 }
 
-type Blocked = JoinHandle<Result<bool, EngineError>>;
+type BlockingPop = BoxFuture<'static, Result<bool, EngineError>>;
 
 /// A queue in Redis.
 pub struct RedisEngine {
@@ -67,7 +66,7 @@ pub struct RedisEngine {
     scripts: Scripts,
     clock: Clock,
     /// The one blocking pop of this process; it outlives a waiter that gives up, so that no token is lost.
-    blocked: Mutex<Option<Blocked>>,
+    blocked: Mutex<Option<BlockingPop>>,
     warnings: Vec<String>,
 }
 
@@ -119,14 +118,14 @@ impl RedisEngine {
         decode::reply(&command, reply, now)
     }
 
-    fn start_blocking_pop(&self, types: &[TypeId], at_most: Duration) -> Blocked {
+    fn blocking_pop(&self, types: &[TypeId], at_most: Duration) -> BlockingPop {
         let mut pop = redis::cmd("BLPOP");
         for name in types {
             pop.arg(self.keys.wake(name));
         }
         pop.arg(at_most.as_secs_f64().max(0.001));
         let connection = self.blocking.clone();
-        tokio::spawn(async move {
+        Box::pin(async move {
             let patience = at_most + connection::BLOCKING_GRACE;
             match tokio::time::timeout(patience, connection.query(&pop)).await {
                 Ok(reply) => Ok(reply? != redis::Value::Nil),
@@ -140,13 +139,11 @@ impl RedisEngine {
     async fn wait_for_token(&self, types: &[TypeId], at_most: Duration) -> Result<bool, EngineError> {
         let mut blocked = self.blocked.lock().await;
         loop {
-            let pop = blocked.get_or_insert_with(|| self.start_blocking_pop(types, at_most));
+            let pop = blocked.get_or_insert_with(|| self.blocking_pop(types, at_most));
             let ended = pop.await;
             *blocked = None;
-            match ended {
-                Ok(Ok(false)) => {}
-                Ok(answer) => return answer,
-                Err(_) => return Err(EngineError::broken("the blocking pop was stopped")),
+            if ended != Ok(false) {
+                return ended;
             }
         }
     }

@@ -68,12 +68,13 @@ local function write_type(state)
 end
 
 local function parse_lane(place, value)
-  local lane = {level = tonumber(sub(place, 1, 1)), type = sub(place, 3), place = place, was = value}
-  if not value then
-    lane.standing, lane.tag, lane.epoch, lane.remainder, lane.park, lane.returned = 'I', 0, 0, 0, 0, '0'
-  elseif value == 'A:0:0:0:0:0' then -- The most frequent lane: in order, nothing carried, nothing returned.
-    lane.standing, lane.tag, lane.epoch, lane.remainder, lane.park, lane.returned = 'A', 0, 0, 0, 0, '0'
-  else
+  local lane = {
+    level = byte(place, 1) - 48, type = sub(place, 3), place = place, was = value, standing = 'I', tag = 0, epoch = 0,
+    remainder = 0, park = 0, returned = '0',
+  }
+  if value == 'A:0:0:0:0:0' then -- The most frequent lane: in order, nothing carried, nothing returned.
+    lane.standing = 'A'
+  elseif value then
     local standing, tag, epoch, remainder, park, returned = match(value, '^(%a):(%d+):(%d+):(-?%d+):(%d+):(%d)$')
     lane.standing, lane.tag, lane.epoch = standing, tonumber(tag), tonumber(epoch)
     lane.remainder, lane.park, lane.returned = tonumber(remainder), tonumber(park), returned
