@@ -28,11 +28,9 @@ fn planted(stem: &str, source: &str, where_to: &str, line: &str, changed: &str) 
 #[tokio::test]
 async fn a_planted_change_in_one_script_line_is_caught() {
     let edits: [ScriptEdit; 3] = [
-        |stem, source| {
-            planted(stem, source, "lease", "LEVEL_WEIGHTS = {16, 4, 1}\n", "LEVEL_WEIGHTS = {16, 4, 2}\n")
-        },
-        |stem, source| planted(stem, source, "settle", "local UNITS = 5040\n", "local UNITS = 5041\n"),
-        |stem, source| planted(stem, source, "reclaim", "GRACE_US = 30000000\n", "GRACE_US = 30000001\n"),
+        |stem, source| planted(stem, source, "lease", "cost * order.units", "cost * order.units + 1"),
+        |stem, source| planted(stem, source, "settle", "held.cost * 5040", "held.cost * 5041"),
+        |stem, source| planted(stem, source, "reclaim", "now + 30000000", "now + 30000001"),
     ];
     let server = RedisServer::start(ServerOptions::default());
     for edit in edits {
