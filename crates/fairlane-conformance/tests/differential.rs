@@ -30,7 +30,15 @@ async fn a_planted_change_in_one_script_line_is_caught() {
     let edits: [ScriptEdit; 3] = [
         |stem, source| planted(stem, source, "lease", "cost * order.units", "cost * order.units + 1"),
         |stem, source| planted(stem, source, "settle", "held.cost * 5040", "held.cost * 5041"),
-        |stem, source| planted(stem, source, "reclaim", "run.losses + 1", "run.losses + 2"),
+        |stem, source| {
+            planted(
+                stem,
+                source,
+                "reclaim",
+                "partition.reclaimed_at = now",
+                "partition.reclaimed_at = now - 1",
+            )
+        },
     ];
     let server = RedisServer::start(ServerOptions::default());
     for edit in edits {
