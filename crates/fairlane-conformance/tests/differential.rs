@@ -28,7 +28,7 @@ fn planted(stem: &str, source: &str, where_to: &str, line: &str, changed: &str) 
 #[tokio::test]
 async fn a_planted_change_in_one_script_line_is_caught() {
     let edits: [ScriptEdit; 3] = [
-        |stem, source| planted(stem, source, "lease", "cost * order.units", "cost * order.units + 1"),
+        |stem, source| planted(stem, source, "lease", "cost * order.units", "(cost + 1) * order.units"),
         |stem, source| planted(stem, source, "settle", "held.cost * 5040", "held.cost * 5041"),
         |stem, source| {
             planted(

@@ -81,7 +81,7 @@ local function charge(state, group, lane, jobs, cost, empty)
     lane.tag, lane.remainder = lane.tag + floor(units / group.weight), units % group.weight
   end
   state.virtual_time = max(state.virtual_time, order.tag)
-  order.tag = order.tag + cost * order.units
+  order.tag, order.touched = order.tag + cost * order.units, true
   if empty then return park_lane(group, lane, 'I', 0) end
   local pass, standing, park = group_pass(group)
   if pass > 0 then return insert_lane(group, lane) end

@@ -2,7 +2,8 @@
 -- A place is `level:type`; a lane is the text `standing:tag:epoch:remainder:park:returned` in its group's row.
 local types, groups, tokens = {}, {}, {}
 
--- An order: one level of a type, the text `virtual_time:epoch:pool:tag:active` in its type's row.
+-- An order: one level of a type, the text `virtual_time:epoch:pool:tag:active` in its type's row. Whoever changes it
+-- says so in `touched`: only then is it written.
 local function parse_order(value, place, level, units)
   local order = {
     virtual_time = 0, epoch = 1, pool = POOL_FULL, tag = 0, active = 0, place = place, units = units,
@@ -51,18 +52,19 @@ local function write_type(state)
       count = count + 2
     end
   end
-  write('in_flight', text(state.in_flight), was[1] or '0')
-  write('virtual_time', text(state.virtual_time), was[2] or '0')
+  local function write_number(field, value, before)
+    if value ~= tonumber(before or 0) then write(field, text(value)) end
+  end
+  write_number('in_flight', state.in_flight, was[1])
+  write_number('virtual_time', state.virtual_time, was[2])
   write('limits', state.limits, was[3] or '')
   write('bucket', state.bucket, was[4] or '0:0')
   write('cut', state.cut, was[5] or '')
-  write('closed_until', text(state.closed_until), was[6] or '0')
+  write_number('closed_until', state.closed_until, was[6])
   write('goodput', state.goodput, was[7] or '')
   write('timer', state.timer, was[8] or '')
   for level = 0, 2 do
-    if was[9 + level] or state[level].epoch > 1 or state[level].active > 0 then
-      write(text(level), order_text(state[level]), was[9 + level])
-    end
+    if state[level].touched then write(sub(state[level].place, 1, 1), order_text(state[level]), was[9 + level]) end
   end
   if count > 0 then call('HSET', state.key, unpack(changes)) end
 end

@@ -20,7 +20,7 @@ local function enter_order(group, lane, from_idle)
     order.pool = max(order.pool - used * POOL_SERVED, 0)
   end
   lane.tag, lane.standing = start, 'A'
-  order.active = order.active + 1
+  order.active, order.touched = order.active + 1, true
   insert_lane(group, lane)
 end
 
@@ -28,12 +28,15 @@ end
 local function left_order(lane)
   local state = type_state(lane.type)
   local order = state[lane.level]
-  order.active = order.active - 1
+  order.active, order.touched = order.active - 1, true
   if order.active == 0 then
     order.virtual_time, order.epoch = 0, order.epoch + 1
   end
   if not is_active(state) then
-    state.virtual_time, state[0].tag, state[1].tag, state[2].tag = 0, 0, 0, 0
+    state.virtual_time = 0
+    for level = 0, 2 do
+      if state[level].tag > 0 then state[level].tag, state[level].touched = 0, true end
+    end
   end
 end
 
