@@ -57,6 +57,13 @@ impl Dump {
         self
     }
 
+    fn add_field(&mut self, key: String, field: &str, value: String) {
+        let hash = self.0.entry(key).or_insert_with(|| DumpValue::Hash(BTreeMap::new()));
+        if let DumpValue::Hash(fields) = hash {
+            fields.insert(field.to_owned(), value);
+        }
+    }
+
     /// The keys that differ, one line each, for a person to read.
     pub fn difference(&self, other: &Self) -> String {
         let mut lines = String::new();
@@ -242,7 +249,7 @@ impl Machine {
         let payload = String::from_utf8_lossy(&job.payload);
         let cost_text = if cost == 1 { String::new() } else { cost.to_string() };
         let row = format!("{}{level}:{type_name}:{cost_text}:{payload}", base_36(created));
-        dump.0.insert(format!("job:{group}:{id}"), DumpValue::Text(row));
+        dump.add_field(format!("group:{group}:rows"), id, row);
         let Some(run) = &job.run else { return };
         let state = match job.place {
             Place::Completed => 'C',
@@ -259,7 +266,7 @@ impl Machine {
             run.worker.escaped(),
             String::from_utf8_lossy(&run.note)
         );
-        dump.0.insert(format!("run:{group}:{id}"), DumpValue::Text(text));
+        dump.add_field(format!("group:{group}:runs"), id, text);
     }
 
     fn dump_places(&self, dump: &mut Dump) {

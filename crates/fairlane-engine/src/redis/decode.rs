@@ -220,29 +220,26 @@ fn leased(mut items: Items, now: Micros) -> Decoded<Leased> {
     Ok(Leased::Jobs { jobs, wake_at })
 }
 
-/// The jobs taken off one lane. A name without a row is a job that someone deleted: there is nothing to run.
+/// The jobs taken off one lane. An id without a row is a job that someone deleted: there is nothing to run.
 fn leased_lane(items: &mut Items, fence: Fence, jobs: &mut Vec<LeasedJob>) -> Decoded<()> {
     let (level, type_id) = place(&items.text()?)?;
+    let group = group_id(&items.text()?)?;
     let (count, returned) = (items.number()? as usize, items.number()? as usize);
-    let first = jobs.len();
     let mut taken = Vec::with_capacity(count);
     for _ in 0..count {
-        taken.push((items.text()?, items.value()?));
+        taken.push((job_id(&items.text()?)?, items.value()?));
     }
     let mut attempts = vec![1; count];
     for attempt in attempts.iter_mut().take(returned) {
         *attempt = items.number()? as u32;
     }
-    for ((name, value), attempt) in taken.into_iter().zip(attempts) {
+    for ((id, value), attempt) in taken.into_iter().zip(attempts) {
         if value == Value::Nil {
             continue;
         }
         let row = row(value)?;
-        let (group, id) = name.split_once(':').ok_or_else(|| unknown("name", &name))?;
-        // Jobs of one lane share their group's name.
-        let group = jobs[first..].first().map_or_else(|| group_id(group), |job| Ok(job.job.group.clone()))?;
         jobs.push(LeasedJob {
-            job: JobRef { group, id: job_id(id)? },
+            job: JobRef { group: group.clone(), id },
             type_id: type_id.clone(),
             level,
             cost: row.cost,

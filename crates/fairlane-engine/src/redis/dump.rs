@@ -61,7 +61,11 @@ fn value(key: &str, kind: &str, contents: Value) -> Result<DumpValue, EngineErro
         }
         "hash" => {
             let fields = pairs(contents)?.into_iter();
-            DumpValue::Hash(fields.filter(|(field, _)| field != Keys::WIDENER && field != "names").collect())
+            let hidden = |field: &str| match key {
+                "in-flight" => field == Keys::WIDENER,
+                _ => key.starts_with("lease:") && field == "names",
+            };
+            DumpValue::Hash(fields.filter(|(field, _)| !hidden(field)).collect())
         }
         "list" => DumpValue::List(texts(contents)?),
         "zset" => {

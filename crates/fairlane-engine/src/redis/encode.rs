@@ -49,7 +49,7 @@ fn name(job: &JobRef) -> Vec<u8> {
     [job.group.escaped(), ":", job.id.escaped()].concat().into_bytes()
 }
 
-/// Consecutive jobs that differ in name and payload only are sent as one run.
+/// Consecutive jobs that differ in id and payload only are sent as one run.
 fn enqueue(command: &Enqueue, arguments: &mut Arguments) -> &'static str {
     let alike = |a: &NewJob, b: &NewJob| {
         (&a.job.group, &a.type_id, a.level, a.cost, a.delay_ms)
@@ -65,7 +65,7 @@ fn enqueue(command: &Enqueue, arguments: &mut Arguments) -> &'static str {
             decimal(run.len() as u64),
         ]);
         for new in run {
-            arguments.extend([name(&new.job), new.payload.to_vec()]);
+            arguments.extend([new.job.id.escaped().into(), new.payload.to_vec()]);
         }
     }
     "enqueue"
@@ -104,7 +104,7 @@ fn outcome(outcome: &Outcome) -> (&'static str, u64, u64, &[u8]) {
     }
 }
 
-/// Consecutive settlements that differ in name and note only are sent as one run.
+/// Consecutive settlements that differ in id and note only are sent as one run.
 fn settle(command: &Settle, arguments: &mut Arguments) -> &'static str {
     let alike = |a: &Settlement, b: &Settlement| {
         let (a_letter, a_delay, a_after, a_note) = outcome(&a.outcome);
@@ -125,7 +125,7 @@ fn settle(command: &Settle, arguments: &mut Arguments) -> &'static str {
             decimal((!note.is_empty()).into()),
         ]);
         for settlement in run {
-            arguments.push(name(&settlement.job));
+            arguments.push(settlement.job.id.escaped().into());
             if !note.is_empty() {
                 arguments.push(outcome(&settlement.outcome).3.to_vec());
             }

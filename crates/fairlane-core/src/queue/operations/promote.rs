@@ -79,20 +79,20 @@ impl Machine {
         }
     }
 
-    /// The name of a job where waiting jobs are sorted by name: its level, type and [`Machine::element`].
+    /// The name of a job where waiting jobs are sorted by name: its level, type, group and [`Machine::element`].
     fn waiting_name(&self, key: JobKey) -> Box<str> {
         let job = &self.jobs[key];
         let type_name = self.types[job.type_key].name.escaped();
-        format!("{}:{type_name}:{}", job.level.index(), self.element(key)).into()
+        let group = self.groups[job.group as usize].name.escaped();
+        format!("{}:{type_name}:{group}:{}", job.level.index(), self.element(key)).into()
     }
 
-    /// A job as it stands in lists: `group:id`, or `:cost:group:id` where the cost is not 1.
+    /// A job as it stands in its group's lists: its id, or `:cost:id` where the cost is not 1.
     pub(in crate::queue) fn element(&self, key: JobKey) -> String {
         let job = &self.jobs[key];
-        let (group, id) = (self.groups[job.group as usize].name.escaped(), job.id.escaped());
         match job.cost.get() {
-            1 => format!("{group}:{id}"),
-            cost => format!(":{cost}:{group}:{id}"),
+            1 => job.id.escaped().to_owned(),
+            cost => format!(":{cost}:{}", job.id.escaped()),
         }
     }
 }

@@ -1,8 +1,8 @@
 #!lua
 -- enqueue: adds jobs, each at most once. Refused as a whole, before any effect, when memory is full.
 -- KEYS[1] the partition.
--- ARGV[1] time, then runs of jobs alike: group, place (level:type), cost, delay in µs, jobs, then per job its name
--- (group:id) and payload.
+-- ARGV[1] time, then runs of jobs alike: group, place (level:type), cost, delay in µs, jobs, then per job its id and
+-- payload.
 -- A row is the time in base 36, level:type:cost (nothing for 1):payload.
 -- Replies a letter per job: c created, e exists, g group full, w whole full, t too many types.
 --@include base
@@ -12,7 +12,7 @@
 --@include order
 --@include waiting
 read_partition({'sequence', 'backlog', 'group_backlog_max', 'whole_backlog_max'})
-local job_prefix, receipts, answered = prefix .. 'job:', {}, 0
+local receipts, answered = {}, 0
 
 -- The time in base 36, which is short: a row has it for as long as its job waits.
 local function short_time()
@@ -32,8 +32,8 @@ local function has_type(name)
 end
 
 -- The letter for a job that there is no room for.
-local function refused(group, name)
-  if call('EXISTS', job_prefix .. name) == 1 then return 'e' end
+local function refused(group, id)
+  if call('HEXISTS', rows_key(group.name), id) == 1 then return 'e' end
   if partition.backlog >= partition.whole_backlog_max then return 'w' end
   if group.backlog >= partition.group_backlog_max then return 'g' end
   return 't'
@@ -41,7 +41,7 @@ end
 
 local function place_jobs(group, lane, delay_us, elements)
   if delay_us ~= '0' then
-    for _, element in ipairs(elements) do wait_until(now + delay_us, lane.place, element) end
+    for _, element in ipairs(elements) do wait_until(now + delay_us, lane.place, group.name, element) end
   else
     call('RPUSH', prefix .. 'group:' .. group.name .. ':jobs:' .. lane.place, unpack(elements))
     lane_has_jobs(group, lane)
@@ -51,15 +51,15 @@ end
 -- Adds `jobs` alike, from argument `at` on; gives the argument after them.
 local function enqueue_run(at, group, lane, cost, delay_us, jobs)
   local head, elements, created = stamp .. lane.place .. ':' .. (cost == '1' and '' or cost) .. ':', {}, 0
-  local mark, known = cost == '1' and '' or ':' .. cost .. ':', has_type(lane.type)
+  local mark, known, rows = cost == '1' and '' or ':' .. cost .. ':', has_type(lane.type), rows_key(group.name)
   local room = min(partition.whole_backlog_max - partition.backlog, partition.group_backlog_max - group.backlog)
   for index = at, at + 2 * jobs - 1, 2 do
-    local name, receipt = ARGV[index], 'c'
+    local id, receipt = ARGV[index], 'c'
     if not known or created >= room then
       receipt = 'refused'
-    elseif call('SETNX', job_prefix .. name, head .. ARGV[index + 1]) == 1 then
+    elseif call('HSETNX', rows, id, head .. ARGV[index + 1]) == 1 then
       created = created + 1
-      elements[created] = mark == '' and name or mark .. name
+      elements[created] = mark == '' and id or mark .. id
     else
       receipt = 'e'
     end

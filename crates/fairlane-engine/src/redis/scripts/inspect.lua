@@ -16,15 +16,16 @@ local what, name = ARGV[2], ARGV[3]
 local looks = {}
 
 function looks.job()
-  local row = call('GET', prefix .. 'job:' .. name)
+  local group, id = match(name, '^([^:]+):(.+)$')
+  local row = call('HGET', rows_key(group), id)
   if not row then return '' end
   local place, cost = match(row, '^(%d:[^:]+):(%d*):', 11)
-  local element = cost == '' and name or ':' .. cost .. ':' .. name
-  local due = call('ZSCORE', prefix .. 'non-ready-queue', place .. ':' .. element)
+  local element = cost == '' and id or ':' .. cost .. ':' .. id
+  local due = call('ZSCORE', prefix .. 'non-ready-queue', place .. ':' .. group .. ':' .. element)
   local held = call('HGET', prefix .. 'in-flight', name)
   local deadline = held and call('ZSCORE', prefix .. 'deadlines', sub(held, 17, 32))
   return {
-    row, call('GET', prefix .. 'run:' .. name) or '', due and text(tonumber(due)) or '', held or '',
+    row, call('HGET', runs_key(group), id) or '', due and text(tonumber(due)) or '', held or '',
     deadline and text(tonumber(deadline)) or '',
   }
 end

@@ -3,7 +3,7 @@
 -- KEYS[1] the partition.
 -- ARGV[1] time, [2] worker, [3] request number, [4] most jobs, [5] lease in µs, [6…] types, sorted, each once.
 -- Replies {'superseded', newest}, or {'jobs', µs until the wake time or '', fence, then per lane served: place,
--- jobs, returned jobs among them (which come first), (group:id, row) per job, attempt per returned job}.
+-- group, jobs, returned jobs among them (which come first), (id, row) per job, attempt per returned job}.
 --@include base
 --@include rate
 --@include lane

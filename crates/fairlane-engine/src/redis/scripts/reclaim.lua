@@ -27,17 +27,18 @@ local function take_back(name, batch)
   local value = call('HGET', prefix .. 'in-flight', name)
   local held = value and parse_hold(value)
   if not held or held.batch ~= batch then return end
-  local group, run = group_state(match(name, '^[^:]+')), read_run(held, name)
+  local group_name, id = match(name, '^([^:]+):(.+)$')
+  local group, run = group_state(group_name), read_run(held, group_name, id)
   call('HDEL', prefix .. 'in-flight', name)
   run.losses = run.losses + 1
   end_leases(group, type_state(held.type), held, 1)
   if run.losses > partition.max_loss_count then
     run.note = 'lost too many leases'
     dead[#dead + 1] = name
-    return call('SET', prefix .. 'run:' .. name, run_text('F', held, run))
+    return call('HSET', runs_key(group_name), id, run_text('F', held, run))
   end
-  call('SET', prefix .. 'run:' .. name, run_text('N', held, run))
-  wait_again(group, held, name, now)
+  call('HSET', runs_key(group_name), id, run_text('N', held, run))
+  wait_again(group, held, id, now)
   push_token(held.type)
   recovered = recovered + 1
 end

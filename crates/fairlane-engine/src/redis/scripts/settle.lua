@@ -2,7 +2,7 @@
 -- settle: ends attempts. The current fence applies, the one settled last is answered again without effect.
 -- KEYS[1] the partition.
 -- ARGV[1] time, then runs of settlements alike: group, padded fence, outcome (s f r t l), delay in µs, Retry-After in
--- µs, jobs, whether notes follow (0 1), then per job its name (group:id) and, where notes follow, its note.
+-- µs, jobs, whether notes follow (0 1), then per job its id and, where notes follow, its note.
 -- Replies a letter per job: a applied, s stale, g gone.
 --@include base
 --@include rate
@@ -17,11 +17,11 @@ read_partition({
   'fence', 'sequence', 'backlog', 'completed', 'failed', 'max_retry_count', 'max_throttle_count', 'completed_kept_max',
   'completed_retention_ms', 'failed_kept_max', 'failed_retention_ms',
 })
-local run_prefix, stamp, verdicts, answers = prefix .. 'run:', format('%016d', now), {}, {}
-local sets, size, ended, completed, failed = {}, 0, {}, {}, {}
+local stamp, verdicts, answers, ended, completed, failed = format('%016d', now), {}, {}, {}, {}, {}
+local sets, size = {}, 0
 
-local function set_run(name, run)
-  sets[size + 1], sets[size + 2] = run_prefix .. name, run
+local function set_run(id, run)
+  sets[size + 1], sets[size + 2] = id, run
   size = size + 2
 end
 
@@ -31,69 +31,69 @@ local function count_answers(name)
   answers[name] = nil
 end
 
-local function fail(name, held, run)
-  failed[#failed + 1] = name
-  set_run(name, run_text('F', held, run))
+local function fail(group, id, held, run)
+  failed[#failed + 1] = group.name .. ':' .. id
+  set_run(id, run_text('F', held, run))
 end
 
 -- Tries again unless the retries are used up.
-local function retry(group, name, held, run, delay_us)
+local function retry(group, id, held, run, delay_us)
   run.attempts = run.attempts + 1
-  if run.attempts > partition.max_retry_count then return fail(name, held, run) end
-  set_run(name, run_text('N', held, run))
-  wait_again(group, held, name, now + delay_us)
+  if run.attempts > partition.max_retry_count then return fail(group, id, held, run) end
+  set_run(id, run_text('N', held, run))
+  wait_again(group, held, id, now + delay_us)
 end
 
-local function throttled(group, name, held, run, fence, delay_us, retry_after_us)
+local function throttled(group, id, held, run, fence, delay_us, retry_after_us)
   count_answers(held.type)
   refused(type_state(held.type), tonumber(fence), tonumber(retry_after_us))
   run.throttles = run.throttles + 1
   if run.throttles > partition.max_throttle_count then
     run.note = 'throttled too often'
-    return retry(group, name, held, run, delay_us)
+    return retry(group, id, held, run, delay_us)
   end
-  set_run(name, run_text('N', held, run))
-  wait_again(group, held, name, now + delay_us)
+  set_run(id, run_text('N', held, run))
+  wait_again(group, held, id, now + delay_us)
 end
 
 -- A released job was not served: its cost is taken off what its lane is charged next, and it goes to the head.
-local function release(group, name, held, run)
+local function release(group, id, held, run)
   local _, lane = group_state(group.name, held.place)
   local epoch = type_state(held.type)[lane.level].epoch
   group.backlog, partition.backlog = group.backlog + 1, partition.backlog + 1
   if lane.standing == 'A' or lane.epoch == epoch then lane.remainder = lane.remainder - held.cost * UNITS end
-  set_run(name, run_text('N', held, run))
-  return_to_lane(group, lane, element_of(held, name), 'LPUSH')
+  set_run(id, run_text('N', held, run))
+  return_to_lane(group, lane, element_of(held, id), 'LPUSH')
 end
 
 -- Everything but plain success, which `settle_run` does itself.
-local function apply(group, name, held, fence, outcome, delay_us, retry_after_us, note)
-  local run = read_run(held, name)
+local function apply(group, id, held, fence, outcome, delay_us, retry_after_us, note)
+  local run = read_run(held, group.name, id)
   run.settled = fence .. stamp
-  if outcome == 't' then return throttled(group, name, held, run, fence, delay_us, retry_after_us) end
-  if outcome == 'l' then return release(group, name, held, run) end
+  if outcome == 't' then return throttled(group, id, held, run, fence, delay_us, retry_after_us) end
+  if outcome == 'l' then return release(group, id, held, run) end
   run.note = note
-  if outcome == 'r' then return retry(group, name, held, run, delay_us) end
+  if outcome == 'r' then return retry(group, id, held, run, delay_us) end
   run.attempts = run.attempts + 1
-  if outcome == 'f' then return fail(name, held, run) end
-  completed[#completed + 1] = name
-  set_run(name, run_text('C', held, run))
+  if outcome == 'f' then return fail(group, id, held, run) end
+  completed[#completed + 1] = group.name .. ':' .. id
+  set_run(id, run_text('C', held, run))
 end
 
 -- The verdict on a job that is not held under this fence.
-local function not_held(name, fence)
-  local run = call('GET', run_prefix .. name)
+local function not_held(group_name, id, fence)
+  local run = call('HGET', runs_key(group_name), id)
   if run then return sub(run, 2, 17) == fence and 'a' or 's' end
-  return call('EXISTS', prefix .. 'job:' .. name) == 1 and 's' or 'g'
+  return call('HEXISTS', rows_key(group_name), id) == 1 and 's' or 'g'
 end
 
 -- Settles `jobs` alike, from argument `at` on; gives the argument after them.
 local function settle_run(at, group_name, fence, outcome, delay_us, retry_after_us, jobs, stride)
-  local asked = {}
-  for index = 1, jobs do asked[index] = ARGV[at + (index - 1) * stride] end
+  local asked, group_part = {}, group_name .. ':'
+  for index = 1, jobs do asked[index] = group_part .. ARGV[at + (index - 1) * stride] end
   local values, group, ends = call('HMGET', prefix .. 'in-flight', unpack(asked)), nil, {}
   for index, name in ipairs(asked) do
-    local value, verdict = values[index], 'a'
+    local id, value, verdict = ARGV[at + (index - 1) * stride], values[index], 'a'
     local held = value and parse_hold(value)
     if held and held.fence == fence then
       group = group or group_state(group_name)
@@ -104,16 +104,18 @@ local function settle_run(at, group_name, fence, outcome, delay_us, retry_after_
       if outcome == 's' and note == '' and held.known == 'n' then
         held.done = held.done or 'C' .. fence .. stamp .. ':' .. held.place .. ':' .. held.cost .. ':1:0:0:' .. held.worker .. ':'
         completed[#completed + 1] = name
-        set_run(name, held.done)
+        set_run(id, held.done)
       else
-        apply(group, name, held, fence, outcome, delay_us, retry_after_us, note)
+        apply(group, id, held, fence, outcome, delay_us, retry_after_us, note)
       end
     else
-      verdict = not_held(name, fence)
+      verdict = not_held(group_name, id, fence)
     end
     verdicts[#verdicts + 1] = verdict
   end
   for held, count in pairs(ends) do end_leases(group, type_state(held.type), held, count) end
+  if size > 0 then call('HSET', runs_key(group_name), unpack(sets, 1, size)) end
+  size = 0
   return at + jobs * stride
 end
 
@@ -125,7 +127,6 @@ end
 for name in pairs(answers) do count_goodput(type_state(name), answers[name]) end
 if #ended > 0 then
   call('HDEL', prefix .. 'in-flight', unpack(ended))
-  call('MSET', unpack(sets))
   leave_batches()
 end
 file_finished('completed', completed)

@@ -13,11 +13,10 @@ local function answer_again(worker, number)
   for name in string.gmatch(names or '', '[^\n]+') do
     local held = call('HGET', prefix .. 'in-flight', name)
     if held and sub(held, 1, 16) == padded then
-      local run = call('GET', prefix .. 'run:' .. name)
+      local group, id = match(name, '^([^:]+):(.+)$')
+      local run, row = call('HGET', runs_key(group), id), call('HGET', rows_key(group), id)
       local attempts = run and match(run, '^[^:]+:%d:[^:]+:%d+:(%d+)') or 0
-      for _, item in ipairs({match(held, ':(%d:[^:]+)'), 1, 1, name, call('GET', prefix .. 'job:' .. name), attempts + 1}) do
-        reply[#reply + 1] = item
-      end
+      for _, item in ipairs({match(held, ':(%d:[^:]+)'), group, 1, 1, id, row, attempts + 1}) do reply[#reply + 1] = item end
     end
   end
   return reply

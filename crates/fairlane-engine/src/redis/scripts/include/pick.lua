@@ -1,29 +1,29 @@
 -- Taking jobs off lanes. What is picked is kept in arrays and written by `lease_picked` in a few calls.
-local visits, picked, names, row_keys, holds = {}, 0, {}, {}, {}
-local job_prefix = prefix .. 'job:'
+local visits, picked, names, holds = {}, 0, {}, {}
 
 -- What `in-flight` holds of a job: fence, batch, whether it has been through something, and what it is.
 local function hold(fence, known, place, cost, worker)
   return fence .. fence .. known .. ':' .. place .. ':' .. cost .. ':' .. worker
 end
 
--- Picks the first of `elements` up to a quantum of cost; gives jobs and cost.
+-- Picks the first of `elements` up to a quantum of cost; gives jobs and cost. Their ids replace the elements.
 local function pick(visit, elements, returned, fence, worker)
-  local jobs, cost, place = 0, 0, visit.place
-  local fresh = hold(fence, 'n', place, '1', worker)
+  local jobs, cost, place, group_part = 0, 0, visit.place, visit.group.name .. ':'
+  local fresh, ids = hold(fence, 'n', place, '1', worker), visit.ids
   while jobs < #elements and cost < QUANTUM do
-    local name, job_cost, held = elements[jobs + 1], 1, fresh
-    if byte(name, 1) == 58 then
-      job_cost, name = match(name, '^:(%d+):(.+)$')
+    local id, job_cost, held = elements[jobs + 1], 1, fresh
+    if byte(id, 1) == 58 then
+      job_cost, id = match(id, '^:(%d+):(.+)$')
       held = hold(fence, 'n', place, job_cost, worker)
     end
     jobs, cost, picked = jobs + 1, cost + job_cost, picked + 1
     if jobs <= returned then
-      local run = call('GET', prefix .. 'run:' .. name)
+      local run = call('HGET', runs_key(visit.group.name), id)
       if run then held = hold(fence, 'r', place, job_cost, worker) end
       visit.attempts[jobs] = (run and match(run, '^[^:]+:%d:[^:]+:%d+:(%d+)') or 0) + 1
     end
-    names[picked], row_keys[picked] = name, job_prefix .. name
+    local name = group_part .. id
+    ids[jobs], names[picked] = id, name
     holds[2 * picked - 1], holds[2 * picked] = name, held
   end
   return jobs, cost
@@ -43,7 +43,7 @@ local function serve_lane(state, group, lane, most, fence, worker)
   else
     elements = call('LPOP', backlog_key, wanted) or {}
   end
-  local visit = {place = lane.place, state = state, group = group, first = picked + 1, attempts = {}}
+  local visit = {place = lane.place, state = state, group = group, ids = {}, attempts = {}}
   local jobs, cost = pick(visit, elements, returned, fence, worker)
   for index = #elements, jobs + 1, -1 do
     call('LPUSH', index <= returned and returned_key or backlog_key, elements[index])
@@ -64,17 +64,19 @@ end
 -- Writes the leases of all that is picked and appends it to the reply.
 local function lease_picked(reply, fence, deadline)
   if picked == 0 then return end
-  local rows, count, left = call('MGET', unpack(row_keys)), #reply, picked
+  local count, left = #reply, picked
   call('HSET', prefix .. 'in-flight', unpack(holds))
   for _, visit in ipairs(visits) do
-    reply[count + 1], reply[count + 2], reply[count + 3] = visit.place, visit.jobs, #visit.attempts
-    count = count + 3
-    for index = visit.first, visit.first + visit.jobs - 1 do
+    local ids, group_name = visit.ids, visit.group.name
+    local rows = visit.jobs > 0 and call('HMGET', rows_key(group_name), unpack(ids)) or {}
+    reply[count + 1], reply[count + 2], reply[count + 3], reply[count + 4] = visit.place, group_name, visit.jobs, #visit.attempts
+    count = count + 4
+    for index = 1, visit.jobs do
       local row = rows[index]
-      reply[count + 1], reply[count + 2] = names[index], row
+      reply[count + 1], reply[count + 2] = ids[index], row
       count = count + 2
       if not row then
-        drop_stub(visit, names[index])
+        drop_stub(visit, group_name .. ':' .. ids[index])
         left = left - 1
       end
     end

@@ -8,11 +8,14 @@ local function purge(list, kept_max, retention_ms)
     local spare = partition[list] - jobs >= kept_max
     if not spare and at + retention_ms * 1000 > now then return end
     local gone = {}
-    for name in string.gmatch(chunk, '\n([^\n]+)') do
-      gone[#gone + 1] = prefix .. 'job:' .. name
-      gone[#gone + 1] = prefix .. 'run:' .. name
+    for name, id in string.gmatch(chunk, '\n([^:\n]+):([^\n]+)') do
+      gone[name] = gone[name] or {}
+      gone[name][#gone[name] + 1] = id
     end
-    call('UNLINK', unpack(gone))
+    for name, ids in pairs(gone) do
+      call('HDEL', rows_key(name), unpack(ids))
+      call('HDEL', runs_key(name), unpack(ids))
+    end
     call('LPOP', key)
     partition[list] = partition[list] - jobs
   end

@@ -53,8 +53,8 @@ end
 
 -- A run: `state settled-fence settled-at :place:cost:attempts:throttles:losses:worker:note`, the first three at
 -- fixed width. What a job has been through, as a table.
-local function read_run(held, name)
-  local run = held.known == 'r' and call('GET', prefix .. 'run:' .. name)
+local function read_run(held, group_name, id)
+  local run = held.known == 'r' and call('HGET', runs_key(group_name), id)
   if not run then return {settled = ZEROS, attempts = 0, throttles = 0, losses = 0, note = ''} end
   local attempts, throttles, losses, note = match(run, '^:%d:[^:]+:%d+:(%d+):(%d+):(%d+):[^:]+:(.*)$', 34)
   return {
@@ -68,13 +68,13 @@ local function run_text(state, held, run)
     .. ':' .. run.losses .. ':' .. held.worker .. ':' .. run.note
 end
 
-local function element_of(held, name)
-  return held.cost == '1' and name or ':' .. held.cost .. ':' .. name
+local function element_of(held, id)
+  return held.cost == '1' and id or ':' .. held.cost .. ':' .. id
 end
 
-local function wait_again(group, held, name, due)
+local function wait_again(group, held, id, due)
   group.backlog, partition.backlog = group.backlog + 1, partition.backlog + 1
-  wait_until(due, held.place, element_of(held, name))
+  wait_until(due, held.place, group.name, element_of(held, id))
 end
 
 -- Files finished jobs as one chunk, `time:jobs` and their names.

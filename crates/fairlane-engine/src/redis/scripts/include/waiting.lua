@@ -1,13 +1,8 @@
--- Jobs that must not run before a time. An element is `group:id`, or `:cost:group:id` where the cost is not 1.
-
-local function group_of(element)
-  if byte(element, 1) == 58 then return match(element, '^:%d+:([^:]+)') end
-  return match(element, '^[^:]+')
-end
+-- Jobs that must not run before a time. An element is an id, or `:cost:id` where the cost is not 1.
 
 -- Lets a job wait; if it is the first that is due, someone must hold a timer for it.
-local function wait_until(due, place, element)
-  local key, member = prefix .. 'non-ready-queue', place .. ':' .. element
+local function wait_until(due, place, name, element)
+  local key, member = prefix .. 'non-ready-queue', place .. ':' .. name .. ':' .. element
   call('ZADD', key, text(due), member)
   if call('ZRANK', key, member) == 0 then push_token(sub(place, 3)) end
 end
@@ -26,8 +21,8 @@ local function promote_due(most)
   if #due == 0 then return 0 end
   call('ZREM', key, unpack(due))
   for _, member in ipairs(due) do
-    local place, element = match(member, '^(%d:[^:]+):(.+)$')
-    local group, lane = group_state(group_of(element), place)
+    local place, name, element = match(member, '^(%d:[^:]+):([^:]+):(.+)$')
+    local group, lane = group_state(name, place)
     return_to_lane(group, lane, element, 'RPUSH')
   end
   return #due
