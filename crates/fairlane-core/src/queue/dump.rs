@@ -266,7 +266,7 @@ impl Machine {
             run.worker.escaped(),
             String::from_utf8_lossy(&run.note)
         );
-        dump.add_field(format!("group:{group}:runs"), id, text);
+        dump.add_field(format!("group:{group}:rows"), &format!(":{id}"), text);
     }
 
     fn dump_places(&self, dump: &mut Dump) {

@@ -25,7 +25,7 @@ function looks.job()
   local held = call('HGET', prefix .. 'in-flight', name)
   local deadline = held and call('ZSCORE', prefix .. 'deadlines', sub(held, 17, 32))
   return {
-    row, call('HGET', runs_key(group), id) or '', due and text(tonumber(due)) or '', held or '',
+    row, call('HGET', rows_key(group), ':' .. id) or '', due and text(tonumber(due)) or '', held or '',
     deadline and text(tonumber(deadline)) or '',
   }
 end

@@ -35,9 +35,9 @@ local function take_back(name, batch)
   if run.losses > partition.max_loss_count then
     run.note = 'lost too many leases'
     dead[#dead + 1] = name
-    return call('HSET', runs_key(group_name), id, run_text('F', held, run))
+    return call('HSET', rows_key(group_name), ':' .. id, run_text('F', held, run))
   end
-  call('HSET', runs_key(group_name), id, run_text('N', held, run))
+  call('HSET', rows_key(group_name), ':' .. id, run_text('N', held, run))
   wait_again(group, held, id, now)
   push_token(held.type)
   recovered = recovered + 1

@@ -21,7 +21,7 @@ local stamp, verdicts, answers, ended, completed, failed = format('%016d', now),
 local sets, size = {}, 0
 
 local function set_run(id, run)
-  sets[size + 1], sets[size + 2] = id, run
+  sets[size + 1], sets[size + 2] = ':' .. id, run
   size = size + 2
 end
 
@@ -82,7 +82,7 @@ end
 
 -- The verdict on a job that is not held under this fence.
 local function not_held(group_name, id, fence)
-  local run = call('HGET', runs_key(group_name), id)
+  local run = call('HGET', rows_key(group_name), ':' .. id)
   if run then return sub(run, 2, 17) == fence and 'a' or 's' end
   return call('HEXISTS', rows_key(group_name), id) == 1 and 's' or 'g'
 end
@@ -114,7 +114,7 @@ local function settle_run(at, group_name, fence, outcome, delay_us, retry_after_
     verdicts[#verdicts + 1] = verdict
   end
   for held, count in pairs(ends) do end_leases(group, type_state(held.type), held, count) end
-  if size > 0 then call('HSET', runs_key(group_name), unpack(sets, 1, size)) end
+  if size > 0 then call('HSET', rows_key(group_name), unpack(sets, 1, size)) end
   size = 0
   return at + jobs * stride
 end

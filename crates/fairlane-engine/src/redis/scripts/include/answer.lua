@@ -14,7 +14,7 @@ local function answer_again(worker, number)
     local held = call('HGET', prefix .. 'in-flight', name)
     if held and sub(held, 1, 16) == padded then
       local group, id = match(name, '^([^:]+):(.+)$')
-      local run, row = call('HGET', runs_key(group), id), call('HGET', rows_key(group), id)
+      local run, row = call('HGET', rows_key(group), ':' .. id), call('HGET', rows_key(group), id)
       local attempts = run and match(run, '^[^:]+:%d:[^:]+:%d+:(%d+)') or 0
       for _, item in ipairs({match(held, ':(%d:[^:]+)'), group, 1, 1, id, row, attempts + 1}) do reply[#reply + 1] = item end
     end

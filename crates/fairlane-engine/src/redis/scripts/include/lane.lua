@@ -2,14 +2,10 @@
 -- A place is `level:type`; a lane is the text `standing:tag:epoch:remainder:park:returned` in its group's row.
 local types, groups, tokens = {}, {}, {}
 
--- A group's jobs and what they have been through, by id. One hash each: a key per job would be a long string that Lua
--- has to make and to find again, for every job and every step.
+-- A group's jobs by id, and what they have been through by `:id`, in one hash: a key per job would be a long string
+-- that Lua has to make and to find again, for every job and every step.
 local function rows_key(name)
   return prefix .. 'group:' .. name .. ':rows'
-end
-
-local function runs_key(name)
-  return prefix .. 'group:' .. name .. ':runs'
 end
 
 -- An order: one level of a type, the text `virtual_time:epoch:pool:tag:active` in its type's row. Whoever changes it

@@ -18,7 +18,7 @@ local function pick(visit, elements, returned, fence, worker)
     end
     jobs, cost, picked = jobs + 1, cost + job_cost, picked + 1
     if jobs <= returned then
-      local run = call('HGET', runs_key(visit.group.name), id)
+      local run = call('HGET', rows_key(visit.group.name), ':' .. id)
       if run then held = hold(fence, 'r', place, job_cost, worker) end
       visit.attempts[jobs] = (run and match(run, '^[^:]+:%d:[^:]+:%d+:(%d+)') or 0) + 1
     end

@@ -11,11 +11,9 @@ local function purge(list, kept_max, retention_ms)
     for name, id in string.gmatch(chunk, '\n([^:\n]+):([^\n]+)') do
       gone[name] = gone[name] or {}
       gone[name][#gone[name] + 1] = id
+      gone[name][#gone[name] + 1] = ':' .. id
     end
-    for name, ids in pairs(gone) do
-      call('HDEL', rows_key(name), unpack(ids))
-      call('HDEL', runs_key(name), unpack(ids))
-    end
+    for name, fields in pairs(gone) do call('HDEL', rows_key(name), unpack(fields)) end
     call('LPOP', key)
     partition[list] = partition[list] - jobs
   end

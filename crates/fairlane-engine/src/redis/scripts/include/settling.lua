@@ -54,7 +54,7 @@ end
 -- A run: `state settled-fence settled-at :place:cost:attempts:throttles:losses:worker:note`, the first three at
 -- fixed width. What a job has been through, as a table.
 local function read_run(held, group_name, id)
-  local run = held.known == 'r' and call('HGET', runs_key(group_name), id)
+  local run = held.known == 'r' and call('HGET', rows_key(group_name), ':' .. id)
   if not run then return {settled = ZEROS, attempts = 0, throttles = 0, losses = 0, note = ''} end
   local attempts, throttles, losses, note = match(run, '^:%d:[^:]+:%d+:(%d+):(%d+):(%d+):[^:]+:(.*)$', 34)
   return {
