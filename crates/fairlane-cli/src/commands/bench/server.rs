@@ -9,6 +9,11 @@ use redis::{FromRedisValue, Value};
 
 use crate::failure::Failure;
 
+/// How often the server is asked whether it has freed what was unlinked …
+const FREES_POLLED_MAX: usize = 600;
+/// … and how far apart.
+const FREES_POLL: std::time::Duration = std::time::Duration::from_millis(50);
+
 /// Commands that scripts do not call: they come from clients, or from this measurement.
 const NOT_CALLED_BY_SCRIPTS: [&str; 16] = [
     "evalsha", "eval", "script", "info", "latency", "config", "ping", "hello", "client", "select", "auth",
@@ -64,11 +69,17 @@ impl Server {
         Ok(Reading::parse(&cpu, &stats, ScriptTimes::parse(times).unwrap_or_default()))
     }
 
-    /// Bytes the server has allocated.
+    /// Bytes the server has allocated, once it has freed what was unlinked before.
     pub async fn used_memory_bytes(&self) -> Result<u64, Failure> {
         let mut connection = self.0.clone();
-        let memory: String = redis::cmd("INFO").arg("memory").query_async(&mut connection).await?;
-        Ok(field(&memory, "used_memory").unwrap_or(0.0) as u64)
+        for _ in 0..FREES_POLLED_MAX {
+            let memory: String = redis::cmd("INFO").arg("memory").query_async(&mut connection).await?;
+            if field(&memory, "lazyfree_pending_objects").unwrap_or(0.0) == 0.0 {
+                return Ok(field(&memory, "used_memory").unwrap_or(0.0) as u64);
+            }
+            tokio::time::sleep(FREES_POLL).await;
+        }
+        Err(Failure::broken("the server is still freeing memory of before; try again later"))
     }
 }
 
