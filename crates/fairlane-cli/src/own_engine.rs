@@ -34,9 +34,6 @@ impl OwnEngine {
         let prefix = own_prefix(purpose);
         let options = RedisOptions { prefix: prefix.clone(), ..RedisOptions::default() };
         let engine = RedisEngine::connect(url, options).await.map_err(unopened)?;
-        for warning in engine.warnings() {
-            eprintln!("warning: {warning}");
-        }
         Ok(Self { engine: Arc::new(engine), redis: Some((url.to_owned(), prefix)) })
     }
 
