@@ -50,7 +50,7 @@ Benchmarks (--only takes a name or the first word of one):
   drain         lease 100, settle 100, nothing in between
   idle-latency  from enqueue to the start of the handler when nothing else is going on
   groups-N      drain with N groups of 64 jobs
-  jobs-N        drain with N jobs of 100 groups
+  jobs-N        drain with N jobs of up to 100 groups
   memory        bytes per waiting job beyond its payload (Redis only)
   core          lease and settle in the core alone, on one thread
 
