@@ -12,6 +12,7 @@ mod job;
 mod lane;
 mod operations;
 mod settings;
+mod table;
 
 pub use downstream::Downstream;
 pub use dump::{Dump, DumpValue};
@@ -27,8 +28,9 @@ use crate::limits::{TOKENS_MAX, TYPES_MAX};
 use crate::names::{GroupId, TypeId, WorkerId};
 use crate::numbers::{Fence, Micros, RequestNumber};
 use crate::rate::Bucket;
-use job::{Batch, Job, JobKey, Jobs};
+use job::{Batch, Job, JobKey};
 use lane::{Group, GroupKey, LaneKey, TypeKey, TypeState};
+use table::Table;
 
 /// A worker's last lease request, kept so that a lost reply can be asked for again.
 #[derive(Debug, Clone)]
@@ -72,15 +74,19 @@ impl Finished {
 pub struct Machine {
     settings: Settings,
     whole: Bucket,
+    /// The time of the command in hand.
+    now: Micros,
     fence: Fence,
     sequence: u64,
+    /// Jobs created so far.
+    created: u64,
     cursor: Option<TypeKey>,
     backlog: u64,
-    types: Vec<TypeState>,
+    types: Table<TypeState>,
     types_by_name: BTreeMap<TypeId, TypeKey>,
-    groups: Vec<Group>,
+    groups: Table<Group>,
     groups_by_name: FxHashMap<GroupId, GroupKey>,
-    jobs: Jobs,
+    jobs: Table<Job>,
     batches: FxHashMap<Fence, Batch>,
     deadlines: BTreeSet<(Micros, Fence)>,
     waiting: BTreeMap<(Micros, Box<str>), JobKey>,
@@ -90,6 +96,15 @@ pub struct Machine {
     requests: FxHashMap<WorkerId, Request>,
     reclaimed_at: Option<Micros>,
     reclaim_grace_until: Micros,
+    marks: Option<Marks>,
+}
+
+/// What was touched of that which is not kept in a [`Table`].
+#[derive(Debug, Default)]
+struct Marks {
+    batches: Vec<Fence>,
+    workers: Vec<WorkerId>,
+    bulks: Vec<u64>,
 }
 
 impl Machine {
@@ -104,6 +119,7 @@ impl Machine {
 
     /// Carries out one command. The command must have passed [`Command::validate`].
     pub fn apply(&mut self, command: Command, now: Micros) -> Reply {
+        self.now = now;
         match command {
             Command::Enqueue(command) => Reply::Enqueued(self.enqueue(command, now)),
             Command::Lease(command) => Reply::Leased(self.lease(command, now)),
@@ -131,6 +147,26 @@ impl Machine {
         None
     }
 
+    /// From now on what commands touch is recorded.
+    pub fn record(&mut self) {
+        self.jobs.record();
+        self.groups.record();
+        self.types.record();
+        self.marks.get_or_insert_default();
+    }
+
+    fn mark_batch(&mut self, batch: Fence) {
+        if let Some(marks) = &mut self.marks {
+            marks.batches.push(batch);
+        }
+    }
+
+    fn mark_worker(&mut self, worker: &WorkerId) {
+        if let Some(marks) = &mut self.marks {
+            marks.workers.push(worker.clone());
+        }
+    }
+
     fn push_token(&mut self, key: TypeKey) {
         let tokens = &mut self.types[key].tokens;
         *tokens = (*tokens + 1).min(TOKENS_MAX);
@@ -143,8 +179,7 @@ impl Machine {
         if self.types.len() >= TYPES_MAX {
             return None;
         }
-        let key = self.types.len();
-        self.types.push(TypeState::new(name.clone()));
+        let key = self.types.insert(TypeState::new(name.clone()));
         self.types_by_name.insert(name.clone(), key);
         Some(key)
     }
@@ -153,15 +188,14 @@ impl Machine {
         if let Some(&key) = self.groups_by_name.get(name) {
             return key;
         }
-        let key = self.groups.len() as GroupKey;
-        self.groups.push(Group::new(name.clone()));
+        let key = self.groups.insert(Group::new(name.clone()));
         self.groups_by_name.insert(name.clone(), key);
         key
     }
 
     fn find_job(&self, job: &JobRef) -> Option<JobKey> {
         let group = *self.groups_by_name.get(&job.group)?;
-        self.groups[group as usize].jobs.get(&job.id).copied()
+        self.groups[group].jobs.get(&job.id).copied()
     }
 
     /// A number that was never given before: `max(previous + 1, now in µs)`.
@@ -177,7 +211,7 @@ impl Machine {
 
     fn remove_job(&mut self, key: JobKey) -> Job {
         let job = self.jobs.remove(key);
-        self.groups[job.group as usize].jobs.remove(&job.id);
+        self.groups[job.group].jobs.remove(&job.id);
         job
     }
 }

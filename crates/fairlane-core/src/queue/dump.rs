@@ -128,13 +128,13 @@ impl Machine {
     pub fn dump(&self, now: Micros) -> Dump {
         let mut dump = Dump::default();
         self.dump_partition(&mut dump);
-        for state in &self.types {
+        for state in self.types.values() {
             self.dump_type(state, &mut dump);
         }
-        for group in &self.groups {
+        for group in self.groups.values() {
             self.dump_group(group, &mut dump);
         }
-        for (_, job) in self.jobs.iter() {
+        for job in self.jobs.values() {
             self.dump_job(job, &mut dump);
         }
         self.dump_places(&mut dump);
@@ -203,7 +203,7 @@ impl Machine {
             let text = format!("{virtual_time}:{epoch}:{pool}:{tag}:{}", lanes.len());
             fields.insert(level.index().to_string(), text);
             let members = lanes.iter().map(|((tag, sequence), key)| {
-                (*tag, format!("{sequence:016}:{}", self.groups[key.group as usize].name.escaped()))
+                (*tag, format!("{sequence:016}:{}", self.groups[key.group].name.escaped()))
             });
             dump.0.insert(format!("fair-queue:{level}:{name}"), DumpValue::Sorted(members.collect()));
         }
@@ -243,7 +243,7 @@ impl Machine {
     }
 
     fn dump_job(&self, job: &Job, dump: &mut Dump) {
-        let (group, id) = (self.groups[job.group as usize].name.escaped(), job.id.escaped());
+        let (group, id) = (self.groups[job.group].name.escaped(), job.id.escaped());
         let (level, type_name) = (job.level.index(), self.types[job.type_key].name.escaped());
         let (created, cost) = (job.created_at.0, job.cost.get());
         let payload = String::from_utf8_lossy(&job.payload);
@@ -272,7 +272,7 @@ impl Machine {
     fn dump_places(&self, dump: &mut Dump) {
         let full_name = |key: JobKey| {
             let job = &self.jobs[key];
-            format!("{}:{}", self.groups[job.group as usize].name.escaped(), job.id.escaped())
+            format!("{}:{}", self.groups[job.group].name.escaped(), job.id.escaped())
         };
         let mut in_flight = BTreeMap::new();
         for (key, job) in self.jobs.iter() {

@@ -73,7 +73,7 @@ impl Machine {
 
     /// How many jobs of a group may pass, or how its lane is to be parked.
     pub(super) fn group_pass(&mut self, key: GroupKey, asked: u64, now: Micros) -> Result<u64, Standing> {
-        let group = &mut self.groups[key as usize];
+        let group = &mut self.groups[key];
         if group.settings.paused {
             return Err(Standing::Paused);
         }
@@ -102,7 +102,7 @@ impl Machine {
             state.bucket.take(flow, jobs);
         }
         state.in_flight += jobs;
-        let group = &mut self.groups[group as usize];
+        let group = &mut self.groups[group];
         if let Some(rate) = group.settings.rate {
             group.bucket.take(rate.flow(), jobs);
         }
@@ -111,7 +111,7 @@ impl Machine {
 
     /// Gives back the seats of `jobs` that are no longer in flight.
     pub(super) fn free_seats(&mut self, group: GroupKey, type_key: TypeKey, jobs: u64) {
-        self.groups[group as usize].in_flight -= jobs;
+        self.groups[group].in_flight -= jobs;
         self.types[type_key].in_flight -= jobs;
     }
 }

@@ -30,7 +30,7 @@ impl Machine {
 
     fn check_jobs_in_one_place(&self) -> Result<(), String> {
         let mut found: FxHashMap<JobKey, Vec<Place>> = FxHashMap::default();
-        for group in &self.groups {
+        for group in self.groups.values() {
             for lane in &group.lanes {
                 for &key in lane.backlog.iter().chain(&lane.returned) {
                     found.entry(key).or_default().push(Place::Lane);
@@ -62,15 +62,15 @@ impl Machine {
     }
 
     fn check_lanes(&self) -> Result<(), String> {
-        for (group_key, group) in self.groups.iter().enumerate() {
+        for (group_key, group) in self.groups.iter() {
             for (lane_key, lane) in group.lanes.iter().enumerate() {
-                let key = LaneKey { group: group_key as u32, lane: lane_key as u32 };
+                let key = LaneKey { group: group_key, lane: lane_key as u32 };
                 self.check_lane(key, lane)?;
             }
         }
-        let lanes = self.groups.iter().flat_map(|group| &group.lanes);
+        let lanes = self.groups.values().flat_map(|group| &group.lanes);
         let active = lanes.filter(|lane| lane.standing == Standing::Active).count();
-        let ordered = self.types.iter().flat_map(|state| &state.orders).map(|order| order.lanes.len()).sum();
+        let ordered = self.types.values().flat_map(|state| &state.orders).map(|order| order.lanes.len()).sum();
         same(|| "lanes in order".into(), active, ordered)
     }
 
@@ -86,15 +86,15 @@ impl Machine {
         let parked = matches!(lane.standing, Standing::RateParked(until)
             if self.parked.get(&(until, self.lane_name(key))) == Some(&key));
         same(|| format!("{} parked", name()), parked, matches!(lane.standing, Standing::RateParked(_)))?;
-        let weight = self.groups[key.group as usize].settings.weight.get() as i64;
+        let weight = self.groups[key.group].settings.weight.get() as i64;
         same(|| format!("{} remainder below weight", name()), lane.remainder < weight, true)
     }
 
     fn check_counts(&self) -> Result<(), String> {
         let mut backlog = 0;
-        for (key, group) in self.groups.iter().enumerate() {
+        for (key, group) in self.groups.iter() {
             let name = |what: &str| format!("{what} of group {}", group.name);
-            let mine = || self.jobs.iter().filter(|(_, job)| job.group as usize == key);
+            let mine = || self.jobs.iter().filter(|(_, job)| job.group == key);
             let unleased =
                 mine().filter(|(_, job)| matches!(job.place, Place::Lane | Place::Waiting(_))).count() as u64;
             let leased = mine().filter(|(_, job)| matches!(job.place, Place::InFlight(_))).count() as u64;
@@ -108,12 +108,12 @@ impl Machine {
             backlog += unleased;
         }
         same(|| "backlog".into(), backlog, self.backlog)?;
-        for (key, state) in self.types.iter().enumerate() {
+        for (key, state) in self.types.iter() {
             let leased = |job: &Job| job.type_key == key && matches!(job.place, Place::InFlight(_));
             let in_flight = self.jobs.iter().filter(|(_, job)| leased(job)).count();
             same(|| format!("in flight of type {}", state.name), in_flight as u64, state.in_flight)?;
         }
-        let parked = self.groups.iter().flat_map(|group| &group.lanes);
+        let parked = self.groups.values().flat_map(|group| &group.lanes);
         let parked = parked.filter(|lane| matches!(lane.standing, Standing::RateParked(_))).count();
         same(|| "parked lanes".into(), parked, self.parked.len())
     }
@@ -132,7 +132,7 @@ impl Machine {
     }
 
     fn check_numbers(&self) -> Result<(), String> {
-        for state in &self.types {
+        for state in self.types.values() {
             for order in &state.orders {
                 same(|| "pool within bounds".into(), order.pool <= POOL * POOL_SERVED, true)?;
                 same(|| "virtual time below 2^53".into(), order.virtual_time < INTEGER_MAX, true)?;

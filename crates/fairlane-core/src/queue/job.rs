@@ -108,6 +108,10 @@ thread_local! {
 
 #[derive(Debug, Clone)]
 pub(super) struct Job {
+    /// Counts jobs as they come; backlogs are in this order.
+    pub number: u64,
+    /// Its position among the others of the list it stands in, backlogs excepted.
+    pub order: i64,
     pub group: GroupKey,
     pub id: JobId,
     pub type_key: TypeKey,
@@ -134,52 +138,3 @@ impl Job {
 }
 
 pub(super) type JobKey = u32;
-
-/// All jobs, by key. A key is reused after its job is gone.
-#[derive(Debug, Default)]
-pub(super) struct Jobs {
-    slots: Vec<Option<Job>>,
-    free: Vec<JobKey>,
-}
-
-impl Jobs {
-    pub fn insert(&mut self, job: Job) -> JobKey {
-        if let Some(key) = self.free.pop() {
-            self.slots[key as usize] = Some(job);
-            return key;
-        }
-        self.slots.push(Some(job));
-        (self.slots.len() - 1) as JobKey
-    }
-
-    pub fn remove(&mut self, key: JobKey) -> Job {
-        self.free.push(key);
-        self.slots[key as usize].take().expect("a key in hand names a job")
-    }
-
-    pub fn get(&self, key: JobKey) -> Option<&Job> {
-        self.slots.get(key as usize)?.as_ref()
-    }
-
-    pub fn get_mut(&mut self, key: JobKey) -> Option<&mut Job> {
-        self.slots.get_mut(key as usize)?.as_mut()
-    }
-
-    pub fn iter(&self) -> impl Iterator<Item = (JobKey, &Job)> {
-        let numbered = self.slots.iter().enumerate();
-        numbered.filter_map(|(key, slot)| slot.as_ref().map(|job| (key as JobKey, job)))
-    }
-}
-
-impl std::ops::Index<JobKey> for Jobs {
-    type Output = Job;
-    fn index(&self, key: JobKey) -> &Job {
-        self.slots[key as usize].as_ref().expect("a key in hand names a job")
-    }
-}
-
-impl std::ops::IndexMut<JobKey> for Jobs {
-    fn index_mut(&mut self, key: JobKey) -> &mut Job {
-        self.slots[key as usize].as_mut().expect("a key in hand names a job")
-    }
-}

@@ -20,7 +20,7 @@ use super::job::JobKey;
 use super::settings::{GroupSettings, TypeSettings};
 
 pub(super) type GroupKey = u32;
-pub(super) type TypeKey = usize;
+pub(super) type TypeKey = u32;
 
 /// Which lane of which group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,7 +53,7 @@ pub(super) enum Entry {
     Back,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Lane {
     pub level: Level,
     pub type_key: TypeKey,
@@ -84,7 +84,7 @@ impl Lane {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Group {
     pub name: GroupId,
     pub settings: GroupSettings,
@@ -132,7 +132,7 @@ impl Group {
 }
 
 /// The fair order of one type and level.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Order {
     pub virtual_time: u64,
     pub epoch: u64,
@@ -172,7 +172,7 @@ pub(super) struct Timer {
     pub at: Micros,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct TypeState {
     pub name: TypeId,
     pub settings: TypeSettings,
@@ -208,16 +208,16 @@ impl TypeState {
 
 impl Machine {
     pub(super) fn lane(&self, key: LaneKey) -> &Lane {
-        &self.groups[key.group as usize].lanes[key.lane as usize]
+        &self.groups[key.group].lanes[key.lane as usize]
     }
 
     pub(super) fn lane_mut(&mut self, key: LaneKey) -> &mut Lane {
-        &mut self.groups[key.group as usize].lanes[key.lane as usize]
+        &mut self.groups[key.group].lanes[key.lane as usize]
     }
 
     /// `level:type:group`, the name of a lane where lanes are sorted by name.
     pub(super) fn lane_name(&self, key: LaneKey) -> Box<str> {
-        let group = &self.groups[key.group as usize];
+        let group = &self.groups[key.group];
         let lane = &group.lanes[key.lane as usize];
         let type_name = self.types[lane.type_key].name.escaped();
         format!("{}:{}:{}", lane.level.index(), type_name, group.name.escaped()).into()
@@ -226,7 +226,7 @@ impl Machine {
     /// Puts a lane that has jobs and is in no order into its order.
     pub(super) fn enter_order(&mut self, key: LaneKey, entry: Entry) {
         let sequence = self.next_sequence();
-        let group = &mut self.groups[key.group as usize];
+        let group = &mut self.groups[key.group];
         let weight = group.settings.weight.get();
         let lane = &mut group.lanes[key.lane as usize];
         let state = &mut self.types[lane.type_key];
@@ -246,7 +246,7 @@ impl Machine {
     /// Puts a lane that was just served back among the others.
     pub(super) fn reenter_order(&mut self, key: LaneKey) {
         let sequence = self.next_sequence();
-        let lane = &mut self.groups[key.group as usize].lanes[key.lane as usize];
+        let lane = &mut self.groups[key.group].lanes[key.lane as usize];
         lane.sequence = sequence;
         let order = &mut self.types[lane.type_key].orders[lane.level.index()];
         order.lanes.insert((lane.tag, sequence), key);
@@ -270,7 +270,7 @@ impl Machine {
 
     /// Charges a lane, its order and its level for `jobs` of together `cost`.
     pub(super) fn charge_lane(&mut self, key: LaneKey, jobs: u64, cost: u64) {
-        let group = &mut self.groups[key.group as usize];
+        let group = &mut self.groups[key.group];
         let weight = group.settings.weight.get();
         let lane = &mut group.lanes[key.lane as usize];
         let state = &mut self.types[lane.type_key];
@@ -284,7 +284,7 @@ impl Machine {
 
     /// A released job was not served: its cost is taken off what the lane is charged next.
     pub(super) fn refund_lane(&mut self, key: LaneKey, cost: u64) {
-        let lane = &mut self.groups[key.group as usize].lanes[key.lane as usize];
+        let lane = &mut self.groups[key.group].lanes[key.lane as usize];
         let order = &self.types[lane.type_key].orders[lane.level.index()];
         if lane.epoch == order.epoch {
             lane.remainder -= (cost * UNITS) as i64;
@@ -319,7 +319,7 @@ impl Machine {
                 let name = self.lane_name(key);
                 self.parked.insert((until, name), key);
             }
-            Standing::SeatParked => self.groups[key.group as usize].seat_parked += 1,
+            Standing::SeatParked => self.groups[key.group].seat_parked += 1,
             Standing::Paused | Standing::Idle | Standing::Active => {}
         }
         self.left_order(type_key, level);
@@ -332,7 +332,7 @@ impl Machine {
                 let name = self.lane_name(key);
                 self.parked.remove(&(until, name));
             }
-            Standing::SeatParked => self.groups[key.group as usize].seat_parked -= 1,
+            Standing::SeatParked => self.groups[key.group].seat_parked -= 1,
             Standing::Paused => {}
             Standing::Idle | Standing::Active => return,
         }
@@ -343,7 +343,7 @@ impl Machine {
 
     /// Wakes this group's lanes that stand as `which` says, in the order of (level, type).
     pub(super) fn wake_lanes_of(&mut self, group: GroupKey, which: fn(Standing) -> bool) {
-        let lanes = &self.groups[group as usize].lanes;
+        let lanes = &self.groups[group].lanes;
         let mut woken: Vec<(Level, &TypeId, u32)> = Vec::new();
         for (index, lane) in lanes.iter().enumerate() {
             if which(lane.standing) {

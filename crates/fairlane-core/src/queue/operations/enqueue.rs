@@ -97,11 +97,14 @@ impl Machine {
         }
         let type_key = self.type_key(&new.type_id).expect("a full table was refused above");
         let group = self.group_key(&new.job.group);
-        let lane = LaneKey { group, lane: self.groups[group as usize].lane_index(type_key, new.level) };
+        let lane = LaneKey { group, lane: self.groups[group].lane_index(type_key, new.level) };
         let due = now.plus_ms(new.delay_ms);
         let place = if new.delay_ms > 0 { Place::Waiting(due) } else { Place::Lane };
         let id = new.job.id.clone();
+        self.created += 1;
         let key = self.jobs.insert(Job {
+            number: self.created,
+            order: 0,
             group,
             id: new.job.id,
             type_key,
@@ -112,8 +115,8 @@ impl Machine {
             place,
             run: None,
         });
-        self.groups[group as usize].jobs.insert(id, key);
-        self.groups[group as usize].backlog += 1;
+        self.groups[group].jobs.insert(id, key);
+        self.groups[group].backlog += 1;
         self.backlog += 1;
         if new.delay_ms > 0 {
             self.start_waiting(key, due);
@@ -129,7 +132,7 @@ impl Machine {
             return Some(Refusal::WholeFull);
         }
         let group = self.groups_by_name.get(&new.job.group);
-        let backlog = group.map_or(0, |&key| self.groups[key as usize].backlog);
+        let backlog = group.map_or(0, |&key| self.groups[key].backlog);
         if backlog >= self.settings.group_backlog_max {
             return Some(Refusal::GroupFull);
         }

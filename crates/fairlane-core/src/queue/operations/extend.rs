@@ -73,6 +73,7 @@ impl Machine {
 
     /// Records jobs that share a deadline.
     pub(super) fn open_batch(&mut self, batch: Fence, jobs: Vec<(JobKey, Fence)>, deadline: Micros) {
+        self.mark_batch(batch);
         self.deadlines.insert((deadline, batch));
         self.batches.insert(batch, Batch { deadline, left: jobs.len(), jobs });
     }
@@ -84,6 +85,7 @@ impl Machine {
         if record.left == 0 {
             self.deadlines.remove(&(record.deadline, batch));
             self.batches.remove(&batch);
+            self.mark_batch(batch);
         }
     }
 

@@ -197,7 +197,7 @@ impl Machine {
     }
 
     fn group_view(&self, name: &GroupId) -> Option<GroupView> {
-        let group = &self.groups[*self.groups_by_name.get(name)? as usize];
+        let group = &self.groups[*self.groups_by_name.get(name)?];
         let mut lanes: Vec<LaneView> = Vec::new();
         for lane in group.lanes.iter().filter(|lane| !lane.is_empty()) {
             lanes.push(LaneView {
@@ -233,12 +233,12 @@ impl Machine {
 
     fn whole_view(&self) -> WholeView {
         let lanes =
-            |level: usize| self.types.iter().map(|state| state.orders[level].lanes.len() as u64).sum();
+            |level: usize| self.types.values().map(|state| state.orders[level].lanes.len() as u64).sum();
         WholeView {
             settings: self.settings.clone(),
             backlog: self.backlog,
             waiting: self.waiting.len() as u64,
-            in_flight: self.types.iter().map(|state| state.in_flight).sum(),
+            in_flight: self.types.values().map(|state| state.in_flight).sum(),
             parked_lanes: self.parked.len() as u64,
             completed: self.completed.jobs,
             failed: self.failed.jobs,

@@ -138,6 +138,7 @@ impl Machine {
         }
         let until = now.plus_ms(LEASE_MS_MAX);
         let fence = if call.picked.is_empty() { Fence(0) } else { call.fence };
+        self.mark_worker(&command.worker);
         self.requests.insert(command.worker, Request { number: command.request, until, fence });
         let jobs = call.picked.iter().map(|&key| self.leased_job(key, call.fence)).collect();
         Leased::Jobs { jobs, wake_at: call.wake_at }
@@ -165,7 +166,7 @@ impl Machine {
     fn leased_job(&self, key: JobKey, fence: Fence) -> LeasedJob {
         let job = &self.jobs[key];
         LeasedJob {
-            job: JobRef { group: self.groups[job.group as usize].name.clone(), id: job.id.clone() },
+            job: JobRef { group: self.groups[job.group].name.clone(), id: job.id.clone() },
             type_id: self.types[job.type_key].name.clone(),
             level: job.level,
             cost: job.cost,
@@ -187,6 +188,7 @@ impl Machine {
             self.deadlines.pop_last();
             self.deadlines.insert((lease_end, batch));
             self.batches.get_mut(&batch).expect("a deadline has a batch").deadline = lease_end;
+            self.mark_batch(batch);
         }
         let park_end = now.plus_ms(PARK_MS_MAX);
         for _ in 0..CLAMPS_MAX {
@@ -300,7 +302,7 @@ impl Machine {
         }
         call.left -= jobs;
         self.backlog -= jobs;
-        self.groups[key.group as usize].backlog -= jobs;
+        self.groups[key.group].backlog -= jobs;
         self.charge_gates(call.whole, gate, key.group, jobs);
         self.charge_lane(key, jobs, cost);
         if self.lane(key).is_empty() {
@@ -368,7 +370,7 @@ impl Machine {
 
     /// A group whose seats were freed: its lanes that waited for one stand in order again.
     pub(super) fn wake_seat_parked(&mut self, group: GroupKey) {
-        if self.groups[group as usize].seat_parked > 0 {
+        if self.groups[group].seat_parked > 0 {
             self.wake_lanes_of(group, |standing| standing == Standing::SeatParked);
         }
     }

@@ -58,7 +58,13 @@ impl Machine {
         let job = &mut self.jobs[key];
         job.place = Place::Lane;
         let (group, type_key, level) = (job.group, job.type_key, job.level);
-        let lane = LaneKey { group, lane: self.groups[group as usize].lane_index(type_key, level) };
+        let lane = LaneKey { group, lane: self.groups[group].lane_index(type_key, level) };
+        let neighbour = {
+            let returned = &mut self.lane_mut(lane).returned;
+            if at_head { returned.front() } else { returned.back() }.copied()
+        };
+        let step = if at_head { -1 } else { 1 };
+        self.jobs[key].order = neighbour.map_or(0, |neighbour| self.jobs[neighbour].order + step);
         let returned = &mut self.lane_mut(lane).returned;
         if at_head {
             returned.push_front(key);
@@ -83,7 +89,7 @@ impl Machine {
     fn waiting_name(&self, key: JobKey) -> Box<str> {
         let job = &self.jobs[key];
         let type_name = self.types[job.type_key].name.escaped();
-        let group = self.groups[job.group as usize].name.escaped();
+        let group = self.groups[job.group].name.escaped();
         format!("{}:{type_name}:{group}:{}", job.level.index(), self.element(key)).into()
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::limits::{RECLAIM_GRACE_MS, RECLAIM_JOBS_MAX, RECLAIM_STALE_MS, REQUEST_KEPT_MS};
 use crate::numbers::{Fence, Micros, within};
-use crate::queue::Machine;
+use crate::queue::{Machine, Request};
 use crate::queue::job::{JobKey, Run};
 
 use super::Invalid;
@@ -40,7 +40,7 @@ impl Reclaim {
 
 impl Machine {
     pub(in crate::queue) fn reclaim(&mut self, command: Reclaim, now: Micros) -> Reclaimed {
-        self.requests.retain(|_, request| request.until.plus_ms(REQUEST_KEPT_MS) > now);
+        self.forget_old_requests(now);
         self.lower_far_deadlines(now);
         let stale = self.reclaimed_at.is_none_or(|at| at.plus_ms(RECLAIM_STALE_MS) < now);
         if stale {
@@ -66,6 +66,15 @@ impl Machine {
         }
         self.record_ended(ended, now);
         reclaimed
+    }
+
+    fn forget_old_requests(&mut self, now: Micros) {
+        let old = |request: &Request| request.until.plus_ms(REQUEST_KEPT_MS) <= now;
+        if let Some(marks) = &mut self.marks {
+            let workers = self.requests.iter().filter(|(_, request)| old(request));
+            marks.workers.extend(workers.map(|(worker, _)| worker.clone()));
+        }
+        self.requests.retain(|_, request| !old(request));
     }
 
     /// Takes one job back, if this batch's deadline is still the one that holds for it.

@@ -52,13 +52,13 @@ impl Machine {
     pub(in crate::queue) fn set_group(&mut self, command: SetGroup, now: Micros) -> GroupSet {
         let known = self.groups_by_name.get(&command.group);
         let before =
-            known.map_or_else(GroupSettings::default, |&key| self.groups[key as usize].settings.clone());
+            known.map_or_else(GroupSettings::default, |&key| self.groups[key].settings.clone());
         let settings = command.patch.applied_to(&before);
         if settings == before {
             return GroupSet { settings };
         }
         let key = self.group_key(&command.group);
-        let group = &mut self.groups[key as usize];
+        let group = &mut self.groups[key];
         changed_bucket(&mut group.bucket, group.settings.rate, settings.rate, now);
         if settings.weight != group.settings.weight {
             for lane in &mut group.lanes {

@@ -226,7 +226,7 @@ impl Machine {
         self.count_backlog(key);
         let job = &self.jobs[key];
         let (group, type_key, level, cost) = (job.group, job.type_key, job.level, job.cost.get());
-        let lane = LaneKey { group, lane: self.groups[group as usize].lane_index(type_key, level) };
+        let lane = LaneKey { group, lane: self.groups[group].lane_index(type_key, level) };
         self.refund_lane(lane, cost);
         self.return_to_lane(key, true);
     }
@@ -234,7 +234,7 @@ impl Machine {
     fn count_backlog(&mut self, key: JobKey) {
         self.backlog += 1;
         let group = self.jobs[key].group;
-        self.groups[group as usize].backlog += 1;
+        self.groups[group].backlog += 1;
     }
 
     /// Files what has finished and wakes whoever waited for a seat of these groups or types.
