@@ -16,10 +16,11 @@ intervals, the whole state. The same seed gives the same run.
 
 /// Help of `cargo xtask soak`.
 pub const SOAK_HELP: &str = "\
-Usage: cargo xtask soak [--seed S] [--minutes M]
+Usage: cargo xtask soak [--seed S] [--minutes M] [--disk-kills K]
 
 Runs producers and workers against the engines for M minutes, with faults drawn from seed S, and checks
-that no job is lost, run under two leases at once, or served beyond its limits.
+that no job is lost, run under two leases at once, or served beyond its limits. With --disk-kills a process
+at work on a data directory is killed K times instead, and everything acknowledged must be there each time.
 ";
 
 /// Runs the differential test.

@@ -12,6 +12,8 @@ pub enum Failure {
     BadInput(String),
     /// Something broke on the way.
     Broken(String),
+    /// Something is wrong with what was looked at; what that is has been printed.
+    Found(String),
     /// The person pressed Ctrl-C.
     Stopped(String),
 }
@@ -32,6 +34,7 @@ impl Failure {
         match self {
             Self::Broken(_) => ExitCode::from(1),
             Self::BadInput(_) => ExitCode::from(2),
+            Self::Found(_) => ExitCode::from(3),
             Self::Stopped(_) => ExitCode::from(130),
         }
     }
@@ -41,6 +44,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::BadInput(message) | Self::Broken(message) => write!(f, "error: {message}"),
+            Self::Found(advice) => f.write_str(advice),
             Self::Stopped(message) => write!(f, "stopped: {message}"),
         }
     }

@@ -1,6 +1,6 @@
 //! The `fairlane` program.
 //!
-//! - `commands/`: one file or folder per command: `demo`, `bench`, `simulate`.
+//! - `commands/`: one file or folder per command: `demo`, `bench`, `simulate`, `why`, `audit`, `data`.
 //! - `worker.rs`: leases, runs and settles jobs. `own_engine.rs`: an engine of one run's own.
 //! - `tables.rs`: every table. `percentiles.rs`: what is said about many durations.
 //! - `failure.rs`: how a command ends when it does not succeed. `output.rs`: standard output.
@@ -20,7 +20,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{bench, demo, simulate};
+use commands::{audit, bench, data, demo, simulate, why};
 use failure::Failure;
 
 const EXIT_CODES: &str = "\
@@ -28,6 +28,7 @@ Exit codes:
   0    done
   1    it failed; the message says what broke
   2    the input cannot be used; the message says what to change
+  3    an audit found something that is not repaired
   130  stopped by Ctrl-C";
 
 /// Runs bulk work for many customers at once, fairly, and loses nothing.
@@ -43,6 +44,9 @@ enum Command {
     Demo(demo::Arguments),
     Bench(bench::Arguments),
     Simulate(simulate::Arguments),
+    Why(why::Arguments),
+    Audit(audit::Arguments),
+    Data(data::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -50,7 +54,10 @@ fn main() -> ExitCode {
     match run(arguments.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("{failure}");
+            let message = failure.to_string();
+            if !message.is_empty() {
+                eprintln!("{message}");
+            }
             failure.exit_code()
         }
     }
@@ -61,6 +68,9 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Demo(arguments) => block_on(demo::run(arguments)),
         Command::Bench(arguments) => block_on(bench::run(arguments)),
         Command::Simulate(arguments) => simulate::run(arguments),
+        Command::Why(arguments) => block_on(why::run(arguments)),
+        Command::Audit(arguments) => block_on(audit::run(arguments)),
+        Command::Data(arguments) => data::run(arguments),
     }
 }
 

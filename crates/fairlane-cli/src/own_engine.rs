@@ -1,8 +1,10 @@
 //! An engine of one run's own: nothing it does meets what others keep in the same store.
 //!
-//! On Redis that is a key prefix nobody else uses; its keys are removed at the end, and no others.
+//! On Redis that is a key prefix nobody else uses; its keys are removed at the end, and no others. In a data
+//! directory it is a folder of its own inside, which is removed.
 //! A prefix rather than a type, because types are few and stay known for good.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -21,20 +23,23 @@ pub struct OwnEngine {
     /// To work with.
     pub engine: Arc<dyn Engine>,
     redis: Option<(String, String)>,
+    folder: Option<PathBuf>,
 }
 
 impl OwnEngine {
     /// Opens the engine at `url`; `purpose` begins its keys.
     pub async fn open(url: &str, purpose: &str) -> Result<Self, Failure> {
         if !is_redis(url) {
-            let opened = fairlane_engine::open(url, Settings::default()).await;
+            let folder = folder(url).map(|folder| folder.join(format!("{purpose}-{}", run_id())));
+            let own_url = folder.as_ref().map_or(url.to_owned(), |folder| with_folder(url, folder));
+            let opened = fairlane_engine::open(&own_url, Settings::default()).await;
             let engine = opened.map_err(|error| Failure::bad_input(error.to_string()))?;
-            return Ok(Self { engine, redis: None });
+            return Ok(Self { engine, redis: None, folder });
         }
         let prefix = own_prefix(purpose);
         let options = RedisOptions { prefix: prefix.clone(), ..RedisOptions::default() };
         let engine = RedisEngine::connect(url, options).await.map_err(unopened)?;
-        Ok(Self { engine: Arc::new(engine), redis: Some((url.to_owned(), prefix)) })
+        Ok(Self { engine: Arc::new(engine), redis: Some((url.to_owned(), prefix)), folder: None })
     }
 
     /// What its keys begin with, on Redis.
@@ -42,8 +47,18 @@ impl OwnEngine {
         self.redis.as_ref().map(|(_, prefix)| prefix.as_str())
     }
 
-    /// Removes every key of this run.
+    /// Its folder, in a data directory.
+    pub fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+
+    /// Removes every key of this run, or its folder.
     pub async fn clear(&self) -> Result<(), Failure> {
+        if let Some(folder) = &self.folder {
+            return std::fs::remove_dir_all(folder).map_err(|error| {
+                Failure::broken(format!("{} cannot be removed: {error}", folder.display()))
+            });
+        }
         let Some((url, prefix)) = &self.redis else { return Ok(()) };
         let Some(nodes) = url.strip_prefix("redis+cluster://") else {
             return clear_node(&mut connect(url).await?, prefix, CLEAR_KEYS).await;
@@ -59,6 +74,18 @@ impl OwnEngine {
 /// Whether the address is that of a Redis.
 pub fn is_redis(url: &str) -> bool {
     matches!(url.split_once(':'), Some(("redis" | "redis+cluster", _)))
+}
+
+/// The data directory an address names, if it names one.
+pub fn folder(url: &str) -> Option<PathBuf> {
+    let path = url.strip_prefix("dir:").or_else(|| url.starts_with(['.', '/']).then_some(url))?;
+    Some(path.split_once('?').map_or(path, |(path, _)| path).into())
+}
+
+/// The address with another directory, and the same options.
+fn with_folder(url: &str, folder: &Path) -> String {
+    let options = url.find('?').map_or("", |at| &url[at..]);
+    format!("dir:{}{options}", folder.display())
 }
 
 /// A connection beside the engine's.
@@ -146,6 +173,15 @@ mod tests {
         let replica = "e7d1 127.0.0.1:7004@17004 slave 07c3 0 1426238317739 4 connected";
         assert_eq!(master_address(master), Some("127.0.0.1:7000"));
         assert_eq!(master_address(replica), None);
+    }
+
+    #[test]
+    fn a_folder_keeps_the_options_of_its_address() {
+        assert_eq!(folder("memory:"), None);
+        assert_eq!(folder("./data"), Some("./data".into()));
+        let url = "dir:/data?durability=interval";
+        assert_eq!(folder(url), Some("/data".into()));
+        assert_eq!(with_folder(url, Path::new("/data/own")), "dir:/data/own?durability=interval");
     }
 
     #[test]

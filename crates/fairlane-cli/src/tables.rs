@@ -2,7 +2,7 @@
 
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 
-use fairlane_simulator::{PartReport, group_rows, summary_rows};
+use fairlane_simulator::{PartReport, compared_rows, group_rows, summary_rows};
 
 use crate::commands::bench::result::BenchResult;
 use crate::commands::demo::report::DemoReport;
@@ -11,6 +11,8 @@ use crate::commands::demo::report::DemoReport;
 const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 /// Most groups shown of one part; JSON has them all.
 const GROUPS_SHOWN: usize = 20;
+/// Groups of a part that are compared, with several rows each.
+const GROUPS_COMPARED: usize = 6;
 
 /// A table with its first column to the left and numbers to the right.
 fn table(header: &[&str]) -> Table {
@@ -64,6 +66,17 @@ pub fn simulate(reports: &[PartReport]) -> String {
     parts.join("\n")
 }
 
+/// Runs of one scenario under several rules side by side, a table for each part.
+pub fn compared(runs: &[Vec<PartReport>]) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for number in 0..runs.iter().map(Vec::len).min().unwrap_or(0) {
+        let reports: Vec<&PartReport> = runs.iter().map(|run| &run[number]).collect();
+        parts.push(format!("{}: {}", reports[0].scenario, reports[0].part));
+        parts.push(rows(compared_rows(&reports, GROUPS_COMPARED)) + "\n");
+    }
+    parts.join("\n").trim_end().to_owned()
+}
+
 /// A table of rows whose first is the heading.
 fn rows(rows: Vec<Vec<String>>) -> String {
     let mut rows = rows.into_iter();
@@ -73,9 +86,19 @@ fn rows(rows: Vec<Vec<String>>) -> String {
     table.to_string()
 }
 
+/// A table of texts, all to the left.
+pub fn texts(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let mut table = table(header);
+    for column in table.column_iter_mut() {
+        column.set_cell_alignment(CellAlignment::Left);
+    }
+    table.add_rows(rows);
+    table.to_string()
+}
+
 /// The benchmark's outcome: throughput, then latency and memory where they were measured.
 pub fn bench(results: &[BenchResult]) -> String {
-    let parts = [throughput(results), latency(results), memory(results), list(results)];
+    let parts = [throughput(results), latency(results), cancel(results), memory(results), list(results)];
     parts.into_iter().flatten().collect::<Vec<_>>().join("\n\n")
 }
 
@@ -98,8 +121,10 @@ const THROUGHPUT: [Column; 11] = [
 
 /// Columns that are empty everywhere are left out.
 fn throughput(results: &[BenchResult]) -> Option<String> {
-    let results: Vec<&BenchResult> =
-        results.iter().filter(|result| result.jobs_per_second.is_some()).collect();
+    let results: Vec<&BenchResult> = results
+        .iter()
+        .filter(|result| result.jobs_per_second.is_some() && result.cancel_ms.is_none())
+        .collect();
     let filled = |(_, write): &&Column| results.iter().any(|result| write(result).is_some());
     let columns: Vec<&Column> = THROUGHPUT.iter().filter(filled).collect();
     let mut table = table(&columns.iter().map(|(heading, _)| *heading).collect::<Vec<_>>());
@@ -115,7 +140,8 @@ fn throughput(results: &[BenchResult]) -> Option<String> {
 fn latency(results: &[BenchResult]) -> Option<String> {
     let mut table =
         table(&["benchmark", "engine", "p50 µs", "floor p50 µs", "p99 µs", "floor p99 µs", "ratio of p50"]);
-    for result in results.iter().filter(|result| result.latency_p50_us.is_some()) {
+    let is_latency = |result: &&BenchResult| result.latency_p50_us.is_some() && result.cancel_ms.is_none();
+    for result in results.iter().filter(is_latency) {
         let columns = [
             result.latency_p50_us,
             result.floor_latency_p50_us,
@@ -128,6 +154,36 @@ fn latency(results: &[BenchResult]) -> Option<String> {
         table.add_row(row);
     }
     let legend = "From enqueue to the start of the handler; the floor is one hand-off to a waiting task and one round trip.";
+    (!table.is_empty()).then(|| format!("{table}\n{legend}"))
+}
+
+fn cancel(results: &[BenchResult]) -> Option<String> {
+    let mut table = table(&[
+        "benchmark",
+        "engine",
+        "answered",
+        "swept/s",
+        "lease p50",
+        "before",
+        "lease p99",
+        "before",
+        "script p99.9",
+    ]);
+    for result in results.iter().filter(|result| result.cancel_ms.is_some()) {
+        let ms = |us: Option<f64>| or_dash(us, |us| format!("{:.2} ms", us / 1000.0));
+        table.add_row(vec![
+            result.name.clone(),
+            result.engine.to_owned(),
+            or_dash(result.cancel_ms, |ms| format!("{ms:.2} ms")),
+            or_dash(result.jobs_per_second, |rate| thousands(rate as u64)),
+            ms(result.latency_p50_us),
+            ms(result.floor_latency_p50_us),
+            ms(result.latency_p99_us),
+            ms(result.floor_latency_p99_us),
+            or_dash(result.script_p999_ms, |ms| format!("≤ {ms:.2} ms")),
+        ]);
+    }
+    let legend = "Another group's batches of ten are leased and settled between the janitor's steps of 200 jobs, and before.";
     (!table.is_empty()).then(|| format!("{table}\n{legend}"))
 }
 

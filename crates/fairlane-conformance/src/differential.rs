@@ -6,8 +6,10 @@
 //!
 //! - `differential/world.rs`: which steps come. `differential/replay.rs`: the two sides, side by side.
 //! - `differential/shrink.rs`: fewer steps that still diverge.
+//! - `differential/restarts.rs`: the same steps through the core and through a core that is restarted from disk.
 
 mod replay;
+mod restarts;
 mod shrink;
 mod world;
 
@@ -20,6 +22,7 @@ use fairlane_core::{TypeId, queue::Reply};
 use fairlane_engine::redis::ScriptEdit;
 
 use replay::Arena;
+pub use restarts::restarts;
 use world::World;
 
 /// Steps sent to Redis before their answers are awaited.

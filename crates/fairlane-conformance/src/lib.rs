@@ -3,6 +3,7 @@
 //! - `chapters.rs`: the suite, a chapter per operation, over a [`subject::Subject`].
 //! - `differential.rs`: seeded random commands through the core and through Redis, compared step by step.
 //! - `soak.rs`: producers, workers and faults, and what must hold in the end.
+//! - `kills.rs`: a process on a data directory, killed again and again.
 //! - `arguments.rs`: what the programs are told.
 //! - `servers.rs`, `proxy.rs`: real Redis servers to start, kill and cut off. `dice.rs`: seeded chance.
 //!
@@ -12,6 +13,7 @@ pub mod arguments;
 pub mod chapters;
 pub mod dice;
 pub mod differential;
+pub mod kills;
 pub mod proxy;
 pub mod servers;
 pub mod soak;

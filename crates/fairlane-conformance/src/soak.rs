@@ -139,7 +139,8 @@ async fn prepare(engine: &Arc<dyn Engine>) {
     let limits = limits();
     let settings = Settings { rate: Some(limits.rate), max_retry_count: 10_000, ..Settings::default() };
     engine.set_whole(SetWhole { settings }).await.expect("nothing is wrong yet");
-    let seats = SetGroup { group: group_id(limits.seated_group), patch: group_seats(limits.seats) };
+    let patch = group_seats(limits.seats);
+    let seats = SetGroup { group: group_id(limits.seated_group), patch, reset_congestion: false };
     engine.set_group(seats).await.expect("nothing is wrong yet");
 }
 

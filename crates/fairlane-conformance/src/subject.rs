@@ -2,13 +2,22 @@
 //!
 //! An operation that fails as a whole ends the case; what a case wants to see refused it sends through
 //! [`Subject::engine`] itself. Unless a case says otherwise, jobs are of type `t` and level normal.
+//!
+//! - `subject/bulks.rs`: words for bulk actions, and for jobs that are picked by name.
+//! - `subject/congested.rs`: words for the `classic` discipline and for congestion.
+
+mod bulks;
+mod congested;
+
+pub use bulks::*;
+pub use congested::*;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fairlane_core::limits::{RECLAIM_GRACE_MS, RECLAIM_STALE_MS};
+use fairlane_core::limits::{RECLAIM_GRACE_MS, RECLAIM_STALE_MS, REFUSAL_RETRY_MS};
 use fairlane_core::queue::*;
 use fairlane_core::*;
 use fairlane_engine::Engine;
@@ -159,7 +168,7 @@ impl Subject {
 
     /// Changes a group.
     pub async fn set_group(&self, group: &str, patch: GroupPatch) -> GroupSettings {
-        let command = SetGroup { group: group_id(group), patch };
+        let command = SetGroup { group: group_id(group), patch, reset_congestion: false };
         self.engine.set_group(command).await.expect("set_group is answered").settings
     }
 
@@ -174,7 +183,12 @@ impl Subject {
 
     /// Changes the whole.
     pub async fn set_whole(&self, settings: Settings) {
-        self.engine.set_whole(SetWhole { settings }).await.expect("set_whole is answered");
+        assert_eq!(self.try_whole(settings).await, WholeSet::Set);
+    }
+
+    /// Changes the whole, if that can be.
+    pub async fn try_whole(&self, settings: Settings) -> WholeSet {
+        self.engine.set_whole(SetWhole { settings }).await.expect("set_whole is answered")
     }
 
     /// A job as it stands, if it is there.
@@ -219,7 +233,8 @@ impl Subject {
         }
     }
 
-    async fn inspect(&self, command: Inspect) -> Inspected {
+    /// Looks.
+    pub async fn inspect(&self, command: Inspect) -> Inspected {
         self.engine.inspect(command).await.expect("inspect is answered")
     }
 
@@ -295,6 +310,7 @@ pub fn job(group: &str, id: &str) -> NewJob {
         cost: Cost::default(),
         payload: bytes("{}"),
         delay_ms: 0,
+        bulk: None,
     }
 }
 
@@ -342,6 +358,14 @@ pub fn request(worker: &str, number: u64, jobs_max: usize) -> Lease {
         jobs_max,
         lease_ms: LEASE_MS,
     }
+}
+
+/// The receipt of a job that is there already, in no bulk action.
+pub const EXISTS: JobReceipt = JobReceipt::Exists { bulk: None };
+
+/// A refusal with its usual time.
+pub const fn refused(refusal: Refusal) -> JobReceipt {
+    JobReceipt::Refused { refusal, retry_after_ms: REFUSAL_RETRY_MS }
 }
 
 /// Done.

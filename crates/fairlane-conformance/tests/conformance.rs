@@ -9,7 +9,8 @@ use fairlane_conformance::servers::{RedisCluster, RedisServer, ServerOptions};
 use fairlane_conformance::subject::{START, Subject};
 use fairlane_core::queue::Settings;
 use fairlane_engine::redis::{RedisEngine, RedisOptions};
-use fairlane_engine::{Clock, EmbeddedEngine, Engine};
+use fairlane_engine::{Clock, DirectoryOptions, EmbeddedEngine, Engine};
+use tempfile::TempDir;
 
 /// A case that takes longer hangs.
 const CASE_LIMIT: Duration = Duration::from_secs(60);
@@ -17,6 +18,8 @@ const CASE_LIMIT: Duration = Duration::from_secs(60);
 /// Where the engines of one run keep their state.
 enum Store {
     Memory,
+    /// A directory of its own for each case, below this one.
+    Disk(TempDir),
     Redis(String),
 }
 
@@ -27,6 +30,12 @@ impl Store {
         let clock = Clock::Given(us.clone());
         let engine: Arc<dyn Engine> = match self {
             Self::Memory => Arc::new(EmbeddedEngine::new(Settings::default(), clock).expect("a thread")),
+            Self::Disk(folder) => {
+                let options =
+                    DirectoryOptions { clock, synced: false, reserve_bytes: 0, ..Default::default() };
+                let folder = folder.path().join(case.replace('/', "-"));
+                Arc::new(EmbeddedEngine::open(&folder, options).expect("a directory of its own"))
+            }
             Self::Redis(url) => {
                 let options = RedisOptions { clock, prefix: format!("{case}:"), ..RedisOptions::default() };
                 Arc::new(RedisEngine::connect(url, options).await.expect("Redis is there"))
@@ -71,6 +80,12 @@ fn cases_of_the_suite() -> usize {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_case_holds_on_the_embedded_engine() {
     assert_eq!(Store::Memory.run_all().await, cases_of_the_suite());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_case_holds_on_disk() {
+    let store = Store::Disk(tempfile::tempdir().expect("a folder"));
+    assert_eq!(store.run_all().await, cases_of_the_suite());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

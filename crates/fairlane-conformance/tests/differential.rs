@@ -27,7 +27,7 @@ fn planted(stem: &str, source: &str, where_to: &str, line: &str, changed: &str) 
 
 #[tokio::test]
 async fn a_planted_change_in_one_script_line_is_caught() {
-    let edits: [ScriptEdit; 3] = [
+    let edits: [ScriptEdit; 6] = [
         |stem, source| planted(stem, source, "lease", "cost * order.units", "(cost + 1) * order.units"),
         |stem, source| planted(stem, source, "settle", "held.cost * 5040", "held.cost * 5041"),
         |stem, source| {
@@ -37,6 +37,23 @@ async fn a_planted_change_in_one_script_line_is_caught() {
                 "reclaim",
                 "partition.reclaimed_at = now",
                 "partition.reclaimed_at = now - 1",
+            )
+        },
+        |stem, source| {
+            let (line, changed) = ("score_tag(group)\n  insert_lane", "score_tag(group) + 1\n  insert_lane");
+            planted(stem, source, "admit", line, changed)
+        },
+        |stem, source| {
+            let (line, changed) = ("known.waiting - 1\n    file_end", "known.waiting\n    file_end");
+            planted(stem, source, "cancel_job", line, changed)
+        },
+        |stem, source| {
+            planted(
+                stem,
+                source,
+                "sweep",
+                "bulk.cause, overdue = 'deadline'",
+                "bulk.cause, overdue = 'failures'",
             )
         },
     ];

@@ -6,7 +6,10 @@ use std::time::Duration;
 use fairlane_conformance::proxy::Proxy;
 use fairlane_conformance::servers::{RedisServer, ServerOptions};
 use fairlane_conformance::soak::{Plan, run};
-use fairlane_conformance::subject::{LEASE_MS, jobs, succeeded, type_id};
+use fairlane_conformance::subject::{
+    EXISTS, LEASE_MS, NOTHING_SWEPT, bulk_ref, bytes, classic, delayed, failed, jobs, jobs_in, refs,
+    succeeded, type_id,
+};
 use fairlane_core::WorkerId;
 use fairlane_core::queue::*;
 use fairlane_engine::redis::{RedisEngine, RedisOptions};
@@ -38,7 +41,7 @@ async fn an_enqueue_whose_reply_was_lost_is_repeated_without_effect() {
     engine.enqueue(Enqueue { jobs: vec![] }).await.unwrap();
     proxy.cut_before_reply(0);
     assert_lost(engine.enqueue(command.clone()).await);
-    assert_eq!(engine.enqueue(command).await.unwrap().receipts, [JobReceipt::Exists; 5]);
+    assert_eq!(engine.enqueue(command).await.unwrap().receipts, [EXISTS; 5]);
     assert_eq!(whole(&engine).await.backlog, 5);
 }
 
@@ -70,6 +73,145 @@ async fn a_settlement_whose_reply_was_lost_counts_once() {
     assert_eq!(engine.settle(settle(&leased[1])).await.unwrap().verdicts, [Verdict::Applied]);
     let view = whole(&engine).await;
     assert_eq!((view.completed, view.in_flight), (2, 0));
+}
+
+/// A command whose reply is lost, and the answer when it is sent again.
+async fn lost_then_repeated(proxy: &Proxy, engine: &Arc<dyn Engine>, command: Command) -> Reply {
+    proxy.cut_before_reply(0);
+    assert_lost(engine.execute(command.clone()).await);
+    engine.execute(command).await.expect("it is answered the second time")
+}
+
+/// Every script once: a server that does not know one answers twice.
+async fn warm_up(engine: &Arc<dyn Engine>, commands: &[Command]) {
+    for command in commands {
+        engine.execute(command.clone()).await.expect("nothing is lost yet");
+    }
+}
+
+fn open(id: &str) -> Command {
+    Command::OpenBulk(OpenBulk { bulk: bulk_ref("g", id), deadline_ms: None, failures_max: None })
+}
+
+fn finish(taken: &TakenBulk) -> Command {
+    let TakenBulk { view, fence } = taken.clone();
+    Command::FinishBulk(FinishBulk { bulk: view.bulk, fence, summary: bytes("sum"), failed: false })
+}
+
+async fn bulk(engine: &Arc<dyn Engine>, id: &str) -> BulkView {
+    match engine.inspect(Inspect::Bulk(bulk_ref("g", id))).await {
+        Ok(Inspected::Bulk(Some(view))) => view,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Takes the complete bulk action as soon as whoever had it has lost it.
+async fn take_again(engine: &Arc<dyn Engine>) -> TakenBulk {
+    for _ in 0..200 {
+        let command = TakeCompleted { bulks_max: 1, lease_ms: 60_000 };
+        let taken = engine.take_completed(command).await.expect("take_completed is answered");
+        if let Some(taken) = taken.bulks.into_iter().next() {
+            return taken;
+        }
+        let nothing = [type_id("nothing of this")];
+        engine.wait(&nothing, Duration::from_millis(20)).await.expect("wait is answered");
+    }
+    panic!("it is never given again");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bulk_action_outlives_the_loss_of_every_reply() {
+    let (_server, proxy, engine) = behind_a_proxy().await;
+    let of = |id: &str| bulk_ref("g", id);
+    let seal = |id: &str, expected| Command::SealBulk(SealBulk { bulk: of(id), expected });
+    let hold = |id: &str| Command::HoldBulk(HoldBulk { bulk: of(id) });
+    let resume = |id: &str| Command::ResumeBulk(ResumeBulk { bulk: of(id) });
+    let cancel = |id: &str| Command::CancelBulk(CancelBulk { bulk: of(id) });
+    let take = Command::TakeCompleted(TakeCompleted { bulks_max: 1, lease_ms: 300 });
+    let nobody = BulkRef { group: fairlane_core::GroupId::new("nobody").unwrap(), ..of("b") };
+    let unknown =
+        FinishBulk { bulk: nobody, fence: fairlane_core::Fence(1), summary: bytes(""), failed: false };
+    let sweep = Command::Sweep(Sweep { jobs_max: 10 });
+    let warm =
+        [open("w"), hold("w"), resume("w"), seal("none", None), cancel("w"), take.clone(), sweep.clone()];
+    warm_up(&engine, &warm).await;
+    warm_up(&engine, &[Command::FinishBulk(unknown)]).await;
+
+    let opened = lost_then_repeated(&proxy, &engine, open("b")).await;
+    assert!(matches!(opened, Reply::BulkOpened(BulkOpened::Exists(view)) if view.total == 0));
+    engine.enqueue(Enqueue { jobs: jobs_in("b", "g", 3) }).await.unwrap();
+    lost_then_repeated(&proxy, &engine, hold("b")).await;
+    assert_eq!(bulk(&engine, "b").await.course, Course::Hold);
+    lost_then_repeated(&proxy, &engine, resume("b")).await;
+    assert_eq!(bulk(&engine, "b").await.course, Course::Run);
+    let sealed = lost_then_repeated(&proxy, &engine, seal("b", Some(3))).await;
+    assert!(matches!(sealed, Reply::BulkSealed(BulkSealed::Sealed(view)) if view.sealed));
+    let mut leaser = Leaser::new(engine.clone(), WorkerId::new("w").unwrap());
+    for job in leaser.lease(&[type_id("t")], 3, LEASE_MS).await.unwrap().jobs {
+        let settlements = vec![Settlement { job: job.job, fence: job.fence, outcome: succeeded() }];
+        engine.settle(Settle { settlements }).await.unwrap();
+    }
+    let taken = lost_then_repeated(&proxy, &engine, take).await;
+    assert!(
+        matches!(taken, Reply::CompletedTaken(taken) if taken.bulks.is_empty() && taken.wake_at.is_some())
+    );
+    let finished = lost_then_repeated(&proxy, &engine, finish(&take_again(&engine).await)).await;
+    assert_eq!(finished, Reply::BulkFinished(BulkFinished(Verdict::Applied)));
+    let view = bulk(&engine, "b").await;
+    assert_eq!((view.state, view.succeeded, &*view.summary), (BulkState::Completed, 3, &b"sum"[..]));
+
+    engine.execute(open("c")).await.unwrap();
+    engine.enqueue(Enqueue { jobs: jobs_in("c", "g", 2) }).await.unwrap();
+    lost_then_repeated(&proxy, &engine, cancel("c")).await;
+    let swept = lost_then_repeated(&proxy, &engine, sweep).await;
+    assert_eq!(swept, Reply::Swept(NOTHING_SWEPT), "what was to be done was done the first time");
+    assert_eq!((bulk(&engine, "c").await.cancelled, whole(&engine).await.backlog), (2, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jobs_picked_by_name_are_picked_once_when_the_reply_is_lost() {
+    let (_server, proxy, engine) = behind_a_proxy().await;
+    let cancel = |ids: &[&str]| Command::CancelJob(CancelJob { jobs: refs("g", ids) });
+    let requeue = |ids: &[&str]| Command::RequeueDead(RequeueDead { jobs: refs("g", ids) });
+    let discard = |ids: &[&str]| Command::Discard(Discard { jobs: refs("g", ids) });
+    let make_due = Command::MakeDue(MakeDue { group: None, cursor: 0, jobs_max: 10 });
+    warm_up(&engine, &[cancel(&["none"]), requeue(&["none"]), discard(&["none"]), make_due.clone()]).await;
+    let mut leaser = Leaser::new(engine.clone(), WorkerId::new("w").unwrap());
+    engine.enqueue(Enqueue { jobs: jobs("g", 3) }).await.unwrap();
+    for job in leaser.lease(&[type_id("t")], 1, LEASE_MS).await.unwrap().jobs {
+        let settlements = vec![Settlement { job: job.job, fence: job.fence, outcome: failed() }];
+        engine.settle(Settle { settlements }).await.unwrap();
+    }
+    let cancelled = lost_then_repeated(&proxy, &engine, cancel(&["2"])).await;
+    assert_eq!(cancelled, Reply::JobsCancelled(JobsCancelled { cancellations: vec![Cancellation::Ended] }));
+    assert_eq!(whole(&engine).await.backlog, 1);
+    let requeued = lost_then_repeated(&proxy, &engine, requeue(&["1"])).await;
+    assert_eq!(requeued, Reply::DeadRequeued(DeadRequeued { jobs: vec![Requeued::NotDead] }));
+    assert_eq!(whole(&engine).await.backlog, 2);
+    for job in leaser.lease(&[type_id("t")], 1, LEASE_MS).await.unwrap().jobs {
+        let settlements = vec![Settlement { job: job.job, fence: job.fence, outcome: failed() }];
+        engine.settle(Settle { settlements }).await.unwrap();
+    }
+    let discarded = lost_then_repeated(&proxy, &engine, discard(&["1"])).await;
+    assert_eq!(discarded, Reply::Discarded(Discarded { jobs: vec![Disposal::Unknown] }));
+    assert_eq!(whole(&engine).await.failed, 0);
+    engine.enqueue(Enqueue { jobs: vec![delayed(3_600_000, "g", "late")] }).await.unwrap();
+    let due = lost_then_repeated(&proxy, &engine, make_due).await;
+    assert_eq!(due, Reply::MadeDue(MadeDue { moved: 0, next: None }));
+    assert_eq!(leaser.lease(&[type_id("t")], 10, LEASE_MS).await.unwrap().jobs.len(), 2);
+}
+
+/// Erratum Q18.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jobs_of_an_admission_whose_reply_was_lost_are_ready() {
+    let (_server, proxy, engine) = behind_a_proxy().await;
+    let admit = Command::Admit(Admit { jobs_max: 10 });
+    warm_up(&engine, &[Command::SetWhole(SetWhole { settings: classic(5) }), admit.clone()]).await;
+    engine.enqueue(Enqueue { jobs: jobs("g", 5) }).await.unwrap();
+    let again = lost_then_repeated(&proxy, &engine, admit).await;
+    assert!(matches!(again, Reply::Admitted(admitted) if admitted.admissions.is_empty()));
+    let mut leaser = Leaser::new(engine.clone(), WorkerId::new("w").unwrap());
+    assert_eq!(leaser.lease(&[type_id("t")], 10, LEASE_MS).await.unwrap().jobs.len(), 5);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

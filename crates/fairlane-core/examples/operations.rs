@@ -29,6 +29,7 @@ fn batch(number: usize) -> Command {
         cost: Cost::default(),
         payload: Arc::from([b'x'; 200]),
         delay_ms: 0,
+        bulk: None,
     };
     Command::Enqueue(Enqueue { jobs: (0..BATCH).map(job).collect() })
 }

@@ -7,18 +7,21 @@
 //!
 //! - [`names`], [`numbers`], [`rate`]: what things are called and counted in, with validation.
 //! - [`limits`]: every limit and default.
+//! - [`classic`], [`congestion`]: the documents' score, backoff and levels as pure functions.
 //! - [`queue`]: the machine. [`queue::Machine::apply`] is the way in; each operation is a file in
 //!   `queue/operations`, named as its script and its conformance chapter are.
 //!   - `queue/lane.rs`: groups, lanes and the fair order they stand in.
 //!   - `queue/gate.rs`: may it be served now. `queue/downstream.rs`: what a 429 does to a rate.
 //!   - `queue/invariants.rs`: what must hold after every command. `queue/dump.rs`: state to compare.
 
+pub mod classic;
+pub mod congestion;
 pub mod limits;
 pub mod names;
 pub mod numbers;
 pub mod queue;
 pub mod rate;
 
-pub use names::{GroupId, InvalidName, JobId, TypeId, WorkerId};
+pub use names::{BulkId, GroupId, InvalidName, JobId, TypeId, WorkerId};
 pub use numbers::{Cost, Fence, Level, Micros, OutOfRange, RequestNumber, Weight};
 pub use rate::Rate;

@@ -38,6 +38,48 @@ pub const LEASE_PARKS_MAX: usize = 64;
 pub const CLAMPS_MAX: usize = 64;
 /// Most wake-up tokens that wait for one type.
 pub const TOKENS_MAX: usize = 8;
+/// Most jobs of held or dropped bulk actions one `lease` or `admit` steps over.
+pub const LEASE_SKIPS_MAX: usize = 64;
+/// Most jobs one `admit` decides on.
+pub const ADMIT_JOBS_MAX: usize = 500;
+/// Most jobs in one `cancel_job`, `requeue_dead` or `discard`.
+pub const PICK_JOBS_MAX: usize = 500;
+/// Most jobs one `sweep` moves or removes: a step others hardly notice.
+pub const SWEEP_JOBS_MAX: usize = 200;
+/// Most bulk actions one `sweep` looks at.
+pub const SWEEP_BULKS_MAX: usize = 16;
+/// Most waiting jobs one `make_due` looks at.
+pub const MAKE_DUE_JOBS_MAX: usize = 500;
+/// Most jobs on one page of `list_jobs`.
+pub const LIST_JOBS_MAX: usize = 500;
+/// A page of `list_jobs` ends when the payloads and notes of its jobs have this many bytes.
+pub const LIST_BYTES_MAX: usize = 1024 * 1024;
+/// Positions that `list_jobs` keeps for each chunk or batch: more than any of them has jobs.
+pub const LIST_STRIDE: u64 = 1024;
+/// Jobs enqueued in the same microsecond among which `explain` looks for one.
+pub const EXPLAIN_SCAN_MAX: usize = 200;
+/// Workers that have not asked for a type for this long are not there, as far as `explain` can tell.
+pub const WORKER_SILENCE_MS: u64 = 60 * 1000;
+/// Most suspects of one `audit`.
+pub const AUDIT_SUSPECTS_MAX: usize = 100;
+/// Entries that one `audit` counts one by one; what is larger it does not count.
+pub const AUDIT_ENTRIES_MAX: usize = 20_000;
+/// Entries of lists that one `audit` passes over to find a job.
+pub const AUDIT_PASSED_MAX: usize = 1_000_000;
+/// Bytes that one `audit` reads to find a job or to count those of a bulk action.
+pub const AUDIT_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// The deadline that `audit` gives a leased job which has none, in milliseconds from now.
+pub const AUDIT_LEASE_MS: u64 = 60 * 1000;
+/// Virtual time at which `audit` warns: half of what can be counted.
+pub const VIRTUAL_TIME_HIGH: u64 = INTEGER_MAX / 2;
+/// Most groups on one page of `inspect`.
+pub const LIST_GROUPS_MAX: usize = 500;
+/// Most bulk actions one `take_completed` gives.
+pub const TAKE_BULKS_MAX: usize = 100;
+/// Bulk actions of one group that are kept at once.
+pub const GROUP_BULKS_MAX: usize = 10_000;
+/// Dead jobs that one step removes when they are past their time or number.
+pub const PURGED_DEAD_MAX: usize = 8;
 /// Chunks of finished jobs that one `settle` removes; it adds at most one of each kind.
 pub const PURGED_CHUNKS_MAX: usize = 2;
 
@@ -94,6 +136,37 @@ pub const BURST_US: u64 = 20_000;
 /// Largest concurrency of a group or type.
 pub const CONCURRENCY_MAX: u32 = 1_000_000;
 
+/// Largest alpha of the classic discipline, either way.
+pub const ALPHA_MAX: u64 = 10_000_000;
+/// Largest base priority of a group, either way.
+pub const BASE_PRIORITY_MAX: u64 = 1_000_000_000_000;
+/// Jobs of a run beyond this many do not change its progress, so that its product with alpha stays exact.
+pub const PROGRESS_JOBS_MAX: u64 = 900_000_000;
+/// What progress adds to a score at most, either way.
+pub const BOOST_MAX: i64 = 1 << 50;
+/// A tag is this number less the score.
+pub const SCORE_CENTRE: i64 = 1 << 51;
+/// Alpha unless it is set.
+pub const ALPHA: i64 = 10_000;
+/// Jobs a second over all groups in the classic discipline, unless set.
+pub const GLOBAL_RPS: u64 = 10_000;
+/// Most that can be set.
+pub const GLOBAL_RPS_MAX: u64 = 1_000_000_000;
+/// Admitted jobs of one type that may wait for a worker.
+pub const READY_QUEUE_MAX_SIZE: u64 = 10_000;
+/// Most that can be set.
+pub const READY_QUEUE_SIZE_LIMIT: u64 = 10_000_000;
+/// Least a refused job waits in the classic discipline.
+pub const BASE_BACKOFF_MS: u64 = 1000;
+/// Most it waits.
+pub const MAX_BACKOFF_MS: u64 = 120_000;
+/// Most that either can be set to.
+pub const BACKOFF_MS_MAX: u64 = 24 * 3600 * 1000;
+/// How long a group's congestion history is kept.
+pub const STATS_RETENTION_MS: u64 = 3_600_000;
+/// Most that can be set.
+pub const STATS_RETENTION_MS_MAX: u64 = 24 * 3600 * 1000;
+
 /// A cut never takes a downstream's rate below this many thousandths of a job a second.
 pub const CUT_RATE_MILLI_MIN: u64 = 100;
 /// CUBIC's constant C = 0.05 as the divisor of cubed milliseconds that gives thousandths of a job a second.
@@ -121,6 +194,8 @@ pub const WHOLE_BACKLOG_MAX: u64 = 50_000_000;
 pub const COMPLETED_RETENTION_MS: u64 = 24 * 3600 * 1000;
 /// How long a dead job is kept, in milliseconds.
 pub const FAILED_RETENTION_MS: u64 = 7 * 24 * 3600 * 1000;
+/// How long a finished bulk action and its jobs are kept, in milliseconds.
+pub const BULK_RETENTION_MS: u64 = 7 * 24 * 3600 * 1000;
 /// How many completed jobs are kept.
 pub const COMPLETED_KEPT_MAX: u64 = 1_000_000;
 /// How many dead jobs are kept.
@@ -135,6 +210,13 @@ const _: () = {
     assert!(CUBIC_MS_MAX * CUBIC_MS_MAX * CUBIC_MS_MAX <= BUCKET_UNITS_MAX);
     assert!(BUCKET_UNITS_MAX + RATE_COUNT_MAX * MILLI < INTEGER_MAX);
     assert!(RECLAIM_STALE_MS < RECLAIM_GRACE_MS);
+    // One reclaim begins a last batch when it has one job less than it may take.
+    assert!(((RECLAIM_JOBS_MAX + LEASE_JOBS_MAX) as u64) < LIST_STRIDE && EXTEND_JOBS_MAX <= LEASE_JOBS_MAX);
+    assert!(SETTLE_JOBS_MAX <= LEASE_JOBS_MAX && PICK_JOBS_MAX <= LEASE_JOBS_MAX);
+    assert!(EXPLAIN_SCAN_MAX >= ENQUEUE_JOBS_MAX);
+    assert!(PROGRESS_JOBS_MAX * ALPHA_MAX < INTEGER_MAX);
+    assert!((SCORE_CENTRE + BOOST_MAX) as u64 + BASE_PRIORITY_MAX < INTEGER_MAX);
+    assert!(BOOST_MAX as u64 + BASE_PRIORITY_MAX < SCORE_CENTRE as u64);
     // A script passes at most two arguments per job to one call; Lua unpacks fewer than 8000.
     assert!(LEASE_JOBS_MAX * 2 < 7000 && SETTLE_JOBS_MAX * 2 < 7000);
 };

@@ -117,6 +117,10 @@ name!(
     TypeId, "job type"
 );
 name!(
+    /// One bulk action, unique within its group.
+    BulkId, "bulk action id"
+);
+name!(
     /// Who leases.
     WorkerId, "worker id"
 );

@@ -4,6 +4,8 @@
 //! beside them. Invariant: after every command, [`Machine::check`] finds nothing. Left out on
 //! purpose: clocks, randomness, storage, waiting.
 
+mod activity;
+mod bulk;
 mod downstream;
 mod dump;
 mod gate;
@@ -11,14 +13,17 @@ mod invariants;
 mod job;
 mod lane;
 mod operations;
+pub mod rows;
 mod settings;
 mod table;
 
+pub use bulk::{BulkCause, BulkRef, BulkState, BulkView, Course};
 pub use downstream::Downstream;
 pub use dump::{Dump, DumpValue};
 pub use job::{JobRef, JobState};
+pub use lane::Snapshot;
 pub use operations::*;
-pub use settings::{GroupPatch, GroupSettings, LevelOrder, Settings, TypePatch, TypeSettings};
+pub use settings::{Discipline, GroupPatch, GroupSettings, LevelOrder, Settings, TypePatch, TypeSettings};
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -28,6 +33,7 @@ use crate::limits::{TOKENS_MAX, TYPES_MAX};
 use crate::names::{GroupId, TypeId, WorkerId};
 use crate::numbers::{Fence, Micros, RequestNumber};
 use crate::rate::Bucket;
+use bulk::Bulk;
 use job::{Batch, Job, JobKey};
 use lane::{Group, GroupKey, LaneKey, TypeKey, TypeState};
 use table::Table;
@@ -42,10 +48,12 @@ struct Request {
 }
 
 /// Finished jobs, oldest first, in the chunks they were settled in.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Finished {
     chunks: VecDeque<(Micros, Vec<JobKey>)>,
     jobs: u64,
+    /// Chunks removed so far, and so the number of the oldest that is there.
+    popped: u64,
 }
 
 impl Finished {
@@ -64,6 +72,7 @@ impl Finished {
             return None;
         }
         let (_, jobs) = self.chunks.pop_front()?;
+        self.popped += 1;
         self.jobs -= jobs.len() as u64;
         Some(jobs)
     }
@@ -92,7 +101,21 @@ pub struct Machine {
     waiting: BTreeMap<(Micros, Box<str>), JobKey>,
     parked: BTreeMap<(Micros, Box<str>), LaneKey>,
     completed: Finished,
-    failed: Finished,
+    dead: BTreeMap<(Micros, Box<str>), JobKey>,
+    bulks: FxHashMap<u64, Bulk>,
+    /// Bulk actions opened so far.
+    opened: u64,
+    aggregating: BTreeSet<(Micros, u64)>,
+    bulk_deadlines: BTreeSet<(Micros, u64)>,
+    finished_bulks: BTreeSet<(Micros, u64)>,
+    sweeping: VecDeque<u64>,
+    active_groups: BTreeSet<GroupId>,
+    /// Groups whose jobs the command in hand has counted.
+    stirred: Vec<GroupKey>,
+    /// What the window of `classic` has let pass: which second, and how many jobs.
+    window: (u64, u64),
+    /// Useless tries that backoff has avoided, an estimate.
+    saved_spins: u64,
     requests: FxHashMap<WorkerId, Request>,
     reclaimed_at: Option<Micros>,
     reclaim_grace_until: Micros,
@@ -105,6 +128,7 @@ struct Marks {
     batches: Vec<Fence>,
     workers: Vec<WorkerId>,
     bulks: Vec<u64>,
+    saved: rows::Saved,
 }
 
 impl Machine {
@@ -120,6 +144,12 @@ impl Machine {
     /// Carries out one command. The command must have passed [`Command::validate`].
     pub fn apply(&mut self, command: Command, now: Micros) -> Reply {
         self.now = now;
+        let reply = self.carry_out(command, now);
+        self.note_activity();
+        reply
+    }
+
+    fn carry_out(&mut self, command: Command, now: Micros) -> Reply {
         match command {
             Command::Enqueue(command) => Reply::Enqueued(self.enqueue(command, now)),
             Command::Lease(command) => Reply::Leased(self.lease(command, now)),
@@ -130,7 +160,23 @@ impl Machine {
             Command::SetGroup(command) => Reply::GroupSet(self.set_group(command, now)),
             Command::SetType(command) => Reply::TypeSet(self.set_type(command, now)),
             Command::SetWhole(command) => Reply::WholeSet(self.set_whole(command, now)),
+            Command::Admit(command) => Reply::Admitted(self.admit(command, now)),
+            Command::OpenBulk(command) => Reply::BulkOpened(self.open_bulk(command, now)),
+            Command::SealBulk(command) => Reply::BulkSealed(self.seal_bulk(command, now)),
+            Command::HoldBulk(command) => Reply::BulkHeld(self.hold_bulk(command, now)),
+            Command::ResumeBulk(command) => Reply::BulkResumed(self.resume_bulk(command, now)),
+            Command::CancelBulk(command) => Reply::BulkCancelled(self.cancel_bulk(command, now)),
+            Command::TakeCompleted(command) => Reply::CompletedTaken(self.take_completed(command, now)),
+            Command::FinishBulk(command) => Reply::BulkFinished(self.finish_bulk(command, now)),
+            Command::CancelJob(command) => Reply::JobsCancelled(self.cancel_job(command, now)),
+            Command::RequeueDead(command) => Reply::DeadRequeued(self.requeue_dead(command, now)),
+            Command::Discard(command) => Reply::Discarded(self.discard(command, now)),
+            Command::MakeDue(command) => Reply::MadeDue(self.make_due(command, now)),
+            Command::Sweep(command) => Reply::Swept(self.sweep(command, now)),
             Command::Inspect(command) => Reply::Inspected(self.inspect(&command, now)),
+            Command::ListJobs(command) => Reply::Listed(self.list_jobs(&command)),
+            Command::Explain(command) => Reply::Explained(self.explain(&command, now)),
+            Command::Audit(command) => Reply::Audited(self.audit(&command)),
         }
     }
 
@@ -138,9 +184,8 @@ impl Machine {
     pub fn take_token(&mut self, types: &[TypeId]) -> Option<TypeId> {
         for name in types {
             let Some(&key) = self.types_by_name.get(name) else { continue };
-            let tokens = &mut self.types[key].tokens;
-            if *tokens > 0 {
-                *tokens -= 1;
+            if self.types[key].tokens > 0 {
+                self.types[key].tokens -= 1;
                 return Some(name.clone());
             }
         }

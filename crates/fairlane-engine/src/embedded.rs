@@ -1,46 +1,156 @@
 //! The engine inside this process: the core's machine behind one owner thread.
 //!
-//! Callers send requests over a channel; each turn of the owner applies all that is queued, then replies.
-//! A caller has one request under way at a time, which bounds the channel. Invariant: every call ends:
-//! once the owner has stopped, for whatever reason, it gets [`EngineError::Broken`].
-//! Left out for now: a durable store; what this engine holds ends with it.
+//! Callers send requests over a channel; each turn of the owner applies all that is queued, makes it durable,
+//! then replies. A caller has one request under way at a time, which bounds the channel. Invariant: every
+//! call ends: once the owner has stopped, for whatever reason, it gets [`EngineError::Broken`].
+//!
+//! - `embedded/owner.rs`: the thread. `embedded/waiters.rs`: who waits for work.
+//! - `embedded/disk.rs`: a data directory. `embedded/keeper.rs`: when changes go there, and if they cannot.
 
+pub mod disk;
+mod keeper;
 mod owner;
 mod waiters;
 
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use fairlane_core::queue::{Command, Dump, Machine, Reply, Settings};
+use fairlane_core::limits::AUDIT_SUSPECTS_MAX;
+use fairlane_core::queue::{Command, Dump, Machine, Reply, Settings, Suspect};
 use fairlane_core::{Micros, TypeId};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc as pages, oneshot};
 
+use crate::audit::WalkPage;
 use crate::clock::Clock;
 use crate::engine::{BoxFuture, Engine, EngineError};
-use owner::Request;
+use crate::observe::Meters;
+use disk::{Disk, Loading};
+use keeper::Keeper;
+use owner::{Owner, Request};
 use waiters::Waiting;
 
 /// What this engine is called.
 const NAME: &str = "embedded";
+/// Kept back in a data directory, so that a full disk can be drained.
+const RESERVE_BYTES: u64 = 16 * 1024 * 1024;
+
+/// When a change is on disk.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// When it is answered.
+    #[default]
+    Commit,
+    /// A second later at most.
+    Interval,
+    /// Never; nothing is read from disk either.
+    Memory,
+}
+
+/// Not the word for a durability.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no durability; there are commit, interval and memory")]
+pub struct UnknownDurability(String);
+
+impl FromStr for Durability {
+    type Err = UnknownDurability;
+    fn from_str(word: &str) -> Result<Self, UnknownDurability> {
+        match word {
+            "commit" => Ok(Self::Commit),
+            "interval" => Ok(Self::Interval),
+            "memory" => Ok(Self::Memory),
+            _ => Err(UnknownDurability(word.to_owned())),
+        }
+    }
+}
+
+/// How a data directory is opened.
+pub struct DirectoryOptions {
+    /// When a change is on disk.
+    pub durability: Durability,
+    /// The settings of a new queue; one that is there keeps its own.
+    pub settings: Settings,
+    /// Where the time comes from.
+    pub clock: Clock,
+    /// Waits for the disk; only tests do without.
+    pub synced: bool,
+    /// Space kept back, so that jobs can still be leased and settled when the disk is full.
+    pub reserve_bytes: u64,
+    /// Hears how far the loading is, every 100,000 jobs.
+    pub on_loading: Box<dyn FnMut(Loading) + Send>,
+}
+
+impl Default for DirectoryOptions {
+    fn default() -> Self {
+        Self {
+            durability: Durability::default(),
+            settings: Settings::default(),
+            clock: Clock::default(),
+            synced: true,
+            reserve_bytes: RESERVE_BYTES,
+            on_loading: Box::new(|_| {}),
+        }
+    }
+}
+
+impl fmt::Debug for DirectoryOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DirectoryOptions").field("durability", &self.durability).finish_non_exhaustive()
+    }
+}
 
 /// A queue in this process. Dropping it stops its thread.
 #[derive(Debug)]
 pub struct EmbeddedEngine {
     requests: Option<mpsc::Sender<Request>>,
     owner: Option<JoinHandle<()>>,
+    meters: Meters,
 }
 
 impl EmbeddedEngine {
-    /// An empty queue with these settings.
+    /// An empty queue in memory, with these settings.
     pub fn new(settings: Settings, clock: Clock) -> Result<Self, EngineError> {
-        let (requests, queued) = mpsc::channel();
         let machine = Machine::new(settings, clock.now());
+        Self::start(Owner { machine, keeper: Keeper::Memory, clock: OwnClock::new(clock, Micros(0)) })
+    }
+
+    /// The queue in a directory, which is made if it is not there. Reads it all, so this takes a while where
+    /// there is much.
+    pub fn open(folder: &Path, mut options: DirectoryOptions) -> Result<Self, EngineError> {
+        if options.durability == Durability::Memory {
+            return Self::new(options.settings, options.clock);
+        }
+        let sync = match options.durability {
+            _ if !options.synced => disk::Sync::Never,
+            Durability::Interval => disk::Sync::Soon,
+            Durability::Commit | Durability::Memory => disk::Sync::Each,
+        };
+        let mut disk = Disk::open(folder, sync, options.reserve_bytes)?;
+        let machine = match disk.load(&mut options.on_loading)? {
+            Some(machine) => machine,
+            None => first_machine(&mut disk, options.settings, options.clock.now())?,
+        };
+        let clock = OwnClock::new(options.clock, machine.last_time());
+        Self::start(Owner { machine, keeper: Keeper::disk(disk, options.durability), clock })
+    }
+
+    fn start(owner: Owner) -> Result<Self, EngineError> {
+        let (requests, queued) = mpsc::channel();
         let owner = std::thread::Builder::new()
             .name("fairlane-owner".into())
-            .spawn(move || owner::run(machine, &clock, &queued))
+            .spawn(move || owner.run(&queued))
             .map_err(|error| EngineError::refused(format!("no thread for the embedded engine: {error}")))?;
-        Ok(Self { requests: Some(requests), owner: Some(owner) })
+        Ok(Self { requests: Some(requests), owner: Some(owner), meters: Meters::new(NAME) })
+    }
+
+    /// Says in the data directory where this process can be talked to, for those who find it taken.
+    pub async fn announce(&self, address: impl Into<String>) -> Result<(), EngineError> {
+        let (reply, replied) = oneshot::channel();
+        self.send(Request::Announce { address: address.into(), reply })?;
+        replied.await.map_err(|_| stopped())?
     }
 
     /// The whole state, to be compared in tests.
@@ -74,6 +184,34 @@ impl EmbeddedEngine {
     }
 }
 
+/// A new queue, written at once: whoever opens the directory next finds these settings.
+fn first_machine(disk: &mut Disk, settings: Settings, now: Micros) -> Result<Machine, EngineError> {
+    let mut machine = Machine::new(settings, now);
+    machine.record();
+    disk.write(&machine.take_changes())?;
+    Ok(machine)
+}
+
+/// The engine's own clock: it goes on from the last time that was stored, if this machine's lies before.
+struct OwnClock {
+    clock: Clock,
+    ahead_us: u64,
+}
+
+impl OwnClock {
+    fn new(clock: Clock, stored: Micros) -> Self {
+        let ahead_us = match &clock {
+            Clock::System => stored.since(clock.now()),
+            Clock::Given(_) => 0,
+        };
+        Self { clock, ahead_us }
+    }
+
+    fn now(&self) -> Micros {
+        self.clock.now().plus_us(self.ahead_us)
+    }
+}
+
 fn stopped() -> EngineError {
     EngineError::broken("the embedded engine has stopped; open a new one")
 }
@@ -84,12 +222,13 @@ impl Engine for EmbeddedEngine {
     }
 
     fn execute(&self, command: Command) -> BoxFuture<'_, Result<Reply, EngineError>> {
-        Box::pin(async move {
+        let running = self.meters.begin(&command);
+        Box::pin(running.until(async move {
             command.validate()?;
             let (reply, replied) = oneshot::channel();
             self.send(Request::Execute { command, reply })?;
-            replied.await.map_err(|_| stopped())
-        })
+            replied.await.map_err(|_| stopped())?
+        }))
     }
 
     fn wait<'a>(
@@ -97,10 +236,27 @@ impl Engine for EmbeddedEngine {
         types: &'a [TypeId],
         at_most: Duration,
     ) -> BoxFuture<'a, Result<bool, EngineError>> {
-        Box::pin(async move {
+        Box::pin(self.meters.waiting(async move {
             let (token, woken) = oneshot::channel();
             self.send(Request::Wait { types: types.to_vec(), token })?;
             Waiting::new(woken, self.sender().clone()).at_most(at_most).await.map_err(|_| stopped())
+        }))
+    }
+
+    fn walk(&self, walked: pages::Sender<WalkPage>) -> BoxFuture<'_, Result<(), EngineError>> {
+        Box::pin(async move {
+            let suspects = self.look(|machine, _| machine.suspects()).await?;
+            let groups =
+                suspects.iter().filter(|suspect| matches!(suspect, Suspect::Group(_))).count() as u64;
+            let mut groups_walked = 0;
+            for page in suspects.chunks(AUDIT_SUSPECTS_MAX) {
+                let suspects = page.to_vec();
+                groups_walked +=
+                    page.iter().filter(|suspect| matches!(suspect, Suspect::Group(_))).count() as u64;
+                // Whoever looks at suspects has failed then, and says so itself.
+                let _ = walked.send(WalkPage { suspects, groups_walked, groups }).await;
+            }
+            Ok(())
         })
     }
 }

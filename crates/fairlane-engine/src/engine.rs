@@ -8,13 +8,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use fairlane_core::TypeId;
-use fairlane_core::limits::{ENQUEUE_BYTES_MAX, ENQUEUE_JOBS_MAX};
-use fairlane_core::queue::{
-    Command, Enqueue, Enqueued, Extend, Extended, GroupSet, Inspect, Inspected, Invalid, JobReceipt, Lease,
-    Leased, NewJob, Promote, Promoted, Reclaim, Reclaimed, Reply, SetGroup, SetType, SetWhole, Settle,
-    Settled, TypeSet, WholeSet,
-};
+use fairlane_core::limits::{ENQUEUE_BYTES_MAX, ENQUEUE_JOBS_MAX, MAKE_DUE_JOBS_MAX};
+use fairlane_core::queue::*;
+use fairlane_core::{GroupId, TypeId};
+use tokio::sync::mpsc;
+
+use crate::audit::WalkPage;
 
 /// A future an engine gives away.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -30,6 +29,9 @@ pub trait Engine: Send + Sync + 'static {
     /// Waits until something of these types may be servable, at most this long; true if woken by a push.
     fn wait<'a>(&'a self, types: &'a [TypeId], at_most: Duration)
     -> BoxFuture<'a, Result<bool, EngineError>>;
+
+    /// Walks through all that is stored and names what does not look right, for [`audit_all`](#method.audit_all).
+    fn walk(&self, pages: mpsc::Sender<WalkPage>) -> BoxFuture<'_, Result<(), EngineError>>;
 }
 
 /// Something broke. A refusal to take or give work is no error: it is a reply.
@@ -88,6 +90,16 @@ macro_rules! typed_commands {
                 }
             )*
         }
+
+        /// The stems of all operations.
+        pub(crate) const STEMS: &[&str] = &[$(stringify!($method)),*];
+
+        /// The stem of a command's operation.
+        pub(crate) fn stem(command: &Command) -> &'static str {
+            match command {
+                $(Command::$command(_) => stringify!($method),)*
+            }
+        }
     };
 }
 
@@ -110,8 +122,40 @@ typed_commands! {
     set_type(SetType) -> TypeSet;
     /// Changes the whole.
     set_whole(SetWhole) -> WholeSet;
+    /// Moves jobs from their lanes to ready or waiting (`classic`).
+    admit(Admit) -> Admitted;
+    /// Opens a bulk action.
+    open_bulk(OpenBulk) -> BulkOpened;
+    /// Says that no more jobs come.
+    seal_bulk(SealBulk) -> BulkSealed;
+    /// Sets a bulk action's jobs aside.
+    hold_bulk(HoldBulk) -> BulkHeld;
+    /// Lets them run again.
+    resume_bulk(ResumeBulk) -> BulkResumed;
+    /// Ends a bulk action; its jobs are dropped.
+    cancel_bulk(CancelBulk) -> BulkCancelled;
+    /// Takes complete bulk actions for aggregation.
+    take_completed(TakeCompleted) -> CompletedTaken;
+    /// Ends an aggregation.
+    finish_bulk(FinishBulk) -> BulkFinished;
+    /// Cancels jobs.
+    cancel_job(CancelJob) -> JobsCancelled;
+    /// Lets dead jobs run again.
+    requeue_dead(RequeueDead) -> DeadRequeued;
+    /// Removes dead jobs.
+    discard(Discard) -> Discarded;
+    /// Makes waiting jobs due now, a page at a time; [`make_all_due`](#method.make_all_due) goes through all.
+    make_due(MakeDue) -> MadeDue;
+    /// Tidies up, a bounded number of jobs at a time.
+    sweep(Sweep) -> Swept;
     /// Looks and changes nothing.
     inspect(Inspect) -> Inspected;
+    /// Lists jobs page by page.
+    list_jobs(ListJobs) -> Listed;
+    /// Says why a job is not running.
+    explain(Explain) -> Explained;
+    /// Looks again at suspects, and repairs them; [`audit_all`](#method.audit_all) finds them.
+    audit(Audit) -> Audited;
 }
 
 fn unexpected(method: &str, reply: &Reply) -> EngineError {
@@ -119,6 +163,20 @@ fn unexpected(method: &str, reply: &Reply) -> EngineError {
 }
 
 impl dyn Engine {
+    /// Makes every waiting job of a group (or of all) due now and says how many.
+    pub async fn make_all_due(&self, group: Option<GroupId>) -> Result<usize, EngineError> {
+        let (mut moved, mut cursor) = (0, 0);
+        loop {
+            let command = MakeDue { group: group.clone(), cursor, jobs_max: MAKE_DUE_JOBS_MAX };
+            let made = self.make_due(command).await?;
+            moved += made.moved;
+            match made.next {
+                Some(next) => cursor = next,
+                None => return Ok(moved),
+            }
+        }
+    }
+
     /// Adds any number of jobs, split into steps of at most 200 jobs and 1 MiB, and gives a receipt per job
     /// in their order. Steps before an error have taken effect; repeating all of them is safe.
     pub async fn enqueue_all(

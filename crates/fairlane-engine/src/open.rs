@@ -1,18 +1,21 @@
 //! From an address to an engine.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use fairlane_core::queue::{SetWhole, Settings};
+use fairlane_core::queue::{SetWhole, Settings, WholeSet};
 
 use crate::clock::Clock;
-use crate::embedded::EmbeddedEngine;
+use crate::embedded::{DirectoryOptions, Durability, EmbeddedEngine};
 use crate::engine::{Engine, EngineError};
 use crate::redis::{RedisEngine, RedisOptions};
 
 /// Opens the engine at `url` and gives it these settings of the whole.
 ///
-/// `memory:` (or nothing) is the embedded engine; `redis://host:port` a single Redis or Valkey;
-/// `redis+cluster://host:port,host:port` a cluster, known by some of its nodes.
+/// `memory:` (or nothing) is the embedded engine without a trace on disk; `dir:path`, `./path` or `/path` the
+/// embedded engine with its state in that directory, where `?durability=interval` at the end answers before
+/// changes are on disk; `redis://host:port` a single Redis or Valkey; `redis+cluster://host:port,host:port` a
+/// cluster, known by some of its nodes.
 ///
 /// ```
 /// # use fairlane_core::queue::{Inspect, Inspected, Settings};
@@ -24,8 +27,33 @@ use crate::redis::{RedisEngine, RedisOptions};
 /// # }
 /// ```
 pub async fn open(url: &str, settings: Settings) -> Result<Arc<dyn Engine>, EngineError> {
-    let engine: Arc<dyn Engine> = match url.split_once(':').map_or(url, |(scheme, _)| scheme) {
-        "" | "memory" => Arc::new(EmbeddedEngine::new(settings.clone(), Clock::System)?),
+    let engine = engine_at(url, settings.clone()).await?;
+    let discipline = settings.discipline.as_str();
+    match engine.set_whole(SetWhole { settings }).await? {
+        WholeSet::Set => Ok(engine),
+        WholeSet::DisciplineInUse => Err(EngineError::refused(format!(
+            "the queue at {url} has unfinished jobs under another discipline than {discipline}; the discipline can \
+             only be changed while the queue is empty: let it drain, or open it with the discipline it has"
+        ))),
+    }
+}
+
+/// Opens the engine at `url` and leaves its settings as they are: for looking. A directory that is not there is
+/// not made.
+pub async fn attach(url: &str) -> Result<Arc<dyn Engine>, EngineError> {
+    if let Some(directory) = Directory::named(url)?.filter(|directory| !directory.path.is_dir()) {
+        return Err(EngineError::refused(format!("there is no directory {}", directory.path.display())));
+    }
+    engine_at(url, Settings::default()).await
+}
+
+/// The settings are those of a queue that is new.
+async fn engine_at(url: &str, settings: Settings) -> Result<Arc<dyn Engine>, EngineError> {
+    if let Some(directory) = Directory::named(url)? {
+        return Ok(Arc::new(directory.open(settings).await?));
+    }
+    Ok(match url.split_once(':').map_or(url, |(scheme, _)| scheme) {
+        "" | "memory" => Arc::new(EmbeddedEngine::new(settings, Clock::System)?),
         "redis" | "redis+cluster" => Arc::new(RedisEngine::connect(url, RedisOptions::default()).await?),
         "rediss" => {
             let reason =
@@ -34,13 +62,51 @@ pub async fn open(url: &str, settings: Settings) -> Result<Arc<dyn Engine>, Engi
         }
         _ => {
             return Err(EngineError::refused(format!(
-                "{url:?} is not the address of an engine; known are memory:, redis://host:port and \
+                "{url:?} is not the address of an engine; known are memory:, dir:path, redis://host:port and \
                  redis+cluster://host:port,host:port"
             )));
         }
+    })
+}
+
+/// A data directory as an address names it.
+#[derive(Debug, PartialEq, Eq)]
+struct Directory {
+    path: PathBuf,
+    durability: Durability,
+}
+
+impl Directory {
+    /// None if the address is not that of a directory.
+    fn named(url: &str) -> Result<Option<Self>, EngineError> {
+        let path = match url.strip_prefix("dir:") {
+            Some(path) => path,
+            None if url.starts_with(['.', '/']) => url,
+            None => return Ok(None),
+        };
+        let (path, durability) = match path.rsplit_once('?') {
+            None => (path, Durability::default()),
+            Some((path, query)) => (path, durability(query)?),
+        };
+        if path.is_empty() {
+            return Err(EngineError::refused(format!("{url:?} names no directory; write dir:path")));
+        }
+        Ok(Some(Self { path: path.into(), durability }))
+    }
+
+    /// Reading a large directory takes seconds, which no other task should have to wait.
+    async fn open(self, settings: Settings) -> Result<EmbeddedEngine, EngineError> {
+        let options = DirectoryOptions { durability: self.durability, settings, ..Default::default() };
+        let opening = tokio::task::spawn_blocking(move || EmbeddedEngine::open(&self.path, options));
+        opening.await.unwrap_or_else(|error| Err(EngineError::broken(format!("opening failed: {error}"))))
+    }
+}
+
+fn durability(query: &str) -> Result<Durability, EngineError> {
+    let Some(word) = query.strip_prefix("durability=") else {
+        return Err(EngineError::refused(format!("?{query} is not known; a directory takes ?durability=…")));
     };
-    engine.set_whole(SetWhole { settings }).await?;
-    Ok(engine)
+    word.parse().map_err(|error: crate::embedded::UnknownDurability| EngineError::refused(error.to_string()))
 }
 
 #[cfg(test)]
@@ -60,6 +126,44 @@ mod tests {
             assert!(message.contains(url) && message.contains("redis://host:port"), "{message}");
         }
         assert!(refusal("rediss://localhost").await.contains("not built in"));
+    }
+
+    fn directory(url: &str) -> Option<(String, Durability)> {
+        let named = Directory::named(url).expect("nothing is wrong with it")?;
+        Some((named.path.to_string_lossy().into_owned(), named.durability))
+    }
+
+    #[test]
+    fn a_directory_is_known_by_its_beginning() {
+        for url in ["", "memory:", "data", "redis://./x", "directory:x"] {
+            assert_eq!(directory(url), None, "{url}");
+        }
+        let commit = |path: &str| Some((path.to_owned(), Durability::Commit));
+        assert_eq!(directory("dir:data"), commit("data"));
+        assert_eq!(directory("./data"), commit("./data"));
+        assert_eq!(directory("/var/lib/queue"), commit("/var/lib/queue"));
+        assert_eq!(directory("dir:/a?durability=interval"), Some(("/a".into(), Durability::Interval)));
+    }
+
+    #[tokio::test]
+    async fn a_directory_with_an_unknown_option_is_refused() {
+        assert!(refusal("dir:").await.contains("names no directory"));
+        assert!(refusal("./x?durability=often").await.contains("commit, interval and memory"));
+        assert!(refusal("./x?sync=off").await.contains("?durability="));
+    }
+
+    #[tokio::test]
+    async fn what_is_in_a_directory_is_there_when_it_is_opened_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("dir:{}/queue", folder.path().display());
+        let settings = Settings { max_retry_count: 7, ..Settings::default() };
+        let engine = open(&url, settings.clone()).await.unwrap();
+        engine.enqueue_all(crate::embedded::tests::jobs(3)).await.unwrap();
+        assert!(refusal(&url).await.contains(&std::process::id().to_string()));
+        drop(engine);
+        let engine = open(&url, settings).await.unwrap();
+        let whole = engine.inspect(fairlane_core::queue::Inspect::Whole).await.unwrap();
+        assert!(matches!(whole, fairlane_core::queue::Inspected::Whole(whole) if whole.backlog == 3));
     }
 
     #[tokio::test]

@@ -4,11 +4,13 @@
 //! - `redis/script.rs`: expands and runs them, whatever the server has forgotten.
 //! - `redis/encode.rs`, `redis/decode.rs`: commands to arguments, replies to values.
 //! - `redis/keys.rs`: every key's name. `redis/connection.rs`: one server or a cluster.
+//! - `redis/audit.rs`: the walk of an audit.
 //! - `redis/startup.rs`: what is checked when connecting. `redis/dump.rs`: state to compare, for tests.
 //!
 //! Invariant: a command is one script call, so it happens whole or not at all, and repeating it after an
 //! error is safe. Left out: partitions (there is one), Sentinel, TLS.
 
+mod audit;
 mod connection;
 mod decode;
 mod dump;
@@ -21,10 +23,12 @@ use std::time::Duration;
 
 use fairlane_core::queue::{Command, Dump, Reply};
 use fairlane_core::{Micros, TypeId};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, mpsc};
 
+use crate::audit::WalkPage;
 use crate::clock::Clock;
 use crate::engine::{BoxFuture, Engine, EngineError};
+use crate::observe::{self, Meters};
 use connection::Connection;
 use keys::Keys;
 use script::Scripts;
@@ -68,6 +72,7 @@ pub struct RedisEngine {
     /// The one blocking pop of this process; it outlives a waiter that gives up, so that no token is lost.
     blocked: Mutex<Option<BlockingPop>>,
     warnings: Vec<String>,
+    meters: Meters,
 }
 
 impl RedisEngine {
@@ -78,6 +83,8 @@ impl RedisEngine {
         let keys = Keys::new(&options.prefix, commands.is_cluster());
         startup::check_layout(&commands, &keys).await?;
         let warnings = startup::warnings(&commands).await?;
+        let meters = Meters::new(name(&commands)).with_scripts();
+        observe::server_warnings(name(&commands), &warnings);
         Ok(Self {
             commands,
             blocking,
@@ -86,6 +93,7 @@ impl RedisEngine {
             clock: options.clock,
             blocked: Mutex::new(None),
             warnings,
+            meters,
         })
     }
 
@@ -113,7 +121,9 @@ impl RedisEngine {
 
     async fn run(&self, command: Command, given: Option<Micros>) -> Result<Reply, EngineError> {
         let (stem, arguments) = encode::arguments(&command, given);
-        let reply = self.scripts.run(&self.commands, stem, &self.keys.partition(), &arguments).await?;
+        let partition = self.keys.partition();
+        let script = self.scripts.run(&self.commands, stem, &partition, &arguments);
+        let reply = self.meters.script(stem, script).await?;
         let now = given.unwrap_or_else(|| Clock::System.now());
         decode::reply(&command, reply, now)
     }
@@ -149,9 +159,13 @@ impl RedisEngine {
     }
 }
 
+fn name(commands: &Connection) -> &'static str {
+    if commands.is_cluster() { "redis cluster" } else { "redis" }
+}
+
 impl Engine for RedisEngine {
     fn name(&self) -> &'static str {
-        if self.commands.is_cluster() { "redis cluster" } else { "redis" }
+        name(&self.commands)
     }
 
     fn execute(&self, command: Command) -> BoxFuture<'_, Result<Reply, EngineError>> {
@@ -159,10 +173,11 @@ impl Engine for RedisEngine {
             Clock::System => None,
             given @ Clock::Given(_) => Some(given.now()),
         };
-        Box::pin(async move {
+        let running = self.meters.begin(&command);
+        Box::pin(running.until(async move {
             command.validate()?;
             self.run(command, given).await
-        })
+        }))
     }
 
     fn wait<'a>(
@@ -170,13 +185,17 @@ impl Engine for RedisEngine {
         types: &'a [TypeId],
         at_most: Duration,
     ) -> BoxFuture<'a, Result<bool, EngineError>> {
-        Box::pin(async move {
+        Box::pin(self.meters.waiting(async move {
             if types.is_empty() {
                 tokio::time::sleep(at_most).await;
                 return Ok(false);
             }
             // A waiter behind another one, or behind a pop that outlived its waiter, has its own patience.
             tokio::time::timeout(at_most, self.wait_for_token(types, at_most)).await.unwrap_or(Ok(false))
-        })
+        }))
+    }
+
+    fn walk(&self, pages: mpsc::Sender<WalkPage>) -> BoxFuture<'_, Result<(), EngineError>> {
+        Box::pin(audit::Walk::new(self, pages).run())
     }
 }

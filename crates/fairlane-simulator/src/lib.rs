@@ -7,8 +7,9 @@
 //! delays, lost workers and stores; those belong to the tests of the engines.
 //!
 //! - [`Scenario`] (`scenario.rs`): a TOML file, its parts laid over its common settings, checked.
-//!   `scenario/layer.rs` is the file as written, `scenario/part.rs` what is run.
-//! - [`run`] (`simulation.rs`): the event loop. `arrivals.rs`: who comes when. `outside.rs`: the
+//!   `scenario/layer.rs` is the file as written, `scenario/part.rs` what is run, `scenario/classic.rs` both
+//!   for the keys of `classic`. [`Overlay`]: what the command line lays over it.
+//! - [`run`] (`simulation.rs`): the event loop. `simulation/ticks.rs`: what `classic` does by the clock. `arrivals.rs`: who comes when. `outside.rs`: the
 //!   downstream with its true limit. `steps.rs`: quantities that change over time.
 //!   `generator.rs`: seeded draws.
 //! - `measure.rs`, `measure/*.rs`: what is observed while it runs.
@@ -45,6 +46,6 @@ mod scenario;
 mod simulation;
 mod steps;
 
-pub use report::{GroupReport, PartReport, Series, group_rows, plot_svg, summary_rows};
-pub use scenario::{Scenario, SimulationError};
+pub use report::{GroupReport, PartReport, Series, compared_rows, group_rows, plot_svg, summary_rows};
+pub use scenario::{ClassicLayer, CongestionLayer, Overlay, Scenario, SimulationError};
 pub use simulation::{Progress, run};

@@ -9,7 +9,7 @@ mod table;
 
 pub use plot::plot_svg;
 pub use series::Series;
-pub use table::{group_rows, summary_rows};
+pub use table::{compared_rows, group_rows, summary_rows};
 
 use serde::Serialize;
 
@@ -25,13 +25,15 @@ pub struct PartReport {
     pub part: String,
     /// The rules that were in force.
     pub discipline: &'static str,
+    /// What progress was worth in a score; `None` where there are no scores.
+    pub alpha: Option<i64>,
     /// When the last job was done, over when it could have been: jobs / limit + one service time
     /// when all come at once, else what a flow at the limit would have needed for these arrivals.
     /// The limit is the declared rate or the downstream's true one, whichever is less; where it
     /// changes, its integral. `None` when not all jobs were done.
     pub completion_over_ideal: Option<f64>,
     /// Times a job was set aside by our own gate after it had been picked, per job. `share` parks
-    /// lanes instead, so it is 0; it is counted all the same.
+    /// lanes instead, so it is 0; it is counted all the same. In `classic`, refusals of the window.
     pub throttles_per_job: f64,
     /// Times the downstream answered 429, per job.
     pub refusals_per_job: f64,
@@ -90,7 +92,8 @@ impl PartReport {
         Self {
             scenario: scenario.to_owned(),
             part: part.name.clone(),
-            discipline: part.discipline,
+            discipline: part.discipline.as_str(),
+            alpha: part.is_classic().then_some(part.classic.alpha),
             completion_over_ideal: ideal_us.map(|ideal_us| ratio(measure.last_done_us as f64 / ideal_us)),
             throttles_per_job: per_job(measure.set_aside),
             refusals_per_job: per_job(measure.refused),
@@ -99,6 +102,17 @@ impl PartReport {
             utilisation: utilisation(part, measure),
             groups: groups.collect(),
         }
+    }
+
+    /// The scenario, the part, and the rules where they are not the usual ones.
+    pub(crate) fn title(&self) -> String {
+        let rules = self.alpha.map(|alpha| format!(", classic at alpha {alpha}"));
+        format!("{}, part {}{}", self.scenario, self.part, rules.unwrap_or_default())
+    }
+
+    /// When the last job of all was done, since the start of the run.
+    pub(crate) fn last_done_ms(&self) -> Option<f64> {
+        self.groups.iter().filter_map(|group| group.last_done_ms).reduce(f64::max)
     }
 
     /// Takes in how long groups waited in the run without the others.

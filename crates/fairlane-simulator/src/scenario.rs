@@ -4,10 +4,15 @@
 //! parts has one, named `main`. Everything is checked here, so that a run cannot fail halfway.
 
 mod build;
+mod classic;
 mod layer;
 mod part;
+mod unknown_key;
 
-pub(crate) use part::{Arrival, DownstreamPart, GroupPart, Moment, Part, per_second};
+pub use classic::{ClassicLayer, CongestionLayer};
+pub(crate) use part::{Arrival, DownstreamPart, GroupPart, Moment, Part};
+
+use fairlane_core::queue::Discipline;
 
 use layer::Layer;
 
@@ -40,7 +45,17 @@ pub enum SimulationError {
 #[derive(Debug, Clone)]
 pub struct Scenario {
     name: String,
+    layers: Vec<Layer>,
     parts: Vec<Part>,
+}
+
+/// What is laid over every part of a scenario, as a part is laid over its file.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Overlay {
+    /// The rules, whatever the file says.
+    pub discipline: Option<Discipline>,
+    /// Keys of `classic`, one by one.
+    pub classic: ClassicLayer,
 }
 
 impl Scenario {
@@ -55,7 +70,7 @@ impl Scenario {
     pub fn parse(name: &str, toml: &str) -> Result<Self, SimulationError> {
         let syntax = |message: String| SimulationError::Syntax { scenario: name.to_owned(), message };
         let file: Layer =
-            toml::from_str(toml).map_err(|error| syntax(error.to_string().trim_end().into()))?;
+            toml::from_str(toml).map_err(|error| syntax(unknown_key::with_suggestion(&error.to_string())))?;
         if file.name.is_some() {
             return Err(syntax("name: only a [[part]] has a name; a scenario is named by its file".into()));
         }
@@ -63,21 +78,57 @@ impl Scenario {
             [] => vec![Layer { name: Some("main".into()), ..file.clone() }],
             parts => parts.iter().map(|part| file.under(part)).collect(),
         };
-        let mut parts: Vec<Part> = Vec::new();
+        let mut names: Vec<&str> = Vec::new();
         for (layer, written) in layers.iter().zip(file.parts.iter().chain([&Layer::default()])) {
-            let Some(part_name) = layer.name.clone() else {
+            let Some(part_name) = layer.name.as_deref() else {
                 return Err(syntax("a [[part]] has no name; give it one".into()));
             };
             if !written.parts.is_empty() {
                 return Err(syntax(format!("part {part_name}: a part has no parts of its own")));
             }
-            if parts.iter().any(|part| part.name == part_name) {
+            if names.contains(&part_name) {
                 return Err(syntax(format!("two parts are named {part_name}")));
             }
-            let part = build::part(layer, &part_name).map_err(|invalid| invalid.of(name, &part_name))?;
-            parts.push(part);
+            names.push(part_name);
         }
-        Ok(Self { name: name.to_owned(), parts })
+        Self::built(name, layers)
+    }
+
+    /// The same scenario with `overlay` laid over each of its parts.
+    ///
+    /// ```
+    /// use fairlane_core::queue::Discipline;
+    /// use fairlane_simulator::{ClassicLayer, Overlay, Scenario};
+    ///
+    /// let (name, toml) = Scenario::shipped()[0];
+    /// let classic = ClassicLayer { alpha: Some(-10_000), ..ClassicLayer::default() };
+    /// let overlay = Overlay { discipline: Some(Discipline::Classic), classic };
+    /// let scenario = Scenario::parse(name, toml)?.with(&overlay)?;
+    /// assert!(scenario.uses(Discipline::Classic) && !scenario.uses(Discipline::Share));
+    /// # Ok::<(), fairlane_simulator::SimulationError>(())
+    /// ```
+    pub fn with(&self, overlay: &Overlay) -> Result<Self, SimulationError> {
+        let mut layers = self.layers.clone();
+        for layer in &mut layers {
+            let discipline = overlay.discipline.map(|discipline| discipline.as_str().to_owned());
+            layer.discipline = discipline.or(layer.discipline.take());
+            layer.classic = Some(layer.classic.unwrap_or_default().under(overlay.classic));
+        }
+        Self::built(&self.name, layers)
+    }
+
+    fn built(name: &str, layers: Vec<Layer>) -> Result<Self, SimulationError> {
+        let mut parts: Vec<Part> = Vec::new();
+        for layer in &layers {
+            let part_name = layer.name.as_deref().expect("a part without a name was refused");
+            parts.push(build::part(layer, part_name).map_err(|invalid| invalid.of(name, part_name))?);
+        }
+        Ok(Self { name: name.to_owned(), layers, parts })
+    }
+
+    /// Whether one of its parts runs under this discipline.
+    pub fn uses(&self, discipline: Discipline) -> bool {
+        self.parts.iter().any(|part| part.discipline == discipline)
     }
 
     /// Its name.
@@ -92,12 +143,16 @@ impl Scenario {
     /// The scenarios that come with the program: name and text.
     pub fn shipped() -> &'static [(&'static str, &'static str)] {
         &[
+            ("backoff", include_str!("../../../scenarios/backoff.toml")),
             ("congestion", include_str!("../../../scenarios/congestion.toml")),
             ("equals", include_str!("../../../scenarios/equals.toml")),
             ("flood", include_str!("../../../scenarios/flood.toml")),
+            ("late", include_str!("../../../scenarios/late.toml")),
+            ("leftovers", include_str!("../../../scenarios/leftovers.toml")),
             ("levels", include_str!("../../../scenarios/levels.toml")),
             ("newcomers", include_str!("../../../scenarios/newcomers.toml")),
             ("paused", include_str!("../../../scenarios/paused.toml")),
+            ("premium", include_str!("../../../scenarios/premium.toml")),
             ("trickle", include_str!("../../../scenarios/trickle.toml")),
             ("unknown-limit", include_str!("../../../scenarios/unknown-limit.toml")),
             ("weights", include_str!("../../../scenarios/weights.toml")),

@@ -6,6 +6,8 @@
 //! same moment are taken together, in the order in which they were planned, then the fetcher has
 //! its turn; so the same scenario always runs the same way.
 
+mod ticks;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
@@ -15,7 +17,7 @@ use fairlane_core::queue::{
     Command, Enqueue, GroupPatch, Inspect, Inspected, JobRef, Lease, Leased, LeasedJob, Machine, NewJob,
     Outcome, Reply, SetGroup, SetType, Settle, Settlement, TypePatch,
 };
-use fairlane_core::{JobId, Micros, RequestNumber, TypeId, WorkerId};
+use fairlane_core::{GroupId, JobId, Micros, RequestNumber, TypeId, WorkerId};
 
 use crate::arrivals::Flow;
 use crate::generator::Generator;
@@ -23,6 +25,7 @@ use crate::measure::Measure;
 use crate::outside::{Answer, Outside};
 use crate::report::PartReport;
 use crate::scenario::{Arrival, Moment, Part, Scenario, SimulationError};
+use ticks::Ticks;
 
 /// When virtual time begins, in real time: any moment will do.
 const START: Micros = Micros(1_700_000_000_000_000);
@@ -88,6 +91,10 @@ enum Event {
     Pause { group: usize, paused: bool },
     /// The fetcher's timer.
     Wake,
+    /// Jobs are taken from their lanes and decided on (`classic`).
+    Admit,
+    /// Jobs whose backoff is over go back to their lanes (`classic`).
+    Promote,
 }
 
 /// A call on its way.
@@ -121,6 +128,7 @@ struct Simulation<'a> {
     free_flights: Vec<usize>,
     in_flight: u64,
     fetcher: Fetcher,
+    ticks: Ticks,
 }
 
 struct Fetcher {
@@ -156,10 +164,12 @@ impl<'a> Simulation<'a> {
             free_flights: Vec::new(),
             in_flight: 0,
             fetcher,
+            ticks: Ticks::default(),
         };
         simulation.set_limits();
         simulation.plan_arrivals();
         simulation.plan_pauses();
+        simulation.start_ticking();
         simulation
     }
 
@@ -178,12 +188,17 @@ impl<'a> Simulation<'a> {
         for group in &part.groups {
             let patch = GroupPatch {
                 weight: Some(group.weight),
+                base_priority: Some(group.base_priority),
                 rate: Some(group.rate),
                 concurrency: Some(group.concurrency),
                 paused: None,
             };
-            self.apply(Command::SetGroup(SetGroup { group: group.id.clone(), patch }));
+            self.set_group(group.id.clone(), patch);
         }
+    }
+
+    fn set_group(&mut self, group: GroupId, patch: GroupPatch) {
+        self.apply(Command::SetGroup(SetGroup { group, patch, reset_congestion: false }));
     }
 
     fn plan(&mut self, at_us: u64, event: Event) {
@@ -288,11 +303,14 @@ impl<'a> Simulation<'a> {
                     self.fetcher.ask = true;
                 }
                 Event::Wake => {}
+                Event::Admit => self.admit(),
+                Event::Promote => self.promote(),
             }
         }
         for flights in answered.chunks(SETTLE_JOBS_MAX) {
             self.settle(flights);
         }
+        self.keep_ticking();
     }
 
     fn take_at_once(&mut self, group: usize, arrival: usize) {
@@ -316,6 +334,7 @@ impl<'a> Simulation<'a> {
             cost: group_part.cost,
             payload: self.payloads[group].clone(),
             delay_ms: 0,
+            bulk: None,
         };
         let numbers: Vec<u64> = (first..first + jobs).collect();
         let batches = numbers.chunks(ENQUEUE_JOBS_MAX).map(|batch| batch.iter().map(|&n| new_job(n)));
@@ -328,7 +347,7 @@ impl<'a> Simulation<'a> {
 
     fn set_paused(&mut self, group: usize, paused: bool) {
         let patch = GroupPatch { paused: Some(paused), ..GroupPatch::default() };
-        self.apply(Command::SetGroup(SetGroup { group: self.part.groups[group].id.clone(), patch }));
+        self.set_group(self.part.groups[group].id.clone(), patch);
         self.measure.entitlement.set_paused(group, paused);
     }
 
@@ -390,12 +409,14 @@ impl<'a> Simulation<'a> {
             jobs_max,
             lease_ms: LEASE_MS_MAX,
         };
-        let waiting_before = self.waiting();
+        let waiting_before = if self.part.is_classic() { 0 } else { self.waiting() };
         let Reply::Leased(Leased::Jobs { jobs, wake_at }) = self.apply(Command::Lease(command)) else {
             unreachable!("request numbers only grow, so that a lease is answered with jobs")
         };
-        // A lease of `share` only ever takes jobs out of waiting; what it adds was set aside.
-        self.measure.set_aside += self.waiting().saturating_sub(waiting_before);
+        if !self.part.is_classic() {
+            // A lease of `share` only ever takes jobs out of waiting; what it adds was set aside.
+            self.measure.set_aside += self.waiting().saturating_sub(waiting_before);
+        }
         (jobs, wake_at)
     }
 

@@ -50,7 +50,7 @@ fn a_report_has_exactly_these_keys() {
     };
     assert_eq!(
         keys(&json[0]),
-        "completion_over_ideal discipline groups jain part peak_over_limit refusals_per_job scenario \
+        "alpha completion_over_ideal discipline groups jain part peak_over_limit refusals_per_job scenario \
          throttles_per_job utilisation"
     );
     assert_eq!(

@@ -61,12 +61,41 @@ fn a_group_that_does_not_exist_is_named() {
 }
 
 #[test]
-fn a_discipline_that_cannot_be_simulated_is_refused() {
-    let message = refusal(&format!("discipline = \"classic\"\n{GOOD}"));
-    assert_eq!(
-        message,
-        "scenario mine, part main: discipline: \"classic\" cannot be simulated; the one that can is \"share\""
-    );
+fn a_discipline_that_does_not_exist_is_refused() {
+    let message = refusal(&format!("discipline = \"fifo\"\n{GOOD}"));
+    let expected = "discipline: \"fifo\" is not one; there are \"share\" and \"classic\"";
+    assert_eq!(message, format!("scenario mine, part main: {expected}"));
+}
+
+#[test]
+fn a_mistyped_key_is_answered_with_the_one_that_was_meant() {
+    let suggestions = [
+        (refusal_after("workers", "wrokers"), "workers"),
+        (refusal_after("workers = 10", "workers = 10\nclassic = { fetch_batch = 5 }"), "fetch_batch_size"),
+        (refusal_after("workers = 10", "workers = 10\nclassic = { alhpa = 5 }"), "alpha"),
+        (refusal_after("name = \"a\"", "name = \"a\"\nbase_prioriy = 5"), "base_priority"),
+    ];
+    for (message, meant) in suggestions {
+        assert!(message.ends_with(&format!("did you mean `{meant}`?")), "{message}");
+    }
+}
+
+#[test]
+fn classic_keys_that_make_no_sense_are_refused() {
+    let refused = [
+        ("alpha = 10_000_001", "classic.alpha: must be between -10000000 and 10000000, not 10000001"),
+        ("global_rps = 0", "classic.global_rps: must be at least 1"),
+        ("fetch_interval_ms = 0", "classic.fetch_interval_ms: must be at least 1"),
+        ("fetch_batch_size = 501", "classic.fetch_batch_size: must be at most 500"),
+        ("dispatch_batch_size = 0", "classic.dispatch_batch_size: must be at least 1"),
+        ("congestion = { max_backoff_ms = 999 }", "max_backoff_ms: must be at least 1000"),
+    ];
+    for (key, expected) in refused {
+        let message = refusal_after("workers = 10", &format!("workers = 10\nclassic = {{ {key} }}"));
+        assert!(message.contains(expected), "{message:?} does not say {expected:?}");
+    }
+    let message = refusal_after("name = \"a\"", "name = \"a\"\nbase_priority = 1_000_000_000_001");
+    assert!(message.contains("base_priority of group a: must be between"), "{message}");
 }
 
 #[test]

@@ -9,7 +9,9 @@
 //! Invariant: floor and queue take turns on the same server with the same jobs in the same batches, and
 //! medians are taken, so that noise hits both. Left out on purpose: verdicts; numbers are for reading.
 
+mod cancel;
 mod core;
+mod cycle;
 mod drain;
 mod enqueue;
 mod floors;
@@ -20,6 +22,7 @@ mod jobs;
 mod memory;
 mod plan;
 mod plot;
+mod restart;
 pub mod result;
 mod rounds;
 mod server;
@@ -43,6 +46,7 @@ Examples:
   fairlane bench
   fairlane bench --engine redis://127.0.0.1:6379
   fairlane bench --engine redis://127.0.0.1:6379 --only drain --json
+  fairlane bench --engine dir:/var/tmp --only cycle
   fairlane bench --quick --plot ratios.svg
 
 Benchmarks (--only takes a name or the first word of one):
@@ -52,12 +56,16 @@ Benchmarks (--only takes a name or the first word of one):
   groups-N      drain with N groups of 64 jobs
   jobs-N        drain with N jobs of up to 100 groups
   memory        bytes per waiting job beyond its payload (Redis only)
+  cycle         enqueue, lease and settle, all in batches of 100 (directories only)
+  restart       opening a directory full of waiting jobs, and their bytes there (directories only)
+  cancel-N      a bulk action of N jobs is cancelled and swept while others lease
   core          lease and settle in the core alone, on one thread
 
 Floors, measured in turns with the queue: on Redis, scripts that take each id once, pop with
-a lease and acknowledge, with no fairness, limits or retries; in memory, a queue and a set.
+a lease and acknowledge, with no fairness, limits or retries; in memory, a queue and a set;
+in a directory, the rows of the same jobs written to SQLite in the same batches, and nothing else.
 The ratio is the floor's cost over ours (1 is as cheap as the floor): on Redis of server time
-per job, in memory of elapsed time, for idle-latency of the median, for memory of bytes.
+per job, elsewhere of elapsed time, for idle-latency of the median, for memory of bytes.
 
 On Redis the keys have a prefix of their own and are removed afterwards. The counters of the
 whole server are read, so for honest numbers let nobody else use it meanwhile.
@@ -67,7 +75,7 @@ Exit codes: 0 measured; 1 something broke; 2 bad input.";
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// Where the queue lives: memory: or redis://host:port
+    /// Where the queue lives: memory:, dir:PATH or redis://host:port
     #[arg(long, value_name = "URL", default_value = "memory:")]
     engine: String,
     /// Fewer jobs, groups and rounds: a minute at most, and more noise
@@ -126,6 +134,9 @@ async fn measure(benchmark: &Benchmark, arguments: &Arguments) -> Result<BenchRe
         Benchmark::Groups { groups } => groups::measure(&ground, groups).await,
         Benchmark::Jobs { jobs } => jobs::measure(&ground, jobs).await,
         Benchmark::Memory { jobs } => memory::measure(&ground, jobs).await,
+        Benchmark::Cancel { jobs } => cancel::measure(&ground, jobs).await,
+        Benchmark::Cycle { rounds, jobs } => cycle::measure(&ground, rounds, jobs).await,
+        Benchmark::Restart { jobs } => restart::measure(&ground, jobs).await,
         Benchmark::Core { .. } => unreachable!("the core needs no ground"),
     };
     let cleared = ground.clear().await;

@@ -162,6 +162,7 @@ async fn enqueue(
             cost: Cost::default(),
             payload: payload.clone(),
             delay_ms: 0,
+            bulk: None,
         });
         let jobs: Vec<NewJob> = jobs.collect();
         let sent_us = ledger.now_us();

@@ -3,8 +3,9 @@
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
-use clap::Args;
-use fairlane_simulator::{PartReport, Progress, Scenario, plot_svg, run as play};
+use clap::{Args, ValueEnum};
+use fairlane_core::queue::Discipline;
+use fairlane_simulator::{ClassicLayer, Overlay, PartReport, Progress, Scenario, plot_svg, run as play};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::failure::Failure;
@@ -14,12 +15,18 @@ const EXAMPLES: &str = "\
 Examples:
   fairlane simulate equals
   fairlane simulate flood --plot flood.svg
+  fairlane simulate late --discipline classic --alpha -10000
+  fairlane simulate late --compare
   fairlane simulate my-customers.toml --json
 
 Scenarios that come with the program:
-  congestion, equals, flood, levels, newcomers, paused, trickle, unknown-limit, weights
+  backoff, congestion, equals, flood, late, leftovers, levels, newcomers, paused, premium,
+  trickle, unknown-limit, weights
 
 Exit codes: 0 done; 1 it failed; 2 the scenario cannot be used.";
+
+/// The alphas that `--compare` shows beside `share`.
+const COMPARED_ALPHAS: [i64; 3] = [10_000, 0, -10_000];
 
 /// Plays a scenario in virtual time: days in seconds, the same result every time
 #[derive(Args)]
@@ -33,19 +40,100 @@ pub struct Arguments {
     /// Print a JSON list with one object per part
     #[arg(long)]
     json: bool,
+    /// Play under these rules, whatever the scenario says
+    #[arg(long, value_enum, conflicts_with = "compare")]
+    discipline: Option<Rules>,
+    /// Play under `share` and under `classic` at alpha 10000, 0 and -10000, side by side
+    #[arg(long)]
+    compare: bool,
+    #[command(flatten)]
+    classic: ClassicArguments,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Rules {
+    Share,
+    Classic,
+}
+
+/// What the scenario's `[classic]` may say too.
+#[derive(Args)]
+#[command(next_help_heading = "Options of the classic discipline")]
+struct ClassicArguments {
+    /// What progress is worth in a score [default: the scenario's, or 10000]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, conflicts_with = "compare")]
+    alpha: Option<i64>,
+    /// Jobs a second over all groups [default: the scenario's, its rate, or 10000]
+    #[arg(long, value_name = "N")]
+    global_rps: Option<u64>,
+    /// How often jobs are taken from their lanes to be decided on [default: 200]
+    #[arg(long, value_name = "MS")]
+    fetch_interval_ms: Option<u64>,
+    /// How many of them at a time [default: 50]
+    #[arg(long, value_name = "N", alias = "fetch-batch-size")]
+    fetch_batch: Option<u64>,
+    /// How often jobs whose backoff is over go back to their lanes [default: 100]
+    #[arg(long, value_name = "MS")]
+    dispatch_interval_ms: Option<u64>,
+    /// How many of them at a time [default: 100]
+    #[arg(long, value_name = "N", alias = "dispatch-batch-size")]
+    dispatch_batch: Option<u64>,
+}
+
+impl ClassicArguments {
+    fn layer(&self) -> ClassicLayer {
+        ClassicLayer {
+            alpha: self.alpha,
+            global_rps: self.global_rps,
+            fetch_interval_ms: self.fetch_interval_ms,
+            fetch_batch_size: self.fetch_batch,
+            dispatch_interval_ms: self.dispatch_interval_ms,
+            dispatch_batch_size: self.dispatch_batch,
+            ..ClassicLayer::default()
+        }
+    }
 }
 
 /// Plays the scenario and prints what came out.
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
-    let scenario = load(&arguments.scenario)?;
-    let reports = play_with_progress(&scenario)?;
+    let mut runs: Vec<Vec<PartReport>> = Vec::new();
+    for scenario in scenarios(&arguments)? {
+        runs.push(play_with_progress(&scenario)?);
+    }
     if let Some(path) = &arguments.plot {
-        output::write_file(path, &plot_svg(&reports))?;
+        output::write_file(path, &plot_svg(&runs.concat()))?;
     }
     if arguments.json {
-        return output::print_json(&reports);
+        return output::print_json(&runs.concat());
     }
-    output::print(&tables::simulate(&reports))
+    output::print(&if arguments.compare { tables::compared(&runs) } else { tables::simulate(&runs.concat()) })
+}
+
+/// The scenario under the rules it is to be played by; several to be compared.
+fn scenarios(arguments: &Arguments) -> Result<Vec<Scenario>, Failure> {
+    let scenario = load(&arguments.scenario)?;
+    let classic = arguments.classic.layer();
+    let laid_over = |discipline, alpha: Option<i64>| {
+        let overlay = Overlay { discipline, classic: ClassicLayer { alpha, ..classic } };
+        scenario.with(&overlay).map_err(|error| Failure::bad_input(error.to_string()))
+    };
+    if arguments.compare {
+        let classic = COMPARED_ALPHAS.map(|alpha| laid_over(Some(Discipline::Classic), Some(alpha)));
+        return [laid_over(Some(Discipline::Share), None)].into_iter().chain(classic).collect();
+    }
+    let discipline = arguments.discipline.map(|rules| match rules {
+        Rules::Share => Discipline::Share,
+        Rules::Classic => Discipline::Classic,
+    });
+    let scenario = laid_over(discipline, classic.alpha)?;
+    if classic != ClassicLayer::default() && !scenario.uses(Discipline::Classic) {
+        let problem = "these options are of the classic discipline; add --discipline classic";
+        return Err(Failure::bad_input(format!(
+            "scenario {} is played under share: {problem}",
+            scenario.name()
+        )));
+    }
+    Ok(vec![scenario])
 }
 
 /// A name without a dot or a slash is one of ours; everything else is a file.
@@ -97,11 +185,44 @@ fn play_with_progress(scenario: &Scenario) -> Result<Vec<PartReport>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::FromArgMatches;
+
+    const DISCIPLINES: &str = include_str!("../../../../docs/disciplines.md");
+    const SIMULATOR: &str = include_str!("../../../../docs/simulator.md");
 
     #[test]
     fn the_help_names_every_shipped_scenario() {
         for (name, _) in Scenario::shipped() {
             assert!(EXAMPLES.contains(name), "{name} is missing in the help of simulate");
+        }
+    }
+
+    /// Lines of code blocks that begin with the command.
+    fn shown_commands(document: &str) -> Vec<Vec<&str>> {
+        let lines = document.lines().filter_map(|line| line.strip_prefix("fairlane simulate "));
+        lines.map(|line| line.split_whitespace().collect()).collect()
+    }
+
+    #[test]
+    fn every_command_the_documents_show_can_be_given() {
+        let shown: Vec<Vec<&str>> = [DISCIPLINES, SIMULATOR].into_iter().flat_map(shown_commands).collect();
+        assert!(shown.len() >= 8, "{shown:?}");
+        for words in shown {
+            let command = Arguments::augment_args(clap::Command::new("simulate"));
+            let matches = command.try_get_matches_from([&["simulate"], &words[..]].concat());
+            let arguments = matches.and_then(|matches| Arguments::from_arg_matches(&matches));
+            let arguments = arguments.unwrap_or_else(|error| panic!("{words:?}: {error}"));
+            assert!(scenarios(&arguments).is_ok(), "{words:?} cannot be played");
+        }
+    }
+
+    #[test]
+    fn every_shipped_scenario_is_explained() {
+        for (name, _) in Scenario::shipped() {
+            assert!(
+                SIMULATOR.contains(&format!("(../scenarios/{name}.toml)")),
+                "{name} is not in docs/simulator.md"
+            );
         }
     }
 }

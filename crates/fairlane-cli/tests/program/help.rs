@@ -12,17 +12,29 @@ fn the_version_is_that_of_the_package() {
 fn the_help_lists_the_commands_and_exit_codes() {
     let ended = fairlane(&["--help"]);
     assert_eq!(ended.code, 0);
-    for word in ["Usage: fairlane", "demo", "bench", "simulate", "--version", "Exit codes:", "  130  "] {
+    for word in [
+        "Usage: fairlane",
+        "demo",
+        "bench",
+        "simulate",
+        "why",
+        "audit",
+        "--version",
+        "Exit codes:",
+        "  130  ",
+    ] {
         assert!(ended.stdout.contains(word), "{word:?} is missing in: {}", ended.stdout);
     }
 }
 
 #[test]
 fn every_command_explains_itself_with_examples_and_exit_codes() {
-    let options: [(&str, &[&str]); 3] = [
+    let options: [(&str, &[&str]); 5] = [
         ("demo", &["--engine <URL>", "--sizes <N,N,…>", "--workers <N>", "--rate <R>", "--json"]),
         ("bench", &["--engine <URL>", "--quick", "--only <NAME>", "--plot <OUT.SVG>", "--json"]),
         ("simulate", &["<SCENARIO>", "--plot <OUT.SVG>", "--json"]),
+        ("why", &["<GROUP>", "<JOB>", "--engine <URL>", "--json"]),
+        ("audit", &["--engine <URL>", "--repair", "--json"]),
     ];
     for (command, words) in options {
         let ended = fairlane(&[command, "--help"]);

@@ -63,3 +63,36 @@ fn a_file_that_cannot_be_read_or_understood_is_named() {
     std::fs::write(&wrong, "workers = 0").unwrap();
     fairlane(&["simulate", wrong.to_str().unwrap()]).failed(2, &["workers", "must be at least 1"]);
 }
+
+#[test]
+fn the_rules_of_a_run_can_be_given_on_the_command_line() {
+    let arguments = ["simulate", "late", "--discipline", "classic", "--alpha", "-10000", "--json"];
+    let report = fairlane(&arguments).json();
+    assert_eq!((&report[0]["discipline"], &report[0]["alpha"]), (&"classic".into(), &(-10_000).into()));
+    let share = fairlane(&["simulate", "equals", "--json"]).json();
+    assert_eq!((&share[0]["discipline"], &share[0]["alpha"]), (&"share".into(), &serde_json::Value::Null));
+    let small = ["simulate", "equals", "--discipline", "classic", "--fetch-batch", "5", "--json"];
+    let small = fairlane(&[&small[..], &["--global-rps", "100"]].concat()).json();
+    assert!(small[0]["utilisation"].as_f64().unwrap() <= 0.26, "5 jobs every 200 ms are 25 a second");
+}
+
+#[test]
+fn a_comparison_shows_four_runs_side_by_side() {
+    let table = fairlane(&["simulate", "late", "--compare"]);
+    assert_eq!(table.code, 0, "{}", table.stderr);
+    for heading in ["share", "alpha 10000", "alpha 0", "alpha -10000"] {
+        assert!(table.stdout.contains(heading), "{}", table.stdout);
+    }
+    assert!(table.stdout.contains("B: wait p99"), "{}", table.stdout);
+    let runs = fairlane(&["simulate", "late", "--compare", "--json"]).json();
+    let alphas: Vec<&serde_json::Value> = runs.as_array().unwrap().iter().map(|run| &run["alpha"]).collect();
+    assert_eq!(alphas, [&serde_json::Value::Null, &10_000.into(), &0.into(), &(-10_000).into()]);
+}
+
+#[test]
+fn rules_that_contradict_each_other_are_refused() {
+    fairlane(&["simulate", "late", "--alpha", "5"]).failed(2, &["add --discipline classic"]);
+    fairlane(&["simulate", "late", "--compare", "--alpha", "5"]).failed(2, &["cannot be used with"]);
+    let beyond = ["simulate", "late", "--discipline", "classic", "--fetch-batch", "501"];
+    fairlane(&beyond).failed(2, &["fetch_batch_size", "at most 500"]);
+}

@@ -1,14 +1,30 @@
-//! Load and faults for a while, on a Redis it starts; ends with failure if anything did not hold.
+//! Load and faults for a while, on a Redis it starts or on a data directory; ends with failure if anything
+//! did not hold.
+//!
+//! With the words `victim FOLDER NUMBER` it is the process that is killed on a data directory.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use fairlane_conformance::kills;
 use fairlane_conformance::soak::{Plan, run};
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let values = fairlane_conformance::arguments::read(&[("--seed", 1), ("--minutes", 2)]);
-    let [seed, minutes] = values[..] else { unreachable!("as many values as names") };
+    let words: Vec<String> = std::env::args().collect();
+    if let [_, word, folder, number] = &words[..]
+        && word == "victim"
+    {
+        kills::be_victim(Path::new(folder), number.parse().unwrap_or(0)).await;
+        return ExitCode::FAILURE;
+    }
+    let known = [("--seed", 1), ("--minutes", 2), ("--disk-kills", 0)];
+    let values = fairlane_conformance::arguments::read(&known);
+    let [seed, minutes, disk_kills] = values[..] else { unreachable!("as many values as names") };
+    if disk_kills > 0 {
+        return kill_on_disk(&words[0], seed, disk_kills).await;
+    }
     let load = Duration::from_secs(minutes * 60);
     let plan = Plan { seed, load, kill_every: Duration::from_secs(10), abandon: true };
     println!("seed {seed}: {minutes} minutes of load, then the queue drains");
@@ -23,6 +39,21 @@ async fn main() -> ExitCode {
         report.flushes,
         report.kills,
         report.seconds
+    );
+    for violation in &report.violations {
+        println!("violated: {violation}");
+    }
+    println!("{} violations", report.violations.len());
+    if report.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+async fn kill_on_disk(program: &str, seed: u64, rounds: u64) -> ExitCode {
+    let folder = tempfile::tempdir().expect("a folder");
+    println!("seed {seed}: a process on a data directory is killed {rounds} times");
+    let report = kills::run(Path::new(program), folder.path(), seed, rounds).await;
+    println!(
+        "{} kills, {} jobs acknowledged, {} leases, {} ends",
+        report.kills, report.acknowledged, report.leases, report.ends
     );
     for violation in &report.violations {
         println!("violated: {violation}");

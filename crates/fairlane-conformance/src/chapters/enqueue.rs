@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use fairlane_core::limits::{ENQUEUE_JOBS_MAX, PAYLOAD_BYTES_MAX, REFUSAL_RETRY_MS, TYPES_MAX};
+use fairlane_core::limits::{ENQUEUE_JOBS_MAX, PAYLOAD_BYTES_MAX, TYPES_MAX};
 use fairlane_core::queue::*;
 use fairlane_core::*;
 use fairlane_engine::EngineError;
@@ -39,6 +39,12 @@ pub const CASES: &[Case] = cases![
     a_further_enqueue_wakes_nobody,
     an_enqueue_wakes_whoever_waits_already,
     the_first_waiting_job_wakes_someone_to_hold_its_time,
+    a_job_of_a_bulk_action_says_so_and_is_counted,
+    a_job_that_exists_says_in_which_bulk_action,
+    a_sealed_bulk_action_takes_no_more_jobs,
+    an_unknown_bulk_action_is_refused_and_not_made,
+    a_refused_job_is_not_counted_in_its_bulk_action,
+    a_groups_run_is_counted_from_its_first_job,
 ];
 
 async fn a_new_job_is_pending_and_whole(queue: Subject) {
@@ -75,7 +81,7 @@ async fn a_leased_job_always_has_its_payload(queue: Subject) {
 async fn the_same_id_twice_is_one_job(queue: Subject) {
     queue.add([NewJob { payload: bytes("first"), ..job("g", "1") }]).await;
     let again = NewJob { payload: bytes("second"), level: Level::High, ..job_of("other", "g", "1") };
-    assert_eq!(queue.enqueue([again]).await, [JobReceipt::Exists]);
+    assert_eq!(queue.enqueue([again]).await, [EXISTS]);
     let leased = queue.lease_of(&["t", "other"], 10).await;
     assert_eq!(names(&leased), ["g/1"]);
     assert_eq!(&*leased[0].payload, b"first");
@@ -85,7 +91,7 @@ async fn the_same_id_twice_is_one_job(queue: Subject) {
 /// Erratum Q2.
 async fn the_same_id_twice_in_one_call_is_one_job(queue: Subject) {
     let receipts = queue.enqueue([job("g", "1"), job("g", "1"), job("g", "2")]).await;
-    assert_eq!(receipts, [JobReceipt::Created, JobReceipt::Exists, JobReceipt::Created]);
+    assert_eq!(receipts, [JobReceipt::Created, EXISTS, JobReceipt::Created]);
     assert_eq!(names(&queue.lease(10).await), ["g/1", "g/2"]);
 }
 
@@ -93,11 +99,11 @@ async fn the_same_id_twice_in_one_call_is_one_job(queue: Subject) {
 async fn a_running_job_is_not_reset_by_its_id(queue: Subject) {
     queue.add([job("g", "1")]).await;
     let leased = queue.lease_one().await;
-    assert_eq!(queue.enqueue([job("g", "1")]).await, [JobReceipt::Exists]);
+    assert_eq!(queue.enqueue([job("g", "1")]).await, [EXISTS]);
     assert_eq!(queue.state("g", "1").await, JobState::Processing);
     assert_eq!(queue.lease(10).await, []);
     queue.succeed(&[leased]).await;
-    assert_eq!(queue.enqueue([job("g", "1")]).await, [JobReceipt::Exists]);
+    assert_eq!(queue.enqueue([job("g", "1")]).await, [EXISTS]);
     assert_eq!(queue.state("g", "1").await, JobState::Completed);
 }
 
@@ -208,7 +214,7 @@ async fn the_largest_payload_is_taken(queue: Subject) {
     let new = |id: &str| NewJob { payload: large.clone(), ..job("g", id) };
     let both = Enqueue { jobs: vec![new("1"), new("2")] };
     let receipts = queue.engine.enqueue(both).await.expect("1 MiB is taken").receipts;
-    assert_eq!(receipts, [JobReceipt::Created; 2]);
+    assert_eq!(receipts, [const { JobReceipt::Created }; 2]);
     for leased in queue.lease(2).await {
         assert!(leased.payload == large);
     }
@@ -225,16 +231,14 @@ async fn receipts_come_in_the_order_of_the_jobs(queue: Subject) {
     queue.set_whole(Settings { group_backlog_max: 2, ..Settings::default() }).await;
     queue.add([job("a", "1"), job("a", "2")]).await;
     let receipts = queue.enqueue([job("a", "3"), job("a", "1"), job("b", "1"), job("a", "2")]).await;
-    let refused = JobReceipt::Refused { refusal: Refusal::GroupFull, retry_after_ms: REFUSAL_RETRY_MS };
-    assert_eq!(receipts, [refused, JobReceipt::Exists, JobReceipt::Created, JobReceipt::Exists]);
+    assert_eq!(receipts, [refused(Refusal::GroupFull), EXISTS, JobReceipt::Created, EXISTS]);
 }
 
 async fn a_full_group_is_refused_with_a_retry_time(queue: Subject) {
     queue.set_whole(Settings { group_backlog_max: 3, ..Settings::default() }).await;
     let receipts = queue.enqueue(jobs("a", 5)).await;
-    let refused = JobReceipt::Refused { refusal: Refusal::GroupFull, retry_after_ms: REFUSAL_RETRY_MS };
-    assert_eq!(receipts[..3], [JobReceipt::Created; 3]);
-    assert_eq!(receipts[3..], [refused; 2]);
+    assert_eq!(receipts[..3], [const { JobReceipt::Created }; 3]);
+    assert_eq!(receipts[3..], [const { refused(Refusal::GroupFull) }; 2]);
     queue.add(jobs("b", 3)).await;
     assert_eq!(queue.whole().await.backlog, 6);
 }
@@ -242,8 +246,7 @@ async fn a_full_group_is_refused_with_a_retry_time(queue: Subject) {
 async fn a_full_whole_is_refused_with_a_retry_time(queue: Subject) {
     queue.set_whole(Settings { whole_backlog_max: 3, ..Settings::default() }).await;
     queue.add([job("a", "1"), delayed(1000, "b", "1"), job("c", "1")]).await;
-    let refused = JobReceipt::Refused { refusal: Refusal::WholeFull, retry_after_ms: REFUSAL_RETRY_MS };
-    assert_eq!(queue.enqueue([job("d", "1")]).await, [refused]);
+    assert_eq!(queue.enqueue([job("d", "1")]).await, [refused(Refusal::WholeFull)]);
     queue.lease_one().await;
     queue.add([job("d", "1")]).await;
 }
@@ -262,7 +265,7 @@ async fn a_refused_job_leaves_nothing_behind(queue: Subject) {
 async fn a_known_job_of_a_full_group_still_exists(queue: Subject) {
     queue.set_whole(Settings { group_backlog_max: 1, whole_backlog_max: 1, ..Settings::default() }).await;
     queue.add([job("g", "1")]).await;
-    assert_eq!(queue.enqueue([job("g", "1")]).await, [JobReceipt::Exists]);
+    assert_eq!(queue.enqueue([job("g", "1")]).await, [EXISTS]);
 }
 
 async fn leased_jobs_do_not_fill_a_group(queue: Subject) {
@@ -278,8 +281,7 @@ async fn a_type_too_many_is_refused(queue: Subject) {
     for number in 0..TYPES_MAX {
         queue.add([job_of(&format!("t{number}"), "g", &number.to_string())]).await;
     }
-    let refused = JobReceipt::Refused { refusal: Refusal::TooManyTypes, retry_after_ms: REFUSAL_RETRY_MS };
-    assert_eq!(queue.enqueue([job_of("one more", "g", "x")]).await, [refused]);
+    assert_eq!(queue.enqueue([job_of("one more", "g", "x")]).await, [refused(Refusal::TooManyTypes)]);
     queue.add([job_of("t0", "g", "y")]).await;
     assert_eq!(queue.whole().await.types.len(), TYPES_MAX);
 }
@@ -346,4 +348,85 @@ async fn the_first_waiting_job_wakes_someone_to_hold_its_time(queue: Subject) {
     assert!(queue.is_silent().await, "the time that is held comes first");
     queue.add([delayed(500, "g", "3")]).await;
     assert!(queue.is_woken().await);
+}
+
+async fn a_job_of_a_bulk_action_says_so_and_is_counted(queue: Subject) {
+    queue.open("g", "b").await;
+    queue.add([in_bulk("b", job("g", "1")), in_bulk("b", delayed(1000, "g", "2")), job("g", "3")]).await;
+    assert_eq!(queue.bulk("g", "b").await.total, 2);
+    assert_eq!(queue.job("g", "1").await.bulk, Some(bulk_id("b")));
+    assert_eq!(queue.job("g", "3").await.bulk, None);
+    let again = queue.enqueue([in_bulk("b", job("g", "1"))]).await;
+    assert_eq!(again, [JobReceipt::Exists { bulk: Some(bulk_id("b")) }]);
+    assert_eq!(queue.bulk("g", "b").await.total, 2, "a repeat counts nothing");
+}
+
+/// Erratum Q2.
+async fn a_job_that_exists_says_in_which_bulk_action(queue: Subject) {
+    queue.open("g", "b").await;
+    queue.open("g", "c").await;
+    queue.add([in_bulk("b", job("g", "1")), job("g", "2")]).await;
+    let receipts = queue.enqueue([in_bulk("c", job("g", "1")), in_bulk("c", job("g", "2"))]).await;
+    assert_eq!(receipts, [JobReceipt::Exists { bulk: Some(bulk_id("b")) }, EXISTS]);
+    assert_eq!((queue.bulk("g", "b").await.total, queue.bulk("g", "c").await.total), (1, 0));
+    queue.seal("g", "b").await;
+    let receipts = queue.enqueue([in_bulk("b", job("g", "1"))]).await;
+    assert_eq!(receipts, [JobReceipt::Exists { bulk: Some(bulk_id("b")) }], "also when no more are taken");
+}
+
+/// Erratum Q16.
+async fn a_sealed_bulk_action_takes_no_more_jobs(queue: Subject) {
+    queue.open_with_jobs("g", "b", 1).await;
+    queue.seal("g", "b").await;
+    let receipts = queue.enqueue([in_bulk("b", job("g", "late")), job("g", "own")]).await;
+    assert_eq!(receipts, [refused(Refusal::BulkSealed), JobReceipt::Created]);
+    let leased = queue.lease(10).await;
+    assert_eq!(ids(&leased), ["b1", "own"]);
+    queue.succeed(&leased).await;
+    for _ in 0..2 {
+        let receipts = queue.enqueue([in_bulk("b", job("g", "late"))]).await;
+        assert_eq!(receipts, [refused(Refusal::BulkSealed)]);
+        queue.take(10).await;
+    }
+    let view = queue.bulk("g", "b").await;
+    assert_eq!(
+        (view.total, view.state, queue.find_job("g", "late").await),
+        (1, BulkState::Aggregating, None)
+    );
+}
+
+async fn an_unknown_bulk_action_is_refused_and_not_made(queue: Subject) {
+    let new = in_bulk("b", job("g", "1"));
+    assert_eq!(queue.enqueue([new.clone()]).await, [refused(Refusal::BulkUnknown)]);
+    queue.open("h", "b").await;
+    assert_eq!(queue.enqueue([new.clone()]).await, [refused(Refusal::BulkUnknown)], "that is another's");
+    assert_eq!((queue.find_job("g", "1").await, queue.find_bulk("g", "b").await), (None, None));
+    assert_eq!((queue.whole().await.types, queue.whole().await.backlog), (vec![], 0));
+    queue.open("g", "b").await;
+    queue.add([new]).await;
+}
+
+async fn a_refused_job_is_not_counted_in_its_bulk_action(queue: Subject) {
+    queue.set_whole(Settings { group_backlog_max: 2, ..Settings::default() }).await;
+    queue.open("g", "b").await;
+    let receipts = queue.enqueue(jobs_in("b", "g", 4)).await;
+    assert_eq!(receipts[2..], [const { refused(Refusal::GroupFull) }; 2]);
+    assert_eq!(queue.bulk("g", "b").await.total, 2);
+    assert_eq!(queue.seal_expecting("g", "b", Some(4)).await, BulkSealed::Mismatch { total: 2 });
+}
+
+/// Erratum Q3.
+async fn a_groups_run_is_counted_from_its_first_job(queue: Subject) {
+    queue.add([job("g", "1"), job("g", "2"), delayed(1000, "g", "3")]).await;
+    queue.enqueue([job("g", "1")]).await;
+    let view = queue.group("g").await;
+    assert_eq!((view.total, view.done, view.waiting, view.backlog), (3, 0, 1, 3));
+    let leased = queue.lease(2).await;
+    queue.succeed(&leased[..1]).await;
+    queue.settle(&leased[1], failed()).await;
+    let view = queue.group("g").await;
+    assert_eq!((view.total, view.done), (3, 2));
+    queue.cancel("g", &["3"]).await;
+    let view = queue.group("g").await;
+    assert_eq!((view.total, view.done), (0, 0), "nothing is left: its next job begins a new run");
 }

@@ -19,6 +19,9 @@ pub const CASES: &[Case] = cases![
     an_unknown_job_is_lost_and_not_made,
     extensions_come_in_the_order_of_the_leases,
     a_repeated_request_still_gives_an_extended_job,
+    an_unwanted_job_is_extended_and_told,
+    a_job_whose_bulk_action_is_gone_is_told,
+    a_cancelled_job_that_is_extended_is_not_reclaimed,
     the_same_job_twice_is_invalid,
     a_length_out_of_range_is_invalid,
 ];
@@ -136,4 +139,45 @@ async fn a_length_out_of_range_is_invalid(queue: Subject) {
     let leases = (0..=EXTEND_JOBS_MAX).map(lease).collect();
     let refused = queue.engine.extend(Extend { leases, lease_ms: LEASE_MS }).await;
     assert!(matches!(refused, Err(EngineError::Invalid(Invalid::TooMany { .. }))));
+}
+
+async fn an_unwanted_job_is_extended_and_told(queue: Subject) {
+    queue.open_with_jobs("g", "b", 2).await;
+    queue.add(jobs("g", 2)).await;
+    let leased = queue.lease(4).await;
+    queue.cancel("g", &["1"]).await;
+    queue.cancel_bulk("g", "b").await;
+    let leases: Vec<_> = leased.iter().map(|job| (job.job.clone(), job.fence)).collect();
+    let extended = queue.engine.extend(Extend { leases, lease_ms: 7000 }).await.expect("extend is answered");
+    let until = START.plus_ms(7000);
+    for (job, extension) in leased.iter().zip(extended.extensions) {
+        let wanted = job.job.id.to_string() == "2";
+        let expected = if wanted { Extension::Until(until) } else { Extension::Cancelled(until) };
+        assert_eq!(extension, expected, "{:?}", job.job);
+        assert_eq!(queue.job("g", &job.job.id.to_string()).await.until, Some(until));
+    }
+}
+
+async fn a_job_whose_bulk_action_is_gone_is_told(queue: Subject) {
+    queue.set_whole(Settings { bulk_retention_ms: 0, ..Settings::default() }).await;
+    queue.open_with_jobs("g", "b", 1).await;
+    let leased = queue.lease_one().await;
+    queue.cancel_bulk("g", "b").await;
+    queue.sweep(10).await;
+    assert_eq!(queue.find_bulk("g", "b").await, None);
+    assert!(matches!(queue.extend(&leased, LEASE_MS).await, Extension::Cancelled(_)));
+}
+
+async fn a_cancelled_job_that_is_extended_is_not_reclaimed(queue: Subject) {
+    queue.end_reclaim_grace().await;
+    queue.add([job("g", "1")]).await;
+    let leased = queue.lease_one().await;
+    queue.cancel("g", &["1"]).await;
+    for _ in 0..4 {
+        queue.advance_ms(10_000);
+        assert!(matches!(queue.extend(&leased, LEASE_MS).await, Extension::Cancelled(_)));
+        assert_eq!(queue.reclaim(10).await.cancelled, 0);
+    }
+    assert_eq!(queue.settle(&leased, Outcome::Released).await, Verdict::Applied);
+    assert_eq!(queue.state("g", "1").await, JobState::Cancelled);
 }

@@ -1,7 +1,10 @@
 //! `inspect`: shows what is there and changes nothing.
 
 use fairlane_core::Level;
+use fairlane_core::congestion::CongestionLevel;
+use fairlane_core::limits::{LIST_GROUPS_MAX, STATS_RETENTION_MS_MAX};
 use fairlane_core::queue::*;
+use fairlane_engine::EngineError;
 
 use super::{Case, cases};
 use crate::dice::Dice;
@@ -14,8 +17,18 @@ pub const CASES: &[Case] = cases![
     a_type_shows_its_order,
     the_whole_shows_its_types_by_name,
     every_state_has_its_word,
+    a_group_shows_its_run,
+    a_type_shows_what_is_ready,
+    the_whole_shows_its_activity,
+    a_bulk_action_is_shown_as_it_stands,
+    bulk_actions_come_page_by_page_in_the_order_they_were_opened,
+    active_groups_come_page_by_page_by_name,
+    a_crowded_group_shows_its_predicted_wait_in_share,
+    a_group_that_nobody_refuses_is_not_congested,
+    a_page_out_of_range_is_invalid,
     looking_changes_nothing,
     counts_equal_a_recount,
+    counts_of_classic_and_bulk_actions_equal_a_recount,
 ];
 
 async fn what_is_not_there_is_nothing(queue: Subject) {
@@ -24,6 +37,11 @@ async fn what_is_not_there_is_nothing(queue: Subject) {
     assert_eq!(group, Inspected::Group(None));
     let found = queue.engine.inspect(Inspect::Type(type_id("t"))).await.expect("inspect is answered");
     assert_eq!(found, Inspected::Type(None));
+    assert_eq!(queue.find_bulk("g", "b").await, None);
+    let bulks = Inspect::Bulks { group: group_id("g"), after: 0, limit: 10 };
+    assert_eq!(queue.inspect(bulks).await, Inspected::Bulks { bulks: vec![], next: None });
+    assert_eq!(queue.inspect(Inspect::Congestion(group_id("g"))).await, Inspected::Congestion(None));
+    assert_eq!((queue.history("g", 10).await, queue.groups(None, 10).await), (vec![], vec![]));
     let whole = queue.whole().await;
     assert_eq!((whole.backlog, whole.in_flight, whole.waiting, whole.completed), (0, 0, 0, 0));
     queue.add([job("g", "1")]).await;
@@ -77,7 +95,10 @@ async fn every_state_has_its_word(queue: Subject) {
     queue.settle(&leased[2], failed()).await;
     words.push(queue.state("g", "2").await.as_str());
     words.push(queue.state("g", "3").await.as_str());
-    assert_eq!(words, ["PENDING", "WAITING", "PROCESSING", "COMPLETED", "FAILED"]);
+    queue.add([job("g", "unwanted")]).await;
+    queue.cancel("g", &["unwanted"]).await;
+    words.push(queue.state("g", "unwanted").await.as_str());
+    assert_eq!(words, ["PENDING", "WAITING", "PROCESSING", "COMPLETED", "FAILED", "CANCELLED"]);
 }
 
 async fn looking_changes_nothing(queue: Subject) {
@@ -130,6 +151,7 @@ async fn counts_equal_a_recount(queue: Subject) {
                 JobState::Processing => leased[number] += 1,
                 JobState::Completed => ended[0] += 1,
                 JobState::Failed => ended[1] += 1,
+                other => panic!("{other:?} in a queue where nothing is cancelled or admitted"),
             }
         }
         let whole = queue.whole().await;
@@ -142,5 +164,208 @@ async fn counts_equal_a_recount(queue: Subject) {
                 assert_eq!((view.backlog, view.in_flight), (unleased, leased));
             }
         }
+    }
+}
+
+async fn a_group_shows_its_run(queue: Subject) {
+    queue.add([job("g", "1"), job("g", "2"), delayed(1000, "g", "3")]).await;
+    let leased = queue.lease(1).await;
+    queue.succeed(&leased).await;
+    queue.lease(1).await;
+    let view = queue.group("g").await;
+    assert_eq!((view.total, view.done, view.waiting), (3, 1, 1));
+    assert_eq!((view.backlog, view.in_flight), (1, 1));
+}
+
+async fn a_type_shows_what_is_ready(queue: Subject) {
+    queue.classic(10).await;
+    queue.add(jobs("g", 3)).await;
+    assert_eq!(queue.type_view("t").await.ready, 0);
+    queue.admit(2).await;
+    let view = queue.type_view("t").await;
+    assert_eq!((view.ready, view.active_lanes), (2, [0, 1, 0]));
+    assert_eq!(queue.whole().await.active_lanes, [0, 1, 0]);
+}
+
+async fn the_whole_shows_its_activity(queue: Subject) {
+    queue.open_with_jobs("a", "dropped", 2).await;
+    queue.cancel_bulk("a", "dropped").await;
+    queue.open("b", "complete").await;
+    queue.seal("b", "complete").await;
+    queue.add([job("c", "1")]).await;
+    let whole = queue.whole().await;
+    assert_eq!((whole.active_groups, whole.aggregating, whole.sweeping), (2, 1, 1));
+    let taken = queue.take_one().await;
+    assert_eq!(queue.whole().await.aggregating, 1, "in hand is not finished");
+    queue.finish(&taken).await;
+    queue.sweep(10).await;
+    let whole = queue.whole().await;
+    assert_eq!((whole.active_groups, whole.aggregating, whole.sweeping, whole.saved_spins), (1, 0, 0, 0));
+}
+
+async fn a_bulk_action_is_shown_as_it_stands(queue: Subject) {
+    queue.open_with_jobs("g", "b", 5).await;
+    queue.advance_ms(1);
+    let leased = queue.lease(2).await;
+    queue.succeed(&leased[..1]).await;
+    queue.settle(&leased[1], failed()).await;
+    queue.hold("g", "b").await;
+    queue.lease(10).await;
+    queue.cancel("g", &["b5"]).await;
+    let view = queue.bulk("g", "b").await;
+    assert_eq!((view.total, view.succeeded, view.failed, view.cancelled), (5, 1, 1, 1));
+    assert_eq!((view.state, view.course, view.sealed), (BulkState::Running, Course::Hold, false));
+    assert_eq!((view.created_at, view.started_at), (START, Some(START.plus_ms(1))));
+    assert!(view.on_hold >= 2, "{view:?}");
+}
+
+async fn bulk_actions_come_page_by_page_in_the_order_they_were_opened(queue: Subject) {
+    for id in ["z", "m:%", "a", "k", "b"] {
+        queue.open("g", id).await;
+        queue.open("h", id).await;
+    }
+    let (mut seen, mut after, mut pages) = (Vec::new(), 0, 0);
+    loop {
+        let page = queue.inspect(Inspect::Bulks { group: group_id("g"), after, limit: 2 }).await;
+        let Inspected::Bulks { bulks, next } = page else { panic!("{page:?}") };
+        assert!(bulks.len() <= 2 && bulks.iter().all(|view| view.bulk.group == group_id("g")));
+        seen.extend(bulks.iter().map(|view| view.bulk.id.to_string()));
+        pages += 1;
+        let Some(next) = next else { break };
+        after = next;
+    }
+    assert_eq!((seen, pages), (["z", "m:%", "a", "k", "b"].map(String::from).to_vec(), 3));
+}
+
+async fn active_groups_come_page_by_page_by_name(queue: Subject) {
+    for group in ["d", "b", "c:%", "a"] {
+        queue.add(jobs(group, 2)).await;
+    }
+    queue.set_group("idle", weight(2)).await;
+    queue.open("open", "b").await;
+    let names = |lines: &[GroupLine]| lines.iter().map(|line| line.group.to_string()).collect::<Vec<_>>();
+    let first = queue.groups(None, 3).await;
+    assert_eq!(names(&first), ["a", "b", "c:%"]);
+    assert_eq!(names(&queue.groups(Some("c:%"), 3).await), ["d"], "who has no jobs is not among them");
+    assert_eq!(queue.groups(Some("d"), 3).await, []);
+    assert_eq!(
+        names(&queue.groups(Some("bb"), 1).await),
+        ["c:%"],
+        "a name that is not there is a place, too"
+    );
+    let line = &first[0];
+    assert_eq!((line.backlog, line.in_flight, line.waiting, line.total, line.done), (2, 0, 0, 2, 0));
+    let leased = queue.lease(8).await;
+    queue.succeed(&leased).await;
+    assert_eq!(queue.groups(None, 10).await, []);
+}
+
+async fn a_crowded_group_shows_its_predicted_wait_in_share(queue: Subject) {
+    queue.set_group("g", group_rate(per_second(2, 1))).await;
+    queue.add(jobs("g", 41)).await;
+    assert_eq!(queue.lease(10).await.len(), 1);
+    let view = queue.congestion("g").await;
+    assert_eq!((view.waiting, view.speed, view.backoff_ms), (40, 2, 21_000));
+    assert_eq!((view.level, view.level.as_str()), (CongestionLevel::High, "HIGH"));
+    assert_eq!(view.estimated_completion_ms(), 20_000);
+    let history = queue.history("g", 10).await;
+    assert_eq!(history, [Snapshot { at: START, waiting: 40, speed: 2, backoff_ms: 21_000 }]);
+    for _ in 0..25 {
+        queue.advance_ms(100);
+        queue.lease(10).await;
+    }
+    let times: Vec<u64> =
+        queue.history("g", 10).await.iter().map(|one| one.at.since(START) / 1_000_000).collect();
+    assert_eq!(times, [0, 1, 2], "one a second at most");
+    assert!(queue.congestion("g").await.backoff_ms < 21_000, "and it falls as the queue drains");
+}
+
+async fn a_group_that_nobody_refuses_is_not_congested(queue: Subject) {
+    queue.add(jobs("g", 40)).await;
+    queue.lease(10).await;
+    let view = queue.congestion("g").await;
+    assert_eq!((view.waiting, view.backoff_ms, view.level), (30, 0, CongestionLevel::None));
+    assert_eq!(queue.history("g", 10).await, []);
+}
+
+async fn a_page_out_of_range_is_invalid(queue: Subject) {
+    let group = group_id("g");
+    let history_max = (STATS_RETENTION_MS_MAX / 1000) as usize;
+    let wrong = [
+        Inspect::Bulks { group: group.clone(), after: 0, limit: 0 },
+        Inspect::Bulks { group: group.clone(), after: 0, limit: LIST_GROUPS_MAX + 1 },
+        Inspect::Groups { after: None, limit: 0 },
+        Inspect::Groups { after: None, limit: LIST_GROUPS_MAX + 1 },
+        Inspect::History { group: group.clone(), limit: 0 },
+        Inspect::History { group: group.clone(), limit: history_max + 1 },
+    ];
+    for command in wrong {
+        assert!(matches!(queue.engine.inspect(command).await, Err(EngineError::Invalid(_))));
+    }
+    assert_eq!(queue.groups(None, LIST_GROUPS_MAX).await, []);
+    assert_eq!(queue.history("g", history_max).await, []);
+}
+
+/// Erratum Q23. Erratum Q24. Erratum Q25.
+async fn counts_of_classic_and_bulk_actions_equal_a_recount(queue: Subject) {
+    queue.set_whole(Settings { max_retry_count: 1, ready_queue_max_size: 6, ..classic(3) }).await;
+    for bulk in ["x", "y"] {
+        queue.open("g", bulk).await;
+    }
+    let mut dice = Dice::new(26);
+    let mut known = Vec::new();
+    for round in 0..60 {
+        let bulk = dice.pick(&[None, Some("x"), Some("y")]);
+        let new = delayed(dice.below(2) * 30, "g", &round.to_string());
+        let new = bulk.map_or(new.clone(), |bulk| in_bulk(bulk, new));
+        if queue.enqueue([new]).await == [JobReceipt::Created] {
+            known.push((round.to_string(), bulk));
+        }
+        queue.promote(3).await;
+        queue.admit(3).await;
+        for leased in queue.lease(2).await {
+            let outcomes = [succeeded(), failed(), retry(15), throttled(15, 0), Outcome::Released];
+            queue.settle(&leased, dice.pick(&outcomes)).await;
+        }
+        let (picked, _) = dice.pick(&known);
+        match dice.below(8) {
+            0 => drop(queue.cancel("g", &[picked.as_str()]).await),
+            1 => drop(queue.hold("g", "x").await),
+            2 => drop(queue.resume("g", "x").await),
+            3 => drop(queue.sweep(2).await),
+            4 => drop(queue.requeue("g", &[picked.as_str()]).await),
+            _ => {}
+        }
+        queue.advance_ms(200);
+        if round % 10 == 9 {
+            recount(&queue, &known).await;
+        }
+    }
+}
+
+async fn recount(queue: &Subject, known: &[(String, Option<&str>)]) {
+    let (mut unleased, mut waiting, mut ready) = (0, 0, 0);
+    let mut ended = [[0; 3]; 2];
+    for (id, bulk) in known {
+        let view = queue.job("g", id).await;
+        unleased += u64::from(matches!(view.state, JobState::Pending | JobState::Waiting | JobState::Ready));
+        waiting += u64::from(view.state == JobState::Waiting);
+        ready += u64::from(view.state == JobState::Ready);
+        let at = [Some("x"), Some("y")].iter().position(|name| name == bulk);
+        let end = [JobState::Completed, JobState::Failed, JobState::Cancelled];
+        let how = end.iter().position(|end| *end == view.state);
+        if let (Some(at), Some(how), true) = (at, how, view.bulk.is_some()) {
+            ended[at][how] += 1;
+        }
+    }
+    let (group, whole) = (queue.group("g").await, queue.whole().await);
+    assert_eq!((group.backlog, whole.backlog, whole.in_flight), (unleased, unleased, 0));
+    assert_eq!((group.waiting, whole.waiting), (waiting, waiting));
+    let listed = queue.type_view("t").await.ready;
+    assert!(listed >= ready, "{ready} jobs are ready, {listed} are listed");
+    for (bulk, [succeeded, failed, cancelled]) in ["x", "y"].into_iter().zip(ended) {
+        let view = queue.bulk("g", bulk).await;
+        assert_eq!((view.succeeded, view.cancelled), (succeeded, cancelled), "{bulk}");
+        assert!(view.failed >= failed, "a requeued job has left it, its failure has not");
     }
 }

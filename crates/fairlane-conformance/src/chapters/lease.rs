@@ -49,6 +49,11 @@ pub const CASES: &[Case] = cases![
     a_satisfied_lease_leaves_the_time_of_what_waits_to_another,
     a_bucket_heals_when_the_clock_steps_back,
     many_denied_groups_are_passed_in_bounded_steps,
+    a_leased_job_names_its_bulk_action,
+    a_repeated_request_names_the_bulk_action_too,
+    a_lease_says_when_somebody_asked_for_a_type,
+    jobs_that_will_not_run_hold_up_nobody,
+    jobs_that_will_not_run_do_not_wake_in_vain,
 ];
 
 /// Erratum Q14.
@@ -493,4 +498,57 @@ async fn many_denied_groups_are_passed_in_bounded_steps(queue: Subject) {
     assert_eq!((first, again_at), (vec![], Some(START)), "a bounded step asks to be repeated at once");
     assert_eq!(queue.lease(1).await, []);
     assert_eq!(names(&queue.lease(1).await), ["open/1"]);
+}
+
+async fn a_leased_job_names_its_bulk_action(queue: Subject) {
+    queue.open_with_jobs("g", "b:%", 1).await;
+    queue.add([job("g", "own")]).await;
+    let leased = queue.lease(10).await;
+    assert_eq!(leased[0].bulk, Some(bulk_id("b:%")));
+    assert_eq!(leased[1].bulk, None);
+}
+
+async fn a_repeated_request_names_the_bulk_action_too(queue: Subject) {
+    queue.open_with_jobs("g", "b", 2).await;
+    let first = queue.leased(request("w", 1, 5)).await.0;
+    queue.cancel_bulk("g", "b").await;
+    assert_eq!(queue.leased(request("w", 1, 5)).await.0, first, "what is held is held, wanted or not");
+}
+
+async fn a_lease_says_when_somebody_asked_for_a_type(queue: Subject) {
+    queue.add([job("g", "1"), job_of("other", "g", "2")]).await;
+    assert_eq!(queue.type_view("t").await.asked_at, None);
+    queue.advance_ms(500);
+    queue.lease(1).await;
+    assert_eq!(queue.type_view("t").await.asked_at, Some(START.plus_ms(500)));
+    assert_eq!(queue.type_view("other").await.asked_at, None);
+    queue.advance_ms(999);
+    queue.lease(1).await;
+    let asked_at = queue.type_view("t").await.asked_at.expect("somebody has asked");
+    assert!(queue.now().since(asked_at) < 1_000_000, "give or take a second");
+    queue.step_back_ms(3_600_000);
+    queue.lease(1).await;
+    assert_eq!(queue.type_view("t").await.asked_at, Some(queue.now()));
+}
+
+async fn jobs_that_will_not_run_hold_up_nobody(queue: Subject) {
+    queue.open_with_jobs("a", "held", 5).await;
+    queue.open_with_jobs("b", "dropped", 5).await;
+    queue.add(jobs("c", 5)).await;
+    queue.hold("a", "held").await;
+    queue.cancel_bulk("b", "dropped").await;
+    queue.cancel("c", &["1", "2"]).await;
+    queue.add([job("a", "own"), job("b", "own")]).await;
+    let mut leased = names(&queue.lease(10).await);
+    leased.sort();
+    assert_eq!(leased, ["a/own", "b/own", "c/3", "c/4", "c/5"]);
+    assert_eq!(queue.whole().await.active_lanes, [0, 0, 0]);
+}
+
+async fn jobs_that_will_not_run_do_not_wake_in_vain(queue: Subject) {
+    queue.open_with_jobs("g", "b", 5).await;
+    queue.hold("g", "b").await;
+    queue.drain_wakes().await;
+    assert_eq!(queue.lease_and_wake(&["t"], 10).await, (vec![], None));
+    assert!(queue.is_silent().await);
 }

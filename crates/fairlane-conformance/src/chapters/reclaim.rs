@@ -24,6 +24,8 @@ pub const CASES: &[Case] = cases![
     a_reclaim_wakes_a_waiter,
     deadlines_heal_when_the_clock_steps_back,
     a_grace_heals_when_the_clock_steps_back,
+    a_lost_lease_that_nobody_wants_is_cancelled,
+    too_many_lost_leases_end_dead_wanted_or_not,
     a_number_out_of_range_is_invalid,
 ];
 
@@ -35,7 +37,7 @@ async fn a_lease_that_ran_out_comes_back_and_is_due_at_once(queue: Subject) {
     queue.advance_reclaiming_ms(LEASE_MS - 1).await;
     assert_eq!(queue.reclaim(10).await.recovered, 0);
     queue.advance_ms(1);
-    assert_eq!(queue.reclaim(10).await, Reclaimed { recovered: 1, dead: 0, grace_until: None });
+    assert_eq!(queue.reclaim(10).await, Reclaimed { recovered: 1, dead: 0, cancelled: 0, grace_until: None });
     let view = queue.job("g", "1").await;
     assert_eq!((view.state, view.until), (JobState::Waiting, Some(queue.now())));
     assert_eq!(ids(&queue.lease(10).await), ["1", "2", "3"]);
@@ -86,7 +88,10 @@ async fn nothing_is_taken_back_in_the_first_grace(queue: Subject) {
     let leased = queue.lease_one().await;
     queue.advance_ms(LEASE_MS);
     let grace = Some(queue.now().plus_ms(RECLAIM_GRACE_MS));
-    assert_eq!(queue.reclaim(10).await, Reclaimed { recovered: 0, dead: 0, grace_until: grace });
+    assert_eq!(
+        queue.reclaim(10).await,
+        Reclaimed { recovered: 0, dead: 0, cancelled: 0, grace_until: grace }
+    );
     assert!(matches!(queue.extend(&leased, LEASE_MS).await, Extension::Until(_)), "its worker comes back");
 }
 
@@ -98,7 +103,7 @@ async fn runs_during_a_grace_do_not_restart_it(queue: Subject) {
         assert_eq!(queue.reclaim(10).await.grace_until, grace);
         queue.advance_ms(1000);
     }
-    assert_eq!(queue.reclaim(10).await, Reclaimed { recovered: 1, dead: 0, grace_until: None });
+    assert_eq!(queue.reclaim(10).await, Reclaimed { recovered: 1, dead: 0, cancelled: 0, grace_until: None });
 }
 
 async fn an_outage_brings_a_new_grace(queue: Subject) {
@@ -196,4 +201,35 @@ async fn a_number_out_of_range_is_invalid(queue: Subject) {
         let refused = queue.engine.reclaim(Reclaim { jobs_max }).await;
         assert!(matches!(refused, Err(EngineError::Invalid(_))));
     }
+}
+
+async fn a_lost_lease_that_nobody_wants_is_cancelled(queue: Subject) {
+    queue.end_reclaim_grace().await;
+    queue.open_with_jobs("g", "b", 1).await;
+    queue.add(jobs("g", 2)).await;
+    queue.lease(3).await;
+    queue.cancel("g", &["1"]).await;
+    queue.cancel_bulk("g", "b").await;
+    queue.advance_reclaiming_ms(LEASE_MS).await;
+    let expected = Reclaimed { recovered: 1, dead: 0, cancelled: 2, grace_until: None };
+    assert_eq!(queue.reclaim(10).await, expected);
+    for id in ["1", "b1"] {
+        let view = queue.job("g", id).await;
+        assert_eq!((view.state, view.losses), (JobState::Cancelled, 1));
+    }
+    let (whole, group) = (queue.whole().await, queue.group("g").await);
+    assert_eq!((whole.in_flight, whole.backlog, group.in_flight, group.backlog), (0, 1, 0, 1));
+    assert_eq!(ids(&queue.lease(10).await), ["2"]);
+}
+
+/// Erratum Q17.
+async fn too_many_lost_leases_end_dead_wanted_or_not(queue: Subject) {
+    queue.set_whole(Settings { max_loss_count: 0, ..Settings::default() }).await;
+    queue.end_reclaim_grace().await;
+    queue.add([job("g", "1")]).await;
+    queue.lease(1).await;
+    queue.cancel("g", &["1"]).await;
+    queue.advance_reclaiming_ms(LEASE_MS).await;
+    let reclaimed = queue.reclaim(10).await;
+    assert_eq!((reclaimed.dead, reclaimed.cancelled), (1, 0), "why it ended is worth a look");
 }

@@ -1,6 +1,6 @@
 //! `set_group`: weight, rate, concurrency and pause of a group, effective on its backlog at once.
 
-use fairlane_core::limits::CONCURRENCY_MAX;
+use fairlane_core::limits::{BASE_PRIORITY_MAX, CONCURRENCY_MAX};
 use fairlane_core::queue::*;
 use fairlane_core::{Rate, Weight};
 use fairlane_engine::EngineError;
@@ -24,7 +24,14 @@ pub const CASES: &[Case] = cases![
     pausing_leaves_running_jobs_alone,
     a_resumed_group_wakes_a_waiter,
     a_pause_gathers_no_claims,
+    a_base_priority_is_kept_and_shown,
+    a_base_priority_counts_for_the_backlog_at_once,
+    a_base_priority_means_nothing_in_share,
+    a_reset_forgets_statistics_and_history_but_not_jobs,
+    a_reset_of_an_unknown_group_makes_none,
+    a_reset_can_come_with_a_change,
     a_concurrency_out_of_range_is_invalid,
+    a_base_priority_out_of_range_is_invalid,
 ];
 
 /// Erratum Q4.
@@ -46,6 +53,7 @@ async fn a_patch_leaves_the_rest_as_it_is(queue: Subject) {
     let settings = queue.set_group("g", group_paused(true)).await;
     let expected = GroupSettings {
         weight: Weight::new(5).expect("5 is a weight"),
+        base_priority: 0,
         rate: Some(per_second(3, 2)),
         concurrency: Some(4),
         paused: true,
@@ -197,7 +205,89 @@ async fn a_pause_gathers_no_claims(queue: Subject) {
 
 async fn a_concurrency_out_of_range_is_invalid(queue: Subject) {
     for seats in [0, CONCURRENCY_MAX + 1] {
-        let command = SetGroup { group: group_id("g"), patch: group_seats(seats) };
+        let command = SetGroup { group: group_id("g"), patch: group_seats(seats), reset_congestion: false };
         assert!(matches!(queue.engine.set_group(command).await, Err(EngineError::Invalid(_))));
     }
+}
+
+/// Erratum Q4.
+async fn a_base_priority_is_kept_and_shown(queue: Subject) {
+    for value in [1_000_000, -1_000_000, BASE_PRIORITY_MAX as i64, -(BASE_PRIORITY_MAX as i64), 0] {
+        assert_eq!(queue.set_group("g", base_priority(value)).await.base_priority, value);
+        queue.set_group("g", weight(2)).await;
+        queue.enqueue([job("g", "1")]).await;
+        assert_eq!(queue.group("g").await.settings.base_priority, value, "nothing else changes it");
+    }
+}
+
+/// Erratum Q4.
+async fn a_base_priority_counts_for_the_backlog_at_once(queue: Subject) {
+    queue.classic(1000).await;
+    for group in ["a", "b", "c"] {
+        queue.add(jobs(group, 3)).await;
+        queue.advance_ms(10);
+    }
+    queue.set_group("c", base_priority(1_000_000)).await;
+    assert_eq!(queue.admit_ready(2).await, ["c/1", "c/2"], "its jobs were there already");
+    queue.set_group("c", base_priority(-1_000_000)).await;
+    assert_eq!(queue.admit_ready(2).await, ["a/1", "b/1"]);
+}
+
+async fn a_base_priority_means_nothing_in_share(queue: Subject) {
+    queue.set_group("premium", base_priority(1_000_000)).await;
+    queue.add(jobs("ordinary", 20)).await;
+    queue.add(jobs("premium", 20)).await;
+    let mut served = Vec::new();
+    for _ in 0..20 {
+        served.push(queue.lease_one().await);
+    }
+    assert_eq!(count_of("premium", &served), 10);
+}
+
+/// Erratum Q28.
+async fn a_reset_forgets_statistics_and_history_but_not_jobs(queue: Subject) {
+    queue.classic(1).await;
+    queue.add(jobs("g", 4)).await;
+    queue.admit(10).await;
+    let leased = queue.lease_one().await;
+    queue.settle(&leased, throttled(0, 0)).await;
+    queue.advance_ms(5000);
+    queue.promote(1).await;
+    queue.admit(1).await;
+    let again = queue.lease_one().await;
+    queue.succeed(&[again]).await;
+    let before = queue.congestion("g").await;
+    assert_eq!((before.waiting, before.backoff_ms, before.ended), (3, 5000, 1));
+    assert_eq!(queue.history("g", 10).await.len(), 1);
+    queue.reset_congestion("g").await;
+    let after = queue.congestion("g").await;
+    assert_eq!((after.backoff_ms, after.throttles, after.ended), (0, 0, 0));
+    assert_eq!((queue.history("g", 10).await, after.waiting), (vec![], 3), "jobs that wait stay counted");
+    assert_eq!((queue.whole().await.waiting, queue.group("g").await.backlog), (3, 3));
+    assert_eq!(queue.promote(10).await.moved, 3, "and come back");
+    queue.reset_congestion("g").await;
+    assert_eq!(queue.congestion("g").await.waiting, 0);
+}
+
+async fn a_reset_of_an_unknown_group_makes_none(queue: Subject) {
+    queue.reset_congestion("g").await;
+    let found = queue.inspect(Inspect::Group(group_id("g"))).await;
+    assert_eq!(found, Inspected::Group(None));
+}
+
+async fn a_reset_can_come_with_a_change(queue: Subject) {
+    queue.classic(1).await;
+    queue.add(jobs("g", 2)).await;
+    queue.admit(10).await;
+    let command = SetGroup { group: group_id("g"), patch: weight(3), reset_congestion: true };
+    let set = queue.engine.set_group(command).await.expect("set_group is answered");
+    assert_eq!((set.settings.weight.get(), queue.congestion("g").await.backoff_ms), (3, 0));
+}
+
+async fn a_base_priority_out_of_range_is_invalid(queue: Subject) {
+    for value in [BASE_PRIORITY_MAX as i64 + 1, -(BASE_PRIORITY_MAX as i64) - 1, i64::MAX, i64::MIN] {
+        let command = SetGroup { group: group_id("g"), patch: base_priority(value), reset_congestion: false };
+        assert!(matches!(queue.engine.set_group(command).await, Err(EngineError::Invalid(_))));
+    }
+    assert_eq!(queue.inspect(Inspect::Group(group_id("g"))).await, Inspected::Group(None));
 }

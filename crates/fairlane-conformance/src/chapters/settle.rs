@@ -35,6 +35,10 @@ pub const CASES: &[Case] = cases![
     finished_jobs_are_kept_by_number,
     finished_jobs_are_kept_by_time,
     an_id_is_free_again_after_retention,
+    an_unwanted_job_is_cancelled_instead_of_waiting,
+    an_unwanted_job_out_of_retries_is_dead,
+    jobs_of_a_bulk_action_are_counted_with_it,
+    throttles_are_added_up_and_never_rounded,
     the_same_job_twice_is_invalid,
     a_settlement_out_of_range_is_invalid,
 ];
@@ -352,6 +356,7 @@ async fn finished_jobs_are_kept_by_number(queue: Subject) {
     let leased = queue.lease(10).await;
     queue.succeed(&leased[..5]).await;
     for job in &leased[5..] {
+        queue.advance_ms(1);
         queue.settle(job, failed()).await;
     }
     let whole = queue.whole().await;
@@ -422,4 +427,67 @@ async fn a_settlement_out_of_range_is_invalid(queue: Subject) {
     let settlements = (0..=SETTLE_JOBS_MAX).map(one).collect();
     let refused = queue.engine.settle(Settle { settlements }).await;
     assert!(matches!(refused, Err(EngineError::Invalid(Invalid::TooMany { .. }))));
+}
+
+async fn an_unwanted_job_is_cancelled_instead_of_waiting(queue: Subject) {
+    queue.add(jobs("g", 3)).await;
+    let leased = queue.lease(3).await;
+    queue.cancel("g", &["1", "2", "3"]).await;
+    queue.advance_ms(5);
+    let outcomes = [retry(100), throttled(100, 0), Outcome::Released];
+    for (job, outcome) in leased.iter().zip(outcomes) {
+        assert_eq!(queue.settle(job, outcome.clone()).await, Verdict::Applied);
+        assert_eq!(queue.settle(job, outcome).await, Verdict::Applied);
+        let view = queue.job("g", &job.job.id.to_string()).await;
+        assert_eq!((view.state, view.until), (JobState::Cancelled, None));
+        assert_eq!((view.settled_at, view.fence), (Some(START.plus_ms(5)), Some(job.fence)));
+    }
+    let whole = queue.whole().await;
+    assert_eq!((whole.waiting, whole.backlog, whole.completed, whole.failed), (0, 0, 3, 0));
+}
+
+/// Erratum Q17.
+async fn an_unwanted_job_out_of_retries_is_dead(queue: Subject) {
+    queue.set_whole(Settings { max_retry_count: 0, ..Settings::default() }).await;
+    queue.open_with_jobs("g", "b", 1).await;
+    let leased = queue.lease_one().await;
+    queue.cancel_bulk("g", "b").await;
+    queue.settle(&leased, retry(0)).await;
+    assert_eq!(queue.state("g", "b1").await, JobState::Failed);
+    assert_eq!(queue.ends("g", "b").await, [0, 1, 0]);
+}
+
+/// Erratum Q15. Erratum Q17.
+async fn jobs_of_a_bulk_action_are_counted_with_it(queue: Subject) {
+    queue.open_with_jobs("g", "b", 3).await;
+    queue.add([job("g", "own")]).await;
+    let leased = queue.lease(4).await;
+    let settlements = leased.iter().map(|job| Settlement {
+        job: job.job.clone(),
+        fence: job.fence,
+        outcome: if job.job.id.to_string() == "b2" { failed() } else { succeeded() },
+    });
+    let settlements: Vec<Settlement> = settlements.collect();
+    for _ in 0..2 {
+        assert_eq!(queue.settle_all(settlements.clone()).await, [Verdict::Applied; 4]);
+        assert_eq!(queue.ends("g", "b").await, [2, 1, 0]);
+    }
+    let whole = queue.whole().await;
+    assert_eq!((whole.completed, whole.failed), (1, 1), "completed jobs of a bulk action are kept with it");
+}
+
+/// Erratum Q31.
+async fn throttles_are_added_up_and_never_rounded(queue: Subject) {
+    queue.add(jobs("g", 401)).await;
+    let leased = queue.lease(400).await;
+    queue.settle(&leased[0], throttled(0, 0)).await;
+    queue.succeed(&leased[1..]).await;
+    let view = queue.congestion("g").await;
+    assert_eq!((view.throttles, view.ended, view.throttles_per_job()), (0, 399, 0.0));
+    queue.advance_ms(60_000);
+    let again = queue.lease_one().await;
+    queue.succeed(&[again]).await;
+    let view = queue.congestion("g").await;
+    assert_eq!((view.throttles, view.ended), (1, 400), "one that waited is counted when it ends");
+    assert_eq!(view.throttles_per_job(), 0.0025, "a mean of two places would say nothing");
 }

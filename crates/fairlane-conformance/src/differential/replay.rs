@@ -13,12 +13,14 @@ use std::time::Duration;
 use fairlane_core::queue::*;
 use fairlane_core::*;
 use fairlane_engine::redis::{RedisEngine, RedisOptions};
-use fairlane_engine::{BoxFuture, Clock, Engine, EngineError};
+use fairlane_engine::{AuditReport, BoxFuture, Clock, Engine, EngineError};
 
 use super::world::World;
 use super::{Answer, CHUNK_STEPS, Deed, Difference, Run, Step};
-use crate::subject::{START, bytes, job, request, type_id};
+use crate::subject::{START, bulk_ref, bytes, job, request, type_id};
 
+/// Steps between two audits; each takes longer than to compare the states.
+const AUDIT_STEPS: usize = 500;
 /// So many steps are compared one by one when they are played again.
 const FEW_STEPS: usize = 60;
 
@@ -54,7 +56,7 @@ impl Arena {
         let settings = Command::SetWhole(SetWhole { settings: Settings::default() });
         self.redis.execute(settings).await.expect("set_whole is answered");
         let machine = Machine::new(Settings::default(), START);
-        Match { arena: self, machine, now: START, played: 0 }
+        Match { arena: self, machine, now: START, played: 0, audits_always: false }
     }
 }
 
@@ -64,6 +66,8 @@ pub(super) struct Match<'a> {
     machine: Machine,
     now: Micros,
     played: usize,
+    /// Steps that are played again may show what an audit has found.
+    audits_always: bool,
 }
 
 impl Match<'_> {
@@ -88,6 +92,7 @@ impl Match<'_> {
 
     /// Plays these steps on both sides and compares the states at the end; after each step where they are few.
     pub async fn play(&mut self, steps: &[Step]) -> Option<Difference> {
+        self.audits_always = true;
         let chunk_steps = if steps.len() <= FEW_STEPS { 1 } else { CHUNK_STEPS };
         for chunk in steps.chunks(chunk_steps) {
             let expected = chunk.iter().map(|step| self.apply(step)).collect();
@@ -140,19 +145,43 @@ impl Match<'_> {
     }
 
     /// Compares the whole state, and checks the machine's own.
-    pub async fn compare_states(&self) -> Option<Difference> {
-        let differs = |what| Some(Difference { steps: self.played, what });
+    pub async fn compare_states(&mut self) -> Option<Difference> {
+        let steps = self.played;
+        let differs = |what| Some(Difference { steps, what });
         if let Err(fault) = self.machine.check() {
             return differs(format!("the core's own state: {fault}"));
         }
         match self.arena.redis.dump(self.now).await {
             Ok(dump) => {
                 let what = self.machine.dump(self.now).difference(&dump);
-                if what.is_empty() { None } else { differs(format!("states\n{what}")) }
+                if !what.is_empty() {
+                    return differs(format!("states\n{what}"));
+                }
+                let audited = self.audits_always || self.played.is_multiple_of(AUDIT_STEPS);
+                if audited { self.findings().await.and_then(differs) } else { None }
             }
             Err(error) => differs(format!("Redis could not be dumped: {error}")),
         }
     }
+
+    /// What an audit finds on either side; a sound state has nothing to be found.
+    async fn findings(&mut self) -> Option<String> {
+        let audit = Audit { suspects: self.machine.suspects(), repair: false };
+        let of_core = match self.machine.apply(Command::Audit(audit), self.now) {
+            Reply::Audited(audited) => audited.findings,
+            other => return Some(format!("the core's audit was answered with {other:?}")),
+        };
+        let redis: &dyn Engine = &self.arena.redis;
+        match redis.audit_all(false, |_| {}).await {
+            Ok(report) if of_core.is_empty() && report == clean(&report) => None,
+            report => Some(format!("audits\n  left  {of_core:?}\n  right {report:?}")),
+        }
+    }
+}
+
+/// A report of the same walk without findings.
+fn clean(report: &AuditReport) -> AuditReport {
+    AuditReport { groups: report.groups, looked_at: report.looked_at, ..AuditReport::default() }
 }
 
 fn answer(result: Result<Answer, EngineError>) -> Answer {
@@ -197,13 +226,55 @@ async fn warm_up(redis: &RedisEngine) {
         Command::SetGroup(SetGroup {
             group: GroupId::new("g").expect("a name"),
             patch: GroupPatch::default(),
+            reset_congestion: false,
         }),
         Command::SetType(SetType { type_id: type_id("t"), patch: TypePatch::default() }),
         Command::SetWhole(SetWhole { settings: Settings::default() }),
         Command::Inspect(Inspect::Whole),
     ];
-    for command in commands {
+    for command in commands.into_iter().chain(bulk_commands()).chain(picking_commands()) {
         // A script that fails here fails in the run, too, where it is told.
         let _ = redis.execute(command).await;
     }
+}
+
+fn bulk_commands() -> impl Iterator<Item = Command> {
+    let bulk = bulk_ref("g", "b");
+    let commands = [
+        Command::OpenBulk(OpenBulk { bulk: bulk.clone(), deadline_ms: None, failures_max: None }),
+        Command::SealBulk(SealBulk { bulk: bulk.clone(), expected: None }),
+        Command::HoldBulk(HoldBulk { bulk: bulk.clone() }),
+        Command::ResumeBulk(ResumeBulk { bulk: bulk.clone() }),
+        Command::TakeCompleted(TakeCompleted { bulks_max: 1, lease_ms: 1000 }),
+        Command::FinishBulk(FinishBulk {
+            bulk: bulk.clone(),
+            fence: Fence(1),
+            summary: bytes(""),
+            failed: false,
+        }),
+        Command::CancelBulk(CancelBulk { bulk }),
+        Command::Sweep(Sweep { jobs_max: 1 }),
+    ];
+    commands.into_iter()
+}
+
+fn picking_commands() -> impl Iterator<Item = Command> {
+    let one = job("g", "1").job;
+    let commands = [
+        Command::Admit(Admit { jobs_max: 1 }),
+        Command::CancelJob(CancelJob { jobs: vec![one.clone()] }),
+        Command::RequeueDead(RequeueDead { jobs: vec![one.clone()] }),
+        Command::Discard(Discard { jobs: vec![one.clone()] }),
+        Command::MakeDue(MakeDue { group: None, cursor: 0, jobs_max: 1 }),
+        Command::ListJobs(ListJobs {
+            listing: Listing::Waiting,
+            group: None,
+            type_id: None,
+            cursor: 0,
+            limit: 1,
+        }),
+        Command::Explain(Explain { job: one }),
+        Command::Audit(Audit { suspects: vec![Suspect::Whole], repair: false }),
+    ];
+    commands.into_iter()
 }

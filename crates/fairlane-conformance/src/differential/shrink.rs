@@ -74,7 +74,7 @@ impl Search<'_> {
         }
     }
 
-    /// Jobs of one enqueue, settlements of one settle, leases of one extend.
+    /// Jobs of one enqueue, settlements of one settle, leases of one extend, jobs that were picked.
     async fn leave_out_parts(&mut self) {
         let mut at = 0;
         while at < self.best.len() {
@@ -102,6 +102,9 @@ fn parts(deed: &Deed) -> usize {
         Deed::Command(Command::Settle(command)) => 1 + command.settlements.len(),
         Deed::Command(Command::Extend(command)) => 1 + command.leases.len(),
         Deed::Command(Command::Lease(command)) => 1 + command.types.len(),
+        Deed::Command(Command::CancelJob(command)) => 1 + command.jobs.len(),
+        Deed::Command(Command::RequeueDead(command)) => 1 + command.jobs.len(),
+        Deed::Command(Command::Discard(command)) => 1 + command.jobs.len(),
         _ => 1,
     }
 }
@@ -120,6 +123,9 @@ fn leave_out(deed: &mut Deed, part: usize) -> bool {
         Deed::Command(Command::Settle(command)) => remove(&mut command.settlements, part),
         Deed::Command(Command::Extend(command)) => remove(&mut command.leases, part),
         Deed::Command(Command::Lease(command)) => remove(&mut command.types, part),
+        Deed::Command(Command::CancelJob(command)) => remove(&mut command.jobs, part),
+        Deed::Command(Command::RequeueDead(command)) => remove(&mut command.jobs, part),
+        Deed::Command(Command::Discard(command)) => remove(&mut command.jobs, part),
         _ => false,
     }
 }

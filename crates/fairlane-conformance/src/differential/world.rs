@@ -1,22 +1,33 @@
 //! Which steps come: few names, so that everything collides; every outcome, limit and mistake, often.
+//!
+//! - `world/bulks.rs`: bulk actions, and jobs picked by name. `world/looks.rs`: what only looks.
+//! - `world/rules.rs`: settings of the whole, of types and of groups.
+
+mod bulks;
+mod looks;
+mod rules;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fairlane_core::limits::{ENQUEUE_JOBS_MAX, LEASE_MS_MAX};
+use fairlane_core::limits::{ENQUEUE_JOBS_MAX, LEASE_MS_MAX, SWEEP_JOBS_MAX};
 use fairlane_core::queue::*;
 use fairlane_core::*;
 
 use super::{Answer, Deed, Step};
 use crate::dice::Dice;
-use crate::subject::{START, group_id, job_ref, type_id};
+use crate::subject::{START, bulk_id, group_id, job_ref, type_id};
 
 const GROUPS: [&str; 6] = ["a", "b:c", "b", "50%", "고객", "g-6"];
 const TYPES: [&str; 4] = ["mail", "a:b%", "t", "z z"];
 const WORKERS: [&str; 3] = ["w1", "w:2", "w%3"];
+/// Names of each group's bulk actions.
+const BULKS: [&str; 3] = ["b1", "b:2", "b%3"];
 /// Ids of one group; with the groups above this bounds the jobs alive.
 const IDS: u64 = 25;
-/// Ended leases that are remembered, to be used again too late.
+/// Ended leases, taken bulk actions and perhaps dead jobs that are remembered, to be used again.
 const PAST_MAX: usize = 30;
 const HOUR_US: u64 = 3_600_000_000;
 
@@ -32,8 +43,15 @@ pub(super) struct World {
     /// More types than there may be.
     many_types: bool,
     requests: [u64; WORKERS.len()],
+    discipline: Discipline,
     held: Vec<(JobRef, Fence)>,
     past: Vec<(JobRef, Fence)>,
+    /// Jobs whose last attempt has failed.
+    failed: Vec<JobRef>,
+    /// Bulk actions that were taken, with their fences.
+    taken_bulks: Vec<(BulkRef, Fence)>,
+    /// Where the last look at waiting jobs has ended.
+    due_cursor: u64,
 }
 
 impl World {
@@ -44,12 +62,16 @@ impl World {
             floods: dice.one_in(4),
             paused_one_in: dice.pick(&[6, 6, 6, 6, 6, 2]),
             many_types: dice.one_in(8),
+            discipline: dice.pick(&[Discipline::Share, Discipline::Share, Discipline::Classic]),
             dice,
             now: START,
             taken: 0,
             requests: [0; WORKERS.len()],
             held: vec![],
             past: vec![],
+            failed: vec![],
+            taken_bulks: vec![],
+            due_cursor: 0,
         }
     }
 
@@ -59,8 +81,12 @@ impl World {
         self.taken += 1;
         let deed = if self.taken == 1 {
             Deed::Command(self.set_whole())
-        } else if self.floods && self.taken == 2 {
+        } else if self.floods && self.taken <= 1 + GROUPS.len() as u64 {
+            Deed::Command(self.open_for_flood())
+        } else if self.floods && self.taken == 2 + GROUPS.len() as u64 {
             Deed::Command(self.flood())
+        } else if self.floods && self.taken <= 2 + 2 * GROUPS.len() as u64 {
+            Deed::Command(self.stop_flood())
         } else if self.dice.one_in(30) {
             Deed::TakeToken(self.type_id())
         } else {
@@ -72,8 +98,18 @@ impl World {
     /// Takes in what the core answered.
     pub fn learn(&mut self, answer: &Answer) {
         let Answer::Reply(reply) = answer else { return };
-        if let Reply::Leased(Leased::Jobs { jobs, .. }) = &**reply {
-            self.held.extend(jobs.iter().map(|job| (job.job.clone(), job.fence)));
+        match &**reply {
+            Reply::Leased(Leased::Jobs { jobs, .. }) => {
+                self.held.extend(jobs.iter().map(|job| (job.job.clone(), job.fence)));
+            }
+            Reply::CompletedTaken(reply) => {
+                for taken in &reply.bulks {
+                    let taken = (taken.view.bulk.clone(), taken.fence);
+                    remember(&mut self.dice, &mut self.taken_bulks, taken);
+                }
+            }
+            Reply::MadeDue(reply) => self.due_cursor = reply.next.unwrap_or(0),
+            _ => {}
         }
     }
 
@@ -98,17 +134,25 @@ impl World {
     }
 
     fn command(&mut self) -> Command {
-        match self.dice.below(100) {
-            0..23 => self.enqueue(),
-            23..51 => self.lease(),
-            51..75 => self.settle(),
-            75..80 => self.extend(),
-            80..84 => Command::Promote(Promote { jobs_max: 1 + self.dice.below(6) as usize }),
+        if self.discipline == Discipline::Classic && self.dice.one_in(6) {
+            return Command::Admit(Admit { jobs_max: 1 + self.dice.below(30) as usize });
+        }
+        match self.dice.below(126) {
+            0..24 => self.enqueue(),
+            24..51 => self.lease(),
+            51..74 => self.settle(),
+            74..79 => self.extend(),
+            79..84 => Command::Promote(Promote { jobs_max: 1 + self.dice.below(6) as usize }),
             84..90 => self.reclaim(),
             90..93 => self.set_group(),
             93..96 => self.set_type(),
             96 if self.dice.one_in(3) => self.set_whole(),
-            _ => self.inspect(),
+            96..102 => self.look(),
+            102..114 => self.bulk(),
+            114..120 => self.pick_jobs(),
+            120 if self.dice.one_in(3) => Command::Admit(Admit { jobs_max: 1 }),
+            120..122 => self.make_due(),
+            _ => Command::Sweep(Sweep { jobs_max: self.dice.pick(&[1, 2, 5, 50, SWEEP_JOBS_MAX]) }),
         }
     }
 
@@ -117,10 +161,18 @@ impl World {
         Command::Enqueue(Enqueue { jobs })
     }
 
-    /// Many jobs that are due at the same moment: more than one lease brings back.
+    /// Many jobs that are due at the same moment: more than one lease brings back. They are of bulk actions,
+    /// which are then held or cancelled: more than one lease steps over.
     fn flood(&mut self) -> Command {
-        let delay_ms = self.dice.below(500);
-        let jobs = (0..ENQUEUE_JOBS_MAX).map(|_| NewJob { delay_ms, ..self.new_job() }).collect();
+        let delay_ms = self.dice.pick(&[0, 100, 400]);
+        let mut jobs = Vec::new();
+        while jobs.len() < ENQUEUE_JOBS_MAX {
+            let mut new = NewJob { delay_ms, bulk: Some(bulk_id(BULKS[0])), ..self.new_job() };
+            if !self.dice.one_in(4) {
+                (new.type_id, new.level) = (type_id(TYPES[0]), Level::Normal);
+            }
+            jobs.push(new);
+        }
         Command::Enqueue(Enqueue { jobs })
     }
 
@@ -134,6 +186,7 @@ impl World {
             cost: Cost::new(1 + self.dice.below(most) as u32).expect("a cost in range"),
             payload: Arc::from(self.dice.pick(&payloads)),
             delay_ms: if self.dice.one_in(3) { self.dice.below(4000) } else { 0 },
+            bulk: self.dice.one_in(2).then(|| bulk_id(self.dice.pick(&BULKS))),
         }
     }
 
@@ -169,7 +222,11 @@ impl World {
         for _ in 0..self.dice.below(6) {
             let (job, fence) = self.a_lease(true);
             if seen.insert(job.clone()) {
-                settlements.push(Settlement { job, fence, outcome: self.outcome() });
+                let outcome = self.outcome();
+                if matches!(outcome, Outcome::Failed { .. } | Outcome::Retry { .. }) {
+                    remember(&mut self.dice, &mut self.failed, job.clone());
+                }
+                settlements.push(Settlement { job, fence, outcome });
             }
         }
         Command::Settle(Settle { settlements })
@@ -200,11 +257,7 @@ impl World {
             return self.held[at].clone();
         }
         let (job, fence) = self.held.swap_remove(at);
-        if self.past.len() == PAST_MAX {
-            let oldest = self.dice.below(PAST_MAX as u64) as usize;
-            self.past.swap_remove(oldest);
-        }
-        self.past.push((job.clone(), fence));
+        remember(&mut self.dice, &mut self.past, (job.clone(), fence));
         if kind == 3 { (job, Fence(fence.0 + 1)) } else { (job, fence) }
     }
 
@@ -219,57 +272,6 @@ impl World {
             6 => Outcome::Released,
             _ => Outcome::Succeeded { result: note },
         }
-    }
-
-    fn set_group(&mut self) -> Command {
-        let paused_one_in = self.paused_one_in;
-        let patch = GroupPatch {
-            weight: self.maybe(|dice| Weight::new(dice.pick(&[1, 2, 3, 7, 11, 1000])).expect("in range")),
-            rate: self.maybe(rate),
-            concurrency: self.maybe(seats),
-            paused: self.maybe(|dice| dice.one_in(paused_one_in)),
-        };
-        Command::SetGroup(SetGroup { group: self.group_id(), patch })
-    }
-
-    fn set_type(&mut self) -> Command {
-        let paused_one_in = self.paused_one_in;
-        let patch = TypePatch {
-            rate: self.maybe(rate),
-            concurrency: self.maybe(seats),
-            paused: self.maybe(|dice| dice.one_in(paused_one_in)),
-        };
-        Command::SetType(SetType { type_id: self.type_id(), patch })
-    }
-
-    fn set_whole(&mut self) -> Command {
-        let dice = &mut self.dice;
-        let mut settings = Settings {
-            rate: rate(dice),
-            levels: dice.pick(&[LevelOrder::Weighted, LevelOrder::Weighted, LevelOrder::Strict]),
-            max_retry_count: dice.below(4) as u32,
-            max_throttle_count: dice.below(4) as u32,
-            max_loss_count: dice.below(3) as u32,
-            group_backlog_max: dice.pick(&[2, 8, 15, 1_000_000, 1_000_000]),
-            whole_backlog_max: dice.pick(&[25, 60, 1_000_000, 1_000_000, 1_000_000]),
-            completed_retention_ms: dice.pick(&[0, 3000, 20_000, 86_400_000]),
-            failed_retention_ms: dice.pick(&[0, 3000, 20_000, 86_400_000]),
-            completed_kept_max: dice.below(40),
-            failed_kept_max: dice.below(25),
-        };
-        if self.floods || self.many_types {
-            (settings.group_backlog_max, settings.whole_backlog_max) = (1_000_000, 1_000_000);
-        }
-        Command::SetWhole(SetWhole { settings })
-    }
-
-    fn inspect(&mut self) -> Command {
-        Command::Inspect(match self.dice.below(5) {
-            0 => Inspect::Whole,
-            1 => Inspect::Group(self.group_id()),
-            2 => Inspect::Type(self.type_id()),
-            _ => Inspect::Job(self.job_ref()),
-        })
     }
 
     fn maybe<T>(&mut self, draw: impl FnOnce(&mut Dice) -> T) -> Option<T> {
@@ -295,117 +297,11 @@ impl World {
     }
 }
 
-fn rate(dice: &mut Dice) -> Option<Rate> {
-    let count = 1 + dice.below(50);
-    let period_ms = dice.pick(&[1000, 1000, 1000, 1000, 1000, 60_000, 24 * 3600 * 1000]);
-    let burst = dice.pick(&[None, None, Some(1), Some(5)]);
-    let limited = dice.one_in(3);
-    limited.then(|| Rate::new(count, period_ms, burst).expect("a rate in range"))
-}
-
-fn seats(dice: &mut Dice) -> Option<u32> {
-    dice.pick(&[None, None, Some(1), Some(3), Some(20)])
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use fairlane_core::limits::LEASE_PROMOTES_MAX;
-
-    use super::*;
-
-    type Tally = BTreeMap<&'static str, u64>;
-
-    fn tally(answer: &Answer, counts: &mut Tally) {
-        let mut count = |what, times| *counts.entry(what).or_default() += times;
-        let Answer::Reply(reply) = answer else {
-            return count("token", u64::from(*answer != Answer::Token(None)));
-        };
-        match &**reply {
-            Reply::Enqueued(reply) => reply.receipts.iter().for_each(|receipt| match receipt {
-                JobReceipt::Created => count("created", 1),
-                JobReceipt::Exists => count("exists", 1),
-                JobReceipt::Refused { refusal: Refusal::GroupFull, .. } => count("group full", 1),
-                JobReceipt::Refused { refusal: Refusal::WholeFull, .. } => count("whole full", 1),
-                JobReceipt::Refused { .. } => count("too many types", 1),
-            }),
-            Reply::Leased(Leased::Superseded { .. }) => count("superseded", 1),
-            Reply::Leased(Leased::Jobs { jobs, wake_at }) => {
-                count("leased", jobs.len() as u64);
-                count("leased again", jobs.iter().filter(|job| job.attempt > 1).count() as u64);
-                count("wake time", u64::from(wake_at.is_some()));
-            }
-            Reply::Extended(reply) => reply.extensions.iter().for_each(|extension| match extension {
-                Extension::Until(_) => count("extended", 1),
-                Extension::Lost => count("lost", 1),
-            }),
-            Reply::Settled(reply) => reply.verdicts.iter().for_each(|verdict| match verdict {
-                Verdict::Applied => count("applied", 1),
-                Verdict::Stale => count("stale", 1),
-                Verdict::Gone => count("gone", 1),
-            }),
-            Reply::Promoted(reply) => count("promoted", reply.moved as u64),
-            Reply::Reclaimed(reply) => {
-                count("recovered", reply.recovered as u64);
-                count("dead of losses", reply.dead as u64);
-                count("grace", u64::from(reply.grace_until.is_some()));
-            }
-            Reply::Inspected(Inspected::Type(Some(view))) => {
-                count(
-                    "cut rate",
-                    u64::from(view.rate_milli < view.settings.rate.map(Rate::milli_per_second)),
-                );
-                count("closed", u64::from(view.closed_until.is_some()));
-            }
-            Reply::Inspected(Inspected::Group(Some(view))) => {
-                view.lanes.iter().for_each(|lane| match lane.standing {
-                    LaneStanding::Idle => {}
-                    LaneStanding::Active => count("active", 1),
-                    LaneStanding::RateParked(_) => count("rate-parked", 1),
-                    LaneStanding::SeatParked => count("seat-parked", 1),
-                    LaneStanding::Paused => count("paused", 1),
-                });
-            }
-            Reply::Inspected(Inspected::Job(Some(view))) => count(view.state.as_str(), 1),
-            _ => {}
-        }
+/// Keeps one more, and forgets another where there are too many.
+fn remember<T>(dice: &mut Dice, kept: &mut Vec<T>, one: T) {
+    if kept.len() == PAST_MAX {
+        let other = dice.below(PAST_MAX as u64) as usize;
+        kept.swap_remove(other);
     }
-
-    fn whole(machine: &mut Machine) -> WholeView {
-        match machine.apply(Command::Inspect(Inspect::Whole), START) {
-            Reply::Inspected(Inspected::Whole(view)) => view,
-            other => unreachable!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn random_steps_reach_every_kind_of_answer_often() {
-        let mut counts = Tally::new();
-        let mut jobs_most = 0;
-        for episode in 0..40 {
-            let mut world = World::new(7, episode);
-            let mut machine = Machine::new(Settings::default(), START);
-            for _ in 0..2000 {
-                let step = world.next_step();
-                let waiting = whole(&mut machine).waiting;
-                let answer = match step.deed {
-                    Deed::Command(command) => {
-                        command.validate().expect("only valid commands are drawn");
-                        Answer::Reply(Box::new(machine.apply(command, step.at)))
-                    }
-                    Deed::TakeToken(type_id) => Answer::Token(machine.take_token(&[type_id])),
-                };
-                let view = whole(&mut machine);
-                if waiting >= view.waiting + LEASE_PROMOTES_MAX as u64 {
-                    *counts.entry("as many brought back as one lease may").or_default() += 1;
-                }
-                jobs_most = jobs_most.max(view.backlog + view.in_flight + view.completed + view.failed);
-                tally(&answer, &mut counts);
-                world.learn(&answer);
-            }
-        }
-        assert!(counts.len() == 31 && counts.values().all(|times| *times >= 5), "{counts:#?}");
-        assert!(jobs_most <= 150, "{jobs_most} jobs make slow dumps");
-    }
+    kept.push(one);
 }

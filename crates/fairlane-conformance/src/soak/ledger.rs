@@ -180,6 +180,7 @@ mod tests {
             created_at: Micros(0),
             fence: Fence(fence),
             attempt: 1,
+            bulk: None,
         }
     }
 

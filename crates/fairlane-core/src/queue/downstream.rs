@@ -44,6 +44,11 @@ impl Downstream {
         self.goodput[self.goodput_at as usize % GOODPUT_BUCKETS] += answers;
     }
 
+    /// Answers of the last second that were not refusals.
+    pub(super) fn answers(&self, now: Micros) -> u64 {
+        self.clone().goodput_milli(now) / MILLI
+    }
+
     /// Answers of the last second, in thousandths a second.
     fn goodput_milli(&mut self, now: Micros) -> u64 {
         self.turn_buckets(now);

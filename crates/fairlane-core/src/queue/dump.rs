@@ -4,7 +4,7 @@
 //! equals its default on both sides: a field that was never written and one that was written as
 //! zero mean the same.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use crate::limits::{POOL, POOL_SERVED};
@@ -12,9 +12,10 @@ use crate::numbers::{Level, Micros};
 use crate::rate::{Bucket, Rate};
 
 use super::Machine;
+use super::bulk::Bulk;
 use super::job::{Job, JobKey, Place};
-use super::lane::{Group, Lane, Order, Standing, TypeState};
-use super::settings::{LevelOrder, Settings};
+use super::lane::{Group, Lane, Order, Record, Standing, TypeState};
+use super::settings::{Discipline, LevelOrder, Settings};
 
 /// One key's value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,7 +68,7 @@ impl Dump {
     /// The keys that differ, one line each, for a person to read.
     pub fn difference(&self, other: &Self) -> String {
         let mut lines = String::new();
-        let keys: std::collections::BTreeSet<_> = self.0.keys().chain(other.0.keys()).collect();
+        let keys: BTreeSet<_> = self.0.keys().chain(other.0.keys()).collect();
         for key in keys {
             let (mine, theirs) = (self.0.get(key), other.0.get(key));
             if mine != theirs {
@@ -82,9 +83,11 @@ fn is_default(field: &str, value: &str) -> bool {
     match field {
         "0" | "1" | "2" => value == format!("0:1:{}:0:0", POOL * POOL_SERVED),
         _ if field.starts_with("lane:") => value == "I:0:0:0:0:0",
-        "counts" => value == "0:0:0",
+        "counts" => value == "0:0:0:0",
+        "run" => value == "0:0:0:0:0:0",
+        "window" => value == "0:0",
         "goodput" => value.bytes().all(|byte| byte == b'0' || byte == b':'),
-        "limits" => value == "1:0:0:0:0:0" || value == "0:0:0:0:0" || value.is_empty(),
+        "limits" => value == "1:0:0:0:0:0:0" || value == "0:0:0:0:0" || value.is_empty(),
         "bucket" => value == "0:0" || value.is_empty(),
         _ => value == "0" || value.is_empty(),
     }
@@ -103,7 +106,17 @@ impl Settings {
     /// The settings as fields of the partition's hash.
     pub fn fields(&self) -> Vec<(&'static str, String)> {
         let strict = u8::from(self.levels == LevelOrder::Strict);
+        let number = |value: u64| value.to_string();
         vec![
+            ("classic", u8::from(self.discipline == Discipline::Classic).to_string()),
+            ("alpha", self.alpha.to_string()),
+            ("global_rps", number(self.global_rps)),
+            ("ready_queue_max_size", number(self.ready_queue_max_size)),
+            ("congestion_enabled", u8::from(self.congestion.enabled).to_string()),
+            ("base_backoff_ms", number(self.congestion.base_backoff_ms)),
+            ("max_backoff_ms", number(self.congestion.max_backoff_ms)),
+            ("stats_retention_ms", number(self.congestion.stats_retention_ms)),
+            ("bulk_retention_ms", number(self.bulk_retention_ms)),
             ("rate", rate_text(self.rate)),
             ("strict", strict.to_string()),
             ("max_retry_count", self.max_retry_count.to_string()),
@@ -134,6 +147,9 @@ impl Machine {
         for group in self.groups.values() {
             self.dump_group(group, &mut dump);
         }
+        for (number, bulk) in &self.bulks {
+            self.dump_bulk(*number, bulk, &mut dump);
+        }
         for job in self.jobs.values() {
             self.dump_job(job, &mut dump);
         }
@@ -153,7 +169,9 @@ impl Machine {
             ("cursor", cursor.to_owned()),
             ("backlog", self.backlog.to_string()),
             ("completed", self.completed.jobs.to_string()),
-            ("failed", self.failed.jobs.to_string()),
+            ("opened", self.opened.to_string()),
+            ("window", window_text(self.window)),
+            ("saved_spins", self.saved_spins.to_string()),
             ("bucket", bucket_text(self.whole)),
             ("reclaimed_at", self.reclaimed_at.map_or(0, |at| at.0).to_string()),
             ("grace_until", self.reclaim_grace_until.0.to_string()),
@@ -193,6 +211,7 @@ impl Machine {
             ("closed_until", downstream.closed_until.0.to_string()),
             ("goodput", goodput.join(":")),
             ("timer", timer),
+            ("asked_at", state.asked_at.0.to_string()),
         ]
         .into_iter()
         .map(|(field, value)| (field.to_owned(), value))
@@ -208,6 +227,8 @@ impl Machine {
             dump.0.insert(format!("fair-queue:{level}:{name}"), DumpValue::Sorted(members.collect()));
         }
         dump.0.insert(format!("type:{name}"), DumpValue::Hash(fields));
+        let ready = state.ready.iter().map(|&key| self.place_name(key).to_string());
+        dump.0.insert(format!("ready-queue:{name}"), DumpValue::List(ready.collect()));
         let tokens = vec!["1".to_owned(); state.tokens];
         dump.0.insert(format!("wake:{name}"), DumpValue::List(tokens));
     }
@@ -216,30 +237,73 @@ impl Machine {
         let name = group.name.escaped();
         let settings = &group.settings;
         let limits = format!(
-            "{}:{}:{}:{}",
+            "{}:{}:{}:{}:{}",
             settings.weight.get(),
             u8::from(settings.paused),
             settings.concurrency.unwrap_or(0),
+            settings.base_priority,
             rate_text(settings.rate)
         );
         let mut fields: BTreeMap<String, String> = [
             ("limits", limits),
             ("bucket", bucket_text(group.bucket)),
-            ("counts", format!("{}:{}:{}", group.in_flight, group.backlog, group.seat_parked)),
+            ("counts", counts_text(group)),
+            ("run", record_text(&group.record)),
+            ("window", window_text(group.window)),
         ]
         .into_iter()
         .map(|(field, value)| (field.to_owned(), value))
         .collect();
         for lane in &group.lanes {
             let place = format!("{}:{}", lane.level.index(), self.types[lane.type_key].name.escaped());
-            fields.insert(format!("lane:{place}"), lane_text(lane));
+            fields.insert(format!("lane:{place}"), lane_text(lane, self.is_classic()));
             let elements = |keys: &std::collections::VecDeque<JobKey>| {
-                DumpValue::List(keys.iter().map(|&key| self.element(key)).collect())
+                DumpValue::List(keys.iter().map(|&key| self.jobs[key].id.escaped().to_owned()).collect())
             };
             dump.0.insert(format!("group:{name}:jobs:{place}"), elements(&lane.backlog));
             dump.0.insert(format!("group:{name}:returned:{place}"), elements(&lane.returned));
         }
         dump.0.insert(format!("group:{name}:meta"), DumpValue::Hash(fields));
+        let mut bulks: Vec<(u64, String)> =
+            group.bulks.iter().map(|(name, number)| (*number, name.escaped().to_owned())).collect();
+        bulks.sort();
+        dump.0.insert(format!("group:{name}:bulks"), DumpValue::Sorted(bulks));
+        let history = group.record.history.iter().map(|snapshot| {
+            format!("{}:{}:{}:{}", snapshot.at.0, snapshot.waiting, snapshot.speed, snapshot.backoff_ms)
+        });
+        dump.0.insert(format!("congestion:{name}:history"), DumpValue::List(history.collect()));
+    }
+
+    fn dump_bulk(&self, number: u64, bulk: &Bulk, dump: &mut Dump) {
+        let time = |at: Option<Micros>| at.map_or(0, |at| at.0).to_string();
+        let name = format!("{}:{}", self.groups[bulk.group].name.escaped(), bulk.name.escaped());
+        let fields = [
+            ("name", name),
+            ("state", bulk.state.as_str().to_owned()),
+            ("course", bulk.course.as_str().to_owned()),
+            ("sealed", u8::from(bulk.sealed).to_string()),
+            ("total", bulk.total.to_string()),
+            ("succeeded", bulk.succeeded.to_string()),
+            ("failed", bulk.failed.to_string()),
+            ("cancelled", bulk.cancelled.to_string()),
+            ("created_at", bulk.created_at.0.to_string()),
+            ("started_at", time(bulk.started_at)),
+            ("finished_at", time(bulk.finished_at)),
+            ("deadline", time(bulk.deadline)),
+            ("fails_at", bulk.failures_max.map_or(0, |most| most + 1).to_string()),
+            ("cause", bulk.cause.map_or("", |cause| cause.as_str()).to_owned()),
+            ("fence", bulk.fence.0.to_string()),
+            ("summary", String::from_utf8_lossy(&bulk.summary).into_owned()),
+        ];
+        let fields = fields.into_iter().map(|(field, value)| (field.to_owned(), value)).collect();
+        dump.0.insert(format!("bulk:{number}"), DumpValue::Hash(fields));
+        let held = bulk.on_hold.iter().map(|&key| self.place_name(key).to_string());
+        dump.0.insert(format!("bulk:{number}:held"), DumpValue::List(held.collect()));
+        let chunks = bulk.ended.iter().map(|(at, ids)| {
+            let ids: Vec<&str> = ids.iter().map(|id| id.escaped()).collect();
+            format!("{}:{}\n{}", at.0, ids.len(), ids.join("\n"))
+        });
+        dump.0.insert(format!("bulk:{number}:ended"), DumpValue::List(chunks.collect()));
     }
 
     fn dump_job(&self, job: &Job, dump: &mut Dump) {
@@ -248,13 +312,17 @@ impl Machine {
         let (created, cost) = (job.created_at.0, job.cost.get());
         let payload = String::from_utf8_lossy(&job.payload);
         let cost_text = if cost == 1 { String::new() } else { cost.to_string() };
-        let row = format!("{}{level}:{type_name}:{cost_text}:{payload}", base_36(created));
+        let bulk = bulk_text(job);
+        let mark = if job.cancelled { "X" } else { "" };
+        let row = format!("{mark}{}{level}:{type_name}:{cost_text}:{bulk}:{payload}", base_36(created));
         dump.add_field(format!("group:{group}:rows"), id, row);
         let Some(run) = &job.run else { return };
         let state = match job.place {
             Place::Completed => 'C',
-            Place::Failed => 'F',
-            Place::Lane | Place::Waiting(_) | Place::InFlight(_) => 'N',
+            Place::Failed(_) => 'F',
+            Place::Cancelled => 'X',
+            _ if job.cancelled => 'X',
+            _ => 'N',
         };
         let text = format!(
             "{state}{:016}{:016}:{level}:{type_name}:{cost}:{}:{}:{}:{}:{}",
@@ -263,26 +331,28 @@ impl Machine {
             run.attempts,
             run.throttles,
             run.losses,
-            run.worker.escaped(),
+            run.worker.as_ref().map_or("", |worker| worker.escaped()),
             String::from_utf8_lossy(&run.note)
         );
         dump.add_field(format!("group:{group}:rows"), &format!(":{id}"), text);
     }
 
     fn dump_places(&self, dump: &mut Dump) {
-        let full_name = |key: JobKey| {
-            let job = &self.jobs[key];
-            format!("{}:{}", self.groups[job.group].name.escaped(), job.id.escaped())
-        };
         let mut in_flight = BTreeMap::new();
         for (key, job) in self.jobs.iter() {
             let Place::InFlight(held) = &job.place else { continue };
-            let known = if job.run.is_some() { 'r' } else { 'n' };
+            let known = match (job.run.is_some(), held.cancelled) {
+                (true, false) => 'r',
+                (false, false) => 'n',
+                (true, true) => 'R',
+                (false, true) => 'N',
+            };
+            let bulk = bulk_text(job);
             let (level, type_name) = (job.level.index(), self.types[job.type_key].name.escaped());
             let (fence, batch, cost) = (held.fence.0, held.batch.0, job.cost.get());
             let worker = held.worker.escaped();
-            let value = format!("{fence:016}{batch:016}{known}:{level}:{type_name}:{cost}:{worker}");
-            in_flight.insert(full_name(key), value);
+            let value = format!("{fence:016}{batch:016}{known}:{level}:{type_name}:{cost}:{bulk}:{worker}");
+            in_flight.insert(self.full_name(key).into(), value);
         }
         dump.0.insert("in-flight".into(), DumpValue::Hash(in_flight));
         for (batch, record) in &self.batches {
@@ -295,14 +365,44 @@ impl Machine {
         dump.0.insert("non-ready-queue".into(), DumpValue::Sorted(waiting.collect()));
         let parked = self.parked.keys().map(|(until, name)| (until.0, name.to_string()));
         dump.0.insert("parked".into(), DumpValue::Sorted(parked.collect()));
-        for (list, finished) in [("completed", &self.completed), ("failed", &self.failed)] {
-            let chunks = finished.chunks.iter().map(|(at, jobs)| {
-                let names: Vec<String> = jobs.iter().map(|&key| full_name(key)).collect();
-                format!("{}:{}\n{}", at.0, jobs.len(), names.join("\n"))
-            });
-            dump.0.insert(list.into(), DumpValue::List(chunks.collect()));
-        }
+        let dead = self.dead.keys().map(|(at, name)| (at.0, name.to_string()));
+        dump.0.insert("failed".into(), DumpValue::Sorted(dead.collect()));
+        let chunks = self.completed.chunks.iter().map(|(at, jobs)| {
+            let names: Vec<Box<str>> = jobs.iter().map(|&key| self.full_name(key)).collect();
+            format!("{}:{}\n{}", at.0, jobs.len(), names.join("\n"))
+        });
+        dump.0.insert("completed".into(), DumpValue::List(chunks.collect()));
+        let active = self.active_groups.iter().map(|name| (0, name.escaped().to_owned()));
+        dump.0.insert("active-groups".into(), DumpValue::Sorted(active.collect()));
+        let numbers = |set: &BTreeSet<(Micros, u64)>| {
+            DumpValue::Sorted(set.iter().map(|(at, number)| (at.0, format!("{number:016}"))).collect())
+        };
+        dump.0.insert("aggregating".into(), numbers(&self.aggregating));
+        dump.0.insert("bulk-deadlines".into(), numbers(&self.bulk_deadlines));
+        dump.0.insert("finished-bulks".into(), numbers(&self.finished_bulks));
+        let sweeping = self.sweeping.iter().map(u64::to_string).collect();
+        dump.0.insert("sweeping".into(), DumpValue::List(sweeping));
     }
+}
+
+fn bulk_text(job: &Job) -> String {
+    job.bulk.map_or(String::new(), |number| number.to_string())
+}
+
+/// `second:jobs`.
+fn window_text(window: (u64, u64)) -> String {
+    format!("{}:{}", window.0, window.1)
+}
+
+/// `in_flight:backlog:seat_parked:done`.
+fn counts_text(group: &Group) -> String {
+    format!("{}:{}:{}:{}", group.in_flight, group.backlog, group.seat_parked, group.record.done)
+}
+
+/// `waiting:total:throttles:since:noted:backoff_ms`.
+fn record_text(record: &Record) -> String {
+    let Record { waiting, total, throttles, throttles_since, noted, backoff_ms, .. } = record;
+    format!("{waiting}:{total}:{throttles}:{throttles_since}:{noted}:{backoff_ms}")
 }
 
 /// Ten digits.
@@ -315,11 +415,12 @@ fn base_36(mut number: u64) -> String {
     digits.iter().map(|digit| char::from(*digit)).collect()
 }
 
-/// `standing:tag:epoch:remainder:park:returned`. While a lane is in its order, that order holds its tag.
-fn lane_text(lane: &Lane) -> String {
+/// `standing:tag:epoch:remainder:park:returned`. While a lane is in its order, that order holds its tag, and in
+/// `classic` its sequence stands for the park.
+fn lane_text(lane: &Lane, classic: bool) -> String {
     let (standing, park) = match lane.standing {
         Standing::Idle => ('I', 0),
-        Standing::Active => ('A', 0),
+        Standing::Active => ('A', if classic { lane.sequence } else { 0 }),
         Standing::RateParked(until) => ('R', until.0),
         Standing::SeatParked => ('S', 0),
         Standing::Paused => ('P', 0),

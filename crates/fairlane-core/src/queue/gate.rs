@@ -102,16 +102,29 @@ impl Machine {
             state.bucket.take(flow, jobs);
         }
         state.in_flight += jobs;
-        let group = &mut self.groups[group];
-        if let Some(rate) = group.settings.rate {
-            group.bucket.take(rate.flow(), jobs);
+        let classic = self.is_classic();
+        let counted = &mut self.groups[group];
+        if let Some(rate) = counted.settings.rate.filter(|_| !classic) {
+            counted.bucket.take(rate.flow(), jobs);
         }
-        group.in_flight += jobs;
+        counted.in_flight += jobs;
+        self.stir(group);
+    }
+
+    /// How a lane of this group is to be set aside, if its group is paused or has no seat left.
+    pub(super) fn group_closed(&self, group: GroupKey) -> Option<Standing> {
+        let group = &self.groups[group];
+        if group.settings.paused {
+            return Some(Standing::Paused);
+        }
+        let full = group.settings.concurrency.is_some_and(|most| group.in_flight >= u64::from(most));
+        full.then_some(Standing::SeatParked)
     }
 
     /// Gives back the seats of `jobs` that are no longer in flight.
     pub(super) fn free_seats(&mut self, group: GroupKey, type_key: TypeKey, jobs: u64) {
         self.groups[group].in_flight -= jobs;
+        self.stir(group);
         self.types[type_key].in_flight -= jobs;
     }
 }

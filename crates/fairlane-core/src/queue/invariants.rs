@@ -2,14 +2,15 @@
 
 use std::fmt::Debug;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::limits::{INTEGER_MAX, POOL, POOL_SERVED};
+use crate::names::JobId;
 use crate::numbers::Fence;
 
-use super::Machine;
-use super::job::{Job, JobKey, Place};
-use super::lane::{Lane, LaneKey, Standing};
+use super::job::{JobKey, Place};
+use super::lane::{Group, GroupKey, Lane, LaneKey, Standing, TypeKey};
+use super::{BulkState, Machine};
 
 fn same<T: PartialEq + Debug>(what: impl FnOnce() -> String, counted: T, stored: T) -> Result<(), String> {
     if counted == stored {
@@ -25,6 +26,7 @@ impl Machine {
         self.check_lanes()?;
         self.check_counts()?;
         self.check_batches()?;
+        self.check_bulks()?;
         self.check_numbers()
     }
 
@@ -49,16 +51,53 @@ impl Machine {
             found.entry(key).or_default().push(Place::Waiting(*due));
         }
         for &key in self.completed.chunks.iter().flat_map(|(_, jobs)| jobs) {
-            found.entry(key).or_default().push(Place::Completed);
+            found.entry(key).or_default().push(self.jobs[key].place.clone());
         }
-        for &key in self.failed.chunks.iter().flat_map(|(_, jobs)| jobs) {
-            found.entry(key).or_default().push(Place::Failed);
+        for ((died_at, _), &key) in &self.dead {
+            found.entry(key).or_default().push(Place::Failed(*died_at));
         }
+        for &key in self.types.values().flat_map(|state| &state.ready) {
+            found.entry(key).or_default().push(Place::Ready);
+        }
+        for &key in self.bulks.values().flat_map(|bulk| &bulk.on_hold) {
+            found.entry(key).or_default().push(Place::OnHold);
+        }
+        let filed: FxHashSet<(u64, &JobId)> = self
+            .bulks
+            .iter()
+            .flat_map(|(number, bulk)| bulk.ended.iter().flat_map(|(_, ids)| ids).map(|id| (*number, id)))
+            .collect();
         for (key, job) in self.jobs.iter() {
-            let places = found.remove(&key).unwrap_or_default();
+            let mut places = found.remove(&key).unwrap_or_default();
+            let filed = || job.bulk.is_some_and(|number| filed.contains(&(number, &job.id)));
+            if places.is_empty() && job.place.is_end() && filed() {
+                places.push(job.place.clone());
+            }
             same(|| format!("places of job {:?}", job.id), places, vec![job.place.clone()])?;
         }
         same(|| "places of jobs that do not exist".into(), found.len(), 0)
+    }
+
+    fn check_bulks(&self) -> Result<(), String> {
+        let mut left_of: FxHashMap<u64, u64> = FxHashMap::default();
+        for job in self.jobs.values().filter(|job| !job.place.is_end() && !job.cancelled) {
+            if let Some(number) = job.bulk {
+                *left_of.entry(number).or_default() += 1;
+            }
+        }
+        for (number, bulk) in &self.bulks {
+            let name = |what: &str| format!("{what} of bulk action {}", bulk.name);
+            let left = left_of.get(number).copied().unwrap_or_default();
+            same(|| name("jobs left"), left, bulk.total - bulk.ended_jobs())?;
+            let complete = bulk.sealed && left == 0;
+            let open = !bulk.state.is_final() && bulk.state != BulkState::Aggregating;
+            same(|| name("completeness"), complete && open, false)?;
+            let takes = bulk.take_at.is_some_and(|at| self.aggregating.contains(&(at, *number)));
+            same(|| name("aggregation"), takes, bulk.state == BulkState::Aggregating)?;
+            let finished = bulk.finished_at.is_some_and(|at| self.finished_bulks.contains(&(at, *number)));
+            same(|| name("end"), finished, bulk.state.is_final())?;
+        }
+        Ok(())
     }
 
     fn check_lanes(&self) -> Result<(), String> {
@@ -70,13 +109,15 @@ impl Machine {
         }
         let lanes = self.groups.values().flat_map(|group| &group.lanes);
         let active = lanes.filter(|lane| lane.standing == Standing::Active).count();
-        let ordered = self.types.values().flat_map(|state| &state.orders).map(|order| order.lanes.len()).sum();
+        let ordered =
+            self.types.values().flat_map(|state| &state.orders).map(|order| order.lanes.len()).sum();
         same(|| "lanes in order".into(), active, ordered)
     }
 
     fn check_lane(&self, key: LaneKey, lane: &Lane) -> Result<(), String> {
         let name = || format!("lane {}", self.lane_name(key));
-        same(|| format!("{} idle", name()), lane.is_empty(), lane.standing == Standing::Idle)?;
+        let idle_with_jobs = lane.standing == Standing::Idle && !lane.is_empty();
+        same(|| format!("{} idle with jobs", name()), idle_with_jobs, false)?;
         let order = &self.types[lane.type_key].orders[lane.level.index()];
         let in_order = order.lanes.get(&(lane.tag, lane.sequence)) == Some(&key);
         same(|| format!("{} in order", name()), in_order, lane.standing == Standing::Active)?;
@@ -91,31 +132,49 @@ impl Machine {
     }
 
     fn check_counts(&self) -> Result<(), String> {
-        let mut backlog = 0;
-        for (key, group) in self.groups.iter() {
-            let name = |what: &str| format!("{what} of group {}", group.name);
-            let mine = || self.jobs.iter().filter(|(_, job)| job.group == key);
-            let unleased =
-                mine().filter(|(_, job)| matches!(job.place, Place::Lane | Place::Waiting(_))).count() as u64;
-            let leased = mine().filter(|(_, job)| matches!(job.place, Place::InFlight(_))).count() as u64;
-            same(|| name("backlog"), unleased, group.backlog)?;
-            same(|| name("in flight"), leased, group.in_flight)?;
-            let seats = group.lanes.iter().filter(|lane| lane.standing == Standing::SeatParked).count();
-            same(|| name("seat-parked lanes"), seats as u32, group.seat_parked)?;
-            let concurrency = group.settings.concurrency.map_or(u64::MAX, u64::from);
-            let freed_nothing = group.seat_parked == 0 || group.in_flight >= concurrency;
-            same(|| name("seats free while lanes wait for one"), !freed_nothing, false)?;
-            backlog += unleased;
+        let mut groups: FxHashMap<GroupKey, [u64; 3]> = FxHashMap::default();
+        let mut types: FxHashMap<TypeKey, u64> = FxHashMap::default();
+        for job in self.jobs.values() {
+            let [backlog, waiting, leased] = groups.entry(job.group).or_default();
+            match job.place {
+                Place::InFlight(_) => {
+                    *leased += 1;
+                    *types.entry(job.type_key).or_default() += 1;
+                }
+                Place::Waiting(_) => {
+                    *backlog += 1;
+                    *waiting += 1;
+                }
+                Place::Lane | Place::Ready | Place::OnHold => *backlog += u64::from(!job.cancelled),
+                Place::Completed | Place::Failed(_) | Place::Cancelled => {}
+            }
         }
+        for (key, group) in self.groups.iter() {
+            self.check_counts_of(group, groups.get(&key).copied().unwrap_or_default())?;
+        }
+        let backlog = groups.values().map(|[backlog, ..]| backlog).sum();
         same(|| "backlog".into(), backlog, self.backlog)?;
         for (key, state) in self.types.iter() {
-            let leased = |job: &Job| job.type_key == key && matches!(job.place, Place::InFlight(_));
-            let in_flight = self.jobs.iter().filter(|(_, job)| leased(job)).count();
-            same(|| format!("in flight of type {}", state.name), in_flight as u64, state.in_flight)?;
+            let in_flight = types.get(&key).copied().unwrap_or_default();
+            same(|| format!("in flight of type {}", state.name), in_flight, state.in_flight)?;
         }
         let parked = self.groups.values().flat_map(|group| &group.lanes);
         let parked = parked.filter(|lane| matches!(lane.standing, Standing::RateParked(_))).count();
         same(|| "parked lanes".into(), parked, self.parked.len())
+    }
+
+    fn check_counts_of(&self, group: &Group, [backlog, waiting, leased]: [u64; 3]) -> Result<(), String> {
+        let name = |what: &str| format!("{what} of group {}", group.name);
+        same(|| name("backlog"), backlog, group.backlog)?;
+        same(|| name("waiting jobs"), waiting, group.record.waiting)?;
+        same(|| name("in flight"), leased, group.in_flight)?;
+        let active = self.active_groups.contains(&group.name);
+        same(|| name("activity"), backlog + leased > 0, active)?;
+        let seats = group.lanes.iter().filter(|lane| lane.standing == Standing::SeatParked).count();
+        same(|| name("seat-parked lanes"), seats as u32, group.seat_parked)?;
+        let concurrency = group.settings.concurrency.map_or(u64::MAX, u64::from);
+        let freed_nothing = group.seat_parked == 0 || group.in_flight >= concurrency;
+        same(|| name("seats free while lanes wait for one"), !freed_nothing, false)
     }
 
     fn check_batches(&self) -> Result<(), String> {

@@ -29,6 +29,10 @@ pub enum JobState {
     Completed,
     /// Dead: failed for good, or out of attempts.
     Failed,
+    /// Admitted, waiting for a worker (`classic`).
+    Ready,
+    /// Will not run.
+    Cancelled,
 }
 
 impl JobState {
@@ -40,6 +44,8 @@ impl JobState {
             Self::Processing => "PROCESSING",
             Self::Completed => "COMPLETED",
             Self::Failed => "FAILED",
+            Self::Ready => "READY",
+            Self::Cancelled => "CANCELLED",
         }
     }
 }
@@ -51,16 +57,39 @@ pub(super) struct Held {
     /// The batch whose deadline holds: that of the lease, or of the last extension.
     pub batch: Fence,
     pub worker: WorkerId,
+    /// Somebody wants the job not to run any further.
+    pub cancelled: bool,
 }
 
 /// Where a job stands, with the key of that place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Place {
     Lane,
+    /// Admitted (`classic`).
+    Ready,
+    /// In the list of its bulk action, which is held.
+    OnHold,
     Waiting(Micros),
     InFlight(Held),
     Completed,
+    /// Dead, since then.
+    Failed(Micros),
+    Cancelled,
+}
+
+impl Place {
+    /// Whether nothing happens to the job any more by itself.
+    pub fn is_end(&self) -> bool {
+        matches!(self, Self::Completed | Self::Failed(_) | Self::Cancelled)
+    }
+}
+
+/// How a job can end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    Succeeded,
     Failed,
+    Cancelled,
 }
 
 /// What a job has been through; made when its first lease ends.
@@ -73,19 +102,19 @@ pub(super) struct Run {
     pub attempts: u32,
     pub throttles: u32,
     pub losses: u32,
-    pub worker: WorkerId,
+    pub worker: Option<WorkerId>,
     pub note: Arc<[u8]>,
 }
 
 impl Run {
-    pub fn none(worker: WorkerId) -> Self {
+    pub fn none() -> Self {
         Self {
             settled: Fence(0),
             settled_at: Micros(0),
             attempts: 0,
             throttles: 0,
             losses: 0,
-            worker,
+            worker: None,
             note: NO_NOTE.with(Arc::clone),
         }
     }
@@ -106,11 +135,14 @@ thread_local! {
     static NO_NOTE: Arc<[u8]> = Arc::from(&[][..]);
 }
 
+/// The order of a job that has never been in a list but a backlog, where numbers are the order.
+pub(super) const NO_ORDER: i64 = i64::MIN;
+
 #[derive(Debug, Clone)]
 pub(super) struct Job {
     /// Counts jobs as they come; backlogs are in this order.
     pub number: u64,
-    /// Its position among the others of the list it stands in, backlogs excepted.
+    /// Its position among the others of the list it stands in; [`NO_ORDER`] until it first stands in one.
     pub order: i64,
     pub group: GroupKey,
     pub id: JobId,
@@ -119,6 +151,10 @@ pub(super) struct Job {
     pub cost: Cost,
     pub payload: Arc<[u8]>,
     pub created_at: Micros,
+    /// The number of its bulk action.
+    pub bulk: Option<u64>,
+    /// Cancelled where it stands in a list, to be taken out when its turn comes.
+    pub cancelled: bool,
     pub place: Place,
     pub run: Option<Run>,
 }

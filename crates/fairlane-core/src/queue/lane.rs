@@ -9,15 +9,16 @@ use std::collections::{BTreeMap, VecDeque};
 
 use rustc_hash::FxHashMap;
 
+use crate::classic::{self, Progress};
 use crate::limits::{CREDIT, LEVEL_WEIGHTS, POOL, POOL_SERVED, QUANTUM, UNITS};
-use crate::names::{GroupId, JobId, TypeId, WorkerId};
+use crate::names::{BulkId, GroupId, JobId, TypeId, WorkerId};
 use crate::numbers::{Level, Micros};
 use crate::rate::Bucket;
 
 use super::Machine;
 use super::downstream::Downstream;
 use super::job::JobKey;
-use super::settings::{GroupSettings, TypeSettings};
+use super::settings::{Discipline, GroupSettings, LevelOrder, TypeSettings};
 
 pub(super) type GroupKey = u32;
 pub(super) type TypeKey = u32;
@@ -92,8 +93,45 @@ pub(super) struct Group {
     pub in_flight: u64,
     pub backlog: u64,
     pub seat_parked: u32,
+    /// Whether it stands among the active groups: it had jobs when that was last looked at.
+    pub active: bool,
+    pub record: Record,
+    /// What the window of `classic` has let pass: which second, and how many jobs.
+    pub window: (u64, u64),
     pub lanes: Vec<Lane>,
     pub jobs: FxHashMap<JobId, JobKey>,
+    pub bulks: BTreeMap<BulkId, u64>,
+}
+
+/// What is counted of a group while it has jobs; forgotten when it goes idle.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Record {
+    /// Jobs that wait for a time.
+    pub waiting: u64,
+    /// Jobs enqueued, and jobs that have ended.
+    pub total: u64,
+    pub done: u64,
+    /// Throttles of jobs that have ended since `throttles_since` of them had.
+    pub throttles: u64,
+    pub throttles_since: u64,
+    /// The second of the newest snapshot.
+    pub noted: u64,
+    /// The newest backoff.
+    pub backoff_ms: u64,
+    pub history: VecDeque<Snapshot>,
+}
+
+/// A group's congestion at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Snapshot {
+    /// When.
+    pub at: Micros,
+    /// Jobs that were kept away: waiting (`classic`), or all that were not in flight (`share`).
+    pub waiting: u64,
+    /// Jobs a second it was allowed.
+    pub speed: u64,
+    /// How long refused work was told to wait (`classic`), or is predicted to (`share`).
+    pub backoff_ms: u64,
 }
 
 impl Group {
@@ -105,8 +143,12 @@ impl Group {
             in_flight: 0,
             backlog: 0,
             seat_parked: 0,
+            active: false,
+            record: Record::default(),
+            window: (0, 0),
             lanes: Vec::new(),
             jobs: FxHashMap::default(),
+            bulks: BTreeMap::new(),
         }
     }
 
@@ -184,6 +226,10 @@ pub(super) struct TypeState {
     pub downstream: Downstream,
     pub tokens: usize,
     pub timer: Option<Timer>,
+    /// When somebody last asked for jobs of this type, give or take a second.
+    pub asked_at: Micros,
+    /// Admitted jobs (`classic`).
+    pub ready: VecDeque<JobKey>,
 }
 
 impl TypeState {
@@ -198,6 +244,8 @@ impl TypeState {
             downstream: Downstream::default(),
             tokens: 0,
             timer: None,
+            asked_at: Micros(0),
+            ready: VecDeque::new(),
         }
     }
 
@@ -226,6 +274,8 @@ impl Machine {
     /// Puts a lane that has jobs and is in no order into its order.
     pub(super) fn enter_order(&mut self, key: LaneKey, entry: Entry) {
         let sequence = self.next_sequence();
+        let discipline = self.settings.discipline;
+        let score_tag = if discipline == Discipline::Classic { self.score_tag(key.group) } else { 0 };
         let group = &mut self.groups[key.group];
         let weight = group.settings.weight.get();
         let lane = &mut group.lanes[key.lane as usize];
@@ -237,10 +287,27 @@ impl Machine {
         if lane.epoch != order.epoch {
             (lane.tag, lane.remainder, lane.epoch) = (0, 0, order.epoch);
         }
-        lane.tag = order.start_tag(lane.tag, weight, entry);
+        lane.tag = match discipline {
+            Discipline::Share => order.start_tag(lane.tag, weight, entry),
+            Discipline::Classic => score_tag,
+        };
         lane.sequence = sequence;
         lane.standing = Standing::Active;
         order.lanes.insert((lane.tag, sequence), key);
+    }
+
+    /// A group's tag by its score of now.
+    fn score_tag(&self, group: GroupKey) -> u64 {
+        let group = &self.groups[group];
+        let Record { total, done, .. } = group.record;
+        let progress = Progress { base_priority: group.settings.base_priority, total, done };
+        classic::tag(progress, self.settings.alpha, self.now)
+    }
+
+    /// Puts a lane that was just served by its score back among the others.
+    pub(super) fn rescore(&mut self, key: LaneKey) {
+        self.lane_mut(key).tag = self.score_tag(key.group);
+        self.reenter_order(key);
     }
 
     /// Puts a lane that was just served back among the others.
@@ -256,9 +323,9 @@ impl Machine {
     pub(super) fn next_level(&self, type_key: TypeKey) -> Option<Level> {
         let orders = &self.types[type_key].orders;
         let active = Level::ALL.into_iter().filter(|level| !orders[level.index()].lanes.is_empty());
-        match self.settings.levels {
-            super::LevelOrder::Strict => active.min(),
-            super::LevelOrder::Weighted => active.min_by_key(|level| orders[level.index()].tag),
+        match (self.settings.levels, self.settings.discipline) {
+            (LevelOrder::Strict, _) | (_, Discipline::Classic) => active.min(),
+            (LevelOrder::Weighted, Discipline::Share) => active.min_by_key(|level| orders[level.index()].tag),
         }
     }
 
@@ -341,19 +408,22 @@ impl Machine {
         self.push_token(type_key);
     }
 
+    /// A group's lanes in the order of (level, type).
+    pub(super) fn lanes_by_place(&self, group: GroupKey) -> Vec<u32> {
+        let lanes = self.groups[group].lanes.iter().enumerate();
+        let mut places: Vec<(Level, &TypeId, u32)> =
+            lanes.map(|(index, lane)| (lane.level, &self.types[lane.type_key].name, index as u32)).collect();
+        places.sort();
+        places.into_iter().map(|(_, _, index)| index).collect()
+    }
+
     /// Wakes this group's lanes that stand as `which` says, in the order of (level, type).
     pub(super) fn wake_lanes_of(&mut self, group: GroupKey, which: fn(Standing) -> bool) {
-        let lanes = &self.groups[group].lanes;
-        let mut woken: Vec<(Level, &TypeId, u32)> = Vec::new();
-        for (index, lane) in lanes.iter().enumerate() {
-            if which(lane.standing) {
-                woken.push((lane.level, &self.types[lane.type_key].name, index as u32));
+        for lane in self.lanes_by_place(group) {
+            let key = LaneKey { group, lane };
+            if which(self.lane(key).standing) {
+                self.wake_lane(key);
             }
-        }
-        woken.sort();
-        let woken: Vec<u32> = woken.into_iter().map(|(_, _, index)| index).collect();
-        for lane in woken {
-            self.wake_lane(LaneKey { group, lane });
         }
     }
 

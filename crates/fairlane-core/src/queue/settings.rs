@@ -1,5 +1,6 @@
 //! What can be set for the whole, a type and a group.
 
+use crate::congestion::Congestion;
 use crate::limits;
 use crate::numbers::Weight;
 use crate::rate::Rate;
@@ -24,9 +25,39 @@ impl LevelOrder {
     }
 }
 
+/// The rules for order, gate and denial.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Discipline {
+    /// Fair shares by weight, leaky buckets, parked lanes.
+    #[default]
+    Share,
+    /// Scores by age, base priority and progress, windows of a second, backoff.
+    Classic,
+}
+
+impl Discipline {
+    /// `share` or `classic`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Share => "share",
+            Self::Classic => "classic",
+        }
+    }
+}
+
 /// Settings of the whole queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
+    /// The rules; they can only be changed while the queue is empty.
+    pub discipline: Discipline,
+    /// What progress is worth in a score (`classic`).
+    pub alpha: i64,
+    /// Jobs a second over all groups (`classic`).
+    pub global_rps: u64,
+    /// Admitted jobs of one type that may wait for a worker (`classic`).
+    pub ready_queue_max_size: u64,
+    /// How refused work is kept away, and what is recorded of it.
+    pub congestion: Congestion,
     /// Rate of all types together.
     pub rate: Option<Rate>,
     /// How levels share.
@@ -45,6 +76,8 @@ pub struct Settings {
     pub completed_retention_ms: u64,
     /// How long dead jobs are kept.
     pub failed_retention_ms: u64,
+    /// How long finished bulk actions and their jobs are kept.
+    pub bulk_retention_ms: u64,
     /// How many completed jobs are kept.
     pub completed_kept_max: u64,
     /// How many dead jobs are kept.
@@ -54,6 +87,11 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
+            discipline: Discipline::default(),
+            alpha: limits::ALPHA,
+            global_rps: limits::GLOBAL_RPS,
+            ready_queue_max_size: limits::READY_QUEUE_MAX_SIZE,
+            congestion: Congestion::default(),
             rate: None,
             levels: LevelOrder::default(),
             max_retry_count: limits::MAX_RETRY_COUNT,
@@ -63,6 +101,7 @@ impl Default for Settings {
             whole_backlog_max: limits::WHOLE_BACKLOG_MAX,
             completed_retention_ms: limits::COMPLETED_RETENTION_MS,
             failed_retention_ms: limits::FAILED_RETENTION_MS,
+            bulk_retention_ms: limits::BULK_RETENTION_MS,
             completed_kept_max: limits::COMPLETED_KEPT_MAX,
             failed_kept_max: limits::FAILED_KEPT_MAX,
         }
@@ -85,6 +124,8 @@ pub struct TypeSettings {
 pub struct GroupSettings {
     /// Its share relative to other groups.
     pub weight: Weight,
+    /// Added to its score (`classic`), in milliseconds of age.
+    pub base_priority: i64,
     /// Its rate over all types.
     pub rate: Option<Rate>,
     /// Its jobs in flight at once.
@@ -120,6 +161,8 @@ impl TypePatch {
 pub struct GroupPatch {
     /// A new weight.
     pub weight: Option<Weight>,
+    /// A new base priority.
+    pub base_priority: Option<i64>,
     /// `Some(None)` removes the limit.
     pub rate: Option<Option<Rate>>,
     /// `Some(None)` removes the limit.
@@ -133,6 +176,7 @@ impl GroupPatch {
     pub fn applied_to(&self, settings: &GroupSettings) -> GroupSettings {
         GroupSettings {
             weight: self.weight.unwrap_or(settings.weight),
+            base_priority: self.base_priority.unwrap_or(settings.base_priority),
             rate: self.rate.unwrap_or(settings.rate),
             concurrency: self.concurrency.unwrap_or(settings.concurrency),
             paused: self.paused.unwrap_or(settings.paused),

@@ -54,11 +54,6 @@ impl<T> Table<T> {
         self.rows.get(key as usize)?.as_ref()
     }
 
-    pub fn get_mut(&mut self, key: u32) -> Option<&mut T> {
-        self.touch(key);
-        self.rows.get_mut(key as usize)?.as_mut()
-    }
-
     pub fn len(&self) -> usize {
         self.rows.len() - self.free.len()
     }
@@ -76,9 +71,17 @@ impl<T> Table<T> {
         self.touched.get_or_insert_with(|| Touched { keys: Vec::new(), removed: Vec::new() });
     }
 
+    /// From now on touches are recorded, and everything that is there is touched.
+    pub fn record_all(&mut self) {
+        let keys = self.iter().map(|(key, _)| key).collect();
+        self.touched = Some(Touched { keys, removed: Vec::new() });
+    }
+
     /// What was touched since the last call, each key once, in ascending order.
     pub fn take_touched(&mut self) -> Touched<T> {
-        let Some(touched) = &mut self.touched else { return Touched { keys: Vec::new(), removed: Vec::new() } };
+        let Some(touched) = &mut self.touched else {
+            return Touched { keys: Vec::new(), removed: Vec::new() };
+        };
         let mut keys = std::mem::take(&mut touched.keys);
         keys.sort_unstable();
         keys.dedup();
@@ -86,7 +89,8 @@ impl<T> Table<T> {
         Touched { keys, removed: std::mem::take(&mut touched.removed) }
     }
 
-    fn touch(&mut self, key: u32) {
+    /// Notes that something about a row has changed which is kept elsewhere.
+    pub fn touch(&mut self, key: u32) {
         if let Some(touched) = &mut self.touched
             && touched.keys.last() != Some(&key)
         {

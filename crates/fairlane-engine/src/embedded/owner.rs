@@ -1,53 +1,138 @@
 //! The owner thread: the only one that touches the machine.
+//!
+//! A turn takes all requests that are queued, applies them, keeps what they changed, and only then answers.
 
-use std::sync::mpsc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 
-use fairlane_core::queue::{Command, Machine, Reply};
+use fairlane_core::queue::{Command, Machine, Outcome, Reply};
 use fairlane_core::{Micros, TypeId};
 use tokio::sync::oneshot;
 
-use crate::clock::Clock;
-
+use super::OwnClock;
+use super::keeper::Keeper;
 use super::waiters::Waiters;
+use crate::engine::EngineError;
 
 /// Most requests of one turn; the first of them waits no longer than the others take.
 const TURN_REQUESTS_MAX: usize = 1024;
+/// Payloads and notes of one turn; what is written at once must fit into what a full disk has kept back.
+const TURN_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// What a caller can ask of the owner.
 pub(super) enum Request {
     /// Carry out a command that is valid.
-    Execute { command: Command, reply: oneshot::Sender<Reply> },
+    Execute { command: Command, reply: oneshot::Sender<Result<Reply, EngineError>> },
     /// Say when something of these types may be servable.
     Wait { types: Vec<TypeId>, token: oneshot::Sender<TypeId> },
     /// A token that came too late for its waiter.
     GiveBack(TypeId),
     /// Look at the machine.
     Look(Look),
+    /// Say where the owner can be talked to.
+    Announce { address: String, reply: oneshot::Sender<Result<(), EngineError>> },
 }
 
 /// What someone wants to see of the machine.
 pub(super) type Look = Box<dyn FnOnce(&Machine, Micros) + Send>;
 
-/// Serves until every sender is gone.
-pub(super) fn run(mut machine: Machine, clock: &Clock, queued: &mpsc::Receiver<Request>) {
-    let mut waiters = Waiters::default();
-    let mut replies = Vec::new();
-    while let Ok(first) = queued.recv() {
-        let turn = std::iter::once(first).chain(queued.try_iter()).take(TURN_REQUESTS_MAX);
-        for request in turn {
-            match request {
-                Request::Execute { command, reply } => {
-                    replies.push((reply, machine.apply(command, clock.now())));
+/// A command that was carried out, or refused.
+struct Answer {
+    reply: oneshot::Sender<Result<Reply, EngineError>>,
+    outcome: Result<Reply, EngineError>,
+    /// The command, if it only looks and can be carried out again.
+    look: Option<Command>,
+}
+
+/// The owner's belongings.
+pub(super) struct Owner {
+    pub machine: Machine,
+    pub keeper: Keeper,
+    pub clock: OwnClock,
+}
+
+impl Owner {
+    /// Serves until every sender is gone.
+    pub fn run(mut self, queued: &mpsc::Receiver<Request>) {
+        let mut waiters = Waiters::default();
+        while let Some(first) = self.next_request(queued) {
+            let mut answers = Vec::new();
+            let mut bytes = 0;
+            let more = queued.try_iter().take(TURN_REQUESTS_MAX - 1);
+            for request in std::iter::once(first).chain(more) {
+                match request {
+                    Request::Execute { command, reply } => {
+                        bytes += weight(&command);
+                        answers.push(self.answer(command, reply));
+                    }
+                    Request::Wait { types, token } => waiters.add(types, token),
+                    Request::GiveBack(type_id) => waiters.give_back(type_id),
+                    Request::Look(look) => look(&self.machine, self.clock.now()),
+                    Request::Announce { address, reply } => {
+                        // Who announces and does not wait for the answer does not care.
+                        let _ = reply.send(self.keeper.announce(&address));
+                    }
                 }
-                Request::Wait { types, token } => waiters.add(types, token),
-                Request::GiveBack(type_id) => waiters.give_back(type_id),
-                Request::Look(look) => look(&machine, clock.now()),
+                if bytes >= TURN_BYTES_MAX {
+                    break;
+                }
+            }
+            self.end_turn(answers);
+            waiters.wake(&mut self.machine);
+        }
+        self.keeper.close(&mut self.machine);
+    }
+
+    /// The next request; none when there will be no more.
+    fn next_request(&mut self, queued: &mpsc::Receiver<Request>) -> Option<Request> {
+        loop {
+            let Some(patience) = self.keeper.patience() else { return queued.recv().ok() };
+            match queued.recv_timeout(patience) {
+                Ok(request) => return Some(request),
+                Err(RecvTimeoutError::Timeout) => self.keeper.rest(&mut self.machine),
+                Err(RecvTimeoutError::Disconnected) => return None,
             }
         }
-        for (reply, answer) in replies.drain(..) {
+    }
+
+    fn answer(&mut self, command: Command, reply: oneshot::Sender<Result<Reply, EngineError>>) -> Answer {
+        let looks = matches!(command, Command::Inspect(_) | Command::ListJobs(_) | Command::Explain(_));
+        let look = looks.then(|| command.clone());
+        let refusal = if look.is_none() { self.keeper.refusal(&command) } else { None };
+        let outcome = match refusal {
+            Some(error) => Err(error),
+            None => Ok(self.machine.apply(command, self.clock.now())),
+        };
+        Answer { reply, outcome, look }
+    }
+
+    fn end_turn(&mut self, answers: Vec<Answer>) {
+        let kept = if answers.is_empty() { Ok(()) } else { self.keeper.keep(&mut self.machine) };
+        for Answer { reply, mut outcome, look } in answers {
+            if let Err(error) = &kept {
+                outcome = match look {
+                    Some(command) => Ok(self.machine.apply(command, self.clock.now())),
+                    None => outcome.and(Err(error.clone())),
+                };
+            }
             // A caller that has gone repeats its command if it cares.
-            let _ = reply.send(answer);
+            let _ = reply.send(outcome);
         }
-        waiters.wake(&mut machine);
+    }
+}
+
+/// Bytes that a command brings along.
+fn weight(command: &Command) -> usize {
+    match command {
+        Command::Enqueue(enqueue) => enqueue.jobs.iter().map(|job| job.payload.len()).sum(),
+        Command::Settle(settle) => settle.settlements.iter().map(|end| note(&end.outcome)).sum(),
+        _ => 0,
+    }
+}
+
+fn note(outcome: &Outcome) -> usize {
+    match outcome {
+        Outcome::Succeeded { result: note } | Outcome::Failed { reason: note } => note.len(),
+        Outcome::Retry { reason, .. } => reason.len(),
+        _ => 0,
     }
 }

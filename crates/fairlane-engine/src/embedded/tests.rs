@@ -27,6 +27,7 @@ pub(crate) fn jobs(count: usize) -> Vec<NewJob> {
         cost: Cost::default(),
         payload: Arc::from(&b"{}"[..]),
         delay_ms: 0,
+        bulk: None,
     };
     (0..count).map(job).collect()
 }
@@ -161,7 +162,7 @@ async fn a_large_enqueue_is_split_and_answered_in_order() {
         job.payload = vec![b'x'; 300 * 1024].into();
     }
     let receipts = seam(&engine).enqueue_all(more).await.unwrap();
-    let existing = receipts.iter().take_while(|receipt| **receipt == JobReceipt::Exists).count();
+    let existing = receipts.iter().take_while(|receipt| matches!(receipt, JobReceipt::Exists { .. })).count();
     assert_eq!((existing, receipts.len()), (300, 700));
     assert!(receipts[300..].iter().all(|receipt| *receipt == JobReceipt::Created));
 }

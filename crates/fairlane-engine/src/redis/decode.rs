@@ -3,8 +3,12 @@
 //! Scripts answer with spans, not with times of their clock: `now` is the caller's, so that a worker whose
 //! clock differs from the server's still wakes at the right moment.
 
+pub(super) mod audit;
+mod bulks;
+mod listing;
 mod views;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use ::redis::Value;
@@ -14,7 +18,7 @@ use fairlane_core::queue::{
     Promoted, Reclaimed, Refusal, Reply, Settled, TypeSet, TypeSettings, Verdict, WholeSet,
 };
 use fairlane_core::{
-    Cost, Fence, GroupId, JobId, Level, Micros, Rate, RequestNumber, TypeId, Weight, WorkerId,
+    BulkId, Cost, Fence, GroupId, JobId, Level, Micros, Rate, RequestNumber, TypeId, Weight, WorkerId,
 };
 
 use crate::engine::EngineError;
@@ -24,7 +28,7 @@ type Decoded<T> = Result<T, EngineError>;
 /// The reply to `command`, sent at `now`.
 pub(super) fn reply(command: &Command, value: Value, now: Micros) -> Decoded<Reply> {
     Ok(match command {
-        Command::Enqueue(_) => Reply::Enqueued(Enqueued { receipts: letters(value, receipt)? }),
+        Command::Enqueue(_) => Reply::Enqueued(enqueued(Items::of(value)?)?),
         Command::Lease(_) => Reply::Leased(leased(Items::of(value)?, now)?),
         Command::Extend(command) => {
             let until = now.plus_ms(command.lease_ms);
@@ -40,6 +44,7 @@ pub(super) fn reply(command: &Command, value: Value, now: Micros) -> Decoded<Rep
             Reply::Reclaimed(Reclaimed {
                 recovered: items.number()? as usize,
                 dead: items.number()? as usize,
+                cancelled: items.number()? as usize,
                 grace_until: items.later(now)?,
             })
         }
@@ -48,8 +53,16 @@ pub(super) fn reply(command: &Command, value: Value, now: Micros) -> Decoded<Rep
             "too many types" => TypeSet::TooManyTypes,
             settings => TypeSet::Set(type_settings(settings)?),
         }),
-        Command::SetWhole(_) => Reply::WholeSet(WholeSet),
+        Command::SetWhole(_) => Reply::WholeSet(match text(value)?.as_str() {
+            "set" => WholeSet::Set,
+            "in use" => WholeSet::DisciplineInUse,
+            other => return Err(unknown("reply to set_whole", other)),
+        }),
         Command::Inspect(command) => Reply::Inspected(views::inspected(command, value)?),
+        Command::ListJobs(_) => Reply::Listed(listing::listed(Items::of(value)?)?),
+        Command::Explain(command) => Reply::Explained(listing::explained(&command.job, value)?),
+        Command::Audit(command) => Reply::Audited(audit::audited(command, value)?),
+        other => bulks::reply(other, value, now)?,
     })
 }
 
@@ -72,11 +85,25 @@ fn letters<T>(value: Value, decode: impl Fn(char) -> Option<T>) -> Decoded<Vec<T
     text.chars().map(|letter| decode(letter).ok_or_else(|| unknown("code", letter))).collect()
 }
 
+/// The letters of all jobs, then for each that exists the name of its bulk action or nothing.
+fn enqueued(mut items: Items) -> Decoded<Enqueued> {
+    let mut receipts = letters(items.value()?, receipt)?;
+    for receipt in &mut receipts {
+        if let JobReceipt::Exists { bulk } = receipt {
+            let name = items.text()?;
+            *bulk = if name.is_empty() { None } else { Some(bulk_id(&name)?) };
+        }
+    }
+    Ok(Enqueued { receipts })
+}
+
 fn receipt(letter: char) -> Option<JobReceipt> {
     let refused = |refusal| JobReceipt::Refused { refusal, retry_after_ms: REFUSAL_RETRY_MS };
     Some(match letter {
         'c' => JobReceipt::Created,
-        'e' => JobReceipt::Exists,
+        'e' => JobReceipt::Exists { bulk: None },
+        's' => refused(Refusal::BulkSealed),
+        'u' => refused(Refusal::BulkUnknown),
         'g' => refused(Refusal::GroupFull),
         'w' => refused(Refusal::WholeFull),
         't' => refused(Refusal::TooManyTypes),
@@ -88,6 +115,7 @@ fn extension(letter: char, until: Micros) -> Option<Extension> {
     match letter {
         'e' => Some(Extension::Until(until)),
         'l' => Some(Extension::Lost),
+        'c' => Some(Extension::Cancelled(until)),
         _ => None,
     }
 }
@@ -128,6 +156,12 @@ impl Items {
         parse(&self.text()?)
     }
 
+    /// A number, or nothing.
+    fn number_if_any(&mut self) -> Decoded<Option<u64>> {
+        let text = self.text()?;
+        if text.is_empty() { Ok(None) } else { parse(&text).map(Some) }
+    }
+
     /// A span from `now` in microseconds, or nothing.
     fn later(&mut self, now: Micros) -> Decoded<Option<Micros>> {
         let span = self.text()?;
@@ -160,6 +194,7 @@ macro_rules! name {
         }
     };
 }
+name!(bulk_id, BulkId);
 name!(group_id, GroupId);
 name!(job_id, JobId);
 name!(type_id, TypeId);
@@ -176,12 +211,15 @@ fn place(place: &str) -> Decoded<(Level, TypeId)> {
     Ok((level(index)?, type_id(name)?))
 }
 
-/// A job's row: the time in base 36, then `level:type:cost:payload` with nothing for a cost of 1.
+/// A job's row: `X` if it was cancelled where it stands, the time in base 36, then `level:type:cost:bulk:payload`
+/// with nothing for a cost of 1 and for no bulk action.
 struct Row {
     created_at: Micros,
     level: Level,
     type_id: TypeId,
     cost: Cost,
+    bulk: Option<u64>,
+    cancelled: bool,
     payload: Arc<[u8]>,
 }
 
@@ -190,9 +228,11 @@ fn row(value: Value) -> Decoded<Row> {
     let Value::BulkString(bytes) = value else { return Err(unknown("row", value)) };
     let broken = || unknown("row", String::from_utf8_lossy(&bytes).into_owned());
     let as_text = |part| std::str::from_utf8(part).map_err(|_| broken());
-    let (time, rest) = bytes.split_at_checked(TIME_BYTES).ok_or_else(broken)?;
+    let unmarked = bytes.strip_prefix(b"X");
+    let cancelled = unmarked.is_some();
+    let (time, rest) = unmarked.unwrap_or(&bytes).split_at_checked(TIME_BYTES).ok_or_else(broken)?;
     let created_us = u64::from_str_radix(as_text(time)?, 36).map_err(|_| broken())?;
-    let mut parts = rest.splitn(4, |byte| *byte == b':');
+    let mut parts = rest.splitn(5, |byte| *byte == b':');
     let mut next = || parts.next().ok_or_else(broken);
     let level = level(as_text(next()?)?)?;
     let type_id = type_id(as_text(next()?)?)?;
@@ -200,9 +240,13 @@ fn row(value: Value) -> Decoded<Row> {
         "" => 1,
         cost => parse(cost)?,
     };
+    let bulk = match as_text(next()?)? {
+        "" => None,
+        number => Some(parse(number)?),
+    };
     let payload = next()?.into();
     let cost = Cost::new(cost).map_err(|error| unknown("cost", error))?;
-    Ok(Row { created_at: Micros(created_us), level, type_id, cost, payload })
+    Ok(Row { created_at: Micros(created_us), level, type_id, cost, bulk, cancelled, payload })
 }
 
 fn leased(mut items: Items, now: Micros) -> Decoded<Leased> {
@@ -213,31 +257,36 @@ fn leased(mut items: Items, now: Micros) -> Decoded<Leased> {
     }
     let wake_at = items.later(now)?;
     let fence = Fence(items.number()?);
+    let mut bulks = HashMap::new();
+    for _ in 0..items.number()? {
+        bulks.insert(items.number()?, bulk_id(&items.text()?)?);
+    }
     let mut jobs = Vec::new();
     while !items.is_empty() {
-        leased_lane(&mut items, fence, &mut jobs)?;
+        leased_lane(&mut items, fence, &bulks, &mut jobs)?;
     }
     Ok(Leased::Jobs { jobs, wake_at })
 }
 
-/// The jobs taken off one lane. An id without a row is a job that someone deleted: there is nothing to run.
-fn leased_lane(items: &mut Items, fence: Fence, jobs: &mut Vec<LeasedJob>) -> Decoded<()> {
+/// The jobs taken off one lane; those that came back to it have their attempt told.
+fn leased_lane(
+    items: &mut Items,
+    fence: Fence,
+    bulks: &HashMap<u64, BulkId>,
+    jobs: &mut Vec<LeasedJob>,
+) -> Decoded<()> {
     let (level, type_id) = place(&items.text()?)?;
     let group = group_id(&items.text()?)?;
     let (count, returned) = (items.number()? as usize, items.number()? as usize);
     let mut taken = Vec::with_capacity(count);
     for _ in 0..count {
-        taken.push((job_id(&items.text()?)?, items.value()?));
+        taken.push((job_id(&items.text()?)?, row(items.value()?)?));
     }
     let mut attempts = vec![1; count];
     for attempt in attempts.iter_mut().take(returned) {
         *attempt = items.number()? as u32;
     }
-    for ((id, value), attempt) in taken.into_iter().zip(attempts) {
-        if value == Value::Nil {
-            continue;
-        }
-        let row = row(value)?;
+    for ((id, row), attempt) in taken.into_iter().zip(attempts) {
         jobs.push(LeasedJob {
             job: JobRef { group: group.clone(), id },
             type_id: type_id.clone(),
@@ -247,6 +296,7 @@ fn leased_lane(items: &mut Items, fence: Fence, jobs: &mut Vec<LeasedJob>) -> De
             created_at: row.created_at,
             fence,
             attempt,
+            bulk: row.bulk.and_then(|number| bulks.get(&number).cloned()),
         });
     }
     Ok(())
@@ -272,7 +322,8 @@ fn group_settings(limits: &str) -> Decoded<GroupSettings> {
     let weight = Weight::new(parse(part(&mut parts)?)?).map_err(|error| unknown("weight", error))?;
     let paused = part(&mut parts)? == "1";
     let concurrency = limit(part(&mut parts)?)?;
-    Ok(GroupSettings { weight, rate: rate(&mut parts)?, concurrency, paused })
+    let base_priority = parse(part(&mut parts)?)?;
+    Ok(GroupSettings { weight, base_priority, rate: rate(&mut parts)?, concurrency, paused })
 }
 
 fn type_settings(settings: &str) -> Decoded<TypeSettings> {

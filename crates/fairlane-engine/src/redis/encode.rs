@@ -1,5 +1,9 @@
 //! Commands to a script's stem and arguments; each script's header says what they are.
 
+mod audit;
+mod bulks;
+mod listing;
+
 use fairlane_core::queue::{
     Command, Enqueue, Extend, Inspect, JobRef, Lease, NewJob, Outcome, SetGroup, SetType, Settings, Settle,
     Settlement,
@@ -33,6 +37,13 @@ pub(super) fn arguments(command: &Command, given: Option<Micros>) -> (&'static s
             "set_whole"
         }
         Command::Inspect(command) => inspect(command, &mut arguments),
+        Command::ListJobs(command) => listing::list_jobs(command, &mut arguments),
+        Command::Explain(command) => {
+            arguments.push(name(&command.job));
+            "explain"
+        }
+        Command::Audit(command) => audit::audit(command, &mut arguments),
+        other => bulks::arguments(other, &mut arguments),
     };
     (stem, arguments)
 }
@@ -52,8 +63,8 @@ fn name(job: &JobRef) -> Vec<u8> {
 /// Consecutive jobs that differ in id and payload only are sent as one run.
 fn enqueue(command: &Enqueue, arguments: &mut Arguments) -> &'static str {
     let alike = |a: &NewJob, b: &NewJob| {
-        (&a.job.group, &a.type_id, a.level, a.cost, a.delay_ms)
-            == (&b.job.group, &b.type_id, b.level, b.cost, b.delay_ms)
+        (&a.job.group, &a.type_id, a.level, a.cost, a.delay_ms, &a.bulk)
+            == (&b.job.group, &b.type_id, b.level, b.cost, b.delay_ms, &b.bulk)
     };
     for run in command.jobs.chunk_by(alike) {
         let first = &run[0];
@@ -62,6 +73,7 @@ fn enqueue(command: &Enqueue, arguments: &mut Arguments) -> &'static str {
             format!("{}:{}", first.level.index(), first.type_id.escaped()).into_bytes(),
             decimal(first.cost.get()),
             decimal(first.delay_ms * 1000),
+            first.bulk.as_ref().map_or(Vec::new(), |bulk| bulk.escaped().into()),
             decimal(run.len() as u64),
         ]);
         for new in run {
@@ -158,6 +170,8 @@ fn set_group(command: &SetGroup, arguments: &mut Arguments) -> &'static str {
         paused(patch.paused),
         concurrency(patch.concurrency),
         rate(patch.rate),
+        patch.base_priority.map_or(Vec::new(), |base| base.to_string().into_bytes()),
+        decimal(command.reset_congestion.into()),
     ]);
     "set_group"
 }
@@ -174,16 +188,30 @@ fn set_type(command: &SetType, arguments: &mut Arguments) -> &'static str {
 }
 
 fn inspect(command: &Inspect, arguments: &mut Arguments) -> &'static str {
-    let (what, name) = match command {
-        Inspect::Job(job) => ("job", name(job)),
-        Inspect::Group(group) => ("group", group.escaped().into()),
-        Inspect::Type(type_id) => ("type", type_id.escaped().into()),
-        Inspect::Whole => ("whole", Vec::new()),
-    };
-    arguments.extend([what.into(), name]);
-    if *command == Inspect::Whole {
-        let fields = Settings::default().fields();
-        arguments.extend(fields.into_iter().map(|(field, _)| field.into()));
+    let page = |limit: usize| decimal(limit as u64);
+    match command {
+        Inspect::Job(job) => arguments.extend([b"job".to_vec(), name(job)]),
+        Inspect::Group(group) => arguments.extend([b"group".to_vec(), group.escaped().into()]),
+        Inspect::Type(type_id) => arguments.extend([b"type".to_vec(), type_id.escaped().into()]),
+        Inspect::Bulk(bulk) => {
+            arguments.extend([b"bulk".to_vec(), bulk.group.escaped().into(), bulk.id.escaped().into()]);
+        }
+        Inspect::Bulks { group, after, limit } => {
+            arguments.extend([b"bulks".to_vec(), group.escaped().into(), decimal(*after), page(*limit)]);
+        }
+        Inspect::Congestion(group) => arguments.extend([b"congestion".to_vec(), group.escaped().into()]),
+        Inspect::History { group, limit } => {
+            arguments.extend([b"history".to_vec(), group.escaped().into(), page(*limit)]);
+        }
+        Inspect::Groups { after, limit } => {
+            let after = after.as_ref().map_or(Vec::new(), |group| group.escaped().into());
+            arguments.extend([b"groups".to_vec(), after, page(*limit)]);
+        }
+        Inspect::Whole => {
+            arguments.extend([b"whole".to_vec(), Vec::new()]);
+            let fields = Settings::default().fields();
+            arguments.extend(fields.into_iter().map(|(field, _)| field.into()));
+        }
     }
     "inspect"
 }

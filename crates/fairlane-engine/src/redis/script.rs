@@ -13,6 +13,7 @@ use fairlane_core::queue::Settings;
 use super::ScriptEdit;
 use super::connection::{Connection, explain};
 use crate::engine::EngineError;
+use crate::observe;
 
 macro_rules! sources {
     ($folder:literal: $($stem:literal)*) => {
@@ -21,9 +22,13 @@ macro_rules! sources {
 }
 
 const OPERATIONS: &[(&str, &str)] = sources!("scripts/":
-    "enqueue" "lease" "extend" "settle" "promote" "reclaim" "set_group" "set_type" "set_whole" "inspect");
+    "enqueue" "lease" "extend" "settle" "promote" "reclaim" "set_group" "set_type" "set_whole" "inspect" "admit"
+    "open_bulk" "seal_bulk" "hold_bulk" "resume_bulk" "cancel_bulk" "take_completed" "finish_bulk" "cancel_job"
+    "requeue_dead" "discard" "make_due" "sweep" "list_jobs" "explain" "audit");
 const INCLUDES: &[(&str, &str)] = sources!("scripts/include/":
-    "base" "rate" "lane" "write" "order" "waiting" "clamp" "downstream" "gate" "answer" "pick" "ends" "settling" "purge");
+    "base" "rate" "lane" "write" "order" "waiting" "clamp" "downstream" "gate" "answer" "pick" "ends" "settling"
+    "purge" "bulk" "ending" "congestion" "serve" "turns" "looks" "pages" "whereabouts"
+    "recount" "mend" "checks" "walk");
 
 struct Source {
     code: String,
@@ -58,6 +63,7 @@ impl Scripts {
         let by_digest = call("EVALSHA", &source.digest, key, arguments);
         match connection.query_raw(&by_digest).await {
             Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+                observe::script_resent(stem);
                 connection.query(&call("EVAL", &source.code, key, arguments)).await
             }
             answer => answer.map_err(|error| explain(&error)),
@@ -116,7 +122,8 @@ fn limits() -> Vec<(&'static str, String)> {
     let number = |value: u64| value.to_string();
     let count = |value: usize| value.to_string();
     // The partition's fields that are not 0 where nothing is stored; texts among them are never numbers.
-    let mut defaults = vec!["bucket = '0:0'".to_owned(), "cursor = ''".to_owned()];
+    let mut defaults =
+        vec!["bucket = '0:0'".to_owned(), "cursor = ''".to_owned(), "window = '0:0'".to_owned()];
     for (field, value) in Settings::default().fields() {
         let number = value.bytes().all(|byte| byte.is_ascii_digit());
         defaults.push(if number { format!("{field} = {value}") } else { format!("{field} = '{value}'") });
@@ -140,6 +147,16 @@ fn limits() -> Vec<(&'static str, String)> {
         ("LEASE_WAKES_MAX", count(l::LEASE_WAKES_MAX)),
         ("LEASE_PARKS_MAX", count(l::LEASE_PARKS_MAX)),
         ("PURGED_CHUNKS_MAX", count(l::PURGED_CHUNKS_MAX)),
+        ("LEASE_SKIPS_MAX", count(l::LEASE_SKIPS_MAX)),
+        ("PURGED_DEAD_MAX", count(l::PURGED_DEAD_MAX)),
+        ("SWEEP_BULKS_MAX", count(l::SWEEP_BULKS_MAX)),
+        ("GROUP_BULKS_MAX", count(l::GROUP_BULKS_MAX)),
+        ("PROGRESS_JOBS_MAX", number(l::PROGRESS_JOBS_MAX)),
+        ("LIST_BYTES_MAX", count(l::LIST_BYTES_MAX)),
+        ("LIST_STRIDE", number(l::LIST_STRIDE)),
+        ("EXPLAIN_SCAN_MAX", count(l::EXPLAIN_SCAN_MAX)),
+        ("BOOST_MAX", l::BOOST_MAX.to_string()),
+        ("SCORE_CENTRE", l::SCORE_CENTRE.to_string()),
         ("PARK_US_MAX", number(l::PARK_MS_MAX * 1000)),
         ("LEASE_US_MAX", number(l::LEASE_MS_MAX * 1000)),
         ("TIMER_BACKSTOP_US", number(l::TIMER_BACKSTOP_MS * 1000)),
@@ -147,6 +164,11 @@ fn limits() -> Vec<(&'static str, String)> {
         ("RECLAIM_STALE_US", number(l::RECLAIM_STALE_MS * 1000)),
         ("RECLAIM_GRACE_US", number(l::RECLAIM_GRACE_MS * 1000)),
         ("BURST_US", number(l::BURST_US)),
+        ("AUDIT_ENTRIES_MAX", count(l::AUDIT_ENTRIES_MAX)),
+        ("AUDIT_PASSED_MAX", count(l::AUDIT_PASSED_MAX)),
+        ("AUDIT_BYTES_MAX", count(l::AUDIT_BYTES_MAX)),
+        ("AUDIT_LEASE_US", number(l::AUDIT_LEASE_MS * 1000)),
+        ("VIRTUAL_TIME_HIGH", number(l::VIRTUAL_TIME_HIGH)),
         ("RATE_COUNT_MAX", number(l::RATE_COUNT_MAX)),
         ("CUT_RATE_MILLI_MIN", number(l::CUT_RATE_MILLI_MIN)),
         ("CUBIC_DIVISOR", number(l::CUBIC_DIVISOR)),

@@ -5,7 +5,7 @@
 //! all jobs come at once this is jobs / limit + one service time. Pauses, groups' own limits and
 //! the number of workers are not taken into account.
 
-use crate::scenario::{Part, per_second};
+use crate::scenario::Part;
 use crate::steps::Steps;
 
 /// The ideal so far.
@@ -35,7 +35,7 @@ impl Pipe {
 impl Ideal {
     /// Nothing has come yet.
     pub fn new(part: &Part) -> Self {
-        let whole = part.rate.map(|rate| Steps::constant(per_second(rate)));
+        let whole = part.whole_per_second().map(Steps::constant);
         let types = part.types.iter().map(|part| part.limit());
         let pipes = [whole].into_iter().chain(types).map(|limit| Pipe { limit, end_us: 0.0 });
         let longest = part.types.iter().map(|part| part.service.mean_us()).fold(0.0, f64::max);

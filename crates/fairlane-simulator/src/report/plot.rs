@@ -68,7 +68,7 @@ fn draw_part<'a>(area: &Area<'a>, report: &PartReport) -> Result<(), Failure<'a>
     let seconds_max = ends().map(|point| point.0).fold(1e-3, f64::max);
     let jobs_max = ends().map(|point| point.1).fold(1.0, f64::max);
     let jobs_min = ends().map(|point| point.1).fold(jobs_max, f64::min);
-    let title = format!("{}, part {}: jobs done over time", report.scenario, report.part);
+    let title = format!("{}: jobs done over time", report.title());
     let mut builder = ChartBuilder::on(area);
     builder.caption(title, (FONT, 24)).margin(12).x_label_area_size(52).y_label_area_size(100);
     let seconds = 0.0..seconds_max * 1.02;

@@ -28,6 +28,47 @@ pub fn summary_rows(reports: &[PartReport]) -> Vec<Vec<String>> {
     rows
 }
 
+/// The figures of one part under several rules side by side: a row for each figure, a column for each report.
+/// The groups shown are the `groups_max` with the most jobs.
+pub fn compared_rows(reports: &[&PartReport], groups_max: usize) -> Vec<Vec<String>> {
+    let row = |name: String, show: &dyn Fn(&PartReport) -> String| {
+        [name].into_iter().chain(reports.iter().map(|report| show(report))).collect()
+    };
+    let mut rows = vec![row("figure".into(), &rules)];
+    for index in reports.first().map(|report| largest(report, groups_max)).unwrap_or_default() {
+        let name = &reports[0].groups[index].group;
+        rows.push(row(format!("{name}: wait p99"), &|report| duration(report.groups[index].wait_p99_ms)));
+        rows.push(row(format!("{name}: last done"), &|report| duration(report.groups[index].last_done_ms)));
+        rows.push(row(format!("{name}: least in 10 s"), &|report| {
+            figure(report.groups[index].least_window_share)
+        }));
+    }
+    rows.push(row("all done".into(), &|report| duration(report.last_done_ms())));
+    rows.push(row("completion / ideal".into(), &|report| figure(report.completion_over_ideal)));
+    rows.push(row("throttles / job".into(), &|report| figure(Some(report.throttles_per_job))));
+    rows.push(row("refusals / job".into(), &|report| figure(Some(report.refusals_per_job))));
+    rows.push(row("Jain".into(), &|report| figure(report.jain)));
+    rows.push(row("peak / limit".into(), &|report| figure(report.peak_over_limit)));
+    rows.push(row("utilisation".into(), &|report| figure(report.utilisation)));
+    rows
+}
+
+fn rules(report: &PartReport) -> String {
+    match report.alpha {
+        None => report.discipline.into(),
+        Some(alpha) => format!("{}, alpha {alpha}", report.discipline),
+    }
+}
+
+/// The groups with the most jobs, in the order of the file.
+fn largest(report: &PartReport, groups_max: usize) -> Vec<usize> {
+    let mut groups: Vec<usize> = (0..report.groups.len()).collect();
+    groups.sort_by_key(|&index| std::cmp::Reverse(report.groups[index].jobs));
+    groups.truncate(groups_max);
+    groups.sort_unstable();
+    groups
+}
+
 /// One row for each group of a part, the `groups_max` with the most jobs and a row that says how
 /// many more there are.
 pub fn group_rows(report: &PartReport, groups_max: usize) -> Vec<Vec<String>> {
@@ -45,10 +86,7 @@ pub fn group_rows(report: &PartReport, groups_max: usize) -> Vec<Vec<String>> {
         "least in 10 s",
     ];
     let mut rows = vec![heading.map(String::from).to_vec()];
-    let mut by_jobs: Vec<usize> = (0..report.groups.len()).collect();
-    by_jobs.sort_by_key(|&index| std::cmp::Reverse(report.groups[index].jobs));
-    let mut shown: Vec<usize> = by_jobs.into_iter().take(groups_max).collect();
-    shown.sort_unstable();
+    let shown = largest(report, groups_max);
     for index in &shown {
         let group = &report.groups[*index];
         rows.push(vec![

@@ -2,13 +2,14 @@
 
 use std::fmt::Display;
 
-use fairlane_core::limits::{DELAY_MS_MAX, LEASE_JOBS_MAX, TYPES_MAX};
-use fairlane_core::queue::LevelOrder;
+use fairlane_core::limits::{BASE_PRIORITY_MAX, DELAY_MS_MAX, LEASE_JOBS_MAX, TYPES_MAX};
+use fairlane_core::queue::{Discipline, LevelOrder};
 use fairlane_core::{Cost, GroupId, Level, Rate, TypeId, Weight};
 
 use crate::steps::Steps;
 
 use super::SimulationError;
+use super::classic::{between, classic};
 use super::layer::{
     ArrivalLayer, AtOnceLayer, DownstreamLayer, FlowLayer, GroupLayer, Layer, LevelChoice, RateLayer,
     Service, StepLayer, TypeLayer,
@@ -29,7 +30,7 @@ pub struct Invalid {
 }
 
 impl Invalid {
-    fn new(field: impl Display, problem: impl Display) -> Self {
+    pub fn new(field: impl Display, problem: impl Display) -> Self {
         Self { field: field.to_string(), problem: problem.to_string() }
     }
 
@@ -43,17 +44,13 @@ impl Invalid {
     }
 }
 
-type Checked<T> = Result<T, Invalid>;
+pub type Checked<T> = Result<T, Invalid>;
 
 /// Checks one part.
 pub fn part(layer: &Layer, name: &str) -> Checked<Part> {
-    let discipline = layer.discipline.as_deref().unwrap_or("share");
-    if discipline != "share" {
-        let problem = format!("{discipline:?} cannot be simulated; the one that can is \"share\"");
-        return Err(Invalid::new("discipline", problem));
-    }
     let workers = within("workers", layer.workers.unwrap_or(1), 1, WORKERS_MAX)?;
     let lease_jobs = layer.lease_jobs.unwrap_or(workers.min(LEASE_JOBS_MAX as u64));
+    let rate = layer.rate.map(|written| rate("rate", written)).transpose()?;
     let types = types(layer)?;
     let groups = groups(layer, &types)?;
     let mut alone_without = Vec::new();
@@ -63,11 +60,12 @@ pub fn part(layer: &Layer, name: &str) -> Checked<Part> {
     let stop = layer.stop.unwrap_or_default();
     let part = Part {
         name: name.to_owned(),
-        discipline: "share",
+        discipline: layer.discipline.as_deref().map_or(Ok(Discipline::Share), discipline)?,
+        classic: classic(layer.classic.unwrap_or_default(), rate)?,
         seed: layer.seed.unwrap_or(1),
         workers,
         lease_jobs: within("lease_jobs", lease_jobs, 1, LEASE_JOBS_MAX as u64)?,
-        rate: layer.rate.map(|written| rate("rate", written)).transpose()?,
+        rate,
         levels: match layer.levels {
             Some(LevelChoice::Strict) => LevelOrder::Strict,
             Some(LevelChoice::Weighted) | None => LevelOrder::Weighted,
@@ -80,6 +78,13 @@ pub fn part(layer: &Layer, name: &str) -> Checked<Part> {
     };
     ends(&part)?;
     Ok(part)
+}
+
+fn discipline(written: &str) -> Checked<Discipline> {
+    let known = [Discipline::Share, Discipline::Classic];
+    let found = known.into_iter().find(|discipline| discipline.as_str() == written);
+    let problem = || format!("{written:?} is not one; there are \"share\" and \"classic\"");
+    found.ok_or_else(|| Invalid::new("discipline", problem()))
 }
 
 /// A flow that never ends needs a moment at which the run does.
@@ -200,6 +205,11 @@ fn group(
         name,
         stream,
         weight: Weight::new(written.weight.unwrap_or(1)).map_err(|error| wrong("weight", &error))?,
+        base_priority: between(
+            &field("base_priority"),
+            written.base_priority.unwrap_or(0),
+            BASE_PRIORITY_MAX,
+        )?,
         rate: written.rate.map(|written| rate(&field("rate"), written)).transpose()?,
         concurrency: concurrency(&field("concurrency"), written.concurrency)?,
         level: level.map_err(|error| wrong("level", &error))?,
@@ -351,7 +361,7 @@ fn time_us(field: &str, ms: u64) -> Checked<u64> {
     within(field, ms, 0, DELAY_MS_MAX).map(|ms| ms * 1000)
 }
 
-fn within(field: &str, got: u64, least: u64, most: u64) -> Checked<u64> {
+pub fn within(field: &str, got: u64, least: u64, most: u64) -> Checked<u64> {
     if got < least {
         return Err(Invalid::new(field, format_args!("must be at least {least}, not {got}")));
     }

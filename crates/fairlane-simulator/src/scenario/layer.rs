@@ -4,6 +4,8 @@
 
 use serde::Deserialize;
 
+use super::classic::ClassicLayer;
+
 /// The file, or one part of it.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -11,6 +13,7 @@ pub struct Layer {
     pub name: Option<String>,
     pub alone_without: Option<Vec<String>>,
     pub discipline: Option<String>,
+    pub classic: Option<ClassicLayer>,
     pub levels: Option<LevelChoice>,
     pub seed: Option<u64>,
     pub workers: Option<u64>,
@@ -105,6 +108,7 @@ pub struct GroupLayer {
     pub count: Option<u64>,
     pub stagger_ms: Option<u64>,
     pub weight: Option<u32>,
+    pub base_priority: Option<i64>,
     pub rate: Option<RateLayer>,
     pub concurrency: Option<u32>,
     pub level: Option<String>,
@@ -173,6 +177,10 @@ impl Layer {
             name: part.name.clone(),
             alone_without: part.alone_without.clone().or_else(|| self.alone_without.clone()),
             discipline: part.discipline.clone().or_else(|| self.discipline.clone()),
+            classic: match (self.classic, part.classic) {
+                (Some(base), Some(over)) => Some(base.under(over)),
+                (base, over) => over.or(base),
+            },
             levels: part.levels.or(self.levels),
             seed: part.seed.or(self.seed),
             workers: part.workers.or(self.workers),
@@ -217,6 +225,7 @@ impl GroupLayer {
             count: part.count.or(self.count),
             stagger_ms: part.stagger_ms.or(self.stagger_ms),
             weight: part.weight.or(self.weight),
+            base_priority: part.base_priority.or(self.base_priority),
             rate: part.rate.or(self.rate),
             concurrency: part.concurrency.or(self.concurrency),
             level: part.level.clone().or_else(|| self.level.clone()),

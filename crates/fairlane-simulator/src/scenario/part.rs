@@ -2,17 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use fairlane_core::queue::{LevelOrder, Settings};
+use fairlane_core::queue::{Discipline, LevelOrder, Settings};
 use fairlane_core::{Cost, GroupId, Level, Rate, TypeId, Weight};
 
 use crate::generator::Generator;
 use crate::steps::Steps;
 
+use super::classic::ClassicPart;
+
 /// One run.
 #[derive(Debug, Clone)]
 pub struct Part {
     pub name: String,
-    pub discipline: &'static str,
+    pub discipline: Discipline,
+    pub classic: ClassicPart,
     pub seed: u64,
     pub workers: u64,
     pub lease_jobs: u64,
@@ -52,6 +55,7 @@ pub struct GroupPart {
     /// Which group of the file this is, and which of its `count`: names its draws.
     pub stream: [u64; 2],
     pub weight: Weight,
+    pub base_priority: i64,
     pub rate: Option<Rate>,
     pub concurrency: Option<u32>,
     pub level: Level,
@@ -138,16 +142,35 @@ impl TypePart {
 }
 
 impl Part {
-    /// The queue's settings; finished jobs are let go early, because nobody will ask for them.
+    /// The queue's settings; finished jobs are let go early, because nobody will ask for them. In `classic` the
+    /// window takes the place of the whole's rate.
     pub fn settings(&self) -> Settings {
         Settings {
-            rate: self.rate,
+            discipline: self.discipline,
+            alpha: self.classic.alpha,
+            global_rps: self.classic.global_rps,
+            ready_queue_max_size: self.classic.ready_queue_max_size,
+            congestion: self.classic.congestion,
+            rate: self.rate.filter(|_| !self.is_classic()),
             levels: self.levels,
             group_backlog_max: u64::from(u32::MAX),
             whole_backlog_max: u64::from(u32::MAX),
             completed_kept_max: 0,
             failed_kept_max: 0,
             ..Settings::default()
+        }
+    }
+
+    /// Whether it runs under `classic`.
+    pub fn is_classic(&self) -> bool {
+        self.discipline == Discipline::Classic
+    }
+
+    /// Jobs a second of all types together, as declared.
+    pub fn whole_per_second(&self) -> Option<f64> {
+        match self.discipline {
+            Discipline::Share => self.rate.map(per_second),
+            Discipline::Classic => Some(self.classic.global_rps as f64),
         }
     }
 
@@ -161,15 +184,20 @@ impl Part {
     pub fn limit(&self) -> Option<Steps> {
         let types: Option<Vec<Steps>> = self.used_types().map(TypePart::limit).collect();
         let types = types.and_then(|all| all.into_iter().reduce(|sum, next| sum.plus(&next)));
-        least(self.rate.map(|rate| Steps::constant(per_second(rate))), types)
+        least(self.whole_per_second().map(Steps::constant), types)
     }
 
-    /// Starts that the declared limits allow in any one second, bursts included.
+    /// Starts that the declared limits allow in any one second, bursts included. A window of `classic` has no
+    /// burst, though two of them meet in some seconds.
     pub fn starts_per_second_max(&self) -> Option<f64> {
         let most = |rate: Rate| per_second(rate) + rate.burst() as f64;
         let types: Option<Vec<f64>> = self.used_types().map(|part| part.rate.map(most)).collect();
         let types = types.map(|all| all.iter().sum());
-        [self.rate.map(most), types].into_iter().flatten().reduce(f64::min)
+        let whole = match self.discipline {
+            Discipline::Share => self.rate.map(most),
+            Discipline::Classic => self.whole_per_second(),
+        };
+        [whole, types].into_iter().flatten().reduce(f64::min)
     }
 
     fn used_types(&self) -> impl Iterator<Item = &TypePart> {

@@ -5,6 +5,7 @@
 //! retries, retention, wake-ups, and safety under repetition.
 
 mod plain;
+mod rows;
 mod scripts;
 
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -13,6 +14,7 @@ use fairlane_core::queue::NewJob;
 
 use crate::failure::Failure;
 pub use plain::PlainQueue;
+pub use rows::RowFloor;
 pub use scripts::ScriptFloor;
 
 /// What the queue is compared with.
@@ -22,6 +24,8 @@ pub enum Floor {
     Scripts(ScriptFloor),
     /// In memory: a queue, a set and a map.
     Plain(Arc<Mutex<PlainQueue>>),
+    /// In a directory: the rows of the jobs, written to SQLite and nothing else.
+    Rows(Arc<Mutex<RowFloor>>),
 }
 
 impl Floor {
@@ -38,6 +42,7 @@ impl Floor {
                 lock(queue).enqueue(jobs);
                 Ok(())
             }
+            Self::Rows(rows) => lock(rows).enqueue(jobs),
         }
     }
 
@@ -50,10 +55,11 @@ impl Floor {
                 lock(queue).acknowledge(&jobs);
                 Ok(jobs.len())
             }
+            Self::Rows(rows) => lock(rows).pop_and_acknowledge(jobs_max),
         }
     }
 }
 
-fn lock(queue: &Mutex<PlainQueue>) -> MutexGuard<'_, PlainQueue> {
+fn lock<T>(queue: &Mutex<T>) -> MutexGuard<'_, T> {
     queue.lock().expect("no holder panics")
 }

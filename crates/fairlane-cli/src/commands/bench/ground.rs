@@ -10,7 +10,7 @@ use fairlane_core::{TypeId, WorkerId};
 use fairlane_engine::{Engine, Leaser};
 use tokio::task::JoinSet;
 
-use super::floors::{Floor, ScriptFloor};
+use super::floors::{Floor, RowFloor, ScriptFloor};
 use super::plan::{BATCH_JOBS, CALLERS};
 use super::server::Server;
 use super::workload::Workload;
@@ -44,7 +44,10 @@ impl Ground {
                 let scripts = ScriptFloor::new(connect(url).await?, prefix);
                 (Some(Server::new(connect(url).await?)), Floor::Scripts(scripts))
             }
-            None => (None, Floor::plain()),
+            None => match own.folder() {
+                Some(folder) => (None, Floor::Rows(RowFloor::open(folder)?)),
+                None => (None, Floor::plain()),
+            },
         };
         Ok(Self { own, server, floor, url: url.to_owned(), callers: AtomicUsize::new(0) })
     }
@@ -137,7 +140,8 @@ impl Ground {
     }
 }
 
-async fn lease_and_settle(
+/// One batch in the hands of one worker, ended at once.
+pub async fn lease_and_settle(
     engine: &Arc<dyn Engine>,
     leaser: &mut Leaser,
     type_id: &TypeId,

@@ -1,7 +1,7 @@
 //! Which benchmarks there are, and how large.
 
 use crate::failure::Failure;
-use crate::own_engine::is_redis;
+use crate::own_engine::{folder, is_redis};
 
 /// Jobs enqueued, leased and settled by one call.
 pub const BATCH_JOBS: usize = 100;
@@ -25,6 +25,12 @@ pub enum Benchmark {
     Jobs { jobs: usize },
     /// Bytes per waiting job.
     Memory { jobs: usize },
+    /// Jobs into the queue and out again; `jobs` in each round.
+    Cycle { rounds: usize, jobs: usize },
+    /// Opening a directory with so many jobs.
+    Restart { jobs: usize },
+    /// A bulk action of so many jobs is cancelled.
+    Cancel { jobs: usize },
     /// The core alone.
     Core { groups: usize, jobs: usize },
 }
@@ -39,6 +45,9 @@ impl Benchmark {
             Self::Groups { groups } => format!("groups-{groups}"),
             Self::Jobs { jobs } => format!("jobs-{jobs}"),
             Self::Memory { .. } => "memory".into(),
+            Self::Cycle { .. } => "cycle".into(),
+            Self::Restart { .. } => "restart".into(),
+            Self::Cancel { jobs } => format!("cancel-{jobs}"),
             Self::Core { .. } => "core".into(),
         }
     }
@@ -52,10 +61,14 @@ impl Benchmark {
 /// The benchmarks that can run on this engine and were asked for.
 pub fn select(engine: &str, quick: bool, only: Option<&str>) -> Result<Vec<Benchmark>, Failure> {
     // Memory is faster than a server, and a round has to last longer than a moment.
-    let round_jobs = if is_redis(engine) { 20_000 } else { 200_000 };
+    let on_disk = folder(engine).is_some();
+    let round_jobs = if is_redis(engine) || on_disk { 20_000 } else { 200_000 };
     let all = if quick { quick_plan(round_jobs / 4) } else { full_plan(round_jobs) };
-    let possible =
-        |benchmark: &&Benchmark| is_redis(engine) || !matches!(benchmark, Benchmark::Memory { .. });
+    let possible = |benchmark: &&Benchmark| match benchmark {
+        Benchmark::Memory { .. } => is_redis(engine),
+        Benchmark::Cycle { .. } | Benchmark::Restart { .. } => on_disk,
+        _ => true,
+    };
     let wanted = |benchmark: &&Benchmark| only.is_none_or(|word| benchmark.is_called(word));
     let chosen: Vec<Benchmark> = all.iter().filter(possible).filter(wanted).cloned().collect();
     if chosen.is_empty() {
@@ -79,6 +92,11 @@ fn full_plan(round_jobs: usize) -> Vec<Benchmark> {
     plan.extend([10, 100, 1000, 20_000].map(|groups| Benchmark::Groups { groups }));
     plan.extend([1000, 10_000, 100_000, 1_000_000].map(|jobs| Benchmark::Jobs { jobs }));
     plan.push(Benchmark::Memory { jobs: 100_000 });
+    plan.extend([1000, 1_000_000].map(|jobs| Benchmark::Cancel { jobs }));
+    plan.extend([
+        Benchmark::Cycle { rounds: 9, jobs: 2 * round_jobs },
+        Benchmark::Restart { jobs: 1_000_000 },
+    ]);
     plan.extend([100, 100_000].map(|groups| Benchmark::Core { groups, jobs: 400_000 }));
     plan
 }
@@ -92,6 +110,8 @@ fn quick_plan(round_jobs: usize) -> Vec<Benchmark> {
     plan.extend([10, 100, 2000].map(|groups| Benchmark::Groups { groups }));
     plan.extend([1000, 10_000, 100_000].map(|jobs| Benchmark::Jobs { jobs }));
     plan.push(Benchmark::Memory { jobs: 20_000 });
+    plan.extend([1000, 20_000].map(|jobs| Benchmark::Cancel { jobs }));
+    plan.extend([Benchmark::Cycle { rounds: 3, jobs: 2 * round_jobs }, Benchmark::Restart { jobs: 100_000 }]);
     plan.extend([100, 100_000].map(|groups| Benchmark::Core { groups, jobs: 100_000 }));
     plan
 }
@@ -113,6 +133,12 @@ mod tests {
         );
         assert_eq!(names("memory:", Some("core")), ["core", "core"]);
         assert_eq!(names("memory:", Some("idle")), ["idle-latency"]);
+    }
+
+    #[test]
+    fn restarts_are_measured_in_directories_only() {
+        assert!(names("./data", None).contains(&"restart".into()));
+        assert!(!names("redis://localhost", None).contains(&"cycle".into()));
     }
 
     #[test]

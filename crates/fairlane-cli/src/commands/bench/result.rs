@@ -41,6 +41,8 @@ pub struct BenchResult {
     pub latency_p50_us: Option<f64>,
     /// 99 in 100 did.
     pub latency_p99_us: Option<f64>,
+    /// How long the cancellation of a bulk action took to be answered.
+    pub cancel_ms: Option<f64>,
     /// A hand-off and a round trip.
     pub floor_latency_p50_us: Option<f64>,
     /// A hand-off and a round trip.
@@ -49,4 +51,8 @@ pub struct BenchResult {
     pub bytes_per_job: Option<f64>,
     /// The floor's.
     pub floor_bytes_per_job: Option<f64>,
+    /// Bytes of this program's memory that a waiting job takes beyond its payload, in a directory.
+    pub resident_bytes_per_job: Option<f64>,
+    /// How long it took to open a directory with these jobs.
+    pub restart_seconds: Option<f64>,
 }

@@ -52,6 +52,7 @@ impl Workload {
             cost: Cost::default(),
             payload: self.payload.clone(),
             delay_ms: 0,
+            bulk: None,
         }
     }
 }

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use crate::limits::{DELAY_MS_MAX, ENQUEUE_BYTES_MAX, ENQUEUE_JOBS_MAX, PAYLOAD_BYTES_MAX, REFUSAL_RETRY_MS};
-use crate::names::TypeId;
+use crate::names::{BulkId, TypeId};
 use crate::numbers::{Cost, Level, Micros, within};
-use crate::queue::job::{Job, Place};
+use crate::queue::job::{Job, NO_ORDER, Place};
 use crate::queue::lane::LaneKey;
-use crate::queue::{JobRef, Machine};
+use crate::queue::{BulkRef, JobRef, Machine};
 
 use super::{Invalid, at_most, bytes_at_most};
 
@@ -26,6 +26,8 @@ pub struct NewJob {
     pub payload: Arc<[u8]>,
     /// Must not run before this much time has passed.
     pub delay_ms: u64,
+    /// The bulk action it belongs to.
+    pub bulk: Option<BulkId>,
 }
 
 /// Adds jobs, in their order.
@@ -44,15 +46,22 @@ pub enum Refusal {
     WholeFull,
     /// A new type, and there are 64 already.
     TooManyTypes,
+    /// Its bulk action takes no more jobs: it is sealed, or has ended.
+    BulkSealed,
+    /// There is no such bulk action; open it first.
+    BulkUnknown,
 }
 
 /// What became of one job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JobReceipt {
     /// It is new.
     Created,
     /// A job of this group has this id already; nothing was changed.
-    Exists,
+    Exists {
+        /// The bulk action that job belongs to.
+        bulk: Option<BulkId>,
+    },
     /// Not taken; try again later.
     Refused {
         /// Why.
@@ -89,8 +98,8 @@ impl Machine {
     }
 
     fn enqueue_one(&mut self, new: NewJob, now: Micros) -> JobReceipt {
-        if self.find_job(&new.job).is_some() {
-            return JobReceipt::Exists;
+        if let Some(key) = self.find_job(&new.job) {
+            return JobReceipt::Exists { bulk: self.bulk_name(self.jobs[key].bulk) };
         }
         if let Some(refusal) = self.refusal(&new) {
             return JobReceipt::Refused { refusal, retry_after_ms: REFUSAL_RETRY_MS };
@@ -98,13 +107,14 @@ impl Machine {
         let type_key = self.type_key(&new.type_id).expect("a full table was refused above");
         let group = self.group_key(&new.job.group);
         let lane = LaneKey { group, lane: self.groups[group].lane_index(type_key, new.level) };
+        let bulk = new.bulk.and_then(|id| self.groups[group].bulks.get(&id).copied());
         let due = now.plus_ms(new.delay_ms);
         let place = if new.delay_ms > 0 { Place::Waiting(due) } else { Place::Lane };
         let id = new.job.id.clone();
         self.created += 1;
         let key = self.jobs.insert(Job {
             number: self.created,
-            order: 0,
+            order: NO_ORDER,
             group,
             id: new.job.id,
             type_key,
@@ -112,12 +122,17 @@ impl Machine {
             cost: new.cost,
             payload: new.payload,
             created_at: now,
+            bulk,
+            cancelled: false,
             place,
             run: None,
         });
         self.groups[group].jobs.insert(id, key);
-        self.groups[group].backlog += 1;
-        self.backlog += 1;
+        self.groups[group].record.total += 1;
+        self.count_backlog(group, 1);
+        if let Some(bulk) = bulk.and_then(|number| self.bulk_mut(number)) {
+            bulk.total += 1;
+        }
         if new.delay_ms > 0 {
             self.start_waiting(key, due);
         } else {
@@ -127,7 +142,20 @@ impl Machine {
         JobReceipt::Created
     }
 
+    /// What the bulk action with this number is called, if it is still there.
+    pub(in crate::queue) fn bulk_name(&self, number: Option<u64>) -> Option<BulkId> {
+        self.bulks.get(&number?).map(|bulk| bulk.name.clone())
+    }
+
     fn refusal(&self, new: &NewJob) -> Option<Refusal> {
+        if let Some(id) = &new.bulk {
+            let name = BulkRef { group: new.job.group.clone(), id: id.clone() };
+            let Some(number) = self.find_bulk(&name) else { return Some(Refusal::BulkUnknown) };
+            let bulk = &self.bulks[&number];
+            if bulk.sealed || bulk.state.is_final() {
+                return Some(Refusal::BulkSealed);
+            }
+        }
         if self.backlog >= self.settings.whole_backlog_max {
             return Some(Refusal::WholeFull);
         }

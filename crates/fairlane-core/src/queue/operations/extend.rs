@@ -25,6 +25,8 @@ pub enum Extension {
     Until(Micros),
     /// The job is no longer leased under this fence; stop working on it.
     Lost,
+    /// Extended, but nobody wants the job any more: stop working on it and settle it.
+    Cancelled(Micros),
 }
 
 /// The reply.
@@ -50,7 +52,11 @@ impl Machine {
         for (job, fence) in &command.leases {
             let key = self.find_job(job).filter(|key| self.jobs[*key].held_under(*fence).is_some());
             held.extend(key.map(|key| (key, *fence)));
-            extensions.push(if key.is_some() { Extension::Until(until) } else { Extension::Lost });
+            extensions.push(match key {
+                None => Extension::Lost,
+                Some(key) if self.is_unwanted(key) => Extension::Cancelled(until),
+                Some(_) => Extension::Until(until),
+            });
         }
         if !held.is_empty() {
             self.move_to_new_batch(held, until, now);
@@ -90,7 +96,7 @@ impl Machine {
     }
 
     /// The lease of a job has ended, whichever way.
-    pub(super) fn end_lease(&mut self, lease: &Held) {
+    pub(in crate::queue) fn end_lease(&mut self, lease: &Held) {
         self.leave_batch(lease.fence);
         if lease.batch != lease.fence {
             self.leave_batch(lease.batch);

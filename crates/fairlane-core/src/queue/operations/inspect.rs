@@ -1,12 +1,19 @@
 //! `inspect`: looks and changes nothing.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
-use crate::names::{GroupId, TypeId, WorkerId};
-use crate::numbers::{Cost, Fence, Level, Micros};
-use crate::queue::job::Place;
-use crate::queue::lane::Standing;
-use crate::queue::{GroupSettings, JobRef, JobState, Machine, Settings, TypeSettings};
+use crate::congestion::{CongestionLevel, estimate_completion_ms};
+use crate::limits::{LIST_GROUPS_MAX, STATS_RETENTION_MS_MAX};
+use crate::names::{BulkId, GroupId, TypeId, WorkerId};
+use crate::numbers::{Cost, Fence, Level, Micros, within};
+use crate::queue::job::{Job, Place};
+use crate::queue::lane::{Record, Standing};
+use crate::queue::{
+    BulkRef, BulkView, Course, GroupSettings, JobRef, JobState, Machine, Settings, Snapshot, TypeSettings,
+};
+
+use super::Invalid;
 
 /// What to look at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,8 +24,53 @@ pub enum Inspect {
     Group(GroupId),
     /// One type.
     Type(TypeId),
+    /// One bulk action.
+    Bulk(BulkRef),
+    /// A group's bulk actions in the order they were opened, at most 500 at a time.
+    Bulks {
+        /// Whose.
+        group: GroupId,
+        /// 0 for the first page, then as the reply says.
+        after: u64,
+        /// At most this many.
+        limit: usize,
+    },
+    /// One group's congestion.
+    Congestion(GroupId),
+    /// One group's congestion over time: the newest snapshots, oldest first.
+    History {
+        /// Whose.
+        group: GroupId,
+        /// At most this many.
+        limit: usize,
+    },
+    /// Groups that have unfinished jobs, by name, at most 500 at a time.
+    Groups {
+        /// Those behind this one.
+        after: Option<GroupId>,
+        /// At most this many.
+        limit: usize,
+    },
     /// The whole.
     Whole,
+}
+
+impl Inspect {
+    pub(super) fn validate(&self) -> Result<(), Invalid> {
+        let limit = match self {
+            Self::Bulks { limit, .. } | Self::Groups { limit, .. } => *limit,
+            Self::History { limit, .. } => return history_limit(*limit),
+            _ => return Ok(()),
+        };
+        within("the limit of a page", limit as u64, 1, LIST_GROUPS_MAX as u64)?;
+        Ok(())
+    }
+}
+
+/// A limit of 0 must not mean all.
+fn history_limit(limit: usize) -> Result<(), Invalid> {
+    within("the limit of a history", limit as u64, 1, STATS_RETENTION_MS_MAX / 1000)?;
+    Ok(())
 }
 
 /// The reply; `None` where there is no such thing.
@@ -30,8 +82,71 @@ pub enum Inspected {
     Group(Option<GroupView>),
     /// One type.
     Type(Option<TypeView>),
+    /// One bulk action.
+    Bulk(Option<BulkView>),
+    /// A page of bulk actions, and where the next begins.
+    Bulks {
+        /// In the order they were opened.
+        bulks: Vec<BulkView>,
+        /// `None` at the end.
+        next: Option<u64>,
+    },
+    /// One group's congestion.
+    Congestion(Option<CongestionView>),
+    /// Oldest first.
+    History(Vec<Snapshot>),
+    /// By name; fewer than asked for at the end.
+    Groups(Vec<GroupLine>),
     /// The whole.
     Whole(WholeView),
+}
+
+/// A group's congestion as it stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CongestionView {
+    /// Jobs kept away: waiting (`classic`), or all that are not in flight (`share`).
+    pub waiting: u64,
+    /// Jobs a second it is allowed; 0 if that is not known.
+    pub speed: u64,
+    /// The newest backoff (`classic`) or predicted wait (`share`).
+    pub backoff_ms: u64,
+    /// How crowded that is.
+    pub level: CongestionLevel,
+    /// Throttles of jobs that have ended since the group was last idle …
+    pub throttles: u64,
+    /// … and how many jobs those were.
+    pub ended: u64,
+}
+
+impl CongestionView {
+    /// Throttles per job, on average.
+    pub fn throttles_per_job(&self) -> f64 {
+        if self.ended == 0 { 0.0 } else { self.throttles as f64 / self.ended as f64 }
+    }
+
+    /// How long what is kept away will take, in milliseconds; an estimate.
+    pub fn estimated_completion_ms(&self) -> u64 {
+        estimate_completion_ms(self.waiting, self.speed)
+    }
+}
+
+/// A group in a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupLine {
+    /// Which.
+    pub group: GroupId,
+    /// Unfinished jobs that are not in flight.
+    pub backlog: u64,
+    /// Leased jobs.
+    pub in_flight: u64,
+    /// Of the backlog, jobs that must not run yet.
+    pub waiting: u64,
+    /// Jobs enqueued since it was last idle.
+    pub total: u64,
+    /// Of these, jobs that have ended.
+    pub done: u64,
+    /// The newest backoff or predicted wait.
+    pub backoff_ms: u64,
 }
 
 /// A job as it stands.
@@ -67,6 +182,8 @@ pub struct JobView {
     pub settled_at: Option<Micros>,
     /// Its result, or why it last failed.
     pub note: Arc<[u8]>,
+    /// The bulk action it belongs to.
+    pub bulk: Option<BulkId>,
 }
 
 /// A group as it stands.
@@ -78,6 +195,12 @@ pub struct GroupView {
     pub backlog: u64,
     /// Leased jobs.
     pub in_flight: u64,
+    /// Of the backlog, jobs that must not run yet.
+    pub waiting: u64,
+    /// Jobs enqueued since it was last idle.
+    pub total: u64,
+    /// Of these, jobs that have ended.
+    pub done: u64,
     /// Its lanes with jobs, by (level, type).
     pub lanes: Vec<LaneView>,
 }
@@ -125,6 +248,12 @@ pub struct TypeView {
     pub rate_milli: Option<u64>,
     /// The downstream asked for silence until then.
     pub closed_until: Option<Micros>,
+    /// Jobs it has answered in the last second, refusals not counted.
+    pub answers: u64,
+    /// When somebody last asked for its jobs, give or take a second.
+    pub asked_at: Option<Micros>,
+    /// Admitted jobs that wait for a worker (`classic`).
+    pub ready: u64,
 }
 
 /// The whole as it stands.
@@ -140,10 +269,18 @@ pub struct WholeView {
     pub in_flight: u64,
     /// Lanes whose group's rate is used up.
     pub parked_lanes: u64,
-    /// Completed jobs still kept.
+    /// Completed and cancelled jobs still kept that belong to no bulk action.
     pub completed: u64,
     /// Dead jobs still kept.
     pub failed: u64,
+    /// Groups that have unfinished jobs.
+    pub active_groups: u64,
+    /// Complete bulk actions that are (to be) aggregated.
+    pub aggregating: u64,
+    /// Bulk actions with dropped or resumed jobs to be swept.
+    pub sweeping: u64,
+    /// Useless tries that backoff has avoided, an estimate.
+    pub saved_spins: u64,
     /// Lanes in order, by level, over all types.
     pub active_lanes: [u64; 3],
     /// The known types, by name.
@@ -156,24 +293,32 @@ impl Machine {
             Inspect::Job(job) => Inspected::Job(self.job_view(job)),
             Inspect::Group(group) => Inspected::Group(self.group_view(group)),
             Inspect::Type(type_id) => Inspected::Type(self.type_view(type_id, now)),
+            Inspect::Bulk(bulk) => Inspected::Bulk(self.find_bulk(bulk).map(|number| self.bulk_view(number))),
+            Inspect::Bulks { group, after, limit } => self.bulks_page(group, *after, *limit),
+            Inspect::Congestion(group) => Inspected::Congestion(self.congestion_view(group)),
+            Inspect::History { group, limit } => Inspected::History(self.history(group, *limit)),
+            Inspect::Groups { after, limit } => Inspected::Groups(self.groups_page(after.as_ref(), *limit)),
             Inspect::Whole => Inspected::Whole(self.whole_view()),
         }
     }
 
-    fn job_view(&self, name: &JobRef) -> Option<JobView> {
+    pub(super) fn job_view(&self, name: &JobRef) -> Option<JobView> {
         let job = &self.jobs[self.find_job(name)?];
         let held = match &job.place {
             Place::InFlight(held) => Some(held),
             _ => None,
         };
         let (state, until) = match &job.place {
-            Place::Lane => (JobState::Pending, None),
+            Place::Lane | Place::OnHold | Place::Ready if self.is_stopped(job) => (JobState::Cancelled, None),
+            Place::Lane | Place::OnHold => (JobState::Pending, None),
+            Place::Ready => (JobState::Ready, None),
             Place::Waiting(due) => (JobState::Waiting, Some(*due)),
             Place::InFlight(held) => {
                 (JobState::Processing, self.batches.get(&held.batch).map(|batch| batch.deadline))
             }
             Place::Completed => (JobState::Completed, None),
-            Place::Failed => (JobState::Failed, None),
+            Place::Failed(_) => (JobState::Failed, None),
+            Place::Cancelled => (JobState::Cancelled, None),
         };
         let run = job.run.as_ref();
         let settled = run.map(|run| run.settled).filter(|fence| fence.0 > 0);
@@ -190,13 +335,68 @@ impl Machine {
             throttles: run.map_or(0, |run| run.throttles),
             losses: run.map_or(0, |run| run.losses),
             fence: held.map(|held| held.fence).or(settled),
-            worker: held.map(|held| &held.worker).or(run.map(|run| &run.worker)).cloned(),
+            worker: held.map(|held| &held.worker).or(run.and_then(|run| run.worker.as_ref())).cloned(),
             settled_at: run.map(|run| run.settled_at).filter(|at| at.0 > 0),
             note: run.map_or_else(|| Arc::from(&[][..]), |run| run.note.clone()),
+            bulk: self.bulk_name(job.bulk),
         })
     }
 
-    fn group_view(&self, name: &GroupId) -> Option<GroupView> {
+    /// Whether a job that stands in a list will not run: it was cancelled, or its bulk action drops it.
+    fn is_stopped(&self, job: &Job) -> bool {
+        let course = job.bulk.map(|number| self.bulks.get(&number).map_or(Course::Drop, |bulk| bulk.course));
+        job.cancelled || course == Some(Course::Drop)
+    }
+
+    fn bulks_page(&self, group: &GroupId, after: u64, limit: usize) -> Inspected {
+        let group = self.groups_by_name.get(group).map(|&key| &self.groups[key]);
+        let mut numbers: Vec<u64> = group.iter().flat_map(|group| group.bulks.values().copied()).collect();
+        numbers.sort_unstable();
+        numbers.retain(|number| *number > after);
+        let next = (numbers.len() > limit).then(|| numbers[limit - 1]);
+        numbers.truncate(limit);
+        Inspected::Bulks { bulks: numbers.into_iter().map(|number| self.bulk_view(number)).collect(), next }
+    }
+
+    fn congestion_view(&self, name: &GroupId) -> Option<CongestionView> {
+        let group = &self.groups[*self.groups_by_name.get(name)?];
+        let settings = &self.settings.congestion;
+        let Record { throttles, done, throttles_since, .. } = group.record;
+        let ended = done - throttles_since;
+        if !settings.enabled {
+            let level = CongestionLevel::None;
+            return Some(CongestionView { waiting: 0, speed: 0, backoff_ms: 0, level, throttles, ended });
+        }
+        let (waiting, speed) = if self.is_classic() {
+            (group.record.waiting, self.group_speed())
+        } else {
+            let newest = group.record.history.back().map_or(0, |snapshot| snapshot.speed);
+            (group.backlog, group.settings.rate.map_or(newest, |rate| rate.milli_per_second() / 1000))
+        };
+        let backoff_ms = group.record.backoff_ms;
+        let level = CongestionLevel::classify(backoff_ms, settings.base_backoff_ms);
+        Some(CongestionView { waiting, speed, backoff_ms, level, throttles, ended })
+    }
+
+    fn history(&self, name: &GroupId, limit: usize) -> Vec<Snapshot> {
+        let Some(&key) = self.groups_by_name.get(name) else { return Vec::new() };
+        let history = &self.groups[key].record.history;
+        history.iter().skip(history.len().saturating_sub(limit)).copied().collect()
+    }
+
+    fn groups_page(&self, after: Option<&GroupId>, limit: usize) -> Vec<GroupLine> {
+        let first = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let names = self.active_groups.range((first, Bound::Unbounded)).take(limit);
+        let line = |name: &GroupId| {
+            let group = &self.groups[self.groups_by_name[name]];
+            let Record { waiting, total, done, backoff_ms, .. } = group.record;
+            let (backlog, in_flight) = (group.backlog, group.in_flight);
+            GroupLine { group: name.clone(), backlog, in_flight, waiting, total, done, backoff_ms }
+        };
+        names.map(line).collect()
+    }
+
+    pub(super) fn group_view(&self, name: &GroupId) -> Option<GroupView> {
         let group = &self.groups[*self.groups_by_name.get(name)?];
         let mut lanes: Vec<LaneView> = Vec::new();
         for lane in group.lanes.iter().filter(|lane| !lane.is_empty()) {
@@ -216,10 +416,12 @@ impl Machine {
         }
         lanes.sort_by(|a, b| (a.level, &a.type_id).cmp(&(b.level, &b.type_id)));
         let settings = group.settings.clone();
-        Some(GroupView { settings, backlog: group.backlog, in_flight: group.in_flight, lanes })
+        let Record { waiting, total, done, .. } = group.record;
+        let (backlog, in_flight) = (group.backlog, group.in_flight);
+        Some(GroupView { settings, backlog, in_flight, waiting, total, done, lanes })
     }
 
-    fn type_view(&self, name: &TypeId, now: Micros) -> Option<TypeView> {
+    pub(super) fn type_view(&self, name: &TypeId, now: Micros) -> Option<TypeView> {
         let state = &self.types[*self.types_by_name.get(name)?];
         let mut downstream = state.downstream.clone();
         Some(TypeView {
@@ -228,6 +430,9 @@ impl Machine {
             active_lanes: [0, 1, 2].map(|level| state.orders[level].lanes.len() as u64),
             rate_milli: downstream.rate_milli(state.settings.rate, now),
             closed_until: Some(downstream.closed_until).filter(|until| *until > now),
+            answers: state.downstream.answers(now),
+            asked_at: Some(state.asked_at).filter(|at| at.0 > 0),
+            ready: state.ready.len() as u64,
         })
     }
 
@@ -241,7 +446,11 @@ impl Machine {
             in_flight: self.types.values().map(|state| state.in_flight).sum(),
             parked_lanes: self.parked.len() as u64,
             completed: self.completed.jobs,
-            failed: self.failed.jobs,
+            failed: self.dead.len() as u64,
+            active_groups: self.active_groups.len() as u64,
+            aggregating: self.aggregating.len() as u64,
+            sweeping: self.sweeping.len() as u64,
+            saved_spins: self.saved_spins,
             active_lanes: [0, 1, 2].map(lanes),
             types: self.types_by_name.keys().cloned().collect(),
         }

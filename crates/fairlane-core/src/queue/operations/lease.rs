@@ -5,17 +5,18 @@ use std::sync::Arc;
 
 use crate::limits::{
     CLAMPS_MAX, LEASE_JOBS_MAX, LEASE_MS_MAX, LEASE_MS_MIN, LEASE_PARKS_MAX, LEASE_PROMOTES_MAX,
-    LEASE_WAKES_MAX, PARK_MS_MAX, QUANTUM, TIMER_BACKSTOP_MS, TYPES_MAX,
+    LEASE_SKIPS_MAX, LEASE_WAKES_MAX, PARK_MS_MAX, QUANTUM, TIMER_BACKSTOP_MS, TYPES_MAX,
 };
-use crate::names::{TypeId, WorkerId};
+use crate::names::{BulkId, TypeId, WorkerId};
 use crate::numbers::{Cost, Fence, Level, Micros, RequestNumber, within};
+use crate::queue::bulk::Fate;
 use crate::queue::gate::{Pass, TypeGate};
-use crate::queue::job::{Held, JobKey, Place};
-use crate::queue::lane::{GroupKey, LaneKey, Standing, Timer};
-use crate::queue::{JobRef, Machine, Request};
+use crate::queue::job::{End, Held, JobKey, Place, Run};
+use crate::queue::lane::{GroupKey, LaneKey, Standing, Timer, TypeKey};
+use crate::queue::{BulkState, JobRef, Machine, Request};
 use crate::rate::Flow;
 
-use super::{Invalid, at_most};
+use super::{Ended, Invalid};
 
 /// Takes up to `jobs_max` jobs of the given types.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +52,8 @@ pub struct LeasedJob {
     pub fence: Fence,
     /// 1 for the first.
     pub attempt: u32,
+    /// The bulk action it belongs to.
+    pub bulk: Option<BulkId>,
 }
 
 /// The reply.
@@ -80,8 +83,10 @@ struct Call {
     whole: Option<Flow>,
     fence: Fence,
     parks: usize,
+    skips: usize,
     wake_at: Option<Micros>,
     picked: Vec<JobKey>,
+    ended: Ended,
 }
 
 impl Call {
@@ -99,7 +104,7 @@ enum Turn {
 
 impl Lease {
     pub(super) fn validate(&self) -> Result<(), Invalid> {
-        at_most("the types of a lease", self.types.len(), TYPES_MAX)?;
+        within("the types of one lease", self.types.len() as u64, 0, TYPES_MAX as u64)?;
         within("the jobs of one lease", self.jobs_max as u64, 1, LEASE_JOBS_MAX as u64)?;
         within("the length of a lease in ms", self.lease_ms, LEASE_MS_MIN, LEASE_MS_MAX)?;
         Ok(())
@@ -120,17 +125,22 @@ impl Machine {
             whole: self.open_whole_gate(now),
             fence: Fence((self.fence.0 + 1).max(now.0)),
             parks: 0,
+            skips: 0,
             wake_at: None,
             picked: Vec::with_capacity(command.jobs_max.min(64)),
+            ended: Ended::default(),
         };
         // Fences never lag behind the clock: one ahead of it means that the clock may have stepped back.
         if self.fence.0 > now.0 {
             self.lower_far_deadlines(now);
         }
-        self.bring_back_due(&mut call);
+        if !self.is_classic() {
+            self.bring_back_due(&mut call);
+        }
         let gates = self.gates_in_turn(&command.types, now);
         self.serve(&gates, &mut call);
         self.note_ends(&gates, &mut call);
+        self.record_ended(std::mem::take(&mut call.ended), now);
         if !call.picked.is_empty() {
             self.fence = call.fence;
             let batch = call.picked.iter().map(|&key| (key, call.fence)).collect();
@@ -174,6 +184,7 @@ impl Machine {
             created_at: job.created_at,
             fence,
             attempt: job.attempts() + 1,
+            bulk: self.bulk_name(job.bulk),
         }
     }
 
@@ -233,7 +244,18 @@ impl Machine {
             known.rotate_left(first);
         }
         let keys: Vec<_> = known.into_iter().map(|name| self.types_by_name[name]).collect();
+        for &key in &keys {
+            self.note_asked(key, now);
+        }
         keys.into_iter().map(|key| self.open_type_gate(key, now)).collect()
+    }
+
+    /// A second is exact enough, and spares most askers a write.
+    fn note_asked(&mut self, key: TypeKey, now: Micros) {
+        let asked_at = self.types[key].asked_at;
+        if asked_at > now || asked_at.plus_ms(1000) <= now {
+            self.types[key].asked_at = now;
+        }
     }
 
     /// Gives each type a quantum in turn until enough is picked or all are blocked.
@@ -242,7 +264,9 @@ impl Machine {
         while call.left > 0
             && let Some(gate) = turns.pop_front()
         {
-            match self.serve_type(gate, call) {
+            let turn =
+                if self.is_classic() { self.serve_ready(gate, call) } else { self.serve_type(gate, call) };
+            match turn {
                 Turn::Served => {
                     self.cursor = Some(gate.key);
                     turns.push_back(gate);
@@ -271,7 +295,7 @@ impl Machine {
                     return Turn::AllBlocked;
                 }
             };
-            if call.parks >= LEASE_PARKS_MAX {
+            if call.parks >= LEASE_PARKS_MAX || call.skips >= LEASE_SKIPS_MAX {
                 call.note_wake(Some(call.now));
                 return Turn::AllBlocked;
             }
@@ -279,47 +303,122 @@ impl Machine {
             match self.group_pass(lane.group, call.asked, call.now) {
                 Ok(group_jobs) => {
                     let most = call.left.min(type_jobs).min(whole_jobs).min(group_jobs);
-                    self.serve_lane(lane, gate, most, call);
-                    return Turn::Served;
+                    if self.serve_lane(lane, gate, most, call) {
+                        return Turn::Served;
+                    }
                 }
-                Err(standing) => {
-                    call.parks += 1;
-                    self.park_lane(lane, standing);
-                }
+                Err(standing) => self.deny_lane(lane, standing, call),
             }
         }
     }
 
-    /// Leases a quantum from one lane and puts it where it now belongs.
-    fn serve_lane(&mut self, key: LaneKey, gate: TypeGate, most: u64, call: &mut Call) {
+    fn deny_lane(&mut self, key: LaneKey, standing: Standing, call: &mut Call) {
+        call.parks += 1;
+        if matches!(standing, Standing::RateParked(_) | Standing::SeatParked) {
+            let backoff = self.predicted_backoff(key.group, self.lane(key).type_key);
+            self.note_congestion(key.group, backoff);
+        }
+        self.park_lane(key, standing);
+    }
+
+    /// Leases a quantum from one lane and puts it where it now belongs. False if it had nothing to serve.
+    fn serve_lane(&mut self, key: LaneKey, gate: TypeGate, most: u64, call: &mut Call) -> bool {
         let (mut jobs, mut cost) = (0, 0);
-        while jobs < most && cost < QUANTUM {
+        while jobs < most && cost < QUANTUM && call.skips < LEASE_SKIPS_MAX {
             let lane = self.lane_mut(key);
             let Some(job) = lane.returned.pop_front().or_else(|| lane.backlog.pop_front()) else { break };
+            if self.step_over(job, &mut call.ended) {
+                call.skips += 1;
+                continue;
+            }
             cost += self.jobs[job].cost.get();
             jobs += 1;
             self.lease_job(job, call);
         }
-        call.left -= jobs;
-        self.backlog -= jobs;
-        self.groups[key.group].backlog -= jobs;
-        self.charge_gates(call.whole, gate, key.group, jobs);
-        self.charge_lane(key, jobs, cost);
-        if self.lane(key).is_empty() {
-            return self.park_lane(key, Standing::Idle);
+        if jobs > 0 {
+            call.left -= jobs;
+            self.count_backlog(key.group, -(jobs as i64));
+            self.charge_gates(call.whole, gate, key.group, jobs);
+            self.charge_lane(key, jobs, cost);
         }
-        match self.group_pass(key.group, call.asked, call.now) {
-            Ok(_) => self.reenter_order(key),
-            Err(standing) => {
-                call.parks += 1;
-                self.park_lane(key, standing);
+        if self.lane(key).is_empty() {
+            call.parks += usize::from(jobs == 0);
+            self.park_lane(key, Standing::Idle);
+        } else {
+            match self.group_pass(key.group, call.asked, call.now) {
+                Ok(_) => self.reenter_order(key),
+                Err(standing) => self.deny_lane(key, standing, call),
+            }
+        }
+        jobs > 0
+    }
+
+    /// Leases one admitted job of a type; what may not run after all goes back to its lane.
+    fn serve_ready(&mut self, gate: TypeGate, call: &mut Call) -> Turn {
+        loop {
+            if self.types[gate.key].ready.is_empty() {
+                return Turn::TypeBlocked;
+            }
+            if let Pass::Denied { wake_at } = self.type_pass(gate, call.asked, call.now) {
+                call.note_wake(wake_at);
+                return Turn::TypeBlocked;
+            }
+            if let Pass::Denied { wake_at } = self.whole_pass(call.whole, call.asked) {
+                call.note_wake(wake_at);
+                return Turn::AllBlocked;
+            }
+            if call.skips >= LEASE_SKIPS_MAX {
+                call.note_wake(Some(call.now));
+                return Turn::AllBlocked;
+            }
+            let key = self.types[gate.key].ready.pop_front().expect("it is not empty");
+            let group = self.jobs[key].group;
+            if self.step_over(key, &mut call.ended) {
+                call.skips += 1;
+            } else if self.group_closed(group).is_some() {
+                self.return_to_lane(key, false);
+                call.skips += 1;
+            } else {
+                call.left -= 1;
+                self.lease_job(key, call);
+                self.count_backlog(group, -1);
+                self.charge_gates(call.whole, gate, group, 1);
+                return Turn::Served;
             }
         }
     }
 
+    /// Deals with a popped job that is not to run: true if it was one.
+    pub(super) fn step_over(&mut self, key: JobKey, ended: &mut Ended) -> bool {
+        match self.fate(key) {
+            Fate::Run => return false,
+            Fate::Hold(number) => {
+                let last = self.bulks[&number].on_hold.back().map_or(0, |last| self.jobs[*last].order);
+                let job = &mut self.jobs[key];
+                (job.place, job.order) = (Place::OnHold, last + 1);
+                let bulk = self.bulk_mut(number).expect("it says hold");
+                bulk.on_hold.push_back(key);
+            }
+            Fate::Drop => {
+                self.count_backlog(self.jobs[key].group, -1);
+                self.jobs[key].run.get_or_insert_with(Run::none).settled_at = self.now;
+                self.end_job(key, End::Cancelled, ended);
+            }
+            Fate::Cancelled => {
+                let job = &mut self.jobs[key];
+                (job.place, job.cancelled) = (Place::Cancelled, false);
+                self.file_end(key, End::Cancelled, ended);
+            }
+        }
+        true
+    }
+
     fn lease_job(&mut self, key: JobKey, call: &mut Call) {
         let (fence, worker) = (call.fence, call.worker.clone());
-        self.jobs[key].place = Place::InFlight(Held { fence, batch: fence, worker });
+        self.jobs[key].place = Place::InFlight(Held { fence, batch: fence, worker, cancelled: false });
+        if let Some(number) = self.jobs[key].bulk {
+            self.bulk_reached(number, BulkState::Running);
+        }
         call.picked.push(key);
     }
 
@@ -329,8 +428,10 @@ impl Machine {
             call.wake_at = None;
             return self.wake_others(gates);
         }
-        call.note_wake(self.parked.keys().next().map(|(until, _)| *until));
-        call.note_wake(self.waiting.keys().next().map(|(due, _)| *due));
+        if !self.is_classic() {
+            call.note_wake(self.parked.keys().next().map(|(until, _)| *until));
+            call.note_wake(self.waiting.keys().next().map(|(due, _)| *due));
+        }
         let Some(wake_at) = call.wake_at else { return };
         let mut holds_timer = false;
         for gate in gates {
@@ -353,17 +454,19 @@ impl Machine {
     /// What a satisfied asker leaves is for others: served now, or by one who then holds the timer.
     fn wake_others(&mut self, gates: &[TypeGate]) {
         let mut woken = false;
+        let classic = self.is_classic();
         for gate in gates {
             let state = &self.types[gate.key];
+            let servable = if classic { !state.ready.is_empty() } else { state.is_active() };
             let settings = &state.settings;
             let seated = settings.concurrency.is_none_or(|most| state.in_flight < u64::from(most));
-            if state.is_active() && !settings.paused && seated {
+            if servable && !settings.paused && seated {
                 self.push_token(gate.key);
                 woken = true;
             }
         }
         let later = !self.parked.is_empty() || !self.waiting.is_empty();
-        if later && !woken {
+        if later && !woken && !classic {
             self.push_token(gates[0].key);
         }
     }

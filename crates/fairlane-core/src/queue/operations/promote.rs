@@ -47,6 +47,7 @@ impl Machine {
                 break;
             }
             let key = first.remove();
+            self.groups[self.jobs[key].group].record.waiting -= 1;
             self.return_to_lane(key, false);
             moved += 1;
         }
@@ -59,10 +60,8 @@ impl Machine {
         job.place = Place::Lane;
         let (group, type_key, level) = (job.group, job.type_key, job.level);
         let lane = LaneKey { group, lane: self.groups[group].lane_index(type_key, level) };
-        let neighbour = {
-            let returned = &mut self.lane_mut(lane).returned;
-            if at_head { returned.front() } else { returned.back() }.copied()
-        };
+        let returned = &self.lane(lane).returned;
+        let neighbour = if at_head { returned.front() } else { returned.back() }.copied();
         let step = if at_head { -1 } else { 1 };
         self.jobs[key].order = neighbour.map_or(0, |neighbour| self.jobs[neighbour].order + step);
         let returned = &mut self.lane_mut(lane).returned;
@@ -77,7 +76,8 @@ impl Machine {
     /// Lets a job wait until `due`; if it is the first that is due, someone must hold a timer for it.
     pub(super) fn start_waiting(&mut self, key: JobKey, due: Micros) {
         self.jobs[key].place = Place::Waiting(due);
-        let entry = (due, self.waiting_name(key));
+        self.groups[self.jobs[key].group].record.waiting += 1;
+        let entry = (due, self.place_name(key));
         let first = self.waiting.keys().next().is_none_or(|earliest| entry < *earliest);
         self.waiting.insert(entry, key);
         if first {
@@ -85,20 +85,17 @@ impl Machine {
         }
     }
 
-    /// The name of a job where waiting jobs are sorted by name: its level, type, group and [`Machine::element`].
-    fn waiting_name(&self, key: JobKey) -> Box<str> {
-        let job = &self.jobs[key];
-        let type_name = self.types[job.type_key].name.escaped();
-        let group = self.groups[job.group].name.escaped();
-        format!("{}:{type_name}:{group}:{}", job.level.index(), self.element(key)).into()
+    /// Takes a waiting job out before its time.
+    pub(super) fn stop_waiting(&mut self, key: JobKey, due: Micros) {
+        let entry = (due, self.place_name(key));
+        self.waiting.remove(&entry);
+        self.groups[self.jobs[key].group].record.waiting -= 1;
     }
 
-    /// A job as it stands in its group's lists: its id, or `:cost:id` where the cost is not 1.
-    pub(in crate::queue) fn element(&self, key: JobKey) -> String {
+    /// A job with its lane, as it stands where jobs of many lanes meet: `level:type:group:id`.
+    pub(in crate::queue) fn place_name(&self, key: JobKey) -> Box<str> {
         let job = &self.jobs[key];
-        match job.cost.get() {
-            1 => job.id.escaped().to_owned(),
-            cost => format!(":{cost}:{}", job.id.escaped()),
-        }
+        let type_name = self.types[job.type_key].name.escaped();
+        format!("{}:{type_name}:{}", job.level.index(), self.full_name(key)).into()
     }
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use crate::limits::{RECLAIM_GRACE_MS, RECLAIM_JOBS_MAX, RECLAIM_STALE_MS, REQUEST_KEPT_MS};
 use crate::numbers::{Fence, Micros, within};
+use crate::queue::job::{End, JobKey, Run};
 use crate::queue::{Machine, Request};
-use crate::queue::job::{JobKey, Run};
 
 use super::Invalid;
 use super::settle::Ended;
@@ -23,10 +23,12 @@ pub struct Reclaim {
 /// The reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reclaimed {
-    /// Jobs that are due again.
+    /// Jobs that are due again: at once, or in `classic` after a backoff.
     pub recovered: usize,
     /// Jobs that had lost too many leases and are dead.
     pub dead: usize,
+    /// Jobs that nobody wants any more.
+    pub cancelled: usize,
     /// Nothing is taken back before this time.
     pub grace_until: Option<Micros>,
 }
@@ -49,19 +51,25 @@ impl Machine {
         self.reclaimed_at = Some(now);
         self.reclaim_grace_until = self.reclaim_grace_until.min(now.plus_ms(RECLAIM_GRACE_MS));
         if now < self.reclaim_grace_until {
-            return Reclaimed { recovered: 0, dead: 0, grace_until: Some(self.reclaim_grace_until) };
+            return Reclaimed {
+                recovered: 0,
+                dead: 0,
+                cancelled: 0,
+                grace_until: Some(self.reclaim_grace_until),
+            };
         }
         let mut ended = Ended::default();
-        let mut reclaimed = Reclaimed { recovered: 0, dead: 0, grace_until: None };
-        while reclaimed.recovered + reclaimed.dead < command.jobs_max {
+        let mut reclaimed = Reclaimed { recovered: 0, dead: 0, cancelled: 0, grace_until: None };
+        while reclaimed.recovered + reclaimed.dead + reclaimed.cancelled < command.jobs_max {
             let Some(&(deadline, batch)) = self.deadlines.first() else { break };
             if deadline > now {
                 break;
             }
             self.deadlines.pop_first();
+            self.mark_batch(batch);
             let jobs = self.batches.get(&batch).expect("a deadline has a batch").jobs.clone();
             for (key, fence) in jobs {
-                self.take_back(key, fence, batch, &mut ended, &mut reclaimed, now);
+                self.take_back(key, fence, batch, &mut ended, &mut reclaimed);
             }
         }
         self.record_ended(ended, now);
@@ -85,14 +93,14 @@ impl Machine {
         batch: Fence,
         ended: &mut Ended,
         reclaimed: &mut Reclaimed,
-        now: Micros,
     ) {
         let most = self.settings.max_loss_count;
-        let Some(job) = self.jobs.get_mut(key) else { return };
+        let Some(job) = self.jobs.get(key) else { return };
         let Some(held) = job.held_under(fence).filter(|held| held.batch == batch).cloned() else { return };
         let (group, type_key) = (job.group, job.type_key);
-        let run = job.run.get_or_insert_with(|| Run::none(held.worker.clone()));
-        run.worker = held.worker.clone();
+        let unwanted = self.is_unwanted(key);
+        let run = self.jobs[key].run.get_or_insert_with(Run::none);
+        run.worker = Some(held.worker.clone());
         run.losses += 1;
         let dead = run.losses > most;
         self.end_lease(&held);
@@ -101,8 +109,12 @@ impl Machine {
         if dead {
             self.fail(key, Arc::from(&b"lost too many leases"[..]), ended);
             reclaimed.dead += 1;
+        } else if unwanted {
+            self.end_job(key, End::Cancelled, ended);
+            reclaimed.cancelled += 1;
         } else {
-            self.wait_again(key, now);
+            let delay_ms = self.congestion_delay_ms(key, false);
+            self.wait_again(key, delay_ms, false, ended);
             self.push_token(type_key);
             reclaimed.recovered += 1;
         }

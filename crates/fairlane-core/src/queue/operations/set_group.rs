@@ -1,9 +1,9 @@
 //! `set_group`: weight, rate, concurrency and pause of a group, effective on its backlog at once.
 
-use crate::limits::CONCURRENCY_MAX;
+use crate::limits::{BASE_PRIORITY_MAX, CONCURRENCY_MAX};
 use crate::names::GroupId;
 use crate::numbers::{Micros, within};
-use crate::queue::lane::Standing;
+use crate::queue::lane::{GroupKey, LaneKey, Standing};
 use crate::queue::{GroupPatch, GroupSettings, Machine};
 use crate::rate::{Bucket, Rate};
 
@@ -16,6 +16,8 @@ pub struct SetGroup {
     pub group: GroupId,
     /// What changes.
     pub patch: GroupPatch,
+    /// Forgets what is recorded of its congestion: history, backoff, throttles. Jobs and their counts stay.
+    pub reset_congestion: bool,
 }
 
 /// The reply.
@@ -27,6 +29,8 @@ pub struct GroupSet {
 
 impl SetGroup {
     pub(super) fn validate(&self) -> Result<(), Invalid> {
+        let base_priority = self.patch.base_priority.unwrap_or(0).unsigned_abs();
+        within("a base priority without its sign", base_priority, 0, BASE_PRIORITY_MAX)?;
         valid_concurrency(self.patch.concurrency)
     }
 }
@@ -51,9 +55,13 @@ pub(super) fn changed_bucket(bucket: &mut Bucket, from: Option<Rate>, to: Option
 impl Machine {
     pub(in crate::queue) fn set_group(&mut self, command: SetGroup, now: Micros) -> GroupSet {
         let known = self.groups_by_name.get(&command.group);
-        let before =
-            known.map_or_else(GroupSettings::default, |&key| self.groups[key].settings.clone());
+        let before = known.map_or_else(GroupSettings::default, |&key| self.groups[key].settings.clone());
         let settings = command.patch.applied_to(&before);
+        if command.reset_congestion
+            && let Some(&key) = known
+        {
+            self.forget_congestion(key);
+        }
         if settings == before {
             return GroupSet { settings };
         }
@@ -65,8 +73,26 @@ impl Machine {
                 lane.remainder = lane.remainder.min(0);
             }
         }
+        let difference = settings.base_priority - group.settings.base_priority;
         group.settings = settings.clone();
+        if self.is_classic() && difference != 0 {
+            self.move_scores(key, difference);
+        }
         self.wake_lanes_of(key, |standing| !matches!(standing, Standing::Idle | Standing::Active));
         GroupSet { settings }
+    }
+
+    /// Moves a group's lanes that are in order by score; they keep their stamp.
+    fn move_scores(&mut self, group: GroupKey, difference: i64) {
+        for lane in self.groups[group].lanes.iter_mut().enumerate() {
+            let (index, lane) = (lane.0 as u32, lane.1);
+            if lane.standing != Standing::Active {
+                continue;
+            }
+            let order = &mut self.types[lane.type_key].orders[lane.level.index()].lanes;
+            order.remove(&(lane.tag, lane.sequence));
+            lane.tag = lane.tag.saturating_add_signed(-difference);
+            order.insert((lane.tag, lane.sequence), LaneKey { group, lane: index });
+        }
     }
 }

@@ -49,7 +49,7 @@ impl Machine {
         }
         changed_bucket(&mut state.bucket, state.settings.rate, settings.rate, now);
         state.settings = settings.clone();
-        if state.is_active() {
+        if state.is_active() || !state.ready.is_empty() {
             self.push_token(key);
         }
         TypeSet::Set(settings)

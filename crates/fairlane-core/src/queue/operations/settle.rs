@@ -3,9 +3,12 @@
 
 use std::sync::Arc;
 
-use crate::limits::{DELAY_MS_MAX, NOTE_BYTES_MAX, PURGED_CHUNKS_MAX, RETRY_AFTER_MS_MAX, SETTLE_JOBS_MAX};
+use crate::limits::{
+    DELAY_MS_MAX, NOTE_BYTES_MAX, PURGED_CHUNKS_MAX, PURGED_DEAD_MAX, RETRY_AFTER_MS_MAX, SETTLE_JOBS_MAX,
+};
+use crate::names::JobId;
 use crate::numbers::{Fence, Micros, within};
-use crate::queue::job::{Job, JobKey, Place, Run};
+use crate::queue::job::{End, Job, JobKey, Place, Run};
 use crate::queue::lane::{GroupKey, LaneKey, TypeKey};
 use crate::queue::{JobRef, Machine, Settings};
 
@@ -108,12 +111,14 @@ impl Outcome {
     }
 }
 
-/// What one settle has learned so far.
+/// What one command has ended so far.
 #[derive(Default)]
-pub(super) struct Ended {
+pub(in crate::queue) struct Ended {
     pub touched: Vec<(GroupKey, TypeKey)>,
+    /// Completed and cancelled jobs that belong to no bulk action.
     pub completed: Vec<JobKey>,
-    pub failed: Vec<JobKey>,
+    /// Bulk actions to be looked at, with what has ended of them.
+    bulks: Vec<(u64, Vec<JobId>)>,
 }
 
 impl Ended {
@@ -122,6 +127,21 @@ impl Ended {
         if self.touched.last() != Some(&(group, type_key)) && !self.touched.contains(&(group, type_key)) {
             self.touched.push((group, type_key));
         }
+    }
+
+    /// A bulk action's counts have changed.
+    pub fn review(&mut self, number: u64) -> &mut Vec<JobId> {
+        let found = self.bulks.iter().rposition(|(known, _)| *known == number);
+        let at = found.unwrap_or_else(|| {
+            self.bulks.push((number, Vec::new()));
+            self.bulks.len() - 1
+        });
+        &mut self.bulks[at].1
+    }
+
+    /// A job of a bulk action has ended.
+    pub fn file(&mut self, number: u64, id: JobId) {
+        self.review(number).push(id);
     }
 }
 
@@ -140,21 +160,22 @@ impl Machine {
     fn settle_one(&mut self, settlement: Settlement, ended: &mut Ended, now: Micros) -> Verdict {
         let Some(key) = self.find_job(&settlement.job) else { return Verdict::Gone };
         let fence = settlement.fence;
-        let job = &mut self.jobs[key];
+        let job = &self.jobs[key];
         let Some(held) = job.held_under(fence).cloned() else {
             let settled = job.run.as_ref().map(|run| run.settled);
             return if settled == Some(fence) { Verdict::Applied } else { Verdict::Stale };
         };
         let (group, type_key) = (job.group, job.type_key);
-        let run = job.run.get_or_insert_with(|| Run::none(held.worker.clone()));
+        let unwanted = self.is_unwanted(key);
+        let run = self.jobs[key].run.get_or_insert_with(Run::none);
         run.settled = fence;
         run.settled_at = now;
+        run.worker = Some(held.worker.clone());
         self.end_lease(&held);
-        run_mut(&mut self.jobs[key]).worker = held.worker;
         self.free_seats(group, type_key, 1);
         ended.touch(group, type_key);
         self.note_answer(type_key, fence, &settlement.outcome, now);
-        self.apply_outcome(key, settlement.outcome, ended, now);
+        self.apply_outcome(key, settlement.outcome, unwanted, ended);
         Verdict::Applied
     }
 
@@ -171,34 +192,36 @@ impl Machine {
         }
     }
 
-    fn apply_outcome(&mut self, key: JobKey, outcome: Outcome, ended: &mut Ended, now: Micros) {
+    fn apply_outcome(&mut self, key: JobKey, outcome: Outcome, unwanted: bool, ended: &mut Ended) {
         let most_throttles = self.settings.max_throttle_count;
         let run = run_mut(&mut self.jobs[key]);
         match outcome {
             Outcome::Succeeded { result } => {
                 run.attempts += 1;
                 run.note = result;
-                self.jobs[key].place = Place::Completed;
-                ended.completed.push(key);
+                self.end_job(key, End::Succeeded, ended);
             }
             Outcome::Failed { reason } => {
                 run.attempts += 1;
                 self.fail(key, reason, ended);
             }
-            Outcome::Retry { delay_ms, reason } => self.retry(key, delay_ms, reason, ended, now),
+            Outcome::Retry { delay_ms, reason } => self.retry(key, delay_ms, reason, unwanted, ended),
             Outcome::Throttled { delay_ms, .. } => {
                 run.throttles += 1;
-                if run.throttles <= most_throttles {
-                    self.wait_again(key, now.plus_ms(delay_ms));
+                let spent = run.throttles > most_throttles;
+                let delay_ms = delay_ms.max(self.congestion_delay_ms(key, unwanted));
+                if !spent {
+                    self.wait_again(key, delay_ms, unwanted, ended);
                 } else {
-                    self.retry(key, delay_ms, Arc::from(&b"throttled too often"[..]), ended, now);
+                    self.retry(key, delay_ms, Arc::from(&b"throttled too often"[..]), unwanted, ended);
                 }
             }
+            Outcome::Released if unwanted => self.end_job(key, End::Cancelled, ended),
             Outcome::Released => self.release(key),
         }
     }
 
-    fn retry(&mut self, key: JobKey, delay_ms: u64, reason: Arc<[u8]>, ended: &mut Ended, now: Micros) {
+    fn retry(&mut self, key: JobKey, delay_ms: u64, reason: Arc<[u8]>, unwanted: bool, ended: &mut Ended) {
         let most = self.settings.max_retry_count;
         let run = run_mut(&mut self.jobs[key]);
         run.attempts += 1;
@@ -206,41 +229,63 @@ impl Machine {
             return self.fail(key, reason, ended);
         }
         run.note = reason;
-        self.wait_again(key, now.plus_ms(delay_ms));
+        self.wait_again(key, delay_ms, unwanted, ended);
     }
 
     /// Makes a job dead.
     pub(super) fn fail(&mut self, key: JobKey, reason: Arc<[u8]>, ended: &mut Ended) {
         run_mut(&mut self.jobs[key]).note = reason;
-        self.jobs[key].place = Place::Failed;
-        ended.failed.push(key);
+        self.end_job(key, End::Failed, ended);
     }
 
-    /// A job that is not in flight any more and not at its end counts as backlog again.
-    pub(super) fn wait_again(&mut self, key: JobKey, due: Micros) {
-        self.count_backlog(key);
-        self.start_waiting(key, due);
+    /// Ends a job that is in no list.
+    pub(super) fn end_job(&mut self, key: JobKey, end: End, ended: &mut Ended) {
+        self.jobs[key].place = match end {
+            End::Succeeded => Place::Completed,
+            End::Failed => Place::Failed(self.now),
+            End::Cancelled => Place::Cancelled,
+        };
+        self.count_end(key, end, ended);
+        self.file_end(key, end, ended);
+    }
+
+    /// A job that is not in flight any more and not at its end counts as backlog again, unless nobody wants it.
+    pub(super) fn wait_again(&mut self, key: JobKey, delay_ms: u64, unwanted: bool, ended: &mut Ended) {
+        if unwanted {
+            return self.end_job(key, End::Cancelled, ended);
+        }
+        self.count_backlog(self.jobs[key].group, 1);
+        self.start_waiting(key, self.now.plus_ms(delay_ms));
+    }
+
+    /// In `classic` what was refused outside, or lost, comes back through congestion control.
+    pub(super) fn congestion_delay_ms(&mut self, key: JobKey, unwanted: bool) -> u64 {
+        if unwanted || !self.is_classic() {
+            return 0;
+        }
+        self.refuse(self.jobs[key].group).1
     }
 
     fn release(&mut self, key: JobKey) {
-        self.count_backlog(key);
         let job = &self.jobs[key];
         let (group, type_key, level, cost) = (job.group, job.type_key, job.level, job.cost.get());
+        self.count_backlog(group, 1);
         let lane = LaneKey { group, lane: self.groups[group].lane_index(type_key, level) };
-        self.refund_lane(lane, cost);
+        if !self.is_classic() {
+            self.refund_lane(lane, cost);
+        }
         self.return_to_lane(key, true);
     }
 
-    fn count_backlog(&mut self, key: JobKey) {
-        self.backlog += 1;
-        let group = self.jobs[key].group;
-        self.groups[group].backlog += 1;
-    }
-
-    /// Files what has finished and wakes whoever waited for a seat of these groups or types.
-    pub(super) fn record_ended(&mut self, ended: Ended, now: Micros) {
+    /// Files what has ended and wakes whoever waited for a seat of these groups or types.
+    pub(in crate::queue) fn record_ended(&mut self, ended: Ended, now: Micros) {
         self.completed.push(now, ended.completed);
-        self.failed.push(now, ended.failed);
+        for (number, ids) in ended.bulks {
+            if let Some(bulk) = self.bulk_mut(number).filter(|_| !ids.is_empty()) {
+                bulk.ended.push_back((now, ids));
+            }
+            self.review_bulk(number);
+        }
         let mut types: Vec<TypeKey> = Vec::new();
         for (group, type_key) in ended.touched {
             self.wake_seat_parked(group);
@@ -250,23 +295,40 @@ impl Machine {
         }
         for type_key in types {
             let state = &self.types[type_key];
-            if state.settings.concurrency.is_some() && state.is_active() {
+            if state.settings.concurrency.is_some() && (state.is_active() || !state.ready.is_empty()) {
                 self.push_token(type_key);
             }
         }
     }
 
-    /// Removes finished jobs that are past their time or number, oldest first, a few chunks at a time.
-    fn purge(&mut self, now: Micros) {
+    /// Removes finished jobs that are past their time or number, oldest first, a few at a time. Dead jobs of a
+    /// bulk action stay with it. Gives how many.
+    pub(in crate::queue) fn purge(&mut self, now: Micros) -> usize {
+        let mut removed = 0;
         let Settings { completed_kept_max, completed_retention_ms, .. } = self.settings;
-        let Settings { failed_kept_max, failed_retention_ms, .. } = self.settings;
         for _ in 0..PURGED_CHUNKS_MAX {
             let completed = self.completed.pop_outlived(completed_kept_max, completed_retention_ms, now);
-            let failed = self.failed.pop_outlived(failed_kept_max, failed_retention_ms, now);
-            for key in completed.into_iter().chain(failed).flatten() {
+            for key in completed.into_iter().flatten() {
                 self.remove_job(key);
+                removed += 1;
             }
         }
+        let Settings { failed_kept_max, failed_retention_ms, .. } = self.settings;
+        for _ in 0..PURGED_DEAD_MAX {
+            let spare = self.dead.len() as u64 > failed_kept_max;
+            let Some(first) = self.dead.first_entry() else { break };
+            if !spare && first.key().0.plus_ms(failed_retention_ms) > now {
+                break;
+            }
+            let key = first.remove();
+            if self.bulk_name(self.jobs[key].bulk).is_none() {
+                self.remove_job(key);
+                removed += 1;
+            } else {
+                self.jobs.touch(key);
+            }
+        }
+        removed
     }
 }
 

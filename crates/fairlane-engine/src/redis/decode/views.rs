@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use ::redis::Value;
-use fairlane_core::queue::{
-    GroupView, Inspect, Inspected, JobRef, JobState, JobView, LaneStanding, LaneView, LevelOrder, Settings,
-    TypeView, WholeView,
-};
+use fairlane_core::congestion::{Congestion, CongestionLevel};
+use fairlane_core::queue::*;
 use fairlane_core::{Fence, Micros};
 
 use super::{
-    Decoded, Items, Row, group_settings, parse, place, rate, row, type_id, type_settings, unknown, worker_id,
+    Decoded, Items, Row, bulk_id, bulks, group_id, group_settings, parse, part, place, rate, row, type_id,
+    type_settings, unknown, worker_id,
 };
 
 pub(super) fn inspected(command: &Inspect, value: Value) -> Decoded<Inspected> {
@@ -20,17 +19,24 @@ pub(super) fn inspected(command: &Inspect, value: Value) -> Decoded<Inspected> {
         Inspect::Job(_) if nothing => Inspected::Job(None),
         Inspect::Group(_) if nothing => Inspected::Group(None),
         Inspect::Type(_) if nothing => Inspected::Type(None),
-        Inspect::Job(job) => Inspected::Job(Some(job_view(job, items()?)?)),
+        Inspect::Job(job) => Inspected::Job(Some(job_view(job, &mut items()?)?)),
         Inspect::Group(_) => Inspected::Group(Some(group_view(items()?)?)),
         Inspect::Type(_) => Inspected::Type(Some(type_view(items()?)?)),
+        Inspect::Bulk(_) => Inspected::Bulk(bulks::view_if_any(items()?)?),
+        Inspect::Bulks { .. } => bulks_page(items()?)?,
+        Inspect::Congestion(_) if nothing => Inspected::Congestion(None),
+        Inspect::Congestion(_) => Inspected::Congestion(Some(congestion_view(items()?)?)),
+        Inspect::History { .. } => Inspected::History(history(items()?)?),
+        Inspect::Groups { .. } => Inspected::Groups(groups_page(items()?)?),
         Inspect::Whole => Inspected::Whole(whole_view(items()?)?),
     })
 }
 
-fn job_view(job: &JobRef, mut items: Items) -> Decoded<JobView> {
-    let Row { created_at, level, type_id, cost, payload } = row(items.value()?)?;
+pub(super) fn job_view(job: &JobRef, items: &mut Items) -> Decoded<JobView> {
+    let Row { created_at, level, type_id, cost, payload, cancelled, .. } = row(items.value()?)?;
     let Value::BulkString(run) = items.value()? else { return Err(unknown("run", "not a text")) };
     let (due, held, deadline) = (items.time()?, items.text()?, items.time()?);
+    let (bulk, course, ready) = (items.text()?, items.text()?, items.number()? == 1);
     let mut view = JobView {
         job: job.clone(),
         type_id,
@@ -38,7 +44,12 @@ fn job_view(job: &JobRef, mut items: Items) -> Decoded<JobView> {
         cost,
         payload,
         created_at,
-        state: if due.is_some() { JobState::Waiting } else { JobState::Pending },
+        state: match () {
+            () if due.is_some() => JobState::Waiting,
+            () if cancelled || course == "drop" => JobState::Cancelled,
+            () if ready => JobState::Ready,
+            () => JobState::Pending,
+        },
         until: due.or(deadline),
         attempts: 0,
         throttles: 0,
@@ -47,6 +58,7 @@ fn job_view(job: &JobRef, mut items: Items) -> Decoded<JobView> {
         worker: None,
         settled_at: None,
         note: Arc::from(&[][..]),
+        bulk: if bulk.is_empty() { None } else { Some(bulk_id(&bulk)?) },
     };
     if !run.is_empty() {
         add_run(&mut view, &run)?;
@@ -57,13 +69,14 @@ fn job_view(job: &JobRef, mut items: Items) -> Decoded<JobView> {
     Ok(view)
 }
 
-/// What is held of a leased job: fence and batch at fixed width, then `known:level:type:cost:worker`.
+/// What is held of a leased job: fence and batch at fixed width, then
+/// `known:level:type:cost:bulk:worker`.
 fn add_hold(view: &mut JobView, held: &str) -> Decoded<()> {
     view.state = JobState::Processing;
     view.attempts += 1;
     let broken = || unknown("hold", held);
     view.fence = Some(Fence(parse(held.get(..16).ok_or_else(broken)?)?));
-    view.worker = Some(worker_id(held.splitn(5, ':').nth(4).ok_or_else(broken)?)?);
+    view.worker = Some(worker_id(held.splitn(6, ':').nth(5).ok_or_else(broken)?)?);
     Ok(())
 }
 
@@ -77,6 +90,7 @@ fn add_run(view: &mut JobView, run: &[u8]) -> Decoded<()> {
     match &fixed[..1] {
         "C" => view.state = JobState::Completed,
         "F" => view.state = JobState::Failed,
+        "X" => view.state = JobState::Cancelled,
         "N" => {}
         _ => return Err(broken()),
     }
@@ -87,14 +101,16 @@ fn add_run(view: &mut JobView, run: &[u8]) -> Decoded<()> {
     view.attempts = parse(next()?)?;
     view.throttles = parse(next()?)?;
     view.losses = parse(next()?)?;
-    view.worker = Some(worker_id(next()?)?);
+    let worker = next()?;
+    view.worker = if worker.is_empty() { None } else { Some(worker_id(worker)?) };
     view.note = parts.next().ok_or_else(broken)?.into();
     Ok(())
 }
 
-fn group_view(mut items: Items) -> Decoded<GroupView> {
+pub(super) fn group_view(mut items: Items) -> Decoded<GroupView> {
     let settings = group_settings(&items.text()?)?;
     let (backlog, in_flight) = (items.number()?, items.number()?);
+    let (waiting, total, done) = (items.number()?, items.number()?, items.number()?);
     let mut lanes = Vec::new();
     while !items.is_empty() {
         let (level, type_id) = place(&items.text()?)?;
@@ -110,22 +126,42 @@ fn group_view(mut items: Items) -> Decoded<GroupView> {
         let (backlog, returned) = (items.number()?, items.number()?);
         lanes.push(LaneView { level, type_id, backlog, returned, standing });
     }
-    Ok(GroupView { settings, backlog, in_flight, lanes })
+    Ok(GroupView { settings, backlog, in_flight, waiting, total, done, lanes })
 }
 
-fn type_view(mut items: Items) -> Decoded<TypeView> {
+pub(super) fn type_view(mut items: Items) -> Decoded<TypeView> {
     let settings = type_settings(&items.text()?)?;
     let in_flight = items.number()?;
     let active_lanes = [items.number()?, items.number()?, items.number()?];
     let rate_milli = items.text()?;
     let rate_milli = if rate_milli.is_empty() { None } else { Some(parse(&rate_milli)?) };
-    Ok(TypeView { settings, in_flight, active_lanes, rate_milli, closed_until: items.time()? })
+    Ok(TypeView {
+        settings,
+        in_flight,
+        active_lanes,
+        rate_milli,
+        closed_until: items.time()?,
+        answers: items.number()?,
+        asked_at: items.time()?,
+        ready: items.number()?,
+    })
 }
 
 fn whole_view(mut items: Items) -> Decoded<WholeView> {
-    let rate_text = items.text()?;
+    let classic = items.number()? == 1;
     let settings = Settings {
-        rate: rate(&mut rate_text.split(':'))?,
+        discipline: if classic { Discipline::Classic } else { Discipline::Share },
+        alpha: parse(&items.text()?)?,
+        global_rps: items.number()?,
+        ready_queue_max_size: items.number()?,
+        congestion: Congestion {
+            enabled: items.number()? == 1,
+            base_backoff_ms: items.number()?,
+            max_backoff_ms: items.number()?,
+            stats_retention_ms: items.number()?,
+        },
+        bulk_retention_ms: items.number()?,
+        rate: rate(&mut items.text()?.split(':'))?,
         levels: if items.number()? == 1 { LevelOrder::Strict } else { LevelOrder::Weighted },
         max_retry_count: items.number()? as u32,
         max_throttle_count: items.number()? as u32,
@@ -145,6 +181,10 @@ fn whole_view(mut items: Items) -> Decoded<WholeView> {
         parked_lanes: items.number()?,
         completed: items.number()?,
         failed: items.number()?,
+        active_groups: items.number()?,
+        aggregating: items.number()?,
+        sweeping: items.number()?,
+        saved_spins: items.number()?,
         active_lanes: [items.number()?, items.number()?, items.number()?],
         types: remaining_types(items)?,
     })
@@ -156,4 +196,59 @@ fn remaining_types(mut items: Items) -> Decoded<Vec<fairlane_core::TypeId>> {
         types.push(type_id(&items.text()?)?);
     }
     Ok(types)
+}
+
+fn bulks_page(mut items: Items) -> Decoded<Inspected> {
+    let next = items.number_if_any()?;
+    let mut page = Vec::new();
+    while !items.is_empty() {
+        page.push(bulks::bulk_view(&mut items)?);
+    }
+    Ok(Inspected::Bulks { bulks: page, next })
+}
+
+fn congestion_view(mut items: Items) -> Decoded<CongestionView> {
+    let (waiting, speed, backoff_ms) = (items.number()?, items.number()?, items.number()?);
+    let level = CongestionLevel::classify(backoff_ms, items.number()?);
+    Ok(CongestionView {
+        waiting,
+        speed,
+        backoff_ms,
+        level,
+        throttles: items.number()?,
+        ended: items.number()?,
+    })
+}
+
+/// `at:waiting:speed:backoff_ms` each.
+fn history(mut items: Items) -> Decoded<Vec<Snapshot>> {
+    let mut snapshots = Vec::new();
+    while !items.is_empty() {
+        let entry = items.text()?;
+        let mut parts = entry.split(':');
+        let mut number = || part(&mut parts).and_then(parse::<u64>);
+        snapshots.push(Snapshot {
+            at: Micros(number()?),
+            waiting: number()?,
+            speed: number()?,
+            backoff_ms: number()?,
+        });
+    }
+    Ok(snapshots)
+}
+
+fn groups_page(mut items: Items) -> Decoded<Vec<GroupLine>> {
+    let mut groups = Vec::new();
+    while !items.is_empty() {
+        groups.push(GroupLine {
+            group: group_id(&items.text()?)?,
+            backlog: items.number()?,
+            in_flight: items.number()?,
+            waiting: items.number()?,
+            total: items.number()?,
+            done: items.number()?,
+            backoff_ms: items.number()?,
+        });
+    }
+    Ok(groups)
 }

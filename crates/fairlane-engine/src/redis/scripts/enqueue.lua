@@ -1,18 +1,20 @@
 #!lua
 -- enqueue: adds jobs, each at most once. Refused as a whole, before any effect, when memory is full.
 -- KEYS[1] the partition.
--- ARGV[1] time, then runs of jobs alike: group, place (level:type), cost, delay in µs, jobs, then per job its id and
--- payload.
--- A row is the time in base 36, level:type:cost (nothing for 1):payload.
--- Replies a letter per job: c created, e exists, g group full, w whole full, t too many types.
+-- ARGV[1] time, then runs of jobs alike: group, place (level:type), cost, delay in µs, bulk action ('' none), jobs,
+-- then per job its id and payload.
+-- A row is the time in base 36, level:type:cost (nothing for 1):number of the bulk action (nothing for none):payload.
+-- Replies {a letter per job, then per job that exists the name of its bulk action or ''}: c created, e exists, s bulk
+-- action sealed, u bulk action unknown, g group full, w whole full, t too many types.
 --@include base
 --@include rate
 --@include lane
 --@include write
 --@include order
 --@include waiting
-read_partition({'sequence', 'backlog', 'group_backlog_max', 'whole_backlog_max'})
-local receipts, answered = {}, 0
+--@include bulk
+read_partition({'sequence', 'backlog', 'classic', 'alpha', 'group_backlog_max', 'whole_backlog_max'})
+local receipts, answered, known_bulks = {}, 0, {}
 
 -- The time in base 36, which is short: a row has it for as long as its job waits.
 local function short_time()
@@ -31,35 +33,55 @@ local function has_type(name)
   if call('SCARD', prefix .. 'types') < TYPES_MAX then return 0 end
 end
 
--- The letter for a job that there is no room for.
-local function refused(group, id)
+-- The letter for a job that is not new and taken: it exists, or why it is refused.
+local function refused(group, id, closed)
   if call('HEXISTS', rows_key(group.name), id) == 1 then return 'e' end
+  if closed then return closed end
   if partition.backlog >= partition.whole_backlog_max then return 'w' end
   if group.backlog >= partition.group_backlog_max then return 'g' end
   return 't'
 end
 
-local function place_jobs(group, lane, delay_us, elements)
+local function place_jobs(group, lane, delay_us, ids)
   if delay_us ~= '0' then
-    for _, element in ipairs(elements) do wait_until(now + delay_us, lane.place, group.name, element) end
+    for _, id in ipairs(ids) do wait_until(group, now + delay_us, lane.place, id) end
   else
-    call('RPUSH', prefix .. 'group:' .. group.name .. ':jobs:' .. lane.place, unpack(elements))
+    call('RPUSH', prefix .. 'group:' .. group.name .. ':jobs:' .. lane.place, unpack(ids))
     lane_has_jobs(group, lane)
   end
 end
 
+-- The bulk action that jobs are added to, or nil; then why it takes none, if so.
+local function open_bulk(group_name, name)
+  if name == '' then return nil end
+  local number = bulk_number(group_name, name)
+  local bulk = number and bulk_state(number)
+  if not bulk then return nil, 'u' end
+  if bulk.sealed == 1 or is_final(bulk) then return nil, 's' end
+  return bulk
+end
+
+-- The name of the bulk action that a job which exists belongs to, or ''.
+local function bulk_of(group, id)
+  local row = call('HGET', rows_key(group.name), id)
+  local number = match(row, '^X?..........%d:[^:]+:%d*:(%d*):')
+  local bulk = number ~= '' and bulk_state(number)
+  return bulk and match(bulk.name, ':(.+)$') or ''
+end
+
 -- Adds `jobs` alike, from argument `at` on; gives the argument after them.
-local function enqueue_run(at, group, lane, cost, delay_us, jobs)
-  local head, elements, created = stamp .. lane.place .. ':' .. (cost == '1' and '' or cost) .. ':', {}, 0
-  local mark, known, rows = cost == '1' and '' or ':' .. cost .. ':', has_type(lane.type), rows_key(group.name)
+local function enqueue_run(at, group, lane, cost, delay_us, bulk_name, jobs)
+  local bulk, closed = open_bulk(group.name, bulk_name)
+  local head = stamp .. lane.place .. ':' .. (cost == '1' and '' or cost) .. ':' .. (bulk and bulk.number or '') .. ':'
+  local ids, created, known, rows = {}, 0, has_type(lane.type), rows_key(group.name)
   local room = min(partition.whole_backlog_max - partition.backlog, partition.group_backlog_max - group.backlog)
   for index = at, at + 2 * jobs - 1, 2 do
     local id, receipt = ARGV[index], 'c'
-    if not known or created >= room then
+    if closed or not known or created >= room then
       receipt = 'refused'
     elseif call('HSETNX', rows, id, head .. ARGV[index + 1]) == 1 then
       created = created + 1
-      elements[created] = mark == '' and id or mark .. id
+      ids[created] = id
     else
       receipt = 'e'
     end
@@ -68,21 +90,27 @@ local function enqueue_run(at, group, lane, cost, delay_us, jobs)
   end
   group.backlog, partition.backlog = group.backlog + created, partition.backlog + created
   if created > 0 then
+    -- A lane that turns active does so with its first job, and is scored by the count of then.
+    local counted = record(group)
+    counted.total = counted.total + 1
+    if bulk then bulk.total = bulk.total + created end
     if known == 0 then call('SADD', prefix .. 'types', lane.type) end
-    place_jobs(group, lane, delay_us, elements)
+    place_jobs(group, lane, delay_us, ids)
+    counted.total = counted.total + created - 1
   end
   for index = 1, jobs do
-    local slot = answered - jobs + index
-    if receipts[slot] == 'refused' then receipts[slot] = refused(group, ARGV[at + 2 * index - 2]) end
+    local slot, id = answered - jobs + index, ARGV[at + 2 * index - 2]
+    if receipts[slot] == 'refused' then receipts[slot] = refused(group, id, closed) end
+    if receipts[slot] == 'e' then known_bulks[#known_bulks + 1] = bulk_of(group, id) end
   end
   return at + 2 * jobs
 end
 
 local at = 2
 while ARGV[at] do
-  local name, place, cost, delay_us, jobs = unpack(ARGV, at, at + 4)
+  local name, place, cost, delay_us, bulk_name, jobs = unpack(ARGV, at, at + 5)
   local group, lane = group_state(name, place)
-  at = enqueue_run(at + 5, group, lane, cost, delay_us, tonumber(jobs))
+  at = enqueue_run(at + 6, group, lane, cost, delay_us, bulk_name, tonumber(jobs))
 end
 write_all()
-return table.concat(receipts)
+return {table.concat(receipts), unpack(known_bulks)}

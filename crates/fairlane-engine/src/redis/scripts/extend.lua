@@ -2,13 +2,16 @@
 -- extend: jobs extended together become a batch with its own deadline; a lost lease is said so, never recreated.
 -- KEYS[1] the partition.
 -- ARGV[1] time, [2] lease in µs, then per job: name (group:id), padded fence.
--- Replies a letter per job: e extended, l lost.
+-- Replies a letter per job: e extended, c extended but nobody wants it any more, l lost.
 --@include base
 --@include rate
 --@include lane
 --@include write
 --@include order
 --@include waiting
+--@include bulk
+--@include ending
+--@include congestion
 --@include settling
 read_partition({'fence'})
 local letters, asked, names, holds = {}, {}, {}, {}
@@ -20,7 +23,7 @@ for index, name in ipairs(asked) do
   local held = values[index] and parse_hold(values[index])
   letters[index] = 'l'
   if held and held.fence == ARGV[2 + 2 * index] then
-    letters[index], names[#names + 1] = 'e', name
+    letters[index], names[#names + 1] = is_unwanted(held) and 'c' or 'e', name
     holds[#holds + 1] = name
     holds[#holds + 1] = held.fence .. batch .. sub(values[index], 33)
     if held.batch ~= held.fence then batches_left[held.batch] = (batches_left[held.batch] or 0) + 1 end

@@ -1,67 +1,82 @@
 #!lua flags=allow-oom,no-writes
 -- inspect: looks and changes nothing.
 -- KEYS[1] the partition.
--- ARGV[1] time, [2] what: job, group, type or whole, [3] its name (a job's is group:id), [4…] for the whole,
--- the settings' fields.
--- Replies '' where there is no such thing, else
--- job: {row, run or '', due time or '', what is held of it or '', deadline or ''}
--- group: {limits, backlog, in flight, then per lane with jobs: place, standing, park, backlog, returned}
--- type: {paused:concurrency:rate, in flight, active ×3, rate in thousandths a second or '', closed until or ''}
--- whole: {settings ×11 in the order asked, backlog, waiting, in flight, parked, completed, failed, active ×3, types…}
+-- ARGV[1] time, [2] what, [3…] its name and what else is asked:
+-- job name (group:id) | group name | type name | bulk group name | bulks group, after number, limit | congestion group |
+-- history group, limit | groups after ('' first), limit | whole '', the settings' fields.
+-- Replies as `looks` says for a job, group or type; '' or {} where there is no such thing; else
+-- bulk: {what is to be seen of it…}; bulks: {next number or '', what is to be seen of each…}
+-- congestion: {waiting, speed, backoff in ms, base in ms, throttles, ended}; history: {at:waiting:speed:backoff…}
+-- groups: {name, backlog, in flight, waiting, total, done, backoff in ms …}
+-- whole: {settings in the order asked, backlog, waiting, in flight, parked, completed, failed, active groups,
+-- aggregating, sweeping, saved spins, active ×3, types…}
 --@include base
 --@include rate
 --@include lane
+--@include write
+--@include order
+--@include waiting
 --@include downstream
+--@include bulk
+--@include congestion
+--@include looks
 local what, name = ARGV[2], ARGV[3]
-local looks = {}
 
-function looks.job()
-  local group, id = match(name, '^([^:]+):(.+)$')
-  local row = call('HGET', rows_key(group), id)
-  if not row then return '' end
-  local place, cost = match(row, '^(%d:[^:]+):(%d*):', 11)
-  local element = cost == '' and id or ':' .. cost .. ':' .. id
-  local due = call('ZSCORE', prefix .. 'non-ready-queue', place .. ':' .. group .. ':' .. element)
-  local held = call('HGET', prefix .. 'in-flight', name)
-  local deadline = held and call('ZSCORE', prefix .. 'deadlines', sub(held, 17, 32))
+function looks.bulk()
+  local number = bulk_number(name, ARGV[4])
+  return number and show_bulk({}, bulk_state(number)) or {}
+end
+
+function looks.bulks()
+  local after, limit, key = ARGV[4], tonumber(ARGV[5]), prefix .. 'group:' .. name .. ':bulks'
+  local page = call('ZRANGE', key, '(' .. after, '+inf', 'BYSCORE', 'LIMIT', 0, limit + 1, 'WITHSCORES')
+  local shown, reply = min(#page / 2, limit), {''}
+  if #page / 2 > limit then reply[1] = text(tonumber(page[2 * limit])) end
+  for index = 1, shown do show_bulk(reply, bulk_state(text(tonumber(page[2 * index])))) end
+  return reply
+end
+
+function looks.congestion()
+  local group, settings = group_state(name), congestion_settings()
+  if call('EXISTS', group.key) == 0 then return '' end
+  local known, waiting, speed = record(group), nil, nil
+  if settings.congestion_enabled == 0 then return {0, 0, 0, 0, text(known.throttles), text(group.done - known.since)} end
+  read_partition({'classic'})
+  if partition.classic == 1 then
+    waiting, speed = known.waiting, group_speed()
+  else
+    local newest = call('LINDEX', history_key(group), -1)
+    waiting, speed = group.backlog, newest and tonumber(match(newest, '^%d+:%d+:(%d+)')) or 0
+    if group.flow then
+      local count, period_ms = match(group.rate, '^(%d+):(%d+)')
+      speed = floor(floor(count * MILLI * 1000 / period_ms) / 1000)
+    end
+  end
   return {
-    row, call('HGET', rows_key(group), ':' .. id) or '', due and text(tonumber(due)) or '', held or '',
-    deadline and text(tonumber(deadline)) or '',
+    text(waiting), text(speed), text(known.backoff), text(settings.base_backoff_ms), text(known.throttles),
+    text(group.done - known.since),
   }
 end
 
-function looks.group()
-  local fields = call('HKEYS', prefix .. 'group:' .. name .. ':meta')
-  if #fields == 0 then return '' end
-  local group, places = group_state(name), {}
-  local reply = {group.limits or '1:0:0:0:0:0', text(group.backlog), text(group.in_flight)}
-  for _, field in ipairs(fields) do
-    if sub(field, 1, 5) == 'lane:' then places[#places + 1] = sub(field, 6) end
-  end
-  table.sort(places, precedes)
-  for _, place in ipairs(places) do
-    local _, lane = group_state(name, place)
-    local backlog = call('LLEN', prefix .. 'group:' .. name .. ':jobs:' .. place)
-    local returned = call('LLEN', prefix .. 'group:' .. name .. ':returned:' .. place)
-    if backlog + returned > 0 then
-      for _, item in ipairs({place, lane.standing, text(lane.park), backlog, returned}) do reply[#reply + 1] = item end
+function looks.history()
+  return call('LRANGE', prefix .. 'congestion:' .. name .. ':history', -tonumber(ARGV[4]), -1)
+end
+
+function looks.groups()
+  local from, reply = name == '' and '-' or '(' .. name, {}
+  for _, member in ipairs(call('ZRANGE', prefix .. 'active-groups', from, '+', 'BYLEX', 'LIMIT', 0, ARGV[4])) do
+    local group = group_state(member)
+    local known = record(group)
+    reply[#reply + 1] = member
+    for _, number in ipairs({group.backlog, group.in_flight, known.waiting, known.total, group.done, known.backoff}) do
+      reply[#reply + 1] = text(number)
     end
   end
   return reply
 end
 
-function looks.type()
-  if call('SISMEMBER', prefix .. 'types', name) == 0 then return '' end
-  local state = type_state(name)
-  local milli = rate_milli(state)
-  return {
-    state.limits == '' and '0:0:0:0:0' or state.limits, text(state.in_flight), state[0].active, state[1].active,
-    state[2].active, milli and text(milli) or '', state.closed_until > now and text(state.closed_until) or '',
-  }
-end
-
 function looks.whole()
-  local fields, reply, active, in_flight = {'backlog', 'completed', 'failed', unpack(ARGV, 4)}, {}, {0, 0, 0}, 0
+  local fields, reply, active, in_flight = {'backlog', 'completed', 'saved_spins', unpack(ARGV, 4)}, {}, {0, 0, 0}, 0
   read_partition(fields)
   for index = 4, #fields do
     local value = partition[fields[index]]
@@ -76,10 +91,12 @@ function looks.whole()
   end
   for _, item in ipairs({
     text(partition.backlog), call('ZCARD', prefix .. 'non-ready-queue'), text(in_flight), call('ZCARD', prefix .. 'parked'),
-    text(partition.completed), text(partition.failed), active[1], active[2], active[3],
+    text(partition.completed), call('ZCARD', prefix .. 'failed'), call('ZCARD', prefix .. 'active-groups'),
+    call('ZCARD', prefix .. 'aggregating'), call('LLEN', prefix .. 'sweeping'), text(partition.saved_spins), active[1],
+    active[2], active[3],
   }) do reply[#reply + 1] = item end
   for _, known in ipairs(types_known) do reply[#reply + 1] = known end
   return reply
 end
 
-return looks[what]()
+return looks[what](name)

@@ -9,7 +9,7 @@
 --@include write
 --@include order
 --@include waiting
-read_partition({'sequence'})
+read_partition({'sequence', 'classic', 'alpha'})
 local moved = promote_due(tonumber(ARGV[2]))
 local wake_at = first_score('non-ready-queue')
 write_all()

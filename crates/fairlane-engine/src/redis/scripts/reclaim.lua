@@ -2,7 +2,7 @@
 -- reclaim: leases that ran out are taken back; after an outage nothing is, for a grace period.
 -- KEYS[1] the partition.
 -- ARGV[1] time, [2] jobs after which no further batch is begun.
--- Replies {jobs recovered, jobs dead, µs until the grace ends or ''}.
+-- Replies {jobs recovered, jobs dead, jobs cancelled, µs until the grace ends or ''}.
 --@include base
 --@include rate
 --@include lane
@@ -10,9 +10,12 @@
 --@include order
 --@include waiting
 --@include clamp
+--@include bulk
+--@include ending
+--@include congestion
 --@include settling
-read_partition({'sequence', 'backlog', 'failed', 'reclaimed_at', 'grace_until', 'max_loss_count'})
-local jobs_max, recovered, dead, deadlines = tonumber(ARGV[2]), 0, {}, prefix .. 'deadlines'
+read_partition({'sequence', 'backlog', 'classic', 'alpha', 'reclaimed_at', 'grace_until', 'max_loss_count'})
+local jobs_max, recovered, dead, cancelled, deadlines = tonumber(ARGV[2]), 0, 0, 0, prefix .. 'deadlines'
 
 local function in_grace()
   local last = partition.reclaimed_at
@@ -32,19 +35,23 @@ local function take_back(name, batch)
   call('HDEL', prefix .. 'in-flight', name)
   run.losses = run.losses + 1
   end_leases(group, type_state(held.type), held, 1)
+  local unwanted, text_now = is_unwanted(held), nil
   if run.losses > partition.max_loss_count then
-    run.note = 'lost too many leases'
-    dead[#dead + 1] = name
-    return call('HSET', rows_key(group_name), ':' .. id, run_text('F', held, run))
+    run.note, dead = 'lost too many leases', dead + 1
+    text_now = end_job(group, id, held, run, 'failed')
+  elseif unwanted then
+    cancelled = cancelled + 1
+    text_now = end_job(group, id, held, run, 'cancelled')
+  else
+    text_now = wait_again(group, held, id, run, congestion_delay(group, false))
+    push_token(held.type)
+    recovered = recovered + 1
   end
-  call('HSET', rows_key(group_name), ':' .. id, run_text('N', held, run))
-  wait_again(group, held, id, now)
-  push_token(held.type)
-  recovered = recovered + 1
+  call('HSET', rows_key(group_name), ':' .. id, text_now)
 end
 
 local function take_back_expired()
-  while recovered + #dead < jobs_max do
+  while recovered + dead + cancelled < jobs_max do
     local batch = call('ZRANGE', deadlines, '-inf', text(now), 'BYSCORE', 'LIMIT', 0, 1)[1]
     if not batch then return end
     call('ZREM', deadlines, batch)
@@ -59,8 +66,8 @@ if in_grace() then
 else
   take_back_expired()
   leave_batches()
-  file_finished('failed', dead)
+  record_ended()
   wake_for_freed_seats()
 end
 write_all()
-return {recovered, #dead, grace_left}
+return {recovered, dead, cancelled, grace_left}

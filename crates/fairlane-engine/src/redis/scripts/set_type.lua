@@ -26,7 +26,7 @@ if limits ~= paused .. ':' .. concurrency .. ':' .. rate then
     state.bucket = changed_bucket(state.bucket, rate, new_rate)
   end
   state.limits = limits
-  if is_active(state) then push_token(name) end
+  if is_active(state) or call('EXISTS', prefix .. 'ready-queue:' .. name) == 1 then push_token(name) end
 end
 write_all()
 return limits

@@ -2,15 +2,24 @@
 -- set_whole: the rate of all types together, level order, caps and retention.
 -- KEYS[1] the partition.
 -- ARGV[1] time, then field and value of each setting.
--- Replies 'set'.
+-- Replies 'set', or 'in use' where the discipline would change while there are jobs.
 --@include base
 --@include rate
 --@include lane
 --@include write
-local fields, changed = {'bucket'}, false
+local fields, changed = {'bucket', 'backlog'}, false
 for at = 2, #ARGV, 2 do fields[#fields + 1] = ARGV[at] end
 read_partition(fields)
-local rate_before = partition.rate
+local rate_before, busy = partition.rate, partition.backlog > 0 or call('ZCARD', prefix .. 'active-groups') > 0
+
+local function has_work(name)
+  return is_active(type_state(name)) or call('EXISTS', prefix .. 'ready-queue:' .. name) == 1
+end
+-- A cancelled job that still stands in a list keeps its lane where it is.
+for _, name in ipairs(call('SMEMBERS', prefix .. 'types')) do busy = busy or has_work(name) end
+for at = 2, #ARGV, 2 do
+  if ARGV[at] == 'classic' and tonumber(ARGV[at + 1]) ~= partition.classic and busy then return 'in use' end
+end
 for at = 2, #ARGV, 2 do
   local field, value = ARGV[at], ARGV[at + 1]
   if type(partition[field]) == 'number' then value = tonumber(value) end
@@ -21,7 +30,7 @@ end
 partition.bucket = changed_bucket(partition.bucket, rate_before, partition.rate)
 if changed then
   for _, name in ipairs(call('SMEMBERS', prefix .. 'types')) do
-    if is_active(type_state(name)) then push_token(name) end
+    if has_work(name) then push_token(name) end
   end
 end
 write_all()

@@ -11,13 +11,16 @@
 --@include order
 --@include waiting
 --@include downstream
+--@include bulk
+--@include ending
+--@include congestion
 --@include settling
 --@include purge
 read_partition({
-  'fence', 'sequence', 'backlog', 'completed', 'failed', 'max_retry_count', 'max_throttle_count', 'completed_kept_max',
+  'fence', 'sequence', 'backlog', 'classic', 'alpha', 'completed', 'max_retry_count', 'max_throttle_count', 'completed_kept_max',
   'completed_retention_ms', 'failed_kept_max', 'failed_retention_ms',
 })
-local stamp, verdicts, answers, ended, completed, failed = format('%016d', now), {}, {}, {}, {}, {}
+local stamp, verdicts, answers, ended = format('%016d', now), {}, {}, {}
 local sets, size = {}, 0
 
 local function set_run(id, run)
@@ -31,53 +34,50 @@ local function count_answers(name)
   answers[name] = nil
 end
 
-local function fail(group, id, held, run)
-  failed[#failed + 1] = group.name .. ':' .. id
-  set_run(id, run_text('F', held, run))
-end
-
--- Tries again unless the retries are used up.
-local function retry(group, id, held, run, delay_us)
+-- Tries again unless the retries are used up; gives the run.
+local function retry(group, id, held, run, delay_us, unwanted)
   run.attempts = run.attempts + 1
-  if run.attempts > partition.max_retry_count then return fail(group, id, held, run) end
-  set_run(id, run_text('N', held, run))
-  wait_again(group, held, id, now + delay_us)
+  if run.attempts > partition.max_retry_count then return end_job(group, id, held, run, 'failed') end
+  if unwanted then return end_job(group, id, held, run, 'cancelled') end
+  return wait_again(group, held, id, run, delay_us)
 end
 
-local function throttled(group, id, held, run, fence, delay_us, retry_after_us)
+local function throttled(group, id, held, run, fence, delay_us, retry_after_us, unwanted)
   count_answers(held.type)
   refused(type_state(held.type), tonumber(fence), tonumber(retry_after_us))
   run.throttles = run.throttles + 1
+  delay_us = max(delay_us, congestion_delay(group, unwanted))
   if run.throttles > partition.max_throttle_count then
     run.note = 'throttled too often'
-    return retry(group, id, held, run, delay_us)
+    return retry(group, id, held, run, delay_us, unwanted)
   end
-  set_run(id, run_text('N', held, run))
-  wait_again(group, held, id, now + delay_us)
+  if unwanted then return end_job(group, id, held, run, 'cancelled') end
+  return wait_again(group, held, id, run, delay_us)
 end
 
 -- A released job was not served: its cost is taken off what its lane is charged next, and it goes to the head.
-local function release(group, id, held, run)
+local function release(group, id, held, run, unwanted)
+  if unwanted then return end_job(group, id, held, run, 'cancelled') end
   local _, lane = group_state(group.name, held.place)
   local epoch = type_state(held.type)[lane.level].epoch
   group.backlog, partition.backlog = group.backlog + 1, partition.backlog + 1
-  if lane.standing == 'A' or lane.epoch == epoch then lane.remainder = lane.remainder - held.cost * UNITS end
-  set_run(id, run_text('N', held, run))
-  return_to_lane(group, lane, element_of(held, id), 'LPUSH')
+  if partition.classic == 0 and (lane.standing == 'A' or lane.epoch == epoch) then
+    lane.remainder = lane.remainder - held.cost * UNITS
+  end
+  return_to_lane(group, lane, id, 'LPUSH')
+  return run_text('N', held, run)
 end
 
 -- Everything but plain success, which `settle_run` does itself.
 local function apply(group, id, held, fence, outcome, delay_us, retry_after_us, note)
-  local run = read_run(held, group.name, id)
+  local run, unwanted = read_run(held, group.name, id), is_unwanted(held)
   run.settled = fence .. stamp
-  if outcome == 't' then return throttled(group, id, held, run, fence, delay_us, retry_after_us) end
-  if outcome == 'l' then return release(group, id, held, run) end
+  if outcome == 't' then return throttled(group, id, held, run, fence, delay_us, retry_after_us, unwanted) end
+  if outcome == 'l' then return release(group, id, held, run, unwanted) end
   run.note = note
-  if outcome == 'r' then return retry(group, id, held, run, delay_us) end
+  if outcome == 'r' then return retry(group, id, held, run, delay_us, unwanted) end
   run.attempts = run.attempts + 1
-  if outcome == 'f' then return fail(group, id, held, run) end
-  completed[#completed + 1] = group.name .. ':' .. id
-  set_run(id, run_text('C', held, run))
+  return end_job(group, id, held, run, outcome == 'f' and 'failed' or 'succeeded')
 end
 
 -- The verdict on a job that is not held under this fence.
@@ -103,17 +103,22 @@ local function settle_run(at, group_name, fence, outcome, delay_us, retry_after_
       if outcome ~= 't' and outcome ~= 'l' then answers[held.type] = (answers[held.type] or 0) + 1 end
       if outcome == 's' and note == '' and held.known == 'n' then
         held.done = held.done or 'C' .. fence .. stamp .. ':' .. held.place .. ':' .. held.cost .. ':1:0:0:' .. held.worker .. ':'
-        completed[#completed + 1] = name
+        held.plain = (held.plain or 0) + 1
+        file_end(group, id, held.bulk, false)
         set_run(id, held.done)
       else
-        apply(group, id, held, fence, outcome, delay_us, retry_after_us, note)
+        set_run(id, apply(group, id, held, fence, outcome, tonumber(delay_us), retry_after_us, note))
       end
     else
       verdict = not_held(group_name, id, fence)
     end
     verdicts[#verdicts + 1] = verdict
   end
-  for held, count in pairs(ends) do end_leases(group, type_state(held.type), held, count) end
+  for held, count in pairs(ends) do
+    end_leases(group, type_state(held.type), held, count)
+    if held.plain then count_ends(group, held.bulk, 'succeeded', held.plain, 0) end
+    held.plain = nil
+  end
   if size > 0 then call('HSET', rows_key(group_name), unpack(sets, 1, size)) end
   size = 0
   return at + jobs * stride
@@ -129,10 +134,8 @@ if #ended > 0 then
   call('HDEL', prefix .. 'in-flight', unpack(ended))
   leave_batches()
 end
-file_finished('completed', completed)
-file_finished('failed', failed)
+record_ended()
 wake_for_freed_seats()
-purge('completed', partition.completed_kept_max, partition.completed_retention_ms)
-purge('failed', partition.failed_kept_max, partition.failed_retention_ms)
+purge()
 write_all()
 return table.concat(verdicts)

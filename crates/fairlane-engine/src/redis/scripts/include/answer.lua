@@ -7,18 +7,26 @@ local function answer_again(worker, number)
   local last, remembered_until, fence = match(known, '^(%d+):(%d+):(%d+)$')
   if tonumber(remembered_until) <= now or number > tonumber(last) then return nil end
   if number < tonumber(last) then return {'superseded', last} end
-  local reply = {'jobs', '', fence}
+  local reply, shown = {'jobs', '', fence, 0}, {}
   local padded = format('%016d', fence)
-  local names = call('HGET', prefix .. 'lease:' .. padded, 'names')
+  local names, jobs = call('HGET', prefix .. 'lease:' .. padded, 'names'), {}
   for name in string.gmatch(names or '', '[^\n]+') do
     local held = call('HGET', prefix .. 'in-flight', name)
     if held and sub(held, 1, 16) == padded then
       local group, id = match(name, '^([^:]+):(.+)$')
       local run, row = call('HGET', rows_key(group), ':' .. id), call('HGET', rows_key(group), id)
       local attempts = run and match(run, '^[^:]+:%d:[^:]+:%d+:(%d+)') or 0
-      for _, item in ipairs({match(held, ':(%d:[^:]+)'), group, 1, 1, id, row, attempts + 1}) do reply[#reply + 1] = item end
+      for _, item in ipairs({match(held, ':(%d:[^:]+)'), group, 1, 1, id, row, attempts + 1}) do jobs[#jobs + 1] = item end
+      local number = match(held, '^%a:%d:[^:]+:%d+:(%d*):', 33)
+      local bulk = number ~= '' and not shown[number] and call('HGET', prefix .. 'bulk:' .. number, 'name')
+      if bulk then
+        shown[number], reply[4] = true, reply[4] + 1
+        reply[#reply + 1] = number
+        reply[#reply + 1] = match(bulk, ':(.+)$')
+      end
     end
   end
+  for _, item in ipairs(jobs) do reply[#reply + 1] = item end
   return reply
 end
 

@@ -23,6 +23,13 @@ local function goodput_buckets(state)
   return buckets, current
 end
 
+-- Answers of the last second that were not refusals.
+local function answered_lately(state)
+  local sum, buckets = 0, goodput_buckets(state)
+  for index = 0, GOODPUT_BUCKETS - 1 do sum = sum + buckets[index] end
+  return sum
+end
+
 local function store_buckets(state, buckets, current)
   state.goodput = text(current) .. ':' .. table.concat(buckets, ':', 0, GOODPUT_BUCKETS - 1)
 end

@@ -5,12 +5,14 @@ local function wake_others(gates)
   local woken = false
   for _, state in ipairs(gates) do
     local seated = state.concurrency == 0 or state.in_flight < state.concurrency
-    if is_active(state) and not state.paused and seated then
+    local servable
+    if partition.classic == 1 then servable = call('EXISTS', ready_key(state)) == 1 else servable = is_active(state) end
+    if servable and not state.paused and seated then
       push_token(state.name)
       woken = true
     end
   end
-  if not woken and (first_score('parked') or first_score('non-ready-queue')) then push_token(gates[1].name) end
+  if not woken and partition.classic == 0 and (first_score('parked') or first_score('non-ready-queue')) then push_token(gates[1].name) end
 end
 
 local function note_ends(gates)
@@ -18,8 +20,10 @@ local function note_ends(gates)
     wake_at = nil
     return wake_others(gates)
   end
-  note_wake(first_score('parked'))
-  note_wake(first_score('non-ready-queue'))
+  if partition.classic == 0 then
+    note_wake(first_score('parked'))
+    note_wake(first_score('non-ready-queue'))
+  end
   if not wake_at then return end
   local holds_timer = false
   for _, state in ipairs(gates) do

@@ -41,10 +41,16 @@ local function group_pass(group)
   return min(seats, slots)
 end
 
+-- How a lane of this group is to be set aside, if its group is paused or has no seat left.
+local function group_closed(group)
+  if group.paused then return 'P' end
+  if group.concurrency and group.in_flight >= group.concurrency then return 'S' end
+end
+
 local function charge_gates(state, group, jobs)
   if whole_flow then whole_level = whole_level - jobs * whole_flow.job_units end
   if state.flow then state.level = state.level - jobs * state.flow.job_units end
-  if group.flow then group.level = group.level - jobs * group.flow.job_units end
+  if group.level then group.level = group.level - jobs * group.flow.job_units end
   state.in_flight = state.in_flight + jobs
   group.in_flight = group.in_flight + jobs
 end

@@ -1,6 +1,7 @@
 -- Groups, types, lanes: rows are read once and written once.
--- A place is `level:type`; a lane is the text `standing:tag:epoch:remainder:park:returned` in its group's row.
-local types, groups, tokens = {}, {}, {}
+-- A place is `level:type`; a lane is the text `standing:tag:epoch:remainder:park:returned` in its group's row. In
+-- `classic` a lane in its order has its sequence where others have `park`, so that it can be found there.
+local types, groups, tokens, write_bulks = {}, {}, {}, nil
 
 -- A group's jobs by id, and what they have been through by `:id`, in one hash: a key per job would be a long string
 -- that Lua has to make and to find again, for every job and every step.
@@ -16,7 +17,7 @@ local function parse_order(value, place, level, units)
     key = prefix .. 'fair-queue:' .. level .. sub(place, 2),
   }
   if value then
-    local virtual_time, epoch, pool, tag, active = match(value, '^(%d+):(%d+):(%d+):(%d+):(%d+)$')
+    local virtual_time, epoch, pool, tag, active = match(value, '^(%d+):(%d+):(%d+):(%d+):(-?%d+)$')
     order.virtual_time, order.epoch, order.pool = tonumber(virtual_time), tonumber(epoch), tonumber(pool)
     order.tag, order.active = tonumber(tag), tonumber(active)
   end
@@ -27,19 +28,19 @@ local function order_text(order)
   return format('%d:%d:%d:%d:%d', order.virtual_time, order.epoch, order.pool, order.tag, order.active)
 end
 
--- Limits of a type are `paused:concurrency:rate`, of a group `weight:paused:concurrency:rate`.
+-- Limits of a type are `paused:concurrency:rate`, of a group `weight:paused:concurrency:base priority:rate`.
 local function type_state(name)
   local state = types[name]
   if state then return state end
   local key = prefix .. 'type:' .. name
   local values = call('HMGET', key, 'in_flight', 'virtual_time', 'limits', 'bucket', 'cut', 'closed_until', 'goodput',
-    'timer', '0', '1', '2')
+    'timer', '0', '1', '2', 'asked_at')
   local paused, concurrency, rate = match(values[3] or '0:0:0:0:0', '^(%d):(%d+):(.*)$')
   state = {
     name = name, key = key, was = values, in_flight = tonumber(values[1] or 0), virtual_time = tonumber(values[2] or 0),
     limits = values[3] or '', bucket = values[4] or '0:0', cut = values[5] or '', closed_until = tonumber(values[6] or 0),
     goodput = values[7] or '', timer = values[8] or '', paused = paused == '1', concurrency = tonumber(concurrency),
-    rate = rate, [0] = parse_order(values[9], '0:' .. name, 'high', HIGH_UNITS),
+    rate = rate, asked_at = tonumber(values[12] or 0), [0] = parse_order(values[9], '0:' .. name, 'high', HIGH_UNITS),
     parse_order(values[10], '1:' .. name, 'normal', NORMAL_UNITS), parse_order(values[11], '2:' .. name, 'low', LOW_UNITS),
   }
   types[name] = state
@@ -69,6 +70,7 @@ local function write_type(state)
   write_number('closed_until', state.closed_until, was[6])
   write('goodput', state.goodput, was[7] or '')
   write('timer', state.timer, was[8] or '')
+  write_number('asked_at', state.asked_at, was[12])
   for level = 0, 2 do
     if state[level].touched then write(sub(state[level].place, 1, 1), order_text(state[level]), was[9 + level]) end
   end
@@ -94,29 +96,31 @@ local function lane_text(lane)
   if lane.standing ~= 'A' then
     return format('%s:%d:%d:%d:%d:%s', lane.standing, lane.tag, lane.epoch, lane.remainder, lane.park, lane.returned)
   end
-  if lane.remainder == 0 and lane.returned == '0' then return 'A:0:0:0:0:0' end
-  return format('A:0:0:%d:0:%s', lane.remainder, lane.returned)
+  if lane.remainder == 0 and lane.park == 0 and lane.returned == '0' then return 'A:0:0:0:0:0' end
+  return format('A:0:0:%d:%d:%s', lane.remainder, lane.park, lane.returned)
 end
 
 local function parse_limits(group)
-  local weight, paused, concurrency, rate = match(group.limits, '^(%d+):(%d):(%d+):(.*)$')
+  local weight, paused, concurrency, base_priority, rate = match(group.limits, '^(%d+):(%d):(%d+):(-?%d+):(.*)$')
   group.weight, group.paused, group.rate = tonumber(weight), paused == '1', rate
+  group.base_priority = tonumber(base_priority)
   group.concurrency, group.flow = concurrency ~= '0' and tonumber(concurrency) or nil, flow_of(rate)
   group.bucket = call('HGET', group.key, 'bucket') or '0:0'
   group.bucket_was = group.bucket
 end
 
--- The group and, with a place, its lane there.
+-- The group and, with a place, its lane there. A count that is wrong may be below zero and must still be readable.
 local function group_state(name, place)
   local group = groups[name]
   if not group then
     local key = prefix .. 'group:' .. name .. ':meta'
     local values = call('HMGET', key, 'counts', 'limits', 'lane:' .. (place or ''))
-    local in_flight, backlog, seat_parked = match(values[1] or '0:0:0', '^(%d+):(%d+):(%d+)$')
+    local in_flight, backlog, seat_parked, done = match(values[1] or '0:0:0:0', '^(-?%d+):(-?%d+):(-?%d+):(%d+)$')
     group = {
-      name = name, key = key, lanes = {}, weight = 1, counts = values[1] or '0:0:0', in_flight = tonumber(in_flight),
-      backlog = tonumber(backlog), seat_parked = tonumber(seat_parked),
+      name = name, key = key, lanes = {}, weight = 1, counts = values[1] or '0:0:0:0', in_flight = tonumber(in_flight),
+      backlog = tonumber(backlog), seat_parked = tonumber(seat_parked), done = tonumber(done), base_priority = 0,
     }
+    group.was_active = group.in_flight + group.backlog > 0
     if values[2] then
       group.limits, group.limits_was = values[2], values[2]
       parse_limits(group)
@@ -127,4 +131,20 @@ local function group_state(name, place)
     group.lanes[place] = parse_lane(place, call('HGET', group.key, 'lane:' .. place))
   end
   return group, place and group.lanes[place]
+end
+
+-- What is counted of a group while it has jobs, beside `done`: waiting jobs, jobs of its run, throttles of ended jobs and
+-- how many had ended when that count began, second of the newest snapshot, newest backoff. Read when needed: rarely.
+local function record(group)
+  local known = group.record
+  if known then return known end
+  group.record_was = call('HGET', group.key, 'run') or '0:0:0:0:0:0'
+  local waiting, total, throttles, since, noted, backoff =
+    match(group.record_was, '^(-?%d+):(%d+):(%d+):(%d+):(%d+):(%d+)$')
+  known = {
+    waiting = tonumber(waiting), total = tonumber(total), throttles = tonumber(throttles), since = tonumber(since),
+    noted = tonumber(noted), backoff = tonumber(backoff),
+  }
+  group.record = known
+  return known
 end

@@ -2,7 +2,17 @@
 
 local function insert_lane(group, lane)
   partition.sequence = partition.sequence + 1
+  lane.park = partition.classic == 1 and partition.sequence or 0
   call('ZADD', type_state(lane.type)[lane.level].key, text(lane.tag), format('%016d:%s', partition.sequence, group.name))
+end
+
+-- A group's tag by its score of now (`classic`): smaller first.
+local function score_tag(group)
+  local known = record(group)
+  local total = min(known.total, PROGRESS_JOBS_MAX)
+  local left = max(total - group.done, 1)
+  local boost = floor(partition.alpha * (max(total, 1) - left) / left)
+  return SCORE_CENTRE - (group.base_priority + min(max(boost, -BOOST_MAX), BOOST_MAX) - floor(now / 1000))
 end
 
 -- Puts a lane that has jobs and is in no order into its order, ahead by its credit or by a quantum.
@@ -13,13 +23,18 @@ local function enter_order(group, lane, from_idle)
   if lane.epoch ~= order.epoch then
     lane.tag, lane.remainder, lane.epoch = 0, 0, order.epoch
   end
-  local ahead = from_idle and min(CREDIT, floor(order.pool / POOL_SERVED)) or QUANTUM
-  local start = max(lane.tag, order.virtual_time - floor(ahead * UNITS / group.weight), 0)
-  if from_idle then
-    local used = ceil(max(order.virtual_time - start, 0) * group.weight / UNITS)
-    order.pool = max(order.pool - used * POOL_SERVED, 0)
+  if partition.classic == 1 then
+    lane.tag = score_tag(group)
+  else
+    local ahead = from_idle and min(CREDIT, floor(order.pool / POOL_SERVED)) or QUANTUM
+    local start = max(lane.tag, order.virtual_time - floor(ahead * UNITS / group.weight), 0)
+    if from_idle then
+      local used = ceil(max(order.virtual_time - start, 0) * group.weight / UNITS)
+      order.pool = max(order.pool - used * POOL_SERVED, 0)
+    end
+    lane.tag = start
   end
-  lane.tag, lane.standing = start, 'A'
+  lane.standing = 'A'
   order.active, order.touched = order.active + 1, true
   insert_lane(group, lane)
 end

@@ -1,92 +1,108 @@
 -- Taking jobs off lanes. What is picked is kept in arrays and written by `lease_picked` in a few calls.
-local visits, picked, names, holds = {}, 0, {}, {}
+local visits, picked, names, holds, skips = {}, 0, {}, {}, 0
 
 -- What `in-flight` holds of a job: fence, batch, whether it has been through something, and what it is.
-local function hold(fence, known, place, cost, worker)
-  return fence .. fence .. known .. ':' .. place .. ':' .. cost .. ':' .. worker
+local function hold(fence, known, place, cost, number, worker)
+  return fence .. fence .. known .. ':' .. place .. ':' .. cost .. ':' .. number .. ':' .. worker
 end
 
--- Picks the first of `elements` up to a quantum of cost; gives jobs and cost. Their ids replace the elements.
-local function pick(visit, elements, returned, fence, worker)
-  local jobs, cost, place, group_part = 0, 0, visit.place, visit.group.name .. ':'
-  local fresh, ids = hold(fence, 'n', place, '1', worker), visit.ids
-  while jobs < #elements and cost < QUANTUM do
-    local id, job_cost, held = elements[jobs + 1], 1, fresh
-    if byte(id, 1) == 58 then
-      job_cost, id = match(id, '^:(%d+):(.+)$')
-      held = hold(fence, 'n', place, job_cost, worker)
-    end
-    jobs, cost, picked = jobs + 1, cost + job_cost, picked + 1
-    if jobs <= returned then
-      local run = call('HGET', rows_key(visit.group.name), ':' .. id)
-      if run then held = hold(fence, 'r', place, job_cost, worker) end
-      visit.attempts[jobs] = (run and match(run, '^[^:]+:%d:[^:]+:%d+:(%d+)') or 0) + 1
-    end
-    local name = group_part .. id
-    ids[jobs], names[picked] = id, name
-    holds[2 * picked - 1], holds[2 * picked] = name, held
-  end
-  return jobs, cost
-end
-
--- Serves a lane: its returned jobs first, then its backlog. Gives jobs, cost, and whether it is empty now.
-local function serve_lane(state, group, lane, most, fence, worker)
-  local wanted, returned, elements = min(most, QUANTUM), 0, nil
-  local backlog_key = prefix .. 'group:' .. group.name .. ':jobs:' .. lane.place
-  local returned_key = lane.returned == '1' and prefix .. 'group:' .. group.name .. ':returned:' .. lane.place
-  if returned_key then
-    elements = call('LPOP', returned_key, wanted) or {}
-    returned = #elements
-    for _, element in ipairs(returned < wanted and call('LPOP', backlog_key, wanted - returned) or {}) do
-      elements[#elements + 1] = element
-    end
-  else
-    elements = call('LPOP', backlog_key, wanted) or {}
-  end
-  local visit = {place = lane.place, state = state, group = group, ids = {}, attempts = {}}
-  local jobs, cost = pick(visit, elements, returned, fence, worker)
-  for index = #elements, jobs + 1, -1 do
-    call('LPUSH', index <= returned and returned_key or backlog_key, elements[index])
-  end
-  visit.jobs = jobs
+local function begin_visit(place, state, group)
+  local visit = {place = place, state = state, group = group, ids = {}, rows = {}, attempts = {}, jobs = 0}
   visits[#visits + 1] = visit
-  if returned_key and call('EXISTS', returned_key) == 0 then lane.returned = '0' end
-  local empty = lane.returned == '0' and jobs == #elements and (#elements < wanted or call('LLEN', backlog_key) == 0)
-  return jobs, cost, empty
+  return visit
 end
 
--- A name without a job, left by someone else's deletion, must not come back as a stub.
-local function drop_stub(visit, name)
-  call('HDEL', prefix .. 'in-flight', name)
-  visit.group.in_flight, visit.state.in_flight = visit.group.in_flight - 1, visit.state.in_flight - 1
+-- Picks one job that is to run. `fresh` is what is held of a job of the most frequent kind.
+local function pick(visit, id, row, held, returned)
+  local name, jobs = visit.group.name .. ':' .. id, visit.jobs + 1
+  picked, visit.jobs = picked + 1, jobs
+  if returned then
+    local run = call('HGET', rows_key(visit.group.name), ':' .. id)
+    if run then held = sub(held, 1, 32) .. 'r' .. sub(held, 34) end
+    visit.attempts[jobs] = (run and match(run, '^:%d:[^:]+:%d+:(%d+)', 34) or 0) + 1
+  end
+  visit.ids[jobs], visit.rows[jobs], names[picked] = id, row, name
+  holds[2 * picked - 1], holds[2 * picked] = name, held
+end
+
+-- Up to `wanted` ids off a lane: those that came back first. Also how many of them came back.
+local function pop_ids(lane, backlog_key, returned_key, wanted)
+  if lane.returned == '0' then return call('LPOP', backlog_key, wanted) or {}, 0 end
+  local ids = call('LPOP', returned_key, wanted) or {}
+  local returned = #ids
+  if returned < wanted then
+    lane.returned = '0'
+    for _, id in ipairs(call('LPOP', backlog_key, wanted - returned) or {}) do ids[#ids + 1] = id end
+  end
+  return ids, returned
+end
+
+-- Serves a lane up to a quantum of cost. Gives jobs, cost, and whether it is empty now.
+local function serve_lane(state, group, lane, most, fence, worker)
+  local part = prefix .. 'group:' .. group.name
+  local backlog_key, returned_key = part .. ':jobs:' .. lane.place, part .. ':returned:' .. lane.place
+  local jobs, cost, place, drained, left = 0, 0, lane.place, false, 0
+  local visit, plain, fresh = begin_visit(place, state, group), place .. ':::', hold(fence, 'n', place, '1', '', worker)
+  while jobs < most and cost < QUANTUM and skips < LEASE_SKIPS_MAX and not drained and left == 0 do
+    local wanted, used = min(most - jobs, QUANTUM), 0
+    local ids, returned = pop_ids(lane, backlog_key, returned_key, wanted)
+    local rows = ids[1] and call('HMGET', rows_key(group.name), unpack(ids)) or {}
+    while used < #ids and jobs < most and cost < QUANTUM and skips < LEASE_SKIPS_MAX do
+      used = used + 1
+      local id, row = ids[used], rows[used]
+      if row and string.find(row, plain, 11, true) == 11 then
+        jobs, cost = jobs + 1, cost + 1
+        pick(visit, id, row, fresh, used <= returned)
+      elseif row then
+        local job_cost, number, cancelled = read_row(row)
+        local fate = fate_of(number, cancelled)
+        if fate == 'run' then
+          jobs, cost = jobs + 1, cost + job_cost
+          if number ~= '' then bulk_reached(bulk_state(number), 'RUNNING') end
+          pick(visit, id, row, hold(fence, 'n', place, text(job_cost), number, worker), used <= returned)
+        else
+          skips = skips + 1
+          step_over(group, place, id, number, text(job_cost), fate, row)
+        end
+      end
+    end
+    for index = #ids, used + 1, -1 do
+      call('LPUSH', index <= returned and returned_key or backlog_key, ids[index])
+      if index <= returned then lane.returned = '1' end
+    end
+    left, drained = #ids - used, #ids < wanted
+  end
+  if lane.returned == '1' and call('EXISTS', returned_key) == 0 then lane.returned = '0' end
+  local empty = left == 0 and lane.returned == '0' and (drained or call('LLEN', backlog_key) == 0)
+  return jobs, cost, empty
 end
 
 -- Writes the leases of all that is picked and appends it to the reply.
 local function lease_picked(reply, fence, deadline)
+  local at, shown, count = #reply + 1, 0, #reply + 1
+  for number, bulk in pairs(bulks) do
+    if bulk then
+      reply[count + 1], reply[count + 2] = number, match(bulk.name, ':(.+)$')
+      shown, count = shown + 1, count + 2
+    end
+  end
+  reply[at] = shown
   if picked == 0 then return end
-  local count, left = #reply, picked
   call('HSET', prefix .. 'in-flight', unpack(holds))
   for _, visit in ipairs(visits) do
-    local ids, group_name = visit.ids, visit.group.name
-    local rows = visit.jobs > 0 and call('HMGET', rows_key(group_name), unpack(ids)) or {}
-    reply[count + 1], reply[count + 2], reply[count + 3], reply[count + 4] = visit.place, group_name, visit.jobs, #visit.attempts
-    count = count + 4
-    for index = 1, visit.jobs do
-      local row = rows[index]
-      reply[count + 1], reply[count + 2] = ids[index], row
-      count = count + 2
-      if not row then
-        drop_stub(visit, group_name .. ':' .. ids[index])
-        left = left - 1
+    if visit.jobs > 0 then
+      reply[count + 1], reply[count + 2], reply[count + 3], reply[count + 4] = visit.place, visit.group.name, visit.jobs, #visit.attempts
+      count = count + 4
+      for index = 1, visit.jobs do
+        reply[count + 1], reply[count + 2] = visit.ids[index], visit.rows[index]
+        count = count + 2
+      end
+      for _, attempt in ipairs(visit.attempts) do
+        count = count + 1
+        reply[count] = attempt
       end
     end
-    for _, attempt in ipairs(visit.attempts) do
-      count = count + 1
-      reply[count] = attempt
-    end
   end
-  if left > 0 then
-    call('HSET', prefix .. 'lease:' .. fence, 'left', text(left), 'names', table.concat(names, '\n'))
-    call('ZADD', prefix .. 'deadlines', deadline, fence)
-  end
+  call('HSET', prefix .. 'lease:' .. fence, 'left', text(picked), 'names', table.concat(names, '\n'))
+  call('ZADD', prefix .. 'deadlines', deadline, fence)
 end

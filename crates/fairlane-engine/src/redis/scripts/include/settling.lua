@@ -6,10 +6,10 @@ local parsed = {}
 local function parse_hold(value)
   local held = parsed[value]
   if not held then
-    local known, place, cost, worker = match(value, '^(%a):(%d:[^:]+):(%d+):(.+)$', 33)
+    local known, place, cost, bulk, worker = match(value, '^(%a):(%d:[^:]+):(%d+):(%d*):(.+)$', 33)
     held = {
-      fence = sub(value, 1, 16), batch = sub(value, 17, 32), known = known, place = place, type = sub(place, 3),
-      cost = cost, worker = worker,
+      fence = sub(value, 1, 16), batch = sub(value, 17, 32), known = string.lower(known), place = place,
+      type = sub(place, 3), cost = cost, bulk = bulk, worker = worker, cancelled = known == 'N' or known == 'R',
     }
     parsed[value] = held
   end
@@ -47,7 +47,9 @@ local function wake_for_freed_seats()
     if group.seat_parked > 0 then wake_lanes_of(group, 'S') end
   end
   for _, state in ipairs(touched_types) do
-    if state.concurrency > 0 and is_active(state) then push_token(state.name) end
+    if state.concurrency > 0 and (is_active(state) or call('EXISTS', prefix .. 'ready-queue:' .. state.name) == 1) then
+      push_token(state.name)
+    end
   end
 end
 
@@ -56,7 +58,7 @@ end
 local function read_run(held, group_name, id)
   local run = held.known == 'r' and call('HGET', rows_key(group_name), ':' .. id)
   if not run then return {settled = ZEROS, attempts = 0, throttles = 0, losses = 0, note = ''} end
-  local attempts, throttles, losses, note = match(run, '^:%d:[^:]+:%d+:(%d+):(%d+):(%d+):[^:]+:(.*)$', 34)
+  local attempts, throttles, losses, note = match(run, '^:%d:[^:]+:%d+:(%d+):(%d+):(%d+):[^:]*:(.*)$', 34)
   return {
     settled = sub(run, 2, 33), attempts = tonumber(attempts), throttles = tonumber(throttles), losses = tonumber(losses),
     note = note,
@@ -68,18 +70,26 @@ local function run_text(state, held, run)
     .. ':' .. run.losses .. ':' .. held.worker .. ':' .. run.note
 end
 
-local function element_of(held, id)
-  return held.cost == '1' and id or ':' .. held.cost .. ':' .. id
+-- Whether a job whose lease ends has nobody who wants it any more.
+local function is_unwanted(held)
+  return held.cancelled or fate_of(held.bulk, false) == 'drop'
 end
 
-local function wait_again(group, held, id, due)
+-- Ends a job whose lease has ended; gives its run.
+local function end_job(group, id, held, run, how)
+  count_ends(group, held.bulk, how, 1, run.throttles)
+  file_end(group, id, held.bulk, how == 'failed')
+  return run_text(how == 'succeeded' and 'C' or how == 'failed' and 'F' or 'X', held, run)
+end
+
+-- Lets a job wait whose lease has ended; gives its run.
+local function wait_again(group, held, id, run, delay_us)
   group.backlog, partition.backlog = group.backlog + 1, partition.backlog + 1
-  wait_until(due, held.place, group.name, element_of(held, id))
+  wait_until(group, now + delay_us, held.place, id)
+  return run_text('N', held, run)
 end
 
--- Files finished jobs as one chunk, `time:jobs` and their names.
-local function file_finished(list, finished)
-  if #finished == 0 then return end
-  call('RPUSH', prefix .. list, text(now) .. ':' .. #finished .. '\n' .. table.concat(finished, '\n'))
-  partition[list] = partition[list] + #finished
+-- In `classic` what was refused outside, or lost, comes back through congestion control; in µs.
+local function congestion_delay(group, unwanted)
+  return not unwanted and partition.classic == 1 and refuse(group) * 1000 or 0
 end

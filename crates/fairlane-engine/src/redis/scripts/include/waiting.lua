@@ -1,17 +1,25 @@
--- Jobs that must not run before a time. An element is an id, or `:cost:id` where the cost is not 1.
+-- Jobs that must not run before a time.
 
 -- Lets a job wait; if it is the first that is due, someone must hold a timer for it.
-local function wait_until(due, place, name, element)
-  local key, member = prefix .. 'non-ready-queue', place .. ':' .. name .. ':' .. element
+local function wait_until(group, due, place, id)
+  local key, member, known = prefix .. 'non-ready-queue', place .. ':' .. group.name .. ':' .. id, record(group)
+  known.waiting = known.waiting + 1
   call('ZADD', key, text(due), member)
   if call('ZRANK', key, member) == 0 then push_token(sub(place, 3)) end
 end
 
 -- Puts a job into its lane's returned list, which is served before the backlog.
-local function return_to_lane(group, lane, element, push)
-  call(push, prefix .. 'group:' .. group.name .. ':returned:' .. lane.place, element)
+local function return_to_lane(group, lane, id, push)
+  call(push, prefix .. 'group:' .. group.name .. ':returned:' .. lane.place, id)
   lane.returned = '1'
   lane_has_jobs(group, lane)
+end
+
+-- Takes `place:group:id` apart: the group, its lane there, the id.
+local function placed(member)
+  local place, name, id = match(member, '^(%d:[^:]+):([^:]+):(.+)$')
+  local group, lane = group_state(name, place)
+  return group, lane, id
 end
 
 -- Moves up to `most` due jobs to the tail of their lanes' returned lists.
@@ -21,9 +29,10 @@ local function promote_due(most)
   if #due == 0 then return 0 end
   call('ZREM', key, unpack(due))
   for _, member in ipairs(due) do
-    local place, name, element = match(member, '^(%d:[^:]+):([^:]+):(.+)$')
-    local group, lane = group_state(name, place)
-    return_to_lane(group, lane, element, 'RPUSH')
+    local group, lane, id = placed(member)
+    local known = record(group)
+    known.waiting = known.waiting - 1
+    return_to_lane(group, lane, id, 'RPUSH')
   end
   return #due
 end

@@ -1,7 +1,25 @@
 -- Writing back what was read and has changed, and waking whom it concerns.
+local function history_key(group)
+  return prefix .. 'congestion:' .. group.name .. ':history'
+end
+
+local function record_text(known)
+  return format('%d:%d:%d:%d:%d:%d', known.waiting, known.total, known.throttles, known.since, known.noted, known.backoff)
+end
+
+-- A group that got its first job is active; one that has none left is forgotten but for its limits and lanes.
+local function write_activity(group, is_active)
+  if is_active then return call('ZADD', prefix .. 'active-groups', 0, group.name) end
+  call('ZREM', prefix .. 'active-groups', group.name)
+  if record(group).noted > 0 then call('DEL', history_key(group)) end
+  call('HDEL', group.key, 'run')
+end
+
 local function write_group(group)
   local changes, count = {}, 0
-  local counts = format('%d:%d:%d', group.in_flight, group.backlog, group.seat_parked)
+  local is_active = group.in_flight + group.backlog > 0
+  if group.was_active and not is_active then group.done = 0 end
+  local counts = format('%d:%d:%d:%d', group.in_flight, group.backlog, group.seat_parked, group.done)
   if counts ~= group.counts then
     changes[1], changes[2], count = 'counts', counts, 2
   end
@@ -12,6 +30,11 @@ local function write_group(group)
       count = count + 2
     end
   end
+  local known = group.record and (is_active or not group.was_active) and record_text(group.record)
+  if known and known ~= group.record_was then
+    changes[count + 1], changes[count + 2] = 'run', known
+    count = count + 2
+  end
   if group.limits ~= group.limits_was then
     changes[count + 1], changes[count + 2] = 'limits', group.limits
     count = count + 2
@@ -20,7 +43,12 @@ local function write_group(group)
     changes[count + 1], changes[count + 2] = 'bucket', group.bucket
     count = count + 2
   end
+  if group.window ~= group.window_was then
+    changes[count + 1], changes[count + 2] = 'window', group.window
+    count = count + 2
+  end
   if count > 0 then call('HSET', group.key, unpack(changes)) end
+  if is_active ~= group.was_active then write_activity(group, is_active) end
 end
 
 local function push_token(name)
@@ -29,6 +57,7 @@ end
 
 local function write_all()
   for _, group in pairs(groups) do write_group(group) end
+  if write_bulks then write_bulks() end
   for _, state in pairs(types) do write_type(state) end
   write_partition()
   for name, count in pairs(tokens) do

@@ -1,0 +1,226 @@
+//! `fairlane data`: the files of the embedded engine, when something has to be done about them.
+//!
+//! - `data/lines.rs`: rows as lines of JSON, there and back.
+
+mod lines;
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use fairlane_engine::embedded::disk::{Disk, DiskError, Import, Loading, export};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::output;
+
+const EXAMPLES: &str = "\
+Examples:
+  fairlane data check ./queue
+  fairlane data vacuum ./queue
+  fairlane data export ./queue > queue.ndjson
+  fairlane data import ./queue-new < queue.ndjson
+
+check, vacuum and import need the directory for themselves: stop the program that owns it.
+export only reads, also beside a running owner, and saves what can be read of a damaged file.
+Exit codes: 0 done; 1 it failed, or something was found; 2 bad input.";
+
+/// Checks, shrinks, saves and restores the data directory of the embedded engine
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    #[command(subcommand)]
+    deed: Deed,
+}
+
+#[derive(Subcommand)]
+enum Deed {
+    /// Looks for damage: in the file, between its rows, and in every count
+    Check(Place),
+    /// Gives unused space back to the disk
+    Vacuum(Place),
+    /// Writes every row that can be read as a line of JSON
+    Export {
+        /// The data directory
+        directory: PathBuf,
+        /// Into this file instead of standard output
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
+    /// Makes a new directory from an export
+    Import {
+        #[command(flatten)]
+        place: Place,
+        /// From this file instead of standard input
+        #[arg(long, value_name = "FILE")]
+        from: Option<PathBuf>,
+    },
+}
+
+#[derive(Args)]
+struct Place {
+    /// The data directory
+    directory: PathBuf,
+    /// Print one JSON object and nothing else
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Checked {
+    sound: bool,
+    jobs: u64,
+    found: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Vacuumed {
+    bytes_before: u64,
+    bytes_after: u64,
+}
+
+#[derive(Serialize)]
+struct Imported {
+    rows: u64,
+    mended: Vec<String>,
+}
+
+/// Does what was asked.
+pub fn run(arguments: Arguments) -> Result<(), Failure> {
+    match arguments.deed {
+        Deed::Check(place) => check(&place),
+        Deed::Vacuum(place) => vacuum(&place),
+        Deed::Export { directory, out } => write_export(&directory, out.as_deref()),
+        Deed::Import { place, from } => read_import(&place, from.as_deref()),
+    }
+}
+
+fn check(place: &Place) -> Result<(), Failure> {
+    let disk = match Disk::open_existing(&place.directory) {
+        // What cannot even be opened has been checked.
+        Err(error @ DiskError::Damaged { .. }) => return told(place, 0, vec![error.to_string()]),
+        opened => opened.map_err(unusable)?,
+    };
+    let bar = progress_bar(place.json);
+    let checked = disk.check(&mut |loading| show(&bar, loading)).map_err(unusable)?;
+    bar.finish_and_clear();
+    told(place, checked.jobs, checked.found)
+}
+
+fn told(place: &Place, jobs: u64, found: Vec<String>) -> Result<(), Failure> {
+    let sound = found.is_empty();
+    let directory = place.directory.display();
+    if place.json {
+        output::print_json(&Checked { sound, jobs, found: found.clone() })?;
+    } else if sound {
+        output::print(&format!("{directory} is sound: {jobs} jobs"))?;
+    }
+    if sound {
+        return Ok(());
+    }
+    Err(Failure::broken(format!("{directory} is damaged: {}", found.join("; "))))
+}
+
+fn vacuum(place: &Place) -> Result<(), Failure> {
+    let mut disk = Disk::open_existing(&place.directory).map_err(unusable)?;
+    let bytes_before = disk.bytes();
+    disk.vacuum().map_err(unusable)?;
+    let bytes_after = disk.bytes();
+    if place.json {
+        return output::print_json(&Vacuumed { bytes_before, bytes_after });
+    }
+    output::print(&format!("{} bytes, before {bytes_before}", bytes_after))
+}
+
+fn write_export(directory: &Path, out: Option<&Path>) -> Result<(), Failure> {
+    let mut writer: Box<dyn Write> = match out {
+        None => Box::new(BufWriter::new(std::io::stdout().lock())),
+        Some(path) => Box::new(BufWriter::new(File::create(path).map_err(|error| {
+            Failure::bad_input(format!("{} cannot be written: {error}", path.display()))
+        })?)),
+    };
+    let exported = export(directory, &mut |record| {
+        writeln!(writer, "{}", lines::line(&record)).map_err(Stopped::Written)
+    });
+    let exported = exported.and_then(|exported| writer.flush().map_err(Stopped::Written).map(|()| exported));
+    let exported = match exported {
+        Ok(exported) => exported,
+        // A reader that has gone has what it wanted.
+        Err(Stopped::Written(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
+        Err(Stopped::Written(error)) => {
+            return Err(Failure::broken(format!("the export cannot be written: {error}")));
+        }
+        Err(Stopped::Read(error)) => return Err(unusable(error)),
+    };
+    let rows: Vec<String> = exported.rows.iter().map(|(table, rows)| format!("{rows} {table}")).collect();
+    eprintln!("exported {}", rows.join(", "));
+    if exported.unread.is_empty() {
+        return Ok(());
+    }
+    let unread: Vec<String> = exported.unread.iter().map(|(table, why)| format!("{table} ({why})")).collect();
+    Err(Failure::broken(format!(
+        "some rows could not be read, of {}; the others are exported",
+        unread.join(", ")
+    )))
+}
+
+/// Why an export ended early.
+enum Stopped {
+    Read(DiskError),
+    Written(std::io::Error),
+}
+
+impl From<DiskError> for Stopped {
+    fn from(error: DiskError) -> Self {
+        Self::Read(error)
+    }
+}
+
+fn read_import(place: &Place, from: Option<&Path>) -> Result<(), Failure> {
+    let reader: Box<dyn BufRead> =
+        match from {
+            None => Box::new(std::io::stdin().lock()),
+            Some(path) => Box::new(BufReader::new(File::open(path).map_err(|error| {
+                Failure::bad_input(format!("{} cannot be read: {error}", path.display()))
+            })?)),
+        };
+    let mut import = Import::begin(&place.directory).map_err(unusable)?;
+    for (line, number) in reader.lines().zip(1..) {
+        let line =
+            line.map_err(|error| Failure::bad_input(format!("line {number} cannot be read: {error}")))?;
+        let wrong = |why: String| Failure::bad_input(format!("line {number} is not of an export: {why}"));
+        let record = lines::record(&line).map_err(wrong)?;
+        import.add(record).map_err(|error| wrong(error.to_string()))?;
+    }
+    let imported = import.finish().map_err(unusable)?;
+    if place.json {
+        return output::print_json(&Imported { rows: imported.rows, mended: imported.mended });
+    }
+    let mut lines = vec![format!("{} rows are in {}", imported.rows, place.directory.display())];
+    lines.extend(imported.mended.iter().map(|what| format!("mended: {what}")));
+    output::print(&lines.join("\n"))
+}
+
+fn unusable(error: DiskError) -> Failure {
+    match error {
+        DiskError::Missing { .. } | DiskError::Folder { .. } | DiskError::Foreign { .. } => {
+            Failure::bad_input(error.to_string())
+        }
+        _ => Failure::broken(error.to_string()),
+    }
+}
+
+fn progress_bar(silent: bool) -> ProgressBar {
+    if silent || !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("[{bar:40}] {human_pos} of {human_len} jobs");
+    ProgressBar::no_length().with_style(style.expect("the template is valid").progress_chars("=> "))
+}
+
+fn show(bar: &ProgressBar, loading: Loading) {
+    bar.set_length(loading.of);
+    bar.set_position(loading.jobs);
+}

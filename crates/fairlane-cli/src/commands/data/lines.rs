@@ -1,0 +1,119 @@
+//! Rows as lines of JSON: the table, then its columns. Bytes are text where they are text, else base 64 in a
+//! column whose name says so.
+
+use fairlane_engine::embedded::disk::{Field, Record};
+use serde_json::{Map, Value};
+
+const TABLE: &str = "table";
+const BASE_64: &str = "_base64";
+const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// A row as a line.
+pub fn line(record: &Record) -> String {
+    let mut object = Map::new();
+    object.insert(TABLE.into(), record.table.clone().into());
+    for (name, field) in &record.fields {
+        match field {
+            Field::Null => object.insert(name.clone(), Value::Null),
+            Field::Integer(number) => object.insert(name.clone(), (*number).into()),
+            Field::Text(text) => object.insert(name.clone(), text.clone().into()),
+            Field::Bytes(bytes) => match std::str::from_utf8(bytes) {
+                Ok(text) => object.insert(name.clone(), text.into()),
+                Err(_) => object.insert(format!("{name}{BASE_64}"), base_64(bytes).into()),
+            },
+        };
+    }
+    Value::Object(object).to_string()
+}
+
+/// A line as a row, or what is wrong with it.
+pub fn record(line: &str) -> Result<Record, String> {
+    let object: Map<String, Value> = serde_json::from_str(line).map_err(|error| error.to_string())?;
+    let mut table = None;
+    let mut fields = Vec::new();
+    for (name, value) in object {
+        if name == TABLE {
+            table = value.as_str().map(str::to_owned);
+            continue;
+        }
+        fields.push(match value {
+            Value::Null => (name, Field::Null),
+            Value::String(text) => match name.strip_suffix(BASE_64) {
+                Some(column) => {
+                    (column.to_owned(), Field::Bytes(from_base_64(&text).ok_or("it is no base 64")?))
+                }
+                None => (name, Field::Text(text)),
+            },
+            value => {
+                let number = value.as_i64().ok_or_else(|| format!("{name} is {value}"))?;
+                (name, Field::Integer(number))
+            }
+        });
+    }
+    let table = table.ok_or("it names no table")?;
+    Ok(Record { table, fields })
+}
+
+fn base_64(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let bits =
+            chunk.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
+        for digit in 0..4 {
+            let index = (bits >> (18 - 6 * digit)) & 63;
+            text.push(if digit <= chunk.len() { char::from(DIGITS[index as usize]) } else { '=' });
+        }
+    }
+    text
+}
+
+fn from_base_64(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
+    for chunk in text.trim_end_matches('=').as_bytes().chunks(4) {
+        let mut bits = 0_u32;
+        for digit in chunk {
+            bits = bits << 6 | DIGITS.iter().position(|known| known == digit)? as u32;
+        }
+        let whole = (bits << (6 * (4 - chunk.len()))).to_be_bytes();
+        bytes.extend_from_slice(&whole[1..chunk.len()]);
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_survives_its_line() {
+        for payload in [&b""[..], b"{}", b"\x00\xff", b"\xff\xfe\xfd", b"\xf0\xf1\xf2\xf3"] {
+            let fields = vec![
+                ("number".to_owned(), Field::Integer(7)),
+                ("due_at".to_owned(), Field::Null),
+                ("note".to_owned(), Field::Text("a \"note\"\n".into())),
+                ("payload".to_owned(), Field::Bytes(payload.to_vec())),
+            ];
+            let before = Record { table: "jobs".into(), fields };
+            let after = record(&line(&before)).unwrap();
+            assert_eq!(after.table, "jobs");
+            for (name, field) in before.fields {
+                let found =
+                    after.fields.iter().find(|(known, _)| *known == name).map(|(_, field)| field.clone());
+                // Bytes that are text come back as text; which column holds bytes is the directory's to know.
+                let same = match (&found, &field) {
+                    (Some(Field::Text(text)), Field::Bytes(bytes)) => text.as_bytes() == *bytes,
+                    (found, field) => found.as_ref() == Some(field),
+                };
+                assert!(same, "{name}: {found:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_row_is_told() {
+        assert!(record("{}").unwrap_err().contains("no table"));
+        assert!(record("[1]").is_err());
+        assert!(record(r#"{"table": "jobs", "number": 1.5}"#).unwrap_err().contains("number"));
+        assert!(record(r#"{"table": "jobs", "payload_base64": "!"}"#).is_err());
+    }
+}

@@ -1,0 +1,101 @@
+//! `fairlane why`: why a job is not running.
+
+use clap::Args;
+use fairlane_core::queue::{Explain, Explanation, JobRef};
+use fairlane_core::{GroupId, JobId};
+use fairlane_engine::EngineError;
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::output;
+
+const EXAMPLES: &str = "\
+Examples:
+  fairlane why customer-A invoice-4711
+  fairlane why customer-A invoice-4711 --engine redis://10.0.0.5:6379
+  fairlane why customer-A invoice-4711 --json
+
+It looks and changes nothing. Positions and times to come are estimates.
+Exit codes: 0 explained; 1 it failed; 2 there is no such job, or bad input.";
+
+/// Why a job is not running, in one sentence, and the facts behind it
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    /// Whose job
+    group: GroupId,
+    /// Which of theirs
+    job: JobId,
+    /// Where the queue lives: redis://host:port, redis+cluster://host:port,host:port or dir:path
+    #[arg(long, value_name = "URL", default_value = "redis://127.0.0.1:6379")]
+    engine: String,
+    /// Print one JSON object and nothing else
+    #[arg(long)]
+    json: bool,
+}
+
+/// What programs get.
+#[derive(Serialize)]
+struct Answer {
+    group: String,
+    job: String,
+    state: &'static str,
+    reason: &'static str,
+    sentence: String,
+    /// An estimate.
+    starts_in_ms: Option<u64>,
+    facts: Vec<Fact>,
+}
+
+#[derive(Serialize)]
+struct Fact {
+    about: &'static str,
+    text: String,
+}
+
+/// Looks at the job and says why.
+pub async fn run(arguments: Arguments) -> Result<(), Failure> {
+    let engine = fairlane_engine::attach(&arguments.engine).await.map_err(unopened)?;
+    let job = JobRef { group: arguments.group, id: arguments.job };
+    let explained = engine.explain(Explain { job: job.clone() }).await?;
+    let Some(explanation) = explained.0 else {
+        let JobRef { group, id } = job;
+        return Err(Failure::bad_input(format!(
+            "{group} has no job {id} at {}; it was never enqueued, or it ended and is past its retention",
+            arguments.engine
+        )));
+    };
+    let answer = Answer::new(&explanation);
+    if arguments.json { output::print_json(&answer) } else { output::print(&answer.text()) }
+}
+
+fn unopened(error: EngineError) -> Failure {
+    match error {
+        EngineError::Invalid(_) | EngineError::Refused { .. } => Failure::bad_input(error.to_string()),
+        _ => Failure::broken(error.to_string()),
+    }
+}
+
+impl Answer {
+    fn new(explanation: &Explanation) -> Self {
+        let job = &explanation.job;
+        let facts = explanation.facts().into_iter();
+        Self {
+            group: job.job.group.to_string(),
+            job: job.job.id.to_string(),
+            state: job.state.as_str(),
+            reason: explanation.reason().as_str(),
+            sentence: explanation.sentence(),
+            starts_in_ms: explanation.starts_in_us().map(|us| us / 1000),
+            facts: facts.map(|(about, text)| Fact { about, text }).collect(),
+        }
+    }
+
+    /// The sentence, and the facts under it.
+    fn text(&self) -> String {
+        let width = self.facts.iter().map(|fact| fact.about.len()).max().unwrap_or(0);
+        let mut lines = vec![self.sentence.clone(), String::new()];
+        lines.extend(self.facts.iter().map(|fact| format!("  {:width$}  {}", fact.about, fact.text)));
+        lines.join("\n")
+    }
+}

@@ -1,0 +1,116 @@
+//! `fairlane audit`.
+
+use fairlane_core::queue::{Enqueue, JobRef, NewJob, Settings};
+use fairlane_core::{Cost, GroupId, JobId, Level, TypeId};
+use tempfile::TempDir;
+
+use super::redis_server::RedisServer;
+use super::running::{Ended, fairlane, has_keys};
+
+/// Three jobs of one customer at this address.
+fn fill(engine: &str) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let engine = fairlane_engine::open(engine, Settings::default()).await.unwrap();
+        let new = |number: u32| NewJob {
+            job: JobRef {
+                group: GroupId::new("customer-A").unwrap(),
+                id: JobId::new(format!("job-{number}")).unwrap(),
+            },
+            type_id: TypeId::new("mail").unwrap(),
+            level: Level::Normal,
+            cost: Cost::default(),
+            payload: b"secret".as_slice().into(),
+            delay_ms: 0,
+            bulk: None,
+        };
+        engine.enqueue(Enqueue { jobs: (1..=3).map(new).collect() }).await.unwrap();
+    });
+}
+
+fn sound() -> RedisServer {
+    let server = RedisServer::start();
+    fill(&server.url());
+    server
+}
+
+fn damaged() -> RedisServer {
+    let server = sound();
+    server.ask("LREM bulk-action:group:customer-A:jobs:1:mail 1 job-2").unwrap();
+    server.ask("HINCRBY bulk-action:type:mail in_flight 2").unwrap();
+    server
+}
+
+fn json(ended: &Ended) -> serde_json::Value {
+    serde_json::from_str(&ended.stdout).unwrap()
+}
+
+#[test]
+fn a_sound_queue_is_said_to_be_in_one_line() {
+    let server = sound();
+    for words in [&["audit"][..], &["audit", "--repair"]] {
+        let ended = fairlane(&[words, &["--engine", &server.url()]].concat());
+        assert_eq!((ended.code, ended.stderr.as_str()), (0, ""), "{}", ended.stdout);
+        assert_eq!(ended.stdout.trim(), "Nothing is wrong in 1 group.");
+    }
+}
+
+#[test]
+fn findings_are_told_and_end_with_code_3_until_they_are_repaired() {
+    let server = damaged();
+    let engine = server.url();
+    for _ in 0..2 {
+        let ended = fairlane(&["audit", "--engine", &engine]);
+        assert_eq!((ended.code, ended.stderr.trim()), (3, "run it again with --repair to put this right"));
+        for words in [
+            "no-place",
+            "job customer-A/job-2",
+            "seat-without-job",
+            "type mail",
+            "2 seats are taken for 0 jobs in flight; repair sets the count",
+            "2 found in 1 group: 0 repaired, 2 to be repaired, 0 warnings.",
+        ] {
+            assert!(ended.stdout.contains(words), "{words:?} is missing in: {}", ended.stdout);
+        }
+        assert!(!ended.stdout.contains("secret"), "a payload is nobody's business here");
+    }
+    let repaired = fairlane(&["audit", "--engine", &engine, "--repair"]);
+    assert_eq!((repaired.code, repaired.stderr.as_str()), (0, ""), "{}", repaired.stdout);
+    assert!(repaired.stdout.contains("2 repaired, 0 to be repaired"), "{}", repaired.stdout);
+    assert_eq!(fairlane(&["audit", "--engine", &engine]).code, 0);
+}
+
+#[test]
+fn json_is_one_object_with_the_findings_by_their_words() {
+    let server = damaged();
+    let engine = server.url();
+    let ended = fairlane(&["audit", "--engine", &engine, "--json"]);
+    assert_eq!((ended.code, ended.stderr.as_str()), (3, ""));
+    let answer = json(&ended);
+    has_keys(&answer, &["groups", "findings", "too_large", "repaired", "remaining"]);
+    assert_eq!(
+        (&answer["groups"], &answer["repaired"], &answer["remaining"]),
+        (&1.into(), &0.into(), &2.into())
+    );
+    let found = &answer["findings"][0];
+    has_keys(found, &["word", "kind", "name", "sentence", "stored", "counted", "repaired", "warning"]);
+    assert_eq!((&found["word"], &found["name"]), (&"no-place".into(), &"customer-A/job-2".into()));
+    let repaired = fairlane(&["audit", "--engine", &engine, "--json", "--repair"]).json();
+    assert_eq!((&repaired["repaired"], &repaired["remaining"]), (&2.into(), &0.into()));
+    assert_eq!(repaired["findings"][1]["repaired"], true);
+}
+
+#[test]
+fn a_data_directory_is_audited_too() {
+    let folder = TempDir::new().unwrap();
+    let engine = format!("dir:{}", folder.path().join("queue").display());
+    fill(&engine);
+    let answer = fairlane(&["audit", "--engine", &engine, "--json"]).json();
+    assert_eq!((&answer["groups"], &answer["remaining"]), (&1.into(), &0.into()));
+}
+
+#[test]
+fn an_unknown_place_and_one_out_of_reach_are_told_apart() {
+    fairlane(&["audit", "--engine", "nowhere"]).failed(2, &["nowhere", "redis://host:port"]);
+    fairlane(&["audit", "--engine", "redis://127.0.0.1:1"]).failed(1, &["cannot be reached"]);
+}

@@ -1,0 +1,122 @@
+//! `fairlane data`.
+
+use std::path::Path;
+
+use fairlane_core::queue::{Inspect, Inspected, JobRef, NewJob, Settings};
+use fairlane_core::{Cost, GroupId, JobId, Level, TypeId};
+use tempfile::TempDir;
+
+use super::running::fairlane;
+
+async fn fill(folder: &Path, jobs: usize) {
+    let engine =
+        fairlane_engine::open(&format!("dir:{}", folder.display()), Settings::default()).await.unwrap();
+    let job = |number: usize| NewJob {
+        job: JobRef { group: GroupId::new("g").unwrap(), id: JobId::new(format!("j{number}")).unwrap() },
+        type_id: TypeId::new("t").unwrap(),
+        level: Level::Normal,
+        cost: Cost::default(),
+        payload: if number.is_multiple_of(2) { b"{}"[..].into() } else { b"\x00\xff"[..].into() },
+        delay_ms: 0,
+        bulk: None,
+    };
+    engine.enqueue_all((0..jobs).map(job)).await.unwrap();
+}
+
+async fn backlog(folder: &Path) -> u64 {
+    let engine = fairlane_engine::attach(&format!("dir:{}", folder.display())).await.unwrap();
+    match engine.inspect(Inspect::Whole).await.unwrap() {
+        Inspected::Whole(whole) => whole.backlog,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+fn path(folder: &TempDir, name: &str) -> String {
+    folder.path().join(name).to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_sound_directory_is_said_to_be() {
+    let folder = TempDir::new().unwrap();
+    let queue = path(&folder, "queue");
+    runtime().block_on(fill(Path::new(&queue), 10));
+    let ended = fairlane(&["data", "check", &queue]);
+    assert_eq!((ended.code, ended.stdout.contains("is sound: 10 jobs")), (0, true), "{}", ended.stderr);
+    let checked = fairlane(&["data", "check", &queue, "--json"]).json();
+    assert_eq!((checked["sound"].as_bool(), checked["jobs"].as_u64()), (Some(true), Some(10)));
+    let vacuumed = fairlane(&["data", "vacuum", &queue, "--json"]).json();
+    assert!(vacuumed["bytes_after"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn an_export_makes_the_same_queue_elsewhere() {
+    let folder = TempDir::new().unwrap();
+    let (queue, copy, lines) = (path(&folder, "queue"), path(&folder, "copy"), path(&folder, "lines"));
+    runtime().block_on(fill(Path::new(&queue), 10));
+    let ended = fairlane(&["data", "export", &queue, "--out", &lines]);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    let exported = std::fs::read_to_string(&lines).unwrap();
+    assert!(
+        exported.contains(r#""id":"j3""#) && exported.contains(r#""payload_base64":"AP8=""#),
+        "{exported}"
+    );
+    let imported = fairlane(&["data", "import", &copy, "--from", &lines, "--json"]).json();
+    assert_eq!(imported["mended"].as_array().unwrap().len(), 0);
+    assert_eq!(runtime().block_on(backlog(Path::new(&copy))), 10);
+    let again = path(&folder, "again");
+    let ended = fairlane(&["data", "export", &copy, "--out", &again]);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert_eq!(std::fs::read_to_string(&again).unwrap(), exported);
+    fairlane(&["data", "import", &copy, "--from", &lines]).failed(2, &["there is a queue in it already"]);
+}
+
+#[test]
+fn what_can_be_read_of_a_damaged_file_is_saved_and_mended() {
+    let folder = TempDir::new().unwrap();
+    let (queue, copy, lines) = (path(&folder, "queue"), path(&folder, "copy"), path(&folder, "lines"));
+    runtime().block_on(fill(Path::new(&queue), 3000));
+    let file = Path::new(&queue).join("fairlane.db");
+    let mut bytes = std::fs::read(&file).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle..middle + 8192].fill(0x5a);
+    std::fs::write(&file, bytes).unwrap();
+    fairlane(&["data", "check", &queue]).failed(1, &["is damaged", "fairlane.db"]);
+    let ended = fairlane(&["data", "export", &queue, "--out", &lines]);
+    assert_eq!(ended.code, 1, "{}", ended.stderr);
+    assert!(ended.stderr.contains("some rows could not be read"), "{}", ended.stderr);
+    let imported = fairlane(&["data", "import", &copy, "--from", &lines]);
+    assert_eq!(imported.code, 0, "{}", imported.stderr);
+    let saved = runtime().block_on(backlog(Path::new(&copy)));
+    assert!((2000..3000).contains(&saved), "{saved} jobs were saved");
+    assert_eq!(fairlane(&["data", "check", &copy]).code, 0);
+}
+
+#[test]
+fn bad_input_is_told() {
+    let folder = TempDir::new().unwrap();
+    let (nothing, new, lines) = (path(&folder, "nothing"), path(&folder, "new"), path(&folder, "lines"));
+    fairlane(&["data", "check", &nothing]).failed(2, &["holds no queue"]);
+    assert!(!Path::new(&nothing).exists());
+    fairlane(&["data", "export", &nothing]).failed(2, &["holds no queue"]);
+    std::fs::write(&lines, "{\"table\": \"jobs\", \"speed\": 3}\n").unwrap();
+    fairlane(&["data", "import", &new, "--from", &lines]).failed(2, &["line 1", "speed"]);
+}
+
+#[test]
+fn a_directory_in_use_is_exported_and_nothing_else() {
+    let folder = TempDir::new().unwrap();
+    let queue = path(&folder, "queue");
+    let url = format!("dir:{queue}");
+    let engine = runtime().block_on(fairlane_engine::open(&url, Settings::default())).unwrap();
+    for deed in ["check", "vacuum"] {
+        fairlane(&["data", deed, &queue]).failed(1, &["belongs to process", "stop it first"]);
+    }
+    let ended = fairlane(&["data", "export", &queue]);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert!(ended.stdout.contains(r#""table":"whole""#), "{}", ended.stdout);
+    drop(engine);
+}

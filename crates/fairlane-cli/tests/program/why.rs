@@ -1,0 +1,83 @@
+//! `fairlane why`.
+
+use fairlane_core::queue::{Enqueue, GroupPatch, JobRef, NewJob, SetGroup, Settings};
+use fairlane_core::{Cost, GroupId, JobId, Level, TypeId};
+
+use super::redis_server::RedisServer;
+use super::running::{fairlane, has_keys};
+
+/// Leaves three jobs of a paused customer at an address.
+fn pause_customer(url: &str) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let engine = fairlane_engine::open(url, Settings::default()).await.unwrap();
+        let group = GroupId::new("customer-A").unwrap();
+        let new = |number: u32| NewJob {
+            job: JobRef { group: group.clone(), id: JobId::new(format!("job-{number}")).unwrap() },
+            type_id: TypeId::new("mail").unwrap(),
+            level: Level::Normal,
+            cost: Cost::default(),
+            payload: b"secret".as_slice().into(),
+            delay_ms: 0,
+            bulk: None,
+        };
+        engine.enqueue(Enqueue { jobs: (1..=3).map(new).collect() }).await.unwrap();
+        let patch = GroupPatch { paused: Some(true), ..GroupPatch::default() };
+        engine.set_group(SetGroup { group, patch, reset_congestion: false }).await.unwrap();
+    });
+}
+
+fn paused_customer() -> RedisServer {
+    let server = RedisServer::start();
+    pause_customer(&server.url());
+    server
+}
+
+#[test]
+fn the_sentence_comes_first_and_the_facts_below() {
+    let server = paused_customer();
+    let ended = fairlane(&["why", "customer-A", "job-3", "--engine", &server.url()]);
+    assert_eq!((ended.code, ended.stderr.as_str()), (0, ""), "{}", ended.stdout);
+    let mut lines = ended.stdout.lines();
+    assert_eq!(lines.next(), Some("customer-A is paused; 2 jobs ahead"));
+    for words in ["state ", "PENDING", "customer-A: paused", "none has ever asked", "cannot be estimated"] {
+        assert!(ended.stdout.contains(words), "{words:?} is missing in: {}", ended.stdout);
+    }
+    assert!(!ended.stdout.contains("secret"), "a payload is nobody's business here");
+}
+
+#[test]
+fn json_is_one_object_with_the_reason_as_a_word() {
+    let server = paused_customer();
+    let answer = fairlane(&["why", "customer-A", "job-1", "--engine", &server.url(), "--json"]).json();
+    has_keys(&answer, &["group", "job", "state", "reason", "sentence", "starts_in_ms", "facts"]);
+    assert_eq!((&answer["state"], &answer["reason"]), (&"PENDING".into(), &"group-paused".into()));
+    assert!(answer["facts"].as_array().unwrap().iter().all(|fact| fact["text"].is_string()));
+}
+
+#[test]
+fn an_unknown_job_and_an_unknown_place_are_told_apart() {
+    let server = paused_customer();
+    let engine = server.url();
+    fairlane(&["why", "customer-A", "job-4", "--engine", &engine]).failed(2, &["no job job-4", "retention"]);
+    fairlane(&["why", "customer-B", "job-1", "--engine", &engine]).failed(2, &["customer-B has no job"]);
+    fairlane(&["why", "a", "1", "--engine", "nowhere"]).failed(2, &["nowhere", "redis://host:port"]);
+    fairlane(&["why", "a", "1", "--engine", "redis://127.0.0.1:1"]).failed(1, &["cannot be reached"]);
+    fairlane(&["why", "a"]).failed(2, &["<JOB>"]);
+}
+
+#[test]
+fn a_data_directory_is_looked_into_and_none_is_made() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let path = folder.path().join("queue");
+    let engine = format!("dir:{}", path.display());
+    fairlane(&["why", "customer-A", "job-1", "--engine", &engine]).failed(2, &["there is no directory"]);
+    assert!(!path.exists());
+    pause_customer(&engine);
+    let ended = fairlane(&["why", "customer-A", "job-1", "--engine", &engine]);
+    assert!(
+        ended.stdout.starts_with("customer-A is paused; it is the next of its lane\n"),
+        "{}",
+        ended.stderr
+    );
+}

@@ -1,0 +1,156 @@
+//! `finish_bulk`: an aggregation ends once; the fence decides whether this is that end.
+
+use fairlane_core::Fence;
+use fairlane_core::limits::NOTE_BYTES_MAX;
+use fairlane_core::queue::*;
+use fairlane_engine::EngineError;
+
+use super::{Case, cases};
+use crate::subject::*;
+
+/// The claims.
+pub const CASES: &[Case] = cases![
+    a_finished_one_is_completed_with_its_summary,
+    a_failed_aggregation_fails_it,
+    finishing_again_is_applied_without_effect,
+    an_older_fence_is_stale,
+    a_wrong_fence_is_stale_and_changes_nothing,
+    one_that_was_never_taken_cannot_be_finished,
+    an_overdue_aggregation_can_be_finished_until_it_is_taken_again,
+    an_unknown_one_is_gone_and_not_made,
+    a_removed_one_is_gone_and_not_made,
+    a_summary_is_opaque,
+    a_summary_out_of_range_is_invalid,
+];
+
+async fn taken(queue: &Subject) -> TakenBulk {
+    queue.open("g", "b").await;
+    queue.seal("g", "b").await;
+    queue.take_one().await
+}
+
+async fn a_finished_one_is_completed_with_its_summary(queue: Subject) {
+    let taken = taken(&queue).await;
+    queue.advance_ms(5);
+    assert_eq!(queue.finish_with(&taken, "all well", false).await, Verdict::Applied);
+    let view = queue.bulk("g", "b").await;
+    assert_eq!((view.state, &*view.summary, view.cause), (BulkState::Completed, &b"all well"[..], None));
+    assert_eq!((view.finished_at, queue.whole().await.aggregating), (Some(START.plus_ms(5)), 0));
+}
+
+async fn a_failed_aggregation_fails_it(queue: Subject) {
+    let taken = taken(&queue).await;
+    assert_eq!(queue.finish_with(&taken, "no disk", true).await, Verdict::Applied);
+    let view = queue.bulk("g", "b").await;
+    assert_eq!((view.state, view.cause), (BulkState::Failed, Some(BulkCause::Aggregation)));
+    assert_eq!((&*view.summary, view.finished_at), (&b"no disk"[..], Some(START)));
+    assert_eq!(queue.take(10).await, []);
+}
+
+/// A lost reply: the aggregator says it again. Erratum Q15.
+async fn finishing_again_is_applied_without_effect(queue: Subject) {
+    let taken = taken(&queue).await;
+    queue.finish_with(&taken, "first", false).await;
+    let before = queue.bulk("g", "b").await;
+    queue.advance_ms(10);
+    assert_eq!(queue.finish_with(&taken, "first", false).await, Verdict::Applied);
+    assert_eq!(
+        queue.finish_with(&taken, "second", true).await,
+        Verdict::Applied,
+        "what was said first counts"
+    );
+    assert_eq!(queue.bulk("g", "b").await, before);
+}
+
+/// Erratum Q15.
+async fn an_older_fence_is_stale(queue: Subject) {
+    let slow = taken(&queue).await;
+    queue.advance_ms(LEASE_MS);
+    let second = queue.take_one().await;
+    assert_eq!(queue.finish_with(&slow, "late", false).await, Verdict::Stale);
+    queue.finish_with(&second, "in time", false).await;
+    assert_eq!(queue.finish_with(&slow, "late", true).await, Verdict::Stale);
+    let view = queue.bulk("g", "b").await;
+    assert_eq!((view.state, &*view.summary), (BulkState::Completed, &b"in time"[..]));
+}
+
+async fn a_wrong_fence_is_stale_and_changes_nothing(queue: Subject) {
+    let taken = taken(&queue).await;
+    let before = queue.bulk("g", "b").await;
+    for fence in [0, 1, taken.fence.0 - 1, taken.fence.0 + 1, u64::MAX] {
+        let wrong = TakenBulk { fence: Fence(fence), ..taken.clone() };
+        assert_eq!(queue.finish(&wrong).await, Verdict::Stale);
+    }
+    assert_eq!(queue.bulk("g", "b").await, before);
+}
+
+async fn one_that_was_never_taken_cannot_be_finished(queue: Subject) {
+    queue.open_with_jobs("g", "running", 1).await;
+    queue.open("g", "complete").await;
+    queue.seal("g", "complete").await;
+    queue.open_within("g", "failed", None, Some(0)).await;
+    queue.cancel("g", &["running1"]).await;
+    queue.add_dead(in_bulk("failed", job("g", "dead"))).await;
+    for id in ["running", "complete", "failed"] {
+        let before = queue.bulk("g", id).await;
+        for fence in [Fence(0), Fence(START.0)] {
+            let guess = TakenBulk { view: before.clone(), fence };
+            assert_eq!(queue.finish(&guess).await, Verdict::Stale, "{id} under {fence}");
+        }
+        assert_eq!(queue.bulk("g", id).await, before);
+    }
+}
+
+async fn an_overdue_aggregation_can_be_finished_until_it_is_taken_again(queue: Subject) {
+    let taken = taken(&queue).await;
+    queue.advance_ms(LEASE_MS + 5000);
+    assert_eq!(queue.finish(&taken).await, Verdict::Applied);
+    assert_eq!(queue.bulk_state("g", "b").await, BulkState::Completed);
+}
+
+/// Erratum Q13.
+async fn an_unknown_one_is_gone_and_not_made(queue: Subject) {
+    let command = FinishBulk { bulk: bulk_ref("g", "b"), fence: Fence(5), summary: bytes(""), failed: false };
+    let finished = queue.engine.finish_bulk(command).await.expect("finish_bulk is answered");
+    assert_eq!(finished, BulkFinished(Verdict::Gone));
+    assert_eq!(queue.find_bulk("g", "b").await, None);
+}
+
+/// Erratum Q13.
+async fn a_removed_one_is_gone_and_not_made(queue: Subject) {
+    queue.set_whole(Settings { bulk_retention_ms: 0, ..Settings::default() }).await;
+    let taken = taken(&queue).await;
+    queue.finish(&taken).await;
+    queue.sweep(10).await;
+    assert_eq!(queue.finish(&taken).await, Verdict::Gone);
+    assert_eq!(queue.find_bulk("g", "b").await, None);
+}
+
+async fn a_summary_is_opaque(queue: Subject) {
+    let taken = taken(&queue).await;
+    let every_byte: Vec<u8> = (0..=255).chain([b':', b':', 0]).collect();
+    let command = FinishBulk {
+        bulk: taken.view.bulk.clone(),
+        fence: taken.fence,
+        summary: every_byte.clone().into(),
+        failed: false,
+    };
+    queue.engine.finish_bulk(command).await.expect("finish_bulk is answered");
+    assert_eq!(&*queue.bulk("g", "b").await.summary, every_byte);
+}
+
+async fn a_summary_out_of_range_is_invalid(queue: Subject) {
+    let taken = taken(&queue).await;
+    let with = |bytes: usize| FinishBulk {
+        bulk: taken.view.bulk.clone(),
+        fence: taken.fence,
+        summary: vec![7; bytes].into(),
+        failed: false,
+    };
+    let refused = queue.engine.finish_bulk(with(NOTE_BYTES_MAX + 1)).await;
+    assert!(matches!(refused, Err(EngineError::Invalid(Invalid::TooLarge { .. }))));
+    assert_eq!(queue.bulk_state("g", "b").await, BulkState::Aggregating);
+    let taken = queue.engine.finish_bulk(with(NOTE_BYTES_MAX)).await.expect("64 KiB are taken");
+    assert_eq!(taken, BulkFinished(Verdict::Applied));
+    assert_eq!(queue.bulk("g", "b").await.summary.len(), NOTE_BYTES_MAX);
+}

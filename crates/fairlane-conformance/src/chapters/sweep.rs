@@ -1,0 +1,277 @@
+//! `sweep`: what was dropped, resumed, overdue or outlived is tidied up, a bounded number at a time.
+
+use fairlane_core::limits::{SWEEP_BULKS_MAX, SWEEP_JOBS_MAX};
+use fairlane_core::queue::*;
+use fairlane_engine::EngineError;
+
+use super::{Case, cases};
+use crate::subject::*;
+
+/// The claims.
+pub const CASES: &[Case] = cases![
+    nothing_to_do_is_nothing_done,
+    dropped_jobs_leave_the_heads_of_their_lanes,
+    a_sweep_drops_a_bounded_number_and_says_that_there_is_more,
+    dropped_jobs_behind_a_living_one_wait_for_their_turn,
+    lanes_that_cannot_be_served_are_swept_too,
+    bulk_actions_are_swept_in_turn,
+    a_bounded_number_of_overdue_ones_fails_at_once,
+    a_finished_bulk_action_is_kept_for_its_time,
+    an_outlived_bulk_action_goes_with_its_jobs,
+    its_name_and_its_ids_are_free_again,
+    an_unfinished_bulk_action_is_kept_with_its_jobs,
+    dead_jobs_of_a_bulk_action_stay_with_it,
+    removing_is_bounded,
+    a_job_that_outlives_its_bulk_action_never_runs,
+    a_bulk_action_is_not_forgotten_before_its_jobs,
+    finished_jobs_past_their_time_go,
+    sweeping_again_changes_nothing,
+    a_number_out_of_range_is_invalid,
+];
+
+async fn finished(queue: &Subject, id: &str, count: usize) {
+    queue.open_with_jobs("g", id, count).await;
+    queue.seal("g", id).await;
+    let leased = queue.lease(count.max(1)).await;
+    queue.succeed(&leased).await;
+    let taken = queue.take_one().await;
+    assert_eq!(queue.finish(&taken).await, Verdict::Applied);
+}
+
+async fn nothing_to_do_is_nothing_done(queue: Subject) {
+    assert_eq!(queue.sweep(10).await, NOTHING_SWEPT);
+    queue.open_with_jobs("g", "b", 3).await;
+    let before = (queue.whole().await, queue.bulk("g", "b").await);
+    assert_eq!(queue.sweep(10).await, NOTHING_SWEPT);
+    assert_eq!((queue.whole().await, queue.bulk("g", "b").await), before);
+}
+
+async fn dropped_jobs_leave_the_heads_of_their_lanes(queue: Subject) {
+    queue.open("g", "b").await;
+    for (number, level) in fairlane_core::Level::ALL.into_iter().cycle().take(9).enumerate() {
+        let new = NewJob { level, ..job_of(["t", "u"][number % 2], "g", &number.to_string()) };
+        queue.add([in_bulk("b", new)]).await;
+    }
+    queue.add([job("g", "own")]).await;
+    queue.cancel_bulk("g", "b").await;
+    assert_eq!(queue.sweep(100).await, Swept { dropped: 9, ..NOTHING_SWEPT });
+    assert_eq!((queue.group("g").await.backlog, queue.whole().await.sweeping), (1, 0));
+    assert_eq!(queue.state("g", "3").await, JobState::Cancelled);
+    assert_eq!(ids(&queue.lease_of(&["t", "u"], 10).await), ["own"]);
+}
+
+async fn a_sweep_drops_a_bounded_number_and_says_that_there_is_more(queue: Subject) {
+    queue.open_with_jobs("g", "b", 5).await;
+    queue.cancel_bulk("g", "b").await;
+    for (dropped, more) in [(2, true), (2, true), (1, false)] {
+        assert_eq!(queue.sweep(2).await, Swept { dropped, more, ..NOTHING_SWEPT });
+    }
+    assert_eq!(queue.sweep(2).await, NOTHING_SWEPT);
+    assert_eq!(queue.ends("g", "b").await, [0, 0, 5]);
+}
+
+async fn dropped_jobs_behind_a_living_one_wait_for_their_turn(queue: Subject) {
+    queue.add([job("g", "alive")]).await;
+    queue.open_with_jobs("g", "b", 2).await;
+    queue.cancel_bulk("g", "b").await;
+    assert_eq!(queue.sweep(10).await, NOTHING_SWEPT, "no list is searched");
+    assert_eq!(queue.whole().await.sweeping, 1, "it comes again");
+    assert_eq!(ids(&queue.lease(1).await), ["alive"]);
+    assert_eq!(queue.sweep(10).await, Swept { dropped: 2, ..NOTHING_SWEPT });
+    assert_eq!(queue.whole().await.sweeping, 0);
+}
+
+async fn lanes_that_cannot_be_served_are_swept_too(queue: Subject) {
+    queue.set_group("g", group_paused(true)).await;
+    queue.open_with_jobs("g", "b", 3).await;
+    queue.lease(10).await;
+    queue.cancel_bulk("g", "b").await;
+    assert_eq!(queue.sweep(10).await.dropped, 3);
+    let whole = queue.whole().await;
+    assert_eq!((whole.backlog, whole.active_groups), (0, 0));
+    queue.add([job("g", "1")]).await;
+    queue.set_group("g", group_paused(false)).await;
+    assert_eq!(ids(&queue.lease(10).await), ["1"]);
+}
+
+async fn bulk_actions_are_swept_in_turn(queue: Subject) {
+    let count = SWEEP_BULKS_MAX + 4;
+    for number in 0..count {
+        let group = format!("g{number}");
+        queue.add([job(&group, "alive")]).await;
+        queue.open_with_jobs(&group, "b", 1).await;
+        queue.cancel_bulk(&group, "b").await;
+    }
+    queue.open_with_jobs("last", "b", 1).await;
+    queue.cancel_bulk("last", "b").await;
+    assert_eq!(queue.sweep(10).await.dropped, 0, "the first ones cannot be swept yet");
+    assert_eq!(queue.sweep(10).await.dropped, 1, "and hold nobody up");
+    assert_eq!((queue.ends("last", "b").await, queue.whole().await.sweeping), ([0, 0, 1], count as u64));
+}
+
+async fn a_bounded_number_of_overdue_ones_fails_at_once(queue: Subject) {
+    for number in 0..SWEEP_BULKS_MAX + 3 {
+        queue.open_within("g", &number.to_string(), Some(100 + number as u64), None).await;
+    }
+    queue.advance_ms(1000);
+    assert_eq!(queue.sweep(10).await, Swept { overdue: SWEEP_BULKS_MAX, more: true, ..NOTHING_SWEPT });
+    assert_eq!(queue.bulk_state("g", "0").await, BulkState::Failed, "the earliest first");
+    assert_eq!(queue.sweep(10).await, Swept { overdue: 3, ..NOTHING_SWEPT });
+}
+
+async fn a_finished_bulk_action_is_kept_for_its_time(queue: Subject) {
+    queue.set_whole(Settings { bulk_retention_ms: 5000, ..Settings::default() }).await;
+    finished(&queue, "b", 2).await;
+    queue.advance_ms(4999);
+    assert_eq!(queue.sweep(10).await, NOTHING_SWEPT);
+    assert_eq!(queue.bulk_state("g", "b").await, BulkState::Completed);
+    queue.set_whole(Settings::default()).await;
+    queue.advance_ms(6 * 24 * 3600 * 1000);
+    assert_eq!(queue.sweep(10).await, NOTHING_SWEPT, "a week by default");
+    queue.advance_ms(24 * 3600 * 1000);
+    assert_eq!(queue.sweep(10).await.removed, 2);
+}
+
+async fn an_outlived_bulk_action_goes_with_its_jobs(queue: Subject) {
+    queue.set_whole(Settings { bulk_retention_ms: 1000, ..Settings::default() }).await;
+    finished(&queue, "done", 3).await;
+    queue.open_with_jobs("g", "cancelled", 2).await;
+    queue.cancel_bulk("g", "cancelled").await;
+    queue.open_within("g", "failed", None, Some(0)).await;
+    queue.add_dead(in_bulk("failed", job("g", "dead"))).await;
+    queue.sweep(10).await;
+    queue.advance_ms(1000);
+    assert_eq!(queue.sweep(100).await, Swept { removed: 6, ..NOTHING_SWEPT });
+    for id in ["done", "cancelled", "failed"] {
+        assert_eq!(queue.find_bulk("g", id).await, None);
+    }
+    for id in ["done1", "cancelled1", "dead"] {
+        assert_eq!(queue.find_job("g", id).await, None);
+    }
+    assert_eq!(queue.whole().await.failed, 0);
+}
+
+async fn its_name_and_its_ids_are_free_again(queue: Subject) {
+    queue.set_whole(Settings { bulk_retention_ms: 1000, ..Settings::default() }).await;
+    finished(&queue, "b", 2).await;
+    queue.advance_ms(1000);
+    queue.sweep(10).await;
+    queue.open_with_jobs("g", "b", 2).await;
+    let view = queue.bulk("g", "b").await;
+    assert_eq!((view.total, view.succeeded, view.state), (2, 0, BulkState::Created));
+    assert_eq!(queue.serve_all(10).await.len(), 2);
+}
+
+async fn an_unfinished_bulk_action_is_kept_with_its_jobs(queue: Subject) {
+    let settings = Settings {
+        bulk_retention_ms: 0,
+        completed_retention_ms: 0,
+        completed_kept_max: 0,
+        ..Settings::default()
+    };
+    queue.set_whole(settings).await;
+    queue.open_with_jobs("g", "b", 3).await;
+    let leased = queue.lease(2).await;
+    queue.succeed(&leased).await;
+    queue.advance_ms(30 * 24 * 3600 * 1000);
+    assert_eq!(queue.sweep(10).await, NOTHING_SWEPT);
+    assert_eq!(queue.state("g", "b1").await, JobState::Completed);
+    let receipts = queue.enqueue(jobs_in("b", "g", 1)).await;
+    assert_eq!(receipts, [JobReceipt::Exists { bulk: Some(bulk_id("b")) }], "no job runs twice in one");
+}
+
+async fn dead_jobs_of_a_bulk_action_stay_with_it(queue: Subject) {
+    queue.set_whole(Settings { failed_kept_max: 0, failed_retention_ms: 0, ..Settings::default() }).await;
+    queue.open("g", "b").await;
+    queue.add_dead(in_bulk("b", job("g", "of b"))).await;
+    queue.add_dead(job("g", "of none")).await;
+    queue.sweep(10).await;
+    assert_eq!(queue.find_job("g", "of none").await, None);
+    assert_eq!(queue.state("g", "of b").await, JobState::Failed);
+    assert_eq!(queue.whole().await.failed, 0, "it is no longer among the dead that a person looks at");
+    assert_eq!(queue.requeue("g", &["of b"]).await, [Requeued::Requeued]);
+    assert_eq!(ids(&queue.lease(10).await), ["of b"]);
+}
+
+async fn removing_is_bounded(queue: Subject) {
+    queue.set_whole(Settings { bulk_retention_ms: 0, ..Settings::default() }).await;
+    for id in ["x", "y", "z"] {
+        finished(&queue, id, 4).await;
+    }
+    let mut removed = 0;
+    for _ in 0..20 {
+        let swept = queue.sweep(2).await;
+        assert!(swept.removed <= 4, "about as many as it is told: {swept:?}");
+        removed += swept.removed;
+        if !swept.more {
+            break;
+        }
+    }
+    assert_eq!((removed, queue.find_bulk("g", "z").await), (12, None));
+}
+
+async fn a_job_that_outlives_its_bulk_action_never_runs(queue: Subject) {
+    queue.set_whole(Settings { bulk_retention_ms: 0, ..Settings::default() }).await;
+    queue.open("g", "b").await;
+    queue.add([in_bulk("b", delayed(5000, "g", "late")), in_bulk("b", job("g", "running"))]).await;
+    let running = queue.lease_one().await;
+    queue.cancel_bulk("g", "b").await;
+    queue.sweep(10).await;
+    assert_eq!(queue.find_bulk("g", "b").await, None);
+    assert!(matches!(queue.extend(&running, LEASE_MS).await, Extension::Cancelled(_)));
+    queue.settle(&running, retry(0)).await;
+    queue.advance_ms(5000);
+    assert_eq!((queue.lease(10).await, queue.whole().await.backlog), (vec![], 0));
+    queue.open("g", "b").await;
+    assert_eq!(queue.bulk("g", "b").await.total, 0, "a namesake is another one");
+}
+
+async fn a_bulk_action_is_not_forgotten_before_its_jobs(queue: Subject) {
+    queue.set_whole(Settings { bulk_retention_ms: 0, ..Settings::default() }).await;
+    let count = SWEEP_BULKS_MAX + 3;
+    for number in 0..count {
+        queue.open_with_jobs("g", &format!("b{number}-"), 1).await;
+        queue.hold("g", &format!("b{number}-")).await;
+    }
+    queue.lease(10).await;
+    for number in 0..count {
+        queue.cancel_bulk("g", &format!("b{number}-")).await;
+    }
+    let mut dropped = 0;
+    for _ in 0..5 {
+        dropped += queue.sweep(SWEEP_JOBS_MAX).await.dropped;
+    }
+    assert_eq!((dropped, queue.whole().await.backlog), (count, 0));
+}
+
+async fn finished_jobs_past_their_time_go(queue: Subject) {
+    let settings =
+        Settings { completed_retention_ms: 1000, failed_retention_ms: 1000, ..Settings::default() };
+    queue.set_whole(settings).await;
+    queue.add(jobs("g", 1)).await;
+    queue.serve_all(10).await;
+    queue.add_dead(job("g", "dead")).await;
+    queue.advance_ms(1000);
+    assert_eq!(queue.sweep(10).await, Swept { removed: 2, ..NOTHING_SWEPT }, "and it says how many");
+    let whole = queue.whole().await;
+    assert_eq!((whole.completed, whole.failed), (0, 0), "without any further settlement");
+    assert_eq!(queue.find_job("g", "1").await, None);
+}
+
+/// A lost reply: it is swept again.
+async fn sweeping_again_changes_nothing(queue: Subject) {
+    queue.open_with_jobs("g", "b", 3).await;
+    queue.cancel_bulk("g", "b").await;
+    queue.sweep(10).await;
+    let before = (queue.whole().await, queue.bulk("g", "b").await, queue.group("g").await);
+    assert_eq!(queue.sweep(10).await, NOTHING_SWEPT);
+    assert_eq!((queue.whole().await, queue.bulk("g", "b").await, queue.group("g").await), before);
+}
+
+async fn a_number_out_of_range_is_invalid(queue: Subject) {
+    for jobs_max in [0, SWEEP_JOBS_MAX + 1] {
+        let refused = queue.engine.sweep(Sweep { jobs_max }).await;
+        assert!(matches!(refused, Err(EngineError::Invalid(_))));
+    }
+    assert_eq!(queue.sweep(SWEEP_JOBS_MAX).await, NOTHING_SWEPT);
+}

@@ -1,0 +1,164 @@
+//! `take_completed`: complete bulk actions are leased for aggregation like jobs.
+
+use fairlane_core::limits::{LEASE_MS_MAX, LEASE_MS_MIN, TAKE_BULKS_MAX};
+use fairlane_core::queue::*;
+use fairlane_engine::EngineError;
+
+use super::{Case, cases};
+use crate::subject::*;
+
+/// The claims.
+pub const CASES: &[Case] = cases![
+    nothing_complete_gives_nothing,
+    a_taken_one_says_what_became_of_its_jobs,
+    the_longest_complete_goes_first,
+    no_more_are_given_than_asked_for,
+    one_in_hand_is_not_given_to_another,
+    two_aggregators_never_have_the_same_one,
+    one_that_is_not_finished_in_time_is_given_again_under_a_younger_fence,
+    the_answer_says_when_the_next_can_be_taken,
+    fences_only_grow_among_jobs_and_bulk_actions,
+    an_aggregation_heals_when_the_clock_steps_back,
+    an_order_out_of_range_is_invalid,
+];
+
+async fn complete(queue: &Subject, group: &str, id: &str) {
+    queue.open(group, id).await;
+    queue.seal(group, id).await;
+}
+
+async fn nothing_complete_gives_nothing(queue: Subject) {
+    assert_eq!(queue.take_for(10, LEASE_MS).await, CompletedTaken { bulks: vec![], wake_at: None });
+    queue.open_with_jobs("g", "b", 1).await;
+    queue.seal("g", "b").await;
+    assert_eq!(queue.take_for(10, LEASE_MS).await, CompletedTaken { bulks: vec![], wake_at: None });
+}
+
+/// Erratum Q17.
+async fn a_taken_one_says_what_became_of_its_jobs(queue: Subject) {
+    queue.open_with_jobs("g", "b", 4).await;
+    queue.seal("g", "b").await;
+    queue.cancel("g", &["b4"]).await;
+    let leased = queue.lease(10).await;
+    queue.succeed(&leased[..2]).await;
+    queue.settle(&leased[2], failed()).await;
+    let view = queue.take_one().await.view;
+    assert_eq!((view.total, view.succeeded, view.failed, view.cancelled), (4, 2, 1, 1));
+    assert_eq!((view.state, view.bulk), (BulkState::Aggregating, bulk_ref("g", "b")));
+    for id in ["b1", "b2", "b3", "b4"] {
+        assert!(queue.find_job("g", id).await.is_some(), "its jobs are there to be read: {id}");
+    }
+}
+
+async fn the_longest_complete_goes_first(queue: Subject) {
+    for (group, id) in [("h", "1"), ("g", "2"), ("g", "3")] {
+        queue.open(group, id).await;
+    }
+    for (group, id) in [("g", "3"), ("h", "1"), ("g", "2")] {
+        queue.advance_ms(1);
+        queue.seal(group, id).await;
+    }
+    let order: Vec<String> =
+        queue.take(10).await.iter().map(|taken| taken.view.bulk.id.to_string()).collect();
+    assert_eq!(order, ["3", "1", "2"]);
+}
+
+async fn no_more_are_given_than_asked_for(queue: Subject) {
+    for number in 0..TAKE_BULKS_MAX + 5 {
+        complete(&queue, "g", &number.to_string()).await;
+    }
+    assert_eq!(queue.take(3).await.len(), 3);
+    assert_eq!(queue.take(TAKE_BULKS_MAX).await.len(), TAKE_BULKS_MAX);
+    assert_eq!(queue.take(TAKE_BULKS_MAX).await.len(), 2);
+    assert_eq!(queue.whole().await.aggregating, TAKE_BULKS_MAX as u64 + 5);
+}
+
+async fn one_in_hand_is_not_given_to_another(queue: Subject) {
+    complete(&queue, "g", "b").await;
+    let first = queue.take_one().await;
+    queue.advance_ms(LEASE_MS - 1);
+    assert_eq!(queue.take(10).await, []);
+    assert_eq!(queue.finish(&first).await, Verdict::Applied);
+    queue.advance_ms(LEASE_MS);
+    assert_eq!(queue.take(10).await, []);
+}
+
+async fn two_aggregators_never_have_the_same_one(queue: Subject) {
+    for number in 0..40 {
+        complete(&queue, "g", &number.to_string()).await;
+    }
+    let mut aggregators = Vec::new();
+    for _ in 0..2 {
+        let queue = queue.clone();
+        aggregators.push(tokio::spawn(async move {
+            let mut mine = Vec::new();
+            for _ in 0..10 {
+                mine.extend(queue.take(3).await);
+            }
+            mine
+        }));
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    for aggregator in aggregators {
+        for taken in aggregator.await.expect("no aggregator panics") {
+            assert!(seen.insert(taken.view.bulk.clone()), "{:?} was taken twice", taken.view.bulk);
+        }
+    }
+    assert_eq!(seen.len(), 40);
+}
+
+/// Also a lost reply: nobody knows the first fence.
+async fn one_that_is_not_finished_in_time_is_given_again_under_a_younger_fence(queue: Subject) {
+    complete(&queue, "g", "b").await;
+    let first = queue.take_one().await;
+    queue.advance_ms(LEASE_MS);
+    let second = queue.take_one().await;
+    assert!(second.fence > first.fence);
+    assert_eq!(second.view, first.view);
+    assert_eq!(queue.finish(&first).await, Verdict::Stale);
+    assert_eq!(queue.bulk_state("g", "b").await, BulkState::Aggregating);
+    assert_eq!(queue.finish(&second).await, Verdict::Applied);
+}
+
+async fn the_answer_says_when_the_next_can_be_taken(queue: Subject) {
+    complete(&queue, "g", "1").await;
+    complete(&queue, "g", "2").await;
+    let first = queue.take_for(1, 5000).await;
+    assert_eq!((first.bulks.len(), first.wake_at), (1, Some(START)), "there is one more now");
+    assert_eq!(queue.take_for(1, 9000).await.wake_at, Some(START.plus_ms(5000)));
+    let none = queue.take_for(1, 9000).await;
+    assert_eq!((none.bulks.len(), none.wake_at), (0, Some(START.plus_ms(5000))));
+}
+
+async fn fences_only_grow_among_jobs_and_bulk_actions(queue: Subject) {
+    queue.add(jobs("g", 2)).await;
+    complete(&queue, "g", "1").await;
+    complete(&queue, "g", "2").await;
+    let mut fences = vec![queue.lease_one().await.fence];
+    fences.extend(queue.take(10).await.iter().map(|taken| taken.fence));
+    fences.push(queue.lease_one().await.fence);
+    assert!(fences.is_sorted_by(|one, next| one < next), "{fences:?}");
+}
+
+/// Erratum Q26.
+async fn an_aggregation_heals_when_the_clock_steps_back(queue: Subject) {
+    complete(&queue, "g", "in hand").await;
+    queue.take_one().await;
+    complete(&queue, "g", "new").await;
+    queue.step_back_ms(24 * 3600 * 1000);
+    queue.take(10).await;
+    queue.advance_ms(LEASE_MS_MAX);
+    let taken = queue.take(10).await;
+    assert_eq!(taken.len(), 2, "a lease later, not a day later");
+}
+
+async fn an_order_out_of_range_is_invalid(queue: Subject) {
+    complete(&queue, "g", "b").await;
+    for (bulks_max, lease_ms) in
+        [(0, LEASE_MS), (TAKE_BULKS_MAX + 1, LEASE_MS), (1, LEASE_MS_MIN - 1), (1, LEASE_MS_MAX + 1)]
+    {
+        let refused = queue.engine.take_completed(TakeCompleted { bulks_max, lease_ms }).await;
+        assert!(matches!(refused, Err(EngineError::Invalid(_))));
+    }
+    assert_eq!(queue.take_for(TAKE_BULKS_MAX, LEASE_MS_MAX).await.bulks.len(), 1);
+}

@@ -1,0 +1,61 @@
+//! Seeded random steps through two machines: one that runs on, and one that is made again from its rows on
+//! disk every few steps. They must not differ: what a restart loses shows here.
+
+use std::path::Path;
+
+use fairlane_core::queue::{Command, Listing, Machine, Settings};
+use fairlane_engine::embedded::disk::{Disk, Sync};
+
+use super::world::World;
+use super::{Answer, Deed, Step};
+use crate::subject::START;
+
+/// Plays an episode of so many steps, with a restart after every `every`; says what first differs.
+pub fn restarts(folder: &Path, seed: u64, steps: usize, every: usize) -> Result<(), String> {
+    let mut world = World::new(seed, 0);
+    let mut running = Machine::new(Settings::default(), START);
+    let mut restarted = Machine::new(Settings::default(), START);
+    restarted.record();
+    let mut disk = open(folder);
+    for number in 1..=steps {
+        let step = world.next_step();
+        let (mine, other) = (play(&mut running, &step), play(&mut restarted, &step));
+        if mine != other && !pages_over_leases(&step) {
+            return Err(format!("step {number}, {step:?}\n  running   {mine:?}\n  restarted {other:?}"));
+        }
+        world.learn(&mine);
+        if number % 7 == 0 {
+            disk.write(&restarted.take_changes()).map_err(|error| error.to_string())?;
+        }
+        if number % every == 0 {
+            disk.write(&restarted.take_changes()).map_err(|error| error.to_string())?;
+            drop(disk);
+            disk = open(folder);
+            let loaded = disk.load(&mut |_| {}).map_err(|error| format!("step {number}: {error}"))?;
+            restarted = loaded.ok_or("nothing was written")?;
+            restarted.check().map_err(|fault| format!("after step {number}: {fault}"))?;
+            let (mine, other) = (running.dump(step.at), restarted.dump(step.at));
+            if mine != other {
+                return Err(format!("after step {number}:\n{}", mine.difference(&other)));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Pages over leases also count the places of jobs whose lease has ended; a restart closes these gaps.
+fn pages_over_leases(step: &Step) -> bool {
+    let Deed::Command(Command::ListJobs(list)) = &step.deed else { return false };
+    list.listing == Listing::InFlight
+}
+
+fn open(folder: &Path) -> Disk {
+    Disk::open(folder, Sync::Never, 0).expect("a folder of its own")
+}
+
+fn play(machine: &mut Machine, step: &Step) -> Answer {
+    match &step.deed {
+        Deed::Command(command) => Answer::Reply(Box::new(machine.apply(command.clone(), step.at))),
+        Deed::TakeToken(type_id) => Answer::Token(machine.take_token(std::slice::from_ref(type_id))),
+    }
+}

@@ -1,0 +1,22 @@
+//! What must hold for a data directory beyond what the suite asks of every engine.
+
+use std::path::Path;
+
+use fairlane_conformance::differential::restarts;
+use fairlane_conformance::kills;
+
+#[test]
+fn a_restart_changes_nothing() {
+    for seed in 1..=12 {
+        let folder = tempfile::tempdir().expect("a folder");
+        restarts(folder.path(), seed, 1500, 50).unwrap_or_else(|what| panic!("seed {seed}: {what}"));
+    }
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_survives_kills() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let report = kills::run(Path::new(env!("CARGO_BIN_EXE_soak")), folder.path(), 1, 8).await;
+    assert_eq!(report.violations, [""; 0]);
+    assert!(report.acknowledged > 500 && report.ends > 200, "{} {}", report.acknowledged, report.ends);
+}

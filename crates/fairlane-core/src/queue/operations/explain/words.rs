@@ -1,0 +1,471 @@
+//! An explanation in words: one sentence for a person in a hurry, and the facts under it.
+
+use crate::numbers::Micros;
+use crate::queue::{BulkCause, BulkState, BulkView, JobState, LaneStanding};
+use crate::rate::Rate;
+
+use super::{Explanation, Reason};
+
+/// Notes longer than this are cut.
+const NOTE_CHARACTERS_MAX: usize = 160;
+
+impl Explanation {
+    /// Why the job is not running, as one sentence. Times to come are estimates.
+    pub fn sentence(&self) -> String {
+        let reason = self.reason();
+        let mut parts = vec![self.because(reason)];
+        if self.job.state == JobState::Pending && reason != Reason::BulkResuming {
+            parts.extend(self.ahead_text(reason));
+        }
+        if !matches!(self.job.state, JobState::Waiting) {
+            parts.extend(self.starts_text());
+        }
+        parts.join("; ")
+    }
+
+    fn because(&self, reason: Reason) -> String {
+        let (group, of_type) = (&self.job.job.group, &self.job.type_id);
+        let seats = |most: Option<u32>| number(most.unwrap_or(0).into());
+        match reason {
+            Reason::Completed | Reason::Failed | Reason::Cancelled | Reason::BulkDropped => {
+                self.ended(reason)
+            }
+            Reason::Running | Reason::Unwanted => self.running(reason),
+            Reason::Delayed
+            | Reason::Retrying
+            | Reason::Throttled
+            | Reason::Lost
+            | Reason::SentAway
+            | Reason::Due => self.waiting(reason),
+            Reason::BulkHeld => format!("its bulk action {} is held", self.bulk_name()),
+            Reason::BulkResuming => {
+                format!("its bulk action {} was resumed, and its jobs are being put back", self.bulk_name())
+            }
+            Reason::GroupPaused => format!("{group} is paused"),
+            Reason::TypePaused => format!("type {of_type} is paused"),
+            Reason::NoWorker => self.no_worker(),
+            Reason::DownstreamClosed => {
+                let opens_in = self.span_to(self.of_type.closed_until);
+                format!(
+                    "the downstream of type {of_type} asked for silence (Retry-After) for another {opens_in}"
+                )
+            }
+            Reason::GroupSeats => {
+                format!("{group} has all its {} seats in use", seats(self.group.settings.concurrency))
+            }
+            Reason::TypeSeats => {
+                format!(
+                    "type {of_type} has all its {} seats in use",
+                    seats(self.of_type.settings.concurrency)
+                )
+            }
+            Reason::GroupRate => {
+                format!("{group} is at its limit of {}", rate_or_none(self.group.settings.rate))
+            }
+            Reason::TypeRate => self.type_at_its_rate(),
+            Reason::WholeRate => {
+                format!("the whole queue is at its limit of {}", rate_or_none(self.whole.rate))
+            }
+            Reason::Admitted => {
+                let ready = number(self.of_type.ready);
+                format!("it is admitted and waits for a worker, among {ready} ready jobs of type {of_type}")
+            }
+            Reason::ReadyFull => {
+                let ready = number(self.of_type.ready);
+                format!("type {of_type} has {ready} ready jobs that wait for workers, as many as it may")
+            }
+            Reason::WindowUsed => {
+                format!("the whole queue has used up this second ({} jobs)", number(self.whole.global_rps))
+            }
+            Reason::GroupWindowUsed => {
+                format!("{group} has used up its part of this second ({} jobs)", number(self.whole.group_rps))
+            }
+            Reason::Turn => "its turn has not come".to_owned(),
+        }
+    }
+
+    fn ended(&self, reason: Reason) -> String {
+        let ago = self.job.settled_at.map_or("".to_owned(), |at| format!(" {} ago", span(self.at.since(at))));
+        match reason {
+            Reason::Completed => format!("it completed{ago}"),
+            Reason::Failed => {
+                let tries = counted(self.job.attempts.into(), "attempt");
+                format!("it failed for good{ago} after {tries}{}", self.note_after(": "))
+            }
+            Reason::BulkDropped => {
+                let how = self.bulk.as_ref().map_or("was dropped", how_it_ended);
+                format!("it will not run: its bulk action {} {how}", self.bulk_name())
+            }
+            _ => format!("it was cancelled{ago}"),
+        }
+    }
+
+    fn running(&self, reason: Reason) -> String {
+        let worker =
+            self.job.worker.as_ref().map_or("a worker".to_owned(), |worker| format!("worker {worker}"));
+        // A fence is the time of its lease, unless more than one was given in a microsecond.
+        let since = self.job.fence.map_or(self.at, |fence| Micros(fence.0));
+        let (running, attempt) = (span(self.at.since(since)), self.job.attempts);
+        let lease = match self.job.until {
+            Some(until) if until > self.at => format!("its lease ends in {}", span(until.since(self.at))),
+            _ => "its lease has run out and will be taken back".to_owned(),
+        };
+        let told = match reason {
+            Reason::Unwanted => "its cancellation was requested, and the worker is told when it extends; ",
+            _ => "",
+        };
+        format!("{worker} has been running it for {running} (attempt {attempt}); {told}{lease}")
+    }
+
+    fn waiting(&self, reason: Reason) -> String {
+        let (job, due_in) = (&self.job, self.span_to(self.job.until));
+        match reason {
+            Reason::Retrying => {
+                let (retry, most) = (job.attempts, self.whole.max_retry_count);
+                format!("it is tried again in {due_in} (retry {retry} of {most}){}", self.note_after(": "))
+            }
+            Reason::Throttled => {
+                let times = counted(job.throttles.into(), "time");
+                format!("the downstream has refused it {times}; it is tried again in {due_in}")
+            }
+            Reason::Lost => {
+                let leases = counted(job.losses.into(), "lease");
+                format!("it has lost {leases} and comes back in {due_in}")
+            }
+            Reason::SentAway => {
+                let group = &job.job.group;
+                format!(
+                    "{group} had used up its part of the rate, or the job was delayed; it is due in {due_in}"
+                )
+            }
+            Reason::Due => "it is due and goes back to its lane with the next lease".to_owned(),
+            _ => format!("it is delayed and due in {due_in}"),
+        }
+    }
+
+    fn no_worker(&self) -> String {
+        let of_type = &self.job.type_id;
+        let asked = match self.of_type.asked_at {
+            None => format!("no worker has ever asked for jobs of type {of_type}"),
+            Some(asked_at) => {
+                let silence = span(self.at.since(asked_at));
+                format!("no worker has asked for jobs of type {of_type} for {silence}")
+            }
+        };
+        match self.of_type.in_flight {
+            0 => asked,
+            1 => format!("{asked} (1 job is running)"),
+            busy => format!("{asked} ({} jobs are running)", number(busy)),
+        }
+    }
+
+    fn type_at_its_rate(&self) -> String {
+        let of_type = &self.job.type_id;
+        let set = self.of_type.settings.rate;
+        match self.of_type.rate_milli {
+            Some(milli) if set.is_none_or(|set| milli < set.milli_per_second()) => {
+                format!("type {of_type} is slowed to {} after refusals", milli_text(milli))
+            }
+            _ => format!("type {of_type} is at its limit of {}", rate_or_none(set)),
+        }
+    }
+
+    fn ahead_text(&self, reason: Reason) -> Vec<String> {
+        let mut parts = Vec::new();
+        let returned = self.lane().map_or(0, |lane| lane.returned);
+        match (self.position, self.ahead()) {
+            (Some(_), Some(0)) => parts.push("it is the next of its lane".to_owned()),
+            (Some(_), Some(ahead)) => parts.push(format!("{} ahead", counted(ahead, "job"))),
+            (None, Some(_)) => {
+                parts.push(format!("it is among the {} of its lane that go first", counted(returned, "job")));
+            }
+            _ => {}
+        }
+        let others = self.sharing_lanes() - 1;
+        if reason == Reason::Turn && others > 0 {
+            let share = if others == 1 { "shares" } else { "share" };
+            parts.push(format!("{} {share} type {}", counted(others, "other lane"), self.job.type_id));
+        }
+        parts
+    }
+
+    fn starts_text(&self) -> Option<String> {
+        self.starts_in_us().map(|us| format!("starts in about {} (an estimate)", span(us)))
+    }
+
+    /// Everything that was looked at, as labels and texts.
+    pub fn facts(&self) -> Vec<(&'static str, String)> {
+        let job = &self.job;
+        let mut facts = vec![
+            (
+                "state",
+                format!("{}, {} level, cost {}", job.state.as_str(), job.level, number(job.cost.get())),
+            ),
+            ("enqueued", self.moment(job.created_at)),
+        ];
+        if job.attempts + job.throttles + job.losses > 0 {
+            let (throttles, losses) = (job.throttles.into(), job.losses.into());
+            let most = self.whole.max_retry_count + 1;
+            let tries = format!("attempt {} of {most}, {}", job.attempts, counted(throttles, "throttle"));
+            facts.push(("tries", format!("{tries}, {}", counted(losses, "lost lease"))));
+        }
+        facts.extend(job.until.map(|until| ("until", self.moment(until))));
+        facts.extend(job.settled_at.map(|at| ("last settled", self.moment(at))));
+        facts.extend(job.worker.as_ref().map(|worker| ("worker", worker.to_string())));
+        facts.extend(Some(self.note_after("")).filter(|note| !note.is_empty()).map(|note| ("note", note)));
+        facts.extend(self.bulk.as_ref().map(|bulk| ("bulk action", bulk_text(bulk))));
+        facts.extend(self.lane_text().filter(|_| self.is_unstarted()).map(|text| ("lane", text)));
+        facts.push(("group", self.group_text()));
+        facts.push(("type", self.type_text()));
+        facts.push(("workers", self.workers_text()));
+        facts.push(("whole", self.whole_text()));
+        if self.is_unstarted() {
+            let estimate = self.starts_in_us().map(|us| format!("in about {} (an estimate)", span(us)));
+            facts.push(("start", estimate.unwrap_or_else(|| "cannot be estimated".to_owned())));
+        }
+        facts
+    }
+
+    /// Whether it is still to be leased.
+    fn is_unstarted(&self) -> bool {
+        matches!(self.job.state, JobState::Pending | JobState::Ready | JobState::Waiting)
+    }
+
+    fn lane_text(&self) -> Option<String> {
+        let lane = self.lane()?;
+        let standing = match lane.standing {
+            LaneStanding::Idle => "idle".to_owned(),
+            LaneStanding::Active => "in fair order".to_owned(),
+            LaneStanding::RateParked(until) if until > self.at => {
+                format!("parked by its group's rate for another {}", self.span_to(Some(until)))
+            }
+            LaneStanding::RateParked(_) => "parked by its group's rate until the next lease".to_owned(),
+            LaneStanding::SeatParked => "parked until its group has a seat".to_owned(),
+            LaneStanding::Paused => "parked while its group is paused".to_owned(),
+        };
+        let (backlog, returned) = (counted(lane.backlog, "job"), number(lane.returned));
+        Some(format!(
+            "{} of type {}: {backlog}, {returned} that came back, {standing}",
+            lane.level, lane.type_id
+        ))
+    }
+
+    fn group_text(&self) -> String {
+        let (group, settings) = (&self.group, &self.group.settings);
+        let paused = if settings.paused { "paused, " } else { "" };
+        format!(
+            "{}: {paused}weight {}, rate {}, {}, {} not started ({} waiting)",
+            self.job.job.group,
+            settings.weight.get(),
+            rate_or_none(settings.rate),
+            seats_text(group.in_flight, settings.concurrency),
+            number(group.backlog),
+            number(group.waiting),
+        )
+    }
+
+    fn type_text(&self) -> String {
+        let (of_type, settings) = (&self.of_type, &self.of_type.settings);
+        let paused = if settings.paused { "paused, " } else { "" };
+        let rate = match of_type.rate_milli {
+            Some(milli) if settings.rate.is_none_or(|set| milli < set.milli_per_second()) => {
+                format!("{} after refusals (set: {})", milli_text(milli), rate_or_none(settings.rate))
+            }
+            _ => rate_or_none(settings.rate),
+        };
+        format!(
+            "{}: {paused}rate {rate}, {}, {} in order, {} in the last second",
+            self.job.type_id,
+            seats_text(of_type.in_flight, settings.concurrency),
+            counted(of_type.active_lanes.iter().sum(), "lane"),
+            counted(of_type.answers, "answer"),
+        )
+    }
+
+    fn workers_text(&self) -> String {
+        match self.of_type.asked_at {
+            None => "none has ever asked for this type".to_owned(),
+            Some(asked_at) => {
+                format!(
+                    "one asked for this type {} ago, give or take a second",
+                    span(self.at.since(asked_at))
+                )
+            }
+        }
+    }
+
+    fn whole_text(&self) -> String {
+        let whole = &self.whole;
+        let rate = format!("{}, rate {}", whole.discipline.as_str(), rate_or_none(whole.rate));
+        if !self.is_classic() {
+            return rate;
+        }
+        format!(
+            "{rate}, {} of {} jobs in this second, {} of {} of this group, {} ready of this type",
+            number(whole.passed),
+            number(whole.global_rps),
+            number(whole.group_passed),
+            number(whole.group_rps),
+            number(self.of_type.ready),
+        )
+    }
+
+    fn bulk_name(&self) -> String {
+        self.job.bulk.as_ref().map_or_else(String::new, ToString::to_string)
+    }
+
+    /// The note on one line, behind `joint`; nothing if there is none.
+    fn note_after(&self, joint: &str) -> String {
+        if self.job.note.is_empty() {
+            return String::new();
+        }
+        let note = String::from_utf8_lossy(&self.job.note);
+        let mut line: String =
+            note.chars().take(NOTE_CHARACTERS_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect();
+        if note.chars().nth(NOTE_CHARACTERS_MAX).is_some() {
+            line.push('…');
+        }
+        format!("{joint}{line}")
+    }
+
+    fn span_to(&self, at: Option<Micros>) -> String {
+        span(at.map_or(0, |at| at.since(self.at)))
+    }
+
+    /// A time, and how far it lies from now.
+    fn moment(&self, at: Micros) -> String {
+        let (ago, ahead) = (span(self.at.since(at)), span(at.since(self.at)));
+        if at > self.at { format!("{} (in {ahead})", date(at)) } else { format!("{} ({ago} ago)", date(at)) }
+    }
+}
+
+fn how_it_ended(bulk: &BulkView) -> &'static str {
+    match (bulk.state, bulk.cause) {
+        (BulkState::Cancelled, _) => "was cancelled",
+        (_, Some(BulkCause::Failures)) => "has failed: too many of its jobs did",
+        (_, Some(BulkCause::Deadline)) => "has failed: its deadline has passed",
+        _ => "has failed",
+    }
+}
+
+fn bulk_text(bulk: &BulkView) -> String {
+    let ended = bulk.succeeded + bulk.failed + bulk.cancelled;
+    format!(
+        "{}: {}, course {}, {} of {} ended ({} failed, {} cancelled), {} set aside",
+        bulk.bulk.id,
+        bulk.state.as_str(),
+        bulk.course.as_str(),
+        number(ended),
+        counted(bulk.total, "job"),
+        number(bulk.failed),
+        number(bulk.cancelled),
+        number(bulk.on_hold),
+    )
+}
+
+fn seats_text(in_flight: u64, most: Option<u32>) -> String {
+    match most {
+        Some(most) => format!("{} of {} seats in use", number(in_flight), number(most.into())),
+        None => format!("{} in flight", number(in_flight)),
+    }
+}
+
+/// `4,210`.
+fn number(value: u64) -> String {
+    let digits = value.to_string();
+    let mut grouped = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// `1 job`, `4,210 jobs`.
+fn counted(count: u64, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{} {what}s", number(count)) }
+}
+
+fn rate_or_none(rate: Option<Rate>) -> String {
+    rate.map_or("unlimited".to_owned(), rate_text)
+}
+
+/// `100/s`, `10/min`.
+fn rate_text(rate: Rate) -> String {
+    let count = number(rate.count());
+    match rate.period_ms() {
+        1000 => format!("{count}/s"),
+        60_000 => format!("{count}/min"),
+        3_600_000 => format!("{count}/h"),
+        86_400_000 => format!("{count}/day"),
+        period_ms => format!("{count} per {}", span(period_ms * 1000)),
+    }
+}
+
+/// `28.5/s`.
+fn milli_text(milli: u64) -> String {
+    let tenths = milli / 100;
+    if tenths.is_multiple_of(10) {
+        return format!("{}/s", number(tenths / 10));
+    }
+    format!("{}.{}/s", number(tenths / 10), tenths % 10)
+}
+
+/// A length of time as a person says it: `350 ms`, `42 s`, `3 min`, `5 h`, `2 days`.
+fn span(us: u64) -> String {
+    let rounded = |unit_us: u64| (us + unit_us / 2) / unit_us;
+    match us {
+        0..1_000_000 => format!("{} ms", us / 1000),
+        1_000_000..120_000_000 => format!("{} s", rounded(1_000_000)),
+        120_000_000..7_200_000_000 => format!("{} min", rounded(60_000_000)),
+        7_200_000_000..172_800_000_000 => format!("{} h", rounded(3_600_000_000)),
+        _ => format!("{} days", number(rounded(86_400_000_000))),
+    }
+}
+
+/// `2023-11-14 22:13:20 UTC`. Years are counted from March, so that a leap day is the last day of one.
+fn date(at: Micros) -> String {
+    let seconds = at.0 / 1_000_000;
+    let days = seconds / 86_400 + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_rates_read_as_people_write_them() {
+        assert_eq!([0, 999, 4210, 1_000_000].map(number), ["0", "999", "4,210", "1,000,000"]);
+        assert_eq!((counted(1, "job"), counted(2, "job")), ("1 job".into(), "2 jobs".into()));
+        let rate = |count, period_ms| rate_text(Rate::new(count, period_ms, None).unwrap());
+        assert_eq!([rate(100, 1000), rate(10, 60_000), rate(5, 30_000)], ["100/s", "10/min", "5 per 30 s"]);
+        assert_eq!([milli_text(28_500), milli_text(100_000), milli_text(100)], ["28.5/s", "100/s", "0.1/s"]);
+    }
+
+    #[test]
+    fn spans_are_rounded_to_what_matters() {
+        let spans = [0, 350_000, 42_100_000, 119_000_000, 200_000_000, 9_000_000_000, 400_000_000_000];
+        assert_eq!(spans.map(span), ["0 ms", "350 ms", "42 s", "119 s", "3 min", "3 h", "5 days"]);
+    }
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        let at = |seconds: u64| date(Micros(seconds * 1_000_000));
+        assert_eq!(at(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(at(1_700_000_000), "2023-11-14 22:13:20 UTC");
+        assert_eq!(at(1_709_164_799), "2024-02-28 23:59:59 UTC");
+        assert_eq!(at(1_709_164_800), "2024-02-29 00:00:00 UTC");
+        assert_eq!(at(1_735_689_599), "2024-12-31 23:59:59 UTC");
+    }
+}

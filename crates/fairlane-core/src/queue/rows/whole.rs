@@ -1,0 +1,140 @@
+//! Settings and counters of the whole, as named texts, there and back.
+//!
+//! A name that is not there reads as its default, so that new code opens old rows.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use crate::congestion::Congestion;
+use crate::names::TypeId;
+use crate::numbers::{Fence, Micros};
+use crate::queue::settings::{Discipline, LevelOrder, Settings};
+use crate::queue::{Finished, Machine};
+use crate::rate::{Bucket, Rate};
+
+use super::Damage;
+
+/// The name of the time of the last command.
+pub(super) const TIME: &str = "time";
+
+impl Machine {
+    pub(super) fn whole_fields(&self) -> Vec<(&'static str, String)> {
+        let mut fields = self.settings.fields();
+        let sweeping: Vec<String> = self.sweeping.iter().map(u64::to_string).collect();
+        let cursor = self.cursor.map_or(String::new(), |key| self.types[key].name.to_string());
+        fields.extend([
+            (TIME, self.now.0.to_string()),
+            ("fence", self.fence.0.to_string()),
+            ("sequence", self.sequence.to_string()),
+            ("created", self.created.to_string()),
+            ("cursor", cursor),
+            ("bucket", format!("{}:{}", self.whole.level, self.whole.at.0)),
+            ("reclaimed_at", self.reclaimed_at.map_or(String::new(), |at| at.0.to_string())),
+            ("grace_until", self.reclaim_grace_until.0.to_string()),
+            ("completed_chunk", next_chunk(&self.completed).to_string()),
+            ("opened", self.opened.to_string()),
+            ("window", format!("{}:{}", self.window.0, self.window.1)),
+            ("saved_spins", self.saved_spins.to_string()),
+            ("sweeping", sweeping.join(" ")),
+        ]);
+        fields
+    }
+
+    /// Takes everything but the cursor, which names a type that is not there yet.
+    pub(super) fn set_whole_fields(&mut self, fields: &Fields) -> Result<(), Damage> {
+        self.settings = fields.settings()?;
+        self.now = Micros(fields.number(TIME, 0)?);
+        self.fence = Fence(fields.number("fence", 0)?);
+        self.sequence = fields.number("sequence", 0)?;
+        self.created = fields.number("created", 0)?;
+        if let Some(text) = fields.text("bucket") {
+            let [level, at] = fields.numbers("bucket", text)?;
+            self.whole = Bucket { level, at: Micros(at) };
+        }
+        let reclaimed_at = fields.text("reclaimed_at").filter(|text| !text.is_empty());
+        self.reclaimed_at = reclaimed_at.map(|_| fields.number("reclaimed_at", 0)).transpose()?.map(Micros);
+        self.reclaim_grace_until = Micros(fields.number("grace_until", 0)?);
+        self.opened = fields.number("opened", 0)?;
+        if let Some(text) = fields.text("window") {
+            let [second, jobs] = fields.numbers("window", text)?;
+            self.window = (second, jobs);
+        }
+        self.saved_spins = fields.number("saved_spins", 0)?;
+        let sweeping = fields.text("sweeping").unwrap_or_default().split_whitespace().map(str::parse);
+        self.sweeping =
+            sweeping.collect::<Result<_, _>>().map_err(|_| Damage::new("what is swept is unclear"))?;
+        Ok(())
+    }
+}
+
+/// The number of the next chunk, which stays when all chunks are gone.
+fn next_chunk(finished: &Finished) -> u64 {
+    finished.popped + finished.chunks.len() as u64
+}
+
+/// Named texts as a store gives them back.
+pub(super) struct Fields(pub BTreeMap<String, String>);
+
+impl Fields {
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    pub fn cursor(&self) -> Result<Option<TypeId>, Damage> {
+        let named = self.text("cursor").filter(|text| !text.is_empty());
+        named.map(TypeId::new).transpose().map_err(|error| Damage::new(format!("the cursor: {error}")))
+    }
+
+    /// The number of the next chunk of completed jobs.
+    pub fn next_chunk(&self) -> Result<u64, Damage> {
+        self.number("completed_chunk", 0)
+    }
+
+    fn number<T: FromStr>(&self, name: &str, absent: T) -> Result<T, Damage> {
+        let Some(text) = self.text(name) else { return Ok(absent) };
+        text.parse().map_err(|_| Damage::new(format!("{name} of the whole is {text:?}, not a number")))
+    }
+
+    fn numbers<const N: usize>(&self, name: &str, text: &str) -> Result<[u64; N], Damage> {
+        let parsed: Vec<u64> = text.split(':').map_while(|part| part.parse().ok()).collect();
+        parsed.try_into().map_err(|_| Damage::new(format!("{name} of the whole is {text:?}")))
+    }
+
+    fn settings(&self) -> Result<Settings, Damage> {
+        let absent = Settings::default();
+        let rate = match self.text("rate").map(|text| self.numbers("rate", text)).transpose()? {
+            None | Some([0, 0, 0]) => None,
+            Some([count, period_ms, burst]) => Some(
+                Rate::new(count, period_ms, Some(burst))
+                    .map_err(|error| Damage::new(format!("the rate of the whole: {error}")))?,
+            ),
+        };
+        let strict = self.number("strict", 0_u8)? != 0;
+        let classic = self.number("classic", 0_u8)? != 0;
+        let congestion = Congestion {
+            enabled: self.number("congestion_enabled", u8::from(absent.congestion.enabled))? != 0,
+            base_backoff_ms: self.number("base_backoff_ms", absent.congestion.base_backoff_ms)?,
+            max_backoff_ms: self.number("max_backoff_ms", absent.congestion.max_backoff_ms)?,
+            stats_retention_ms: self.number("stats_retention_ms", absent.congestion.stats_retention_ms)?,
+        };
+        Ok(Settings {
+            discipline: if classic { Discipline::Classic } else { Discipline::Share },
+            alpha: self.number("alpha", absent.alpha)?,
+            global_rps: self.number("global_rps", absent.global_rps)?,
+            ready_queue_max_size: self.number("ready_queue_max_size", absent.ready_queue_max_size)?,
+            congestion,
+            bulk_retention_ms: self.number("bulk_retention_ms", absent.bulk_retention_ms)?,
+            rate,
+            levels: if strict { LevelOrder::Strict } else { LevelOrder::Weighted },
+            max_retry_count: self.number("max_retry_count", absent.max_retry_count)?,
+            max_throttle_count: self.number("max_throttle_count", absent.max_throttle_count)?,
+            max_loss_count: self.number("max_loss_count", absent.max_loss_count)?,
+            group_backlog_max: self.number("group_backlog_max", absent.group_backlog_max)?,
+            whole_backlog_max: self.number("whole_backlog_max", absent.whole_backlog_max)?,
+            completed_retention_ms: self.number("completed_retention_ms", absent.completed_retention_ms)?,
+            failed_retention_ms: self.number("failed_retention_ms", absent.failed_retention_ms)?,
+            completed_kept_max: self.number("completed_kept_max", absent.completed_kept_max)?,
+            failed_kept_max: self.number("failed_kept_max", absent.failed_kept_max)?,
+        })
+    }
+}

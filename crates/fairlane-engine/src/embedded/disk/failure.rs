@@ -1,0 +1,144 @@
+//! What can be wrong with a data directory, and what to do about it.
+
+use std::path::{Path, PathBuf};
+
+use fairlane_core::queue::rows::Damage;
+use rusqlite::ErrorCode;
+use rusqlite::ffi;
+
+use crate::engine::EngineError;
+
+/// Why a directory cannot be opened, read or written.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DiskError {
+    /// Another process has it.
+    #[error("{folder:?} belongs to process {pid}, which is running; stop it first, or use another directory")]
+    Taken {
+        /// The directory.
+        folder: PathBuf,
+        /// Who has it.
+        pid: String,
+    },
+    /// There is no queue.
+    #[error("{folder:?} holds no queue: there is no {} in it", super::FILE)]
+    Missing {
+        /// The directory.
+        folder: PathBuf,
+    },
+    /// The directory itself is the trouble.
+    #[error(
+        "{folder:?} cannot be used as a data directory: {reason}; make it a directory this user can write to"
+    )]
+    Folder {
+        /// The directory.
+        folder: PathBuf,
+        /// What the system says.
+        reason: String,
+    },
+    /// The disk is full.
+    #[error(
+        "no space is left for {file:?}; nothing acknowledged is lost, and changes are taken again once there is space"
+    )]
+    Full {
+        /// Which file.
+        file: PathBuf,
+    },
+    /// It may not be written.
+    #[error("{file:?} cannot be written ({reason}); changes are taken again once it can")]
+    ReadOnly {
+        /// Which file.
+        file: PathBuf,
+        /// What SQLite says.
+        reason: String,
+    },
+    /// Another program holds a lock on the file.
+    #[error("{file:?} is locked by another program, perhaps an open transaction of sqlite3; close it")]
+    Busy {
+        /// Which file.
+        file: PathBuf,
+    },
+    /// A read or write failed.
+    #[error("{file:?} cannot be read or written ({reason}); look at the disk and the system's log")]
+    Io {
+        /// Which file.
+        file: PathBuf,
+        /// What SQLite says.
+        reason: String,
+    },
+    /// The disk did not confirm a write, after which nobody knows what it holds.
+    #[error(
+        "the disk did not confirm a write to {file:?} ({reason}); look at the disk, then open the directory again"
+    )]
+    Unconfirmed {
+        /// Which file.
+        file: PathBuf,
+        /// What SQLite says.
+        reason: String,
+    },
+    /// What is there is not what was written.
+    #[error(
+        "{file:?} is damaged ({found}); `fairlane data export` saves what can be read of it, \
+         `fairlane data import` makes a new directory of that"
+    )]
+    Damaged {
+        /// Which file.
+        file: PathBuf,
+        /// What was found.
+        found: String,
+    },
+    /// Some other program's file.
+    #[error("{file:?} is not a file of Fairlane; use another directory")]
+    Foreign {
+        /// Which file.
+        file: PathBuf,
+    },
+    /// Written by a newer version.
+    #[error(
+        "{file:?} was written by a newer Fairlane (its tables have version {found}, this one knows {known}); use that one"
+    )]
+    Newer {
+        /// Which file.
+        file: PathBuf,
+        /// Its version.
+        found: u32,
+        /// The newest this program knows.
+        known: u32,
+    },
+}
+
+impl DiskError {
+    /// What an error of SQLite means for a person.
+    pub(super) fn of(error: rusqlite::Error, file: &Path) -> Self {
+        let file = file.to_owned();
+        let reason = error.to_string();
+        let Some(failure) = error.sqlite_error() else {
+            return Self::Damaged { file, found: reason };
+        };
+        match (failure.code, failure.extended_code) {
+            (_, ffi::SQLITE_IOERR_FSYNC | ffi::SQLITE_IOERR_DIR_FSYNC) => Self::Unconfirmed { file, reason },
+            (ErrorCode::DiskFull, _) | (_, ffi::SQLITE_IOERR_SHMSIZE) => Self::Full { file },
+            (ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen, _) => {
+                Self::ReadOnly { file, reason }
+            }
+            (ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked, _) => Self::Busy { file },
+            (ErrorCode::SystemIoFailure, _) => Self::Io { file, reason },
+            (ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt, _) => {
+                Self::Damaged { file, found: reason }
+            }
+            _ => Self::Damaged { file, found: reason },
+        }
+    }
+
+    pub(super) fn damaged(damage: &Damage, file: &Path) -> Self {
+        Self::Damaged { file: file.to_owned(), found: damage.to_string() }
+    }
+}
+
+impl From<DiskError> for EngineError {
+    fn from(error: DiskError) -> Self {
+        match error {
+            DiskError::Unconfirmed { .. } | DiskError::Damaged { .. } => Self::broken(error.to_string()),
+            _ => Self::refused(error.to_string()),
+        }
+    }
+}

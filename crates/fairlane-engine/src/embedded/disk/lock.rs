@@ -1,0 +1,105 @@
+//! One process owns a directory: it holds the lock of a file there, which says who it is.
+//!
+//! The lock is the operating system's and ends with the process, however that ends; a file that was left
+//! behind means nothing.
+
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use super::DiskError;
+
+const FILE: &str = "owner";
+
+/// Who owns a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owner {
+    /// The number of its process.
+    pub pid: String,
+    /// Where it can be talked to, if it serves.
+    pub address: Option<String>,
+}
+
+/// The owner of a directory that is in use; none if nobody owns it.
+pub fn owner_of(folder: &Path) -> Option<Owner> {
+    let mut file = File::open(folder.join(FILE)).ok()?;
+    match file.try_lock_shared() {
+        Err(TryLockError::WouldBlock) => {}
+        Ok(()) | Err(TryLockError::Error(_)) => return None,
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text).ok()?;
+    Some(owner_named(&text))
+}
+
+fn owner_named(text: &str) -> Owner {
+    let named = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
+    Owner { pid: named("pid ").unwrap_or_else(|| "unknown".into()), address: named("address ") }
+}
+
+/// Makes the directory if it is not there, for this user alone: payloads are nobody else's business.
+pub(super) fn make_folder(folder: &Path) -> Result<(), DiskError> {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder).map_err(|error| unusable(folder, &error))
+}
+
+fn unusable(folder: &Path, error: &std::io::Error) -> DiskError {
+    DiskError::Folder { folder: folder.to_owned(), reason: error.to_string() }
+}
+
+/// The lock, held until dropped.
+#[derive(Debug)]
+pub(super) struct Lock {
+    file: File,
+    folder: PathBuf,
+}
+
+impl Lock {
+    pub fn take(folder: &Path) -> Result<Self, DiskError> {
+        let failed = |error| unusable(folder, &error);
+        let path = folder.join(FILE);
+        let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
+        let mut file = opened.map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut text = String::new();
+                // Whoever it is has it; the name is only a courtesy.
+                let _ = file.read_to_string(&mut text);
+                return Err(DiskError::Taken { folder: folder.to_owned(), pid: owner_named(&text).pid });
+            }
+            Err(TryLockError::Error(error)) => return Err(unusable(folder, &error)),
+        }
+        let lock = Self { file, folder: folder.to_owned() };
+        lock.say(&format!("pid {}\n", std::process::id()))?;
+        Ok(lock)
+    }
+
+    pub fn announce(&self, address: &str) -> Result<(), DiskError> {
+        self.say(&format!("pid {}\naddress {address}\n", std::process::id()))
+    }
+
+    fn say(&self, text: &str) -> Result<(), DiskError> {
+        let mut file = &self.file;
+        let said = file.set_len(0).and_then(|()| file.seek(SeekFrom::Start(0)));
+        match said.and_then(|_| file.write_all(text.as_bytes())) {
+            // On a full disk the directory is still ours; only nobody reads whose.
+            Err(error) if error.kind() != std::io::ErrorKind::StorageFull => {
+                Err(unusable(&self.folder, &error))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for Lock {
+    /// A child process that is just being started has this file open too, until it becomes its program;
+    /// closing ours would leave the lock with it.
+    fn drop(&mut self) {
+        // What cannot be unlocked is unlocked when the file is closed.
+        let _ = self.file.unlock();
+    }
+}

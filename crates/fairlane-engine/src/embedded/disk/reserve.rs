@@ -1,0 +1,59 @@
+//! Space kept back, so that a full disk can still be drained: jobs are leased and settled out of it, while
+//! new ones are refused.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+const FILE: &str = "reserve";
+const STEP_BYTES: usize = 1024 * 1024;
+
+#[derive(Debug)]
+pub(super) struct Reserve {
+    path: PathBuf,
+    bytes: u64,
+}
+
+impl Reserve {
+    /// Keeps back what can be kept.
+    pub fn make(folder: &Path, bytes: u64) -> Self {
+        let reserve = Self { path: folder.join(FILE), bytes };
+        reserve.keep();
+        reserve
+    }
+
+    /// False if it was gone already.
+    pub fn release(&self) -> bool {
+        self.is_kept() && std::fs::remove_file(&self.path).is_ok()
+    }
+
+    /// True if all of it is kept back now. What fits in part is given back at once.
+    pub fn keep(&self) -> bool {
+        if self.is_kept() {
+            return true;
+        }
+        let kept = self.fill();
+        if kept.is_err() {
+            // Nothing else can be done about a file that cannot be removed.
+            let _ = std::fs::remove_file(&self.path);
+        }
+        kept.is_ok()
+    }
+
+    fn is_kept(&self) -> bool {
+        std::fs::metadata(&self.path).is_ok_and(|file| file.len() >= self.bytes)
+    }
+
+    /// Zeros are written one by one: a file that is only said to be long takes no space.
+    fn fill(&self) -> std::io::Result<()> {
+        let mut file = File::create(&self.path)?;
+        let zeros = vec![0; STEP_BYTES];
+        let mut left = self.bytes;
+        while left > 0 {
+            let step = left.min(STEP_BYTES as u64);
+            file.write_all(&zeros[..step as usize])?;
+            left -= step;
+        }
+        file.sync_all()
+    }
+}

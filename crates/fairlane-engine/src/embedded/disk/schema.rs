@@ -1,0 +1,213 @@
+//! The tables, and how older ones become today's.
+//!
+//! Times are microseconds since 1970. A table holds what a machine cannot work out for itself; the view
+//! `job_list` is for people. A new version appends a step to [`STEPS`] and changes none.
+
+use std::path::Path;
+
+use rusqlite::Connection;
+
+use super::DiskError;
+
+/// "Fair", in the file's header.
+const APPLICATION_ID: u32 = 0x4661_6972;
+
+/// What brings a file from one version to the next; version 0 is an empty file.
+const STEPS: [&str; 1] = [FIRST];
+
+const FIRST: &str = "
+CREATE TABLE whole (
+    name TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE types (
+    name TEXT PRIMARY KEY,
+    rate TEXT,
+    concurrency INTEGER,
+    paused INTEGER NOT NULL,
+    bucket_level INTEGER NOT NULL,
+    bucket_at INTEGER NOT NULL,
+    virtual_time INTEGER NOT NULL,
+    order_high TEXT NOT NULL,
+    order_normal TEXT NOT NULL,
+    order_low TEXT NOT NULL,
+    cut_at INTEGER,
+    cut_fence INTEGER,
+    cut_plateau_milli INTEGER,
+    cut_plateau_ms INTEGER,
+    closed_until INTEGER NOT NULL,
+    goodput_at INTEGER NOT NULL,
+    goodput TEXT NOT NULL,
+    tokens INTEGER NOT NULL,
+    timer_worker TEXT,
+    timer_at INTEGER,
+    asked_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE groups (
+    name TEXT PRIMARY KEY,
+    weight INTEGER NOT NULL,
+    rate TEXT,
+    concurrency INTEGER,
+    paused INTEGER NOT NULL,
+    bucket_level INTEGER NOT NULL,
+    bucket_at INTEGER NOT NULL,
+    base_priority INTEGER NOT NULL,
+    window_second INTEGER NOT NULL,
+    window_jobs INTEGER NOT NULL,
+    total INTEGER NOT NULL,
+    done INTEGER NOT NULL,
+    throttles INTEGER NOT NULL,
+    throttles_since INTEGER NOT NULL,
+    noted INTEGER NOT NULL,
+    backoff_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE snapshots (
+    group_id TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    taken_at INTEGER NOT NULL,
+    waiting INTEGER NOT NULL,
+    speed INTEGER NOT NULL,
+    backoff_ms INTEGER NOT NULL,
+    PRIMARY KEY (group_id, number)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE lanes (
+    group_id TEXT NOT NULL,
+    type_id TEXT NOT NULL,
+    level TEXT NOT NULL,
+    standing TEXT NOT NULL,
+    until INTEGER,
+    tag INTEGER NOT NULL,
+    epoch INTEGER NOT NULL,
+    remainder INTEGER NOT NULL,
+    sequence INTEGER NOT NULL,
+    PRIMARY KEY (group_id, type_id, level)
+) STRICT, WITHOUT ROWID;
+
+-- What of a job never changes.
+CREATE TABLE jobs (
+    number INTEGER PRIMARY KEY,
+    group_id TEXT NOT NULL,
+    id TEXT NOT NULL,
+    type_id TEXT NOT NULL,
+    level TEXT NOT NULL,
+    cost INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    bulk INTEGER,
+    payload BLOB NOT NULL
+) STRICT;
+
+-- What does. A job without a row here stands in its lane as it came.
+CREATE TABLE progress (
+    number INTEGER PRIMARY KEY,
+    place TEXT NOT NULL,
+    position INTEGER,
+    due_at INTEGER,
+    fence INTEGER,
+    batch INTEGER,
+    worker TEXT,
+    bulk INTEGER,
+    cancelled INTEGER NOT NULL DEFAULT 0,
+    attempts INTEGER,
+    throttles INTEGER,
+    losses INTEGER,
+    settled_fence INTEGER,
+    settled_at INTEGER,
+    last_worker TEXT,
+    note BLOB
+) STRICT;
+
+CREATE TABLE batches (
+    batch INTEGER PRIMARY KEY,
+    deadline INTEGER,
+    jobs TEXT NOT NULL
+) STRICT;
+
+-- Jobs without a bulk action that were completed or cancelled together, by their numbers.
+CREATE TABLE completed (
+    chunk INTEGER PRIMARY KEY,
+    completed_at INTEGER NOT NULL,
+    jobs TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE bulks (
+    number INTEGER PRIMARY KEY,
+    group_id TEXT NOT NULL,
+    id TEXT NOT NULL,
+    state TEXT NOT NULL,
+    course TEXT NOT NULL,
+    sealed INTEGER NOT NULL,
+    total INTEGER NOT NULL,
+    succeeded INTEGER NOT NULL,
+    failed INTEGER NOT NULL,
+    cancelled INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    started_at INTEGER,
+    finished_at INTEGER,
+    deadline INTEGER,
+    failures_max INTEGER,
+    cause TEXT,
+    fence INTEGER NOT NULL,
+    take_at INTEGER,
+    summary BLOB NOT NULL
+) STRICT;
+
+-- Jobs of a bulk action that ended together, an id a line.
+CREATE TABLE bulk_ended (
+    bulk INTEGER NOT NULL,
+    chunk INTEGER NOT NULL,
+    ended_at INTEGER NOT NULL,
+    jobs TEXT NOT NULL,
+    PRIMARY KEY (bulk, chunk)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE workers (
+    name TEXT PRIMARY KEY,
+    request INTEGER NOT NULL,
+    until INTEGER NOT NULL,
+    fence INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE probe (bytes BLOB) STRICT;
+
+CREATE VIEW job_list AS
+SELECT number, group_id, id, type_id, level, cost,
+    CASE WHEN progress.cancelled THEN 'cancelled' ELSE COALESCE(place, 'lane') END AS place,
+    datetime(created_at / 1000000, 'unixepoch') AS created,
+    datetime(due_at / 1000000, 'unixepoch') AS due,
+    datetime(settled_at / 1000000, 'unixepoch') AS settled,
+    COALESCE(attempts, 0) AS attempts,
+    COALESCE(throttles, 0) AS throttles,
+    COALESCE(losses, 0) AS losses,
+    COALESCE(worker, last_worker) AS worker,
+    CAST(note AS TEXT) AS note,
+    CAST(payload AS TEXT) AS payload
+FROM jobs LEFT JOIN progress USING (number);
+";
+
+/// Makes the tables of a new file, or brings older ones up to date.
+pub(super) fn bring_up(connection: &Connection, file: &Path) -> Result<(), DiskError> {
+    let failed = |error| DiskError::of(error, file);
+    let ask = |pragma: &str| connection.query_row(pragma, [], |row| row.get::<_, u32>(0)).map_err(failed);
+    let (version, application) = (ask("PRAGMA user_version")?, ask("PRAGMA application_id")?);
+    let tables = ask("SELECT count(*) FROM sqlite_schema")?;
+    if application != APPLICATION_ID && (tables > 0 || application != 0) {
+        return Err(DiskError::Foreign { file: file.to_owned() });
+    }
+    let known = STEPS.len() as u32;
+    if version > known {
+        return Err(DiskError::Newer { file: file.to_owned(), found: version, known });
+    }
+    for (step, from) in STEPS.iter().zip(0..).skip(version as usize) {
+        // All of a step or nothing, with the version it leads to.
+        let next = from + 1;
+        let whole = format!(
+            "BEGIN IMMEDIATE; {step} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {next}; COMMIT"
+        );
+        connection.execute_batch(&whole).map_err(failed)?;
+    }
+    Ok(())
+}

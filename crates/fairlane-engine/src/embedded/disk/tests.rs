@@ -1,0 +1,355 @@
+//! What must hold for a data directory when something is wrong with it.
+
+use std::fs::OpenOptions;
+use std::io::{Seek, SeekFrom, Write};
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fairlane_core::queue::*;
+use fairlane_core::{RequestNumber, WorkerId};
+use rusqlite::Connection;
+use tempfile::TempDir;
+
+use super::{Disk, DiskError, FILE, Sync, owner_of};
+use crate::embedded::tests::{jobs, type_a};
+use crate::{DirectoryOptions, Durability, EmbeddedEngine, Engine, EngineError};
+
+fn open(folder: &Path) -> Result<EmbeddedEngine, EngineError> {
+    let options = DirectoryOptions { synced: false, reserve_bytes: 0, ..Default::default() };
+    EmbeddedEngine::open(folder, options)
+}
+
+fn seam(engine: &EmbeddedEngine) -> &dyn Engine {
+    engine
+}
+
+/// A folder with the rows of so many jobs.
+async fn filled(count: usize) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = open(folder.path()).unwrap();
+    seam(&engine).enqueue_all(jobs(count)).await.unwrap();
+    folder
+}
+
+async fn backlog(engine: &EmbeddedEngine) -> u64 {
+    match seam(engine).inspect(Inspect::Whole).await.unwrap() {
+        Inspected::Whole(whole) => whole.backlog,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn lease(
+    engine: &EmbeddedEngine,
+    request: u64,
+    jobs_max: usize,
+) -> Result<Vec<LeasedJob>, EngineError> {
+    let worker = WorkerId::new("w").unwrap();
+    let request = RequestNumber(request);
+    let command = Lease { worker, request, types: vec![type_a()], jobs_max, lease_ms: 60_000 };
+    match seam(engine).lease(command).await? {
+        Leased::Jobs { jobs, .. } => Ok(jobs),
+        superseded => panic!("{superseded:?}"),
+    }
+}
+
+async fn succeed(engine: &EmbeddedEngine, leased: Vec<LeasedJob>) -> Result<Settled, EngineError> {
+    let end = |job: LeasedJob| Settlement {
+        job: job.job,
+        fence: job.fence,
+        outcome: Outcome::Succeeded { result: Arc::from(&b"done"[..]) },
+    };
+    seam(engine).settle(Settle { settlements: leased.into_iter().map(end).collect() }).await
+}
+
+fn message<T: std::fmt::Debug>(result: Result<T, EngineError>) -> String {
+    result.unwrap_err().to_string()
+}
+
+#[tokio::test]
+async fn a_directory_has_one_owner_and_says_who() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(owner_of(folder.path()), None);
+    let engine = open(folder.path()).unwrap();
+    engine.announce("http://localhost:1").await.unwrap();
+    let pid = std::process::id().to_string();
+    let told = message(open(folder.path()));
+    assert!(told.contains(&pid) && told.contains("stop it first"), "{told}");
+    let owner = owner_of(folder.path()).unwrap();
+    assert_eq!((owner.pid, owner.address.as_deref()), (pid, Some("http://localhost:1")));
+    drop(engine);
+    assert_eq!(owner_of(folder.path()), None);
+    open(folder.path()).unwrap();
+}
+
+#[tokio::test]
+async fn leases_and_ends_survive_a_restart() {
+    let folder = filled(5).await;
+    let engine = open(folder.path()).unwrap();
+    let mut leased = lease(&engine, 1, 3).await.unwrap();
+    let kept = leased.split_off(1);
+    succeed(&engine, leased).await.unwrap();
+    let before = engine.dump().await.unwrap();
+    drop(engine);
+    let engine = open(folder.path()).unwrap();
+    assert_eq!(before.difference(&engine.dump().await.unwrap()), "");
+    engine.check().await.unwrap().unwrap();
+    assert_eq!(lease(&engine, 1, 3).await.unwrap(), kept);
+    assert_eq!(succeed(&engine, kept).await.unwrap().verdicts, [Verdict::Applied; 2]);
+}
+
+#[tokio::test]
+async fn people_can_read_the_file() {
+    let folder = filled(2).await;
+    let file = Connection::open(folder.path().join(FILE)).unwrap();
+    let row: (String, String, String, String) = file
+        .query_row("SELECT group_id, id, place, payload FROM job_list WHERE number = 2", [], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+        })
+        .unwrap();
+    assert_eq!(row, ("g".into(), "1".into(), "lane".into(), "{}".into()));
+}
+
+#[test]
+fn a_file_of_a_newer_version_or_of_another_program_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(open(folder.path()).unwrap());
+    let file = Connection::open(folder.path().join(FILE)).unwrap();
+    file.execute_batch("PRAGMA user_version = 99").unwrap();
+    let told = message(open(folder.path()));
+    assert!(told.contains("newer Fairlane") && told.contains("99"), "{told}");
+    file.execute_batch("PRAGMA user_version = 1; PRAGMA application_id = 7").unwrap();
+    assert!(message(open(folder.path())).contains("not a file of Fairlane"));
+}
+
+#[tokio::test]
+async fn damage_is_told_with_the_file_and_what_to_do() {
+    let folder = filled(2000).await;
+    let path = folder.path().join(FILE);
+    let whole = std::fs::read(&path).unwrap();
+    let mut file = OpenOptions::new().write(true).open(&path).unwrap();
+    file.seek(SeekFrom::Start(whole.len() as u64 / 2)).unwrap();
+    file.write_all(&[0x5a; 8192]).unwrap();
+    drop(file);
+    let told = message(open(folder.path()));
+    assert!(told.contains(FILE) && told.contains("damaged") && told.contains("data export"), "{told}");
+    std::fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+    assert!(message(open(folder.path())).contains("damaged"));
+    std::fs::write(&path, b"something else altogether, and long enough to be looked at").unwrap();
+    assert!(message(open(folder.path())).contains("damaged"));
+    std::fs::write(&path, &whole).unwrap();
+    assert_eq!(backlog(&open(folder.path()).unwrap()).await, 2000);
+}
+
+#[tokio::test]
+async fn rows_that_contradict_each_other_are_damage() {
+    let folder = filled(3).await;
+    let file = Connection::open(folder.path().join(FILE)).unwrap();
+    for sql in [
+        "UPDATE lanes SET standing = 'idle'",
+        "INSERT INTO progress (number, place) VALUES (99, 'lane')",
+        "INSERT INTO progress (number, place, fence, batch, worker) VALUES (1, 'in_flight', 5, 5, 'w')",
+        "INSERT INTO progress (number, place) VALUES (1, 'elsewhere')",
+        "INSERT INTO progress (number, place) VALUES (2, 'completed')",
+        "UPDATE whole SET value = 'many' WHERE name = 'fence'",
+        "UPDATE jobs SET id = '0'",
+        "DELETE FROM lanes",
+    ] {
+        file.execute_batch(&format!("SAVEPOINT before; {sql}; RELEASE before")).unwrap();
+        let copy = tempfile::tempdir().unwrap();
+        file.execute_batch(&format!("VACUUM INTO '{}'", copy.path().join(FILE).display())).unwrap();
+        let told = message(open(copy.path()));
+        assert!(told.contains("damaged"), "{sql}: {told}");
+        drop(copy);
+        file.execute_batch("DELETE FROM progress").unwrap();
+        file.execute_batch("UPDATE whole SET value = '0' WHERE value = 'many'").unwrap();
+        file.execute_batch("UPDATE jobs SET id = number - 1; UPDATE lanes SET standing = 'active'").unwrap();
+    }
+}
+
+#[test]
+fn a_place_that_is_no_directory_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    std::fs::write(&path, "").unwrap();
+    assert!(message(open(&path)).contains("cannot be used as a data directory"));
+}
+
+/// Nothing of a refused turn is left in memory, reads go on, and the next change is taken again.
+#[tokio::test]
+async fn a_write_that_fails_is_refused_and_leaves_nothing_behind() {
+    let folder = filled(3).await;
+    let engine = open(folder.path()).unwrap();
+    let other = Connection::open(folder.path().join(FILE)).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let before = engine.dump().await.unwrap();
+    let told = message(seam(&engine).enqueue_all(jobs(9).split_off(5)).await);
+    assert!(told.contains("locked by another program"), "{told}");
+    assert_eq!(before.difference(&engine.dump().await.unwrap()), "");
+    let told = message(lease(&engine, 1, 1).await);
+    assert!(told.contains("locked by another program"), "{told}");
+    assert_eq!(backlog(&engine).await, 3);
+    other.execute_batch("ROLLBACK").unwrap();
+    assert_eq!(lease(&engine, 1, 1).await.unwrap().len(), 1);
+    seam(&engine).enqueue_all(jobs(9).split_off(5)).await.unwrap();
+    engine.check().await.unwrap().unwrap();
+    assert_eq!(backlog(&engine).await, 6);
+}
+
+#[tokio::test]
+async fn interval_answers_first_and_writes_within_a_second_or_at_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = |folder: &Path| -> u64 {
+        let file = Connection::open(folder.join(FILE)).unwrap();
+        file.query_row("SELECT count(*) FROM jobs", [], |row| row.get(0)).unwrap()
+    };
+    let options =
+        || DirectoryOptions { durability: Durability::Interval, reserve_bytes: 0, ..Default::default() };
+    let engine = EmbeddedEngine::open(folder.path(), options()).unwrap();
+    seam(&engine).enqueue_all(jobs(3)).await.unwrap();
+    assert_eq!(rows(folder.path()), 0);
+    let deadline = std::time::Instant::now() + Duration::from_secs(30);
+    while rows(folder.path()) == 0 {
+        assert!(std::time::Instant::now() < deadline, "nothing was written");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    seam(&engine).enqueue_all(jobs(5)).await.unwrap();
+    drop(engine);
+    assert_eq!(rows(folder.path()), 5);
+    assert_eq!(backlog(&EmbeddedEngine::open(folder.path(), options()).unwrap()).await, 5);
+}
+
+#[tokio::test]
+async fn unused_space_is_given_back() {
+    let folder = filled(0).await;
+    let settings = Settings { completed_kept_max: 10, ..Settings::default() };
+    let engine = open(folder.path()).unwrap();
+    seam(&engine).set_whole(SetWhole { settings }).await.unwrap();
+    let large = jobs(5000).into_iter().map(|job| NewJob { payload: vec![b'x'; 2000].into(), ..job });
+    seam(&engine).enqueue_all(large).await.unwrap();
+    for request in 1..=10 {
+        let leased = lease(&engine, request, 500).await.unwrap();
+        succeed(&engine, leased).await.unwrap();
+    }
+    drop(engine);
+    let pages = |disk: &Disk| -> u64 {
+        disk.connection.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap()
+    };
+    let mut disk = Disk::open(folder.path(), Sync::Never, 0).unwrap();
+    let before = pages(&disk);
+    for _ in 0..100 {
+        if !disk.tidy().unwrap() {
+            break;
+        }
+    }
+    assert!(pages(&disk) * 2 < before, "{before} pages became {}", pages(&disk));
+    assert_eq!(disk.integrity().unwrap(), [""; 0]);
+}
+
+/// A file system of its own, where this user may mount one.
+struct Mounted(TempDir);
+
+impl Mounted {
+    fn small(megabytes: u32) -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let size = format!("size={megabytes}m");
+        let mount =
+            Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(folder.path()).output();
+        mount.is_ok_and(|ended| ended.status.success()).then_some(Self(folder))
+    }
+
+    fn remount(&self, option: &str) {
+        let mount = Command::new("mount").args(["-o", option]).arg(self.0.path()).status();
+        assert!(mount.unwrap().success());
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).output();
+    }
+}
+
+/// Jobs of 100 KiB until the disk is full; what was acknowledged, and the refusal.
+async fn fill_disk(engine: &EmbeddedEngine) -> (usize, EngineError) {
+    let mut created = 0;
+    for mut job in jobs(2000) {
+        job.payload = vec![b'x'; 100 * 1024].into();
+        match seam(engine).enqueue(Enqueue { jobs: vec![job] }).await {
+            Ok(_) => created += 1,
+            Err(error) => return (created, error),
+        }
+    }
+    panic!("200 MB fitted in");
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_new_jobs_keeps_all_and_can_be_drained() {
+    let Some(mounted) = Mounted::small(24) else {
+        return eprintln!("not run: this user may not mount a small disk");
+    };
+    let options = DirectoryOptions { reserve_bytes: 8 << 20, ..Default::default() };
+    let engine = EmbeddedEngine::open(mounted.0.path(), options).unwrap();
+    let (created, error) = fill_disk(&engine).await;
+    assert!(
+        matches!(&error, EngineError::Refused { reason } if reason.contains("no space is left")),
+        "{error}"
+    );
+    assert!(created > 50);
+    assert_eq!(backlog(&engine).await, created as u64);
+    engine.check().await.unwrap().unwrap();
+    for request in 1..=created as u64 {
+        let leased = lease(&engine, request, 1).await.unwrap();
+        assert_eq!(leased.len(), 1);
+        assert_eq!(succeed(&engine, leased).await.unwrap().verdicts, [Verdict::Applied]);
+    }
+    let refused = seam(&engine).enqueue(Enqueue { jobs: jobs(3000).split_off(2999) }).await;
+    assert!(matches!(refused, Err(EngineError::Refused { .. })), "{refused:?}");
+    mounted.remount("remount,size=64m");
+    let deadline = std::time::Instant::now() + Duration::from_secs(30);
+    while seam(&engine).enqueue(Enqueue { jobs: jobs(3000).split_off(2999) }).await.is_err() {
+        assert!(std::time::Instant::now() < deadline, "space is back and jobs are refused");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    drop(engine);
+    let engine = open(mounted.0.path()).unwrap();
+    engine.check().await.unwrap().unwrap();
+    assert_eq!(backlog(&engine).await, 1);
+}
+
+#[tokio::test]
+async fn a_full_disk_without_a_reserve_refuses_every_change_until_there_is_space() {
+    let Some(mounted) = Mounted::small(8) else {
+        return eprintln!("not run: this user may not mount a small disk");
+    };
+    let engine = open(mounted.0.path()).unwrap();
+    let (created, _) = fill_disk(&engine).await;
+    std::fs::write(mounted.0.path().join("rest"), vec![0; 8 << 20]).unwrap_err();
+    assert_eq!(backlog(&engine).await, created as u64);
+    let mut request = 0;
+    let refused = loop {
+        request += 1;
+        match lease(&engine, request, 1).await {
+            Ok(_) => assert!(request < 10_000, "a full disk takes changes for ever"),
+            Err(error) => break error,
+        }
+    };
+    assert!(refused.to_string().contains("no space is left"), "{refused}");
+    mounted.remount("remount,size=64m");
+    assert!(lease(&engine, request, 1).await.is_ok());
+    engine.check().await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_disk_that_is_read_only_is_told() {
+    let Some(mounted) = Mounted::small(8) else {
+        return eprintln!("not run: this user may not mount a small disk");
+    };
+    let folder = mounted.0.path().join("queue");
+    drop(open(&folder).unwrap());
+    mounted.remount("remount,ro");
+    let told = message(open(&folder));
+    assert!(told.contains("Read-only") && told.contains("can write to"), "{told}");
+    assert!(matches!(Disk::open(&folder, Sync::Each, 0), Err(DiskError::Folder { .. })));
+}

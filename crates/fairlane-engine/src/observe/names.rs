@@ -1,0 +1,143 @@
+//! Every metric: its name, kind, unit, labels and meaning, once.
+//!
+//! The table in `docs/metrics.md` is compared with this one by a test. A label takes its values from a small
+//! set (at most 64 types), except `groupId`, which stands only on the figures of
+//! [`group_gauges`](super::group_gauges): whoever calls it bounds the groups.
+
+use metrics::Unit;
+
+/// How a metric behaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Only grows.
+    Counter,
+    /// Stands at a value.
+    Gauge,
+    /// Counts observations by size.
+    Histogram,
+}
+
+impl Kind {
+    /// `counter`, `gauge` or `histogram`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+        }
+    }
+}
+
+/// One metric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Metric {
+    /// Its name, as exported.
+    pub name: &'static str,
+    /// How it behaves.
+    pub kind: Kind,
+    /// What it is counted in.
+    pub unit: Unit,
+    /// Its labels, in their order.
+    pub labels: &'static [&'static str],
+    /// What it says.
+    pub help: &'static str,
+}
+
+macro_rules! metrics {
+    ($($kind:ident $unit:ident $constant:ident = $name:literal [$($label:literal)*]: $help:literal;)*) => {
+        $(
+            #[doc = $help]
+            pub const $constant: &str = $name;
+        )*
+
+        /// All of them.
+        pub const METRICS: &[Metric] = &[$(Metric {
+            name: $constant,
+            kind: Kind::$kind,
+            unit: Unit::$unit,
+            labels: &[$($label),*],
+            help: $help,
+        }),*];
+    };
+}
+
+metrics! {
+    Counter Count OPERATIONS = "fairlane_operations_total" ["engine" "operation" "result"]:
+        "Commands that were answered (`ok`) or ended in an error (`error`).";
+    Histogram Seconds OPERATION_DURATION = "fairlane_operation_duration_seconds" ["engine" "operation"]:
+        "Time from sending a command to its answer or error, as the caller sees it.";
+    Counter Count ERRORS = "fairlane_errors_total" ["engine" "kind"]:
+        "Errors of commands and waits: `invalid`, `unavailable`, `refused` by the store, `broken`.";
+    Counter Count ENQUEUED = "bulk_action_enqueue_total" ["engine"]:
+        "Jobs taken in.";
+    Counter Count ENQUEUE_EXISTS = "fairlane_enqueue_exists_total" ["engine"]:
+        "Jobs not taken in because their group has one of that id.";
+    Counter Count ENQUEUE_REFUSED = "fairlane_enqueue_refused_total" ["engine" "reason"]:
+        "Jobs refused: `group_full`, `whole_full`, `too_many_types`; `other` is for the producer, who has the receipt.";
+    Counter Count LEASED = "bulk_action_dequeue_total" ["engine" "priority"]:
+        "Jobs handed to workers.";
+    Histogram Seconds JOB_WAIT = "fairlane_job_wait_seconds" ["engine" "priority"]:
+        "From a job's enqueue to its first lease by the store's clock, a delay it was given included.";
+    Counter Count LEASES_EXTENDED = "fairlane_leases_extended_total" ["engine"]:
+        "Leases kept alive.";
+    Counter Count LEASES_LOST = "fairlane_leases_lost_total" ["engine" "operation"]:
+        "Leases a worker found lost, by whether it noticed at `extend` or at `settle`.";
+    Counter Count SETTLED = "fairlane_settled_total" ["engine" "outcome" "verdict"]:
+        "Attempts ended, by how (`succeeded`, `failed`, `retry`, `throttled`, `released`) and whether it counted.";
+    Counter Count DEAD = "fairlane_dead_total" ["engine" "cause"]:
+        "Jobs that died because they `failed` for good or were `lost` too often; retries used up are not told.";
+    Histogram Seconds BACKOFF = "bulk_action_congestion_backoff_seconds" ["engine"]:
+        "How long jobs that their downstream refused are sent away.";
+    Counter Count SAVED_SPINS = "bulk_action_congestion_saved_spins_total" []:
+        "An estimate: tries that refused work would have made with the fixed base backoff, and did not.";
+    Counter Count PROMOTED = "fairlane_promoted_total" ["engine"]:
+        "Due jobs that `promote` returned to their lanes; `lease` returns most of them itself, uncounted.";
+    Counter Count RECLAIMED = "fairlane_reclaimed_total" ["engine" "outcome"]:
+        "Leases that ran out and were taken back: the job is `recovered` or `dead`.";
+    Counter Count WAITS = "fairlane_waits_total" ["engine" "ended"]:
+        "Waits for work, ended by a push (`woken`) or by patience (`timeout`).";
+    Histogram Seconds SCRIPT_DURATION = "bulk_action_lua_duration_seconds" ["engine" "script"]:
+        "Time of one script on Redis, the way there and back included.";
+    Counter Count SCRIPTS_RESENT = "fairlane_scripts_resent_total" ["script"]:
+        "Scripts sent whole because the server did not know them: it is new, was restarted or failed over.";
+    Gauge Count QUEUE_GROUPS = "bulk_action_queue_groups" ["priority"]:
+        "Groups in fair order; one with jobs of several types counts once for each.";
+    Gauge Count BACKLOG = "fairlane_backlog_jobs" []:
+        "Unfinished jobs that are not in flight.";
+    Gauge Count BACKLOG_LIMIT = "fairlane_backlog_limit_jobs" []:
+        "The backlog at which every enqueue is refused.";
+    Gauge Count WAITING = "fairlane_waiting_jobs" []:
+        "Jobs of the backlog that must not run yet.";
+    Gauge Count IN_FLIGHT = "fairlane_in_flight_jobs" []:
+        "Leased jobs.";
+    Gauge Count PARKED_LANES = "fairlane_parked_lanes" []:
+        "Lanes that stand aside because their group's rate is used up.";
+    Gauge Count COMPLETED = "fairlane_completed_jobs" []:
+        "Completed jobs still kept.";
+    Gauge Count DEAD_KEPT = "fairlane_dead_jobs" []:
+        "Dead jobs still kept, whatever they died of.";
+    Gauge Count ACTIVE_GROUPS = "fairlane_active_groups" []:
+        "Groups that have unfinished jobs.";
+    Gauge Count AGGREGATING = "fairlane_bulks_aggregating" []:
+        "Complete bulk actions that are, or are to be, aggregated.";
+    Gauge Count SWEEPING = "fairlane_bulks_sweeping" []:
+        "Bulk actions with dropped or resumed jobs still to be swept.";
+    Gauge Count TYPE_IN_FLIGHT = "fairlane_type_in_flight_jobs" ["type"]:
+        "Leased jobs of a type.";
+    Gauge CountPerSecond TYPE_RATE = "fairlane_type_rate_per_second" ["type"]:
+        "The rate in effect for a type, below the set one after refusals; +Inf without a limit.";
+    Gauge Count TYPE_CLOSED = "fairlane_type_closed" ["type"]:
+        "1 while a type's downstream has asked for silence.";
+    Gauge Count GROUP_PENDING = "bulk_action_group_pending_jobs" ["groupId"]:
+        "Unfinished jobs of a group that are not in flight.";
+    Gauge Count GROUP_IN_FLIGHT = "fairlane_group_in_flight_jobs" ["groupId"]:
+        "Leased jobs of a group.";
+    Gauge Count NON_READY = "bulk_action_congestion_non_ready_count" ["groupId"]:
+        "Of a group's pending jobs, those that cannot be served now: not due yet, parked or paused.";
+    Gauge Count CONGESTION_LEVEL = "bulk_action_congestion_level" ["groupId" "level"]:
+        "1 at the level a group is at, 0 at the others: `NONE`, `LOW`, `MODERATE`, `HIGH`, `CRITICAL`.";
+    Gauge Count GROUP_THROTTLES = "bulk_action_congestion_avg_throttle_per_job" ["groupId"]:
+        "Throttles per job that has ended since the group was last idle, on average.";
+    Gauge Seconds GROUP_BACKOFF = "fairlane_group_backoff_seconds" ["groupId"]:
+        "The newest backoff a refused job was given, or the wait predicted when the group was last held up.";
+}

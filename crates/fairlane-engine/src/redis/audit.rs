@@ -1,0 +1,363 @@
+//! The walk of an audit: pages of at most 500 entries, sets of names on this side, and suspects for `audit.lua`.
+//!
+//! A page of jobs tells of each where it is to be found, as of one moment. What is to be found in a list, or with
+//! those that ended, is looked for there. The order of reading is such that what stays in its place is seen:
+//! lists before rows, and again after them; rows before chunks of ended jobs; lists from their tails.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use ::redis::{Cmd, Value};
+use fairlane_core::queue::{BulkRef, Suspect};
+use tokio::sync::mpsc;
+
+use super::RedisEngine;
+use super::decode::audit as decode;
+use crate::audit::WalkPage;
+use crate::engine::EngineError;
+
+/// Entries of one page; those of rows come with their payloads on the server's side.
+const PAGE: usize = 500;
+const ROWS_PAGE: usize = 100;
+
+/// A job on a page.
+struct Seen {
+    name: String,
+    /// Where it is to be found, as `whereabouts.lua` says.
+    letter: char,
+    /// The number of its bulk action, or nothing.
+    bulk: String,
+}
+
+/// What the rows of a group gave.
+#[derive(Default)]
+struct Counted {
+    backlog: u64,
+    waiting: u64,
+    /// Jobs that have not ended, by the number of their bulk action.
+    unended: BTreeMap<String, u64>,
+    /// Jobs that must stand in a list and were not seen in one.
+    unlisted: HashSet<String>,
+    /// Jobs that must be among those of their bulk action that ended.
+    ended: HashSet<(String, String)>,
+}
+
+pub(super) struct Walk<'a> {
+    engine: &'a RedisEngine,
+    pages: mpsc::Sender<WalkPage>,
+    groups: BTreeSet<String>,
+    leases: BTreeSet<String>,
+    lists: BTreeMap<String, BTreeSet<String>>,
+    types: Vec<String>,
+    walked: u64,
+    /// Jobs that must be among the finished.
+    finished: HashSet<String>,
+}
+
+impl<'a> Walk<'a> {
+    pub fn new(engine: &'a RedisEngine, pages: mpsc::Sender<WalkPage>) -> Self {
+        let (groups, leases, lists, types) = Default::default();
+        Self { engine, pages, groups, leases, lists, types, walked: 0, finished: HashSet::new() }
+    }
+
+    pub async fn run(mut self) -> Result<(), EngineError> {
+        self.types = self.texts("SMEMBERS", "types", &[]).await?;
+        self.read_keys().await?;
+        self.walk_places().await?;
+        for group in self.groups.clone() {
+            self.walk_group(&group).await?;
+            self.walked += 1;
+        }
+        let finished = std::mem::take(&mut self.finished);
+        let unfiled = self.without_filed("completed", finished).await?;
+        self.report_jobs(unfiled).await?;
+        let leases = self.leases.iter().map(|batch| decode::batch(batch).map(Suspect::Lease));
+        let types = self.types.iter().map(|name| decode::type_name(name).map(Suspect::Type));
+        let suspects = leases.chain(types).collect::<Result<Vec<_>, _>>()?;
+        self.report(suspects).await
+    }
+
+    /// Groups, their lists, and leases, by the keys there are and by those who name them.
+    async fn read_keys(&mut self) -> Result<(), EngineError> {
+        let mut cursor = Some("0".to_owned());
+        while let Some(at) = cursor {
+            let (next, keys) = self.page("keys", "", &at, PAGE).await?;
+            for key in keys {
+                let mut parts = key.split(':');
+                match (parts.next(), parts.next(), parts.next()) {
+                    (Some("lease"), Some(batch), None) => drop(self.leases.insert(batch.to_owned())),
+                    (Some("group"), Some(group), Some(what)) => {
+                        self.groups.insert(group.to_owned());
+                        if matches!(what, "jobs" | "returned") {
+                            self.lists.entry(group.to_owned()).or_default().insert(key.clone());
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            cursor = next;
+        }
+        self.groups.extend(self.texts("ZRANGE", "active-groups", &["0", "-1"]).await?);
+        self.leases.extend(self.texts("ZRANGE", "deadlines", &["0", "-1"]).await?);
+        Ok(())
+    }
+
+    /// What is leased, waiting, dead or admitted, whosever it is.
+    async fn walk_places(&mut self) -> Result<(), EngineError> {
+        let mut places = vec![
+            ("in_flight", String::new(), "H"),
+            ("sorted", "non-ready-queue".to_owned(), "W"),
+            ("sorted", "failed".to_owned(), "D"),
+        ];
+        places.extend(self.types.iter().map(|name| ("list", format!("ready-queue:{name}"), "LX")));
+        for (source, key, expected) in places {
+            let mut cursor = Some("0".to_owned());
+            while let Some(at) = cursor {
+                let (next, seen) = self.jobs_page(source, &key, &at, PAGE).await?;
+                let odd = seen.into_iter().filter(|seen| !expected.contains(seen.letter));
+                self.report_jobs(odd.map(|seen| seen.name)).await?;
+                cursor = next;
+            }
+        }
+        Ok(())
+    }
+
+    async fn walk_group(&mut self, group: &str) -> Result<(), EngineError> {
+        let bulks = self.texts("ZRANGE", &format!("group:{group}:bulks"), &["0", "-1", "WITHSCORES"]).await?;
+        let bulks: Vec<(&String, &String)> = bulks.chunks_exact(2).map(|pair| (&pair[0], &pair[1])).collect();
+        let lists = self.lists_of(group, &bulks).await?;
+        let listed = self.walk_lists(&lists).await?;
+        let mut counted = self.walk_rows(group, &listed).await?;
+        let ready = self.types.iter().map(|name| format!("ready-queue:{name}"));
+        let lists: Vec<String> = ready.chain(lists).collect();
+        let unlisted = self.without_listed(group, &lists, std::mem::take(&mut counted.unlisted)).await?;
+        self.report_jobs(unlisted).await?;
+        let mut unfiled = Vec::new();
+        for (number, names) in by_bulk(std::mem::take(&mut counted.ended)) {
+            let left = self.without_filed(&format!("bulk:{number}:ended"), names).await?;
+            unfiled.extend(left.into_iter().map(|id| format!("{group}:{id}")));
+        }
+        self.report_jobs(unfiled).await?;
+        self.compare_counts(group, &bulks, &counted).await
+    }
+
+    /// The lists in which jobs of a group can stand, but for those of admitted jobs.
+    async fn lists_of(&self, group: &str, bulks: &[(&String, &String)]) -> Result<Vec<String>, EngineError> {
+        let mut lists = self.lists.get(group).cloned().unwrap_or_default();
+        for field in self.texts("HKEYS", &format!("group:{group}:meta"), &[]).await? {
+            if let Some(place) = field.strip_prefix("lane:") {
+                lists.extend(["jobs", "returned"].map(|list| format!("group:{group}:{list}:{place}")));
+            }
+        }
+        lists.extend(bulks.iter().map(|(_, number)| format!("bulk:{number}:held")));
+        Ok(lists.into_iter().collect())
+    }
+
+    /// Jobs that stand in these lists and belong there; the others are suspects, and so is what was met twice.
+    async fn walk_lists(&self, lists: &[String]) -> Result<HashSet<String>, EngineError> {
+        let mut listed = HashSet::new();
+        for key in lists {
+            let mut cursor = Some("0".to_owned());
+            while let Some(at) = cursor {
+                let (next, seen) = self.jobs_page("list", key, &at, PAGE).await?;
+                let mut odd = Vec::new();
+                for Seen { name, letter, .. } in seen {
+                    let belongs = matches!(letter, 'L' | 'X');
+                    if !listed.insert(name.clone()) || !belongs {
+                        odd.push(name);
+                    }
+                }
+                self.report_jobs(odd).await?;
+                cursor = next;
+            }
+        }
+        Ok(listed)
+    }
+
+    async fn walk_rows(&mut self, group: &str, listed: &HashSet<String>) -> Result<Counted, EngineError> {
+        let mut counted = Counted::default();
+        let mut cursor = Some("0".to_owned());
+        let mut met = HashSet::new();
+        while let Some(at) = cursor {
+            let (next, seen) = self.jobs_page("rows", group, &at, ROWS_PAGE).await?;
+            let mut odd = Vec::new();
+            for seen in seen {
+                // A scan may give an entry twice.
+                if met.insert(seen.name.clone()) && !self.count(seen.letter, &seen, listed, &mut counted) {
+                    odd.push(seen.name);
+                }
+            }
+            self.report_jobs(odd).await?;
+            cursor = next;
+        }
+        Ok(counted)
+    }
+
+    /// Notes what one row says; false if it contradicts itself.
+    fn count(&mut self, letter: char, seen: &Seen, listed: &HashSet<String>, counted: &mut Counted) -> bool {
+        counted.backlog += u64::from(matches!(letter, 'L' | 'W'));
+        counted.waiting += u64::from(letter == 'W');
+        if matches!(letter, 'L' | 'W' | 'H') && !seen.bulk.is_empty() {
+            *counted.unended.entry(seen.bulk.clone()).or_default() += 1;
+        }
+        match letter {
+            'L' | 'X' if !listed.contains(&seen.name) => drop(counted.unlisted.insert(seen.name.clone())),
+            'L' | 'X' | 'H' | 'W' | 'D' => {}
+            'C' => drop(self.finished.insert(seen.name.clone())),
+            'B' => {
+                let id = seen.name.split_once(':').map_or("", |(_, id)| id);
+                counted.ended.insert((seen.bulk.clone(), id.to_owned()));
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// Those of `names` that are in none of these lists. New ones are at the tails, so that most are soon found.
+    async fn without_listed(
+        &self,
+        group: &str,
+        lists: &[String],
+        mut names: HashSet<String>,
+    ) -> Result<HashSet<String>, EngineError> {
+        for key in lists {
+            let mut offset = 0;
+            while !names.is_empty() {
+                let members = self.tail_page(key, offset).await?;
+                let ends = members.len() < PAGE;
+                for member in members {
+                    let of_lane = key.starts_with("group:");
+                    let name =
+                        if of_lane { Some(format!("{group}:{member}")) } else { behind_place(&member) };
+                    names.remove(&name.unwrap_or_default());
+                }
+                offset += PAGE;
+                if ends {
+                    break;
+                }
+            }
+        }
+        Ok(names)
+    }
+
+    /// Those of `names` that are in no chunk of this list.
+    async fn without_filed(
+        &self,
+        key: &str,
+        mut names: HashSet<String>,
+    ) -> Result<HashSet<String>, EngineError> {
+        let mut offset = 0;
+        while !names.is_empty() {
+            let chunks = self.tail_page(key, offset).await?;
+            for name in chunks.iter().flat_map(|chunk| chunk.lines().skip(1)) {
+                names.remove(name);
+            }
+            if chunks.len() < PAGE {
+                break;
+            }
+            offset += PAGE;
+        }
+        Ok(names)
+    }
+
+    /// Suspects whose counts are not what the walk has counted; a group's lanes are looked at in any case.
+    async fn compare_counts(
+        &self,
+        group: &str,
+        bulks: &[(&String, &String)],
+        counted: &Counted,
+    ) -> Result<(), EngineError> {
+        let name = decode::group(group)?;
+        let mut suspects = vec![Suspect::Group(name.clone())];
+        let meta = self.texts("HMGET", &format!("group:{group}:meta"), &["counts", "run"]).await?;
+        let backlog = meta[0].split(':').nth(1).and_then(|number| number.parse().ok()).unwrap_or(0);
+        let waiting = meta[1].split(':').next().and_then(|number| number.parse().ok()).unwrap_or(0);
+        if (backlog, waiting) != (counted.backlog as i64, counted.waiting as i64) {
+            suspects.push(Suspect::Backlog(name.clone()));
+        }
+        for (id, number) in bulks {
+            let fields = ["total", "succeeded", "failed", "cancelled"];
+            let counts = self.texts("HMGET", &format!("bulk:{number}"), &fields).await?;
+            let numbers: Vec<i64> = counts.iter().map(|count| count.parse().unwrap_or(0)).collect();
+            let left = numbers[0] - numbers[1..].iter().sum::<i64>();
+            if left != counted.unended.get(*number).copied().unwrap_or(0) as i64 {
+                suspects.push(Suspect::Bulk(BulkRef { group: name.clone(), id: decode::bulk(id)? }));
+            }
+        }
+        self.report(suspects).await
+    }
+
+    async fn report_jobs(&self, names: impl IntoIterator<Item = String>) -> Result<(), EngineError> {
+        let suspects: Vec<Suspect> = names
+            .into_iter()
+            .map(|name| decode::job_ref(&name).map(Suspect::Job))
+            .collect::<Result<_, _>>()?;
+        if suspects.is_empty() { Ok(()) } else { self.report(suspects).await }
+    }
+
+    async fn report(&self, suspects: Vec<Suspect>) -> Result<(), EngineError> {
+        let page = WalkPage { suspects, groups_walked: self.walked, groups: self.groups.len() as u64 };
+        // Whoever looks at suspects has failed then, and says so itself.
+        let _ = self.pages.send(page).await;
+        Ok(())
+    }
+
+    async fn page(
+        &self,
+        source: &str,
+        name: &str,
+        cursor: &str,
+        count: usize,
+    ) -> Result<(Option<String>, Vec<String>), EngineError> {
+        let words = ["", "page", source, name, cursor, &count.to_string()];
+        let arguments: Vec<Vec<u8>> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
+        let engine = self.engine;
+        let page =
+            engine.scripts.run(&engine.commands, "audit", &engine.keys.partition(), &arguments).await?;
+        decode::names_page(page)
+    }
+
+    async fn jobs_page(
+        &self,
+        source: &str,
+        name: &str,
+        cursor: &str,
+        count: usize,
+    ) -> Result<(Option<String>, Vec<Seen>), EngineError> {
+        let (next, words) = self.page(source, name, cursor, count).await?;
+        let seen = words.chunks_exact(3).map(|job| Seen {
+            name: job[0].clone(),
+            letter: job[1].chars().next().unwrap_or('?'),
+            bulk: job[2].clone(),
+        });
+        Ok((next, seen.collect()))
+    }
+
+    /// A page of a list, counted from its tail.
+    async fn tail_page(&self, key: &str, offset: usize) -> Result<Vec<String>, EngineError> {
+        let (first, last) = (format!("-{}", offset + PAGE), format!("-{}", offset + 1));
+        self.texts("LRANGE", key, &[&first, &last]).await
+    }
+
+    /// A reply of texts; what is not there is empty.
+    async fn texts(&self, command: &str, key: &str, words: &[&str]) -> Result<Vec<String>, EngineError> {
+        let mut cmd = Cmd::new();
+        cmd.arg(command).arg(format!("{}{key}", self.engine.keys.prefix())).arg(words);
+        match self.engine.commands.query(&cmd).await? {
+            Value::Array(items) | Value::Set(items) => items.into_iter().map(decode::text_if_any).collect(),
+            other => Err(EngineError::broken(format!("{command} was answered with {other:?}"))),
+        }
+    }
+}
+
+/// The name in `level:type:group:id`.
+fn behind_place(member: &str) -> Option<String> {
+    member.splitn(3, ':').nth(2).map(str::to_owned)
+}
+
+fn by_bulk(ended: HashSet<(String, String)>) -> BTreeMap<String, HashSet<String>> {
+    let mut numbers: BTreeMap<String, HashSet<String>> = BTreeMap::new();
+    for (number, id) in ended {
+        numbers.entry(number).or_default().insert(id);
+    }
+    numbers
+}

@@ -1,0 +1,164 @@
+//! Replies about bulk actions, and about jobs named one by one.
+
+use ::redis::Value;
+use fairlane_core::congestion::{Backoff, CongestionLevel};
+use fairlane_core::queue::*;
+use fairlane_core::{Fence, Micros};
+
+use super::{Decoded, Items, bulk_id, group_id, job_id, letters, unknown, verdict};
+
+/// The reply to `command`, sent at `now`.
+pub(super) fn reply(command: &Command, value: Value, now: Micros) -> Decoded<Reply> {
+    Ok(match command {
+        Command::Admit(_) => Reply::Admitted(admitted(Items::of(value)?)?),
+        Command::OpenBulk(_) => Reply::BulkOpened(opened(Items::of(value)?)?),
+        Command::SealBulk(_) => Reply::BulkSealed(sealed(Items::of(value)?)?),
+        Command::HoldBulk(_) => Reply::BulkHeld(BulkHeld(view_if_any(Items::of(value)?)?)),
+        Command::ResumeBulk(_) => Reply::BulkResumed(BulkResumed(view_if_any(Items::of(value)?)?)),
+        Command::CancelBulk(_) => Reply::BulkCancelled(BulkCancelled(view_if_any(Items::of(value)?)?)),
+        Command::TakeCompleted(_) => Reply::CompletedTaken(taken(Items::of(value)?, now)?),
+        Command::FinishBulk(_) => {
+            let verdicts = letters(value, verdict)?;
+            let first = verdicts.first().ok_or_else(|| unknown("reply to finish_bulk", "nothing"))?;
+            Reply::BulkFinished(BulkFinished(*first))
+        }
+        Command::CancelJob(_) => {
+            Reply::JobsCancelled(JobsCancelled { cancellations: letters(value, cancellation)? })
+        }
+        Command::RequeueDead(_) => Reply::DeadRequeued(DeadRequeued { jobs: letters(value, requeued)? }),
+        Command::Discard(_) => Reply::Discarded(Discarded { jobs: letters(value, disposal)? }),
+        Command::MakeDue(_) => {
+            let mut items = Items::of(value)?;
+            let (moved, next) = (items.number()? as usize, items.number_if_any()?);
+            Reply::MadeDue(MadeDue { moved, next })
+        }
+        Command::Sweep(_) => {
+            let mut items = Items::of(value)?;
+            let mut count = || items.number().map(|number| number as usize);
+            let (dropped, resumed, removed, overdue) = (count()?, count()?, count()?, count()?);
+            Reply::Swept(Swept { dropped, resumed, removed, overdue, more: count()? == 1 })
+        }
+        other => return Err(unknown("command", other)),
+    })
+}
+
+fn cancellation(letter: char) -> Option<Cancellation> {
+    match letter {
+        'c' => Some(Cancellation::Cancelled),
+        'r' => Some(Cancellation::Requested),
+        'e' => Some(Cancellation::Ended),
+        'u' => Some(Cancellation::Unknown),
+        _ => None,
+    }
+}
+
+fn requeued(letter: char) -> Option<Requeued> {
+    match letter {
+        'r' => Some(Requeued::Requeued),
+        'n' => Some(Requeued::NotDead),
+        'f' => Some(Requeued::Full),
+        'u' => Some(Requeued::Unknown),
+        _ => None,
+    }
+}
+
+fn disposal(letter: char) -> Option<Disposal> {
+    match letter {
+        'd' => Some(Disposal::Discarded),
+        'n' => Some(Disposal::NotDead),
+        'u' => Some(Disposal::Unknown),
+        _ => None,
+    }
+}
+
+fn admitted(mut items: Items) -> Decoded<Admitted> {
+    let (passed, limit, group_limit) = (items.number()?, items.number()?, items.number()?);
+    let (full, more) = (items.number()? == 1, items.number()? == 1);
+    let mut admissions = Vec::new();
+    while !items.is_empty() {
+        let name = items.text()?;
+        let (group, id) = name.split_once(':').ok_or_else(|| unknown("job", &name))?;
+        let job = JobRef { group: group_id(group)?, id: job_id(id)? };
+        let destination = match items.text()?.as_str() {
+            "r" => Destination::Ready,
+            "w" => {
+                let (waiting, speed, backoff_ms) = (items.number()?, items.number()?, items.number()?);
+                // A speed of 0 says that congestion control is off: the base is no sign of a crowd.
+                let base_ms = if speed == 0 { 0 } else { items.number()? };
+                let level = CongestionLevel::classify(backoff_ms, base_ms);
+                Destination::Waiting(Backoff { backoff_ms, waiting, speed, level })
+            }
+            other => return Err(unknown("destination", other)),
+        };
+        admissions.push(Admission { job, destination });
+    }
+    Ok(Admitted { admissions, window: (passed, limit), group_limit, full, more })
+}
+
+fn opened(mut items: Items) -> Decoded<BulkOpened> {
+    Ok(match items.text()?.as_str() {
+        "created" => BulkOpened::Created(bulk_view(&mut items)?),
+        "exists" => BulkOpened::Exists(bulk_view(&mut items)?),
+        "too many" => BulkOpened::TooMany,
+        other => return Err(unknown("reply to open_bulk", other)),
+    })
+}
+
+fn sealed(mut items: Items) -> Decoded<BulkSealed> {
+    Ok(match items.text()?.as_str() {
+        "sealed" => BulkSealed::Sealed(bulk_view(&mut items)?),
+        "mismatch" => BulkSealed::Mismatch { total: items.number()? },
+        "unknown" => BulkSealed::Unknown,
+        other => return Err(unknown("reply to seal_bulk", other)),
+    })
+}
+
+fn taken(mut items: Items, now: Micros) -> Decoded<CompletedTaken> {
+    let wake_at = items.later(now)?;
+    let mut bulks = Vec::new();
+    while !items.is_empty() {
+        let fence = Fence(items.number()?);
+        bulks.push(TakenBulk { view: bulk_view(&mut items)?, fence });
+    }
+    Ok(CompletedTaken { bulks, wake_at })
+}
+
+/// A bulk action's view, or nothing where there is none.
+pub(super) fn view_if_any(mut items: Items) -> Decoded<Option<BulkView>> {
+    if items.is_empty() { Ok(None) } else { bulk_view(&mut items).map(Some) }
+}
+
+/// One bulk action off a flat reply.
+pub(super) fn bulk_view(items: &mut Items) -> Decoded<BulkView> {
+    let name = items.text()?;
+    let (group, id) = name.split_once(':').ok_or_else(|| unknown("bulk action", &name))?;
+    let (state, course) = (items.text()?, items.text()?);
+    let state = BulkState::ALL.into_iter().find(|known| known.as_str() == state);
+    let course = Course::ALL.into_iter().find(|known| known.as_str() == course);
+    let mut view = BulkView {
+        bulk: BulkRef { group: group_id(group)?, id: bulk_id(id)? },
+        state: state.ok_or_else(|| unknown("state of a bulk action", &name))?,
+        course: course.ok_or_else(|| unknown("course of a bulk action", &name))?,
+        sealed: items.number()? == 1,
+        total: items.number()?,
+        succeeded: items.number()?,
+        failed: items.number()?,
+        cancelled: items.number()?,
+        on_hold: items.number()?,
+        created_at: Micros(items.number()?),
+        started_at: items.time()?,
+        finished_at: items.time()?,
+        deadline: items.time()?,
+        failures_max: items.number()?.checked_sub(1),
+        cause: None,
+        summary: [].into(),
+    };
+    let cause = items.text()?;
+    if !cause.is_empty() {
+        let known = BulkCause::ALL.into_iter().find(|known| known.as_str() == cause);
+        view.cause = Some(known.ok_or_else(|| unknown("cause", &cause))?);
+    }
+    let Value::BulkString(summary) = items.value()? else { return Err(unknown("summary", &name)) };
+    view.summary = summary.into();
+    Ok(view)
+}

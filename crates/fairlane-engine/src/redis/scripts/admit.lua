@@ -1,0 +1,124 @@
+#!lua flags=allow-oom
+-- admit: the fetcher of the classic discipline. Jobs leave their lanes by score; what the window of this second lets
+-- pass becomes ready, what it refuses waits.
+-- KEYS[1] the partition.
+-- ARGV[1] time, [2] most jobs.
+-- Replies {jobs the whole has let pass in this second, of how many, how many each group may have of these, whether a
+-- ready list is full, whether there may be more (0 1), then per job: name, 'r' or 'w', and for w: waiting jobs,
+-- speed, backoff in ms, and if the speed is not 0 the base backoff in ms}.
+--@include base
+--@include rate
+--@include lane
+--@include write
+--@include order
+--@include waiting
+--@include gate
+--@include bulk
+--@include ending
+--@include congestion
+local jobs_max, second = tonumber(ARGV[2]), floor(now / 1000000)
+read_partition({'sequence', 'backlog', 'cursor', 'classic', 'alpha', 'window', 'global_rps', 'ready_queue_max_size'})
+local decided, parks, skips, full, more, reply = 0, 0, 0, 0, 0, {}
+
+-- Jobs that a window, `second:jobs`, has let pass in this second.
+local function passed_in(window)
+  local at, jobs = match(window or '0:0', '^(%d+):(%d+)$')
+  return tonumber(at) == second and tonumber(jobs) or 0
+end
+local passed = passed_in(partition.window)
+
+local function append(...)
+  for index = 1, select('#', ...) do reply[#reply + 1] = (select(index, ...)) end
+end
+
+-- Whether the window has room for one more of this group, which is then taken.
+local function window_passes(group)
+  if not group.window_was then
+    group.window_was = call('HGET', group.key, 'window') or '0:0'
+    group.window = group.window_was
+  end
+  local of_group = passed_in(group.window)
+  partition.window = second .. ':' .. text(passed)
+  if passed >= partition.global_rps or of_group >= group_speed() then return false end
+  passed = passed + 1
+  partition.window, group.window = second .. ':' .. text(passed), second .. ':' .. text(of_group + 1)
+  return true
+end
+
+-- Lets a popped job become ready or wait.
+local function decide(state, group, lane, id, number)
+  local name = group.name .. ':' .. id
+  decided = decided + 1
+  if window_passes(group) then
+    call('RPUSH', prefix .. 'ready-queue:' .. state.name, lane.place .. ':' .. name)
+    if number ~= '' then bulk_reached(bulk_state(number), 'DISPATCHED') end
+    push_token(state.name)
+    return append(name, 'r')
+  end
+  local delay_ms, waiting, speed, backoff_ms = refuse(group)
+  wait_until(group, now + delay_ms * 1000, lane.place, id)
+  append(name, 'w', text(waiting), text(speed), text(backoff_ms))
+  if speed > 0 then append(text(congestion_settings().base_backoff_ms)) end
+end
+
+local function pop_id(group, lane)
+  local part = prefix .. 'group:' .. group.name
+  if lane.returned == '1' then
+    local id = call('LPOP', part .. ':returned:' .. lane.place)
+    if call('EXISTS', part .. ':returned:' .. lane.place) == 0 then lane.returned = '0' end
+    if id then return id end
+  end
+  return call('LPOP', part .. ':jobs:' .. lane.place)
+end
+
+-- Puts a lane that was visited where it now belongs.
+local function put_back(group, lane)
+  local empty = lane.returned == '0' and call('EXISTS', prefix .. 'group:' .. group.name .. ':jobs:' .. lane.place) == 0
+  if empty then return park_lane(group, lane, 'I', 0) end
+  lane.tag = score_tag(group)
+  insert_lane(group, lane)
+end
+
+-- Decides on one job of a lane that was popped; false if it was not to run.
+local function visit(state, group, lane, id)
+  local row = call('HGET', rows_key(group.name), id)
+  local cost, number, cancelled = read_row(row or '')
+  local fate = row and fate_of(number, cancelled)
+  if fate == 'run' then
+    decide(state, group, lane, id, number)
+  else
+    skips = skips + 1
+    if fate then step_over(group, lane.place, id, number, text(cost), fate, row) end
+  end
+  put_back(group, lane)
+  return fate == 'run'
+end
+
+-- Decides on one job of a type: 'decided', 'type done' or 'all done'.
+local function admit_one(state)
+  while true do
+    local order = state[0].active > 0 and state[0] or state[1].active > 0 and state[1] or state[2]
+    if order.active == 0 or state.paused then return 'type done' end
+    if call('LLEN', prefix .. 'ready-queue:' .. state.name) >= partition.ready_queue_max_size then
+      full = 1
+      return 'type done'
+    end
+    if parks >= LEASE_PARKS_MAX or skips >= LEASE_SKIPS_MAX then return 'all done' end
+    local popped = call('ZPOPMIN', order.key)
+    local group, lane = group_state(sub(popped[1], 18), order.place)
+    lane.tag, lane.epoch = tonumber(popped[2]), order.epoch
+    local standing = group_closed(group)
+    local id = not standing and pop_id(group, lane)
+    if not id then
+      parks = parks + 1
+      park_lane(group, lane, standing or 'I', 0)
+    elseif visit(state, group, lane, id) then
+      return 'decided'
+    end
+  end
+end
+--@include turns
+record_ended()
+local group_limit = group_speed()
+write_all()
+return {text(passed), text(partition.global_rps), text(group_limit), full, more, unpack(reply)}

@@ -1,0 +1,124 @@
+#!lua flags=allow-oom
+-- audit: looks again at suspects and, if asked to, puts right what is wrong with them, all in one step. Also reads the
+-- pages of the walk that finds suspects.
+-- KEYS[1] the partition.
+-- ARGV[1] time, [2] 0 look, 1 repair, then per suspect its kind and name:
+-- job group:id | group name | backlog group | type name | bulk group:name | lease padded batch | whole ''
+-- Or ARGV[2] page, [3] source, [4] name, [5] cursor, [6] how many:
+-- keys '' | rows group | in_flight '' | sorted key | list key
+-- Replies {suspects looked at, whether the first is too large to be counted (0 1), {per finding: number of the suspect,
+-- fault, detail, stored, counted, repaired (0 1)}}; to a page {next cursor or '', then keys, or per job: name,
+-- letter as `whereabouts` says, number of its bulk action or ''}.
+--@include base
+--@include rate
+--@include lane
+--@include write
+--@include order
+--@include waiting
+--@include bulk
+--@include ending
+--@include whereabouts
+--@include recount
+--@include mend
+--@include checks
+
+function checks.backlog(name)
+  local group, waiting, listed = group_state(name), waiting_of(name), listed_of(name)
+  if is_put_off() or not waiting or not listed then return end
+  if group.backlog ~= waiting + listed then
+    found('backlog', '', group.backlog, waiting + listed, function() group.backlog = waiting + listed end)
+  end
+  local known = record(group)
+  if known.waiting ~= waiting then
+    found('waiting', '', known.waiting, waiting, function() known.waiting = waiting end)
+  end
+end
+
+-- Takes out what stands in an order without being active there.
+local function check_order(state, level)
+  local order = state[level]
+  if order.virtual_time >= VIRTUAL_TIME_HIGH then
+    found('virtual-time', 'level ' .. match(order.key, 'fair%-queue:(%a+):'), 0, 0)
+  end
+  for name, members in pairs(orders[order.place] or {}) do
+    local lane = call('HGET', prefix .. 'group:' .. name .. ':meta', 'lane:' .. order.place)
+    if not lane or sub(lane, 1, 1) ~= 'A' then
+      found('stranger', 'lane ' .. order.place .. ' of ' .. name, 0, #members, function()
+        call('ZREM', order.key, unpack(members))
+        recount_order(state, level)
+      end)
+    end
+  end
+  local counted = call('ZCARD', order.key)
+  if counted ~= order.active then
+    found('active', order.place, order.active, counted, function() recount_order(state, level) end)
+  end
+end
+
+function checks.type(name)
+  local state, in_flight = type_state(name), leased_by('type', name)
+  for level = 0, 2 do members_of(state[level].place, '') end
+  if is_put_off() then return end
+  for level = 0, 2 do check_order(state, level) end
+  if state.virtual_time >= VIRTUAL_TIME_HIGH then found('virtual-time', 'the levels', 0, 0) end
+  if in_flight and in_flight ~= state.in_flight then
+    found('in-flight', '', state.in_flight, in_flight, function()
+      state.in_flight = in_flight
+      push_token(name)
+    end)
+  end
+end
+
+function checks.bulk(name)
+  local group_name, bulk_name = match(name, '^([^:]+):(.+)$')
+  local number = bulk_number(group_name, bulk_name)
+  local bulk = number and bulk_state(number)
+  local unended = bulk and unended_of(group_name, number)
+  if not unended or is_put_off() then return end
+  local total = bulk_ended(bulk) + unended
+  if total ~= bulk.total then
+    found('total', '', bulk.total, total, function()
+      bulk.total = total
+      review(bulk)
+    end)
+  end
+end
+
+function checks.lease(batch)
+  local left = call('HGET', prefix .. 'lease:' .. batch, 'left')
+  if not left and call('ZSCORE', prefix .. 'deadlines', batch) then
+    found('no-batch', '', 0, 0, function() call('ZREM', prefix .. 'deadlines', batch) end)
+  elseif left and tonumber(left) ~= count_left(batch) then
+    found('left', '', tonumber(left), count_left(batch), function() mend_batch(batch) end)
+  end
+end
+
+function checks.whole()
+  local key, backlog = prefix .. 'active-groups', 0
+  local completed = count_chunks(prefix .. 'completed')
+  local counted = afford(call('ZCARD', key))
+  if is_put_off() then return end
+  for _, name in ipairs(counted and call('ZRANGE', key, 0, -1) or {}) do backlog = backlog + group_state(name).backlog end
+  if counted and backlog ~= partition.backlog then
+    found('backlog', '', partition.backlog, backlog, function() partition.backlog = backlog end)
+  end
+  if completed and completed ~= partition.completed then
+    found('completed', '', partition.completed, completed, function() partition.completed = completed end)
+  end
+end
+--@include walk
+
+if ARGV[2] == 'page' then return pages[ARGV[3]](ARGV[4], ARGV[5], tonumber(ARGV[6])) end
+mending = ARGV[2] == '1'
+read_partition({'fence', 'sequence', 'backlog', 'completed', 'classic', 'alpha'})
+local looked_at, first_too_large = 0, 0
+for at = 3, #ARGV, 2 do
+  suspect = looked_at + 1
+  checks[ARGV[at]](ARGV[at + 1])
+  if is_put_off() then break end
+  if too_large then first_too_large = 1 end
+  looked_at = suspect
+end
+record_ended()
+write_all()
+return {looked_at, first_too_large, findings}

@@ -1,0 +1,24 @@
+#!lua flags=allow-oom
+-- discard: dead jobs are removed before their time. Their ids are free again.
+-- KEYS[1] the partition.
+-- ARGV[1] time, [2…] names (group:id).
+-- Replies a letter per job: d discarded, n not dead, u unknown.
+--@include base
+--@include rate
+--@include lane
+local letters = {}
+for index = 2, #ARGV do
+  local name = ARGV[index]
+  local group, id = match(name, '^([^:]+):(.+)$')
+  local run, letter = call('HGET', rows_key(group), ':' .. id), 'd'
+  if call('HEXISTS', rows_key(group), id) == 0 then
+    letter = 'u'
+  elseif not run or sub(run, 1, 1) ~= 'F' then
+    letter = 'n'
+  else
+    call('ZREM', prefix .. 'failed', name)
+    call('HDEL', rows_key(group), id, ':' .. id)
+  end
+  letters[index - 1] = letter
+end
+return table.concat(letters)

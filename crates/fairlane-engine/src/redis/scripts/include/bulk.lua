@@ -1,0 +1,116 @@
+-- Bulk actions: the hash `bulk:{number}`, read once and written once. A number is kept as text.
+local bulks, bulk_texts, bulk_fields = {}, {name = true, state = true, course = true, cause = true, summary = true}, {
+  'name', 'state', 'course', 'sealed', 'total', 'succeeded', 'failed', 'cancelled', 'created_at', 'started_at',
+  'finished_at', 'deadline', 'fails_at', 'fence', 'cause', 'summary',
+}
+
+-- The bulk action with this number, or false if it is gone.
+local function bulk_state(number)
+  local bulk = bulks[number]
+  if bulk ~= nil then return bulk end
+  local key = prefix .. 'bulk:' .. number
+  local values = call('HMGET', key, unpack(bulk_fields))
+  bulk = false
+  if values[1] then
+    bulk = {number = number, key = key, was = values, chunk = {}}
+    for index, field in ipairs(bulk_fields) do
+      if bulk_texts[field] then bulk[field] = values[index] or '' else bulk[field] = tonumber(values[index] or 0) end
+    end
+  end
+  bulks[number] = bulk
+  return bulk
+end
+
+local function write_bulk(bulk)
+  if not bulk or bulk.gone then return end
+  local changes = {}
+  for index, field in ipairs(bulk_fields) do
+    local value = bulk[field]
+    if type(value) == 'number' then value = text(value) end
+    if value ~= (bulk.was[index] or (bulk_texts[field] and '' or '0')) then
+      changes[#changes + 1] = field
+      changes[#changes + 1] = value
+    end
+  end
+  if #changes > 0 then call('HSET', bulk.key, unpack(changes)) end
+end
+
+write_bulks = function()
+  for _, bulk in pairs(bulks) do write_bulk(bulk) end
+end
+
+-- The number of a group's bulk action of this name, or nil.
+local function bulk_number(group_name, name)
+  local score = call('ZSCORE', prefix .. 'group:' .. group_name .. ':bulks', name)
+  return score and text(tonumber(score))
+end
+
+local function padded_number(bulk)
+  return format('%016d', tonumber(bulk.number))
+end
+
+local function bulk_ended(bulk)
+  return bulk.succeeded + bulk.failed + bulk.cancelled
+end
+
+local function is_final(bulk)
+  return bulk.state == 'COMPLETED' or bulk.state == 'FAILED' or bulk.state == 'CANCELLED'
+end
+
+-- Appends what is to be seen of a bulk action to a reply.
+local function show_bulk(reply, bulk)
+  local function time(at)
+    return at == 0 and '' or text(at)
+  end
+  for _, item in ipairs({
+    bulk.name, bulk.state, bulk.course, text(bulk.sealed), text(bulk.total), text(bulk.succeeded), text(bulk.failed),
+    text(bulk.cancelled), call('LLEN', bulk.key .. ':held'), text(bulk.created_at), time(bulk.started_at),
+    time(bulk.finished_at), time(bulk.deadline), text(bulk.fails_at), bulk.cause, bulk.summary,
+  }) do reply[#reply + 1] = item end
+  return reply
+end
+
+-- A job of a bulk action was admitted or leased.
+local function bulk_reached(bulk, state)
+  if bulk.state == 'CREATED' or bulk.state == 'DISPATCHED' and state == 'RUNNING' then
+    bulk.state = state
+    if state == 'RUNNING' then bulk.started_at = now end
+  end
+end
+
+-- Puts a bulk action on the list of those to be swept, once.
+local function sweep_later(bulk)
+  local key = prefix .. 'sweeping'
+  if not call('LPOS', key, bulk.number) then call('RPUSH', key, bulk.number) end
+end
+
+-- Gives a bulk action its last state.
+local function finish(bulk, state)
+  bulk.state, bulk.finished_at = state, now
+  local member = padded_number(bulk)
+  call('ZADD', prefix .. 'finished-bulks', text(now), member)
+  if bulk.deadline > 0 then call('ZREM', prefix .. 'bulk-deadlines', member) end
+  call('ZREM', prefix .. 'aggregating', member)
+end
+
+-- Ends a bulk action in a state that drops what is left of it.
+local function drop_bulk(bulk, state)
+  finish(bulk, state)
+  bulk.course = 'drop'
+  if bulk_ended(bulk) < bulk.total or call('EXISTS', bulk.key .. ':held') == 1 then sweep_later(bulk) end
+end
+
+-- Sees whether a bulk action whose counts or seal have changed has come to its end.
+local function review_bulk(bulk)
+  if is_final(bulk) or bulk.state == 'AGGREGATING' then return end
+  if bulk.fails_at > 0 and bulk.failed >= bulk.fails_at then
+    bulk.cause = 'failures'
+    return drop_bulk(bulk, 'FAILED')
+  end
+  if bulk.sealed == 1 and bulk_ended(bulk) == bulk.total then
+    -- What is still set aside was cancelled there and has only to leave.
+    bulk.state, bulk.course = 'AGGREGATING', 'run'
+    call('ZADD', prefix .. 'aggregating', text(now), padded_number(bulk))
+    if call('EXISTS', bulk.key .. ':held') == 1 then sweep_later(bulk) end
+  end
+end

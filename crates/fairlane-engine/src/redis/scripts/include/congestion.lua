@@ -1,0 +1,50 @@
+-- Congestion of groups: what refused work is told, and what is recorded of it. Its settings are read when needed.
+local congestion
+
+local function congestion_settings()
+  if not congestion then
+    local fields = {'congestion_enabled', 'base_backoff_ms', 'max_backoff_ms', 'stats_retention_ms', 'global_rps'}
+    local values, defaults = call('HMGET', partition_key, unpack(fields)), DEFAULTS
+    congestion = {}
+    for index, field in ipairs(fields) do congestion[field] = tonumber(values[index] or defaults[field]) end
+  end
+  return congestion
+end
+
+-- Jobs a second each active group is allowed in `classic`: an even part of the whole, at least 1.
+local function group_speed()
+  local settings = congestion_settings()
+  if not settings.speed then
+    local active = max(call('ZCARD', prefix .. 'active-groups'), 1)
+    settings.speed = max(floor(settings.global_rps / active), 1)
+  end
+  return settings.speed
+end
+
+-- Writes a snapshot of a group that was just refused, at most one a second.
+local function note_congestion(group, waiting, speed)
+  local settings = congestion_settings()
+  if settings.congestion_enabled == 0 then return end
+  local base = settings.base_backoff_ms
+  local backoff = min(base + floor(waiting / speed) * 1000, settings.max_backoff_ms)
+  local saved, known, second = floor(backoff / base) - 1, record(group), floor(now / 1000000)
+  if saved > 0 then call('HINCRBY', partition_key, 'saved_spins', text(saved)) end
+  known.backoff = backoff
+  if known.noted == second then return end
+  known.noted = second
+  local kept, key = floor(settings.stats_retention_ms / 1000), history_key(group)
+  if call('RPUSH', key, format('%d:%d:%d:%d', now, waiting, speed, backoff)) > kept then call('LTRIM', key, -kept, -1) end
+end
+
+-- How long one more refused job of a group waits in `classic`, in ms; then waiting jobs, speed and backoff on record.
+local function refuse(group)
+  local settings = congestion_settings()
+  local base, most = settings.base_backoff_ms, settings.max_backoff_ms
+  if settings.congestion_enabled == 0 then return base, 0, 0, base end
+  local waiting, speed = record(group).waiting + 1, group_speed()
+  note_congestion(group, waiting, speed)
+  local wanted = base + floor(waiting / speed) * 1000
+  if wanted <= most then return wanted, waiting, speed, wanted end
+  local part = waiting % 1000000 * 618034 % 1000000
+  return most - floor(part * floor(most / 2) / 1000000), waiting, speed, most
+end

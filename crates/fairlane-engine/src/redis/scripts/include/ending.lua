@@ -1,0 +1,92 @@
+-- The end of jobs: counted once, filed with their bulk action or among the finished that have none.
+local completed, reviewed = {}, {}
+
+local function review(bulk)
+  if bulk.reviewed then return end
+  bulk.reviewed = true
+  reviewed[#reviewed + 1] = bulk
+end
+
+-- Counts the end of `jobs` of a group and bulk action; `how` is the bulk action's count that they belong to.
+local function count_ends(group, number, how, jobs, throttles)
+  local bulk = number ~= '' and bulk_state(number)
+  group.done = group.done + jobs
+  if throttles > 0 then
+    local known = record(group)
+    known.throttles = known.throttles + throttles
+  end
+  if bulk then
+    bulk[how] = bulk[how] + jobs
+    review(bulk)
+  end
+end
+
+local function file_end(group, id, number, dead)
+  local bulk, name = number ~= '' and bulk_state(number), group.name .. ':' .. id
+  if bulk then
+    bulk.chunk[#bulk.chunk + 1] = id
+    review(bulk)
+  elseif not dead then
+    completed[#completed + 1] = name
+  end
+  if dead then call('ZADD', prefix .. 'failed', text(now), name) end
+end
+
+-- A chunk is `time:jobs` and their names.
+local function chunk_text(names)
+  return text(now) .. ':' .. #names .. '\n' .. table.concat(names, '\n')
+end
+
+local function record_ended()
+  if #completed > 0 then
+    call('RPUSH', prefix .. 'completed', chunk_text(completed))
+    if partition.completed then
+      partition.completed = partition.completed + #completed
+    else
+      call('HINCRBY', partition_key, 'completed', #completed)
+    end
+  end
+  for _, bulk in ipairs(reviewed) do
+    if #bulk.chunk > 0 then call('RPUSH', bulk.key .. ':ended', chunk_text(bulk.chunk)) end
+    review_bulk(bulk)
+  end
+end
+
+-- The run of a job that was cancelled while nobody held it: what it has been through stays.
+local function cancelled_run(group_name, id, place, cost)
+  local run, stamp = call('HGET', rows_key(group_name), ':' .. id), format('%016d', now)
+  local throttles = run and tonumber(match(run, '^:%d:[^:]+:%d+:%d+:(%d+):', 34)) or 0
+  if run then return 'X' .. sub(run, 2, 17) .. stamp .. sub(run, 34), throttles end
+  return 'X' .. sub(ZEROS, 1, 16) .. stamp .. ':' .. place .. ':' .. cost .. ':0:0:0::', 0
+end
+
+-- What a row says of its job: cost, the number of its bulk action or '', and whether it was cancelled in its list.
+local function read_row(row)
+  local cancelled = byte(row, 1) == 88
+  local cost, number = match(row, '^%d:[^:]+:(%d*):(%d*):', cancelled and 12 or 11)
+  return cost == '' and 1 or tonumber(cost), number, cancelled
+end
+
+-- What is to be done with a popped job: run, hold, drop or cancelled. A bulk action that is gone drops its jobs.
+local function fate_of(number, cancelled)
+  if cancelled then return 'cancelled' end
+  if number == '' then return 'run' end
+  local bulk = bulk_state(number)
+  return bulk and bulk.course or 'drop'
+end
+
+-- Deals with a popped job that is not to run. One that was cancelled in its list loses the mark: it has left.
+local function step_over(group, place, id, number, cost, fate, row)
+  if fate == 'hold' then
+    return call('RPUSH', bulk_state(number).key .. ':held', place .. ':' .. group.name .. ':' .. id)
+  end
+  if fate == 'drop' then
+    local run, throttles = cancelled_run(group.name, id, place, cost)
+    group.backlog, partition.backlog = group.backlog - 1, partition.backlog - 1
+    call('HSET', rows_key(group.name), ':' .. id, run)
+    count_ends(group, number, 'cancelled', 1, throttles)
+  else
+    call('HSET', rows_key(group.name), id, sub(row, 2))
+  end
+  file_end(group, id, number, false)
+end

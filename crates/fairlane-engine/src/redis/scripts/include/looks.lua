@@ -1,0 +1,75 @@
+-- What is to be seen of a job, a group and a type.
+local looks = {}
+
+-- Name and course of a bulk action; one that is gone has no name and drops its jobs.
+local bulks_seen = {}
+local function bulk_of(number)
+  if number == '' then return '', '' end
+  local seen = bulks_seen[number]
+  if not seen then
+    local full_name, course = unpack(call('HMGET', prefix .. 'bulk:' .. number, 'name', 'course'))
+    seen = full_name and {match(full_name, ':(.+)$'), course or ''} or {'', 'drop'}
+    bulks_seen[number] = seen
+  end
+  return seen[1], seen[2]
+end
+
+-- {row, run or '', due time or '', what is held of it or '', deadline or '', its bulk action or '', that one's course
+-- or '', whether it is ready (0 1)}.
+function looks.line(row, run, due, held, deadline, ready)
+  local bulk, course = bulk_of(match(row, '^X?..........%d:[^:]+:%d*:(%d*):'))
+  return {row, run or '', due or '', held or '', deadline or '', bulk, course, ready and 1 or 0}
+end
+
+-- The line of a job wherever it stands, or '' where there is no such job.
+function looks.job(name)
+  local group, id = match(name, '^([^:]+):(.+)$')
+  local row, run = unpack(call('HMGET', rows_key(group), id, ':' .. id))
+  if not row then return '' end
+  local place = match(row, '^X?..........(%d:[^:]+)')
+  local due = call('ZSCORE', prefix .. 'non-ready-queue', place .. ':' .. name)
+  local held = call('HGET', prefix .. 'in-flight', name)
+  local deadline = held and call('ZSCORE', prefix .. 'deadlines', sub(held, 17, 32))
+  local ready = call('LPOS', prefix .. 'ready-queue:' .. sub(place, 3), place .. ':' .. name)
+  return looks.line(
+    row, run, due and text(tonumber(due)), held, deadline and text(tonumber(deadline)), ready)
+end
+
+-- {limits, backlog, in flight, waiting, jobs of its run, those that have ended, then per lane with jobs: place,
+-- standing, park, backlog, returned}, or '' where there is no such group.
+function looks.group(name)
+  local fields = call('HKEYS', prefix .. 'group:' .. name .. ':meta')
+  if #fields == 0 then return '' end
+  local group, places = group_state(name), {}
+  local known = record(group)
+  local reply = {
+    group.limits or '1:0:0:0:0:0:0', text(group.backlog), text(group.in_flight), text(known.waiting), text(known.total),
+    text(group.done),
+  }
+  for _, field in ipairs(fields) do
+    if sub(field, 1, 5) == 'lane:' then places[#places + 1] = sub(field, 6) end
+  end
+  table.sort(places, precedes)
+  for _, place in ipairs(places) do
+    local _, lane = group_state(name, place)
+    local backlog = call('LLEN', prefix .. 'group:' .. name .. ':jobs:' .. place)
+    local returned = call('LLEN', prefix .. 'group:' .. name .. ':returned:' .. place)
+    if backlog + returned > 0 then
+      for _, item in ipairs({place, lane.standing, text(lane.park), backlog, returned}) do reply[#reply + 1] = item end
+    end
+  end
+  return reply
+end
+
+-- {paused:concurrency:rate, in flight, active ×3, rate in thousandths a second or '', closed until or '', answers of
+-- the last second, asked at or '', ready}, or '' where there is no such type.
+function looks.type(name)
+  if call('SISMEMBER', prefix .. 'types', name) == 0 then return '' end
+  local state = type_state(name)
+  local milli, lately = rate_milli(state), answered_lately(state)
+  return {
+    state.limits == '' and '0:0:0:0:0' or state.limits, text(state.in_flight), state[0].active, state[1].active,
+    state[2].active, milli and text(milli) or '', state.closed_until > now and text(state.closed_until) or '', text(lately),
+    state.asked_at > 0 and text(state.asked_at) or '', call('LLEN', prefix .. 'ready-queue:' .. name),
+  }
+end

@@ -1,0 +1,107 @@
+-- Findings, and putting right what was found.
+local mending, findings, suspect = false, {}, 0
+
+-- Notes what is wrong with the suspect in hand and, if that is wanted, puts it right.
+local function found(fault, detail, stored, counted, repair)
+  for _, item in ipairs({suspect, fault, detail, text(stored), text(counted), mending and repair and 1 or 0}) do
+    findings[#findings + 1] = item
+  end
+  if mending and repair then repair() end
+end
+
+-- Whether the suspect in hand is better looked at again, when nothing has been spent on others.
+local function is_put_off()
+  return too_large and suspect > 1
+end
+
+-- An order has as many lanes as it has; one that is empty starts anew.
+local function recount_order(state, level)
+  local order = state[level]
+  order.active, order.touched = call('ZCARD', order.key), true
+  if order.active == 0 then
+    order.virtual_time, order.epoch = 0, order.epoch + 1
+  end
+  if not is_active(state) then
+    state.virtual_time = 0
+    for other = 0, 2 do state[other].tag, state[other].touched = 0, true end
+  end
+end
+
+-- Takes a lane out of wherever it stands and, if it has jobs, puts it into its order.
+local function mend_lane(group, lane, members, has_jobs)
+  local state = type_state(lane.type)
+  local order = state[lane.level]
+  for _, member in ipairs(members or {}) do
+    local tag = tonumber(call('ZSCORE', order.key, member))
+    if tag and (lane.epoch ~= order.epoch or tag < lane.tag) then lane.tag, lane.epoch = tag, order.epoch end
+    call('ZREM', order.key, member)
+  end
+  call('ZREM', prefix .. 'parked', lane.place .. ':' .. group.name)
+  if lane.standing == 'S' then group.seat_parked = group.seat_parked - 1 end
+  lane.standing, lane.park = 'I', 0
+  lane.returned = tostring(call('EXISTS', prefix .. 'group:' .. group.name .. ':returned:' .. lane.place))
+  if has_jobs then
+    enter_order(group, lane, false)
+    push_token(lane.type)
+  end
+  recount_order(state, lane.level)
+end
+
+-- Jobs of a batch that are still leased.
+local function count_left(batch)
+  local names, left = {}, 0
+  for name in string.gmatch(call('HGET', prefix .. 'lease:' .. batch, 'names') or '', '[^\n]+') do names[#names + 1] = name end
+  for _, held in ipairs(names[1] and call('HMGET', prefix .. 'in-flight', unpack(names)) or {}) do
+    if held and (sub(held, 1, 16) == batch or sub(held, 17, 32) == batch) then left = left + 1 end
+  end
+  return left
+end
+
+local function mend_batch(batch)
+  local key, left = prefix .. 'lease:' .. batch, count_left(batch)
+  if left > 0 then return call('HSET', key, 'left', left) end
+  call('DEL', key)
+  call('ZREM', prefix .. 'deadlines', batch)
+end
+
+-- Takes a job out of a place. Counts are not touched: whether they counted it is seen when they are counted again.
+local function take_out(job, spot)
+  if spot.word == 'in flight' then
+    local held = call('HGET', spot.key, spot.member)
+    call('HDEL', spot.key, spot.member)
+    for _, batch in ipairs({sub(held, 1, 16), sub(held, 17, 32)}) do
+      if call('EXISTS', prefix .. 'lease:' .. batch) == 1 then mend_batch(batch) end
+    end
+  elseif spot.word == 'waiting' then
+    call('ZREM', spot.key, spot.member)
+  else
+    call('LREM', spot.key, -1, spot.member)
+    local _, lane = group_state(job.group, spot.place)
+    lane.returned = tostring(call('EXISTS', prefix .. 'group:' .. job.group .. ':returned:' .. spot.place))
+  end
+end
+
+-- Gives a leased job a batch of its own with a deadline, as if it were extended now. Its fence stays.
+local function give_deadline(job)
+  local key, held = prefix .. 'in-flight', call('HGET', prefix .. 'in-flight', job.name)
+  partition.fence = max(partition.fence + 1, now)
+  local before, batch = sub(held, 17, 32), format('%016d', partition.fence)
+  call('HSET', key, job.name, sub(held, 1, 16) .. batch .. sub(held, 33))
+  call('HSET', prefix .. 'lease:' .. batch, 'left', 1, 'names', job.name)
+  call('ZADD', prefix .. 'deadlines', text(now + AUDIT_LEASE_US), batch)
+  if call('EXISTS', prefix .. 'lease:' .. before) == 1 then mend_batch(before) end
+end
+
+-- Whether a leased job would be taken back: its batch has a deadline and knows it.
+local function is_watched(job)
+  local held = call('HGET', prefix .. 'in-flight', job.name)
+  local names = has_deadline(held) and call('HGET', prefix .. 'lease:' .. sub(held, 17, 32), 'names') or ''
+  return string.find('\n' .. names .. '\n', '\n' .. job.name .. '\n', 1, true) ~= nil
+end
+
+-- Files a job that has ended, with its bulk action or among the finished, as of now.
+local function file_now(job)
+  local group = group_state(job.group)
+  if job.cancelled then call('HSET', rows_key(job.group), job.id, sub(job.row, 2)) end
+  file_end(group, job.id, job.number, job.state == 'F')
+end

@@ -1,0 +1,51 @@
+-- Pages of names out of lists, orders and chunks, from `cursor` on and at most `limit` entries.
+-- One entry more than is looked at says where the next page begins.
+local most, entries = limit + 1, {}
+
+-- A name is `group:id`, or false where a job has gone elsewhere.
+local function add(position, name, due, held, deadline)
+  entries[#entries + 1] = {position = position, name = name, due = due, held = held, deadline = deadline}
+end
+
+-- Positions run through the lists one after the other.
+local function from_lists(keys, name_of)
+  local before = 0
+  for _, key in ipairs(keys) do
+    local length, room = call('LLEN', key), most - #entries
+    local first = min(max(cursor - before, 0), length)
+    if room > 0 and first < length then
+      for index, element in ipairs(call('LRANGE', key, text(first), text(first + room - 1))) do
+        add(before + first + index - 1, name_of(element))
+      end
+    end
+    before = before + length
+  end
+end
+
+-- A position is the number of a chunk and the place in it. `chunk_at` gives the names of a chunk, what is held of each
+-- and their deadline, or nil behind the last one.
+local function from_chunks(chunk_at)
+  local number, skipped = floor(cursor / LIST_STRIDE), cursor % LIST_STRIDE
+  for _ = 0, most do
+    local room = most - #entries
+    if room == 0 then return end
+    local names, holds, deadline = chunk_at(number)
+    if not names then return end
+    for place = skipped + 1, min(#names, skipped + room) do
+      add(number * LIST_STRIDE + place - 1, names[place], nil, holds and holds[place], deadline)
+    end
+    number, skipped = number + 1, 0
+  end
+end
+
+-- Positions are ranks.
+local function from_order(key)
+  return call('ZRANGE', prefix .. key, text(cursor), text(cursor + most - 1), 'WITHSCORES')
+end
+
+-- The parts of `head\npart\npart`, each behind `before`.
+local function parts_of(chunk, before)
+  local parts = {}
+  for part in string.gmatch(chunk, '\n([^\n]+)') do parts[#parts + 1] = before .. part end
+  return parts
+end

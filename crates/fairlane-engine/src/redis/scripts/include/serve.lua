@@ -1,0 +1,111 @@
+-- Serving types: lanes in fair order (`share`), or what was admitted (`classic`).
+
+local function ready_key(state)
+  return prefix .. 'ready-queue:' .. state.name
+end
+
+-- Jobs a second by a group's rate, or nil where it has none.
+local function group_rate(group)
+  if not group.flow then return nil end
+  local count, period_ms = match(group.rate, '^(%d+):(%d+)')
+  return floor(floor(count * MILLI * 1000 / period_ms) / 1000)
+end
+
+-- Charges a lane, its order and its level, and every gate.
+local function charge(state, group, lane, jobs, cost)
+  local order = state[lane.level]
+  left, partition.backlog, group.backlog = left - jobs, partition.backlog - jobs, group.backlog - jobs
+  charge_gates(state, group, jobs)
+  order.virtual_time = max(order.virtual_time, lane.tag)
+  order.pool = min(order.pool + jobs, POOL_FULL)
+  local units = cost * UNITS + lane.remainder
+  if units < 0 then
+    lane.remainder = units
+  else
+    lane.tag, lane.remainder = lane.tag + floor(units / group.weight), units % group.weight
+  end
+  state.virtual_time = max(state.virtual_time, order.tag)
+  order.tag, order.touched = order.tag + cost * order.units, true
+end
+
+-- Sets a lane aside whose group is denied.
+local function deny_lane(state, group, lane, standing, park)
+  parks = parks + 1
+  if standing ~= 'P' then note_congestion(group, group.backlog, max(group_rate(group) or answered_lately(state), 1)) end
+  park_lane(group, lane, standing, park)
+end
+
+-- Puts a lane that was visited where it now belongs.
+local function put_back(state, group, lane, empty)
+  if empty then return park_lane(group, lane, 'I', 0) end
+  local pass, standing, park = group_pass(group)
+  if pass > 0 then return insert_lane(group, lane) end
+  deny_lane(state, group, lane, standing, park)
+end
+
+-- Serves one lane of a type; lanes whose group is denied are parked on the way.
+local function serve_type(state)
+  while true do
+    local level = next_level(state)
+    if not level then return 'type blocked' end
+    local type_jobs, type_wake = type_pass(state)
+    if type_jobs == 0 then
+      note_wake(type_wake)
+      return 'type blocked'
+    end
+    local whole_jobs, whole_wake = whole_pass()
+    if whole_jobs == 0 or parks >= LEASE_PARKS_MAX or skips >= LEASE_SKIPS_MAX then
+      note_wake(whole_jobs == 0 and whole_wake or now)
+      return 'all blocked'
+    end
+    local order = state[level]
+    local popped = call('ZPOPMIN', order.key)
+    local group, lane = group_state(sub(popped[1], 18), order.place)
+    lane.tag, lane.epoch = tonumber(popped[2]), order.epoch
+    local pass, standing, park = group_pass(group)
+    if pass > 0 then
+      local jobs, cost, empty = serve_lane(state, group, lane, min(left, type_jobs, whole_jobs, pass), padded, worker)
+      if jobs > 0 then charge(state, group, lane, jobs, cost) elseif empty then parks = parks + 1 end
+      put_back(state, group, lane, empty)
+      if jobs > 0 then return 'served' end
+    else
+      deny_lane(state, group, lane, standing, park)
+    end
+  end
+end
+
+-- Leases one admitted job of a type (`classic`); what may not run after all goes back to its lane.
+local function serve_ready(state)
+  while true do
+    local key = ready_key(state)
+    if call('EXISTS', key) == 0 then return 'type blocked' end
+    local type_jobs, type_wake = type_pass(state)
+    if type_jobs == 0 then
+      note_wake(type_wake)
+      return 'type blocked'
+    end
+    local whole_jobs, whole_wake = whole_pass()
+    if whole_jobs == 0 or skips >= LEASE_SKIPS_MAX then
+      note_wake(whole_jobs == 0 and whole_wake or now)
+      return 'all blocked'
+    end
+    local group, lane, id = placed(call('LPOP', key))
+    local row = call('HGET', rows_key(group.name), id)
+    local cost, number, cancelled = read_row(row or '')
+    local fate = row and fate_of(number, cancelled)
+    if fate == 'run' and not group_closed(group) then
+      local visit = begin_visit(lane.place, state, group)
+      if number ~= '' then bulk_reached(bulk_state(number), 'RUNNING') end
+      pick(visit, id, row, hold(padded, 'n', lane.place, text(cost), number, worker), true)
+      left, partition.backlog, group.backlog = left - 1, partition.backlog - 1, group.backlog - 1
+      charge_gates(state, group, 1)
+      return 'served'
+    end
+    skips = skips + 1
+    if fate == 'run' then
+      return_to_lane(group, lane, id, 'RPUSH')
+    elseif fate then
+      step_over(group, lane.place, id, number, text(cost), fate, row)
+    end
+  end
+end

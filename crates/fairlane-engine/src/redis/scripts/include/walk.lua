@@ -1,0 +1,74 @@
+-- Pages of what is stored, for the walk that finds suspects. What a page says of its jobs holds at one moment.
+local pages = {}
+
+-- A reply of names, with a letter and the number of a bulk action each. What stands at another place than its row
+-- says contradicts it.
+local function shown(next_cursor, names, places)
+  local reply = {next_cursor}
+  for index, name in ipairs(names) do
+    local letter, number, place = whereabouts(name)
+    if places and places[index] ~= place then letter = '?' end
+    reply[#reply + 1] = name
+    reply[#reply + 1] = letter
+    reply[#reply + 1] = number
+  end
+  return reply
+end
+
+-- The cursor of a scan that is over is nothing.
+local function after(cursor)
+  return cursor == '0' and '' or cursor
+end
+
+-- Keys of groups and leases, without their prefix.
+function pages.keys(_, cursor, count)
+  local next_cursor, keys = unpack(call('SCAN', cursor, 'COUNT', count))
+  local reply = {after(next_cursor)}
+  for _, key in ipairs(keys) do
+    local name = sub(key, 1, #prefix) == prefix and sub(key, #prefix + 1) or ''
+    if match(name, '^group:') or match(name, '^lease:') then reply[#reply + 1] = name end
+  end
+  return reply
+end
+
+-- A run without a row is shown by its job's name.
+function pages.rows(group_name, cursor, count)
+  local rows = rows_key(group_name)
+  local next_cursor, entries = unpack(call('HSCAN', rows, cursor, 'COUNT', count))
+  local names = {}
+  for index = 1, #entries, 2 do
+    local field = entries[index]
+    local id = match(field, '^:(.+)$')
+    if not id or call('HEXISTS', rows, id) == 0 then names[#names + 1] = group_name .. ':' .. (id or field) end
+  end
+  return shown(after(next_cursor), names)
+end
+
+function pages.in_flight(_, cursor, count)
+  local next_cursor, entries = unpack(call('HSCAN', prefix .. 'in-flight', cursor, 'COUNT', count))
+  local names = {}
+  for index = 1, #entries, 2 do
+    if match(entries[index], ':') then names[#names + 1] = entries[index] end
+  end
+  return shown(after(next_cursor), names)
+end
+
+-- Members are names of jobs, or those behind a place.
+function pages.sorted(name, cursor, count)
+  local members = call('ZRANGE', prefix .. name, cursor, text(cursor + count - 1))
+  local ends = #members < count
+  for index, member in ipairs(members) do members[index] = match(member, '^%d:[^:]+:([^:]+:.+)$') or member end
+  return shown(ends and '' or text(cursor + count), members)
+end
+
+-- From the tail, where jobs are added: what is there all the time is seen at least once. The list of a lane has ids.
+function pages.list(name, cursor, count)
+  local group_name, lane = match(name, '^group:([^:]+):%a+:(.+)$')
+  local members = call('LRANGE', prefix .. name, text(-cursor - count), text(-cursor - 1))
+  local ends, places = #members < count, {}
+  for index, member in ipairs(members) do
+    local place, job = match(member, '^(%d:[^:]+):(.+)$')
+    places[index], members[index] = lane or place, group_name and group_name .. ':' .. member or job
+  end
+  return shown(ends and '' or text(cursor + count), members, places)
+end

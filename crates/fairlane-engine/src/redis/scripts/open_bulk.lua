@@ -1,0 +1,28 @@
+#!lua
+-- open_bulk: a bulk action, to which jobs can then be added until it is sealed. One that exists stays as it is.
+-- KEYS[1] the partition.
+-- ARGV[1] time, [2] group, [3] bulk action, [4] deadline in µs from now ('' none), [5] failures at which it fails (0 none).
+-- Replies {'created' or 'exists', what is to be seen of it…}, or {'too many'}.
+--@include base
+--@include rate
+--@include lane
+--@include write
+--@include bulk
+local group_name, name, deadline_us, fails_at = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+read_partition({'opened'})
+local known, key = bulk_number(group_name, name), prefix .. 'group:' .. group_name .. ':bulks'
+if known then return show_bulk({'exists'}, bulk_state(known)) end
+if call('ZCARD', key) >= GROUP_BULKS_MAX then return {'too many'} end
+partition.opened = partition.opened + 1
+local number = text(partition.opened)
+call('ZADD', key, number, name)
+call('HSETNX', prefix .. 'group:' .. group_name .. ':meta', 'counts', '0:0:0:0')
+call('HSET', prefix .. 'bulk:' .. number, 'name', group_name .. ':' .. name, 'state', 'CREATED', 'course', 'run',
+  'created_at', text(now), 'fails_at', fails_at)
+local bulk = bulk_state(number)
+if deadline_us ~= '' then
+  bulk.deadline = now + deadline_us
+  call('ZADD', prefix .. 'bulk-deadlines', text(bulk.deadline), padded_number(bulk))
+end
+write_all()
+return show_bulk({'created'}, bulk)

@@ -1,0 +1,150 @@
+//! The keys of the `classic` discipline: as they are written, and checked.
+//!
+//! They have the names and defaults of the original documents. `share` does not read them, so that a scenario can
+//! say them and still run under either.
+
+use fairlane_core::Rate;
+use fairlane_core::congestion::Congestion;
+use fairlane_core::limits::{
+    ADMIT_JOBS_MAX, ALPHA, ALPHA_MAX, BACKOFF_MS_MAX, GLOBAL_RPS, GLOBAL_RPS_MAX, PROMOTE_JOBS_MAX,
+    READY_QUEUE_MAX_SIZE, READY_QUEUE_SIZE_LIMIT,
+};
+use serde::Deserialize;
+
+use super::build::{Checked, Invalid, within};
+use super::part::per_second;
+
+const FETCH_INTERVAL_MS: u64 = 200;
+const FETCH_BATCH_SIZE: u64 = 50;
+const DISPATCH_INTERVAL_MS: u64 = 100;
+const DISPATCH_BATCH_SIZE: u64 = 100;
+const INTERVAL_MS_MAX: u64 = 60 * 60 * 1000;
+
+/// The table `[classic]` of a file or a part, or what the command line says in its place.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClassicLayer {
+    /// What progress is worth in a score; 10,000 unless said.
+    pub alpha: Option<i64>,
+    /// Jobs a second over all groups; unless said the scenario's `rate`, or 10,000 if it has none.
+    pub global_rps: Option<u64>,
+    /// Admitted jobs that may wait for a worker; 10,000 unless said.
+    pub ready_queue_max_size: Option<u64>,
+    /// How often jobs are taken from their lanes to be decided on; 200 unless said.
+    pub fetch_interval_ms: Option<u64>,
+    /// How many of them at a time; 50 unless said.
+    pub fetch_batch_size: Option<u64>,
+    /// How often jobs whose backoff is over go back to their lanes; 100 unless said.
+    pub dispatch_interval_ms: Option<u64>,
+    /// How many of them at a time; 100 unless said.
+    pub dispatch_batch_size: Option<u64>,
+    /// How refused jobs are kept away.
+    pub congestion: Option<CongestionLayer>,
+}
+
+/// The table `[classic.congestion]`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CongestionLayer {
+    /// Off: every refused job waits `base_backoff_ms`. On unless said.
+    pub enabled: Option<bool>,
+    /// The least a refused job waits; 1000 unless said.
+    pub base_backoff_ms: Option<u64>,
+    /// The most it waits; 120,000 unless said.
+    pub max_backoff_ms: Option<u64>,
+}
+
+impl ClassicLayer {
+    pub(super) fn under(self, over: Self) -> Self {
+        Self {
+            alpha: over.alpha.or(self.alpha),
+            global_rps: over.global_rps.or(self.global_rps),
+            ready_queue_max_size: over.ready_queue_max_size.or(self.ready_queue_max_size),
+            fetch_interval_ms: over.fetch_interval_ms.or(self.fetch_interval_ms),
+            fetch_batch_size: over.fetch_batch_size.or(self.fetch_batch_size),
+            dispatch_interval_ms: over.dispatch_interval_ms.or(self.dispatch_interval_ms),
+            dispatch_batch_size: over.dispatch_batch_size.or(self.dispatch_batch_size),
+            congestion: match (self.congestion, over.congestion) {
+                (Some(base), Some(over)) => Some(base.under(over)),
+                (base, over) => over.or(base),
+            },
+        }
+    }
+}
+
+impl CongestionLayer {
+    fn under(self, over: Self) -> Self {
+        Self {
+            enabled: over.enabled.or(self.enabled),
+            base_backoff_ms: over.base_backoff_ms.or(self.base_backoff_ms),
+            max_backoff_ms: over.max_backoff_ms.or(self.max_backoff_ms),
+        }
+    }
+}
+
+/// What a run under `classic` goes by.
+#[derive(Debug, Clone, Copy)]
+pub struct ClassicPart {
+    pub alpha: i64,
+    pub global_rps: u64,
+    pub ready_queue_max_size: u64,
+    pub fetch_interval_us: u64,
+    pub fetch_batch_size: usize,
+    pub dispatch_interval_us: u64,
+    pub dispatch_batch_size: usize,
+    pub congestion: Congestion,
+}
+
+/// Checks the table; `rate` is the scenario's own.
+pub fn classic(layer: ClassicLayer, rate: Option<Rate>) -> Checked<ClassicPart> {
+    let number = |key: &str, written: Option<u64>, default: u64, most: u64| {
+        within(&format!("classic.{key}"), written.unwrap_or(default), 1, most)
+    };
+    let alpha = layer.alpha.unwrap_or(ALPHA);
+    let by_rate = rate.map_or(GLOBAL_RPS, |rate| (per_second(rate).floor() as u64).max(1));
+    let fetch_ms = number("fetch_interval_ms", layer.fetch_interval_ms, FETCH_INTERVAL_MS, INTERVAL_MS_MAX)?;
+    let dispatch_ms =
+        number("dispatch_interval_ms", layer.dispatch_interval_ms, DISPATCH_INTERVAL_MS, INTERVAL_MS_MAX)?;
+    let fetch_most = ADMIT_JOBS_MAX as u64;
+    let dispatch_most = PROMOTE_JOBS_MAX as u64;
+    let fetch = number("fetch_batch_size", layer.fetch_batch_size, FETCH_BATCH_SIZE, fetch_most)?;
+    let dispatch =
+        number("dispatch_batch_size", layer.dispatch_batch_size, DISPATCH_BATCH_SIZE, dispatch_most)?;
+    let ready = layer.ready_queue_max_size;
+    Ok(ClassicPart {
+        alpha: between("classic.alpha", alpha, ALPHA_MAX)?,
+        global_rps: number("global_rps", layer.global_rps, by_rate, GLOBAL_RPS_MAX)?,
+        ready_queue_max_size: number(
+            "ready_queue_max_size",
+            ready,
+            READY_QUEUE_MAX_SIZE,
+            READY_QUEUE_SIZE_LIMIT,
+        )?,
+        fetch_interval_us: fetch_ms * 1000,
+        fetch_batch_size: fetch as usize,
+        dispatch_interval_us: dispatch_ms * 1000,
+        dispatch_batch_size: dispatch as usize,
+        congestion: congestion(layer.congestion.unwrap_or_default())?,
+    })
+}
+
+fn congestion(layer: CongestionLayer) -> Checked<Congestion> {
+    let default = Congestion::default();
+    let base_ms = layer.base_backoff_ms.unwrap_or(default.base_backoff_ms);
+    let base_ms = within("classic.congestion.base_backoff_ms", base_ms, 1, BACKOFF_MS_MAX)?;
+    let max_ms = layer.max_backoff_ms.unwrap_or(default.max_backoff_ms.max(base_ms));
+    Ok(Congestion {
+        enabled: layer.enabled.unwrap_or(default.enabled),
+        base_backoff_ms: base_ms,
+        max_backoff_ms: within("classic.congestion.max_backoff_ms", max_ms, base_ms, BACKOFF_MS_MAX)?,
+        ..default
+    })
+}
+
+/// A number that may be negative and is at most `most` away from zero.
+pub fn between(field: &str, got: i64, most: u64) -> Checked<i64> {
+    if got.unsigned_abs() > most {
+        return Err(Invalid::new(field, format_args!("must be between -{most} and {most}, not {got}")));
+    }
+    Ok(got)
+}
