@@ -3,7 +3,7 @@
 //! ```text
 //! test.rs      the whole check, step by step      test/    one file per step that needs more than a line
 //! tidy.rs      what the tree must look like       tidy/    one file per rule, and what the rules read with
-//! proofs.rs    the long proofs: differential test and soak
+//! proofs.rs    the long proofs: differential test, soak and trials
 //! bench.rs     the benchmark against a Redis of its own
 //! shell.rs     child programs
 //! ```
@@ -30,7 +30,7 @@ struct Subcommand {
     run: fn(&Path, &[String]) -> Outcome,
 }
 
-const SUBCOMMANDS: [Subcommand; 5] = [
+const SUBCOMMANDS: [Subcommand; 6] = [
     Subcommand {
         name: "test",
         summary: "run every check there is, from formatting to the README's commands",
@@ -54,6 +54,12 @@ const SUBCOMMANDS: [Subcommand; 5] = [
         summary: "run the engines under load and faults for minutes or hours",
         help: proofs::SOAK_HELP,
         run: proofs::soak,
+    },
+    Subcommand {
+        name: "trials",
+        summary: "try the whole: kills, neighbours, a downstream with a secret limit",
+        help: proofs::TRIALS_HELP,
+        run: proofs::trials,
     },
     Subcommand {
         name: "bench",

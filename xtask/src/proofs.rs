@@ -1,7 +1,7 @@
-//! The long proofs: the differential test and the soak.
+//! The long proofs: the differential test, the soak and the trials.
 //!
-//! Both are programs of the conformance crate, built for release; this module only starts them and hands every
-//! argument on, so that their own argument list stays the single one.
+//! They are programs of the crates `fairlane-conformance` and `fairlane-trials`, built for release; this module
+//! only starts them and hands every argument on, so that their own argument list stays the single one.
 
 use crate::{Outcome, shell};
 use std::path::Path;
@@ -16,26 +16,52 @@ intervals, the whole state. The same seed gives the same run.
 
 /// Help of `cargo xtask soak`.
 pub const SOAK_HELP: &str = "\
-Usage: cargo xtask soak [--seed S] [--minutes M] [--disk-kills K]
+Usage: cargo xtask soak [--seed S] [--minutes M] [--disk-kills K] [--worker-kills K]
 
 Runs producers and workers against the engines for M minutes, with faults drawn from seed S, and checks
 that no job is lost, run under two leases at once, or served beyond its limits. With --disk-kills a process
 at work on a data directory is killed K times instead, and everything acknowledged must be there each time.
+With --worker-kills it is worker processes, in K rounds, half on a data directory and half on Redis: every job
+of every bulk action must reach one end, counts must equal a recount, callbacks come under one id.
+";
+
+/// Help of `cargo xtask trials`.
+pub const TRIALS_HELP: &str = "\
+Usage: cargo xtask trials neighbours [--redis 1]
+       cargo xtask trials downstream [--seconds N]
+       cargo xtask trials kills [--seed S] [--rounds N]
+
+neighbours  200 customers with 50 jobs, alone and beside 20 with a bulk action of 50,000: waits and counts
+downstream  an HTTP target that allows 50 calls a second while 500 are configured: what is achieved and refused
+kills       what `cargo xtask soak --worker-kills` runs
 ";
 
 /// Runs the differential test.
 pub fn differential(root: &Path, arguments: &[String]) -> Outcome {
-    conformance_program(root, "differential", arguments)
+    program(root, "fairlane-conformance", "differential", arguments)
 }
 
 /// Runs the soak.
 pub fn soak(root: &Path, arguments: &[String]) -> Outcome {
-    conformance_program(root, "soak", arguments)
+    if arguments.iter().any(|argument| argument == "--worker-kills") {
+        let rounds = |argument: &String| match argument.as_str() {
+            "--worker-kills" => "--rounds".to_owned(),
+            other => other.to_owned(),
+        };
+        let mut kills = vec!["kills".to_owned()];
+        kills.extend(arguments.iter().map(rounds));
+        return trials(root, &kills);
+    }
+    program(root, "fairlane-conformance", "soak", arguments)
 }
 
-fn conformance_program(root: &Path, name: &str, arguments: &[String]) -> Outcome {
-    let package = ["run", "--release", "-p", "fairlane-conformance"];
-    let mut command = shell::cargo(root, &package);
+/// Runs a trial.
+pub fn trials(root: &Path, arguments: &[String]) -> Outcome {
+    program(root, "fairlane-trials", "trials", arguments)
+}
+
+fn program(root: &Path, package: &str, name: &str, arguments: &[String]) -> Outcome {
+    let mut command = shell::cargo(root, &["run", "--release", "-p", package]);
     command.args(["--bin", name, "--"]).args(arguments);
     shell::run(&mut command)
 }

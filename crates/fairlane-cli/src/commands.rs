@@ -2,7 +2,13 @@
 
 pub mod audit;
 pub mod bench;
+pub mod bulk;
 pub mod data;
+pub mod dead;
 pub mod demo;
+pub mod enqueue;
+pub mod group;
+pub mod job_type;
 pub mod simulate;
 pub mod why;
+pub mod work;

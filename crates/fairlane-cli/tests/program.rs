@@ -5,11 +5,18 @@
 mod program {
     pub mod audit;
     pub mod bench;
+    pub mod bulk;
     pub mod data;
+    pub mod dead;
     pub mod demo;
+    pub mod enqueue;
     pub mod help;
+    pub mod limits;
+    pub mod queue;
+    pub mod receiver;
     pub mod redis_server;
     pub mod running;
     pub mod simulate;
     pub mod why;
+    pub mod work;
 }

@@ -378,6 +378,11 @@ pub fn failed() -> Outcome {
     Outcome::Failed { reason: bytes("broken") }
 }
 
+/// Given up, since nobody wants it any more.
+pub fn cancelled() -> Outcome {
+    Outcome::Cancelled { reason: bytes("unwanted") }
+}
+
 /// To be tried again.
 pub fn retry(delay_ms: u64) -> Outcome {
     Outcome::Retry { delay_ms, reason: bytes("again") }
@@ -441,4 +446,9 @@ pub fn type_seats(seats: u32) -> TypePatch {
 /// A patch that pauses or resumes a type.
 pub fn type_paused(paused: bool) -> TypePatch {
     TypePatch { paused: Some(paused), ..TypePatch::default() }
+}
+
+/// Gives a type retries of its own, or those of the whole.
+pub fn type_retries(retries: Option<u32>) -> TypePatch {
+    TypePatch { max_retry_count: Some(retries), ..TypePatch::default() }
 }

@@ -426,6 +426,24 @@ async fn what_is_listed_wrongly_or_not_at_all_is_listed_right() {
             lost: &[],
         },
         Damage {
+            name: "a cancelled bulk action that nobody would aggregate",
+            inflict: |scene| drop(scene.raw(&["DEL", "aggregating"])),
+            found: &["orphan bulk action h/dropped"],
+            lost: &[],
+        },
+        Damage {
+            name: "a bulk action that would be aggregated too early",
+            inflict: |scene| drop(scene.raw(&["ZADD", "aggregating", "5", "0000000000000001"])),
+            found: &["orphan bulk action h/b"],
+            lost: &[],
+        },
+        Damage {
+            name: "a bulk action that would be aggregated twice",
+            inflict: |scene| drop(scene.raw(&["HSET", "bulk:3", "aggregated", "1"])),
+            found: &["orphan bulk action h/dropped"],
+            lost: &[],
+        },
+        Damage {
             name: "a deadline of nothing",
             inflict: |scene| drop(scene.raw(&["ZADD", "deadlines", "1", "0000000000000123"])),
             found: &["orphan lease 123"],

@@ -90,7 +90,8 @@ async fn warm_up(engine: &Arc<dyn Engine>, commands: &[Command]) {
 }
 
 fn open(id: &str) -> Command {
-    Command::OpenBulk(OpenBulk { bulk: bulk_ref("g", id), deadline_ms: None, failures_max: None })
+    let bulk = bulk_ref("g", id);
+    Command::OpenBulk(OpenBulk { bulk, deadline_ms: None, failures_max: None, payload: bytes("for later") })
 }
 
 fn finish(taken: &TakenBulk) -> Command {
@@ -133,7 +134,7 @@ async fn a_bulk_action_outlives_the_loss_of_every_reply() {
         FinishBulk { bulk: nobody, fence: fairlane_core::Fence(1), summary: bytes(""), failed: false };
     let sweep = Command::Sweep(Sweep { jobs_max: 10 });
     let warm =
-        [open("w"), hold("w"), resume("w"), seal("none", None), cancel("w"), take.clone(), sweep.clone()];
+        [open("w"), hold("w"), resume("w"), seal("none", None), cancel("none"), take.clone(), sweep.clone()];
     warm_up(&engine, &warm).await;
     warm_up(&engine, &[Command::FinishBulk(unknown)]).await;
 
@@ -151,7 +152,7 @@ async fn a_bulk_action_outlives_the_loss_of_every_reply() {
         let settlements = vec![Settlement { job: job.job, fence: job.fence, outcome: succeeded() }];
         engine.settle(Settle { settlements }).await.unwrap();
     }
-    let taken = lost_then_repeated(&proxy, &engine, take).await;
+    let taken = lost_then_repeated(&proxy, &engine, take.clone()).await;
     assert!(
         matches!(taken, Reply::CompletedTaken(taken) if taken.bulks.is_empty() && taken.wake_at.is_some())
     );
@@ -166,6 +167,15 @@ async fn a_bulk_action_outlives_the_loss_of_every_reply() {
     let swept = lost_then_repeated(&proxy, &engine, sweep).await;
     assert_eq!(swept, Reply::Swept(NOTHING_SWEPT), "what was to be done was done the first time");
     assert_eq!((bulk(&engine, "c").await.cancelled, whole(&engine).await.backlog), (2, 0));
+    lost_then_repeated(&proxy, &engine, take).await;
+    let finished = lost_then_repeated(&proxy, &engine, finish(&take_again(&engine).await)).await;
+    assert_eq!(finished, Reply::BulkFinished(BulkFinished(Verdict::Applied)));
+    let view = bulk(&engine, "c").await;
+    assert_eq!(
+        (view.state, &*view.summary, &*view.payload),
+        (BulkState::Cancelled, &b"sum"[..], &b"for later"[..])
+    );
+    assert_eq!(whole(&engine).await.aggregating, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -12,6 +12,8 @@ pub const NAME_BYTES_MAX: usize = 128;
 pub const PAYLOAD_BYTES_MAX: usize = 512 * 1024;
 /// Longest result or failure reason kept with a settled job, in bytes.
 pub const NOTE_BYTES_MAX: usize = 64 * 1024;
+/// Longest payload of one bulk action, in bytes.
+pub const BULK_PAYLOAD_BYTES_MAX: usize = 16 * 1024;
 /// Most jobs in one `enqueue`.
 pub const ENQUEUE_JOBS_MAX: usize = 200;
 /// Most payload bytes in one `enqueue`.

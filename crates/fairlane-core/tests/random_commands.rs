@@ -82,6 +82,7 @@ impl World {
                     rate: Some(self.rate()),
                     concurrency: None,
                     paused: Some(self.dice.below(5) == 0),
+                    max_retry_count: Some((self.dice.below(2) == 0).then_some(1)),
                 };
                 Command::SetType(SetType { type_id: self.type_id(), patch })
             }
@@ -104,6 +105,7 @@ impl World {
                 bulk,
                 deadline_ms: (self.dice.below(3) == 0).then_some(3000),
                 failures_max: (self.dice.below(3) == 0).then_some(2),
+                payload: Arc::from(&b"to whom"[..]),
             }),
             5..=6 => Command::SealBulk(SealBulk { bulk, expected: None }),
             7 => Command::HoldBulk(HoldBulk { bulk }),
@@ -164,6 +166,7 @@ impl World {
                     retry_after_ms: self.dice.below(2) * 300,
                 },
                 3 => Outcome::Released,
+                4 => Outcome::Cancelled { reason: note },
                 _ => Outcome::Succeeded { result: note },
             };
             if !settlements.iter().any(|s: &Settlement| s.job == job) {

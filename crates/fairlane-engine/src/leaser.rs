@@ -69,6 +69,20 @@ impl Leaser {
         }
     }
 
+    /// Whether the answer to a request was missed: it may have leased jobs nobody knows of.
+    pub fn has_missed(&self) -> bool {
+        self.outstanding.is_some()
+    }
+
+    /// Asks for the answer that was missed, and for nothing new.
+    pub async fn recover(&mut self) -> Result<Batch, EngineError> {
+        let recovered = match self.outstanding.clone() {
+            Some(missed) => self.ask(missed).await?,
+            None => None,
+        };
+        Ok(recovered.unwrap_or(Batch { jobs: Vec::new(), wake_at: None }))
+    }
+
     /// Sends one request; `None` if a higher number was used before, which this leaser then goes beyond.
     async fn ask(&mut self, command: Lease) -> Result<Option<Batch>, EngineError> {
         let number = command.request;

@@ -24,8 +24,3 @@ pub use embedded::{DirectoryOptions, Durability, EmbeddedEngine};
 pub use engine::{BoxFuture, Engine, EngineError};
 pub use leaser::{Batch, Leaser};
 pub use open::{attach, open};
-
-/// The README's examples, so that they compile and run.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;

@@ -57,7 +57,7 @@ async fn settle(engine: &Arc<dyn Engine>, leased: &[LeasedJob]) {
 async fn filled() -> TempDir {
     let folder = tempfile::tempdir().expect("a folder can be made");
     let engine = open(folder.path()).await;
-    let opened = OpenBulk { bulk: bulk(), deadline_ms: None, failures_max: None };
+    let opened = OpenBulk { bulk: bulk(), deadline_ms: None, failures_max: None, payload: [].into() };
     engine.open_bulk(opened).await.expect("open_bulk is answered");
     let new = ["1", "2", "3", "4"].map(|id| job(id, Some(bulk().id)));
     engine.enqueue_all(new).await.expect("enqueue is answered");

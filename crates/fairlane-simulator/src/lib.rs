@@ -47,5 +47,5 @@ mod simulation;
 mod steps;
 
 pub use report::{GroupReport, PartReport, Series, compared_rows, group_rows, plot_svg, summary_rows};
-pub use scenario::{ClassicLayer, CongestionLayer, Overlay, Scenario, SimulationError};
+pub use scenario::{ClassicLayer, CongestionLayer, Overlay, Scenario, SimulationError, with_suggestion};
 pub use simulation::{Progress, run};

@@ -11,6 +11,7 @@ mod unknown_key;
 
 pub use classic::{ClassicLayer, CongestionLayer};
 pub(crate) use part::{Arrival, DownstreamPart, GroupPart, Moment, Part};
+pub use unknown_key::with_suggestion;
 
 use fairlane_core::queue::Discipline;
 
@@ -150,6 +151,7 @@ impl Scenario {
             ("late", include_str!("../../../scenarios/late.toml")),
             ("leftovers", include_str!("../../../scenarios/leftovers.toml")),
             ("levels", include_str!("../../../scenarios/levels.toml")),
+            ("neighbours", include_str!("../../../scenarios/neighbours.toml")),
             ("newcomers", include_str!("../../../scenarios/newcomers.toml")),
             ("paused", include_str!("../../../scenarios/paused.toml")),
             ("premium", include_str!("../../../scenarios/premium.toml")),

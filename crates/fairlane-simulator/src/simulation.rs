@@ -181,8 +181,8 @@ impl<'a> Simulation<'a> {
     fn set_limits(&mut self) {
         let part = self.part;
         for part in &part.types {
-            let patch =
-                TypePatch { rate: Some(part.rate), concurrency: Some(part.concurrency), paused: None };
+            let (rate, concurrency) = (Some(part.rate), Some(part.concurrency));
+            let patch = TypePatch { rate, concurrency, ..TypePatch::default() };
             self.apply(Command::SetType(SetType { type_id: part.id.clone(), patch }));
         }
         for group in &part.groups {

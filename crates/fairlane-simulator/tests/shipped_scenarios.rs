@@ -70,6 +70,22 @@ fn small_customers_hardly_notice_a_million_jobs_early_or_late_in_their_life() {
     }
 }
 
+/// `neighbours.toml`.
+#[test]
+fn twenty_bulk_actions_of_fifty_thousand_cost_each_small_customer_a_tenth_at_most() {
+    let report = only("neighbours");
+    let service_ms = 10.0;
+    let small = report.groups.iter().filter(|group| group.group.starts_with("small"));
+    let mut compared = 0;
+    for small in small {
+        let most_ms = 1.1 * small.alone_wait_p99_ms.unwrap() + service_ms;
+        assert!(small.wait_p99_ms.unwrap() <= most_ms, "{small:?}");
+        compared += 1;
+    }
+    assert_eq!(compared, 200);
+    assert_eq!(report.groups.iter().map(|group| group.completed).sum::<u64>(), 1_010_000);
+}
+
 /// `equals.toml`. Erratum Q33: plain first-in-first-out would serve one group's jobs first.
 #[test]
 fn ten_equals_get_equal_shares_in_turn_with_leases_of_a_hundred() {

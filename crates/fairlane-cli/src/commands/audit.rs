@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 
 use clap::Args;
 use fairlane_core::queue::{Finding, Suspect};
-use fairlane_engine::{AuditProgress, AuditReport, EngineError};
+use fairlane_engine::{AuditProgress, AuditReport};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
@@ -72,7 +72,7 @@ struct Found {
 
 /// Walks through everything and says what was found.
 pub async fn run(arguments: Arguments) -> Result<(), Failure> {
-    let engine = fairlane_engine::attach(&arguments.engine).await.map_err(unopened)?;
+    let engine = fairlane_engine::attach(&arguments.engine).await.map_err(Failure::unopened)?;
     let bar = progress_bar(arguments.json);
     let report = engine.audit_all(arguments.repair, |progress| show(&bar, progress)).await;
     bar.finish_and_clear();
@@ -88,13 +88,6 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
         _ if arguments.json => Err(Failure::Found(String::new())),
         _ if arguments.repair => Err(Failure::Found("not everything could be repaired".into())),
         _ => Err(Failure::Found("run it again with --repair to put this right".into())),
-    }
-}
-
-fn unopened(error: EngineError) -> Failure {
-    match error {
-        EngineError::Invalid(_) | EngineError::Refused { .. } => Failure::bad_input(error.to_string()),
-        _ => Failure::broken(error.to_string()),
     }
 }
 

@@ -13,21 +13,22 @@ use std::time::Duration;
 use clap::Args;
 use fairlane_core::limits::ENQUEUE_JOBS_MAX;
 use fairlane_core::queue::{Enqueue, Inspect, Inspected, JobReceipt, JobRef, NewJob, SetType, TypePatch};
-use fairlane_core::{Cost, JobId, Level, Rate, TypeId, WorkerId};
+use fairlane_core::{Cost, JobId, Level, Rate, TypeId};
 use fairlane_engine::Engine;
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use fairlane_worker::{Context, Event, Pool, Worker, WorkerSettings};
+use tokio::sync::mpsc;
 
 use crate::failure::Failure;
 use crate::own_engine::{OwnEngine, run_id};
-use crate::{output, tables, worker};
-use ledger::{Demonstration, Ledger};
+use crate::{output, tables};
+use ledger::Ledger;
 use progress::Progress;
 use report::DemoReport;
 
 /// Most jobs of one customer, so that the ledger fits in memory.
 const SIZE_MAX: u32 = 5_000_000;
-const LEASE_MS: u64 = 60_000;
+/// One lease takes as many jobs as there are free slots, up to this many.
+const BATCH_MAX: u32 = 500;
 /// The others arrive when one in this many of A's jobs is done.
 const ARRIVAL_PART: u64 = 10;
 
@@ -104,15 +105,16 @@ async fn demonstrate(
     engine.set_type(SetType { type_id: type_id.clone(), patch }).await?;
     let ledger = Arc::new(Ledger::new(customers));
     let progress = Progress::start(ledger.clone(), arguments.json);
-    let (stop, stopping) = watch::channel(false);
+    let (failed, mut failures) = mpsc::unbounded_channel();
+    enqueue(engine, &ledger, 0, &run, &type_id).await?;
+    let pool = start_worker(engine, arguments, &ledger, &type_id, failed)?;
     let ended = tokio::select! {
-        ended = work_through(engine, arguments, &ledger, &run, &type_id, stopping) => ended.map(|()| false),
+        ended = work_through(engine, &ledger, &run, &type_id) => ended.map(|()| false),
+        failure = failures.recv() => Err(Failure::broken(failure.unwrap_or_default())),
         _ = tokio::signal::ctrl_c() => Ok(true),
     };
-    // The worker goes on without its handle until told to stop; then it settles what it has in hand.
-    let _ = stop.send(true);
     tokio::select! {
-        () = stop.closed() => {}
+        _ = pool.stop() => {}
         _ = tokio::signal::ctrl_c() => {}
     }
     progress.end().await;
@@ -123,23 +125,20 @@ async fn demonstrate(
     Ok(DemoReport::new(&ledger, engine.name(), &whole, stopped))
 }
 
-/// Enqueues A, starts the worker, lets the others arrive, and waits until all is done.
+/// Lets the others arrive and waits until all is done.
 async fn work_through(
     engine: &Arc<dyn Engine>,
-    arguments: &Arguments,
-    ledger: &Arc<Ledger>,
+    ledger: &Ledger,
     run: &str,
     type_id: &TypeId,
-    stopping: watch::Receiver<bool>,
 ) -> Result<(), Failure> {
-    enqueue(engine, ledger, 0, run, type_id).await?;
-    let mut working = start_worker(engine, arguments, ledger, run, type_id, stopping);
     let arrival = ledger.enqueued(0).div_ceil(ARRIVAL_PART);
-    until(ledger, &mut working, |ledger| ledger.done(0) >= arrival).await?;
+    until(ledger, |ledger| ledger.done(0) >= arrival).await;
     for customer in 1..ledger.customers() {
         enqueue(engine, ledger, customer, run, type_id).await?;
     }
-    until(ledger, &mut working, Ledger::is_finished).await
+    until(ledger, Ledger::is_finished).await;
+    Ok(())
 }
 
 async fn enqueue(
@@ -177,44 +176,50 @@ async fn enqueue(
     Ok(())
 }
 
-type Working = JoinHandle<Result<(), fairlane_engine::EngineError>>;
-
+/// A worker whose handler notes that it ran, takes a little time, and succeeds. It would wait for an engine that
+/// does not answer; a demonstration ends there.
 fn start_worker(
     engine: &Arc<dyn Engine>,
     arguments: &Arguments,
     ledger: &Arc<Ledger>,
-    run: &str,
     type_id: &TypeId,
-    stopping: watch::Receiver<bool>,
-) -> Working {
-    let worker = WorkerId::new(format!("demo-{run}")).expect("a run makes a name");
-    let options = worker::Options {
-        types: vec![type_id.clone()],
-        slots: arguments.workers as usize,
-        lease_ms: LEASE_MS,
+    failed: mpsc::UnboundedSender<String>,
+) -> Result<Pool, Failure> {
+    let settings = WorkerSettings {
+        worker_count: arguments.workers as usize,
+        fetch_batch_size: arguments.workers.min(BATCH_MAX) as usize,
+        ..WorkerSettings::default()
     };
     let work_time = Duration::from_millis(arguments.work_ms);
-    let processor = Arc::new(Demonstration { ledger: ledger.clone(), work_time });
-    tokio::spawn(worker::work(engine.clone(), worker, options, processor, stopping))
+    let (starts, ends) = (ledger.clone(), ledger.clone());
+    let worker = Worker::new(engine.clone())
+        .name("demo")
+        .settings(settings)
+        .processor(type_id.to_string(), move |job: Context| {
+            starts.note_started(job.job());
+            async move {
+                if !work_time.is_zero() {
+                    tokio::time::sleep(work_time).await;
+                }
+            }
+        })
+        .on_event(move |event| match event {
+            Event::Settled { job, verdict, .. } => ends.note_settled(job, *verdict),
+            Event::EngineDown { error, .. } => {
+                let _ = failed.send(error.clone());
+            }
+            _ => {}
+        });
+    worker.start().map_err(|error| Failure::bad_input(error.to_string()))
 }
 
-/// Waits until the ledger shows it, or the worker has ended before.
-async fn until(
-    ledger: &Ledger,
-    working: &mut Working,
-    reached: impl Fn(&Ledger) -> bool,
-) -> Result<(), Failure> {
+/// Waits until the ledger shows it.
+async fn until(ledger: &Ledger, reached: impl Fn(&Ledger) -> bool) {
     loop {
         let changed = ledger.changed();
         if reached(ledger) {
-            return Ok(());
+            return;
         }
-        tokio::select! {
-            () = changed => {}
-            ended = &mut *working => {
-                ended.expect("the worker does not panic")?;
-                return Err(Failure::broken("the worker ended before the work was done"));
-            }
-        }
+        changed.await;
     }
 }

@@ -20,8 +20,8 @@ Examples:
   fairlane simulate my-customers.toml --json
 
 Scenarios that come with the program:
-  backoff, congestion, equals, flood, late, leftovers, levels, newcomers, paused, premium,
-  trickle, unknown-limit, weights
+  backoff, congestion, equals, flood, late, leftovers, levels, neighbours, newcomers, paused,
+  premium, trickle, unknown-limit, weights
 
 Exit codes: 0 done; 1 it failed; 2 the scenario cannot be used.";
 

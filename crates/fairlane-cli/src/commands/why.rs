@@ -3,7 +3,6 @@
 use clap::Args;
 use fairlane_core::queue::{Explain, Explanation, JobRef};
 use fairlane_core::{GroupId, JobId};
-use fairlane_engine::EngineError;
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -55,7 +54,7 @@ struct Fact {
 
 /// Looks at the job and says why.
 pub async fn run(arguments: Arguments) -> Result<(), Failure> {
-    let engine = fairlane_engine::attach(&arguments.engine).await.map_err(unopened)?;
+    let engine = fairlane_engine::attach(&arguments.engine).await.map_err(Failure::unopened)?;
     let job = JobRef { group: arguments.group, id: arguments.job };
     let explained = engine.explain(Explain { job: job.clone() }).await?;
     let Some(explanation) = explained.0 else {
@@ -67,13 +66,6 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     };
     let answer = Answer::new(&explanation);
     if arguments.json { output::print_json(&answer) } else { output::print(&answer.text()) }
-}
-
-fn unopened(error: EngineError) -> Failure {
-    match error {
-        EngineError::Invalid(_) | EngineError::Refused { .. } => Failure::bad_input(error.to_string()),
-        _ => Failure::broken(error.to_string()),
-    }
 }
 
 impl Answer {

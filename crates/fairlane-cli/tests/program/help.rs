@@ -17,6 +17,12 @@ fn the_help_lists_the_commands_and_exit_codes() {
         "demo",
         "bench",
         "simulate",
+        "enqueue",
+        "bulk",
+        "work",
+        "dead",
+        "group",
+        "type",
         "why",
         "audit",
         "--version",
@@ -29,10 +35,16 @@ fn the_help_lists_the_commands_and_exit_codes() {
 
 #[test]
 fn every_command_explains_itself_with_examples_and_exit_codes() {
-    let options: [(&str, &[&str]); 5] = [
+    let options: [(&str, &[&str]); 11] = [
         ("demo", &["--engine <URL>", "--sizes <N,N,…>", "--workers <N>", "--rate <R>", "--json"]),
         ("bench", &["--engine <URL>", "--quick", "--only <NAME>", "--plot <OUT.SVG>", "--json"]),
         ("simulate", &["<SCENARIO>", "--plot <OUT.SVG>", "--json"]),
+        ("enqueue", &["<GROUP>", "<TYPE>", "--id <ID>", "--delay <TIME>", "--run-at <WHEN>", "--json"]),
+        ("bulk", &["load", "show", "list", "watch", "seal", "hold", "resume", "cancel", "export"]),
+        ("work", &["--config <FILE>", "--engine <URL>", "--drain", "--check", "--json"]),
+        ("dead", &["list", "requeue", "discard"]),
+        ("group", &["show", "set", "list"]),
+        ("type", &["show", "set", "list"]),
         ("why", &["<GROUP>", "<JOB>", "--engine <URL>", "--json"]),
         ("audit", &["--engine <URL>", "--repair", "--json"]),
     ];
@@ -41,6 +53,23 @@ fn every_command_explains_itself_with_examples_and_exit_codes() {
         assert_eq!(ended.code, 0);
         for word in words.iter().chain(&["Examples:", "Exit codes:"]) {
             assert!(ended.stdout.contains(word), "{word:?} is missing in: {}", ended.stdout);
+        }
+    }
+}
+
+#[test]
+fn every_part_of_a_command_has_an_example() {
+    let parts: [(&str, &[&str]); 4] = [
+        ("bulk", &["load", "show", "list", "watch", "seal", "hold", "resume", "cancel", "export"]),
+        ("dead", &["list", "requeue", "discard"]),
+        ("group", &["show", "set", "list"]),
+        ("type", &["show", "set", "list"]),
+    ];
+    for (command, parts) in parts {
+        for part in parts {
+            let ended = fairlane(&[command, part, "--help"]);
+            let example = format!("  fairlane {command} {part}");
+            assert!(ended.stdout.contains("Example") && ended.stdout.contains(&example), "{}", ended.stdout);
         }
     }
 }

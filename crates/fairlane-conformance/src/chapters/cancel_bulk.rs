@@ -21,8 +21,9 @@ pub const CASES: &[Case] = cases![
     a_dropped_job_leaves_the_backlog_and_is_kept_with_the_bulk_action,
     a_group_whose_jobs_were_all_dropped_is_idle,
     it_takes_no_more_jobs,
-    it_is_not_aggregated,
-    an_aggregation_under_way_is_called_off,
+    it_is_aggregated_as_cancelled_when_the_sweeper_has_dropped_the_last,
+    one_without_jobs_is_aggregated_at_once,
+    an_aggregation_under_way_is_called_off_and_begins_anew,
     another_bulk_action_of_the_group_goes_on,
     cancelling_again_changes_nothing,
     cancelling_one_that_has_ended_changes_nothing,
@@ -170,22 +171,43 @@ async fn it_takes_no_more_jobs(queue: Subject) {
     assert_eq!((queue.find_job("g", "b1").await, queue.bulk("g", "b").await.total), (None, 0));
 }
 
-async fn it_is_not_aggregated(queue: Subject) {
-    queue.open_with_jobs("g", "b", 2).await;
+async fn it_is_aggregated_as_cancelled_when_the_sweeper_has_dropped_the_last(queue: Subject) {
+    queue.open_with_jobs("g", "b", 3).await;
     queue.seal("g", "b").await;
     queue.cancel_bulk("g", "b").await;
-    queue.sweep(10).await;
+    queue.sweep(2).await;
     assert_eq!((queue.take(10).await, queue.whole().await.aggregating), (vec![], 0));
+    queue.advance_ms(5);
+    queue.sweep(2).await;
+    let taken = queue.take_one().await;
+    assert_eq!((taken.view.state, taken.view.course), (BulkState::Cancelled, Course::Drop));
+    assert_eq!((taken.view.cancelled, taken.view.finished_at), (3, Some(START)));
+    assert_eq!(queue.finish(&taken).await, Verdict::Applied);
 }
 
-async fn an_aggregation_under_way_is_called_off(queue: Subject) {
+async fn one_without_jobs_is_aggregated_at_once(queue: Subject) {
+    queue.open("g", "b").await;
+    let view = queue.cancel_bulk("g", "b").await.expect("it is there");
+    assert_eq!(queue.take_one().await.view, view);
+    queue.cancel_bulk("g", "b").await;
+    assert_eq!(queue.take(10).await, [], "cancelling again gives it to nobody else");
+}
+
+/// Whoever has it has seen one that is complete, and would tell so.
+async fn an_aggregation_under_way_is_called_off_and_begins_anew(queue: Subject) {
     queue.open("g", "b").await;
     queue.seal("g", "b").await;
     let taken = queue.take_one().await;
     let view = queue.cancel_bulk("g", "b").await.expect("it is there");
-    assert_eq!((view.state, queue.whole().await.aggregating), (BulkState::Cancelled, 0));
+    assert_eq!((view.state, queue.whole().await.aggregating), (BulkState::Cancelled, 1));
+    assert_eq!(queue.finish(&taken).await, Verdict::Stale, "before it is given again");
+    let anew = queue.take_one().await;
+    assert!(anew.fence > taken.fence);
+    assert_eq!(anew.view, view);
+    assert_eq!(queue.finish(&taken).await, Verdict::Stale, "and after");
+    assert_eq!(queue.finish_with(&anew, "called off", false).await, Verdict::Applied);
     assert_eq!(queue.finish(&taken).await, Verdict::Stale);
-    assert_eq!(queue.bulk("g", "b").await, view);
+    assert_eq!(queue.bulk("g", "b").await, BulkView { summary: bytes("called off"), ..view });
     queue.advance_ms(LEASE_MS);
     assert_eq!(queue.take(10).await, []);
 }

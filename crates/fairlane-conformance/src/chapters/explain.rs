@@ -272,6 +272,8 @@ async fn a_retry_says_its_number_and_the_reason_of_the_last(queue: Subject) {
     let leased = queue.lease_one().await;
     queue.settle(&leased, retry(5000)).await;
     says(&queue, "1", Reason::Retrying, "it is tried again in 5 s (retry 1 of 3): again").await;
+    queue.set_type("t", type_retries(Some(9))).await;
+    says(&queue, "1", Reason::Retrying, "it is tried again in 5 s (retry 1 of 9): again").await;
 }
 
 async fn a_throttled_or_lost_job_says_so(queue: Subject) {

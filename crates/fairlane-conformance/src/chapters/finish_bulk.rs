@@ -13,6 +13,8 @@ pub const CASES: &[Case] = cases![
     a_finished_one_is_completed_with_its_summary,
     a_failed_aggregation_fails_it,
     finishing_again_is_applied_without_effect,
+    one_that_had_ended_gets_its_summary_and_stays_as_it_ended,
+    one_that_had_ended_and_is_finished_is_never_given_again,
     an_older_fence_is_stale,
     a_wrong_fence_is_stale_and_changes_nothing,
     one_that_was_never_taken_cannot_be_finished,
@@ -60,6 +62,56 @@ async fn finishing_again_is_applied_without_effect(queue: Subject) {
         "what was said first counts"
     );
     assert_eq!(queue.bulk("g", "b").await, before);
+}
+
+async fn one_that_had_ended_gets_its_summary_and_stays_as_it_ended(queue: Subject) {
+    queue.open("g", "cancelled").await;
+    queue.cancel_bulk("g", "cancelled").await;
+    queue.open_within("g", "failed", None, Some(0)).await;
+    queue.add_dead(in_bulk("failed", job("g", "dead"))).await;
+    for taken in queue.take(10).await {
+        let before = taken.view.clone();
+        queue.advance_ms(5);
+        assert_eq!(queue.finish_with(&taken, "how it ended", true).await, Verdict::Applied);
+        assert_eq!(queue.finish_with(&taken, "how it ended", true).await, Verdict::Applied);
+        assert_eq!(queue.finish_with(&taken, "otherwise", false).await, Verdict::Applied, "the first counts");
+        let after = queue.bulk("g", &before.bulk.id.to_string()).await;
+        assert_eq!(after, BulkView { summary: bytes("how it ended"), ..before });
+        for fence in [0, taken.fence.0 - 1, taken.fence.0 + 1] {
+            let wrong = TakenBulk { fence: Fence(fence), ..taken.clone() };
+            assert_eq!(queue.finish(&wrong).await, Verdict::Stale);
+        }
+    }
+    let view = queue.bulk("g", "failed").await;
+    assert_eq!((view.state, view.cause), (BulkState::Failed, Some(BulkCause::Failures)));
+    assert_eq!(queue.bulk_state("g", "cancelled").await, BulkState::Cancelled);
+    assert_eq!(queue.whole().await.aggregating, 0);
+}
+
+/// Whatever touches its counts, its jobs or its seal afterwards.
+async fn one_that_had_ended_and_is_finished_is_never_given_again(queue: Subject) {
+    queue.open_within("g", "b", None, Some(0)).await;
+    queue.add(jobs_in("b", "g", 3)).await;
+    queue.hold("g", "b").await;
+    queue.lease(10).await;
+    queue.cancel("g", &["b1", "b2"]).await;
+    queue.resume("g", "b").await;
+    queue.sweep(10).await;
+    let leased = queue.lease_one().await;
+    queue.settle(&leased, failed()).await;
+    let taken = queue.take_one().await;
+    assert_eq!((taken.view.state, queue.ends("g", "b").await), (BulkState::Failed, [0, 1, 2]));
+    assert_eq!(queue.finish(&taken).await, Verdict::Applied);
+    let after = queue.bulk("g", "b").await;
+    assert_eq!(queue.requeue("g", &["b3"]).await, [Requeued::Requeued]);
+    queue.serve_all(10).await;
+    queue.cancel_bulk("g", "b").await;
+    queue.resume("g", "b").await;
+    queue.sweep(10).await;
+    assert_eq!(queue.bulk("g", "b").await, after);
+    assert_eq!(queue.seal("g", "b").await, BulkView { sealed: true, ..after });
+    queue.advance_ms(LEASE_MS);
+    assert_eq!((queue.take(10).await, queue.whole().await.aggregating), (vec![], 0));
 }
 
 /// Erratum Q15.

@@ -200,7 +200,8 @@ async fn the_whole_shows_its_activity(queue: Subject) {
     queue.finish(&taken).await;
     queue.sweep(10).await;
     let whole = queue.whole().await;
-    assert_eq!((whole.active_groups, whole.aggregating, whole.sweeping, whole.saved_spins), (1, 0, 0, 0));
+    assert_eq!((whole.active_groups, whole.aggregating, whole.sweeping, whole.saved_spins), (1, 1, 0, 0));
+    assert_eq!(queue.take_one().await.view.bulk, bulk_ref("a", "dropped"), "its last job was swept");
 }
 
 async fn a_bulk_action_is_shown_as_it_stands(queue: Subject) {

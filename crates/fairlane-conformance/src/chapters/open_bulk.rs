@@ -1,6 +1,6 @@
 //! `open_bulk`: a bulk action of a group, with its bounds; opening it again changes nothing.
 
-use fairlane_core::limits::{DELAY_MS_MAX, GROUP_BULKS_MAX};
+use fairlane_core::limits::{BULK_PAYLOAD_BYTES_MAX, DELAY_MS_MAX, GROUP_BULKS_MAX};
 use fairlane_core::queue::*;
 use fairlane_engine::EngineError;
 
@@ -11,6 +11,9 @@ use crate::subject::*;
 pub const CASES: &[Case] = cases![
     a_new_bulk_action_is_open_and_empty,
     opening_again_changes_nothing,
+    its_payload_is_shown_to_whoever_takes_it,
+    a_payload_is_opaque,
+    a_payload_out_of_range_is_invalid,
     a_bulk_action_belongs_to_its_group,
     a_second_bulk_action_starts_at_nothing,
     one_failure_too_many_fails_it_and_drops_the_rest,
@@ -44,6 +47,7 @@ async fn a_new_bulk_action_is_open_and_empty(queue: Subject) {
         deadline: Some(START.plus_ms(5007)),
         failures_max: Some(3),
         cause: None,
+        payload: bytes(""),
         summary: bytes(""),
     };
     assert_eq!(view, expected);
@@ -60,7 +64,7 @@ async fn opening_again_changes_nothing(queue: Subject) {
     queue.lease_one().await;
     queue.advance_ms(10);
     let before = queue.bulk("g", "b").await;
-    let again = OpenBulk { bulk: bulk_ref("g", "b"), deadline_ms: Some(1), failures_max: Some(0) };
+    let again = OpenBulk { deadline_ms: Some(1), failures_max: Some(0), ..with_payload("b", b"other") };
     for _ in 0..2 {
         let opened = queue.engine.open_bulk(again.clone()).await.expect("open_bulk is answered");
         assert_eq!(opened, BulkOpened::Exists(before.clone()));
@@ -69,6 +73,43 @@ async fn opening_again_changes_nothing(queue: Subject) {
     let ended = queue.bulk("g", "b").await;
     let opened = queue.engine.open_bulk(again).await.expect("open_bulk is answered");
     assert_eq!(opened, BulkOpened::Exists(ended), "one that has ended is not opened anew");
+}
+
+fn with_payload(id: &str, payload: &[u8]) -> OpenBulk {
+    OpenBulk { bulk: bulk_ref("g", id), deadline_ms: None, failures_max: None, payload: payload.into() }
+}
+
+async fn its_payload_is_shown_to_whoever_takes_it(queue: Subject) {
+    let open = with_payload("b", b"tell whom");
+    let opened = queue.engine.open_bulk(open.clone()).await.expect("open_bulk is answered");
+    assert!(matches!(&opened, BulkOpened::Created(view) if view.payload == open.payload), "{opened:?}");
+    queue.add(jobs_in("b", "g", 1)).await;
+    let leased = queue.lease_one().await;
+    queue.succeed(&[leased]).await;
+    assert_eq!(queue.hold("g", "b").await.expect("it is there").payload, open.payload);
+    assert_eq!(queue.seal("g", "b").await.payload, open.payload);
+    let taken = queue.take_one().await;
+    assert_eq!(taken.view.payload, open.payload);
+    queue.finish(&taken).await;
+    let view = queue.bulk("g", "b").await;
+    assert_eq!((&*view.payload, &*view.summary), (&b"tell whom"[..], &b"summary"[..]));
+}
+
+async fn a_payload_is_opaque(queue: Subject) {
+    let every_byte: Vec<u8> = (0..=255).chain([b':', b':', 0]).collect();
+    for (id, payload) in [("bytes", &every_byte[..]), ("zero", b"0"), ("none", b"")] {
+        queue.engine.open_bulk(with_payload(id, payload)).await.expect("open_bulk is answered");
+        assert_eq!(&*queue.bulk("g", id).await.payload, payload);
+    }
+}
+
+async fn a_payload_out_of_range_is_invalid(queue: Subject) {
+    let largest = vec![7; BULK_PAYLOAD_BYTES_MAX];
+    let refused = queue.engine.open_bulk(with_payload("b", &[&largest[..], b"7"].concat())).await;
+    assert!(matches!(refused, Err(EngineError::Invalid(Invalid::TooLarge { .. }))), "{refused:?}");
+    assert_eq!(queue.find_bulk("g", "b").await, None);
+    queue.engine.open_bulk(with_payload("b", &largest)).await.expect("16 KiB are taken");
+    assert_eq!(&*queue.bulk("g", "b").await.payload, largest);
 }
 
 /// Erratum Q6.
@@ -125,7 +166,7 @@ async fn one_failure_too_many_fails_it_and_drops_the_rest(queue: Subject) {
     assert_eq!(queue.ends("g", "b").await, [0, 2, 3]);
     queue.succeed(&leased[2..]).await;
     assert_eq!(queue.ends("g", "b").await, [1, 2, 3], "what was running still counts as it ended");
-    assert_eq!(queue.take(10).await, [], "a failed bulk action is not aggregated");
+    assert_eq!(queue.take_one().await.view, queue.bulk("g", "b").await, "and somebody is told");
 }
 
 async fn a_threshold_of_none_fails_at_the_first_failure(queue: Subject) {
@@ -202,9 +243,8 @@ async fn a_deadline_holds_during_aggregation(queue: Subject) {
     let view = queue.bulk("g", "b").await;
     assert_eq!((view.state, view.cause), (BulkState::Failed, Some(BulkCause::Deadline)));
     assert_eq!(queue.finish(&taken).await, Verdict::Stale, "a summary that is not kept is not applied");
+    assert_eq!(queue.take_one().await.view, view, "it is given anew, as failed");
     assert_eq!(queue.bulk("g", "b").await, view);
-    queue.advance_ms(LEASE_MS);
-    assert_eq!(queue.take(10).await, []);
 }
 
 async fn what_has_finished_in_time_does_not_fail_later(queue: Subject) {
@@ -234,7 +274,7 @@ async fn more_bulk_actions_than_are_kept_are_refused(queue: Subject) {
     for producer in producers {
         producer.await.expect("no producer panics");
     }
-    let open = |id: &str| OpenBulk { bulk: bulk_ref("g", id), deadline_ms: None, failures_max: None };
+    let open = |id: &str| with_payload(id, b"");
     let refused = queue.engine.open_bulk(open("one more")).await.expect("open_bulk is answered");
     assert_eq!(refused, BulkOpened::TooMany);
     assert_eq!(queue.find_bulk("g", "one more").await, None);
@@ -251,7 +291,7 @@ async fn bounds_out_of_range_are_invalid(queue: Subject) {
         (None, Some(u64::from(u32::MAX) + 1)),
     ];
     for (deadline_ms, failures_max) in wrong {
-        let command = OpenBulk { bulk: bulk_ref("g", "b"), deadline_ms, failures_max };
+        let command = OpenBulk { deadline_ms, failures_max, ..with_payload("b", b"") };
         assert!(matches!(queue.engine.open_bulk(command).await, Err(EngineError::Invalid(_))));
     }
     assert_eq!(queue.find_bulk("g", "b").await, None);

@@ -171,9 +171,11 @@ async fn sealing_one_that_has_ended_does_not_revive_it(queue: Subject) {
     queue.open_with_jobs("g", "b", 2).await;
     queue.cancel_bulk("g", "b").await;
     queue.sweep(10).await;
+    let taken = queue.take_one().await;
     let view = queue.seal("g", "b").await;
     assert_eq!((view.state, view.cancelled), (BulkState::Cancelled, 2));
-    assert_eq!(queue.take(10).await, []);
+    assert_eq!(queue.take(10).await, [], "it was handed out, sealed or not");
+    assert_eq!(queue.finish(&taken).await, Verdict::Applied);
 }
 
 /// Erratum Q14.

@@ -1,6 +1,6 @@
-//! `set_type`: rate, concurrency and pause of a type.
+//! `set_type`: rate, concurrency, pause and retries of a type.
 
-use fairlane_core::limits::{CONCURRENCY_MAX, TYPES_MAX};
+use fairlane_core::limits::{ATTEMPTS_MAX, CONCURRENCY_MAX, TYPES_MAX};
 use fairlane_core::queue::*;
 use fairlane_engine::EngineError;
 
@@ -19,18 +19,33 @@ pub const CASES: &[Case] = cases![
     a_new_rate_forgets_the_cut,
     another_change_keeps_the_cut,
     a_type_too_many_is_said_so,
+    a_type_has_retries_of_its_own,
+    without_retries_of_its_own_a_type_has_those_of_the_whole,
+    changed_retries_hold_for_jobs_that_have_failed_before,
     a_concurrency_out_of_range_is_invalid,
+    retries_out_of_range_are_invalid,
 ];
 
 async fn a_patch_leaves_the_rest_as_it_is(queue: Subject) {
     queue.set_type("t", type_rate(per_second(3, 2))).await;
     queue.set_type("t", type_seats(4)).await;
-    let settings = queue.set_type("t", type_paused(true)).await;
-    let expected = TypeSettings { rate: Some(per_second(3, 2)), concurrency: Some(4), paused: true };
+    queue.set_type("t", type_paused(true)).await;
+    let settings = queue.set_type("t", type_retries(Some(0))).await;
+    let expected = TypeSettings {
+        rate: Some(per_second(3, 2)),
+        concurrency: Some(4),
+        paused: true,
+        max_retry_count: Some(0),
+    };
     assert_eq!(settings, expected);
     assert_eq!(queue.set_type("t", TypePatch::default()).await, expected);
     assert_eq!(queue.type_view("t").await.settings, expected);
-    let lifted = TypePatch { rate: Some(None), concurrency: Some(None), paused: Some(false) };
+    let lifted = TypePatch {
+        rate: Some(None),
+        concurrency: Some(None),
+        paused: Some(false),
+        max_retry_count: Some(None),
+    };
     assert_eq!(queue.set_type("t", lifted).await, TypeSettings::default());
 }
 
@@ -118,6 +133,7 @@ async fn another_change_keeps_the_cut(queue: Subject) {
     queue.settle(&leased, throttled(1000, 5000)).await;
     let before = queue.type_view("t").await;
     queue.set_type("t", type_seats(7)).await;
+    queue.set_type("t", type_retries(Some(9))).await;
     queue.set_type("t", type_rate(per_second(100, 10))).await;
     let after = queue.type_view("t").await;
     assert_eq!((after.rate_milli, after.closed_until), (before.rate_milli, before.closed_until));
@@ -132,6 +148,56 @@ async fn a_type_too_many_is_said_so(queue: Subject) {
     assert_eq!(answer, TypeSet::TooManyTypes);
     assert_eq!(queue.whole().await.types.len(), TYPES_MAX);
     queue.set_type("t0", type_paused(false)).await;
+}
+
+/// Lets the next job of a type fail, to be tried again at once, and gives the state it is in then.
+async fn retried(queue: &Subject, type_name: &str) -> JobState {
+    let leased = queue.lease_of(&[type_name], 1).await;
+    assert_eq!(leased.len(), 1, "{type_name}");
+    assert_eq!(queue.settle(&leased[0], retry(0)).await, Verdict::Applied);
+    queue.state("g", type_name).await
+}
+
+async fn a_type_has_retries_of_its_own(queue: Subject) {
+    queue.set_whole(Settings { max_retry_count: 1, ..Settings::default() }).await;
+    queue.add([job_of("none", "g", "none"), job_of("two", "g", "two"), job_of("t", "g", "t")]).await;
+    queue.set_type("none", type_retries(Some(0))).await;
+    queue.set_type("two", type_retries(Some(2))).await;
+    assert_eq!(retried(&queue, "none").await, JobState::Failed);
+    for state in [JobState::Waiting, JobState::Waiting, JobState::Failed] {
+        assert_eq!(retried(&queue, "two").await, state);
+    }
+    for state in [JobState::Waiting, JobState::Failed] {
+        assert_eq!(retried(&queue, "t").await, state, "others have those of the whole");
+    }
+}
+
+async fn without_retries_of_its_own_a_type_has_those_of_the_whole(queue: Subject) {
+    queue.set_whole(Settings { max_retry_count: 0, ..Settings::default() }).await;
+    queue.set_type("t", type_retries(Some(ATTEMPTS_MAX))).await;
+    queue.add([job("g", "t")]).await;
+    assert_eq!(retried(&queue, "t").await, JobState::Waiting);
+    let settings = queue.set_type("t", type_retries(None)).await;
+    assert_eq!(settings, TypeSettings::default());
+    assert_eq!(retried(&queue, "t").await, JobState::Failed);
+}
+
+async fn changed_retries_hold_for_jobs_that_have_failed_before(queue: Subject) {
+    queue.add([job("g", "t")]).await;
+    assert_eq!(retried(&queue, "t").await, JobState::Waiting);
+    assert_eq!(retried(&queue, "t").await, JobState::Waiting);
+    queue.set_type("t", type_retries(Some(1))).await;
+    assert_eq!(retried(&queue, "t").await, JobState::Failed);
+    assert_eq!(queue.job("g", "t").await.attempts, 3);
+}
+
+async fn retries_out_of_range_are_invalid(queue: Subject) {
+    for retries in [ATTEMPTS_MAX + 1, u32::MAX] {
+        let command = SetType { type_id: type_id("t"), patch: type_retries(Some(retries)) };
+        assert!(matches!(queue.engine.set_type(command).await, Err(EngineError::Invalid(_))));
+    }
+    let settings = queue.set_type("t", type_retries(Some(ATTEMPTS_MAX))).await;
+    assert_eq!(settings.max_retry_count, Some(ATTEMPTS_MAX));
 }
 
 async fn a_concurrency_out_of_range_is_invalid(queue: Subject) {

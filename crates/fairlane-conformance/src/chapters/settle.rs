@@ -35,6 +35,9 @@ pub const CASES: &[Case] = cases![
     finished_jobs_are_kept_by_number,
     finished_jobs_are_kept_by_time,
     an_id_is_free_again_after_retention,
+    a_job_given_up_is_cancelled_whether_or_not_that_was_requested,
+    a_job_given_up_is_an_answer_of_its_downstream,
+    jobs_given_up_count_as_cancelled_with_their_bulk_action,
     an_unwanted_job_is_cancelled_instead_of_waiting,
     an_unwanted_job_out_of_retries_is_dead,
     jobs_of_a_bulk_action_are_counted_with_it,
@@ -70,18 +73,24 @@ async fn a_failure_is_dead_with_its_reason(queue: Subject) {
 
 /// Erratum Q14.
 async fn every_outcome_has_its_state(queue: Subject) {
-    queue.add(jobs("g", 5)).await;
-    let leased = queue.lease(5).await;
-    let outcomes = [succeeded(), failed(), retry(100), throttled(100, 0), Outcome::Released];
-    let states =
-        [JobState::Completed, JobState::Failed, JobState::Waiting, JobState::Waiting, JobState::Pending];
+    queue.add(jobs("g", 6)).await;
+    let leased = queue.lease(6).await;
+    let outcomes = [succeeded(), failed(), cancelled(), retry(100), throttled(100, 0), Outcome::Released];
+    let states = [
+        JobState::Completed,
+        JobState::Failed,
+        JobState::Cancelled,
+        JobState::Waiting,
+        JobState::Waiting,
+        JobState::Pending,
+    ];
     for ((job, outcome), state) in leased.iter().zip(outcomes).zip(states) {
         assert_eq!(queue.settle(job, outcome).await, Verdict::Applied);
         assert_eq!(queue.state("g", &job.job.id.to_string()).await, state);
     }
     let whole = queue.whole().await;
     let counts = (whole.completed, whole.failed, whole.waiting, whole.backlog, whole.in_flight);
-    assert_eq!(counts, (1, 1, 2, 3, 0));
+    assert_eq!(counts, (2, 1, 2, 3, 0), "cancelled jobs are kept with the completed ones");
 }
 
 /// Erratum Q15.
@@ -427,6 +436,49 @@ async fn a_settlement_out_of_range_is_invalid(queue: Subject) {
     let settlements = (0..=SETTLE_JOBS_MAX).map(one).collect();
     let refused = queue.engine.settle(Settle { settlements }).await;
     assert!(matches!(refused, Err(EngineError::Invalid(Invalid::TooMany { .. }))));
+}
+
+async fn a_job_given_up_is_cancelled_whether_or_not_that_was_requested(queue: Subject) {
+    queue.add(jobs("g", 2)).await;
+    let leased = queue.lease(2).await;
+    assert_eq!(queue.cancel("g", &["2"]).await, [Cancellation::Requested]);
+    queue.advance_ms(5);
+    for job in &leased {
+        for outcome in [cancelled(), cancelled(), succeeded()] {
+            assert_eq!(queue.settle(job, outcome).await, Verdict::Applied, "what was said first counts");
+        }
+        let view = queue.job("g", &job.job.id.to_string()).await;
+        assert_eq!((view.state, view.attempts), (JobState::Cancelled, 1));
+        assert_eq!((&*view.note, view.until), (&b"unwanted"[..], None));
+        assert_eq!((view.settled_at, view.fence), (Some(START.plus_ms(5)), Some(job.fence)));
+    }
+    let whole = queue.whole().await;
+    assert_eq!((whole.in_flight, whole.backlog, whole.completed, whole.failed), (0, 0, 2, 0));
+    assert_eq!(queue.lease(10).await, []);
+    assert_eq!(queue.requeue("g", &["1"]).await, [Requeued::NotDead]);
+}
+
+async fn a_job_given_up_is_an_answer_of_its_downstream(queue: Subject) {
+    queue.add(jobs("g", 3)).await;
+    let leased = queue.lease(3).await;
+    for (job, outcome) in leased.iter().zip([cancelled(), failed(), Outcome::Released]) {
+        queue.settle(job, outcome).await;
+    }
+    assert_eq!(queue.type_view("t").await.answers, 2);
+}
+
+async fn jobs_given_up_count_as_cancelled_with_their_bulk_action(queue: Subject) {
+    queue.open_with_jobs("g", "b", 3).await;
+    queue.seal("g", "b").await;
+    let leased = queue.lease(3).await;
+    queue.succeed(&leased[..1]).await;
+    for _ in 0..2 {
+        queue.settle(&leased[1], cancelled()).await;
+        queue.settle(&leased[2], Outcome::Cancelled { reason: bytes("") }).await;
+        assert_eq!(queue.ends("g", "b").await, [1, 0, 2]);
+    }
+    assert_eq!(queue.bulk_state("g", "b").await, BulkState::Aggregating);
+    assert_eq!(queue.state("g", "b3").await, JobState::Cancelled);
 }
 
 async fn an_unwanted_job_is_cancelled_instead_of_waiting(queue: Subject) {

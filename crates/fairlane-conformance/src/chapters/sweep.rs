@@ -18,6 +18,7 @@ pub const CASES: &[Case] = cases![
     a_bounded_number_of_overdue_ones_fails_at_once,
     a_finished_bulk_action_is_kept_for_its_time,
     an_outlived_bulk_action_goes_with_its_jobs,
+    an_outlived_bulk_action_is_not_aggregated_any_more,
     its_name_and_its_ids_are_free_again,
     an_unfinished_bulk_action_is_kept_with_its_jobs,
     dead_jobs_of_a_bulk_action_stay_with_it,
@@ -149,6 +150,20 @@ async fn an_outlived_bulk_action_goes_with_its_jobs(queue: Subject) {
         assert_eq!(queue.find_job("g", id).await, None);
     }
     assert_eq!(queue.whole().await.failed, 0);
+}
+
+async fn an_outlived_bulk_action_is_not_aggregated_any_more(queue: Subject) {
+    queue.set_whole(Settings { bulk_retention_ms: 1000, ..Settings::default() }).await;
+    for id in ["waits", "in hand"] {
+        queue.open("g", id).await;
+        queue.advance_ms(1);
+        queue.cancel_bulk("g", id).await;
+    }
+    let taken = queue.take(1).await.remove(0);
+    queue.advance_ms(1000);
+    queue.sweep(10).await;
+    assert_eq!(queue.take_for(10, LEASE_MS).await, CompletedTaken { bulks: vec![], wake_at: None });
+    assert_eq!((queue.whole().await.aggregating, queue.finish(&taken).await), (0, Verdict::Gone));
 }
 
 async fn its_name_and_its_ids_are_free_again(queue: Subject) {

@@ -18,6 +18,9 @@ pub const CASES: &[Case] = cases![
     one_that_is_not_finished_in_time_is_given_again_under_a_younger_fence,
     the_answer_says_when_the_next_can_be_taken,
     fences_only_grow_among_jobs_and_bulk_actions,
+    one_that_was_cancelled_is_given_when_its_last_job_has_ended,
+    one_that_failed_is_given_when_its_last_job_has_ended,
+    one_that_had_ended_comes_in_turn_and_again_until_it_is_finished,
     an_aggregation_heals_when_the_clock_steps_back,
     an_order_out_of_range_is_invalid,
 ];
@@ -138,6 +141,65 @@ async fn fences_only_grow_among_jobs_and_bulk_actions(queue: Subject) {
     fences.extend(queue.take(10).await.iter().map(|taken| taken.fence));
     fences.push(queue.lease_one().await.fence);
     assert!(fences.is_sorted_by(|one, next| one < next), "{fences:?}");
+}
+
+async fn one_that_was_cancelled_is_given_when_its_last_job_has_ended(queue: Subject) {
+    queue.open("g", "b").await;
+    queue.add(jobs_in("b", "g", 3)).await;
+    queue.add([in_bulk("b", delayed(1000, "g", "late"))]).await;
+    let running = queue.lease_one().await;
+    queue.cancel_bulk("g", "b").await;
+    queue.sweep(10).await;
+    queue.succeed(&[running]).await;
+    assert_eq!(queue.take_for(10, LEASE_MS).await, CompletedTaken { bulks: vec![], wake_at: None });
+    queue.advance_ms(1000);
+    queue.lease(10).await;
+    let view = queue.take_one().await.view;
+    assert_eq!((view.state, view.cause, view.finished_at), (BulkState::Cancelled, None, Some(START)));
+    assert_eq!((view.total, view.succeeded, view.cancelled), (4, 1, 3), "sealed or not");
+}
+
+async fn one_that_failed_is_given_when_its_last_job_has_ended(queue: Subject) {
+    queue.open_within("g", "failures", None, Some(0)).await;
+    queue.add(jobs_in("failures", "g", 2)).await;
+    let leased = queue.lease(2).await;
+    queue.settle(&leased[0], failed()).await;
+    assert_eq!(queue.take(10).await, [], "one is running");
+    queue.settle(&leased[1], retry(0)).await;
+    let view = queue.take_one().await.view;
+    assert_eq!((view.state, view.cause), (BulkState::Failed, Some(BulkCause::Failures)));
+    assert_eq!((view.failed, view.cancelled), (1, 1));
+    queue.open_within("g", "late", Some(500), None).await;
+    queue.add(jobs_in("late", "g", 2)).await;
+    queue.advance_ms(500);
+    assert_eq!(queue.sweep(10).await.dropped, 2);
+    let view = queue.take_one().await.view;
+    assert_eq!((view.state, view.cause), (BulkState::Failed, Some(BulkCause::Deadline)));
+    assert_eq!((view.total, view.cancelled), (2, 2));
+}
+
+async fn one_that_had_ended_comes_in_turn_and_again_until_it_is_finished(queue: Subject) {
+    queue.open("g", "cancelled").await;
+    complete(&queue, "g", "first").await;
+    queue.advance_ms(1);
+    queue.cancel_bulk("g", "cancelled").await;
+    queue.advance_ms(1);
+    complete(&queue, "g", "last").await;
+    assert_eq!(queue.whole().await.aggregating, 3);
+    let taken = queue.take(10).await;
+    let order: Vec<String> = taken.iter().map(|taken| taken.view.bulk.id.to_string()).collect();
+    assert_eq!(order, ["first", "cancelled", "last"]);
+    queue.finish(&taken[0]).await;
+    queue.finish(&taken[2]).await;
+    queue.advance_ms(LEASE_MS - 1);
+    assert_eq!(queue.take(10).await, [], "it is in hand");
+    queue.advance_ms(1);
+    let again = queue.take_one().await;
+    assert!(again.fence > taken[1].fence && again.view == taken[1].view);
+    assert_eq!(queue.finish(&taken[1]).await, Verdict::Stale);
+    assert_eq!(queue.finish(&again).await, Verdict::Applied);
+    queue.advance_ms(LEASE_MS);
+    assert_eq!((queue.take(10).await, queue.whole().await.aggregating), (vec![], 0));
 }
 
 /// Erratum Q26.

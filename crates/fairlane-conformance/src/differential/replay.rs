@@ -241,7 +241,12 @@ async fn warm_up(redis: &RedisEngine) {
 fn bulk_commands() -> impl Iterator<Item = Command> {
     let bulk = bulk_ref("g", "b");
     let commands = [
-        Command::OpenBulk(OpenBulk { bulk: bulk.clone(), deadline_ms: None, failures_max: None }),
+        Command::OpenBulk(OpenBulk {
+            bulk: bulk.clone(),
+            deadline_ms: None,
+            failures_max: None,
+            payload: bytes(""),
+        }),
         Command::SealBulk(SealBulk { bulk: bulk.clone(), expected: None }),
         Command::HoldBulk(HoldBulk { bulk: bulk.clone() }),
         Command::ResumeBulk(ResumeBulk { bulk: bulk.clone() }),

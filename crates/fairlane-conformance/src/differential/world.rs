@@ -270,6 +270,7 @@ impl World {
             1..4 => Outcome::Retry { delay_ms, reason: note },
             4..6 => Outcome::Throttled { delay_ms, retry_after_ms: self.dice.pick(&[0, 0, 50, 1000]) },
             6 => Outcome::Released,
+            7 => Outcome::Cancelled { reason: note },
             _ => Outcome::Succeeded { result: note },
         }
     }

@@ -19,7 +19,7 @@ impl Subject {
         deadline_ms: Option<u64>,
         failures_max: Option<u64>,
     ) -> BulkView {
-        let command = OpenBulk { bulk: bulk_ref(group, id), deadline_ms, failures_max };
+        let command = OpenBulk { bulk: bulk_ref(group, id), deadline_ms, failures_max, payload: bytes("") };
         match self.engine.open_bulk(command).await.expect("open_bulk is answered") {
             BulkOpened::Created(view) => view,
             other => panic!("{other:?}"),

@@ -64,6 +64,8 @@ impl<'a> Scene<'a> {
         queue.open("h", "held").await;
         queue.hold("h", "held").await;
         self.add([in_bulk("held", job("h", "held-1"))]).await;
+        queue.open("h", "dropped").await;
+        queue.cancel_bulk("h", "dropped").await;
         self.add(jobs("slow", 3)).await;
         self.add(jobs("seated", 3)).await;
         queue.set_group("slow", group_rate(per_second(1, 1))).await;

@@ -118,6 +118,7 @@ fn sizes() -> Vec<Bad> {
         ),
         bad("a large result", settle_one(Outcome::Succeeded { result: note.clone() }), says),
         bad("a large reason", settle_one(Outcome::Failed { reason: note.clone() }), says),
+        bad("a large word of farewell", settle_one(Outcome::Cancelled { reason: note.clone() }), says),
         bad("a large last reason", settle_one(Outcome::Retry { delay_ms: 0, reason: note.clone() }), says),
         bad(
             "a large summary",
@@ -129,6 +130,16 @@ fn sizes() -> Vec<Bad> {
             }),
             &["a summary", "at most 65536 bytes", "65537"],
         ),
+        bad(
+            "a large payload of a bulk action",
+            Command::OpenBulk(OpenBulk {
+                bulk: bulk_ref("g", "new"),
+                deadline_ms: None,
+                failures_max: None,
+                payload: vec![0; BULK_PAYLOAD_BYTES_MAX + 1].into(),
+            }),
+            &["the payload of a bulk action", "at most 16384 bytes", "16385"],
+        ),
     ]
 }
 
@@ -137,7 +148,8 @@ fn bounds() -> Vec<Bad> {
     let delay: &[&str] = &["a delay in ms", "between 0 and"];
     let length: &[&str] = &["the length of a lease in ms", "between 100 and 900000"];
     let open = |deadline_ms, failures_max| {
-        Command::OpenBulk(OpenBulk { bulk: bulk_ref("g", "new"), deadline_ms, failures_max })
+        let bulk = bulk_ref("g", "new");
+        Command::OpenBulk(OpenBulk { bulk, deadline_ms, failures_max, payload: bytes("") })
     };
     let take = |bulks_max, lease_ms| Command::TakeCompleted(TakeCompleted { bulks_max, lease_ms });
     let set = |patch| Command::SetGroup(SetGroup { group: group_id("g"), patch, reset_congestion: true });
@@ -223,6 +235,11 @@ fn settings() -> Vec<Bad> {
         bad(
             "retries without end",
             with(Settings { max_retry_count: u32::MAX, ..plain.clone() }),
+            &["max_retry_count", "between 0 and 10000"],
+        ),
+        bad(
+            "retries of a type without end",
+            Command::SetType(SetType { type_id: type_id("t"), patch: type_retries(Some(u32::MAX)) }),
             &["max_retry_count", "between 0 and 10000"],
         ),
         bad(

@@ -2,7 +2,8 @@
 //!
 //! A bulk action has a course, read when its jobs are popped: run them, hold them (they move to the bulk
 //! action's own list) or drop them (they become cancelled). Its counts change exactly once per job, and it is
-//! complete exactly once: when it is sealed and every job has ended.
+//! complete exactly once: when it is sealed and every job has ended. It is handed out for aggregation then, or, if
+//! it was dropped before, when the last of its jobs has ended; and not again once that is finished.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -158,6 +159,8 @@ pub struct BulkView {
     pub failures_max: Option<u64>,
     /// Why it failed.
     pub cause: Option<BulkCause>,
+    /// Opaque bytes for whoever aggregates it.
+    pub payload: Arc<[u8]>,
     /// What its aggregation gave.
     pub summary: Arc<[u8]>,
 }
@@ -179,10 +182,13 @@ pub(super) struct Bulk {
     pub deadline: Option<Micros>,
     pub failures_max: Option<u64>,
     pub cause: Option<BulkCause>,
-    /// The fence of its aggregation's last lease.
+    /// The fence of its aggregation's last lease; 0 if it was not taken since it can be.
     pub fence: Fence,
+    /// Whether its aggregation is finished.
+    pub aggregated: bool,
     /// When it can be taken for aggregation (again).
     pub take_at: Option<Micros>,
+    pub payload: Arc<[u8]>,
     pub summary: Arc<[u8]>,
     pub on_hold: VecDeque<JobKey>,
     /// Jobs that have ended, oldest first, in the chunks they ended in.
@@ -192,6 +198,12 @@ pub(super) struct Bulk {
 impl Bulk {
     pub fn ended_jobs(&self) -> u64 {
         self.succeeded + self.failed + self.cancelled
+    }
+
+    /// Whether it waits for its aggregation, or is in an aggregator's hands.
+    pub fn is_to_be_taken(&self) -> bool {
+        let dropped_wholly = self.state.is_final() && self.ended_jobs() == self.total;
+        !self.aggregated && (self.state == BulkState::Aggregating || dropped_wholly)
     }
 }
 
@@ -240,6 +252,7 @@ impl Machine {
             deadline: bulk.deadline,
             failures_max: bulk.failures_max,
             cause: bulk.cause,
+            payload: bulk.payload.clone(),
             summary: bulk.summary.clone(),
         }
     }
@@ -295,9 +308,11 @@ impl Machine {
 
     /// Sees whether a bulk action whose counts or seal have changed has come to its end.
     pub(super) fn review_bulk(&mut self, number: u64) {
-        let now = self.now;
         let Some(bulk) = self.bulks.get(&number) else { return };
-        if bulk.state.is_final() || bulk.state == BulkState::Aggregating {
+        if bulk.state.is_final() {
+            return self.hand_out_dropped(number);
+        }
+        if bulk.state == BulkState::Aggregating {
             return;
         }
         if bulk.failures_max.is_some_and(|most| bulk.failed > most) {
@@ -306,14 +321,58 @@ impl Machine {
         if bulk.sealed && bulk.ended_jobs() == bulk.total {
             let Some(bulk) = self.bulk_mut(number) else { return };
             bulk.state = BulkState::Aggregating;
-            bulk.take_at = Some(now);
             // What is still set aside was cancelled there and has only to leave.
             bulk.course = Course::Run;
             let set_aside = !bulk.on_hold.is_empty();
-            self.aggregating.insert((now, number));
+            self.hand_out(number);
             if set_aside {
                 self.sweep_later(number);
             }
+        }
+    }
+
+    /// Lets a bulk action that was dropped be taken when the last of its jobs has ended.
+    fn hand_out_dropped(&mut self, number: u64) {
+        let waits = |bulk: &Bulk| bulk.is_to_be_taken() && bulk.take_at.is_none();
+        if self.bulks.get(&number).is_some_and(waits) {
+            self.hand_out(number);
+        }
+    }
+
+    /// Lets a bulk action be taken from now on.
+    fn hand_out(&mut self, number: u64) {
+        let now = self.now;
+        let Some(bulk) = self.bulk_mut(number) else { return };
+        bulk.take_at = Some(now);
+        self.aggregating.insert((now, number));
+    }
+
+    /// Lets nobody take a bulk action any more.
+    pub(super) fn take_no_more(&mut self, number: u64) {
+        let Some(bulk) = self.bulk_mut(number) else { return };
+        if let Some(take_at) = bulk.take_at.take() {
+            self.aggregating.remove(&(take_at, number));
+        }
+    }
+
+    /// Whether somebody can take a bulk action, now or when its lease has run out.
+    pub(super) fn is_takeable(&self, number: u64) -> bool {
+        let take_at = self.bulks.get(&number).and_then(|bulk| bulk.take_at);
+        take_at.is_some_and(|at| self.aggregating.contains(&(at, number)))
+    }
+
+    /// Lets a bulk action be taken if it is to be, and else by nobody. Whoever has one that is not is too early.
+    pub(super) fn mend_taking(&mut self, number: u64) {
+        let Some(bulk) = self.bulks.get(&number) else { return };
+        match (bulk.is_to_be_taken(), self.is_takeable(number)) {
+            (true, false) => self.hand_out(number),
+            (false, true) => {
+                self.take_no_more(number);
+                if let Some(bulk) = self.bulk_mut(number).filter(|bulk| !bulk.aggregated) {
+                    bulk.fence = Fence(0);
+                }
+            }
+            _ => {}
         }
     }
 
@@ -325,14 +384,17 @@ impl Machine {
         self.drop_bulk(number, BulkState::Failed);
     }
 
-    /// Ends a bulk action in a state that drops what is left of it.
+    /// Ends a bulk action in a state that drops what is left of it. An aggregation under way is called off: what it
+    /// has seen is not how the bulk action ended.
     pub(super) fn drop_bulk(&mut self, number: u64, state: BulkState) {
         self.finish(number, state);
         let Some(bulk) = self.bulk_mut(number) else { return };
         bulk.course = Course::Drop;
+        bulk.fence = Fence(0);
         if bulk.ended_jobs() < bulk.total || !bulk.on_hold.is_empty() {
             self.sweep_later(number);
         }
+        self.hand_out_dropped(number);
     }
 
     /// Puts a bulk action on the list of those to be swept, once.
@@ -348,13 +410,11 @@ impl Machine {
         let Some(bulk) = self.bulk_mut(number) else { return };
         bulk.state = state;
         bulk.finished_at = Some(now);
-        let (deadline, take_at) = (bulk.deadline, bulk.take_at.take());
+        let deadline = bulk.deadline;
         self.finished_bulks.insert((now, number));
         if let Some(deadline) = deadline {
             self.bulk_deadlines.remove(&(deadline, number));
         }
-        if let Some(take_at) = take_at {
-            self.aggregating.remove(&(take_at, number));
-        }
+        self.take_no_more(number);
     }
 }

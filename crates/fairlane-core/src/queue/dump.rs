@@ -87,7 +87,7 @@ fn is_default(field: &str, value: &str) -> bool {
         "run" => value == "0:0:0:0:0:0",
         "window" => value == "0:0",
         "goodput" => value.bytes().all(|byte| byte == b'0' || byte == b':'),
-        "limits" => value == "1:0:0:0:0:0:0" || value == "0:0:0:0:0" || value.is_empty(),
+        "limits" => value == "1:0:0:0:0:0:0" || value == "0:0:0:0:0:0" || value.is_empty(),
         "bucket" => value == "0:0" || value.is_empty(),
         _ => value == "0" || value.is_empty(),
     }
@@ -202,8 +202,9 @@ impl Machine {
         goodput.extend(downstream.goodput.iter().map(u64::to_string));
         let settings = &state.settings;
         let (paused, concurrency) = (u8::from(settings.paused), settings.concurrency.unwrap_or(0));
+        let dead_at = settings.max_retry_count.map_or(0, |most| most + 1);
         let mut fields: BTreeMap<String, String> = [
-            ("limits", format!("{paused}:{concurrency}:{}", rate_text(settings.rate))),
+            ("limits", format!("{paused}:{concurrency}:{dead_at}:{}", rate_text(settings.rate))),
             ("bucket", bucket_text(state.bucket)),
             ("in_flight", state.in_flight.to_string()),
             ("virtual_time", state.virtual_time.to_string()),
@@ -293,6 +294,8 @@ impl Machine {
             ("fails_at", bulk.failures_max.map_or(0, |most| most + 1).to_string()),
             ("cause", bulk.cause.map_or("", |cause| cause.as_str()).to_owned()),
             ("fence", bulk.fence.0.to_string()),
+            ("aggregated", u8::from(bulk.aggregated).to_string()),
+            ("payload", String::from_utf8_lossy(&bulk.payload).into_owned()),
             ("summary", String::from_utf8_lossy(&bulk.summary).into_owned()),
         ];
         let fields = fields.into_iter().map(|(field, value)| (field.to_owned(), value)).collect();

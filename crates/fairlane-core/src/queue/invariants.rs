@@ -92,12 +92,15 @@ impl Machine {
             let complete = bulk.sealed && left == 0;
             let open = !bulk.state.is_final() && bulk.state != BulkState::Aggregating;
             same(|| name("completeness"), complete && open, false)?;
-            let takes = bulk.take_at.is_some_and(|at| self.aggregating.contains(&(at, *number)));
-            same(|| name("aggregation"), takes, bulk.state == BulkState::Aggregating)?;
+            same(|| name("aggregation"), self.is_takeable(*number), bulk.is_to_be_taken())?;
+            same(|| name("time of aggregation"), bulk.take_at.is_some(), bulk.is_to_be_taken())?;
+            let was_taken = bulk.is_to_be_taken() || bulk.aggregated;
+            same(|| name("fence without aggregation"), bulk.fence > Fence(0) && !was_taken, false)?;
             let finished = bulk.finished_at.is_some_and(|at| self.finished_bulks.contains(&(at, *number)));
             same(|| name("end"), finished, bulk.state.is_final())?;
         }
-        Ok(())
+        let taken = self.bulks.values().filter(|bulk| bulk.take_at.is_some()).count();
+        same(|| "bulk actions to be aggregated".into(), taken, self.aggregating.len())
     }
 
     fn check_lanes(&self) -> Result<(), String> {

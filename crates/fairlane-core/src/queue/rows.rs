@@ -320,8 +320,12 @@ pub struct BulkRow {
     pub cause: Option<BulkCause>,
     /// The fence of its aggregation's last lease.
     pub fence: Fence,
+    /// Whether its aggregation is finished.
+    pub aggregated: bool,
     /// When it can be taken for aggregation.
     pub take_at: Option<Micros>,
+    /// Opaque bytes for whoever aggregates it.
+    pub payload: Arc<[u8]>,
     /// What its aggregation gave.
     pub summary: Arc<[u8]>,
 }

@@ -117,6 +117,8 @@ pub struct TypeSettings {
     pub concurrency: Option<u32>,
     /// Nothing is leased while set.
     pub paused: bool,
+    /// Retries before a job is dead; none: as many as [`Settings::max_retry_count`] says.
+    pub max_retry_count: Option<u32>,
 }
 
 /// Settings of one group.
@@ -143,6 +145,8 @@ pub struct TypePatch {
     pub concurrency: Option<Option<u32>>,
     /// Pauses or resumes.
     pub paused: Option<bool>,
+    /// `Some(None)`: as the whole says.
+    pub max_retry_count: Option<Option<u32>>,
 }
 
 impl TypePatch {
@@ -152,6 +156,7 @@ impl TypePatch {
             rate: self.rate.unwrap_or(settings.rate),
             concurrency: self.concurrency.unwrap_or(settings.concurrency),
             paused: self.paused.unwrap_or(settings.paused),
+            max_retry_count: self.max_retry_count.unwrap_or(settings.max_retry_count),
         }
     }
 }

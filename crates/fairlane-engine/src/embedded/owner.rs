@@ -125,6 +125,8 @@ fn weight(command: &Command) -> usize {
     match command {
         Command::Enqueue(enqueue) => enqueue.jobs.iter().map(|job| job.payload.len()).sum(),
         Command::Settle(settle) => settle.settlements.iter().map(|end| note(&end.outcome)).sum(),
+        Command::OpenBulk(open) => open.payload.len(),
+        Command::FinishBulk(finish) => finish.summary.len(),
         _ => 0,
     }
 }
@@ -132,7 +134,7 @@ fn weight(command: &Command) -> usize {
 fn note(outcome: &Outcome) -> usize {
     match outcome {
         Outcome::Succeeded { result: note } | Outcome::Failed { reason: note } => note.len(),
-        Outcome::Retry { reason, .. } => reason.len(),
+        Outcome::Cancelled { reason } | Outcome::Retry { reason, .. } => reason.len(),
         _ => 0,
     }
 }

@@ -52,7 +52,7 @@ struct OperationMeters {
 /// Why jobs are refused, in the order in which `replies.rs` counts them.
 pub(super) const REASONS: [&str; 4] = ["group_full", "whole_full", "too_many_types", "other"];
 /// The outcomes of attempts by [`Ended::index`].
-const OUTCOMES: [&str; 5] = ["succeeded", "failed", "retry", "throttled", "released"];
+const OUTCOMES: [&str; 6] = ["succeeded", "failed", "retry", "throttled", "released", "cancelled"];
 /// The verdicts in the order in which `replies.rs` counts them.
 const VERDICTS: [&str; 3] = ["applied", "stale", "gone"];
 
@@ -233,6 +233,7 @@ pub(super) enum Ended {
     Retry,
     Throttled { delay_ms: u64 },
     Released,
+    Cancelled,
 }
 
 impl Ended {
@@ -243,6 +244,7 @@ impl Ended {
             Outcome::Retry { .. } => Self::Retry,
             Outcome::Throttled { delay_ms, .. } => Self::Throttled { delay_ms: *delay_ms },
             Outcome::Released => Self::Released,
+            Outcome::Cancelled { .. } => Self::Cancelled,
         }
     }
 
@@ -253,6 +255,7 @@ impl Ended {
             Self::Retry => 2,
             Self::Throttled { .. } => 3,
             Self::Released => 4,
+            Self::Cancelled => 5,
         }
     }
 

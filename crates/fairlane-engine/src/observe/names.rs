@@ -83,7 +83,7 @@ metrics! {
     Counter Count LEASES_LOST = "fairlane_leases_lost_total" ["engine" "operation"]:
         "Leases a worker found lost, by whether it noticed at `extend` or at `settle`.";
     Counter Count SETTLED = "fairlane_settled_total" ["engine" "outcome" "verdict"]:
-        "Attempts ended, by how (`succeeded`, `failed`, `retry`, `throttled`, `released`) and whether it counted.";
+        "Attempts ended, by how (`succeeded`, `failed`, `retry`, `throttled`, `released`, `cancelled`) and whether it counted.";
     Counter Count DEAD = "fairlane_dead_total" ["engine" "cause"]:
         "Jobs that died because they `failed` for good or were `lost` too often; retries used up are not told.";
     Histogram Seconds BACKOFF = "bulk_action_congestion_backoff_seconds" ["engine"]:
@@ -119,7 +119,7 @@ metrics! {
     Gauge Count ACTIVE_GROUPS = "fairlane_active_groups" []:
         "Groups that have unfinished jobs.";
     Gauge Count AGGREGATING = "fairlane_bulks_aggregating" []:
-        "Complete bulk actions that are, or are to be, aggregated.";
+        "Ended bulk actions that are, or are to be, aggregated.";
     Gauge Count SWEEPING = "fairlane_bulks_sweeping" []:
         "Bulk actions with dropped or resumed jobs still to be swept.";
     Gauge Count TYPE_IN_FLIGHT = "fairlane_type_in_flight_jobs" ["type"]:

@@ -51,16 +51,19 @@ pub(super) struct Walk<'a> {
     walked: u64,
     /// Jobs that must be among the finished.
     finished: HashSet<String>,
+    /// Members of `aggregating` when the walk began.
+    takeable: HashSet<String>,
 }
 
 impl<'a> Walk<'a> {
     pub fn new(engine: &'a RedisEngine, pages: mpsc::Sender<WalkPage>) -> Self {
-        let (groups, leases, lists, types) = Default::default();
-        Self { engine, pages, groups, leases, lists, types, walked: 0, finished: HashSet::new() }
+        let (groups, leases, lists, types, finished, takeable) = Default::default();
+        Self { engine, pages, groups, leases, lists, types, walked: 0, finished, takeable }
     }
 
     pub async fn run(mut self) -> Result<(), EngineError> {
         self.types = self.texts("SMEMBERS", "types", &[]).await?;
+        self.takeable.extend(self.texts("ZRANGE", "aggregating", &["0", "-1"]).await?);
         self.read_keys().await?;
         self.walk_places().await?;
         for group in self.groups.clone() {
@@ -275,15 +278,29 @@ impl<'a> Walk<'a> {
             suspects.push(Suspect::Backlog(name.clone()));
         }
         for (id, number) in bulks {
-            let fields = ["total", "succeeded", "failed", "cancelled"];
-            let counts = self.texts("HMGET", &format!("bulk:{number}"), &fields).await?;
-            let numbers: Vec<i64> = counts.iter().map(|count| count.parse().unwrap_or(0)).collect();
-            let left = numbers[0] - numbers[1..].iter().sum::<i64>();
-            if left != counted.unended.get(*number).copied().unwrap_or(0) as i64 {
+            let fields = ["state", "aggregated", "total", "succeeded", "failed", "cancelled"];
+            let fields = self.texts("HMGET", &format!("bulk:{number}"), &fields).await?;
+            let numbers: Vec<i64> = fields[1..].iter().map(|count| count.parse().unwrap_or(0)).collect();
+            let (aggregated, left) = (numbers[0] == 1, numbers[1] - numbers[2..].iter().sum::<i64>());
+            let dropped_wholly =
+                matches!(fields[0].as_str(), "COMPLETED" | "FAILED" | "CANCELLED") && left == 0;
+            let to_be_taken = !aggregated && (fields[0] == "AGGREGATING" || dropped_wholly);
+            let unended = counted.unended.get(*number).copied().unwrap_or(0) as i64;
+            if left != unended || to_be_taken != self.is_takeable(number, to_be_taken).await? {
                 suspects.push(Suspect::Bulk(BulkRef { group: name.clone(), id: decode::bulk(id)? }));
             }
         }
         self.report(suspects).await
+    }
+
+    /// Whether a bulk action can be taken. One that can unlike expected may have changed since the walk began.
+    async fn is_takeable(&self, number: &str, expected: bool) -> Result<bool, EngineError> {
+        let member = format!("{number:0>16}");
+        if self.takeable.contains(&member) == expected {
+            return Ok(expected);
+        }
+        let score = self.texts("ZMSCORE", "aggregating", &[&member]).await?;
+        Ok(score.iter().any(|score| !score.is_empty()))
     }
 
     async fn report_jobs(&self, names: impl IntoIterator<Item = String>) -> Result<(), EngineError> {

@@ -330,5 +330,6 @@ fn type_settings(settings: &str) -> Decoded<TypeSettings> {
     let mut parts = settings.split(':');
     let paused = part(&mut parts)? == "1";
     let concurrency = limit(part(&mut parts)?)?;
-    Ok(TypeSettings { rate: rate(&mut parts)?, concurrency, paused })
+    let max_retry_count = parse::<u32>(part(&mut parts)?)?.checked_sub(1);
+    Ok(TypeSettings { rate: rate(&mut parts)?, concurrency, paused, max_retry_count })
 }

@@ -110,6 +110,7 @@ fn outcome(outcome: &Outcome) -> (&'static str, u64, u64, &[u8]) {
     match outcome {
         Outcome::Succeeded { result } => ("s", 0, 0, result),
         Outcome::Failed { reason } => ("f", 0, 0, reason),
+        Outcome::Cancelled { reason } => ("c", 0, 0, reason),
         Outcome::Retry { delay_ms, reason } => ("r", delay_ms * 1000, 0, reason),
         Outcome::Throttled { delay_ms, retry_after_ms } => ("t", delay_ms * 1000, retry_after_ms * 1000, &[]),
         Outcome::Released => ("l", 0, 0, &[]),
@@ -183,6 +184,7 @@ fn set_type(command: &SetType, arguments: &mut Arguments) -> &'static str {
         paused(patch.paused),
         concurrency(patch.concurrency),
         rate(patch.rate),
+        patch.max_retry_count.map_or(Vec::new(), |most| decimal(most.map_or(0, |most| u64::from(most) + 1))),
     ]);
     "set_type"
 }

@@ -30,7 +30,7 @@ pub async fn measure(ground: &Ground, jobs: usize) -> Result<BenchResult, Failur
         group: workload.groups[0].clone(),
         id: BulkId::new("cancelled").expect("a plain word is a name"),
     };
-    let open = OpenBulk { bulk: bulk.clone(), deadline_ms: None, failures_max: None };
+    let open = OpenBulk { bulk: bulk.clone(), deadline_ms: None, failures_max: None, payload: [].into() };
     ground.own.engine.open_bulk(open).await?;
     let in_bulk = |job: NewJob| NewJob { bulk: Some(bulk.id.clone()), ..job };
     let batches = (0..jobs.div_ceil(BATCH_JOBS)).map(|_| workload.batch(0, BATCH_JOBS));

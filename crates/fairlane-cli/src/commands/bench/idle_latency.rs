@@ -3,15 +3,12 @@
 //! The floor is what any queue with waiting workers needs: one hand-off to somebody who waits, and one
 //! round trip to fetch the job.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fairlane_core::WorkerId;
-use fairlane_core::queue::{Enqueue, Inspect, JobRef, LeasedJob, Outcome, Verdict};
-use fairlane_engine::EngineError;
+use fairlane_core::queue::{Enqueue, Inspect};
+use fairlane_worker::{Context, Pool, Worker};
 use redis::aio::MultiplexedConnection;
-use tokio::sync::{mpsc, watch};
-use tokio::task::JoinHandle;
+use tokio::sync::mpsc;
 
 use super::ground::Ground;
 use super::result::BenchResult;
@@ -20,17 +17,15 @@ use super::workload::Workload;
 use crate::failure::Failure;
 use crate::own_engine::connect;
 use crate::percentiles::percentile;
-use crate::worker::{self, Processor};
 
 /// Time for the worker to settle the last job and wait again.
 const PAUSE: Duration = Duration::from_millis(3);
 /// Not counted: the first ones load scripts and open connections.
 const WARM_UP: usize = 5;
-const LEASE_MS: u64 = 60_000;
 
 /// Floor and queue take turns, one job at a time.
 pub async fn measure(ground: &Ground, samples: usize) -> Result<BenchResult, Failure> {
-    let mut queue = Queue::start(ground);
+    let mut queue = Queue::start(ground)?;
     let mut floor = Floor::start(ground).await?;
     let (mut ours_ns, mut floor_ns) = (Vec::new(), Vec::new());
     for sample in 0..WARM_UP + samples {
@@ -43,7 +38,7 @@ pub async fn measure(ground: &Ground, samples: usize) -> Result<BenchResult, Fai
             ours_ns.push(our_time.as_nanos() as u64);
         }
     }
-    queue.stop().await?;
+    queue.pool.stop().await;
     let microseconds = |ns: Option<u64>| ns.map(|ns| ns as f64 / 1000.0);
     let latency_p50_us = microseconds(percentile(&mut ours_ns, 500));
     let floor_latency_p50_us = microseconds(percentile(&mut floor_ns, 500));
@@ -63,20 +58,21 @@ pub async fn measure(ground: &Ground, samples: usize) -> Result<BenchResult, Fai
 struct Queue {
     workload: Workload,
     starts: mpsc::UnboundedReceiver<Instant>,
-    stop: watch::Sender<bool>,
-    working: JoinHandle<Result<(), EngineError>>,
+    pool: Pool,
 }
 
 impl Queue {
-    fn start(ground: &Ground) -> Self {
+    fn start(ground: &Ground) -> Result<Self, Failure> {
         let workload = Workload::new(1);
         let (started, starts) = mpsc::unbounded_channel();
-        let (stop, stopping) = watch::channel(false);
-        let worker = WorkerId::new("idle").expect("a plain word is a name");
-        let options = worker::Options { types: vec![workload.type_id.clone()], slots: 4, lease_ms: LEASE_MS };
-        let processor = Arc::new(Stopwatch(started));
-        let working = worker::work(ground.own.engine.clone(), worker, options, processor, stopping);
-        Self { workload, starts, stop, working: tokio::spawn(working) }
+        let worker = Worker::new(ground.own.engine.clone()).name("idle").without_loops();
+        let worker = worker.processor(workload.type_id.to_string(), move |_: Context| {
+            // Nobody listens any more when the benchmark has failed.
+            let _ = started.send(Instant::now());
+            async {}
+        });
+        let pool = worker.start().map_err(|error| Failure::broken(error.to_string()))?;
+        Ok(Self { workload, starts, pool })
     }
 
     async fn enqueue_to_start(&mut self, ground: &Ground) -> Result<Duration, Failure> {
@@ -87,25 +83,6 @@ impl Queue {
         let start = start.ok_or_else(|| Failure::broken("the worker ended before the last job"))?;
         Ok(start.saturating_duration_since(sent))
     }
-
-    async fn stop(self) -> Result<(), Failure> {
-        // A worker that has ended already says so below.
-        let _ = self.stop.send(true);
-        Ok(self.working.await.expect("the worker does not panic")?)
-    }
-}
-
-/// A handler that says when it started.
-struct Stopwatch(mpsc::UnboundedSender<Instant>);
-
-impl Processor for Stopwatch {
-    async fn process(&self, _job: &LeasedJob) -> Outcome {
-        // Nobody listens any more when the benchmark has failed.
-        let _ = self.0.send(Instant::now());
-        Outcome::Succeeded { result: Arc::from(&[][..]) }
-    }
-
-    fn settled(&self, _job: &JobRef, _verdict: Verdict) {}
 }
 
 /// A task that waits for hand-offs and says when they came.

@@ -2,16 +2,13 @@
 //!
 //! Invariant: nothing here is derived from what the engine counts, so that it can be held against it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use fairlane_core::GroupId;
-use fairlane_core::queue::{JobRef, LeasedJob, Outcome, Verdict};
+use fairlane_core::queue::{JobRef, Verdict};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
-
-use crate::worker::Processor;
 
 /// The history of one job, in microseconds since the start; 0 is never.
 #[derive(Default)]
@@ -112,7 +109,8 @@ impl Ledger {
         self.customers[customer].enqueued.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn note_started(&self, job: &JobRef) {
+    /// A handler runs it.
+    pub fn note_started(&self, job: &JobRef) {
         match self.find(job) {
             Some((_, history)) => {
                 history.executions.fetch_add(1, Ordering::Relaxed);
@@ -122,7 +120,8 @@ impl Ledger {
         }
     }
 
-    fn note_settled(&self, job: &JobRef, verdict: Verdict) {
+    /// The engine has answered its settlement.
+    pub fn note_settled(&self, job: &JobRef, verdict: Verdict) {
         match self.find(job) {
             Some((customer, history)) if verdict == Verdict::Applied => {
                 history.successes.fetch_add(1, Ordering::Relaxed);
@@ -143,27 +142,5 @@ impl Ledger {
         let customer = self.customers.iter().find(|customer| customer.group == job.group)?;
         let (_, index) = job.id.escaped().rsplit_once('-')?;
         Some((customer, customer.jobs.get(index.parse::<usize>().ok()?)?))
-    }
-}
-
-/// The handler of the demo: notes that it ran, takes a little time, and succeeds.
-pub struct Demonstration {
-    /// Where it notes it.
-    pub ledger: Arc<Ledger>,
-    /// How long it takes.
-    pub work_time: Duration,
-}
-
-impl Processor for Demonstration {
-    async fn process(&self, job: &LeasedJob) -> Outcome {
-        self.ledger.note_started(&job.job);
-        if !self.work_time.is_zero() {
-            tokio::time::sleep(self.work_time).await;
-        }
-        Outcome::Succeeded { result: Arc::from(&[][..]) }
-    }
-
-    fn settled(&self, job: &JobRef, verdict: Verdict) {
-        self.ledger.note_settled(job, verdict);
     }
 }

@@ -34,17 +34,20 @@ impl World {
     }
 
     fn open(&mut self, bulk: BulkRef) -> Command {
+        let payloads: [&[u8]; 4] = [b"", b"", b"a:b\nc", b"\x00\xff"];
         Command::OpenBulk(OpenBulk {
             bulk,
             deadline_ms: self.dice.one_in(4).then(|| self.dice.pick(&[1, 300, 2000, 10_000])),
             failures_max: self.dice.one_in(3).then(|| self.dice.below(3)),
+            payload: Arc::from(self.dice.pick(&payloads)),
         })
     }
 
     /// Each group's first bulk action, without bounds.
     pub(super) fn open_for_flood(&mut self) -> Command {
         let group = GROUPS[self.taken as usize - 2];
-        Command::OpenBulk(OpenBulk { bulk: bulk_ref(group, BULKS[0]), deadline_ms: None, failures_max: None })
+        let bulk = bulk_ref(group, BULKS[0]);
+        Command::OpenBulk(OpenBulk { bulk, deadline_ms: None, failures_max: None, payload: [].into() })
     }
 
     /// Each group's first bulk action is held, cancelled or left alone.

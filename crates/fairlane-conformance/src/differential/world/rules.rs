@@ -29,6 +29,7 @@ impl World {
             rate: self.maybe(rate),
             concurrency: self.maybe(seats),
             paused: self.maybe(|dice| dice.one_in(paused_one_in)),
+            max_retry_count: self.maybe(|dice| dice.pick(&[None, None, Some(0), Some(1), Some(5)])),
         };
         Command::SetType(SetType { type_id: self.type_id(), patch })
     }

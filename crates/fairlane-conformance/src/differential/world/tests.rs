@@ -152,7 +152,11 @@ fn tally_bulks(reply: &Reply, mut count: impl FnMut(&'static str, u64)) {
         Reply::BulkCancelled(BulkCancelled(view)) => {
             count(if view.is_some() { "cancelled" } else { "cancelled unknown" }, 1);
         }
-        Reply::CompletedTaken(reply) => count("taken", reply.bulks.len() as u64),
+        Reply::CompletedTaken(reply) => {
+            let ended = reply.bulks.iter().filter(|taken| taken.view.state.is_final());
+            count("taken after it had ended", ended.count() as u64);
+            count("taken", reply.bulks.len() as u64);
+        }
         Reply::BulkFinished(BulkFinished(verdict)) => match verdict {
             Verdict::Applied => count("finished", 1),
             Verdict::Stale => count("finished too late", 1),
@@ -252,7 +256,7 @@ fn random_steps_reach_every_kind_of_answer_often() {
 }
 
 /// Kinds of answers that are told apart above.
-const KINDS: usize = 105;
+const KINDS: usize = 106;
 
 #[test]
 fn the_core_stays_whole_whatever_comes() {

@@ -32,7 +32,7 @@ pub enum Suspect {
     Backlog(GroupId),
     /// A type's seats and fair orders.
     Type(TypeId),
-    /// How many jobs of a bulk action have not ended, counted one by one.
+    /// How many jobs of a bulk action have not ended, counted one by one, and whether it is to be aggregated.
     Bulk(BulkRef),
     /// How many jobs of a batch are still leased.
     Lease(Fence),
@@ -136,7 +136,7 @@ mod tests {
     use crate::names::{JobId, WorkerId};
     use crate::numbers::{Cost, Level, Micros, RequestNumber};
     use crate::queue::lane::Standing;
-    use crate::queue::{Command, Enqueue, Lease, NewJob, Reply, Settings};
+    use crate::queue::{CancelBulk, Command, Enqueue, Lease, NewJob, OpenBulk, Reply, Settings};
 
     const NOW: Micros = Micros(1_700_000_000_000_000);
 
@@ -209,6 +209,27 @@ mod tests {
             assert_eq!(audit(&mut machine, true), [word], "damage {number}");
             assert_eq!(machine.check(), Ok(()), "damage {number}");
             assert_eq!(audit(&mut machine, false), [""; 0], "damage {number}");
+        }
+    }
+
+    #[test]
+    fn bulk_actions_that_would_be_aggregated_never_or_too_early_are_found_and_put_right() {
+        let damages: [fn(&mut Machine); 3] = [
+            |machine| machine.aggregating.clear(),
+            |machine| machine.bulk_mut(1).expect("it is there").aggregated = true,
+            |machine| machine.bulk_mut(1).expect("it is there").total += 1,
+        ];
+        for (number, inflict) in damages.into_iter().enumerate() {
+            let mut machine = machine();
+            let bulk = BulkRef { group: group(), id: crate::names::BulkId::new("b").unwrap() };
+            let open =
+                OpenBulk { bulk: bulk.clone(), deadline_ms: None, failures_max: None, payload: [].into() };
+            machine.apply(Command::OpenBulk(open), NOW);
+            machine.apply(Command::CancelBulk(CancelBulk { bulk }), NOW);
+            assert_eq!((machine.check(), audit(&mut machine, false)), (Ok(()), vec![]));
+            inflict(&mut machine);
+            assert!(audit(&mut machine, true).contains(&"orphan"), "damage {number}");
+            assert_eq!((machine.check(), audit(&mut machine, false)), (Ok(()), vec![]), "damage {number}");
         }
     }
 

@@ -1,4 +1,7 @@
 //! `cancel_bulk`: answers at once, however many jobs there are; they are dropped when their turn comes or by `sweep`.
+//!
+//! When the last has ended it is handed out for aggregation. Where it was in an aggregator's hands already, it is
+//! handed out anew.
 
 use crate::numbers::Micros;
 use crate::queue::{BulkRef, BulkState, BulkView, Machine};

@@ -62,7 +62,7 @@ pub struct Explanation {
 pub struct Rules {
     /// The rules for order, gate and denial.
     pub discipline: Discipline,
-    /// Retries before a job is dead.
+    /// Retries before a job is dead, unless its type has a number of its own.
     pub max_retry_count: u32,
     /// Rate of all types together.
     pub rate: Option<Rate>,
@@ -89,6 +89,11 @@ impl Explanation {
     pub fn lane(&self) -> Option<&LaneView> {
         let is_its = |lane: &&LaneView| lane.level == self.job.level && lane.type_id == self.job.type_id;
         self.group.lanes.iter().find(is_its)
+    }
+
+    /// Retries before the job is dead.
+    pub fn max_retry_count(&self) -> u32 {
+        self.of_type.settings.max_retry_count.unwrap_or(self.whole.max_retry_count)
     }
 }
 

@@ -1,4 +1,4 @@
-//! `finish_bulk`: ends an aggregation, and with it the bulk action.
+//! `finish_bulk`: ends an aggregation, and with it a bulk action that has not ended before.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub struct FinishBulk {
     pub fence: Fence,
     /// What the aggregation gave; kept with the bulk action.
     pub summary: Arc<[u8]>,
-    /// Whether the aggregation failed, and so the bulk action.
+    /// Whether the aggregation failed, and so the bulk action; one that had ended before stays as it ended.
     pub failed: bool,
 }
 
@@ -38,13 +38,15 @@ impl Machine {
         if bulk.fence != command.fence || command.fence.0 == 0 {
             return BulkFinished(Verdict::Stale);
         }
-        if bulk.state != BulkState::Aggregating {
-            let by_aggregation =
-                bulk.state == BulkState::Completed || bulk.cause == Some(BulkCause::Aggregation);
-            return BulkFinished(if by_aggregation { Verdict::Applied } else { Verdict::Stale });
+        if bulk.aggregated {
+            return BulkFinished(Verdict::Applied);
         }
         let bulk = self.bulk_mut(number).expect("it was just found");
-        bulk.summary = command.summary;
+        (bulk.summary, bulk.aggregated) = (command.summary, true);
+        if bulk.state.is_final() {
+            self.take_no_more(number);
+            return BulkFinished(Verdict::Applied);
+        }
         if command.failed {
             bulk.cause = Some(BulkCause::Aggregation);
         }

@@ -3,12 +3,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::limits::{DELAY_MS_MAX, GROUP_BULKS_MAX};
+use crate::limits::{BULK_PAYLOAD_BYTES_MAX, DELAY_MS_MAX, GROUP_BULKS_MAX};
 use crate::numbers::{Fence, Micros, within};
 use crate::queue::bulk::Bulk;
 use crate::queue::{BulkRef, BulkState, BulkView, Course, Machine};
 
-use super::Invalid;
+use super::{Invalid, bytes_at_most};
 
 /// Opens a bulk action; one that exists stays as it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub struct OpenBulk {
     pub deadline_ms: Option<u64>,
     /// It fails when more jobs than this have.
     pub failures_max: Option<u64>,
+    /// Opaque bytes for whoever aggregates it, as a job's payload is for its worker.
+    pub payload: Arc<[u8]>,
 }
 
 /// The reply.
@@ -36,7 +38,7 @@ impl OpenBulk {
     pub(super) fn validate(&self) -> Result<(), Invalid> {
         within("a deadline in ms", self.deadline_ms.unwrap_or(1), 1, DELAY_MS_MAX)?;
         within("failures_max", self.failures_max.unwrap_or(0), 0, u64::from(u32::MAX))?;
-        Ok(())
+        bytes_at_most("the payload of a bulk action", self.payload.len(), BULK_PAYLOAD_BYTES_MAX)
     }
 }
 
@@ -70,7 +72,9 @@ impl Machine {
             failures_max: command.failures_max,
             cause: None,
             fence: Fence(0),
+            aggregated: false,
             take_at: None,
+            payload: command.payload,
             summary: Arc::from(&[][..]),
             on_hold: VecDeque::new(),
             ended: VecDeque::new(),

@@ -1,8 +1,8 @@
-//! `set_type`: rate, concurrency and pause of a type.
+//! `set_type`: rate, concurrency, pause and retries of a type.
 
-use crate::limits::TYPES_MAX;
+use crate::limits::{ATTEMPTS_MAX, TYPES_MAX};
 use crate::names::TypeId;
-use crate::numbers::Micros;
+use crate::numbers::{Micros, within};
 use crate::queue::{Downstream, Machine, TypePatch, TypeSettings};
 
 use super::Invalid;
@@ -28,7 +28,10 @@ pub enum TypeSet {
 
 impl SetType {
     pub(super) fn validate(&self) -> Result<(), Invalid> {
-        valid_concurrency(self.patch.concurrency)
+        valid_concurrency(self.patch.concurrency)?;
+        let retries = self.patch.max_retry_count.flatten().unwrap_or(0);
+        within("max_retry_count", retries.into(), 0, ATTEMPTS_MAX.into())?;
+        Ok(())
     }
 }
 

@@ -27,6 +27,11 @@ pub enum Outcome {
         /// Kept with the job.
         reason: Arc<[u8]>,
     },
+    /// Given up because nobody wants it any more, whether or not its cancellation was requested.
+    Cancelled {
+        /// Kept with the job.
+        reason: Arc<[u8]>,
+    },
     /// Failed; to be tried again unless its retries are used up.
     Retry {
         /// After this long.
@@ -94,7 +99,9 @@ impl Settle {
 impl Outcome {
     fn validate(&self) -> Result<(), Invalid> {
         match self {
-            Self::Succeeded { result: note } | Self::Failed { reason: note } => {
+            Self::Succeeded { result: note }
+            | Self::Failed { reason: note }
+            | Self::Cancelled { reason: note } => {
                 bytes_at_most("a result or reason", note.len(), NOTE_BYTES_MAX)
             }
             Self::Retry { delay_ms, reason } => {
@@ -205,6 +212,11 @@ impl Machine {
                 run.attempts += 1;
                 self.fail(key, reason, ended);
             }
+            Outcome::Cancelled { reason } => {
+                run.attempts += 1;
+                run.note = reason;
+                self.end_job(key, End::Cancelled, ended);
+            }
             Outcome::Retry { delay_ms, reason } => self.retry(key, delay_ms, reason, unwanted, ended),
             Outcome::Throttled { delay_ms, .. } => {
                 run.throttles += 1;
@@ -222,7 +234,8 @@ impl Machine {
     }
 
     fn retry(&mut self, key: JobKey, delay_ms: u64, reason: Arc<[u8]>, unwanted: bool, ended: &mut Ended) {
-        let most = self.settings.max_retry_count;
+        let of_type = self.types[self.jobs[key].type_key].settings.max_retry_count;
+        let most = of_type.unwrap_or(self.settings.max_retry_count);
         let run = run_mut(&mut self.jobs[key]);
         run.attempts += 1;
         if run.attempts > most {

@@ -181,7 +181,7 @@ impl Machine {
     }
 
     fn forget_bulk(&mut self, number: u64) {
-        self.bulk_mut(number);
+        self.take_no_more(number);
         if let Some(bulk) = self.bulks.remove(&number) {
             self.groups[bulk.group].bulks.remove(&bulk.name);
         }

@@ -1,4 +1,5 @@
-//! `take_completed`: bulk actions whose jobs have all ended, leased for aggregation like jobs.
+//! `take_completed`: bulk actions whose jobs have all ended, leased for aggregation like jobs: those that are
+//! complete, and those that failed or were cancelled before, whose state tells.
 //!
 //! One whose aggregator does not finish in time is taken again, under a younger fence.
 
@@ -8,7 +9,7 @@ use crate::queue::{BulkView, Machine};
 
 use super::Invalid;
 
-/// Takes complete bulk actions, the longest waiting first.
+/// Takes bulk actions to be aggregated, the longest waiting first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TakeCompleted {
     /// At most this many.

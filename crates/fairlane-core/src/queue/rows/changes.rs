@@ -321,7 +321,9 @@ fn bulk_row(number: u64, bulk: &Bulk, group: &GroupId) -> BulkRow {
         failures_max: bulk.failures_max,
         cause: bulk.cause,
         fence: bulk.fence,
+        aggregated: bulk.aggregated,
         take_at: bulk.take_at,
+        payload: bulk.payload.clone(),
         summary: bulk.summary.clone(),
     }
 }

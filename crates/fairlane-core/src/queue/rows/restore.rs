@@ -14,7 +14,7 @@ use crate::queue::downstream::{Cut, Downstream};
 use crate::queue::job::{Batch, Held, Job, JobKey, NO_ORDER, Place, Run};
 use crate::queue::lane::{LaneKey, Order, Record, Standing, Timer};
 use crate::queue::operations::LaneStanding;
-use crate::queue::{BulkState, JobRef, Machine, Request};
+use crate::queue::{BulkCause, BulkState, JobRef, Machine, Request};
 
 use super::tail::Tail;
 use super::whole::Fields;
@@ -195,17 +195,14 @@ impl Restore {
         if machine.groups[group].bulks.insert(row.id.clone(), number).is_some() {
             return Err(Damage::new(format!("bulk action {} of {} is there twice", row.id, row.group)));
         }
-        match row.state {
-            BulkState::Aggregating => {
-                let at = row.take_at.ok_or_else(|| Damage::new("a bulk action is never aggregated"))?;
-                machine.aggregating.insert((at, number));
-            }
-            state if state.is_final() => {
-                let at = row.finished_at.ok_or_else(|| Damage::new("a bulk action never finished"))?;
-                machine.finished_bulks.insert((at, number));
-            }
-            _ => {}
+        if row.state == BulkState::Aggregating && row.take_at.is_none() {
+            return Err(Damage::new("a bulk action is never aggregated"));
         }
+        if row.state.is_final() {
+            let at = row.finished_at.ok_or_else(|| Damage::new("a bulk action never finished"))?;
+            machine.finished_bulks.insert((at, number));
+        }
+        machine.aggregating.extend(row.take_at.map(|at| (at, number)));
         if let Some(deadline) = row.deadline.filter(|_| !row.state.is_final()) {
             machine.bulk_deadlines.insert((deadline, number));
         }
@@ -498,6 +495,8 @@ fn too_many_types() -> Damage {
 }
 
 fn restored_bulk(row: BulkRow, group: u32) -> Bulk {
+    // Rows that were exported before the flag was written do not have it.
+    let by_aggregation = row.state == BulkState::Completed || row.cause == Some(BulkCause::Aggregation);
     Bulk {
         name: row.id,
         group,
@@ -515,7 +514,9 @@ fn restored_bulk(row: BulkRow, group: u32) -> Bulk {
         failures_max: row.failures_max,
         cause: row.cause,
         fence: row.fence,
+        aggregated: row.aggregated || by_aggregation,
         take_at: row.take_at,
+        payload: row.payload,
         summary: row.summary,
         on_hold: VecDeque::new(),
         ended: VecDeque::new(),

@@ -284,7 +284,12 @@ fn type_row(row: &Row<'_>) -> Result<TypeRow, Unread> {
     };
     Ok(TypeRow {
         name: name(row, 0)?,
-        settings: TypeSettings { rate: rate(row, 1)?, concurrency: row.get(2)?, paused: row.get(3)? },
+        settings: TypeSettings {
+            rate: rate(row, 1)?,
+            concurrency: row.get(2)?,
+            paused: row.get(3)?,
+            max_retry_count: row.get(21)?,
+        },
         bucket: Bucket { level: row.get(4)?, at: Micros(row.get(5)?) },
         virtual_time: row.get(6)?,
         orders: [order(row, 7)?, order(row, 8)?, order(row, 9)?],
@@ -327,6 +332,8 @@ fn bulk_row(row: &Row<'_>) -> Result<BulkRow, Unread> {
         fence: Fence(row.get(16)?),
         take_at: time(17)?,
         summary: bytes(row, 18)?,
+        payload: bytes(row, 19)?,
+        aggregated: row.get(20)?,
     })
 }
 

@@ -13,7 +13,7 @@ use super::DiskError;
 const APPLICATION_ID: u32 = 0x4661_6972;
 
 /// What brings a file from one version to the next; version 0 is an empty file.
-const STEPS: [&str; 1] = [FIRST];
+const STEPS: [&str; 4] = [FIRST, BULK_PAYLOAD, TYPE_RETRIES, BULK_AGGREGATED];
 
 const FIRST: &str = "
 CREATE TABLE whole (
@@ -186,6 +186,20 @@ SELECT number, group_id, id, type_id, level, cost,
     CAST(note AS TEXT) AS note,
     CAST(payload AS TEXT) AS payload
 FROM jobs LEFT JOIN progress USING (number);
+";
+
+const BULK_PAYLOAD: &str = "
+ALTER TABLE bulks ADD COLUMN payload BLOB NOT NULL DEFAULT x'';
+";
+
+const TYPE_RETRIES: &str = "
+ALTER TABLE types ADD COLUMN max_retry_count INTEGER;
+";
+
+/// Bulk actions that ended by then were not handed out, and are not now.
+const BULK_AGGREGATED: &str = "
+ALTER TABLE bulks ADD COLUMN aggregated INTEGER NOT NULL DEFAULT 0;
+UPDATE bulks SET aggregated = 1 WHERE state IN ('COMPLETED', 'FAILED', 'CANCELLED');
 ";
 
 /// Makes the tables of a new file, or brings older ones up to date.

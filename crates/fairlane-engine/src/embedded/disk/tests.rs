@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairlane_core::queue::*;
-use fairlane_core::{RequestNumber, WorkerId};
+use fairlane_core::{BulkId, GroupId, RequestNumber, WorkerId};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-use super::{Disk, DiskError, FILE, Sync, owner_of};
+use super::{Disk, DiskError, FILE, Import, Record, Sync, export, owner_of};
 use crate::embedded::tests::{jobs, type_a};
 use crate::{DirectoryOptions, Durability, EmbeddedEngine, Engine, EngineError};
 
@@ -121,6 +121,144 @@ fn a_file_of_a_newer_version_or_of_another_program_is_left_alone() {
     assert!(told.contains("newer Fairlane") && told.contains("99"), "{told}");
     file.execute_batch("PRAGMA user_version = 1; PRAGMA application_id = 7").unwrap();
     assert!(message(open(folder.path())).contains("not a file of Fairlane"));
+}
+
+async fn open_bulk(engine: &EmbeddedEngine, id: &str, payload: &[u8]) -> BulkRef {
+    let bulk = BulkRef { group: GroupId::new("g").unwrap(), id: BulkId::new(id).unwrap() };
+    let open =
+        OpenBulk { bulk: bulk.clone(), deadline_ms: None, failures_max: None, payload: payload.into() };
+    seam(engine).open_bulk(open).await.unwrap();
+    bulk
+}
+
+async fn take(engine: &EmbeddedEngine) -> Vec<TakenBulk> {
+    let command = TakeCompleted { bulks_max: 10, lease_ms: 60_000 };
+    seam(engine).take_completed(command).await.unwrap().bulks
+}
+
+#[tokio::test]
+async fn a_bulk_action_that_had_ended_is_handed_out_once_across_restarts() {
+    let folder = filled(0).await;
+    let engine = open(folder.path()).unwrap();
+    let bulk = open_bulk(&engine, "b", b"to whom").await;
+    seam(&engine).cancel_bulk(CancelBulk { bulk: bulk.clone() }).await.unwrap();
+    drop(engine);
+    let engine = open(folder.path()).unwrap();
+    let taken = take(&engine).await;
+    assert_eq!((taken.len(), &*taken[0].view.payload), (1, &b"to whom"[..]));
+    let before = engine.dump().await.unwrap();
+    drop(engine);
+    let engine = open(folder.path()).unwrap();
+    assert_eq!(before.difference(&engine.dump().await.unwrap()), "");
+    assert_eq!(take(&engine).await, [], "it is in hand");
+    let finish = FinishBulk { bulk, fence: taken[0].fence, summary: b"told"[..].into(), failed: false };
+    for _ in 0..2 {
+        let finished = seam(&engine).finish_bulk(finish.clone()).await.unwrap();
+        assert_eq!(finished, BulkFinished(Verdict::Applied));
+    }
+    drop(engine);
+    let engine = open(folder.path()).unwrap();
+    engine.check().await.unwrap().unwrap();
+    assert_eq!(seam(&engine).finish_bulk(finish).await.unwrap(), BulkFinished(Verdict::Applied));
+    assert_eq!(take(&engine).await, []);
+}
+
+/// The folder's rows as `changed` gives them, in a folder of their own.
+fn imported(folder: &Path, mut changed: impl FnMut(Record) -> Option<Record>) -> TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    let mut import = Import::begin(copy.path()).unwrap();
+    export(folder, &mut |record| changed(record).map_or(Ok(()), |record| import.add(record))).unwrap();
+    import.finish().unwrap();
+    copy
+}
+
+/// A cancelled bulk action whose only job was dropped, and one that was finished.
+async fn with_ended_bulks() -> TempDir {
+    let folder = filled(0).await;
+    let engine = open(folder.path()).unwrap();
+    let bulk = open_bulk(&engine, "finished", b"").await;
+    seam(&engine).seal_bulk(SealBulk { bulk: bulk.clone(), expected: None }).await.unwrap();
+    let fence = take(&engine).await[0].fence;
+    let finish = FinishBulk { bulk, fence, summary: b"told"[..].into(), failed: false };
+    seam(&engine).finish_bulk(finish).await.unwrap();
+    let bulk = open_bulk(&engine, "cancelled", b"to whom").await;
+    let new = jobs(1).into_iter().map(|job| NewJob { bulk: Some(bulk.id.clone()), ..job });
+    seam(&engine).enqueue_all(new).await.unwrap();
+    seam(&engine).cancel_bulk(CancelBulk { bulk }).await.unwrap();
+    assert_eq!(seam(&engine).sweep(Sweep { jobs_max: 10 }).await.unwrap().dropped, 1);
+    drop(engine);
+    folder
+}
+
+#[tokio::test]
+async fn an_import_hands_out_what_was_to_be_aggregated_and_nothing_else() {
+    let folder = with_ended_bulks().await;
+    let as_they_are = imported(folder.path(), Some);
+    let older = imported(folder.path(), |mut record| {
+        record.fields.retain(|(name, _)| name != "aggregated");
+        Some(record)
+    });
+    for copy in [as_they_are, older] {
+        let engine = open(copy.path()).unwrap();
+        engine.check().await.unwrap().unwrap();
+        let taken = take(&engine).await;
+        assert_eq!((taken.len(), &*taken[0].view.payload), (1, &b"to whom"[..]));
+    }
+}
+
+#[tokio::test]
+async fn an_import_that_lost_the_end_of_a_job_hands_its_bulk_action_out_when_that_ends_again() {
+    let folder = with_ended_bulks().await;
+    let copy = imported(folder.path(), |record| Some(record).filter(|record| record.table != "progress"));
+    let engine = open(copy.path()).unwrap();
+    engine.check().await.unwrap().unwrap();
+    assert_eq!((take(&engine).await, backlog(&engine).await), (vec![], 1));
+    assert_eq!(lease(&engine, 1, 1).await.unwrap(), []);
+    let taken = take(&engine).await;
+    assert_eq!((taken.len(), taken[0].view.total, taken[0].view.cancelled), (1, 2, 2));
+}
+
+/// What the steps after the first have added.
+const LATER: &str = "
+    ALTER TABLE bulks DROP COLUMN payload;
+    ALTER TABLE types DROP COLUMN max_retry_count;
+    ALTER TABLE bulks DROP COLUMN aggregated";
+
+#[tokio::test]
+async fn a_file_of_the_first_version_is_brought_up_to_date() {
+    let folder = filled(3).await;
+    let engine = open(folder.path()).unwrap();
+    for id in ["open", "complete", "finished"] {
+        let bulk = open_bulk(&engine, id, b"").await;
+        if id != "open" {
+            seam(&engine).seal_bulk(SealBulk { bulk, expected: None }).await.unwrap();
+        }
+    }
+    for TakenBulk { view, fence } in take(&engine).await.into_iter().skip(1) {
+        let finish = FinishBulk { bulk: view.bulk, fence, summary: [].into(), failed: false };
+        seam(&engine).finish_bulk(finish).await.unwrap();
+    }
+    let before = engine.dump().await.unwrap();
+    drop(engine);
+    let file = Connection::open(folder.path().join(FILE)).unwrap();
+    file.execute_batch(&format!("{LATER}; PRAGMA user_version = 1")).unwrap();
+    drop(file);
+    let engine = open(folder.path()).unwrap();
+    assert_eq!(before.difference(&engine.dump().await.unwrap()), "");
+    engine.check().await.unwrap().unwrap();
+    assert_eq!(lease(&engine, 1, 3).await.unwrap().len(), 3);
+}
+
+#[tokio::test]
+async fn bulk_actions_that_ended_under_an_older_version_are_not_handed_out() {
+    let folder = with_ended_bulks().await;
+    let file = Connection::open(folder.path().join(FILE)).unwrap();
+    let as_it_was = "UPDATE bulks SET take_at = NULL; PRAGMA user_version = 1";
+    file.execute_batch(&format!("{LATER}; {as_it_was}")).unwrap();
+    drop(file);
+    let engine = open(folder.path()).unwrap();
+    engine.check().await.unwrap().unwrap();
+    assert_eq!(take(&engine).await, []);
 }
 
 #[tokio::test]

@@ -176,7 +176,8 @@ fn write_progress(connection: &Connection, rows: &[ProgressRow]) -> Result<()> {
 
 fn write_type(connection: &Connection, row: &TypeRow) -> Result<()> {
     let sql = "INSERT OR REPLACE INTO types
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)";
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21,
+            ?22)";
     let [high, normal, low] = &row.orders;
     let downstream = &row.downstream;
     let cut = downstream.cut;
@@ -202,6 +203,7 @@ fn write_type(connection: &Connection, row: &TypeRow) -> Result<()> {
         row.timer.as_ref().map(|(worker, _)| worker.to_string()),
         row.timer.as_ref().map(|(_, at)| at.0),
         row.asked_at.0,
+        row.settings.max_retry_count,
     ])?;
     Ok(())
 }
@@ -276,7 +278,7 @@ fn write_completed(connection: &Connection, row: &CompletedRow) -> Result<()> {
 
 fn write_bulk(connection: &Connection, row: &BulkRow) -> Result<()> {
     let sql = "INSERT OR REPLACE INTO bulks
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)";
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)";
     connection.prepare_cached(sql)?.execute(params![
         row.number,
         row.group.to_string(),
@@ -297,6 +299,8 @@ fn write_bulk(connection: &Connection, row: &BulkRow) -> Result<()> {
         row.fence.0,
         row.take_at.map(|at| at.0),
         &*row.summary,
+        &*row.payload,
+        row.aggregated,
     ])?;
     Ok(())
 }

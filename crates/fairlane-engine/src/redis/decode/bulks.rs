@@ -1,5 +1,7 @@
 //! Replies about bulk actions, and about jobs named one by one.
 
+use std::sync::Arc;
+
 use ::redis::Value;
 use fairlane_core::congestion::{Backoff, CongestionLevel};
 use fairlane_core::queue::*;
@@ -151,6 +153,7 @@ pub(super) fn bulk_view(items: &mut Items) -> Decoded<BulkView> {
         deadline: items.time()?,
         failures_max: items.number()?.checked_sub(1),
         cause: None,
+        payload: [].into(),
         summary: [].into(),
     };
     let cause = items.text()?;
@@ -158,7 +161,13 @@ pub(super) fn bulk_view(items: &mut Items) -> Decoded<BulkView> {
         let known = BulkCause::ALL.into_iter().find(|known| known.as_str() == cause);
         view.cause = Some(known.ok_or_else(|| unknown("cause", &cause))?);
     }
-    let Value::BulkString(summary) = items.value()? else { return Err(unknown("summary", &name)) };
-    view.summary = summary.into();
+    (view.summary, view.payload) = (opaque(items.value()?)?, opaque(items.value()?)?);
     Ok(view)
+}
+
+fn opaque(value: Value) -> Decoded<Arc<[u8]>> {
+    match value {
+        Value::BulkString(bytes) => Ok(bytes.into()),
+        other => Err(unknown("summary or payload", other)),
+    }
 }

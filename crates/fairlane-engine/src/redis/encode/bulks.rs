@@ -15,6 +15,7 @@ pub(super) fn arguments(command: &Command, arguments: &mut Arguments) -> &'stati
             push_bulk(&command.bulk, arguments);
             arguments.push(command.deadline_ms.map_or(Vec::new(), |ms| decimal(ms * 1000)));
             arguments.push(decimal(command.failures_max.map_or(0, |most| most + 1)));
+            arguments.push(command.payload.to_vec());
             "open_bulk"
         }
         Command::SealBulk(command) => {

@@ -74,12 +74,17 @@ function checks.bulk(name)
   local number = bulk_number(group_name, bulk_name)
   local bulk = number and bulk_state(number)
   local unended = bulk and unended_of(group_name, number)
-  if not unended or is_put_off() then return end
-  local total = bulk_ended(bulk) + unended
+  if not bulk or is_put_off() then return end
+  local total = unended and bulk_ended(bulk) + unended or bulk.total
+  local takeable = call('ZSCORE', prefix .. 'aggregating', padded_number(bulk)) ~= false
+  if is_to_be_taken(bulk) ~= takeable then
+    found(takeable and 'stray-take' or 'not-taken', '', 0, 0, function() mend_taking(bulk) end)
+  end
   if total ~= bulk.total then
     found('total', '', bulk.total, total, function()
       bulk.total = total
       review(bulk)
+      mend_taking(bulk)
     end)
   end
 end

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- finish_bulk: ends an aggregation, and with it the bulk action.
+-- finish_bulk: ends an aggregation, and with it a bulk action that has not ended before.
 -- KEYS[1] the partition.
 -- ARGV[1] time, [2] group, [3] bulk action, [4] fence, [5] whether it failed (0 1), [6] summary.
 -- Replies a letter: a applied, s stale, g gone.
@@ -13,11 +13,14 @@ if not number then return 'g' end
 read_partition({'sequence'})
 local bulk = bulk_state(number)
 if bulk.fence ~= fence or fence == 0 then return 's' end
-if bulk.state ~= 'AGGREGATING' then
-  return (bulk.state == 'COMPLETED' or bulk.cause == 'aggregation') and 'a' or 's'
+if bulk.aggregated == 1 then return 'a' end
+bulk.aggregated = 1
+if summary ~= '' then call('HSET', bulk.key, 'summary', summary) end
+if is_final(bulk) then
+  call('ZREM', prefix .. 'aggregating', padded_number(bulk))
+else
+  if failed then bulk.cause = 'aggregation' end
+  finish(bulk, failed and 'FAILED' or 'COMPLETED')
 end
-bulk.summary = summary
-if failed then bulk.cause = 'aggregation' end
-finish(bulk, failed and 'FAILED' or 'COMPLETED')
 write_all()
 return 'a'

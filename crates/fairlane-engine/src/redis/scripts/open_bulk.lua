@@ -1,14 +1,15 @@
 #!lua
 -- open_bulk: a bulk action, to which jobs can then be added until it is sealed. One that exists stays as it is.
 -- KEYS[1] the partition.
--- ARGV[1] time, [2] group, [3] bulk action, [4] deadline in µs from now ('' none), [5] failures at which it fails (0 none).
+-- ARGV[1] time, [2] group, [3] bulk action, [4] deadline in µs from now ('' none), [5] failures at which it fails (0 none),
+-- [6] payload.
 -- Replies {'created' or 'exists', what is to be seen of it…}, or {'too many'}.
 --@include base
 --@include rate
 --@include lane
 --@include write
 --@include bulk
-local group_name, name, deadline_us, fails_at = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local group_name, name, deadline_us, fails_at, payload = unpack(ARGV, 2, 6)
 read_partition({'opened'})
 local known, key = bulk_number(group_name, name), prefix .. 'group:' .. group_name .. ':bulks'
 if known then return show_bulk({'exists'}, bulk_state(known)) end
@@ -19,6 +20,7 @@ call('ZADD', key, number, name)
 call('HSETNX', prefix .. 'group:' .. group_name .. ':meta', 'counts', '0:0:0:0')
 call('HSET', prefix .. 'bulk:' .. number, 'name', group_name .. ':' .. name, 'state', 'CREATED', 'course', 'run',
   'created_at', text(now), 'fails_at', fails_at)
+if payload ~= '' then call('HSET', prefix .. 'bulk:' .. number, 'payload', payload) end
 local bulk = bulk_state(number)
 if deadline_us ~= '' then
   bulk.deadline = now + deadline_us

@@ -1,8 +1,9 @@
 #!lua flags=allow-oom
--- set_type: rate, concurrency and pause of a type. A changed rate forgets what refusals have taught.
+-- set_type: rate, concurrency, pause and retries of a type. A changed rate forgets what refusals have taught.
 -- KEYS[1] the partition.
--- ARGV[1] time, [2] type, [3] paused, [4] concurrency (0 none), [5] rate (0:0:0 none); '' leaves as is.
--- Replies paused:concurrency:count:period_ms:burst, or 'too many types'.
+-- ARGV[1] time, [2] type, [3] paused, [4] concurrency (0 none), [5] rate (0:0:0 none),
+-- [6] attempts at which a job is dead (0 as the whole says); '' leaves as is.
+-- Replies paused:concurrency:dead_at:count:period_ms:burst, or 'too many types'.
 --@include base
 --@include rate
 --@include lane
@@ -14,13 +15,14 @@ if call('SISMEMBER', prefix .. 'types', name) == 0 then
 end
 read_partition({'sequence'})
 local state = type_state(name)
-local paused, concurrency, rate = match(state.limits == '' and '0:0:0:0:0' or state.limits, '^(%d):(%d+):(.*)$')
+local before = state.limits == '' and '0:0:0:0:0:0' or state.limits
+local paused, concurrency, dead_at, rate = match(before, '^(%d):(%d+):(%d+):(.*)$')
 local function patched(index, value)
   return ARGV[index] == '' and value or ARGV[index]
 end
 local new_rate = patched(5, rate)
-local limits = patched(3, paused) .. ':' .. patched(4, concurrency) .. ':' .. new_rate
-if limits ~= paused .. ':' .. concurrency .. ':' .. rate then
+local limits = patched(3, paused) .. ':' .. patched(4, concurrency) .. ':' .. patched(6, dead_at) .. ':' .. new_rate
+if limits ~= before then
   if new_rate ~= rate then
     state.cut, state.closed_until, state.goodput = '', 0, ''
     state.bucket = changed_bucket(state.bucket, rate, new_rate)

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- settle: ends attempts. The current fence applies, the one settled last is answered again without effect.
 -- KEYS[1] the partition.
--- ARGV[1] time, then runs of settlements alike: group, padded fence, outcome (s f r t l), delay in µs, Retry-After in
+-- ARGV[1] time, then runs of settlements alike: group, padded fence, outcome (s f c r t l), delay in µs, Retry-After in
 -- µs, jobs, whether notes follow (0 1), then per job its id and, where notes follow, its note.
 -- Replies a letter per job: a applied, s stale, g gone.
 --@include base
@@ -34,10 +34,12 @@ local function count_answers(name)
   answers[name] = nil
 end
 
--- Tries again unless the retries are used up; gives the run.
+-- Tries again unless the retries of its type, or of the whole, are used up; gives the run.
 local function retry(group, id, held, run, delay_us, unwanted)
   run.attempts = run.attempts + 1
-  if run.attempts > partition.max_retry_count then return end_job(group, id, held, run, 'failed') end
+  local dead_at = tonumber(match(type_state(held.type).limits, '^%d:%d+:(%d+)') or 0)
+  if dead_at == 0 then dead_at = partition.max_retry_count + 1 end
+  if run.attempts >= dead_at then return end_job(group, id, held, run, 'failed') end
   if unwanted then return end_job(group, id, held, run, 'cancelled') end
   return wait_again(group, held, id, run, delay_us)
 end
@@ -77,7 +79,7 @@ local function apply(group, id, held, fence, outcome, delay_us, retry_after_us, 
   run.note = note
   if outcome == 'r' then return retry(group, id, held, run, delay_us, unwanted) end
   run.attempts = run.attempts + 1
-  return end_job(group, id, held, run, outcome == 'f' and 'failed' or 'succeeded')
+  return end_job(group, id, held, run, outcome == 'f' and 'failed' or outcome == 'c' and 'cancelled' or 'succeeded')
 end
 
 -- The verdict on a job that is not held under this fence.

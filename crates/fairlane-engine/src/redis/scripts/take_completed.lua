@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- take_completed: bulk actions whose jobs have all ended, leased for aggregation.
+-- take_completed: bulk actions whose jobs have all ended, leased for aggregation: those that are complete, and those
+-- that failed or were cancelled before.
 -- KEYS[1] the partition.
 -- ARGV[1] time, [2] most bulk actions, [3] lease in µs.
 -- Replies {µs until the next can be taken or '', then per bulk action: fence, what is to be seen of it…}.

@@ -135,6 +135,14 @@ faults! {
     Unlisted = "unlisted": "orphan",
         "it has jobs and is not listed as having some",
         "puts it on that list";
+    /// A bulk action that nobody would aggregate.
+    NotTaken = "not-taken": "orphan",
+        "all its jobs have ended and nobody would ever aggregate it",
+        "lets it be taken now";
+    /// A bulk action that would be aggregated too early or again.
+    StrayTake = "stray-take": "orphan",
+        "it is listed as to be aggregated and is not",
+        "takes it off that list";
     /// A deadline of nothing.
     NoBatch = "no-batch": "orphan",
         "there is a deadline and nothing that it is for",

@@ -25,10 +25,13 @@ impl Machine {
             }
             Suspect::Bulk(bulk) => {
                 let Some(number) = self.find_bulk(bulk) else { return false };
-                if let Some(bulk) = self.bulk_mut(number) {
+                if finding.fault == Fault::Total
+                    && let Some(bulk) = self.bulk_mut(number)
+                {
                     bulk.total = counted;
                 }
                 self.review_bulk(number);
+                self.mend_taking(number);
                 true
             }
             Suspect::Lease(batch) => {

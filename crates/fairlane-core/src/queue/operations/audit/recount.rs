@@ -273,5 +273,10 @@ impl Machine {
         let unended = jobs.filter(|job| job.bulk == Some(number) && !job.place.is_end() && !job.cancelled);
         let counted = bulk.ended_jobs() + unended.count() as u64;
         findings.compare(Fault::Total, "", bulk.total, counted);
+        match (bulk.is_to_be_taken(), self.is_takeable(number)) {
+            (true, false) => findings.add(Fault::NotTaken, "", 0, 0),
+            (false, true) => findings.add(Fault::StrayTake, "", 0, 0),
+            _ => {}
+        }
     }
 }

@@ -121,7 +121,7 @@ impl Explanation {
         let (job, due_in) = (&self.job, self.span_to(self.job.until));
         match reason {
             Reason::Retrying => {
-                let (retry, most) = (job.attempts, self.whole.max_retry_count);
+                let (retry, most) = (job.attempts, self.max_retry_count());
                 format!("it is tried again in {due_in} (retry {retry} of {most}){}", self.note_after(": "))
             }
             Reason::Throttled => {
@@ -205,7 +205,7 @@ impl Explanation {
         ];
         if job.attempts + job.throttles + job.losses > 0 {
             let (throttles, losses) = (job.throttles.into(), job.losses.into());
-            let most = self.whole.max_retry_count + 1;
+            let most = self.max_retry_count() + 1;
             let tries = format!("attempt {} of {most}, {}", job.attempts, counted(throttles, "throttle"));
             facts.push(("tries", format!("{tries}, {}", counted(losses, "lost lease"))));
         }

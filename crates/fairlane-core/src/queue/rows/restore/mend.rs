@@ -176,6 +176,7 @@ impl Restore {
             changed += usize::from(total != bulk.total);
             bulk.total = total;
             self.machine.review_bulk(number);
+            self.machine.mend_taking(number);
         }
         self.note(changed, "bulk actions have fewer jobs than were added");
     }

@@ -1,7 +1,8 @@
--- Bulk actions: the hash `bulk:{number}`, read once and written once. A number is kept as text.
-local bulks, bulk_texts, bulk_fields = {}, {name = true, state = true, course = true, cause = true, summary = true}, {
+-- Bulk actions: the hash `bulk:{number}`, read once and written once. A number is kept as text. `payload` and `summary`
+-- may be long and are read only where they are shown.
+local bulks, bulk_texts, bulk_fields = {}, {name = true, state = true, course = true, cause = true}, {
   'name', 'state', 'course', 'sealed', 'total', 'succeeded', 'failed', 'cancelled', 'created_at', 'started_at',
-  'finished_at', 'deadline', 'fails_at', 'fence', 'cause', 'summary',
+  'finished_at', 'deadline', 'fails_at', 'fence', 'cause', 'aggregated',
 }
 
 -- The bulk action with this number, or false if it is gone.
@@ -65,8 +66,9 @@ local function show_bulk(reply, bulk)
   for _, item in ipairs({
     bulk.name, bulk.state, bulk.course, text(bulk.sealed), text(bulk.total), text(bulk.succeeded), text(bulk.failed),
     text(bulk.cancelled), call('LLEN', bulk.key .. ':held'), text(bulk.created_at), time(bulk.started_at),
-    time(bulk.finished_at), time(bulk.deadline), text(bulk.fails_at), bulk.cause, bulk.summary,
+    time(bulk.finished_at), time(bulk.deadline), text(bulk.fails_at), bulk.cause,
   }) do reply[#reply + 1] = item end
+  for _, item in ipairs(call('HMGET', bulk.key, 'summary', 'payload')) do reply[#reply + 1] = item or '' end
   return reply
 end
 
@@ -84,6 +86,17 @@ local function sweep_later(bulk)
   if not call('LPOS', key, bulk.number) then call('RPUSH', key, bulk.number) end
 end
 
+-- Whether it waits for its aggregation, or is in an aggregator's hands.
+local function is_to_be_taken(bulk)
+  local dropped_wholly = is_final(bulk) and bulk_ended(bulk) == bulk.total
+  return bulk.aggregated == 0 and (bulk.state == 'AGGREGATING' or dropped_wholly)
+end
+
+-- Lets a bulk action be taken from now on, unless it can be already.
+local function hand_out(bulk)
+  call('ZADD', prefix .. 'aggregating', 'NX', text(now), padded_number(bulk))
+end
+
 -- Gives a bulk action its last state.
 local function finish(bulk, state)
   bulk.state, bulk.finished_at = state, now
@@ -93,15 +106,18 @@ local function finish(bulk, state)
   call('ZREM', prefix .. 'aggregating', member)
 end
 
--- Ends a bulk action in a state that drops what is left of it.
+-- Ends a bulk action in a state that drops what is left of it. An aggregation under way is called off: what it has
+-- seen is not how the bulk action ended.
 local function drop_bulk(bulk, state)
   finish(bulk, state)
-  bulk.course = 'drop'
+  bulk.course, bulk.fence = 'drop', 0
   if bulk_ended(bulk) < bulk.total or call('EXISTS', bulk.key .. ':held') == 1 then sweep_later(bulk) end
+  if is_to_be_taken(bulk) then hand_out(bulk) end
 end
 
 -- Sees whether a bulk action whose counts or seal have changed has come to its end.
 local function review_bulk(bulk)
+  if is_final(bulk) and is_to_be_taken(bulk) then hand_out(bulk) end
   if is_final(bulk) or bulk.state == 'AGGREGATING' then return end
   if bulk.fails_at > 0 and bulk.failed >= bulk.fails_at then
     bulk.cause = 'failures'
@@ -110,7 +126,7 @@ local function review_bulk(bulk)
   if bulk.sealed == 1 and bulk_ended(bulk) == bulk.total then
     -- What is still set aside was cancelled there and has only to leave.
     bulk.state, bulk.course = 'AGGREGATING', 'run'
-    call('ZADD', prefix .. 'aggregating', text(now), padded_number(bulk))
+    hand_out(bulk)
     if call('EXISTS', bulk.key .. ':held') == 1 then sweep_later(bulk) end
   end
 end

@@ -28,14 +28,14 @@ local function order_text(order)
   return format('%d:%d:%d:%d:%d', order.virtual_time, order.epoch, order.pool, order.tag, order.active)
 end
 
--- Limits of a type are `paused:concurrency:rate`, of a group `weight:paused:concurrency:base priority:rate`.
+-- Limits of a type are `paused:concurrency:dead_at:rate`, of a group `weight:paused:concurrency:base priority:rate`.
 local function type_state(name)
   local state = types[name]
   if state then return state end
   local key = prefix .. 'type:' .. name
   local values = call('HMGET', key, 'in_flight', 'virtual_time', 'limits', 'bucket', 'cut', 'closed_until', 'goodput',
     'timer', '0', '1', '2', 'asked_at')
-  local paused, concurrency, rate = match(values[3] or '0:0:0:0:0', '^(%d):(%d+):(.*)$')
+  local paused, concurrency, rate = match(values[3] or '0:0:0:0:0:0', '^(%d):(%d+):%d+:(.*)$')
   state = {
     name = name, key = key, was = values, in_flight = tonumber(values[1] or 0), virtual_time = tonumber(values[2] or 0),
     limits = values[3] or '', bucket = values[4] or '0:0', cut = values[5] or '', closed_until = tonumber(values[6] or 0),

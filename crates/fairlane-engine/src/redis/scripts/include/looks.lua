@@ -61,14 +61,14 @@ function looks.group(name)
   return reply
 end
 
--- {paused:concurrency:rate, in flight, active ×3, rate in thousandths a second or '', closed until or '', answers of
+-- {paused:concurrency:dead_at:rate, in flight, active ×3, rate in thousandths a second or '', closed until or '', answers of
 -- the last second, asked at or '', ready}, or '' where there is no such type.
 function looks.type(name)
   if call('SISMEMBER', prefix .. 'types', name) == 0 then return '' end
   local state = type_state(name)
   local milli, lately = rate_milli(state), answered_lately(state)
   return {
-    state.limits == '' and '0:0:0:0:0' or state.limits, text(state.in_flight), state[0].active, state[1].active,
+    state.limits == '' and '0:0:0:0:0:0' or state.limits, text(state.in_flight), state[0].active, state[1].active,
     state[2].active, milli and text(milli) or '', state.closed_until > now and text(state.closed_until) or '', text(lately),
     state.asked_at > 0 and text(state.asked_at) or '', call('LLEN', prefix .. 'ready-queue:' .. name),
   }

@@ -14,6 +14,12 @@ local function is_put_off()
   return too_large and suspect > 1
 end
 
+-- Lets a bulk action be taken if it is to be, and else by nobody. Whoever has one that is not is too early.
+local function mend_taking(bulk)
+  if is_to_be_taken(bulk) then return hand_out(bulk) end
+  if call('ZREM', prefix .. 'aggregating', padded_number(bulk)) == 1 and bulk.aggregated == 0 then bulk.fence = 0 end
+end
+
 -- An order has as many lanes as it has; one that is empty starts anew.
 local function recount_order(state, level)
   local order = state[level]

@@ -1,0 +1,67 @@
+//! `fairlane bulk export`: results as lines of JSON.
+
+use std::io::ErrorKind;
+use std::path::PathBuf;
+
+use clap::Args;
+use fairlane::{Error, Filter};
+use tokio::io::{AsyncWrite, BufWriter};
+
+use super::Which;
+use crate::failure::Failure;
+
+const EXAMPLES: &str = "\
+Examples:
+  fairlane bulk export customer-7 newsletter > results.ndjson
+  fairlane bulk export customer-7 newsletter --failed --out failed.ndjson
+
+Each line is a job that has ended: id, type, state, attempts, created_at, settled_at, and result, or error with code
+and message. It may run while the bulk action does.
+Exit codes: 0 done; 1 it failed; 2 there is no such bulk action, or bad input.";
+
+/// Writes a line of JSON for each job that has ended
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    #[command(flatten)]
+    which: Which,
+    /// Those that failed
+    #[arg(long, conflicts_with = "succeeded")]
+    failed: bool,
+    /// Those that succeeded
+    #[arg(long)]
+    succeeded: bool,
+    /// Into this file instead of standard output
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+/// Writes the lines.
+pub async fn run(arguments: Arguments) -> Result<(), Failure> {
+    let filter = match (arguments.failed, arguments.succeeded) {
+        (true, _) => Filter::Failed,
+        (_, true) => Filter::Succeeded,
+        _ => Filter::All,
+    };
+    let bulk = arguments.which.find().await?;
+    // A file that is there already is left alone until the bulk action is known to be.
+    bulk.view().await?;
+    let writer: Box<dyn AsyncWrite + Unpin> =
+        match &arguments.out {
+            None => Box::new(tokio::io::stdout()),
+            Some(path) => Box::new(tokio::fs::File::create(path).await.map_err(|error| {
+                Failure::bad_input(format!("{} cannot be written: {error}", path.display()))
+            })?),
+        };
+    let jobs = match bulk.export(BufWriter::new(writer), filter).await {
+        // A reader that has gone has what it wanted.
+        Err(Error::Io(error)) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
+        exported => exported?,
+    };
+    match &arguments.out {
+        Some(path) if !arguments.which.place.json => {
+            crate::output::print(&format!("{jobs} jobs in {}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,250 @@
+//! `fairlane bulk load`: streams a file of jobs into a bulk action.
+//!
+//! Invariant: whatever ends it half-way, running it again goes on: jobs have the ids they were given, or ids made
+//! from the bulk action's name and their position, and what is there is not added again.
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use fairlane::{Bulk, Error, Ingest, Level, NdjsonReader, Obstacle, Patience, parse_duration};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use tokio::io::{AsyncBufRead, BufReader};
+
+use crate::failure::Failure;
+use crate::place::Place;
+use crate::tables::thousands;
+
+const EXAMPLES: &str = r#"Examples:
+  fairlane bulk load customer-7 newsletter mails.ndjson --type mail
+  fairlane bulk load customer-7 newsletter mails.ndjson --deadline 2h --failures-max 100
+  zcat mails.ndjson.gz | fairlane bulk load customer-7 newsletter --type mail
+  fairlane bulk load customer-7 cleanup ids.txt --type delete --payload-lines
+
+Each line is a job:
+  {"id": "order-42", "type": "mail", "payload": {"to": "ada@example.com"}}
+Only payload is needed if --type is given; level, cost, delay_ms and run_at may be. A job without an id gets one from
+its position, so the same file loaded again adds nothing twice: after a fault or Ctrl-C, run the same command again.
+While the queue is full it waits. At the end the bulk action is sealed with the number of jobs in the file.
+Exit codes: 0 loaded; 1 it failed; 2 bad input, the line is named; 130 stopped by Ctrl-C."#;
+
+const BAR_OF_KNOWN: &str = "[{wide_bar}] {bytes} of {total_bytes}, {msg}";
+const BAR_OF_UNKNOWN: &str = "{spinner} {bytes}, {msg}";
+/// Jobs after which the bar is drawn anew.
+const SHOWN_EVERY: u64 = 200;
+
+/// Streams jobs into a bulk action: lines of JSON, from a file or standard input
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    /// Whose bulk action
+    group: String,
+    /// Its name; opened unless it is there
+    bulk: String,
+    /// A file with a job on each line; - is standard input
+    #[arg(default_value = "-")]
+    file: PathBuf,
+    /// The type of jobs whose line names none
+    #[arg(long = "type", value_name = "TYPE")]
+    job_type: Option<String>,
+    /// The level of jobs whose line names none: high, normal or low
+    #[arg(long, default_value = "normal")]
+    level: Level,
+    /// Each line is a payload, whatever it holds; needs --type
+    #[arg(long, requires = "job_type")]
+    payload_lines: bool,
+    /// The bulk action fails unless it has finished after this long: 30s, 5m, 2h, 1d
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    deadline: Option<Duration>,
+    /// The bulk action fails when more jobs than this have
+    #[arg(long, value_name = "N")]
+    failures_max: Option<u64>,
+    /// Tell this address when it has ended
+    #[arg(long, value_name = "URL")]
+    callback: Option<String>,
+    /// The first N jobs of the file are known to be loaded
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    skip: u64,
+    /// Leave it open, for more jobs to come
+    #[arg(long)]
+    no_seal: bool,
+    /// How long to go on while the queue does not answer
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "1m")]
+    patience: Duration,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// What programs get.
+#[derive(Serialize)]
+struct Answer {
+    group: String,
+    bulk: String,
+    /// Jobs in the file, with those that were skipped.
+    jobs: u64,
+    created: u64,
+    /// There before.
+    existing: u64,
+    sealed: bool,
+    elapsed_ms: u64,
+}
+
+/// How a load can end before its end.
+enum Halt {
+    Stopped,
+    Failed(Error),
+}
+
+/// Loads the file and seals the bulk action.
+pub async fn run(arguments: Arguments) -> Result<(), Failure> {
+    let (source, size) = open_source(&arguments.file).await?;
+    let bulk = open_bulk(&arguments).await?;
+    let bar = progress_bar(arguments.place.json, size);
+    let started = Instant::now();
+    let mut ingest = ingest(&bulk, &arguments, &bar);
+    let loaded = tokio::select! {
+        loaded = load(source, &mut ingest, &arguments, &bar) => loaded.map_err(Halt::Failed),
+        _ = tokio::signal::ctrl_c() => Err(Halt::Stopped),
+    };
+    bar.finish_and_clear();
+    let counts = ingest.counts();
+    loaded.map_err(|halt| halted(halt, counts.jobs, &arguments))?;
+    let sealed = !arguments.no_seal;
+    if sealed {
+        ingest.seal().await?;
+    }
+    let answer = Answer {
+        group: arguments.group,
+        bulk: arguments.bulk,
+        jobs: counts.jobs,
+        created: counts.created,
+        existing: counts.existing,
+        sealed,
+        elapsed_ms: started.elapsed().as_millis() as u64,
+    };
+    arguments.place.tell(&answer, || answer.text())
+}
+
+async fn open_bulk(arguments: &Arguments) -> Result<Bulk, Failure> {
+    let fairlane = arguments.place.attach_or_make().await?;
+    let mut bulk = fairlane.bulk(&arguments.group, &arguments.bulk);
+    if let Some(deadline) = arguments.deadline {
+        bulk = bulk.deadline(deadline);
+    }
+    if let Some(failures_max) = arguments.failures_max {
+        bulk = bulk.failures_max(failures_max);
+    }
+    if let Some(callback) = &arguments.callback {
+        bulk = bulk.callback(callback);
+    }
+    Ok(bulk.open().await?)
+}
+
+/// The lines, and how many bytes they have if that is known.
+async fn open_source(file: &Path) -> Result<(Box<dyn AsyncBufRead + Unpin + Send>, Option<u64>), Failure> {
+    if file == Path::new("-") {
+        return Ok((Box::new(BufReader::new(tokio::io::stdin())), None));
+    }
+    let unread = |error| Failure::bad_input(format!("{} cannot be read: {error}", file.display()));
+    let opened = tokio::fs::File::open(file).await.map_err(unread)?;
+    let about = opened.metadata().await.map_err(unread)?;
+    if about.is_dir() {
+        return Err(Failure::bad_input(format!("{} is a directory; name a file", file.display())));
+    }
+    Ok((Box::new(BufReader::with_capacity(1 << 16, opened)), about.is_file().then_some(about.len())))
+}
+
+fn ingest(bulk: &Bulk, arguments: &Arguments, bar: &ProgressBar) -> Ingest {
+    let patience = Patience { while_down: arguments.patience, ..Patience::default() };
+    let (shown, silent) = (bar.clone(), arguments.place.json);
+    bulk.ingest().skip(arguments.skip).patience(patience).on_obstacle(move |obstacle| match obstacle {
+        _ if silent => {}
+        Obstacle::Full(_) => shown.set_message("the queue is full, waiting for room"),
+        Obstacle::Down(error) => shown.set_message(format!("waiting: {error}")),
+    })
+}
+
+async fn load(
+    source: Box<dyn AsyncBufRead + Unpin + Send>,
+    ingest: &mut Ingest,
+    arguments: &Arguments,
+    bar: &ProgressBar,
+) -> Result<(), Error> {
+    let mut reader = NdjsonReader::new(&arguments.group, source).level(arguments.level);
+    if let Some(job_type) = &arguments.job_type {
+        reader = reader.job_type(job_type);
+    }
+    if arguments.payload_lines {
+        reader = reader.payload_lines();
+    }
+    let skipped = reader.skip(arguments.skip).await?;
+    if skipped < arguments.skip {
+        let reason = format!("the source ends after {skipped} jobs, before the {} to skip", arguments.skip);
+        return Err(Error::Line { line: reader.line(), reason });
+    }
+    let (started, mut pushed) = (Instant::now(), 0_u64);
+    while let Some(job) = reader.next().await? {
+        ingest.push(job).await.map_err(|error| at_line(error, reader.line()))?;
+        pushed += 1;
+        if pushed.is_multiple_of(SHOWN_EVERY) {
+            bar.set_position(reader.bytes());
+            let rate = pushed as f64 / started.elapsed().as_secs_f64().max(0.001);
+            bar.set_message(format!("{} jobs, {} a second", thousands(pushed), thousands(rate as u64)));
+        }
+    }
+    ingest.flush().await
+}
+
+/// What is wrong with a job is wrong with its line.
+fn at_line(error: Error, line: u64) -> Error {
+    match error {
+        Error::Job { .. } => Error::Line { line, reason: error.to_string() },
+        other => other,
+    }
+}
+
+fn progress_bar(silent: bool, size: Option<u64>) -> ProgressBar {
+    if silent || !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let template = if size.is_some() { BAR_OF_KNOWN } else { BAR_OF_UNKNOWN };
+    let style = ProgressStyle::with_template(template).expect("the template is valid").progress_chars("=> ");
+    size.map_or_else(ProgressBar::no_length, ProgressBar::new).with_style(style)
+}
+
+/// What ended it, how far it came, and how to go on.
+fn halted(halt: Halt, jobs: u64, arguments: &Arguments) -> Failure {
+    let bulk = &arguments.bulk;
+    let there = format!("{} jobs of the source are in bulk action {bulk}, which stays open", thousands(jobs));
+    // A job that was refused leaves a gap, and what is behind it is not a beginning to skip.
+    let gap = matches!(halt, Halt::Failed(Error::Conflict { .. } | Error::Refused { .. }));
+    let again = if gap || jobs == 0 || arguments.file == Path::new("-") {
+        "run the same command again to go on: nothing is added twice".to_owned()
+    } else {
+        format!(
+            "run the same command again to go on, with --skip {jobs} to begin there: nothing is added twice"
+        )
+    };
+    match halt {
+        Halt::Stopped => Failure::Stopped(format!("{there}; {again}")),
+        Halt::Failed(error) => {
+            let message = format!("{error}\n{there}; mend this, and {again}");
+            match Failure::from(error) {
+                Failure::BadInput(_) => Failure::BadInput(message),
+                _ => Failure::Broken(message),
+            }
+        }
+    }
+}
+
+impl Answer {
+    fn text(&self) -> String {
+        let Self { bulk, jobs, created, existing, .. } = self;
+        let counts = format!("{} new, {} there before", thousands(*created), thousands(*existing));
+        let end = if self.sealed { "sealed" } else { "left open" };
+        let seconds = self.elapsed_ms as f64 / 1000.0;
+        format!("{bulk}: {} jobs ({counts}), {end}, in {seconds:.1} s", thousands(*jobs))
+    }
+}

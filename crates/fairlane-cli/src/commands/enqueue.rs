@@ -1,0 +1,107 @@
+//! `fairlane enqueue`: adds one job.
+
+use std::io::Read;
+use std::time::{Duration, SystemTime};
+
+use clap::Args;
+use fairlane::{Job, Level, parse_duration, parse_time};
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::place::Place;
+
+const EXAMPLES: &str = "\
+Examples:
+  fairlane enqueue customer-7 mail '{\"to\": \"ada@example.com\"}'
+  fairlane enqueue customer-7 mail '{\"to\": \"ada@example.com\"}' --id welcome-42 --level high
+  fairlane enqueue customer-7 report --delay 2h --engine ./data
+  fairlane enqueue customer-7 report - --run-at 2026-01-31T08:30:00Z < report.json
+
+A job whose id is there already is not added again. A data directory that is not there is made.
+Exit codes: 0 it is in the queue; 1 it failed, or the queue is full; 2 bad input.";
+
+/// Adds a job
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    /// Whose job
+    group: String,
+    /// What kind of work
+    #[arg(value_name = "TYPE")]
+    job_type: String,
+    /// JSON for the processor; - reads it from standard input
+    #[arg(default_value = "null")]
+    payload: String,
+    /// Its id within the group, instead of a new one
+    #[arg(long)]
+    id: Option<String>,
+    /// How urgent: high, normal or low
+    #[arg(long, default_value = "normal")]
+    level: Level,
+    /// What it counts for in its group's share, 1 to 10000
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    cost: u32,
+    /// Not before this much time has passed: 500ms, 30s, 5m, 2h, 1d
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with = "run_at")]
+    delay: Option<Duration>,
+    /// Not before then, such as 2026-01-31T08:30:00Z
+    #[arg(long, value_name = "WHEN", value_parser = parse_time)]
+    run_at: Option<SystemTime>,
+    /// The payload is passed on as it is, JSON or not
+    #[arg(long)]
+    bytes: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// What programs get.
+#[derive(Serialize)]
+struct Answer {
+    group: String,
+    job: String,
+    /// Whether it is new.
+    created: bool,
+}
+
+/// Adds the job and says under which id.
+pub async fn run(arguments: Arguments) -> Result<(), Failure> {
+    let payload = payload(&arguments)?;
+    let mut job = Job::bytes(arguments.group, arguments.job_type, payload);
+    job = job.level(arguments.level).cost(arguments.cost);
+    if let Some(id) = arguments.id {
+        job = job.id(id);
+    }
+    if let Some(delay) = arguments.delay {
+        job = job.delay(delay);
+    }
+    if let Some(at) = arguments.run_at {
+        job = job.run_at(at);
+    }
+    let receipt = arguments.place.attach_or_make().await?.enqueue(job).await?;
+    let created = receipt.is_created();
+    let job = receipt.accepted()?;
+    let answer = Answer { group: job.group.to_string(), job: job.id.to_string(), created };
+    arguments.place.tell(&answer, || {
+        let was = if created { "is enqueued" } else { "is there already; nothing was changed" };
+        format!("{} of {} {was}", answer.job, answer.group)
+    })
+}
+
+fn payload(arguments: &Arguments) -> Result<Vec<u8>, Failure> {
+    let mut payload = arguments.payload.clone().into_bytes();
+    if arguments.payload == "-" {
+        payload.clear();
+        let read = std::io::stdin().read_to_end(&mut payload);
+        read.map_err(|error| Failure::broken(format!("standard input cannot be read: {error}")))?;
+    }
+    if arguments.bytes {
+        return Ok(payload);
+    }
+    let payload = payload.trim_ascii().to_vec();
+    match serde_json::from_slice::<serde::de::IgnoredAny>(&payload) {
+        Ok(_) => Ok(payload),
+        Err(error) => Err(Failure::bad_input(format!(
+            "the payload is no JSON: {error}; put it in quotes, or say --bytes to pass it on as it is"
+        ))),
+    }
+}

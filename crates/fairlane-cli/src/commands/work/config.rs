@@ -1,0 +1,404 @@
+//! The file of `fairlane work`, read and checked as a whole.
+//!
+//! Invariant: whatever is wrong is told with the line it stands in, and never with a value: any may be secret.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use fairlane_core::limits::ATTEMPTS_MAX;
+use fairlane_core::{GroupId, Rate, TypeId};
+use fairlane_simulator::with_suggestion;
+use fairlane_targets::{
+    AddressRule, CALLBACK_MAX_RETRY_COUNT, CallbackSettings, CommandSettings, CommandTarget, HttpSettings,
+    HttpTarget, Secret,
+};
+use fairlane_worker::{CALLBACK_TYPE, LoopSettings, RetryPolicy, TypeOptions, WorkerSettings};
+use serde::Deserialize;
+
+use super::text::{RateText, Text};
+use crate::failure::Failure;
+
+/// What a worker is to do.
+#[derive(Debug)]
+pub struct Config {
+    /// Where the queue lives.
+    pub engine: Option<String>,
+    /// What the worker's id begins with.
+    pub name: Option<String>,
+    /// How it works.
+    pub worker: WorkerSettings,
+    /// What it works on, by name.
+    pub types: Vec<TypeConfig>,
+    /// How it delivers callbacks, if it does.
+    pub callbacks: Option<CallbackConfig>,
+}
+
+/// One type.
+#[derive(Debug)]
+pub struct TypeConfig {
+    /// Which.
+    pub type_id: TypeId,
+    /// Where its jobs go.
+    pub target: Target,
+    /// What holds for it in this worker.
+    pub options: TypeOptions,
+    /// Its rate in the store, if the file speaks of it.
+    pub rate: Option<Option<Rate>>,
+    /// Its retries in the store, if the file speaks of them.
+    pub max_retry_count: Option<u32>,
+}
+
+/// Where jobs go.
+#[derive(Debug, Clone)]
+pub enum Target {
+    /// To a URL.
+    Http(HttpSettings),
+    /// To a program.
+    Command(CommandSettings),
+}
+
+/// How callbacks are delivered.
+#[derive(Debug)]
+pub struct CallbackConfig {
+    /// Signatures, addresses, times.
+    pub settings: CallbackSettings,
+    /// Of the worker's slots, at most this many.
+    pub concurrency: Option<usize>,
+    /// Retries in the store.
+    pub max_retry_count: u32,
+}
+
+impl CallbackConfig {
+    /// What holds for their type in this worker.
+    pub fn options(&self) -> TypeOptions {
+        TypeOptions { concurrency: self.concurrency, ..self.settings.type_options() }
+    }
+}
+
+impl Config {
+    /// Reads and checks a file.
+    pub fn read(path: &Path) -> Result<Self, Failure> {
+        let shown = path.display();
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Failure::bad_input(format!("{shown} cannot be read: {error}")))?;
+        Self::parse(&text).map_err(|problem| Failure::bad_input(format!("{shown}, {problem}")))
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let file: FileTable = toml::from_str(text).map_err(|error| described(text, &error))?;
+        if file.types.is_empty() && file.callbacks.is_none() {
+            return Err(
+                "it names nothing to work on; add a [types.NAME] with http or command, or [callbacks]".into(),
+            );
+        }
+        let job_timeout = file.worker.settings.job_timeout;
+        let types = file.types.into_iter().map(|(name, table)| table.named(&name, job_timeout));
+        Ok(Self {
+            engine: file.engine.map(|text| text.0),
+            name: file.worker.name,
+            worker: file.worker.settings,
+            types: types.collect::<Result<_, String>>()?,
+            callbacks: file.callbacks.map(|callbacks| callbacks.0),
+        })
+    }
+
+    /// Every type it works on, callbacks too.
+    pub fn type_ids(&self) -> Vec<TypeId> {
+        let callbacks =
+            self.callbacks.iter().map(|_| TypeId::new(CALLBACK_TYPE).expect("a plain word is a name"));
+        self.types.iter().map(|one| one.type_id.clone()).chain(callbacks).collect()
+    }
+}
+
+/// The parser's message with its line, and without any value.
+fn described(text: &str, error: &toml::de::Error) -> String {
+    let message = with_suggestion(&without_values(error.message()));
+    match error.span() {
+        Some(span) => {
+            format!("line {}: {message}", text[..span.start.min(text.len())].matches('\n').count() + 1)
+        }
+        None => message,
+    }
+}
+
+/// `invalid type: string "secret", expected a map` without the string.
+fn without_values(message: &str) -> String {
+    match (message.find(": string \""), message.rfind("\", expected")) {
+        (Some(from), Some(to)) if from < to => format!("{}: string{}", &message[..from], &message[to + 1..]),
+        _ => message.to_owned(),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileTable {
+    engine: Option<Text>,
+    #[serde(default)]
+    worker: Named,
+    #[serde(default)]
+    types: BTreeMap<String, CheckedType>,
+    callbacks: Option<CheckedCallbacks>,
+}
+
+/// The table `[worker]`, checked.
+#[derive(Default, Deserialize)]
+#[serde(try_from = "WorkerTable")]
+struct Named {
+    name: Option<String>,
+    settings: WorkerSettings,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WorkerTable {
+    name: Option<String>,
+    worker_count: Option<usize>,
+    fetch_batch_size: Option<usize>,
+    worker_timeout_ms: Option<u64>,
+    job_timeout_ms: Option<u64>,
+    shutdown_grace_period_ms: Option<u64>,
+    lease_ms: Option<u64>,
+    cancel_grace_period_ms: Option<u64>,
+    retry: Option<RetryTable>,
+    dispatch_interval_ms: Option<u64>,
+    dispatch_batch_size: Option<usize>,
+    fetch_interval_ms: Option<u64>,
+    reclaim_interval_ms: Option<u64>,
+    watch_interval_ms: Option<u64>,
+    stuck_after_ms: Option<u64>,
+    aggregate_interval_ms: Option<u64>,
+    aggregation_lease_ms: Option<u64>,
+    sweep_interval_ms: Option<u64>,
+}
+
+impl TryFrom<WorkerTable> for Named {
+    type Error = String;
+
+    fn try_from(table: WorkerTable) -> Result<Self, String> {
+        let standard = WorkerSettings::default();
+        let loops = &standard.loops;
+        let settings = WorkerSettings {
+            worker_count: table.worker_count.unwrap_or(standard.worker_count),
+            fetch_batch_size: table.fetch_batch_size.unwrap_or(standard.fetch_batch_size),
+            worker_timeout: ms(table.worker_timeout_ms, standard.worker_timeout),
+            job_timeout: ms(table.job_timeout_ms, standard.job_timeout),
+            shutdown_grace_period: ms(table.shutdown_grace_period_ms, standard.shutdown_grace_period),
+            lease: ms(table.lease_ms, standard.lease),
+            cancel_grace_period: ms(table.cancel_grace_period_ms, standard.cancel_grace_period),
+            retry: table.retry.map_or(Ok(standard.retry), |retry| retry.over(standard.retry))?,
+            loops: LoopSettings {
+                dispatch_interval: ms(table.dispatch_interval_ms, loops.dispatch_interval),
+                dispatch_batch_size: table.dispatch_batch_size.unwrap_or(loops.dispatch_batch_size),
+                fetch_interval: ms(table.fetch_interval_ms, loops.fetch_interval),
+                reclaim_interval: ms(table.reclaim_interval_ms, loops.reclaim_interval),
+                watch_interval: ms(table.watch_interval_ms, loops.watch_interval),
+                stuck_after: ms(table.stuck_after_ms, loops.stuck_after),
+                aggregate_interval: ms(table.aggregate_interval_ms, loops.aggregate_interval),
+                aggregation_lease: ms(table.aggregation_lease_ms, loops.aggregation_lease),
+                sweep_interval: ms(table.sweep_interval_ms, loops.sweep_interval),
+            },
+        };
+        settings.check()?;
+        Ok(Self { name: table.name, settings })
+    }
+}
+
+fn ms(written: Option<u64>, standard: Duration) -> Duration {
+    written.map_or(standard, Duration::from_millis)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RetryTable {
+    base_ms: Option<u64>,
+    cap_ms: Option<u64>,
+}
+
+impl RetryTable {
+    fn over(self, standard: RetryPolicy) -> Result<RetryPolicy, String> {
+        let policy =
+            RetryPolicy { base: ms(self.base_ms, standard.base), cap: ms(self.cap_ms, standard.cap) };
+        if policy.base > policy.cap {
+            let (base, cap) = (policy.base.as_millis(), policy.cap.as_millis());
+            return Err(format!("retry: base_ms is {base} and must not be above cap_ms, which is {cap}"));
+        }
+        Ok(policy)
+    }
+}
+
+/// A table `[types.NAME]`, checked but for its name.
+#[derive(Deserialize)]
+#[serde(try_from = "TypeTable")]
+struct CheckedType {
+    target: Target,
+    options: TypeOptions,
+    rate: Option<Option<Rate>>,
+    max_retry_count: Option<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TypeTable {
+    http: Option<Text>,
+    command: Option<Vec<String>>,
+    headers: Option<BTreeMap<String, Text>>,
+    content_type: Option<String>,
+    connect_timeout_ms: Option<u64>,
+    directory: Option<PathBuf>,
+    environment: Option<BTreeMap<String, Text>>,
+    concurrency: Option<usize>,
+    rate: Option<RateText>,
+    timeout_ms: Option<u64>,
+    max_retry_count: Option<u32>,
+    retry: Option<RetryTable>,
+}
+
+impl TryFrom<TypeTable> for CheckedType {
+    type Error = String;
+
+    fn try_from(mut table: TypeTable) -> Result<Self, String> {
+        let target = match (table.http.take(), table.command.take()) {
+            (Some(url), None) => Target::Http(table.http_settings(url)?),
+            (None, Some(command)) => Target::Command(table.command_settings(command)?),
+            (None, None) => {
+                return Err("it needs a target: http = \"https://…\" or command = [\"program\", …]".into());
+            }
+            (Some(_), Some(_)) => return Err("it has http and command; a type has one target".into()),
+        };
+        let options = TypeOptions {
+            concurrency: table.concurrency,
+            timeout: table.timeout_ms.map(Duration::from_millis),
+            retry: table.retry.map(|retry| retry.over(RetryPolicy::default())).transpose()?,
+        };
+        options.check()?;
+        check_retries(table.max_retry_count)?;
+        let rate = table.rate.map(|rate| rate.0);
+        Ok(Self { target, options, rate, max_retry_count: table.max_retry_count })
+    }
+}
+
+impl TypeTable {
+    fn http_settings(&self, url: Text) -> Result<HttpSettings, String> {
+        refuse(
+            "command",
+            &[("directory", self.directory.is_some()), ("environment", self.environment.is_some())],
+        )?;
+        let standard = HttpSettings::new(url.0);
+        let settings = HttpSettings {
+            content_type: self.content_type.clone().unwrap_or(standard.content_type),
+            headers: pairs(self.headers.as_ref()),
+            connect_timeout: ms(self.connect_timeout_ms, standard.connect_timeout),
+            ..HttpSettings::new(standard.url)
+        };
+        HttpTarget::new(settings.clone()).map_err(|error| format!("http: {error}"))?;
+        Ok(settings)
+    }
+
+    fn command_settings(&self, command: Vec<String>) -> Result<CommandSettings, String> {
+        let (typed, connecting) = (self.content_type.is_some(), self.connect_timeout_ms.is_some());
+        let foreign = [
+            ("headers", self.headers.is_some()),
+            ("content_type", typed),
+            ("connect_timeout_ms", connecting),
+        ];
+        refuse("http", &foreign)?;
+        let environment = pairs(self.environment.as_ref());
+        let settings = CommandSettings { command, directory: self.directory.clone(), environment };
+        CommandTarget::new(settings.clone()).map_err(|error| format!("command: {error}"))?;
+        Ok(settings)
+    }
+}
+
+/// Keys that belong to the other kind of target.
+fn refuse(kind: &str, given: &[(&str, bool)]) -> Result<(), String> {
+    match given.iter().find(|(_, is_given)| *is_given) {
+        Some((key, _)) => Err(format!("{key} is for types with {kind}; this one has none")),
+        None => Ok(()),
+    }
+}
+
+fn pairs(written: Option<&BTreeMap<String, Text>>) -> Vec<(String, String)> {
+    written.into_iter().flatten().map(|(name, value)| (name.clone(), value.0.clone())).collect()
+}
+
+fn check_retries(written: Option<u32>) -> Result<(), String> {
+    match written {
+        Some(count) if count > ATTEMPTS_MAX => {
+            Err(format!("max_retry_count is {count}; it must be from 0 to {ATTEMPTS_MAX}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl CheckedType {
+    /// An exchange may take as long as an attempt.
+    fn named(mut self, name: &str, job_timeout: Duration) -> Result<TypeConfig, String> {
+        let type_id = TypeId::new(name).map_err(|error| format!("[types.{name}]: {error}"))?;
+        if name == CALLBACK_TYPE {
+            return Err(format!("[types.{name}]: callbacks have a table of their own: [callbacks]"));
+        }
+        if let Target::Http(settings) = &mut self.target {
+            settings.timeout = self.options.timeout.unwrap_or(job_timeout);
+        }
+        let Self { target, options, rate, max_retry_count } = self;
+        Ok(TypeConfig { type_id, target, options, rate, max_retry_count })
+    }
+}
+
+/// The table `[callbacks]`, checked.
+#[derive(Deserialize)]
+#[serde(try_from = "CallbackTable")]
+struct CheckedCallbacks(CallbackConfig);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CallbackTable {
+    secrets: Vec<Text>,
+    #[serde(default)]
+    group_secrets: BTreeMap<String, Vec<Text>>,
+    #[serde(default)]
+    allow_private: bool,
+    #[serde(default)]
+    allow_hosts: Vec<String>,
+    timeout_ms: Option<u64>,
+    connect_timeout_ms: Option<u64>,
+    concurrency: Option<usize>,
+    max_retry_count: Option<u32>,
+    retry: Option<RetryTable>,
+}
+
+impl TryFrom<CallbackTable> for CheckedCallbacks {
+    type Error = String;
+
+    fn try_from(table: CallbackTable) -> Result<Self, String> {
+        let mut group_secrets = Vec::new();
+        for (name, written) in &table.group_secrets {
+            let group = GroupId::new(name).map_err(|error| format!("group_secrets: {error}"))?;
+            group_secrets.push((group, secrets(&format!("group_secrets of {name}"), written)?));
+        }
+        let standard = CallbackSettings::new(secrets("secrets", &table.secrets)?);
+        let settings = CallbackSettings {
+            group_secrets,
+            addresses: AddressRule { allow_private: table.allow_private, allow_hosts: table.allow_hosts },
+            connect_timeout: ms(table.connect_timeout_ms, standard.connect_timeout),
+            timeout: ms(table.timeout_ms, standard.timeout),
+            retry: table.retry.map_or(Ok(standard.retry), |retry| retry.over(standard.retry))?,
+            ..standard
+        };
+        settings.check().map_err(|error| error.to_string())?;
+        check_retries(table.max_retry_count)?;
+        let max_retry_count = table.max_retry_count.unwrap_or(CALLBACK_MAX_RETRY_COUNT);
+        let config = CallbackConfig { settings, concurrency: table.concurrency, max_retry_count };
+        config.options().check()?;
+        Ok(Self(config))
+    }
+}
+
+fn secrets(what: &str, written: &[Text]) -> Result<Vec<Secret>, String> {
+    let numbered = written.iter().enumerate();
+    let read = numbered.map(|(index, text)| {
+        text.0.parse().map_err(|error| format!("number {} of {what}: {error}", index + 1))
+    });
+    read.collect()
+}

@@ -1,0 +1,49 @@
+//! A limit as it is written on the command line: a value, or `none`.
+
+use std::fmt::Display;
+
+use fairlane::{Rate, parse_rate};
+
+/// A limit to be set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit<T> {
+    /// At this.
+    At(T),
+    /// No limit any more.
+    None,
+}
+
+/// Reads a rate or `none`.
+pub fn rate_or_none(text: &str) -> Result<Limit<Rate>, String> {
+    if text == "none" {
+        return Ok(Limit::None);
+    }
+    parse_rate(text).map(Limit::At).map_err(|error| format!("{error}; or none"))
+}
+
+/// Reads a whole number or `none`.
+pub fn number_or_none(text: &str) -> Result<Limit<u32>, String> {
+    if text == "none" {
+        return Ok(Limit::None);
+    }
+    text.parse().map(Limit::At).map_err(|_| format!("{text:?} is neither a whole number nor none"))
+}
+
+/// Writes a limit.
+pub fn limit_text(limit: Option<&impl Display>) -> String {
+    limit.map_or("unlimited".to_owned(), |limit| limit.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_a_value_or_none() {
+        assert_eq!(rate_or_none("none"), Ok(Limit::None));
+        assert_eq!(rate_or_none("5/s"), Ok(Limit::At(Rate::per_second(5).unwrap())));
+        assert!(rate_or_none("five").unwrap_err().contains("10/min"));
+        assert_eq!(number_or_none("7"), Ok(Limit::At(7)));
+        assert!(number_or_none("-1").unwrap_err().contains("nor none"));
+    }
+}

@@ -1,0 +1,180 @@
+//! `fairlane bulk`.
+
+use std::io::Write;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::queue::Queue;
+use super::redis_server::RedisServer;
+use super::running::{fairlane, has_keys};
+
+/// So many jobs, one a line.
+fn lines(jobs: u32) -> String {
+    (1..=jobs).map(|number| format!("{{\"payload\": {number}}}\n")).collect()
+}
+
+const NEWS: [&str; 2] = ["customer-7", "news"];
+
+fn load<'a>(file: &'a str, options: &[&'a str]) -> Vec<&'a str> {
+    [&["bulk", "load", NEWS[0], NEWS[1], file, "--type", "mail"], options].concat()
+}
+
+#[test]
+fn a_file_is_loaded_sealed_and_can_be_loaded_again() {
+    let queue = Queue::new();
+    let file = queue.file("news.ndjson", &lines(450));
+    let loaded = queue.run(&load(&file, &["--deadline", "2h", "--failures-max", "9"]));
+    assert_eq!((loaded.code, loaded.stderr.as_str()), (0, ""));
+    assert!(
+        loaded.stdout.starts_with("news: 450 jobs (450 new, 0 there before), sealed"),
+        "{}",
+        loaded.stdout
+    );
+    let again = queue.json(&load(&file, &[]));
+    has_keys(&again, &["group", "bulk", "jobs", "created", "existing", "sealed", "elapsed_ms"]);
+    assert_eq!((&again["created"], &again["existing"]), (&0.into(), &450.into()));
+    let shown = queue.json(&["bulk", "show", NEWS[0], NEWS[1]]);
+    assert_eq!(
+        (&shown["total"], &shown["sealed"], &shown["failures_max"]),
+        (&450.into(), &true.into(), &9.into())
+    );
+    assert!(shown["deadline"].is_string());
+}
+
+#[test]
+fn lines_may_be_payloads_and_it_may_stay_open_for_more() {
+    let queue = Queue::new();
+    let file = queue.file("ids.txt", "1\n2\n\n3\n");
+    let first = queue.json(&load(&file, &["--payload-lines", "--no-seal"]));
+    assert_eq!((&first["jobs"], &first["sealed"]), (&3.into(), &false.into()));
+    let longer = queue.file("ids.txt", "1\n2\n\n3\n4\n");
+    let second = queue.json(&load(&longer, &["--payload-lines", "--skip", "3"]));
+    assert_eq!(
+        (&second["jobs"], &second["created"], &second["sealed"]),
+        (&4.into(), &1.into(), &true.into())
+    );
+    queue.work_off(NEWS[0], NEWS[1]);
+    let exported = queue.run(&["bulk", "export", NEWS[0], NEWS[1]]);
+    assert_eq!(exported.stdout.lines().count(), 4, "{}", exported.stderr);
+}
+
+#[test]
+fn a_wrong_line_is_named_and_the_way_on_is_said() {
+    let queue = Queue::new();
+    let wrong = |text: &str, words: &[&str]| {
+        let file = queue.file("wrong.ndjson", text);
+        queue
+            .run(&load(&file, &[]))
+            .failed(2, &[words, &["stays open", "run the same command again"]].concat());
+    };
+    wrong("{\"payload\": 1}\n{\"paylod\": 2}\n", &["line 2:", "is \"payload\" meant?"]);
+    wrong("{\"payload\": 1}\n\n{\"payload\": 1, \"cost\": 0}\n", &["line 3:", "a cost must be between"]);
+    wrong("nonsense\n", &["line 1:", "it is not a job"]);
+    wrong(&(lines(250) + "[]\n"), &["line 251:", "200 jobs of the source are in", "--skip 200"]);
+    let file = queue.file("right.ndjson", &lines(250));
+    let loaded = queue.json(&load(&file, &["--skip", "200"]));
+    assert_eq!((&loaded["jobs"], &loaded["created"]), (&250.into(), &50.into()));
+    queue.run(&load(&file, &["--skip", "251"])).failed(2, &["the source ends after 250 jobs"]);
+}
+
+#[test]
+fn what_cannot_be_loaded_at_all_is_refused_before_anything_is_opened() {
+    let queue = Queue::new();
+    queue.run(&load("/nowhere/news.ndjson", &[])).failed(2, &["/nowhere/news.ndjson cannot be read"]);
+    queue.run(&load(&queue.path(""), &[])).failed(2, &["is a directory"]);
+    let file = queue.file("news.ndjson", "x\n");
+    let untyped = ["bulk", "load", "customer-7", "news", &file, "--payload-lines"];
+    queue.run(&untyped).failed(2, &["--type <TYPE>"]);
+    queue.run(&load(&file, &["--deadline", "tomorrow"])).failed(2, &["1h30m"]);
+    assert!(!std::path::Path::new(&queue.path("queue")).exists());
+}
+
+#[test]
+fn an_id_that_stands_twice_leaves_the_bulk_action_open() {
+    let queue = Queue::new();
+    let file = queue.file("twice.ndjson", "{\"id\":\"a\",\"payload\":1}\n{\"id\":\"a\",\"payload\":2}\n");
+    queue.run(&load(&file, &[])).failed(2, &["has 1 jobs, not 2", "stays open"]);
+    let sealed = queue.json(&["bulk", "seal", NEWS[0], NEWS[1], "--expected", "1"]);
+    assert_eq!(sealed["sealed"], true);
+}
+
+#[test]
+fn it_is_shown_listed_held_resumed_and_cancelled() {
+    let queue = Queue::new();
+    let file = queue.file("news.ndjson", &lines(3));
+    queue.json(&load(&file, &[]));
+    let state = |deed: &str| queue.json(&["bulk", deed, NEWS[0], NEWS[1]]);
+    assert_eq!(state("hold")["course"], "hold");
+    assert_eq!(state("resume")["course"], "run");
+    let listed = queue.run(&["bulk", "list", NEWS[0]]);
+    assert!(listed.stdout.contains("news") && listed.stdout.contains("0 of 3"), "{}", listed.stdout);
+    assert_eq!(queue.json(&["bulk", "list", "customer-8"])["bulks"].as_array().unwrap().len(), 0);
+    assert_eq!(state("cancel")["state"], "CANCELLED");
+    let watched = queue.run(&["bulk", "watch", NEWS[0], NEWS[1]]);
+    assert_eq!((watched.code, watched.stderr.as_str()), (3, ""));
+    assert!(watched.stdout.starts_with("news: CANCELLED, 0 of 3 jobs done"), "{}", watched.stdout);
+    for deed in ["show", "hold", "resume", "cancel", "seal", "watch", "export"] {
+        queue.run(&["bulk", deed, "customer-7", "unknown"]).failed(2, &["no bulk action unknown"]);
+    }
+}
+
+#[test]
+fn results_are_watched_for_and_exported_by_their_end() {
+    let queue = Queue::new();
+    let file = queue.file("news.ndjson", "{\"payload\":1}\n{\"payload\":\"broken\"}\n");
+    queue.json(&load(&file, &[]));
+    queue.work_off(NEWS[0], NEWS[1]);
+    let watched = queue.json(&["bulk", "watch", NEWS[0], NEWS[1]]);
+    assert_eq!((&watched["succeeded"], &watched["failed"]), (&1.into(), &1.into()));
+    assert_eq!(watched["summary"]["errors"][0]["code"], "broken");
+    let export =
+        |options: &[&str]| queue.run(&[&["bulk", "export", NEWS[0], NEWS[1]], options].concat()).stdout;
+    assert_eq!(export(&[]).lines().count(), 2);
+    let failed: serde_json::Value = serde_json::from_str(&export(&["--failed"])).unwrap();
+    assert_eq!((&failed["id"], &failed["error"]["code"]), (&"news-2".into(), &"broken".into()));
+    let target = queue.path("done.ndjson");
+    assert_eq!(export(&["--succeeded", "--out", &target]).trim(), format!("1 jobs in {target}"));
+    let done: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(target).unwrap()).unwrap();
+    assert_eq!((&done["id"], &done["result"]), (&"news-1".into(), &1.into()));
+}
+
+/// The program, reading standard input.
+fn start_load(url: &str) -> Child {
+    let program = env!("CARGO_BIN_EXE_fairlane");
+    let words = load("-", &["--engine", url]);
+    let pipes = || Stdio::piped();
+    Command::new(program).args(words).stdin(pipes()).stdout(pipes()).stderr(pipes()).spawn().unwrap()
+}
+
+#[test]
+fn a_load_stopped_by_ctrl_c_says_how_to_go_on_and_the_same_source_goes_on() {
+    let server = RedisServer::start();
+    let mut loading = start_load(&server.url());
+    // 200 jobs are sent together; the rest is in its hands when it is stopped.
+    let source = lines(250);
+    loading.stdin.as_ref().unwrap().write_all(source.as_bytes()).unwrap();
+    let total = || {
+        let shown = fairlane(&["bulk", "show", NEWS[0], NEWS[1], "--engine", &server.url(), "--json"]);
+        serde_json::from_str::<serde_json::Value>(&shown.stdout)
+            .map_or(0, |view| view["total"].as_u64().unwrap())
+    };
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while total() < 200 {
+        assert!(Instant::now() < deadline, "the first jobs did not arrive");
+    }
+    let sent = Command::new("kill").args(["-INT", &loading.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    // Its standard input stays open meanwhile.
+    let stdin = loading.stdin.take();
+    let stopped = loading.wait_with_output().unwrap();
+    drop(stdin);
+    let said = String::from_utf8(stopped.stderr).unwrap();
+    assert_eq!(stopped.status.code(), Some(130), "{said}");
+    assert!(said.contains("200 jobs of the source") && said.contains("run the same command again"), "{said}");
+
+    let mut again = start_load(&server.url());
+    again.stdin.take().unwrap().write_all(source.as_bytes()).unwrap();
+    let ended = again.wait_with_output().unwrap();
+    let said = String::from_utf8(ended.stdout).unwrap();
+    assert!(said.starts_with("news: 250 jobs (50 new, 200 there before), sealed"), "{said}");
+}

@@ -1,0 +1,58 @@
+//! `fairlane enqueue`.
+
+use super::queue::Queue;
+use super::running::fairlane;
+
+#[test]
+fn a_job_is_enqueued_under_its_id_and_not_twice() {
+    let queue = Queue::new();
+    let words = ["enqueue", "customer-7", "mail", "{\"to\": 1}", "--id", "welcome"];
+    let first = queue.run(&words);
+    assert_eq!(
+        (first.code, first.stdout.trim()),
+        (0, "welcome of customer-7 is enqueued"),
+        "{}",
+        first.stderr
+    );
+    let again = queue.json(&words);
+    assert_eq!((&again["job"], &again["created"]), (&"welcome".into(), &false.into()));
+    let why = queue.json(&["why", "customer-7", "welcome"]);
+    assert_eq!(why["state"], "PENDING");
+}
+
+#[test]
+fn a_delay_a_level_and_a_cost_are_kept() {
+    let queue = Queue::new();
+    let options = ["--delay", "2h", "--level", "high", "--cost", "7"];
+    let answer = queue.json(&[&["enqueue", "customer-7", "report"][..], &options].concat());
+    let id = answer["job"].as_str().unwrap();
+    assert_eq!(queue.json(&["why", "customer-7", id])["reason"], "delayed");
+}
+
+#[test]
+fn wrong_input_is_named_and_nothing_is_made() {
+    let queue = Queue::new();
+    queue.run(&["enqueue", "customer-7", "mail", "hello"]).failed(2, &["no JSON", "--bytes"]);
+    queue.run(&["enqueue", "customer-7", "mail", "--delay", "soon"]).failed(2, &["500ms, 30s, 5m, 2h, 1d"]);
+    queue.run(&["enqueue", "customer-7", "mail", "--run-at", "noon"]).failed(2, &["2026-01-31T08:30:00Z"]);
+    queue.run(&["enqueue", "customer-7", "mail", "--level", "urgent"]).failed(2, &["high, normal and low"]);
+    queue.run(&["enqueue", "customer-7"]).failed(2, &["<TYPE>"]);
+    let both = ["enqueue", "a", "b", "--delay", "1s", "--run-at", "2026-01-31T08:30:00Z"];
+    queue.run(&both).failed(2, &["cannot be used with"]);
+    assert!(!std::path::Path::new(&queue.path("queue")).exists());
+    queue.run(&["enqueue", "customer-7", "mail", "--cost", "0"]).failed(2, &["a cost must be between"]);
+    fairlane(&["enqueue", "a", "b", "--engine", "memory:"]).failed(2, &["begins and ends with this command"]);
+    fairlane(&["enqueue", "a", "b", "--engine", "redis://127.0.0.1:1"]).failed(1, &["cannot be reached"]);
+}
+
+#[test]
+fn a_directory_that_is_owned_is_said_to_be() {
+    let queue = Queue::new();
+    queue.run(&["enqueue", "customer-7", "mail"]);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let owner = runtime.block_on(fairlane::Fairlane::attach(&queue.url())).unwrap();
+    let pid = std::process::id().to_string();
+    queue.run(&["enqueue", "customer-7", "mail"]).failed(2, &[&pid]);
+    drop(owner);
+    assert_eq!(queue.run(&["enqueue", "customer-7", "mail"]).code, 0);
+}

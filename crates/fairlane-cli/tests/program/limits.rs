@@ -1,0 +1,55 @@
+//! `fairlane group` and `fairlane type`.
+
+use super::queue::Queue;
+use super::running::has_keys;
+
+#[test]
+fn a_group_is_set_shown_and_listed() {
+    let queue = Queue::new();
+    queue.run(&["enqueue", "customer-7", "mail"]);
+    let set =
+        ["group", "set", "customer-7", "--weight", "3", "--rate", "500/s burst 20", "--concurrency", "10"];
+    let settings = queue.json(&[&set[..], &["--base-priority", "-5", "--pause"]].concat());
+    assert_eq!((&settings["weight"], &settings["rate"]), (&3.into(), &"500/s burst 20".into()));
+    assert_eq!((&settings["base_priority"], &settings["paused"]), (&(-5).into(), &true.into()));
+    let freed =
+        queue.run(&["group", "set", "customer-7", "--rate", "none", "--concurrency", "none", "--resume"]);
+    let expected = "customer-7: weight 3, rate unlimited, concurrency unlimited, base priority -5";
+    assert_eq!(freed.stdout.trim(), expected, "{}", freed.stderr);
+    let shown = queue.json(&["group", "show", "customer-7"]);
+    has_keys(&shown, &["group", "weight", "backlog", "in_flight", "waiting", "total", "done", "congestion"]);
+    assert_eq!(shown["backlog"], 1);
+    assert!(queue.run(&["group", "show", "customer-7"]).stdout.contains("1 waiting for their turn"));
+    let listed = queue.json(&["group", "list"]);
+    assert_eq!((&listed["active"], &listed["groups"][0]["group"]), (&1.into(), &"customer-7".into()));
+    assert!(queue.run(&["group", "list"]).stdout.contains("1 of 1 groups"));
+}
+
+#[test]
+fn a_type_is_set_shown_and_listed() {
+    let queue = Queue::new();
+    let set = ["type", "set", "mail", "--rate", "10/min", "--concurrency", "5", "--max-retry-count", "7"];
+    let settings = queue.json(&set);
+    assert_eq!((&settings["rate"], &settings["max_retry_count"]), (&"10/min".into(), &7.into()));
+    let text = queue.run(&["type", "set", "mail", "--max-retry-count", "none", "--pause"]).stdout;
+    assert_eq!(text.trim(), "mail: paused, rate 10/min, concurrency 5, retries as the whole");
+    let shown = queue.json(&["type", "show", "mail"]);
+    has_keys(&shown, &["type", "rate", "paused", "in_flight", "ready", "rate_now_per_second", "asked_at"]);
+    assert_eq!(queue.json(&["type", "list"])["types"].as_array().unwrap().len(), 1);
+    assert!(queue.run(&["type", "list"]).stdout.contains("10/min"));
+    assert!(queue.run(&["type", "show", "mail"]).stdout.contains("last asked for it: never"));
+}
+
+#[test]
+fn what_cannot_be_set_is_refused_with_what_can() {
+    let queue = Queue::new();
+    queue.run(&["type", "set", "mail", "--rate", "fast"]).failed(2, &["50/s, 10/min", "or none"]);
+    queue.run(&["group", "set", "customer-7"]).failed(2, &["nothing to set"]);
+    queue.run(&["type", "set", "mail"]).failed(2, &["nothing to set"]);
+    queue.run(&["group", "set", "customer-7", "--pause", "--resume"]).failed(2, &["cannot be used with"]);
+    assert!(!std::path::Path::new(&queue.path("queue")).exists());
+    queue.run(&["group", "set", "customer-7", "--weight", "0"]).failed(2, &["between 1 and 1000"]);
+    queue.run(&["type", "set", "mail", "--concurrency", "0"]).failed(2, &["a concurrency must be"]);
+    queue.run(&["group", "show", "nobody"]).failed(2, &["nothing is known of nobody"]);
+    queue.run(&["type", "show", "nothing"]).failed(2, &["nothing is known of type nothing"]);
+}

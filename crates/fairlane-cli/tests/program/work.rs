@@ -1,0 +1,405 @@
+//! `fairlane work`.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use fairlane_core::queue::{
+    BulkRef, Inspect, Inspected, JobRef, JobView, NewJob, OpenBulk, SealBulk, Settings,
+};
+use fairlane_core::{BulkId, Cost, GroupId, JobId, Level, TypeId};
+use fairlane_engine::Engine;
+use fairlane_worker::{BulkPlan, CallbackPlan};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::receiver::Receiver;
+use super::redis_server::RedisServer;
+use super::running::{Ended, fairlane};
+
+const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A queue in a folder, and a file to work on it by.
+struct Place {
+    folder: TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { folder: TempDir::new().unwrap() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn engine(&self) -> String {
+        format!("dir:{}", self.path("queue").display())
+    }
+
+    fn config(&self, text: &str) -> String {
+        let path = self.path("work.toml");
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    }
+
+    fn drain(&self, engine: &str, config: &str) -> Ended {
+        fairlane(&["work", "--config", &self.config(config), "--engine", engine, "--drain", "--json"])
+    }
+}
+
+/// Does something with the queue at an address, and leaves it.
+fn at<T>(url: &str, work: impl AsyncFnOnce(&Arc<dyn Engine>) -> T) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let engine = fairlane_engine::open(url, Settings::default()).await.unwrap();
+        work(&engine).await
+    })
+}
+
+fn new_job(type_name: &str, number: u32, bulk: Option<&BulkRef>) -> NewJob {
+    NewJob {
+        job: job(type_name, number),
+        type_id: TypeId::new(type_name).unwrap(),
+        level: Level::Normal,
+        cost: Cost::default(),
+        payload: format!("{{\"number\":{number}}}").into_bytes().into(),
+        delay_ms: 0,
+        bulk: bulk.map(|bulk| bulk.id.clone()),
+    }
+}
+
+fn job(type_name: &str, number: u32) -> JobRef {
+    let id = JobId::new(format!("{type_name}-{number}")).unwrap();
+    JobRef { group: GroupId::new("customer-A").unwrap(), id }
+}
+
+/// Jobs of a type in the queue.
+fn fill(url: &str, type_name: &str, jobs: u32) {
+    at(url, async |engine| {
+        engine.enqueue_all((1..=jobs).map(|number| new_job(type_name, number, None))).await.unwrap();
+    });
+}
+
+fn look(url: &str, job: JobRef) -> JobView {
+    at(url, async |engine| match engine.inspect(Inspect::Job(job)).await.unwrap() {
+        Inspected::Job(Some(view)) => view,
+        other => panic!("there is no such job: {other:?}"),
+    })
+}
+
+fn in_flight(url: &str) -> u64 {
+    at(url, async |engine| match engine.inspect(Inspect::Whole).await.unwrap() {
+        Inspected::Whole(whole) => whole.in_flight,
+        other => panic!("{other:?}"),
+    })
+}
+
+/// The JSON lines a run printed; it must have ended well and said nothing else.
+fn lines(ended: &Ended) -> Vec<Value> {
+    assert_eq!((ended.code, ended.stderr.as_str()), (0, ""), "{}", ended.stdout);
+    ended.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn ok(body: impl Into<String>) -> (String, String, String) {
+    ("200 OK".into(), String::new(), body.into())
+}
+
+#[test]
+fn payloads_are_posted_and_answers_kept_whatever_the_engine() {
+    let receiver = Receiver::start(|seen| ok(format!("{{\"got\":{}}}", seen.body)));
+    let (place, redis) = (Place::new(), RedisServer::start());
+    for engine in [place.engine(), redis.url()] {
+        fill(&engine, "mail", 5);
+        let url = receiver.url("/send");
+        let config = format!(
+            "[types.mail]\nhttp = \"{url}\"\nheaders = {{ x-path = \"${{PATH}}\" }}\nrate = \"1000/s\""
+        );
+        let lines = lines(&place.drain(&engine, &config));
+        assert_eq!(lines[0]["event"], "started");
+        assert_eq!(lines[0]["types"][0]["type"], "mail");
+        let last = lines.last().unwrap();
+        assert_eq!(
+            (&last["event"], &last["attempts"]["done"], &last["left"]),
+            (&"stopped".into(), &5.into(), &0.into())
+        );
+        let view = look(&engine, job("mail", 3));
+        assert_eq!((view.state.as_str(), &*view.note), ("COMPLETED", &b"{\"got\":{\"number\":3}}"[..]));
+    }
+    let seen = receiver.seen("/send");
+    assert_eq!(seen.len(), 10);
+    assert_eq!(seen[0].header("x-path").map(str::to_owned), std::env::var("PATH").ok());
+    assert_eq!(
+        (seen[0].header("fairlane-group"), seen[0].header("fairlane-attempt")),
+        (Some("customer-A"), Some("1"))
+    );
+}
+
+#[test]
+fn programs_are_given_payloads_and_other_types_are_left_alone() {
+    let place = Place::new();
+    let engine = place.engine();
+    fill(&engine, "shrink", 3);
+    fill(&engine, "broken", 1);
+    fill(&engine, "foreign", 2);
+    let config = r#"
+        [types.shrink]
+        command = ["sh", "-c", "printf '%s %s ' \"$FAIRLANE_JOB\" \"$OWN\"; cat"]
+        environment = { OWN = "own" }
+        [types.broken]
+        command = ["sh", "-c", "echo no such customer >&2; exit 65"]
+    "#;
+    let lines = lines(&place.drain(&engine, config));
+    let problem = lines.iter().find(|line| line["event"] == "problem").unwrap();
+    assert_eq!((&problem["code"], &problem["job"]), (&"exit_65".into(), &"customer-A/broken-1".into()));
+    assert!(problem["message"].as_str().unwrap().contains("no such customer"));
+    let view = look(&engine, job("shrink", 2));
+    assert_eq!((view.state.as_str(), &*view.note), ("COMPLETED", &b"shrink-2 own {\"number\":2}"[..]));
+    assert_eq!(look(&engine, job("broken", 1)).state.as_str(), "FAILED");
+    assert_eq!(look(&engine, job("foreign", 1)).state.as_str(), "PENDING");
+}
+
+#[test]
+fn a_storm_of_refusals_slows_only_its_own_type() {
+    const FAST: u32 = 40;
+    let fast_done = Arc::new(AtomicU64::new(0));
+    let counted = fast_done.clone();
+    // The slow one refuses until all of the fast one's jobs are done: they cannot have waited for it.
+    let receiver = Receiver::start(move |seen| {
+        if seen.path == "/fast" {
+            counted.fetch_add(1, Ordering::SeqCst);
+            return ok("");
+        }
+        match counted.load(Ordering::SeqCst) {
+            done if done >= u64::from(FAST) => ok(""),
+            _ => ("429 Too Many Requests".into(), "retry-after: 1\r\n".into(), String::new()),
+        }
+    });
+    let place = Place::new();
+    let engine = place.engine();
+    fill(&engine, "slow", 10);
+    fill(&engine, "fast", FAST);
+    let config = format!(
+        "[worker]\nworker_count = 4\n[types.slow]\nhttp = \"{}\"\n[types.fast]\nhttp = \"{}\"\nconcurrency = 2",
+        receiver.url("/slow"),
+        receiver.url("/fast")
+    );
+    let lines = lines(&place.drain(&engine, &config));
+    let ends = &lines.last().unwrap()["attempts"];
+    assert_eq!((&ends["done"], &ends["failed"], &ends["retry"]), (&50.into(), &0.into(), &0.into()));
+    assert_eq!(fast_done.load(Ordering::SeqCst), u64::from(FAST), "nothing ran twice");
+    for number in 1..=FAST {
+        assert_eq!(look(&engine, job("fast", number)).throttles, 0);
+    }
+    let refused = receiver.seen("/slow").len() - 10;
+    assert_eq!(ends["throttled"], refused);
+}
+
+#[test]
+fn the_callback_of_a_bulk_action_is_sent_signed() {
+    let receiver = Receiver::start(|_| ok(""));
+    let place = Place::new();
+    let engine = place.engine();
+    let bulk = BulkRef { group: GroupId::new("customer-A").unwrap(), id: BulkId::new("may").unwrap() };
+    at(&engine, async |engine| {
+        let callback = Some(CallbackPlan { url: receiver.url("/hook") });
+        let payload = BulkPlan { callback, fold: None }.to_bytes();
+        let open = OpenBulk { bulk: bulk.clone(), deadline_ms: None, failures_max: None, payload };
+        engine.open_bulk(open).await.unwrap();
+        engine.enqueue_all((1..=2).map(|number| new_job("echo", number, Some(&bulk)))).await.unwrap();
+        engine.seal_bulk(SealBulk { bulk: bulk.clone(), expected: Some(2) }).await.unwrap();
+    });
+    let config = format!(
+        "[types.echo]\ncommand = [\"cat\"]\n[callbacks]\nsecrets = [\"{SECRET}\"]\nallow_hosts = [\"127.0.0.1\"]"
+    );
+    let lines = lines(&place.drain(&engine, &config));
+    assert_eq!(lines.last().unwrap()["attempts"]["done"], 3);
+    let seen = &receiver.seen("/hook")[0];
+    assert!(seen.header("webhook-signature").unwrap().starts_with("v1,"));
+    let body: Value = serde_json::from_str(&seen.body).unwrap();
+    assert_eq!((&body["type"], &body["data"]["succeeded"]), (&"bulk.completed".into(), &2.into()));
+}
+
+/// Starts the program, with what it says going to files.
+struct Started {
+    program: Child,
+    stdout: PathBuf,
+    stderr: PathBuf,
+}
+
+impl Started {
+    fn new(place: &Place, config: &str) -> Self {
+        let (stdout, stderr) = (place.path("stdout"), place.path("stderr"));
+        let program = Command::new(env!("CARGO_BIN_EXE_fairlane"))
+            .args(["work", "--config", &place.config(config), "--engine", &place.engine()])
+            .stdout(File::create(&stdout).unwrap())
+            .stderr(File::create(&stderr).unwrap())
+            .spawn()
+            .unwrap();
+        Self { program, stdout, stderr }
+    }
+
+    fn terminate(&self) {
+        let status = Command::new("kill").args(["-TERM", &self.program.id().to_string()]).status().unwrap();
+        assert!(status.success());
+    }
+
+    fn says(&self, words: &str) {
+        until(words, || read(&self.stderr).contains(words));
+    }
+
+    fn ended(mut self) -> Ended {
+        let mut status = None;
+        until("the program ends", || {
+            status = self.program.try_wait().unwrap();
+            status.is_some()
+        });
+        let code = status.and_then(|status| status.code()).expect("the program ends by itself");
+        Ended { code, stdout: read(&self.stdout), stderr: read(&self.stderr) }
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = self.program.kill();
+        let _ = self.program.wait();
+    }
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap()
+}
+
+fn until(what: &str, mut reached: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !reached() {
+        assert!(Instant::now() < deadline, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A program that says it has begun and ends when it is let.
+fn waiting_program(place: &Place, worker: &str) -> String {
+    let (begun, go) = (place.path("begun").display().to_string(), place.path("go").display().to_string());
+    format!(
+        "[worker]\n{worker}\n[types.wait]\ncommand = [\"sh\", \"-c\", \"echo $$ > {begun}; while [ ! -e {go} ]; do sleep 0.02; done; echo went\"]"
+    )
+}
+
+#[test]
+fn told_to_terminate_it_lets_running_jobs_end_and_leaves_nothing_leased() {
+    let place = Place::new();
+    fill(&place.engine(), "wait", 3);
+    let started = Started::new(&place, &waiting_program(&place, "worker_count = 1"));
+    until("a job begins", || place.path("begun").exists());
+    started.terminate();
+    started.says("stopping with 1 job in hand");
+    File::create(place.path("go")).unwrap();
+    let ended = started.ended();
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert!(
+        ended.stdout.starts_with("stopped: 1 job ended while stopping, 0 handed back, 0 left;"),
+        "{}",
+        ended.stdout
+    );
+    assert_eq!(in_flight(&place.engine()), 0);
+    assert_eq!(look(&place.engine(), job("wait", 1)).state.as_str(), "COMPLETED");
+    assert_eq!(look(&place.engine(), job("wait", 2)).state.as_str(), "PENDING");
+}
+
+#[test]
+fn what_does_not_end_in_time_is_handed_back() {
+    let place = Place::new();
+    fill(&place.engine(), "wait", 1);
+    let started = Started::new(&place, &waiting_program(&place, "shutdown_grace_period_ms = 0"));
+    until("a job begins", || place.path("begun").exists());
+    started.terminate();
+    let ended = started.ended();
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert!(ended.stdout.contains("1 handed back, 0 left;"), "{}", ended.stdout);
+    assert_eq!(in_flight(&place.engine()), 0);
+    assert_eq!(look(&place.engine(), job("wait", 1)).state.as_str(), "PENDING");
+}
+
+#[test]
+fn told_twice_it_ends_at_once_and_says_what_is_left() {
+    let place = Place::new();
+    fill(&place.engine(), "wait", 1);
+    let started = Started::new(&place, &waiting_program(&place, ""));
+    started.says("works at dir:");
+    until("a job begins", || place.path("begun").exists());
+    started.terminate();
+    started.says("stopping with 1 job in hand");
+    started.terminate();
+    let ended = started.ended();
+    assert_eq!(ended.code, 130);
+    assert!(ended.stderr.contains("stopped: left running: 1 job;"), "{}", ended.stderr);
+    let status = format!("/proc/{}/stat", read(&place.path("begun")).trim());
+    let is_gone = || std::fs::read_to_string(&status).map_or(true, |status| status.contains(") Z "));
+    until("its program is killed", is_gone);
+}
+
+#[test]
+fn a_file_can_be_checked_without_being_used() {
+    let place = Place::new();
+    let config = place.config(&format!(
+        "engine = \"redis://127.0.0.1:1\"\n[types.mail]\nhttp = \"http://me:hunter2@mailer.example/hunter2\"\n\
+         [callbacks]\nsecrets = [\"{SECRET}\"]"
+    ));
+    let ended = fairlane(&["work", "--config", &config, "--check"]);
+    assert_eq!((ended.code, ended.stderr.as_str()), (0, ""), "{}", ended.stdout);
+    assert!(
+        ended.stdout.contains("can be used: mail (http://mailer.example), fairlane-callback (callbacks)")
+    );
+    assert!(!ended.stdout.contains("hunter2"));
+    let ended = fairlane(&["work", "--config", &config]);
+    ended.failed(1, &["cannot be reached"]);
+}
+
+#[test]
+fn what_is_wrong_in_a_file_is_told_with_its_line_and_what_is_allowed() {
+    let place = Place::new();
+    let http = "[types.mail]\nhttp = \"http://127.0.0.1/\"\n";
+    let cases: &[(String, &[&str])] = &[
+        ("".into(), &["names nothing to work on", "[types.NAME]"]),
+        ("[worker]\nwroker_count = 5".into(), &["line 2", "wroker_count", "did you mean `worker_count`?"]),
+        ("[typs.mail]".into(), &["line 1", "did you mean `types`?"]),
+        ("[worker]\nworker_count = 0".into(), &["line 1", "worker_count is 0", "from 1 to"]),
+        ("[worker]\nworker_count = \"many\"".into(), &["line 2", "expected usize"]),
+        ("[types.mail]\nrate = \"5/s\"".into(), &["line 1", "http = ", "command = "]),
+        (format!("{http}command = [\"a\"]"), &["line 1", "has one target"]),
+        (format!("{http}rate = \"fast\""), &["line 3", "\"fast\"", "50/s"]),
+        (format!("{http}header = {{}}"), &["line 3", "did you mean `headers`?"]),
+        (format!("{http}environment = {{}}"), &["environment is for types with command"]),
+        (format!("{http}concurrency = 0"), &["concurrency is 0"]),
+        (format!("{http}max_retry_count = 99999"), &["max_retry_count", "10000"]),
+        (format!("{http}retry = {{ base_ms = 10, cap_ms = 1 }}"), &["base_ms is 10", "cap_ms"]),
+        (
+            format!("{http}headers = {{ authorization = \"hunter2 ${{NO_SUCH_VARIABLE}}\" }}"),
+            &["line 3", "NO_SUCH_VARIABLE"],
+        ),
+        (format!("{http}headers = \"hunter2\""), &["line 3", "invalid type: string", "a map"]),
+        (format!("{http}headers = {{ fairlane-job = \"hunter2\" }}"), &["fairlane-job", "set by the worker"]),
+        ("[types.mail]\nhttp = \"ftp://hunter2/\"".into(), &["http:", "ftp:", "https://"]),
+        ("[types.mail]\ncommand = []".into(), &["names no program"]),
+        ("[types.fairlane-callback]\ncommand = [\"a\"]".into(), &["[callbacks]"]),
+        ("[callbacks]\nsecrets = []".into(), &["line 1", "need a secret"]),
+        ("[callbacks]\nsecrets = [\"hunter2\"]".into(), &["line 1", "number 1 of secrets", "whsec_"]),
+        ("[callbacks]\nsecrets = \"hunter2\"".into(), &["line 2", "a sequence"]),
+        ("[callbacks]".into(), &["secrets"]),
+        ("[types.mail\n".into(), &["line 1"]),
+    ];
+    for (text, words) in cases {
+        let ended = fairlane(&["work", "--config", &place.config(text), "--engine", "memory:", "--check"]);
+        ended.failed(2, words);
+        assert!(ended.stderr.contains("work.toml") && !ended.stderr.contains("hunter2"), "{}", ended.stderr);
+    }
+    fairlane(&["work", "--config", "no-such-file.toml"]).failed(2, &["no-such-file.toml", "cannot be read"]);
+    fairlane(&["work"]).failed(2, &["--config <FILE>"]);
+    let config = place.config(http);
+    fairlane(&["work", "--config", &config, "--engine", "memory:"]).failed(2, &["in memory", "--engine"]);
+}

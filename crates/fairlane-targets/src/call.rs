@@ -1,0 +1,104 @@
+//! What a target is told about a job.
+//!
+//! Invariant: two jobs never have the same idempotency key, whatever stands in their names.
+
+use fairlane_core::{BulkId, GroupId, JobId, TypeId};
+use fairlane_worker::Context;
+
+/// One attempt, as a target sees it.
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    pub group: GroupId,
+    pub job: JobId,
+    pub type_id: TypeId,
+    pub bulk: Option<BulkId>,
+    pub attempt: u32,
+    pub fence: u64,
+    pub payload: Vec<u8>,
+}
+
+impl Call {
+    pub fn new(job: &Context) -> Self {
+        Self {
+            group: job.group().clone(),
+            job: job.id().clone(),
+            type_id: job.type_id().clone(),
+            bulk: job.bulk().cloned(),
+            attempt: job.attempt(),
+            fence: job.fence().0,
+            payload: job.payload().to_vec(),
+        }
+    }
+
+    /// The same in every attempt.
+    pub fn idempotency_key(&self) -> String {
+        format!("{}/{}", self.group.in_header(), self.job.in_header())
+    }
+}
+
+/// A name as it stands in a header: percent-encoded, so that `/` can join two of them and no server has to
+/// guess an encoding.
+pub(crate) trait InHeader {
+    fn in_header(&self) -> String;
+}
+
+macro_rules! in_header {
+    ($($name:ty),*) => {
+        $(impl InHeader for $name {
+            fn in_header(&self) -> String {
+                // The escaped form has `%` and `:` encoded already, and in the same way.
+                self.escaped().bytes().map(encoded).collect()
+            }
+        })*
+    };
+}
+
+in_header!(BulkId, GroupId, JobId, TypeId);
+
+fn encoded(byte: u8) -> String {
+    if byte.is_ascii_alphanumeric() || b"-._~%".contains(&byte) {
+        return char::from(byte).to_string();
+    }
+    format!("%{byte:02X}")
+}
+
+#[cfg(test)]
+pub(crate) fn example(payload: &[u8]) -> Call {
+    Call {
+        group: GroupId::new("customer/Ä:1").unwrap(),
+        job: JobId::new("invoice 4711").unwrap(),
+        type_id: TypeId::new("mail").unwrap(),
+        bulk: Some(BulkId::new("may").unwrap()),
+        attempt: 2,
+        fence: 77,
+        payload: payload.to_vec(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_in_a_header_is_percent_encoded_once() {
+        for (raw, expected) in [
+            ("customer-A", "customer-A"),
+            ("a:b", "a%3Ab"),
+            ("50%", "50%25"),
+            ("a/b c", "a%2Fb%20c"),
+            ("ü\"", "%C3%BC%22"),
+        ] {
+            assert_eq!(GroupId::new(raw).unwrap().in_header(), expected);
+        }
+    }
+
+    #[test]
+    fn names_with_slashes_do_not_share_an_idempotency_key() {
+        let key = |group: &str, job: &str| {
+            let (group, job) = (GroupId::new(group).unwrap(), JobId::new(job).unwrap());
+            Call { group, job, ..example(b"") }.idempotency_key()
+        };
+        assert_ne!(key("a/b", "c"), key("a", "b/c"));
+        assert_eq!(key("a", "c"), "a/c");
+    }
+}

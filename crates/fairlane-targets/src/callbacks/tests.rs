@@ -1,0 +1,276 @@
+use fairlane_core::queue::{CancelBulk, FinishBulk, OpenBulk, SealBulk, Settings, TakeCompleted};
+use fairlane_engine::{Clock, EmbeddedEngine};
+use serde_json::{Value, json};
+use standardwebhooks::Webhook;
+
+use super::*;
+use crate::test_server::{Seen, TestServer, answer};
+
+const OLD: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+const NEW: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
+
+fn settings(secrets: &[&str]) -> CallbackSettings {
+    let addresses = AddressRule { allow_private: true, ..AddressRule::default() };
+    let secrets = secrets.iter().map(|secret| secret.parse().unwrap()).collect();
+    CallbackSettings { addresses, ..CallbackSettings::new(secrets) }
+}
+
+fn engine() -> Arc<dyn Engine> {
+    Arc::new(EmbeddedEngine::new(Settings::default(), Clock::System).unwrap())
+}
+
+fn group() -> GroupId {
+    GroupId::new("customer:A").unwrap()
+}
+
+fn bulk() -> BulkRef {
+    BulkRef { group: group(), id: BulkId::new("may/invoices").unwrap() }
+}
+
+fn opening() -> OpenBulk {
+    OpenBulk { bulk: bulk(), deadline_ms: None, failures_max: None, payload: Arc::from([]) }
+}
+
+/// Opens and seals a bulk action without jobs and begins its aggregation.
+async fn begin(engine: &Arc<dyn Engine>) -> FinishBulk {
+    engine.open_bulk(opening()).await.unwrap();
+    engine.seal_bulk(SealBulk { bulk: bulk(), expected: None }).await.unwrap();
+    take(engine).await
+}
+
+async fn take(engine: &Arc<dyn Engine>) -> FinishBulk {
+    let taken = engine.take_completed(TakeCompleted { bulks_max: 1, lease_ms: 60_000 }).await.unwrap();
+    let summary = br#"{"slowest_ms": 12}"#.as_slice().into();
+    FinishBulk { bulk: bulk(), fence: taken.bulks[0].fence, summary, failed: false }
+}
+
+async fn view(engine: &Arc<dyn Engine>) -> BulkView {
+    match engine.inspect(Inspect::Bulk(bulk())).await.unwrap() {
+        Inspected::Bulk(Some(view)) => view,
+        other => panic!("no bulk action: {other:?}"),
+    }
+}
+
+/// Delivers the callback of the bulk action to this address.
+async fn deliver(engine: &Arc<dyn Engine>, settings: CallbackSettings, url: &str) -> Outcome {
+    let id = JobId::new(callback_id(&view(engine).await)).unwrap();
+    let payload = json!({"url": url, "group": "customer:A", "bulk": "may/invoices"}).to_string();
+    let callbacks = Callbacks::new(engine.clone(), settings).unwrap();
+    callbacks.deliver(&id, &group(), payload.as_bytes(), 1).await.unwrap_or_else(|early| early)
+}
+
+async fn finished() -> Arc<dyn Engine> {
+    let engine = engine();
+    let finish = begin(&engine).await;
+    engine.finish_bulk(finish).await.unwrap();
+    engine
+}
+
+/// Whether a receiver that knows this secret accepts what it got.
+fn verified(seen: &Seen, secret: &str) -> bool {
+    let names = ["webhook-id", "webhook-timestamp", "webhook-signature"];
+    let headers = names.into_iter().map(|name| {
+        let value = seen.header(name).unwrap().parse().unwrap();
+        (reqwest::header::HeaderName::from_static(name), value)
+    });
+    Webhook::new(secret).unwrap().verify(&seen.body, &HeaderMap::from_iter(headers)).is_ok()
+}
+
+fn code(outcome: &Outcome) -> &str {
+    match outcome {
+        Outcome::Failed(problem) | Outcome::Retry { problem, .. } => &problem.code,
+        other => panic!("nothing went wrong: {other:?}"),
+    }
+}
+
+/// Erratum Q41.
+#[tokio::test]
+async fn a_receiver_is_told_how_it_ended_and_can_verify_it() {
+    let server = TestServer::answering(answer("200 OK", &[], "thanks")).await;
+    let engine = finished().await;
+    let outcome = deliver(&engine, settings(&[NEW]), &server.url("/hook")).await;
+    assert_eq!(outcome, Outcome::done(&json!({"status": 200})));
+    let seen = &server.seen()[0];
+    assert!(seen.head.starts_with("POST /hook "), "{}", seen.head);
+    assert_eq!(seen.header("content-type"), Some("application/json"));
+    assert_eq!(seen.header("webhook-id"), Some(callback_id(&view(&engine).await).as_str()));
+    assert!(verified(seen, NEW) && !verified(seen, OLD));
+    let body: Value = serde_json::from_slice(&seen.body).unwrap();
+    let finished_at = rfc_3339_of(&view(&engine).await);
+    assert_eq!((&body["type"], &body["timestamp"]), (&"bulk.completed".into(), &finished_at.clone().into()));
+    let data = &body["data"];
+    assert_eq!((&data["group"], &data["bulk"]), (&"customer:A".into(), &"may/invoices".into()));
+    assert_eq!((&data["state"], &data["cause"]), (&"COMPLETED".into(), &Value::Null));
+    assert_eq!((&data["total"], &data["finished_at"]), (&0.into(), &finished_at.into()));
+    assert_eq!(data["summary"], json!({"slowest_ms": 12}));
+}
+
+fn rfc_3339_of(view: &BulkView) -> String {
+    crate::timestamps::rfc_3339(view.finished_at.unwrap())
+}
+
+#[tokio::test]
+async fn while_keys_are_changed_old_and_new_receivers_accept_it() {
+    let server = TestServer::answering(answer("204 No Content", &[], "")).await;
+    deliver(&finished().await, settings(&[NEW, OLD]), &server.url("/")).await;
+    let seen = &server.seen()[0];
+    assert!(verified(seen, OLD) && verified(seen, NEW));
+    let mut forged = seen.clone();
+    forged.body.push(b' ');
+    assert!(!verified(&forged, OLD) && !verified(&forged, NEW));
+}
+
+#[tokio::test]
+async fn a_group_with_secrets_of_its_own_is_signed_to_with_those_alone() {
+    let server = TestServer::answering(answer("204 No Content", &[], "")).await;
+    let own =
+        CallbackSettings { group_secrets: vec![(group(), vec![OLD.parse().unwrap()])], ..settings(&[NEW]) };
+    deliver(&finished().await, own, &server.url("/")).await;
+    assert!(verified(&server.seen()[0], OLD) && !verified(&server.seen()[0], NEW));
+}
+
+#[tokio::test]
+async fn failed_and_cancelled_bulk_actions_are_called_so() {
+    let server = TestServer::answering(answer("204 No Content", &[], "")).await;
+    for (cancel, expected) in [(false, "bulk.failed"), (true, "bulk.cancelled")] {
+        let engine = engine();
+        if cancel {
+            engine.open_bulk(opening()).await.unwrap();
+            engine.cancel_bulk(CancelBulk { bulk: bulk() }).await.unwrap();
+        } else {
+            engine.open_bulk(opening()).await.unwrap();
+            engine.seal_bulk(SealBulk { bulk: bulk(), expected: None }).await.unwrap();
+        }
+        let finish =
+            FinishBulk { failed: !cancel, summary: Arc::from(&b"no JSON"[..]), ..take(&engine).await };
+        engine.finish_bulk(finish).await.unwrap();
+        deliver(&engine, settings(&[NEW]), &server.url("/")).await;
+        let body: Value = serde_json::from_slice(&server.seen().last().unwrap().body).unwrap();
+        let cause = if cancel { Value::Null } else { "aggregation".into() };
+        assert_eq!((&body["type"], &body["data"]["cause"]), (&expected.into(), &cause));
+        assert_eq!(body["data"]["summary"], "no JSON");
+    }
+}
+
+/// Erratum Q41.
+#[tokio::test]
+async fn whatever_a_receiver_answers_only_its_own_callback_waits() {
+    let engine = finished().await;
+    for (status, headers, asked) in [
+        ("302 Found", &["location: http://127.0.0.1:1/"][..], 0),
+        ("400 Bad Request", &[], 0),
+        ("404 Not Found", &[], 0),
+        ("429 Too Many Requests", &["retry-after: 600"], 600),
+        ("429 Too Many Requests", &[], 0),
+        ("500 Internal Server Error", &[], 0),
+        ("503 Service Unavailable", &["retry-after: 99999999"], 3600),
+    ] {
+        let server = TestServer::answering(answer(status, headers, "words")).await;
+        let outcome = deliver(&engine, settings(&[NEW]), &server.url("/")).await;
+        let Outcome::Retry { after: Some(after), problem } = outcome else { panic!("{status}: {outcome:?}") };
+        assert_eq!(problem.code, format!("http_{}", &status[..3]));
+        let least = Duration::from_secs(asked);
+        assert!((least..=least.max(Duration::from_secs(10))).contains(&after), "{status}: {after:?}");
+        assert_eq!(server.connections(), 1);
+    }
+    let nobody = deliver(&engine, settings(&[NEW]), "http://127.0.0.1:1/").await;
+    assert!(
+        matches!(nobody, Outcome::Retry { after: Some(_), .. }) && code(&nobody) == "connect",
+        "{nobody:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_receiver_that_is_gone_is_not_asked_again() {
+    let server = TestServer::answering(answer("410 Gone", &[], "")).await;
+    let outcome = deliver(&finished().await, settings(&[NEW]), &server.url("/")).await;
+    assert_eq!(outcome, Outcome::failed("gone", "stopped: the receiver says it is gone"));
+}
+
+/// Erratum Q41.
+#[tokio::test]
+async fn callbacks_do_not_go_where_the_rule_forbids() {
+    let server = TestServer::answering(answer("200 OK", &[], "")).await;
+    let engine = finished().await;
+    let port = server.port();
+    let strict = CallbackSettings { addresses: AddressRule::default(), ..settings(&[NEW]) };
+    for host in ["127.0.0.1", "localhost", "0x7f.1", "[::ffff:127.0.0.1]", "LOCALHOST"] {
+        let outcome = deliver(&engine, strict.clone(), &format!("http://{host}:{port}/")).await;
+        assert_eq!(code(&outcome), "address_refused", "{host}: {outcome:?}");
+        assert!(outcome.to_string().contains("allow_private"), "{outcome}");
+    }
+    for url in ["ftp://example.com/", "file:///etc/passwd", "example.com/hook", ""] {
+        assert_eq!(code(&deliver(&engine, strict.clone(), url).await), "bad_url", "{url}");
+    }
+    assert_eq!(server.connections(), 0);
+    let addresses = AddressRule { allow_hosts: vec!["localhost".into()], ..AddressRule::default() };
+    let listed = CallbackSettings { addresses, ..strict };
+    let outcome = deliver(&engine, listed, &format!("http://localhost:{port}/")).await;
+    assert_eq!(outcome.as_str(), "done");
+}
+
+#[tokio::test]
+async fn a_callback_waits_for_its_aggregation() {
+    let server = TestServer::answering(answer("200 OK", &[], "")).await;
+    let engine = engine();
+    let finish = begin(&engine).await;
+    let url = server.url("/");
+    let (delivered, ()) = tokio::join!(deliver(&engine, settings(&[NEW]), &url), async {
+        tokio::task::yield_now().await;
+        engine.finish_bulk(finish).await.unwrap();
+    });
+    assert_eq!(delivered.as_str(), "done");
+    assert_eq!(server.seen().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_callback_whose_aggregation_does_not_end_is_handed_back() {
+    for cancel in [false, true] {
+        let stuck = engine();
+        begin(&stuck).await;
+        if cancel {
+            stuck.cancel_bulk(CancelBulk { bulk: bulk() }).await.unwrap();
+        }
+        let started = Instant::now();
+        assert_eq!(deliver(&stuck, settings(&[NEW]), "http://127.0.0.1:1/").await, Outcome::Released);
+        assert!(started.elapsed() >= AGGREGATION_WAIT);
+    }
+}
+
+#[tokio::test]
+async fn a_callback_whose_bulk_action_is_gone_or_another_fails() {
+    let callbacks = Callbacks::new(engine(), settings(&[NEW])).unwrap();
+    let id = JobId::new("bulk_0").unwrap();
+    let payload = br#"{"url":"http://example.com/","group":"customer:A","bulk":"may/invoices"}"#;
+    let gone = callbacks.deliver(&id, &group(), payload, 1).await.unwrap_err();
+    assert_eq!(code(&gone), "bulk_gone");
+    let reopened = Callbacks::new(finished().await, settings(&[NEW])).unwrap();
+    let other = reopened.deliver(&id, &group(), payload, 1).await.unwrap_err();
+    assert_eq!(code(&other), "bulk_gone");
+}
+
+#[tokio::test]
+async fn a_customer_is_not_told_of_anothers_bulk_action() {
+    let callbacks = Callbacks::new(finished().await, settings(&[NEW])).unwrap();
+    let id = JobId::new("bulk_0").unwrap();
+    let curious = GroupId::new("customer:B").unwrap();
+    for payload in [
+        &br#"{"url":"http://example.com/","group":"customer:A","bulk":"may/invoices"}"#[..],
+        b"{}",
+        b"",
+        b"x",
+    ] {
+        let refused = callbacks.deliver(&id, &curious, payload, 1).await.unwrap_err();
+        assert_eq!(code(&refused), "bad_payload");
+    }
+}
+
+#[tokio::test]
+async fn without_a_secret_there_are_no_callbacks_and_none_is_shown() {
+    let refused = Callbacks::new(engine(), settings(&[])).unwrap_err().to_string();
+    assert!(refused.contains("secret"), "{refused}");
+    let none = CallbackSettings { group_secrets: vec![(group(), Vec::new())], ..settings(&[NEW]) };
+    assert!(Callbacks::new(engine(), none).unwrap_err().to_string().contains("customer:A"));
+    let shown = format!("{:?}", Callbacks::new(engine(), settings(&[NEW])).unwrap());
+    assert!(!shown.contains("C2FVs"), "{shown}");
+}

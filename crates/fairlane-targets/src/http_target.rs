@@ -1,0 +1,218 @@
+//! Posts the payload of each job to a URL; the answer's status says how the attempt ended.
+//!
+//! | answer | outcome |
+//! |---|---|
+//! | 2xx | done; the body is the result |
+//! | 429, or 503 with Retry-After | throttled |
+//! | 408, other 5xx, no whole answer | retry |
+//! | 3xx, other 4xx, a body too long to be kept | failed |
+//!
+//! Invariant: of a body no more is read than can be kept. Left out on purpose: following redirects, which
+//! would take the payload and its headers where nobody sent them.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::{Duration, SystemTime};
+
+use fairlane_core::limits::NOTE_BYTES_MAX;
+use fairlane_worker::{BoxFuture, Context, Outcome, Processor};
+use reqwest::header::{
+    CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, TRANSFER_ENCODING,
+};
+use reqwest::{Client, Response, StatusCode, Url};
+
+use crate::answer::{beginning, described, excerpt, passed_over, retry_after};
+use crate::call::{Call, InHeader};
+use crate::client::{BadTarget, Certificates, client, http_url, shown, unanswered};
+
+/// Where the payload goes and how.
+#[derive(Clone)]
+pub struct HttpSettings {
+    /// An http or https address.
+    pub url: String,
+    /// The type of the payload.
+    pub content_type: String,
+    /// Further headers; their values are never shown.
+    pub headers: Vec<(String, String)>,
+    /// How long a connection may take.
+    pub connect_timeout: Duration,
+    /// How long the whole exchange may take.
+    pub timeout: Duration,
+}
+
+impl HttpSettings {
+    /// JSON to this address, with 5 seconds to connect and 30 in all.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            content_type: "application/json".to_owned(),
+            headers: Vec::new(),
+            connect_timeout: Duration::from_secs(5),
+            timeout: Duration::from_secs(30),
+        }
+    }
+
+    /// Where it goes, as it may be shown: without credentials, path and query, any of which can be secret.
+    pub fn origin(&self) -> String {
+        http_url(&self.url).map_or_else(|_| "(no URL)".to_owned(), |url| shown(&url))
+    }
+}
+
+impl fmt::Debug for HttpSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
+        f.debug_struct("HttpSettings")
+            .field("url", &self.origin())
+            .field("content_type", &self.content_type)
+            .field("headers", &names)
+            .field("connect_timeout", &self.connect_timeout)
+            .field("timeout", &self.timeout)
+            .finish()
+    }
+}
+
+/// Posts payloads to a URL.
+///
+/// ```
+/// use fairlane_targets::{HttpSettings, HttpTarget};
+///
+/// let settings = HttpSettings {
+///     headers: vec![("authorization".into(), "Bearer secret".into())],
+///     ..HttpSettings::new("http://mailer.internal/send")
+/// };
+/// assert!(!format!("{settings:?}").contains("secret"));
+/// let target = HttpTarget::new(settings)?;
+/// # fn is_processor(_: impl fairlane_worker::Processor) {}
+/// # is_processor(target);
+/// # Ok::<(), fairlane_targets::BadTarget>(())
+/// ```
+pub struct HttpTarget {
+    client: Client,
+    url: Url,
+    headers: HeaderMap,
+}
+
+impl HttpTarget {
+    /// A target, or what is wrong with its settings.
+    pub fn new(settings: HttpSettings) -> Result<Self, BadTarget> {
+        let url = http_url(&settings.url)?;
+        let content_type = HeaderValue::from_str(&settings.content_type)
+            .map_err(|_| BadTarget("the content type is no header value".to_owned()))?;
+        let mut headers = HeaderMap::from_iter([(CONTENT_TYPE, content_type)]);
+        for (name, value) in &settings.headers {
+            let (name, value) = user_header(name, value)?;
+            headers.append(name, value);
+        }
+        let certificates = if url.scheme() == "https" { Certificates::Needed } else { Certificates::Wanted };
+        let client = client(settings.connect_timeout, settings.timeout, certificates, |builder| builder)?;
+        Ok(Self { client, url, headers })
+    }
+
+    async fn call(&self, call: Call) -> Outcome {
+        let request =
+            self.client.post(self.url.clone()).headers(self.headers.clone()).headers(job_headers(&call));
+        match request.body(call.payload).send().await {
+            Ok(response) => judged(response).await,
+            Err(error) => unanswered(error),
+        }
+    }
+}
+
+impl Processor for HttpTarget {
+    fn process(&self, job: Context) -> BoxFuture<'_, Outcome> {
+        Box::pin(self.call(Call::new(&job)))
+    }
+}
+
+impl fmt::Debug for HttpTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpTarget").field("url", &shown(&self.url)).finish_non_exhaustive()
+    }
+}
+
+/// The user's headers must not take the place of those that say which job it is, or how long its body is.
+fn user_header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), BadTarget> {
+    let bad = |what: &str| BadTarget(format!("the header {name:?} {what}"));
+    let header = HeaderName::from_str(name).map_err(|_| bad("is no header name"))?;
+    if header == CONTENT_TYPE {
+        return Err(bad("has a setting of its own: content_type"));
+    }
+    let ours = header == "idempotency-key" || header.as_str().starts_with("fairlane-");
+    if ours || [CONTENT_LENGTH, TRANSFER_ENCODING, CONNECTION].contains(&header) {
+        return Err(bad("is set by the worker and cannot be given"));
+    }
+    let mut value = HeaderValue::from_str(value).map_err(|_| bad("has a value that no header can have"))?;
+    value.set_sensitive(true);
+    Ok((header, value))
+}
+
+fn job_headers(call: &Call) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    let mut set = |name: &'static str, value: String| {
+        headers.insert(name, HeaderValue::try_from(value).expect("an encoded name is a header value"));
+    };
+    set("idempotency-key", call.idempotency_key());
+    set("fairlane-group", call.group.in_header());
+    set("fairlane-job", call.job.in_header());
+    set("fairlane-type", call.type_id.in_header());
+    set("fairlane-attempt", call.attempt.to_string());
+    set("fairlane-fence", call.fence.to_string());
+    if let Some(bulk) = &call.bulk {
+        set("fairlane-bulk", bulk.in_header());
+    }
+    headers
+}
+
+async fn judged(response: Response) -> Outcome {
+    let status = response.status();
+    let asked = retry_after(response.headers(), SystemTime::now());
+    let code = format!("http_{}", status.as_u16());
+    match status {
+        _ if status.is_success() => succeeded(response).await,
+        _ if throttles(status, asked) => {
+            passed_over(response).await;
+            Outcome::throttled(asked)
+        }
+        StatusCode::REQUEST_TIMEOUT => Outcome::retry(code, described(response).await),
+        _ if status.is_server_error() => Outcome::retry(code, described(response).await),
+        _ if status.is_redirection() => redirected(&response),
+        _ => Outcome::failed(code, described(response).await),
+    }
+}
+
+/// A 503 with a time to come back speaks of load, one without of a fault.
+fn throttles(status: StatusCode, asked: Option<Duration>) -> bool {
+    status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE && asked.is_some()
+}
+
+async fn succeeded(mut response: Response) -> Outcome {
+    let announced = response.content_length().unwrap_or(0);
+    if announced > NOTE_BYTES_MAX as u64 {
+        return too_large(response.status());
+    }
+    match beginning(&mut response, NOTE_BYTES_MAX).await {
+        Ok(body) if body.whole => Outcome::done_bytes(body.bytes),
+        Ok(_) => too_large(response.status()),
+        Err(error) => unanswered(error),
+    }
+}
+
+fn too_large(status: StatusCode) -> Outcome {
+    let message = format!(
+        "it answered {status} with a body of more than {NOTE_BYTES_MAX} bytes, the most that is kept with a job; \
+         answer with less (204 will do), or keep it elsewhere and answer with where it is"
+    );
+    Outcome::failed("result_too_large", message)
+}
+
+fn redirected(response: &Response) -> Outcome {
+    let location = response.headers().get(LOCATION).map_or(&b""[..], HeaderValue::as_bytes);
+    let (status, location) = (response.status(), excerpt(location));
+    let message = format!(
+        "it answered {status} with the location {location:?}; redirects are not followed: name the final address"
+    );
+    Outcome::failed("redirect", message)
+}
+
+#[cfg(test)]
+mod tests;

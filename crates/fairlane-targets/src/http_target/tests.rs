@@ -1,0 +1,297 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+
+use super::*;
+use crate::call::example;
+use crate::test_server::{TestServer, answer};
+
+/// Longer than any test waits, shorter than a person does.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn target(url: String) -> HttpTarget {
+    HttpTarget::new(HttpSettings { timeout: PATIENCE, ..HttpSettings::new(url) }).unwrap()
+}
+
+async fn outcome_of(server: &TestServer) -> Outcome {
+    target(server.url("/work")).call(example(b"{}")).await
+}
+
+/// The code of a retry.
+fn retried(outcome: &Outcome) -> &str {
+    match outcome {
+        Outcome::Retry { after: None, problem } => &problem.code,
+        other => panic!("no retry: {other:?}"),
+    }
+}
+
+/// Code and message of a failure.
+fn failed(outcome: &Outcome) -> (&str, &str) {
+    match outcome {
+        Outcome::Failed(problem) => (&problem.code, &problem.message),
+        other => panic!("no failure: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn the_payload_is_posted_with_who_and_which_and_the_body_is_the_result() {
+    let server = TestServer::answering(answer("201 Created", &[], r#"{"sent":true}"#)).await;
+    let settings = HttpSettings {
+        headers: vec![("Authorization".into(), "Bearer t0ken".into())],
+        ..HttpSettings::new(server.url("/send?fast=1"))
+    };
+    let target = HttpTarget::new(settings).unwrap();
+    let outcome = target.call(example(br#"{"to":"ada"}"#)).await;
+    assert_eq!(outcome, Outcome::done_bytes(r#"{"sent":true}"#));
+    let seen = &server.seen()[0];
+    assert!(seen.head.starts_with("POST /send?fast=1 HTTP/1.1\r\n"), "{}", seen.head);
+    assert_eq!(seen.body, br#"{"to":"ada"}"#);
+    for (name, value) in [
+        ("content-type", "application/json"),
+        ("authorization", "Bearer t0ken"),
+        ("idempotency-key", "customer%2F%C3%84%3A1/invoice%204711"),
+        ("fairlane-group", "customer%2F%C3%84%3A1"),
+        ("fairlane-job", "invoice%204711"),
+        ("fairlane-type", "mail"),
+        ("fairlane-attempt", "2"),
+        ("fairlane-fence", "77"),
+        ("fairlane-bulk", "may"),
+    ] {
+        assert_eq!(seen.header(name), Some(value), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn each_status_has_its_outcome() {
+    for (status, headers, expected) in [
+        ("200 OK", &[][..], "done"),
+        ("204 No Content", &[], "done"),
+        ("429 Too Many Requests", &[], "throttled"),
+        ("503 Service Unavailable", &["retry-after: 7"], "throttled"),
+        ("503 Service Unavailable", &["retry-after: soon"], "http_503"),
+        ("503 Service Unavailable", &[], "http_503"),
+        ("408 Request Timeout", &[], "http_408"),
+        ("500 Internal Server Error", &["retry-after: 7"], "http_500"),
+        ("502 Bad Gateway", &[], "http_502"),
+        ("599 Whatever", &[], "http_599"),
+        ("400 Bad Request", &[], "http_400"),
+        ("404 Not Found", &[], "http_404"),
+        ("410 Gone", &[], "http_410"),
+    ] {
+        let server = TestServer::answering(answer(status, headers, "")).await;
+        let outcome = outcome_of(&server).await;
+        match expected {
+            "done" => assert_eq!(outcome, Outcome::done_bytes("")),
+            "throttled" => assert_eq!(outcome.as_str(), "throttled", "{status}"),
+            code if status.starts_with('5') || code == "http_408" => assert_eq!(retried(&outcome), code),
+            code => assert_eq!(failed(&outcome).0, code),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_throttle_carries_what_was_asked_for() {
+    let in_a_minute = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(60));
+    let date = format!("retry-after: {in_a_minute}");
+    for (header, least, most) in
+        [("retry-after: 30", 30, 30), (date.as_str(), 1, 60), ("retry-after: 86400", 3600, 3600)]
+    {
+        let server = TestServer::answering(answer("429 Too Many Requests", &[header], "slow down")).await;
+        let Outcome::Throttled { retry_after: Some(asked) } = outcome_of(&server).await else {
+            panic!("{header}")
+        };
+        assert!((least..=most).contains(&asked.as_secs()), "{header} was read as {asked:?}");
+    }
+    let server = TestServer::answering(answer("429 Too Many Requests", &[], "")).await;
+    assert_eq!(outcome_of(&server).await, Outcome::throttled(None));
+}
+
+#[tokio::test]
+async fn a_refusal_for_good_shows_how_its_body_begins() {
+    let body = format!("no such\r\n\x1b[31mcustomer {}", "x".repeat(100_000));
+    let server = TestServer::answering(answer("422 Unprocessable", &[], &body)).await;
+    let outcome = outcome_of(&server).await;
+    let (code, message) = failed(&outcome);
+    assert_eq!(code, "http_422");
+    assert!(message.contains("422") && message.contains("no such [31mcustomer xxx"), "{message}");
+    assert!(message.len() < 1024, "{} bytes", message.len());
+}
+
+#[tokio::test]
+async fn a_redirect_fails_with_where_it_leads_and_is_not_followed() {
+    let elsewhere = TestServer::answering(answer("200 OK", &[], "")).await;
+    for status in ["301 Moved", "302 Found", "307 Temporary", "308 Permanent", "304 Not Modified"] {
+        let location = elsewhere.url("/there");
+        let server = TestServer::answering(answer(status, &[&format!("location: {location}")], "")).await;
+        let outcome = outcome_of(&server).await;
+        let (code, message) = failed(&outcome);
+        assert!(code == "redirect" && message.contains(&location), "{code}: {message}");
+    }
+    assert_eq!(elsewhere.connections(), 0);
+}
+
+#[tokio::test]
+async fn the_longest_result_is_kept_and_a_longer_one_fails_with_advice() {
+    let longest = "x".repeat(NOTE_BYTES_MAX);
+    let server = TestServer::answering(answer("200 OK", &[], &longest)).await;
+    assert_eq!(outcome_of(&server).await, Outcome::done_bytes(longest));
+    let server = TestServer::answering(answer("200 OK", &[], &"x".repeat(NOTE_BYTES_MAX + 1))).await;
+    let outcome = outcome_of(&server).await;
+    let (code, message) = failed(&outcome);
+    assert!(code == "result_too_large" && message.contains("204 will do"), "{message}");
+}
+
+#[tokio::test]
+async fn of_a_huge_body_without_a_length_only_what_can_be_kept_is_read() {
+    const HUGE: usize = 50 * 1024 * 1024;
+    let (sent, sending) = tokio::sync::oneshot::channel();
+    let sent = Mutex::new(Some(sent));
+    let server = TestServer::start(move |mut stream| {
+        let sent = sent.lock().unwrap().take().unwrap();
+        async move {
+            stream.write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n").await.unwrap();
+            let mut bytes = 0;
+            while bytes < HUGE && stream.write_all(&[b'x'; 64 * 1024]).await.is_ok() {
+                bytes += 64 * 1024;
+            }
+            let _ = sent.send(bytes);
+            None
+        }
+    })
+    .await;
+    assert_eq!(failed(&outcome_of(&server).await).0, "result_too_large");
+    assert!(sending.await.unwrap() < HUGE, "the connection was not closed");
+}
+
+/// Writes these bytes and closes.
+async fn closing(bytes: &'static [u8]) -> TestServer {
+    TestServer::start(move |mut stream: TcpStream| async move {
+        let _ = stream.write_all(bytes).await;
+        None
+    })
+    .await
+}
+
+#[tokio::test]
+async fn what_is_no_whole_answer_is_tried_again() {
+    for bytes in [
+        &b""[..],
+        b"SSH-2.0-OpenSSH_9.6\r\n",
+        b"\x15\x03\x01\x00\x02\x02\x50",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nten bytes.",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzzz\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-le",
+        b"HTTP/1.1 999999 OK\r\n\r\n",
+    ] {
+        let outcome = outcome_of(&closing(bytes).await).await;
+        assert_eq!(retried(&outcome), "protocol", "{bytes:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_reset_connection_is_tried_again() {
+    let server = TestServer::start(|stream: TcpStream| async move {
+        stream.set_zero_linger().unwrap();
+        None
+    })
+    .await;
+    assert_eq!(retried(&outcome_of(&server).await), "protocol");
+}
+
+#[tokio::test]
+async fn endless_headers_are_cut_off() {
+    let cut = Arc::new(AtomicBool::new(false));
+    let noticed = cut.clone();
+    let server = TestServer::start(move |mut stream| {
+        let noticed = noticed.clone();
+        async move {
+            stream.write_all(b"HTTP/1.1 200 OK\r\n").await.unwrap();
+            while stream.write_all(b"x-more: and more and more\r\n").await.is_ok() {}
+            noticed.store(true, Ordering::SeqCst);
+            None
+        }
+    })
+    .await;
+    assert_eq!(retried(&outcome_of(&server).await), "protocol");
+    tokio::time::timeout(PATIENCE, async {
+        while !cut.load(Ordering::SeqCst) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await
+    .expect("the server sees that nobody reads");
+}
+
+#[tokio::test]
+async fn nobody_there_and_no_answer_in_time_are_told_apart() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let settings = HttpSettings {
+        timeout: Duration::from_millis(200),
+        ..HttpSettings::new(format!("http://127.0.0.1:{port}/s3cret-path"))
+    };
+    let target = HttpTarget::new(settings).unwrap();
+    let silent = target.call(example(b"")).await;
+    assert_eq!(retried(&silent), "timeout");
+    drop(listener);
+    let refused = target.call(example(b"")).await;
+    assert_eq!(retried(&refused), "connect");
+    assert!(refused.to_string().contains("refused") && !refused.to_string().contains("s3cret"), "{refused}");
+}
+
+#[tokio::test]
+async fn an_answer_that_drips_is_given_up_when_time_is_up() {
+    let server = TestServer::start(|mut stream: TcpStream| async move {
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n").await.unwrap();
+        while stream.write_all(b"x").await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        None
+    })
+    .await;
+    let settings = HttpSettings { timeout: Duration::from_millis(300), ..HttpSettings::new(server.url("/")) };
+    let outcome = HttpTarget::new(settings).unwrap().call(example(b"")).await;
+    assert_eq!(retried(&outcome), "timeout");
+}
+
+#[tokio::test]
+async fn one_connection_carries_many_jobs_refused_ones_too() {
+    for status in ["200 OK", "429 Too Many Requests", "500 Internal Server Error", "404 Not Found"] {
+        let server = TestServer::answering(answer(status, &[], "a few words")).await;
+        let target = target(server.url("/"));
+        for _ in 0..5 {
+            target.call(example(b"{}")).await;
+        }
+        assert_eq!((server.seen().len(), server.connections()), (5, 1), "{status}");
+    }
+}
+
+#[test]
+fn headers_that_would_lie_or_cannot_be_sent_are_refused() {
+    let refusal = |name: &str, value: &str| {
+        let headers = vec![(name.to_owned(), value.to_owned())];
+        HttpTarget::new(HttpSettings { headers, ..HttpSettings::new("http://localhost/") })
+            .unwrap_err()
+            .to_string()
+    };
+    for name in ["Idempotency-Key", "fairlane-group", "Fairlane-Anything", "content-length", "connection"] {
+        assert!(refusal(name, "x").contains("set by the worker"), "{name}");
+    }
+    assert!(refusal("content-type", "text/plain").contains("content_type"));
+    assert!(refusal("two words", "x").contains("no header name"));
+    let refused = refusal("authorization", "s3cret\nx: y");
+    assert!(refused.contains("authorization") && !refused.contains("s3cret"), "{refused}");
+}
+
+#[test]
+fn what_is_secret_is_not_shown() {
+    let settings = HttpSettings {
+        headers: vec![("authorization".into(), "s3cret".into())],
+        ..HttpSettings::new("http://s3cret:s3cret@mailer.example/s3cret?key=s3cret")
+    };
+    let shown = format!("{settings:?} {:?}", HttpTarget::new(settings.clone()).unwrap());
+    assert!(shown.contains("http://mailer.example") && shown.contains("authorization"), "{shown}");
+    assert!(!shown.contains("s3cret"), "{shown}");
+}

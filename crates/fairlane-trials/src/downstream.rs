@@ -1,0 +1,119 @@
+//! A downstream that allows less than it is said to: a real HTTP server that takes its time and answers 429
+//! beyond its true limit, called by a worker whose type is configured with ten times as much.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use fairlane_core::queue::*;
+use fairlane_core::{Cost, GroupId, JobId, Level, Rate, TypeId};
+use fairlane_engine::Engine;
+use fairlane_targets::{HttpSettings, HttpTarget};
+use fairlane_worker::{Worker, WorkerSettings};
+
+use crate::http::Server;
+
+/// What is true and what is configured.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    /// Calls a second that the downstream takes.
+    pub allowed: u64,
+    /// Calls a second that the type is set to.
+    pub configured: u64,
+    /// How long a call takes.
+    pub latency: Duration,
+    /// How long it is measured.
+    pub length: Duration,
+}
+
+/// How it went.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Report {
+    /// Calls that were taken.
+    pub taken: u64,
+    /// Calls that were refused.
+    pub refused: u64,
+    /// Over this many seconds.
+    pub seconds: f64,
+}
+
+impl Report {
+    /// What was achieved of what is allowed.
+    pub fn achieved(&self, plan: &Plan) -> f64 {
+        self.taken as f64 / (plan.allowed as f64 * self.seconds)
+    }
+
+    /// The part of all calls that was refused.
+    pub fn refused_part(&self) -> f64 {
+        self.refused as f64 / (self.taken + self.refused).max(1) as f64
+    }
+}
+
+/// A bucket that fills at the true limit and is a fifth of a second deep.
+struct Limit {
+    plan: Plan,
+    level: f64,
+    at: Instant,
+    taken: u64,
+    refused: u64,
+}
+
+impl Limit {
+    fn call(&mut self) -> u16 {
+        let rate = self.plan.allowed as f64;
+        self.level = (self.level + self.at.elapsed().as_secs_f64() * rate).min((rate / 5.0).max(1.0));
+        self.at = Instant::now();
+        if self.level < 1.0 {
+            self.refused += 1;
+            return 429;
+        }
+        self.level -= 1.0;
+        self.taken += 1;
+        200
+    }
+}
+
+/// Calls the downstream on behalf of ten customers for the given time.
+pub async fn run(plan: &Plan, engine: Arc<dyn Engine>) -> Report {
+    let limit = Limit { plan: *plan, level: 1.0, at: Instant::now(), taken: 0, refused: 0 };
+    let limit = Arc::new(Mutex::new(limit));
+    let (latency, counted) = (plan.latency, limit.clone());
+    let server = Server::start(move |_| {
+        let status = counted.lock().expect("nothing panics while it holds it").call();
+        async move {
+            tokio::time::sleep(latency).await;
+            status
+        }
+    })
+    .await;
+    let type_id = TypeId::new("call").expect("a plain word");
+    let rate = Rate::per_second(plan.configured).expect("a rate that can be set");
+    let patch = TypePatch { rate: Some(Some(rate)), ..TypePatch::default() };
+    engine.set_type(SetType { type_id: type_id.clone(), patch }).await.expect("it answers");
+    let jobs = plan.allowed * (plan.length.as_secs() + 1) * 2;
+    let job = |number: u64| NewJob {
+        job: JobRef {
+            group: GroupId::new(format!("customer-{}", number % 10)).expect("a word and a number"),
+            id: JobId::new(format!("job-{number}")).expect("a word and a number"),
+        },
+        type_id: type_id.clone(),
+        level: Level::Normal,
+        cost: Cost::default(),
+        payload: Arc::from(&b"{}"[..]),
+        delay_ms: 0,
+        bulk: None,
+    };
+    engine.enqueue_all((0..jobs).map(job)).await.expect("they are taken");
+    let target = HttpTarget::new(HttpSettings::new(format!("http://{}/", server.address)));
+    let settings = WorkerSettings { worker_count: 100, ..WorkerSettings::default() };
+    let worker = Worker::new(engine).settings(settings);
+    let started = Instant::now();
+    let pool = worker.processor("call", target.expect("its address is one")).start().expect("good settings");
+    tokio::time::sleep(plan.length).await;
+    let (taken, refused) = {
+        let limit = limit.lock().expect("nothing panics while it holds it");
+        (limit.taken, limit.refused)
+    };
+    let seconds = started.elapsed().as_secs_f64();
+    pool.stop().await;
+    Report { taken, refused, seconds }
+}

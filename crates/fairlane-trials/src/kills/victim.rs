@@ -1,0 +1,127 @@
+//! The process that is killed: makes bulk actions and works on all there is until it dies.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fairlane_core::queue::*;
+use fairlane_core::{BulkId, Cost, GroupId, JobId, Level, TypeId};
+use fairlane_engine::Engine;
+use fairlane_targets::{AddressRule, CallbackSettings, Callbacks, Secret};
+use fairlane_worker::{
+    BulkPlan, CALLBACK_TYPE, CallbackPlan, Context, Outcome, RetryPolicy, Worker, WorkerSettings,
+};
+
+/// Jobs of each bulk action.
+pub const JOBS: u64 = 40;
+/// Whose they are.
+pub const GROUP: &str = "customer";
+const TYPE: &str = "work";
+const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+
+/// Works until it is killed; makes the bulk actions from `from` up to `to` first.
+pub async fn be_victim(address: &str, callback: &str, from: u64, to: u64) {
+    let engine = fairlane_engine::open(address, Settings::default()).await.expect("it opens after a kill");
+    let pool = worker(&engine).start().expect("its settings are right");
+    say("ready");
+    make_bulks(&engine, callback, from, to, |number| say(&format!("sealed {number}"))).await;
+    std::future::pending::<()>().await;
+    drop(pool);
+}
+
+fn say(line: &str) {
+    let mut output = std::io::stdout().lock();
+    writeln!(output, "{line}").and_then(|()| output.flush()).expect("somebody listens");
+}
+
+pub fn bulk_ref(number: u64) -> BulkRef {
+    BulkRef { group: group(), id: bulk_id(number) }
+}
+
+fn group() -> GroupId {
+    GroupId::new(GROUP).expect("a plain word")
+}
+
+fn bulk_id(number: u64) -> BulkId {
+    BulkId::new(format!("bulk-{number}")).expect("a word and a number")
+}
+
+/// Makes bulk actions; those that exist, or exist in part, are completed. Says how many are sealed.
+pub async fn make_bulks(engine: &Arc<dyn Engine>, callback: &str, from: u64, to: u64, sealed: impl Fn(u64)) {
+    let plan = BulkPlan { callback: Some(CallbackPlan { url: callback.to_owned() }), fold: None };
+    for number in from..to {
+        let bulk = bulk_ref(number);
+        let open =
+            OpenBulk { bulk: bulk.clone(), deadline_ms: None, failures_max: None, payload: plan.to_bytes() };
+        engine.open_bulk(open).await.expect("it answers");
+        let jobs = (0..JOBS).map(|index| NewJob {
+            job: JobRef {
+                group: group(),
+                id: JobId::new(format!("bulk-{number}-{index}")).expect("words and numbers"),
+            },
+            type_id: TypeId::new(TYPE).expect("a plain word"),
+            level: Level::Normal,
+            cost: Cost::default(),
+            payload: Arc::from(&b"null"[..]),
+            delay_ms: 0,
+            bulk: Some(bulk_id(number)),
+        });
+        for receipt in engine.enqueue_all(jobs).await.expect("it answers") {
+            // What was sealed by one who died before he could say so takes no more, and has all there is.
+            let sealed_before = matches!(receipt, JobReceipt::Refused { refusal: Refusal::BulkSealed, .. });
+            let known = matches!(receipt, JobReceipt::Created | JobReceipt::Exists { .. });
+            assert!(known || sealed_before, "{receipt:?}");
+        }
+        let seal = engine.seal_bulk(SealBulk { bulk, expected: Some(JOBS) }).await.expect("it answers");
+        assert!(matches!(seal, BulkSealed::Sealed(_)), "{seal:?}");
+        sealed(number + 1);
+    }
+}
+
+/// Whether a job fails for good, whoever works on it.
+pub fn fails(id: &str) -> bool {
+    kind(id) == 0
+}
+
+fn kind(id: &str) -> u32 {
+    id.bytes().fold(7_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into())) % 10
+}
+
+/// A worker with short leases, so that what a dead one held comes back soon.
+pub fn worker(engine: &Arc<dyn Engine>) -> Worker {
+    let mut settings = WorkerSettings {
+        lease: Duration::from_millis(300),
+        retry: RetryPolicy { base: Duration::from_millis(5), cap: Duration::from_millis(50) },
+        ..WorkerSettings::default()
+    };
+    settings.loops.reclaim_interval = Duration::from_millis(100);
+    settings.loops.aggregate_interval = Duration::from_millis(100);
+    settings.loops.aggregation_lease = Duration::from_millis(500);
+    settings.loops.sweep_interval = Duration::from_millis(100);
+    let secret: Secret = SECRET.parse().expect("it is one");
+    let mut callbacks = CallbackSettings::new(vec![secret]);
+    callbacks.addresses = AddressRule { allow_private: true, ..AddressRule::default() };
+    callbacks.retry = settings.retry;
+    let options = callbacks.type_options();
+    let deliver = Callbacks::new(engine.clone(), callbacks).expect("its settings are right");
+    Worker::new(engine.clone()).settings(settings).processor(TYPE, work).processor_with(
+        CALLBACK_TYPE,
+        options,
+        deliver,
+    )
+}
+
+async fn work(job: Context) -> Outcome {
+    match kind(&job.id().to_string()) {
+        0 => Outcome::failed("never", "this one never succeeds"),
+        1 if job.attempt() <= 2 => Outcome::retry("later", "this one succeeds the third time"),
+        2 => {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            Outcome::done(&"slowly")
+        }
+        kind => {
+            tokio::time::sleep(Duration::from_millis(u64::from(kind))).await;
+            Outcome::done(&kind)
+        }
+    }
+}

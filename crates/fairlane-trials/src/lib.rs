@@ -1,0 +1,14 @@
+//! Trials of the whole, with real processes, sockets and clocks.
+//!
+//! - `kills.rs`: workers at work on bulk actions with callbacks, killed at random moments.
+//! - `neighbours.rs`: twenty customers with very much work beside two hundred with little.
+//! - `downstream.rs`: a downstream that allows less than it is said to.
+//! - `http.rs`: the small server that stands for the outside.
+//!
+//! A trial gives a report; what must hold whatever the machine is listed in it as a violation, what depends on
+//! the machine's speed is a figure. The program `trials` runs each at full length, the tests a short one.
+
+pub mod downstream;
+mod http;
+pub mod kills;
+pub mod neighbours;

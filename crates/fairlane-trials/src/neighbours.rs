@@ -1,0 +1,228 @@
+//! Customers with very much work beside customers with little.
+//!
+//! Twice the same two hundred small customers enqueue the same jobs: once alone, once after twenty large ones
+//! have opened a bulk action each and streamed their jobs in. Between the two the small ones' waits must hardly
+//! differ; every large bulk action must complete once, with a summary that equals a recount.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use fairlane_core::queue::*;
+use fairlane_core::{BulkId, Cost, GroupId, JobId, Level, TypeId};
+use fairlane_engine::Engine;
+use fairlane_worker::{Context, Event, Pool, Summary, Worker, WorkerSettings};
+use hdrhistogram::Histogram;
+
+const TYPE: &str = "work";
+/// Longest silence of a run before it counts as stuck.
+const SILENCE: Duration = Duration::from_secs(120);
+
+/// How much work, and who does it.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    /// Customers with a bulk action …
+    pub large: u64,
+    /// … of so many jobs.
+    pub large_jobs: u64,
+    /// Customers without …
+    pub small: u64,
+    /// … of so many jobs.
+    pub small_jobs: u64,
+    /// Jobs that run at once.
+    pub slots: usize,
+    /// How long each takes.
+    pub service: Duration,
+}
+
+/// How it went.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// Half of the small ones' jobs, and 99 % of them, waited at most this long, in milliseconds: alone …
+    pub alone_ms: (f64, f64),
+    /// … and beside the large ones.
+    pub beside_ms: (f64, f64),
+    /// How long the large ones took, in seconds.
+    pub large_seconds: f64,
+    /// What did not hold; empty if all is well.
+    pub violations: Vec<String>,
+}
+
+impl Report {
+    /// The longer wait in terms of the shorter, one service time taken off.
+    pub fn ratio(&self, plan: &Plan) -> f64 {
+        (self.beside_ms.1 - plan.service.as_secs_f64() * 1000.0) / self.alone_ms.1
+    }
+
+    fn expect(&mut self, holds: bool, what: impl FnOnce() -> String) {
+        if !holds {
+            self.violations.push(what());
+        }
+    }
+}
+
+/// Runs both on engines that `open` gives, each a new one.
+pub async fn run<F, Fut>(plan: &Plan, open: F) -> Report
+where
+    F: Fn() -> Fut,
+    Fut: Future<Output = Arc<dyn Engine>>,
+{
+    let mut report = Report::default();
+    let alone = open().await;
+    report.alone_ms = small_ones(&alone, plan, &mut report).await;
+    let beside = open().await;
+    let ended: Arc<Mutex<HashMap<BulkRef, u64>>> = Arc::default();
+    let started = Instant::now();
+    stream_large(&beside, plan).await;
+    let watching = loops_only(&beside, ended.clone());
+    report.beside_ms = small_ones(&beside, plan, &mut report).await;
+    let pool = worker(&beside, plan, Waits::default());
+    large_end(&beside, plan, &mut report).await;
+    report.large_seconds = started.elapsed().as_secs_f64();
+    pool.stop().await;
+    watching.stop().await;
+    let ended = ended.lock().expect("nothing panics while it holds it");
+    let once = ended.len() as u64 == plan.large && ended.values().all(|times| *times == 1);
+    report.expect(once, || format!("bulk actions ended: {ended:?}"));
+    report
+}
+
+#[derive(Clone)]
+struct Waits(Arc<Mutex<Histogram<u64>>>);
+
+impl Default for Waits {
+    fn default() -> Self {
+        let histogram = Histogram::new(3).expect("three digits are possible");
+        Self(Arc::new(Mutex::new(histogram)))
+    }
+}
+
+fn settings(slots: usize) -> WorkerSettings {
+    WorkerSettings { worker_count: slots, fetch_batch_size: slots.min(500), ..WorkerSettings::default() }
+}
+
+/// A worker that notes how long the jobs of small customers have waited.
+fn worker(engine: &Arc<dyn Engine>, plan: &Plan, waits: Waits) -> Pool {
+    let service = plan.service;
+    Worker::new(engine.clone())
+        .settings(settings(plan.slots))
+        .without_loops()
+        .processor(TYPE, move |job: Context| {
+            if job.bulk().is_none() {
+                // A fence is the time of its lease.
+                let waited_us = job.fence().0.saturating_sub(job.created_at().0);
+                waits.0.lock().expect("nothing panics while it holds it").saturating_record(waited_us);
+            }
+            tokio::time::sleep(service)
+        })
+        .start()
+        .expect("its settings are right")
+}
+
+/// The loops, which count how often each bulk action ends.
+fn loops_only(engine: &Arc<dyn Engine>, ended: Arc<Mutex<HashMap<BulkRef, u64>>>) -> Pool {
+    let hook = move |event: &Event| {
+        if let Event::BulkEnded { view, .. } = event {
+            let mut ended = ended.lock().expect("nothing panics while it holds it");
+            *ended.entry(view.bulk.clone()).or_default() += 1;
+        }
+    };
+    Worker::new(engine.clone()).on_event(hook).start().expect("its settings are right")
+}
+
+/// Enqueues the small ones' jobs, works until they are done, and gives their waits.
+async fn small_ones(engine: &Arc<dyn Engine>, plan: &Plan, report: &mut Report) -> (f64, f64) {
+    let jobs = plan.small * plan.small_jobs;
+    // One of each customer in turn, as if they had come at once.
+    let job = |number: u64| {
+        let (index, customer) = (number / plan.small, number % plan.small);
+        new_job(&format!("small-{customer}"), &format!("job-{index}"), None)
+    };
+    let waits = Waits::default();
+    engine.enqueue_all((0..jobs).map(job)).await.expect("they are taken");
+    let pool = worker(engine, plan, waits.clone());
+    let recorded = || waits.0.lock().expect("nothing panics while it holds it").len();
+    let (mut last, mut moved) = (0, Instant::now());
+    while recorded() < jobs {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        if recorded() > last {
+            (last, moved) = (recorded(), Instant::now());
+        }
+        if moved.elapsed() > SILENCE {
+            report.expect(false, || format!("{last} of {jobs} small jobs have started"));
+            break;
+        }
+    }
+    let stop = pool.stop().await;
+    report.expect(stop.left == 0, || format!("{} jobs were left", stop.left));
+    let waits = waits.0.lock().expect("nothing panics while it holds it");
+    let ms = |quantile: f64| waits.value_at_quantile(quantile) as f64 / 1000.0;
+    (ms(0.5), ms(0.99))
+}
+
+fn new_job(group: &str, id: &str, bulk: Option<BulkId>) -> NewJob {
+    let group = GroupId::new(group).expect("a word and a number");
+    NewJob {
+        job: JobRef { group, id: JobId::new(id).expect("a word and a number") },
+        type_id: TypeId::new(TYPE).expect("a plain word"),
+        level: Level::Normal,
+        cost: Cost::default(),
+        payload: Arc::from(&b"{}"[..]),
+        delay_ms: 0,
+        bulk,
+    }
+}
+
+fn large_bulk(customer: u64) -> BulkRef {
+    BulkRef {
+        group: GroupId::new(format!("large-{customer}")).expect("a word and a number"),
+        id: BulkId::new("all-of-it").expect("plain words"),
+    }
+}
+
+async fn stream_large(engine: &Arc<dyn Engine>, plan: &Plan) {
+    for customer in 0..plan.large {
+        let bulk = large_bulk(customer);
+        let open = OpenBulk {
+            bulk: bulk.clone(),
+            deadline_ms: None,
+            failures_max: None,
+            payload: Arc::from(&[][..]),
+        };
+        engine.open_bulk(open).await.expect("it answers");
+        let group = bulk.group.to_string();
+        let jobs = (0..plan.large_jobs)
+            .map(|number| new_job(&group, &format!("job-{number}"), Some(bulk.id.clone())));
+        engine.enqueue_all(jobs).await.expect("they are taken");
+        let seal = SealBulk { bulk, expected: Some(plan.large_jobs) };
+        let sealed = engine.seal_bulk(seal).await.expect("it answers");
+        assert!(matches!(sealed, BulkSealed::Sealed(_)), "{sealed:?}");
+    }
+}
+
+/// Waits until the large ones have ended, and checks their counts.
+async fn large_end(engine: &Arc<dyn Engine>, plan: &Plan, report: &mut Report) {
+    for customer in 0..plan.large {
+        let (mut last, mut moved) = (0, Instant::now());
+        let view = loop {
+            let looked = engine.inspect(Inspect::Bulk(large_bulk(customer))).await.expect("it answers");
+            let Inspected::Bulk(Some(view)) = looked else { panic!("{looked:?}") };
+            if view.state.is_final() {
+                break view;
+            }
+            if view.succeeded > last {
+                (last, moved) = (view.succeeded, Instant::now());
+            }
+            if moved.elapsed() > SILENCE {
+                report.expect(false, || format!("it stands still: {view:?}"));
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        };
+        let summary: Summary = serde_json::from_slice(&view.summary).unwrap_or_default();
+        let counts = (view.state, view.total, view.succeeded, summary.succeeded, summary.attempts);
+        let all = plan.large_jobs;
+        let expected = (BulkState::Completed, all, all, all, all);
+        report.expect(counts == expected, || format!("{counts:?} instead of {expected:?}"));
+    }
+}

@@ -1,0 +1,343 @@
+//! The summary of a bulk action: counts, error codes with samples, durations, and what a fold adds.
+//!
+//! Invariant: memory does not grow with the number of jobs: they are read page by page, durations are counted
+//! in buckets, and error codes and samples have limits. Counts are the bulk action's own, which change once per
+//! job; the rest is derived from its jobs.
+
+use std::any::Any;
+use std::collections::{BTreeMap, HashMap};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use fairlane_core::TypeId;
+use fairlane_core::limits::{LIST_JOBS_MAX, NOTE_BYTES_MAX};
+use fairlane_core::queue::{BulkView, JobLine, JobRef, JobState, ListJobs, Listing};
+use fairlane_engine::{Engine, EngineError};
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::outcome::Problem;
+use crate::plan::BulkPlan;
+
+/// Error codes counted by name; the rest are counted together.
+const CODES_MAX: usize = 32;
+/// Failed jobs shown for each code.
+const SAMPLES_MAX: usize = 3;
+/// Longest message of a sample, in characters.
+const SAMPLE_CHARS_MAX: usize = 200;
+/// Longest duration that is told apart, in microseconds: thirty days.
+const DURATION_US_MAX: u64 = 30 * 24 * 3600 * 1_000_000;
+/// Digits of a duration that are exact.
+const DIGITS: u8 = 3;
+
+/// What became of a bulk action's jobs.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Jobs added.
+    pub total: u64,
+    /// Jobs that succeeded.
+    pub succeeded: u64,
+    /// Jobs that are dead.
+    pub failed: u64,
+    /// Jobs that were cancelled.
+    pub cancelled: u64,
+    /// Attempts of all jobs together.
+    pub attempts: u64,
+    /// Times a downstream refused one of them.
+    pub throttles: u64,
+    /// Leases that ran out.
+    pub losses: u64,
+    /// Why jobs failed, the most frequent first.
+    pub errors: Vec<ErrorSummary>,
+    /// Failed jobs with other codes than these.
+    pub other_errors: u64,
+    /// From a job's enqueue to the start of its last attempt, in milliseconds.
+    pub wait_ms: Durations,
+    /// From there to its end.
+    pub service_ms: Durations,
+    /// What the fold that was asked for has made of the jobs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fold: Option<Value>,
+}
+
+/// Failed jobs with one code.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ErrorSummary {
+    /// As the processor named it.
+    pub code: String,
+    /// How many jobs.
+    pub count: u64,
+    /// Some of them.
+    pub samples: Vec<ErrorSample>,
+}
+
+/// One failed job.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ErrorSample {
+    /// Its id.
+    pub job: String,
+    /// What its processor said.
+    pub message: String,
+}
+
+/// Durations of many jobs, in milliseconds; exact to three digits.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Durations {
+    /// Half of them took at most this long.
+    pub p50: f64,
+    /// 95 % of them.
+    pub p95: f64,
+    /// 99 % of them.
+    pub p99: f64,
+    /// The longest.
+    pub max: f64,
+}
+
+impl Summary {
+    /// As it is kept with the bulk action.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}").into_bytes())
+    }
+}
+
+/// A job of a bulk action that has ended, as a fold sees it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EndedJob {
+    /// Whose and which.
+    pub job: JobRef,
+    /// Its type.
+    pub type_id: TypeId,
+    /// COMPLETED, FAILED or CANCELLED.
+    pub state: JobState,
+    /// Attempts it took.
+    pub attempts: u32,
+    /// Its result, or why it failed.
+    pub note: Arc<[u8]>,
+    /// From its enqueue to the start of its last attempt.
+    pub waited: Duration,
+    /// From there to its end.
+    pub served: Duration,
+}
+
+impl EndedJob {
+    /// Its result as JSON, if it has succeeded with one.
+    pub fn result(&self) -> Option<Value> {
+        if self.state != JobState::Completed {
+            return None;
+        }
+        serde_json::from_slice(&self.note).ok()
+    }
+}
+
+/// Why there is no summary.
+#[derive(Debug)]
+pub(crate) enum AggregationError {
+    /// It can be tried again.
+    Engine(EngineError),
+    /// Somebody else may know it.
+    UnknownFold(String),
+    /// Trying again would not help.
+    Failed(String),
+}
+
+impl From<EngineError> for AggregationError {
+    fn from(error: EngineError) -> Self {
+        Self::Engine(error)
+    }
+}
+
+/// Adds something of one's own to the summaries of bulk actions that ask for it.
+pub(crate) struct Fold {
+    begin: Box<dyn Fn() -> Box<dyn Folding> + Send + Sync>,
+}
+
+trait Folding: Send {
+    fn add(&mut self, job: &EndedJob);
+    fn end(self: Box<Self>) -> Result<Value, String>;
+}
+
+struct Accumulated<T, F> {
+    so_far: T,
+    add: Arc<F>,
+}
+
+impl<T, F> Folding for Accumulated<T, F>
+where
+    T: Serialize + Send,
+    F: Fn(&mut T, &EndedJob) + Send + Sync,
+{
+    fn add(&mut self, job: &EndedJob) {
+        (self.add)(&mut self.so_far, job);
+    }
+
+    fn end(self: Box<Self>) -> Result<Value, String> {
+        serde_json::to_value(self.so_far).map_err(|error| format!("its fold gave no JSON: {error}"))
+    }
+}
+
+impl Fold {
+    pub fn new<T, F>(add: F) -> Self
+    where
+        T: Default + Serialize + Send + 'static,
+        F: Fn(&mut T, &EndedJob) + Send + Sync + 'static,
+    {
+        let add = Arc::new(add);
+        Self { begin: Box::new(move || Box::new(Accumulated { so_far: T::default(), add: add.clone() })) }
+    }
+}
+
+/// Reads all jobs of a bulk action that has ended and sums them up.
+pub(crate) async fn summarise(
+    engine: &Arc<dyn Engine>,
+    view: &BulkView,
+    plan: &BulkPlan,
+    folds: &HashMap<String, Fold>,
+) -> Result<Summary, AggregationError> {
+    let mut folding = match &plan.fold {
+        None => None,
+        Some(name) => {
+            let fold = folds.get(name).ok_or_else(|| AggregationError::UnknownFold(name.clone()))?;
+            Some(guarded(|| (fold.begin)())?)
+        }
+    };
+    let mut tally = Tally::new();
+    let mut cursor = 0;
+    loop {
+        let command = ListJobs {
+            listing: Listing::OfBulk(view.bulk.clone()),
+            group: None,
+            type_id: None,
+            cursor,
+            limit: LIST_JOBS_MAX,
+        };
+        let page = engine.list_jobs(command).await?;
+        for line in page.jobs {
+            let job = tally.add(line);
+            if let Some(folding) = &mut folding {
+                guarded(|| folding.add(&job))?;
+            }
+        }
+        match page.next {
+            Some(next) => cursor = next,
+            None => break,
+        }
+    }
+    let mut summary = tally.summary(view);
+    if let Some(folding) = folding {
+        summary.fold = Some(guarded(|| folding.end())?.map_err(AggregationError::Failed)?);
+    }
+    let bytes = summary.to_bytes().len();
+    if bytes > NOTE_BYTES_MAX {
+        let problem =
+            format!("its summary has {bytes} bytes and at most {NOTE_BYTES_MAX} are kept; fold less");
+        return Err(AggregationError::Failed(problem));
+    }
+    Ok(summary)
+}
+
+/// A fold is somebody else's code: its panic fails the aggregation and nothing else.
+fn guarded<R>(run: impl FnOnce() -> R) -> Result<R, AggregationError> {
+    catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
+        let text = panic_text(&*panic).unwrap_or("no message");
+        AggregationError::Failed(format!("its fold panicked: {text}"))
+    })
+}
+
+/// What a panic said.
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> Option<&str> {
+    panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+}
+
+struct Tally {
+    summary: Summary,
+    errors: BTreeMap<String, ErrorSummary>,
+    waits: Histogram<u64>,
+    services: Histogram<u64>,
+}
+
+impl Tally {
+    fn new() -> Self {
+        let histogram = || {
+            Histogram::new_with_bounds(1, DURATION_US_MAX, DIGITS).expect("the bounds are constants that fit")
+        };
+        Self {
+            summary: Summary::default(),
+            errors: BTreeMap::new(),
+            waits: histogram(),
+            services: histogram(),
+        }
+    }
+
+    fn add(&mut self, line: JobLine) -> EndedJob {
+        self.summary.attempts += u64::from(line.attempts);
+        self.summary.throttles += u64::from(line.throttles);
+        self.summary.losses += u64::from(line.losses);
+        let (mut waited, mut served) = (Duration::ZERO, Duration::ZERO);
+        if let (Some(fence), Some(settled_at)) = (line.fence, line.settled_at) {
+            // A fence is the time of its lease in microseconds, or a hair more.
+            let leased_at = fence.0.min(settled_at.0);
+            waited = Duration::from_micros(leased_at.saturating_sub(line.created_at.0));
+            served = Duration::from_micros(settled_at.0 - leased_at);
+            self.waits.saturating_record(waited.as_micros() as u64);
+            self.services.saturating_record(served.as_micros() as u64);
+        }
+        if line.state == JobState::Failed {
+            self.add_error(&line);
+        }
+        EndedJob {
+            job: line.job,
+            type_id: line.type_id,
+            state: line.state,
+            attempts: line.attempts,
+            note: line.note,
+            waited,
+            served,
+        }
+    }
+
+    fn add_error(&mut self, line: &JobLine) {
+        let problem = Problem::from_bytes(&line.note);
+        if self.errors.len() >= CODES_MAX && !self.errors.contains_key(&problem.code) {
+            self.summary.other_errors += 1;
+            return;
+        }
+        let code = problem.code;
+        let entry = self.errors.entry(code.clone()).or_insert_with(|| ErrorSummary {
+            code,
+            count: 0,
+            samples: Vec::new(),
+        });
+        entry.count += 1;
+        if entry.samples.len() < SAMPLES_MAX {
+            let message = problem.message.chars().take(SAMPLE_CHARS_MAX).collect();
+            entry.samples.push(ErrorSample { job: line.job.id.to_string(), message });
+        }
+    }
+
+    fn summary(self, view: &BulkView) -> Summary {
+        let mut errors: Vec<ErrorSummary> = self.errors.into_values().collect();
+        errors.sort_by(|one, other| other.count.cmp(&one.count).then_with(|| one.code.cmp(&other.code)));
+        Summary {
+            total: view.total,
+            succeeded: view.succeeded,
+            failed: view.failed,
+            cancelled: view.cancelled,
+            errors,
+            wait_ms: durations(&self.waits),
+            service_ms: durations(&self.services),
+            ..self.summary
+        }
+    }
+}
+
+fn durations(of: &Histogram<u64>) -> Durations {
+    let ms = |us: u64| us as f64 / 1000.0;
+    Durations {
+        p50: ms(of.value_at_quantile(0.50)),
+        p95: ms(of.value_at_quantile(0.95)),
+        p99: ms(of.value_at_quantile(0.99)),
+        max: ms(of.max()),
+    }
+}

@@ -1,0 +1,61 @@
+//! Code around processors: to measure, to trace, to refuse, to change an outcome.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use crate::context::Context;
+use crate::outcome::Outcome;
+use crate::processor::{BoxFuture, Processor};
+
+/// Wraps every attempt of a worker; the first one added is the outermost.
+///
+/// A closure is one:
+///
+/// ```
+/// use fairlane_worker::{Context, Next, Outcome};
+///
+/// let timed = |job: Context, next: Next| async move {
+///     let started = std::time::Instant::now();
+///     let outcome = next.run(job).await;
+///     println!("{} after {:?}", outcome.as_str(), started.elapsed());
+///     outcome
+/// };
+/// # fn is_middleware(_: impl fairlane_worker::Middleware) {}
+/// # is_middleware(timed);
+/// ```
+pub trait Middleware: Send + Sync + 'static {
+    /// Does something around `next.run(job)`, or instead of it.
+    fn around(&self, job: Context, next: Next) -> BoxFuture<'_, Outcome>;
+}
+
+impl<F, Fut> Middleware for F
+where
+    F: Fn(Context, Next) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Outcome> + Send + 'static,
+{
+    fn around(&self, job: Context, next: Next) -> BoxFuture<'_, Outcome> {
+        Box::pin(self(job, next))
+    }
+}
+
+/// What a middleware wraps: the ones added later, and the processor in the middle.
+#[derive(Clone)]
+pub struct Next {
+    layers: Arc<[Arc<dyn Middleware>]>,
+    depth: usize,
+    processor: Arc<dyn Processor>,
+}
+
+impl Next {
+    pub(crate) fn outermost(layers: Arc<[Arc<dyn Middleware>]>, processor: Arc<dyn Processor>) -> Self {
+        Self { layers, depth: 0, processor }
+    }
+
+    /// Goes on.
+    pub async fn run(self, job: Context) -> Outcome {
+        match self.layers.get(self.depth).cloned() {
+            Some(layer) => layer.around(job, Next { depth: self.depth + 1, ..self }).await,
+            None => self.processor.process(job).await,
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Takes jobs: no more than there are free slots, and waits for a push when there is nothing to take.
+//!
+//! Invariant: a lease that was asked for is answered before the worker stops, if the engine answers at all;
+//! its jobs run or are handed back.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fairlane_core::Micros;
+use fairlane_core::limits::ADMIT_JOBS_MAX;
+use fairlane_core::queue::{Admit, Destination, Discipline, Inspect, Inspected};
+use fairlane_engine::{Clock, EngineError, Leaser};
+
+use super::outage::Pauses;
+use super::slots::Room;
+use super::{Shared, attempt};
+
+/// Longest wait for a time the engine has named, in case its clock and ours differ.
+const TIMED_WAIT_MAX: Duration = Duration::from_secs(1);
+/// Shortest wait for one that has passed by our clock; doubled while nothing comes of it.
+const TIMED_WAIT_MIN: Duration = Duration::from_millis(1);
+/// The discipline can be changed while nothing is queued; it is looked up again this often.
+const DISCIPLINE_LOOK: Duration = Duration::from_secs(5);
+
+pub(crate) struct Fetcher {
+    shared: Arc<Shared>,
+    leaser: Leaser,
+    pauses: Pauses,
+    /// The class whose turn it is.
+    turn: usize,
+    /// Classes that had nothing, in a row.
+    empty: usize,
+    /// When the first of them may have something.
+    wake_at: Option<Micros>,
+    /// Waits that ended with nothing, in a row.
+    vain: u32,
+    classic: Option<(bool, Instant)>,
+}
+
+/// What one lease gave.
+enum Fetched {
+    Some,
+    /// Nothing; ask again then.
+    None(Option<Micros>),
+}
+
+impl Fetcher {
+    pub fn new(shared: Arc<Shared>) -> Self {
+        let leaser = Leaser::new(shared.engine.clone(), shared.worker.clone());
+        let pauses = Pauses::default();
+        Self { shared, leaser, pauses, turn: 0, empty: 0, wake_at: None, vain: 0, classic: None }
+    }
+
+    /// Takes jobs until the worker stops.
+    pub async fn run(mut self) {
+        let stopping = self.shared.stopping.clone();
+        while !stopping.is_cancelled() {
+            let Some(room) = self.shared.slots.room(self.turn) else {
+                tokio::select! {
+                    _ = stopping.cancelled() => break,
+                    _ = self.shared.slots.freed() => continue,
+                }
+            };
+            let fetched = self.fetch(room).await;
+            let waited = match fetched {
+                Ok(true) => Ok(()),
+                Ok(false) => self.wait().await,
+                Err(error) => Err(error),
+            };
+            match waited {
+                Ok(()) => {
+                    self.shared.outage.over();
+                    self.pauses.reset();
+                }
+                Err(error) => {
+                    self.shared.outage.failed("asking for jobs", &error);
+                    self.pauses.pause(&stopping).await;
+                }
+            }
+        }
+        self.hand_back_missed().await;
+    }
+
+    /// Asks for jobs of one class; false if it is time to wait.
+    async fn fetch(&mut self, room: Room) -> Result<bool, EngineError> {
+        self.turn = room.class + 1;
+        let jobs_max = room.jobs.min(self.shared.settings.fetch_batch_size);
+        let mut wake_at = match self.lease(room.class, jobs_max).await? {
+            Fetched::Some => return Ok(true),
+            Fetched::None(wake_at) => wake_at,
+        };
+        if self.is_classic().await? && self.admit().await? {
+            match self.lease(room.class, jobs_max).await? {
+                Fetched::Some => return Ok(true),
+                Fetched::None(later) => wake_at = later,
+            }
+        }
+        self.empty += 1;
+        self.wake_at = [self.wake_at, wake_at].into_iter().flatten().min();
+        Ok(self.empty < self.shared.slots.with_room().0)
+    }
+
+    async fn lease(&mut self, class: usize, jobs_max: usize) -> Result<Fetched, EngineError> {
+        let asked = Instant::now();
+        let types = self.shared.slots.types(class);
+        let batch = self.leaser.lease(types, jobs_max, self.shared.lease_ms()).await?;
+        if batch.jobs.is_empty() {
+            return Ok(Fetched::None(batch.wake_at));
+        }
+        for job in batch.jobs {
+            if let Some(bulk) = &job.bulk {
+                self.shared.bulks_met.meet(&job.job.group, bulk);
+            }
+            attempt::start(&self.shared, job, asked);
+        }
+        (self.empty, self.wake_at, self.vain) = (0, None, 0);
+        Ok(Fetched::Some)
+    }
+
+    /// `classic`: what was pushed into a lane is admitted at once instead of at the next round of the loop.
+    async fn admit(&self) -> Result<bool, EngineError> {
+        let admitted = self.shared.engine.admit(Admit { jobs_max: ADMIT_JOBS_MAX }).await?;
+        Ok(admitted.admissions.iter().any(|admission| admission.destination == Destination::Ready))
+    }
+
+    async fn is_classic(&mut self) -> Result<bool, EngineError> {
+        if let Some((classic, at)) = self.classic
+            && at.elapsed() < DISCIPLINE_LOOK
+        {
+            return Ok(classic);
+        }
+        let looked = self.shared.engine.inspect(Inspect::Whole).await?;
+        let classic =
+            matches!(looked, Inspected::Whole(whole) if whole.settings.discipline == Discipline::Classic);
+        self.classic = Some((classic, Instant::now()));
+        Ok(classic)
+    }
+
+    /// Waits for a push, a time, a freed slot or the stop.
+    async fn wait(&mut self) -> Result<(), EngineError> {
+        let (open, types) = self.shared.slots.with_room();
+        let some_full = open < self.shared.slots.classes();
+        let at_most = self.wait_at_most();
+        self.empty = 0;
+        self.wake_at = None;
+        self.vain = self.vain.saturating_add(1);
+        tokio::select! {
+            woken = self.shared.engine.wait(&types, at_most) => {
+                if woken? {
+                    self.vain = 0;
+                }
+                Ok(())
+            }
+            _ = self.shared.slots.freed(), if some_full => Ok(()),
+            _ = self.shared.stopping.cancelled() => Ok(()),
+        }
+    }
+
+    fn wait_at_most(&self) -> Duration {
+        let Some(wake_at) = self.wake_at else { return self.shared.settings.worker_timeout };
+        let least = TIMED_WAIT_MIN * (1 << self.vain.min(7));
+        Duration::from_micros(wake_at.since(Clock::System.now())).clamp(least, TIMED_WAIT_MAX)
+    }
+
+    /// A request whose answer was missed may hold jobs: they are asked for once more and start, to be ended or
+    /// handed back like all others.
+    async fn hand_back_missed(&mut self) {
+        while self.leaser.has_missed() && !self.shared.stopped.is_cancelled() {
+            let asked = Instant::now();
+            match self.leaser.recover().await {
+                Ok(batch) => {
+                    for job in batch.jobs {
+                        attempt::hand_back(&self.shared, job, asked).await;
+                    }
+                }
+                Err(error) => {
+                    self.shared.outage.failed("asking for jobs", &error);
+                    self.pauses.pause(&self.shared.stopped.clone()).await;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Who runs: the slots of a worker, and how many of them each type may have.
+//!
+//! A class is a set of types that are asked for together: all those without a limit of their own, and each
+//! other type alone, so that no lease gives more jobs of a type than it has room for.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use fairlane_core::TypeId;
+use tokio::sync::Notify;
+
+pub(crate) struct Slots {
+    classes: Vec<Class>,
+    class_of: HashMap<TypeId, usize>,
+    taken: Mutex<Taken>,
+    freed: Notify,
+}
+
+struct Class {
+    types: Vec<TypeId>,
+    limit: Option<usize>,
+}
+
+/// Signed, because a batch that is asked for again after an error can be larger than the room there is by then.
+struct Taken {
+    free: i64,
+    by_class: Vec<i64>,
+}
+
+/// Room for jobs of one class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Room {
+    pub class: usize,
+    pub jobs: usize,
+}
+
+impl Slots {
+    pub fn new(count: usize, limits: Vec<(TypeId, Option<usize>)>) -> Self {
+        let mut classes: Vec<Class> = Vec::new();
+        let mut class_of = HashMap::new();
+        for (type_id, limit) in limits {
+            let shared = classes.iter().position(|class| limit.is_none() && class.limit.is_none());
+            let class = shared.unwrap_or_else(|| {
+                classes.push(Class { types: Vec::new(), limit });
+                classes.len() - 1
+            });
+            classes[class].types.push(type_id.clone());
+            class_of.insert(type_id, class);
+        }
+        let taken = Taken { free: count as i64, by_class: vec![0; classes.len()] };
+        Self { classes, class_of, taken: Mutex::new(taken), freed: Notify::new() }
+    }
+
+    pub fn classes(&self) -> usize {
+        self.classes.len()
+    }
+
+    pub fn types(&self, class: usize) -> &[TypeId] {
+        &self.classes[class].types
+    }
+
+    /// The first class with room, beginning with `from`.
+    pub fn room(&self, from: usize) -> Option<Room> {
+        let taken = self.taken();
+        let classes = self.classes.len();
+        (0..classes).map(|step| (from + step) % classes).find_map(|class| {
+            let jobs = self.room_of(&taken, class);
+            (jobs > 0).then_some(Room { class, jobs: jobs as usize })
+        })
+    }
+
+    /// How many classes have room, and their types.
+    pub fn with_room(&self) -> (usize, Vec<TypeId>) {
+        let taken = self.taken();
+        let open = (0..self.classes.len()).filter(|&class| self.room_of(&taken, class) > 0);
+        let open: Vec<usize> = open.collect();
+        (open.len(), open.iter().flat_map(|&class| self.types(class).iter().cloned()).collect())
+    }
+
+    pub fn take(&self, type_id: &TypeId) {
+        let mut taken = self.taken();
+        taken.free -= 1;
+        if let Some(&class) = self.class_of.get(type_id) {
+            taken.by_class[class] += 1;
+        }
+    }
+
+    pub fn give_back(&self, type_id: &TypeId) {
+        {
+            let mut taken = self.taken();
+            taken.free += 1;
+            if let Some(&class) = self.class_of.get(type_id) {
+                taken.by_class[class] -= 1;
+            }
+        }
+        self.freed.notify_one();
+    }
+
+    /// Resolves when a slot has been given back since the last call.
+    pub async fn freed(&self) {
+        self.freed.notified().await;
+    }
+
+    fn room_of(&self, taken: &Taken, class: usize) -> i64 {
+        let limit = self.classes[class].limit.map_or(i64::MAX, |limit| limit as i64);
+        (limit - taken.by_class[class]).min(taken.free)
+    }
+
+    fn taken(&self) -> std::sync::MutexGuard<'_, Taken> {
+        self.taken.lock().expect("nothing panics while it holds the slots")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn type_of(name: &str) -> TypeId {
+        TypeId::new(name).unwrap()
+    }
+
+    #[test]
+    fn types_without_a_limit_are_asked_for_together_and_the_others_alone() {
+        let limits = [("mail", None), ("push", Some(2)), ("sms", None)];
+        let slots = Slots::new(3, limits.map(|(name, limit)| (type_of(name), limit)).into());
+        assert_eq!(slots.types(0), [type_of("mail"), type_of("sms")]);
+        assert_eq!(slots.room(0), Some(Room { class: 0, jobs: 3 }));
+        assert_eq!(slots.room(1), Some(Room { class: 1, jobs: 2 }));
+        slots.take(&type_of("push"));
+        slots.take(&type_of("push"));
+        assert_eq!(slots.room(1), Some(Room { class: 0, jobs: 1 }), "push has all it may");
+        slots.take(&type_of("mail"));
+        slots.take(&type_of("mail"));
+        assert_eq!(slots.room(0), None, "more was taken than there is");
+        slots.give_back(&type_of("push"));
+        assert_eq!(slots.room(0), None);
+        slots.give_back(&type_of("mail"));
+        assert_eq!(slots.with_room(), (2, vec![type_of("mail"), type_of("sms"), type_of("push")]));
+    }
+}

@@ -1,0 +1,49 @@
+//! How long a failed job waits: exponential with full jitter.
+
+use std::time::Duration;
+
+/// Delays between the attempts at a job of one type. How many attempts there are is the queue's to say
+/// (`max_retry_count`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RetryPolicy {
+    /// Longest delay after the first failure; doubled after each further one.
+    pub base: Duration,
+    /// Longest delay at all.
+    pub cap: Duration,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self { base: Duration::from_secs(1), cap: Duration::from_secs(300) }
+    }
+}
+
+impl RetryPolicy {
+    /// Longest delay after this attempt, counted from 1.
+    pub fn longest(&self, attempt: u32) -> Duration {
+        let doublings = attempt.saturating_sub(1).min(31);
+        self.base.saturating_mul(1 << doublings).min(self.cap)
+    }
+
+    /// A delay after this attempt, anywhere up to the longest: what failed together comes back apart.
+    pub fn delay(&self, attempt: u32) -> Duration {
+        self.longest(attempt).mul_f64(fastrand::f64())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_double_up_to_the_cap_and_are_spread_over_their_range() {
+        let policy = RetryPolicy { base: Duration::from_secs(1), cap: Duration::from_secs(60) };
+        let longest: Vec<u64> = (1..=8).map(|attempt| policy.longest(attempt).as_secs()).collect();
+        assert_eq!(longest, [1, 2, 4, 8, 16, 32, 60, 60]);
+        assert_eq!(policy.longest(u32::MAX), policy.cap);
+        let delays: Vec<Duration> = (0..1000).map(|_| policy.delay(5)).collect();
+        assert!(delays.iter().all(|delay| *delay <= Duration::from_secs(16)));
+        assert!(delays.iter().any(|delay| *delay < Duration::from_secs(4)));
+        assert!(delays.iter().any(|delay| *delay > Duration::from_secs(12)));
+    }
+}

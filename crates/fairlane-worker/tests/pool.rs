@@ -1,0 +1,275 @@
+//! Slots, leases, stops and outages of a worker.
+
+mod support;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use fairlane_conformance::servers::{RedisServer, ServerOptions};
+use fairlane_core::queue::{Discipline, JobState, ListJobs, Listing, SetWhole, Settings, WholeSet};
+use fairlane_worker::*;
+use support::*;
+use tokio::sync::Semaphore;
+
+fn jobs(count: usize, type_name: &str) -> Vec<fairlane_core::queue::NewJob> {
+    (0..count).map(|n| job(&format!("group-{}", n % 7), &format!("{type_name}-{n}"), type_name, "")).collect()
+}
+
+/// Counts how many run at once, and the most there were.
+#[derive(Clone, Default)]
+struct Running(Arc<Mutex<(usize, usize)>>);
+
+impl Running {
+    fn enter(&self) -> Entered {
+        let mut counts = self.0.lock().expect("no test panics here");
+        counts.0 += 1;
+        counts.1 = counts.1.max(counts.0);
+        Entered(self.clone())
+    }
+
+    fn most(&self) -> usize {
+        self.0.lock().expect("no test panics here").1
+    }
+
+    fn now(&self) -> usize {
+        self.0.lock().expect("no test panics here").0
+    }
+}
+
+struct Entered(Running);
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.0.0.lock().expect("no test panics here").0 -= 1;
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_leased_beyond_the_free_slots_of_the_worker_and_of_a_type() {
+    on_both_engines(|engine| async move {
+        let (all, few) = (Running::default(), Running::default());
+        let open = Arc::new(Semaphore::new(0));
+        enqueue(&engine, jobs(100, "few")).await;
+        let options = TypeOptions { concurrency: Some(2), ..TypeOptions::default() };
+        let work = |counters: Vec<Running>| {
+            let open = open.clone();
+            move |_: Context| {
+                let (counters, open) = (counters.clone(), open.clone());
+                async move {
+                    let _entered: Vec<Entered> = counters.iter().map(Running::enter).collect();
+                    let _permit = open.acquire().await.unwrap();
+                }
+            }
+        };
+        let pool = Worker::new(engine.clone())
+            .settings(WorkerSettings { worker_count: 6, ..quick() })
+            .processor("many", work(vec![all.clone()]))
+            .processor_with("few", options, work(vec![all.clone(), few.clone()]))
+            .start()
+            .unwrap();
+        until("two run", || few.now() == 2).await;
+        assert_eq!(whole(&engine).await.in_flight, 2, "its type may have no more");
+        enqueue(&engine, jobs(100, "many")).await;
+        until("six run", || all.now() == 6).await;
+        assert_eq!(whole(&engine).await.in_flight, 6, "no more than run");
+        open.add_permits(1000);
+        drained(&engine).await;
+        assert_eq!((all.most(), few.most()), (6, 2));
+        assert_eq!(pool.stop().await.left, 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_lease_of_a_long_job_is_renewed() {
+    on_both_engines(|engine| async move {
+        let finish = Arc::new(Semaphore::new(0));
+        let waiting = finish.clone();
+        enqueue(&engine, vec![job("a", "1", "long", "")]).await;
+        let pool = Worker::new(engine.clone())
+            .settings(WorkerSettings { lease: Duration::from_millis(400), ..quick() })
+            .processor("long", move |_: Context| {
+                let waiting = waiting.clone();
+                async move { waiting.acquire().await.unwrap().forget() }
+            })
+            .start()
+            .unwrap();
+        let first = reaches(&engine, "a", "1", JobState::Processing).await;
+        let mut renewals = 0;
+        let mut last = first.until;
+        let started = std::time::Instant::now();
+        while renewals < 5 {
+            let now = view(&engine, "a", "1").await;
+            assert_eq!((now.state, now.fence), (JobState::Processing, first.fence));
+            renewals += usize::from(now.until > last);
+            last = now.until;
+            assert!(started.elapsed() < PATIENCE);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        finish.add_permits(1);
+        let done = reaches(&engine, "a", "1", JobState::Completed).await;
+        assert_eq!((done.attempts, done.losses), (1, 0));
+        pool.stop().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_stop_under_load_leaves_no_lease_and_lets_no_job_run_twice() {
+    on_both_engines(|engine| async move {
+        let runs: Arc<Mutex<HashMap<String, usize>>> = Arc::default();
+        enqueue(&engine, jobs(2000, "work")).await;
+        let start = || {
+            let runs = runs.clone();
+            Worker::new(engine.clone())
+                .settings(WorkerSettings { worker_count: 20, ..quick() })
+                .processor("work", move |job: Context| {
+                    *runs.lock().unwrap().entry(job.id().to_string()).or_default() += 1;
+                    async { tokio::time::sleep(Duration::from_millis(1)).await }
+                })
+                .start()
+                .unwrap()
+        };
+        let mut finished = 0;
+        for stop in 0..10 {
+            let pool = start();
+            let goal = (stop + 1) * 100;
+            until("a hundred more", || runs.lock().unwrap().len() >= goal).await;
+            let report = pool.stop().await;
+            assert_eq!((report.left, whole(&engine).await.in_flight), (0, 0));
+            finished += report.finished;
+        }
+        assert!(finished > 0, "some were running when it stopped");
+        let pool = start();
+        drained(&engine).await;
+        pool.stop().await;
+        let runs = runs.lock().unwrap();
+        assert_eq!((runs.len(), runs.values().copied().max()), (2000, Some(1)));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_outlasts_the_grace_period_is_handed_back_and_runs_elsewhere_at_once() {
+    on_both_engines(|engine| async move {
+        enqueue(&engine, vec![job("a", "1", "work", "")]).await;
+        let settings = WorkerSettings { shutdown_grace_period: Duration::from_millis(20), ..quick() };
+        let pool = Worker::new(engine.clone())
+            .settings(settings)
+            .process("work", |(): (), _| std::future::pending::<()>())
+            .start()
+            .unwrap();
+        reaches(&engine, "a", "1", JobState::Processing).await;
+        let report = pool.stop().await;
+        assert_eq!(report, StopReport { finished: 0, handed_back: 1, left: 0 });
+        let back = view(&engine, "a", "1").await;
+        assert_eq!((back.state, back.attempts), (JobState::Pending, 0), "it cost no attempt");
+        let other = Worker::new(engine.clone()).settings(quick()).process("work", |(): (), _| async {});
+        let other = other.start().unwrap();
+        reaches(&engine, "a", "1", JobState::Completed).await;
+        other.stop().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_dead_redis_does_not_end_the_worker() {
+    let mut server = RedisServer::start(ServerOptions { durable: true, cluster: false });
+    let engine = open(&server.url()).await;
+    let (told, runs) = (Told::default(), Arc::new(AtomicUsize::new(0)));
+    let counted = runs.clone();
+    enqueue(&engine, jobs(300, "work")).await;
+    let pool = Worker::new(engine.clone())
+        .settings(WorkerSettings { worker_count: 5, ..quick() })
+        .on_event(told.hook())
+        .processor("work", move |_: Context| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            async { tokio::time::sleep(Duration::from_millis(2)).await }
+        })
+        .start()
+        .unwrap();
+    for goal in [50, 100, 150] {
+        until("some run", || runs.load(Ordering::SeqCst) >= goal).await;
+        let downs = told.count(|event| matches!(event, Event::EngineDown { .. }));
+        server.kill();
+        until("it says so", || told.count(|event| matches!(event, Event::EngineDown { .. })) > downs).await;
+        server.restart();
+        until("it goes on", || runs.load(Ordering::SeqCst) > goal + 10).await;
+    }
+    drained(&engine).await;
+    assert!(told.any(|event| matches!(event, Event::EngineBack { .. })));
+    assert_eq!(pool.stop().await.left, 0);
+    let listed = ListJobs { listing: Listing::Finished, group: None, type_id: None, cursor: 0, limit: 500 };
+    let listed = engine.list_jobs(listed).await.unwrap();
+    let done = listed.jobs.iter().filter(|job| job.state == JobState::Completed && job.attempts == 1).count();
+    assert_eq!(done, 300, "every job has ended once");
+}
+
+#[tokio::test]
+async fn a_slow_redis_slows_the_worker_and_nothing_else() {
+    let server = RedisServer::start(ServerOptions::default());
+    let engine = open(&server.url()).await;
+    let runs: Arc<Mutex<HashMap<String, usize>>> = Arc::default();
+    let counted = runs.clone();
+    enqueue(&engine, jobs(400, "work")).await;
+    let pool = Worker::new(engine.clone())
+        .settings(WorkerSettings { worker_count: 5, ..quick() })
+        .processor("work", move |job: Context| {
+            *counted.lock().unwrap().entry(job.id().to_string()).or_default() += 1;
+            async { tokio::time::sleep(Duration::from_millis(1)).await }
+        })
+        .start()
+        .unwrap();
+    for goal in [100, 200, 300] {
+        until("some run", || runs.lock().unwrap().len() >= goal).await;
+        assert_eq!(server.command(&["CLIENT", "PAUSE", "700", "ALL"]), "OK");
+    }
+    drained(&engine).await;
+    assert_eq!(pool.stop().await.left, 0);
+    let runs = runs.lock().unwrap();
+    assert_eq!((runs.len(), runs.values().copied().max()), (400, Some(1)));
+}
+
+#[tokio::test]
+async fn a_stop_while_the_engine_is_dead_ends_all_the_same() {
+    let mut server = RedisServer::start(ServerOptions::default());
+    let engine = open(&server.url()).await;
+    enqueue(&engine, jobs(50, "work")).await;
+    let running = Arc::new(AtomicUsize::new(0));
+    let counted = running.clone();
+    let settings = WorkerSettings { shutdown_grace_period: Duration::from_millis(50), ..quick() };
+    let pool = Worker::new(engine)
+        .settings(settings)
+        .processor("work", move |_: Context| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            std::future::pending::<()>()
+        })
+        .start()
+        .unwrap();
+    until("ten run", || running.load(Ordering::SeqCst) == 10).await;
+    server.kill();
+    let report = pool.stop().await;
+    assert_eq!(report.left, 10, "their leases run out by themselves");
+}
+
+#[tokio::test]
+async fn the_loops_admit_and_bring_back_what_classic_refuses() {
+    on_both_engines(|engine| async move {
+        let settings = Settings { discipline: Discipline::Classic, global_rps: 50, ..Settings::default() };
+        let set = engine.set_whole(SetWhole { settings }).await.unwrap();
+        assert_eq!(set, WholeSet::Set);
+        enqueue(&engine, jobs(120, "work")).await;
+        let pool = Worker::new(engine.clone())
+            .settings(quick())
+            .process("work", |(): (), _| async {})
+            .start()
+            .unwrap();
+        drained(&engine).await;
+        let done = whole(&engine).await.completed;
+        assert_eq!(done, 120);
+        pool.stop().await;
+    })
+    .await;
+}

@@ -1,0 +1,286 @@
+//! What a processor may do, good or bad, and what becomes of its job.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use fairlane_core::queue::{CancelJob, Inspect, Inspected, JobState, JobView};
+use fairlane_worker::*;
+use support::*;
+
+fn problem(view: &JobView) -> Problem {
+    Problem::from_bytes(&view.note)
+}
+
+#[tokio::test]
+async fn a_processor_is_given_its_payload_and_its_result_is_kept() {
+    on_both_engines(|engine| async move {
+        enqueue(&engine, vec![job("a", "1", "double", "21"), job("a", "2", "double", "\"words\"")]).await;
+        let pool = Worker::new(engine.clone())
+            .settings(quick())
+            .process("double", |number: u64, job: Context| async move {
+                assert_eq!((job.attempt(), job.type_id().to_string()), (1, "double".into()));
+                Outcome::done(&(number * 2))
+            })
+            .start()
+            .unwrap();
+        let done = reaches(&engine, "a", "1", JobState::Completed).await;
+        assert_eq!(&*done.note, b"42");
+        let failed = reaches(&engine, "a", "2", JobState::Failed).await;
+        assert_eq!((problem(&failed).code.as_str(), failed.attempts), ("bad_payload", 1));
+        assert_eq!(pool.stop().await.left, 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_panic_is_a_retryable_failure_and_harms_nobody_else() {
+    on_both_engines(|engine| async move {
+        let panics = Arc::new(AtomicUsize::new(0));
+        let counted = panics.clone();
+        enqueue(&engine, vec![job("a", "always", "bad", ""), job("a", "fine", "good", "")]).await;
+        let pool = Worker::new(engine.clone())
+            .settings(quick())
+            .process("bad", move |(): (), _| {
+                counted.fetch_add(1, Ordering::SeqCst);
+                async move {
+                    if true {
+                        panic!("out of cheese");
+                    }
+                }
+            })
+            .process("good", |(): (), _| async {})
+            .start()
+            .unwrap();
+        let dead = reaches(&engine, "a", "always", JobState::Failed).await;
+        assert_eq!(problem(&dead), Problem::new("panic", "out of cheese"));
+        assert_eq!((dead.attempts, panics.load(Ordering::SeqCst)), (4, 4), "one and three retries");
+        reaches(&engine, "a", "fine", JobState::Completed).await;
+        pool.stop().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_processor_that_hangs_is_dropped_when_its_time_is_up() {
+    on_both_engines(|engine| async move {
+        struct Dropped(Arc<AtomicUsize>);
+        impl Drop for Dropped {
+            fn drop(&mut self) {
+                self.0.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+        let drops = Arc::new(AtomicUsize::new(0));
+        let counted = drops.clone();
+        enqueue(&engine, vec![job("a", "1", "hang", "")]).await;
+        let options = TypeOptions { timeout: Some(Duration::from_millis(30)), ..TypeOptions::default() };
+        let pool = Worker::new(engine.clone())
+            .settings(quick())
+            .processor_with("hang", options, move |_: Context| {
+                let guard = Dropped(counted.clone());
+                async move {
+                    let _guard = guard;
+                    std::future::pending::<()>().await
+                }
+            })
+            .start()
+            .unwrap();
+        let dead = reaches(&engine, "a", "1", JobState::Failed).await;
+        assert_eq!(problem(&dead), Problem::new("timeout", "it took longer than 30 ms"));
+        assert_eq!((dead.attempts, drops.load(Ordering::SeqCst)), (4, 4));
+        assert_eq!(pool.stop().await.left, 0);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_processor_that_blocks_its_thread_keeps_its_slot_but_not_its_job() {
+    let engine = embedded().await;
+    let (release, blocked) = std::sync::mpsc::channel::<()>();
+    let blocked = Arc::new(std::sync::Mutex::new(blocked));
+    let told = Told::default();
+    enqueue(&engine, vec![job("a", "stuck", "block", "")]).await;
+    let options = TypeOptions { timeout: Some(Duration::from_millis(20)), ..TypeOptions::default() };
+    let held = blocked.clone();
+    let pool = Worker::new(engine.clone())
+        .settings(WorkerSettings { worker_count: 2, ..quick() })
+        .on_event(told.hook())
+        .processor_with("block", options, move |job: Context| {
+            let held = held.clone();
+            async move {
+                if job.attempt() == 1 {
+                    let _ = held.lock().unwrap().recv();
+                }
+            }
+        })
+        .process("good", |(): (), _| async {})
+        .start()
+        .unwrap();
+    reaches(&engine, "a", "stuck", JobState::Completed).await;
+    assert!(told.any(|event| matches!(event, Event::Ignoring { .. })));
+    enqueue(&engine, (0..20).map(|n| job("a", &format!("g{n}"), "good", "")).collect()).await;
+    drained(&engine).await;
+    drop(release);
+    assert_eq!(pool.stop().await.left, 0);
+}
+
+#[tokio::test]
+async fn a_result_that_is_too_large_is_a_failure_that_says_so() {
+    on_both_engines(|engine| async move {
+        enqueue(&engine, vec![job("a", "1", "large", "")]).await;
+        let pool = Worker::new(engine.clone())
+            .settings(quick())
+            .process("large", |(): (), _| async { Outcome::done_bytes(vec![b'x'; 50_000_000]) })
+            .start()
+            .unwrap();
+        let dead = reaches(&engine, "a", "1", JobState::Failed).await;
+        assert_eq!((problem(&dead).code.as_str(), dead.attempts), ("result_too_large", 1));
+        assert!(problem(&dead).message.contains("50000000 bytes"), "{}", problem(&dead));
+        pool.stop().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_running_job_hears_that_it_was_cancelled() {
+    on_both_engines(|engine| async move {
+        enqueue(&engine, vec![job("a", "polite", "wait", ""), job("a", "deaf", "deaf", "")]).await;
+        let settings = WorkerSettings { lease: Duration::from_millis(300), ..quick() };
+        let told = Told::default();
+        let pool = Worker::new(engine.clone())
+            .settings(settings)
+            .on_event(told.hook())
+            .process("wait", |(): (), job: Context| async move {
+                let reason = job.cancelled().await;
+                Outcome::cancelled(format!("stopped in order, {}", reason.as_str()))
+            })
+            .process("deaf", |(): (), _| std::future::pending::<()>())
+            .start()
+            .unwrap();
+        for id in ["polite", "deaf"] {
+            reaches(&engine, "a", id, JobState::Processing).await;
+        }
+        let jobs = vec![job_ref("a", "polite"), job_ref("a", "deaf")];
+        engine.cancel_job(CancelJob { jobs }).await.unwrap();
+        let polite = reaches(&engine, "a", "polite", JobState::Cancelled).await;
+        assert_eq!(problem(&polite).message, "stopped in order, cancelled");
+        let deaf = reaches(&engine, "a", "deaf", JobState::Cancelled).await;
+        assert_eq!(problem(&deaf).message, "it was cancelled while it ran");
+        assert_eq!(told.count(|event| matches!(event, Event::Cancelling { .. })), 2);
+        assert_eq!(pool.stop().await.left, 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn giving_up_because_the_worker_stops_hands_the_job_back() {
+    let engine = embedded().await;
+    enqueue(&engine, vec![job("a", "1", "wait", "")]).await;
+    let settings = WorkerSettings { shutdown_grace_period: Duration::from_millis(50), ..quick() };
+    let pool = Worker::new(engine.clone())
+        .settings(settings)
+        .process("wait", |(): (), job: Context| async move {
+            Outcome::cancelled(format!("told so: {}", job.cancelled().await.as_str()))
+        })
+        .start()
+        .unwrap();
+    reaches(&engine, "a", "1", JobState::Processing).await;
+    assert_eq!(pool.stop().await, StopReport { finished: 0, handed_back: 1, left: 0 });
+    assert_eq!(view(&engine, "a", "1").await.state, JobState::Pending);
+}
+
+#[tokio::test]
+async fn a_throttled_job_costs_no_attempt_and_closes_the_gate_of_its_type_alone() {
+    on_both_engines(|engine| async move {
+        let calls = Arc::new(AtomicUsize::new(0));
+        let counted = calls.clone();
+        enqueue(&engine, vec![job("a", "1", "busy", ""), job("a", "2", "free", "")]).await;
+        let pool = Worker::new(engine.clone())
+            .settings(quick())
+            .process("busy", move |(): (), _| {
+                let first = counted.fetch_add(1, Ordering::SeqCst) == 0;
+                async move {
+                    if first {
+                        Outcome::throttled(Some(Duration::from_secs(3600)))
+                    } else {
+                        Outcome::done(&1)
+                    }
+                }
+            })
+            .process("free", |(): (), _| async {})
+            .start()
+            .unwrap();
+        reaches(&engine, "a", "2", JobState::Completed).await;
+        let waiting = reaches(&engine, "a", "1", JobState::Waiting).await;
+        assert_eq!((waiting.attempts, waiting.throttles), (0, 1));
+        let Inspected::Type(Some(busy)) = engine.inspect(Inspect::Type(type_of("busy"))).await.unwrap()
+        else {
+            panic!("the type is known");
+        };
+        assert!(busy.closed_until.is_some(), "Retry-After closes the gate");
+        pool.stop().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn middleware_wraps_attempts_in_the_order_it_was_added() {
+    let engine = embedded().await;
+    enqueue(&engine, vec![job("a", "1", "word", "\"b\"")]).await;
+    let around = |text: &'static str| {
+        move |job: Context, next: Next| async move {
+            match next.run(job).await {
+                Outcome::Done { result } => {
+                    let inner: String = serde_json::from_slice(&result).unwrap();
+                    Outcome::done(&format!("{text}{inner}{text}"))
+                }
+                other => other,
+            }
+        }
+    };
+    let pool = Worker::new(engine.clone())
+        .settings(quick())
+        .middleware(around("1"))
+        .middleware(around("2"))
+        .process("word", |word: String, _| async move { Outcome::done(&word) })
+        .start()
+        .unwrap();
+    let done = reaches(&engine, "a", "1", JobState::Completed).await;
+    assert_eq!(&*done.note, b"\"12b21\"");
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn a_job_of_a_type_without_a_processor_stays_and_is_reported() {
+    let engine = embedded().await;
+    enqueue(&engine, vec![job("a", "1", "unknown", "")]).await;
+    let mut settings = quick();
+    settings.loops.watch_interval = Duration::from_millis(20);
+    let told = Told::default();
+    let worker = Worker::new(engine.clone()).settings(settings).on_event(told.hook());
+    let pool = worker.process("known", |(): (), _| async {}).start().unwrap();
+    until("a report", || {
+        told.any(|event| matches!(event, Event::Unattended { types } if types == &[(type_of("unknown"), 1)]))
+    })
+    .await;
+    assert_eq!(view(&engine, "a", "1").await.state, JobState::Pending);
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn wrong_settings_are_refused_with_what_is_allowed() {
+    let engine = embedded().await;
+    let settings = WorkerSettings { worker_count: 0, ..WorkerSettings::default() };
+    let error = Worker::new(engine.clone()).settings(settings).start().err().unwrap();
+    assert_eq!(error.to_string(), "worker_count is 0; it must be from 1 to 100000");
+    let twice = Worker::new(engine.clone())
+        .process("a", |(): (), _| async {})
+        .process("a", |(): (), _| async {})
+        .start();
+    assert_eq!(twice.err().unwrap().to_string(), "type a has two processors; it can have one");
+    let options = TypeOptions { concurrency: Some(0), ..TypeOptions::default() };
+    let none = Worker::new(engine).processor_with("a", options, |_: Context| async {}).start();
+    assert!(none.err().unwrap().to_string().starts_with("type a: concurrency is 0"));
+}

@@ -1,0 +1,152 @@
+//! What the tests of a worker share: engines to run on, jobs, and bounded waits.
+
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use fairlane_conformance::servers::{RedisServer, ServerOptions};
+use fairlane_core::queue::*;
+use fairlane_core::{BulkId, Cost, GroupId, JobId, Level, TypeId};
+use fairlane_engine::Engine;
+use fairlane_worker::{Event, RetryPolicy, WorkerSettings};
+
+/// Longest wait for something that is to happen soon; only a failing test waits so long.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Runs a test on the embedded engine and on Redis.
+pub async fn on_both_engines<F, Fut>(test: F)
+where
+    F: Fn(Arc<dyn Engine>) -> Fut,
+    Fut: Future<Output = ()>,
+{
+    test(embedded().await).await;
+    let server = RedisServer::start(ServerOptions::default());
+    test(open(&server.url()).await).await;
+}
+
+pub async fn embedded() -> Arc<dyn Engine> {
+    open("memory:").await
+}
+
+pub async fn open(url: &str) -> Arc<dyn Engine> {
+    fairlane_engine::open(url, Settings::default()).await.expect("it opens")
+}
+
+/// Settings with short times, so that nothing waits longer than it must.
+pub fn quick() -> WorkerSettings {
+    let mut settings = WorkerSettings {
+        retry: RetryPolicy { base: Duration::from_millis(2), cap: Duration::from_millis(10) },
+        worker_timeout: Duration::from_millis(200),
+        cancel_grace_period: Duration::from_millis(100),
+        ..WorkerSettings::default()
+    };
+    settings.loops.sweep_interval = Duration::from_millis(50);
+    settings.loops.reclaim_interval = Duration::from_millis(100);
+    settings.loops.aggregate_interval = Duration::from_millis(50);
+    settings
+}
+
+pub fn type_of(name: &str) -> TypeId {
+    TypeId::new(name).expect("a good name")
+}
+
+pub fn job_ref(group: &str, id: &str) -> JobRef {
+    JobRef { group: GroupId::new(group).expect("a good name"), id: JobId::new(id).expect("a good name") }
+}
+
+pub fn bulk_ref(group: &str, id: &str) -> BulkRef {
+    BulkRef { group: GroupId::new(group).expect("a good name"), id: BulkId::new(id).expect("a good name") }
+}
+
+pub fn job(group: &str, id: &str, type_name: &str, payload: &str) -> NewJob {
+    NewJob {
+        job: job_ref(group, id),
+        type_id: type_of(type_name),
+        level: Level::Normal,
+        cost: Cost::default(),
+        payload: payload.as_bytes().into(),
+        delay_ms: 0,
+        bulk: None,
+    }
+}
+
+pub async fn enqueue(engine: &Arc<dyn Engine>, jobs: Vec<NewJob>) {
+    let receipts = engine.enqueue_all(jobs).await.expect("they are taken");
+    assert!(receipts.iter().all(|receipt| *receipt == JobReceipt::Created), "{receipts:?}");
+}
+
+pub async fn view(engine: &Arc<dyn Engine>, group: &str, id: &str) -> JobView {
+    match engine.inspect(Inspect::Job(job_ref(group, id))).await.expect("it answers") {
+        Inspected::Job(Some(view)) => view,
+        other => panic!("{other:?}"),
+    }
+}
+
+pub async fn bulk_view(engine: &Arc<dyn Engine>, group: &str, id: &str) -> BulkView {
+    match engine.inspect(Inspect::Bulk(bulk_ref(group, id))).await.expect("it answers") {
+        Inspected::Bulk(Some(view)) => view,
+        other => panic!("{other:?}"),
+    }
+}
+
+pub async fn whole(engine: &Arc<dyn Engine>) -> WholeView {
+    match engine.inspect(Inspect::Whole).await.expect("it answers") {
+        Inspected::Whole(whole) => whole,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Waits until the job is in this state and gives it.
+pub async fn reaches(engine: &Arc<dyn Engine>, group: &str, id: &str, state: JobState) -> JobView {
+    let started = Instant::now();
+    loop {
+        let view = view(engine, group, id).await;
+        if view.state == state {
+            return view;
+        }
+        assert!(started.elapsed() < PATIENCE, "{group}/{id} is {view:?}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Waits until nothing is queued or running.
+pub async fn drained(engine: &Arc<dyn Engine>) {
+    let started = Instant::now();
+    loop {
+        let whole = whole(engine).await;
+        if whole.backlog == 0 && whole.in_flight == 0 {
+            return;
+        }
+        assert!(started.elapsed() < PATIENCE, "{whole:?}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Waits until a condition holds.
+pub async fn until(what: &str, condition: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !condition() {
+        assert!(started.elapsed() < PATIENCE, "{what} did not happen");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Everything a worker told.
+#[derive(Clone, Default)]
+pub struct Told(Arc<Mutex<Vec<Event>>>);
+
+impl Told {
+    pub fn hook(&self) -> impl Fn(&Event) + Send + Sync + 'static {
+        let told = self.0.clone();
+        move |event| told.lock().expect("no test panics here").push(event.clone())
+    }
+
+    pub fn count(&self, which: impl Fn(&Event) -> bool) -> usize {
+        self.0.lock().expect("no test panics here").iter().filter(|event| which(event)).count()
+    }
+
+    pub fn any(&self, which: impl Fn(&Event) -> bool) -> bool {
+        self.count(which) > 0
+    }
+}

@@ -1,0 +1,201 @@
+//! Dead jobs: those that failed for good or are out of attempts.
+//!
+//! Invariant: a call looks at each job that was dead when it began at most once, so that jobs which die again while
+//! it requeues do not keep it going. The store's commands take ids; a filter is a walk through the list in front
+//! of them, page by page.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use fairlane_core::limits::LIST_JOBS_MAX;
+use fairlane_core::queue::{
+    Discard, Disposal, JobLine, JobRef, ListJobs, Listed, Listing, RequeueDead, Requeued,
+};
+use fairlane_core::{GroupId, TypeId};
+use fairlane_engine::Engine;
+use fairlane_worker::Problem;
+
+use crate::error::Error;
+use crate::fairlane::Fairlane;
+
+/// Dead jobs, made with [`Fairlane::dead`](crate::Fairlane::dead) and narrowed by its methods.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), fairlane::Error> {
+/// # use std::time::Duration;
+/// # let fairlane = fairlane::Fairlane::open("memory:").await?;
+/// let timeouts = fairlane.dead().group("customer-7").job_type("mail").code("timed_out");
+/// for job in timeouts.list(20).await? {
+///     println!("{} died after {} attempts", job.job.id, job.attempts);
+/// }
+/// let counts = timeouts.requeue().await?;
+/// assert_eq!(counts.requeued, 0);
+/// fairlane.dead().older_than(Duration::from_secs(86_400)).discard().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Dead {
+    engine: Arc<dyn Engine>,
+    group: Option<String>,
+    job_type: Option<String>,
+    code: Option<String>,
+    older_than: Option<Duration>,
+}
+
+/// What became of dead jobs that were to run again.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RequeueCounts {
+    /// They are in their lanes again.
+    pub requeued: u64,
+    /// They stay dead because the queue is full; try again later.
+    pub full: u64,
+    /// Somebody else requeued or removed them meanwhile.
+    pub gone: u64,
+}
+
+/// What became of dead jobs that were to be removed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DiscardCounts {
+    /// They are removed.
+    pub discarded: u64,
+    /// Somebody else requeued or removed them meanwhile.
+    pub gone: u64,
+}
+
+impl Dead {
+    pub(crate) fn new(engine: Arc<dyn Engine>) -> Self {
+        Self { engine, group: None, job_type: None, code: None, older_than: None }
+    }
+
+    /// Those of this group.
+    pub fn group(self, group: impl Into<String>) -> Self {
+        Self { group: Some(group.into()), ..self }
+    }
+
+    /// Those of this type.
+    pub fn job_type(self, job_type: impl Into<String>) -> Self {
+        Self { job_type: Some(job_type.into()), ..self }
+    }
+
+    /// Those whose last problem has this code.
+    pub fn code(self, code: impl Into<String>) -> Self {
+        Self { code: Some(code.into()), ..self }
+    }
+
+    /// Those that died longer ago than this, by this machine's clock.
+    pub fn older_than(self, age: Duration) -> Self {
+        Self { older_than: Some(age), ..self }
+    }
+
+    /// At most so many of them, oldest first.
+    pub async fn list(&self, limit: usize) -> Result<Vec<JobLine>, Error> {
+        let mut walk = self.walk().await?;
+        let mut found = Vec::new();
+        while found.len() < limit {
+            let Some(page) = walk.next(0).await? else { break };
+            found.extend(page);
+        }
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    /// Lets all of them run again, with all their attempts. One that died in a bulk action leaves it, as that has
+    /// counted it already.
+    pub async fn requeue(&self) -> Result<RequeueCounts, Error> {
+        let (mut walk, mut counts, mut left) = (self.walk().await?, RequeueCounts::default(), 0);
+        while let Some(page) = walk.next(left).await? {
+            let before = counts;
+            if !page.is_empty() {
+                let answers = self.engine.requeue_dead(RequeueDead { jobs: names(page) }).await?;
+                for answer in answers.jobs {
+                    match answer {
+                        Requeued::Requeued => counts.requeued += 1,
+                        Requeued::Full => counts.full += 1,
+                        Requeued::NotDead | Requeued::Unknown => counts.gone += 1,
+                    }
+                }
+            }
+            left = counts.requeued + counts.gone - before.requeued - before.gone;
+        }
+        Ok(counts)
+    }
+
+    /// Removes all of them.
+    pub async fn discard(&self) -> Result<DiscardCounts, Error> {
+        let (mut walk, mut counts, mut left) = (self.walk().await?, DiscardCounts::default(), 0);
+        while let Some(page) = walk.next(left).await? {
+            left = page.len() as u64;
+            if !page.is_empty() {
+                for answer in self.engine.discard(Discard { jobs: names(page) }).await?.jobs {
+                    match answer {
+                        Disposal::Discarded => counts.discarded += 1,
+                        Disposal::NotDead | Disposal::Unknown => counts.gone += 1,
+                    }
+                }
+            }
+        }
+        Ok(counts)
+    }
+
+    async fn walk(&self) -> Result<Walk, Error> {
+        let whole = Fairlane::from_engine(self.engine.clone()).whole().await?;
+        let age = self.older_than.unwrap_or_default();
+        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Ok(Walk {
+            engine: self.engine.clone(),
+            group: self.group.as_ref().map(GroupId::new).transpose()?,
+            type_id: self.job_type.as_ref().map(TypeId::new).transpose()?,
+            code: self.code.clone(),
+            died_before_us: self.older_than.map(|_| since_1970.saturating_sub(age).as_micros() as u64),
+            cursor: 0,
+            to_look_at: whole.failed,
+        })
+    }
+}
+
+fn names(page: Vec<JobLine>) -> Vec<JobRef> {
+    page.into_iter().map(|line| line.job).collect()
+}
+
+/// A walk through the dead, oldest first.
+struct Walk {
+    engine: Arc<dyn Engine>,
+    group: Option<GroupId>,
+    type_id: Option<TypeId>,
+    code: Option<String>,
+    died_before_us: Option<u64>,
+    /// The rank at which the next page begins.
+    cursor: u64,
+    /// Jobs that were dead at the beginning and have not been looked at.
+    to_look_at: u64,
+}
+
+impl Walk {
+    /// The next page, which may be empty; `left` jobs of the last one have left the list since. None at the end.
+    async fn next(&mut self, left: u64) -> Result<Option<Vec<JobLine>>, Error> {
+        self.cursor = self.cursor.saturating_sub(left);
+        if self.to_look_at == 0 {
+            return Ok(None);
+        }
+        let limit = self.to_look_at.min(LIST_JOBS_MAX as u64) as usize;
+        let (group, type_id) = (self.group.clone(), self.type_id.clone());
+        let command = ListJobs { listing: Listing::Dead, group, type_id, cursor: self.cursor, limit };
+        let Listed { jobs, next } = self.engine.list_jobs(command).await?;
+        match next {
+            Some(next) => {
+                self.to_look_at = self.to_look_at.saturating_sub(next.saturating_sub(self.cursor).max(1));
+                self.cursor = next;
+            }
+            None => self.to_look_at = 0,
+        }
+        Ok(Some(jobs.into_iter().filter(|line| self.is_wanted(line)).collect()))
+    }
+
+    fn is_wanted(&self, line: &JobLine) -> bool {
+        let died_at = line.settled_at.unwrap_or(line.created_at);
+        self.died_before_us.is_none_or(|before| died_at.0 < before)
+            && self.code.as_ref().is_none_or(|code| Problem::from_bytes(&line.note).code == *code)
+    }
+}

@@ -1,0 +1,158 @@
+//! What can go wrong, each with a message that says what to do.
+
+use std::time::Duration;
+
+use fairlane_core::queue::{BulkRef, JobRef, Refusal};
+use fairlane_core::{BulkId, GroupId, InvalidName, OutOfRange};
+use fairlane_engine::EngineError;
+
+use crate::duration::duration_text;
+use crate::rate::InvalidRate;
+
+/// Why something was not done.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The engine broke, refused the command or did not answer.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// A name that cannot be one.
+    #[error(transparent)]
+    Name(#[from] InvalidName),
+    /// A rate that cannot be one.
+    #[error(transparent)]
+    Rate(#[from] InvalidRate),
+    /// A number out of range.
+    #[error(transparent)]
+    OutOfRange(#[from] OutOfRange),
+    /// A job that no engine would take.
+    #[error("job {job} cannot be enqueued: {reason}")]
+    Job {
+        /// Its id, or where it stands.
+        job: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A job was not taken; see [`Receipt::accepted`](crate::Receipt::accepted).
+    #[error("job {} of {} was not taken: {}", .job.id, .job.group, refusal_text(*refusal, *retry_after))]
+    Refused {
+        /// Whose and which.
+        job: JobRef,
+        /// Why.
+        refusal: Refusal,
+        /// When it makes sense to try again.
+        retry_after: Duration,
+    },
+    /// The id of a job for a bulk action is taken by a job outside of it.
+    #[error(
+        "job {} cannot join bulk action {wanted}: {} has a job of this id already, {}; give it an id of its own",
+        .job.id, .job.group, belongs_text(owner)
+    )]
+    Conflict {
+        /// Whose and which.
+        job: JobRef,
+        /// Where it was to belong.
+        wanted: BulkId,
+        /// Where the job of this id belongs.
+        owner: Option<BulkId>,
+    },
+    /// A job for a bulk action names another group.
+    #[error("a job of {} cannot join bulk action {} of {}; make it with Bulk::job", .group, .bulk.id, .bulk.group)]
+    OtherGroup {
+        /// The job's group.
+        group: GroupId,
+        /// The bulk action.
+        bulk: BulkRef,
+    },
+    /// There is no such bulk action.
+    #[error("{} has no bulk action {}; open it first, or it ended and is past its retention", .0.group, .0.id)]
+    NoSuchBulk(BulkRef),
+    /// The group has as many bulk actions as are kept.
+    #[error("{0} has as many bulk actions as are kept; wait until old ones are past their retention")]
+    TooManyBulks(GroupId),
+    /// The bulk action has another number of jobs than was expected, and stays open.
+    #[error(
+        "bulk action {} has {total} jobs, not {expected}, and stays open; an id may stand twice in the source, or \
+         another producer adds jobs: add what is missing, or seal it with {total}",
+        .bulk.id
+    )]
+    Mismatch {
+        /// Which.
+        bulk: BulkRef,
+        /// How many the producer counted.
+        expected: u64,
+        /// How many it has.
+        total: u64,
+    },
+    /// Nothing can be told at this address.
+    #[error("{0:?} is no address for a callback; it begins with http:// or https://")]
+    Callback(String),
+    /// A type that is new, and there are as many as there may be.
+    #[error("type {0} cannot be added: there are 64 types already; use one of them")]
+    TooManyTypes(String),
+    /// Nothing moved for as long as was to be waited.
+    #[error("gave up after {} without progress: {reason}", duration_text(*.waited))]
+    GaveUp {
+        /// So long.
+        waited: Duration,
+        /// What it waited for.
+        reason: String,
+    },
+    /// A line of a source is wrong.
+    #[error("line {line}: {reason}")]
+    Line {
+        /// Counted from 1.
+        line: u64,
+        /// What is wrong, and what is expected.
+        reason: String,
+    },
+    /// Something kept in the queue cannot be read.
+    #[error("{what} cannot be read: {reason}")]
+    Unreadable {
+        /// What.
+        what: String,
+        /// Why.
+        reason: String,
+    },
+    /// A source or target outside the queue.
+    #[error("reading or writing failed: {0}")]
+    Io(#[from] std::io::Error),
+}
+
+impl Error {
+    /// Whether the same call may well succeed after a pause.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Engine(error) => error.is_retryable(),
+            Self::Refused { refusal, .. } => is_full(*refusal),
+            Self::GaveUp { .. } => true,
+            _ => false,
+        }
+    }
+}
+
+/// Whether room may come by itself.
+pub(crate) fn is_full(refusal: Refusal) -> bool {
+    matches!(refusal, Refusal::GroupFull | Refusal::WholeFull)
+}
+
+/// What a refusal means and what to do.
+pub(crate) fn refusal_text(refusal: Refusal, retry_after: Duration) -> String {
+    let again = format!("try again in {}", duration_text(retry_after));
+    match refusal {
+        Refusal::GroupFull => format!("its group has as many unfinished jobs as it may; {again}"),
+        Refusal::WholeFull => format!("the queue has as many unfinished jobs as it may; {again}"),
+        Refusal::TooManyTypes => "its type is new and there are 64 types already; use one of them".to_owned(),
+        Refusal::BulkSealed => {
+            "its bulk action is sealed or has ended; open another one for more jobs".to_owned()
+        }
+        Refusal::BulkUnknown => "there is no such bulk action; open it first".to_owned(),
+    }
+}
+
+fn belongs_text(owner: &Option<BulkId>) -> String {
+    match owner {
+        Some(owner) => format!("in bulk action {owner}"),
+        None => "in no bulk action (it was enqueued alone, or requeued after it had died)".to_owned(),
+    }
+}

@@ -1,0 +1,60 @@
+//! Bulk work for many customers at once: fairly, at the speed the outside world allows, losing nothing.
+//!
+//! [`Fairlane`] is the way in.
+//!
+//! - `fairlane.rs`: a queue. `job.rs`: a job to be enqueued, and its receipt. `one_job.rs`: a job that is there.
+//! - `bulk.rs`: bulk actions; `bulk/` streams jobs in and results out. `ndjson.rs`: jobs as lines of JSON.
+//! - `group.rs`, `job_type.rs`: shares and limits. `dead.rs`: jobs that failed for good.
+//! - `patience.rs`: going on when the queue is full or does not answer. `error.rs`: what can go wrong.
+//! - `rate.rs`, `duration.rs`, `time.rs`: how people write these.
+//!
+//! Left out on purpose: decisions, which are the engine's. Whatever is not here is a command to
+//! [`Fairlane::engine`].
+
+mod bulk;
+mod dead;
+mod duration;
+mod error;
+mod fairlane;
+mod group;
+mod job;
+mod job_type;
+mod ndjson;
+mod one_job;
+mod patience;
+mod rate;
+mod time;
+
+pub use bulk::{Bulk, Filter, Ingest, Ingested, NewBulk};
+pub use dead::{Dead, DiscardCounts, RequeueCounts};
+pub use duration::{InvalidDuration, duration_text, parse_duration};
+pub use error::Error;
+pub use fairlane::Fairlane;
+pub use group::{Group, IntoRate};
+pub use job::{Job, Receipt};
+pub use job_type::JobType;
+pub use ndjson::NdjsonReader;
+pub use one_job::OneJob;
+pub use patience::{Obstacle, Patience};
+pub use rate::{InvalidRate, parse_rate, rate_text};
+pub use time::{InvalidTime, parse_time, time_text};
+
+pub use fairlane_core::queue::{
+    BulkCause, BulkRef, BulkState, BulkView, Cancellation, CongestionView, Course, Discipline, Explanation,
+    GroupLine, GroupSettings, GroupView, JobLine, JobReceipt, JobRef, JobState, JobView, LevelOrder, Refusal,
+    Settings, TypeSettings, TypeView, WholeView,
+};
+pub use fairlane_core::{
+    BulkId, Cost, GroupId, InvalidName, JobId, Level, Micros, OutOfRange, Rate, TypeId, Weight,
+};
+pub use fairlane_engine::{Engine, EngineError};
+pub use fairlane_worker::{
+    CancelReason, Context, Durations, EndedJob, ErrorSample, ErrorSummary, Event, HeartbeatLost, IntoOutcome,
+    LoopSettings, Middleware, Next, Outcome, Pool, Problem, Processor, RetryPolicy, StopReport, Summary,
+    TypeOptions, Worker, WorkerError, WorkerSettings, blocking, typed,
+};
+
+/// The guide's examples, so that they compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/library.md")]
+struct Guide;

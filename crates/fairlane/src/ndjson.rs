@@ -1,0 +1,358 @@
+//! Jobs as lines of JSON, read in constant memory.
+//!
+//! A line is an object with `payload` and, if wanted, `id`, `type`, `level`, `cost`, `delay_ms` or `run_at`; or, as
+//! [`payload_lines`](NdjsonReader::payload_lines), the payload itself. A payload is passed on byte for byte. Empty
+//! lines are skipped. Invariant: an error names its line, and nothing of that line has been used.
+
+use std::time::{Duration, SystemTime};
+
+use fairlane_core::Level;
+use fairlane_core::limits::PAYLOAD_BYTES_MAX;
+use serde::de::{self, DeserializeOwned, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+use tokio::io::{AsyncBufRead, AsyncBufReadExt};
+
+use crate::error::Error;
+use crate::job::Job;
+use crate::time::parse_time;
+
+/// Longest line in bytes: a payload, and room for what stands around it.
+const LINE_BYTES_MAX: usize = PAYLOAD_BYTES_MAX + 16 * 1024;
+/// What an object may have.
+const KEYS: [&str; 7] = ["id", "type", "level", "cost", "delay_ms", "run_at", "payload"];
+
+/// Reads jobs of one group, a line at a time.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), fairlane::Error> {
+/// # let fairlane = fairlane::Fairlane::open("memory:").await?;
+/// let lines = br#"{"id": "order-1", "payload": {"to": "ada@example.com"}}
+/// {"id": "order-2", "type": "text", "level": "high", "payload": {"to": "+4312345"}}"#;
+///
+/// let bulk = fairlane.bulk("customer-7", "newsletter").open().await?;
+/// let mut ingest = bulk.ingest();
+/// let mut reader = fairlane::NdjsonReader::new("customer-7", &lines[..]).job_type("mail");
+/// while let Some(job) = reader.next().await? {
+///     ingest.push(job).await?;
+/// }
+/// assert_eq!(ingest.finish().await?.created, 2);
+/// # Ok(())
+/// # }
+/// ```
+pub struct NdjsonReader<R> {
+    source: R,
+    group: String,
+    job_type: Option<String>,
+    level: Level,
+    payload_lines: bool,
+    line: u64,
+    bytes: u64,
+    buffer: Vec<u8>,
+}
+
+impl<R: AsyncBufRead + Unpin> NdjsonReader<R> {
+    /// A reader of jobs for this group.
+    pub fn new(group: impl Into<String>, source: R) -> Self {
+        let (job_type, level, buffer) = (None, Level::default(), Vec::new());
+        Self { source, group: group.into(), job_type, level, payload_lines: false, line: 0, bytes: 0, buffer }
+    }
+
+    /// The type of jobs whose line names none.
+    pub fn job_type(self, job_type: impl Into<String>) -> Self {
+        Self { job_type: Some(job_type.into()), ..self }
+    }
+
+    /// The level of jobs whose line names none.
+    pub fn level(self, level: Level) -> Self {
+        Self { level, ..self }
+    }
+
+    /// Each line is a payload, whatever it holds; the type is the default one.
+    pub fn payload_lines(self) -> Self {
+        Self { payload_lines: true, ..self }
+    }
+
+    /// The line read last, counted from 1.
+    pub fn line(&self) -> u64 {
+        self.line
+    }
+
+    /// Bytes read so far.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The next job; none at the end.
+    pub async fn next(&mut self) -> Result<Option<Job>, Error> {
+        while self.read_line().await? {
+            let line = trimmed(&self.buffer);
+            if !line.is_empty() {
+                let job = if self.payload_lines { self.payload(line) } else { self.object(line) };
+                return job.map(Some).map_err(|reason| Error::Line { line: self.line, reason });
+            }
+        }
+        Ok(None)
+    }
+
+    /// Steps over so many jobs without a look at what they hold; fewer if there are no more.
+    pub async fn skip(&mut self, jobs: u64) -> Result<u64, Error> {
+        let mut skipped = 0;
+        while skipped < jobs && self.read_line().await? {
+            skipped += u64::from(!trimmed(&self.buffer).is_empty());
+        }
+        Ok(skipped)
+    }
+
+    /// Reads a line with its end into the buffer; false at the end of the source.
+    async fn read_line(&mut self) -> Result<bool, Error> {
+        self.buffer.clear();
+        loop {
+            let available = self.source.fill_buf().await?;
+            let end = available.iter().position(|byte| *byte == b'\n').map(|at| at + 1);
+            let taken = end.unwrap_or(available.len());
+            let fits = self.buffer.len() + taken <= LINE_BYTES_MAX;
+            if fits {
+                self.buffer.extend_from_slice(&available[..taken]);
+            }
+            self.source.consume(taken);
+            self.bytes += taken as u64;
+            if !fits {
+                let reason =
+                    format!("it is longer than {LINE_BYTES_MAX} bytes; is each job on a line of its own?");
+                return Err(Error::Line { line: self.line + 1, reason });
+            }
+            if end.is_some() || taken == 0 {
+                self.line += u64::from(!self.buffer.is_empty());
+                return Ok(!self.buffer.is_empty());
+            }
+        }
+    }
+
+    fn payload(&self, line: &[u8]) -> Result<Job, String> {
+        Ok(Job::bytes(&self.group, self.typed(None)?, line).level(self.level))
+    }
+
+    fn object(&self, line: &[u8]) -> Result<Job, String> {
+        let pairs: Pairs = serde_json::from_slice(line).map_err(|error| not_an_object(&error))?;
+        for (index, (key, _)) in pairs.0.iter().enumerate() {
+            if !KEYS.contains(&key.as_str()) {
+                return Err(unknown_key(key));
+            }
+            if pairs.0[..index].iter().any(|(other, _)| other == key) {
+                return Err(format!("{key:?} stands twice; which is meant?"));
+            }
+        }
+        let payload = pairs.raw("payload").ok_or("\"payload\" is missing: what is to be done?")?;
+        let job_type = self.typed(pairs.value("type", "a string")?)?;
+        let mut job = Job::bytes(&self.group, job_type, payload.get().as_bytes()).level(self.level);
+        if let Some(id) = pairs.value::<String>("id", "a string, such as \"order-42\"")? {
+            job = job.id(id);
+        }
+        if let Some(level) = pairs.value::<String>("level", "\"high\", \"normal\" or \"low\"")? {
+            job = job.level(level.parse().map_err(|error| format!("{error}"))?);
+        }
+        if let Some(cost) = pairs.value("cost", "a whole number from 1 to 10000")? {
+            job = job.cost(cost);
+        }
+        match (pairs.value("delay_ms", "a whole number of milliseconds")?, run_at(&pairs)?) {
+            (Some(_), Some(_)) => Err("\"delay_ms\" and \"run_at\" exclude each other".to_owned()),
+            (Some(delay_ms), None) => Ok(job.delay(Duration::from_millis(delay_ms))),
+            (None, Some(at)) => Ok(job.run_at(at)),
+            (None, None) => Ok(job),
+        }
+    }
+
+    fn typed(&self, job_type: Option<String>) -> Result<String, String> {
+        let job_type = job_type.or_else(|| self.job_type.clone());
+        job_type.ok_or_else(|| "\"type\" is missing and there is no default type".to_owned())
+    }
+}
+
+/// Without the line's end, space around it, and the mark some programs begin a file with.
+fn trimmed(line: &[u8]) -> &[u8] {
+    line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line).trim_ascii()
+}
+
+fn run_at(pairs: &Pairs<'_>) -> Result<Option<SystemTime>, String> {
+    let Some(raw) = pairs.raw("run_at") else { return Ok(None) };
+    if let Ok(since_1970_ms) = serde_json::from_str::<u64>(raw.get()) {
+        let at = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(since_1970_ms));
+        return at.map(Some).ok_or_else(|| "\"run_at\" is too far ahead".to_owned());
+    }
+    let form = "milliseconds since 1970, or a time such as \"2026-01-31T08:30:00Z\"";
+    let text = pairs.value::<String>("run_at", form)?;
+    text.map(|text| parse_time(&text).map_err(|error| error.to_string())).transpose()
+}
+
+/// The members of an object, each value as it stands there.
+struct Pairs<'a>(Vec<(String, &'a RawValue)>);
+
+impl Pairs<'_> {
+    /// A value that is there and not null.
+    fn raw(&self, key: &str) -> Option<&RawValue> {
+        let found = self.0.iter().find(|(name, _)| name == key).map(|(_, value)| *value);
+        found.filter(|value| key == "payload" || value.get() != "null")
+    }
+
+    fn value<T: DeserializeOwned>(&self, key: &str, form: &str) -> Result<Option<T>, String> {
+        let Some(raw) = self.raw(key) else { return Ok(None) };
+        serde_json::from_str(raw.get()).map(Some).map_err(|_| format!("{key:?} must be {form}"))
+    }
+}
+
+impl<'de> Deserialize<'de> for Pairs<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(PairsVisitor)
+    }
+}
+
+struct PairsVisitor;
+
+impl<'de> Visitor<'de> for PairsVisitor {
+    type Value = Pairs<'de>;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an object such as {\"id\": \"order-42\", \"payload\": {}}")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut pairs = Vec::new();
+        while let Some(pair) = map.next_entry()? {
+            // Whoever writes more keys than are known has another form in mind; the first of them is named.
+            if pairs.len() > KEYS.len() {
+                return Err(de::Error::custom("too many keys"));
+            }
+            pairs.push(pair);
+        }
+        Ok(Pairs(pairs))
+    }
+}
+
+/// The parser counts lines within its text, which is one.
+fn not_an_object(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" at line ").next().unwrap_or(&text);
+    format!("it is not a job: {text} (column {})", error.column())
+}
+
+fn unknown_key(key: &str) -> String {
+    let nearest = KEYS.iter().map(|known| (distance(key, known), *known)).min();
+    match nearest {
+        Some((steps, known)) if steps * 2 <= known.len() => {
+            format!("{key:?} is not known; is {known:?} meant?")
+        }
+        _ => {
+            format!("{key:?} is not known; known are {}; put data of yours into \"payload\"", KEYS.join(", "))
+        }
+    }
+}
+
+/// Letters to add, remove or replace to come from one word to the other.
+fn distance(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (index, sign) in from.chars().take(64).enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], index + 1);
+        for at in 0..to.len() {
+            let replaced = diagonal + usize::from(to[at] != sign);
+            diagonal = row[at + 1];
+            row[at + 1] = replaced.min(row[at] + 1).min(diagonal + 1);
+        }
+    }
+    row[to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairlane_core::queue::NewJob;
+
+    fn reader(text: &[u8]) -> NdjsonReader<&[u8]> {
+        NdjsonReader::new("customer-7", text).job_type("mail")
+    }
+
+    async fn read(text: &str) -> Result<Vec<NewJob>, String> {
+        let (mut reader, mut jobs) = (reader(text.as_bytes()), Vec::new());
+        while let Some(job) = reader.next().await.map_err(|error| error.to_string())? {
+            jobs.push(job.into_alone().unwrap());
+        }
+        Ok(jobs)
+    }
+
+    #[tokio::test]
+    async fn a_line_is_a_job_and_its_payload_is_passed_byte_for_byte() {
+        let payload = r#"{"b" : 1.000, "a":"\u00e9",  "n":12345678901234567890123}"#;
+        let text = format!(
+            "\u{feff}{{\"payload\": {payload}}}\r\n\n  \n{{\"id\":\"x\",\"type\":\"text\",\"level\":\"low\",\
+             \"cost\":7,\"delay_ms\":250,\"payload\":null}}"
+        );
+        let jobs = read(&text).await.unwrap();
+        assert_eq!(jobs.len(), 2);
+        assert_eq!((&*jobs[0].payload, jobs[0].type_id.to_string()), (payload.as_bytes(), "mail".into()));
+        let second = &jobs[1];
+        assert_eq!((second.job.id.to_string(), second.type_id.to_string()), ("x".into(), "text".into()));
+        assert_eq!((second.level, second.cost.get(), second.delay_ms), (Level::Low, 7, 250));
+        assert_eq!(&*second.payload, b"null");
+    }
+
+    #[tokio::test]
+    async fn a_wrong_line_is_named_with_what_is_wrong() {
+        for (line, words) in [
+            ("{\"payload\":1", "it is not a job: EOF while parsing an object (column 12)"),
+            ("[1]", "expected an object such as"),
+            ("{\"payload\":1} x", "trailing characters"),
+            ("{\"id\":\"a\"}", "\"payload\" is missing"),
+            ("{\"paylaod\":1}", "\"paylaod\" is not known; is \"payload\" meant?"),
+            ("{\"delay\":1,\"payload\":1}", "is \"delay_ms\" meant?"),
+            ("{\"customer\":1,\"payload\":1}", "known are id, type, level"),
+            ("{\"id\":42,\"payload\":1}", "\"id\" must be a string, such as"),
+            ("{\"level\":\"urgent\",\"payload\":1}", "the levels are high, normal and low"),
+            ("{\"cost\":-1,\"payload\":1}", "\"cost\" must be a whole number from 1 to 10000"),
+            ("{\"run_at\":\"noon\",\"payload\":1}", "2026-01-31T08:30:00Z"),
+            ("{\"run_at\":1,\"delay_ms\":1,\"payload\":1}", "exclude each other"),
+            ("{\"id\":\"a\",\"id\":\"b\",\"payload\":1}", "\"id\" stands twice"),
+        ] {
+            let message = read(&format!("{{\"payload\":0}}\n\n{line}\n")).await.unwrap_err();
+            assert!(message.starts_with("line 3: ") && message.contains(words), "{line}: {message}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_type_is_given_by_the_line_or_the_default() {
+        let mut without = NdjsonReader::new("customer-7", &b"{\"payload\":1}"[..]);
+        let message = without.next().await.unwrap_err().to_string();
+        assert!(message.contains("there is no default type"), "{message}");
+    }
+
+    #[tokio::test]
+    async fn a_line_too_long_is_refused_without_being_kept() {
+        let mut text = b"{\"payload\":1}\n".to_vec();
+        text.extend(vec![b'x'; LINE_BYTES_MAX + 1]);
+        let mut reader = reader(&text);
+        assert!(reader.next().await.unwrap().is_some());
+        let message = reader.next().await.unwrap_err().to_string();
+        assert!(message.starts_with("line 2: it is longer than"), "{message}");
+        assert!(reader.buffer.capacity() <= 2 * LINE_BYTES_MAX);
+    }
+
+    #[tokio::test]
+    async fn payload_lines_are_payloads_whatever_they_hold() {
+        let mut reader = reader(b"plain words\n\n\xff\xfe\n").payload_lines();
+        let mut payloads = Vec::new();
+        while let Some(job) = reader.next().await.unwrap() {
+            payloads.push(job.into_alone().unwrap().payload.to_vec());
+        }
+        assert_eq!(payloads, [b"plain words".to_vec(), b"\xff\xfe".to_vec()]);
+        assert_eq!((reader.line(), reader.bytes()), (3, 16));
+    }
+
+    #[tokio::test]
+    async fn skipped_jobs_are_not_looked_at() {
+        let mut reader = reader(b"not json\n\nnor this\n{\"payload\":3}\n");
+        assert_eq!(reader.skip(2).await.unwrap(), 2);
+        assert!(reader.next().await.unwrap().is_some());
+        assert_eq!(reader.skip(5).await.unwrap(), 0);
+    }
+}

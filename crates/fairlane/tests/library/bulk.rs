@@ -1,0 +1,278 @@
+//! Bulk actions: streaming in, sealing, waiting, ending.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use fairlane::{
+    BulkState, Context, EndedJob, Error, Fairlane, Ingested, Job, JobState, Obstacle, Patience, Refusal,
+    Settings,
+};
+
+use fairlane_conformance::servers::{RedisServer, ServerOptions};
+
+use super::lossy::Lossy;
+
+async fn memory() -> Fairlane {
+    Fairlane::open("memory:").await.unwrap()
+}
+
+fn counts(created: u64, existing: u64) -> Ingested {
+    Ingested { jobs: created + existing, created, existing }
+}
+
+#[tokio::test]
+async fn the_same_source_ingested_again_adds_nothing_twice() {
+    let fairlane = memory().await;
+    let bulk = fairlane.bulk("customer-7", "newsletter").open().await.unwrap();
+    let source = |jobs: u64| (0..jobs).map(|number| bulk.job("mail", &number));
+    // The first producer is killed after 450 jobs: what it had buffered is gone.
+    assert_eq!(bulk.add_all(source(450)).await.unwrap(), counts(450, 0));
+    let again = fairlane.bulk("customer-7", "newsletter").open().await.unwrap();
+    assert!(bulk.is_new() && !again.is_new());
+    assert_eq!(again.add_all(source(1000)).await.unwrap(), counts(550, 450));
+    assert_eq!(bulk.seal(Some(1000)).await.unwrap().total, 1000);
+    assert_eq!(again.add_all(source(1000)).await.unwrap(), counts(0, 1000));
+    assert!(fairlane.job("customer-7", "newsletter-1000").view().await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_skipped_beginning_keeps_the_positions() {
+    let fairlane = memory().await;
+    let bulk = fairlane.bulk("customer-7", "newsletter").open().await.unwrap();
+    bulk.add_all((0..3).map(|number| bulk.job("mail", &number))).await.unwrap();
+    let mut ingest = bulk.ingest().skip(3);
+    ingest.push(bulk.job("mail", &3)).await.unwrap();
+    assert_eq!(ingest.finish().await.unwrap(), Ingested { jobs: 4, created: 1, existing: 0 });
+    assert!(fairlane.job("customer-7", "newsletter-4").view().await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn lost_answers_are_asked_for_again_and_nothing_is_added_twice() {
+    let (lossy, fairlane) = Lossy::open(Settings::default()).await;
+    let bulk = fairlane.bulk("customer-7", "newsletter").open().await.unwrap();
+    let heard = Arc::new(AtomicU64::new(0));
+    let hears = heard.clone();
+    let mut ingest = bulk.ingest().on_obstacle(move |obstacle| {
+        assert!(matches!(obstacle, Obstacle::Down(_)));
+        hears.fetch_add(1, Ordering::SeqCst);
+    });
+    for number in 0..450 {
+        if number == 200 {
+            lossy.to_lose.store(2, Ordering::SeqCst);
+        }
+        ingest.push(bulk.job("mail", &number)).await.unwrap();
+    }
+    // The step whose answer was lost is found there the second time.
+    assert_eq!(ingest.finish().await.unwrap(), counts(250, 200));
+    assert_eq!(heard.load(Ordering::SeqCst), 2);
+    assert_eq!(bulk.seal(Some(450)).await.unwrap().total, 450);
+}
+
+#[tokio::test]
+async fn patience_with_an_engine_that_stays_away_ends() {
+    let (lossy, fairlane) = Lossy::open(Settings::default()).await;
+    let bulk = fairlane.bulk("customer-7", "newsletter").open().await.unwrap();
+    let patience = Patience { while_down: Duration::from_millis(1), ..Patience::default() };
+    let mut ingest = bulk.ingest().patience(patience);
+    ingest.push(bulk.job("mail", &1)).await.unwrap();
+    lossy.to_lose.store(u64::MAX, Ordering::SeqCst);
+    let error = ingest.flush().await.unwrap_err();
+    assert!(matches!(error, Error::GaveUp { .. }) && error.to_string().contains("safe to repeat"), "{error}");
+    lossy.to_lose.store(0, Ordering::SeqCst);
+    // Nothing is forgotten by the failure.
+    assert_eq!(ingest.finish().await.unwrap(), counts(0, 1));
+}
+
+#[tokio::test]
+async fn an_ingestion_larger_than_the_queue_waits_for_room() {
+    let settings = Settings { group_backlog_max: 50, ..Settings::default() };
+    let (lossy, fairlane) = Lossy::open(settings).await;
+    let bulk = fairlane.bulk("customer-7", "newsletter").open().await.unwrap();
+    let worker = fairlane.clone();
+    let pool = Arc::new(Mutex::new(None));
+    let started = pool.clone();
+    // Nothing is done until the queue is full for the first time.
+    let mut ingest = bulk.ingest().on_obstacle(move |obstacle| {
+        assert_eq!(*obstacle, Obstacle::Full(Refusal::GroupFull));
+        let start = || worker.worker().process("mail", |_: u64, _: Context| async {}).start().unwrap();
+        started.lock().unwrap().get_or_insert_with(start);
+    });
+    for number in 0..100 {
+        ingest.push(bulk.job("mail", &number)).await.unwrap();
+    }
+    assert_eq!(ingest.finish().await.unwrap(), counts(100, 0));
+    assert!(lossy.enqueues.load(Ordering::SeqCst) >= 2);
+    bulk.seal(Some(100)).await.unwrap();
+    let view = bulk.finished().await.unwrap();
+    assert_eq!((view.state, view.succeeded), (BulkState::Completed, 100));
+    let pool = pool.lock().unwrap().take();
+    pool.unwrap().stop().await;
+}
+
+#[tokio::test]
+async fn an_id_of_another_bulk_action_is_a_conflict_that_names_the_job() {
+    let fairlane = memory().await;
+    let first = fairlane.bulk("customer-7", "first").open().await.unwrap();
+    let second = fairlane.bulk("customer-7", "second").open().await.unwrap();
+    first.add_all([first.job("mail", &1).id("order-1")]).await.unwrap();
+    let error = second.add_all([second.job("mail", &1).id("order-1")]).await.unwrap_err();
+    let message = error.to_string();
+    assert!(matches!(error, Error::Conflict { owner: Some(_), .. }), "{message}");
+    assert!(message.contains("order-1") && message.contains("in bulk action first"), "{message}");
+    fairlane.enqueue(Job::new("customer-7", "mail", &1).id("order-2")).await.unwrap().accepted().unwrap();
+    let alone = second.add_all([second.job("mail", &1).id("order-2")]).await.unwrap_err();
+    assert!(matches!(alone, Error::Conflict { owner: None, .. }), "{alone}");
+}
+
+#[tokio::test]
+async fn a_job_that_cannot_join_is_named() {
+    let fairlane = memory().await;
+    let bulk = fairlane.bulk("customer-7", "newsletter").open().await.unwrap();
+    let mut ingest = bulk.ingest();
+    let other = ingest.push(Job::new("customer-8", "mail", &1)).await.unwrap_err();
+    assert!(matches!(other, Error::OtherGroup { .. }), "{other}");
+    ingest.push(bulk.job("mail", &1)).await.unwrap();
+    let wrong = ingest.push(bulk.job("mail", &1).cost(0)).await.unwrap_err();
+    assert!(wrong.to_string().contains("\"newsletter-3\" (number 3)"), "{wrong}");
+    assert_eq!(ingest.finish().await.unwrap(), counts(1, 0));
+    bulk.seal(None).await.unwrap();
+    let sealed = bulk.ingest().skip(5).patience(Patience::NONE);
+    let late = push_one(sealed, bulk.job("mail", &2)).await.unwrap_err();
+    assert!(late.to_string().contains("newsletter-6") && late.to_string().contains("sealed"), "{late}");
+    let nowhere = fairlane.bulk("customer-7", "unknown").opened_before().unwrap();
+    let unknown = nowhere.add_all([nowhere.job("mail", &1)]).await.unwrap_err();
+    assert!(unknown.to_string().contains("open it first"), "{unknown}");
+}
+
+#[tokio::test]
+async fn a_job_left_out_does_not_shift_the_positions_of_the_others() {
+    let fairlane = memory().await;
+    let bulk = fairlane.bulk("customer-7", "newsletter").open().await.unwrap();
+    fairlane.enqueue(Job::new("customer-7", "mail", &1).id("taken")).await.unwrap().accepted().unwrap();
+    let mut ingest = bulk.ingest();
+    ingest.push(bulk.job("mail", &1)).await.unwrap();
+    ingest.push(bulk.job("mail", &2).cost(0)).await.unwrap_err();
+    ingest.push(bulk.job("mail", &3).id("taken")).await.unwrap();
+    ingest.push(bulk.job("mail", &4)).await.unwrap();
+    let conflict = ingest.flush().await.unwrap_err();
+    assert!(matches!(conflict, Error::Conflict { .. }), "{conflict}");
+    ingest.push(bulk.job("mail", &5)).await.unwrap();
+    assert_eq!(ingest.finish().await.unwrap(), counts(3, 0));
+    for (id, payload) in [("newsletter-1", "1"), ("newsletter-4", "4"), ("newsletter-5", "5")] {
+        let view = fairlane.job("customer-7", id).view().await.unwrap().unwrap();
+        assert_eq!(&*view.payload, payload.as_bytes());
+    }
+}
+
+#[tokio::test]
+async fn large_payloads_are_sent_in_steps_that_fit() {
+    let (lossy, fairlane) = Lossy::open(Settings::default()).await;
+    let bulk = fairlane.bulk("customer-7", "newsletter").open().await.unwrap();
+    let mut ingest = bulk.ingest();
+    for size in [400_000, 400_000, 400_000, 524_288, 524_288, 1, 0] {
+        ingest.push(Job::bytes("customer-7", "mail", vec![b'1'; size])).await.unwrap();
+    }
+    let (ingested, view) = ingest.seal().await.unwrap();
+    assert_eq!((ingested, view.total, view.sealed), (counts(7, 0), 7, true));
+    assert_eq!(lossy.enqueues.load(Ordering::SeqCst), 3);
+}
+
+#[test]
+fn an_address_that_cannot_be_called_back_is_refused() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let refused = runtime.block_on(async {
+        let new = memory().await.bulk("customer-7", "newsletter").callback("customer-7.example");
+        // Everything here can be spawned.
+        tokio::spawn(new.open()).await.unwrap().err().unwrap()
+    });
+    assert!(refused.to_string().contains("begins with http:// or https://"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redis_that_is_killed_and_comes_back_gets_every_job_once() {
+    let server = RedisServer::start(ServerOptions { durable: true, ..ServerOptions::default() });
+    let fairlane = Fairlane::open(&server.url()).await.unwrap();
+    let bulk = fairlane.bulk("customer-7", "newsletter").open().await.unwrap();
+    let server = Arc::new(Mutex::new((server, false)));
+    let down = server.clone();
+    let mut ingest = bulk.ingest().on_obstacle(move |_| {
+        let (server, is_back) = &mut *down.lock().unwrap();
+        if !std::mem::replace(is_back, true) {
+            server.restart();
+        }
+    });
+    for number in 0..1000 {
+        if number == 500 {
+            server.lock().unwrap().0.kill();
+        }
+        ingest.push(bulk.job("mail", &number)).await.unwrap();
+    }
+    let (ingested, view) = tokio::spawn(ingest.seal()).await.unwrap().unwrap();
+    assert_eq!((ingested.jobs, view.total), (1000, 1000));
+    assert!(server.lock().unwrap().1, "it was missed");
+}
+
+async fn push_one(mut ingest: fairlane::Ingest, job: Job) -> Result<Ingested, Error> {
+    ingest.push(job).await?;
+    ingest.finish().await
+}
+
+#[tokio::test]
+async fn a_seal_with_another_number_leaves_it_open() {
+    let fairlane = memory().await;
+    let bulk = fairlane.bulk("customer-7", "newsletter").open().await.unwrap();
+    bulk.add_all([bulk.job("mail", &1)]).await.unwrap();
+    let error = bulk.seal(Some(2)).await.unwrap_err();
+    assert!(matches!(error, Error::Mismatch { expected: 2, total: 1, .. }), "{error}");
+    assert!(!bulk.view().await.unwrap().sealed);
+}
+
+#[tokio::test]
+async fn it_is_held_resumed_and_cancelled() {
+    let fairlane = memory().await;
+    let bulk =
+        fairlane.bulk("customer-7", "newsletter").deadline(Duration::from_secs(60)).open().await.unwrap();
+    bulk.add_all((0..10).map(|number| bulk.job("mail", &number))).await.unwrap();
+    assert!(bulk.view().await.unwrap().deadline.is_some());
+    assert_eq!(bulk.hold().await.unwrap().course.as_str(), "hold");
+    assert_eq!(bulk.resume().await.unwrap().course.as_str(), "run");
+    assert_eq!(bulk.cancel().await.unwrap().state, BulkState::Cancelled);
+    assert_eq!(bulk.finished().await.unwrap().state, BulkState::Cancelled);
+    let unknown = fairlane.bulk("customer-7", "unknown").opened_before().unwrap();
+    for error in
+        [unknown.view().await, unknown.hold().await, unknown.cancel().await, unknown.seal(None).await]
+    {
+        assert!(matches!(error, Err(Error::NoSuchBulk(_))));
+    }
+}
+
+#[tokio::test]
+async fn its_summary_counts_errors_and_has_what_its_fold_made() {
+    let fairlane = memory().await;
+    let bulk = fairlane.bulk("customer-7", "newsletter").fold("lengths").open().await.unwrap();
+    assert_eq!(bulk.summary().await.unwrap(), None);
+    let pool = fairlane
+        .worker()
+        .process("mail", |number: u64, _: Context| async move {
+            match number % 2 {
+                0 => fairlane::Outcome::done(&number),
+                _ => fairlane::Outcome::failed("odd", "only even numbers are done"),
+            }
+        })
+        .fold("lengths", |bytes: &mut u64, job: &EndedJob| {
+            *bytes += if job.state == JobState::Completed { job.note.len() as u64 } else { 0 };
+        })
+        .start()
+        .unwrap();
+    bulk.add_all((0..10).map(|number| bulk.job("mail", &number))).await.unwrap();
+    bulk.seal(Some(10)).await.unwrap();
+    let mut looks = 0;
+    let view = bulk.finished_with(|_| looks += 1).await.unwrap();
+    assert_eq!((view.state, view.succeeded, view.failed), (BulkState::Completed, 5, 5));
+    assert!(looks > 0);
+    let summary = bulk.summary().await.unwrap().unwrap();
+    assert_eq!((summary.errors[0].code.as_str(), summary.errors[0].count), ("odd", 5));
+    assert_eq!(summary.fold, Some(5.into()));
+    pool.stop().await;
+}

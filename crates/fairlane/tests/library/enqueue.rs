@@ -1,0 +1,108 @@
+//! Jobs that stand alone.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use fairlane::{Context, Error, Fairlane, Job, JobReceipt, JobState, Patience, Refusal, Settings};
+
+use super::lossy::Lossy;
+
+fn job(id: &str) -> Job {
+    Job::new("customer-7", "mail", &"hello").id(id)
+}
+
+fn small(group_backlog_max: u64) -> Settings {
+    Settings { group_backlog_max, ..Settings::default() }
+}
+
+#[tokio::test]
+async fn a_job_enqueued_twice_is_there_once() {
+    let fairlane = Fairlane::open("memory:").await.unwrap();
+    assert!(fairlane.enqueue(job("a")).await.unwrap().is_created());
+    let again = fairlane.enqueue(job("a")).await.unwrap();
+    assert_eq!(again.receipt, JobReceipt::Exists { bulk: None });
+    assert_eq!(again.accepted().unwrap().id.to_string(), "a");
+    assert_eq!(fairlane.whole().await.unwrap().backlog, 1);
+}
+
+#[tokio::test]
+async fn a_refusal_is_a_value_with_the_time_to_try_again() {
+    let fairlane = Fairlane::open_with("memory:", small(1)).await.unwrap();
+    let receipts = fairlane.enqueue_all([job("a"), job("b")]).await.unwrap();
+    assert!(receipts[0].is_created());
+    let refused = receipts[1].clone().accepted().unwrap_err();
+    assert!(refused.is_retryable());
+    let Error::Refused { job, refusal, retry_after } = &refused else { panic!("{refused}") };
+    assert_eq!((job.id.to_string().as_str(), *refusal), ("b", Refusal::GroupFull));
+    assert!(*retry_after > Duration::ZERO);
+    assert!(refused.to_string().contains("try again in"), "{refused}");
+}
+
+#[tokio::test]
+async fn nothing_is_sent_when_one_of_the_jobs_cannot_be_one() {
+    let fairlane = Fairlane::open("memory:").await.unwrap();
+    let error = fairlane.enqueue_all([job("a"), job("b").cost(0)]).await.unwrap_err();
+    assert!(error.to_string().contains("\"b\""), "{error}");
+    assert_eq!(fairlane.whole().await.unwrap().backlog, 0);
+}
+
+#[tokio::test]
+async fn patience_waits_for_room_and_keeps_the_order() {
+    let fairlane = Fairlane::open_with("memory:", small(2)).await.unwrap();
+    let (done, mut order) = tokio::sync::mpsc::unbounded_channel();
+    let pool = fairlane
+        .worker()
+        .configure(|settings| settings.worker_count = 1)
+        .process("mail", move |_: String, job: Context| {
+            let done = done.clone();
+            async move { done.send(job.id().to_string()).unwrap() }
+        })
+        .start()
+        .unwrap();
+    let names: Vec<String> = (1..=6).map(|number| format!("job-{number}")).collect();
+    let jobs = names.iter().map(|name| job(name));
+    let receipts = fairlane.enqueue_patiently(jobs, Patience::default()).await.unwrap();
+    assert!(receipts.iter().all(|receipt| receipt.is_created()));
+    for name in names {
+        assert_eq!(order.recv().await.unwrap(), name);
+    }
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn without_patience_the_first_obstacle_is_an_error() {
+    let (lossy, fairlane) = Lossy::open(small(1)).await;
+    let full = fairlane.enqueue_patiently([job("a"), job("b")], Patience::NONE).await.unwrap_err();
+    assert!(matches!(&full, Error::GaveUp { reason, .. } if reason.contains("unfinished jobs")), "{full}");
+    lossy.to_lose.store(1, Ordering::SeqCst);
+    let down = fairlane.enqueue_patiently([job("a")], Patience::NONE).await.unwrap_err();
+    assert!(down.is_retryable() && down.to_string().contains("the answer is lost"), "{down}");
+}
+
+#[tokio::test]
+async fn a_job_is_waited_for_looked_at_and_cancelled() {
+    let fairlane = Fairlane::open("memory:").await.unwrap();
+    let missing = fairlane.job("customer-7", "a");
+    assert!(missing.view().await.unwrap().is_none() && missing.explain().await.unwrap().is_none());
+    assert!(missing.finished().await.unwrap().is_none());
+    assert_eq!(missing.cancel().await.unwrap(), fairlane::Cancellation::Unknown);
+
+    fairlane.enqueue(job("a").delay(Duration::from_secs(3600))).await.unwrap().accepted().unwrap();
+    let there = fairlane.job("customer-7", "a");
+    assert_eq!(there.view().await.unwrap().unwrap().state, JobState::Waiting);
+    assert_eq!(there.cancel().await.unwrap(), fairlane::Cancellation::Cancelled);
+    assert_eq!(there.finished().await.unwrap().unwrap().state, JobState::Cancelled);
+}
+
+#[tokio::test]
+async fn what_is_in_a_directory_stays_and_attaching_leaves_its_settings() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("dir:{}/queue", folder.path().display());
+    assert!(Fairlane::attach(&url).await.err().unwrap().to_string().contains("there is no directory"));
+    let settings = Settings { max_retry_count: 7, ..Settings::default() };
+    let fairlane = Fairlane::open_with(&url, settings).await.unwrap();
+    fairlane.enqueue(job("a")).await.unwrap().accepted().unwrap();
+    drop(fairlane);
+    let whole = Fairlane::attach(&url).await.unwrap().whole().await.unwrap();
+    assert_eq!((whole.backlog, whole.settings.max_retry_count), (1, 7));
+}
