@@ -1,5 +1,6 @@
 //! Every case over every engine, each on an empty queue of its own.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -77,6 +78,28 @@ fn cases_of_the_suite() -> usize {
     CHAPTERS.iter().map(|chapter| chapter.cases.len()).sum()
 }
 
+/// The patterns of the layout document's table: what stands in braces is a name, a number or a place.
+fn documented_keys() -> Vec<Vec<String>> {
+    let document = include_str!("../../../docs/redis-layout.md");
+    let rows = document.lines().filter(|line| line.starts_with("| `"));
+    let cells = rows.map(|row| row.split('|').nth(1).expect("a row has cells"));
+    let names = cells.flat_map(|cell| cell.split(',').map(|name| name.trim().trim_matches('`')));
+    names.map(|name| name.split(':').map(str::to_owned).collect()).collect()
+}
+
+fn is_documented(key: &str, patterns: &[Vec<String>]) -> bool {
+    let parts: Vec<&str> = key.split(':').collect();
+    patterns.iter().any(|pattern| {
+        // A place is two parts: level and type.
+        let expanded: Vec<&str> = pattern
+            .iter()
+            .flat_map(|part| if part == "{place}" { vec!["{level}", "{type}"] } else { vec![part.as_str()] })
+            .collect();
+        expanded.len() == parts.len()
+            && expanded.iter().zip(&parts).all(|(pattern, part)| pattern.starts_with('{') || pattern == part)
+    })
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_case_holds_on_the_embedded_engine() {
     assert_eq!(Store::Memory.run_all().await, cases_of_the_suite());
@@ -88,10 +111,21 @@ async fn every_case_holds_on_disk() {
     assert_eq!(store.run_all().await, cases_of_the_suite());
 }
 
+/// Erratum Q29.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_case_holds_on_redis() {
+async fn every_case_holds_on_redis_and_every_key_written_is_in_the_layout_document() {
     let server = RedisServer::start(ServerOptions::default());
     assert_eq!(Store::Redis(server.url()).run_all().await, cases_of_the_suite());
+    let patterns = documented_keys();
+    let mut kinds = BTreeSet::new();
+    let all_keys = "return table.concat(redis.call('KEYS', '*'), '\\n')";
+    for key in server.command(&["EVAL", all_keys, "0"]).lines() {
+        let (_, key) = key.split_once(':').unwrap_or_else(|| panic!("{key:?} has no prefix"));
+        assert!(is_documented(key, &patterns), "{key:?} is not in docs/redis-layout.md");
+        kinds.insert(key.split(':').next().unwrap_or(key).to_owned());
+    }
+    let documented: BTreeSet<String> = patterns.iter().map(|pattern| pattern[0].clone()).collect();
+    assert_eq!(kinds, documented, "what is documented is written, and what is written documented");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,17 +1,14 @@
-//! What holds on Redis only: its keys, its scripts, its memory, and what outlives a connection.
+//! What holds on Redis only: its scripts, its memory, and what outlives a connection.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use fairlane_conformance::chapters::CHAPTERS;
 use fairlane_conformance::servers::{RedisServer, ServerOptions};
-use fairlane_conformance::subject::{START, Subject, job, jobs, succeeded, type_id};
+use fairlane_conformance::subject::{job, jobs, succeeded, type_id};
 use fairlane_core::queue::{Enqueue, Lease, Leased, NewJob, Settle, Settlement, Verdict};
 use fairlane_core::{RequestNumber, WorkerId};
 use fairlane_engine::redis::{RedisEngine, RedisOptions};
-use fairlane_engine::{Clock, Engine, EngineError};
+use fairlane_engine::{Engine, EngineError};
 
 async fn connect(server: &RedisServer) -> Arc<dyn Engine> {
     let engine = RedisEngine::connect(&server.url(), RedisOptions::default()).await;
@@ -38,55 +35,6 @@ async fn drain(engine: &dyn Engine, number: u64) -> usize {
     let settled = engine.settle(Settle { settlements: ended.collect() }).await.expect("settle is answered");
     assert!(settled.verdicts.iter().all(|verdict| *verdict == Verdict::Applied));
     jobs.len()
-}
-
-/// The patterns of the layout document's table: what stands in braces is a name, a number or a place.
-fn documented_keys() -> Vec<Vec<String>> {
-    let document = include_str!("../../../docs/redis-layout.md");
-    let rows = document.lines().filter(|line| line.starts_with("| `"));
-    let cells = rows.map(|row| row.split('|').nth(1).expect("a row has cells"));
-    let names = cells.flat_map(|cell| cell.split(',').map(|name| name.trim().trim_matches('`')));
-    names.map(|name| name.split(':').map(str::to_owned).collect()).collect()
-}
-
-fn is_documented(key: &str, patterns: &[Vec<String>]) -> bool {
-    let parts: Vec<&str> = key.split(':').collect();
-    patterns.iter().any(|pattern| {
-        // A place is two parts: level and type.
-        let expanded: Vec<&str> = pattern
-            .iter()
-            .flat_map(|part| if part == "{place}" { vec!["{level}", "{type}"] } else { vec![part.as_str()] })
-            .collect();
-        expanded.len() == parts.len()
-            && expanded.iter().zip(&parts).all(|(pattern, part)| pattern.starts_with('{') || pattern == part)
-    })
-}
-
-/// Erratum Q29.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_key_written_is_in_the_layout_document() {
-    let server = RedisServer::start(ServerOptions::default());
-    let cases = CHAPTERS.iter().flat_map(|chapter| chapter.cases);
-    for (number, case) in cases.enumerate() {
-        let us = Arc::new(AtomicU64::new(START.0));
-        let options = RedisOptions {
-            clock: Clock::Given(us.clone()),
-            prefix: format!("{number}/"),
-            ..RedisOptions::default()
-        };
-        let engine = RedisEngine::connect(&server.url(), options).await.expect("Redis is there");
-        (case.run)(Subject::new(Arc::new(engine), us)).await;
-    }
-    let patterns = documented_keys();
-    let mut kinds = BTreeSet::new();
-    let all_keys = "return table.concat(redis.call('KEYS', '*'), '\\n')";
-    for key in server.command(&["EVAL", all_keys, "0"]).lines() {
-        let (_, key) = key.split_once('/').unwrap_or_else(|| panic!("{key:?} has no prefix"));
-        assert!(is_documented(key, &patterns), "{key:?} is not in docs/redis-layout.md");
-        kinds.insert(key.split(':').next().unwrap_or(key).to_owned());
-    }
-    let documented: BTreeSet<String> = patterns.iter().map(|pattern| pattern[0].clone()).collect();
-    assert_eq!(kinds, documented, "what is documented is written, and what is written documented");
 }
 
 #[tokio::test]

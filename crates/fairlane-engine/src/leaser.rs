@@ -5,6 +5,7 @@
 //! jobs leased by it come back instead of waiting for their lease to run out.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use fairlane_core::queue::{Lease, Leased, LeasedJob};
 use fairlane_core::{Micros, RequestNumber, TypeId, WorkerId};
@@ -18,6 +19,8 @@ pub struct Batch {
     pub jobs: Vec<LeasedJob>,
     /// Ask again then, in the engine's time, if no wake-up comes before.
     pub wake_at: Option<Micros>,
+    /// Before the request was first sent: its leases run out no earlier than their length after this.
+    pub asked: Instant,
 }
 
 /// Leases on behalf of one worker. Two of them must not share a worker id at the same time.
@@ -25,7 +28,7 @@ pub struct Leaser {
     engine: Arc<dyn Engine>,
     worker: WorkerId,
     next: RequestNumber,
-    outstanding: Option<Lease>,
+    outstanding: Option<(Lease, Instant)>,
 }
 
 impl Leaser {
@@ -49,8 +52,8 @@ impl Leaser {
         jobs_max: usize,
         lease_ms: u64,
     ) -> Result<Batch, EngineError> {
-        if let Some(missed) = self.outstanding.clone()
-            && let Some(batch) = self.ask(missed).await?
+        if let Some((missed, asked)) = self.outstanding.clone()
+            && let Some(batch) = self.ask(missed, asked).await?
             && !batch.jobs.is_empty()
         {
             return Ok(batch);
@@ -63,7 +66,7 @@ impl Leaser {
                 jobs_max,
                 lease_ms,
             };
-            if let Some(batch) = self.ask(command).await? {
+            if let Some(batch) = self.ask(command, Instant::now()).await? {
                 return Ok(batch);
             }
         }
@@ -77,16 +80,16 @@ impl Leaser {
     /// Asks for the answer that was missed, and for nothing new.
     pub async fn recover(&mut self) -> Result<Batch, EngineError> {
         let recovered = match self.outstanding.clone() {
-            Some(missed) => self.ask(missed).await?,
+            Some((missed, asked)) => self.ask(missed, asked).await?,
             None => None,
         };
-        Ok(recovered.unwrap_or(Batch { jobs: Vec::new(), wake_at: None }))
+        Ok(recovered.unwrap_or(Batch { jobs: Vec::new(), wake_at: None, asked: Instant::now() }))
     }
 
     /// Sends one request; `None` if a higher number was used before, which this leaser then goes beyond.
-    async fn ask(&mut self, command: Lease) -> Result<Option<Batch>, EngineError> {
+    async fn ask(&mut self, command: Lease, asked: Instant) -> Result<Option<Batch>, EngineError> {
         let number = command.request;
-        self.outstanding = Some(command.clone());
+        self.outstanding = Some((command.clone(), asked));
         let reply = self.engine.lease(command).await;
         if matches!(reply, Ok(_) | Err(EngineError::Invalid(_))) {
             self.outstanding = None;
@@ -94,7 +97,7 @@ impl Leaser {
         match reply? {
             Leased::Jobs { jobs, wake_at } => {
                 self.next = RequestNumber(number.0 + 1);
-                Ok(Some(Batch { jobs, wake_at }))
+                Ok(Some(Batch { jobs, wake_at, asked }))
             }
             Leased::Superseded { newest } => {
                 self.next = RequestNumber(newest.0 + 1);

@@ -14,8 +14,9 @@ use crate::redis::{RedisEngine, RedisOptions};
 ///
 /// `memory:` (or nothing) is the embedded engine without a trace on disk; `dir:path`, `./path` or `/path` the
 /// embedded engine with its state in that directory, where `?durability=interval` at the end answers before
-/// changes are on disk; `redis://host:port` a single Redis or Valkey; `redis+cluster://host:port,host:port` a
-/// cluster, known by some of its nodes.
+/// changes are on disk; `redis://user:password@host:port/database` a single Redis or Valkey;
+/// `redis+cluster://host:port,host:port` a cluster, known by some of its nodes. `?prefix=shop:` at the end of
+/// either lets every key begin so instead of with `bulk-action:`: queues beside each other in one Redis.
 ///
 /// ```
 /// # use fairlane_core::queue::{Inspect, Inspected, Settings};
@@ -54,7 +55,10 @@ async fn engine_at(url: &str, settings: Settings) -> Result<Arc<dyn Engine>, Eng
     }
     Ok(match url.split_once(':').map_or(url, |(scheme, _)| scheme) {
         "" | "memory" => Arc::new(EmbeddedEngine::new(settings, Clock::System)?),
-        "redis" | "redis+cluster" => Arc::new(RedisEngine::connect(url, RedisOptions::default()).await?),
+        "redis" | "redis+cluster" => {
+            let (url, options) = redis_options(url)?;
+            Arc::new(RedisEngine::connect(&url, options).await?)
+        }
         "rediss" => {
             let reason =
                 "rediss:// (TLS) is not built in; use redis:// on a private network or through a tunnel";
@@ -67,6 +71,36 @@ async fn engine_at(url: &str, settings: Settings) -> Result<Arc<dyn Engine>, Eng
             )));
         }
     })
+}
+
+/// Takes `prefix` out of the query of an address; the rest is the client's.
+fn redis_options(url: &str) -> Result<(String, RedisOptions), EngineError> {
+    let mut options = RedisOptions::default();
+    let Some((plain, query)) = url.split_once('?') else { return Ok((url.to_owned(), options)) };
+    let mut rest: Vec<&str> = Vec::new();
+    for word in query.split('&') {
+        match word.strip_prefix("prefix=") {
+            Some(prefix) if is_prefix(prefix) => options.prefix = prefix.to_owned(),
+            Some(prefix) => {
+                return Err(EngineError::refused(format!(
+                    "{prefix:?} cannot begin keys; a prefix has 1 to {PREFIX_BYTES_MAX} letters, digits, '-', '_', \
+                     '.' and ':'"
+                )));
+            }
+            None => rest.push(word),
+        }
+    }
+    let url = if rest.is_empty() { plain.to_owned() } else { format!("{plain}?{}", rest.join("&")) };
+    Ok((url, options))
+}
+
+/// Longest prefix of keys: it is part of every one of them.
+const PREFIX_BYTES_MAX: usize = 64;
+
+/// Nothing that means something in a hash tag or a pattern.
+fn is_prefix(prefix: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
+    (1..=PREFIX_BYTES_MAX).contains(&prefix.len()) && prefix.bytes().all(plain)
 }
 
 /// A data directory as an address names it.
@@ -126,6 +160,23 @@ mod tests {
             assert!(message.contains(url) && message.contains("redis://host:port"), "{message}");
         }
         assert!(refusal("rediss://localhost").await.contains("not built in"));
+    }
+
+    #[test]
+    fn a_prefix_is_taken_out_of_the_address_of_a_redis() {
+        let read = |url: &str| redis_options(url).map(|(url, options)| (url, options.prefix));
+        let standard = RedisOptions::default().prefix;
+        assert_eq!(read("redis://h:1/2"), Ok(("redis://h:1/2".into(), standard)));
+        let all = "redis://h:1/2?protocol=resp3&prefix=shop:";
+        assert_eq!(read(all), Ok(("redis://h:1/2?protocol=resp3".into(), "shop:".into())));
+        assert_eq!(
+            read("redis+cluster://h:1,i:2?prefix=a"),
+            Ok(("redis+cluster://h:1,i:2".into(), "a".into()))
+        );
+        for bad in ["", "a{b}", "a*", "a b"] {
+            let refused = read(&format!("redis://h?prefix={bad}")).unwrap_err().to_string();
+            assert!(refused.contains("cannot begin keys"), "{refused}");
+        }
     }
 
     fn directory(url: &str) -> Option<(String, Durability)> {

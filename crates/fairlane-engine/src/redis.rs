@@ -149,7 +149,8 @@ impl RedisEngine {
     async fn wait_for_token(&self, types: &[TypeId], at_most: Duration) -> Result<bool, EngineError> {
         let mut blocked = self.blocked.lock().await;
         loop {
-            let pop = blocked.get_or_insert_with(|| self.blocking_pop(types, at_most));
+            // One that outlives its waiter listens for that one's types; it must not do so for long.
+            let pop = blocked.get_or_insert_with(|| self.blocking_pop(types, at_most.min(POP_MAX)));
             let ended = pop.await;
             *blocked = None;
             if ended != Ok(false) {
@@ -158,6 +159,9 @@ impl RedisEngine {
         }
     }
 }
+
+/// Longest blocking pop; a longer wait is several of them.
+const POP_MAX: Duration = Duration::from_secs(1);
 
 fn name(commands: &Connection) -> &'static str {
     if commands.is_cluster() { "redis cluster" } else { "redis" }

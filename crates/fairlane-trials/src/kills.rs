@@ -15,6 +15,7 @@ mod victim;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -31,6 +32,7 @@ use crate::http::{Request, Server};
 pub use victim::be_victim;
 use victim::{GROUP, JOBS, bulk_ref};
 
+const SIGKILL: i32 = 9;
 /// Longest life of a victim after it is ready.
 const LIFE_MS_MAX: u64 = 250;
 /// Longest time for what is left after the last kill: leases run out, callbacks are repeated, and after a pause
@@ -59,6 +61,8 @@ pub struct Report {
     pub bulks: u64,
     /// Their jobs.
     pub jobs: u64,
+    /// Jobs that had ended before the last process was killed.
+    pub ended_by_victims: u64,
     /// Of these, jobs that succeeded.
     pub succeeded: u64,
     /// Jobs that failed as they should.
@@ -108,14 +112,18 @@ pub async fn run(program: &Path, store: Store, seed: u64, rounds: u64) -> Report
             victims.push(Victim::start(program, &address, &callback, made));
         }
         let life = Duration::from_millis(random.u64(1..=LIFE_MS_MAX));
-        sealed = sealed.max(victims[0].live(life).await);
+        let (is_ready, so_many) = victims[0].live(life).await;
+        sealed = sealed.max(so_many);
+        report.expect(is_ready, || format!("round {round}: a process did not start after the last kill"));
         for victim in &mut victims {
-            victim.kill();
+            let killed = victim.kill();
+            report.expect(killed, || format!("round {round}: a process had ended before it was killed"));
             report.kills += 1;
         }
     }
     let engine = fairlane_engine::open(&address, Settings::default()).await.expect("it opens after a kill");
     victim::make_bulks(&engine, &callback, sealed, rounds, |_| {}).await;
+    report.ended_by_victims = ended(&engine, rounds).await;
     end_all(&engine, rounds, &mut report).await;
     check(&engine, rounds, &received, &mut report).await;
     report
@@ -159,22 +167,24 @@ impl Victim {
         Self { child, words }
     }
 
-    /// Waits until it works and then as long as it may live; gives how many bulk actions are sealed for sure.
-    async fn live(&mut self, life: Duration) -> u64 {
-        let mut sealed = 0;
+    /// Waits until it works and then as long as it may live; gives whether it did work, and how many bulk actions
+    /// are sealed for sure.
+    async fn live(&mut self, life: Duration) -> (bool, u64) {
+        let (mut is_ready, mut sealed) = (false, 0);
         let mut end = tokio::time::Instant::now() + Duration::from_secs(60);
         while let Ok(Some(line)) = tokio::time::timeout_at(end, self.words.recv()).await {
             match line.split_once(' ') {
                 Some(("sealed", number)) => sealed = number.parse().unwrap_or(sealed),
-                _ => end = tokio::time::Instant::now() + life,
+                _ => (is_ready, end) = (true, tokio::time::Instant::now() + life),
             }
         }
-        sealed
+        (is_ready, sealed)
     }
 
-    fn kill(&mut self) {
+    /// Whether it was killed; not if it had ended by itself.
+    fn kill(&mut self) -> bool {
         self.child.kill().expect("it can be killed");
-        self.child.wait().expect("it has ended");
+        self.child.wait().expect("it has ended").signal() == Some(SIGKILL)
     }
 }
 
@@ -202,6 +212,15 @@ async fn end_all(engine: &Arc<dyn Engine>, rounds: u64, report: &mut Report) {
     report.expect(stop.left == 0, || format!("the last worker left {} jobs", stop.left));
     let left = left(engine).await;
     report.expect(left == 0, || format!("{left} jobs or aggregations are left"));
+}
+
+async fn ended(engine: &Arc<dyn Engine>, rounds: u64) -> u64 {
+    let mut ended = 0;
+    for number in 0..rounds {
+        let view = bulk(engine, number).await;
+        ended += view.map_or(0, |view| view.succeeded + view.failed + view.cancelled);
+    }
+    ended
 }
 
 async fn left(engine: &Arc<dyn Engine>) -> u64 {

@@ -5,6 +5,7 @@
 //! differ; every large bulk action must complete once, with a summary that equals a recount.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -42,6 +43,8 @@ pub struct Report {
     pub alone_ms: (f64, f64),
     /// … and beside the large ones.
     pub beside_ms: (f64, f64),
+    /// Jobs of the large ones that started while the small ones had work.
+    pub large_started: u64,
     /// How long the large ones took, in seconds.
     pub large_seconds: f64,
     /// What did not hold; empty if all is well.
@@ -87,13 +90,14 @@ where
     report
 }
 
+/// How long the jobs of small customers have waited, and how many of the others have started.
 #[derive(Clone)]
-struct Waits(Arc<Mutex<Histogram<u64>>>);
+struct Waits(Arc<Mutex<Histogram<u64>>>, Arc<AtomicU64>);
 
 impl Default for Waits {
     fn default() -> Self {
         let histogram = Histogram::new(3).expect("three digits are possible");
-        Self(Arc::new(Mutex::new(histogram)))
+        Self(Arc::new(Mutex::new(histogram)), Arc::default())
     }
 }
 
@@ -112,6 +116,8 @@ fn worker(engine: &Arc<dyn Engine>, plan: &Plan, waits: Waits) -> Pool {
                 // A fence is the time of its lease.
                 let waited_us = job.fence().0.saturating_sub(job.created_at().0);
                 waits.0.lock().expect("nothing panics while it holds it").saturating_record(waited_us);
+            } else {
+                waits.1.fetch_add(1, Ordering::Relaxed);
             }
             tokio::time::sleep(service)
         })
@@ -153,6 +159,13 @@ async fn small_ones(engine: &Arc<dyn Engine>, plan: &Plan, report: &mut Report) 
             break;
         }
     }
+    let started = waits.1.load(Ordering::Relaxed);
+    report.large_started = started;
+    // Equal shares give the large ones as many starts as there are of them; plain order would give them all.
+    let most = 2 * plan.large * plan.small_jobs + 200;
+    report.expect(started <= most, || {
+        format!("{started} large jobs were started while small ones waited; fair are {most} at most")
+    });
     let stop = pool.stop().await;
     report.expect(stop.left == 0, || format!("{} jobs were left", stop.left));
     let waits = waits.0.lock().expect("nothing panics while it holds it");

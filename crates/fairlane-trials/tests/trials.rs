@@ -14,6 +14,7 @@ async fn killed(store: Store, rounds: u64) {
     assert_eq!(report.violations, Vec::<String>::new(), "{report:?}");
     assert_eq!(report.jobs, rounds * 40);
     assert!(report.callbacks >= rounds);
+    assert!(report.ended_by_victims > 0, "those who were killed have worked too: {report:?}");
 }
 
 #[tokio::test]

@@ -18,15 +18,15 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::outcome::Problem;
+use crate::outcome::{Problem, cut};
 use crate::plan::BulkPlan;
 
 /// Error codes counted by name; the rest are counted together.
 const CODES_MAX: usize = 32;
 /// Failed jobs shown for each code.
 const SAMPLES_MAX: usize = 3;
-/// Longest message of a sample, in characters.
-const SAMPLE_CHARS_MAX: usize = 200;
+/// Longest message of a sample, in bytes.
+const SAMPLE_BYTES_MAX: usize = 200;
 /// Longest duration that is told apart, in microseconds: thirty days.
 const DURATION_US_MAX: u64 = 30 * 24 * 3600 * 1_000_000;
 /// Digits of a duration that are exact.
@@ -53,6 +53,8 @@ pub struct Summary {
     pub errors: Vec<ErrorSummary>,
     /// Failed jobs with other codes than these.
     pub other_errors: u64,
+    /// Jobs that were counted and were gone when it was summed up: dead ones requeued or discarded meanwhile.
+    pub unseen: u64,
     /// From a job's enqueue to the start of its last attempt, in milliseconds.
     pub wait_ms: Durations,
     /// From there to its end.
@@ -228,6 +230,9 @@ pub(crate) async fn summarise(
     if let Some(folding) = folding {
         summary.fold = Some(guarded(|| folding.end())?.map_err(AggregationError::Failed)?);
     }
+    if summary.to_bytes().len() > NOTE_BYTES_MAX {
+        summary.errors.iter_mut().for_each(|error| error.samples.clear());
+    }
     let bytes = summary.to_bytes().len();
     if bytes > NOTE_BYTES_MAX {
         let problem =
@@ -251,6 +256,7 @@ pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> Option<&str> {
 }
 
 struct Tally {
+    seen: u64,
     summary: Summary,
     errors: BTreeMap<String, ErrorSummary>,
     waits: Histogram<u64>,
@@ -263,6 +269,7 @@ impl Tally {
             Histogram::new_with_bounds(1, DURATION_US_MAX, DIGITS).expect("the bounds are constants that fit")
         };
         Self {
+            seen: 0,
             summary: Summary::default(),
             errors: BTreeMap::new(),
             waits: histogram(),
@@ -271,6 +278,7 @@ impl Tally {
     }
 
     fn add(&mut self, line: JobLine) -> EndedJob {
+        self.seen += 1;
         self.summary.attempts += u64::from(line.attempts);
         self.summary.throttles += u64::from(line.throttles);
         self.summary.losses += u64::from(line.losses);
@@ -311,7 +319,7 @@ impl Tally {
         });
         entry.count += 1;
         if entry.samples.len() < SAMPLES_MAX {
-            let message = problem.message.chars().take(SAMPLE_CHARS_MAX).collect();
+            let message = cut(problem.message, SAMPLE_BYTES_MAX);
             entry.samples.push(ErrorSample { job: line.job.id.to_string(), message });
         }
     }
@@ -324,6 +332,7 @@ impl Tally {
             succeeded: view.succeeded,
             failed: view.failed,
             cancelled: view.cancelled,
+            unseen: view.total.saturating_sub(self.seen),
             errors,
             wait_ms: durations(&self.waits),
             service_ms: durations(&self.services),

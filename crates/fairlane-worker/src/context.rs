@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use fairlane_core::queue::{Extend, Extension, JobRef, LeasedJob};
 use fairlane_core::{BulkId, Cost, Fence, GroupId, JobId, Level, Micros, TypeId};
 use fairlane_engine::{Engine, EngineError};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::events::{Event, Hooks};
@@ -64,6 +65,8 @@ struct Shared {
     token: CancellationToken,
     reason: Mutex<Option<CancelReason>>,
     hooks: Hooks,
+    /// Threads that work on the job and cannot be stopped from outside.
+    threads: watch::Sender<usize>,
 }
 
 impl Context {
@@ -75,8 +78,20 @@ impl Context {
         hooks: Hooks,
     ) -> Self {
         let (token, reason) = (CancellationToken::new(), Mutex::new(None));
-        let deadline = Instant::now() + timeout;
-        Self { shared: Arc::new(Shared { job, engine, lease_ms, timeout, deadline, token, reason, hooks }) }
+        let (deadline, threads) = (Instant::now() + timeout, watch::Sender::new(0));
+        Self {
+            shared: Arc::new(Shared {
+                job,
+                engine,
+                lease_ms,
+                timeout,
+                deadline,
+                token,
+                reason,
+                hooks,
+                threads,
+            }),
+        }
     }
 
     /// The customer it belongs to.
@@ -184,9 +199,35 @@ impl Context {
         self.shared.hooks.tell(|| Event::Progress { job: self.job().clone(), done, total });
     }
 
+    /// The job is worked on in a thread until the guard is dropped.
+    pub(crate) fn enter_thread(&self) -> OnThread {
+        self.shared.threads.send_modify(|threads| *threads += 1);
+        OnThread(self.clone())
+    }
+
+    /// Whether a thread works on the job.
+    pub(crate) fn is_on_thread(&self) -> bool {
+        *self.shared.threads.borrow() > 0
+    }
+
+    /// Resolves when none does.
+    pub(crate) async fn off_threads(&self) {
+        // It cannot close: the sender is right here.
+        let _ = self.shared.threads.subscribe().wait_for(|threads| *threads == 0).await;
+    }
+
     /// The first reason stays.
     pub(crate) fn cancel(&self, reason: CancelReason) {
         self.shared.reason.lock().expect("nothing panics while it holds the reason").get_or_insert(reason);
         self.shared.token.cancel();
+    }
+}
+
+/// A thread works on a job.
+pub(crate) struct OnThread(Context);
+
+impl Drop for OnThread {
+    fn drop(&mut self) {
+        self.0.shared.threads.send_modify(|threads| *threads -= 1);
     }
 }

@@ -71,6 +71,13 @@ pub enum Event {
         /// After this long.
         after: Duration,
     },
+    /// The engine answers that it cannot do something; the worker asks again, but somebody should look.
+    EngineRefuses {
+        /// What was being done.
+        doing: &'static str,
+        /// What it says.
+        error: String,
+    },
     /// A bulk action was aggregated.
     BulkEnded {
         /// As it stood when it was taken.
@@ -87,7 +94,7 @@ pub enum Event {
     },
     /// Jobs of these types wait, and no worker has asked for them.
     Unattended {
-        /// Which, each with how many groups wait for it.
+        /// Which, each with how many lanes wait for it (in `classic`, jobs that are ready).
         types: Vec<(TypeId, u64)>,
     },
     /// The worker takes no more jobs.

@@ -93,7 +93,8 @@ impl fmt::Display for Problem {
     }
 }
 
-fn cut(mut text: String, bytes_max: usize) -> String {
+/// At most so many bytes of a text, cut at a character.
+pub(crate) fn cut(mut text: String, bytes_max: usize) -> String {
     if text.len() > bytes_max {
         let end = (0..=bytes_max - "…".len()).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
         text.truncate(end);

@@ -177,7 +177,9 @@ impl Worker {
         let with_loops = self.with_loops;
         let (settler, shared) = self.prepare()?;
         let mut tasks = Vec::new();
-        if !shared.types.is_empty() {
+        if shared.types.is_empty() {
+            shared.fetched.cancel();
+        } else {
             tasks.push(tokio::spawn(fetcher::Fetcher::new(shared.clone()).run()));
         }
         let keepers = vec![
@@ -220,6 +222,7 @@ impl Worker {
             in_hand: InHand::default(),
             ended,
             stopping: CancellationToken::new(),
+            fetched: CancellationToken::new(),
             stopped: CancellationToken::new(),
             bulk_moved: tokio::sync::Notify::new(),
             bulks_met: Default::default(),
@@ -251,6 +254,8 @@ pub(crate) struct Shared {
     pub ended: settler::Sender,
     /// Takes nothing new.
     pub stopping: CancellationToken,
+    /// No lease is asked for any more, and none is unanswered.
+    pub fetched: CancellationToken,
     /// Nothing is in hand any more, or nobody waits for it.
     pub stopped: CancellationToken,
     /// A job of a bulk action was settled: one may have come to its end.
@@ -292,20 +297,8 @@ impl Pool {
         shared.hooks.tell(|| Event::Stopping);
         let settled_before = shared.in_hand.ends();
         shared.stopping.cancel();
-        let (mut tasks, keepers) = (std::mem::take(&mut self.tasks), std::mem::take(&mut self.keepers));
-        for task in &mut tasks {
-            if timeout_at(until, &mut *task).await.is_err() {
-                task.abort();
-            }
-        }
-        // The end of the grace period belongs to those who are told to stop and do so in good order.
-        let tell_at = until.checked_sub(shared.settings.cancel_grace_period).unwrap_or(until);
-        if timeout_at(tell_at, shared.in_hand.empty()).await.is_err() {
-            shared.in_hand.cancel_all(CancelReason::Stopping);
-            // A processor that cannot be dropped keeps its job: handing it back would let it run twice at once.
-            let last_words = shared.settings.cancel_grace_period + LAST_WORDS;
-            let _ = timeout(last_words, shared.in_hand.empty()).await;
-        }
+        let (tasks, keepers) = (std::mem::take(&mut self.tasks), std::mem::take(&mut self.keepers));
+        tokio::join!(end_tasks(tasks, until + LAST_WORDS), put_down(&shared, until));
         shared.stopped.cancel();
         for keeper in keepers {
             let _ = timeout(LAST_WORDS, keeper).await;
@@ -320,6 +313,37 @@ impl Pool {
         shared.hooks.tell(|| Event::Stopped(report));
         report
     }
+}
+
+/// Waits until the loops and the fetcher have ended by themselves, as they do at a stop.
+async fn end_tasks(tasks: Vec<JoinHandle<()>>, until: Instant) {
+    for mut task in tasks {
+        if timeout_at(until, &mut task).await.is_err() {
+            task.abort();
+        }
+    }
+}
+
+/// Waits until nothing is in hand; the end of the grace period belongs to those who are told to stop.
+async fn put_down(shared: &Shared, until: Instant) {
+    let WorkerSettings { shutdown_grace_period, cancel_grace_period, .. } = shared.settings;
+    let tell_at = until - cancel_grace_period.min(shutdown_grace_period / 2);
+    let nothing_left = async {
+        shared.fetched.cancelled().await;
+        shared.in_hand.empty().await;
+    };
+    if timeout_at(tell_at, nothing_left).await.is_ok() {
+        return;
+    }
+    shared.in_hand.cancel_all(CancelReason::Stopping);
+    let nothing_left = async {
+        shared.fetched.cancelled().await;
+        // What came late is told as well.
+        shared.in_hand.cancel_all(CancelReason::Stopping);
+        shared.in_hand.empty().await;
+    };
+    // A processor that cannot be dropped keeps its job: handing it back would let it run twice at once.
+    let _ = timeout(cancel_grace_period + LAST_WORDS, nothing_left).await;
 }
 
 /// The target of every event.

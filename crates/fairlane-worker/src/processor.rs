@@ -83,7 +83,12 @@ where
                 Ok(payload) => payload,
                 Err(outcome) => return outcome,
             };
-            match tokio::task::spawn_blocking(move || work(payload, job).into_outcome()).await {
+            let thread = job.enter_thread();
+            let work = move || {
+                let _thread = thread;
+                work(payload, job).into_outcome()
+            };
+            match tokio::task::spawn_blocking(work).await {
                 Ok(outcome) => outcome,
                 Err(stopped) if stopped.is_panic() => std::panic::resume_unwind(stopped.into_panic()),
                 Err(_) => Outcome::Released,

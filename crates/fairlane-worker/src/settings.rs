@@ -35,8 +35,8 @@ pub struct WorkerSettings {
 /// How often the loops beside a pool run, each a little earlier or later at random.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoopSettings {
-    /// `classic`: how often refused jobs that are due come back. In `share` leases do it themselves and this
-    /// is only a backstop, run with the janitor.
+    /// `classic`: how often refused jobs that are due come back. In `share` leases do it themselves, and once a
+    /// second is enough as a backstop.
     pub dispatch_interval: Duration,
     /// Most of them at a time.
     pub dispatch_batch_size: usize,

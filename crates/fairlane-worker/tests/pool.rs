@@ -3,12 +3,13 @@
 mod support;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fairlane_conformance::servers::{RedisServer, ServerOptions};
-use fairlane_core::queue::{Discipline, JobState, ListJobs, Listing, SetWhole, Settings, WholeSet};
+use fairlane_core::queue::{Discipline, JobState, ListJobs, Listing, Reclaim, SetWhole, Settings, WholeSet};
+use fairlane_engine::{Clock, EmbeddedEngine, Engine};
 use fairlane_worker::*;
 use support::*;
 use tokio::sync::Semaphore;
@@ -117,6 +118,54 @@ async fn the_lease_of_a_long_job_is_renewed() {
 }
 
 #[tokio::test]
+async fn a_job_whose_lease_was_taken_back_is_put_down_and_runs_under_a_younger_fence() {
+    let us = Arc::new(AtomicU64::new(1_700_000_000_000_000));
+    let engine = EmbeddedEngine::new(Settings::default(), Clock::Given(us.clone())).unwrap();
+    let engine: Arc<dyn Engine> = Arc::new(engine);
+    let (told, reasons) = (Told::default(), Arc::<Mutex<Vec<CancelReason>>>::default());
+    let noted = reasons.clone();
+    enqueue(&engine, vec![job("a", "1", "work", ""), job("a", "2", "long", "")]).await;
+    let finish = Arc::new(Semaphore::new(0));
+    let waiting = finish.clone();
+    let settings = WorkerSettings { lease: Duration::from_secs(3), ..quick() };
+    let pool = Worker::new(engine.clone())
+        .settings(settings)
+        .without_loops()
+        .on_event(told.hook())
+        .processor("work", move |job: Context| {
+            let noted = noted.clone();
+            async move {
+                if noted.lock().unwrap().is_empty() {
+                    let reason = job.cancelled().await;
+                    noted.lock().unwrap().push(reason);
+                }
+            }
+        })
+        .processor("long", move |_: Context| {
+            let waiting = waiting.clone();
+            async move { waiting.acquire().await.unwrap().forget() }
+        })
+        .start()
+        .unwrap();
+    let first = reaches(&engine, "a", "1", JobState::Processing).await;
+    reaches(&engine, "a", "2", JobState::Processing).await;
+    let mut recovered = 0;
+    for _ in 0..5 {
+        // Steps short enough not to be taken for an outage.
+        us.fetch_add(10_000_000, Ordering::SeqCst);
+        recovered += engine.reclaim(Reclaim { jobs_max: 10 }).await.unwrap().recovered;
+    }
+    assert_eq!(recovered, 2, "nobody has renewed them meanwhile");
+    let done = reaches(&engine, "a", "1", JobState::Completed).await;
+    assert_eq!((done.attempts, done.losses), (1, 1));
+    assert!(done.fence > first.fence);
+    assert_eq!(*reasons.lock().unwrap(), [CancelReason::Lost]);
+    finish.add_permits(2);
+    reaches(&engine, "a", "2", JobState::Completed).await;
+    assert_eq!(pool.stop().await.left, 0);
+}
+
+#[tokio::test]
 async fn a_stop_under_load_leaves_no_lease_and_lets_no_job_run_twice() {
     on_both_engines(|engine| async move {
         let runs: Arc<Mutex<HashMap<String, usize>>> = Arc::default();
@@ -149,6 +198,26 @@ async fn a_stop_under_load_leaves_no_lease_and_lets_no_job_run_twice() {
         assert_eq!((runs.len(), runs.values().copied().max()), (2000, Some(1)));
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_dropped_pool_ends_what_it_runs_and_then_itself() {
+    let engine = embedded().await;
+    enqueue(&engine, jobs(50, "work")).await;
+    let alive = Arc::new(());
+    let held = alive.clone();
+    let pool = Worker::new(engine.clone())
+        .settings(WorkerSettings { lease: Duration::from_millis(300), ..quick() })
+        .processor("work", move |_: Context| {
+            let _held = &held;
+            async { tokio::time::sleep(Duration::from_millis(5)).await }
+        })
+        .start()
+        .unwrap();
+    until("it works", || pool.in_hand() > 0).await;
+    drop(pool);
+    until("its tasks are gone", || Arc::strong_count(&alive) == 1).await;
+    assert_eq!(whole(&engine).await.in_flight, 0);
 }
 
 #[tokio::test]

@@ -127,6 +127,68 @@ async fn a_processor_that_blocks_its_thread_keeps_its_slot_but_not_its_job() {
 }
 
 #[tokio::test]
+async fn blocking_code_that_outlasts_a_stop_is_not_handed_back_while_it_runs() {
+    let engine = embedded().await;
+    let (release, blocked) = std::sync::mpsc::channel::<()>();
+    let blocked = std::sync::Mutex::new(blocked);
+    let settings = WorkerSettings { shutdown_grace_period: Duration::from_millis(20), ..quick() };
+    enqueue(&engine, vec![job("a", "1", "block", ""), job("a", "2", "quick", "3")]).await;
+    let pool = Worker::new(engine.clone())
+        .settings(settings)
+        .processor("block", blocking(move |(): (), _| blocked.lock().unwrap().recv().unwrap_or(())))
+        .processor("quick", blocking(|number: u64, _| Outcome::done(&(number * 2))))
+        .start()
+        .unwrap();
+    reaches(&engine, "a", "1", JobState::Processing).await;
+    assert_eq!(&*reaches(&engine, "a", "2", JobState::Completed).await.note, b"6");
+    assert_eq!(pool.stop().await.left, 1);
+    assert_eq!(view(&engine, "a", "1").await.state, JobState::Processing, "its lease will run out");
+    drop(release);
+}
+
+#[tokio::test]
+async fn blocking_code_that_outlasts_its_time_gives_its_slot_back_when_it_ends() {
+    let engine = embedded().await;
+    let (release, blocked) = std::sync::mpsc::channel::<()>();
+    let blocked = std::sync::Mutex::new(blocked);
+    let told = Told::default();
+    enqueue(&engine, vec![job("a", "1", "block", "")]).await;
+    let options = TypeOptions { timeout: Some(Duration::from_millis(20)), ..TypeOptions::default() };
+    let block = blocking(move |(): (), job: Context| {
+        if job.attempt() == 1 {
+            let _ = blocked.lock().unwrap().recv();
+        }
+    });
+    let pool = Worker::new(engine.clone())
+        .settings(WorkerSettings { worker_count: 1, ..quick() })
+        .on_event(told.hook())
+        .processor_with("block", options, block)
+        .start()
+        .unwrap();
+    until("it is given up", || told.any(|event| matches!(event, Event::Ignoring { .. }))).await;
+    drop(release);
+    let done = reaches(&engine, "a", "1", JobState::Completed).await;
+    assert_eq!(done.attempts, 2, "the only slot was free again for the second");
+    assert_eq!(pool.stop().await.left, 0);
+}
+
+#[tokio::test]
+async fn a_problem_of_any_length_is_cut_and_kept() {
+    let engine = embedded().await;
+    enqueue(&engine, vec![job("a", "1", "long", "")]).await;
+    let pool = Worker::new(engine.clone())
+        .settings(quick())
+        .process("long", |(): (), _| async {
+            Outcome::Failed(Problem { code: "c".repeat(1000), message: "m".repeat(1_000_000) })
+        })
+        .start()
+        .unwrap();
+    let dead = reaches(&engine, "a", "1", JobState::Failed).await;
+    assert!(problem(&dead).message.starts_with("mmm") && dead.note.len() < 5000);
+    pool.stop().await;
+}
+
+#[tokio::test]
 async fn a_result_that_is_too_large_is_a_failure_that_says_so() {
     on_both_engines(|engine| async move {
         enqueue(&engine, vec![job("a", "1", "large", "")]).await;

@@ -30,7 +30,13 @@ const BAR: &str = "[{wide_bar}] {human_pos} of {human_len} groups {msg}";
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
     /// Where the queue lives: redis://host:port, redis+cluster://host:port,host:port or dir:path
-    #[arg(long, value_name = "URL", default_value = "redis://127.0.0.1:6379")]
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "FAIRLANE_ENGINE",
+        hide_env_values = true,
+        default_value = "redis://127.0.0.1:6379"
+    )]
     engine: String,
     /// Put right what is found
     #[arg(long)]

@@ -26,7 +26,13 @@ pub struct Arguments {
     /// Which of theirs
     job: JobId,
     /// Where the queue lives: redis://host:port, redis+cluster://host:port,host:port or dir:path
-    #[arg(long, value_name = "URL", default_value = "redis://127.0.0.1:6379")]
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "FAIRLANE_ENGINE",
+        hide_env_values = true,
+        default_value = "redis://127.0.0.1:6379"
+    )]
     engine: String,
     /// Print one JSON object and nothing else
     #[arg(long)]

@@ -51,7 +51,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
     /// Where the queue lives, whatever the file says: redis://host:port, redis+cluster://host:port,host:port or dir:path
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", env = "FAIRLANE_ENGINE", hide_env_values = true)]
     engine: Option<String>,
     /// End when nothing is left to do
     #[arg(long)]

@@ -56,3 +56,12 @@ fn a_directory_that_is_owned_is_said_to_be() {
     drop(owner);
     assert_eq!(queue.run(&["enqueue", "customer-7", "mail"]).code, 0);
 }
+
+#[test]
+fn the_engine_can_come_from_the_environment() {
+    let queue = Queue::new();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_fairlane"));
+    let output = command.args(["enqueue", "a", "mail"]).env("FAIRLANE_ENGINE", queue.url()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(queue.json(&["group", "show", "a"])["backlog"], 1);
+}

@@ -113,7 +113,14 @@ async fn call(seconds: u64) -> ExitCode {
         report.achieved(&plan) * 100.0,
         report.refused_part() * 100.0
     );
-    ExitCode::SUCCESS
+    let mut violations = Vec::new();
+    if report.achieved(&plan) < 0.95 {
+        violations.push("less than 95 % of what is allowed was achieved".to_owned());
+    }
+    if report.refused_part() > 0.03 {
+        violations.push("more than 3 % of all calls were refused".to_owned());
+    }
+    end(&violations)
 }
 
 async fn open(address: &str) -> Arc<dyn Engine> {

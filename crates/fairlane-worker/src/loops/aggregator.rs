@@ -16,11 +16,12 @@ use fairlane_engine::EngineError;
 use super::{Pace, one_round};
 use crate::aggregation::{AggregationError, summarise};
 use crate::events::Event;
+use crate::outcome::Problem;
 use crate::plan::{BulkPlan, CALLBACK_TYPE, CallbackPlan, callback_id};
 use crate::pool::{Shared, TARGET};
 
-/// Bulk actions taken at a time; one that dies with them holds them up for a lease.
-const BULKS_MAX: usize = 4;
+/// Bulk actions taken at a time: one that cannot be aggregated must not hold up others.
+const BULKS_MAX: usize = 1;
 /// Jobs of bulk actions settle in a stream; it looks at most this often.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
@@ -70,7 +71,8 @@ async fn aggregate(shared: &Shared, taken: TakenBulk) -> Result<(), EngineError>
         }
         Err(AggregationError::Failed(problem)) => {
             tracing::error!(target: TARGET, bulk = ?view.bulk, problem, "its aggregation failed");
-            (serde_json::json!({ "error": problem }).to_string().into_bytes(), true)
+            let Problem { message, .. } = Problem::new("aggregation", problem);
+            (serde_json::json!({ "error": message }).to_string().into_bytes(), true)
         }
     };
     if let Some(callback) = &plan.callback {
@@ -82,6 +84,11 @@ async fn aggregate(shared: &Shared, taken: TakenBulk) -> Result<(), EngineError>
     if finished.0 == Verdict::Applied {
         tracing::info!(target: TARGET, bulk = ?view.bulk, total = view.total, "a bulk action has ended");
         shared.hooks.tell(|| Event::BulkEnded { view: Box::new(view), summary });
+    } else {
+        let advice = "its aggregation came too late: it was cancelled meanwhile, or took longer than \
+                      aggregation_lease, which should then be raised";
+        tracing::warn!(target: TARGET, bulk = ?view.bulk, advice, "an aggregation was not taken");
+        shared.hooks.tell(|| Event::BulkStuck { bulk: view.bulk, advice: advice.to_owned() });
     }
     Ok(())
 }

@@ -33,10 +33,16 @@ struct Met {
 
 impl BulksMet {
     pub fn meet(&self, group: &GroupId, bulk: &BulkId) {
+        let bulk = BulkRef { group: group.clone(), id: bulk.clone() };
         let mut met = self.0.lock().expect("nothing panics while it holds the bulk actions");
+        if met.contains_key(&bulk) {
+            return;
+        }
+        if met.len() >= BULKS_MET_MAX {
+            met.retain(|_, known| !known.reported);
+        }
         if met.len() < BULKS_MET_MAX {
-            let bulk = BulkRef { group: group.clone(), id: bulk.clone() };
-            met.entry(bulk).or_insert(Met { moved: None, since: Instant::now(), reported: false });
+            met.insert(bulk, Met { moved: None, since: Instant::now(), reported: false });
         }
     }
 

@@ -20,7 +20,7 @@ use crate::aggregation::panic_text;
 use crate::context::{CancelReason, Context};
 use crate::events::Event;
 use crate::middleware::Next;
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, Problem};
 use crate::retry::RetryPolicy;
 
 /// How long a dropped task has to be gone before it counts as one that cannot be dropped.
@@ -47,6 +47,7 @@ pub(crate) async fn hand_back(shared: &Arc<Shared>, job: LeasedJob, leased: Inst
 }
 
 async fn attempt(shared: Arc<Shared>, context: Context) {
+    let _slot = Slot { shared: shared.clone(), context: context.clone() };
     let started = Instant::now();
     shared.hooks.tell(|| Event::Started {
         job: context.job().clone(),
@@ -58,8 +59,9 @@ async fn attempt(shared: Arc<Shared>, context: Context) {
         joined = &mut work => Some(joined),
         reason = told_to_stop(&context) => stop(&shared, &context, reason, &mut work).await,
     };
-    let gone = joined.is_some() || work.is_finished();
+    let gone = work.is_finished() && !context.is_on_thread();
     let outcome = conclude(&context, joined, gone);
+    let unsaid = outcome.is_none();
     if !gone {
         tracing::warn!(target: TARGET, job = ?context.job(), "a processor does not stop and keeps its slot");
         shared
@@ -67,10 +69,26 @@ async fn attempt(shared: Arc<Shared>, context: Context) {
             .tell(|| Event::Ignoring { job: context.job().clone(), type_id: context.type_id().clone() });
     }
     end(&shared, &context, outcome, started).await;
-    if !gone {
-        let _ = work.await;
+    if !work.is_finished() {
+        let late = work.await.ok();
+        // The worker stops and nobody was told anything yet: what it says now may still be heard.
+        if unsaid && context.cancel_reason() == Some(CancelReason::Stopping) {
+            end(&shared, &context, late, started).await;
+        }
     }
-    shared.slots.give_back(context.type_id());
+    context.off_threads().await;
+}
+
+/// Gives a slot back, whatever happens.
+struct Slot {
+    shared: Arc<Shared>,
+    context: Context,
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.shared.slots.give_back(self.context.type_id());
+    }
 }
 
 /// The processor with everything around it. Only types that have one are asked for; a job of another goes back.
@@ -170,7 +188,7 @@ async fn end(shared: &Shared, context: &Context, outcome: Option<Outcome>, start
     let _ = shared.ended.send(ending).await;
 }
 
-/// What is too long to be kept is a failure that says so: running it again would not make it shorter.
+/// What is too long to be kept is cut, or a failure that says so: running it again would not make it shorter.
 fn bounded(outcome: Outcome) -> Outcome {
     match outcome {
         Outcome::Done { result } if result.len() > NOTE_BYTES_MAX => Outcome::failed(
@@ -180,6 +198,11 @@ fn bounded(outcome: Outcome) -> Outcome {
                 result.len()
             ),
         ),
+        Outcome::Failed(Problem { code, message }) => Outcome::failed(code, message),
+        Outcome::Cancelled(Problem { code, message }) => Outcome::Cancelled(Problem::new(code, message)),
+        Outcome::Retry { after, problem: Problem { code, message } } => {
+            Outcome::Retry { after, problem: Problem::new(code, message) }
+        }
         other => other,
     }
 }

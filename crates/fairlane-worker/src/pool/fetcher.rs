@@ -19,6 +19,8 @@ use super::{Shared, attempt};
 const TIMED_WAIT_MAX: Duration = Duration::from_secs(1);
 /// Shortest wait for one that has passed by our clock; doubled while nothing comes of it.
 const TIMED_WAIT_MIN: Duration = Duration::from_millis(1);
+/// A class that had nothing is not asked again for this long while others have work.
+const EMPTY_PAUSE: Duration = Duration::from_millis(50);
 /// The discipline can be changed while nothing is queued; it is looked up again this often.
 const DISCIPLINE_LOOK: Duration = Duration::from_secs(5);
 
@@ -28,13 +30,22 @@ pub(crate) struct Fetcher {
     pauses: Pauses,
     /// The class whose turn it is.
     turn: usize,
-    /// Classes that had nothing, in a row.
-    empty: usize,
+    /// When each class last had nothing; it is left in peace for a moment.
+    empty: Vec<Option<Instant>>,
     /// When the first of them may have something.
     wake_at: Option<Micros>,
     /// Waits that ended with nothing, in a row.
     vain: u32,
     classic: Option<(bool, Instant)>,
+}
+
+/// What is to be done next.
+enum Turn {
+    Ask(Room),
+    /// Whoever has room had nothing.
+    Wait,
+    /// Nobody has room.
+    Full,
 }
 
 /// What one lease gave.
@@ -47,27 +58,25 @@ enum Fetched {
 impl Fetcher {
     pub fn new(shared: Arc<Shared>) -> Self {
         let leaser = Leaser::new(shared.engine.clone(), shared.worker.clone());
-        let pauses = Pauses::default();
-        Self { shared, leaser, pauses, turn: 0, empty: 0, wake_at: None, vain: 0, classic: None }
+        let (pauses, empty) = (Pauses::default(), vec![None; shared.slots.classes()]);
+        Self { shared, leaser, pauses, turn: 0, empty, wake_at: None, vain: 0, classic: None }
     }
 
     /// Takes jobs until the worker stops.
     pub async fn run(mut self) {
         let stopping = self.shared.stopping.clone();
         while !stopping.is_cancelled() {
-            let Some(room) = self.shared.slots.room(self.turn) else {
-                tokio::select! {
-                    _ = stopping.cancelled() => break,
-                    _ = self.shared.slots.freed() => continue,
+            let turn = match self.next_class() {
+                Turn::Ask(room) => self.fetch(room).await,
+                Turn::Wait => self.wait().await,
+                Turn::Full => {
+                    tokio::select! {
+                        _ = stopping.cancelled() => break,
+                        _ = self.shared.slots.freed() => continue,
+                    }
                 }
             };
-            let fetched = self.fetch(room).await;
-            let waited = match fetched {
-                Ok(true) => Ok(()),
-                Ok(false) => self.wait().await,
-                Err(error) => Err(error),
-            };
-            match waited {
+            match turn {
                 Ok(()) => {
                     self.shared.outage.over();
                     self.pauses.reset();
@@ -79,29 +88,43 @@ impl Fetcher {
             }
         }
         self.hand_back_missed().await;
+        self.shared.fetched.cancel();
     }
 
-    /// Asks for jobs of one class; false if it is time to wait.
-    async fn fetch(&mut self, room: Room) -> Result<bool, EngineError> {
+    /// The next class in turn that has room and was not found empty a moment ago.
+    fn next_class(&self) -> Turn {
+        let classes = self.shared.slots.classes();
+        let mut open = false;
+        for class in (0..classes).map(|step| (self.turn + step) % classes) {
+            let jobs = self.shared.slots.room(class);
+            open |= jobs > 0;
+            if jobs > 0 && self.empty[class].is_none_or(|since| since.elapsed() >= EMPTY_PAUSE) {
+                return Turn::Ask(Room { class, jobs });
+            }
+        }
+        if open { Turn::Wait } else { Turn::Full }
+    }
+
+    /// Asks for jobs of one class.
+    async fn fetch(&mut self, room: Room) -> Result<(), EngineError> {
         self.turn = room.class + 1;
         let jobs_max = room.jobs.min(self.shared.settings.fetch_batch_size);
         let mut wake_at = match self.lease(room.class, jobs_max).await? {
-            Fetched::Some => return Ok(true),
+            Fetched::Some => return Ok(()),
             Fetched::None(wake_at) => wake_at,
         };
         if self.is_classic().await? && self.admit().await? {
             match self.lease(room.class, jobs_max).await? {
-                Fetched::Some => return Ok(true),
+                Fetched::Some => return Ok(()),
                 Fetched::None(later) => wake_at = later,
             }
         }
-        self.empty += 1;
+        self.empty[room.class] = Some(Instant::now());
         self.wake_at = [self.wake_at, wake_at].into_iter().flatten().min();
-        Ok(self.empty < self.shared.slots.with_room().0)
+        Ok(())
     }
 
     async fn lease(&mut self, class: usize, jobs_max: usize) -> Result<Fetched, EngineError> {
-        let asked = Instant::now();
         let types = self.shared.slots.types(class);
         let batch = self.leaser.lease(types, jobs_max, self.shared.lease_ms()).await?;
         if batch.jobs.is_empty() {
@@ -111,9 +134,9 @@ impl Fetcher {
             if let Some(bulk) = &job.bulk {
                 self.shared.bulks_met.meet(&job.job.group, bulk);
             }
-            attempt::start(&self.shared, job, asked);
+            attempt::start(&self.shared, job, batch.asked);
         }
-        (self.empty, self.wake_at, self.vain) = (0, None, 0);
+        (self.empty[class], self.wake_at, self.vain) = (None, None, 0);
         Ok(Fetched::Some)
     }
 
@@ -141,7 +164,7 @@ impl Fetcher {
         let (open, types) = self.shared.slots.with_room();
         let some_full = open < self.shared.slots.classes();
         let at_most = self.wait_at_most();
-        self.empty = 0;
+        self.empty.fill(None);
         self.wake_at = None;
         self.vain = self.vain.saturating_add(1);
         tokio::select! {
@@ -162,15 +185,13 @@ impl Fetcher {
         Duration::from_micros(wake_at.since(Clock::System.now())).clamp(least, TIMED_WAIT_MAX)
     }
 
-    /// A request whose answer was missed may hold jobs: they are asked for once more and start, to be ended or
-    /// handed back like all others.
+    /// A request whose answer was missed may hold jobs: they are asked for once more and handed back.
     async fn hand_back_missed(&mut self) {
         while self.leaser.has_missed() && !self.shared.stopped.is_cancelled() {
-            let asked = Instant::now();
             match self.leaser.recover().await {
                 Ok(batch) => {
                     for job in batch.jobs {
-                        attempt::hand_back(&self.shared, job, asked).await;
+                        attempt::hand_back(&self.shared, job, batch.asked).await;
                     }
                 }
                 Err(error) => {

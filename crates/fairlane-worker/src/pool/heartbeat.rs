@@ -3,8 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use fairlane_core::Fence;
 use fairlane_core::limits::EXTEND_JOBS_MAX;
-use fairlane_core::queue::{Extend, Extension};
+use fairlane_core::queue::{Extend, Extension, JobRef};
+
+use tokio::time::timeout;
 
 use super::Shared;
 
@@ -22,6 +25,11 @@ pub(crate) async fn beat(shared: Arc<Shared>) {
             _ = shared.stopped.cancelled() => return,
             _ = tokio::time::sleep(pause.mul_f64(0.8 + fastrand::f64() * 0.2)) => {}
         }
+        // A pool that was dropped has nobody who waits for its end; this is it.
+        let takes_no_more = shared.stopping.is_cancelled() && shared.fetched.is_cancelled();
+        if takes_no_more && shared.in_hand.len() == 0 {
+            return shared.stopped.cancel();
+        }
         let old = shared.in_hand.older_than(due.saturating_sub(pause));
         for leases in old.chunks(EXTEND_JOBS_MAX) {
             renew(&shared, leases.to_vec()).await;
@@ -29,12 +37,15 @@ pub(crate) async fn beat(shared: Arc<Shared>) {
     }
 }
 
-async fn renew(shared: &Shared, leases: Vec<(fairlane_core::queue::JobRef, fairlane_core::Fence)>) {
+async fn renew(shared: &Shared, leases: Vec<(JobRef, Fence)>) {
     let sent = Instant::now();
     let command = Extend { leases: leases.clone(), lease_ms: shared.lease_ms() };
-    let extended = match shared.engine.extend(command).await {
-        Ok(extended) => extended,
-        Err(error) => return shared.outage.failed("renewing leases", &error),
+    // An answer that takes longer would keep the next leases waiting; a renewal may be repeated.
+    let answer = timeout(shared.settings.lease / THIRDS, shared.engine.extend(command)).await;
+    let extended = match answer {
+        Ok(Ok(extended)) => extended,
+        Ok(Err(error)) => return shared.outage.failed("renewing leases", &error),
+        Err(_) => return,
     };
     shared.outage.over();
     for ((job, fence), extension) in leases.iter().zip(extended.extensions) {

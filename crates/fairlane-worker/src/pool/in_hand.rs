@@ -1,6 +1,6 @@
 //! What a worker has leased and not yet settled.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ pub(crate) struct InHand {
 
 #[derive(Default)]
 struct Held {
-    jobs: HashMap<Key, Lease>,
+    jobs: BTreeMap<Key, Lease>,
     ends: Ends,
 }
 
@@ -28,6 +28,8 @@ struct Lease {
     context: Context,
     /// Before the last renewal was sent: the lease runs out no earlier than its length after this.
     renewed: Instant,
+    /// Somebody else has the job, or will; it only has to be put down.
+    lost: bool,
 }
 
 /// How a job left.
@@ -46,9 +48,20 @@ pub(crate) struct Ends {
 }
 
 impl InHand {
+    /// A job leased anew is lost under every older fence, which this worker may not have heard of.
     pub fn add(&self, context: &Context, leased: Instant) {
         let key = (context.job().clone(), context.fence());
-        self.held().jobs.insert(key, Lease { context: context.clone(), renewed: leased });
+        let mut held = self.held();
+        let mut older = Vec::new();
+        for (_, lease) in held.jobs.range_mut((context.job().clone(), Fence(0))..key.clone()) {
+            lease.lost = true;
+            older.push(lease.context.clone());
+        }
+        held.jobs.insert(key, Lease { context: context.clone(), renewed: leased, lost: false });
+        drop(held);
+        for context in older {
+            context.cancel(CancelReason::Lost);
+        }
     }
 
     /// The engine knows what became of it, or never will.
@@ -71,7 +84,10 @@ impl InHand {
 
     /// The engine says the lease is gone: nothing more is to be done for it, and nothing renewed.
     pub fn lost(&self, job: &JobRef, fence: Fence) {
-        let context = self.held().jobs.get(&(job.clone(), fence)).map(|lease| lease.context.clone());
+        let context = self.held().jobs.get_mut(&(job.clone(), fence)).map(|lease| {
+            lease.lost = true;
+            lease.context.clone()
+        });
         if let Some(context) = context {
             context.cancel(CancelReason::Lost);
         }
@@ -99,7 +115,7 @@ impl InHand {
         let mut old: Vec<(Instant, Key)> = held
             .jobs
             .iter()
-            .filter(|(_, lease)| now.duration_since(lease.renewed) >= age)
+            .filter(|(_, lease)| !lease.lost && now.duration_since(lease.renewed) >= age)
             .map(|(key, lease)| (lease.renewed, key.clone()))
             .collect();
         old.sort_unstable_by_key(|(renewed, _)| *renewed);

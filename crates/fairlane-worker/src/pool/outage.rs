@@ -45,8 +45,11 @@ impl Outage {
         self.hooks.tell(|| Event::EngineBack { after });
     }
 
-    /// A command failed.
+    /// A command failed. Silence is an outage; any other error is somebody's to look at.
     pub fn failed(&self, doing: &'static str, error: &EngineError) {
+        if !error.is_retryable() {
+            return self.refused(doing, error);
+        }
         let now = Instant::now();
         let told = {
             let mut since = self.since();
@@ -63,6 +66,12 @@ impl Outage {
             tracing::warn!(target: TARGET, doing, %error, "the engine does not answer; waiting for it");
             self.hooks.tell(|| Event::EngineDown { doing, error: error.to_string() });
         }
+    }
+
+    /// The engine has answered that it cannot do it.
+    pub fn refused(&self, doing: &'static str, error: &EngineError) {
+        tracing::error!(target: TARGET, doing, %error, "the engine refuses");
+        self.hooks.tell(|| Event::EngineRefuses { doing, error: error.to_string() });
     }
 
     fn since(&self) -> std::sync::MutexGuard<'_, Option<Since>> {

@@ -17,6 +17,8 @@ use super::{Shared, TARGET};
 use crate::events::Event;
 use crate::outcome::Outcome;
 
+/// Answers other than silence that a batch gets before it is halved: a full disk may have room again soon.
+const REFUSALS_MAX: u32 = 8;
 /// A batch is sent once its results and reasons have this many bytes.
 const BATCH_BYTES: usize = 1024 * 1024;
 
@@ -84,34 +86,73 @@ fn note_bytes(outcome: &queue::Outcome) -> usize {
     }
 }
 
+/// Settles a batch; one that the engine cannot take is halved until what is wrong with it stands alone, so that
+/// it keeps nobody else from ending.
 async fn settle(shared: &Shared, batch: Vec<Ending>) {
+    let mut batches = vec![batch];
+    while let Some(batch) = batches.pop() {
+        match ask_until_answered(shared, &batch).await {
+            Answer::Verdicts(verdicts) => note_verdicts(shared, batch, verdicts),
+            Answer::Stopped => return,
+            Answer::Impossible(error) if batch.len() == 1 => {
+                let job = &batch[0].job;
+                tracing::error!(target: TARGET, ?job, %error, "it cannot be settled; its lease will run out");
+                shared.outage.refused("settling jobs", &error);
+                shared.in_hand.remove(job, batch[0].fence, Left::Lost);
+            }
+            Answer::Impossible(_) => {
+                let mut first = batch;
+                let second = first.split_off(first.len() / 2);
+                batches.extend([second, first]);
+            }
+        }
+    }
+}
+
+enum Answer {
+    Verdicts(Vec<Verdict>),
+    /// The worker has stopped.
+    Stopped,
+    /// Asking again does not help.
+    Impossible(EngineError),
+}
+
+async fn ask_until_answered(shared: &Shared, batch: &[Ending]) -> Answer {
     let settlements = batch.iter().map(|ending| Settlement {
         job: ending.job.clone(),
         fence: ending.fence,
         outcome: ending.outcome.clone(),
     });
     let command = Settle { settlements: settlements.collect() };
-    let mut pauses = Pauses::default();
-    let verdicts = loop {
-        match shared.engine.settle(command.clone()).await {
-            Ok(settled) => break settled.verdicts,
-            Err(error @ EngineError::Invalid(_)) => {
-                tracing::error!(target: TARGET, %error, "a settlement is malformed; its leases will run out");
-                break Vec::new();
+    let (mut pauses, mut refusals) = (Pauses::default(), 0);
+    loop {
+        let error = match shared.engine.settle(command.clone()).await {
+            Ok(settled) => {
+                shared.outage.over();
+                return Answer::Verdicts(settled.verdicts);
             }
-            Err(error) => {
-                shared.outage.failed("settling jobs", &error);
-                if !pauses.pause(&shared.stopped).await {
-                    return;
-                }
-            }
+            Err(error) => error,
+        };
+        refusals += u32::from(!error.is_retryable());
+        if matches!(error, EngineError::Invalid(_)) || refusals >= REFUSALS_MAX {
+            return Answer::Impossible(error);
         }
-    };
-    shared.outage.over();
+        shared.outage.failed("settling jobs", &error);
+        if !pauses.pause(&shared.stopped).await {
+            return Answer::Stopped;
+        }
+    }
+}
+
+fn note_verdicts(shared: &Shared, batch: Vec<Ending>, verdicts: Vec<Verdict>) {
     let mut bulk_moved = false;
     for (ending, verdict) in batch.into_iter().zip(verdicts) {
         bulk_moved |= ending.in_bulk;
-        let left = if ending.said == Outcome::Released { Left::HandedBack } else { Left::Finished };
+        let left = match (&ending.said, verdict) {
+            (_, Verdict::Stale | Verdict::Gone) => Left::Lost,
+            (Outcome::Released, Verdict::Applied) => Left::HandedBack,
+            (_, Verdict::Applied) => Left::Finished,
+        };
         shared.in_hand.remove(&ending.job, ending.fence, left);
         tell(shared, ending, verdict);
     }
