@@ -8,6 +8,7 @@ pub mod dead;
 pub mod demo;
 pub mod enqueue;
 pub mod group;
+pub mod job;
 pub mod job_type;
 pub mod simulate;
 pub mod why;

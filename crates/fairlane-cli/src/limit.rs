@@ -26,7 +26,21 @@ pub fn number_or_none(text: &str) -> Result<Limit<u32>, String> {
     if text == "none" {
         return Ok(Limit::None);
     }
-    text.parse().map(Limit::At).map_err(|_| format!("{text:?} is neither a whole number nor none"))
+    let wrong = || format!("{text:?} is neither a whole number from 0 to {} nor none", u32::MAX);
+    text.parse().map(Limit::At).map_err(|_| wrong())
+}
+
+/// Reads a whole number within bounds.
+pub fn within<const LEAST: u32, const MOST: u32>(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(number) if (LEAST..=MOST).contains(&number) => Ok(number),
+        _ => Err(format!("it must be a whole number between {LEAST} and {MOST}")),
+    }
+}
+
+/// Reads a whole number that is not negative.
+pub fn count(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("it must be a whole number between 0 and {}", u64::MAX))
 }
 
 /// Writes a limit.
@@ -45,5 +59,15 @@ mod tests {
         assert!(rate_or_none("five").unwrap_err().contains("10/min"));
         assert_eq!(number_or_none("7"), Ok(Limit::At(7)));
         assert!(number_or_none("-1").unwrap_err().contains("nor none"));
+    }
+
+    #[test]
+    fn a_number_out_of_bounds_is_answered_with_them() {
+        assert_eq!((within::<1, 1000>("1"), within::<1, 1000>("1000")), (Ok(1), Ok(1000)));
+        for text in ["0", "1001", "-1", "1.5", "many"] {
+            assert!(within::<1, 1000>(text).unwrap_err().contains("between 1 and 1000"));
+        }
+        assert_eq!(count("0"), Ok(0));
+        assert!(count("-1").unwrap_err().contains("between 0 and"));
     }
 }

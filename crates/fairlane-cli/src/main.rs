@@ -1,7 +1,7 @@
 //! The `fairlane` program.
 //!
-//! - `commands/`: one file or folder per command: `demo`, `bench`, `simulate`, `enqueue`, `bulk`, `work`, `dead`, `group`,
-//!   `type`, `why`, `audit`, `data`.
+//! - `commands/`: one file or folder per command: `demo`, `bench`, `simulate`, `enqueue`, `bulk`, `job`, `work`, `dead`,
+//!   `group`, `type`, `why`, `audit`, `data`.
 //! - `place.rs`: where a command finds its queue. `limit.rs`: limits as they are written.
 //! - `own_engine.rs`: an engine of one run's own.
 //! - `tables.rs`: every table. `percentiles.rs`: what is said about many durations.
@@ -23,7 +23,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{audit, bench, bulk, data, dead, demo, enqueue, group, job_type, simulate, why, work};
+use commands::{audit, bench, bulk, data, dead, demo, enqueue, group, job, job_type, simulate, why, work};
 use failure::Failure;
 
 const EXIT_CODES: &str = "\
@@ -49,6 +49,7 @@ enum Command {
     Simulate(simulate::Arguments),
     Enqueue(enqueue::Arguments),
     Bulk(bulk::Arguments),
+    Job(job::Arguments),
     Dead(dead::Arguments),
     Group(group::Arguments),
     Type(job_type::Arguments),
@@ -80,6 +81,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Work(arguments) => block_on(work::run(arguments)),
         Command::Enqueue(arguments) => block_on(enqueue::run(arguments)),
         Command::Bulk(arguments) => block_on(bulk::run(arguments)),
+        Command::Job(arguments) => block_on(job::run(arguments)),
         Command::Dead(arguments) => block_on(dead::run(arguments)),
         Command::Group(arguments) => block_on(group::run(arguments)),
         Command::Type(arguments) => block_on(job_type::run(arguments)),

@@ -3,12 +3,15 @@
 use std::path::Path;
 
 use clap::Args;
-use fairlane::{Error, Fairlane};
+use fairlane::{EngineError, Error, Fairlane};
 use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::output;
 use crate::own_engine::folder;
+
+/// Where a Redis on this machine listens.
+const DEFAULT_ENGINE: &str = "redis://127.0.0.1:6379";
 
 /// The options that commands on a queue have in common.
 #[derive(Args, Clone)]
@@ -19,7 +22,7 @@ pub struct Place {
         value_name = "URL",
         env = "FAIRLANE_ENGINE",
         hide_env_values = true,
-        default_value = "redis://127.0.0.1:6379"
+        default_value = DEFAULT_ENGINE
     )]
     pub engine: String,
     /// Print one JSON object and nothing else
@@ -28,22 +31,63 @@ pub struct Place {
 }
 
 impl Place {
-    /// The queue that is there, with the settings it has.
-    pub async fn attach(&self) -> Result<Fairlane, Failure> {
+    /// Whether a queue can be there, without looking for it.
+    pub fn check(&self) -> Result<(), Failure> {
         if matches!(self.engine.as_str(), "" | "memory" | "memory:") {
             return Err(Failure::bad_input(
                 "a queue in memory begins and ends with this command; name a Redis or a directory with --engine",
             ));
         }
-        Fairlane::attach(&self.engine).await.map_err(unopened)
+        fairlane_engine::check_address(&self.engine).map_err(Failure::unopened)
+    }
+
+    /// The queue that is there, with the settings it has.
+    pub async fn attach(&self) -> Result<Fairlane, Failure> {
+        self.check()?;
+        Fairlane::attach(&self.engine).await.map_err(|error| self.failed(error))
     }
 
     /// The same, but a directory that is not there is made.
     pub async fn attach_or_make(&self) -> Result<Fairlane, Failure> {
+        self.check()?;
+        self.open_or_make().await.map_err(|error| self.failed(error))
+    }
+
+    /// The same for those who wait until it answers; what can never be one is found by [`check`](Self::check).
+    pub async fn open_or_make(&self) -> Result<Fairlane, Error> {
         match folder(&self.engine).filter(|folder| !Path::new(folder).exists()) {
-            Some(_) => Fairlane::open(&self.engine).await.map_err(unopened),
-            None => self.attach().await,
+            Some(_) => Fairlane::open(&self.engine).await,
+            None => Fairlane::attach(&self.engine).await,
         }
+    }
+
+    /// A queue that did not answer is named, with what can be done.
+    pub fn failed(&self, error: Error) -> Failure {
+        match error {
+            Error::Engine(EngineError::Unavailable { engine, reason }) => Failure::broken(format!(
+                "{engine} at {} cannot be reached: {reason}\nstart it (redis-server), or name another queue with \
+                 --engine, such as --engine ./data",
+                self.address()
+            )),
+            Error::Engine(error) => Failure::unopened(error),
+            other => other.into(),
+        }
+    }
+
+    /// The address without a user and a password.
+    fn address(&self) -> String {
+        let Some((scheme, rest)) = self.engine.split_once("://") else { return self.engine.clone() };
+        let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
+        format!("{scheme}://{host}")
+    }
+
+    /// A command for the same queue, as it is typed. An address with a password is left to whoever knows it.
+    pub fn command(&self, words: &[&str]) -> String {
+        let mut words = [&["fairlane"], words].concat();
+        if self.engine != DEFAULT_ENGINE && self.address() == self.engine {
+            words.extend(["--engine", &self.engine]);
+        }
+        words.into_iter().map(quoted).collect::<Vec<_>>().join(" ")
     }
 
     /// Prints what a program or a person wants.
@@ -52,9 +96,41 @@ impl Place {
     }
 }
 
-fn unopened(error: Error) -> Failure {
-    match error {
-        Error::Engine(error) => Failure::unopened(error),
-        other => other.into(),
+/// Reads how many a list may have. None at all would look like an empty queue.
+pub fn list_length(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("a list of 0 shows nothing; say 1 or more".to_owned()),
+        Ok(length) => Ok(length),
+        Err(_) => Err(format!("{text:?} is no whole number; say 1 or more")),
+    }
+}
+
+/// What a shell passes on as it is.
+fn is_plain(word: &str) -> bool {
+    let plain = |sign: char| sign.is_alphanumeric() || "-_./:=,+@%".contains(sign);
+    !word.is_empty() && word.chars().all(plain)
+}
+
+fn quoted(word: &str) -> String {
+    if is_plain(word) { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(engine: &str) -> Place {
+        Place { engine: engine.to_owned(), json: false }
+    }
+
+    #[test]
+    fn a_command_can_be_copied_into_a_shell_and_has_no_password() {
+        let words = ["bulk", "seal", "customer 7", "it's"];
+        let local = place(DEFAULT_ENGINE).command(&words);
+        assert_eq!(local, r"fairlane bulk seal 'customer 7' 'it'\''s'");
+        assert_eq!(place("./data").command(&words[..2]), "fairlane bulk seal --engine ./data");
+        let secret = place("redis://me:hunter2@host:6379");
+        assert_eq!(secret.command(&words[..2]), "fairlane bulk seal");
+        assert_eq!(secret.address(), "redis://host:6379");
     }
 }

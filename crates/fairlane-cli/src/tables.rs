@@ -1,6 +1,6 @@
 //! Every table the program prints, and how it writes numbers.
 
-use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
+use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 
 use fairlane_simulator::{PartReport, compared_rows, group_rows, summary_rows};
 
@@ -14,9 +14,18 @@ const GROUPS_SHOWN: usize = 20;
 /// Groups of a part that are compared, with several rows each.
 const GROUPS_COMPARED: usize = 6;
 
-/// A table with its first column to the left and numbers to the right.
+/// A table with its first column to the left and numbers to the right, no wider than the terminal that shows it. What
+/// goes into a file or a pipe has a line for each row.
 fn table(header: &[&str]) -> Table {
+    let width = terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| width.0);
+    table_within(header, width)
+}
+
+fn table_within(header: &[&str], width: Option<u16>) -> Table {
     let mut table = Table::new();
+    if let Some(width) = width {
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+    }
     table.load_style(STYLE).set_header(header.to_vec());
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
@@ -224,7 +233,8 @@ pub fn thousands(number: u64) -> String {
     written
 }
 
-fn milliseconds(ms: f64) -> String {
+/// A length of time in milliseconds, as exact as it is long.
+pub fn milliseconds(ms: f64) -> String {
     if ms < 10.0 { format!("{ms:.1} ms") } else { format!("{} ms", thousands(ms.round() as u64)) }
 }
 
@@ -239,6 +249,18 @@ fn dash() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_table_wider_than_the_terminal_is_wrapped_and_one_without_a_terminal_is_not() {
+        let widest = |width: Option<u16>| {
+            let mut table = table_within(&["job", "problem"], width);
+            table.add_row(vec!["order-1".to_owned(), "it never works ".repeat(20)]);
+            let lines: Vec<usize> = table.to_string().lines().map(|line| line.chars().count()).collect();
+            (lines.len() > 3, lines.into_iter().max() > Some(80))
+        };
+        assert_eq!(widest(Some(80)), (true, false));
+        assert_eq!(widest(None), (false, true));
+    }
 
     #[test]
     fn thousands_are_set_apart() {

@@ -11,7 +11,9 @@ mod program {
     pub mod demo;
     pub mod enqueue;
     pub mod help;
+    pub mod job;
     pub mod limits;
+    pub mod loading;
     pub mod queue;
     pub mod receiver;
     pub mod redis_server;
@@ -19,4 +21,5 @@ mod program {
     pub mod simulate;
     pub mod why;
     pub mod work;
+    pub mod work_start;
 }

@@ -23,6 +23,12 @@ pub trait Engine: Send + Sync + 'static {
     /// Where the state lives, for people.
     fn name(&self) -> &'static str;
 
+    /// What an operator should know about where the state lives, a sentence each; none if nothing weakens what is
+    /// promised.
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Carries out one command; safe to repeat after an error.
     fn execute(&self, command: Command) -> BoxFuture<'_, Result<Reply, EngineError>>;
 

@@ -23,4 +23,4 @@ pub use clock::Clock;
 pub use embedded::{DirectoryOptions, Durability, EmbeddedEngine};
 pub use engine::{BoxFuture, Engine, EngineError};
 pub use leaser::{Batch, Leaser};
-pub use open::{attach, open};
+pub use open::{attach, check_address, open};

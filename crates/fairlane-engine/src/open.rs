@@ -42,34 +42,62 @@ pub async fn open(url: &str, settings: Settings) -> Result<Arc<dyn Engine>, Engi
 /// Opens the engine at `url` and leaves its settings as they are: for looking. A directory that is not there is
 /// not made.
 pub async fn attach(url: &str) -> Result<Arc<dyn Engine>, EngineError> {
-    if let Some(directory) = Directory::named(url)?.filter(|directory| !directory.path.is_dir()) {
-        return Err(EngineError::refused(format!("there is no directory {}", directory.path.display())));
+    if let Some(directory) = Directory::named(url)? {
+        directory.check()?;
+        if !directory.path.exists() {
+            let reason = format!("there is no directory {}", directory.path.display());
+            return Err(EngineError::refused(reason));
+        }
     }
     engine_at(url, Settings::default()).await
 }
 
-/// The settings are those of a queue that is new.
-async fn engine_at(url: &str, settings: Settings) -> Result<Arc<dyn Engine>, EngineError> {
-    if let Some(directory) = Directory::named(url)? {
-        return Ok(Arc::new(directory.open(settings).await?));
+/// Whether `url` can be the address of an engine, without opening it: nothing is made and nobody asked.
+///
+/// ```
+/// assert!(fairlane_engine::check_address("redis://127.0.0.1:6379").is_ok());
+/// assert!(fairlane_engine::check_address("redis://127.0.0.1:99999").is_err());
+/// ```
+pub fn check_address(url: &str) -> Result<(), EngineError> {
+    match Address::read(url)? {
+        Address::Memory => Ok(()),
+        Address::Directory(directory) => directory.check(),
+        Address::Redis(url, _) => crate::redis::check_address(&url),
     }
-    Ok(match url.split_once(':').map_or(url, |(scheme, _)| scheme) {
-        "" | "memory" => Arc::new(EmbeddedEngine::new(settings, Clock::System)?),
-        "redis" | "redis+cluster" => {
-            let (url, options) = redis_options(url)?;
-            Arc::new(RedisEngine::connect(&url, options).await?)
+}
+
+/// An address that may be one.
+enum Address {
+    Memory,
+    Directory(Directory),
+    Redis(String, RedisOptions),
+}
+
+impl Address {
+    fn read(url: &str) -> Result<Self, EngineError> {
+        if let Some(directory) = Directory::named(url)? {
+            return Ok(Self::Directory(directory));
         }
-        "rediss" => {
-            let reason =
-                "rediss:// (TLS) is not built in; use redis:// on a private network or through a tunnel";
-            return Err(EngineError::refused(reason));
-        }
-        _ => {
-            return Err(EngineError::refused(format!(
+        match url.split_once(':').map_or(url, |(scheme, _)| scheme) {
+            "" | "memory" => Ok(Self::Memory),
+            "redis" | "redis+cluster" => redis_options(url).map(|(url, options)| Self::Redis(url, options)),
+            "rediss" => Err(EngineError::refused(
+                "rediss:// (TLS) is not built in; use redis:// on a private network or through a tunnel",
+            )),
+            _ => Err(EngineError::refused(format!(
                 "{url:?} is not the address of an engine; known are memory:, dir:path, redis://host:port and \
                  redis+cluster://host:port,host:port"
-            )));
+            ))),
         }
+    }
+}
+
+/// The settings are those of a queue that is new.
+async fn engine_at(url: &str, settings: Settings) -> Result<Arc<dyn Engine>, EngineError> {
+    Ok(match Address::read(url)? {
+        Address::Memory => Arc::new(EmbeddedEngine::new(settings, Clock::System)?),
+        Address::Directory(directory) => Arc::new(directory.open(settings).await?),
+        Address::Redis(url, options) => Arc::new(RedisEngine::connect(&url, options).await?),
     })
 }
 
@@ -128,8 +156,19 @@ impl Directory {
         Ok(Some(Self { path: path.into(), durability }))
     }
 
+    /// A path that is something else can never become one.
+    fn check(&self) -> Result<(), EngineError> {
+        if self.path.exists() && !self.path.is_dir() {
+            let reason =
+                format!("{} is a file; the address of a queue names a directory", self.path.display());
+            return Err(EngineError::refused(reason));
+        }
+        Ok(())
+    }
+
     /// Reading a large directory takes seconds, which no other task should have to wait.
     async fn open(self, settings: Settings) -> Result<EmbeddedEngine, EngineError> {
+        self.check()?;
         let options = DirectoryOptions { durability: self.durability, settings, ..Default::default() };
         let opening = tokio::task::spawn_blocking(move || EmbeddedEngine::open(&self.path, options));
         opening.await.unwrap_or_else(|error| Err(EngineError::broken(format!("opening failed: {error}"))))
@@ -160,6 +199,25 @@ mod tests {
             assert!(message.contains(url) && message.contains("redis://host:port"), "{message}");
         }
         assert!(refusal("rediss://localhost").await.contains("not built in"));
+    }
+
+    #[test]
+    fn an_address_is_checked_without_asking_anybody() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let fresh = format!("dir:{}/fresh", folder.path().display());
+        for url in ["memory:", "redis://127.0.0.1:1", "redis+cluster://127.0.0.1:1,127.0.0.1:2", &fresh] {
+            check_address(url).unwrap();
+        }
+        assert!(!folder.path().join("fresh").exists());
+        for url in ["redis://:hunter2@host:99999", "redis+cluster://me:hunter2@host:99999", "redis://"] {
+            let refused = check_address(url).unwrap_err().to_string();
+            assert!(refused.contains("is not a Redis address") && !refused.contains("hunter2"), "{refused}");
+        }
+        let refused = check_address(&format!("dir:{}", file.display())).unwrap_err().to_string();
+        assert!(refused.contains("is a file"), "{refused}");
+        assert!(check_address("postgres://localhost").is_err());
     }
 
     #[test]

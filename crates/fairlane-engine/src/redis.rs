@@ -75,6 +75,11 @@ pub struct RedisEngine {
     meters: Meters,
 }
 
+/// Whether this can be the address of a Redis, without asking it.
+pub(crate) fn check_address(url: &str) -> Result<(), EngineError> {
+    connection::check_address(url)
+}
+
 impl RedisEngine {
     /// Connects to `redis://host:port[/db]` or `redis+cluster://host:port,host:port`.
     pub async fn connect(url: &str, options: RedisOptions) -> Result<Self, EngineError> {
@@ -95,11 +100,6 @@ impl RedisEngine {
             warnings,
             meters,
         })
-    }
-
-    /// What an operator should know about this server's settings, a sentence each.
-    pub fn warnings(&self) -> &[String] {
-        &self.warnings
     }
 
     /// The whole state, for comparison in tests.
@@ -170,6 +170,11 @@ fn name(commands: &Connection) -> &'static str {
 impl Engine for RedisEngine {
     fn name(&self) -> &'static str {
         name(&self.commands)
+    }
+
+    /// As the server's settings were when it was connected to.
+    fn warnings(&self) -> Vec<String> {
+        self.warnings.clone()
     }
 
     fn execute(&self, command: Command) -> BoxFuture<'_, Result<Reply, EngineError>> {

@@ -16,6 +16,8 @@ use fairlane_worker::{Context, Event, Pool, Summary, Worker, WorkerSettings};
 use hdrhistogram::Histogram;
 
 const TYPE: &str = "work";
+/// Longest wait that is told apart.
+const HOUR_US: u64 = 3600 * 1_000_000;
 /// Longest silence of a run before it counts as stuck.
 const SILENCE: Duration = Duration::from_secs(120);
 
@@ -96,7 +98,7 @@ struct Waits(Arc<Mutex<Histogram<u64>>>, Arc<AtomicU64>);
 
 impl Default for Waits {
     fn default() -> Self {
-        let histogram = Histogram::new(3).expect("three digits are possible");
+        let histogram = Histogram::new_with_bounds(1, HOUR_US, 3).expect("the bounds are constants that fit");
         Self(Arc::new(Mutex::new(histogram)), Arc::default())
     }
 }

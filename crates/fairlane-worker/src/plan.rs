@@ -17,6 +17,10 @@ pub struct BulkPlan {
     /// The fold that adds to its summary; every worker that aggregates must know it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fold: Option<String>,
+    /// What the source of its jobs begins with, as a fingerprint: jobs that are known by their position in one source
+    /// must not be taken for those of another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
 }
 
 /// Where a callback goes.

@@ -20,12 +20,13 @@ mod slots;
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fairlane_core::limits::TYPES_MAX;
+use fairlane_core::queue::{Discipline, Inspect, Inspected};
 use fairlane_core::{TypeId, WorkerId};
-use fairlane_engine::Engine;
+use fairlane_engine::{Engine, EngineError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::task::JoinHandle;
@@ -226,6 +227,7 @@ impl Worker {
             stopped: CancellationToken::new(),
             bulk_moved: tokio::sync::Notify::new(),
             bulks_met: Default::default(),
+            classic: Mutex::new(None),
             engine: self.engine,
             settings: self.settings,
         };
@@ -262,9 +264,30 @@ pub(crate) struct Shared {
     pub bulk_moved: tokio::sync::Notify,
     /// Bulk actions whose jobs were met here, for the watcher.
     pub bulks_met: loops::BulksMet,
+    /// Whether the discipline was `classic`, and when that was looked up.
+    classic: Mutex<Option<(bool, Instant)>>,
 }
 
+/// The discipline can be changed while nothing is queued; it is looked up again this often.
+const DISCIPLINE_LOOK: Duration = Duration::from_secs(5);
+
 impl Shared {
+    /// Whether the queue runs under `classic`, as it was a few seconds ago at most.
+    pub async fn is_classic(&self) -> Result<bool, EngineError> {
+        let known = *self.classic.lock().expect("nothing panics while it holds the discipline");
+        if let Some((classic, at)) = known
+            && at.elapsed() < DISCIPLINE_LOOK
+        {
+            return Ok(classic);
+        }
+        let looked = self.engine.inspect(Inspect::Whole).await?;
+        let classic =
+            matches!(looked, Inspected::Whole(whole) if whole.settings.discipline == Discipline::Classic);
+        *self.classic.lock().expect("nothing panics while it holds the discipline") =
+            Some((classic, Instant::now()));
+        Ok(classic)
+    }
+
     pub fn lease_ms(&self) -> u64 {
         self.settings.lease.as_millis() as u64
     }

@@ -13,11 +13,11 @@ use std::time::Duration;
 
 use fairlane_core::queue::{
     BulkOpened, BulkRef, BulkSealed, BulkView, CancelBulk, HoldBulk, Inspect, Inspected, OpenBulk,
-    ResumeBulk, SealBulk,
+    ResumeBulk, SealBulk, SetType, TypePatch, TypeSet,
 };
-use fairlane_core::{BulkId, GroupId};
+use fairlane_core::{BulkId, GroupId, TypeId};
 use fairlane_engine::{Engine, EngineError};
-use fairlane_worker::{BulkPlan, CallbackPlan, Summary};
+use fairlane_worker::{BulkPlan, CALLBACK_TYPE, CallbackPlan, Summary};
 use serde::Serialize;
 
 use crate::error::Error;
@@ -66,6 +66,13 @@ impl NewBulk {
         self
     }
 
+    /// Keeps with it what its source begins with ([`NdjsonReader::first`](crate::NdjsonReader::first)), so that another
+    /// source can be told from it.
+    pub fn source(mut self, fingerprint: impl Into<String>) -> Self {
+        self.plan.source = Some(fingerprint.into());
+        self
+    }
+
     /// Opens it, or finds it if it was opened before; then it stays as it is.
     pub async fn open(self) -> Result<Bulk, Error> {
         let deadline_ms =
@@ -76,6 +83,9 @@ impl NewBulk {
             && !url.starts_with("https://")
         {
             return Err(Error::Callback(url.clone()));
+        }
+        if self.plan.callback.is_some() {
+            bulk.claim_callback_type().await?;
         }
         let command = OpenBulk {
             bulk: bulk.name.clone(),
@@ -212,6 +222,14 @@ impl Bulk {
         }
     }
 
+    /// What its opener asked for.
+    pub async fn plan(&self) -> Result<BulkPlan, Error> {
+        BulkPlan::from_bytes(&self.view().await?.payload).map_err(|error| Error::Unreadable {
+            what: format!("the plan of bulk action {}", self.name.id),
+            reason: error.to_string(),
+        })
+    }
+
     /// What its aggregation made of it; none before that. One that failed or was cancelled is aggregated when the last
     /// of its jobs has ended, which is after [`finished`](Self::finished) has said so.
     pub async fn summary(&self) -> Result<Option<Summary>, Error> {
@@ -223,6 +241,16 @@ impl Bulk {
             what: format!("the summary of bulk action {}", self.name.id),
             reason: error.to_string(),
         })
+    }
+
+    /// Makes sure that the job of its callback will find room among the types: when the bulk action has ended, nobody
+    /// is there any more to be told that it has not.
+    async fn claim_callback_type(&self) -> Result<(), Error> {
+        let command = SetType { type_id: TypeId::new(CALLBACK_TYPE)?, patch: TypePatch::default() };
+        match self.engine.set_type(command).await? {
+            TypeSet::Set(_) => Ok(()),
+            TypeSet::TooManyTypes => Err(Error::NoTypeForCallbacks),
+        }
     }
 
     async fn look(&self) -> Result<Option<BulkView>, EngineError> {

@@ -56,6 +56,19 @@ pub enum Error {
         /// Where the job of this id belongs.
         owner: Option<BulkId>,
     },
+    /// A job that is known by its position is there with another payload.
+    #[error(
+        "job {} (number {position} of the source) is there with another payload. Jobs without an id are known by their \
+         position: mend a line, but never remove, insert or change one that is loaded. If this is another source, give \
+         its jobs ids, or number on behind those that are there (bulk load --append, Ingest::skip)",
+        .job.id
+    )]
+    OtherPayload {
+        /// Whose and which.
+        job: JobRef,
+        /// Counted from 1.
+        position: u64,
+    },
     /// A job for a bulk action names another group.
     #[error("a job of {} cannot join bulk action {} of {}; make it with Bulk::job", .group, .bulk.id, .bulk.group)]
     OtherGroup {
@@ -90,6 +103,13 @@ pub enum Error {
     /// A type that is new, and there are as many as there may be.
     #[error("type {0} cannot be added: there are 64 types already; use one of them")]
     TooManyTypes(String),
+    /// A bulk action is to have a callback, and there are as many types as there may be.
+    #[error(
+        "there are 64 types already, and callbacks need one more ({}); open it without a callback, or add that type \
+         before others",
+        fairlane_worker::CALLBACK_TYPE
+    )]
+    NoTypeForCallbacks,
     /// Nothing moved for as long as was to be waited.
     #[error("gave up after {} without progress: {reason}", duration_text(*.waited))]
     GaveUp {

@@ -101,6 +101,17 @@ impl Job {
         Self { start: Start::At(at), ..self }
     }
 
+    /// The id it was given, if any.
+    pub fn given_id(&self) -> Option<&str> {
+        self.id.as_deref()
+    }
+
+    /// The id it is enqueued under when it stands alone: the one it was given, else the UUID drawn for it. Whoever got
+    /// no answer repeats with this one, and nothing is added twice.
+    pub fn id_alone(&self) -> String {
+        self.id.clone().unwrap_or_else(|| self.unnamed.to_string())
+    }
+
     /// As the engine takes it. `unnamed` is the id of a job that was given none, and `place` says where it stands.
     pub(crate) fn into_new(
         self,

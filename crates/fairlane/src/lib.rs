@@ -33,7 +33,7 @@ pub use fairlane::Fairlane;
 pub use group::{Group, IntoRate};
 pub use job::{Job, Receipt};
 pub use job_type::JobType;
-pub use ndjson::NdjsonReader;
+pub use ndjson::{FirstLine, NdjsonReader};
 pub use one_job::OneJob;
 pub use patience::{Obstacle, Patience};
 pub use rate::{InvalidRate, parse_rate, rate_text};
@@ -49,9 +49,9 @@ pub use fairlane_core::{
 };
 pub use fairlane_engine::{Engine, EngineError};
 pub use fairlane_worker::{
-    CancelReason, Context, Durations, EndedJob, ErrorSample, ErrorSummary, Event, HeartbeatLost, IntoOutcome,
-    LoopSettings, Middleware, Next, Outcome, Pool, Problem, Processor, RetryPolicy, StopReport, Summary,
-    TypeOptions, Worker, WorkerError, WorkerSettings, blocking, typed,
+    BulkPlan, CallbackPlan, CancelReason, Context, Durations, EndedJob, ErrorSample, ErrorSummary, Event,
+    HeartbeatLost, IntoOutcome, LoopSettings, Middleware, Next, Outcome, Pool, Problem, Processor,
+    RetryPolicy, StopReport, Summary, TypeOptions, Worker, WorkerError, WorkerSettings, blocking, typed,
 };
 
 /// The guide's examples, so that they compile.

@@ -2,7 +2,7 @@
 //!
 //! A line is an object with `payload` and, if wanted, `id`, `type`, `level`, `cost`, `delay_ms` or `run_at`; or, as
 //! [`payload_lines`](NdjsonReader::payload_lines), the payload itself. A payload is passed on byte for byte. Empty
-//! lines are skipped. Invariant: an error names its line, and nothing of that line has been used.
+//! lines are skipped and counted. Invariant: an error names its line, and nothing of that line has been used.
 
 use std::time::{Duration, SystemTime};
 
@@ -21,6 +21,8 @@ use crate::time::parse_time;
 const LINE_BYTES_MAX: usize = PAYLOAD_BYTES_MAX + 16 * 1024;
 /// What an object may have.
 const KEYS: [&str; 7] = ["id", "type", "level", "cost", "delay_ms", "run_at", "payload"];
+const UTF_16: &str =
+    "the source looks like UTF-16; write it as UTF-8 first, as iconv -f UTF-16 -t UTF-8 does";
 
 /// Reads jobs of one group, a line at a time.
 ///
@@ -49,14 +51,36 @@ pub struct NdjsonReader<R> {
     payload_lines: bool,
     line: u64,
     bytes: u64,
+    empty_lines: u64,
     buffer: Vec<u8>,
+    /// Whether the line in the buffer was looked at and not yet taken.
+    is_ahead: bool,
+}
+
+/// What a source begins with, from [`NdjsonReader::first`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FirstLine {
+    /// The same for the same line, in every version of this library.
+    pub fingerprint: String,
+    /// Whether its job has an id of its own, and so needs no position.
+    pub has_id: bool,
 }
 
 impl<R: AsyncBufRead + Unpin> NdjsonReader<R> {
     /// A reader of jobs for this group.
     pub fn new(group: impl Into<String>, source: R) -> Self {
-        let (job_type, level, buffer) = (None, Level::default(), Vec::new());
-        Self { source, group: group.into(), job_type, level, payload_lines: false, line: 0, bytes: 0, buffer }
+        Self {
+            source,
+            group: group.into(),
+            job_type: None,
+            level: Level::default(),
+            payload_lines: false,
+            line: 0,
+            bytes: 0,
+            empty_lines: 0,
+            buffer: Vec::new(),
+            is_ahead: false,
+        }
     }
 
     /// The type of jobs whose line names none.
@@ -69,7 +93,8 @@ impl<R: AsyncBufRead + Unpin> NdjsonReader<R> {
         Self { level, ..self }
     }
 
-    /// Each line is a payload, whatever it holds; the type is the default one.
+    /// Each line is a payload, whatever it holds, with its blanks and without its line end; a line without a byte is
+    /// none. The type is the default one.
     pub fn payload_lines(self) -> Self {
         Self { payload_lines: true, ..self }
     }
@@ -84,25 +109,75 @@ impl<R: AsyncBufRead + Unpin> NdjsonReader<R> {
         self.bytes
     }
 
+    /// Lines that were skipped because there is nothing in them.
+    pub fn empty_lines(&self) -> u64 {
+        self.empty_lines
+    }
+
+    /// What the source begins with, without taking it; none if there is no job in it. Whoever asks before opening a
+    /// bulk action leaves nothing behind when the first line is wrong.
+    pub async fn first(&mut self) -> Result<Option<FirstLine>, Error> {
+        if !self.advance().await? {
+            return Ok(None);
+        }
+        self.is_ahead = true;
+        let job = self.job()?;
+        let has_id = job.given_id().is_some();
+        job.into_alone().map_err(|error| match error {
+            Error::Job { reason, .. } => {
+                Error::Line { line: self.line, reason: format!("it cannot be enqueued: {reason}") }
+            }
+            other => other,
+        })?;
+        Ok(Some(FirstLine { fingerprint: format!("{:016x}", fnv_64(self.content())), has_id }))
+    }
+
     /// The next job; none at the end.
     pub async fn next(&mut self) -> Result<Option<Job>, Error> {
-        while self.read_line().await? {
-            let line = trimmed(&self.buffer);
-            if !line.is_empty() {
-                let job = if self.payload_lines { self.payload(line) } else { self.object(line) };
-                return job.map(Some).map_err(|reason| Error::Line { line: self.line, reason });
-            }
-        }
-        Ok(None)
+        if self.advance().await? { self.job().map(Some) } else { Ok(None) }
     }
 
     /// Steps over so many jobs without a look at what they hold; fewer if there are no more.
     pub async fn skip(&mut self, jobs: u64) -> Result<u64, Error> {
         let mut skipped = 0;
-        while skipped < jobs && self.read_line().await? {
-            skipped += u64::from(!trimmed(&self.buffer).is_empty());
+        while skipped < jobs && self.advance().await? {
+            skipped += 1;
         }
         Ok(skipped)
+    }
+
+    /// Goes to the next line that holds something; false at the end of the source.
+    async fn advance(&mut self) -> Result<bool, Error> {
+        if std::mem::take(&mut self.is_ahead) {
+            return Ok(true);
+        }
+        while self.read_line().await? {
+            if !self.content().is_empty() {
+                return Ok(true);
+            }
+            self.empty_lines += 1;
+        }
+        Ok(false)
+    }
+
+    /// The job on the line in the buffer.
+    fn job(&self) -> Result<Job, Error> {
+        let line = self.content();
+        let job = if self.payload_lines { self.payload(line) } else { self.object(line) };
+        job.map_err(|reason| Error::Line { line: self.line, reason })
+    }
+
+    /// The line in the buffer without its end; of an object also without the space around it. The mark some programs
+    /// begin a file with belongs to no line.
+    fn content(&self) -> &[u8] {
+        let marked = !self.payload_lines || self.line == 1;
+        let unmarked = self.buffer.strip_prefix("\u{feff}".as_bytes()).filter(|_| marked);
+        let line = unmarked.unwrap_or(&self.buffer);
+        if !self.payload_lines {
+            return line.trim_ascii();
+        }
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        line.strip_suffix(b"\r").unwrap_or(line)
     }
 
     /// Reads a line with its end into the buffer; false at the end of the source.
@@ -119,8 +194,10 @@ impl<R: AsyncBufRead + Unpin> NdjsonReader<R> {
             self.source.consume(taken);
             self.bytes += taken as u64;
             if !fits {
-                let reason =
+                let long =
                     format!("it is longer than {LINE_BYTES_MAX} bytes; is each job on a line of its own?");
+                let foreign = foreign(&self.buffer).filter(|_| self.line == 0 && !self.payload_lines);
+                let reason = foreign.map_or(long, str::to_owned);
                 return Err(Error::Line { line: self.line + 1, reason });
             }
             if end.is_some() || taken == 0 {
@@ -135,6 +212,9 @@ impl<R: AsyncBufRead + Unpin> NdjsonReader<R> {
     }
 
     fn object(&self, line: &[u8]) -> Result<Job, String> {
+        if let Some(reason) = foreign(line).filter(|_| self.line == 1) {
+            return Err(reason.to_owned());
+        }
         let pairs: Pairs = serde_json::from_slice(line).map_err(|error| not_an_object(&error))?;
         for (index, (key, _)) in pairs.0.iter().enumerate() {
             if !KEYS.contains(&key.as_str()) {
@@ -170,9 +250,24 @@ impl<R: AsyncBufRead + Unpin> NdjsonReader<R> {
     }
 }
 
-/// Without the line's end, space around it, and the mark some programs begin a file with.
-fn trimmed(line: &[u8]) -> &[u8] {
-    line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line).trim_ascii()
+/// What the beginning of a source that is no text shows it to be; JSON has no byte of zero.
+fn foreign(line: &[u8]) -> Option<&'static str> {
+    match line {
+        [0x1f, 0x8b, ..] => Some("the source is compressed with gzip; unpack it first, as zcat does"),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => {
+            Some("the source is compressed with zstd; unpack it first, as zstdcat does")
+        }
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => Some(UTF_16),
+        _ if line.contains(&0) => Some(UTF_16),
+        _ => None,
+    }
+}
+
+/// FNV-1a with 64 bits: a stable function, unlike the standard library's hasher.
+fn fnv_64(bytes: &[u8]) -> u64 {
+    const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+    const PRIME: u64 = 0x0000_0100_0000_01b3;
+    bytes.iter().fold(OFFSET, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(PRIME))
 }
 
 fn run_at(pairs: &Pairs<'_>) -> Result<Option<SystemTime>, String> {
@@ -339,13 +434,48 @@ mod tests {
 
     #[tokio::test]
     async fn payload_lines_are_payloads_whatever_they_hold() {
-        let mut reader = reader(b"plain words\n\n\xff\xfe\n").payload_lines();
+        let mut reader = reader(b"\xef\xbb\xbf  plain words\t\r\n\n\r\n\xff\xfe\n \n{\0").payload_lines();
         let mut payloads = Vec::new();
         while let Some(job) = reader.next().await.unwrap() {
             payloads.push(job.into_alone().unwrap().payload.to_vec());
         }
-        assert_eq!(payloads, [b"plain words".to_vec(), b"\xff\xfe".to_vec()]);
-        assert_eq!((reader.line(), reader.bytes()), (3, 16));
+        assert_eq!(payloads, [&b"  plain words\t"[..], b"\xff\xfe", b" ", b"{\0"]);
+        assert_eq!((reader.line(), reader.bytes(), reader.empty_lines()), (6, 29, 2));
+    }
+
+    #[tokio::test]
+    async fn a_source_that_is_no_text_is_said_to_be_compressed_or_utf_16() {
+        for (text, words) in [
+            (&b"\x1f\x8b\x08\x00\n"[..], "compressed with gzip"),
+            (b"\x28\xb5\x2f\xfd\x00", "compressed with zstd"),
+            (b"\xff\xfe{\0\"\0", "UTF-16"),
+            (b"\0{\0\"", "UTF-16"),
+        ] {
+            let message = reader(text).next().await.unwrap_err().to_string();
+            assert!(message.starts_with("line 1: ") && message.contains(words), "{message}");
+        }
+        let mut long = b"\x1f\x8b".to_vec();
+        long.extend(vec![b'x'; LINE_BYTES_MAX]);
+        let mut chunks =
+            NdjsonReader::new("customer-7", tokio::io::BufReader::new(&long[..])).job_type("mail");
+        let message = chunks.next().await.unwrap_err().to_string();
+        assert!(message.contains("compressed with gzip"), "{message}");
+    }
+
+    #[tokio::test]
+    async fn the_first_line_is_looked_at_and_still_the_first_job() {
+        let mut numbers = reader(b"\n{\"payload\":1}\n{\"payload\":2}\n");
+        let first = numbers.first().await.unwrap().unwrap();
+        assert_eq!((first.fingerprint.as_str(), first.has_id), ("98f0959c6325456c", false));
+        assert_eq!(numbers.first().await.unwrap(), Some(first.clone()));
+        assert_eq!(&*numbers.next().await.unwrap().unwrap().into_alone().unwrap().payload, b"1");
+        assert_eq!((numbers.skip(5).await.unwrap(), numbers.first().await.unwrap()), (1, None));
+        let mut named = reader(b"{\"id\":\"a\",\"payload\":1}\n");
+        let other = named.first().await.unwrap().unwrap();
+        assert!(other.has_id && other.fingerprint != first.fingerprint);
+        assert_eq!(named.skip(1).await.unwrap(), 1);
+        let message = reader(b"{\"payload\":1,\"cost\":0}").first().await.unwrap_err().to_string();
+        assert!(message.starts_with("line 1: it cannot be enqueued: a cost must be"), "{message}");
     }
 
     #[tokio::test]

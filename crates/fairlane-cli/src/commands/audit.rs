@@ -56,6 +56,8 @@ struct Answer {
     repaired: usize,
     /// Findings that are neither repaired nor mere warnings.
     remaining: usize,
+    /// What weakens the promises of the store, a sentence each.
+    engine_warnings: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -79,11 +81,15 @@ struct Found {
 /// Walks through everything and says what was found.
 pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     let engine = fairlane_engine::attach(&arguments.engine).await.map_err(Failure::unopened)?;
+    let warnings = engine.warnings();
+    if !arguments.json {
+        warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+    }
     let bar = progress_bar(arguments.json);
     let report = engine.audit_all(arguments.repair, |progress| show(&bar, progress)).await;
     bar.finish_and_clear();
     let report = report?;
-    let answer = Answer::new(&report);
+    let answer = Answer::new(&report, warnings);
     if arguments.json {
         output::print_json(&answer)?
     } else {
@@ -134,13 +140,14 @@ impl Found {
 }
 
 impl Answer {
-    fn new(report: &AuditReport) -> Self {
+    fn new(report: &AuditReport, engine_warnings: Vec<String>) -> Self {
         Self {
             groups: report.groups,
             findings: report.findings.iter().map(Found::new).collect(),
             too_large: report.too_large.iter().map(Thing::new).collect(),
             repaired: report.findings.iter().filter(|finding| finding.repaired).count(),
             remaining: report.remaining(),
+            engine_warnings,
         }
     }
 

@@ -1,19 +1,21 @@
 //! `fairlane bulk`: bulk actions from the shell.
 //!
 //! - `bulk/load.rs`: streams a file in. `bulk/export.rs`: streams results out. `bulk/watch.rs`: waits for the end.
-//! - `bulk/shown.rs`: a bulk action as a row, a paragraph or JSON.
+//! - `bulk/shown.rs`: a bulk action as a row, a paragraph or JSON. `bulk/summary.rs`: its summary in words.
 
 mod export;
 mod load;
 mod shown;
+mod summary;
 mod watch;
 
 use clap::{Args, Subcommand};
 use fairlane::{Bulk, BulkView};
+use fairlane_worker::callback_id;
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::place::Place;
+use crate::place::{Place, list_length};
 use crate::tables;
 use shown::Shown;
 
@@ -57,7 +59,7 @@ enum Deed {
         #[command(flatten)]
         which: Which,
         /// How many jobs there must be; with any other number it stays open
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = crate::limit::count, allow_negative_numbers = true)]
         expected: Option<u64>,
     },
     /// Sets its jobs aside; those that run go on
@@ -88,7 +90,7 @@ struct List {
     /// Whose
     group: String,
     /// At most so many
-    #[arg(long, value_name = "N", default_value_t = 100)]
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = list_length, allow_negative_numbers = true)]
     limit: usize,
     #[command(flatten)]
     place: Place,
@@ -105,12 +107,12 @@ struct Listed {
 pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     match arguments.deed {
         Deed::Load(arguments) => load::run(arguments).await,
-        Deed::Show(which) => which.tell(which.find().await?.view().await?),
+        Deed::Show(which) => show(which).await,
         Deed::List(list) => run_list(list).await,
         Deed::Watch(arguments) => watch::run(arguments).await,
         Deed::Seal { which, expected } => which.tell(which.find().await?.seal(expected).await?),
-        Deed::Hold(which) => which.tell(which.find().await?.hold().await?),
-        Deed::Resume(which) => which.tell(which.find().await?.resume().await?),
+        Deed::Hold(which) => which.tell(unended(which.find().await?.hold().await?, "hold")?),
+        Deed::Resume(which) => which.tell(unended(which.find().await?.resume().await?, "resume")?),
         Deed::Cancel(which) => which.tell(which.find().await?.cancel().await?),
         Deed::Export(arguments) => export::run(arguments).await,
     }
@@ -125,6 +127,26 @@ impl Which {
         let shown = Shown::new(&view);
         self.place.tell(&shown, || shown.paragraph())
     }
+}
+
+/// Only here somebody waits for the callback, which is a job of its own.
+async fn show(which: Which) -> Result<(), Failure> {
+    let fairlane = which.place.attach().await?;
+    let view = fairlane.bulk(&which.group, &which.bulk).opened_before()?.view().await?;
+    let callback = fairlane.job(&which.group, callback_id(&view)).view().await?;
+    let shown = Shown::new(&view).with_callback(callback.map(|job| job.state));
+    which.place.tell(&shown, || shown.paragraph())
+}
+
+/// Holding or resuming what has ended changes nothing, and must not look as if it did.
+fn unended(view: BulkView, deed: &str) -> Result<BulkView, Failure> {
+    if !view.state.is_final() {
+        return Ok(view);
+    }
+    let (bulk, state) = (&view.bulk.id, view.state.as_str());
+    Err(Failure::bad_input(format!(
+        "bulk action {bulk} is {state}: it has ended, and there is nothing to {deed}"
+    )))
 }
 
 async fn run_list(list: List) -> Result<(), Failure> {

@@ -25,7 +25,7 @@ Examples:
 
 check, vacuum and import need the directory for themselves: stop the program that owns it.
 export only reads, also beside a running owner, and saves what can be read of a damaged file.
-Exit codes: 0 done; 1 it failed, or something was found; 2 bad input.";
+Exit codes: 0 done; 1 it failed, or something was found; 2 bad input, or the directory has another owner.";
 
 /// Checks, shrinks, saves and restores the data directory of the embedded engine
 #[derive(Args)]
@@ -205,9 +205,10 @@ fn read_import(place: &Place, from: Option<&Path>) -> Result<(), Failure> {
 
 fn unusable(error: DiskError) -> Failure {
     match error {
-        DiskError::Missing { .. } | DiskError::Folder { .. } | DiskError::Foreign { .. } => {
-            Failure::bad_input(error.to_string())
-        }
+        DiskError::Missing { .. }
+        | DiskError::Folder { .. }
+        | DiskError::Foreign { .. }
+        | DiskError::Taken { .. } => Failure::bad_input(error.to_string()),
         _ => Failure::broken(error.to_string()),
     }
 }

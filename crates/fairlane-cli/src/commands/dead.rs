@@ -7,7 +7,7 @@ use fairlane::{Dead, Fairlane, JobLine, Problem, parse_duration, time_text};
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::place::Place;
+use crate::place::{Place, list_length};
 use crate::tables::{self, thousands};
 
 const EXAMPLES: &str = "\
@@ -37,7 +37,7 @@ enum Deed {
         #[command(flatten)]
         filter: Filter,
         /// At most so many
-        #[arg(long, value_name = "N", default_value_t = 20)]
+        #[arg(long, value_name = "N", default_value_t = 20, value_parser = list_length, allow_negative_numbers = true)]
         limit: usize,
     },
     /// Lets dead jobs run again
@@ -60,7 +60,7 @@ struct Filter {
     #[arg(long)]
     code: Option<String>,
     /// Dead for longer than this: 30s, 5m, 2h, 1d
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true)]
     older_than: Option<Duration>,
     #[command(flatten)]
     place: Place,

@@ -50,18 +50,24 @@ pub struct Arguments {
     #[arg(long, value_name = "URL", default_value = "memory:")]
     engine: String,
     /// Jobs of the customers A, B, C …; A comes first, the others when a tenth of A is done
-    #[arg(long, value_name = "N,N,…", value_delimiter = ',', default_value = "100000,100,50")]
+    #[arg(
+        long,
+        value_name = "N,N,…",
+        value_delimiter = ',',
+        default_value = "100000,100,50",
+        allow_negative_numbers = true
+    )]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(SIZE_MAX)))]
     sizes: Vec<u32>,
     /// Jobs worked on at once
-    #[arg(long, value_name = "N", default_value_t = 64)]
+    #[arg(long, value_name = "N", default_value_t = 64, allow_negative_numbers = true)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
     workers: u32,
     /// At most this many jobs a second, as if the outside allowed no more [default: no limit]
-    #[arg(long, value_name = "R")]
+    #[arg(long, value_name = "R", allow_negative_numbers = true)]
     rate: Option<u64>,
     /// How long each job takes, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 1)]
+    #[arg(long, value_name = "MS", default_value_t = 1, allow_negative_numbers = true)]
     work_ms: u64,
     /// Print one JSON object and nothing else
     #[arg(long)]

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use fairlane::{Job, Level, parse_duration, parse_time};
+use fairlane::{Error, Job, Level, parse_duration, parse_time};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -30,7 +30,7 @@ pub struct Arguments {
     #[arg(value_name = "TYPE")]
     job_type: String,
     /// JSON for the processor; - reads it from standard input
-    #[arg(default_value = "null")]
+    #[arg(default_value = "null", allow_negative_numbers = true)]
     payload: String,
     /// Its id within the group, instead of a new one
     #[arg(long)]
@@ -39,10 +39,12 @@ pub struct Arguments {
     #[arg(long, default_value = "normal")]
     level: Level,
     /// What it counts for in its group's share, 1 to 10000
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
+    #[arg(value_parser = crate::limit::within::<1, { fairlane_core::limits::COST_MAX }>)]
     cost: u32,
     /// Not before this much time has passed: 500ms, 30s, 5m, 2h, 1d
     #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with = "run_at")]
+    #[arg(allow_hyphen_values = true)]
     delay: Option<Duration>,
     /// Not before then, such as 2026-01-31T08:30:00Z
     #[arg(long, value_name = "WHEN", value_parser = parse_time)]
@@ -77,7 +79,9 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     if let Some(at) = arguments.run_at {
         job = job.run_at(at);
     }
-    let receipt = arguments.place.attach_or_make().await?.enqueue(job).await?;
+    let drawn = job.id_alone();
+    let fairlane = arguments.place.attach_or_make().await.map_err(|failure| unsent(failure, &drawn))?;
+    let receipt = fairlane.enqueue(job).await.map_err(|error| unanswered(error, &arguments.place, &drawn))?;
     let created = receipt.is_created();
     let job = receipt.accepted()?;
     let answer = Answer { group: job.group.to_string(), job: job.id.to_string(), created };
@@ -85,6 +89,26 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
         let was = if created { "is enqueued" } else { "is there already; nothing was changed" };
         format!("{} of {} {was}", answer.job, answer.group)
     })
+}
+
+fn unsent(failure: Failure, id: &str) -> Failure {
+    match failure {
+        Failure::Broken(message) => Failure::Broken(format!(
+            "{message}\nnothing was enqueued; to repeat it as the same job, say --id {id}"
+        )),
+        other => other,
+    }
+}
+
+/// Whoever repeats without the id that was drawn may add a second job.
+fn unanswered(error: Error, place: &Place, id: &str) -> Failure {
+    let may_be_there = error.is_retryable();
+    match place.failed(error) {
+        Failure::Broken(message) if may_be_there => Failure::Broken(format!(
+            "{message}\nthe job may have been enqueued; repeat the command with --id {id}, and it is not added twice"
+        )),
+        other => other,
+    }
 }
 
 fn payload(arguments: &Arguments) -> Result<Vec<u8>, Failure> {
@@ -103,5 +127,24 @@ fn payload(arguments: &Arguments) -> Result<Vec<u8>, Failure> {
         Err(error) => Err(Failure::bad_input(format!(
             "the payload is no JSON: {error}; put it in quotes, or say --bytes to pass it on as it is"
         ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairlane::EngineError;
+
+    #[test]
+    fn whoever_got_no_answer_is_told_the_id_to_repeat_with() {
+        let place = Place { engine: "redis://127.0.0.1:1".to_owned(), json: false };
+        let lost = EngineError::Unavailable { engine: "redis", reason: "the answer is lost".to_owned() };
+        let message = unanswered(lost.into(), &place, "0197-a").to_string();
+        for words in ["redis://127.0.0.1:1", "the answer is lost", "--engine ./data", "with --id 0197-a"] {
+            assert!(message.contains(words), "{message}");
+        }
+        assert!(!message.contains("safe to repeat"), "{message}");
+        let full = Error::TooManyTypes("mail".to_owned());
+        assert!(!unanswered(full, &place, "0197-a").to_string().contains("--id"));
     }
 }

@@ -2,11 +2,12 @@
 
 use clap::{Args, Subcommand};
 use fairlane::{CongestionView, GroupSettings, GroupView, Rate, rate_text};
+use fairlane_core::limits::WEIGHT_MAX;
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::limit::{Limit, limit_text, number_or_none, rate_or_none};
-use crate::place::Place;
+use crate::limit::{Limit, limit_text, number_or_none, rate_or_none, within};
+use crate::place::{Place, list_length};
 use crate::tables::{self, thousands};
 
 const EXAMPLES: &str = "\
@@ -45,7 +46,7 @@ enum Deed {
     #[command(after_help = "Example:\n  fairlane group list --limit 20")]
     List {
         /// At most so many
-        #[arg(long, value_name = "N", default_value_t = 100)]
+        #[arg(long, value_name = "N", default_value_t = 100, value_parser = list_length, allow_negative_numbers = true)]
         limit: usize,
         #[command(flatten)]
         place: Place,
@@ -57,13 +58,13 @@ struct Set {
     /// Which
     group: String,
     /// Its share relative to others, 1 to 1000
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = within::<1, WEIGHT_MAX>, allow_negative_numbers = true)]
     weight: Option<u32>,
     /// Its rate over all types: 50/s, 10/min, '500/s burst 20', or none
-    #[arg(long, value_parser = rate_or_none)]
+    #[arg(long, value_parser = rate_or_none, allow_hyphen_values = true)]
     rate: Option<Limit<Rate>>,
     /// Its jobs that run at once, or none for no limit
-    #[arg(long, value_name = "N", value_parser = number_or_none)]
+    #[arg(long, value_name = "N", value_parser = number_or_none, allow_negative_numbers = true)]
     concurrency: Option<Limit<u32>>,
     /// Added to its score under the discipline classic, in milliseconds of age
     #[arg(long, value_name = "N", allow_negative_numbers = true)]

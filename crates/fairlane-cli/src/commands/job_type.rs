@@ -53,13 +53,13 @@ struct Set {
     #[arg(value_name = "TYPE")]
     job_type: String,
     /// What its downstream allows: 50/s, 10/min, '500/s burst 20', or none
-    #[arg(long, value_parser = rate_or_none)]
+    #[arg(long, value_parser = rate_or_none, allow_hyphen_values = true)]
     rate: Option<Limit<Rate>>,
     /// Its jobs that run at once, or none for no limit
-    #[arg(long, value_name = "N", value_parser = number_or_none)]
+    #[arg(long, value_name = "N", value_parser = number_or_none, allow_negative_numbers = true)]
     concurrency: Option<Limit<u32>>,
     /// Retries before one of its jobs is dead, or none for as many as the whole queue allows
-    #[arg(long, value_name = "N", value_parser = number_or_none)]
+    #[arg(long, value_name = "N", value_parser = number_or_none, allow_negative_numbers = true)]
     max_retry_count: Option<Limit<u32>>,
     /// None of it starts until it is resumed
     #[arg(long, conflicts_with = "resume")]

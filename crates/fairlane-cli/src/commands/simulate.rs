@@ -64,19 +64,19 @@ struct ClassicArguments {
     #[arg(long, value_name = "N", allow_negative_numbers = true, conflicts_with = "compare")]
     alpha: Option<i64>,
     /// Jobs a second over all groups [default: the scenario's, its rate, or 10000]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     global_rps: Option<u64>,
     /// How often jobs are taken from their lanes to be decided on [default: 200]
-    #[arg(long, value_name = "MS")]
+    #[arg(long, value_name = "MS", allow_negative_numbers = true)]
     fetch_interval_ms: Option<u64>,
     /// How many of them at a time [default: 50]
-    #[arg(long, value_name = "N", alias = "fetch-batch-size")]
+    #[arg(long, value_name = "N", alias = "fetch-batch-size", allow_negative_numbers = true)]
     fetch_batch: Option<u64>,
     /// How often jobs whose backoff is over go back to their lanes [default: 100]
-    #[arg(long, value_name = "MS")]
+    #[arg(long, value_name = "MS", allow_negative_numbers = true)]
     dispatch_interval_ms: Option<u64>,
     /// How many of them at a time [default: 100]
-    #[arg(long, value_name = "N", alias = "dispatch-batch-size")]
+    #[arg(long, value_name = "N", alias = "dispatch-batch-size", allow_negative_numbers = true)]
     dispatch_batch: Option<u64>,
 }
 

@@ -1,30 +1,37 @@
 //! `fairlane work`: a worker without code, from a file.
 //!
-//! - `work/config.rs`: the file, read and checked as a whole. `work/text.rs`: `${VAR}` and rates in it.
-//! - `work/telling.rs`: what it says while it works. `work/drain.rs`: when nothing is left to do.
+//! - `work/config.rs`: the file, read and checked as a whole. `work/mistakes.rs`: what is wrong in it.
+//! - `work/text.rs`: `${VAR}` and rates in it.
+//! - `work/programs.rs`: whether its programs are there. `work/store.rs`: the store, waited for and told of types.
+//! - `work/said.rs`, `work/telling.rs`: what it says while it works. `work/drain.rs`: when nothing is left to do.
 //!
 //! Invariant: nothing is changed in the store before the whole file is known to be good.
 
 mod config;
 mod drain;
+mod mistakes;
+mod programs;
+mod said;
+mod store;
 mod telling;
 mod text;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
-use fairlane_core::queue::{SetType, TypePatch, TypeSet};
-use fairlane_core::{Rate, TypeId};
+use fairlane::parse_duration;
 use fairlane_engine::Engine;
 use fairlane_targets::Callbacks;
-use fairlane_worker::{CALLBACK_TYPE, Pool, StopReport, Worker};
+use fairlane_worker::{CALLBACK_TYPE, StopReport, Worker};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::failure::Failure;
 use crate::place::Place;
 use config::{Config, Target};
-use telling::{Said, Telling, jobs};
+use said::{Said, jobs};
+use telling::Telling;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -32,6 +39,7 @@ Examples:
   fairlane work --config work.toml --engine redis://10.0.0.5:6379
   fairlane work --config work.toml --check
   fairlane work --config work.toml --drain --json
+  fairlane work --config work.toml --patience 30s
 
 A file such as:
   [types.mail]
@@ -40,6 +48,7 @@ A file such as:
   [types.shrink]
   command = [\"./shrink-image\", \"--fast\"]
 
+A data directory that is not there is made. A queue that does not answer is waited for.
 The first Ctrl-C or SIGTERM lets running jobs end, the second one does not.
 Exit codes: 0 stopped or drained; 1 it failed; 2 bad input; 130 stopped with jobs in hand.";
 
@@ -56,9 +65,12 @@ pub struct Arguments {
     /// End when nothing is left to do
     #[arg(long)]
     drain: bool,
-    /// Only say whether the file can be used
+    /// Only say whether the file and the address can be used; nobody is asked and nothing changed
     #[arg(long)]
     check: bool,
+    /// How long to wait at the start for a queue that does not answer [default: until it does]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true)]
+    patience: Option<Duration>,
     /// Print a JSON object a line and nothing else
     #[arg(long)]
     json: bool,
@@ -70,29 +82,39 @@ const DEFAULT_ENGINE: &str = "redis://127.0.0.1:6379";
 /// Works until it is told to stop, or nothing is left.
 pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     let config = Config::read(&arguments.config)?;
-    let telling = Telling::start(arguments.json);
+    programs::check(&arguments.config, &config)?;
     let url = arguments.engine.or_else(|| config.engine.clone()).unwrap_or_else(|| DEFAULT_ENGINE.to_owned());
+    let place = Place { engine: url.clone(), json: arguments.json };
+    place.check()?;
+    let telling = Telling::start(arguments.json);
     if arguments.check {
-        telling.say(Said::checked(&arguments.config, &config));
+        telling.say(Said::checked(&arguments.config, &url, &config));
         telling.end();
         return Ok(());
     }
     let mut signals = Signals::listen()?;
-    let place = Place { engine: url.clone(), json: arguments.json };
-    let engine = place.attach().await?.engine().clone();
-    set_types(&engine, &config).await?;
-    let types = config.type_ids();
-    let started = |pool: &Pool| Said::started(pool, &url, &config);
+    let reached = tokio::select! {
+        reached = store::reach(&place, arguments.patience, &config, &telling) => reached,
+        () = signals.next() => return ended(StopReport::default(), Ok(false), telling),
+    };
+    let engine = match reached {
+        Ok(engine) => engine,
+        Err(failure) => {
+            telling.end();
+            return Err(failure);
+        }
+    };
     let worker = worker(&engine, &config, &telling)?;
     let pool = worker.start().map_err(|error| Failure::bad_input(error.to_string()))?;
-    telling.say(started(&pool));
-    let drained = drain::until_nothing_is_left(&engine, &types, &telling);
-    let failed = tokio::select! {
-        () = signals.next() => None,
-        ended = drained, if arguments.drain => ended.err(),
+    telling.say(Said::started(&pool, &url, &config));
+    engine.warnings().into_iter().for_each(|warning| telling.say(Said::EngineWarning { warning }));
+    let end = tokio::select! {
+        () = signals.next() => Ok(false),
+        drained = drain(&engine, &config, &telling), if arguments.drain => drained.map(|()| true),
+        () = store::keep(&engine, &config, &telling) => Ok(false),
     };
     tokio::select! {
-        report = pool.stop() => ended(report, failed, telling),
+        report = pool.stop() => ended(report, end, telling),
         () = signals.next() => Err(Failure::Stopped(format!(
             "left running: {}; a job runs again when its lease runs out",
             jobs(telling.running())
@@ -100,46 +122,26 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     }
 }
 
-fn ended(report: StopReport, failed: Option<Failure>, telling: Telling) -> Result<(), Failure> {
-    telling.say(telling.stopped(report));
-    telling.end();
-    match failed {
-        Some(failure) => Err(failure),
-        None if report.left > 0 => Err(Failure::broken(format!(
-            "the engine could not be told how {} ended; a job runs again when its lease runs out",
-            jobs(report.left as u64)
-        ))),
-        None => Ok(()),
-    }
-}
-
-/// Writes to the store what holds for a type wherever it is worked on.
-async fn set_types(engine: &Arc<dyn Engine>, config: &Config) -> Result<(), Failure> {
-    for one in &config.types {
-        set_type(engine, &one.type_id, one.rate, one.max_retry_count).await?;
-    }
-    if let Some(callbacks) = &config.callbacks {
-        let type_id = TypeId::new(CALLBACK_TYPE).expect("a plain word is a name");
-        set_type(engine, &type_id, None, Some(callbacks.max_retry_count)).await?;
-    }
+/// Ends when nothing is left for this worker, and says what is left for others.
+async fn drain(engine: &Arc<dyn Engine>, config: &Config, telling: &Telling) -> Result<(), Failure> {
+    let types = config.type_ids();
+    drain::until_nothing_is_left(engine, &types, telling).await?;
+    let left = drain::left(engine, &types).await?;
+    telling.say(Said::Drained { left });
     Ok(())
 }
 
-async fn set_type(
-    engine: &Arc<dyn Engine>,
-    type_id: &TypeId,
-    rate: Option<Option<Rate>>,
-    max_retry_count: Option<u32>,
-) -> Result<(), Failure> {
-    if rate.is_none() && max_retry_count.is_none() {
-        return Ok(());
-    }
-    let patch = TypePatch { rate, max_retry_count: max_retry_count.map(Some), ..TypePatch::default() };
-    match engine.set_type(SetType { type_id: type_id.clone(), patch }).await? {
-        TypeSet::Set(_) => Ok(()),
-        TypeSet::TooManyTypes => Err(Failure::bad_input(format!(
-            "the queue has as many types as it can have, and {type_id} is not one of them"
+/// `end` says whether it was drained, or why it could not be.
+fn ended(report: StopReport, end: Result<bool, Failure>, telling: Telling) -> Result<(), Failure> {
+    telling.say(telling.stopped(report, matches!(end, Ok(true))));
+    telling.end();
+    match end {
+        Err(failure) => Err(failure),
+        Ok(_) if report.left > 0 => Err(Failure::broken(format!(
+            "the engine could not be told how {} ended; a job runs again when its lease runs out",
+            jobs(report.left as u64)
         ))),
+        Ok(_) => Ok(()),
     }
 }
 

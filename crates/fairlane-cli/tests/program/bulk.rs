@@ -9,13 +9,13 @@ use super::redis_server::RedisServer;
 use super::running::{fairlane, has_keys};
 
 /// So many jobs, one a line.
-fn lines(jobs: u32) -> String {
+pub fn lines(jobs: u32) -> String {
     (1..=jobs).map(|number| format!("{{\"payload\": {number}}}\n")).collect()
 }
 
-const NEWS: [&str; 2] = ["customer-7", "news"];
+pub const NEWS: [&str; 2] = ["customer-7", "news"];
 
-fn load<'a>(file: &'a str, options: &[&'a str]) -> Vec<&'a str> {
+pub fn load<'a>(file: &'a str, options: &[&'a str]) -> Vec<&'a str> {
     [&["bulk", "load", NEWS[0], NEWS[1], file, "--type", "mail"], options].concat()
 }
 
@@ -69,12 +69,12 @@ fn a_wrong_line_is_named_and_the_way_on_is_said() {
     };
     wrong("{\"payload\": 1}\n{\"paylod\": 2}\n", &["line 2:", "is \"payload\" meant?"]);
     wrong("{\"payload\": 1}\n\n{\"payload\": 1, \"cost\": 0}\n", &["line 3:", "a cost must be between"]);
-    wrong("nonsense\n", &["line 1:", "it is not a job"]);
     wrong(&(lines(250) + "[]\n"), &["line 251:", "200 jobs of the source are in", "--skip 200"]);
     let file = queue.file("right.ndjson", &lines(250));
     let loaded = queue.json(&load(&file, &["--skip", "200"]));
     assert_eq!((&loaded["jobs"], &loaded["created"]), (&250.into(), &50.into()));
-    queue.run(&load(&file, &["--skip", "251"])).failed(2, &["the source ends after 250 jobs"]);
+    let short = ["there are only 250 lines with a job", "--skip says 251", "nothing was loaded"];
+    queue.run(&load(&file, &["--skip", "251"])).failed(2, &short);
 }
 
 #[test]
@@ -93,7 +93,8 @@ fn what_cannot_be_loaded_at_all_is_refused_before_anything_is_opened() {
 fn an_id_that_stands_twice_leaves_the_bulk_action_open() {
     let queue = Queue::new();
     let file = queue.file("twice.ndjson", "{\"id\":\"a\",\"payload\":1}\n{\"id\":\"a\",\"payload\":2}\n");
-    queue.run(&load(&file, &[])).failed(2, &["has 1 jobs, not 2", "stays open"]);
+    let exact = format!("\n  fairlane bulk seal customer-7 news --expected 1 --engine {}", queue.url());
+    queue.run(&load(&file, &[])).failed(2, &["has 1 jobs", "stays open", "  a: lines 1 and 2", &exact]);
     let sealed = queue.json(&["bulk", "seal", NEWS[0], NEWS[1], "--expected", "1"]);
     assert_eq!(sealed["sealed"], true);
 }
@@ -109,7 +110,13 @@ fn it_is_shown_listed_held_resumed_and_cancelled() {
     let listed = queue.run(&["bulk", "list", NEWS[0]]);
     assert!(listed.stdout.contains("news") && listed.stdout.contains("0 of 3"), "{}", listed.stdout);
     assert_eq!(queue.json(&["bulk", "list", "customer-8"])["bulks"].as_array().unwrap().len(), 0);
-    assert_eq!(state("cancel")["state"], "CANCELLED");
+    let cancelled = queue.run(&["bulk", "cancel", NEWS[0], NEWS[1]]);
+    assert!(cancelled.stdout.contains("3 jobs are still to be dropped"), "{}", cancelled.stdout);
+    let cancelled = state("cancel");
+    assert_eq!((&cancelled["state"], &cancelled["unfinished"]), (&"CANCELLED".into(), &3.into()));
+    for deed in ["hold", "resume"] {
+        queue.run(&["bulk", deed, NEWS[0], NEWS[1]]).failed(2, &["CANCELLED", "it has ended"]);
+    }
     let watched = queue.run(&["bulk", "watch", NEWS[0], NEWS[1]]);
     assert_eq!((watched.code, watched.stderr.as_str()), (3, ""));
     assert!(watched.stdout.starts_with("news: CANCELLED, 0 of 3 jobs done"), "{}", watched.stdout);
@@ -134,16 +141,69 @@ fn results_are_watched_for_and_exported_by_their_end() {
     assert_eq!((&failed["id"], &failed["error"]["code"]), (&"news-2".into(), &"broken".into()));
     let target = queue.path("done.ndjson");
     assert_eq!(export(&["--succeeded", "--out", &target]).trim(), format!("1 jobs in {target}"));
+    let counted = queue.json(&["bulk", "export", NEWS[0], NEWS[1], "--succeeded", "--out", &target]);
+    assert_eq!(counted, serde_json::json!({"jobs": 1, "out": target}));
     let done: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(target).unwrap()).unwrap();
     assert_eq!((&done["id"], &done["result"]), (&"news-1".into(), &1.into()));
 }
 
+#[test]
+fn a_bulk_action_is_shown_with_its_callback_and_a_summary_that_can_be_read() {
+    let queue = Queue::new();
+    let file = queue.file("news.ndjson", "{\"payload\":1}\n{\"payload\":\"broken\"}\n");
+    let url = "https://customer-7.example/done";
+    queue.json(&load(&file, &["--callback", url]));
+    let show = ["bulk", "show", NEWS[0], NEWS[1]];
+    let waiting = queue.json(&show);
+    assert_eq!((&waiting["callback"]["url"], &waiting["fold"]), (&url.into(), &serde_json::Value::Null));
+    assert!(waiting["callback"]["state"].is_null());
+    let text = queue.run(&show).stdout;
+    assert!(text.contains(&format!("callback  {url} (told when it has ended)")), "{text}");
+
+    queue.work_off(NEWS[0], NEWS[1]);
+    let ended = queue.json(&show);
+    assert_eq!((&ended["callback"]["state"], &ended["summary"]["total"]), (&"PENDING".into(), &2.into()));
+    let text = queue.run(&show).stdout;
+    for words in [
+        &format!("{} is PENDING", ended["callback"]["job"].as_str().unwrap()),
+        "2 jobs: 1 succeeded, 1 failed, 0 cancelled",
+        "2 attempts, 0 times throttled",
+        "took    p50",
+        "1 failed with broken, such as:",
+        "  news-2: it never works",
+    ] {
+        assert!(text.contains(words), "{words:?} is missing in {text}");
+    }
+    assert!(!text.contains('{'), "{text}");
+}
+
+#[test]
+fn a_list_of_none_is_refused() {
+    let queue = Queue::new();
+    for list in [&["bulk", "list", "customer-7"][..], &["dead", "list"], &["group", "list"]] {
+        queue.run(&[list, &["--limit", "0"]].concat()).failed(2, &["say 1 or more"]);
+    }
+}
+
 /// The program, reading standard input.
-fn start_load(url: &str) -> Child {
+pub fn start_load(url: &str) -> Child {
     let program = env!("CARGO_BIN_EXE_fairlane");
     let words = load("-", &["--engine", url]);
     let pipes = || Stdio::piped();
     Command::new(program).args(words).stdin(pipes()).stdout(pipes()).stderr(pipes()).spawn().unwrap()
+}
+
+/// Waits until so many jobs are there.
+pub fn arrived(server: &RedisServer, jobs: u64) {
+    let total = || {
+        let shown = fairlane(&["bulk", "show", NEWS[0], NEWS[1], "--engine", &server.url(), "--json"]);
+        serde_json::from_str::<serde_json::Value>(&shown.stdout)
+            .map_or(0, |view| view["total"].as_u64().unwrap())
+    };
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while total() < jobs {
+        assert!(Instant::now() < deadline, "the first jobs did not arrive");
+    }
 }
 
 #[test]
@@ -153,15 +213,7 @@ fn a_load_stopped_by_ctrl_c_says_how_to_go_on_and_the_same_source_goes_on() {
     // 200 jobs are sent together; the rest is in its hands when it is stopped.
     let source = lines(250);
     loading.stdin.as_ref().unwrap().write_all(source.as_bytes()).unwrap();
-    let total = || {
-        let shown = fairlane(&["bulk", "show", NEWS[0], NEWS[1], "--engine", &server.url(), "--json"]);
-        serde_json::from_str::<serde_json::Value>(&shown.stdout)
-            .map_or(0, |view| view["total"].as_u64().unwrap())
-    };
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while total() < 200 {
-        assert!(Instant::now() < deadline, "the first jobs did not arrive");
-    }
+    arrived(&server, 200);
     let sent = Command::new("kill").args(["-INT", &loading.id().to_string()]).status().unwrap();
     assert!(sent.success());
     // Its standard input stays open meanwhile.
@@ -177,4 +229,35 @@ fn a_load_stopped_by_ctrl_c_says_how_to_go_on_and_the_same_source_goes_on() {
     let ended = again.wait_with_output().unwrap();
     let said = String::from_utf8(ended.stdout).unwrap();
     assert!(said.starts_with("news: 250 jobs (50 new, 200 there before), sealed"), "{said}");
+}
+
+/// The memory of a producer does not grow with what it streams; in KiB, at its highest.
+#[cfg(target_os = "linux")]
+fn memory_of_loading(lines: usize, bulk: &str, url: &str, queue: &Queue) -> u64 {
+    let line = "{\"payload\":{\"to\":\"reader@example.com\",\"template\":\"spring\"}}\n";
+    let file = queue.file(bulk, &line.repeat(lines));
+    let mut child = Command::new(env!("CARGO_BIN_EXE_fairlane"))
+        .args(["bulk", "load", "customer-7", bulk, &file, "--type", "mail", "--engine", url, "--json"])
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let mut highest = 0;
+    while child.try_wait().expect("it can be asked").is_none() {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+        let kib = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
+        highest = kib.and_then(|kib| kib.trim().parse().ok()).unwrap_or(highest);
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    assert!(child.wait().expect("it has ended").success());
+    highest
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn loading_much_takes_no_more_memory_than_loading_little() {
+    let server = RedisServer::start();
+    let queue = Queue::new();
+    let little = memory_of_loading(5_000, "little", &server.url(), &queue);
+    let much = memory_of_loading(100_000, "much", &server.url(), &queue);
+    assert!(little > 0 && much < little + 4096, "{little} KiB and {much} KiB");
 }

@@ -113,7 +113,12 @@ fn a_directory_in_use_is_exported_and_nothing_else() {
     let url = format!("dir:{queue}");
     let engine = runtime().block_on(fairlane_engine::open(&url, Settings::default())).unwrap();
     for deed in ["check", "vacuum"] {
-        fairlane(&["data", deed, &queue]).failed(1, &["belongs to process", "stop it first"]);
+        fairlane(&["data", deed, &queue])
+            .failed(2, &["belongs to process", "stop it first", "docs/workers.md"]);
+    }
+    for words in [&["audit"][..], &["enqueue", "customer-7", "mail"], &["group", "list"]] {
+        let ended = fairlane(&[words, &["--engine", &url]].concat());
+        ended.failed(2, &["belongs to process", "stop it first", "docs/workers.md"]);
     }
     let ended = fairlane(&["data", "export", &queue]);
     assert_eq!(ended.code, 0, "{}", ended.stderr);

@@ -40,9 +40,14 @@ fn wrong_input_is_named_and_nothing_is_made() {
     let both = ["enqueue", "a", "b", "--delay", "1s", "--run-at", "2026-01-31T08:30:00Z"];
     queue.run(&both).failed(2, &["cannot be used with"]);
     assert!(!std::path::Path::new(&queue.path("queue")).exists());
-    queue.run(&["enqueue", "customer-7", "mail", "--cost", "0"]).failed(2, &["a cost must be between"]);
+    queue.run(&["enqueue", "customer-7", "mail", "--cost", "0"]).failed(2, &["between 1 and 10000"]);
     fairlane(&["enqueue", "a", "b", "--engine", "memory:"]).failed(2, &["begins and ends with this command"]);
-    fairlane(&["enqueue", "a", "b", "--engine", "redis://127.0.0.1:1"]).failed(1, &["cannot be reached"]);
+    let away = fairlane(&["enqueue", "a", "b", "--engine", "redis://me:hunter2@127.0.0.1:1"]);
+    away.failed(
+        1,
+        &["redis at redis://127.0.0.1:1 cannot be reached", "redis-server", "--engine ./data", "--id 0"],
+    );
+    assert!(!away.stderr.contains("safe to repeat") && !away.stderr.contains("hunter2"), "{}", away.stderr);
 }
 
 #[test]

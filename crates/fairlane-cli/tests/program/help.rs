@@ -19,6 +19,7 @@ fn the_help_lists_the_commands_and_exit_codes() {
         "simulate",
         "enqueue",
         "bulk",
+        "job",
         "work",
         "dead",
         "group",
@@ -35,12 +36,13 @@ fn the_help_lists_the_commands_and_exit_codes() {
 
 #[test]
 fn every_command_explains_itself_with_examples_and_exit_codes() {
-    let options: [(&str, &[&str]); 11] = [
+    let options: [(&str, &[&str]); 12] = [
         ("demo", &["--engine <URL>", "--sizes <N,N,…>", "--workers <N>", "--rate <R>", "--json"]),
         ("bench", &["--engine <URL>", "--quick", "--only <NAME>", "--plot <OUT.SVG>", "--json"]),
         ("simulate", &["<SCENARIO>", "--plot <OUT.SVG>", "--json"]),
         ("enqueue", &["<GROUP>", "<TYPE>", "--id <ID>", "--delay <TIME>", "--run-at <WHEN>", "--json"]),
         ("bulk", &["load", "show", "list", "watch", "seal", "hold", "resume", "cancel", "export"]),
+        ("job", &["show", "cancel"]),
         ("work", &["--config <FILE>", "--engine <URL>", "--drain", "--check", "--json"]),
         ("dead", &["list", "requeue", "discard"]),
         ("group", &["show", "set", "list"]),
@@ -59,8 +61,9 @@ fn every_command_explains_itself_with_examples_and_exit_codes() {
 
 #[test]
 fn every_part_of_a_command_has_an_example() {
-    let parts: [(&str, &[&str]); 4] = [
+    let parts: [(&str, &[&str]); 5] = [
         ("bulk", &["load", "show", "list", "watch", "seal", "hold", "resume", "cancel", "export"]),
+        ("job", &["show", "cancel"]),
         ("dead", &["list", "requeue", "discard"]),
         ("group", &["show", "set", "list"]),
         ("type", &["show", "set", "list"]),

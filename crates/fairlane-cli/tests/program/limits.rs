@@ -49,6 +49,22 @@ fn what_cannot_be_set_is_refused_with_what_can() {
     queue.run(&["group", "set", "customer-7", "--pause", "--resume"]).failed(2, &["cannot be used with"]);
     assert!(!std::path::Path::new(&queue.path("queue")).exists());
     queue.run(&["group", "set", "customer-7", "--weight", "0"]).failed(2, &["between 1 and 1000"]);
+    for (words, bounds) in [
+        (&["group", "set", "customer-7", "--weight", "-1"][..], "between 1 and 1000"),
+        (&["group", "set", "customer-7", "--concurrency", "-1"], "a whole number from 0 to"),
+        (&["group", "set", "customer-7", "--rate", "-5/s"], "50/s, 10/min"),
+        (&["group", "list", "--limit", "-1"], "say 1 or more"),
+        (&["type", "set", "mail", "--max-retry-count", "-1"], "a whole number from 0 to"),
+        (&["dead", "list", "--limit", "-1"], "say 1 or more"),
+        (&["dead", "list", "--older-than", "-5s"], "30s, 5m, 2h, 1d"),
+        (&["enqueue", "customer-7", "mail", "--cost", "-5"], "between 1 and 10000"),
+        (&["enqueue", "customer-7", "mail", "--delay", "-5s"], "30s, 5m, 2h, 1d"),
+        (&["bulk", "load", "customer-7", "may", "--failures-max", "-1"], "between 0 and"),
+        (&["bulk", "load", "customer-7", "may", "--deadline", "-5s"], "30s, 5m, 2h, 1d"),
+        (&["bulk", "list", "customer-7", "--limit", "-1"], "say 1 or more"),
+    ] {
+        queue.run(words).failed(2, &[bounds]);
+    }
     queue.run(&["type", "set", "mail", "--concurrency", "0"]).failed(2, &["a concurrency must be"]);
     queue.run(&["group", "show", "nobody"]).failed(2, &["nothing is known of nobody"]);
     queue.run(&["type", "show", "nothing"]).failed(2, &["nothing is known of type nothing"]);

@@ -10,7 +10,22 @@ use tempfile::TempDir;
 pub struct RedisServer {
     server: Child,
     port: u16,
-    _folder: TempDir,
+    folder: TempDir,
+}
+
+/// A port nobody listens on.
+pub fn free_port() -> u16 {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
+}
+
+fn spawn(port: u16, folder: &TempDir, words: &[&str]) -> Child {
+    Command::new("redis-server")
+        .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--dir"])
+        .arg(folder.path())
+        .args(words)
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("redis-server is installed")
 }
 
 impl RedisServer {
@@ -31,23 +46,35 @@ impl RedisServer {
         server
     }
 
-    fn start_with(words: &[&str]) -> Self {
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+    /// Starts one with these further words of configuration.
+    pub fn start_with(words: &[&str]) -> Self {
+        Self::start_at(free_port(), words)
+    }
+
+    /// Starts one on a port that was free a moment ago.
+    pub fn start_at(port: u16, words: &[&str]) -> Self {
         let folder = TempDir::new().unwrap();
-        let server = Command::new("redis-server")
-            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--dir"])
-            .arg(folder.path())
-            .args(words)
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("redis-server is installed");
-        let started = Self { server, port, _folder: folder };
+        let server = Self { server: spawn(port, &folder, words), port, folder };
+        server.wait();
+        server
+    }
+
+    /// Kills it and starts another one in its place, which knows nothing.
+    pub fn replace_by_an_empty_one(&mut self) {
+        self.server.kill().unwrap();
+        self.server.wait().unwrap();
+        self.server = spawn(self.port, &self.folder, &[]);
+        self.wait();
+    }
+
+    /// A server that wants a password answers too.
+    fn wait(&self) {
         let deadline = Instant::now() + Duration::from_secs(10);
-        while started.ask("PING").is_none_or(|answer| !answer.starts_with("+PONG")) {
+        let is_there = |answer: &String| answer.starts_with("+PONG") || answer.starts_with("-NOAUTH");
+        while !self.ask("PING").as_ref().is_some_and(is_there) {
             assert!(Instant::now() < deadline, "redis-server did not answer");
             std::thread::sleep(Duration::from_millis(10));
         }
-        started
     }
 
     pub fn url(&self) -> String {

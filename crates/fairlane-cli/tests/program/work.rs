@@ -24,36 +24,36 @@ const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A queue in a folder, and a file to work on it by.
-struct Place {
+pub struct Place {
     folder: TempDir,
 }
 
 impl Place {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self { folder: TempDir::new().unwrap() }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    fn engine(&self) -> String {
+    pub fn engine(&self) -> String {
         format!("dir:{}", self.path("queue").display())
     }
 
-    fn config(&self, text: &str) -> String {
+    pub fn config(&self, text: &str) -> String {
         let path = self.path("work.toml");
         std::fs::write(&path, text).unwrap();
         path.display().to_string()
     }
 
-    fn drain(&self, engine: &str, config: &str) -> Ended {
+    pub fn drain(&self, engine: &str, config: &str) -> Ended {
         fairlane(&["work", "--config", &self.config(config), "--engine", engine, "--drain", "--json"])
     }
 }
 
 /// Does something with the queue at an address, and leaves it.
-fn at<T>(url: &str, work: impl AsyncFnOnce(&Arc<dyn Engine>) -> T) -> T {
+pub fn at<T>(url: &str, work: impl AsyncFnOnce(&Arc<dyn Engine>) -> T) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let engine = fairlane_engine::open(url, Settings::default()).await.unwrap();
@@ -79,7 +79,7 @@ fn job(type_name: &str, number: u32) -> JobRef {
 }
 
 /// Jobs of a type in the queue.
-fn fill(url: &str, type_name: &str, jobs: u32) {
+pub fn fill(url: &str, type_name: &str, jobs: u32) {
     at(url, async |engine| {
         engine.enqueue_all((1..=jobs).map(|number| new_job(type_name, number, None))).await.unwrap();
     });
@@ -100,7 +100,7 @@ fn in_flight(url: &str) -> u64 {
 }
 
 /// The JSON lines a run printed; it must have ended well and said nothing else.
-fn lines(ended: &Ended) -> Vec<Value> {
+pub fn lines(ended: &Ended) -> Vec<Value> {
     assert_eq!((ended.code, ended.stderr.as_str()), (0, ""), "{}", ended.stdout);
     ended.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
@@ -157,6 +157,13 @@ fn programs_are_given_payloads_and_other_types_are_left_alone() {
     let problem = lines.iter().find(|line| line["event"] == "problem").unwrap();
     assert_eq!((&problem["code"], &problem["job"]), (&"exit_65".into(), &"customer-A/broken-1".into()));
     assert!(problem["message"].as_str().unwrap().contains("no such customer"));
+    assert_eq!(problem["dead"], true);
+    let drained = lines.iter().find(|line| line["event"] == "drained").unwrap();
+    assert_eq!((&drained["left"][0]["type"], &drained["left"][0]["jobs"]), (&"foreign".into(), &2.into()));
+    assert_eq!(
+        (drained["left"].as_array().unwrap().len(), &lines.last().unwrap()["drained"]),
+        (1, &true.into())
+    );
     let view = look(&engine, job("shrink", 2));
     assert_eq!((view.state.as_str(), &*view.note), ("COMPLETED", &b"shrink-2 own {\"number\":2}"[..]));
     assert_eq!(look(&engine, job("broken", 1)).state.as_str(), "FAILED");
@@ -197,6 +204,9 @@ fn a_storm_of_refusals_slows_only_its_own_type() {
     }
     let refused = receiver.seen("/slow").len() - 10;
     assert_eq!(ends["throttled"], refused);
+    let throttled = lines.iter().find(|line| line["event"] == "throttled").unwrap();
+    assert_eq!((&throttled["type"], &throttled["count"]), (&"slow".into(), &1.into()));
+    assert_eq!(throttled["retry_after_ms"], 1000);
 }
 
 #[test]
@@ -207,7 +217,7 @@ fn the_callback_of_a_bulk_action_is_sent_signed() {
     let bulk = BulkRef { group: GroupId::new("customer-A").unwrap(), id: BulkId::new("may").unwrap() };
     at(&engine, async |engine| {
         let callback = Some(CallbackPlan { url: receiver.url("/hook") });
-        let payload = BulkPlan { callback, fold: None }.to_bytes();
+        let payload = BulkPlan { callback, ..BulkPlan::default() }.to_bytes();
         let open = OpenBulk { bulk: bulk.clone(), deadline_ms: None, failures_max: None, payload };
         engine.open_bulk(open).await.unwrap();
         engine.enqueue_all((1..=2).map(|number| new_job("echo", number, Some(&bulk)))).await.unwrap();
@@ -225,7 +235,7 @@ fn the_callback_of_a_bulk_action_is_sent_signed() {
 }
 
 /// Starts the program, with what it says going to files.
-struct Started {
+pub struct Started {
     program: Child,
     stdout: PathBuf,
     stderr: PathBuf,
@@ -233,9 +243,13 @@ struct Started {
 
 impl Started {
     fn new(place: &Place, config: &str) -> Self {
+        Self::at(&place.engine(), place, config)
+    }
+
+    pub fn at(engine: &str, place: &Place, config: &str) -> Self {
         let (stdout, stderr) = (place.path("stdout"), place.path("stderr"));
         let program = Command::new(env!("CARGO_BIN_EXE_fairlane"))
-            .args(["work", "--config", &place.config(config), "--engine", &place.engine()])
+            .args(["work", "--config", &place.config(config), "--engine", engine])
             .stdout(File::create(&stdout).unwrap())
             .stderr(File::create(&stderr).unwrap())
             .spawn()
@@ -243,16 +257,16 @@ impl Started {
         Self { program, stdout, stderr }
     }
 
-    fn terminate(&self) {
+    pub fn terminate(&self) {
         let status = Command::new("kill").args(["-TERM", &self.program.id().to_string()]).status().unwrap();
         assert!(status.success());
     }
 
-    fn says(&self, words: &str) {
+    pub fn says(&self, words: &str) {
         until(words, || read(&self.stderr).contains(words));
     }
 
-    fn ended(mut self) -> Ended {
+    pub fn ended(mut self) -> Ended {
         let mut status = None;
         until("the program ends", || {
             status = self.program.try_wait().unwrap();
@@ -274,7 +288,7 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap()
 }
 
-fn until(what: &str, mut reached: impl FnMut() -> bool) {
+pub fn until(what: &str, mut reached: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !reached() {
         assert!(Instant::now() < deadline, "waited in vain: {what}");
@@ -356,8 +370,7 @@ fn a_file_can_be_checked_without_being_used() {
         ended.stdout.contains("can be used: mail (http://mailer.example), fairlane-callback (callbacks)")
     );
     assert!(!ended.stdout.contains("hunter2"));
-    let ended = fairlane(&["work", "--config", &config]);
-    ended.failed(1, &["cannot be reached"]);
+    assert!(ended.stdout.contains("the queue is at redis://127.0.0.1:1"), "{}", ended.stdout);
 }
 
 #[test]
@@ -368,8 +381,13 @@ fn what_is_wrong_in_a_file_is_told_with_its_line_and_what_is_allowed() {
         ("".into(), &["names nothing to work on", "[types.NAME]"]),
         ("[worker]\nwroker_count = 5".into(), &["line 2", "wroker_count", "did you mean `worker_count`?"]),
         ("[typs.mail]".into(), &["line 1", "did you mean `types`?"]),
-        ("[worker]\nworker_count = 0".into(), &["line 1", "worker_count is 0", "from 1 to"]),
-        ("[worker]\nworker_count = \"many\"".into(), &["line 2", "expected usize"]),
+        ("[worker]\nworker_count = 0".into(), &["line 2", "worker_count is 0", "from 1 to"]),
+        ("[worker]\nworker_count = \"many\"".into(), &["line 2", "worker_count must be a whole number\n"]),
+        ("[worker]\nname = \"a\"\nlease_ms = 5".into(), &["line 3: lease_ms is 5; it must be from 100 to"]),
+        (format!("{http}timeout_ms = 0"), &["line 3: timeout_ms is 0;"]),
+        (format!("{http}max_retry_count = -1"), &["line 3: max_retry_count must be", "from 0 to 10000"]),
+        (format!("{http}retry = 5"), &["line 3: retry must be a table", "base_ms = 1000"]),
+        ("[types.mail]\ncommand = \"a\"".into(), &["line 2: command must be a list such as [\"a\", \"b\"]"]),
         ("[types.mail]\nrate = \"5/s\"".into(), &["line 1", "http = ", "command = "]),
         (format!("{http}command = [\"a\"]"), &["line 1", "has one target"]),
         (format!("{http}rate = \"fast\""), &["line 3", "\"fast\"", "50/s"]),
@@ -382,15 +400,15 @@ fn what_is_wrong_in_a_file_is_told_with_its_line_and_what_is_allowed() {
             format!("{http}headers = {{ authorization = \"hunter2 ${{NO_SUCH_VARIABLE}}\" }}"),
             &["line 3", "NO_SUCH_VARIABLE"],
         ),
-        (format!("{http}headers = \"hunter2\""), &["line 3", "invalid type: string", "a map"]),
+        (format!("{http}headers = \"hunter2\""), &["line 3: headers must be a table such as {"]),
         (format!("{http}headers = {{ fairlane-job = \"hunter2\" }}"), &["fairlane-job", "set by the worker"]),
         ("[types.mail]\nhttp = \"ftp://hunter2/\"".into(), &["http:", "ftp:", "https://"]),
         ("[types.mail]\ncommand = []".into(), &["names no program"]),
         ("[types.fairlane-callback]\ncommand = [\"a\"]".into(), &["[callbacks]"]),
         ("[callbacks]\nsecrets = []".into(), &["line 1", "need a secret"]),
-        ("[callbacks]\nsecrets = [\"hunter2\"]".into(), &["line 1", "number 1 of secrets", "whsec_"]),
-        ("[callbacks]\nsecrets = \"hunter2\"".into(), &["line 2", "a sequence"]),
-        ("[callbacks]".into(), &["secrets"]),
+        ("[callbacks]\nsecrets = [\"hunter2\"]".into(), &["line 2", "number 1 of secrets", "whsec_"]),
+        ("[callbacks]\nsecrets = \"hunter2\"".into(), &["line 2: secrets must be a list"]),
+        ("[callbacks]".into(), &["line 1: [callbacks] needs secrets"]),
         ("[types.mail\n".into(), &["line 1"]),
     ];
     for (text, words) in cases {

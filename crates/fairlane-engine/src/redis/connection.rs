@@ -36,7 +36,7 @@ impl Connection {
     }
 
     async fn open_single(url: &str, response_timeout: Option<Duration>) -> Result<Self, EngineError> {
-        let client = Client::open(url).map_err(|error| bad_address(url, &error))?;
+        let client = client(url)?;
         let config = ConnectionManagerConfig::new()
             .set_connection_timeout(Some(CONNECTION_TIMEOUT))
             .set_response_timeout(response_timeout)
@@ -48,12 +48,7 @@ impl Connection {
     }
 
     async fn open_cluster(nodes: &str, response_timeout: Option<Duration>) -> Result<Self, EngineError> {
-        let nodes: Vec<String> = nodes.split(',').map(|node| format!("redis://{node}")).collect();
-        let mut builder = ClusterClient::builder(nodes.iter().map(String::as_str))
-            .connection_timeout(CONNECTION_TIMEOUT)
-            .retries(CLUSTER_RETRIES);
-        builder = builder.response_timeout(response_timeout.unwrap_or(Duration::from_secs(600)));
-        let client = builder.build().map_err(|error| bad_address(&nodes.join(","), &error))?;
+        let client = cluster_client(nodes, response_timeout)?;
         client.get_async_connection().await.map(Self::Cluster).map_err(|error| explain(&error))
     }
 
@@ -74,9 +69,37 @@ impl Connection {
     }
 }
 
-fn bad_address(url: &str, error: &RedisError) -> EngineError {
-    EngineError::refused(format!("{url:?} is not a Redis address: {error}; write redis://host:port"))
+/// Whether a connection can be tried, without trying it.
+pub(super) fn check_address(url: &str) -> Result<(), EngineError> {
+    match url.strip_prefix("redis+cluster://") {
+        Some(nodes) => cluster_client(nodes, None).map(drop),
+        None => client(url).map(drop),
+    }
 }
+
+fn client(url: &str) -> Result<Client, EngineError> {
+    Client::open(url).map_err(|error| bad_address(url, &error))
+}
+
+fn cluster_client(nodes: &str, response_timeout: Option<Duration>) -> Result<ClusterClient, EngineError> {
+    let urls: Vec<String> = nodes.split(',').map(|node| format!("redis://{node}")).collect();
+    let builder = ClusterClient::builder(urls.iter().map(String::as_str))
+        .connection_timeout(CONNECTION_TIMEOUT)
+        .retries(CLUSTER_RETRIES)
+        .response_timeout(response_timeout.unwrap_or(Duration::from_secs(600)));
+    builder.build().map_err(|error| bad_address(&format!("redis+cluster://{nodes}"), &error))
+}
+
+/// Never shows a user or a password.
+fn bad_address(url: &str, error: &RedisError) -> EngineError {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("redis", url));
+    let shown = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
+    let shown = format!("{scheme}://{shown}");
+    EngineError::refused(format!("{shown:?} is not a Redis address: {error}; write redis://host:port"))
+}
+
+/// What is said of a replica.
+const READ_ONLY: &str = "it is a read-only replica; name its primary in the address";
 
 pub(super) fn unavailable(reason: impl Into<String>) -> EngineError {
     EngineError::Unavailable { engine: "redis", reason: reason.into() }
@@ -85,9 +108,19 @@ pub(super) fn unavailable(reason: impl Into<String>) -> EngineError {
 /// What a Redis error means for the caller.
 pub(super) fn explain(error: &RedisError) -> EngineError {
     match error.kind() {
+        _ if error.code() == Some("NOAUTH") => EngineError::refused(
+            "Redis wants a password and the address has none; write redis://:password@host:port, or \
+             redis://user:password@host:port",
+        ),
         ErrorKind::AuthenticationFailed => {
             EngineError::refused(format!("Redis did not accept the password or user in the address: {error}"))
         }
+        // The client's own words are several lines about bytes.
+        _ if error.to_string().contains("Parse error") => EngineError::refused(
+            "what answers at this address does not speak as Redis does; is it the port of something else?",
+        ),
+        // A failover is on its way, or this is the wrong server; which one only time tells.
+        ErrorKind::Server(ServerErrorKind::ReadOnly) => unavailable(READ_ONLY),
         ErrorKind::Server(ServerErrorKind::NoPerm) => EngineError::refused(format!(
             "the Redis user lacks a permission: {error}; it needs EVAL, EVALSHA and the commands scripts use"
         )),
@@ -95,7 +128,6 @@ pub(super) fn explain(error: &RedisError) -> EngineError {
             ServerErrorKind::BusyLoading
             | ServerErrorKind::ClusterDown
             | ServerErrorKind::MasterDown
-            | ServerErrorKind::ReadOnly
             | ServerErrorKind::TryAgain
             | ServerErrorKind::Moved
             | ServerErrorKind::Ask,

@@ -2,7 +2,7 @@
 
 use ::redis::Value;
 
-use super::connection::Connection;
+use super::connection::{Connection, explain};
 use super::decode::text;
 use super::keys::Keys;
 use crate::engine::EngineError;
@@ -16,7 +16,15 @@ const WIDENER_BYTES: usize = 512;
 pub(super) async fn check_layout(connection: &Connection, keys: &Keys) -> Result<(), EngineError> {
     let mut mark = ::redis::cmd("HSETNX");
     mark.arg(keys.partition()).arg("version").arg(LAYOUT_VERSION);
-    connection.query(&mark).await?;
+    match connection.query_raw(&mark).await {
+        Ok(_) => {}
+        // Whoever only begins has time to name another server; one that was a primary is waited for.
+        Err(error) if error.code() == Some("READONLY") => {
+            let reason = "the Redis at this address is a read-only replica; name its primary";
+            return Err(EngineError::refused(reason));
+        }
+        Err(error) => return Err(explain(&error)),
+    }
     let mut read = ::redis::cmd("HGET");
     read.arg(keys.partition()).arg("version");
     let found = text(connection.query(&read).await?)?;

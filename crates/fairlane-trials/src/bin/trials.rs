@@ -68,8 +68,8 @@ async fn meet(on_redis: bool) -> ExitCode {
         large_jobs: 50_000,
         small: 200,
         small_jobs: 50,
-        slots: 32,
-        service: Duration::from_millis(2),
+        slots: 100,
+        service: Duration::from_millis(10),
     };
     let servers = std::sync::Mutex::new(Vec::new());
     let report = neighbours::run(&plan, || async {

@@ -48,7 +48,7 @@ fn bulk_id(number: u64) -> BulkId {
 
 /// Makes bulk actions; those that exist, or exist in part, are completed. Says how many are sealed.
 pub async fn make_bulks(engine: &Arc<dyn Engine>, callback: &str, from: u64, to: u64, sealed: impl Fn(u64)) {
-    let plan = BulkPlan { callback: Some(CallbackPlan { url: callback.to_owned() }), fold: None };
+    let plan = BulkPlan { callback: Some(CallbackPlan { url: callback.to_owned() }), ..BulkPlan::default() };
     for number in from..to {
         let bulk = bulk_ref(number);
         let open =

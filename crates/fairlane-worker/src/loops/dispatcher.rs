@@ -7,27 +7,21 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fairlane_core::limits::ADMIT_JOBS_MAX;
-use fairlane_core::queue::{Admit, Discipline, Inspect, Inspected, Promote};
+use fairlane_core::queue::{Admit, Promote};
 use fairlane_engine::EngineError;
 
 use super::{Pace, one_round, rest};
 use crate::pool::Shared;
 
-/// The discipline can change while nothing is queued.
-const DISCIPLINE_LOOK: Duration = Duration::from_secs(5);
 /// How often `share` looks.
 const SHARE_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(shared: Arc<Shared>) {
-    let (mut classic, mut looked, mut admitted) = (false, None::<Instant>, Instant::now());
+    let (mut classic, mut admitted) = (false, Instant::now());
     let settings = &shared.settings.loops;
     loop {
-        if looked.is_none_or(|at| at.elapsed() >= DISCIPLINE_LOOK) {
-            if let Ok(now) = is_classic(&shared).await {
-                classic = now;
-            }
-            looked = Some(Instant::now());
-        }
+        // Unanswered, it is as it was.
+        classic = shared.is_classic().await.unwrap_or(classic);
         if !rest(&shared, if classic { settings.dispatch_interval } else { SHARE_INTERVAL }).await {
             return;
         }
@@ -53,9 +47,4 @@ async fn admit(shared: &Shared) -> Result<Pace, EngineError> {
     let admitted = shared.engine.admit(Admit { jobs_max: ADMIT_JOBS_MAX }).await?;
     // Where nothing was decided there is nothing to decide now, whatever else may be.
     Ok(if admitted.more && !admitted.admissions.is_empty() { Pace::More } else { Pace::Rest })
-}
-
-async fn is_classic(shared: &Shared) -> Result<bool, EngineError> {
-    let looked = shared.engine.inspect(Inspect::Whole).await?;
-    Ok(matches!(looked, Inspected::Whole(whole) if whole.settings.discipline == Discipline::Classic))
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use fairlane_core::Micros;
 use fairlane_core::limits::ADMIT_JOBS_MAX;
-use fairlane_core::queue::{Admit, Destination, Discipline, Inspect, Inspected};
+use fairlane_core::queue::{Admit, Destination};
 use fairlane_engine::{Clock, EngineError, Leaser};
 
 use super::outage::Pauses;
@@ -21,8 +21,6 @@ const TIMED_WAIT_MAX: Duration = Duration::from_secs(1);
 const TIMED_WAIT_MIN: Duration = Duration::from_millis(1);
 /// A class that had nothing is not asked again for this long while others have work.
 const EMPTY_PAUSE: Duration = Duration::from_millis(50);
-/// The discipline can be changed while nothing is queued; it is looked up again this often.
-const DISCIPLINE_LOOK: Duration = Duration::from_secs(5);
 
 pub(crate) struct Fetcher {
     shared: Arc<Shared>,
@@ -36,7 +34,6 @@ pub(crate) struct Fetcher {
     wake_at: Option<Micros>,
     /// Waits that ended with nothing, in a row.
     vain: u32,
-    classic: Option<(bool, Instant)>,
 }
 
 /// What is to be done next.
@@ -59,7 +56,7 @@ impl Fetcher {
     pub fn new(shared: Arc<Shared>) -> Self {
         let leaser = Leaser::new(shared.engine.clone(), shared.worker.clone());
         let (pauses, empty) = (Pauses::default(), vec![None; shared.slots.classes()]);
-        Self { shared, leaser, pauses, turn: 0, empty, wake_at: None, vain: 0, classic: None }
+        Self { shared, leaser, pauses, turn: 0, empty, wake_at: None, vain: 0 }
     }
 
     /// Takes jobs until the worker stops.
@@ -113,7 +110,7 @@ impl Fetcher {
             Fetched::Some => return Ok(()),
             Fetched::None(wake_at) => wake_at,
         };
-        if self.is_classic().await? && self.admit().await? {
+        if self.shared.is_classic().await? && self.admit().await? {
             match self.lease(room.class, jobs_max).await? {
                 Fetched::Some => return Ok(()),
                 Fetched::None(later) => wake_at = later,
@@ -144,19 +141,6 @@ impl Fetcher {
     async fn admit(&self) -> Result<bool, EngineError> {
         let admitted = self.shared.engine.admit(Admit { jobs_max: ADMIT_JOBS_MAX }).await?;
         Ok(admitted.admissions.iter().any(|admission| admission.destination == Destination::Ready))
-    }
-
-    async fn is_classic(&mut self) -> Result<bool, EngineError> {
-        if let Some((classic, at)) = self.classic
-            && at.elapsed() < DISCIPLINE_LOOK
-        {
-            return Ok(classic);
-        }
-        let looked = self.shared.engine.inspect(Inspect::Whole).await?;
-        let classic =
-            matches!(looked, Inspected::Whole(whole) if whole.settings.discipline == Discipline::Classic);
-        self.classic = Some((classic, Instant::now()));
-        Ok(classic)
     }
 
     /// Waits for a push, a time, a freed slot or the stop.

@@ -1,5 +1,7 @@
 //! Streams the results of a bulk action out, a line of JSON for each job that has ended.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use fairlane_core::Micros;
 use fairlane_core::limits::LIST_JOBS_MAX;
 use fairlane_core::queue::{JobLine, JobState, ListJobs, Listing};
@@ -38,6 +40,8 @@ struct Line {
     #[serde(skip_serializing_if = "Option::is_none")]
     result: Option<Shown>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    result_base64: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Problem>,
 }
 
@@ -51,7 +55,8 @@ enum Shown {
 impl Bulk {
     /// Writes a line of JSON for each job that has ended, in the order they ended, and says how many: `id`, `type`,
     /// `state`, `attempts`, `created_at`, `settled_at`, and `result` or, of a job that failed, `error` with `code`
-    /// and `message`. A result that is JSON is written as it is, another one as a string.
+    /// and `message`. A result that is JSON is written as it is, other text as a string, and what is no text (UTF-8) in
+    /// base64 as `result_base64`.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -105,6 +110,8 @@ fn write_line(text: &mut Vec<u8>, job: &JobLine) -> Result<(), Error> {
     let time = |at: Micros| time_text(at.as_millis());
     let is_done = job.state == JobState::Completed;
     let is_failed = job.state == JobState::Failed || !is_done && !job.note.is_empty();
+    let result = is_done && !job.note.is_empty();
+    let text_of_note = std::str::from_utf8(&job.note);
     let line = Line {
         id: job.job.id.to_string(),
         r#type: job.type_id.to_string(),
@@ -112,7 +119,8 @@ fn write_line(text: &mut Vec<u8>, job: &JobLine) -> Result<(), Error> {
         attempts: job.attempts,
         created_at: time(job.created_at),
         settled_at: job.settled_at.map(time),
-        result: (is_done && !job.note.is_empty()).then(|| shown(&job.note)),
+        result: text_of_note.ok().filter(|_| result).map(shown),
+        result_base64: (result && text_of_note.is_err()).then(|| BASE64.encode(&job.note)),
         error: is_failed.then(|| Problem::from_bytes(&job.note)),
     };
     let unwritable = |error: serde_json::Error| Error::Unreadable {
@@ -126,8 +134,7 @@ fn write_line(text: &mut Vec<u8>, job: &JobLine) -> Result<(), Error> {
 
 /// JSON as it is, anything else as a string. Line breaks in JSON stand between its parts and mean nothing, but would
 /// end the line.
-fn shown(note: &[u8]) -> Shown {
-    let text = String::from_utf8_lossy(note);
+fn shown(text: &str) -> Shown {
     let json = RawValue::from_string(text.replace(['\n', '\r'], " ").trim().to_owned());
-    json.map_or_else(|_| Shown::Text(text.into_owned()), Shown::Json)
+    json.map_or_else(|_| Shown::Text(text.to_owned()), Shown::Json)
 }

@@ -2,15 +2,18 @@
 //!
 //! Invariant: jobs arrive in the order they were pushed, at most one step of them is in memory, and a step is
 //! forgotten only when it was answered. So a push that was dropped half-way, or a program that was killed, is
-//! made good by pushing the same source again: what is there is counted as such and not added twice.
+//! made good by pushing the same source again: what is there is counted as such and not added twice. A job that is
+//! known by its position alone is compared with the one that is there, at both ends of each step: another source would
+//! otherwise be taken for the same one.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use fairlane_core::limits::{ENQUEUE_BYTES_MAX, ENQUEUE_JOBS_MAX};
-use fairlane_core::queue::{BulkView, JobReceipt, NewJob, SealBulk};
+use fairlane_core::queue::{BulkView, Inspect, Inspected, JobReceipt, NewJob, SealBulk};
 
 use crate::error::Error;
+use crate::fairlane::broken;
 use crate::job::Job;
 use crate::patience::{Obstacle, OnObstacle, Patience, Waiter, send, step_length};
 
@@ -40,6 +43,8 @@ pub struct Ingest {
     heard: Option<OnObstacle>,
     /// Jobs that are not answered yet; more than one step only while errors are not heeded.
     step: Vec<NewJob>,
+    /// Of each of these, the position it has its id from, if it was given none.
+    positions: Vec<Option<u64>>,
     step_bytes: usize,
     /// Of the job pushed last, counted from 1.
     position: u64,
@@ -64,6 +69,7 @@ impl Ingest {
             patience: Patience::default(),
             heard: None,
             step: Vec::new(),
+            positions: Vec::new(),
             step_bytes: 0,
             position: 0,
             counts: Ingested::default(),
@@ -90,16 +96,20 @@ impl Ingest {
     ///
     /// A job without an id gets that of the bulk action and its position: `newsletter-1` is the first. One that
     /// cannot be a job ([`Error::Job`], [`Error::OtherGroup`]) is left out, and has used up its position. After any
-    /// other error the job is in hand and not to be pushed again; the next push, or `flush`, goes on.
+    /// other error the job is in hand and not to be pushed again; the next push, or `flush`, goes on. When the job of
+    /// that position is there with another payload, the source is not the one that was pushed before:
+    /// [`Error::OtherPayload`].
     pub async fn push(&mut self, job: Job) -> Result<(), Error> {
         self.position += 1;
         let (id, position) = (&self.bulk.name.id, self.position);
+        let unnamed = job.given_id().is_none().then_some(position);
         let new = job.into_new(Some(id.clone()), || format!("{id}-{position}"), Some(position))?;
         if new.job.group != self.bulk.name.group {
             return Err(Error::OtherGroup { group: new.job.group, bulk: self.bulk.name.clone() });
         }
         self.step_bytes += new.payload.len();
         self.step.push(new);
+        self.positions.push(unnamed);
         if self.step.len() > ENQUEUE_JOBS_MAX || self.step_bytes > ENQUEUE_BYTES_MAX {
             self.send_all_but(1).await?;
         }
@@ -142,13 +152,62 @@ impl Ingest {
             let jobs = step_length(&self.step[..self.step.len() - kept]);
             let mut waiter = Waiter::new(self.patience, self.heard.clone());
             let receipts = send(&*self.bulk.engine, &self.step[..jobs], &mut waiter).await?;
+            let other = self.other_payload(&receipts, &mut waiter).await?;
             let answered: Vec<NewJob> = self.step.drain(..jobs).collect();
+            self.positions.drain(..jobs);
             self.step_bytes = self.step.iter().map(|new| new.payload.len()).sum();
+            if let Some(error) = other {
+                // What is there is not of this source; what is new was added.
+                let created =
+                    receipts.iter().filter(|receipt| **receipt == JobReceipt::Created).count() as u64;
+                self.counts.created += created;
+                self.counts.jobs += created;
+                return Err(error);
+            }
             let counted: Vec<_> =
                 answered.into_iter().zip(receipts).map(|(new, receipt)| self.count(new, receipt)).collect();
             counted.into_iter().collect::<Result<(), Error>>()?;
         }
         Ok(())
+    }
+
+    /// The first or the last job of a step that was there before under the id of its position, if it is not the same
+    /// job. Two of a step are enough to tell one source from another, and cost little.
+    async fn other_payload(
+        &self,
+        receipts: &[JobReceipt],
+        waiter: &mut Waiter,
+    ) -> Result<Option<Error>, Error> {
+        let ours = Some(&self.bulk.name.id);
+        let there =
+            |receipt: &JobReceipt| matches!(receipt, JobReceipt::Exists { bulk } if bulk.as_ref() == ours);
+        let steps = self.step.iter().zip(&self.positions).zip(receipts);
+        let mut known = steps
+            .filter(|(_, receipt)| there(receipt))
+            .filter_map(|((new, position), _)| position.map(|position| (new, position)));
+        let (first, last) = (known.next(), known.next_back());
+        for (new, position) in first.into_iter().chain(last) {
+            if !self.is_same(new, waiter).await? {
+                return Ok(Some(Error::OtherPayload { job: new.job.clone(), position }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether the job that is there has this payload, or none any more: then nothing can be said.
+    async fn is_same(&self, new: &NewJob, waiter: &mut Waiter) -> Result<bool, Error> {
+        loop {
+            let asked = self.bulk.engine.inspect(Inspect::Job(new.job.clone())).await;
+            match waiter.answered(asked).await? {
+                None => {}
+                Some(Inspected::Job(None)) => return Ok(true),
+                Some(Inspected::Job(Some(view))) => {
+                    let is_dropped = view.payload.is_empty() && view.settled_at.is_some();
+                    return Ok(is_dropped || view.payload == new.payload);
+                }
+                Some(_) => return Err(broken("inspect was answered with something else")),
+            }
+        }
     }
 
     fn count(&mut self, new: NewJob, receipt: JobReceipt) -> Result<(), Error> {

@@ -48,6 +48,81 @@ async fn a_skipped_beginning_keeps_the_positions() {
 }
 
 #[tokio::test]
+async fn another_source_is_not_taken_for_the_one_whose_positions_it_has() {
+    let fairlane = memory().await;
+    let bulk = fairlane.bulk("customer-7", "newsletter").open().await.unwrap();
+    bulk.add_all((0..300).map(|number| bulk.job("mail", &number))).await.unwrap();
+    // A line was removed: all behind it have moved up.
+    let shifted = (0..300).filter(|number| *number != 150).map(|number| bulk.job("mail", &number));
+    let error = bulk.add_all(shifted).await.unwrap_err();
+    let message = error.to_string();
+    assert!(matches!(error, Error::OtherPayload { position: 200, .. }), "{message}");
+    for words in ["newsletter-200 (number 200", "never remove", "give its jobs ids", "--append"] {
+        assert!(message.contains(words), "{message}");
+    }
+    let other = bulk.add_all([bulk.job("mail", &"another")]).await.unwrap_err();
+    assert!(matches!(other, Error::OtherPayload { position: 1, .. }), "{other}");
+    // Numbered on behind what is there, the other source adds all of its jobs.
+    let mut behind = bulk.ingest().skip(300);
+    behind.push(bulk.job("mail", &"another")).await.unwrap();
+    assert_eq!(behind.finish().await.unwrap(), Ingested { jobs: 301, created: 1, existing: 0 });
+    // Whoever gives ids says which job is which.
+    for payload in [1, 2] {
+        bulk.add_all([bulk.job("mail", &payload).id("order-1")]).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_another_source_added_is_counted_and_what_was_there_is_not() {
+    let fairlane = memory().await;
+    let bulk = fairlane.bulk("customer-7", "newsletter").open().await.unwrap();
+    bulk.add_all((0..3).map(|number| bulk.job("mail", &number))).await.unwrap();
+    let mut ingest = bulk.ingest();
+    for number in 10..15 {
+        ingest.push(bulk.job("mail", &number)).await.unwrap();
+    }
+    assert!(matches!(ingest.flush().await, Err(Error::OtherPayload { position: 1, .. })));
+    assert_eq!(ingest.counts(), counts(2, 0));
+    assert_eq!(ingest.finish().await.unwrap(), counts(2, 0));
+}
+
+#[tokio::test]
+async fn jobs_that_have_ended_do_not_keep_their_source_from_being_ingested_again() {
+    let fairlane = memory().await;
+    let bulk = fairlane.bulk("customer-7", "newsletter").source("f00d").open().await.unwrap();
+    assert_eq!(bulk.plan().await.unwrap().source.as_deref(), Some("f00d"));
+    let source = || (0..10).map(|number| bulk.job("mail", &number));
+    bulk.add_all(source()).await.unwrap();
+    bulk.seal(Some(10)).await.unwrap();
+    let pool = fairlane.worker().process("mail", |_: u64, _: Context| async {}).start().unwrap();
+    bulk.finished().await.unwrap();
+    pool.stop().await;
+    assert_eq!(bulk.add_all(source()).await.unwrap(), counts(0, 10));
+}
+
+#[tokio::test]
+async fn a_callback_without_room_for_its_type_is_refused_before_anything_is_opened() {
+    let fairlane = memory().await;
+    let with_callback =
+        |id: &str| fairlane.bulk("customer-7", id).callback("https://customer-7.example/done");
+    for number in 0..63 {
+        fairlane.job_type(format!("type-{number}")).apply().await.unwrap();
+    }
+    with_callback("early").open().await.unwrap();
+    let early = memory().await;
+    for number in 0..64 {
+        early.job_type(format!("type-{number}")).apply().await.unwrap();
+    }
+    let late = early.bulk("customer-7", "late").callback("https://customer-7.example/done");
+    let error = late.clone().open().await.err().unwrap();
+    assert!(matches!(error, Error::NoTypeForCallbacks), "{error}");
+    assert!(error.to_string().contains("64 types already, and callbacks need one"), "{error}");
+    let unopened = late.opened_before().unwrap().view().await;
+    assert!(matches!(unopened, Err(Error::NoSuchBulk(_))));
+    assert!(early.bulk("customer-7", "silent").open().await.is_ok());
+}
+
+#[tokio::test]
 async fn lost_answers_are_asked_for_again_and_nothing_is_added_twice() {
     let (lossy, fairlane) = Lossy::open(Settings::default()).await;
     let bulk = fairlane.bulk("customer-7", "newsletter").open().await.unwrap();

@@ -19,6 +19,7 @@ async fn answer(kind: String, _: Context) -> Outcome {
         "json" => Outcome::done_bytes("{\"sent\":\n  1.50}"),
         "text" => Outcome::done_bytes("plain words"),
         "empty" => Outcome::done_bytes(""),
+        "bytes" => Outcome::done_bytes(&b"\xff\x00a"[..]),
         _ => Outcome::failed("address", "no such address"),
     }
 }
@@ -28,26 +29,27 @@ async fn each_job_is_a_line_with_its_result_or_its_error() {
     let fairlane = Fairlane::open("memory:").await.unwrap();
     let pool = fairlane.worker().process("mail", answer).start().unwrap();
     let bulk = fairlane.bulk("customer-7", "kinds").open().await.unwrap();
-    let kinds = ["json", "text", "empty", "wrong"];
+    let kinds = ["json", "text", "empty", "wrong", "bytes"];
     bulk.add_all(kinds.map(|kind| bulk.job("mail", &kind).id(kind))).await.unwrap();
-    bulk.seal(Some(4)).await.unwrap();
+    bulk.seal(Some(5)).await.unwrap();
     bulk.finished().await.unwrap();
 
     let all = lines(&bulk, Filter::All).await;
-    let [empty, with_json, text, wrong] = &all[..] else { panic!("{all:?}") };
+    let [bytes, empty, with_json, text, wrong] = &all[..] else { panic!("{all:?}") };
     assert_eq!((&with_json["id"], &with_json["type"]), (&json!("json"), &json!("mail")));
     assert_eq!((&with_json["state"], &with_json["attempts"]), (&json!("COMPLETED"), &json!(1)));
     assert_eq!(with_json["result"], json!({"sent": 1.5}));
     for time in ["created_at", "settled_at"] {
         fairlane::parse_time(with_json[time].as_str().unwrap()).unwrap();
     }
-    assert_eq!(text["result"], json!("plain words"));
+    assert_eq!((text["result"].as_str(), text.get("result_base64")), (Some("plain words"), None));
+    assert_eq!((bytes["result_base64"].as_str(), bytes.get("result")), (Some("/wBh"), None));
     assert!(empty.get("result").is_none() && empty.get("error").is_none());
     assert_eq!(wrong["error"], json!({"code": "address", "message": "no such address"}));
     assert_eq!(wrong["state"], json!("FAILED"));
 
     assert_eq!(lines(&bulk, Filter::Failed).await, std::slice::from_ref(wrong));
-    assert_eq!(lines(&bulk, Filter::Succeeded).await.len(), 3);
+    assert_eq!(lines(&bulk, Filter::Succeeded).await.len(), 4);
     pool.stop().await;
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use fairlane::{Error, Filter};
+use serde::Serialize;
 use tokio::io::{AsyncWrite, BufWriter};
 
 use super::Which;
@@ -16,7 +17,7 @@ Examples:
   fairlane bulk export customer-7 newsletter --failed --out failed.ndjson
 
 Each line is a job that has ended: id, type, state, attempts, created_at, settled_at, and result, or error with code
-and message. It may run while the bulk action does.
+and message. A result that is no text is in base64, as result_base64. It may run while the bulk action does.
 Exit codes: 0 done; 1 it failed; 2 there is no such bulk action, or bad input.";
 
 /// Writes a line of JSON for each job that has ended
@@ -34,6 +35,13 @@ pub struct Arguments {
     /// Into this file instead of standard output
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+}
+
+/// What programs get when the lines go into a file.
+#[derive(Serialize)]
+struct Answer {
+    jobs: u64,
+    out: String,
 }
 
 /// Writes the lines.
@@ -58,10 +66,7 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
         Err(Error::Io(error)) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
         exported => exported?,
     };
-    match &arguments.out {
-        Some(path) if !arguments.which.place.json => {
-            crate::output::print(&format!("{jobs} jobs in {}", path.display()))
-        }
-        _ => Ok(()),
-    }
+    let Some(path) = arguments.out else { return Ok(()) };
+    let answer = Answer { jobs, out: path.display().to_string() };
+    arguments.which.place.tell(&answer, || format!("{jobs} jobs in {}", answer.out))
 }

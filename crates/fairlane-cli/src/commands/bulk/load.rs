@@ -1,14 +1,20 @@
 //! `fairlane bulk load`: streams a file of jobs into a bulk action.
 //!
+//! - `load/beginning.rs`: reads the first line and opens the bulk action, or says why not.
+//! - `load/ending.rs`: what is said when it ends before its end.
+//!
 //! Invariant: whatever ends it half-way, running it again goes on: jobs have the ids they were given, or ids made
 //! from the bulk action's name and their position, and what is there is not added again.
+
+mod beginning;
+mod ending;
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use fairlane::{Bulk, Error, Ingest, Level, NdjsonReader, Obstacle, Patience, parse_duration};
+use fairlane::{Error, Ingest, Level, NdjsonReader, Obstacle, Patience, parse_duration};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use tokio::io::{AsyncBufRead, BufReader};
@@ -16,19 +22,27 @@ use tokio::io::{AsyncBufRead, BufReader};
 use crate::failure::Failure;
 use crate::place::Place;
 use crate::tables::thousands;
+use beginning::{Begun, begin};
+use ending::Halt;
 
 const EXAMPLES: &str = r#"Examples:
   fairlane bulk load customer-7 newsletter mails.ndjson --type mail
   fairlane bulk load customer-7 newsletter mails.ndjson --deadline 2h --failures-max 100
   zcat mails.ndjson.gz | fairlane bulk load customer-7 newsletter --type mail
   fairlane bulk load customer-7 cleanup ids.txt --type delete --payload-lines
+  fairlane bulk load customer-7 newsletter more.ndjson --type mail --append
 
 Each line is a job:
   {"id": "order-42", "type": "mail", "payload": {"to": "ada@example.com"}}
 Only payload is needed if --type is given; level, cost, delay_ms and run_at may be. A job without an id gets one from
 its position, so the same file loaded again adds nothing twice: after a fault or Ctrl-C, run the same command again.
-While the queue is full it waits. At the end the bulk action is sealed with the number of jobs in the file.
+Lines without ids are known by their position: mend a line, never remove one. Another file for the same bulk action
+needs ids, or --append. While the queue is full it waits. At the end the bulk action is sealed with the number of jobs in the file.
 Exit codes: 0 loaded; 1 it failed; 2 bad input, the line is named; 130 stopped by Ctrl-C."#;
+
+/// Where lines come from.
+type Source = Box<dyn AsyncBufRead + Unpin + Send>;
+type Reader = NdjsonReader<Source>;
 
 const BAR_OF_KNOWN: &str = "[{wide_bar}] {bytes} of {total_bytes}, {msg}";
 const BAR_OF_UNKNOWN: &str = "{spinner} {bytes}, {msg}";
@@ -52,26 +66,31 @@ pub struct Arguments {
     /// The level of jobs whose line names none: high, normal or low
     #[arg(long, default_value = "normal")]
     level: Level,
-    /// Each line is a payload, whatever it holds; needs --type
+    /// Each line is a payload, whatever it holds, blanks too; empty lines are skipped; needs --type
     #[arg(long, requires = "job_type")]
     payload_lines: bool,
     /// The bulk action fails unless it has finished after this long: 30s, 5m, 2h, 1d
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true)]
     deadline: Option<Duration>,
     /// The bulk action fails when more jobs than this have
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = crate::limit::count, allow_negative_numbers = true)]
     failures_max: Option<u64>,
     /// Tell this address when it has ended
     #[arg(long, value_name = "URL")]
     callback: Option<String>,
     /// The first N jobs of the file are known to be loaded
     #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(value_parser = crate::limit::count, allow_negative_numbers = true)]
     skip: u64,
+    /// This is another source: number its jobs on from those that are there, or from N to go on with one
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true)]
+    append: Option<Option<u64>>,
     /// Leave it open, for more jobs to come
     #[arg(long)]
     no_seal: bool,
     /// How long to go on while the queue does not answer
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "1m")]
+    #[arg(allow_hyphen_values = true)]
     patience: Duration,
     #[command(flatten)]
     place: Place,
@@ -87,63 +106,52 @@ struct Answer {
     created: u64,
     /// There before.
     existing: u64,
+    /// Lines without a job.
+    empty_lines: u64,
     sealed: bool,
     elapsed_ms: u64,
-}
-
-/// How a load can end before its end.
-enum Halt {
-    Stopped,
-    Failed(Error),
 }
 
 /// Loads the file and seals the bulk action.
 pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     let (source, size) = open_source(&arguments.file).await?;
-    let bulk = open_bulk(&arguments).await?;
+    let mut reader = reader(source, &arguments);
+    let begun = tokio::select! {
+        begun = begin(&mut reader, &arguments) => begun?,
+        _ = tokio::signal::ctrl_c() => return Err(Failure::Stopped("nothing was loaded".to_owned())),
+    };
     let bar = progress_bar(arguments.place.json, size);
     let started = Instant::now();
-    let mut ingest = ingest(&bulk, &arguments, &bar);
+    let mut ingest = ingest(&begun, &arguments, &bar);
     let loaded = tokio::select! {
-        loaded = load(source, &mut ingest, &arguments, &bar) => loaded.map_err(Halt::Failed),
+        loaded = load(&mut reader, &mut ingest, &bar) => loaded.map_err(Halt::Failed),
         _ = tokio::signal::ctrl_c() => Err(Halt::Stopped),
     };
     bar.finish_and_clear();
     let counts = ingest.counts();
-    loaded.map_err(|halt| halted(halt, counts.jobs, &arguments))?;
     let sealed = !arguments.no_seal;
-    if sealed {
-        ingest.seal().await?;
+    let ended = match loaded {
+        Ok(()) if sealed => ingest.seal().await.map(drop).map_err(Halt::Failed),
+        other => other,
+    };
+    if let Err(halt) = ended {
+        return Err(ending::halted(halt, counts.jobs, &begun, &arguments).await);
     }
     let answer = Answer {
         group: arguments.group,
         bulk: arguments.bulk,
-        jobs: counts.jobs,
+        jobs: counts.jobs - begun.behind,
         created: counts.created,
         existing: counts.existing,
+        empty_lines: reader.empty_lines(),
         sealed,
         elapsed_ms: started.elapsed().as_millis() as u64,
     };
     arguments.place.tell(&answer, || answer.text())
 }
 
-async fn open_bulk(arguments: &Arguments) -> Result<Bulk, Failure> {
-    let fairlane = arguments.place.attach_or_make().await?;
-    let mut bulk = fairlane.bulk(&arguments.group, &arguments.bulk);
-    if let Some(deadline) = arguments.deadline {
-        bulk = bulk.deadline(deadline);
-    }
-    if let Some(failures_max) = arguments.failures_max {
-        bulk = bulk.failures_max(failures_max);
-    }
-    if let Some(callback) = &arguments.callback {
-        bulk = bulk.callback(callback);
-    }
-    Ok(bulk.open().await?)
-}
-
 /// The lines, and how many bytes they have if that is known.
-async fn open_source(file: &Path) -> Result<(Box<dyn AsyncBufRead + Unpin + Send>, Option<u64>), Failure> {
+async fn open_source(file: &Path) -> Result<(Source, Option<u64>), Failure> {
     if file == Path::new("-") {
         return Ok((Box::new(BufReader::new(tokio::io::stdin())), None));
     }
@@ -156,34 +164,26 @@ async fn open_source(file: &Path) -> Result<(Box<dyn AsyncBufRead + Unpin + Send
     Ok((Box::new(BufReader::with_capacity(1 << 16, opened)), about.is_file().then_some(about.len())))
 }
 
-fn ingest(bulk: &Bulk, arguments: &Arguments, bar: &ProgressBar) -> Ingest {
+fn reader(source: Source, arguments: &Arguments) -> Reader {
+    let mut reader = NdjsonReader::new(&arguments.group, source).level(arguments.level);
+    if let Some(job_type) = &arguments.job_type {
+        reader = reader.job_type(job_type);
+    }
+    if arguments.payload_lines { reader.payload_lines() } else { reader }
+}
+
+fn ingest(begun: &Begun, arguments: &Arguments, bar: &ProgressBar) -> Ingest {
     let patience = Patience { while_down: arguments.patience, ..Patience::default() };
     let (shown, silent) = (bar.clone(), arguments.place.json);
-    bulk.ingest().skip(arguments.skip).patience(patience).on_obstacle(move |obstacle| match obstacle {
+    let ingest = begun.bulk.ingest().skip(begun.behind + arguments.skip).patience(patience);
+    ingest.on_obstacle(move |obstacle| match obstacle {
         _ if silent => {}
         Obstacle::Full(_) => shown.set_message("the queue is full, waiting for room"),
         Obstacle::Down(error) => shown.set_message(format!("waiting: {error}")),
     })
 }
 
-async fn load(
-    source: Box<dyn AsyncBufRead + Unpin + Send>,
-    ingest: &mut Ingest,
-    arguments: &Arguments,
-    bar: &ProgressBar,
-) -> Result<(), Error> {
-    let mut reader = NdjsonReader::new(&arguments.group, source).level(arguments.level);
-    if let Some(job_type) = &arguments.job_type {
-        reader = reader.job_type(job_type);
-    }
-    if arguments.payload_lines {
-        reader = reader.payload_lines();
-    }
-    let skipped = reader.skip(arguments.skip).await?;
-    if skipped < arguments.skip {
-        let reason = format!("the source ends after {skipped} jobs, before the {} to skip", arguments.skip);
-        return Err(Error::Line { line: reader.line(), reason });
-    }
+async fn load(reader: &mut Reader, ingest: &mut Ingest, bar: &ProgressBar) -> Result<(), Error> {
     let (started, mut pushed) = (Instant::now(), 0_u64);
     while let Some(job) = reader.next().await? {
         ingest.push(job).await.map_err(|error| at_line(error, reader.line()))?;
@@ -214,35 +214,13 @@ fn progress_bar(silent: bool, size: Option<u64>) -> ProgressBar {
     size.map_or_else(ProgressBar::no_length, ProgressBar::new).with_style(style)
 }
 
-/// What ended it, how far it came, and how to go on.
-fn halted(halt: Halt, jobs: u64, arguments: &Arguments) -> Failure {
-    let bulk = &arguments.bulk;
-    let there = format!("{} jobs of the source are in bulk action {bulk}, which stays open", thousands(jobs));
-    // A job that was refused leaves a gap, and what is behind it is not a beginning to skip.
-    let gap = matches!(halt, Halt::Failed(Error::Conflict { .. } | Error::Refused { .. }));
-    let again = if gap || jobs == 0 || arguments.file == Path::new("-") {
-        "run the same command again to go on: nothing is added twice".to_owned()
-    } else {
-        format!(
-            "run the same command again to go on, with --skip {jobs} to begin there: nothing is added twice"
-        )
-    };
-    match halt {
-        Halt::Stopped => Failure::Stopped(format!("{there}; {again}")),
-        Halt::Failed(error) => {
-            let message = format!("{error}\n{there}; mend this, and {again}");
-            match Failure::from(error) {
-                Failure::BadInput(_) => Failure::BadInput(message),
-                _ => Failure::Broken(message),
-            }
-        }
-    }
-}
-
 impl Answer {
     fn text(&self) -> String {
         let Self { bulk, jobs, created, existing, .. } = self;
-        let counts = format!("{} new, {} there before", thousands(*created), thousands(*existing));
+        let mut counts = format!("{} new, {} there before", thousands(*created), thousands(*existing));
+        if self.empty_lines > 0 {
+            counts += &format!(", {} empty lines skipped", thousands(self.empty_lines));
+        }
         let end = if self.sealed { "sealed" } else { "left open" };
         let seconds = self.elapsed_ms as f64 / 1000.0;
         format!("{bulk}: {} jobs ({counts}), {end}, in {seconds:.1} s", thousands(*jobs))

@@ -1,9 +1,11 @@
 //! A bulk action as a row, a paragraph or JSON.
 
-use fairlane::{BulkView, Micros, time_text};
+use fairlane::{BulkPlan, BulkView, JobState, Micros, time_text};
+use fairlane_worker::callback_id;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use super::summary;
 use crate::tables::thousands;
 
 /// What programs get.
@@ -20,6 +22,8 @@ pub struct Shown {
     failed: u64,
     cancelled: u64,
     on_hold: u64,
+    /// Jobs that have not ended.
+    unfinished: u64,
     failures_max: Option<u64>,
     created_at: String,
     started_at: Option<String>,
@@ -27,8 +31,21 @@ pub struct Shown {
     deadline: Option<String>,
     /// Why it failed.
     cause: Option<&'static str>,
+    /// Whom it tells.
+    callback: Option<CallbackShown>,
+    /// What adds to its summary.
+    fold: Option<String>,
     /// What its aggregation gave.
     summary: Option<Box<RawValue>>,
+}
+
+#[derive(Serialize)]
+struct CallbackShown {
+    url: String,
+    /// The job that delivers it.
+    job: String,
+    /// That of the job, if there is one: only `bulk show` looks.
+    state: Option<&'static str>,
 }
 
 impl Shown {
@@ -38,6 +55,9 @@ impl Shown {
     /// From what the queue says.
     pub fn new(view: &BulkView) -> Self {
         let time = |at: Micros| time_text(at.as_millis());
+        // A plan that cannot be read is the aggregation's to report.
+        let plan = BulkPlan::from_bytes(&view.payload).unwrap_or_default();
+        let job = callback_id(view);
         Self {
             group: view.bulk.group.to_string(),
             bulk: view.bulk.id.to_string(),
@@ -49,14 +69,25 @@ impl Shown {
             failed: view.failed,
             cancelled: view.cancelled,
             on_hold: view.on_hold,
+            unfinished: view.total - (view.succeeded + view.failed + view.cancelled).min(view.total),
             failures_max: view.failures_max,
             created_at: time(view.created_at),
             started_at: view.started_at.map(time),
             finished_at: view.finished_at.map(time),
             deadline: view.deadline.map(time),
             cause: view.cause.map(|cause| cause.as_str()),
+            callback: plan.callback.map(|callback| CallbackShown { url: callback.url, job, state: None }),
+            fold: plan.fold,
             summary: serde_json::from_slice(&view.summary).ok(),
         }
+    }
+
+    /// With how the job of its callback stands.
+    pub fn with_callback(mut self, state: Option<JobState>) -> Self {
+        if let Some(callback) = &mut self.callback {
+            callback.state = state.map(JobState::as_str);
+        }
+        self
     }
 
     /// One line of a list.
@@ -84,8 +115,23 @@ impl Shown {
         fact("started", self.started_at.clone());
         fact("deadline", self.deadline.clone());
         fact("finished", self.finished_at.clone());
-        fact("summary", self.summary.as_ref().map(|summary| summary.get().to_owned()));
+        fact("callback", self.callback.as_ref().map(|callback| self.callback_text(callback)));
+        fact("fold", self.fold.clone());
+        let dropped = || {
+            format!("{} jobs are still to be dropped or told; workers do this", thousands(self.unfinished))
+        };
+        fact("to drop", (self.course == "drop" && self.unfinished > 0).then(dropped));
+        fact("summary", self.summary.as_ref().map(|summary| summary::text(summary.get())));
         lines.join("\n")
+    }
+
+    fn callback_text(&self, callback: &CallbackShown) -> String {
+        let stands = match (callback.state, &self.finished_at) {
+            (Some(state), _) => format!("its job {} is {state}", callback.job),
+            (None, None) => "told when it has ended".to_owned(),
+            (None, Some(_)) => "its job is not there yet, or past its retention".to_owned(),
+        };
+        format!("{} ({stands})", callback.url)
     }
 
     /// How it stands, in one line.

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use fairlane_core::limits::ATTEMPTS_MAX;
 use fairlane_core::{GroupId, Rate, TypeId};
-use fairlane_simulator::with_suggestion;
 use fairlane_targets::{
     AddressRule, CALLBACK_MAX_RETRY_COUNT, CallbackSettings, CommandSettings, CommandTarget, HttpSettings,
     HttpTarget, Secret,
@@ -16,6 +15,7 @@ use fairlane_targets::{
 use fairlane_worker::{CALLBACK_TYPE, LoopSettings, RetryPolicy, TypeOptions, WorkerSettings};
 use serde::Deserialize;
 
+use super::mistakes::described;
 use super::text::{RateText, Text};
 use crate::failure::Failure;
 
@@ -108,25 +108,6 @@ impl Config {
         let callbacks =
             self.callbacks.iter().map(|_| TypeId::new(CALLBACK_TYPE).expect("a plain word is a name"));
         self.types.iter().map(|one| one.type_id.clone()).chain(callbacks).collect()
-    }
-}
-
-/// The parser's message with its line, and without any value.
-fn described(text: &str, error: &toml::de::Error) -> String {
-    let message = with_suggestion(&without_values(error.message()));
-    match error.span() {
-        Some(span) => {
-            format!("line {}: {message}", text[..span.start.min(text.len())].matches('\n').count() + 1)
-        }
-        None => message,
-    }
-}
-
-/// `invalid type: string "secret", expected a map` without the string.
-fn without_values(message: &str) -> String {
-    match (message.find(": string \""), message.rfind("\", expected")) {
-        (Some(from), Some(to)) if from < to => format!("{}: string{}", &message[..from], &message[to + 1..]),
-        _ => message.to_owned(),
     }
 }
 

@@ -1,15 +1,18 @@
-//! When nothing is left to do for some types.
+//! When nothing is left to do for some types, and what is left of others.
 //!
 //! Jobs of paused types and groups, and jobs on hold, are not waited for: somebody has to let them run first.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairlane_core::TypeId;
 use fairlane_core::limits::{LIST_GROUPS_MAX, LIST_JOBS_MAX};
-use fairlane_core::queue::{Inspect, Inspected, LaneStanding, ListJobs, Listing, TypeView};
+use fairlane_core::queue::{Inspect, Inspected, LaneStanding, LaneView, ListJobs, Listing, TypeView};
+use fairlane_core::{GroupId, TypeId};
 use fairlane_engine::{Engine, EngineError};
+use fairlane_worker::CALLBACK_TYPE;
 
+use super::said::LeftSaid;
 use super::telling::Telling;
 use crate::failure::Failure;
 
@@ -72,42 +75,131 @@ async fn view(engine: &Arc<dyn Engine>, type_id: &TypeId) -> Result<Option<TypeV
 }
 
 async fn is_any_waiting(engine: &Arc<dyn Engine>, type_id: &TypeId) -> Result<bool, EngineError> {
-    let mut cursor = Some(0);
-    while let Some(position) = cursor {
-        let page = ListJobs {
-            listing: Listing::Waiting,
-            group: None,
-            type_id: Some(type_id.clone()),
-            cursor: position,
-            limit: LIST_JOBS_MAX,
-        };
-        let listed = engine.list_jobs(page).await?;
-        if !listed.jobs.is_empty() {
+    let mut pages = Waiting::of(type_id);
+    while let Some(jobs) = pages.next(engine).await? {
+        if jobs > 0 {
             return Ok(true);
         }
-        cursor = listed.next;
     }
     Ok(false)
 }
 
+/// The jobs of a type that must not run yet, page by page.
+struct Waiting {
+    type_id: TypeId,
+    cursor: Option<u64>,
+}
+
+impl Waiting {
+    fn of(type_id: &TypeId) -> Self {
+        Self { type_id: type_id.clone(), cursor: Some(0) }
+    }
+
+    /// How many the next page has; none behind the last.
+    async fn next(&mut self, engine: &Arc<dyn Engine>) -> Result<Option<u64>, EngineError> {
+        let Some(cursor) = self.cursor else { return Ok(None) };
+        let (listing, type_id) = (Listing::Waiting, Some(self.type_id.clone()));
+        let listed = engine
+            .list_jobs(ListJobs { listing, group: None, type_id, cursor, limit: LIST_JOBS_MAX })
+            .await?;
+        self.cursor = listed.next;
+        Ok(Some(listed.jobs.len() as u64))
+    }
+}
+
 async fn is_any_pending(engine: &Arc<dyn Engine>, types: &[TypeId]) -> Result<bool, EngineError> {
-    let mut after = None;
-    loop {
-        let page = Inspect::Groups { after: after.take(), limit: LIST_GROUPS_MAX };
-        let Inspected::Groups(groups) = engine.inspect(page).await? else { return Ok(true) };
-        for line in &groups {
-            let Inspected::Group(Some(view)) = engine.inspect(Inspect::Group(line.group.clone())).await?
-            else {
-                continue;
-            };
-            let mut lanes = view.lanes.iter().filter(|lane| lane.standing != LaneStanding::Paused);
-            if lanes.any(|lane| types.contains(&lane.type_id) && lane.backlog + lane.returned > 0) {
+    let mut groups = Groups::default();
+    while let Some(page) = groups.next(engine).await? {
+        for lane in page.iter().filter(|lane| lane.standing != LaneStanding::Paused) {
+            if types.contains(&lane.type_id) && lane.backlog + lane.returned > 0 {
                 return Ok(true);
             }
         }
-        match groups.last() {
-            Some(last) if groups.len() == LIST_GROUPS_MAX => after = Some(last.group.clone()),
-            _ => return Ok(false),
+    }
+    Ok(false)
+}
+
+/// The lanes of all groups with unfinished jobs, a page of groups at a time.
+#[derive(Default)]
+struct Groups {
+    after: Option<GroupId>,
+    is_over: bool,
+}
+
+impl Groups {
+    /// None behind the last page.
+    async fn next(&mut self, engine: &Arc<dyn Engine>) -> Result<Option<Vec<LaneView>>, EngineError> {
+        if self.is_over {
+            return Ok(None);
         }
+        let page = Inspect::Groups { after: self.after.take(), limit: LIST_GROUPS_MAX };
+        let Inspected::Groups(groups) = engine.inspect(page).await? else { return Ok(None) };
+        self.is_over = groups.len() < LIST_GROUPS_MAX;
+        self.after = groups.last().map(|last| last.group.clone());
+        let mut lanes = Vec::new();
+        for line in groups {
+            if let Inspected::Group(Some(view)) = engine.inspect(Inspect::Group(line.group)).await? {
+                lanes.extend(view.lanes);
+            }
+        }
+        Ok(Some(lanes))
+    }
+}
+
+/// What the queue still has, by type, with why a worker on these types leaves it; a store that does not answer is
+/// asked again.
+pub async fn left(engine: &Arc<dyn Engine>, types: &[TypeId]) -> Result<Vec<LeftSaid>, Failure> {
+    loop {
+        match counted(engine, types).await {
+            Err(error) if error.is_retryable() => tokio::time::sleep(LOOK_PAUSE).await,
+            counted => return Ok(counted?),
+        }
+    }
+}
+
+async fn counted(engine: &Arc<dyn Engine>, types: &[TypeId]) -> Result<Vec<LeftSaid>, EngineError> {
+    let Inspected::Whole(whole) = engine.inspect(Inspect::Whole).await? else { return Ok(Vec::new()) };
+    let all = whole.backlog + whole.in_flight;
+    if all == 0 {
+        return Ok(Vec::new());
+    }
+    let mut counts: BTreeMap<TypeId, u64> = BTreeMap::new();
+    let mut groups = Groups::default();
+    while let Some(page) = groups.next(engine).await? {
+        for lane in page {
+            *counts.entry(lane.type_id).or_default() += lane.backlog + lane.returned;
+        }
+    }
+    for type_id in whole.types {
+        let mut count = view(engine, &type_id).await?.map_or(0, |view| view.in_flight + view.ready);
+        let mut pages = Waiting::of(&type_id);
+        while let Some(jobs) = pages.next(engine).await? {
+            count += jobs;
+        }
+        *counts.entry(type_id).or_default() += count;
+    }
+    let counted: u64 = counts.values().sum();
+    let mut left: Vec<LeftSaid> = counts
+        .into_iter()
+        .filter(|(_, jobs)| *jobs > 0)
+        .map(|(type_id, jobs)| LeftSaid {
+            reason: reason(&type_id, types),
+            r#type: Some(type_id.to_string()),
+            jobs,
+        })
+        .collect();
+    if all > counted {
+        left.push(LeftSaid { r#type: None, jobs: all - counted, reason: "on hold" });
+    }
+    Ok(left)
+}
+
+fn reason(type_id: &TypeId, types: &[TypeId]) -> &'static str {
+    if types.contains(type_id) {
+        "paused"
+    } else if type_id.to_string() == CALLBACK_TYPE {
+        "the file has no [callbacks]"
+    } else {
+        "the file does not name it"
     }
 }

@@ -1,167 +1,33 @@
-//! What a worker says while it works: to people on standard error, with its end on standard output; to programs
-//! as a JSON object a line.
+//! Says what happens while a worker works: to people on standard error, with its end on standard output; to
+//! programs as a JSON object a line.
 //!
 //! Invariant: the worker never waits for a reader. A thread of its own writes, and what it cannot keep up with is
-//! dropped. Of problems that repeat, one in a while is told, with how many there were.
+//! dropped. Of what repeats, one in a while is told, with how many there were.
 
 use std::collections::HashMap;
-use std::fmt;
-use std::path::Path;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use fairlane_worker::{CALLBACK_TYPE, CancelReason, Event, Outcome, Pool, Problem, StopReport};
-use serde::Serialize;
+use fairlane_core::TypeId;
+use fairlane_core::queue::{JobRef, Verdict};
+use fairlane_worker::{CancelReason, Event, Outcome, Problem, StopReport};
+use tokio::sync::Notify;
 
-use super::config::{Config, Target};
+use super::said::{Ends, Said};
 use crate::output;
-use crate::tables::thousands;
 
 /// Lines that wait to be written.
 const LINES_MAX: usize = 1000;
-/// A problem of the same type and code is told again after this long.
-const PROBLEM_PAUSE: Duration = Duration::from_secs(10);
-/// Kinds of problems that are told apart.
-const PROBLEMS_MAX: usize = 1000;
+/// What is of the same kind is told again after this long.
+const REPEAT_PAUSE: Duration = Duration::from_secs(10);
+/// Kinds that are told apart.
+const KINDS_MAX: usize = 1000;
 
-/// Something to be said.
-#[derive(Debug, Clone, Serialize)]
-#[serde(tag = "event", rename_all = "snake_case")]
-pub enum Said {
-    /// The file is good.
-    Checked { config: String, types: Vec<TypeSaid> },
-    /// It works.
-    Started { worker: String, engine: String, slots: usize, types: Vec<TypeSaid> },
-    /// Attempts end badly.
-    Problem { r#type: String, outcome: &'static str, code: String, message: String, job: String, more: u64 },
-    /// The engine does not answer.
-    EngineDown { doing: &'static str, error: String },
-    /// It does again.
-    EngineBack { after_ms: u64 },
-    /// Jobs that nobody asks for.
-    Unattended { types: Vec<String> },
-    /// A bulk action stands still.
-    BulkStuck { group: String, bulk: String, advice: String },
-    /// A processor goes on although it was told to stop.
-    Ignoring { r#type: String, job: String },
-    /// It takes nothing new.
-    Stopping { running: u64 },
-    /// It has stopped.
-    Stopped { finished: usize, handed_back: usize, left: usize, attempts: Ends },
-}
-
-/// A type and where its jobs go.
-#[derive(Debug, Clone, Serialize)]
-pub struct TypeSaid {
-    r#type: String,
-    target: String,
-}
-
-/// How attempts have ended since the start.
-#[derive(Debug, Clone, Copy, Default, Serialize)]
-pub struct Ends {
-    done: u64,
-    retry: u64,
-    throttled: u64,
-    failed: u64,
-    cancelled: u64,
-    released: u64,
-}
-
-impl Said {
-    /// The file is good.
-    pub fn checked(path: &Path, config: &Config) -> Self {
-        Self::Checked { config: path.display().to_string(), types: targets(config) }
-    }
-
-    /// It works.
-    pub fn started(pool: &Pool, url: &str, config: &Config) -> Self {
-        let slots = config.worker.worker_count;
-        let (worker, engine) = (pool.id().to_string(), without_password(url));
-        Self::Started { worker, engine, slots, types: targets(config) }
-    }
-}
-
-fn targets(config: &Config) -> Vec<TypeSaid> {
-    let mut said: Vec<TypeSaid> = Vec::new();
-    for one in &config.types {
-        let target = match &one.target {
-            Target::Http(settings) => settings.origin(),
-            Target::Command(settings) => settings.command[0].clone(),
-        };
-        said.push(TypeSaid { r#type: one.type_id.to_string(), target });
-    }
-    if config.callbacks.is_some() {
-        said.push(TypeSaid { r#type: CALLBACK_TYPE.to_owned(), target: "callbacks".to_owned() });
-    }
-    said
-}
-
-/// `redis://user:password@host` without the user and the password.
-fn without_password(url: &str) -> String {
-    match url.split_once("://") {
-        Some((scheme, rest)) => {
-            let hosts = rest.split_once('/').map_or(rest, |(hosts, _)| hosts);
-            let shown = hosts.rsplit_once('@').map_or(rest, |(secret, _)| &rest[secret.len() + 1..]);
-            format!("{scheme}://{shown}")
-        }
-        None => url.to_owned(),
-    }
-}
-
-impl fmt::Display for Said {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Checked { config, types } => write!(f, "{config} can be used: {}", listed(types)),
-            Self::Started { worker, engine, slots, types } => {
-                write!(f, "{worker} works at {engine}, {slots} jobs at once: {}", listed(types))
-            }
-            Self::Problem { r#type, outcome, code, message, job, more } => {
-                write!(f, "{type}: {outcome} of {job}: {code}: {message}")?;
-                if *more > 0 {
-                    write!(f, " (and {} more since)", thousands(*more))?;
-                }
-                Ok(())
-            }
-            Self::EngineDown { doing, error } => write!(f, "the engine does not answer ({doing}): {error}"),
-            Self::EngineBack { after_ms } => write!(f, "the engine answers again after {after_ms} ms"),
-            Self::Unattended { types } => {
-                write!(f, "jobs wait that no worker asks for, of the types {}", types.join(", "))
-            }
-            Self::BulkStuck { group, bulk, advice } => {
-                write!(f, "the bulk action {bulk} of {group} does not move: {advice}")
-            }
-            Self::Ignoring { r#type, job } => write!(f, "{type}: {job} was told to stop and goes on"),
-            Self::Stopping { running: 0 } => f.write_str("stopping"),
-            Self::Stopping { running } => {
-                write!(f, "stopping with {} in hand; tell it once more to leave them", jobs(*running))
-            }
-            Self::Stopped { finished, handed_back, left, attempts } => write!(
-                f,
-                "stopped: {} ended while stopping, {handed_back} handed back, {left} left; in all {} done, {} retried, \
-                 {} throttled, {} failed",
-                jobs(*finished as u64),
-                thousands(attempts.done),
-                thousands(attempts.retry),
-                thousands(attempts.throttled),
-                thousands(attempts.failed)
-            ),
-        }
-    }
-}
-
-/// `1 job`, `1,234 jobs`.
-pub fn jobs(count: u64) -> String {
-    if count == 1 { "1 job".to_owned() } else { format!("{} jobs", thousands(count)) }
-}
-
-fn listed(types: &[TypeSaid]) -> String {
-    let words: Vec<String> = types.iter().map(|one| format!("{} ({})", one.r#type, one.target)).collect();
-    words.join(", ")
-}
+/// Retries before a job of a type is dead, by type.
+pub type RetryLimits = HashMap<TypeId, u32>;
 
 /// Says what happens.
 pub struct Telling {
@@ -193,6 +59,28 @@ impl Telling {
         move |event| hearing.hear(event)
     }
 
+    /// Says what the engine refuses, unless it was said a moment ago.
+    pub fn refused(&self, doing: &'static str, error: String) {
+        self.hearing.tell_refusal(doing, error);
+    }
+
+    /// Ends when an engine that was away answers again.
+    pub async fn engine_back(&self) {
+        self.hearing.engine_back.notified().await;
+    }
+
+    /// From how many attempts on jobs are dead.
+    pub fn know_limits(&self, limits: RetryLimits) {
+        *held(&self.hearing.retry_limits) = limits;
+    }
+
+    /// Says what has happened since it was last called, if anything has or anything runs.
+    pub fn tell_progress(&self) {
+        if let Some(progress) = self.hearing.progress() {
+            self.say(progress);
+        }
+    }
+
     /// Attempts that have begun or ended, counted together.
     pub fn events(&self) -> u64 {
         self.hearing.events.load(Ordering::SeqCst)
@@ -204,29 +92,31 @@ impl Telling {
     }
 
     /// What it came to.
-    pub fn stopped(&self, report: StopReport) -> Said {
+    pub fn stopped(&self, report: StopReport, drained: bool) -> Said {
         let StopReport { finished, handed_back, left } = report;
-        let attempts = *self.hearing.ends.lock().expect("nothing panics while it counts");
-        Said::Stopped { finished, handed_back, left, attempts }
+        Said::Stopped { drained, finished, handed_back, left, attempts: *held(&self.hearing.ends) }
     }
 
     /// Waits until all is written.
     pub fn end(self) {
-        self.hearing.lines.lock().expect("nothing panics while it says something").take();
+        held(&self.hearing.lines).take();
         let _ = self.writing.join();
     }
 }
 
 fn write(said: &Said, json: bool) {
-    let is_result = matches!(said, Said::Stopped { .. } | Said::Checked { .. });
     // Whoever does not read it any more has had enough of it.
     if json {
         let _ = serde_json::to_string(said).map(|line| output::print(&line));
-    } else if is_result {
+    } else if said.is_result() {
         let _ = output::print(&said.to_string());
-    } else {
+    } else if !said.is_for_programs() {
         eprintln!("{said}");
     }
+}
+
+fn held<T>(guarded: &Mutex<T>) -> MutexGuard<'_, T> {
+    guarded.lock().expect("nothing panics while it notes what happens")
 }
 
 #[derive(Default)]
@@ -235,10 +125,16 @@ struct Hearing {
     events: AtomicU64,
     running: AtomicI64,
     ends: Mutex<Ends>,
-    problems: Mutex<HashMap<(String, String), Told>>,
+    /// As they were when progress was last told.
+    ends_told: Mutex<Ends>,
+    repeated: Mutex<HashMap<(String, String), Told>>,
+    /// Which attempt of a job runs.
+    attempts: Mutex<HashMap<JobRef, u32>>,
+    retry_limits: Mutex<RetryLimits>,
+    engine_back: Notify,
 }
 
-/// When a problem was last told, and how often it has happened since.
+/// When something was last told, and how often it has happened since.
 struct Told {
     at: Instant,
     more: u64,
@@ -246,7 +142,7 @@ struct Told {
 
 impl Hearing {
     fn say(&self, said: Said) {
-        if let Some(lines) = &*self.lines.lock().expect("nothing panics while it says something") {
+        if let Some(lines) = &*held(&self.lines) {
             let _ = lines.try_send(said);
         }
     }
@@ -257,23 +153,28 @@ impl Hearing {
 
     fn hear(&self, event: &Event) {
         match event {
-            Event::Started { .. } => self.moved(1),
-            Event::Settled { job, type_id, outcome, .. } => {
+            Event::Started { job, attempt, .. } => {
+                held(&self.attempts).insert(job.clone(), *attempt);
+                self.moved(1);
+            }
+            Event::Settled { job, type_id, outcome, verdict, .. } => {
                 self.moved(-1);
-                self.count(outcome);
-                if let Outcome::Retry { problem, .. } | Outcome::Failed(problem) = outcome {
-                    let job = format!("{}/{}", job.group, job.id);
-                    self.tell_problem(type_id.to_string(), outcome.as_str(), problem, job);
-                }
+                self.settled(job, type_id, outcome, *verdict);
             }
             // What was lost is settled by nobody here.
-            Event::Cancelling { reason: CancelReason::Lost, .. } => self.moved(-1),
+            Event::Cancelling { job, reason: CancelReason::Lost } => {
+                held(&self.attempts).remove(job);
+                self.moved(-1);
+            }
             Event::Ignoring { job, type_id } => {
-                let job = format!("{}/{}", job.group, job.id);
-                self.say(Said::Ignoring { r#type: type_id.to_string(), job });
+                self.say(Said::Ignoring { r#type: type_id.to_string(), job: named(job) });
             }
             Event::EngineDown { doing, error } => self.say(Said::EngineDown { doing, error: error.clone() }),
-            Event::EngineBack { after } => self.say(Said::EngineBack { after_ms: after.as_millis() as u64 }),
+            Event::EngineBack { after } => {
+                self.say(Said::EngineBack { after_ms: after.as_millis() as u64 });
+                self.engine_back.notify_one();
+            }
+            Event::EngineRefuses { doing, error } => self.tell_refusal(doing, error.clone()),
             Event::Unattended { types } => {
                 let types = types.iter().map(|(type_id, _)| type_id.to_string()).collect();
                 self.say(Said::Unattended { types });
@@ -292,8 +193,30 @@ impl Hearing {
         self.events.fetch_add(1, Ordering::SeqCst);
     }
 
-    fn count(&self, outcome: &Outcome) {
-        let mut ends = self.ends.lock().expect("nothing panics while it counts");
+    fn settled(&self, job: &JobRef, type_id: &TypeId, outcome: &Outcome, verdict: Verdict) {
+        let attempt = held(&self.attempts).remove(job);
+        // A limit that is not known is none that was passed.
+        let out_of_retries = || attempt > held(&self.retry_limits).get(type_id).copied().or(attempt);
+        let dead = verdict == Verdict::Applied
+            && match outcome {
+                Outcome::Failed(_) => true,
+                Outcome::Retry { .. } => out_of_retries(),
+                _ => false,
+            };
+        self.count(outcome, dead);
+        match outcome {
+            Outcome::Retry { problem, .. } | Outcome::Failed(problem) => {
+                self.tell_problem(type_id.to_string(), outcome.as_str(), problem, named(job), dead);
+            }
+            Outcome::Throttled { retry_after } => {
+                self.tell_throttled(type_id.to_string(), named(job), *retry_after);
+            }
+            _ => {}
+        }
+    }
+
+    fn count(&self, outcome: &Outcome, dead: bool) {
+        let mut ends = held(&self.ends);
         let count = match outcome {
             Outcome::Done { .. } => &mut ends.done,
             Outcome::Retry { .. } => &mut ends.retry,
@@ -303,62 +226,151 @@ impl Hearing {
             Outcome::Released => &mut ends.released,
         };
         *count += 1;
+        ends.dead += u64::from(dead);
     }
 
-    fn tell_problem(&self, r#type: String, outcome: &'static str, problem: &Problem, job: String) {
-        let mut problems = self.problems.lock().expect("nothing panics while it looks at problems");
-        let key = (r#type.clone(), problem.code.clone());
+    fn progress(&self) -> Option<Said> {
+        let ends = *held(&self.ends);
+        let before = std::mem::replace(&mut *held(&self.ends_told), ends);
+        let (attempts, running) = (ends.since(before), self.running());
+        (running > 0 || attempts != Ends::default()).then_some(Said::Progress { running, attempts })
+    }
+
+    /// How many of this kind were not told since one was; none if this one is not to be told either.
+    fn untold(&self, what: &str, kind: String) -> Option<u64> {
+        let mut repeated = held(&self.repeated);
+        let key = (what.to_owned(), kind);
         let now = Instant::now();
-        let is_full = problems.len() == PROBLEMS_MAX;
-        let more = match problems.get_mut(&key) {
-            Some(told) if now.duration_since(told.at) < PROBLEM_PAUSE => {
+        let is_full = repeated.len() == KINDS_MAX;
+        let more = match repeated.get_mut(&key) {
+            Some(told) if now.duration_since(told.at) < REPEAT_PAUSE => {
                 told.more += 1;
-                return;
+                return None;
             }
             Some(told) => told.more,
-            None if is_full => return,
+            None if is_full => return None,
             None => 0,
         };
-        problems.insert(key, Told { at: now, more: 0 });
-        let (code, message) = (problem.code.clone(), problem.message.clone());
-        self.say(Said::Problem { r#type, outcome, code, message, job, more });
+        repeated.insert(key, Told { at: now, more: 0 });
+        Some(more)
     }
+
+    fn tell_problem(
+        &self,
+        r#type: String,
+        outcome: &'static str,
+        problem: &Problem,
+        job: String,
+        dead: bool,
+    ) {
+        // A job that is dead must not be hidden behind others that are tried again.
+        let kind = if dead { format!("dead {}", problem.code) } else { problem.code.clone() };
+        let Some(more) = self.untold(&r#type, kind) else { return };
+        let (code, message) = (problem.code.clone(), problem.message.clone());
+        self.say(Said::Problem { r#type, outcome, code, message, job, dead, more });
+    }
+
+    fn tell_throttled(&self, r#type: String, job: String, retry_after: Option<Duration>) {
+        let Some(more) = self.untold(&r#type, "throttled by its downstream".into()) else { return };
+        let retry_after_ms = retry_after.map(|after| after.as_millis() as u64);
+        self.say(Said::Throttled { r#type, job, retry_after_ms, count: more + 1 });
+    }
+
+    fn tell_refusal(&self, doing: &'static str, error: String) {
+        if let Some(more) = self.untold("the engine", doing.into()) {
+            self.say(Said::EngineRefuses { doing, error, more });
+        }
+    }
+}
+
+fn named(job: &JobRef) -> String {
+    format!("{}/{}", job.group, job.id)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::Receiver;
+
+    use fairlane_core::{GroupId, JobId};
+
     use super::*;
 
-    #[test]
-    fn a_password_in_an_address_is_not_said() {
-        for (url, shown) in [
-            ("redis://127.0.0.1:6379", "redis://127.0.0.1:6379"),
-            ("redis://:hunter2@host:6379/0", "redis://host:6379/0"),
-            ("redis+cluster://me:h@nter2@a:1,b:2", "redis+cluster://a:1,b:2"),
-            ("./data", "./data"),
-            ("dir:/var/lib/queue", "dir:/var/lib/queue"),
-        ] {
-            assert_eq!(without_password(url), shown);
-        }
+    fn hearing() -> (Hearing, Receiver<Said>) {
+        let (lines, told) = sync_channel(10);
+        (Hearing { lines: Mutex::new(Some(lines)), ..Hearing::default() }, told)
+    }
+
+    fn said(hearing: Hearing, told: Receiver<Said>) -> Vec<String> {
+        drop(hearing);
+        told.iter().map(|said| said.to_string()).collect()
+    }
+
+    fn attempt(hearing: &Hearing, number: u32, attempt: u32, outcome: Outcome) {
+        let id = JobId::new(number.to_string()).unwrap();
+        let job = JobRef { group: GroupId::new("a").unwrap(), id };
+        let type_id = TypeId::new("mail").unwrap();
+        hearing.hear(&Event::Started { job: job.clone(), type_id: type_id.clone(), attempt });
+        let (verdict, took) = (Verdict::Applied, Duration::ZERO);
+        hearing.hear(&Event::Settled { job, type_id, outcome, verdict, took });
     }
 
     #[test]
     fn of_problems_that_repeat_the_first_is_told_and_the_others_counted() {
-        let (lines, told) = sync_channel(10);
-        let hearing = Hearing { lines: Mutex::new(Some(lines)), ..Hearing::default() };
+        let (hearing, told) = hearing();
         for code in ["http_500", "http_500", "connect", "http_500"] {
-            hearing.tell_problem("mail".into(), "retry", &Problem::new(code, "words"), "a/1".into());
+            attempt(&hearing, 1, 1, Outcome::retry(code, "words"));
         }
-        drop(hearing.lines.lock().unwrap().take());
-        let codes: Vec<String> = told
-            .iter()
-            .map(|said| match said {
-                Said::Problem { code, .. } => code,
-                other => panic!("{other}"),
-            })
-            .collect();
-        assert_eq!(codes, ["http_500", "connect"]);
-        let problems = hearing.problems.lock().unwrap();
-        assert_eq!(problems[&("mail".to_owned(), "http_500".to_owned())].more, 2);
+        assert_eq!(held(&hearing.repeated)[&("mail".to_owned(), "http_500".to_owned())].more, 2);
+        assert_eq!(
+            said(hearing, told),
+            ["mail: retry of a/1: http_500: words", "mail: retry of a/1: connect: words"]
+        );
+    }
+
+    #[test]
+    fn a_throttled_type_is_told_once_in_a_while_with_how_often() {
+        let (hearing, told) = hearing();
+        let after = Some(Duration::from_secs(30));
+        for number in 1..=3 {
+            attempt(&hearing, number, 1, Outcome::throttled(after));
+        }
+        held(&hearing.repeated).values_mut().for_each(|told| told.at -= REPEAT_PAUSE);
+        attempt(&hearing, 4, 1, Outcome::throttled(None));
+        assert_eq!(
+            said(hearing, told),
+            ["mail: throttled once, last a/1, until 30s later", "mail: throttled 3 times, last a/4"]
+        );
+    }
+
+    #[test]
+    fn a_job_out_of_retries_is_told_as_dead_also_behind_others_that_are_not() {
+        let (hearing, told) = hearing();
+        *held(&hearing.retry_limits) = HashMap::from([(TypeId::new("mail").unwrap(), 2)]);
+        attempt(&hearing, 1, 2, Outcome::retry("connect", "words"));
+        attempt(&hearing, 2, 3, Outcome::retry("connect", "words"));
+        attempt(&hearing, 3, 1, Outcome::failed("http_404", "words"));
+        assert_eq!(held(&hearing.ends).dead, 2);
+        assert!(held(&hearing.attempts).is_empty());
+        assert_eq!(
+            said(hearing, told),
+            [
+                "mail: retry of a/1: connect: words",
+                "mail: a/2 is dead (retry): connect: words",
+                "mail: a/3 is dead (failed): http_404: words"
+            ]
+        );
+    }
+
+    #[test]
+    fn progress_is_what_came_since_it_was_last_told_and_nothing_if_nothing_did() {
+        let (hearing, _told) = hearing();
+        assert!(hearing.progress().is_none());
+        attempt(&hearing, 1, 1, Outcome::done(&1));
+        attempt(&hearing, 2, 1, Outcome::throttled(None));
+        let first = hearing.progress().unwrap().to_string();
+        assert_eq!(first, "1 done, 0 retried, 1 throttled, 0 failed, 0 dead; 0 jobs running");
+        attempt(&hearing, 3, 1, Outcome::done(&1));
+        assert!(hearing.progress().unwrap().to_string().starts_with("1 done, 0 retried, 0 throttled"));
+        assert!(hearing.progress().is_none());
     }
 }

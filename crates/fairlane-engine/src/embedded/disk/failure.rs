@@ -12,7 +12,10 @@ use crate::engine::EngineError;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DiskError {
     /// Another process has it.
-    #[error("{folder:?} belongs to process {pid}, which is running; stop it first, or use another directory")]
+    #[error(
+        "{folder:?} belongs to process {pid}, which is running; stop it first, or use another directory: one process \
+         at a time has a data directory, and several share a Redis (docs/workers.md)"
+    )]
     Taken {
         /// The directory.
         folder: PathBuf,

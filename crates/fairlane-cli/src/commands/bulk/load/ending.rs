@@ -1,0 +1,135 @@
+//! What is said when a load ends before its end: what ended it, how far it came, and how to go on, if one can.
+
+use std::hash::{BuildHasher, BuildHasherDefault};
+use std::path::Path;
+
+use fairlane::{BulkView, Error, Refusal};
+use rustc_hash::{FxHashMap, FxHasher};
+
+use super::{Arguments, Begun, open_source, reader};
+use crate::failure::Failure;
+use crate::tables::thousands;
+
+/// Ids that stand twice in the source and are named.
+const TWICE_NAMED: usize = 3;
+/// Ids that are looked through for some that stand twice, so that memory stays bounded.
+const IDS_COMPARED: usize = 1_000_000;
+
+/// How a load can end before its end.
+pub enum Halt {
+    Stopped,
+    Failed(Error),
+}
+
+/// The way it ends.
+pub async fn halted(halt: Halt, jobs: u64, begun: &Begun, arguments: &Arguments) -> Failure {
+    let error = match halt {
+        Halt::Stopped => {
+            let on = way_on(jobs - begun.behind, true, begun, arguments);
+            return Failure::Stopped(format!("{}; {on}", there(jobs - begun.behind, arguments)));
+        }
+        Halt::Failed(error) => error,
+    };
+    let loaded = jobs - begun.behind;
+    match &error {
+        Error::Refused { refusal: Refusal::BulkSealed | Refusal::BulkUnknown, .. } | Error::NoSuchBulk(_) => {
+            match begun.bulk.view().await {
+                Ok(view) => return closed(&view, loaded),
+                Err(Error::NoSuchBulk(_)) => return gone(arguments),
+                Err(_) => {}
+            }
+        }
+        Error::Mismatch { total, .. } => return mismatch(&error, *total, begun, arguments).await,
+        Error::OtherPayload { .. } => {
+            return Failure::bad_input(format!("{error}\nbulk action {} stays open", arguments.bulk));
+        }
+        _ => {}
+    }
+    // A job that was refused leaves a gap, and what is behind it is not a beginning to skip.
+    let is_beginning = !matches!(error, Error::Conflict { .. } | Error::Refused { .. });
+    let on = way_on(loaded, is_beginning, begun, arguments);
+    let message = format!("{error}\n{}; mend this, and {on}", there(loaded, arguments));
+    match Failure::from(error) {
+        Failure::BadInput(_) => Failure::BadInput(message),
+        _ => Failure::Broken(message),
+    }
+}
+
+fn there(loaded: u64, arguments: &Arguments) -> String {
+    let bulk = &arguments.bulk;
+    format!("{} jobs of the source are in bulk action {bulk}, which stays open", thousands(loaded))
+}
+
+fn way_on(loaded: u64, is_beginning: bool, begun: &Begun, arguments: &Arguments) -> String {
+    let mut options = Vec::new();
+    // Without the number, the jobs that are there by now would be numbered over once more.
+    options.extend(arguments.append.map(|_| format!("--append={}", begun.behind)));
+    if is_beginning && loaded > 0 && arguments.file != Path::new("-") {
+        options.push(format!("--skip {loaded}"));
+    }
+    let with = match &options[..] {
+        [] => String::new(),
+        options => format!(", with {}", options.join(" ")),
+    };
+    format!("run the same command again to go on{with}: nothing is added twice")
+}
+
+/// No more jobs can be added, whatever is done.
+pub fn closed(view: &BulkView, loaded: u64) -> Failure {
+    let how = if view.state.is_final() { view.state.as_str() } else { "sealed" };
+    Failure::bad_input(format!(
+        "bulk action {} is {how}: it takes no more jobs. {} jobs of the source are in it; name a new bulk action for others",
+        view.bulk.id,
+        thousands(loaded)
+    ))
+}
+
+fn gone(arguments: &Arguments) -> Failure {
+    Failure::bad_input(format!(
+        "bulk action {} is gone: it ended meanwhile and is past its retention, or the queue was emptied; the same command \
+         begins a new one",
+        arguments.bulk
+    ))
+}
+
+/// It has another number of jobs than the source.
+async fn mismatch(error: &Error, total: u64, begun: &Begun, arguments: &Arguments) -> Failure {
+    let twice = match arguments.file.is_file() {
+        true => ids_twice(begun.behind, arguments).await.unwrap_or_default(),
+        false => Vec::new(),
+    };
+    let expected = total.to_string();
+    let seal = ["bulk", "seal", &arguments.group, &arguments.bulk, "--expected", &expected];
+    let seal = arguments.place.command(&seal);
+    if twice.is_empty() {
+        return Failure::bad_input(format!("{error}:\n  {seal}"));
+    }
+    let named: Vec<String> =
+        twice.iter().map(|(id, first, again)| format!("  {id}: lines {first} and {again}")).collect();
+    Failure::bad_input(format!(
+        "bulk action {} has {} jobs and stays open: ids stand twice in the source, and the second one adds nothing:\n{}\n\
+         give these lines other ids and run the same command again, or seal it as it is:\n  {seal}",
+        arguments.bulk,
+        thousands(total),
+        named.join("\n")
+    ))
+}
+
+/// The first ids that stand twice, with both lines.
+async fn ids_twice(behind: u64, arguments: &Arguments) -> Result<Vec<(String, u64, u64)>, Failure> {
+    let (source, _) = open_source(&arguments.file).await?;
+    let (mut reader, mut position) = (reader(source, arguments), behind);
+    let (mut lines, mut twice) = (FxHashMap::<u64, u64>::default(), Vec::new());
+    let hasher = BuildHasherDefault::<FxHasher>::default();
+    while let Some(job) = reader.next().await? {
+        position += 1;
+        let id = job.given_id().map_or_else(|| format!("{}-{position}", arguments.bulk), str::to_owned);
+        if let Some(first) = lines.insert(hasher.hash_one(&id), reader.line()) {
+            twice.push((id, first, reader.line()));
+        }
+        if twice.len() == TWICE_NAMED || lines.len() == IDS_COMPARED {
+            break;
+        }
+    }
+    Ok(twice)
+}

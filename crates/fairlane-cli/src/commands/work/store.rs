@@ -1,0 +1,142 @@
+//! The store a worker works at: waited for, and told what the file says of types, again after it was away.
+//!
+//! Invariant: what is written is the same each time, so writing it once more changes nothing in a store that has it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fairlane_core::queue::{Inspect, Inspected, SetType, TypePatch, TypeSet};
+use fairlane_core::{Rate, TypeId};
+use fairlane_engine::{Engine, EngineError};
+use fairlane_worker::CALLBACK_TYPE;
+
+use super::config::Config;
+use super::said::Said;
+use super::telling::{RetryLimits, Telling};
+use crate::failure::Failure;
+use crate::place::Place;
+
+/// Between two tries to reach a store; each takes some time itself.
+const TRY_PAUSE: Duration = Duration::from_millis(500);
+/// A store that stays away is spoken of again this often.
+const REMIND: Duration = Duration::from_secs(30);
+/// How often a busy worker says how far it has come.
+const PROGRESS_PAUSE: Duration = Duration::from_secs(30);
+/// What is being done, for messages.
+const CONNECTING: &str = "connecting";
+const SETTING_TYPES: &str = "setting types";
+
+/// Waits until the store answers, for as long as patience lasts, and sets its types.
+pub async fn reach(
+    place: &Place,
+    patience: Option<Duration>,
+    config: &Config,
+    telling: &Telling,
+) -> Result<Arc<dyn Engine>, Failure> {
+    let began = Instant::now();
+    let mut told = None::<Instant>;
+    loop {
+        let error = match opened(place, config, telling).await {
+            Ok(engine) => {
+                if told.is_some() {
+                    telling.say(Said::EngineBack { after_ms: began.elapsed().as_millis() as u64 });
+                }
+                return Ok(engine);
+            }
+            Err(error) => error,
+        };
+        let is_over = patience.is_some_and(|patience| began.elapsed() + TRY_PAUSE > patience);
+        if is_over || !is_away(&error) {
+            return Err(place.failed(error));
+        }
+        if told.is_none_or(|told| told.elapsed() >= REMIND) {
+            told = Some(Instant::now());
+            telling.say(Said::EngineDown { doing: CONNECTING, error: error.to_string() });
+        }
+        tokio::time::sleep(TRY_PAUSE).await;
+    }
+}
+
+fn is_away(error: &fairlane::Error) -> bool {
+    matches!(error, fairlane::Error::Engine(error) if error.is_retryable())
+}
+
+async fn opened(
+    place: &Place,
+    config: &Config,
+    telling: &Telling,
+) -> Result<Arc<dyn Engine>, fairlane::Error> {
+    let engine = place.open_or_make().await?.engine().clone();
+    set_types(&engine, config).await?;
+    telling.know_limits(retry_limits(&engine, config).await?);
+    Ok(engine)
+}
+
+/// Never ends: says how far the worker has come, and sets types again in a store that may have come back empty.
+pub async fn keep(engine: &Arc<dyn Engine>, config: &Config, telling: &Telling) {
+    let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + PROGRESS_PAUSE, PROGRESS_PAUSE);
+    loop {
+        tokio::select! {
+            _ = ticks.tick() => telling.tell_progress(),
+            () = telling.engine_back() => set_types_again(engine, config, telling).await,
+        }
+        // Somebody else may have changed them; if this fails, those that are known are used.
+        if let Ok(limits) = retry_limits(engine, config).await {
+            telling.know_limits(limits);
+        }
+    }
+}
+
+async fn set_types_again(engine: &Arc<dyn Engine>, config: &Config, telling: &Telling) {
+    while let Err(error) = set_types(engine, config).await {
+        if !error.is_retryable() {
+            return telling.refused(SETTING_TYPES, error.to_string());
+        }
+        tokio::time::sleep(TRY_PAUSE).await;
+    }
+}
+
+/// Writes to the store what holds for a type wherever it is worked on.
+async fn set_types(engine: &Arc<dyn Engine>, config: &Config) -> Result<(), EngineError> {
+    for one in &config.types {
+        set_type(engine, &one.type_id, one.rate, one.max_retry_count).await?;
+    }
+    if let Some(callbacks) = &config.callbacks {
+        let type_id = TypeId::new(CALLBACK_TYPE).expect("a plain word is a name");
+        set_type(engine, &type_id, None, Some(callbacks.max_retry_count)).await?;
+    }
+    Ok(())
+}
+
+async fn set_type(
+    engine: &Arc<dyn Engine>,
+    type_id: &TypeId,
+    rate: Option<Option<Rate>>,
+    max_retry_count: Option<u32>,
+) -> Result<(), EngineError> {
+    if rate.is_none() && max_retry_count.is_none() {
+        return Ok(());
+    }
+    let patch = TypePatch { rate, max_retry_count: max_retry_count.map(Some), ..TypePatch::default() };
+    match engine.set_type(SetType { type_id: type_id.clone(), patch }).await? {
+        TypeSet::Set(_) => Ok(()),
+        TypeSet::TooManyTypes => {
+            let reason =
+                format!("the queue has as many types as it can have, and {type_id} is not one of them");
+            Err(EngineError::Refused { reason })
+        }
+    }
+}
+
+async fn retry_limits(engine: &Arc<dyn Engine>, config: &Config) -> Result<RetryLimits, EngineError> {
+    let mut limits = RetryLimits::new();
+    let Inspected::Whole(whole) = engine.inspect(Inspect::Whole).await? else { return Ok(limits) };
+    for type_id in config.type_ids() {
+        let of_type = match engine.inspect(Inspect::Type(type_id.clone())).await? {
+            Inspected::Type(view) => view.and_then(|view| view.settings.max_retry_count),
+            _ => None,
+        };
+        limits.insert(type_id, of_type.unwrap_or(whole.settings.max_retry_count));
+    }
+    Ok(limits)
+}

@@ -1,0 +1,34 @@
+//! `fairlane job`.
+
+use super::queue::Queue;
+use super::running::has_keys;
+
+#[test]
+fn a_job_is_shown_with_its_payload_and_cancelled_once() {
+    let queue = Queue::new();
+    queue.json(&["enqueue", "customer-7", "mail", "{\"to\": 1}", "--id", "welcome", "--level", "high"]);
+    let shown = queue.json(&["job", "show", "customer-7", "welcome"]);
+    has_keys(
+        &shown,
+        &["group", "job", "type", "state", "level", "cost", "attempts", "bulk", "until", "error"],
+    );
+    assert_eq!((&shown["state"], &shown["payload"]), (&"PENDING".into(), &serde_json::json!({"to": 1})));
+    let text = queue.run(&["job", "show", "customer-7", "welcome"]).stdout;
+    assert!(text.starts_with("welcome of customer-7: PENDING, 0 attempts"), "{text}");
+    assert!(text.contains("payload    {\"to\": 1}") && text.contains("mail, level high, cost 1"), "{text}");
+    let cancelled = queue.run(&["job", "cancel", "customer-7", "welcome"]);
+    assert_eq!((cancelled.code, cancelled.stdout.trim()), (0, "welcome of customer-7 will not run"));
+    assert_eq!(queue.json(&["job", "show", "customer-7", "welcome"])["state"], "CANCELLED");
+    queue.run(&["job", "cancel", "customer-7", "welcome"]).failed(2, &["has ended"]);
+    for deed in ["show", "cancel"] {
+        queue.run(&["job", deed, "customer-7", "unknown"]).failed(2, &["customer-7 has no job unknown"]);
+    }
+}
+
+#[test]
+fn a_dead_job_is_shown_with_its_problem() {
+    let queue = Queue::with_dead(&["rare-1"]);
+    let shown = queue.json(&["job", "show", "customer-7", "rare-1"]);
+    assert_eq!((&shown["state"], &shown["error"]["code"]), (&"FAILED".into(), &"rare".into()));
+    assert!(queue.run(&["job", "show", "customer-7", "rare-1"]).stdout.contains("rare: it never works"));
+}
