@@ -27,8 +27,9 @@ use crate::call::InHeader;
 use crate::client::{BadTarget, Certificates, client, http_url, unanswered};
 use crate::signature::{Secret, signatures};
 
-/// Retries of a callback, unless the type is set otherwise.
-pub const CALLBACK_MAX_RETRY_COUNT: u32 = 10;
+/// Retries of a callback, unless the type is set otherwise: with the default policy half a day on average, a day
+/// at most.
+pub const CALLBACK_MAX_RETRY_COUNT: u32 = 16;
 
 /// How long an attempt waits for an aggregation that has enqueued its callback and not yet ended.
 const AGGREGATION_WAIT: Duration = Duration::from_secs(5);

@@ -25,6 +25,10 @@ pub enum Error {
     /// A number out of range.
     #[error(transparent)]
     OutOfRange(#[from] OutOfRange),
+    /// Callbacks cannot be delivered as they were described.
+    #[cfg(feature = "targets")]
+    #[error(transparent)]
+    Target(#[from] fairlane_targets::BadTarget),
     /// A job that no engine would take.
     #[error("job {job} cannot be enqueued: {reason}")]
     Job {

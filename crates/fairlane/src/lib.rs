@@ -4,6 +4,7 @@
 //!
 //! - `fairlane.rs`: a queue. `job.rs`: a job to be enqueued, and its receipt. `one_job.rs`: a job that is there.
 //! - `bulk.rs`: bulk actions; `bulk/` streams jobs in and results out. `ndjson.rs`: jobs as lines of JSON.
+//! - `callbacks.rs`: a worker that delivers the callbacks of bulk actions (feature `targets`).
 //! - `group.rs`, `job_type.rs`: shares and limits. `dead.rs`: jobs that failed for good.
 //! - `patience.rs`: going on when the queue is full or does not answer. `error.rs`: what can go wrong.
 //! - `rate.rs`, `duration.rs`, `time.rs`: how people write these.
@@ -12,6 +13,8 @@
 //! [`Fairlane::engine`].
 
 mod bulk;
+#[cfg(feature = "targets")]
+mod callbacks;
 mod dead;
 mod duration;
 mod error;
@@ -48,6 +51,11 @@ pub use fairlane_core::{
     BulkId, Cost, GroupId, InvalidName, JobId, Level, Micros, OutOfRange, Rate, TypeId, Weight,
 };
 pub use fairlane_engine::{Engine, EngineError};
+#[cfg(feature = "targets")]
+pub use fairlane_targets::{
+    AddressRule, BadSecret, BadTarget, CallbackSettings, CommandSettings, CommandTarget, HttpSettings,
+    HttpTarget, Secret,
+};
 pub use fairlane_worker::{
     BulkPlan, CallbackPlan, CancelReason, Context, Durations, EndedJob, ErrorSample, ErrorSummary, Event,
     HeartbeatLost, IntoOutcome, LoopSettings, Middleware, Next, Outcome, Pool, Problem, Processor,

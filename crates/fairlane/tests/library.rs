@@ -4,6 +4,7 @@
 
 mod library {
     pub mod bulk;
+    pub mod callbacks;
     pub mod dead;
     pub mod enqueue;
     pub mod examples;

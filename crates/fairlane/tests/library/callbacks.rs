@@ -1,0 +1,63 @@
+//! Callbacks from the opener's wish to the receiver.
+
+use fairlane::{AddressRule, CallbackSettings, Context, Fairlane};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+
+/// Takes one request, agrees to it, and gives its headers and body.
+async fn receive(listener: TcpListener) -> (String, Vec<u8>) {
+    let (mut stream, _) = listener.accept().await.unwrap();
+    let mut received = Vec::new();
+    loop {
+        stream.read_buf(&mut received).await.unwrap();
+        let text = String::from_utf8_lossy(&received).to_lowercase();
+        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
+        if body.len() >= length.parse().unwrap() {
+            break;
+        }
+    }
+    stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.unwrap();
+    let end = received.windows(4).position(|window| window == b"\r\n\r\n").unwrap();
+    (String::from_utf8(received[..end].to_vec()).unwrap(), received[end + 4..].to_vec())
+}
+
+#[tokio::test]
+async fn a_receiver_is_called_when_a_bulk_action_has_ended() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/done", listener.local_addr().unwrap());
+    let fairlane = Fairlane::open("memory:").await.unwrap();
+    let mut settings = CallbackSettings::new(vec![SECRET.parse().unwrap()]);
+    settings.addresses = AddressRule { allow_private: true, ..AddressRule::default() };
+    let worker = fairlane.worker_with_callbacks(settings).await.unwrap();
+    let pool = worker.process("mail", |_: u64, _: Context| async {}).start().unwrap();
+    let bulk = fairlane.bulk("customer-7", "news").callback(&url).open().await.unwrap();
+    let mut ingest = bulk.ingest();
+    for number in 0..10 {
+        ingest.push(bulk.job("mail", &number)).await.unwrap();
+    }
+    ingest.seal().await.unwrap();
+    let (head, body) = receive(listener).await;
+    assert!(head.contains("webhook-id: bulk_") && head.contains("webhook-signature: v1,"), "{head}");
+    let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!((&body["type"], &body["data"]["succeeded"]), (&"bulk.completed".into(), &10.into()));
+    assert_eq!(body["data"]["summary"]["attempts"], 10);
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn how_often_callbacks_are_tried_again_stays_as_somebody_has_set_it() {
+    let fairlane = Fairlane::open("memory:").await.unwrap();
+    let settings = || CallbackSettings::new(vec![SECRET.parse().unwrap()]);
+    let retries = async || {
+        let view = fairlane.job_type("fairlane-callback").view().await.unwrap().unwrap();
+        view.settings.max_retry_count
+    };
+    fairlane.worker_with_callbacks(settings()).await.unwrap();
+    assert_eq!(retries().await, Some(16));
+    fairlane.job_type("fairlane-callback").max_retry_count(2).apply().await.unwrap();
+    fairlane.worker_with_callbacks(settings()).await.unwrap();
+    assert_eq!(retries().await, Some(2));
+}
