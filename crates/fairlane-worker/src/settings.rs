@@ -16,7 +16,8 @@ pub struct WorkerSettings {
     pub worker_count: usize,
     /// Most jobs taken by one lease; never more than there are free slots.
     pub fetch_batch_size: usize,
-    /// Longest wait for work before it asks again without being woken.
+    /// Longest wait for work before it asks again without being woken; a second at most, because another worker
+    /// that was told when work comes may be gone by then.
     pub worker_timeout: Duration,
     /// How long one attempt may take, unless its type says otherwise.
     pub job_timeout: Duration,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fairlane_core::Micros;
-use fairlane_core::limits::ADMIT_JOBS_MAX;
+use fairlane_core::limits::{ADMIT_JOBS_MAX, TIMER_BACKSTOP_MS};
 use fairlane_core::queue::{Admit, Destination};
 use fairlane_engine::{Clock, EngineError, Leaser};
 
@@ -15,8 +15,6 @@ use super::outage::Pauses;
 use super::slots::Room;
 use super::{Shared, attempt};
 
-/// Longest wait for a time the engine has named, in case its clock and ours differ.
-const TIMED_WAIT_MAX: Duration = Duration::from_secs(1);
 /// Shortest wait for one that has passed by our clock; doubled while nothing comes of it.
 const TIMED_WAIT_MIN: Duration = Duration::from_millis(1);
 /// A class that had nothing is not asked again for this long while others have work.
@@ -164,9 +162,11 @@ impl Fetcher {
     }
 
     fn wait_at_most(&self) -> Duration {
-        let Some(wake_at) = self.wake_at else { return self.shared.settings.worker_timeout };
+        // Another worker may hold the timer of a type and have died, or have no slot when it comes.
+        let backstop = Duration::from_millis(TIMER_BACKSTOP_MS);
+        let Some(wake_at) = self.wake_at else { return self.shared.settings.worker_timeout.min(backstop) };
         let least = TIMED_WAIT_MIN * (1 << self.vain.min(7));
-        Duration::from_micros(wake_at.since(Clock::System.now())).clamp(least, TIMED_WAIT_MAX)
+        Duration::from_micros(wake_at.since(Clock::System.now())).clamp(least, backstop)
     }
 
     /// A request whose answer was missed may hold jobs: they are asked for once more and handed back.
