@@ -27,7 +27,7 @@ of every bulk action must reach one end, counts must equal a recount, callbacks 
 
 /// Help of `cargo xtask trials`.
 pub const TRIALS_HELP: &str = "\
-Usage: cargo xtask trials neighbours [--redis 1]
+Usage: cargo xtask trials neighbours [--redis 1] [--slots N]
        cargo xtask trials downstream [--seconds N]
        cargo xtask trials kills [--seed S] [--rounds N]
 

@@ -1,6 +1,6 @@
 //! The trials at full length; ends with failure if anything did not hold.
 //!
-//! `trials kills [--seed S] [--rounds N]`, `trials neighbours [--redis 1]`, `trials downstream [--seconds N]`.
+//! `trials kills [--seed S] [--rounds N]`, `trials neighbours [--redis 1] [--slots N]`, `trials downstream [--seconds N]`.
 //! With the word `victim` it is a process to be killed.
 
 use std::path::Path;
@@ -14,8 +14,7 @@ use fairlane_engine::Engine;
 use fairlane_trials::kills::Store;
 use fairlane_trials::{downstream, kills, neighbours};
 
-const USAGE: &str =
-    "Usage: trials kills [--seed S] [--rounds N] | neighbours [--redis 1] | downstream [--seconds N]";
+const USAGE: &str = "Usage: trials kills [--seed S] [--rounds N] | neighbours [--redis 1] [--slots N] | downstream [--seconds N]";
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -31,7 +30,7 @@ async fn main() -> ExitCode {
             ExitCode::FAILURE
         }
         Some("kills") => kill(&words[0], number("--seed", 1), number("--rounds", 1000)).await,
-        Some("neighbours") => meet(number("--redis", 0) == 1).await,
+        Some("neighbours") => meet(number("--redis", 0) == 1, number("--slots", 50) as usize).await,
         Some("downstream") => call(number("--seconds", 120)).await,
         _ => {
             eprintln!("{USAGE}");
@@ -62,13 +61,13 @@ async fn kill(program: &str, seed: u64, rounds: u64) -> ExitCode {
     end(&violations)
 }
 
-async fn meet(on_redis: bool) -> ExitCode {
+async fn meet(on_redis: bool, slots: usize) -> ExitCode {
     let plan = neighbours::Plan {
         large: 20,
         large_jobs: 50_000,
         small: 200,
         small_jobs: 50,
-        slots: 100,
+        slots,
         service: Duration::from_millis(10),
     };
     let servers = std::sync::Mutex::new(Vec::new());
