@@ -32,15 +32,11 @@ fn jobs(bulk: &str, count: usize) -> Vec<NewJob> {
 }
 
 async fn ends(engine: &Arc<dyn Engine>, id: &str) -> BulkView {
-    let started = std::time::Instant::now();
-    loop {
+    eventually(async || {
         let view = bulk_view(engine, "a", id).await;
-        if view.state.is_final() && !view.summary.is_empty() {
-            return view;
-        }
-        assert!(started.elapsed() < PATIENCE, "{view:?}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+        if view.state.is_final() && !view.summary.is_empty() { Ok(view) } else { Err(view) }
+    })
+    .await
 }
 
 fn worker(engine: &Arc<dyn Engine>) -> Worker {

@@ -98,17 +98,15 @@ async fn the_lease_of_a_long_job_is_renewed() {
             .start()
             .unwrap();
         let first = reaches(&engine, "a", "1", JobState::Processing).await;
-        let mut renewals = 0;
-        let mut last = first.until;
-        let started = std::time::Instant::now();
-        while renewals < 5 {
+        let (mut renewals, mut last) = (0, first.until);
+        eventually(async || {
             let now = view(&engine, "a", "1").await;
             assert_eq!((now.state, now.fence), (JobState::Processing, first.fence));
             renewals += usize::from(now.until > last);
             last = now.until;
-            assert!(started.elapsed() < PATIENCE);
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+            if renewals == 5 { Ok(()) } else { Err(renewals) }
+        })
+        .await;
         finish.add_permits(1);
         let done = reaches(&engine, "a", "1", JobState::Completed).await;
         assert_eq!((done.attempts, done.losses), (1, 0));
@@ -176,7 +174,7 @@ async fn a_stop_under_load_leaves_no_lease_and_lets_no_job_run_twice() {
                 .settings(WorkerSettings { worker_count: 20, ..quick() })
                 .processor("work", move |job: Context| {
                     *runs.lock().unwrap().entry(job.id().to_string()).or_default() += 1;
-                    async { tokio::time::sleep(Duration::from_millis(1)).await }
+                    a_moment()
                 })
                 .start()
                 .unwrap()
@@ -210,7 +208,7 @@ async fn a_dropped_pool_ends_what_it_runs_and_then_itself() {
         .settings(WorkerSettings { lease: Duration::from_millis(300), ..quick() })
         .processor("work", move |_: Context| {
             let _held = &held;
-            async { tokio::time::sleep(Duration::from_millis(5)).await }
+            a_moment()
         })
         .start()
         .unwrap();
@@ -255,7 +253,7 @@ async fn a_dead_redis_does_not_end_the_worker() {
         .on_event(told.hook())
         .processor("work", move |_: Context| {
             counted.fetch_add(1, Ordering::SeqCst);
-            async { tokio::time::sleep(Duration::from_millis(2)).await }
+            a_moment()
         })
         .start()
         .unwrap();
@@ -287,7 +285,7 @@ async fn a_slow_redis_slows_the_worker_and_nothing_else() {
         .settings(WorkerSettings { worker_count: 5, ..quick() })
         .processor("work", move |job: Context| {
             *counted.lock().unwrap().entry(job.id().to_string()).or_default() += 1;
-            async { tokio::time::sleep(Duration::from_millis(1)).await }
+            a_moment()
         })
         .start()
         .unwrap();

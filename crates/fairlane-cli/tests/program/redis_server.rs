@@ -3,9 +3,11 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tempfile::TempDir;
+
+use super::work::until;
 
 pub struct RedisServer {
     server: Child,
@@ -38,11 +40,7 @@ impl RedisServer {
     pub fn start_cluster() -> Self {
         let server = Self::start_with(&["--cluster-enabled", "yes"]);
         assert_eq!(server.ask("CLUSTER ADDSLOTSRANGE 0 16383").unwrap().trim(), "+OK");
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while !server.ask("CLUSTER INFO").unwrap().contains("cluster_state:ok") {
-            assert!(Instant::now() < deadline, "the cluster did not form");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        until("the cluster forms", || server.ask("CLUSTER INFO").unwrap().contains("cluster_state:ok"));
         server
     }
 
@@ -69,12 +67,8 @@ impl RedisServer {
 
     /// A server that wants a password answers too.
     fn wait(&self) {
-        let deadline = Instant::now() + Duration::from_secs(10);
         let is_there = |answer: &String| answer.starts_with("+PONG") || answer.starts_with("-NOAUTH");
-        while !self.ask("PING").as_ref().is_some_and(is_there) {
-            assert!(Instant::now() < deadline, "redis-server did not answer");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        until("redis-server answers", || self.ask("PING").as_ref().is_some_and(is_there));
     }
 
     pub fn url(&self) -> String {

@@ -97,39 +97,44 @@ pub async fn whole(engine: &Arc<dyn Engine>) -> WholeView {
     }
 }
 
-/// Waits until the job is in this state and gives it.
-pub async fn reaches(engine: &Arc<dyn Engine>, group: &str, id: &str, state: JobState) -> JobView {
+/// Looks until there is something, and gives it; `Err` says what there is instead.
+pub async fn eventually<T, W: std::fmt::Debug>(mut look: impl AsyncFnMut() -> Result<T, W>) -> T {
     let started = Instant::now();
     loop {
-        let view = view(engine, group, id).await;
-        if view.state == state {
-            return view;
+        match look().await {
+            Ok(found) => return found,
+            Err(instead) => assert!(started.elapsed() < PATIENCE, "waited in vain: {instead:?}"),
         }
-        assert!(started.elapsed() < PATIENCE, "{group}/{id} is {view:?}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+}
+
+/// Waits until the job is in this state and gives it.
+pub async fn reaches(engine: &Arc<dyn Engine>, group: &str, id: &str, state: JobState) -> JobView {
+    eventually(async || {
+        let view = view(engine, group, id).await;
+        if view.state == state { Ok(view) } else { Err(view) }
+    })
+    .await
 }
 
 /// Waits until nothing is queued or running.
 pub async fn drained(engine: &Arc<dyn Engine>) {
-    let started = Instant::now();
-    loop {
+    eventually(async || {
         let whole = whole(engine).await;
-        if whole.backlog == 0 && whole.in_flight == 0 {
-            return;
-        }
-        assert!(started.elapsed() < PATIENCE, "{whole:?}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+        if whole.backlog == 0 && whole.in_flight == 0 { Ok(()) } else { Err(whole) }
+    })
+    .await
 }
 
 /// Waits until a condition holds.
 pub async fn until(what: &str, condition: impl Fn() -> bool) {
-    let started = Instant::now();
-    while !condition() {
-        assert!(started.elapsed() < PATIENCE, "{what} did not happen");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    eventually(async || if condition() { Ok(()) } else { Err(what) }).await
+}
+
+/// The work of a job that takes a moment.
+pub async fn a_moment() {
+    tokio::time::sleep(Duration::from_millis(2)).await
 }
 
 /// Everything a worker told.
