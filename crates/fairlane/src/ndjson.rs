@@ -11,6 +11,7 @@ use fairlane_core::limits::PAYLOAD_BYTES_MAX;
 use serde::de::{self, DeserializeOwned, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
+use strsim::levenshtein;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt};
 
 use crate::error::Error;
@@ -333,7 +334,8 @@ fn not_an_object(error: &serde_json::Error) -> String {
 }
 
 fn unknown_key(key: &str) -> String {
-    let nearest = KEYS.iter().map(|known| (distance(key, known), *known)).min();
+    let start: String = key.chars().take(64).collect();
+    let nearest = KEYS.iter().map(|known| (levenshtein(&start, known), *known)).min();
     match nearest {
         Some((steps, known)) if steps * 2 <= known.len() => {
             format!("{key:?} is not known; is {known:?} meant?")
@@ -342,21 +344,6 @@ fn unknown_key(key: &str) -> String {
             format!("{key:?} is not known; known are {}; put data of yours into \"payload\"", KEYS.join(", "))
         }
     }
-}
-
-/// Letters to add, remove or replace to come from one word to the other.
-fn distance(from: &str, to: &str) -> usize {
-    let to: Vec<char> = to.chars().collect();
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (index, sign) in from.chars().take(64).enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], index + 1);
-        for at in 0..to.len() {
-            let replaced = diagonal + usize::from(to[at] != sign);
-            diagonal = row[at + 1];
-            row[at + 1] = replaced.min(row[at] + 1).min(diagonal + 1);
-        }
-    }
-    row[to.len()]
 }
 
 #[cfg(test)]
