@@ -75,7 +75,7 @@ impl Place {
     }
 
     /// The address without a user and a password.
-    fn address(&self) -> String {
+    pub fn address(&self) -> String {
         let Some((scheme, rest)) = self.engine.split_once("://") else { return self.engine.clone() };
         let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
         format!("{scheme}://{host}")

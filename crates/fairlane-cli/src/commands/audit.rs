@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::output;
+use crate::place::Place;
 use crate::tables::{self, thousands};
 
 const EXAMPLES: &str = "\
@@ -29,21 +30,11 @@ const BAR: &str = "[{wide_bar}] {human_pos} of {human_len} groups {msg}";
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// Where the queue lives: redis://host:port, redis+cluster://host:port,host:port or dir:path
-    #[arg(
-        long,
-        value_name = "URL",
-        env = "FAIRLANE_ENGINE",
-        hide_env_values = true,
-        default_value = "redis://127.0.0.1:6379"
-    )]
-    engine: String,
+    #[command(flatten)]
+    place: Place,
     /// Put right what is found
     #[arg(long)]
     repair: bool,
-    /// Print one JSON object and nothing else
-    #[arg(long)]
-    json: bool,
 }
 
 /// What programs get.
@@ -80,24 +71,25 @@ struct Found {
 
 /// Walks through everything and says what was found.
 pub async fn run(arguments: Arguments) -> Result<(), Failure> {
-    let engine = fairlane_engine::attach(&arguments.engine).await.map_err(Failure::unopened)?;
+    let fairlane = arguments.place.attach().await?;
+    let engine = fairlane.engine();
     let warnings = engine.warnings();
-    if !arguments.json {
+    if !arguments.place.json {
         warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
     }
-    let bar = progress_bar(arguments.json);
+    let bar = progress_bar(arguments.place.json);
     let report = engine.audit_all(arguments.repair, |progress| show(&bar, progress)).await;
     bar.finish_and_clear();
     let report = report?;
     let answer = Answer::new(&report, warnings);
-    if arguments.json {
+    if arguments.place.json {
         output::print_json(&answer)?
     } else {
         output::print(&answer.text())?
     };
     match answer.remaining {
         0 => Ok(()),
-        _ if arguments.json => Err(Failure::Found(String::new())),
+        _ if arguments.place.json => Err(Failure::Found(String::new())),
         _ if arguments.repair => Err(Failure::Found("not everything could be repaired".into())),
         _ => Err(Failure::Found("run it again with --repair to put this right".into())),
     }

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::output;
+use crate::place::Place;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -25,18 +26,8 @@ pub struct Arguments {
     group: GroupId,
     /// Which of theirs
     job: JobId,
-    /// Where the queue lives: redis://host:port, redis+cluster://host:port,host:port or dir:path
-    #[arg(
-        long,
-        value_name = "URL",
-        env = "FAIRLANE_ENGINE",
-        hide_env_values = true,
-        default_value = "redis://127.0.0.1:6379"
-    )]
-    engine: String,
-    /// Print one JSON object and nothing else
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    place: Place,
 }
 
 /// What programs get.
@@ -60,18 +51,19 @@ struct Fact {
 
 /// Looks at the job and says why.
 pub async fn run(arguments: Arguments) -> Result<(), Failure> {
-    let engine = fairlane_engine::attach(&arguments.engine).await.map_err(Failure::unopened)?;
+    let fairlane = arguments.place.attach().await?;
+    let engine = fairlane.engine();
     let job = JobRef { group: arguments.group, id: arguments.job };
     let explained = engine.explain(Explain { job: job.clone() }).await?;
     let Some(explanation) = explained.0 else {
         let JobRef { group, id } = job;
         return Err(Failure::bad_input(format!(
             "{group} has no job {id} at {}; it was never enqueued, or it ended and is past its retention",
-            arguments.engine
+            arguments.place.address()
         )));
     };
     let answer = Answer::new(&explanation);
-    if arguments.json { output::print_json(&answer) } else { output::print(&answer.text()) }
+    if arguments.place.json { output::print_json(&answer) } else { output::print(&answer.text()) }
 }
 
 impl Answer {

@@ -81,3 +81,12 @@ fn a_data_directory_is_looked_into_and_none_is_made() {
         ended.stderr
     );
 }
+
+#[test]
+fn the_password_of_an_address_is_never_shown() {
+    let server = RedisServer::start_with(&["--requirepass", "hush"]);
+    let url = format!("redis://:hush@{}", server.address());
+    let ended = fairlane(&["why", "customer-7", "nobody", "--engine", &url]);
+    ended.failed(2, &["has no job nobody", &server.address()]);
+    assert!(!ended.stderr.contains("hush"), "{}", ended.stderr);
+}
