@@ -1,9 +1,13 @@
 //! The `fairlane` program.
 //!
-//! - `commands/`: one file or folder per command: `demo`, `bench`, `simulate`, `enqueue`, `bulk`, `job`, `work`, `dead`,
-//!   `group`, `type`, `why`, `audit`, `data`.
+//! - `commands/`: one file or folder per command: `serve`, `work`, `status`, `top`, `enqueue`,
+//!   `bulk`, `job`, `why`, `dead`, `group`, `type`, `settings`, `audit`, `config`, `key`, `data`, `completions`, `demo`,
+//!   `simulate`, `bench`.
+//! - `config.rs` and `config/`: `fairlane.toml`, variables and options as one configuration.
+//! - `overview.rs`: the whole queue at a glance.
 //! - `place.rs`: where a command finds its queue. `limit.rs`: limits as they are written.
 //! - `own_engine.rs`: an engine of one run's own.
+//! - `logs.rs`: events of a long-running command.
 //! - `tables.rs`: every table. `percentiles.rs`: what is said about many durations.
 //! - `failure.rs`: how a command ends when it does not succeed. `output.rs`: standard output.
 //!
@@ -11,9 +15,14 @@
 //! Left out on purpose: decisions about the queue, which are all in `fairlane-core`.
 
 mod commands;
+mod config;
 mod failure;
+#[cfg(test)]
+mod help;
 mod limit;
+mod logs;
 mod output;
+mod overview;
 mod own_engine;
 mod percentiles;
 mod place;
@@ -23,7 +32,10 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{audit, bench, bulk, data, dead, demo, enqueue, group, job, job_type, simulate, why, work};
+use commands::{
+    audit, bench, bulk, completions, data, dead, demo, enqueue, group, job, job_type, key, serve, settings,
+    simulate, status, top, why, work,
+};
 use failure::Failure;
 
 const EXIT_CODES: &str = "\
@@ -44,19 +56,26 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    Demo(demo::Arguments),
-    Bench(bench::Arguments),
-    Simulate(simulate::Arguments),
+    Serve(serve::Arguments),
+    Work(work::Arguments),
+    Status(status::Arguments),
+    Top(top::Arguments),
     Enqueue(enqueue::Arguments),
     Bulk(bulk::Arguments),
     Job(job::Arguments),
+    Why(why::Arguments),
     Dead(dead::Arguments),
     Group(group::Arguments),
     Type(job_type::Arguments),
-    Work(work::Arguments),
-    Why(why::Arguments),
+    Settings(settings::Arguments),
     Audit(audit::Arguments),
+    Config(commands::config::Arguments),
+    Key(key::Arguments),
     Data(data::Arguments),
+    Completions(completions::Arguments),
+    Demo(demo::Arguments),
+    Simulate(simulate::Arguments),
+    Bench(bench::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -75,19 +94,26 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<(), Failure> {
     match command {
-        Command::Demo(arguments) => block_on(demo::run(arguments)),
-        Command::Bench(arguments) => block_on(bench::run(arguments)),
-        Command::Simulate(arguments) => simulate::run(arguments),
+        Command::Serve(arguments) => block_on(serve::run(arguments)),
         Command::Work(arguments) => block_on(work::run(arguments)),
+        Command::Status(arguments) => block_on(status::run(arguments)),
+        Command::Top(arguments) => block_on(top::run(arguments)),
         Command::Enqueue(arguments) => block_on(enqueue::run(arguments)),
         Command::Bulk(arguments) => block_on(bulk::run(arguments)),
         Command::Job(arguments) => block_on(job::run(arguments)),
+        Command::Why(arguments) => block_on(why::run(arguments)),
         Command::Dead(arguments) => block_on(dead::run(arguments)),
         Command::Group(arguments) => block_on(group::run(arguments)),
         Command::Type(arguments) => block_on(job_type::run(arguments)),
-        Command::Why(arguments) => block_on(why::run(arguments)),
+        Command::Settings(arguments) => block_on(settings::run(arguments)),
         Command::Audit(arguments) => block_on(audit::run(arguments)),
+        Command::Config(arguments) => commands::config::run(arguments),
+        Command::Key(arguments) => key::run(arguments),
         Command::Data(arguments) => data::run(arguments),
+        Command::Completions(arguments) => completions::run(arguments),
+        Command::Demo(arguments) => block_on(demo::run(arguments)),
+        Command::Simulate(arguments) => simulate::run(arguments),
+        Command::Bench(arguments) => block_on(bench::run(arguments)),
     }
 }
 

@@ -1,10 +1,12 @@
-//! Standard output: text or JSON, and files that are asked for.
+//! Standard output: text or JSON, and files that are asked for; and a sign of life beside it.
 //!
 //! A reader that has gone (`fairlane … | head`) is no failure: what it wanted it has.
 
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::Path;
+use std::time::Duration;
 
+use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -31,4 +33,15 @@ pub fn print_json(value: &impl Serialize) -> Result<(), Failure> {
 pub fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
     std::fs::write(path, text)
         .map_err(|error| Failure::bad_input(format!("{} cannot be written: {error}", path.display())))
+}
+
+/// Says on a terminal what is being done and for how long, until it is cleared.
+pub fn sign_of_life(silent: bool, doing: &'static str) -> ProgressBar {
+    if silent || !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{spinner} {msg}, {elapsed}").expect("the template is valid");
+    let bar = ProgressBar::new_spinner().with_style(style).with_message(doing);
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
 }

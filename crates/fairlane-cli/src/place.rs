@@ -6,6 +6,7 @@ use clap::Args;
 use fairlane::{EngineError, Error, Fairlane};
 use serde::Serialize;
 
+use crate::config;
 use crate::failure::Failure;
 use crate::output;
 use crate::own_engine::folder;
@@ -13,16 +14,22 @@ use crate::own_engine::folder;
 /// Where a Redis on this machine listens.
 const DEFAULT_ENGINE: &str = "redis://127.0.0.1:6379";
 
+/// Stands for an address that nobody named.
+const NEARBY: &str = "nearby";
+
 /// The options that commands on a queue have in common.
 #[derive(Args, Clone)]
 pub struct Place {
-    /// Where the queue lives: redis://host:port, redis+cluster://host:port,host:port or dir:path
+    /// Where the queue lives: http://host:port (a server), redis://host:port, redis+cluster://host:port,host:port or
+    /// dir:path [default: as ./fairlane.toml says, else ./fairlane-data if it is there, else redis://127.0.0.1:6379]
     #[arg(
         long,
         value_name = "URL",
         env = "FAIRLANE_ENGINE",
         hide_env_values = true,
-        default_value = DEFAULT_ENGINE
+        default_value = NEARBY,
+        hide_default_value = true,
+        value_parser = address
     )]
     pub engine: String,
     /// Print one JSON object and nothing else
@@ -65,9 +72,10 @@ impl Place {
     pub fn failed(&self, error: Error) -> Failure {
         match error {
             Error::Engine(EngineError::Unavailable { engine, reason }) => Failure::broken(format!(
-                "{engine} at {} cannot be reached: {reason}\nstart it (redis-server), or name another queue with \
-                 --engine, such as --engine ./data",
-                self.address()
+                "{engine} at {} cannot be reached: {reason}\nstart it ({}), or name another queue with --engine, such \
+                 as --engine ./data",
+                self.address(),
+                if engine == "http" { "fairlane serve" } else { "redis-server" }
             )),
             Error::Engine(error) => Failure::unopened(error),
             other => other.into(),
@@ -76,15 +84,13 @@ impl Place {
 
     /// The address without a user and a password.
     pub fn address(&self) -> String {
-        let Some((scheme, rest)) = self.engine.split_once("://") else { return self.engine.clone() };
-        let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
-        format!("{scheme}://{host}")
+        without_user(&self.engine)
     }
 
     /// A command for the same queue, as it is typed. An address with a password is left to whoever knows it.
     pub fn command(&self, words: &[&str]) -> String {
         let mut words = [&["fairlane"], words].concat();
-        if self.engine != DEFAULT_ENGINE && self.address() == self.engine {
+        if nearby().as_ref() != Ok(&self.engine) && self.address() == self.engine {
             words.extend(["--engine", &self.engine]);
         }
         words.into_iter().map(quoted).collect::<Vec<_>>().join(" ")
@@ -94,6 +100,28 @@ impl Place {
     pub fn tell(&self, answer: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), Failure> {
         if self.json { output::print_json(answer) } else { output::print(&text()) }
     }
+}
+
+/// Reads an address; without one, the queue that is nearest.
+fn address(text: &str) -> Result<String, String> {
+    if text == NEARBY { nearby() } else { Ok(text.to_owned()) }
+}
+
+/// Where commands look if nobody says: where the file says, then where a server without one keeps its queue.
+pub fn nearby() -> Result<String, String> {
+    if let Some(url) = config::engine_nearby()? {
+        return Ok(url);
+    }
+    let data = Path::new(config::DATA);
+    Ok(if data.is_dir() { config::DATA } else { DEFAULT_ENGINE }.to_owned())
+}
+
+/// `redis://user:password@host` without the user and the password.
+pub fn without_user(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let hosts = rest.split_once('/').map_or(rest, |(hosts, _)| hosts);
+    let shown = hosts.rsplit_once('@').map_or(rest, |(secret, _)| &rest[secret.len() + 1..]);
+    format!("{scheme}://{shown}")
 }
 
 /// Reads how many a list may have. None at all would look like an empty queue.
@@ -132,5 +160,18 @@ mod tests {
         let secret = place("redis://me:hunter2@host:6379");
         assert_eq!(secret.command(&words[..2]), "fairlane bulk seal");
         assert_eq!(secret.address(), "redis://host:6379");
+    }
+
+    #[test]
+    fn a_password_in_an_address_is_not_said() {
+        for (url, shown) in [
+            ("redis://127.0.0.1:6379", "redis://127.0.0.1:6379"),
+            ("redis://:hunter2@host:6379/0", "redis://host:6379/0"),
+            ("redis+cluster://me:h@nter2@a:1,b:2", "redis+cluster://a:1,b:2"),
+            ("./data", "./data"),
+            ("dir:/var/lib/queue", "dir:/var/lib/queue"),
+        ] {
+            assert_eq!(without_user(url), shown);
+        }
     }
 }

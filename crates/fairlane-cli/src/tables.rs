@@ -95,14 +95,77 @@ fn rows(rows: Vec<Vec<String>>) -> String {
     table.to_string()
 }
 
-/// A table of texts, all to the left.
+/// A table of texts, all to the left. In a terminal that is too narrow names are shortened and the last column is
+/// wrapped; what goes into a file or a pipe is whole.
 pub fn texts(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
-    let mut table = table(header);
+    let width = terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| width.0);
+    texts_within(header, rows.into_iter().collect(), width)
+}
+
+fn texts_within(header: &[&str], rows: Vec<Vec<String>>, width: Option<u16>) -> String {
+    let mut table = table_within(header, width);
     for column in table.column_iter_mut() {
         column.set_cell_alignment(CellAlignment::Left);
     }
-    table.add_rows(rows);
+    table.add_rows(match width {
+        Some(width) => fitted(header, rows, width.into()),
+        None => rows,
+    });
     table.to_string()
+}
+
+/// What a column has beside its text.
+const PADDING: usize = 3;
+/// No column is made narrower than this for the sake of others.
+const SHORTENED_LEAST: usize = 12;
+
+/// Rows whose widest cells are shortened until a line fits; the last column has the rest, and is wrapped.
+fn fitted(header: &[&str], mut rows: Vec<Vec<String>>, width: usize) -> Vec<Vec<String>> {
+    let length = |text: &str| text.chars().count();
+    let widest = |column: usize, rows: &[Vec<String>]| {
+        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| length(cell));
+        cells.chain([length(header[column])]).max().unwrap_or(0)
+    };
+    let last = header.len() - 1;
+    let mut widths: Vec<usize> = (0..header.len()).map(|column| widest(column, &rows)).collect();
+    // A last column of prose can be wrapped; what it needs at least is a few words.
+    let needed = |widths: &[usize]| {
+        let others: usize = widths[..last].iter().sum();
+        others + widths[last].min(SHORTENED_LEAST * 2) + widths.len() * PADDING
+    };
+    while needed(&widths) > width {
+        let Some(column) = (0..last).max_by_key(|column| widths[*column]) else { break };
+        if widths[column] <= SHORTENED_LEAST {
+            break;
+        }
+        widths[column] -= 1;
+    }
+    for row in &mut rows {
+        for (cell, width) in row.iter_mut().zip(&widths).take(last) {
+            *cell = shortened(cell, *width);
+        }
+    }
+    rows
+}
+
+/// The text, or its beginning and a sign that there was more.
+pub fn shortened(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(width.saturating_sub(1)).collect();
+    if width == 0 { String::new() } else { format!("{kept}…") }
+}
+
+/// How long ago something was, as exact as one cares.
+pub fn ago(ms: u64) -> String {
+    match ms {
+        0..=1_999 => "just now".to_owned(),
+        2_000..=119_999 => format!("{} s ago", ms / 1000),
+        120_000..=7_199_999 => format!("{} min ago", ms / 60_000),
+        7_200_000..=172_799_999 => format!("{} h ago", ms / 3_600_000),
+        _ => format!("{} d ago", ms / 86_400_000),
+    }
 }
 
 /// The benchmark's outcome: throughput, then latency and memory where they were measured.
@@ -260,6 +323,26 @@ mod tests {
         };
         assert_eq!(widest(Some(80)), (true, false));
         assert_eq!(widest(None), (false, true));
+    }
+
+    #[test]
+    fn long_names_are_shortened_in_a_terminal_and_whole_in_a_pipe() {
+        let rows =
+            || vec![vec!["c".repeat(90), "j".repeat(60), "mail".to_owned(), "it never works".repeat(9)]];
+        let header = ["customer", "job", "type", "problem"];
+        let narrow = texts_within(&header, rows(), Some(80));
+        assert!(narrow.lines().all(|line| line.chars().count() <= 80), "{narrow}");
+        assert!(narrow.contains("ccc…") && narrow.contains("jjj…") && narrow.contains("mail"), "{narrow}");
+        assert!(texts_within(&header, rows(), Some(400)).contains(&"c".repeat(90)));
+        let piped = texts_within(&header, rows(), None);
+        assert!(!piped.contains('…') && piped.lines().count() == 3, "{piped}");
+        assert!(texts_within(&header, rows(), Some(20)).contains('…'));
+    }
+
+    #[test]
+    fn what_is_shortened_says_so_and_never_grows() {
+        assert_eq!(["", "a", "ab", "abc"].map(|text| shortened(text, 2)), ["", "a", "ab", "a…"]);
+        assert_eq!((shortened("abc", 1).as_str(), shortened("abc", 0).as_str()), ("…", ""));
     }
 
     #[test]

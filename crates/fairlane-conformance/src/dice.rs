@@ -1,5 +1,7 @@
 //! Seeded chance: a small generator of its own (SplitMix64), so that a seed means the same for ever.
 
+use fairlane_core::Trace;
+
 /// A stream of numbers that its seed determines.
 #[derive(Debug, Clone)]
 pub struct Dice(u64);
@@ -25,6 +27,15 @@ impl Dice {
     /// True once in `count` times.
     pub fn one_in(&mut self, count: u64) -> bool {
         self.below(count) == 0
+    }
+
+    /// Some trace; now and then one whose stored bytes are those that part fields elsewhere.
+    pub fn trace(&mut self) -> Trace {
+        let mut packed = [self.pick(b":+0\n\x01\xff"); Trace::PACKED_BYTES];
+        if !self.one_in(4) {
+            packed = packed.map(|_| 1 + self.below(255) as u8);
+        }
+        Trace::from_packed(&packed).expect("no id is all zeros")
     }
 
     /// One of these.

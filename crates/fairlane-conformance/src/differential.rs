@@ -7,7 +7,9 @@
 //! - `differential/world.rs`: which steps come. `differential/replay.rs`: the two sides, side by side.
 //! - `differential/shrink.rs`: fewer steps that still diverge.
 //! - `differential/restarts.rs`: the same steps through the core and through a core that is restarted from disk.
+//! - `differential/carried.rs`: the same steps through the core and through an engine that leads to another one.
 
+mod carried;
 mod replay;
 mod restarts;
 mod shrink;
@@ -16,11 +18,11 @@ mod world;
 use std::fmt;
 use std::time::Instant;
 
-use fairlane_core::Micros;
-use fairlane_core::queue::Command;
-use fairlane_core::{TypeId, queue::Reply};
+use fairlane_core::queue::{Command, Machine, Reply};
+use fairlane_core::{Micros, TypeId};
 use fairlane_engine::redis::ScriptEdit;
 
+pub use carried::{carried, samples};
 use replay::Arena;
 pub use restarts::restarts;
 use world::World;
@@ -175,4 +177,12 @@ async fn run_episode(
         }
     }
     None
+}
+
+/// What the core answers.
+fn answer_of(machine: &mut Machine, step: &Step) -> Answer {
+    match &step.deed {
+        Deed::Command(command) => Answer::Reply(Box::new(machine.apply(command.clone(), step.at))),
+        Deed::TakeToken(type_id) => Answer::Token(machine.take_token(std::slice::from_ref(type_id))),
+    }
 }

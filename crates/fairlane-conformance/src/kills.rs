@@ -19,7 +19,7 @@ use fairlane_core::queue::{Inspect, Inspected, JobRef, JobState};
 use fairlane_engine::{DirectoryOptions, EmbeddedEngine, Engine};
 
 use crate::dice::Dice;
-use crate::subject::job_ref;
+use crate::subject::{job_ref, trace_of};
 pub use victim::be_victim;
 
 /// Longest life of a victim after it has said its first word.
@@ -160,9 +160,13 @@ async fn check(folder: &Path, since: u64, report: &mut Report) {
     let mut wrong = Vec::new();
     for (job, heard) in report.heard.iter().filter(|(_, heard)| heard.kill >= since) {
         let found = match seam.inspect(Inspect::Job(job.clone())).await.expect("the engine runs") {
-            Inspected::Job(found) => found.map(|view| view.state),
+            Inspected::Job(found) => found,
             other => panic!("{other:?}"),
         };
+        if let Some(view) = found.as_ref().filter(|view| view.trace != trace_of(job)) {
+            wrong.push(format!("after kill {}: {job:?} has the trace {:?}", report.kills, view.trace));
+        }
+        let found = found.map(|view| view.state);
         let at_end = matches!(found, Some(JobState::Completed | JobState::Failed));
         if found.is_none() || (heard.ended.is_some() && !at_end) {
             wrong.push(format!("after kill {}: {job:?} is {found:?}, {heard:?}", report.kills));

@@ -1,4 +1,4 @@
-//! A way to Redis that can be cut, also between a command and its reply.
+//! A way to a server that can be cut, also between a command and its reply.
 //!
 //! Bytes pass as they come. A cut closes both sides of a connection at once: what went to the server before
 //! has been carried out or will be, and the client never sees an answer.
@@ -61,7 +61,12 @@ impl Proxy {
         Self { address, cutter, accepting }
     }
 
-    /// The address clients use.
+    /// Where it listens.
+    pub fn port(&self) -> u16 {
+        self.address.port()
+    }
+
+    /// The address clients of a Redis use.
     pub fn url(&self) -> String {
         format!("redis://{}", self.address)
     }

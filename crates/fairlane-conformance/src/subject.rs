@@ -22,6 +22,8 @@ use fairlane_core::queue::*;
 use fairlane_core::*;
 use fairlane_engine::Engine;
 
+use crate::dice::Dice;
+
 /// When every case begins.
 pub const START: Micros = Micros(1_700_000_000_000_000);
 /// How long leases last unless a case says otherwise.
@@ -311,7 +313,21 @@ pub fn job(group: &str, id: &str) -> NewJob {
         payload: bytes("{}"),
         delay_ms: 0,
         bulk: None,
+        trace: None,
     }
+}
+
+/// A trace by its ids and flags.
+pub fn trace(ids: &str) -> Trace {
+    Trace::new(&format!("00-{ids}")).expect("a valid trace")
+}
+
+/// The trace of a job where that is to be known by its name: some have one, always the same.
+pub fn trace_of(job: &JobRef) -> Option<Trace> {
+    let name = [job.group.escaped(), job.id.escaped()].join(":");
+    let seed = name.bytes().fold(0_u64, |seed, byte| seed.wrapping_mul(31).wrapping_add(byte.into()));
+    let mut dice = Dice::new(seed);
+    (!dice.one_in(3)).then(|| dice.trace())
 }
 
 /// New jobs of one group, numbered from 1.

@@ -7,6 +7,7 @@
 mod clock;
 #[path = "bad_input/commands.rs"]
 mod commands;
+mod served;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -17,6 +18,7 @@ use fairlane_core::queue::{Dump, Settings};
 use fairlane_core::*;
 use fairlane_engine::redis::{RedisEngine, RedisOptions};
 use fairlane_engine::{Clock, EmbeddedEngine, EngineError};
+use served::Served;
 
 /// An engine whose whole state can be seen.
 struct Ground {
@@ -43,6 +45,12 @@ impl Ground {
         let engine = Arc::new(engine);
         let queue = Subject::new(engine.clone(), us);
         Self { queue, embedded: None, redis: Some(engine), _server: Some(server) }
+    }
+
+    async fn served() -> Self {
+        let served = Served::start().await;
+        let queue = Subject::new(served.connect().await, served.us);
+        Self { queue, embedded: Some(served.embedded), redis: None, _server: None }
     }
 
     async fn state(&self) -> Dump {
@@ -94,6 +102,11 @@ async fn redis_refuses_every_bad_command_without_effect() {
     every_bad_command_is_refused_without_effect(Ground::redis().await).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_behind_a_server_refuses_every_bad_command_without_effect() {
+    every_bad_command_is_refused_without_effect(Ground::served().await).await;
+}
+
 /// Numbers that no rule forbids are compared exactly, however large they are.
 async fn absurd_numbers_are_answered_without_effect(ground: Ground) {
     ground.furnish().await;
@@ -115,6 +128,11 @@ async fn the_embedded_engine_answers_absurd_numbers_without_effect() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redis_answers_absurd_numbers_without_effect() {
     absurd_numbers_are_answered_without_effect(Ground::redis().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_behind_a_server_answers_absurd_numbers_without_effect() {
+    absurd_numbers_are_answered_without_effect(Ground::served().await).await;
 }
 
 #[test]

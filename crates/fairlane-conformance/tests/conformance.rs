@@ -1,5 +1,7 @@
 //! Every case over every engine, each on an empty queue of its own.
 
+mod served;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -11,6 +13,7 @@ use fairlane_conformance::subject::{START, Subject};
 use fairlane_core::queue::Settings;
 use fairlane_engine::redis::{RedisEngine, RedisOptions};
 use fairlane_engine::{Clock, DirectoryOptions, EmbeddedEngine, Engine};
+use served::Served;
 use tempfile::TempDir;
 
 /// A case that takes longer hangs.
@@ -22,15 +25,23 @@ enum Store {
     /// A directory of its own for each case, below this one.
     Disk(TempDir),
     Redis(String),
+    /// In memory, behind a server of its own for each case.
+    Served,
 }
 
 impl Store {
     /// A queue that no other case uses.
     async fn subject(&self, case: &str) -> Subject {
+        if let Self::Served = self {
+            let served = Served::start().await;
+            return Subject::new(served.connect().await, served.us);
+        }
         let us = Arc::new(AtomicU64::new(START.0));
         let clock = Clock::Given(us.clone());
         let engine: Arc<dyn Engine> = match self {
-            Self::Memory => Arc::new(EmbeddedEngine::new(Settings::default(), clock).expect("a thread")),
+            Self::Memory | Self::Served => {
+                Arc::new(EmbeddedEngine::new(Settings::default(), clock).expect("a thread"))
+            }
             Self::Disk(folder) => {
                 let options =
                     DirectoryOptions { clock, synced: false, reserve_bytes: 0, ..Default::default() };
@@ -109,6 +120,11 @@ async fn every_case_holds_on_the_embedded_engine() {
 async fn every_case_holds_on_disk() {
     let store = Store::Disk(tempfile::tempdir().expect("a folder"));
     assert_eq!(store.run_all().await, cases_of_the_suite());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_case_holds_behind_a_server() {
+    assert_eq!(Store::Served.run_all().await, cases_of_the_suite());
 }
 
 /// Erratum Q29.

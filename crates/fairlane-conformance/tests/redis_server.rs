@@ -55,9 +55,11 @@ async fn a_full_redis_refuses_enqueues_and_goes_on_draining() {
 #[tokio::test]
 async fn a_store_of_another_layout_is_refused() {
     let server = RedisServer::start(ServerOptions::default());
-    server.command(&["HSET", "bulk-action:partition", "version", "99"]);
-    let refused = RedisEngine::connect(&server.url(), RedisOptions::default()).await.err().unwrap();
-    assert!(refused.to_string().contains("layout version 99"), "{refused}");
+    for version in ["3", "99"] {
+        server.command(&["HSET", "bulk-action:partition", "version", version]);
+        let refused = RedisEngine::connect(&server.url(), RedisOptions::default()).await.err().unwrap();
+        assert!(refused.to_string().contains(&format!("layout version {version}")), "{refused}");
+    }
 }
 
 #[tokio::test]

@@ -30,6 +30,7 @@ fn batch(number: usize) -> Command {
         payload: Arc::from([b'x'; 200]),
         delay_ms: 0,
         bulk: None,
+        trace: None,
     };
     Command::Enqueue(Enqueue { jobs: (0..BATCH).map(job).collect() })
 }

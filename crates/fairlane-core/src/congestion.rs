@@ -1,5 +1,7 @@
 //! How long refused work should stay away: the documents' backoff, level and estimate, as pure functions.
 
+use serde::{Deserialize, Serialize};
+
 use crate::limits::{
     BACKOFF_MS_MAX, BASE_BACKOFF_MS, MAX_BACKOFF_MS, STATS_RETENTION_MS, STATS_RETENTION_MS_MAX,
 };
@@ -11,7 +13,7 @@ const SPREAD_PARTS: u64 = 1_000_000;
 const SPREAD_STEP: u64 = 618_034;
 
 /// How congestion control is set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Congestion {
     /// Off: every refused job waits `base_backoff_ms`, and nothing is recorded.
     pub enabled: bool,
@@ -49,7 +51,7 @@ impl Congestion {
 }
 
 /// How crowded a group is: the ratio of its backoff to the base.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum CongestionLevel {
     /// At most the base.
     #[default]
@@ -91,7 +93,7 @@ impl CongestionLevel {
 }
 
 /// A backoff and what it was computed from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backoff {
     /// How long to wait.
     pub backoff_ms: u64,

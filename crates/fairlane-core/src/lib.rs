@@ -5,8 +5,10 @@
 //! The embedded engine runs this machine, the simulator runs it in virtual time, and the Redis
 //! scripts are proven equal to it.
 //!
-//! - [`names`], [`numbers`], [`rate`]: what things are called and counted in, with validation.
+//! - [`names`], [`numbers`], [`rate`], [`trace`]: what things are called and counted in, with validation.
 //! - [`limits`]: every limit and default.
+//! - `encoding`: how commands and replies are written for another process (with `serde`); what is read back passes
+//!   the same checks as what is made here.
 //! - [`classic`], [`congestion`]: the documents' score, backoff and levels as pure functions.
 //! - [`queue`]: the machine. [`queue::Machine::apply`] is the way in; each operation is a file in
 //!   `queue/operations`, named as its script and its conformance chapter are.
@@ -16,12 +18,15 @@
 
 pub mod classic;
 pub mod congestion;
+mod encoding;
 pub mod limits;
 pub mod names;
 pub mod numbers;
 pub mod queue;
 pub mod rate;
+pub mod trace;
 
 pub use names::{BulkId, GroupId, InvalidName, JobId, TypeId, WorkerId};
 pub use numbers::{Cost, Fence, Level, Micros, OutOfRange, RequestNumber, Weight};
 pub use rate::Rate;
+pub use trace::{InvalidTrace, Trace};

@@ -4,8 +4,11 @@
 //! escaped, so that names joined by `:` (as in Redis keys) can always be taken apart again and
 //! two customers can never share a key. Ordering is that of the escaped bytes in both engines.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::limits::NAME_BYTES_MAX;
 
@@ -52,8 +55,11 @@ fn escape(kind: &'static str, raw: &str) -> Result<Arc<str>, InvalidName> {
     Ok(raw.into())
 }
 
-fn unescape(escaped: &str) -> String {
-    escaped.replace("%3A", ":").replace("%25", "%")
+fn unescape(escaped: &str) -> Cow<'_, str> {
+    if escaped.contains('%') {
+        return escaped.replace("%3A", ":").replace("%25", "%").into();
+    }
+    escaped.into()
 }
 
 macro_rules! name {
@@ -92,6 +98,18 @@ macro_rules! name {
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 write!(f, "{:?}", self.to_string())
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&unescape(&self.0))
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                crate::encoding::parsed(deserializer, $kind)
             }
         }
 

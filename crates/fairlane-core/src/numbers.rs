@@ -2,10 +2,12 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::limits::{COST_MAX, INTEGER_MAX, WEIGHT_MAX};
 
 /// A point in time: microseconds since 1970. Core never reads a clock; every time comes in as one of these.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Micros(pub u64);
 
 impl Micros {
@@ -36,7 +38,7 @@ impl Micros {
 }
 
 /// A number that grows with every lease; the younger lease of a job has the larger fence.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Fence(pub u64);
 
 impl fmt::Display for Fence {
@@ -46,7 +48,7 @@ impl fmt::Display for Fence {
 }
 
 /// The number of a worker's lease request; repeated until it is answered, then raised.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RequestNumber(pub u64);
 
 /// A number out of range.
@@ -86,7 +88,8 @@ impl RequestNumber {
 }
 
 /// What a job counts for in its group's share.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "u32", into = "u32")]
 pub struct Cost(u32);
 
 impl Cost {
@@ -101,6 +104,19 @@ impl Cost {
     }
 }
 
+impl TryFrom<u32> for Cost {
+    type Error = OutOfRange;
+    fn try_from(value: u32) -> Result<Self, OutOfRange> {
+        Self::new(value)
+    }
+}
+
+impl From<Cost> for u32 {
+    fn from(cost: Cost) -> Self {
+        cost.0
+    }
+}
+
 impl Default for Cost {
     fn default() -> Self {
         Self(1)
@@ -108,7 +124,8 @@ impl Default for Cost {
 }
 
 /// A group's share relative to the others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "u32", into = "u32")]
 pub struct Weight(u32);
 
 impl Weight {
@@ -123,6 +140,19 @@ impl Weight {
     }
 }
 
+impl TryFrom<u32> for Weight {
+    type Error = OutOfRange;
+    fn try_from(value: u32) -> Result<Self, OutOfRange> {
+        Self::new(value)
+    }
+}
+
+impl From<Weight> for u32 {
+    fn from(weight: Weight) -> Self {
+        weight.0
+    }
+}
+
 impl Default for Weight {
     fn default() -> Self {
         Self(1)
@@ -130,7 +160,7 @@ impl Default for Weight {
 }
 
 /// Urgency within a type. The levels share the type's capacity 16 : 4 : 1.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Level {
     /// Urgent work or small customers.
     High,

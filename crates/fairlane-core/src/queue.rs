@@ -192,6 +192,11 @@ impl Machine {
         None
     }
 
+    /// The types that have a wake-up token to take.
+    pub fn types_with_tokens(&self) -> impl Iterator<Item = &TypeId> {
+        self.types_by_name.iter().filter(|(_, key)| self.types[**key].tokens > 0).map(|(name, _)| name)
+    }
+
     /// From now on what commands touch is recorded.
     pub fn record(&mut self) {
         self.jobs.record();

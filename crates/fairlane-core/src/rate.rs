@@ -4,13 +4,16 @@
 //! `period_us × 1000`, so that "10 per minute" is as exact as "100 per second" and nothing drifts.
 //! A stored time that lies ahead (the clock stepped back) counts as now.
 
+use serde::{Deserialize, Serialize};
+
 use crate::limits::{
     BUCKET_UNITS_MAX, BURST_US, MILLI, PARK_MS_MAX, RATE_COUNT_MAX, RATE_PERIOD_MS_MAX, RATE_PERIOD_MS_MIN,
 };
 use crate::numbers::{Micros, OutOfRange, within};
 
 /// At most `count` jobs per period, and `burst` at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "(u64, u64, u64)", into = "(u64, u64, u64)")]
 pub struct Rate {
     count: u64,
     period_ms: u64,
@@ -59,6 +62,20 @@ impl Rate {
     pub fn flow(self) -> Flow {
         let job_units = MILLI * self.period_ms * 1000;
         Flow { units_per_us: self.count * MILLI, job_units, capacity: self.burst * job_units }
+    }
+}
+
+impl TryFrom<(u64, u64, u64)> for Rate {
+    type Error = OutOfRange;
+    /// Count, period in ms and burst.
+    fn try_from((count, period_ms, burst): (u64, u64, u64)) -> Result<Self, OutOfRange> {
+        Self::new(count, period_ms, Some(burst))
+    }
+}
+
+impl From<Rate> for (u64, u64, u64) {
+    fn from(rate: Rate) -> Self {
+        (rate.count, rate.period_ms, rate.burst)
     }
 }
 

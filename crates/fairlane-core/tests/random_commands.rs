@@ -133,6 +133,11 @@ impl World {
         }
     }
 
+    fn trace(&mut self) -> Trace {
+        let (trace, span) = (1 + self.dice.below(1 << 60), 1 + self.dice.below(1 << 60));
+        Trace::new(&format!("00-{trace:032x}-{span:016x}-01")).expect("valid by construction")
+    }
+
     fn enqueue(&mut self) -> Command {
         let mut jobs = Vec::new();
         for _ in 0..1 + self.dice.below(10) {
@@ -146,6 +151,7 @@ impl World {
                 cost: Cost::new(1 + self.dice.below(4) as u32).expect("valid by construction"),
                 payload: Arc::from(&b"{}"[..]),
                 bulk: (self.dice.below(3) == 0).then(|| self.bulk_ref().id),
+                trace: (self.dice.below(3) == 0).then(|| self.trace()),
                 delay_ms: if self.dice.below(5) == 0 { self.dice.below(3000) } else { 0 },
             });
         }

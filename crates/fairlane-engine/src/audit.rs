@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use fairlane_core::GroupId;
 use fairlane_core::limits::AUDIT_SUSPECTS_MAX;
 use fairlane_core::queue::*;
+use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use crate::engine::{Engine, EngineError};
@@ -18,7 +19,7 @@ use crate::engine::{Engine, EngineError};
 const PAGES_AHEAD: usize = 1;
 
 /// What a walk has come to.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WalkPage {
     /// What does not look right, any number.
     pub suspects: Vec<Suspect>,

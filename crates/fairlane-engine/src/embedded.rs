@@ -4,13 +4,12 @@
 //! then replies. A caller has one request under way at a time, which bounds the channel. Invariant: every
 //! call ends: once the owner has stopped, for whatever reason, it gets [`EngineError::Broken`].
 //!
-//! - `embedded/owner.rs`: the thread. `embedded/waiters.rs`: who waits for work.
+//! - `embedded/owner.rs`: the thread.
 //! - `embedded/disk.rs`: a data directory. `embedded/keeper.rs`: when changes go there, and if they cannot.
 
 pub mod disk;
 mod keeper;
 mod owner;
-mod waiters;
 
 use std::fmt;
 use std::path::Path;
@@ -28,10 +27,10 @@ use crate::audit::WalkPage;
 use crate::clock::Clock;
 use crate::engine::{BoxFuture, Engine, EngineError};
 use crate::observe::Meters;
+use crate::waiters::{Place, Waiting};
 use disk::{Disk, Loading};
 use keeper::Keeper;
 use owner::{Owner, Request};
-use waiters::Waiting;
 
 /// What this engine is called.
 const NAME: &str = "embedded";
@@ -221,6 +220,10 @@ impl Engine for EmbeddedEngine {
         NAME
     }
 
+    fn announce(&self, address: String) -> BoxFuture<'_, Result<(), EngineError>> {
+        Box::pin(Self::announce(self, address))
+    }
+
     fn execute(&self, command: Command) -> BoxFuture<'_, Result<Reply, EngineError>> {
         let running = self.meters.begin(&command);
         Box::pin(running.until(async move {
@@ -237,9 +240,14 @@ impl Engine for EmbeddedEngine {
         at_most: Duration,
     ) -> BoxFuture<'a, Result<bool, EngineError>> {
         Box::pin(self.meters.waiting(async move {
-            let (token, woken) = oneshot::channel();
-            self.send(Request::Wait { types: types.to_vec(), token })?;
-            Waiting::new(woken, self.sender().clone()).at_most(at_most).await.map_err(|_| stopped())
+            let place = Place::last();
+            let (woken, token) = oneshot::channel();
+            self.send(Request::Wait { place, types: types.to_vec(), woken })?;
+            let leave = |late| {
+                // An owner that has stopped has no use for tokens.
+                let _ = self.send(Request::Leave { place, late });
+            };
+            Waiting::new(token, leave).at_most(at_most).await
         }))
     }
 

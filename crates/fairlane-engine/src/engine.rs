@@ -29,6 +29,12 @@ pub trait Engine: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// Says beside the state where this process can be talked to, for those who find the state taken. Where many
+    /// processes share it, nobody needs to know.
+    fn announce(&self, _address: String) -> BoxFuture<'_, Result<(), EngineError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
     /// Carries out one command; safe to repeat after an error.
     fn execute(&self, command: Command) -> BoxFuture<'_, Result<Reply, EngineError>>;
 

@@ -121,11 +121,11 @@ fn set_group_gauges(group: &GroupId, figures: [f64; 5], level: Option<Congestion
         names::GROUP_THROTTLES,
     ];
     for (name, figure) in names.into_iter().zip(figures) {
-        gauge!(name, "groupId" => group.clone()).set(figure);
+        gauge!(name, "group_id" => group.clone()).set(figure);
     }
     for one in LEVELS {
         let here = if level == Some(one) { 1.0 } else { 0.0 };
-        gauge!(names::CONGESTION_LEVEL, "groupId" => group.clone(), "level" => one.as_str()).set(here);
+        gauge!(names::CONGESTION_LEVEL, "group_id" => group.clone(), "level" => one.as_str()).set(here);
     }
 }
 

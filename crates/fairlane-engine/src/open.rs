@@ -6,8 +6,10 @@ use std::sync::Arc;
 use fairlane_core::queue::{SetWhole, Settings, WholeSet};
 
 use crate::clock::Clock;
+use crate::embedded::disk::owner_of;
 use crate::embedded::{DirectoryOptions, Durability, EmbeddedEngine};
 use crate::engine::{Engine, EngineError};
+use crate::http::{self, HttpEngine, HttpOptions, ServerAddress};
 use crate::redis::{RedisEngine, RedisOptions};
 
 /// Opens the engine at `url` and gives it these settings of the whole.
@@ -17,6 +19,9 @@ use crate::redis::{RedisEngine, RedisOptions};
 /// changes are on disk; `redis://user:password@host:port/database` a single Redis or Valkey;
 /// `redis+cluster://host:port,host:port` a cluster, known by some of its nodes. `?prefix=shop:` at the end of
 /// either lets every key begin so instead of with `bulk-action:`: queues beside each other in one Redis.
+/// `http://host:port` or `https://host/path` is a Fairlane server, with the key that stands before the host
+/// (`https://KEY@host`) or in the environment variable `FAIRLANE_KEY`; to set the whole needs the key of an admin.
+/// A directory that another process owns and serves is reached through that process, in the same way.
 ///
 /// ```
 /// # use fairlane_core::queue::{Inspect, Inspected, Settings};
@@ -29,13 +34,41 @@ use crate::redis::{RedisEngine, RedisOptions};
 /// ```
 pub async fn open(url: &str, settings: Settings) -> Result<Arc<dyn Engine>, EngineError> {
     let engine = engine_at(url, settings.clone()).await?;
+    set_whole(engine, url, settings).await
+}
+
+/// Opens the engine at `url` with default settings; a queue behind a server keeps its own, which others have set.
+pub async fn open_default(url: &str) -> Result<Arc<dyn Engine>, EngineError> {
+    let engine = engine_at(url, Settings::default()).await?;
+    if engine.name() == http::NAME {
+        return Ok(engine);
+    }
+    set_whole(engine, url, Settings::default()).await
+}
+
+async fn set_whole(
+    engine: Arc<dyn Engine>,
+    url: &str,
+    settings: Settings,
+) -> Result<Arc<dyn Engine>, EngineError> {
     let discipline = settings.discipline.as_str();
     match engine.set_whole(SetWhole { settings }).await? {
         WholeSet::Set => Ok(engine),
         WholeSet::DisciplineInUse => Err(EngineError::refused(format!(
-            "the queue at {url} has unfinished jobs under another discipline than {discipline}; the discipline can \
-             only be changed while the queue is empty: let it drain, or open it with the discipline it has"
+            "the queue at {} has unfinished jobs under another discipline than {discipline}; the discipline can \
+             only be changed while the queue is empty: let it drain, or open it with the discipline it has",
+            without_user(url)
         ))),
+    }
+}
+
+/// An address as it may be shown.
+fn without_user(url: &str) -> String {
+    match url.split_once("://") {
+        Some((scheme, rest)) => {
+            format!("{scheme}://{}", rest.rsplit_once('@').map_or(rest, |(_, host)| host))
+        }
+        None => url.to_owned(),
     }
 }
 
@@ -63,6 +96,7 @@ pub fn check_address(url: &str) -> Result<(), EngineError> {
         Address::Memory => Ok(()),
         Address::Directory(directory) => directory.check(),
         Address::Redis(url, _) => crate::redis::check_address(&url),
+        Address::Server(_) => Ok(()),
     }
 }
 
@@ -71,6 +105,7 @@ enum Address {
     Memory,
     Directory(Directory),
     Redis(String, RedisOptions),
+    Server(ServerAddress),
 }
 
 impl Address {
@@ -81,12 +116,14 @@ impl Address {
         match url.split_once(':').map_or(url, |(scheme, _)| scheme) {
             "" | "memory" => Ok(Self::Memory),
             "redis" | "redis+cluster" => redis_options(url).map(|(url, options)| Self::Redis(url, options)),
+            "http" | "https" => ServerAddress::read(url).map(Self::Server),
             "rediss" => Err(EngineError::refused(
                 "rediss:// (TLS) is not built in; use redis:// on a private network or through a tunnel",
             )),
             _ => Err(EngineError::refused(format!(
-                "{url:?} is not the address of an engine; known are memory:, dir:path, redis://host:port and \
-                 redis+cluster://host:port,host:port"
+                "{:?} is not the address of an engine; known are memory:, dir:path, redis://host:port, \
+                 redis+cluster://host:port,host:port, http://host:port and https://host",
+                without_user(url)
             ))),
         }
     }
@@ -96,8 +133,11 @@ impl Address {
 async fn engine_at(url: &str, settings: Settings) -> Result<Arc<dyn Engine>, EngineError> {
     Ok(match Address::read(url)? {
         Address::Memory => Arc::new(EmbeddedEngine::new(settings, Clock::System)?),
-        Address::Directory(directory) => Arc::new(directory.open(settings).await?),
+        Address::Directory(directory) => return directory.open(settings).await,
         Address::Redis(url, options) => Arc::new(RedisEngine::connect(&url, options).await?),
+        Address::Server(address) => {
+            Arc::new(HttpEngine::connect_to(address, HttpOptions::from_environment()?, None).await?)
+        }
     })
 }
 
@@ -166,12 +206,42 @@ impl Directory {
         Ok(())
     }
 
-    /// Reading a large directory takes seconds, which no other task should have to wait.
-    async fn open(self, settings: Settings) -> Result<EmbeddedEngine, EngineError> {
+    /// One that another process serves is asked for there; whether it does is looked at only when it is taken,
+    /// so that looking never stands in the way of an owner.
+    async fn open(self, settings: Settings) -> Result<Arc<dyn Engine>, EngineError> {
         self.check()?;
+        match self.own(settings).await {
+            Ok(engine) => Ok(Arc::new(engine)),
+            Err(error) => match owner_of(&self.path).and_then(|owner| owner.address) {
+                Some(address) => Ok(Arc::new(self.served_at(&address).await?)),
+                None => Err(error),
+            },
+        }
+    }
+
+    /// Reading a large directory takes seconds, which no other task should have to wait.
+    async fn own(&self, settings: Settings) -> Result<EmbeddedEngine, EngineError> {
         let options = DirectoryOptions { durability: self.durability, settings, ..Default::default() };
-        let opening = tokio::task::spawn_blocking(move || EmbeddedEngine::open(&self.path, options));
+        let path = self.path.clone();
+        let opening = tokio::task::spawn_blocking(move || EmbeddedEngine::open(&path, options));
         opening.await.unwrap_or_else(|error| Err(EngineError::broken(format!("opening failed: {error}"))))
+    }
+
+    async fn served_at(&self, address: &str) -> Result<HttpEngine, EngineError> {
+        let server = ServerAddress::read(address)?;
+        let advice = format!(
+            "the directory is served at {server}; set {} to a key of that server",
+            http::KEY_VARIABLE
+        );
+        let folder = self.path.display();
+        let served = |reason: String| format!("{folder} is served at {server}: {reason}");
+        let options = HttpOptions::from_environment()?;
+        match HttpEngine::connect_to(server.clone(), options, Some(advice)).await {
+            Err(EngineError::Unavailable { engine, reason }) => {
+                Err(EngineError::Unavailable { engine, reason: served(reason) })
+            }
+            connected => connected,
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! - `redis/script.rs`: expands and runs them, whatever the server has forgotten.
 //! - `redis/encode.rs`, `redis/decode.rs`: commands to arguments, replies to values.
 //! - `redis/keys.rs`: every key's name. `redis/connection.rs`: one server or a cluster.
+//! - `redis/switchboard.rs`: one blocking pop for all who wait.
 //! - `redis/audit.rs`: the walk of an audit.
 //! - `redis/startup.rs`: what is checked when connecting. `redis/dump.rs`: state to compare, for tests.
 //!
@@ -18,12 +19,13 @@ mod encode;
 mod keys;
 mod script;
 mod startup;
+mod switchboard;
 
 use std::time::Duration;
 
 use fairlane_core::queue::{Command, Dump, Reply};
 use fairlane_core::{Micros, TypeId};
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::mpsc;
 
 use crate::audit::WalkPage;
 use crate::clock::Clock;
@@ -32,6 +34,7 @@ use crate::observe::{self, Meters};
 use connection::Connection;
 use keys::Keys;
 use script::Scripts;
+use switchboard::Switchboard;
 
 /// Changes a script's source, given its stem; for tests that plant a fault.
 pub type ScriptEdit = fn(&str, &str) -> String;
@@ -60,17 +63,13 @@ impl Default for RedisOptions {
     }
 }
 
-type BlockingPop = BoxFuture<'static, Result<bool, EngineError>>;
-
 /// A queue in Redis.
 pub struct RedisEngine {
     commands: Connection,
-    blocking: Connection,
     keys: Keys,
     scripts: Scripts,
     clock: Clock,
-    /// The one blocking pop of this process; it outlives a waiter that gives up, so that no token is lost.
-    blocked: Mutex<Option<BlockingPop>>,
+    waits: Switchboard,
     warnings: Vec<String>,
     meters: Meters,
 }
@@ -91,12 +90,11 @@ impl RedisEngine {
         let meters = Meters::new(name(&commands)).with_scripts();
         observe::server_warnings(name(&commands), &warnings);
         Ok(Self {
+            waits: Switchboard::start(commands.clone(), blocking, keys.clone()),
             commands,
-            blocking,
             scripts: Scripts::new(options.edit_script),
             keys,
             clock: options.clock,
-            blocked: Mutex::new(None),
             warnings,
             meters,
         })
@@ -127,41 +125,7 @@ impl RedisEngine {
         let now = given.unwrap_or_else(|| Clock::System.now());
         decode::reply(&command, reply, now)
     }
-
-    fn blocking_pop(&self, types: &[TypeId], at_most: Duration) -> BlockingPop {
-        let mut pop = redis::cmd("BLPOP");
-        for name in types {
-            pop.arg(self.keys.wake(name));
-        }
-        pop.arg(at_most.as_secs_f64().max(0.001));
-        let connection = self.blocking.clone();
-        Box::pin(async move {
-            let patience = at_most + connection::BLOCKING_GRACE;
-            match tokio::time::timeout(patience, connection.query(&pop)).await {
-                Ok(reply) => Ok(reply? != redis::Value::Nil),
-                Err(_) => Err(connection::unavailable("no answer to a blocking pop")),
-            }
-        })
-    }
-
-    /// Until a token comes; the caller bounds it. A pop that outlived its waiter may end empty at any moment,
-    /// which says nothing about the patience of this one.
-    async fn wait_for_token(&self, types: &[TypeId], at_most: Duration) -> Result<bool, EngineError> {
-        let mut blocked = self.blocked.lock().await;
-        loop {
-            // One that outlives its waiter listens for that one's types; it must not do so for long.
-            let pop = blocked.get_or_insert_with(|| self.blocking_pop(types, at_most.min(POP_MAX)));
-            let ended = pop.await;
-            *blocked = None;
-            if ended != Ok(false) {
-                return ended;
-            }
-        }
-    }
 }
-
-/// Longest blocking pop; a longer wait is several of them.
-const POP_MAX: Duration = Duration::from_secs(1);
 
 fn name(commands: &Connection) -> &'static str {
     if commands.is_cluster() { "redis cluster" } else { "redis" }
@@ -194,14 +158,7 @@ impl Engine for RedisEngine {
         types: &'a [TypeId],
         at_most: Duration,
     ) -> BoxFuture<'a, Result<bool, EngineError>> {
-        Box::pin(self.meters.waiting(async move {
-            if types.is_empty() {
-                tokio::time::sleep(at_most).await;
-                return Ok(false);
-            }
-            // A waiter behind another one, or behind a pop that outlived its waiter, has its own patience.
-            tokio::time::timeout(at_most, self.wait_for_token(types, at_most)).await.unwrap_or(Ok(false))
-        }))
+        Box::pin(self.meters.waiting(self.waits.wait(types, at_most)))
     }
 
     fn walk(&self, pages: mpsc::Sender<WalkPage>) -> BoxFuture<'_, Result<(), EngineError>> {

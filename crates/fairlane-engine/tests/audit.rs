@@ -34,6 +34,7 @@ fn job(id: &str, bulk: Option<BulkId>) -> NewJob {
         payload: b"{}".as_slice().into(),
         delay_ms: 0,
         bulk,
+        trace: None,
     }
 }
 

@@ -91,6 +91,7 @@ fn job(number: u64) -> NewJob {
         payload: Arc::from(PAYLOAD.as_bytes()),
         delay_ms: 0,
         bulk: None,
+        trace: None,
     }
 }
 
@@ -227,18 +228,18 @@ async fn a_group_shows_its_backlog_and_congestion_until_it_is_forgotten() {
     let Inspected::Congestion(Some(congestion)) = looked else { panic!("the group is there") };
     metrics::with_local_recorder(&watched.ledger, || observe::group_gauges(&group(), &view, &congestion));
     watched.assert_counts(&[
-        ("bulk_action_group_pending_jobs{groupId=customer}", pending),
-        ("bulk_action_congestion_non_ready_count{groupId=customer}", pending),
-        ("fairlane_group_backoff_seconds{groupId=customer}", pending + 1.0),
-        ("bulk_action_congestion_avg_throttle_per_job{groupId=customer}", 0.0),
-        ("fairlane_group_in_flight_jobs{groupId=customer}", 50.0 - pending),
-        ("bulk_action_congestion_level{groupId=customer,level=CRITICAL}", 1.0),
-        ("bulk_action_congestion_level{groupId=customer,level=NONE}", 0.0),
+        ("bulk_action_group_pending_jobs{group_id=customer}", pending),
+        ("bulk_action_congestion_non_ready_jobs{group_id=customer}", pending),
+        ("fairlane_group_backoff_seconds{group_id=customer}", pending + 1.0),
+        ("bulk_action_congestion_avg_throttle_per_job{group_id=customer}", 0.0),
+        ("fairlane_group_in_flight_jobs{group_id=customer}", 50.0 - pending),
+        ("bulk_action_congestion_level{group_id=customer,level=CRITICAL}", 1.0),
+        ("bulk_action_congestion_level{group_id=customer,level=NONE}", 0.0),
     ]);
     metrics::with_local_recorder(&watched.ledger, || observe::forget_group(&group()));
     watched.assert_counts(&[
-        ("bulk_action_group_pending_jobs{groupId=customer}", 0.0),
-        ("bulk_action_congestion_level{groupId=customer,level=CRITICAL}", 0.0),
+        ("bulk_action_group_pending_jobs{group_id=customer}", 0.0),
+        ("bulk_action_congestion_level{group_id=customer,level=CRITICAL}", 0.0),
     ]);
 }
 

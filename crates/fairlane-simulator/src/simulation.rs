@@ -335,6 +335,7 @@ impl<'a> Simulation<'a> {
             payload: self.payloads[group].clone(),
             delay_ms: 0,
             bulk: None,
+            trace: None,
         };
         let numbers: Vec<u64> = (first..first + jobs).collect();
         let batches = numbers.chunks(ENQUEUE_JOBS_MAX).map(|batch| batch.iter().map(|&n| new_job(n)));

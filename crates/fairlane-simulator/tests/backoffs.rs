@@ -27,6 +27,7 @@ fn enqueue(machine: &mut Machine, group: &str, jobs: u64) {
             payload: [].into(),
             delay_ms: 0,
             bulk: None,
+            trace: None,
         };
         let jobs = (first..jobs.min(first + 200)).map(new_job).collect();
         machine.apply(Command::Enqueue(Enqueue { jobs }), START);

@@ -2,6 +2,8 @@
 //!
 //! Invariant: two jobs never have the same idempotency key, whatever stands in their names.
 
+use std::ops::Range;
+
 use fairlane_core::{BulkId, GroupId, JobId, TypeId};
 use fairlane_worker::Context;
 
@@ -14,6 +16,8 @@ pub(crate) struct Call {
     pub bulk: Option<BulkId>,
     pub attempt: u32,
     pub fence: u64,
+    /// The `traceparent` of this attempt.
+    pub trace: Option<String>,
     pub payload: Vec<u8>,
 }
 
@@ -26,6 +30,7 @@ impl Call {
             bulk: job.bulk().cloned(),
             attempt: job.attempt(),
             fence: job.fence().0,
+            trace: job.trace().map(child),
             payload: job.payload().to_vec(),
         }
     }
@@ -35,6 +40,15 @@ impl Call {
         format!("{}/{}", self.group.in_header(), self.job.in_header())
     }
 }
+
+/// A `traceparent` for one attempt: of the same trace, with a span of its own.
+pub(crate) fn child(trace: &str) -> String {
+    let (start, flags) = (&trace[..SPAN.start], &trace[SPAN.end..]);
+    format!("{start}{:016x}{flags}", fastrand::u64(1..))
+}
+
+/// Where the id of the span stands in a `traceparent`.
+const SPAN: Range<usize> = 36..52;
 
 /// A name as it stands in a header: percent-encoded, so that `/` can join two of them and no server has to
 /// guess an encoding.
@@ -71,12 +85,15 @@ pub(crate) fn example(payload: &[u8]) -> Call {
         bulk: Some(BulkId::new("may").unwrap()),
         attempt: 2,
         fence: 77,
+        trace: Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned()),
         payload: payload.to_vec(),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use fairlane_core::Trace;
+
     use super::*;
 
     #[test]
@@ -89,6 +106,17 @@ mod tests {
             ("ü\"", "%C3%BC%22"),
         ] {
             assert_eq!(GroupId::new(raw).unwrap().in_header(), expected);
+        }
+    }
+
+    #[test]
+    fn a_child_is_of_the_same_trace_and_has_a_span_of_its_own() {
+        let parent = example(b"").trace.unwrap();
+        let (one, other) = (child(&parent), child(&parent));
+        assert!(one != other && one != parent);
+        for text in [one, other] {
+            assert_eq!((&text[..36], &text[52..]), (&parent[..36], &parent[52..]));
+            assert_eq!(Trace::new(&text).unwrap().as_str(), text);
         }
     }
 

@@ -23,7 +23,7 @@ use tokio::time::Instant;
 
 use crate::addresses::{AddressRefused, AddressRule, RuledResolver};
 use crate::answer::{described, passed_over, retry_after};
-use crate::call::InHeader;
+use crate::call::{InHeader, child};
 use crate::client::{BadTarget, Certificates, client, http_url, unanswered};
 use crate::signature::{Secret, signatures};
 
@@ -134,11 +134,16 @@ impl Callbacks {
         group: &GroupId,
         payload: &[u8],
         attempt: u32,
+        trace: Option<&str>,
     ) -> Result<Outcome, Outcome> {
         let (url, bulk) = self.addressed(group, payload)?;
         let view = self.ended(&bulk, id).await?;
         let body = body::of(&view);
-        let headers = self.signed(id, group, &body);
+        let mut headers = self.signed(id, group, &body);
+        if let Some(trace) = trace {
+            let value = HeaderValue::try_from(child(trace)).expect("digits and dashes are a header value");
+            headers.insert("traceparent", value);
+        }
         match self.client.post(url).headers(headers).body(body).send().await {
             Ok(response) => Ok(self.judged(response, attempt).await),
             Err(error) => Ok(self.unanswered(error, attempt)),
@@ -229,7 +234,7 @@ impl Callbacks {
 impl Processor for Callbacks {
     fn process(&self, job: Context) -> BoxFuture<'_, Outcome> {
         Box::pin(async move {
-            let delivering = self.deliver(job.id(), job.group(), job.payload(), job.attempt());
+            let delivering = self.deliver(job.id(), job.group(), job.payload(), job.attempt(), job.trace());
             delivering.await.unwrap_or_else(|early| early)
         })
     }

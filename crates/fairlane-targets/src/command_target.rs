@@ -139,6 +139,8 @@ impl CommandTarget {
         let mut command = Command::new(program);
         command
             .args(arguments)
+            // The worker may run in a trace of its own, which is not the job's.
+            .env_remove("TRACEPARENT")
             .envs(settings.environment.iter().map(|(name, value)| (name, value)))
             .env("FAIRLANE_GROUP", call.group.to_string())
             .env("FAIRLANE_JOB", call.job.to_string())
@@ -151,6 +153,9 @@ impl CommandTarget {
             .stderr(Stdio::piped())
             .process_group(0)
             .kill_on_drop(true);
+        if let Some(trace) = &call.trace {
+            command.env("TRACEPARENT", trace);
+        }
         if let Some(directory) = &settings.directory {
             command.current_dir(directory);
         }

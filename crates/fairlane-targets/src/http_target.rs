@@ -137,7 +137,8 @@ fn user_header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), Bad
     if header == CONTENT_TYPE {
         return Err(bad("has a setting of its own: content_type"));
     }
-    let ours = header == "idempotency-key" || header.as_str().starts_with("fairlane-");
+    let ours =
+        header == "idempotency-key" || header == "traceparent" || header.as_str().starts_with("fairlane-");
     if ours || [CONTENT_LENGTH, TRANSFER_ENCODING, CONNECTION].contains(&header) {
         return Err(bad("is set by the worker and cannot be given"));
     }
@@ -159,6 +160,9 @@ fn job_headers(call: &Call) -> HeaderMap {
     set("fairlane-fence", call.fence.to_string());
     if let Some(bulk) = &call.bulk {
         set("fairlane-bulk", bulk.in_header());
+    }
+    if let Some(trace) = &call.trace {
+        set("traceparent", trace.clone());
     }
     headers
 }

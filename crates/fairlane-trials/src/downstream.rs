@@ -101,6 +101,7 @@ pub async fn run(plan: &Plan, engine: Arc<dyn Engine>) -> Report {
         payload: Arc::from(&b"{}"[..]),
         delay_ms: 0,
         bulk: None,
+        trace: None,
     };
     engine.enqueue_all((0..jobs).map(job)).await.expect("they are taken");
     let target = HttpTarget::new(HttpSettings::new(format!("http://{}/", server.address)));

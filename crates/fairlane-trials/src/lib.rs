@@ -3,6 +3,7 @@
 //! - `kills.rs`: workers at work on bulk actions with callbacks, killed at random moments.
 //! - `neighbours.rs`: twenty customers with very much work beside two hundred with little.
 //! - `downstream.rs`: a downstream that allows less than it is said to.
+//! - `served.rs`: the HTTP server: its speed, its memory, and a key that floods.
 //! - `http.rs`: the small server that stands for the outside.
 //!
 //! A trial gives a report; what must hold whatever the machine is listed in it as a violation, what depends on
@@ -12,3 +13,4 @@ pub mod downstream;
 mod http;
 pub mod kills;
 pub mod neighbours;
+pub mod served;

@@ -185,6 +185,7 @@ fn new_job(group: &str, id: &str, bulk: Option<BulkId>) -> NewJob {
         payload: Arc::from(&b"{}"[..]),
         delay_ms: 0,
         bulk,
+        trace: None,
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use fairlane_core::queue::Settings;
 use fairlane_trials::kills::Store;
+use fairlane_trials::served::{cycle, flood, idle, single};
 use fairlane_trials::{downstream, kills, neighbours};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_trials");
@@ -56,4 +57,44 @@ async fn a_downstream_that_refuses_is_called_more_slowly_than_configured() {
     let report = downstream::run(&plan, engine).await;
     // At the configured rate there would be 1500 calls.
     assert!(report.refused > 0 && report.taken + report.refused < 750, "{report:?}");
+}
+
+#[test]
+fn all_jobs_of_many_batches_pass_through_the_server() {
+    let plan = cycle::Plan { rounds: 1, batches: 50, connections: 3 };
+    let compared = cycle::run(Path::new(PROGRAM), &plan);
+    assert_eq!(compared.violations, Vec::<String>::new());
+    assert!(compared.ratio() > 0.0);
+}
+
+#[test]
+fn all_single_jobs_are_added_by_the_server_with_and_without_a_key() {
+    for with_key in [false, true] {
+        let plan = single::Plan { rounds: 1, requests: 1000, connections: 16, with_key };
+        assert_eq!(single::run(Path::new(PROGRAM), &plan).violations, Vec::<String>::new());
+    }
+}
+
+fn held(held: idle::Held) {
+    let plan = idle::Plan { held, count: 200, quiet: Duration::ZERO };
+    let report = idle::run(Path::new(PROGRAM), &plan);
+    assert_eq!(report.violations, Vec::<String>::new(), "{report:?}");
+}
+
+#[test]
+fn one_of_many_polls_is_woken_and_the_others_end_without_a_job() {
+    held(idle::Held::Polls { wait_ms: 8000 });
+}
+
+#[test]
+fn many_streams_of_events_are_held_and_let_go() {
+    held(idle::Held::Streams);
+}
+
+#[test]
+fn a_key_that_floods_is_refused_and_a_gentle_one_is_not() {
+    let rate = fairlane_core::Rate::new(50, 1000, Some(50)).ok();
+    let plan = flood::Plan { rounds: 1, requests: 160, each_second: 100, flooding: 64, rate };
+    let report = flood::run(Path::new(PROGRAM), &plan);
+    assert_eq!(report.violations, Vec::<String>::new(), "{report:?}");
 }

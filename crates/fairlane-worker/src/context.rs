@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fairlane_core::queue::{Extend, Extension, JobRef, LeasedJob};
-use fairlane_core::{BulkId, Cost, Fence, GroupId, JobId, Level, Micros, TypeId};
+use fairlane_core::{BulkId, Cost, Fence, GroupId, JobId, Level, Micros, Trace, TypeId};
 use fairlane_engine::{Engine, EngineError};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -132,6 +132,11 @@ impl Context {
     /// The bulk action it belongs to.
     pub fn bulk(&self) -> Option<&BulkId> {
         self.shared.job.bulk.as_ref()
+    }
+
+    /// The W3C `traceparent` it was enqueued with: the parent of whatever spans this attempt opens.
+    pub fn trace(&self) -> Option<&str> {
+        self.shared.job.trace.as_ref().map(Trace::as_str)
     }
 
     /// 1 for the first.

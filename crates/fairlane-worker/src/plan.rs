@@ -21,6 +21,9 @@ pub struct BulkPlan {
     /// must not be taken for those of another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
+    /// The W3C `traceparent` it was opened in; its callback belongs to the same trace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
 }
 
 /// Where a callback goes.

@@ -89,10 +89,13 @@ async fn a_callback_is_enqueued_once_under_a_stable_id_however_a_bulk_action_end
     on_both_engines(|engine| async move {
         let url = "https://example.com/hook".to_owned();
         let plan = BulkPlan { callback: Some(CallbackPlan { url }), ..BulkPlan::default() };
-        open_bulk(&engine, "good", &plan, None).await;
+        let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let traced = BulkPlan { trace: Some(trace.to_owned()), ..plan.clone() };
+        let unreadable = BulkPlan { trace: Some("no trace".to_owned()), ..plan.clone() };
+        open_bulk(&engine, "good", &traced, None).await;
         open_bulk(&engine, "failing", &plan, Some(2)).await;
         open_bulk(&engine, "unwanted", &plan, None).await;
-        open_bulk(&engine, "empty", &plan, None).await;
+        open_bulk(&engine, "empty", &unreadable, None).await;
         for (bulk, count) in [("good", 30), ("failing", 100), ("unwanted", 50)] {
             enqueue(&engine, jobs(bulk, count)).await;
             seal(&engine, bulk).await;
@@ -114,6 +117,8 @@ async fn a_callback_is_enqueued_once_under_a_stable_id_however_a_bulk_action_end
             let payload: serde_json::Value = serde_json::from_slice(&callback.payload).unwrap();
             assert_eq!((&payload["bulk"], &payload["group"]), (&bulk.into(), &"a".into()));
             assert_eq!(callback.type_id.to_string(), CALLBACK_TYPE);
+            let expected = (bulk == "good").then_some(trace);
+            assert_eq!(callback.trace.as_ref().map(|trace| trace.as_str()), expected, "{bulk}");
         }
         assert_eq!(whole(&engine).await.backlog, 4, "and no other");
         pool.stop().await;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use fairlane_core::queue::{CancelJob, Inspect, Inspected, JobState, JobView};
+use fairlane_core::Trace;
+use fairlane_core::queue::{CancelJob, Inspect, Inspected, JobState, JobView, NewJob};
 use fairlane_worker::*;
 use support::*;
 
@@ -31,6 +32,30 @@ async fn a_processor_is_given_its_payload_and_its_result_is_kept() {
         let failed = reaches(&engine, "a", "2", JobState::Failed).await;
         assert_eq!((problem(&failed).code.as_str(), failed.attempts), ("bad_payload", 1));
         assert_eq!(pool.stop().await.left, 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_processor_is_told_the_trace_of_its_job_in_every_attempt() {
+    on_both_engines(|engine| async move {
+        let trace = Trace::new("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01").unwrap();
+        let traced = NewJob { trace: Some(trace.clone()), ..job("a", "traced", "tell", "") };
+        enqueue(&engine, vec![traced, job("a", "plain", "tell", "")]).await;
+        let pool = Worker::new(engine.clone())
+            .settings(quick())
+            .process("tell", |(): (), job: Context| async move {
+                match job.attempt() {
+                    1 => Outcome::retry("first", "once more"),
+                    _ => Outcome::done(&job.trace()),
+                }
+            })
+            .start()
+            .unwrap();
+        let done = reaches(&engine, "a", "traced", JobState::Completed).await;
+        assert_eq!((&*done.note, done.attempts), (format!("\"{trace}\"").as_bytes(), 2));
+        assert_eq!(&*reaches(&engine, "a", "plain", JobState::Completed).await.note, b"null");
+        pool.stop().await;
     })
     .await;
 }

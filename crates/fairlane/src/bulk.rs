@@ -15,7 +15,7 @@ use fairlane_core::queue::{
     BulkOpened, BulkRef, BulkSealed, BulkView, CancelBulk, HoldBulk, Inspect, Inspected, OpenBulk,
     ResumeBulk, SealBulk, SetType, TypePatch, TypeSet,
 };
-use fairlane_core::{BulkId, GroupId, TypeId};
+use fairlane_core::{BulkId, GroupId, Trace, TypeId};
 use fairlane_engine::{Engine, EngineError};
 use fairlane_worker::{BulkPlan, CALLBACK_TYPE, CallbackPlan, Summary};
 use serde::Serialize;
@@ -73,6 +73,13 @@ impl NewBulk {
         self
     }
 
+    /// The W3C `traceparent` it is opened in: its callback belongs to that trace. Its jobs have traces of their own
+    /// ([`Job::trace`]).
+    pub fn trace(mut self, traceparent: impl Into<String>) -> Self {
+        self.plan.trace = Some(traceparent.into());
+        self
+    }
+
     /// Opens it, or finds it if it was opened before; then it stays as it is.
     pub async fn open(self) -> Result<Bulk, Error> {
         let deadline_ms =
@@ -83,6 +90,9 @@ impl NewBulk {
             && !url.starts_with("https://")
         {
             return Err(Error::Callback(url.clone()));
+        }
+        if let Some(trace) = &self.plan.trace {
+            Trace::new(trace)?;
         }
         if self.plan.callback.is_some() {
             bulk.claim_callback_type().await?;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fairlane_core::queue::{BulkRef, JobRef, Refusal};
-use fairlane_core::{BulkId, GroupId, InvalidName, OutOfRange};
+use fairlane_core::{BulkId, GroupId, InvalidName, InvalidTrace, OutOfRange};
 use fairlane_engine::EngineError;
 
 use crate::duration::duration_text;
@@ -19,6 +19,9 @@ pub enum Error {
     /// A name that cannot be one.
     #[error(transparent)]
     Name(#[from] InvalidName),
+    /// A trace that cannot be one.
+    #[error(transparent)]
+    Trace(#[from] InvalidTrace),
     /// A rate that cannot be one.
     #[error(transparent)]
     Rate(#[from] InvalidRate),

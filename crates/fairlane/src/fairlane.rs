@@ -41,11 +41,14 @@ impl Fairlane {
     ///
     /// `memory:` keeps it in this process; `./data` (or `dir:data`) in a directory that one process at a time can
     /// own; `redis://host:port` on a Redis or Valkey; `redis+cluster://host:port,host:port` on a cluster.
+    /// `http://host:port` or `https://host` is a queue behind a Fairlane server, as is a directory that a server owns;
+    /// its settings are left as they are, as by [`attach`](Self::attach).
     pub async fn open(url: &str) -> Result<Self, Error> {
-        Self::open_with(url, Settings::default()).await
+        Ok(Self::from_engine(fairlane_engine::open_default(url).await?))
     }
 
-    /// Opens the queue at an address and gives the whole of it these settings.
+    /// Opens the queue at an address and gives the whole of it these settings. Behind a server too: there it needs
+    /// the key of an admin.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use fairlane_core::limits::{DELAY_MS_MAX, PAYLOAD_BYTES_MAX};
 use fairlane_core::queue::{JobReceipt, JobRef, NewJob};
-use fairlane_core::{BulkId, Cost, GroupId, JobId, Level, TypeId};
+use fairlane_core::{BulkId, Cost, GroupId, JobId, Level, Trace, TypeId};
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -36,6 +36,7 @@ pub struct Job {
     level: Level,
     cost: u32,
     start: Start,
+    trace: Option<String>,
     payload: Result<Arc<[u8]>, String>,
 }
 
@@ -71,6 +72,7 @@ impl Job {
             level: Level::Normal,
             cost: 1,
             start: Start::Now,
+            trace: None,
             payload,
         }
     }
@@ -99,6 +101,11 @@ impl Job {
     /// Must not run before then, by this machine's clock; a time that has passed is now.
     pub fn run_at(self, at: SystemTime) -> Self {
         Self { start: Start::At(at), ..self }
+    }
+
+    /// The W3C `traceparent` it belongs to, handed to its processor in every attempt.
+    pub fn trace(self, traceparent: impl Into<String>) -> Self {
+        Self { trace: Some(traceparent.into()), ..self }
     }
 
     /// The id it was given, if any.
@@ -137,6 +144,7 @@ impl Job {
         if delay_ms > DELAY_MS_MAX {
             return Err(invalid("it is to run in more than ten years, the longest delay".to_owned()));
         }
+        let trace = self.trace.as_deref().map(Trace::new).transpose();
         Ok(NewJob {
             job: JobRef {
                 group: GroupId::new(&self.group).map_err(|error| invalid(error.to_string()))?,
@@ -148,13 +156,20 @@ impl Job {
             payload,
             delay_ms,
             bulk,
+            trace: trace.map_err(|error| invalid(error.to_string()))?,
         })
+    }
+
+    /// As the engine takes it, in this bulk action or in none: for whoever sends commands to
+    /// [`Fairlane::engine`](crate::Fairlane::engine). Without an id it has the UUID drawn for it.
+    pub fn into_command(self, bulk: Option<BulkId>) -> Result<NewJob, Error> {
+        let unnamed = self.unnamed;
+        self.into_new(bulk, || unnamed.to_string(), None)
     }
 
     /// As the engine takes a job that stands alone.
     pub(crate) fn into_alone(self) -> Result<NewJob, Error> {
-        let unnamed = self.unnamed;
-        self.into_new(None, || unnamed.to_string(), None)
+        self.into_command(None)
     }
 }
 
@@ -212,6 +227,7 @@ mod tests {
             (Job::bytes("customer-7", "mail", vec![0; PAYLOAD_BYTES_MAX + 1]).id("welcome"), "send where"),
             (Job::new("", "mail", &()).id("welcome"), "a group id must not be empty"),
             (Job::new("customer-7", "a\nb", &()).id("welcome"), "a job type must not contain control"),
+            (job().trace("00-1-1-01"), "a trace is a W3C traceparent, such as 00-"),
         ] {
             let message = wrong.into_alone().unwrap_err().to_string();
             assert!(message.starts_with("job \"welcome\" cannot"), "{message}");

@@ -48,7 +48,8 @@ pub use fairlane_core::queue::{
     Settings, TypeSettings, TypeView, WholeView,
 };
 pub use fairlane_core::{
-    BulkId, Cost, GroupId, InvalidName, JobId, Level, Micros, OutOfRange, Rate, TypeId, Weight,
+    BulkId, Cost, GroupId, InvalidName, InvalidTrace, JobId, Level, Micros, OutOfRange, Rate, Trace, TypeId,
+    Weight,
 };
 pub use fairlane_engine::{Engine, EngineError};
 #[cfg(feature = "targets")]

@@ -1,6 +1,6 @@
 //! Jobs as lines of JSON, read in constant memory.
 //!
-//! A line is an object with `payload` and, if wanted, `id`, `type`, `level`, `cost`, `delay_ms` or `run_at`; or, as
+//! A line is an object with `payload` and, if wanted, `id`, `type`, `level`, `cost`, `delay_ms` or `run_at`, `trace`; or, as
 //! [`payload_lines`](NdjsonReader::payload_lines), the payload itself. A payload is passed on byte for byte. Empty
 //! lines are skipped and counted. Invariant: an error names its line, and nothing of that line has been used.
 
@@ -21,7 +21,9 @@ use crate::time::parse_time;
 /// Longest line in bytes: a payload, and room for what stands around it.
 const LINE_BYTES_MAX: usize = PAYLOAD_BYTES_MAX + 16 * 1024;
 /// What an object may have.
-const KEYS: [&str; 7] = ["id", "type", "level", "cost", "delay_ms", "run_at", "payload"];
+const KEYS: [&str; 8] = ["id", "type", "level", "cost", "delay_ms", "run_at", "trace", "payload"];
+const TRACE_FORM: &str =
+    "a W3C traceparent, such as \"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\"";
 const UTF_16: &str =
     "the source looks like UTF-16; write it as UTF-8 first, as iconv -f UTF-16 -t UTF-8 does";
 
@@ -56,6 +58,8 @@ pub struct NdjsonReader<R> {
     buffer: Vec<u8>,
     /// Whether the line in the buffer was looked at and not yet taken.
     is_ahead: bool,
+    /// Whether the rest of a line that was too long is still to be passed over.
+    is_cut: bool,
 }
 
 /// What a source begins with, from [`NdjsonReader::first`].
@@ -81,6 +85,7 @@ impl<R: AsyncBufRead + Unpin> NdjsonReader<R> {
             empty_lines: 0,
             buffer: Vec::new(),
             is_ahead: false,
+            is_cut: false,
         }
     }
 
@@ -133,7 +138,7 @@ impl<R: AsyncBufRead + Unpin> NdjsonReader<R> {
         Ok(Some(FirstLine { fingerprint: format!("{:016x}", fnv_64(self.content())), has_id }))
     }
 
-    /// The next job; none at the end.
+    /// The next job; none at the end. After a wrong line ([`Error::Line`]) it goes on with the one behind it.
     pub async fn next(&mut self) -> Result<Option<Job>, Error> {
         if self.advance().await? { self.job().map(Some) } else { Ok(None) }
     }
@@ -188,6 +193,12 @@ impl<R: AsyncBufRead + Unpin> NdjsonReader<R> {
             let available = self.source.fill_buf().await?;
             let end = available.iter().position(|byte| *byte == b'\n').map(|at| at + 1);
             let taken = end.unwrap_or(available.len());
+            if self.is_cut {
+                self.source.consume(taken);
+                self.bytes += taken as u64;
+                self.is_cut = end.is_none() && taken > 0;
+                continue;
+            }
             let fits = self.buffer.len() + taken <= LINE_BYTES_MAX;
             if fits {
                 self.buffer.extend_from_slice(&available[..taken]);
@@ -199,7 +210,8 @@ impl<R: AsyncBufRead + Unpin> NdjsonReader<R> {
                     format!("it is longer than {LINE_BYTES_MAX} bytes; is each job on a line of its own?");
                 let foreign = foreign(&self.buffer).filter(|_| self.line == 0 && !self.payload_lines);
                 let reason = foreign.map_or(long, str::to_owned);
-                return Err(Error::Line { line: self.line + 1, reason });
+                (self.line, self.is_cut) = (self.line + 1, end.is_none());
+                return Err(Error::Line { line: self.line, reason });
             }
             if end.is_some() || taken == 0 {
                 self.line += u64::from(!self.buffer.is_empty());
@@ -236,6 +248,9 @@ impl<R: AsyncBufRead + Unpin> NdjsonReader<R> {
         }
         if let Some(cost) = pairs.value("cost", "a whole number from 1 to 10000")? {
             job = job.cost(cost);
+        }
+        if let Some(trace) = pairs.value::<String>("trace", TRACE_FORM)? {
+            job = job.trace(trace);
         }
         match (pairs.value("delay_ms", "a whole number of milliseconds")?, run_at(&pairs)?) {
             (Some(_), Some(_)) => Err("\"delay_ms\" and \"run_at\" exclude each other".to_owned()),
@@ -349,7 +364,10 @@ fn unknown_key(key: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fairlane_core::Trace;
     use fairlane_core::queue::NewJob;
+
+    const TRACED: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
     fn reader(text: &[u8]) -> NdjsonReader<&[u8]> {
         NdjsonReader::new("customer-7", text).job_type("mail")
@@ -368,7 +386,7 @@ mod tests {
         let payload = r#"{"b" : 1.000, "a":"\u00e9",  "n":12345678901234567890123}"#;
         let text = format!(
             "\u{feff}{{\"payload\": {payload}}}\r\n\n  \n{{\"id\":\"x\",\"type\":\"text\",\"level\":\"low\",\
-             \"cost\":7,\"delay_ms\":250,\"payload\":null}}"
+             \"cost\":7,\"delay_ms\":250,\"trace\":\"{TRACED}\",\"payload\":null}}"
         );
         let jobs = read(&text).await.unwrap();
         assert_eq!(jobs.len(), 2);
@@ -377,6 +395,7 @@ mod tests {
         assert_eq!((second.job.id.to_string(), second.type_id.to_string()), ("x".into(), "text".into()));
         assert_eq!((second.level, second.cost.get(), second.delay_ms), (Level::Low, 7, 250));
         assert_eq!(&*second.payload, b"null");
+        assert_eq!((&jobs[0].trace, &second.trace), (&None, &Some(Trace::new(TRACED).unwrap())));
     }
 
     #[tokio::test]
@@ -393,6 +412,7 @@ mod tests {
             ("{\"level\":\"urgent\",\"payload\":1}", "the levels are high, normal and low"),
             ("{\"cost\":-1,\"payload\":1}", "\"cost\" must be a whole number from 1 to 10000"),
             ("{\"run_at\":\"noon\",\"payload\":1}", "2026-01-31T08:30:00Z"),
+            ("{\"trace\":7,\"payload\":1}", "\"trace\" must be a W3C traceparent, such as \"00-"),
             ("{\"run_at\":1,\"delay_ms\":1,\"payload\":1}", "exclude each other"),
             ("{\"id\":\"a\",\"id\":\"b\",\"payload\":1}", "\"id\" stands twice"),
         ] {
@@ -417,6 +437,22 @@ mod tests {
         let message = reader.next().await.unwrap_err().to_string();
         assert!(message.starts_with("line 2: it is longer than"), "{message}");
         assert!(reader.buffer.capacity() <= 2 * LINE_BYTES_MAX);
+        assert!(reader.next().await.unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn behind_a_wrong_line_it_goes_on_with_the_next() {
+        let mut text = b"{\"payload\":1\n".to_vec();
+        text.extend(vec![b'x'; 3 * LINE_BYTES_MAX]);
+        text.extend(b"\n{\"payload\":3}");
+        let mut reader =
+            NdjsonReader::new("customer-7", tokio::io::BufReader::new(&text[..])).job_type("mail");
+        for line in [1, 2] {
+            let message = reader.next().await.unwrap_err().to_string();
+            assert!(message.starts_with(&format!("line {line}: ")), "{message}");
+        }
+        assert_eq!(&*reader.next().await.unwrap().unwrap().into_alone().unwrap().payload, b"3");
+        assert_eq!((reader.line(), reader.bytes()), (3, text.len() as u64));
     }
 
     #[tokio::test]
@@ -463,6 +499,11 @@ mod tests {
         assert_eq!(named.skip(1).await.unwrap(), 1);
         let message = reader(b"{\"payload\":1,\"cost\":0}").first().await.unwrap_err().to_string();
         assert!(message.starts_with("line 1: it cannot be enqueued: a cost must be"), "{message}");
+        let message = reader(b"{\"payload\":1,\"trace\":\"00\"}").first().await.unwrap_err().to_string();
+        assert!(
+            message.starts_with("line 1: it cannot be enqueued: a trace is a W3C traceparent"),
+            "{message}"
+        );
     }
 
     #[tokio::test]

@@ -13,7 +13,13 @@ struct Program {
     debian_package: &'static str,
 }
 
-const PROGRAMS: [Program; 1] = [Program { name: "redis-server", debian_package: "redis-server" }];
+const PROGRAMS: [Program; 5] = [
+    Program { name: "redis-server", debian_package: "redis-server" },
+    Program { name: "curl", debian_package: "curl" },
+    Program { name: "python3", debian_package: "python3-venv" },
+    Program { name: "node", debian_package: "nodejs" },
+    Program { name: "promtool", debian_package: "prometheus" },
+];
 
 /// Installs what is missing, or says what to install.
 pub fn ensure(root: &Path) -> Outcome {

@@ -38,10 +38,13 @@ pub struct Arguments {
 #[derive(Subcommand)]
 enum Deed {
     /// Looks for damage: in the file, between its rows, and in every count
+    #[command(after_help = "Example:\n  fairlane data check ./queue")]
     Check(Place),
     /// Gives unused space back to the disk
+    #[command(after_help = "Example:\n  fairlane data vacuum ./queue")]
     Vacuum(Place),
     /// Writes every row that can be read as a line of JSON
+    #[command(after_help = "Example:\n  fairlane data export ./queue --out queue.ndjson")]
     Export {
         /// The data directory
         directory: PathBuf,
@@ -50,6 +53,7 @@ enum Deed {
         out: Option<PathBuf>,
     },
     /// Makes a new directory from an export
+    #[command(after_help = "Example:\n  fairlane data import ./queue-new --from queue.ndjson")]
     Import {
         #[command(flatten)]
         place: Place,

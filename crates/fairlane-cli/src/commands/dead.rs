@@ -7,6 +7,7 @@ use fairlane::{Dead, Fairlane, JobLine, Problem, parse_duration, time_text};
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::output::sign_of_life;
 use crate::place::{Place, list_length};
 use crate::tables::{self, thousands};
 
@@ -124,7 +125,11 @@ async fn list(filter: Filter, limit: usize) -> Result<(), Failure> {
 }
 
 async fn requeue(chosen: Chosen) -> Result<(), Failure> {
-    let counts = chosen.find().await?.requeue().await?;
+    let dead = chosen.find().await?;
+    let bar = sign_of_life(chosen.filter.place.json, "requeueing dead jobs");
+    let counts = dead.requeue().await;
+    bar.finish_and_clear();
+    let counts = counts?;
     let answer = RequeuedCounts { requeued: counts.requeued, full: counts.full, gone: counts.gone };
     chosen.filter.place.tell(&answer, || format!("{} requeued", thousands(counts.requeued)))?;
     match counts.full {
@@ -137,7 +142,11 @@ async fn requeue(chosen: Chosen) -> Result<(), Failure> {
 }
 
 async fn discard(chosen: Chosen) -> Result<(), Failure> {
-    let counts = chosen.find().await?.discard().await?;
+    let dead = chosen.find().await?;
+    let bar = sign_of_life(chosen.filter.place.json, "removing dead jobs");
+    let counts = dead.discard().await;
+    bar.finish_and_clear();
+    let counts = counts?;
     let answer = DiscardedCounts { discarded: counts.discarded, gone: counts.gone };
     chosen.filter.place.tell(&answer, || format!("{} discarded", thousands(counts.discarded)))
 }

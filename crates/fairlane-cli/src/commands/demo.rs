@@ -168,6 +168,7 @@ async fn enqueue(
             payload: payload.clone(),
             delay_ms: 0,
             bulk: None,
+            trace: None,
         });
         let jobs: Vec<NewJob> = jobs.collect();
         let sent_us = ledger.now_us();

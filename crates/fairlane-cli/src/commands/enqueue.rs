@@ -4,7 +4,7 @@ use std::io::Read;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use fairlane::{Error, Job, Level, parse_duration, parse_time};
+use fairlane::{Error, Job, Level, Trace, parse_duration, parse_time};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -49,6 +49,9 @@ pub struct Arguments {
     /// Not before then, such as 2026-01-31T08:30:00Z
     #[arg(long, value_name = "WHEN", value_parser = parse_time)]
     run_at: Option<SystemTime>,
+    /// The trace it belongs to: a W3C traceparent, such as "$TRACEPARENT"
+    #[arg(long, value_name = "TRACEPARENT")]
+    trace: Option<Trace>,
     /// The payload is passed on as it is, JSON or not
     #[arg(long)]
     bytes: bool,
@@ -78,6 +81,9 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     }
     if let Some(at) = arguments.run_at {
         job = job.run_at(at);
+    }
+    if let Some(trace) = arguments.trace {
+        job = job.trace(trace.as_str());
     }
     let drawn = job.id_alone();
     let fairlane = arguments.place.attach_or_make().await.map_err(|failure| unsent(failure, &drawn))?;

@@ -60,6 +60,7 @@ struct Shown {
     throttles: u32,
     losses: u32,
     bulk: Option<String>,
+    trace: Option<String>,
     worker: Option<String>,
     created_at: String,
     /// When it is due, or its lease ends.
@@ -148,6 +149,7 @@ impl Shown {
             throttles: view.throttles,
             losses: view.losses,
             bulk: view.bulk.as_ref().map(ToString::to_string),
+            trace: view.trace.as_ref().map(ToString::to_string),
             worker: view.worker.as_ref().map(ToString::to_string),
             created_at: time(view.created_at),
             until: view.until.map(time),
@@ -168,6 +170,7 @@ impl Shown {
         let facts = [
             ("type", Some(format!("{}, level {}, cost {}", self.r#type, self.level, self.cost))),
             ("bulk", self.bulk.clone()),
+            ("trace", self.trace.clone()),
             ("enqueued", Some(self.created_at.clone())),
             (until, self.until.clone()),
             ("settled", self.settled_at.clone()),

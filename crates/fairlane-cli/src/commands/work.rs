@@ -1,22 +1,17 @@
 //! `fairlane work`: a worker without code, from a file.
 //!
-//! - `work/config.rs`: the file, read and checked as a whole. `work/mistakes.rs`: what is wrong in it.
-//! - `work/text.rs`: `${VAR}` and rates in it.
 //! - `work/programs.rs`: whether its programs are there. `work/store.rs`: the store, waited for and told of types.
 //! - `work/said.rs`, `work/telling.rs`: what it says while it works. `work/drain.rs`: when nothing is left to do.
 //!
 //! Invariant: nothing is changed in the store before the whole file is known to be good.
 
-mod config;
 mod drain;
-mod mistakes;
-mod programs;
-mod said;
-mod store;
-mod telling;
-mod text;
+pub mod programs;
+pub mod said;
+pub mod store;
+pub mod telling;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,15 +22,15 @@ use fairlane_targets::Callbacks;
 use fairlane_worker::{CALLBACK_TYPE, StopReport, Worker};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::config::{Config, FILE, Given, Target};
 use crate::failure::Failure;
-use crate::place::Place;
-use config::{Config, Target};
+use crate::place::{self, Place};
 use said::{Said, jobs};
 use telling::Telling;
 
 const EXAMPLES: &str = "\
 Examples:
-  fairlane work --config work.toml
+  fairlane work
   fairlane work --config work.toml --engine redis://10.0.0.5:6379
   fairlane work --config work.toml --check
   fairlane work --config work.toml --drain --json
@@ -50,17 +45,20 @@ A file such as:
 
 A data directory that is not there is made. A queue that does not answer is waited for.
 The first Ctrl-C or SIGTERM lets running jobs end, the second one does not.
+Every key of the file: fairlane config, and docs/configuration.md.
 Exit codes: 0 stopped or drained; 1 it failed; 2 bad input; 130 stopped with jobs in hand.";
 
 /// Works on jobs by posting them to URLs or giving them to programs, as a file says
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// Which types to work on, and how
+    /// Which types to work on, and how [default: ./fairlane.toml]
     #[arg(long, value_name = "FILE")]
-    config: PathBuf,
-    /// Where the queue lives, whatever the file says: redis://host:port, redis+cluster://host:port,host:port or dir:path
-    #[arg(long, value_name = "URL", env = "FAIRLANE_ENGINE", hide_env_values = true)]
+    config: Option<PathBuf>,
+    /// Where the queue lives, whatever the file says: http://host:port (a server), redis://host:port,
+    /// redis+cluster://host:port,host:port or dir:path [env: FAIRLANE_ENGINE] [default: ./fairlane-data if it is there,
+    /// else redis://127.0.0.1:6379]
+    #[arg(long, value_name = "URL")]
     engine: Option<String>,
     /// End when nothing is left to do
     #[arg(long)]
@@ -76,19 +74,17 @@ pub struct Arguments {
     json: bool,
 }
 
-/// Where the queue lives if nobody says.
-const DEFAULT_ENGINE: &str = "redis://127.0.0.1:6379";
-
 /// Works until it is told to stop, or nothing is left.
 pub async fn run(arguments: Arguments) -> Result<(), Failure> {
-    let config = Config::read(&arguments.config)?;
-    programs::check(&arguments.config, &config)?;
-    let url = arguments.engine.or_else(|| config.engine.clone()).unwrap_or_else(|| DEFAULT_ENGINE.to_owned());
+    let given = Given { config: arguments.config, engine: arguments.engine, ..Given::default() };
+    let config = Config::read(&given)?;
+    let path = what_to_work_on(&config)?;
+    let url = config.engine.clone().map_or_else(place::nearby, Ok).map_err(Failure::bad_input)?;
     let place = Place { engine: url.clone(), json: arguments.json };
     place.check()?;
     let telling = Telling::start(arguments.json);
     if arguments.check {
-        telling.say(Said::checked(&arguments.config, &url, &config));
+        telling.say(Said::checked(path, &url, &config));
         telling.end();
         return Ok(());
     }
@@ -122,6 +118,23 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     }
 }
 
+/// The file, which names something to do and only programs that are there.
+fn what_to_work_on(config: &Config) -> Result<&Path, Failure> {
+    let Some(path) = &config.path else {
+        return Err(Failure::bad_input(format!(
+            "there is no ./{FILE} to work by; name a file with --config <FILE>"
+        )));
+    };
+    if config.type_ids().is_empty() {
+        return Err(Failure::bad_input(format!(
+            "{}: it names nothing to work on; add a [types.NAME] with http or command, or [callbacks]",
+            path.display()
+        )));
+    }
+    programs::check(config)?;
+    Ok(path)
+}
+
 /// Ends when nothing is left for this worker, and says what is left for others.
 async fn drain(engine: &Arc<dyn Engine>, config: &Config, telling: &Telling) -> Result<(), Failure> {
     let types = config.type_ids();
@@ -145,12 +158,14 @@ fn ended(report: StopReport, end: Result<bool, Failure>, telling: Telling) -> Re
     }
 }
 
-fn worker(engine: &Arc<dyn Engine>, config: &Config, telling: &Telling) -> Result<Worker, Failure> {
+/// A worker as the file has it; without types it only runs the loops.
+pub fn worker(engine: &Arc<dyn Engine>, config: &Config, telling: &Telling) -> Result<Worker, Failure> {
     let bad = |type_id: &dyn std::fmt::Display, error: fairlane_targets::BadTarget| {
         Failure::bad_input(format!("{type_id}: {error}"))
     };
-    let mut worker = Worker::new(engine.clone()).settings(config.worker.clone()).on_event(telling.hook());
-    if let Some(name) = &config.name {
+    let mut worker =
+        Worker::new(engine.clone()).settings(config.worker.settings.clone()).on_event(telling.hook());
+    if let Some(name) = &config.worker.name {
         worker = worker.name(name.clone());
     }
     for one in &config.types {
@@ -176,20 +191,22 @@ fn worker(engine: &Arc<dyn Engine>, config: &Config, telling: &Telling) -> Resul
 }
 
 /// Ctrl-C and SIGTERM.
-struct Signals {
+pub struct Signals {
     interrupt: Signal,
     terminate: Signal,
 }
 
 impl Signals {
-    fn listen() -> Result<Self, Failure> {
+    /// From now on they do not end the program.
+    pub fn listen() -> Result<Self, Failure> {
         let listen = |kind| {
             signal(kind).map_err(|error| Failure::broken(format!("signals cannot be listened for: {error}")))
         };
         Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
     }
 
-    async fn next(&mut self) {
+    /// Ends with the next one.
+    pub async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}

@@ -23,6 +23,7 @@ fn fill(engine: &str) {
             payload: b"secret".as_slice().into(),
             delay_ms: 0,
             bulk: None,
+            trace: None,
         };
         engine.enqueue(Enqueue { jobs: (1..=3).map(new).collect() }).await.unwrap();
     });

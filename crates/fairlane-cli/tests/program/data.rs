@@ -19,6 +19,7 @@ async fn fill(folder: &Path, jobs: usize) {
         payload: if number.is_multiple_of(2) { b"{}"[..].into() } else { b"\x00\xff"[..].into() },
         delay_ms: 0,
         bulk: None,
+        trace: None,
     };
     engine.enqueue_all((0..jobs).map(job)).await.unwrap();
 }

@@ -36,6 +36,9 @@ fn wrong_input_is_named_and_nothing_is_made() {
     queue.run(&["enqueue", "customer-7", "mail", "--delay", "soon"]).failed(2, &["500ms, 30s, 5m, 2h, 1d"]);
     queue.run(&["enqueue", "customer-7", "mail", "--run-at", "noon"]).failed(2, &["2026-01-31T08:30:00Z"]);
     queue.run(&["enqueue", "customer-7", "mail", "--level", "urgent"]).failed(2, &["high, normal and low"]);
+    queue
+        .run(&["enqueue", "customer-7", "mail", "--trace", "00"])
+        .failed(2, &["W3C traceparent, such as 00-"]);
     queue.run(&["enqueue", "customer-7"]).failed(2, &["<TYPE>"]);
     let both = ["enqueue", "a", "b", "--delay", "1s", "--run-at", "2026-01-31T08:30:00Z"];
     queue.run(&both).failed(2, &["cannot be used with"]);
@@ -60,6 +63,19 @@ fn a_directory_that_is_owned_is_said_to_be() {
     queue.run(&["enqueue", "customer-7", "mail"]).failed(2, &[&pid]);
     drop(owner);
     assert_eq!(queue.run(&["enqueue", "customer-7", "mail"]).code, 0);
+}
+
+#[test]
+fn a_trace_of_the_environment_is_not_taken() {
+    let queue = Queue::new();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_fairlane"));
+    command.args(["enqueue", "a", "mail", "--id", "1", "--engine", &queue.url()]);
+    let output = command
+        .env("TRACEPARENT", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(queue.json(&["job", "show", "a", "1"])["trace"].is_null());
 }
 
 #[test]

@@ -7,6 +7,8 @@ use super::running::has_keys;
 fn a_job_is_shown_with_its_payload_and_cancelled_once() {
     let queue = Queue::new();
     queue.json(&["enqueue", "customer-7", "mail", "{\"to\": 1}", "--id", "welcome", "--level", "high"]);
+    let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    queue.json(&["enqueue", "customer-7", "mail", "--id", "traced", "--trace", trace]);
     let shown = queue.json(&["job", "show", "customer-7", "welcome"]);
     has_keys(
         &shown,
@@ -16,6 +18,10 @@ fn a_job_is_shown_with_its_payload_and_cancelled_once() {
     let text = queue.run(&["job", "show", "customer-7", "welcome"]).stdout;
     assert!(text.starts_with("welcome of customer-7: PENDING, 0 attempts"), "{text}");
     assert!(text.contains("payload    {\"to\": 1}") && text.contains("mail, level high, cost 1"), "{text}");
+    assert!(shown["trace"].is_null() && !text.contains("trace"), "{text}");
+    assert_eq!(queue.json(&["job", "show", "customer-7", "traced"])["trace"], trace);
+    let text = queue.run(&["job", "show", "customer-7", "traced"]).stdout;
+    assert!(text.contains(&format!("trace      {trace}")), "{text}");
     let cancelled = queue.run(&["job", "cancel", "customer-7", "welcome"]);
     assert_eq!((cancelled.code, cancelled.stdout.trim()), (0, "welcome of customer-7 will not run"));
     assert_eq!(queue.json(&["job", "show", "customer-7", "welcome"])["state"], "CANCELLED");

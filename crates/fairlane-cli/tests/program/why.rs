@@ -20,6 +20,7 @@ fn pause_customer(url: &str) {
             payload: b"secret".as_slice().into(),
             delay_ms: 0,
             bulk: None,
+            trace: None,
         };
         engine.enqueue(Enqueue { jobs: (1..=3).map(new).collect() }).await.unwrap();
         let patch = GroupPatch { paused: Some(true), ..GroupPatch::default() };

@@ -70,6 +70,7 @@ fn new_job(type_name: &str, number: u32, bulk: Option<&BulkRef>) -> NewJob {
         payload: format!("{{\"number\":{number}}}").into_bytes().into(),
         delay_ms: 0,
         bulk: bulk.map(|bulk| bulk.id.clone()),
+        trace: None,
     }
 }
 

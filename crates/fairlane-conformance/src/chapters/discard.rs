@@ -22,12 +22,13 @@ pub const CASES: &[Case] = cases![
 ];
 
 async fn a_discarded_job_is_gone_and_its_id_is_free(queue: Subject) {
-    queue.add_dead(NewJob { payload: bytes("old"), ..job("g", "1") }).await;
+    let traced = Some(trace("4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"));
+    queue.add_dead(NewJob { payload: bytes("old"), trace: traced, ..job("g", "1") }).await;
     assert_eq!(queue.discard("g", &["1"]).await, [Disposal::Discarded]);
     assert_eq!((queue.find_job("g", "1").await, queue.whole().await.failed), (None, 0));
     queue.add([NewJob { payload: bytes("new"), ..job("g", "1") }]).await;
     let leased = queue.lease_one().await;
-    assert_eq!((&*leased.payload, leased.attempt), (&b"new"[..], 1));
+    assert_eq!((&*leased.payload, leased.attempt, leased.trace), (&b"new"[..], 1, None));
 }
 
 /// Erratum Q15.

@@ -45,6 +45,7 @@ pub const CASES: &[Case] = cases![
     an_unknown_bulk_action_is_refused_and_not_made,
     a_refused_job_is_not_counted_in_its_bulk_action,
     a_groups_run_is_counted_from_its_first_job,
+    a_job_keeps_the_trace_it_was_enqueued_with,
 ];
 
 async fn a_new_job_is_pending_and_whole(queue: Subject) {
@@ -57,6 +58,22 @@ async fn a_new_job_is_pending_and_whole(queue: Subject) {
     assert_eq!((&*view.payload, view.state, view.until), (&b"p"[..], JobState::Pending, None));
     assert_eq!((view.attempts, view.throttles, view.losses), (0, 0, 0));
     assert_eq!((view.fence, view.worker, view.settled_at, &*view.note), (None, None, None, &b""[..]));
+}
+
+async fn a_job_keeps_the_trace_it_was_enqueued_with(queue: Subject) {
+    let first = trace("4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
+    let other = trace("3a3a3a3a3a3a3a3a3a3a3a3a3a3a3a3a-2b2b2b2b2b2b2b2b-0a");
+    let traced = |id: &str, trace: &Trace| NewJob { trace: Some(trace.clone()), ..job("g", id) };
+    let plain = NewJob { payload: bytes("+:1:payload"), ..job("g", "3") };
+    queue.add([traced("1", &first), traced("2", &other), plain]).await;
+    let again = queue.enqueue([traced("1", &other)]).await;
+    assert_eq!(again, [JobReceipt::Exists { bulk: None }]);
+    for (id, trace, payload) in
+        [("1", Some(first), "{}"), ("2", Some(other), "{}"), ("3", None, "+:1:payload")]
+    {
+        let view = queue.job("g", id).await;
+        assert_eq!((view.trace, &*view.payload), (trace, payload.as_bytes()));
+    }
 }
 
 /// Erratum Q36.

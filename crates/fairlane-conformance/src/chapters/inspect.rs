@@ -17,6 +17,7 @@ pub const CASES: &[Case] = cases![
     a_type_shows_its_order,
     the_whole_shows_its_types_by_name,
     every_state_has_its_word,
+    a_job_shows_its_trace_in_every_state,
     a_group_shows_its_run,
     a_type_shows_what_is_ready,
     the_whole_shows_its_activity,
@@ -82,6 +83,20 @@ async fn the_whole_shows_its_types_by_name(queue: Subject) {
     queue.set_type("k", type_paused(true)).await;
     let types = queue.whole().await.types;
     assert_eq!(types, ["a", "k", "m:%", "z"].map(type_id));
+}
+
+async fn a_job_shows_its_trace_in_every_state(queue: Subject) {
+    let trace = trace("4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
+    queue.add(jobs("g", 4).into_iter().map(|new| NewJob { trace: Some(trace.clone()), ..new })).await;
+    let leased = queue.lease(3).await;
+    queue.settle(&leased[0], succeeded()).await;
+    queue.settle(&leased[1], failed()).await;
+    assert_eq!(queue.cancel("g", &["4"]).await, [Cancellation::Cancelled]);
+    for (id, state) in ["COMPLETED", "FAILED", "PROCESSING", "CANCELLED"].into_iter().enumerate() {
+        let view = queue.job("g", &(id + 1).to_string()).await;
+        assert_eq!((view.state.as_str(), view.trace.as_ref()), (state, Some(&trace)));
+        assert_eq!(&*view.payload, b"{}");
+    }
 }
 
 /// Erratum Q14.

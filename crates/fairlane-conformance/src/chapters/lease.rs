@@ -15,6 +15,7 @@ pub const CASES: &[Case] = cases![
     a_leased_job_says_so,
     a_job_is_leased_to_one_worker,
     a_payload_stays_until_the_job_is_settled,
+    a_trace_stays_through_retries_losses_and_death,
     a_repeated_request_gives_the_same_jobs_and_no_new_ones,
     a_repeated_request_gives_only_what_is_still_held,
     a_repeated_empty_request_stays_empty,
@@ -103,6 +104,27 @@ async fn a_payload_stays_until_the_job_is_settled(queue: Subject) {
     queue.advance_ms(10);
     let again = queue.lease_one().await;
     assert_eq!((&*again.payload, again.attempt), (&b"kept"[..], 2));
+}
+
+async fn a_trace_stays_through_retries_losses_and_death(queue: Subject) {
+    queue.end_reclaim_grace().await;
+    queue.open("g", "b").await;
+    let trace = Some(trace("4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"));
+    queue.add([in_bulk("b", NewJob { trace: trace.clone(), ..job("g", "1") })]).await;
+    let first = queue.lease_one().await;
+    queue.settle(&first, retry(10)).await;
+    queue.advance_ms(10);
+    queue.reclaim(1).await;
+    let lost = queue.leased(request("w", 1, 1)).await.0;
+    assert_eq!(queue.leased(request("w", 1, 1)).await.0, lost, "asked for again");
+    queue.advance_reclaiming_ms(LEASE_MS).await;
+    assert_eq!(queue.reclaim(10).await.recovered, 1);
+    let last = queue.lease_one().await;
+    queue.settle(&last, failed()).await;
+    assert_eq!(queue.requeue("g", &["1"]).await, [Requeued::Requeued]);
+    for leased in [first, lost[0].clone(), last, queue.lease_one().await] {
+        assert_eq!((leased.trace, &*leased.payload), (trace.clone(), &b"{}"[..]));
+    }
 }
 
 async fn a_repeated_request_gives_the_same_jobs_and_no_new_ones(queue: Subject) {

@@ -277,7 +277,8 @@ async fn a_page_with_large_payloads_ends_early(queue: Subject) {
 async fn a_line_shows_what_a_look_at_the_job_shows(queue: Subject) {
     queue.open("g", "b").await;
     queue.add([in_bulk("b", NewJob { cost: cost(3), ..job_at(Level::Low, "g", "1") })]).await;
-    queue.add([job("g", "2"), job("g", "3"), delayed(500, "g", "4")]).await;
+    let traced = |new: NewJob| NewJob { trace: trace_of(&new.job), ..new };
+    queue.add([job("g", "2"), job("g", "3"), delayed(500, "g", "4")].map(traced)).await;
     let leased = queue.lease(2).await;
     queue.settle(&leased[0], retry(700)).await;
     for listing in [pending("g"), Listing::Waiting, Listing::InFlight] {

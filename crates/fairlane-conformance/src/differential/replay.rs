@@ -16,7 +16,7 @@ use fairlane_engine::redis::{RedisEngine, RedisOptions};
 use fairlane_engine::{AuditReport, BoxFuture, Clock, Engine, EngineError};
 
 use super::world::World;
-use super::{Answer, CHUNK_STEPS, Deed, Difference, Run, Step};
+use super::{Answer, CHUNK_STEPS, Deed, Difference, Run, Step, answer_of};
 use crate::subject::{START, bulk_ref, bytes, job, request, type_id};
 
 /// Steps between two audits; each takes longer than to compare the states.
@@ -110,10 +110,7 @@ impl Match<'_> {
 
     fn apply(&mut self, step: &Step) -> Answer {
         self.now = step.at;
-        match &step.deed {
-            Deed::Command(command) => Answer::Reply(Box::new(self.machine.apply(command.clone(), step.at))),
-            Deed::TakeToken(type_id) => Answer::Token(self.machine.take_token(std::slice::from_ref(type_id))),
-        }
+        answer_of(&mut self.machine, step)
     }
 
     async fn compare_answers(&mut self, chunk: &[Step], expected: Vec<Answer>) -> Option<Difference> {

@@ -7,7 +7,7 @@ use fairlane_core::queue::{Command, Listing, Machine, Settings};
 use fairlane_engine::embedded::disk::{Disk, Sync};
 
 use super::world::World;
-use super::{Answer, Deed, Step};
+use super::{Deed, Step, answer_of};
 use crate::subject::START;
 
 /// Plays an episode of so many steps, with a restart after every `every`; says what first differs.
@@ -19,7 +19,7 @@ pub fn restarts(folder: &Path, seed: u64, steps: usize, every: usize) -> Result<
     let mut disk = open(folder);
     for number in 1..=steps {
         let step = world.next_step();
-        let (mine, other) = (play(&mut running, &step), play(&mut restarted, &step));
+        let (mine, other) = (answer_of(&mut running, &step), answer_of(&mut restarted, &step));
         if mine != other && !pages_over_leases(&step) {
             return Err(format!("step {number}, {step:?}\n  running   {mine:?}\n  restarted {other:?}"));
         }
@@ -51,11 +51,4 @@ fn pages_over_leases(step: &Step) -> bool {
 
 fn open(folder: &Path) -> Disk {
     Disk::open(folder, Sync::Never, 0).expect("a folder of its own")
-}
-
-fn play(machine: &mut Machine, step: &Step) -> Answer {
-    match &step.deed {
-        Deed::Command(command) => Answer::Reply(Box::new(machine.apply(command.clone(), step.at))),
-        Deed::TakeToken(type_id) => Answer::Token(machine.take_token(std::slice::from_ref(type_id))),
-    }
 }

@@ -187,6 +187,7 @@ impl World {
             payload: Arc::from(self.dice.pick(&payloads)),
             delay_ms: if self.dice.one_in(3) { self.dice.below(4000) } else { 0 },
             bulk: self.dice.one_in(2).then(|| bulk_id(self.dice.pick(&BULKS))),
+            trace: self.dice.one_in(3).then(|| self.dice.trace()),
         }
     }
 

@@ -9,7 +9,7 @@ use fairlane_core::{Level, WorkerId};
 use fairlane_engine::{DirectoryOptions, EmbeddedEngine, Engine, Leaser};
 
 use crate::dice::Dice;
-use crate::subject::{group_id, group_seats, job, per_second, type_id};
+use crate::subject::{group_id, group_seats, job, per_second, trace_of, type_id};
 
 const GROUPS: u64 = 7;
 const BATCH_MAX: u64 = 30;
@@ -48,11 +48,13 @@ async fn produce(engine: Arc<dyn Engine>, mut dice: Dice, name: String) {
     for made in 0.. {
         let mut jobs = Vec::new();
         for index in 0..1 + dice.below(BATCH_MAX) {
+            let new = job(&format!("g{}", dice.below(GROUPS)), &format!("{name}-{made}-{index}"));
             jobs.push(NewJob {
                 type_id: dice.pick(&types),
                 level: dice.pick(&Level::ALL),
                 delay_ms: dice.below(4) / 3 * dice.below(50),
-                ..job(&format!("g{}", dice.below(GROUPS)), &format!("{name}-{made}-{index}"))
+                trace: trace_of(&new.job),
+                ..new
             });
         }
         let enqueued = engine.enqueue(Enqueue { jobs: jobs.clone() }).await.expect("the disk is well");

@@ -12,7 +12,7 @@ use fairlane_core::Fence;
 use fairlane_core::queue::{JobRef, LeasedJob, Verdict};
 
 use super::limits;
-use crate::subject::group_id;
+use crate::subject::{group_id, trace_of};
 
 /// More violations than this say nothing new.
 const VIOLATIONS_MAX: usize = 20;
@@ -58,6 +58,9 @@ impl Ledger {
             let holder = Holder { fence: leased.fence, leased_at: Instant::now(), lease };
             if book.ended.contains(&leased.job) {
                 book.violate(format!("{:?} was leased after its end", leased.job));
+            }
+            if leased.trace != trace_of(&leased.job) {
+                book.violate(format!("{:?} was leased with the trace {:?}", leased.job, leased.trace));
             }
             let before = book.holders.insert(leased.job.clone(), holder);
             if let Some(before) = before
@@ -181,6 +184,7 @@ mod tests {
             fence: Fence(fence),
             attempt: 1,
             bulk: None,
+            trace: trace_of(&job_ref(group, id)),
         }
     }
 
@@ -192,6 +196,16 @@ mod tests {
         ledger.leased(&leased("g", "1", 2), LEASE);
         assert_eq!(ledger.violations(), [""; 0]);
         ledger.leased(&leased("g", "1", 3), LEASE);
+        assert_eq!(ledger.violations().len(), 1);
+    }
+
+    #[test]
+    fn a_trace_of_another_job_is_noticed() {
+        let ledger = Ledger::default();
+        let traces = ["1", "2", "3", "4"].map(|id| leased("g", id, 1).trace);
+        assert!(traces.contains(&None) && traces.iter().any(Option::is_some));
+        let other = if traces[0].is_some() { None } else { traces.into_iter().flatten().next() };
+        ledger.leased(&LeasedJob { trace: other, ..leased("g", "1", 1) }, LEASE);
         assert_eq!(ledger.violations().len(), 1);
     }
 

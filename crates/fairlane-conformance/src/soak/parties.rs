@@ -10,7 +10,7 @@ use fairlane_engine::{Engine, EngineError, Leaser};
 
 use super::{Ledger, POLL, types, until_answered};
 use crate::dice::Dice;
-use crate::subject::job;
+use crate::subject::{job, trace_of};
 
 const GROUPS: u64 = 5;
 const BATCH_MAX: u64 = 20;
@@ -56,11 +56,13 @@ pub(super) async fn produce(
         let mut jobs = Vec::new();
         for _ in 0..1 + dice.below(BATCH_MAX) {
             made += 1;
+            let new = job(&format!("g{}", dice.below(GROUPS)), &format!("{producer}-{made}"));
             jobs.push(NewJob {
                 type_id: dice.pick(&types()),
                 level: dice.pick(&Level::ALL),
                 delay_ms: dice.below(4) / 3 * dice.below(50),
-                ..job(&format!("g{}", dice.below(GROUPS)), &format!("{producer}-{made}"))
+                trace: trace_of(&new.job),
+                ..new
             });
         }
         let command = Enqueue { jobs };

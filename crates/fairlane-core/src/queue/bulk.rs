@@ -8,6 +8,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::names::{BulkId, GroupId, JobId};
 use crate::numbers::{Fence, Micros};
 
@@ -16,7 +18,7 @@ use super::job::{End, JobKey, Place};
 use super::lane::GroupKey;
 
 /// A bulk action's full name.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct BulkRef {
     /// Whose it is.
     pub group: GroupId,
@@ -25,7 +27,7 @@ pub struct BulkRef {
 }
 
 /// How far a bulk action has come.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BulkState {
     /// No job was leased or admitted yet.
     #[default]
@@ -76,7 +78,7 @@ impl BulkState {
 }
 
 /// What becomes of a bulk action's jobs when their turn comes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Course {
     /// They run.
     #[default]
@@ -102,7 +104,7 @@ impl Course {
 }
 
 /// Why a bulk action has failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BulkCause {
     /// More jobs failed than may.
     Failures,
@@ -127,7 +129,7 @@ impl BulkCause {
 }
 
 /// A bulk action as it stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BulkView {
     /// Whose and which.
     pub bulk: BulkRef,
@@ -160,8 +162,10 @@ pub struct BulkView {
     /// Why it failed.
     pub cause: Option<BulkCause>,
     /// Opaque bytes for whoever aggregates it.
+    #[serde(with = "crate::encoding::bytes")]
     pub payload: Arc<[u8]>,
     /// What its aggregation gave.
+    #[serde(with = "crate::encoding::bytes")]
     pub summary: Arc<[u8]>,
 }
 

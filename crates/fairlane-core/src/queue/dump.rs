@@ -313,11 +313,15 @@ impl Machine {
         let (group, id) = (self.groups[job.group].name.escaped(), job.id.escaped());
         let (level, type_name) = (job.level.index(), self.types[job.type_key].name.escaped());
         let (created, cost) = (job.created_at.0, job.cost.get());
-        let payload = String::from_utf8_lossy(&job.payload);
+        let tail = match &job.trace {
+            Some(trace) => [&b"+"[..], &trace.packed(), &job.payload].concat(),
+            None => [b":", &*job.payload].concat(),
+        };
+        let tail = String::from_utf8_lossy(&tail);
         let cost_text = if cost == 1 { String::new() } else { cost.to_string() };
         let bulk = bulk_text(job);
         let mark = if job.cancelled { "X" } else { "" };
-        let row = format!("{mark}{}{level}:{type_name}:{cost_text}:{bulk}:{payload}", base_36(created));
+        let row = format!("{mark}{}{level}:{type_name}:{cost_text}:{bulk}{tail}", base_36(created));
         dump.add_field(format!("group:{group}:rows"), id, row);
         let Some(run) = &job.run else { return };
         let state = match job.place {

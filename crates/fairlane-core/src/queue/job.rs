@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::names::{GroupId, JobId, WorkerId};
 use crate::numbers::{Cost, Fence, Level, Micros};
+use crate::trace::Trace;
 
 use super::lane::{GroupKey, TypeKey};
 
 /// A job's full name.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct JobRef {
     /// Whose it is.
     pub group: GroupId,
@@ -17,7 +20,7 @@ pub struct JobRef {
 }
 
 /// Where a job is on its road.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum JobState {
     /// In its lane.
     Pending,
@@ -153,6 +156,8 @@ pub(super) struct Job {
     pub created_at: Micros,
     /// The number of its bulk action.
     pub bulk: Option<u64>,
+    /// The trace it came with.
+    pub trace: Option<Trace>,
     /// Cancelled where it stands in a list, to be taken out when its turn comes.
     pub cancelled: bool,
     pub place: Place,

@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use rustc_hash::FxHashMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::classic::{self, Progress};
 use crate::limits::{CREDIT, LEVEL_WEIGHTS, POOL, POOL_SERVED, QUANTUM, UNITS};
 use crate::names::{BulkId, GroupId, JobId, TypeId, WorkerId};
@@ -122,7 +124,7 @@ pub(super) struct Record {
 }
 
 /// A group's congestion at one moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// When.
     pub at: Micros,

@@ -59,6 +59,8 @@ pub use take_completed::{CompletedTaken, TakeCompleted, TakenBulk};
 
 pub(in crate::queue) use settle::Ended;
 
+use serde::{Deserialize, Serialize};
+
 use crate::numbers::OutOfRange;
 
 /// Why a command was not carried out at all: it is malformed, and repeating it will not help.
@@ -93,7 +95,7 @@ pub enum Invalid {
 }
 
 /// One step of the queue.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Command {
     /// Adds jobs.
     Enqueue(Enqueue),
@@ -184,7 +186,7 @@ impl Command {
 }
 
 /// What a command gave.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Reply {
     /// To [`Command::Enqueue`].
     Enqueued(Enqueued),

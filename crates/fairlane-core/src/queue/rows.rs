@@ -22,6 +22,7 @@ use crate::limits::GOODPUT_BUCKETS;
 use crate::names::{BulkId, GroupId, JobId, TypeId, WorkerId};
 use crate::numbers::{Cost, Fence, Level, Micros, RequestNumber};
 use crate::rate::Bucket;
+use crate::trace::Trace;
 
 use super::lane::Snapshot;
 use super::operations::LaneStanding;
@@ -49,6 +50,8 @@ pub struct JobRow {
     pub created_at: Micros,
     /// The number of the bulk action it came with.
     pub bulk: Option<u64>,
+    /// The trace it came with.
+    pub trace: Option<Trace>,
 }
 
 /// Where a job stands.

@@ -1,12 +1,14 @@
 //! What can be set for the whole, a type and a group.
 
+use serde::{Deserialize, Serialize};
+
 use crate::congestion::Congestion;
 use crate::limits;
 use crate::numbers::Weight;
 use crate::rate::Rate;
 
 /// How a type's capacity is split between its levels.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LevelOrder {
     /// 16 : 4 : 1, so that low never starves.
     #[default]
@@ -26,7 +28,7 @@ impl LevelOrder {
 }
 
 /// The rules for order, gate and denial.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Discipline {
     /// Fair shares by weight, leaky buckets, parked lanes.
     #[default]
@@ -46,7 +48,7 @@ impl Discipline {
 }
 
 /// Settings of the whole queue.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// The rules; they can only be changed while the queue is empty.
     pub discipline: Discipline,
@@ -109,7 +111,7 @@ impl Default for Settings {
 }
 
 /// Settings of one type.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TypeSettings {
     /// What its downstream allows.
     pub rate: Option<Rate>,
@@ -122,7 +124,7 @@ pub struct TypeSettings {
 }
 
 /// Settings of one group.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupSettings {
     /// Its share relative to other groups.
     pub weight: Weight,
@@ -137,7 +139,7 @@ pub struct GroupSettings {
 }
 
 /// A change to a type's settings; `None` leaves a setting as it is.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TypePatch {
     /// `Some(None)` removes the limit.
     pub rate: Option<Option<Rate>>,
@@ -162,7 +164,7 @@ impl TypePatch {
 }
 
 /// A change to a group's settings; `None` leaves a setting as it is.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupPatch {
     /// A new weight.
     pub weight: Option<Weight>,

@@ -2,6 +2,7 @@
 //!
 //! A turn takes all requests that are queued, applies them, keeps what they changed, and only then answers.
 
+use std::slice;
 use std::sync::mpsc::{self, RecvTimeoutError};
 
 use fairlane_core::queue::{Command, Machine, Outcome, Reply};
@@ -10,8 +11,8 @@ use tokio::sync::oneshot;
 
 use super::OwnClock;
 use super::keeper::Keeper;
-use super::waiters::Waiters;
 use crate::engine::EngineError;
+use crate::waiters::{Place, Waiters, Woken};
 
 /// Most requests of one turn; the first of them waits no longer than the others take.
 const TURN_REQUESTS_MAX: usize = 1024;
@@ -23,9 +24,9 @@ pub(super) enum Request {
     /// Carry out a command that is valid.
     Execute { command: Command, reply: oneshot::Sender<Result<Reply, EngineError>> },
     /// Say when something of these types may be servable.
-    Wait { types: Vec<TypeId>, token: oneshot::Sender<TypeId> },
-    /// A token that came too late for its waiter.
-    GiveBack(TypeId),
+    Wait { place: Place, types: Vec<TypeId>, woken: oneshot::Sender<Woken> },
+    /// Wait no longer; a token may have come too late.
+    Leave { place: Place, late: Option<TypeId> },
     /// Look at the machine.
     Look(Look),
     /// Say where the owner can be talked to.
@@ -64,8 +65,8 @@ impl Owner {
                         bytes += weight(&command);
                         answers.push(self.answer(command, reply));
                     }
-                    Request::Wait { types, token } => waiters.add(types, token),
-                    Request::GiveBack(type_id) => waiters.give_back(type_id),
+                    Request::Wait { place, types, woken } => waiters.add(place, types, woken),
+                    Request::Leave { place, late } => waiters.leave(place, late),
                     Request::Look(look) => look(&self.machine, self.clock.now()),
                     Request::Announce { address, reply } => {
                         // Who announces and does not wait for the answer does not care.
@@ -77,9 +78,22 @@ impl Owner {
                 }
             }
             self.end_turn(answers);
-            waiters.wake(&mut self.machine);
+            self.wake(&mut waiters);
         }
         self.keeper.close(&mut self.machine);
+    }
+
+    /// Gives tokens to those who wait for their types; nothing here depends on how many wait.
+    fn wake(&mut self, waiters: &mut Waiters) {
+        if waiters.is_empty() {
+            return;
+        }
+        let wanted = self.machine.types_with_tokens().filter(|type_id| waiters.wait_for(type_id));
+        for type_id in wanted.cloned().collect::<Vec<_>>() {
+            while waiters.wait_for(&type_id) && self.machine.take_token(slice::from_ref(&type_id)).is_some() {
+                waiters.give(&type_id);
+            }
+        }
     }
 
     /// The next request; none when there will be no more.

@@ -28,6 +28,7 @@ pub(crate) fn jobs(count: usize) -> Vec<NewJob> {
         payload: Arc::from(&b"{}"[..]),
         delay_ms: 0,
         bulk: None,
+        trace: None,
     };
     (0..count).map(job).collect()
 }

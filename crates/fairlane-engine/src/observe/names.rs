@@ -1,7 +1,7 @@
 //! Every metric: its name, kind, unit, labels and meaning, once.
 //!
 //! The table in `docs/metrics.md` is compared with this one by a test. A label takes its values from a small
-//! set (at most 64 types), except `groupId`, which stands only on the figures of
+//! set (at most 64 types), except `group_id`, which stands only on the figures of
 //! [`group_gauges`](super::group_gauges): whoever calls it bounds the groups.
 
 use metrics::Unit;
@@ -128,16 +128,16 @@ metrics! {
         "The rate in effect for a type, below the set one after refusals; +Inf without a limit.";
     Gauge Count TYPE_CLOSED = "fairlane_type_closed" ["type"]:
         "1 while a type's downstream has asked for silence.";
-    Gauge Count GROUP_PENDING = "bulk_action_group_pending_jobs" ["groupId"]:
+    Gauge Count GROUP_PENDING = "bulk_action_group_pending_jobs" ["group_id"]:
         "Unfinished jobs of a group that are not in flight.";
-    Gauge Count GROUP_IN_FLIGHT = "fairlane_group_in_flight_jobs" ["groupId"]:
+    Gauge Count GROUP_IN_FLIGHT = "fairlane_group_in_flight_jobs" ["group_id"]:
         "Leased jobs of a group.";
-    Gauge Count NON_READY = "bulk_action_congestion_non_ready_count" ["groupId"]:
+    Gauge Count NON_READY = "bulk_action_congestion_non_ready_jobs" ["group_id"]:
         "Of a group's pending jobs, those that cannot be served now: not due yet, parked or paused.";
-    Gauge Count CONGESTION_LEVEL = "bulk_action_congestion_level" ["groupId" "level"]:
+    Gauge Count CONGESTION_LEVEL = "bulk_action_congestion_level" ["group_id" "level"]:
         "1 at the level a group is at, 0 at the others: `NONE`, `LOW`, `MODERATE`, `HIGH`, `CRITICAL`.";
-    Gauge Count GROUP_THROTTLES = "bulk_action_congestion_avg_throttle_per_job" ["groupId"]:
+    Gauge Count GROUP_THROTTLES = "bulk_action_congestion_avg_throttle_per_job" ["group_id"]:
         "Throttles per job that has ended since the group was last idle, on average.";
-    Gauge Seconds GROUP_BACKOFF = "fairlane_group_backoff_seconds" ["groupId"]:
+    Gauge Seconds GROUP_BACKOFF = "fairlane_group_backoff_seconds" ["group_id"]:
         "The newest backoff a refused job was given, or the wait predicted when the group was last held up.";
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use ::redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use ::redis::cluster::ClusterClient;
 use ::redis::cluster_async::ClusterConnection;
+use ::redis::cluster_routing::{Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr};
 use ::redis::{Client, Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
 
 use crate::engine::EngineError;
@@ -17,8 +18,6 @@ const RECONNECT_DELAY_MIN: Duration = Duration::from_millis(20);
 const RECONNECT_DELAY_MAX: Duration = Duration::from_millis(1000);
 const RECONNECT_ATTEMPTS: usize = 6;
 const CLUSTER_RETRIES: u32 = 3;
-/// How much later than asked a blocking pop may come back before the connection counts as dead.
-pub(super) const BLOCKING_GRACE: Duration = Duration::from_secs(5);
 
 /// A way to a server or cluster; clones share it.
 #[derive(Clone)]
@@ -59,6 +58,14 @@ impl Connection {
     /// Sends one command; the server's own words are kept in the error.
     pub async fn query(&self, command: &Cmd) -> Result<Value, EngineError> {
         self.query_raw(command).await.map_err(|error| explain(&error))
+    }
+
+    /// Sends a command that names no key to the server that has this key.
+    pub async fn query_at(&self, key: &str, command: &Cmd) -> Result<Value, EngineError> {
+        let Self::Cluster(cluster) = self else { return self.query(command).await };
+        let node = SingleNodeRoutingInfo::SpecificNode(Route::with_key(key, SlotAddr::Master));
+        let reply = cluster.clone().route_command(command.clone(), RoutingInfo::SingleNode(node)).await;
+        reply.map_err(|error| explain(&error))
     }
 
     pub async fn query_raw(&self, command: &Cmd) -> Result<Value, RedisError> {

@@ -18,7 +18,7 @@ use fairlane_core::queue::{
     Promoted, Reclaimed, Refusal, Reply, Settled, TypeSet, TypeSettings, Verdict, WholeSet,
 };
 use fairlane_core::{
-    BulkId, Cost, Fence, GroupId, JobId, Level, Micros, Rate, RequestNumber, TypeId, Weight, WorkerId,
+    BulkId, Cost, Fence, GroupId, JobId, Level, Micros, Rate, RequestNumber, Trace, TypeId, Weight, WorkerId,
 };
 
 use crate::engine::EngineError;
@@ -211,14 +211,15 @@ fn place(place: &str) -> Decoded<(Level, TypeId)> {
     Ok((level(index)?, type_id(name)?))
 }
 
-/// A job's row: `X` if it was cancelled where it stands, the time in base 36, then `level:type:cost:bulk:payload`
-/// with nothing for a cost of 1 and for no bulk action.
+/// A job's row: `X` if it was cancelled where it stands, the time in base 36, then `level:type:cost:bulk`, with
+/// nothing for a cost of 1 and for no bulk action; then `:payload`, or `+`, the packed trace and the payload.
 struct Row {
     created_at: Micros,
     level: Level,
     type_id: TypeId,
     cost: Cost,
     bulk: Option<u64>,
+    trace: Option<Trace>,
     cancelled: bool,
     payload: Arc<[u8]>,
 }
@@ -232,7 +233,7 @@ fn row(value: Value) -> Decoded<Row> {
     let cancelled = unmarked.is_some();
     let (time, rest) = unmarked.unwrap_or(&bytes).split_at_checked(TIME_BYTES).ok_or_else(broken)?;
     let created_us = u64::from_str_radix(as_text(time)?, 36).map_err(|_| broken())?;
-    let mut parts = rest.splitn(5, |byte| *byte == b':');
+    let mut parts = rest.splitn(4, |byte| *byte == b':');
     let mut next = || parts.next().ok_or_else(broken);
     let level = level(as_text(next()?)?)?;
     let type_id = type_id(as_text(next()?)?)?;
@@ -240,13 +241,24 @@ fn row(value: Value) -> Decoded<Row> {
         "" => 1,
         cost => parse(cost)?,
     };
-    let bulk = match as_text(next()?)? {
+    let rest = next()?;
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (number, tail) = rest.split_at(digits);
+    let bulk = match as_text(number)? {
         "" => None,
         number => Some(parse(number)?),
     };
-    let payload = next()?.into();
+    let (trace, payload) = match tail.split_first() {
+        Some((b':', payload)) => (None, payload),
+        Some((b'+', tail)) => {
+            let (packed, payload) = tail.split_at_checked(Trace::PACKED_BYTES).ok_or_else(broken)?;
+            (Some(Trace::from_packed(packed).map_err(|_| broken())?), payload)
+        }
+        _ => return Err(broken()),
+    };
+    let payload = payload.into();
     let cost = Cost::new(cost).map_err(|error| unknown("cost", error))?;
-    Ok(Row { created_at: Micros(created_us), level, type_id, cost, bulk, cancelled, payload })
+    Ok(Row { created_at: Micros(created_us), level, type_id, cost, bulk, trace, cancelled, payload })
 }
 
 fn leased(mut items: Items, now: Micros) -> Decoded<Leased> {
@@ -297,6 +309,7 @@ fn leased_lane(
             fence,
             attempt,
             bulk: row.bulk.and_then(|number| bulks.get(&number).cloned()),
+            trace: row.trace,
         });
     }
     Ok(())

@@ -60,7 +60,7 @@ fn name(job: &JobRef) -> Vec<u8> {
     [job.group.escaped(), ":", job.id.escaped()].concat().into_bytes()
 }
 
-/// Consecutive jobs that differ in id and payload only are sent as one run.
+/// Consecutive jobs that differ in id, payload and trace only are sent as one run.
 fn enqueue(command: &Enqueue, arguments: &mut Arguments) -> &'static str {
     let alike = |a: &NewJob, b: &NewJob| {
         (&a.job.group, &a.type_id, a.level, a.cost, a.delay_ms, &a.bulk)
@@ -77,10 +77,18 @@ fn enqueue(command: &Enqueue, arguments: &mut Arguments) -> &'static str {
             decimal(run.len() as u64),
         ]);
         for new in run {
-            arguments.extend([new.job.id.escaped().into(), new.payload.to_vec()]);
+            arguments.extend([new.job.id.escaped().into(), tail(new)]);
         }
     }
     "enqueue"
+}
+
+/// How a job's row ends: with its payload, behind its trace if it has one.
+fn tail(new: &NewJob) -> Vec<u8> {
+    match &new.trace {
+        Some(trace) => [&b"+"[..], &trace.packed(), &new.payload].concat(),
+        None => [b":", &*new.payload].concat(),
+    }
 }
 
 fn lease(command: &Lease, arguments: &mut Arguments) -> &'static str {

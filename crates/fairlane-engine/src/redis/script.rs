@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 
 use ::redis::{Cmd, ErrorKind, Script, ServerErrorKind, Value};
+use fairlane_core::Trace;
 use fairlane_core::limits as l;
 use fairlane_core::queue::Settings;
 
@@ -175,6 +176,7 @@ fn limits() -> Vec<(&'static str, String)> {
         ("CUBIC_MS_MAX", number(l::CUBIC_MS_MAX)),
         ("GOODPUT_BUCKETS", count(l::GOODPUT_BUCKETS)),
         ("GOODPUT_BUCKET_MS", number(l::GOODPUT_BUCKET_MS)),
+        ("TRACE_BYTES", count(Trace::PACKED_BYTES)),
         // A run that was never settled: no fence, no time.
         ("ZEROS", format!("'{}'", "0".repeat(32))),
     ]

@@ -7,6 +7,7 @@ use super::*;
 use crate::test_server::{Seen, TestServer, answer};
 
 const OLD: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 const NEW: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 
 fn settings(secrets: &[&str]) -> CallbackSettings {
@@ -56,7 +57,7 @@ async fn deliver(engine: &Arc<dyn Engine>, settings: CallbackSettings, url: &str
     let id = JobId::new(callback_id(&view(engine).await)).unwrap();
     let payload = json!({"url": url, "group": "customer:A", "bulk": "may/invoices"}).to_string();
     let callbacks = Callbacks::new(engine.clone(), settings).unwrap();
-    callbacks.deliver(&id, &group(), payload.as_bytes(), 1).await.unwrap_or_else(|early| early)
+    callbacks.deliver(&id, &group(), payload.as_bytes(), 1, Some(TRACE)).await.unwrap_or_else(|early| early)
 }
 
 async fn finished() -> Arc<dyn Engine> {
@@ -95,6 +96,8 @@ async fn a_receiver_is_told_how_it_ended_and_can_verify_it() {
     assert_eq!(seen.header("content-type"), Some("application/json"));
     assert_eq!(seen.header("webhook-id"), Some(callback_id(&view(&engine).await).as_str()));
     assert!(verified(seen, NEW) && !verified(seen, OLD));
+    let traced = seen.header("traceparent").unwrap();
+    assert!(traced.starts_with(&TRACE[..36]) && traced != TRACE, "{traced}");
     let body: Value = serde_json::from_slice(&seen.body).unwrap();
     let finished_at = rfc_3339_of(&view(&engine).await);
     assert_eq!((&body["type"], &body["timestamp"]), (&"bulk.completed".into(), &finished_at.clone().into()));
@@ -242,10 +245,10 @@ async fn a_callback_whose_bulk_action_is_gone_or_another_fails() {
     let callbacks = Callbacks::new(engine(), settings(&[NEW])).unwrap();
     let id = JobId::new("bulk_0").unwrap();
     let payload = br#"{"url":"http://example.com/","group":"customer:A","bulk":"may/invoices"}"#;
-    let gone = callbacks.deliver(&id, &group(), payload, 1).await.unwrap_err();
+    let gone = callbacks.deliver(&id, &group(), payload, 1, None).await.unwrap_err();
     assert_eq!(code(&gone), "bulk_gone");
     let reopened = Callbacks::new(finished().await, settings(&[NEW])).unwrap();
-    let other = reopened.deliver(&id, &group(), payload, 1).await.unwrap_err();
+    let other = reopened.deliver(&id, &group(), payload, 1, None).await.unwrap_err();
     assert_eq!(code(&other), "bulk_gone");
 }
 
@@ -260,7 +263,7 @@ async fn a_customer_is_not_told_of_anothers_bulk_action() {
         b"",
         b"x",
     ] {
-        let refused = callbacks.deliver(&id, &curious, payload, 1).await.unwrap_err();
+        let refused = callbacks.deliver(&id, &curious, payload, 1, None).await.unwrap_err();
         assert_eq!(code(&refused), "bad_payload");
     }
 }

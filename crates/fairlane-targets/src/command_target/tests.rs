@@ -52,7 +52,7 @@ async fn the_payload_is_read_and_what_is_printed_is_the_result() {
 
 #[tokio::test]
 async fn the_environment_says_who_and_which() {
-    let script = "echo \"$FAIRLANE_GROUP|$FAIRLANE_JOB|$FAIRLANE_TYPE|$FAIRLANE_ATTEMPT|$FAIRLANE_FENCE|$FAIRLANE_BULK|$OWN\"; pwd";
+    let script = "echo \"$FAIRLANE_GROUP|$FAIRLANE_JOB|$FAIRLANE_TYPE|$FAIRLANE_ATTEMPT|$FAIRLANE_FENCE|$FAIRLANE_BULK|$TRACEPARENT|$OWN\"; pwd";
     let folder = TempDir::new().unwrap();
     let directory = folder.path().canonicalize().unwrap();
     let settings = CommandSettings {
@@ -62,7 +62,9 @@ async fn the_environment_says_who_and_which() {
     };
     let target = CommandTarget::new(settings).unwrap();
     assert!(!format!("{target:?}").contains("s3cret"));
-    let expected = format!("customer/Ä:1|invoice 4711|mail|2|77|may|s3cret\n{}\n", directory.display());
+    let trace = example(b"").trace.unwrap();
+    let expected =
+        format!("customer/Ä:1|invoice 4711|mail|2|77|may|{trace}|s3cret\n{}\n", directory.display());
     assert_eq!(run(&target, b"").await, Outcome::done_bytes(expected));
 }
 

@@ -58,9 +58,12 @@ async fn the_payload_is_posted_with_who_and_which_and_the_body_is_the_result() {
         ("fairlane-attempt", "2"),
         ("fairlane-fence", "77"),
         ("fairlane-bulk", "may"),
+        ("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),
     ] {
         assert_eq!(seen.header(name), Some(value), "{name}");
     }
+    target.call(Call { trace: None, ..example(b"") }).await;
+    assert_eq!(server.seen()[1].header("traceparent"), None);
 }
 
 #[tokio::test]

@@ -1,7 +1,8 @@
 //! The trials at full length; ends with failure if anything did not hold.
 //!
 //! `trials kills [--seed S] [--rounds N]`, `trials neighbours [--redis 1] [--slots N]`, `trials downstream [--seconds N]`.
-//! With the word `victim` it is a process to be killed.
+//! `trials http [cycle|single|idle|flood] [--rounds N] [--connections N]`: all four, or one of them.
+//! With the word `victim` it is a process to be killed, with `http-server` and `http-library` one to be measured.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -12,9 +13,21 @@ use fairlane_conformance::servers::{RedisServer, ServerOptions};
 use fairlane_core::queue::Settings;
 use fairlane_engine::Engine;
 use fairlane_trials::kills::Store;
+use fairlane_trials::served::{self, Compared, cycle, flood, idle, single};
 use fairlane_trials::{downstream, kills, neighbours};
 
-const USAGE: &str = "Usage: trials kills [--seed S] [--rounds N] | neighbours [--redis 1] [--slots N] | downstream [--seconds N]";
+const USAGE: &str = "Usage: trials kills [--seed S] [--rounds N] | neighbours [--redis 1] [--slots N] | \
+    downstream [--seconds N] | http [cycle|single|idle|flood] [--rounds N] [--connections N]";
+
+/// Least part of the library's rate that the server reaches with batches.
+const CYCLE_RATIO_MIN: f64 = 0.3;
+/// Least part of the rate of a handler that does nothing.
+const SINGLE_RATIO_MIN: f64 = 0.5;
+/// What is held at once, and the most memory for it.
+const HELD: usize = 10_000;
+const HELD_MIB_MAX: f64 = 1024.0;
+/// How much longer the slowest hundredth may take beside a flood.
+const FLOOD_RATIO_MAX: f64 = 2.0;
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -28,6 +41,19 @@ async fn main() -> ExitCode {
             let count = |at: usize| words[at].parse().unwrap_or(0);
             kills::be_victim(&words[2], &words[3], count(4), count(5)).await;
             ExitCode::FAILURE
+        }
+        Some("http-server") => {
+            served::be_server(words.get(2).map(String::as_str)).await;
+            ExitCode::SUCCESS
+        }
+        Some("http-library") if words.len() == 4 => {
+            let count = |at: usize| words[at].parse().unwrap_or(1);
+            served::be_library(count(2) as usize, count(3)).await;
+            ExitCode::SUCCESS
+        }
+        Some("http") => {
+            let (rounds, connections) = (number("--rounds", 5) as usize, number("--connections", 0) as usize);
+            serve(Path::new(&words[0]), words.get(2).map(String::as_str), rounds, connections)
         }
         Some("kills") => kill(&words[0], number("--seed", 1), number("--rounds", 1000)).await,
         Some("neighbours") => meet(number("--redis", 0) == 1, number("--slots", 50) as usize).await,
@@ -120,6 +146,99 @@ async fn call(seconds: u64) -> ExitCode {
         violations.push("more than 3 % of all calls were refused".to_owned());
     }
     end(&violations)
+}
+
+/// The trials of the server; no name, or an option in its place, means all.
+fn serve(program: &Path, name: Option<&str>, rounds: usize, connections: usize) -> ExitCode {
+    let name = name.filter(|name| !name.starts_with('-'));
+    let wanted = |trial: &str| name.is_none_or(|name| name == trial);
+    let or = |default: usize| if connections == 0 { default } else { connections };
+    let mut violations = Vec::new();
+    if wanted("cycle") {
+        let plan = cycle::Plan { rounds, batches: 4000, connections: or(4) };
+        let what = format!("batches of 100, {} connections, against the library", plan.connections);
+        violations.extend(compare(&what, "jobs", CYCLE_RATIO_MIN, cycle::run(program, &plan)));
+    }
+    if wanted("single") {
+        for with_key in [false, true] {
+            let plan = single::Plan { rounds, requests: 100_000, connections: or(64), with_key };
+            let key = if with_key { "with" } else { "without" };
+            let what =
+                format!("single, {} connections, {key} a key, against a bare handler", plan.connections);
+            violations.extend(compare(&what, "requests", SINGLE_RATIO_MIN, single::run(program, &plan)));
+        }
+    }
+    if wanted("idle") {
+        for held in [idle::Held::Polls { wait_ms: 55_000 }, idle::Held::Streams] {
+            violations.extend(hold(program, held));
+        }
+    }
+    if wanted("flood") {
+        violations.extend(endure(program, rounds as u64));
+    }
+    end(&violations)
+}
+
+fn compare(what: &str, unit: &str, least: f64, compared: Compared) -> Vec<String> {
+    let (ours, floor, ratio) = (&compared.ours, &compared.floor, compared.ratio());
+    println!(
+        "{what}: {:.0} {unit}/s, {:.1} µs of the server's processor time each; floor {:.0}/s, {:.1} µs; ratio {ratio:.2}",
+        ours.rate(),
+        ours.cpu(),
+        floor.rate(),
+        floor.cpu()
+    );
+    println!("  rounds: {:.0?} against {:.0?}", ours.rates, floor.rates);
+    let mut violations = compared.violations;
+    if ratio < least {
+        violations.push(format!("{what}: the ratio {ratio:.2} is below {least}"));
+    }
+    violations
+}
+
+fn hold(program: &Path, held: idle::Held) -> Vec<String> {
+    let plan = idle::Plan { held, count: HELD, quiet: Duration::from_secs(10) };
+    let report = idle::run(program, &plan);
+    println!(
+        "{HELD} of {held:?}: {:.0} MiB, {:.0} at most, {:.1} before, {:.1} KiB each; {:.2} processors while idle; opened \
+         in {:.1} s; a job elsewhere took {:.1} ms, waking {:.1} ms; {} served",
+        report.held_mib,
+        report.most_mib,
+        report.before_mib,
+        report.each_kib(&plan),
+        report.cpus,
+        report.opened_seconds,
+        report.elsewhere_ms,
+        report.woken_ms,
+        report.served
+    );
+    let mut violations = report.violations;
+    if report.most_mib > HELD_MIB_MAX {
+        violations.push(format!("{held:?}: the server had {:.0} MiB", report.most_mib));
+    }
+    violations
+}
+
+fn endure(program: &Path, rounds: u64) -> Vec<String> {
+    let plan = flood::Plan { rounds, requests: 800, each_second: 100, flooding: 64, rate: None };
+    let report = flood::run(program, &plan);
+    let (p50, p99) = (|waits| flood::ms(waits, 0.5), |waits| flood::ms(waits, 0.99));
+    println!(
+        "flood: the gentle key waits p50/p99 {:.2}/{:.2} ms alone, {:.2}/{:.2} ms beside it, ratio of the p99s {:.2}; the \
+         flooding key: {} passed, {} refused",
+        p50(&report.alone),
+        p99(&report.alone),
+        p50(&report.flooded),
+        p99(&report.flooded),
+        report.ratio(),
+        report.passed,
+        report.refused
+    );
+    let mut violations = report.violations.clone();
+    if report.ratio() > FLOOD_RATIO_MAX {
+        violations.push(format!("the flood made the p99 {:.2} times as long", report.ratio()));
+    }
+    violations
 }
 
 async fn open(address: &str) -> Arc<dyn Engine> {

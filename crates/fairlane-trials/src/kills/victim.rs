@@ -65,6 +65,7 @@ pub async fn make_bulks(engine: &Arc<dyn Engine>, callback: &str, from: u64, to:
             payload: Arc::from(&b"null"[..]),
             delay_ms: 0,
             bulk: Some(bulk_id(number)),
+            trace: None,
         });
         for receipt in engine.enqueue_all(jobs).await.expect("it answers") {
             // What was sealed by one who died before he could say so takes no more, and has all there is.

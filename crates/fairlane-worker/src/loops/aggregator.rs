@@ -10,7 +10,7 @@ use std::time::Duration;
 use fairlane_core::queue::{
     BulkView, Enqueue, FinishBulk, JobReceipt, JobRef, NewJob, TakeCompleted, TakenBulk, Verdict,
 };
-use fairlane_core::{Cost, JobId, Level, TypeId};
+use fairlane_core::{Cost, JobId, Level, Trace, TypeId};
 use fairlane_engine::EngineError;
 
 use super::{Pace, one_round};
@@ -76,7 +76,7 @@ async fn aggregate(shared: &Shared, taken: TakenBulk) -> Result<(), EngineError>
         }
     };
     if let Some(callback) = &plan.callback {
-        enqueue_callback(shared, &view, callback).await?;
+        enqueue_callback(shared, &view, callback, plan.trace.as_deref()).await?;
     }
     let summary: Arc<[u8]> = summary.into();
     let command = FinishBulk { bulk: view.bulk.clone(), fence, summary: summary.clone(), failed };
@@ -97,6 +97,7 @@ async fn enqueue_callback(
     shared: &Shared,
     view: &BulkView,
     callback: &CallbackPlan,
+    trace: Option<&str>,
 ) -> Result<(), EngineError> {
     let payload = serde_json::json!({
         "url": callback.url,
@@ -112,6 +113,8 @@ async fn enqueue_callback(
         payload: payload.to_string().into_bytes().into(),
         delay_ms: 0,
         bulk: None,
+        // A callback without its trace is better than none.
+        trace: trace.and_then(|trace| Trace::new(trace).ok()),
     };
     let receipts = shared.engine.enqueue(Enqueue { jobs: vec![job] }).await?.receipts;
     if let Some(JobReceipt::Refused { refusal, .. }) = receipts.first() {

@@ -63,7 +63,7 @@ async fn attempt(shared: Arc<Shared>, context: Context) {
     let outcome = conclude(&context, joined, gone);
     let unsaid = outcome.is_none();
     if !gone {
-        tracing::warn!(target: TARGET, job = ?context.job(), "a processor does not stop and keeps its slot");
+        tracing::warn!(target: TARGET, job = ?context.job(), traceparent = context.trace(), "a processor does not stop and keeps its slot");
         shared
             .hooks
             .tell(|| Event::Ignoring { job: context.job().clone(), type_id: context.type_id().clone() });
@@ -180,6 +180,7 @@ async fn end(shared: &Shared, context: &Context, outcome: Option<Outcome>, start
         type_id: context.type_id().clone(),
         fence: context.fence(),
         in_bulk: context.bulk().is_some(),
+        trace: context.trace().map(str::to_owned),
         outcome: to_engine(&said, policy.unwrap_or(shared.settings.retry), context.attempt()),
         said,
         took,

@@ -28,6 +28,8 @@ pub(crate) struct Ending {
     pub type_id: TypeId,
     pub fence: Fence,
     pub in_bulk: bool,
+    /// The trace of its job, for logs.
+    pub trace: Option<String>,
     /// As its processor said it, for events.
     pub said: Outcome,
     /// As the engine is told.
@@ -162,13 +164,14 @@ fn note_verdicts(shared: &Shared, batch: Vec<Ending>, verdicts: Vec<Verdict>) {
 }
 
 fn tell(shared: &Shared, ending: Ending, verdict: Verdict) {
-    let Ending { job, type_id, said, took, .. } = ending;
+    let Ending { job, type_id, trace, said, took, .. } = ending;
+    let traceparent = trace.as_deref();
     match &said {
         Outcome::Failed(problem) => {
-            tracing::warn!(target: TARGET, ?job, %type_id, %problem, "a job failed for good");
+            tracing::warn!(target: TARGET, ?job, %type_id, traceparent, %problem, "a job failed for good");
         }
         Outcome::Retry { problem, .. } => {
-            tracing::info!(target: TARGET, ?job, %type_id, %problem, "a job failed and is tried again");
+            tracing::info!(target: TARGET, ?job, %type_id, traceparent, %problem, "a job failed and is tried again");
         }
         _ => {}
     }

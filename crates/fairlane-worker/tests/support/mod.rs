@@ -68,6 +68,7 @@ pub fn job(group: &str, id: &str, type_name: &str, payload: &str) -> NewJob {
         payload: payload.as_bytes().into(),
         delay_ms: 0,
         bulk: None,
+        trace: None,
     }
 }
 

@@ -26,6 +26,21 @@ async fn a_job_enqueued_twice_is_there_once() {
 }
 
 #[tokio::test]
+async fn a_trace_reaches_the_processor_and_stays_to_be_seen() {
+    let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let fairlane = Fairlane::open("memory:").await.unwrap();
+    let wrong = fairlane.enqueue(job("a").trace(&trace[1..])).await.unwrap_err();
+    assert!(matches!(&wrong, Error::Job { reason, .. } if reason.contains("W3C traceparent")), "{wrong}");
+    fairlane.enqueue(job("a").trace(trace)).await.unwrap().accepted().unwrap();
+    let told = |_: String, job: Context| async move { fairlane::Outcome::done(&job.trace()) };
+    let pool = fairlane.worker().process("mail", told).start().unwrap();
+    let view = fairlane.job("customer-7", "a").finished().await.unwrap().unwrap();
+    assert_eq!(&*view.note, format!("{trace:?}").as_bytes());
+    assert_eq!(view.trace.unwrap().as_str(), trace);
+    pool.stop().await;
+}
+
+#[tokio::test]
 async fn a_refusal_is_a_value_with_the_time_to_try_again() {
     let fairlane = Fairlane::open_with("memory:", small(1)).await.unwrap();
     let receipts = fairlane.enqueue_all([job("a"), job("b")]).await.unwrap();

@@ -53,6 +53,7 @@ impl Workload {
             payload: self.payload.clone(),
             delay_ms: 0,
             bulk: None,
+            trace: None,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `fairlane bulk export`: results as lines of JSON.
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, IsTerminal};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -10,6 +10,7 @@ use tokio::io::{AsyncWrite, BufWriter};
 
 use super::Which;
 use crate::failure::Failure;
+use crate::output::sign_of_life;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -61,7 +62,12 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
                 Failure::bad_input(format!("{} cannot be written: {error}", path.display()))
             })?),
         };
-    let jobs = match bulk.export(BufWriter::new(writer), filter).await {
+    // Lines that are read on the same terminal are sign enough.
+    let is_read = arguments.out.is_none() && std::io::stdout().is_terminal();
+    let bar = sign_of_life(arguments.which.place.json || is_read, "writing results");
+    let exported = bulk.export(BufWriter::new(writer), filter).await;
+    bar.finish_and_clear();
+    let jobs = match exported {
         // A reader that has gone has what it wanted.
         Err(Error::Io(error)) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
         exported => exported?,

@@ -34,7 +34,7 @@ const EXAMPLES: &str = r#"Examples:
 
 Each line is a job:
   {"id": "order-42", "type": "mail", "payload": {"to": "ada@example.com"}}
-Only payload is needed if --type is given; level, cost, delay_ms and run_at may be. A job without an id gets one from
+Only payload is needed if --type is given; level, cost, delay_ms, run_at and trace may be. A job without an id gets one from
 its position, so the same file loaded again adds nothing twice: after a fault or Ctrl-C, run the same command again.
 Lines without ids are known by their position: mend a line, never remove one. Another file for the same bulk action
 needs ids, or --append. While the queue is full it waits. At the end the bulk action is sealed with the number of jobs in the file.

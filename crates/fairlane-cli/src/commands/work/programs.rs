@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 
 use fairlane_targets::CommandSettings;
 
-use super::config::{Config, Target};
+use crate::config::{Config, FILE, Target};
 use crate::failure::Failure;
 
 /// Looks for each program and working directory as the system will.
-pub fn check(path: &Path, config: &Config) -> Result<(), Failure> {
+pub fn check(config: &Config) -> Result<(), Failure> {
     for one in &config.types {
         if let Target::Command(settings) = &one.target {
-            let table = format!("{}, [types.{}]", path.display(), one.type_id);
+            let file = config.path.as_deref().unwrap_or(Path::new(FILE)).display();
+            let table = format!("{file}, [types.{}]", one.type_id);
             found(settings).map_err(|problem| Failure::bad_input(format!("{table}: {problem}")))?;
         }
     }

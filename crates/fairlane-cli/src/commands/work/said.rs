@@ -3,14 +3,18 @@
 //! Invariant: nothing it says holds a password.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
 use fairlane::duration_text;
+use fairlane_server::keys::Keys;
 use fairlane_worker::{CALLBACK_TYPE, Pool};
 use serde::Serialize;
 
-use super::config::{Config, Target};
+use crate::config::{Config, DATA, Target};
+use crate::own_engine::folder;
+use crate::place::{Place, without_user};
 use crate::tables::thousands;
 
 /// Something to be said.
@@ -21,6 +25,8 @@ pub enum Said {
     Checked { config: String, engine: String, types: Vec<TypeSaid> },
     /// It works.
     Started { worker: String, engine: String, slots: usize, types: Vec<TypeSaid> },
+    /// It serves.
+    Serving { address: String, engine: String, keys: Guarding, types: Vec<TypeSaid> },
     /// A setting of the engine weakens what is promised.
     EngineWarning { warning: String },
     /// Attempts end badly.
@@ -58,6 +64,19 @@ pub enum Said {
     Stopped { drained: bool, finished: usize, handed_back: usize, left: usize, attempts: Ends },
 }
 
+/// Who may come in.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Guarding {
+    /// Whoever has a key of this file.
+    Keys(String),
+    /// Everybody on this machine.
+    Loopback {
+        /// The command that makes a key.
+        create: String,
+    },
+}
+
 /// A type and where its jobs go.
 #[derive(Debug, Clone, Serialize)]
 pub struct TypeSaid {
@@ -89,6 +108,18 @@ pub struct Ends {
     pub dead: u64,
 }
 
+impl Guarding {
+    /// By the keys of a server, if it has any.
+    pub fn new(keys: Option<&Keys>, place: &Place) -> Self {
+        if let Some(keys) = keys {
+            return Self::Keys(keys.path().display().to_string());
+        }
+        let data = folder(&place.engine).filter(|folder| folder != Path::new(DATA));
+        let data = data.map_or(String::new(), |folder| format!(" --data {}", folder.display()));
+        Self::Loopback { create: format!("fairlane key create --name me --role admin{data}") }
+    }
+}
+
 impl Ends {
     /// What has been added to an earlier count.
     pub fn since(self, before: Self) -> Self {
@@ -115,15 +146,21 @@ impl fmt::Display for Ends {
 impl Said {
     /// The file is good.
     pub fn checked(path: &Path, url: &str, config: &Config) -> Self {
-        let (config_path, engine) = (path.display().to_string(), without_password(url));
+        let (config_path, engine) = (path.display().to_string(), without_user(url));
         Self::Checked { config: config_path, engine, types: targets(config) }
     }
 
     /// It works.
     pub fn started(pool: &Pool, url: &str, config: &Config) -> Self {
-        let slots = config.worker.worker_count;
-        let (worker, engine) = (pool.id().to_string(), without_password(url));
+        let slots = config.worker.settings.worker_count;
+        let (worker, engine) = (pool.id().to_string(), without_user(url));
         Self::Started { worker, engine, slots, types: targets(config) }
+    }
+
+    /// It serves; the worker in it works on what the file names.
+    pub fn serving(address: SocketAddr, url: &str, keys: Guarding, config: &Config) -> Self {
+        let (address, engine) = (format!("http://{address}"), without_user(url));
+        Self::Serving { address, engine, keys, types: targets(config) }
     }
 
     /// Whether it is what was asked for, rather than something about the way there.
@@ -152,18 +189,6 @@ fn targets(config: &Config) -> Vec<TypeSaid> {
     said
 }
 
-/// `redis://user:password@host` without the user and the password.
-fn without_password(url: &str) -> String {
-    match url.split_once("://") {
-        Some((scheme, rest)) => {
-            let hosts = rest.split_once('/').map_or(rest, |(hosts, _)| hosts);
-            let shown = hosts.rsplit_once('@').map_or(rest, |(secret, _)| &rest[secret.len() + 1..]);
-            format!("{scheme}://{shown}")
-        }
-        None => url.to_owned(),
-    }
-}
-
 impl fmt::Display for Said {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -173,6 +198,7 @@ impl fmt::Display for Said {
             Self::Started { worker, engine, slots, types } => {
                 write!(f, "{worker} works at {engine}, {slots} jobs at once: {}", listed(types))
             }
+            Self::Serving { address, engine, keys, types } => serving(f, address, engine, keys, types),
             Self::EngineWarning { warning } => write!(f, "warning: {warning}"),
             Self::Problem { r#type, outcome, code, message, job, dead, more } => {
                 match dead {
@@ -210,6 +236,11 @@ impl fmt::Display for Said {
             Self::Stopping { running } => {
                 write!(f, "stopping with {} in hand; tell it once more to leave them", jobs(*running))
             }
+            Self::Stopped { drained: false, finished: 0, handed_back: 0, left: 0, attempts }
+                if *attempts == Ends::default() =>
+            {
+                f.write_str("stopped")
+            }
             Self::Stopped { drained: true, handed_back: 0, left: 0, attempts, .. } => {
                 write!(f, "drained: in all {attempts}")
             }
@@ -220,6 +251,30 @@ impl fmt::Display for Said {
             ),
         }
     }
+}
+
+/// What somebody who has just started a server wants to know.
+fn serving(
+    f: &mut fmt::Formatter<'_>,
+    address: &str,
+    engine: &str,
+    keys: &Guarding,
+    types: &[TypeSaid],
+) -> fmt::Result {
+    writeln!(f, "serving {engine} at {address}")?;
+    match keys {
+        Guarding::Keys(file) => writeln!(f, "  keys      asked for with every request; they are in {file}")?,
+        Guarding::Loopback { create } => {
+            writeln!(f, "  no keys   only this machine can reach it; create one with")?;
+            writeln!(f, "            {create}")?;
+        }
+    }
+    if !types.is_empty() {
+        writeln!(f, "  works on  {}", listed(types))?;
+    }
+    writeln!(f, "  docs      {address}/docs")?;
+    writeln!(f, "  metrics   {address}/metrics")?;
+    write!(f, "  stop      Ctrl-C lets running requests and jobs end; a second one does not")
 }
 
 impl fmt::Display for LeftSaid {
@@ -257,19 +312,6 @@ fn listed(types: &[TypeSaid]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_password_in_an_address_is_not_said() {
-        for (url, shown) in [
-            ("redis://127.0.0.1:6379", "redis://127.0.0.1:6379"),
-            ("redis://:hunter2@host:6379/0", "redis://host:6379/0"),
-            ("redis+cluster://me:h@nter2@a:1,b:2", "redis+cluster://a:1,b:2"),
-            ("./data", "./data"),
-            ("dir:/var/lib/queue", "dir:/var/lib/queue"),
-        ] {
-            assert_eq!(without_password(url), shown);
-        }
-    }
 
     #[test]
     fn what_is_left_is_said_with_its_type_its_number_and_why() {

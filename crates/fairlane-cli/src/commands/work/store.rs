@@ -1,18 +1,19 @@
-//! The store a worker works at: waited for, and told what the file says of types, again after it was away.
+//! The store a worker works at: waited for, and told what the file says of the whole and of types, again after it was
+//! away.
 //!
 //! Invariant: what is written is the same each time, so writing it once more changes nothing in a store that has it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fairlane_core::queue::{Inspect, Inspected, SetType, TypePatch, TypeSet};
+use fairlane_core::queue::{Inspect, Inspected, SetType, SetWhole, TypePatch, TypeSet, WholeSet};
 use fairlane_core::{Rate, TypeId};
 use fairlane_engine::{Engine, EngineError};
 use fairlane_worker::CALLBACK_TYPE;
 
-use super::config::Config;
 use super::said::Said;
 use super::telling::{RetryLimits, Telling};
+use crate::config::Config;
 use crate::failure::Failure;
 use crate::place::Place;
 
@@ -24,9 +25,13 @@ const REMIND: Duration = Duration::from_secs(30);
 const PROGRESS_PAUSE: Duration = Duration::from_secs(30);
 /// What is being done, for messages.
 const CONNECTING: &str = "connecting";
-const SETTING_TYPES: &str = "setting types";
+const SETTING: &str = "setting what the file says";
 
-/// Waits until the store answers, for as long as patience lasts, and sets its types.
+/// Why a discipline cannot be set.
+pub const DISCIPLINE_IN_USE: &str = "the discipline can only be changed while the queue is empty, and it has \
+     unfinished jobs; let it drain first, or leave the discipline as it is";
+
+/// Waits until the store answers, for as long as patience lasts, and sets what the file says.
 pub async fn reach(
     place: &Place,
     patience: Option<Duration>,
@@ -67,18 +72,18 @@ async fn opened(
     telling: &Telling,
 ) -> Result<Arc<dyn Engine>, fairlane::Error> {
     let engine = place.open_or_make().await?.engine().clone();
-    set_types(&engine, config).await?;
+    set_all(&engine, config).await?;
     telling.know_limits(retry_limits(&engine, config).await?);
     Ok(engine)
 }
 
-/// Never ends: says how far the worker has come, and sets types again in a store that may have come back empty.
+/// Never ends: says how far the worker has come, and sets all again in a store that may have come back empty.
 pub async fn keep(engine: &Arc<dyn Engine>, config: &Config, telling: &Telling) {
     let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + PROGRESS_PAUSE, PROGRESS_PAUSE);
     loop {
         tokio::select! {
             _ = ticks.tick() => telling.tell_progress(),
-            () = telling.engine_back() => set_types_again(engine, config, telling).await,
+            () = telling.engine_back() => set_all_again(engine, config, telling).await,
         }
         // Somebody else may have changed them; if this fails, those that are known are used.
         if let Ok(limits) = retry_limits(engine, config).await {
@@ -87,17 +92,18 @@ pub async fn keep(engine: &Arc<dyn Engine>, config: &Config, telling: &Telling) 
     }
 }
 
-async fn set_types_again(engine: &Arc<dyn Engine>, config: &Config, telling: &Telling) {
-    while let Err(error) = set_types(engine, config).await {
+async fn set_all_again(engine: &Arc<dyn Engine>, config: &Config, telling: &Telling) {
+    while let Err(error) = set_all(engine, config).await {
         if !error.is_retryable() {
-            return telling.refused(SETTING_TYPES, error.to_string());
+            return telling.refused(SETTING, error.to_string());
         }
         tokio::time::sleep(TRY_PAUSE).await;
     }
 }
 
-/// Writes to the store what holds for a type wherever it is worked on.
-async fn set_types(engine: &Arc<dyn Engine>, config: &Config) -> Result<(), EngineError> {
+/// Writes to the store what holds for the whole, and for a type wherever it is worked on.
+async fn set_all(engine: &Arc<dyn Engine>, config: &Config) -> Result<(), EngineError> {
+    set_whole(engine, config).await?;
     for one in &config.types {
         set_type(engine, &one.type_id, one.rate, one.max_retry_count).await?;
     }
@@ -106,6 +112,16 @@ async fn set_types(engine: &Arc<dyn Engine>, config: &Config) -> Result<(), Engi
         set_type(engine, &type_id, None, Some(callbacks.max_retry_count)).await?;
     }
     Ok(())
+}
+
+/// What the file does not speak of stays as the queue has it.
+async fn set_whole(engine: &Arc<dyn Engine>, config: &Config) -> Result<(), EngineError> {
+    let Inspected::Whole(whole) = engine.inspect(Inspect::Whole).await? else { return Ok(()) };
+    let Some(settings) = config.whole_over(&whole.settings) else { return Ok(()) };
+    match engine.set_whole(SetWhole { settings }).await? {
+        WholeSet::Set => Ok(()),
+        WholeSet::DisciplineInUse => Err(EngineError::Refused { reason: DISCIPLINE_IN_USE.to_owned() }),
+    }
 }
 
 async fn set_type(

@@ -21,6 +21,7 @@ fn tally(answer: &Answer, counts: &mut Tally) {
             count("leased", jobs.len() as u64);
             count("leased again", jobs.iter().filter(|job| job.attempt > 1).count() as u64);
             count("leased of a bulk action", jobs.iter().filter(|job| job.bulk.is_some()).count() as u64);
+            count("leased with a trace", jobs.iter().filter(|job| job.trace.is_some()).count() as u64);
             count("wake time", u64::from(wake_at.is_some()));
         }
         Reply::Extended(reply) => reply.extensions.iter().for_each(|extension| match extension {
@@ -256,7 +257,7 @@ fn random_steps_reach_every_kind_of_answer_often() {
 }
 
 /// Kinds of answers that are told apart above.
-const KINDS: usize = 106;
+const KINDS: usize = 107;
 
 #[test]
 fn the_core_stays_whole_whatever_comes() {

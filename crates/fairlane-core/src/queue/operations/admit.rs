@@ -5,6 +5,8 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 use crate::congestion::Backoff;
 use crate::limits::{ADMIT_JOBS_MAX, LEASE_PARKS_MAX, LEASE_SKIPS_MAX};
 use crate::numbers::{Micros, within};
@@ -15,14 +17,14 @@ use crate::queue::{BulkState, JobRef, Machine};
 use super::{Ended, Invalid};
 
 /// Decides on jobs of all types, one of each type in turn. Does nothing in the `share` discipline.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Admit {
     /// At most this many.
     pub jobs_max: usize,
 }
 
 /// Where a job went.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Destination {
     /// It waits for a worker.
     Ready,
@@ -31,7 +33,7 @@ pub enum Destination {
 }
 
 /// One decision.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Admission {
     /// Whose and which.
     pub job: JobRef,
@@ -40,7 +42,7 @@ pub struct Admission {
 }
 
 /// The reply.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Admitted {
     /// In the order they were decided.
     pub admissions: Vec<Admission>,

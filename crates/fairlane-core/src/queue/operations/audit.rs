@@ -14,6 +14,8 @@ use std::fmt;
 
 pub use fault::{Fault, Finding};
 
+use serde::{Deserialize, Serialize};
+
 use crate::limits::AUDIT_SUSPECTS_MAX;
 use crate::names::{GroupId, TypeId};
 use crate::numbers::Fence;
@@ -22,7 +24,7 @@ use crate::queue::{BulkRef, JobRef, Machine};
 use super::{Invalid, at_most};
 
 /// What may be wrong.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Suspect {
     /// Where a job stands, and whether somebody would come for it.
     Job(JobRef),
@@ -78,9 +80,10 @@ impl fmt::Display for Suspect {
 }
 
 /// Looks again at suspects.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Audit {
     /// At most 100 at a time.
+    #[serde(deserialize_with = "crate::encoding::list::<AUDIT_SUSPECTS_MAX, _, _>")]
     pub suspects: Vec<Suspect>,
     /// Whether to put right what is found.
     pub repair: bool,
@@ -93,7 +96,7 @@ impl Audit {
 }
 
 /// The reply.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Audited {
     /// So many of the suspects were looked at; the others are to be sent again. At least one, if any were sent.
     pub looked_at: usize,
@@ -151,6 +154,7 @@ mod tests {
             payload: b"{}".as_slice().into(),
             delay_ms: 0,
             bulk: None,
+            trace: None,
         };
         machine.apply(Command::Enqueue(Enqueue { jobs: (1..=4).map(new).collect() }), NOW);
         let lease = Lease {

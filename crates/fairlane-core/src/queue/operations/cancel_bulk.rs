@@ -3,20 +3,22 @@
 //! When the last has ended it is handed out for aggregation. Where it was in an aggregator's hands already, it is
 //! handed out anew.
 
+use serde::{Deserialize, Serialize};
+
 use crate::numbers::Micros;
 use crate::queue::{BulkRef, BulkState, BulkView, Machine};
 
 use super::Invalid;
 
 /// Cancels a bulk action.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CancelBulk {
     /// Whose and which.
     pub bulk: BulkRef,
 }
 
 /// The reply: the bulk action as it stands now, if there is one. One that has ended stays as it is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BulkCancelled(pub Option<BulkView>);
 
 impl CancelBulk {

@@ -3,6 +3,8 @@
 //! A job that stands in a list is marked and taken out when its turn comes: searching the list for it would
 //! cost as much as the list is long.
 
+use serde::{Deserialize, Serialize};
+
 use crate::limits::PICK_JOBS_MAX;
 use crate::numbers::Micros;
 use crate::queue::job::{End, Place, Run};
@@ -11,14 +13,15 @@ use crate::queue::{JobRef, Machine};
 use super::{Ended, Invalid, at_most, each_once};
 
 /// Cancels jobs.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CancelJob {
     /// At most 500, each once.
+    #[serde(deserialize_with = "crate::encoding::list::<PICK_JOBS_MAX, _, _>")]
     pub jobs: Vec<JobRef>,
 }
 
 /// What became of one job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cancellation {
     /// It will not run.
     Cancelled,
@@ -31,7 +34,7 @@ pub enum Cancellation {
 }
 
 /// The reply.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobsCancelled {
     /// In the command's order.
     pub cancellations: Vec<Cancellation>,

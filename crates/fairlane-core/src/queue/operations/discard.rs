@@ -1,5 +1,7 @@
 //! `discard`: dead jobs are removed before their time. Their ids are free again.
 
+use serde::{Deserialize, Serialize};
+
 use crate::limits::PICK_JOBS_MAX;
 use crate::numbers::Micros;
 use crate::queue::job::Place;
@@ -8,14 +10,15 @@ use crate::queue::{JobRef, Machine};
 use super::{Invalid, at_most, each_once};
 
 /// Removes dead jobs.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Discard {
     /// At most 500, each once.
+    #[serde(deserialize_with = "crate::encoding::list::<PICK_JOBS_MAX, _, _>")]
     pub jobs: Vec<JobRef>,
 }
 
 /// What became of one job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Disposal {
     /// It is gone.
     Discarded,
@@ -26,7 +29,7 @@ pub enum Disposal {
 }
 
 /// The reply.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Discarded {
     /// In the command's order.
     pub jobs: Vec<Disposal>,

@@ -2,17 +2,20 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::limits::{DELAY_MS_MAX, ENQUEUE_BYTES_MAX, ENQUEUE_JOBS_MAX, PAYLOAD_BYTES_MAX, REFUSAL_RETRY_MS};
 use crate::names::{BulkId, TypeId};
 use crate::numbers::{Cost, Level, Micros, within};
 use crate::queue::job::{Job, NO_ORDER, Place};
 use crate::queue::lane::LaneKey;
 use crate::queue::{BulkRef, JobRef, Machine};
+use crate::trace::Trace;
 
 use super::{Invalid, at_most, bytes_at_most};
 
 /// A job to be added.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NewJob {
     /// Whose and which.
     pub job: JobRef,
@@ -23,22 +26,26 @@ pub struct NewJob {
     /// Its cost.
     pub cost: Cost,
     /// Opaque bytes for the processor.
+    #[serde(with = "crate::encoding::bytes")]
     pub payload: Arc<[u8]>,
     /// Must not run before this much time has passed.
     pub delay_ms: u64,
     /// The bulk action it belongs to.
     pub bulk: Option<BulkId>,
+    /// The trace it belongs to.
+    pub trace: Option<Trace>,
 }
 
 /// Adds jobs, in their order.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Enqueue {
     /// At most 200, and at most 1 MiB of payload.
+    #[serde(deserialize_with = "crate::encoding::list::<ENQUEUE_JOBS_MAX, _, _>")]
     pub jobs: Vec<NewJob>,
 }
 
 /// Why a job was not taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Refusal {
     /// Its group has as many unfinished jobs as it may.
     GroupFull,
@@ -53,7 +60,7 @@ pub enum Refusal {
 }
 
 /// What became of one job.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum JobReceipt {
     /// It is new.
     Created,
@@ -72,7 +79,7 @@ pub enum JobReceipt {
 }
 
 /// The reply, a receipt per job.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Enqueued {
     /// In the command's order.
     pub receipts: Vec<JobReceipt>,
@@ -123,6 +130,7 @@ impl Machine {
             payload: new.payload,
             created_at: now,
             bulk,
+            trace: new.trace,
             cancelled: false,
             place,
             run: None,

@@ -9,6 +9,8 @@ mod words;
 
 pub use reason::Reason;
 
+use serde::{Deserialize, Serialize};
+
 use crate::limits::EXPLAIN_SCAN_MAX;
 use crate::numbers::Micros;
 use crate::queue::job::{Job, JobKey, Place};
@@ -19,18 +21,18 @@ use crate::rate::{Bucket, Flow, Rate};
 use super::{GroupView, Invalid, JobLine, LaneView, TypeView};
 
 /// Asks about one job.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Explain {
     /// Whose and which.
     pub job: JobRef,
 }
 
 /// The reply; nothing if there is no such job.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Explained(pub Option<Box<Explanation>>);
 
 /// A job and everything it may be waiting for.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Explanation {
     /// When this was so, by the store's clock.
     pub at: Micros,
@@ -58,7 +60,7 @@ pub struct Explanation {
 }
 
 /// What holds for all jobs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rules {
     /// The rules for order, gate and denial.
     pub discipline: Discipline,

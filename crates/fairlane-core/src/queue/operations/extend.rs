@@ -2,6 +2,8 @@
 //!
 //! Jobs leased together are a batch with one deadline; those extended together become a batch of their own.
 
+use serde::{Deserialize, Serialize};
+
 use crate::limits::{EXTEND_JOBS_MAX, LEASE_MS_MAX, LEASE_MS_MIN};
 use crate::numbers::{Fence, Micros, within};
 use crate::queue::job::{Batch, Held, JobKey, Place};
@@ -10,16 +12,17 @@ use crate::queue::{JobRef, Machine};
 use super::{Invalid, at_most, each_once};
 
 /// Moves the deadlines of leases to `lease_ms` from now.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extend {
     /// At most 500 leases.
+    #[serde(deserialize_with = "crate::encoding::list::<EXTEND_JOBS_MAX, _, _>")]
     pub leases: Vec<(JobRef, Fence)>,
     /// The new length of each.
     pub lease_ms: u64,
 }
 
 /// What became of one lease.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Extension {
     /// It ends then.
     Until(Micros),
@@ -30,7 +33,7 @@ pub enum Extension {
 }
 
 /// The reply.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extended {
     /// In the command's order.
     pub extensions: Vec<Extension>,

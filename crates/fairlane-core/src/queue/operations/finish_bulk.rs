@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::limits::NOTE_BYTES_MAX;
 use crate::numbers::{Fence, Micros};
 use crate::queue::{BulkCause, BulkRef, BulkState, Machine, Verdict};
@@ -9,20 +11,21 @@ use crate::queue::{BulkCause, BulkRef, BulkState, Machine, Verdict};
 use super::{Invalid, bytes_at_most};
 
 /// Ends an aggregation that was taken.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FinishBulk {
     /// Whose and which.
     pub bulk: BulkRef,
     /// As it was taken.
     pub fence: Fence,
     /// What the aggregation gave; kept with the bulk action.
+    #[serde(with = "crate::encoding::bytes")]
     pub summary: Arc<[u8]>,
     /// Whether the aggregation failed, and so the bulk action; one that had ended before stays as it ended.
     pub failed: bool,
 }
 
 /// The reply: applied (now, or when it was first said), stale, or gone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BulkFinished(pub Verdict);
 
 impl FinishBulk {

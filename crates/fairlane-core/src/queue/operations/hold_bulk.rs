@@ -1,19 +1,21 @@
 //! `hold_bulk`: the bulk action's jobs are set aside when their turn comes; running ones go on.
 
+use serde::{Deserialize, Serialize};
+
 use crate::numbers::Micros;
 use crate::queue::{BulkRef, BulkState, BulkView, Course, Machine};
 
 use super::Invalid;
 
 /// Holds a bulk action.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HoldBulk {
     /// Whose and which.
     pub bulk: BulkRef,
 }
 
 /// The reply: the bulk action as it stands now, if there is one. One that has ended stays as it is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BulkHeld(pub Option<BulkView>);
 
 impl HoldBulk {

@@ -3,6 +3,8 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::congestion::{CongestionLevel, estimate_completion_ms};
 use crate::limits::{LIST_GROUPS_MAX, STATS_RETENTION_MS_MAX};
 use crate::names::{BulkId, GroupId, TypeId, WorkerId};
@@ -12,11 +14,12 @@ use crate::queue::lane::{Record, Standing};
 use crate::queue::{
     BulkRef, BulkView, Course, GroupSettings, JobRef, JobState, Machine, Settings, Snapshot, TypeSettings,
 };
+use crate::trace::Trace;
 
 use super::Invalid;
 
 /// What to look at.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Inspect {
     /// One job.
     Job(JobRef),
@@ -74,7 +77,7 @@ fn history_limit(limit: usize) -> Result<(), Invalid> {
 }
 
 /// The reply; `None` where there is no such thing.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Inspected {
     /// One job.
     Job(Option<JobView>),
@@ -102,7 +105,7 @@ pub enum Inspected {
 }
 
 /// A group's congestion as it stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CongestionView {
     /// Jobs kept away: waiting (`classic`), or all that are not in flight (`share`).
     pub waiting: u64,
@@ -131,7 +134,7 @@ impl CongestionView {
 }
 
 /// A group in a list.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupLine {
     /// Which.
     pub group: GroupId,
@@ -150,7 +153,7 @@ pub struct GroupLine {
 }
 
 /// A job as it stands.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct JobView {
     /// Whose and which.
     pub job: JobRef,
@@ -161,6 +164,7 @@ pub struct JobView {
     /// Its cost.
     pub cost: Cost,
     /// Its payload.
+    #[serde(with = "crate::encoding::bytes")]
     pub payload: Arc<[u8]>,
     /// When it was enqueued.
     pub created_at: Micros,
@@ -181,13 +185,16 @@ pub struct JobView {
     /// When it was last settled.
     pub settled_at: Option<Micros>,
     /// Its result, or why it last failed.
+    #[serde(with = "crate::encoding::bytes")]
     pub note: Arc<[u8]>,
     /// The bulk action it belongs to.
     pub bulk: Option<BulkId>,
+    /// The trace it was enqueued with.
+    pub trace: Option<Trace>,
 }
 
 /// A group as it stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupView {
     /// What is set.
     pub settings: GroupSettings,
@@ -206,7 +213,7 @@ pub struct GroupView {
 }
 
 /// A lane as it stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaneView {
     /// Its level.
     pub level: Level,
@@ -221,7 +228,7 @@ pub struct LaneView {
 }
 
 /// Whether a lane can be served.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LaneStanding {
     /// It has no jobs.
     Idle,
@@ -236,7 +243,7 @@ pub enum LaneStanding {
 }
 
 /// A type as it stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TypeView {
     /// What is set.
     pub settings: TypeSettings,
@@ -257,7 +264,7 @@ pub struct TypeView {
 }
 
 /// The whole as it stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WholeView {
     /// What is set.
     pub settings: Settings,
@@ -339,6 +346,7 @@ impl Machine {
             settled_at: run.map(|run| run.settled_at).filter(|at| at.0 > 0),
             note: run.map_or_else(|| Arc::from(&[][..]), |run| run.note.clone()),
             bulk: self.bulk_name(job.bulk),
+            trace: job.trace.clone(),
         })
     }
 

@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::limits::{
     CLAMPS_MAX, LEASE_JOBS_MAX, LEASE_MS_MAX, LEASE_MS_MIN, LEASE_PARKS_MAX, LEASE_PROMOTES_MAX,
     LEASE_SKIPS_MAX, LEASE_WAKES_MAX, PARK_MS_MAX, QUANTUM, TIMER_BACKSTOP_MS, TYPES_MAX,
@@ -15,17 +17,19 @@ use crate::queue::job::{End, Held, JobKey, Place, Run};
 use crate::queue::lane::{GroupKey, LaneKey, Standing, Timer, TypeKey};
 use crate::queue::{BulkState, JobRef, Machine, Request};
 use crate::rate::Flow;
+use crate::trace::Trace;
 
 use super::{Ended, Invalid};
 
 /// Takes up to `jobs_max` jobs of the given types.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
     /// Who asks.
     pub worker: WorkerId,
     /// Repeated until answered, then raised.
     pub request: RequestNumber,
     /// Which types, at most 64.
+    #[serde(deserialize_with = "crate::encoding::list::<TYPES_MAX, _, _>")]
     pub types: Vec<TypeId>,
     /// How many, at most 500.
     pub jobs_max: usize,
@@ -34,7 +38,7 @@ pub struct Lease {
 }
 
 /// One job in a worker's hands.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LeasedJob {
     /// Whose and which.
     pub job: JobRef,
@@ -45,6 +49,7 @@ pub struct LeasedJob {
     /// Its cost.
     pub cost: Cost,
     /// Its payload.
+    #[serde(with = "crate::encoding::bytes")]
     pub payload: Arc<[u8]>,
     /// When it was enqueued.
     pub created_at: Micros,
@@ -54,10 +59,12 @@ pub struct LeasedJob {
     pub attempt: u32,
     /// The bulk action it belongs to.
     pub bulk: Option<BulkId>,
+    /// The trace it was enqueued with.
+    pub trace: Option<Trace>,
 }
 
 /// The reply.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Leased {
     /// What may be worked on now.
     Jobs {
@@ -185,6 +192,7 @@ impl Machine {
             fence,
             attempt: job.attempts() + 1,
             bulk: self.bulk_name(job.bulk),
+            trace: job.trace.clone(),
         }
     }
 

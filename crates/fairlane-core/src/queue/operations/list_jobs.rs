@@ -6,17 +6,20 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::limits::{INTEGER_MAX, LIST_BYTES_MAX, LIST_JOBS_MAX, LIST_STRIDE};
 use crate::names::{BulkId, GroupId, JobId, TypeId, WorkerId};
 use crate::numbers::{Cost, Fence, Level, Micros, within};
 use crate::queue::job::JobKey;
 use crate::queue::lane::GroupKey;
 use crate::queue::{BulkRef, JobRef, JobState, Machine};
+use crate::trace::Trace;
 
 use super::{Invalid, JobView};
 
 /// Where to look.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Listing {
     /// A group's lanes by level and type; in each, jobs that came back before the others.
     Pending(GroupId),
@@ -37,7 +40,7 @@ pub enum Listing {
 }
 
 /// Asks for one page.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListJobs {
     /// Where to look.
     pub listing: Listing,
@@ -53,7 +56,7 @@ pub struct ListJobs {
 }
 
 /// The reply.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Listed {
     /// In the order of the listing. Fewer than asked for where payloads and notes are large.
     pub jobs: Vec<JobLine>,
@@ -62,7 +65,7 @@ pub struct Listed {
 }
 
 /// A job as it stands, without its payload.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct JobLine {
     /// Whose and which.
     pub job: JobRef,
@@ -91,9 +94,12 @@ pub struct JobLine {
     /// When it was last settled.
     pub settled_at: Option<Micros>,
     /// Its result, or why it last failed.
+    #[serde(with = "crate::encoding::bytes")]
     pub note: Arc<[u8]>,
     /// The bulk action it belongs to.
     pub bulk: Option<BulkId>,
+    /// The trace it was enqueued with.
+    pub trace: Option<Trace>,
 }
 
 impl From<JobView> for JobLine {
@@ -114,6 +120,7 @@ impl From<JobView> for JobLine {
             settled_at: view.settled_at,
             note: view.note,
             bulk: view.bulk,
+            trace: view.trace,
         }
     }
 }

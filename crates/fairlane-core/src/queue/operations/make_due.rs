@@ -3,6 +3,8 @@
 //! Waiting jobs of all groups stand in one order, so it is read page by page from its far end: jobs made due
 //! move to its front, where they are not met again.
 
+use serde::{Deserialize, Serialize};
+
 use crate::limits::MAKE_DUE_JOBS_MAX;
 use crate::names::GroupId;
 use crate::numbers::{Micros, within};
@@ -12,7 +14,7 @@ use crate::queue::job::{JobKey, Place};
 use super::Invalid;
 
 /// Makes jobs due that wait.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MakeDue {
     /// Whose, or everybody's.
     pub group: Option<GroupId>,
@@ -23,7 +25,7 @@ pub struct MakeDue {
 }
 
 /// The reply.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MadeDue {
     /// Jobs that are due now.
     pub moved: usize,

@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::limits::{BULK_PAYLOAD_BYTES_MAX, DELAY_MS_MAX, GROUP_BULKS_MAX};
 use crate::numbers::{Fence, Micros, within};
 use crate::queue::bulk::Bulk;
@@ -11,7 +13,7 @@ use crate::queue::{BulkRef, BulkState, BulkView, Course, Machine};
 use super::{Invalid, bytes_at_most};
 
 /// Opens a bulk action; one that exists stays as it is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenBulk {
     /// Whose and which.
     pub bulk: BulkRef,
@@ -20,11 +22,12 @@ pub struct OpenBulk {
     /// It fails when more jobs than this have.
     pub failures_max: Option<u64>,
     /// Opaque bytes for whoever aggregates it, as a job's payload is for its worker.
+    #[serde(with = "crate::encoding::bytes")]
     pub payload: Arc<[u8]>,
 }
 
 /// The reply.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BulkOpened {
     /// It is new.
     Created(BulkView),

@@ -1,5 +1,7 @@
 //! `promote`: jobs that are due return to their lanes, where fair order and gates apply again.
 
+use serde::{Deserialize, Serialize};
+
 use crate::limits::PROMOTE_JOBS_MAX;
 use crate::numbers::{Micros, within};
 use crate::queue::Machine;
@@ -9,14 +11,14 @@ use crate::queue::lane::LaneKey;
 use super::Invalid;
 
 /// Moves due jobs, earliest first.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Promote {
     /// At most this many.
     pub jobs_max: usize,
 }
 
 /// The reply.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Promoted {
     /// Jobs moved.
     pub moved: usize,

@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::limits::{RECLAIM_GRACE_MS, RECLAIM_JOBS_MAX, RECLAIM_STALE_MS, REQUEST_KEPT_MS};
 use crate::numbers::{Fence, Micros, within};
 use crate::queue::job::{End, JobKey, Run};
@@ -14,14 +16,14 @@ use super::Invalid;
 use super::settle::Ended;
 
 /// Takes back leases that ran out, oldest first.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reclaim {
     /// Begins no further batch of leases once this many jobs are taken back.
     pub jobs_max: usize,
 }
 
 /// The reply.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reclaimed {
     /// Jobs that are due again: at once, or in `classic` after a backoff.
     pub recovered: usize,

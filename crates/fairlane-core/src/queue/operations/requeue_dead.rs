@@ -2,6 +2,8 @@
 //!
 //! A job that belonged to a bulk action leaves it: its failure has been counted there, once and for all.
 
+use serde::{Deserialize, Serialize};
+
 use crate::limits::PICK_JOBS_MAX;
 use crate::numbers::Micros;
 use crate::queue::job::{JobKey, Place};
@@ -10,14 +12,15 @@ use crate::queue::{JobRef, Machine};
 use super::{Invalid, at_most, each_once};
 
 /// Lets dead jobs run again.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequeueDead {
     /// At most 500, each once.
+    #[serde(deserialize_with = "crate::encoding::list::<PICK_JOBS_MAX, _, _>")]
     pub jobs: Vec<JobRef>,
 }
 
 /// What became of one job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Requeued {
     /// It is in its lane again.
     Requeued,
@@ -30,7 +33,7 @@ pub enum Requeued {
 }
 
 /// The reply.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeadRequeued {
     /// In the command's order.
     pub jobs: Vec<Requeued>,

@@ -1,19 +1,21 @@
 //! `resume_bulk`: a held bulk action's jobs run again; those set aside go before the rest of their lanes.
 
+use serde::{Deserialize, Serialize};
+
 use crate::numbers::Micros;
 use crate::queue::{BulkRef, BulkView, Course, Machine};
 
 use super::Invalid;
 
 /// Resumes a bulk action.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResumeBulk {
     /// Whose and which.
     pub bulk: BulkRef,
 }
 
 /// The reply: the bulk action as it stands now, if there is one. One that has ended stays as it is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BulkResumed(pub Option<BulkView>);
 
 impl ResumeBulk {

@@ -1,12 +1,14 @@
 //! `seal_bulk`: no more jobs come, so the bulk action can become complete.
 
+use serde::{Deserialize, Serialize};
+
 use crate::numbers::Micros;
 use crate::queue::{BulkRef, BulkView, Machine};
 
 use super::Invalid;
 
 /// Seals a bulk action.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SealBulk {
     /// Whose and which.
     pub bulk: BulkRef,
@@ -15,7 +17,7 @@ pub struct SealBulk {
 }
 
 /// The reply.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BulkSealed {
     /// It is sealed, now or since before.
     Sealed(BulkView),

@@ -1,5 +1,7 @@
 //! `set_group`: weight, rate, concurrency and pause of a group, effective on its backlog at once.
 
+use serde::{Deserialize, Serialize};
+
 use crate::limits::{BASE_PRIORITY_MAX, CONCURRENCY_MAX};
 use crate::names::GroupId;
 use crate::numbers::{Micros, within};
@@ -10,7 +12,7 @@ use crate::rate::{Bucket, Rate};
 use super::Invalid;
 
 /// Changes a group, made if need be.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetGroup {
     /// Which.
     pub group: GroupId,
@@ -21,7 +23,7 @@ pub struct SetGroup {
 }
 
 /// The reply.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupSet {
     /// What holds now.
     pub settings: GroupSettings,

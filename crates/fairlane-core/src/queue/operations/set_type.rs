@@ -1,5 +1,7 @@
 //! `set_type`: rate, concurrency, pause and retries of a type.
 
+use serde::{Deserialize, Serialize};
+
 use crate::limits::{ATTEMPTS_MAX, TYPES_MAX};
 use crate::names::TypeId;
 use crate::numbers::{Micros, within};
@@ -9,7 +11,7 @@ use super::Invalid;
 use super::set_group::{changed_bucket, valid_concurrency};
 
 /// Changes a type, made if need be.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetType {
     /// Which.
     pub type_id: TypeId,
@@ -18,7 +20,7 @@ pub struct SetType {
 }
 
 /// The reply.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TypeSet {
     /// What holds now.
     Set(TypeSettings),

@@ -1,5 +1,7 @@
 //! `set_whole`: the rate of all types together, level order, caps and retention.
 
+use serde::{Deserialize, Serialize};
+
 use crate::limits::{
     ALPHA_MAX, ATTEMPTS_MAX, DELAY_MS_MAX, GLOBAL_RPS_MAX, INTEGER_MAX, READY_QUEUE_SIZE_LIMIT,
 };
@@ -10,14 +12,14 @@ use super::Invalid;
 use super::set_group::changed_bucket;
 
 /// Replaces the settings of the whole.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetWhole {
     /// The new ones.
     pub settings: Settings,
 }
 
 /// The reply.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WholeSet {
     /// They hold now.
     Set,

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::limits::{
     DELAY_MS_MAX, NOTE_BYTES_MAX, PURGED_CHUNKS_MAX, PURGED_DEAD_MAX, RETRY_AFTER_MS_MAX, SETTLE_JOBS_MAX,
 };
@@ -15,21 +17,24 @@ use crate::queue::{JobRef, Machine, Settings};
 use super::{Invalid, at_most, bytes_at_most, each_once};
 
 /// How an attempt ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
     /// Done.
     Succeeded {
         /// Kept with the job.
+        #[serde(with = "crate::encoding::bytes")]
         result: Arc<[u8]>,
     },
     /// Failed for good: the job is dead.
     Failed {
         /// Kept with the job.
+        #[serde(with = "crate::encoding::bytes")]
         reason: Arc<[u8]>,
     },
     /// Given up because nobody wants it any more, whether or not its cancellation was requested.
     Cancelled {
         /// Kept with the job.
+        #[serde(with = "crate::encoding::bytes")]
         reason: Arc<[u8]>,
     },
     /// Failed; to be tried again unless its retries are used up.
@@ -37,6 +42,7 @@ pub enum Outcome {
         /// After this long.
         delay_ms: u64,
         /// Kept with the job.
+        #[serde(with = "crate::encoding::bytes")]
         reason: Arc<[u8]>,
     },
     /// The downstream refused it for now: costs no attempt, but slows the type.
@@ -51,7 +57,7 @@ pub enum Outcome {
 }
 
 /// One attempt's end.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settlement {
     /// Which job.
     pub job: JobRef,
@@ -62,14 +68,15 @@ pub struct Settlement {
 }
 
 /// Ends up to 500 attempts.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settle {
     /// Each job at most once.
+    #[serde(deserialize_with = "crate::encoding::list::<SETTLE_JOBS_MAX, _, _>")]
     pub settlements: Vec<Settlement>,
 }
 
 /// What became of one settlement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Verdict {
     /// It counts (now, or since it was first said).
     Applied,
@@ -80,7 +87,7 @@ pub enum Verdict {
 }
 
 /// The reply.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settled {
     /// In the command's order.
     pub verdicts: Vec<Verdict>,

@@ -2,6 +2,8 @@
 //! actions go back to theirs, overdue bulk actions fail, and what is outlived is removed: a bounded number
 //! at a time.
 
+use serde::{Deserialize, Serialize};
+
 use crate::limits::{SWEEP_BULKS_MAX, SWEEP_JOBS_MAX};
 use crate::numbers::{Micros, within};
 use crate::queue::bulk::Fate;
@@ -12,14 +14,14 @@ use crate::queue::{BulkCause, Course, Machine};
 use super::{Ended, Invalid};
 
 /// Tidies up.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sweep {
     /// Moves or removes about this many jobs.
     pub jobs_max: usize,
 }
 
 /// The reply.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Swept {
     /// Jobs that were dropped.
     pub dropped: usize,

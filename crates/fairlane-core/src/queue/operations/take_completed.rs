@@ -3,6 +3,8 @@
 //!
 //! One whose aggregator does not finish in time is taken again, under a younger fence.
 
+use serde::{Deserialize, Serialize};
+
 use crate::limits::{CLAMPS_MAX, LEASE_MS_MAX, LEASE_MS_MIN, TAKE_BULKS_MAX};
 use crate::numbers::{Fence, Micros, within};
 use crate::queue::{BulkView, Machine};
@@ -10,7 +12,7 @@ use crate::queue::{BulkView, Machine};
 use super::Invalid;
 
 /// Takes bulk actions to be aggregated, the longest waiting first.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TakeCompleted {
     /// At most this many.
     pub bulks_max: usize,
@@ -19,7 +21,7 @@ pub struct TakeCompleted {
 }
 
 /// A bulk action in an aggregator's hands.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TakenBulk {
     /// As it stands.
     pub view: BulkView,
@@ -28,7 +30,7 @@ pub struct TakenBulk {
 }
 
 /// The reply.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompletedTaken {
     /// What may be aggregated now.
     pub bulks: Vec<TakenBulk>,

@@ -215,6 +215,7 @@ impl Machine {
             payload: job.payload.clone(),
             created_at: job.created_at,
             bulk: job.bulk,
+            trace: job.trace.clone(),
         }
     }
 

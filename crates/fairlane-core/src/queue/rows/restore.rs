@@ -243,6 +243,7 @@ impl Restore {
             payload: row.payload,
             created_at: row.created_at,
             bulk: progress.bulk,
+            trace: row.trace,
             cancelled: progress.cancelled,
             place: Place::Lane,
             run: progress.run.map(restored_run),

@@ -14,7 +14,7 @@ use fairlane_core::queue::rows::{
 use fairlane_core::queue::{BulkCause, BulkState, Course};
 use fairlane_core::queue::{GroupSettings, LaneStanding, Machine, Snapshot, TypeSettings};
 use fairlane_core::rate::Bucket;
-use fairlane_core::{Cost, Fence, Micros, Rate, RequestNumber, TypeId, Weight};
+use fairlane_core::{Cost, Fence, Micros, Rate, RequestNumber, Trace, TypeId, Weight};
 use rusqlite::{Connection, Row};
 
 use super::DiskError;
@@ -231,6 +231,7 @@ fn job_row(row: &Row<'_>, types: &mut Vec<TypeId>) -> Result<JobRow, Unread> {
         created_at: Micros(row.get(6)?),
         bulk: row.get(7)?,
         payload: bytes(row, 8)?,
+        trace: trace(row, 9)?,
     })
 }
 
@@ -389,6 +390,11 @@ fn text<'a>(row: &'a Row<'_>, at: usize) -> Result<&'a str, Unread> {
 fn bytes(row: &Row<'_>, at: usize) -> Result<Arc<[u8]>, Unread> {
     let value = row.get_ref(at)?;
     value.as_blob().map(Arc::from).map_err(|_| Damage::new(format!("column {at} holds no bytes")).into())
+}
+
+fn trace(row: &Row<'_>, at: usize) -> Result<Option<Trace>, Unread> {
+    let packed = row.get_ref(at)?.as_blob_or_null().map_err(impossible)?;
+    packed.map(Trace::from_packed).transpose().map_err(impossible)
 }
 
 fn name<T: FromStr<Err: Display>>(row: &Row<'_>, at: usize) -> Result<T, Unread> {

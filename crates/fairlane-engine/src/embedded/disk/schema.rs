@@ -13,7 +13,7 @@ use super::DiskError;
 const APPLICATION_ID: u32 = 0x4661_6972;
 
 /// What brings a file from one version to the next; version 0 is an empty file.
-const STEPS: [&str; 4] = [FIRST, BULK_PAYLOAD, TYPE_RETRIES, BULK_AGGREGATED];
+const STEPS: [&str; 5] = [FIRST, BULK_PAYLOAD, TYPE_RETRIES, BULK_AGGREGATED, JOB_TRACE];
 
 const FIRST: &str = "
 CREATE TABLE whole (
@@ -200,6 +200,11 @@ ALTER TABLE types ADD COLUMN max_retry_count INTEGER;
 const BULK_AGGREGATED: &str = "
 ALTER TABLE bulks ADD COLUMN aggregated INTEGER NOT NULL DEFAULT 0;
 UPDATE bulks SET aggregated = 1 WHERE state IN ('COMPLETED', 'FAILED', 'CANCELLED');
+";
+
+/// The packed form of a job's trace.
+const JOB_TRACE: &str = "
+ALTER TABLE jobs ADD COLUMN trace BLOB;
 ";
 
 /// Makes the tables of a new file, or brings older ones up to date.

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairlane_core::queue::*;
-use fairlane_core::{BulkId, GroupId, RequestNumber, WorkerId};
+use fairlane_core::{BulkId, GroupId, RequestNumber, Trace, WorkerId};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-use super::{Disk, DiskError, FILE, Import, Record, Sync, export, owner_of};
+use super::{Disk, DiskError, FILE, Field, Import, Record, Sync, export, owner_of};
 use crate::embedded::tests::{jobs, type_a};
 use crate::{DirectoryOptions, Durability, EmbeddedEngine, Engine, EngineError};
 
@@ -97,6 +97,41 @@ async fn leases_and_ends_survive_a_restart() {
     engine.check().await.unwrap().unwrap();
     assert_eq!(lease(&engine, 1, 3).await.unwrap(), kept);
     assert_eq!(succeed(&engine, kept).await.unwrap().verdicts, [Verdict::Applied; 2]);
+}
+
+#[tokio::test]
+async fn a_trace_survives_a_restart_and_an_import_and_older_rows_have_none() {
+    let folder = filled(1).await;
+    let file = Connection::open(folder.path().join(FILE)).unwrap();
+    file.execute_batch("ALTER TABLE jobs DROP COLUMN trace; PRAGMA user_version = 4").unwrap();
+    drop(file);
+    let trace = Trace::new("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01").unwrap();
+    let mut text_like = jobs(3);
+    text_like.remove(0);
+    text_like[0].trace = Some(trace.clone());
+    text_like[1].trace = Some(Trace::from_packed(&[b'+'; Trace::PACKED_BYTES]).unwrap());
+    let traces: Vec<Option<Trace>> =
+        std::iter::once(None).chain(text_like.iter().map(|job| job.trace.clone())).collect();
+    let engine = open(folder.path()).unwrap();
+    seam(&engine).enqueue_all(text_like).await.unwrap();
+    drop(engine);
+    let copy = imported(folder.path(), |mut record| {
+        // As bytes that are text come back from a file of lines.
+        for (_, field) in record.fields.iter_mut().filter(|(name, _)| name == "trace") {
+            if let Field::Bytes(bytes) = field
+                && let Ok(text) = String::from_utf8(bytes.clone())
+            {
+                *field = Field::Text(text);
+            }
+        }
+        Some(record)
+    });
+    for folder in [folder, copy] {
+        let engine = open(folder.path()).unwrap();
+        engine.check().await.unwrap().unwrap();
+        let leased = lease(&engine, 1, 3).await.unwrap();
+        assert_eq!(leased.into_iter().map(|job| job.trace).collect::<Vec<_>>(), traces);
+    }
 }
 
 #[tokio::test]
@@ -222,7 +257,8 @@ async fn an_import_that_lost_the_end_of_a_job_hands_its_bulk_action_out_when_tha
 const LATER: &str = "
     ALTER TABLE bulks DROP COLUMN payload;
     ALTER TABLE types DROP COLUMN max_retry_count;
-    ALTER TABLE bulks DROP COLUMN aggregated";
+    ALTER TABLE bulks DROP COLUMN aggregated;
+    ALTER TABLE jobs DROP COLUMN trace";
 
 #[tokio::test]
 async fn a_file_of_the_first_version_is_brought_up_to_date() {

@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 use std::fmt::{Display, Write};
 
-use fairlane_core::Rate;
 use fairlane_core::queue::LaneStanding;
 use fairlane_core::queue::rows::{
     BatchRow, BulkEndedRow, BulkRow, Changes, CompletedRow, GroupRow, JobRow, LaneRow, OrderRow, PlaceRow,
     ProgressRow, SnapshotRow, TypeRow, WorkerRow,
 };
+use fairlane_core::{Rate, Trace};
 use rusqlite::{Connection, Result, params};
 
 /// Writes everything within the transaction that is open.
@@ -98,7 +98,7 @@ fn remove(connection: &Connection, changes: &Changes) -> Result<()> {
 
 fn write_jobs(connection: &Connection, rows: &[JobRow]) -> Result<()> {
     let mut insert =
-        connection.prepare_cached("INSERT INTO jobs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")?;
+        connection.prepare_cached("INSERT INTO jobs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")?;
     for row in rows {
         insert.execute(params![
             row.number,
@@ -110,6 +110,7 @@ fn write_jobs(connection: &Connection, rows: &[JobRow]) -> Result<()> {
             row.created_at.0,
             row.bulk,
             &*row.payload,
+            row.trace.as_ref().map(Trace::packed),
         ])?;
     }
     Ok(())

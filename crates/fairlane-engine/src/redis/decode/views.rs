@@ -33,7 +33,7 @@ pub(super) fn inspected(command: &Inspect, value: Value) -> Decoded<Inspected> {
 }
 
 pub(super) fn job_view(job: &JobRef, items: &mut Items) -> Decoded<JobView> {
-    let Row { created_at, level, type_id, cost, payload, cancelled, .. } = row(items.value()?)?;
+    let Row { created_at, level, type_id, cost, payload, trace, cancelled, .. } = row(items.value()?)?;
     let Value::BulkString(run) = items.value()? else { return Err(unknown("run", "not a text")) };
     let (due, held, deadline) = (items.time()?, items.text()?, items.time()?);
     let (bulk, course, ready) = (items.text()?, items.text()?, items.number()? == 1);
@@ -59,6 +59,7 @@ pub(super) fn job_view(job: &JobRef, items: &mut Items) -> Decoded<JobView> {
         settled_at: None,
         note: Arc::from(&[][..]),
         bulk: if bulk.is_empty() { None } else { Some(bulk_id(&bulk)?) },
+        trace,
     };
     if !run.is_empty() {
         add_run(&mut view, &run)?;

@@ -2,8 +2,8 @@
 -- enqueue: adds jobs, each at most once. Refused as a whole, before any effect, when memory is full.
 -- KEYS[1] the partition.
 -- ARGV[1] time, then runs of jobs alike: group, place (level:type), cost, delay in µs, bulk action ('' none), jobs,
--- then per job its id and payload.
--- A row is the time in base 36, level:type:cost (nothing for 1):number of the bulk action (nothing for none):payload.
+-- then per job its id and the tail of its row: ':' and the payload, or '+', the trace in TRACE_BYTES bytes and the payload.
+-- A row is the time in base 36, level:type:cost (nothing for 1):number of the bulk action (nothing for none), tail.
 -- Replies {a letter per job, then per job that exists the name of its bulk action or ''}: c created, e exists, s bulk
 -- action sealed, u bulk action unknown, g group full, w whole full, t too many types.
 --@include base
@@ -64,7 +64,7 @@ end
 -- The name of the bulk action that a job which exists belongs to, or ''.
 local function bulk_of(group, id)
   local row = call('HGET', rows_key(group.name), id)
-  local number = match(row, '^X?..........%d:[^:]+:%d*:(%d*):')
+  local number = match(row, '^X?..........%d:[^:]+:%d*:(%d*)[:+]')
   local bulk = number ~= '' and bulk_state(number)
   return bulk and match(bulk.name, ':(.+)$') or ''
 end
@@ -72,7 +72,7 @@ end
 -- Adds `jobs` alike, from argument `at` on; gives the argument after them.
 local function enqueue_run(at, group, lane, cost, delay_us, bulk_name, jobs)
   local bulk, closed = open_bulk(group.name, bulk_name)
-  local head = stamp .. lane.place .. ':' .. (cost == '1' and '' or cost) .. ':' .. (bulk and bulk.number or '') .. ':'
+  local head = stamp .. lane.place .. ':' .. (cost == '1' and '' or cost) .. ':' .. (bulk and bulk.number or '')
   local ids, created, known, rows = {}, 0, has_type(lane.type), rows_key(group.name)
   local room = min(partition.whole_backlog_max - partition.backlog, partition.group_backlog_max - group.backlog)
   for index = at, at + 2 * jobs - 1, 2 do

@@ -50,14 +50,14 @@ end
 local job = looks.job(name)
 if job == '' then return '' end
 local row, run, due, held, course = job[1], job[2], job[3], job[4], job[7]
-local created_at, place, number = match(row, '^X?(..........)(%d:[^:]+):%d*:(%d*):')
+local created_at, place, number = match(row, '^X?(..........)(%d:[^:]+):%d*:(%d*)[:+]')
 read_partition({'bucket', 'rate', 'classic', 'max_retry_count', 'ready_queue_max_size', 'global_rps', 'window'})
 local group, state = group_state(group_name), type_state(sub(place, 3))
 local is_listed = due == '' and held == '' and (run == '' or sub(run, 1, 1) == 'N')
 local is_unwanted = held ~= '' and (course == 'drop' or match(held, '^%u', 33) ~= nil)
 local group_flow = partition.classic == 0 and group.flow or nil
 local bulk = number ~= '' and bulk_state(number)
-job[1] = match(row, '^X?..........%d:[^:]+:%d*:%d*:')
+job[1] = head_of(row)
 return {
   {
     text(now), is_unwanted and 1 or 0, is_listed and position_of(place, created_at) or '',

@@ -93,7 +93,7 @@ end
 -- Whether a job that ended in the listed bulk action is still of it: not if it was put back, or enqueued anew.
 local function is_still_there(row, run)
   if not bulk_listed then return true end
-  local number = match(row, '^..........%d:[^:]+:%d*:(%d*):')
+  local number = match(row, '^..........%d:[^:]+:%d*:(%d*)[:+]')
   return sub(row, 1, 1) ~= 'X' and number == bulk_listed and run and sub(run, 1, 1) ~= 'N'
 end
 
@@ -110,7 +110,7 @@ for index, entry in ipairs(entries) do
     row, run = unpack(call('HMGET', rows_key(group), id, ':' .. id))
   end
   if row and is_still_there(row, run) then
-    local head = match(row, '^X?..........%d:[^:]+:%d*:%d*:')
+    local head = head_of(row)
     bytes = bytes + #row - #head + #(run and match(run, '^[^:]+:%d:[^:]+:%d+:%d+:%d+:%d+:[^:]*:(.*)$') or '')
     if only_type == '' or match(head, '^X?..........%d:([^:]+)') == only_type then
       reply[#reply + 1], reply[#reply + 2] = group, id

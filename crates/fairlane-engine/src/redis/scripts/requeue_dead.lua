@@ -17,11 +17,11 @@ local function requeue(name)
   local row, run = call('HGET', rows, id), call('HGET', rows, ':' .. id)
   if not row then return 'u' end
   if not run or sub(run, 1, 1) ~= 'F' or call('HEXISTS', prefix .. 'in-flight', name) == 1 then return 'n' end
-  local stamp, place, cost, number, payload = match(row, '^(..........)(%d:[^:]+):(%d*):(%d*):(.*)$')
+  local stamp, place, cost, number, tail = match(row, '^(..........)(%d:[^:]+):(%d*):(%d*)([:+].*)$')
   local group, lane = group_state(group_name, place)
   if partition.backlog >= partition.whole_backlog_max or group.backlog >= partition.group_backlog_max then return 'f' end
   call('ZREM', prefix .. 'failed', name)
-  if number ~= '' then call('HSET', rows, id, stamp .. place .. ':' .. cost .. '::' .. payload) end
+  if number ~= '' then call('HSET', rows, id, stamp .. place .. ':' .. cost .. ':' .. tail) end
   local settled, what, rest = match(run, '^F(%d+)(:%d:[^:]+:%d+):%d+:%d+:%d+:(.*)$')
   call('HSET', rows, ':' .. id, 'N' .. settled .. what .. ':0:0:0:' .. rest)
   local known = record(group)

@@ -1,11 +1,13 @@
 //! What can be wrong, each with a word that stays the same, a sentence, and what repair does about it.
 
+use serde::{Deserialize, Serialize};
+
 use super::Suspect;
 
 macro_rules! faults {
     ($($(#[$doc:meta])* $fault:ident = $code:literal: $word:literal, $found:literal, $repair:literal;)*) => {
         /// What is wrong.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
         pub enum Fault {
             $($(#[$doc])* $fault,)*
         }
@@ -154,7 +156,7 @@ faults! {
 }
 
 /// One thing that is wrong.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     /// With what.
     pub suspect: Suspect,

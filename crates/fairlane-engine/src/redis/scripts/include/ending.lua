@@ -63,7 +63,7 @@ end
 -- What a row says of its job: cost, the number of its bulk action or '', and whether it was cancelled in its list.
 local function read_row(row)
   local cancelled = byte(row, 1) == 88
-  local cost, number = match(row, '^%d:[^:]+:(%d*):(%d*):', cancelled and 12 or 11)
+  local cost, number = match(row, '^%d:[^:]+:(%d*):(%d*)[:+]', cancelled and 12 or 11)
   return cost == '' and 1 or tonumber(cost), number, cancelled
 end
 

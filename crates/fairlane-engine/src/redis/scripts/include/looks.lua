@@ -14,10 +14,16 @@ local function bulk_of(number)
   return seen[1], seen[2]
 end
 
+-- A row without its payload, but with its trace.
+local function head_of(row)
+  local head = match(row, '^X?..........%d:[^:]+:%d*:%d*[:+]')
+  return byte(head, -1) == 43 and sub(row, 1, #head + TRACE_BYTES) or head
+end
+
 -- {row, run or '', due time or '', what is held of it or '', deadline or '', its bulk action or '', that one's course
 -- or '', whether it is ready (0 1)}.
 function looks.line(row, run, due, held, deadline, ready)
-  local bulk, course = bulk_of(match(row, '^X?..........%d:[^:]+:%d*:(%d*):'))
+  local bulk, course = bulk_of(match(row, '^X?..........%d:[^:]+:%d*:(%d*)[:+]'))
   return {row, run or '', due or '', held or '', deadline or '', bulk, course, ready and 1 or 0}
 end
 

@@ -27,7 +27,8 @@ pub fn described(text: &str, error: &toml::de::Error) -> String {
     }
 }
 
-fn line_of(text: &str, at: usize) -> usize {
+/// The line of a byte, from 1.
+pub fn line_of(text: &str, at: usize) -> usize {
     text[..at].matches('\n').count() + 1
 }
 

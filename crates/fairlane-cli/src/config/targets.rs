@@ -1,9 +1,7 @@
-//! The file of `fairlane work`, read and checked as a whole.
-//!
-//! Invariant: whatever is wrong is told with the line it stands in, and never with a value: any may be secret.
+//! The tables `[types.NAME]` and `[callbacks]`: what is done with jobs, and how callbacks are sent.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use fairlane_core::limits::ATTEMPTS_MAX;
@@ -12,27 +10,10 @@ use fairlane_targets::{
     AddressRule, CALLBACK_MAX_RETRY_COUNT, CallbackSettings, CommandSettings, CommandTarget, HttpSettings,
     HttpTarget, Secret,
 };
-use fairlane_worker::{CALLBACK_TYPE, LoopSettings, RetryPolicy, TypeOptions, WorkerSettings};
+use fairlane_worker::{CALLBACK_TYPE, RetryPolicy, TypeOptions};
 use serde::Deserialize;
 
-use super::mistakes::described;
 use super::text::{RateText, Text};
-use crate::failure::Failure;
-
-/// What a worker is to do.
-#[derive(Debug)]
-pub struct Config {
-    /// Where the queue lives.
-    pub engine: Option<String>,
-    /// What the worker's id begins with.
-    pub name: Option<String>,
-    /// How it works.
-    pub worker: WorkerSettings,
-    /// What it works on, by name.
-    pub types: Vec<TypeConfig>,
-    /// How it delivers callbacks, if it does.
-    pub callbacks: Option<CallbackConfig>,
-}
 
 /// One type.
 #[derive(Debug)]
@@ -76,115 +57,6 @@ impl CallbackConfig {
     }
 }
 
-impl Config {
-    /// Reads and checks a file.
-    pub fn read(path: &Path) -> Result<Self, Failure> {
-        let shown = path.display();
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Failure::bad_input(format!("{shown} cannot be read: {error}")))?;
-        Self::parse(&text).map_err(|problem| Failure::bad_input(format!("{shown}, {problem}")))
-    }
-
-    fn parse(text: &str) -> Result<Self, String> {
-        let file: FileTable = toml::from_str(text).map_err(|error| described(text, &error))?;
-        if file.types.is_empty() && file.callbacks.is_none() {
-            return Err(
-                "it names nothing to work on; add a [types.NAME] with http or command, or [callbacks]".into(),
-            );
-        }
-        let job_timeout = file.worker.settings.job_timeout;
-        let types = file.types.into_iter().map(|(name, table)| table.named(&name, job_timeout));
-        Ok(Self {
-            engine: file.engine.map(|text| text.0),
-            name: file.worker.name,
-            worker: file.worker.settings,
-            types: types.collect::<Result<_, String>>()?,
-            callbacks: file.callbacks.map(|callbacks| callbacks.0),
-        })
-    }
-
-    /// Every type it works on, callbacks too.
-    pub fn type_ids(&self) -> Vec<TypeId> {
-        let callbacks =
-            self.callbacks.iter().map(|_| TypeId::new(CALLBACK_TYPE).expect("a plain word is a name"));
-        self.types.iter().map(|one| one.type_id.clone()).chain(callbacks).collect()
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct FileTable {
-    engine: Option<Text>,
-    #[serde(default)]
-    worker: Named,
-    #[serde(default)]
-    types: BTreeMap<String, CheckedType>,
-    callbacks: Option<CheckedCallbacks>,
-}
-
-/// The table `[worker]`, checked.
-#[derive(Default, Deserialize)]
-#[serde(try_from = "WorkerTable")]
-struct Named {
-    name: Option<String>,
-    settings: WorkerSettings,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WorkerTable {
-    name: Option<String>,
-    worker_count: Option<usize>,
-    fetch_batch_size: Option<usize>,
-    worker_timeout_ms: Option<u64>,
-    job_timeout_ms: Option<u64>,
-    shutdown_grace_period_ms: Option<u64>,
-    lease_ms: Option<u64>,
-    cancel_grace_period_ms: Option<u64>,
-    retry: Option<RetryTable>,
-    dispatch_interval_ms: Option<u64>,
-    dispatch_batch_size: Option<usize>,
-    fetch_interval_ms: Option<u64>,
-    reclaim_interval_ms: Option<u64>,
-    watch_interval_ms: Option<u64>,
-    stuck_after_ms: Option<u64>,
-    aggregate_interval_ms: Option<u64>,
-    aggregation_lease_ms: Option<u64>,
-    sweep_interval_ms: Option<u64>,
-}
-
-impl TryFrom<WorkerTable> for Named {
-    type Error = String;
-
-    fn try_from(table: WorkerTable) -> Result<Self, String> {
-        let standard = WorkerSettings::default();
-        let loops = &standard.loops;
-        let settings = WorkerSettings {
-            worker_count: table.worker_count.unwrap_or(standard.worker_count),
-            fetch_batch_size: table.fetch_batch_size.unwrap_or(standard.fetch_batch_size),
-            worker_timeout: ms(table.worker_timeout_ms, standard.worker_timeout),
-            job_timeout: ms(table.job_timeout_ms, standard.job_timeout),
-            shutdown_grace_period: ms(table.shutdown_grace_period_ms, standard.shutdown_grace_period),
-            lease: ms(table.lease_ms, standard.lease),
-            cancel_grace_period: ms(table.cancel_grace_period_ms, standard.cancel_grace_period),
-            retry: table.retry.map_or(Ok(standard.retry), |retry| retry.over(standard.retry))?,
-            loops: LoopSettings {
-                dispatch_interval: ms(table.dispatch_interval_ms, loops.dispatch_interval),
-                dispatch_batch_size: table.dispatch_batch_size.unwrap_or(loops.dispatch_batch_size),
-                fetch_interval: ms(table.fetch_interval_ms, loops.fetch_interval),
-                reclaim_interval: ms(table.reclaim_interval_ms, loops.reclaim_interval),
-                watch_interval: ms(table.watch_interval_ms, loops.watch_interval),
-                stuck_after: ms(table.stuck_after_ms, loops.stuck_after),
-                aggregate_interval: ms(table.aggregate_interval_ms, loops.aggregate_interval),
-                aggregation_lease: ms(table.aggregation_lease_ms, loops.aggregation_lease),
-                sweep_interval: ms(table.sweep_interval_ms, loops.sweep_interval),
-            },
-        };
-        settings.check()?;
-        Ok(Self { name: table.name, settings })
-    }
-}
-
 fn ms(written: Option<u64>, standard: Duration) -> Duration {
     written.map_or(standard, Duration::from_millis)
 }
@@ -211,7 +83,7 @@ impl RetryTable {
 /// A table `[types.NAME]`, checked but for its name.
 #[derive(Deserialize)]
 #[serde(try_from = "TypeTable")]
-struct CheckedType {
+pub struct CheckedType {
     target: Target,
     options: TypeOptions,
     rate: Option<Option<Rate>>,
@@ -314,7 +186,7 @@ fn check_retries(written: Option<u32>) -> Result<(), String> {
 
 impl CheckedType {
     /// An exchange may take as long as an attempt.
-    fn named(mut self, name: &str, job_timeout: Duration) -> Result<TypeConfig, String> {
+    pub fn named(mut self, name: &str, job_timeout: Duration) -> Result<TypeConfig, String> {
         let type_id = TypeId::new(name).map_err(|error| format!("[types.{name}]: {error}"))?;
         if name == CALLBACK_TYPE {
             return Err(format!("[types.{name}]: callbacks have a table of their own: [callbacks]"));
@@ -330,7 +202,7 @@ impl CheckedType {
 /// The table `[callbacks]`, checked.
 #[derive(Deserialize)]
 #[serde(try_from = "CallbackTable")]
-struct CheckedCallbacks(CallbackConfig);
+pub struct CheckedCallbacks(pub CallbackConfig);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -1,0 +1,181 @@
+//! `fairlane serve`: a queue over HTTP, with what keeps it going.
+//!
+//! A worker runs in the same process: its loops always, and the types of the file if it names any.
+//! Invariant: what was answered is in the engine, so a stop loses nothing.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use fairlane::Fairlane;
+use fairlane_engine::Engine;
+use fairlane_server::keys::Keys;
+use fairlane_server::{Server, ServerError};
+use fairlane_worker::StopReport;
+
+use super::work::said::{Guarding, Said, jobs};
+use super::work::telling::Telling;
+use super::work::{Signals, programs, store, worker};
+use crate::config::{Config, DATA, Given};
+use crate::failure::Failure;
+use crate::logs::{self, LogFormat};
+use crate::own_engine::folder;
+use crate::place::Place;
+
+const EXAMPLES: &str = "\
+Examples:
+  fairlane serve
+  fairlane serve --listen 127.0.0.1:9000 --engine redis://127.0.0.1:6379
+  fairlane serve --listen 0.0.0.0:8080 --keys keys.json
+  fairlane serve --config fairlane.toml --log json
+
+The queue is in a directory, which is made if it is not there, or on Redis, which is waited for. Other commands of this
+machine reach a directory that is served through its server (fairlane status --engine ./fairlane-data).
+With [types.NAME] or [callbacks] in the file it works on them too, as fairlane work does.
+fairlane config says what it would be started with, and where each value comes from.
+The first Ctrl-C or SIGTERM lets running requests and jobs end, the second one does not.
+Exit codes: 0 stopped; 1 it failed, such as on a port that is in use; 2 bad input; 130 stopped with work in hand.";
+
+/// The file of keys in a data directory.
+const KEYS: &str = "keys.json";
+
+/// Serves a queue over HTTP: an API for any language, metrics, and workers without code
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    #[command(flatten)]
+    given: Given,
+    /// The same as --log json
+    #[arg(long, conflicts_with = "log")]
+    json: bool,
+}
+
+/// Serves until it is told to stop.
+pub async fn run(arguments: Arguments) -> Result<(), Failure> {
+    let mut given = arguments.given;
+    if arguments.json {
+        given.log = Some("json".to_owned());
+    }
+    let config = Config::read(&given)?;
+    programs::check(&config)?;
+    let json = config.server.log == LogFormat::Json;
+    let url = config.engine.clone().unwrap_or_else(|| format!("dir:{DATA}"));
+    let place = Place { engine: url, json };
+    check(&place)?;
+    logs::install(config.server.log).map_err(Failure::bad_input)?;
+    let keys = keys_file(&config, &place).map(open_keys).transpose()?;
+    let telling = Telling::start(json);
+    let mut signals = Signals::listen()?;
+    // Before the engine is opened, which takes its handles then.
+    fairlane_server::figures::install();
+    let reached = tokio::select! {
+        reached = store::reach(&place, None, &config, &telling) => reached,
+        () = signals.next() => return ended(StopReport::default(), telling),
+    };
+    let served = match reached {
+        Ok(engine) => serve(&engine, keys, &place, &config, &telling, &mut signals).await,
+        Err(failure) => Err(failure),
+    };
+    match served {
+        Ok(report) => ended(report, telling),
+        Err(failure) => {
+            telling.end();
+            Err(failure)
+        }
+    }
+}
+
+/// A queue in memory is as good as any for as long as it is served; one behind a server is not this one's to serve.
+fn check(place: &Place) -> Result<(), Failure> {
+    if place.engine.starts_with("http") {
+        return Err(Failure::bad_input(
+            "--engine names a server, which serves its queue already; name a directory or a Redis",
+        ));
+    }
+    fairlane_engine::check_address(&place.engine).map_err(Failure::unopened)
+}
+
+/// The file of keys: the one that is named, else that of the data directory if there is one.
+fn keys_file(config: &Config, place: &Place) -> Option<PathBuf> {
+    let in_data = || folder(&place.engine).unwrap_or_else(|| DATA.into()).join(KEYS);
+    config.server.keys.clone().or_else(|| Some(in_data()).filter(|path| path.exists()))
+}
+
+fn open_keys(path: PathBuf) -> Result<Arc<Keys>, Failure> {
+    Keys::open(path).map(Arc::new).map_err(|error| Failure::bad_input(error.to_string()))
+}
+
+async fn serve(
+    engine: &Arc<dyn Engine>,
+    keys: Option<Arc<Keys>>,
+    place: &Place,
+    config: &Config,
+    telling: &Telling,
+    signals: &mut Signals,
+) -> Result<StopReport, Failure> {
+    if engine.name() == "http" {
+        return Err(Failure::bad_input(format!(
+            "{} is served by another process already; stop that one first, or name another directory with --engine",
+            place.address()
+        )));
+    }
+    let guarding = Guarding::new(keys.as_deref(), place);
+    let fairlane = Fairlane::from_engine(engine.clone());
+    let (address, settings) = (config.server.listen, config.server.settings.clone());
+    let server = Server::start(fairlane, address, keys, settings).await.map_err(unstarted)?;
+    engine.announce(format!("http://{}", reachable(server.address()))).await?;
+    let worker = worker(engine, config, telling)?;
+    let pool = worker.start().map_err(|error| Failure::bad_input(error.to_string()))?;
+    telling.say(Said::serving(server.address(), &place.engine, guarding, config));
+    engine.warnings().into_iter().for_each(|warning| telling.say(Said::EngineWarning { warning }));
+    tokio::select! {
+        () = signals.next() => {}
+        () = store::keep(engine, config, telling) => {}
+    }
+    let stopped = async { tokio::join!(pool.stop(), server.stop()).0 };
+    tokio::select! {
+        report = stopped => Ok(report),
+        () = signals.next() => Err(Failure::Stopped(format!(
+            "left running: {} and requests that were being answered; a job runs again when its lease runs out",
+            jobs(telling.running())
+        ))),
+    }
+}
+
+fn ended(report: StopReport, telling: Telling) -> Result<(), Failure> {
+    telling.say(telling.stopped(report, false));
+    telling.end();
+    match report.left {
+        0 => Ok(()),
+        left => Err(Failure::broken(format!(
+            "the engine could not be told how {} ended; a job runs again when its lease runs out",
+            jobs(left as u64)
+        ))),
+    }
+}
+
+/// Where a client on this machine finds a server that listens on every address.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}
+
+fn unstarted(error: ServerError) -> Failure {
+    match &error {
+        ServerError::Listen { address, reason } if reason.kind() == std::io::ErrorKind::AddrInUse => {
+            Failure::broken(format!(
+                "something listens on {address} already; name another port with --listen {}:{}, or any free one with \
+                 port 0",
+                address.ip(),
+                address.port().wrapping_add(1)
+            ))
+        }
+        ServerError::Open(_) => Failure::bad_input(error.to_string()),
+        _ => Failure::broken(error.to_string()),
+    }
+}

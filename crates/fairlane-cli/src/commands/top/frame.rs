@@ -1,0 +1,287 @@
+//! One picture of a queue, as lines of text that fit a terminal.
+
+use std::collections::HashMap;
+
+use fairlane_core::GroupId;
+
+use crate::overview::{GroupSeen, Overview, TypeSeen};
+use crate::tables::{ago, shortened, thousands};
+
+/// Looks that the line of throughput goes back.
+const HISTORY: usize = 60;
+const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+/// The least that is left of a name.
+const NAME_LEAST: usize = 8;
+/// A longer one takes the room of the figures.
+const NAME_MOST: usize = 40;
+
+const BOLD: &str = "1";
+const DIM: &str = "2";
+const RED: &str = "31";
+const GREEN: &str = "32";
+const YELLOW: &str = "33";
+
+/// How large the terminal is.
+#[derive(Clone, Copy)]
+pub struct Size {
+    pub width: usize,
+    pub height: usize,
+}
+
+/// What is shown.
+pub struct Frame {
+    title: String,
+    now: Overview,
+    /// Jobs that each group has done since the look before, and how long ago that was.
+    done: HashMap<GroupId, u64>,
+    seconds: f64,
+    /// Jobs answered a second, oldest first.
+    throughput: Vec<u64>,
+    problem: Option<String>,
+}
+
+impl Frame {
+    /// From a first look.
+    pub fn new(title: String, first: Overview) -> Self {
+        let throughput = vec![first.answers()];
+        Self { title, now: first, done: HashMap::new(), seconds: 0.0, throughput, problem: None }
+    }
+
+    /// Takes another look in.
+    pub fn next(&mut self, overview: Overview) {
+        self.seconds = overview.taken.duration_since(self.now.taken).as_secs_f64();
+        let before: HashMap<&GroupId, u64> =
+            self.now.groups.iter().map(|one| (&one.line.group, one.line.done)).collect();
+        let done = |one: &GroupSeen| {
+            let line = &one.line;
+            // A group that was idle in between counts from 0 again.
+            let before = before.get(&line.group).copied().filter(|before| *before <= line.done);
+            (line.group.clone(), line.done - before.unwrap_or(line.done))
+        };
+        self.done = overview.groups.iter().map(done).collect();
+        self.throughput.push(overview.answers());
+        let surplus = self.throughput.len().saturating_sub(HISTORY);
+        self.throughput.drain(..surplus);
+        self.problem = None;
+        self.now = overview;
+    }
+
+    /// The queue did not answer; what was last seen stays.
+    pub fn failed(&mut self, problem: String) {
+        self.problem = Some(problem);
+    }
+
+    /// The picture, no wider and no higher than the terminal.
+    pub fn text(&self, size: Size, colours: bool) -> String {
+        let paint = Paint { colours };
+        let mut lines = self.head(size, paint);
+        let warnings = self.warnings(size, paint);
+        let room = size.height.saturating_sub(lines.len() + warnings.len());
+        // Groups are what one looks for: types have at most a third of the room.
+        lines.extend(self.types(size, room / 3, paint));
+        let room = size.height.saturating_sub(lines.len() + warnings.len());
+        lines.extend(self.groups(size, room, paint));
+        lines.extend(warnings);
+        lines.truncate(size.height);
+        lines.join("\n")
+    }
+
+    fn head(&self, size: Size, paint: Paint) -> Vec<String> {
+        let whole = &self.now.whole;
+        let counts = format!(
+            "{} waiting ({} not due)  {} running  {} groups  {} dead",
+            thousands(whole.backlog),
+            thousands(whole.waiting),
+            thousands(whole.in_flight),
+            thousands(whole.active_groups),
+            thousands(whole.failed)
+        );
+        let rate = format!("{} jobs/s  ", thousands(self.now.answers()));
+        let bars = sparkline(&self.throughput, size.width.saturating_sub(rate.chars().count()));
+        let title = shortened(&format!("fairlane top  {}  (q quits)", self.title), size.width);
+        vec![
+            paint.with(BOLD, title),
+            shortened(&counts, size.width),
+            shortened(&rate, size.width) + &paint.with(GREEN, bars),
+            String::new(),
+        ]
+    }
+
+    fn types(&self, size: Size, room: usize, paint: Paint) -> Vec<String> {
+        if self.now.types.is_empty() || room < 3 {
+            return Vec::new();
+        }
+        let columns = ["running", "answered/s", "rate/s", "asked"];
+        let widths = [8, 11, 10, 11];
+        let row = |one: &TypeSeen| {
+            let view = &one.view;
+            let rate = match (view.settings.paused, view.rate_milli) {
+                (true, _) => "paused".to_owned(),
+                (_, Some(milli)) => format!("{:.1}", milli as f64 / 1000.0),
+                (_, None) => "–".to_owned(),
+            };
+            let asked = one.asked_ms_ago.map_or("never".to_owned(), ago);
+            let cells = [thousands(view.in_flight), thousands(view.answers), rate, asked];
+            line(&one.type_id.to_string(), &cells, &widths, size.width)
+        };
+        let mut lines = vec![paint.with(DIM, line("type", &columns.map(str::to_owned), &widths, size.width))];
+        let shown = room - 2;
+        lines.extend(self.now.types.iter().take(shown).map(row));
+        lines.push(String::new());
+        lines
+    }
+
+    fn groups(&self, size: Size, room: usize, paint: Paint) -> Vec<String> {
+        if room < 2 {
+            return Vec::new();
+        }
+        let columns = ["backlog", "running", "share", "rate/s", "congestion"];
+        let widths = [12, 8, 7, 9, 11];
+        let heading = line("customer", &columns.map(str::to_owned), &widths, size.width);
+        let mut lines = vec![paint.with(DIM, heading)];
+        let all: u64 = self.done.values().sum();
+        for one in self.now.groups.iter().take(room - 1) {
+            let done = self.done.get(&one.line.group).copied();
+            let share =
+                done.filter(|_| all > 0).map(|done| format!("{:.0} %", done as f64 * 100.0 / all as f64));
+            let rate =
+                done.filter(|_| self.seconds > 0.0).map(|done| format!("{:.1}", done as f64 / self.seconds));
+            let dash = || "–".to_owned();
+            let cells = [
+                thousands(one.line.backlog),
+                thousands(one.line.in_flight),
+                share.unwrap_or_else(dash),
+                rate.unwrap_or_else(dash),
+                one.level.to_owned(),
+            ];
+            let text = line(&one.line.group.to_string(), &cells, &widths, size.width);
+            lines.push(paint.with(colour(one.level), text));
+        }
+        if self.now.groups.is_empty() {
+            lines.push("no group has unfinished jobs".to_owned());
+        }
+        lines
+    }
+
+    fn warnings(&self, size: Size, paint: Paint) -> Vec<String> {
+        let problem = self.problem.iter().map(|problem| (RED, problem.clone()));
+        let warnings = self.now.warnings.iter().map(|warning| (YELLOW, format!("warning: {warning}")));
+        let lines = problem.chain(warnings).take(3);
+        lines.map(|(colour, text)| paint.with(colour, shortened(&text, size.width))).collect()
+    }
+}
+
+fn colour(level: &str) -> &'static str {
+    match level {
+        "MODERATE" => YELLOW,
+        "HIGH" | "CRITICAL" => RED,
+        _ => "0",
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Paint {
+    colours: bool,
+}
+
+impl Paint {
+    fn with(self, colour: &str, text: String) -> String {
+        if self.colours && !text.is_empty() { format!("\x1b[{colour}m{text}\x1b[0m") } else { text }
+    }
+}
+
+/// A name to the left and cells to the right; cells that do not fit any more are left out.
+fn line(name: &str, cells: &[String], widths: &[usize], width: usize) -> String {
+    let mut shown = cells.len();
+    let cells_width = |shown: usize| widths[..shown].iter().sum::<usize>();
+    while shown > 0 && cells_width(shown) + NAME_LEAST > width {
+        shown -= 1;
+    }
+    let name_width = width.saturating_sub(cells_width(shown)).clamp(NAME_LEAST, NAME_MOST).min(width);
+    let mut text = format!("{:name_width$}", shortened(name, name_width));
+    for (cell, width) in cells.iter().zip(widths).take(shown) {
+        text += &format!("{:>width$}", shortened(cell, width - 1));
+    }
+    text
+}
+
+/// The newest values as bars, as many as fit.
+fn sparkline(values: &[u64], width: usize) -> String {
+    let newest = &values[values.len().saturating_sub(width)..];
+    let most = newest.iter().copied().max().unwrap_or(0).max(1);
+    newest.iter().map(|value| BARS[(value * (BARS.len() as u64 - 1) / most) as usize]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairlane::{Fairlane, Job};
+
+    const GROUPS: usize = 30;
+
+    async fn frame() -> Frame {
+        let fairlane = Fairlane::open("memory:").await.unwrap();
+        for number in 0..GROUPS {
+            let group = format!("a-customer-with-quite-a-long-name-{number}");
+            let jobs = (0..=number).map(|_| Job::new(&group, "mail", &number));
+            fairlane.enqueue_all(jobs).await.unwrap();
+        }
+        let look = || async { Overview::take(&fairlane, 50, false).await.unwrap() };
+        let mut frame = Frame::new("memory: (embedded)".to_owned(), look().await);
+        let pool = fairlane.worker().process("mail", |_: u64, _| async {}).start().unwrap();
+        while fairlane.whole().await.unwrap().backlog > 300 {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        pool.stop().await;
+        frame.next(look().await);
+        frame
+    }
+
+    fn widest(text: &str) -> usize {
+        text.lines().map(|line| line.chars().count()).max().unwrap_or(0)
+    }
+
+    #[tokio::test]
+    async fn a_frame_fits_every_terminal_and_keeps_the_largest_groups() {
+        let frame = frame().await;
+        for (width, height) in [(200, 60), (80, 24), (60, 16), (40, 12), (20, 6), (5, 2), (1, 1)] {
+            let text = frame.text(Size { width, height }, false);
+            assert!(widest(&text) <= width, "{width}: {text}");
+            assert!(text.lines().count() <= height, "{height}: {text}");
+            assert!(!text.contains('\x1b'));
+        }
+        let text = frame.text(Size { width: 80, height: 24 }, false);
+        let first = text.lines().position(|line| line.starts_with("customer")).unwrap() + 1;
+        let largest = &frame.now.groups[0].line;
+        let line = text.lines().nth(first).unwrap();
+        assert!(line.contains(&thousands(largest.backlog)), "{text}");
+        assert!(text.contains("groups") && text.contains("jobs/s") && text.contains('…'), "{text}");
+    }
+
+    #[tokio::test]
+    async fn shares_are_of_what_was_done_since_the_last_look() {
+        let frame = frame().await;
+        let text = frame.text(Size { width: 120, height: 60 }, false);
+        let shares: u64 = text
+            .lines()
+            .filter_map(|line| line.split_once(" %")?.0.rsplit(' ').next()?.parse::<u64>().ok())
+            .sum();
+        assert!((80..=120).contains(&shares), "rounded shares come to about a hundred: {shares}\n{text}");
+    }
+
+    #[tokio::test]
+    async fn colours_are_only_where_they_are_wanted_and_a_problem_is_told() {
+        let mut frame = frame().await;
+        frame.failed("the queue does not answer".to_owned());
+        let size = Size { width: 100, height: 40 };
+        assert!(frame.text(size, true).contains("\x1b[31mthe queue does not answer\x1b[0m"));
+        assert!(!frame.text(size, false).contains('\x1b'));
+    }
+
+    #[test]
+    fn bars_are_as_high_as_their_values() {
+        assert_eq!(sparkline(&[0, 7, 14], 10), "▁▄█");
+        assert_eq!(sparkline(&[9, 0, 0], 2), "▁▁");
+        assert_eq!(sparkline(&[1], 0), "");
+    }
+}

@@ -1,0 +1,113 @@
+//! `fairlane key`.
+
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::Value;
+
+use super::running::{Ended, fairlane, has_keys};
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn file(&self) -> String {
+        self.0.path().join("keys.json").to_str().unwrap().to_owned()
+    }
+
+    fn run(&self, words: &[&str]) -> Ended {
+        fairlane(&[&["key"], words, &["--keys", &self.file()]].concat())
+    }
+
+    fn json(&self, words: &[&str]) -> Value {
+        self.run(&[words, &["--json"]].concat()).json()
+    }
+
+    fn text(&self) -> String {
+        std::fs::read_to_string(self.file()).unwrap()
+    }
+}
+
+#[test]
+fn a_key_is_shown_once_and_only_its_hash_is_kept() {
+    let folder = Folder::new();
+    let made = folder.run(&["create", "--name", "import", "--role", "producer", "--group", "customer-7"]);
+    assert_eq!(made.code, 0, "{}", made.stderr);
+    let key = made.stdout.lines().next().unwrap();
+    let (id, secret) = (&key[4..12], &key[13..]);
+    assert!(key.starts_with("flk_") && secret.len() == 43, "{key}");
+    assert!(made.stdout.contains("shown once") && made.stdout.contains("first in"), "{}", made.stdout);
+    assert!(folder.text().contains(id) && !folder.text().contains(secret));
+    let mode = std::fs::metadata(folder.file()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let listed = folder.json(&["list"]);
+    let shown = &listed["keys"][0];
+    has_keys(
+        shown,
+        &["id", "name", "role", "groups", "rate", "state", "created_at", "expires_at", "revoked_at"],
+    );
+    assert_eq!((&shown["id"], &shown["state"]), (&id.into(), &"valid".into()));
+    let table = folder.run(&["list"]).stdout;
+    for word in [id, "import", "producer", "customer-7", "valid", "never"] {
+        assert!(table.contains(word), "{word} is missing in {table}");
+    }
+    assert!(!table.contains(secret) && !listed.to_string().contains(secret));
+}
+
+#[test]
+fn a_key_is_rotated_with_a_grace_period_and_revoked_for_good() {
+    let folder = Folder::new();
+    let made =
+        folder.json(&["create", "--name", "w", "--role", "worker", "--rate", "100/s", "--expires", "90d"]);
+    assert_eq!(made["rate"], "100/s burst 100");
+    assert!(made["expires_at"].as_str() > made["created_at"].as_str());
+    let id = made["id"].as_str().unwrap();
+    let rotated = folder.json(&["rotate", id, "--grace", "1h"]);
+    assert_ne!(made["key"], rotated["key"]);
+    assert!(rotated["previous_valid_until"].is_string());
+    let at_once = folder.run(&["rotate", id, "--grace", "0s"]);
+    assert!(at_once.stdout.contains("counts no more"), "{}{}", at_once.stdout, at_once.stderr);
+    let revoked = folder.json(&["revoke", id]);
+    assert_eq!(revoked["state"], "revoked");
+    assert_eq!(folder.json(&["revoke", id])["revoked_at"], revoked["revoked_at"]);
+    folder.run(&["rotate", id]).failed(2, &["was revoked", "create another"]);
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_what_can() {
+    let folder = Folder::new();
+    folder.run(&["list"]).failed(2, &["there are no keys at", "fairlane key create"]);
+    let bound = ["create", "--name", "n", "--group", "g", "--role"];
+    folder
+        .run(&[&bound[..], &["worker"]].concat())
+        .failed(2, &["jobs of all groups", "a producer or a viewer"]);
+    folder.run(&[&bound[..], &["admin"]].concat()).failed(2, &["the whole queue"]);
+    folder
+        .run(&["create", "--name", "n", "--role", "boss"])
+        .failed(2, &["admin, producer, worker and viewer"]);
+    folder.run(&["create", "--name", "", "--role", "admin"]).failed(2, &["1 to 128 signs"]);
+    folder.run(&["create", "--name", "n", "--role", "admin", "--rate", "fast"]).failed(2, &["50/s"]);
+    folder
+        .run(&["create", "--name", "n", "--role", "admin", "--expires", "-5s"])
+        .failed(2, &["30s, 5m, 2h, 1d"]);
+    assert!(!std::path::Path::new(&folder.file()).exists());
+    folder.run(&["revoke", "00000000"]).failed(2, &["there is no key 00000000", "key list"]);
+    std::fs::write(folder.file(), "{}").unwrap();
+    folder.run(&["list"]).failed(1, &["is no file of keys", "repair it"]);
+    std::fs::set_permissions(folder.file(), PermissionsExt::from_mode(0o666)).unwrap();
+    folder.run(&["list"]).failed(1, &["others can write", "chmod 600"]);
+}
+
+#[test]
+fn of_edits_at_once_none_is_lost() {
+    let folder = Folder::new();
+    std::thread::scope(|scope| {
+        for number in 0..8 {
+            let folder = &folder;
+            scope.spawn(move || folder.json(&["create", "--name", &number.to_string(), "--role", "viewer"]));
+        }
+    });
+    assert_eq!(folder.json(&["list"])["keys"].as_array().unwrap().len(), 8);
+}

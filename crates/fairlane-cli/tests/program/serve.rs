@@ -1,0 +1,220 @@
+//! `fairlane serve`.
+
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::redis_server::{RedisServer, free_port};
+use super::running::{Ended, fairlane};
+use super::served::{Served, ask};
+use super::work::until;
+
+fn job(id: &str) -> String {
+    format!("{{\"group\":\"customer-7\",\"id\":\"{id}\",\"type\":\"mail\",\"payload\":{{\"to\":\"ada\"}}}}")
+}
+
+/// Runs the program in a folder, without an address.
+fn run_in(folder: &TempDir, words: &[&str]) -> Ended {
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_fairlane"))
+        .args(words)
+        .current_dir(folder.path())
+        .env_remove("FAIRLANE_ENGINE")
+        .output()
+        .unwrap();
+    Ended {
+        code: output.status.code().unwrap(),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+#[test]
+fn jobs_come_in_over_http_and_a_stop_ends_well() {
+    let served = Served::start();
+    let (status, body) = served.ask("POST", "/api/jobs", &job("a")).unwrap();
+    assert_eq!(status, 201, "{body}");
+    assert_eq!(served.ask("GET", "/api/jobs/customer-7/a", "").unwrap().0, 200);
+    let (_, metrics) = served.ask("GET", "/metrics", "").unwrap();
+    assert!(
+        metrics.contains("fairlane_commands_total") || metrics.contains("operation=\"enqueue\""),
+        "{metrics}"
+    );
+    let engine = format!("dir:{}", served.path("queue").display());
+    served.signal("-TERM");
+    let (ended, _folder) = served.ended();
+    assert_eq!(ended.code, 0, "{}{}", ended.stdout, ended.stderr);
+    let is_json = |line: &str| serde_json::from_str::<serde_json::Value>(line).is_ok();
+    assert!(ended.stdout.lines().chain(ended.stderr.lines()).all(is_json), "{}", ended.stderr);
+    let last: serde_json::Value = serde_json::from_str(ended.stdout.lines().last().unwrap()).unwrap();
+    assert_eq!(last["event"], "stopped");
+    assert_eq!(
+        fairlane(&["job", "show", "customer-7", "a", "--json", "--engine", &engine]).json()["job"],
+        "a"
+    );
+}
+
+#[test]
+fn what_was_answered_under_load_is_there_after_a_stop() {
+    let served = Served::start();
+    let engine = format!("dir:{}", served.path("queue").display());
+    let (stopped, address) = (AtomicBool::new(false), served.address.clone());
+    let acknowledged: Vec<String> = std::thread::scope(|scope| {
+        let client = |client: usize| {
+            let (stopped, address) = (&stopped, &address);
+            scope.spawn(move || {
+                let mut acknowledged = Vec::new();
+                for number in 0.. {
+                    let id = format!("{client}-{number}");
+                    match ask(address, "POST", "/api/jobs", &job(&id)) {
+                        Some((201, _)) => acknowledged.push(id),
+                        // No answer, or one that sends it away: it may or may not be there.
+                        _ if stopped.load(Ordering::SeqCst) => return acknowledged,
+                        other => panic!("{other:?}"),
+                    }
+                    if number == 50 && client == 0 {
+                        stopped.store(true, Ordering::SeqCst);
+                    }
+                }
+                acknowledged
+            })
+        };
+        let clients: Vec<_> = (0..4).map(client).collect();
+        until("there is load", || stopped.load(Ordering::SeqCst));
+        served.signal("-TERM");
+        clients.into_iter().flat_map(|client| client.join().unwrap()).collect()
+    });
+    let (ended, _folder) = served.ended();
+    assert_eq!(ended.code, 0, "{}{}", ended.stdout, ended.stderr);
+    assert!(acknowledged.len() > 50);
+    let counts = fairlane(&["status", "--json", "--engine", &engine]).json();
+    assert!(counts["backlog"].as_u64().unwrap() >= acknowledged.len() as u64, "{counts}");
+    for id in acknowledged.iter().rev().take(5).chain(acknowledged.iter().take(5)) {
+        let shown = fairlane(&["job", "show", "customer-7", id, "--json", "--engine", &engine]).json();
+        assert_eq!(shown["state"], "PENDING");
+    }
+}
+
+#[test]
+fn it_tells_a_person_where_it_is_and_how_to_go_on() {
+    let folder = TempDir::new().unwrap();
+    let port = free_port();
+    let listen = format!("127.0.0.1:{port}");
+    let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_fairlane"))
+        .args(["serve", "--listen", &listen])
+        .current_dir(folder.path())
+        .env_remove("FAIRLANE_ENGINE")
+        .stderr(std::fs::File::create(folder.path().join("stderr")).unwrap())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let said = || std::fs::read_to_string(folder.path().join("stderr")).unwrap();
+    until("it says how to stop", || said().contains("Ctrl-C"));
+    let words = said();
+    for expected in [
+        format!("serving dir:./fairlane-data at http://{listen}"),
+        "only this machine can reach it".to_owned(),
+        "fairlane key create".to_owned(),
+        format!("http://{listen}/docs"),
+        format!("http://{listen}/metrics"),
+    ] {
+        assert!(words.contains(&expected), "{expected} is missing in {words}");
+    }
+    // Beside it other commands find the same queue without being told where.
+    let enqueued = run_in(&folder, &["enqueue", "customer-7", "mail", "1", "--id", "a", "--json"]).json();
+    assert_eq!(enqueued["created"], true);
+    assert_eq!(ask(&format!("http://{listen}"), "GET", "/api/jobs/customer-7/a", "").unwrap().0, 200);
+    let _ = program.kill();
+    let _ = program.wait();
+}
+
+#[test]
+fn a_directory_that_is_served_cannot_be_served_twice_and_a_port_neither() {
+    let served = Served::start();
+    let engine = format!("dir:{}", served.path("queue").display());
+    let again = fairlane(&["serve", "--engine", &engine, "--listen", "127.0.0.1:0"]);
+    again.failed(2, &["is served by another process already", "--engine"]);
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = taken.local_addr().unwrap().to_string();
+    let other = format!("dir:{}", served.path("other").display());
+    let in_use = fairlane(&["serve", "--engine", &other, "--listen", &listen]);
+    in_use.failed(1, &["something listens on", &listen, "--listen"]);
+    let http = fairlane(&["serve", "--engine", &served.address]);
+    http.failed(2, &["names a server"]);
+    fairlane(&["serve", "--engine", &other, "--listen", "0.0.0.0:0"])
+        .failed(2, &["loopback", "fairlane key create"]);
+    fairlane(&["serve", "--engine", &other, "--keys", "/no/such/keys.json"])
+        .failed(2, &["/no/such/keys.json"]);
+}
+
+#[test]
+fn types_of_the_file_are_worked_on_and_the_whole_is_set() {
+    let folder = TempDir::new().unwrap();
+    let file = "[whole]\nmax_retry_count = 7\n[types.mail]\ncommand = [\"cat\"]\nrate = \"1000/s\"\n";
+    std::fs::write(folder.path().join("fairlane.toml"), file).unwrap();
+    let served = Served::in_folder(folder, &[]);
+    assert!(served.path("fairlane-data").is_dir(), "the queue is where nobody named another place");
+    served.ask("POST", "/api/jobs", &job("a")).unwrap();
+    until("the job is done", || {
+        served.ask("GET", "/api/jobs/customer-7/a", "").unwrap().1.contains("COMPLETED")
+    });
+    let settings = run_in(&served.folder, &["settings", "show", "--json"]).json();
+    assert_eq!(settings["settings"]["max_retry_count"], "7");
+    assert_eq!(run_in(&served.folder, &["type", "show", "mail", "--json"]).json()["rate"], "1000/s");
+    served.signal("-TERM");
+    let (ended, _folder) = served.ended();
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    let last: serde_json::Value = serde_json::from_str(ended.stdout.lines().last().unwrap()).unwrap();
+    assert_eq!(last["attempts"]["done"], 1);
+}
+
+#[test]
+fn told_twice_it_ends_at_once() {
+    let folder = TempDir::new().unwrap();
+    let file = "[types.wait]\ncommand = [\"sh\", \"-c\", \"touch begun; sleep 600\"]\n";
+    std::fs::write(folder.path().join("fairlane.toml"), file).unwrap();
+    let served = Served::in_folder(folder, &[]);
+    served.ask("POST", "/api/jobs", &job("a").replace("mail", "wait")).unwrap();
+    until("the job begins", || served.path("begun").exists());
+    served.signal("-INT");
+    until("it is stopping", || served.events().iter().any(|event| event["event"] == "stopping"));
+    served.signal("-INT");
+    let (ended, _folder) = served.ended();
+    assert_eq!(ended.code, 130, "{}", ended.stderr);
+    assert!(ended.stderr.contains("left running: 1 job"), "{}", ended.stderr);
+}
+
+#[test]
+fn a_redis_that_is_away_is_waited_for() {
+    let port = free_port();
+    let folder = TempDir::new().unwrap();
+    let engine = format!("redis://127.0.0.1:{port}");
+    let mut served = Served::spawned(folder, &["--listen", "127.0.0.1:0", "--engine", &engine]);
+    until("it says so", || served.events().iter().any(|event| event["event"] == "engine_down"));
+    let _redis = RedisServer::start_at(port, &[]);
+    until("it serves", || {
+        let line = served.events().into_iter().find(|event| event["event"] == "serving");
+        line.inspect(|line| served.address = line["address"].as_str().unwrap().to_owned()).is_some()
+    });
+    assert_eq!(served.ask("POST", "/api/jobs", &job("a")).unwrap().0, 201);
+    served.signal("-TERM");
+    assert_eq!(served.ended().0.code, 0);
+}
+
+#[test]
+fn loops_run_without_types_so_that_lost_leases_come_back() {
+    let folder = TempDir::new().unwrap();
+    let served = Served::in_folder(folder, &["--engine", "memory:"]);
+    served.ask("POST", "/api/jobs", &job("a").replace("\"type\"", "\"delay_ms\":50,\"type\"")).unwrap();
+    // A bulk action without jobs is summed up by a loop and nobody else.
+    let bulk = "{\"group\":\"customer-7\",\"id\":\"may\"}";
+    let (status, body) = served.ask("POST", "/api/bulks", bulk).unwrap();
+    assert!(status < 300, "{body}");
+    let (status, body) = served.ask("POST", "/api/bulks/customer-7/may/seal", "{}").unwrap();
+    assert!(status < 300, "{body}");
+    until("it is complete", || {
+        std::thread::sleep(Duration::from_millis(20));
+        served.ask("GET", "/api/bulks/customer-7/may", "").unwrap().1.contains("COMPLETED")
+    });
+}

@@ -1,0 +1,78 @@
+//! `fairlane settings`, `fairlane config` and `fairlane completions`.
+
+use tempfile::TempDir;
+
+use super::queue::Queue;
+use super::running::fairlane;
+
+#[test]
+fn settings_of_the_whole_are_shown_and_changed_by_their_keys() {
+    let queue = Queue::new();
+    let set =
+        queue.json(&["settings", "set", "max_retry_count=5", "rate=1000/s", "completed_retention_ms=2h"]);
+    assert_eq!(set["settings"]["completed_retention_ms"], "7200000");
+    let shown = queue.json(&["settings", "show"]);
+    assert_eq!(shown, set, "what is not named stays, what is named is kept");
+    assert_eq!(
+        (&shown["settings"]["rate"], &shown["settings"]["max_loss_count"]),
+        (&"1000/s".into(), &"5".into())
+    );
+    let text = queue.run(&["settings", "set", "rate=none"]);
+    assert!(text.code == 0 && text.stdout.contains("max_retry_count"), "{}", text.stderr);
+    for (words, problem) in [
+        ("max_retry_cont=5", "did you mean `max_retry_count`?"),
+        ("max_retry_count=many", "max_retry_count must be a whole number"),
+        ("max_retry_count=99999", "max_retry_count must be between 0 and 10000"),
+        ("discipline=fair", "discipline must be share or classic"),
+        ("rate", "KEY=VALUE"),
+    ] {
+        queue.run(&["settings", "set", words]).failed(2, &[problem]);
+    }
+    queue.run(&["enqueue", "customer-7", "mail"]);
+    queue.run(&["settings", "set", "discipline=classic"]).failed(2, &["while the queue is empty"]);
+}
+
+#[test]
+fn every_value_is_shown_with_where_it_came_from() {
+    let folder = TempDir::new().unwrap();
+    let file = "engine = \"redis://:hunter2@127.0.0.1:1\"\n[worker]\nlease_ms = 20000\n";
+    std::fs::write(folder.path().join("fairlane.toml"), file).unwrap();
+    let run = |words: &[&str]| {
+        std::process::Command::new(env!("CARGO_BIN_EXE_fairlane"))
+            .arg("config")
+            .args(words)
+            .current_dir(folder.path())
+            .env_remove("FAIRLANE_ENGINE")
+            .env("FAIRLANE_SERVER_POLL_MAX", "20s")
+            .output()
+            .unwrap()
+    };
+    let output = run(&["--json", "--listen", "127.0.0.1:9000"]);
+    let shown: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let row = |key: &str| {
+        let rows = shown["values"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["key"] == key).unwrap();
+        (row["value"].as_str().unwrap().to_owned(), row["origin"].as_str().unwrap().to_owned())
+    };
+    let expected = |value: &str, origin: &str| (value.to_owned(), origin.to_owned());
+    assert_eq!(row("engine"), expected("redis://127.0.0.1:1", "fairlane.toml:1"));
+    assert_eq!(row("server.listen"), expected("127.0.0.1:9000", "--listen"));
+    assert_eq!(row("server.poll_max"), expected("20s", "FAIRLANE_SERVER_POLL_MAX"));
+    assert_eq!(row("worker.lease_ms"), expected("20000", "fairlane.toml:3"));
+    assert_eq!(row("worker.worker_count"), expected("10", "default"));
+    let text = String::from_utf8(run(&[]).stdout).unwrap();
+    assert!(text.contains("fairlane.toml:3") && !text.contains("hunter2"), "{text}");
+    std::fs::write(folder.path().join("fairlane.toml"), "[sever]\n").unwrap();
+    let output = run(&[]);
+    let problem = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(2) && problem.contains("did you mean `server`?"), "{problem}");
+}
+
+#[test]
+fn a_script_completes_the_commands_of_every_shell() {
+    for shell in ["bash", "zsh", "fish"] {
+        let ended = fairlane(&["completions", shell]);
+        assert!(ended.code == 0 && ended.stdout.contains("completions"), "{}", ended.stderr);
+    }
+    fairlane(&["completions", "cmd"]).failed(2, &["bash"]);
+}

@@ -1,0 +1,49 @@
+//! `fairlane status` and `fairlane top`.
+
+use super::queue::Queue;
+use super::running::has_keys;
+
+fn filled() -> Queue {
+    let queue = Queue::new();
+    for (group, jobs) in [("customer-7", 3), ("customer-8", 1)] {
+        let lines: String = (0..jobs).map(|number| format!("{number}\n")).collect();
+        let file = queue.file("jobs.txt", &lines);
+        queue.json(&["bulk", "load", group, "may", &file, "--type", "mail", "--payload-lines"]);
+    }
+    queue
+}
+
+#[test]
+fn a_status_has_counts_types_groups_bulk_actions_and_warnings() {
+    let queue = filled();
+    let status = queue.json(&["status"]);
+    has_keys(&status, &["engine", "backlog", "in_flight", "dead", "types", "groups", "bulks", "warnings"]);
+    assert_eq!((&status["backlog"], &status["active_groups"]), (&4.into(), &2.into()));
+    assert_eq!(status["groups"][0]["group"], "customer-7", "the largest comes first");
+    assert_eq!((&status["bulks"][0]["bulk"], &status["bulks"][0]["total"]), (&"may".into(), &3.into()));
+    assert!(status["warnings"][0].as_str().unwrap().contains("no worker asks for jobs of the type mail"));
+    let text = queue.run(&["status", "--groups", "1"]).stdout;
+    for words in ["4 waiting", "mail", "customer-7", "and 1 groups with less", "may", "warning: no worker"] {
+        assert!(text.contains(words), "{words} is missing in {text}");
+    }
+}
+
+#[test]
+fn an_empty_queue_has_a_status_too() {
+    let queue = Queue::new();
+    queue.json(&["settings", "set", "max_retry_count=3"]);
+    let text = queue.run(&["status"]).stdout;
+    assert!(text.contains("0 waiting") && !text.contains("customer"), "{text}");
+}
+
+#[test]
+fn top_prints_one_frame_when_nobody_watches() {
+    let queue = filled();
+    let ended = queue.run(&["top"]);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    for words in ["fairlane top", "4 waiting", "customer-7", "congestion"] {
+        assert!(ended.stdout.contains(words), "{words} is missing in {}", ended.stdout);
+    }
+    assert!(!ended.stdout.contains('\u{1b}'));
+    assert_eq!(queue.json(&["top"])["backlog"], 4);
+}

@@ -1,0 +1,371 @@
+//! What must hold for a queue behind a server beyond what the suite asks of every engine.
+
+mod served;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use fairlane::{Context, Fairlane, Job};
+use fairlane_conformance::dice::Dice;
+use fairlane_conformance::differential::{carried, samples};
+use fairlane_conformance::proxy::Proxy;
+use fairlane_conformance::subject::{EXISTS, LEASE_MS, group_id, job, jobs, succeeded, type_id};
+use fairlane_core::queue::*;
+use fairlane_core::{TypeId, WorkerId};
+use fairlane_engine::http::Key;
+use fairlane_engine::wire::{self, Frames, Trouble, WalkStep};
+use fairlane_engine::{
+    BoxFuture, EmbeddedEngine, Engine, EngineError, HttpEngine, HttpOptions, Leaser, WalkPage, attach,
+};
+use fairlane_server::access::Role;
+use fairlane_server::keys::{KeyFile, Keys, NewKey};
+use fairlane_server::{Server, ServerSettings};
+use served::{Served, connect, serve};
+use tokio::sync::mpsc;
+
+/// How long a test waits for what must come.
+const LIMIT: Duration = Duration::from_secs(20);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn random_commands_give_the_same_in_core_and_behind_a_server() {
+    for seed in [31, 32] {
+        let served = Served::start().await;
+        let engine = served.connect().await;
+        let played = carried(&*engine, &served.embedded, &served.us, seed, 2500).await;
+        played.unwrap_or_else(|what| panic!("seed {seed}: {what}"));
+    }
+}
+
+#[test]
+fn every_command_and_reply_is_the_same_on_the_other_side() {
+    let mut kinds = std::collections::BTreeSet::new();
+    for seed in 1..=4 {
+        for (command, reply) in samples(seed, 2000) {
+            let bytes = wire::encode(&command);
+            assert!(bytes.len() <= wire::COMMAND_BYTES_MAX);
+            kinds.insert(bytes[0]);
+            assert_eq!(wire::decode::<Command>(&bytes), Ok(command));
+            let answer: Result<Reply, Trouble> = Ok(reply);
+            assert_eq!(wire::decode::<Result<Reply, Trouble>>(&wire::encode(&answer)), Ok(answer));
+        }
+    }
+    assert_eq!(kinds.len(), 26, "every command is met");
+}
+
+/// Decodes in every way there is; what is taken for a value can be written again.
+fn read_as_everything(bytes: &[u8]) -> usize {
+    let mut values = 0;
+    if let Ok(command) = wire::decode::<Command>(bytes) {
+        // What the types alone cannot hold is found by this, as in every engine.
+        let _ = command.validate();
+        assert_eq!(wire::decode::<Command>(&wire::encode(&command)), Ok(command));
+        values += 1;
+    }
+    if let Ok(answer) = wire::decode::<Result<Reply, Trouble>>(bytes) {
+        assert_eq!(wire::decode::<Result<Reply, Trouble>>(&wire::encode(&answer)), Ok(answer));
+        values += 1;
+    }
+    values += usize::from(wire::decode::<wire::Wait>(bytes).is_ok());
+    values += usize::from(wire::decode::<wire::Facts>(bytes).is_ok());
+    values += usize::from(wire::decode::<WalkStep>(bytes).is_ok());
+    let mut frames = Frames::default();
+    frames.push(bytes);
+    while let Ok(Some(_)) = frames.next_step() {
+        values += 1;
+    }
+    values
+}
+
+#[test]
+fn no_bytes_make_the_wire_panic() {
+    let mut dice = Dice::new(77);
+    let mut read = 0;
+    for _ in 0..40_000 {
+        let random: Vec<u8> = (0..dice.below(60)).map(|_| dice.below(256) as u8).collect();
+        read += read_as_everything(&random);
+    }
+    let samples = samples(5, 3000);
+    for case in 0..60_000 {
+        let (command, reply) = &samples[case % samples.len()];
+        let mut bytes = match case % 2 {
+            0 => wire::encode(command),
+            _ => wire::encode(&Ok::<&Reply, Trouble>(reply)),
+        };
+        match dice.below(3) {
+            0 => bytes.truncate(dice.below(bytes.len() as u64 + 1) as usize),
+            1 => bytes.insert(dice.below(bytes.len() as u64 + 1) as usize, dice.below(256) as u8),
+            _ => {}
+        }
+        for _ in 0..dice.below(4) {
+            if !bytes.is_empty() {
+                let at = dice.below(bytes.len() as u64) as usize;
+                bytes[at] = [0, 0x7f, 0x80, 0xff, dice.below(256) as u8][dice.below(5) as usize];
+            }
+        }
+        read += read_as_everything(&bytes);
+    }
+    assert!(read > 10_000, "most mutations still mean something: {read}");
+}
+
+fn assert_lost<T: std::fmt::Debug>(answer: Result<T, EngineError>) {
+    assert!(answer.as_ref().is_err_and(EngineError::is_retryable), "{answer:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_command_whose_answer_was_lost_is_repeated_without_effect() {
+    let served = Served::start().await;
+    let proxy = Proxy::start(served.port()).await;
+    let engine = connect(proxy.port()).await;
+    let enqueue = Enqueue { jobs: jobs("g", 5) };
+    proxy.cut_before_reply(0);
+    assert_lost(engine.enqueue(enqueue.clone()).await);
+    assert_eq!(engine.enqueue(enqueue).await.unwrap().receipts, [EXISTS; 5]);
+
+    let mut leaser = Leaser::new(engine.clone(), WorkerId::new("w").unwrap());
+    proxy.cut_before_reply(0);
+    assert_lost(leaser.lease(&[type_id("t")], 4, LEASE_MS).await);
+    let leased = leaser.lease(&[type_id("t")], 1, LEASE_MS).await.unwrap().jobs;
+    assert_eq!(leased.len(), 4, "those of the lost answer");
+
+    let settlement =
+        |one: &LeasedJob| Settlement { job: one.job.clone(), fence: one.fence, outcome: succeeded() };
+    let settle = Settle { settlements: leased.iter().map(settlement).collect() };
+    proxy.cut_before_reply(0);
+    assert_lost(engine.settle(settle.clone()).await);
+    assert_eq!(engine.settle(settle).await.unwrap().verdicts, [Verdict::Applied; 4]);
+    let whole = engine.inspect(Inspect::Whole).await.unwrap();
+    assert!(matches!(whole, Inspected::Whole(view) if view.completed == 4 && view.backlog == 1), "once each");
+    proxy.cut_before_reply(0);
+    assert_lost(engine.wait(&[type_id("none")], Duration::ZERO).await);
+    assert_eq!(proxy.cuts(), 4);
+}
+
+/// An engine that knows how many wait at it.
+struct Counting {
+    inner: EmbeddedEngine,
+    waiting: Arc<AtomicUsize>,
+}
+
+/// One who waits, until dropped.
+struct Waiter(Arc<AtomicUsize>);
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Engine for Counting {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        vec!["it counts".into()]
+    }
+
+    fn execute(&self, command: Command) -> BoxFuture<'_, Result<Reply, EngineError>> {
+        self.inner.execute(command)
+    }
+
+    fn wait<'a>(
+        &'a self,
+        types: &'a [TypeId],
+        at_most: Duration,
+    ) -> BoxFuture<'a, Result<bool, EngineError>> {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let waiter = Waiter(self.waiting.clone());
+        Box::pin(async move {
+            let woken = self.inner.wait(types, at_most).await;
+            drop(waiter);
+            woken
+        })
+    }
+
+    fn walk(&self, pages: mpsc::Sender<WalkPage>) -> BoxFuture<'_, Result<(), EngineError>> {
+        self.inner.walk(pages)
+    }
+}
+
+async fn until(what: &str, holds: impl Fn() -> bool) {
+    let waiting = async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(LIMIT, waiting).await.unwrap_or_else(|_| panic!("{what}"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_ends_with_whoever_waits_and_with_the_server() {
+    let waiting = Arc::new(AtomicUsize::new(0));
+    let inner = EmbeddedEngine::new(Settings::default(), Default::default()).expect("a thread");
+    let server = serve(Arc::new(Counting { inner, waiting: waiting.clone() })).await;
+    let engine = connect(server.address().port()).await;
+    assert_eq!(engine.warnings(), ["it counts"]);
+    let wait = |engine: Arc<dyn Engine>| {
+        tokio::spawn(async move { engine.wait(&[type_id("t")], Duration::from_secs(50)).await })
+    };
+    let gone = wait(engine.clone());
+    until("it waits", || waiting.load(Ordering::SeqCst) == 1).await;
+    gone.abort();
+    until("nobody waits for one who has gone", || waiting.load(Ordering::SeqCst) == 0).await;
+
+    let woken = wait(engine.clone());
+    until("it waits", || waiting.load(Ordering::SeqCst) == 1).await;
+    engine.enqueue(Enqueue { jobs: jobs("g", 1) }).await.unwrap();
+    assert_eq!(woken.await.unwrap(), Ok(true));
+
+    let last = wait(engine);
+    until("it waits", || waiting.load(Ordering::SeqCst) == 1).await;
+    server.stop().await;
+    assert!(matches!(last.await.unwrap(), Ok(false) | Err(EngineError::Unavailable { .. })));
+}
+
+/// A server that lets nobody in without a key.
+struct Guarded {
+    server: Server,
+    keys: Vec<String>,
+}
+
+impl Guarded {
+    /// With keys of these roles, bound to these groups if there are any.
+    async fn start(folder: &Path, engine: Arc<dyn Engine>, keys: &[(Role, &[&str])]) -> Self {
+        let file = KeyFile::at(folder.join("keys.json"));
+        let keys = keys.iter().map(|(role, groups)| new_key(&file, *role, groups)).collect();
+        let known = Arc::new(Keys::open(file.path()).expect("keys were made"));
+        let address = ([127, 0, 0, 1], 0).into();
+        let fairlane = Fairlane::from_engine(engine);
+        let server = Server::start(fairlane, address, Some(known), ServerSettings::default()).await;
+        Self { server: server.expect("a port is free"), keys }
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}", self.server.address())
+    }
+
+    /// An engine with one of the keys.
+    async fn connect(&self, number: usize) -> Arc<dyn Engine> {
+        let key = Some(Key::new(&self.keys[number]).expect("a key"));
+        let options = HttpOptions { key, ..HttpOptions::default() };
+        Arc::new(HttpEngine::connect(&self.url(), options).await.expect("the key is known"))
+    }
+}
+
+fn new_key(file: &KeyFile, role: Role, groups: &[&str]) -> String {
+    let groups = (!groups.is_empty()).then(|| groups.iter().map(|name| group_id(name)).collect());
+    let new = NewKey { name: role.to_string(), role, groups, rate: None, expires_in: None };
+    file.create(new).expect("a key is made").1.reveal().to_owned()
+}
+
+fn refusal<T: std::fmt::Debug>(answer: Result<T, EngineError>) -> String {
+    match answer {
+        Err(EngineError::Refused { reason }) => reason,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_may_do_what_its_role_may_and_to_its_groups() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let inner = EmbeddedEngine::new(Settings::default(), Default::default()).expect("a thread");
+    let keys: [(Role, &[&str]); 4] =
+        [(Role::Producer, &["g"]), (Role::Worker, &[]), (Role::Viewer, &[]), (Role::Admin, &[])];
+    let guarded = Guarded::start(folder.path(), Arc::new(inner), &keys).await;
+    let without = refusal(HttpEngine::connect(&guarded.url(), HttpOptions::default()).await);
+    assert!(without.contains("set FAIRLANE_KEY to a key of that server"), "{without}");
+
+    let producer = guarded.connect(0).await;
+    producer.enqueue(Enqueue { jobs: jobs("g", 2) }).await.unwrap();
+    let other = refusal(producer.enqueue(Enqueue { jobs: vec![job("other", "1")] }).await);
+    assert!(other.contains("bound to other groups"), "{other}");
+    let mut leaser = Leaser::new(producer.clone(), WorkerId::new("p").unwrap());
+    assert!(refusal(leaser.lease(&[type_id("t")], 1, LEASE_MS).await.map(drop)).contains("role producer"));
+    assert!(refusal(producer.wait(&[type_id("t")], Duration::ZERO).await).contains("role producer"));
+    let fairlane = Fairlane::from_engine(producer);
+    fairlane.bulk("g", "b").callback("https://example.com/done").open().await.unwrap();
+
+    let worker = guarded.connect(1).await;
+    let mut leaser = Leaser::new(worker.clone(), WorkerId::new("w").unwrap());
+    assert_eq!(leaser.lease(&[type_id("t")], 9, LEASE_MS).await.unwrap().jobs.len(), 2);
+    assert!(refusal(worker.enqueue(Enqueue { jobs: jobs("g", 1) }).await).contains("role worker"));
+    assert!(refusal(worker.audit_all(false, |_| {}).await).contains("role worker"));
+
+    let viewer = guarded.connect(2).await;
+    viewer.inspect(Inspect::Whole).await.unwrap();
+    assert!(refusal(viewer.promote(Promote { jobs_max: 1 }).await).contains("role viewer"));
+
+    let admin = guarded.connect(3).await;
+    assert_eq!(admin.audit_all(true, |_| {}).await.unwrap().findings, []);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_runs_a_bulk_action_through_a_server() {
+    let inner = EmbeddedEngine::new(Settings::default(), Default::default()).expect("a thread");
+    let server = serve(Arc::new(inner)).await;
+    let fairlane = Fairlane::open(&format!("http://{}", server.address())).await.unwrap();
+    let double = |number: u64, _: Context| async move { fairlane::Outcome::done(&(number * 2)) };
+    let pool = fairlane.worker().process("t", double).start().unwrap();
+    let bulk = fairlane.bulk("g", "b").open().await.unwrap();
+    let mut ingest = bulk.ingest();
+    for number in 0..300_u64 {
+        ingest.push(Job::new("g", "t", &number)).await.unwrap();
+    }
+    ingest.seal().await.unwrap();
+    let view = tokio::time::timeout(LIMIT, bulk.finished_with(|_| {})).await.expect("it ends").unwrap();
+    assert_eq!((view.state, view.succeeded), (BulkState::Completed, 300));
+    pool.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn settings_of_a_server_are_changed_by_open_with_alone() {
+    let served = Served::start().await;
+    let url = format!("http://127.0.0.1:{}", served.port());
+    let settings = Settings { max_retry_count: 7, ..Settings::default() };
+    Fairlane::open_with(&url, settings).await.unwrap();
+    let opened = Fairlane::open(&url).await.unwrap();
+    assert_eq!(opened.whole().await.unwrap().settings.max_retry_count, 7);
+    assert_eq!(Fairlane::attach(&url).await.unwrap().whole().await.unwrap().settings.max_retry_count, 7);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_directory_that_is_served_is_reached_through_its_server() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("queue");
+    let owner = Arc::new(EmbeddedEngine::open(&path, Default::default()).expect("a directory of its own"));
+    let url = format!("dir:{}", path.display());
+    assert!(
+        refusal(attach(&url).await.map(drop)).contains(&std::process::id().to_string()),
+        "nobody serves it"
+    );
+
+    let server = serve(owner.clone()).await;
+    owner.announce(format!("http://{}", server.address())).await.unwrap();
+    let engine = attach(&url).await.unwrap();
+    assert_eq!(engine.name(), "http");
+    engine.enqueue(Enqueue { jobs: jobs("g", 3) }).await.unwrap();
+    let settings = Settings { max_retry_count: 9, ..Settings::default() };
+    fairlane_engine::open(&url, settings).await.unwrap();
+    let whole = Fairlane::open(&url).await.unwrap().whole().await.unwrap();
+    assert_eq!((whole.backlog, whole.settings.max_retry_count), (3, 9));
+
+    let address = server.address();
+    server.stop().await;
+    let away = attach(&url).await.err().expect("nobody listens any more");
+    assert!(away.is_retryable() && away.to_string().contains(&address.to_string()), "{away}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_directory_that_is_served_for_keys_says_which_to_set() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("queue");
+    let owner = Arc::new(EmbeddedEngine::open(&path, Default::default()).expect("a directory of its own"));
+    let guarded = Guarded::start(folder.path(), owner.clone(), &[(Role::Viewer, &[])]).await;
+    owner.announce(guarded.url()).await.unwrap();
+    let refused = refusal(attach(&format!("dir:{}", path.display())).await.map(drop));
+    let advice =
+        format!("the directory is served at {}; set FAIRLANE_KEY to a key of that server", guarded.url());
+    assert!(refused.contains(&advice), "{refused}");
+}

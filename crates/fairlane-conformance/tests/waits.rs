@@ -1,0 +1,260 @@
+//! Many who wait at once on one connection to Redis, on one server and on a cluster.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fairlane_conformance::servers::{RedisCluster, RedisServer, ServerOptions};
+use fairlane_conformance::subject::type_id;
+use fairlane_core::TypeId;
+use fairlane_engine::redis::{RedisEngine, RedisOptions};
+use fairlane_engine::{Engine, EngineError};
+use tokio::task::{JoinHandle, JoinSet};
+
+/// Longer than anything here takes.
+const LONG: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(5);
+
+enum Servers {
+    One(RedisServer),
+    Cluster(RedisCluster),
+}
+
+impl Servers {
+    fn of_each_kind() -> [Self; 2] {
+        [Self::One(RedisServer::start(ServerOptions::default())), Self::Cluster(RedisCluster::start(3))]
+    }
+
+    fn url(&self) -> String {
+        match self {
+            Self::One(server) => server.url(),
+            Self::Cluster(cluster) => cluster.url(),
+        }
+    }
+}
+
+/// A queue, and a way to its servers past the engine.
+struct Scene {
+    engine: Arc<RedisEngine>,
+    nodes: Vec<redis::Connection>,
+    prefix: &'static str,
+}
+
+impl Scene {
+    async fn open(servers: &Servers) -> Self {
+        let url = servers.url();
+        let engine = RedisEngine::connect(&url, RedisOptions::default()).await.expect("Redis is there");
+        let (_, addresses) = url.split_once("://").expect("an address has a scheme");
+        let connect = |node: &str| {
+            let client = redis::Client::open(format!("redis://{node}")).expect("an address");
+            client.get_connection().expect("it is there")
+        };
+        let nodes = addresses.split(',').map(connect).collect();
+        let is_cluster = matches!(servers, Servers::Cluster(_));
+        let prefix = if is_cluster { "bulk-action:{0}:" } else { "bulk-action:" };
+        Self { engine: Arc::new(engine), nodes, prefix }
+    }
+
+    fn wait(&self, types: &[TypeId]) -> JoinHandle<Result<bool, EngineError>> {
+        let (engine, types) = (self.engine.clone(), types.to_vec());
+        tokio::spawn(async move { engine.wait(&types, LONG).await })
+    }
+
+    /// What the node that has the key of this type's tokens says.
+    fn ask(&mut self, command: &str, type_id: &TypeId, arguments: &[&str]) -> i64 {
+        let key = format!("{}wake:{}", self.prefix, type_id.escaped());
+        let mut command = redis::cmd(command);
+        command.arg(key).arg(arguments);
+        // All other nodes say that the key is elsewhere.
+        self.nodes.iter_mut().find_map(|node| command.query(node).ok()).expect("one node has the key")
+    }
+
+    fn push(&mut self, type_id: &TypeId) {
+        self.ask("RPUSH", type_id, &["1"]);
+    }
+
+    /// Which connections pop, as node and number.
+    fn popping(&mut self) -> Vec<(usize, String)> {
+        let mut found = Vec::new();
+        for (node, connection) in self.nodes.iter_mut().enumerate() {
+            let clients: String = redis::cmd("CLIENT").arg("LIST").query(connection).expect("it is answered");
+            let popping = clients.lines().filter(|client| field(client, "flags") == "b");
+            found.extend(popping.map(|client| (node, field(client, "id").to_owned())));
+        }
+        found
+    }
+
+    /// Waits until this many pops are under way.
+    async fn until_popping(&mut self, count: usize) -> Vec<(usize, String)> {
+        let deadline = Instant::now() + LONG;
+        loop {
+            let popping = self.popping();
+            if popping.len() == count {
+                return popping;
+            }
+            assert!(Instant::now() < deadline, "{popping:?}, and not {count}");
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    /// Newcomers one after the other, each with a type of its own, while someone waits for another. They would
+    /// take a second each if they had to wait for the pop under way.
+    async fn serve_newcomers(&mut self, round: &str) {
+        let first = self.wait(&[type_id("first")]);
+        self.until_popping(1).await;
+        let newcomers = async {
+            for number in 0..40 {
+                let own = type_id(&format!("{round}-{number}"));
+                self.push(&own);
+                assert_eq!(self.engine.wait(&[own], LONG).await, Ok(true));
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), newcomers).await.expect("a newcomer is served at once");
+        self.push(&type_id("first"));
+        assert_eq!(first.await.unwrap(), Ok(true));
+    }
+}
+
+fn field<'a>(client: &'a str, name: &str) -> &'a str {
+    let mut fields = client.split(' ').filter_map(|field| field.split_once('='));
+    fields.find(|(key, _)| *key == name).map_or("", |(_, value)| value)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_waiters_are_each_woken_by_a_token_of_their_own_type() {
+    for servers in Servers::of_each_kind() {
+        let mut scene = Scene::open(&servers).await;
+        let mut waiting = JoinSet::new();
+        let types: Vec<TypeId> = (0..10).map(|number| type_id(&format!("t{number}"))).collect();
+        for own in types.iter().cycle().take(1000).cloned() {
+            let engine = scene.engine.clone();
+            waiting.spawn(async move {
+                assert_eq!(engine.wait(std::slice::from_ref(&own), LONG).await, Ok(true));
+                own
+            });
+        }
+        for (number, own) in types.iter().enumerate() {
+            let mut woken = BTreeMap::new();
+            let tokens = 7 * (number + 1);
+            (0..tokens).for_each(|_| scene.push(own));
+            for _ in 0..tokens {
+                *woken.entry(waiting.join_next().await.unwrap().unwrap()).or_default() += 1;
+            }
+            assert_eq!(woken, BTreeMap::from([(own.clone(), tokens)]));
+        }
+        for (number, own) in types.iter().enumerate() {
+            (0..100 - 7 * (number + 1)).for_each(|_| scene.push(own));
+        }
+        while let Some(woken) = waiting.join_next().await {
+            woken.unwrap();
+        }
+        assert!(types.iter().all(|own| scene.ask("LLEN", own, &[]) == 0));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_is_woken_by_any_of_its_types_and_once() {
+    for servers in Servers::of_each_kind() {
+        let mut scene = Scene::open(&servers).await;
+        let (a, b) = (type_id("a"), type_id("b:%"));
+        for pushed in [&a, &b] {
+            let waiting = scene.wait(&[a.clone(), b.clone(), a.clone()]);
+            scene.until_popping(1).await;
+            scene.push(pushed);
+            assert_eq!(waiting.await.unwrap(), Ok(true));
+        }
+        let waiting = scene.wait(&[b, a.clone()]);
+        scene.until_popping(1).await;
+        assert!(!waiting.is_finished());
+        scene.push(&a);
+        assert_eq!(waiting.await.unwrap(), Ok(true));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_for_waiters_that_were_dropped_come_to_the_next() {
+    for servers in Servers::of_each_kind() {
+        let mut scene = Scene::open(&servers).await;
+        let own = type_id("t");
+        for round in 0..200 {
+            let dropped = scene.wait(std::slice::from_ref(&own));
+            if round % 3 > 0 {
+                scene.until_popping(1).await;
+            }
+            scene.push(&own);
+            for _ in 0..round % 7 {
+                tokio::task::yield_now().await;
+            }
+            dropped.abort();
+            match dropped.await {
+                Ok(woken) => assert_eq!(woken, Ok(true)),
+                Err(_) => assert_eq!(scene.engine.wait(std::slice::from_ref(&own), LONG).await, Ok(true)),
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_newcomer_with_other_types_does_not_wait_for_the_pop_under_way() {
+    for servers in Servers::of_each_kind() {
+        Scene::open(&servers).await.serve_newcomers("newcomer").await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_newcomer_is_served_though_the_user_may_not_end_pops() {
+    for barred in ["-client|unblock", "-client"] {
+        let servers = Servers::One(RedisServer::start(ServerOptions::default()));
+        let mut scene = Scene::open(&servers).await;
+        let Servers::One(server) = &servers else { panic!("one server") };
+        server.command(&["ACL", "SETUSER", "worker", "on", ">secret", "~*", "+@all", barred]);
+        let url = server.url().replace("://", "://worker:secret@");
+        let engine = RedisEngine::connect(&url, RedisOptions::default()).await.expect("Redis is there");
+        scene.engine = Arc::new(engine);
+        let first = scene.wait(&[type_id("first")]);
+        scene.until_popping(1).await;
+        let newcomer = scene.wait(&[type_id("newcomer")]);
+        scene.push(&type_id("newcomer"));
+        assert_eq!(newcomer.await.unwrap(), Ok(true), "without {barred}");
+        scene.push(&type_id("first"));
+        assert_eq!(first.await.unwrap(), Ok(true), "without {barred}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiters_whose_connection_is_cut_are_told_or_go_on() {
+    for servers in Servers::of_each_kind() {
+        let mut scene = Scene::open(&servers).await;
+        let types: Vec<TypeId> = (0..10).map(|number| type_id(&format!("t{number}"))).collect();
+        let waiting: Vec<_> = types.iter().map(|own| scene.wait(std::slice::from_ref(own))).collect();
+        for (node, number) in scene.until_popping(1).await {
+            let mut kill = redis::cmd("CLIENT");
+            kill.arg("KILL").arg("ID").arg(number);
+            kill.exec(&mut scene.nodes[node]).expect("it is there to be killed");
+        }
+        types.iter().for_each(|own| scene.push(own));
+        for (own, waiting) in types.iter().zip(waiting) {
+            match tokio::time::timeout(LONG / 2, waiting).await.expect("it ends").unwrap() {
+                Ok(woken) => assert!(woken, "{own} was woken"),
+                Err(error) => assert!(error.is_retryable(), "{error:?}"),
+            }
+        }
+        scene.serve_newcomers("after").await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_engine_that_is_dropped_pops_no_more() {
+    for servers in Servers::of_each_kind() {
+        let mut scene = Scene::open(&servers).await;
+        let other = Scene::open(&servers).await;
+        let waiting = scene.wait(&[type_id("t")]);
+        scene.until_popping(1).await;
+        waiting.abort();
+        assert!(waiting.await.is_err());
+        scene.engine = other.engine;
+        scene.until_popping(0).await;
+        scene.push(&type_id("t"));
+        assert_eq!(scene.engine.wait(&[type_id("t")], LONG).await, Ok(true));
+    }
+}

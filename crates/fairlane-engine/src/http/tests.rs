@@ -1,0 +1,369 @@
+//! What the engine makes of answers, down to the bytes; a real server is met in the conformance suite.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use fairlane_core::queue::{Inspect, Invalid, Lease, Promote, Promoted};
+use fairlane_core::{RequestNumber, WorkerId};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+use super::*;
+
+const KEY: &str = "flk_hunter2";
+
+/// Gives these answers one after the other, and cuts the connection of whoever wants more.
+struct Told {
+    port: u16,
+    seen: Arc<Mutex<Vec<String>>>,
+    serving: JoinHandle<()>,
+}
+
+impl Told {
+    async fn start(answers: impl IntoIterator<Item = Vec<u8>>) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let answers = Arc::new(Mutex::new(answers.into_iter().collect::<VecDeque<_>>()));
+        let log = seen.clone();
+        let serving = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(converse(stream, answers.clone(), log.clone()));
+            }
+        });
+        Self { port, seen, serving }
+    }
+
+    /// A server that is there, and then gives these answers.
+    async fn after_facts(answers: impl IntoIterator<Item = Vec<u8>>) -> (Self, HttpEngine) {
+        let server = Self::start(std::iter::once(facts(&[])).chain(answers)).await;
+        let engine = HttpEngine::connect(&server.url(), HttpOptions::default()).await.unwrap();
+        (server, engine)
+    }
+
+    fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    fn heads(&self) -> Vec<String> {
+        self.seen.lock().unwrap().clone()
+    }
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+async fn converse(
+    mut stream: TcpStream,
+    answers: Arc<Mutex<VecDeque<Vec<u8>>>>,
+    seen: Arc<Mutex<Vec<String>>>,
+) {
+    let mut bytes = Vec::new();
+    let mut piece = [0; 4096];
+    loop {
+        let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
+            match stream.read(&mut piece).await {
+                Ok(length @ 1..) => bytes.extend_from_slice(&piece[..length]),
+                _ => return,
+            }
+            continue;
+        };
+        let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        let length: usize = length.map_or(0, |length| length.parse().unwrap());
+        while bytes.len() < end + 4 + length {
+            match stream.read(&mut piece).await {
+                Ok(length @ 1..) => bytes.extend_from_slice(&piece[..length]),
+                _ => return,
+            }
+        }
+        bytes.drain(..end + 4 + length);
+        seen.lock().unwrap().push(head);
+        let answer = answers.lock().unwrap().pop_front();
+        match answer {
+            Some(answer) if stream.write_all(&answer).await.is_ok() => {}
+            _ => return,
+        }
+    }
+}
+
+fn answer(status: &str, headers: &[&str], body: &[u8]) -> Vec<u8> {
+    let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
+    let head = format!("HTTP/1.1 {status}\r\n{headers}content-length: {}\r\n\r\n", body.len());
+    [head.as_bytes(), body].concat()
+}
+
+fn wired(body: &impl serde::Serialize) -> Vec<u8> {
+    answer("200 OK", &["content-type: application/x-fairlane-1"], &wire::encode(body))
+}
+
+fn facts(warnings: &[&str]) -> Vec<u8> {
+    let warnings = warnings.iter().map(|&warning| warning.to_owned()).collect();
+    wired(&Facts { name: "embedded".into(), warnings })
+}
+
+fn problem(status: &str, detail: &str) -> Vec<u8> {
+    let body = format!(r#"{{"type":"urn:x","title":"A title.","status":400,"detail":"{detail}"}}"#);
+    answer(status, &["content-type: application/problem+json"], body.as_bytes())
+}
+
+fn promoted() -> Vec<u8> {
+    let reply: Result<Reply, Trouble> = Ok(Reply::Promoted(Promoted { moved: 3, wake_at: None }));
+    wired(&reply)
+}
+
+fn promote() -> Command {
+    Command::Promote(Promote { jobs_max: 5 })
+}
+
+async fn connect_error(answers: impl IntoIterator<Item = Vec<u8>>) -> EngineError {
+    let server = Told::start(answers).await;
+    HttpEngine::connect(&server.url(), HttpOptions::default()).await.expect_err("it is no server")
+}
+
+async fn execute_error(answers: impl IntoIterator<Item = Vec<u8>>) -> EngineError {
+    let (_server, engine) = Told::after_facts(answers).await;
+    engine.execute(promote()).await.expect_err("it is no reply")
+}
+
+#[tokio::test]
+async fn a_command_goes_there_and_its_reply_comes_back() {
+    let (server, engine) = Told::after_facts([promoted()]).await;
+    assert_eq!(engine.name(), "http");
+    let reply = engine.execute(promote()).await.unwrap();
+    assert_eq!(reply, Reply::Promoted(Promoted { moved: 3, wake_at: None }));
+    let heads = server.heads();
+    assert!(heads[0].starts_with("GET /engine HTTP/1.1"), "{}", heads[0]);
+    assert!(heads[1].starts_with("POST /engine/execute HTTP/1.1"), "{}", heads[1]);
+    assert!(heads[1].contains("content-type: application/x-fairlane-1"), "{}", heads[1]);
+    assert!(!heads[1].contains("authorization"), "{}", heads[1]);
+}
+
+#[tokio::test]
+async fn the_key_of_the_address_goes_before_that_of_the_options_and_is_never_shown() {
+    let server = Told::start([facts(&[]), promoted()]).await;
+    let url = format!("http://{KEY}@127.0.0.1:{}/queue", server.port);
+    let options = HttpOptions { key: Some(Key::new("another").unwrap()), ..HttpOptions::default() };
+    assert!(!format!("{options:?}").contains("another"));
+    let engine = HttpEngine::connect(&url, options).await.unwrap();
+    engine.execute(promote()).await.unwrap();
+    for head in server.heads() {
+        assert!(head.contains(&format!("authorization: Bearer {KEY}")), "{head}");
+        assert!(head.contains(" /queue/engine"), "{head}");
+    }
+    let error = engine.execute(promote()).await.expect_err("nothing is answered any more");
+    let shown = [format!("{engine:?}"), error.to_string(), format!("{error:?}"), engine.warnings().join(" ")];
+    for shown in shown {
+        assert!(!shown.contains("hunter2"), "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn a_key_of_the_options_is_shown_to_the_server() {
+    let server = Told::start([facts(&[])]).await;
+    let options = HttpOptions { key: Some(Key::new(KEY).unwrap()), ..HttpOptions::default() };
+    HttpEngine::connect(&server.url(), options).await.unwrap();
+    assert!(server.heads()[0].contains(&format!("authorization: Bearer {KEY}")));
+}
+
+#[tokio::test]
+async fn warnings_are_those_of_the_server() {
+    let server = Told::start([facts(&["maxmemory-policy is not noeviction"])]).await;
+    let url = format!("http://{KEY}@127.0.0.1:{}", server.port);
+    let engine = HttpEngine::connect(&url, HttpOptions::default()).await.unwrap();
+    assert_eq!(engine.warnings(), ["maxmemory-policy is not noeviction"], "this machine is near");
+}
+
+#[test]
+fn a_key_that_travels_in_the_clear_is_warned_of() {
+    let warning = |url: &str| {
+        let address = ServerAddress::read(url).unwrap();
+        Client::new(address, &HttpOptions::default(), None).unwrap().warning()
+    };
+    let warned = warning("http://hunter2@queue.example:7070").expect("it is seen by all on the way");
+    assert!(warned.contains("http://queue.example:7070 travels in the clear"), "{warned}");
+    assert!(!warned.contains("hunter2"));
+    assert_eq!(warning("http://hunter2@localhost:7070"), None);
+    assert_eq!(warning("http://queue.example:7070"), None, "there is no key");
+}
+
+#[tokio::test]
+async fn what_is_no_fairlane_server_is_said_to_be_none() {
+    let html = answer("200 OK", &["content-type: text/html"], b"<html>");
+    let not_found = answer("404 Not Found", &[], b"");
+    for answers in [html, not_found] {
+        let error = connect_error([answers]).await;
+        assert!(matches!(error, EngineError::Refused { .. }), "{error:?}");
+        assert!(error.to_string().contains("is no Fairlane server; check host, port and path"), "{error}");
+    }
+    let error = connect_error([b"SSH-2.0-OpenSSH_9.6\r\n".to_vec()]).await;
+    assert!(error.is_retryable() && error.to_string().contains("no whole answer"), "{error}");
+}
+
+#[tokio::test]
+async fn another_version_is_said_to_be_one() {
+    let other = answer("200 OK", &["content-type: application/x-fairlane-2"], b"\x07");
+    for answers in [other, problem("415 Unsupported Media Type", "of another type")] {
+        let error = connect_error([answers]).await;
+        assert_eq!(
+            error,
+            EngineError::broken("the server speaks another version; update the older of the two")
+        );
+    }
+    let error = execute_error([answer("200 OK", &["content-type: application/x-fairlane-1"], b"\xff")]).await;
+    assert!(
+        matches!(&error, EngineError::Broken { reason } if reason.contains("cannot be read")),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_refused_key_is_said_with_the_servers_words_and_what_to_do() {
+    for status in ["401 Unauthorized", "403 Forbidden"] {
+        let error = connect_error([problem(status, "this needs \\u001b[31ma key")]).await;
+        let text = error.to_string();
+        assert!(matches!(error, EngineError::Refused { .. }), "{text}");
+        assert!(text.contains("refused: this needs [31ma key; set FAIRLANE_KEY"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn what_may_pass_is_retryable_and_what_will_not_is_not() {
+    for (status, retryable, says) in [
+        ("502 Bad Gateway", true, "too bad"),
+        ("503 Service Unavailable", true, "too bad"),
+        ("504 Gateway Timeout", true, "too bad"),
+        ("408 Request Timeout", true, "too bad"),
+        ("413 Payload Too Large", false, "raise its limit"),
+        ("400 Bad Request", false, "too bad"),
+        ("500 Internal Server Error", false, "too bad"),
+    ] {
+        let error = execute_error([problem(status, "too bad")]).await;
+        assert_eq!(error.is_retryable(), retryable, "{error:?}");
+        assert!(error.to_string().contains(says), "{error}");
+        let error = execute_error([answer(status, &["content-type: text/html"], b"<h1>oops")]).await;
+        assert_eq!(error.is_retryable(), retryable, "{error:?}");
+        assert!(error.to_string().contains(status), "{error}");
+    }
+    let moved = execute_error([answer("308 Permanent Redirect", &["location: https://host/"], b"")]).await;
+    assert!(moved.to_string().contains("https://host/") && !moved.is_retryable(), "{moved}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_unavailable() {
+    let port = Told::start([]).await.port;
+    let url = format!("http://{KEY}@127.0.0.1:{port}");
+    let error = HttpEngine::connect(&url, HttpOptions::default()).await.expect_err("nobody listens");
+    assert!(error.is_retryable() && !error.to_string().contains("hunter2"), "{error}");
+    assert!(execute_error([]).await.is_retryable(), "the connection was cut");
+}
+
+#[tokio::test]
+async fn a_silent_server_is_unavailable_in_time() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let options = HttpOptions { response_timeout: Duration::from_millis(50), ..HttpOptions::default() };
+    let error = HttpEngine::connect(&url, options).await.expect_err("nobody answers");
+    assert!(error.is_retryable() && error.to_string().contains("no answer in time"), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_says_when_is_asked_again_then() {
+    let later = answer("429 Too Many Requests", &["retry-after: 0"], b"");
+    let (server, engine) = Told::after_facts([later.clone(), later, promoted()]).await;
+    engine.execute(promote()).await.unwrap();
+    assert_eq!(server.heads().len(), 4);
+    for seconds in ["3600", "18446744073709551615"] {
+        let header = format!("retry-after: {seconds}");
+        let error = execute_error([answer("429 Too Many Requests", &[&header], b"")]).await;
+        assert!(error.is_retryable() && error.to_string().contains("429"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn the_engines_trouble_is_told_as_its_own() {
+    let trouble = |trouble: Trouble| wired(&Err::<Reply, _>(trouble));
+    let error = execute_error([trouble(Trouble::Refused("the disk is full".into()))]).await;
+    assert_eq!(error, EngineError::refused("the disk is full"));
+    let error =
+        execute_error([trouble(Trouble::Unavailable("its redis cannot be reached: gone".into()))]).await;
+    assert!(error.is_retryable());
+}
+
+#[tokio::test]
+async fn what_is_invalid_is_not_sent() {
+    let (server, engine) = Told::after_facts([]).await;
+    let lease = Lease {
+        worker: WorkerId::new("w").unwrap(),
+        request: RequestNumber(1),
+        types: Vec::new(),
+        jobs_max: 0,
+        lease_ms: 1000,
+    };
+    let refused = engine.execute(Command::Lease(lease)).await;
+    assert!(matches!(refused, Err(EngineError::Invalid(Invalid::OutOfRange(_)))), "{refused:?}");
+    let types = vec![TypeId::new("t").unwrap(); TYPES_MAX + 1];
+    let refused = engine.wait(&types, Duration::ZERO).await;
+    assert!(matches!(refused, Err(EngineError::Invalid(_))), "{refused:?}");
+    assert_eq!(server.heads().len(), 1);
+}
+
+#[tokio::test]
+async fn an_answer_that_is_too_large_is_not_read() {
+    let huge = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/x-fairlane-1\r\ncontent-length: {}\r\n\r\n",
+        wire::REPLY_BYTES_MAX + 1
+    );
+    let error = execute_error([huge.into_bytes()]).await;
+    assert!(matches!(&error, EngineError::Broken { reason } if reason.contains("more than")), "{error:?}");
+    let piece = format!("{:x}\r\n{}\r\n", ANSWER_BYTES_MAX, "x".repeat(ANSWER_BYTES_MAX));
+    let endless = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/x-fairlane-1\r\ntransfer-encoding: chunked\r\n\r\n{piece}{piece}"
+    );
+    let error = connect_error([endless.into_bytes()]).await;
+    assert!(matches!(&error, EngineError::Broken { reason } if reason.contains("more than")), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_walk_that_breaks_off_is_unavailable_and_one_that_fails_says_why() {
+    let page = WalkStep::Page(WalkPage { suspects: Vec::new(), groups_walked: 1, groups: 2 });
+    let stream = |steps: &[WalkStep]| {
+        let body: Vec<u8> = steps.iter().flat_map(wire::frame).collect();
+        answer("200 OK", &["content-type: application/x-fairlane-1"], &body)
+    };
+    let failed = WalkStep::Failed(Trouble::Refused("no room".into()));
+    let (_server, engine) = Told::after_facts([
+        stream(&[page.clone(), WalkStep::End]),
+        stream(std::slice::from_ref(&page)),
+        stream(&[page, failed]),
+    ])
+    .await;
+    let (sender, mut pages) = mpsc::channel(9);
+    assert_eq!(engine.walk(sender.clone()).await, Ok(()));
+    assert_eq!(pages.recv().await.map(|page| page.groups), Some(2));
+    assert!(engine.walk(sender.clone()).await.expect_err("it breaks off").is_retryable());
+    assert_eq!(engine.walk(sender).await, Err(EngineError::refused("no room")));
+}
+
+#[tokio::test]
+async fn a_wait_ends_when_the_server_says_so() {
+    let answered = |woken: bool| wired(&Ok::<_, Trouble>(woken));
+    let (server, engine) = Told::after_facts([answered(true), answered(false)]).await;
+    let types = [TypeId::new("t").unwrap()];
+    assert_eq!(engine.wait(&types, Duration::from_secs(3600)).await, Ok(true));
+    assert_eq!(engine.wait(&types, Duration::ZERO).await, Ok(false));
+    assert_eq!(engine.wait(&[], Duration::ZERO).await, Ok(false), "nobody is asked");
+    assert_eq!(server.heads().len(), 3);
+}
+
+#[tokio::test]
+async fn a_reply_to_something_else_is_told() {
+    let (_server, engine) = Told::after_facts([promoted()]).await;
+    let engine: &dyn Engine = &engine;
+    let error = engine.inspect(Inspect::Whole).await.expect_err("it is no view");
+    assert!(matches!(error, EngineError::Broken { .. }), "{error:?}");
+}

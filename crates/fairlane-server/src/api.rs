@@ -1,0 +1,92 @@
+//! The routes and their description (OpenAPI 3.1), from the same code.
+//!
+//! - `api/jobs.rs`, `api/stream.rs`: jobs in, one, many or as an endless stream; and looked at.
+//! - `api/leases.rs`: what a worker needs. `api/bulks.rs`: bulk actions. `api/dead.rs`: dead jobs.
+//! - `api/groups.rs`, `api/types.rs`, `api/settings.rs`: shares and limits. `api/congestion.rs`: who is kept waiting.
+//! - `api/status.rs`: the whole as it stands. `api/events.rs`: what happens, as it happens. `api/audit.rs`: is all well.
+//! - `api/shown.rs`: jobs and bulk actions as they are written. `api/change.rs`: what more than one of them reads.
+
+mod audit;
+mod bulks;
+mod change;
+mod congestion;
+mod dead;
+mod events;
+mod groups;
+mod jobs;
+mod leases;
+mod settings;
+mod shown;
+mod status;
+mod stream;
+mod types;
+
+pub(crate) use events::Live;
+pub(crate) use leases::Polls;
+
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+
+use crate::app::Shared;
+use crate::description;
+use crate::figures::{self, measure};
+use crate::guard::guard;
+use crate::health;
+use crate::problem::ProblemKind;
+use crate::seam;
+
+/// What the description begins with.
+#[derive(OpenApi)]
+#[openapi(info(
+    title = "Fairlane",
+    description = "Bulk work for many customers at once: fairly, at the speed the outside world allows, losing nothing."
+))]
+struct Description;
+
+fn routes() -> OpenApiRouter<Shared> {
+    OpenApiRouter::with_openapi(Description::openapi())
+        .merge(jobs::routes())
+        .merge(stream::routes())
+        .merge(leases::routes())
+        .merge(bulks::routes())
+        .merge(dead::routes())
+        .merge(groups::routes())
+        .merge(types::routes())
+        .merge(congestion::routes())
+        .merge(status::routes())
+        .merge(settings::routes())
+        .merge(events::routes())
+        .merge(audit::routes())
+        .merge(figures::routes())
+}
+
+/// The description of all routes.
+pub fn openapi() -> utoipa::openapi::OpenApi {
+    let (_, guarded) = routes().split_for_parts();
+    let (_, open) = health::routes().split_for_parts();
+    let mut api = guarded;
+    api.merge(open);
+    description::with_access(api)
+}
+
+/// All routes, guarded but for those that anybody may see.
+pub(crate) fn router(app: Shared) -> Router {
+    let (guarded, _) = routes().split_for_parts();
+    let (open, _) = health::routes().split_for_parts();
+    guarded
+        .merge(seam::routes())
+        .layer(from_fn_with_state(app.clone(), guard))
+        .layer(from_fn_with_state(app.clone(), measure))
+        .merge(open)
+        .merge(description::routes(&openapi()))
+        .fallback(|| async {
+            ProblemKind::NotFound.because("nothing is served at this path; /openapi.json lists what is")
+        })
+        .method_not_allowed_fallback(|| async {
+            ProblemKind::MethodNotAllowed
+                .because("the path does not take this method; /openapi.json lists what it takes")
+        })
+        .with_state(app)
+}

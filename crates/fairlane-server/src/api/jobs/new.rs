@@ -1,0 +1,340 @@
+//! Jobs to be added, as they come.
+//!
+//! A body is parsed once, and a payload copied once; only a body that is wrong is looked at again, to say where.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD as BASE64;
+use fairlane::parse_time;
+use fairlane_core::limits::{DELAY_MS_MAX, PAYLOAD_BYTES_MAX};
+use fairlane_core::queue::{JobRef, NewJob};
+use fairlane_core::{BulkId, Cost, GroupId, JobId, Level, Trace, TypeId};
+use serde::de::{self, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use crate::extract::read_json;
+use crate::idempotency::IdempotencyKey;
+use crate::problem::{Fault, Problem, ProblemKind};
+
+/// Most jobs of one batch.
+pub const BATCH_JOBS_MAX: usize = 1000;
+/// Most faults that one answer names.
+const FAULTS_MAX: usize = 20;
+/// What a job may have.
+const KEYS: &str = "group, type, id, payload, payload_base64, level, cost, delay_ms, run_at, bulk, trace";
+
+/// A job to be added: with `payload`, or with `payload_base64` if that is not JSON.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewJob, example = json!({"group": "customer-7", "type": "mail", "id": "welcome-42", "payload": {"to": "ada@example.com"}}))]
+pub struct JobBody<'a> {
+    /// Whose: one customer.
+    #[schema(value_type = String, min_length = 1, max_length = 128)]
+    group: GroupId,
+    /// What kind of work.
+    #[schema(value_type = String, min_length = 1, max_length = 128)]
+    r#type: TypeId,
+    /// Which of theirs: a second job with the same id is not added. Without one it gets one.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, min_length = 1, max_length = 128)]
+    id: Option<JobId>,
+    /// What is to be done: any JSON, kept byte for byte.
+    #[serde(default, borrow, deserialize_with = "as_it_is")]
+    #[schema(value_type = Option<serde_json::Value>)]
+    payload: Option<&'a RawValue>,
+    /// What is to be done, in base64, if it is not JSON.
+    #[serde(default)]
+    #[schema(content_encoding = "base64")]
+    payload_base64: Option<String>,
+    /// How urgent it is among jobs of its type; normal unless said.
+    #[serde(default)]
+    level: Option<LevelWord>,
+    /// What it counts for in its group's share; 1 unless said.
+    #[serde(default)]
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 10000)]
+    cost: Option<Cost>,
+    /// Must not run before this much time has passed; at most ten years.
+    #[serde(default)]
+    #[schema(minimum = 0, maximum = 315_360_000_000u64)]
+    delay_ms: Option<u64>,
+    /// Must not run before then, by the server's clock; instead of `delay_ms`.
+    #[serde(default)]
+    #[schema(format = DateTime)]
+    run_at: Option<String>,
+    /// The bulk action of the group that it belongs to.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, min_length = 1, max_length = 128)]
+    bulk: Option<BulkId>,
+    /// The trace it belongs to, a W3C `traceparent`; that of the request unless said.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, pattern = "^00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$",
+        example = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")]
+    trace: Option<Trace>,
+}
+
+/// How urgent a job is.
+#[derive(Debug, Clone, Copy, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+#[schema(as = Level)]
+pub enum LevelWord {
+    /// Urgent work or small customers.
+    High,
+    /// Ordinary work.
+    #[default]
+    Normal,
+    /// Large or unhurried batches.
+    Low,
+}
+
+impl From<LevelWord> for Level {
+    fn from(word: LevelWord) -> Self {
+        match word {
+            LevelWord::High => Self::High,
+            LevelWord::Normal => Self::Normal,
+            LevelWord::Low => Self::Low,
+        }
+    }
+}
+
+/// Many jobs to be added.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewJobs, example = json!({"jobs": [{"group": "customer-7", "type": "mail", "payload": {"to": "ada@example.com"}}]}))]
+pub struct BatchBody<'a> {
+    /// In the order in which they are to be added.
+    #[serde(borrow)]
+    #[schema(value_type = Vec<JobBody>, max_items = 1000)]
+    jobs: AtMost<BATCH_JOBS_MAX, JobBody<'a>>,
+}
+
+/// A job as the engine takes it.
+pub struct Checked {
+    /// The job.
+    pub new: NewJob,
+    /// Whether its id comes from an idempotency key.
+    pub is_derived: bool,
+}
+
+/// Reads one job.
+pub fn read_job(
+    body: &[u8],
+    key: Option<&IdempotencyKey>,
+    trace: Option<&Trace>,
+) -> Result<Checked, Problem> {
+    let job: JobBody<'_> = read_json(body).map_err(|problem| located(problem, || faults_of(body, "")))?;
+    job.checked(&"", 1, key, trace).map_err(|fault| wrong(vec![fault]))
+}
+
+/// Reads a batch; if one of its jobs is wrong, all that are.
+pub fn read_batch(
+    body: &[u8],
+    key: Option<&IdempotencyKey>,
+    trace: Option<&Trace>,
+) -> Result<Vec<Checked>, Problem> {
+    let batch: BatchBody<'_> = read_json(body).map_err(|problem| located(problem, || faults_in(body)))?;
+    let mut faults = Vec::new();
+    let mut jobs = Vec::with_capacity(batch.jobs.0.len());
+    for (at, job) in batch.jobs.0.into_iter().enumerate() {
+        match job.checked(&format_args!("/jobs/{at}"), at as u64 + 1, key, trace) {
+            Ok(job) => jobs.push(job),
+            Err(fault) => faults.push(fault),
+        }
+    }
+    if faults.is_empty() { Ok(jobs) } else { Err(wrong(faults)) }
+}
+
+impl JobBody<'_> {
+    fn checked(
+        self,
+        place: &dyn fmt::Display,
+        position: u64,
+        key: Option<&IdempotencyKey>,
+        trace: Option<&Trace>,
+    ) -> Result<Checked, Fault> {
+        let at = |key: &str, detail: String| Fault { pointer: format!("{place}{key}"), detail };
+        let payload: Arc<[u8]> = match (self.payload, self.payload_base64) {
+            (Some(json), None) => json.get().as_bytes().into(),
+            (None, Some(text)) => match BASE64.decode(text) {
+                Ok(bytes) => bytes.into(),
+                Err(error) => return Err(at("/payload_base64", format!("it is not base64: {error}"))),
+            },
+            (None, None) => {
+                return Err(at(
+                    "",
+                    "payload is missing: what is to be done? Any JSON will do, also null".to_owned(),
+                ));
+            }
+            (Some(_), Some(_)) => {
+                return Err(at(
+                    "/payload_base64",
+                    "payload and payload_base64 exclude each other".to_owned(),
+                ));
+            }
+        };
+        if payload.len() > PAYLOAD_BYTES_MAX {
+            let detail = format!(
+                "it has {} bytes, and at most {PAYLOAD_BYTES_MAX} are taken; store it elsewhere and send where that is",
+                payload.len()
+            );
+            return Err(at("/payload", detail));
+        }
+        let delay_ms =
+            delay_ms(self.delay_ms, self.run_at.as_deref()).map_err(|(key, detail)| at(key, detail))?;
+        let derived = key.filter(|_| self.id.is_none()).map(|key| key.job_id(&self.group, position));
+        let is_derived = derived.is_some();
+        let id = match (self.id, derived) {
+            (Some(id), _) => id,
+            (None, derived) => JobId::new(derived.unwrap_or_else(|| Uuid::now_v7().to_string()))
+                .map_err(|error| at("", error.to_string()))?,
+        };
+        let new = NewJob {
+            job: JobRef { group: self.group, id },
+            type_id: self.r#type,
+            level: self.level.unwrap_or_default().into(),
+            cost: self.cost.unwrap_or_default(),
+            payload,
+            delay_ms,
+            bulk: self.bulk,
+            trace: self.trace.or_else(|| trace.cloned()),
+        };
+        Ok(Checked { new, is_derived })
+    }
+}
+
+fn delay_ms(delay_ms: Option<u64>, run_at: Option<&str>) -> Result<u64, (&'static str, String)> {
+    let (key, delay_ms) = match (delay_ms, run_at) {
+        (None, None) => return Ok(0),
+        (Some(delay_ms), None) => ("/delay_ms", delay_ms),
+        (None, Some(text)) => {
+            let at = parse_time(text).map_err(|error| ("/run_at", error.to_string()))?;
+            let left = at.duration_since(SystemTime::now()).unwrap_or_default();
+            // Rounded up, so that nothing runs too early.
+            ("/run_at", u64::try_from(left.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX))
+        }
+        (Some(_), Some(_)) => return Err(("/run_at", "delay_ms and run_at exclude each other".to_owned())),
+    };
+    if delay_ms > DELAY_MS_MAX {
+        return Err((key, "it is to run in more than ten years, the longest delay".to_owned()));
+    }
+    Ok(delay_ms)
+}
+
+fn wrong(mut faults: Vec<Fault>) -> Problem {
+    let (count, first) = (faults.len(), faults.first());
+    let first = first.map_or(String::new(), |fault| format!("{}: {}", fault.pointer, fault.detail));
+    let detail = match count {
+        1 => format!("nothing was added, for something is wrong: {first}"),
+        _ => format!("nothing was added, for {count} things are wrong; the first is {first}"),
+    };
+    faults.truncate(FAULTS_MAX);
+    ProblemKind::Invalid.because(detail).with_errors(faults)
+}
+
+/// The problem with the places of what is wrong, if it is about what the JSON says and they can be found.
+fn located(problem: Problem, find: impl FnOnce() -> Vec<Fault>) -> Problem {
+    if problem.kind() != ProblemKind::Invalid {
+        return problem;
+    }
+    let faults = find();
+    if faults.is_empty() { problem } else { wrong(faults) }
+}
+
+/// What is wrong within a batch.
+fn faults_in(body: &[u8]) -> Vec<Fault> {
+    #[derive(Deserialize)]
+    struct Jobs<'a> {
+        #[serde(borrow)]
+        jobs: AtMost<BATCH_JOBS_MAX, &'a RawValue>,
+    }
+    let Ok(batch) = serde_json::from_slice::<Jobs<'_>>(body) else { return Vec::new() };
+    let jobs = batch.jobs.0.iter().enumerate();
+    jobs.flat_map(|(at, job)| faults_of(job.get().as_bytes(), &format!("/jobs/{at}"))).collect()
+}
+
+/// What is wrong with a job, key by key.
+fn faults_of(job: &[u8], place: &str) -> Vec<Fault> {
+    let fault = |key: &str, detail: String| Fault { pointer: format!("{place}{key}"), detail };
+    let whole = match serde_json::from_slice::<JobBody<'_>>(job) {
+        Ok(_) => return Vec::new(),
+        Err(error) => fault("", bare(&error)),
+    };
+    let Ok(members) = serde_json::from_slice::<BTreeMap<String, &RawValue>>(job) else { return vec![whole] };
+    let missing = ["group", "type"].into_iter().filter(|key| !members.contains_key(*key));
+    let mut faults: Vec<Fault> = missing.map(|key| fault("", format!("{key} is missing"))).collect();
+    for (key, value) in &members {
+        if let Some(detail) = member_fault(key, value) {
+            let escaped = key.replace('~', "~0").replace('/', "~1");
+            faults.push(fault(&format!("/{escaped}"), detail));
+        }
+    }
+    if faults.is_empty() { vec![whole] } else { faults }
+}
+
+fn member_fault(key: &str, value: &RawValue) -> Option<String> {
+    fn read<'a, T: Deserialize<'a>>(value: &'a RawValue) -> Option<String> {
+        serde_json::from_str::<T>(value.get()).err().map(|error| bare(&error))
+    }
+    match key {
+        "group" => read::<GroupId>(value),
+        "type" => read::<TypeId>(value),
+        "id" => read::<Option<JobId>>(value),
+        "payload" => None,
+        "payload_base64" | "run_at" => read::<Option<String>>(value),
+        "level" => read::<Option<LevelWord>>(value),
+        "cost" => read::<Option<Cost>>(value),
+        "delay_ms" => read::<Option<u64>>(value),
+        "bulk" => read::<Option<BulkId>>(value),
+        _ => Some(format!("this key is not known; known are {KEYS}; put data of yours into payload")),
+    }
+}
+
+/// The message without the place, which is one within a part.
+fn bare(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    text.split(" at line ").next().unwrap_or(&text).to_owned()
+}
+
+/// A value that is there, be it null.
+fn as_it_is<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+/// A list of at most so many items; no more than these are ever in memory.
+pub struct AtMost<const MOST: usize, T>(pub Vec<T>);
+
+impl<'de, const MOST: usize, T: Deserialize<'de>> Deserialize<'de> for AtMost<MOST, T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(Items::<MOST, T>(PhantomData))
+    }
+}
+
+struct Items<const MOST: usize, T>(PhantomData<T>);
+
+impl<'de, const MOST: usize, T: Deserialize<'de>> Visitor<'de> for Items<MOST, T> {
+    type Value = AtMost<MOST, T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a list of at most {MOST} jobs")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Self::Value, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = sequence.next_element()? {
+            if items.len() == MOST {
+                return Err(de::Error::custom(format_args!(
+                    "there are more than {MOST} jobs; send the rest in another request"
+                )));
+            }
+            items.push(item);
+        }
+        Ok(AtMost(items))
+    }
+}

@@ -1,0 +1,120 @@
+//! The whole as it stands.
+
+use axum::extract::State;
+use fairlane_core::queue::{Discipline, WholeView};
+use serde::Serialize;
+use utoipa::ToSchema;
+use utoipa::openapi::schema::Object;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::shown;
+use crate::app::{App, Shared};
+use crate::extract::Json;
+use crate::problem::{Problem, ProblemDocument};
+
+pub(super) fn routes() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new().routes(routes!(status))
+}
+
+/// The whole queue as it stands.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Status {
+    /// Unfinished jobs that are not in flight.
+    backlog: u64,
+    /// Of these, jobs that must not run yet.
+    waiting: u64,
+    /// Leased jobs.
+    in_flight: u64,
+    /// Completed and cancelled jobs that are still kept and belong to no bulk action.
+    completed: u64,
+    /// Dead jobs that are still kept.
+    dead: u64,
+    /// Groups that have unfinished jobs.
+    active_groups: u64,
+    /// Lanes in order, by level, over all types.
+    active_lanes: LaneCounts,
+    /// Lanes whose group's rate is used up.
+    parked_lanes: u64,
+    /// Complete bulk actions that are (to be) aggregated.
+    aggregating: u64,
+    /// Bulk actions with dropped or resumed jobs to be swept.
+    sweeping: u64,
+    /// Useless tries that backoff has avoided, an estimate.
+    saved_spins: u64,
+    /// The known types.
+    #[schema(example = json!(["mail"]))]
+    types: Vec<String>,
+    /// The rules for order, gate and denial.
+    #[schema(schema_with = disciplines)]
+    discipline: &'static str,
+    /// Where the state lives.
+    #[schema(example = "redis")]
+    engine: &'static str,
+    /// What weakens the promises of the store, a sentence each.
+    warnings: Vec<String>,
+    /// The version of this server.
+    #[schema(example = "0.1.0")]
+    version: &'static str,
+    /// How long this server has been running.
+    uptime_ms: u64,
+}
+
+/// How many lanes, by level.
+#[derive(Serialize, ToSchema)]
+pub(super) struct LaneCounts {
+    high: u64,
+    normal: u64,
+    low: u64,
+}
+
+impl From<[u64; 3]> for LaneCounts {
+    fn from([high, normal, low]: [u64; 3]) -> Self {
+        Self { high, normal, low }
+    }
+}
+
+/// The words for the disciplines.
+pub(super) fn disciplines() -> Object {
+    shown::one_of([Discipline::Share, Discipline::Classic].map(Discipline::as_str))
+}
+
+impl Status {
+    fn new(view: WholeView, app: &App) -> Self {
+        Self {
+            backlog: view.backlog,
+            waiting: view.waiting,
+            in_flight: view.in_flight,
+            completed: view.completed,
+            dead: view.failed,
+            active_groups: view.active_groups,
+            active_lanes: view.active_lanes.into(),
+            parked_lanes: view.parked_lanes,
+            aggregating: view.aggregating,
+            sweeping: view.sweeping,
+            saved_spins: view.saved_spins,
+            types: view.types.iter().map(ToString::to_string).collect(),
+            discipline: view.settings.discipline.as_str(),
+            engine: app.engine().name(),
+            warnings: app.engine().warnings(),
+            version: env!("CARGO_PKG_VERSION"),
+            uptime_ms: app.started.elapsed().as_millis() as u64,
+        }
+    }
+}
+
+/// How the whole queue stands
+///
+/// Counts over all groups and types, and what an operator should know of the server and its store.
+#[utoipa::path(
+    get,
+    path = "/api/status",
+    tag = "whole",
+    responses(
+        (status = 200, description = "The whole", body = Status),
+        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
+async fn status(State(app): State<Shared>) -> Result<Json<Status>, Problem> {
+    Ok(Json(Status::new(app.fairlane.whole().await?, &app)))
+}

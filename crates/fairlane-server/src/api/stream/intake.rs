@@ -1,0 +1,450 @@
+//! Lines into the queue, a step at a time.
+//!
+//! Invariant: `next_line` is the first line of which nothing is known yet. Every line before it was taken, was there,
+//! was empty, or is counted as wrong; at most one step of lines behind it is in memory.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fairlane::{Error, Job};
+use fairlane_core::limits::{ENQUEUE_BYTES_MAX, ENQUEUE_JOBS_MAX};
+use fairlane_core::queue::{BulkRef, BulkSealed, Enqueue, JobReceipt, NewJob, Refusal, SealBulk};
+use fairlane_core::{BulkId, GroupId, Trace};
+use fairlane_engine::{Engine, EngineError};
+use serde::Serialize;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use utoipa::ToSchema;
+
+use crate::idempotency::{IdempotencyKey, is_same, reused};
+use crate::problem::{Problem, ProblemKind};
+
+/// Wrong lines that are named.
+const ERRORS_MAX: usize = 100;
+/// Pause before an engine that did not answer is asked again.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Where lines go, and what jobs without an id are called.
+pub struct Target {
+    /// Whose.
+    pub group: GroupId,
+    /// The bulk action they belong to.
+    pub bulk: Option<BulkId>,
+    /// What ids come from outside a bulk action.
+    pub key: Option<IdempotencyKey>,
+    /// The trace of those that name none.
+    pub trace: Option<Trace>,
+}
+
+impl Target {
+    /// The id of the job on this line, if it was given none; none: one of its own.
+    pub fn id(&self, line: u64) -> Option<String> {
+        match (&self.bulk, &self.key) {
+            (Some(bulk), _) => Some(format!("{bulk}-{line}")),
+            (None, Some(key)) => Some(key.job_id(&self.group, line)),
+            (None, None) => None,
+        }
+    }
+
+    /// Whether a job that is there is where those of this stream are.
+    pub fn is_home(&self, bulk: Option<&BulkId>) -> bool {
+        self.bulk.is_none() || self.bulk.as_ref() == bulk
+    }
+}
+
+/// What became of the lines.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// New jobs.
+    pub created: u64,
+    /// Jobs that were there.
+    pub existing: u64,
+    /// Lines the queue refused.
+    pub refused: u64,
+    /// Lines without anything.
+    pub empty_lines: u64,
+    /// The first lines that were not taken, refused ones too.
+    pub errors: Vec<LineError>,
+    /// All of these.
+    pub errors_total: u64,
+    /// The first line of which nothing is known yet.
+    pub next_line: u64,
+}
+
+/// A line that was not taken.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct LineError {
+    /// Which.
+    line: u64,
+    /// What is wrong with it.
+    detail: String,
+}
+
+/// Why a stream ended before its end.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct Stopped {
+    /// As a word for programs.
+    pub reason: StopReason,
+    /// What happened and what to do.
+    pub detail: String,
+    /// When it makes sense to go on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
+}
+
+/// Why a stream ended before its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum StopReason {
+    /// The queue takes no more jobs at the moment.
+    QueueFull,
+    /// The engine does not answer, or broke.
+    Unavailable,
+    /// A line is wrong, and it was to stop there.
+    WrongLine,
+    /// The bulk action is sealed, has ended or is unknown.
+    BulkClosed,
+    /// The body broke off.
+    BrokenOff,
+    /// The body did not go on for too long.
+    TooSlow,
+    /// The server stops.
+    Stopping,
+}
+
+/// Why no more lines are taken.
+#[derive(Debug)]
+pub enum Halt {
+    /// For now: the answer says where to go on.
+    Stopped(Stopped),
+    /// The request makes no sense.
+    Problem(Problem),
+}
+
+impl Halt {
+    /// It stops for this reason.
+    pub fn stopped(reason: StopReason, detail: impl Into<String>) -> Self {
+        Self::Stopped(Stopped { reason, detail: detail.into(), retry_after_ms: None })
+    }
+}
+
+struct Line {
+    number: u64,
+    item: Item,
+}
+
+enum Item {
+    Job { new: NewJob, is_derived: bool },
+    Wrong(String),
+}
+
+/// Takes lines.
+pub struct Intake<'a> {
+    engine: &'a dyn Engine,
+    stopping: &'a CancellationToken,
+    target: &'a Target,
+    patience: Duration,
+    /// Whether to stop behind a step in which a line was refused.
+    stops_on_error: bool,
+    step: Vec<Line>,
+    step_bytes: usize,
+    tally: Tally,
+}
+
+impl<'a> Intake<'a> {
+    /// An intake that begins with this line.
+    pub fn new(
+        engine: &'a Arc<dyn Engine>,
+        stopping: &'a CancellationToken,
+        target: &'a Target,
+        patience: Duration,
+        first_line: u64,
+        stops_on_error: bool,
+    ) -> Self {
+        let tally = Tally { next_line: first_line, ..Tally::default() };
+        Self {
+            engine: &**engine,
+            stopping,
+            target,
+            patience,
+            stops_on_error,
+            step: Vec::new(),
+            step_bytes: 0,
+            tally,
+        }
+    }
+
+    /// Whether nothing waits to be sent.
+    pub fn is_empty(&self) -> bool {
+        self.step.is_empty()
+    }
+
+    /// What became of the lines so far.
+    pub fn into_tally(self) -> Tally {
+        self.tally
+    }
+
+    /// Takes a line with a job.
+    pub async fn take(&mut self, number: u64, job: Job) -> Result<(), Halt> {
+        let derived = if job.given_id().is_none() { self.target.id(number) } else { None };
+        let is_derived = derived.is_some();
+        let job = match derived {
+            Some(id) => job.id(id),
+            None => job,
+        };
+        let new = match job.into_command(self.target.bulk.clone()) {
+            Ok(mut new) => {
+                new.trace = new.trace.or_else(|| self.target.trace.clone());
+                new
+            }
+            Err(error) => return self.take_wrong(number, error.to_string()).await,
+        };
+        let bytes = new.payload.len();
+        if self.step.len() >= ENQUEUE_JOBS_MAX || self.step_bytes + bytes > ENQUEUE_BYTES_MAX {
+            self.send().await?;
+        }
+        self.step_bytes += bytes;
+        self.step.push(Line { number, item: Item::Job { new, is_derived } });
+        Ok(())
+    }
+
+    /// Takes a line that is wrong, or stops before it.
+    pub async fn take_wrong(&mut self, number: u64, detail: String) -> Result<(), Halt> {
+        if self.stops_on_error {
+            self.send().await?;
+            self.tally.pass_empty(number);
+            return Err(Halt::stopped(StopReason::WrongLine, format!("line {number}: {detail}")));
+        }
+        if self.step.len() >= ENQUEUE_JOBS_MAX {
+            self.send().await?;
+        }
+        self.step.push(Line { number, item: Item::Wrong(detail) });
+        Ok(())
+    }
+
+    /// The source has ended behind this line.
+    pub async fn end(&mut self, last: u64) -> Result<(), Halt> {
+        self.send().await?;
+        self.tally.pass_empty(last + 1);
+        Ok(())
+    }
+
+    /// Sends what is in memory. What was not answered stays there.
+    pub async fn send(&mut self) -> Result<(), Halt> {
+        let mut stall = Stall::new(self.patience, self.stopping);
+        while !self.step.is_empty() {
+            let jobs: Vec<NewJob> = self.step.iter().filter_map(Line::job).cloned().collect();
+            let receipts = if jobs.is_empty() {
+                Vec::new()
+            } else {
+                match self.engine.enqueue(Enqueue { jobs }).await {
+                    Ok(enqueued) => enqueued.receipts,
+                    Err(error) => {
+                        stall.wait_for_engine(error).await?;
+                        continue;
+                    }
+                }
+            };
+            let (answered, refusal) = self.count(&receipts);
+            self.compare(&receipts, &mut stall).await?;
+            if answered > 0 {
+                stall.progress();
+            }
+            self.step.drain(..answered);
+            self.step_bytes = self.step.iter().filter_map(Line::job).map(|new| new.payload.len()).sum();
+            if let Some((refusal, retry_after_ms)) = refusal {
+                stall.wait_for_room(refusal, retry_after_ms).await?;
+            }
+            if self.stops_on_error
+                && let Some(LineError { line, detail }) = self.tally.errors.first()
+            {
+                return Err(Halt::stopped(StopReason::WrongLine, format!("line {line}: {detail}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts what was answered, up to the first line that was refused for now: how many lines, and that refusal.
+    fn count(&mut self, receipts: &[JobReceipt]) -> (usize, Option<(Refusal, u64)>) {
+        let mut receipts = receipts.iter();
+        for (at, line) in self.step.iter().enumerate() {
+            let tally = &mut self.tally;
+            match &line.item {
+                Item::Wrong(detail) => tally.wrong(line.number, detail.clone()),
+                Item::Job { new, .. } => match receipts.next() {
+                    None => return (at, None),
+                    Some(JobReceipt::Created) => {
+                        tally.pass(line.number);
+                        tally.created += 1;
+                    }
+                    Some(JobReceipt::Exists { bulk }) => match &self.target.bulk {
+                        Some(wanted) if bulk.as_ref() != Some(wanted) => {
+                            let (job, wanted, owner) = (new.job.clone(), wanted.clone(), bulk.clone());
+                            tally.wrong(line.number, Error::Conflict { job, wanted, owner }.to_string());
+                        }
+                        _ => {
+                            tally.pass(line.number);
+                            tally.existing += 1;
+                        }
+                    },
+                    Some(JobReceipt::Refused { refusal: Refusal::TooManyTypes, .. }) => {
+                        tally.refused += 1;
+                        tally.wrong(line.number, Error::TooManyTypes(new.type_id.to_string()).to_string());
+                    }
+                    Some(JobReceipt::Refused { refusal, retry_after_ms }) => {
+                        return (at, Some((*refusal, *retry_after_ms)));
+                    }
+                },
+            }
+        }
+        (self.step.len(), None)
+    }
+
+    /// Compares the first and the last job that were there under the id of their line with what the lines say: two of a
+    /// step are enough to tell one source from another, and cost little.
+    async fn compare(&self, receipts: &[JobReceipt], stall: &mut Stall<'_>) -> Result<(), Halt> {
+        let there = |receipt: &JobReceipt| matches!(receipt, JobReceipt::Exists { bulk } if self.target.is_home(bulk.as_ref()));
+        let jobs = self.step.iter().filter_map(|line| match &line.item {
+            Item::Job { new, is_derived } => Some((line.number, new, *is_derived)),
+            Item::Wrong(_) => None,
+        });
+        let mut known =
+            jobs.zip(receipts).filter(|((_, _, is_derived), receipt)| *is_derived && there(receipt));
+        let (first, last) = (known.next(), known.last());
+        for ((number, new, _), _) in first.into_iter().chain(last) {
+            let same = loop {
+                match is_same(self.engine, new).await {
+                    Ok(same) => break same,
+                    Err(error) => stall.wait_for_engine(error).await?,
+                }
+            };
+            if !same {
+                return Err(Halt::Problem(self.other_source(number, new)));
+            }
+        }
+        Ok(())
+    }
+
+    fn other_source(&self, number: u64, new: &NewJob) -> Problem {
+        if self.target.bulk.is_none() {
+            return reused(new);
+        }
+        ProblemKind::Conflict.because(format!(
+            "the job {} of line {number} is there with another payload or type. Jobs without an id are known by their \
+             line: mend a line, but never remove, insert or change one that was taken. If this is another source, give \
+             its jobs ids, or let it begin behind the lines that are there (first_line)",
+            new.job.id
+        ))
+    }
+
+    /// Says that no more jobs come.
+    pub async fn seal(&self, bulk: &BulkRef) -> Result<(), Halt> {
+        let mut stall = Stall::new(self.patience, self.stopping);
+        loop {
+            match self.engine.seal_bulk(SealBulk { bulk: bulk.clone(), expected: None }).await {
+                Ok(BulkSealed::Sealed(_)) => return Ok(()),
+                Ok(_) => {
+                    let detail = Error::NoSuchBulk(bulk.clone()).to_string();
+                    return Err(Halt::stopped(StopReason::BulkClosed, detail));
+                }
+                Err(error) => stall.wait_for_engine(error).await?,
+            }
+        }
+    }
+}
+
+impl Line {
+    fn job(&self) -> Option<&NewJob> {
+        match &self.item {
+            Item::Job { new, .. } => Some(new),
+            Item::Wrong(_) => None,
+        }
+    }
+}
+
+impl Tally {
+    /// The lines up to this one, without it, that are not counted have nothing in them.
+    fn pass_empty(&mut self, number: u64) {
+        self.empty_lines += number.saturating_sub(self.next_line);
+        self.next_line = self.next_line.max(number);
+    }
+
+    fn pass(&mut self, number: u64) {
+        self.pass_empty(number);
+        self.next_line = number + 1;
+    }
+
+    fn wrong(&mut self, line: u64, detail: String) {
+        self.pass(line);
+        self.errors_total += 1;
+        if self.errors.len() < ERRORS_MAX {
+            self.errors.push(LineError { line, detail });
+        }
+    }
+}
+
+/// How long nothing has moved, and when that was long enough.
+struct Stall<'a> {
+    patience: Duration,
+    stopping: &'a CancellationToken,
+    since: Option<Instant>,
+}
+
+impl<'a> Stall<'a> {
+    fn new(patience: Duration, stopping: &'a CancellationToken) -> Self {
+        Self { patience, stopping, since: None }
+    }
+
+    fn progress(&mut self) {
+        self.since = None;
+    }
+
+    async fn wait_for_engine(&mut self, error: EngineError) -> Result<(), Halt> {
+        let is_retryable = error.is_retryable();
+        let stopped = Stopped {
+            reason: StopReason::Unavailable,
+            // As any other request would be told; what broke is for the operator.
+            detail: Problem::from(error).detail().to_owned(),
+            retry_after_ms: is_retryable.then_some(1000),
+        };
+        if is_retryable { self.pause(PAUSE, stopped).await } else { Err(Halt::Stopped(stopped)) }
+    }
+
+    async fn wait_for_room(&mut self, refusal: Refusal, retry_after_ms: u64) -> Result<(), Halt> {
+        let (reason, detail) = match refusal {
+            Refusal::GroupFull => (StopReason::QueueFull, "the group has as many unfinished jobs as it may"),
+            Refusal::WholeFull => (StopReason::QueueFull, "the queue has as many unfinished jobs as it may"),
+            Refusal::BulkSealed => (
+                StopReason::BulkClosed,
+                "the bulk action is sealed or has ended; open another one for more jobs",
+            ),
+            Refusal::BulkUnknown | Refusal::TooManyTypes => {
+                (StopReason::BulkClosed, "there is no such bulk action any more; open it first")
+            }
+        };
+        if reason != StopReason::QueueFull {
+            return Err(Halt::stopped(reason, detail));
+        }
+        let detail = format!("{detail}; go on with next_line when some are done");
+        let stopped = Stopped { reason, detail, retry_after_ms: Some(retry_after_ms) };
+        self.pause(Duration::from_millis(retry_after_ms), stopped).await
+    }
+
+    /// Waits before the next attempt, if there is to be one.
+    async fn pause(&mut self, pause: Duration, stopped: Stopped) -> Result<(), Halt> {
+        let waited = self.since.get_or_insert_with(Instant::now).elapsed();
+        let left = self.patience.saturating_sub(waited);
+        if left.is_zero() {
+            return Err(Halt::Stopped(stopped));
+        }
+        tokio::select! {
+            () = self.stopping.cancelled() => Err(stopping()),
+            () = tokio::time::sleep(pause.min(left)) => Ok(()),
+        }
+    }
+}
+
+/// The server stops.
+pub fn stopping() -> Halt {
+    Halt::stopped(StopReason::Stopping, "the server stops; go on with next_line when it is back")
+}

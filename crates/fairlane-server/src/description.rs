@@ -1,0 +1,63 @@
+//! The description of the API (OpenAPI 3.1), made from the routes, and pages to read it without a network.
+
+use axum::Router;
+use axum::http::header;
+use axum::response::IntoResponse;
+use axum::routing::get;
+use utoipa::openapi::extensions::ExtensionsBuilder;
+use utoipa::openapi::path::{Operation, PathItem};
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::{OpenApi, OpenApiBuilder};
+use utoipa_swagger_ui::{Config, SwaggerUi};
+
+use crate::access::{ROUTES, Verb};
+use crate::app::Shared;
+
+/// The name of the way to show a key.
+const SCHEME: &str = "key";
+
+/// Adds to each operation that it needs a key, and what that key must allow.
+pub(crate) fn with_access(mut api: OpenApi) -> OpenApi {
+    for route in ROUTES {
+        let item = api.paths.paths.get_mut(route.path);
+        let Some(operation) = item.and_then(|item| operation_of(item, route.method)) else { continue };
+        operation.operation_id = Some(name_of(route.method, route.path));
+        operation.security = Some(vec![SecurityRequirement::new(SCHEME, [] as [&str; 0])]);
+        let permission = ExtensionsBuilder::new().add("x-fairlane-permission", route.permission.as_str());
+        operation.extensions.get_or_insert_default().merge(permission.build());
+    }
+    let mut components = api.components.take().unwrap_or_default();
+    components.add_security_scheme(SCHEME, SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer)));
+    OpenApiBuilder::from(api).components(Some(components)).build()
+}
+
+/// `GET /api/jobs/{group}/{job}` is `get_jobs_group_job`: generators make functions of it.
+fn name_of(method: Verb, path: &str) -> String {
+    let words = path.split(['/', '-', '{', '}']).filter(|word| !word.is_empty() && *word != "api");
+    let method = method.as_str().to_lowercase();
+    [method.as_str()].into_iter().chain(words).collect::<Vec<_>>().join("_")
+}
+
+fn operation_of(item: &mut PathItem, method: Verb) -> Option<&mut Operation> {
+    match method {
+        Verb::Get => item.get.as_mut(),
+        Verb::Post => item.post.as_mut(),
+        Verb::Patch => item.patch.as_mut(),
+        Verb::Delete => item.delete.as_mut(),
+    }
+}
+
+/// The description as it is served and checked in.
+pub(crate) fn text(api: &OpenApi) -> String {
+    let mut text = api.to_pretty_json().expect("a description can be written");
+    text.push('\n');
+    text
+}
+
+/// `/openapi.json`, and `/docs` to read it; neither needs a key or a network.
+pub(crate) fn routes(api: &OpenApi) -> Router<Shared> {
+    let text = text(api);
+    let show = move || async move { ([(header::CONTENT_TYPE, "application/json")], text).into_response() };
+    let config = Config::from("/openapi.json").validator_url("none").persist_authorization(false);
+    Router::new().route("/openapi.json", get(show)).merge(SwaggerUi::new("/docs").config(config))
+}

@@ -1,0 +1,235 @@
+//! Keys in use: who has which, and what each may; read from their file, and again whenever that changes.
+//!
+//! - `keys/file.rs`: keys at rest. `keys/token.rs`: a key as its owner has it.
+//!
+//! Invariant: whether a key is known takes as long to find out as that it is not. A file that cannot be read changes
+//! nothing: the keys that were good stay good.
+
+mod file;
+mod token;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::time::{Duration, SystemTime};
+
+use subtle::ConstantTimeEq;
+use tokio_util::sync::CancellationToken;
+
+pub use file::{KeyFile, KeyRecord, KeysError, NewKey, PreviousSecret, RateText, Time};
+pub use token::{SecretHash, Token};
+
+use crate::access::Caller;
+use crate::guard::Allowance;
+
+/// How often the file is looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// The keys that are known.
+pub struct Keys {
+    path: PathBuf,
+    known: RwLock<Known>,
+    seen: Mutex<Option<file::Stamp>>,
+}
+
+type Known = HashMap<Box<str>, Arc<Key>>;
+
+/// A key in use.
+pub(crate) struct Key {
+    record: KeyRecord,
+    /// Who comes with it.
+    pub caller: Caller,
+    /// What it may take of the server. Outlives a change of the key, so that nobody gets more by being changed.
+    pub allowance: Arc<OnceLock<Allowance>>,
+}
+
+impl Keys {
+    /// The keys of a file.
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self, KeysError> {
+        let path = path.into();
+        let (stamp, records) = file::read(&path)?;
+        let known = known(records, &Known::new());
+        Ok(Self { path, known: RwLock::new(known), seen: Mutex::new(Some(stamp)) })
+    }
+
+    /// Where they are.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether anybody could come in with one.
+    pub fn any_valid(&self) -> bool {
+        let now = SystemTime::now();
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.values().any(|key| key.record.is_valid(now))
+    }
+
+    /// The key of this text, if it is valid.
+    ///
+    /// The id is public, so finding it needs no care; the secret is compared in constant time, and with something
+    /// even if there is no such id.
+    pub(crate) fn find(&self, text: &str) -> Option<Arc<Key>> {
+        let (id, secret) = Token::parts(text).unwrap_or_default();
+        let hash = SecretHash::of(secret);
+        let key = self.known.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned();
+        let nobody = SecretHash::default();
+        let record = key.as_ref().map(|key| &key.record);
+        let current = record.map_or(&nobody, |record| &record.secret_sha256);
+        let previous = record.and_then(|record| record.previous.as_ref());
+        let is_current = hash.ct_eq(current);
+        let is_previous = hash.ct_eq(previous.map_or(&nobody, |previous| &previous.secret_sha256));
+        let now = SystemTime::now();
+        let in_grace = previous.is_some_and(|previous| now < previous.valid_until.0);
+        let fits = bool::from(is_current) | (bool::from(is_previous) & in_grace);
+        key.filter(|key| fits && key.record.is_valid(now))
+    }
+
+    /// Reads the file again if it is another than last time.
+    pub(crate) fn refresh(&self) {
+        let stamp = file::stamp(&self.path);
+        {
+            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            if *seen == stamp {
+                return;
+            }
+            *seen = stamp;
+        }
+        match file::read(&self.path) {
+            Ok((_, records)) => {
+                let mut current = self.known.write().unwrap_or_else(PoisonError::into_inner);
+                *current = known(records, &current);
+                tracing::info!(target: "fairlane", keys = current.len(), "the keys have changed");
+            }
+            Err(error) => {
+                tracing::error!(target: "fairlane", %error, "the keys cannot be read and stay as they were");
+            }
+        }
+    }
+
+    /// Looks at the file until told to stop.
+    pub(crate) async fn watch(self: Arc<Self>, stopping: CancellationToken) {
+        while stopping.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
+            let keys = self.clone();
+            // A disk that hangs must not hold up requests. A panic has been told by the runtime already.
+            let _ = tokio::task::spawn_blocking(move || keys.refresh()).await;
+        }
+    }
+}
+
+fn known(records: Vec<KeyRecord>, before: &Known) -> Known {
+    let key = |record: KeyRecord| {
+        let before = before.get(record.id.as_str());
+        let allowance = before.filter(|before| before.record.rate == record.rate);
+        let caller = Caller {
+            name: record.id.as_str().into(),
+            role: record.role,
+            groups: record.groups.clone().map(Arc::new),
+        };
+        let allowance = allowance.map_or_else(Arc::default, |before| before.allowance.clone());
+        (record.id.clone().into_boxed_str(), Arc::new(Key { record, caller, allowance }))
+    };
+    records.into_iter().map(key).collect()
+}
+
+impl Key {
+    /// Its own rate.
+    pub fn rate(&self) -> Option<fairlane_core::Rate> {
+        self.record.rate.map(|rate| rate.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::Role;
+
+    fn made(file: &KeyFile) -> (KeyRecord, Token) {
+        file.create(NewKey {
+            name: "n".into(),
+            role: Role::Viewer,
+            groups: None,
+            rate: None,
+            expires_in: None,
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn a_key_is_known_by_its_secret_and_by_nothing_less() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = KeyFile::at(folder.path().join("keys.json"));
+        let ((record, token), (other, _)) = (made(&file), made(&file));
+        let keys = Keys::open(file.path()).unwrap();
+        let text = token.reveal();
+        assert_eq!(*keys.find(text).unwrap().caller.name, *record.id);
+        let foreign = text.replace(&record.id, &other.id);
+        let cut = &text[..text.len() - 1];
+        let longer = format!("{text}A");
+        for wrong in ["", "flk_", "flk__", "é", cut, &longer, &foreign, &text[4..], &text.to_uppercase()] {
+            assert!(keys.find(wrong).is_none(), "{wrong}");
+        }
+        assert!(!format!("{token:?}{record:?}").contains(&text[13..]));
+    }
+
+    #[test]
+    fn a_rotated_key_is_good_until_the_grace_period_ends_and_a_revoked_one_never() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = KeyFile::at(folder.path().join("keys.json"));
+        let (record, first) = made(&file);
+        let keys = Keys::open(file.path()).unwrap();
+        let (_, second) = file.rotate(&record.id, Duration::from_secs(3600)).unwrap();
+        keys.refresh();
+        assert!(keys.find(first.reveal()).is_some() && keys.find(second.reveal()).is_some());
+        let (_, third) = file.rotate(&record.id, Duration::ZERO).unwrap();
+        keys.refresh();
+        assert!(keys.find(first.reveal()).is_none() && keys.find(second.reveal()).is_none());
+        assert!(keys.find(third.reveal()).is_some() && keys.any_valid());
+        file.revoke(&record.id).unwrap();
+        keys.refresh();
+        assert!(keys.find(third.reveal()).is_none() && !keys.any_valid());
+    }
+
+    #[test]
+    fn a_key_past_its_time_is_not_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = KeyFile::at(folder.path().join("keys.json"));
+        let (record, token) = made(&file);
+        let text = std::fs::read_to_string(file.path()).unwrap();
+        let created = format!("\"created_at\": \"{}\"", record.created_at);
+        let expired = format!("{created},\n      \"expires_at\": \"2020-01-01T00:00:00.000Z\"");
+        std::fs::write(file.path(), text.replace(&created, &expired)).unwrap();
+        let keys = Keys::open(file.path()).unwrap();
+        assert!(keys.find(token.reveal()).is_none() && !keys.any_valid());
+    }
+
+    #[test]
+    fn a_broken_file_leaves_the_keys_as_they_were_and_a_mended_one_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = KeyFile::at(folder.path().join("keys.json"));
+        let (record, token) = made(&file);
+        let keys = Keys::open(file.path()).unwrap();
+        let good = std::fs::read_to_string(file.path()).unwrap();
+        std::fs::write(file.path(), "{").unwrap();
+        keys.refresh();
+        assert!(keys.find(token.reveal()).is_some());
+        std::fs::remove_file(file.path()).unwrap();
+        keys.refresh();
+        assert!(keys.find(token.reveal()).is_some());
+        std::fs::write(file.path(), good.replace(&record.id, "00000000")).unwrap();
+        keys.refresh();
+        assert!(keys.find(token.reveal()).is_none());
+    }
+
+    #[test]
+    fn what_a_key_has_used_is_remembered_over_a_change_of_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = KeyFile::at(folder.path().join("keys.json"));
+        let (_, token) = made(&file);
+        let keys = Keys::open(file.path()).unwrap();
+        let before = keys.find(token.reveal()).unwrap();
+        made(&file);
+        keys.refresh();
+        let after = keys.find(token.reveal()).unwrap();
+        assert!(Arc::ptr_eq(&before.allowance, &after.allowance));
+    }
+}

@@ -1,0 +1,394 @@
+//! Keys at rest: a file of JSON that only its owner can write.
+//!
+//! Invariant: a reader sees the file before or after an edit, never in between; of two edits at once none is lost.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use fairlane::{InvalidRate, InvalidTime, Rate, parse_rate, parse_time, rate_text, time_text};
+use fairlane_core::GroupId;
+use serde::{Deserialize, Serialize};
+
+use super::token::{SecretHash, Token};
+use crate::access::Role;
+
+/// The form of the file.
+const VERSION: u32 = 1;
+/// Most signs in a key's name.
+const NAME_LENGTH_MAX: usize = 128;
+
+/// What is wrong with keys.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeysError {
+    /// No file.
+    #[error("there are no keys at {0}; create one first: fairlane key create --name NAME --role ROLE")]
+    Missing(PathBuf),
+    /// The system does not give it.
+    #[error("the keys at {path} cannot be read: {reason}")]
+    Unreadable {
+        /// Which file.
+        path: PathBuf,
+        /// What the system says.
+        reason: std::io::Error,
+    },
+    /// Anybody could add a key.
+    #[error("others can write {0}, so its keys mean nothing; check them, and then: chmod 600 {0}")]
+    Writable(PathBuf),
+    /// It has another form.
+    #[error("{path} is no file of keys: {reason}; repair it or take a copy back")]
+    Broken {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The system does not take it.
+    #[error("the keys at {path} cannot be written: {reason}")]
+    Unwritable {
+        /// Which file.
+        path: PathBuf,
+        /// What the system says.
+        reason: std::io::Error,
+    },
+    /// The system gives no random bytes.
+    #[error("no secret can be made: {0}")]
+    NoChance(getrandom::Error),
+    /// No such key.
+    #[error("there is no key {0}; fairlane key list shows those there are")]
+    NoSuchKey(String),
+    /// It cannot be as asked.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// A key as it is kept.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeyRecord {
+    /// Its public part, in lists and logs.
+    pub id: String,
+    /// What people call it.
+    pub name: String,
+    /// What it is for.
+    pub role: Role,
+    /// The groups it is bound to; none: not bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groups: Option<BTreeSet<GroupId>>,
+    /// Its own rate of requests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<RateText>,
+    /// What its secret is checked against.
+    pub secret_sha256: SecretHash,
+    /// The secret before this one, while it still counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous: Option<PreviousSecret>,
+    /// When it was made.
+    pub created_at: Time,
+    /// When it ends by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Time>,
+    /// When it was revoked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revoked_at: Option<Time>,
+}
+
+impl KeyRecord {
+    /// Whether it opens anything.
+    pub fn is_valid(&self, now: SystemTime) -> bool {
+        self.revoked_at.is_none() && self.expires_at.is_none_or(|expires| now < expires.0)
+    }
+}
+
+/// A secret that was replaced.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PreviousSecret {
+    /// What it is checked against.
+    pub secret_sha256: SecretHash,
+    /// Until when it counts.
+    pub valid_until: Time,
+}
+
+/// A point in time, as text in RFC 3339.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Time(pub SystemTime);
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let since = self.0.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        f.write_str(&time_text(since.as_millis() as u64))
+    }
+}
+
+impl From<Time> for String {
+    fn from(time: Time) -> Self {
+        time.to_string()
+    }
+}
+
+impl TryFrom<String> for Time {
+    type Error = InvalidTime;
+
+    fn try_from(text: String) -> Result<Self, InvalidTime> {
+        parse_time(&text).map(Self)
+    }
+}
+
+/// A rate, as text such as `100/s`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct RateText(pub Rate);
+
+impl From<RateText> for String {
+    fn from(rate: RateText) -> Self {
+        rate_text(rate.0)
+    }
+}
+
+impl TryFrom<String> for RateText {
+    type Error = InvalidRate;
+
+    fn try_from(text: String) -> Result<Self, InvalidRate> {
+        parse_rate(&text).map(Self)
+    }
+}
+
+/// What is asked for when a key is made.
+#[derive(Debug, Clone)]
+pub struct NewKey {
+    /// What people call it.
+    pub name: String,
+    /// What it is for.
+    pub role: Role,
+    /// The groups it is bound to; none: not bound.
+    pub groups: Option<BTreeSet<GroupId>>,
+    /// Its own rate of requests.
+    pub rate: Option<Rate>,
+    /// How long it is good for; none: until it is revoked.
+    pub expires_in: Option<Duration>,
+}
+
+impl NewKey {
+    fn check(&self) -> Result<(), KeysError> {
+        let length = self.name.chars().count();
+        if !(1..=NAME_LENGTH_MAX).contains(&length) || self.name.chars().any(char::is_control) {
+            return Err(KeysError::Refused(format!(
+                "a key's name has 1 to {NAME_LENGTH_MAX} signs that can be seen; {:?} has not",
+                self.name
+            )));
+        }
+        let why = match (self.role, &self.groups) {
+            (_, Some(groups)) if groups.is_empty() => "a key bound to no group at all could do nothing",
+            (Role::Worker, Some(_)) => {
+                "a lease hands out jobs of all groups, so a worker cannot be bound to some"
+            }
+            (Role::Admin, Some(_)) => {
+                "an admin decides about the whole queue, so it cannot be bound to groups"
+            }
+            _ => return Ok(()),
+        };
+        Err(KeysError::Refused(format!("{why}; leave the groups out, or make a producer or a viewer")))
+    }
+}
+
+/// What the file has in it.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Content {
+    version: u32,
+    keys: Vec<KeyRecord>,
+}
+
+/// What a file is known again by.
+pub(super) type Stamp = (SystemTime, u64, u64);
+
+/// A file of keys, to be edited.
+#[derive(Debug, Clone)]
+pub struct KeyFile {
+    path: PathBuf,
+}
+
+impl KeyFile {
+    /// The file at this place, whether it is there or not.
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        let path = path.into();
+        // A link stays a link: what it leads to is replaced.
+        Self { path: path.canonicalize().unwrap_or(path) }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// All keys, revoked ones too, in the order they were made.
+    pub fn list(&self) -> Result<Vec<KeyRecord>, KeysError> {
+        read(&self.path).map(|(_, records)| records)
+    }
+
+    /// Makes a key, and the file if it is not there.
+    pub fn create(&self, new: NewKey) -> Result<(KeyRecord, Token), KeysError> {
+        new.check()?;
+        self.edit(|keys| {
+            let mut id = Token::new_id().map_err(KeysError::NoChance)?;
+            while keys.iter().any(|key| key.id == id) {
+                id = Token::new_id().map_err(KeysError::NoChance)?;
+            }
+            let token = Token::new(&id).map_err(KeysError::NoChance)?;
+            let now = SystemTime::now();
+            let record = KeyRecord {
+                id,
+                name: new.name,
+                role: new.role,
+                groups: new.groups,
+                rate: new.rate.map(with_burst).map(RateText),
+                secret_sha256: token.hash(),
+                previous: None,
+                created_at: Time(now),
+                expires_at: new.expires_in.map(|length| later(now, length)),
+                revoked_at: None,
+            };
+            keys.push(record.clone());
+            Ok((record, token))
+        })
+    }
+
+    /// Gives a key a new secret; the one it had counts for the grace period, and one before that no more.
+    pub fn rotate(&self, id: &str, grace_period: Duration) -> Result<(KeyRecord, Token), KeysError> {
+        self.edit(|keys| {
+            let key = find(keys, id)?;
+            let now = SystemTime::now();
+            if !key.is_valid(now) {
+                return Err(KeysError::Refused(format!(
+                    "{id} was revoked or is past its time, and a new secret would not change that; create another key"
+                )));
+            }
+            let token = Token::new(id).map_err(KeysError::NoChance)?;
+            let replaced = std::mem::replace(&mut key.secret_sha256, token.hash());
+            key.previous = (!grace_period.is_zero())
+                .then(|| PreviousSecret { secret_sha256: replaced, valid_until: later(now, grace_period) });
+            Ok((key.clone(), token))
+        })
+    }
+
+    /// Revokes a key. It stays in the list, so that its id means something in old logs.
+    pub fn revoke(&self, id: &str) -> Result<KeyRecord, KeysError> {
+        self.edit(|keys| {
+            let key = find(keys, id)?;
+            key.previous = None;
+            key.revoked_at.get_or_insert(Time(SystemTime::now()));
+            Ok(key.clone())
+        })
+    }
+
+    fn edit<T>(
+        &self,
+        change: impl FnOnce(&mut Vec<KeyRecord>) -> Result<T, KeysError>,
+    ) -> Result<T, KeysError> {
+        let unwritable = |reason| KeysError::Unwritable { path: self.path.clone(), reason };
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new("."));
+        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(unwritable)?;
+        // A file of its own, which is never replaced: a lock on the keys themselves would go with the old file.
+        let lock = private().truncate(false).open(self.beside("lock")).map_err(unwritable)?;
+        lock.lock().map_err(unwritable)?;
+        let mut keys = match read(&self.path) {
+            Ok((_, keys)) => keys,
+            Err(KeysError::Missing(_)) => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        let done = change(&mut keys)?;
+        self.write(folder, keys).map_err(unwritable)?;
+        Ok(done)
+    }
+
+    fn write(&self, folder: &Path, keys: Vec<KeyRecord>) -> std::io::Result<()> {
+        let mut text = serde_json::to_vec_pretty(&Content { version: VERSION, keys })?;
+        text.push(b'\n');
+        let new = self.beside("new");
+        // What an edit that was cut short has left may have another mode.
+        match std::fs::remove_file(&new) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = private().create_new(true).open(&new)?;
+        file.write_all(&text)?;
+        file.sync_all()?;
+        std::fs::rename(&new, &self.path)?;
+        File::open(folder)?.sync_all()
+    }
+
+    fn beside(&self, ending: &str) -> PathBuf {
+        let mut name = self.path.as_os_str().to_owned();
+        name.push(".");
+        name.push(ending);
+        name.into()
+    }
+}
+
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).mode(0o600);
+    options
+}
+
+fn find<'a>(keys: &'a mut [KeyRecord], id: &str) -> Result<&'a mut KeyRecord, KeysError> {
+    keys.iter_mut().find(|key| key.id == id).ok_or_else(|| KeysError::NoSuchKey(id.to_owned()))
+}
+
+fn later(now: SystemTime, length: Duration) -> Time {
+    // Past the end of the calendar means never.
+    const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
+    Time(now + length.min(CENTURY))
+}
+
+/// Requests come in bursts: without a burst of its own, a rate allows a period's worth at once.
+fn with_burst(rate: Rate) -> Rate {
+    let plain = Rate::new(rate.count(), rate.period_ms(), None);
+    let bursting = Rate::new(rate.count(), rate.period_ms(), Some(rate.count().max(rate.burst())));
+    if plain == Ok(rate) { bursting.unwrap_or(rate) } else { rate }
+}
+
+/// The file as it is now; none if it is not there.
+pub(super) fn stamp(path: &Path) -> Option<Stamp> {
+    std::fs::metadata(path).and_then(|found| stamp_of(&found)).ok()
+}
+
+fn stamp_of(found: &std::fs::Metadata) -> std::io::Result<Stamp> {
+    Ok((found.modified()?, found.len(), found.ino()))
+}
+
+/// The keys of a file that nobody else can write.
+pub(super) fn read(path: &Path) -> Result<(Stamp, Vec<KeyRecord>), KeysError> {
+    let unreadable = |reason: std::io::Error| match reason.kind() {
+        ErrorKind::NotFound => KeysError::Missing(path.to_owned()),
+        _ => KeysError::Unreadable { path: path.to_owned(), reason },
+    };
+    let mut file = File::open(path).map_err(unreadable)?;
+    let found = file.metadata().map_err(unreadable)?;
+    if found.mode() & 0o022 != 0 {
+        return Err(KeysError::Writable(path.to_owned()));
+    }
+    if found.mode() & 0o044 != 0 {
+        tracing::warn!(target: "fairlane", path = %path.display(), "others can read the names and hashes of the keys; chmod 600");
+    }
+    let stamp = stamp_of(&found).map_err(unreadable)?;
+    let mut text = Vec::new();
+    file.read_to_end(&mut text).map_err(unreadable)?;
+    let broken = |reason: String| KeysError::Broken { path: path.to_owned(), reason };
+    // Not what stands there: it could be a key that was pasted by mistake.
+    let content: Content = serde_json::from_slice(&text).map_err(|error| {
+        broken(format!("what stands at line {}, column {} does not fit", error.line(), error.column()))
+    })?;
+    if content.version != VERSION {
+        return Err(broken(format!("it has version {}, and this program reads {VERSION}", content.version)));
+    }
+    Ok((stamp, content.keys))
+}

@@ -1,0 +1,129 @@
+//! A connection whose client must not be slow: a head that has begun has to end, an answer has to be read.
+//!
+//! Time is only looked at when the client keeps the server waiting, so a fast one pays nothing for it.
+
+use std::io::{Error, ErrorKind, IoSlice, Result};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::settings::ServerSettings;
+
+/// The requests of one connection, as far as its reader has to know.
+#[derive(Default)]
+pub(super) struct Exchanges {
+    begun: AtomicU64,
+    open: Arc<()>,
+}
+
+impl Exchanges {
+    /// A head has come. What is held lasts as long as body and handler do: what comes meanwhile is no head.
+    pub fn begin(&self) -> Arc<()> {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+        self.open.clone()
+    }
+
+    fn is_between(&self) -> bool {
+        Arc::strong_count(&self.open) == 1
+    }
+}
+
+/// A connection with bounds in time.
+pub(super) struct Timed<S> {
+    stream: S,
+    exchanges: Arc<Exchanges>,
+    head_timeout: Duration,
+    write_timeout: Duration,
+    /// The head that is being read: after how many others, and until when it may take.
+    head: Option<(u64, Instant)>,
+    reading: Option<Pin<Box<Sleep>>>,
+    writing: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S> Timed<S> {
+    /// The first head counts as begun: who connects has something to say.
+    pub fn new(stream: S, exchanges: Arc<Exchanges>, settings: &ServerSettings) -> Self {
+        let (head_timeout, write_timeout) = (settings.head_timeout, settings.write_timeout);
+        let head = Some((0, Instant::now() + head_timeout));
+        Self { stream, exchanges, head_timeout, write_timeout, head, reading: None, writing: None }
+    }
+
+    fn check_head(&mut self, came: bool, context: &mut Context<'_>) -> Result<()> {
+        let begun = self.exchanges.begun.load(Ordering::Relaxed);
+        if !self.exchanges.is_between() || self.head.is_some_and(|(number, _)| number != begun) {
+            (self.head, self.reading) = (None, None);
+        }
+        if came {
+            if self.head.is_none() && self.exchanges.is_between() {
+                self.head = Some((begun, Instant::now() + self.head_timeout));
+            }
+            return Ok(());
+        }
+        let Some((_, until)) = self.head else { return Ok(()) };
+        let timer = self.reading.get_or_insert_with(|| Box::pin(sleep_until(until)));
+        expired(timer, context)
+    }
+
+    fn check_write<T>(&mut self, written: Poll<Result<T>>, context: &mut Context<'_>) -> Poll<Result<T>> {
+        if written.is_ready() {
+            self.writing = None;
+            return written;
+        }
+        let until = Instant::now() + self.write_timeout;
+        let timer = self.writing.get_or_insert_with(|| Box::pin(sleep_until(until)));
+        expired(timer, context)?;
+        Poll::Pending
+    }
+}
+
+fn expired(timer: &mut Pin<Box<Sleep>>, context: &mut Context<'_>) -> Result<()> {
+    match timer.as_mut().poll(context) {
+        Poll::Ready(()) => Err(Error::new(ErrorKind::TimedOut, "the client was too slow")),
+        Poll::Pending => Ok(()),
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Timed<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<Result<()>> {
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        self.check_head(read.is_ready(), context)?;
+        read
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.check_write(written, context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.check_write(written, context)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,249 @@
+//! Who may do what, cell by cell: every route, every role, bound to groups or not, and without a valid key.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use fairlane::Fairlane;
+use fairlane_server::access::{ROUTES, Role};
+use fairlane_server::keys::{KeyFile, Keys, NewKey};
+use fairlane_server::{ServerSettings, openapi};
+use reqwest::{Method, RequestBuilder, StatusCode};
+use serde_json::{Value, json};
+
+use crate::running::Running;
+
+/// What is allowed, as the documents say it and not as the program does: **a**dmin, **p**roducer, **w**orker,
+/// **v**iewer; for keys that are not bound to groups, bound to the group asked about, and bound to another.
+const TABLE: &str = "
+    GET    /api/status                              apwv ---- ----
+    GET    /api/events                              apwv ---- ----
+    GET    /api/settings                            apwv apwv apwv
+    PATCH  /api/settings                            a--- ---- ----
+    POST   /api/jobs                                ap-- ap-- ----
+    GET    /api/jobs                                apwv apwv ----
+    POST   /api/jobs/batch                          ap-- ap-- ----
+    POST   /api/jobs/stream                         ap-- ap-- ----
+    GET    /api/jobs/stream                         ap-- ap-- ----
+    POST   /api/jobs/cancel                         ap-- ap-- ----
+    GET    /api/jobs/{group}/{job}                  apwv apwv ----
+    GET    /api/jobs/{group}/{job}/why              apwv apwv ----
+    POST   /api/jobs/{group}/{job}/cancel           ap-- ap-- ----
+    POST   /api/jobs/{group}/{job}/requeue          ap-- ap-- ----
+    POST   /api/leases                              a-w- ---- ----
+    POST   /api/leases/extend                       a-w- a-w- ----
+    POST   /api/leases/settle                       a-w- a-w- ----
+    POST   /api/bulks                               ap-- ap-- ----
+    GET    /api/bulks/{group}                       apwv apwv ----
+    GET    /api/bulks/{group}/{bulk}                apwv apwv ----
+    POST   /api/bulks/{group}/{bulk}/seal           ap-- ap-- ----
+    POST   /api/bulks/{group}/{bulk}/hold           ap-- ap-- ----
+    POST   /api/bulks/{group}/{bulk}/resume         ap-- ap-- ----
+    POST   /api/bulks/{group}/{bulk}/cancel         ap-- ap-- ----
+    GET    /api/bulks/{group}/{bulk}/events         apwv apwv ----
+    GET    /api/bulks/{group}/{bulk}/results        apwv apwv ----
+    GET    /api/groups                              apwv ---- ----
+    GET    /api/groups/{group}                      apwv apwv ----
+    PATCH  /api/groups/{group}                      a--- a--- ----
+    POST   /api/groups/{group}/make-due             a--- a--- ----
+    GET    /api/groups/{group}/congestion           apwv apwv ----
+    DELETE /api/groups/{group}/congestion           a--- a--- ----
+    GET    /api/groups/{group}/congestion/history   apwv apwv ----
+    GET    /api/congestion                          apwv ---- ----
+    GET    /api/types                               apwv apwv apwv
+    GET    /api/types/{type}                        apwv apwv apwv
+    PATCH  /api/types/{type}                        a--- ---- ----
+    GET    /api/dead                                apwv apwv ----
+    POST   /api/dead/requeue                        ap-- ap-- ----
+    POST   /api/dead/discard                        ap-- ap-- ----
+    POST   /api/audit                               a--- ---- ----
+    GET    /metrics                                 apwv ---- ----
+    GET    /engine                                  apwv apwv apwv
+    POST   /engine/wait                             a-w- ---- ----
+    POST   /engine/walk                             a--- ---- ----
+";
+
+/// Decided by the command in the body, which has tests of its own.
+const BY_COMMAND: (&str, &str) = ("POST", "/engine/execute");
+/// What anybody may see.
+const OPEN: [&str; 3] = ["/healthz", "/readyz", "/openapi.json"];
+const LETTERS: [(char, Role); 4] =
+    [('a', Role::Admin), ('p', Role::Producer), ('w', Role::Worker), ('v', Role::Viewer)];
+/// Not bound, bound to the group asked about, bound to another.
+const BINDINGS: [Option<&str>; 3] = [None, Some("own"), Some("other")];
+
+struct Row {
+    method: Method,
+    path: &'static str,
+    cells: [&'static str; 3],
+}
+
+fn rows() -> Vec<Row> {
+    let row = |line: &'static str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [method, path, free, own, other] = words[..] else { panic!("{line}") };
+        Row { method: method.parse().unwrap(), path, cells: [free, own, other] }
+    };
+    TABLE.lines().filter(|line| !line.trim().is_empty()).map(row).collect()
+}
+
+/// Twelve keys, some of which nobody could create: the guard must hold against a file written by hand as well.
+fn keys(folder: &std::path::Path) -> (Arc<Keys>, Vec<(Role, Option<&'static str>, String)>) {
+    let file = KeyFile::at(folder.join("keys.json"));
+    let mut made = Vec::new();
+    for binding in BINDINGS {
+        for role in Role::ALL {
+            let new = NewKey { name: "k".into(), role, groups: None, rate: None, expires_in: None };
+            let (record, token) = file.create(new).unwrap();
+            made.push((role, binding, record.id, token.reveal().to_owned()));
+        }
+    }
+    let mut content: Value = serde_json::from_slice(&std::fs::read(file.path()).unwrap()).unwrap();
+    for (key, (_, binding, id, _)) in content["keys"].as_array_mut().unwrap().iter_mut().zip(&made) {
+        assert_eq!(key["id"], **id);
+        if let Some(group) = binding {
+            key["groups"] = json!([group]);
+        }
+    }
+    std::fs::write(file.path(), content.to_string()).unwrap();
+    let tokens = made.into_iter().map(|(role, binding, _, token)| (role, binding, token)).collect();
+    (Arc::new(Keys::open(file.path()).unwrap()), tokens)
+}
+
+/// A request that its route can read, about the group `own`.
+fn plausible(running: &Running, method: &Method, path: &str) -> RequestBuilder {
+    let job = json!({"group": "own", "type": "mail", "payload": {}});
+    let lease = json!({"group": "own", "id": "j-1", "fence": 1});
+    let body = match path {
+        "/api/jobs" => job,
+        "/api/jobs/batch" => json!({"jobs": [job]}),
+        "/api/jobs/cancel" | "/api/dead/requeue" | "/api/dead/discard" => {
+            json!({"jobs": [{"group": "own", "id": "j-1"}]})
+        }
+        "/api/leases" => json!({"worker": "w", "types": ["mail"], "count": 1, "wait_ms": 0}),
+        "/api/leases/extend" => json!({"leases": [lease], "lease_ms": 30_000}),
+        "/api/leases/settle" => {
+            json!({"settlements": [{"group": "own", "id": "j-1", "fence": 1, "outcome": "succeeded"}]})
+        }
+        "/api/bulks" => json!({"group": "own", "id": "b-1"}),
+        "/api/jobs/stream" => json!({"id": "s-1"}),
+        _ => json!({}),
+    };
+    let named = path.replace("{group}", "own").replace("{job}", "j-1").replace("{bulk}", "b-1");
+    let query = match (method, path) {
+        (&Method::GET, "/api/jobs" | "/api/dead") => "?group=own",
+        (&Method::GET, "/api/jobs/stream") => "?group=own&bulk=b-1",
+        (_, "/api/jobs/stream") => "?group=own&type=mail",
+        _ => "",
+    };
+    let request = running.request(method.clone(), &format!("{}{query}", named.replace("{type}", "mail")));
+    if *method == Method::GET {
+        return request;
+    }
+    let is_lines = path == "/api/jobs/stream";
+    let content_type = if is_lines { "application/x-ndjson" } else { "application/json" };
+    request.header("content-type", content_type).body(format!("{body}\n"))
+}
+
+async fn status(request: RequestBuilder) -> StatusCode {
+    // What follows the head of an event stream would never end.
+    request.send().await.unwrap().status()
+}
+
+async fn start(folder: &std::path::Path) -> (Running, Vec<(Role, Option<&'static str>, String)>) {
+    let (keys, tokens) = keys(folder);
+    let fairlane = Fairlane::open("memory:").await.unwrap();
+    (Running::start_with(fairlane, Some(keys), ServerSettings::default()).await, tokens)
+}
+
+#[tokio::test]
+async fn every_role_may_do_what_the_table_says_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let (running, tokens) = start(folder.path()).await;
+    let mut wrong = Vec::new();
+    for Row { method, path, cells } in rows() {
+        for (role, binding, token) in &tokens {
+            let letter = LETTERS.iter().find(|(_, of)| of == role).unwrap().0;
+            let column = BINDINGS.iter().position(|of| of == binding).unwrap();
+            let expected = cells[column].contains(letter);
+            let status = status(plausible(&running, &method, path).bearer_auth(token)).await;
+            let found = !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+            if expected != found {
+                wrong.push(format!("{method} {path} as {role} bound to {binding:?}: {status}"));
+            }
+            assert!(status != StatusCode::NOT_FOUND || path.contains('{'), "{method} {path} is not served");
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[tokio::test]
+async fn nobody_gets_in_without_a_valid_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let (running, tokens) = start(folder.path()).await;
+    let secret_of_another = format!("{}{}", &tokens[0].2[..13], &tokens[1].2[13..]);
+    let mut asked = Vec::new();
+    let seam = Row { method: Method::POST, path: BY_COMMAND.1, cells: [""; 3] };
+    for Row { method, path, .. } in rows().into_iter().chain([seam]) {
+        for header in
+            [None, Some(format!("Bearer {secret_of_another}")), Some(format!("Basic {}", tokens[0].2))]
+        {
+            let request = plausible(&running, &method, path);
+            let request = match header {
+                Some(header) => request.header("authorization", header),
+                None => request,
+            };
+            // At once, since those who come often are answered late.
+            asked.push(tokio::spawn(status(request)));
+        }
+    }
+    for status in asked {
+        assert_eq!(status.await.unwrap(), StatusCode::UNAUTHORIZED);
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_served_that_is_not_in_the_table() {
+    let written: BTreeSet<(String, String)> =
+        rows().iter().map(|row| (row.method.to_string(), row.path.to_owned())).collect();
+    let mut known: BTreeSet<(String, String)> =
+        ROUTES.iter().map(|route| (route.method.as_str().to_owned(), route.path.to_owned())).collect();
+    assert!(known.remove(&(BY_COMMAND.0.to_owned(), BY_COMMAND.1.to_owned())));
+    assert_eq!(written, known);
+    let described: BTreeSet<String> = openapi().paths.paths.keys().cloned().collect();
+    let paths: BTreeSet<String> = known.iter().map(|(_, path)| path.clone()).collect();
+    let open: Vec<&String> =
+        described.difference(&paths).filter(|path| !OPEN.contains(&path.as_str())).collect();
+    assert!(open.is_empty(), "{open:?}");
+    let folder = tempfile::tempdir().unwrap();
+    let (running, tokens) = start(folder.path()).await;
+    for path in &paths {
+        for method in ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"] {
+            let listed = if method == "HEAD" { "GET" } else { method };
+            if known.contains(&(listed.to_owned(), path.clone())) || path == BY_COMMAND.1 {
+                continue;
+            }
+            let request = plausible(&running, &method.parse().unwrap(), path).bearer_auth(&tokens[0].2);
+            assert_eq!(status(request).await, StatusCode::METHOD_NOT_ALLOWED, "{method} {path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_page_of_another_site_gets_nothing_from_a_server_without_keys() {
+    let running = Running::start().await;
+    let ask =
+        |name: &'static str, value: &str| running.request(Method::GET, "/api/status").header(name, value);
+    let own = running.server.address().to_string();
+    assert_eq!(status(ask("origin", &format!("http://{own}"))).await, StatusCode::OK);
+    assert_eq!(
+        status(ask("host", &format!("localhost:{}", running.server.address().port()))).await,
+        StatusCode::OK
+    );
+    for (name, value) in [("host", "evil.example"), ("origin", "http://evil.example"), ("origin", "null")] {
+        let response = ask(name, value).send().await.unwrap();
+        assert_eq!(response.status(), StatusCode::FORBIDDEN);
+        let allowing: Vec<_> =
+            response.headers().keys().filter(|name| name.as_str().starts_with("access-control")).collect();
+        assert!(allowing.is_empty(), "{allowing:?}");
+    }
+}

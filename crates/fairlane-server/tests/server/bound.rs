@@ -1,0 +1,87 @@
+//! What a key that is bound to one group can do with data of its own and of others.
+
+use std::sync::Arc;
+
+use fairlane::{Context, Fairlane, Job, Outcome};
+use fairlane_core::GroupId;
+use fairlane_server::ServerSettings;
+use fairlane_server::access::Role;
+use fairlane_server::keys::{KeyFile, Keys, NewKey};
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+
+use crate::running::{Running, problem};
+
+/// A dead job of `own` and one of `other`, and a key that is bound to `own`.
+async fn bound() -> Running {
+    let folder = tempfile::tempdir().unwrap();
+    let file = KeyFile::at(folder.path().join("keys.json"));
+    let groups = Some([GroupId::new("own").unwrap()].into());
+    let new = NewKey { name: "bound".into(), role: Role::Producer, groups, rate: None, expires_in: None };
+    let (_, token) = file.create(new).unwrap();
+    let fairlane = Fairlane::open("memory:").await.unwrap();
+    let jobs = ["own", "other"].map(|group| Job::new(group, "mail", &1).id("dead"));
+    fairlane.enqueue_all(jobs).await.unwrap();
+    let fail = |_: u32, _: Context| async move { Outcome::failed("code", "no") };
+    let pool = fairlane.worker().process("mail", fail).start().unwrap();
+    while fairlane.whole().await.unwrap().failed < 2 {
+        tokio::task::yield_now().await;
+    }
+    pool.stop().await;
+    let keys = Some(Arc::new(Keys::open(file.path()).unwrap()));
+    let mut running = Running::start_with(fairlane, keys, ServerSettings::default()).await;
+    running.set_token(token.reveal());
+    running
+}
+
+fn is_forbidden((status, body): (StatusCode, Value)) -> bool {
+    (status, problem(&body)) == (StatusCode::FORBIDDEN, "forbidden")
+}
+
+#[tokio::test]
+async fn it_must_name_its_group_to_see_or_touch_the_dead() {
+    let running = bound().await;
+    assert!(is_forbidden(running.get("/api/dead").await));
+    assert!(is_forbidden(running.get("/api/dead?group=other").await));
+    let (status, page) = running.get("/api/dead?group=own").await;
+    assert_eq!((status, page["jobs"].as_array().unwrap().len()), (StatusCode::OK, 1));
+    let own = json!({"group": "own", "id": "dead"});
+    let other = json!({"group": "other", "id": "dead"});
+    for deed in ["requeue", "discard"] {
+        for selection in [
+            json!({"jobs": [own, other]}),
+            json!({"filter": {"code": "code"}}),
+            json!({"filter": {"group": "other"}}),
+            json!({"filter": {}, "all": true}),
+        ] {
+            assert!(is_forbidden(running.post(&format!("/api/dead/{deed}"), selection).await));
+        }
+    }
+    assert_eq!(running.fairlane.whole().await.unwrap().failed, 2);
+    let (status, counts) = running.post("/api/dead/requeue", json!({"filter": {"group": "own"}})).await;
+    assert_eq!((status, &counts["requeued"]), (StatusCode::OK, &json!(1)));
+    assert_eq!(running.fairlane.whole().await.unwrap().failed, 1);
+}
+
+#[tokio::test]
+async fn it_opens_bulk_actions_of_its_group_only() {
+    let running = bound().await;
+    assert!(is_forbidden(running.post("/api/bulks", json!({"group": "other", "id": "b"})).await));
+    assert!(is_forbidden(running.get("/api/bulks/other").await));
+    let (status, _) = running.post("/api/bulks", json!({"group": "own", "id": "b"})).await;
+    assert_eq!(status, StatusCode::CREATED);
+    assert_eq!(running.get("/api/bulks/own/b").await.0, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn it_sees_nothing_of_the_whole_or_of_others() {
+    let running = bound().await;
+    for path in
+        ["/api/status", "/api/groups", "/api/congestion", "/api/groups/other", "/api/groups/other/congestion"]
+    {
+        assert!(is_forbidden(running.get(path).await), "{path}");
+    }
+    for path in ["/api/settings", "/api/types", "/api/types/mail", "/api/groups/own"] {
+        assert_eq!(running.get(path).await.0, StatusCode::OK, "{path}");
+    }
+}

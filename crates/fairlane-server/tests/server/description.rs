@@ -1,0 +1,71 @@
+//! The description of the API, and the pages that show it.
+
+use std::collections::BTreeSet;
+
+use fairlane_server::{ProblemKind, openapi};
+use reqwest::{Method, StatusCode};
+
+use crate::running::Running;
+
+const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
+const DOCUMENT: &str = include_str!("../../../../docs/http.md");
+
+/// `FAIRLANE_REWRITE=1` writes the file anew.
+#[tokio::test]
+async fn the_description_is_the_one_that_is_checked_in() {
+    let running = Running::start().await;
+    let response = running.request(Method::GET, "/openapi.json").send().await.unwrap();
+    assert_eq!(response.status(), StatusCode::OK);
+    let text = response.text().await.unwrap();
+    if std::env::var_os("FAIRLANE_REWRITE").is_some() {
+        std::fs::write(GOLDEN, &text).unwrap();
+    }
+    let golden = std::fs::read_to_string(GOLDEN).unwrap();
+    assert!(
+        text == golden,
+        "docs/openapi.json is of another version; FAIRLANE_REWRITE=1 cargo nextest run -p fairlane-server description"
+    );
+}
+
+#[test]
+fn every_operation_says_what_it_is_for_and_what_goes_wrong() {
+    let api = openapi();
+    assert_eq!(serde_json::to_value(&api).unwrap()["openapi"], "3.1.0");
+    let mut ids = BTreeSet::new();
+    for (path, item) in &api.paths.paths {
+        for operation in [&item.get, &item.post, &item.patch, &item.delete].into_iter().flatten() {
+            let id = operation.operation_id.as_ref().expect("every operation has a name");
+            assert!(ids.insert(id.clone()), "{id} stands twice");
+            assert!(operation.summary.is_some() && operation.description.is_some(), "{path} {id}");
+            assert!(operation.responses.responses.contains_key("default"), "{path} {id} hides its problems");
+        }
+    }
+    assert!(ids.len() > 40, "{ids:?}");
+}
+
+#[test]
+fn every_kind_of_problem_is_documented() {
+    for kind in ProblemKind::ALL {
+        let row = format!("| `{}` | {} |", kind.slug(), kind.status().as_u16());
+        assert!(DOCUMENT.contains(&row), "docs/http.md lacks {row}");
+    }
+    let rows = DOCUMENT
+        .lines()
+        .filter(|line| line.starts_with("| `") && line.contains("` | 4") || line.contains("` | 5"));
+    assert_eq!(rows.count(), ProblemKind::ALL.len(), "and no others");
+}
+
+#[tokio::test]
+async fn the_pages_ask_nobody_else() {
+    let running = Running::start().await;
+    for path in ["/docs/", "/docs/swagger-initializer.js", "/docs/swagger-ui.css"] {
+        let response = running.request(Method::GET, path).send().await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK, "{path}");
+        let text = response.text().await.unwrap();
+        let outside = text.match_indices("http").filter(|(at, _)| {
+            let rest = &text[*at..];
+            (rest.starts_with("http://") || rest.starts_with("https://")) && !rest.contains("w3.org")
+        });
+        assert_eq!(outside.count(), 0, "{path} names another host");
+    }
+}

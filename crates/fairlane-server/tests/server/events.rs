@@ -1,0 +1,225 @@
+//! Bulk actions and the whole, followed as events.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use fairlane::{Bulk, Pool, Settings};
+use fairlane_conformance::servers::{RedisServer, ServerOptions};
+use reqwest::{Method, Response, StatusCode};
+use serde_json::{Value, json};
+
+use crate::gated::Gate;
+use crate::leases::until;
+use crate::running::{Running, problem};
+
+/// Nothing here takes as long.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// An event as a client reads it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event {
+    pub name: String,
+    pub id: String,
+    pub data: Value,
+}
+
+/// A stream as a client reads it.
+pub struct Events {
+    response: Response,
+    text: String,
+    ready: VecDeque<Event>,
+}
+
+impl Events {
+    /// Follows a path, from behind the last event that was seen.
+    pub async fn follow(server: &Running, path: &str, last: Option<&str>) -> Self {
+        let mut request = server.request(Method::GET, path);
+        if let Some(last) = last {
+            request = request.header("last-event-id", last);
+        }
+        let response = request.send().await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        Self { response, text: String::new(), ready: VecDeque::new() }
+    }
+
+    /// The next event; `None` at the end of the stream.
+    pub async fn next(&mut self) -> Option<Event> {
+        tokio::time::timeout(PATIENCE, self.read()).await.expect("an event or the end in time")
+    }
+
+    async fn read(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(event);
+            }
+            let chunk = self.response.chunk().await.expect("a stream that ends cleanly")?;
+            self.text.push_str(std::str::from_utf8(&chunk).unwrap());
+            while let Some((block, rest)) = self.text.split_once("\n\n") {
+                self.ready.extend(parse(block));
+                self.text = rest.to_owned();
+            }
+        }
+    }
+}
+
+fn parse(block: &str) -> Option<Event> {
+    let field = |name: &str| {
+        let lines = block.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+        lines.collect::<Vec<_>>().join("\n")
+    };
+    let event = Event { name: field("event"), id: field("id"), data: Value::Null };
+    (!event.name.is_empty()).then(|| Event { data: serde_json::from_str(&field("data")).unwrap(), ..event })
+}
+
+const PATH: &str = "/api/bulks/group/bulk/events";
+
+/// A sealed bulk action with so many jobs, and the loops that end it.
+async fn bulk(server: &Running, jobs: usize) -> (Bulk, Pool) {
+    let bulk = server.fairlane.bulk("group", "bulk").open().await.unwrap();
+    let added = bulk.add_all((0..jobs).map(|number| bulk.job("mail", &number))).await.unwrap();
+    bulk.seal(Some(added.jobs)).await.unwrap();
+    (bulk, server.fairlane.worker().start().unwrap())
+}
+
+/// Leases so many jobs and lets them succeed, over HTTP.
+async fn work(server: &Running, count: usize) {
+    let body = json!({"worker": "worker", "types": ["mail"], "count": count});
+    let (_, leased) = server.post("/api/leases", body).await;
+    let jobs = leased["jobs"].as_array().unwrap();
+    assert_eq!(jobs.len(), count);
+    let settlements: Vec<Value> = jobs
+        .iter()
+        .map(|job| json!({"group": job["group"], "id": job["id"], "fence": job["fence"], "outcome": "succeeded"}))
+        .collect();
+    let (status, answer) = server.post("/api/leases/settle", json!({"settlements": settlements})).await;
+    assert_eq!(status, StatusCode::OK, "{answer}");
+}
+
+#[tokio::test]
+async fn a_bulk_action_is_followed_to_its_end_and_no_further() {
+    let redis = RedisServer::start(ServerOptions::default());
+    for url in ["memory:", &redis.url()] {
+        follow_to_the_end(Running::over(url, Settings::default()).await).await;
+    }
+}
+
+async fn follow_to_the_end(server: Running) {
+    let (_bulk, pool) = bulk(&server, 3).await;
+    let mut events = Events::follow(&server, PATH, None).await;
+    let first = events.next().await.unwrap();
+    assert_eq!(
+        (first.name.as_str(), &first.data["succeeded"], &first.data["state"]),
+        ("progress", &json!(0), &json!("CREATED"))
+    );
+    work(&server, 2).await;
+    let mut last = first.clone();
+    while last.data["succeeded"] != 2 {
+        let next = events.next().await.unwrap();
+        assert_ne!(next.id, last.id, "a state comes once");
+        assert_eq!(next.name, "progress");
+        last = next;
+    }
+    work(&server, 1).await;
+    while last.name != "ended" {
+        last = events.next().await.unwrap();
+    }
+    assert_eq!((&last.data["state"], &last.data["succeeded"]), (&json!("COMPLETED"), &json!(3)));
+    assert_eq!(events.next().await, None, "the stream has ended");
+    let mut again = Events::follow(&server, PATH, Some(&first.id)).await;
+    assert_eq!(again.next().await.unwrap().id, last.id, "the end is told at once");
+    assert_eq!(again.next().await, None);
+    let request = server.request(Method::GET, PATH).header("last-event-id", &last.id);
+    assert_eq!(request.send().await.unwrap().status(), StatusCode::NO_CONTENT);
+    let by_query = format!("{PATH}?last_event_id={}", last.id);
+    assert_eq!(server.get(&by_query).await.0, StatusCode::NO_CONTENT);
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn a_state_that_was_seen_is_not_sent_again() {
+    let server = Running::start().await;
+    let (bulk, pool) = bulk(&server, 1).await;
+    let first = Events::follow(&server, PATH, None).await.next().await.unwrap();
+    let mut again = Events::follow(&server, PATH, Some(&first.id)).await;
+    bulk.cancel().await.unwrap();
+    let next = again.next().await.unwrap();
+    assert_eq!((next.name.as_str(), &next.data["state"]), ("ended", &json!("CANCELLED")));
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn nobody_follows_what_is_not_there() {
+    let server = Running::start().await;
+    let (status, answer) = server.get(PATH).await;
+    assert_eq!((status, problem(&answer)), (StatusCode::NOT_FOUND, "not-found"));
+}
+
+#[tokio::test]
+async fn many_listeners_cost_one_watcher_and_none_when_they_have_gone() {
+    let (server, gate) = Gate::start().await;
+    let (_bulk, pool) = bulk(&server, 10).await;
+    let mut listeners = Vec::new();
+    for _ in 0..50 {
+        let mut events = Events::follow(&server, PATH, None).await;
+        events.next().await.unwrap();
+        listeners.push(events);
+    }
+    let (before, began) = (gate.looks(), tokio::time::Instant::now());
+    work(&server, 5).await;
+    for events in &mut listeners {
+        while events.next().await.unwrap().data["succeeded"] != 5 {}
+    }
+    let most = 3 + began.elapsed().as_millis() as usize / 100;
+    assert!(gate.looks() - before <= most, "{} looks, not one for each listener", gate.looks() - before);
+    drop(listeners);
+    until("the looks end", || async {
+        let before = gate.looks();
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        gate.looks() == before
+    })
+    .await;
+    pool.stop().await;
+}
+
+fn number(event: &Event) -> u64 {
+    event.id.split_once('-').unwrap().1.parse().unwrap()
+}
+
+#[tokio::test]
+async fn figures_come_with_what_was_missed() {
+    let server = Running::start().await;
+    let mut events = Events::follow(&server, "/api/events", None).await;
+    let first = events.next().await.unwrap();
+    assert_eq!((first.name.as_str(), &first.data["backlog"]), ("figures", &json!(0)));
+    bulk(&server, 4).await.1.stop().await;
+    work(&server, 1).await;
+    let mut last = first.clone();
+    while last.data["backlog"] != 3 || last.data["active_groups"] != 1 {
+        let next = events.next().await.unwrap();
+        assert_eq!(number(&next), number(&last) + 1);
+        last = next;
+    }
+    for figure in ["waiting", "in_flight", "dead", "enqueued_per_second", "settled_per_second", "over_ms"] {
+        assert!(last.data[figure].is_number(), "{figure}: {last:?}");
+    }
+    drop(events);
+    let mut again = Events::follow(&server, "/api/events", Some(&first.id)).await;
+    let mut missed = again.next().await.unwrap();
+    assert_eq!(number(&missed), number(&first) + 1);
+    while number(&missed) <= number(&last) {
+        let next = again.next().await.unwrap();
+        assert_eq!(number(&next), number(&missed) + 1, "each once, and then the new ones");
+        missed = next;
+    }
+}
+
+#[tokio::test]
+async fn figures_say_what_passes_through_the_server() {
+    let server = Running::start().await;
+    bulk(&server, 3).await.1.stop().await;
+    let mut events = Events::follow(&server, "/api/events", None).await;
+    assert_eq!(events.next().await.unwrap().data["settled_per_second"], 0.0);
+    work(&server, 3).await;
+    while events.next().await.unwrap().data["settled_per_second"] == 0.0 {}
+}

@@ -1,0 +1,153 @@
+//! One key that asks for too much, and another that must not notice.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use fairlane_server::ServerSettings;
+use fairlane_server::access::Role;
+use fairlane_server::keys::{KeyFile, NewKey};
+use reqwest::{Method, StatusCode};
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use crate::keys::{one_key, start};
+use crate::running::{Running, answer, json, problem};
+
+fn limited_key(file: &KeyFile, rate: &str) -> String {
+    let rate = Some(fairlane::parse_rate(rate).unwrap());
+    let new = NewKey { name: "limited".into(), role: Role::Admin, groups: None, rate, expires_in: None };
+    file.create(new).unwrap().1.reveal().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_floods_is_slowed_down_and_another_is_not_refused_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, _, quiet) = one_key(folder.path(), "quiet");
+    let flooding = limited_key(&file, "50/s burst 50");
+    let running = Arc::new(start(&file, ServerSettings::default()).await);
+    let over = Arc::new(AtomicBool::new(false));
+    let [passed, refused] = [(); 2].map(|()| Arc::new(AtomicU64::new(0)));
+    let begun = tokio::time::Instant::now();
+    let flood: Vec<_> = (0..64)
+        .map(|_| {
+            let (running, key, over) = (running.clone(), flooding.clone(), over.clone());
+            let (passed, refused) = (passed.clone(), refused.clone());
+            tokio::spawn(async move {
+                while !over.load(Ordering::Relaxed) {
+                    let request = running.request(Method::GET, "/api/status").bearer_auth(&key);
+                    // A connection that is closed under a request is part of being refused.
+                    let Ok(response) = request.send().await else { continue };
+                    match response.status() {
+                        StatusCode::OK => passed.fetch_add(1, Ordering::Relaxed),
+                        StatusCode::TOO_MANY_REQUESTS => {
+                            assert!(response.headers().contains_key("retry-after"));
+                            refused.fetch_add(1, Ordering::Relaxed)
+                        }
+                        other => panic!("{other}"),
+                    };
+                }
+            })
+        })
+        .collect();
+    let mut asked = 0;
+    while refused.load(Ordering::Relaxed) < 64 || asked < 300 {
+        let status =
+            running.request(Method::GET, "/api/status").bearer_auth(&quiet).send().await.unwrap().status();
+        assert_eq!(status, StatusCode::OK);
+        asked += 1;
+        assert!(asked < 1_000_000, "the flood is not refused");
+    }
+    over.store(true, Ordering::Relaxed);
+    for client in flood {
+        client.await.unwrap();
+    }
+    // Both what passes and what is refused come at the key's rate, however often it asks.
+    let most = 50.0 + 50.0 * (begun.elapsed().as_secs_f64() + 1.0);
+    assert!((passed.load(Ordering::Relaxed) as f64) <= most);
+    assert!((refused.load(Ordering::Relaxed) as f64) <= 2.0 * most);
+}
+
+#[tokio::test]
+async fn beyond_its_rate_a_key_is_answered_late_and_told_when_to_come_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = KeyFile::at(folder.path().join("keys.json"));
+    let key = limited_key(&file, "1/min burst 3");
+    let mut running = start(&file, ServerSettings::default()).await;
+    running.set_token(key);
+    for _ in 0..3 {
+        assert_eq!(running.get("/api/status").await.0, StatusCode::OK);
+    }
+    let begun = tokio::time::Instant::now();
+    let (status, told) = running.get("/api/status").await;
+    assert_eq!((status, problem(&told)), (StatusCode::TOO_MANY_REQUESTS, "rate-limited"));
+    assert!(begun.elapsed() >= Duration::from_secs(1), "it was answered at once");
+    assert!(told["retry_after_ms"].as_u64().unwrap() > 30_000, "{told}");
+    assert!(told["detail"].as_str().unwrap().contains("1/min burst 3"), "{told}");
+}
+
+#[tokio::test]
+async fn beyond_what_is_kept_waiting_the_connection_is_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = KeyFile::at(folder.path().join("keys.json"));
+    let key = limited_key(&file, "1/min burst 1");
+    let mut running = start(&file, ServerSettings::default()).await;
+    running.set_token(key);
+    assert_eq!(running.get("/api/status").await.0, StatusCode::OK);
+    let running = Arc::new(running);
+    let asked: Vec<_> = (0..200)
+        .map(|_| {
+            let running = running.clone();
+            tokio::spawn(async move { running.request(Method::GET, "/api/status").send().await.unwrap() })
+        })
+        .collect();
+    let mut closed = 0;
+    for response in asked {
+        let response = response.await.unwrap();
+        assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+        closed += u32::from(response.headers().get("connection").is_some_and(|value| value == "close"));
+    }
+    assert!(closed > 0);
+}
+
+#[tokio::test]
+async fn one_key_cannot_take_all_long_polls() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, _, greedy) = one_key(folder.path(), "greedy");
+    let (_, _, other) = one_key(folder.path(), "other");
+    let running = Arc::new(start(&file, ServerSettings { held_max: 16, ..ServerSettings::default() }).await);
+    let mut polls = JoinSet::new();
+    for worker in 0..20 {
+        let (running, key) = (running.clone(), greedy.clone());
+        polls.spawn(async move { poll(&running, &key, worker, 60_000).await.0 });
+    }
+    for _ in 0..16 {
+        assert_eq!(polls.join_next().await.unwrap().unwrap(), StatusCode::TOO_MANY_REQUESTS);
+    }
+    let (status, told) = poll(&running, &other, 0, 0).await;
+    assert_eq!((status, polls.len()), (StatusCode::OK, 4), "{told}");
+}
+
+async fn poll(running: &Running, key: &str, worker: u32, wait_ms: u64) -> (StatusCode, serde_json::Value) {
+    let body = json!({"worker": format!("w-{worker}"), "types": ["mail"], "count": 1, "wait_ms": wait_ms});
+    answer(json(running.request(Method::POST, "/api/leases").bearer_auth(key), &body)).await
+}
+
+#[tokio::test]
+async fn a_stream_keeps_its_place_until_it_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, _, key) = one_key(folder.path(), "k");
+    let mut running = start(&file, ServerSettings { held_max: 4, ..ServerSettings::default() }).await;
+    running.set_token(key);
+    let stream = running.request(Method::GET, "/api/events").send().await.unwrap();
+    assert_eq!(stream.status(), StatusCode::OK);
+    assert_eq!(running.get("/api/events").await.0, StatusCode::TOO_MANY_REQUESTS);
+    drop(stream);
+    for _ in 0..60 {
+        let status = running.request(Method::GET, "/api/events").send().await.unwrap().status();
+        if status == StatusCode::OK {
+            return;
+        }
+    }
+    panic!("the place of the stream is still taken");
+}

@@ -1,0 +1,103 @@
+//! A real engine behind a gate: answers to leases can be kept back or lost, and looks at bulk actions are counted.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use fairlane::Fairlane;
+use fairlane_core::TypeId;
+use fairlane_core::queue::{Command, Inspect, Reply};
+use fairlane_engine::{BoxFuture, Engine, EngineError, WalkPage};
+use fairlane_server::ServerSettings;
+use tokio::sync::{mpsc, watch};
+
+use crate::running::Running;
+
+/// The gate of one engine.
+pub struct Gate {
+    engine: Arc<dyn Engine>,
+    open: watch::Sender<bool>,
+    /// Leases that were carried out.
+    leases: watch::Sender<usize>,
+    /// Answers to leases that are still to be lost.
+    lost: AtomicUsize,
+    looks: AtomicUsize,
+}
+
+impl Gate {
+    /// A server over an engine in memory with an open gate.
+    pub async fn start() -> (Running, Arc<Self>) {
+        let fairlane = Fairlane::open("memory:").await.unwrap();
+        let gate = Arc::new(Self {
+            engine: fairlane.engine().clone(),
+            open: watch::Sender::new(true),
+            leases: watch::Sender::new(0),
+            lost: AtomicUsize::new(0),
+            looks: AtomicUsize::new(0),
+        });
+        let gated = Fairlane::from_engine(gate.clone());
+        (Running::start_with(gated, None, ServerSettings::default()).await, gate)
+    }
+
+    /// Keeps answers to leases back.
+    pub fn close(&self) {
+        self.open.send_replace(false);
+    }
+
+    /// Lets them go.
+    pub fn open(&self) {
+        self.open.send_replace(true);
+    }
+
+    /// Loses the answers to the next leases, which are carried out.
+    pub fn lose(&self, answers: usize) {
+        self.lost.store(answers, Ordering::SeqCst);
+    }
+
+    /// Waits until the engine has carried out so many leases.
+    pub async fn leased(&self, count: usize) {
+        self.leases.subscribe().wait_for(|leases| *leases >= count).await.unwrap();
+    }
+
+    /// How often a bulk action was looked at.
+    pub fn looks(&self) -> usize {
+        self.looks.load(Ordering::SeqCst)
+    }
+}
+
+impl Engine for Gate {
+    fn name(&self) -> &'static str {
+        self.engine.name()
+    }
+
+    fn execute(&self, command: Command) -> BoxFuture<'_, Result<Reply, EngineError>> {
+        Box::pin(async move {
+            let is_lease = matches!(command, Command::Lease(_));
+            if matches!(command, Command::Inspect(Inspect::Bulk(_))) {
+                self.looks.fetch_add(1, Ordering::SeqCst);
+            }
+            let reply = self.engine.execute(command).await;
+            if is_lease {
+                self.leases.send_modify(|leases| *leases += 1);
+                self.open.subscribe().wait_for(|open| *open).await.unwrap();
+                let one_less = |lost: usize| lost.checked_sub(1);
+                if self.lost.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok() {
+                    return Err(EngineError::Unavailable { engine: "gate", reason: "lost".into() });
+                }
+            }
+            reply
+        })
+    }
+
+    fn wait<'a>(
+        &'a self,
+        types: &'a [TypeId],
+        at_most: Duration,
+    ) -> BoxFuture<'a, Result<bool, EngineError>> {
+        self.engine.wait(types, at_most)
+    }
+
+    fn walk(&self, pages: mpsc::Sender<WalkPage>) -> BoxFuture<'_, Result<(), EngineError>> {
+        self.engine.walk(pages)
+    }
+}

@@ -1,0 +1,476 @@
+//! Jobs, one or many: in, looked at, cancelled, again.
+
+use fairlane::{Settings, TypeId};
+use fairlane_conformance::servers::{RedisServer, ServerOptions};
+use fairlane_core::WorkerId;
+use fairlane_core::queue::{Lease, Leased, LeasedJob, Outcome, Settle, Settlement};
+use fairlane_core::{Level, RequestNumber};
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use crate::running::{Running, answer, json as with_json, problem};
+
+/// Takes jobs of the type `mail` as a worker does.
+async fn lease(running: &Running, request: u64, jobs_max: usize) -> Vec<LeasedJob> {
+    let command = Lease {
+        worker: WorkerId::new("worker").unwrap(),
+        request: RequestNumber::new(request).unwrap(),
+        types: vec![TypeId::new("mail").unwrap()],
+        jobs_max,
+        lease_ms: 60_000,
+    };
+    match running.fairlane.engine().lease(command).await.unwrap() {
+        Leased::Jobs { jobs, .. } => jobs,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Ends the attempt of a job.
+async fn settle(running: &Running, job: &LeasedJob, outcome: Outcome) {
+    let settlement = Settlement { job: job.job.clone(), fence: job.fence, outcome };
+    running.fairlane.engine().settle(Settle { settlements: vec![settlement] }).await.unwrap();
+}
+
+fn mail(id: &str) -> Value {
+    json!({"group": "customer-7", "type": "mail", "id": id, "payload": {"to": id}})
+}
+
+fn pointers(value: &Value) -> Vec<&str> {
+    value["errors"].as_array().unwrap().iter().map(|error| error["pointer"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_job_is_added_once_and_shown_byte_for_byte() {
+    let running = Running::start().await;
+    let body = r#"{"group":"customer:7","type":"mail","id":"a/b","level":"high","cost":3,"delay_ms":60000,
+        "payload":{"n": 1.000, "big": 12345678901234567890123, "u":"\u00e9"}}"#;
+    let send = || {
+        let request = running.request(Method::POST, "/api/jobs");
+        answer(request.header("content-type", "application/json").body(body))
+    };
+    let (status, created) = send().await;
+    assert_eq!((status, &created["created"]), (StatusCode::CREATED, &json!(true)), "{created}");
+    let (status, again) = send().await;
+    assert_eq!((status, &again["created"]), (StatusCode::OK, &json!(false)), "{again}");
+
+    let response = running.request(Method::GET, "/api/jobs/customer%3A7/a%2Fb").send().await.unwrap();
+    let text = response.text().await.unwrap();
+    let payload = r#""payload":{"n": 1.000, "big": 12345678901234567890123, "u":"\u00e9"}"#;
+    assert!(text.contains(payload), "{text}");
+    let shown: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(
+        (&shown["group"], &shown["id"], &shown["type"]),
+        (&json!("customer:7"), &json!("a/b"), &json!("mail"))
+    );
+    assert_eq!(
+        (&shown["state"], &shown["level"], &shown["cost"]),
+        (&json!("WAITING"), &json!("high"), &json!(3))
+    );
+    assert!(shown["until"].as_str().unwrap().ends_with('Z') && shown.get("bulk").is_none(), "{shown}");
+}
+
+#[tokio::test]
+async fn a_payload_that_is_not_json_comes_and_goes_in_base64() {
+    let running = Running::start().await;
+    for (id, base64) in [("bytes", "//4A"), ("empty", "")] {
+        let job = json!({"group": "g", "type": "mail", "id": id, "payload_base64": base64});
+        assert_eq!(running.post("/api/jobs", job).await.0, StatusCode::CREATED);
+        let (_, shown) = running.get(&format!("/api/jobs/g/{id}")).await;
+        assert_eq!(shown["payload_base64"], base64, "{shown}");
+        assert!(shown.get("payload").is_none(), "{shown}");
+    }
+    let null = json!({"group": "g", "type": "mail", "id": "null", "payload": null});
+    assert_eq!(running.post("/api/jobs", null).await.0, StatusCode::CREATED);
+    let (_, shown) = running.get("/api/jobs/g/null").await;
+    assert_eq!(shown.get("payload"), Some(&Value::Null), "{shown}");
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_job_is_said_with_its_place() {
+    let running = Running::start().await;
+    for (body, place) in [
+        (json!({"type": "mail", "payload": 1}), ""),
+        (json!({"group": "", "type": "mail", "payload": 1}), "/group"),
+        (json!({"group": "g", "type": "a\nb", "payload": 1}), "/type"),
+        (json!({"group": "g", "type": 7, "payload": 1}), "/type"),
+        (json!({"group": "g", "type": "mail"}), ""),
+        (json!({"group": "g", "type": "mail", "payload": 1, "payload_base64": "AA=="}), "/payload_base64"),
+        (json!({"group": "g", "type": "mail", "payload_base64": "?"}), "/payload_base64"),
+        (json!({"group": "g", "type": "mail", "payload": 1, "id": "x".repeat(129)}), "/id"),
+        (json!({"group": "g", "type": "mail", "payload": 1, "level": "urgent"}), "/level"),
+        (json!({"group": "g", "type": "mail", "payload": 1, "cost": 0}), "/cost"),
+        (json!({"group": "g", "type": "mail", "payload": 1, "delay_ms": -1}), "/delay_ms"),
+        (json!({"group": "g", "type": "mail", "payload": 1, "delay_ms": u64::MAX}), "/delay_ms"),
+        (json!({"group": "g", "type": "mail", "payload": 1, "run_at": "noon"}), "/run_at"),
+        (json!({"group": "g", "type": "mail", "payload": 1, "run_at": "2500-01-01T00:00:00Z"}), "/run_at"),
+        (
+            json!({"group": "g", "type": "mail", "payload": 1, "run_at": "2026-01-01T00:00:00Z", "delay_ms": 1}),
+            "/run_at",
+        ),
+        (json!({"group": "g", "type": "mail", "payload": 1, "tenant/x": 1}), "/tenant~1x"),
+        (json!({"group": "g", "type": "mail", "payload": "x".repeat(600_000)}), "/payload"),
+        (json!([1]), ""),
+    ] {
+        let (status, value) = running.post("/api/jobs", body.clone()).await;
+        assert_eq!(
+            (status, problem(&value)),
+            (StatusCode::UNPROCESSABLE_ENTITY, "invalid"),
+            "{body}: {value}"
+        );
+        assert_eq!(pointers(&value), [place], "{body}: {value}");
+    }
+    let broken = running.request(Method::POST, "/api/jobs").header("content-type", "application/json");
+    let (status, value) = answer(broken.body("{\"group\":")).await;
+    assert_eq!((status, problem(&value)), (StatusCode::BAD_REQUEST, "malformed"), "{value}");
+    let (status, value) = answer(running.request(Method::POST, "/api/jobs").body("{}")).await;
+    assert_eq!(
+        (status, problem(&value)),
+        (StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported-type"),
+        "{value}"
+    );
+    assert_eq!(running.fairlane.whole().await.unwrap().backlog, 0);
+}
+
+#[tokio::test]
+async fn a_full_queue_and_a_closed_bulk_action_are_told_apart() {
+    let settings = Settings { group_backlog_max: 2, ..Settings::default() };
+    let running = Running::over("memory:", settings).await;
+    for id in ["a", "b"] {
+        assert_eq!(running.post("/api/jobs", mail(id)).await.0, StatusCode::CREATED);
+    }
+    let full = with_json(running.request(Method::POST, "/api/jobs"), &mail("c")).send().await.unwrap();
+    assert_eq!(
+        (full.status(), full.headers()["retry-after"].to_str().unwrap()),
+        (StatusCode::TOO_MANY_REQUESTS, "1")
+    );
+    let (status, again) = running.post("/api/jobs", mail("a")).await;
+    assert_eq!((status, &again["created"]), (StatusCode::OK, &json!(false)));
+
+    let job = |bulk: &str, id: &str| json!({"group": "other", "type": "mail", "id": id, "bulk": bulk, "payload": 1});
+    let (status, value) = running.post("/api/jobs", job("nowhere", "x")).await;
+    assert_eq!((status, problem(&value)), (StatusCode::CONFLICT, "conflict"), "{value}");
+    assert!(value["detail"].as_str().unwrap().contains("open it first"), "{value}");
+    let bulk = running.fairlane.bulk("other", "news").open().await.unwrap();
+    assert_eq!(running.post("/api/jobs", job("news", "x")).await.0, StatusCode::CREATED);
+    bulk.seal(Some(1)).await.unwrap();
+    let (status, value) = running.post("/api/jobs", job("news", "y")).await;
+    assert_eq!(status, StatusCode::CONFLICT);
+    assert!(value["detail"].as_str().unwrap().contains("sealed"), "{value}");
+    let (status, there) =
+        running.post("/api/jobs", json!({"group": "other", "type": "mail", "id": "x", "payload": 1})).await;
+    assert_eq!((status, &there["bulk"]), (StatusCode::OK, &json!("news")));
+}
+
+#[tokio::test]
+async fn a_repeated_request_with_an_idempotency_key_finds_the_same_job() {
+    let running = Running::start().await;
+    let job = |payload: Value| json!({"group": "g", "type": "mail", "payload": payload});
+    let send = |key: &'static str, body: Value| {
+        answer(with_json(running.request(Method::POST, "/api/jobs").header("idempotency-key", key), &body))
+    };
+    let (status, first) = send("key-1", job(json!(1))).await;
+    assert_eq!(status, StatusCode::CREATED);
+    let (status, second) = send("key-1", job(json!(1))).await;
+    assert_eq!((status, &second["id"]), (StatusCode::OK, &first["id"]));
+    assert_eq!(send("key-2", job(json!(1))).await.0, StatusCode::CREATED);
+    let (status, value) = send("key-1", job(json!(2))).await;
+    assert_eq!((status, problem(&value)), (StatusCode::CONFLICT, "idempotency-key-reused"), "{value}");
+    let other_type = json!({"group": "g", "type": "text", "payload": 1});
+    assert_eq!(problem(&send("key-1", other_type).await.1), "idempotency-key-reused");
+    // A job's own id goes first.
+    assert_eq!(send("key-1", mail("named")).await.1["id"], "named");
+    for wrong in ["", "two words", "schlüssel"] {
+        let (status, value) = send(wrong, job(json!(1))).await;
+        assert_eq!(
+            (status, problem(&value)),
+            (StatusCode::UNPROCESSABLE_ENTITY, "invalid"),
+            "{wrong}: {value}"
+        );
+    }
+    assert_eq!(running.fairlane.whole().await.unwrap().backlog, 3);
+}
+
+async fn a_batch(running: &Running) {
+    running.fairlane.bulk("g-1", "news").open().await.unwrap();
+    let jobs: Vec<Value> = (0..450)
+        .map(|n| json!({"group": format!("g-{}", n % 3), "type": "mail", "id": format!("j-{n}"), "payload": n}))
+        .chain([
+            json!({"group": "g-1", "type": "mail", "id": "in", "bulk": "news", "payload": 1}),
+            json!({"group": "g-1", "type": "mail", "id": "out", "bulk": "nowhere", "payload": 1}),
+            json!({"group": "g-1", "type": "mail", "id": "in", "payload": 1}),
+        ])
+        .collect();
+    let (status, value) = running.post("/api/jobs/batch", json!({"jobs": jobs})).await;
+    assert_eq!(status, StatusCode::OK, "{value}");
+    assert_eq!(
+        (&value["created"], &value["existing"], &value["refused"]),
+        (&json!(451), &json!(1), &json!(1))
+    );
+    let receipts = value["receipts"].as_array().unwrap();
+    assert_eq!(receipts[4], json!({"group": "g-1", "id": "j-4", "status": "created"}));
+    assert_eq!(
+        receipts[451],
+        json!({"group": "g-1", "id": "out", "status": "refused", "reason": "bulk-unknown"})
+    );
+    assert_eq!(receipts[452], json!({"group": "g-1", "id": "in", "status": "exists", "bulk": "news"}));
+    let (_, again) = running.post("/api/jobs/batch", json!({"jobs": jobs[..450]})).await;
+    assert_eq!((&again["created"], &again["existing"]), (&json!(0), &json!(450)));
+    assert_eq!(running.fairlane.whole().await.unwrap().backlog, 451);
+}
+
+#[tokio::test]
+async fn a_batch_is_added_in_its_order_with_a_receipt_for_each() {
+    a_batch(&Running::start().await).await;
+}
+
+#[tokio::test]
+async fn a_batch_is_added_to_redis() {
+    let redis = RedisServer::start(ServerOptions::default());
+    a_batch(&Running::over(&redis.url(), Settings::default()).await).await;
+}
+
+#[tokio::test]
+async fn nothing_of_a_batch_is_added_if_one_of_its_jobs_is_wrong() {
+    let running = Running::start().await;
+    let wrong = json!({"jobs": [mail("a"), {"group": "", "type": 1, "payload": 1}, 7, mail("b")]});
+    let (status, value) = running.post("/api/jobs/batch", wrong).await;
+    assert_eq!((status, problem(&value)), (StatusCode::UNPROCESSABLE_ENTITY, "invalid"));
+    assert_eq!(pointers(&value), ["/jobs/1/group", "/jobs/1/type", "/jobs/2"]);
+    let missing: Vec<Value> = (0..50).map(|_| json!({"group": "g", "type": "mail"})).collect();
+    let (_, value) = running.post("/api/jobs/batch", json!({"jobs": missing})).await;
+    assert_eq!(pointers(&value).len(), 20);
+    let many: Vec<Value> = (0..1001).map(|n| mail(&format!("{n}"))).collect();
+    let (status, value) = running.post("/api/jobs/batch", json!({"jobs": many})).await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(value["detail"].as_str().unwrap().contains("more than 1000"), "{value}");
+    let large: Vec<Value> = (0..20)
+        .map(|n| json!({"group": "g", "type": "t", "id": n.to_string(), "payload": "x".repeat(500_000)}))
+        .collect();
+    let (status, value) = running.post("/api/jobs/batch", json!({"jobs": large})).await;
+    assert_eq!((status, problem(&value)), (StatusCode::PAYLOAD_TOO_LARGE, "too-large"));
+    assert_eq!(running.fairlane.whole().await.unwrap().backlog, 0);
+}
+
+#[tokio::test]
+async fn a_repeated_batch_with_an_idempotency_key_adds_nothing_twice() {
+    let settings = Settings { group_backlog_max: 250, ..Settings::default() };
+    let running = Running::over("memory:", settings).await;
+    let batch = |payload: &str| {
+        let jobs: Vec<Value> = (0..300)
+            .map(|n| json!({"group": "g", "type": "mail", "payload": format!("{payload} {n}")}))
+            .collect();
+        let request = running.request(Method::POST, "/api/jobs/batch").header("idempotency-key", "batch");
+        answer(with_json(request, &json!({"jobs": jobs})))
+    };
+    let (_, first) = batch("hello").await;
+    assert_eq!((&first["created"], &first["refused"]), (&json!(250), &json!(50)));
+    assert_eq!(
+        (&first["receipts"][299]["reason"], &first["receipts"][299]["retry_after_ms"]),
+        (&json!("group-full"), &json!(1000))
+    );
+    let cancelled: Vec<Value> =
+        (0..60).map(|n| json!({"group": "g", "id": first["receipts"][n]["id"]})).collect();
+    running.post("/api/jobs/cancel", json!({"jobs": cancelled})).await;
+    let (_, second) = batch("hello").await;
+    assert_eq!(
+        (&second["created"], &second["existing"], &second["refused"]),
+        (&json!(50), &json!(250), &json!(0))
+    );
+    let (status, value) = batch("good-bye").await;
+    assert_eq!((status, problem(&value)), (StatusCode::CONFLICT, "idempotency-key-reused"), "{value}");
+}
+
+#[tokio::test]
+async fn jobs_are_listed_where_they_stand() {
+    let running = Running::start().await;
+    let delayed = |id: &str| json!({"group": "customer-8", "type": "mail", "id": id, "delay_ms": 3_600_000, "payload": 1});
+    let jobs: Vec<Value> = (0..5).map(|n| mail(&format!("p-{n}"))).chain([delayed("w")]).collect();
+    running.post("/api/jobs/batch", json!({"jobs": jobs})).await;
+    let leased = lease(&running, 1, 3).await;
+    settle(&running, &leased[0], Outcome::Succeeded { result: b"{\"ok\" : true}"[..].into() }).await;
+    settle(
+        &running,
+        &leased[1],
+        Outcome::Failed { reason: b"{\"code\":\"bounced\",\"message\":\"no\"}"[..].into() },
+    )
+    .await;
+    let ids = |value: &Value| -> Vec<String> {
+        value["jobs"].as_array().unwrap().iter().map(|job| job["id"].as_str().unwrap().to_owned()).collect()
+    };
+    for (query, expected) in [
+        ("state=pending&group=customer-7", &["p-3", "p-4"][..]),
+        ("state=processing", &["p-2"]),
+        ("state=waiting", &["w"]),
+        ("state=waiting&group=customer-7", &[]),
+        ("state=waiting&type=text", &[]),
+        ("state=dead", &["p-1"]),
+        ("state=finished&group=customer-7", &["p-0"]),
+        ("state=ready", &[]),
+    ] {
+        let (status, value) = running.get(&format!("/api/jobs?{query}")).await;
+        assert_eq!(
+            (status, ids(&value)),
+            (StatusCode::OK, expected.iter().map(ToString::to_string).collect()),
+            "{query}"
+        );
+    }
+    let (_, page) = running.get("/api/jobs?state=pending&group=customer-7&limit=1").await;
+    let next = page["next"].as_str().unwrap();
+    let (_, page) = running.get(&format!("/api/jobs?state=pending&group=customer-7&cursor={next}")).await;
+    assert_eq!((ids(&page), page.get("next")), (vec!["p-4".to_owned()], None));
+
+    let (_, done) = running.get("/api/jobs/customer-7/p-0").await;
+    assert_eq!((&done["state"], &done["result"]), (&json!("COMPLETED"), &json!({"ok": true})));
+    let (_, dead) = running.get("/api/jobs/customer-7/p-1").await;
+    assert_eq!(
+        (&dead["state"], &dead["error"]),
+        (&json!("FAILED"), &json!({"code": "bounced", "message": "no"}))
+    );
+}
+
+#[tokio::test]
+async fn jobs_of_a_bulk_action_are_listed_when_they_have_ended_or_are_held() {
+    let running = Running::start().await;
+    let bulk = running.fairlane.bulk("customer-7", "news").open().await.unwrap();
+    bulk.add_all((0..3).map(|n| bulk.job("mail", &n))).await.unwrap();
+    let leased = lease(&running, 1, 1).await;
+    settle(&running, &leased[0], Outcome::Succeeded { result: b""[..].into() }).await;
+    bulk.hold().await.unwrap();
+    assert!(lease(&running, 2, 10).await.is_empty());
+    let (_, ended) = running.get("/api/jobs?group=customer-7&bulk=news").await;
+    assert_eq!((&ended["jobs"][0]["id"], ended["jobs"].as_array().unwrap().len()), (&json!("news-1"), 1));
+    let (_, held) = running.get("/api/jobs?group=customer-7&bulk=news&state=held").await;
+    assert_eq!(held["jobs"].as_array().unwrap().len(), 2, "{held}");
+    for query in [
+        "",
+        "?state=pending",
+        "?state=held",
+        "?state=gone",
+        "?bulk=news",
+        "?group=customer-7&bulk=news&state=dead",
+        "?state=dead&limit=0",
+        "?state=dead&limit=501",
+        "?state=dead&cursor=x",
+        "?state=dead&cursor=9007199254740992",
+        "?state=dead&page=1",
+        "?state=dead&group=",
+        "?state=dead&limit=-1",
+    ] {
+        let (status, value) = running.get(&format!("/api/jobs{query}")).await;
+        assert_eq!(
+            (status, problem(&value)),
+            (StatusCode::UNPROCESSABLE_ENTITY, "invalid"),
+            "{query}: {value}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_job_says_why_it_is_not_running() {
+    let running = Running::start().await;
+    running.post("/api/jobs/batch", json!({"jobs": [mail("a"), mail("b")]})).await;
+    let (status, why) = running.get("/api/jobs/customer-7/b/why").await;
+    assert_eq!(
+        (status, &why["reason"], &why["state"], &why["ahead"]),
+        (StatusCode::OK, &json!("no-worker"), &json!("PENDING"), &json!(1))
+    );
+    assert!(why["sentence"].as_str().unwrap().contains("no worker"), "{why}");
+    assert!(!why["facts"].as_array().unwrap().is_empty());
+    for path in ["/api/jobs/customer-7/c", "/api/jobs/customer-7/c/why"] {
+        let (status, value) = running.get(path).await;
+        assert_eq!(status, StatusCode::NOT_FOUND);
+        assert!(value["detail"].as_str().unwrap().contains("past its retention"), "{value}");
+    }
+    let (status, _) = running.get(&format!("/api/jobs/customer-7/{}", "x".repeat(129))).await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
+}
+
+#[tokio::test]
+async fn a_job_is_cancelled_where_it_stands() {
+    let running = Running::start().await;
+    running.post("/api/jobs/batch", json!({"jobs": [mail("a"), mail("b"), mail("c")]})).await;
+    assert_eq!(lease(&running, 1, 1).await[0].level, Level::Normal);
+    let cancel = |id: &'static str| running.post_nothing(format!("/api/jobs/customer-7/{id}/cancel"));
+    assert_eq!(cancel("a").await, (StatusCode::OK, json!({"state": "requested"})));
+    assert_eq!(cancel("b").await, (StatusCode::OK, json!({"state": "cancelled"})));
+    assert_eq!(cancel("b").await, (StatusCode::OK, json!({"state": "ended"})));
+    assert_eq!(cancel("d").await.0, StatusCode::NOT_FOUND);
+    let name = |id: &str| json!({"group": "customer-7", "id": id});
+    let (status, value) =
+        running.post("/api/jobs/cancel", json!({"jobs": [name("b"), name("c"), name("d")]})).await;
+    let states: Vec<_> = value["jobs"].as_array().unwrap().iter().map(|job| job["state"].clone()).collect();
+    assert_eq!(
+        (status, states),
+        (StatusCode::OK, vec![json!("ended"), json!("cancelled"), json!("unknown")])
+    );
+    let many: Vec<Value> = (0..501).map(|n| name(&n.to_string())).collect();
+    for wrong in
+        [json!({"jobs": many}), json!({"jobs": [name("x"), name("x")]}), json!({"jobs": [{"id": "x"}]})]
+    {
+        let (status, value) = running.post("/api/jobs/cancel", wrong).await;
+        assert_eq!((status, problem(&value)), (StatusCode::UNPROCESSABLE_ENTITY, "invalid"));
+    }
+}
+
+#[tokio::test]
+async fn a_dead_job_is_run_again() {
+    let settings = Settings { group_backlog_max: 1, ..Settings::default() };
+    let running = Running::over("memory:", settings).await;
+    running.post("/api/jobs", mail("a")).await;
+    let requeue = |id: &'static str| running.post_nothing(format!("/api/jobs/customer-7/{id}/requeue"));
+    assert_eq!(problem(&requeue("a").await.1), "conflict");
+    let leased = lease(&running, 1, 1).await;
+    settle(&running, &leased[0], Outcome::Failed { reason: b"no"[..].into() }).await;
+    running.post("/api/jobs", mail("b")).await;
+    let (status, value) = requeue("a").await;
+    assert_eq!((status, problem(&value)), (StatusCode::TOO_MANY_REQUESTS, "queue-full"));
+    running.post_nothing("/api/jobs/customer-7/b/cancel".to_owned()).await;
+    assert_eq!(requeue("a").await, (StatusCode::OK, json!({"requeued": true})));
+    assert_eq!(running.get("/api/jobs/customer-7/a").await.1["state"], "PENDING");
+    assert_eq!(requeue("c").await.0, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn the_trace_of_a_request_goes_with_its_jobs_and_a_trace_of_their_own_wins() {
+    const OUTER: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    const OWN: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
+    let running = Running::start().await;
+    let send = |path: &str, trace: &str, content_type: &str, body: String| {
+        let request = running.request(Method::POST, path).header("traceparent", trace);
+        answer(request.header("content-type", content_type).body(body))
+    };
+    let batch = json!({"jobs": [
+        {"group": "g", "type": "t", "id": "outer", "payload": 1},
+        {"group": "g", "type": "t", "id": "own", "payload": 1, "trace": OWN},
+    ]});
+    let json = "application/json";
+    let one = json!({"group": "g", "type": "t", "id": "one", "payload": 1}).to_string();
+    assert_eq!(send("/api/jobs", OUTER, json, one).await.0, StatusCode::CREATED);
+    assert_eq!(send("/api/jobs/batch", OUTER, json, batch.to_string()).await.0, StatusCode::OK);
+    let lines = "{\"id\":\"line\",\"payload\":1}\n".to_owned();
+    assert_eq!(
+        send("/api/jobs/stream?group=g&type=t", OUTER, "application/x-ndjson", lines).await.0,
+        StatusCode::OK
+    );
+    let unread = json!({"group": "g", "type": "t", "id": "unread", "payload": 1}).to_string();
+    assert_eq!(send("/api/jobs", "garbage", json, unread).await.0, StatusCode::CREATED);
+    let wrong = json!({"group": "g", "type": "t", "payload": 1, "trace": "garbage"});
+    assert_eq!(running.post("/api/jobs", wrong).await.0, StatusCode::UNPROCESSABLE_ENTITY);
+    let lease = json!({"worker": "w", "types": ["t"], "count": 10});
+    let (_, leased) = running.post("/api/leases", lease).await;
+    let mut traces: Vec<(String, Value)> = leased["jobs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|job| (job["id"].as_str().unwrap().to_owned(), job["trace"].clone()))
+        .collect();
+    traces.sort_by(|one, other| one.0.cmp(&other.0));
+    let expected = [
+        ("line", json!(OUTER)),
+        ("one", json!(OUTER)),
+        ("outer", json!(OUTER)),
+        ("own", json!(OWN)),
+        ("unread", Value::Null),
+    ];
+    assert_eq!(traces, expected.map(|(id, trace)| (id.to_owned(), trace)));
+}

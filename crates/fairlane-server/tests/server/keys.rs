@@ -1,0 +1,177 @@
+//! Keys as a running server sees them.
+
+use std::fmt::{Debug, Write};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use fairlane::Fairlane;
+use fairlane_server::access::Role;
+use fairlane_server::keys::{KeyFile, Keys, NewKey};
+use fairlane_server::{Server, ServerError, ServerSettings};
+use reqwest::{Method, StatusCode};
+
+use crate::running::Running;
+
+/// A file of keys with one key in it, and the key.
+pub fn one_key(folder: &std::path::Path, name: &str) -> (KeyFile, String, String) {
+    let file = KeyFile::at(folder.join("keys.json"));
+    let new = NewKey { name: name.into(), role: Role::Admin, groups: None, rate: None, expires_in: None };
+    let (record, token) = file.create(new).unwrap();
+    (file, record.id, token.reveal().to_owned())
+}
+
+pub async fn start(file: &KeyFile, settings: ServerSettings) -> Running {
+    let keys = Arc::new(Keys::open(file.path()).unwrap());
+    Running::start_with(Fairlane::open("memory:").await.unwrap(), Some(keys), settings).await
+}
+
+async fn status(running: &Running, token: &str) -> StatusCode {
+    running.request(Method::GET, "/api/status").bearer_auth(token).send().await.unwrap().status()
+}
+
+/// Asks until the answer is this one.
+async fn becomes(running: &Running, token: &str, expected: StatusCode) {
+    for _ in 0..600 {
+        if status(running, token).await == expected {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("{expected} has not come");
+}
+
+#[tokio::test]
+async fn a_running_server_notices_what_becomes_of_its_keys() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, id, first) = one_key(folder.path(), "first");
+    let running = start(&file, ServerSettings::default()).await;
+    assert_eq!(status(&running, &first).await, StatusCode::OK);
+    let (_, _, second) = one_key(folder.path(), "second");
+    becomes(&running, &second, StatusCode::OK).await;
+    let (_, rotated) = file.rotate(&id, Duration::ZERO).unwrap();
+    becomes(&running, rotated.reveal(), StatusCode::OK).await;
+    assert_eq!(status(&running, &first).await, StatusCode::UNAUTHORIZED);
+    for key in file.list().unwrap() {
+        file.revoke(&key.id).unwrap();
+    }
+    becomes(&running, &second, StatusCode::UNAUTHORIZED).await;
+    assert_eq!(status(&running, rotated.reveal()).await, StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test]
+async fn without_a_valid_key_nobody_outside_is_listened_to() {
+    let everywhere = ([0, 0, 0, 0], 0).into();
+    let folder = tempfile::tempdir().unwrap();
+    let (file, id, _) = one_key(folder.path(), "revoked");
+    file.revoke(&id).unwrap();
+    for keys in [None, Some(Arc::new(Keys::open(file.path()).unwrap()))] {
+        let fairlane = Fairlane::open("memory:").await.unwrap();
+        let started = Server::start(fairlane, everywhere, keys, ServerSettings::default()).await;
+        let Err(error @ ServerError::Open(_)) = started else { panic!("it is open to everybody") };
+        assert!(error.to_string().contains("fairlane key create"), "{error}");
+    }
+    one_key(folder.path(), "valid");
+    let keys = Some(Arc::new(Keys::open(file.path()).unwrap()));
+    let fairlane = Fairlane::open("memory:").await.unwrap();
+    let started = Server::start(fairlane, everywhere, keys, ServerSettings::default()).await;
+    started.unwrap_or_else(|error| panic!("{error}")).stop().await;
+}
+
+#[test]
+fn of_edits_at_once_none_is_lost_and_no_reader_sees_half_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    one_key(folder.path(), "first");
+    std::thread::scope(|scope| {
+        for writer in 0..4 {
+            let folder = folder.path();
+            scope.spawn(move || {
+                for number in 0..10 {
+                    one_key(folder, &format!("{writer}-{number}"));
+                }
+            });
+        }
+        for _ in 0..50 {
+            Keys::open(folder.path().join("keys.json")).unwrap_or_else(|error| panic!("{error}"));
+        }
+    });
+    assert_eq!(KeyFile::at(folder.path().join("keys.json")).list().unwrap().len(), 41);
+}
+
+/// Everything that is told, by whomever.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<String>>);
+
+impl tracing::field::Visit for Log {
+    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn Debug) {
+        write!(self.0.lock().unwrap(), " {field}={value:?}").unwrap();
+    }
+}
+
+impl tracing::Subscriber for Log {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+    fn new_span(&self, span: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        span.record(&mut self.clone());
+        tracing::span::Id::from_u64(1)
+    }
+    fn record(&self, _: &tracing::span::Id, values: &tracing::span::Record<'_>) {
+        values.record(&mut self.clone());
+    }
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn event(&self, event: &tracing::Event<'_>) {
+        event.record(&mut self.clone());
+    }
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+/// On one thread, so that the log of the test is the server's.
+#[tokio::test]
+async fn a_key_that_is_wrong_appears_in_no_answer_and_no_log() {
+    let log = Log::default();
+    let _told = tracing::subscriber::set_default(log.clone());
+    let folder = tempfile::tempdir().unwrap();
+    let (file, id, good) = one_key(folder.path(), "k");
+    let running = start(&file, ServerSettings::default()).await;
+    assert_eq!(status(&running, &good).await, StatusCode::OK);
+    let unknown = "flk_ffffffff_c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2U";
+    let altered = format!("{}AAAA", &good[..good.len() - 4]);
+    let path_of_it = format!("/api/{altered}");
+    for wrong in [unknown, &altered, "hunter2-hunter2", &good[13..]] {
+        let request = running.request(Method::GET, "/api/status").bearer_auth(wrong);
+        let response = request.send().await.unwrap();
+        assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
+        let head = format!("{:?}", response.headers());
+        let told = head + &response.text().await.unwrap();
+        assert!(!told.contains(wrong) && !told.contains(&good[13..]), "{told}");
+    }
+    let answer = running.request(Method::GET, &path_of_it).send().await.unwrap();
+    assert!(!answer.text().await.unwrap().contains(&altered));
+    for pasted in [format!("{{\"{good}\": 1}}"), format!("{{\"version\": \"{good}\"}}")] {
+        std::fs::write(file.path(), pasted).unwrap();
+        let told = Keys::open(file.path()).err().map(|error| format!("{error} {error:?}")).unwrap();
+        assert!(told.contains("line 1") && !told.contains(&good[13..]), "{told}");
+    }
+    running.server.stop().await;
+    let told = log.0.lock().unwrap().clone();
+    assert!(told.contains("no valid key"), "{told}");
+    for secret in [unknown, &altered, "hunter2-hunter2", &good[13..]] {
+        let lines: Vec<&str> = told.split(" message=").filter(|line| line.contains(secret)).collect();
+        assert!(lines.is_empty(), "{id}: {lines:?}");
+    }
+}
+
+#[tokio::test]
+async fn who_guesses_is_answered_ever_so_slowly_and_locks_nobody_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, _, good) = one_key(folder.path(), "k");
+    let running = start(&file, ServerSettings::default()).await;
+    for _ in 0..16 {
+        assert_eq!(status(&running, "flk_00000000_guess").await, StatusCode::UNAUTHORIZED);
+    }
+    let begun = tokio::time::Instant::now();
+    assert_eq!(status(&running, "flk_00000000_guess").await, StatusCode::UNAUTHORIZED);
+    assert!(begun.elapsed() >= Duration::from_secs(1), "it was answered at once");
+    assert_eq!(status(&running, &good).await, StatusCode::OK);
+}

@@ -1,0 +1,138 @@
+//! A server that stops while it is busy.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use fairlane::Job;
+use fairlane_server::ServerSettings;
+use reqwest::{Method, RequestBuilder, StatusCode};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::events::Events;
+use crate::gated::Gate;
+use crate::running::{Running, answer, json as with_json};
+
+/// Longer than any test here takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+async fn stop(server: Running) {
+    let grace = ServerSettings::default().shutdown_grace_period;
+    tokio::time::timeout(grace, server.server.stop()).await.expect("it stops within its grace period");
+}
+
+#[tokio::test]
+async fn polls_are_answered_with_nothing_and_streams_end_cleanly() {
+    let (server, gate) = Gate::start().await;
+    server.fairlane.bulk("group", "bulk").open().await.unwrap();
+    let polls: Vec<_> = (0..20)
+        .map(|number| {
+            let body = json!({"worker": format!("worker-{number}"), "types": ["mail"], "wait_ms": 60_000});
+            tokio::spawn(answer(with_json(server.request(Method::POST, "/api/leases"), &body)))
+        })
+        .collect();
+    gate.leased(20).await;
+    let mut bulk = Events::follow(&server, "/api/bulks/group/bulk/events", None).await;
+    let mut whole = Events::follow(&server, "/api/events", None).await;
+    bulk.next().await.unwrap();
+    whole.next().await.unwrap();
+    stop(server).await;
+    for poll in polls {
+        assert_eq!(poll.await.unwrap(), (StatusCode::OK, json!({"jobs": []})));
+    }
+    while bulk.next().await.is_some() {}
+    while whole.next().await.is_some() {}
+}
+
+#[tokio::test]
+async fn a_lease_that_was_begun_is_answered_in_full() {
+    let (server, gate) = Gate::start().await;
+    let jobs =
+        (0..100).map(|number| Job::new("group", "mail", &"x".repeat(20_000)).id(format!("job-{number}")));
+    server.fairlane.enqueue_all(jobs).await.unwrap();
+    gate.close();
+    let body = json!({"worker": "worker", "types": ["mail"], "count": 100});
+    let leasing = tokio::spawn(answer(with_json(server.request(Method::POST, "/api/leases"), &body)));
+    gate.leased(1).await;
+    let stopping = tokio::spawn(stop(server));
+    gate.open();
+    let (status, leased) = leasing.await.unwrap();
+    assert_eq!((status, leased["jobs"].as_array().unwrap().len()), (StatusCode::OK, 100));
+    stopping.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_body_that_is_half_sent_can_still_be_finished() {
+    let server = Running::start().await;
+    let fairlane = server.fairlane.clone();
+    let mut stream = TcpStream::connect(server.server.address()).await.unwrap();
+    let body = json!({"worker": "worker", "types": ["mail"]}).to_string();
+    let head = "POST /api/leases HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nexpect: 100-continue";
+    stream.write_all(format!("{head}\r\ncontent-length: {}\r\n\r\n", body.len()).as_bytes()).await.unwrap();
+    // The server asks for the body: it has begun.
+    let mut asked = [0; 25];
+    stream.read_exact(&mut asked).await.unwrap();
+    assert!(asked.starts_with(b"HTTP/1.1 100"));
+    let (first, second) = body.split_at(10);
+    stream.write_all(first.as_bytes()).await.unwrap();
+    let stopping = tokio::spawn(stop(server));
+    fairlane.enqueue(Job::new("group", "mail", &1)).await.unwrap().accepted().unwrap();
+    stream.write_all(second.as_bytes()).await.unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await.unwrap();
+    assert!(text.starts_with("HTTP/1.1 200"), "{text}");
+    stopping.await.unwrap();
+}
+
+/// Sends jobs one after the other until the server is gone; gives the ids that it has acknowledged.
+async fn produce(request: RequestBuilder, number: usize, enough: Arc<AtomicBool>) -> Vec<String> {
+    let mut acknowledged = Vec::new();
+    for job in 0.. {
+        let id = format!("job-{number}-{job}");
+        let body = json!({"group": format!("group-{number}"), "id": id, "type": "mail", "payload": job});
+        let sent = with_json(request.try_clone().unwrap(), &body).send().await;
+        let Ok(response) = sent else { break };
+        let status = response.status();
+        let text = response.bytes().await.expect("an answer that has begun is whole");
+        let value: Value = serde_json::from_slice(&text).expect("and can be read");
+        match status {
+            StatusCode::CREATED | StatusCode::OK => acknowledged.push(id),
+            StatusCode::SERVICE_UNAVAILABLE => break,
+            _ => panic!("{status} {value}"),
+        }
+        if acknowledged.len() == 20 {
+            enough.store(true, Ordering::SeqCst);
+        }
+    }
+    acknowledged
+}
+
+#[tokio::test]
+async fn nothing_that_was_acknowledged_is_lost_when_it_stops_under_load() {
+    let server = Running::start().await;
+    let fairlane = server.fairlane.clone();
+    let enough = Arc::new(AtomicBool::new(false));
+    let producers: Vec<_> = (0..8)
+        .map(|number| {
+            let request = server.request(Method::POST, "/api/jobs");
+            tokio::spawn(produce(request, number, enough.clone()))
+        })
+        .collect();
+    crate::leases::until("it is busy", || async { enough.load(Ordering::SeqCst) }).await;
+    stop(server).await;
+    let mut known = 0;
+    for (number, producer) in producers.into_iter().enumerate() {
+        let acknowledged = tokio::time::timeout(PATIENCE, producer).await.unwrap().unwrap();
+        let ids: BTreeSet<_> = acknowledged.into_iter().collect();
+        for id in &ids {
+            let view = fairlane.job(format!("group-{number}"), id).view().await.unwrap();
+            assert!(view.is_some(), "{id} was acknowledged");
+        }
+        known += ids.len() as u64;
+    }
+    let whole = fairlane.whole().await.unwrap();
+    assert!(whole.backlog >= known && known >= 20, "{} jobs, {known} acknowledged", whole.backlog);
+}

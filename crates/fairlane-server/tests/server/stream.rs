@@ -1,0 +1,452 @@
+//! Jobs as an endless stream, and where to go on with one that broke off.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use fairlane::{Fairlane, Settings};
+use fairlane_conformance::servers::{RedisServer, ServerOptions};
+use fairlane_server::ServerSettings;
+use hyper::body::{Body, Frame};
+use reqwest::{Method, RequestBuilder, StatusCode};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::running::{Running, answer, problem};
+
+/// How long a condition is waited for.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// A body that is made while it is sent.
+struct Made<F>(F);
+
+impl<F: FnMut() -> Option<Bytes> + Unpin> Body for Made<F> {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready((self.0)().map(|piece| Ok(Frame::data(piece))))
+    }
+}
+
+/// Lines from one number to another, a few thousand bytes at a time, each with its number as payload.
+fn lines(from: u64, to: u64) -> reqwest::Body {
+    let mut next = from;
+    reqwest::Body::wrap(Made(move || {
+        let until = to.min(next + 99);
+        let piece: String = (next..=until).map(line).collect();
+        next = until + 1;
+        (!piece.is_empty()).then(|| piece.into())
+    }))
+}
+
+fn line(number: u64) -> String {
+    format!("{{\"payload\":{number}}}\n")
+}
+
+fn stream(running: &Running, query: &str, body: impl Into<reqwest::Body>) -> RequestBuilder {
+    let request = running.request(Method::POST, &format!("/api/jobs/stream?{query}"));
+    request.header("content-type", "application/x-ndjson").body(body)
+}
+
+async fn streamed(running: &Running, query: &str, body: impl Into<reqwest::Body>) -> Value {
+    let (status, value) = answer(stream(running, query, body)).await;
+    assert_eq!(status, StatusCode::OK, "{value}");
+    let count = |key: &str| value[key].as_u64().unwrap();
+    let counted = ["created", "existing", "empty_lines", "errors_total"].into_iter().map(count).sum::<u64>();
+    assert_eq!(count("lines"), counted, "{value}");
+    value
+}
+
+/// A server that gives up soon.
+async fn impatient(settings: Settings) -> Running {
+    let fairlane = Fairlane::open_with("memory:", settings).await.unwrap();
+    let patience = Duration::from_millis(50);
+    let timeout = Duration::from_millis(300);
+    let settings =
+        ServerSettings { stream_patience: patience, body_timeout: timeout, ..ServerSettings::default() };
+    Running::start_with(fairlane, None, settings).await
+}
+
+#[tokio::test]
+async fn a_hundred_thousand_lines_are_taken_while_they_are_made() {
+    let running = Running::start().await;
+    let query = "group=g&type=mail&bulk=news&open=true&seal=true";
+    let value = streamed(&running, query, lines(1, 100_000)).await;
+    assert_eq!((&value["lines"], &value["created"]), (&json!(100_000), &json!(100_000)), "{value}");
+    assert_eq!((&value["complete"], &value["sealed"]), (&json!(true), &json!(true)));
+    assert_eq!(value["next_line"], 100_001);
+    let view = running.fairlane.bulk("g", "news").opened_before().unwrap().view().await.unwrap();
+    assert_eq!((view.total, view.sealed), (100_000, true));
+    let (_, last) = running.get("/api/jobs/g/news-100000").await;
+    assert_eq!((&last["payload"], &last["type"]), (&json!(100_000), &json!("mail")));
+    assert_eq!(running.get("/api/jobs/stream?group=g&bulk=news").await.1, json!({"next_line": 100_001}));
+    // The same source again adds nothing, though the bulk action is sealed.
+    let again = streamed(&running, query, lines(1, 500)).await;
+    assert_eq!(
+        (&again["created"], &again["existing"], &again["complete"]),
+        (&json!(0), &json!(500), &json!(true))
+    );
+}
+
+/// Sends some whole lines and half of one, and goes away.
+async fn break_off(running: &Running, path: &str, header: &str, from: u64, to: u64) {
+    let mut connection = TcpStream::connect(running.server.address()).await.unwrap();
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/x-ndjson\r\n{header}transfer-encoding: chunked\r\n\r\n"
+    );
+    let mut body: String = (from..=to).map(line).collect();
+    body.push_str("{\"payload\":");
+    connection.write_all(head.as_bytes()).await.unwrap();
+    connection.write_all(format!("{:x}\r\n{body}\r\n", body.len()).as_bytes()).await.unwrap();
+    connection.shutdown().await.unwrap();
+}
+
+/// Where to go on, when it is this line.
+async fn resumes_at(request: impl Fn() -> RequestBuilder, line: u64) {
+    let waited = tokio::time::timeout(LIMIT, async {
+        while answer(request()).await.1 != json!({"next_line": line}) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    });
+    assert!(waited.await.is_ok(), "{}", answer(request()).await.1);
+}
+
+async fn goes_on_where_it_broke_off(running: &Running) {
+    let path = "/api/jobs/stream?group=g&type=mail&bulk=news&open=true&seal=true";
+    let where_to = || running.request(Method::GET, "/api/jobs/stream?group=g&bulk=news");
+    break_off(running, path, "", 1, 1000).await;
+    resumes_at(where_to, 1001).await;
+    break_off(running, &format!("{path}&first_line=1001"), "", 1001, 1777).await;
+    resumes_at(where_to, 1778).await;
+    let query = "group=g&type=mail&bulk=news&open=true&seal=true&first_line=1778";
+    let value = streamed(running, query, lines(1778, 3000)).await;
+    assert_eq!((&value["created"], &value["existing"]), (&json!(1223), &json!(0)), "{value}");
+    assert_eq!((&value["next_line"], &value["sealed"]), (&json!(3001), &json!(true)));
+    let view = running.fairlane.bulk("g", "news").opened_before().unwrap().view().await.unwrap();
+    assert_eq!((view.total, view.sealed), (3000, true));
+    for number in [1, 1000, 1001, 1777, 1778, 3000] {
+        assert_eq!(running.get(&format!("/api/jobs/g/news-{number}")).await.1["payload"], number);
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_breaks_off_goes_on_with_every_line_once() {
+    goes_on_where_it_broke_off(&Running::start().await).await;
+}
+
+#[tokio::test]
+async fn a_stream_into_redis_that_breaks_off_goes_on_with_every_line_once() {
+    let redis = RedisServer::start(ServerOptions::default());
+    goes_on_where_it_broke_off(&Running::over(&redis.url(), Settings::default()).await).await;
+}
+
+#[tokio::test]
+async fn a_stream_outside_a_bulk_action_is_repeated_with_an_idempotency_key() {
+    let running = Running::start().await;
+    let query = "group=g&type=mail";
+    let send = |body: reqwest::Body, query: &str| {
+        answer(stream(&running, query, body).header("idempotency-key", "k"))
+    };
+    break_off(&running, &format!("/api/jobs/stream?{query}"), "idempotency-key: k\r\n", 1, 300).await;
+    let where_to = || running.request(Method::GET, "/api/jobs/stream?group=g").header("idempotency-key", "k");
+    resumes_at(where_to, 301).await;
+    let (_, rest) = send(lines(301, 500), "group=g&type=mail&first_line=301").await;
+    assert_eq!((&rest["created"], &rest["existing"]), (&json!(200), &json!(0)), "{rest}");
+    let (_, all) = send(lines(1, 500), query).await;
+    assert_eq!((&all["created"], &all["existing"]), (&json!(0), &json!(500)), "{all}");
+    let (status, value) = send(lines(2, 400), query).await;
+    assert_eq!((status, problem(&value)), (StatusCode::CONFLICT, "idempotency-key-reused"), "{value}");
+    // Without a key nothing is known again.
+    assert_eq!(streamed(&running, query, lines(1, 500)).await["created"], 500);
+    assert_eq!(running.fairlane.whole().await.unwrap().backlog, 1000);
+}
+
+#[tokio::test]
+async fn another_source_for_the_same_bulk_action_is_refused() {
+    let running = Running::start().await;
+    let query = "group=g&type=mail&bulk=news&open=true";
+    streamed(&running, query, lines(1, 50)).await;
+    let (status, value) = answer(stream(&running, query, lines(2, 51))).await;
+    assert_eq!((status, problem(&value)), (StatusCode::CONFLICT, "conflict"), "{value}");
+    assert!(value["detail"].as_str().unwrap().contains("line 1"), "{value}");
+}
+
+const MIXED: &str = "\n{\"payload\":2}\n{\"payload\":3,\"cost\":0}\n{\"id\":\"own\",\"type\":\"text\",\"payload\":4}\n\n\nnonsense\n{\"payload\":8}";
+
+#[tokio::test]
+async fn wrong_lines_are_skipped_and_reported() {
+    let running = Running::start().await;
+    let value = streamed(&running, "group=g&type=mail&bulk=news&open=true&seal=true&level=low", MIXED).await;
+    assert_eq!(
+        (&value["lines"], &value["created"], &value["empty_lines"]),
+        (&json!(8), &json!(3), &json!(3)),
+        "{value}"
+    );
+    assert_eq!((&value["errors_total"], &value["complete"]), (&json!(2), &json!(true)));
+    let numbers: Vec<_> =
+        value["errors"].as_array().unwrap().iter().map(|error| error["line"].clone()).collect();
+    assert_eq!(numbers, [json!(3), json!(7)]);
+    assert!(value["errors"][0]["detail"].as_str().unwrap().contains("cost"), "{value}");
+    let (_, own) = running.get("/api/jobs/g/own").await;
+    assert_eq!((&own["type"], &own["level"], &own["bulk"]), (&json!("text"), &json!("low"), &json!("news")));
+    assert_eq!(running.get("/api/jobs/g/news-8").await.1["payload"], 8);
+    assert_eq!(running.get("/api/jobs/g/news-3").await.0, StatusCode::NOT_FOUND);
+
+    // A mended line is taken, what was there stays.
+    let mended = MIXED.replace("\"cost\":0", "\"cost\":1").replace("nonsense", "{\"payload\":7}");
+    let running = Running::start().await;
+    streamed(&running, "group=g&type=mail&bulk=news&open=true", MIXED).await;
+    let value = streamed(&running, "group=g&type=mail&bulk=news", mended).await;
+    assert_eq!((&value["created"], &value["existing"]), (&json!(2), &json!(3)), "{value}");
+    assert_eq!(running.get("/api/jobs/g/news-7").await.1["payload"], 7);
+}
+
+#[tokio::test]
+async fn only_the_first_hundred_wrong_lines_are_named() {
+    let running = Running::start().await;
+    let value = streamed(&running, "group=g&type=mail", "x\n".repeat(1000)).await;
+    assert_eq!((&value["errors_total"], value["errors"].as_array().unwrap().len()), (&json!(1000), 100));
+    assert_eq!((&value["next_line"], &value["complete"]), (&json!(1001), &json!(true)));
+    let long = format!("{}\n{}\n", "x".repeat(3_000_000), line(2).trim());
+    let value = streamed(&running, "group=g&type=mail", long).await;
+    assert_eq!((&value["created"], &value["errors"][0]["line"]), (&json!(1), &json!(1)), "{value}");
+}
+
+#[tokio::test]
+async fn a_stream_stops_before_a_wrong_line_if_it_is_to() {
+    let running = Running::start().await;
+    let value = streamed(&running, "group=g&type=mail&bulk=b&open=true&seal=true&on_error=stop", MIXED).await;
+    assert_eq!(
+        (&value["next_line"], &value["created"], &value["empty_lines"]),
+        (&json!(3), &json!(1), &json!(1)),
+        "{value}"
+    );
+    assert_eq!((&value["complete"], &value["sealed"]), (&json!(false), &json!(false)));
+    assert_eq!(value["stopped"]["reason"], "wrong-line");
+    assert!(value["stopped"]["detail"].as_str().unwrap().starts_with("line 3: "), "{value}");
+    let rest: String = MIXED.replace("\"cost\":0", "\"cost\":1").split_inclusive('\n').skip(2).collect();
+    let query = "group=g&type=mail&bulk=b&seal=true&on_error=stop&first_line=3";
+    let value = streamed(&running, query, rest).await;
+    assert_eq!((&value["next_line"], &value["created"]), (&json!(7), &json!(2)), "{value}");
+    // Line 4 has an id of its own, and is not found.
+    assert_eq!(running.get("/api/jobs/stream?group=g&bulk=b").await.1, json!({"next_line": 4}));
+}
+
+#[tokio::test]
+async fn a_full_queue_stops_an_endless_stream_that_goes_on_later() {
+    let running = impatient(Settings { group_backlog_max: 250, ..Settings::default() }).await;
+    let value =
+        streamed(&running, "group=g&type=mail&bulk=news&open=true&seal=true", lines(1, u64::MAX)).await;
+    assert_eq!(
+        (&value["next_line"], &value["created"], &value["complete"]),
+        (&json!(251), &json!(250), &json!(false)),
+        "{value}"
+    );
+    assert_eq!(
+        (&value["stopped"]["reason"], &value["stopped"]["retry_after_ms"]),
+        (&json!("queue-full"), &json!(1000))
+    );
+    let first: Vec<Value> = (1..=250).map(|n| json!({"group": "g", "id": format!("news-{n}")})).collect();
+    running.post("/api/jobs/cancel", json!({"jobs": first})).await;
+    let query = "group=g&type=mail&bulk=news&seal=true&first_line=251";
+    let value = streamed(&running, query, lines(251, 400)).await;
+    assert_eq!(
+        (&value["next_line"], &value["created"], &value["complete"]),
+        (&json!(401), &json!(150), &json!(true)),
+        "{value}"
+    );
+    let view = running.fairlane.bulk("g", "news").opened_before().unwrap().view().await.unwrap();
+    assert_eq!((view.total, view.cancelled, view.sealed), (400, 250, true));
+}
+
+#[tokio::test]
+async fn a_queue_with_room_again_takes_the_rest_of_a_waiting_stream() {
+    let running = Running::over("memory:", Settings { group_backlog_max: 250, ..Settings::default() }).await;
+    let sending = streamed(&running, "group=g&type=mail&bulk=news&open=true", lines(1, 400));
+    let making_room = async {
+        let full = tokio::time::timeout(LIMIT, async {
+            while running.fairlane.whole().await.unwrap().backlog < 250 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        });
+        full.await.unwrap();
+        let first: Vec<Value> = (1..=250).map(|n| json!({"group": "g", "id": format!("news-{n}")})).collect();
+        running.post("/api/jobs/cancel", json!({"jobs": first})).await;
+    };
+    let (value, ()) = tokio::join!(sending, making_room);
+    assert_eq!((&value["created"], &value["complete"]), (&json!(400), &json!(true)), "{value}");
+}
+
+#[tokio::test]
+async fn a_body_that_pauses_for_too_long_is_answered_with_what_was_taken() {
+    let running = impatient(Settings::default()).await;
+    let mut connection = TcpStream::connect(running.server.address()).await.unwrap();
+    let head = "POST /api/jobs/stream?group=g&type=mail HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/x-ndjson\r\n\
+                content-length: 1000\r\n\r\n";
+    connection.write_all(format!("{head}{}{}{{", line(1), line(2)).as_bytes()).await.unwrap();
+    let mut text = String::new();
+    tokio::time::timeout(LIMIT, async {
+        while !text.contains("too-slow") {
+            let mut piece = [0; 4096];
+            let read = connection.read(&mut piece).await.unwrap();
+            assert!(read > 0, "{text}");
+            text.push_str(std::str::from_utf8(&piece[..read]).unwrap());
+        }
+    })
+    .await
+    .unwrap();
+    assert!(
+        text.starts_with("HTTP/1.1 200") && text.contains("\"next_line\":3,\"complete\":false"),
+        "{text}"
+    );
+    assert_eq!(running.fairlane.whole().await.unwrap().backlog, 2);
+}
+
+#[tokio::test]
+async fn lines_that_come_slowly_are_taken_before_the_next_one_comes() {
+    let running = Running::start().await;
+    let mut connection = TcpStream::connect(running.server.address()).await.unwrap();
+    let head = "POST /api/jobs/stream?group=g&type=mail HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/x-ndjson\r\n\
+                content-length: 1000\r\n\r\n";
+    connection.write_all(format!("{head}{}", line(1)).as_bytes()).await.unwrap();
+    let taken = tokio::time::timeout(LIMIT, async {
+        while running.fairlane.whole().await.unwrap().backlog < 1 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    });
+    taken.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_stream_stops_while_the_engine_is_away_and_goes_on_later() {
+    let mut redis = RedisServer::start(ServerOptions { durable: true, ..ServerOptions::default() });
+    let fairlane = Fairlane::open(&redis.url()).await.unwrap();
+    let settings = ServerSettings { stream_patience: Duration::from_millis(50), ..ServerSettings::default() };
+    let running = Running::start_with(fairlane, None, settings).await;
+    let sending = streamed(&running, "group=g&type=mail&bulk=news&open=true", lines(1, u64::MAX));
+    let killing = async {
+        while running.fairlane.whole().await.unwrap().backlog < 1000 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        redis.kill();
+    };
+    let (value, ()) = tokio::time::timeout(LIMIT, async { tokio::join!(sending, killing) }).await.unwrap();
+    assert_eq!(
+        (&value["complete"], &value["stopped"]["reason"]),
+        (&json!(false), &json!("unavailable")),
+        "{value}"
+    );
+    let next = value["next_line"].as_u64().unwrap();
+    redis.restart();
+    let value = streamed(&running, "group=g&type=mail&bulk=news&seal=true", lines(1, next + 999)).await;
+    assert_eq!((&value["lines"], &value["complete"]), (&json!(next + 999), &json!(true)), "{value}");
+    let view = running.fairlane.bulk("g", "news").opened_before().unwrap().view().await.unwrap();
+    assert_eq!((view.total, view.sealed), (next + 999, true));
+}
+
+#[tokio::test]
+async fn a_server_that_stops_says_where_a_stream_goes_on() {
+    let running = Running::start().await;
+    let mut connection = TcpStream::connect(running.server.address()).await.unwrap();
+    let head = "POST /api/jobs/stream?group=g&type=mail HTTP/1.1\r\nhost: localhost\r\n\
+                content-type: application/x-ndjson\r\ncontent-length: 1000\r\n\r\n";
+    connection.write_all(format!("{head}{}", line(1)).as_bytes()).await.unwrap();
+    while running.fairlane.whole().await.unwrap().backlog < 1 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let mut text = String::new();
+    let stopped = tokio::time::timeout(LIMIT, async {
+        tokio::join!(running.server.stop(), connection.read_to_string(&mut text)).1.unwrap()
+    });
+    stopped.await.unwrap();
+    assert!(text.contains("\"next_line\":2,\"complete\":false") && text.contains("\"stopping\""), "{text}");
+}
+
+#[tokio::test]
+async fn lines_may_be_payloads() {
+    let running = Running::start().await;
+    let body = "plain words\n\n{\"a\":1}\n";
+    let value = streamed(&running, "group=g&type=mail&bulk=b&open=true&payload_lines=true", body).await;
+    assert_eq!((&value["created"], &value["empty_lines"]), (&json!(2), &json!(1)), "{value}");
+    assert_eq!(running.get("/api/jobs/g/b-3").await.1["payload"], json!({"a": 1}));
+    assert_eq!(running.get("/api/jobs/g/b-1").await.1["payload_base64"], "cGxhaW4gd29yZHM=");
+}
+
+#[tokio::test]
+async fn ids_that_are_taken_elsewhere_and_closed_bulk_actions_are_told() {
+    let running = Running::start().await;
+    running.post("/api/jobs", json!({"group": "g", "type": "mail", "id": "alone", "payload": 1})).await;
+    let body = "{\"id\":\"alone\",\"payload\":1}\n{\"payload\":2}\n";
+    let value = streamed(&running, "group=g&type=mail&bulk=b&open=true&seal=true", body).await;
+    assert_eq!(
+        (&value["created"], &value["errors_total"], &value["errors"][0]["line"]),
+        (&json!(1), &json!(1), &json!(1)),
+        "{value}"
+    );
+    let value = streamed(&running, "group=g&type=mail&bulk=b", lines(1, 9)).await;
+    assert_eq!(
+        (&value["stopped"]["reason"], &value["next_line"]),
+        (&json!("bulk-closed"), &json!(1)),
+        "{value}"
+    );
+}
+
+#[tokio::test]
+async fn a_type_too_many_is_refused_line_by_line() {
+    let running = Running::start().await;
+    let body: String = (1..=70).map(|n| format!("{{\"type\":\"t-{n}\",\"payload\":{n}}}\n")).collect();
+    let value = streamed(&running, "group=g", body.clone()).await;
+    assert_eq!(
+        (&value["created"], &value["refused"], &value["errors_total"]),
+        (&json!(64), &json!(6), &json!(6)),
+        "{value}"
+    );
+    let value = streamed(&running, "group=g&on_error=stop", body).await;
+    assert_eq!(
+        (&value["complete"], &value["stopped"]["reason"]),
+        (&json!(false), &json!("wrong-line")),
+        "{value}"
+    );
+    assert_eq!(value["next_line"], 71);
+}
+
+#[tokio::test]
+async fn a_stream_that_makes_no_sense_is_refused() {
+    let running = Running::start().await;
+    for query in [
+        "",
+        "type=mail",
+        "group=",
+        "group=g&type=",
+        "group=g&open=true",
+        "group=g&seal=true",
+        "group=g&payload_lines=true",
+        "group=g&first_line=0",
+        "group=g&first_line=18446744073709551615",
+        "group=g&on_error=ask",
+        "group=g&level=urgent",
+        "group=g&open=perhaps",
+        "group=g&x=1",
+        "group=g&bulk=",
+    ] {
+        let (status, value) = answer(stream(&running, query, "")).await;
+        assert_eq!(
+            (status, problem(&value)),
+            (StatusCode::UNPROCESSABLE_ENTITY, "invalid"),
+            "{query}: {value}"
+        );
+    }
+    let (status, value) = answer(stream(&running, "group=g&bulk=nowhere", "")).await;
+    assert_eq!((status, problem(&value)), (StatusCode::NOT_FOUND, "not-found"), "{value}");
+    let (status, _) = running.post("/api/jobs/stream?group=g", json!({})).await;
+    assert_eq!(status, StatusCode::UNSUPPORTED_MEDIA_TYPE);
+    assert_eq!(running.get("/api/jobs/stream?group=g").await.0, StatusCode::UNPROCESSABLE_ENTITY);
+    assert_eq!(running.get("/api/jobs/stream?group=g&bulk=nowhere").await.1, json!({"next_line": 1}));
+}

@@ -1,0 +1,107 @@
+//! Jobs in batches of 100 through the server, in, leased and settled, against the same through the library alone.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use super::client::{Adding, Connection, PAYLOAD_BYTES, find, request};
+use super::process::{BATCH, Served, library};
+use super::{Compared, alone};
+
+/// How much, and by how many.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    /// Turns of each side.
+    pub rounds: usize,
+    /// Batches of 100 jobs in each.
+    pub batches: u64,
+    /// Connections to the server, and tasks of the library.
+    pub connections: usize,
+}
+
+/// Runs both in turns.
+pub fn run(program: &Path, plan: &Plan) -> Compared {
+    let mut compared = Compared::default();
+    let jobs = plan.batches * BATCH;
+    for _ in 0..plan.rounds {
+        let floor = library(program, plan.connections, plan.batches);
+        compared.floor.add(jobs, floor.seconds, floor.cpu_seconds);
+        let server = Served::start(program, None);
+        let numbers = Arc::new(AtomicU64::new(0));
+        let warm = plan.batches / 10;
+        let mut settled = alone(|| take_through(server.api, plan.connections, &numbers, warm));
+        let (begun, cpu) = (Instant::now(), server.cpu_seconds());
+        settled += alone(|| take_through(server.api, plan.connections, &numbers, warm + plan.batches));
+        compared.ours.add(jobs, begun.elapsed().as_secs_f64(), server.cpu_seconds() - cpu);
+        if settled != jobs + warm * BATCH {
+            compared.violations.push(format!("{settled} of {} jobs were settled", jobs + warm * BATCH));
+        }
+    }
+    compared
+}
+
+/// Takes batches through until there were so many; says how many jobs were settled.
+async fn take_through(api: SocketAddr, connections: usize, numbers: &Arc<AtomicU64>, until: u64) -> u64 {
+    let tasks: Vec<_> = (0..connections)
+        .map(|number| tokio::spawn(cycles(api, format!("worker-{number}"), numbers.clone(), until)))
+        .collect();
+    let mut settled = 0;
+    for task in tasks {
+        settled += task.await.expect("it does not panic").expect("the server answers");
+    }
+    numbers.store(until, Ordering::Relaxed);
+    settled
+}
+
+async fn cycles(
+    api: SocketAddr,
+    worker: String,
+    numbers: Arc<AtomicU64>,
+    until: u64,
+) -> std::io::Result<u64> {
+    let mut connection = Connection::open(api).await?;
+    let mut adding = Adding::batch(BATCH);
+    let asking = format!(r#"{{"worker":"{worker}","types":["bench"],"count":{BATCH}}}"#);
+    let asking = request("POST", "/api/leases", None, asking.as_bytes());
+    let (mut settling, mut settled) = (Vec::new(), 0);
+    loop {
+        let number = numbers.fetch_add(1, Ordering::Relaxed);
+        if number >= until {
+            return Ok(settled);
+        }
+        let added = connection.ask(adding.numbered(number)).await?;
+        assert!(find(added.body, b"\"created\":100,").is_some(), "{}", String::from_utf8_lossy(added.body));
+        let leased = connection.ask(&asking).await?;
+        assert_eq!(leased.status, 200, "{}", String::from_utf8_lossy(leased.body));
+        write_settlements(leased.body, &mut settling);
+        let verdicts = connection.ask(&request("POST", "/api/leases/settle", None, &settling)).await?;
+        let words = verdicts.body.split(|byte| *byte == b'"');
+        settled += words.filter(|word| *word == b"applied").count() as u64;
+    }
+}
+
+/// Settles what is in an answer to a lease. The answer is not read as JSON: its form is known, and half of the
+/// machine would go into reading it.
+fn write_settlements(leased: &[u8], body: &mut Vec<u8>) {
+    body.clear();
+    body.extend_from_slice(b"{\"settlements\":[");
+    let mut rest = leased;
+    while let Some(at) = find(rest, b"{\"group\":") {
+        let job = &rest[at..];
+        let named = find(job, b",\"type\":").expect("the id comes before the type");
+        // The payload lies between the type and the fence.
+        let behind = &job[named + PAYLOAD_BYTES..];
+        let fence = find(behind, b",\"fence\":").expect("a leased job has a fence");
+        let end = find(&behind[fence + 1..], b",").expect("the attempt comes behind the fence");
+        body.extend_from_slice(&job[..named]);
+        body.extend_from_slice(&behind[fence..fence + 1 + end]);
+        body.extend_from_slice(b",\"outcome\":\"succeeded\"},");
+        rest = &behind[fence + 1 + end..];
+    }
+    if body.ends_with(b",") {
+        body.pop();
+    }
+    body.extend_from_slice(b"]}");
+}
