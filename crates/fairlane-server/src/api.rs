@@ -39,10 +39,26 @@ use crate::seam;
 
 /// What the description begins with.
 #[derive(OpenApi)]
-#[openapi(info(
-    title = "Fairlane",
-    description = "Bulk work for many customers at once: fairly, at the speed the outside world allows, losing nothing."
-))]
+#[openapi(
+    info(
+        title = "Fairlane",
+        description = "Bulk work for many customers at once: fairly, at the speed the outside world allows, losing nothing.\n\n\
+            Problems are told as `application/problem+json`; every change may be repeated when its answer was lost."
+    ),
+    // In the order in which somebody new wants to read them.
+    tags(
+        (name = "jobs", description = "Jobs in, one, many or as a stream; and looked at, cancelled, run again."),
+        (name = "leases", description = "What a worker needs: take jobs, keep them, say what became of them."),
+        (name = "bulk actions", description = "Many jobs of one group that finish together."),
+        (name = "events", description = "What happens, as it happens."),
+        (name = "groups", description = "Customers: their shares and limits."),
+        (name = "types", description = "Kinds of work: what their downstreams allow."),
+        (name = "dead", description = "Jobs that failed for good."),
+        (name = "congestion", description = "Who is kept waiting, and how long."),
+        (name = "whole", description = "The queue as a whole."),
+        (name = "operation", description = "For those who keep it running."),
+    )
+)]
 struct Description;
 
 fn routes() -> OpenApiRouter<Shared> {

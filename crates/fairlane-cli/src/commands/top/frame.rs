@@ -15,6 +15,7 @@ const NAME_LEAST: usize = 8;
 /// A longer one takes the room of the figures.
 const NAME_MOST: usize = 40;
 
+const PLAIN: &str = "0";
 const BOLD: &str = "1";
 const DIM: &str = "2";
 const RED: &str = "31";
@@ -175,7 +176,7 @@ fn colour(level: &str) -> &'static str {
     match level {
         "MODERATE" => YELLOW,
         "HIGH" | "CRITICAL" => RED,
-        _ => "0",
+        _ => PLAIN,
     }
 }
 
@@ -186,7 +187,11 @@ struct Paint {
 
 impl Paint {
     fn with(self, colour: &str, text: String) -> String {
-        if self.colours && !text.is_empty() { format!("\x1b[{colour}m{text}\x1b[0m") } else { text }
+        if self.colours && !text.is_empty() && colour != PLAIN {
+            format!("\x1b[{colour}m{text}\x1b[0m")
+        } else {
+            text
+        }
     }
 }
 
