@@ -111,7 +111,7 @@ impl Scene {
         };
         tokio::time::timeout(Duration::from_secs(20), newcomers).await.expect("a newcomer is served at once");
         self.push(&type_id("first"));
-        assert_eq!(first.await.unwrap(), Ok(true));
+        assert_eq!(first.await.expect("a waiter does not panic"), Ok(true));
     }
 }
 

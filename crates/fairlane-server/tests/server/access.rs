@@ -87,7 +87,10 @@ fn rows() -> Vec<Row> {
 }
 
 /// Twelve keys, some of which nobody could create: the guard must hold against a file written by hand as well.
-fn keys(folder: &std::path::Path) -> (Arc<Keys>, Vec<(Role, Option<&'static str>, String)>) {
+/// A role, the group it is bound to, and a key for both.
+type Holder = (Role, Option<&'static str>, String);
+
+fn keys(folder: &std::path::Path) -> (Arc<Keys>, Vec<Holder>) {
     let file = KeyFile::at(folder.join("keys.json"));
     let mut made = Vec::new();
     for binding in BINDINGS {
