@@ -192,12 +192,15 @@ pub fn set_whole(settings: &mut Settings, key: &str, value: &str) -> Result<(), 
 const HEAD_BYTES_LEAST: usize = 8 * 1024;
 
 fn check_server(server: &ServerConfig) -> Result<(), String> {
-    match server.settings.head_bytes_max {
-        bytes if bytes < HEAD_BYTES_LEAST => {
-            Err(format!("head_bytes_max is {bytes}; it must be at least 8KiB"))
-        }
-        _ => Ok(()),
+    let settings = &server.settings;
+    if settings.head_bytes_max < HEAD_BYTES_LEAST {
+        return Err(format!("head_bytes_max is {}; it must be at least 8KiB", settings.head_bytes_max));
     }
+    if settings.bodies_bytes_max < settings.body_bytes_max {
+        let (all, one) = (settings.bodies_bytes_max, settings.body_bytes_max);
+        return Err(format!("bodies_bytes_max is {all}; it must be at least body_bytes_max, which is {one}"));
+    }
+    Ok(())
 }
 
 fn check_whole(settings: &Settings) -> Result<(), String> {

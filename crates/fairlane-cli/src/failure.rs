@@ -29,14 +29,6 @@ impl Failure {
         Self::Broken(message.into())
     }
 
-    /// An engine that was asked for could not be opened.
-    pub fn unopened(error: EngineError) -> Self {
-        match error {
-            EngineError::Invalid(_) | EngineError::Refused { .. } => Self::bad_input(error.to_string()),
-            _ => Self::broken(error.to_string()),
-        }
-    }
-
     /// The code the shell sees.
     pub fn exit_code(&self) -> ExitCode {
         match self {
@@ -60,7 +52,10 @@ impl fmt::Display for Failure {
 
 impl From<EngineError> for Failure {
     fn from(error: EngineError) -> Self {
-        Self::Broken(error.to_string())
+        match error {
+            EngineError::Invalid(_) | EngineError::Refused { .. } => Self::BadInput(error.to_string()),
+            EngineError::Unavailable { .. } | EngineError::Broken { .. } => Self::Broken(error.to_string()),
+        }
     }
 }
 
@@ -68,8 +63,8 @@ impl From<fairlane::Error> for Failure {
     fn from(error: fairlane::Error) -> Self {
         use fairlane::Error as Of;
         match error {
-            Of::Engine(EngineError::Invalid(_)) => Self::BadInput(error.to_string()),
-            Of::Engine(_) | Of::Refused { .. } | Of::GaveUp { .. } | Of::Io(_) | Of::Unreadable { .. } => {
+            Of::Engine(error) => error.into(),
+            Of::Refused { .. } | Of::GaveUp { .. } | Of::Io(_) | Of::Unreadable { .. } => {
                 Self::Broken(error.to_string())
             }
             _ => Self::BadInput(error.to_string()),

@@ -4,6 +4,8 @@ use std::fmt::Display;
 
 use fairlane::{Rate, parse_rate};
 
+use crate::tables::thousands;
+
 /// A limit to be set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit<T> {
@@ -48,9 +50,19 @@ pub fn limit_text(limit: Option<&impl Display>) -> String {
     limit.map_or("unlimited".to_owned(), |limit| limit.to_string())
 }
 
+/// Writes what passes in a second: `28.5`, `112,590`.
+pub fn per_second_text(rate: f64) -> String {
+    if rate < 100.0 { format!("{rate:.1}") } else { thousands(rate.round() as u64) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_small_rates_have_a_fraction() {
+        assert_eq!([0.1, 28.46, 100.0, 112_590.1].map(per_second_text), ["0.1", "28.5", "100", "112,590"]);
+    }
 
     #[test]
     fn a_limit_is_a_value_or_none() {

@@ -38,11 +38,15 @@ use commands::{
 };
 use failure::Failure;
 
+/// A request and a job are made of many small pieces that move between threads.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const EXIT_CODES: &str = "\
 Exit codes:
   0    done
   1    it failed; the message says what broke
-  2    the input cannot be used; the message says what to change
+  2    the input cannot be used, or the queue refuses it; the message says what to change
   3    an audit found something that is not repaired, or a watched bulk action did not complete
   130  stopped by Ctrl-C";
 

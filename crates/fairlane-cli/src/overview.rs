@@ -109,7 +109,9 @@ fn warnings_of(whole: &WholeView, types: &[TypeSeen]) -> Vec<String> {
     for one in types {
         let has_jobs = one.view.ready > 0 || one.view.active_lanes.iter().sum::<u64>() > 0;
         let is_attended = one.asked_ms_ago.is_some_and(|ago| ago <= ASKED_MS_MAX);
-        if has_jobs && !is_attended && !one.view.settings.paused {
+        // A lane keeps a job that was cancelled until a lease meets it.
+        let is_waited_for = has_jobs && whole.backlog > 0;
+        if is_waited_for && !is_attended && !one.view.settings.paused {
             warnings.push(format!("no worker asks for jobs of the type {}, and some wait", one.type_id));
         }
     }

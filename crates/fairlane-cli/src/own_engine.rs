@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use fairlane_core::queue::Settings;
+use fairlane_engine::Engine;
 use fairlane_engine::redis::{RedisEngine, RedisOptions};
-use fairlane_engine::{Engine, EngineError};
 use redis::aio::MultiplexedConnection;
 
 use crate::failure::Failure;
@@ -38,7 +38,7 @@ impl OwnEngine {
         }
         let prefix = own_prefix(purpose);
         let options = RedisOptions { prefix: prefix.clone(), ..RedisOptions::default() };
-        let engine = RedisEngine::connect(url, options).await.map_err(unopened)?;
+        let engine = RedisEngine::connect(url, options).await?;
         Ok(Self { engine: Arc::new(engine), redis: Some((url.to_owned(), prefix)), folder: None })
     }
 
@@ -106,13 +106,6 @@ fn own_prefix(purpose: &str) -> String {
 pub fn run_id() -> String {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     format!("{:x}-{:x}", since_1970.as_micros(), std::process::id())
-}
-
-fn unopened(error: EngineError) -> Failure {
-    match error {
-        EngineError::Invalid(_) | EngineError::Refused { .. } => Failure::bad_input(error.to_string()),
-        _ => Failure::broken(error.to_string()),
-    }
 }
 
 /// The addresses of a cluster's masters, asked of the first known node, with the same user and password.

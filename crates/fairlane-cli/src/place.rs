@@ -45,7 +45,7 @@ impl Place {
                 "a queue in memory begins and ends with this command; name a Redis or a directory with --engine",
             ));
         }
-        fairlane_engine::check_address(&self.engine).map_err(Failure::unopened)
+        Ok(fairlane_engine::check_address(&self.engine)?)
     }
 
     /// The queue that is there, with the settings it has.
@@ -72,13 +72,27 @@ impl Place {
     pub fn failed(&self, error: Error) -> Failure {
         match error {
             Error::Engine(EngineError::Unavailable { engine, reason }) => Failure::broken(format!(
-                "{engine} at {} cannot be reached: {reason}\nstart it ({}), or name another queue with --engine, such \
-                 as --engine ./data",
+                "{engine} at {} cannot be reached: {reason}\n{}, or name another queue with --engine, such as \
+                 --engine ./data",
                 self.address(),
-                if engine == "http" { "fairlane serve" } else { "redis-server" }
+                self.way_back(&reason)
             )),
-            Error::Engine(error) => Failure::unopened(error),
             other => other.into(),
+        }
+    }
+
+    /// What helps a queue that did not answer.
+    fn way_back(&self, reason: &str) -> &'static str {
+        if folder(&self.engine).is_some() {
+            // Whoever has the directory is just stopping, or starts.
+            return "try again in a moment, or start its server again (fairlane serve)";
+        }
+        match self.engine.starts_with("http") {
+            true if reason.contains("certificate") => {
+                "if it has a certificate authority of its own, name a file of its certificates in SSL_CERT_FILE"
+            }
+            true => "start it (fairlane serve)",
+            false => "start it (redis-server)",
         }
     }
 
@@ -160,6 +174,25 @@ mod tests {
         let secret = place("redis://me:hunter2@host:6379");
         assert_eq!(secret.command(&words[..2]), "fairlane bulk seal");
         assert_eq!(secret.address(), "redis://host:6379");
+    }
+
+    #[test]
+    fn what_helps_a_queue_that_does_not_answer_depends_on_what_it_is() {
+        let away =
+            |engine| Error::Engine(EngineError::Unavailable { engine, reason: "no connection".into() });
+        for (url, engine, advice) in [
+            (DEFAULT_ENGINE, "redis", "start it (redis-server), or name another"),
+            ("redis+cluster://a:1,b:2", "redis", "start it (redis-server), or name another"),
+            ("http://queue.example:7070", "the server", "start it (fairlane serve), or name another"),
+            ("dir:./data", "the server", "try again in a moment, or start its server again (fairlane serve)"),
+        ] {
+            let said = place(url).failed(away(engine)).to_string();
+            assert!(said.contains(advice), "{said}");
+        }
+        let reason = "no connection: invalid peer certificate: UnknownIssuer".to_owned();
+        let unknown = Error::Engine(EngineError::Unavailable { engine: "the server", reason });
+        let said = place("https://queue.example").failed(unknown).to_string();
+        assert!(said.contains("SSL_CERT_FILE") && !said.contains("start it"), "{said}");
     }
 
     #[test]

@@ -296,6 +296,11 @@ pub fn thousands(number: u64) -> String {
     written
 }
 
+/// `1 lane`, `1,234 lanes`.
+pub fn counted(number: u64, what: &str) -> String {
+    if number == 1 { format!("1 {what}") } else { format!("{} {what}s", thousands(number)) }
+}
+
 /// A length of time in milliseconds, as exact as it is long.
 pub fn milliseconds(ms: f64) -> String {
     if ms < 10.0 { format!("{ms:.1} ms") } else { format!("{} ms", thousands(ms.round() as u64)) }

@@ -19,6 +19,7 @@ mod program {
     pub mod queue;
     pub mod receiver;
     pub mod redis_server;
+    pub mod refused;
     pub mod running;
     pub mod serve;
     pub mod served;

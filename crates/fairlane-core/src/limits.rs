@@ -20,6 +20,8 @@ pub const ENQUEUE_JOBS_MAX: usize = 200;
 pub const ENQUEUE_BYTES_MAX: usize = 1024 * 1024;
 /// Most jobs in one `lease`.
 pub const LEASE_JOBS_MAX: usize = 500;
+/// A `lease` picks no more once the payloads of its jobs have this many bytes: the last one may go beyond it.
+pub const LEASE_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Most jobs in one `extend`.
 pub const EXTEND_JOBS_MAX: usize = 500;
 /// Most jobs in one `settle`.
@@ -204,7 +206,7 @@ pub const COMPLETED_KEPT_MAX: u64 = 1_000_000;
 pub const FAILED_KEPT_MAX: u64 = 1_000_000;
 
 const _: () = {
-    assert!(PAYLOAD_BYTES_MAX <= ENQUEUE_BYTES_MAX);
+    assert!(PAYLOAD_BYTES_MAX <= ENQUEUE_BYTES_MAX && PAYLOAD_BYTES_MAX <= LEASE_BYTES_MAX);
     assert!(LEASE_MS_MIN < LEASE_MS_MAX);
     assert!(CREDIT <= POOL);
     assert!(UNITS.is_multiple_of(LEVEL_WEIGHTS[0]) && UNITS.is_multiple_of(LEVEL_WEIGHTS[1]));

@@ -46,6 +46,10 @@ fn escape(kind: &'static str, raw: &str) -> Result<Arc<str>, InvalidName> {
     if raw.len() > NAME_BYTES_MAX {
         return Err(InvalidName::TooLong { kind, bytes: raw.len() });
     }
+    // Most names are plain, and seen to be so byte by byte.
+    if raw.bytes().all(|byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'%' | b':')) {
+        return Ok(raw.into());
+    }
     if let Some((at, _)) = raw.char_indices().find(|(_, c)| c.is_control()) {
         return Err(InvalidName::Control { kind, at });
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fairlane_core::limits::{LEASE_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use fairlane_core::queue::*;
 use fairlane_core::*;
 
@@ -22,6 +23,8 @@ struct World {
     request: u64,
     held: Vec<(JobRef, Fence)>,
     taken: Option<TakenBulk>,
+    /// What every job has.
+    payload: Arc<[u8]>,
 }
 
 impl World {
@@ -140,7 +143,9 @@ impl World {
 
     fn enqueue(&mut self) -> Command {
         let mut jobs = Vec::new();
-        for _ in 0..1 + self.dice.below(10) {
+        // Not more bytes than one command takes.
+        let most = if self.payload.len() > 1000 { 2 } else { 10 };
+        for _ in 0..1 + self.dice.below(most) {
             jobs.push(NewJob {
                 job: JobRef {
                     group: self.group(),
@@ -149,7 +154,7 @@ impl World {
                 type_id: self.type_id(),
                 level: Level::ALL[self.dice.below(3) as usize],
                 cost: Cost::new(1 + self.dice.below(4) as u32).expect("valid by construction"),
-                payload: Arc::from(&b"{}"[..]),
+                payload: self.payload.clone(),
                 bulk: (self.dice.below(3) == 0).then(|| self.bulk_ref().id),
                 trace: (self.dice.below(3) == 0).then(|| self.trace()),
                 delay_ms: if self.dice.below(5) == 0 { self.dice.below(3000) } else { 0 },
@@ -195,8 +200,11 @@ fn findings(machine: &mut Machine, now: Micros) -> Vec<Finding> {
 
 #[test]
 fn every_state_reached_by_random_commands_is_whole() {
+    let mut ended_by_bytes = 0;
     for seed in 1..=15_u64 {
-        let mut world = World { dice: Dice(seed * 7919), request: 0, held: Vec::new(), taken: None };
+        // Now and then so large that payloads end a lease.
+        let payload = Arc::from(vec![b'x'; if seed % 4 == 0 { PAYLOAD_BYTES_MAX } else { 2 }]);
+        let mut world = World { dice: Dice(seed * 7919), request: 0, held: Vec::new(), taken: None, payload };
         let mut now = Micros(1_700_000_000_000_000);
         let settings = Settings {
             discipline: if seed % 3 == 0 { Discipline::Classic } else { Discipline::Share },
@@ -220,6 +228,9 @@ fn every_state_reached_by_random_commands_is_whole() {
             }
             match reply {
                 Reply::Leased(Leased::Jobs { jobs, .. }) => {
+                    let bytes: usize = jobs.iter().map(|job| job.payload.len()).sum();
+                    assert!(bytes < LEASE_BYTES_MAX + PAYLOAD_BYTES_MAX, "seed {seed} step {step}");
+                    ended_by_bytes += usize::from(bytes >= LEASE_BYTES_MAX);
                     completed += jobs.len();
                     world.held.extend(jobs.into_iter().map(|job| (job.job, job.fence)));
                 }
@@ -234,4 +245,5 @@ fn every_state_reached_by_random_commands_is_whole() {
         }
         assert!(completed > 60, "seed {seed} leased only {completed}");
     }
+    assert!(ended_by_bytes > 0, "no lease had enough bytes");
 }

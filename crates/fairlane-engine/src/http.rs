@@ -31,6 +31,8 @@ use wire::{Facts, Frames, Trouble, Wait, WalkStep};
 pub(crate) const NAME: &str = "http";
 /// How much later than asked an answer to a wait may come before the connection counts as dead.
 const WAIT_GRACE: Duration = Duration::from_secs(5);
+/// The shortest, however impatient the client is.
+const WAIT_MIN: Duration = Duration::from_millis(100);
 
 /// How to talk to a server.
 #[derive(Debug, Clone)]
@@ -57,6 +59,8 @@ impl HttpOptions {
 /// A queue behind a server.
 pub struct HttpEngine {
     client: Client,
+    /// The longest wait of one request: the client gives up on a server that is silent for longer.
+    wait_max: Duration,
     warnings: Vec<String>,
     meters: Meters,
 }
@@ -79,7 +83,9 @@ impl HttpEngine {
         let mut warnings = facts.warnings;
         warnings.extend(client.warning());
         observe::server_warnings(NAME, &warnings);
-        Ok(Self { client, warnings, meters: Meters::new(NAME) })
+        let heard_within = options.response_timeout.saturating_sub(WAIT_GRACE).max(WAIT_MIN);
+        let wait_max = heard_within.min(Duration::from_millis(wire::WAIT_MS_MAX));
+        Ok(Self { client, wait_max, warnings, meters: Meters::new(NAME) })
     }
 
     async fn run(&self, command: &Command) -> Result<Reply, EngineError> {
@@ -107,7 +113,7 @@ impl HttpEngine {
         let started = Instant::now();
         loop {
             let left = at_most.saturating_sub(started.elapsed());
-            let step = left.min(Duration::from_millis(wire::WAIT_MS_MAX));
+            let step = left.min(self.wait_max);
             let asked = Instant::now();
             if self.wait_once(types, step).await? {
                 return Ok(true);

@@ -142,6 +142,18 @@ async fn refused_jobs_are_counted_by_reason_and_warned_about() {
 }
 
 #[tokio::test]
+async fn jobs_refused_again_and_again_are_warned_about_once_a_second() {
+    let watched = Watched::new(Settings { group_backlog_max: 1, ..Settings::default() });
+    for job in 1..=500 {
+        watched.enqueue([job]).await;
+    }
+    let is_warning = |line: &&String| line.starts_with("WARN jobs refused");
+    let warnings = watched.journal.lines().iter().filter(is_warning).count();
+    // It takes far less than a hundred seconds.
+    assert!((1..100).contains(&warnings), "{warnings}");
+}
+
+#[tokio::test]
 async fn lost_leases_and_dead_jobs_are_counted_and_warned_about() {
     let watched = Watched::new(Settings { max_loss_count: 0, ..Settings::default() });
     watched.enqueue(1..=3).await;

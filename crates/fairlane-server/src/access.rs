@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use axum::http::Method;
 use fairlane_core::GroupId;
@@ -115,8 +115,10 @@ pub enum Scope {
 pub enum Pace {
     /// It is answered as soon as the engine has answered.
     Brief,
-    /// It waits for work or events, or reads or writes a stream.
+    /// It waits for work or events.
     Held,
+    /// It reads or writes as much as there is, and takes more memory than others.
+    Stream,
 }
 
 /// A route and what it needs.
@@ -171,6 +173,10 @@ const fn held(method: Verb, path: &'static str, permission: Permission, scope: S
     Route { method, path, permission, scope, pace: Pace::Held }
 }
 
+const fn stream(method: Verb, path: &'static str, permission: Permission, scope: Scope) -> Route {
+    Route { method, path, permission, scope, pace: Pace::Stream }
+}
+
 use Permission::{Operate, Produce, Read, Work};
 use Verb::{Delete, Get, Patch, Post};
 
@@ -183,7 +189,7 @@ pub static ROUTES: &[Route] = &[
     route(Post, "/api/jobs", Produce, Scope::Named),
     route(Get, "/api/jobs", Read, Scope::Named),
     route(Post, "/api/jobs/batch", Produce, Scope::Named),
-    held(Post, "/api/jobs/stream", Produce, Scope::Named),
+    stream(Post, "/api/jobs/stream", Produce, Scope::Named),
     route(Get, "/api/jobs/stream", Produce, Scope::Named),
     route(Post, "/api/jobs/cancel", Produce, Scope::Named),
     route(Get, "/api/jobs/{group}/{job}", Read, Scope::Path),
@@ -201,7 +207,7 @@ pub static ROUTES: &[Route] = &[
     route(Post, "/api/bulks/{group}/{bulk}/resume", Produce, Scope::Path),
     route(Post, "/api/bulks/{group}/{bulk}/cancel", Produce, Scope::Path),
     held(Get, "/api/bulks/{group}/{bulk}/events", Read, Scope::Path),
-    held(Get, "/api/bulks/{group}/{bulk}/results", Read, Scope::Path),
+    stream(Get, "/api/bulks/{group}/{bulk}/results", Read, Scope::Path),
     route(Get, "/api/groups", Read, Scope::Whole),
     route(Get, "/api/groups/{group}", Read, Scope::Path),
     route(Patch, "/api/groups/{group}", Operate, Scope::Path),
@@ -216,13 +222,13 @@ pub static ROUTES: &[Route] = &[
     route(Get, "/api/dead", Read, Scope::Named),
     route(Post, "/api/dead/requeue", Produce, Scope::Named),
     route(Post, "/api/dead/discard", Produce, Scope::Named),
-    held(Post, "/api/audit", Operate, Scope::Whole),
+    stream(Post, "/api/audit", Operate, Scope::Whole),
     route(Get, "/metrics", Read, Scope::Whole),
     // The seam decides for each command; see `seam.rs`.
     route(Get, "/engine", Read, Scope::Nobody),
     route(Post, "/engine/execute", Read, Scope::Named),
     held(Post, "/engine/wait", Work, Scope::Whole),
-    held(Post, "/engine/walk", Operate, Scope::Whole),
+    stream(Post, "/engine/walk", Operate, Scope::Whole),
 ];
 
 impl Route {
@@ -246,7 +252,8 @@ pub struct Caller {
 impl Caller {
     /// Whoever comes where no key is asked for.
     pub fn anonymous() -> Self {
-        Self { name: "anonymous".into(), role: Role::Admin, groups: None }
+        static ANONYMOUS: LazyLock<Arc<str>> = LazyLock::new(|| "anonymous".into());
+        Self { name: ANONYMOUS.clone(), role: Role::Admin, groups: None }
     }
 
     /// Refuses what the role is not for.

@@ -25,14 +25,15 @@ pub(crate) use events::Live;
 pub(crate) use leases::Polls;
 
 use axum::Router;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn_with_state, map_response};
+use axum::response::Response;
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::app::Shared;
 use crate::description;
-use crate::figures::{self, measure};
-use crate::guard::guard;
+use crate::figures;
+use crate::guard::{guard, mark};
 use crate::health;
 use crate::problem::ProblemKind;
 use crate::seam;
@@ -43,7 +44,7 @@ use crate::seam;
     info(
         title = "Fairlane",
         description = "Bulk work for many customers at once: fairly, at the speed the outside world allows, losing nothing.\n\n\
-            Problems are told as `application/problem+json`; every change may be repeated when its answer was lost."
+            Problems are told as `application/problem+json`; a change that names ids, or comes with an Idempotency-Key, may be repeated when its answer was lost."
     ),
     // In the order in which somebody new wants to read them.
     tags(
@@ -94,8 +95,7 @@ pub(crate) fn router(app: Shared) -> Router {
     guarded
         .merge(seam::routes())
         .layer(from_fn_with_state(app.clone(), guard))
-        .layer(from_fn_with_state(app.clone(), measure))
-        .merge(open)
+        .merge(open.layer(map_response(marked)))
         .merge(description::routes(&openapi()))
         .fallback(|| async {
             ProblemKind::NotFound.because("nothing is served at this path; /openapi.json lists what is")
@@ -105,4 +105,10 @@ pub(crate) fn router(app: Shared) -> Router {
                 .because("the path does not take this method; /openapi.json lists what it takes")
         })
         .with_state(app)
+}
+
+/// What [`guard`] does for the other routes.
+async fn marked(mut response: Response) -> Response {
+    mark(&mut response);
+    response
 }

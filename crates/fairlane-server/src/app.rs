@@ -1,17 +1,24 @@
 //! What all requests share.
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
 
 use fairlane::Fairlane;
-use fairlane_engine::Engine;
+use fairlane_core::TypeId;
+use fairlane_core::queue::{Inspect, Inspected};
+use fairlane_engine::{Engine, EngineError};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
+use crate::access::Caller;
 use crate::api::{Live, Polls};
+use crate::bodies::Bodies;
 use crate::figures::Figures;
 use crate::guard::Guard;
+use crate::health::Readiness;
 use crate::keys::Keys;
+use crate::problem::{Problem, ProblemKind};
 use crate::settings::ServerSettings;
 
 /// What all requests share.
@@ -22,6 +29,10 @@ pub struct App {
     pub settings: ServerSettings,
     /// Who may come in.
     pub guard: Guard,
+    /// Whether the engine answers.
+    pub readiness: Readiness,
+    /// Room for bodies.
+    pub(crate) bodies: Bodies,
     /// What is counted.
     pub figures: Figures,
     /// Who waits for jobs.
@@ -36,6 +47,8 @@ pub struct App {
     pub changing_settings: Mutex<()>,
     /// One audit at a time.
     pub auditing: Mutex<()>,
+    /// Types that were seen. None ever goes, so there are at most 64, and what is known stays known.
+    known_types: RwLock<HashSet<TypeId>>,
 }
 
 /// As handlers get it.
@@ -48,15 +61,18 @@ impl App {
         let live = Arc::new(Live::default());
         Self {
             fairlane: Fairlane::from_engine(live.heard(fairlane.engine().clone())),
+            bodies: Bodies::new(settings.bodies_bytes_max),
             settings,
             guard,
             figures: Figures::new(),
+            readiness: Readiness::default(),
             polls: Polls::default(),
             live,
             stopping: CancellationToken::new(),
             started: Instant::now(),
             changing_settings: Mutex::new(()),
             auditing: Mutex::new(()),
+            known_types: RwLock::default(),
         }
     }
 
@@ -64,4 +80,37 @@ impl App {
     pub fn engine(&self) -> &Arc<dyn Engine> {
         self.fairlane.engine()
     }
+
+    /// Refuses a type that is new to a caller who is bound to groups: there is room for 64, for everybody and for ever.
+    pub(crate) async fn check_type(&self, caller: &Caller, name: &TypeId) -> Result<(), Problem> {
+        if self.may_use(caller, name).await? { Ok(()) } else { Err(new_type(name)) }
+    }
+
+    /// Whether the caller may enqueue jobs of this type.
+    pub(crate) async fn may_use(&self, caller: &Caller, name: &TypeId) -> Result<bool, EngineError> {
+        let is_known = || self.known_types.read().unwrap_or_else(PoisonError::into_inner).contains(name);
+        if caller.groups.is_none() || is_known() {
+            return Ok(true);
+        }
+        let is_there = match self.engine().inspect(Inspect::Type(name.clone())).await? {
+            Inspected::Type(view) => view.is_some(),
+            _ => {
+                return Err(EngineError::Broken {
+                    reason: "inspect was answered with something else".to_owned(),
+                });
+            }
+        };
+        if is_there {
+            self.known_types.write().unwrap_or_else(PoisonError::into_inner).insert(name.clone());
+        }
+        Ok(is_there)
+    }
+}
+
+/// Why a caller who is bound to groups may not use a type.
+pub(crate) fn new_type(name: &TypeId) -> Problem {
+    ProblemKind::Conflict.because(format!(
+        "the type {name} is new, and this key is bound to groups; let a key that is not bound add it first (PATCH \
+         /api/types/{name} with {{\"paused\": false}})"
+    ))
 }

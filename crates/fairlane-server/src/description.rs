@@ -12,6 +12,7 @@ use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::access::{ROUTES, Verb};
 use crate::app::Shared;
+use crate::guard::mark;
 
 /// The name of the way to show a key.
 const SCHEME: &str = "key";
@@ -57,7 +58,11 @@ pub(crate) fn text(api: &OpenApi) -> String {
 /// `/openapi.json`, and `/docs` to read it; neither needs a key or a network.
 pub(crate) fn routes(api: &OpenApi) -> Router<Shared> {
     let text = text(api);
-    let show = move || async move { ([(header::CONTENT_TYPE, "application/json")], text).into_response() };
+    let show = move || async move {
+        let mut response = ([(header::CONTENT_TYPE, "application/json")], text).into_response();
+        mark(&mut response);
+        response
+    };
     let config = Config::from("/openapi.json").validator_url("none").persist_authorization(false);
     Router::new().route("/openapi.json", get(show)).merge(SwaggerUi::new("/docs").config(config))
 }

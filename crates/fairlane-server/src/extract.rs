@@ -7,6 +7,7 @@ use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use fairlane_core::{BulkId, GroupId, JobId, TypeId};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::Body as _;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
@@ -49,8 +50,15 @@ pub fn read_json<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
     })
 }
 
-/// Refuses a body that says it is something else; a browser cannot send JSON to another site unasked.
+/// Refuses a body that says it is something else; a browser cannot send JSON to another site unasked. One that says it
+/// is packed would be read as if it were not.
 pub fn check_content_type(headers: &HeaderMap, wanted: &str) -> Result<(), Problem> {
+    let codings = headers.get_all(header::CONTENT_ENCODING);
+    if let Some(coding) = codings.iter().find(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity")) {
+        return Err(ProblemKind::UnsupportedType.because(format!(
+            "the body came with the header content-encoding: {coding:?}; send it as it is, without this header"
+        )));
+    }
     let named = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
     let essence = named.split(';').next().unwrap_or("").trim();
     if essence.eq_ignore_ascii_case(wanted) {
@@ -61,7 +69,10 @@ pub fn check_content_type(headers: &HeaderMap, wanted: &str) -> Result<(), Probl
     )))
 }
 
-/// Reads the whole body, within the limits of size and time.
+/// A body of at most this many bytes is taken as it came, if it came in one piece.
+const PIECE_BYTES: u64 = 16 * 1024;
+
+/// Reads the whole body, within the limits of size and time; its room is given back when the request is answered.
 pub async fn whole_body(request: Request, app: &Shared) -> Result<Bytes, Problem> {
     body_up_to(app.settings.body_bytes_max, request, app).await
 }
@@ -69,13 +80,31 @@ pub async fn whole_body(request: Request, app: &Shared) -> Result<Bytes, Problem
 /// The same with another limit of size.
 pub async fn body_up_to(bytes_max: usize, request: Request, app: &Shared) -> Result<Bytes, Problem> {
     let settings = &app.settings;
+    let mut room = app.bodies.room(&request, bytes_max);
     let mut body = Limited::new(request.into_body(), bytes_max);
     let too_slow = |_| ProblemKind::TooSlow.because("the body did not come in time; send it again");
     let reading = async {
         let mut whole = Vec::new();
+        // Most bodies are small and come in one piece, which is taken as it is.
+        if body.size_hint().upper().is_some_and(|bytes| bytes <= PIECE_BYTES) {
+            match timeout(settings.body_timeout, body.frame()).await.map_err(too_slow)? {
+                None => return Ok(Bytes::new()),
+                Some(piece) => {
+                    let piece = piece.map_err(|error| broken_off(&*error, bytes_max))?;
+                    let data = piece.into_data().unwrap_or_default();
+                    if body.is_end_stream() {
+                        return Ok(data);
+                    }
+                    room.take(&mut whole, data.len())?;
+                    whole.extend_from_slice(&data);
+                }
+            }
+        }
         while let Some(piece) = timeout(settings.body_timeout, body.frame()).await.map_err(too_slow)? {
             let piece = piece.map_err(|error| broken_off(&*error, bytes_max))?;
-            whole.extend_from_slice(piece.data_ref().map_or(&[], |data| data));
+            let Some(data) = piece.data_ref() else { continue };
+            room.take(&mut whole, data.len())?;
+            whole.extend_from_slice(data);
         }
         Ok(Bytes::from(whole))
     };

@@ -6,11 +6,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use axum::extract::{MatchedPath, Request, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use fairlane_core::GroupId;
 use fairlane_core::limits::LIST_GROUPS_MAX;
@@ -209,26 +209,31 @@ impl Looked {
     }
 }
 
-/// The layer that counts requests.
-pub(crate) async fn measure(
-    State(app): State<Shared>,
-    path: MatchedPath,
-    request: Request,
-    next: Next,
-) -> Response {
-    let Some(route) = Route::find(request.method(), path.as_str()) else { return next.run(request).await };
-    let begun = Instant::now();
-    let trace = trace_id(request.headers());
-    let response = next.run(request).await;
-    let (status, took) = (response.status(), begun.elapsed());
-    app.figures.answered(route, status, took);
-    let (method, path, took_us) = (route.method.as_str(), route.path, took.as_micros() as u64);
-    if status.is_server_error() {
-        tracing::warn!(target: observe::TARGET, method, route = path, status = status.as_u16(), took_us, trace, "request failed");
-    } else {
-        tracing::debug!(target: observe::TARGET, method, route = path, status = status.as_u16(), took_us, trace, "request");
+/// A request that is being answered.
+pub(crate) struct Measured {
+    route: &'static Route,
+    begun: Instant,
+    trace: Option<String>,
+}
+
+impl Measured {
+    /// It begins.
+    pub fn begin(route: &'static Route, headers: &HeaderMap) -> Self {
+        Self { route, begun: Instant::now(), trace: trace_id(headers) }
     }
-    response
+
+    /// It is answered.
+    pub fn end(self, figures: &Figures, status: StatusCode) {
+        let Self { route, begun, trace } = self;
+        let took = begun.elapsed();
+        figures.answered(route, status, took);
+        let (method, path, took_us) = (route.method.as_str(), route.path, took.as_micros() as u64);
+        if status.is_server_error() {
+            tracing::warn!(target: observe::TARGET, method, route = path, status = status.as_u16(), took_us, trace, "request failed");
+        } else {
+            tracing::debug!(target: observe::TARGET, method, route = path, status = status.as_u16(), took_us, trace, "request");
+        }
+    }
 }
 
 /// The trace a request belongs to, for whoever reads the log; empty if none is named.
@@ -241,19 +246,38 @@ fn trace_id(headers: &HeaderMap) -> Option<String> {
 }
 
 /// Counts something that is there as long as this is.
-pub(crate) struct Present(&'static str);
+///
+/// The exporter forgets a gauge that is not set for a while, so these are counted here and set when somebody looks.
+pub(crate) struct Present(&'static AtomicU64);
+
+static CONNECTIONS_OPEN: AtomicU64 = AtomicU64::new(0);
+static REQUESTS_HELD: AtomicU64 = AtomicU64::new(0);
 
 impl Present {
-    /// One more.
-    pub fn new(name: &'static str) -> Self {
-        gauge!(name).increment(1.0);
-        Self(name)
+    /// One more connection.
+    pub fn connection() -> Self {
+        Self::count(&CONNECTIONS_OPEN)
+    }
+
+    /// One more request that is held.
+    pub fn held() -> Self {
+        Self::count(&REQUESTS_HELD)
+    }
+
+    fn count(present: &'static AtomicU64) -> Self {
+        present.fetch_add(1, Ordering::Relaxed);
+        Self(present)
+    }
+
+    fn show_all() {
+        gauge!(CONNECTIONS).set(CONNECTIONS_OPEN.load(Ordering::Relaxed) as f64);
+        gauge!(HELD).set(REQUESTS_HELD.load(Ordering::Relaxed) as f64);
     }
 }
 
 impl Drop for Present {
     fn drop(&mut self) {
-        gauge!(self.0).decrement(1.0);
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -276,6 +300,7 @@ pub(crate) fn routes() -> OpenApiRouter<Shared> {
 )]
 async fn show(State(app): State<Shared>) -> Result<Response, Problem> {
     app.figures.look(&app).await?;
+    Present::show_all();
     let text = recorder().map(PrometheusHandle::render).unwrap_or_default();
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
 }

@@ -1,10 +1,13 @@
 //! Whether the server lives, and whether it can work.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::extract::State;
 use fairlane_core::queue::Inspect;
+use fairlane_engine::Engine;
+use fairlane_engine::observe::TARGET;
 use serde::Serialize;
+use tokio::sync::Mutex;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -15,6 +18,8 @@ use crate::problem::{Problem, ProblemDocument, ProblemKind};
 
 /// How long the engine has to answer before the server is not ready.
 const READY_WITHIN: Duration = Duration::from_secs(2);
+/// How long an answer of the engine counts.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 pub(crate) fn routes() -> OpenApiRouter<Shared> {
     OpenApiRouter::new().routes(routes!(healthz)).routes(routes!(readyz))
@@ -62,11 +67,38 @@ async fn readyz(State(app): State<Shared>) -> Result<Json<Health>, Problem> {
     if app.stopping.is_cancelled() {
         return Err(ProblemKind::Unavailable.because("the server is stopping; ask another"));
     }
-    match tokio::time::timeout(READY_WITHIN, app.engine().inspect(Inspect::Whole)).await {
-        Ok(looked) => {
-            looked?;
-            Ok(Json(Health { status: "ready" }))
+    if app.readiness.look(&**app.engine()).await {
+        return Ok(Json(Health { status: "ready" }));
+    }
+    Err(ProblemKind::Unavailable
+        .because("the engine does not answer as it should; the server's log says why"))
+}
+
+/// Whether the engine answered when it was last asked: anybody may want to know, and it is asked once a second at most.
+#[derive(Default)]
+pub struct Readiness(Mutex<Option<(Instant, bool)>>);
+
+impl Readiness {
+    async fn look(&self, engine: &dyn Engine) -> bool {
+        let mut looked = self.0.lock().await;
+        if let Some((at, is_ready)) = *looked
+            && at.elapsed() < LOOK_EVERY
+        {
+            return is_ready;
         }
-        Err(_) => Err(ProblemKind::Unavailable.because("the engine does not answer")),
+        let asked = tokio::time::timeout(READY_WITHIN, engine.inspect(Inspect::Whole)).await;
+        let is_ready = match asked {
+            Ok(Ok(_)) => true,
+            Ok(Err(error)) => {
+                tracing::warn!(target: TARGET, %error, "not ready");
+                false
+            }
+            Err(_) => {
+                tracing::warn!(target: TARGET, "not ready: the engine does not answer");
+                false
+            }
+        };
+        *looked = Some((Instant::now(), is_ready));
+        is_ready
     }
 }

@@ -3,7 +3,8 @@
 //! - `keys/file.rs`: keys at rest. `keys/token.rs`: a key as its owner has it.
 //!
 //! Invariant: whether a key is known takes as long to find out as that it is not. A file that cannot be read changes
-//! nothing: the keys that were good stay good.
+//! nothing: the keys that were good stay good, and it is read again until it can be. What was opened with a key ends
+//! with it.
 
 mod file;
 mod token;
@@ -29,7 +30,14 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub struct Keys {
     path: PathBuf,
     known: RwLock<Known>,
-    seen: Mutex<Option<file::Stamp>>,
+    seen: Mutex<Seen>,
+}
+
+/// The file as it was read last.
+struct Seen {
+    stamp: file::Stamp,
+    /// Why it could not be read since, so that it is told once.
+    trouble: Option<String>,
 }
 
 type Known = HashMap<Box<str>, Arc<Key>>;
@@ -41,6 +49,31 @@ pub(crate) struct Key {
     pub caller: Caller,
     /// What it may take of the server. Outlives a change of the key, so that nobody gets more by being changed.
     pub allowance: Arc<OnceLock<Allowance>>,
+    /// Cancelled when it is changed, revoked or gone.
+    ended: CancellationToken,
+}
+
+/// A key that was shown.
+pub(crate) struct Shown {
+    /// Which.
+    pub key: Arc<Key>,
+    /// When it ends by itself, or the secret that was shown does.
+    until: Option<SystemTime>,
+}
+
+impl Shown {
+    /// Waits until it opens nothing any more, or has to be shown again.
+    pub async fn ended(self) {
+        let until = self.until.map(|until| until.duration_since(SystemTime::now()).unwrap_or_default());
+        let ended = self.key.ended.cancelled();
+        match until {
+            Some(left) => {
+                // In time or not, it has ended.
+                let _ = tokio::time::timeout(left, ended).await;
+            }
+            None => ended.await,
+        }
+    }
 }
 
 impl Keys {
@@ -49,7 +82,7 @@ impl Keys {
         let path = path.into();
         let (stamp, records) = file::read(&path)?;
         let known = known(records, &Known::new());
-        Ok(Self { path, known: RwLock::new(known), seen: Mutex::new(Some(stamp)) })
+        Ok(Self { path, known: RwLock::new(known), seen: Mutex::new(Seen { stamp, trouble: None }) })
     }
 
     /// Where they are.
@@ -68,7 +101,7 @@ impl Keys {
     ///
     /// The id is public, so finding it needs no care; the secret is compared in constant time, and with something
     /// even if there is no such id.
-    pub(crate) fn find(&self, text: &str) -> Option<Arc<Key>> {
+    pub(crate) fn find(&self, text: &str) -> Option<Shown> {
         let (id, secret) = Token::parts(text).unwrap_or_default();
         let hash = SecretHash::of(secret);
         let key = self.known.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned();
@@ -81,27 +114,38 @@ impl Keys {
         let now = SystemTime::now();
         let in_grace = previous.is_some_and(|previous| now < previous.valid_until.0);
         let fits = bool::from(is_current) | (bool::from(is_previous) & in_grace);
-        key.filter(|key| fits && key.record.is_valid(now))
+        let key = key.filter(|key| fits && key.record.is_valid(now))?;
+        let secret_until = key.record.previous.as_ref().filter(|_| !bool::from(is_current));
+        let ends = [secret_until.map(|previous| previous.valid_until), key.record.expires_at];
+        let until = ends.into_iter().flatten().map(|time| time.0).min();
+        Some(Shown { key, until })
     }
 
     /// Reads the file again if it is another than last time.
     pub(crate) fn refresh(&self) {
-        let stamp = file::stamp(&self.path);
-        {
-            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-            if *seen == stamp {
-                return;
-            }
-            *seen = stamp;
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.trouble.is_none() && file::stamp(&self.path) == Some(seen.stamp) {
+            return;
         }
         match file::read(&self.path) {
-            Ok((_, records)) => {
+            Ok((stamp, records)) => {
+                *seen = Seen { stamp, trouble: None };
                 let mut current = self.known.write().unwrap_or_else(PoisonError::into_inner);
-                *current = known(records, &current);
+                let before = std::mem::take(&mut *current);
+                *current = known(records, &before);
                 tracing::info!(target: "fairlane", keys = current.len(), "the keys have changed");
+                for (id, key) in before {
+                    if !current.get(&id).is_some_and(|kept| Arc::ptr_eq(&key, kept)) {
+                        key.ended.cancel();
+                    }
+                }
             }
             Err(error) => {
-                tracing::error!(target: "fairlane", %error, "the keys cannot be read and stay as they were");
+                let trouble = Some(error.to_string());
+                if seen.trouble != trouble {
+                    tracing::error!(target: "fairlane", %error, "the keys cannot be read and stay as they were");
+                    seen.trouble = trouble;
+                }
             }
         }
     }
@@ -119,6 +163,9 @@ impl Keys {
 fn known(records: Vec<KeyRecord>, before: &Known) -> Known {
     let key = |record: KeyRecord| {
         let before = before.get(record.id.as_str());
+        if let Some(same) = before.filter(|before| before.record == record) {
+            return (record.id.into_boxed_str(), same.clone());
+        }
         let allowance = before.filter(|before| before.record.rate == record.rate);
         let caller = Caller {
             name: record.id.as_str().into(),
@@ -126,7 +173,10 @@ fn known(records: Vec<KeyRecord>, before: &Known) -> Known {
             groups: record.groups.clone().map(Arc::new),
         };
         let allowance = allowance.map_or_else(Arc::default, |before| before.allowance.clone());
-        (record.id.clone().into_boxed_str(), Arc::new(Key { record, caller, allowance }))
+        (
+            record.id.clone().into_boxed_str(),
+            Arc::new(Key { record, caller, allowance, ended: CancellationToken::new() }),
+        )
     };
     records.into_iter().map(key).collect()
 }
@@ -161,7 +211,7 @@ mod tests {
         let ((record, token), (other, _)) = (made(&file), made(&file));
         let keys = Keys::open(file.path()).unwrap();
         let text = token.reveal();
-        assert_eq!(*keys.find(text).unwrap().caller.name, *record.id);
+        assert_eq!(*keys.find(text).unwrap().key.caller.name, *record.id);
         let foreign = text.replace(&record.id, &other.id);
         let cut = &text[..text.len() - 1];
         let longer = format!("{text}A");
@@ -224,12 +274,78 @@ mod tests {
     fn what_a_key_has_used_is_remembered_over_a_change_of_its_file() {
         let folder = tempfile::tempdir().unwrap();
         let file = KeyFile::at(folder.path().join("keys.json"));
-        let (_, token) = made(&file);
+        let (record, token) = made(&file);
         let keys = Keys::open(file.path()).unwrap();
         let before = keys.find(token.reveal()).unwrap();
-        made(&file);
+        file.rotate(&record.id, Duration::from_secs(3600)).unwrap();
         keys.refresh();
         let after = keys.find(token.reveal()).unwrap();
-        assert!(Arc::ptr_eq(&before.allowance, &after.allowance));
+        assert!(
+            !Arc::ptr_eq(&before.key, &after.key) && Arc::ptr_eq(&before.key.allowance, &after.key.allowance)
+        );
+    }
+
+    fn has_ended(shown: &Shown) -> bool {
+        shown.key.ended.is_cancelled()
+    }
+
+    #[test]
+    fn what_was_opened_with_a_key_ends_when_that_changes_and_not_when_another_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = KeyFile::at(folder.path().join("keys.json"));
+        let ((record, token), (other, _)) = (made(&file), made(&file));
+        let keys = Keys::open(file.path()).unwrap();
+        let first = keys.find(token.reveal()).unwrap();
+        file.revoke(&other.id).unwrap();
+        keys.refresh();
+        assert!(!has_ended(&first));
+        file.rotate(&record.id, Duration::from_secs(3600)).unwrap();
+        keys.refresh();
+        assert!(has_ended(&first));
+        let second = keys.find(token.reveal()).unwrap();
+        std::fs::write(file.path(), r#"{"version": 1, "keys": []}"#).unwrap();
+        keys.refresh();
+        assert!(has_ended(&second) && keys.find(token.reveal()).is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_opened_with_a_secret_ends_with_its_grace_period_and_with_the_key() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = KeyFile::at(folder.path().join("keys.json"));
+        let hours = |count: u64| Duration::from_secs(count * 3600);
+        let new = NewKey {
+            name: "n".into(),
+            role: Role::Viewer,
+            groups: None,
+            rate: None,
+            expires_in: Some(hours(5)),
+        };
+        let (record, old) = file.create(new).unwrap();
+        let (_, new) = file.rotate(&record.id, hours(2)).unwrap();
+        let keys = Keys::open(file.path()).unwrap();
+        for (token, length) in [(old, hours(2)), (new, hours(5))] {
+            let begun = tokio::time::Instant::now();
+            let shown = keys.find(token.reveal()).unwrap();
+            tokio::time::timeout(hours(24), shown.ended()).await.expect("it ends by itself");
+            let took = begun.elapsed();
+            assert!(took <= length && took > length - hours(1), "{took:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_could_not_be_read_is_read_again_until_it_can_be() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let file = KeyFile::at(folder.path().join("keys.json"));
+        let (record, token) = made(&file);
+        let keys = Keys::open(file.path()).unwrap();
+        file.revoke(&record.id).unwrap();
+        let mode = |mode| std::fs::set_permissions(file.path(), PermissionsExt::from_mode(mode)).unwrap();
+        mode(0o664);
+        keys.refresh();
+        assert!(keys.find(token.reveal()).is_some(), "others could have written it");
+        mode(0o600);
+        keys.refresh();
+        assert!(keys.find(token.reveal()).is_none());
     }
 }

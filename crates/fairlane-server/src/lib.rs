@@ -5,9 +5,8 @@
 //! - `guard.rs`: what every request passes: who asks, may they, is there room. `keys.rs`: keys at rest.
 //! - `api.rs` and `api/`: the routes, one file for each thing. `seam.rs`: the routes of the `http` engine.
 //! - `description.rs`: the API described, and pages to read it. `figures.rs`: for Prometheus. `health.rs`: alive, ready.
-//! - `idempotency.rs`: ids out of an idempotency key, so that a repeated request finds the same jobs.
-//! - `idempotency.rs`: ids out of a key. `trace.rs`: the trace of a request.
-//! - `extract.rs`: bodies, queries and paths as they come. `problem.rs`: what goes wrong, as it is told.
+//! - `idempotency.rs`: where ids come from, so that a repeated request finds the same jobs. `trace.rs`: the trace of one.
+//! - `extract.rs`: bodies, queries and paths as they come. `bodies.rs`: room for them. `problem.rs`: what goes wrong, as it is told.
 //!
 //! A request's way: `serve.rs` → `guard.rs` → a file of `api/` → the engine.
 //! Left out on purpose: decisions about jobs, which are the engine's; TLS, which a reverse proxy does better.
@@ -15,6 +14,7 @@
 pub mod access;
 mod api;
 mod app;
+mod bodies;
 mod description;
 mod extract;
 pub mod figures;

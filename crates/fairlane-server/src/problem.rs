@@ -13,6 +13,8 @@ use fairlane_engine::EngineError;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::guard::mark;
+
 /// What a type begins with.
 const TYPE_PREFIX: &str = "urn:fairlane:problem:";
 /// What a problem document is.
@@ -182,6 +184,7 @@ impl IntoResponse for Problem {
         };
         let body = serde_json::to_vec(&document).expect("text and numbers can be written");
         let mut response = (status, [(header::CONTENT_TYPE, CONTENT_TYPE)], body).into_response();
+        mark(&mut response);
         let headers = response.headers_mut();
         if let Some(after) = self.retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(after.as_millis().div_ceil(1000) as u64));
@@ -225,6 +228,7 @@ impl From<Error> for Problem {
             Error::Conflict { .. }
             | Error::OtherPayload { .. }
             | Error::Mismatch { .. }
+            | Error::SealedWithOthers { .. }
             | Error::TooManyBulks(_)
             | Error::TooManyTypes(_)
             | Error::NoTypeForCallbacks => ProblemKind::Conflict.because(detail),

@@ -26,7 +26,7 @@ use crate::access::{Caller, Permission};
 use crate::app::Shared;
 use crate::extract::{body_up_to, check_content_type};
 use crate::problem::{Problem, ProblemKind};
-use permission::check_command;
+use permission::{check_command, without_others};
 use walk::Walk;
 
 pub(crate) fn routes() -> Router<Shared> {
@@ -67,11 +67,17 @@ async fn execute(
     };
     let command: Command = read(request, &app, bytes_max).await?;
     check_command(&caller, &command)?;
+    if let Command::Enqueue(enqueue) = &command {
+        for job in &enqueue.jobs {
+            app.check_type(&caller, &job.type_id).await?;
+        }
+    }
     let _changing = match command {
         Command::SetWhole(_) => Some(app.changing_settings.lock().await),
         _ => None,
     };
-    Ok(Wired(app.engine().execute(command).await.map_err(trouble)))
+    let answered = app.engine().execute(command).await;
+    Ok(Wired(answered.map(|reply| without_others(&caller, reply)).map_err(trouble)))
 }
 
 /// A client that goes away drops this, and what it waits for is left to others.

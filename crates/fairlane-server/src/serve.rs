@@ -24,7 +24,7 @@ use tower::Service;
 
 use self::timed::{Exchanges, Timed};
 use crate::app::App;
-use crate::figures::{CONNECTIONS, Present};
+use crate::figures::Present;
 use crate::settings::ServerSettings;
 
 /// How long a client may say nothing before the system asks whether it is still there.
@@ -51,7 +51,7 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, app: Arc<App>) 
         };
         let Some((stream, peer, place)) = accepted else { continue };
         let exchanges = Arc::new(Exchanges::default());
-        let io = TokioIo::new(Timed::new(stream, exchanges.clone(), settings));
+        let io = TokioIo::new(Timed::new(stream, exchanges.clone(), settings, app.stopping.clone()));
         let router = router.clone();
         let service = service_fn(move |request: hyper::Request<Incoming>| {
             let begun = exchanges.begin();
@@ -72,7 +72,7 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, app: Arc<App>) 
             }
         });
         let connection = graceful.watch(builder.serve_connection(io, service));
-        let present = Present::new(CONNECTIONS);
+        let present = Present::connection();
         tokio::spawn(async move {
             // A client that goes away is no news.
             let _ = connection.await;

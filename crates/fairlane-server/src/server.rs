@@ -41,6 +41,12 @@ pub struct Server {
 }
 
 impl Server {
+    /// Whether it may listen there: without a valid key only this machine is listened to.
+    pub fn check(address: SocketAddr, keys: Option<&Keys>) -> Result<(), ServerError> {
+        let is_guarded = address.ip().is_loopback() || keys.is_some_and(Keys::any_valid);
+        if is_guarded { Ok(()) } else { Err(ServerError::Open(address)) }
+    }
+
     /// Listens and serves until it is stopped. Port 0 is any free one.
     pub async fn start(
         fairlane: Fairlane,
@@ -48,9 +54,7 @@ impl Server {
         keys: Option<Arc<Keys>>,
         settings: ServerSettings,
     ) -> Result<Self, ServerError> {
-        if !address.ip().is_loopback() && !keys.as_ref().is_some_and(|keys| keys.any_valid()) {
-            return Err(ServerError::Open(address));
-        }
+        Self::check(address, keys.as_deref())?;
         let listen = |reason| ServerError::Listen { address, reason };
         let listener = TcpListener::bind(address).await.map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;

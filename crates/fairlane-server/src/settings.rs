@@ -13,12 +13,17 @@ pub struct ServerSettings {
     pub requests_max: usize,
     /// Of these, requests of one key.
     pub key_requests_max: usize,
-    /// Long polls, event streams and uploads at once; one key may have a quarter of them.
+    /// Long polls and event streams at once; one key may have a quarter of them.
     pub held_max: usize,
+    /// Streams of jobs and results, walks and audits at once, each of which may take a few MiB; one key may have a
+    /// quarter of them.
+    pub streams_max: usize,
     /// Requests a second of one key that has no rate of its own.
     pub key_rate: Option<Rate>,
     /// Bytes of a body that is read as a whole.
     pub body_bytes_max: usize,
+    /// Bytes of all such bodies together, but for the first 16 KiB of each; more are told to come back.
+    pub bodies_bytes_max: usize,
     /// Bytes of a request's head, and of what is read ahead on a connection; at least 8 KiB.
     pub head_bytes_max: usize,
     /// How long a request's head may take once it has begun, and the first one of a connection in all.
@@ -50,8 +55,10 @@ impl Default for ServerSettings {
             requests_max: 1024,
             key_requests_max: 128,
             held_max: 12_288,
+            streams_max: 256,
             key_rate: Rate::new(2_000, 1000, Some(4_000)).ok(),
             body_bytes_max: 8 * 1024 * 1024,
+            bodies_bytes_max: 256 * 1024 * 1024,
             head_bytes_max: 16 * 1024,
             head_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(75),

@@ -34,8 +34,16 @@ mod groups;
 mod jobs;
 #[path = "server/keys.rs"]
 mod keys;
+#[path = "server/large_bodies.rs"]
+mod large_bodies;
 #[path = "server/leases.rs"]
 mod leases;
+#[path = "server/lost_answers.rs"]
+mod lost_answers;
+#[path = "server/new_types.rs"]
+mod new_types;
+#[path = "server/refused_bodies.rs"]
+mod refused_bodies;
 #[path = "server/running.rs"]
 mod running;
 #[path = "server/schema.rs"]

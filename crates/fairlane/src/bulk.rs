@@ -173,12 +173,20 @@ impl Bulk {
         ingest.finish().await
     }
 
-    /// Says that no more jobs come, and how many there are: with any other number it stays open.
+    /// Says that no more jobs come, and how many there are: with any other number it stays open. To seal it again
+    /// changes nothing, and is an error if it was sealed with another number.
     pub async fn seal(&self, expected: Option<u64>) -> Result<BulkView, Error> {
         let sealed = self.engine.seal_bulk(SealBulk { bulk: self.name.clone(), expected }).await?;
-        self.sealed(sealed, expected)
+        let view = self.sealed(sealed, expected)?;
+        match expected {
+            Some(expected) if expected != view.total => {
+                Err(Error::SealedWithOthers { bulk: self.name.clone(), expected, total: view.total })
+            }
+            _ => Ok(view),
+        }
     }
 
+    /// One that was sealed before may have jobs of other sources besides.
     fn sealed(&self, sealed: BulkSealed, expected: Option<u64>) -> Result<BulkView, Error> {
         match sealed {
             BulkSealed::Sealed(view) => Ok(view),

@@ -9,9 +9,9 @@ use std::time::{Duration, SystemTime};
 
 use fairlane_core::limits::LIST_JOBS_MAX;
 use fairlane_core::queue::{
-    Discard, Disposal, JobLine, JobRef, ListJobs, Listed, Listing, RequeueDead, Requeued,
+    Discard, Disposal, Explain, JobLine, JobRef, ListJobs, Listed, Listing, RequeueDead, Requeued,
 };
-use fairlane_core::{GroupId, TypeId};
+use fairlane_core::{GroupId, Micros, TypeId};
 use fairlane_engine::Engine;
 use fairlane_worker::Problem;
 
@@ -140,7 +140,11 @@ impl Dead {
     }
 
     async fn walk(&self) -> Result<Walk, Error> {
-        let whole = Fairlane::from_engine(self.engine.clone()).whole().await?;
+        // How many are dead is of all groups, and so not for a key that is bound to some.
+        let to_look_at = match self.group {
+            Some(_) => u64::MAX,
+            None => Fairlane::from_engine(self.engine.clone()).whole().await?.failed,
+        };
         let age = self.older_than.unwrap_or_default();
         let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Ok(Walk {
@@ -150,7 +154,8 @@ impl Dead {
             code: self.code.clone(),
             died_before_us: self.older_than.map(|_| since_1970.saturating_sub(age).as_micros() as u64),
             cursor: 0,
-            to_look_at: whole.failed,
+            to_look_at,
+            began_at: None,
         })
     }
 }
@@ -168,8 +173,10 @@ struct Walk {
     died_before_us: Option<u64>,
     /// The rank at which the next page begins.
     cursor: u64,
-    /// Jobs that were dead at the beginning and have not been looked at.
+    /// Jobs that were dead at the beginning and have not been looked at; of one group, as many as there are.
     to_look_at: u64,
+    /// Of one group: when its first dead job was met, by the store's clock. What died later was not dead at the beginning.
+    began_at: Option<Micros>,
 }
 
 impl Walk {
@@ -190,12 +197,29 @@ impl Walk {
             }
             None => self.to_look_at = 0,
         }
-        Ok(Some(jobs.into_iter().filter(|line| self.is_wanted(line)).collect()))
+        self.begin(&jobs).await?;
+        let is_late = |line: &JobLine| self.began_at.is_some_and(|began_at| died_at(line) > began_at);
+        if jobs.iter().any(is_late) {
+            self.to_look_at = 0;
+        }
+        Ok(Some(jobs.into_iter().filter(|line| !is_late(line) && self.is_wanted(line)).collect()))
+    }
+
+    /// Asks for the time, which comes with an explanation. Jobs that are requeued and die again would make a walk endless.
+    async fn begin(&mut self, jobs: &[JobLine]) -> Result<(), Error> {
+        if let (Some(_), None, Some(line)) = (&self.group, self.began_at, jobs.first()) {
+            let explained = self.engine.explain(Explain { job: line.job.clone() }).await?;
+            self.began_at = explained.0.map(|explanation| explanation.at);
+        }
+        Ok(())
     }
 
     fn is_wanted(&self, line: &JobLine) -> bool {
-        let died_at = line.settled_at.unwrap_or(line.created_at);
-        self.died_before_us.is_none_or(|before| died_at.0 < before)
+        self.died_before_us.is_none_or(|before| died_at(line).0 < before)
             && self.code.as_ref().is_none_or(|code| Problem::from_bytes(&line.note).code == *code)
     }
+}
+
+fn died_at(line: &JobLine) -> Micros {
+    line.settled_at.unwrap_or(line.created_at)
 }

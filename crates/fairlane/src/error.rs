@@ -104,6 +104,20 @@ pub enum Error {
         /// How many it has.
         total: u64,
     },
+    /// The bulk action was sealed before, with another number of jobs than is expected now.
+    #[error(
+        "bulk action {} was sealed with {total} jobs, not {expected}, and takes no more; seal it without a number, or \
+         open a new one for other jobs",
+        .bulk.id
+    )]
+    SealedWithOthers {
+        /// Which.
+        bulk: BulkRef,
+        /// How many the producer counted.
+        expected: u64,
+        /// How many it has.
+        total: u64,
+    },
     /// Nothing can be told at this address.
     #[error("{0:?} is no address for a callback; it begins with http:// or https://")]
     Callback(String),

@@ -164,7 +164,8 @@ impl Fairlane {
         Worker::new(self.engine.clone())
     }
 
-    /// The whole queue as it stands.
+    /// The whole queue as it stands. Behind a server a key that is bound to groups gets its settings and types; the
+    /// counts, which are of all groups, are then 0.
     pub async fn whole(&self) -> Result<WholeView, Error> {
         match self.engine.inspect(Inspect::Whole).await? {
             Inspected::Whole(whole) => Ok(whole),

@@ -1,11 +1,15 @@
 //! Jobs as lines of JSON, read in constant memory.
 //!
-//! A line is an object with `payload` and, if wanted, `id`, `type`, `level`, `cost`, `delay_ms` or `run_at`, `trace`; or, as
-//! [`payload_lines`](NdjsonReader::payload_lines), the payload itself. A payload is passed on byte for byte. Empty
-//! lines are skipped and counted. Invariant: an error names its line, and nothing of that line has been used.
+//! A line is an object with `payload` (or `payload_base64`, if that is not JSON) and, if wanted, `id`, `type`, `level`,
+//! `cost`, `delay_ms` or `run_at`, `trace`; or, as [`payload_lines`](NdjsonReader::payload_lines), the payload itself. A
+//! payload is passed on byte for byte. Empty lines are skipped and counted. Invariant: an error names its line, and
+//! nothing of that line has been used.
 
+use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD as BASE64;
 use fairlane_core::Level;
 use fairlane_core::limits::PAYLOAD_BYTES_MAX;
 use serde::de::{self, DeserializeOwned, MapAccess, Visitor};
@@ -18,10 +22,11 @@ use crate::error::Error;
 use crate::job::Job;
 use crate::time::parse_time;
 
-/// Longest line in bytes: a payload, and room for what stands around it.
-const LINE_BYTES_MAX: usize = PAYLOAD_BYTES_MAX + 16 * 1024;
+/// Longest line in bytes: a payload in base64, and room for what stands around it.
+const LINE_BYTES_MAX: usize = PAYLOAD_BYTES_MAX.div_ceil(3) * 4 + 16 * 1024;
 /// What an object may have.
-const KEYS: [&str; 8] = ["id", "type", "level", "cost", "delay_ms", "run_at", "trace", "payload"];
+const KEYS: [&str; 9] =
+    ["id", "type", "level", "cost", "delay_ms", "run_at", "trace", "payload", "payload_base64"];
 const TRACE_FORM: &str =
     "a W3C traceparent, such as \"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\"";
 const UTF_16: &str =
@@ -237,9 +242,9 @@ impl<R: AsyncBufRead + Unpin> NdjsonReader<R> {
                 return Err(format!("{key:?} stands twice; which is meant?"));
             }
         }
-        let payload = pairs.raw("payload").ok_or("\"payload\" is missing: what is to be done?")?;
+        let payload = payload(&pairs)?;
         let job_type = self.typed(pairs.value("type", "a string")?)?;
-        let mut job = Job::bytes(&self.group, job_type, payload.get().as_bytes()).level(self.level);
+        let mut job = Job::bytes(&self.group, job_type, &*payload).level(self.level);
         if let Some(id) = pairs.value::<String>("id", "a string, such as \"order-42\"")? {
             job = job.id(id);
         }
@@ -284,6 +289,18 @@ fn fnv_64(bytes: &[u8]) -> u64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01b3;
     bytes.iter().fold(OFFSET, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(PRIME))
+}
+
+fn payload<'a>(pairs: &'a Pairs<'_>) -> Result<Cow<'a, [u8]>, String> {
+    match (pairs.raw("payload"), pairs.value::<String>("payload_base64", "bytes in base64")?) {
+        (Some(json), None) => Ok(json.get().as_bytes().into()),
+        (None, Some(text)) => match BASE64.decode(text) {
+            Ok(bytes) => Ok(bytes.into()),
+            Err(error) => Err(format!("\"payload_base64\" is not base64: {error}")),
+        },
+        (None, None) => Err("\"payload\" is missing: what is to be done?".to_owned()),
+        (Some(_), Some(_)) => Err("\"payload\" and \"payload_base64\" exclude each other".to_owned()),
+    }
 }
 
 fn run_at(pairs: &Pairs<'_>) -> Result<Option<SystemTime>, String> {
@@ -356,7 +373,10 @@ fn unknown_key(key: &str) -> String {
             format!("{key:?} is not known; is {known:?} meant?")
         }
         _ => {
-            format!("{key:?} is not known; known are {}; put data of yours into \"payload\"", KEYS.join(", "))
+            format!(
+                "{key:?} is not known; known are {}; put data of yours into \"payload\", or take each line as a payload (--payload-lines)",
+                KEYS.join(", ")
+            )
         }
     }
 }
@@ -399,12 +419,27 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_payload_that_is_not_json_stands_there_in_base64() {
+        let largest = BASE64.encode(vec![0xff; PAYLOAD_BYTES_MAX]);
+        let text = format!(
+            "{{\"payload_base64\":\"//4A\"}}\n{{\"payload\":1,\"payload_base64\":null}}\n\
+             {{\"payload_base64\":\"\"}}\n{{\"payload_base64\":\"{largest}\"}}"
+        );
+        let jobs = read(&text).await.unwrap();
+        let lengths: Vec<usize> = jobs.iter().map(|job| job.payload.len()).collect();
+        assert_eq!((&*jobs[0].payload, lengths), (&b"\xff\xfe\0"[..], vec![3, 1, 0, PAYLOAD_BYTES_MAX]));
+    }
+
+    #[tokio::test]
     async fn a_wrong_line_is_named_with_what_is_wrong() {
         for (line, words) in [
             ("{\"payload\":1", "it is not a job: EOF while parsing an object (column 12)"),
             ("[1]", "expected an object such as"),
             ("{\"payload\":1} x", "trailing characters"),
             ("{\"id\":\"a\"}", "\"payload\" is missing"),
+            ("{\"payload_base64\":\"?\"}", "\"payload_base64\" is not base64"),
+            ("{\"payload_base64\":7}", "\"payload_base64\" must be bytes in base64"),
+            ("{\"payload\":1,\"payload_base64\":\"AA==\"}", "exclude each other"),
             ("{\"paylaod\":1}", "\"paylaod\" is not known; is \"payload\" meant?"),
             ("{\"delay\":1,\"payload\":1}", "is \"delay_ms\" meant?"),
             ("{\"customer\":1,\"payload\":1}", "known are id, type, level"),

@@ -79,8 +79,8 @@ struct Chosen {
 #[derive(Serialize)]
 struct Listed {
     jobs: Vec<Line>,
-    /// Dead jobs at all, whatever the filter.
-    dead: u64,
+    /// Dead jobs at all, whatever the filter; not asked for where one group is, as its key may be bound to it.
+    dead: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -120,7 +120,11 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
 async fn list(filter: Filter, limit: usize) -> Result<(), Failure> {
     let fairlane = filter.place.attach().await?;
     let jobs = filter.of(&fairlane).list(limit).await?.into_iter().map(Line::new).collect();
-    let listed = Listed { jobs, dead: fairlane.whole().await?.failed };
+    let dead = match filter.group {
+        Some(_) => None,
+        None => Some(fairlane.whole().await?.failed),
+    };
+    let listed = Listed { jobs, dead };
     filter.place.tell(&listed, || listed.text())
 }
 
@@ -203,7 +207,11 @@ impl Line {
 
 impl Listed {
     fn text(&self) -> String {
-        let shown = format!("{} of {} dead jobs.", thousands(self.jobs.len() as u64), thousands(self.dead));
+        let shown = match (self.jobs.len(), self.dead) {
+            (shown, Some(dead)) => format!("{} of {} dead jobs.", thousands(shown as u64), thousands(dead)),
+            (1, None) => "1 dead job.".to_owned(),
+            (shown, None) => format!("{} dead jobs.", thousands(shown as u64)),
+        };
         if self.jobs.is_empty() {
             return shown;
         }

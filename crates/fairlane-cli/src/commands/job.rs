@@ -1,25 +1,31 @@
-//! `fairlane job`: one job, to look at or to cancel.
+//! `fairlane job`: one job, to look at, to cancel or to requeue.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use clap::{Args, Subcommand};
-use fairlane::{Cancellation, JobState, JobView, Micros, Problem, time_text};
+use fairlane::{
+    Cancellation, GroupId, InvalidName, JobId, JobRef, JobState, JobView, Micros, Problem, time_text,
+};
+use fairlane_core::queue::{RequeueDead, Requeued};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::failure::Failure;
 use crate::place::Place;
+use crate::tables::counted;
 
 const EXAMPLES: &str = "\
 Examples:
   fairlane job show customer-7 invoice-4711
   fairlane job show customer-7 invoice-4711 --json
   fairlane job cancel customer-7 invoice-4711
+  fairlane job requeue customer-7 invoice-4711
 
-Why a job is not running says fairlane why.
-Exit codes: 0 done; 1 it failed; 2 there is no such job, or it has ended and cannot be cancelled, or bad input.";
+Why a job is not running says fairlane why. Many dead jobs at once: fairlane dead requeue.
+Exit codes: 0 done; 1 it failed, or found no room and stays dead; 2 there is no such job, or it has ended and cannot be
+cancelled, or is not dead and cannot be requeued, or bad input.";
 
-/// Shows a job with its payload and result, or cancels it
+/// Shows a job with its payload and result, cancels it, or lets it run again
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
@@ -35,6 +41,9 @@ enum Deed {
     /// Cancels a job: one that waits will not run, one that runs is told
     #[command(after_help = "Example:\n  fairlane job cancel customer-7 invoice-4711")]
     Cancel(Which),
+    /// Lets a dead job run again, with all its attempts
+    #[command(after_help = "Example:\n  fairlane job requeue customer-7 invoice-4711")]
+    Requeue(Which),
 }
 
 #[derive(Args)]
@@ -88,11 +97,19 @@ struct Cancelled {
     is_running: bool,
 }
 
+#[derive(Serialize)]
+struct RequeuedOne {
+    group: String,
+    job: String,
+    requeued: bool,
+}
+
 /// Does what was asked.
 pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     match arguments.deed {
         Deed::Show(which) => show(which).await,
         Deed::Cancel(which) => cancel(which).await,
+        Deed::Requeue(which) => requeue(which).await,
     }
 }
 
@@ -124,7 +141,36 @@ async fn cancel(which: Which) -> Result<(), Failure> {
     })
 }
 
+async fn requeue(which: Which) -> Result<(), Failure> {
+    let job = which.named()?;
+    let fairlane = which.place.attach().await?;
+    let answer = fairlane.engine().requeue_dead(RequeueDead { jobs: vec![job] }).await?;
+    match answer.jobs.first() {
+        Some(Requeued::Requeued) => {}
+        Some(Requeued::Full) => {
+            return Err(Failure::broken(format!(
+                "{} found no room and stays dead; run it again when less is waiting",
+                which.job
+            )));
+        }
+        Some(Requeued::NotDead) => {
+            return Err(Failure::bad_input(format!(
+                "job {} is not dead, so there is nothing to requeue; fairlane job show says how it stands",
+                which.job
+            )));
+        }
+        Some(Requeued::Unknown) | None => return Err(which.unknown()),
+    }
+    let answer = RequeuedOne { group: which.group, job: which.job, requeued: true };
+    which.place.tell(&answer, || format!("{} of {} runs again", answer.job, answer.group))
+}
+
 impl Which {
+    fn named(&self) -> Result<JobRef, Failure> {
+        let bad = |error: InvalidName| Failure::bad_input(error.to_string());
+        Ok(JobRef { group: GroupId::new(&self.group).map_err(bad)?, id: JobId::new(&self.job).map_err(bad)? })
+    }
+
     fn unknown(&self) -> Failure {
         Failure::bad_input(format!(
             "{} has no job {}; it was never enqueued, or it ended and is past its retention",
@@ -162,8 +208,10 @@ impl Shown {
 
     fn text(&self) -> String {
         let counts = format!(
-            "{} attempts, {} times throttled, {} leases lost",
-            self.attempts, self.throttles, self.losses
+            "{}, {} throttled, {} lost",
+            counted(self.attempts.into(), "attempt"),
+            counted(self.throttles.into(), "time"),
+            counted(self.losses.into(), "lease"),
         );
         let until = if self.state == "PROCESSING" { "leased to" } else { "due" };
         let problem = self.error.as_ref().map(|problem| format!("{}: {}", problem.code, problem.message));

@@ -5,9 +5,9 @@ use fairlane::{Fairlane, Rate, TypeSettings, TypeView, rate_text, time_text};
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::limit::{Limit, limit_text, number_or_none, rate_or_none};
+use crate::limit::{Limit, limit_text, number_or_none, per_second_text, rate_or_none};
 use crate::place::Place;
-use crate::tables::{self, thousands};
+use crate::tables::{self, counted, thousands};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -209,12 +209,15 @@ impl Shown {
     fn text(&self) -> String {
         let mut lines = vec![self.settings.text()];
         lines.push(format!(
-            "  {} running, {} answered in the last second, {} lanes in order",
+            "  {} running, {} answered in the last second, {} in order",
             thousands(self.in_flight),
             thousands(self.answers_last_second),
-            thousands(self.active_lanes)
+            counted(self.active_lanes, "lane")
         ));
-        lines.extend(self.rate_now_per_second.map(|rate| format!("  lets {rate} a second pass now")));
+        lines.extend(
+            self.rate_now_per_second
+                .map(|rate| format!("  lets {} a second pass now", per_second_text(rate))),
+        );
         lines.extend(
             self.closed_until.as_ref().map(|until| format!("  closed by its downstream until {until}")),
         );
@@ -227,7 +230,7 @@ impl Shown {
         vec![
             self.settings.r#type.clone(),
             limit_text(self.settings.rate.as_ref()),
-            limit_text(self.rate_now_per_second.map(|rate| format!("{rate}/s")).as_ref()),
+            limit_text(self.rate_now_per_second.map(|rate| per_second_text(rate) + "/s").as_ref()),
             limit_text(self.settings.concurrency.as_ref()),
             self.settings.retries(),
             thousands(self.in_flight),

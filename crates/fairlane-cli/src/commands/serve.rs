@@ -65,6 +65,8 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     check(&place)?;
     logs::install(config.server.log).map_err(Failure::bad_input)?;
     let keys = keys_file(&config, &place).map(open_keys).transpose()?;
+    // Before the engine is opened, which makes its directory.
+    Server::check(config.server.listen, keys.as_deref()).map_err(unstarted)?;
     let telling = Telling::start(json);
     let mut signals = Signals::listen()?;
     // Before the engine is opened, which takes its handles then.
@@ -93,7 +95,7 @@ fn check(place: &Place) -> Result<(), Failure> {
             "--engine names a server, which serves its queue already; name a directory or a Redis",
         ));
     }
-    fairlane_engine::check_address(&place.engine).map_err(Failure::unopened)
+    Ok(fairlane_engine::check_address(&place.engine)?)
 }
 
 /// The file of keys: the one that is named, else that of the data directory if there is one.

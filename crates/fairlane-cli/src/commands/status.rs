@@ -5,7 +5,7 @@ use fairlane::{BulkView, rate_text};
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::limit::limit_text;
+use crate::limit::{limit_text, per_second_text};
 use crate::overview::{GroupSeen, Overview, TypeSeen};
 use crate::place::Place;
 use crate::tables::{self, ago, thousands};
@@ -147,7 +147,7 @@ impl Answer {
     fn counts(&self) -> String {
         format!(
             "{}: {}, rate {}\n  {} waiting ({} not due yet), {} running, {} groups, {} answered in the last second\n  \
-             {} completed and {} dead are kept; {} bulk actions to be summed up, {} to be swept",
+             {} completed (those of bulk actions not counted) and {} dead are kept; {} bulk actions to be summed up, {} to be swept",
             self.engine,
             self.discipline,
             limit_text(self.rate.as_ref()),
@@ -191,7 +191,7 @@ impl TypeShown {
 
     fn row(&self) -> Vec<String> {
         let rate = if self.paused { "paused".to_owned() } else { limit_text(self.rate.as_ref()) };
-        let now = self.rate_now_per_second.map_or("–".to_owned(), |now| format!("{now:.1}/s"));
+        let now = self.rate_now_per_second.map_or("–".to_owned(), |now| per_second_text(now) + "/s");
         let asked = self.asked_ms_ago.map_or("never".to_owned(), ago);
         let counts = [self.in_flight, self.answers_last_second].map(thousands);
         let [running, answered] = counts;

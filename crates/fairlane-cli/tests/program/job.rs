@@ -38,3 +38,16 @@ fn a_dead_job_is_shown_with_its_problem() {
     assert_eq!((&shown["state"], &shown["error"]["code"]), (&"FAILED".into(), &"rare".into()));
     assert!(queue.run(&["job", "show", "customer-7", "rare-1"]).stdout.contains("rare: it never works"));
 }
+
+#[test]
+fn one_dead_job_runs_again_and_no_other() {
+    let queue = Queue::with_dead(&["rare-1", "rare-2"]);
+    let requeued = queue.run(&["job", "requeue", "customer-7", "rare-1"]);
+    assert_eq!((requeued.code, requeued.stdout.trim()), (0, "rare-1 of customer-7 runs again"));
+    let state = |job| queue.json(&["job", "show", "customer-7", job])["state"].clone();
+    assert_eq!((state("rare-1"), state("rare-2")), ("PENDING".into(), "FAILED".into()));
+    queue.run(&["job", "requeue", "customer-7", "rare-1"]).failed(2, &["is not dead", "fairlane job show"]);
+    queue.run(&["job", "requeue", "customer-7", "unknown"]).failed(2, &["customer-7 has no job unknown"]);
+    queue.run(&["job", "requeue", "", "rare-2"]).failed(2, &["must not be empty"]);
+    assert_eq!(queue.json(&["job", "requeue", "customer-7", "rare-2"])["requeued"], true);
+}

@@ -78,7 +78,9 @@ fn a_key_is_rotated_with_a_grace_period_and_revoked_for_good() {
 #[test]
 fn what_cannot_be_is_refused_with_what_can() {
     let folder = Folder::new();
-    folder.run(&["list"]).failed(2, &["there are no keys at", "fairlane key create"]);
+    folder
+        .run(&["list"])
+        .failed(2, &["there are no keys at", "fairlane key create", &format!("--keys {}", folder.file())]);
     let bound = ["create", "--name", "n", "--group", "g", "--role"];
     folder
         .run(&[&bound[..], &["worker"]].concat())
@@ -92,6 +94,9 @@ fn what_cannot_be_is_refused_with_what_can() {
     folder
         .run(&["create", "--name", "n", "--role", "admin", "--expires", "-5s"])
         .failed(2, &["30s, 5m, 2h, 1d"]);
+    folder
+        .run(&["create", "--name", "n", "--role", "admin", "--expires", "0s"])
+        .failed(2, &["ends at once", "such as 90d"]);
     assert!(!std::path::Path::new(&folder.file()).exists());
     folder.run(&["revoke", "00000000"]).failed(2, &["there is no key 00000000", "key list"]);
     std::fs::write(folder.file(), "{}").unwrap();

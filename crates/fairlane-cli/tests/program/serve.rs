@@ -142,8 +142,10 @@ fn a_directory_that_is_served_cannot_be_served_twice_and_a_port_neither() {
     in_use.failed(1, &["something listens on", &listen, "--listen"]);
     let http = fairlane(&["serve", "--engine", &served.address]);
     http.failed(2, &["names a server"]);
-    fairlane(&["serve", "--engine", &other, "--listen", "0.0.0.0:0"])
+    let open = format!("dir:{}", served.path("open").display());
+    fairlane(&["serve", "--engine", &open, "--listen", "0.0.0.0:0"])
         .failed(2, &["loopback", "fairlane key create"]);
+    assert!(!served.path("open").exists(), "what may not be served is not made");
     fairlane(&["serve", "--engine", &other, "--keys", "/no/such/keys.json"])
         .failed(2, &["/no/such/keys.json"]);
 }

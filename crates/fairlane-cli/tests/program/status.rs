@@ -29,6 +29,16 @@ fn a_status_has_counts_types_groups_bulk_actions_and_warnings() {
 }
 
 #[test]
+fn a_cancelled_job_that_its_lane_still_has_is_no_reason_to_warn() {
+    let queue = Queue::new();
+    queue.json(&["enqueue", "customer-7", "mail", "1", "--id", "a"]);
+    assert_eq!(queue.json(&["status"])["warnings"].as_array().unwrap().len(), 1);
+    queue.json(&["job", "cancel", "customer-7", "a"]);
+    let status = queue.json(&["status"]);
+    assert_eq!((&status["backlog"], status["warnings"].as_array().unwrap().len()), (&0.into(), 0));
+}
+
+#[test]
 fn an_empty_queue_has_a_status_too() {
     let queue = Queue::new();
     queue.json(&["settings", "set", "max_retry_count=3"]);

@@ -1,5 +1,7 @@
 //! `lease`: at most one live lease per job, limits never exceeded, a repeated request says the same.
 
+mod bytes;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use fairlane_core::limits::{LEASE_JOBS_MAX, LEASE_MS_MAX, LEASE_MS_MIN, PARK_MS_MAX, QUANTUM};
@@ -9,6 +11,7 @@ use fairlane_engine::EngineError;
 
 use super::{Case, cases};
 use crate::subject::*;
+use bytes::*;
 
 /// The claims.
 pub const CASES: &[Case] = cases![
@@ -55,6 +58,14 @@ pub const CASES: &[Case] = cases![
     a_lease_says_when_somebody_asked_for_a_type,
     jobs_that_will_not_run_hold_up_nobody,
     jobs_that_will_not_run_do_not_wake_in_vain,
+    a_lease_ends_when_its_payloads_have_enough_bytes,
+    only_payloads_count_and_the_last_may_go_beyond,
+    jobs_that_came_back_count_their_bytes_too,
+    a_lease_with_enough_bytes_wakes_another_for_the_rest,
+    a_lease_with_enough_bytes_leaves_the_time_of_what_waits_to_another,
+    a_repeated_request_gives_the_same_large_jobs,
+    bytes_are_counted_over_groups_and_types,
+    admitted_jobs_count_their_bytes_too,
 ];
 
 /// Erratum Q14.

@@ -12,7 +12,9 @@ mod tests;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fairlane_core::limits::{ENQUEUE_JOBS_MAX, LEASE_MS_MAX, SWEEP_JOBS_MAX};
+use fairlane_core::limits::{
+    ENQUEUE_BYTES_MAX, ENQUEUE_JOBS_MAX, LEASE_MS_MAX, PAYLOAD_BYTES_MAX, SWEEP_JOBS_MAX,
+};
 use fairlane_core::queue::*;
 use fairlane_core::*;
 
@@ -38,6 +40,8 @@ pub(super) struct World {
     taken: u64,
     wild: bool,
     floods: bool,
+    /// Payloads are so large that they bound leases.
+    heavy: bool,
     /// Settings pause one time in so many.
     paused_one_in: u64,
     /// More types than there may be.
@@ -60,6 +64,7 @@ impl World {
         Self {
             wild: dice.one_in(3),
             floods: dice.one_in(4),
+            heavy: dice.one_in(8),
             paused_one_in: dice.pick(&[6, 6, 6, 6, 6, 2]),
             many_types: dice.one_in(8),
             discipline: dice.pick(&[Discipline::Share, Discipline::Share, Discipline::Classic]),
@@ -157,7 +162,15 @@ impl World {
     }
 
     fn enqueue(&mut self) -> Command {
-        let jobs = (0..1 + self.dice.below(6)).map(|_| self.new_job()).collect();
+        let mut jobs: Vec<NewJob> = (0..1 + self.dice.below(6)).map(|_| self.new_job()).collect();
+        if self.heavy {
+            // As many as one command takes, and many of them due at the same moment.
+            jobs.truncate(ENQUEUE_BYTES_MAX / PAYLOAD_BYTES_MAX);
+            for new in &mut jobs {
+                new.payload = Arc::from(vec![b'x'; PAYLOAD_BYTES_MAX - self.dice.below(2) as usize]);
+                new.delay_ms = 4000 - self.now.0 / 1000 % 4000;
+            }
+        }
         Command::Enqueue(Enqueue { jobs })
     }
 
@@ -202,7 +215,7 @@ impl World {
         };
         self.requests[worker] = last.max(request);
         let mut types: Vec<TypeId> = (0..self.dice.below(5)).map(|_| self.type_id()).collect();
-        if self.dice.one_in(2) {
+        if self.heavy || self.dice.one_in(2) {
             types = TYPES.map(type_id).to_vec();
         }
         if self.dice.one_in(20) {
@@ -212,7 +225,7 @@ impl World {
             worker: WorkerId::new(WORKERS[worker]).expect("a valid worker id"),
             request: RequestNumber(request),
             types,
-            jobs_max: 1 + self.dice.below(20) as usize,
+            jobs_max: 1 + if self.heavy { 19 } else { self.dice.below(20) as usize },
             lease_ms: self.dice.pick(&[100, 500, 2000, 5000, 30_000, LEASE_MS_MAX]),
         })
     }

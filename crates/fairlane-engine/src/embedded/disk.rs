@@ -93,6 +93,7 @@ impl Disk {
         let reserve = Reserve::make(folder, reserve_bytes);
         let file = folder.join(FILE);
         let failed = |error| DiskError::of(error, &file);
+        lock::make_private(&file);
         let connection = Connection::open(&file).map_err(failed)?;
         prepare(&connection, sync).map_err(failed)?;
         schema::bring_up(&connection, &file)?;

@@ -146,12 +146,16 @@ impl Client {
         let detail = if is_problem { detail_of(answer).await } else { None };
         let said = || detail.clone().unwrap_or_else(|| format!("it answered {status}"));
         match status {
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => EngineError::refused(format!(
+            StatusCode::UNAUTHORIZED => EngineError::refused(format!(
                 "the server at {} refused: {}; {}",
                 self.address,
                 said(),
                 self.key_advice
             )),
+            // The key is known; the server says which one would do.
+            StatusCode::FORBIDDEN => {
+                EngineError::refused(format!("the server at {} refused: {}", self.address, said()))
+            }
             StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => self.no_server(),
             StatusCode::PAYLOAD_TOO_LARGE => EngineError::refused(format!(
                 "the server at {} takes no request of {sent_bytes} bytes: {}; raise its limit or that of the proxy \

@@ -16,8 +16,9 @@
 
 use fairlane_core::TypeId;
 use fairlane_core::limits::{
-    BULK_PAYLOAD_BYTES_MAX, ENQUEUE_BYTES_MAX, ENQUEUE_JOBS_MAX, LEASE_JOBS_MAX, NAME_BYTES_MAX,
-    NOTE_BYTES_MAX, PAYLOAD_BYTES_MAX, PICK_JOBS_MAX, SETTLE_JOBS_MAX, TYPES_MAX,
+    BULK_PAYLOAD_BYTES_MAX, ENQUEUE_BYTES_MAX, ENQUEUE_JOBS_MAX, LEASE_BYTES_MAX, LEASE_JOBS_MAX,
+    LIST_BYTES_MAX, LIST_GROUPS_MAX, LIST_JOBS_MAX, NAME_BYTES_MAX, NOTE_BYTES_MAX, PAYLOAD_BYTES_MAX,
+    PICK_JOBS_MAX, SETTLE_JOBS_MAX, STATS_RETENTION_MS_MAX, TYPES_MAX,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -45,8 +46,16 @@ const JOB_BYTES_MAX: usize = 8 * (NAME_BYTES_MAX + 2) + 256;
 pub const COMMAND_BYTES_MAX: usize = SETTLE_JOBS_MAX * (NOTE_BYTES_MAX + JOB_BYTES_MAX);
 /// Largest command that no worker sends: an `enqueue` of as many jobs and bytes as it takes.
 pub const PRODUCER_COMMAND_BYTES_MAX: usize = ENQUEUE_BYTES_MAX + ENQUEUE_JOBS_MAX * JOB_BYTES_MAX;
-/// Largest reply: a `lease` of as many jobs as it gives, each with the longest payload.
-pub const REPLY_BYTES_MAX: usize = LEASE_JOBS_MAX * (PAYLOAD_BYTES_MAX + JOB_BYTES_MAX);
+/// Largest reply: a page of as many bulk actions as it has, each with the longest payload and summary.
+pub const REPLY_BYTES_MAX: usize =
+    LIST_GROUPS_MAX * (BULK_PAYLOAD_BYTES_MAX + NOTE_BYTES_MAX + JOB_BYTES_MAX);
+/// Largest reply to a `lease`: the job with which it has enough bytes may be as long as any.
+const LEASED_BYTES_MAX: usize = LEASE_BYTES_MAX + PAYLOAD_BYTES_MAX + LEASE_JOBS_MAX * JOB_BYTES_MAX;
+/// Largest page of jobs.
+const LISTED_BYTES_MAX: usize =
+    LIST_BYTES_MAX + PAYLOAD_BYTES_MAX + NOTE_BYTES_MAX + LIST_JOBS_MAX * JOB_BYTES_MAX;
+/// Largest history of congestion: a snapshot a second, of four numbers.
+const HISTORY_BYTES_MAX: usize = STATS_RETENTION_MS_MAX as usize / 1000 * 4 * 10;
 /// Largest request to wait.
 pub const WAIT_BYTES_MAX: usize = TYPES_MAX * (NAME_BYTES_MAX + 2) + 256;
 /// Largest frame of a walk.
@@ -60,6 +69,8 @@ const _: () = {
     assert!(PRODUCER_COMMAND_BYTES_MAX < COMMAND_BYTES_MAX);
     assert!(PICK_JOBS_MAX * JOB_BYTES_MAX < PRODUCER_COMMAND_BYTES_MAX);
     assert!(BULK_PAYLOAD_BYTES_MAX + JOB_BYTES_MAX < PRODUCER_COMMAND_BYTES_MAX);
+    assert!(LEASED_BYTES_MAX < REPLY_BYTES_MAX && LISTED_BYTES_MAX < REPLY_BYTES_MAX);
+    assert!(HISTORY_BYTES_MAX < REPLY_BYTES_MAX);
     assert!(FRAME_SUSPECTS_MAX * (2 * (NAME_BYTES_MAX + 2) + 16) < FRAME_BYTES_MAX);
 };
 

@@ -1,6 +1,7 @@
 //! The handles of one engine, registered once, and the two hooks an engine has: around a command and a wait.
 
 use std::future::Future;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use fairlane_core::queue::{Command, Outcome, Reply};
@@ -23,6 +24,7 @@ pub(crate) struct Meters {
     pub(super) exists: Counter,
     /// By [`REASONS`].
     pub(super) refused: [Counter; REASONS.len()],
+    pub(super) refused_told: Seldom,
     /// By level.
     pub(super) leased: [Counter; 3],
     /// By level.
@@ -70,6 +72,7 @@ impl Meters {
             exists: counter!(names::ENQUEUE_EXISTS, "engine" => engine),
             refused: REASONS
                 .map(|reason| counter!(names::ENQUEUE_REFUSED, "engine" => engine, "reason" => reason)),
+            refused_told: Seldom::default(),
             leased: levels.map(|level| counter!(names::LEASED, "engine" => engine, "priority" => level)),
             job_wait: levels
                 .map(|level| histogram!(names::JOB_WAIT, "engine" => engine, "priority" => level)),
@@ -201,6 +204,22 @@ impl Running<'_> {
         let result = run.await;
         self.meters.ended(&self, &result, started.elapsed());
         result
+    }
+}
+
+/// Says when to tell something that whoever uses the queue can cause at will: at most once a second.
+#[derive(Debug, Default)]
+pub(super) struct Seldom(Mutex<Option<Instant>>);
+
+impl Seldom {
+    /// Whether to tell it now.
+    pub fn is_due(&self) -> bool {
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = told.is_none_or(|told| told.elapsed() >= Duration::from_secs(1));
+        if is_due {
+            *told = Some(Instant::now());
+        }
+        is_due
     }
 }
 

@@ -54,8 +54,10 @@ fn count_enqueued(meters: &Meters, receipts: &[JobReceipt], took_us: u64) {
         for (counter, count) in meters.refused.iter().zip(refused) {
             counter.increment(count);
         }
-        let [group_full, whole_full, too_many_types, other] = refused;
-        warn!(target: TARGET, engine, group_full, whole_full, too_many_types, other, "jobs refused");
+        if meters.refused_told.is_due() {
+            let [group_full, whole_full, too_many_types, other] = refused;
+            warn!(target: TARGET, engine, group_full, whole_full, too_many_types, other, "jobs refused");
+        }
     }
 }
 

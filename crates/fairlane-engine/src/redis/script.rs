@@ -149,6 +149,7 @@ fn limits() -> Vec<(&'static str, String)> {
         ("LEASE_PARKS_MAX", count(l::LEASE_PARKS_MAX)),
         ("PURGED_CHUNKS_MAX", count(l::PURGED_CHUNKS_MAX)),
         ("LEASE_SKIPS_MAX", count(l::LEASE_SKIPS_MAX)),
+        ("LEASE_BYTES_MAX", count(l::LEASE_BYTES_MAX)),
         ("PURGED_DEAD_MAX", count(l::PURGED_DEAD_MAX)),
         ("SWEEP_BULKS_MAX", count(l::SWEEP_BULKS_MAX)),
         ("GROUP_BULKS_MAX", count(l::GROUP_BULKS_MAX)),

@@ -25,7 +25,7 @@ use super::shown::BulkShown;
 use crate::access::Caller;
 use crate::app::Shared;
 use crate::extract::{Json, Path, Query};
-use crate::idempotency::Idempotency;
+use crate::idempotency::{IdFrom, Idempotency, insist};
 use crate::problem::{Problem, ProblemDocument, ProblemKind};
 use crate::trace::TraceOf;
 
@@ -85,7 +85,12 @@ impl New {
         Ok(())
     }
 
-    async fn opened(&self, app: &Shared, id: &str, trace: Option<Trace>) -> Result<Bulk, Problem> {
+    async fn opened(
+        &self,
+        app: &Shared,
+        id: &str,
+        trace: Option<&Trace>,
+    ) -> Result<(Bulk, BulkView), fairlane::Error> {
         let mut bulk = app.fairlane.bulk(&self.group, id);
         if let Some(deadline_ms) = self.deadline_ms {
             bulk = bulk.deadline(Duration::from_millis(deadline_ms));
@@ -102,7 +107,9 @@ impl New {
         if let Some(trace) = trace {
             bulk = bulk.trace(trace.as_str());
         }
-        Ok(bulk.open().await?)
+        let bulk = bulk.open().await?;
+        let view = bulk.view().await?;
+        Ok((bulk, view))
     }
 
     /// Whether one that is there was opened with the same settings.
@@ -119,7 +126,7 @@ impl New {
 ///
 /// Jobs that name it as their `bulk` then belong to it; seal it when no more come. If it was opened before it stays as
 /// it is (200). Without an id, requests of one key with the same `Idempotency-Key` open the same one; if they ask for
-/// something else, they are refused (409).
+/// something else, they are refused (409). Without both, each request opens another one.
 #[utoipa::path(
     post,
     path = "/api/bulks",
@@ -144,20 +151,23 @@ async fn open(
 ) -> Result<(StatusCode, Json<BulkShown>), Problem> {
     caller.check_group(&new.group)?;
     new.check()?;
-    let (id, is_derived) = match (&new.id, key) {
-        (Some(id), _) => (id.to_string(), false),
-        (None, Some(key)) => (key.bulk_id(&new.group), true),
-        (None, None) => (Uuid::now_v7().to_string(), false),
+    let (id, id_from) = match (&new.id, key) {
+        (Some(id), _) => (id.to_string(), IdFrom::Request),
+        (None, Some(key)) => (key.bulk_id(&new.group), IdFrom::Derived),
+        (None, None) => (Uuid::now_v7().to_string(), IdFrom::Drawn),
     };
-    let bulk = new.opened(&app, &id, trace).await?;
-    let view = bulk.view().await?;
-    if is_derived && !bulk.is_new() && !new.is_like(&view) {
+    let (bulk, view) = match id_from {
+        IdFrom::Drawn => insist(&app, || new.opened(&app, &id, trace.as_ref())).await?,
+        IdFrom::Request | IdFrom::Derived => new.opened(&app, &id, trace.as_ref()).await?,
+    };
+    let is_new = bulk.is_new() || id_from == IdFrom::Drawn;
+    if id_from == IdFrom::Derived && !is_new && !new.is_like(&view) {
         return Err(ProblemKind::KeyReused.because(format!(
             "bulk action {id} was opened with other settings: this idempotency key was used for another request; repeat a \
              request as it was, and use a new key for a new one"
         )));
     }
-    let status = if bulk.is_new() { StatusCode::CREATED } else { StatusCode::OK };
+    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(view.into())))
 }
 
@@ -252,14 +262,15 @@ async fn show(State(app): State<Shared>, Path(path): Path<BulkPath>) -> Result<J
 #[serde(deny_unknown_fields)]
 #[schema(as = BulkSeal, example = json!({"expected": 1000}))]
 struct Seal {
-    /// How many jobs it must have; with any other number it stays open (409).
+    /// How many jobs it must have; with any other number it stays as it is (409).
     #[schema(maximum = 9_007_199_254_740_992_i64)]
     expected: Option<u64>,
 }
 
 /// Says that no more jobs come
 ///
-/// It completes when the last of its jobs has ended. To seal it again changes nothing.
+/// It completes when the last of its jobs has ended. To seal it again changes nothing; with another number of jobs than it
+/// was sealed with, that is refused (409).
 #[utoipa::path(
     post,
     path = "/api/bulks/{group}/{bulk}/seal",
@@ -382,6 +393,6 @@ async fn results_of(
     let bulk = path.find(&app)?;
     bulk.view().await?;
     let filter = filter.map(fairlane::Filter::from).unwrap_or_default();
-    let body = Body::new(Results::new(bulk, filter));
+    let body = Body::new(Results::new(bulk, filter, app.stopping.clone()));
     Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], body).into_response())
 }

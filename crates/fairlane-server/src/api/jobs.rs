@@ -11,7 +11,7 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use fairlane::Error;
 use fairlane_core::queue::{
-    CancelJob, Cancellation, Enqueue, Explanation, Inspect, Inspected, JobReceipt, JobRef, NewJob, Refusal,
+    CancelJob, Cancellation, Explanation, Inspect, Inspected, JobReceipt, JobRef, NewJob, Refusal,
     RequeueDead, Requeued,
 };
 use fairlane_core::{BulkId, GroupId, JobId};
@@ -25,7 +25,7 @@ use super::shown::{JobShown, job_states};
 use crate::access::Caller;
 use crate::app::Shared;
 use crate::extract::{Json, Named, Path, check_content_type, whole_body};
-use crate::idempotency::{Idempotency, is_same, reused};
+use crate::idempotency::{IdFrom, Idempotency, insist, is_same, reused};
 use crate::problem::{Problem, ProblemDocument, ProblemKind};
 use crate::trace::TraceOf;
 
@@ -69,8 +69,9 @@ struct Enqueued {
 ///
 /// A job with an id is added at most once, so the request may be repeated. A job without one gets one: with an
 /// Idempotency-Key one that is the same whenever the request is repeated, for as long as the job is kept; else a new
-/// UUID. The same key with another payload or type is refused (idempotency-key-reused). A full queue is told with
-/// status 429 and the time to come back; a bulk action that is sealed or unknown with 409.
+/// UUID, and a request that is repeated adds the job twice. The same key with another payload or type is refused
+/// (idempotency-key-reused). A full queue is told with status 429 and the time to come back; a bulk action that is
+/// sealed or unknown with 409, and so is a type that is new if the key is bound to groups.
 #[utoipa::path(
     post,
     path = "/api/jobs",
@@ -92,13 +93,17 @@ async fn enqueue(
 ) -> Result<(StatusCode, Json<Enqueued>), Problem> {
     check_content_type(request.headers(), "application/json")?;
     let body = whole_body(request, &app).await?;
-    let Checked { new, is_derived } = read_job(&body, key.as_ref(), trace.as_ref())?;
+    let Checked { new, id_from } = read_job(&body, key.as_ref(), trace.as_ref())?;
     caller.check_group(&new.job.group)?;
-    let receipts = app.engine().enqueue(Enqueue { jobs: vec![new.clone()] }).await?.receipts;
-    let (status, bulk) = match receipts.into_iter().next() {
+    app.check_type(&caller, &new.type_id).await?;
+    let receipts = match id_from {
+        IdFrom::Drawn => insist(&app, || add(&app, vec![new.clone()])).await?,
+        IdFrom::Request | IdFrom::Derived => add(&app, vec![new.clone()]).await?,
+    };
+    let (status, bulk) = match receipts.into_iter().next().map(|receipt| told(receipt, id_from)) {
         Some(JobReceipt::Created) => (StatusCode::CREATED, None),
         Some(JobReceipt::Exists { bulk }) => {
-            if is_derived && !is_same(&**app.engine(), &new).await? {
+            if id_from == IdFrom::Derived && !is_same(&**app.engine(), &new).await? {
                 return Err(reused(&new));
             }
             (StatusCode::OK, bulk)
@@ -111,6 +116,18 @@ async fn enqueue(
     };
     let JobRef { group, id } = new.job;
     Ok((status, Json(Enqueued { group, id, created: status == StatusCode::CREATED, bulk })))
+}
+
+async fn add(app: &Shared, jobs: Vec<NewJob>) -> Result<Vec<JobReceipt>, Error> {
+    Ok(app.engine().enqueue_all(jobs).await?)
+}
+
+/// What is there under an id that was drawn here was added here, by an attempt whose answer was lost.
+fn told(receipt: JobReceipt, id_from: IdFrom) -> JobReceipt {
+    match (receipt, id_from) {
+        (JobReceipt::Exists { .. }, IdFrom::Drawn) => JobReceipt::Created,
+        (receipt, _) => receipt,
+    }
 }
 
 /// What became of the jobs of a batch.
@@ -211,8 +228,8 @@ impl ReceiptShown {
 /// All of them are checked first: if one is wrong, nothing is added, and the answer names what is wrong (at most 20
 /// places). Then they are added in their order, with a receipt for each; one that was refused because the queue is
 /// full may be sent again, and has the time to do so. Jobs without an id get one as in POST /api/jobs; with an
-/// Idempotency-Key from the key and their position in the request, so repeat the request as it was. More jobs than
-/// these go faster as a stream (POST /api/jobs/stream).
+/// Idempotency-Key from the key and their position in the request, so repeat the request as it was. A type that is new
+/// is refused (409) if the key is bound to groups. More jobs than these go faster as a stream (POST /api/jobs/stream).
 #[utoipa::path(
     post,
     path = "/api/jobs/batch",
@@ -237,25 +254,28 @@ async fn enqueue_batch(
     drop(body);
     for job in &jobs {
         caller.check_group(&job.new.job.group)?;
+        app.check_type(&caller, &job.new.type_id).await?;
     }
-    let names: Vec<JobRef> = jobs.iter().map(|job| job.new.job.clone()).collect();
+    let all = || jobs.iter().map(|job| job.new.clone()).collect();
+    let receipts = match jobs.iter().any(|job| job.id_from == IdFrom::Drawn) {
+        true => insist(&app, || add(&app, all())).await?,
+        false => add(&app, all()).await?,
+    };
     // Only what has its id from the key is compared with what is there.
-    let derived: Vec<(usize, NewJob)> = jobs
-        .iter()
-        .enumerate()
-        .filter(|(_, job)| job.is_derived)
-        .map(|(at, job)| (at, job.new.clone()))
-        .collect();
-    let receipts = app.engine().enqueue_all(jobs.into_iter().map(|job| job.new)).await?;
-    let mut there = derived.iter().filter(|(at, _)| matches!(receipts[*at], JobReceipt::Exists { .. }));
+    let mut there = jobs.iter().zip(&receipts).filter(|(job, receipt)| {
+        job.id_from == IdFrom::Derived && matches!(receipt, JobReceipt::Exists { .. })
+    });
     // Both ends are enough to tell one request from another, and cost little.
-    for (_, new) in there.next().into_iter().chain(there.next_back()) {
+    for (Checked { new, .. }, _) in there.next().into_iter().chain(there.next_back()) {
         if !is_same(&**app.engine(), new).await? {
             return Err(reused(new));
         }
     }
-    let receipts: Vec<ReceiptShown> =
-        names.into_iter().zip(receipts).map(|(job, receipt)| ReceiptShown::new(job, receipt)).collect();
+    let receipts: Vec<ReceiptShown> = jobs
+        .into_iter()
+        .zip(receipts)
+        .map(|(job, receipt)| ReceiptShown::new(job.new.job, told(receipt, job.id_from)))
+        .collect();
     let count = |status: Status| receipts.iter().filter(|receipt| receipt.status == status).count();
     let (created, existing, refused) =
         (count(Status::Created), count(Status::Exists), count(Status::Refused));

@@ -19,7 +19,7 @@ use base64::prelude::BASE64_STANDARD as BASE64;
 use fairlane_core::limits::{LEASE_JOBS_MAX, LEASE_MS_MAX, LEASE_MS_MIN, TYPES_MAX};
 use fairlane_core::numbers::within;
 use fairlane_core::queue::LeasedJob;
-use fairlane_core::{BulkId, GroupId, JobId, Trace, TypeId, WorkerId};
+use fairlane_core::{BulkId, GroupId, JobId, Micros, Trace, TypeId, WorkerId};
 use fairlane_engine::Clock;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -32,6 +32,7 @@ use crate::app::Shared;
 use crate::extract::{Json, Named};
 use crate::problem::{Problem, ProblemDocument, ProblemKind};
 use numbers::REQUEST_MAX;
+pub(crate) use numbers::given_name;
 pub(crate) use poll::Polls;
 use poll::{Asked, Found};
 
@@ -125,8 +126,8 @@ struct LeaseShown<'a> {
     created_at: String,
 }
 
-impl<'a> From<&'a LeasedJob> for LeaseShown<'a> {
-    fn from(job: &'a LeasedJob) -> Self {
+impl<'a> LeaseShown<'a> {
+    fn new(job: &'a LeasedJob, created_at: String) -> Self {
         // Reading it as raw JSON checks it without a copy.
         let payload: Option<&RawValue> = serde_json::from_slice(&job.payload).ok();
         Self {
@@ -141,7 +142,7 @@ impl<'a> From<&'a LeasedJob> for LeaseShown<'a> {
             attempt: job.attempt,
             bulk: job.bulk.as_ref(),
             trace: job.trace.as_ref().map(Trace::as_str),
-            created_at: time(job.created_at),
+            created_at,
         }
     }
 }
@@ -208,10 +209,17 @@ impl LeaseRequest {
 /// Writes the jobs without copying what is in them first: batches of hundreds are common.
 fn written(found: &Found) -> Response {
     let wake_at = found.wake_at.filter(|_| found.jobs.is_empty());
-    let shown = LeasesShown {
-        jobs: found.jobs.iter().map(LeaseShown::from).collect(),
-        wake_in_ms: wake_at.map(|at| at.since(Clock::System.now()).div_ceil(1000)),
-    };
+    // Jobs of one batch were enqueued at one time, and a time is slow to write.
+    let mut last: Option<(Micros, String)> = None;
+    let jobs = found.jobs.iter().map(|job| {
+        if last.as_ref().is_none_or(|(at, _)| *at != job.created_at) {
+            last = Some((job.created_at, time(job.created_at)));
+        }
+        LeaseShown::new(job, last.as_ref().map_or(String::new(), |(_, text)| text.clone()))
+    });
+    let jobs = jobs.collect();
+    let shown =
+        LeasesShown { jobs, wake_in_ms: wake_at.map(|at| at.since(Clock::System.now()).div_ceil(1000)) };
     let bytes: usize = found.jobs.iter().map(|job| job.payload.len() + JOB_BYTES).sum();
     let mut body = Vec::with_capacity(bytes + JOB_BYTES);
     match serde_json::to_writer(&mut body, &shown) {

@@ -11,6 +11,8 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use utoipa::openapi::schema::{Object, ObjectBuilder, Type};
 
+use super::leases::given_name;
+
 /// A point in time, RFC 3339 in UTC.
 pub(super) fn time(at: Micros) -> String {
     time_text(at.as_millis())
@@ -116,7 +118,7 @@ pub(super) struct JobError {
     #[schema(example = "bounced")]
     pub code: String,
     /// A sentence for a person.
-    pub message: String,
+    pub reason: String,
 }
 
 impl From<JobView> for JobShown {
@@ -132,8 +134,8 @@ impl From<JobLine> for JobShown {
         let is_done = line.state == JobState::Completed;
         let result = if is_done { Content::unless_empty(&line.note) } else { Content::default() };
         let error = (!is_done && !line.note.is_empty()).then(|| {
-            let fairlane::Problem { code, message } = fairlane::Problem::from_bytes(&line.note);
-            JobError { code, message }
+            let fairlane::Problem { code, message: reason } = fairlane::Problem::from_bytes(&line.note);
+            JobError { code, reason }
         });
         Self {
             group: line.job.group.to_string(),
@@ -148,7 +150,7 @@ impl From<JobLine> for JobShown {
             fence: line.fence.map(|fence| fence.0),
             bulk: line.bulk.map(|bulk| bulk.to_string()),
             trace: line.trace.map(|trace| trace.as_str().to_owned()),
-            worker: line.worker.map(|worker| worker.to_string()),
+            worker: line.worker.map(|worker| given_name(&worker.to_string()).to_owned()),
             created_at: time(line.created_at),
             until: line.until.map(time),
             settled_at: line.settled_at.map(time),

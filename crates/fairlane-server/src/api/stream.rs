@@ -71,6 +71,7 @@ struct How {
     first_line: Option<u64>,
     /// What to do at a wrong line: go on and report it, or stop before it.
     #[serde(default)]
+    #[param(inline)]
     on_error: OnError,
 }
 
@@ -116,13 +117,14 @@ struct Streamed {
 
 /// Adds jobs from a stream of any length
 ///
-/// The body is NDJSON: on each line an object with `payload` and, if wanted, `id`, `type`, `level`, `cost`, `delay_ms`
-/// or `run_at`. It is read as fast as the queue takes it. When the queue stays full or away, or the body pauses for too
-/// long, it stops and says where to go on: send the rest with `first_line` set to `next_line`. A line without an id has
-/// one from its number: in a bulk action that of the bulk action and the number, with an Idempotency-Key one from the
-/// key and the number; so such a stream may be repeated, as a whole or from any line on, for as long as its jobs are
-/// kept. Without both it gets a UUID, and a repeated stream adds its jobs twice. A stream that breaks off has taken
-/// what came whole; GET /api/jobs/stream says where to go on.
+/// The body is NDJSON: on each line an object with `payload` (or `payload_base64`, if that is not JSON) and, if wanted,
+/// `id`, `type`, `level`, `cost`, `delay_ms` or `run_at`, `trace`. It is read as fast as the queue takes it. When the
+/// queue stays full or away, or the body pauses for too long, it stops and says where to go on: send the rest with
+/// `first_line` set to `next_line`. A line without an id gets one that follows from its number and the bulk action, or
+/// the Idempotency-Key; so such a stream may be repeated, as a whole or from any line on, for as long as its jobs are
+/// kept. Without both it gets a UUID, and a repeated stream adds its jobs twice. A type that is new is a wrong line if
+/// the key is bound to groups. A stream that breaks off has taken what came whole; GET /api/jobs/stream says where to go
+/// on.
 #[utoipa::path(
     post,
     path = "/api/jobs/stream",
@@ -156,10 +158,9 @@ async fn take(
             bulk.opened_before()?.view().await?;
         }
     }
-    let target = Target { group, bulk, key, trace };
+    let target = Target::new(group, bulk, key.as_ref(), trace);
     let stops_on_error = how.on_error == OnError::Stop;
-    let patience = app.settings.stream_patience;
-    let mut intake = Intake::new(app.engine(), &app.stopping, &target, patience, first_line, stops_on_error);
+    let mut intake = Intake::new(&app, &caller, &target, first_line, stops_on_error);
     let mut body = BodyReader::new(request.into_body(), app.settings.body_timeout);
     let mut ended = read(&app, &how, &mut body, first_line - 1, &mut intake).await;
     let mut sealed = false;
@@ -287,9 +288,9 @@ struct Resume {
 /// Where to go on with a stream that broke off
 ///
 /// For a stream into a bulk action, or one with an Idempotency-Key (send the same one). Nothing is remembered of
-/// streams: the jobs of its lines are looked for, and every line before one that is there was dealt with. So the line
-/// is never too high; it may be too low where lines were empty or wrong, or jobs have ended and are past their
-/// retention, and it is 1 where lines have ids of their own. Sending a line again is safe while its job is kept.
+/// streams: the jobs of its lines are looked for, and every line before one that is there was dealt with, if lines were
+/// sent in their order. So the line is never too high; it may be too low where lines were empty or wrong, have ids of
+/// their own, or their jobs have ended and are past their retention. Sending a line again is safe while its job is kept.
 #[utoipa::path(
     get,
     path = "/api/jobs/stream",
@@ -309,7 +310,7 @@ async fn resume(
     let group = GroupId::named(&which.group)?;
     caller.check_group(&group)?;
     let bulk = which.bulk.as_deref().map(BulkId::named).transpose()?;
-    let target = Target { group, bulk, key, trace: None };
+    let target = Target::new(group, bulk, key.as_ref(), None);
     if target.id(1).is_none() {
         return Err(ProblemKind::Invalid.because(
             "name the bulk action of the stream (bulk=), or send its Idempotency-Key; other streams cannot be found",

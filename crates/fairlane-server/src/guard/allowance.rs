@@ -22,7 +22,7 @@ use crate::settings::ServerSettings;
 
 /// Requests of one key that are kept back at once.
 const KEPT_MAX: usize = 64;
-/// One key's part of the long polls, so that no key can take them all.
+/// One key's part of the long polls, and of the streams, so that no key can take them all.
 const HELD_PART: usize = 4;
 /// Least that a request beyond the rate is kept, and that its client is asked to wait: at high rates the next place
 /// in line is free at once.
@@ -33,6 +33,7 @@ pub(crate) struct Allowance {
     rate: Option<(Rate, DefaultDirectRateLimiter)>,
     brief: Arc<Semaphore>,
     held: Arc<Semaphore>,
+    streams: Arc<Semaphore>,
     kept: Semaphore,
 }
 
@@ -42,6 +43,7 @@ impl Allowance {
             rate: rate.map(|rate| (rate, RateLimiter::direct(quota(rate)))),
             brief: places(settings.key_requests_max),
             held: places((settings.held_max / HELD_PART).max(1)),
+            streams: places((settings.streams_max / HELD_PART).max(1)),
             kept: Semaphore::new(KEPT_MAX),
         }
     }
@@ -61,7 +63,8 @@ impl Allowance {
     pub async fn room(&self, pace: Pace) -> Result<OwnedSemaphorePermit, Response> {
         let (places, what) = match pace {
             Pace::Brief => (&self.brief, "requests at once as one key may have; wait for an answer first"),
-            Pace::Held => (&self.held, "long polls and streams as one key may have; end one first"),
+            Pace::Held => (&self.held, "long polls and event streams as one key may have; end one first"),
+            Pace::Stream => (&self.streams, "uploads and downloads as one key may have; wait for one to end"),
         };
         if let Ok(place) = places.clone().try_acquire_owned() {
             return Ok(place);

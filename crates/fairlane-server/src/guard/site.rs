@@ -1,7 +1,8 @@
-//! Where no key is asked for: which sites a browser may come from.
+//! Where no key is asked for: which sites a browser may come from, and that nobody comes through a proxy.
 //!
 //! Every page a person opens can make their browser ask servers on the same machine. A page of another site names
 //! itself in `Origin`; one whose name was pointed at this machine (DNS rebinding) is given away by `Host`.
+//! A proxy on the same machine asks for the whole world, and often with a `Host` of this machine; most say for whom.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -10,16 +11,28 @@ use axum::http::{HeaderMap, header};
 
 use crate::problem::{Problem, ProblemKind};
 
-/// Refuses what a page of another site has sent.
+/// What a proxy adds, beside all that begins with [`FORWARDED`].
+const OF_PROXIES: [&str; 3] = ["forwarded", "x-real-ip", "via"];
+/// What begins most of what a proxy adds.
+const FORWARDED: &str = "x-forwarded-";
+
+/// Refuses what a page of another site or a proxy has sent.
 pub(super) fn check(headers: &HeaderMap) -> Result<(), Problem> {
     let named = |name| headers.get(name).map(|value| value.to_str().unwrap_or(""));
     let host = named(header::HOST).unwrap_or("");
-    let is_local = host.parse::<Authority>().is_ok_and(|host| is_loopback(host.host()));
+    let is_local = is_plain(host) || host.parse::<Authority>().is_ok_and(|host| is_loopback(host.host()));
     if !is_local {
         return Err(ProblemKind::Forbidden.because(
             "without keys the server answers only to localhost and loopback addresses in the header Host; to serve \
              other names, create a key first (fairlane key create)",
         ));
+    }
+    let through = |name: &&str| OF_PROXIES.contains(name) || name.starts_with(FORWARDED);
+    if let Some(name) = headers.keys().map(|name| name.as_str()).find(through) {
+        return Err(ProblemKind::Forbidden.because(format!(
+            "without keys the server answers nobody through a proxy, which has sent the header {name}; create a key \
+             first (fairlane key create)"
+        )));
     }
     let origin = named(header::ORIGIN);
     if origin.is_some_and(|origin| !is_of(origin, host)) {
@@ -28,6 +41,12 @@ pub(super) fn check(headers: &HeaderMap) -> Result<(), Problem> {
         ));
     }
     Ok(())
+}
+
+/// Whether it is one of the usual names, which need no parsing.
+fn is_plain(host: &str) -> bool {
+    let name = host.split_once(':').filter(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
+    matches!(name.map_or(host, |(name, _)| name), "localhost" | "127.0.0.1")
 }
 
 fn is_loopback(host: &str) -> bool {
@@ -95,6 +114,17 @@ mod tests {
             ["null", "", "http://evil.example", "http://localhost:3000", "http://localhost:80.evil.example"]
         {
             assert!(!allowed("localhost:80", Some(origin)), "{origin}");
+        }
+    }
+
+    #[test]
+    fn nobody_comes_through_a_proxy() {
+        for name in ["Forwarded", "X-Forwarded-For", "x-forwarded-proto", "X-Real-IP", "Via"] {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::HOST, "127.0.0.1:80".parse().unwrap());
+            assert!(check(&headers).is_ok());
+            headers.insert(header::HeaderName::from_bytes(name.as_bytes()).unwrap(), "".parse().unwrap());
+            assert!(check(&headers).is_err(), "{name}");
         }
     }
 }

@@ -4,9 +4,9 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -27,7 +27,9 @@ const NAME_LENGTH_MAX: usize = 128;
 #[non_exhaustive]
 pub enum KeysError {
     /// No file.
-    #[error("there are no keys at {0}; create one first: fairlane key create --name NAME --role ROLE")]
+    #[error(
+        "there are no keys at {0}; create one first: fairlane key create --name NAME --role ROLE --keys {0}"
+    )]
     Missing(PathBuf),
     /// The system does not give it.
     #[error("the keys at {path} cannot be read: {reason}")]
@@ -184,6 +186,11 @@ impl NewKey {
                 self.name
             )));
         }
+        if self.expires_in.is_some_and(|length| length.is_zero()) {
+            let why =
+                "a key that ends at once opens nothing; let it last longer, such as 90d, or leave that out";
+            return Err(KeysError::Refused(why.to_owned()));
+        }
         let why = match (self.role, &self.groups) {
             (_, Some(groups)) if groups.is_empty() => "a key bound to no group at all could do nothing",
             (Role::Worker, Some(_)) => {
@@ -207,7 +214,7 @@ struct Content {
 }
 
 /// What a file is known again by.
-pub(super) type Stamp = (SystemTime, u64, u64);
+pub(super) type Stamp = (SystemTime, (i64, i64), u64, u64);
 
 /// A file of keys, to be edited.
 #[derive(Debug, Clone)]
@@ -297,7 +304,7 @@ impl KeyFile {
         let folder = folder.unwrap_or(Path::new("."));
         DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(unwritable)?;
         // A file of its own, which is never replaced: a lock on the keys themselves would go with the old file.
-        let lock = private().truncate(false).open(self.beside("lock")).map_err(unwritable)?;
+        let lock = self.open_lock(folder).map_err(unwritable)?;
         lock.lock().map_err(unwritable)?;
         let mut keys = match read(&self.path) {
             Ok((_, keys)) => keys,
@@ -307,6 +314,35 @@ impl KeyFile {
         let done = change(&mut keys)?;
         self.write(folder, keys).map_err(unwritable)?;
         Ok(done)
+    }
+
+    fn open_lock(&self, folder: &Path) -> std::io::Result<File> {
+        let path = self.beside("lock");
+        match private().create_new(true).open(&path) {
+            Ok(lock) => self.hand_over(&lock, folder).map(|()| lock),
+            // Its owner stays: it could be a link to anything.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => private().truncate(false).open(path),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gives a new file to the owner of the keys, so that root does not lock a server out of them. The first one root
+    /// makes belongs to the owner of the folder.
+    fn hand_over(&self, file: &File, folder: &Path) -> std::io::Result<()> {
+        let new = file.metadata()?;
+        let (model, mode) = match std::fs::metadata(&self.path) {
+            Ok(old) => (old.clone(), old.mode()),
+            Err(error) if error.kind() == ErrorKind::NotFound && new.uid() == 0 => {
+                (std::fs::metadata(folder)?, new.mode())
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        file.set_permissions(Permissions::from_mode(mode & 0o777))?;
+        match (model.uid(), model.gid()) {
+            same if same == (new.uid(), new.gid()) => Ok(()),
+            (uid, gid) => fchown(file, Some(uid), Some(gid)),
+        }
     }
 
     fn write(&self, folder: &Path, keys: Vec<KeyRecord>) -> std::io::Result<()> {
@@ -319,6 +355,7 @@ impl KeyFile {
             _ => {}
         }
         let mut file = private().create_new(true).open(&new)?;
+        self.hand_over(&file, folder)?;
         file.write_all(&text)?;
         file.sync_all()?;
         std::fs::rename(&new, &self.path)?;
@@ -362,7 +399,8 @@ pub(super) fn stamp(path: &Path) -> Option<Stamp> {
 }
 
 fn stamp_of(found: &std::fs::Metadata) -> std::io::Result<Stamp> {
-    Ok((found.modified()?, found.len(), found.ino()))
+    // A change of its mode alone shows in the time of its last change of any kind.
+    Ok((found.modified()?, (found.ctime(), found.ctime_nsec()), found.len(), found.ino()))
 }
 
 /// The keys of a file that nobody else can write.
@@ -376,9 +414,6 @@ pub(super) fn read(path: &Path) -> Result<(Stamp, Vec<KeyRecord>), KeysError> {
     if found.mode() & 0o022 != 0 {
         return Err(KeysError::Writable(path.to_owned()));
     }
-    if found.mode() & 0o044 != 0 {
-        tracing::warn!(target: "fairlane", path = %path.display(), "others can read the names and hashes of the keys; chmod 600");
-    }
     let stamp = stamp_of(&found).map_err(unreadable)?;
     let mut text = Vec::new();
     file.read_to_end(&mut text).map_err(unreadable)?;
@@ -389,6 +424,9 @@ pub(super) fn read(path: &Path) -> Result<(Stamp, Vec<KeyRecord>), KeysError> {
     })?;
     if content.version != VERSION {
         return Err(broken(format!("it has version {}, and this program reads {VERSION}", content.version)));
+    }
+    if found.mode() & 0o044 != 0 {
+        tracing::warn!(target: "fairlane", path = %path.display(), "others can read the names and hashes of the keys; chmod 600");
     }
     Ok((stamp, content.keys))
 }

@@ -1,7 +1,9 @@
 //! What a command needs: the same as the route that does the same.
 
 use fairlane_core::GroupId;
-use fairlane_core::queue::{Command, Inspect, JobRef, ListJobs, Listing, TypePatch};
+use fairlane_core::queue::{
+    Command, Inspect, Inspected, JobRef, ListJobs, Listing, Reply, TypePatch, WholeView,
+};
 use fairlane_worker::CALLBACK_TYPE;
 
 use crate::access::{Caller, Permission};
@@ -28,6 +30,32 @@ pub(super) fn check_command(caller: &Caller, command: &Command) -> Result<(), Pr
         Touched::Groups(groups) => groups.into_iter().try_for_each(|group| caller.check_group(group)),
         Touched::Whole => caller.check_whole(),
         Touched::Nobody => Ok(()),
+    }
+}
+
+/// Takes out of a reply what the caller's key is not for: of the whole, one that is bound to groups sees what is nobody's
+/// data, its settings and the types, as by the routes of these. The counts are of all groups.
+pub(super) fn without_others(caller: &Caller, reply: Reply) -> Reply {
+    match reply {
+        Reply::Inspected(Inspected::Whole(whole)) if caller.groups.is_some() => {
+            let WholeView { settings, types, .. } = whole;
+            Reply::Inspected(Inspected::Whole(WholeView {
+                settings,
+                types,
+                backlog: 0,
+                waiting: 0,
+                in_flight: 0,
+                parked_lanes: 0,
+                completed: 0,
+                failed: 0,
+                active_groups: 0,
+                aggregating: 0,
+                sweeping: 0,
+                saved_spins: 0,
+                active_lanes: [0; 3],
+            }))
+        }
+        reply => reply,
     }
 }
 
@@ -60,8 +88,12 @@ pub(super) fn permission_of(command: &Command) -> (Permission, Touched<'_>) {
         Command::RequeueDead(requeue) => (Produce, of_jobs(requeue.jobs.iter())),
         Command::Discard(discard) => (Produce, of_jobs(discard.jobs.iter())),
         Command::SetGroup(set) => (Operate, of(&set.group)),
-        // Makes room for a type and changes nothing, as enqueueing the first job of it does.
-        Command::SetType(set) if set.patch == TypePatch::default() => (Produce, Touched::Nobody),
+        // Makes room for a type and changes nothing, as enqueueing the first job of it does. Room is everybody's; that
+        // for callbacks is made by whoever opens a bulk action with one.
+        Command::SetType(set) if set.patch == TypePatch::default() => {
+            let is_callback = set.type_id.escaped() == CALLBACK_TYPE;
+            (Produce, if is_callback { Touched::Nobody } else { Touched::Whole })
+        }
         Command::SetType(_) | Command::SetWhole(_) | Command::Audit(_) => (Operate, Touched::Whole),
         Command::MakeDue(make) => (Operate, of_all_or(make.group.as_ref())),
         Command::Inspect(inspect) => (Read, looked_at(inspect)),
@@ -78,8 +110,9 @@ fn looked_at(inspect: &Inspect) -> Touched<'_> {
         | Inspect::Congestion(group)
         | Inspect::Bulks { group, .. }
         | Inspect::History { group, .. } => of(group),
-        Inspect::Type(_) => Touched::Nobody,
-        Inspect::Groups { .. } | Inspect::Whole => Touched::Whole,
+        // See `without_others`.
+        Inspect::Type(_) | Inspect::Whole => Touched::Nobody,
+        Inspect::Groups { .. } => Touched::Whole,
     }
 }
 
@@ -142,9 +175,9 @@ mod tests {
         Command::Enqueue(Enqueue { jobs: groups.iter().map(new).collect() })
     }
 
-    fn set_type(paused: Option<bool>) -> Command {
+    fn set_type(name: &str, paused: Option<bool>) -> Command {
         let patch = TypePatch { paused, ..TypePatch::default() };
-        Command::SetType(SetType { type_id: TypeId::new("t").unwrap(), patch })
+        Command::SetType(SetType { type_id: TypeId::new(name).unwrap(), patch })
     }
 
     fn list(listing: Listing, group: Option<GroupId>) -> Command {
@@ -179,9 +212,10 @@ mod tests {
             (Command::RequeueDead(RequeueDead { jobs: vec![job("g")] }), "POST", "/api/dead/requeue"),
             (Command::Discard(Discard { jobs: vec![job("g")] }), "POST", "/api/dead/discard"),
             (set_group(), "PATCH", "/api/groups/{group}"),
-            (set_type(Some(true)), "PATCH", "/api/types/{type}"),
+            (set_type("t", Some(true)), "PATCH", "/api/types/{type}"),
             (Command::SetWhole(SetWhole { settings: Settings::default() }), "PATCH", "/api/settings"),
-            (Command::Inspect(Inspect::Whole), "GET", "/api/status"),
+            (Command::Inspect(Inspect::Whole), "GET", "/api/settings"),
+            (Command::Inspect(Inspect::Whole), "GET", "/api/types"),
             (Command::Inspect(Inspect::Groups { after: None, limit: 1 }), "GET", "/api/groups"),
             (Command::Inspect(Inspect::Group(group("g"))), "GET", "/api/groups/{group}"),
             (Command::Inspect(Inspect::Type(TypeId::new("t").unwrap())), "GET", "/api/types/{type}"),
@@ -235,9 +269,17 @@ mod tests {
 
     #[test]
     fn a_producer_makes_room_for_a_type_and_changes_none() {
-        let producer = caller(Role::Producer, Some(&["g"]));
-        assert!(check_command(&producer, &set_type(None)).is_ok());
-        assert!(check_command(&producer, &set_type(Some(true))).is_err());
+        let producer = caller(Role::Producer, None);
+        assert!(check_command(&producer, &set_type("t", None)).is_ok());
+        assert!(check_command(&producer, &set_type("t", Some(true))).is_err());
+    }
+
+    #[test]
+    fn a_producer_who_is_bound_to_groups_makes_room_for_callbacks_alone() {
+        let bound = caller(Role::Producer, Some(&["g"]));
+        assert!(check_command(&bound, &set_type("t", None)).is_err());
+        assert!(check_command(&bound, &set_type(CALLBACK_TYPE, None)).is_ok());
+        assert!(check_command(&bound, &set_type(CALLBACK_TYPE, Some(true))).is_err());
     }
 
     #[test]
@@ -252,11 +294,27 @@ mod tests {
             list(Listing::Pending(group("other")), Some(group("g"))),
             Command::MakeDue(MakeDue { group: None, cursor: 0, jobs_max: 1 }),
             Command::Inspect(Inspect::Job(job("other"))),
-            Command::Inspect(Inspect::Whole),
+            Command::Inspect(Inspect::Groups { after: None, limit: 1 }),
             Command::Promote(Promote { jobs_max: 1 }),
         ] {
             let refused = check_command(&admin, &command).expect_err("it is bound");
             assert!(refused.detail().contains("bound"), "{command:?}: {}", refused.detail());
         }
+    }
+
+    #[test]
+    fn a_key_that_is_bound_to_groups_sees_of_the_whole_its_settings_and_types_alone() {
+        let now = fairlane_core::Micros(1_000_000_000_000_000);
+        let mut machine = Machine::new(Settings { max_retry_count: 7, ..Settings::default() }, now);
+        machine.apply(enqueue("t", &["g", "other"]), now);
+        let reply = machine.apply(Command::Inspect(Inspect::Whole), now);
+        let seen = |groups| match without_others(&caller(Role::Viewer, groups), reply.clone()) {
+            Reply::Inspected(Inspected::Whole(whole)) => whole,
+            other => panic!("{other:?}"),
+        };
+        let (all, bound) = (seen(None), seen(Some(&["g"][..])));
+        assert_eq!((all.backlog, all.active_groups, all.active_lanes), (2, 2, [0, 2, 0]));
+        assert_eq!((bound.backlog, bound.active_groups, bound.active_lanes), (0, 0, [0; 3]));
+        assert_eq!((bound.settings, bound.types), (all.settings, all.types));
     }
 }

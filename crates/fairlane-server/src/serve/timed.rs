@@ -11,8 +11,12 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::settings::ServerSettings;
+
+/// The part of a stop's grace period that a client may not read: one of them must not take all of it.
+const STOP_PATIENCE_PART: u32 = 10;
 
 /// The requests of one connection, as far as its reader has to know.
 #[derive(Default)]
@@ -42,15 +46,40 @@ pub(super) struct Timed<S> {
     /// The head that is being read: after how many others, and until when it may take.
     head: Option<(u64, Instant)>,
     reading: Option<Pin<Box<Sleep>>>,
-    writing: Option<Pin<Box<Sleep>>>,
+    writing: Option<Stalled>,
+    stopping: CancellationToken,
+    stop_patience: Duration,
+}
+
+/// A client that does not read.
+struct Stalled {
+    until: Pin<Box<Sleep>>,
+    /// None once the server stops.
+    stopping: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
 }
 
 impl<S> Timed<S> {
     /// The first head counts as begun: who connects has something to say.
-    pub fn new(stream: S, exchanges: Arc<Exchanges>, settings: &ServerSettings) -> Self {
+    pub fn new(
+        stream: S,
+        exchanges: Arc<Exchanges>,
+        settings: &ServerSettings,
+        stopping: CancellationToken,
+    ) -> Self {
         let (head_timeout, write_timeout) = (settings.head_timeout, settings.write_timeout);
         let head = Some((0, Instant::now() + head_timeout));
-        Self { stream, exchanges, head_timeout, write_timeout, head, reading: None, writing: None }
+        let stop_patience = settings.shutdown_grace_period / STOP_PATIENCE_PART;
+        Self {
+            stream,
+            exchanges,
+            head_timeout,
+            write_timeout,
+            head,
+            reading: None,
+            writing: None,
+            stopping,
+            stop_patience,
+        }
     }
 
     fn check_head(&mut self, came: bool, context: &mut Context<'_>) -> Result<()> {
@@ -74,9 +103,19 @@ impl<S> Timed<S> {
             self.writing = None;
             return written;
         }
-        let until = Instant::now() + self.write_timeout;
-        let timer = self.writing.get_or_insert_with(|| Box::pin(sleep_until(until)));
-        expired(timer, context)?;
+        let now = Instant::now();
+        let stalled = self.writing.get_or_insert_with(|| Stalled {
+            until: Box::pin(sleep_until(now + self.write_timeout)),
+            stopping: Some(Box::pin(self.stopping.clone().cancelled_owned())),
+        });
+        if let Some(stopping) = &mut stalled.stopping
+            && stopping.as_mut().poll(context).is_ready()
+        {
+            stalled.stopping = None;
+            let until = stalled.until.deadline().min(now + self.stop_patience);
+            stalled.until.as_mut().reset(until);
+        }
+        expired(&mut stalled.until, context)?;
         Poll::Pending
     }
 }

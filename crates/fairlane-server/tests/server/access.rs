@@ -86,10 +86,10 @@ fn rows() -> Vec<Row> {
     TABLE.lines().filter(|line| !line.trim().is_empty()).map(row).collect()
 }
 
-/// Twelve keys, some of which nobody could create: the guard must hold against a file written by hand as well.
 /// A role, the group it is bound to, and a key for both.
 type Holder = (Role, Option<&'static str>, String);
 
+/// Twelve keys, some of which nobody could create: the guard must hold against a file written by hand as well.
 fn keys(folder: &std::path::Path) -> (Arc<Keys>, Vec<Holder>) {
     let file = KeyFile::at(folder.join("keys.json"));
     let mut made = Vec::new();
@@ -249,4 +249,17 @@ async fn a_page_of_another_site_gets_nothing_from_a_server_without_keys() {
             response.headers().keys().filter(|name| name.as_str().starts_with("access-control")).collect();
         assert!(allowing.is_empty(), "{allowing:?}");
     }
+}
+
+#[tokio::test]
+async fn nobody_comes_through_a_proxy_to_a_server_without_keys() {
+    let running = Running::start().await;
+    let ask = |name: &'static str| running.request(Method::GET, "/api/status").header(name, "x");
+    for name in ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via"] {
+        assert_eq!(status(ask(name)).await, StatusCode::FORBIDDEN, "{name}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (running, tokens) = start(folder.path()).await;
+    let request = running.request(Method::GET, "/api/status").header("x-forwarded-for", "192.0.2.1");
+    assert_eq!(status(request.bearer_auth(&tokens[0].2)).await, StatusCode::OK, "with a key anybody may");
 }

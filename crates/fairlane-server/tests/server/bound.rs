@@ -14,6 +14,10 @@ use crate::running::{Running, problem};
 
 /// A dead job of `own` and one of `other`, and a key that is bound to `own`.
 async fn bound() -> Running {
+    bound_with_key().await.0
+}
+
+async fn bound_with_key() -> (Running, String) {
     let folder = tempfile::tempdir().unwrap();
     let file = KeyFile::at(folder.path().join("keys.json"));
     let groups = Some([GroupId::new("own").unwrap()].into());
@@ -31,7 +35,7 @@ async fn bound() -> Running {
     let keys = Some(Arc::new(Keys::open(file.path()).unwrap()));
     let mut running = Running::start_with(fairlane, keys, ServerSettings::default()).await;
     running.set_token(token.reveal());
-    running
+    (running, token.reveal().to_owned())
 }
 
 fn is_forbidden((status, body): (StatusCode, Value)) -> bool {
@@ -84,4 +88,20 @@ async fn it_sees_nothing_of_the_whole_or_of_others() {
     for path in ["/api/settings", "/api/types", "/api/types/mail", "/api/groups/own"] {
         assert_eq!(running.get(path).await.0, StatusCode::OK, "{path}");
     }
+}
+
+#[tokio::test]
+async fn it_does_as_an_engine_what_its_routes_let_it_do() {
+    let (running, key) = bound_with_key().await;
+    let engine = running.url("").replace("http://", &format!("http://{key}@"));
+    let fairlane = Fairlane::attach(&engine).await.unwrap();
+    assert_eq!(fairlane.dead().group("own").list(10).await.unwrap().len(), 1);
+    assert_eq!(fairlane.dead().group("own").requeue().await.unwrap().requeued, 1);
+    for refused in [fairlane.dead().group("other"), fairlane.dead().group("other").code("code")] {
+        assert!(refused.requeue().await.unwrap_err().to_string().contains("bound to other groups"));
+    }
+    let (all, seen) = (running.fairlane.whole().await.unwrap(), fairlane.whole().await.unwrap());
+    assert_eq!((all.failed, seen.failed, all.backlog, seen.backlog), (1, 0, 1, 0));
+    assert_eq!((seen.settings, seen.types), (all.settings, all.types));
+    assert!(fairlane.groups(None, 1).await.unwrap_err().to_string().contains("all groups"));
 }

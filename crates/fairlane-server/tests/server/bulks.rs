@@ -123,6 +123,11 @@ async fn a_seal_with_another_number_says_both_and_leaves_it_open() {
     assert_eq!((status, &sealed["sealed"], &sealed["total"]), (StatusCode::OK, &json!(true), &json!(3)));
     let again = running.post("/api/bulks/a/b/seal", json!({})).await;
     assert_eq!(again, (StatusCode::OK, sealed));
+    let (status, body) = running.post("/api/bulks/a/b/seal", json!({"expected": 5})).await;
+    assert_eq!((status, problem(&body)), (StatusCode::CONFLICT, "conflict"));
+    assert!(body["detail"].as_str().unwrap().contains("sealed with 3 jobs, not 5"), "{body}");
+    let (status, _) = running.post("/api/bulks/a/b/seal", json!({"expected": 3})).await;
+    assert_eq!(status, StatusCode::OK);
     let (status, _) = running.post("/api/bulks/a/b/seal", json!({"expected": -1})).await;
     assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
 }

@@ -9,6 +9,8 @@ use fairlane_server::access::Role;
 use fairlane_server::keys::{KeyFile, NewKey};
 use reqwest::{Method, StatusCode};
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use crate::keys::{one_key, start};
@@ -150,4 +152,46 @@ async fn a_stream_keeps_its_place_until_it_ends() {
         }
     }
     panic!("the place of the stream is still taken");
+}
+
+/// Begins to send a stream of jobs, and gives it with what it was told first: to go on, or not.
+pub async fn upload(running: &Running, key: &str) -> (TcpStream, String) {
+    let mut stream = TcpStream::connect(running.server.address()).await.unwrap();
+    let head = format!(
+        "POST /api/jobs/stream?group=group&type=mail HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {key}\r\n\
+         content-type: application/x-ndjson\r\ntransfer-encoding: chunked\r\nexpect: 100-continue\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut told = [0; 12];
+    stream.read_exact(&mut told).await.unwrap();
+    (stream, String::from_utf8_lossy(&told).into_owned())
+}
+
+#[tokio::test]
+async fn uploads_have_fewer_places_than_polls_and_one_key_a_quarter_of_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, _, greedy) = one_key(folder.path(), "greedy");
+    let (_, _, other) = one_key(folder.path(), "other");
+    let running = start(&file, ServerSettings { streams_max: 4, ..ServerSettings::default() }).await;
+    let (first, told) = upload(&running, &greedy).await;
+    assert_eq!(told, "HTTP/1.1 100");
+    assert_eq!(upload(&running, &greedy).await.1, "HTTP/1.1 429");
+    assert_eq!(poll(&running, &greedy, 0, 0).await.0, StatusCode::OK);
+    assert_eq!(upload(&running, &other).await.1, "HTTP/1.1 100");
+    drop(first);
+    for _ in 0..60 {
+        if upload(&running, &greedy).await.1 == "HTTP/1.1 100" {
+            return;
+        }
+    }
+    panic!("the place of the upload is still taken");
+}
+
+#[test]
+fn what_takes_much_memory_has_places_of_its_own() {
+    use fairlane_server::access::{Pace, ROUTES};
+    let streams: Vec<&str> =
+        ROUTES.iter().filter(|route| route.pace == Pace::Stream).map(|route| route.path).collect();
+    let expected = ["/api/jobs/stream", "/api/bulks/{group}/{bulk}/results", "/api/audit", "/engine/walk"];
+    assert_eq!(streams, expected);
 }

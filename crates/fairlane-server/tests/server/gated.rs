@@ -27,6 +27,11 @@ pub struct Gate {
 impl Gate {
     /// A server over an engine in memory with an open gate.
     pub async fn start() -> (Running, Arc<Self>) {
+        Self::start_with(ServerSettings::default()).await
+    }
+
+    /// The same with other settings.
+    pub async fn start_with(settings: ServerSettings) -> (Running, Arc<Self>) {
         let fairlane = Fairlane::open("memory:").await.unwrap();
         let gate = Arc::new(Self {
             engine: fairlane.engine().clone(),
@@ -36,7 +41,7 @@ impl Gate {
             looks: AtomicUsize::new(0),
         });
         let gated = Fairlane::from_engine(gate.clone());
-        (Running::start_with(gated, None, ServerSettings::default()).await, gate)
+        (Running::start_with(gated, None, settings).await, gate)
     }
 
     /// Keeps answers to leases back.

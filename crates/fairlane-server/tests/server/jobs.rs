@@ -109,6 +109,7 @@ async fn what_is_wrong_with_a_job_is_said_with_its_place() {
         ),
         (json!({"group": "g", "type": "mail", "payload": 1, "tenant/x": 1}), "/tenant~1x"),
         (json!({"group": "g", "type": "mail", "payload": "x".repeat(600_000)}), "/payload"),
+        (json!({"group": "g", "type": "mail", "payload": 1, "trace": "garbage"}), "/trace"),
         (json!([1]), ""),
     ] {
         let (status, value) = running.post("/api/jobs", body.clone()).await;
@@ -118,6 +119,9 @@ async fn what_is_wrong_with_a_job_is_said_with_its_place() {
             "{body}: {value}"
         );
         assert_eq!(pointers(&value), [place], "{body}: {value}");
+        let detail = value["detail"].as_str().unwrap();
+        assert!(!detail.contains(": :"), "{detail}");
+        assert_eq!(detail.contains("is not known"), place == "/tenant~1x", "{detail}");
     }
     let broken = running.request(Method::POST, "/api/jobs").header("content-type", "application/json");
     let (status, value) = answer(broken.body("{\"group\":")).await;
@@ -306,6 +310,16 @@ async fn jobs_are_listed_where_they_stand() {
         ("state=dead", &["p-1"]),
         ("state=finished&group=customer-7", &["p-0"]),
         ("state=ready", &[]),
+        ("state=PENDING&group=customer-7", &["p-3", "p-4"]),
+        ("state=PROCESSING", &["p-2"]),
+        ("state=WAITING", &["w"]),
+        ("state=READY", &[]),
+        ("state=FAILED", &["p-1"]),
+        ("state=failed", &["p-1"]),
+        ("state=COMPLETED", &["p-0"]),
+        ("state=completed", &["p-0"]),
+        ("state=CANCELLED", &[]),
+        ("state=cancelled", &[]),
     ] {
         let (status, value) = running.get(&format!("/api/jobs?{query}")).await;
         assert_eq!(
@@ -324,7 +338,7 @@ async fn jobs_are_listed_where_they_stand() {
     let (_, dead) = running.get("/api/jobs/customer-7/p-1").await;
     assert_eq!(
         (&dead["state"], &dead["error"]),
-        (&json!("FAILED"), &json!({"code": "bounced", "message": "no"}))
+        (&json!("FAILED"), &json!({"code": "bounced", "reason": "no"}))
     );
 }
 
@@ -339,6 +353,10 @@ async fn jobs_of_a_bulk_action_are_listed_when_they_have_ended_or_are_held() {
     assert!(lease(&running, 2, 10).await.is_empty());
     let (_, ended) = running.get("/api/jobs?group=customer-7&bulk=news").await;
     assert_eq!((&ended["jobs"][0]["id"], ended["jobs"].as_array().unwrap().len()), (&json!("news-1"), 1));
+    for (state, count) in [("COMPLETED", 1), ("finished", 1), ("dead", 0), ("cancelled", 0)] {
+        let (_, page) = running.get(&format!("/api/jobs?group=customer-7&bulk=news&state={state}")).await;
+        assert_eq!(page["jobs"].as_array().unwrap().len(), count, "{state}: {page}");
+    }
     let (_, held) = running.get("/api/jobs?group=customer-7&bulk=news&state=held").await;
     assert_eq!(held["jobs"].as_array().unwrap().len(), 2, "{held}");
     for query in [
@@ -347,7 +365,7 @@ async fn jobs_of_a_bulk_action_are_listed_when_they_have_ended_or_are_held() {
         "?state=held",
         "?state=gone",
         "?bulk=news",
-        "?group=customer-7&bulk=news&state=dead",
+        "?group=customer-7&bulk=news&state=waiting",
         "?state=dead&limit=0",
         "?state=dead&limit=501",
         "?state=dead&cursor=x",
@@ -473,4 +491,54 @@ async fn the_trace_of_a_request_goes_with_its_jobs_and_a_trace_of_their_own_wins
         ("unread", Value::Null),
     ];
     assert_eq!(traces, expected.map(|(id, trace)| (id.to_owned(), trace)));
+}
+
+#[tokio::test]
+async fn a_body_that_is_packed_is_refused_and_not_read_as_if_it_were_not() {
+    let running = Running::start().await;
+    let line = "{\"id\":\"line\",\"type\":\"mail\",\"payload\":1}\n".to_owned();
+    for (path, content_type, body) in [
+        ("/api/jobs", "application/json", mail("one").to_string()),
+        ("/api/jobs/batch", "application/json", json!({"jobs": [mail("two")]}).to_string()),
+        ("/api/jobs/stream?group=g", "application/x-ndjson", line),
+    ] {
+        let send = |coding: &'static str| {
+            let request = running.request(Method::POST, path).header("content-type", content_type);
+            answer(request.header("content-encoding", coding).body(body.clone()))
+        };
+        let (status, value) = send("gzip").await;
+        assert_eq!(
+            (status, problem(&value)),
+            (StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported-type"),
+            "{path}: {value}"
+        );
+        assert!(send("Identity").await.0.is_success(), "{path}");
+    }
+    assert_eq!(running.fairlane.whole().await.unwrap().backlog, 3);
+}
+
+#[tokio::test]
+async fn answers_are_kept_by_nobody_and_are_what_they_say_they_are() {
+    let running = Running::start().await;
+    for (method, path) in [
+        (Method::GET, "/api/status"),
+        (Method::GET, "/api/events"),
+        (Method::GET, "/api/jobs/g/unknown"),
+        (Method::POST, "/api/jobs"),
+        (Method::PUT, "/api/jobs"),
+        (Method::GET, "/nowhere"),
+        (Method::GET, "/healthz"),
+        (Method::GET, "/openapi.json"),
+        (Method::GET, "/metrics"),
+    ] {
+        let response = running.request(method.clone(), path).send().await.unwrap();
+        let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
+        assert_eq!(
+            (header("cache-control"), header("x-content-type-options")),
+            (Some("no-store"), Some("nosniff")),
+            "{method} {path}"
+        );
+    }
+    let page = running.request(Method::GET, "/docs/").send().await.unwrap();
+    assert_eq!((page.status(), page.headers().get("cache-control")), (StatusCode::OK, None));
 }

@@ -1,6 +1,7 @@
 //! Keys as a running server sees them.
 
 use std::fmt::{Debug, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -9,8 +10,18 @@ use fairlane_server::access::Role;
 use fairlane_server::keys::{KeyFile, Keys, NewKey};
 use fairlane_server::{Server, ServerError, ServerSettings};
 use reqwest::{Method, StatusCode};
+use serde_json::json;
+use tokio::io::AsyncReadExt;
+use tokio::time::timeout;
 
-use crate::running::Running;
+use crate::floods::upload;
+use crate::running::{Running, answer, json as with_json};
+
+/// Nothing here takes as long.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The user and the group that own nothing.
+const NOBODY: u32 = 65_534;
 
 /// A file of keys with one key in it, and the key.
 pub fn one_key(folder: &std::path::Path, name: &str) -> (KeyFile, String, String) {
@@ -59,6 +70,28 @@ async fn a_running_server_notices_what_becomes_of_its_keys() {
 }
 
 #[tokio::test]
+async fn what_was_opened_with_a_key_ends_when_it_is_revoked() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, id, key) = one_key(folder.path(), "k");
+    let mut running = start(&file, ServerSettings::default()).await;
+    running.set_token(key.clone());
+    let mut events = running.request(Method::GET, "/api/events").send().await.unwrap();
+    events.chunk().await.unwrap().unwrap();
+    let body = json!({"worker": "w", "types": ["mail"], "wait_ms": 60_000});
+    let poll = tokio::spawn(answer(with_json(running.request(Method::POST, "/api/leases"), &body)));
+    let (mut upload, _) = upload(&running, &key).await;
+    file.revoke(&id).unwrap();
+    let ended = async { while let Ok(Some(_)) = events.chunk().await {} };
+    timeout(PATIENCE, ended).await.expect("the events end");
+    let (status, told) = timeout(PATIENCE, poll).await.expect("the poll ends").unwrap();
+    assert_eq!(status, StatusCode::UNAUTHORIZED, "{told}");
+    let mut told = Vec::new();
+    timeout(PATIENCE, upload.read_to_end(&mut told)).await.expect("the upload ends").unwrap();
+    let told = String::from_utf8_lossy(&told);
+    assert!(told.contains("HTTP/1.1 401"), "{told}");
+}
+
+#[tokio::test]
 async fn without_a_valid_key_nobody_outside_is_listened_to() {
     let everywhere = ([0, 0, 0, 0], 0).into();
     let folder = tempfile::tempdir().unwrap();
@@ -75,6 +108,29 @@ async fn without_a_valid_key_nobody_outside_is_listened_to() {
     let fairlane = Fairlane::open("memory:").await.unwrap();
     let started = Server::start(fairlane, everywhere, keys, ServerSettings::default()).await;
     started.unwrap_or_else(|error| panic!("{error}")).stop().await;
+}
+
+#[test]
+fn an_edited_file_keeps_its_owner_and_its_mode() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, id, _) = one_key(folder.path(), "first");
+    std::fs::set_permissions(file.path(), PermissionsExt::from_mode(0o640)).unwrap();
+    // Only root can give a file away, and only root could lock its owner out.
+    let is_root = chown(file.path(), Some(NOBODY), Some(NOBODY)).is_ok();
+    file.revoke(&id).unwrap();
+    let found = std::fs::metadata(file.path()).unwrap();
+    assert_eq!(found.mode() & 0o777, 0o640);
+    if is_root {
+        assert_eq!((found.uid(), found.gid()), (NOBODY, NOBODY));
+        let theirs = folder.path().join("theirs");
+        std::fs::create_dir(&theirs).unwrap();
+        chown(&theirs, Some(NOBODY), Some(NOBODY)).unwrap();
+        one_key(&theirs, "first");
+        for name in ["keys.json", "keys.json.lock"] {
+            let found = std::fs::metadata(theirs.join(name)).unwrap();
+            assert_eq!((found.uid(), found.gid(), found.mode() & 0o777), (NOBODY, NOBODY, 0o600), "{name}");
+        }
+    }
 }
 
 #[test]

@@ -16,8 +16,8 @@ use crate::running::{Running, problem};
 
 /// Nothing here takes as long.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// A number above all that the server gives.
-const REQUEST: u64 = 1 << 42;
+/// A number that clients who count milliseconds will reach in a few centuries.
+const REQUEST_MAX: u64 = 1 << 42;
 /// A lease that does not run out while a test runs.
 const LONG_MS: u64 = 900_000;
 
@@ -172,16 +172,53 @@ async fn polls_of_one_worker_without_numbers_get_different_jobs() {
 }
 
 #[tokio::test]
-async fn a_worker_that_has_asked_without_numbers_goes_on_with_larger_ones() {
+async fn the_numbers_of_a_worker_and_its_requests_without_do_not_meet() {
     let server = Running::start().await;
-    add(&server.fairlane, 0..3).await;
-    lease(&server, json!({})).await;
-    let (status, answer) = server.post("/api/leases", ask(json!({"request": 1}))).await;
-    assert_eq!(status, StatusCode::CONFLICT);
-    let words = answer["detail"].as_str().unwrap().split(' ').map(|word| word.trim_end_matches(';'));
-    let newest = words.filter_map(|word| word.parse::<u64>().ok()).next().unwrap();
-    assert_eq!(ids(&lease(&server, json!({"request": newest + 1})).await).len(), 1);
-    assert_eq!(ids(&lease(&server, json!({})).await).len(), 1, "and without again");
+    add(&server.fairlane, 0..4).await;
+    for more in [json!({}), json!({"request": 1}), json!({}), json!({"request": 2})] {
+        assert_eq!(ids(&lease(&server, more).await).len(), 1);
+    }
+    let (_, job) = server.get("/api/jobs/group/job-0").await;
+    assert_eq!(job["worker"], "worker", "it is shown under the name it gave");
+}
+
+/// Asks so often without a number, and gives the jobs it got.
+async fn ask_often(request: reqwest::RequestBuilder, times: usize) -> Vec<String> {
+    let mut given = Vec::new();
+    for _ in 0..times {
+        let request = crate::running::json(request.try_clone().unwrap(), &ask(json!({})));
+        let (status, answer) = crate::running::answer(request).await;
+        assert_eq!(status, StatusCode::OK, "{answer}");
+        given.extend(ids(&answer));
+    }
+    given
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_job_is_given_to_two_requests_of_one_worker_whatever_numbers_it_has_used() {
+    const ASKERS: usize = 8;
+    const TIMES: usize = 30;
+    let redis = RedisServer::start(ServerOptions::default());
+    for url in ["memory:", &redis.url()] {
+        let server = Running::over(url, Settings::default()).await;
+        let second =
+            Running::start_with(server.fairlane.clone(), None, fairlane_server::ServerSettings::default())
+                .await;
+        add(&server.fairlane, 0..ASKERS * TIMES + 1).await;
+        // Far above what any clock says.
+        let mut given = ids(&lease(&server, json!({"request": REQUEST_MAX})).await);
+        let askers: Vec<_> = (0..ASKERS)
+            .map(|asker| {
+                let through = if asker % 2 == 0 { &server } else { &second };
+                tokio::spawn(ask_often(through.request(reqwest::Method::POST, "/api/leases"), TIMES))
+            })
+            .collect();
+        for asker in askers {
+            given.extend(asker.await.unwrap());
+        }
+        let different: BTreeSet<&String> = given.iter().collect();
+        assert_eq!((given.len(), different.len()), (ASKERS * TIMES + 1, ASKERS * TIMES + 1), "{url}");
+    }
 }
 
 /// Sends a request for jobs, waits until the engine has leased, goes away, and waits until the server has noticed.
@@ -229,11 +266,11 @@ async fn a_lease_whose_answer_the_engine_lost_is_asked_for_again() {
     assert_eq!(ids(&lease(&server, json!({"count": 2})).await).len(), 2);
     assert_eq!(in_flight(&server).await, 2, "and no others");
     gate.lose(100);
-    let body = ask(json!({"count": 2, "request": REQUEST}));
+    let body = ask(json!({"count": 2, "request": 1}));
     let (status, answer) = server.post("/api/leases", body).await;
     assert_eq!((status, problem(&answer)), (StatusCode::SERVICE_UNAVAILABLE, "unavailable"));
     gate.lose(0);
-    assert_eq!(ids(&lease(&server, json!({"count": 2, "request": REQUEST})).await).len(), 2);
+    assert_eq!(ids(&lease(&server, json!({"count": 2, "request": 1})).await).len(), 2);
     assert_eq!(in_flight(&server).await, 4);
 }
 

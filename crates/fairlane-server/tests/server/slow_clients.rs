@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use fairlane::Fairlane;
+use fairlane::{Fairlane, Job};
 use fairlane_server::ServerSettings;
+use reqwest::{Method, StatusCode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
+use crate::leases::until;
 use crate::running::Running;
 
 /// Longer than any of these tests should take.
@@ -159,4 +161,28 @@ async fn more_connections_than_allowed_wait_for_one_to_end() {
     assert!(second.try_read(&mut nothing).is_err(), "the second was not kept waiting");
     drop(first);
     assert!(rest(&mut second).await.starts_with("HTTP/1.1 200"));
+}
+
+#[tokio::test]
+async fn an_answer_that_is_not_read_keeps_its_place() {
+    /// More than any system takes off the server's hands.
+    const PIPELINED: usize = 128;
+    /// So many refusals in a row are no accident.
+    const REFUSALS: u32 = 50;
+    let (running, mut stream) = start(ServerSettings { requests_max: 1, ..patient() }).await;
+    let large = Job::new("group", "mail", &"x".repeat(500_000)).id("large");
+    running.fairlane.enqueue(large).await.unwrap().accepted().unwrap();
+    let request = "GET /api/jobs/group/large HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    stream.write_all(request.repeat(PIPELINED).as_bytes()).await.unwrap();
+    let refused = std::cell::Cell::new(0);
+    let running = &running;
+    let ask = async || running.request(Method::GET, "/api/status").send().await.unwrap().status();
+    until("its place is taken", async || {
+        let is_refused = ask().await == StatusCode::SERVICE_UNAVAILABLE;
+        refused.set(if is_refused { refused.get() + 1 } else { 0 });
+        refused.get() == REFUSALS
+    })
+    .await;
+    drop(stream);
+    until("its place is free", async || ask().await == StatusCode::OK).await;
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fairlane::Job;
+use fairlane::{Fairlane, Job};
 use fairlane_server::ServerSettings;
 use reqwest::{Method, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 use crate::events::Events;
 use crate::gated::Gate;
@@ -135,4 +135,54 @@ async fn nothing_that_was_acknowledged_is_lost_when_it_stops_under_load() {
     }
     let whole = fairlane.whole().await.unwrap();
     assert!(whole.backlog >= known && known >= 20, "{} jobs, {known} acknowledged", whole.backlog);
+}
+
+/// A bulk action with more results than any system takes off the server's hands, and a client that has begun to read.
+async fn reading_results(settings: ServerSettings) -> (Running, TcpStream) {
+    let server = Running::start_with(Fairlane::open("memory:").await.unwrap(), None, settings).await;
+    let bulk = server.fairlane.bulk("group", "bulk").open().await.unwrap();
+    bulk.add_all((0..300).map(|number| bulk.job("mail", &number))).await.unwrap();
+    for _ in 0..3 {
+        let body = json!({"worker": "worker", "types": ["mail"], "count": 100});
+        let (_, leased) = server.post("/api/leases", body).await;
+        let settle = |job: &Value| {
+            json!({"group": "group", "id": job["id"], "fence": job["fence"], "outcome": "succeeded",
+                "result": "x".repeat(60_000)})
+        };
+        let settlements: Vec<Value> = leased["jobs"].as_array().unwrap().iter().map(settle).collect();
+        let (status, told) = server.post("/api/leases/settle", json!({"settlements": settlements})).await;
+        assert_eq!(status, StatusCode::OK, "{told}");
+    }
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let mut stream = socket.connect(server.server.address()).await.unwrap();
+    let head = "GET /api/bulks/group/bulk/results HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut begin = [0; 12];
+    stream.read_exact(&mut begin).await.unwrap();
+    assert_eq!(&begin, b"HTTP/1.1 200");
+    (server, stream)
+}
+
+#[tokio::test]
+async fn results_that_are_being_read_break_off() {
+    let (server, mut stream) = reading_results(ServerSettings::default()).await;
+    let address = server.server.address();
+    let stopping = tokio::spawn(stop(server));
+    crate::leases::until("it stops", || async { TcpStream::connect(address).await.is_err() }).await;
+    let mut read = Vec::new();
+    // A connection that is cut is what is wanted.
+    let _ = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut read)).await.expect("it ends");
+    assert!(!read.ends_with(b"0\r\n\r\n") && read.len() < 300 * 60_000, "{} bytes", read.len());
+    stopping.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_does_not_take_the_whole_grace_period() {
+    let shutdown_grace_period = Duration::from_secs(40);
+    let write_timeout = Duration::from_secs(3600);
+    let settings = ServerSettings { shutdown_grace_period, write_timeout, ..ServerSettings::default() };
+    let (server, _stream) = reading_results(settings).await;
+    let stopped = tokio::time::timeout(shutdown_grace_period / 2, server.server.stop()).await;
+    stopped.expect("it stops long before its grace period is over");
 }

@@ -12,6 +12,7 @@ use fairlane_server::ServerSettings;
 use hyper::body::{Body, Frame};
 use reqwest::{Method, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -50,6 +51,21 @@ fn line(number: u64) -> String {
     format!("{{\"payload\":{number}}}\n")
 }
 
+/// The id of the job on a line of a bulk action of `g`: the same in every version, for a stream may go on in the next.
+fn id_of(bulk: &str, line: u64) -> String {
+    let mut hash = Sha256::new();
+    for part in ["g", bulk] {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    let hex: String = hash.finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("line-{hex}-{line}")
+}
+
+fn path_of(bulk: &str, line: u64) -> String {
+    format!("/api/jobs/g/{}", id_of(bulk, line))
+}
+
 fn stream(running: &Running, query: &str, body: impl Into<reqwest::Body>) -> RequestBuilder {
     let request = running.request(Method::POST, &format!("/api/jobs/stream?{query}"));
     request.header("content-type", "application/x-ndjson").body(body)
@@ -84,7 +100,7 @@ async fn a_hundred_thousand_lines_are_taken_while_they_are_made() {
     assert_eq!(value["next_line"], 100_001);
     let view = running.fairlane.bulk("g", "news").opened_before().unwrap().view().await.unwrap();
     assert_eq!((view.total, view.sealed), (100_000, true));
-    let (_, last) = running.get("/api/jobs/g/news-100000").await;
+    let (_, last) = running.get(&path_of("news", 100_000)).await;
     assert_eq!((&last["payload"], &last["type"]), (&json!(100_000), &json!("mail")));
     assert_eq!(running.get("/api/jobs/stream?group=g&bulk=news").await.1, json!({"next_line": 100_001}));
     // The same source again adds nothing, though the bulk action is sealed.
@@ -132,7 +148,7 @@ async fn goes_on_where_it_broke_off(running: &Running) {
     let view = running.fairlane.bulk("g", "news").opened_before().unwrap().view().await.unwrap();
     assert_eq!((view.total, view.sealed), (3000, true));
     for number in [1, 1000, 1001, 1777, 1778, 3000] {
-        assert_eq!(running.get(&format!("/api/jobs/g/news-{number}")).await.1["payload"], number);
+        assert_eq!(running.get(&path_of("news", number)).await.1["payload"], number);
     }
 }
 
@@ -196,8 +212,8 @@ async fn wrong_lines_are_skipped_and_reported() {
     assert!(value["errors"][0]["detail"].as_str().unwrap().contains("cost"), "{value}");
     let (_, own) = running.get("/api/jobs/g/own").await;
     assert_eq!((&own["type"], &own["level"], &own["bulk"]), (&json!("text"), &json!("low"), &json!("news")));
-    assert_eq!(running.get("/api/jobs/g/news-8").await.1["payload"], 8);
-    assert_eq!(running.get("/api/jobs/g/news-3").await.0, StatusCode::NOT_FOUND);
+    assert_eq!(running.get(&path_of("news", 8)).await.1["payload"], 8);
+    assert_eq!(running.get(&path_of("news", 3)).await.0, StatusCode::NOT_FOUND);
 
     // A mended line is taken, what was there stays.
     let mended = MIXED.replace("\"cost\":0", "\"cost\":1").replace("nonsense", "{\"payload\":7}");
@@ -205,7 +221,7 @@ async fn wrong_lines_are_skipped_and_reported() {
     streamed(&running, "group=g&type=mail&bulk=news&open=true", MIXED).await;
     let value = streamed(&running, "group=g&type=mail&bulk=news", mended).await;
     assert_eq!((&value["created"], &value["existing"]), (&json!(2), &json!(3)), "{value}");
-    assert_eq!(running.get("/api/jobs/g/news-7").await.1["payload"], 7);
+    assert_eq!(running.get(&path_of("news", 7)).await.1["payload"], 7);
 }
 
 #[tokio::test]
@@ -253,7 +269,7 @@ async fn a_full_queue_stops_an_endless_stream_that_goes_on_later() {
         (&value["stopped"]["reason"], &value["stopped"]["retry_after_ms"]),
         (&json!("queue-full"), &json!(1000))
     );
-    let first: Vec<Value> = (1..=250).map(|n| json!({"group": "g", "id": format!("news-{n}")})).collect();
+    let first: Vec<Value> = (1..=250).map(|n| json!({"group": "g", "id": id_of("news", n)})).collect();
     running.post("/api/jobs/cancel", json!({"jobs": first})).await;
     let query = "group=g&type=mail&bulk=news&seal=true&first_line=251";
     let value = streamed(&running, query, lines(251, 400)).await;
@@ -277,7 +293,7 @@ async fn a_queue_with_room_again_takes_the_rest_of_a_waiting_stream() {
             }
         });
         full.await.unwrap();
-        let first: Vec<Value> = (1..=250).map(|n| json!({"group": "g", "id": format!("news-{n}")})).collect();
+        let first: Vec<Value> = (1..=250).map(|n| json!({"group": "g", "id": id_of("news", n)})).collect();
         running.post("/api/jobs/cancel", json!({"jobs": first})).await;
     };
     let (value, ()) = tokio::join!(sending, making_room);
@@ -375,8 +391,8 @@ async fn lines_may_be_payloads() {
     let body = "plain words\n\n{\"a\":1}\n";
     let value = streamed(&running, "group=g&type=mail&bulk=b&open=true&payload_lines=true", body).await;
     assert_eq!((&value["created"], &value["empty_lines"]), (&json!(2), &json!(1)), "{value}");
-    assert_eq!(running.get("/api/jobs/g/b-3").await.1["payload"], json!({"a": 1}));
-    assert_eq!(running.get("/api/jobs/g/b-1").await.1["payload_base64"], "cGxhaW4gd29yZHM=");
+    assert_eq!(running.get(&path_of("b", 3)).await.1["payload"], json!({"a": 1}));
+    assert_eq!(running.get(&path_of("b", 1)).await.1["payload_base64"], "cGxhaW4gd29yZHM=");
 }
 
 #[tokio::test]
@@ -449,4 +465,33 @@ async fn a_stream_that_makes_no_sense_is_refused() {
     assert_eq!(status, StatusCode::UNSUPPORTED_MEDIA_TYPE);
     assert_eq!(running.get("/api/jobs/stream?group=g").await.0, StatusCode::UNPROCESSABLE_ENTITY);
     assert_eq!(running.get("/api/jobs/stream?group=g&bulk=nowhere").await.1, json!({"next_line": 1}));
+}
+
+#[tokio::test]
+async fn ids_of_the_lines_own_that_look_like_lines_do_not_move_the_place_to_go_on() {
+    let running = Running::start().await;
+    let rows = [1, 2, 3, 4, 5, 8, 10, 16, 20, 32, 40, 41];
+    let body: String =
+        rows.iter().map(|row| format!("{{\"id\":\"news-{row}\",\"payload\":{row}}}\n")).collect();
+    let value = streamed(&running, "group=g&type=mail&bulk=news&open=true", body).await;
+    assert_eq!((&value["created"], &value["next_line"]), (&json!(12), &json!(13)), "{value}");
+    let next = running.get("/api/jobs/stream?group=g&bulk=news").await.1["next_line"].as_u64().unwrap();
+    assert!(next <= 13, "{next}");
+    // Lines without ids go beside them.
+    let value = streamed(&running, "group=g&type=mail&bulk=news&first_line=13", lines(13, 41)).await;
+    assert_eq!(value["created"], 29, "{value}");
+    let bulk = "n".repeat(128);
+    let value = streamed(&running, &format!("group=g&type=mail&bulk={bulk}&open=true"), lines(1, 9)).await;
+    assert_eq!(value["created"], 9, "{value}");
+    let (_, resume) = running.get(&format!("/api/jobs/stream?group=g&bulk={bulk}")).await;
+    assert_eq!(resume, json!({"next_line": 10}));
+}
+
+#[tokio::test]
+async fn a_line_may_hold_bytes() {
+    let running = Running::start().await;
+    let body = "{\"id\":\"bytes\",\"payload_base64\":\"//4A\"}\n{\"payload_base64\":\"?\"}\n";
+    let value = streamed(&running, "group=g&type=mail", body).await;
+    assert_eq!((&value["created"], &value["errors"][0]["line"]), (&json!(1), &json!(2)), "{value}");
+    assert_eq!(running.get("/api/jobs/g/bytes").await.1["payload_base64"], "//4A");
 }

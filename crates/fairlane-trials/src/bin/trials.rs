@@ -29,6 +29,10 @@ const HELD_MIB_MAX: f64 = 1024.0;
 /// How much longer the slowest hundredth may take beside a flood.
 const FLOOD_RATIO_MAX: f64 = 2.0;
 
+/// As the `fairlane` program has it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[tokio::main]
 async fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().collect();
@@ -52,7 +56,7 @@ async fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Some("http") => {
-            let (rounds, connections) = (number("--rounds", 5) as usize, number("--connections", 0) as usize);
+            let (rounds, connections) = (number("--rounds", 9) as usize, number("--connections", 0) as usize);
             serve(Path::new(&words[0]), words.get(2).map(String::as_str), rounds, connections)
         }
         Some("kills") => kill(&words[0], number("--seed", 1), number("--rounds", 1000)).await,
@@ -155,13 +159,13 @@ fn serve(program: &Path, name: Option<&str>, rounds: usize, connections: usize) 
     let or = |default: usize| if connections == 0 { default } else { connections };
     let mut violations = Vec::new();
     if wanted("cycle") {
-        let plan = cycle::Plan { rounds, batches: 4000, connections: or(4) };
+        let plan = cycle::Plan { rounds, batches: 2000, connections: or(4) };
         let what = format!("batches of 100, {} connections, against the library", plan.connections);
         violations.extend(compare(&what, "jobs", CYCLE_RATIO_MIN, cycle::run(program, &plan)));
     }
     if wanted("single") {
         for with_key in [false, true] {
-            let plan = single::Plan { rounds, requests: 100_000, connections: or(64), with_key };
+            let plan = single::Plan { rounds, requests: 40_000, connections: or(64), with_key };
             let key = if with_key { "with" } else { "without" };
             let what =
                 format!("single, {} connections, {key} a key, against a bare handler", plan.connections);
@@ -174,7 +178,7 @@ fn serve(program: &Path, name: Option<&str>, rounds: usize, connections: usize) 
         }
     }
     if wanted("flood") {
-        violations.extend(endure(program, rounds as u64));
+        violations.extend(endure(program, (rounds as u64).div_ceil(2)));
     }
     end(&violations)
 }

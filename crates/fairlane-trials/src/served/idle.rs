@@ -14,6 +14,8 @@ use super::process::Served;
 
 /// Connections that are being opened at once.
 const OPENING: usize = 64;
+/// Longer than the trial: the job that wakes a poll is not settled, and must not wake a second one.
+const LEASE_MS: u64 = 900_000;
 /// Longest wait for something that comes at once.
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -94,7 +96,9 @@ pub fn run(program: &Path, plan: &Plan) -> Report {
 
 async fn polls(server: &Served, plan: &Plan, wait_ms: u64, report: &mut Report) -> Result<()> {
     let asking = |number: usize| {
-        let body = format!(r#"{{"worker":"worker-{number}","types":["polled"],"wait_ms":{wait_ms}}}"#);
+        let body = format!(
+            r#"{{"worker":"worker-{number}","types":["polled"],"wait_ms":{wait_ms},"lease_ms":{LEASE_MS}}}"#
+        );
         request("POST", "/api/leases", None, body.as_bytes())
     };
     let (mut side, held) = hold(server, plan, report, asking).await?;

@@ -114,6 +114,10 @@ fn advice(view: &BulkView) -> String {
 
 async fn watch_types(shared: &Shared) -> Result<(), EngineError> {
     let Inspected::Whole(whole) = shared.engine.inspect(Inspect::Whole).await? else { return Ok(()) };
+    // A lane keeps jobs that were cancelled until a lease meets them; then none waits.
+    if whole.backlog == 0 {
+        return Ok(());
+    }
     let mut types: Vec<(TypeId, u64)> = Vec::new();
     for type_id in whole.types {
         if shared.types.contains_key(&type_id) {

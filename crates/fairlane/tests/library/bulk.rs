@@ -304,6 +304,18 @@ async fn a_seal_with_another_number_leaves_it_open() {
 }
 
 #[tokio::test]
+async fn a_second_seal_with_another_number_is_refused() {
+    let fairlane = memory().await;
+    let bulk = fairlane.bulk("customer-7", "newsletter").open().await.unwrap();
+    bulk.add_all([bulk.job("mail", &1)]).await.unwrap();
+    let sealed = bulk.seal(Some(1)).await.unwrap();
+    let error = bulk.seal(Some(2)).await.unwrap_err();
+    assert!(matches!(error, Error::SealedWithOthers { expected: 2, total: 1, .. }), "{error}");
+    assert_eq!(bulk.seal(Some(1)).await.unwrap(), sealed);
+    assert_eq!(bulk.seal(None).await.unwrap(), sealed);
+}
+
+#[tokio::test]
 async fn it_is_held_resumed_and_cancelled() {
     let fairlane = memory().await;
     let bulk =

@@ -58,6 +58,9 @@ async fn jobs_that_die_again_meanwhile_do_not_keep_a_requeue_going() {
     let counts = fairlane.dead().requeue().await.unwrap();
     assert_eq!(counts.requeued, 710);
     all_dead(&fairlane, 710).await;
+    let counts = fairlane.dead().group("customer-7").requeue().await.unwrap();
+    assert_eq!(counts.requeued, 700);
+    all_dead(&fairlane, 710).await;
     pool.stop().await;
 }
 

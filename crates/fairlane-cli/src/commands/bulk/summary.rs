@@ -2,7 +2,7 @@
 
 use fairlane::{Durations, ErrorSummary, Summary};
 
-use crate::tables::{milliseconds, thousands};
+use crate::tables::{counted, milliseconds, thousands};
 
 /// Below the word that stands before the first line.
 const INDENT: &str = "\n            ";
@@ -16,19 +16,13 @@ pub fn text(json: &str) -> String {
 }
 
 fn lines(summary: &Summary) -> Vec<String> {
-    let [total, succeeded, failed, cancelled, attempts, throttles, losses] = [
-        summary.total,
-        summary.succeeded,
-        summary.failed,
-        summary.cancelled,
-        summary.attempts,
-        summary.throttles,
-        summary.losses,
-    ]
-    .map(thousands);
+    let [total, succeeded, failed, cancelled] =
+        [summary.total, summary.succeeded, summary.failed, summary.cancelled].map(thousands);
+    let attempts = counted(summary.attempts, "attempt");
+    let (throttles, losses) = (counted(summary.throttles, "time"), counted(summary.losses, "lease"));
     let mut lines = vec![
         format!("{total} jobs: {succeeded} succeeded, {failed} failed, {cancelled} cancelled"),
-        format!("{attempts} attempts, {throttles} times throttled, {losses} leases lost"),
+        format!("{attempts}, {throttles} throttled, {losses} lost"),
         format!("waited  {}", durations(&summary.wait_ms)),
         format!("took    {}", durations(&summary.service_ms)),
     ];

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use fairlane_core::GroupId;
 
+use crate::limit::per_second_text;
 use crate::overview::{GroupSeen, Overview, TypeSeen};
 use crate::tables::{ago, shortened, thousands};
 
@@ -118,7 +119,7 @@ impl Frame {
             let view = &one.view;
             let rate = match (view.settings.paused, view.rate_milli) {
                 (true, _) => "paused".to_owned(),
-                (_, Some(milli)) => format!("{:.1}", milli as f64 / 1000.0),
+                (_, Some(milli)) => per_second_text(milli as f64 / 1000.0),
                 (_, None) => "–".to_owned(),
             };
             let asked = one.asked_ms_ago.map_or("never".to_owned(), ago);

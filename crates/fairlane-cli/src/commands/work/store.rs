@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use fairlane::rate_text;
 use fairlane_core::queue::{Inspect, Inspected, SetType, SetWhole, TypePatch, TypeSet, WholeSet};
 use fairlane_core::{Rate, TypeId};
 use fairlane_engine::{Engine, EngineError};
@@ -72,7 +73,7 @@ async fn opened(
     telling: &Telling,
 ) -> Result<Arc<dyn Engine>, fairlane::Error> {
     let engine = place.open_or_make().await?.engine().clone();
-    set_all(&engine, config).await?;
+    set_all(&engine, config, telling).await?;
     telling.know_limits(retry_limits(&engine, config).await?);
     Ok(engine)
 }
@@ -93,7 +94,7 @@ pub async fn keep(engine: &Arc<dyn Engine>, config: &Config, telling: &Telling) 
 }
 
 async fn set_all_again(engine: &Arc<dyn Engine>, config: &Config, telling: &Telling) {
-    while let Err(error) = set_all(engine, config).await {
+    while let Err(error) = set_all(engine, config, telling).await {
         if !error.is_retryable() {
             return telling.refused(SETTING, error.to_string());
         }
@@ -102,14 +103,14 @@ async fn set_all_again(engine: &Arc<dyn Engine>, config: &Config, telling: &Tell
 }
 
 /// Writes to the store what holds for the whole, and for a type wherever it is worked on.
-async fn set_all(engine: &Arc<dyn Engine>, config: &Config) -> Result<(), EngineError> {
+async fn set_all(engine: &Arc<dyn Engine>, config: &Config, telling: &Telling) -> Result<(), EngineError> {
     set_whole(engine, config).await?;
     for one in &config.types {
-        set_type(engine, &one.type_id, one.rate, one.max_retry_count).await?;
+        set_type(engine, &one.type_id, one.rate, one.max_retry_count, telling).await?;
     }
     if let Some(callbacks) = &config.callbacks {
         let type_id = TypeId::new(CALLBACK_TYPE).expect("a plain word is a name");
-        set_type(engine, &type_id, None, Some(callbacks.max_retry_count)).await?;
+        set_type(engine, &type_id, None, Some(callbacks.max_retry_count), telling).await?;
     }
     Ok(())
 }
@@ -129,19 +130,57 @@ async fn set_type(
     type_id: &TypeId,
     rate: Option<Option<Rate>>,
     max_retry_count: Option<u32>,
+    telling: &Telling,
 ) -> Result<(), EngineError> {
     if rate.is_none() && max_retry_count.is_none() {
         return Ok(());
     }
     let patch = TypePatch { rate, max_retry_count: max_retry_count.map(Some), ..TypePatch::default() };
-    match engine.set_type(SetType { type_id: type_id.clone(), patch }).await? {
-        TypeSet::Set(_) => Ok(()),
-        TypeSet::TooManyTypes => {
+    match engine.set_type(SetType { type_id: type_id.clone(), patch }).await {
+        Ok(TypeSet::Set(_)) => Ok(()),
+        // The key of a worker may not: it works with what an admin has set.
+        Err(EngineError::Refused { reason }) if engine.name() == "http" => {
+            if !is_set(engine, type_id, rate, max_retry_count).await? {
+                telling.say(Said::EngineWarning { warning: unset(type_id, rate, max_retry_count, &reason) });
+            }
+            Ok(())
+        }
+        Err(error) => Err(error),
+        Ok(TypeSet::TooManyTypes) => {
             let reason =
                 format!("the queue has as many types as it can have, and {type_id} is not one of them");
             Err(EngineError::Refused { reason })
         }
     }
+}
+
+/// Whether a type is as the file says already.
+async fn is_set(
+    engine: &Arc<dyn Engine>,
+    type_id: &TypeId,
+    rate: Option<Option<Rate>>,
+    max_retry_count: Option<u32>,
+) -> Result<bool, EngineError> {
+    let Inspected::Type(Some(view)) = engine.inspect(Inspect::Type(type_id.clone())).await? else {
+        return Ok(false);
+    };
+    let is_other_count = max_retry_count.is_some() && view.settings.max_retry_count != max_retry_count;
+    Ok(rate.is_none_or(|rate| view.settings.rate == rate) && !is_other_count)
+}
+
+/// What of the file does not hold, and how it would.
+fn unset(type_id: &TypeId, rate: Option<Option<Rate>>, max_retry_count: Option<u32>, reason: &str) -> String {
+    let mut options = String::new();
+    if let Some(rate) = rate {
+        options += &format!(" --rate '{}'", rate.map_or("none".to_owned(), rate_text));
+    }
+    if let Some(count) = max_retry_count {
+        options += &format!(" --max-retry-count {count}");
+    }
+    format!(
+        "{type_id} is not set as the file says and works as the queue has it: {reason}; or have it set there: fairlane \
+         type set {type_id}{options}"
+    )
 }
 
 async fn retry_limits(engine: &Arc<dyn Engine>, config: &Config) -> Result<RetryLimits, EngineError> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fairlane_core::limits::{LEASE_PROMOTES_MAX, LEASE_SKIPS_MAX};
+use fairlane_core::limits::{LEASE_BYTES_MAX, LEASE_PROMOTES_MAX, LEASE_SKIPS_MAX};
 
 use super::*;
 
@@ -19,6 +19,8 @@ fn tally(answer: &Answer, counts: &mut Tally) {
         Reply::Leased(Leased::Superseded { .. }) => count("superseded", 1),
         Reply::Leased(Leased::Jobs { jobs, wake_at }) => {
             count("leased", jobs.len() as u64);
+            let bytes: usize = jobs.iter().map(|job| job.payload.len()).sum();
+            count("leased as many bytes as one lease gives", u64::from(bytes >= LEASE_BYTES_MAX));
             count("leased again", jobs.iter().filter(|job| job.attempt > 1).count() as u64);
             count("leased of a bulk action", jobs.iter().filter(|job| job.bulk.is_some()).count() as u64);
             count("leased with a trace", jobs.iter().filter(|job| job.trace.is_some()).count() as u64);
@@ -257,7 +259,7 @@ fn random_steps_reach_every_kind_of_answer_often() {
 }
 
 /// Kinds of answers that are told apart above.
-const KINDS: usize = 107;
+const KINDS: usize = 108;
 
 #[test]
 fn the_core_stays_whole_whatever_comes() {

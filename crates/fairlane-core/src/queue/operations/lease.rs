@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{
-    CLAMPS_MAX, LEASE_JOBS_MAX, LEASE_MS_MAX, LEASE_MS_MIN, LEASE_PARKS_MAX, LEASE_PROMOTES_MAX,
-    LEASE_SKIPS_MAX, LEASE_WAKES_MAX, PARK_MS_MAX, QUANTUM, TIMER_BACKSTOP_MS, TYPES_MAX,
+    CLAMPS_MAX, LEASE_BYTES_MAX, LEASE_JOBS_MAX, LEASE_MS_MAX, LEASE_MS_MIN, LEASE_PARKS_MAX,
+    LEASE_PROMOTES_MAX, LEASE_SKIPS_MAX, LEASE_WAKES_MAX, PARK_MS_MAX, QUANTUM, TIMER_BACKSTOP_MS, TYPES_MAX,
 };
 use crate::names::{BulkId, TypeId, WorkerId};
 use crate::numbers::{Cost, Fence, Level, Micros, RequestNumber, within};
@@ -21,7 +21,10 @@ use crate::trace::Trace;
 
 use super::{Ended, Invalid};
 
-/// Takes up to `jobs_max` jobs of the given types.
+/// Takes up to `jobs_max` jobs of the given types; fewer when their payloads are large.
+///
+/// Once the payloads have [`LEASE_BYTES_MAX`] bytes nothing more is picked, and the rest is left to the next
+/// request as if `jobs_max` had been reached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
     /// Who asks.
@@ -87,6 +90,7 @@ struct Call {
     worker: WorkerId,
     asked: u64,
     left: u64,
+    bytes: usize,
     whole: Option<Flow>,
     fence: Fence,
     parks: usize,
@@ -97,6 +101,11 @@ struct Call {
 }
 
 impl Call {
+    /// Whether it has got all that one call gets.
+    fn is_full(&self) -> bool {
+        self.left == 0 || self.bytes >= LEASE_BYTES_MAX
+    }
+
     fn note_wake(&mut self, at: Option<Micros>) {
         self.wake_at = [self.wake_at, at].into_iter().flatten().min();
     }
@@ -129,6 +138,7 @@ impl Machine {
             worker: command.worker.clone(),
             asked: command.jobs_max as u64,
             left: command.jobs_max as u64,
+            bytes: 0,
             whole: self.open_whole_gate(now),
             fence: Fence((self.fence.0 + 1).max(now.0)),
             parks: 0,
@@ -269,7 +279,7 @@ impl Machine {
     /// Gives each type a quantum in turn until enough is picked or all are blocked.
     fn serve(&mut self, gates: &[TypeGate], call: &mut Call) {
         let mut turns: VecDeque<TypeGate> = gates.iter().copied().collect();
-        while call.left > 0
+        while !call.is_full()
             && let Some(gate) = turns.pop_front()
         {
             let turn =
@@ -332,7 +342,7 @@ impl Machine {
     /// Leases a quantum from one lane and puts it where it now belongs. False if it had nothing to serve.
     fn serve_lane(&mut self, key: LaneKey, gate: TypeGate, most: u64, call: &mut Call) -> bool {
         let (mut jobs, mut cost) = (0, 0);
-        while jobs < most && cost < QUANTUM && call.skips < LEASE_SKIPS_MAX {
+        while jobs < most && cost < QUANTUM && call.skips < LEASE_SKIPS_MAX && call.bytes < LEASE_BYTES_MAX {
             let lane = self.lane_mut(key);
             let Some(job) = lane.returned.pop_front().or_else(|| lane.backlog.pop_front()) else { break };
             if self.step_over(job, &mut call.ended) {
@@ -427,12 +437,13 @@ impl Machine {
         if let Some(number) = self.jobs[key].bulk {
             self.bulk_reached(number, BulkState::Running);
         }
+        call.bytes += self.jobs[key].payload.len();
         call.picked.push(key);
     }
 
     /// Sees to it that what is left servable wakes someone: now by a token, later by a timer.
     fn note_ends(&mut self, gates: &[TypeGate], call: &mut Call) {
-        if call.left == 0 {
+        if call.is_full() {
             call.wake_at = None;
             return self.wake_others(gates);
         }

@@ -46,6 +46,17 @@ pub(super) fn make_folder(folder: &Path) -> Result<(), DiskError> {
     builder.create(folder).map_err(|error| unusable(folder, &error))
 }
 
+/// Makes the file if it is not there, for this user alone, in a directory that is open to others too. What SQLite puts
+/// beside it has the same mode.
+pub(super) fn make_private(file: &Path) {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    // It is mostly there already; if it cannot be made, SQLite says why.
+    let _ = options.open(file);
+}
+
 fn unusable(folder: &Path, error: &std::io::Error) -> DiskError {
     DiskError::Folder { folder: folder.to_owned(), reason: error.to_string() }
 }

@@ -527,3 +527,19 @@ async fn a_disk_that_is_read_only_is_told() {
     assert!(told.contains("Read-only") && told.contains("can write to"), "{told}");
     assert!(matches!(Disk::open(&folder, Sync::Each, 0), Err(DiskError::Folder { .. })));
 }
+
+#[cfg(unix)]
+#[test]
+fn payloads_are_nobody_elses_business_in_a_directory_that_is_open_to_all() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    let _disk = Disk::open(folder.path(), Sync::Each, 0).unwrap();
+    let files = std::fs::read_dir(folder.path()).unwrap().map(Result::unwrap);
+    let rows: Vec<_> = files.filter(|file| file.file_name().to_string_lossy().starts_with(FILE)).collect();
+    assert!(rows.len() > 1, "the file and its log: {rows:?}");
+    for file in rows {
+        let mode = file.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{file:?}");
+    }
+}

@@ -81,7 +81,7 @@ if partition.fence > now then lower_far_deadlines() end
 if partition.classic == 0 then bring_back_due() end
 local turns = types_in_turn()
 local gates = {unpack(turns)}
-while left > 0 and turns[1] do
+while left > 0 and bytes < LEASE_BYTES_MAX and turns[1] do
   local state = table.remove(turns, 1)
   local turn = partition.classic == 1 and serve_ready(state) or partition.classic == 0 and serve_type(state)
   if turn == 'all blocked' then break end

@@ -1,8 +1,9 @@
 //! The results of a bulk action as a body that is written while it is read.
 //!
 //! Invariant: memory does not grow with the number of jobs; who stops reading stops the writing. A body that ends early
-//! is broken off, never ended as if it were whole.
+//! is broken off, never ended as if it were whole; so is one that is not all written when the server stops.
 
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -11,6 +12,7 @@ use fairlane::{Bulk, Error, Filter};
 use fairlane_engine::BoxFuture;
 use hyper::body::{Body, Frame};
 use tokio::io::{AsyncRead, DuplexStream, ReadBuf, duplex};
+use tokio_util::sync::CancellationToken;
 
 /// Bytes that are written ahead of the reader, beside the page they come from.
 const AHEAD_BYTES: usize = 64 * 1024;
@@ -25,9 +27,13 @@ pub(super) struct Results {
 }
 
 impl Results {
-    pub fn new(bulk: Bulk, filter: Filter) -> Self {
+    pub fn new(bulk: Bulk, filter: Filter, stopping: CancellationToken) -> Self {
         let (writer, lines) = duplex(AHEAD_BYTES);
-        Self { exporting: Some(Box::pin(async move { bulk.export(writer, filter).await })), lines }
+        let exporting = async move {
+            let exported = stopping.run_until_cancelled(bulk.export(writer, filter)).await;
+            exported.unwrap_or_else(|| Err(io::Error::other("the server stops").into()))
+        };
+        Self { exporting: Some(Box::pin(exporting)), lines }
     }
 }
 

@@ -15,6 +15,7 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
 
 use super::Event;
 use super::bulks::Sight;
@@ -32,17 +33,15 @@ pub(super) fn follow_bulk(
     first: Arc<Event>,
     last: Option<String>,
 ) -> Response {
-    let (listener, response) = open();
-    let app = app.clone();
+    let (listener, response) = open(app);
     tokio::spawn(async move {
         // Nothing else is to be done when the client has gone.
-        let _ = send_sights(&app, listener, sights, first, last).await;
+        let _ = send_sights(listener, sights, first, last).await;
     });
     response
 }
 
 async fn send_sights(
-    app: &Shared,
     listener: Listener,
     mut sights: watch::Receiver<Sight>,
     mut event: Arc<Event>,
@@ -57,7 +56,7 @@ async fn send_sights(
         if event.is_end() {
             return Ok(());
         }
-        if !listener.changed(app, &mut sights).await? {
+        if !listener.changed(&mut sights).await? {
             return Ok(());
         }
         match &*sights.borrow_and_update() {
@@ -74,16 +73,14 @@ pub(super) fn follow_whole(
     missed: Vec<Arc<Event>>,
     newest: watch::Receiver<Option<Arc<Event>>>,
 ) -> Response {
-    let (listener, response) = open();
-    let app = app.clone();
+    let (listener, response) = open(app);
     tokio::spawn(async move {
-        let _ = send_figures(&app, listener, missed, newest).await;
+        let _ = send_figures(listener, missed, newest).await;
     });
     response
 }
 
 async fn send_figures(
-    app: &Shared,
     listener: Listener,
     missed: Vec<Arc<Event>>,
     mut newest: watch::Receiver<Option<Arc<Event>>>,
@@ -92,7 +89,7 @@ async fn send_figures(
     for event in missed {
         listener.send(written(&event)).await?;
     }
-    while listener.changed(app, &mut newest).await? {
+    while listener.changed(&mut newest).await? {
         let event = newest.borrow_and_update().clone();
         if let Some(event) = event {
             listener.send(written(&event)).await?;
@@ -114,15 +111,16 @@ fn written(event: &Event) -> Bytes {
     text.into()
 }
 
-/// The client has gone.
+/// The client has gone, or the server stops and the client does not read.
 struct Gone;
 
 /// The writing end of a stream.
 struct Listener {
     pieces: mpsc::Sender<Bytes>,
+    stopping: CancellationToken,
 }
 
-fn open() -> (Listener, Response) {
+fn open(app: &Shared) -> (Listener, Response) {
     let (pieces, body) = mpsc::channel(1);
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream"),
@@ -130,23 +128,28 @@ fn open() -> (Listener, Response) {
         // nginx would gather the stream otherwise.
         (header::HeaderName::from_static("x-accel-buffering"), "no"),
     ];
-    (Listener { pieces }, (headers, axum::body::Body::new(Pieces(body))).into_response())
+    let listener = Listener { pieces, stopping: app.stopping.clone() };
+    (listener, (headers, axum::body::Body::new(Pieces(body))).into_response())
 }
 
 impl Listener {
     async fn send(&self, piece: Bytes) -> Result<(), Gone> {
-        self.pieces.send(piece).await.map_err(|_| Gone)
+        tokio::select! {
+            biased;
+            sent = self.pieces.send(piece) => sent.map_err(|_| Gone),
+            () = self.stopping.cancelled() => Err(Gone),
+        }
     }
 
     /// Waits for a change, with a comment now and again; false if none comes any more or the server stops.
-    async fn changed<T>(&self, app: &Shared, states: &mut watch::Receiver<T>) -> Result<bool, Gone> {
+    async fn changed<T>(&self, states: &mut watch::Receiver<T>) -> Result<bool, Gone> {
         let mut heartbeat = interval(HEARTBEAT);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         heartbeat.reset();
         loop {
             tokio::select! {
                 () = self.pieces.closed() => return Err(Gone),
-                () = app.stopping.cancelled() => return Ok(false),
+                () = self.stopping.cancelled() => return Ok(false),
                 changed = states.changed() => return Ok(changed.is_ok()),
                 _ = heartbeat.tick() => self.send(Bytes::from_static(b":\n\n")).await?,
             }
@@ -216,5 +219,14 @@ mod tests {
         assert!(text.starts_with("retry: 2000\n\nevent: progress\nid: 0\ndata: {\ndata: }\n\n"), "{text}");
         assert!(text.ends_with("event: ended\nid: 100\ndata: {\ndata: }\n\n"), "{text}");
         assert!(text.matches("event:").count() <= 4, "{text}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_listener_that_does_not_read_is_given_up_when_the_server_stops() {
+        let app = app().await;
+        let (sights, seen) = watch::channel(Sight::Nothing);
+        let _unread = follow_bulk(&app, seen, event(0), None);
+        app.stopping.cancel();
+        tokio::time::timeout(HEARTBEAT, sights.closed()).await.expect("nobody writes any more");
     }
 }

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use fairlane_core::limits::{INTEGER_MAX, LIST_JOBS_MAX};
-use fairlane_core::queue::{BulkRef, ListJobs, Listing};
+use fairlane_core::queue::{BulkRef, JobState, ListJobs, Listing};
 use fairlane_core::{BulkId, GroupId, TypeId};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -21,7 +21,9 @@ const LIMIT: usize = 100;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Which {
-    /// Where they stand. May be left out with a bulk action.
+    /// Where they stand, also as jobs show it: `PROCESSING` is `processing`, `FAILED` is `dead`. May be left out with a
+    /// bulk action, whose jobs that have ended are then listed, and no others.
+    #[param(inline)]
     state: Option<Standing>,
     /// Of this group only; needed for `pending` and with a bulk action.
     #[param(min_length = 1, max_length = 128)]
@@ -29,7 +31,8 @@ pub(super) struct Which {
     /// Of this type only.
     #[param(min_length = 1, max_length = 128)]
     r#type: Option<String>,
-    /// Of this bulk action of the group: its jobs that have ended, or with `held` those that are set aside.
+    /// Of this bulk action of the group: only its jobs that have ended, dead ones too (with `completed`, `cancelled` or
+    /// `dead` those alone), or with `held` those that are set aside.
     #[param(min_length = 1, max_length = 128)]
     bulk: Option<String>,
     /// Where the page begins: what the page before gave as `next`.
@@ -40,24 +43,40 @@ pub(super) struct Which {
     limit: Option<usize>,
 }
 
-/// Where jobs stand.
+/// Where jobs stand: `pending` in the lanes of a group; `ready`, admitted and waiting for a worker (`classic`); `waiting`,
+/// by the time they are due; `processing`, by the end of their leases; `dead`, oldest first; `finished`, completed or
+/// cancelled, oldest first, or one of these (`completed`, `cancelled`); `held`, set aside with their bulk action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 enum Standing {
-    /// In the lanes of a group.
+    #[serde(alias = "PENDING")]
     Pending,
-    /// Admitted, waiting for a worker (`classic`).
+    #[serde(alias = "READY")]
     Ready,
-    /// Must not run yet, by the time they are due.
+    #[serde(alias = "WAITING")]
     Waiting,
-    /// Leased, by the end of their leases.
+    #[serde(alias = "PROCESSING")]
     Processing,
-    /// Dead, oldest first.
+    #[serde(alias = "FAILED", alias = "failed")]
     Dead,
-    /// Completed or cancelled, oldest first.
     Finished,
-    /// Set aside with their bulk action.
+    #[serde(alias = "COMPLETED")]
+    Completed,
+    #[serde(alias = "CANCELLED")]
+    Cancelled,
     Held,
+}
+
+impl Standing {
+    /// The state of a job that a listing of more than one is to be reduced to.
+    fn only(self) -> Option<JobState> {
+        match self {
+            Self::Dead => Some(JobState::Failed),
+            Self::Completed => Some(JobState::Completed),
+            Self::Cancelled => Some(JobState::Cancelled),
+            _ => None,
+        }
+    }
 }
 
 /// A page of jobs.
@@ -75,6 +94,9 @@ pub(super) struct Jobs {
 /// In the order of the place they stand in, without their payloads. What a filter drops counts as looked at: a page may
 /// be short, or empty, although more follow; go on until there is no `next`. When jobs move between two pages, one may
 /// be listed twice or not at all. A key that is bound to groups must name one of them.
+///
+/// Of a bulk action, jobs that have not ended are not listed, except those set aside (`state=held`): look for them in
+/// their group with `state=pending`, `waiting` or `processing`.
 #[utoipa::path(
     get,
     path = "/api/jobs",
@@ -109,7 +131,9 @@ pub(super) async fn list(
     };
     let listed = app.engine().list_jobs(command).await?;
     let next = listed.next.map(|next| next.to_string());
-    Ok(Json(Jobs { jobs: listed.jobs.into_iter().map(JobShown::from).collect(), next }))
+    let only = which.state.and_then(Standing::only);
+    let jobs = listed.jobs.into_iter().filter(|job| only.is_none_or(|state| job.state == state));
+    Ok(Json(Jobs { jobs: jobs.map(JobShown::from).collect(), next }))
 }
 
 fn listing(state: Option<Standing>, group: Option<&GroupId>, bulk: Option<&str>) -> Result<Listing, Problem> {
@@ -118,10 +142,13 @@ fn listing(state: Option<Standing>, group: Option<&GroupId>, bulk: Option<&str>)
         let group = group.ok_or_else(|| invalid("a bulk action belongs to a group; name it with group="))?;
         let bulk = BulkRef { group: group.clone(), id: BulkId::named(bulk)? };
         return match state {
-            None | Some(Standing::Finished) => Ok(Listing::OfBulk(bulk)),
+            None | Some(Standing::Finished | Standing::Completed | Standing::Cancelled | Standing::Dead) => {
+                Ok(Listing::OfBulk(bulk))
+            }
             Some(Standing::Held) => Ok(Listing::OnHold(bulk)),
             Some(_) => Err(invalid(
-                "of a bulk action, jobs that have ended (state=finished) or are set aside (state=held) can be listed",
+                "of a bulk action, jobs that have ended (state=finished, completed, cancelled or dead) or are set \
+                 aside (state=held) can be listed; for others leave bulk= out, and name their group",
             )),
         };
     }
@@ -135,10 +162,11 @@ fn listing(state: Option<Standing>, group: Option<&GroupId>, bulk: Option<&str>)
         Some(Standing::Waiting) => Ok(Listing::Waiting),
         Some(Standing::Processing) => Ok(Listing::InFlight),
         Some(Standing::Dead) => Ok(Listing::Dead),
-        Some(Standing::Finished) => Ok(Listing::Finished),
+        Some(Standing::Finished | Standing::Completed | Standing::Cancelled) => Ok(Listing::Finished),
         Some(Standing::Held) => Err(invalid("jobs are set aside with their bulk action; name it with bulk=")),
         None => Err(invalid(
-            "name a state: state=pending, ready, waiting, processing, dead or finished; or a bulk action with bulk=",
+            "name a state: state=pending, ready, waiting, processing, dead, finished, completed or cancelled; or a bulk action with bulk=, whose \
+             jobs that have ended are then listed",
         )),
     }
 }

@@ -21,7 +21,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::extract::read_json;
-use crate::idempotency::IdempotencyKey;
+use crate::idempotency::{IdFrom, IdempotencyKey};
 use crate::problem::{Fault, Problem, ProblemKind};
 
 /// Most jobs of one batch.
@@ -119,8 +119,8 @@ pub struct BatchBody<'a> {
 pub struct Checked {
     /// The job.
     pub new: NewJob,
-    /// Whether its id comes from an idempotency key.
-    pub is_derived: bool,
+    /// Where its id comes from; what is derived comes from an idempotency key.
+    pub id_from: IdFrom,
 }
 
 /// Reads one job.
@@ -188,12 +188,11 @@ impl JobBody<'_> {
         }
         let delay_ms =
             delay_ms(self.delay_ms, self.run_at.as_deref()).map_err(|(key, detail)| at(key, detail))?;
-        let derived = key.filter(|_| self.id.is_none()).map(|key| key.job_id(&self.group, position));
-        let is_derived = derived.is_some();
-        let id = match (self.id, derived) {
-            (Some(id), _) => id,
-            (None, derived) => JobId::new(derived.unwrap_or_else(|| Uuid::now_v7().to_string()))
-                .map_err(|error| at("", error.to_string()))?,
+        let made = |text: String| JobId::new(text).map_err(|error| at("", error.to_string()));
+        let (id, id_from) = match (self.id, key) {
+            (Some(id), _) => (id, IdFrom::Request),
+            (None, Some(key)) => (made(key.job_id(&self.group, position))?, IdFrom::Derived),
+            (None, None) => (made(Uuid::now_v7().to_string())?, IdFrom::Drawn),
         };
         let new = NewJob {
             job: JobRef { group: self.group, id },
@@ -205,7 +204,7 @@ impl JobBody<'_> {
             bulk: self.bulk,
             trace: self.trace.or_else(|| trace.cloned()),
         };
-        Ok(Checked { new, is_derived })
+        Ok(Checked { new, id_from })
     }
 }
 
@@ -229,7 +228,10 @@ fn delay_ms(delay_ms: Option<u64>, run_at: Option<&str>) -> Result<u64, (&'stati
 
 fn wrong(mut faults: Vec<Fault>) -> Problem {
     let (count, first) = (faults.len(), faults.first());
-    let first = first.map_or(String::new(), |fault| format!("{}: {}", fault.pointer, fault.detail));
+    let first = first.map_or(String::new(), |Fault { pointer, detail }| match pointer.as_str() {
+        "" => detail.clone(),
+        pointer => format!("{pointer}: {detail}"),
+    });
     let detail = match count {
         1 => format!("nothing was added, for something is wrong: {first}"),
         _ => format!("nothing was added, for {count} things are wrong; the first is {first}"),
@@ -292,6 +294,7 @@ fn member_fault(key: &str, value: &RawValue) -> Option<String> {
         "cost" => read::<Option<Cost>>(value),
         "delay_ms" => read::<Option<u64>>(value),
         "bulk" => read::<Option<BulkId>>(value),
+        "trace" => read::<Option<Trace>>(value),
         _ => Some(format!("this key is not known; known are {KEYS}; put data of yours into payload")),
     }
 }

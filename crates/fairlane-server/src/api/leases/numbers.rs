@@ -4,16 +4,18 @@
 //! A long poll leases several times, and each lease needs a number above the last: one that found nothing would
 //! find nothing again. So a client's number stands for a row of engine numbers, one for each try. Whoever repeats it
 //! is told the newest try of the row, asks for that again, and gets what that leased.
-//! Requests without a number get one from the clock, in the same row of numbers.
+//! Requests without a number lease as a worker of this process alone, under numbers that it gives out once: nobody
+//! else, be it another server or the worker's own numbers, can ever use the same one and be told the same jobs.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use fairlane_core::limits::INTEGER_MAX;
+use fairlane_core::limits::{INTEGER_MAX, NAME_BYTES_MAX};
 use fairlane_core::queue::{Lease, Leased};
-use fairlane_core::{Micros, RequestNumber};
-use fairlane_engine::{Clock, Engine, EngineError};
+use fairlane_core::{Micros, RequestNumber, WorkerId};
+use fairlane_engine::{Engine, EngineError};
+use uuid::Uuid;
 
 use super::handed::Handed;
 use super::superseded;
@@ -23,6 +25,10 @@ use crate::problem::{Problem, ProblemKind};
 pub(super) const TRIES_MAX: u64 = 1 << 10;
 /// Largest number of a client; milliseconds since 1970 are well below it.
 pub(super) const REQUEST_MAX: u64 = INTEGER_MAX / TRIES_MAX - 1;
+/// Between a worker's name and the process that leases for it.
+const MARK: char = '~';
+/// Digits of a process.
+const PROCESS_DIGITS: usize = 16;
 /// How often a lease is sent again under its number when no answer came.
 const REPEATS_MAX: u32 = 2;
 /// Before it is sent again.
@@ -97,26 +103,42 @@ async fn given(
 
 /// Leases under a number that nobody has used.
 async fn own(engine: Arc<dyn Engine>, mut command: Lease) -> Result<Tried, Problem> {
-    let mut least = 0;
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    command.worker = of_this_process(&command.worker)?;
     loop {
-        command.request = RequestNumber(number_of_now().max(least));
+        command.request = RequestNumber(LAST.fetch_add(1, Ordering::Relaxed) + 1);
         match answered(&engine, &command).await? {
             Leased::Jobs { jobs, wake_at } => {
                 return Ok(Tried { jobs: Handed::new(Some(engine), jobs), wake_at });
             }
-            Leased::Superseded { newest } if newest.0 + 1 < INTEGER_MAX => least = newest.0 + 1,
-            Leased::Superseded { newest } => return Err(superseded(newest.0 / TRIES_MAX)),
+            // Another request of the worker was faster.
+            Leased::Superseded { .. } => {}
         }
     }
 }
 
-/// Microseconds since 1970, and never the same twice in one process.
-fn number_of_now() -> u64 {
-    static LAST: AtomicU64 = AtomicU64::new(0);
-    let now = Clock::System.now().0;
-    let next = |last: u64| Some(now.max(last + 1));
-    match LAST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next) {
-        Ok(last) | Err(last) => now.max(last + 1),
+/// The worker as this process alone calls it; what is shown of it is [`given_name`].
+fn of_this_process(worker: &WorkerId) -> Result<WorkerId, Problem> {
+    static PROCESS: OnceLock<String> = OnceLock::new();
+    let process =
+        PROCESS.get_or_init(|| format!("{MARK}{:0PROCESS_DIGITS$x}", Uuid::now_v7().as_u64_pair().1));
+    let mut name = worker.to_string();
+    // Two long names may become one, which is no harm: no number is given out twice.
+    while name.len() > NAME_BYTES_MAX - process.len() {
+        name.pop();
+    }
+    Ok(WorkerId::new(name + process)?)
+}
+
+/// A worker's name as its client has given it.
+pub(crate) fn given_name(worker: &str) -> &str {
+    match worker.rsplit_once(MARK) {
+        Some((name, process))
+            if process.len() == PROCESS_DIGITS && process.bytes().all(|digit| digit.is_ascii_hexdigit()) =>
+        {
+            name
+        }
+        _ => worker,
     }
 }
 
@@ -131,5 +153,23 @@ async fn answered(engine: &Arc<dyn Engine>, command: &Lease) -> Result<Leased, E
             }
             answer => return answer,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_of_this_process_is_shown_under_the_name_it_was_given() {
+        for given in ["w", "w~1", "w~0123456789abcdef", "größer:50%"] {
+            let own = of_this_process(&WorkerId::new(given).unwrap()).unwrap().to_string();
+            assert_eq!(given_name(&own), given);
+            assert_ne!(own, given);
+        }
+        let long = "ü".repeat(NAME_BYTES_MAX / 2);
+        let own = of_this_process(&WorkerId::new(&long).unwrap()).unwrap().to_string();
+        assert!(own.len() <= NAME_BYTES_MAX && long.starts_with(given_name(&own)));
+        assert_eq!(given_name("w~1"), "w~1");
     }
 }

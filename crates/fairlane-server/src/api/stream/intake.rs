@@ -3,20 +3,21 @@
 //! Invariant: `next_line` is the first line of which nothing is known yet. Every line before it was taken, was there,
 //! was empty, or is counted as wrong; at most one step of lines behind it is in memory.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use fairlane::{Error, Job};
 use fairlane_core::limits::{ENQUEUE_BYTES_MAX, ENQUEUE_JOBS_MAX};
 use fairlane_core::queue::{BulkRef, BulkSealed, Enqueue, JobReceipt, NewJob, Refusal, SealBulk};
-use fairlane_core::{BulkId, GroupId, Trace};
-use fairlane_engine::{Engine, EngineError};
+use fairlane_core::{BulkId, GroupId, Trace, TypeId};
+use fairlane_engine::EngineError;
 use serde::Serialize;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use utoipa::ToSchema;
 
-use crate::idempotency::{IdempotencyKey, is_same, reused};
+use crate::access::Caller;
+use crate::app::{App, new_type};
+use crate::idempotency::{IN_DOUBT, IdFrom, IdempotencyKey, is_same, line_stem, reused};
 use crate::problem::{Problem, ProblemKind};
 
 /// Wrong lines that are named.
@@ -30,20 +31,28 @@ pub struct Target {
     pub group: GroupId,
     /// The bulk action they belong to.
     pub bulk: Option<BulkId>,
-    /// What ids come from outside a bulk action.
-    pub key: Option<IdempotencyKey>,
     /// The trace of those that name none.
     pub trace: Option<Trace>,
+    /// What their ids begin with; none: they are drawn.
+    stem: Option<String>,
 }
 
 impl Target {
-    /// The id of the job on this line, if it was given none; none: one of its own.
+    /// A target; ids come from the bulk action, else from the key.
+    pub fn new(
+        group: GroupId,
+        bulk: Option<BulkId>,
+        key: Option<&IdempotencyKey>,
+        trace: Option<Trace>,
+    ) -> Self {
+        let of_bulk = bulk.as_ref().map(|bulk| line_stem(&group, bulk));
+        let stem = of_bulk.or_else(|| key.map(|key| key.stem(&group)));
+        Self { group, bulk, trace, stem }
+    }
+
+    /// The id of the job on this line, if it was given none; none: it is drawn.
     pub fn id(&self, line: u64) -> Option<String> {
-        match (&self.bulk, &self.key) {
-            (Some(bulk), _) => Some(format!("{bulk}-{line}")),
-            (None, Some(key)) => Some(key.job_id(&self.group, line)),
-            (None, None) => None,
-        }
+        self.stem.as_ref().map(|stem| format!("{stem}-{line}"))
     }
 
     /// Whether a job that is there is where those of this stream are.
@@ -134,16 +143,15 @@ struct Line {
 }
 
 enum Item {
-    Job { new: NewJob, is_derived: bool },
+    Job { new: NewJob, id_from: IdFrom },
     Wrong(String),
 }
 
 /// Takes lines.
 pub struct Intake<'a> {
-    engine: &'a dyn Engine,
-    stopping: &'a CancellationToken,
+    app: &'a App,
+    caller: &'a Caller,
     target: &'a Target,
-    patience: Duration,
     /// Whether to stop behind a step in which a line was refused.
     stops_on_error: bool,
     step: Vec<Line>,
@@ -154,24 +162,14 @@ pub struct Intake<'a> {
 impl<'a> Intake<'a> {
     /// An intake that begins with this line.
     pub fn new(
-        engine: &'a Arc<dyn Engine>,
-        stopping: &'a CancellationToken,
+        app: &'a App,
+        caller: &'a Caller,
         target: &'a Target,
-        patience: Duration,
         first_line: u64,
         stops_on_error: bool,
     ) -> Self {
         let tally = Tally { next_line: first_line, ..Tally::default() };
-        Self {
-            engine: &**engine,
-            stopping,
-            target,
-            patience,
-            stops_on_error,
-            step: Vec::new(),
-            step_bytes: 0,
-            tally,
-        }
+        Self { app, caller, target, stops_on_error, step: Vec::new(), step_bytes: 0, tally }
     }
 
     /// Whether nothing waits to be sent.
@@ -186,11 +184,10 @@ impl<'a> Intake<'a> {
 
     /// Takes a line with a job.
     pub async fn take(&mut self, number: u64, job: Job) -> Result<(), Halt> {
-        let derived = if job.given_id().is_none() { self.target.id(number) } else { None };
-        let is_derived = derived.is_some();
-        let job = match derived {
-            Some(id) => job.id(id),
-            None => job,
+        let (job, id_from) = match (job.given_id().is_some(), self.target.id(number)) {
+            (true, _) => (job, IdFrom::Request),
+            (false, Some(id)) => (job.id(id), IdFrom::Derived),
+            (false, None) => (job, IdFrom::Drawn),
         };
         let new = match job.into_command(self.target.bulk.clone()) {
             Ok(mut new) => {
@@ -199,13 +196,26 @@ impl<'a> Intake<'a> {
             }
             Err(error) => return self.take_wrong(number, error.to_string()).await,
         };
+        if !self.may_use(&new.type_id).await? {
+            return self.take_wrong(number, new_type(&new.type_id).detail().to_owned()).await;
+        }
         let bytes = new.payload.len();
         if self.step.len() >= ENQUEUE_JOBS_MAX || self.step_bytes + bytes > ENQUEUE_BYTES_MAX {
             self.send().await?;
         }
         self.step_bytes += bytes;
-        self.step.push(Line { number, item: Item::Job { new, is_derived } });
+        self.step.push(Line { number, item: Item::Job { new, id_from } });
         Ok(())
+    }
+
+    async fn may_use(&self, name: &TypeId) -> Result<bool, Halt> {
+        let mut stall = Stall::new(self.app);
+        loop {
+            match self.app.may_use(self.caller, name).await {
+                Ok(may) => return Ok(may),
+                Err(error) => stall.wait_for_engine(error).await?,
+            }
+        }
     }
 
     /// Takes a line that is wrong, or stops before it.
@@ -231,20 +241,24 @@ impl<'a> Intake<'a> {
 
     /// Sends what is in memory. What was not answered stays there.
     pub async fn send(&mut self) -> Result<(), Halt> {
-        let mut stall = Stall::new(self.patience, self.stopping);
+        let mut stall = Stall::new(self.app);
+        let mut is_unanswered = false;
         while !self.step.is_empty() {
             let jobs: Vec<NewJob> = self.step.iter().filter_map(Line::job).cloned().collect();
             let receipts = if jobs.is_empty() {
                 Vec::new()
             } else {
-                match self.engine.enqueue(Enqueue { jobs }).await {
+                match self.app.engine().enqueue(Enqueue { jobs }).await {
                     Ok(enqueued) => enqueued.receipts,
                     Err(error) => {
-                        stall.wait_for_engine(error).await?;
+                        is_unanswered |= error.is_retryable();
+                        let waited = stall.wait_for_engine(error).await;
+                        waited.map_err(|halt| if is_unanswered { self.in_doubt(halt) } else { halt })?;
                         continue;
                     }
                 }
             };
+            is_unanswered = false;
             let (answered, refusal) = self.count(&receipts);
             self.compare(&receipts, &mut stall).await?;
             if answered > 0 {
@@ -264,6 +278,19 @@ impl<'a> Intake<'a> {
         Ok(())
     }
 
+    /// Says that what was sent and not answered cannot be sent again, if ids of it were drawn.
+    fn in_doubt(&self, halt: Halt) -> Halt {
+        let is_drawn = |line: &&Line| matches!(line.item, Item::Job { id_from: IdFrom::Drawn, .. });
+        match (halt, self.step.iter().rfind(is_drawn)) {
+            (Halt::Stopped(Stopped { reason, .. }), Some(last)) => {
+                let (first, last) = (self.tally.next_line, last.number);
+                let detail = format!("the queue did not answer; of the lines {first} to {last}, {IN_DOUBT}");
+                Halt::stopped(reason, detail)
+            }
+            (halt, _) => halt,
+        }
+    }
+
     /// Counts what was answered, up to the first line that was refused for now: how many lines, and that refusal.
     fn count(&mut self, receipts: &[JobReceipt]) -> (usize, Option<(Refusal, u64)>) {
         let mut receipts = receipts.iter();
@@ -271,8 +298,13 @@ impl<'a> Intake<'a> {
             let tally = &mut self.tally;
             match &line.item {
                 Item::Wrong(detail) => tally.wrong(line.number, detail.clone()),
-                Item::Job { new, .. } => match receipts.next() {
+                Item::Job { new, id_from } => match receipts.next() {
                     None => return (at, None),
+                    // What is there under an id that was drawn here was added here; that answer was lost.
+                    Some(JobReceipt::Exists { .. }) if *id_from == IdFrom::Drawn => {
+                        tally.pass(line.number);
+                        tally.created += 1;
+                    }
                     Some(JobReceipt::Created) => {
                         tally.pass(line.number);
                         tally.created += 1;
@@ -305,7 +337,7 @@ impl<'a> Intake<'a> {
     async fn compare(&self, receipts: &[JobReceipt], stall: &mut Stall<'_>) -> Result<(), Halt> {
         let there = |receipt: &JobReceipt| matches!(receipt, JobReceipt::Exists { bulk } if self.target.is_home(bulk.as_ref()));
         let jobs = self.step.iter().filter_map(|line| match &line.item {
-            Item::Job { new, is_derived } => Some((line.number, new, *is_derived)),
+            Item::Job { new, id_from } => Some((line.number, new, *id_from == IdFrom::Derived)),
             Item::Wrong(_) => None,
         });
         let mut known =
@@ -313,7 +345,7 @@ impl<'a> Intake<'a> {
         let (first, last) = (known.next(), known.last());
         for ((number, new, _), _) in first.into_iter().chain(last) {
             let same = loop {
-                match is_same(self.engine, new).await {
+                match is_same(&**self.app.engine(), new).await {
                     Ok(same) => break same,
                     Err(error) => stall.wait_for_engine(error).await?,
                 }
@@ -339,9 +371,9 @@ impl<'a> Intake<'a> {
 
     /// Says that no more jobs come.
     pub async fn seal(&self, bulk: &BulkRef) -> Result<(), Halt> {
-        let mut stall = Stall::new(self.patience, self.stopping);
+        let mut stall = Stall::new(self.app);
         loop {
-            match self.engine.seal_bulk(SealBulk { bulk: bulk.clone(), expected: None }).await {
+            match self.app.engine().seal_bulk(SealBulk { bulk: bulk.clone(), expected: None }).await {
                 Ok(BulkSealed::Sealed(_)) => return Ok(()),
                 Ok(_) => {
                     let detail = Error::NoSuchBulk(bulk.clone()).to_string();
@@ -391,8 +423,8 @@ struct Stall<'a> {
 }
 
 impl<'a> Stall<'a> {
-    fn new(patience: Duration, stopping: &'a CancellationToken) -> Self {
-        Self { patience, stopping, since: None }
+    fn new(app: &'a App) -> Self {
+        Self { patience: app.settings.stream_patience, stopping: &app.stopping, since: None }
     }
 
     fn progress(&mut self) {

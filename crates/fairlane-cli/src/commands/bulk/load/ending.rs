@@ -40,6 +40,7 @@ pub async fn halted(halt: Halt, jobs: u64, begun: &Begun, arguments: &Arguments)
             }
         }
         Error::Mismatch { total, .. } => return mismatch(&error, *total, begun, arguments).await,
+        Error::SealedWithOthers { .. } => return Failure::bad_input(error.to_string()),
         Error::OtherPayload { .. } => {
             return Failure::bad_input(format!("{error}\nbulk action {} stays open", arguments.bulk));
         }

@@ -25,7 +25,6 @@ impl Explanation {
 
     fn because(&self, reason: Reason) -> String {
         let (group, of_type) = (&self.job.job.group, &self.job.type_id);
-        let seats = |most: Option<u32>| number(most.unwrap_or(0).into());
         match reason {
             Reason::Completed | Reason::Failed | Reason::Cancelled | Reason::BulkDropped => {
                 self.ended(reason)
@@ -51,13 +50,10 @@ impl Explanation {
                 )
             }
             Reason::GroupSeats => {
-                format!("{group} has all its {} seats in use", seats(self.group.settings.concurrency))
+                format!("{group} has {} in use", all_seats(self.group.settings.concurrency))
             }
             Reason::TypeSeats => {
-                format!(
-                    "type {of_type} has all its {} seats in use",
-                    seats(self.of_type.settings.concurrency)
-                )
+                format!("type {of_type} has {} in use", all_seats(self.of_type.settings.concurrency))
             }
             Reason::GroupRate => {
                 format!("{group} is at its limit of {}", rate_or_none(self.group.settings.rate))
@@ -67,18 +63,19 @@ impl Explanation {
                 format!("the whole queue is at its limit of {}", rate_or_none(self.whole.rate))
             }
             Reason::Admitted => {
-                let ready = number(self.of_type.ready);
-                format!("it is admitted and waits for a worker, among {ready} ready jobs of type {of_type}")
+                let ready = counted(self.of_type.ready, "ready job");
+                format!("it is admitted and waits for a worker, among {ready} of type {of_type}")
             }
             Reason::ReadyFull => {
-                let ready = number(self.of_type.ready);
-                format!("type {of_type} has {ready} ready jobs that wait for workers, as many as it may")
+                let ready = counted(self.of_type.ready, "ready job");
+                format!("type {of_type} has {ready} waiting for workers, as many as it may")
             }
             Reason::WindowUsed => {
-                format!("the whole queue has used up this second ({} jobs)", number(self.whole.global_rps))
+                format!("the whole queue has used up this second ({})", counted(self.whole.global_rps, "job"))
             }
             Reason::GroupWindowUsed => {
-                format!("{group} has used up its part of this second ({} jobs)", number(self.whole.group_rps))
+                let part = counted(self.whole.group_rps, "job");
+                format!("{group} has used up its part of this second ({part})")
             }
             Reason::Turn => "its turn has not come".to_owned(),
         }
@@ -176,6 +173,7 @@ impl Explanation {
         match (self.position, self.ahead()) {
             (Some(_), Some(0)) => parts.push("it is the next of its lane".to_owned()),
             (Some(_), Some(ahead)) => parts.push(format!("{} ahead", counted(ahead, "job"))),
+            (None, Some(_)) if returned <= 1 => parts.push("it goes before the rest of its lane".to_owned()),
             (None, Some(_)) => {
                 parts.push(format!("it is among the {} of its lane that go first", counted(returned, "job")));
             }
@@ -190,7 +188,7 @@ impl Explanation {
     }
 
     fn starts_text(&self) -> Option<String> {
-        self.starts_in_us().map(|us| format!("starts in about {} (an estimate)", span(us)))
+        self.starts_in_us().map(|us| format!("starts {}", start(us)))
     }
 
     /// Everything that was looked at, as labels and texts.
@@ -220,8 +218,10 @@ impl Explanation {
         facts.push(("workers", self.workers_text()));
         facts.push(("whole", self.whole_text()));
         if self.is_unstarted() {
-            let estimate = self.starts_in_us().map(|us| format!("in about {} (an estimate)", span(us)));
-            facts.push(("start", estimate.unwrap_or_else(|| "cannot be estimated".to_owned())));
+            facts.push((
+                "start",
+                self.starts_in_us().map(start).unwrap_or_else(|| "cannot be estimated".to_owned()),
+            ));
         }
         facts
     }
@@ -301,9 +301,9 @@ impl Explanation {
             return rate;
         }
         format!(
-            "{rate}, {} of {} jobs in this second, {} of {} of this group, {} ready of this type",
+            "{rate}, {} of {} in this second, {} of {} of this group, {} ready of this type",
             number(whole.passed),
-            number(whole.global_rps),
+            counted(whole.global_rps, "job"),
             number(whole.group_passed),
             number(whole.group_rps),
             number(self.of_type.ready),
@@ -319,7 +319,11 @@ impl Explanation {
         if self.job.note.is_empty() {
             return String::new();
         }
-        let note = String::from_utf8_lossy(&self.job.note);
+        let mut note = String::from_utf8_lossy(&self.job.note);
+        // What a job that completed has is its result.
+        if let Some(problem) = problem_text(&note).filter(|_| self.job.state != JobState::Completed) {
+            note = problem.into();
+        }
         let mut line: String =
             note.chars().take(NOTE_CHARACTERS_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect();
         if note.chars().nth(NOTE_CHARACTERS_MAX).is_some() {
@@ -365,8 +369,50 @@ fn bulk_text(bulk: &BulkView) -> String {
 
 fn seats_text(in_flight: u64, most: Option<u32>) -> String {
     match most {
-        Some(most) => format!("{} of {} seats in use", number(in_flight), number(most.into())),
+        Some(most) => format!("{} of {} in use", number(in_flight), counted(most.into(), "seat")),
         None => format!("{} in flight", number(in_flight)),
+    }
+}
+
+/// What a group or type has that has no seat left.
+fn all_seats(most: Option<u32>) -> String {
+    match most.unwrap_or(0) {
+        0 => "no seats, and so none".to_owned(),
+        1 => "its only seat".to_owned(),
+        most => format!("all its {} seats", number(most.into())),
+    }
+}
+
+/// An estimate of when a job starts.
+fn start(in_us: u64) -> String {
+    match in_us {
+        0..1000 => "with one of the next leases (an estimate)".to_owned(),
+        _ => format!("in about {} (an estimate)", span(in_us)),
+    }
+}
+
+/// `boom: it fell over`, of a problem as workers write it: an object with a code and a message, in JSON. None if it is
+/// something else.
+fn problem_text(note: &str) -> Option<String> {
+    let (code, rest) = json_text(note.strip_prefix("{\"code\":\"")?)?;
+    let (message, rest) = json_text(rest.strip_prefix(",\"message\":\"")?)?;
+    (rest == "}").then(|| format!("{code}: {message}"))
+}
+
+/// A text in JSON up to its closing quote, and what follows that.
+fn json_text(quoted: &str) -> Option<(String, &str)> {
+    let (mut text, mut rest) = (String::new(), quoted.chars());
+    loop {
+        match rest.next()? {
+            '"' => return Some((text, rest.as_str())),
+            '\\' => text.push(match rest.next()? {
+                // Only control characters are written as numbers, and those become spaces.
+                'u' => rest.nth(3).map(|_| ' ')?,
+                'b' | 'f' | 'n' | 'r' | 't' => ' ',
+                other => other,
+            }),
+            other => text.push(other),
+        }
     }
 }
 
@@ -416,11 +462,12 @@ fn milli_text(milli: u64) -> String {
 /// A length of time as a person says it: `350 ms`, `42 s`, `3 min`, `5 h`, `2 days`.
 fn span(us: u64) -> String {
     let rounded = |unit_us: u64| (us + unit_us / 2) / unit_us;
-    match us {
-        0..1_000_000 => format!("{} ms", us / 1000),
-        1_000_000..120_000_000 => format!("{} s", rounded(1_000_000)),
-        120_000_000..7_200_000_000 => format!("{} min", rounded(60_000_000)),
-        7_200_000_000..172_800_000_000 => format!("{} h", rounded(3_600_000_000)),
+    let (seconds, minutes, hours) = (rounded(1_000_000), rounded(60_000_000), rounded(3_600_000_000));
+    match (seconds, minutes, hours) {
+        _ if us < 1_000_000 => format!("{} ms", us / 1000),
+        (..120, _, _) => format!("{seconds} s"),
+        (_, ..120, _) => format!("{minutes} min"),
+        (_, _, ..48) => format!("{hours} h"),
         _ => format!("{} days", number(rounded(86_400_000_000))),
     }
 }
@@ -457,6 +504,37 @@ mod tests {
     fn spans_are_rounded_to_what_matters() {
         let spans = [0, 350_000, 42_100_000, 119_000_000, 200_000_000, 9_000_000_000, 400_000_000_000];
         assert_eq!(spans.map(span), ["0 ms", "350 ms", "42 s", "119 s", "3 min", "3 h", "5 days"]);
+        let nearly = [119_600_000, 7_199_600_000, 172_799_000_000];
+        assert_eq!(nearly.map(span), ["2 min", "2 h", "2 days"]);
+        assert_eq!(start(999), "with one of the next leases (an estimate)");
+        assert_eq!(start(1000), "in about 1 ms (an estimate)");
+    }
+
+    #[test]
+    fn one_seat_is_no_seats() {
+        assert_eq!(
+            [Some(0), Some(1), Some(2)].map(all_seats),
+            ["no seats, and so none", "its only seat", "all its 2 seats"]
+        );
+        assert_eq!(
+            [seats_text(1, Some(1)), seats_text(0, Some(2))],
+            ["1 of 1 seat in use", "0 of 2 seats in use"]
+        );
+    }
+
+    #[test]
+    fn a_problem_reads_as_its_code_and_message() {
+        let told = problem_text(r#"{"code":"boom","message":"it \"fell\"\nover\u0001\\"}"#);
+        assert_eq!(told.as_deref(), Some(r#"boom: it "fell" over \"#));
+        for other in [
+            "",
+            "again",
+            r#"{"code":"boom"}"#,
+            r#"{"code":"boom","message":"cut o"#,
+            r#"{"code":"a","message":"b","more":1}"#,
+        ] {
+            assert_eq!(problem_text(other), None, "{other}");
+        }
     }
 
     #[test]

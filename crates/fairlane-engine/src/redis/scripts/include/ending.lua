@@ -60,11 +60,13 @@ local function cancelled_run(group_name, id, place, cost)
   return 'X' .. sub(ZEROS, 1, 16) .. stamp .. ':' .. place .. ':' .. cost .. ':0:0:0::', 0
 end
 
--- What a row says of its job: cost, the number of its bulk action or '', and whether it was cancelled in its list.
+-- What a row says of its job: cost, the number of its bulk action or '', whether it was cancelled in its list, and how
+-- many bytes its payload has.
 local function read_row(row)
   local cancelled = byte(row, 1) == 88
-  local cost, number = match(row, '^%d:[^:]+:(%d*):(%d*)[:+]', cancelled and 12 or 11)
-  return cost == '' and 1 or tonumber(cost), number, cancelled
+  local cost, number, tail = match(row, '^%d:[^:]+:(%d*):(%d*)()[:+]', cancelled and 12 or 11)
+  local size = tail and #row - tail - (byte(row, tail) == 43 and TRACE_BYTES or 0)
+  return cost == '' and 1 or tonumber(cost), number, cancelled, size
 end
 
 -- What is to be done with a popped job: run, hold, drop or cancelled. A bulk action that is gone drops its jobs.

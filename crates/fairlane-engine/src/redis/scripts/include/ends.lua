@@ -16,7 +16,7 @@ local function wake_others(gates)
 end
 
 local function note_ends(gates)
-  if left == 0 then
+  if left == 0 or bytes >= LEASE_BYTES_MAX then
     wake_at = nil
     return wake_others(gates)
   end

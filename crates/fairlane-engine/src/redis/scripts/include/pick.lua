@@ -1,5 +1,6 @@
--- Taking jobs off lanes. What is picked is kept in arrays and written by `lease_picked` in a few calls.
-local visits, picked, names, holds, skips = {}, 0, {}, {}, 0
+-- Taking jobs off lanes. What is picked is kept in arrays and written by `lease_picked` in a few calls; `bytes` is what
+-- the payloads of it have.
+local visits, picked, names, holds, skips, bytes = {}, 0, {}, {}, 0, 0
 
 -- What `in-flight` holds of a job: fence, batch, whether it has been through something, and what it is.
 local function hold(fence, known, place, cost, number, worker)
@@ -13,9 +14,9 @@ local function begin_visit(place, state, group)
 end
 
 -- Picks one job that is to run. `fresh` is what is held of a job of the most frequent kind.
-local function pick(visit, id, row, held, returned)
+local function pick(visit, id, row, size, held, returned)
   local name, jobs = visit.group.name .. ':' .. id, visit.jobs + 1
-  picked, visit.jobs = picked + 1, jobs
+  picked, bytes, visit.jobs = picked + 1, bytes + size, jobs
   if returned then
     local run = call('HGET', rows_key(visit.group.name), ':' .. id)
     if run then held = sub(held, 1, 32) .. 'r' .. sub(held, 34) end
@@ -43,23 +44,24 @@ local function serve_lane(state, group, lane, most, fence, worker)
   local backlog_key, returned_key = part .. ':jobs:' .. lane.place, part .. ':returned:' .. lane.place
   local jobs, cost, place, drained, left = 0, 0, lane.place, false, 0
   local visit, plain, fresh = begin_visit(place, state, group), place .. ':::', hold(fence, 'n', place, '1', '', worker)
-  while jobs < most and cost < QUANTUM and skips < LEASE_SKIPS_MAX and not drained and left == 0 do
+  local head = 10 + #plain
+  while jobs < most and cost < QUANTUM and skips < LEASE_SKIPS_MAX and bytes < LEASE_BYTES_MAX and not drained and left == 0 do
     local wanted, used = min(most - jobs, QUANTUM), 0
     local ids, returned = pop_ids(lane, backlog_key, returned_key, wanted)
     local rows = ids[1] and call('HMGET', rows_key(group.name), unpack(ids)) or {}
-    while used < #ids and jobs < most and cost < QUANTUM and skips < LEASE_SKIPS_MAX do
+    while used < #ids and jobs < most and cost < QUANTUM and skips < LEASE_SKIPS_MAX and bytes < LEASE_BYTES_MAX do
       used = used + 1
       local id, row = ids[used], rows[used]
       if row and string.find(row, plain, 11, true) == 11 then
         jobs, cost = jobs + 1, cost + 1
-        pick(visit, id, row, fresh, used <= returned)
+        pick(visit, id, row, #row - head, fresh, used <= returned)
       elseif row then
-        local job_cost, number, cancelled = read_row(row)
+        local job_cost, number, cancelled, size = read_row(row)
         local fate = fate_of(number, cancelled)
         if fate == 'run' then
           jobs, cost = jobs + 1, cost + job_cost
           if number ~= '' then bulk_reached(bulk_state(number), 'RUNNING') end
-          pick(visit, id, row, hold(fence, 'n', place, text(job_cost), number, worker), used <= returned)
+          pick(visit, id, row, size, hold(fence, 'n', place, text(job_cost), number, worker), used <= returned)
         else
           skips = skips + 1
           step_over(group, place, id, number, text(job_cost), fate, row)

@@ -91,12 +91,12 @@ local function serve_ready(state)
     end
     local group, lane, id = placed(call('LPOP', key))
     local row = call('HGET', rows_key(group.name), id)
-    local cost, number, cancelled = read_row(row or '')
+    local cost, number, cancelled, size = read_row(row or '')
     local fate = row and fate_of(number, cancelled)
     if fate == 'run' and not group_closed(group) then
       local visit = begin_visit(lane.place, state, group)
       if number ~= '' then bulk_reached(bulk_state(number), 'RUNNING') end
-      pick(visit, id, row, hold(padded, 'n', lane.place, text(cost), number, worker), true)
+      pick(visit, id, row, size, hold(padded, 'n', lane.place, text(cost), number, worker), true)
       left, partition.backlog, group.backlog = left - 1, partition.backlog - 1, group.backlog - 1
       charge_gates(state, group, 1)
       return 'served'

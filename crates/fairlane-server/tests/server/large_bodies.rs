@@ -1,0 +1,123 @@
+//! Large bodies: there is room for so many bytes of them, and small requests pass all the same.
+
+use std::time::Duration;
+
+use fairlane::Fairlane;
+use fairlane_server::ServerSettings;
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+use crate::gated::Gate;
+use crate::running::{Running, problem};
+
+const KIB: usize = 1024;
+const LONG: Duration = Duration::from_secs(3600);
+/// How often something is tried that comes true as soon as the server has seen what was sent to it.
+const TRIES: usize = 500;
+
+/// Room for a little more than one large body, and nothing ends by itself.
+fn narrow() -> ServerSettings {
+    ServerSettings {
+        body_bytes_max: 512 * KIB,
+        bodies_bytes_max: 600 * KIB,
+        body_timeout: LONG,
+        body_whole_timeout: LONG,
+        ..ServerSettings::default()
+    }
+}
+
+async fn start() -> Running {
+    Running::start_with(Fairlane::open("memory:").await.unwrap(), None, narrow()).await
+}
+
+/// A job with a payload of so many bytes.
+async fn add(running: &Running, id: &str, bytes: usize) -> (StatusCode, Value) {
+    let job = json!({"group": "g", "type": "t", "id": id, "payload": "x".repeat(bytes)});
+    running.post("/api/jobs", job).await
+}
+
+/// Sends most of a body of 500 KiB and then nothing more.
+async fn stall(running: &Running, path: &str, content_type: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(running.server.address()).await.unwrap();
+    let length = 500 * KIB;
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: {content_type}\r\ncontent-length: {length}\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.write_all(&vec![b' '; length - 1]).await.unwrap();
+    stream
+}
+
+/// Adds large jobs until one is answered like this; gives that answer.
+async fn until(running: &Running, wanted: StatusCode) -> Value {
+    for number in 0..TRIES {
+        let (status, told) = add(running, &format!("large-{number}"), 300 * KIB).await;
+        if status == wanted {
+            return told;
+        }
+    }
+    panic!("no large body was answered with {wanted}");
+}
+
+/// A body that has taken the room, and what the next one is told. One that meets another in the air may be refused
+/// itself; then the next takes its place.
+async fn taken(running: &Running, path: &str, content_type: &str) -> (TcpStream, Value) {
+    for _ in 0..50 {
+        let stalled = stall(running, path, content_type).await;
+        for _ in 0..50 {
+            let (status, told) = add(running, "large", 300 * KIB).await;
+            if status == StatusCode::SERVICE_UNAVAILABLE {
+                return (stalled, told);
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+    panic!("no stalled body takes the room");
+}
+
+#[tokio::test]
+async fn stalled_bodies_take_the_room_of_large_ones_and_not_of_small_ones() {
+    for (path, content_type) in
+        [("/api/jobs", "application/json"), ("/engine/execute", "application/x-fairlane-1")]
+    {
+        let running = start().await;
+        let (stalled, told) = taken(&running, path, content_type).await;
+        assert_eq!(problem(&told), "overloaded");
+        assert!(told["retry_after_ms"].as_u64().unwrap() > 0, "{told}");
+        assert_eq!(add(&running, "small", 8 * KIB).await.0, StatusCode::CREATED);
+        drop(stalled);
+        until(&running, StatusCode::CREATED).await;
+    }
+}
+
+#[tokio::test]
+async fn a_length_that_is_only_claimed_takes_no_room() {
+    let running = start().await;
+    let mut streams = Vec::new();
+    for _ in 0..20 {
+        let mut stream = TcpStream::connect(running.server.address()).await.unwrap();
+        let head = "POST /api/jobs HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 500000\r\n\r\n{";
+        stream.write_all(head.as_bytes()).await.unwrap();
+        streams.push(stream);
+    }
+    for number in 0..20 {
+        assert_eq!(add(&running, &format!("large-{number}"), 300 * KIB).await.0, StatusCode::CREATED);
+    }
+}
+
+#[tokio::test]
+async fn a_body_keeps_its_room_until_it_is_answered() {
+    let (running, gate) = Gate::start_with(narrow()).await;
+    gate.close();
+    let body = format!(r#"{{"worker": "w", "types": ["t"], "count": 1{}}}"#, " ".repeat(500 * KIB));
+    let request = running.request(Method::POST, "/api/leases").header("content-type", "application/json");
+    let asked = tokio::spawn(request.body(body).send());
+    gate.leased(1).await;
+    let (status, told) = add(&running, "large", 300 * KIB).await;
+    assert_eq!((status, problem(&told)), (StatusCode::SERVICE_UNAVAILABLE, "overloaded"));
+    gate.open();
+    assert_eq!(asked.await.unwrap().unwrap().status(), StatusCode::OK);
+    assert_eq!(add(&running, "large", 300 * KIB).await.0, StatusCode::CREATED);
+}
