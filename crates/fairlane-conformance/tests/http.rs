@@ -278,6 +278,10 @@ async fn a_key_may_do_what_its_role_may_and_to_its_groups() {
     assert!(without.contains("set FAIRLANE_KEY to a key of that server"), "{without}");
 
     let producer = guarded.connect(0).await;
+    let new = refusal(producer.enqueue(Enqueue { jobs: jobs("g", 2) }).await);
+    assert!(new.contains("the type t is new"), "{new}");
+    let patch = TypePatch { paused: Some(false), ..TypePatch::default() };
+    guarded.connect(3).await.set_type(SetType { type_id: type_id("t"), patch }).await.unwrap();
     producer.enqueue(Enqueue { jobs: jobs("g", 2) }).await.unwrap();
     let other = refusal(producer.enqueue(Enqueue { jobs: vec![job("other", "1")] }).await);
     assert!(other.contains("bound to other groups"), "{other}");

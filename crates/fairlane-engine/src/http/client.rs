@@ -153,7 +153,7 @@ impl Client {
                 self.key_advice
             )),
             // The key is known; the server says which one would do.
-            StatusCode::FORBIDDEN => {
+            StatusCode::FORBIDDEN | StatusCode::CONFLICT => {
                 EngineError::refused(format!("the server at {} refused: {}", self.address, said()))
             }
             StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => self.no_server(),
