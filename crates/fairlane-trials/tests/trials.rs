@@ -20,12 +20,12 @@ async fn killed(store: Store, rounds: u64) {
 
 #[tokio::test]
 async fn workers_on_a_data_directory_that_are_killed_lose_nothing() {
-    killed(Store::Disk, 12).await;
+    killed(Store::Disk, 8).await;
 }
 
 #[tokio::test]
 async fn workers_on_redis_that_are_killed_lose_nothing() {
-    killed(Store::Redis, 12).await;
+    killed(Store::Redis, 8).await;
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use crate::keys::{one_key, start};
 /// What is installed, from PyPI.
 const PACKAGE: &str = "schemathesis==4.32.5";
 /// Requests per operation; a longer run is told by the environment.
-const EXAMPLES: &str = "12";
+const EXAMPLES: &str = "6";
 
 /// A virtual environment under the target directory with schemathesis in it, made when it is not there.
 fn schemathesis() -> PathBuf {
