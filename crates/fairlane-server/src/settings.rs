@@ -56,7 +56,7 @@ impl Default for ServerSettings {
             key_requests_max: 128,
             held_max: 12_288,
             streams_max: 256,
-            key_rate: Rate::new(2_000, 1000, Some(4_000)).ok(),
+            key_rate: Rate::new(2_000, 1000, Some(200)).ok(),
             body_bytes_max: 8 * 1024 * 1024,
             bodies_bytes_max: 256 * 1024 * 1024,
             head_bytes_max: 16 * 1024,

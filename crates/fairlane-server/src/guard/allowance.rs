@@ -82,7 +82,9 @@ impl Allowance {
         let Ok(_kept) = self.kept.try_acquire() else {
             return closing(problem.retry_after(wait.max(HOLD_MIN)));
         };
-        let kept = wait.clamp(HOLD_MIN, HOLD_MAX);
+        // Those who are kept together are let go one by one: they would all come again at once, in everybody's way.
+        let in_line = (KEPT_MAX - self.kept.available_permits()) as u32;
+        let kept = (wait.max(HOLD_MIN) + HOLD_MIN * in_line / KEPT_MAX as u32).min(HOLD_MAX);
         tokio::time::sleep(kept).await;
         problem.retry_after(wait.saturating_sub(kept).max(HOLD_MIN)).into_response()
     }
