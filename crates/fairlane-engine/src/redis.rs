@@ -21,6 +21,7 @@ mod script;
 mod startup;
 mod switchboard;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use fairlane_core::queue::{Command, Dump, Reply};
@@ -67,7 +68,7 @@ impl Default for RedisOptions {
 pub struct RedisEngine {
     commands: Connection,
     keys: Keys,
-    scripts: Scripts,
+    scripts: Arc<Scripts>,
     clock: Clock,
     waits: Switchboard,
     warnings: Vec<String>,

@@ -5,6 +5,7 @@
 //! call may find its script gone, also among others in flight, and then sends the source with it.
 
 use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
 
 use ::redis::{Cmd, ErrorKind, Script, ServerErrorKind, Value};
 use fairlane_core::Trace;
@@ -39,8 +40,15 @@ struct Source {
 /// All scripts by stem.
 pub(super) struct Scripts(HashMap<&'static str, Source>);
 
+/// As they are shipped: expanded and digested for the first engine of a process, and then for all.
+static SHIPPED: LazyLock<Arc<Scripts>> = LazyLock::new(|| Arc::new(Scripts::expand(None)));
+
 impl Scripts {
-    pub fn new(edit: Option<ScriptEdit>) -> Self {
+    pub fn new(edit: Option<ScriptEdit>) -> Arc<Self> {
+        if edit.is_none() { SHIPPED.clone() } else { Arc::new(Self::expand(edit)) }
+    }
+
+    fn expand(edit: Option<ScriptEdit>) -> Self {
         let expand = |(stem, source): &(&'static str, &str)| {
             let mut code = expanded(source);
             if let Some(edit) = edit {

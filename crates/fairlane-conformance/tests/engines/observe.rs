@@ -1,6 +1,6 @@
 //! What the Redis engine counts and tells beyond what every engine does.
 
-#[path = "../../fairlane-engine/tests/observe/ledger.rs"]
+#[path = "../../../fairlane-engine/tests/engine/observe/ledger.rs"]
 mod ledger;
 
 use std::sync::Arc;

@@ -1,17 +1,15 @@
 //! Bulk actions from their jobs to their summary and callback.
 
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::*;
 use fairlane_core::queue::{
     BulkCause, BulkState, BulkView, CancelBulk, JobState, NewJob, OpenBulk, SealBulk,
 };
 use fairlane_core::{BulkId, GroupId};
 use fairlane_engine::Engine;
 use fairlane_worker::*;
-use support::*;
 
 async fn open_bulk(engine: &Arc<dyn Engine>, id: &str, plan: &BulkPlan, failures_max: Option<u64>) {
     let bulk = bulk_ref("a", id);

@@ -4,7 +4,7 @@ use fairlane_worker::{LoopSettings, WorkerSettings, names};
 
 #[test]
 fn every_setting_of_a_worker_is_documented_with_its_default() {
-    let document = include_str!("../../../docs/configuration.md");
+    let document = include_str!("../../../../docs/configuration.md");
     let (_, worker) = document.split_once("## A worker").expect("there is such a part");
     let worker = worker.split("\n## ").next().expect("it has an end");
     let WorkerSettings {
@@ -64,7 +64,7 @@ fn every_setting_of_a_worker_is_documented_with_its_default() {
 
 #[test]
 fn every_metric_of_a_worker_is_documented() {
-    let document = include_str!("../../../docs/metrics.md");
+    let document = include_str!("../../../../docs/metrics.md");
     for metric in [names::ATTEMPTS, names::ATTEMPT_SECONDS, names::LOOP_RUNS] {
         assert!(document.contains(&format!("| `{metric}` |")), "docs/metrics.md lacks {metric}");
     }

@@ -1,19 +1,17 @@
 //! Every case over every engine, each on an empty queue of its own.
 
-mod served;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use crate::served::Served;
 use fairlane_conformance::chapters::CHAPTERS;
 use fairlane_conformance::servers::{RedisCluster, RedisServer, ServerOptions};
 use fairlane_conformance::subject::{START, Subject};
 use fairlane_core::queue::Settings;
 use fairlane_engine::redis::{RedisEngine, RedisOptions};
 use fairlane_engine::{Clock, DirectoryOptions, EmbeddedEngine, Engine};
-use served::Served;
 use tempfile::TempDir;
 
 /// A case that takes longer hangs.
@@ -91,7 +89,7 @@ fn cases_of_the_suite() -> usize {
 
 /// The patterns of the layout document's table: what stands in braces is a name, a number or a place.
 fn documented_keys() -> Vec<Vec<String>> {
-    let document = include_str!("../../../docs/redis-layout.md");
+    let document = include_str!("../../../../docs/redis-layout.md");
     let rows = document.lines().filter(|line| line.starts_with("| `"));
     let cells = rows.map(|row| row.split('|').nth(1).expect("a row has cells"));
     let names = cells.flat_map(|cell| cell.split(',').map(|name| name.trim().trim_matches('`')));

@@ -1,17 +1,15 @@
 //! Slots, leases, stops and outages of a worker.
 
-mod support;
-
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::support::*;
 use fairlane_conformance::servers::{RedisServer, ServerOptions};
 use fairlane_core::queue::{Discipline, JobState, ListJobs, Listing, Reclaim, SetWhole, Settings, WholeSet};
 use fairlane_engine::{Clock, EmbeddedEngine, Engine};
 use fairlane_worker::*;
-use support::*;
 use tokio::sync::Semaphore;
 
 fn jobs(count: usize, type_name: &str) -> Vec<fairlane_core::queue::NewJob> {

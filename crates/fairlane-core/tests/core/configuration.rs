@@ -4,7 +4,7 @@ use fairlane_core::queue::Settings;
 
 #[test]
 fn every_setting_is_documented_with_its_default() {
-    let document = include_str!("../../../docs/configuration.md");
+    let document = include_str!("../../../../docs/configuration.md");
     let settings = Settings::default().fields();
     for (name, default) in &settings {
         let row = format!("| `{name}` | {default} |");

@@ -1,7 +1,5 @@
 //! What the tests of a worker share: engines to run on, jobs, and bounded waits.
 
-#![allow(dead_code, reason = "each test file uses its own part")]
-
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 

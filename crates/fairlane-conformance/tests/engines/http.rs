@@ -1,12 +1,11 @@
 //! What must hold for a queue behind a server beyond what the suite asks of every engine.
 
-mod served;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::served::{Served, connect, serve};
 use fairlane::{Context, Fairlane, Job};
 use fairlane_conformance::dice::Dice;
 use fairlane_conformance::differential::{carried, samples};
@@ -22,7 +21,6 @@ use fairlane_engine::{
 use fairlane_server::access::Role;
 use fairlane_server::keys::{KeyFile, Keys, NewKey};
 use fairlane_server::{Server, ServerSettings};
-use served::{Served, connect, serve};
 use tokio::sync::mpsc;
 
 /// How long a test waits for what must come.

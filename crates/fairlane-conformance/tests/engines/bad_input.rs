@@ -3,22 +3,19 @@
 //! Names and numbers of their own type are refused when they are made; everything else when the command is
 //! given. Left out on purpose: what only a command line or a wire can bring in, such as bytes that are no text.
 
-#[path = "bad_input/clock.rs"]
 mod clock;
-#[path = "bad_input/commands.rs"]
 mod commands;
-mod served;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use crate::served::Served;
 use fairlane_conformance::servers::{RedisServer, ServerOptions};
 use fairlane_conformance::subject::{START, Subject, failed, job, jobs, jobs_in, retry};
 use fairlane_core::queue::{Dump, Settings};
 use fairlane_core::*;
 use fairlane_engine::redis::{RedisEngine, RedisOptions};
 use fairlane_engine::{Clock, EmbeddedEngine, EngineError};
-use served::Served;
 
 /// An engine whose whole state can be seen.
 struct Ground {

@@ -1,15 +1,13 @@
 //! What a processor may do, good or bad, and what becomes of its job.
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::support::*;
 use fairlane_core::Trace;
 use fairlane_core::queue::{CancelJob, Inspect, Inspected, JobState, JobView, NewJob};
 use fairlane_worker::*;
-use support::*;
 
 fn problem(view: &JobView) -> Problem {
     Problem::from_bytes(&view.note)

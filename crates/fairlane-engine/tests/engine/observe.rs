@@ -1,6 +1,5 @@
 //! What the embedded engine counts and tells, and that the document says the same as the code.
 
-#[path = "observe/ledger.rs"]
 mod ledger;
 
 use std::collections::BTreeSet;
@@ -17,7 +16,7 @@ use fairlane_engine::observe::{self, names};
 use fairlane_engine::{Clock, EmbeddedEngine, Engine};
 use ledger::{Journal, Ledger};
 
-const DOCUMENT: &str = include_str!("../../../docs/metrics.md");
+const DOCUMENT: &str = include_str!("../../../../docs/metrics.md");
 const PAYLOAD: &str = "secret-of-the-customer";
 const SECOND_US: u64 = 1_000_000;
 
@@ -347,9 +346,9 @@ fn messages(source: &'static str) -> impl Iterator<Item = &'static str> {
 #[test]
 fn the_document_lists_exactly_the_events_of_the_code() {
     let sources = [
-        include_str!("../src/observe.rs"),
-        include_str!("../src/observe/meters.rs"),
-        include_str!("../src/observe/replies.rs"),
+        include_str!("../../src/observe.rs"),
+        include_str!("../../src/observe/meters.rs"),
+        include_str!("../../src/observe/replies.rs"),
     ];
     let told: BTreeSet<&str> = sources.into_iter().flat_map(messages).collect();
     let documented: BTreeSet<&str> = rows("Events").iter().map(|row| row[0].trim_matches('`')).collect();

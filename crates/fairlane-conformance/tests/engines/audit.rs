@@ -1,7 +1,6 @@
 //! An audit of a queue in Redis that somebody has damaged: each damage is found by its word, repaired, and the queue
 //! then drains with every surviving job done exactly once.
 
-#[path = "audit/scene.rs"]
 mod scene;
 
 use std::sync::Arc;

@@ -1,7 +1,5 @@
 //! A real server before an engine in memory, and the `http` engine before that.
 
-#![allow(dead_code, reason = "each test program uses a part of it")]
-
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

@@ -1,0 +1,30 @@
+//! The real program, run as a person or a script would run it.
+
+#![expect(clippy::unwrap_used, reason = "what a test needs and does not get is its failure")]
+
+mod audit;
+mod bench;
+mod bulk;
+mod data;
+mod dead;
+mod demo;
+mod enqueue;
+mod help;
+mod job;
+mod key;
+mod limits;
+mod loading;
+mod places;
+mod queue;
+mod receiver;
+mod redis_server;
+mod refused;
+mod running;
+mod serve;
+mod served;
+mod settings;
+mod simulate;
+mod status;
+mod why;
+mod work;
+mod work_start;

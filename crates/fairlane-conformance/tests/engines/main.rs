@@ -1,0 +1,14 @@
+//! What every engine must do, and what each must do besides: memory, disk, Redis, a cluster, a server.
+
+mod audit;
+mod bad_input;
+mod chapters;
+mod costs_of_looking;
+mod differential;
+mod disk;
+mod http;
+mod lost_replies;
+mod observe;
+mod redis_server;
+mod served;
+mod waits;
