@@ -13,6 +13,9 @@ const [group, bulk, type, worker] = ["example", `js-${run}`, "greeting-js", `js-
 const lease_ms = 2000;
 const names = ["slow", "busy", "shaky", "ada", "grace", "edsger", "barbara", "donald", "frances", "ken"];
 
+// What passes: the server is full or stopping, or a proxy cannot reach it.
+const forNow = [429, 502, 503, 504];
+
 const headers = key ? { authorization: `Bearer ${key}` } : {};
 
 // Sends JSON until there is an answer. Every request here may be repeated, so a lost answer does no harm.
@@ -25,13 +28,14 @@ async function post(path, body) {
         body: JSON.stringify(body),
         signal: AbortSignal.timeout(40_000),
       });
-      const answer = await response.json();
-      if (response.ok) return answer;
-      if (response.status !== 429 && response.status !== 503) {
-        console.error(`${path}: ${answer.title} ${answer.detail}`);
+      if (response.ok) return await response.json();
+      // What somebody else answers is no JSON.
+      const problem = (await response.json().catch(() => null)) ?? {};
+      if (!forNow.includes(response.status)) {
+        console.error(`${path}: ${response.status} ${problem.title ?? response.statusText} ${problem.detail ?? ""}`);
         process.exit(1);
       }
-      await sleep(answer.retry_after_ms ?? 1000);
+      await sleep(problem.retry_after_ms ?? 1000);
     } catch (error) {
       console.error(`${path}: ${error.message}; again in a second`);
       await sleep(1000);
@@ -51,12 +55,19 @@ async function produce() {
 async function follow(progress) {
   let lastId;
   while (!progress.end) {
+    // The server sends something every 15 seconds, if only to be heard.
+    const silence = new AbortController();
+    const timer = setTimeout(() => silence.abort(new Error("nothing heard")), 40_000);
     try {
       const since = lastId ? { "last-event-id": lastId } : {};
-      const response = await fetch(`${url}/api/bulks/${group}/${bulk}/events`, { headers: { ...headers, ...since } });
+      const response = await fetch(`${url}/api/bulks/${group}/${bulk}/events`, {
+        headers: { ...headers, ...since },
+        signal: silence.signal,
+      });
       if (!response.ok) throw new Error(`status ${response.status}`);
       let text = "";
       for await (const chunk of response.body.pipeThrough(new TextDecoderStream())) {
+        timer.refresh();
         const blocks = (text + chunk).split("\n\n");
         text = blocks.pop();
         for (const block of blocks) lastId = heard(progress, block) ?? lastId;
@@ -64,6 +75,8 @@ async function follow(progress) {
     } catch (error) {
       console.error(`events: ${error.message}; again in a second`);
       await sleep(1000);
+    } finally {
+      clearTimeout(timer);
     }
   }
 }

@@ -22,10 +22,33 @@ trap 'exit 1' INT TERM
 : >"$work/key"
 [ -z "${FAIRLANE_KEY:-}" ] || printf 'header = "authorization: Bearer %s"\n' "$FAIRLANE_KEY" >"$work/key"
 
-# post PATH JSON: prints the answer; fails unless the server says 2xx.
+# A proxy of the environment is for the way out, and this server is next door.
+direct() { curl -sS --noproxy '*' --connect-timeout 10 -K "$work/key" "$@"; }
+
+# post PATH JSON: prints the answer if the server says 2xx. Fails with 1 if it may say so another time: nobody answered,
+# it is full or stopping, or a proxy cannot reach it; with 2 if it will not.
 post() {
-    curl -sS --fail-with-body --max-time 40 -K "$work/key" \
-        -H 'content-type: application/json' -d "$2" "$url$1"
+    answered=$(direct --max-time 40 -w '\n%{http_code}' -H 'content-type: application/json' -d "$2" "$url$1") || return 1
+    status=$(printf '%s' "$answered" | tail -n 1)
+    case $status in
+    2??) printf '%s' "$answered" | sed '$d' ;;
+    429 | 502 | 503 | 504) return 1 ;;
+    *)
+        echo "$1: $status $(printf '%s' "$answered" | sed '$d')" >&2
+        return 2
+        ;;
+    esac
+}
+
+# ask PATH JSON: the same until there is an answer. Every request here may be repeated, so a lost answer does no harm.
+ask() {
+    while :; do
+        failed=0
+        post "$1" "$2" || failed=$?
+        [ "$failed" -eq 1 ] || return "$failed"
+        echo "$1: again in a second" >&2
+        sleep 1
+    done
 }
 
 # field NAME JSON: the first value of that name, a text or a number.
@@ -33,10 +56,10 @@ field() {
     printf '%s' "$2" | grep -o "\"$1\":\"\{0,1\}[^\",}]*" | head -n 1 | sed 's/^[^:]*:"\{0,1\}//'
 }
 
-# settle OUTCOME MORE: says how the job in hand ended. Repeating it is safe, so it is repeated until it is heard.
+# settle OUTCOME MORE: says how the job in hand ended.
 settle() {
     body='{"settlements":[{"group":"'$group'","id":"'$id'","fence":'$fence',"attempt":'$attempt',"outcome":"'$1'"'$2'}]}'
-    until post /api/leases/settle "$body" >/dev/null; do sleep 1; done
+    ask /api/leases/settle "$body" >/dev/null
     echo "$id: $1 (attempt $attempt)"
 }
 
@@ -48,31 +71,32 @@ heartbeat() {
     done
 }
 
-# Writes down what becomes of the bulk action; the stream ends when it has ended, or breaks off.
+# Writes down what becomes of the bulk action; the stream ends when it has ended, or breaks off. The server sends
+# something every 15 seconds, if only to be heard.
 follow() {
     until grep -qs '^event: ended' "$work/events"; do
-        curl -sSN -K "$work/key" "$url/api/bulks/$group/$bulk/events" >>"$work/events" || sleep 1
+        direct -N --fail --speed-limit 1 --speed-time 40 "$url/api/bulks/$group/$bulk/events" >>"$work/events" || sleep 1
     done
 }
 
 # A bulk action of ten jobs, in one request.
-post /api/bulks '{"group":"'$group'","id":"'$bulk'"}' >/dev/null
+ask /api/bulks '{"group":"'$group'","id":"'$bulk'"}' >/dev/null
 jobs=
 for name in slow busy shaky ada grace edsger barbara donald frances ken; do
     jobs=$jobs${jobs:+,}'{"group":"'$group'","type":"'$type'","bulk":"'$bulk'","id":"'$bulk-$name'","payload":"'$name'"}'
 done
-post /api/jobs/batch '{"jobs":['"$jobs"']}' >/dev/null
-post "/api/bulks/$group/$bulk/seal" '{"expected":10}' >/dev/null
+ask /api/jobs/batch '{"jobs":['"$jobs"']}' >/dev/null
+ask "/api/bulks/$group/$bulk/seal" '{"expected":10}' >/dev/null
 
 follow &
 following=$!
 
 request=0 throttled=
 until grep -qs '^event: ended' "$work/events"; do
-    # The same number is asked again until there is an answer: a job that was leased for a lost answer comes back.
+    # `ask` repeats the same number until there is an answer: a job that was leased for a lost answer comes back.
     request=$((request + 1))
-    ask='{"worker":"'$worker'","types":["'$type'"],"lease_ms":'$lease_ms',"wait_ms":1000,"request":'$request'}'
-    until answer=$(post /api/leases "$ask"); do sleep 1; done
+    wanted='{"worker":"'$worker'","types":["'$type'"],"lease_ms":'$lease_ms',"wait_ms":1000,"request":'$request'}'
+    answer=$(ask /api/leases "$wanted")
     id=$(field id "$answer")
     [ -n "$id" ] || continue
     fence=$(field fence "$answer") attempt=$(field attempt "$answer") name=$(field payload "$answer")

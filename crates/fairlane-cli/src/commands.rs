@@ -10,6 +10,7 @@ pub mod dead;
 pub mod demo;
 pub mod enqueue;
 pub mod group;
+pub mod health;
 pub mod job;
 pub mod job_type;
 pub mod key;

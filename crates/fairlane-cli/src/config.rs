@@ -109,7 +109,7 @@ impl Config {
         let in_file = |problem: String| format!("{file}, {problem}");
         let table: FileTable = toml::from_str(text).map_err(|error| in_file(described(text, &error)))?;
         let mut entries = table.entries(text);
-        entries.extend(layers::of_variables(variables)?);
+        entries.extend(layers::of_variables(variables, text)?);
         entries.extend(spoken.into_iter().map(Entry::from));
         let mut engine = table.engine.map(|text_at| {
             let line = line_of(text, text_at.span().start);
@@ -163,17 +163,38 @@ impl Config {
     }
 }
 
-/// The address in `./fairlane.toml`, for commands that only look for the queue. What else stands there is not
-/// their business.
-pub fn engine_nearby() -> Result<Option<String>, String> {
-    let Ok(text) = std::fs::read_to_string(FILE) else { return Ok(None) };
+/// What `./fairlane.toml` says to commands that only look for the queue, or its keys.
+#[derive(Default)]
+pub struct Nearby {
+    /// Where the queue lives.
+    pub engine: Option<String>,
+    /// The file of keys.
+    pub keys: Option<PathBuf>,
+}
+
+/// Reads it. What else stands there is not the business of those who ask.
+pub fn nearby() -> Result<Nearby, String> {
+    let Ok(text) = std::fs::read_to_string(FILE) else { return Ok(Nearby::default()) };
     #[derive(Deserialize)]
-    struct Engine {
+    struct File {
         engine: Option<Text>,
+        #[serde(default)]
+        server: Server,
     }
-    let read: Engine =
+    #[derive(Deserialize, Default)]
+    struct Server {
+        keys: Option<Value>,
+    }
+    let read: File =
         toml::from_str(&text).map_err(|error| format!("{FILE}, {}", described(&text, &error)))?;
-    Ok(read.engine.map(|text| text.0))
+    let keys = read.server.keys.map(|keys| setting::kinds::file::read(&Written::Typed(keys)));
+    let keys = keys.transpose().map_err(|needed| format!("{FILE}, [server]: keys must be {needed}"))?;
+    Ok(Nearby { engine: read.engine.map(|text| text.0), keys: keys.flatten() })
+}
+
+/// A variable of the environment; one that is empty is not set.
+pub fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 /// The keys of `[whole]` with their values, to be shown.

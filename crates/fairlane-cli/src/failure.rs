@@ -1,7 +1,6 @@
 //! How a command ends when it does not succeed: a sentence for the person and a code for the shell.
 
 use std::fmt;
-use std::process::ExitCode;
 
 use fairlane_engine::EngineError;
 
@@ -30,12 +29,22 @@ impl Failure {
     }
 
     /// The code the shell sees.
-    pub fn exit_code(&self) -> ExitCode {
+    pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Broken(_) => ExitCode::from(1),
-            Self::BadInput(_) => ExitCode::from(2),
-            Self::Found(_) => ExitCode::from(3),
-            Self::Stopped(_) => ExitCode::from(130),
+            Self::Broken(_) => 1,
+            Self::BadInput(_) => 2,
+            Self::Found(_) => 3,
+            Self::Stopped(_) => 130,
+        }
+    }
+
+    /// The sentence alone.
+    pub fn message(&self) -> &str {
+        match self {
+            Self::BadInput(message)
+            | Self::Broken(message)
+            | Self::Found(message)
+            | Self::Stopped(message) => message,
         }
     }
 }

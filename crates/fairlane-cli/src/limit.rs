@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use fairlane::{Rate, parse_rate};
+use fairlane::{Rate, parse_rate, rate_text};
 
 use crate::tables::thousands;
 
@@ -50,9 +50,17 @@ pub fn limit_text(limit: Option<&impl Display>) -> String {
     limit.map_or("unlimited".to_owned(), |limit| limit.to_string())
 }
 
-/// Writes what passes in a second: `28.5`, `112,590`.
-pub fn per_second_text(rate: f64) -> String {
-    if rate < 100.0 { format!("{rate:.1}") } else { thousands(rate.round() as u64) }
+/// Writes the rate that holds, in thousandths of a job a second: as it was set, unless it is below that after refusals
+/// of the downstream. `28.5/s`, `112,590/s`, `1.5/min`.
+pub fn rate_now_text(milli: u64, set: Option<Rate>) -> String {
+    if let Some(set) = set.filter(|set| milli >= set.milli_per_second()) {
+        return rate_text(set);
+    }
+    match milli as f64 / 1000.0 {
+        rate if rate < 0.1 => format!("{:.1}/min", rate * 60.0),
+        rate if rate < 100.0 => format!("{rate:.1}/s"),
+        rate => format!("{}/s", thousands(rate.round() as u64)),
+    }
 }
 
 #[cfg(test)]
@@ -60,8 +68,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_small_rates_have_a_fraction() {
-        assert_eq!([0.1, 28.46, 100.0, 112_590.1].map(per_second_text), ["0.1", "28.5", "100", "112,590"]);
+    fn a_rate_is_written_as_it_was_set_and_a_small_one_by_the_minute() {
+        let slowed = |milli| rate_now_text(milli, None);
+        let texts = [100, 28_460, 100_000, 112_590_100, 33, 2].map(slowed);
+        assert_eq!(texts, ["0.1/s", "28.5/s", "100/s", "112,590/s", "2.0/min", "0.1/min"]);
+        for text in ["1/min", "2/min", "1/h", "50/s"] {
+            let set = parse_rate(text).unwrap();
+            assert_eq!(rate_now_text(set.milli_per_second(), Some(set)), text);
+        }
+        let set = parse_rate("50/s").unwrap();
+        assert_eq!(rate_now_text(7_000, Some(set)), "7.0/s");
     }
 
     #[test]

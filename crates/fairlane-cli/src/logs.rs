@@ -18,11 +18,11 @@ pub const VARIABLE: &str = "FAIRLANE_LOG";
 
 /// Begins to tell events. What is not a level is an error that names those there are.
 pub fn install(format: LogFormat) -> Result<(), String> {
-    let level = match std::env::var(VARIABLE) {
-        Ok(text) => text.parse::<LevelFilter>().map_err(|_| {
+    let level = match crate::config::variable(VARIABLE) {
+        Some(text) => text.parse::<LevelFilter>().map_err(|_| {
             format!("{VARIABLE} is {text:?}; it can be error, warn, info, debug, trace or off")
         })?,
-        Err(_) => LevelFilter::from_level(Level::INFO),
+        None => LevelFilter::from_level(Level::INFO),
     };
     let events = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr);
     // Whoever was first tells; there is one for a process.
@@ -34,5 +34,5 @@ pub fn install(format: LogFormat) -> Result<(), String> {
 }
 
 fn is_coloured() -> bool {
-    std::io::IsTerminal::is_terminal(&std::io::stderr()) && std::env::var_os("NO_COLOR").is_none()
+    std::io::IsTerminal::is_terminal(&std::io::stderr()) && crate::config::variable("NO_COLOR").is_none()
 }

@@ -1,15 +1,15 @@
 //! The `fairlane` program.
 //!
 //! - `commands/`: one file or folder per command: `serve`, `work`, `status`, `top`, `enqueue`,
-//!   `bulk`, `job`, `why`, `dead`, `group`, `type`, `settings`, `audit`, `config`, `key`, `data`, `completions`, `demo`,
-//!   `simulate`, `bench`.
+//!   `bulk`, `job`, `why`, `dead`, `group`, `type`, `settings`, `audit`, `config`, `health`, `key`, `data`,
+//!   `completions`, `demo`, `simulate`, `bench`.
 //! - `config.rs` and `config/`: `fairlane.toml`, variables and options as one configuration.
 //! - `overview.rs`: the whole queue at a glance.
 //! - `place.rs`: where a command finds its queue. `limit.rs`: limits as they are written.
 //! - `own_engine.rs`: an engine of one run's own.
 //! - `logs.rs`: events of a long-running command.
 //! - `tables.rs`: every table. `percentiles.rs`: what is said about many durations.
-//! - `failure.rs`: how a command ends when it does not succeed. `output.rs`: standard output.
+//! - `failure.rs`: how a command ends when it does not succeed. `output.rs`: standard output and standard error.
 //!
 //! Results go to standard output, everything about the way there to standard error.
 //! Left out on purpose: decisions about the queue, which are all in `fairlane-core`.
@@ -33,8 +33,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use commands::{
-    audit, bench, bulk, completions, data, dead, demo, enqueue, group, job, job_type, key, serve, settings,
-    simulate, status, top, why, work,
+    audit, bench, bulk, completions, data, dead, demo, enqueue, group, health, job, job_type, key, serve,
+    settings, simulate, status, top, why, work,
 };
 use failure::Failure;
 
@@ -74,6 +74,7 @@ enum Command {
     Settings(settings::Arguments),
     Audit(audit::Arguments),
     Config(commands::config::Arguments),
+    Health(health::Arguments),
     Key(key::Arguments),
     Data(data::Arguments),
     Completions(completions::Arguments),
@@ -83,15 +84,23 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    match run(arguments.command) {
+    let is_json = std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json");
+    if is_json {
+        output::speak_to_programs();
+    }
+    let done = match Arguments::try_parse() {
+        Ok(arguments) => run(arguments.command),
+        Err(unread) if is_json && unread.use_stderr() => {
+            let text = unread.render().to_string();
+            Err(Failure::bad_input(text.trim_start_matches("error: ").trim_end()))
+        }
+        Err(unread) => unread.exit(),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            let message = failure.to_string();
-            if !message.is_empty() {
-                eprintln!("{message}");
-            }
-            failure.exit_code()
+            output::say_failure(&failure);
+            ExitCode::from(failure.exit_code())
         }
     }
 }
@@ -112,6 +121,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Settings(arguments) => block_on(settings::run(arguments)),
         Command::Audit(arguments) => block_on(audit::run(arguments)),
         Command::Config(arguments) => commands::config::run(arguments),
+        Command::Health(arguments) => block_on(health::run(arguments)),
         Command::Key(arguments) => key::run(arguments),
         Command::Data(arguments) => data::run(arguments),
         Command::Completions(arguments) => completions::run(arguments),

@@ -4,19 +4,13 @@
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use fairlane::{BulkView, Error, Fairlane, TypeView, WholeView};
+use fairlane::{BulkView, Error, Fairlane, TypeView, WholeView, warnings_of};
 use fairlane_core::TypeId;
 use fairlane_core::limits::LIST_GROUPS_MAX;
 use fairlane_core::queue::GroupLine;
 
-use crate::tables::thousands;
-
 /// Pages of groups that are looked through for the largest.
 const GROUP_PAGES_MAX: usize = 20;
-/// A type with jobs that nobody has asked for during this long has no worker.
-const ASKED_MS_MAX: u64 = 60_000;
-/// Of the backlog that is allowed, in percent, from which on it is spoken of.
-const NEARLY_FULL: u64 = 90;
 
 /// How a queue stands.
 pub struct Overview {
@@ -77,7 +71,7 @@ impl Overview {
             groups.push(GroupSeen { line, level });
         }
         let mut warnings = fairlane.engine().warnings();
-        warnings.extend(warnings_of(&whole, &types));
+        warnings.extend(warnings_of(&whole, types.iter().map(|one| (&one.type_id, &one.view))));
         Ok(Self { taken: Instant::now(), whole, types, groups, more_groups, bulks, warnings })
     }
 
@@ -102,24 +96,6 @@ async fn largest(fairlane: &Fairlane, groups_max: usize) -> Result<(Vec<GroupLin
         }
     }
     Ok((groups, true))
-}
-
-fn warnings_of(whole: &WholeView, types: &[TypeSeen]) -> Vec<String> {
-    let mut warnings = Vec::new();
-    for one in types {
-        let has_jobs = one.view.ready > 0 || one.view.active_lanes.iter().sum::<u64>() > 0;
-        let is_attended = one.asked_ms_ago.is_some_and(|ago| ago <= ASKED_MS_MAX);
-        // A lane keeps a job that was cancelled until a lease meets it.
-        let is_waited_for = has_jobs && whole.backlog > 0;
-        if is_waited_for && !is_attended && !one.view.settings.paused {
-            warnings.push(format!("no worker asks for jobs of the type {}, and some wait", one.type_id));
-        }
-    }
-    if whole.backlog.saturating_mul(100) >= whole.settings.whole_backlog_max.saturating_mul(NEARLY_FULL) {
-        let most = thousands(whole.settings.whole_backlog_max);
-        warnings.push(format!("the queue is nearly full: {} of {most} jobs", thousands(whole.backlog)));
-    }
-    warnings
 }
 
 /// The clock of this machine; engines have their own, which is near it.

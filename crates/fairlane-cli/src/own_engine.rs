@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use fairlane_core::queue::Settings;
-use fairlane_engine::Engine;
 use fairlane_engine::redis::{RedisEngine, RedisOptions};
+use fairlane_engine::{Engine, directory_of};
 use redis::aio::MultiplexedConnection;
 
 use crate::failure::Failure;
+use crate::place::is_server;
 
 /// Keys looked at by one SCAN.
 const CLEAR_KEYS: usize = 1000;
@@ -29,8 +30,13 @@ pub struct OwnEngine {
 impl OwnEngine {
     /// Opens the engine at `url`; `purpose` begins its keys.
     pub async fn open(url: &str, purpose: &str) -> Result<Self, Failure> {
+        if is_server(url) {
+            return Err(Failure::bad_input(
+                "--engine names a server, whose one queue others use; name memory:, a directory or a Redis",
+            ));
+        }
         if !is_redis(url) {
-            let folder = folder(url).map(|folder| folder.join(format!("{purpose}-{}", run_id())));
+            let folder = directory_of(url).map(|folder| folder.join(format!("{purpose}-{}", run_id())));
             let own_url = folder.as_ref().map_or(url.to_owned(), |folder| with_folder(url, folder));
             let opened = fairlane_engine::open(&own_url, Settings::default()).await;
             let engine = opened.map_err(|error| Failure::bad_input(error.to_string()))?;
@@ -76,15 +82,9 @@ pub fn is_redis(url: &str) -> bool {
     matches!(url.split_once(':'), Some(("redis" | "redis+cluster", _)))
 }
 
-/// The data directory an address names, if it names one.
-pub fn folder(url: &str) -> Option<PathBuf> {
-    let path = url.strip_prefix("dir:").or_else(|| url.starts_with(['.', '/']).then_some(url))?;
-    Some(path.split_once('?').map_or(path, |(path, _)| path).into())
-}
-
 /// The address with another directory, and the same options.
 fn with_folder(url: &str, folder: &Path) -> String {
-    let options = url.find('?').map_or("", |at| &url[at..]);
+    let options = url.rfind('?').map_or("", |at| &url[at..]);
     format!("dir:{}{options}", folder.display())
 }
 
@@ -170,11 +170,9 @@ mod tests {
 
     #[test]
     fn a_folder_keeps_the_options_of_its_address() {
-        assert_eq!(folder("memory:"), None);
-        assert_eq!(folder("./data"), Some("./data".into()));
-        let url = "dir:/data?durability=interval";
-        assert_eq!(folder(url), Some("/data".into()));
-        assert_eq!(with_folder(url, Path::new("/data/own")), "dir:/data/own?durability=interval");
+        let url = "dir:/what?/data?durability=interval";
+        let folder = directory_of(url).unwrap().join("own");
+        assert_eq!(with_folder(url, &folder), "dir:/what?/data/own?durability=interval");
     }
 
     #[test]

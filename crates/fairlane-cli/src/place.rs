@@ -4,12 +4,13 @@ use std::path::Path;
 
 use clap::Args;
 use fairlane::{EngineError, Error, Fairlane};
+use fairlane_engine::embedded::disk::holds_queue;
+use fairlane_engine::{directory_of, without_user};
 use serde::Serialize;
 
 use crate::config;
 use crate::failure::Failure;
 use crate::output;
-use crate::own_engine::folder;
 
 /// Where a Redis on this machine listens.
 const DEFAULT_ENGINE: &str = "redis://127.0.0.1:6379";
@@ -21,12 +22,11 @@ const NEARBY: &str = "nearby";
 #[derive(Args, Clone)]
 pub struct Place {
     /// Where the queue lives: http://host:port (a server), redis://host:port, redis+cluster://host:port,host:port or
-    /// dir:path [default: as ./fairlane.toml says, else ./fairlane-data if it is there, else redis://127.0.0.1:6379]
+    /// dir:path [env: FAIRLANE_ENGINE] [default: as ./fairlane.toml says, else ./fairlane-data if a queue is there, else
+    /// redis://127.0.0.1:6379]
     #[arg(
         long,
         value_name = "URL",
-        env = "FAIRLANE_ENGINE",
-        hide_env_values = true,
         default_value = NEARBY,
         hide_default_value = true,
         value_parser = address
@@ -48,13 +48,13 @@ impl Place {
         Ok(fairlane_engine::check_address(&self.engine)?)
     }
 
-    /// The queue that is there, with the settings it has.
+    /// The queue that is there, with the settings it has: for those who add nothing. Where none is, none is made.
     pub async fn attach(&self) -> Result<Fairlane, Failure> {
         self.check()?;
         Fairlane::attach(&self.engine).await.map_err(|error| self.failed(error))
     }
 
-    /// The same, but a directory that is not there is made.
+    /// The same, but a queue in a directory that has none is made.
     pub async fn attach_or_make(&self) -> Result<Fairlane, Failure> {
         self.check()?;
         self.open_or_make().await.map_err(|error| self.failed(error))
@@ -62,10 +62,30 @@ impl Place {
 
     /// The same for those who wait until it answers; what can never be one is found by [`check`](Self::check).
     pub async fn open_or_make(&self) -> Result<Fairlane, Error> {
-        match folder(&self.engine).filter(|folder| !Path::new(folder).exists()) {
-            Some(_) => Fairlane::open(&self.engine).await,
-            None => Fairlane::attach(&self.engine).await,
+        Ok(Fairlane::from_engine(fairlane_engine::attach_or_make(&self.engine).await?))
+    }
+
+    /// Refuses to wait for others where there can be none: a directory that nobody serves belongs to this command until
+    /// it ends.
+    pub fn refuse_to_wait(&self, fairlane: &Fairlane, instead: &str) -> Result<(), Failure> {
+        if !self.is_ours_alone(fairlane) {
+            return Ok(());
         }
+        Err(Failure::bad_input(format!(
+            "nobody serves {}, and while this command waits nobody else can use it; {}, or {instead}",
+            self.address(),
+            self.serve_it()
+        )))
+    }
+
+    /// Whether nobody else can use the queue until this command ends.
+    pub fn is_ours_alone(&self, fairlane: &Fairlane) -> bool {
+        directory_of(&self.engine).is_some() && fairlane.engine().name() != "http"
+    }
+
+    /// How a directory is shared.
+    pub fn serve_it(&self) -> String {
+        format!("let a server have it first (fairlane serve --engine {})", quoted(&self.engine))
     }
 
     /// A queue that did not answer is named, with what can be done.
@@ -83,11 +103,11 @@ impl Place {
 
     /// What helps a queue that did not answer.
     fn way_back(&self, reason: &str) -> &'static str {
-        if folder(&self.engine).is_some() {
+        if directory_of(&self.engine).is_some() {
             // Whoever has the directory is just stopping, or starts.
             return "try again in a moment, or start its server again (fairlane serve)";
         }
-        match self.engine.starts_with("http") {
+        match is_server(&self.engine) {
             true if reason.contains("certificate") => {
                 "if it has a certificate authority of its own, name a file of its certificates in SSL_CERT_FILE"
             }
@@ -121,21 +141,22 @@ fn address(text: &str) -> Result<String, String> {
     if text == NEARBY { nearby() } else { Ok(text.to_owned()) }
 }
 
-/// Where commands look if nobody says: where the file says, then where a server without one keeps its queue.
+/// Where commands look if their words do not say: where the environment or the file says.
 pub fn nearby() -> Result<String, String> {
-    if let Some(url) = config::engine_nearby()? {
-        return Ok(url);
+    match config::variable("FAIRLANE_ENGINE") {
+        Some(url) => Ok(url),
+        None => Ok(config::nearby()?.engine.unwrap_or_else(|| unsaid().to_owned())),
     }
-    let data = Path::new(config::DATA);
-    Ok(if data.is_dir() { config::DATA } else { DEFAULT_ENGINE }.to_owned())
 }
 
-/// `redis://user:password@host` without the user and the password.
-pub fn without_user(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    let hosts = rest.split_once('/').map_or(rest, |(hosts, _)| hosts);
-    let shown = hosts.rsplit_once('@').map_or(rest, |(secret, _)| &rest[secret.len() + 1..]);
-    format!("{scheme}://{shown}")
+/// Where they look if nobody says: where a server keeps its queue, if it has one there.
+pub fn unsaid() -> &'static str {
+    if holds_queue(Path::new(config::DATA)) { config::DATA } else { DEFAULT_ENGINE }
+}
+
+/// Whether the address is that of a server.
+pub fn is_server(url: &str) -> bool {
+    matches!(url.split_once(':'), Some(("http" | "https", _)))
 }
 
 /// Reads how many a list may have. None at all would look like an empty queue.
@@ -200,7 +221,10 @@ mod tests {
         for (url, shown) in [
             ("redis://127.0.0.1:6379", "redis://127.0.0.1:6379"),
             ("redis://:hunter2@host:6379/0", "redis://host:6379/0"),
+            ("redis://:hunter/2@host:6379", "redis://host:6379"),
+            ("redis:me:hunter2@host", "host"),
             ("redis+cluster://me:h@nter2@a:1,b:2", "redis+cluster://a:1,b:2"),
+            ("./me@home", "./me@home"),
             ("./data", "./data"),
             ("dir:/var/lib/queue", "dir:/var/lib/queue"),
         ] {

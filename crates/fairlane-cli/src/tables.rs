@@ -1,42 +1,33 @@
 //! Every table the program prints, and how it writes numbers.
+//!
+//! - `tables/layout.rs`: how they fit a terminal, and prose too.
 
-use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
+mod layout;
 
 use fairlane_simulator::{PartReport, compared_rows, group_rows, summary_rows};
 
 use crate::commands::bench::result::BenchResult;
 use crate::commands::demo::report::DemoReport;
+use layout::Grid;
+pub use layout::{facts, prose};
 
-/// A line below the heading, and nothing else.
-const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 /// Most groups shown of one part; JSON has them all.
 const GROUPS_SHOWN: usize = 20;
 /// Groups of a part that are compared, with several rows each.
 const GROUPS_COMPARED: usize = 6;
 
-/// A table with its first column to the left and numbers to the right, no wider than the terminal that shows it. What
-/// goes into a file or a pipe has a line for each row.
-fn table(header: &[&str]) -> Table {
-    let width = terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| width.0);
-    table_within(header, width)
-}
-
-fn table_within(header: &[&str], width: Option<u16>) -> Table {
-    let mut table = Table::new();
-    if let Some(width) = width {
-        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
-    }
-    table.load_style(STYLE).set_header(header.to_vec());
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
-}
-
 /// The demo's outcome.
 pub fn demo(report: &DemoReport) -> String {
-    let mut table =
-        table(&["customer", "done", "wait p50", "wait p99", "share¹", "arrived", "last done", "finished"]);
+    let mut table = Grid::of_numbers(&[
+        "customer",
+        "done",
+        "wait p50",
+        "wait p99",
+        "share¹",
+        "arrived",
+        "last done",
+        "finished",
+    ]);
     for group in &report.groups {
         table.add_row(vec![
             group.group.clone(),
@@ -90,62 +81,14 @@ pub fn compared(runs: &[Vec<PartReport>]) -> String {
 fn rows(rows: Vec<Vec<String>>) -> String {
     let mut rows = rows.into_iter();
     let heading = rows.next().unwrap_or_default();
-    let mut table = table(&heading.iter().map(String::as_str).collect::<Vec<_>>());
-    table.add_rows(rows);
+    let mut table = Grid::of_numbers(&heading.iter().map(String::as_str).collect::<Vec<_>>());
+    rows.for_each(|row| table.add_row(row));
     table.to_string()
 }
 
-/// A table of texts, all to the left. In a terminal that is too narrow names are shortened and the last column is
-/// wrapped; what goes into a file or a pipe is whole.
+/// A table of texts, all to the left, the last of which may be prose.
 pub fn texts(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
-    let width = terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| width.0);
-    texts_within(header, rows.into_iter().collect(), width)
-}
-
-fn texts_within(header: &[&str], rows: Vec<Vec<String>>, width: Option<u16>) -> String {
-    let mut table = table_within(header, width);
-    for column in table.column_iter_mut() {
-        column.set_cell_alignment(CellAlignment::Left);
-    }
-    table.add_rows(match width {
-        Some(width) => fitted(header, rows, width.into()),
-        None => rows,
-    });
-    table.to_string()
-}
-
-/// What a column has beside its text.
-const PADDING: usize = 3;
-/// No column is made narrower than this for the sake of others.
-const SHORTENED_LEAST: usize = 12;
-
-/// Rows whose widest cells are shortened until a line fits; the last column has the rest, and is wrapped.
-fn fitted(header: &[&str], mut rows: Vec<Vec<String>>, width: usize) -> Vec<Vec<String>> {
-    let length = |text: &str| text.chars().count();
-    let widest = |column: usize, rows: &[Vec<String>]| {
-        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| length(cell));
-        cells.chain([length(header[column])]).max().unwrap_or(0)
-    };
-    let last = header.len() - 1;
-    let mut widths: Vec<usize> = (0..header.len()).map(|column| widest(column, &rows)).collect();
-    // A last column of prose can be wrapped; what it needs at least is a few words.
-    let needed = |widths: &[usize]| {
-        let others: usize = widths[..last].iter().sum();
-        others + widths[last].min(SHORTENED_LEAST * 2) + widths.len() * PADDING
-    };
-    while needed(&widths) > width {
-        let Some(column) = (0..last).max_by_key(|column| widths[*column]) else { break };
-        if widths[column] <= SHORTENED_LEAST {
-            break;
-        }
-        widths[column] -= 1;
-    }
-    for row in &mut rows {
-        for (cell, width) in row.iter_mut().zip(&widths).take(last) {
-            *cell = shortened(cell, *width);
-        }
-    }
-    rows
+    Grid::of_texts(header, rows.into_iter().collect()).to_string()
 }
 
 /// The text, or its beginning and a sign that there was more.
@@ -199,7 +142,7 @@ fn throughput(results: &[BenchResult]) -> Option<String> {
         .collect();
     let filled = |(_, write): &&Column| results.iter().any(|result| write(result).is_some());
     let columns: Vec<&Column> = THROUGHPUT.iter().filter(filled).collect();
-    let mut table = table(&columns.iter().map(|(heading, _)| *heading).collect::<Vec<_>>());
+    let mut table = Grid::of_numbers(&columns.iter().map(|(heading, _)| *heading).collect::<Vec<_>>());
     for result in &results {
         table
             .add_row(columns.iter().map(|(_, write)| write(result).unwrap_or_else(dash)).collect::<Vec<_>>());
@@ -210,8 +153,15 @@ fn throughput(results: &[BenchResult]) -> Option<String> {
 }
 
 fn latency(results: &[BenchResult]) -> Option<String> {
-    let mut table =
-        table(&["benchmark", "engine", "p50 µs", "floor p50 µs", "p99 µs", "floor p99 µs", "ratio of p50"]);
+    let mut table = Grid::of_numbers(&[
+        "benchmark",
+        "engine",
+        "p50 µs",
+        "floor p50 µs",
+        "p99 µs",
+        "floor p99 µs",
+        "ratio of p50",
+    ]);
     let is_latency = |result: &&BenchResult| result.latency_p50_us.is_some() && result.cancel_ms.is_none();
     for result in results.iter().filter(is_latency) {
         let columns = [
@@ -230,7 +180,7 @@ fn latency(results: &[BenchResult]) -> Option<String> {
 }
 
 fn cancel(results: &[BenchResult]) -> Option<String> {
-    let mut table = table(&[
+    let mut table = Grid::of_numbers(&[
         "benchmark",
         "engine",
         "answered",
@@ -317,32 +267,6 @@ fn dash() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_table_wider_than_the_terminal_is_wrapped_and_one_without_a_terminal_is_not() {
-        let widest = |width: Option<u16>| {
-            let mut table = table_within(&["job", "problem"], width);
-            table.add_row(vec!["order-1".to_owned(), "it never works ".repeat(20)]);
-            let lines: Vec<usize> = table.to_string().lines().map(|line| line.chars().count()).collect();
-            (lines.len() > 3, lines.into_iter().max() > Some(80))
-        };
-        assert_eq!(widest(Some(80)), (true, false));
-        assert_eq!(widest(None), (false, true));
-    }
-
-    #[test]
-    fn long_names_are_shortened_in_a_terminal_and_whole_in_a_pipe() {
-        let rows =
-            || vec![vec!["c".repeat(90), "j".repeat(60), "mail".to_owned(), "it never works".repeat(9)]];
-        let header = ["customer", "job", "type", "problem"];
-        let narrow = texts_within(&header, rows(), Some(80));
-        assert!(narrow.lines().all(|line| line.chars().count() <= 80), "{narrow}");
-        assert!(narrow.contains("ccc…") && narrow.contains("jjj…") && narrow.contains("mail"), "{narrow}");
-        assert!(texts_within(&header, rows(), Some(400)).contains(&"c".repeat(90)));
-        let piped = texts_within(&header, rows(), None);
-        assert!(!piped.contains('…') && piped.lines().count() == 3, "{piped}");
-        assert!(texts_within(&header, rows(), Some(20)).contains('…'));
-    }
 
     #[test]
     fn what_is_shortened_says_so_and_never_grows() {

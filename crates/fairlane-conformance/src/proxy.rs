@@ -1,11 +1,11 @@
 //! A way to a server that can be cut, also between a command and its reply.
 //!
 //! Bytes pass as they come. A cut closes both sides of a connection at once: what went to the server before
-//! has been carried out or will be, and the client never sees an answer.
+//! has been carried out or will be, and the client never sees an answer. It can also answer itself for a while.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -21,6 +21,9 @@ struct Cutter {
     /// Chunks of replies that still pass before one is held back for good.
     passes: AtomicU64,
     cuts: AtomicU64,
+    connections: AtomicU64,
+    /// What it answers itself, instead of asking the server.
+    answer: Mutex<Option<&'static [u8]>>,
     /// Changes when everything is to be cut.
     all: watch::Sender<u64>,
 }
@@ -40,6 +43,10 @@ impl Cutter {
     fn count_cut(&self) {
         self.cuts.fetch_add(1, Ordering::SeqCst);
     }
+
+    fn own_answer(&self) -> Option<&'static [u8]> {
+        *self.answer.lock().expect("nothing panics while it holds the answer")
+    }
 }
 
 /// A listener whose connections lead to one server. Dropping it closes all of them.
@@ -56,7 +63,9 @@ impl Proxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port is free");
         let address = listener.local_addr().expect("a listener has an address");
         let all = watch::channel(0).0;
-        let cutter = Arc::new(Cutter { passes: AtomicU64::new(NEVER), cuts: AtomicU64::new(0), all });
+        let (passes, answer) = (AtomicU64::new(NEVER), Mutex::new(None));
+        let (cuts, connections) = (AtomicU64::new(0), AtomicU64::new(0));
+        let cutter = Arc::new(Cutter { passes, cuts, connections, answer, all });
         let accepting = tokio::spawn(accept(listener, port, cutter.clone()));
         Self { address, cutter, accepting }
     }
@@ -82,6 +91,17 @@ impl Proxy {
         self.cutter.all.send_modify(|generation| *generation += 1);
     }
 
+    /// Cuts every connection, and answers itself whatever comes on new ones; with nothing, leads to the server again.
+    pub fn answer_itself(&self, answer: Option<&'static [u8]>) {
+        *self.cutter.answer.lock().expect("nothing panics while it holds the answer") = answer;
+        self.cut_all();
+    }
+
+    /// Connections so far.
+    pub fn connections(&self) -> u64 {
+        self.cutter.connections.load(Ordering::SeqCst)
+    }
+
     /// Connections cut so far.
     pub fn cuts(&self) -> u64 {
         self.cutter.cuts.load(Ordering::SeqCst)
@@ -102,8 +122,15 @@ async fn accept(listener: TcpListener, port: u16, cutter: Arc<Cutter>) {
     }
 }
 
-async fn connect(client: TcpStream, port: u16, cutter: Arc<Cutter>) {
+async fn connect(mut client: TcpStream, port: u16, cutter: Arc<Cutter>) {
+    cutter.connections.fetch_add(1, Ordering::SeqCst);
     let mut all = cutter.all.subscribe();
+    if let Some(answer) = cutter.own_answer() {
+        // Whoever is gone does not hear it.
+        let _ = client.read(&mut vec![0; CHUNK_BYTES]).await;
+        let _ = client.write_all(answer).await;
+        return;
+    }
     // A server that is down is a connection that closes at once.
     let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await else { return };
     let (mut from_client, mut to_client) = client.into_split();

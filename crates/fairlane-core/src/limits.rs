@@ -12,6 +12,9 @@ pub const NAME_BYTES_MAX: usize = 128;
 pub const PAYLOAD_BYTES_MAX: usize = 512 * 1024;
 /// Longest result or failure reason kept with a settled job, in bytes.
 pub const NOTE_BYTES_MAX: usize = 64 * 1024;
+/// Deepest nesting of a payload or result in JSON: with what stands around it in an answer, it is still below the 100
+/// levels at which some readers of JSON give up.
+pub const JSON_DEPTH_MAX: usize = 96;
 /// Longest payload of one bulk action, in bytes.
 pub const BULK_PAYLOAD_BYTES_MAX: usize = 16 * 1024;
 /// Most jobs in one `enqueue`.

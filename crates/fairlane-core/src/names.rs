@@ -147,6 +147,35 @@ name!(
     WorkerId, "worker id"
 );
 
+/// Between a worker's name and the process that leases for it.
+const PROCESS_MARK: char = '~';
+/// Digits of a process.
+const PROCESS_DIGITS: usize = 16;
+
+impl WorkerId {
+    /// The same worker as one process alone calls it, under numbers that no other can give out. Two long names may
+    /// become one.
+    pub fn of_process(&self, process: u64) -> Self {
+        let mut name = self.to_string();
+        while name.len() > NAME_BYTES_MAX - PROCESS_DIGITS - PROCESS_MARK.len_utf8() {
+            name.pop();
+        }
+        Self::new(format!("{name}{PROCESS_MARK}{process:0PROCESS_DIGITS$x}"))
+            .expect("what is put behind a name is plain, and there is room")
+    }
+
+    /// The name that the worker has given itself, which is what people know: without [its process](Self::of_process).
+    pub fn given_name(&self) -> String {
+        let whole = self.to_string();
+        let is_process =
+            |text: &str| text.len() == PROCESS_DIGITS && text.bytes().all(|digit| digit.is_ascii_hexdigit());
+        match whole.rsplit_once(PROCESS_MARK) {
+            Some((name, process)) if is_process(process) => name.to_owned(),
+            _ => whole,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,6 +188,19 @@ mod tests {
             assert!(!name.escaped().contains(':'));
             assert_eq!(GroupId::from_escaped(name.escaped()).unwrap(), name);
         }
+    }
+
+    #[test]
+    fn a_worker_of_a_process_is_shown_under_the_name_it_was_given() {
+        for given in ["w", "w~1", "w~0123456789abcdef", "größer:50%"] {
+            let own = WorkerId::new(given).unwrap().of_process(7);
+            assert_eq!(own.given_name(), given);
+            assert_ne!(own.to_string(), given);
+        }
+        let long = "ü".repeat(NAME_BYTES_MAX / 2);
+        let own = WorkerId::new(&long).unwrap().of_process(u64::MAX);
+        assert!(long.starts_with(&own.given_name()));
+        assert_eq!(WorkerId::new("w~1").unwrap().given_name(), "w~1");
     }
 
     #[test]

@@ -12,7 +12,7 @@ mod keeper;
 mod owner;
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
@@ -25,11 +25,12 @@ use tokio::sync::{mpsc as pages, oneshot};
 
 use crate::audit::WalkPage;
 use crate::clock::Clock;
-use crate::engine::{BoxFuture, Engine, EngineError};
+use crate::engine::{BoxFuture, Engine, EngineError, Space};
 use crate::observe::Meters;
 use crate::waiters::{Place, Waiting};
 use disk::{Disk, Loading};
 use keeper::Keeper;
+pub use owner::jobs_of;
 use owner::{Owner, Request};
 
 /// What this engine is called.
@@ -106,6 +107,7 @@ impl fmt::Debug for DirectoryOptions {
 pub struct EmbeddedEngine {
     requests: Option<mpsc::Sender<Request>>,
     owner: Option<JoinHandle<()>>,
+    folder: Option<PathBuf>,
     meters: Meters,
 }
 
@@ -113,7 +115,7 @@ impl EmbeddedEngine {
     /// An empty queue in memory, with these settings.
     pub fn new(settings: Settings, clock: Clock) -> Result<Self, EngineError> {
         let machine = Machine::new(settings, clock.now());
-        Self::start(Owner { machine, keeper: Keeper::Memory, clock: OwnClock::new(clock, Micros(0)) })
+        Self::start(Owner { machine, keeper: Keeper::Memory, clock: OwnClock::new(clock, Micros(0)) }, None)
     }
 
     /// The queue in a directory, which is made if it is not there. Reads it all, so this takes a while where
@@ -133,16 +135,17 @@ impl EmbeddedEngine {
             None => first_machine(&mut disk, options.settings, options.clock.now())?,
         };
         let clock = OwnClock::new(options.clock, machine.last_time());
-        Self::start(Owner { machine, keeper: Keeper::disk(disk, options.durability), clock })
+        let keeper = Keeper::disk(disk, options.durability);
+        Self::start(Owner { machine, keeper, clock }, Some(folder.to_owned()))
     }
 
-    fn start(owner: Owner) -> Result<Self, EngineError> {
+    fn start(owner: Owner, folder: Option<PathBuf>) -> Result<Self, EngineError> {
         let (requests, queued) = mpsc::channel();
         let owner = std::thread::Builder::new()
             .name("fairlane-owner".into())
             .spawn(move || owner.run(&queued))
             .map_err(|error| EngineError::refused(format!("no thread for the embedded engine: {error}")))?;
-        Ok(Self { requests: Some(requests), owner: Some(owner), meters: Meters::new(NAME) })
+        Ok(Self { requests: Some(requests), owner: Some(owner), folder, meters: Meters::new(NAME) })
     }
 
     /// Says in the data directory where this process can be talked to, for those who find it taken.
@@ -218,6 +221,17 @@ fn stopped() -> EngineError {
 impl Engine for EmbeddedEngine {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn space(&self) -> BoxFuture<'_, Result<Option<Space>, EngineError>> {
+        Box::pin(async {
+            let Some(folder) = self.folder.clone() else { return Ok(None) };
+            let space = tokio::task::spawn_blocking(move || disk::space(&folder)).await;
+            let space = space.map_err(|_| stopped())?;
+            space.map(Some).map_err(|error| {
+                EngineError::refused(format!("the room left for the data directory cannot be read: {error}"))
+            })
+        })
     }
 
     fn announce(&self, address: String) -> BoxFuture<'_, Result<(), EngineError>> {

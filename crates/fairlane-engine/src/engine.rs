@@ -29,6 +29,11 @@ pub trait Engine: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// How full the place is where the state lives; nothing where it has no bound that could be asked for.
+    fn space(&self) -> BoxFuture<'_, Result<Option<Space>, EngineError>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
     /// Says beside the state where this process can be talked to, for those who find the state taken. Where many
     /// processes share it, nobody needs to know.
     fn announce(&self, _address: String) -> BoxFuture<'_, Result<(), EngineError>> {
@@ -44,6 +49,15 @@ pub trait Engine: Send + Sync + 'static {
 
     /// Walks through all that is stored and names what does not look right, for [`audit_all`](#method.audit_all).
     fn walk(&self, pages: mpsc::Sender<WalkPage>) -> BoxFuture<'_, Result<(), EngineError>>;
+}
+
+/// How much room the state takes where it lives, and how much it can have there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Space {
+    /// Bytes in use: by the whole of a Redis server, or by the files of a data directory.
+    pub used_bytes: u64,
+    /// Bytes that can be: `maxmemory`, or what is used and what the disk has left.
+    pub limit_bytes: u64,
 }
 
 /// Something broke. A refusal to take or give work is no error: it is a reply.

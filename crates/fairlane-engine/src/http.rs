@@ -1,13 +1,17 @@
 //! A Fairlane server as an engine: commands go there as they are, and replies come back.
 //!
 //! - `http/wire.rs`: what is said, as bytes. `http/address.rs`: where, and with which key.
-//! - `http/client.rs`: requests, and what an answer that is none means.
+//! - `http/client.rs`: requests. `http/answer.rs`: what an answer that is none means.
+//! - `http/health.rs`: whether a server can work.
 //!
 //! Invariant: a command that got no answer is [`EngineError::Unavailable`] and safe to repeat, as with every engine.
-//! Left out on purpose: retrying, but for a server that says when (429); HTTP/2; proxies of the environment.
+//! Left out on purpose: retrying, but for a server that says when (429, 503) and a key that was changed while a wait was
+//! held; HTTP/2; proxies of the environment.
 
 mod address;
+mod answer;
 mod client;
+mod health;
 pub mod wire;
 
 use std::fmt;
@@ -25,6 +29,8 @@ use crate::observe::{self, Meters};
 pub(crate) use address::ServerAddress;
 pub use address::{KEY_VARIABLE, Key};
 use client::Client;
+pub(crate) use client::Way;
+pub use health::ready;
 use wire::{Facts, Frames, Trouble, Wait, WalkStep};
 
 /// What this engine is called.
@@ -66,19 +72,18 @@ pub struct HttpEngine {
 }
 
 impl HttpEngine {
-    /// Connects to `http://host:port` or `https://host`, with a path if the server stands behind one. A key before
-    /// the host (`https://KEY@host`) goes before that of the options.
+    /// Connects to `http://host:port` or `https://host`, with a path if the server stands behind one. A key that
+    /// stands before the host goes before that of the options.
     pub async fn connect(url: &str, options: HttpOptions) -> Result<Self, EngineError> {
-        Self::connect_to(ServerAddress::read(url)?, options, None).await
+        Self::connect_to(ServerAddress::read(url)?, options, Way::default()).await
     }
 
-    /// `key_advice` is what to do if the server does not take the key; there is a usual one.
     pub(crate) async fn connect_to(
         address: ServerAddress,
         options: HttpOptions,
-        key_advice: Option<String>,
+        way: Way,
     ) -> Result<Self, EngineError> {
-        let client = Client::new(address, &options, key_advice)?;
+        let client = Client::new(address, &options, way)?;
         let facts: Facts = client.facts().await?;
         let mut warnings = facts.warnings;
         warnings.extend(client.warning());
@@ -126,7 +131,7 @@ impl HttpEngine {
     }
 
     async fn walk_through(&self, pages: mpsc::Sender<WalkPage>) -> Result<(), EngineError> {
-        let mut answer = self.client.send(wire::WALK_PATH, Vec::new(), None).await?;
+        let mut answer = self.client.send(wire::WALK_PATH, Vec::new()).await?;
         let mut frames = Frames::default();
         while let Some(bytes) = answer.chunk().await.map_err(client::unanswered)? {
             frames.push(&bytes);

@@ -21,6 +21,7 @@ use metrics::{counter, gauge};
 
 use crate::engine::{Engine, EngineError};
 pub(crate) use meters::Meters;
+pub use meters::Seldom;
 use names::Kind;
 
 /// The target of every event.
@@ -74,6 +75,7 @@ pub fn gauges(whole: &WholeView) {
     ] {
         gauge!(name).set(jobs as f64);
     }
+    gauge!(names::BACKOFF_LIMIT).set(whole.settings.congestion.max_backoff_ms as f64 / 1000.0);
     counter!(names::SAVED_SPINS).absolute(whole.saved_spins);
 }
 

@@ -6,22 +6,23 @@ use std::sync::Arc;
 use fairlane_core::queue::{SetWhole, Settings, WholeSet};
 
 use crate::clock::Clock;
-use crate::embedded::disk::owner_of;
+use crate::embedded::disk::{address_in, holds_queue, owner_of};
 use crate::embedded::{DirectoryOptions, Durability, EmbeddedEngine};
 use crate::engine::{Engine, EngineError};
-use crate::http::{self, HttpEngine, HttpOptions, ServerAddress};
+use crate::http::{self, HttpEngine, HttpOptions, ServerAddress, Way};
 use crate::redis::{RedisEngine, RedisOptions};
 
 /// Opens the engine at `url` and gives it these settings of the whole.
 ///
-/// `memory:` (or nothing) is the embedded engine without a trace on disk; `dir:path`, `./path` or `/path` the
+/// `memory:` is the embedded engine without a trace on disk; `dir:path`, `./path` or `/path` the
 /// embedded engine with its state in that directory, where `?durability=interval` at the end answers before
 /// changes are on disk; `redis://user:password@host:port/database` a single Redis or Valkey;
 /// `redis+cluster://host:port,host:port` a cluster, known by some of its nodes. `?prefix=shop:` at the end of
 /// either lets every key begin so instead of with `bulk-action:`: queues beside each other in one Redis.
-/// `http://host:port` or `https://host/path` is a Fairlane server, with the key that stands before the host
-/// (`https://KEY@host`) or in the environment variable `FAIRLANE_KEY`; to set the whole needs the key of an admin.
-/// A directory that another process owns and serves is reached through that process, in the same way.
+/// `http://host:port` or `https://host/path` is a Fairlane server, with the key of the environment variable
+/// `FAIRLANE_KEY` (one that stands before the host goes first); to set the whole needs the key of an admin.
+/// A directory that another process owns and serves is reached through that process, in the same way, and followed
+/// when it is served elsewhere.
 ///
 /// ```
 /// # use fairlane_core::queue::{Inspect, Inspected, Settings};
@@ -62,26 +63,37 @@ async fn set_whole(
     }
 }
 
-/// An address as it may be shown.
-fn without_user(url: &str) -> String {
-    match url.split_once("://") {
-        Some((scheme, rest)) => {
-            format!("{scheme}://{}", rest.rsplit_once('@').map_or(rest, |(_, host)| host))
-        }
-        None => url.to_owned(),
+/// An address as it may be shown: without a user, a password or a key. One that is written wrong has none either.
+///
+/// ```
+/// assert_eq!(fairlane_engine::without_user("redis://:hunter/2@host:6379"), "redis://host:6379");
+/// ```
+pub fn without_user(url: &str) -> String {
+    match (url.rsplit_once('@'), url.split_once("://")) {
+        _ if directory_of(url).is_some() => url.to_owned(),
+        (Some((_, host)), Some((scheme, _))) => format!("{scheme}://{host}"),
+        (Some((_, host)), None) => host.to_owned(),
+        (None, _) => url.to_owned(),
     }
 }
 
-/// Opens the engine at `url` and leaves its settings as they are: for looking. A directory that is not there is
-/// not made.
+/// The data directory an address names, if it names one.
+pub fn directory_of(url: &str) -> Option<PathBuf> {
+    Directory::named(url).ok().flatten().map(|directory| directory.path)
+}
+
+/// Opens the engine at `url` and leaves its settings as they are: for looking. A directory without a queue in it is
+/// refused, and nothing made there.
 pub async fn attach(url: &str) -> Result<Arc<dyn Engine>, EngineError> {
     if let Some(directory) = Directory::named(url)? {
         directory.check()?;
-        if !directory.path.exists() {
-            let reason = format!("there is no directory {}", directory.path.display());
-            return Err(EngineError::refused(reason));
-        }
+        directory.check_queue()?;
     }
+    engine_at(url, Settings::default()).await
+}
+
+/// The same for those who add: a directory without a queue in it gets one, with default settings.
+pub async fn attach_or_make(url: &str) -> Result<Arc<dyn Engine>, EngineError> {
     engine_at(url, Settings::default()).await
 }
 
@@ -114,7 +126,7 @@ impl Address {
             return Ok(Self::Directory(directory));
         }
         match url.split_once(':').map_or(url, |(scheme, _)| scheme) {
-            "" | "memory" => Ok(Self::Memory),
+            "memory" => Ok(Self::Memory),
             "redis" | "redis+cluster" => redis_options(url).map(|(url, options)| Self::Redis(url, options)),
             "http" | "https" => ServerAddress::read(url).map(Self::Server),
             "rediss" => Err(EngineError::refused(
@@ -136,7 +148,7 @@ async fn engine_at(url: &str, settings: Settings) -> Result<Arc<dyn Engine>, Eng
         Address::Directory(directory) => return directory.open(settings).await,
         Address::Redis(url, options) => Arc::new(RedisEngine::connect(&url, options).await?),
         Address::Server(address) => {
-            Arc::new(HttpEngine::connect_to(address, HttpOptions::from_environment()?, None).await?)
+            Arc::new(HttpEngine::connect_to(address, HttpOptions::from_environment()?, Way::default()).await?)
         }
     })
 }
@@ -206,6 +218,21 @@ impl Directory {
         Ok(())
     }
 
+    /// Whoever only looks finds nothing in a directory without a queue, and would leave one there.
+    fn check_queue(&self) -> Result<(), EngineError> {
+        let what = match self.path.exists() {
+            false => "there is no directory",
+            // A process that has just begun makes its files after it has taken the directory.
+            true if holds_queue(&self.path) || owner_of(&self.path).is_some() => return Ok(()),
+            true => "there is no queue in",
+        };
+        let folder = self.path.display();
+        Err(EngineError::refused(format!(
+            "{what} {folder}; look at the path, or make a queue there by adding a job or serving it (fairlane serve \
+             --engine dir:{folder})"
+        )))
+    }
+
     /// One that another process serves is asked for there; whether it does is looked at only when it is taken,
     /// so that looking never stands in the way of an owner.
     async fn open(self, settings: Settings) -> Result<Arc<dyn Engine>, EngineError> {
@@ -236,7 +263,9 @@ impl Directory {
         let folder = self.path.display();
         let served = |reason: String| format!("{folder} is served at {server}: {reason}");
         let options = HttpOptions::from_environment()?;
-        match HttpEngine::connect_to(server.clone(), options, Some(advice)).await {
+        let path = self.path.clone();
+        let way = Way { key_advice: Some(advice), moved: Some(Box::new(move || address_in(&path))) };
+        match HttpEngine::connect_to(server.clone(), options, way).await {
             Err(EngineError::Unavailable { engine, reason }) => {
                 Err(EngineError::Unavailable { engine, reason: served(reason) })
             }
@@ -346,9 +375,27 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_address_is_the_embedded_engine() {
-        for url in ["", "memory", "memory:"] {
+    async fn whoever_looks_into_a_directory_without_a_queue_leaves_nothing_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("dir:{}", folder.path().display());
+        for (url, what) in
+            [(url.clone(), "there is no queue in"), (format!("{url}/x"), "there is no directory")]
+        {
+            let refused = attach(&url).await.err().expect("nothing is there to look at").to_string();
+            assert!(refused.contains(what) && refused.contains("fairlane serve --engine dir:"), "{refused}");
+        }
+        assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+        drop(attach_or_make(&url).await.unwrap());
+        assert_eq!(attach(&url).await.unwrap().name(), "embedded");
+    }
+
+    #[tokio::test]
+    async fn memory_has_to_be_asked_for_by_name() {
+        for url in ["memory", "memory:"] {
             assert_eq!(open(url, Settings::default()).await.unwrap().name(), "embedded");
+        }
+        for url in ["", ":", " "] {
+            assert!(refusal(url).await.contains("is not the address of an engine; known are memory:"));
         }
     }
 }

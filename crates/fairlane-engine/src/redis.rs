@@ -30,7 +30,7 @@ use tokio::sync::mpsc;
 
 use crate::audit::WalkPage;
 use crate::clock::Clock;
-use crate::engine::{BoxFuture, Engine, EngineError};
+use crate::engine::{BoxFuture, Engine, EngineError, Space};
 use crate::observe::{self, Meters};
 use connection::Connection;
 use keys::Keys;
@@ -140,6 +140,10 @@ impl Engine for RedisEngine {
     /// As the server's settings were when it was connected to.
     fn warnings(&self) -> Vec<String> {
         self.warnings.clone()
+    }
+
+    fn space(&self) -> BoxFuture<'_, Result<Option<Space>, EngineError>> {
+        Box::pin(startup::space(&self.commands, &self.keys))
     }
 
     fn execute(&self, command: Command) -> BoxFuture<'_, Result<Reply, EngineError>> {

@@ -24,10 +24,13 @@ mod types;
 pub(crate) use events::Live;
 pub(crate) use leases::Polls;
 
+use std::sync::LazyLock;
+
 use axum::Router;
 use axum::middleware::{from_fn_with_state, map_response};
 use axum::response::Response;
-use utoipa::OpenApi;
+use utoipa::OpenApi as _;
+use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::app::Shared;
@@ -39,7 +42,7 @@ use crate::problem::ProblemKind;
 use crate::seam;
 
 /// What the description begins with.
-#[derive(OpenApi)]
+#[derive(utoipa::OpenApi)]
 #[openapi(
     info(
         title = "Fairlane",
@@ -79,30 +82,37 @@ fn routes() -> OpenApiRouter<Shared> {
         .merge(figures::routes())
 }
 
+/// The routes that are guarded, those that anybody may see, and the description of both. All servers of a process share
+/// them: the description takes longer to make than all the rest of a start.
+static PARTS: LazyLock<(Router<Shared>, Router<Shared>, OpenApi)> = LazyLock::new(|| {
+    let (guarded, mut api) = routes().split_for_parts();
+    let (open, open_api) = health::routes().split_for_parts();
+    api.merge(open_api);
+    (guarded, open, description::with_access(api))
+});
+
 /// The description of all routes.
-pub fn openapi() -> utoipa::openapi::OpenApi {
-    let (_, guarded) = routes().split_for_parts();
-    let (_, open) = health::routes().split_for_parts();
-    let mut api = guarded;
-    api.merge(open);
-    description::with_access(api)
+pub fn openapi() -> OpenApi {
+    PARTS.2.clone()
 }
 
 /// All routes, guarded but for those that anybody may see.
 pub(crate) fn router(app: Shared) -> Router {
-    let (guarded, _) = routes().split_for_parts();
-    let (open, _) = health::routes().split_for_parts();
+    let (guarded, open, _) = &*PARTS;
+    let (guarded, open) = (guarded.clone(), open.clone());
     guarded
         .merge(seam::routes())
         .layer(from_fn_with_state(app.clone(), guard))
         .merge(open.layer(map_response(marked)))
-        .merge(description::routes(&openapi()))
+        .merge(description::routes())
         .fallback(|| async {
-            ProblemKind::NotFound.because("nothing is served at this path; /openapi.json lists what is")
+            ProblemKind::NotFound
+                .because("nothing is served at this path; /docs shows what is, and /openapi.json lists it")
         })
         .method_not_allowed_fallback(|| async {
-            ProblemKind::MethodNotAllowed
-                .because("the path does not take this method; /openapi.json lists what it takes")
+            ProblemKind::MethodNotAllowed.because(
+                "the path does not take this method; /docs shows what it takes, and /openapi.json lists it",
+            )
         })
         .with_state(app)
 }

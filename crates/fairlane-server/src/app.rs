@@ -15,7 +15,7 @@ use crate::access::Caller;
 use crate::api::{Live, Polls};
 use crate::bodies::Bodies;
 use crate::figures::Figures;
-use crate::guard::Guard;
+use crate::guard::{Charged, Guard};
 use crate::health::Readiness;
 use crate::keys::Keys;
 use crate::problem::{Problem, ProblemKind};
@@ -59,8 +59,10 @@ impl App {
     pub fn new(fairlane: Fairlane, keys: Option<Arc<Keys>>, settings: ServerSettings) -> Self {
         let guard = Guard::new(keys, &settings);
         let live = Arc::new(Live::default());
+        let stopping = CancellationToken::new();
+        let engine = Arc::new(Charged::new(fairlane.engine().clone(), stopping.clone()));
         Self {
-            fairlane: Fairlane::from_engine(live.heard(fairlane.engine().clone())),
+            fairlane: Fairlane::from_engine(live.heard(engine)),
             bodies: Bodies::new(settings.bodies_bytes_max),
             settings,
             guard,
@@ -68,7 +70,7 @@ impl App {
             readiness: Readiness::default(),
             polls: Polls::default(),
             live,
-            stopping: CancellationToken::new(),
+            stopping,
             started: Instant::now(),
             changing_settings: Mutex::new(()),
             auditing: Mutex::new(()),

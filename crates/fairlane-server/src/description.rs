@@ -1,9 +1,12 @@
 //! The description of the API (OpenAPI 3.1), made from the routes, and pages to read it without a network.
 
+use std::sync::LazyLock;
+
 use axum::Router;
 use axum::http::header;
 use axum::response::IntoResponse;
 use axum::routing::get;
+use bytes::Bytes;
 use utoipa::openapi::extensions::ExtensionsBuilder;
 use utoipa::openapi::path::{Operation, PathItem};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
@@ -11,6 +14,7 @@ use utoipa::openapi::{OpenApi, OpenApiBuilder};
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::access::{ROUTES, Verb};
+use crate::api::openapi;
 use crate::app::Shared;
 use crate::guard::mark;
 
@@ -48,21 +52,47 @@ fn operation_of(item: &mut PathItem, method: Verb) -> Option<&mut Operation> {
     }
 }
 
-/// The description as it is served and checked in.
-pub(crate) fn text(api: &OpenApi) -> String {
-    let mut text = api.to_pretty_json().expect("a description can be written");
+/// The description as it is served and checked in: written once, and never copied.
+static TEXT: LazyLock<Bytes> = LazyLock::new(|| {
+    let mut text = openapi().to_pretty_json().expect("a description can be written");
     text.push('\n');
-    text
-}
+    text.into()
+});
 
 /// `/openapi.json`, and `/docs` to read it; neither needs a key or a network.
-pub(crate) fn routes(api: &OpenApi) -> Router<Shared> {
-    let text = text(api);
-    let show = move || async move {
-        let mut response = ([(header::CONTENT_TYPE, "application/json")], text).into_response();
+pub(crate) fn routes() -> Router<Shared> {
+    let show = || async {
+        let mut response = ([(header::CONTENT_TYPE, "application/json")], TEXT.clone()).into_response();
         mark(&mut response);
         response
     };
     let config = Config::from("/openapi.json").validator_url("none").persist_authorization(false);
     Router::new().route("/openapi.json", get(show)).merge(SwaggerUi::new("/docs").config(config))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use axum::http::Request;
+    use fairlane::Fairlane;
+    use http_body_util::BodyExt;
+    use tower::Service;
+
+    use super::*;
+    use crate::app::App;
+    use crate::settings::ServerSettings;
+
+    #[tokio::test]
+    async fn the_description_is_written_once_and_not_copied_for_each_request() {
+        for _ in 0..2 {
+            let fairlane = Fairlane::open("memory:").await.unwrap();
+            let app = Arc::new(App::new(fairlane, None, ServerSettings::default()));
+            let mut router: Router = routes().with_state(app);
+            let request = Request::get("/openapi.json").body(axum::body::Body::empty()).unwrap();
+            let answer = router.call(request).await.unwrap();
+            let piece = answer.into_body().frame().await.unwrap().unwrap().into_data().unwrap();
+            assert_eq!(piece.as_ptr(), TEXT.as_ptr());
+        }
+    }
 }

@@ -1,20 +1,32 @@
-//! Bodies, queries and paths as they come, with problems that say what is wrong.
+//! Bodies, queries and paths as they come, with problems that say what is wrong and where.
+//!
+//! - `extract/object.rs`: objects, which are not lists. `extract/words.rs`: what is wrong, in plain words.
+
+mod object;
+mod words;
 
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
+use fairlane_core::limits::NAME_BYTES_MAX;
 use fairlane_core::{BulkId, GroupId, JobId, TypeId};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body as _;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_path_to_error::{Path as JsonPath, Segment};
 use tokio::time::timeout;
 
 use crate::access::Caller;
 use crate::app::Shared;
-use crate::problem::{Problem, ProblemKind};
+use crate::bodies::FREE_BYTES;
+use crate::guard::large_body;
+use crate::problem::{Fault, Problem, ProblemKind};
+pub use object::{Object, object};
+pub use words::plain;
+use words::unknown_key;
 
 /// A body in JSON, and an answer in it.
 pub struct Json<T>(pub T);
@@ -40,14 +52,46 @@ impl<T: Serialize> IntoResponse for Json<T> {
     }
 }
 
-/// Reads JSON; what cannot be read and what does not fit are two kinds of problems.
+/// Reads an object in JSON; what cannot be read and what does not fit are two kinds of problems.
 pub fn read_json<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
-    serde_json::from_slice(body).map_err(|error| {
+    serde_json::from_slice(body).map(|Object(value)| value).map_err(|error| {
         // A number where a word is wanted is told as if it were no JSON.
         let is_json = error.is_data() || serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok();
-        let kind = if is_json { ProblemKind::Invalid } else { ProblemKind::Malformed };
-        kind.because(format!("the body does not fit: {error}"))
+        if !is_json {
+            return ProblemKind::Malformed.because(format!("the body is not JSON: {error}"));
+        }
+        // Only what does not fit is read again, to say where.
+        let again = &mut serde_json::Deserializer::from_slice(body);
+        match serde_path_to_error::deserialize::<_, Object<T>>(again) {
+            Ok(_) => {
+                ProblemKind::Invalid.because(format!("the body does not fit: {}", plain(&error.to_string())))
+            }
+            Err(error) => unfit(error.path(), &error.inner().to_string()),
+        }
     })
+}
+
+/// What does not fit, with its place.
+fn unfit(path: &JsonPath, message: &str) -> Problem {
+    let mut pointer = String::new();
+    let mut add = |key: &str| pointer.extend(["/", &key.replace('~', "~0").replace('/', "~1")]);
+    for segment in path {
+        match segment {
+            Segment::Seq { index } => add(&index.to_string()),
+            Segment::Map { key } => add(key),
+            Segment::Enum { .. } | Segment::Unknown => {}
+        }
+    }
+    if let Some(key) = unknown_key(message).filter(|key| key.len() <= NAME_BYTES_MAX)
+        && !matches!(path.iter().next_back(), Some(Segment::Map { key: last }) if last == key)
+    {
+        add(key);
+    }
+    let detail = plain(message);
+    let place = if pointer.is_empty() { String::new() } else { format!("{pointer}: ") };
+    ProblemKind::Invalid
+        .because(format!("the body does not fit: {place}{detail}"))
+        .with_errors(vec![Fault { pointer, detail }])
 }
 
 /// Refuses a body that says it is something else; a browser cannot send JSON to another site unasked. One that says it
@@ -69,9 +113,6 @@ pub fn check_content_type(headers: &HeaderMap, wanted: &str) -> Result<(), Probl
     )))
 }
 
-/// A body of at most this many bytes is taken as it came, if it came in one piece.
-const PIECE_BYTES: u64 = 16 * 1024;
-
 /// Reads the whole body, within the limits of size and time; its room is given back when the request is answered.
 pub async fn whole_body(request: Request, app: &Shared) -> Result<Bytes, Problem> {
     body_up_to(app.settings.body_bytes_max, request, app).await
@@ -86,7 +127,7 @@ pub async fn body_up_to(bytes_max: usize, request: Request, app: &Shared) -> Res
     let reading = async {
         let mut whole = Vec::new();
         // Most bodies are small and come in one piece, which is taken as it is.
-        if body.size_hint().upper().is_some_and(|bytes| bytes <= PIECE_BYTES) {
+        if body.size_hint().upper().is_some_and(|bytes| bytes <= FREE_BYTES as u64) {
             match timeout(settings.body_timeout, body.frame()).await.map_err(too_slow)? {
                 None => return Ok(Bytes::new()),
                 Some(piece) => {
@@ -108,7 +149,12 @@ pub async fn body_up_to(bytes_max: usize, request: Request, app: &Shared) -> Res
         }
         Ok(Bytes::from(whole))
     };
-    timeout(settings.body_whole_timeout, reading).await.unwrap_or_else(|late| Err(too_slow(late)))
+    let read = timeout(settings.body_whole_timeout, reading).await;
+    let whole = read.unwrap_or_else(|late| Err(too_slow(late)))?;
+    if whole.len() > FREE_BYTES {
+        large_body(whole.len(), &app.stopping).await;
+    }
+    Ok(whole)
 }
 
 fn broken_off(error: &(dyn std::error::Error + 'static), most: usize) -> Problem {
@@ -129,7 +175,18 @@ impl<T: DeserializeOwned> FromRequestParts<Shared> for Query<T> {
     async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, Problem> {
         axum::extract::Query::try_from_uri(&parts.uri)
             .map(|query| Self(query.0))
-            .map_err(|error| ProblemKind::Invalid.because(error.body_text()))
+            .map_err(|error| ProblemKind::Invalid.because(query_fault(&error.body_text())))
+    }
+}
+
+/// What is wrong with a query: the parameter, if it is about one, and what is wanted.
+fn query_fault(message: &str) -> String {
+    let message = message.strip_prefix("Failed to deserialize query string: ").unwrap_or(message);
+    let is_name = |text: &str| text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    match message.split_once(": ").filter(|(name, _)| is_name(name)) {
+        Some((_, rest)) if unknown_key(rest).is_some() => format!("the query does not fit: {}", plain(rest)),
+        Some((name, rest)) => format!("the query does not fit: {name}: {}", plain(rest)),
+        None => format!("the query does not fit: {}", plain(message)),
     }
 }
 

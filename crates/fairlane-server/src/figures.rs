@@ -1,53 +1,50 @@
 //! Figures for Prometheus: what the engine, the workers and this server count, and how the queue stands.
 //!
-//! Counters count by themselves. How the queue stands is looked up when somebody asks, at most once a second, and
-//! for a bounded list of groups: those with the most unfinished jobs among the groups looked at so far. Each look
-//! goes through a few pages of groups and the next one goes on from there, so its cost does not grow with them.
+//! - `figures/looked.rs`: how the queue stands. `figures/measured.rs`: requests as they are counted and logged.
 
-use std::collections::BTreeMap;
+mod looked;
+mod measured;
+
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use fairlane_core::GroupId;
-use fairlane_core::limits::LIST_GROUPS_MAX;
-use fairlane_core::queue::{Inspect, Inspected};
-use fairlane_engine::observe::{self, DURATION_SECONDS_BUCKETS, WAIT_SECONDS_BUCKETS};
-use fairlane_engine::{Engine, EngineError};
-use metrics::{Counter, Histogram, Unit, counter, gauge, histogram};
+use fairlane_engine::observe::{self, DURATION_SECONDS_BUCKETS, Seldom, WAIT_SECONDS_BUCKETS};
+use metrics::{Counter, Histogram, Unit, counter, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
-use metrics_util::MetricKindMask;
 use tokio::sync::Mutex;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::access::{Pace, ROUTES, Route};
-use crate::app::{App, Shared};
-use crate::problem::{Problem, ProblemDocument};
+use crate::app::Shared;
+use crate::problem::{ProblemDocument, ProblemKind};
+use looked::Looked;
+pub(crate) use measured::{Measured, Present};
 
 /// Requests that were answered.
 pub const REQUESTS: &str = "fairlane_http_requests_total";
-/// How long they took.
+/// Those that were answered with a problem.
+pub const PROBLEMS: &str = "fairlane_http_problems_total";
+/// How long requests took.
 pub const REQUEST_SECONDS: &str = "fairlane_http_request_seconds";
 /// Connections that are open.
 pub const CONNECTIONS: &str = "fairlane_http_connections";
 /// Long polls, event streams and uploads that are being held.
 pub const HELD: &str = "fairlane_http_held_requests";
+/// Whether the engine answers.
+pub const ENGINE_UP: &str = "fairlane_engine_up";
 
-/// A gauge that is not set for this long is no longer shown: its group has left the list.
-const GAUGE_KEPT: Duration = Duration::from_secs(90);
+/// All of a server's own.
+pub const NAMES: [&str; 6] = [REQUESTS, PROBLEMS, REQUEST_SECONDS, CONNECTIONS, HELD, ENGINE_UP];
+
 /// How often what was observed is counted into its buckets.
 const UPKEEP: Duration = Duration::from_secs(5);
-/// How the queue stands is not looked up more often than this.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Pages of groups that one look goes through.
-const PAGES: usize = 4;
 
 /// Lets everything that is counted in this process be shown. An engine that was opened before counts nowhere, so
-/// this comes first; a second call changes nothing. Without it `/metrics` shows nothing.
+/// this comes first; a second call changes nothing. Without it `/metrics` shows how the queue stands, and no counts.
 pub fn install() {
     let _ = recorder();
 }
@@ -59,10 +56,8 @@ fn recorder() -> Option<&'static PrometheusHandle> {
 
 fn build() -> Result<PrometheusHandle, String> {
     let waits = [observe::names::JOB_WAIT, observe::names::BACKOFF];
-    let mut builder = PrometheusBuilder::new()
-        .idle_timeout(MetricKindMask::GAUGE, Some(GAUGE_KEPT))
-        .set_buckets(&DURATION_SECONDS_BUCKETS)
-        .map_err(|error| error.to_string())?;
+    let mut builder =
+        PrometheusBuilder::new().set_buckets(&DURATION_SECONDS_BUCKETS).map_err(|error| error.to_string())?;
     for name in waits {
         let named = Matcher::Full(name.to_owned());
         builder = builder
@@ -73,10 +68,15 @@ fn build() -> Result<PrometheusHandle, String> {
     observe::describe();
     fairlane_worker::names::describe();
     metrics::describe_counter!(REQUESTS, Unit::Count, "Requests that were answered.");
+    metrics::describe_counter!(
+        PROBLEMS,
+        Unit::Count,
+        "Requests that were answered with a problem, by its type."
+    );
     metrics::describe_histogram!(
         REQUEST_SECONDS,
         Unit::Seconds,
-        "From a request's head to its answer's; long polls and streams are not observed."
+        "From a request's head to its answer's; refused requests, long polls and streams are not observed."
     );
     metrics::describe_gauge!(CONNECTIONS, Unit::Count, "Connections that are open.");
     metrics::describe_gauge!(HELD, Unit::Count, "Long polls, event streams and uploads that are being held.");
@@ -95,6 +95,8 @@ pub(crate) async fn upkeep() {
 /// What one server counts and has looked up.
 pub struct Figures {
     routes: Vec<RouteMeters>,
+    /// By the place of their kind among [`ProblemKind::ALL`].
+    problems: Vec<ProblemMeters>,
     looked: Mutex<Looked>,
 }
 
@@ -106,24 +108,27 @@ struct RouteMeters {
     answered: [OnceLock<Counter>; 5],
 }
 
-const STATUSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
-
+/// The same of one kind of problem, and when it was last logged.
 #[derive(Default)]
-struct Looked {
-    at: Option<Instant>,
-    /// Unfinished jobs of the groups that are shown.
-    shown: BTreeMap<GroupId, u64>,
-    /// Where the next look goes on.
-    after: Option<GroupId>,
+struct ProblemMeters {
+    count: OnceLock<Counter>,
+    logged: Seldom,
 }
+
+const STATUSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 impl Figures {
     /// Nothing counted yet.
     pub fn new() -> Self {
-        Self { routes: ROUTES.iter().map(|_| RouteMeters::default()).collect(), looked: Mutex::default() }
+        Self {
+            routes: ROUTES.iter().map(|_| RouteMeters::default()).collect(),
+            problems: ProblemKind::ALL.iter().map(|_| ProblemMeters::default()).collect(),
+            looked: Mutex::default(),
+        }
     }
 
-    fn answered(&self, route: &'static Route, status: StatusCode, took: Duration) {
+    /// Counts an answer, and how long it took if that says something.
+    fn answered(&self, route: &'static Route, status: StatusCode, took: Option<Duration>) {
         let at = ROUTES.iter().position(|one| std::ptr::eq(one, route));
         let Some(meters) = at.and_then(|at| self.routes.get(at)) else { return };
         let (method, path) = (route.method.as_str(), route.path);
@@ -132,7 +137,7 @@ impl Figures {
             || counter!(REQUESTS, "method" => method, "route" => path, "status" => STATUSES[class]),
         );
         answered.increment(1);
-        if route.pace == Pace::Brief {
+        if let Some(took) = took.filter(|_| route.pace == Pace::Brief) {
             let seconds = meters
                 .seconds
                 .get_or_init(|| histogram!(REQUEST_SECONDS, "method" => method, "route" => path));
@@ -140,144 +145,21 @@ impl Figures {
         }
     }
 
-    /// Looks up how the queue stands, unless that was done a moment ago.
-    async fn look(&self, app: &App) -> Result<(), EngineError> {
-        let mut looked = self.looked.lock().await;
-        if looked.at.is_some_and(|at| at.elapsed() < LOOK_EVERY) {
-            return Ok(());
-        }
-        let engine = &**app.engine();
-        engine.observe_whole().await?;
-        looked.find_groups(engine, app.settings.groups_shown_max).await?;
-        looked.show_groups(engine).await?;
-        looked.at = Some(Instant::now());
-        Ok(())
+    /// Counts a problem that is told.
+    pub(crate) fn told(&self, kind: ProblemKind) {
+        let count = &self.problems[kind as usize].count;
+        count.get_or_init(|| counter!(PROBLEMS, "problem" => kind.slug())).increment(1);
+    }
+
+    /// Whether a problem of this kind is to be logged now: at most once a second.
+    fn is_due(&self, kind: ProblemKind) -> bool {
+        self.problems[kind as usize].logged.is_due()
     }
 }
 
 impl Default for Figures {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-impl Looked {
-    /// Goes through the next pages and keeps the groups with the most unfinished jobs.
-    async fn find_groups(&mut self, engine: &dyn Engine, most: usize) -> Result<(), EngineError> {
-        for _ in 0..PAGES {
-            let after = self.after.take();
-            let page = engine.inspect(Inspect::Groups { after, limit: LIST_GROUPS_MAX }).await?;
-            let Inspected::Groups(lines) = page else { return Ok(()) };
-            self.after =
-                lines.last().filter(|_| lines.len() == LIST_GROUPS_MAX).map(|line| line.group.clone());
-            for line in lines {
-                self.shown.insert(line.group, line.backlog + line.in_flight);
-            }
-            while self.shown.len() > most {
-                let least = self.shown.iter().min_by_key(|(_, jobs)| **jobs).map(|(group, _)| group.clone());
-                if let Some(least) = least {
-                    self.shown.remove(&least);
-                    observe::forget_group(&least);
-                }
-            }
-            if self.after.is_none() {
-                return Ok(());
-            }
-        }
-        Ok(())
-    }
-
-    async fn show_groups(&mut self, engine: &dyn Engine) -> Result<(), EngineError> {
-        let groups: Vec<GroupId> = self.shown.keys().cloned().collect();
-        for group in groups {
-            let view = engine.inspect(Inspect::Group(group.clone())).await?;
-            let congestion = engine.inspect(Inspect::Congestion(group.clone())).await?;
-            match (view, congestion) {
-                (Inspected::Group(Some(view)), Inspected::Congestion(Some(congestion)))
-                    if view.backlog + view.in_flight > 0 =>
-                {
-                    self.shown.insert(group.clone(), view.backlog + view.in_flight);
-                    observe::group_gauges(&group, &view, &congestion);
-                }
-                _ => {
-                    self.shown.remove(&group);
-                    observe::forget_group(&group);
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// A request that is being answered.
-pub(crate) struct Measured {
-    route: &'static Route,
-    begun: Instant,
-    trace: Option<String>,
-}
-
-impl Measured {
-    /// It begins.
-    pub fn begin(route: &'static Route, headers: &HeaderMap) -> Self {
-        Self { route, begun: Instant::now(), trace: trace_id(headers) }
-    }
-
-    /// It is answered.
-    pub fn end(self, figures: &Figures, status: StatusCode) {
-        let Self { route, begun, trace } = self;
-        let took = begun.elapsed();
-        figures.answered(route, status, took);
-        let (method, path, took_us) = (route.method.as_str(), route.path, took.as_micros() as u64);
-        if status.is_server_error() {
-            tracing::warn!(target: observe::TARGET, method, route = path, status = status.as_u16(), took_us, trace, "request failed");
-        } else {
-            tracing::debug!(target: observe::TARGET, method, route = path, status = status.as_u16(), took_us, trace, "request");
-        }
-    }
-}
-
-/// The trace a request belongs to, for whoever reads the log; empty if none is named.
-fn trace_id(headers: &HeaderMap) -> Option<String> {
-    if !tracing::enabled!(target: observe::TARGET, tracing::Level::DEBUG) {
-        return None;
-    }
-    let parent = headers.get("traceparent")?.to_str().ok()?;
-    parent.split('-').nth(1).filter(|id| id.len() == 32).map(str::to_owned)
-}
-
-/// Counts something that is there as long as this is.
-///
-/// The exporter forgets a gauge that is not set for a while, so these are counted here and set when somebody looks.
-pub(crate) struct Present(&'static AtomicU64);
-
-static CONNECTIONS_OPEN: AtomicU64 = AtomicU64::new(0);
-static REQUESTS_HELD: AtomicU64 = AtomicU64::new(0);
-
-impl Present {
-    /// One more connection.
-    pub fn connection() -> Self {
-        Self::count(&CONNECTIONS_OPEN)
-    }
-
-    /// One more request that is held.
-    pub fn held() -> Self {
-        Self::count(&REQUESTS_HELD)
-    }
-
-    fn count(present: &'static AtomicU64) -> Self {
-        present.fetch_add(1, Ordering::Relaxed);
-        Self(present)
-    }
-
-    fn show_all() {
-        gauge!(CONNECTIONS).set(CONNECTIONS_OPEN.load(Ordering::Relaxed) as f64);
-        gauge!(HELD).set(REQUESTS_HELD.load(Ordering::Relaxed) as f64);
-    }
-}
-
-impl Drop for Present {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -288,7 +170,8 @@ pub(crate) fn routes() -> OpenApiRouter<Shared> {
 /// Figures for Prometheus
 ///
 /// What the server, its engine and its workers count, and how the queue stands, in the text format of Prometheus.
-/// At most 100 groups have figures of their own: those with the most unfinished jobs.
+/// At most 100 groups have figures of their own: those with the most unfinished jobs. While the engine does not answer,
+/// `fairlane_engine_up` is 0 and how the queue stands is left out.
 #[utoipa::path(
     get,
     path = "/metrics",
@@ -298,9 +181,9 @@ pub(crate) fn routes() -> OpenApiRouter<Shared> {
         (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
-async fn show(State(app): State<Shared>) -> Result<Response, Problem> {
-    app.figures.look(&app).await?;
+async fn show(State(app): State<Shared>) -> Response {
+    let stands = app.figures.looked.lock().await.text(&**app.engine(), app.settings.groups_shown_max).await;
     Present::show_all();
-    let text = recorder().map(PrometheusHandle::render).unwrap_or_default();
-    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
+    let text = recorder().map(PrometheusHandle::render).unwrap_or_default() + &stands;
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }

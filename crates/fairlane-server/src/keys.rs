@@ -4,13 +4,14 @@
 //!
 //! Invariant: whether a key is known takes as long to find out as that it is not. A file that cannot be read changes
 //! nothing: the keys that were good stay good, and it is read again until it can be. What was opened with a key ends
-//! with it.
+//! with it. Once a key is asked for, one always is.
 
 mod file;
 mod token;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
@@ -31,11 +32,16 @@ pub struct Keys {
     path: PathBuf,
     known: RwLock<Known>,
     seen: Mutex<Seen>,
+    /// Whether nobody comes in without one.
+    are_asked_for: AtomicBool,
+    /// Cancelled when that begins.
+    asked_for: CancellationToken,
 }
 
 /// The file as it was read last.
 struct Seen {
-    stamp: file::Stamp,
+    /// None: it was not there.
+    stamp: Option<file::Stamp>,
     /// Why it could not be read since, so that it is told once.
     trouble: Option<String>,
 }
@@ -53,16 +59,16 @@ pub(crate) struct Key {
     ended: CancellationToken,
 }
 
-/// A key that was shown.
-pub(crate) struct Shown {
+/// A key that somebody came with.
+pub(crate) struct Presented {
     /// Which.
     pub key: Arc<Key>,
-    /// When it ends by itself, or the secret that was shown does.
+    /// When it ends by itself, or the secret that came does.
     until: Option<SystemTime>,
 }
 
-impl Shown {
-    /// Waits until it opens nothing any more, or has to be shown again.
+impl Presented {
+    /// Waits until it opens nothing any more, or has to be presented again.
     pub async fn ended(self) {
         let until = self.until.map(|until| until.duration_since(SystemTime::now()).unwrap_or_default());
         let ended = self.key.ended.cancelled();
@@ -81,13 +87,49 @@ impl Keys {
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, KeysError> {
         let path = path.into();
         let (stamp, records) = file::read(&path)?;
-        let known = known(records, &Known::new());
-        Ok(Self { path, known: RwLock::new(known), seen: Mutex::new(Seen { stamp, trouble: None }) })
+        let keys = Self::none_yet(path, Some(stamp));
+        *keys.known.write().unwrap_or_else(PoisonError::into_inner) = known(records, &Known::new());
+        keys.ask();
+        Ok(keys)
+    }
+
+    /// The keys of a file that need not be there: none is asked for until it has one.
+    pub fn expect(path: impl Into<PathBuf>) -> Result<Self, KeysError> {
+        let path = path.into();
+        match Self::open(&path) {
+            Err(KeysError::Missing(_)) => Ok(Self::none_yet(path, None)),
+            opened => opened,
+        }
+    }
+
+    fn none_yet(path: PathBuf, stamp: Option<file::Stamp>) -> Self {
+        Self {
+            path,
+            known: RwLock::default(),
+            seen: Mutex::new(Seen { stamp, trouble: None }),
+            are_asked_for: AtomicBool::new(false),
+            asked_for: CancellationToken::new(),
+        }
     }
 
     /// Where they are.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether nobody comes in without one.
+    pub fn are_asked_for(&self) -> bool {
+        self.are_asked_for.load(Ordering::Acquire)
+    }
+
+    /// Waits until nobody comes in without one.
+    pub(crate) async fn asked_for(&self) {
+        self.asked_for.cancelled().await;
+    }
+
+    fn ask(&self) {
+        self.are_asked_for.store(true, Ordering::Release);
+        self.asked_for.cancel();
     }
 
     /// Whether anybody could come in with one.
@@ -101,7 +143,7 @@ impl Keys {
     ///
     /// The id is public, so finding it needs no care; the secret is compared in constant time, and with something
     /// even if there is no such id.
-    pub(crate) fn find(&self, text: &str) -> Option<Shown> {
+    pub(crate) fn find(&self, text: &str) -> Option<Presented> {
         let (id, secret) = Token::parts(text).unwrap_or_default();
         let hash = SecretHash::of(secret);
         let key = self.known.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned();
@@ -118,22 +160,28 @@ impl Keys {
         let secret_until = key.record.previous.as_ref().filter(|_| !bool::from(is_current));
         let ends = [secret_until.map(|previous| previous.valid_until), key.record.expires_at];
         let until = ends.into_iter().flatten().map(|time| time.0).min();
-        Some(Shown { key, until })
+        Some(Presented { key, until })
     }
 
     /// Reads the file again if it is another than last time.
     pub(crate) fn refresh(&self) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.trouble.is_none() && file::stamp(&self.path) == Some(seen.stamp) {
+        if seen.trouble.is_none() && file::stamp(&self.path) == seen.stamp {
             return;
         }
         match file::read(&self.path) {
             Ok((stamp, records)) => {
-                *seen = Seen { stamp, trouble: None };
+                *seen = Seen { stamp: Some(stamp), trouble: None };
                 let mut current = self.known.write().unwrap_or_else(PoisonError::into_inner);
                 let before = std::mem::take(&mut *current);
                 *current = known(records, &before);
-                tracing::info!(target: "fairlane", keys = current.len(), "the keys have changed");
+                let keys = current.len();
+                if !self.are_asked_for() && keys > 0 {
+                    self.ask();
+                    tracing::info!(target: "fairlane", keys, "keys are asked for from now on");
+                } else {
+                    tracing::info!(target: "fairlane", keys, "the keys have changed");
+                }
                 for (id, key) in before {
                     if !current.get(&id).is_some_and(|kept| Arc::ptr_eq(&key, kept)) {
                         key.ended.cancel();
@@ -240,6 +288,59 @@ mod tests {
     }
 
     #[test]
+    fn keys_that_are_expected_are_asked_for_from_the_first_one_on_and_for_ever() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = KeyFile::at(folder.path().join("keys.json"));
+        let keys = Keys::expect(file.path()).unwrap();
+        keys.refresh();
+        std::fs::write(file.path(), r#"{"version": 1, "keys": []}"#).unwrap();
+        keys.refresh();
+        assert!(!keys.are_asked_for() && !keys.any_valid());
+        let (record, token) = made(&file);
+        keys.refresh();
+        assert!(keys.are_asked_for() && keys.find(token.reveal()).is_some());
+        file.revoke(&record.id).unwrap();
+        keys.refresh();
+        std::fs::remove_file(file.path()).unwrap();
+        keys.refresh();
+        assert!(keys.are_asked_for() && keys.find(token.reveal()).is_none());
+        assert!(Keys::open(file.path()).is_err(), "a file that is named has to be there");
+    }
+
+    #[test]
+    fn a_record_that_could_not_have_been_made_is_not_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = KeyFile::at(folder.path().join("keys.json"));
+        let (_, token) = made(&file);
+        let keys = Keys::open(file.path()).unwrap();
+        let good = std::fs::read_to_string(file.path()).unwrap();
+        let bound =
+            |role: &str| good.replace("\"viewer\"", &format!("\"{role}\",\n      \"groups\": [\"g\"]"));
+        let twice = {
+            let list = good.find('[').unwrap();
+            let (head, rest) = good.split_at(list + 1);
+            let one = rest.rsplit_once(']').unwrap().0;
+            format!("{head}{one},{rest}")
+        };
+        for (wrong, why) in [
+            (bound("worker"), "a worker cannot be bound"),
+            (bound("admin"), "cannot be bound to groups"),
+            (good.replace("\"viewer\"", "\"viewer\", \"groups\": []"), "bound to no group at all"),
+            (good.replace("\"n\"", "\"\""), "1 to 128 signs"),
+            (twice, "key number 2 has the id of one before it"),
+        ] {
+            std::fs::write(file.path(), &wrong).unwrap();
+            let told = Keys::open(file.path()).err().map(|error| error.to_string()).unwrap_or(wrong);
+            assert!(told.contains("key number") && told.contains(why), "{told}");
+            keys.refresh();
+            assert!(keys.find(token.reveal()).is_some(), "the keys stay as they were");
+        }
+        std::fs::write(file.path(), bound("producer")).unwrap();
+        keys.refresh();
+        assert_eq!(keys.find(token.reveal()).unwrap().key.caller.role, Role::Producer);
+    }
+
+    #[test]
     fn a_key_past_its_time_is_not_known() {
         let folder = tempfile::tempdir().unwrap();
         let file = KeyFile::at(folder.path().join("keys.json"));
@@ -285,8 +386,8 @@ mod tests {
         );
     }
 
-    fn has_ended(shown: &Shown) -> bool {
-        shown.key.ended.is_cancelled()
+    fn has_ended(presented: &Presented) -> bool {
+        presented.key.ended.is_cancelled()
     }
 
     #[test]
@@ -325,8 +426,8 @@ mod tests {
         let keys = Keys::open(file.path()).unwrap();
         for (token, length) in [(old, hours(2)), (new, hours(5))] {
             let begun = tokio::time::Instant::now();
-            let shown = keys.find(token.reveal()).unwrap();
-            tokio::time::timeout(hours(24), shown.ended()).await.expect("it ends by itself");
+            let presented = keys.find(token.reveal()).unwrap();
+            tokio::time::timeout(hours(24), presented.ended()).await.expect("it ends by itself");
             let took = begun.elapsed();
             assert!(took <= length && took > length - hours(1), "{took:?}");
         }

@@ -155,6 +155,17 @@ impl Problem {
         self
     }
 
+    /// With the place in the body that its places are within; with it alone if none is known.
+    pub fn within(mut self, place: &str) -> Self {
+        if self.errors.is_empty() {
+            return self.at(place);
+        }
+        for fault in &mut self.errors {
+            fault.pointer.insert_str(0, place);
+        }
+        self
+    }
+
     /// With all the places in the body where something is wrong.
     pub fn with_errors(self, errors: Vec<Fault>) -> Self {
         Self { errors, ..self }
@@ -185,6 +196,8 @@ impl IntoResponse for Problem {
         let body = serde_json::to_vec(&document).expect("text and numbers can be written");
         let mut response = (status, [(header::CONTENT_TYPE, CONTENT_TYPE)], body).into_response();
         mark(&mut response);
+        // For whoever counts and logs.
+        response.extensions_mut().insert(self.kind);
         let headers = response.headers_mut();
         if let Some(after) = self.retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(after.as_millis().div_ceil(1000) as u64));

@@ -26,7 +26,7 @@ use crate::access::{Caller, Permission};
 use crate::app::Shared;
 use crate::extract::{body_up_to, check_content_type};
 use crate::problem::{Problem, ProblemKind};
-use permission::{check_command, without_others};
+use permission::{check_command, permission_of, without_others};
 use walk::Walk;
 
 pub(crate) fn routes() -> Router<Shared> {
@@ -76,7 +76,12 @@ async fn execute(
         Command::SetWhole(_) => Some(app.changing_settings.lock().await),
         _ => None,
     };
+    let operates = permission_of(&command).0 == Permission::Operate;
     let answered = app.engine().execute(command).await;
+    if operates && answered.is_ok() {
+        // What was changed is told by the engine.
+        tracing::info!(target: "fairlane", key = &*caller.name, path = wire::EXECUTE_PATH, "operated");
+    }
     Ok(Wired(answered.map(|reply| without_others(&caller, reply)).map_err(trouble)))
 }
 

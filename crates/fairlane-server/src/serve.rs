@@ -1,7 +1,9 @@
 //! Connections: accepted within bounds, timed, and ended without cutting an answer.
 //!
-//! - `serve/timed.rs`: clients that are slow to ask or to read. `serve/descriptors.rs`: how many there may be.
+//! - `serve/timed.rs`: clients that are slow to ask or to read, or go on sending. `serve/arriving.rs`: a body as it
+//!   comes. `serve/descriptors.rs`: how many there may be.
 
+mod arriving;
 mod descriptors;
 mod timed;
 
@@ -11,7 +13,6 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -22,6 +23,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower::Service;
 
+use self::arriving::Arriving;
 use self::timed::{Exchanges, Timed};
 use crate::app::App;
 use crate::figures::Present;
@@ -55,14 +57,7 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, app: Arc<App>) 
         let router = router.clone();
         let service = service_fn(move |request: hyper::Request<Incoming>| {
             let begun = exchanges.begin();
-            let reading = begun.clone();
-            // The body holds on to the exchange until it has come as a whole, or nobody wants the rest.
-            let mut request = request.map(|body| {
-                Body::new(body.map_err(move |error| {
-                    let _ = &reading;
-                    error
-                }))
-            });
+            let mut request = request.map(|body| Body::new(Arriving::new(body, &exchanges, begun.clone())));
             request.extensions_mut().insert(peer);
             let answer = router.clone().call(request);
             async move {

@@ -41,8 +41,15 @@ pub struct Server {
 }
 
 impl Server {
-    /// Whether it may listen there: without a valid key only this machine is listened to.
+    /// Whether it may and can listen there, for those who would make something first: without a valid key only this
+    /// machine is listened to, and a port that is in use is nobody else's.
     pub fn check(address: SocketAddr, keys: Option<&Keys>) -> Result<(), ServerError> {
+        Self::check_guarded(address, keys)?;
+        let tried = std::net::TcpListener::bind(address);
+        tried.map(drop).map_err(|reason| ServerError::Listen { address, reason })
+    }
+
+    fn check_guarded(address: SocketAddr, keys: Option<&Keys>) -> Result<(), ServerError> {
         let is_guarded = address.ip().is_loopback() || keys.is_some_and(Keys::any_valid);
         if is_guarded { Ok(()) } else { Err(ServerError::Open(address)) }
     }
@@ -54,7 +61,7 @@ impl Server {
         keys: Option<Arc<Keys>>,
         settings: ServerSettings,
     ) -> Result<Self, ServerError> {
-        Self::check(address, keys.as_deref())?;
+        Self::check_guarded(address, keys.as_deref())?;
         let listen = |reason| ServerError::Listen { address, reason };
         let listener = TcpListener::bind(address).await.map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;

@@ -13,16 +13,18 @@ pub struct ServerSettings {
     pub requests_max: usize,
     /// Of these, requests of one key.
     pub key_requests_max: usize,
-    /// Long polls and event streams at once; one key may have a quarter of them.
+    /// Long polls and event streams at once; one key may have a quarter of them, or a sixteenth if it is bound to
+    /// groups, and an eighth is for workers alone.
     pub held_max: usize,
     /// Streams of jobs and results, walks and audits at once, each of which may take a few MiB; one key may have a
-    /// quarter of them.
+    /// quarter of them, or a sixteenth if it is bound to groups.
     pub streams_max: usize,
-    /// Requests a second of one key that has no rate of its own.
+    /// Requests a second of one key that has no rate of its own; what they have done counts as well, 50 jobs like one.
     pub key_rate: Option<Rate>,
     /// Bytes of a body that is read as a whole.
     pub body_bytes_max: usize,
-    /// Bytes of all such bodies together, but for the first 16 KiB of each; more are told to come back.
+    /// Bytes of all such bodies together, but for the first 16 KiB of each; more are told to come back. One key may have
+    /// a quarter of them, or a sixteenth if it is bound to groups.
     pub bodies_bytes_max: usize,
     /// Bytes of a request's head, and of what is read ahead on a connection; at least 8 KiB.
     pub head_bytes_max: usize,

@@ -3,10 +3,10 @@
 //! Invariant: no redirect is followed and no proxy of the environment is used: a request goes where it was
 //! addressed, or nowhere.
 
-use std::error::Error as StdError;
 use std::sync::Once;
 use std::time::Duration;
 
+use fairlane_engine::causes;
 use fairlane_worker::Outcome;
 use reqwest::{Client, ClientBuilder, Url, redirect};
 
@@ -100,20 +100,6 @@ pub(crate) fn unanswered(error: reqwest::Error) -> Outcome {
         ("protocol", "no whole HTTP answer")
     };
     Outcome::retry(code, format!("{what}: {}", causes(&error)))
-}
-
-/// An error and what caused it, in one line; what repeats its cause is said once.
-pub(crate) fn causes(error: &(dyn StdError + 'static)) -> String {
-    let mut words: Vec<String> = Vec::new();
-    let mut next = Some(error);
-    while let Some(error) = next {
-        let text = error.to_string();
-        if words.last() != Some(&text) {
-            words.push(text);
-        }
-        next = error.source();
-    }
-    words.join(": ")
 }
 
 #[cfg(test)]

@@ -93,8 +93,19 @@ fn many_streams_of_events_are_held_and_let_go() {
 
 #[test]
 fn a_key_that_floods_is_refused_and_a_gentle_one_is_not() {
+    endured(flood::Kind::Single, 128);
+}
+
+#[test]
+fn a_key_that_has_much_done_is_slowed_down_and_a_gentle_one_is_not_refused() {
+    for kind in [flood::Kind::Batches, flood::Kind::Streams, flood::Kind::Lists] {
+        endured(kind, 16);
+    }
+}
+
+fn endured(kind: flood::Kind, flooding: usize) {
     let rate = fairlane_core::Rate::new(50, 1000, Some(50)).ok();
-    let plan = flood::Plan { rounds: 1, requests: 160, each_second: 100, flooding: 64, rate };
+    let plan = flood::Plan { rounds: 1, requests: 80, each_second: 200, kind, flooding, rate };
     let report = flood::run(Path::new(PROGRAM), &plan);
     assert_eq!(report.violations, Vec::<String>::new(), "{report:?}");
 }

@@ -80,7 +80,8 @@ pub struct ErrorSummary {
 pub struct ErrorSample {
     /// Its id.
     pub job: String,
-    /// What its processor said.
+    /// What its processor said; in JSON it is called as everywhere else.
+    #[serde(rename = "reason", alias = "message")]
     pub message: String,
 }
 

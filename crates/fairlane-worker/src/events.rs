@@ -59,6 +59,18 @@ pub enum Event {
         /// How long it took.
         took: Duration,
     },
+    /// An attempt has ended and the engine does not take it, whatever is tried: the job runs again when its lease runs
+    /// out.
+    Unsettled {
+        /// Which job.
+        job: JobRef,
+        /// Of which type.
+        type_id: TypeId,
+        /// How it ended.
+        outcome: Outcome,
+        /// What the engine says.
+        error: String,
+    },
     /// The engine does not answer; the worker waits and asks again.
     EngineDown {
         /// What was being done.

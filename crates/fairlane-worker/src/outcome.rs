@@ -89,7 +89,10 @@ impl Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.code, self.message)
+        match self.message.as_str() {
+            "" => f.write_str(&self.code),
+            message => write!(f, "{}: {message}", self.code),
+        }
     }
 }
 
@@ -205,22 +208,10 @@ where
             Ok(done) => done.into_outcome(),
             Err(error) => match error.downcast::<Outcome>() {
                 Ok(outcome) => *outcome,
-                Err(error) => Outcome::retry("error", with_causes(&*error)),
+                Err(error) => Outcome::retry("error", fairlane_engine::causes(&*error)),
             },
         }
     }
-}
-
-/// An error and what caused it, in one line.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        text.push_str(": ");
-        text.push_str(&inner.to_string());
-        cause = inner.source();
-    }
-    text
 }
 
 #[cfg(test)]
@@ -249,6 +240,7 @@ mod tests {
         let problem = Problem::new("code", "é".repeat(5000));
         assert!(problem.message.len() <= MESSAGE_BYTES_MAX && problem.message.ends_with("é…"));
         assert_eq!(Problem::from_bytes(&problem.to_bytes()), problem);
+        assert_eq!(Problem::new("error", "").to_string(), "error");
     }
 
     #[test]

@@ -29,7 +29,7 @@ use fairlane_core::{TypeId, WorkerId};
 use fairlane_engine::{Engine, EngineError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
@@ -46,8 +46,11 @@ use meters::Meters;
 pub(crate) use outage::Outage;
 use slots::Slots;
 
-/// How long a stop waits, after the grace period, for the engine to hear what became of the last jobs.
+/// How long a stop waits, after the grace period, for the engine to hear what became of the last jobs; and in all, if
+/// it has nothing to hear and does not answer.
 const LAST_WORDS: Duration = Duration::from_secs(5);
+/// How often a stop looks whether it waits in vain.
+const VAIN_LOOK: Duration = Duration::from_millis(100);
 
 /// A worker cannot start as it is.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -313,7 +316,8 @@ impl Pool {
 
     /// Stops: takes nothing new, lets running jobs end, tells those that still run to stop when only
     /// `cancel_grace_period` is left of the grace period, hands back what does not end in it, and waits until the
-    /// engine knows. Takes at most the grace period and some seconds, whatever happens.
+    /// engine knows. Takes at most the grace period and some seconds, whatever happens; a few seconds if nothing is in
+    /// hand and the engine does not answer.
     pub async fn stop(mut self) -> StopReport {
         let shared = self.shared.clone();
         let until = Instant::now() + shared.settings.shutdown_grace_period;
@@ -321,7 +325,11 @@ impl Pool {
         let settled_before = shared.in_hand.ends();
         shared.stopping.cancel();
         let (tasks, keepers) = (std::mem::take(&mut self.tasks), std::mem::take(&mut self.keepers));
-        tokio::join!(end_tasks(tasks, until + LAST_WORDS), put_down(&shared, until));
+        let running: Vec<AbortHandle> = tasks.iter().map(JoinHandle::abort_handle).collect();
+        tokio::select! {
+            _ = async { tokio::join!(end_tasks(tasks, until + LAST_WORDS), put_down(&shared, until)) } => {}
+            () = waits_in_vain(&shared) => running.iter().for_each(AbortHandle::abort),
+        }
         shared.stopped.cancel();
         for keeper in keepers {
             let _ = timeout(LAST_WORDS, keeper).await;
@@ -332,7 +340,8 @@ impl Pool {
             handed_back: ends.handed_back - settled_before.handed_back,
             left: shared.in_hand.len(),
         };
-        tracing::info!(target: TARGET, ?report, "the worker has stopped");
+        let StopReport { finished, handed_back, left } = report;
+        tracing::info!(target: TARGET, finished, handed_back, left, "the worker has stopped");
         shared.hooks.tell(|| Event::Stopped(report));
         report
     }
@@ -344,6 +353,15 @@ async fn end_tasks(tasks: Vec<JoinHandle<()>>, until: Instant) {
         if timeout_at(until, &mut task).await.is_err() {
             task.abort();
         }
+    }
+}
+
+/// Resolves when an engine that does not answer is all that a stop still waits for. What it may have leased without
+/// being heard runs elsewhere when its lease runs out.
+async fn waits_in_vain(shared: &Shared) {
+    tokio::time::sleep(LAST_WORDS).await;
+    while shared.in_hand.len() > 0 || !shared.outage.is_down() {
+        tokio::time::sleep(VAIN_LOOK).await;
     }
 }
 

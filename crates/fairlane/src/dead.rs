@@ -16,7 +16,6 @@ use fairlane_engine::Engine;
 use fairlane_worker::Problem;
 
 use crate::error::Error;
-use crate::fairlane::Fairlane;
 
 /// Dead jobs, made with [`Fairlane::dead`](crate::Fairlane::dead) and narrowed by its methods.
 ///
@@ -91,7 +90,7 @@ impl Dead {
 
     /// At most so many of them, oldest first.
     pub async fn list(&self, limit: usize) -> Result<Vec<JobLine>, Error> {
-        let mut walk = self.walk().await?;
+        let mut walk = self.walk()?;
         let mut found = Vec::new();
         while found.len() < limit {
             let Some(page) = walk.next(0).await? else { break };
@@ -104,7 +103,7 @@ impl Dead {
     /// Lets all of them run again, with all their attempts. One that died in a bulk action leaves it, as that has
     /// counted it already.
     pub async fn requeue(&self) -> Result<RequeueCounts, Error> {
-        let (mut walk, mut counts, mut left) = (self.walk().await?, RequeueCounts::default(), 0);
+        let (mut walk, mut counts, mut left) = (self.walk()?, RequeueCounts::default(), 0);
         while let Some(page) = walk.next(left).await? {
             let before = counts;
             if !page.is_empty() {
@@ -124,7 +123,7 @@ impl Dead {
 
     /// Removes all of them.
     pub async fn discard(&self) -> Result<DiscardCounts, Error> {
-        let (mut walk, mut counts, mut left) = (self.walk().await?, DiscardCounts::default(), 0);
+        let (mut walk, mut counts, mut left) = (self.walk()?, DiscardCounts::default(), 0);
         while let Some(page) = walk.next(left).await? {
             left = page.len() as u64;
             if !page.is_empty() {
@@ -139,12 +138,7 @@ impl Dead {
         Ok(counts)
     }
 
-    async fn walk(&self) -> Result<Walk, Error> {
-        // How many are dead is of all groups, and so not for a key that is bound to some.
-        let to_look_at = match self.group {
-            Some(_) => u64::MAX,
-            None => Fairlane::from_engine(self.engine.clone()).whole().await?.failed,
-        };
+    fn walk(&self) -> Result<Walk, Error> {
         let age = self.older_than.unwrap_or_default();
         let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Ok(Walk {
@@ -154,7 +148,7 @@ impl Dead {
             code: self.code.clone(),
             died_before_us: self.older_than.map(|_| since_1970.saturating_sub(age).as_micros() as u64),
             cursor: 0,
-            to_look_at,
+            ended: false,
             began_at: None,
         })
     }
@@ -173,9 +167,9 @@ struct Walk {
     died_before_us: Option<u64>,
     /// The rank at which the next page begins.
     cursor: u64,
-    /// Jobs that were dead at the beginning and have not been looked at; of one group, as many as there are.
-    to_look_at: u64,
-    /// Of one group: when its first dead job was met, by the store's clock. What died later was not dead at the beginning.
+    /// Whether everything that was dead at the beginning has been looked at.
+    ended: bool,
+    /// When the first dead job was met, by the store's clock. What died later was not dead at the beginning.
     began_at: Option<Micros>,
 }
 
@@ -183,31 +177,28 @@ impl Walk {
     /// The next page, which may be empty; `left` jobs of the last one have left the list since. None at the end.
     async fn next(&mut self, left: u64) -> Result<Option<Vec<JobLine>>, Error> {
         self.cursor = self.cursor.saturating_sub(left);
-        if self.to_look_at == 0 {
+        if self.ended {
             return Ok(None);
         }
-        let limit = self.to_look_at.min(LIST_JOBS_MAX as u64) as usize;
+        let limit = LIST_JOBS_MAX;
         let (group, type_id) = (self.group.clone(), self.type_id.clone());
         let command = ListJobs { listing: Listing::Dead, group, type_id, cursor: self.cursor, limit };
         let Listed { jobs, next } = self.engine.list_jobs(command).await?;
         match next {
-            Some(next) => {
-                self.to_look_at = self.to_look_at.saturating_sub(next.saturating_sub(self.cursor).max(1));
-                self.cursor = next;
-            }
-            None => self.to_look_at = 0,
+            Some(next) => self.cursor = next,
+            None => self.ended = true,
         }
         self.begin(&jobs).await?;
         let is_late = |line: &JobLine| self.began_at.is_some_and(|began_at| died_at(line) > began_at);
         if jobs.iter().any(is_late) {
-            self.to_look_at = 0;
+            self.ended = true;
         }
         Ok(Some(jobs.into_iter().filter(|line| !is_late(line) && self.is_wanted(line)).collect()))
     }
 
     /// Asks for the time, which comes with an explanation. Jobs that are requeued and die again would make a walk endless.
     async fn begin(&mut self, jobs: &[JobLine]) -> Result<(), Error> {
-        if let (Some(_), None, Some(line)) = (&self.group, self.began_at, jobs.first()) {
+        if let (None, Some(line)) = (self.began_at, jobs.first()) {
             let explained = self.engine.explain(Explain { job: line.job.clone() }).await?;
             self.began_at = explained.0.map(|explanation| explanation.at);
         }

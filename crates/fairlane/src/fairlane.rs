@@ -66,7 +66,7 @@ impl Fairlane {
     }
 
     /// Opens the queue at an address and leaves its settings as they are: for tools beside the application that
-    /// owns it. A directory that is not there is not made.
+    /// owns it. A directory without a queue in it is refused, and nothing made there.
     pub async fn attach(url: &str) -> Result<Self, Error> {
         Ok(Self::from_engine(fairlane_engine::attach(url).await?))
     }

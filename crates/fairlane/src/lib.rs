@@ -7,6 +7,7 @@
 //! - `callbacks.rs`: a worker that delivers the callbacks of bulk actions (feature `targets`).
 //! - `group.rs`, `job_type.rs`: shares and limits. `dead.rs`: jobs that failed for good.
 //! - `patience.rs`: going on when the queue is full or does not answer. `error.rs`: what can go wrong.
+//! - `warnings.rs`: what somebody should know of a queue. `depth.rs`: how deep JSON may be nested.
 //! - `rate.rs`, `duration.rs`, `time.rs`: how people write these.
 //!
 //! Left out on purpose: decisions, which are the engine's. Whatever is not here is a command to
@@ -16,6 +17,7 @@ mod bulk;
 #[cfg(feature = "targets")]
 mod callbacks;
 mod dead;
+mod depth;
 mod duration;
 mod error;
 mod fairlane;
@@ -27,9 +29,11 @@ mod one_job;
 mod patience;
 mod rate;
 mod time;
+mod warnings;
 
 pub use bulk::{Bulk, Filter, Ingest, Ingested, NewBulk};
 pub use dead::{Dead, DiscardCounts, RequeueCounts};
+pub use depth::is_too_deep;
 pub use duration::{InvalidDuration, duration_text, parse_duration};
 pub use error::Error;
 pub use fairlane::Fairlane;
@@ -41,6 +45,7 @@ pub use one_job::OneJob;
 pub use patience::{Obstacle, Patience};
 pub use rate::{InvalidRate, parse_rate, rate_text};
 pub use time::{InvalidTime, parse_time, time_text};
+pub use warnings::warnings_of;
 
 pub use fairlane_core::queue::{
     BulkCause, BulkRef, BulkState, BulkView, Cancellation, CongestionView, Course, Discipline, Explanation,

@@ -11,13 +11,14 @@ use std::time::{Duration, SystemTime};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
 use fairlane_core::Level;
-use fairlane_core::limits::PAYLOAD_BYTES_MAX;
+use fairlane_core::limits::{JSON_DEPTH_MAX, PAYLOAD_BYTES_MAX};
 use serde::de::{self, DeserializeOwned, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
-use strsim::levenshtein;
+use strsim::osa_distance;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt};
 
+use crate::depth::is_too_deep;
 use crate::error::Error;
 use crate::job::Job;
 use crate::time::parse_time;
@@ -293,6 +294,9 @@ fn fnv_64(bytes: &[u8]) -> u64 {
 
 fn payload<'a>(pairs: &'a Pairs<'_>) -> Result<Cow<'a, [u8]>, String> {
     match (pairs.raw("payload"), pairs.value::<String>("payload_base64", "bytes in base64")?) {
+        (Some(json), None) if is_too_deep(json.get().as_bytes()) => Err(format!(
+            "\"payload\" is nested deeper than {JSON_DEPTH_MAX} levels; send it flatter, or as \"payload_base64\""
+        )),
         (Some(json), None) => Ok(json.get().as_bytes().into()),
         (None, Some(text)) => match BASE64.decode(text) {
             Ok(bytes) => Ok(bytes.into()),
@@ -367,17 +371,16 @@ fn not_an_object(error: &serde_json::Error) -> String {
 
 fn unknown_key(key: &str) -> String {
     let start: String = key.chars().take(64).collect();
-    let nearest = KEYS.iter().map(|known| (levenshtein(&start, known), *known)).min();
-    match nearest {
-        Some((steps, known)) if steps * 2 <= known.len() => {
-            format!("{key:?} is not known; is {known:?} meant?")
-        }
-        _ => {
-            format!(
-                "{key:?} is not known; known are {}; put data of yours into \"payload\", or take each line as a payload (--payload-lines)",
-                KEYS.join(", ")
-            )
-        }
+    let steps = |known: &str| osa_distance(&start, known);
+    let is_beginning = |known: &str| !start.is_empty() && known.starts_with(&start);
+    let near = KEYS.iter().filter(|known| is_beginning(known) || steps(known) * 3 <= known.len());
+    match near.min_by_key(|known| steps(known)) {
+        Some(known) => format!("{key:?} is not known; is {known:?} meant?"),
+        None => format!(
+            "{key:?} is not known; known are {}; put data of yours into \"payload\", or take each line as a payload as it \
+             stands (payload_lines)",
+            KEYS.join(", ")
+        ),
     }
 }
 
@@ -442,7 +445,10 @@ mod tests {
             ("{\"payload\":1,\"payload_base64\":\"AA==\"}", "exclude each other"),
             ("{\"paylaod\":1}", "\"paylaod\" is not known; is \"payload\" meant?"),
             ("{\"delay\":1,\"payload\":1}", "is \"delay_ms\" meant?"),
+            ("{\"tpye\":1,\"payload\":1}", "is \"type\" meant?"),
             ("{\"customer\":1,\"payload\":1}", "known are id, type, level"),
+            ("{\"nope\":1,\"payload\":1}", "known are id, type, level"),
+            ("{\"\":1,\"payload\":1}", "as it stands (payload_lines)"),
             ("{\"id\":42,\"payload\":1}", "\"id\" must be a string, such as"),
             ("{\"level\":\"urgent\",\"payload\":1}", "the levels are high, normal and low"),
             ("{\"cost\":-1,\"payload\":1}", "\"cost\" must be a whole number from 1 to 10000"),
@@ -450,6 +456,7 @@ mod tests {
             ("{\"trace\":7,\"payload\":1}", "\"trace\" must be a W3C traceparent, such as \"00-"),
             ("{\"run_at\":1,\"delay_ms\":1,\"payload\":1}", "exclude each other"),
             ("{\"id\":\"a\",\"id\":\"b\",\"payload\":1}", "\"id\" stands twice"),
+            (&format!("{{\"payload\":{}1{}}}", "[".repeat(97), "]".repeat(97)), "deeper than 96 levels"),
         ] {
             let message = read(&format!("{{\"payload\":0}}\n\n{line}\n")).await.unwrap_err();
             assert!(message.starts_with("line 3: ") && message.contains(words), "{line}: {message}");

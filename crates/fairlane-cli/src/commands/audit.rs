@@ -1,11 +1,9 @@
 //! `fairlane audit`: does everything that is stored fit together, and if not, put it right.
 
-use std::io::IsTerminal;
-
 use clap::Args;
 use fairlane_core::queue::{Finding, Suspect};
 use fairlane_engine::{AuditProgress, AuditReport};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -75,9 +73,9 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     let engine = fairlane.engine();
     let warnings = engine.warnings();
     if !arguments.place.json {
-        warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+        warnings.iter().for_each(|warning| output::say(&format!("warning: {warning}")));
     }
-    let bar = progress_bar(arguments.place.json);
+    let bar = output::progress_bar(arguments.place.json, BAR, Some(0));
     let report = engine.audit_all(arguments.repair, |progress| show(&bar, progress)).await;
     bar.finish_and_clear();
     let report = report?;
@@ -93,14 +91,6 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
         _ if arguments.repair => Err(Failure::Found("not everything could be repaired".into())),
         _ => Err(Failure::Found("run it again with --repair to put this right".into())),
     }
-}
-
-fn progress_bar(silent: bool) -> ProgressBar {
-    if silent || !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template(BAR).expect("the template is valid").progress_chars("=> ");
-    ProgressBar::new(0).with_style(style)
 }
 
 fn show(bar: &ProgressBar, progress: AuditProgress) {

@@ -28,11 +28,9 @@ mod rounds;
 mod server;
 mod workload;
 
-use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -71,6 +69,8 @@ On Redis the keys have a prefix of their own and are removed afterwards. The cou
 whole server are read, so for honest numbers let nobody else use it meanwhile.
 Exit codes: 0 measured; 1 something broke; 2 bad input.";
 
+const BAR: &str = "[{bar:30}] {pos} of {len}  {msg}";
+
 /// Measures throughput, latency and memory, each against a floor measured in the same run
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -100,13 +100,13 @@ struct Report<'a> {
 /// Runs the benchmarks one after the other.
 pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     let plan = plan::select(&arguments.engine, arguments.quick, arguments.only.as_deref())?;
-    let bar = progress_bar(plan.len(), arguments.json);
+    let bar = output::progress_bar(arguments.json, BAR, Some(plan.len() as u64));
     let mut results = Vec::new();
     for benchmark in plan {
         let name = benchmark.name();
         bar.set_message(name.clone());
         if bar.is_hidden() && !arguments.json {
-            eprintln!("measuring {name}");
+            output::say(&format!("measuring {name}"));
         }
         results.push(measure(&benchmark, &arguments).await?);
         bar.inc(1);
@@ -145,13 +145,4 @@ async fn measure(benchmark: &Benchmark, arguments: &Arguments) -> Result<BenchRe
     result.name = benchmark.name();
     result.engine = ground.own.engine.name();
     Ok(result)
-}
-
-fn progress_bar(length: usize, silent: bool) -> ProgressBar {
-    if silent || !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style =
-        ProgressStyle::with_template("[{bar:30}] {pos} of {len}  {msg}").expect("the template is valid");
-    ProgressBar::new(length as u64).with_style(style.progress_chars("=> "))
 }

@@ -4,13 +4,15 @@
 
 mod lines;
 
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs::File;
-use std::io::{BufRead, BufReader, BufWriter, IsTerminal, Write};
+use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use fairlane_engine::embedded::disk::{Disk, DiskError, Import, Loading, export};
-use indicatif::{ProgressBar, ProgressStyle};
+use fairlane_engine::embedded::disk::{self, Disk, DiskError, Field, Import, Loading, Record, export};
+use indicatif::ProgressBar;
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -24,8 +26,14 @@ Examples:
   fairlane data import ./queue-new < queue.ndjson
 
 check, vacuum and import need the directory for themselves: stop the program that owns it.
-export only reads, also beside a running owner, and saves what can be read of a damaged file.
+export only reads, also beside a running owner, and saves what can be read of a damaged file. Its last line says how many
+rows there are: import takes the whole of it or nothing.
 Exit codes: 0 done; 1 it failed, or something was found; 2 bad input, or the directory has another owner.";
+
+/// The table that the last line of an export names.
+const END: &str = "end";
+
+const BAR: &str = "[{bar:40}] {human_pos} of {human_len} jobs";
 
 /// Checks, shrinks, saves and restores the data directory of the embedded engine
 #[derive(Args)]
@@ -107,7 +115,7 @@ fn check(place: &Place) -> Result<(), Failure> {
         Err(error @ DiskError::Damaged { .. }) => return told(place, 0, vec![error.to_string()]),
         opened => opened.map_err(unusable)?,
     };
-    let bar = progress_bar(place.json);
+    let bar = output::progress_bar(place.json, BAR, None);
     let checked = disk.check(&mut |loading| show(&bar, loading)).map_err(unusable)?;
     bar.finish_and_clear();
     told(place, checked.jobs, checked.found)
@@ -148,7 +156,11 @@ fn write_export(directory: &Path, out: Option<&Path>) -> Result<(), Failure> {
     let exported = export(directory, &mut |record| {
         writeln!(writer, "{}", lines::line(&record)).map_err(Stopped::Written)
     });
-    let exported = exported.and_then(|exported| writer.flush().map_err(Stopped::Written).map(|()| exported));
+    let exported = exported.and_then(|exported| {
+        let rows = exported.rows.iter().map(|(_, rows)| rows).sum();
+        let ended = writeln!(writer, "{}", lines::line(&end(rows))).and_then(|()| writer.flush());
+        ended.map_err(Stopped::Written).map(|()| exported)
+    });
     let exported = match exported {
         Ok(exported) => exported,
         // A reader that has gone has what it wanted.
@@ -159,7 +171,7 @@ fn write_export(directory: &Path, out: Option<&Path>) -> Result<(), Failure> {
         Err(Stopped::Read(error)) => return Err(unusable(error)),
     };
     let rows: Vec<String> = exported.rows.iter().map(|(table, rows)| format!("{rows} {table}")).collect();
-    eprintln!("exported {}", rows.join(", "));
+    output::say(&format!("exported {}", rows.join(", ")));
     if exported.unread.is_empty() {
         return Ok(());
     }
@@ -190,15 +202,13 @@ fn read_import(place: &Place, from: Option<&Path>) -> Result<(), Failure> {
                 Failure::bad_input(format!("{} cannot be read: {error}", path.display()))
             })?)),
         };
-    let mut import = Import::begin(&place.directory).map_err(unusable)?;
-    for (line, number) in reader.lines().zip(1..) {
-        let line =
-            line.map_err(|error| Failure::bad_input(format!("line {number} cannot be read: {error}")))?;
-        let wrong = |why: String| Failure::bad_input(format!("line {number} is not of an export: {why}"));
-        let record = lines::record(&line).map_err(wrong)?;
-        import.add(record).map_err(|error| wrong(error.to_string()))?;
+    let (before, mut begun) = (entries(&place.directory), false);
+    let imported = take_in(reader, &place.directory, &mut begun);
+    // What somebody else has made there meanwhile is theirs.
+    if imported.is_err() && begun {
+        remove_new(&place.directory, &before);
     }
-    let imported = import.finish().map_err(unusable)?;
+    let imported = imported?;
     if place.json {
         return output::print_json(&Imported { rows: imported.rows, mended: imported.mended });
     }
@@ -207,22 +217,75 @@ fn read_import(place: &Place, from: Option<&Path>) -> Result<(), Failure> {
     output::print(&lines.join("\n"))
 }
 
+/// All rows up to the end line; without that line, or with another number of rows than it says, something is missing.
+fn take_in(reader: impl BufRead, folder: &Path, begun: &mut bool) -> Result<disk::Imported, Failure> {
+    let (mut import, mut rows, mut ended) = (None, 0, false);
+    for (line, number) in reader.lines().zip(1..) {
+        let line =
+            line.map_err(|error| Failure::bad_input(format!("line {number} cannot be read: {error}")))?;
+        let wrong = |why: String| Failure::bad_input(format!("line {number} is not of an export: {why}"));
+        if ended {
+            return Err(wrong("the line before it is the end".to_owned()));
+        }
+        let record = lines::record(&line).map_err(wrong)?;
+        if record.table == END {
+            if record != end(rows) {
+                return Err(cut(rows, "its last line says another number of rows"));
+            }
+            ended = true;
+            continue;
+        }
+        let import = match &mut import {
+            Some(import) => import,
+            none => none.insert(Import::begin(folder).map_err(unusable)?),
+        };
+        *begun = true;
+        import.add(record).map_err(|error| wrong(error.to_string()))?;
+        rows += 1;
+    }
+    match import {
+        Some(import) if ended => import.finish().map_err(unusable),
+        _ => Err(cut(rows, "its last line, which says how many rows there are, is missing")),
+    }
+}
+
+/// The last line of an export.
+fn end(rows: u64) -> Record {
+    Record { table: END.to_owned(), fields: vec![("rows".to_owned(), Field::Integer(rows as i64))] }
+}
+
+fn cut(rows: u64, why: &str) -> Failure {
+    Failure::bad_input(format!(
+        "this is not a whole export: it has {rows} rows, and {why}; export it again. Nothing was imported"
+    ))
+}
+
+/// What is in a directory; none if it is not there.
+fn entries(folder: &Path) -> Option<BTreeSet<OsString>> {
+    let entries = std::fs::read_dir(folder).ok()?;
+    Some(entries.flatten().map(|entry| entry.file_name()).collect())
+}
+
+/// Leaves a directory as it was before an import that failed. What cannot be removed is empty, and stays.
+fn remove_new(folder: &Path, before: &Option<BTreeSet<OsString>>) {
+    let Some(before) = before else {
+        let _ = std::fs::remove_dir_all(folder);
+        return;
+    };
+    for name in entries(folder).unwrap_or_default().difference(before) {
+        let _ = std::fs::remove_file(folder.join(name));
+    }
+}
+
 fn unusable(error: DiskError) -> Failure {
     match error {
         DiskError::Missing { .. }
+        | DiskError::Occupied { .. }
         | DiskError::Folder { .. }
         | DiskError::Foreign { .. }
         | DiskError::Taken { .. } => Failure::bad_input(error.to_string()),
         _ => Failure::broken(error.to_string()),
     }
-}
-
-fn progress_bar(silent: bool) -> ProgressBar {
-    if silent || !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("[{bar:40}] {human_pos} of {human_len} jobs");
-    ProgressBar::no_length().with_style(style.expect("the template is valid").progress_chars("=> "))
 }
 
 fn show(bar: &ProgressBar, loading: Loading) {

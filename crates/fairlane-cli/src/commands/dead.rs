@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use fairlane::{Dead, Fairlane, JobLine, Problem, parse_duration, time_text};
+use fairlane::{Dead, Error, Fairlane, JobLine, Problem, parse_duration, time_text};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -119,7 +119,8 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
 
 async fn list(filter: Filter, limit: usize) -> Result<(), Failure> {
     let fairlane = filter.place.attach().await?;
-    let jobs = filter.of(&fairlane).list(limit).await?.into_iter().map(Line::new).collect();
+    let found = filter.of(&fairlane).list(limit).await.map_err(|error| filter.failed(error))?;
+    let jobs = found.into_iter().map(Line::new).collect();
     let dead = match filter.group {
         Some(_) => None,
         None => Some(fairlane.whole().await?.failed),
@@ -133,7 +134,7 @@ async fn requeue(chosen: Chosen) -> Result<(), Failure> {
     let bar = sign_of_life(chosen.filter.place.json, "requeueing dead jobs");
     let counts = dead.requeue().await;
     bar.finish_and_clear();
-    let counts = counts?;
+    let counts = counts.map_err(|error| chosen.filter.failed(error))?;
     let answer = RequeuedCounts { requeued: counts.requeued, full: counts.full, gone: counts.gone };
     chosen.filter.place.tell(&answer, || format!("{} requeued", thousands(counts.requeued)))?;
     match counts.full {
@@ -150,7 +151,7 @@ async fn discard(chosen: Chosen) -> Result<(), Failure> {
     let bar = sign_of_life(chosen.filter.place.json, "removing dead jobs");
     let counts = dead.discard().await;
     bar.finish_and_clear();
-    let counts = counts?;
+    let counts = counts.map_err(|error| chosen.filter.failed(error))?;
     let answer = DiscardedCounts { discarded: counts.discarded, gone: counts.gone };
     chosen.filter.place.tell(&answer, || format!("{} discarded", thousands(counts.discarded)))
 }
@@ -171,6 +172,16 @@ impl Filter {
             dead = dead.older_than(age);
         }
         dead
+    }
+
+    /// A key that is bound to groups is for one of them at a time.
+    fn failed(&self, error: Error) -> Failure {
+        match Failure::from(error) {
+            Failure::BadInput(why) if self.group.is_none() && why.contains("bound to") => {
+                Failure::BadInput(format!("{why}, or name one of its groups with --group"))
+            }
+            failure => failure,
+        }
     }
 
     fn is_empty(&self) -> bool {
@@ -217,7 +228,7 @@ impl Listed {
         }
         let rows = self.jobs.iter().map(|line| {
             let died_at = line.died_at.clone().unwrap_or_else(|| "–".to_owned());
-            let problem = format!("{}: {}", line.code, line.message);
+            let problem = Problem::new(&line.code, &line.message).to_string();
             let attempts = line.attempts.to_string();
             vec![line.group.clone(), line.job.clone(), line.r#type.clone(), attempts, died_at, problem]
         });

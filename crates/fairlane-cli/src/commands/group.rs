@@ -107,11 +107,11 @@ struct Shown {
 #[derive(Serialize)]
 struct CongestionShown {
     level: &'static str,
-    waiting: u64,
+    kept_away: u64,
     speed: u64,
     backoff_ms: u64,
     throttles_per_job: f64,
-    estimated_completion_ms: u64,
+    estimated_completion_ms: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -179,7 +179,7 @@ async fn run_set(set: Set) -> Result<(), Failure> {
     group = if resume { group.resume() } else { group };
     group = if reset_congestion { group.reset_congestion() } else { group };
     let shown = SettingsShown::new(&set.group, &group.apply().await?);
-    set.place.tell(&shown, || shown.text())
+    set.place.tell(&shown, || tables::prose(&shown.text()))
 }
 
 async fn list(limit: usize, place: &Place) -> Result<(), Failure> {
@@ -233,7 +233,7 @@ impl Shown {
     fn new(group: &str, view: &GroupView, congestion: Option<CongestionView>) -> Self {
         let congestion = congestion.map(|view| CongestionShown {
             level: view.level.as_str(),
-            waiting: view.waiting,
+            kept_away: view.waiting,
             speed: view.speed,
             backoff_ms: view.backoff_ms,
             throttles_per_job: view.throttles_per_job(),
@@ -262,7 +262,7 @@ impl Shown {
         let congestion = self.congestion.as_ref().map(|view| {
             format!("\n  congestion {}, {:.2} throttles a job", view.level, view.throttles_per_job)
         });
-        format!("{}\n  {counts}{}", self.settings.text(), congestion.unwrap_or_default())
+        tables::prose(&format!("{}\n  {counts}{}", self.settings.text(), congestion.unwrap_or_default()))
     }
 }
 

@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 use fairlane::{
     Cancellation, GroupId, InvalidName, JobId, JobRef, JobState, JobView, Micros, Problem, time_text,
 };
+use fairlane_core::WorkerId;
 use fairlane_core::queue::{RequeueDead, Requeued};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -196,7 +197,7 @@ impl Shown {
             losses: view.losses,
             bulk: view.bulk.as_ref().map(ToString::to_string),
             trace: view.trace.as_ref().map(ToString::to_string),
-            worker: view.worker.as_ref().map(ToString::to_string),
+            worker: view.worker.as_ref().map(WorkerId::given_name),
             created_at: time(view.created_at),
             until: view.until.map(time),
             settled_at: view.settled_at.map(time),
@@ -214,7 +215,7 @@ impl Shown {
             counted(self.losses.into(), "lease"),
         );
         let until = if self.state == "PROCESSING" { "leased to" } else { "due" };
-        let problem = self.error.as_ref().map(|problem| format!("{}: {}", problem.code, problem.message));
+        let problem = self.error.as_ref().map(ToString::to_string);
         let facts = [
             ("type", Some(format!("{}, level {}, cost {}", self.r#type, self.level, self.cost))),
             ("bulk", self.bulk.clone()),

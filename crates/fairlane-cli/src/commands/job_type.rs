@@ -5,7 +5,7 @@ use fairlane::{Fairlane, Rate, TypeSettings, TypeView, rate_text, time_text};
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::limit::{Limit, limit_text, number_or_none, per_second_text, rate_or_none};
+use crate::limit::{Limit, limit_text, number_or_none, rate_now_text, rate_or_none};
 use crate::place::Place;
 use crate::tables::{self, counted, thousands};
 
@@ -89,6 +89,8 @@ struct Shown {
     active_lanes: u64,
     /// Below the set one after refusals of the downstream.
     rate_now_per_second: Option<f64>,
+    #[serde(skip)]
+    rate_now: Option<String>,
     closed_until: Option<String>,
     answers_last_second: u64,
     asked_at: Option<String>,
@@ -113,7 +115,7 @@ async fn show(name: &str, place: &Place) -> Result<(), Failure> {
     let Some(shown) = Shown::find(&fairlane, name).await? else {
         return Err(Failure::bad_input(format!("nothing is known of type {name}: no job has it")));
     };
-    place.tell(&shown, || shown.text())
+    place.tell(&shown, || tables::prose(&shown.text()))
 }
 
 async fn run_set(set: Set) -> Result<(), Failure> {
@@ -140,7 +142,7 @@ async fn run_set(set: Set) -> Result<(), Failure> {
     job_type = if pause { job_type.pause() } else { job_type };
     job_type = if resume { job_type.resume() } else { job_type };
     let shown = SettingsShown::new(&set.job_type, &job_type.apply().await?);
-    set.place.tell(&shown, || shown.text())
+    set.place.tell(&shown, || tables::prose(&shown.text()))
 }
 
 async fn list(place: &Place) -> Result<(), Failure> {
@@ -200,6 +202,7 @@ impl Shown {
             ready: view.ready,
             active_lanes: view.active_lanes.iter().sum(),
             rate_now_per_second: view.rate_milli.map(|milli| milli as f64 / 1000.0),
+            rate_now: view.rate_milli.map(|milli| rate_now_text(milli, view.settings.rate)),
             closed_until: view.closed_until.map(|until| time_text(until.as_millis())),
             answers_last_second: view.answers,
             asked_at: view.asked_at.map(|at| time_text(at.as_millis())),
@@ -214,10 +217,7 @@ impl Shown {
             thousands(self.answers_last_second),
             counted(self.active_lanes, "lane")
         ));
-        lines.extend(
-            self.rate_now_per_second
-                .map(|rate| format!("  lets {} a second pass now", per_second_text(rate))),
-        );
+        lines.extend(self.rate_now.as_ref().map(|rate| format!("  lets {rate} pass now")));
         lines.extend(
             self.closed_until.as_ref().map(|until| format!("  closed by its downstream until {until}")),
         );
@@ -230,7 +230,7 @@ impl Shown {
         vec![
             self.settings.r#type.clone(),
             limit_text(self.settings.rate.as_ref()),
-            limit_text(self.rate_now_per_second.map(|rate| per_second_text(rate) + "/s").as_ref()),
+            limit_text(self.rate_now.as_ref()),
             limit_text(self.settings.concurrency.as_ref()),
             self.settings.retries(),
             thousands(self.in_flight),

@@ -1,17 +1,19 @@
 //! `fairlane key`: keys of a server.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use clap::{Args, Subcommand};
 use fairlane::{GroupId, Rate, parse_duration, parse_rate, rate_text};
+use fairlane_engine::directory_of;
 use fairlane_server::access::Role;
 use fairlane_server::keys::{KeyFile, KeyRecord, KeysError, NewKey, Token};
 use serde::Serialize;
 
+use crate::config::{self, DATA};
 use crate::failure::Failure;
-use crate::{output, tables};
+use crate::{output, place, tables};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -88,15 +90,19 @@ struct Create {
     place: Place,
 }
 
+/// The file of keys in a data directory.
+pub const KEYS: &str = "keys.json";
+
 /// Where the keys are.
 #[derive(Args)]
 struct Place {
-    /// The file of keys [default: keys.json in the data directory]
-    #[arg(long, value_name = "FILE", env = "FAIRLANE_KEYS")]
+    /// The file of keys [env: FAIRLANE_KEYS] [default: as ./fairlane.toml says, else keys.json in the data directory]
+    #[arg(long, value_name = "FILE", conflicts_with = "data")]
     keys: Option<PathBuf>,
-    /// The data directory of the server
-    #[arg(long, value_name = "DIRECTORY", default_value = "./fairlane-data")]
-    data: PathBuf,
+    /// The data directory of the server, whose keys.json is meant [default: the engine of the environment or
+    /// ./fairlane.toml if that is a directory, else ./fairlane-data]
+    #[arg(long, value_name = "DIRECTORY")]
+    data: Option<PathBuf>,
     /// Print one JSON object and nothing else
     #[arg(long)]
     json: bool,
@@ -131,7 +137,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Deed::Create(create) => run_create(create),
         Deed::List { place } => list(&place),
         Deed::Rotate { id, grace, place } => {
-            let (record, token) = place.file().rotate(&id, grace).map_err(failed)?;
+            let (record, token) = place.file()?.rotate(&id, grace).map_err(failed)?;
             let shown = Shown::new(&record, Some(&token));
             place.tell(&shown, || {
                 let before = match &shown.previous_valid_until {
@@ -142,7 +148,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
             })
         }
         Deed::Revoke { id, place } => {
-            let shown = Shown::new(&place.file().revoke(&id).map_err(failed)?, None);
+            let shown = Shown::new(&place.file()?.revoke(&id).map_err(failed)?, None);
             let text = || {
                 format!(
                     "{} ({}) is revoked; a running server refuses it within about a second.",
@@ -159,14 +165,14 @@ const ONCE: &str = "This is shown once and kept nowhere: put it where its user c
 fn run_create(create: Create) -> Result<(), Failure> {
     let Create { name, role, groups, rate, expires, place } = create;
     let groups = (!groups.is_empty()).then(|| groups.into_iter().collect());
-    let file = place.file();
+    let file = place.file()?;
     let is_first = !file.path().exists();
     let new = NewKey { name, role, groups, rate, expires_in: expires };
     let (record, token) = file.create(new).map_err(failed)?;
     let shown = Shown::new(&record, Some(&token));
     place.tell(&shown, || {
         let first = format!(
-            "\nIt is the first in {}; a server that runs without keys asks for them after a restart.",
+            "\nIt is the first in {}; a server that runs without keys asks for them within a second.",
             file.path().display()
         );
         format!("{}\n{ONCE}{}", shown.secret(), if is_first { &first } else { "" })
@@ -174,7 +180,7 @@ fn run_create(create: Create) -> Result<(), Failure> {
 }
 
 fn list(place: &Place) -> Result<(), Failure> {
-    let records = place.file().list().map_err(failed)?;
+    let records = place.file()?.list().map_err(failed)?;
     let listed = Listed { keys: records.iter().map(|record| Shown::new(record, None)).collect() };
     place.tell(&listed, || listed.text())
 }
@@ -193,8 +199,18 @@ fn failed(error: KeysError) -> Failure {
 }
 
 impl Place {
-    fn file(&self) -> KeyFile {
-        KeyFile::at(self.keys.clone().unwrap_or_else(|| self.data.join("keys.json")))
+    /// The file a server would use that is started here with the same variables.
+    fn file(&self) -> Result<KeyFile, Failure> {
+        let in_folder = |folder: &Path| folder.join(KEYS);
+        let said = self.keys.clone().or_else(|| self.data.as_deref().map(in_folder));
+        let said = said.or_else(|| config::variable("FAIRLANE_KEYS").map(PathBuf::from));
+        if let Some(path) = said {
+            return Ok(KeyFile::at(path));
+        }
+        let nearby = config::nearby().map_err(Failure::bad_input)?;
+        let engine = place::nearby().map_err(Failure::bad_input)?;
+        let folder = || directory_of(&engine).unwrap_or_else(|| DATA.into());
+        Ok(KeyFile::at(nearby.keys.unwrap_or_else(|| in_folder(&folder()))))
     }
 
     fn tell(&self, answer: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), Failure> {

@@ -4,24 +4,25 @@
 //! Invariant: what was answered is in the engine, so a stop loses nothing.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
 use fairlane::Fairlane;
-use fairlane_engine::Engine;
+use fairlane_engine::{Engine, directory_of};
 use fairlane_server::keys::Keys;
 use fairlane_server::{Server, ServerError};
-use fairlane_worker::StopReport;
+use fairlane_worker::Pool;
 
+use super::key::KEYS;
 use super::work::said::{Guarding, Said, jobs};
+use super::work::store::Purpose;
 use super::work::telling::Telling;
-use super::work::{Signals, programs, store, worker};
+use super::work::{End, Signals, ended, programs, store, worker};
 use crate::config::{Config, DATA, Given};
 use crate::failure::Failure;
 use crate::logs::{self, LogFormat};
-use crate::own_engine::folder;
-use crate::place::Place;
+use crate::output;
+use crate::place::{Place, is_server};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -36,9 +37,6 @@ With [types.NAME] or [callbacks] in the file it works on them too, as fairlane w
 fairlane config says what it would be started with, and where each value comes from.
 The first Ctrl-C or SIGTERM lets running requests and jobs end, the second one does not.
 Exit codes: 0 stopped; 1 it failed, such as on a port that is in use; 2 bad input; 130 stopped with work in hand.";
-
-/// The file of keys in a data directory.
-const KEYS: &str = "keys.json";
 
 /// Serves a queue over HTTP: an API for any language, metrics, and workers without code
 #[derive(Args)]
@@ -60,37 +58,35 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     let config = Config::read(&given)?;
     programs::check(&config)?;
     let json = config.server.log == LogFormat::Json;
+    if json {
+        output::speak_to_programs();
+    }
     let url = config.engine.clone().unwrap_or_else(|| format!("dir:{DATA}"));
     let place = Place { engine: url, json };
     check(&place)?;
     logs::install(config.server.log).map_err(Failure::bad_input)?;
-    let keys = keys_file(&config, &place).map(open_keys).transpose()?;
+    let keys = open_keys(&config, &place)?;
     // Before the engine is opened, which makes its directory.
-    Server::check(config.server.listen, keys.as_deref()).map_err(unstarted)?;
+    Server::check(config.server.listen, Some(&keys)).map_err(unstarted)?;
     let telling = Telling::start(json);
     let mut signals = Signals::listen()?;
     // Before the engine is opened, which takes its handles then.
     fairlane_server::figures::install();
     let reached = tokio::select! {
-        reached = store::reach(&place, None, &config, &telling) => reached,
-        () = signals.next() => return ended(StopReport::default(), telling),
+        reached = store::reach(&place, Purpose::Serve, None, &config, &telling) => reached.map(Some),
+        () = signals.next() => Ok(None),
     };
-    let served = match reached {
-        Ok(engine) => serve(&engine, keys, &place, &config, &telling, &mut signals).await,
-        Err(failure) => Err(failure),
+    let end = match reached {
+        Ok(Some(engine)) => serve(&engine, keys, &place, &config, &telling, &mut signals).await,
+        Ok(None) => End::default(),
+        Err(failure) => End::of(failure),
     };
-    match served {
-        Ok(report) => ended(report, telling),
-        Err(failure) => {
-            telling.end();
-            Err(failure)
-        }
-    }
+    ended(end, telling).await
 }
 
 /// A queue in memory is as good as any for as long as it is served; one behind a server is not this one's to serve.
 fn check(place: &Place) -> Result<(), Failure> {
-    if place.engine.starts_with("http") {
+    if is_server(&place.engine) {
         return Err(Failure::bad_input(
             "--engine names a server, which serves its queue already; name a directory or a Redis",
         ));
@@ -98,38 +94,27 @@ fn check(place: &Place) -> Result<(), Failure> {
     Ok(fairlane_engine::check_address(&place.engine)?)
 }
 
-/// The file of keys: the one that is named, else that of the data directory if there is one.
-fn keys_file(config: &Config, place: &Place) -> Option<PathBuf> {
-    let in_data = || folder(&place.engine).unwrap_or_else(|| DATA.into()).join(KEYS);
-    config.server.keys.clone().or_else(|| Some(in_data()).filter(|path| path.exists()))
-}
-
-fn open_keys(path: PathBuf) -> Result<Arc<Keys>, Failure> {
-    Keys::open(path).map(Arc::new).map_err(|error| Failure::bad_input(error.to_string()))
+/// The keys of the file that is named, else of that of the data directory, which need not be there yet.
+fn open_keys(config: &Config, place: &Place) -> Result<Arc<Keys>, Failure> {
+    let keys = match &config.server.keys {
+        Some(path) => Keys::open(path),
+        None => Keys::expect(directory_of(&place.engine).unwrap_or_else(|| DATA.into()).join(KEYS)),
+    };
+    keys.map(Arc::new).map_err(|error| Failure::bad_input(error.to_string()))
 }
 
 async fn serve(
     engine: &Arc<dyn Engine>,
-    keys: Option<Arc<Keys>>,
+    keys: Arc<Keys>,
     place: &Place,
     config: &Config,
     telling: &Telling,
     signals: &mut Signals,
-) -> Result<StopReport, Failure> {
-    if engine.name() == "http" {
-        return Err(Failure::bad_input(format!(
-            "{} is served by another process already; stop that one first, or name another directory with --engine",
-            place.address()
-        )));
-    }
-    let guarding = Guarding::new(keys.as_deref(), place);
-    let fairlane = Fairlane::from_engine(engine.clone());
-    let (address, settings) = (config.server.listen, config.server.settings.clone());
-    let server = Server::start(fairlane, address, keys, settings).await.map_err(unstarted)?;
-    engine.announce(format!("http://{}", reachable(server.address()))).await?;
-    let worker = worker(engine, config, telling)?;
-    let pool = worker.start().map_err(|error| Failure::bad_input(error.to_string()))?;
-    telling.say(Said::serving(server.address(), &place.engine, guarding, config));
+) -> End {
+    let (server, pool) = match start(engine, keys, place, config, telling).await {
+        Ok(started) => started,
+        Err(failure) => return End::of(failure),
+    };
     engine.warnings().into_iter().for_each(|warning| telling.say(Said::EngineWarning { warning }));
     tokio::select! {
         () = signals.next() => {}
@@ -137,24 +122,30 @@ async fn serve(
     }
     let stopped = async { tokio::join!(pool.stop(), server.stop()).0 };
     tokio::select! {
-        report = stopped => Ok(report),
-        () = signals.next() => Err(Failure::Stopped(format!(
-            "left running: {} and requests that were being answered; a job runs again when its lease runs out",
+        report = stopped => End { report, ..End::default() },
+        () = signals.next() => End::at_once(telling.running(), &format!(
+            "{} and requests that were being answered",
             jobs(telling.running())
-        ))),
+        )),
     }
 }
 
-fn ended(report: StopReport, telling: Telling) -> Result<(), Failure> {
-    telling.say(telling.stopped(report, false));
-    telling.end();
-    match report.left {
-        0 => Ok(()),
-        left => Err(Failure::broken(format!(
-            "the engine could not be told how {} ended; a job runs again when its lease runs out",
-            jobs(left as u64)
-        ))),
-    }
+async fn start(
+    engine: &Arc<dyn Engine>,
+    keys: Arc<Keys>,
+    place: &Place,
+    config: &Config,
+    telling: &Telling,
+) -> Result<(Server, Pool), Failure> {
+    let guarding = Guarding::new(&keys, place);
+    let fairlane = Fairlane::from_engine(engine.clone());
+    let (address, settings) = (config.server.listen, config.server.settings.clone());
+    let server = Server::start(fairlane, address, Some(keys), settings).await.map_err(unstarted)?;
+    engine.announce(format!("http://{}", reachable(server.address()))).await?;
+    let worker = worker(engine, config, telling)?;
+    let pool = worker.start().map_err(|error| Failure::bad_input(error.to_string()))?;
+    telling.say(Said::serving(server.address(), &place.engine, guarding, config));
+    Ok((server, pool))
 }
 
 /// Where a client on this machine finds a server that listens on every address.

@@ -1,12 +1,10 @@
 //! `fairlane simulate`: what the queue would do, in virtual time.
 
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use fairlane_core::queue::Discipline;
 use fairlane_simulator::{ClassicLayer, Overlay, PartReport, Progress, Scenario, plot_svg, run as play};
-use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::failure::Failure;
 use crate::{output, tables};
@@ -165,11 +163,7 @@ fn read(path: &Path, argument: &str) -> Result<String, Failure> {
 }
 
 fn play_with_progress(scenario: &Scenario) -> Result<Vec<PartReport>, Failure> {
-    let bar = if std::io::stderr().is_terminal() { ProgressBar::no_length() } else { ProgressBar::hidden() };
-    let template = "[{bar:40}] {human_pos} of {human_len} jobs  {msg}";
-    bar.set_style(
-        ProgressStyle::with_template(template).expect("the template is valid").progress_chars("=> "),
-    );
+    let bar = output::progress_bar(false, "[{bar:40}] {human_pos} of {human_len} jobs  {msg}", None);
     let mut show = |progress: Progress<'_>| {
         if bar.message() != progress.part {
             bar.set_message(progress.part.to_owned());

@@ -5,7 +5,7 @@ use fairlane::{BulkView, rate_text};
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::limit::{limit_text, per_second_text};
+use crate::limit::{limit_text, rate_now_text};
 use crate::overview::{GroupSeen, Overview, TypeSeen};
 use crate::place::Place;
 use crate::tables::{self, ago, thousands};
@@ -61,6 +61,8 @@ struct TypeShown {
     rate: Option<String>,
     /// Below the set one after refusals of the downstream.
     rate_now_per_second: Option<f64>,
+    #[serde(skip)]
+    rate_now: Option<String>,
     answers_last_second: u64,
     /// When a worker last asked for its jobs.
     asked_ms_ago: Option<u64>,
@@ -122,7 +124,7 @@ impl Answer {
     }
 
     fn text(&self, more_groups: bool) -> String {
-        let mut parts = vec![self.counts()];
+        let mut parts = vec![tables::prose(&self.counts())];
         if !self.types.is_empty() {
             let header = ["type", "running", "rate", "now", "answered/s", "last asked for"];
             parts.push(tables::texts(&header, self.types.iter().map(TypeShown::row)));
@@ -139,7 +141,7 @@ impl Answer {
         if !self.warnings.is_empty() {
             let lines: Vec<String> =
                 self.warnings.iter().map(|warning| format!("warning: {warning}")).collect();
-            parts.push(lines.join("\n"));
+            parts.push(tables::prose(&lines.join("\n")));
         }
         parts.join("\n\n")
     }
@@ -184,6 +186,7 @@ impl TypeShown {
             ready: view.ready,
             rate: view.settings.rate.map(rate_text),
             rate_now_per_second: view.rate_milli.map(|milli| milli as f64 / 1000.0),
+            rate_now: view.rate_milli.map(|milli| rate_now_text(milli, view.settings.rate)),
             answers_last_second: view.answers,
             asked_ms_ago: one.asked_ms_ago,
         }
@@ -191,7 +194,7 @@ impl TypeShown {
 
     fn row(&self) -> Vec<String> {
         let rate = if self.paused { "paused".to_owned() } else { limit_text(self.rate.as_ref()) };
-        let now = self.rate_now_per_second.map_or("–".to_owned(), |now| per_second_text(now) + "/s");
+        let now = self.rate_now.clone().unwrap_or("–".to_owned());
         let asked = self.asked_ms_ago.map_or("never".to_owned(), ago);
         let counts = [self.in_flight, self.answers_last_second].map(thousands);
         let [running, answered] = counts;

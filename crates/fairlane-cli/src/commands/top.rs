@@ -28,7 +28,7 @@ Examples:
   fairlane top | head -20
 
 Groups are those with the most unfinished jobs; their share is that of all jobs done since the last look.
-q or Ctrl-C ends it. Without a terminal it prints one look and ends. NO_COLOR=1 does without colours.
+A data directory has to be served meanwhile (fairlane serve). q or Ctrl-C ends it. Without a terminal it prints one look and ends. NO_COLOR=1 does without colours.
 Exit codes: 0 done; 1 it failed; 2 bad input.";
 
 /// Between two looks.
@@ -60,6 +60,7 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
         frame.next(Overview::take(&fairlane, GROUPS_MAX, false).await?);
         return output::print(frame.text(PRINTED, false).trim_end());
     }
+    place.refuse_to_wait(&fairlane, "look at it now and then (fairlane status)")?;
     live(&fairlane, &mut frame).await
 }
 

@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::failure::Failure;
 use crate::output;
 use crate::place::Place;
+use crate::tables;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -83,9 +84,7 @@ impl Answer {
 
     /// The sentence, and the facts under it.
     fn text(&self) -> String {
-        let width = self.facts.iter().map(|fact| fact.about.len()).max().unwrap_or(0);
-        let mut lines = vec![self.sentence.clone(), String::new()];
-        lines.extend(self.facts.iter().map(|fact| format!("  {:width$}  {}", fact.about, fact.text)));
-        lines.join("\n")
+        let facts = tables::facts(self.facts.iter().map(|fact| (fact.about, fact.text.as_str())));
+        format!("{}\n\n{facts}", tables::prose(&self.sentence))
     }
 }

@@ -26,6 +26,7 @@ use crate::config::{Config, FILE, Given, Target};
 use crate::failure::Failure;
 use crate::place::{self, Place};
 use said::{Said, jobs};
+use store::Purpose;
 use telling::Telling;
 
 const EXAMPLES: &str = "\
@@ -56,8 +57,8 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Where the queue lives, whatever the file says: http://host:port (a server), redis://host:port,
-    /// redis+cluster://host:port,host:port or dir:path [env: FAIRLANE_ENGINE] [default: ./fairlane-data if it is there,
-    /// else redis://127.0.0.1:6379]
+    /// redis+cluster://host:port,host:port or dir:path [env: FAIRLANE_ENGINE] [default: ./fairlane-data if a queue is
+    /// there, else redis://127.0.0.1:6379]
     #[arg(long, value_name = "URL")]
     engine: Option<String>,
     /// End when nothing is left to do
@@ -82,39 +83,52 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     let url = config.engine.clone().map_or_else(place::nearby, Ok).map_err(Failure::bad_input)?;
     let place = Place { engine: url.clone(), json: arguments.json };
     place.check()?;
+    let mut signals = Signals::listen()?;
     let telling = Telling::start(arguments.json);
     if arguments.check {
         telling.say(Said::checked(path, &url, &config));
-        telling.end();
+        telling.end().await;
         return Ok(());
     }
-    let mut signals = Signals::listen()?;
     let reached = tokio::select! {
-        reached = store::reach(&place, arguments.patience, &config, &telling) => reached,
-        () = signals.next() => return ended(StopReport::default(), Ok(false), telling),
+        reached = store::reach(&place, Purpose::Work, arguments.patience, &config, &telling) => reached.map(Some),
+        () = signals.next() => Ok(None),
     };
-    let engine = match reached {
-        Ok(engine) => engine,
-        Err(failure) => {
-            telling.end();
-            return Err(failure);
-        }
+    let end = match reached {
+        Ok(Some(engine)) => work(&engine, &url, arguments.drain, &config, &telling, &mut signals).await,
+        Ok(None) => End::default(),
+        Err(failure) => End::of(failure),
     };
-    let worker = worker(&engine, &config, &telling)?;
-    let pool = worker.start().map_err(|error| Failure::bad_input(error.to_string()))?;
-    telling.say(Said::started(&pool, &url, &config));
+    ended(end, telling).await
+}
+
+async fn work(
+    engine: &Arc<dyn Engine>,
+    url: &str,
+    is_drain: bool,
+    config: &Config,
+    telling: &Telling,
+    signals: &mut Signals,
+) -> End {
+    let started = worker(engine, config, telling)
+        .and_then(|worker| worker.start().map_err(|error| Failure::bad_input(error.to_string())));
+    let pool = match started {
+        Ok(pool) => pool,
+        Err(failure) => return End::of(failure),
+    };
+    telling.say(Said::started(&pool, url, config));
     engine.warnings().into_iter().for_each(|warning| telling.say(Said::EngineWarning { warning }));
-    let end = tokio::select! {
+    let drained = tokio::select! {
         () = signals.next() => Ok(false),
-        drained = drain(&engine, &config, &telling), if arguments.drain => drained.map(|()| true),
-        () = store::keep(&engine, &config, &telling) => Ok(false),
+        drained = drain(engine, config, telling), if is_drain => drained.map(|()| true),
+        () = store::keep(engine, config, telling) => Ok(false),
     };
     tokio::select! {
-        report = pool.stop() => ended(report, end, telling),
-        () = signals.next() => Err(Failure::Stopped(format!(
-            "left running: {}; a job runs again when its lease runs out",
-            jobs(telling.running())
-        ))),
+        report = pool.stop() => {
+            let is_drained = matches!(drained, Ok(true));
+            End { report, drained: is_drained, failure: drained.err() }
+        }
+        () = signals.next() => End::at_once(telling.running(), &jobs(telling.running())),
     }
 }
 
@@ -137,25 +151,50 @@ fn what_to_work_on(config: &Config) -> Result<&Path, Failure> {
 
 /// Ends when nothing is left for this worker, and says what is left for others.
 async fn drain(engine: &Arc<dyn Engine>, config: &Config, telling: &Telling) -> Result<(), Failure> {
-    let types = config.type_ids();
-    drain::until_nothing_is_left(engine, &types, telling).await?;
-    let left = drain::left(engine, &types).await?;
+    let left = drain::until_nothing_is_left(engine, &config.type_ids(), telling).await?;
     telling.say(Said::Drained { left });
     Ok(())
 }
 
-/// `end` says whether it was drained, or why it could not be.
-fn ended(report: StopReport, end: Result<bool, Failure>, telling: Telling) -> Result<(), Failure> {
-    telling.say(telling.stopped(report, matches!(end, Ok(true))));
-    telling.end();
-    match end {
-        Err(failure) => Err(failure),
-        Ok(_) if report.left > 0 => Err(Failure::broken(format!(
-            "the engine could not be told how {} ended; a job runs again when its lease runs out",
-            jobs(report.left as u64)
-        ))),
-        Ok(_) => Ok(()),
+/// How a worker, or a server with one, came to its end.
+#[derive(Default)]
+pub struct End {
+    /// What became of the jobs in hand.
+    pub report: StopReport,
+    /// Whether nothing was left to do.
+    pub drained: bool,
+    /// What went wrong.
+    pub failure: Option<Failure>,
+}
+
+impl End {
+    /// It ends because of this, with nothing in hand.
+    pub fn of(failure: Failure) -> Self {
+        Self { failure: Some(failure), ..Self::default() }
     }
+
+    /// Somebody would not wait for so many jobs and whatever else was under way.
+    pub fn at_once(left: u64, what: &str) -> Self {
+        let message = format!("left running: {what}; a job runs again when its lease runs out");
+        let report = StopReport { left: left as usize, ..StopReport::default() };
+        Self { report, failure: Some(Failure::Stopped(message)), ..Self::default() }
+    }
+}
+
+/// Says so, as the last of all.
+pub async fn ended(end: End, telling: Telling) -> Result<(), Failure> {
+    let End { report, drained, failure } = end;
+    let untold = || {
+        let what = jobs(report.left as u64);
+        let message = format!(
+            "the engine could not be told how {what} ended; a job runs again when its lease runs out"
+        );
+        (report.left > 0).then(|| Failure::broken(message))
+    };
+    let failure = failure.or_else(untold);
+    telling.say(telling.stopped(report, drained, failure.as_ref()));
+    telling.end().await;
+    failure.map_or(Ok(()), Err)
 }
 
 /// A worker as the file has it; without types it only runs the loops.

@@ -140,8 +140,17 @@ fn unknown(key: &str, known: impl Iterator<Item = impl fmt::Display>) -> String 
     with_suggestion(&format!("unknown field `{key}`, expected one of {}", known.join(", ")))
 }
 
-/// What variables say. One that looks like a setting and is none is a mistake.
-pub fn of_variables(variables: impl Iterator<Item = (String, String)>) -> Result<Vec<Entry>, String> {
+/// Variables that are not of the configuration: those of other commands, of the programs a worker runs, which may run
+/// this one, and of the examples.
+const OTHERS: [&str; 9] = ["KEY", "LOG", "GROUP", "JOB", "TYPE", "BULK", "ATTEMPT", "FENCE", "URL"];
+/// Those of Fairlane's own tests, which start this program.
+const TESTS: [&str; 5] = ["REWRITE", "WRITE_HELP", "FUZZ_ROUNDS", "FUZZ_SEED", "SCHEMA_EXAMPLES"];
+
+/// What variables say. One that begins as ours and is none is a mistake, unless the file names it as `${VAR}`.
+pub fn of_variables(
+    variables: impl Iterator<Item = (String, String)>,
+    file: &str,
+) -> Result<Vec<Entry>, String> {
     let keys = |table: &'static str, keys: Vec<&'static str>| keys.into_iter().map(move |key| (table, key));
     let known: Vec<(&str, &str)> = keys("server", SERVER.iter().map(|one| one.key).collect())
         .chain(keys("whole", WHOLE.iter().map(|one| one.key).collect()))
@@ -161,13 +170,11 @@ pub fn of_variables(variables: impl Iterator<Item = (String, String)>) -> Result
                 written: Written::Bare(value),
                 origin: Origin::Variable(name),
             }),
-            None if is_of_a_table(rest) => {
-                let known = known.iter().map(|(table, key)| variable(table, key));
-                let table = rest.split('_').next().unwrap_or(rest);
-                let known = known.filter(|known| known["FAIRLANE_".len()..].starts_with(table));
-                return Err(format!("the environment: {}", unknown(&name, known)));
+            None if OTHERS.contains(&rest) || TESTS.contains(&rest) || is_of_kubernetes(rest, &value) => {}
+            None if file.contains(&format!("${{{name}}}")) => {}
+            None => {
+                return Err(unknown_variable(&name, known.iter().map(|(table, key)| variable(table, key))));
             }
-            None => {}
         }
     }
     Ok(entries)
@@ -182,9 +189,33 @@ fn variable(table: &str, key: &str) -> String {
     words.collect::<Vec<_>>().join("_").replace('.', "_").to_uppercase()
 }
 
-/// Kubernetes sets variables such as `FAIRLANE_SERVER_PORT` and `FAIRLANE_SERVER_SERVICE_HOST` for a service of that
-/// name; those are nobody's mistake.
-fn is_of_a_table(rest: &str) -> bool {
-    let of_table = ["SERVER_", "WHOLE_", "WORKER_"].iter().find_map(|table| rest.strip_prefix(table));
-    of_table.is_some_and(|key| !key.starts_with("PORT") && !key.starts_with("SERVICE_"))
+/// Of a hundred known ones only the nearest is named.
+fn unknown_variable(name: &str, known: impl Iterator<Item = String>) -> String {
+    // What all of them begin with says nothing of how near they are, and the table is often left out.
+    let rest = |name: &str| name.trim_start_matches("FAIRLANE_").to_owned();
+    let (known, wanted) = (known.map(|known| rest(&known)).collect::<Vec<_>>(), rest(name));
+    let nearest = match known.iter().find(|known| known.ends_with(&format!("_{wanted}"))) {
+        Some(known) => Some(known.clone()),
+        None => unknown(&wanted, known.iter())
+            .rsplit_once("did you mean `")
+            .map(|(_, near)| near.replace("`?", "")),
+    };
+    let meant = nearest.map_or(".".to_owned(), |near| format!("; did you mean `FAIRLANE_{near}`?"));
+    format!(
+        "the environment: `{name}` is not known{meant} docs/configuration.md has them all; one of your own must not begin \
+         with FAIRLANE_, unless the file names it"
+    )
+}
+
+/// Kubernetes sets variables such as `FAIRLANE_PORT`, `FAIRLANE_PORT_8080_TCP` and `FAIRLANE_SERVER_SERVICE_HOST` for
+/// services whose names begin so; those are nobody's mistake.
+fn is_of_kubernetes(rest: &str, value: &str) -> bool {
+    let words: Vec<&str> = rest.split('_').collect();
+    let is_number = |word: &&str| word.parse::<u16>().is_ok();
+    let follows = |pair: &[&str]| match pair {
+        ["SERVICE", next] => matches!(*next, "HOST" | "PORT"),
+        ["PORT", next] => is_number(next),
+        _ => false,
+    };
+    words.windows(2).any(follows) || (words.last() == Some(&"PORT") && value.contains("://"))
 }

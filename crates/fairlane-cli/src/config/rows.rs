@@ -1,5 +1,6 @@
 //! Everything that is configured, a row for each value.
 
+use fairlane_engine::without_user;
 use serde::Serialize;
 use toml::de::{DeTable, DeValue};
 
@@ -7,7 +8,7 @@ use super::layers::{Laid, Origin};
 use super::lists::{ServerConfig, WorkerConfig};
 use super::mistakes::line_of;
 use super::{DATA, Settings};
-use crate::place::without_user;
+use crate::place;
 
 /// What stands for a value that may be secret.
 const MASK: &str = "…";
@@ -34,10 +35,10 @@ pub fn all(
     whole: &Laid<Settings>,
     worker: &Laid<WorkerConfig>,
 ) -> Vec<Row> {
-    let standard = (format!("dir:{DATA}"), Origin::Default);
-    let (url, origin) = engine.unwrap_or(&standard);
-    let mut rows =
-        vec![Row { key: "engine".to_owned(), value: without_user(url), origin: origin.shown(file) }];
+    let mut rows = match engine {
+        Some((url, origin)) => vec![of_engine(url, origin.shown(file))],
+        None => unsaid_engine(),
+    };
     rows.extend(of_table(server, file, &Origin::Default));
     rows.extend(of_table(whole, file, &Origin::Queue));
     rows.extend(of_table(worker, file, &Origin::Default));
@@ -49,6 +50,22 @@ pub fn all(
         }
     }
     rows
+}
+
+fn of_engine(url: &str, origin: String) -> Row {
+    Row { key: "engine".to_owned(), value: without_user(url), origin }
+}
+
+/// Where nobody says, a server makes its queue and a worker looks for one.
+fn unsaid_engine() -> Vec<Row> {
+    let served = format!("dir:{DATA}");
+    match place::unsaid() {
+        DATA => vec![of_engine(&served, Origin::Default.shown(""))],
+        other => vec![
+            of_engine(&served, "default of serve".to_owned()),
+            of_engine(other, format!("default of work, until there is a queue in {DATA}")),
+        ],
+    }
 }
 
 /// Every key of a table; what nobody has set comes from `otherwise`.
@@ -96,11 +113,10 @@ fn is_secret(name: &str) -> bool {
 
 /// The host of a URL: its user, path and query may hold secrets.
 fn origin_of(url: &str) -> String {
-    let shown = without_user(url);
-    match shown.split_once("://") {
+    match url.split_once("://") {
         Some((scheme, rest)) => {
             let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
-            format!("{scheme}://{host}/{MASK}")
+            format!("{}/{MASK}", without_user(&format!("{scheme}://{host}")))
         }
         None => MASK.to_owned(),
     }

@@ -75,7 +75,9 @@ pub mod kinds {
 
         pub fn read<N: TryFrom<i64>>(written: &Written) -> Result<N, String> {
             let number = written.number().ok_or("a whole number")?;
-            N::try_from(number).map_err(|_| "a whole number and not negative, or smaller".to_owned())
+            let needed =
+                if number < 0 { "a whole number and not negative" } else { "a smaller whole number" };
+            N::try_from(number).map_err(|_| needed.to_owned())
         }
 
         pub fn show(number: &impl Display) -> String {
@@ -329,7 +331,8 @@ mod tests {
         assert!(kinds::time::read(&bare("0s")).unwrap_err().contains("30s"));
         assert!(kinds::time::read(&Written::Typed(Value::Integer(30))).unwrap_err().contains("30s"));
         assert!(kinds::amount::read::<usize>(&bare("0")).unwrap_err().contains("from 1"));
-        assert!(kinds::number::read::<u32>(&bare("-1")).unwrap_err().contains("not negative"));
+        assert_eq!(kinds::number::read::<u32>(&bare("-1")).unwrap_err(), "a whole number and not negative");
+        assert_eq!(kinds::number::read::<u32>(&bare("9999999999")).unwrap_err(), "a smaller whole number");
         assert!(kinds::address::read(&bare("localhost")).unwrap_err().contains("127.0.0.1:8080"));
         assert!(kinds::discipline::read(&bare("fair")).unwrap_err().contains("classic"));
     }

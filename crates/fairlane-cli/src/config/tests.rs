@@ -73,6 +73,10 @@ fn what_is_wrong_is_told_with_where_it_stands_and_the_key_that_may_be_meant() {
     for (variable, words) in [
         (("FAIRLANE_SERVER_LISTEN", "x"), "FAIRLANE_SERVER_LISTEN must be an address and a port"),
         (("FAIRLANE_SERVER_LISTN", "x"), "did you mean `FAIRLANE_SERVER_LISTEN`?"),
+        (("FAIRLANE_SERVR_LISTEN", "x"), "did you mean `FAIRLANE_SERVER_LISTEN`?"),
+        (("FAIRLANE_LISTEN", "x"), "did you mean `FAIRLANE_SERVER_LISTEN`?"),
+        (("FAIRLANE_ENGIN", "x"), "did you mean `FAIRLANE_ENGINE`?"),
+        (("FAIRLANE_PORT", "8080"), "`FAIRLANE_PORT` is not known. docs/configuration.md"),
         (("FAIRLANE_WORKER_LEASE_MS", "5"), "FAIRLANE_WORKER_LEASE_MS is 5; it must be from"),
     ] {
         let problem = read("", &[variable], Given::default()).unwrap_err();
@@ -87,9 +91,15 @@ fn variables_that_others_set_are_left_alone() {
     let others = [
         ("FAIRLANE_KEY", "x"),
         ("FAIRLANE_GROUP", "x"),
+        ("FAIRLANE_FUZZ_ROUNDS", "9"),
         ("FAIRLANE_SERVER_PORT", "tcp://10.0.0.1:80"),
         ("FAIRLANE_SERVER_SERVICE_HOST", "10.0.0.1"),
+        ("FAIRLANE_SERVICE_PORT_HTTP", "8080"),
+        ("FAIRLANE_PORT", "tcp://10.0.0.1:80"),
+        ("FAIRLANE_PORT_80_TCP_ADDR", "10.0.0.1"),
+        ("FAIRLANE_MAIL_TOKEN", "hunter2"),
         ("FAIRLANE_SERVER_LISTEN", ""),
     ];
-    read("", &others, Given::default()).unwrap();
+    // The file names the last one.
+    read("# ${FAIRLANE_MAIL_TOKEN}", &others, Given::default()).unwrap();
 }

@@ -72,7 +72,32 @@ fn an_export_makes_the_same_queue_elsewhere() {
     let ended = fairlane(&["data", "export", &copy, "--out", &again]);
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     assert_eq!(std::fs::read_to_string(&again).unwrap(), exported);
-    fairlane(&["data", "import", &copy, "--from", &lines]).failed(2, &["there is a queue in it already"]);
+    fairlane(&["data", "import", &copy, "--from", &lines])
+        .failed(2, &["holds a queue already", "name a directory that does not"]);
+}
+
+#[test]
+fn an_export_that_is_not_whole_is_refused_and_leaves_nothing_behind() {
+    let folder = TempDir::new().unwrap();
+    let (queue, copy, lines) = (path(&folder, "queue"), path(&folder, "copy"), path(&folder, "lines"));
+    runtime().block_on(fill(Path::new(&queue), 10));
+    assert_eq!(fairlane(&["data", "export", &queue, "--out", &lines]).code, 0);
+    let whole = std::fs::read_to_string(&lines).unwrap();
+    let all: Vec<&str> = whole.lines().collect();
+    let (end, rows) = all.split_last().unwrap();
+    assert!(end.contains(&format!("\"rows\":{}", rows.len())), "{end}");
+    for cut in [vec![], rows[..5].to_vec(), rows.to_vec(), [&rows[1..], &[end]].concat(), vec![end]] {
+        std::fs::write(&lines, cut.join("\n")).unwrap();
+        let ended = fairlane(&["data", "import", &copy, "--from", &lines]);
+        ended.failed(2, &["not a whole export", "Nothing was imported"]);
+        assert!(!Path::new(&copy).exists(), "{cut:?}");
+    }
+    std::fs::write(&lines, whole.clone() + rows[0]).unwrap();
+    std::fs::create_dir(&copy).unwrap();
+    std::fs::write(Path::new(&copy).join("note"), "mine").unwrap();
+    fairlane(&["data", "import", &copy, "--from", &lines]).failed(2, &["the line before it is the end"]);
+    let left: Vec<_> = std::fs::read_dir(&copy).unwrap().flatten().map(|entry| entry.file_name()).collect();
+    assert_eq!(left, ["note"], "what was there before stays");
 }
 
 #[test]

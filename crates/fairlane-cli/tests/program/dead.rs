@@ -1,7 +1,8 @@
 //! `fairlane dead`.
 
 use super::queue::Queue;
-use super::running::has_keys;
+use super::running::{Ended, fairlane, has_keys};
+use super::served::Served;
 
 const IDS: [&str; 5] = ["rare-1", "frequent-1", "frequent-2", "rare-2", "frequent-3"];
 
@@ -40,4 +41,33 @@ fn without_a_filter_nothing_is_touched() {
     queue.run(&["dead", "discard", "--older-than", "long"]).failed(2, &["1h30m"]);
     queue.run(&["dead", "list", "--group", ""]).failed(2, &["must not be empty"]);
     assert_eq!(queue.json(&["dead", "list"])["dead"], 1);
+}
+
+#[test]
+fn a_key_that_is_bound_to_groups_is_refused_all_dead_jobs_and_told_of_the_group() {
+    let queue = Queue::with_dead(&IDS);
+    let keys = queue.path("keys.json");
+    let words = ["key", "create", "--name", "n", "--role", "producer", "--group", "customer-7", "--json"];
+    let made = fairlane(&[&words[..], &["--keys", &keys]].concat()).json();
+    let folder = tempfile::TempDir::new().unwrap();
+    let served = Served::in_folder(folder, &["--engine", &queue.url(), "--keys", &keys]);
+    let run = |words: &[&str]| {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_fairlane"))
+            .args([&["dead"], words, &["--engine", &served.address]].concat())
+            .env("FAIRLANE_KEY", made["key"].as_str().unwrap())
+            .output()
+            .unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Ended {
+            code: output.status.code().unwrap(),
+            stdout: text(output.stdout),
+            stderr: text(output.stderr),
+        }
+    };
+    for words in [&["list"][..], &["requeue", "--all"], &["requeue", "--type", "mail"], &["discard", "--all"]]
+    {
+        run(words).failed(2, &["this key is bound", "--group"]);
+    }
+    assert!(run(&["list", "--group", "customer-7"]).stdout.contains("5 dead jobs."));
+    assert_eq!(run(&["requeue", "--group", "customer-7"]).stdout.trim(), "5 requeued");
 }

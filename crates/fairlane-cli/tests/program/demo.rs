@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 
 use super::redis_server::RedisServer;
 use super::running::{fairlane, has_keys};
+use super::served::Served;
 
 const GROUP_KEYS: [&str; 6] =
     ["group", "enqueued", "completed", "wait_p50_ms", "wait_p99_ms", "last_done_ms"];
@@ -71,6 +72,20 @@ fn a_bad_address_or_number_is_said_with_code_2() {
     fairlane(&["demo", "--sizes", "5"]).failed(2, &["--sizes takes 2 to 26 numbers"]);
     fairlane(&["demo", "--sizes", "0,1"]).failed(2, &["--sizes"]);
     fairlane(&["demo", "--rate", "0"]).failed(2, &["--rate", "between 1 and"]);
+}
+
+#[test]
+fn nothing_is_tried_in_the_queue_of_a_server() {
+    let served = Served::start();
+    fairlane(&["settings", "set", "max_retry_count=9", "--json", "--engine", &served.address]).json();
+    let refused = ["--engine names a server", "memory:"];
+    fairlane(&["demo", "--sizes", "30,5", "--engine", &served.address]).failed(2, &refused);
+    let bench = fairlane(&["bench", "--quick", "--only", "enqueue", "--engine", &served.address]);
+    assert!(bench.code == 2 && bench.stderr.contains(refused[0]), "{}", bench.stderr);
+    let status = fairlane(&["status", "--json", "--engine", &served.address]).json();
+    assert_eq!((&status["backlog"], &status["types"]), (&0.into(), &serde_json::json!([])));
+    let settings = fairlane(&["settings", "show", "--json", "--engine", &served.address]).json();
+    assert_eq!(settings["settings"]["max_retry_count"], "9");
 }
 
 #[test]

@@ -3,8 +3,10 @@
 use std::os::unix::fs::PermissionsExt;
 
 use serde_json::Value;
+use tempfile::TempDir;
 
 use super::running::{Ended, fairlane, has_keys};
+use super::served::Served;
 
 struct Folder(tempfile::TempDir);
 
@@ -103,6 +105,55 @@ fn what_cannot_be_is_refused_with_what_can() {
     folder.run(&["list"]).failed(1, &["is no file of keys", "repair it"]);
     std::fs::set_permissions(folder.file(), PermissionsExt::from_mode(0o666)).unwrap();
     folder.run(&["list"]).failed(1, &["others can write", "chmod 600"]);
+}
+
+/// Runs the program in a folder, with these variables.
+fn run_in(folder: &TempDir, variables: &[(&str, &str)], words: &[&str]) -> Ended {
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_fairlane"))
+        .args(words)
+        .current_dir(folder.path())
+        .env_remove("FAIRLANE_ENGINE")
+        .env_remove("FAIRLANE_KEYS")
+        .envs(variables.iter().copied())
+        .output()
+        .unwrap();
+    Ended {
+        code: output.status.code().unwrap(),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+#[test]
+fn a_key_is_made_where_a_server_started_there_looks_for_it() {
+    let create = ["key", "create", "--name", "me", "--role", "admin", "--json"];
+    let file = "[types.mail]\ncommand = [\"cat\"]\n";
+    let empty = [("FAIRLANE_KEYS", ""), ("FAIRLANE_ENGINE", "")];
+    for (head, variables, keys) in [
+        ("", &[][..], "fairlane-data/keys.json"),
+        ("", &empty, "fairlane-data/keys.json"),
+        ("engine = \"./queue\"\n", &[], "queue/keys.json"),
+        ("engine = \"./queue\"\n[server]\nkeys = \"own.json\"\n", &empty, "own.json"),
+        ("[server]\nkeys = \"own.json\"\n", &[("FAIRLANE_KEYS", "other.json")], "other.json"),
+        ("engine = \"./queue\"\n", &[("FAIRLANE_ENGINE", "./elsewhere")], "elsewhere/keys.json"),
+    ] {
+        let folder = TempDir::new().unwrap();
+        std::fs::write(folder.path().join("fairlane.toml"), format!("{head}{file}")).unwrap();
+        run_in(&folder, variables, &create).json();
+        assert!(folder.path().join(keys).is_file(), "{head}{variables:?}");
+        // A directory with keys alone is no queue.
+        if head.is_empty() {
+            let checked = run_in(&folder, variables, &["work", "--check"]).stdout;
+            assert!(checked.ends_with("the queue is at redis://127.0.0.1:6379\n"), "{checked}");
+        }
+        run_in(&folder, variables, &["key", "list", "--json"]).json();
+    }
+    let folder = TempDir::new().unwrap();
+    std::fs::write(folder.path().join("fairlane.toml"), "engine = \"./queue\"\n").unwrap();
+    run_in(&folder, &[], &create).json();
+    let served = Served::in_folder(folder, &[]);
+    let serving = served.events().into_iter().find(|event| event["event"] == "serving").unwrap();
+    assert!(serving["keys"]["keys"].as_str().unwrap().ends_with("queue/keys.json"), "{serving}");
 }
 
 #[test]

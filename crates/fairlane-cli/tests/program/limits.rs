@@ -38,6 +38,11 @@ fn a_type_is_set_shown_and_listed() {
     assert_eq!(queue.json(&["type", "list"])["types"].as_array().unwrap().len(), 1);
     assert!(queue.run(&["type", "list"]).stdout.contains("10/min"));
     assert!(queue.run(&["type", "show", "mail"]).stdout.contains("last asked for it: never"));
+    queue.json(&["type", "set", "mail", "--rate", "1/min"]);
+    for words in [&["type", "list"][..], &["status"]] {
+        let text = queue.run(words).stdout;
+        assert!(text.contains("1/min") && !text.contains("0.0"), "{text}");
+    }
 }
 
 #[test]

@@ -112,6 +112,35 @@ fn what_takes_no_more_jobs_is_not_said_to_stay_open() {
 }
 
 #[test]
+fn a_broken_line_does_not_reopen_what_takes_no_more_jobs() {
+    let queue = Queue::new();
+    let file = queue.file("news.ndjson", &lines(2));
+    queue.json(&load(&file, &[]));
+    let broken = queue.file("news.ndjson", &(lines(2) + "nonsense\n"));
+    let closed = |how: &str| {
+        let ended = queue.run(&load(&broken, &[]));
+        ended.failed(2, &["line 3", how, "takes no more jobs than the 2 it has", "name a new bulk action"]);
+        assert!(!ended.stderr.contains("open") && !ended.stderr.contains("again"), "{}", ended.stderr);
+    };
+    closed("news is sealed");
+    queue.json(&["bulk", "cancel", NEWS[0], NEWS[1]]);
+    closed("news is CANCELLED");
+}
+
+#[test]
+fn an_empty_source_is_not_sealed_unless_that_is_meant() {
+    let queue = Queue::new();
+    let empty = queue.file("empty.ndjson", "\n");
+    queue.run(&load(&empty, &[])).failed(2, &["no job in the source", "nothing opened", "--allow-empty"]);
+    queue.run(&["bulk", "show", NEWS[0], NEWS[1]]).failed(2, &["there is no directory"]);
+    let file = queue.file("news.ndjson", &lines(2));
+    queue.json(&load(&file, &["--no-seal"]));
+    queue.run(&load(&empty, &[])).failed(2, &["no job in the source"]);
+    assert_eq!(queue.json(&["bulk", "show", NEWS[0], NEWS[1]])["sealed"], false);
+    assert_eq!(queue.json(&load(&empty, &["--append", "--allow-empty"]))["sealed"], true);
+}
+
+#[test]
 fn a_bulk_action_that_is_gone_meanwhile_is_said_to_be() {
     let server = RedisServer::start();
     let mut loading = start_load(&server.url());

@@ -2,13 +2,17 @@
 
 #![expect(clippy::unwrap_used, reason = "what a test needs and does not get is its failure")]
 
+mod alone;
 mod audit;
 mod bench;
 mod bulk;
 mod data;
 mod dead;
 mod demo;
+mod deploy;
+mod drain;
 mod enqueue;
+mod health;
 mod help;
 mod job;
 mod key;
@@ -25,6 +29,7 @@ mod served;
 mod settings;
 mod simulate;
 mod status;
+mod told;
 mod why;
 mod work;
 mod work_start;

@@ -49,6 +49,11 @@ fn jobs_come_in_over_http_and_a_stop_ends_well() {
     assert!(ended.stdout.lines().chain(ended.stderr.lines()).all(is_json), "{}", ended.stderr);
     let last: serde_json::Value = serde_json::from_str(ended.stdout.lines().last().unwrap()).unwrap();
     assert_eq!(last["event"], "stopped");
+    assert!(
+        ended.stderr.contains("the worker has stopped"),
+        "an empty FAIRLANE_LOG hides nothing: {}",
+        ended.stderr
+    );
     assert_eq!(
         fairlane(&["job", "show", "customer-7", "a", "--json", "--engine", &engine]).json()["job"],
         "a"
@@ -140,6 +145,7 @@ fn a_directory_that_is_served_cannot_be_served_twice_and_a_port_neither() {
     let other = format!("dir:{}", served.path("other").display());
     let in_use = fairlane(&["serve", "--engine", &other, "--listen", &listen]);
     in_use.failed(1, &["something listens on", &listen, "--listen"]);
+    assert!(!served.path("other").exists(), "what cannot be served is not made");
     let http = fairlane(&["serve", "--engine", &served.address]);
     http.failed(2, &["names a server"]);
     let open = format!("dir:{}", served.path("open").display());
@@ -148,6 +154,33 @@ fn a_directory_that_is_served_cannot_be_served_twice_and_a_port_neither() {
     assert!(!served.path("open").exists(), "what may not be served is not made");
     fairlane(&["serve", "--engine", &other, "--keys", "/no/such/keys.json"])
         .failed(2, &["/no/such/keys.json"]);
+}
+
+#[test]
+fn an_empty_address_is_not_a_queue_in_memory() {
+    let folder = TempDir::new().unwrap();
+    let refused = ["\"\" is not the address of an engine", "memory:"];
+    run_in(&folder, &["serve", "--listen", "127.0.0.1:0", "--engine", ""]).failed(2, &refused);
+    std::fs::write(folder.path().join("fairlane.toml"), "engine = \"\"\n").unwrap();
+    run_in(&folder, &["serve", "--listen", "127.0.0.1:0"]).failed(2, &refused);
+}
+
+#[test]
+fn whoever_may_not_serve_a_directory_changes_nothing_in_it() {
+    let served = Served::start();
+    let engine = format!("dir:{}", served.path("queue").display());
+    fairlane(&["settings", "set", "max_retry_count=7", "--json", "--engine", &engine]).json();
+    let config = served.path("other.toml").display().to_string();
+    let file = "[whole]\nmax_retry_count = 9\n[types.mail]\ncommand = [\"cat\"]\nrate = \"5/s\"\n";
+    std::fs::write(&config, file).unwrap();
+    fairlane(&["serve", "--config", &config, "--engine", &engine, "--listen", "127.0.0.1:0"])
+        .failed(2, &["is served by another process already"]);
+    let settings = fairlane(&["settings", "show", "--json", "--engine", &engine]).json();
+    assert_eq!(settings["settings"]["max_retry_count"], "7");
+    assert_eq!(
+        fairlane(&["type", "list", "--json", "--engine", &engine]).json()["types"],
+        serde_json::json!([])
+    );
 }
 
 #[test]
@@ -185,16 +218,22 @@ fn told_twice_it_ends_at_once() {
     let (ended, _folder) = served.ended();
     assert_eq!(ended.code, 130, "{}", ended.stderr);
     assert!(ended.stderr.contains("left running: 1 job"), "{}", ended.stderr);
+    let last: serde_json::Value = serde_json::from_str(ended.stdout.lines().last().unwrap()).unwrap();
+    assert_eq!((&last["event"], &last["left"]), (&"stopped".into(), &1.into()));
+    let last = ended.stderr.lines().last().unwrap();
+    assert_eq!(serde_json::from_str::<serde_json::Value>(last).unwrap()["exit_code"], 130);
 }
 
 #[test]
 fn a_redis_that_is_away_is_waited_for() {
     let port = free_port();
     let folder = TempDir::new().unwrap();
-    let engine = format!("redis://127.0.0.1:{port}");
+    let engine = format!("redis://default:hunter2@127.0.0.1:{port}");
     let mut served = Served::spawned(folder, &["--listen", "127.0.0.1:0", "--engine", &engine]);
     until("it says so", || served.events().iter().any(|event| event["event"] == "engine_down"));
-    let _redis = RedisServer::start_at(port, &[]);
+    let said = served.read("stdout");
+    assert!(said.contains(&format!("redis://127.0.0.1:{port}")) && !said.contains("hunter2"), "{said}");
+    let _redis = RedisServer::start_at(port, &["--requirepass", "hunter2"]);
     until("it serves", || {
         let line = served.events().into_iter().find(|event| event["event"] == "serving");
         line.inspect(|line| served.address = line["address"].as_str().unwrap().to_owned()).is_some()

@@ -45,6 +45,8 @@ impl Served {
             .args([&["serve", "--json"], words].concat())
             .current_dir(folder.path())
             .env_remove("FAIRLANE_ENGINE")
+            // It is not set.
+            .env("FAIRLANE_LOG", "")
             .stdout(file("stdout"))
             .stderr(file("stderr"))
             .spawn()

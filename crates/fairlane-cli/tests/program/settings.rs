@@ -69,6 +69,40 @@ fn every_value_is_shown_with_where_it_came_from() {
 }
 
 #[test]
+fn what_nobody_says_is_shown_as_it_would_be_and_a_password_never() {
+    let folder = TempDir::new().unwrap();
+    let run = |variables: &[(&str, &str)], words: &[&str]| {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_fairlane"))
+            .args(words)
+            .current_dir(folder.path())
+            .env_remove("FAIRLANE_ENGINE")
+            .envs(variables.iter().copied())
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let engines = |variables: &[(&str, &str)]| {
+        let shown: serde_json::Value = serde_json::from_str(&run(variables, &["config", "--json"])).unwrap();
+        let rows = shown["values"].as_array().unwrap().iter().filter(|row| row["key"] == "engine");
+        let shown = rows.map(|row| format!("{} {}", row["value"], row["origin"]).replace('"', ""));
+        shown.collect::<Vec<_>>()
+    };
+    let served = "dir:./fairlane-data default";
+    let apart = [
+        format!("{served} of serve"),
+        "redis://127.0.0.1:6379 default of work, until there is a queue in ./fairlane-data".to_owned(),
+    ];
+    assert_eq!(engines(&[]), apart);
+    assert_eq!(engines(&[("FAIRLANE_ENGINE", "")]), apart);
+    let secret = [("FAIRLANE_ENGINE", "redis://:hunter/2@127.0.0.1:1")];
+    assert_eq!(engines(&secret), ["redis://127.0.0.1:1 FAIRLANE_ENGINE"]);
+    run(&[("FAIRLANE_ENGINE", "./fairlane-data")], &["enqueue", "customer-7", "mail"]);
+    assert_eq!(engines(&[]), [served]);
+    let status = run(&[("FAIRLANE_ENGINE", "")], &["status", "--json"]);
+    assert!(status.contains("\"backlog\": 1"), "an empty variable is none: {status}");
+}
+
+#[test]
 fn a_script_completes_the_commands_of_every_shell() {
     for shell in ["bash", "zsh", "fish"] {
         let ended = fairlane(&["completions", shell]);

@@ -5,6 +5,7 @@ use fairlane_core::{Cost, GroupId, JobId, Level, TypeId};
 
 use super::redis_server::RedisServer;
 use super::running::{fairlane, has_keys};
+use super::served::Served;
 
 /// Leaves three jobs of a paused customer at an address.
 fn pause_customer(url: &str) {
@@ -65,6 +66,34 @@ fn an_unknown_job_and_an_unknown_place_are_told_apart() {
     fairlane(&["why", "a", "1", "--engine", "nowhere"]).failed(2, &["nowhere", "redis://host:port"]);
     fairlane(&["why", "a", "1", "--engine", "redis://127.0.0.1:1"]).failed(1, &["cannot be reached"]);
     fairlane(&["why", "a"]).failed(2, &["<JOB>"]);
+}
+
+#[test]
+fn a_worker_is_named_as_it_calls_itself_and_an_error_without_words_ends_no_sentence_in_the_air() {
+    let served = Served::start();
+    let job = "{\"group\":\"customer-7\",\"id\":\"a\",\"type\":\"mail\",\"payload\":1}";
+    assert_eq!(served.ask("POST", "/api/jobs", job).unwrap().0, 201);
+    let ask = "{\"worker\":\"w9\",\"types\":[\"mail\"],\"lease_ms\":60000}";
+    let (_, leased) = served.ask("POST", "/api/leases", ask).unwrap();
+    let leased: serde_json::Value = serde_json::from_str(&leased).unwrap();
+    let run = |words: &[&str]| {
+        fairlane(&[words, &["customer-7", "a", "--engine", &served.address]].concat()).stdout
+    };
+    assert!(run(&["why"]).starts_with("worker w9 has been running it"), "{}", run(&["why"]));
+    assert!(
+        !run(&["why"]).contains('~') && !run(&["job", "show"]).contains('~'),
+        "{}",
+        run(&["job", "show"])
+    );
+    assert!(run(&["job", "show"]).contains(" w9\n"), "{}", run(&["job", "show"]));
+    let fence = &leased["jobs"][0]["fence"];
+    let settled = format!(
+        "{{\"settlements\":[{{\"group\":\"customer-7\",\"id\":\"a\",\"fence\":{fence},\"outcome\":\"retry\"}}]}}"
+    );
+    let (status, body) = served.ask("POST", "/api/leases/settle", &settled).unwrap();
+    assert_eq!(status, 200, "{body}");
+    let sentence = run(&["why"]).lines().next().unwrap().to_owned();
+    assert!(sentence.contains("(retry 1 of ") && !sentence.ends_with([':', ' ']), "{sentence:?}");
 }
 
 #[test]

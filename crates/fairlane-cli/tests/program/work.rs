@@ -248,9 +248,14 @@ impl Started {
     }
 
     pub fn at(engine: &str, place: &Place, config: &str) -> Self {
+        Self::with(&["--engine", engine], place, config)
+    }
+
+    pub fn with(words: &[&str], place: &Place, config: &str) -> Self {
         let (stdout, stderr) = (place.path("stdout"), place.path("stderr"));
         let program = Command::new(env!("CARGO_BIN_EXE_fairlane"))
-            .args(["work", "--config", &place.config(config), "--engine", engine])
+            .args(["work", "--config", &place.config(config)])
+            .args(words)
             .stdout(File::create(&stdout).unwrap())
             .stderr(File::create(&stderr).unwrap())
             .spawn()

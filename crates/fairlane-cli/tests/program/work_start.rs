@@ -2,9 +2,13 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
+use std::sync::Arc;
 
+use fairlane::Fairlane;
 use fairlane_core::queue::{BulkRef, Inspect, Inspected, OpenBulk, SealBulk};
 use fairlane_core::{BulkId, GroupId, TypeId};
+use fairlane_engine::EmbeddedEngine;
+use fairlane_server::{Server, ServerSettings};
 use fairlane_worker::{BulkPlan, CallbackPlan};
 
 use super::redis_server::{RedisServer, free_port};
@@ -128,6 +132,46 @@ fn waiting_for_a_store_ends_when_told_or_when_patience_does() {
     ended.failed(1, &["cannot be reached"]);
     let ended = fairlane(&["work", "--config", &config, "--engine", &engine, "--patience", "-5s"]);
     ended.failed(2, &["\"-5s\" is not a length of time"]);
+}
+
+#[test]
+fn a_directory_whose_owner_may_be_about_to_serve_it_is_waited_for_with_patience() {
+    let place = Place::new();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let owner = Arc::new(EmbeddedEngine::open(&place.path("queue"), Default::default()).unwrap());
+    let config = place.config(MAIL);
+    for patience in [&["--patience", "0s"][..], &[]] {
+        let words = ["work", "--config", &config, "--engine", &place.engine()];
+        fairlane(&[&words[..], patience].concat()).failed(2, &["belongs to process"]);
+    }
+    let started = Started::with(&["--engine", &place.engine(), "--patience", "60s"], &place, MAIL);
+    started.says("belongs to process");
+    runtime.block_on(async {
+        let fairlane = Fairlane::from_engine(owner.clone());
+        let address = (Ipv4Addr::LOCALHOST, 0).into();
+        let server = Server::start(fairlane, address, None, ServerSettings::default()).await.unwrap();
+        owner.announce(format!("http://{}", server.address())).await.unwrap();
+        tokio::task::block_in_place(|| started.says("works at"));
+        started.terminate();
+        tokio::task::block_in_place(|| assert_eq!(started.ended().code, 0));
+        server.stop().await;
+    });
+}
+
+#[test]
+fn what_is_no_server_ends_it_at_once() {
+    let place = Place::new();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let _ = stream.write_all(b"SSH-2.0-OpenSSH_9.6\r\n");
+            let _ = stream.read(&mut [0; 512]);
+        }
+    });
+    let engine = format!("http://127.0.0.1:{port}");
+    let ended = fairlane(&["work", "--config", &place.config(MAIL), "--engine", &engine]);
+    ended.failed(2, &["does not speak HTTP"]);
 }
 
 #[test]

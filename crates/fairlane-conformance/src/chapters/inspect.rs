@@ -283,7 +283,7 @@ async fn a_crowded_group_shows_its_predicted_wait_in_share(queue: Subject) {
     let view = queue.congestion("g").await;
     assert_eq!((view.waiting, view.speed, view.backoff_ms), (40, 2, 21_000));
     assert_eq!((view.level, view.level.as_str()), (CongestionLevel::High, "HIGH"));
-    assert_eq!(view.estimated_completion_ms(), 20_000);
+    assert_eq!(view.estimated_completion_ms(), Some(20_000));
     let history = queue.history("g", 10).await;
     assert_eq!(history, [Snapshot { at: START, waiting: 40, speed: 2, backoff_ms: 21_000 }]);
     for _ in 0..25 {

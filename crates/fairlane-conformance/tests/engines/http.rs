@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::served::{Served, connect, serve};
-use fairlane::{Context, Fairlane, Job};
+use fairlane::{Context, Event, Fairlane, Job, TypeOptions};
 use fairlane_conformance::dice::Dice;
 use fairlane_conformance::differential::{carried, samples};
 use fairlane_conformance::proxy::Proxy;
@@ -21,7 +21,7 @@ use fairlane_engine::{
 use fairlane_server::access::Role;
 use fairlane_server::keys::{KeyFile, Keys, NewKey};
 use fairlane_server::{Server, ServerSettings};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
 /// How long a test waits for what must come.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -142,7 +142,7 @@ async fn a_command_whose_answer_was_lost_is_repeated_without_effect() {
 
 /// An engine that knows how many wait at it.
 struct Counting {
-    inner: EmbeddedEngine,
+    inner: Arc<dyn Engine>,
     waiting: Arc<AtomicUsize>,
 }
 
@@ -200,7 +200,7 @@ async fn until(what: &str, holds: impl Fn() -> bool) {
 async fn a_wait_ends_with_whoever_waits_and_with_the_server() {
     let waiting = Arc::new(AtomicUsize::new(0));
     let inner = EmbeddedEngine::new(Settings::default(), Default::default()).expect("a thread");
-    let server = serve(Arc::new(Counting { inner, waiting: waiting.clone() })).await;
+    let server = serve(Arc::new(Counting { inner: Arc::new(inner), waiting: waiting.clone() })).await;
     let engine = connect(server.address().port()).await;
     assert_eq!(engine.warnings(), ["it counts"]);
     let wait = |engine: Arc<dyn Engine>| {
@@ -322,6 +322,90 @@ async fn a_worker_runs_a_bulk_action_through_a_server() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_result_is_kept_while_something_else_answers_in_the_servers_place() {
+    let served = Served::start().await;
+    let proxy = Proxy::start(served.port()).await;
+    let fairlane = Fairlane::from_engine(connect(proxy.port()).await);
+    let (begun, go) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+    let (refusals, downs) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (refused, down) = (refusals.clone(), downs.clone());
+    let (begins, goes) = (begun.clone(), go.clone());
+    let work = move |(): (), _: Context| {
+        let (begins, goes) = (begins.clone(), goes.clone());
+        async move {
+            begins.add_permits(1);
+            goes.acquire().await.expect("it is never closed").forget();
+            fairlane::Outcome::done(&1)
+        }
+    };
+    let pool = fairlane.worker().process("t", work).on_event(move |event| match event {
+        Event::EngineRefuses { .. } | Event::Unsettled { .. } => drop(refused.fetch_add(1, Ordering::SeqCst)),
+        Event::EngineDown { .. } => drop(down.fetch_add(1, Ordering::SeqCst)),
+        _ => {}
+    });
+    let pool = pool.start().unwrap();
+    fairlane.enqueue(Job::new("g", "t", &()).id("1")).await.unwrap().accepted().unwrap();
+    begun.acquire().await.expect("it is never closed").forget();
+    proxy.answer_itself(Some(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"));
+    go.add_permits(1);
+    until("it is away", || downs.load(Ordering::SeqCst) > 0).await;
+    let answered = proxy.connections();
+    until("it is told more than once", || proxy.connections() > answered + 4).await;
+    assert_eq!((refusals.load(Ordering::SeqCst), pool.in_hand()), (0, 1));
+    proxy.answer_itself(None);
+    until("the engine has heard of it", || pool.in_hand() == 0).await;
+    let view = fairlane.job("g", "1").view().await.unwrap().expect("it is there");
+    assert_eq!((view.state, view.attempts), (JobState::Completed, 1));
+    assert_eq!(pool.stop().await.left, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_goes_on_while_slots_of_other_types_come_and_go() {
+    let served = Served::start().await;
+    let proxy = Proxy::start(served.port()).await;
+    let fairlane = Fairlane::from_engine(connect(proxy.port()).await);
+    let one = TypeOptions { concurrency: Some(1), ..TypeOptions::default() };
+    fairlane.engine().enqueue_all(jobs("g", 100)).await.unwrap();
+    let done = Arc::new(AtomicUsize::new(0));
+    let counted = done.clone();
+    let count = move |_: Context| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        std::future::ready(())
+    };
+    let idle = |_: Context| std::future::ready(());
+    let pool = fairlane.worker().processor("idle", idle).processor_with("t", one, count).start().unwrap();
+    until("all are done", || done.load(Ordering::SeqCst) == 100).await;
+    assert!(proxy.connections() < 30, "{} connections for 100 jobs", proxy.connections());
+    pool.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_is_changed_while_a_wait_is_held_does_not_end_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let inner: Arc<dyn Engine> =
+        Arc::new(EmbeddedEngine::new(Settings::default(), Default::default()).expect("a thread"));
+    let waiting = Arc::new(AtomicUsize::new(0));
+    let counting = Counting { inner: inner.clone(), waiting: waiting.clone() };
+    let guarded = Guarded::start(folder.path(), Arc::new(counting), &[(Role::Worker, &[])]).await;
+    let engine = guarded.connect(0).await;
+    let wait = tokio::spawn(async move { engine.wait(&[type_id("t")], Duration::from_secs(50)).await });
+    until("it waits", || waiting.load(Ordering::SeqCst) == 1).await;
+    let file = KeyFile::at(folder.path().join("keys.json"));
+    let id = file.list().expect("keys were made")[0].id.clone();
+    let (_, new) = file.rotate(&id, Duration::from_secs(3600)).expect("it is changed");
+    let options =
+        || HttpOptions { key: Some(Key::new(new.reveal()).expect("a key")), ..HttpOptions::default() };
+    let known = async {
+        while HttpEngine::connect(&guarded.url(), options()).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(LIMIT, known).await.expect("the server looks at its keys");
+    inner.enqueue(Enqueue { jobs: jobs("g", 1) }).await.unwrap();
+    assert_eq!(wait.await.unwrap(), Ok(true));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn settings_of_a_server_are_changed_by_open_with_alone() {
     let served = Served::start().await;
     let url = format!("http://127.0.0.1:{}", served.port());
@@ -357,6 +441,36 @@ async fn a_directory_that_is_served_is_reached_through_its_server() {
     server.stop().await;
     let away = attach(&url).await.err().expect("nobody listens any more");
     assert!(away.is_retryable() && away.to_string().contains(&address.to_string()), "{away}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_directory_that_is_served_elsewhere_later_is_followed_there() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let open = || Arc::new(EmbeddedEngine::open(folder.path(), Default::default()).expect("nobody has it"));
+    let owner = open();
+    let server = serve(owner.clone()).await;
+    owner.announce(format!("http://{}", server.address())).await.unwrap();
+    let engine = attach(&format!("dir:{}", folder.path().display())).await.unwrap();
+    engine.enqueue(Enqueue { jobs: jobs("g", 3) }).await.unwrap();
+    let old = server.address();
+    server.stop().await;
+    drop(owner);
+    // The port is not given to the next one, and nobody who asks there is answered.
+    let taken = tokio::net::TcpListener::bind(old).await.expect("nobody listens there any more");
+    tokio::spawn(async move { while taken.accept().await.is_ok() {} });
+    let owner = open();
+    let server = serve(owner.clone()).await;
+    assert_ne!(server.address(), old);
+    owner.announce(format!("http://{}", server.address())).await.unwrap();
+    let back = async {
+        loop {
+            match engine.inspect(Inspect::Whole).await {
+                Ok(Inspected::Whole(whole)) => return whole.backlog,
+                answer => assert!(answer.is_err_and(|error| error.is_retryable())),
+            }
+        }
+    };
+    assert_eq!(tokio::time::timeout(LIMIT, back).await.expect("it is found"), 3);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

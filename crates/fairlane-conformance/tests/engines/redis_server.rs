@@ -109,3 +109,14 @@ async fn an_address_where_nobody_listens_is_said_to_be_out_of_reach() {
     assert!(error.is_retryable(), "{error:?}");
     assert!(error.to_string().contains("cannot be reached"), "{error}");
 }
+
+#[tokio::test]
+async fn the_share_of_its_memory_that_redis_uses_is_known_where_it_has_a_bound() {
+    let server = RedisServer::start(ServerOptions::default());
+    let engine = connect(&server).await;
+    assert_eq!(engine.space().await, Ok(None));
+    server.command(&["CONFIG", "SET", "maxmemory", "64mb"]);
+    let space = engine.space().await.expect("Redis answers").expect("there is a bound now");
+    assert_eq!(space.limit_bytes, 64 << 20);
+    assert!(space.used_bytes > 0 && space.used_bytes < space.limit_bytes, "{space:?}");
+}

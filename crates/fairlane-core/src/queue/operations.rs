@@ -90,7 +90,7 @@ pub enum Invalid {
     #[error(transparent)]
     OutOfRange(#[from] OutOfRange),
     /// The same job twice in one settle or extend.
-    #[error("job {0:?} stands twice in one call; name it once")]
+    #[error("job {} of {} stands twice in one call; name it once", .0.id, .0.group)]
     Twice(super::JobRef),
 }
 

@@ -30,8 +30,10 @@ use rusqlite::{Connection, OpenFlags};
 pub use export::{Exported, Field, Record, export};
 pub use failure::DiskError;
 pub use import::{Import, Imported};
+pub(crate) use lock::address_in;
 pub use lock::{Owner, owner_of};
 pub use read::Loading;
+pub use reserve::space;
 
 use lock::Lock;
 use reserve::Reserve;
@@ -76,6 +78,11 @@ pub struct Checked {
     pub found: Vec<String>,
 }
 
+/// Whether a directory holds a queue, as far as names tell.
+pub fn holds_queue(folder: &Path) -> bool {
+    folder.join(FILE).exists()
+}
+
 /// An open directory that this process owns.
 #[derive(Debug)]
 pub struct Disk {
@@ -102,7 +109,7 @@ impl Disk {
 
     /// Opens a directory that is there and holds a queue; nothing is kept back.
     pub fn open_existing(folder: &Path) -> Result<Self, DiskError> {
-        if !folder.join(FILE).exists() {
+        if !holds_queue(folder) {
             return Err(DiskError::Missing { folder: folder.to_owned() });
         }
         Self::open(folder, Sync::Each, 0)

@@ -5,7 +5,7 @@
 use std::slice;
 use std::sync::mpsc::{self, RecvTimeoutError};
 
-use fairlane_core::queue::{Command, Machine, Outcome, Reply};
+use fairlane_core::queue::{Command, Inspect, Machine, Outcome, Reply};
 use fairlane_core::{Micros, TypeId};
 use tokio::sync::oneshot;
 
@@ -16,6 +16,8 @@ use crate::waiters::{Place, Waiters, Woken};
 
 /// Most requests of one turn; the first of them waits no longer than the others take.
 const TURN_REQUESTS_MAX: usize = 1024;
+/// And most jobs: a turn ends with the request that reaches it, after about a millisecond.
+const TURN_JOBS_MAX: usize = 1000;
 /// Payloads and notes of one turn; what is written at once must fit into what a full disk has kept back.
 const TURN_BYTES_MAX: usize = 8 * 1024 * 1024;
 
@@ -57,13 +59,14 @@ impl Owner {
         let mut waiters = Waiters::default();
         while let Some(first) = self.next_request(queued) {
             let mut answers = Vec::new();
-            let mut bytes = 0;
+            let (mut jobs, mut bytes) = (0, 0);
             let more = queued.try_iter().take(TURN_REQUESTS_MAX - 1);
             for request in std::iter::once(first).chain(more) {
                 match request {
                     Request::Execute { command, reply } => {
+                        jobs += jobs_of(&command);
                         bytes += weight(&command);
-                        answers.push(self.answer(command, reply));
+                        answers.extend(self.answer(command, reply));
                     }
                     Request::Wait { place, types, woken } => waiters.add(place, types, woken),
                     Request::Leave { place, late } => waiters.leave(place, late),
@@ -73,7 +76,7 @@ impl Owner {
                         let _ = reply.send(self.keeper.announce(&address));
                     }
                 }
-                if bytes >= TURN_BYTES_MAX {
+                if jobs >= TURN_JOBS_MAX || bytes >= TURN_BYTES_MAX {
                     break;
                 }
             }
@@ -108,15 +111,23 @@ impl Owner {
         }
     }
 
-    fn answer(&mut self, command: Command, reply: oneshot::Sender<Result<Reply, EngineError>>) -> Answer {
+    /// Carries out a command; not one that only looks for somebody who has gone.
+    fn answer(
+        &mut self,
+        command: Command,
+        reply: oneshot::Sender<Result<Reply, EngineError>>,
+    ) -> Option<Answer> {
         let looks = matches!(command, Command::Inspect(_) | Command::ListJobs(_) | Command::Explain(_));
+        if looks && reply.is_closed() {
+            return None;
+        }
         let look = looks.then(|| command.clone());
         let refusal = if look.is_none() { self.keeper.refusal(&command) } else { None };
         let outcome = match refusal {
             Some(error) => Err(error),
             None => Ok(self.machine.apply(command, self.clock.now())),
         };
-        Answer { reply, outcome, look }
+        Some(Answer { reply, outcome, look })
     }
 
     fn end_turn(&mut self, answers: Vec<Answer>) {
@@ -131,6 +142,25 @@ impl Owner {
             // A caller that has gone repeats its command if it cares.
             let _ = reply.send(outcome);
         }
+    }
+}
+
+/// Jobs that a command is about at most, as far as it says; what it takes grows with them.
+pub fn jobs_of(command: &Command) -> usize {
+    match command {
+        Command::Enqueue(enqueue) => enqueue.jobs.len(),
+        Command::Settle(settle) => settle.settlements.len(),
+        Command::Extend(extend) => extend.leases.len(),
+        Command::CancelJob(cancel) => cancel.jobs.len(),
+        Command::RequeueDead(requeue) => requeue.jobs.len(),
+        Command::Discard(discard) => discard.jobs.len(),
+        Command::Lease(lease) => lease.jobs_max,
+        Command::ListJobs(list) => list.limit,
+        Command::MakeDue(make_due) => make_due.jobs_max,
+        Command::Inspect(
+            Inspect::Groups { limit, .. } | Inspect::Bulks { limit, .. } | Inspect::History { limit, .. },
+        ) => *limit,
+        _ => 1,
     }
 }
 
@@ -150,5 +180,30 @@ fn note(outcome: &Outcome) -> usize {
         Outcome::Succeeded { result: note } | Outcome::Failed { reason: note } => note.len(),
         Outcome::Cancelled { reason } | Outcome::Retry { reason, .. } => reason.len(),
         _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fairlane_core::queue::Settings;
+
+    use super::*;
+    use crate::Clock;
+
+    #[test]
+    fn a_look_for_somebody_who_has_gone_is_not_carried_out_and_a_change_is() {
+        let clock = OwnClock::new(Clock::System, Micros(0));
+        let machine = Machine::new(Settings::default(), clock.now());
+        let mut owner = Owner { machine, keeper: Keeper::Memory, clock };
+        let mut answer = |command: Command, has_gone: bool| {
+            let (reply, replied) = oneshot::channel();
+            let kept = (!has_gone).then_some(replied);
+            let answered = owner.answer(command, reply).is_some();
+            drop(kept);
+            answered
+        };
+        assert!(answer(Command::Inspect(Inspect::Whole), false));
+        assert!(!answer(Command::Inspect(Inspect::Whole), true));
+        assert!(answer(Command::Promote(fairlane_core::queue::Promote { jobs_max: 1 }), true));
     }
 }

@@ -92,6 +92,30 @@ async fn commands_queued_together_are_each_answered() {
 }
 
 #[tokio::test]
+async fn a_turn_ends_after_so_many_jobs_and_not_when_nothing_more_is_queued() {
+    let engine = engine_with_jobs(0).await;
+    let held = Held::hold(&engine);
+    let mut steps: Vec<_> = jobs(1000)
+        .chunks(200)
+        .map(|step| {
+            let (engine, jobs) = (engine.clone(), step.to_vec());
+            Box::pin(async move { seam(&engine).enqueue(Enqueue { jobs }).await })
+        })
+        .collect();
+    for step in &mut steps {
+        assert!(poll_once(step.as_mut()).await.is_none());
+    }
+    let behind = Held::hold(&engine);
+    held.let_go();
+    for step in steps {
+        // Who comes behind them in the same turn would keep all of them waiting.
+        let answered = tokio::time::timeout(LONG, step).await.expect("the turn ends before the next request");
+        assert!(answered.unwrap().receipts.iter().all(|receipt| *receipt == JobReceipt::Created));
+    }
+    behind.let_go();
+}
+
+#[tokio::test]
 async fn a_panic_in_the_machine_hangs_no_caller() {
     let engine = engine_with_jobs(0).await;
     let held = Held::hold(&engine);

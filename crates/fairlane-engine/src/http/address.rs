@@ -9,6 +9,7 @@ use reqwest::Url;
 use reqwest::header::HeaderValue;
 
 use crate::engine::EngineError;
+use crate::open::without_user;
 
 /// Where the key of a server is looked for if its address has none.
 pub const KEY_VARIABLE: &str = "FAIRLANE_KEY";
@@ -125,11 +126,9 @@ impl fmt::Display for ServerAddress {
 }
 
 fn bad_address(text: &str, what: &str) -> EngineError {
-    let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
-    let shown = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
     EngineError::refused(format!(
         "{:?} is not the address of a server: {what}; write http://host:port or https://host",
-        format!("{scheme}://{shown}")
+        without_user(text)
     ))
 }
 

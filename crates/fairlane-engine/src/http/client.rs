@@ -1,21 +1,23 @@
-//! Requests, and what an answer that is none means.
+//! Requests, and what becomes of those that get no answer.
 //!
 //! Invariant: an answer is read to its limit and no further, and a key goes where it was addressed, or nowhere: no
 //! redirect is followed and no proxy of the environment used.
 
 use std::error::Error as StdError;
-use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Once, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use reqwest::{Method, Response, StatusCode, redirect};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::address::{KEY_VARIABLE, ServerAddress};
+use super::answer::{Answer, Asked, another_version, essence, for_now, no_server};
 use super::wire::{self, Facts, Undecodable};
 use super::{ANSWER_BYTES_MAX, HttpOptions, unavailable};
+use crate::causes::{causes, chain};
 use crate::engine::EngineError;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -23,71 +25,68 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const IDLE_CONNECTIONS_MAX: usize = 64;
 /// How long they are kept.
 const IDLE_TIME: Duration = Duration::from_secs(60);
-/// How long one command is held back in all because the server says so (429).
+/// How long one command is held back in all because the server says so (429, 503).
 const HELD_BACK_MAX: Duration = Duration::from_secs(10);
-/// Characters of a server's words that are passed on.
-const DETAIL_CHARS_MAX: usize = 500;
+
+/// What is known of the way to a server beside its address.
+#[derive(Default)]
+pub(crate) struct Way {
+    /// What to do if the server does not take the key; there is a usual one.
+    pub key_advice: Option<String>,
+    /// Says where the server is by now, if anybody knows.
+    pub moved: Option<Box<dyn Fn() -> Option<String> + Send + Sync>>,
+}
 
 /// The way to one server.
 pub(super) struct Client {
     http: reqwest::Client,
-    address: ServerAddress,
+    address: RwLock<ServerAddress>,
     authorization: Option<HeaderValue>,
-    key_advice: String,
+    way: Way,
+    /// A Fairlane server of this version has answered, and taken the key.
+    is_met: AtomicBool,
 }
 
 impl Client {
-    pub fn new(
-        address: ServerAddress,
-        options: &HttpOptions,
-        key_advice: Option<String>,
-    ) -> Result<Self, EngineError> {
+    pub fn new(address: ServerAddress, options: &HttpOptions, way: Way) -> Result<Self, EngineError> {
         let authorization = address.key().or(options.key.as_ref()).map(super::Key::header);
         let http = connections(&address, options.response_timeout)?;
-        let key_advice = key_advice.unwrap_or_else(|| {
-            format!(
-                "set {KEY_VARIABLE} to a key of that server, or write it before the host: https://KEY@host"
-            )
-        });
-        Ok(Self { http, address, authorization, key_advice })
+        Ok(Self { http, address: RwLock::new(address), authorization, way, is_met: AtomicBool::new(false) })
     }
 
-    pub fn address(&self) -> &ServerAddress {
-        &self.address
+    pub fn address(&self) -> ServerAddress {
+        self.address.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// What an operator should know about the way.
     pub fn warning(&self) -> Option<String> {
-        let seen = self.authorization.is_some() && !self.address.is_encrypted() && !self.address.is_near();
-        seen.then(|| {
-            format!("the key of {} travels in the clear; use https://, or a private network", self.address)
-        })
+        let address = self.address();
+        let seen = self.authorization.is_some() && !address.is_encrypted() && !address.is_near();
+        seen.then(|| format!("the key of {address} travels in the clear; use https://, or a private network"))
     }
 
     pub async fn facts(&self) -> Result<Facts, EngineError> {
         let answer = self.request(Method::GET, wire::FACTS_PATH, Bytes::new(), None).await?;
-        read(answer, ANSWER_BYTES_MAX).await
+        let facts = read(answer, ANSWER_BYTES_MAX).await?;
+        self.is_met.store(true, Ordering::Relaxed);
+        Ok(facts)
     }
 
-    /// Sends a body and reads the answer, of which there may be so much.
+    /// Sends a body and reads the answer, of which there may be so much. A server may hold the request for so long.
     pub async fn ask<T: DeserializeOwned>(
         &self,
         path: &str,
         body: Vec<u8>,
         bytes_max: usize,
-        timeout: Option<Duration>,
+        held: Option<Duration>,
     ) -> Result<T, EngineError> {
-        read(self.send(path, body, timeout).await?, bytes_max).await
+        let answer = self.request(Method::POST, path, body.into(), held).await?;
+        read(answer, bytes_max).await
     }
 
     /// Sends a body; the answer is still to be read.
-    pub async fn send(
-        &self,
-        path: &str,
-        body: Vec<u8>,
-        timeout: Option<Duration>,
-    ) -> Result<Response, EngineError> {
-        self.request(Method::POST, path, body.into(), timeout).await
+    pub async fn send(&self, path: &str, body: Vec<u8>) -> Result<Response, EngineError> {
+        self.request(Method::POST, path, body.into(), None).await
     }
 
     /// Until there is an answer of a Fairlane server of this version, or something else that is final.
@@ -96,99 +95,95 @@ impl Client {
         method: Method,
         path: &str,
         body: Bytes,
-        timeout: Option<Duration>,
+        held: Option<Duration>,
     ) -> Result<Response, EngineError> {
         let started = Instant::now();
+        // A key that is changed while a request is held ends that, however good the key still is.
+        let mut may_be_changed = held.is_some() && self.is_met();
         loop {
-            let answer = self.request_once(method.clone(), path, body.clone(), timeout).await?;
-            let pause = retry_after(answer.headers());
+            let address = self.address();
+            let answer = self.request_once(&address, method.clone(), path, body.clone(), held).await?;
             match answer.status() {
-                StatusCode::OK => return self.same_version(answer),
-                StatusCode::TOO_MANY_REQUESTS if started.elapsed().saturating_add(pause) <= HELD_BACK_MAX => {
-                    tokio::time::sleep(pause).await;
+                StatusCode::OK => return self.same_version(&address, answer),
+                StatusCode::UNAUTHORIZED if may_be_changed => may_be_changed = false,
+                _ => {
+                    let answer = Answer::read(answer).await;
+                    match answer.pause() {
+                        Some(pause) if started.elapsed().saturating_add(pause) <= HELD_BACK_MAX => {
+                            // Whoever was told the same time does not come all at once.
+                            tokio::time::sleep(pause.mul_f64(1.0 + fastrand::f64() / 2.0)).await;
+                        }
+                        _ => return Err(self.explain(&address, &answer, body.len())),
+                    }
                 }
-                _ => return Err(self.explain(answer, body.len()).await),
             }
         }
     }
 
     async fn request_once(
         &self,
+        address: &ServerAddress,
         method: Method,
         path: &str,
         body: Bytes,
-        timeout: Option<Duration>,
+        held: Option<Duration>,
     ) -> Result<Response, EngineError> {
-        let mut request = self.http.request(method, self.address.at(path));
+        let mut request = self.http.request(method, address.at(path));
         request = request.header(ACCEPT, wire::CONTENT_TYPE).header(CONTENT_TYPE, wire::CONTENT_TYPE);
         if let Some(authorization) = &self.authorization {
             request = request.header(AUTHORIZATION, authorization.clone());
         }
-        if let Some(timeout) = timeout {
-            request = request.timeout(timeout);
+        if let Some(held) = held {
+            request = request.timeout(held);
         }
-        request.body(body).send().await.map_err(unanswered)
+        request.body(body).send().await.map_err(|error| self.unreached(address, error))
     }
 
-    fn same_version(&self, answer: Response) -> Result<Response, EngineError> {
-        match essence(answer.headers()) {
-            wire::CONTENT_TYPE => Ok(answer),
-            other if other.starts_with(wire::CONTENT_TYPE_FAMILY) => Err(another_version()),
-            _ => Err(self.no_server()),
-        }
+    fn same_version(&self, address: &ServerAddress, answer: Response) -> Result<Response, EngineError> {
+        let other = match essence(answer.headers()) {
+            wire::CONTENT_TYPE => return Ok(answer),
+            other if other.starts_with(wire::CONTENT_TYPE_FAMILY) => another_version(),
+            _ => no_server(address),
+        };
+        Err(if self.is_met() { self.away(for_now(other)) } else { other })
     }
 
-    /// What an answer means that is not the one asked for.
-    async fn explain(&self, answer: Response, sent_bytes: usize) -> EngineError {
-        let status = answer.status();
-        let location = answer.headers().get(LOCATION).and_then(|to| to.to_str().ok()).map(cleaned);
-        let is_problem = essence(answer.headers()) == "application/problem+json";
-        let detail = if is_problem { detail_of(answer).await } else { None };
-        let said = || detail.clone().unwrap_or_else(|| format!("it answered {status}"));
-        match status {
-            StatusCode::UNAUTHORIZED => EngineError::refused(format!(
-                "the server at {} refused: {}; {}",
-                self.address,
-                said(),
-                self.key_advice
-            )),
-            // The key is known; the server says which one would do.
-            StatusCode::FORBIDDEN | StatusCode::CONFLICT => {
-                EngineError::refused(format!("the server at {} refused: {}", self.address, said()))
-            }
-            StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => self.no_server(),
-            StatusCode::PAYLOAD_TOO_LARGE => EngineError::refused(format!(
-                "the server at {} takes no request of {sent_bytes} bytes: {}; raise its limit or that of the proxy \
-                 before it to {}, or send less at once",
-                self.address,
-                said(),
-                wire::COMMAND_BYTES_MAX
-            )),
-            StatusCode::UNSUPPORTED_MEDIA_TYPE => another_version(),
-            StatusCode::REQUEST_TIMEOUT
-            | StatusCode::TOO_MANY_REQUESTS
-            | StatusCode::BAD_GATEWAY
-            | StatusCode::SERVICE_UNAVAILABLE
-            | StatusCode::GATEWAY_TIMEOUT => unavailable(said()),
-            status if status.is_redirection() => EngineError::refused(format!(
-                "{} sends its callers elsewhere, where the key should not follow by itself; write the address of the \
-                 server itself ({})",
-                self.address,
-                location.as_deref().unwrap_or("it does not say where")
-            )),
-            _ => EngineError::broken(format!("the server at {}: {}", self.address, said())),
+    fn explain(&self, address: &ServerAddress, answer: &Answer, sent_bytes: usize) -> EngineError {
+        let usual = format!("set {KEY_VARIABLE} to a key of that server");
+        let key_advice = self.way.key_advice.as_deref().unwrap_or(&usual);
+        let asked = Asked { address, key_advice, sent_bytes };
+        match self.is_met() {
+            true => self.away(answer.later(&asked)),
+            false => answer.at_first(&asked),
         }
     }
 
-    fn no_server(&self) -> EngineError {
-        EngineError::refused(format!(
-            "what answers at {} is no Fairlane server; check host, port and path",
-            self.address
-        ))
+    /// A request that got no answer. Where none was ever got, something else may be there, and will be.
+    fn unreached(&self, address: &ServerAddress, error: reqwest::Error) -> EngineError {
+        match stranger(address, &error) {
+            Some(refusal) if !self.is_met() => refusal,
+            _ => self.away(unanswered(error)),
+        }
+    }
+
+    /// Passes an error on; if it may pass, the next request goes where the server is by then.
+    fn away(&self, error: EngineError) -> EngineError {
+        let moved = self.way.moved.as_ref().filter(|_| error.is_retryable()).and_then(|moved| moved());
+        if let Some(Ok(moved)) = moved.map(|address| ServerAddress::read(&address)) {
+            *self.address.write().unwrap_or_else(PoisonError::into_inner) = moved;
+        }
+        error
+    }
+
+    fn is_met(&self) -> bool {
+        self.is_met.load(Ordering::Relaxed)
     }
 }
 
-fn connections(address: &ServerAddress, response_timeout: Duration) -> Result<reqwest::Client, EngineError> {
+pub(super) fn connections(
+    address: &ServerAddress,
+    response_timeout: Duration,
+) -> Result<reqwest::Client, EngineError> {
     install_provider();
     let mut builder = reqwest::Client::builder()
         .user_agent(concat!("fairlane/", env!("CARGO_PKG_VERSION")))
@@ -215,7 +210,7 @@ fn connections(address: &ServerAddress, response_timeout: Duration) -> Result<re
 }
 
 /// The client asks for the process's provider of cryptography; another one that is there already will do.
-fn install_provider() {
+pub(super) fn install_provider() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -231,7 +226,7 @@ async fn read<T: DeserializeOwned>(mut answer: Response, bytes_max: usize) -> Re
 }
 
 /// The body of an answer; none if it is larger than it may be.
-async fn body_of(answer: &mut Response, bytes_max: usize) -> Result<Option<Vec<u8>>, EngineError> {
+pub(super) async fn body_of(answer: &mut Response, bytes_max: usize) -> Result<Option<Vec<u8>>, EngineError> {
     let length = answer.content_length().unwrap_or(0);
     if length > bytes_max as u64 {
         return Ok(None);
@@ -246,48 +241,38 @@ async fn body_of(answer: &mut Response, bytes_max: usize) -> Result<Option<Vec<u
     Ok(Some(body))
 }
 
-/// What a problem document says to people.
-async fn detail_of(mut answer: Response) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Problem {
-        detail: Option<String>,
-        title: Option<String>,
-    }
-    let body = body_of(&mut answer, ANSWER_BYTES_MAX).await.ok()??;
-    let problem: Problem = serde_json::from_slice(&body).ok()?;
-    problem.detail.or(problem.title).map(|detail| cleaned(&detail))
-}
-
-/// A server's words as they may be shown in a terminal.
-fn cleaned(words: &str) -> String {
-    words.chars().filter(|sign| !sign.is_control()).take(DETAIL_CHARS_MAX).collect()
-}
-
-/// A content type without its parameters.
-fn essence(headers: &HeaderMap) -> &str {
-    let named = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
-    named.split(';').next().unwrap_or("").trim()
-}
-
-/// How long a server asks to be left alone; a second if it does not say.
-fn retry_after(headers: &HeaderMap) -> Duration {
-    let seconds = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
-    Duration::from_secs(seconds.unwrap_or(1))
-}
-
-fn another_version() -> EngineError {
-    EngineError::broken("the server speaks another version; update the older of the two")
-}
-
 /// Bytes that no server of this version writes.
 pub(super) fn unreadable(error: Undecodable) -> EngineError {
     EngineError::broken(format!("the server's answer: {error}; update the older of the two"))
 }
 
+/// What shows that no Fairlane server is there, or none that can be trusted.
+pub(super) fn stranger(address: &ServerAddress, error: &(dyn StdError + 'static)) -> Option<EngineError> {
+    let reason = chain(error).find_map(|cause| {
+        if let Some(tls) = cause.downcast_ref::<rustls::Error>() {
+            return Some(match tls {
+                rustls::Error::InvalidCertificate(_) => format!(
+                    "the certificate of {address} is not trusted: {tls}; if it has a certificate authority of its own, \
+                     name a file of its certificates in SSL_CERT_FILE"
+                ),
+                _ => format!("no TLS can be spoken with {address}: {tls}; write http:// if it has none, or check the port"),
+            });
+        }
+        // Bytes before anything was asked are told in no other way.
+        let is_other = |error: &hyper::Error| error.is_parse() || error.to_string().contains("unexpected message");
+        cause.downcast_ref::<hyper::Error>().filter(|error| is_other(error)).map(|error| {
+            format!("what answers at {address} does not speak HTTP ({error}); check host, port and scheme")
+        })
+    });
+    reason.map(EngineError::refused)
+}
+
 /// A request that got no whole answer.
 pub(super) fn unanswered(error: reqwest::Error) -> EngineError {
     let error = error.without_url();
-    let what = if error.is_connect() {
+    let what = if chain(&error).any(|cause| cause.to_string() == "dns error") {
+        "its host has no address that could be found; check the name"
+    } else if error.is_connect() {
         "no connection"
     } else if error.is_timeout() {
         "no answer in time"
@@ -295,18 +280,4 @@ pub(super) fn unanswered(error: reqwest::Error) -> EngineError {
         "no whole answer"
     };
     unavailable(format!("{what}: {}", causes(&error)))
-}
-
-/// An error and what caused it, in one line; what repeats its cause is said once.
-fn causes(error: &(dyn StdError + 'static)) -> String {
-    let mut words: Vec<String> = Vec::new();
-    let mut next = Some(error);
-    while let Some(error) = next {
-        let text = error.to_string();
-        if words.last() != Some(&text) {
-            words.push(text);
-        }
-        next = error.source();
-    }
-    words.join(": ")
 }

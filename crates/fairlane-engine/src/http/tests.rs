@@ -182,7 +182,7 @@ async fn warnings_are_those_of_the_server() {
 fn a_key_that_travels_in_the_clear_is_warned_of() {
     let warning = |url: &str| {
         let address = ServerAddress::read(url).unwrap();
-        Client::new(address, &HttpOptions::default(), None).unwrap().warning()
+        Client::new(address, &HttpOptions::default(), Way::default()).unwrap().warning()
     };
     let warned = warning("http://hunter2@queue.example:7070").expect("it is seen by all on the way");
     assert!(warned.contains("http://queue.example:7070 travels in the clear"), "{warned}");
@@ -200,8 +200,64 @@ async fn what_is_no_fairlane_server_is_said_to_be_none() {
         assert!(matches!(error, EngineError::Refused { .. }), "{error:?}");
         assert!(error.to_string().contains("is no Fairlane server; check host, port and path"), "{error}");
     }
-    let error = connect_error([b"SSH-2.0-OpenSSH_9.6\r\n".to_vec()]).await;
-    assert!(error.is_retryable() && error.to_string().contains("no whole answer"), "{error}");
+}
+
+/// Says this to whoever connects, asked or not.
+async fn speaks_first(greeting: &'static [u8]) -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        let mut open = Vec::new();
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let _ = stream.write_all(greeting).await;
+            open.push(stream);
+        }
+    });
+    port
+}
+
+#[tokio::test]
+async fn what_speaks_no_http_is_refused_at_once() {
+    let greeting = b"SSH-2.0-OpenSSH_9.6\r\n";
+    let asked = Told::start([greeting.to_vec()]).await;
+    for port in [asked.port, speaks_first(greeting).await] {
+        let url = format!("http://127.0.0.1:{port}");
+        let error = HttpEngine::connect(&url, HttpOptions::default()).await.expect_err("it is no server");
+        assert!(matches!(error, EngineError::Refused { .. }), "{error:?}");
+        assert!(error.to_string().contains("does not speak HTTP"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn https_where_none_is_spoken_is_refused_at_once() {
+    for greeting in ["HTTP/1.1 400 Bad Request\r\n\r\n", "SSH-2.0-OpenSSH_9.6\r\n"] {
+        let port = speaks_first(greeting.as_bytes()).await;
+        let address = ServerAddress::read(&format!("https://127.0.0.1:{port}")).unwrap();
+        // Not this machine's certificates: it may have none.
+        client::install_provider();
+        let client = reqwest::Client::builder().tls_certs_only([]).build().unwrap();
+        let error = client.get(address.at("/engine")).send().await.expect_err("no TLS is spoken there");
+        let refused = client::stranger(&address, &error).expect("it will not speak it later either");
+        assert!(refused.to_string().contains("write http://"), "{refused}");
+    }
+}
+
+#[test]
+fn a_certificate_that_is_not_trusted_is_refused_with_what_to_do() {
+    let address = ServerAddress::read("https://hunter2@queue.example").unwrap();
+    let unknown = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
+    let error = std::io::Error::new(std::io::ErrorKind::InvalidData, unknown);
+    let refused = client::stranger(&address, &error).expect("it has no other certificate").to_string();
+    assert!(refused.contains("https://queue.example is not trusted"), "{refused}");
+    assert!(refused.contains("SSL_CERT_FILE") && !refused.contains("hunter2"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_name_without_an_address_is_waited_for_and_said_to_be_one() {
+    // Too long a name for any resolver to ask for.
+    let url = format!("http://{}.invalid", "x".repeat(64));
+    let error = HttpEngine::connect(&url, HttpOptions::default()).await.expect_err("there is no such host");
+    assert!(error.is_retryable() && error.to_string().contains("check the name"), "{error}");
 }
 
 #[tokio::test]
@@ -237,24 +293,76 @@ async fn a_refused_key_is_said_with_the_servers_words_and_what_to_do() {
 
 #[tokio::test]
 async fn what_may_pass_is_retryable_and_what_will_not_is_not() {
-    for (status, retryable, says) in [
+    for (status, of_server, says) in [
         ("502 Bad Gateway", true, "too bad"),
         ("503 Service Unavailable", true, "too bad"),
         ("504 Gateway Timeout", true, "too bad"),
         ("408 Request Timeout", true, "too bad"),
+        ("500 Internal Server Error", true, "too bad"),
+        ("401 Unauthorized", true, "set FAIRLANE_KEY to a key of that server"),
+        ("404 Not Found", true, "is no Fairlane server"),
+        ("415 Unsupported Media Type", true, "another version"),
         ("413 Payload Too Large", false, "raise its limit"),
         ("400 Bad Request", false, "too bad"),
-        ("500 Internal Server Error", false, "too bad"),
+        ("403 Forbidden", false, "too bad"),
+        ("409 Conflict", false, "too bad"),
+        ("422 Unprocessable Entity", false, "too bad"),
     ] {
         let error = execute_error([problem(status, "too bad")]).await;
-        assert_eq!(error.is_retryable(), retryable, "{error:?}");
+        assert_eq!(error.is_retryable(), of_server, "{error:?}");
         assert!(error.to_string().contains(says), "{error}");
+        // Somebody in between knows nothing of commands, but for how large they may be.
         let error = execute_error([answer(status, &["content-type: text/html"], b"<h1>oops")]).await;
-        assert_eq!(error.is_retryable(), retryable, "{error:?}");
-        assert!(error.to_string().contains(status), "{error}");
+        assert_eq!(error.is_retryable(), !status.starts_with("413"), "{error:?}");
     }
-    let moved = execute_error([answer("308 Permanent Redirect", &["location: https://host/"], b"")]).await;
-    assert!(moved.to_string().contains("https://host/") && !moved.is_retryable(), "{moved}");
+}
+
+#[tokio::test]
+async fn once_met_a_server_is_only_away_while_something_else_answers() {
+    let moved = answer("308 Permanent Redirect", &["location: https://host/"], b"");
+    let html = answer("200 OK", &["content-type: text/html"], b"<html>");
+    let other = answer("200 OK", &["content-type: application/x-fairlane-2"], b"\x07");
+    let (server, engine) =
+        Told::after_facts([moved.clone(), html, other, b"SSH-2.0\r\n".to_vec(), promoted()]).await;
+    for says in ["https://host/", "is no Fairlane server", "another version", "no whole answer"] {
+        let error = engine.execute(promote()).await.expect_err("it is no reply");
+        assert!(error.is_retryable() && error.to_string().contains(says), "{error}");
+    }
+    engine.execute(promote()).await.unwrap();
+    assert_eq!(server.heads().len(), 6);
+    let error = connect_error([moved]).await;
+    assert!(!error.is_retryable() && error.to_string().contains("https://host/"), "{error}");
+}
+
+#[tokio::test]
+async fn a_wait_that_was_ended_with_its_key_is_sent_once_more() {
+    let ended = || problem("401 Unauthorized", "the key was changed meanwhile");
+    let answers = [ended(), wired(&Ok::<_, Trouble>(true)), ended(), ended(), ended()];
+    let (server, engine) = Told::after_facts(answers).await;
+    let types = [TypeId::new("t").unwrap()];
+    assert_eq!(engine.wait(&types, Duration::from_secs(1)).await, Ok(true));
+    assert_eq!(server.heads().len(), 3);
+    let error = engine.wait(&types, Duration::from_secs(1)).await.expect_err("it has really ended");
+    assert!(error.is_retryable() && error.to_string().contains("set FAIRLANE_KEY"), "{error}");
+    assert_eq!(server.heads().len(), 5);
+    engine.execute(promote()).await.expect_err("a command is held by nobody");
+    assert_eq!(server.heads().len(), 6);
+}
+
+#[tokio::test]
+async fn a_server_that_has_moved_is_followed() {
+    let (old, new) = (Told::start([facts(&[])]).await, Told::start([promoted()]).await);
+    let address = Arc::new(Mutex::new(old.url()));
+    let announced = address.clone();
+    let moved = move || Some(announced.lock().unwrap().clone());
+    let way = Way { moved: Some(Box::new(moved)), ..Way::default() };
+    let first = ServerAddress::read(&old.url()).unwrap();
+    let engine = HttpEngine::connect_to(first, HttpOptions::default(), way).await.unwrap();
+    assert!(engine.execute(promote()).await.expect_err("it is stopping").is_retryable());
+    *address.lock().unwrap() = new.url();
+    assert!(engine.execute(promote()).await.expect_err("it has stopped").is_retryable());
+    engine.execute(promote()).await.unwrap();
+    assert_eq!(new.heads().len(), 1);
 }
 
 #[tokio::test]
@@ -277,14 +385,25 @@ async fn a_silent_server_is_unavailable_in_time() {
 
 #[tokio::test]
 async fn a_server_that_says_when_is_asked_again_then() {
-    let later = answer("429 Too Many Requests", &["retry-after: 0"], b"");
-    let (server, engine) = Told::after_facts([later.clone(), later, promoted()]).await;
+    let now = answer("429 Too Many Requests", &["retry-after: 0"], b"");
+    let body = br#"{"detail":"full","retry_after_ms":60}"#;
+    // To the millisecond in the document, rounded up to seconds in the header.
+    let soon = answer(
+        "503 Service Unavailable",
+        &["retry-after: 3600", "content-type: application/problem+json"],
+        body,
+    );
+    let (server, engine) = Told::after_facts([now.clone(), now, soon, promoted()]).await;
+    let asked = Instant::now();
     engine.execute(promote()).await.unwrap();
-    assert_eq!(server.heads().len(), 4);
-    for seconds in ["3600", "18446744073709551615"] {
-        let header = format!("retry-after: {seconds}");
-        let error = execute_error([answer("429 Too Many Requests", &[&header], b"")]).await;
-        assert!(error.is_retryable() && error.to_string().contains("429"), "{error}");
+    assert_eq!(server.heads().len(), 5);
+    assert!(asked.elapsed() >= Duration::from_millis(50 + 50 + 60), "a server that has no time gets some");
+    for status in ["429 Too Many Requests", "503 Service Unavailable"] {
+        for seconds in ["3600", "18446744073709551615"] {
+            let header = format!("retry-after: {seconds}");
+            let error = execute_error([answer(status, &[&header], b"")]).await;
+            assert!(error.is_retryable() && error.to_string().contains(&status[..3]), "{error}");
+        }
     }
 }
 

@@ -209,7 +209,7 @@ impl Running<'_> {
 
 /// Says when to tell something that whoever uses the queue can cause at will: at most once a second.
 #[derive(Debug, Default)]
-pub(super) struct Seldom(Mutex<Option<Instant>>);
+pub struct Seldom(Mutex<Option<Instant>>);
 
 impl Seldom {
     /// Whether to tell it now.

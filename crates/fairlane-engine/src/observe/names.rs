@@ -106,6 +106,8 @@ metrics! {
         "Unfinished jobs that are not in flight.";
     Gauge Count BACKLOG_LIMIT = "fairlane_backlog_limit_jobs" []:
         "The backlog at which every enqueue is refused.";
+    Gauge Seconds BACKOFF_LIMIT = "fairlane_backoff_limit_seconds" []:
+        "The longest backoff that a group can be given.";
     Gauge Count WAITING = "fairlane_waiting_jobs" []:
         "Jobs of the backlog that must not run yet.";
     Gauge Count IN_FLIGHT = "fairlane_in_flight_jobs" []:

@@ -12,6 +12,7 @@ use ::redis::cluster_routing::{Route, RoutingInfo, SingleNodeRoutingInfo, SlotAd
 use ::redis::{Client, Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
 
 use crate::engine::EngineError;
+use crate::open::without_user;
 
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(5);
 const RECONNECT_DELAY_MIN: Duration = Duration::from_millis(20);
@@ -99,9 +100,7 @@ fn cluster_client(nodes: &str, response_timeout: Option<Duration>) -> Result<Clu
 
 /// Never shows a user or a password.
 fn bad_address(url: &str, error: &RedisError) -> EngineError {
-    let (scheme, rest) = url.split_once("://").unwrap_or(("redis", url));
-    let shown = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
-    let shown = format!("{scheme}://{shown}");
+    let shown = without_user(url);
     EngineError::refused(format!("{shown:?} is not a Redis address: {error}; write redis://host:port"))
 }
 

@@ -1,11 +1,12 @@
-//! What is checked when connecting: the layout's version, and settings an operator should know about.
+//! What is asked of the server beside the scripts: the layout's version and settings an operator should know about,
+//! when connecting, and how full it is.
 
 use ::redis::Value;
 
 use super::connection::{Connection, explain};
 use super::decode::text;
 use super::keys::Keys;
-use crate::engine::EngineError;
+use crate::engine::{EngineError, Space};
 
 /// The version of the key layout this program reads and writes.
 const LAYOUT_VERSION: &str = "4";
@@ -70,6 +71,20 @@ pub(super) async fn warnings(connection: &Connection) -> Result<Vec<String>, Eng
         _ => {}
     }
     Ok(warnings)
+}
+
+/// What the server that holds the partition uses of its `maxmemory`; nothing where it has none. Asked by a script,
+/// because that goes to the right server of a cluster.
+pub(super) async fn space(connection: &Connection, keys: &Keys) -> Result<Option<Space>, EngineError> {
+    let mut ask = ::redis::cmd("EVAL");
+    ask.arg("#!lua flags=no-writes\nreturn redis.call('INFO', 'memory')").arg(1).arg(keys.partition());
+    let info = text(connection.query(&ask).await?)?;
+    let field = |name: &str| {
+        let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.and_then(|value| value.trim().parse::<u64>().ok())
+    };
+    let (used, limit) = (field("used_memory"), field("maxmemory").filter(|limit| *limit > 0));
+    Ok(used.zip(limit).map(|(used_bytes, limit_bytes)| Space { used_bytes, limit_bytes }))
 }
 
 async fn setting(connection: &Connection, name: &str) -> Option<String> {

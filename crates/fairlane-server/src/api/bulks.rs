@@ -12,6 +12,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use fairlane::{Bulk, BulkPlan, BulkView};
 use fairlane_core::limits::{DELAY_MS_MAX, INTEGER_MAX};
+use fairlane_core::numbers::within;
 use fairlane_core::{BulkId, GroupId, Trace};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -19,7 +20,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
-use super::change::{self, PAGE, within};
+use super::change::{self, PAGE};
 use super::groups::GroupPath;
 use super::shown::BulkShown;
 use crate::access::Caller;
@@ -114,18 +115,46 @@ impl New {
 
     /// Whether one that is there was opened with the same settings.
     fn is_like(&self, view: &BulkView) -> bool {
+        let opened = Opened::of(view);
+        (self.deadline_ms, self.failures_max) == (opened.deadline_ms, view.failures_max)
+            && (&self.callback, &self.fold) == (&opened.callback, &opened.fold)
+    }
+
+    /// The first setting it names that one that is there has otherwise.
+    fn differs_from(&self, view: &BulkView) -> Option<&'static str> {
+        let opened = Opened::of(view);
+        let differs = [
+            ("deadline_ms", self.deadline_ms.is_some() && self.deadline_ms != opened.deadline_ms),
+            ("failures_max", self.failures_max.is_some() && self.failures_max != view.failures_max),
+            ("callback", self.callback.is_some() && self.callback != opened.callback),
+            ("fold", self.fold.is_some() && self.fold != opened.fold),
+        ];
+        differs.into_iter().find(|(_, differs)| *differs).map(|(key, _)| key)
+    }
+}
+
+/// What one that is there was opened with, in the form of a request.
+struct Opened {
+    deadline_ms: Option<u64>,
+    callback: Option<String>,
+    fold: Option<String>,
+}
+
+impl Opened {
+    fn of(view: &BulkView) -> Self {
         let plan = BulkPlan::from_bytes(&view.payload).unwrap_or_default();
-        let deadline_ms = view.deadline.map(|deadline| deadline.since(view.created_at) / 1000);
-        (self.deadline_ms, self.failures_max) == (deadline_ms, view.failures_max)
-            && self.callback == plan.callback.map(|callback| callback.url)
-            && self.fold == plan.fold
+        Self {
+            deadline_ms: view.deadline.map(|deadline| deadline.since(view.created_at) / 1000),
+            callback: plan.callback.map(|callback| callback.url),
+            fold: plan.fold,
+        }
     }
 }
 
 /// Opens a bulk action
 ///
 /// Jobs that name it as their `bulk` then belong to it; seal it when no more come. If it was opened before it stays as
-/// it is (200). Without an id, requests of one key with the same `Idempotency-Key` open the same one; if they ask for
+/// it is (200); a request that names a setting which it has otherwise is refused (409). Without an id, requests of one key with the same `Idempotency-Key` open the same one; if they ask for
 /// something else, they are refused (409). Without both, each request opens another one.
 #[utoipa::path(
     post,
@@ -161,6 +190,17 @@ async fn open(
         IdFrom::Request | IdFrom::Derived => new.opened(&app, &id, trace.as_ref()).await?,
     };
     let is_new = bulk.is_new() || id_from == IdFrom::Drawn;
+    if id_from == IdFrom::Request
+        && !is_new
+        && let Some(key) = new.differs_from(&view)
+    {
+        return Err(ProblemKind::Conflict
+            .because(format!(
+                "bulk action {id} was opened before with another {key}, and stays as it is; leave {key} out to take it as \
+                 it is, or open one with another id"
+            ))
+            .at(format!("/{key}")));
+    }
     if id_from == IdFrom::Derived && !is_new && !new.is_like(&view) {
         return Err(ProblemKind::KeyReused.because(format!(
             "bulk action {id} was opened with other settings: this idempotency key was used for another request; repeat a \
@@ -240,6 +280,16 @@ fn shown(view: Result<BulkView, fairlane::Error>) -> Result<Json<BulkShown>, Pro
     Ok(Json(view?.into()))
 }
 
+/// One that has not ended; others are left as they are.
+fn unended(view: BulkView, deed: &str) -> Result<Json<BulkShown>, Problem> {
+    if !view.state.is_final() {
+        return Ok(Json(view.into()));
+    }
+    let (bulk, state) = (&view.bulk.id, view.state.as_str());
+    Err(ProblemKind::Conflict
+        .because(format!("bulk action {bulk} is {state}: it has ended, and there is nothing to {deed}")))
+}
+
 /// How a bulk action stands
 ///
 /// Its state, its counts, how far it has come and, once it is aggregated, its summary.
@@ -293,7 +343,8 @@ async fn seal(
 
 /// Sets the jobs of a bulk action aside
 ///
-/// One small write, however many there are; those that run go on. One that has ended stays as it is.
+/// One small write, however many there are; those that run go on. One that is held stays as it is; one that has ended is
+/// refused (409).
 #[utoipa::path(
     post,
     path = "/api/bulks/{group}/{bulk}/hold",
@@ -305,12 +356,13 @@ async fn seal(
     )
 )]
 async fn hold(State(app): State<Shared>, Path(path): Path<BulkPath>) -> Result<Json<BulkShown>, Problem> {
-    shown(path.find(&app)?.hold().await)
+    unended(path.find(&app)?.hold().await?, "hold")
 }
 
 /// Lets the jobs of a bulk action run again
 ///
-/// Those set aside go back to their lanes, in small steps. One that is not held stays as it is.
+/// Those set aside go back to their lanes, in small steps. One that is not held stays as it is; one that has ended is
+/// refused (409).
 #[utoipa::path(
     post,
     path = "/api/bulks/{group}/{bulk}/resume",
@@ -322,7 +374,7 @@ async fn hold(State(app): State<Shared>, Path(path): Path<BulkPath>) -> Result<J
     )
 )]
 async fn resume(State(app): State<Shared>, Path(path): Path<BulkPath>) -> Result<Json<BulkShown>, Problem> {
-    shown(path.find(&app)?.resume().await)
+    unended(path.find(&app)?.resume().await?, "resume")
 }
 
 /// Cancels a bulk action
@@ -374,7 +426,7 @@ impl From<FilterWord> for fairlane::Filter {
 ///
 /// A line of JSON for each job that has ended, in the order they ended: `id`, `type`, `state`, `attempts`, `created_at`,
 /// `settled_at`, and `result` (`result_base64` if it is no text) or, of a job that failed, `error` with `code` and
-/// `message`. Any number of jobs in constant memory. An answer that breaks off is not whole: ask again.
+/// `reason`. Any number of jobs in constant memory. An answer that breaks off is not whole: ask again.
 #[utoipa::path(
     get,
     path = "/api/bulks/{group}/{bulk}/results",

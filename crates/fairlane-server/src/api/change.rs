@@ -3,8 +3,8 @@
 use std::str::FromStr;
 
 use fairlane::parse_rate;
+use fairlane_core::Rate;
 use fairlane_core::limits::INTEGER_MAX;
-use fairlane_core::{OutOfRange, Rate};
 use serde::{Deserialize, Deserializer};
 use utoipa::openapi::schema::{Object, ObjectBuilder, SchemaType, Type};
 
@@ -33,9 +33,12 @@ where
 
 /// What is certainly a rate; more forms are read than are promised here. The longer the period, the smaller the burst.
 const RATE: &str = concat!(
-    "^[1-9][0-9]{0,5}/(s( burst [1-9][0-9]{0,5})?|min( burst [1-9][0-9]{0,3})?",
-    "|(h|[1-9][0-9]{0,3}s)( burst [1-9][0-9]?)?|day( burst [1-9])?)$"
+    "^(none|[1-9][0-9]{0,5}/(s( burst [1-9][0-9]{0,5})?|min( burst [1-9][0-9]{0,3})?",
+    "|(h|[1-9][0-9]{0,3}s)( burst [1-9][0-9]?)?|day( burst [1-9])?))$"
 );
+
+/// No rate, as it is written in files and on the command line.
+const NONE: &str = "none";
 
 /// How a rate is written in a change.
 pub(super) fn rates() -> Object {
@@ -43,17 +46,18 @@ pub(super) fn rates() -> Object {
         .schema_type(SchemaType::from_iter([Type::String, Type::Null]))
         .pattern(Some(RATE))
         .description(Some(
-            "Jobs and a period, such as 100/s, 10/min, 5/10s or 500/s burst 20; null removes the rate.",
+            "Jobs and a period, such as 100/s, 10/min, 5/10s or 500/s burst 20; null or none removes the rate.",
         ))
         .examples(["100/s"])
         .build()
 }
 
-/// A rate as it is written in a change; null removes it.
+/// A rate as it is written in a change; null removes it, and so does the word that stands for it everywhere else.
 pub(super) fn rate(given: Option<Option<String>>) -> Result<Option<Option<Rate>>, Problem> {
     let read = |text: String| {
         parse_rate(&text).map_err(|error| ProblemKind::Invalid.because(error.to_string()).at("/rate"))
     };
+    let given = given.map(|rate| rate.filter(|text| text != NONE));
     given.map(|rate| rate.map(read).transpose()).transpose()
 }
 
@@ -79,11 +83,6 @@ pub(super) fn no_cursor(cursor: &str) -> Problem {
     ProblemKind::Invalid.because(detail)
 }
 
-/// Passes `got` on if it lies within the bounds.
-pub(super) fn within(what: &'static str, got: u64, least: u64, most: u64) -> Result<u64, OutOfRange> {
-    if (least..=most).contains(&got) { Ok(got) } else { Err(OutOfRange { what, least, most, got }) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,6 +91,7 @@ mod tests {
     #[test]
     fn what_is_promised_to_be_a_rate_is_one() {
         for text in [
+            "none",
             "1/s",
             "999999/s burst 999999",
             "999999/min burst 9999",

@@ -53,15 +53,16 @@ pub(super) struct CongestionShown {
     #[schema(schema_with = levels)]
     level: &'static str,
     /// Jobs kept away: those that wait for a time (`classic`), or all that are not in flight (`share`).
-    waiting: u64,
+    kept_away: u64,
     /// Jobs a second it is allowed; 0 if that is not known.
     speed: u64,
     /// The newest backoff (`classic`) or predicted wait (`share`).
     backoff_ms: u64,
     /// How often a job is refused before it ends, on average since the group was last idle.
     throttles_per_job: f64,
-    /// How long what is kept away will take; an estimate.
-    estimated_completion_ms: u64,
+    /// How long what is kept away will take: an estimate; absent if the speed is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    estimated_completion_ms: Option<u64>,
 }
 
 impl CongestionShown {
@@ -69,7 +70,7 @@ impl CongestionShown {
         Self {
             group: group.to_string(),
             level: view.level.as_str(),
-            waiting: view.waiting,
+            kept_away: view.waiting,
             speed: view.speed,
             backoff_ms: view.backoff_ms,
             throttles_per_job: view.throttles_per_job(),
@@ -149,7 +150,7 @@ struct SnapshotShown {
     #[schema(format = DateTime)]
     at: String,
     /// Jobs that were kept away.
-    waiting: u64,
+    kept_away: u64,
     /// Jobs a second it was allowed.
     speed: u64,
     /// How long refused work was told to wait (`classic`), or was predicted to (`share`).
@@ -159,7 +160,7 @@ struct SnapshotShown {
 impl From<Snapshot> for SnapshotShown {
     fn from(snapshot: Snapshot) -> Self {
         let Snapshot { at, waiting, speed, backoff_ms } = snapshot;
-        Self { at: shown::time(at), waiting, speed, backoff_ms }
+        Self { at: shown::time(at), kept_away: waiting, speed, backoff_ms }
     }
 }
 
@@ -206,7 +207,7 @@ struct SummaryOf {
 #[schema(as = CongestionSummary)]
 struct Summary {
     /// Jobs kept away over all groups: those that wait for a time (`classic`), or all that are not in flight (`share`).
-    waiting: u64,
+    kept_away: u64,
     /// Groups that have unfinished jobs.
     active_groups: u64,
     /// Useless tries that backoff has avoided, an estimate.
@@ -244,7 +245,7 @@ struct Crowded {
     #[schema(schema_with = levels)]
     level: &'static str,
     /// Its jobs that are kept away.
-    waiting: u64,
+    kept_away: u64,
     /// The newest backoff (`classic`) or predicted wait (`share`).
     backoff_ms: u64,
 }
@@ -305,11 +306,11 @@ async fn summary(
     let crowded = |(level, line): (CongestionLevel, GroupLine)| Crowded {
         group: line.group.to_string(),
         level: level.as_str(),
-        waiting: kept_away(&whole, line.waiting, line.backlog),
+        kept_away: kept_away(&whole, line.waiting, line.backlog),
         backoff_ms: line.backoff_ms,
     };
     Ok(Json(Summary {
-        waiting: kept_away(&whole, whole.waiting, whole.backlog),
+        kept_away: kept_away(&whole, whole.waiting, whole.backlog),
         active_groups: whole.active_groups,
         saved_spins: whole.saved_spins,
         groups_looked_at: looked_at,

@@ -9,20 +9,22 @@ use std::time::{Duration, SystemTime};
 
 use axum::extract::State;
 use fairlane_core::limits::{DELAY_MS_MAX, LIST_JOBS_MAX, PICK_JOBS_MAX};
+use fairlane_core::numbers::within;
 use fairlane_core::queue::{
     Discard, Disposal, JobLine, JobRef, ListJobs, Listed, Listing, RequeueDead, Requeued,
 };
-use fairlane_core::{GroupId, JobId, Micros, TypeId};
+use fairlane_core::{GroupId, Micros, TypeId};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::change::{self, PAGE, within};
+use super::change::{self, PAGE};
+use super::jobs::{AtMost, JobName};
 use super::shown::JobShown;
 use crate::access::Caller;
 use crate::app::{App, Shared};
-use crate::extract::{Json, Query};
+use crate::extract::{Json, Object, Query, object};
 use crate::problem::{Problem, ProblemDocument, ProblemKind};
 
 /// Dead jobs that one request looks at.
@@ -158,9 +160,10 @@ async fn list(
 )]
 struct Selection {
     /// These.
-    #[schema(max_items = 500)]
-    jobs: Option<Vec<JobName>>,
+    #[schema(value_type = Option<Vec<JobName>>, max_items = 500)]
+    jobs: Option<AtMost<PICK_JOBS_MAX, Object<JobName>>>,
     /// All that it fits; not together with `jobs`.
+    #[serde(default, deserialize_with = "object")]
     filter: Option<Filter>,
     /// Must be set where the filter is empty: really all dead jobs are meant.
     #[serde(default)]
@@ -168,18 +171,6 @@ struct Selection {
     /// Where to go on: the `next` of the last answer to the same filter.
     #[schema(pattern = "^[0-9]{1,15}\\.[0-9]{1,15}$")]
     cursor: Option<String>,
-}
-
-/// A job's full name.
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-struct JobName {
-    /// Whose.
-    #[schema(value_type = String, min_length = 1, max_length = 128, example = "customer-7")]
-    group: GroupId,
-    /// Which of theirs.
-    #[schema(value_type = String, min_length = 1, max_length = 128, example = "order-1")]
-    id: JobId,
 }
 
 /// What became of dead jobs that were to run again.
@@ -290,14 +281,13 @@ impl Selection {
     ) -> Result<(Counts, Option<String>), Problem> {
         let mut counts = Counts::default();
         match self {
-            Self { jobs: Some(jobs), filter: None, all: false, cursor: None } => {
-                within("the number of jobs", jobs.len() as u64, 0, PICK_JOBS_MAX as u64)?;
-                for job in &jobs {
-                    caller.check_group(&job.group)?;
-                }
+            Self { jobs: Some(named), filter: None, all: false, cursor: None } => {
                 // Named twice means the same as named once.
-                let jobs: BTreeSet<JobRef> =
-                    jobs.into_iter().map(|job| JobRef { group: job.group, id: job.id }).collect();
+                let mut jobs = BTreeSet::new();
+                for Object(JobName { group, id }) in named.0 {
+                    caller.check_group(&group)?;
+                    jobs.insert(JobRef { group, id });
+                }
                 deed.carry_out(app, jobs.into_iter().collect(), &mut counts).await?;
                 Ok((counts, None))
             }

@@ -24,13 +24,13 @@ use utoipa_axum::routes;
 use super::shown::{JobShown, job_states};
 use crate::access::Caller;
 use crate::app::Shared;
-use crate::extract::{Json, Named, Path, check_content_type, whole_body};
+use crate::extract::{Json, Named, Object, Path, check_content_type, whole_body};
 use crate::idempotency::{IdFrom, Idempotency, insist, is_same, reused};
 use crate::problem::{Problem, ProblemDocument, ProblemKind};
 use crate::trace::TraceOf;
 
-pub(super) use new::LevelWord;
-use new::{AtMost, BatchBody, Checked, JobBody, read_batch, read_job};
+pub(super) use new::{AtMost, LevelWord};
+use new::{BatchBody, Checked, JobBody, read_batch, read_job};
 
 /// Most jobs that one request cancels.
 const CANCEL_JOBS_MAX: usize = 500;
@@ -448,19 +448,19 @@ async fn cancel(
 struct CancelBody {
     /// Each once.
     #[schema(value_type = Vec<JobName>, max_items = 500)]
-    jobs: AtMost<CANCEL_JOBS_MAX, JobName>,
+    jobs: AtMost<CANCEL_JOBS_MAX, Object<JobName>>,
 }
 
 /// A job's full name.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct JobName {
+pub(super) struct JobName {
     /// Whose.
-    #[schema(value_type = String, min_length = 1, max_length = 128)]
-    group: GroupId,
+    #[schema(value_type = String, min_length = 1, max_length = 128, example = "customer-7")]
+    pub group: GroupId,
     /// Which of theirs.
-    #[schema(value_type = String, min_length = 1, max_length = 128)]
-    id: JobId,
+    #[schema(value_type = String, min_length = 1, max_length = 128, example = "welcome-42")]
+    pub id: JobId,
 }
 
 /// What became of jobs that were to be cancelled.
@@ -502,7 +502,7 @@ async fn cancel_many(
     Json(body): Json<CancelBody>,
 ) -> Result<Json<ManyCancelled>, Problem> {
     let mut jobs = Vec::with_capacity(body.jobs.0.len());
-    for JobName { group, id } in body.jobs.0 {
+    for Object(JobName { group, id }) in body.jobs.0 {
         caller.check_group(&group)?;
         jobs.push(JobRef { group, id });
     }

@@ -16,10 +16,11 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
+use fairlane::is_too_deep;
 use fairlane_core::limits::{LEASE_JOBS_MAX, LEASE_MS_MAX, LEASE_MS_MIN, TYPES_MAX};
 use fairlane_core::numbers::within;
 use fairlane_core::queue::LeasedJob;
-use fairlane_core::{BulkId, GroupId, JobId, Micros, Trace, TypeId, WorkerId};
+use fairlane_core::{BulkId, GroupId, JobId, Trace, TypeId, WorkerId};
 use fairlane_engine::Clock;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -32,7 +33,6 @@ use crate::app::Shared;
 use crate::extract::{Json, Named};
 use crate::problem::{Problem, ProblemDocument, ProblemKind};
 use numbers::REQUEST_MAX;
-pub(crate) use numbers::given_name;
 pub(crate) use poll::Polls;
 use poll::{Asked, Found};
 
@@ -106,7 +106,7 @@ struct LeaseShown<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     payload: Option<&'a RawValue>,
-    /// What is to be done, if that is not JSON.
+    /// What is to be done, if that is not JSON, or nested deeper than 96 levels.
     #[serde(skip_serializing_if = "Option::is_none")]
     payload_base64: Option<String>,
     /// To be shown at extend and settle.
@@ -123,13 +123,15 @@ struct LeaseShown<'a> {
     trace: Option<&'a str>,
     /// When it was enqueued.
     #[schema(format = DateTime)]
-    created_at: String,
+    created_at: &'a str,
 }
 
 impl<'a> LeaseShown<'a> {
-    fn new(job: &'a LeasedJob, created_at: String) -> Self {
+    fn new(job: &'a LeasedJob, created_at: &'a str) -> Self {
         // Reading it as raw JSON checks it without a copy.
         let payload: Option<&RawValue> = serde_json::from_slice(&job.payload).ok();
+        // One that cannot be read must not cost a worker the other jobs of the answer.
+        let payload = payload.filter(|_| !is_too_deep(&job.payload));
         Self {
             group: &job.job.group,
             id: &job.job.id,
@@ -210,14 +212,12 @@ impl LeaseRequest {
 fn written(found: &Found) -> Response {
     let wake_at = found.wake_at.filter(|_| found.jobs.is_empty());
     // Jobs of one batch were enqueued at one time, and a time is slow to write.
-    let mut last: Option<(Micros, String)> = None;
-    let jobs = found.jobs.iter().map(|job| {
-        if last.as_ref().is_none_or(|(at, _)| *at != job.created_at) {
-            last = Some((job.created_at, time(job.created_at)));
-        }
-        LeaseShown::new(job, last.as_ref().map_or(String::new(), |(_, text)| text.clone()))
-    });
-    let jobs = jobs.collect();
+    let batches = found.jobs.chunk_by(|one, next| one.created_at == next.created_at);
+    let batches: Vec<(&[LeasedJob], String)> = batches.map(|jobs| (jobs, time(jobs[0].created_at))).collect();
+    let mut jobs = Vec::with_capacity(found.jobs.len());
+    for (batch, created_at) in &batches {
+        jobs.extend(batch.iter().map(|job| LeaseShown::new(job, created_at)));
+    }
     let shown =
         LeasesShown { jobs, wake_in_ms: wake_at.map(|at| at.since(Clock::System.now()).div_ceil(1000)) };
     let bytes: usize = found.jobs.iter().map(|job| job.payload.len() + JOB_BYTES).sum();

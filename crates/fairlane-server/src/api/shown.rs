@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
-use fairlane::{BulkPlan, time_text};
+use fairlane::{BulkPlan, is_too_deep, time_text};
 use fairlane_core::Micros;
 use fairlane_core::queue::{BulkCause, BulkState, BulkView, Course, JobLine, JobState, JobView};
 use fairlane_worker::callback_id;
@@ -11,14 +11,13 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use utoipa::openapi::schema::{Object, ObjectBuilder, Type};
 
-use super::leases::given_name;
-
 /// A point in time, RFC 3339 in UTC.
 pub(super) fn time(at: Micros) -> String {
     time_text(at.as_millis())
 }
 
-/// Bytes that are JSON by convention: as they are if they are JSON, else in base64. One of the two is there.
+/// Bytes that are JSON by convention: as they are if they are JSON and not nested too deep for
+/// readers, else in base64. One of the two is there.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Content {
     /// Valid JSON, byte for byte.
@@ -31,8 +30,8 @@ impl Content {
     /// These bytes, even if there are none.
     pub fn new(bytes: &[u8]) -> Self {
         match serde_json::from_slice(bytes) {
-            Ok(json) => Self { json: Some(json), base64: None },
-            Err(_) => Self { json: None, base64: Some(BASE64.encode(bytes)) },
+            Ok(json) if !is_too_deep(bytes) => Self { json: Some(json), base64: None },
+            _ => Self { json: None, base64: Some(BASE64.encode(bytes)) },
         }
     }
 
@@ -150,7 +149,7 @@ impl From<JobLine> for JobShown {
             fence: line.fence.map(|fence| fence.0),
             bulk: line.bulk.map(|bulk| bulk.to_string()),
             trace: line.trace.map(|trace| trace.as_str().to_owned()),
-            worker: line.worker.map(|worker| given_name(&worker.to_string()).to_owned()),
+            worker: line.worker.map(|worker| worker.given_name()),
             created_at: time(line.created_at),
             until: line.until.map(time),
             settled_at: line.settled_at.map(time),

@@ -51,7 +51,8 @@ pub(super) struct Status {
     /// Where the state lives.
     #[schema(example = "redis")]
     engine: &'static str,
-    /// What weakens the promises of the store, a sentence each.
+    /// What somebody should know, a sentence each: what weakens the promises of the store, types that have jobs and no
+    /// worker, a queue that is nearly full. `fairlane status` says the same.
     warnings: Vec<String>,
     /// The version of this server.
     #[schema(example = "0.1.0")]
@@ -80,8 +81,9 @@ pub(super) fn disciplines() -> Object {
 }
 
 impl Status {
-    fn new(view: WholeView, app: &App) -> Self {
-        Self {
+    async fn new(view: WholeView, app: &App) -> Result<Self, Problem> {
+        Ok(Self {
+            warnings: warnings(&view, app).await?,
             backlog: view.backlog,
             waiting: view.waiting,
             in_flight: view.in_flight,
@@ -96,11 +98,24 @@ impl Status {
             types: view.types.iter().map(ToString::to_string).collect(),
             discipline: view.settings.discipline.as_str(),
             engine: app.engine().name(),
-            warnings: app.engine().warnings(),
             version: env!("CARGO_PKG_VERSION"),
             uptime_ms: app.started.elapsed().as_millis() as u64,
+        })
+    }
+}
+
+/// What `fairlane status` says as well.
+async fn warnings(whole: &WholeView, app: &App) -> Result<Vec<String>, Problem> {
+    let mut types = Vec::new();
+    // Without jobs that wait there is nothing to say of any type.
+    for name in whole.types.iter().filter(|_| whole.backlog > 0) {
+        if let Some(view) = app.fairlane.job_type(name).view().await? {
+            types.push((name, view));
         }
     }
+    let mut warnings = app.engine().warnings();
+    warnings.extend(fairlane::warnings_of(whole, types.iter().map(|(name, view)| (*name, view))));
+    Ok(warnings)
 }
 
 /// How the whole queue stands
@@ -116,5 +131,5 @@ impl Status {
     )
 )]
 async fn status(State(app): State<Shared>) -> Result<Json<Status>, Problem> {
-    Ok(Json(Status::new(app.fairlane.whole().await?, &app)))
+    Ok(Json(Status::new(app.fairlane.whole().await?, &app).await?))
 }

@@ -168,9 +168,6 @@ async fn take(
         ended = intake.seal(bulk).await;
         sealed = ended.is_ok();
     }
-    if ended.is_err() {
-        body.discard(app.stopping.clone());
-    }
     let stopped = match ended {
         Ok(()) => None,
         Err(Halt::Stopped(stopped)) => Some(stopped),

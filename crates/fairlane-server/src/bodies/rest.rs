@@ -1,7 +1,7 @@
 //! What a client still sends of a body that nobody reads any further.
 //!
-//! A connection that is closed while its client sends may take the answer with it; a proxy then tells of a broken server
-//! where a body was too large. So the rest is read and thrown away, within bounds.
+//! A little of it is read and thrown away, so that the connection can be used again. If there is more, the connection is
+//! closed, and takes the rest until its client has read the answer (`serve/timed.rs`).
 
 use std::mem;
 use std::pin::Pin;
@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 /// How long the rest is thrown away.
 const REST_TIME: Duration = Duration::from_secs(5);
 /// How much of it.
-const REST_BYTES_MAX: usize = 64 * 1024 * 1024;
+const REST_BYTES_MAX: usize = 64 * 1024;
 
 /// A body whose rest is thrown away when it is dropped.
 pub(super) struct Whole {

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use axum::Error;
@@ -10,21 +11,25 @@ use axum::response::Response;
 use fairlane_engine::BoxFuture;
 use hyper::body::{Frame, SizeHint};
 
+use super::purse::{Purse, Spending};
+
 /// Bytes handed on at once. A connection takes more when these are written, so that an answer is not gone from here
 /// long before its client has it.
 const PIECE_BYTES: usize = 16 * 1024;
 
-/// The answer with its places; with a key that may end, it breaks off then.
+/// The answer with its places; with a key that may end, it breaks off then. What is done while it is written is paid
+/// for by whoever spends on it.
 pub(super) fn keep<R: Send + Unpin + 'static>(
     answer: Response,
     ended: Option<BoxFuture<'static, ()>>,
+    spending: Option<Arc<Spending>>,
     room: R,
 ) -> Response {
     // A small answer is out of here as soon as it is begun, kept or not.
     if ended.is_none() && answer.body().size_hint().upper().is_some_and(|bytes| bytes <= PIECE_BYTES as u64) {
         return answer;
     }
-    answer.map(|body| Body::new(Kept { body, rest: Bytes::new(), ended, _room: room }))
+    answer.map(|body| Body::new(Kept { body, rest: Bytes::new(), ended, spending, _room: room }))
 }
 
 struct Kept<R> {
@@ -32,6 +37,7 @@ struct Kept<R> {
     /// What is left of a piece that was too large.
     rest: Bytes,
     ended: Option<BoxFuture<'static, ()>>,
+    spending: Option<Arc<Spending>>,
     _room: R,
 }
 
@@ -59,7 +65,13 @@ impl<R: Unpin> HttpBody for Kept<R> {
         if !self.rest.is_empty() {
             return Poll::Ready(Some(Ok(self.piece())));
         }
-        let frame = match ready!(Pin::new(&mut self.body).poll_frame(context)) {
+        let this = &mut *self;
+        let body = Pin::new(&mut this.body);
+        let polled = match &this.spending {
+            Some(spending) => Purse::step(spending, || body.poll_frame(context)),
+            None => body.poll_frame(context),
+        };
+        let frame = match ready!(polled) {
             Some(Ok(frame)) => frame,
             other => return Poll::Ready(other),
         };

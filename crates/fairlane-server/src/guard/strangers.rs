@@ -8,9 +8,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::response::{IntoResponse, Response};
-use tokio::sync::Semaphore;
 
-use super::{HOLD_MAX, closing};
+use super::COME_BACK;
+use super::line::Line;
 use crate::problem::Problem;
 use crate::serve::Peer;
 
@@ -22,13 +22,12 @@ const FORGET_AFTER: Duration = Duration::from_secs(60);
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 /// Addresses remembered at once; beyond that all are taken for old acquaintances.
 const ADDRESSES_MAX: usize = 4096;
-/// Answers kept back at once.
-const KEPT_MAX: usize = 256;
 
 /// Who was refused lately.
+#[derive(Default)]
 pub(super) struct Strangers {
     refused: Mutex<Table>,
-    kept: Semaphore,
+    line: Line,
 }
 
 #[derive(Default)]
@@ -42,12 +41,6 @@ struct Refused {
     last: Instant,
 }
 
-impl Default for Strangers {
-    fn default() -> Self {
-        Self { refused: Mutex::default(), kept: Semaphore::new(KEPT_MAX) }
-    }
-}
-
 impl Strangers {
     /// The refusal, now or later.
     pub async fn refuse(&self, peer: Option<Peer>, problem: Problem) -> Response {
@@ -56,8 +49,7 @@ impl Strangers {
         if !comes_often {
             return problem.into_response();
         }
-        let Ok(_kept) = self.kept.try_acquire() else { return closing(problem) };
-        tokio::time::sleep(HOLD_MAX).await;
+        self.line.wait(COME_BACK).await;
         problem.into_response()
     }
 

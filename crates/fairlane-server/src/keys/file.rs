@@ -179,30 +179,30 @@ pub struct NewKey {
 
 impl NewKey {
     fn check(&self) -> Result<(), KeysError> {
-        let length = self.name.chars().count();
-        if !(1..=NAME_LENGTH_MAX).contains(&length) || self.name.chars().any(char::is_control) {
-            return Err(KeysError::Refused(format!(
-                "a key's name has 1 to {NAME_LENGTH_MAX} signs that can be seen; {:?} has not",
-                self.name
-            )));
-        }
+        check(&self.name, self.role, self.groups.as_ref()).map_err(KeysError::Refused)?;
         if self.expires_in.is_some_and(|length| length.is_zero()) {
             let why =
                 "a key that ends at once opens nothing; let it last longer, such as 90d, or leave that out";
             return Err(KeysError::Refused(why.to_owned()));
         }
-        let why = match (self.role, &self.groups) {
-            (_, Some(groups)) if groups.is_empty() => "a key bound to no group at all could do nothing",
-            (Role::Worker, Some(_)) => {
-                "a lease hands out jobs of all groups, so a worker cannot be bound to some"
-            }
-            (Role::Admin, Some(_)) => {
-                "an admin decides about the whole queue, so it cannot be bound to groups"
-            }
-            _ => return Ok(()),
-        };
-        Err(KeysError::Refused(format!("{why}; leave the groups out, or make a producer or a viewer")))
+        Ok(())
     }
+}
+
+/// What every key must be, however it got into the file.
+fn check(name: &str, role: Role, groups: Option<&BTreeSet<GroupId>>) -> Result<(), String> {
+    if !(1..=NAME_LENGTH_MAX).contains(&name.chars().count()) || name.chars().any(char::is_control) {
+        return Err(format!("a key's name has 1 to {NAME_LENGTH_MAX} signs, all of which can be seen"));
+    }
+    let why = match (role, groups) {
+        (_, Some(groups)) if groups.is_empty() => "a key bound to no group at all could do nothing",
+        (Role::Worker, Some(_)) => {
+            "a lease hands out jobs of all groups, so a worker cannot be bound to some"
+        }
+        (Role::Admin, Some(_)) => "an admin decides about the whole queue, so it cannot be bound to groups",
+        _ => return Ok(()),
+    };
+    Err(format!("{why}; leave the groups out, or make a producer or a viewer"))
 }
 
 /// What the file has in it.
@@ -424,6 +424,14 @@ pub(super) fn read(path: &Path) -> Result<(Stamp, Vec<KeyRecord>), KeysError> {
     })?;
     if content.version != VERSION {
         return Err(broken(format!("it has version {}, and this program reads {VERSION}", content.version)));
+    }
+    let mut ids = BTreeSet::new();
+    for (at, KeyRecord { id, name, role, groups, .. }) in content.keys.iter().enumerate() {
+        let number = at + 1;
+        check(name, *role, groups.as_ref()).map_err(|why| broken(format!("key number {number}: {why}")))?;
+        if !ids.insert(id) {
+            return Err(broken(format!("key number {number} has the id of one before it")));
+        }
     }
     if found.mode() & 0o044 != 0 {
         tracing::warn!(target: "fairlane", path = %path.display(), "others can read the names and hashes of the keys; chmod 600");

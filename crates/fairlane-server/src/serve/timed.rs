@@ -1,12 +1,15 @@
 //! A connection whose client must not be slow: a head that has begun has to end, an answer has to be read.
 //!
 //! Time is only looked at when the client keeps the server waiting, so a fast one pays nothing for it.
+//!
+//! A connection that is closed while its client still sends would take the answer with it, and a proxy would tell of a
+//! broken server where a request was refused. So what still comes is thrown away for a while, and then it is closed.
 
 use std::io::{Error, ErrorKind, IoSlice, Result};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -17,19 +20,32 @@ use crate::settings::ServerSettings;
 
 /// The part of a stop's grace period that a client may not read: one of them must not take all of it.
 const STOP_PATIENCE_PART: u32 = 10;
+/// How long what comes behind the last answer is thrown away, and how much of it.
+const REST_TIME: Duration = Duration::from_secs(5);
+const REST_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// How much of it at a time.
+const REST_PIECE_BYTES: usize = 4096;
 
 /// The requests of one connection, as far as its reader has to know.
 #[derive(Default)]
 pub(super) struct Exchanges {
     begun: AtomicU64,
     open: Arc<()>,
+    /// Nobody read the last body to its end.
+    is_cut: AtomicBool,
 }
 
 impl Exchanges {
     /// A head has come. What is held lasts as long as body and handler do: what comes meanwhile is no head.
     pub fn begin(&self) -> Arc<()> {
         self.begun.fetch_add(1, Ordering::Relaxed);
+        self.is_cut.store(false, Ordering::Relaxed);
         self.open.clone()
+    }
+
+    /// The rest of its body is not wanted.
+    pub fn cut(&self) {
+        self.is_cut.store(true, Ordering::Relaxed);
     }
 
     fn is_between(&self) -> bool {
@@ -47,6 +63,8 @@ pub(super) struct Timed<S> {
     head: Option<(u64, Instant)>,
     reading: Option<Pin<Box<Sleep>>>,
     writing: Option<Stalled>,
+    /// What still comes after the end: until when, and how much.
+    rest: Option<(Pin<Box<Sleep>>, usize)>,
     stopping: CancellationToken,
     stop_patience: Duration,
 }
@@ -77,6 +95,7 @@ impl<S> Timed<S> {
             head,
             reading: None,
             writing: None,
+            rest: None,
             stopping,
             stop_patience,
         }
@@ -96,6 +115,12 @@ impl<S> Timed<S> {
         let Some((_, until)) = self.head else { return Ok(()) };
         let timer = self.reading.get_or_insert_with(|| Box::pin(sleep_until(until)));
         expired(timer, context)
+    }
+
+    /// Whether the client may be sending something that nobody will read: a body, or what did not become a request.
+    fn has_rest(&self) -> bool {
+        let begun = self.exchanges.begun.load(Ordering::Relaxed);
+        self.exchanges.is_cut.load(Ordering::Relaxed) || self.head.is_some_and(|(number, _)| number == begun)
     }
 
     fn check_write<T>(&mut self, written: Poll<Result<T>>, context: &mut Context<'_>) -> Poll<Result<T>> {
@@ -139,7 +164,28 @@ impl<S: AsyncRead + Unpin> AsyncRead for Timed<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
+impl<S: AsyncRead + Unpin> Timed<S> {
+    /// Throws away what comes, until the client has nothing more to say or it was enough.
+    fn poll_rest(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let (until, left) = self
+            .rest
+            .get_or_insert_with(|| (Box::pin(sleep_until(Instant::now() + REST_TIME)), REST_BYTES_MAX));
+        loop {
+            let mut piece = [0; REST_PIECE_BYTES];
+            let mut buffer = ReadBuf::new(&mut piece);
+            let Poll::Ready(read) = Pin::new(&mut self.stream).poll_read(context, &mut buffer) else {
+                return until.as_mut().poll(context);
+            };
+            let bytes = buffer.filled().len();
+            if read.is_err() || bytes == 0 || bytes > *left {
+                return Poll::Ready(());
+            }
+            *left -= bytes;
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Timed<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.check_write(written, context)
@@ -163,6 +209,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        if self.rest.is_none() {
+            ready!(Pin::new(&mut self.stream).poll_shutdown(context))?;
+            if !self.has_rest() {
+                return Poll::Ready(Ok(()));
+            }
+        }
+        self.poll_rest(context).map(Ok)
     }
 }

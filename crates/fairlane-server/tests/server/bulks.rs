@@ -40,7 +40,20 @@ async fn a_bulk_action_is_opened_once() {
     assert_eq!((&bulk["failures_max"], &bulk["fold"]), (&json!(5), &json!("sum")));
     assert_eq!(bulk["callback"]["url"], "https://example.com/told");
     assert!(bulk["deadline"].is_string());
-    assert_eq!(running.post("/api/bulks", new).await, (StatusCode::OK, bulk));
+    assert_eq!(running.post("/api/bulks", new).await, (StatusCode::OK, bulk.clone()));
+    let found = running.post("/api/bulks", json!({"group": "a", "id": "b"})).await;
+    assert_eq!(found, (StatusCode::OK, bulk.clone()), "who asks for nothing takes it as it is");
+    for (key, other) in [
+        ("deadline_ms", json!(60_001)),
+        ("failures_max", json!(6)),
+        ("callback", json!("https://example.com/other")),
+        ("fold", json!("product")),
+    ] {
+        let (status, body) = running.post("/api/bulks", json!({"group": "a", "id": "b", key: other})).await;
+        assert_eq!((status, problem(&body)), (StatusCode::CONFLICT, "conflict"), "{key}");
+        assert_eq!(body["errors"][0]["pointer"], format!("/{key}"));
+    }
+    assert_eq!(running.get("/api/bulks/a/b").await, (StatusCode::OK, bulk));
 }
 
 #[tokio::test]
@@ -143,6 +156,12 @@ async fn it_is_held_resumed_and_cancelled() {
     }
     let (_, bulk) = post(&running, "/api/bulks/a/b/cancel").await;
     assert_eq!(bulk["state"], "CANCELLED");
+    for deed in ["hold", "resume"] {
+        let (status, body) = post(&running, &format!("/api/bulks/a/b/{deed}")).await;
+        assert_eq!((status, problem(&body)), (StatusCode::CONFLICT, "conflict"), "{deed}");
+        let words = format!("bulk action b is CANCELLED: it has ended, and there is nothing to {deed}");
+        assert_eq!(body["detail"], words);
+    }
 }
 
 #[tokio::test]
@@ -192,7 +211,7 @@ async fn results_of_many_jobs_are_streamed() {
     assert_eq!(sum, (0..6000).filter(|number| number % 3 > 0).sum::<u64>());
     let failed = lines(results(&running, "?filter=failed").await).await;
     assert_eq!(failed.len(), 2000);
-    assert_eq!(failed[0]["error"], json!({"code": "third", "message": "no"}));
+    assert_eq!(failed[0]["error"], json!({"code": "third", "reason": "no"}));
     assert_eq!(lines(results(&running, "?filter=succeeded").await).await.len(), 4000);
     assert_eq!(lines(results(&running, "?filter=all").await).await.len(), 6000);
     assert_eq!(results(&running, "?filter=some").await.status(), StatusCode::UNPROCESSABLE_ENTITY);

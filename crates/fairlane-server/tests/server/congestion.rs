@@ -26,11 +26,25 @@ async fn a_crowded_group_says_how_crowded_it_is() {
     let running = crowded(&[("a", 40)]).await;
     let (status, congestion) = running.get("/api/groups/a/congestion").await;
     assert_eq!(status, StatusCode::OK);
-    assert_eq!((&congestion["group"], &congestion["waiting"]), (&json!("a"), &json!(39)));
+    assert_eq!((&congestion["group"], &congestion["kept_away"]), (&json!("a"), &json!(39)));
     assert_eq!((&congestion["speed"], &congestion["level"]), (&json!(1), &json!("CRITICAL")));
     assert!(congestion["backoff_ms"].as_u64().unwrap() >= 30_000, "{congestion}");
     assert_eq!(congestion["estimated_completion_ms"], 39_000);
     assert_eq!(congestion["throttles_per_job"], 0.0);
+}
+
+#[tokio::test]
+async fn how_long_it_takes_is_not_guessed_when_nothing_ran() {
+    let running = Running::start().await;
+    running.fairlane.enqueue_all((0..6).map(|number| Job::new("a", "mail", &number))).await.unwrap();
+    let (_, group) = running.get("/api/groups/a").await;
+    let congestion = &group["congestion"];
+    assert_eq!(
+        (&group["waiting"], &congestion["kept_away"]),
+        (&json!(0), &json!(6)),
+        "two things, two words"
+    );
+    assert_eq!((&congestion["speed"], congestion.get("estimated_completion_ms")), (&json!(0), None));
 }
 
 #[tokio::test]
@@ -40,12 +54,12 @@ async fn its_history_is_kept_and_can_be_forgotten() {
     assert_eq!(status, StatusCode::OK);
     let snapshot = &history["snapshots"][0];
     assert!(snapshot["at"].as_str().unwrap().ends_with('Z'), "{history}");
-    assert!(snapshot["speed"].is_u64() && snapshot["backoff_ms"].is_u64() && snapshot["waiting"].is_u64());
+    assert!(snapshot["speed"].is_u64() && snapshot["backoff_ms"].is_u64() && snapshot["kept_away"].is_u64());
     assert_eq!(running.delete("/api/groups/a/congestion").await, (StatusCode::NO_CONTENT, Value::Null));
     let (_, history) = running.get("/api/groups/a/congestion/history").await;
     assert_eq!(history, json!({"snapshots": []}));
     let (_, congestion) = running.get("/api/groups/a/congestion").await;
-    assert_eq!((&congestion["backoff_ms"], &congestion["waiting"]), (&json!(0), &json!(39)));
+    assert_eq!((&congestion["backoff_ms"], &congestion["kept_away"]), (&json!(0), &json!(39)));
     for limit in ["0", "86401", "x"] {
         let (status, _) = running.get(&format!("/api/groups/a/congestion/history?limit={limit}")).await;
         assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{limit}");
@@ -61,9 +75,9 @@ async fn the_summary_names_the_most_crowded_first() {
         summary["groups"].as_array().unwrap().iter().map(|group| group["group"].as_str().unwrap()).collect();
     assert_eq!(names, ["b", "c", "a"]);
     assert_eq!((&summary["active_groups"], &summary["groups_looked_at"]), (&json!(3), &json!(3)));
-    let waiting: u64 =
-        summary["groups"].as_array().unwrap().iter().map(|group| group["waiting"].as_u64().unwrap()).sum();
-    assert_eq!(summary["waiting"], waiting);
+    let kept_away: u64 =
+        summary["groups"].as_array().unwrap().iter().map(|group| group["kept_away"].as_u64().unwrap()).sum();
+    assert_eq!(summary["kept_away"], kept_away);
     let levels = summary["levels"].as_object().unwrap();
     assert_eq!(levels.values().map(|count| count.as_u64().unwrap()).sum::<u64>(), 3);
     assert_eq!(summary["next"], Value::Null);
@@ -79,7 +93,7 @@ async fn a_summary_of_very_many_groups_is_cut_and_goes_on() {
     running.fairlane.enqueue_all(jobs).await.unwrap();
     let (_, first) = running.get("/api/congestion?limit=2").await;
     assert_eq!((&first["active_groups"], &first["groups_looked_at"]), (&json!(10_100), &json!(10_000)));
-    assert_eq!(first["waiting"], 10_100);
+    assert_eq!(first["kept_away"], 10_100);
     let next = first["next"].as_str().unwrap();
     let (_, second) = running.get(&format!("/api/congestion?cursor={next}")).await;
     assert_eq!((&second["groups_looked_at"], &second["next"]), (&json!(100), &Value::Null));

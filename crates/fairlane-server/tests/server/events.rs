@@ -182,6 +182,32 @@ async fn many_listeners_cost_one_watcher_and_none_when_they_have_gone() {
     pool.stop().await;
 }
 
+#[tokio::test]
+async fn what_happens_to_one_bulk_action_wakes_no_watcher_of_another() {
+    let (server, gate) = Gate::start().await;
+    let began = tokio::time::Instant::now();
+    let mut followed = Vec::new();
+    for id in ["busy", "idle"] {
+        server.fairlane.bulk("group", id).open().await.unwrap();
+        let path = format!("/api/bulks/group/{id}/events");
+        let mut events = Events::follow(&server, &path, None).await;
+        events.next().await.unwrap();
+        followed.push(events);
+    }
+    for total in 1..=12 {
+        let job = json!({"group": "group", "type": "mail", "bulk": "busy", "payload": total});
+        assert_eq!(server.post("/api/jobs", job).await.0, StatusCode::CREATED);
+        while followed[0].next().await.unwrap().data["total"] != total {}
+    }
+    // The first look, and one each second for what other processes do.
+    let most = 2 + began.elapsed().as_secs() as usize;
+    let (busy, idle) = (gate.looks_at("busy"), gate.looks_at("idle"));
+    assert!(
+        busy >= 12 && idle <= most,
+        "{busy} looks at the busy one, and {idle} at the idle one, not {most}"
+    );
+}
+
 fn number(event: &Event) -> u64 {
     event.id.split_once('-').unwrap().1.parse().unwrap()
 }

@@ -1,6 +1,6 @@
 //! Figures: as Prometheus wants them, bounded, documented; and what is in `deploy/` speaks of those that exist.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::process::{Command, Stdio};
 
@@ -10,6 +10,9 @@ use fairlane_server::{ServerSettings, figures};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
+use crate::gated::Gate;
+use crate::keys::{one_key, start};
+use crate::leases::until;
 use crate::running::Running;
 
 const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy");
@@ -68,6 +71,45 @@ async fn prometheus_has_no_objection() {
         assert!(text.contains(line), "{line} is not in\n{text}");
     }
     assert_eq!(promtool(&["check", "metrics"], &text), "");
+    let documented = documented();
+    for (name, (kind, labels)) in families(&text) {
+        let Some((kind_told, labels_told)) = documented.get(&name) else {
+            panic!("docs/metrics.md lacks {name}");
+        };
+        assert_eq!(&kind, kind_told, "{name}");
+        assert!(labels.is_subset(labels_told), "{name} has {labels:?}, not {labels_told:?}");
+    }
+}
+
+/// Every row of every table of metrics: kind and labels by name.
+fn documented() -> BTreeMap<String, (String, BTreeSet<String>)> {
+    let words = |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+    let row = |line: &str| {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let name = cells.get(1)?.strip_prefix('`')?.strip_suffix('`')?;
+        ["counter", "gauge", "histogram"]
+            .contains(cells.get(2)?)
+            .then(|| (name.to_owned(), (cells[2].to_owned(), words(cells[3]))))
+    };
+    DOCUMENT.lines().filter_map(row).collect()
+}
+
+/// Kind and labels of everything that is shown, by name.
+fn families(text: &str) -> BTreeMap<String, (String, BTreeSet<String>)> {
+    let mut families: BTreeMap<String, (String, BTreeSet<String>)> = BTreeMap::new();
+    let mut last = String::new();
+    for line in text.lines() {
+        if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|rest| rest.split_once(' ')) {
+            let before = families.insert(name.to_owned(), (kind.to_owned(), BTreeSet::new()));
+            assert_eq!(before, None, "{name} stands there twice");
+            last = name.to_owned();
+        } else if let Some((_, labels)) = line.split_once('{').filter(|_| !line.starts_with('#')) {
+            let keys = labels.split("=\"").filter_map(|part| part.rsplit([',', '"']).next());
+            let keys = keys.filter(|key| *key != "le" && !key.contains('}')).map(str::to_owned);
+            families.get_mut(&last).unwrap().1.extend(keys);
+        }
+    }
+    families
 }
 
 #[tokio::test]
@@ -80,8 +122,8 @@ async fn groups_have_figures_of_their_own_up_to_a_bound() {
         }
     }
     let text = shown(&running).await;
-    let standing = |line: &&str| line.starts_with("bulk_action_group_pending_jobs{") && !line.ends_with(" 0");
-    let mut lines: Vec<&str> = text.lines().filter(standing).collect();
+    let mut lines: Vec<&str> =
+        text.lines().filter(|line| line.starts_with("bulk_action_group_pending_jobs{")).collect();
     lines.sort_unstable();
     assert_eq!(
         lines,
@@ -91,10 +133,63 @@ async fn groups_have_figures_of_their_own_up_to_a_bound() {
             "bulk_action_group_pending_jobs{group_id=\"customer-11\"} 12",
         ]
     );
+    assert_eq!(groups_in(&text), BTreeSet::from(["customer-09", "customer-10", "customer-11"]));
+    for _ in 0..20 {
+        let job = Job::new("customer-00", "mail", &1);
+        running.fairlane.enqueue(job).await.unwrap().accepted().unwrap();
+    }
+    let now = BTreeSet::from(["customer-00", "customer-10", "customer-11"]);
+    until("who has left the list is not shown", || async { groups_in(&shown(&running).await) == now }).await;
+}
+
+/// Every group that any figure speaks of.
+fn groups_in(text: &str) -> BTreeSet<&str> {
+    text.split("group_id=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect()
+}
+
+#[tokio::test]
+async fn what_is_counted_is_shown_while_the_engine_is_away() {
+    figures::install();
+    let (running, gate) = Gate::start().await;
+    gate.set_away(true);
+    assert_eq!(running.get("/api/status").await.0, StatusCode::SERVICE_UNAVAILABLE);
+    let text = shown(&running).await;
+    assert!(text.contains("\nfairlane_engine_up 0\n"), "{text}");
+    assert!(text.contains("route=\"/api/status\",status=\"5xx\"}"), "{text}");
+    let gauges: Vec<&str> =
+        METRICS.iter().filter(|metric| metric.kind.as_str() == "gauge").map(|metric| metric.name).collect();
+    let told = |text: &str| gauges.iter().filter(|name| text.contains(&format!("\n{name}"))).count();
+    assert_eq!(told(&text), 0, "nothing is made up: {text}");
+    gate.set_away(false);
+    until("it is seen to be back", || async {
+        let text = shown(&running).await;
+        text.contains("\nfairlane_engine_up 1\n") && text.contains("\nfairlane_backlog_jobs 0\n")
+    })
+    .await;
+    gate.set_away(true);
+    until("it is seen to have gone", || async { told(&shown(&running).await) == 0 }).await;
+}
+
+#[tokio::test]
+async fn refusals_are_counted_by_their_problem_and_not_timed() {
+    figures::install();
+    let folder = tempfile::tempdir().unwrap();
+    let (file, _, key) = one_key(folder.path(), "k");
+    let mut running = start(&file, ServerSettings::default()).await;
+    let path = "/api/groups/customer-7/make-due";
+    assert_eq!(running.post(path, Value::Null).await.0, StatusCode::UNAUTHORIZED);
+    running.set_token(key);
+    let text = shown(&running).await;
+    assert!(text.contains("fairlane_http_problems_total{problem=\"unauthenticated\"} 1\n"), "{text}");
+    let timed =
+        "fairlane_http_request_seconds_count{method=\"POST\",route=\"/api/groups/{group}/make-due\"} 1\n";
+    assert!(!text.contains(timed), "{text}");
+    assert_eq!(running.post_nothing(path.to_owned()).await.0, StatusCode::OK);
+    assert!(shown(&running).await.contains(timed));
 }
 
 fn known() -> BTreeSet<String> {
-    let ours = [figures::REQUESTS, figures::REQUEST_SECONDS, figures::CONNECTIONS, figures::HELD];
+    let ours = figures::NAMES;
     let workers = {
         use fairlane_worker::names::{ATTEMPT_SECONDS, ATTEMPTS, LOOP_RUNS};
         [ATTEMPTS, ATTEMPT_SECONDS, LOOP_RUNS]
@@ -112,9 +207,45 @@ fn named(expression: &str) -> BTreeSet<String> {
 
 #[test]
 fn every_metric_of_a_server_is_documented() {
-    for metric in [figures::REQUESTS, figures::REQUEST_SECONDS, figures::CONNECTIONS, figures::HELD] {
-        assert!(DOCUMENT.contains(&format!("| `{metric}` |")), "docs/metrics.md lacks {metric}");
-    }
+    let documented: BTreeSet<String> = documented().into_keys().collect();
+    assert_eq!(documented, known(), "docs/metrics.md and the code name the same");
+}
+
+/// A test for `promtool`: with these figures, one a minute, these alerts fire at the end.
+fn fires(series: &[(&str, u32)], minutes: u32, alerts: &[&str]) -> String {
+    let series =
+        series.iter().map(|(name, value)| json!({"series": name, "values": format!("{value}x{minutes}")}));
+    let alerts = alerts.iter().map(|name| json!({"labels": format!("{{alertname={name:?}}}"), "value": 1}));
+    json!({
+        "interval": "1m",
+        "input_series": series.collect::<Vec<_>>(),
+        "promql_expr_test": [{
+            "expr": "count by (alertname) (ALERTS{alertstate=\"firing\"})",
+            "eval_time": format!("{minutes}m"),
+            "exp_samples": alerts.collect::<Vec<_>>(),
+        }],
+    })
+    .to_string()
+}
+
+#[test]
+fn alerts_fire_when_an_engine_is_away_and_when_a_backoff_is_at_its_bound_whatever_that_is() {
+    let up = "fairlane_engine_up{instance=\"a\",job=\"fairlane\"}";
+    let backoff = "fairlane_group_backoff_seconds{instance=\"a\",job=\"fairlane\",group_id=\"g\"}";
+    let limit = "fairlane_backoff_limit_seconds{instance=\"a\",job=\"fairlane\"}";
+    let tests = [
+        fires(&[(up, 0)], 3, &["EngineDown"]),
+        fires(&[(up, 1)], 3, &[]),
+        fires(&[(backoff, 30), (limit, 30)], 40, &["BackoffAtItsBound"]),
+        fires(&[(backoff, 30), (limit, 120)], 40, &[]),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tests.yaml");
+    // JSON is YAML.
+    let rules = format!("{DEPLOY}/prometheus/alerts.yaml");
+    std::fs::write(&path, format!("{{\"rule_files\": [{rules:?}], \"tests\": [{}]}}", tests.join(",")))
+        .unwrap();
+    assert_eq!(promtool(&["test", "rules", path.to_str().unwrap()], ""), "");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use fairlane_core::GroupId;
 use fairlane_server::ServerSettings;
 use fairlane_server::access::Role;
 use fairlane_server::keys::{KeyFile, NewKey};
@@ -16,7 +17,7 @@ use tokio::task::JoinSet;
 use crate::keys::{one_key, start};
 use crate::running::{Running, answer, json, problem};
 
-fn limited_key(file: &KeyFile, rate: &str) -> String {
+pub fn limited_key(file: &KeyFile, rate: &str) -> String {
     let rate = Some(fairlane::parse_rate(rate).unwrap());
     let new = NewKey { name: "limited".into(), role: Role::Admin, groups: None, rate, expires_in: None };
     file.create(new).unwrap().1.reveal().to_owned()
@@ -89,7 +90,7 @@ async fn beyond_its_rate_a_key_is_answered_late_and_told_when_to_come_back() {
 }
 
 #[tokio::test]
-async fn beyond_what_is_kept_waiting_the_connection_is_closed() {
+async fn however_many_are_refused_they_are_answered_one_by_one_and_keep_their_connections() {
     let folder = tempfile::tempdir().unwrap();
     let file = KeyFile::at(folder.path().join("keys.json"));
     let key = limited_key(&file, "1/min burst 1");
@@ -97,19 +98,19 @@ async fn beyond_what_is_kept_waiting_the_connection_is_closed() {
     running.set_token(key);
     assert_eq!(running.get("/api/status").await.0, StatusCode::OK);
     let running = Arc::new(running);
-    let asked: Vec<_> = (0..200)
-        .map(|_| {
-            let running = running.clone();
-            tokio::spawn(async move { running.request(Method::GET, "/api/status").send().await.unwrap() })
-        })
-        .collect();
-    let mut closed = 0;
-    for response in asked {
-        let response = response.await.unwrap();
-        assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
-        closed += u32::from(response.headers().get("connection").is_some_and(|value| value == "close"));
+    let begun = tokio::time::Instant::now();
+    let mut asked = JoinSet::new();
+    for _ in 0..150 {
+        let running = running.clone();
+        asked.spawn(async move { running.request(Method::GET, "/api/status").send().await.unwrap() });
     }
-    assert!(closed > 0);
+    while let Some(response) = asked.join_next().await {
+        let response = response.unwrap();
+        assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+        assert!(response.headers().get("connection").is_none());
+    }
+    // The first after a second, the others a hundredth of one apart.
+    assert!(begun.elapsed() >= Duration::from_millis(2400), "all were refused after {:?}", begun.elapsed());
 }
 
 #[tokio::test]
@@ -133,6 +134,52 @@ async fn one_key_cannot_take_all_long_polls() {
 async fn poll(running: &Running, key: &str, worker: u32, wait_ms: u64) -> (StatusCode, serde_json::Value) {
     let body = json!({"worker": format!("w-{worker}"), "types": ["mail"], "count": 1, "wait_ms": wait_ms});
     answer(json(running.request(Method::POST, "/api/leases").bearer_auth(key), &body)).await
+}
+
+#[tokio::test]
+async fn a_key_that_is_bound_to_groups_has_a_smaller_part() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, _, free) = one_key(folder.path(), "free");
+    let groups = Some([GroupId::new("g").unwrap()].into());
+    let new = NewKey { name: "bound".into(), role: Role::Viewer, groups, rate: None, expires_in: None };
+    let bound = file.create(new).unwrap().1;
+    let running = start(&file, ServerSettings { held_max: 32, ..ServerSettings::default() }).await;
+    running.fairlane.bulk("g", "b").open().await.unwrap();
+    let watch = async |key: &str| {
+        let request = running.request(Method::GET, "/api/bulks/g/b/events").bearer_auth(key);
+        request.send().await.unwrap()
+    };
+    let (mut watching, mut counts) = (Vec::new(), Vec::new());
+    for key in [bound.reveal(), &free] {
+        let mut count = 0;
+        loop {
+            let response = watch(key).await;
+            if response.status() == StatusCode::TOO_MANY_REQUESTS {
+                break;
+            }
+            assert_eq!(response.status(), StatusCode::OK);
+            watching.push(response);
+            count += 1;
+        }
+        counts.push(count);
+    }
+    assert_eq!(counts, [2, 8]);
+}
+
+#[tokio::test]
+async fn those_who_watch_leave_places_for_those_who_work() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, _, worker) = one_key(folder.path(), "worker");
+    let watchers: Vec<String> = (0..4).map(|_| one_key(folder.path(), "watcher").2).collect();
+    let running = start(&file, ServerSettings { held_max: 16, ..ServerSettings::default() }).await;
+    let mut watching = Vec::new();
+    for key in watchers.iter().flat_map(|key| [key; 4]) {
+        let request = running.request(Method::GET, "/api/events").bearer_auth(key);
+        watching.push(request.send().await.unwrap());
+    }
+    let count = |status| watching.iter().filter(|answer| answer.status() == status).count();
+    assert_eq!((count(StatusCode::OK), count(StatusCode::SERVICE_UNAVAILABLE)), (14, 2));
+    assert_eq!(poll(&running, &worker, 0, 0).await.0, StatusCode::OK);
 }
 
 #[tokio::test]

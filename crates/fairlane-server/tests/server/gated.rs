@@ -1,7 +1,9 @@
-//! A real engine behind a gate: answers to leases can be kept back or lost, and looks at bulk actions are counted.
+//! A real engine behind a gate: it can be away, answers to leases can be kept back or lost, and looks at bulk actions are
+//! counted.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fairlane::Fairlane;
@@ -21,7 +23,9 @@ pub struct Gate {
     leases: watch::Sender<usize>,
     /// Answers to leases that are still to be lost.
     lost: AtomicUsize,
-    looks: AtomicUsize,
+    away: AtomicBool,
+    /// By the bulk action's id.
+    looks: Mutex<HashMap<String, usize>>,
 }
 
 impl Gate {
@@ -38,7 +42,8 @@ impl Gate {
             open: watch::Sender::new(true),
             leases: watch::Sender::new(0),
             lost: AtomicUsize::new(0),
-            looks: AtomicUsize::new(0),
+            away: AtomicBool::new(false),
+            looks: Mutex::default(),
         });
         let gated = Fairlane::from_engine(gate.clone());
         (Running::start_with(gated, None, settings).await, gate)
@@ -64,9 +69,19 @@ impl Gate {
         self.leases.subscribe().wait_for(|leases| *leases >= count).await.unwrap();
     }
 
-    /// How often a bulk action was looked at.
+    /// Answers nothing, or everything again.
+    pub fn set_away(&self, away: bool) {
+        self.away.store(away, Ordering::SeqCst);
+    }
+
+    /// How often any bulk action was looked at.
     pub fn looks(&self) -> usize {
-        self.looks.load(Ordering::SeqCst)
+        self.looks.lock().unwrap().values().sum()
+    }
+
+    /// How often this one was.
+    pub fn looks_at(&self, id: &str) -> usize {
+        self.looks.lock().unwrap().get(id).copied().unwrap_or(0)
     }
 }
 
@@ -78,8 +93,11 @@ impl Engine for Gate {
     fn execute(&self, command: Command) -> BoxFuture<'_, Result<Reply, EngineError>> {
         Box::pin(async move {
             let is_lease = matches!(command, Command::Lease(_));
-            if matches!(command, Command::Inspect(Inspect::Bulk(_))) {
-                self.looks.fetch_add(1, Ordering::SeqCst);
+            if self.away.load(Ordering::SeqCst) {
+                return Err(EngineError::Unavailable { engine: "gate", reason: "away".into() });
+            }
+            if let Command::Inspect(Inspect::Bulk(bulk)) = &command {
+                *self.looks.lock().unwrap().entry(bulk.id.to_string()).or_default() += 1;
             }
             let reply = self.engine.execute(command).await;
             if is_lease {

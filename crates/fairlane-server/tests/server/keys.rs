@@ -1,8 +1,7 @@
 //! Keys as a running server sees them.
 
-use std::fmt::{Debug, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use fairlane::Fairlane;
@@ -15,6 +14,8 @@ use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
 use crate::floods::upload;
+use crate::leases::until;
+use crate::logs::Log;
 use crate::running::{Running, answer, json as with_json};
 
 /// Nothing here takes as long.
@@ -67,6 +68,28 @@ async fn a_running_server_notices_what_becomes_of_its_keys() {
     }
     becomes(&running, &second, StatusCode::UNAUTHORIZED).await;
     assert_eq!(status(&running, rotated.reveal()).await, StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test]
+async fn a_server_without_keys_asks_for_them_once_there_is_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("keys.json");
+    let keys = Arc::new(Keys::expect(&path).unwrap());
+    let fairlane = Fairlane::open("memory:").await.unwrap();
+    let running = Running::start_with(fairlane, Some(keys), ServerSettings::default()).await;
+    let anonymous = || async { running.request(Method::GET, "/api/status").send().await.unwrap().status() };
+    assert_eq!(anonymous().await, StatusCode::OK);
+    let mut events = running.request(Method::GET, "/api/events").send().await.unwrap();
+    events.chunk().await.unwrap().unwrap();
+    let (file, id, key) = one_key(folder.path(), "first");
+    until("keys are asked for", || async { anonymous().await == StatusCode::UNAUTHORIZED }).await;
+    assert_eq!(status(&running, &key).await, StatusCode::OK);
+    let ended = async { while let Ok(Some(_)) = events.chunk().await {} };
+    timeout(PATIENCE, ended).await.expect("what was opened without a key ends");
+    file.revoke(&id).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    becomes(&running, &key, StatusCode::OK).await;
+    assert_eq!(anonymous().await, StatusCode::UNAUTHORIZED, "it stays so");
 }
 
 #[tokio::test]
@@ -153,39 +176,10 @@ fn of_edits_at_once_none_is_lost_and_no_reader_sees_half_a_file() {
     assert_eq!(KeyFile::at(folder.path().join("keys.json")).list().unwrap().len(), 41);
 }
 
-/// Everything that is told, by whomever.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<String>>);
-
-impl tracing::field::Visit for Log {
-    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn Debug) {
-        write!(self.0.lock().unwrap(), " {field}={value:?}").unwrap();
-    }
-}
-
-impl tracing::Subscriber for Log {
-    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
-        true
-    }
-    fn new_span(&self, span: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-        span.record(&mut self.clone());
-        tracing::span::Id::from_u64(1)
-    }
-    fn record(&self, _: &tracing::span::Id, values: &tracing::span::Record<'_>) {
-        values.record(&mut self.clone());
-    }
-    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-    fn event(&self, event: &tracing::Event<'_>) {
-        event.record(&mut self.clone());
-    }
-    fn enter(&self, _: &tracing::span::Id) {}
-    fn exit(&self, _: &tracing::span::Id) {}
-}
-
 /// On one thread, so that the log of the test is the server's.
 #[tokio::test]
 async fn a_key_that_is_wrong_appears_in_no_answer_and_no_log() {
-    let log = Log::default();
+    let log = Log::up_to(tracing::Level::TRACE);
     let _told = tracing::subscriber::set_default(log.clone());
     let folder = tempfile::tempdir().unwrap();
     let (file, id, good) = one_key(folder.path(), "k");
@@ -210,7 +204,7 @@ async fn a_key_that_is_wrong_appears_in_no_answer_and_no_log() {
         assert!(told.contains("line 1") && !told.contains(&good[13..]), "{told}");
     }
     running.server.stop().await;
-    let told = log.0.lock().unwrap().clone();
+    let told = log.text();
     assert!(told.contains("no valid key"), "{told}");
     for secret in [unknown, &altered, "hunter2-hunter2", &good[13..]] {
         let lines: Vec<&str> = told.split(" message=").filter(|line| line.contains(secret)).collect();

@@ -10,6 +10,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use crate::gated::Gate;
+use crate::keys::one_key;
 use crate::running::{Running, problem};
 
 const KIB: usize = 1024;
@@ -40,10 +41,15 @@ async fn add(running: &Running, id: &str, bytes: usize) -> (StatusCode, Value) {
 
 /// Sends most of a body of 500 KiB and then nothing more.
 async fn stall(running: &Running, path: &str, content_type: &str) -> TcpStream {
+    stall_as(running, path, content_type, "none").await
+}
+
+async fn stall_as(running: &Running, path: &str, content_type: &str, key: &str) -> TcpStream {
     let mut stream = TcpStream::connect(running.server.address()).await.unwrap();
     let length = 500 * KIB;
     let head = format!(
-        "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: {content_type}\r\ncontent-length: {length}\r\n\r\n"
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {key}\r\ncontent-type: {content_type}\r\n\
+         content-length: {length}\r\n\r\n"
     );
     stream.write_all(head.as_bytes()).await.unwrap();
     stream.write_all(&vec![b' '; length - 1]).await.unwrap();
@@ -120,4 +126,27 @@ async fn a_body_keeps_its_room_until_it_is_answered() {
     gate.open();
     assert_eq!(asked.await.unwrap().unwrap().status(), StatusCode::OK);
     assert_eq!(add(&running, "large", 300 * KIB).await.0, StatusCode::CREATED);
+}
+
+#[tokio::test]
+async fn large_bodies_of_one_key_leave_room_for_those_of_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, _, greedy) = one_key(folder.path(), "greedy");
+    let (_, _, other) = one_key(folder.path(), "other");
+    // A quarter of it is room for one large body and a little more.
+    let settings = ServerSettings { bodies_bytes_max: 4 * 600 * KIB, ..narrow() };
+    let mut running = crate::keys::start(&file, settings).await;
+    let mut stalled = Vec::new();
+    // The second of these at the latest finds no room, and is answered.
+    for _ in 0..4 {
+        stalled.push(stall_as(&running, "/api/jobs", "application/json", &greedy).await);
+    }
+    running.set_token(greedy);
+    let told = until(&running, StatusCode::TOO_MANY_REQUESTS).await;
+    assert_eq!(problem(&told), "rate-limited");
+    assert!(told["detail"].as_str().unwrap().contains("large bodies"), "{told}");
+    running.set_token(other);
+    for number in 0..3 {
+        assert_eq!(add(&running, &format!("other-{number}"), 300 * KIB).await.0, StatusCode::CREATED);
+    }
 }

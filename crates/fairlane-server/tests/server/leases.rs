@@ -422,3 +422,45 @@ async fn what_cannot_be_is_refused_with_its_place() {
     let twice = json!({"settlements": [settlement(&job, "released", json!({})), settlement(&job, "released", json!({}))]});
     assert_eq!(problem(&server.post(path, twice).await.1), "invalid");
 }
+
+/// Jobs of no sense behind the last that is taken: whoever reads all of them before counting speaks of these.
+#[tokio::test]
+async fn no_more_jobs_are_read_than_are_taken() {
+    let server = Running::start().await;
+    let job =
+        |id: usize| json!({"group": "group", "id": format!("job-{id}"), "fence": 1, "outcome": "released"});
+    let name = |id: usize| json!({"group": "group", "id": format!("job-{id}")});
+    let lease = |id: usize| json!({"group": "group", "id": format!("job-{id}"), "fence": 1});
+    let many =
+        |one: &dyn Fn(usize) -> Value| (0..501).map(one).chain([json!("nonsense")]).collect::<Vec<_>>();
+    for (path, body) in [
+        ("/api/leases/settle", json!({"settlements": many(&job)})),
+        ("/api/leases/extend", json!({"leases": many(&lease)})),
+        ("/api/dead/requeue", json!({"jobs": many(&name)})),
+        ("/api/dead/discard", json!({"jobs": many(&name)})),
+    ] {
+        let (status, answer) = server.post(path, body).await;
+        assert_eq!((status, problem(&answer)), (StatusCode::UNPROCESSABLE_ENTITY, "invalid"), "{answer}");
+        assert!(answer["detail"].as_str().unwrap().contains("more than 500 jobs"), "{path}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn each_leased_job_says_when_it_was_enqueued() {
+    let server = Running::start().await;
+    for batch in 0..3 {
+        add(&server.fairlane, batch * 4..batch * 4 + 4).await;
+        let begun = std::time::Instant::now();
+        // Times are told to the millisecond.
+        until("the next one", || async { begun.elapsed().as_millis() > 1 }).await;
+    }
+    let leased = lease(&server, json!({"count": 12})).await;
+    let jobs = leased["jobs"].as_array().unwrap();
+    assert_eq!(jobs.len(), 12);
+    let times: BTreeSet<&str> = jobs.iter().map(|job| job["created_at"].as_str().unwrap()).collect();
+    assert_eq!(times.len(), 3);
+    for job in jobs {
+        let path = format!("/api/jobs/group/{}", job["id"].as_str().unwrap());
+        assert_eq!(server.get(&path).await.1["created_at"], job["created_at"]);
+    }
+}

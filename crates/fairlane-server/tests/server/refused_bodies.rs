@@ -8,6 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use crate::keys::{one_key, start};
 use crate::running::Running;
 
 /// More than the system keeps for a connection.
@@ -33,5 +34,55 @@ async fn a_client_that_sends_all_before_it_reads_gets_the_answer() {
         };
         timeout(PATIENCE, exchange).await.expect("an answer comes");
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+    }
+}
+
+/// A head that says what follows.
+fn head(path: &str, length: usize) -> String {
+    format!(
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+    )
+}
+
+#[tokio::test]
+async fn who_is_refused_while_it_sends_gets_the_answer_when_it_has_sent_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, ..) = one_key(folder.path(), "k");
+    let running = start(&file, ServerSettings::default()).await;
+    for (path, status) in [("/api/jobs", "401"), ("/nowhere", "404"), ("/healthz", "405")] {
+        let mut stream = TcpStream::connect(running.server.address()).await.unwrap();
+        let mut answer = String::new();
+        let exchange = async {
+            stream.write_all(head(path, LARGE).as_bytes()).await.unwrap();
+            stream.write_all(&[b' '; 1024]).await.unwrap();
+            // The answer is there; now the server would have closed.
+            stream.peek(&mut [0; 1]).await.unwrap();
+            stream.write_all(&vec![b' '; LARGE - 1024]).await.expect("the server takes the rest");
+            stream.read_to_string(&mut answer).await.unwrap();
+        };
+        timeout(PATIENCE, exchange).await.expect("an answer comes");
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_of_a_body_that_is_not_very_large_keeps_the_connection() {
+    const MEDIUM: usize = 40 * 1024;
+    let folder = tempfile::tempdir().unwrap();
+    let (file, ..) = one_key(folder.path(), "k");
+    let running = start(&file, ServerSettings::default()).await;
+    let mut stream = TcpStream::connect(running.server.address()).await.unwrap();
+    for _ in 0..3 {
+        let exchange = async {
+            stream.write_all(head("/api/jobs", MEDIUM).as_bytes()).await.unwrap();
+            stream.write_all(&vec![b' '; MEDIUM]).await.unwrap();
+            let mut answer = Vec::new();
+            while !answer.ends_with(b"}") {
+                assert_ne!(stream.read_buf(&mut answer).await.unwrap(), 0, "the server has closed");
+            }
+            String::from_utf8(answer).unwrap()
+        };
+        let answer = timeout(PATIENCE, exchange).await.expect("an answer comes");
+        assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
     }
 }

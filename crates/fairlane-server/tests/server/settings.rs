@@ -86,6 +86,19 @@ async fn a_change_that_makes_no_sense_changes_nothing() {
 }
 
 #[tokio::test]
+async fn a_rate_is_removed_by_null_and_by_the_word_for_it() {
+    let running = Running::start().await;
+    for path in ["/api/settings", "/api/groups/g", "/api/types/mail"] {
+        for nothing in [json!(null), json!("none")] {
+            let (_, settings) = running.patch(path, json!({"rate": "100/s"})).await;
+            assert_eq!(settings["rate"], "100/s", "{path}");
+            let (status, settings) = running.patch(path, json!({"rate": nothing})).await;
+            assert_eq!((status, &settings["rate"]), (StatusCode::OK, &json!(null)), "{path} {nothing}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn the_discipline_stays_while_it_is_in_use() {
     let running = Running::start().await;
     running.fairlane.enqueue(Job::new("a", "mail", &1)).await.unwrap().accepted().unwrap();
@@ -124,7 +137,8 @@ async fn the_status_says_what_an_operator_wants_to_know() {
     assert_eq!((&whole["backlog"], &whole["active_groups"]), (&json!(1), &json!(1)));
     assert_eq!(whole["active_lanes"], json!({"high": 0, "normal": 1, "low": 0}));
     assert_eq!(whole["types"], json!(["mail"]));
-    assert_eq!((&whole["discipline"], &whole["warnings"]), (&json!("share"), &json!([])));
+    let warning = "no worker asks for jobs of the type mail, and some wait";
+    assert_eq!((&whole["discipline"], &whole["warnings"]), (&json!("share"), &json!([warning])));
     assert_eq!(whole["engine"], running.fairlane.engine().name());
     assert_eq!(whole["version"], env!("CARGO_PKG_VERSION"));
     assert!(whole["uptime_ms"].is_u64());

@@ -178,7 +178,10 @@ fn serve(program: &Path, name: Option<&str>, rounds: usize, connections: usize) 
         }
     }
     if wanted("flood") {
-        violations.extend(endure(program, (rounds as u64).div_ceil(2)));
+        use flood::Kind::{Batches, Lists, Single, Streams};
+        for (kind, flooding) in [(Single, 64), (Single, 512), (Batches, 64), (Streams, 64), (Lists, 64)] {
+            violations.extend(endure(program, (rounds as u64).div_ceil(3), kind, flooding));
+        }
     }
     end(&violations)
 }
@@ -223,13 +226,13 @@ fn hold(program: &Path, held: idle::Held) -> Vec<String> {
     violations
 }
 
-fn endure(program: &Path, rounds: u64) -> Vec<String> {
-    let plan = flood::Plan { rounds, requests: 800, each_second: 100, flooding: 64, rate: None };
+fn endure(program: &Path, rounds: u64, kind: flood::Kind, flooding: usize) -> Vec<String> {
+    let plan = flood::Plan { rounds, requests: 800, each_second: 100, kind, flooding, rate: None };
     let report = flood::run(program, &plan);
     let (p50, p99) = (|waits| flood::ms(waits, 0.5), |waits| flood::ms(waits, 0.99));
     println!(
-        "flood: the gentle key waits p50/p99 {:.2}/{:.2} ms alone, {:.2}/{:.2} ms beside it, ratio of the p99s {:.2}; the \
-         flooding key: {} passed, {} refused",
+        "flood of {kind:?}, {flooding} connections: the gentle key waits p50/p99 {:.2}/{:.2} ms alone, {:.2}/{:.2} ms beside \
+         it, ratio of the p99s {:.2}; the flooding key: {} passed, {} refused",
         p50(&report.alone),
         p99(&report.alone),
         p50(&report.flooded),
@@ -240,7 +243,8 @@ fn endure(program: &Path, rounds: u64) -> Vec<String> {
     );
     let mut violations = report.violations.clone();
     if report.ratio() > FLOOD_RATIO_MAX {
-        violations.push(format!("the flood made the p99 {:.2} times as long", report.ratio()));
+        let ratio = report.ratio();
+        violations.push(format!("{flooding} connections of {kind:?} made the p99 {ratio:.2} times as long"));
     }
     violations
 }

@@ -74,6 +74,11 @@ impl Connection {
         Ok(())
     }
 
+    /// Ends it at once, and what was sent and not read with it.
+    pub fn reset(self) -> Result<()> {
+        self.stream.set_zero_linger()
+    }
+
     async fn read(&mut self) -> Result<()> {
         match self.stream.read_buf(&mut self.input).await? {
             0 => Err(Error::new(ErrorKind::UnexpectedEof, "the server has closed the connection")),
@@ -119,9 +124,9 @@ impl Adding {
     }
 
     /// So many jobs each.
-    pub fn batch(jobs: u64) -> Self {
+    pub fn batch(jobs: u64, key: Option<&str>) -> Self {
         let list = vec![job(); jobs as usize].join(&b","[..]);
-        Self::new(request("POST", "/api/jobs/batch", None, &[b"{\"jobs\":[", &list[..], b"]}"].concat()))
+        Self::new(request("POST", "/api/jobs/batch", key, &[b"{\"jobs\":[", &list[..], b"]}"].concat()))
     }
 
     fn new(bytes: Vec<u8>) -> Self {
@@ -172,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_request_changes_only_in_its_ids_and_groups() {
-        let mut adding = Adding::batch(2);
+        let mut adding = Adding::batch(2, None);
         let text = String::from_utf8(adding.numbered(207).to_vec()).unwrap();
         assert_eq!(text.matches("group-000007").count(), 2);
         assert!(text.contains("\"000000000000019e\"") && text.contains("\"000000000000019f\""), "{text}");

@@ -62,7 +62,7 @@ async fn cycles(
     until: u64,
 ) -> std::io::Result<u64> {
     let mut connection = Connection::open(api).await?;
-    let mut adding = Adding::batch(BATCH);
+    let mut adding = Adding::batch(BATCH, None);
     let asking = format!(r#"{{"worker":"{worker}","types":["bench"],"count":{BATCH}}}"#);
     let asking = request("POST", "/api/leases", None, asking.as_bytes());
     let (mut settling, mut settled) = (Vec::new(), 0);

@@ -1,10 +1,14 @@
 //! A key that floods beside one that asks gently: what the gentle one notices.
+//!
+//! - `flood/flooding.rs`: the flood, of each kind.
+
+mod flooding;
 
 use std::io::Result;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fairlane::Rate;
@@ -15,6 +19,7 @@ use hdrhistogram::Histogram;
 use super::alone;
 use super::client::{Adding, Connection};
 use super::process::Served;
+use flooding::Flood;
 
 /// Connections of the gentle key: a slow answer must not keep its other requests back.
 const GENTLE_CONNECTIONS: u64 = 8;
@@ -22,6 +27,19 @@ const GENTLE_CONNECTIONS: u64 = 8;
 const FLOOD_LIMIT: Duration = Duration::from_secs(60);
 /// Longest answer that is told apart.
 const MINUTE_US: u64 = 60_000_000;
+
+/// What a flood is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// One job a request.
+    Single,
+    /// A hundred jobs a request.
+    Batches,
+    /// Jobs without end.
+    Streams,
+    /// Pages of 500 jobs.
+    Lists,
+}
 
 /// How long, and how much.
 #[derive(Debug, Clone, Copy)]
@@ -32,7 +50,9 @@ pub struct Plan {
     pub requests: u64,
     /// And in a second.
     pub each_second: u64,
-    /// Connections that flood.
+    /// What floods.
+    pub kind: Kind,
+    /// Over how many connections.
     pub flooding: usize,
     /// What the flooding key may send; else what the server allows every key.
     pub rate: Option<Rate>,
@@ -45,7 +65,7 @@ pub struct Report {
     pub alone: Histogram<u64>,
     /// … and beside the flood, in microseconds.
     pub flooded: Histogram<u64>,
-    /// Requests of the flooding key that were let through.
+    /// Requests of the flooding key that were let through; of streams, jobs.
     pub passed: u64,
     /// And that were told to wait.
     pub refused: u64,
@@ -65,16 +85,6 @@ pub fn ms(histogram: &Histogram<u64>, quantile: f64) -> f64 {
     histogram.value_at_quantile(quantile) as f64 / 1000.0
 }
 
-/// The flooding key's requests.
-#[derive(Default)]
-struct Flood {
-    over: AtomicBool,
-    numbers: AtomicU64,
-    passed: AtomicU64,
-    refused: AtomicU64,
-    other: AtomicU64,
-}
-
 /// Runs both in turns.
 pub fn run(program: &Path, plan: &Plan) -> Report {
     let folder = tempfile::tempdir().expect("a folder");
@@ -92,15 +102,18 @@ pub fn run(program: &Path, plan: &Plan) -> Report {
         failed += wrong;
     };
     measure(&mut histogram());
-    let flood = Arc::new(Flood::default());
+    let flood = Arc::new(Flood::new(server.api, &flooding, plan.kind));
+    if plan.kind == Kind::Lists {
+        alone(|| flooding::fill(server.api, &gentle)).expect("the server takes what is to be listed");
+    }
     for _ in 0..plan.rounds {
         measure(&mut calm);
         flood.over.store(false, Ordering::Relaxed);
         std::thread::scope(|scope| {
-            let running = scope.spawn(|| alone(|| run_flood(server.api, &flooding, plan.flooding, &flood)));
+            let running = scope.spawn(|| alone(|| flooding::run(&flood, plan.flooding)));
             measure(&mut flooded);
             let begun = Instant::now();
-            while flood.refused.load(Ordering::Relaxed) == 0 && begun.elapsed() < FLOOD_LIMIT {
+            while !flood.is_felt() && begun.elapsed() < FLOOD_LIMIT {
                 std::thread::sleep(Duration::from_millis(10));
             }
             flood.over.store(true, Ordering::Relaxed);
@@ -113,7 +126,7 @@ pub fn run(program: &Path, plan: &Plan) -> Report {
     if failed > 0 {
         violations.push(format!("{failed} requests of the gentle key were not answered with 201"));
     }
-    if passed == 0 || refused == 0 || other > 0 {
+    if passed == 0 || !flood.is_felt() || other > 0 {
         violations.push(format!("the flood: {passed} passed, {refused} refused, {other} answered otherwise"));
     }
     Report { alone: calm, flooded, passed, refused, violations }
@@ -159,41 +172,4 @@ async fn ask_gently(api: SocketAddr, key: &str, plan: &Plan, numbers: &Arc<Atomi
         wrong += more;
     }
     (waits, wrong)
-}
-
-/// Asks as fast as it can, on so many connections, until it is over.
-async fn run_flood(api: SocketAddr, key: &str, connections: usize, flood: &Arc<Flood>) {
-    let tasks: Vec<_> = (0..connections)
-        .map(|_| {
-            let (mut adding, flood) = (Adding::one("/api/jobs", Some(key)), flood.clone());
-            tokio::spawn(async move {
-                while !flood.over.load(Ordering::Relaxed) {
-                    // A connection that is closed under a request is part of being refused: come again.
-                    let _ = ask_on_one(api, &mut adding, &flood).await;
-                }
-            })
-        })
-        .collect();
-    for task in tasks {
-        task.await.expect("it does not panic");
-    }
-}
-
-async fn ask_on_one(api: SocketAddr, adding: &mut Adding, flood: &Flood) -> Result<()> {
-    let mut connection = Connection::open(api).await?;
-    while !flood.over.load(Ordering::Relaxed) {
-        // Far from the ids of the gentle key.
-        let number = (1 << 32) + flood.numbers.fetch_add(1, Ordering::Relaxed);
-        let answer = connection.ask(adding.numbered(number)).await?;
-        let counter = match answer.status {
-            201 => &flood.passed,
-            429 => &flood.refused,
-            _ => &flood.other,
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
-        if answer.is_last {
-            return Ok(());
-        }
-    }
-    Ok(())
 }

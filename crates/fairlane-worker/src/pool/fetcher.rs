@@ -1,15 +1,18 @@
 //! Takes jobs: no more than there are free slots, and waits for a push when there is nothing to take.
 //!
 //! Invariant: a lease that was asked for is answered before the worker stops, if the engine answers at all;
-//! its jobs run or are handed back.
+//! its jobs run or are handed back. A wait goes on while others' slots come and go: to end one early costs an engine
+//! behind a server a connection, and may cost the push that was on its way.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fairlane_core::Micros;
 use fairlane_core::limits::{ADMIT_JOBS_MAX, TIMER_BACKSTOP_MS};
 use fairlane_core::queue::{Admit, Destination};
+use fairlane_core::{Micros, TypeId};
 use fairlane_engine::{Clock, EngineError, Leaser};
+use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 
 use super::outage::Pauses;
 use super::slots::Room;
@@ -19,6 +22,8 @@ use super::{Shared, attempt};
 const TIMED_WAIT_MIN: Duration = Duration::from_millis(1);
 /// A class that had nothing is not asked again for this long while others have work.
 const EMPTY_PAUSE: Duration = Duration::from_millis(50);
+/// Waits at a time: one that goes on, and one for those that have joined since.
+const WAITS_MAX: usize = 2;
 
 pub(crate) struct Fetcher {
     shared: Arc<Shared>,
@@ -26,12 +31,22 @@ pub(crate) struct Fetcher {
     pauses: Pauses,
     /// The class whose turn it is.
     turn: usize,
-    /// When each class last had nothing; it is left in peace for a moment.
-    empty: Vec<Option<Instant>>,
-    /// When the first of them may have something.
-    wake_at: Option<Micros>,
+    /// What is known of each class.
+    classes: Vec<Class>,
+    /// What some of them wait for; whether it came.
+    waits: JoinSet<Result<bool, EngineError>>,
     /// Waits that ended with nothing, in a row.
     vain: u32,
+}
+
+#[derive(Default)]
+struct Class {
+    /// When it last had nothing; it is left in peace for a moment.
+    empty: Option<Instant>,
+    /// When it may have something.
+    wake_at: Option<Micros>,
+    /// A wait for it, and perhaps for others, is under way.
+    wait: Option<AbortHandle>,
 }
 
 /// What is to be done next.
@@ -43,6 +58,17 @@ enum Turn {
     Full,
 }
 
+/// Who ended a turn.
+enum Heard {
+    /// It answers.
+    Engine,
+    /// A slot was freed, the worker stops, or a wait was ended here.
+    Nobody,
+}
+
+/// A wait that has ended, and whether by a push.
+type Ended = Result<(Id, Result<bool, EngineError>), JoinError>;
+
 /// What one lease gave.
 enum Fetched {
     Some,
@@ -53,47 +79,61 @@ enum Fetched {
 impl Fetcher {
     pub fn new(shared: Arc<Shared>) -> Self {
         let leaser = Leaser::new(shared.engine.clone(), shared.worker.clone());
-        let (pauses, empty) = (Pauses::default(), vec![None; shared.slots.classes()]);
-        Self { shared, leaser, pauses, turn: 0, empty, wake_at: None, vain: 0 }
+        let classes = (0..shared.slots.classes()).map(|_| Class::default()).collect();
+        let (pauses, waits) = (Pauses::default(), JoinSet::new());
+        Self { shared, leaser, pauses, turn: 0, classes, waits, vain: 0 }
     }
 
     /// Takes jobs until the worker stops.
     pub async fn run(mut self) {
         let stopping = self.shared.stopping.clone();
         while !stopping.is_cancelled() {
-            let turn = match self.next_class() {
-                Turn::Ask(room) => self.fetch(room).await,
-                Turn::Wait => self.wait().await,
-                Turn::Full => {
-                    tokio::select! {
-                        _ = stopping.cancelled() => break,
-                        _ = self.shared.slots.freed() => continue,
-                    }
-                }
-            };
-            match turn {
-                Ok(()) => {
+            match self.take_turn().await {
+                Ok(Heard::Engine) => {
                     self.shared.outage.over();
                     self.pauses.reset();
                 }
+                Ok(Heard::Nobody) => {}
                 Err(error) => {
                     self.shared.outage.failed("asking for jobs", &error);
                     self.pauses.pause(&stopping).await;
                 }
             }
         }
+        self.waits.abort_all();
         self.hand_back_missed().await;
         self.shared.fetched.cancel();
     }
 
-    /// The next class in turn that has room and was not found empty a moment ago.
+    async fn take_turn(&mut self) -> Result<Heard, EngineError> {
+        // Also while others have so much work that nobody waits.
+        while let Some(ended) = self.waits.try_join_next_with_id() {
+            self.note(ended)?;
+        }
+        match self.next_class() {
+            Turn::Ask(room) => self.fetch(room).await.map(|()| Heard::Engine),
+            Turn::Wait => self.wait().await,
+            Turn::Full => {
+                self.end_waits_of_full();
+                tokio::select! {
+                    _ = self.shared.stopping.cancelled() => {}
+                    _ = self.shared.slots.freed() => {}
+                }
+                Ok(Heard::Nobody)
+            }
+        }
+    }
+
+    /// The next class in turn that has room, is not waited for, and was not found empty a moment ago.
     fn next_class(&self) -> Turn {
-        let classes = self.shared.slots.classes();
+        let classes = self.classes.len();
         let mut open = false;
         for class in (0..classes).map(|step| (self.turn + step) % classes) {
             let jobs = self.shared.slots.room(class);
             open |= jobs > 0;
-            if jobs > 0 && self.empty[class].is_none_or(|since| since.elapsed() >= EMPTY_PAUSE) {
+            let Class { empty, wait, .. } = &self.classes[class];
+            let may_have = wait.is_none() && empty.is_none_or(|since| since.elapsed() >= EMPTY_PAUSE);
+            if jobs > 0 && may_have {
                 return Turn::Ask(Room { class, jobs });
             }
         }
@@ -114,8 +154,8 @@ impl Fetcher {
                 Fetched::None(later) => wake_at = later,
             }
         }
-        self.empty[room.class] = Some(Instant::now());
-        self.wake_at = [self.wake_at, wake_at].into_iter().flatten().min();
+        let class = &mut self.classes[room.class];
+        (class.empty, class.wake_at) = (Some(Instant::now()), wake_at);
         Ok(())
     }
 
@@ -131,7 +171,7 @@ impl Fetcher {
             }
             attempt::start(&self.shared, job, batch.asked);
         }
-        (self.empty[class], self.wake_at, self.vain) = (None, None, 0);
+        (self.classes[class].empty, self.vain) = (None, 0);
         Ok(Fetched::Some)
     }
 
@@ -142,29 +182,86 @@ impl Fetcher {
     }
 
     /// Waits for a push, a time, a freed slot or the stop.
-    async fn wait(&mut self) -> Result<(), EngineError> {
-        let (open, types) = self.shared.slots.with_room();
-        let some_full = open < self.shared.slots.classes();
-        let at_most = self.wait_at_most();
-        self.empty.fill(None);
-        self.wake_at = None;
-        self.vain = self.vain.saturating_add(1);
+    async fn wait(&mut self) -> Result<Heard, EngineError> {
+        self.end_waits_of_full();
+        self.begin_wait();
+        let some_full = (0..self.classes.len()).any(|class| self.shared.slots.room(class) == 0);
         tokio::select! {
-            woken = self.shared.engine.wait(&types, at_most) => {
-                if woken? {
-                    self.vain = 0;
-                }
-                Ok(())
-            }
-            _ = self.shared.slots.freed(), if some_full => Ok(()),
-            _ = self.shared.stopping.cancelled() => Ok(()),
+            Some(ended) = self.waits.join_next_with_id() => self.note(ended),
+            _ = self.shared.slots.freed(), if some_full => Ok(Heard::Nobody),
+            _ = self.shared.stopping.cancelled() => Ok(Heard::Nobody),
         }
     }
 
-    fn wait_at_most(&self) -> Duration {
+    /// Whoever has no room must not take a push from those who have.
+    fn end_waits_of_full(&mut self) {
+        for class in 0..self.classes.len() {
+            if self.shared.slots.room(class) > 0 {
+                continue;
+            }
+            if let Some(wait) = self.classes[class].wait.clone() {
+                wait.abort();
+                self.forget(wait.id());
+            }
+        }
+    }
+
+    /// Lets classes be asked again that a wait was for.
+    fn forget(&mut self, wait: Id) {
+        for class in &mut self.classes {
+            if class.wait.as_ref().is_some_and(|other| other.id() == wait) {
+                *class = Class::default();
+            }
+        }
+    }
+
+    /// Waits for all that have room and are not waited for yet; a third wait becomes one with those before it.
+    fn begin_wait(&mut self) {
+        let is_unheeded = |fetcher: &Self, class: usize| {
+            fetcher.classes[class].wait.is_none() && fetcher.shared.slots.room(class) > 0
+        };
+        if !(0..self.classes.len()).any(|class| is_unheeded(self, class)) {
+            return;
+        }
+        let under_way = self.classes.iter().filter_map(|class| class.wait.as_ref().map(AbortHandle::id));
+        if under_way.collect::<HashSet<_>>().len() == WAITS_MAX {
+            self.waits.abort_all();
+            self.classes.iter_mut().for_each(|class| class.wait = None);
+        }
+        let unheeded: Vec<usize> =
+            (0..self.classes.len()).filter(|class| is_unheeded(self, *class)).collect();
+        let types = unheeded.iter().flat_map(|class| self.shared.slots.types(*class)).cloned();
+        let types: Vec<TypeId> = types.collect();
+        let at_most = self.wait_at_most(&unheeded);
+        self.vain = self.vain.saturating_add(1);
+        let engine = self.shared.engine.clone();
+        let wait = self.waits.spawn(async move { engine.wait(&types, at_most).await });
+        for class in unheeded {
+            self.classes[class].wait = Some(wait.clone());
+        }
+    }
+
+    /// A wait has ended, by itself or because it was ended here.
+    fn note(&mut self, ended: Ended) -> Result<Heard, EngineError> {
+        let (wait, woken) = match ended {
+            Ok(ended) => ended,
+            Err(error) => {
+                self.forget(error.id());
+                return Ok(Heard::Nobody);
+            }
+        };
+        self.forget(wait);
+        if woken? {
+            self.vain = 0;
+        }
+        Ok(Heard::Engine)
+    }
+
+    fn wait_at_most(&self, classes: &[usize]) -> Duration {
         // Another worker may hold the timer of a type and have died, or have no slot when it comes.
         let backstop = Duration::from_millis(TIMER_BACKSTOP_MS);
-        let Some(wake_at) = self.wake_at else { return self.shared.settings.worker_timeout.min(backstop) };
+        let first = classes.iter().filter_map(|class| self.classes[*class].wake_at).min();
+        let Some(wake_at) = first else { return self.shared.settings.worker_timeout.min(backstop) };
         let least = TIMED_WAIT_MIN * (1 << self.vain.min(7));
         Duration::from_micros(wake_at.since(Clock::System.now())).clamp(least, backstop)
     }

@@ -33,9 +33,14 @@ impl Outage {
         Self { hooks, is_down: AtomicBool::new(false), since: Mutex::new(None) }
     }
 
+    /// Whether the last that was heard of the engine is that it does not answer.
+    pub fn is_down(&self) -> bool {
+        self.is_down.load(Ordering::Relaxed)
+    }
+
     /// A command was answered.
     pub fn over(&self) {
-        if !self.is_down.load(Ordering::Relaxed) {
+        if !self.is_down() {
             return;
         }
         let Some(since) = self.since().take() else { return };

@@ -96,19 +96,22 @@ async fn settle(shared: &Shared, batch: Vec<Ending>) {
         match ask_until_answered(shared, &batch).await {
             Answer::Verdicts(verdicts) => note_verdicts(shared, batch, verdicts),
             Answer::Stopped => return,
-            Answer::Impossible(error) if batch.len() == 1 => {
-                let job = &batch[0].job;
-                tracing::error!(target: TARGET, ?job, %error, "it cannot be settled; its lease will run out");
-                shared.outage.refused("settling jobs", &error);
-                shared.in_hand.remove(job, batch[0].fence, Left::Lost);
-            }
-            Answer::Impossible(_) => {
+            Answer::Impossible(_) if batch.len() > 1 => {
                 let mut first = batch;
                 let second = first.split_off(first.len() / 2);
                 batches.extend([second, first]);
             }
+            Answer::Impossible(error) => batch.into_iter().for_each(|ending| give_up(shared, ending, &error)),
         }
     }
+}
+
+fn give_up(shared: &Shared, ending: Ending, error: &EngineError) {
+    let Ending { job, type_id, fence, said, .. } = ending;
+    tracing::error!(target: TARGET, ?job, %error, "it cannot be settled; its lease will run out");
+    shared.outage.refused("settling jobs", error);
+    shared.in_hand.remove(&job, fence, Left::Lost);
+    shared.hooks.tell(|| Event::Unsettled { job, type_id, outcome: said, error: error.to_string() });
 }
 
 enum Answer {

@@ -7,8 +7,11 @@ use std::time::Duration;
 
 use crate::support::*;
 use fairlane_conformance::servers::{RedisServer, ServerOptions};
-use fairlane_core::queue::{Discipline, JobState, ListJobs, Listing, Reclaim, SetWhole, Settings, WholeSet};
-use fairlane_engine::{Clock, EmbeddedEngine, Engine};
+use fairlane_core::TypeId;
+use fairlane_core::queue::{
+    Command, Discipline, Invalid, JobState, ListJobs, Listing, Reclaim, Reply, SetWhole, Settings, WholeSet,
+};
+use fairlane_engine::{BoxFuture, Clock, EmbeddedEngine, Engine, EngineError, WalkPage};
 use fairlane_worker::*;
 use tokio::sync::Semaphore;
 
@@ -337,4 +340,67 @@ async fn the_loops_admit_and_bring_back_what_classic_refuses() {
         pool.stop().await;
     })
     .await;
+}
+
+/// An engine that does not answer, or that takes no settlement.
+struct Trouble {
+    inner: Arc<dyn Engine>,
+    error: EngineError,
+    is_of: fn(&Command) -> bool,
+}
+
+impl Engine for Trouble {
+    fn name(&self) -> &'static str {
+        "trouble"
+    }
+
+    fn execute(&self, command: Command) -> BoxFuture<'_, Result<Reply, EngineError>> {
+        match (self.is_of)(&command) {
+            true => Box::pin(std::future::ready(Err(self.error.clone()))),
+            false => self.inner.execute(command),
+        }
+    }
+
+    fn wait<'a>(&'a self, types: &'a [TypeId], most: Duration) -> BoxFuture<'a, Result<bool, EngineError>> {
+        self.inner.wait(types, most)
+    }
+
+    fn walk(&self, pages: tokio::sync::mpsc::Sender<WalkPage>) -> BoxFuture<'_, Result<(), EngineError>> {
+        self.inner.walk(pages)
+    }
+}
+
+/// On the clock of the runtime: a real one would take the seconds it is about.
+#[tokio::test(start_paused = true)]
+async fn a_stop_with_nothing_in_hand_does_not_wait_long_for_an_engine_that_is_away() {
+    let error = EngineError::Unavailable { engine: "trouble", reason: "it is away".into() };
+    let engine = Trouble { inner: embedded().await, error, is_of: |_| true };
+    let told = Told::default();
+    let pool = Worker::new(Arc::new(engine))
+        .on_event(told.hook())
+        .process("work", |(): (), _| std::future::ready(()))
+        .start()
+        .unwrap();
+    until("it is away", || told.any(|event| matches!(event, Event::EngineDown { .. }))).await;
+    let asked = tokio::time::Instant::now();
+    assert_eq!(pool.stop().await, StopReport::default());
+    assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
+}
+
+#[tokio::test]
+async fn a_result_that_the_engine_never_takes_is_told() {
+    let inner = embedded().await;
+    enqueue(&inner, vec![job("a", "1", "work", "")]).await;
+    let error = EngineError::Invalid(Invalid::TooMany { what: "settle", most: 0, got: 1 });
+    let is_of = |command: &Command| matches!(command, Command::Settle(_));
+    let told = Told::default();
+    let pool = Worker::new(Arc::new(Trouble { inner, error, is_of }))
+        .settings(quick())
+        .on_event(told.hook())
+        .process("work", |(): (), _| std::future::ready(()))
+        .start()
+        .unwrap();
+    let is_told = |event: &Event| matches!(event, Event::Unsettled { job, outcome: Outcome::Done { .. }, .. } if *job == job_ref("a", "1"));
+    until("it is told", || told.any(is_told)).await;
+    assert_eq!(pool.stop().await.left, 0);
 }

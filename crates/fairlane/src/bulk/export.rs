@@ -42,7 +42,14 @@ struct Line {
     #[serde(skip_serializing_if = "Option::is_none")]
     result_base64: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<Problem>,
+    error: Option<Failure>,
+}
+
+/// Why a job failed, in the words of the HTTP interface.
+#[derive(Serialize)]
+struct Failure {
+    code: String,
+    reason: String,
 }
 
 #[derive(Serialize)]
@@ -55,7 +62,7 @@ enum Shown {
 impl Bulk {
     /// Writes a line of JSON for each job that has ended, in the order they ended, and says how many: `id`, `type`,
     /// `state`, `attempts`, `created_at`, `settled_at`, and `result` or, of a job that failed, `error` with `code`
-    /// and `message`. A result that is JSON is written as it is, other text as a string, and what is no text (UTF-8) in
+    /// and `reason`. A result that is JSON is written as it is, other text as a string, and what is no text (UTF-8) in
     /// base64 as `result_base64`.
     ///
     /// ```
@@ -121,7 +128,10 @@ fn write_line(text: &mut Vec<u8>, job: &JobLine) -> Result<(), Error> {
         settled_at: job.settled_at.map(time),
         result: text_of_note.ok().filter(|_| result).map(shown),
         result_base64: (result && text_of_note.is_err()).then(|| BASE64.encode(&job.note)),
-        error: is_failed.then(|| Problem::from_bytes(&job.note)),
+        error: is_failed.then(|| {
+            let Problem { code, message: reason } = Problem::from_bytes(&job.note);
+            Failure { code, reason }
+        }),
     };
     let unwritable = |error: serde_json::Error| Error::Unreadable {
         what: format!("the result of job {}", line.id),

@@ -45,7 +45,7 @@ async fn each_job_is_a_line_with_its_result_or_its_error() {
     assert_eq!((text["result"].as_str(), text.get("result_base64")), (Some("plain words"), None));
     assert_eq!((bytes["result_base64"].as_str(), bytes.get("result")), (Some("/wBh"), None));
     assert!(empty.get("result").is_none() && empty.get("error").is_none());
-    assert_eq!(wrong["error"], json!({"code": "address", "message": "no such address"}));
+    assert_eq!(wrong["error"], json!({"code": "address", "reason": "no such address"}));
     assert_eq!(wrong["state"], json!("FAILED"));
 
     assert_eq!(lines(&bulk, Filter::Failed).await, std::slice::from_ref(wrong));

@@ -1,7 +1,9 @@
 //! Which benchmarks there are, and how large.
 
+use fairlane_engine::directory_of;
+
 use crate::failure::Failure;
-use crate::own_engine::{folder, is_redis};
+use crate::own_engine::is_redis;
 
 /// Jobs enqueued, leased and settled by one call.
 pub const BATCH_JOBS: usize = 100;
@@ -61,7 +63,7 @@ impl Benchmark {
 /// The benchmarks that can run on this engine and were asked for.
 pub fn select(engine: &str, quick: bool, only: Option<&str>) -> Result<Vec<Benchmark>, Failure> {
     // Memory is faster than a server, and a round has to last longer than a moment.
-    let on_disk = folder(engine).is_some();
+    let on_disk = directory_of(engine).is_some();
     let round_jobs = if is_redis(engine) || on_disk { 20_000 } else { 200_000 };
     let all = if quick { quick_plan(round_jobs / 4) } else { full_plan(round_jobs) };
     let possible = |benchmark: &&Benchmark| match benchmark {

@@ -9,17 +9,18 @@
 mod beginning;
 mod ending;
 
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use fairlane::{Error, Ingest, Level, NdjsonReader, Obstacle, Patience, parse_duration};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use serde::Serialize;
 use tokio::io::{AsyncBufRead, BufReader};
 
 use crate::failure::Failure;
+use crate::output;
 use crate::place::Place;
 use crate::tables::thousands;
 use beginning::{Begun, begin};
@@ -85,6 +86,9 @@ pub struct Arguments {
     /// This is another source: number its jobs on from those that are there, or from N to go on with one
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true)]
     append: Option<Option<u64>>,
+    /// Seal it also when there is no job in the source
+    #[arg(long)]
+    allow_empty: bool,
     /// Leave it open, for more jobs to come
     #[arg(long)]
     no_seal: bool,
@@ -120,7 +124,8 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
         begun = begin(&mut reader, &arguments) => begun?,
         _ = tokio::signal::ctrl_c() => return Err(Failure::Stopped("nothing was loaded".to_owned())),
     };
-    let bar = progress_bar(arguments.place.json, size);
+    let template = if size.is_some() { BAR_OF_KNOWN } else { BAR_OF_UNKNOWN };
+    let bar = output::progress_bar(arguments.place.json, template, size);
     let started = Instant::now();
     let mut ingest = ingest(&begun, &arguments, &bar);
     let loaded = tokio::select! {
@@ -173,13 +178,21 @@ fn reader(source: Source, arguments: &Arguments) -> Reader {
 }
 
 fn ingest(begun: &Begun, arguments: &Arguments, bar: &ProgressBar) -> Ingest {
-    let patience = Patience { while_down: arguments.patience, ..Patience::default() };
+    let while_full = begun.is_alone.then_some(Duration::ZERO);
+    let patience = Patience { while_down: arguments.patience, while_full };
     let (shown, silent) = (bar.clone(), arguments.place.json);
+    let (full, down) = (Once::new(), Once::new());
     let ingest = begun.bulk.ingest().skip(begun.behind + arguments.skip).patience(patience);
-    ingest.on_obstacle(move |obstacle| match obstacle {
-        _ if silent => {}
-        Obstacle::Full(_) => shown.set_message("the queue is full, waiting for room"),
-        Obstacle::Down(error) => shown.set_message(format!("waiting: {error}")),
+    ingest.on_obstacle(move |obstacle| {
+        let (once, words) = match obstacle {
+            _ if silent => return,
+            Obstacle::Full(_) => (&full, "the queue is full, waiting for room".to_owned()),
+            Obstacle::Down(error) => (&down, format!("waiting: {error}")),
+        };
+        match shown.is_hidden() {
+            true => once.call_once(|| output::say(&words)),
+            false => shown.set_message(words),
+        }
     })
 }
 
@@ -203,15 +216,6 @@ fn at_line(error: Error, line: u64) -> Error {
         Error::Job { .. } => Error::Line { line, reason: error.to_string() },
         other => other,
     }
-}
-
-fn progress_bar(silent: bool, size: Option<u64>) -> ProgressBar {
-    if silent || !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let template = if size.is_some() { BAR_OF_KNOWN } else { BAR_OF_UNKNOWN };
-    let style = ProgressStyle::with_template(template).expect("the template is valid").progress_chars("=> ");
-    size.map_or_else(ProgressBar::no_length, ProgressBar::new).with_style(style)
 }
 
 impl Answer {

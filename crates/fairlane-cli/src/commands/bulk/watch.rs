@@ -1,20 +1,20 @@
 //! `fairlane bulk watch`: how a bulk action comes along, until it has ended.
 
-use std::io::IsTerminal;
-
 use clap::Args;
 use fairlane::{BulkState, BulkView};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 
 use super::Which;
 use super::shown::Shown;
 use crate::failure::Failure;
+use crate::output;
 
 const EXAMPLES: &str = "\
 Example:
   fairlane bulk watch customer-7 newsletter && echo sent
 
-It changes nothing; Ctrl-C ends the watching and not the bulk action.
+It changes nothing; Ctrl-C ends the watching and not the bulk action. A data directory has to be served meanwhile
+(fairlane serve): nobody else can use one that a command has open.
 Exit codes: 0 completed; 1 it failed; 2 bad input; 3 it ended otherwise than completed; 130 stopped by Ctrl-C.";
 
 const BAR: &str = "[{wide_bar}] {msg}";
@@ -30,8 +30,12 @@ pub struct Arguments {
 /// Waits for the end.
 pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     let which = arguments.which;
-    let bulk = which.find().await?;
-    let bar = progress_bar(which.place.json);
+    let fairlane = which.place.attach().await?;
+    let bulk = fairlane.bulk(&which.group, &which.bulk).opened_before()?;
+    if !bulk.view().await?.state.is_final() {
+        which.place.refuse_to_wait(&fairlane, "look at it now and then (fairlane bulk show)")?;
+    }
+    let bar = output::progress_bar(which.place.json, BAR, Some(0));
     let ended = tokio::select! {
         ended = bulk.finished_with(|view| show(&bar, view)) => Some(ended?),
         _ = tokio::signal::ctrl_c() => None,
@@ -44,14 +48,6 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     let shown = Shown::new(&view);
     which.place.tell(&shown, || shown.line())?;
     if is_completed { Ok(()) } else { Err(Failure::Found(String::new())) }
-}
-
-fn progress_bar(silent: bool) -> ProgressBar {
-    if silent || !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template(BAR).expect("the template is valid").progress_chars("=> ");
-    ProgressBar::new(0).with_style(style)
 }
 
 fn show(bar: &ProgressBar, view: &BulkView) {

@@ -1,12 +1,13 @@
 //! Rows as lines of JSON: the table, then its columns. Bytes are text where they are text, else base 64 in a
 //! column whose name says so.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use fairlane_engine::embedded::disk::{Field, Record};
 use serde_json::{Map, Value};
 
 const TABLE: &str = "table";
 const BASE_64: &str = "_base64";
-const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// A row as a line.
 pub fn line(record: &Record) -> String {
@@ -19,7 +20,7 @@ pub fn line(record: &Record) -> String {
             Field::Text(text) => object.insert(name.clone(), text.clone().into()),
             Field::Bytes(bytes) => match std::str::from_utf8(bytes) {
                 Ok(text) => object.insert(name.clone(), text.into()),
-                Err(_) => object.insert(format!("{name}{BASE_64}"), base_64(bytes).into()),
+                Err(_) => object.insert(format!("{name}{BASE_64}"), STANDARD.encode(bytes).into()),
             },
         };
     }
@@ -39,9 +40,10 @@ pub fn record(line: &str) -> Result<Record, String> {
         fields.push(match value {
             Value::Null => (name, Field::Null),
             Value::String(text) => match name.strip_suffix(BASE_64) {
-                Some(column) => {
-                    (column.to_owned(), Field::Bytes(from_base_64(&text).ok_or("it is no base 64")?))
-                }
+                Some(column) => (
+                    column.to_owned(),
+                    Field::Bytes(STANDARD.decode(&text).map_err(|error| format!("{name}: {error}"))?),
+                ),
                 None => (name, Field::Text(text)),
             },
             value => {
@@ -52,32 +54,6 @@ pub fn record(line: &str) -> Result<Record, String> {
     }
     let table = table.ok_or("it names no table")?;
     Ok(Record { table, fields })
-}
-
-fn base_64(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let bits =
-            chunk.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
-        for digit in 0..4 {
-            let index = (bits >> (18 - 6 * digit)) & 63;
-            text.push(if digit <= chunk.len() { char::from(DIGITS[index as usize]) } else { '=' });
-        }
-    }
-    text
-}
-
-fn from_base_64(text: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
-    for chunk in text.trim_end_matches('=').as_bytes().chunks(4) {
-        let mut bits = 0_u32;
-        for digit in chunk {
-            bits = bits << 6 | DIGITS.iter().position(|known| known == digit)? as u32;
-        }
-        let whole = (bits << (6 * (4 - chunk.len()))).to_be_bytes();
-        bytes.extend_from_slice(&whole[1..chunk.len()]);
-    }
-    Some(bytes)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::ledger::Ledger;
+use crate::output;
 use crate::tables::thousands;
 
 const BAR: &str = "{prefix:10} [{wide_bar}] {human_pos:>9} of {human_len:>9} {msg:12}";
@@ -82,6 +83,6 @@ async fn show_lines(ledger: Arc<Ledger>, mut ended: oneshot::Receiver<()>) {
             let done = thousands(ledger.done(customer));
             format!("{} {done} of {}", ledger.group(customer), thousands(ledger.size(customer) as u64))
         });
-        eprintln!("{}", parts.collect::<Vec<_>>().join(", "));
+        output::say(&parts.collect::<Vec<_>>().join(", "));
     }
 }

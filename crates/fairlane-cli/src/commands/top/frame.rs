@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use fairlane_core::GroupId;
 
-use crate::limit::per_second_text;
+use crate::limit::rate_now_text;
 use crate::overview::{GroupSeen, Overview, TypeSeen};
 use crate::tables::{ago, shortened, thousands};
 
@@ -113,13 +113,13 @@ impl Frame {
         if self.now.types.is_empty() || room < 3 {
             return Vec::new();
         }
-        let columns = ["running", "answered/s", "rate/s", "asked"];
+        let columns = ["running", "answered/s", "rate", "asked"];
         let widths = [8, 11, 10, 11];
         let row = |one: &TypeSeen| {
             let view = &one.view;
             let rate = match (view.settings.paused, view.rate_milli) {
                 (true, _) => "paused".to_owned(),
-                (_, Some(milli)) => per_second_text(milli as f64 / 1000.0),
+                (_, Some(milli)) => rate_now_text(milli, view.settings.rate),
                 (_, None) => "–".to_owned(),
             };
             let asked = one.asked_ms_ago.map_or("never".to_owned(), ago);

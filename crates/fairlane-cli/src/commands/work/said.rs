@@ -8,13 +8,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use fairlane::duration_text;
+use fairlane_engine::{directory_of, without_user};
 use fairlane_server::keys::Keys;
 use fairlane_worker::{CALLBACK_TYPE, Pool};
 use serde::Serialize;
 
 use crate::config::{Config, DATA, Target};
-use crate::own_engine::folder;
-use crate::place::{Place, without_user};
+use crate::place::Place;
 use crate::tables::thousands;
 
 /// Something to be said.
@@ -61,7 +61,16 @@ pub enum Said {
     /// It takes nothing new.
     Stopping { running: u64 },
     /// It has stopped.
-    Stopped { drained: bool, finished: usize, handed_back: usize, left: usize, attempts: Ends },
+    Stopped {
+        drained: bool,
+        finished: usize,
+        handed_back: usize,
+        left: usize,
+        attempts: Ends,
+        /// What went wrong, if that is why.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+    },
 }
 
 /// Who may come in.
@@ -109,12 +118,12 @@ pub struct Ends {
 }
 
 impl Guarding {
-    /// By the keys of a server, if it has any.
-    pub fn new(keys: Option<&Keys>, place: &Place) -> Self {
-        if let Some(keys) = keys {
+    /// By the keys of a server, if it asks for any.
+    pub fn new(keys: &Keys, place: &Place) -> Self {
+        if keys.are_asked_for() {
             return Self::Keys(keys.path().display().to_string());
         }
-        let data = folder(&place.engine).filter(|folder| folder != Path::new(DATA));
+        let data = directory_of(&place.engine).filter(|folder| folder != Path::new(DATA));
         let data = data.map_or(String::new(), |folder| format!(" --data {}", folder.display()));
         Self::Loopback { create: format!("fairlane key create --name me --role admin{data}") }
     }
@@ -165,12 +174,19 @@ impl Said {
 
     /// Whether it is what was asked for, rather than something about the way there.
     pub fn is_result(&self) -> bool {
-        matches!(self, Self::Stopped { .. } | Self::Checked { .. })
+        matches!(self, Self::Stopped { .. } | Self::Checked { .. }) && !self.is_for_programs()
     }
 
     /// Whether people need not be told.
     pub fn is_for_programs(&self) -> bool {
-        matches!(self, Self::Drained { left } if left.is_empty())
+        match self {
+            Self::Drained { left } => left.is_empty(),
+            // They are told what went wrong, and nothing else has happened.
+            Self::Stopped { error: Some(_), finished: 0, handed_back: 0, left: 0, attempts, .. } => {
+                *attempts == Ends::default()
+            }
+            _ => false,
+        }
     }
 }
 
@@ -236,7 +252,7 @@ impl fmt::Display for Said {
             Self::Stopping { running } => {
                 write!(f, "stopping with {} in hand; tell it once more to leave them", jobs(*running))
             }
-            Self::Stopped { drained: false, finished: 0, handed_back: 0, left: 0, attempts }
+            Self::Stopped { drained: false, finished: 0, handed_back: 0, left: 0, attempts, .. }
                 if *attempts == Ends::default() =>
             {
                 f.write_str("stopped")

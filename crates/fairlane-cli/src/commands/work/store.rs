@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use fairlane::rate_text;
 use fairlane_core::queue::{Inspect, Inspected, SetType, SetWhole, TypePatch, TypeSet, WholeSet};
 use fairlane_core::{Rate, TypeId};
-use fairlane_engine::{Engine, EngineError};
+use fairlane_engine::embedded::disk::owner_of;
+use fairlane_engine::{Engine, EngineError, directory_of};
 use fairlane_worker::CALLBACK_TYPE;
 
 use super::said::Said;
@@ -32,9 +33,19 @@ const SETTING: &str = "setting what the file says";
 pub const DISCIPLINE_IN_USE: &str = "the discipline can only be changed while the queue is empty, and it has \
      unfinished jobs; let it drain first, or leave the discipline as it is";
 
+/// What a queue is wanted for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// To work at it, wherever it is.
+    Work,
+    /// To serve it: it must not be behind a server already.
+    Serve,
+}
+
 /// Waits until the store answers, for as long as patience lasts, and sets what the file says.
 pub async fn reach(
     place: &Place,
+    purpose: Purpose,
     patience: Option<Duration>,
     config: &Config,
     telling: &Telling,
@@ -42,7 +53,7 @@ pub async fn reach(
     let began = Instant::now();
     let mut told = None::<Instant>;
     loop {
-        let error = match opened(place, config, telling).await {
+        let error = match opened(place, purpose, config, telling).await {
             Ok(engine) => {
                 if told.is_some() {
                     telling.say(Said::EngineBack { after_ms: began.elapsed().as_millis() as u64 });
@@ -52,27 +63,41 @@ pub async fn reach(
             Err(error) => error,
         };
         let is_over = patience.is_some_and(|patience| began.elapsed() + TRY_PAUSE > patience);
-        if is_over || !is_away(&error) {
+        if is_over || !is_away(place, patience, &error) {
             return Err(place.failed(error));
         }
         if told.is_none_or(|told| told.elapsed() >= REMIND) {
             told = Some(Instant::now());
-            telling.say(Said::EngineDown { doing: CONNECTING, error: error.to_string() });
+            let error = format!("{}: {error}", place.address());
+            telling.say(Said::EngineDown { doing: CONNECTING, error });
         }
         tokio::time::sleep(TRY_PAUSE).await;
     }
 }
 
-fn is_away(error: &fairlane::Error) -> bool {
-    matches!(error, fairlane::Error::Engine(error) if error.is_retryable())
+/// Whether waiting may help: the store does not answer, or whoever has its directory may be about to serve it. Without
+/// a patience that ends, such an owner is taken to have it for itself, as a worker has.
+fn is_away(place: &Place, patience: Option<Duration>, error: &fairlane::Error) -> bool {
+    let fairlane::Error::Engine(error) = error else { return false };
+    let owner = || directory_of(&place.engine).and_then(|folder| owner_of(&folder));
+    error.is_retryable() || patience.is_some() && owner().is_some_and(|owner| owner.address.is_none())
 }
 
 async fn opened(
     place: &Place,
+    purpose: Purpose,
     config: &Config,
     telling: &Telling,
 ) -> Result<Arc<dyn Engine>, fairlane::Error> {
     let engine = place.open_or_make().await?.engine().clone();
+    // Before anything is set: the queue has the settings of whoever serves it.
+    if purpose == Purpose::Serve && engine.name() == "http" {
+        let reason = format!(
+            "{} is served by another process already; stop that one first, or name another directory with --engine",
+            place.address()
+        );
+        return Err(EngineError::Refused { reason }.into());
+    }
     set_all(&engine, config, telling).await?;
     telling.know_limits(retry_limits(&engine, config).await?);
     Ok(engine)

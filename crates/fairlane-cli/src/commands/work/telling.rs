@@ -8,15 +8,15 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use fairlane_core::TypeId;
 use fairlane_core::queue::{JobRef, Verdict};
 use fairlane_worker::{CancelReason, Event, Outcome, Problem, StopReport};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
 use super::said::{Ends, Said};
+use crate::failure::Failure;
 use crate::output;
 
 /// Lines that wait to be written.
@@ -26,26 +26,32 @@ const REPEAT_PAUSE: Duration = Duration::from_secs(10);
 /// Kinds that are told apart.
 const KINDS_MAX: usize = 1000;
 
+/// How long the last lines may take to be read.
+const LAST_LINES: Duration = Duration::from_secs(2);
+
 /// Retries before a job of a type is dead, by type.
 pub type RetryLimits = HashMap<TypeId, u32>;
 
 /// Says what happens.
 pub struct Telling {
     hearing: Arc<Hearing>,
-    writing: JoinHandle<()>,
+    /// Ends when all is written.
+    written: oneshot::Receiver<()>,
 }
 
 impl Telling {
     /// Begins to write.
     pub fn start(json: bool) -> Self {
         let (lines, waiting) = sync_channel::<Said>(LINES_MAX);
-        let writing = std::thread::spawn(move || {
+        let (writing, written) = oneshot::channel();
+        std::thread::spawn(move || {
             for said in waiting {
                 write(&said, json);
             }
+            drop(writing);
         });
         let hearing = Hearing { lines: Mutex::new(Some(lines)), ..Hearing::default() };
-        Self { hearing: Arc::new(hearing), writing }
+        Self { hearing: Arc::new(hearing), written }
     }
 
     /// Says it, unless too much waits to be written.
@@ -92,15 +98,16 @@ impl Telling {
     }
 
     /// What it came to.
-    pub fn stopped(&self, report: StopReport, drained: bool) -> Said {
+    pub fn stopped(&self, report: StopReport, drained: bool, failure: Option<&Failure>) -> Said {
         let StopReport { finished, handed_back, left } = report;
-        Said::Stopped { drained, finished, handed_back, left, attempts: *held(&self.hearing.ends) }
+        let error = failure.map(|failure| failure.message().to_owned());
+        Said::Stopped { drained, finished, handed_back, left, attempts: *held(&self.hearing.ends), error }
     }
 
-    /// Waits until all is written.
-    pub fn end(self) {
+    /// Waits until all is written, but not for a reader that does not read.
+    pub async fn end(self) {
         held(&self.hearing.lines).take();
-        let _ = self.writing.join();
+        let _ = tokio::time::timeout(LAST_LINES, self.written).await;
     }
 }
 
@@ -111,7 +118,7 @@ fn write(said: &Said, json: bool) {
     } else if said.is_result() {
         let _ = output::print(&said.to_string());
     } else if !said.is_for_programs() {
-        eprintln!("{said}");
+        output::say(&said.to_string());
     }
 }
 
@@ -161,8 +168,8 @@ impl Hearing {
                 self.moved(-1);
                 self.settled(job, type_id, outcome, *verdict);
             }
-            // What was lost is settled by nobody here.
-            Event::Cancelling { job, reason: CancelReason::Lost } => {
+            // What was lost is settled by nobody here, and what cannot be settled neither.
+            Event::Cancelling { job, reason: CancelReason::Lost } | Event::Unsettled { job, .. } => {
                 held(&self.attempts).remove(job);
                 self.moved(-1);
             }

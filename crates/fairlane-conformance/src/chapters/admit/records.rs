@@ -12,7 +12,7 @@ pub(super) async fn a_state_after_two_refusals(queue: Subject) {
     let view = queue.congestion("g").await;
     assert_eq!((view.waiting, view.speed, view.backoff_ms), (2, 10, 1000));
     assert_eq!((view.level, view.throttles, view.ended), (CongestionLevel::None, 0, 0));
-    assert_eq!(view.estimated_completion_ms(), 1000);
+    assert_eq!(view.estimated_completion_ms(), Some(1000));
 }
 
 pub(super) async fn a_summary_over_two_groups(queue: Subject) {

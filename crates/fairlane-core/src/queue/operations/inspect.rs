@@ -127,9 +127,10 @@ impl CongestionView {
         if self.ended == 0 { 0.0 } else { self.throttles as f64 / self.ended as f64 }
     }
 
-    /// How long what is kept away will take, in milliseconds; an estimate.
-    pub fn estimated_completion_ms(&self) -> u64 {
-        estimate_completion_ms(self.waiting, self.speed)
+    /// How long what is kept away will take, in milliseconds: an estimate; none if the speed is not known.
+    pub fn estimated_completion_ms(&self) -> Option<u64> {
+        let is_known = self.speed > 0 || self.waiting == 0;
+        is_known.then(|| estimate_completion_ms(self.waiting, self.speed))
     }
 }
 

@@ -28,6 +28,12 @@ pub enum DiskError {
         /// The directory.
         folder: PathBuf,
     },
+    /// There is one already.
+    #[error("{folder:?} holds a queue already; name a directory that does not")]
+    Occupied {
+        /// The directory.
+        folder: PathBuf,
+    },
     /// The directory itself is the trouble.
     #[error(
         "{folder:?} cannot be used as a data directory: {reason}; make it a directory this user can write to"

@@ -1,6 +1,6 @@
 //! Rows of an export into a new directory.
 //!
-//! They are put into the tables as they are. If they fit together the queue is exactly what it was; if rows
+//! They are put into the tables as they are, in one transaction: an import that ends early leaves none of them. If they fit together the queue is exactly what it was; if rows
 //! are missing it is mended: what contradicts itself is worked out anew, so that a queue comes of whatever
 //! could be saved.
 
@@ -12,9 +12,6 @@ use rusqlite::{Connection, params_from_iter};
 
 use super::export::{Field, Record};
 use super::{Disk, DiskError, Sync, read};
-
-/// Rows put in by one transaction.
-const STEP_ROWS: u64 = 10_000;
 
 /// A directory that rows are put into.
 #[derive(Debug)]
@@ -38,8 +35,7 @@ impl Import {
     /// Into a directory that holds no queue.
     pub fn begin(folder: &Path) -> Result<Self, DiskError> {
         if folder.join(super::FILE).exists() {
-            let reason = "there is a queue in it already".into();
-            return Err(DiskError::Folder { folder: folder.to_owned(), reason });
+            return Err(DiskError::Occupied { folder: folder.to_owned() });
         }
         let disk = Disk::open(folder, Sync::Soon, 0)?;
         let bytes = byte_columns(&disk.connection).map_err(|error| DiskError::of(error, &disk.file()))?;
@@ -53,9 +49,6 @@ impl Import {
         insert(&self.disk.connection, record, &self.bytes)
             .map_err(|error| DiskError::of(error, &self.disk.file()))?;
         self.rows += 1;
-        if self.rows.is_multiple_of(STEP_ROWS) {
-            self.run("COMMIT; BEGIN IMMEDIATE")?;
-        }
         Ok(())
     }
 

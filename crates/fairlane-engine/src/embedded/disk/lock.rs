@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use super::DiskError;
 
 const FILE: &str = "owner";
+/// More than an owner ever has to say.
+const SAID_BYTES: usize = 256;
 
 /// Who owns a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +32,12 @@ pub fn owner_of(folder: &Path) -> Option<Owner> {
     let mut text = String::new();
     file.read_to_string(&mut text).ok()?;
     Some(owner_named(&text))
+}
+
+/// Where the last owner that served said it can be talked to. Nobody is kept from taking the directory, as a look at
+/// the lock would for a moment.
+pub(crate) fn address_in(folder: &Path) -> Option<String> {
+    owner_named(&std::fs::read_to_string(folder.join(FILE)).ok()?).address
 }
 
 fn owner_named(text: &str) -> Owner {
@@ -93,10 +101,11 @@ impl Lock {
         self.say(&format!("pid {}\naddress {address}\n", std::process::id()))
     }
 
+    /// In one piece and always of one length, so that whoever reads meanwhile finds the old words or the new.
     fn say(&self, text: &str) -> Result<(), DiskError> {
         let mut file = &self.file;
-        let said = file.set_len(0).and_then(|()| file.seek(SeekFrom::Start(0)));
-        match said.and_then(|_| file.write_all(text.as_bytes())) {
+        let said = file.seek(SeekFrom::Start(0));
+        match said.and_then(|_| file.write_all(format!("{text:\n<SAID_BYTES$}").as_bytes())) {
             // On a full disk the directory is still ours; only nobody reads whose.
             Err(error) if error.kind() != std::io::ErrorKind::StorageFull => {
                 Err(unusable(&self.folder, &error))

@@ -1,9 +1,11 @@
-//! Space kept back, so that a full disk can still be drained: jobs are leased and settled out of it, while
+//! How much room there is, and space kept back, so that a full disk can still be drained: jobs are leased and settled out of it, while
 //! new ones are refused.
 
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+
+use crate::engine::Space;
 
 const FILE: &str = "reserve";
 const STEP_BYTES: usize = 1024 * 1024;
@@ -56,4 +58,15 @@ impl Reserve {
         }
         file.sync_all()
     }
+}
+
+/// What the files of a directory take, and what they could: that, and what the disk has left for this user.
+pub fn space(folder: &Path) -> std::io::Result<Space> {
+    let mut used_bytes = 0;
+    for entry in std::fs::read_dir(folder)? {
+        // A file of SQLite's may be gone again.
+        used_bytes += entry?.metadata().map_or(0, |file| file.len());
+    }
+    let disk = rustix::fs::statvfs(folder)?;
+    Ok(Space { used_bytes, limit_bytes: used_bytes + disk.f_bavail * disk.f_frsize })
 }

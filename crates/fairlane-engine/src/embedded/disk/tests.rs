@@ -5,6 +5,7 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fairlane_core::queue::*;
@@ -81,6 +82,27 @@ async fn a_directory_has_one_owner_and_says_who() {
     drop(engine);
     assert_eq!(owner_of(folder.path()), None);
     open(folder.path()).unwrap();
+}
+
+#[tokio::test]
+async fn an_owner_that_says_something_else_is_never_silent_meanwhile() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = open(folder.path()).unwrap();
+    let addresses = ["http://127.0.0.1:1", "http://[2001:db8::1]:65535"];
+    engine.announce(addresses[0]).await.unwrap();
+    let (path, stop) = (folder.path().to_owned(), Arc::new(AtomicBool::new(false)));
+    let stopped = stop.clone();
+    let reading = std::thread::spawn(move || {
+        while !stopped.load(Ordering::SeqCst) {
+            let owner = owner_of(&path).expect("it is owned all the time");
+            assert!(owner.address.is_some(), "{owner:?}");
+        }
+    });
+    for turn in 1..2000 {
+        engine.announce(addresses[turn % 2]).await.unwrap();
+    }
+    stop.store(true, Ordering::SeqCst);
+    reading.join().unwrap();
 }
 
 #[tokio::test]
@@ -471,6 +493,8 @@ async fn a_full_disk_refuses_new_jobs_keeps_all_and_can_be_drained() {
         "{error}"
     );
     assert!(created > 50);
+    let space = engine.space().await.unwrap().expect("a directory has a bound");
+    assert!(space.used_bytes > 8 << 20 && space.limit_bytes <= 24 << 20, "{space:?}");
     assert_eq!(backlog(&engine).await, created as u64);
     engine.check().await.unwrap().unwrap();
     for request in 1..=created as u64 {

@@ -1,7 +1,8 @@
 //! Bulk actions that somebody follows: one watcher for each, however many listen.
 //!
-//! A watcher looks when something of the group has passed through this server, at most ten times a second, and each
-//! second for what other processes do. It ends with the bulk action or its last listener.
+//! A watcher looks when something that may have changed its bulk action has passed through this server, at most ten times
+//! a second, and each second for what other processes do. Where many are followed each is looked at less often, so that
+//! what following costs is bounded, in a group and in all. A watcher ends with the bulk action or its last listener.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -21,8 +22,12 @@ use crate::app::Shared;
 
 /// Least time between two looks.
 const SPACING: Duration = Duration::from_millis(100);
-/// Most time between two looks.
+/// Most time between two looks, unless many are followed.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Looks a second at all bulk actions of one group.
+const GROUP_LOOKS_EACH_SECOND: u32 = 100;
+/// Looks a second at all bulk actions.
+const LOOKS_EACH_SECOND: u32 = 1000;
 /// The event of one that has ended.
 const ENDED: &str = "ended";
 
@@ -50,6 +55,9 @@ pub(super) struct Bulks {
     groups: Mutex<HashMap<GroupId, HashMap<BulkId, Watched>>>,
 }
 
+/// A bulk action that something has happened to; none: it may be any of the group.
+pub(super) type Moved<'a> = (&'a GroupId, Option<&'a BulkId>);
+
 #[derive(Clone)]
 struct Watched {
     sights: watch::Sender<Sight>,
@@ -76,17 +84,28 @@ impl Bulks {
         listener
     }
 
-    /// Something has happened in these groups.
-    pub fn stir<'a>(&self, moved: impl Iterator<Item = &'a GroupId>) {
+    /// Something has happened to these bulk actions, or in these groups.
+    pub fn stir<'a>(&self, moved: impl Iterator<Item = Moved<'a>>) {
         let mut last = None;
-        let mut moved = moved.filter(|group| last.replace(*group) != Some(*group)).peekable();
+        // Jobs of one bulk action come in runs.
+        let mut moved = moved.filter(|one| last.replace(*one) != Some(*one)).peekable();
         if moved.peek().is_none() {
             return;
         }
         let groups = self.lock();
-        for watched in moved.filter_map(|group| groups.get(group)).flat_map(HashMap::values) {
-            watched.stirred.notify_one();
+        for (group, bulk) in moved {
+            let Some(group) = groups.get(group) else { continue };
+            match bulk {
+                Some(bulk) => group.get(bulk).into_iter().for_each(|watched| watched.stirred.notify_one()),
+                None => group.values().for_each(|watched| watched.stirred.notify_one()),
+            }
         }
+    }
+
+    /// The least time between two looks at a bulk action of this group.
+    fn spacing(&self, group: &GroupId) -> Duration {
+        let in_group = self.lock().get(group).map_or(0, HashMap::len);
+        spacing(in_group, self.count.load(Ordering::Relaxed))
     }
 
     /// Forgets a bulk action; not one that somebody listens to, unless it is to be.
@@ -110,10 +129,18 @@ impl Bulks {
     }
 }
 
+fn spacing(in_group: usize, in_all: usize) -> Duration {
+    let shared = |looks_each_second: u32, watchers: usize| {
+        Duration::from_secs(1) / looks_each_second * u32::try_from(watchers).unwrap_or(u32::MAX)
+    };
+    SPACING.max(shared(GROUP_LOOKS_EACH_SECOND, in_group)).max(shared(LOOKS_EACH_SECOND, in_all))
+}
+
 async fn watch(app: Shared, bulk: BulkRef, watched: Watched) {
     let bulks = &app.live.bulks;
     let mut looked = Instant::now();
     loop {
+        let spacing = bulks.spacing(&bulk.group);
         tokio::select! {
             () = app.stopping.cancelled() => break,
             () = watched.sights.closed() => {
@@ -123,9 +150,12 @@ async fn watch(app: Shared, bulk: BulkRef, watched: Watched) {
                 continue;
             }
             () = watched.stirred.notified() => {}
-            () = sleep(LOOK_EVERY) => {}
+            () = sleep(LOOK_EVERY.max(spacing)) => {}
         }
-        sleep_until(looked + SPACING).await;
+        tokio::select! {
+            () = app.stopping.cancelled() => break,
+            () = sleep_until(looked + spacing) => {}
+        }
         looked = Instant::now();
         let sight = match look(app.engine(), &bulk).await {
             Ok(Some(event)) => Sight::There(Arc::new(event)),
@@ -180,5 +210,17 @@ fn event(view: BulkView) -> Event {
             data.hash(&mut hasher);
             Event { name: "progress", id: format!("{:016x}", hasher.finish()), data }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_more_are_followed_the_less_often_each_is_looked_at() {
+        let of = |in_group, in_all| spacing(in_group, in_all).as_millis();
+        assert_eq!([of(1, 1), of(10, 100), of(11, 11), of(1, 101)], [100, 100, 110, 101]);
+        assert_eq!([of(1000, 1000), of(1, 12_288)], [10_000, 12_288]);
     }
 }

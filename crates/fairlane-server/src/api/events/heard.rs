@@ -1,16 +1,17 @@
-//! The engine as all requests use it: it counts what passes, and tells the watchers of bulk actions whose group has
-//! moved.
+//! The engine as all requests use it: it counts what passes, and tells the watchers of bulk actions that something may
+//! have changed them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use fairlane_core::queue::{Command, JobReceipt, JobRef, Leased, Reply, Verdict};
-use fairlane_core::{GroupId, TypeId};
+use fairlane_core::queue::{BulkRef, Command, JobReceipt, JobRef, Leased, Reply, Verdict};
+use fairlane_core::{BulkId, GroupId, TypeId};
 use fairlane_engine::{BoxFuture, Engine, EngineError, WalkPage};
 use tokio::sync::mpsc;
 
 use super::Live;
+use super::bulks::Moved;
 
 /// What has passed through this server.
 #[derive(Default)]
@@ -30,7 +31,7 @@ impl Heard {
         Self { engine, live }
     }
 
-    fn hear(&self, moved: Vec<GroupId>, reply: &Reply) {
+    fn hear(&self, moved: &[(GroupId, Option<BulkId>)], reply: &Reply) {
         let counts = &self.live.counts;
         match reply {
             Reply::Enqueued(enqueued) => {
@@ -44,10 +45,10 @@ impl Heard {
             _ => {}
         }
         if self.live.bulks.are_followed() {
-            self.live.bulks.stir(moved.iter());
+            self.live.bulks.stir(moved.iter().map(|(group, bulk)| (group, bulk.as_ref())));
             if let Reply::Leased(Leased::Jobs { jobs, .. }) = reply {
                 let in_bulks = jobs.iter().filter(|job| job.bulk.is_some());
-                self.live.bulks.stir(in_bulks.map(|job| &job.job.group));
+                self.live.bulks.stir(in_bulks.map(|job| (&job.job.group, job.bulk.as_ref())));
             }
         }
     }
@@ -66,7 +67,7 @@ impl Engine for Heard {
         let moved = if self.live.bulks.are_followed() { moved_by(&command) } else { Vec::new() };
         Box::pin(async move {
             let reply = self.engine.execute(command).await?;
-            self.hear(moved, &reply);
+            self.hear(&moved, &reply);
             Ok(reply)
         })
     }
@@ -84,30 +85,34 @@ impl Engine for Heard {
     }
 }
 
-/// The groups whose bulk actions a command may change. What loops do is found by looking.
-fn moved_by(command: &Command) -> Vec<GroupId> {
-    let of = |jobs: &mut dyn Iterator<Item = &JobRef>| {
-        let mut groups: Vec<GroupId> = Vec::new();
-        for job in jobs {
-            // Jobs of one group come in runs.
-            if groups.last() != Some(&job.group) {
-                groups.push(job.group.clone());
-            }
-        }
-        groups
-    };
+/// The bulk actions that a command may change; where it does not name them, the groups. What loops do is found by looking.
+fn moved_by(command: &Command) -> Vec<(GroupId, Option<BulkId>)> {
+    let jobs = |jobs: &mut dyn Iterator<Item = &JobRef>| runs(jobs.map(|job| (&job.group, None)));
+    let bulk = |BulkRef { group, id }: &BulkRef| vec![(group.clone(), Some(id.clone()))];
     match command {
         Command::Enqueue(enqueue) => {
-            of(&mut enqueue.jobs.iter().filter(|new| new.bulk.is_some()).map(|new| &new.job))
+            let in_bulks = enqueue.jobs.iter().filter(|new| new.bulk.is_some());
+            runs(in_bulks.map(|new| (&new.job.group, new.bulk.as_ref())))
         }
-        Command::Settle(settle) => of(&mut settle.settlements.iter().map(|settlement| &settlement.job)),
-        Command::CancelJob(cancel) => of(&mut cancel.jobs.iter()),
-        Command::RequeueDead(requeue) => of(&mut requeue.jobs.iter()),
-        Command::SealBulk(command) => vec![command.bulk.group.clone()],
-        Command::HoldBulk(command) => vec![command.bulk.group.clone()],
-        Command::ResumeBulk(command) => vec![command.bulk.group.clone()],
-        Command::CancelBulk(command) => vec![command.bulk.group.clone()],
-        Command::FinishBulk(command) => vec![command.bulk.group.clone()],
+        Command::Settle(settle) => jobs(&mut settle.settlements.iter().map(|settlement| &settlement.job)),
+        Command::CancelJob(cancel) => jobs(&mut cancel.jobs.iter()),
+        Command::RequeueDead(requeue) => jobs(&mut requeue.jobs.iter()),
+        Command::SealBulk(command) => bulk(&command.bulk),
+        Command::HoldBulk(command) => bulk(&command.bulk),
+        Command::ResumeBulk(command) => bulk(&command.bulk),
+        Command::CancelBulk(command) => bulk(&command.bulk),
+        Command::FinishBulk(command) => bulk(&command.bulk),
         _ => Vec::new(),
     }
+}
+
+/// Each once where they come in runs, as jobs of one group or bulk action do.
+fn runs<'a>(moved: impl Iterator<Item = Moved<'a>>) -> Vec<(GroupId, Option<BulkId>)> {
+    let mut runs: Vec<(GroupId, Option<BulkId>)> = Vec::new();
+    for (group, bulk) in moved {
+        if runs.last().is_none_or(|(last, of)| (last, of.as_ref()) != (group, bulk)) {
+            runs.push((group.clone(), bulk.cloned()));
+        }
+    }
+    runs
 }

@@ -1,20 +1,19 @@
 //! Jobs page by page.
 
 use axum::extract::State;
-use fairlane_core::limits::{INTEGER_MAX, LIST_JOBS_MAX};
+use fairlane_core::limits::LIST_JOBS_MAX;
+use fairlane_core::numbers::within;
 use fairlane_core::queue::{BulkRef, JobState, ListJobs, Listing};
 use fairlane_core::{BulkId, GroupId, TypeId};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::access::Caller;
+use crate::api::change::{self, PAGE};
 use crate::api::shown::JobShown;
 use crate::app::Shared;
 use crate::extract::{Json, Named, Query};
 use crate::problem::{Problem, ProblemDocument, ProblemKind};
-
-/// Jobs on a page unless said otherwise.
-const LIMIT: usize = 100;
 
 /// Which jobs.
 #[derive(Deserialize, IntoParams)]
@@ -126,8 +125,8 @@ pub(super) async fn list(
         listing: listing(which.state, group.as_ref(), which.bulk.as_deref())?,
         type_id: which.r#type.as_deref().map(TypeId::named).transpose()?,
         group,
-        cursor: cursor(which.cursor.as_deref())?,
-        limit: limit(which.limit)?,
+        cursor: change::position(which.cursor.as_deref())?,
+        limit: within("limit", which.limit.unwrap_or(PAGE) as u64, 1, LIST_JOBS_MAX as u64)? as usize,
     };
     let listed = app.engine().list_jobs(command).await?;
     let next = listed.next.map(|next| next.to_string());
@@ -163,26 +162,12 @@ fn listing(state: Option<Standing>, group: Option<&GroupId>, bulk: Option<&str>)
         Some(Standing::Processing) => Ok(Listing::InFlight),
         Some(Standing::Dead) => Ok(Listing::Dead),
         Some(Standing::Finished | Standing::Completed | Standing::Cancelled) => Ok(Listing::Finished),
-        Some(Standing::Held) => Err(invalid("jobs are set aside with their bulk action; name it with bulk=")),
+        Some(Standing::Held) => {
+            Err(invalid("jobs are set aside with their bulk action; name it with group= and bulk="))
+        }
         None => Err(invalid(
-            "name a state: state=pending, ready, waiting, processing, dead, finished, completed or cancelled; or a bulk action with bulk=, whose \
-             jobs that have ended are then listed",
+            "name a state: state=pending (with group=), ready, waiting, processing, dead, finished, completed, cancelled or \
+             held (with group= and bulk=); or a bulk action with bulk=, whose jobs that have ended are then listed",
         )),
     }
-}
-
-fn cursor(text: Option<&str>) -> Result<u64, Problem> {
-    let Some(text) = text else { return Ok(0) };
-    let number = text.parse().ok().filter(|number: &u64| *number < INTEGER_MAX);
-    number.ok_or_else(|| {
-        ProblemKind::Invalid.because("a cursor is what another page gave as next; leave it out to begin")
-    })
-}
-
-fn limit(limit: Option<usize>) -> Result<usize, Problem> {
-    let limit = limit.unwrap_or(LIMIT);
-    if (1..=LIST_JOBS_MAX).contains(&limit) {
-        return Ok(limit);
-    }
-    Err(ProblemKind::Invalid.because(format!("a limit is between 1 and {LIST_JOBS_MAX}, not {limit}")))
 }

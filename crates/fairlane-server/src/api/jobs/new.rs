@@ -10,8 +10,8 @@ use std::time::SystemTime;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
-use fairlane::parse_time;
-use fairlane_core::limits::{DELAY_MS_MAX, PAYLOAD_BYTES_MAX};
+use fairlane::{is_too_deep, parse_time};
+use fairlane_core::limits::{DELAY_MS_MAX, JSON_DEPTH_MAX, PAYLOAD_BYTES_MAX};
 use fairlane_core::queue::{JobRef, NewJob};
 use fairlane_core::{BulkId, Cost, GroupId, JobId, Level, Trace, TypeId};
 use serde::de::{self, SeqAccess, Visitor};
@@ -20,7 +20,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::extract::read_json;
+use crate::extract::{Object, plain, read_json};
 use crate::idempotency::{IdFrom, IdempotencyKey};
 use crate::problem::{Fault, Problem, ProblemKind};
 
@@ -46,13 +46,13 @@ pub struct JobBody<'a> {
     #[serde(default)]
     #[schema(value_type = Option<String>, min_length = 1, max_length = 128)]
     id: Option<JobId>,
-    /// What is to be done: any JSON, kept byte for byte.
+    /// What is to be done: any JSON, kept byte for byte; at most 512 KiB, nested at most 96 levels deep.
     #[serde(default, borrow, deserialize_with = "as_it_is")]
     #[schema(value_type = Option<serde_json::Value>)]
     payload: Option<&'a RawValue>,
-    /// What is to be done, in base64, if it is not JSON.
+    /// What is to be done, in base64, if it is not JSON; at most 512 KiB of it.
     #[serde(default)]
-    #[schema(content_encoding = "base64")]
+    #[schema(content_encoding = "base64", max_length = 699_052)]
     payload_base64: Option<String>,
     /// How urgent it is among jobs of its type; normal unless said.
     #[serde(default)]
@@ -112,7 +112,7 @@ pub struct BatchBody<'a> {
     /// In the order in which they are to be added.
     #[serde(borrow)]
     #[schema(value_type = Vec<JobBody>, max_items = 1000)]
-    jobs: AtMost<BATCH_JOBS_MAX, JobBody<'a>>,
+    jobs: AtMost<BATCH_JOBS_MAX, Object<JobBody<'a>>>,
 }
 
 /// A job as the engine takes it.
@@ -142,7 +142,7 @@ pub fn read_batch(
     let batch: BatchBody<'_> = read_json(body).map_err(|problem| located(problem, || faults_in(body)))?;
     let mut faults = Vec::new();
     let mut jobs = Vec::with_capacity(batch.jobs.0.len());
-    for (at, job) in batch.jobs.0.into_iter().enumerate() {
+    for (at, Object(job)) in batch.jobs.0.into_iter().enumerate() {
         match job.checked(&format_args!("/jobs/{at}"), at as u64 + 1, key, trace) {
             Ok(job) => jobs.push(job),
             Err(fault) => faults.push(fault),
@@ -160,7 +160,16 @@ impl JobBody<'_> {
         trace: Option<&Trace>,
     ) -> Result<Checked, Fault> {
         let at = |key: &str, detail: String| Fault { pointer: format!("{place}{key}"), detail };
+        let is_json = self.payload.is_some();
         let payload: Arc<[u8]> = match (self.payload, self.payload_base64) {
+            (Some(json), None) if is_too_deep(json.get().as_bytes()) => {
+                return Err(at(
+                    "/payload",
+                    format!(
+                        "it is nested deeper than {JSON_DEPTH_MAX} levels; send it flatter, or as payload_base64"
+                    ),
+                ));
+            }
             (Some(json), None) => json.get().as_bytes().into(),
             (None, Some(text)) => match BASE64.decode(text) {
                 Ok(bytes) => bytes.into(),
@@ -180,11 +189,12 @@ impl JobBody<'_> {
             }
         };
         if payload.len() > PAYLOAD_BYTES_MAX {
+            let key = if is_json { "/payload" } else { "/payload_base64" };
             let detail = format!(
                 "it has {} bytes, and at most {PAYLOAD_BYTES_MAX} are taken; store it elsewhere and send where that is",
                 payload.len()
             );
-            return Err(at("/payload", detail));
+            return Err(at(key, detail));
         }
         let delay_ms =
             delay_ms(self.delay_ms, self.run_at.as_deref()).map_err(|(key, detail)| at(key, detail))?;
@@ -256,7 +266,7 @@ fn faults_in(body: &[u8]) -> Vec<Fault> {
         #[serde(borrow)]
         jobs: AtMost<BATCH_JOBS_MAX, &'a RawValue>,
     }
-    let Ok(batch) = serde_json::from_slice::<Jobs<'_>>(body) else { return Vec::new() };
+    let Ok(Object(batch)) = serde_json::from_slice::<Object<Jobs<'_>>>(body) else { return Vec::new() };
     let jobs = batch.jobs.0.iter().enumerate();
     jobs.flat_map(|(at, job)| faults_of(job.get().as_bytes(), &format!("/jobs/{at}"))).collect()
 }
@@ -264,9 +274,10 @@ fn faults_in(body: &[u8]) -> Vec<Fault> {
 /// What is wrong with a job, key by key.
 fn faults_of(job: &[u8], place: &str) -> Vec<Fault> {
     let fault = |key: &str, detail: String| Fault { pointer: format!("{place}{key}"), detail };
-    let whole = match serde_json::from_slice::<JobBody<'_>>(job) {
-        Ok(_) => return Vec::new(),
-        Err(error) => fault("", bare(&error)),
+    let whole = match serde_json::from_slice::<Object<JobBody<'_>>>(job) {
+        // What can be read may still make no sense.
+        Ok(Object(job)) => return job.checked(&place, 1, None, None).err().into_iter().collect(),
+        Err(error) => fault("", plain(&error.to_string())),
     };
     let Ok(members) = serde_json::from_slice::<BTreeMap<String, &RawValue>>(job) else { return vec![whole] };
     let missing = ["group", "type"].into_iter().filter(|key| !members.contains_key(*key));
@@ -282,7 +293,7 @@ fn faults_of(job: &[u8], place: &str) -> Vec<Fault> {
 
 fn member_fault(key: &str, value: &RawValue) -> Option<String> {
     fn read<'a, T: Deserialize<'a>>(value: &'a RawValue) -> Option<String> {
-        serde_json::from_str::<T>(value.get()).err().map(|error| bare(&error))
+        serde_json::from_str::<T>(value.get()).err().map(|error| plain(&error.to_string()))
     }
     match key {
         "group" => read::<GroupId>(value),
@@ -297,12 +308,6 @@ fn member_fault(key: &str, value: &RawValue) -> Option<String> {
         "trace" => read::<Option<Trace>>(value),
         _ => Some(format!("this key is not known; known are {KEYS}; put data of yours into payload")),
     }
-}
-
-/// The message without the place, which is one within a part.
-fn bare(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    text.split(" at line ").next().unwrap_or(&text).to_owned()
 }
 
 /// A value that is there, be it null.

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use fairlane_core::limits::{INTEGER_MAX, NAME_BYTES_MAX};
+use fairlane_core::limits::INTEGER_MAX;
 use fairlane_core::queue::{Lease, Leased};
 use fairlane_core::{Micros, RequestNumber, WorkerId};
 use fairlane_engine::{Engine, EngineError};
@@ -19,16 +19,13 @@ use uuid::Uuid;
 
 use super::handed::Handed;
 use super::superseded;
+use crate::guard::on_account;
 use crate::problem::{Problem, ProblemKind};
 
 /// Engine numbers of one client's number. A poll that wakes this often in vain ends early.
 pub(super) const TRIES_MAX: u64 = 1 << 10;
 /// Largest number of a client; milliseconds since 1970 are well below it.
 pub(super) const REQUEST_MAX: u64 = INTEGER_MAX / TRIES_MAX - 1;
-/// Between a worker's name and the process that leases for it.
-const MARK: char = '~';
-/// Digits of a process.
-const PROCESS_DIGITS: usize = 16;
 /// How often a lease is sent again under its number when no answer came.
 const REPEATS_MAX: u32 = 2;
 /// Before it is sent again.
@@ -67,7 +64,7 @@ impl Numbers {
             Self::Given { request, next } => given(engine, command, *request, next).await,
             Self::Own => {
                 // In a task, so that it is seen through, and its jobs handed back, if the client goes away meanwhile.
-                let leasing = tokio::spawn(own(engine.clone(), command));
+                let leasing = tokio::spawn(on_account(own(engine.clone(), command)));
                 leasing.await.unwrap_or_else(|error| {
                     Err(ProblemKind::Broken.because(format!("a lease broke off: {error}")))
                 })
@@ -104,7 +101,7 @@ async fn given(
 /// Leases under a number that nobody has used.
 async fn own(engine: Arc<dyn Engine>, mut command: Lease) -> Result<Tried, Problem> {
     static LAST: AtomicU64 = AtomicU64::new(0);
-    command.worker = of_this_process(&command.worker)?;
+    command.worker = of_this_process(&command.worker);
     loop {
         command.request = RequestNumber(LAST.fetch_add(1, Ordering::Relaxed) + 1);
         match answered(&engine, &command).await? {
@@ -117,29 +114,10 @@ async fn own(engine: Arc<dyn Engine>, mut command: Lease) -> Result<Tried, Probl
     }
 }
 
-/// The worker as this process alone calls it; what is shown of it is [`given_name`].
-fn of_this_process(worker: &WorkerId) -> Result<WorkerId, Problem> {
-    static PROCESS: OnceLock<String> = OnceLock::new();
-    let process =
-        PROCESS.get_or_init(|| format!("{MARK}{:0PROCESS_DIGITS$x}", Uuid::now_v7().as_u64_pair().1));
-    let mut name = worker.to_string();
-    // Two long names may become one, which is no harm: no number is given out twice.
-    while name.len() > NAME_BYTES_MAX - process.len() {
-        name.pop();
-    }
-    Ok(WorkerId::new(name + process)?)
-}
-
-/// A worker's name as its client has given it.
-pub(crate) fn given_name(worker: &str) -> &str {
-    match worker.rsplit_once(MARK) {
-        Some((name, process))
-            if process.len() == PROCESS_DIGITS && process.bytes().all(|digit| digit.is_ascii_hexdigit()) =>
-        {
-            name
-        }
-        _ => worker,
-    }
+/// The worker as this process alone calls it.
+fn of_this_process(worker: &WorkerId) -> WorkerId {
+    static PROCESS: OnceLock<u64> = OnceLock::new();
+    worker.of_process(*PROCESS.get_or_init(|| Uuid::now_v7().as_u64_pair().1))
 }
 
 /// Sends a lease, and again under its number if no answer came: it may have leased jobs.
@@ -153,23 +131,5 @@ async fn answered(engine: &Arc<dyn Engine>, command: &Lease) -> Result<Leased, E
             }
             answer => return answer,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_worker_of_this_process_is_shown_under_the_name_it_was_given() {
-        for given in ["w", "w~1", "w~0123456789abcdef", "größer:50%"] {
-            let own = of_this_process(&WorkerId::new(given).unwrap()).unwrap().to_string();
-            assert_eq!(given_name(&own), given);
-            assert_ne!(own, given);
-        }
-        let long = "ü".repeat(NAME_BYTES_MAX / 2);
-        let own = of_this_process(&WorkerId::new(&long).unwrap()).unwrap().to_string();
-        assert!(own.len() <= NAME_BYTES_MAX && long.starts_with(given_name(&own)));
-        assert_eq!(given_name("w~1"), "w~1");
     }
 }

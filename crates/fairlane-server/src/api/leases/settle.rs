@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::State;
+use axum::extract::{Request, State};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
 use fairlane_core::limits::{
-    DELAY_MS_MAX, EXTEND_JOBS_MAX, LEASE_MS_MAX, LEASE_MS_MIN, NOTE_BYTES_MAX, RETRY_AFTER_MS_MAX,
-    SETTLE_JOBS_MAX,
+    DELAY_MS_MAX, EXTEND_JOBS_MAX, JSON_DEPTH_MAX, LEASE_MS_MAX, LEASE_MS_MIN, NOTE_BYTES_MAX,
+    RETRY_AFTER_MS_MAX, SETTLE_JOBS_MAX,
 };
 use fairlane_core::numbers::within;
 use fairlane_core::queue::{Extend, Extension, JobRef, Outcome, Settle, Settlement, Verdict};
@@ -20,9 +20,10 @@ use utoipa::ToSchema;
 
 use super::LEASE_MS;
 use crate::access::Caller;
+use crate::api::jobs::AtMost;
 use crate::api::shown::time;
 use crate::app::Shared;
-use crate::extract::{Json, Named};
+use crate::extract::{Json, Object, check_content_type, read_json, whole_body};
 use crate::problem::{Problem, ProblemDocument, ProblemKind};
 
 /// How long a job waits at random whose downstream refused it without saying for how long.
@@ -35,8 +36,8 @@ const THROTTLE_POLICY: RetryPolicy =
 #[schema(as = ExtendRequest, example = json!({"leases": [{"group": "customer-7", "id": "welcome-42", "fence": 1}], "lease_ms": 30000}))]
 pub(super) struct ExtendRequest {
     /// Each job at most once.
-    #[schema(max_items = 500)]
-    leases: Vec<LeaseNamed>,
+    #[schema(value_type = Vec<LeaseNamed>, max_items = 500)]
+    leases: AtMost<EXTEND_JOBS_MAX, Object<LeaseNamed>>,
     /// Until this long from now.
     #[schema(minimum = 100, maximum = 900000, default = 30000)]
     lease_ms: Option<u64>,
@@ -48,11 +49,11 @@ pub(super) struct ExtendRequest {
 #[schema(as = LeaseName)]
 struct LeaseNamed {
     /// Whose.
-    #[schema(min_length = 1, max_length = 128, example = "customer-7")]
-    group: String,
+    #[schema(value_type = String, min_length = 1, max_length = 128, example = "customer-7")]
+    group: GroupId,
     /// Which job of theirs.
-    #[schema(min_length = 1, max_length = 128, example = "welcome-42")]
-    id: String,
+    #[schema(value_type = String, min_length = 1, max_length = 128, example = "welcome-42")]
+    id: JobId,
     /// As it was leased.
     #[schema(minimum = 1, maximum = 9007199254740991_u64)]
     fence: u64,
@@ -115,23 +116,21 @@ pub(super) async fn extend(
     caller: Caller,
     Json(request): Json<ExtendRequest>,
 ) -> Result<Json<Extensions>, Problem> {
-    within("the leases of one request", request.leases.len() as u64, 0, EXTEND_JOBS_MAX as u64)?;
     let lease_ms = request.lease_ms.unwrap_or(LEASE_MS);
     within("the length of a lease in ms", lease_ms, LEASE_MS_MIN, LEASE_MS_MAX)?;
-    let mut leases = Vec::with_capacity(request.leases.len());
-    for (at, lease) in request.leases.into_iter().enumerate() {
-        let named = named(&caller, &lease.group, &lease.id, lease.fence);
-        leases.push(named.map_err(|problem| problem.at(format!("/leases/{at}")))?);
+    let mut leases = Vec::with_capacity(request.leases.0.len());
+    for (at, Object(lease)) in request.leases.0.into_iter().enumerate() {
+        let named = named(&caller, lease.group, lease.id, lease.fence);
+        leases.push(named.map_err(|problem| problem.within(&format!("/leases/{at}")))?);
     }
     let extended = app.engine().extend(Extend { leases, lease_ms }).await?;
     Ok(Json(Extensions { leases: extended.extensions.into_iter().map(Into::into).collect() }))
 }
 
 /// The job and the fence, of a group that the caller may speak for.
-fn named(caller: &Caller, group: &str, id: &str, fence: u64) -> Result<(JobRef, Fence), Problem> {
-    let group = GroupId::named(group)?;
+fn named(caller: &Caller, group: GroupId, id: JobId, fence: u64) -> Result<(JobRef, Fence), Problem> {
     caller.check_group(&group)?;
-    Ok((JobRef { group, id: JobId::named(id)? }, Fence::new(fence)?))
+    Ok((JobRef { group, id }, Fence::new(fence)?))
 }
 
 /// How attempts ended.
@@ -142,31 +141,34 @@ fn named(caller: &Caller, group: &str, id: &str, fence: u64) -> Result<(JobRef, 
     {"group": "customer-7", "id": "welcome-43", "fence": 1, "outcome": "throttled", "retry_after_ms": 2000},
     {"group": "customer-7", "id": "welcome-44", "fence": 1, "outcome": "retry", "attempt": 1, "code": "smtp", "reason": "no answer"},
 ]}))]
-pub(super) struct SettleRequest {
+pub(super) struct SettleRequest<'a> {
     /// Each job at most once.
-    #[schema(max_items = 500)]
-    settlements: Vec<SettlementSent>,
+    #[serde(borrow)]
+    #[schema(value_type = Vec<SettlementSent>, max_items = 500)]
+    settlements: AtMost<SETTLE_JOBS_MAX, Object<SettlementSent<'a>>>,
 }
 
 /// How an attempt ended.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Settlement)]
-struct SettlementSent {
+struct SettlementSent<'a> {
     /// Whose.
-    #[schema(min_length = 1, max_length = 128, example = "customer-7")]
-    group: String,
+    #[schema(value_type = String, min_length = 1, max_length = 128, example = "customer-7")]
+    group: GroupId,
     /// Which job of theirs.
-    #[schema(min_length = 1, max_length = 128, example = "welcome-42")]
-    id: String,
+    #[schema(value_type = String, min_length = 1, max_length = 128, example = "welcome-42")]
+    id: JobId,
     /// As it was leased.
     #[schema(minimum = 1, maximum = 9007199254740991_u64)]
     fence: u64,
     /// How.
     outcome: OutcomeWord,
-    /// Of what succeeded: what came of it, kept byte for byte; at most 64 KiB.
+    /// Of what succeeded: what came of it, kept byte for byte; at most 64 KiB, nested at most 96 levels
+    /// deep.
+    #[serde(borrow)]
     #[schema(value_type = Option<serde_json::Value>)]
-    result: Option<Box<RawValue>>,
+    result: Option<&'a RawValue>,
     /// The same if it is not JSON.
     #[schema(
         max_length = 87384,
@@ -250,25 +252,29 @@ impl From<Verdict> for VerdictWord {
 pub(super) async fn settle(
     State(app): State<Shared>,
     caller: Caller,
-    Json(request): Json<SettleRequest>,
+    request: Request,
 ) -> Result<Json<Verdicts>, Problem> {
-    within("the settlements of one request", request.settlements.len() as u64, 0, SETTLE_JOBS_MAX as u64)?;
-    let mut settlements = Vec::with_capacity(request.settlements.len());
-    for (at, sent) in request.settlements.into_iter().enumerate() {
+    check_content_type(request.headers(), "application/json")?;
+    let body = whole_body(request, &app).await?;
+    // Results are taken out of the body as they stand there.
+    let request: SettleRequest<'_> = read_json(&body)?;
+    let mut settlements = Vec::with_capacity(request.settlements.0.len());
+    for (at, Object(sent)) in request.settlements.0.into_iter().enumerate() {
         let settlement = sent.checked(&caller);
-        settlements.push(settlement.map_err(|problem| problem.at(format!("/settlements/{at}")))?);
+        settlements.push(settlement.map_err(|problem| problem.within(&format!("/settlements/{at}")))?);
     }
     let settled = app.engine().settle(Settle { settlements }).await?;
     Ok(Json(Verdicts { verdicts: settled.verdicts.into_iter().map(Into::into).collect() }))
 }
 
-impl SettlementSent {
+impl SettlementSent<'_> {
     fn checked(self, caller: &Caller) -> Result<Settlement, Problem> {
-        let (job, fence) = named(caller, &self.group, &self.id, self.fence)?;
-        Ok(Settlement { job, fence, outcome: self.into_outcome()? })
+        let outcome = self.outcome()?;
+        let (job, fence) = named(caller, self.group, self.id, self.fence)?;
+        Ok(Settlement { job, fence, outcome })
     }
 
-    fn into_outcome(self) -> Result<Outcome, Problem> {
+    fn outcome(&self) -> Result<Outcome, Problem> {
         if let Some(delay_ms) = self.delay_ms {
             within("a delay in ms", delay_ms, 0, DELAY_MS_MAX)?;
         }
@@ -276,6 +282,7 @@ impl SettlementSent {
             return Err(ProblemKind::Invalid
                 .because("only what succeeded has a result; say what went wrong with reason and code"));
         }
+        self.check_fits()?;
         Ok(match self.outcome {
             OutcomeWord::Succeeded => Outcome::Succeeded { result: self.result()? },
             OutcomeWord::Failed => Outcome::Failed { reason: self.note("error") },
@@ -295,10 +302,46 @@ impl SettlementSent {
         })
     }
 
+    /// Refuses what would say something and change nothing: whoever sends it means another outcome.
+    fn check_fits(&self) -> Result<(), Problem> {
+        use OutcomeWord::{Released, Retry, Succeeded, Throttled};
+        let invalid = |key: &str, detail: &str| Err(ProblemKind::Invalid.because(detail).at(key));
+        let has_note = |outcome| !matches!(outcome, Succeeded | Released);
+        if self.code.is_some() && !has_note(self.outcome) {
+            return invalid(
+                "/code",
+                "code says what went wrong; nothing did, if it succeeded or was released",
+            );
+        }
+        if self.reason.is_some() && !has_note(self.outcome) {
+            return invalid(
+                "/reason",
+                "reason says what went wrong; nothing did, if it succeeded or was released",
+            );
+        }
+        if self.delay_ms.is_some() && !matches!(self.outcome, Retry | Throttled) {
+            return invalid("/delay_ms", "only retry and throttled are tried again after delay_ms");
+        }
+        if self.retry_after_ms.is_some() && self.outcome != Throttled {
+            return invalid(
+                "/retry_after_ms",
+                "retry_after_ms belongs to throttled; a retry waits for delay_ms",
+            );
+        }
+        Ok(())
+    }
+
     fn result(&self) -> Result<Arc<[u8]>, Problem> {
         let result: Arc<[u8]> = match (&self.result, &self.result_base64) {
             (Some(_), Some(_)) => {
                 return Err(ProblemKind::Invalid.because("send result or result_base64, not both"));
+            }
+            (Some(json), None) if fairlane::is_too_deep(json.get().as_bytes()) => {
+                return Err(ProblemKind::Invalid
+                    .because(format!(
+                        "a result is nested at most {JSON_DEPTH_MAX} levels deep; send it flatter, or as result_base64"
+                    ))
+                    .at("/result"));
             }
             (Some(json), None) => json.get().as_bytes().into(),
             (None, Some(text)) => match BASE64.decode(text) {

@@ -7,14 +7,11 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bytes::{Buf, Bytes};
-use http_body_util::BodyExt;
 use hyper::body::Body as _;
 use tokio::io::{AsyncBufRead, AsyncRead, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
-use tokio_util::sync::CancellationToken;
 
-/// How long what a client goes on sending after the answer is thrown away, so that it comes to read the answer.
-const DISCARD_TIME: Duration = Duration::from_secs(5);
+use crate::guard::Uncounted;
 
 /// A body of which one piece is in memory at a time. A pause that is too long is an error.
 pub struct BodyReader {
@@ -23,23 +20,25 @@ pub struct BodyReader {
     idle: Pin<Box<Sleep>>,
     idle_max: Duration,
     is_waiting: bool,
+    uncounted: Uncounted,
+    /// What has come is to be paid for before more is read.
+    paying: Option<Pin<Box<Sleep>>>,
 }
 
 impl BodyReader {
     /// A reader of this body.
     pub fn new(body: Body, idle_max: Duration) -> Self {
-        Self { body, piece: Bytes::new(), idle: Box::pin(sleep(idle_max)), idle_max, is_waiting: false }
-    }
-
-    /// Throws away what still comes. A connection that is closed while its client sends may take the answer with it.
-    pub fn discard(self, stopping: CancellationToken) {
-        let mut body = self.body;
-        let reading = async move { while let Some(Ok(_)) = body.frame().await {} };
-        tokio::spawn(stopping.run_until_cancelled_owned(tokio::time::timeout(DISCARD_TIME, reading)));
+        let idle = Box::pin(sleep(idle_max));
+        let (piece, uncounted) = (Bytes::new(), Uncounted::default());
+        Self { body, piece, idle, idle_max, is_waiting: false, uncounted, paying: None }
     }
 
     /// The next piece; none at the end.
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
+        if let Some(paying) = &mut self.paying {
+            ready!(paying.as_mut().poll(context));
+            self.paying = None;
+        }
         let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
             if !self.is_waiting {
                 // Only a pause costs a timer.
@@ -52,7 +51,12 @@ impl BodyReader {
         self.is_waiting = false;
         Poll::Ready(match frame {
             None => Ok(None),
-            Some(Ok(frame)) => Ok(Some(frame.into_data().unwrap_or_default())),
+            Some(Ok(frame)) => {
+                let piece = frame.into_data().unwrap_or_default();
+                let wait = self.uncounted.spend(&piece).map(|owed| owed.wait).filter(|wait| !wait.is_zero());
+                self.paying = wait.map(|wait| Box::pin(sleep(wait)));
+                Ok(Some(piece))
+            }
             Some(Err(error)) => Err(io::Error::other(error)),
         })
     }

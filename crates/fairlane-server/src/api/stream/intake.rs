@@ -17,6 +17,7 @@ use utoipa::ToSchema;
 
 use crate::access::Caller;
 use crate::app::{App, new_type};
+use crate::guard::spend;
 use crate::idempotency::{IN_DOUBT, IdFrom, IdempotencyKey, is_same, line_stem, reused};
 use crate::problem::{Problem, ProblemKind};
 
@@ -243,6 +244,10 @@ impl<'a> Intake<'a> {
     pub async fn send(&mut self) -> Result<(), Halt> {
         let mut stall = Stall::new(self.app);
         let mut is_unanswered = false;
+        // Jobs are paid for when they are added; a line that is wrong takes as long to read.
+        if let Some(owed) = spend(self.step.iter().filter(|line| line.job().is_none()).count() as u64) {
+            owed.paid(&self.app.stopping).await;
+        }
         while !self.step.is_empty() {
             let jobs: Vec<NewJob> = self.step.iter().filter_map(Line::job).cloned().collect();
             let receipts = if jobs.is_empty() {

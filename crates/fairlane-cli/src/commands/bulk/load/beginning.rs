@@ -9,11 +9,14 @@ use fairlane::{Bulk, BulkPlan, BulkView, Error, FirstLine, Micros, duration_text
 
 use super::{Arguments, Reader};
 use crate::failure::Failure;
+use crate::output;
 use crate::tables::thousands;
 
 /// A load that can begin.
 pub struct Begun {
     pub bulk: Bulk,
+    /// Whether nobody can make room meanwhile: this command has the directory for itself.
+    pub is_alone: bool,
     /// Jobs of other sources that its own are numbered behind.
     pub behind: u64,
 }
@@ -26,6 +29,12 @@ pub async fn begin(reader: &mut Reader, arguments: &Arguments) -> Result<Begun, 
         ));
     }
     let first = reader.first().await.map_err(nothing_loaded)?;
+    if first.is_none() && !arguments.no_seal && !arguments.allow_empty {
+        return Err(Failure::bad_input(
+            "there is no job in the source, and a bulk action that is sealed without jobs has ended; nothing was loaded, and \
+             nothing opened or sealed. If it is to be empty, say --allow-empty",
+        ));
+    }
     let skipped = reader.skip(arguments.skip).await.map_err(nothing_loaded)?;
     if skipped < arguments.skip {
         return Err(Failure::bad_input(format!(
@@ -34,7 +43,7 @@ pub async fn begin(reader: &mut Reader, arguments: &Arguments) -> Result<Begun, 
             thousands(arguments.skip)
         )));
     }
-    let bulk = open_bulk(first.as_ref(), arguments).await?;
+    let (bulk, is_alone) = open_bulk(first.as_ref(), arguments).await?;
     let before = if bulk.is_new() { None } else { Some(bulk.view().await?) };
     if let Some(view) = &before {
         let plan = bulk.plan().await?;
@@ -46,7 +55,7 @@ pub async fn begin(reader: &mut Reader, arguments: &Arguments) -> Result<Begun, 
         Some(Some(behind)) => behind,
         Some(None) => before.map_or(0, |view| view.total),
     };
-    Ok(Begun { bulk, behind })
+    Ok(Begun { bulk, is_alone, behind })
 }
 
 fn nothing_loaded(error: Error) -> Failure {
@@ -57,10 +66,11 @@ fn nothing_loaded(error: Error) -> Failure {
     }
 }
 
-async fn open_bulk(first: Option<&FirstLine>, arguments: &Arguments) -> Result<Bulk, Failure> {
+/// With whether nobody else can use the queue meanwhile.
+async fn open_bulk(first: Option<&FirstLine>, arguments: &Arguments) -> Result<(Bulk, bool), Failure> {
     let fairlane = arguments.place.attach_or_make().await?;
     if !arguments.place.json {
-        fairlane.engine().warnings().iter().for_each(|warning| eprintln!("warning: {warning}"));
+        fairlane.engine().warnings().iter().for_each(|warning| output::say(&format!("warning: {warning}")));
     }
     let mut bulk = fairlane.bulk(&arguments.group, &arguments.bulk);
     if let Some(deadline) = arguments.deadline {
@@ -75,7 +85,7 @@ async fn open_bulk(first: Option<&FirstLine>, arguments: &Arguments) -> Result<B
     if let Some(first) = first.filter(|first| !first.has_id) {
         bulk = bulk.source(&first.fingerprint);
     }
-    Ok(bulk.open().await?)
+    Ok((bulk.open().await?, arguments.place.is_ours_alone(&fairlane)))
 }
 
 /// What a bulk action was opened with stays, and who says otherwise must not think it holds.

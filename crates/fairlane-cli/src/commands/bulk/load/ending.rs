@@ -23,14 +23,15 @@ pub enum Halt {
 
 /// The way it ends.
 pub async fn halted(halt: Halt, jobs: u64, begun: &Begun, arguments: &Arguments) -> Failure {
+    let loaded = jobs - begun.behind;
     let error = match halt {
         Halt::Stopped => {
-            let on = way_on(jobs - begun.behind, true, begun, arguments);
-            return Failure::Stopped(format!("{}; {on}", there(jobs - begun.behind, arguments)));
+            let on = way_on(loaded, true, begun, arguments);
+            let open = || format!("{}; {on}", there(loaded, arguments));
+            return Failure::Stopped(takes_no_more(begun).await.unwrap_or_else(open));
         }
         Halt::Failed(error) => error,
     };
-    let loaded = jobs - begun.behind;
     match &error {
         Error::Refused { refusal: Refusal::BulkSealed | Refusal::BulkUnknown, .. } | Error::NoSuchBulk(_) => {
             match begun.bulk.view().await {
@@ -39,17 +40,29 @@ pub async fn halted(halt: Halt, jobs: u64, begun: &Begun, arguments: &Arguments)
                 Err(_) => {}
             }
         }
+        Error::GaveUp { reason, .. } if begun.is_alone => {
+            let (place, on) = (&arguments.place, way_on(loaded, true, begun, arguments));
+            return Failure::broken(format!(
+                "{reason}\nnobody serves {}, so nobody can make room while this waits; {}\n{}; then {on}",
+                place.address(),
+                place.serve_it(),
+                there(loaded, arguments)
+            ));
+        }
         Error::Mismatch { total, .. } => return mismatch(&error, *total, begun, arguments).await,
         Error::SealedWithOthers { .. } => return Failure::bad_input(error.to_string()),
         Error::OtherPayload { .. } => {
-            return Failure::bad_input(format!("{error}\nbulk action {} stays open", arguments.bulk));
+            let open = || format!("bulk action {} stays open", arguments.bulk);
+            let stays = takes_no_more(begun).await.unwrap_or_else(open);
+            return Failure::bad_input(format!("{error}\n{stays}"));
         }
         _ => {}
     }
     // A job that was refused leaves a gap, and what is behind it is not a beginning to skip.
     let is_beginning = !matches!(error, Error::Conflict { .. } | Error::Refused { .. });
     let on = way_on(loaded, is_beginning, begun, arguments);
-    let message = format!("{error}\n{}; mend this, and {on}", there(loaded, arguments));
+    let open = || format!("{}; mend this, and {on}", there(loaded, arguments));
+    let message = format!("{error}\n{}", takes_no_more(begun).await.unwrap_or_else(open));
     match Failure::from(error) {
         Failure::BadInput(_) => Failure::BadInput(message),
         _ => Failure::Broken(message),
@@ -75,12 +88,27 @@ fn way_on(loaded: u64, is_beginning: bool, begun: &Begun, arguments: &Arguments)
     format!("run the same command again to go on{with}: nothing is added twice")
 }
 
+/// What is said of one that cannot be gone on with, whatever is mended.
+async fn takes_no_more(begun: &Begun) -> Option<String> {
+    let view = begun.bulk.view().await.ok().filter(|view| view.sealed || view.state.is_final())?;
+    Some(format!(
+        "bulk action {} is {} and takes no more jobs than the {} it has; name a new bulk action for others",
+        view.bulk.id,
+        end_of(&view),
+        thousands(view.total)
+    ))
+}
+
+fn end_of(view: &BulkView) -> &'static str {
+    if view.state.is_final() { view.state.as_str() } else { "sealed" }
+}
+
 /// No more jobs can be added, whatever is done.
 pub fn closed(view: &BulkView, loaded: u64) -> Failure {
-    let how = if view.state.is_final() { view.state.as_str() } else { "sealed" };
     Failure::bad_input(format!(
-        "bulk action {} is {how}: it takes no more jobs. {} jobs of the source are in it; name a new bulk action for others",
+        "bulk action {} is {}: it takes no more jobs. {} jobs of the source are in it; name a new bulk action for others",
         view.bulk.id,
+        end_of(view),
         thousands(loaded)
     ))
 }

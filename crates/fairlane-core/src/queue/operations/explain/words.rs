@@ -1,5 +1,6 @@
 //! An explanation in words: one sentence for a person in a hurry, and the facts under it.
 
+use crate::names::WorkerId;
 use crate::numbers::Micros;
 use crate::queue::{BulkCause, BulkState, BulkView, JobState, LaneStanding};
 use crate::rate::Rate;
@@ -98,8 +99,8 @@ impl Explanation {
     }
 
     fn running(&self, reason: Reason) -> String {
-        let worker =
-            self.job.worker.as_ref().map_or("a worker".to_owned(), |worker| format!("worker {worker}"));
+        let named = |worker: &WorkerId| format!("worker {}", worker.given_name());
+        let worker = self.job.worker.as_ref().map_or("a worker".to_owned(), named);
         // A fence is the time of its lease, unless more than one was given in a microsecond.
         let since = self.job.fence.map_or(self.at, |fence| Micros(fence.0));
         let (running, attempt) = (span(self.at.since(since)), self.job.attempts);
@@ -209,7 +210,7 @@ impl Explanation {
         }
         facts.extend(job.until.map(|until| ("until", self.moment(until))));
         facts.extend(job.settled_at.map(|at| ("last settled", self.moment(at))));
-        facts.extend(job.worker.as_ref().map(|worker| ("worker", worker.to_string())));
+        facts.extend(job.worker.as_ref().map(|worker| ("worker", worker.given_name())));
         facts.extend(Some(self.note_after("")).filter(|note| !note.is_empty()).map(|note| ("note", note)));
         facts.extend(self.bulk.as_ref().map(|bulk| ("bulk action", bulk_text(bulk))));
         facts.extend(self.lane_text().filter(|_| self.is_unstarted()).map(|text| ("lane", text)));
@@ -316,13 +317,13 @@ impl Explanation {
 
     /// The note on one line, behind `joint`; nothing if there is none.
     fn note_after(&self, joint: &str) -> String {
-        if self.job.note.is_empty() {
-            return String::new();
-        }
         let mut note = String::from_utf8_lossy(&self.job.note);
         // What a job that completed has is its result.
         if let Some(problem) = problem_text(&note).filter(|_| self.job.state != JobState::Completed) {
             note = problem.into();
+        }
+        if note.is_empty() {
+            return String::new();
         }
         let mut line: String =
             note.chars().take(NOTE_CHARACTERS_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect();
@@ -396,7 +397,8 @@ fn start(in_us: u64) -> String {
 fn problem_text(note: &str) -> Option<String> {
     let (code, rest) = json_text(note.strip_prefix("{\"code\":\"")?)?;
     let (message, rest) = json_text(rest.strip_prefix(",\"message\":\"")?)?;
-    (rest == "}").then(|| format!("{code}: {message}"))
+    let parts = [code, message].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>();
+    (rest == "}").then(|| parts.join(": "))
 }
 
 /// A text in JSON up to its closing quote, and what follows that.
@@ -450,13 +452,13 @@ fn rate_text(rate: Rate) -> String {
     }
 }
 
-/// `28.5/s`.
+/// `28.5/s`, `0.5/min`.
 fn milli_text(milli: u64) -> String {
-    let tenths = milli / 100;
+    let (tenths, unit) = if milli < 100 { ((milli * 60 + 50) / 100, "min") } else { (milli / 100, "s") };
     if tenths.is_multiple_of(10) {
-        return format!("{}/s", number(tenths / 10));
+        return format!("{}/{unit}", number(tenths / 10));
     }
-    format!("{}.{}/s", number(tenths / 10), tenths % 10)
+    format!("{}.{}/{unit}", number(tenths / 10), tenths % 10)
 }
 
 /// A length of time as a person says it: `350 ms`, `42 s`, `3 min`, `5 h`, `2 days`.
@@ -498,6 +500,7 @@ mod tests {
         let rate = |count, period_ms| rate_text(Rate::new(count, period_ms, None).unwrap());
         assert_eq!([rate(100, 1000), rate(10, 60_000), rate(5, 30_000)], ["100/s", "10/min", "5 per 30 s"]);
         assert_eq!([milli_text(28_500), milli_text(100_000), milli_text(100)], ["28.5/s", "100/s", "0.1/s"]);
+        assert_eq!([milli_text(16), milli_text(33), milli_text(1)], ["1/min", "2/min", "0.1/min"]);
     }
 
     #[test]
@@ -524,6 +527,8 @@ mod tests {
 
     #[test]
     fn a_problem_reads_as_its_code_and_message() {
+        assert_eq!(problem_text(r#"{"code":"error","message":""}"#).as_deref(), Some("error"));
+        assert_eq!(problem_text(r#"{"code":"","message":""}"#).as_deref(), Some(""));
         let told = problem_text(r#"{"code":"boom","message":"it \"fell\"\nover\u0001\\"}"#);
         assert_eq!(told.as_deref(), Some(r#"boom: it "fell" over \"#));
         for other in [

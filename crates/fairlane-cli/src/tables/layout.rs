@@ -1,0 +1,217 @@
+//! What is shown fits the terminal: prose is wrapped between words, and a table that is too wide becomes records, its
+//! columns one under the other.
+//!
+//! Invariant: no word is cut, as it may be a name that somebody copies; one that is longer than a line runs over. What
+//! goes into a file or a pipe is not wrapped at all.
+
+use std::fmt;
+
+use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
+
+/// A line below the heading, and nothing else.
+const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
+/// Between two columns.
+const GAP: usize = 3;
+/// On both sides of a line.
+const MARGINS: usize = 2;
+/// A last column of prose has at least this, or the table is not one.
+const PROSE_LEAST: usize = 24;
+
+/// How wide the terminal is that shows it; none for a file or a pipe.
+fn width() -> Option<usize> {
+    terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| width.0.into())
+}
+
+/// Prose: each of its lines is wrapped, with the indentation it has.
+pub fn prose(text: &str) -> String {
+    prose_within(text, width())
+}
+
+fn prose_within(text: &str, width: Option<usize>) -> String {
+    let wrapped = |line: &str| {
+        let (indent, words) = line.split_at(line.len() - line.trim_start().len());
+        wrapped(indent, words, indent.len(), width)
+    };
+    text.lines().map(wrapped).collect::<Vec<_>>().join("\n")
+}
+
+/// What is known of something: what each fact is about, and the fact beside it.
+pub fn facts<'a>(facts: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+    facts_within(&facts.into_iter().collect::<Vec<_>>(), "  ", width())
+}
+
+fn facts_within(facts: &[(&str, &str)], indent: &str, width: Option<usize>) -> String {
+    let column = facts.iter().map(|(about, _)| length(about)).max().unwrap_or(0);
+    let hanging = indent.len() + column + 2;
+    // Beside a long word in a narrow terminal hardly anything has room.
+    let hanging = if width.is_some_and(|width| width < hanging * 2) { indent.len() + 2 } else { hanging };
+    let wrapped =
+        |(about, text): &(&str, &str)| wrapped(&format!("{indent}{about:column$}  "), text, hanging, width);
+    facts.iter().map(wrapped).collect::<Vec<_>>().join("\n")
+}
+
+/// Words behind a beginning; further lines hang below.
+fn wrapped(beginning: &str, words: &str, hanging: usize, width: Option<usize>) -> String {
+    let Some(width) = width else { return format!("{beginning}{words}") };
+    let (mut text, mut used, mut is_first) = (beginning.to_owned(), length(beginning), true);
+    for word in words.split(' ') {
+        if !is_first && used + 1 + length(word) > width {
+            text += &format!("\n{}", " ".repeat(hanging));
+            used = hanging;
+        } else if !is_first {
+            text.push(' ');
+            used += 1;
+        }
+        text += word;
+        used += length(word);
+        is_first = false;
+    }
+    text
+}
+
+fn length(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// Rows below a heading.
+pub struct Grid {
+    header: Vec<String>,
+    rows: Vec<Vec<String>>,
+    /// Whether all but the first column are numbers, which stand to the right.
+    numbers: bool,
+    width: Option<usize>,
+}
+
+impl Grid {
+    /// One of numbers, but for the first column.
+    pub fn of_numbers(header: &[&str]) -> Self {
+        let header = header.iter().map(|&heading| heading.to_owned()).collect();
+        Self { header, rows: Vec::new(), numbers: true, width: width() }
+    }
+
+    /// One of texts, the last of which may be prose.
+    pub fn of_texts(header: &[&str], rows: Vec<Vec<String>>) -> Self {
+        Self { rows, numbers: false, ..Self::of_numbers(header) }
+    }
+
+    /// One more row.
+    pub fn add_row(&mut self, row: Vec<String>) {
+        self.rows.push(row);
+    }
+
+    /// Whether it has no row.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The rows as they fit, with prose in the last column wrapped; none if they do not.
+    fn fitted(&self) -> Option<Vec<Vec<String>>> {
+        let (Some(width), Some(last)) = (self.width, self.header.len().checked_sub(1)) else {
+            return Some(self.rows.clone());
+        };
+        let cells = |column: usize| {
+            let cells = self.rows.iter().filter_map(move |row| row.get(column));
+            cells.chain([&self.header[column]]).map(String::as_str)
+        };
+        let widest = |column: usize| cells(column).map(length).max().unwrap_or(0);
+        let others: usize = (0..last).map(|column| widest(column) + GAP).sum();
+        let longest_word = cells(last).flat_map(|cell| cell.split(' ')).map(length).max().unwrap_or(0);
+        let left = width.checked_sub(others + MARGINS)?;
+        if left < widest(last) && (self.numbers || left < longest_word.max(PROSE_LEAST)) {
+            return None;
+        }
+        let mut rows = self.rows.clone();
+        for cell in rows.iter_mut().filter_map(|row| row.get_mut(last)) {
+            *cell = wrapped("", cell, 0, Some(left));
+        }
+        Some(rows)
+    }
+
+    fn record(&self, row: &[String]) -> String {
+        let facts = self.header.iter().zip(row).map(|(heading, cell)| (heading.as_str(), cell.as_str()));
+        facts_within(&facts.collect::<Vec<_>>(), "", self.width)
+    }
+}
+
+impl fmt::Display for Grid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(rows) = self.fitted() else {
+            let records: Vec<String> = self.rows.iter().map(|row| self.record(row)).collect();
+            return f.write_str(&records.join("\n\n"));
+        };
+        let mut table = Table::new();
+        table.load_style(STYLE).set_header(self.header.clone()).add_rows(rows);
+        for column in table.column_iter_mut().skip(1).filter(|_| self.numbers) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        write!(f, "{table}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: [&str; 4] = ["customer", "job", "type", "problem"];
+
+    fn texts(cells: [&str; 4], width: Option<usize>) -> String {
+        let rows = vec![cells.map(str::to_owned).to_vec()];
+        Grid { width, ..Grid::of_texts(&HEADER, rows) }.to_string()
+    }
+
+    fn widest(text: &str) -> usize {
+        text.lines().map(length).max().unwrap_or(0)
+    }
+
+    #[test]
+    fn prose_beside_names_is_wrapped_and_a_file_has_a_line_for_each_row() {
+        let prose = "it never works ".repeat(9);
+        let cells = ["customer-7", "order-1", "mail", prose.trim_end()];
+        let shown = texts(cells, Some(60));
+        assert!(widest(&shown) <= 60 && shown.lines().count() > 3 && shown.contains("──"), "{shown}");
+        let piped = texts(cells, None);
+        assert!(piped.lines().count() == 3 && piped.contains(prose.trim_end()), "{piped}");
+    }
+
+    #[test]
+    fn a_table_that_does_not_fit_becomes_records_and_no_name_is_cut() {
+        let (customer, job) = ("c".repeat(40), "e555bde0".repeat(5));
+        for width in [20, 30, 50, 60, 80] {
+            let shown = texts([&customer, &job, "mail", "it never works, whatever is tried"], Some(width));
+            assert!(shown.contains(&customer) && shown.contains(&job), "{shown}");
+            assert!(!shown.contains('…') && !shown.contains('─'), "{shown}");
+        }
+        let shown = texts(["a", "b", "mail", "it never works"], Some(26));
+        let expected = "customer  a\njob       b\ntype      mail\nproblem   it never works";
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn numbers_stay_whole_however_narrow_it_is() {
+        let mut table = Grid { width: Some(24), ..Grid::of_numbers(&["customer", "done", "wait"]) };
+        table.add_row(["customer-7", "1,000 of 1,000", "12.5 ms"].map(str::to_owned).to_vec());
+        let shown = table.to_string();
+        assert!(shown.contains("done      1,000 of 1,000") && widest(&shown) <= 24, "{shown}");
+    }
+
+    #[test]
+    fn prose_is_wrapped_between_words_with_its_indentation() {
+        let text = "mail: rate unlimited\n  12 waiting for their turn, 3 running";
+        assert_eq!(
+            prose_within(text, Some(20)),
+            "mail: rate unlimited\n  12 waiting for\n  their turn, 3\n  running"
+        );
+        assert_eq!(prose_within(text, None), text);
+        let name = "x".repeat(30);
+        assert_eq!(prose_within(&format!("of {name} now"), Some(10)), format!("of\n{name}\nnow"));
+    }
+
+    #[test]
+    fn facts_hang_beside_what_they_are_about() {
+        let facts = [("rate", "the type lets 50 a second pass"), ("lane", "it is first")];
+        let shown = facts_within(&facts, "  ", Some(24));
+        assert_eq!(shown, "  rate  the type lets 50\n        a second pass\n  lane  it is first");
+        let long = [("concurrency", "the group has 3 seats")];
+        assert_eq!(facts_within(&long, "  ", Some(24)), "  concurrency  the group\n    has 3 seats");
+    }
+}

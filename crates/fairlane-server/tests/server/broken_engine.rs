@@ -1,0 +1,87 @@
+//! An engine that never answers, or panics: what its clients are told.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fairlane::Fairlane;
+use fairlane_core::TypeId;
+use fairlane_core::queue::{Command, Inspect, Reply};
+use fairlane_engine::{BoxFuture, Engine, EngineError, WalkPage};
+use fairlane_server::ServerSettings;
+use reqwest::StatusCode;
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use crate::running::{Running, problem};
+
+/// Long enough for a busy machine, short enough to wait for.
+const SHORT: Duration = Duration::from_millis(500);
+
+/// Hangs or panics where a job's group says so, and is a real engine otherwise.
+struct Odd(Arc<dyn Engine>);
+
+impl Odd {
+    async fn start() -> Running {
+        let settings =
+            ServerSettings { request_timeout: SHORT, body_whole_timeout: SHORT, ..ServerSettings::default() };
+        let engine = Fairlane::open("memory:").await.unwrap().engine().clone();
+        Running::start_with(Fairlane::from_engine(Arc::new(Self(engine))), None, settings).await
+    }
+}
+
+impl Engine for Odd {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn execute(&self, command: Command) -> BoxFuture<'_, Result<Reply, EngineError>> {
+        let group = match &command {
+            Command::Enqueue(enqueue) => enqueue.jobs[0].job.group.to_string(),
+            Command::Inspect(Inspect::Job(job)) => job.group.to_string(),
+            _ => String::new(),
+        };
+        match &*group {
+            "hangs" => Box::pin(std::future::pending()),
+            "panics" => Box::pin(async { panic!("planted by a test") }),
+            _ => self.0.execute(command),
+        }
+    }
+
+    fn wait<'a>(
+        &'a self,
+        types: &'a [TypeId],
+        at_most: Duration,
+    ) -> BoxFuture<'a, Result<bool, EngineError>> {
+        self.0.wait(types, at_most)
+    }
+
+    fn walk(&self, pages: mpsc::Sender<WalkPage>) -> BoxFuture<'_, Result<(), EngineError>> {
+        self.0.walk(pages)
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_ran_out_of_time_is_not_said_to_be_safe_to_repeat() {
+    let running = Odd::start().await;
+    let job = json!({"group": "hangs", "id": "1", "type": "mail", "payload": {}});
+    let ((status, told), (looked, seen)) =
+        tokio::join!(running.post("/api/jobs", job), running.get("/api/jobs/hangs/1"));
+    assert_eq!((status, problem(&told)), (StatusCode::SERVICE_UNAVAILABLE, "unavailable"), "{told}");
+    let detail = told["detail"].as_str().unwrap();
+    assert!(detail.contains("may have been added") && !detail.contains("is safe"), "{detail}");
+    assert!(told["retry_after_ms"].is_null(), "{told}");
+    assert_eq!(looked, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(seen["detail"].as_str().unwrap().ends_with("try again"), "{seen}");
+}
+
+#[tokio::test]
+async fn a_panic_is_answered() {
+    let running = Odd::start().await;
+    for _ in 0..3 {
+        let (status, told) = running.get("/api/jobs/panics/1").await;
+        assert_eq!((status, problem(&told)), (StatusCode::INTERNAL_SERVER_ERROR, "broken"), "{told}");
+        assert!(!told.to_string().contains("planted"), "{told}");
+    }
+    let job = json!({"group": "g", "id": "1", "type": "mail", "payload": {}});
+    assert_eq!(running.post("/api/jobs", job).await.0, StatusCode::CREATED);
+}

@@ -1,0 +1,131 @@
+//! What the server's log says, and whom it names.
+
+use std::fmt::{Debug, Write};
+use std::sync::{Arc, Mutex};
+
+use fairlane::Fairlane;
+use fairlane_server::ServerSettings;
+use reqwest::{Method, StatusCode};
+use serde_json::json;
+use tracing::Level;
+
+use crate::gated::Gate;
+use crate::keys::{one_key, start};
+use crate::running::{answer, json as with_json};
+
+/// Everything that is told, by whomever, up to a level.
+#[derive(Clone)]
+pub struct Log {
+    text: Arc<Mutex<String>>,
+    level: Level,
+}
+
+impl Log {
+    /// An empty one.
+    pub fn up_to(level: Level) -> Self {
+        Self { text: Arc::default(), level }
+    }
+
+    /// All of it.
+    pub fn text(&self) -> String {
+        self.text.lock().unwrap().clone()
+    }
+
+    /// The events of this name, with their fields.
+    pub fn lines(&self, event: &str) -> Vec<String> {
+        let text = self.text();
+        let lines = text.lines().filter(|line| line.starts_with(&format!(" message={event} ")));
+        lines.map(str::to_owned).collect()
+    }
+
+    fn end(&self) {
+        self.text.lock().unwrap().push_str(" \n");
+    }
+}
+
+impl tracing::field::Visit for Log {
+    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn Debug) {
+        write!(self.text.lock().unwrap(), " {field}={value:?}").unwrap();
+    }
+}
+
+impl tracing::Subscriber for Log {
+    fn enabled(&self, event: &tracing::Metadata<'_>) -> bool {
+        *event.level() <= self.level
+    }
+    fn new_span(&self, span: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        span.record(&mut self.clone());
+        self.end();
+        tracing::span::Id::from_u64(1)
+    }
+    fn record(&self, _: &tracing::span::Id, values: &tracing::span::Record<'_>) {
+        values.record(&mut self.clone());
+        self.end();
+    }
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn event(&self, event: &tracing::Event<'_>) {
+        event.record(&mut self.clone());
+        self.end();
+    }
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+
+/// On one thread, so that the log of the test is the server's.
+#[tokio::test]
+async fn who_changes_how_the_queue_runs_is_named() {
+    let log = Log::up_to(Level::INFO);
+    let _told = tracing::subscriber::set_default(log.clone());
+    let folder = tempfile::tempdir().unwrap();
+    let (file, id, key) = one_key(folder.path(), "k");
+    let mut running = start(&file, ServerSettings::default()).await;
+    running.set_token(key.clone());
+    running.patch("/api/settings", json!({"max_retry_count": 3})).await;
+    running.patch("/api/groups/customer-7", json!({"paused": true})).await;
+    running.get("/api/status").await;
+    assert_eq!(running.patch("/api/groups/customer-7", json!({})).await.0, StatusCode::UNPROCESSABLE_ENTITY);
+    let seam = Fairlane::open(&format!("http://{key}@{}", running.server.address())).await.unwrap();
+    seam.group("customer-8").weight(2).apply().await.unwrap();
+    let lines = log.lines("operated");
+    let named = |path: &str| lines.iter().filter(|line| line.contains(&format!("path=\"{path}\""))).count();
+    assert_eq!([named("/api/settings"), named("/api/groups/customer-7")], [1, 1], "{lines:?}");
+    assert!(named("/engine/execute") > 0, "{lines:?}");
+    assert!(lines.iter().all(|line| line.contains(&format!("key=\"{id}\""))), "{lines:?}");
+    assert!(!log.text().contains(&key[13..]), "no secret is told");
+}
+
+#[tokio::test]
+async fn a_request_that_failed_is_told_with_its_trace_and_many_of_them_once() {
+    let log = Log::up_to(Level::WARN);
+    let _told = tracing::subscriber::set_default(log.clone());
+    let (running, gate) = Gate::start().await;
+    gate.set_away(true);
+    let began = tokio::time::Instant::now();
+    for _ in 0..20 {
+        let request = running.request(Method::GET, "/api/groups/customer-7");
+        let request = request.header("traceparent", format!("00-{TRACE}-00f067aa0ba902b7-01"));
+        assert_eq!(answer(request).await.0, StatusCode::SERVICE_UNAVAILABLE);
+    }
+    let (lines, most) = (log.lines("request failed"), 1 + began.elapsed().as_secs() as usize);
+    assert!((1..=most).contains(&lines.len()), "{lines:?}");
+    for word in [TRACE, "key=\"anonymous\"", "problem=\"unavailable\"", "route=\"/api/groups/{group}\""] {
+        assert!(lines[0].contains(word), "{word}: {lines:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_is_told_with_its_key_and_what_was_wrong_with_it() {
+    let log = Log::up_to(Level::DEBUG);
+    let _told = tracing::subscriber::set_default(log.clone());
+    let folder = tempfile::tempdir().unwrap();
+    let (file, id, key) = one_key(folder.path(), "k");
+    let running = start(&file, ServerSettings::default()).await;
+    let request = running.request(Method::POST, "/api/jobs").bearer_auth(&key);
+    assert_eq!(answer(with_json(request, &json!({}))).await.0, StatusCode::UNPROCESSABLE_ENTITY);
+    let lines: Vec<String> =
+        log.lines("request").into_iter().filter(|line| line.contains("route=\"/api/jobs\"")).collect();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].contains(&id) && lines[0].contains("problem=\"invalid\""), "{lines:?}");
+}

@@ -1,0 +1,147 @@
+//! The flood: as much as a key can send of one kind, on many connections at once.
+//!
+//! Batches and streams bring jobs that are there: the work is the same, and the server's memory does not grow.
+
+use std::io::Result;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::Kind;
+use crate::served::client::{Adding, Connection, payload, request};
+use crate::served::process::BATCH;
+
+/// Different batches.
+const BATCHES: u64 = 100;
+/// Jobs that a list finds.
+const LISTED: usize = 500;
+/// How often a stream that is kept waiting looks whether it is over.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// The flooding key's requests.
+pub(super) struct Flood {
+    api: SocketAddr,
+    key: String,
+    kind: Kind,
+    pub over: AtomicBool,
+    numbers: AtomicU64,
+    pub passed: AtomicU64,
+    pub refused: AtomicU64,
+    pub other: AtomicU64,
+}
+
+impl Flood {
+    pub fn new(api: SocketAddr, key: &str, kind: Kind) -> Self {
+        let [numbers, passed, refused, other] = [(); 4].map(|()| AtomicU64::new(0));
+        Self { api, key: key.to_owned(), kind, over: AtomicBool::new(false), numbers, passed, refused, other }
+    }
+
+    /// Single requests are refused beyond the rate; what takes more is slowed down to it.
+    pub fn is_felt(&self) -> bool {
+        self.kind != Kind::Single || self.refused.load(Ordering::Relaxed) > 0
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+
+    async fn wait_until_over(&self) {
+        while !self.is_over() {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    fn count(&self, status: u16, passed: u64) {
+        let (counter, count) = match status {
+            200 | 201 => (&self.passed, passed),
+            429 => (&self.refused, 1),
+            _ => (&self.other, 1),
+        };
+        counter.fetch_add(count, Ordering::Relaxed);
+    }
+}
+
+/// Asks as fast as it can, on so many connections, until it is over.
+pub(super) async fn run(flood: &Arc<Flood>, connections: usize) {
+    let tasks: Vec<_> = (0..connections)
+        .map(|number| {
+            let flood = flood.clone();
+            tokio::spawn(async move {
+                while !flood.is_over() {
+                    // A connection that is closed under a request is part of being refused: come again.
+                    let _ = match flood.kind {
+                        Kind::Streams => stream(&flood, number).await,
+                        _ => ask(&flood).await,
+                    };
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.expect("it does not panic");
+    }
+}
+
+/// Jobs for a list to find: they are due in an hour.
+pub(super) async fn fill(api: SocketAddr, key: &str) -> Result<()> {
+    let job = r#"{"group":"later","type":"bench","payload":{},"delay_ms":3600000}"#;
+    let body = format!("{{\"jobs\":[{}]}}", vec![job; LISTED].join(","));
+    let mut connection = Connection::open(api).await?;
+    let answer = connection.ask(&request("POST", "/api/jobs/batch", Some(key), body.as_bytes())).await?;
+    assert_eq!(answer.status, 200, "{}", String::from_utf8_lossy(answer.body));
+    Ok(())
+}
+
+async fn ask(flood: &Flood) -> Result<()> {
+    let key = Some(&*flood.key);
+    let list = request("GET", &format!("/api/jobs?state=waiting&limit={LISTED}"), key, b"");
+    let mut adding = match flood.kind {
+        Kind::Batches => Adding::batch(BATCH, key),
+        _ => Adding::one("/api/jobs", key),
+    };
+    let mut connection = Connection::open(flood.api).await?;
+    while !flood.is_over() {
+        let number = flood.numbers.fetch_add(1, Ordering::Relaxed);
+        // Far from the ids of the gentle key.
+        let bytes = match flood.kind {
+            Kind::Lists => &list,
+            Kind::Batches => adding.numbered((1 << 32) + number % BATCHES),
+            _ => adding.numbered((1 << 32) + number),
+        };
+        let answer = connection.ask(bytes).await?;
+        flood.count(answer.status, 1);
+        if answer.is_last {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+async fn stream(flood: &Flood, number: usize) -> Result<()> {
+    let head = format!(
+        "POST /api/jobs/stream?group=stream-{number}&type=bench HTTP/1.1\r\nhost: localhost\r\n\
+         authorization: Bearer {}\r\ncontent-type: application/x-ndjson\r\ntransfer-encoding: chunked\r\n\r\n",
+        flood.key
+    );
+    let payload = payload();
+    let payload = String::from_utf8_lossy(&payload);
+    let lines: String =
+        (0..BATCH).map(|line| format!("{{\"id\":\"{line}\",\"payload\":{payload}}}\n")).collect();
+    let chunk = format!("{:x}\r\n{lines}\r\n", lines.len());
+    let mut connection = Connection::open(flood.api).await?;
+    connection.send(head.as_bytes()).await?;
+    loop {
+        tokio::select! {
+            sent = connection.send(chunk.as_bytes()) => {
+                if sent.is_err() {
+                    // Refused, or ended; the answer says so.
+                    flood.count(connection.answer().await?.status, 0);
+                    return Ok(());
+                }
+                flood.passed.fetch_add(BATCH, Ordering::Relaxed);
+            }
+            () = flood.wait_until_over() => return connection.reset(),
+        }
+    }
+}

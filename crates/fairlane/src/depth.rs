@@ -1,0 +1,59 @@
+//! How deep JSON may be nested: many readers of JSON give up beyond a depth, and lose what stands around it.
+
+use fairlane_core::limits::JSON_DEPTH_MAX;
+
+/// Whether this JSON is nested deeper than payloads and results may be. It must be JSON: nothing is checked.
+///
+/// ```
+/// use fairlane::is_too_deep;
+///
+/// assert!(!is_too_deep(br#"{"to": ["ada@example.com"]}"#));
+/// assert!(is_too_deep(format!("{}{}", "[".repeat(100), "]".repeat(100)).as_bytes()));
+/// ```
+pub fn is_too_deep(json: &[u8]) -> bool {
+    // What opens that seldom cannot be deep; this is all that is looked at in nearly all cases.
+    let opened = json.iter().filter(|byte| matches!(byte, b'[' | b'{')).count();
+    opened > JSON_DEPTH_MAX && depth(json) > JSON_DEPTH_MAX
+}
+
+fn depth(json: &[u8]) -> usize {
+    let (mut deepest, mut depth, mut in_text, mut is_escaped) = (0, 0_usize, false, false);
+    for byte in json {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if in_text => is_escaped = true,
+            b'"' => in_text = !in_text,
+            b'[' | b'{' if !in_text => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b']' | b'}' if !in_text => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nested(depth: usize) -> String {
+        "{\"a\":[".repeat(depth / 2)
+            + &"[".repeat(depth % 2)
+            + &"]".repeat(depth % 2)
+            + &"]}".repeat(depth / 2)
+    }
+
+    #[test]
+    fn the_deepest_place_counts_and_brackets_in_text_do_not() {
+        assert!(!is_too_deep(nested(JSON_DEPTH_MAX).as_bytes()));
+        assert!(is_too_deep(nested(JSON_DEPTH_MAX + 1).as_bytes()));
+        let wide = format!("[{}1]", "[{}],".repeat(1000));
+        let text = format!("[\"{}\\\"{}\\\\\", 1]", "[".repeat(1000), "{".repeat(1000));
+        for json in [wide, text] {
+            assert!(serde_json::from_str::<serde_json::Value>(&json).is_ok(), "{json}");
+            assert!(!is_too_deep(json.as_bytes()));
+        }
+    }
+}
