@@ -23,6 +23,7 @@ mod leases;
 mod lost_answers;
 mod new_types;
 mod refused_bodies;
+mod repeats;
 mod running;
 mod schema;
 mod settings;
