@@ -65,8 +65,7 @@ impl Overview {
             let group = fairlane.group(&line.group);
             let level = group.congestion().await?.map_or("NONE", |view| view.level.as_str());
             if with_bulks {
-                let (page, _) = group.bulks(0, LIST_GROUPS_MAX).await?;
-                bulks.extend(page.into_iter().filter(|bulk| !bulk.state.is_final()));
+                bulks.extend(group.unfinished_bulks(0, LIST_GROUPS_MAX).await?.0);
             }
             groups.push(GroupSeen { line, level });
         }

@@ -66,7 +66,7 @@ impl Subject {
     /// Adds jobs and gives their receipts.
     pub async fn enqueue(&self, jobs: impl IntoIterator<Item = NewJob>) -> Vec<JobReceipt> {
         let jobs: Vec<NewJob> = jobs.into_iter().collect();
-        self.engine.enqueue_all(jobs).await.expect("enqueue is answered")
+        self.engine.enqueue_all(jobs).await.expect("enqueue is answered").receipts
     }
 
     /// Adds jobs that are all new.
@@ -293,6 +293,11 @@ pub fn group_id(name: &str) -> GroupId {
     GroupId::new(name).expect("a valid group id")
 }
 
+/// A worker's name.
+pub fn worker_id(name: &str) -> WorkerId {
+    WorkerId::new(name).expect("a valid worker id")
+}
+
 /// A type's name.
 pub fn type_id(name: &str) -> TypeId {
     TypeId::new(name).expect("a valid type")
@@ -378,6 +383,11 @@ pub fn request(worker: &str, number: u64, jobs_max: usize) -> Lease {
 
 /// The receipt of a job that is there already, in no bulk action.
 pub const EXISTS: JobReceipt = JobReceipt::Exists { bulk: None };
+
+/// The receipt of a job whose id another one has, in no bulk action.
+pub const fn differs(difference: Difference) -> JobReceipt {
+    JobReceipt::Differs { difference, bulk: None }
+}
 
 /// A refusal with its usual time.
 pub const fn refused(refusal: Refusal) -> JobReceipt {

@@ -106,6 +106,8 @@ pub struct Machine {
     /// Bulk actions opened so far.
     opened: u64,
     aggregating: BTreeSet<(Micros, u64)>,
+    /// Bulk actions in the hands of aggregators, by who has them.
+    taken: BTreeSet<(WorkerId, u64)>,
     bulk_deadlines: BTreeSet<(Micros, u64)>,
     finished_bulks: BTreeSet<(Micros, u64)>,
     sweeping: VecDeque<u64>,

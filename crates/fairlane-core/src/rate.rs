@@ -21,13 +21,17 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// A rate; without a burst, one job and what the rate gives in 20 ms.
+    /// A rate; without a burst, one job and what the rate gives in 20 ms, so that none of it is lost to whoever
+    /// comes a moment late. Of one a second or slower nothing to speak of is lost: one job at a time.
     pub fn new(count: u64, period_ms: u64, burst: Option<u64>) -> Result<Self, OutOfRange> {
         within("the count of a rate", count, 1, RATE_COUNT_MAX)?;
         within("the period of a rate in ms", period_ms, RATE_PERIOD_MS_MIN, RATE_PERIOD_MS_MAX)?;
         let period_us = period_ms * 1000;
         let burst_max = BUCKET_UNITS_MAX / (MILLI * period_us);
-        let default = || (1 + (count * BURST_US).div_ceil(period_us)).min(burst_max);
+        let default = || match count * 1000 <= period_ms {
+            true => 1,
+            false => (1 + (count * BURST_US).div_ceil(period_us)).min(burst_max),
+        };
         let burst = burst.unwrap_or_else(default);
         within("the burst of a rate (with this period)", burst, 1, burst_max)?;
         Ok(Self { count, period_ms, burst })
@@ -197,5 +201,9 @@ mod tests {
         assert!(Rate::new(1, 999, None).is_err());
         assert!(Rate::new(1, RATE_PERIOD_MS_MAX, Some(27)).is_err());
         assert_eq!(Rate::per_second(1000).unwrap().burst(), 21);
+        assert_eq!(Rate::per_second(2).unwrap().burst(), 2);
+        assert_eq!(Rate::per_second(1).unwrap().burst(), 1);
+        assert_eq!(Rate::new(60, 60_000, None).unwrap().burst(), 1);
+        assert_eq!(Rate::new(1, 60_000, None).unwrap().burst(), 1);
     }
 }

@@ -203,28 +203,29 @@ impl dyn Engine {
         }
     }
 
-    /// Adds any number of jobs, split into steps of at most 200 jobs and 1 MiB, and gives a receipt per job
+    /// Adds any number of jobs, split into steps of at most 200 jobs and 1 MiB, and gives the receipts of all
     /// in their order. Steps before an error have taken effect; repeating all of them is safe.
-    pub async fn enqueue_all(
-        &self,
-        jobs: impl IntoIterator<Item = NewJob>,
-    ) -> Result<Vec<JobReceipt>, EngineError> {
-        let mut receipts = Vec::new();
+    pub async fn enqueue_all(&self, jobs: impl IntoIterator<Item = NewJob>) -> Result<Enqueued, EngineError> {
+        let mut all = Enqueued { receipts: Vec::new(), backlogs: Vec::new() };
+        let mut take = |enqueued: Enqueued| {
+            all.receipts.extend(enqueued.receipts);
+            all.backlogs.extend(enqueued.backlogs);
+        };
         let (mut step, mut step_bytes) = (Vec::new(), 0);
         for job in jobs {
             let bytes = job.payload.len();
             let full = step.len() == ENQUEUE_JOBS_MAX || step_bytes + bytes > ENQUEUE_BYTES_MAX;
             if full && !step.is_empty() {
                 let jobs = std::mem::take(&mut step);
-                receipts.extend(self.enqueue(Enqueue { jobs }).await?.receipts);
+                take(self.enqueue(Enqueue { jobs }).await?);
                 step_bytes = 0;
             }
             step_bytes += bytes;
             step.push(job);
         }
         if !step.is_empty() {
-            receipts.extend(self.enqueue(Enqueue { jobs: step }).await?.receipts);
+            take(self.enqueue(Enqueue { jobs: step }).await?);
         }
-        Ok(receipts)
+        Ok(all)
     }
 }

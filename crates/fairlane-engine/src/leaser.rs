@@ -154,7 +154,7 @@ mod tests {
             assert!(poll_once(lost.as_mut()).await.is_none());
         }
         held.let_go();
-        assert_eq!(engine.enqueue_all(crate::embedded::tests::jobs(2)).await.unwrap().len(), 2);
+        assert_eq!(engine.enqueue_all(crate::embedded::tests::jobs(2)).await.unwrap().receipts.len(), 2);
         assert_eq!(leaser.lease(&[type_a()], 4, 10_000).await.unwrap().jobs.len(), 2);
     }
 

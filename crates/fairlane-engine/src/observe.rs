@@ -19,7 +19,7 @@ use fairlane_core::queue::{
 use fairlane_core::{GroupId, Level, TypeId};
 use metrics::{counter, gauge};
 
-use crate::engine::{Engine, EngineError};
+use crate::engine::{Engine, EngineError, Space};
 pub(crate) use meters::Meters;
 pub use meters::Seldom;
 use names::Kind;
@@ -77,6 +77,12 @@ pub fn gauges(whole: &WholeView) {
     }
     gauge!(names::BACKOFF_LIMIT).set(whole.settings.congestion.max_backoff_ms as f64 / 1000.0);
     counter!(names::SAVED_SPINS).absolute(whole.saved_spins);
+}
+
+/// Sets the gauges of how full the store is.
+pub fn space_gauges(space: Space) {
+    gauge!(names::STORE_USED).set(space.used_bytes as f64);
+    gauge!(names::STORE_LIMIT).set(space.limit_bytes as f64);
 }
 
 /// Sets the gauges of a type; there are at most 64.

@@ -13,9 +13,9 @@ use axum::extract::FromRequestParts;
 use axum::http::HeaderName;
 use axum::http::request::Parts;
 use fairlane::Error;
-use fairlane_core::queue::{Inspect, Inspected, NewJob};
+use fairlane_core::queue::{Difference, JobRef};
 use fairlane_core::{BulkId, GroupId};
-use fairlane_engine::{Engine, EngineError};
+use fairlane_engine::EngineError;
 use sha2::{Digest, Sha256};
 use tokio::time::{Instant, timeout_at};
 
@@ -144,24 +144,14 @@ impl FromRequestParts<Shared> for Idempotency {
     }
 }
 
-/// Whether the job that is there under this id is the same one. One whose payload is not kept any more may be.
-pub async fn is_same(engine: &dyn Engine, new: &NewJob) -> Result<bool, EngineError> {
-    match engine.inspect(Inspect::Job(new.job.clone())).await? {
-        Inspected::Job(None) => Ok(true),
-        Inspected::Job(Some(view)) => {
-            let is_dropped = view.payload.is_empty() && view.settled_at.is_some();
-            Ok(view.type_id == new.type_id && (is_dropped || view.payload == new.payload))
-        }
-        _ => Err(EngineError::Broken { reason: "inspect was answered with something else".to_owned() }),
-    }
-}
-
-/// The key was used for other jobs before.
-pub fn reused(new: &NewJob) -> Problem {
+/// The key was used for another job before.
+pub fn reused(job: &JobRef, difference: Difference) -> Problem {
     ProblemKind::KeyReused.because(format!(
-        "the job {} of {} is there with another payload or type: this idempotency key was used for another request; \
-         repeat a request as it was, and use a new key for a new one",
-        new.job.id, new.job.group
+        "the job {} of {} is there with another {}: this idempotency key was used for another request; repeat a request as \
+         it was, and use a new key for a new one",
+        job.id,
+        job.group,
+        difference.as_str()
     ))
 }
 

@@ -65,6 +65,8 @@ kinds! {
     TooSlow = "too-slow", REQUEST_TIMEOUT, "The request came too slowly.";
     /// As things stand it cannot be done.
     Conflict = "conflict", CONFLICT, "It does not fit what is there.";
+    /// Another job has this id.
+    JobDiffers = "job-differs", CONFLICT, "Another job has this id.";
     /// The same idempotency key with another request.
     KeyReused = "idempotency-key-reused", CONFLICT, "The idempotency key was used for another request.";
     /// A newer request of this worker has been answered.
@@ -238,8 +240,9 @@ impl From<Error> for Problem {
             Error::Engine(error) => error.into(),
             Error::Refused { refusal, retry_after, .. } => Self::refused(refusal, detail, retry_after),
             Error::NoSuchBulk(_) => ProblemKind::NotFound.because(detail),
+            Error::Differs { .. } => ProblemKind::JobDiffers.because(detail),
             Error::Conflict { .. }
-            | Error::OtherPayload { .. }
+            | Error::OtherSource { .. }
             | Error::Mismatch { .. }
             | Error::SealedWithOthers { .. }
             | Error::TooManyBulks(_)

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use fairlane_core::TypeId;
 use fairlane_core::limits::{LIST_JOBS_MAX, NOTE_BYTES_MAX};
-use fairlane_core::queue::{BulkView, JobLine, JobRef, JobState, ListJobs, Listing};
-use fairlane_engine::{Engine, EngineError};
+use fairlane_core::queue::{BulkView, JobLine, JobRef, JobState, ListJobs, Listed, Listing};
+use fairlane_engine::EngineError;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -191,13 +191,17 @@ impl Fold {
     }
 }
 
-/// Reads all jobs of a bulk action that has ended and sums them up.
-pub(crate) async fn summarise(
-    engine: &Arc<dyn Engine>,
+/// Reads all jobs of a bulk action that has ended, page by page as `list` gives them, and sums them up.
+pub(crate) async fn summarise<L, P>(
+    list: L,
     view: &BulkView,
     plan: &BulkPlan,
     folds: &HashMap<String, Fold>,
-) -> Result<Summary, AggregationError> {
+) -> Result<Summary, AggregationError>
+where
+    L: Fn(ListJobs) -> P,
+    P: Future<Output = Result<Listed, EngineError>>,
+{
     let mut folding = match &plan.fold {
         None => None,
         Some(name) => {
@@ -215,7 +219,7 @@ pub(crate) async fn summarise(
             cursor,
             limit: LIST_JOBS_MAX,
         };
-        let page = engine.list_jobs(command).await?;
+        let page = list(command).await?;
         for line in page.jobs {
             let job = tally.add(line);
             if let Some(folding) = &mut folding {

@@ -43,7 +43,7 @@ use crate::processor::{Processor, typed};
 use crate::settings::{TypeOptions, WorkerSettings};
 pub(crate) use in_hand::InHand;
 use meters::Meters;
-pub(crate) use outage::Outage;
+pub(crate) use outage::{Outage, Pauses};
 use slots::Slots;
 
 /// How long a stop waits, after the grace period, for the engine to hear what became of the last jobs; and in all, if

@@ -51,7 +51,8 @@ pub struct LoopSettings {
     pub stuck_after: Duration,
     /// How often ended bulk actions are looked for without being told of one.
     pub aggregate_interval: Duration,
-    /// How long an aggregation may take before another worker begins it anew.
+    /// How long a bulk action that is being aggregated stays with a worker that is silent; renewed at a third of it,
+    /// between two pages of its jobs.
     pub aggregation_lease: Duration,
     /// How often the janitor sweeps.
     pub sweep_interval: Duration,

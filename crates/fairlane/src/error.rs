@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fairlane_core::queue::{BulkRef, JobRef, Refusal};
+use fairlane_core::queue::{BulkRef, Difference, JobRef, Refusal};
 use fairlane_core::{BulkId, GroupId, InvalidName, InvalidTrace, OutOfRange};
 use fairlane_engine::EngineError;
 
@@ -63,18 +63,34 @@ pub enum Error {
         /// Where the job of this id belongs.
         owner: Option<BulkId>,
     },
-    /// A job that is known by its position is there with another payload.
+    /// Another job has its id, and stays as it is.
     #[error(
-        "job {} (number {position} of the source) is there with another payload. Jobs without an id are known by their \
+        "job {} of {} is there already, {}, and stays as it is; send a job again as it was, or give a new one an id of its \
+         own",
+        .job.id, .job.group, difference_text(*difference, owner)
+    )]
+    Differs {
+        /// Whose and which.
+        job: JobRef,
+        /// What is another.
+        difference: Difference,
+        /// Where the job that is there belongs.
+        owner: Option<BulkId>,
+    },
+    /// A job that is known by its position is another one: this is not the source that was pushed before.
+    #[error(
+        "job {} (number {position} of the source) is there with another {}. Jobs without an id are known by their \
          position: mend a line, but never remove, insert or change one that is loaded. If this is another source, give \
          its jobs ids, or number on behind those that are there (bulk load --append, Ingest::skip)",
-        .job.id
+        .job.id, .difference.as_str()
     )]
-    OtherPayload {
+    OtherSource {
         /// Whose and which.
         job: JobRef,
         /// Counted from 1.
         position: u64,
+        /// What is another.
+        difference: Difference,
     },
     /// A job for a bulk action names another group.
     #[error("a job of {} cannot join bulk action {} of {}; make it with Bulk::job", .group, .bulk.id, .bulk.group)]
@@ -188,6 +204,13 @@ pub(crate) fn refusal_text(refusal: Refusal, retry_after: Duration) -> String {
             "its bulk action is sealed or has ended; open another one for more jobs".to_owned()
         }
         Refusal::BulkUnknown => "there is no such bulk action; open it first".to_owned(),
+    }
+}
+
+fn difference_text(difference: Difference, owner: &Option<BulkId>) -> String {
+    match difference {
+        Difference::Bulk => belongs_text(owner),
+        other => format!("with another {}", other.as_str()),
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use fairlane_core::GroupId;
-use fairlane_core::queue::{GroupLine, Inspect, Inspected, NewJob, Settings, WholeView};
+use fairlane_core::queue::{Enqueued, GroupLine, Inspect, Inspected, JobRef, NewJob, Settings, WholeView};
 use fairlane_engine::{Engine, EngineError};
 use fairlane_worker::Worker;
 
@@ -94,8 +94,8 @@ impl Fairlane {
     pub async fn enqueue_all(&self, jobs: impl IntoIterator<Item = Job>) -> Result<Vec<Receipt>, Error> {
         let jobs = into_new(jobs)?;
         let names: Vec<_> = jobs.iter().map(|new| new.job.clone()).collect();
-        let receipts = self.engine.enqueue_all(jobs).await?;
-        Ok(names.into_iter().zip(receipts).map(|(job, receipt)| Receipt { job, receipt }).collect())
+        let enqueued = self.engine.enqueue_all(jobs).await?;
+        Ok(receipts(names, enqueued).collect())
     }
 
     /// As [`enqueue_all`](Self::enqueue_all), but waits while the queue is full or does not answer. What is still
@@ -106,17 +106,16 @@ impl Fairlane {
         patience: Patience,
     ) -> Result<Vec<Receipt>, Error> {
         let jobs = into_new(jobs)?;
-        let mut receipts = Vec::with_capacity(jobs.len());
+        let mut all = Vec::with_capacity(jobs.len());
         let mut waiter = Waiter::new(patience, None);
         let mut rest = &jobs[..];
         while !rest.is_empty() {
             let (step, others) = rest.split_at(step_length(rest));
             rest = others;
-            let answers = send(&*self.engine, step, &mut waiter).await?;
-            let named = step.iter().zip(answers);
-            receipts.extend(named.map(|(new, receipt)| Receipt { job: new.job.clone(), receipt }));
+            let enqueued = send(&*self.engine, step, &mut waiter).await?;
+            all.extend(receipts(step.iter().map(|new| new.job.clone()), enqueued));
         }
-        Ok(receipts)
+        Ok(all)
     }
 
     /// A bulk action of a group: many jobs that finish together. To be opened, or found again.
@@ -185,6 +184,11 @@ impl Fairlane {
 /// An answer that does not belong to its question.
 pub(crate) fn broken(reason: &str) -> Error {
     Error::Engine(EngineError::Broken { reason: reason.to_owned() })
+}
+
+fn receipts(names: impl IntoIterator<Item = JobRef>, enqueued: Enqueued) -> impl Iterator<Item = Receipt> {
+    let answers = enqueued.receipts.into_iter().zip(enqueued.backlogs);
+    names.into_iter().zip(answers).map(|(job, (receipt, backlog))| Receipt { job, receipt, backlog })
 }
 
 fn into_new(jobs: impl IntoIterator<Item = Job>) -> Result<Vec<NewJob>, Error> {

@@ -144,8 +144,26 @@ impl Group {
     /// A page of at most `limit` (up to 500) of its bulk actions in the order they were opened, and where the next
     /// page begins; the first begins after 0.
     pub async fn bulks(&self, after: u64, limit: usize) -> Result<(Vec<BulkView>, Option<u64>), Error> {
+        self.bulks_page(after, limit, false).await
+    }
+
+    /// The same of those that have not ended; however many have, they cost nothing.
+    pub async fn unfinished_bulks(
+        &self,
+        after: u64,
+        limit: usize,
+    ) -> Result<(Vec<BulkView>, Option<u64>), Error> {
+        self.bulks_page(after, limit, true).await
+    }
+
+    async fn bulks_page(
+        &self,
+        after: u64,
+        limit: usize,
+        unfinished: bool,
+    ) -> Result<(Vec<BulkView>, Option<u64>), Error> {
         let group = GroupId::new(&self.name)?;
-        match self.engine.inspect(Inspect::Bulks { group, after, limit }).await? {
+        match self.engine.inspect(Inspect::Bulks { group, after, limit, unfinished }).await? {
             Inspected::Bulks { bulks, next } => Ok((bulks, next)),
             _ => Err(broken("inspect was answered with something else")),
         }

@@ -78,7 +78,7 @@ impl Job {
     }
 
     /// Its id within the group. A second job with the same id is not added, so an id that your data has anyway
-    /// (an order number) makes it safe to enqueue again. Without one it has a UUID (version 7), its clones too.
+    /// (an order number) makes it safe to enqueue again; one that is another job is told ([`JobReceipt::Differs`]). Without one it has a UUID (version 7), its clones too.
     pub fn id(self, id: impl Into<String>) -> Self {
         Self { id: Some(id.into()), ..self }
     }
@@ -191,8 +191,10 @@ impl Start {
 pub struct Receipt {
     /// Whose and which, with the id it was given.
     pub job: JobRef,
-    /// Created, there already, or refused with the time to try again.
+    /// Created, there already, another one there already, or refused with the time to try again.
     pub receipt: JobReceipt,
+    /// The backlog of its group right after: unfinished jobs that nobody has leased.
+    pub backlog: u64,
 }
 
 impl Receipt {
@@ -201,10 +203,14 @@ impl Receipt {
         self.receipt == JobReceipt::Created
     }
 
-    /// The job if it is in the queue, be it new or there before; a refusal becomes [`Error::Refused`].
+    /// The job if it is in the queue, be it new or there before; a refusal becomes [`Error::Refused`], and another job
+    /// of its id [`Error::Differs`].
     pub fn accepted(self) -> Result<JobRef, Error> {
         match self.receipt {
             JobReceipt::Created | JobReceipt::Exists { .. } => Ok(self.job),
+            JobReceipt::Differs { difference, bulk: owner } => {
+                Err(Error::Differs { job: self.job, difference, owner })
+            }
             JobReceipt::Refused { refusal, retry_after_ms } => {
                 let retry_after = Duration::from_millis(retry_after_ms);
                 Err(Error::Refused { job: self.job, refusal, retry_after })

@@ -48,9 +48,9 @@ pub use time::{InvalidTime, parse_time, time_text};
 pub use warnings::warnings_of;
 
 pub use fairlane_core::queue::{
-    BulkCause, BulkRef, BulkState, BulkView, Cancellation, CongestionView, Course, Discipline, Explanation,
-    GroupLine, GroupSettings, GroupView, JobLine, JobReceipt, JobRef, JobState, JobView, LevelOrder, Refusal,
-    Settings, TypeSettings, TypeView, WholeView,
+    BulkCause, BulkRef, BulkState, BulkView, Cancellation, CongestionView, Course, Difference, Discipline,
+    Explanation, GroupLine, GroupSettings, GroupView, JobLine, JobReceipt, JobRef, JobState, JobView,
+    LevelOrder, Refusal, Settings, TypeSettings, TypeView, WholeView,
 };
 pub use fairlane_core::{
     BulkId, Cost, GroupId, InvalidName, InvalidTrace, JobId, Level, Micros, OutOfRange, Rate, Trace, TypeId,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairlane_core::limits::{ENQUEUE_BYTES_MAX, ENQUEUE_JOBS_MAX};
-use fairlane_core::queue::{Enqueue, JobReceipt, NewJob, Refusal};
+use fairlane_core::queue::{Enqueue, Enqueued, JobReceipt, NewJob, Refusal};
 use fairlane_engine::{Engine, EngineError};
 use tokio::time::Instant;
 
@@ -142,22 +142,23 @@ pub(crate) fn step_length(jobs: &[NewJob]) -> usize {
     jobs.iter().take(ENQUEUE_JOBS_MAX).take_while(fits).count().max(1)
 }
 
-/// Sends at most one step of jobs until each is taken or refused for good. What is refused because the queue is
+/// Sends at most one step of jobs until each is answered for good. What is refused because the queue is
 /// full is sent again in its order, so the order within a group is kept.
 pub(crate) async fn send(
     engine: &dyn Engine,
     jobs: &[NewJob],
     waiter: &mut Waiter,
-) -> Result<Vec<JobReceipt>, Error> {
-    let mut receipts: Vec<Option<JobReceipt>> = vec![None; jobs.len()];
+) -> Result<Enqueued, Error> {
+    let mut receipts: Vec<Option<(JobReceipt, u64)>> = vec![None; jobs.len()];
     loop {
         let open: Vec<usize> = (0..jobs.len()).filter(|at| receipts[*at].is_none()).collect();
         if open.is_empty() {
-            return Ok(receipts.into_iter().flatten().collect());
+            let (receipts, backlogs) = receipts.into_iter().flatten().unzip();
+            return Ok(Enqueued { receipts, backlogs });
         }
         let rest = open.iter().map(|at| jobs[*at].clone()).collect();
         let answers = match engine.enqueue(Enqueue { jobs: rest }).await {
-            Ok(enqueued) => enqueued.receipts,
+            Ok(enqueued) => enqueued.receipts.into_iter().zip(enqueued.backlogs),
             Err(error) if error.is_retryable() => {
                 waiter.wait(Obstacle::Down(error), Duration::ZERO).await?;
                 continue;
@@ -165,14 +166,14 @@ pub(crate) async fn send(
             Err(error) => return Err(error.into()),
         };
         let mut full = None;
-        for (at, answer) in open.into_iter().zip(answers) {
+        for (at, (answer, backlog)) in open.into_iter().zip(answers) {
             match answer {
                 JobReceipt::Refused { refusal, retry_after_ms } if is_full(refusal) => {
                     full.get_or_insert((refusal, Duration::from_millis(retry_after_ms)));
                 }
                 taken => {
                     waiter.progress();
-                    receipts[at] = Some(taken);
+                    receipts[at] = Some((taken, backlog));
                 }
             }
         }

@@ -17,7 +17,8 @@ Examples:
   fairlane enqueue customer-7 report --delay 2h --engine ./data
   fairlane enqueue customer-7 report - --run-at 2026-01-31T08:30:00Z < report.json
 
-A job whose id is there already is not added again. A data directory that is not there is made.
+A job that is there already is not added again; another one of its id is refused.
+A data directory that is not there is made.
 Exit codes: 0 it is in the queue; 1 it failed, or the queue is full; 2 bad input.";
 
 /// Adds a job
@@ -66,6 +67,8 @@ struct Answer {
     job: String,
     /// Whether it is new.
     created: bool,
+    /// Unfinished jobs of its group that nobody has leased.
+    backlog: u64,
 }
 
 /// Adds the job and says under which id.
@@ -88,9 +91,9 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     let drawn = job.id_alone();
     let fairlane = arguments.place.attach_or_make().await.map_err(|failure| unsent(failure, &drawn))?;
     let receipt = fairlane.enqueue(job).await.map_err(|error| unanswered(error, &arguments.place, &drawn))?;
-    let created = receipt.is_created();
+    let (created, backlog) = (receipt.is_created(), receipt.backlog);
     let job = receipt.accepted()?;
-    let answer = Answer { group: job.group.to_string(), job: job.id.to_string(), created };
+    let answer = Answer { group: job.group.to_string(), job: job.id.to_string(), created, backlog };
     arguments.place.tell(&answer, || {
         let was = if created { "is enqueued" } else { "is there already; nothing was changed" };
         format!("{} of {} {was}", answer.job, answer.group)

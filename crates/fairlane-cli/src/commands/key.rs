@@ -139,13 +139,11 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Deed::Rotate { id, grace, place } => {
             let (record, token) = place.file()?.rotate(&id, grace).map_err(failed)?;
             let shown = Shown::new(&record, Some(&token));
-            place.tell(&shown, || {
-                let before = match &shown.previous_valid_until {
-                    Some(until) => format!("The secret before it counts until {until}."),
-                    None => "The secret before it counts no more.".to_owned(),
-                };
-                format!("{}\n{}\n{before}", shown.secret(), ONCE)
-            })
+            let before = match &shown.previous_valid_until {
+                Some(until) => format!("The secret before it counts until {until}."),
+                None => "The secret before it counts no more.".to_owned(),
+            };
+            place.tell_secret(&shown, &before)
         }
         Deed::Revoke { id, place } => {
             let shown = Shown::new(&place.file()?.revoke(&id).map_err(failed)?, None);
@@ -170,13 +168,14 @@ fn run_create(create: Create) -> Result<(), Failure> {
     let new = NewKey { name, role, groups, rate, expires_in: expires };
     let (record, token) = file.create(new).map_err(failed)?;
     let shown = Shown::new(&record, Some(&token));
-    place.tell(&shown, || {
-        let first = format!(
-            "\nIt is the first in {}; a server that runs without keys asks for them within a second.",
+    let first = match is_first {
+        true => format!(
+            "It is the first in {}; a server that runs without keys asks for them within a second.",
             file.path().display()
-        );
-        format!("{}\n{ONCE}{}", shown.secret(), if is_first { &first } else { "" })
-    })
+        ),
+        false => String::new(),
+    };
+    place.tell_secret(&shown, &first)
 }
 
 fn list(place: &Place) -> Result<(), Failure> {
@@ -215,6 +214,15 @@ impl Place {
 
     fn tell(&self, answer: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), Failure> {
         if self.json { output::print_json(answer) } else { output::print(&text()) }
+    }
+
+    /// The secret alone goes to standard output, so that a script can take it: `KEY=$(fairlane key create …)`.
+    fn tell_secret(&self, shown: &Shown, besides: &str) -> Result<(), Failure> {
+        self.tell(shown, || shown.secret().to_owned())?;
+        if !self.json {
+            [ONCE, besides].into_iter().filter(|line| !line.is_empty()).for_each(output::say);
+        }
+        Ok(())
     }
 }
 

@@ -92,7 +92,9 @@ fn what_cannot_be_loaded_at_all_is_refused_before_anything_is_opened() {
 #[test]
 fn an_id_that_stands_twice_leaves_the_bulk_action_open() {
     let queue = Queue::new();
-    let file = queue.file("twice.ndjson", "{\"id\":\"a\",\"payload\":1}\n{\"id\":\"a\",\"payload\":2}\n");
+    let other = queue.file("other.ndjson", "{\"id\":\"a\",\"payload\":1}\n{\"id\":\"a\",\"payload\":2}\n");
+    queue.run(&load(&other, &[])).failed(2, &["with another payload", "  a: lines 1 and 2", "stays open"]);
+    let file = queue.file("twice.ndjson", "{\"id\":\"a\",\"payload\":1}\n{\"id\":\"a\",\"payload\":1}\n");
     let exact = format!("\n  fairlane bulk seal customer-7 news --expected 1 --engine {}", queue.url());
     queue.run(&load(&file, &[])).failed(2, &["has 1 jobs", "stays open", "  a: lines 1 and 2", &exact]);
     let sealed = queue.json(&["bulk", "seal", NEWS[0], NEWS[1], "--expected", "1"]);

@@ -16,6 +16,12 @@ fn a_job_is_enqueued_under_its_id_and_not_twice() {
     );
     let again = queue.json(&words);
     assert_eq!((&again["job"], &again["created"]), (&"welcome".into(), &false.into()));
+    let other = ["enqueue", "customer-7", "mail", "{\"to\": 2}", "--id", "welcome"];
+    queue
+        .run(&other)
+        .failed(2, &["welcome of customer-7 is there already, with another payload", "stays as it is"]);
+    let second = queue.json(&["enqueue", "customer-7", "mail", "--delay", "1h"]);
+    assert_eq!((&second["created"], &second["backlog"]), (&true.into(), &2.into()));
     let why = queue.json(&["why", "customer-7", "welcome"]);
     assert_eq!(why["state"], "PENDING");
 }

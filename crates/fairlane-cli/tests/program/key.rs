@@ -37,10 +37,10 @@ fn a_key_is_shown_once_and_only_its_hash_is_kept() {
     let folder = Folder::new();
     let made = folder.run(&["create", "--name", "import", "--role", "producer", "--group", "customer-7"]);
     assert_eq!(made.code, 0, "{}", made.stderr);
-    let key = made.stdout.lines().next().unwrap();
+    let key = made.stdout.strip_suffix('\n').expect("the key and nothing else");
     let (id, secret) = (&key[4..12], &key[13..]);
     assert!(key.starts_with("flk_") && secret.len() == 43, "{key}");
-    assert!(made.stdout.contains("shown once") && made.stdout.contains("first in"), "{}", made.stdout);
+    assert!(made.stderr.contains("shown once") && made.stderr.contains("first in"), "{}", made.stderr);
     assert!(folder.text().contains(id) && !folder.text().contains(secret));
     let mode = std::fs::metadata(folder.file()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
@@ -70,7 +70,7 @@ fn a_key_is_rotated_with_a_grace_period_and_revoked_for_good() {
     assert_ne!(made["key"], rotated["key"]);
     assert!(rotated["previous_valid_until"].is_string());
     let at_once = folder.run(&["rotate", id, "--grace", "0s"]);
-    assert!(at_once.stdout.contains("counts no more"), "{}{}", at_once.stdout, at_once.stderr);
+    assert!(at_once.stderr.contains("counts no more"), "{}{}", at_once.stdout, at_once.stderr);
     let revoked = folder.json(&["revoke", id]);
     assert_eq!(revoked["state"], "revoked");
     assert_eq!(folder.json(&["revoke", id])["revoked_at"], revoked["revoked_at"]);

@@ -46,7 +46,7 @@ fn a_line_removed_from_the_source_is_noticed() {
     let file = queue.file("news.ndjson", &removed);
     queue
         .run(&load(&file, &[]))
-        .failed(2, &["news-4 (number 4 of the source)", "another payload", "--append"]);
+        .failed(2, &["news-3 (number 3 of the source)", "another payload", "--append"]);
     let ids = queue.file("ids.ndjson", "{\"id\": \"a\", \"payload\": 1}\n");
     assert_eq!(queue.json(&load(&ids, &["--no-seal"]))["created"], 1, "ids need no position");
 }

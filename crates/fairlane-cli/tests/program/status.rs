@@ -28,6 +28,27 @@ fn a_status_has_counts_types_groups_bulk_actions_and_warnings() {
     }
 }
 
+/// However many have ended before it.
+#[test]
+fn a_bulk_action_that_is_under_way_is_shown_behind_hundreds_that_have_ended() {
+    let queue = Queue::new();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let fairlane = fairlane::Fairlane::open(&queue.url()).await.unwrap();
+        let mut cancelled = tokio::task::JoinSet::new();
+        for number in 0..510 {
+            let opening = fairlane.bulk("customer-7", format!("old-{number}"));
+            cancelled.spawn(async move { opening.open().await.unwrap().cancel().await.unwrap() });
+        }
+        cancelled.join_all().await;
+    });
+    let file = queue.file("jobs.txt", "1\n2\n");
+    queue.json(&["bulk", "load", "customer-7", "running-now", &file, "--type", "mail", "--payload-lines"]);
+    let status = queue.json(&["status"]);
+    assert_eq!(status["bulks"].as_array().unwrap().len(), 1);
+    assert_eq!(status["bulks"][0]["bulk"], "running-now");
+}
+
 #[test]
 fn a_cancelled_job_that_its_lane_still_has_is_no_reason_to_warn() {
     let queue = Queue::new();

@@ -149,7 +149,7 @@ async fn a_dropped_job_leaves_the_backlog_and_is_kept_with_the_bulk_action(queue
     assert_eq!(queue.sweep(10).await.dropped, 3);
     let whole = queue.whole().await;
     assert_eq!((whole.backlog, whole.completed, whole.sweeping), (0, 0, 0));
-    let receipts = queue.enqueue([job("g", "b1")]).await;
+    let receipts = queue.enqueue([in_bulk("b", job("g", "b1"))]).await;
     assert_eq!(receipts, [JobReceipt::Exists { bulk: Some(bulk_id("b")) }]);
 }
 

@@ -1,4 +1,4 @@
-//! `enqueue`: the same id twice is one job; a lane turns active only from idle.
+//! `enqueue`: the same id twice is one job, and another one under it is told; a lane turns active only from idle.
 
 use std::collections::BTreeSet;
 
@@ -16,6 +16,12 @@ pub const CASES: &[Case] = cases![
     a_leased_job_always_has_its_payload,
     the_same_id_twice_is_one_job,
     the_same_id_twice_in_one_call_is_one_job,
+    another_job_of_the_same_id_is_told_with_what_is_another,
+    another_job_is_told_wherever_the_first_one_stands,
+    another_job_in_one_call_is_told,
+    a_known_job_is_compared_when_no_more_are_taken,
+    a_bulk_action_that_is_gone_makes_no_difference,
+    a_receipt_comes_with_the_backlog_of_its_group,
     a_running_job_is_not_reset_by_its_id,
     an_id_belongs_to_its_group,
     names_with_separators_stay_apart,
@@ -98,7 +104,7 @@ async fn a_leased_job_always_has_its_payload(queue: Subject) {
 async fn the_same_id_twice_is_one_job(queue: Subject) {
     queue.add([NewJob { payload: bytes("first"), ..job("g", "1") }]).await;
     let again = NewJob { payload: bytes("second"), level: Level::High, ..job_of("other", "g", "1") };
-    assert_eq!(queue.enqueue([again]).await, [EXISTS]);
+    assert_eq!(queue.enqueue([again]).await, [differs(Difference::Type)]);
     let leased = queue.lease_of(&["t", "other"], 10).await;
     assert_eq!(names(&leased), ["g/1"]);
     assert_eq!(&*leased[0].payload, b"first");
@@ -110,6 +116,119 @@ async fn the_same_id_twice_in_one_call_is_one_job(queue: Subject) {
     let receipts = queue.enqueue([job("g", "1"), job("g", "1"), job("g", "2")]).await;
     assert_eq!(receipts, [JobReceipt::Created, EXISTS, JobReceipt::Created]);
     assert_eq!(names(&queue.lease(10).await), ["g/1", "g/2"]);
+}
+
+/// Erratum Q2.
+async fn another_job_of_the_same_id_is_told_with_what_is_another(queue: Subject) {
+    queue.open("g", "b").await;
+    let traced = trace("4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
+    let first =
+        NewJob { level: Level::Low, cost: cost(7), payload: bytes("+:1"), ..job_of("mail", "g", "1") };
+    let second = NewJob {
+        job: job_ref("g", "2"),
+        cost: cost(1),
+        trace: Some(traced.clone()),
+        ..in_bulk("b", first.clone())
+    };
+    queue.add([first.clone(), second.clone()]).await;
+    for there in [first, second] {
+        let bulk = there.bulk.clone();
+        let other_bulk = if bulk.is_some() { None } else { Some(bulk_id("b")) };
+        let same = [
+            there.clone(),
+            NewJob { delay_ms: 5000, ..there.clone() },
+            NewJob { trace: None, ..there.clone() },
+            NewJob { trace: Some(traced.clone()), ..there.clone() },
+        ];
+        assert_eq!(queue.enqueue(same).await, vec![JobReceipt::Exists { bulk: bulk.clone() }; 4]);
+        let others = [
+            (Difference::Bulk, NewJob { bulk: other_bulk, type_id: type_id("t"), ..there.clone() }),
+            (Difference::Type, NewJob { type_id: type_id("mai"), level: Level::High, ..there.clone() }),
+            (Difference::Level, NewJob { level: Level::High, cost: cost(9), ..there.clone() }),
+            (Difference::Cost, NewJob { cost: cost(70), payload: bytes(""), ..there.clone() }),
+            (Difference::Payload, NewJob { payload: bytes("+:2"), ..there.clone() }),
+            (Difference::Payload, NewJob { payload: bytes(""), trace: None, ..there.clone() }),
+            (Difference::Payload, NewJob { payload: bytes("+:12"), ..there.clone() }),
+        ];
+        for (difference, other) in others {
+            let told = JobReceipt::Differs { difference, bulk: bulk.clone() };
+            assert_eq!(queue.enqueue([other.clone()]).await, [told], "{other:?}");
+        }
+        let view = queue.job("g", &there.job.id.to_string()).await;
+        assert_eq!((view.type_id, view.level, view.cost), (there.type_id, there.level, there.cost));
+        assert_eq!((view.payload, view.bulk, view.trace), (there.payload, there.bulk, there.trace));
+    }
+    assert_eq!((queue.whole().await.backlog, queue.bulk("g", "b").await.total), (2, 1));
+    assert_eq!(queue.whole().await.types.len(), 1, "a type that is not used is not made");
+}
+
+/// Erratum Q2.
+async fn another_job_is_told_wherever_the_first_one_stands(queue: Subject) {
+    queue.add([job("g", "done"), job("g", "dead"), job("g", "leased"), job("g", "list")]).await;
+    queue.add([delayed(60_000, "g", "waiting"), delayed(60_000, "g", "cancelled")]).await;
+    let leased = queue.lease(3).await;
+    queue.succeed(&leased[..1]).await;
+    queue.settle(&leased[1], failed()).await;
+    queue.cancel("g", &["list", "cancelled"]).await;
+    for id in ["done", "dead", "leased", "list", "waiting", "cancelled"] {
+        let other = NewJob { payload: bytes("other"), ..job("g", id) };
+        let receipts = queue.enqueue([job("g", id), other]).await;
+        assert_eq!(receipts, [EXISTS, differs(Difference::Payload)], "{id}");
+    }
+}
+
+/// Erratum Q2.
+async fn another_job_in_one_call_is_told(queue: Subject) {
+    let other = NewJob { payload: bytes("other"), ..job("g", "1") };
+    let receipts = queue.enqueue([job("g", "1"), other.clone(), job("g", "2"), job("g", "1"), other]).await;
+    let told = differs(Difference::Payload);
+    assert_eq!(receipts, [JobReceipt::Created, told.clone(), JobReceipt::Created, EXISTS, told]);
+}
+
+async fn a_known_job_is_compared_when_no_more_are_taken(queue: Subject) {
+    queue.set_whole(Settings { group_backlog_max: 1, ..Settings::default() }).await;
+    queue.add([job("g", "1")]).await;
+    let other = NewJob { cost: cost(2), ..job("g", "1") };
+    let receipts = queue.enqueue([other, job("g", "2"), job("g", "1")]).await;
+    assert_eq!(receipts, [differs(Difference::Cost), refused(Refusal::GroupFull), EXISTS]);
+    let unknown = queue.enqueue([in_bulk("nowhere", job("g", "1"))]).await;
+    assert_eq!(unknown, [differs(Difference::Bulk)]);
+}
+
+async fn a_bulk_action_that_is_gone_makes_no_difference(queue: Subject) {
+    queue.set_whole(Settings { bulk_retention_ms: 0, ..Settings::default() }).await;
+    queue.open("g", "b").await;
+    let new = in_bulk("b", job("g", "1"));
+    queue.add([new.clone()]).await;
+    queue.lease_one().await;
+    queue.cancel_bulk("g", "b").await;
+    queue.sweep(10).await;
+    assert_eq!(queue.find_bulk("g", "b").await, None);
+    assert_eq!(queue.enqueue([new.clone(), job("g", "1")]).await, [EXISTS; 2], "nobody knows any more");
+    let other = NewJob { payload: bytes("other"), ..new };
+    assert_eq!(queue.enqueue([other]).await, [differs(Difference::Payload)]);
+}
+
+async fn a_receipt_comes_with_the_backlog_of_its_group(queue: Subject) {
+    queue.set_whole(Settings { group_backlog_max: 4, ..Settings::default() }).await;
+    queue.add([job("a", "1"), delayed(1000, "a", "2"), job("b", "1")]).await;
+    queue.lease_of(&["t"], 1).await;
+    let enqueue = |jobs: Vec<NewJob>| queue.engine.enqueue(Enqueue { jobs });
+    let jobs = vec![
+        job("a", "3"),
+        job("a", "1"),
+        job_of("mail", "a", "4"),
+        job("b", "2"),
+        NewJob { cost: cost(2), ..job("b", "2") },
+        delayed(1000, "a", "5"),
+        job("a", "6"),
+        in_bulk("nowhere", job("new", "1")),
+    ];
+    let Enqueued { receipts, backlogs } = enqueue(jobs).await.expect("enqueue is answered");
+    assert_eq!(receipts[1], EXISTS);
+    assert_eq!((&receipts[4], &receipts[6]), (&differs(Difference::Cost), &refused(Refusal::GroupFull)));
+    assert_eq!(backlogs, [2, 2, 3, 2, 2, 4, 4, 0], "what is leased does not count");
+    assert_eq!((queue.group("a").await.backlog, queue.group("b").await.backlog), (4, 2));
 }
 
 /// Erratum Q2.
@@ -384,7 +503,9 @@ async fn a_job_that_exists_says_in_which_bulk_action(queue: Subject) {
     queue.open("g", "c").await;
     queue.add([in_bulk("b", job("g", "1")), job("g", "2")]).await;
     let receipts = queue.enqueue([in_bulk("c", job("g", "1")), in_bulk("c", job("g", "2"))]).await;
-    assert_eq!(receipts, [JobReceipt::Exists { bulk: Some(bulk_id("b")) }, EXISTS]);
+    let elsewhere = JobReceipt::Differs { difference: Difference::Bulk, bulk: Some(bulk_id("b")) };
+    assert_eq!(receipts, [elsewhere.clone(), differs(Difference::Bulk)]);
+    assert_eq!(queue.enqueue([job("g", "1")]).await, [elsewhere], "in none is another one, too");
     assert_eq!((queue.bulk("g", "b").await.total, queue.bulk("g", "c").await.total), (1, 0));
     queue.seal("g", "b").await;
     let receipts = queue.enqueue([in_bulk("b", job("g", "1"))]).await;

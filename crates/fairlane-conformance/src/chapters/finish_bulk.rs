@@ -1,4 +1,4 @@
-//! `finish_bulk`: an aggregation ends once; the fence decides whether this is that end.
+//! `finish_bulk`: an aggregation ends once, or is given back; the fence decides whether this is that end.
 
 use fairlane_core::Fence;
 use fairlane_core::limits::NOTE_BYTES_MAX;
@@ -21,6 +21,10 @@ pub const CASES: &[Case] = cases![
     an_overdue_aggregation_can_be_finished_until_it_is_taken_again,
     an_unknown_one_is_gone_and_not_made,
     a_removed_one_is_gone_and_not_made,
+    one_that_is_given_back_can_be_taken_at_once_and_stands_behind_the_others,
+    giving_back_again_is_applied_without_effect,
+    one_that_is_given_back_can_be_finished_until_it_is_taken_again,
+    only_what_is_in_hand_can_be_given_back,
     a_summary_is_opaque,
     a_summary_out_of_range_is_invalid,
 ];
@@ -162,7 +166,12 @@ async fn an_overdue_aggregation_can_be_finished_until_it_is_taken_again(queue: S
 
 /// Erratum Q13.
 async fn an_unknown_one_is_gone_and_not_made(queue: Subject) {
-    let command = FinishBulk { bulk: bulk_ref("g", "b"), fence: Fence(5), summary: bytes(""), failed: false };
+    let command = FinishBulk {
+        bulk: bulk_ref("g", "b"),
+        fence: Fence(5),
+        summary: bytes(""),
+        outcome: Aggregation::Done,
+    };
     let finished = queue.engine.finish_bulk(command).await.expect("finish_bulk is answered");
     assert_eq!(finished, BulkFinished(Verdict::Gone));
     assert_eq!(queue.find_bulk("g", "b").await, None);
@@ -178,6 +187,71 @@ async fn a_removed_one_is_gone_and_not_made(queue: Subject) {
     assert_eq!(queue.find_bulk("g", "b").await, None);
 }
 
+/// An aggregator that cannot aggregate it must not keep it from one that can.
+async fn one_that_is_given_back_can_be_taken_at_once_and_stands_behind_the_others(queue: Subject) {
+    let unknown = taken(&queue).await;
+    queue.advance_ms(5);
+    for id in ["second", "third"] {
+        queue.open("g", id).await;
+        queue.seal("g", id).await;
+    }
+    queue.advance_ms(5);
+    assert_eq!(queue.release(&unknown).await, Verdict::Applied);
+    assert_eq!(queue.whole().await.aggregating, 3);
+    let again = queue.take(10).await;
+    let order: Vec<String> = again.iter().map(|taken| taken.view.bulk.id.to_string()).collect();
+    assert_eq!(order, ["second", "third", "b"]);
+    assert!(again[2].fence > unknown.fence && again[2].view == unknown.view);
+    assert_eq!(queue.release(&unknown).await, Verdict::Stale, "it is somebody else's");
+    assert_eq!(queue.take(10).await, []);
+    assert_eq!(queue.finish(&again[2]).await, Verdict::Applied);
+}
+
+/// A lost reply.
+async fn giving_back_again_is_applied_without_effect(queue: Subject) {
+    let unknown = queue_of_two(&queue).await;
+    assert_eq!(queue.release(&unknown).await, Verdict::Applied);
+    queue.advance_ms(5);
+    queue.open("g", "later").await;
+    queue.seal("g", "later").await;
+    queue.advance_ms(5);
+    assert_eq!(queue.release(&unknown).await, Verdict::Applied);
+    let order: Vec<String> =
+        queue.take(10).await.iter().map(|taken| taken.view.bulk.id.to_string()).collect();
+    assert_eq!(order, ["other", "b", "later"], "it has kept its place");
+}
+
+async fn queue_of_two(queue: &Subject) -> TakenBulk {
+    let first = taken(queue).await;
+    queue.open("g", "other").await;
+    queue.seal("g", "other").await;
+    queue.advance_ms(5);
+    first
+}
+
+async fn one_that_is_given_back_can_be_finished_until_it_is_taken_again(queue: Subject) {
+    let first = taken(&queue).await;
+    queue.release(&first).await;
+    assert_eq!(queue.finish_with(&first, "after all", false).await, Verdict::Applied);
+    assert_eq!(queue.release(&first).await, Verdict::Applied, "what was finished stays finished");
+    assert_eq!((queue.take(10).await, queue.whole().await.aggregating), (vec![], 0));
+    assert_eq!(&*queue.bulk("g", "b").await.summary, b"after all");
+}
+
+async fn only_what_is_in_hand_can_be_given_back(queue: Subject) {
+    queue.open("g", "b").await;
+    queue.seal("g", "b").await;
+    let view = queue.bulk("g", "b").await;
+    for fence in [Fence(0), Fence(START.0)] {
+        let guess = TakenBulk { view: view.clone(), fence };
+        assert_eq!(queue.release(&guess).await, Verdict::Stale);
+    }
+    let held = queue.take_one().await;
+    queue.cancel_bulk("g", "b").await;
+    assert_eq!(queue.release(&held).await, Verdict::Stale, "it was handed out anew");
+    assert_eq!(queue.take(10).await.len(), 1);
+}
+
 async fn a_summary_is_opaque(queue: Subject) {
     let taken = taken(&queue).await;
     let every_byte: Vec<u8> = (0..=255).chain([b':', b':', 0]).collect();
@@ -185,7 +259,7 @@ async fn a_summary_is_opaque(queue: Subject) {
         bulk: taken.view.bulk.clone(),
         fence: taken.fence,
         summary: every_byte.clone().into(),
-        failed: false,
+        outcome: Aggregation::Done,
     };
     queue.engine.finish_bulk(command).await.expect("finish_bulk is answered");
     assert_eq!(&*queue.bulk("g", "b").await.summary, every_byte);
@@ -197,7 +271,7 @@ async fn a_summary_out_of_range_is_invalid(queue: Subject) {
         bulk: taken.view.bulk.clone(),
         fence: taken.fence,
         summary: vec![7; bytes].into(),
-        failed: false,
+        outcome: Aggregation::Done,
     };
     let refused = queue.engine.finish_bulk(with(NOTE_BYTES_MAX + 1)).await;
     assert!(matches!(refused, Err(EngineError::Invalid(Invalid::TooLarge { .. }))));

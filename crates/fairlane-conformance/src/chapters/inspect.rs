@@ -23,6 +23,7 @@ pub const CASES: &[Case] = cases![
     the_whole_shows_its_activity,
     a_bulk_action_is_shown_as_it_stands,
     bulk_actions_come_page_by_page_in_the_order_they_were_opened,
+    unfinished_bulk_actions_come_page_by_page_without_those_that_have_ended,
     active_groups_come_page_by_page_by_name,
     a_crowded_group_shows_its_predicted_wait_in_share,
     a_group_that_nobody_refuses_is_not_congested,
@@ -39,7 +40,7 @@ async fn what_is_not_there_is_nothing(queue: Subject) {
     let found = queue.engine.inspect(Inspect::Type(type_id("t"))).await.expect("inspect is answered");
     assert_eq!(found, Inspected::Type(None));
     assert_eq!(queue.find_bulk("g", "b").await, None);
-    let bulks = Inspect::Bulks { group: group_id("g"), after: 0, limit: 10 };
+    let bulks = Inspect::Bulks { group: group_id("g"), after: 0, limit: 10, unfinished: false };
     assert_eq!(queue.inspect(bulks).await, Inspected::Bulks { bulks: vec![], next: None });
     assert_eq!(queue.inspect(Inspect::Congestion(group_id("g"))).await, Inspected::Congestion(None));
     assert_eq!((queue.history("g", 10).await, queue.groups(None, 10).await), (vec![], vec![]));
@@ -242,7 +243,8 @@ async fn bulk_actions_come_page_by_page_in_the_order_they_were_opened(queue: Sub
     }
     let (mut seen, mut after, mut pages) = (Vec::new(), 0, 0);
     loop {
-        let page = queue.inspect(Inspect::Bulks { group: group_id("g"), after, limit: 2 }).await;
+        let look = Inspect::Bulks { group: group_id("g"), after, limit: 2, unfinished: false };
+        let page = queue.inspect(look).await;
         let Inspected::Bulks { bulks, next } = page else { panic!("{page:?}") };
         assert!(bulks.len() <= 2 && bulks.iter().all(|view| view.bulk.group == group_id("g")));
         seen.extend(bulks.iter().map(|view| view.bulk.id.to_string()));
@@ -251,6 +253,36 @@ async fn bulk_actions_come_page_by_page_in_the_order_they_were_opened(queue: Sub
         after = next;
     }
     assert_eq!((seen, pages), (["z", "m:%", "a", "k", "b"].map(String::from).to_vec(), 3));
+}
+
+async fn unfinished_bulk_actions_come_page_by_page_without_those_that_have_ended(queue: Subject) {
+    for id in ["completed", "running", "cancelled", "failed", "aggregating", "new", "last"] {
+        queue.open("g", id).await;
+    }
+    queue.add([in_bulk("running", job("g", "1"))]).await;
+    queue.lease_one().await;
+    queue.seal("g", "completed").await;
+    let taken = queue.take_one().await;
+    queue.finish(&taken).await;
+    queue.cancel_bulk("g", "cancelled").await;
+    queue.seal("g", "failed").await;
+    for taken in queue.take(10).await {
+        queue.finish_with(&taken, "", true).await;
+    }
+    queue.seal("g", "aggregating").await;
+    let (mut seen, mut after) = (Vec::new(), 0);
+    loop {
+        let look = Inspect::Bulks { group: group_id("g"), after, limit: 3, unfinished: true };
+        let page = queue.inspect(look).await;
+        let Inspected::Bulks { bulks, next } = page else { panic!("{page:?}") };
+        assert!(bulks.len() <= 3 && bulks.iter().all(|view| !view.state.is_final()), "{bulks:?}");
+        seen.extend(bulks.iter().map(|view| view.bulk.id.to_string()));
+        let Some(next) = next else { break };
+        after = next;
+    }
+    assert_eq!(seen, ["running", "aggregating", "new", "last"]);
+    let nobody = Inspect::Bulks { group: group_id("nobody"), after: 0, limit: 3, unfinished: true };
+    assert_eq!(queue.inspect(nobody).await, Inspected::Bulks { bulks: vec![], next: None });
 }
 
 async fn active_groups_come_page_by_page_by_name(queue: Subject) {
@@ -308,8 +340,8 @@ async fn a_page_out_of_range_is_invalid(queue: Subject) {
     let group = group_id("g");
     let history_max = (STATS_RETENTION_MS_MAX / 1000) as usize;
     let wrong = [
-        Inspect::Bulks { group: group.clone(), after: 0, limit: 0 },
-        Inspect::Bulks { group: group.clone(), after: 0, limit: LIST_GROUPS_MAX + 1 },
+        Inspect::Bulks { group: group.clone(), after: 0, limit: 0, unfinished: true },
+        Inspect::Bulks { group: group.clone(), after: 0, limit: LIST_GROUPS_MAX + 1, unfinished: false },
         Inspect::Groups { after: None, limit: 0 },
         Inspect::Groups { after: None, limit: LIST_GROUPS_MAX + 1 },
         Inspect::History { group: group.clone(), limit: 0 },

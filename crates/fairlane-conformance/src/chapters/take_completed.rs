@@ -1,4 +1,4 @@
-//! `take_completed`: complete bulk actions are leased for aggregation like jobs.
+//! `take_completed`: complete bulk actions are leased for aggregation like jobs, and given again to whoever has them.
 
 use fairlane_core::limits::{LEASE_MS_MAX, LEASE_MS_MIN, TAKE_BULKS_MAX};
 use fairlane_core::queue::*;
@@ -15,6 +15,11 @@ pub const CASES: &[Case] = cases![
     no_more_are_given_than_asked_for,
     one_in_hand_is_not_given_to_another,
     two_aggregators_never_have_the_same_one,
+    whoever_asks_again_is_given_what_they_have_in_hand_for_a_new_time,
+    what_is_in_hand_counts_among_what_is_asked_for,
+    what_was_finished_given_back_or_called_off_is_in_nobodys_hand,
+    what_has_outlived_its_lease_is_in_nobodys_hand,
+    names_of_aggregators_are_told_apart,
     one_that_is_not_finished_in_time_is_given_again_under_a_younger_fence,
     the_answer_says_when_the_next_can_be_taken,
     fences_only_grow_among_jobs_and_bulk_actions,
@@ -110,7 +115,83 @@ async fn two_aggregators_never_have_the_same_one(queue: Subject) {
     assert_eq!(seen.len(), 40);
 }
 
-/// Also a lost reply: nobody knows the first fence.
+/// A lost reply costs nothing, and a long aggregation stays in hand.
+async fn whoever_asks_again_is_given_what_they_have_in_hand_for_a_new_time(queue: Subject) {
+    complete(&queue, "g", "b").await;
+    let first = queue.take_as("a", 1, LEASE_MS).await;
+    assert_eq!(first.bulks.len(), 1);
+    for _ in 0..5 {
+        queue.advance_ms(LEASE_MS - 1);
+        let again = queue.take_as("a", 1, LEASE_MS).await;
+        assert_eq!(again.bulks, first.bulks, "the same fence");
+        assert_eq!(again.wake_at, Some(queue.now().plus_ms(LEASE_MS)));
+        assert_eq!(queue.take(10).await, [], "it is nobody else's");
+    }
+    let shorter = queue.take_as("a", 1, LEASE_MS_MIN).await;
+    assert_eq!(shorter.wake_at, Some(queue.now().plus_ms(LEASE_MS_MIN)));
+    assert_eq!(queue.finish(&first.bulks[0]).await, Verdict::Applied);
+    assert_eq!(queue.take_as("a", 1, LEASE_MS).await, CompletedTaken { bulks: vec![], wake_at: None });
+}
+
+async fn what_is_in_hand_counts_among_what_is_asked_for(queue: Subject) {
+    let ids = |taken: CompletedTaken| -> Vec<String> {
+        taken.bulks.iter().map(|taken| taken.view.bulk.id.to_string()).collect()
+    };
+    for id in ["1", "2", "3", "4"] {
+        complete(&queue, "g", id).await;
+    }
+    assert_eq!(ids(queue.take_as("a", 2, LEASE_MS).await), ["1", "2"]);
+    assert_eq!(ids(queue.take_as("a", 1, LEASE_MS).await), ["1"], "no more than asked for");
+    assert_eq!(ids(queue.take_as("a", 3, LEASE_MS).await), ["1", "2", "3"]);
+    assert_eq!(ids(queue.take_as("b", 3, LEASE_MS).await), ["4"]);
+    assert_eq!(ids(queue.take_as("a", 10, LEASE_MS).await), ["1", "2", "3"]);
+}
+
+async fn what_was_finished_given_back_or_called_off_is_in_nobodys_hand(queue: Subject) {
+    for id in ["finished", "given back", "called off", "kept"] {
+        complete(&queue, "g", id).await;
+    }
+    let taken = queue.take_as("a", 10, LEASE_MS).await.bulks;
+    queue.finish(&taken[0]).await;
+    queue.release(&taken[1]).await;
+    queue.cancel_bulk("g", "called off").await;
+    assert_eq!(queue.take_as("a", 1, LEASE_MS).await.bulks, taken[3..]);
+    let others = queue.take_as("b", 10, LEASE_MS).await.bulks;
+    let ids: Vec<String> = others.iter().map(|taken| taken.view.bulk.id.to_string()).collect();
+    assert_eq!(ids, ["given back", "called off"]);
+    assert_eq!(queue.take_as("a", 10, LEASE_MS).await.bulks, taken[3..]);
+    assert_eq!(queue.take_as("b", 10, LEASE_MS).await.bulks, others);
+}
+
+async fn what_has_outlived_its_lease_is_in_nobodys_hand(queue: Subject) {
+    complete(&queue, "g", "old").await;
+    let first = queue.take_as("a", 1, LEASE_MS).await.bulks;
+    queue.advance_ms(1);
+    complete(&queue, "g", "new").await;
+    queue.advance_ms(LEASE_MS - 1);
+    let next = queue.take_as("a", 1, LEASE_MS).await.bulks;
+    assert_eq!(next[0].view.bulk.id, bulk_id("new"), "it has waited longer");
+    let again = queue.take_as("b", 1, LEASE_MS).await.bulks;
+    assert!(again[0].view.bulk.id == bulk_id("old") && again[0].fence > first[0].fence);
+    assert_eq!(queue.finish(&first[0]).await, Verdict::Stale);
+    assert_eq!(queue.take_as("a", 10, LEASE_MS).await.bulks, next);
+}
+
+async fn names_of_aggregators_are_told_apart(queue: Subject) {
+    let names = ["a", "a:", "a:0", "a%", "ab", "a;", "a 0000000000000001"];
+    for number in 0..names.len() {
+        complete(&queue, "g", &number.to_string()).await;
+    }
+    let mut taken = Vec::new();
+    for name in names {
+        taken.push(queue.take_as(name, 1, LEASE_MS).await.bulks);
+    }
+    for (name, mine) in names.into_iter().zip(taken) {
+        assert_eq!((mine.len(), queue.take_as(name, 10, LEASE_MS).await.bulks), (1, mine), "{name}");
+    }
+}
+
+/// It may be the same aggregator.
 async fn one_that_is_not_finished_in_time_is_given_again_under_a_younger_fence(queue: Subject) {
     complete(&queue, "g", "b").await;
     let first = queue.take_one().await;
@@ -219,7 +300,8 @@ async fn an_order_out_of_range_is_invalid(queue: Subject) {
     for (bulks_max, lease_ms) in
         [(0, LEASE_MS), (TAKE_BULKS_MAX + 1, LEASE_MS), (1, LEASE_MS_MIN - 1), (1, LEASE_MS_MAX + 1)]
     {
-        let refused = queue.engine.take_completed(TakeCompleted { bulks_max, lease_ms }).await;
+        let command = TakeCompleted { worker: worker_id("a"), bulks_max, lease_ms };
+        let refused = queue.engine.take_completed(command).await;
         assert!(matches!(refused, Err(EngineError::Invalid(_))));
     }
     assert_eq!(queue.take_for(TAKE_BULKS_MAX, LEASE_MS_MAX).await.bulks.len(), 1);

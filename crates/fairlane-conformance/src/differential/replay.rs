@@ -17,7 +17,7 @@ use fairlane_engine::{AuditReport, BoxFuture, Clock, Engine, EngineError};
 
 use super::world::World;
 use super::{Answer, CHUNK_STEPS, Deed, Difference, Run, Step, answer_of};
-use crate::subject::{START, bulk_ref, bytes, job, request, type_id};
+use crate::subject::{START, bulk_ref, bytes, job, request, type_id, worker_id};
 
 /// Steps between two audits; each takes longer than to compare the states.
 const AUDIT_STEPS: usize = 500;
@@ -247,12 +247,12 @@ fn bulk_commands() -> impl Iterator<Item = Command> {
         Command::SealBulk(SealBulk { bulk: bulk.clone(), expected: None }),
         Command::HoldBulk(HoldBulk { bulk: bulk.clone() }),
         Command::ResumeBulk(ResumeBulk { bulk: bulk.clone() }),
-        Command::TakeCompleted(TakeCompleted { bulks_max: 1, lease_ms: 1000 }),
+        Command::TakeCompleted(TakeCompleted { worker: worker_id("w"), bulks_max: 1, lease_ms: 1000 }),
         Command::FinishBulk(FinishBulk {
             bulk: bulk.clone(),
             fence: Fence(1),
             summary: bytes(""),
-            failed: false,
+            outcome: Aggregation::Done,
         }),
         Command::CancelBulk(CancelBulk { bulk }),
         Command::Sweep(Sweep { jobs_max: 1 }),

@@ -50,6 +50,8 @@ pub(super) struct World {
     discipline: Discipline,
     held: Vec<(JobRef, Fence)>,
     past: Vec<(JobRef, Fence)>,
+    /// Jobs that were sent, to be sent again: as they were, or with something else.
+    sent: Vec<NewJob>,
     /// Jobs whose last attempt has failed.
     failed: Vec<JobRef>,
     /// Bulk actions that were taken, with their fences.
@@ -64,7 +66,7 @@ impl World {
         Self {
             wild: dice.one_in(3),
             floods: dice.one_in(4),
-            heavy: dice.one_in(8),
+            heavy: dice.one_in(6),
             paused_one_in: dice.pick(&[6, 6, 6, 6, 6, 2]),
             many_types: dice.one_in(8),
             discipline: dice.pick(&[Discipline::Share, Discipline::Share, Discipline::Classic]),
@@ -74,6 +76,7 @@ impl World {
             requests: [0; WORKERS.len()],
             held: vec![],
             past: vec![],
+            sent: vec![],
             failed: vec![],
             taken_bulks: vec![],
             due_cursor: 0,
@@ -169,6 +172,7 @@ impl World {
             for new in &mut jobs {
                 new.payload = Arc::from(vec![b'x'; PAYLOAD_BYTES_MAX - self.dice.below(2) as usize]);
                 new.delay_ms = 4000 - self.now.0 / 1000 % 4000;
+                new.bulk = new.bulk.take().filter(|_| self.dice.one_in(4));
             }
         }
         Command::Enqueue(Enqueue { jobs })
@@ -180,7 +184,7 @@ impl World {
         let delay_ms = self.dice.pick(&[0, 100, 400]);
         let mut jobs = Vec::new();
         while jobs.len() < ENQUEUE_JOBS_MAX {
-            let mut new = NewJob { delay_ms, bulk: Some(bulk_id(BULKS[0])), ..self.new_job() };
+            let mut new = NewJob { delay_ms, bulk: Some(bulk_id(BULKS[0])), ..self.fresh_job() };
             if !self.dice.one_in(4) {
                 (new.type_id, new.level) = (type_id(TYPES[0]), Level::Normal);
             }
@@ -190,6 +194,26 @@ impl World {
     }
 
     fn new_job(&mut self) -> NewJob {
+        let fresh = self.fresh_job();
+        // Heavy jobs and floods are to fill a lease; a repeat adds nothing.
+        let again_one_in = if self.heavy || self.floods { 20 } else { 6 };
+        if self.sent.is_empty() || !self.dice.one_in(again_one_in) {
+            remember(&mut self.dice, &mut self.sent, fresh.clone());
+            return fresh;
+        }
+        let again = self.dice.pick(&self.sent);
+        match self.dice.below(10) {
+            0 => NewJob { type_id: fresh.type_id, ..again },
+            1 => NewJob { level: fresh.level, ..again },
+            2 => NewJob { cost: fresh.cost, ..again },
+            3 => NewJob { payload: fresh.payload, ..again },
+            4 => NewJob { bulk: fresh.bulk, ..again },
+            5 => NewJob { delay_ms: fresh.delay_ms, trace: fresh.trace, ..again },
+            _ => again,
+        }
+    }
+
+    fn fresh_job(&mut self) -> NewJob {
         let most = self.dice.pick(&[1, 1, 1, 4, 20, 10_000]);
         let payloads: [&[u8]; 5] = [b"", b"{}", b"a:b:c", b"\x00\xff\r\n", b"1e999"];
         NewJob {

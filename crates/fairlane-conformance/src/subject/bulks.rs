@@ -3,7 +3,7 @@
 use fairlane_core::BulkId;
 use fairlane_core::queue::*;
 
-use super::{LEASE_MS, Subject, bytes, group_id, job, job_ref};
+use super::{LEASE_MS, Subject, bytes, group_id, job, job_ref, worker_id};
 
 impl Subject {
     /// Opens a bulk action that is new.
@@ -88,14 +88,20 @@ impl Subject {
         [view.succeeded, view.failed, view.cancelled]
     }
 
-    /// Takes complete bulk actions.
+    /// Takes complete bulk actions, each time as somebody else.
     pub async fn take(&self, bulks_max: usize) -> Vec<TakenBulk> {
         self.take_for(bulks_max, LEASE_MS).await.bulks
     }
 
-    /// Takes complete bulk actions for a time of their own, and gives the whole answer.
+    /// Takes complete bulk actions for a time of their own, each time as somebody else, and gives the whole answer.
     pub async fn take_for(&self, bulks_max: usize, lease_ms: u64) -> CompletedTaken {
-        let command = TakeCompleted { bulks_max, lease_ms };
+        let stranger = format!("stranger {}", self.next_request("stranger", 1).request.0);
+        self.take_as(&stranger, bulks_max, lease_ms).await
+    }
+
+    /// Takes complete bulk actions as this worker.
+    pub async fn take_as(&self, worker: &str, bulks_max: usize, lease_ms: u64) -> CompletedTaken {
+        let command = TakeCompleted { worker: worker_id(worker), bulks_max, lease_ms };
         self.engine.take_completed(command).await.expect("take_completed is answered")
     }
 
@@ -113,8 +119,14 @@ impl Subject {
 
     /// Ends an aggregation.
     pub async fn finish_with(&self, taken: &TakenBulk, summary: &str, failed: bool) -> Verdict {
-        let bulk = taken.view.bulk.clone();
-        let command = FinishBulk { bulk, fence: taken.fence, summary: bytes(summary), failed };
+        let outcome = if failed { Aggregation::Failed } else { Aggregation::Done };
+        let command = FinishBulk { summary: bytes(summary), ..finish_command(taken, outcome) };
+        self.engine.finish_bulk(command).await.expect("finish_bulk is answered").0
+    }
+
+    /// Gives a bulk action back.
+    pub async fn release(&self, taken: &TakenBulk) -> Verdict {
+        let command = finish_command(taken, Aggregation::Released);
         self.engine.finish_bulk(command).await.expect("finish_bulk is answered").0
     }
 
@@ -153,6 +165,11 @@ impl Subject {
         let command = MakeDue { group: group.map(group_id), cursor, jobs_max };
         self.engine.make_due(command).await.expect("make_due is answered")
     }
+}
+
+/// Ends the aggregation of what was taken, without a summary.
+pub fn finish_command(taken: &TakenBulk, outcome: Aggregation) -> FinishBulk {
+    FinishBulk { bulk: taken.view.bulk.clone(), fence: taken.fence, summary: bytes(""), outcome }
 }
 
 /// Nothing was swept.

@@ -55,7 +55,7 @@ async fn a_full_redis_refuses_enqueues_and_goes_on_draining() {
 #[tokio::test]
 async fn a_store_of_another_layout_is_refused() {
     let server = RedisServer::start(ServerOptions::default());
-    for version in ["3", "99"] {
+    for version in ["4", "99"] {
         server.command(&["HSET", "bulk-action:partition", "version", version]);
         let refused = RedisEngine::connect(&server.url(), RedisOptions::default()).await.err().unwrap();
         assert!(refused.to_string().contains(&format!("layout version {version}")), "{refused}");

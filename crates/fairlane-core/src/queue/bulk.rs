@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::names::{BulkId, GroupId, JobId};
+use crate::names::{BulkId, GroupId, JobId, WorkerId};
 use crate::numbers::{Fence, Micros};
 
 use super::Machine;
@@ -192,6 +192,8 @@ pub(super) struct Bulk {
     pub aggregated: bool,
     /// When it can be taken for aggregation (again).
     pub take_at: Option<Micros>,
+    /// Who took it and has neither finished it nor given it back.
+    pub worker: Option<WorkerId>,
     pub payload: Arc<[u8]>,
     pub summary: Arc<[u8]>,
     pub on_hold: VecDeque<JobKey>,
@@ -344,8 +346,9 @@ impl Machine {
     }
 
     /// Lets a bulk action be taken from now on.
-    fn hand_out(&mut self, number: u64) {
+    pub(super) fn hand_out(&mut self, number: u64) {
         let now = self.now;
+        self.take_no_more(number);
         let Some(bulk) = self.bulk_mut(number) else { return };
         bulk.take_at = Some(now);
         self.aggregating.insert((now, number));
@@ -353,9 +356,17 @@ impl Machine {
 
     /// Lets nobody take a bulk action any more.
     pub(super) fn take_no_more(&mut self, number: u64) {
+        self.let_go(number);
         let Some(bulk) = self.bulk_mut(number) else { return };
         if let Some(take_at) = bulk.take_at.take() {
             self.aggregating.remove(&(take_at, number));
+        }
+    }
+
+    /// Nobody has a bulk action in hand any more.
+    pub(super) fn let_go(&mut self, number: u64) {
+        if let Some(worker) = self.bulk_mut(number).and_then(|bulk| bulk.worker.take()) {
+            self.taken.remove(&(worker, number));
         }
     }
 
@@ -414,7 +425,8 @@ impl Machine {
         let Some(bulk) = self.bulk_mut(number) else { return };
         bulk.state = state;
         bulk.finished_at = Some(now);
-        let deadline = bulk.deadline;
+        let (deadline, group) = (bulk.deadline, bulk.group);
+        self.groups[group].unfinished.remove(&number);
         self.finished_bulks.insert((now, number));
         if let Some(deadline) = deadline {
             self.bulk_deadlines.remove(&(deadline, number));

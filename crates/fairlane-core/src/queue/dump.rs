@@ -268,6 +268,8 @@ impl Machine {
         let mut bulks: Vec<(u64, String)> =
             group.bulks.iter().map(|(name, number)| (*number, name.escaped().to_owned())).collect();
         bulks.sort();
+        let unfinished = bulks.iter().filter(|(number, _)| group.unfinished.contains(number)).cloned();
+        dump.0.insert(format!("group:{name}:unfinished"), DumpValue::Sorted(unfinished.collect()));
         dump.0.insert(format!("group:{name}:bulks"), DumpValue::Sorted(bulks));
         let history = group.record.history.iter().map(|snapshot| {
             format!("{}:{}:{}:{}", snapshot.at.0, snapshot.waiting, snapshot.speed, snapshot.backoff_ms)
@@ -294,6 +296,7 @@ impl Machine {
             ("fails_at", bulk.failures_max.map_or(0, |most| most + 1).to_string()),
             ("cause", bulk.cause.map_or("", |cause| cause.as_str()).to_owned()),
             ("fence", bulk.fence.0.to_string()),
+            ("worker", bulk.worker.as_ref().map_or("", |worker| worker.escaped()).to_owned()),
             ("aggregated", u8::from(bulk.aggregated).to_string()),
             ("payload", String::from_utf8_lossy(&bulk.payload).into_owned()),
             ("summary", String::from_utf8_lossy(&bulk.summary).into_owned()),
@@ -385,6 +388,11 @@ impl Machine {
             DumpValue::Sorted(set.iter().map(|(at, number)| (at.0, format!("{number:016}"))).collect())
         };
         dump.0.insert("aggregating".into(), numbers(&self.aggregating));
+        let taken =
+            self.taken.iter().map(|(worker, number)| (0, format!("{}:{number:016}", worker.escaped())));
+        let mut taken: Vec<(u64, String)> = taken.collect();
+        taken.sort();
+        dump.0.insert("taken".into(), DumpValue::Sorted(taken));
         dump.0.insert("bulk-deadlines".into(), numbers(&self.bulk_deadlines));
         dump.0.insert("finished-bulks".into(), numbers(&self.finished_bulks));
         let sweeping = self.sweeping.iter().map(u64::to_string).collect();

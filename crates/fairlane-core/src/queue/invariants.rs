@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::limits::{INTEGER_MAX, POOL, POOL_SERVED};
-use crate::names::JobId;
+use crate::names::{JobId, WorkerId};
 use crate::numbers::Fence;
 
 use super::job::{JobKey, Place};
@@ -98,7 +98,18 @@ impl Machine {
             same(|| name("fence without aggregation"), bulk.fence > Fence(0) && !was_taken, false)?;
             let finished = bulk.finished_at.is_some_and(|at| self.finished_bulks.contains(&(at, *number)));
             same(|| name("end"), finished, bulk.state.is_final())?;
+            let unfinished = self.groups[bulk.group].unfinished.contains(number);
+            same(|| name("unfinished"), unfinished, !bulk.state.is_final())?;
+            let in_hand = |worker: &WorkerId| self.taken.contains(&(worker.clone(), *number));
+            let is_held = bulk.is_to_be_taken() && bulk.fence > Fence(0);
+            let held = bulk.worker.as_ref().is_none_or(|worker| is_held && in_hand(worker));
+            same(|| name("aggregator"), held, true)?;
         }
+        let held = self.bulks.values().filter(|bulk| bulk.worker.is_some()).count();
+        same(|| "bulk actions in hand".into(), held, self.taken.len())?;
+        let unfinished = self.bulks.values().filter(|bulk| !bulk.state.is_final()).count();
+        let listed = self.groups.values().map(|group| group.unfinished.len()).sum();
+        same(|| "unfinished bulk actions".into(), unfinished, listed)?;
         let taken = self.bulks.values().filter(|bulk| bulk.take_at.is_some()).count();
         same(|| "bulk actions to be aggregated".into(), taken, self.aggregating.len())
     }

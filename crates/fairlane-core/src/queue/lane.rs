@@ -5,7 +5,7 @@
 //! is the tag of the lane served last. Ties go by a sequence renewed at each insert. When an order
 //! empties, virtual time restarts at 0 and the epoch tells tags of before apart.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use rustc_hash::FxHashMap;
 
@@ -103,6 +103,8 @@ pub(super) struct Group {
     pub lanes: Vec<Lane>,
     pub jobs: FxHashMap<JobId, JobKey>,
     pub bulks: BTreeMap<BulkId, u64>,
+    /// Those of them that have not ended.
+    pub unfinished: BTreeSet<u64>,
 }
 
 /// What is counted of a group while it has jobs; forgotten when it goes idle.
@@ -151,6 +153,7 @@ impl Group {
             lanes: Vec::new(),
             jobs: FxHashMap::default(),
             bulks: BTreeMap::new(),
+            unfinished: BTreeSet::new(),
         }
     }
 

@@ -32,10 +32,10 @@ pub use audit::{Audit, Audited, Fault, Finding, Suspect};
 pub use cancel_bulk::{BulkCancelled, CancelBulk};
 pub use cancel_job::{CancelJob, Cancellation, JobsCancelled};
 pub use discard::{Discard, Discarded, Disposal};
-pub use enqueue::{Enqueue, Enqueued, JobReceipt, NewJob, Refusal};
+pub use enqueue::{Difference, Enqueue, Enqueued, JobReceipt, NewJob, Refusal};
 pub use explain::{Explain, Explained, Explanation, Reason, Rules};
 pub use extend::{Extend, Extended, Extension};
-pub use finish_bulk::{BulkFinished, FinishBulk};
+pub use finish_bulk::{Aggregation, BulkFinished, FinishBulk};
 pub use hold_bulk::{BulkHeld, HoldBulk};
 pub use inspect::{
     CongestionView, GroupLine, GroupView, Inspect, Inspected, JobView, LaneStanding, LaneView, TypeView,

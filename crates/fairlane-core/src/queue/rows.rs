@@ -327,6 +327,8 @@ pub struct BulkRow {
     pub aggregated: bool,
     /// When it can be taken for aggregation.
     pub take_at: Option<Micros>,
+    /// Who has it in hand.
+    pub worker: Option<WorkerId>,
     /// Opaque bytes for whoever aggregates it.
     pub payload: Arc<[u8]>,
     /// What its aggregation gave.

@@ -114,12 +114,20 @@ impl World {
             7 => Command::HoldBulk(HoldBulk { bulk }),
             8 => Command::ResumeBulk(ResumeBulk { bulk }),
             9 => Command::CancelBulk(CancelBulk { bulk }),
-            10 => Command::TakeCompleted(TakeCompleted { bulks_max: 2, lease_ms: 500 }),
+            10 => {
+                let worker =
+                    WorkerId::new(format!("a{}", self.dice.below(2))).expect("valid by construction");
+                Command::TakeCompleted(TakeCompleted { worker, bulks_max: 2, lease_ms: 500 })
+            }
             _ => {
                 let fence = self.taken.as_ref().map_or(Fence(1), |taken| taken.fence);
                 let bulk = self.taken.as_ref().map_or(bulk, |taken| taken.view.bulk.clone());
-                let failed = self.dice.below(4) == 0;
-                Command::FinishBulk(FinishBulk { bulk, fence, summary: Arc::from(&b"{}"[..]), failed })
+                let outcome = match self.dice.below(4) {
+                    0 => Aggregation::Failed,
+                    1 => Aggregation::Released,
+                    _ => Aggregation::Done,
+                };
+                Command::FinishBulk(FinishBulk { bulk, fence, summary: Arc::from(&b"{}"[..]), outcome })
             }
         }
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, mpsc};
 use std::task::Poll;
 use std::time::Duration;
 
-use fairlane_core::queue::{Enqueue, Inspect, JobReceipt, JobRef, NewJob, Settings};
+use fairlane_core::queue::{Enqueue, Enqueued, Inspect, JobReceipt, JobRef, NewJob, Settings};
 use fairlane_core::{Cost, GroupId, JobId, Level, TypeId};
 
 use super::EmbeddedEngine;
@@ -35,7 +35,7 @@ pub(crate) fn jobs(count: usize) -> Vec<NewJob> {
 
 pub(crate) async fn engine_with_jobs(count: usize) -> Arc<EmbeddedEngine> {
     let engine = Arc::new(EmbeddedEngine::new(Settings::default(), Clock::System).unwrap());
-    let receipts = seam(&engine).enqueue_all(jobs(count)).await.unwrap();
+    let receipts = seam(&engine).enqueue_all(jobs(count)).await.unwrap().receipts;
     assert!(receipts.iter().all(|receipt| *receipt == JobReceipt::Created));
     engine
 }
@@ -186,10 +186,11 @@ async fn a_large_enqueue_is_split_and_answered_in_order() {
     for job in &mut more[650..] {
         job.payload = vec![b'x'; 300 * 1024].into();
     }
-    let receipts = seam(&engine).enqueue_all(more).await.unwrap();
+    let Enqueued { receipts, backlogs } = seam(&engine).enqueue_all(more).await.unwrap();
     let existing = receipts.iter().take_while(|receipt| matches!(receipt, JobReceipt::Exists { .. })).count();
     assert_eq!((existing, receipts.len()), (300, 700));
     assert!(receipts[300..].iter().all(|receipt| *receipt == JobReceipt::Created));
+    assert_eq!(backlogs, [vec![300; 300], (301..=700).collect()].concat());
 }
 
 #[test]

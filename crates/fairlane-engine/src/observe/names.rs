@@ -106,6 +106,10 @@ metrics! {
         "Unfinished jobs that are not in flight.";
     Gauge Count BACKLOG_LIMIT = "fairlane_backlog_limit_jobs" []:
         "The backlog at which every enqueue is refused.";
+    Gauge Bytes STORE_USED = "fairlane_store_used_bytes" []:
+        "Bytes in use where the state lives: of a Redis server, or by the files of a data directory.";
+    Gauge Bytes STORE_LIMIT = "fairlane_store_limit_bytes" []:
+        "Bytes there can be: `maxmemory`, or what is used and what the disk has left; absent without a bound.";
     Gauge Seconds BACKOFF_LIMIT = "fairlane_backoff_limit_seconds" []:
         "The longest backoff that a group can be given.";
     Gauge Count WAITING = "fairlane_waiting_jobs" []:

@@ -43,7 +43,7 @@ fn count_enqueued(meters: &Meters, receipts: &[JobReceipt], took_us: u64) {
         match receipt {
             JobReceipt::Created => created += 1,
             JobReceipt::Refused { refusal, .. } => refused[reason(refusal)] += 1,
-            _ => exists += 1,
+            JobReceipt::Exists { .. } | JobReceipt::Differs { .. } => exists += 1,
         }
     }
     meters.created.increment(created);

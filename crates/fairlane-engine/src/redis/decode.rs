@@ -14,8 +14,8 @@ use std::sync::Arc;
 use ::redis::Value;
 use fairlane_core::limits::REFUSAL_RETRY_MS;
 use fairlane_core::queue::{
-    Command, Enqueued, Extended, Extension, GroupSet, GroupSettings, JobReceipt, JobRef, Leased, LeasedJob,
-    Promoted, Reclaimed, Refusal, Reply, Settled, TypeSet, TypeSettings, Verdict, WholeSet,
+    Command, Difference, Enqueued, Extended, Extension, GroupSet, GroupSettings, JobReceipt, JobRef, Leased,
+    LeasedJob, Promoted, Reclaimed, Refusal, Reply, Settled, TypeSet, TypeSettings, Verdict, WholeSet,
 };
 use fairlane_core::{
     BulkId, Cost, Fence, GroupId, JobId, Level, Micros, Rate, RequestNumber, Trace, TypeId, Weight, WorkerId,
@@ -85,23 +85,49 @@ fn letters<T>(value: Value, decode: impl Fn(char) -> Option<T>) -> Decoded<Vec<T
     text.chars().map(|letter| decode(letter).ok_or_else(|| unknown("code", letter))).collect()
 }
 
-/// The letters of all jobs, then for each that exists the name of its bulk action or nothing.
+/// Per run the letters of its jobs and the backlog of its group behind them, in one text; then for each job that is
+/// there the name of its bulk action or nothing.
 fn enqueued(mut items: Items) -> Decoded<Enqueued> {
-    let mut receipts = letters(items.value()?, receipt)?;
+    let (mut receipts, mut backlogs) = (Vec::new(), Vec::new());
+    let text = items.text()?;
+    let mut rest = text.as_str();
+    while !rest.is_empty() {
+        let (run, behind) =
+            rest.split_at(rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len()));
+        let (backlog, next) = behind.split_at(behind.find(char::is_alphabetic).unwrap_or(behind.len()));
+        let from = receipts.len();
+        for letter in run.chars() {
+            receipts.push(receipt(letter).ok_or_else(|| unknown("code", letter))?);
+        }
+        // A count that is wrong may be below zero.
+        let mut backlog: i64 = parse(backlog)?;
+        backlogs.resize(receipts.len(), 0);
+        for (receipt, after) in receipts[from..].iter().zip(&mut backlogs[from..]).rev() {
+            *after = backlog.max(0) as u64;
+            backlog -= i64::from(*receipt == JobReceipt::Created);
+        }
+        rest = next;
+    }
     for receipt in &mut receipts {
-        if let JobReceipt::Exists { bulk } = receipt {
+        if let JobReceipt::Exists { bulk } | JobReceipt::Differs { bulk, .. } = receipt {
             let name = items.text()?;
             *bulk = if name.is_empty() { None } else { Some(bulk_id(&name)?) };
         }
     }
-    Ok(Enqueued { receipts })
+    Ok(Enqueued { receipts, backlogs })
 }
 
 fn receipt(letter: char) -> Option<JobReceipt> {
     let refused = |refusal| JobReceipt::Refused { refusal, retry_after_ms: REFUSAL_RETRY_MS };
+    let differs = |difference| JobReceipt::Differs { difference, bulk: None };
     Some(match letter {
         'c' => JobReceipt::Created,
         'e' => JobReceipt::Exists { bulk: None },
+        'B' => differs(Difference::Bulk),
+        'T' => differs(Difference::Type),
+        'L' => differs(Difference::Level),
+        'C' => differs(Difference::Cost),
+        'P' => differs(Difference::Payload),
         's' => refused(Refusal::BulkSealed),
         'u' => refused(Refusal::BulkUnknown),
         'g' => refused(Refusal::GroupFull),

@@ -206,8 +206,10 @@ fn inspect(command: &Inspect, arguments: &mut Arguments) -> &'static str {
         Inspect::Bulk(bulk) => {
             arguments.extend([b"bulk".to_vec(), bulk.group.escaped().into(), bulk.id.escaped().into()]);
         }
-        Inspect::Bulks { group, after, limit } => {
+        Inspect::Bulks { group, after, limit, unfinished } => {
+            let which: &[u8] = if *unfinished { b"unfinished" } else { b"bulks" };
             arguments.extend([b"bulks".to_vec(), group.escaped().into(), decimal(*after), page(*limit)]);
+            arguments.push(which.into());
         }
         Inspect::Congestion(group) => arguments.extend([b"congestion".to_vec(), group.escaped().into()]),
         Inspect::History { group, limit } => {

@@ -160,6 +160,7 @@ fn limits() -> Vec<(&'static str, String)> {
         ("LEASE_BYTES_MAX", count(l::LEASE_BYTES_MAX)),
         ("PURGED_DEAD_MAX", count(l::PURGED_DEAD_MAX)),
         ("SWEEP_BULKS_MAX", count(l::SWEEP_BULKS_MAX)),
+        ("TAKE_BULKS_MAX", count(l::TAKE_BULKS_MAX)),
         ("GROUP_BULKS_MAX", count(l::GROUP_BULKS_MAX)),
         ("PROGRESS_JOBS_MAX", number(l::PROGRESS_JOBS_MAX)),
         ("LIST_BYTES_MAX", count(l::LIST_BYTES_MAX)),

@@ -13,7 +13,7 @@ use fairlane_core::queue::{
 };
 use fairlane_core::{Cost, Fence, GroupId, JobId, Level, Rate, RequestNumber, TypeId, WorkerId};
 use fairlane_engine::observe::{self, names};
-use fairlane_engine::{Clock, EmbeddedEngine, Engine};
+use fairlane_engine::{Clock, EmbeddedEngine, Engine, Space};
 use ledger::{Journal, Ledger};
 
 const DOCUMENT: &str = include_str!("../../../../docs/metrics.md");
@@ -289,6 +289,7 @@ async fn whatever_is_registered_is_in_the_list_with_its_kind_and_labels() {
     watched.enqueue([1]).await;
     let _recorder = metrics::set_default_local_recorder(&watched.ledger);
     watched.engine.observe_whole().await.unwrap();
+    observe::space_gauges(Space { used_bytes: 1, limit_bytes: 2 });
     observe::forget_group(&group());
     let registered = watched.ledger.registered.lock().unwrap();
     for (name, kind, labels) in registered.iter() {

@@ -1,9 +1,11 @@
 //! Jobs, one or many: in, looked at, cancelled, again.
 //!
-//! - `jobs/new.rs`: jobs to be added, as they come. `jobs/list.rs`: jobs page by page.
+//! - `jobs/new.rs`: jobs to be added, as they come. `jobs/receipt.rs`: what became of them. `jobs/list.rs`: jobs page by
+//!   page.
 
 mod list;
 mod new;
+mod receipt;
 
 use std::time::Duration;
 
@@ -11,10 +13,9 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use fairlane::Error;
 use fairlane_core::queue::{
-    CancelJob, Cancellation, Explanation, Inspect, Inspected, JobReceipt, JobRef, NewJob, Refusal,
-    RequeueDead, Requeued,
+    CancelJob, Cancellation, Enqueued, Explanation, Inspect, Inspected, JobRef, NewJob, RequeueDead, Requeued,
 };
-use fairlane_core::{BulkId, GroupId, JobId};
+use fairlane_core::{GroupId, JobId};
 use fairlane_engine::EngineError;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -25,12 +26,13 @@ use super::shown::{JobShown, job_states};
 use crate::access::Caller;
 use crate::app::Shared;
 use crate::extract::{Json, Named, Object, Path, check_content_type, whole_body};
-use crate::idempotency::{IdFrom, Idempotency, insist, is_same, reused};
+use crate::idempotency::{IdFrom, Idempotency, insist};
 use crate::problem::{Problem, ProblemDocument, ProblemKind};
 use crate::trace::TraceOf;
 
 pub(super) use new::{AtMost, LevelWord};
 use new::{BatchBody, Checked, JobBody, read_batch, read_job};
+use receipt::{BatchEnqueued, JobEnqueued};
 
 /// Most jobs that one request cancels.
 const CANCEL_JOBS_MAX: usize = 500;
@@ -48,30 +50,15 @@ pub(super) fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(requeue))
 }
 
-/// A job that is in the queue.
-#[derive(Serialize, ToSchema)]
-struct Enqueued {
-    /// Whose.
-    #[schema(value_type = String)]
-    group: GroupId,
-    /// Which of theirs.
-    #[schema(value_type = String)]
-    id: JobId,
-    /// Whether it is new; else a job of this id was there, and nothing was changed.
-    created: bool,
-    /// The bulk action that the job which was there belongs to.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
-    bulk: Option<BulkId>,
-}
-
 /// Adds a job
 ///
 /// A job with an id is added at most once, so the request may be repeated. A job without one gets one: with an
 /// Idempotency-Key one that is the same whenever the request is repeated, for as long as the job is kept; else a new
-/// UUID, and a request that is repeated adds the job twice. The same key with another payload or type is refused
-/// (idempotency-key-reused). A full queue is told with status 429 and the time to come back; a bulk action that is
-/// sealed or unknown with 409, and so is a type that is new if the key is bound to groups.
+/// UUID, and a request that is repeated adds the job twice. When another job is there under the id, with another type,
+/// payload, level, cost or bulk action, nothing is changed and it is refused with 409: job-differs, or
+/// idempotency-key-reused if the id came from the key. Delay and trace are not compared. A full queue is told with
+/// status 429 and the time to come back; a bulk action that is sealed or unknown with 409, and so is a type that is new
+/// if the key is bound to groups.
 #[utoipa::path(
     post,
     path = "/api/jobs",
@@ -79,8 +66,8 @@ struct Enqueued {
     params(("Idempotency-Key" = Option<String>, Header, description = "Makes it safe to repeat the request when the job has no id", min_length = 1, max_length = 255, pattern = "^[!-~]+$")),
     request_body = JobBody,
     responses(
-        (status = 201, description = "It is new", body = Enqueued),
-        (status = 200, description = "A job of this id was there; nothing was changed", body = Enqueued),
+        (status = 201, description = "It is new", body = JobEnqueued),
+        (status = 200, description = "It was there; nothing was changed", body = JobEnqueued),
         (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
@@ -90,146 +77,35 @@ async fn enqueue(
     Idempotency(key): Idempotency,
     TraceOf(trace): TraceOf,
     request: Request,
-) -> Result<(StatusCode, Json<Enqueued>), Problem> {
+) -> Result<(StatusCode, Json<JobEnqueued>), Problem> {
     check_content_type(request.headers(), "application/json")?;
     let body = whole_body(request, &app).await?;
     let Checked { new, id_from } = read_job(&body, key.as_ref(), trace.as_ref())?;
     caller.check_group(&new.job.group)?;
     app.check_type(&caller, &new.type_id).await?;
-    let receipts = match id_from {
+    let enqueued = match id_from {
         IdFrom::Drawn => insist(&app, || add(&app, vec![new.clone()])).await?,
         IdFrom::Request | IdFrom::Derived => add(&app, vec![new.clone()]).await?,
     };
-    let (status, bulk) = match receipts.into_iter().next().map(|receipt| told(receipt, id_from)) {
-        Some(JobReceipt::Created) => (StatusCode::CREATED, None),
-        Some(JobReceipt::Exists { bulk }) => {
-            if id_from == IdFrom::Derived && !is_same(&**app.engine(), &new).await? {
-                return Err(reused(&new));
-            }
-            (StatusCode::OK, bulk)
-        }
-        Some(JobReceipt::Refused { refusal, retry_after_ms }) => {
-            let retry_after = Duration::from_millis(retry_after_ms);
-            return Err(Error::Refused { job: new.job, refusal, retry_after }.into());
-        }
-        None => return Err(unanswered("enqueue")),
-    };
-    let JobRef { group, id } = new.job;
-    Ok((status, Json(Enqueued { group, id, created: status == StatusCode::CREATED, bulk })))
+    let answer = enqueued.receipts.into_iter().zip(enqueued.backlogs).next();
+    let (receipt, backlog) = answer.ok_or_else(|| unanswered("enqueue"))?;
+    let job = JobEnqueued::new(new.job, id_from, receipt, backlog)?;
+    Ok((if job.created { StatusCode::CREATED } else { StatusCode::OK }, Json(job)))
 }
 
-async fn add(app: &Shared, jobs: Vec<NewJob>) -> Result<Vec<JobReceipt>, Error> {
+async fn add(app: &Shared, jobs: Vec<NewJob>) -> Result<Enqueued, Error> {
     Ok(app.engine().enqueue_all(jobs).await?)
-}
-
-/// What is there under an id that was drawn here was added here, by an attempt whose answer was lost.
-fn told(receipt: JobReceipt, id_from: IdFrom) -> JobReceipt {
-    match (receipt, id_from) {
-        (JobReceipt::Exists { .. }, IdFrom::Drawn) => JobReceipt::Created,
-        (receipt, _) => receipt,
-    }
-}
-
-/// What became of the jobs of a batch.
-#[derive(Serialize, ToSchema)]
-struct BatchEnqueued {
-    /// In the order of the request.
-    receipts: Vec<ReceiptShown>,
-    /// Jobs that are new.
-    created: usize,
-    /// Jobs that were there.
-    existing: usize,
-    /// Jobs that were not taken.
-    refused: usize,
-}
-
-/// What became of one job of a batch.
-#[derive(Serialize, ToSchema)]
-#[schema(as = Receipt)]
-struct ReceiptShown {
-    /// Whose.
-    #[schema(value_type = String)]
-    group: GroupId,
-    /// Which of theirs.
-    #[schema(value_type = String)]
-    id: JobId,
-    /// Whether it is new, was there, or was not taken.
-    status: Status,
-    /// The bulk action that the job which was there belongs to.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
-    bulk: Option<BulkId>,
-    /// Why it was not taken.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<RefusalShown>,
-    /// When it makes sense to try again; only if the queue is full.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    retry_after_ms: Option<u64>,
-}
-
-/// What became of a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-#[schema(as = ReceiptStatus)]
-enum Status {
-    /// It is new.
-    Created,
-    /// A job of this id was there; nothing was changed.
-    Exists,
-    /// It was not taken.
-    Refused,
-}
-
-/// Why a job was not taken.
-#[derive(Debug, Clone, Copy, Serialize, ToSchema)]
-#[serde(rename_all = "kebab-case")]
-#[schema(as = Refusal)]
-pub(super) enum RefusalShown {
-    /// Its group has as many unfinished jobs as it may; try again later.
-    GroupFull,
-    /// All groups together have; try again later.
-    WholeFull,
-    /// A new type, and there are 64 already.
-    TooManyTypes,
-    /// Its bulk action is sealed, or has ended.
-    BulkSealed,
-    /// There is no such bulk action; open it first.
-    BulkUnknown,
-}
-
-impl From<Refusal> for RefusalShown {
-    fn from(refusal: Refusal) -> Self {
-        match refusal {
-            Refusal::GroupFull => Self::GroupFull,
-            Refusal::WholeFull => Self::WholeFull,
-            Refusal::TooManyTypes => Self::TooManyTypes,
-            Refusal::BulkSealed => Self::BulkSealed,
-            Refusal::BulkUnknown => Self::BulkUnknown,
-        }
-    }
-}
-
-impl ReceiptShown {
-    fn new(JobRef { group, id }: JobRef, receipt: JobReceipt) -> Self {
-        let (status, bulk, reason, retry_after_ms) = match receipt {
-            JobReceipt::Created => (Status::Created, None, None, None),
-            JobReceipt::Exists { bulk } => (Status::Exists, bulk, None, None),
-            JobReceipt::Refused { refusal, retry_after_ms } => {
-                let is_full = matches!(refusal, Refusal::GroupFull | Refusal::WholeFull);
-                (Status::Refused, None, Some(refusal.into()), is_full.then_some(retry_after_ms))
-            }
-        };
-        Self { group, id, status, bulk, reason, retry_after_ms }
-    }
 }
 
 /// Adds up to 1,000 jobs
 ///
 /// All of them are checked first: if one is wrong, nothing is added, and the answer names what is wrong (at most 20
-/// places). Then they are added in their order, with a receipt for each; one that was refused because the queue is
-/// full may be sent again, and has the time to do so. Jobs without an id get one as in POST /api/jobs; with an
-/// Idempotency-Key from the key and their position in the request, so repeat the request as it was. A type that is new
-/// is refused (409) if the key is bound to groups. More jobs than these go faster as a stream (POST /api/jobs/stream).
+/// places). Then they are added in their order, with a receipt for each; one that was refused because the queue is full
+/// may be sent again, and has the time to do so. One whose id another job has, with another type, payload, level, cost
+/// or bulk action, changes nothing: its receipt says `differs`, and the others are added. Jobs without an id get one as
+/// in POST /api/jobs; with an Idempotency-Key from the key and their position in the request, so repeat the request as
+/// it was. A type that is new is refused (409) if the key is bound to groups. More jobs than these go faster as a
+/// stream (POST /api/jobs/stream).
 #[utoipa::path(
     post,
     path = "/api/jobs/batch",
@@ -257,29 +133,12 @@ async fn enqueue_batch(
         app.check_type(&caller, &job.new.type_id).await?;
     }
     let all = || jobs.iter().map(|job| job.new.clone()).collect();
-    let receipts = match jobs.iter().any(|job| job.id_from == IdFrom::Drawn) {
+    let enqueued = match jobs.iter().any(|job| job.id_from == IdFrom::Drawn) {
         true => insist(&app, || add(&app, all())).await?,
         false => add(&app, all()).await?,
     };
-    // Only what has its id from the key is compared with what is there.
-    let mut there = jobs.iter().zip(&receipts).filter(|(job, receipt)| {
-        job.id_from == IdFrom::Derived && matches!(receipt, JobReceipt::Exists { .. })
-    });
-    // Both ends are enough to tell one request from another, and cost little.
-    for (Checked { new, .. }, _) in there.next().into_iter().chain(there.next_back()) {
-        if !is_same(&**app.engine(), new).await? {
-            return Err(reused(new));
-        }
-    }
-    let receipts: Vec<ReceiptShown> = jobs
-        .into_iter()
-        .zip(receipts)
-        .map(|(job, receipt)| ReceiptShown::new(job.new.job, told(receipt, job.id_from)))
-        .collect();
-    let count = |status: Status| receipts.iter().filter(|receipt| receipt.status == status).count();
-    let (created, existing, refused) =
-        (count(Status::Created), count(Status::Exists), count(Status::Refused));
-    Ok(Json(BatchEnqueued { receipts, created, existing, refused }))
+    let named = jobs.into_iter().map(|job| (job.new.job, job.id_from));
+    Ok(Json(BatchEnqueued::new(named, enqueued)))
 }
 
 /// A job as it stands

@@ -28,7 +28,7 @@ use crate::idempotency::Idempotency;
 use crate::problem::{Problem, ProblemDocument, ProblemKind};
 use crate::trace::TraceOf;
 use body::BodyReader;
-use intake::{Halt, Intake, LineError, StopReason, Stopped, Tally, Target, stopping};
+use intake::{Intake, LineError, StopReason, Stopped, Tally, Target, stopping};
 
 /// The largest number of a first line: what follows can still be counted.
 const FIRST_LINE_MAX: u64 = 1 << 48;
@@ -95,6 +95,8 @@ struct Streamed {
     created: u64,
     /// Jobs that were there.
     existing: u64,
+    /// Of the wrong lines, those under whose id another job was there.
+    differing: u64,
     /// Of the wrong lines, those that the queue refused.
     refused: u64,
     /// Lines without anything.
@@ -122,9 +124,10 @@ struct Streamed {
 /// queue stays full or away, or the body pauses for too long, it stops and says where to go on: send the rest with
 /// `first_line` set to `next_line`. A line without an id gets one that follows from its number and the bulk action, or
 /// the Idempotency-Key; so such a stream may be repeated, as a whole or from any line on, for as long as its jobs are
-/// kept. Without both it gets a UUID, and a repeated stream adds its jobs twice. A type that is new is a wrong line if
-/// the key is bound to groups. A stream that breaks off has taken what came whole; GET /api/jobs/stream says where to go
-/// on.
+/// kept. Without both it gets a UUID, and a repeated stream adds its jobs twice. A line under whose id another job is
+/// there, with another type, payload, level, cost or bulk action, is a wrong line and changes nothing. A type that is
+/// new is a wrong line if the key is bound to groups. A stream that breaks off has taken what came whole; GET
+/// /api/jobs/stream says where to go on.
 #[utoipa::path(
     post,
     path = "/api/jobs/stream",
@@ -168,17 +171,14 @@ async fn take(
         ended = intake.seal(bulk).await;
         sealed = ended.is_ok();
     }
-    let stopped = match ended {
-        Ok(()) => None,
-        Err(Halt::Stopped(stopped)) => Some(stopped),
-        Err(Halt::Problem(problem)) => return Err(problem),
-    };
-    let Tally { created, existing, refused, empty_lines, errors, errors_total, next_line } =
+    let stopped = ended.err();
+    let Tally { created, existing, differing, refused, empty_lines, errors, errors_total, next_line } =
         intake.into_tally();
     Ok(Json(Streamed {
         lines: next_line - first_line,
         created,
         existing,
+        differing,
         refused,
         empty_lines,
         errors,
@@ -216,7 +216,7 @@ async fn read(
     body: &mut BodyReader,
     before: u64,
     intake: &mut Intake<'_>,
-) -> Result<(), Halt> {
+) -> Result<(), Stopped> {
     let mut reader = NdjsonReader::new(&how.group, body).level(how.level.unwrap_or_default().into());
     if let Some(job_type) = &how.r#type {
         reader = reader.job_type(job_type);
@@ -252,12 +252,12 @@ async fn read(
     }
 }
 
-fn broken_off(error: &Error) -> Halt {
+fn broken_off(error: &Error) -> Stopped {
     match error {
         Error::Io(error) if error.kind() == std::io::ErrorKind::TimedOut => {
-            Halt::stopped(StopReason::TooSlow, "the body did not go on for too long; go on with next_line")
+            Stopped::new(StopReason::TooSlow, "the body did not go on for too long; go on with next_line")
         }
-        _ => Halt::stopped(StopReason::BrokenOff, "the body broke off; go on with next_line"),
+        _ => Stopped::new(StopReason::BrokenOff, "the body broke off; go on with next_line"),
     }
 }
 

@@ -90,6 +90,10 @@ impl Looked {
         groups_max: usize,
         sheet: &Sheet,
     ) -> Result<(), EngineError> {
+        // A user of Redis may not be allowed to ask.
+        if let Ok(Some(space)) = engine.space().await {
+            sheet.write(|| observe::space_gauges(space));
+        }
         for name in types {
             if let Inspected::Type(Some(view)) = engine.inspect(Inspect::Type(name.clone())).await? {
                 sheet.write(|| observe::type_gauges(name, &view));

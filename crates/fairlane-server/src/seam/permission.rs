@@ -256,7 +256,11 @@ mod tests {
             Command::Reclaim(Reclaim { jobs_max: 1 }),
             Command::Admit(Admit { jobs_max: 1 }),
             Command::Sweep(Sweep { jobs_max: 1 }),
-            Command::TakeCompleted(TakeCompleted { bulks_max: 1, lease_ms: 1000 }),
+            Command::TakeCompleted(TakeCompleted {
+                worker: fairlane_core::WorkerId::new("w").unwrap(),
+                bulks_max: 1,
+                lease_ms: 1000,
+            }),
             enqueue(CALLBACK_TYPE, &["g"]),
         ] {
             assert!(check_command(&caller(Role::Worker, None), &command).is_ok(), "{command:?}");

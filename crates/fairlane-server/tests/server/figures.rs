@@ -5,6 +5,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use fairlane::{Fairlane, Job};
+use fairlane_core::queue::Settings;
 use fairlane_engine::observe::names::METRICS;
 use fairlane_server::{ServerSettings, figures};
 use reqwest::{Method, StatusCode};
@@ -142,6 +143,18 @@ async fn groups_have_figures_of_their_own_up_to_a_bound() {
     until("who has left the list is not shown", || async { groups_in(&shown(&running).await) == now }).await;
 }
 
+#[tokio::test]
+async fn how_full_a_data_directory_is_can_be_seen() {
+    figures::install();
+    let folder = tempfile::tempdir().unwrap();
+    let running = Running::over(&format!("dir:{}", folder.path().display()), Settings::default()).await;
+    let text = shown(&running).await;
+    for name in ["fairlane_store_used_bytes", "fairlane_store_limit_bytes"] {
+        let found = text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
+        assert!(found.is_some_and(|bytes| bytes > 0.0), "{name} in {text}");
+    }
+}
+
 /// Every group that any figure speaks of.
 fn groups_in(text: &str) -> BTreeSet<&str> {
     text.split("group_id=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect()
@@ -229,13 +242,17 @@ fn fires(series: &[(&str, u32)], minutes: u32, alerts: &[&str]) -> String {
 }
 
 #[test]
-fn alerts_fire_when_an_engine_is_away_and_when_a_backoff_is_at_its_bound_whatever_that_is() {
+fn alerts_fire_when_an_engine_is_away_a_store_nearly_full_and_a_backoff_at_its_bound_whatever_that_is() {
+    let used = "fairlane_store_used_bytes{instance=\"a\",job=\"fairlane\"}";
+    let bound = "fairlane_store_limit_bytes{instance=\"a\",job=\"fairlane\"}";
     let up = "fairlane_engine_up{instance=\"a\",job=\"fairlane\"}";
     let backoff = "fairlane_group_backoff_seconds{instance=\"a\",job=\"fairlane\",group_id=\"g\"}";
     let limit = "fairlane_backoff_limit_seconds{instance=\"a\",job=\"fairlane\"}";
     let tests = [
         fires(&[(up, 0)], 3, &["EngineDown"]),
         fires(&[(up, 1)], 3, &[]),
+        fires(&[(used, 81), (bound, 100)], 3, &["StoreNearlyFull"]),
+        fires(&[(used, 79), (bound, 100)], 3, &[]),
         fires(&[(backoff, 30), (limit, 30)], 40, &["BackoffAtItsBound"]),
         fires(&[(backoff, 30), (limit, 120)], 40, &[]),
     ];

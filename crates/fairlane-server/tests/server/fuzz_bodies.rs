@@ -161,8 +161,6 @@ fn told(sent: &Sent, status: StatusCode, value: &Value) -> Told {
     match sent.route.path {
         // What the seam is sent is a command, whose reply says what became of it.
         path if path.starts_with("/engine") => Told::Anything,
-        // Some of many jobs may be new when another is found to be a different one.
-        "/api/jobs/batch" | "/api/jobs/stream" if status == StatusCode::CONFLICT => Told::Anything,
         "/api/jobs" if status == StatusCode::CREATED => Told::Jobs(vec![job(value)], Vec::new()),
         "/api/jobs" if status == StatusCode::OK => Told::Jobs(Vec::new(), vec![job(value)]),
         "/api/jobs/batch" if status == StatusCode::OK => {

@@ -160,38 +160,12 @@ async fn a_full_queue_and_a_closed_bulk_action_are_told_apart() {
     let (status, value) = running.post("/api/jobs", job("news", "y")).await;
     assert_eq!(status, StatusCode::CONFLICT);
     assert!(value["detail"].as_str().unwrap().contains("sealed"), "{value}");
-    let (status, there) =
-        running.post("/api/jobs", json!({"group": "other", "type": "mail", "id": "x", "payload": 1})).await;
+    let (status, there) = running.post("/api/jobs", job("news", "x")).await;
     assert_eq!((status, &there["bulk"]), (StatusCode::OK, &json!("news")));
-}
-
-#[tokio::test]
-async fn a_repeated_request_with_an_idempotency_key_finds_the_same_job() {
-    let running = Running::start().await;
-    let job = |payload: Value| json!({"group": "g", "type": "mail", "payload": payload});
-    let send = |key: &'static str, body: Value| {
-        answer(with_json(running.request(Method::POST, "/api/jobs").header("idempotency-key", key), &body))
-    };
-    let (status, first) = send("key-1", job(json!(1))).await;
-    assert_eq!(status, StatusCode::CREATED);
-    let (status, second) = send("key-1", job(json!(1))).await;
-    assert_eq!((status, &second["id"]), (StatusCode::OK, &first["id"]));
-    assert_eq!(send("key-2", job(json!(1))).await.0, StatusCode::CREATED);
-    let (status, value) = send("key-1", job(json!(2))).await;
-    assert_eq!((status, problem(&value)), (StatusCode::CONFLICT, "idempotency-key-reused"), "{value}");
-    let other_type = json!({"group": "g", "type": "text", "payload": 1});
-    assert_eq!(problem(&send("key-1", other_type).await.1), "idempotency-key-reused");
-    // A job's own id goes first.
-    assert_eq!(send("key-1", mail("named")).await.1["id"], "named");
-    for wrong in ["", "two words", "schlüssel"] {
-        let (status, value) = send(wrong, job(json!(1))).await;
-        assert_eq!(
-            (status, problem(&value)),
-            (StatusCode::UNPROCESSABLE_ENTITY, "invalid"),
-            "{wrong}: {value}"
-        );
-    }
-    assert_eq!(running.fairlane.whole().await.unwrap().backlog, 3);
+    let alone = json!({"group": "other", "type": "mail", "id": "x", "payload": 1});
+    let (status, value) = running.post("/api/jobs", alone).await;
+    assert_eq!((status, problem(&value)), (StatusCode::CONFLICT, "job-differs"), "{value}");
+    assert!(value["detail"].as_str().unwrap().contains("in bulk action news"), "{value}");
 }
 
 async fn a_batch(running: &Running) {
@@ -201,7 +175,9 @@ async fn a_batch(running: &Running) {
         .chain([
             json!({"group": "g-1", "type": "mail", "id": "in", "bulk": "news", "payload": 1}),
             json!({"group": "g-1", "type": "mail", "id": "out", "bulk": "nowhere", "payload": 1}),
+            json!({"group": "g-1", "type": "mail", "id": "in", "bulk": "news", "payload": 1}),
             json!({"group": "g-1", "type": "mail", "id": "in", "payload": 1}),
+            json!({"group": "g-0", "type": "mail", "id": "j-0", "payload": 1}),
         ])
         .collect();
     let (status, value) = running.post("/api/jobs/batch", json!({"jobs": jobs})).await;
@@ -211,12 +187,19 @@ async fn a_batch(running: &Running) {
         (&json!(451), &json!(1), &json!(1))
     );
     let receipts = value["receipts"].as_array().unwrap();
-    assert_eq!(receipts[4], json!({"group": "g-1", "id": "j-4", "status": "created"}));
-    assert_eq!(
-        receipts[451],
-        json!({"group": "g-1", "id": "out", "status": "refused", "reason": "bulk-unknown"})
-    );
-    assert_eq!(receipts[452], json!({"group": "g-1", "id": "in", "status": "exists", "bulk": "news"}));
+    assert_eq!(value["differing"], 2);
+    let expected = |at: usize, id: &str, backlog: u64, rest: Value| {
+        let mut expected = json!({"group": "g-1", "id": id, "backlog": backlog});
+        expected.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        assert_eq!(receipts[at], expected);
+    };
+    expected(4, "j-4", 2, json!({"status": "created"}));
+    expected(451, "out", 151, json!({"status": "refused", "reason": "bulk-unknown"}));
+    expected(452, "in", 151, json!({"status": "exists", "bulk": "news"}));
+    expected(453, "in", 151, json!({"status": "differs", "reason": "other-bulk", "bulk": "news"}));
+    let other =
+        json!({"group": "g-0", "id": "j-0", "status": "differs", "reason": "other-payload", "backlog": 150});
+    assert_eq!(receipts[454], other);
     let (_, again) = running.post("/api/jobs/batch", json!({"jobs": jobs[..450]})).await;
     assert_eq!((&again["created"], &again["existing"]), (&json!(0), &json!(450)));
     assert_eq!(running.fairlane.whole().await.unwrap().backlog, 451);
@@ -253,35 +236,6 @@ async fn nothing_of_a_batch_is_added_if_one_of_its_jobs_is_wrong() {
     let (status, value) = running.post("/api/jobs/batch", json!({"jobs": large})).await;
     assert_eq!((status, problem(&value)), (StatusCode::PAYLOAD_TOO_LARGE, "too-large"));
     assert_eq!(running.fairlane.whole().await.unwrap().backlog, 0);
-}
-
-#[tokio::test]
-async fn a_repeated_batch_with_an_idempotency_key_adds_nothing_twice() {
-    let settings = Settings { group_backlog_max: 250, ..Settings::default() };
-    let running = Running::over("memory:", settings).await;
-    let batch = |payload: &str| {
-        let jobs: Vec<Value> = (0..300)
-            .map(|n| json!({"group": "g", "type": "mail", "payload": format!("{payload} {n}")}))
-            .collect();
-        let request = running.request(Method::POST, "/api/jobs/batch").header("idempotency-key", "batch");
-        answer(with_json(request, &json!({"jobs": jobs})))
-    };
-    let (_, first) = batch("hello").await;
-    assert_eq!((&first["created"], &first["refused"]), (&json!(250), &json!(50)));
-    assert_eq!(
-        (&first["receipts"][299]["reason"], &first["receipts"][299]["retry_after_ms"]),
-        (&json!("group-full"), &json!(1000))
-    );
-    let cancelled: Vec<Value> =
-        (0..60).map(|n| json!({"group": "g", "id": first["receipts"][n]["id"]})).collect();
-    running.post("/api/jobs/cancel", json!({"jobs": cancelled})).await;
-    let (_, second) = batch("hello").await;
-    assert_eq!(
-        (&second["created"], &second["existing"], &second["refused"]),
-        (&json!(50), &json!(250), &json!(0))
-    );
-    let (status, value) = batch("good-bye").await;
-    assert_eq!((status, problem(&value)), (StatusCode::CONFLICT, "idempotency-key-reused"), "{value}");
 }
 
 #[tokio::test]

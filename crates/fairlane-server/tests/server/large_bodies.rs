@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fairlane::Fairlane;
+use fairlane_engine::wire::CONTENT_TYPE;
 use fairlane_server::ServerSettings;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -85,9 +86,7 @@ async fn taken(running: &Running, path: &str, content_type: &str) -> (TcpStream,
 
 #[tokio::test]
 async fn stalled_bodies_take_the_room_of_large_ones_and_not_of_small_ones() {
-    for (path, content_type) in
-        [("/api/jobs", "application/json"), ("/engine/execute", "application/x-fairlane-1")]
-    {
+    for (path, content_type) in [("/api/jobs", "application/json"), ("/engine/execute", CONTENT_TYPE)] {
         let running = start().await;
         let (stalled, told) = taken(&running, path, content_type).await;
         assert_eq!(problem(&told), "overloaded");

@@ -27,6 +27,7 @@ mod logs;
 mod lost_answers;
 mod new_types;
 mod refused_bodies;
+mod repeats;
 mod running;
 mod schema;
 mod settings;

@@ -178,20 +178,40 @@ async fn a_stream_outside_a_bulk_action_is_repeated_with_an_idempotency_key() {
     let (_, all) = send(lines(1, 500), query).await;
     assert_eq!((&all["created"], &all["existing"]), (&json!(0), &json!(500)), "{all}");
     let (status, value) = send(lines(2, 400), query).await;
-    assert_eq!((status, problem(&value)), (StatusCode::CONFLICT, "idempotency-key-reused"), "{value}");
+    assert_eq!((status, &value["stopped"]["reason"]), (StatusCode::OK, &json!("other-source")), "{value}");
+    assert_eq!((&value["created"], &value["complete"]), (&json!(0), &json!(false)), "{value}");
+    assert!(value["errors"][0]["detail"].as_str().unwrap().contains("idempotency key was used"), "{value}");
     // Without a key nothing is known again.
     assert_eq!(streamed(&running, query, lines(1, 500)).await["created"], 500);
     assert_eq!(running.fairlane.whole().await.unwrap().backlog, 1000);
 }
 
 #[tokio::test]
-async fn another_source_for_the_same_bulk_action_is_refused() {
+async fn another_source_is_told_and_ends_the_stream() {
     let running = Running::start().await;
     let query = "group=g&type=mail&bulk=news&open=true";
     streamed(&running, query, lines(1, 50)).await;
-    let (status, value) = answer(stream(&running, query, lines(2, 51))).await;
-    assert_eq!((status, problem(&value)), (StatusCode::CONFLICT, "conflict"), "{value}");
-    assert!(value["detail"].as_str().unwrap().contains("line 1"), "{value}");
+    // Line 20 is another one, and those after 50 are new.
+    let changed: String = (1..=2000).map(|number| line(if number == 20 { 0 } else { number })).collect();
+    let value = streamed(&running, &format!("{query}&seal=true"), changed).await;
+    assert_eq!(
+        (&value["differing"], &value["complete"], &value["stopped"]["reason"], &value["sealed"]),
+        (&json!(1), &json!(false), &json!("other-source"), &json!(false)),
+        "{value}"
+    );
+    assert!(value["created"].as_u64().unwrap() < 1000, "the step that showed it was the last: {value}");
+    assert_eq!((&value["errors_total"], &value["errors"][0]["line"]), (&json!(1), &json!(20)));
+    assert!(value["errors"][0]["detail"].as_str().unwrap().contains("known by their line"), "{value}");
+    assert_eq!(running.get(&path_of("news", 20)).await.1["payload"], 20);
+    // With ids of their own, jobs are compared one by one, and the others go on.
+    let own = |payload: u64| format!("{{\"id\":\"own\",\"payload\":{payload}}}\n");
+    let value = streamed(&running, "group=g&type=mail", [own(1), own(2), own(1)].concat()).await;
+    assert_eq!(
+        (&value["created"], &value["differing"], &value["existing"]),
+        (&json!(1), &json!(1), &json!(1)),
+        "{value}"
+    );
+    assert!(value["errors"][0]["detail"].as_str().unwrap().contains("with another payload"), "{value}");
 }
 
 const MIXED: &str = "\n{\"payload\":2}\n{\"payload\":3,\"cost\":0}\n{\"id\":\"own\",\"type\":\"text\",\"payload\":4}\n\n\nnonsense\n{\"payload\":8}";

@@ -1,4 +1,6 @@
-use fairlane_core::queue::{CancelBulk, FinishBulk, OpenBulk, SealBulk, Settings, TakeCompleted};
+use fairlane_core::queue::{
+    Aggregation, CancelBulk, FinishBulk, OpenBulk, SealBulk, Settings, TakeCompleted,
+};
 use fairlane_engine::{Clock, EmbeddedEngine};
 use serde_json::{Value, json};
 use standardwebhooks::Webhook;
@@ -40,9 +42,11 @@ async fn begin(engine: &Arc<dyn Engine>) -> FinishBulk {
 }
 
 async fn take(engine: &Arc<dyn Engine>) -> FinishBulk {
-    let taken = engine.take_completed(TakeCompleted { bulks_max: 1, lease_ms: 60_000 }).await.unwrap();
+    let worker = fairlane_core::WorkerId::new("aggregator").unwrap();
+    let command = TakeCompleted { worker, bulks_max: 1, lease_ms: 60_000 };
+    let taken = engine.take_completed(command).await.unwrap();
     let summary = br#"{"slowest_ms": 12}"#.as_slice().into();
-    FinishBulk { bulk: bulk(), fence: taken.bulks[0].fence, summary, failed: false }
+    FinishBulk { bulk: bulk(), fence: taken.bulks[0].fence, summary, outcome: Aggregation::Done }
 }
 
 async fn view(engine: &Arc<dyn Engine>) -> BulkView {
@@ -144,8 +148,8 @@ async fn failed_and_cancelled_bulk_actions_are_called_so() {
             engine.open_bulk(opening()).await.unwrap();
             engine.seal_bulk(SealBulk { bulk: bulk(), expected: None }).await.unwrap();
         }
-        let finish =
-            FinishBulk { failed: !cancel, summary: Arc::from(&b"no JSON"[..]), ..take(&engine).await };
+        let outcome = if cancel { Aggregation::Done } else { Aggregation::Failed };
+        let finish = FinishBulk { outcome, summary: Arc::from(&b"no JSON"[..]), ..take(&engine).await };
         engine.finish_bulk(finish).await.unwrap();
         deliver(&engine, settings(&[NEW]), &server.url("/")).await;
         let body: Value = serde_json::from_slice(&server.seen().last().unwrap().body).unwrap();

@@ -67,7 +67,7 @@ pub async fn make_bulks(engine: &Arc<dyn Engine>, callback: &str, from: u64, to:
             bulk: Some(bulk_id(number)),
             trace: None,
         });
-        for receipt in engine.enqueue_all(jobs).await.expect("it answers") {
+        for receipt in engine.enqueue_all(jobs).await.expect("it answers").receipts {
             // What was sealed by one who died before he could say so takes no more, and has all there is.
             let sealed_before = matches!(receipt, JobReceipt::Refused { refusal: Refusal::BulkSealed, .. });
             let known = matches!(receipt, JobReceipt::Created | JobReceipt::Exists { .. });

@@ -1,96 +1,230 @@
 //! Summarises bulk actions that have ended, and has their callbacks sent.
 //!
 //! Invariant: the callback's job is enqueued, under an id that is always the same, before the bulk action
-//! counts as aggregated; so it is sent at least once, whoever dies in between. Woken whenever a job of a bulk
-//! action was settled here; others' are found by looking now and again.
+//! counts as aggregated; so it is sent at least once, whoever dies in between. What was taken stays in hand, its
+//! lease renewed, until the engine has answered how it ended: an engine that is away is asked again until the lease
+//! has ended, and a reply that got lost is asked for again, since what is in hand is given again. What cannot be
+//! aggregated here is given back at once, for those who can. Woken whenever a job of a bulk action was settled
+//! here; others' are found by looking now and again.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use fairlane_core::queue::{
-    BulkView, Enqueue, FinishBulk, JobReceipt, JobRef, NewJob, TakeCompleted, TakenBulk, Verdict,
+    Aggregation, BulkRef, BulkView, Enqueue, FinishBulk, JobReceipt, JobRef, ListJobs, NewJob, TakeCompleted,
+    TakenBulk, Verdict,
 };
 use fairlane_core::{Cost, JobId, Level, Trace, TypeId};
 use fairlane_engine::EngineError;
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{Pace, one_round};
 use crate::aggregation::{AggregationError, summarise};
 use crate::events::Event;
 use crate::outcome::Problem;
 use crate::plan::{BulkPlan, CALLBACK_TYPE, CallbackPlan, callback_id};
-use crate::pool::{Shared, TARGET};
+use crate::pool::{Pauses, Shared, TARGET};
 
-/// Bulk actions taken at a time: one that cannot be aggregated must not hold up others.
+/// Bulk actions taken at a time: one that takes long must not keep others from other workers.
 const BULKS_MAX: usize = 1;
 /// Jobs of bulk actions settle in a stream; it looks at most this often.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
+/// What cannot be aggregated here is tried again, and said again, after this long.
+const UNABLE_PAUSE: Duration = Duration::from_secs(30);
+/// Overdue or not, the engine has this long to answer.
+const ANSWER_MIN: Duration = Duration::from_secs(5);
+/// What is being done, for those who hear of an outage.
+const DOING: &str = "aggregator";
 
 pub(super) async fn run(shared: Arc<Shared>) {
     let interval = shared.settings.loops.aggregate_interval;
+    let mut unable = Unable::default();
     loop {
         tokio::select! {
             biased;
             _ = shared.stopping.cancelled() => return,
-            _ = shared.bulk_moved.notified() => tokio::time::sleep(LOOK_PAUSE).await,
-            _ = tokio::time::sleep(interval.mul_f64(0.8 + fastrand::f64() * 0.4)) => {}
+            _ = shared.bulk_moved.notified() => sleep(LOOK_PAUSE).await,
+            _ = sleep(interval.mul_f64(0.8 + fastrand::f64() * 0.4)) => {}
         }
-        while one_round(&shared, "aggregator", take(&shared)).await == Pace::More
+        let mut given_back = HashSet::new();
+        while one_round(&shared, DOING, take(&shared, &mut unable, &mut given_back)).await == Pace::More
             && !shared.stopping.is_cancelled()
         {}
     }
 }
 
-async fn take(shared: &Shared) -> Result<Pace, EngineError> {
-    let lease_ms = shared.settings.loops.aggregation_lease.as_millis() as u64;
-    let taken = shared.engine.take_completed(TakeCompleted { bulks_max: BULKS_MAX, lease_ms }).await?;
-    let pace = if taken.bulks.len() == BULKS_MAX { Pace::More } else { Pace::Rest };
-    for bulk in taken.bulks {
-        aggregate(shared, bulk).await?;
+/// Bulk actions that could not be aggregated here, and when that was last tried.
+#[derive(Default)]
+struct Unable(HashMap<BulkRef, Instant>);
+
+impl Unable {
+    fn has(&mut self, bulk: &BulkRef) -> bool {
+        self.0.retain(|_, tried| tried.elapsed() < UNABLE_PAUSE);
+        self.0.contains_key(bulk)
     }
-    Ok(pace)
 }
 
-async fn aggregate(shared: &Shared, taken: TakenBulk) -> Result<(), EngineError> {
-    let TakenBulk { view, fence } = taken;
+/// What became of one that was taken.
+enum Left {
+    /// It is finished, or somebody else's.
+    Behind,
+    /// It cannot be aggregated here for now; why.
+    Unable(String),
+}
+
+/// Takes one and aggregates it. One that comes again after it was given back ends the round: those that have waited
+/// longer have had their turn.
+async fn take(
+    shared: &Shared,
+    unable: &mut Unable,
+    given_back: &mut HashSet<BulkRef>,
+) -> Result<Pace, EngineError> {
+    let asked = Instant::now();
+    let taken = shared.engine.take_completed(order(shared)).await?;
+    let Some(taken) = taken.bulks.into_iter().next() else { return Ok(Pace::Rest) };
+    let bulk = taken.view.bulk.clone();
+    if !unable.has(&bulk) {
+        let Left::Unable(advice) = aggregate(shared, &taken, asked + lease(shared)).await? else {
+            return Ok(Pace::More);
+        };
+        tracing::error!(target: TARGET, ?bulk, advice, "it cannot be aggregated here and is given back");
+        shared.hooks.tell(|| Event::BulkStuck { bulk: bulk.clone(), advice });
+        unable.0.insert(bulk.clone(), Instant::now());
+    }
+    shared.engine.finish_bulk(finish_command(&taken, [].into(), Aggregation::Released)).await?;
+    sleep(LOOK_PAUSE).await;
+    Ok(if given_back.insert(bulk) { Pace::More } else { Pace::Rest })
+}
+
+fn lease(shared: &Shared) -> Duration {
+    shared.settings.loops.aggregation_lease
+}
+
+fn order(shared: &Shared) -> TakeCompleted {
+    let lease_ms = lease(shared).as_millis() as u64;
+    TakeCompleted { worker: shared.worker.clone(), bulks_max: BULKS_MAX, lease_ms }
+}
+
+fn finish_command(taken: &TakenBulk, summary: Arc<[u8]>, outcome: Aggregation) -> FinishBulk {
+    FinishBulk { bulk: taken.view.bulk.clone(), fence: taken.fence, summary, outcome }
+}
+
+async fn aggregate(shared: &Shared, taken: &TakenBulk, mut until: Instant) -> Result<Left, EngineError> {
+    let view = &taken.view;
+    let prepared = tokio::select! {
+        biased;
+        prepared = prepare(shared, view) => prepared,
+        lost = keep(shared, taken, &mut until) => {
+            lost?;
+            tell_lost(shared, view);
+            return Ok(Left::Behind);
+        }
+    };
+    let (summary, outcome) = match prepared {
+        Ok(prepared) => prepared,
+        Err(advice) => return Ok(Left::Unable(advice)),
+    };
+    let command = finish_command(taken, summary.clone(), outcome);
+    let finish = insist(shared, || shared.engine.finish_bulk(command.clone()));
+    match before(shared, until, finish).await? {
+        Ok(finished) if finished.0 == Verdict::Applied => {
+            tracing::info!(target: TARGET, bulk = ?view.bulk, total = view.total, "a bulk action has ended");
+            shared.hooks.tell(|| Event::BulkEnded { view: Box::new(view.clone()), summary });
+        }
+        Ok(_) => tell_lost(shared, view),
+        Err(error) => return Ok(Left::Unable(error.to_string())),
+    }
+    Ok(Left::Behind)
+}
+
+fn tell_lost(shared: &Shared, view: &BulkView) {
+    let advice = "its aggregation came too late: it was cancelled meanwhile, or this worker was silent for longer \
+                  than aggregation_lease, which should then be raised";
+    tracing::warn!(target: TARGET, bulk = ?view.bulk, advice, "an aggregation was not taken");
+    shared.hooks.tell(|| Event::BulkStuck { bulk: view.bulk.clone(), advice: advice.to_owned() });
+}
+
+/// The summary, and what is to become of the bulk action; its callback is enqueued then. Or why it cannot be done.
+async fn prepare(shared: &Shared, view: &BulkView) -> Result<(Arc<[u8]>, Aggregation), String> {
     let (plan, unread) = match BulkPlan::from_bytes(&view.payload) {
         Ok(plan) => (plan, None),
         Err(error) => (BulkPlan::default(), Some(format!("its plan cannot be read: {error}"))),
     };
+    let list = |page: ListJobs| insist(shared, move || shared.engine.list_jobs(page.clone()));
     let summarised = match unread {
         Some(problem) => Err(AggregationError::Failed(problem)),
-        None => summarise(&shared.engine, &view, &plan, &shared.folds).await,
+        None => summarise(list, view, &plan, &shared.folds).await,
     };
-    let (summary, failed) = match summarised {
-        Ok(summary) => (summary.to_bytes(), false),
-        Err(AggregationError::Engine(error)) => return Err(error),
+    let prepared = match summarised {
+        Ok(summary) => (summary.to_bytes().into(), Aggregation::Done),
+        Err(AggregationError::Engine(error)) => return Err(error.to_string()),
         Err(AggregationError::UnknownFold(name)) => {
-            tracing::error!(target: TARGET, bulk = ?view.bulk, name, "this worker does not know its fold");
-            let advice = format!("its fold `{name}` is not known to this worker; start one that knows it");
-            shared.hooks.tell(|| Event::BulkStuck { bulk: view.bulk.clone(), advice });
-            return Ok(());
+            return Err(format!("its fold `{name}` is not known to this worker; start one that knows it"));
         }
         Err(AggregationError::Failed(problem)) => {
             tracing::error!(target: TARGET, bulk = ?view.bulk, problem, "its aggregation failed");
             let Problem { message, .. } = Problem::new("aggregation", problem);
-            (serde_json::json!({ "error": message }).to_string().into_bytes(), true)
+            let summary = serde_json::json!({ "error": message }).to_string();
+            (summary.into_bytes().into(), Aggregation::Failed)
         }
     };
     if let Some(callback) = &plan.callback {
-        enqueue_callback(shared, &view, callback, plan.trace.as_deref()).await?;
+        let enqueued = enqueue_callback(shared, view, callback, plan.trace.as_deref()).await;
+        enqueued.map_err(|error| error.to_string())?;
     }
-    let summary: Arc<[u8]> = summary.into();
-    let command = FinishBulk { bulk: view.bulk.clone(), fence, summary: summary.clone(), failed };
-    let finished = shared.engine.finish_bulk(command).await?;
-    if finished.0 == Verdict::Applied {
-        tracing::info!(target: TARGET, bulk = ?view.bulk, total = view.total, "a bulk action has ended");
-        shared.hooks.tell(|| Event::BulkEnded { view: Box::new(view), summary });
-    } else {
-        let advice = "its aggregation came too late: it was cancelled meanwhile, or took longer than \
-                      aggregation_lease, which should then be raised";
-        tracing::warn!(target: TARGET, bulk = ?view.bulk, advice, "an aggregation was not taken");
-        shared.hooks.tell(|| Event::BulkStuck { bulk: view.bulk, advice: advice.to_owned() });
+    Ok(prepared)
+}
+
+/// Renews the lease again and again; ends when what was taken is in other hands. An error if nobody could be asked
+/// until the lease had ended.
+async fn keep(shared: &Shared, taken: &TakenBulk, until: &mut Instant) -> Result<(), EngineError> {
+    loop {
+        sleep(lease(shared) / 3).await;
+        let renew = insist(shared, || async {
+            let asked = Instant::now();
+            shared.engine.take_completed(order(shared)).await.map(|taken| (asked, taken.bulks))
+        });
+        let (asked, bulks) = before(shared, *until, renew).await??;
+        if bulks.iter().all(|given| given.fence != taken.fence) {
+            return Ok(());
+        }
+        *until = asked + lease(shared);
     }
-    Ok(())
+}
+
+/// Asks until the engine answers; how long it may take is for the caller to say.
+async fn insist<T, A>(shared: &Shared, ask: impl Fn() -> A) -> Result<T, EngineError>
+where
+    A: Future<Output = Result<T, EngineError>>,
+{
+    let mut pauses = Pauses::default();
+    loop {
+        let error = match ask().await {
+            Err(error) if error.is_retryable() => error,
+            answer => {
+                shared.outage.over();
+                return answer;
+            }
+        };
+        shared.outage.failed(DOING, &error);
+        if !pauses.pause(&shared.stopped).await {
+            return Err(error);
+        }
+    }
+}
+
+/// What is answered before the lease has ended.
+async fn before<T>(
+    shared: &Shared,
+    until: Instant,
+    answer: impl Future<Output = T>,
+) -> Result<T, EngineError> {
+    let until = until.max(Instant::now() + ANSWER_MIN);
+    timeout_at(until, answer).await.map_err(|_| EngineError::Unavailable {
+        engine: shared.engine.name(),
+        reason: "it has not answered until the lease of an aggregation had ended".into(),
+    })
 }
 
 async fn enqueue_callback(
@@ -116,9 +250,10 @@ async fn enqueue_callback(
         // A callback without its trace is better than none.
         trace: trace.and_then(|trace| Trace::new(trace).ok()),
     };
-    let receipts = shared.engine.enqueue(Enqueue { jobs: vec![job] }).await?.receipts;
+    let command = Enqueue { jobs: vec![job] };
+    let receipts = insist(shared, || shared.engine.enqueue(command.clone())).await?.receipts;
     if let Some(JobReceipt::Refused { refusal, .. }) = receipts.first() {
-        // The aggregation is taken again when its lease has run out; by then there may be room.
+        // It is tried again after a pause; by then there may be room.
         return Err(EngineError::Refused { reason: format!("its callback was refused: {refusal:?}") });
     }
     Ok(())

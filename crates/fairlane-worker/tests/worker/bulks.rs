@@ -140,26 +140,6 @@ async fn a_fold_that_panics_fails_its_bulk_action_and_says_why() {
 }
 
 #[tokio::test]
-async fn an_aggregator_that_does_not_know_the_fold_says_so_and_leaves_it() {
-    let engine = embedded().await;
-    let plan = BulkPlan { fold: Some("sum".into()), ..BulkPlan::default() };
-    open_bulk(&engine, "sums", &plan, None).await;
-    enqueue(&engine, jobs("sums", 3)).await;
-    seal(&engine, "sums").await;
-    let mut settings = quick();
-    settings.loops.aggregation_lease = Duration::from_millis(100);
-    let told = Told::default();
-    let ignorant = worker(&engine).settings(settings.clone()).on_event(told.hook()).start().unwrap();
-    until("it says so", || told.any(|event| matches!(event, Event::BulkStuck { .. }))).await;
-    assert_eq!(bulk_view(&engine, "a", "sums").await.state, BulkState::Aggregating);
-    ignorant.stop().await;
-    let add = |sum: &mut u64, _: &EndedJob| *sum += 1;
-    let knowing = worker(&engine).settings(settings).fold("sum", add).start().unwrap();
-    assert_eq!(ends(&engine, "sums").await.state, BulkState::Completed);
-    knowing.stop().await;
-}
-
-#[tokio::test]
 async fn a_bulk_action_that_stands_still_is_reported_once_with_what_to_do() {
     let engine = embedded().await;
     open_bulk(&engine, "open", &BulkPlan::default(), None).await;

@@ -1,5 +1,6 @@
 //! A worker at work, on real engines.
 
+mod aggregator;
 mod bulks;
 mod documents;
 mod pool;

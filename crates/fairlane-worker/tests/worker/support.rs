@@ -71,7 +71,7 @@ pub fn job(group: &str, id: &str, type_name: &str, payload: &str) -> NewJob {
 }
 
 pub async fn enqueue(engine: &Arc<dyn Engine>, jobs: Vec<NewJob>) {
-    let receipts = engine.enqueue_all(jobs).await.expect("they are taken");
+    let receipts = engine.enqueue_all(jobs).await.expect("they are taken").receipts;
     assert!(receipts.iter().all(|receipt| *receipt == JobReceipt::Created), "{receipts:?}");
 }
 

@@ -2,18 +2,16 @@
 //!
 //! Invariant: jobs arrive in the order they were pushed, at most one step of them is in memory, and a step is
 //! forgotten only when it was answered. So a push that was dropped half-way, or a program that was killed, is
-//! made good by pushing the same source again: what is there is counted as such and not added twice. A job that is
-//! known by its position alone is compared with the one that is there, at both ends of each step: another source would
-//! otherwise be taken for the same one.
+//! made good by pushing the same source again: what is there is counted as such and not added twice. What is there and
+//! is another job is an error: another source is not taken for the same one.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use fairlane_core::limits::{ENQUEUE_BYTES_MAX, ENQUEUE_JOBS_MAX};
-use fairlane_core::queue::{BulkView, Inspect, Inspected, JobReceipt, NewJob, SealBulk};
+use fairlane_core::queue::{BulkView, Difference, JobReceipt, NewJob, SealBulk};
 
 use crate::error::Error;
-use crate::fairlane::broken;
 use crate::job::Job;
 use crate::patience::{Obstacle, OnObstacle, Patience, Waiter, send, step_length};
 
@@ -96,9 +94,9 @@ impl Ingest {
     ///
     /// A job without an id gets that of the bulk action and its position: `newsletter-1` is the first. One that
     /// cannot be a job ([`Error::Job`], [`Error::OtherGroup`]) is left out, and has used up its position. After any
-    /// other error the job is in hand and not to be pushed again; the next push, or `flush`, goes on. When the job of
-    /// that position is there with another payload, the source is not the one that was pushed before:
-    /// [`Error::OtherPayload`].
+    /// other error the job is in hand and not to be pushed again; the next push, or `flush`, goes on. When another job
+    /// is there under its id it is left out: [`Error::Differs`], or [`Error::OtherSource`] if it was known by its
+    /// position alone. Then the source is not the one that was pushed before.
     pub async fn push(&mut self, job: Job) -> Result<(), Error> {
         self.position += 1;
         let (id, position) = (&self.bulk.name.id, self.position);
@@ -151,76 +149,37 @@ impl Ingest {
         while self.step.len() > kept {
             let jobs = step_length(&self.step[..self.step.len() - kept]);
             let mut waiter = Waiter::new(self.patience, self.heard.clone());
-            let receipts = send(&*self.bulk.engine, &self.step[..jobs], &mut waiter).await?;
-            let other = self.other_payload(&receipts, &mut waiter).await?;
-            let answered: Vec<NewJob> = self.step.drain(..jobs).collect();
-            self.positions.drain(..jobs);
+            let receipts = send(&*self.bulk.engine, &self.step[..jobs], &mut waiter).await?.receipts;
+            let answered: Vec<_> = self.step.drain(..jobs).zip(self.positions.drain(..jobs)).collect();
             self.step_bytes = self.step.iter().map(|new| new.payload.len()).sum();
-            if let Some(error) = other {
-                // What is there is not of this source; what is new was added.
-                let created =
-                    receipts.iter().filter(|receipt| **receipt == JobReceipt::Created).count() as u64;
-                self.counts.created += created;
-                self.counts.jobs += created;
-                return Err(error);
-            }
-            let counted: Vec<_> =
-                answered.into_iter().zip(receipts).map(|(new, receipt)| self.count(new, receipt)).collect();
+            let counted: Vec<_> = answered
+                .into_iter()
+                .zip(receipts)
+                .map(|((new, position), receipt)| self.count(new, position, receipt))
+                .collect();
             counted.into_iter().collect::<Result<(), Error>>()?;
         }
         Ok(())
     }
 
-    /// The first or the last job of a step that was there before under the id of its position, if it is not the same
-    /// job. Two of a step are enough to tell one source from another, and cost little.
-    async fn other_payload(
-        &self,
-        receipts: &[JobReceipt],
-        waiter: &mut Waiter,
-    ) -> Result<Option<Error>, Error> {
-        let ours = Some(&self.bulk.name.id);
-        let there =
-            |receipt: &JobReceipt| matches!(receipt, JobReceipt::Exists { bulk } if bulk.as_ref() == ours);
-        let steps = self.step.iter().zip(&self.positions).zip(receipts);
-        let mut known = steps
-            .filter(|(_, receipt)| there(receipt))
-            .filter_map(|((new, position), _)| position.map(|position| (new, position)));
-        let (first, last) = (known.next(), known.next_back());
-        for (new, position) in first.into_iter().chain(last) {
-            if !self.is_same(new, waiter).await? {
-                return Ok(Some(Error::OtherPayload { job: new.job.clone(), position }));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Whether the job that is there has this payload, or none any more: then nothing can be said.
-    async fn is_same(&self, new: &NewJob, waiter: &mut Waiter) -> Result<bool, Error> {
-        loop {
-            let asked = self.bulk.engine.inspect(Inspect::Job(new.job.clone())).await;
-            match waiter.answered(asked).await? {
-                None => {}
-                Some(Inspected::Job(None)) => return Ok(true),
-                Some(Inspected::Job(Some(view))) => {
-                    let is_dropped = view.payload.is_empty() && view.settled_at.is_some();
-                    return Ok(is_dropped || view.payload == new.payload);
-                }
-                Some(_) => return Err(broken("inspect was answered with something else")),
-            }
-        }
-    }
-
-    fn count(&mut self, new: NewJob, receipt: JobReceipt) -> Result<(), Error> {
-        let wanted = &self.bulk.name.id;
+    fn count(&mut self, new: NewJob, position: Option<u64>, receipt: JobReceipt) -> Result<(), Error> {
+        let (job, wanted) = (new.job, &self.bulk.name.id);
         match receipt {
             JobReceipt::Created => self.counts.created += 1,
             JobReceipt::Exists { bulk: Some(owner) } if owner == *wanted => self.counts.existing += 1,
-            JobReceipt::Exists { bulk: owner } => {
-                return Err(Error::Conflict { job: new.job, wanted: wanted.clone(), owner });
+            JobReceipt::Exists { bulk: owner }
+            | JobReceipt::Differs { difference: Difference::Bulk, bulk: owner } => {
+                return Err(Error::Conflict { job, wanted: wanted.clone(), owner });
+            }
+            JobReceipt::Differs { difference, bulk: owner } => {
+                return Err(match position {
+                    Some(position) => Error::OtherSource { job, position, difference },
+                    None => Error::Differs { job, difference, owner },
+                });
             }
             JobReceipt::Refused { refusal, retry_after_ms } => {
                 let retry_after = Duration::from_millis(retry_after_ms);
-                return Err(Error::Refused { job: new.job, refusal, retry_after });
+                return Err(Error::Refused { job, refusal, retry_after });
             }
         }
         self.counts.jobs += 1;

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fairlane::{
-    BulkState, Context, EndedJob, Error, Fairlane, Ingested, Job, JobState, Obstacle, Patience, Refusal,
-    Settings,
+    BulkState, Context, Difference, EndedJob, Error, Fairlane, Ingested, Job, JobState, Obstacle, Patience,
+    Refusal, Settings,
 };
 
 use fairlane_conformance::servers::{RedisServer, ServerOptions};
@@ -56,20 +56,30 @@ async fn another_source_is_not_taken_for_the_one_whose_positions_it_has() {
     let shifted = (0..300).filter(|number| *number != 150).map(|number| bulk.job("mail", &number));
     let error = bulk.add_all(shifted).await.unwrap_err();
     let message = error.to_string();
-    assert!(matches!(error, Error::OtherPayload { position: 200, .. }), "{message}");
-    for words in ["newsletter-200 (number 200", "never remove", "give its jobs ids", "--append"] {
+    assert!(matches!(error, Error::OtherSource { position: 151, .. }), "{message}");
+    for words in [
+        "newsletter-151 (number 151",
+        "with another payload",
+        "never remove",
+        "give its jobs ids",
+        "--append",
+    ] {
         assert!(message.contains(words), "{message}");
     }
     let other = bulk.add_all([bulk.job("mail", &"another")]).await.unwrap_err();
-    assert!(matches!(other, Error::OtherPayload { position: 1, .. }), "{other}");
+    assert!(matches!(other, Error::OtherSource { position: 1, .. }), "{other}");
+    let other = bulk.add_all([bulk.job("text", &0)]).await.unwrap_err();
+    assert!(matches!(other, Error::OtherSource { difference: Difference::Type, .. }), "{other}");
     // Numbered on behind what is there, the other source adds all of its jobs.
     let mut behind = bulk.ingest().skip(300);
     behind.push(bulk.job("mail", &"another")).await.unwrap();
     assert_eq!(behind.finish().await.unwrap(), Ingested { jobs: 301, created: 1, existing: 0 });
-    // Whoever gives ids says which job is which.
-    for payload in [1, 2] {
-        bulk.add_all([bulk.job("mail", &payload).id("order-1")]).await.unwrap();
-    }
+    // Whoever gives ids says which job is which, and is told of another one all the same.
+    let order = |payload: u64| bulk.add_all([bulk.job("mail", &payload).id("order-1")]);
+    assert_eq!(order(1).await.unwrap(), counts(1, 0));
+    let other = order(2).await.unwrap_err();
+    assert!(matches!(other, Error::Differs { difference: Difference::Payload, .. }), "{other}");
+    assert_eq!(order(1).await.unwrap(), counts(0, 1));
 }
 
 #[tokio::test]
@@ -81,7 +91,7 @@ async fn what_another_source_added_is_counted_and_what_was_there_is_not() {
     for number in 10..15 {
         ingest.push(bulk.job("mail", &number)).await.unwrap();
     }
-    assert!(matches!(ingest.flush().await, Err(Error::OtherPayload { position: 1, .. })));
+    assert!(matches!(ingest.flush().await, Err(Error::OtherSource { position: 1, .. })));
     assert_eq!(ingest.counts(), counts(2, 0));
     assert_eq!(ingest.finish().await.unwrap(), counts(2, 0));
 }

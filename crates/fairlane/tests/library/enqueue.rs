@@ -3,7 +3,9 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use fairlane::{Context, Error, Fairlane, Job, JobReceipt, JobState, Patience, Refusal, Settings};
+use fairlane::{
+    Context, Difference, Error, Fairlane, Job, JobReceipt, JobState, Level, Patience, Refusal, Settings,
+};
 
 use super::lossy::Lossy;
 
@@ -23,6 +25,31 @@ async fn a_job_enqueued_twice_is_there_once() {
     assert_eq!(again.receipt, JobReceipt::Exists { bulk: None });
     assert_eq!(again.accepted().unwrap().id.to_string(), "a");
     assert_eq!(fairlane.whole().await.unwrap().backlog, 1);
+}
+
+#[tokio::test]
+async fn another_job_of_the_same_id_is_an_error_that_says_what_is_another() {
+    let fairlane = Fairlane::open("memory:").await.unwrap();
+    fairlane.enqueue(job("a")).await.unwrap().accepted().unwrap();
+    let other = fairlane.enqueue(job("a").level(Level::High)).await.unwrap();
+    assert!(!other.is_created());
+    let error = other.accepted().unwrap_err();
+    assert!(matches!(error, Error::Differs { difference: Difference::Level, owner: None, .. }), "{error}");
+    assert!(error.to_string().contains("with another level") && !error.is_retryable(), "{error}");
+    let later = fairlane.enqueue(job("a").delay(Duration::from_secs(60))).await.unwrap();
+    assert_eq!(later.receipt, JobReceipt::Exists { bulk: None }, "a delay is relative");
+}
+
+#[tokio::test]
+async fn a_receipt_says_how_many_jobs_its_group_has_to_do() {
+    let fairlane = Fairlane::open_with("memory:", small(3)).await.unwrap();
+    let backlogs =
+        |receipts: Vec<fairlane::Receipt>| receipts.iter().map(|one| one.backlog).collect::<Vec<_>>();
+    let other = Job::new("customer-8", "mail", &1);
+    let receipts = fairlane.enqueue_all([job("a"), job("b"), other, job("a")]).await.unwrap();
+    assert_eq!(backlogs(receipts), [1, 2, 1, 2]);
+    let receipts = fairlane.enqueue_patiently([job("b"), job("c")], Patience::NONE).await.unwrap();
+    assert_eq!(backlogs(receipts), [2, 3]);
 }
 
 #[tokio::test]

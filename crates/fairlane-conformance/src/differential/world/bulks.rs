@@ -6,8 +6,8 @@ use std::sync::Arc;
 use fairlane_core::Fence;
 use fairlane_core::queue::*;
 
-use super::{BULKS, GROUPS, World};
-use crate::subject::{START, bulk_ref};
+use super::{BULKS, GROUPS, WORKERS, World};
+use crate::subject::{START, bulk_ref, worker_id};
 
 impl World {
     pub(super) fn bulk_ref(&mut self) -> BulkRef {
@@ -26,6 +26,7 @@ impl World {
             25..29 => Command::ResumeBulk(ResumeBulk { bulk }),
             29..31 => Command::CancelBulk(CancelBulk { bulk }),
             31..35 => Command::TakeCompleted(TakeCompleted {
+                worker: worker_id(self.dice.pick(&WORKERS)),
                 bulks_max: 1 + self.dice.below(3) as usize,
                 lease_ms: self.dice.pick(&[100, 500, 3000, 30_000]),
             }),
@@ -74,7 +75,13 @@ impl World {
             self.taken_bulks[at].clone()
         };
         let fence = if kind == 1 { Fence(fence.0 + 1) } else { fence };
-        Command::FinishBulk(FinishBulk { bulk, fence, summary, failed: self.dice.one_in(4) })
+        let outcome = self.dice.pick(&[
+            Aggregation::Done,
+            Aggregation::Done,
+            Aggregation::Failed,
+            Aggregation::Released,
+        ]);
+        Command::FinishBulk(FinishBulk { bulk, fence, summary, outcome })
     }
 
     pub(super) fn pick_jobs(&mut self) -> Command {

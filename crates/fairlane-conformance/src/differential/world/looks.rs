@@ -22,7 +22,10 @@ impl World {
             2..4 => Inspect::Group(self.group_id()),
             4..6 => Inspect::Type(self.type_id()),
             6 => Inspect::Bulk(self.bulk_ref()),
-            7 => Inspect::Bulks { group: self.group_id(), after: self.dice.below(12), limit },
+            7 => {
+                let (after, unfinished) = (self.dice.below(12), self.dice.one_in(2));
+                Inspect::Bulks { group: self.group_id(), after, limit, unfinished }
+            }
             8 => Inspect::Congestion(self.group_id()),
             9 => Inspect::History { group: self.group_id(), limit },
             10 => Inspect::Groups { after: self.dice.one_in(2).then(|| self.group_id()), limit },

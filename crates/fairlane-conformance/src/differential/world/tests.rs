@@ -1,6 +1,6 @@
 //! That random steps reach every kind of answer often, and that the core stays whole on the way.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fairlane_core::limits::{LEASE_BYTES_MAX, LEASE_PROMOTES_MAX, LEASE_SKIPS_MAX};
 
@@ -57,6 +57,13 @@ fn receipt_word(receipt: &JobReceipt) -> &'static str {
         JobReceipt::Created => "created",
         JobReceipt::Exists { bulk: None } => "exists",
         JobReceipt::Exists { bulk: Some(_) } => "exists in a bulk action",
+        JobReceipt::Differs { difference, .. } => match difference {
+            Difference::Bulk => "another bulk action",
+            Difference::Type => "another type",
+            Difference::Level => "another level",
+            Difference::Cost => "another cost",
+            Difference::Payload => "another payload",
+        },
         JobReceipt::Refused { refusal, .. } => match refusal {
             Refusal::GroupFull => "group full",
             Refusal::WholeFull => "whole full",
@@ -208,7 +215,7 @@ fn whole(machine: &mut Machine) -> WholeView {
 fn stepped_over(machine: &mut Machine) -> u64 {
     let mut jobs = 0;
     for group in GROUPS {
-        let command = Inspect::Bulks { group: group_id(group), after: 0, limit: 500 };
+        let command = Inspect::Bulks { group: group_id(group), after: 0, limit: 500, unfinished: false };
         match machine.apply(Command::Inspect(command), START) {
             Reply::Inspected(Inspected::Bulks { bulks, .. }) => {
                 jobs += bulks.iter().map(|bulk| bulk.on_hold + bulk.cancelled).sum::<u64>();
@@ -225,12 +232,14 @@ fn random_steps_reach_every_kind_of_answer_often() {
     let mut jobs_most = 0;
     for episode in 0..60 {
         let mut world = World::new(7, episode);
-        let mut machine = Machine::new(Settings::default(), START);
+        let (mut machine, mut taken) = (Machine::new(Settings::default(), START), BTreeSet::new());
         for _ in 0..2000 {
             let step = world.next_step();
             let waiting = whole(&mut machine).waiting;
             let leases = matches!(step.deed, Deed::Command(Command::Lease(_)));
             let before = if leases { stepped_over(&mut machine) } else { 0 };
+            let releases = matches!(&step.deed, Deed::Command(Command::FinishBulk(finish))
+                if finish.outcome == Aggregation::Released);
             let answer = match step.deed {
                 Deed::Command(command) => {
                     command.validate().expect("only valid commands are drawn");
@@ -245,6 +254,9 @@ fn random_steps_reach_every_kind_of_answer_often() {
             if leases && stepped_over(&mut machine) >= before + LEASE_SKIPS_MAX as u64 {
                 *counts.entry("as many stepped over as one lease may").or_default() += 1;
             }
+            if let Answer::Reply(reply) = &answer {
+                tally_hands(reply, releases, &mut taken, &mut counts);
+            }
             jobs_most = jobs_most.max(view.backlog + view.in_flight + view.completed + view.failed);
             tally(&answer, &mut counts);
             world.learn(&answer);
@@ -258,8 +270,22 @@ fn random_steps_reach_every_kind_of_answer_often() {
     assert!(jobs_most <= 150, "{jobs_most} jobs make slow dumps");
 }
 
+/// Bulk actions that are given again, and given back.
+fn tally_hands(reply: &Reply, releases: bool, taken: &mut BTreeSet<Fence>, counts: &mut Tally) {
+    match reply {
+        Reply::CompletedTaken(reply) => {
+            let again = reply.bulks.iter().filter(|bulk| !taken.insert(bulk.fence)).count();
+            *counts.entry("taken again").or_default() += again as u64;
+        }
+        Reply::BulkFinished(BulkFinished(Verdict::Applied)) if releases => {
+            *counts.entry("given back").or_default() += 1;
+        }
+        _ => {}
+    }
+}
+
 /// Kinds of answers that are told apart above.
-const KINDS: usize = 108;
+const KINDS: usize = 115;
 
 #[test]
 fn the_core_stays_whole_whatever_comes() {

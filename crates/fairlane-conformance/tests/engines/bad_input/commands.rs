@@ -126,7 +126,7 @@ fn sizes() -> Vec<Bad> {
                 bulk: bulk_ref("g", "b"),
                 fence: Fence(1),
                 summary: note,
-                failed: false,
+                outcome: Aggregation::Done,
             }),
             &["a summary", "at most 65536 bytes", "65537"],
         ),
@@ -151,7 +151,9 @@ fn bounds() -> Vec<Bad> {
         let bulk = bulk_ref("g", "new");
         Command::OpenBulk(OpenBulk { bulk, deadline_ms, failures_max, payload: bytes("") })
     };
-    let take = |bulks_max, lease_ms| Command::TakeCompleted(TakeCompleted { bulks_max, lease_ms });
+    let take = |bulks_max, lease_ms| {
+        Command::TakeCompleted(TakeCompleted { worker: worker_id("a"), bulks_max, lease_ms })
+    };
     let set = |patch| Command::SetGroup(SetGroup { group: group_id("g"), patch, reset_congestion: true });
     vec![
         bad(
@@ -204,7 +206,7 @@ fn pages() -> Vec<Bad> {
         Command::ListJobs(ListJobs { listing, group: None, type_id: None, cursor, limit })
     };
     for limit in [0, 501, usize::MAX] {
-        let bulks = Inspect::Bulks { group: group.clone(), after: 0, limit };
+        let bulks = Inspect::Bulks { group: group.clone(), after: 0, limit, unfinished: limit == 0 };
         let groups = Inspect::Groups { after: None, limit };
         table.push(bad("bulk actions", Command::Inspect(bulks), &["a page", "between 1 and 500"]));
         table.push(bad("groups", Command::Inspect(groups), &["a page", "between 1 and 500"]));
@@ -312,7 +314,8 @@ pub fn absurd() -> Vec<Odd> {
     let unknown = job_ref("nobody", "nothing");
     let finish = |id: &str, fence| {
         let bulk = bulk_ref("g", id);
-        Command::FinishBulk(FinishBulk { bulk, fence: Fence(fence), summary: bytes("x"), failed: true })
+        let outcome = Aggregation::Failed;
+        Command::FinishBulk(FinishBulk { bulk, fence: Fence(fence), summary: bytes("x"), outcome })
     };
     let seal = |expected| Command::SealBulk(SealBulk { bulk: bulk_ref("g", "b"), expected: Some(expected) });
     let settle = |fence| {
@@ -321,7 +324,7 @@ pub fn absurd() -> Vec<Odd> {
             settlements: vec![Settlement { job, fence: Fence(fence), outcome: failed() }],
         })
     };
-    let page = Inspect::Bulks { group: group_id("g"), after: u64::MAX, limit: 5 };
+    let page = Inspect::Bulks { group: group_id("g"), after: u64::MAX, limit: 5, unfinished: false };
     let stale = || Reply::Settled(Settled { verdicts: vec![Verdict::Stale] });
     let late = || Reply::BulkFinished(BulkFinished(Verdict::Stale));
     let extend = Extend { leases: vec![(unknown.clone(), Fence(u64::MAX))], lease_ms: LEASE_MS };
@@ -357,7 +360,7 @@ pub fn absurd() -> Vec<Odd> {
         odd(
             "no jobs",
             Command::Enqueue(Enqueue { jobs: vec![] }),
-            Reply::Enqueued(Enqueued { receipts: vec![] }),
+            Reply::Enqueued(Enqueued { receipts: vec![], backlogs: vec![] }),
         ),
     ]
 }

@@ -1,13 +1,17 @@
 //! `enqueue`: adds jobs, each at most once.
+//!
+//! A job whose id is there is compared with the one that is, in the same step: whoever repeats a request learns whether
+//! it was the same one. Its trace and its delay are not compared: the one may be another in each attempt to send it, the
+//! other counts from the first.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{DELAY_MS_MAX, ENQUEUE_BYTES_MAX, ENQUEUE_JOBS_MAX, PAYLOAD_BYTES_MAX, REFUSAL_RETRY_MS};
-use crate::names::{BulkId, TypeId};
+use crate::names::{BulkId, GroupId, TypeId};
 use crate::numbers::{Cost, Level, Micros, within};
-use crate::queue::job::{Job, NO_ORDER, Place};
+use crate::queue::job::{Job, JobKey, NO_ORDER, Place};
 use crate::queue::lane::LaneKey;
 use crate::queue::{BulkRef, JobRef, Machine};
 use crate::trace::Trace;
@@ -59,13 +63,48 @@ pub enum Refusal {
     BulkUnknown,
 }
 
+/// What a job that is there has otherwise than one that was to be added under its id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Difference {
+    /// It belongs to another bulk action, or one of both to none. A dead job leaves its own when it is requeued.
+    Bulk,
+    /// Another type.
+    Type,
+    /// Another level.
+    Level,
+    /// Another cost.
+    Cost,
+    /// Another payload.
+    Payload,
+}
+
+impl Difference {
+    /// The word shown to people: what is another.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Bulk => "bulk action",
+            Self::Type => "type",
+            Self::Level => "level",
+            Self::Cost => "cost",
+            Self::Payload => "payload",
+        }
+    }
+}
+
 /// What became of one job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum JobReceipt {
     /// It is new.
     Created,
-    /// A job of this group has this id already; nothing was changed.
+    /// This group has this very job already, as far as is still known; nothing was changed.
     Exists {
+        /// The bulk action that job belongs to.
+        bulk: Option<BulkId>,
+    },
+    /// This group has another job of this id; nothing was changed.
+    Differs {
+        /// The first of the things that are another.
+        difference: Difference,
         /// The bulk action that job belongs to.
         bulk: Option<BulkId>,
     },
@@ -83,6 +122,8 @@ pub enum JobReceipt {
 pub struct Enqueued {
     /// In the command's order.
     pub receipts: Vec<JobReceipt>,
+    /// For each job the backlog of its group right after it: unfinished jobs that nobody has leased.
+    pub backlogs: Vec<u64>,
 }
 
 impl Enqueue {
@@ -100,16 +141,18 @@ impl Enqueue {
 
 impl Machine {
     pub(in crate::queue) fn enqueue(&mut self, command: Enqueue, now: Micros) -> Enqueued {
-        let receipts = command.jobs.into_iter().map(|job| self.enqueue_one(job, now)).collect();
-        Enqueued { receipts }
+        let (receipts, backlogs) = command.jobs.into_iter().map(|job| self.enqueue_one(job, now)).unzip();
+        Enqueued { receipts, backlogs }
     }
 
-    fn enqueue_one(&mut self, new: NewJob, now: Micros) -> JobReceipt {
+    /// What became of the job, and the backlog of its group then.
+    fn enqueue_one(&mut self, new: NewJob, now: Micros) -> (JobReceipt, u64) {
         if let Some(key) = self.find_job(&new.job) {
-            return JobReceipt::Exists { bulk: self.bulk_name(self.jobs[key].bulk) };
+            return (self.compared(key, &new), self.groups[self.jobs[key].group].backlog);
         }
         if let Some(refusal) = self.refusal(&new) {
-            return JobReceipt::Refused { refusal, retry_after_ms: REFUSAL_RETRY_MS };
+            let receipt = JobReceipt::Refused { refusal, retry_after_ms: REFUSAL_RETRY_MS };
+            return (receipt, self.backlog_of(&new.job.group));
         }
         let type_key = self.type_key(&new.type_id).expect("a full table was refused above");
         let group = self.group_key(&new.job.group);
@@ -147,7 +190,33 @@ impl Machine {
             self.lane_mut(lane).backlog.push_back(key);
             self.lane_has_jobs(lane);
         }
-        JobReceipt::Created
+        (JobReceipt::Created, self.groups[group].backlog)
+    }
+
+    /// The receipt for a job whose id is there.
+    fn compared(&self, key: JobKey, new: &NewJob) -> JobReceipt {
+        let job = &self.jobs[key];
+        let bulk = self.bulk_name(job.bulk);
+        // Of a bulk action that is gone nobody knows what it was called.
+        let is_bulk_known = job.bulk.is_none() || bulk.is_some();
+        let difference = if is_bulk_known && bulk != new.bulk {
+            Difference::Bulk
+        } else if self.types[job.type_key].name != new.type_id {
+            Difference::Type
+        } else if job.level != new.level {
+            Difference::Level
+        } else if job.cost != new.cost {
+            Difference::Cost
+        } else if job.payload != new.payload {
+            Difference::Payload
+        } else {
+            return JobReceipt::Exists { bulk };
+        };
+        JobReceipt::Differs { difference, bulk }
+    }
+
+    fn backlog_of(&self, group: &GroupId) -> u64 {
+        self.groups_by_name.get(group).map_or(0, |&key| self.groups[key].backlog)
     }
 
     /// What the bulk action with this number is called, if it is still there.
@@ -167,9 +236,7 @@ impl Machine {
         if self.backlog >= self.settings.whole_backlog_max {
             return Some(Refusal::WholeFull);
         }
-        let group = self.groups_by_name.get(&new.job.group);
-        let backlog = group.map_or(0, |&key| self.groups[key].backlog);
-        if backlog >= self.settings.group_backlog_max {
+        if self.backlog_of(&new.job.group) >= self.settings.group_backlog_max {
             return Some(Refusal::GroupFull);
         }
         let unknown = !self.types_by_name.contains_key(&new.type_id);

@@ -1,4 +1,4 @@
-//! `finish_bulk`: ends an aggregation, and with it a bulk action that has not ended before.
+//! `finish_bulk`: ends an aggregation, and with it a bulk action that has not ended before; or gives it back.
 
 use std::sync::Arc;
 
@@ -17,11 +17,22 @@ pub struct FinishBulk {
     pub bulk: BulkRef,
     /// As it was taken.
     pub fence: Fence,
-    /// What the aggregation gave; kept with the bulk action.
+    /// What the aggregation gave; kept with the bulk action, unless it is given back.
     #[serde(with = "crate::encoding::bytes")]
     pub summary: Arc<[u8]>,
-    /// Whether the aggregation failed, and so the bulk action; one that had ended before stays as it ended.
-    pub failed: bool,
+    /// What became of the aggregation.
+    pub outcome: Aggregation,
+}
+
+/// What became of an aggregation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Aggregation {
+    /// It is done.
+    Done,
+    /// It failed, and so does the bulk action; one that had ended before stays as it ended.
+    Failed,
+    /// It is given back: anybody can take it at once, after those that have waited longer.
+    Released,
 }
 
 /// The reply: applied (now, or when it was first said), stale, or gone.
@@ -44,16 +55,24 @@ impl Machine {
         if bulk.aggregated {
             return BulkFinished(Verdict::Applied);
         }
+        if command.outcome == Aggregation::Released {
+            // One that is in nobody's hands was given back before, and keeps its place.
+            if bulk.worker.is_some() {
+                self.hand_out(number);
+            }
+            return BulkFinished(Verdict::Applied);
+        }
         let bulk = self.bulk_mut(number).expect("it was just found");
         (bulk.summary, bulk.aggregated) = (command.summary, true);
         if bulk.state.is_final() {
             self.take_no_more(number);
             return BulkFinished(Verdict::Applied);
         }
-        if command.failed {
+        let failed = command.outcome == Aggregation::Failed;
+        if failed {
             bulk.cause = Some(BulkCause::Aggregation);
         }
-        self.finish(number, if command.failed { BulkState::Failed } else { BulkState::Completed });
+        self.finish(number, if failed { BulkState::Failed } else { BulkState::Completed });
         BulkFinished(Verdict::Applied)
     }
 }

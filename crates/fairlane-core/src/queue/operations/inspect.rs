@@ -37,6 +37,8 @@ pub enum Inspect {
         after: u64,
         /// At most this many.
         limit: usize,
+        /// Only those that have not ended; then those that have cost nothing.
+        unfinished: bool,
     },
     /// One group's congestion.
     Congestion(GroupId),
@@ -302,7 +304,9 @@ impl Machine {
             Inspect::Group(group) => Inspected::Group(self.group_view(group)),
             Inspect::Type(type_id) => Inspected::Type(self.type_view(type_id, now)),
             Inspect::Bulk(bulk) => Inspected::Bulk(self.find_bulk(bulk).map(|number| self.bulk_view(number))),
-            Inspect::Bulks { group, after, limit } => self.bulks_page(group, *after, *limit),
+            Inspect::Bulks { group, after, limit, unfinished } => {
+                self.bulks_page(group, *after, *limit, *unfinished)
+            }
             Inspect::Congestion(group) => Inspected::Congestion(self.congestion_view(group)),
             Inspect::History { group, limit } => Inspected::History(self.history(group, *limit)),
             Inspect::Groups { after, limit } => Inspected::Groups(self.groups_page(after.as_ref(), *limit)),
@@ -357,11 +361,17 @@ impl Machine {
         job.cancelled || course == Some(Course::Drop)
     }
 
-    fn bulks_page(&self, group: &GroupId, after: u64, limit: usize) -> Inspected {
+    fn bulks_page(&self, group: &GroupId, after: u64, limit: usize, unfinished: bool) -> Inspected {
         let group = self.groups_by_name.get(group).map(|&key| &self.groups[key]);
-        let mut numbers: Vec<u64> = group.iter().flat_map(|group| group.bulks.values().copied()).collect();
+        let mut numbers: Vec<u64> = match group {
+            None => Vec::new(),
+            Some(group) if unfinished => {
+                let behind = group.unfinished.range((Bound::Excluded(after), Bound::Unbounded));
+                behind.take(limit + 1).copied().collect()
+            }
+            Some(group) => group.bulks.values().copied().filter(|number| *number > after).collect(),
+        };
         numbers.sort_unstable();
-        numbers.retain(|number| *number > after);
         let next = (numbers.len() > limit).then(|| numbers[limit - 1]);
         numbers.truncate(limit);
         Inspected::Bulks { bulks: numbers.into_iter().map(|number| self.bulk_view(number)).collect(), next }

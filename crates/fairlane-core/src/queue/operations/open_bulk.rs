@@ -77,6 +77,7 @@ impl Machine {
             fence: Fence(0),
             aggregated: false,
             take_at: None,
+            worker: None,
             payload: command.payload,
             summary: Arc::from(&[][..]),
             on_hold: VecDeque::new(),
@@ -85,6 +86,7 @@ impl Machine {
         self.bulks.insert(number, bulk);
         self.bulk_mut(number);
         self.groups[group].bulks.insert(command.bulk.id, number);
+        self.groups[group].unfinished.insert(number);
         if let Some(deadline) = deadline {
             self.bulk_deadlines.insert((deadline, number));
         }

@@ -1,22 +1,28 @@
 //! `take_completed`: bulk actions whose jobs have all ended, leased for aggregation like jobs: those that are
 //! complete, and those that failed or were cancelled before, whose state tells.
 //!
-//! One whose aggregator does not finish in time is taken again, under a younger fence.
+//! Whoever asks again is given what they have in hand again, under the same fence, for a new time: a lost reply
+//! costs nothing, and a long aggregation is renewed. One whose aggregator is silent for too long is taken again,
+//! under a younger fence.
 
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{CLAMPS_MAX, LEASE_MS_MAX, LEASE_MS_MIN, TAKE_BULKS_MAX};
+use crate::names::WorkerId;
 use crate::numbers::{Fence, Micros, within};
 use crate::queue::{BulkView, Machine};
 
 use super::Invalid;
 
-/// Takes bulk actions to be aggregated, the longest waiting first.
+/// Takes bulk actions to be aggregated: what the worker has in hand, then the longest waiting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TakeCompleted {
-    /// At most this many.
+    /// Who asks. Two that share a name are given the same bulk actions and both aggregate them, so a name is for one
+    /// loop of one process; a worker's id has a random part.
+    pub worker: WorkerId,
+    /// At most this many, those in hand among them.
     pub bulks_max: usize,
-    /// For how long.
+    /// For how long, from now.
     pub lease_ms: u64,
 }
 
@@ -49,18 +55,45 @@ impl TakeCompleted {
 impl Machine {
     pub(in crate::queue) fn take_completed(&mut self, command: TakeCompleted, now: Micros) -> CompletedTaken {
         self.lower_far_takes(now);
-        let due = self.aggregating.range(..=(now, u64::MAX)).take(command.bulks_max);
-        let due: Vec<(Micros, u64)> = due.copied().collect();
-        let mut bulks = Vec::with_capacity(due.len());
-        for (at, number) in due {
-            self.aggregating.remove(&(at, number));
-            let (fence, until) = (self.next_fence(now), now.plus_ms(command.lease_ms));
-            self.aggregating.insert((until, number));
+        let mut numbers = self.still_in_hand(&command.worker, now);
+        numbers.truncate(command.bulks_max);
+        let due = self.aggregating.range(..=(now, u64::MAX)).take(command.bulks_max - numbers.len());
+        let due: Vec<u64> = due.map(|(_, number)| *number).collect();
+        for &number in &due {
+            self.let_go(number);
+            let fence = self.next_fence(now);
+            self.taken.insert((command.worker.clone(), number));
             let bulk = self.bulk_mut(number).expect("what is aggregating is there");
-            (bulk.fence, bulk.take_at) = (fence, Some(until));
+            (bulk.fence, bulk.worker) = (fence, Some(command.worker.clone()));
+        }
+        numbers.extend(due);
+        let until = now.plus_ms(command.lease_ms);
+        let mut bulks = Vec::with_capacity(numbers.len());
+        for number in numbers {
+            let bulk = self.bulk_mut(number).expect("what is in hand is there");
+            let (fence, before) = (bulk.fence, bulk.take_at.replace(until));
+            if let Some(before) = before {
+                self.aggregating.remove(&(before, number));
+            }
+            self.aggregating.insert((until, number));
             bulks.push(TakenBulk { view: self.bulk_view(number), fence });
         }
         CompletedTaken { bulks, wake_at: self.aggregating.first().map(|(at, _)| *at) }
+    }
+
+    /// What a worker has in hand. What has outlived its lease it has lost, though nobody has taken it yet.
+    fn still_in_hand(&mut self, worker: &WorkerId, now: Micros) -> Vec<u64> {
+        let range = (worker.clone(), 0)..=(worker.clone(), u64::MAX);
+        let known = self.taken.range(range).take(TAKE_BULKS_MAX).map(|(_, number)| *number);
+        let mut known: Vec<u64> = known.collect();
+        known.retain(|&number| {
+            let held = self.bulks.get(&number).and_then(|bulk| bulk.take_at).is_some_and(|until| until > now);
+            if !held {
+                self.let_go(number);
+            }
+            held
+        });
+        known
     }
 
     /// After the clock stepped back: no aggregation's lease lies further ahead than it could have been given.

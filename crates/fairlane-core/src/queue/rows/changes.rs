@@ -324,6 +324,7 @@ fn bulk_row(number: u64, bulk: &Bulk, group: &GroupId) -> BulkRow {
         fence: bulk.fence,
         aggregated: bulk.aggregated,
         take_at: bulk.take_at,
+        worker: bulk.worker.clone(),
         payload: bulk.payload.clone(),
         summary: bulk.summary.clone(),
     }

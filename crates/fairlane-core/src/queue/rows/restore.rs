@@ -201,8 +201,11 @@ impl Restore {
         if row.state.is_final() {
             let at = row.finished_at.ok_or_else(|| Damage::new("a bulk action never finished"))?;
             machine.finished_bulks.insert((at, number));
+        } else {
+            machine.groups[group].unfinished.insert(number);
         }
         machine.aggregating.extend(row.take_at.map(|at| (at, number)));
+        machine.taken.extend(row.worker.clone().map(|worker| (worker, number)));
         if let Some(deadline) = row.deadline.filter(|_| !row.state.is_final()) {
             machine.bulk_deadlines.insert((deadline, number));
         }
@@ -517,6 +520,7 @@ fn restored_bulk(row: BulkRow, group: u32) -> Bulk {
         fence: row.fence,
         aggregated: row.aggregated || by_aggregation,
         take_at: row.take_at,
+        worker: row.worker,
         payload: row.payload,
         summary: row.summary,
         on_hold: VecDeque::new(),

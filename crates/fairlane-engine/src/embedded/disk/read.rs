@@ -335,6 +335,7 @@ fn bulk_row(row: &Row<'_>) -> Result<BulkRow, Unread> {
         summary: bytes(row, 18)?,
         payload: bytes(row, 19)?,
         aggregated: row.get(20)?,
+        worker: row.get_ref(21)?.as_str_or_null().map_err(impossible)?.map(word).transpose()?,
     })
 }
 

@@ -13,7 +13,7 @@ use super::DiskError;
 const APPLICATION_ID: u32 = 0x4661_6972;
 
 /// What brings a file from one version to the next; version 0 is an empty file.
-const STEPS: [&str; 5] = [FIRST, BULK_PAYLOAD, TYPE_RETRIES, BULK_AGGREGATED, JOB_TRACE];
+const STEPS: [&str; 6] = [FIRST, BULK_PAYLOAD, TYPE_RETRIES, BULK_AGGREGATED, JOB_TRACE, BULK_WORKER];
 
 const FIRST: &str = "
 CREATE TABLE whole (
@@ -205,6 +205,11 @@ UPDATE bulks SET aggregated = 1 WHERE state IN ('COMPLETED', 'FAILED', 'CANCELLE
 /// The packed form of a job's trace.
 const JOB_TRACE: &str = "
 ALTER TABLE jobs ADD COLUMN trace BLOB;
+";
+
+/// Who has a bulk action in hand to aggregate it.
+const BULK_WORKER: &str = "
+ALTER TABLE bulks ADD COLUMN worker TEXT;
 ";
 
 /// Makes the tables of a new file, or brings older ones up to date.

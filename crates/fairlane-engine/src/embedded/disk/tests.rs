@@ -5,7 +5,7 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use fairlane_core::queue::*;
@@ -125,7 +125,8 @@ async fn leases_and_ends_survive_a_restart() {
 async fn a_trace_survives_a_restart_and_an_import_and_older_rows_have_none() {
     let folder = filled(1).await;
     let file = Connection::open(folder.path().join(FILE)).unwrap();
-    file.execute_batch("ALTER TABLE jobs DROP COLUMN trace; PRAGMA user_version = 4").unwrap();
+    let later = "ALTER TABLE jobs DROP COLUMN trace; ALTER TABLE bulks DROP COLUMN worker";
+    file.execute_batch(&format!("{later}; PRAGMA user_version = 4")).unwrap();
     drop(file);
     let trace = Trace::new("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01").unwrap();
     let mut text_like = jobs(3);
@@ -188,8 +189,15 @@ async fn open_bulk(engine: &EmbeddedEngine, id: &str, payload: &[u8]) -> BulkRef
     bulk
 }
 
+/// Each time by somebody else.
 async fn take(engine: &EmbeddedEngine) -> Vec<TakenBulk> {
-    let command = TakeCompleted { bulks_max: 10, lease_ms: 60_000 };
+    static TAKES: AtomicU64 = AtomicU64::new(0);
+    take_as(engine, &format!("stranger {}", TAKES.fetch_add(1, Ordering::Relaxed))).await
+}
+
+async fn take_as(engine: &EmbeddedEngine, worker: &str) -> Vec<TakenBulk> {
+    let worker = WorkerId::new(worker).unwrap();
+    let command = TakeCompleted { worker, bulks_max: 10, lease_ms: 60_000 };
     seam(engine).take_completed(command).await.unwrap().bulks
 }
 
@@ -201,14 +209,16 @@ async fn a_bulk_action_that_had_ended_is_handed_out_once_across_restarts() {
     seam(&engine).cancel_bulk(CancelBulk { bulk: bulk.clone() }).await.unwrap();
     drop(engine);
     let engine = open(folder.path()).unwrap();
-    let taken = take(&engine).await;
+    let taken = take_as(&engine, "aggregator").await;
     assert_eq!((taken.len(), &*taken[0].view.payload), (1, &b"to whom"[..]));
     let before = engine.dump().await.unwrap();
     drop(engine);
     let engine = open(folder.path()).unwrap();
     assert_eq!(before.difference(&engine.dump().await.unwrap()), "");
     assert_eq!(take(&engine).await, [], "it is in hand");
-    let finish = FinishBulk { bulk, fence: taken[0].fence, summary: b"told"[..].into(), failed: false };
+    assert_eq!(take_as(&engine, "aggregator").await, taken, "and whoever has it is given it again");
+    let finish =
+        FinishBulk { bulk, fence: taken[0].fence, summary: b"told"[..].into(), outcome: Aggregation::Done };
     for _ in 0..2 {
         let finished = seam(&engine).finish_bulk(finish.clone()).await.unwrap();
         assert_eq!(finished, BulkFinished(Verdict::Applied));
@@ -236,7 +246,7 @@ async fn with_ended_bulks() -> TempDir {
     let bulk = open_bulk(&engine, "finished", b"").await;
     seam(&engine).seal_bulk(SealBulk { bulk: bulk.clone(), expected: None }).await.unwrap();
     let fence = take(&engine).await[0].fence;
-    let finish = FinishBulk { bulk, fence, summary: b"told"[..].into(), failed: false };
+    let finish = FinishBulk { bulk, fence, summary: b"told"[..].into(), outcome: Aggregation::Done };
     seam(&engine).finish_bulk(finish).await.unwrap();
     let bulk = open_bulk(&engine, "cancelled", b"to whom").await;
     let new = jobs(1).into_iter().map(|job| NewJob { bulk: Some(bulk.id.clone()), ..job });
@@ -280,7 +290,8 @@ const LATER: &str = "
     ALTER TABLE bulks DROP COLUMN payload;
     ALTER TABLE types DROP COLUMN max_retry_count;
     ALTER TABLE bulks DROP COLUMN aggregated;
-    ALTER TABLE jobs DROP COLUMN trace";
+    ALTER TABLE jobs DROP COLUMN trace;
+    ALTER TABLE bulks DROP COLUMN worker";
 
 #[tokio::test]
 async fn a_file_of_the_first_version_is_brought_up_to_date() {
@@ -292,8 +303,10 @@ async fn a_file_of_the_first_version_is_brought_up_to_date() {
             seam(&engine).seal_bulk(SealBulk { bulk, expected: None }).await.unwrap();
         }
     }
-    for TakenBulk { view, fence } in take(&engine).await.into_iter().skip(1) {
-        let finish = FinishBulk { bulk: view.bulk, fence, summary: [].into(), failed: false };
+    // Nothing is in hand: who had it was not kept by then.
+    let outcomes = [Aggregation::Released, Aggregation::Done];
+    for (TakenBulk { view, fence }, outcome) in take(&engine).await.into_iter().zip(outcomes) {
+        let finish = FinishBulk { bulk: view.bulk, fence, summary: [].into(), outcome };
         seam(&engine).finish_bulk(finish).await.unwrap();
     }
     let before = engine.dump().await.unwrap();

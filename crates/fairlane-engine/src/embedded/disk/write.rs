@@ -279,7 +279,8 @@ fn write_completed(connection: &Connection, row: &CompletedRow) -> Result<()> {
 
 fn write_bulk(connection: &Connection, row: &BulkRow) -> Result<()> {
     let sql = "INSERT OR REPLACE INTO bulks
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)";
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21,
+            ?22)";
     connection.prepare_cached(sql)?.execute(params![
         row.number,
         row.group.to_string(),
@@ -302,6 +303,7 @@ fn write_bulk(connection: &Connection, row: &BulkRow) -> Result<()> {
         &*row.summary,
         &*row.payload,
         row.aggregated,
+        row.worker.as_ref().map(ToString::to_string),
     ])?;
     Ok(())
 }

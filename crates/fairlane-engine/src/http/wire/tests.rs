@@ -37,6 +37,15 @@ fn the_bytes_of_a_version_stay_what_they_are() {
     let answer: Result<Reply, Trouble> =
         Ok(Reply::Settled(Settled { verdicts: vec![Verdict::Applied, Verdict::Gone] }));
     assert_eq!(encode(&answer), b"\x00\x03\x02\x00\x02");
+    let enqueued: Result<Reply, Trouble> = Ok(Reply::Enqueued(Enqueued {
+        receipts: vec![
+            JobReceipt::Created,
+            JobReceipt::Exists { bulk: None },
+            JobReceipt::Differs { difference: Difference::Payload, bulk: Some(BulkId::new("b").unwrap()) },
+        ],
+        backlogs: vec![300, 300, 300],
+    }));
+    assert_eq!(encode(&enqueued), b"\x00\x00\x03\x00\x01\x00\x02\x04\x01\x01b\x03\xac\x02\xac\x02\xac\x02");
     let trouble: Result<Reply, Trouble> = Err(Trouble::Refused("full".into()));
     assert_eq!(encode(&trouble), b"\x01\x02\x04full");
     let wait = Wait { types: vec![TypeId::new("t").unwrap()], at_most_ms: 1000 };

@@ -1,6 +1,6 @@
 //! Commands about bulk actions, and about jobs named one by one.
 
-use fairlane_core::queue::{BulkRef, Command, JobRef};
+use fairlane_core::queue::{Aggregation, BulkRef, Command, JobRef};
 
 use super::{Arguments, decimal, name};
 
@@ -27,12 +27,18 @@ pub(super) fn arguments(command: &Command, arguments: &mut Arguments) -> &'stati
         Command::ResumeBulk(command) => bulk("resume_bulk", &command.bulk, arguments),
         Command::CancelBulk(command) => bulk("cancel_bulk", &command.bulk, arguments),
         Command::TakeCompleted(command) => {
+            arguments.push(command.worker.escaped().into());
             arguments.extend([decimal(command.bulks_max as u64), decimal(command.lease_ms * 1000)]);
             "take_completed"
         }
         Command::FinishBulk(command) => {
             push_bulk(&command.bulk, arguments);
-            arguments.extend([decimal(command.fence.0), decimal(command.failed.into())]);
+            let outcome: &[u8] = match command.outcome {
+                Aggregation::Done => b"done",
+                Aggregation::Failed => b"failed",
+                Aggregation::Released => b"released",
+            };
+            arguments.extend([decimal(command.fence.0), outcome.into()]);
             arguments.push(command.summary.to_vec());
             "finish_bulk"
         }

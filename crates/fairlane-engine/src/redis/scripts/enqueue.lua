@@ -4,8 +4,9 @@
 -- ARGV[1] time, then runs of jobs alike: group, place (level:type), cost, delay in µs, bulk action ('' none), jobs,
 -- then per job its id and the tail of its row: ':' and the payload, or '+', the trace in TRACE_BYTES bytes and the payload.
 -- A row is the time in base 36, level:type:cost (nothing for 1):number of the bulk action (nothing for none), tail.
--- Replies {a letter per job, then per job that exists the name of its bulk action or ''}: c created, e exists, s bulk
--- action sealed, u bulk action unknown, g group full, w whole full, t too many types.
+-- Replies {per run a letter per job and then the backlog of its group, all in one text; then per job that is there the
+-- name of its bulk action or ''}: c created, e exists, B T L C P there with another bulk action, type, level, cost or
+-- payload, s bulk action sealed, u bulk action unknown, g group full, w whole full, t too many types.
 --@include base
 --@include rate
 --@include lane
@@ -33,9 +34,8 @@ local function has_type(name)
   if call('SCARD', prefix .. 'types') < TYPES_MAX then return 0 end
 end
 
--- The letter for a job that is not new and taken: it exists, or why it is refused.
-local function refused(group, id, closed)
-  if call('HEXISTS', rows_key(group.name), id) == 1 then return 'e' end
+-- Why a job that is not there is not taken.
+local function refused(group, closed)
   if closed then return closed end
   if partition.backlog >= partition.whole_backlog_max then return 'w' end
   if group.backlog >= partition.group_backlog_max then return 'g' end
@@ -61,32 +61,39 @@ local function open_bulk(group_name, name)
   return bulk
 end
 
--- The name of the bulk action that a job which exists belongs to, or ''.
-local function bulk_of(group, id)
-  local row = call('HGET', rows_key(group.name), id)
-  local number = match(row, '^X?..........%d:[^:]+:%d*:(%d*)[:+]')
+-- The payload of a row whose tail begins at `at`.
+local function payload_at(row, at)
+  return sub(row, at + 1 + (byte(row, at) == 43 and TRACE_BYTES or 0))
+end
+
+-- The letter for a job that is there, and the name of its bulk action or ''. Trace and delay are not compared; of a bulk
+-- action that is gone nobody knows what it was called.
+local function compared(row, lane, cost, bulk_name, tail)
+  local place, row_cost, number, at = match(row, '^X?..........(%d:[^:]+):(%d*):(%d*)()[:+]')
   local bulk = number ~= '' and bulk_state(number)
-  return bulk and match(bulk.name, ':(.+)$') or ''
+  local owner = bulk and match(bulk.name, ':(.+)$') or ''
+  if owner ~= bulk_name and (bulk or number == '') then return 'B', owner end
+  if place ~= lane.place then return sub(place, 3) == lane.type and 'L' or 'T', owner end
+  if row_cost ~= cost then return 'C', owner end
+  return payload_at(row, at) == payload_at(tail, 1) and 'e' or 'P', owner
 end
 
 -- Adds `jobs` alike, from argument `at` on; gives the argument after them.
 local function enqueue_run(at, group, lane, cost, delay_us, bulk_name, jobs)
   local bulk, closed = open_bulk(group.name, bulk_name)
-  local head = stamp .. lane.place .. ':' .. (cost == '1' and '' or cost) .. ':' .. (bulk and bulk.number or '')
+  cost = cost == '1' and '' or cost
+  local head = stamp .. lane.place .. ':' .. cost .. ':' .. (bulk and bulk.number or '')
   local ids, created, known, rows = {}, 0, has_type(lane.type), rows_key(group.name)
   local room = min(partition.whole_backlog_max - partition.backlog, partition.group_backlog_max - group.backlog)
   for index = at, at + 2 * jobs - 1, 2 do
-    local id, receipt = ARGV[index], 'c'
-    if closed or not known or created >= room then
-      receipt = 'refused'
-    elseif call('HSETNX', rows, id, head .. ARGV[index + 1]) == 1 then
-      created = created + 1
-      ids[created] = id
-    else
-      receipt = 'e'
-    end
+    local id = ARGV[index]
     answered = answered + 1
-    receipts[answered] = receipt
+    if closed or not known or created >= room or call('HSETNX', rows, id, head .. ARGV[index + 1]) == 0 then
+      receipts[answered] = ''
+    else
+      created = created + 1
+      ids[created], receipts[answered] = id, 'c'
+    end
   end
   group.backlog, partition.backlog = group.backlog + created, partition.backlog + created
   if created > 0 then
@@ -99,10 +106,18 @@ local function enqueue_run(at, group, lane, cost, delay_us, bulk_name, jobs)
     counted.total = counted.total + created - 1
   end
   for index = 1, jobs do
-    local slot, id = answered - jobs + index, ARGV[at + 2 * index - 2]
-    if receipts[slot] == 'refused' then receipts[slot] = refused(group, id, closed) end
-    if receipts[slot] == 'e' then known_bulks[#known_bulks + 1] = bulk_of(group, id) end
+    local slot = answered - jobs + index
+    if receipts[slot] == '' then
+      local row = call('HGET', rows, ARGV[at + 2 * index - 2])
+      if row then
+        receipts[slot], known_bulks[#known_bulks + 1] = compared(row, lane, cost, bulk_name, ARGV[at + 2 * index - 1])
+      else
+        receipts[slot] = refused(group, closed)
+      end
+    end
   end
+  answered = answered + 1
+  receipts[answered] = text(group.backlog)
   return at + 2 * jobs
 end
 

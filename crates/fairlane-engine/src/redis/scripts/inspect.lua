@@ -2,8 +2,8 @@
 -- inspect: looks and changes nothing.
 -- KEYS[1] the partition.
 -- ARGV[1] time, [2] what, [3…] its name and what else is asked:
--- job name (group:id) | group name | type name | bulk group name | bulks group, after number, limit | congestion group |
--- history group, limit | groups after ('' first), limit | whole '', the settings' fields.
+-- job name (group:id) | group name | type name | bulk group name | bulks group, after number, limit, which (bulks
+-- unfinished) | congestion group | history group, limit | groups after ('' first), limit | whole '', the settings' fields.
 -- Replies as `looks` says for a job, group or type; '' or {} where there is no such thing; else
 -- bulk: {what is to be seen of it…}; bulks: {next number or '', what is to be seen of each…}
 -- congestion: {waiting, speed, backoff in ms, base in ms, throttles, ended}; history: {at:waiting:speed:backoff…}
@@ -28,7 +28,7 @@ function looks.bulk()
 end
 
 function looks.bulks()
-  local after, limit, key = ARGV[4], tonumber(ARGV[5]), prefix .. 'group:' .. name .. ':bulks'
+  local after, limit, key = ARGV[4], tonumber(ARGV[5]), prefix .. 'group:' .. name .. ':' .. ARGV[6]
   local page = call('ZRANGE', key, '(' .. after, '+inf', 'BYSCORE', 'LIMIT', 0, limit + 1, 'WITHSCORES')
   local shown, reply = min(#page / 2, limit), {''}
   if #page / 2 > limit then reply[1] = text(tonumber(page[2 * limit])) end

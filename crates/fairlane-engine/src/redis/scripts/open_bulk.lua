@@ -17,6 +17,7 @@ if call('ZCARD', key) >= GROUP_BULKS_MAX then return {'too many'} end
 partition.opened = partition.opened + 1
 local number = text(partition.opened)
 call('ZADD', key, number, name)
+call('ZADD', prefix .. 'group:' .. group_name .. ':unfinished', number, name)
 call('HSETNX', prefix .. 'group:' .. group_name .. ':meta', 'counts', '0:0:0:0')
 call('HSET', prefix .. 'bulk:' .. number, 'name', group_name .. ':' .. name, 'state', 'CREATED', 'course', 'run',
   'created_at', text(now), 'fails_at', fails_at)

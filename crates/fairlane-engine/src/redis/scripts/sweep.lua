@@ -119,7 +119,7 @@ local function remove_outlived()
     else
       if call('EXISTS', bulk.key .. ':held') == 1 then return end
       call('ZREM', finished, member)
-      call('ZREM', prefix .. 'aggregating', member)
+      take_no_more(bulk)
       call('ZREM', prefix .. 'group:' .. group_name .. ':bulks', name)
       call('DEL', bulk.key)
       bulk.gone, bulks[bulk.number], left = true, false, left - 1

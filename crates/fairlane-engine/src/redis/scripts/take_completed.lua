@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- take_completed: bulk actions whose jobs have all ended, leased for aggregation: those that are complete, and those
--- that failed or were cancelled before.
+-- that failed or were cancelled before. What the worker has in hand is given again first, for a new time.
 -- KEYS[1] the partition.
--- ARGV[1] time, [2] most bulk actions, [3] lease in µs.
+-- ARGV[1] time, [2] worker, [3] most bulk actions, [4] lease in µs.
 -- Replies {µs until the next can be taken or '', then per bulk action: fence, what is to be seen of it…}.
 --@include base
 --@include rate
@@ -11,18 +11,36 @@
 --@include order
 --@include waiting
 --@include bulk
-local most, lease_us, key, reply = tonumber(ARGV[2]), tonumber(ARGV[3]), prefix .. 'aggregating', {''}
+local worker, most, until_at, key = ARGV[2], tonumber(ARGV[3]), text(now + tonumber(ARGV[4])), prefix .. 'aggregating'
+local taken, reply, given = prefix .. 'taken', {''}, {}
 read_partition({'fence'})
 -- After the clock stepped back: no aggregation's lease lies further ahead than it could have been given.
 local lease_end = text(now + LEASE_US_MAX)
 for _, member in ipairs(call('ZRANGE', key, '+inf', '(' .. lease_end, 'BYSCORE', 'REV', 'LIMIT', 0, CLAMPS_MAX)) do
   call('ZADD', key, lease_end, member)
 end
-for _, member in ipairs(call('ZRANGE', key, '-inf', text(now), 'BYSCORE', 'LIMIT', 0, most)) do
+-- What it has in hand. What has outlived its lease it has lost, though nobody has taken it yet.
+local from, to = '[' .. worker .. ':', '(' .. worker .. ';'
+for _, entry in ipairs(call('ZRANGE', taken, from, to, 'BYLEX', 'LIMIT', 0, TAKE_BULKS_MAX)) do
+  local member = sub(entry, -16)
   local bulk = bulk_state(text(tonumber(member)))
+  if tonumber(call('ZSCORE', key, member) or 0) <= now then
+    let_go(bulk)
+  elseif #given < most then
+    given[#given + 1] = bulk
+  end
+end
+local due = most > #given and call('ZRANGE', key, '-inf', text(now), 'BYSCORE', 'LIMIT', 0, most - #given) or {}
+for _, member in ipairs(due) do
+  local bulk = bulk_state(text(tonumber(member)))
+  let_go(bulk)
   partition.fence = max(partition.fence + 1, now)
-  bulk.fence = partition.fence
-  call('ZADD', key, text(now + lease_us), member)
+  bulk.fence, bulk.worker = partition.fence, worker
+  call('ZADD', taken, 0, worker .. ':' .. member)
+  given[#given + 1] = bulk
+end
+for _, bulk in ipairs(given) do
+  call('ZADD', key, until_at, padded_number(bulk))
   reply[#reply + 1] = text(bulk.fence)
   show_bulk(reply, bulk)
 end

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fairlane_core::queue::{BulkRef, Command, JobReceipt, JobRef, Leased, Reply, Verdict};
 use fairlane_core::{BulkId, GroupId, TypeId};
-use fairlane_engine::{BoxFuture, Engine, EngineError, WalkPage};
+use fairlane_engine::{BoxFuture, Engine, EngineError, Space, WalkPage};
 use tokio::sync::mpsc;
 
 use super::Live;
@@ -61,6 +61,10 @@ impl Engine for Heard {
 
     fn warnings(&self) -> Vec<String> {
         self.engine.warnings()
+    }
+
+    fn space(&self) -> BoxFuture<'_, Result<Option<Space>, EngineError>> {
+        self.engine.space()
     }
 
     fn execute(&self, command: Command) -> BoxFuture<'_, Result<Reply, EngineError>> {

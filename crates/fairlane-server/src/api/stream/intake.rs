@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use fairlane::{Error, Job};
 use fairlane_core::limits::{ENQUEUE_BYTES_MAX, ENQUEUE_JOBS_MAX};
-use fairlane_core::queue::{BulkRef, BulkSealed, Enqueue, JobReceipt, NewJob, Refusal, SealBulk};
+use fairlane_core::queue::{
+    BulkRef, BulkSealed, Difference, Enqueue, JobReceipt, JobRef, NewJob, Refusal, SealBulk,
+};
 use fairlane_core::{BulkId, GroupId, Trace, TypeId};
 use fairlane_engine::EngineError;
 use serde::Serialize;
@@ -18,8 +20,8 @@ use utoipa::ToSchema;
 use crate::access::Caller;
 use crate::app::{App, new_type};
 use crate::guard::spend;
-use crate::idempotency::{IN_DOUBT, IdFrom, IdempotencyKey, is_same, line_stem, reused};
-use crate::problem::{Problem, ProblemKind};
+use crate::idempotency::{IN_DOUBT, IdFrom, IdempotencyKey, line_stem, reused};
+use crate::problem::Problem;
 
 /// Wrong lines that are named.
 const ERRORS_MAX: usize = 100;
@@ -60,6 +62,31 @@ impl Target {
     pub fn is_home(&self, bulk: Option<&BulkId>) -> bool {
         self.bulk.is_none() || self.bulk.as_ref() == bulk
     }
+
+    /// What is wrong with a line under whose id another job is there.
+    fn other_job(
+        &self,
+        job: &JobRef,
+        id_from: IdFrom,
+        difference: Difference,
+        owner: &Option<BulkId>,
+    ) -> String {
+        let (job, owner) = (job.clone(), owner.clone());
+        match &self.bulk {
+            Some(wanted) if difference == Difference::Bulk => {
+                Error::Conflict { job, wanted: wanted.clone(), owner }.to_string()
+            }
+            Some(_) if id_from == IdFrom::Derived => format!(
+                "its job {} is there with another {}. Jobs without an id are known by their line: mend a line, but never \
+                 remove, insert or change one that was taken. If this is another source, give its jobs ids, or let it \
+                 begin behind the lines that are there (first_line)",
+                job.id,
+                difference.as_str()
+            ),
+            None if id_from == IdFrom::Derived => reused(&job, difference).detail().to_owned(),
+            _ => Error::Differs { job, difference, owner }.to_string(),
+        }
+    }
 }
 
 /// What became of the lines.
@@ -69,6 +96,8 @@ pub struct Tally {
     pub created: u64,
     /// Jobs that were there.
     pub existing: u64,
+    /// Lines under whose id another job was there.
+    pub differing: u64,
     /// Lines the queue refused.
     pub refused: u64,
     /// Lines without anything.
@@ -112,6 +141,8 @@ pub enum StopReason {
     Unavailable,
     /// A line is wrong, and it was to stop there.
     WrongLine,
+    /// The jobs that are there were made from other lines: this is not the same source.
+    OtherSource,
     /// The bulk action is sealed, has ended or is unknown.
     BulkClosed,
     /// The body broke off.
@@ -122,19 +153,10 @@ pub enum StopReason {
     Stopping,
 }
 
-/// Why no more lines are taken.
-#[derive(Debug)]
-pub enum Halt {
-    /// For now: the answer says where to go on.
-    Stopped(Stopped),
-    /// The request makes no sense.
-    Problem(Problem),
-}
-
-impl Halt {
+impl Stopped {
     /// It stops for this reason.
-    pub fn stopped(reason: StopReason, detail: impl Into<String>) -> Self {
-        Self::Stopped(Stopped { reason, detail: detail.into(), retry_after_ms: None })
+    pub fn new(reason: StopReason, detail: impl Into<String>) -> Self {
+        Self { reason, detail: detail.into(), retry_after_ms: None }
     }
 }
 
@@ -158,6 +180,8 @@ pub struct Intake<'a> {
     step: Vec<Line>,
     step_bytes: usize,
     tally: Tally,
+    /// The first line that is another one than when its job was added.
+    other_source: Option<String>,
 }
 
 impl<'a> Intake<'a> {
@@ -170,7 +194,16 @@ impl<'a> Intake<'a> {
         stops_on_error: bool,
     ) -> Self {
         let tally = Tally { next_line: first_line, ..Tally::default() };
-        Self { app, caller, target, stops_on_error, step: Vec::new(), step_bytes: 0, tally }
+        Self {
+            app,
+            caller,
+            target,
+            stops_on_error,
+            step: Vec::new(),
+            step_bytes: 0,
+            tally,
+            other_source: None,
+        }
     }
 
     /// Whether nothing waits to be sent.
@@ -184,7 +217,7 @@ impl<'a> Intake<'a> {
     }
 
     /// Takes a line with a job.
-    pub async fn take(&mut self, number: u64, job: Job) -> Result<(), Halt> {
+    pub async fn take(&mut self, number: u64, job: Job) -> Result<(), Stopped> {
         let (job, id_from) = match (job.given_id().is_some(), self.target.id(number)) {
             (true, _) => (job, IdFrom::Request),
             (false, Some(id)) => (job.id(id), IdFrom::Derived),
@@ -209,7 +242,7 @@ impl<'a> Intake<'a> {
         Ok(())
     }
 
-    async fn may_use(&self, name: &TypeId) -> Result<bool, Halt> {
+    async fn may_use(&self, name: &TypeId) -> Result<bool, Stopped> {
         let mut stall = Stall::new(self.app);
         loop {
             match self.app.may_use(self.caller, name).await {
@@ -220,11 +253,11 @@ impl<'a> Intake<'a> {
     }
 
     /// Takes a line that is wrong, or stops before it.
-    pub async fn take_wrong(&mut self, number: u64, detail: String) -> Result<(), Halt> {
+    pub async fn take_wrong(&mut self, number: u64, detail: String) -> Result<(), Stopped> {
         if self.stops_on_error {
             self.send().await?;
             self.tally.pass_empty(number);
-            return Err(Halt::stopped(StopReason::WrongLine, format!("line {number}: {detail}")));
+            return Err(Stopped::new(StopReason::WrongLine, format!("line {number}: {detail}")));
         }
         if self.step.len() >= ENQUEUE_JOBS_MAX {
             self.send().await?;
@@ -234,14 +267,14 @@ impl<'a> Intake<'a> {
     }
 
     /// The source has ended behind this line.
-    pub async fn end(&mut self, last: u64) -> Result<(), Halt> {
+    pub async fn end(&mut self, last: u64) -> Result<(), Stopped> {
         self.send().await?;
         self.tally.pass_empty(last + 1);
         Ok(())
     }
 
     /// Sends what is in memory. What was not answered stays there.
-    pub async fn send(&mut self) -> Result<(), Halt> {
+    pub async fn send(&mut self) -> Result<(), Stopped> {
         let mut stall = Stall::new(self.app);
         let mut is_unanswered = false;
         // Jobs are paid for when they are added; a line that is wrong takes as long to read.
@@ -258,14 +291,15 @@ impl<'a> Intake<'a> {
                     Err(error) => {
                         is_unanswered |= error.is_retryable();
                         let waited = stall.wait_for_engine(error).await;
-                        waited.map_err(|halt| if is_unanswered { self.in_doubt(halt) } else { halt })?;
+                        waited.map_err(
+                            |stopped| if is_unanswered { self.in_doubt(stopped) } else { stopped },
+                        )?;
                         continue;
                     }
                 }
             };
             is_unanswered = false;
             let (answered, refusal) = self.count(&receipts);
-            self.compare(&receipts, &mut stall).await?;
             if answered > 0 {
                 stall.progress();
             }
@@ -274,26 +308,26 @@ impl<'a> Intake<'a> {
             if let Some((refusal, retry_after_ms)) = refusal {
                 stall.wait_for_room(refusal, retry_after_ms).await?;
             }
+            // What follows would be added to what is there of the other.
+            if let Some(detail) = self.other_source.take() {
+                return Err(Stopped::new(StopReason::OtherSource, detail));
+            }
             if self.stops_on_error
                 && let Some(LineError { line, detail }) = self.tally.errors.first()
             {
-                return Err(Halt::stopped(StopReason::WrongLine, format!("line {line}: {detail}")));
+                return Err(Stopped::new(StopReason::WrongLine, format!("line {line}: {detail}")));
             }
         }
         Ok(())
     }
 
     /// Says that what was sent and not answered cannot be sent again, if ids of it were drawn.
-    fn in_doubt(&self, halt: Halt) -> Halt {
+    fn in_doubt(&self, stopped: Stopped) -> Stopped {
         let is_drawn = |line: &&Line| matches!(line.item, Item::Job { id_from: IdFrom::Drawn, .. });
-        match (halt, self.step.iter().rfind(is_drawn)) {
-            (Halt::Stopped(Stopped { reason, .. }), Some(last)) => {
-                let (first, last) = (self.tally.next_line, last.number);
-                let detail = format!("the queue did not answer; of the lines {first} to {last}, {IN_DOUBT}");
-                Halt::stopped(reason, detail)
-            }
-            (halt, _) => halt,
-        }
+        let Some(last) = self.step.iter().rfind(is_drawn) else { return stopped };
+        let (first, last) = (self.tally.next_line, last.number);
+        let detail = format!("the queue did not answer; of the lines {first} to {last}, {IN_DOUBT}");
+        Stopped::new(stopped.reason, detail)
     }
 
     /// Counts what was answered, up to the first line that was refused for now: how many lines, and that refusal.
@@ -314,16 +348,23 @@ impl<'a> Intake<'a> {
                         tally.pass(line.number);
                         tally.created += 1;
                     }
-                    Some(JobReceipt::Exists { bulk }) => match &self.target.bulk {
-                        Some(wanted) if bulk.as_ref() != Some(wanted) => {
-                            let (job, wanted, owner) = (new.job.clone(), wanted.clone(), bulk.clone());
-                            tally.wrong(line.number, Error::Conflict { job, wanted, owner }.to_string());
+                    Some(JobReceipt::Exists { bulk }) if self.target.is_home(bulk.as_ref()) => {
+                        tally.pass(line.number);
+                        tally.existing += 1;
+                    }
+                    Some(JobReceipt::Exists { bulk }) => {
+                        let told = self.target.other_job(&new.job, *id_from, Difference::Bulk, bulk);
+                        tally.differing += 1;
+                        tally.wrong(line.number, told);
+                    }
+                    Some(JobReceipt::Differs { difference, bulk }) => {
+                        let told = self.target.other_job(&new.job, *id_from, *difference, bulk);
+                        if *id_from == IdFrom::Derived {
+                            self.other_source.get_or_insert_with(|| format!("line {}: {told}", line.number));
                         }
-                        _ => {
-                            tally.pass(line.number);
-                            tally.existing += 1;
-                        }
-                    },
+                        tally.differing += 1;
+                        tally.wrong(line.number, told);
+                    }
                     Some(JobReceipt::Refused { refusal: Refusal::TooManyTypes, .. }) => {
                         tally.refused += 1;
                         tally.wrong(line.number, Error::TooManyTypes(new.type_id.to_string()).to_string());
@@ -337,52 +378,15 @@ impl<'a> Intake<'a> {
         (self.step.len(), None)
     }
 
-    /// Compares the first and the last job that were there under the id of their line with what the lines say: two of a
-    /// step are enough to tell one source from another, and cost little.
-    async fn compare(&self, receipts: &[JobReceipt], stall: &mut Stall<'_>) -> Result<(), Halt> {
-        let there = |receipt: &JobReceipt| matches!(receipt, JobReceipt::Exists { bulk } if self.target.is_home(bulk.as_ref()));
-        let jobs = self.step.iter().filter_map(|line| match &line.item {
-            Item::Job { new, id_from } => Some((line.number, new, *id_from == IdFrom::Derived)),
-            Item::Wrong(_) => None,
-        });
-        let mut known =
-            jobs.zip(receipts).filter(|((_, _, is_derived), receipt)| *is_derived && there(receipt));
-        let (first, last) = (known.next(), known.last());
-        for ((number, new, _), _) in first.into_iter().chain(last) {
-            let same = loop {
-                match is_same(&**self.app.engine(), new).await {
-                    Ok(same) => break same,
-                    Err(error) => stall.wait_for_engine(error).await?,
-                }
-            };
-            if !same {
-                return Err(Halt::Problem(self.other_source(number, new)));
-            }
-        }
-        Ok(())
-    }
-
-    fn other_source(&self, number: u64, new: &NewJob) -> Problem {
-        if self.target.bulk.is_none() {
-            return reused(new);
-        }
-        ProblemKind::Conflict.because(format!(
-            "the job {} of line {number} is there with another payload or type. Jobs without an id are known by their \
-             line: mend a line, but never remove, insert or change one that was taken. If this is another source, give \
-             its jobs ids, or let it begin behind the lines that are there (first_line)",
-            new.job.id
-        ))
-    }
-
     /// Says that no more jobs come.
-    pub async fn seal(&self, bulk: &BulkRef) -> Result<(), Halt> {
+    pub async fn seal(&self, bulk: &BulkRef) -> Result<(), Stopped> {
         let mut stall = Stall::new(self.app);
         loop {
             match self.app.engine().seal_bulk(SealBulk { bulk: bulk.clone(), expected: None }).await {
                 Ok(BulkSealed::Sealed(_)) => return Ok(()),
                 Ok(_) => {
                     let detail = Error::NoSuchBulk(bulk.clone()).to_string();
-                    return Err(Halt::stopped(StopReason::BulkClosed, detail));
+                    return Err(Stopped::new(StopReason::BulkClosed, detail));
                 }
                 Err(error) => stall.wait_for_engine(error).await?,
             }
@@ -436,7 +440,7 @@ impl<'a> Stall<'a> {
         self.since = None;
     }
 
-    async fn wait_for_engine(&mut self, error: EngineError) -> Result<(), Halt> {
+    async fn wait_for_engine(&mut self, error: EngineError) -> Result<(), Stopped> {
         let is_retryable = error.is_retryable();
         let stopped = Stopped {
             reason: StopReason::Unavailable,
@@ -444,10 +448,10 @@ impl<'a> Stall<'a> {
             detail: Problem::from(error).detail().to_owned(),
             retry_after_ms: is_retryable.then_some(1000),
         };
-        if is_retryable { self.pause(PAUSE, stopped).await } else { Err(Halt::Stopped(stopped)) }
+        if is_retryable { self.pause(PAUSE, stopped).await } else { Err(stopped) }
     }
 
-    async fn wait_for_room(&mut self, refusal: Refusal, retry_after_ms: u64) -> Result<(), Halt> {
+    async fn wait_for_room(&mut self, refusal: Refusal, retry_after_ms: u64) -> Result<(), Stopped> {
         let (reason, detail) = match refusal {
             Refusal::GroupFull => (StopReason::QueueFull, "the group has as many unfinished jobs as it may"),
             Refusal::WholeFull => (StopReason::QueueFull, "the queue has as many unfinished jobs as it may"),
@@ -460,7 +464,7 @@ impl<'a> Stall<'a> {
             }
         };
         if reason != StopReason::QueueFull {
-            return Err(Halt::stopped(reason, detail));
+            return Err(Stopped::new(reason, detail));
         }
         let detail = format!("{detail}; go on with next_line when some are done");
         let stopped = Stopped { reason, detail, retry_after_ms: Some(retry_after_ms) };
@@ -468,11 +472,11 @@ impl<'a> Stall<'a> {
     }
 
     /// Waits before the next attempt, if there is to be one.
-    async fn pause(&mut self, pause: Duration, stopped: Stopped) -> Result<(), Halt> {
+    async fn pause(&mut self, pause: Duration, stopped: Stopped) -> Result<(), Stopped> {
         let waited = self.since.get_or_insert_with(Instant::now).elapsed();
         let left = self.patience.saturating_sub(waited);
         if left.is_zero() {
-            return Err(Halt::Stopped(stopped));
+            return Err(stopped);
         }
         tokio::select! {
             () = self.stopping.cancelled() => Err(stopping()),
@@ -482,6 +486,6 @@ impl<'a> Stall<'a> {
 }
 
 /// The server stops.
-pub fn stopping() -> Halt {
-    Halt::stopped(StopReason::Stopping, "the server stops; go on with next_line when it is back")
+pub fn stopping() -> Stopped {
+    Stopped::new(StopReason::Stopping, "the server stops; go on with next_line when it is back")
 }

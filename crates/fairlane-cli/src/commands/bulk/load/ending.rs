@@ -51,18 +51,23 @@ pub async fn halted(halt: Halt, jobs: u64, begun: &Begun, arguments: &Arguments)
         }
         Error::Mismatch { total, .. } => return mismatch(&error, *total, begun, arguments).await,
         Error::SealedWithOthers { .. } => return Failure::bad_input(error.to_string()),
-        Error::OtherPayload { .. } => {
+        Error::OtherSource { .. } => {
             let open = || format!("bulk action {} stays open", arguments.bulk);
             let stays = takes_no_more(begun).await.unwrap_or_else(open);
             return Failure::bad_input(format!("{error}\n{stays}"));
         }
         _ => {}
     }
-    // A job that was refused leaves a gap, and what is behind it is not a beginning to skip.
-    let is_beginning = !matches!(error, Error::Conflict { .. } | Error::Refused { .. });
+    // A job that was not taken leaves a gap, and what is behind it is not a beginning to skip.
+    let is_beginning =
+        !matches!(error, Error::Conflict { .. } | Error::Differs { .. } | Error::Refused { .. });
     let on = way_on(loaded, is_beginning, begun, arguments);
+    let twice = match error {
+        Error::Differs { .. } => twice_named(begun, arguments).await,
+        _ => String::new(),
+    };
     let open = || format!("{}; mend this, and {on}", there(loaded, arguments));
-    let message = format!("{error}\n{}", takes_no_more(begun).await.unwrap_or_else(open));
+    let message = format!("{error}\n{twice}{}", takes_no_more(begun).await.unwrap_or_else(open));
     match Failure::from(error) {
         Failure::BadInput(_) => Failure::BadInput(message),
         _ => Failure::Broken(message),
@@ -123,25 +128,30 @@ fn gone(arguments: &Arguments) -> Failure {
 
 /// It has another number of jobs than the source.
 async fn mismatch(error: &Error, total: u64, begun: &Begun, arguments: &Arguments) -> Failure {
-    let twice = match arguments.file.is_file() {
-        true => ids_twice(begun.behind, arguments).await.unwrap_or_default(),
-        false => Vec::new(),
-    };
+    let twice = twice_named(begun, arguments).await;
     let expected = total.to_string();
     let seal = ["bulk", "seal", &arguments.group, &arguments.bulk, "--expected", &expected];
     let seal = arguments.place.command(&seal);
     if twice.is_empty() {
         return Failure::bad_input(format!("{error}:\n  {seal}"));
     }
-    let named: Vec<String> =
-        twice.iter().map(|(id, first, again)| format!("  {id}: lines {first} and {again}")).collect();
     Failure::bad_input(format!(
-        "bulk action {} has {} jobs and stays open: ids stand twice in the source, and the second one adds nothing:\n{}\n\
+        "bulk action {} has {} jobs and stays open: the second one adds nothing where\n{twice}\
          give these lines other ids and run the same command again, or seal it as it is:\n  {seal}",
         arguments.bulk,
         thousands(total),
-        named.join("\n")
     ))
+}
+
+/// Ids that stand twice in the source with their lines, if there are some and it can be read once more.
+async fn twice_named(begun: &Begun, arguments: &Arguments) -> String {
+    let twice = match arguments.file.is_file() {
+        true => ids_twice(begun.behind, arguments).await.unwrap_or_default(),
+        false => Vec::new(),
+    };
+    let lines: String =
+        twice.iter().map(|(id, first, again)| format!("  {id}: lines {first} and {again}\n")).collect();
+    if lines.is_empty() { lines } else { format!("ids stand twice in the source:\n{lines}") }
 }
 
 /// The first ids that stand twice, with both lines.

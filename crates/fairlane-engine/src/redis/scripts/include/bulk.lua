@@ -1,8 +1,10 @@
 -- Bulk actions: the hash `bulk:{number}`, read once and written once. A number is kept as text. `payload` and `summary`
 -- may be long and are read only where they are shown.
-local bulks, bulk_texts, bulk_fields = {}, {name = true, state = true, course = true, cause = true}, {
+local bulks, bulk_texts, bulk_fields = {}, {
+  name = true, state = true, course = true, cause = true, worker = true,
+}, {
   'name', 'state', 'course', 'sealed', 'total', 'succeeded', 'failed', 'cancelled', 'created_at', 'started_at',
-  'finished_at', 'deadline', 'fails_at', 'fence', 'cause', 'aggregated',
+  'finished_at', 'deadline', 'fails_at', 'fence', 'cause', 'aggregated', 'worker',
 }
 
 -- The bulk action with this number, or false if it is gone.
@@ -92,9 +94,22 @@ local function is_to_be_taken(bulk)
   return bulk.aggregated == 0 and (bulk.state == 'AGGREGATING' or dropped_wholly)
 end
 
+-- Nobody has a bulk action in hand any more.
+local function let_go(bulk)
+  if bulk.worker == '' then return end
+  call('ZREM', prefix .. 'taken', bulk.worker .. ':' .. padded_number(bulk))
+  bulk.worker = ''
+end
+
+-- Lets nobody take a bulk action any more; 1 if somebody could.
+local function take_no_more(bulk)
+  let_go(bulk)
+  return call('ZREM', prefix .. 'aggregating', padded_number(bulk))
+end
+
 -- Lets a bulk action be taken from now on, unless it can be already.
 local function hand_out(bulk)
-  call('ZADD', prefix .. 'aggregating', 'NX', text(now), padded_number(bulk))
+  if call('ZADD', prefix .. 'aggregating', 'NX', text(now), padded_number(bulk)) == 1 then let_go(bulk) end
 end
 
 -- Gives a bulk action its last state.
@@ -103,7 +118,9 @@ local function finish(bulk, state)
   local member = padded_number(bulk)
   call('ZADD', prefix .. 'finished-bulks', text(now), member)
   if bulk.deadline > 0 then call('ZREM', prefix .. 'bulk-deadlines', member) end
-  call('ZREM', prefix .. 'aggregating', member)
+  local group_name, name = match(bulk.name, '^([^:]+):(.+)$')
+  call('ZREM', prefix .. 'group:' .. group_name .. ':unfinished', name)
+  take_no_more(bulk)
 end
 
 -- Ends a bulk action in a state that drops what is left of it. An aggregation under way is called off: what it has

@@ -17,7 +17,7 @@ end
 -- Lets a bulk action be taken if it is to be, and else by nobody. Whoever has one that is not is too early.
 local function mend_taking(bulk)
   if is_to_be_taken(bulk) then return hand_out(bulk) end
-  if call('ZREM', prefix .. 'aggregating', padded_number(bulk)) == 1 and bulk.aggregated == 0 then bulk.fence = 0 end
+  if take_no_more(bulk) == 1 and bulk.aggregated == 0 then bulk.fence = 0 end
 end
 
 -- An order has as many lanes as it has; one that is empty starts anew.
