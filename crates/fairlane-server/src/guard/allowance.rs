@@ -56,8 +56,14 @@ impl Allowance {
     /// Counts a request against the rate, and gives what it may spend.
     pub(super) async fn pass(&self, pace: Pace) -> Result<Option<Purse>, Response> {
         let Some((rate, spending)) = &self.rate else { return Ok(None) };
-        let Err(wait) = spending.budget.take(spending.budget.now()) else {
-            return Ok(Some(Purse::new(spending.clone(), pace)));
+        let wait = match spending.budget.take(spending.budget.now()) {
+            Ok(in_step) => {
+                if !in_step.is_zero() {
+                    tokio::time::sleep(in_step).await;
+                }
+                return Ok(Some(Purse::new(spending.clone(), pace)));
+            }
+            Err(wait) => wait,
         };
         let kept = self.refused.wait(wait.clamp(HOLD_MIN, COME_BACK)).await;
         let problem = ProblemKind::RateLimited.because(format!(

@@ -1,7 +1,8 @@
 //! A key's rate as a budget that requests and jobs are paid from.
 //!
 //! One number says until when everything taken so far is paid for, at the rate. A request is refused when that lies
-//! further ahead than the burst. Work is never refused: it is owed, and waits until what was taken before it is all but
+//! further ahead than the burst; of a large burst only the first requests go on at once, and the others in step, so that
+//! nobody else stands behind all of them. Work is never refused: it is owed, and waits until what was taken before it is all but
 //! paid for. So a key that has much done goes on at a constant speed, and whoever came first goes first.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,6 +14,9 @@ use fairlane_core::Rate;
 pub(super) const REQUEST_JOBS: u64 = 50;
 /// Requests' worth of work that is done before any of it is paid for: about one large batch.
 const WORK_AHEAD: u64 = 20;
+
+/// The step of a burst: no more than two thousand a second, which leaves room between any two.
+const STEP: u64 = 500_000;
 
 /// What a key may take, by its rate. All times are nanoseconds since it began.
 pub(super) struct Budget {
@@ -37,14 +41,18 @@ impl Budget {
         self.begun.elapsed().as_nanos() as u64
     }
 
-    /// Takes one request, or says how long to wait for it.
-    pub fn take(&self, now: u64) -> Result<(), Duration> {
+    /// Takes one request and says how long until it goes on; or how long until there could be one.
+    pub fn take(&self, now: u64) -> Result<Duration, Duration> {
         let paid_at = |at: u64| at.max(now).saturating_add(self.request);
         let latest = now.saturating_add(self.burst);
         let taken = self.paid_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |at| {
             Some(paid_at(at)).filter(|paid_at| *paid_at <= latest)
         });
-        taken.map(|_| ()).map_err(|at| Duration::from_nanos(paid_at(at) - latest))
+        let in_step = |at: u64| {
+            let before = at.saturating_sub(now) / self.request;
+            Duration::from_nanos(before.saturating_sub(WORK_AHEAD) * self.request.min(STEP))
+        };
+        taken.map(in_step).map_err(|at| Duration::from_nanos(paid_at(at) - latest))
     }
 
     /// Takes so many jobs' worth in any case, and says how long to wait before they are worked on.
@@ -89,6 +97,16 @@ mod tests {
         assert!(budget.take(now + 10 * MS).is_ok() && budget.take(now + 10 * MS).is_err());
         assert!((0..3).all(|_| budget.take(now + 1000 * MS).is_ok()), "what is not used is not saved up");
         assert!(budget.take(now + 1000 * MS).is_err());
+    }
+
+    #[test]
+    fn a_large_burst_goes_on_in_step() {
+        let budget = budget(100);
+        let now = 1000 * MS;
+        let waits: Vec<Duration> = (0..100).map(|_| budget.take(now).unwrap()).collect();
+        assert!(waits[..=20].iter().all(Duration::is_zero), "{waits:?}");
+        let step = Duration::from_nanos(STEP);
+        assert!(waits[20..].windows(2).all(|pair| pair[1] - pair[0] == step), "{waits:?}");
     }
 
     #[test]

@@ -102,7 +102,7 @@ pub fn run(program: &Path, plan: &Plan) -> Report {
         failed += wrong;
     };
     measure(&mut histogram());
-    let flood = Arc::new(Flood::new(server.api, &flooding, plan.kind));
+    let flood = Arc::new(Flood::new(server.api, &flooding, plan));
     if plan.kind == Kind::Lists {
         alone(|| flooding::fill(server.api, &gentle)).expect("the server takes what is to be listed");
     }

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::Kind;
+use fairlane_server::ServerSettings;
+
+use super::{Kind, Plan};
 use crate::served::client::{Adding, Connection, payload, request};
 use crate::served::process::BATCH;
 
@@ -24,6 +26,8 @@ pub(super) struct Flood {
     api: SocketAddr,
     key: String,
     kind: Kind,
+    /// More ask at once than the burst: some are refused, and the others slowed down.
+    is_refused: bool,
     pub over: AtomicBool,
     numbers: AtomicU64,
     pub passed: AtomicU64,
@@ -32,14 +36,18 @@ pub(super) struct Flood {
 }
 
 impl Flood {
-    pub fn new(api: SocketAddr, key: &str, kind: Kind) -> Self {
+    pub fn new(api: SocketAddr, key: &str, plan: &Plan) -> Self {
         let [numbers, passed, refused, other] = [(); 4].map(|()| AtomicU64::new(0));
-        Self { api, key: key.to_owned(), kind, over: AtomicBool::new(false), numbers, passed, refused, other }
+        let rate = plan.rate.or(ServerSettings::default().key_rate);
+        let is_refused =
+            rate.is_some_and(|rate| plan.kind == Kind::Single && plan.flooding as u64 > rate.burst());
+        let (key, kind, over) = (key.to_owned(), plan.kind, AtomicBool::new(false));
+        Self { api, key, kind, is_refused, over, numbers, passed, refused, other }
     }
 
-    /// Single requests are refused beyond the rate; what takes more is slowed down to it.
+    /// Whether the key has been shown its limit, if it was to be refused at all.
     pub fn is_felt(&self) -> bool {
-        self.kind != Kind::Single || self.refused.load(Ordering::Relaxed) > 0
+        !self.is_refused || self.refused.load(Ordering::Relaxed) > 0
     }
 
     fn is_over(&self) -> bool {
