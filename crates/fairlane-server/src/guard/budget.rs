@@ -26,7 +26,11 @@ pub(super) struct Budget {
     /// How far requests may be ahead of what is paid for, and how far work may.
     burst: u64,
     work_burst: u64,
+    /// The step of a burst.
+    step: u64,
     paid_at: AtomicU64,
+    /// When the last request goes on.
+    stepped_at: AtomicU64,
 }
 
 impl Budget {
@@ -34,7 +38,9 @@ impl Budget {
         let request = (rate.period_ms().saturating_mul(1_000_000) / rate.count()).max(1);
         let burst = request.saturating_mul(rate.burst());
         let work_burst = burst.min(request.saturating_mul(WORK_AHEAD));
-        Self { begun: Instant::now(), request, burst, work_burst, paid_at: AtomicU64::new(0) }
+        let [paid_at, stepped_at] = [(); 2].map(|()| AtomicU64::new(0));
+        let (begun, step) = (Instant::now(), request.min(STEP));
+        Self { begun, request, burst, work_burst, step, paid_at, stepped_at }
     }
 
     pub fn now(&self) -> u64 {
@@ -48,11 +54,18 @@ impl Budget {
         let taken = self.paid_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |at| {
             Some(paid_at(at)).filter(|paid_at| *paid_at <= latest)
         });
-        let in_step = |at: u64| {
-            let before = at.saturating_sub(now) / self.request;
-            Duration::from_nanos(before.saturating_sub(WORK_AHEAD) * self.request.min(STEP))
-        };
-        taken.map(in_step).map_err(|at| Duration::from_nanos(paid_at(at) - latest))
+        taken.map(|_| self.in_step(now)).map_err(|at| Duration::from_nanos(paid_at(at) - latest))
+    }
+
+    /// How long until the next step is free, if more than the first requests of a burst have come.
+    fn in_step(&self, now: u64) -> Duration {
+        let ahead = self.step * WORK_AHEAD;
+        let next = |at: u64| at.max(now) + self.step;
+        let before =
+            match self.stepped_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |at| Some(next(at))) {
+                Ok(at) | Err(at) => at,
+            };
+        Duration::from_nanos(before.saturating_sub(now).saturating_sub(ahead))
     }
 
     /// Takes so many jobs' worth in any case, and says how long to wait before they are worked on.
@@ -107,6 +120,14 @@ mod tests {
         assert!(waits[..=20].iter().all(Duration::is_zero), "{waits:?}");
         let step = Duration::from_nanos(STEP);
         assert!(waits[20..].windows(2).all(|pair| pair[1] - pair[0] == step), "{waits:?}");
+    }
+
+    #[test]
+    fn work_that_is_owed_keeps_no_request_at_the_door() {
+        let budget = budget(100);
+        let now = 1000 * MS;
+        budget.owe(90 * REQUEST_JOBS, now);
+        assert_eq!(budget.take(now), Ok(Duration::ZERO));
     }
 
     #[test]
