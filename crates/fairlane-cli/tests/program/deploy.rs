@@ -66,3 +66,14 @@ fn containers_are_asked_for_their_health_and_show_no_password() {
     assert!(directives.iter().all(|line| !line.starts_with("flush_interval")), "a client may go away");
     assert!(directives.iter().any(|line| line.starts_with("dynamic a ")), "each server counts by itself");
 }
+
+#[test]
+fn redis_of_the_compose_file_has_a_memory_limit_below_its_containers() {
+    let compose = file("compose.yaml").1;
+    let gigabytes = |words: &str, unit: &str| {
+        let value = behind(&compose, words).next().unwrap_or_else(|| panic!("{words} is not set"));
+        let number = value.split_whitespace().next().and_then(|value| value.strip_suffix(unit));
+        number.and_then(|number| number.parse::<u64>().ok()).unwrap_or_else(|| panic!("{words}{value}"))
+    };
+    assert!(gigabytes("--maxmemory ", "gb") < gigabytes("mem_limit: ", "g"));
+}

@@ -55,10 +55,11 @@ async fn a_full_redis_refuses_enqueues_and_goes_on_draining() {
 #[tokio::test]
 async fn a_store_of_another_layout_is_refused() {
     let server = RedisServer::start(ServerOptions::default());
-    for version in ["4", "99"] {
+    for (version, cure) in [("5", "drain it"), ("99", "use the program that wrote it")] {
         server.command(&["HSET", "bulk-action:partition", "version", version]);
         let refused = RedisEngine::connect(&server.url(), RedisOptions::default()).await.err().unwrap();
         assert!(refused.to_string().contains(&format!("layout version {version}")), "{refused}");
+        assert!(refused.to_string().contains(cure), "{refused}");
     }
 }
 
@@ -69,6 +70,18 @@ async fn settings_that_weaken_the_promises_are_said() {
     let engine = RedisEngine::connect(&server.url(), RedisOptions::default()).await.unwrap();
     let said = engine.warnings().join(" ");
     assert!(said.contains("noeviction") && said.contains("appendonly"), "{said}");
+}
+
+#[tokio::test]
+async fn redis_without_a_memory_limit_is_warned_about_at_start() {
+    let server = RedisServer::start(ServerOptions::default());
+    let warned = async || {
+        let engine = RedisEngine::connect(&server.url(), RedisOptions::default()).await.unwrap();
+        engine.warnings().iter().any(|warning| warning.starts_with("maxmemory is 0"))
+    };
+    assert!(warned().await);
+    server.command(&["CONFIG", "SET", "maxmemory", "64mb"]);
+    assert!(!warned().await);
 }
 
 /// Commands in flight together, each of which finds its script gone.

@@ -9,7 +9,7 @@ use super::keys::Keys;
 use crate::engine::{EngineError, Space};
 
 /// The version of the key layout this program reads and writes.
-const LAYOUT_VERSION: &str = "5";
+const LAYOUT_VERSION: &str = "6";
 /// Longer than `hash-max-listpack-value`, which is 64 unless an operator raised it.
 const WIDENER_BYTES: usize = 512;
 
@@ -32,11 +32,23 @@ pub(super) async fn check_layout(connection: &Connection, keys: &Keys) -> Result
     if found == LAYOUT_VERSION {
         return widen_in_flight(connection, keys).await;
     }
-    Err(EngineError::broken(format!(
-        "the data under {} has layout version {found}, this program knows version {LAYOUT_VERSION}; use the \
-         program that wrote it, or another key prefix",
-        keys.prefix()
-    )))
+    Err(EngineError::broken(other_layout(&found, keys.prefix())))
+}
+
+/// Names both versions and what to do. Data of an older layout is not converted: the program that wrote it drains it.
+fn other_layout(found: &str, prefix: &str) -> String {
+    let known = format!(
+        "the data under {prefix} has layout version {found}, this program reads version {LAYOUT_VERSION}"
+    );
+    let is_older = found.parse::<u32>().is_ok_and(|found| found < LAYOUT_VERSION.parse().unwrap_or(0));
+    if !is_older {
+        return format!("{known}; use the program that wrote it, or another key prefix");
+    }
+    format!(
+        "{known}; drain it with the program that wrote it: stop the producers, run workers until \
+         `fairlane status` counts no waiting and no running jobs, stop the workers, and delete the keys that \
+         begin with {prefix}; or use another key prefix"
+    )
 }
 
 /// Redis keeps a small hash as a flat list that is searched from its beginning, until a value is long. One long
@@ -69,6 +81,13 @@ pub(super) async fn warnings(connection: &Connection) -> Result<Vec<String>, Eng
             "appendfsync is everysec: a crash of Redis can lose up to a second; always loses nothing".into(),
         ),
         _ => {}
+    }
+    if setting(connection, "maxmemory").await.is_some_and(|limit| limit == "0") {
+        warnings.push(
+            "maxmemory is 0: Redis grows until the machine is out of memory and the kernel ends it; set maxmemory \
+             below the memory of the machine, so that enqueues are refused in time"
+                .into(),
+        );
     }
     Ok(warnings)
 }
