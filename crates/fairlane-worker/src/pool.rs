@@ -3,6 +3,7 @@
 //! - `pool/fetcher.rs`: leases no more than there are free slots, and waits for a push when there is nothing.
 //! - `pool/attempt.rs`: one attempt from its start to its settlement, whatever the processor does.
 //! - `pool/heartbeat.rs`: renews leases. `pool/settler.rs`: settles in batches that cost no time.
+//! - `pool/gather.rs`: lets jobs that end together be asked for and settled together.
 //! - `pool/slots.rs`: who runs. `pool/in_hand.rs`: what is leased and not yet settled.
 //! - `pool/outage.rs`: an engine that does not answer is waited for. `pool/meters.rs`: what is counted.
 //!
@@ -11,6 +12,7 @@
 
 mod attempt;
 mod fetcher;
+mod gather;
 mod heartbeat;
 mod in_hand;
 mod meters;

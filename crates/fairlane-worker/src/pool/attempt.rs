@@ -28,14 +28,21 @@ const DROP_PATIENCE: Duration = Duration::from_millis(200);
 /// Longest random delay of a job whose downstream refused it without saying for how long.
 const THROTTLE_DELAY_MS: u64 = 200;
 
-/// Starts an attempt in a task of its own. `leased` is a moment before the lease was asked for.
-pub(crate) fn start(shared: &Arc<Shared>, job: LeasedJob, leased: Instant) {
-    let timeout = shared.types.get(&job.type_id).and_then(|entry| entry.options.timeout);
-    let timeout = timeout.unwrap_or(shared.settings.job_timeout);
-    let context = Context::new(job, shared.engine.clone(), shared.lease_ms(), timeout, shared.hooks.clone());
-    shared.slots.take(context.type_id());
-    shared.in_hand.add(&context, leased);
-    tokio::spawn(attempt(shared.clone(), context));
+/// Starts an attempt at each job, in a task of its own. `leased` is a moment before the lease was asked for. All are
+/// in hand before the first runs, so that the first to end sees that others are about to.
+pub(crate) fn start_all(shared: &Arc<Shared>, jobs: Vec<LeasedJob>, leased: Instant) {
+    let contexts = jobs.into_iter().map(|job| {
+        let timeout = shared.types.get(&job.type_id).and_then(|entry| entry.options.timeout);
+        let timeout = timeout.unwrap_or(shared.settings.job_timeout);
+        let context =
+            Context::new(job, shared.engine.clone(), shared.lease_ms(), timeout, shared.hooks.clone());
+        shared.slots.take(context.type_id());
+        shared.in_hand.add(&context, leased);
+        context
+    });
+    for context in contexts.collect::<Vec<Context>>() {
+        tokio::spawn(attempt(shared.clone(), context));
+    }
 }
 
 /// Hands a job back that will not be started.

@@ -14,6 +14,7 @@ use fairlane_core::{Micros, TypeId};
 use fairlane_engine::{Clock, EngineError, Leaser};
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 
+use super::gather::gather;
 use super::outage::Pauses;
 use super::slots::Room;
 use super::{Shared, attempt};
@@ -111,7 +112,7 @@ impl Fetcher {
             self.note(ended)?;
         }
         match self.next_class() {
-            Turn::Ask(room) => self.fetch(room).await.map(|()| Heard::Engine),
+            Turn::Ask(room) => self.fetch(self.gathered(room).await).await.map(|()| Heard::Engine),
             Turn::Wait => self.wait().await,
             Turn::Full => {
                 self.end_waits_of_full();
@@ -140,6 +141,16 @@ impl Fetcher {
         if open { Turn::Wait } else { Turn::Full }
     }
 
+    /// The room of a class once the jobs that are about to end have ended. An idle worker asks at once.
+    async fn gathered(&self, Room { class, jobs }: Room) -> Room {
+        let slots = &self.shared.slots;
+        if slots.in_use() == 0 {
+            return Room { class, jobs };
+        }
+        gather(|| slots.room(class)).await;
+        Room { class, jobs: slots.room(class) }
+    }
+
     /// Asks for jobs of one class.
     async fn fetch(&mut self, room: Room) -> Result<(), EngineError> {
         self.turn = room.class + 1;
@@ -165,12 +176,12 @@ impl Fetcher {
         if batch.jobs.is_empty() {
             return Ok(Fetched::None(batch.wake_at));
         }
-        for job in batch.jobs {
+        for job in &batch.jobs {
             if let Some(bulk) = &job.bulk {
                 self.shared.bulks_met.meet(&job.job.group, bulk);
             }
-            attempt::start(&self.shared, job, batch.asked);
         }
+        attempt::start_all(&self.shared, batch.jobs, batch.asked);
         (self.classes[class].empty, self.vain) = (None, 0);
         Ok(Fetched::Some)
     }

@@ -11,6 +11,7 @@ use fairlane_core::{Fence, TypeId};
 use fairlane_engine::EngineError;
 use tokio::sync::mpsc;
 
+use super::gather::gather;
 use super::in_hand::Left;
 use super::outage::Pauses;
 use super::{Shared, TARGET};
@@ -55,6 +56,15 @@ pub(crate) async fn settle_all(shared: Arc<Shared>, mut endings: Endings) {
         };
         if count == 0 {
             return;
+        }
+        // The last job in hand is settled at once.
+        if shared.in_hand.len() > gathered.len() {
+            gather(|| endings.len()).await;
+            while gathered.len() < SETTLE_JOBS_MAX
+                && let Ok(ending) = endings.try_recv()
+            {
+                gathered.push(ending);
+            }
         }
         while !gathered.is_empty() {
             let batch = next_batch(&mut gathered);

@@ -64,6 +64,11 @@ impl Slots {
         self.room_of(&self.taken(), class).max(0) as usize
     }
 
+    /// How many jobs hold a slot.
+    pub fn in_use(&self) -> usize {
+        self.taken().by_class.iter().sum::<i64>().max(0) as usize
+    }
+
     pub fn take(&self, type_id: &TypeId) {
         let mut taken = self.taken();
         taken.free -= 1;

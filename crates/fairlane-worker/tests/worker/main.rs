@@ -1,6 +1,7 @@
 //! A worker at work, on real engines.
 
 mod aggregator;
+mod batches;
 mod bulks;
 mod documents;
 mod pool;
