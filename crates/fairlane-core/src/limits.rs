@@ -71,6 +71,8 @@ pub const WORKER_SILENCE_MS: u64 = 60 * 1000;
 pub const AUDIT_SUSPECTS_MAX: usize = 100;
 /// Entries that one `audit` counts one by one; what is larger it does not count.
 pub const AUDIT_ENTRIES_MAX: usize = 20_000;
+/// One `audit` looks at no further suspect once it has counted this many entries: a step of a few milliseconds.
+pub const AUDIT_STEP_ENTRIES: usize = 2500;
 /// Entries of lists that one `audit` passes over to find a job.
 pub const AUDIT_PASSED_MAX: usize = 1_000_000;
 /// Bytes that one `audit` reads to find a job or to count those of a bulk action.
@@ -217,6 +219,7 @@ const _: () = {
     assert!(CUBIC_MS_MAX * CUBIC_MS_MAX * CUBIC_MS_MAX <= BUCKET_UNITS_MAX);
     assert!(BUCKET_UNITS_MAX + RATE_COUNT_MAX * MILLI < INTEGER_MAX);
     assert!(RECLAIM_STALE_MS < RECLAIM_GRACE_MS);
+    assert!(AUDIT_STEP_ENTRIES < AUDIT_ENTRIES_MAX);
     // One reclaim begins a last batch when it has one job less than it may take.
     assert!(((RECLAIM_JOBS_MAX + LEASE_JOBS_MAX) as u64) < LIST_STRIDE && EXTEND_JOBS_MAX <= LEASE_JOBS_MAX);
     assert!(SETTLE_JOBS_MAX <= LEASE_JOBS_MAX && PICK_JOBS_MAX <= LEASE_JOBS_MAX);

@@ -83,11 +83,14 @@ impl dyn Engine {
         Ok(report)
     }
 
-    /// Last come counts that putting a job right may have left wrong, and those over all groups.
+    /// Last come counts that a repair may have left wrong.
     async fn look_at_counts(&self, repair: bool, report: &mut AuditReport) -> Result<(), EngineError> {
         let repaired = report.findings.iter().filter(|finding| finding.repaired);
         let groups: BTreeSet<GroupId> =
             repaired.filter_map(|finding| finding.suspect.group().cloned()).collect();
+        if report.findings.iter().all(|finding| !finding.repaired) {
+            return Ok(());
+        }
         let mut suspects = Vec::new();
         for group in groups {
             suspects.extend([Suspect::Group(group.clone()), Suspect::Backlog(group)]);

@@ -1,6 +1,7 @@
 //! An audit of a queue in Redis that somebody has damaged: each damage is found by its word, repaired, and the queue
 //! then drains with every surviving job done exactly once.
 
+mod growth;
 mod scene;
 
 use std::sync::Arc;
@@ -283,7 +284,7 @@ async fn a_lane_out_of_order_is_put_where_it_belongs() {
         Damage {
             name: "a group that does not exist",
             inflict: |scene| drop(scene.raw(&["ZADD", "fair-queue:normal:t", "0", "0000000000009999:ghost"])),
-            found: &["lane-out-of-order type t"],
+            found: &["lane-out-of-order group ghost"],
             lost: &[],
         },
         Damage {

@@ -3,10 +3,19 @@
 //! A page of jobs tells of each where it is to be found, as of one moment. What is to be found in a list, or with
 //! those that ended, is looked for there. The order of reading is such that what stays in its place is seen:
 //! lists before rows, and again after them; rows before chunks of ended jobs; lists from their tails.
+//!
+//! - `audit/lanes.rs`: groups, their lanes and the fair orders, each order read once.
+//! - `audit/counts.rs`: the counts over all groups.
+//!
+//! The number of commands and the entries read grow with the number of groups and jobs, never with their product.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+mod counts;
+mod lanes;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use ::redis::{Cmd, Value};
+use fairlane_core::limits::AUDIT_SUSPECTS_MAX;
 use fairlane_core::queue::{BulkRef, Suspect};
 use tokio::sync::mpsc;
 
@@ -15,16 +24,17 @@ use super::decode::audit as decode;
 use crate::audit::WalkPage;
 use crate::engine::EngineError;
 
-/// Entries of one page; those of rows come with their payloads on the server's side.
+/// Entries of one page of names or chunks.
 const PAGE: usize = 500;
-const ROWS_PAGE: usize = 100;
+/// Jobs of one page: the script looks each of them up in several places.
+const JOBS_PAGE: usize = 100;
 
 /// A job on a page.
 struct Seen {
     name: String,
     /// Where it is to be found, as `whereabouts.lua` says.
     letter: char,
-    /// The number of its bulk action, or nothing.
+    /// The number of its bulk action, or nothing; the type of a leased job.
     bulk: String,
 }
 
@@ -53,12 +63,34 @@ pub(super) struct Walk<'a> {
     finished: HashSet<String>,
     /// Members of `aggregating` when the walk began.
     takeable: HashSet<String>,
+    /// Leased jobs by group, and by type.
+    leased_by_group: HashMap<String, i64>,
+    leased_by_type: HashMap<String, i64>,
+    /// Groups whose lanes, seats or listing may be wrong.
+    odd_groups: BTreeSet<String>,
+    /// Suspects that wait until there are enough for one step.
+    suspects: Vec<Suspect>,
 }
 
 impl<'a> Walk<'a> {
     pub fn new(engine: &'a RedisEngine, pages: mpsc::Sender<WalkPage>) -> Self {
         let (groups, leases, lists, types, finished, takeable) = Default::default();
-        Self { engine, pages, groups, leases, lists, types, walked: 0, finished, takeable }
+        let (leased_by_group, leased_by_type, odd_groups, suspects) = Default::default();
+        Self {
+            engine,
+            pages,
+            groups,
+            leases,
+            lists,
+            types,
+            walked: 0,
+            finished,
+            takeable,
+            leased_by_group,
+            leased_by_type,
+            odd_groups,
+            suspects,
+        }
     }
 
     pub async fn run(mut self) -> Result<(), EngineError> {
@@ -66,17 +98,28 @@ impl<'a> Walk<'a> {
         self.takeable.extend(self.texts("ZRANGE", "aggregating", &["0", "-1"]).await?);
         self.read_keys().await?;
         self.walk_places().await?;
+        self.walk_lanes().await?;
         for group in self.groups.clone() {
             self.walk_group(&group).await?;
             self.walked += 1;
+            self.progress(vec![]).await;
         }
         let finished = std::mem::take(&mut self.finished);
         let unfiled = self.without_filed("completed", finished).await?;
         self.report_jobs(unfiled).await?;
+        let odd_groups = std::mem::take(&mut self.odd_groups);
+        let groups = odd_groups.iter().map(|name| decode::group(name).map(Suspect::Group));
         let leases = self.leases.iter().map(|batch| decode::batch(batch).map(Suspect::Lease));
-        let types = self.types.iter().map(|name| decode::type_name(name).map(Suspect::Type));
-        let suspects = leases.chain(types).collect::<Result<Vec<_>, _>>()?;
-        self.report(suspects).await
+        let suspects = groups.chain(leases).collect::<Result<Vec<_>, _>>()?;
+        self.report(suspects).await;
+        let types = self.odd_types().await?;
+        self.report(types).await;
+        if self.are_counts_odd().await? {
+            self.report(vec![Suspect::Whole]).await;
+        }
+        let rest = std::mem::take(&mut self.suspects);
+        self.progress(rest).await;
+        Ok(())
     }
 
     /// Groups, their lists, and leases, by the keys there are and by those who name them.
@@ -115,7 +158,10 @@ impl<'a> Walk<'a> {
         for (source, key, expected) in places {
             let mut cursor = Some("0".to_owned());
             while let Some(at) = cursor {
-                let (next, seen) = self.jobs_page(source, &key, &at, PAGE).await?;
+                let (next, seen) = self.jobs_page(source, &key, &at, JOBS_PAGE).await?;
+                if source == "in_flight" {
+                    self.count_leased(&seen);
+                }
                 let odd = seen.into_iter().filter(|seen| !expected.contains(seen.letter));
                 self.report_jobs(odd.map(|seen| seen.name)).await?;
                 cursor = next;
@@ -156,12 +202,12 @@ impl<'a> Walk<'a> {
     }
 
     /// Jobs that stand in these lists and belong there; the others are suspects, and so is what was met twice.
-    async fn walk_lists(&self, lists: &[String]) -> Result<HashSet<String>, EngineError> {
+    async fn walk_lists(&mut self, lists: &[String]) -> Result<HashSet<String>, EngineError> {
         let mut listed = HashSet::new();
         for key in lists {
             let mut cursor = Some("0".to_owned());
             while let Some(at) = cursor {
-                let (next, seen) = self.jobs_page("list", key, &at, PAGE).await?;
+                let (next, seen) = self.jobs_page("list", key, &at, JOBS_PAGE).await?;
                 let mut odd = Vec::new();
                 for Seen { name, letter, .. } in seen {
                     let belongs = matches!(letter, 'L' | 'X');
@@ -181,7 +227,7 @@ impl<'a> Walk<'a> {
         let mut cursor = Some("0".to_owned());
         let mut met = HashSet::new();
         while let Some(at) = cursor {
-            let (next, seen) = self.jobs_page("rows", group, &at, ROWS_PAGE).await?;
+            let (next, seen) = self.jobs_page("rows", group, &at, JOBS_PAGE).await?;
             let mut odd = Vec::new();
             for seen in seen {
                 // A scan may give an entry twice.
@@ -262,15 +308,16 @@ impl<'a> Walk<'a> {
         Ok(names)
     }
 
-    /// Suspects whose counts are not what the walk has counted; a group's lanes are looked at in any case.
+    /// Suspects whose counts are not what the walk has counted, and the group itself if it looked odd.
     async fn compare_counts(
-        &self,
+        &mut self,
         group: &str,
         bulks: &[(&String, &String)],
         counted: &Counted,
     ) -> Result<(), EngineError> {
         let name = decode::group(group)?;
-        let mut suspects = vec![Suspect::Group(name.clone())];
+        let odd = self.odd_groups.remove(group);
+        let mut suspects: Vec<Suspect> = odd.then(|| Suspect::Group(name.clone())).into_iter().collect();
         let meta = self.texts("HMGET", &format!("group:{group}:meta"), &["counts", "run"]).await?;
         let backlog = meta[0].split(':').nth(1).and_then(|number| number.parse().ok()).unwrap_or(0);
         let waiting = meta[1].split(':').next().and_then(|number| number.parse().ok()).unwrap_or(0);
@@ -290,7 +337,8 @@ impl<'a> Walk<'a> {
                 suspects.push(Suspect::Bulk(BulkRef { group: name.clone(), id: decode::bulk(id)? }));
             }
         }
-        self.report(suspects).await
+        self.report(suspects).await;
+        Ok(())
     }
 
     /// Whether a bulk action can be taken. One that can unlike expected may have changed since the walk began.
@@ -303,19 +351,29 @@ impl<'a> Walk<'a> {
         Ok(score.iter().any(|score| !score.is_empty()))
     }
 
-    async fn report_jobs(&self, names: impl IntoIterator<Item = String>) -> Result<(), EngineError> {
+    async fn report_jobs(&mut self, names: impl IntoIterator<Item = String>) -> Result<(), EngineError> {
         let suspects: Vec<Suspect> = names
             .into_iter()
             .map(|name| decode::job_ref(&name).map(Suspect::Job))
             .collect::<Result<_, _>>()?;
-        if suspects.is_empty() { Ok(()) } else { self.report(suspects).await }
+        self.report(suspects).await;
+        Ok(())
     }
 
-    async fn report(&self, suspects: Vec<Suspect>) -> Result<(), EngineError> {
+    /// Keeps suspects until there are as many as one step takes.
+    async fn report(&mut self, suspects: Vec<Suspect>) {
+        self.suspects.extend(suspects);
+        while self.suspects.len() >= AUDIT_SUSPECTS_MAX {
+            let rest = self.suspects.split_off(AUDIT_SUSPECTS_MAX);
+            let page = std::mem::replace(&mut self.suspects, rest);
+            self.progress(page).await;
+        }
+    }
+
+    async fn progress(&self, suspects: Vec<Suspect>) {
         let page = WalkPage { suspects, groups_walked: self.walked, groups: self.groups.len() as u64 };
-        // Whoever looks at suspects has failed then, and says so itself.
+        // Nothing receives pages once an audit of suspects has failed; that error is the one reported.
         let _ = self.pages.send(page).await;
-        Ok(())
     }
 
     async fn page(
@@ -325,7 +383,11 @@ impl<'a> Walk<'a> {
         cursor: &str,
         count: usize,
     ) -> Result<(Option<String>, Vec<String>), EngineError> {
-        let words = ["", "page", source, name, cursor, &count.to_string()];
+        self.page_of(&["", "page", source, name, cursor, &count.to_string()]).await
+    }
+
+    /// A page by all the words of its request.
+    async fn page_of(&self, words: &[&str]) -> Result<(Option<String>, Vec<String>), EngineError> {
         let arguments: Vec<Vec<u8>> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
         let engine = self.engine;
         let page =
@@ -353,6 +415,15 @@ impl<'a> Walk<'a> {
     async fn tail_page(&self, key: &str, offset: usize) -> Result<Vec<String>, EngineError> {
         let (first, last) = (format!("-{}", offset + PAGE), format!("-{}", offset + 1));
         self.texts("LRANGE", key, &[&first, &last]).await
+    }
+
+    async fn number(&self, command: &str, key: &str) -> Result<u64, EngineError> {
+        let mut cmd = Cmd::new();
+        cmd.arg(command).arg(format!("{}{key}", self.engine.keys.prefix()));
+        match self.engine.commands.query(&cmd).await? {
+            Value::Int(number) => Ok(number.unsigned_abs()),
+            other => Err(EngineError::broken(format!("{command} was answered with {other:?}"))),
+        }
     }
 
     /// A reply of texts; what is not there is empty.

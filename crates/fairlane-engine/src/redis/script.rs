@@ -30,7 +30,7 @@ const OPERATIONS: &[(&str, &str)] = sources!("scripts/":
 const INCLUDES: &[(&str, &str)] = sources!("scripts/include/":
     "base" "rate" "lane" "write" "order" "waiting" "clamp" "downstream" "gate" "answer" "pick" "ends" "settling"
     "purge" "bulk" "ending" "congestion" "serve" "turns" "looks" "pages" "whereabouts"
-    "recount" "mend" "checks" "walk");
+    "scan" "recount" "mend" "checks" "walk" "walk_groups");
 
 struct Source {
     code: String,
@@ -176,6 +176,7 @@ fn limits() -> Vec<(&'static str, String)> {
         ("RECLAIM_GRACE_US", number(l::RECLAIM_GRACE_MS * 1000)),
         ("BURST_US", number(l::BURST_US)),
         ("AUDIT_ENTRIES_MAX", count(l::AUDIT_ENTRIES_MAX)),
+        ("AUDIT_STEP_ENTRIES", count(l::AUDIT_STEP_ENTRIES)),
         ("AUDIT_PASSED_MAX", count(l::AUDIT_PASSED_MAX)),
         ("AUDIT_BYTES_MAX", count(l::AUDIT_BYTES_MAX)),
         ("AUDIT_LEASE_US", number(l::AUDIT_LEASE_MS * 1000)),

@@ -119,7 +119,7 @@ impl Machine {
     }
 
     /// Everything that `audit` should look at, for an engine whose store is this machine: jobs that look odd, then
-    /// every group with what is theirs, batches and types.
+    /// every group with its bulk actions, batches, types and the counts over all groups.
     pub fn suspects(&self) -> Vec<Suspect> {
         let mut suspects = self.odd_jobs();
         for group in self.groups.values() {
@@ -129,6 +129,7 @@ impl Machine {
         }
         suspects.extend(self.batches.keys().map(|batch| Suspect::Lease(*batch)));
         suspects.extend(self.types_by_name.keys().cloned().map(Suspect::Type));
+        suspects.push(Suspect::Whole);
         suspects
     }
 }
@@ -173,8 +174,7 @@ mod tests {
     }
 
     fn audit(machine: &mut Machine, repair: bool) -> Vec<&'static str> {
-        let mut suspects = machine.suspects();
-        suspects.push(Suspect::Whole);
+        let suspects = machine.suspects();
         match machine.apply(Command::Audit(Audit { suspects, repair }), NOW) {
             Reply::Audited(audited) => audited.findings.iter().map(Finding::word).collect(),
             other => panic!("{other:?}"),

@@ -4,11 +4,12 @@
 -- KEYS[1] the partition.
 -- ARGV[1] time, [2] 0 look, 1 repair, then per suspect its kind and name:
 -- job group:id | group name | backlog group | type name | bulk group:name | lease padded batch | whole ''
--- Or ARGV[2] page, [3] source, [4] name, [5] cursor, [6] how many:
--- keys '' | rows group | in_flight '' | sorted key | list key
+-- Or ARGV[2] page, [3] source, [4] name, [5] cursor, [6] how many, then arguments of the source:
+-- keys '' | rows group | in_flight '' | sorted key | list key | groups '' with names from ARGV[7] | order place |
+-- parked '' | types '' | backlogs '' | chunks key
 -- Replies {suspects looked at, whether the first is too large to be counted (0 1), {per finding: number of the suspect,
 -- fault, detail, stored, counted, repaired (0 1)}}; to a page {next cursor or '', then keys, or per job: name,
--- letter as `whereabouts` says, number of its bulk action or ''}.
+-- letter as `whereabouts` says, number of its bulk action or ''; other sources as `walk_groups` says}.
 --@include base
 --@include rate
 --@include lane
@@ -18,6 +19,7 @@
 --@include bulk
 --@include ending
 --@include whereabouts
+--@include scan
 --@include recount
 --@include mend
 --@include checks
@@ -34,32 +36,19 @@ function checks.backlog(name)
   end
 end
 
--- Takes out what stands in an order without being active there.
-local function check_order(state, level)
-  local order = state[level]
-  if order.virtual_time >= VIRTUAL_TIME_HIGH then
-    found('virtual-time', 'level ' .. match(order.key, 'fair%-queue:(%a+):'), 0, 0)
-  end
-  for name, members in pairs(orders[order.place] or {}) do
-    local lane = call('HGET', prefix .. 'group:' .. name .. ':meta', 'lane:' .. order.place)
-    if not lane or sub(lane, 1, 1) ~= 'A' then
-      found('stranger', 'lane ' .. order.place .. ' of ' .. name, 0, #members, function()
-        call('ZREM', order.key, unpack(members))
-        recount_order(state, level)
-      end)
+function checks.type(name)
+  local state, in_flight = type_state(name), leased_of_type(name)
+  if is_put_off() then return end
+  for level = 0, 2 do
+    local order = state[level]
+    if order.virtual_time >= VIRTUAL_TIME_HIGH then
+      found('virtual-time', 'level ' .. match(order.key, 'fair%-queue:(%a+):'), 0, 0)
+    end
+    local counted = call('ZCARD', order.key)
+    if counted ~= order.active then
+      found('active', order.place, order.active, counted, function() recount_order(state, level) end)
     end
   end
-  local counted = call('ZCARD', order.key)
-  if counted ~= order.active then
-    found('active', order.place, order.active, counted, function() recount_order(state, level) end)
-  end
-end
-
-function checks.type(name)
-  local state, in_flight = type_state(name), leased_by('type', name)
-  for level = 0, 2 do members_of(state[level].place, '') end
-  if is_put_off() then return end
-  for level = 0, 2 do check_order(state, level) end
   if state.virtual_time >= VIRTUAL_TIME_HIGH then found('virtual-time', 'the levels', 0, 0) end
   if in_flight and in_flight ~= state.in_flight then
     found('in-flight', '', state.in_flight, in_flight, function()
@@ -90,6 +79,8 @@ function checks.bulk(name)
 end
 
 function checks.lease(batch)
+  afford(0, 0, call('HSTRLEN', prefix .. 'lease:' .. batch, 'names'))
+  if is_put_off() then return end
   local left = call('HGET', prefix .. 'lease:' .. batch, 'left')
   if not left and call('ZSCORE', prefix .. 'deadlines', batch) then
     found('no-batch', '', 0, 0, function() call('ZREM', prefix .. 'deadlines', batch) end)
@@ -103,7 +94,7 @@ function checks.whole()
   local completed = count_chunks(prefix .. 'completed')
   local counted = afford(call('ZCARD', key))
   if is_put_off() then return end
-  for _, name in ipairs(counted and call('ZRANGE', key, 0, -1) or {}) do backlog = backlog + group_state(name).backlog end
+  for _, name in ipairs(counted and call('ZRANGE', key, 0, -1) or {}) do backlog = backlog + stored_backlog(name) end
   if counted and backlog ~= partition.backlog then
     found('backlog', '', partition.backlog, backlog, function() partition.backlog = backlog end)
   end
@@ -112,6 +103,7 @@ function checks.whole()
   end
 end
 --@include walk
+--@include walk_groups
 
 if ARGV[2] == 'page' then return pages[ARGV[3]](ARGV[4], ARGV[5], tonumber(ARGV[6])) end
 mending = ARGV[2] == '1'
@@ -123,6 +115,7 @@ for at = 3, #ARGV, 2 do
   if is_put_off() then break end
   if too_large then first_too_large = 1 end
   looked_at = suspect
+  if spent >= AUDIT_STEP_ENTRIES then break end
 end
 record_ended()
 write_all()

@@ -32,6 +32,7 @@ end
 
 function checks.job(name)
   local job = rows_of(name)
+  afford(4 * #places_for(job.group))
   local spots, dead = spots_of(job), call('ZSCORE', prefix .. 'failed', name)
   if too_large then return end
   if not job.row then
@@ -75,12 +76,18 @@ local function lane_fault(group, lane, members, jobs, returned)
   if (lane.returned == '1') ~= (returned > 0) then return 'returned' end
 end
 
+-- How many jobs stand in the lists of a lane: those never leased, and those that came back.
+local function lane_lengths(group, place)
+  local part = prefix .. 'group:' .. group.name
+  return call('LLEN', part .. ':jobs:' .. place), call('LLEN', part .. ':returned:' .. place)
+end
+
 local function check_lanes(group)
-  local part, parked = prefix .. 'group:' .. group.name, 0
+  local parked = 0
   for _, place in ipairs(places_for(group.name)) do
     local _, lane = group_state(group.name, place)
     local members = members_of(place, group.name)
-    local jobs, returned = call('LLEN', part .. ':jobs:' .. place), call('LLEN', part .. ':returned:' .. place)
+    local jobs, returned = lane_lengths(group, place)
     local fault = lane_fault(group, lane, members, jobs, returned)
     if fault then
       local detail = fault == 'stranger' and 'lane ' .. place or place
@@ -93,11 +100,17 @@ local function check_lanes(group)
   end
 end
 
+-- Whether a group has jobs, and whether it is listed as having some.
+local function activity_of(group)
+  return group.in_flight + group.backlog > 0, call('ZSCORE', prefix .. 'active-groups', group.name) ~= false
+end
+
 function checks.group(name)
-  local group, in_flight = group_state(name), leased_by('group', name)
+  afford(4 * #places_for(name))
+  local group, in_flight = group_state(name), leased_of_group(name)
   for _, place in ipairs(places_for(name)) do members_of(place, name) end
   if is_put_off() then return end
-  local has_jobs, listed = group.in_flight + group.backlog > 0, call('ZSCORE', prefix .. 'active-groups', name)
+  local has_jobs, listed = activity_of(group)
   check_lanes(group)
   if in_flight and in_flight ~= group.in_flight then
     found('in-flight', '', group.in_flight, in_flight, function()

@@ -1,30 +1,5 @@
 -- Counting again. What many suspects need is read once; nil says that it is too much to count in one step.
 
--- How many of an entry's kind there are, by a function that names the kind.
-local function tally(entries, step, kind_of)
-  local counts = {}
-  for index = 1, #entries, step do
-    local kind = kind_of(entries[index], entries[index + 1])
-    if kind then counts[kind] = (counts[kind] or 0) + 1 end
-  end
-  return counts
-end
-
--- Jobs in flight by group, and by type.
-local leased
-local function leased_by(what, name)
-  local key = prefix .. 'in-flight'
-  if not leased then
-    if not afford(call('HLEN', key)) then return nil end
-    local entries = call('HGETALL', key)
-    leased = {
-      group = tally(entries, 2, function(field) return match(field, '^([^:]+):') end),
-      type = tally(entries, 2, function(_, held) return match(held, '^%a:%d:([^:]+)', 33) end),
-    }
-  end
-  return leased[what][name] or 0
-end
-
 -- Waiting jobs of a group.
 local waiting_by
 local function waiting_of(group_name)
@@ -34,24 +9,6 @@ local function waiting_of(group_name)
     waiting_by = tally(call('ZRANGE', key, 0, -1), 1, function(member) return match(member, '^%d:[^:]+:([^:]+)') end)
   end
   return waiting_by[group_name] or 0
-end
-
--- The members of the fair order of a place, by group.
-local orders = {}
-local function members_of(place, group_name)
-  local order = orders[place]
-  if not order then
-    local key = type_state(sub(place, 3))[byte(place, 1) - 48].key
-    if not afford(call('ZCARD', key)) then return nil end
-    order = {}
-    for _, member in ipairs(call('ZRANGE', key, 0, -1)) do
-      local name = sub(member, 18)
-      order[name] = order[name] or {}
-      table.insert(order[name], member)
-    end
-    orders[place] = order
-  end
-  return order[group_name] or {}
 end
 
 -- Admitted jobs by group, as lists of ids.
@@ -124,6 +81,16 @@ local function unended_of(group_name, number)
   return count_unended(rows, ids)
 end
 
+-- The backlog of a group by its own count.
+local function stored_backlog(name)
+  return tonumber(match(call('HGET', prefix .. 'group:' .. name .. ':meta', 'counts') or '', '^-?%d+:(-?%d+)') or 0)
+end
+
+-- Jobs in one chunk.
+local function chunk_jobs(chunk)
+  return tonumber(match(chunk, '^%d+:(%d+)'))
+end
+
 -- Jobs in the chunks of a list.
 local function count_chunks(key)
   local counted, length = 0, call('LLEN', key)
@@ -131,7 +98,7 @@ local function count_chunks(key)
   for at = 0, length - 1, 100 do
     for _, chunk in ipairs(call('LRANGE', key, at, at + 99)) do
       if not afford(0, 0, #chunk) then return nil end
-      counted = counted + match(chunk, '^%d+:(%d+)')
+      counted = counted + chunk_jobs(chunk)
     end
   end
   return counted

@@ -44,13 +44,16 @@ function pages.rows(group_name, cursor, count)
   return shown(after(next_cursor), names)
 end
 
+-- Leased jobs; in the place of the bulk action's number stands the type.
 function pages.in_flight(_, cursor, count)
   local next_cursor, entries = unpack(call('HSCAN', prefix .. 'in-flight', cursor, 'COUNT', count))
   local names = {}
   for index = 1, #entries, 2 do
     if match(entries[index], ':') then names[#names + 1] = entries[index] end
   end
-  return shown(after(next_cursor), names)
+  local reply = shown(after(next_cursor), names)
+  for index, name in ipairs(names) do reply[index * 3 + 1] = match(rows_of(name).place or '', '^%d:(.+)$') or '' end
+  return reply
 end
 
 -- Members are names of jobs, or those behind a place.

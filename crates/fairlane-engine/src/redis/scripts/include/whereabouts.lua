@@ -1,9 +1,12 @@
 -- Where a job's rows say that it is, and where it really stands. What is read is paid for, so that a step stays short.
 local too_large, entries_left, passed_left, bytes_left = false, AUDIT_ENTRIES_MAX, AUDIT_PASSED_MAX, AUDIT_BYTES_MAX
+local spent = 0
 
 -- Whether there is still leave to count this many entries, pass over this many and read this many bytes.
 local function afford(entries, passed, bytes)
-  entries_left, passed_left, bytes_left = entries_left - entries, passed_left - (passed or 0), bytes_left - (bytes or 0)
+  passed, bytes = passed or 0, bytes or 0
+  entries_left, passed_left, bytes_left = entries_left - entries, passed_left - passed, bytes_left - bytes
+  spent = spent + entries + (passed + bytes) / 64
   if entries_left < 0 or passed_left < 0 or bytes_left < 0 then too_large = true end
   return not too_large
 end
