@@ -1,8 +1,14 @@
 //! What a long-running command tells about itself, on standard error.
+//!
+//! Invariant: an event is one line without characters that a terminal would obey, whatever text its fields hold.
+
+use std::io::{self, Write};
 
 use clap::ValueEnum;
 use tracing::Level;
 use tracing_subscriber::filter::LevelFilter;
+
+use crate::escape;
 
 /// How events are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -24,15 +30,93 @@ pub fn install(format: LogFormat) -> Result<(), String> {
         })?,
         None => LevelFilter::from_level(Level::INFO),
     };
-    let events = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr);
+    let events = tracing_subscriber::fmt().with_max_level(level);
     // Whoever was first tells; there is one for a process.
     let _ = match format {
-        LogFormat::Text => events.with_ansi(is_coloured()).try_init(),
-        LogFormat::Json => events.json().flatten_event(true).try_init(),
+        LogFormat::Text => {
+            let form = if is_coloured() { Form::Coloured } else { Form::Plain };
+            let writer = move || EventWriter { output: io::stderr(), form };
+            events.with_ansi(is_coloured()).with_writer(writer).try_init()
+        }
+        LogFormat::Json => {
+            let writer = || EventWriter { output: io::stderr(), form: Form::Json };
+            events.with_writer(writer).json().flatten_event(true).try_init()
+        }
     };
     Ok(())
 }
 
 fn is_coloured() -> bool {
     std::io::IsTerminal::is_terminal(&std::io::stderr()) && crate::config::variable("NO_COLOR").is_none()
+}
+
+/// Writes events, each of which arrives in one piece.
+struct EventWriter<W> {
+    output: W,
+    form: Form,
+}
+
+/// What the formatter writes.
+#[derive(Clone, Copy)]
+enum Form {
+    /// Text without colours.
+    Plain,
+    /// Text with colours; the formatter has made the escape characters in fields visible itself.
+    Coloured,
+    /// JSON.
+    Json,
+}
+
+impl<W: Write> Write for EventWriter<W> {
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(event);
+        let (line, end) = text.strip_suffix('\n').map_or((&*text, ""), |line| (line, "\n"));
+        let safe = match self.form {
+            Form::Plain => escape::line(line),
+            Form::Coloured => {
+                line.split('\u{1b}').map(escape::line).collect::<Vec<_>>().join("\u{1b}").into()
+            }
+            Form::Json => escape::json(line),
+        };
+        self.output.write_all(format!("{safe}{end}").as_bytes())?;
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.output.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(form: Form, event: &str) -> String {
+        let mut output = Vec::new();
+        EventWriter { output: &mut output, form }.write_all(event.as_bytes()).unwrap();
+        String::from_utf8(output).unwrap()
+    }
+
+    #[test]
+    fn an_event_stays_one_line_and_reorders_nothing() {
+        let event = "INFO note=a\nERROR forged\u{202e}\r\u{9b}\n";
+        let expected = "INFO note=a\\nERROR forged\\u{202e}\\r\\u{9b}\n";
+        assert_eq!(
+            (written(Form::Plain, event), written(Form::Coloured, event)),
+            (expected.into(), expected.into())
+        );
+    }
+
+    #[test]
+    fn colours_of_the_formatter_stay_where_they_are_wanted() {
+        let event = "\u{1b}[32mINFO\u{1b}[0m note\n";
+        assert_eq!(written(Form::Coloured, event), event);
+        assert!(!written(Form::Plain, event).contains('\u{1b}'));
+    }
+
+    #[test]
+    fn an_event_in_json_stays_json() {
+        let event = "{\"note\":\"a\u{9b}\u{202e}\"}\n";
+        assert_eq!(written(Form::Json, event), "{\"note\":\"a\\u009b\\u202e\"}\n");
+    }
 }

@@ -9,6 +9,7 @@
 //! - `own_engine.rs`: an engine of one run's own.
 //! - `logs.rs`: events of a long-running command.
 //! - `tables.rs`: every table. `percentiles.rs`: what is said about many durations.
+//! - `escape.rs`: text of others made safe to show.
 //! - `failure.rs`: how a command ends when it does not succeed. `output.rs`: standard output and standard error.
 //!
 //! Results go to standard output, everything about the way there to standard error.
@@ -16,6 +17,7 @@
 
 mod commands;
 mod config;
+mod escape;
 mod failure;
 #[cfg(test)]
 mod help;

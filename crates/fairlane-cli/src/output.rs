@@ -1,5 +1,6 @@
 //! Standard output and standard error: text or JSON, files that are asked for, and signs of life.
 //!
+//! Invariant: what is printed holds no character that a terminal would obey (`escape.rs`).
 //! A reader that has gone (`fairlane … | head`) is no failure: what it wanted it has.
 
 use std::io::{ErrorKind, IsTerminal, Write};
@@ -11,6 +12,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
+use crate::escape;
 use crate::failure::Failure;
 
 /// How long the last words may take to be read.
@@ -26,6 +28,10 @@ pub fn speak_to_programs() {
 
 /// Prints a text and a line break.
 pub fn print(text: &str) -> Result<(), Failure> {
+    write_out(&escape::text(text))
+}
+
+fn write_out(text: &str) -> Result<(), Failure> {
     let mut stdout = std::io::stdout().lock();
     match writeln!(stdout, "{text}").and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
@@ -39,11 +45,27 @@ pub fn print(text: &str) -> Result<(), Failure> {
 pub fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     let json = serde_json::to_string_pretty(value)
         .map_err(|error| Failure::broken(format!("the result cannot be written as JSON: {error}")))?;
-    print(&json)
+    print_json_text(&json)
+}
+
+/// Prints what is JSON already.
+pub fn print_json_text(json: &str) -> Result<(), Failure> {
+    write_out(&escape::json(json))
+}
+
+/// Prints a value as JSON on one line.
+pub fn print_json_line(value: &impl Serialize) -> Result<(), Failure> {
+    let json = serde_json::to_string(value)
+        .map_err(|error| Failure::broken(format!("the event cannot be written as JSON: {error}")))?;
+    print_json_text(&json)
 }
 
 /// Says a line about the way there, on standard error.
 pub fn say(text: &str) {
+    write_err(&escape::text(text));
+}
+
+fn write_err(text: &str) {
     // There is nowhere left to say that it could not be said.
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
@@ -61,12 +83,13 @@ pub fn say_failure(failure: &Failure) {
     }
     let told = Told { error: failure.message(), exit_code: failure.exit_code() };
     let text = match FOR_PROGRAMS.load(Ordering::Relaxed) {
-        true => serde_json::to_string(&told).unwrap_or_else(|_| failure.to_string()),
-        false => failure.to_string(),
+        true => serde_json::to_string(&told).map(|json| escape::json(&json).into_owned()),
+        false => Ok(escape::text(&failure.to_string()).into_owned()),
     };
+    let text = text.unwrap_or_default();
     let (saying, said) = mpsc::channel::<()>();
     let begun = std::thread::Builder::new().spawn(move || {
-        say(&text);
+        write_err(&text);
         drop(saying);
     });
     if begun.is_ok() {

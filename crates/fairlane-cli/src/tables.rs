@@ -8,6 +8,7 @@ use fairlane_simulator::{PartReport, compared_rows, group_rows, summary_rows};
 
 use crate::commands::bench::result::BenchResult;
 use crate::commands::demo::report::DemoReport;
+use crate::escape;
 use layout::Grid;
 pub use layout::{facts, prose};
 
@@ -91,10 +92,11 @@ pub fn texts(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> St
     Grid::of_texts(header, rows.into_iter().collect()).to_string()
 }
 
-/// The text, or its beginning and a sign that there was more.
+/// The text on one line, or its beginning and a sign that there was more.
 pub fn shortened(text: &str, width: usize) -> String {
+    let text = escape::line(text);
     if text.chars().count() <= width {
-        return text.to_owned();
+        return text.into_owned();
     }
     let kept: String = text.chars().take(width.saturating_sub(1)).collect();
     if width == 0 { String::new() } else { format!("{kept}…") }

@@ -231,7 +231,9 @@ impl Shown {
         let mut lines =
             vec![format!("{} of {}: {}, {counts}", self.job, self.group, self.state), String::new()];
         let known = facts.into_iter().filter_map(|(about, text)| Some((about, text?)));
-        lines.extend(known.map(|(about, text)| format!("  {about:9}  {text}")));
+        // A line of a payload stands below its first one, so that it cannot pass for another fact.
+        let hanging = format!("\n{:13}", "");
+        lines.extend(known.map(|(about, text)| format!("  {about:9}  {}", text.replace('\n', &hanging))));
         lines.join("\n")
     }
 }

@@ -8,6 +8,8 @@ use std::fmt;
 
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 
+use crate::escape;
+
 /// A line below the heading, and nothing else.
 const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 /// Between two columns.
@@ -37,7 +39,9 @@ fn prose_within(text: &str, width: Option<usize>) -> String {
 
 /// What is known of something: what each fact is about, and the fact beside it.
 pub fn facts<'a>(facts: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
-    facts_within(&facts.into_iter().collect::<Vec<_>>(), "  ", width())
+    let facts: Vec<_> = facts.into_iter().map(|(about, text)| (about, escape::line(text))).collect();
+    let facts: Vec<_> = facts.iter().map(|(about, text)| (*about, text.as_ref())).collect();
+    facts_within(&facts, "  ", width())
 }
 
 fn facts_within(facts: &[(&str, &str)], indent: &str, width: Option<usize>) -> String {
@@ -91,12 +95,13 @@ impl Grid {
 
     /// One of texts, the last of which may be prose.
     pub fn of_texts(header: &[&str], rows: Vec<Vec<String>>) -> Self {
+        let rows = rows.into_iter().map(one_line).collect();
         Self { rows, numbers: false, ..Self::of_numbers(header) }
     }
 
     /// One more row.
     pub fn add_row(&mut self, row: Vec<String>) {
-        self.rows.push(row);
+        self.rows.push(one_line(row));
     }
 
     /// Whether it has no row.
@@ -131,6 +136,11 @@ impl Grid {
         let facts = self.header.iter().zip(row).map(|(heading, cell)| (heading.as_str(), cell.as_str()));
         facts_within(&facts.collect::<Vec<_>>(), "", self.width)
     }
+}
+
+/// Cells as they are shown, so that widths are counted right.
+fn one_line(row: Vec<String>) -> Vec<String> {
+    row.into_iter().map(|cell| escape::line(&cell).into_owned()).collect()
 }
 
 impl fmt::Display for Grid {

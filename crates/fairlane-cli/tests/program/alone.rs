@@ -1,11 +1,12 @@
 //! Commands on a data directory that nobody serves: those who look leave no trace, and none waits for others there.
 
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use super::bulk::{NEWS, lines, load};
 use super::queue::Queue;
 use super::running::fairlane;
 use super::served::Served;
+use super::terminal::fairlane_on_terminal;
 use super::work::until;
 
 #[test]
@@ -49,14 +50,8 @@ fn nobody_waits_in_a_directory_that_nobody_else_can_use_meanwhile() {
     let alone = ["nobody serves dir:", "fairlane serve --engine dir:", "fairlane bulk show"];
     queue.run(&["bulk", "watch", NEWS[0], NEWS[1]]).failed(2, &alone);
     // Only at a terminal would it stay.
-    let program = env!("CARGO_BIN_EXE_fairlane");
-    let top = Command::new("script")
-        .args(["-qec", &format!("{program} top --engine {}", queue.url()), "/dev/null"])
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    let shown = String::from_utf8_lossy(&top.stdout).into_owned();
-    assert!(top.status.code() == Some(2) && shown.contains("nobody serves dir:"), "{shown}");
+    let (code, shown) = fairlane_on_terminal(&["top", "--engine", &queue.url()]);
+    assert!(code == 2 && shown.contains("nobody serves dir:"), "{shown}");
     assert_eq!(queue.run(&["top"]).code, 0, "one look is no waiting");
 }
 

@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use clap::Args;
 use fairlane::{Error, Filter};
 use serde::Serialize;
-use tokio::io::{AsyncWrite, BufWriter};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, BufReader, BufWriter};
 
 use super::Which;
 use crate::failure::Failure;
-use crate::output::sign_of_life;
+use crate::output::{self, sign_of_life};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -45,6 +45,9 @@ struct Answer {
     out: String,
 }
 
+/// Bytes on their way to a terminal.
+const SHOWN_BYTES: usize = 64 * 1024;
+
 /// Writes the lines.
 pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     let filter = match (arguments.failed, arguments.succeeded) {
@@ -55,17 +58,23 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     let bulk = arguments.which.find().await?;
     // A file that is there already is left alone until the bulk action is known to be.
     bulk.view().await?;
+    let is_terminal = arguments.out.is_none() && std::io::stdout().is_terminal();
+    let (shown, showing) = tokio::io::duplex(SHOWN_BYTES);
     let writer: Box<dyn AsyncWrite + Unpin> =
         match &arguments.out {
+            None if is_terminal => Box::new(shown),
             None => Box::new(tokio::io::stdout()),
             Some(path) => Box::new(tokio::fs::File::create(path).await.map_err(|error| {
                 Failure::bad_input(format!("{} cannot be written: {error}", path.display()))
             })?),
         };
     // Lines that are read on the same terminal are sign enough.
-    let is_read = arguments.out.is_none() && std::io::stdout().is_terminal();
-    let bar = sign_of_life(arguments.which.place.json || is_read, "writing results");
-    let exported = bulk.export(BufWriter::new(writer), filter).await;
+    let bar = sign_of_life(arguments.which.place.json || is_terminal, "writing results");
+    let export = bulk.export(BufWriter::new(writer), filter);
+    let exported = match is_terminal {
+        true => tokio::join!(export, show(showing)).0,
+        false => export.await,
+    };
     bar.finish_and_clear();
     let jobs = match exported {
         // A reader that has gone has what it wanted.
@@ -75,4 +84,13 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     let Some(path) = arguments.out else { return Ok(()) };
     let answer = Answer { jobs, out: path.display().to_string() };
     arguments.which.place.tell(&answer, || format!("{jobs} jobs in {}", answer.out))
+}
+
+/// Shows lines on a terminal, which files and pipes get as they are.
+async fn show(lines: impl AsyncRead + Unpin) -> Result<(), Failure> {
+    let mut lines = BufReader::new(lines).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        output::print_json_text(&line)?;
+    }
+    Ok(())
 }

@@ -19,6 +19,7 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 use tokio::io::{AsyncBufRead, BufReader};
 
+use crate::escape;
 use crate::failure::Failure;
 use crate::output;
 use crate::place::Place;
@@ -191,7 +192,7 @@ fn ingest(begun: &Begun, arguments: &Arguments, bar: &ProgressBar) -> Ingest {
         };
         match shown.is_hidden() {
             true => once.call_once(|| output::say(&words)),
-            false => shown.set_message(words),
+            false => shown.set_message(escape::line(&words).into_owned()),
         }
     })
 }

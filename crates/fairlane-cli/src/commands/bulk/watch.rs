@@ -6,6 +6,7 @@ use indicatif::ProgressBar;
 
 use super::Which;
 use super::shown::Shown;
+use crate::escape;
 use crate::failure::Failure;
 use crate::output;
 
@@ -53,5 +54,5 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
 fn show(bar: &ProgressBar, view: &BulkView) {
     bar.set_length(view.total);
     bar.set_position(view.succeeded + view.failed + view.cancelled);
-    bar.set_message(Shown::new(view).line());
+    bar.set_message(escape::line(&Shown::new(view).line()).into_owned());
 }

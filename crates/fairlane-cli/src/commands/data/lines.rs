@@ -6,6 +6,8 @@ use base64::engine::general_purpose::STANDARD;
 use fairlane_engine::embedded::disk::{Field, Record};
 use serde_json::{Map, Value};
 
+use crate::escape;
+
 const TABLE: &str = "table";
 const BASE_64: &str = "_base64";
 
@@ -24,7 +26,7 @@ pub fn line(record: &Record) -> String {
             },
         };
     }
-    Value::Object(object).to_string()
+    escape::json(&Value::Object(object).to_string()).into_owned()
 }
 
 /// A line as a row, or what is wrong with it.

@@ -14,6 +14,7 @@ use fairlane_worker::{CALLBACK_TYPE, Pool};
 use serde::Serialize;
 
 use crate::config::{Config, DATA, Target};
+use crate::escape;
 use crate::place::Place;
 use crate::tables::thousands;
 
@@ -217,6 +218,7 @@ impl fmt::Display for Said {
             Self::Serving { address, engine, keys, types } => serving(f, address, engine, keys, types),
             Self::EngineWarning { warning } => write!(f, "warning: {warning}"),
             Self::Problem { r#type, outcome, code, message, job, dead, more } => {
+                let (code, message) = (escape::line(code), escape::line(message));
                 match dead {
                     true => write!(f, "{type}: {job} is dead ({outcome}): {code}: {message}")?,
                     false => write!(f, "{type}: {outcome} of {job}: {code}: {message}")?,
@@ -231,10 +233,12 @@ impl fmt::Display for Said {
                 }
             }
             Self::Progress { running, attempts } => write!(f, "{attempts}; {} running", jobs(*running)),
-            Self::EngineDown { doing, error } => write!(f, "the engine does not answer ({doing}): {error}"),
+            Self::EngineDown { doing, error } => {
+                write!(f, "the engine does not answer ({doing}): {}", escape::line(error))
+            }
             Self::EngineBack { after_ms } => write!(f, "the engine answers again after {after_ms} ms"),
             Self::EngineRefuses { doing, error, more } => {
-                write!(f, "the engine refuses ({doing}): {error}")?;
+                write!(f, "the engine refuses ({doing}): {}", escape::line(error))?;
                 and_more(f, *more)
             }
             Self::Unattended { types } => {

@@ -114,7 +114,7 @@ impl Telling {
 fn write(said: &Said, json: bool) {
     // Whoever does not read it any more has had enough of it.
     if json {
-        let _ = serde_json::to_string(said).map(|line| output::print(&line));
+        let _ = output::print_json_line(said);
     } else if said.is_result() {
         let _ = output::print(&said.to_string());
     } else if !said.is_for_programs() {
