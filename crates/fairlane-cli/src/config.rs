@@ -168,6 +168,8 @@ impl Config {
 pub struct Nearby {
     /// Where the queue lives.
     pub engine: Option<String>,
+    /// Where a server that is started here listens.
+    pub listen: Option<String>,
     /// The file of keys.
     pub keys: Option<PathBuf>,
 }
@@ -183,13 +185,15 @@ pub fn nearby() -> Result<Nearby, String> {
     }
     #[derive(Deserialize, Default)]
     struct Server {
+        listen: Option<Value>,
         keys: Option<Value>,
     }
     let read: File =
         toml::from_str(&text).map_err(|error| format!("{FILE}, {}", described(&text, &error)))?;
     let keys = read.server.keys.map(|keys| setting::kinds::file::read(&Written::Typed(keys)));
     let keys = keys.transpose().map_err(|needed| format!("{FILE}, [server]: keys must be {needed}"))?;
-    Ok(Nearby { engine: read.engine.map(|text| text.0), keys: keys.flatten() })
+    let listen = read.server.listen.and_then(|listen| Some(listen.as_str()?.to_owned()));
+    Ok(Nearby { engine: read.engine.map(|text| text.0), listen, keys: keys.flatten() })
 }
 
 /// A variable of the environment; one that is empty is not set.

@@ -5,7 +5,7 @@
 //!   `completions`, `demo`, `simulate`, `bench`.
 //! - `config.rs` and `config/`: `fairlane.toml`, variables and options as one configuration.
 //! - `overview.rs`: the whole queue at a glance.
-//! - `place.rs`: where a command finds its queue. `limit.rs`: limits as they are written.
+//! - `place.rs`: where a command finds its queue; `discovery.rs`: where nobody says. `limit.rs`: limits as they are written.
 //! - `own_engine.rs`: an engine of one run's own.
 //! - `logs.rs`: events of a long-running command.
 //! - `tables.rs`: every table. `percentiles.rs`: what is said about many durations.
@@ -17,6 +17,7 @@
 
 mod commands;
 mod config;
+mod discovery;
 mod escape;
 mod failure;
 #[cfg(test)]

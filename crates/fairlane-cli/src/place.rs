@@ -1,19 +1,13 @@
 //! Where a command finds its queue, and how it says what it found.
 
-use std::path::Path;
-
 use clap::Args;
 use fairlane::{EngineError, Error, Fairlane};
-use fairlane_engine::embedded::disk::holds_queue;
 use fairlane_engine::{directory_of, without_user};
 use serde::Serialize;
 
-use crate::config;
+use crate::discovery;
 use crate::failure::Failure;
 use crate::output;
-
-/// Where a Redis on this machine listens.
-const DEFAULT_ENGINE: &str = "redis://127.0.0.1:6379";
 
 /// Stands for an address that nobody named.
 const NEARBY: &str = "nearby";
@@ -23,7 +17,7 @@ const NEARBY: &str = "nearby";
 pub struct Place {
     /// Where the queue lives: http://host:port (a server), redis://host:port, redis+cluster://host:port,host:port or
     /// dir:path [env: FAIRLANE_ENGINE] [default: as ./fairlane.toml says, else ./fairlane-data if a queue is there, else
-    /// redis://127.0.0.1:6379]
+    /// a server on this machine, http://127.0.0.1:8080, else redis://127.0.0.1:6379]
     #[arg(
         long,
         value_name = "URL",
@@ -91,13 +85,24 @@ impl Place {
     /// A queue that did not answer is named, with what can be done.
     pub fn failed(&self, error: Error) -> Failure {
         match error {
-            Error::Engine(EngineError::Unavailable { engine, reason }) => Failure::broken(format!(
+            Error::Engine(EngineError::Unavailable { engine, reason }) => self.unavailable(engine, &reason),
+            other => other.into(),
+        }
+    }
+
+    fn unavailable(&self, engine: &str, reason: &str) -> Failure {
+        match discovery::tried_before(&self.engine) {
+            Some(tried) => Failure::broken(format!(
+                "no queue was found: {tried}, and {engine} at {} cannot be reached: {reason}\nstart a server here \
+                 (fairlane serve), or name a queue with --engine, such as --engine ./data",
+                self.address()
+            )),
+            None => Failure::broken(format!(
                 "{engine} at {} cannot be reached: {reason}\n{}, or name another queue with --engine, such as \
                  --engine ./data",
                 self.address(),
-                self.way_back(&reason)
+                self.way_back(reason)
             )),
-            other => other.into(),
         }
     }
 
@@ -124,7 +129,7 @@ impl Place {
     /// A command for the same queue, as it is typed. An address with a password is left to whoever knows it.
     pub fn command(&self, words: &[&str]) -> String {
         let mut words = [&["fairlane"], words].concat();
-        if nearby().as_ref() != Ok(&self.engine) && self.address() == self.engine {
+        if !discovery::is_found(&self.engine) && self.address() == self.engine {
             words.extend(["--engine", &self.engine]);
         }
         words.into_iter().map(quoted).collect::<Vec<_>>().join(" ")
@@ -138,20 +143,7 @@ impl Place {
 
 /// Reads an address; without one, the queue that is nearest.
 fn address(text: &str) -> Result<String, String> {
-    if text == NEARBY { nearby() } else { Ok(text.to_owned()) }
-}
-
-/// Where commands look if their words do not say: where the environment or the file says.
-pub fn nearby() -> Result<String, String> {
-    match config::variable("FAIRLANE_ENGINE") {
-        Some(url) => Ok(url),
-        None => Ok(config::nearby()?.engine.unwrap_or_else(|| unsaid().to_owned())),
-    }
-}
-
-/// Where they look if nobody says: where a server keeps its queue, if it has one there.
-pub fn unsaid() -> &'static str {
-    if holds_queue(Path::new(config::DATA)) { config::DATA } else { DEFAULT_ENGINE }
+    if text == NEARBY { discovery::found() } else { Ok(text.to_owned()) }
 }
 
 /// Whether the address is that of a server.
@@ -189,8 +181,9 @@ mod tests {
     #[test]
     fn a_command_can_be_copied_into_a_shell_and_has_no_password() {
         let words = ["bulk", "seal", "customer 7", "it's"];
-        let local = place(DEFAULT_ENGINE).command(&words);
-        assert_eq!(local, r"fairlane bulk seal 'customer 7' 'it'\''s'");
+        let local = place("redis://127.0.0.1:6379").command(&words);
+        let engine = "--engine redis://127.0.0.1:6379";
+        assert_eq!(local, format!(r"fairlane bulk seal 'customer 7' 'it'\''s' {engine}"));
         assert_eq!(place("./data").command(&words[..2]), "fairlane bulk seal --engine ./data");
         let secret = place("redis://me:hunter2@host:6379");
         assert_eq!(secret.command(&words[..2]), "fairlane bulk seal");
@@ -202,7 +195,7 @@ mod tests {
         let away =
             |engine| Error::Engine(EngineError::Unavailable { engine, reason: "no connection".into() });
         for (url, engine, advice) in [
-            (DEFAULT_ENGINE, "redis", "start it (redis-server), or name another"),
+            (discovery::REDIS, "redis", "start it (redis-server), or name another"),
             ("redis+cluster://a:1,b:2", "redis", "start it (redis-server), or name another"),
             ("http://queue.example:7070", "the server", "start it (fairlane serve), or name another"),
             ("dir:./data", "the server", "try again in a moment, or start its server again (fairlane serve)"),

@@ -1,29 +1,87 @@
-//! The programs the tests start, and how a bare machine gets them.
+//! The programs that the check starts, and how a bare machine gets them.
 //!
-//! On Debian, as root, what is missing is installed; elsewhere one sentence says what to install. A service
-//! that the package may have started is neither used nor stopped: tests start servers of their own.
+//! Components of the Rust toolchain come first, as without them nothing else is worth installing. On Debian, as root,
+//! missing packages are printed and installed; elsewhere one sentence says what to install. No service is started:
+//! tests start servers of their own.
 
 use crate::{Outcome, shell};
 use std::path::Path;
 use std::process::Command;
 
-/// A program that some test starts, and the Debian package that brings it.
+/// Something that a test needs, how it is found, and the packages that bring it.
 struct Program {
     name: &'static str,
+    is_there: fn() -> bool,
     debian_package: &'static str,
+    /// None where macOS has it.
+    brew_package: Option<&'static str>,
 }
 
-const PROGRAMS: [Program; 5] = [
-    Program { name: "redis-server", debian_package: "redis-server" },
-    Program { name: "curl", debian_package: "curl" },
-    Program { name: "python3", debian_package: "python3-venv" },
-    Program { name: "node", debian_package: "nodejs" },
-    Program { name: "promtool", debian_package: "prometheus" },
+const PROGRAMS: [Program; 6] = [
+    Program {
+        name: "redis-server",
+        is_there: || shell::find("redis-server").is_some(),
+        debian_package: "redis-server",
+        brew_package: Some("redis"),
+    },
+    Program {
+        name: "curl",
+        is_there: || shell::find("curl").is_some(),
+        debian_package: "curl",
+        brew_package: None,
+    },
+    Program {
+        name: "python3 with venv",
+        is_there: has_venv,
+        debian_package: "python3-venv",
+        brew_package: Some("python"),
+    },
+    Program {
+        name: "node",
+        is_there: || shell::find("node").is_some(),
+        debian_package: "nodejs",
+        brew_package: Some("node"),
+    },
+    Program {
+        name: "promtool",
+        is_there: || shell::find("promtool").is_some(),
+        debian_package: "prometheus",
+        brew_package: Some("prometheus"),
+    },
+    Program {
+        name: "kill",
+        is_there: || shell::find("kill").is_some(),
+        debian_package: "procps",
+        brew_package: None,
+    },
 ];
+
+/// A component of the Rust toolchain, and the cargo command that it brings.
+const COMPONENTS: [(&str, &str); 2] = [("rustfmt", "fmt"), ("clippy", "clippy")];
+
+/// The oldest Redis that Fairlane works with.
+const REDIS_LEAST: (u32, u32) = (7, 0);
+
+/// Debian asks this program before it starts a service.
+const POLICY: &str = "/usr/sbin/policy-rc.d";
+/// Runs a command (the arguments after the first) while the policy at the first argument forbids services to start.
+/// A policy that the machine has already is left alone, and decides. A shell does it, as it removes the file on Ctrl-C.
+const WITHOUT_SERVICES: &str = "\
+policy=$1; shift
+if (set -C; printf '#!/bin/sh\\nexit 101\\n' > \"$policy\") 2> /dev/null; then
+    trap 'rm -f \"$policy\"' EXIT
+    trap 'exit 130' INT TERM HUP
+    chmod 755 \"$policy\"
+else
+    echo \"$policy of this machine decides whether services start\"
+fi
+\"$@\"
+";
 
 /// Installs what is missing, or says what to install.
 pub fn ensure(root: &Path) -> Outcome {
-    let missing = missing_of(&PROGRAMS, |program| shell::find(program).is_some());
+    check_components(|command| shell::succeeds_quietly(&mut shell::cargo(root, &[command, "--version"])))?;
+    let missing = missing_of(&PROGRAMS);
     if missing.is_empty() {
         println!("all there: {}", names(&PROGRAMS.iter().collect::<Vec<_>>()));
     } else if shell::find("apt-get").is_some() && is_root() {
@@ -31,6 +89,7 @@ pub fn ensure(root: &Path) -> Outcome {
     } else {
         return Err(request(&missing));
     }
+    check_redis(&redis_version())?;
     if !has_nextest(root) {
         println!(
             "cargo-nextest is missing, so `cargo test` is used; `cargo install cargo-nextest` brings it"
@@ -44,17 +103,60 @@ pub fn has_nextest(root: &Path) -> bool {
     shell::succeeds_quietly(&mut shell::cargo(root, &["nextest", "--version"]))
 }
 
-fn missing_of(programs: &[Program], is_there: impl Fn(&str) -> bool) -> Vec<&Program> {
-    programs.iter().filter(|program| !is_there(program.name)).collect()
+/// Cargo answers for a component that is missing only when a step needs it, minutes later.
+fn check_components(has_command: impl Fn(&str) -> bool) -> Outcome {
+    let missing = COMPONENTS.iter().filter(|(_, command)| !has_command(command));
+    let missing: Vec<&str> = missing.map(|(component, _)| *component).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(format!(
+        "the Rust toolchain lacks {}; `rustup component add {}` adds it, then run again",
+        missing.join(" and "),
+        missing.join(" ")
+    ))
+}
+
+/// Debian's python3 comes without the parts that make a virtual environment.
+fn has_venv() -> bool {
+    shell::succeeds_quietly(Command::new("python3").args(["-c", "import ensurepip, venv"]))
+}
+
+/// Such as `Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64`.
+fn redis_version() -> String {
+    let answer = Command::new("redis-server").arg("--version").output();
+    answer.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
+}
+
+fn check_redis(answer: &str) -> Outcome {
+    let version = answer.split_whitespace().find_map(|word| word.strip_prefix("v="));
+    let mut numbers = version.unwrap_or_default().split('.').map(str::parse::<u32>);
+    let (least_major, least_minor) = REDIS_LEAST;
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) if (major, minor) >= REDIS_LEAST => Ok(()),
+        (Some(Ok(_)), Some(Ok(_))) => Err(format!(
+            "redis-server is {}, and the tests need {least_major}.{least_minor} or newer (Debian 12, \
+             Ubuntu 24.04, Homebrew); put a newer one first on the PATH and run again",
+            version.unwrap_or_default()
+        )),
+        _ => Err(format!(
+            "redis-server does not say its version as `v={least_major}.{least_minor}.0`, but {answer:?}"
+        )),
+    }
+}
+
+fn missing_of(programs: &[Program]) -> Vec<&Program> {
+    programs.iter().filter(|program| !(program.is_there)()).collect()
 }
 
 fn install(root: &Path, missing: &[&Program]) -> Outcome {
+    println!("missing: {}", names(missing));
+    println!("installing the Debian packages {}; no service is started", packages(missing).join(" "));
     shell::run(apt_get(root).arg("update"))?;
     let mut command = apt_get(root);
-    command.args(["install", "-y", "--no-install-recommends"]);
-    command.args(missing.iter().map(|program| program.debian_package));
-    shell::run(&mut command)?;
-    let still_missing = missing.iter().find(|program| shell::find(program.name).is_none());
+    command.args(["install", "-y", "--no-install-recommends"]).args(packages(missing));
+    shell::run(&mut without_services(root, POLICY, &command))?;
+    let still_missing = missing.iter().find(|program| !(program.is_there)());
     match still_missing {
         None => Ok(()),
         Some(program) => Err(format!(
@@ -62,6 +164,13 @@ fn install(root: &Path, missing: &[&Program]) -> Outcome {
             program.debian_package, program.name
         )),
     }
+}
+
+fn without_services(root: &Path, policy: &str, command: &Command) -> Command {
+    let mut shell = shell::program_at(root, "sh");
+    shell.args(["-c", WITHOUT_SERVICES, "install", policy]).arg(command.get_program());
+    shell.args(command.get_args()).env("DEBIAN_FRONTEND", "noninteractive");
+    shell
 }
 
 fn apt_get(root: &Path) -> Command {
@@ -76,12 +185,20 @@ fn is_root() -> bool {
 }
 
 fn request(missing: &[&Program]) -> String {
-    let packages: Vec<&str> = missing.iter().map(|program| program.debian_package).collect();
+    let brew: Vec<&str> = missing.iter().filter_map(|program| program.brew_package).collect();
+    let brew = match brew.is_empty() {
+        true => String::new(),
+        false => format!("; on macOS: `brew install {}`", brew.join(" ")),
+    };
     format!(
-        "please install {} (on Debian: `apt-get install {}`) and run again",
+        "please install {} (on Debian: `apt-get install {}`{brew}) and run again",
         names(missing),
-        packages.join(" ")
+        packages(missing).join(" "),
     )
+}
+
+fn packages(programs: &[&Program]) -> Vec<&'static str> {
+    programs.iter().map(|program| program.debian_package).collect()
 }
 
 fn names(programs: &[&Program]) -> String {
@@ -94,20 +211,64 @@ mod tests {
     use super::*;
 
     const TWO: [Program; 2] = [
-        Program { name: "psql", debian_package: "postgresql-client" },
-        Program { name: "bash", debian_package: "bash" },
+        Program {
+            name: "psql",
+            is_there: || false,
+            debian_package: "postgresql-client",
+            brew_package: Some("libpq"),
+        },
+        Program { name: "bash", is_there: || true, debian_package: "bash", brew_package: None },
     ];
 
     #[test]
     fn only_what_is_not_there_is_missing() {
-        let missing = missing_of(&TWO, |name| name == "bash");
-        assert_eq!(names(&missing), "psql");
+        assert_eq!(names(&missing_of(&TWO)), "psql");
     }
 
     #[test]
-    fn the_request_names_the_program_and_the_package_that_brings_it() {
-        let sentence = request(&missing_of(&TWO, |name| name == "bash"));
-        assert!(sentence.contains("psql"));
-        assert!(sentence.contains("`apt-get install postgresql-client`"));
+    fn the_request_names_the_packages_of_debian_and_macos() {
+        let sentence = request(&missing_of(&TWO));
+        for words in ["psql", "`apt-get install postgresql-client`", "`brew install libpq`"] {
+            assert!(sentence.contains(words), "{sentence}");
+        }
+        let with_macos = Program { brew_package: None, ..TWO[0] };
+        assert!(!request(&[&with_macos]).contains("brew"));
+    }
+
+    #[test]
+    fn a_missing_component_is_named_with_the_command_that_adds_it() {
+        let message = check_components(|_| false).unwrap_err();
+        assert!(message.contains("`rustup component add rustfmt clippy`"), "{message}");
+        let message = check_components(|command| command == "fmt").unwrap_err();
+        assert!(message.contains("`rustup component add clippy`"), "{message}");
+        assert_eq!(check_components(|_| true), Ok(()));
+    }
+
+    #[test]
+    fn a_redis_that_is_too_old_is_refused() {
+        for new in ["Redis server v=7.0.15 sha=0", "Redis server v=8.2.0", "Valkey server v=7.2.5 sha=0"] {
+            assert_eq!(check_redis(new), Ok(()), "{new}");
+        }
+        assert!(check_redis("Redis server v=6.0.16 sha=0").unwrap_err().contains("is 6.0.16"));
+        assert!(check_redis("").is_err());
+    }
+
+    #[test]
+    fn services_are_forbidden_only_while_packages_are_installed() {
+        let path = std::env::temp_dir().join(format!("policy-rc.d-{}", std::process::id()));
+        let policy = path.to_str().unwrap();
+        let install = |line: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", line, "sh", policy]);
+            without_services(Path::new("."), policy, &command).status().unwrap().code()
+        };
+        assert_eq!(install("\"$1\"; test $? = 101"), Some(0), "the policy forbids services meanwhile");
+        assert!(!path.exists(), "and is removed");
+        assert_eq!(install("exit 3"), Some(3), "also after a failure, which is passed on");
+        assert!(!path.exists());
+        std::fs::write(&path, "mine").unwrap();
+        assert_eq!(install("true"), Some(0));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "mine");
+        std::fs::remove_file(&path).unwrap();
     }
 }

@@ -1,11 +1,13 @@
 //! The README's commands, run as a reader would run them.
 //!
 //! A fenced block whose info string is `sh run` holds commands that must succeed, one to a line (a backslash at
-//! the end of a line joins it with the next). Each runs in a bash of its own at the workspace root. Not done:
+//! the end of a line joins it with the next). Each runs in a bash of its own at the workspace root, with the program
+//! that was just built on the PATH, as if it were installed. Not done:
 //! variables or folder changes that outlive their line, and commands that start this very check again.
 
 use crate::{Outcome, shell};
-use std::path::Path;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -23,12 +25,22 @@ pub fn run_commands(root: &Path) -> Outcome {
     if commands.is_empty() {
         return Err("README.md has no command in a block tagged `sh run`".into());
     }
+    shell::run(&mut shell::cargo(root, &["build", "-p", "fairlane-cli"]))?;
+    let path = path_with_program(root)?;
     for command in &commands {
         let mut bash = shell::program_at(root, "bash");
-        bash.args(["-e", "-c", command]).stdin(Stdio::null());
+        bash.args(["-e", "-c", command]).env("PATH", &path).stdin(Stdio::null());
         shell::run_within(&mut bash, command, COMMAND_LIMIT)?;
     }
     Ok(())
+}
+
+/// The PATH with the folder of the debug build before everything else.
+fn path_with_program(root: &Path) -> Result<OsString, String> {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::iter::once(root.join(target).join("debug")).chain(std::env::split_paths(&folders));
+    std::env::join_paths(folders).map_err(|error| format!("the PATH cannot be extended: {error}"))
 }
 
 fn commands(markdown: &str) -> Vec<String> {

@@ -39,6 +39,9 @@ struct Answer {
 /// Reads everything and shows it.
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
     let config = Config::read(&arguments.given)?;
+    if let Some(url) = &config.engine {
+        fairlane_engine::check_address(url)?;
+    }
     let answer = Answer { file: config.path.map(|path| path.display().to_string()), values: config.rows };
     if arguments.json {
         return output::print_json(&answer);

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::config::{self, DATA};
 use crate::failure::Failure;
-use crate::{output, place, tables};
+use crate::{discovery, output, tables};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -207,7 +207,7 @@ impl Place {
             return Ok(KeyFile::at(path));
         }
         let nearby = config::nearby().map_err(Failure::bad_input)?;
-        let engine = place::nearby().map_err(Failure::bad_input)?;
+        let engine = discovery::expected().map_err(Failure::bad_input)?;
         let folder = || directory_of(&engine).unwrap_or_else(|| DATA.into());
         Ok(KeyFile::at(nearby.keys.unwrap_or_else(|| in_folder(&folder()))))
     }

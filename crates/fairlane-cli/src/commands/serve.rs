@@ -3,7 +3,6 @@
 //! A worker runs in the same process: its loops always, and the types of the file if it names any.
 //! Invariant: what was answered is in the engine, so a stop loses nothing.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use clap::Args;
@@ -19,6 +18,7 @@ use super::work::store::Purpose;
 use super::work::telling::Telling;
 use super::work::{End, Signals, ended, programs, store, worker};
 use crate::config::{Config, DATA, Given};
+use crate::discovery::reachable;
 use crate::failure::Failure;
 use crate::logs::{self, LogFormat};
 use crate::output;
@@ -146,16 +146,6 @@ async fn start(
     let pool = worker.start().map_err(|error| Failure::bad_input(error.to_string()))?;
     telling.say(Said::serving(server.address(), &place.engine, guarding, config));
     Ok((server, pool))
-}
-
-/// Where a client on this machine finds a server that listens on every address.
-fn reachable(address: SocketAddr) -> SocketAddr {
-    let ip = match address.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        ip => ip,
-    };
-    SocketAddr::new(ip, address.port())
 }
 
 fn unstarted(error: ServerError) -> Failure {

@@ -23,8 +23,9 @@ use fairlane_worker::{CALLBACK_TYPE, StopReport, Worker};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::config::{Config, FILE, Given, Target};
+use crate::discovery;
 use crate::failure::Failure;
-use crate::place::{self, Place};
+use crate::place::Place;
 use said::{Said, jobs};
 use store::Purpose;
 use telling::Telling;
@@ -58,7 +59,7 @@ pub struct Arguments {
     config: Option<PathBuf>,
     /// Where the queue lives, whatever the file says: http://host:port (a server), redis://host:port,
     /// redis+cluster://host:port,host:port or dir:path [env: FAIRLANE_ENGINE] [default: ./fairlane-data if a queue is
-    /// there, else redis://127.0.0.1:6379]
+    /// there, else a server on this machine, http://127.0.0.1:8080, else redis://127.0.0.1:6379]
     #[arg(long, value_name = "URL")]
     engine: Option<String>,
     /// End when nothing is left to do
@@ -80,7 +81,8 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     let given = Given { config: arguments.config, engine: arguments.engine, ..Given::default() };
     let config = Config::read(&given)?;
     let path = what_to_work_on(&config)?;
-    let url = config.engine.clone().map_or_else(place::nearby, Ok).map_err(Failure::bad_input)?;
+    let elsewhere = if arguments.check { discovery::expected } else { discovery::found };
+    let url = config.engine.clone().map_or_else(elsewhere, Ok).map_err(Failure::bad_input)?;
     let place = Place { engine: url.clone(), json: arguments.json };
     place.check()?;
     let mut signals = Signals::listen()?;

@@ -8,7 +8,7 @@ use super::layers::{Laid, Origin};
 use super::lists::{ServerConfig, WorkerConfig};
 use super::mistakes::line_of;
 use super::{DATA, Settings};
-use crate::place;
+use crate::discovery;
 
 /// What stands for a value that may be secret.
 const MASK: &str = "…";
@@ -59,11 +59,11 @@ fn of_engine(url: &str, origin: String) -> Row {
 /// Where nobody says, a server makes its queue and a worker looks for one.
 fn unsaid_engine() -> Vec<Row> {
     let served = format!("dir:{DATA}");
-    match place::unsaid() {
+    match discovery::unnamed() {
         DATA => vec![of_engine(&served, Origin::Default.shown(""))],
         other => vec![
             of_engine(&served, "default of serve".to_owned()),
-            of_engine(other, format!("default of work, until there is a queue in {DATA}")),
+            of_engine(other, format!("default of work, unless {DATA} holds a queue or a server runs here")),
         ],
     }
 }

@@ -10,6 +10,7 @@ mod data;
 mod dead;
 mod demo;
 mod deploy;
+mod discovery;
 mod drain;
 mod enqueue;
 mod health;

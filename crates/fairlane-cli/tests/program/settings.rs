@@ -90,11 +90,12 @@ fn what_nobody_says_is_shown_as_it_would_be_and_a_password_never() {
     let served = "dir:./fairlane-data default";
     let apart = [
         format!("{served} of serve"),
-        "redis://127.0.0.1:6379 default of work, until there is a queue in ./fairlane-data".to_owned(),
+        "redis://127.0.0.1:6379 default of work, unless ./fairlane-data holds a queue or a server runs here"
+            .to_owned(),
     ];
     assert_eq!(engines(&[]), apart);
     assert_eq!(engines(&[("FAIRLANE_ENGINE", "")]), apart);
-    let secret = [("FAIRLANE_ENGINE", "redis://:hunter/2@127.0.0.1:1")];
+    let secret = [("FAIRLANE_ENGINE", "redis://:hunter2@127.0.0.1:1")];
     assert_eq!(engines(&secret), ["redis://127.0.0.1:1 FAIRLANE_ENGINE"]);
     run(&[("FAIRLANE_ENGINE", "./fairlane-data")], &["enqueue", "customer-7", "mail"]);
     assert_eq!(engines(&[]), [served]);
@@ -109,4 +110,22 @@ fn a_script_completes_the_commands_of_every_shell() {
         assert!(ended.code == 0 && ended.stdout.contains("completions"), "{}", ended.stderr);
     }
     fairlane(&["completions", "cmd"]).failed(2, &["bash"]);
+}
+
+/// What serve refuses, config refuses.
+#[test]
+fn an_engine_that_cannot_be_used_is_refused_by_config() {
+    let folder = TempDir::new().unwrap();
+    for engine in ["sqlite:./x", "redis:/missing", "http://"] {
+        let config = fairlane(&["config", "--engine", engine]);
+        let serve = fairlane(&["serve", "--engine", engine, "--listen", "127.0.0.1:0"]);
+        config.failed(2, &["error: "]);
+        serve.failed(2, &["error: "]);
+    }
+    let file = folder.path().join("fairlane.toml");
+    std::fs::write(&file, "engine = \"sqlite:./x\"\n").unwrap();
+    fairlane(&["config", "--config", file.to_str().unwrap()]).failed(2, &["sqlite"]);
+    for engine in ["./data", "dir:./data", "redis://127.0.0.1:1", "http://127.0.0.1:1", "memory:"] {
+        assert_eq!(fairlane(&["config", "--engine", engine]).code, 0, "{engine}");
+    }
 }

@@ -16,7 +16,7 @@ use crate::running::Running;
 /// They take a few seconds, and longer on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-const EXAMPLES: [(&str, &str); 3] = [("sh", "worker.sh"), ("python3", "worker.py"), ("node", "worker.mjs")];
+const EXAMPLES: [&str; 3] = ["worker.sh", "worker.py", "worker.mjs"];
 
 /// How an example ended.
 struct Ended {
@@ -25,13 +25,12 @@ struct Ended {
     complained: String,
 }
 
-/// Runs an example at an address, where a proxy of the environment leads nowhere.
-async fn run(url: &str, (program, file): (&str, &str)) -> Ended {
+/// Starts an example by its path, as its README does, where a proxy of the environment leads nowhere.
+async fn run(url: &str, file: &str) -> Ended {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/http").join(file);
     let folder = tempfile::tempdir().unwrap();
     let [said, complained] = ["said", "complained"].map(|name| folder.path().join(name));
-    let mut child = Command::new(program)
-        .arg(path)
+    let mut child = Command::new(&path)
         .env("FAIRLANE_URL", url)
         .env_remove("FAIRLANE_KEY")
         .env_remove("no_proxy")
@@ -40,7 +39,7 @@ async fn run(url: &str, (program, file): (&str, &str)) -> Ended {
         .stdout(File::create(&said).unwrap())
         .stderr(File::create(&complained).unwrap())
         .spawn()
-        .unwrap();
+        .unwrap_or_else(|error| panic!("{file} does not start: {error}"));
     let ending = async {
         loop {
             match child.try_wait().unwrap() {

@@ -1,0 +1,49 @@
+//! A command whose address is given nowhere: the directory here, then a server on this machine, then Redis.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::queue::Queue;
+use super::running::Ended;
+use super::served::Served;
+
+/// Runs the program in a folder, where a server started there would listen at `listen`.
+fn run_in(folder: &Path, listen: &str, key: Option<&str>, words: &[&str]) -> Ended {
+    let output = Command::new(env!("CARGO_BIN_EXE_fairlane"))
+        .args(words)
+        .current_dir(folder)
+        .env_remove("FAIRLANE_ENGINE")
+        .env("FAIRLANE_SERVER_LISTEN", listen)
+        .env("FAIRLANE_KEY", key.unwrap_or_default())
+        .output()
+        .unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Ended { code: output.status.code().unwrap(), stdout: text(output.stdout), stderr: text(output.stderr) }
+}
+
+#[test]
+fn a_command_in_an_empty_folder_finds_the_server_of_this_machine() {
+    let served = Served::start();
+    let listen = served.address.strip_prefix("http://").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let enqueued = run_in(folder.path(), listen, None, &["enqueue", "customer-7", "mail", "--json"]);
+    assert_eq!(enqueued.json()["backlog"], 1);
+    let status = run_in(folder.path(), listen, None, &["status", "--json"]).json();
+    assert_eq!(
+        (&status["backlog"], &status["engine"]),
+        (&1.into(), &format!("{} (http)", served.address).into())
+    );
+    assert_eq!(folder.path().read_dir().unwrap().count(), 0, "and makes no directory");
+}
+
+#[test]
+fn the_directory_here_comes_before_the_server_of_this_machine() {
+    let served = Served::start();
+    let listen = served.address.strip_prefix("http://").unwrap();
+    let queue = Queue::new();
+    let here = queue.path("fairlane-data");
+    super::running::fairlane(&["enqueue", "customer-7", "mail", "--json", "--engine", &here]).json();
+    let folder = Path::new(&here).parent().unwrap();
+    let status = run_in(folder, listen, None, &["status", "--json"]).json();
+    assert_eq!((&status["backlog"], &status["engine"]), (&1.into(), &"./fairlane-data (embedded)".into()));
+}
