@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::access::Caller;
 use crate::api::{Live, Polls};
 use crate::bodies::Bodies;
+use crate::extract::Parsers;
 use crate::figures::Figures;
 use crate::guard::{Charged, Guard};
 use crate::health::Readiness;
@@ -33,6 +34,8 @@ pub struct App {
     pub readiness: Readiness,
     /// Room for bodies.
     pub(crate) bodies: Bodies,
+    /// Threads that parse large bodies.
+    pub(crate) parsers: Parsers,
     /// What is counted.
     pub figures: Figures,
     /// Who waits for jobs.
@@ -64,6 +67,7 @@ impl App {
         Self {
             fairlane: Fairlane::from_engine(live.heard(engine)),
             bodies: Bodies::new(settings.bodies_bytes_max),
+            parsers: Parsers::default(),
             settings,
             guard,
             figures: Figures::new(),

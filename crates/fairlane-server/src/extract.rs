@@ -1,8 +1,10 @@
 //! Bodies, queries and paths as they come, with problems that say what is wrong and where.
 //!
 //! - `extract/object.rs`: objects, which are not lists. `extract/words.rs`: what is wrong, in plain words.
+//! - `extract/parse.rs`: where large bodies are parsed.
 
 mod object;
+mod parse;
 mod words;
 
 use axum::body::Bytes;
@@ -25,19 +27,20 @@ use crate::bodies::FREE_BYTES;
 use crate::guard::large_body;
 use crate::problem::{Fault, Problem, ProblemKind};
 pub use object::{Object, object};
+pub(crate) use parse::Parsers;
 pub use words::plain;
 use words::unknown_key;
 
 /// A body in JSON, and an answer in it.
 pub struct Json<T>(pub T);
 
-impl<T: DeserializeOwned> FromRequest<Shared> for Json<T> {
+impl<T: DeserializeOwned + Send + 'static> FromRequest<Shared> for Json<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &Shared) -> Result<Self, Problem> {
         check_content_type(request.headers(), "application/json")?;
         let body = whole_body(request, app).await?;
-        read_json(&body).map(Self)
+        app.parsers.parse(body, |body| read_json(body)).await.map(Self)
     }
 }
 
@@ -57,6 +60,9 @@ pub fn read_json<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
     serde_json::from_slice(body).map(|Object(value)| value).map_err(|error| {
         // A number where a word is wanted is told as if it were no JSON.
         let is_json = error.is_data() || serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok();
+        if body.is_empty() {
+            return ProblemKind::Malformed.because("the body is empty; send JSON");
+        }
         if !is_json {
             return ProblemKind::Malformed.because(format!("the body is not JSON: {error}"));
         }

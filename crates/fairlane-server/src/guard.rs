@@ -164,14 +164,17 @@ async fn admit(
     let presented = match app.guard.key(request.headers()) {
         Ok(presented) => presented,
         Err(problem) => {
-            let peer = request.extensions().get::<Peer>().copied();
-            return app.guard.strangers.refuse(peer, problem).await;
+            let peer = request.extensions().get::<Peer>().cloned();
+            return app.guard.strangers.refuse(peer.as_ref(), problem).await;
         }
     };
     if presented.is_none()
         && let Err(problem) = site::check(request.headers())
     {
         return problem.into_response();
+    }
+    if let Some(peer) = request.extensions().get::<Peer>() {
+        peer.connection.show_key();
     }
     let key = presented.as_ref().map(|presented| presented.key.clone());
     let caller = key.as_ref().map_or_else(Caller::anonymous, |key| key.caller.clone());

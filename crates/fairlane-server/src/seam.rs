@@ -102,10 +102,15 @@ async fn walk_through(State(app): State<Shared>, request: Request) -> Result<Res
 }
 
 /// The value a request brings.
-async fn read<T: DeserializeOwned>(request: Request, app: &Shared, bytes_max: usize) -> Result<T, Problem> {
+async fn read<T>(request: Request, app: &Shared, bytes_max: usize) -> Result<T, Problem>
+where
+    T: DeserializeOwned + Send + 'static,
+{
     check_content_type(request.headers(), wire::CONTENT_TYPE)?;
     let body = body_up_to(bytes_max, request, app).await?;
-    wire::decode(&body).map_err(|error| ProblemKind::Malformed.because(error.to_string()))
+    let decode =
+        |body: &[u8]| wire::decode(body).map_err(|error| ProblemKind::Malformed.because(error.to_string()));
+    app.parsers.parse(body, decode).await
 }
 
 /// What broke is for the operator: it may speak of the inside.

@@ -1,29 +1,39 @@
 //! Connections: accepted within bounds, timed, and ended without cutting an answer.
 //!
+//! - `serve/connections.rs`: how many may be open, in all and of one address. `serve/answering.rs`: an answer that is
+//!   written for as long as it lasts.
 //! - `serve/timed.rs`: clients that are slow to ask or to read, or go on sending. `serve/arriving.rs`: a body as it
 //!   comes. `serve/descriptors.rs`: how many there may be.
 
+mod answering;
 mod arriving;
+mod connections;
 mod descriptors;
 mod timed;
 
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use axum::http::{HeaderValue, header};
+use axum::response::Response;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
 use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tower::Service;
 
+use self::answering::answering;
 use self::arriving::Arriving;
+use self::connections::{Connection, Connections, Place};
 use self::timed::{Exchanges, Timed};
 use crate::app::App;
 use crate::figures::Present;
@@ -34,48 +44,85 @@ const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
 /// How long the system waits between asking again.
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(15);
 
-/// Where a request comes from.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Peer(pub IpAddr);
+pub(crate) use self::connections::block;
+
+/// The client's end of the connection on which a request came.
+#[derive(Clone)]
+pub(crate) struct Peer {
+    /// The client's address.
+    pub address: IpAddr,
+    /// The connection.
+    pub connection: Arc<Connection>,
+}
 
 /// Serves until the app stops, and then until the last answer is out or the grace period over.
 pub(crate) async fn serve(listener: TcpListener, router: Router, app: Arc<App>) {
     let settings = &app.settings;
-    let places = Arc::new(Semaphore::new(
-        descriptors::connections_max(settings.connections_max).min(Semaphore::MAX_PERMITS),
-    ));
-    let graceful = GracefulShutdown::new();
-    let builder = builder(settings);
+    let places_max = descriptors::connections_max(settings.connections_max).min(Semaphore::MAX_PERMITS);
+    let connections = Arc::new(Connections::new(places_max, settings.address_connections_max));
+    let (open, builder) = (TaskTracker::new(), builder(settings));
     loop {
         let accepted = tokio::select! {
             () = app.stopping.cancelled() => break,
-            accepted = accept(&listener, &places) => accepted,
+            accepted = accept(&listener, &connections) => accepted,
         };
-        let Some((stream, peer, place)) = accepted else { continue };
+        let Some((stream, address, place)) = accepted else { continue };
         let exchanges = Arc::new(Exchanges::default());
         let io = TokioIo::new(Timed::new(stream, exchanges.clone(), settings, app.stopping.clone()));
+        let peer = Peer { address, connection: place.connection.clone() };
         let router = router.clone();
         let service = service_fn(move |request: hyper::Request<Incoming>| {
+            peer.connection.begin();
             let begun = exchanges.begin();
             let mut request = request.map(|body| Body::new(Arriving::new(body, &exchanges, begun.clone())));
-            request.extensions_mut().insert(peer);
+            request.extensions_mut().insert(peer.clone());
             let answer = router.clone().call(request);
+            let connection = peer.connection.clone();
             async move {
-                let answer = answer.await;
+                let Ok(answer) = answer.await;
                 drop(begun);
-                answer
+                Ok::<_, std::convert::Infallible>(leaving(answer, connection))
             }
         });
-        let connection = graceful.watch(builder.serve_connection(io, service));
-        let present = Present::connection();
-        tokio::spawn(async move {
-            // A client that goes away is no news.
-            let _ = connection.await;
-            drop((place, present));
-        });
+        let connection = builder.serve_connection(io, service);
+        open.spawn(run(connection, place, app.stopping.clone()));
     }
     drop(listener);
-    let _ = tokio::time::timeout(settings.shutdown_grace_period, graceful.shutdown()).await;
+    open.close();
+    let _ = tokio::time::timeout(settings.shutdown_grace_period, open.wait()).await;
+}
+
+/// Serves a connection until its client ends it, it makes room for others, or the server stops.
+async fn run<S>(
+    connection: http1::Connection<TokioIo<Timed<TcpStream>>, S>,
+    place: Place,
+    stopping: CancellationToken,
+) where
+    S: hyper::service::HttpService<Incoming, ResBody = Body>,
+    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let _present = Present::connection();
+    let mut connection = pin!(connection);
+    let is_over = tokio::select! {
+        // A client that goes away is no news.
+        _ = connection.as_mut() => true,
+        () = stopping.cancelled() => false,
+        () = place.connection.closing() => false,
+    };
+    if !is_over {
+        // An answer that is on its way arrives first.
+        connection.as_mut().graceful_shutdown();
+        let _ = connection.await;
+    }
+}
+
+/// The answer as it leaves. A connection without a valid key ends with it: a client must not hold a place by asking for
+/// what everybody may see.
+fn leaving(mut answer: Response, connection: Arc<Connection>) -> Response {
+    if !connection.has_key() {
+        answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    answering(answer, connection)
 }
 
 fn builder(settings: &ServerSettings) -> http1::Builder {
@@ -92,13 +139,13 @@ fn builder(settings: &ServerSettings) -> http1::Builder {
 
 async fn accept(
     listener: &TcpListener,
-    places: &Arc<Semaphore>,
-) -> Option<(TcpStream, Peer, OwnedSemaphorePermit)> {
-    let place = places.clone().acquire_owned().await.ok()?;
+    connections: &Arc<Connections>,
+) -> Option<(TcpStream, IpAddr, Place)> {
     match listener.accept().await {
         Ok((stream, peer)) => {
             prepare(&stream);
-            Some((stream, Peer(peer.ip()), place))
+            let place = connections.admit(peer.ip()).await?;
+            Some((stream, peer.ip(), place))
         }
         Err(error) => {
             tracing::warn!(target: "fairlane", %error, "a connection could not be accepted");

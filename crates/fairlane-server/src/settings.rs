@@ -7,8 +7,12 @@ use fairlane_core::Rate;
 /// What a server allows; the defaults are for the open internet behind a reverse proxy.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServerSettings {
-    /// Connections at once; more wait to be accepted.
+    /// Connections at once. When there are as many, those that are idle are closed for others: first those that have
+    /// shown no valid key, then those that have been idle longest.
     pub connections_max: usize,
+    /// Of these, connections of one client address; a third of that without a valid key. None: three quarters of
+    /// `connections_max`. Behind a proxy all have its address.
+    pub address_connections_max: Option<usize>,
     /// Requests worked on at once, those that wait for work or events not counted; more are told to come back.
     pub requests_max: usize,
     /// Of these, requests of one key.
@@ -28,9 +32,12 @@ pub struct ServerSettings {
     pub bodies_bytes_max: usize,
     /// Bytes of a request's head, and of what is read ahead on a connection; at least 8 KiB.
     pub head_bytes_max: usize,
-    /// How long a request's head may take once it has begun, and the first one of a connection in all.
+    /// How long a request's head may take once it has begun.
     pub head_timeout: Duration,
-    /// How long a connection may be idle between two requests.
+    /// How long the first head of a connection may take, from when it is accepted.
+    pub first_head_timeout: Duration,
+    /// How long a connection that has shown a valid key may be idle between two requests; one that has not is closed
+    /// with its first answer.
     pub idle_timeout: Duration,
     /// How long a body may take from one piece to the next.
     pub body_timeout: Duration,
@@ -54,6 +61,7 @@ impl Default for ServerSettings {
     fn default() -> Self {
         Self {
             connections_max: 16_384,
+            address_connections_max: None,
             requests_max: 1024,
             key_requests_max: 128,
             held_max: 12_288,
@@ -63,6 +71,7 @@ impl Default for ServerSettings {
             bodies_bytes_max: 256 * 1024 * 1024,
             head_bytes_max: 16 * 1024,
             head_timeout: Duration::from_secs(10),
+            first_head_timeout: Duration::from_secs(5),
             idle_timeout: Duration::from_secs(75),
             body_timeout: Duration::from_secs(30),
             body_whole_timeout: Duration::from_secs(60),

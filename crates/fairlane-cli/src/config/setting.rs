@@ -98,6 +98,23 @@ pub mod kinds {
         }
     }
 
+    /// A whole number from 1, or none.
+    pub mod amount_or_none {
+        use super::Written;
+
+        pub fn read(written: &Written) -> Result<Option<usize>, String> {
+            if written.text() == Some("none") {
+                return Ok(None);
+            }
+            let needed = |_| "a whole number from 1, or \"none\"".to_owned();
+            super::amount::read(written).map(Some).map_err(needed)
+        }
+
+        pub fn show(amount: &Option<usize>) -> String {
+            amount.map_or("none".to_owned(), |amount| amount.to_string())
+        }
+    }
+
     pub mod flag {
         use super::Written;
 

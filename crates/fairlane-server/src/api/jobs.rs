@@ -80,7 +80,8 @@ async fn enqueue(
 ) -> Result<(StatusCode, Json<JobEnqueued>), Problem> {
     check_content_type(request.headers(), "application/json")?;
     let body = whole_body(request, &app).await?;
-    let Checked { new, id_from } = read_job(&body, key.as_ref(), trace.as_ref())?;
+    let read = move |body: &[u8]| read_job(body, key.as_ref(), trace.as_ref());
+    let Checked { new, id_from } = app.parsers.parse(body, read).await?;
     caller.check_group(&new.job.group)?;
     app.check_type(&caller, &new.type_id).await?;
     let enqueued = match id_from {
@@ -126,8 +127,8 @@ async fn enqueue_batch(
 ) -> Result<Json<BatchEnqueued>, Problem> {
     check_content_type(request.headers(), "application/json")?;
     let body = whole_body(request, &app).await?;
-    let jobs = read_batch(&body, key.as_ref(), trace.as_ref())?;
-    drop(body);
+    let read = move |body: &[u8]| read_batch(body, key.as_ref(), trace.as_ref());
+    let jobs = app.parsers.parse(body, read).await?;
     for job in &jobs {
         caller.check_group(&job.new.job.group)?;
         app.check_type(&caller, &job.new.type_id).await?;

@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use super::COME_BACK;
 use super::line::Line;
 use crate::problem::Problem;
-use crate::serve::Peer;
+use crate::serve::{Peer, block};
 
 /// Refusals in a row that are answered at once: somebody who has mistyped is not kept waiting.
 const FREE: u32 = 16;
@@ -43,9 +43,9 @@ struct Refused {
 
 impl Strangers {
     /// The refusal, now or later.
-    pub async fn refuse(&self, peer: Option<Peer>, problem: Problem) -> Response {
-        let comes_often = peer.is_none_or(|peer| self.count(block(peer.0), Instant::now()) > FREE);
-        tracing::debug!(target: "fairlane", peer = ?peer.map(|peer| peer.0), comes_often, "no valid key");
+    pub async fn refuse(&self, peer: Option<&Peer>, problem: Problem) -> Response {
+        let comes_often = peer.is_none_or(|peer| self.count(block(peer.address), Instant::now()) > FREE);
+        tracing::debug!(target: "fairlane", peer = ?peer.map(|peer| peer.address), comes_often, "no valid key");
         if !comes_often {
             return problem.into_response();
         }
@@ -78,16 +78,6 @@ impl Table {
         }
         self.swept = Some(now);
         self.of.retain(|_, known| now.duration_since(known.last) < FORGET_AFTER);
-    }
-}
-
-/// Who has one address of version 6 has the whole block of them.
-fn block(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V6(address) if address.to_ipv4_mapped().is_none() => {
-            IpAddr::V6((address.to_bits() & (u128::MAX << 64)).into())
-        }
-        other => other.to_canonical(),
     }
 }
 

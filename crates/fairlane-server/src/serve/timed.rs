@@ -85,7 +85,7 @@ impl<S> Timed<S> {
         stopping: CancellationToken,
     ) -> Self {
         let (head_timeout, write_timeout) = (settings.head_timeout, settings.write_timeout);
-        let head = Some((0, Instant::now() + head_timeout));
+        let head = Some((0, Instant::now() + settings.first_head_timeout));
         let stop_patience = settings.shutdown_grace_period / STOP_PATIENCE_PART;
         Self {
             stream,

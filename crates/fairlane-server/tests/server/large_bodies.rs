@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 
 use crate::gated::Gate;
 use crate::keys::one_key;
-use crate::running::{Running, problem};
+use crate::running::{Running, answer, problem};
 
 const KIB: usize = 1024;
 const LONG: Duration = Duration::from_secs(3600);
@@ -148,4 +148,23 @@ async fn large_bodies_of_one_key_leave_room_for_those_of_another() {
     for number in 0..3 {
         assert_eq!(add(&running, &format!("other-{number}"), 300 * KIB).await.0, StatusCode::CREATED);
     }
+}
+
+#[tokio::test]
+async fn a_body_of_unknown_keys_is_answered_with_a_few_faults() {
+    let running = Running::start().await;
+    let mut body = r#"{"group":"g","type":"t","payload":0"#.to_owned();
+    for number in 0.. {
+        if body.len() > 8 * 1024 * 1024 - 20 {
+            break;
+        }
+        body.push_str(&format!(r#","{number}":0"#));
+    }
+    body.push('}');
+    let request = running.request(Method::POST, "/api/jobs").header("content-type", "application/json");
+    let (status, told) = answer(request.body(body)).await;
+    assert_eq!((status, problem(&told)), (StatusCode::UNPROCESSABLE_ENTITY, "invalid"), "{told}");
+    let faults = told["errors"].as_array().unwrap();
+    assert!((1..=20).contains(&faults.len()), "{} faults", faults.len());
+    assert!(told["detail"].as_str().unwrap().contains("5 things are wrong"), "{}", told["detail"]);
 }

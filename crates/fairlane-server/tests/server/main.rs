@@ -18,6 +18,7 @@ mod floods;
 mod fuzz_bodies;
 mod gated;
 mod groups;
+mod hoarders;
 mod jobs;
 mod keys;
 mod large_bodies;

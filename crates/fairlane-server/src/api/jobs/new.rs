@@ -2,7 +2,6 @@
 //!
 //! A body is parsed once, and a payload copied once; only a body that is wrong is looked at again, to say where.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -11,10 +10,10 @@ use std::time::SystemTime;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
 use fairlane::{is_too_deep, parse_time};
-use fairlane_core::limits::{DELAY_MS_MAX, JSON_DEPTH_MAX, PAYLOAD_BYTES_MAX};
+use fairlane_core::limits::{DELAY_MS_MAX, JSON_DEPTH_MAX, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use fairlane_core::queue::{JobRef, NewJob};
 use fairlane_core::{BulkId, Cost, GroupId, JobId, Level, Trace, TypeId};
-use serde::de::{self, SeqAccess, Visitor};
+use serde::de::{self, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -26,8 +25,10 @@ use crate::problem::{Fault, Problem, ProblemKind};
 
 /// Most jobs of one batch.
 pub const BATCH_JOBS_MAX: usize = 1000;
-/// Most faults that one answer names.
+/// Most faults that one answer names; a body is read no further than to the last of them.
 const FAULTS_MAX: usize = 20;
+/// Unknown keys of one job after which the rest of it is not read.
+const UNKNOWN_KEYS_MAX: usize = 5;
 /// What a job may have.
 const KEYS: &str = "group, type, id, payload, payload_base64, level, cost, delay_ms, run_at, bulk, trace";
 
@@ -129,11 +130,17 @@ pub fn read_job(
     key: Option<&IdempotencyKey>,
     trace: Option<&Trace>,
 ) -> Result<Checked, Problem> {
-    let job: JobBody<'_> = read_json(body).map_err(|problem| located(problem, || faults_of(body, "")))?;
+    let job: JobBody<'_> = read_json(body).map_err(|problem| {
+        located(problem, || {
+            let mut faults = Vec::new();
+            add_faults(body, "", &mut faults);
+            faults
+        })
+    })?;
     job.checked(&"", 1, key, trace).map_err(|fault| wrong(vec![fault]))
 }
 
-/// Reads a batch; if one of its jobs is wrong, all that are.
+/// Reads a batch; if jobs are wrong, the problem names up to [`FAULTS_MAX`] faults.
 pub fn read_batch(
     body: &[u8],
     key: Option<&IdempotencyKey>,
@@ -146,6 +153,9 @@ pub fn read_batch(
         match job.checked(&format_args!("/jobs/{at}"), at as u64 + 1, key, trace) {
             Ok(job) => jobs.push(job),
             Err(fault) => faults.push(fault),
+        }
+        if faults.len() == FAULTS_MAX {
+            break;
         }
     }
     if faults.is_empty() { Ok(jobs) } else { Err(wrong(faults)) }
@@ -236,7 +246,7 @@ fn delay_ms(delay_ms: Option<u64>, run_at: Option<&str>) -> Result<u64, (&'stati
     Ok(delay_ms)
 }
 
-fn wrong(mut faults: Vec<Fault>) -> Problem {
+fn wrong(faults: Vec<Fault>) -> Problem {
     let (count, first) = (faults.len(), faults.first());
     let first = first.map_or(String::new(), |Fault { pointer, detail }| match pointer.as_str() {
         "" => detail.clone(),
@@ -244,9 +254,11 @@ fn wrong(mut faults: Vec<Fault>) -> Problem {
     });
     let detail = match count {
         1 => format!("nothing was added, for something is wrong: {first}"),
+        FAULTS_MAX => {
+            format!("nothing was added, for at least {FAULTS_MAX} things are wrong; the first is {first}")
+        }
         _ => format!("nothing was added, for {count} things are wrong; the first is {first}"),
     };
-    faults.truncate(FAULTS_MAX);
     ProblemKind::Invalid.because(detail).with_errors(faults)
 }
 
@@ -267,28 +279,80 @@ fn faults_in(body: &[u8]) -> Vec<Fault> {
         jobs: AtMost<BATCH_JOBS_MAX, &'a RawValue>,
     }
     let Ok(Object(batch)) = serde_json::from_slice::<Object<Jobs<'_>>>(body) else { return Vec::new() };
-    let jobs = batch.jobs.0.iter().enumerate();
-    jobs.flat_map(|(at, job)| faults_of(job.get().as_bytes(), &format!("/jobs/{at}"))).collect()
-}
-
-/// What is wrong with a job, key by key.
-fn faults_of(job: &[u8], place: &str) -> Vec<Fault> {
-    let fault = |key: &str, detail: String| Fault { pointer: format!("{place}{key}"), detail };
-    let whole = match serde_json::from_slice::<Object<JobBody<'_>>>(job) {
-        // What can be read may still make no sense.
-        Ok(Object(job)) => return job.checked(&place, 1, None, None).err().into_iter().collect(),
-        Err(error) => fault("", plain(&error.to_string())),
-    };
-    let Ok(members) = serde_json::from_slice::<BTreeMap<String, &RawValue>>(job) else { return vec![whole] };
-    let missing = ["group", "type"].into_iter().filter(|key| !members.contains_key(*key));
-    let mut faults: Vec<Fault> = missing.map(|key| fault("", format!("{key} is missing"))).collect();
-    for (key, value) in &members {
-        if let Some(detail) = member_fault(key, value) {
-            let escaped = key.replace('~', "~0").replace('/', "~1");
-            faults.push(fault(&format!("/{escaped}"), detail));
+    let mut faults = Vec::new();
+    for (at, job) in batch.jobs.0.iter().enumerate() {
+        add_faults(job.get().as_bytes(), &format!("/jobs/{at}"), &mut faults);
+        if faults.len() == FAULTS_MAX {
+            break;
         }
     }
-    if faults.is_empty() { vec![whole] } else { faults }
+    faults
+}
+
+/// Adds what is wrong with a job, key by key, until there are [`FAULTS_MAX`] faults.
+fn add_faults(job: &[u8], place: &str, faults: &mut Vec<Fault>) {
+    let whole = match serde_json::from_slice::<Object<JobBody<'_>>>(job) {
+        // A job that can be read may still make no sense.
+        Ok(Object(job)) => return faults.extend(job.checked(&place, 1, None, None).err()),
+        Err(error) => Fault { pointer: place.to_owned(), detail: plain(&error.to_string()) },
+    };
+    let (before, mut is_cut) = (faults.len(), false);
+    let members = Members { place, is_cut: &mut is_cut, faults };
+    let read = serde_json::Deserializer::from_slice(job).deserialize_map(members);
+    if read.is_err() && !is_cut {
+        faults.truncate(before);
+    }
+    if faults.len() == before {
+        faults.push(whole);
+    }
+    faults.truncate(FAULTS_MAX);
+}
+
+/// Adds the faults of a job's members; sets `is_cut` when it stops before the job's end.
+struct Members<'a> {
+    place: &'a str,
+    is_cut: &'a mut bool,
+    faults: &'a mut Vec<Fault>,
+}
+
+impl<'de> Visitor<'de> for Members<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let (first, mut unknown_keys) = (self.faults.len(), 0);
+        let mut missing = vec!["group", "type"];
+        while let Some(key) = map.next_key::<String>()? {
+            missing.retain(|name| *name != key);
+            let detail = match KEYS.split(", ").any(|known| known == key) {
+                true => member_fault(&key, map.next_value::<&RawValue>()?),
+                false => {
+                    map.next_value::<IgnoredAny>()?;
+                    unknown_keys += 1;
+                    Some(format!("this key is not known; known are {KEYS}; put data of yours into payload"))
+                }
+            };
+            if let Some(detail) = detail {
+                // A longer key is no name: naming it would repeat the body.
+                let key = Some(key).filter(|key| key.len() <= NAME_BYTES_MAX).unwrap_or_default();
+                let slash = if key.is_empty() { "" } else { "/" };
+                let escaped = key.replace('~', "~0").replace('/', "~1");
+                self.faults.push(Fault { pointer: format!("{}{slash}{escaped}", self.place), detail });
+            }
+            if self.faults.len() >= FAULTS_MAX || unknown_keys >= UNKNOWN_KEYS_MAX {
+                *self.is_cut = true;
+                return Ok(());
+            }
+        }
+        let missing = missing
+            .into_iter()
+            .map(|name| Fault { pointer: self.place.to_owned(), detail: format!("{name} is missing") });
+        self.faults.splice(first..first, missing);
+        Ok(())
+    }
 }
 
 fn member_fault(key: &str, value: &RawValue) -> Option<String> {
@@ -306,7 +370,7 @@ fn member_fault(key: &str, value: &RawValue) -> Option<String> {
         "delay_ms" => read::<Option<u64>>(value),
         "bulk" => read::<Option<BulkId>>(value),
         "trace" => read::<Option<Trace>>(value),
-        _ => Some(format!("this key is not known; known are {KEYS}; put data of yours into payload")),
+        _ => None,
     }
 }
 
@@ -344,5 +408,58 @@ impl<'de, const MOST: usize, T: Deserialize<'de>> Visitor<'de> for Items<MOST, T
             items.push(item);
         }
         Ok(AtMost(items))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A body of this many bytes that ends in `end`, with as many members as fit.
+    fn body_of(bytes: usize, begin: &str, member: impl Fn(usize) -> String, end: &str) -> String {
+        let mut body = begin.to_owned();
+        for number in 0.. {
+            let next = member(number);
+            if body.len() + next.len() + end.len() > bytes {
+                break;
+            }
+            body.push_str(&next);
+        }
+        body + end
+    }
+
+    fn faults_of(body: &str) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        add_faults(body.as_bytes(), "", &mut faults);
+        faults
+    }
+
+    #[test]
+    fn faults_are_collected_up_to_twenty_and_unknown_keys_up_to_five() {
+        const BODY_BYTES: usize = 8 * 1024 * 1024;
+        let unknown =
+            body_of(BODY_BYTES, r#"{"group":"g","type":"t""#, |number| format!(r#","{number}":0"#), "}");
+        assert_eq!(faults_of(&unknown).len(), UNKNOWN_KEYS_MAX);
+        let repeated = body_of(BODY_BYTES, r#"{"group":"g""#, |_| r#","type":0"#.to_owned(), "}");
+        assert_eq!(faults_of(&repeated).len(), FAULTS_MAX);
+        let jobs = format!(r#"{{"jobs":[{}{{}}]}}"#, "{},".repeat(BATCH_JOBS_MAX - 1));
+        assert_eq!(faults_in(jobs.as_bytes()).len(), FAULTS_MAX);
+        let problem = read_batch(jobs.as_bytes(), None, None).err().unwrap();
+        assert!(problem.detail().contains("at least 20 things are wrong"), "{}", problem.detail());
+    }
+
+    #[test]
+    fn a_long_unknown_key_is_not_repeated_in_the_answer() {
+        let faults = faults_of(&format!(r#"{{"group":"g","type":"t","{}":0}}"#, "~".repeat(100_000)));
+        assert_eq!((faults.len(), faults[0].pointer.as_str()), (1, ""));
+        assert!(faults[0].detail.len() < 1000);
+    }
+
+    #[test]
+    fn faults_name_missing_keys_first_and_then_each_wrong_one() {
+        let faults = faults_of(r#"{"group":"","cost":0,"a/b":1}"#);
+        let pointers: Vec<&str> = faults.iter().map(|fault| fault.pointer.as_str()).collect();
+        assert_eq!(pointers, ["", "/group", "/cost", "/a~1b"]);
+        assert_eq!(faults[0].detail, "type is missing");
     }
 }

@@ -256,15 +256,20 @@ pub(super) async fn settle(
 ) -> Result<Json<Verdicts>, Problem> {
     check_content_type(request.headers(), "application/json")?;
     let body = whole_body(request, &app).await?;
-    // Results are taken out of the body as they stand there.
-    let request: SettleRequest<'_> = read_json(&body)?;
-    let mut settlements = Vec::with_capacity(request.settlements.0.len());
-    for (at, Object(sent)) in request.settlements.0.into_iter().enumerate() {
-        let settlement = sent.checked(&caller);
-        settlements.push(settlement.map_err(|problem| problem.within(&format!("/settlements/{at}")))?);
-    }
+    let settlements = app.parsers.parse(body, move |body| read_settlements(body, &caller)).await?;
     let settled = app.engine().settle(Settle { settlements }).await?;
     Ok(Json(Verdicts { verdicts: settled.verdicts.into_iter().map(Into::into).collect() }))
+}
+
+fn read_settlements(body: &[u8], caller: &Caller) -> Result<Vec<Settlement>, Problem> {
+    // Results are taken out of the body as they stand there.
+    let request: SettleRequest<'_> = read_json(body)?;
+    let mut settlements = Vec::with_capacity(request.settlements.0.len());
+    for (at, Object(sent)) in request.settlements.0.into_iter().enumerate() {
+        let settlement = sent.checked(caller);
+        settlements.push(settlement.map_err(|problem| problem.within(&format!("/settlements/{at}")))?);
+    }
+    Ok(settlements)
 }
 
 impl SettlementSent<'_> {
