@@ -161,21 +161,10 @@ async fn admit(
     next: Next,
 ) -> Response {
     let route = measured.route();
-    let presented = match app.guard.key(request.headers()) {
+    let presented = match authenticate(app, &request).await {
         Ok(presented) => presented,
-        Err(problem) => {
-            let peer = request.extensions().get::<Peer>().cloned();
-            return app.guard.strangers.refuse(peer.as_ref(), problem).await;
-        }
+        Err(refusal) => return refusal,
     };
-    if presented.is_none()
-        && let Err(problem) = site::check(request.headers())
-    {
-        return problem.into_response();
-    }
-    if let Some(peer) = request.extensions().get::<Peer>() {
-        peer.connection.show_key();
-    }
     let key = presented.as_ref().map(|presented| presented.key.clone());
     let caller = key.as_ref().map_or_else(Caller::anonymous, |key| key.caller.clone());
     measured.comes_from(&caller);
@@ -233,6 +222,22 @@ async fn admit(
             keep(answer, None, None, room)
         }
     }
+}
+
+/// The key of a request; none where no key is asked for. From then on its connection is kept alive.
+async fn authenticate(app: &Shared, request: &Request) -> Result<Option<Presented>, Response> {
+    let peer = request.extensions().get::<Peer>().cloned();
+    let presented = match app.guard.key(request.headers()) {
+        Ok(presented) => presented,
+        Err(problem) => return Err(app.guard.strangers.refuse(peer.as_ref(), problem).await),
+    };
+    if presented.is_none() {
+        site::check(request.headers()).map_err(IntoResponse::into_response)?;
+    }
+    if let Some(peer) = peer {
+        peer.connection.show_key();
+    }
+    Ok(presented)
 }
 
 /// The answer; a panic is told as well, and ends neither the connection nor what else it carries.
