@@ -161,7 +161,8 @@ async fn admit(
     next: Next,
 ) -> Response {
     let route = measured.route();
-    let presented = match authenticate(app, &request).await {
+    let peer = request.extensions().get::<Peer>().cloned();
+    let presented = match authenticate(app, request.headers(), peer).await {
         Ok(presented) => presented,
         Err(refusal) => return refusal,
     };
@@ -225,14 +226,17 @@ async fn admit(
 }
 
 /// The key of a request; none where no key is asked for. From then on its connection is kept alive.
-async fn authenticate(app: &Shared, request: &Request) -> Result<Option<Presented>, Response> {
-    let peer = request.extensions().get::<Peer>().cloned();
-    let presented = match app.guard.key(request.headers()) {
+async fn authenticate(
+    app: &Shared,
+    headers: &HeaderMap,
+    peer: Option<Peer>,
+) -> Result<Option<Presented>, Response> {
+    let presented = match app.guard.key(headers) {
         Ok(presented) => presented,
         Err(problem) => return Err(app.guard.strangers.refuse(peer.as_ref(), problem).await),
     };
     if presented.is_none() {
-        site::check(request.headers()).map_err(IntoResponse::into_response)?;
+        site::check(headers).map_err(IntoResponse::into_response)?;
     }
     if let Some(peer) = peer {
         peer.connection.show_key();
