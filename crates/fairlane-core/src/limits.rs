@@ -45,8 +45,10 @@ pub const LEASE_PARKS_MAX: usize = 64;
 pub const CLAMPS_MAX: usize = 64;
 /// Most wake-up tokens that wait for one type.
 pub const TOKENS_MAX: usize = 8;
-/// Most jobs of held or dropped bulk actions one `lease` or `admit` steps over.
-pub const LEASE_SKIPS_MAX: usize = 64;
+/// Most jobs that are not to run which one visit to a lane steps over; the rest is left to `sweep`.
+pub const VISIT_SKIPS_MAX: usize = 64;
+/// Most jobs that are not to run which one `lease` or `admit` steps over.
+pub const LEASE_SKIPS_MAX: usize = 256;
 /// Most jobs one `admit` decides on.
 pub const ADMIT_JOBS_MAX: usize = 500;
 /// Most jobs in one `cancel_job`, `requeue_dead` or `discard`.
@@ -54,7 +56,9 @@ pub const PICK_JOBS_MAX: usize = 500;
 /// Most jobs one `sweep` moves or removes: a step others hardly notice.
 pub const SWEEP_JOBS_MAX: usize = 200;
 /// Most bulk actions one `sweep` looks at.
-pub const SWEEP_BULKS_MAX: usize = 16;
+pub const SWEEP_BULKS_MAX: usize = 64;
+/// Most lanes whose heads one `sweep` clears.
+pub const SWEEP_LANES_MAX: usize = 16;
 /// Most waiting jobs one `make_due` looks at.
 pub const MAKE_DUE_JOBS_MAX: usize = 500;
 /// Most jobs on one page of `list_jobs`.
@@ -223,6 +227,7 @@ const _: () = {
     // One reclaim begins a last batch when it has one job less than it may take.
     assert!(((RECLAIM_JOBS_MAX + LEASE_JOBS_MAX) as u64) < LIST_STRIDE && EXTEND_JOBS_MAX <= LEASE_JOBS_MAX);
     assert!(SETTLE_JOBS_MAX <= LEASE_JOBS_MAX && PICK_JOBS_MAX <= LEASE_JOBS_MAX);
+    assert!(VISIT_SKIPS_MAX <= LEASE_SKIPS_MAX && SWEEP_BULKS_MAX <= SWEEP_JOBS_MAX);
     assert!(EXPLAIN_SCAN_MAX >= ENQUEUE_JOBS_MAX);
     assert!(PROGRESS_JOBS_MAX * ALPHA_MAX < INTEGER_MAX);
     assert!((SCORE_CENTRE + BOOST_MAX) as u64 + BASE_PRIORITY_MAX < INTEGER_MAX);

@@ -100,6 +100,8 @@ pub struct Machine {
     deadlines: BTreeSet<(Micros, Fence)>,
     waiting: BTreeMap<(Micros, Box<str>), JobKey>,
     parked: BTreeMap<(Micros, Box<str>), LaneKey>,
+    /// Lanes out of their order until `sweep` has cleared their heads, by when they were last looked at.
+    clearing: BTreeMap<(Micros, Box<str>), LaneKey>,
     completed: Finished,
     dead: BTreeMap<(Micros, Box<str>), JobKey>,
     bulks: FxHashMap<u64, Bulk>,

@@ -5,7 +5,7 @@ mod backoff;
 mod order;
 mod records;
 
-use fairlane_core::limits::{ADMIT_JOBS_MAX, LEASE_SKIPS_MAX};
+use fairlane_core::limits::{ADMIT_JOBS_MAX, LEASE_SKIPS_MAX, SWEEP_JOBS_MAX, VISIT_SKIPS_MAX};
 use fairlane_core::queue::*;
 use fairlane_engine::EngineError;
 
@@ -382,14 +382,14 @@ async fn jobs_of_a_dropped_bulk_action_are_not_admitted(queue: Subject) {
 /// Erratum Q12.
 async fn stepping_over_is_bounded(queue: Subject) {
     queue.classic(1000).await;
-    queue.open_with_jobs("g", "b", LEASE_SKIPS_MAX + 10).await;
-    queue.add([job("g", "behind")]).await;
+    queue.open_with_jobs("g", "b", VISIT_SKIPS_MAX + 10).await;
+    queue.add([job("g", "behind"), job("h", "1")]).await;
     queue.hold("g", "b").await;
-    let admitted = queue.admit(500).await;
-    assert_eq!((admitted.admissions.len(), admitted.more), (0, true));
-    assert_eq!(queue.bulk("g", "b").await.on_hold, LEASE_SKIPS_MAX as u64);
+    assert_eq!(queue.admit_ready(500).await, ["h/1"], "the others are admitted in the same step");
+    assert_eq!(queue.bulk("g", "b").await.on_hold, VISIT_SKIPS_MAX as u64);
+    queue.sweep(SWEEP_JOBS_MAX).await;
     assert_eq!(queue.admit_ready(500).await, ["g/behind"]);
-    queue.lease(1).await;
+    queue.lease(2).await;
     queue.open_with_jobs("g", "c", LEASE_SKIPS_MAX + 10).await;
     queue.add([job("g", "last")]).await;
     queue.admit(500).await;

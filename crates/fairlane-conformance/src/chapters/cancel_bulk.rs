@@ -1,6 +1,6 @@
 //! `cancel_bulk`: answers at once, and none of its jobs starts any more.
 
-use fairlane_core::limits::LEASE_SKIPS_MAX;
+use fairlane_core::limits::{SWEEP_JOBS_MAX, VISIT_SKIPS_MAX};
 use fairlane_core::queue::*;
 
 use super::{Case, cases};
@@ -16,7 +16,10 @@ pub const CASES: &[Case] = cases![
     a_running_job_that_succeeds_or_fails_counts_as_it_ended,
     no_attempt_that_ends_otherwise_is_tried_again,
     a_lost_lease_is_not_recovered,
-    a_lease_drops_a_bounded_number_and_asks_to_be_repeated,
+    a_lease_drops_a_bounded_number_and_leaves_the_rest_to_sweep,
+    its_delayed_jobs_end_at_once_and_it_is_aggregated,
+    its_delayed_jobs_end_in_bounded_steps,
+    delayed_jobs_that_left_are_not_dropped_twice,
     dropping_charges_neither_share_nor_rate,
     a_dropped_job_leaves_the_backlog_and_is_kept_with_the_bulk_action,
     a_group_whose_jobs_were_all_dropped_is_idle,
@@ -121,16 +124,66 @@ async fn a_lost_lease_is_not_recovered(queue: Subject) {
 }
 
 /// Erratum Q12.
-async fn a_lease_drops_a_bounded_number_and_asks_to_be_repeated(queue: Subject) {
-    queue.open_with_jobs("g", "b", 2 * LEASE_SKIPS_MAX).await;
+async fn a_lease_drops_a_bounded_number_and_leaves_the_rest_to_sweep(queue: Subject) {
+    queue.open_with_jobs("g", "b", 2 * VISIT_SKIPS_MAX).await;
     queue.add([job("g", "behind")]).await;
     queue.cancel_bulk("g", "b").await;
-    for round in 1..=2 {
-        let (leased, wake_at) = queue.lease_and_wake(&["t"], 5).await;
-        assert_eq!((leased, wake_at), (vec![], Some(START)), "there may be more at once");
-        assert_eq!(queue.ends("g", "b").await, [0, 0, (round * LEASE_SKIPS_MAX) as u64]);
+    for _ in 0..2 {
+        assert_eq!(queue.lease_and_wake(&["t"], 5).await, (vec![], None), "no time is told to ask again");
+        assert_eq!(
+            queue.ends("g", "b").await,
+            [0, 0, VISIT_SKIPS_MAX as u64],
+            "the lane is not visited again"
+        );
     }
+    let standing = queue.group("g").await.lanes[0].standing;
+    assert_eq!(standing, LaneStanding::Clearing(START));
+    queue.drain_wakes().await;
+    let swept = queue.sweep(SWEEP_JOBS_MAX).await;
+    assert_eq!(swept, Swept { dropped: VISIT_SKIPS_MAX, ..NOTHING_SWEPT });
+    assert!(queue.is_woken().await);
     assert_eq!(ids(&queue.lease(5).await), ["behind"]);
+}
+
+async fn its_delayed_jobs_end_at_once_and_it_is_aggregated(queue: Subject) {
+    queue.open("g", "b").await;
+    let hours = [1, 3, 2].map(|hour| in_bulk("b", delayed(hour * 3_600_000, "g", &hour.to_string())));
+    queue.add(hours).await;
+    queue.add([delayed(3_600_000, "g", "own")]).await;
+    queue.seal("g", "b").await;
+    queue.cancel_bulk("g", "b").await;
+    assert_eq!(queue.sweep(10).await, Swept { dropped: 3, ..NOTHING_SWEPT });
+    let (taken, whole) = (queue.take_one().await, queue.whole().await);
+    assert_eq!((taken.view.cancelled, whole.sweeping, whole.waiting, whole.backlog), (3, 0, 1, 1));
+    assert_eq!(queue.state("g", "2").await, JobState::Cancelled);
+    queue.advance_ms(4 * 3_600_000);
+    assert_eq!(ids(&queue.lease(10).await), ["own"]);
+}
+
+async fn its_delayed_jobs_end_in_bounded_steps(queue: Subject) {
+    queue.open("g", "b").await;
+    let later = |number: usize| in_bulk("b", delayed(3_600_000, "g", &number.to_string()));
+    queue.add((0..5).map(later)).await;
+    queue.cancel_bulk("g", "b").await;
+    for (dropped, more) in [(2, true), (2, true), (1, false)] {
+        assert_eq!(queue.sweep(2).await, Swept { dropped, more, ..NOTHING_SWEPT });
+    }
+}
+
+/// Its jobs that wait are listed only while they wait, however they came to it and however they left.
+async fn delayed_jobs_that_left_are_not_dropped_twice(queue: Subject) {
+    queue.open("g", "b").await;
+    queue.add([1000, 2000, 3000].map(|ms| in_bulk("b", delayed(ms, "g", &ms.to_string())))).await;
+    queue.add([in_bulk("b", job("g", "again"))]).await;
+    let leased = queue.lease_one().await;
+    queue.settle(&leased, retry(60_000)).await;
+    queue.cancel("g", &["2000"]).await;
+    queue.advance_ms(1000);
+    assert_eq!(ids(&queue.lease(1).await), ["1000"]);
+    assert_eq!(queue.whole().await.waiting, 2);
+    queue.cancel_bulk("g", "b").await;
+    assert_eq!(queue.sweep(10).await.dropped, 2);
+    assert_eq!((queue.ends("g", "b").await, queue.whole().await.waiting), ([0, 0, 3], 0));
 }
 
 async fn dropping_charges_neither_share_nor_rate(queue: Subject) {

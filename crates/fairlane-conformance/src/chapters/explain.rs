@@ -1,6 +1,6 @@
 //! `explain`: one reason, named before all others, and when the job may start.
 
-use fairlane_core::limits::{LIST_JOBS_MAX, WORKER_SILENCE_MS};
+use fairlane_core::limits::{LIST_JOBS_MAX, VISIT_SKIPS_MAX, WORKER_SILENCE_MS};
 use fairlane_core::queue::*;
 
 use super::{Case, cases};
@@ -30,6 +30,7 @@ pub const CASES: &[Case] = cases![
     a_throttled_or_lost_job_says_so,
     a_held_bulk_action_is_named,
     a_resumed_bulk_action_puts_its_jobs_back,
+    a_job_behind_a_lane_being_cleared_says_so,
     a_dropped_bulk_action_is_named_with_its_cause,
     what_has_ended_says_how,
     classic_names_the_window_the_ready_list_and_the_worker,
@@ -305,6 +306,22 @@ async fn a_resumed_bulk_action_puts_its_jobs_back(queue: Subject) {
     says(&queue, "b2", Reason::BulkResuming, sentence).await;
     queue.sweep(10).await;
     assert_eq!(explain(&queue, "g", "b2").await.reason(), Reason::Turn);
+}
+
+async fn a_job_behind_a_lane_being_cleared_says_so(queue: Subject) {
+    queue.open_with_jobs("g", "b", VISIT_SKIPS_MAX + 5).await;
+    queue.add([job("g", "own")]).await;
+    queue.hold("g", "b").await;
+    queue.lease(1).await;
+    let sentence = "jobs before it in its lane are held or cancelled and are being taken out; 5 jobs ahead";
+    says(&queue, "own", Reason::LaneClearing, sentence).await;
+    says(
+        &queue,
+        &format!("b{}", VISIT_SKIPS_MAX + 5),
+        Reason::BulkHeld,
+        "its bulk action b is held; 4 jobs ahead",
+    )
+    .await;
 }
 
 async fn a_dropped_bulk_action_is_named_with_its_cause(queue: Subject) {

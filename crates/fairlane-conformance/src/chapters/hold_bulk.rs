@@ -1,6 +1,6 @@
 //! `hold_bulk`: a bulk action's jobs are set aside when their turn comes; running ones go on.
 
-use fairlane_core::limits::LEASE_SKIPS_MAX;
+use fairlane_core::limits::{SWEEP_JOBS_MAX, VISIT_SKIPS_MAX};
 use fairlane_core::queue::*;
 
 use super::{Case, cases};
@@ -12,7 +12,9 @@ pub const CASES: &[Case] = cases![
     running_jobs_go_on_and_count,
     a_job_set_aside_is_unfinished_work,
     skips_charge_neither_share_nor_rate,
-    a_lease_steps_over_a_bounded_number_and_asks_to_be_repeated,
+    a_lease_sets_a_bounded_number_aside_and_leaves_the_rest_to_sweep,
+    a_lane_that_is_cleared_comes_back_with_its_first_runnable_job,
+    a_lane_that_is_cleared_stays_so_when_its_limits_change,
     what_comes_back_to_a_held_one_is_set_aside,
     a_released_job_of_a_held_one_is_set_aside,
     a_held_one_takes_more_jobs_until_it_is_sealed,
@@ -79,17 +81,53 @@ async fn skips_charge_neither_share_nor_rate(queue: Subject) {
 }
 
 /// Erratum Q12.
-async fn a_lease_steps_over_a_bounded_number_and_asks_to_be_repeated(queue: Subject) {
-    queue.open_with_jobs("g", "b", 2 * LEASE_SKIPS_MAX + 1).await;
+async fn a_lease_sets_a_bounded_number_aside_and_leaves_the_rest_to_sweep(queue: Subject) {
+    let count = 2 * VISIT_SKIPS_MAX + 1;
+    queue.open_with_jobs("g", "b", count).await;
     queue.add([job("g", "behind")]).await;
     queue.hold("g", "b").await;
-    for round in 1..=2 {
-        let (leased, wake_at) = queue.lease_and_wake(&["t"], 5).await;
-        assert_eq!((leased, wake_at), (vec![], Some(START)), "there may be more at once");
-        assert_eq!(queue.bulk("g", "b").await.on_hold, (round * LEASE_SKIPS_MAX) as u64);
+    for _ in 0..2 {
+        assert_eq!(queue.lease_and_wake(&["t"], 5).await, (vec![], None), "no time is told to ask again");
+        assert_eq!(queue.bulk("g", "b").await.on_hold, VISIT_SKIPS_MAX as u64);
     }
+    for (jobs_max, more) in [(VISIT_SKIPS_MAX, true), (10, false)] {
+        assert_eq!(queue.sweep(jobs_max).await, Swept { more, ..NOTHING_SWEPT });
+    }
+    assert_eq!(queue.bulk("g", "b").await.on_hold, count as u64);
     let (leased, wake_at) = queue.lease_and_wake(&["t"], 5).await;
     assert_eq!((ids(&leased), wake_at), (vec!["behind".to_owned()], None));
+}
+
+async fn a_lane_that_is_cleared_comes_back_with_its_first_runnable_job(queue: Subject) {
+    queue.open_with_jobs("g", "b", VISIT_SKIPS_MAX + 5).await;
+    queue.hold("g", "b").await;
+    assert_eq!(queue.lease(5).await, []);
+    queue.resume("g", "b").await;
+    assert_eq!(queue.lease(5).await, [], "a sweep brings it back");
+    let swept = queue.sweep(SWEEP_JOBS_MAX).await;
+    assert_eq!(swept, Swept { resumed: VISIT_SKIPS_MAX, ..NOTHING_SWEPT });
+    assert_eq!(queue.group("g").await.lanes[0].standing, LaneStanding::Active);
+    assert_eq!(ids(&queue.lease(2).await), ["b1", "b2"]);
+    queue.hold("g", "b").await;
+    assert_eq!(queue.lease(5).await, []);
+    assert_eq!(queue.sweep(SWEEP_JOBS_MAX).await, NOTHING_SWEPT);
+    assert_eq!(queue.group("g").await.lanes, [], "a lane without jobs is idle");
+    queue.add([job("g", "own")]).await;
+    assert_eq!(ids(&queue.lease(5).await), ["own"]);
+}
+
+async fn a_lane_that_is_cleared_stays_so_when_its_limits_change(queue: Subject) {
+    queue.open_with_jobs("g", "b", VISIT_SKIPS_MAX + 5).await;
+    queue.add([job("g", "behind")]).await;
+    queue.hold("g", "b").await;
+    queue.lease(5).await;
+    queue.set_group("g", group_paused(true)).await;
+    queue.set_group("g", weight(3)).await;
+    assert_eq!(queue.group("g").await.lanes[0].standing, LaneStanding::Clearing(START));
+    queue.sweep(SWEEP_JOBS_MAX).await;
+    assert_eq!(queue.lease(5).await, [], "it is paused");
+    queue.set_group("g", group_paused(false)).await;
+    assert_eq!(ids(&queue.lease(5).await), ["behind"]);
 }
 
 async fn what_comes_back_to_a_held_one_is_set_aside(queue: Subject) {

@@ -1,5 +1,6 @@
 //! `lease`: at most one live lease per job, limits never exceeded, a repeated request says the same.
 
+mod blocked;
 mod bytes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,6 +12,7 @@ use fairlane_engine::EngineError;
 
 use super::{Case, cases};
 use crate::subject::*;
+use blocked::*;
 use bytes::*;
 
 /// The claims.
@@ -57,6 +59,9 @@ pub const CASES: &[Case] = cases![
     a_repeated_request_names_the_bulk_action_too,
     a_lease_says_when_somebody_asked_for_a_type,
     jobs_that_will_not_run_hold_up_nobody,
+    every_lease_serves_others_beside_held_and_cancelled_jobs,
+    blocked_lanes_of_one_group_leave_the_lease_to_others,
+    more_blocked_lanes_than_a_lease_sets_aside_wake_the_next,
     jobs_that_will_not_run_do_not_wake_in_vain,
     a_lease_ends_when_its_payloads_have_enough_bytes,
     only_payloads_count_and_the_last_may_go_beyond,

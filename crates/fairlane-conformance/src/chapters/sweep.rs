@@ -1,6 +1,6 @@
 //! `sweep`: what was dropped, resumed, overdue or outlived is tidied up, a bounded number at a time.
 
-use fairlane_core::limits::{SWEEP_BULKS_MAX, SWEEP_JOBS_MAX};
+use fairlane_core::limits::{SWEEP_BULKS_MAX, SWEEP_JOBS_MAX, VISIT_SKIPS_MAX};
 use fairlane_core::queue::*;
 use fairlane_engine::EngineError;
 
@@ -15,6 +15,9 @@ pub const CASES: &[Case] = cases![
     dropped_jobs_behind_a_living_one_wait_for_their_turn,
     lanes_that_cannot_be_served_are_swept_too,
     bulk_actions_are_swept_in_turn,
+    a_resume_takes_one_sweep_beside_many_stuck_bulk_actions,
+    lanes_and_bulk_actions_share_a_sweep,
+    lanes_are_cleared_in_turn,
     a_bounded_number_of_overdue_ones_fails_at_once,
     a_finished_bulk_action_is_kept_for_its_time,
     an_outlived_bulk_action_goes_with_its_jobs,
@@ -76,10 +79,9 @@ async fn dropped_jobs_behind_a_living_one_wait_for_their_turn(queue: Subject) {
     queue.open_with_jobs("g", "b", 2).await;
     queue.cancel_bulk("g", "b").await;
     assert_eq!(queue.sweep(10).await, NOTHING_SWEPT, "no list is searched");
-    assert_eq!(queue.whole().await.sweeping, 1, "it comes again");
+    assert_eq!(queue.whole().await.sweeping, 0, "nor looked at again and again");
     assert_eq!(ids(&queue.lease(1).await), ["alive"]);
-    assert_eq!(queue.sweep(10).await, Swept { dropped: 2, ..NOTHING_SWEPT });
-    assert_eq!(queue.whole().await.sweeping, 0);
+    assert_eq!((queue.lease(1).await, queue.ends("g", "b").await), (vec![], [0, 0, 2]));
 }
 
 async fn lanes_that_cannot_be_served_are_swept_too(queue: Subject) {
@@ -105,9 +107,61 @@ async fn bulk_actions_are_swept_in_turn(queue: Subject) {
     }
     queue.open_with_jobs("last", "b", 1).await;
     queue.cancel_bulk("last", "b").await;
-    assert_eq!(queue.sweep(10).await.dropped, 0, "the first ones cannot be swept yet");
-    assert_eq!(queue.sweep(10).await.dropped, 1, "and hold nobody up");
-    assert_eq!((queue.ends("last", "b").await, queue.whole().await.sweeping), ([0, 0, 1], count as u64));
+    let swept = queue.sweep(10).await;
+    assert_eq!(swept, Swept { more: true, ..NOTHING_SWEPT }, "the first ones cannot be swept yet");
+    assert_eq!(queue.sweep(10).await, Swept { dropped: 1, ..NOTHING_SWEPT }, "and hold nobody up");
+    assert_eq!((queue.ends("last", "b").await, queue.whole().await.sweeping), ([0, 0, 1], 0));
+}
+
+/// Cancelled bulk actions whose last job runs are not looked at until it ends.
+async fn a_resume_takes_one_sweep_beside_many_stuck_bulk_actions(queue: Subject) {
+    queue.open_with_jobs("g", "held", 10).await;
+    queue.hold("g", "held").await;
+    queue.lease(10).await;
+    let stuck = 2 * SWEEP_BULKS_MAX;
+    for number in 0..stuck {
+        queue.open_with_jobs("stuck", &format!("b{number}-"), 1).await;
+    }
+    let running = queue.lease(stuck).await;
+    assert_eq!(running.len(), stuck);
+    for number in 0..stuck {
+        queue.cancel_bulk("stuck", &format!("b{number}-")).await;
+    }
+    while queue.sweep(SWEEP_JOBS_MAX).await.more {}
+    assert_eq!(queue.whole().await.sweeping, 0);
+    queue.resume("g", "held").await;
+    assert_eq!(queue.sweep(SWEEP_JOBS_MAX).await, Swept { resumed: 10, ..NOTHING_SWEPT });
+    queue.succeed(&running).await;
+    assert_eq!(queue.whole().await.aggregating, stuck as u64, "each is aggregated when its job has ended");
+}
+
+async fn lanes_and_bulk_actions_share_a_sweep(queue: Subject) {
+    queue.open_with_jobs("g", "held", 10).await;
+    queue.hold("g", "held").await;
+    queue.lease(10).await;
+    queue.open_with_jobs("other", "large", 2 * VISIT_SKIPS_MAX).await;
+    queue.hold("other", "large").await;
+    queue.lease(10).await;
+    queue.resume("g", "held").await;
+    let on_hold = VISIT_SKIPS_MAX as u64;
+    assert_eq!(queue.sweep(8).await, Swept { resumed: 4, more: true, ..NOTHING_SWEPT });
+    assert_eq!(queue.bulk("other", "large").await.on_hold, on_hold + 4);
+    assert_eq!(queue.sweep(16).await, Swept { resumed: 6, more: true, ..NOTHING_SWEPT });
+    assert_eq!(queue.bulk("other", "large").await.on_hold, on_hold + 14);
+}
+
+async fn lanes_are_cleared_in_turn(queue: Subject) {
+    for group in ["a", "b"] {
+        queue.open_with_jobs(group, "held", 2 * VISIT_SKIPS_MAX).await;
+        queue.hold(group, "held").await;
+    }
+    assert_eq!(queue.lease(10).await, []);
+    for _ in 0..4 {
+        queue.advance_ms(1);
+        queue.sweep(10).await;
+    }
+    let on_hold = [queue.bulk("a", "held").await.on_hold, queue.bulk("b", "held").await.on_hold];
+    assert_eq!(on_hold, [(VISIT_SKIPS_MAX + 20) as u64; 2]);
 }
 
 async fn a_bounded_number_of_overdue_ones_fails_at_once(queue: Subject) {
@@ -249,6 +303,7 @@ async fn a_bulk_action_is_not_forgotten_before_its_jobs(queue: Subject) {
         queue.hold("g", &format!("b{number}-")).await;
     }
     queue.lease(10).await;
+    queue.sweep(SWEEP_JOBS_MAX).await;
     for number in 0..count {
         queue.cancel_bulk("g", &format!("b{number}-")).await;
     }

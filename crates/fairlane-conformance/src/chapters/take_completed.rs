@@ -226,15 +226,14 @@ async fn fences_only_grow_among_jobs_and_bulk_actions(queue: Subject) {
 
 async fn one_that_was_cancelled_is_given_when_its_last_job_has_ended(queue: Subject) {
     queue.open("g", "b").await;
-    queue.add(jobs_in("b", "g", 3)).await;
-    queue.add([in_bulk("b", delayed(1000, "g", "late"))]).await;
-    let running = queue.lease_one().await;
+    queue.add(jobs_in("b", "g", 4)).await;
+    let running = queue.lease(2).await;
     queue.cancel_bulk("g", "b").await;
     queue.sweep(10).await;
-    queue.succeed(&[running]).await;
+    queue.succeed(&running[..1]).await;
     assert_eq!(queue.take_for(10, LEASE_MS).await, CompletedTaken { bulks: vec![], wake_at: None });
     queue.advance_ms(1000);
-    queue.lease(10).await;
+    queue.settle(&running[1], cancelled()).await;
     let view = queue.take_one().await.view;
     assert_eq!((view.state, view.cause, view.finished_at), (BulkState::Cancelled, None, Some(START)));
     assert_eq!((view.total, view.succeeded, view.cancelled), (4, 1, 3), "sealed or not");

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fairlane_core::limits::{
-    ENQUEUE_BYTES_MAX, ENQUEUE_JOBS_MAX, LEASE_MS_MAX, PAYLOAD_BYTES_MAX, SWEEP_JOBS_MAX,
+    ENQUEUE_BYTES_MAX, ENQUEUE_JOBS_MAX, LEASE_MS_MAX, PAYLOAD_BYTES_MAX, SWEEP_JOBS_MAX, VISIT_SKIPS_MAX,
 };
 use fairlane_core::queue::*;
 use fairlane_core::*;
@@ -179,10 +179,16 @@ impl World {
     }
 
     /// Many jobs that are due at the same moment: more than one lease brings back. They are of bulk actions,
-    /// which are then held or cancelled: more than one lease steps over.
+    /// which are then held or cancelled: more in one lane than one visit steps over.
     fn flood(&mut self) -> Command {
         let delay_ms = self.dice.pick(&[0, 100, 400]);
         let mut jobs = Vec::new();
+        for number in 0..VISIT_SKIPS_MAX + 16 {
+            let job = job_ref(GROUPS[0], &format!("f{number}"));
+            let mut new = NewJob { job, delay_ms, bulk: Some(bulk_id(BULKS[0])), ..self.fresh_job() };
+            (new.type_id, new.level) = (type_id(TYPES[0]), Level::Normal);
+            jobs.push(new);
+        }
         while jobs.len() < ENQUEUE_JOBS_MAX {
             let mut new = NewJob { delay_ms, bulk: Some(bulk_id(BULKS[0])), ..self.fresh_job() };
             if !self.dice.one_in(4) {

@@ -313,6 +313,15 @@ async fn a_lane_that_nobody_would_wake_is_put_back_into_its_order() {
             lost: &[],
         },
         Damage {
+            name: "waits to be cleared and not among those to be cleared",
+            inflict: |scene| {
+                scene.leave_order("g");
+                scene.set_lane("g", "C:0:0:0:5:0");
+            },
+            found: &["lane-out-of-order group g"],
+            lost: &[],
+        },
+        Damage {
             name: "waits for a seat that is free",
             inflict: |scene| {
                 scene.leave_order("g");

@@ -43,10 +43,7 @@ async fn a_planted_change_in_one_script_line_is_caught() {
             let (line, changed) = ("score_tag(group)\n  insert_lane", "score_tag(group) + 1\n  insert_lane");
             planted(stem, source, "admit", line, changed)
         },
-        |stem, source| {
-            let (line, changed) = ("known.waiting - 1\n    file_end", "known.waiting\n    file_end");
-            planted(stem, source, "cancel_job", line, changed)
-        },
+        |stem, source| planted(stem, source, "cancel_job", "known.waiting - 1", "known.waiting"),
         |stem, source| {
             planted(
                 stem,

@@ -106,6 +106,7 @@ impl Machine {
     /// Files a job that has ended with its bulk action, or among the finished jobs that have none.
     pub(super) fn file_end(&mut self, key: JobKey, end: End, ended: &mut Ended) {
         let job = &self.jobs[key];
+        ended.filed += 1;
         if let Some(number) = job.bulk.filter(|number| self.bulks.contains_key(number)) {
             ended.file(number, job.id.clone());
         } else if end != End::Failed {

@@ -5,7 +5,7 @@
 //! complete exactly once: when it is sealed and every job has ended. It is handed out for aggregation then, or, if
 //! it was dropped before, when the last of its jobs has ended; and not again once that is finished.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -197,6 +197,8 @@ pub(super) struct Bulk {
     pub payload: Arc<[u8]>,
     pub summary: Arc<[u8]>,
     pub on_hold: VecDeque<JobKey>,
+    /// Jobs that wait for a time, by their placed names.
+    pub waiting: BTreeMap<Box<str>, JobKey>,
     /// Jobs that have ended, oldest first, in the chunks they ended in.
     pub ended: VecDeque<(Micros, Vec<JobId>)>,
 }

@@ -305,6 +305,8 @@ impl Machine {
         dump.0.insert(format!("bulk:{number}"), DumpValue::Hash(fields));
         let held = bulk.on_hold.iter().map(|&key| self.place_name(key).to_string());
         dump.0.insert(format!("bulk:{number}:held"), DumpValue::List(held.collect()));
+        let waiting = bulk.waiting.keys().map(|name| (0, name.to_string()));
+        dump.0.insert(format!("bulk:{number}:waiting"), DumpValue::Sorted(waiting.collect()));
         let chunks = bulk.ended.iter().map(|(at, ids)| {
             let ids: Vec<&str> = ids.iter().map(|id| id.escaped()).collect();
             format!("{}:{}\n{}", at.0, ids.len(), ids.join("\n"))
@@ -375,6 +377,8 @@ impl Machine {
         dump.0.insert("non-ready-queue".into(), DumpValue::Sorted(waiting.collect()));
         let parked = self.parked.keys().map(|(until, name)| (until.0, name.to_string()));
         dump.0.insert("parked".into(), DumpValue::Sorted(parked.collect()));
+        let clearing = self.clearing.keys().map(|(since, name)| (since.0, name.to_string()));
+        dump.0.insert("clearing".into(), DumpValue::Sorted(clearing.collect()));
         let dead = self.dead.keys().map(|(at, name)| (at.0, name.to_string()));
         dump.0.insert("failed".into(), DumpValue::Sorted(dead.collect()));
         let chunks = self.completed.chunks.iter().map(|(at, jobs)| {
@@ -439,6 +443,7 @@ fn lane_text(lane: &Lane, classic: bool) -> String {
         Standing::RateParked(until) => ('R', until.0),
         Standing::SeatParked => ('S', 0),
         Standing::Paused => ('P', 0),
+        Standing::Clearing(since) => ('C', since.0),
     };
     let (tag, epoch) = if lane.standing == Standing::Active { (0, 0) } else { (lane.tag, lane.epoch) };
     let returned = u8::from(!lane.returned.is_empty());

@@ -8,7 +8,7 @@ use crate::limits::{INTEGER_MAX, POOL, POOL_SERVED};
 use crate::names::{JobId, WorkerId};
 use crate::numbers::Fence;
 
-use super::job::{JobKey, Place};
+use super::job::{Job, JobKey, Place};
 use super::lane::{Group, GroupKey, Lane, LaneKey, Standing, TypeKey};
 use super::{BulkState, Machine};
 
@@ -104,7 +104,16 @@ impl Machine {
             let is_held = bulk.is_to_be_taken() && bulk.fence > Fence(0);
             let held = bulk.worker.as_ref().is_none_or(|worker| is_held && in_hand(worker));
             same(|| name("aggregator"), held, true)?;
+            for (placed, &key) in &bulk.waiting {
+                let job = self.jobs.get(key).filter(|job| job.bulk == Some(*number));
+                let waits = job.is_some_and(|job| matches!(job.place, Place::Waiting(_)));
+                same(|| name("waiting jobs"), waits && *placed == self.place_name(key), true)?;
+            }
         }
+        let of_bulk = |job: &&Job| job.bulk.is_some_and(|number| self.bulks.contains_key(&number));
+        let waiting = self.jobs.values().filter(|job| matches!(job.place, Place::Waiting(_)));
+        let listed = self.bulks.values().map(|bulk| bulk.waiting.len()).sum();
+        same(|| "waiting jobs of bulk actions".into(), waiting.filter(of_bulk).count(), listed)?;
         let held = self.bulks.values().filter(|bulk| bulk.worker.is_some()).count();
         same(|| "bulk actions in hand".into(), held, self.taken.len())?;
         let unfinished = self.bulks.values().filter(|bulk| !bulk.state.is_final()).count();
@@ -141,6 +150,10 @@ impl Machine {
         let parked = matches!(lane.standing, Standing::RateParked(until)
             if self.parked.get(&(until, self.lane_name(key))) == Some(&key));
         same(|| format!("{} parked", name()), parked, matches!(lane.standing, Standing::RateParked(_)))?;
+        let is_clearing = matches!(lane.standing, Standing::Clearing(since)
+            if self.clearing.get(&(since, self.lane_name(key))) == Some(&key));
+        let stands_so = matches!(lane.standing, Standing::Clearing(_));
+        same(|| format!("{} being cleared", name()), is_clearing, stands_so)?;
         let weight = self.groups[key.group].settings.weight.get() as i64;
         same(|| format!("{} remainder below weight", name()), lane.remainder < weight, true)
     }
@@ -174,7 +187,10 @@ impl Machine {
         }
         let parked = self.groups.values().flat_map(|group| &group.lanes);
         let parked = parked.filter(|lane| matches!(lane.standing, Standing::RateParked(_))).count();
-        same(|| "parked lanes".into(), parked, self.parked.len())
+        same(|| "parked lanes".into(), parked, self.parked.len())?;
+        let cleared = self.groups.values().flat_map(|group| &group.lanes);
+        let cleared = cleared.filter(|lane| matches!(lane.standing, Standing::Clearing(_))).count();
+        same(|| "lanes being cleared".into(), cleared, self.clearing.len())
     }
 
     fn check_counts_of(&self, group: &Group, [backlog, waiting, leased]: [u64; 3]) -> Result<(), String> {

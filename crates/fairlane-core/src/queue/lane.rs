@@ -45,6 +45,19 @@ pub(super) enum Standing {
     SeatParked,
     /// Until its group is resumed.
     Paused,
+    /// Until `sweep` has taken the jobs that are not to run off its head; since when.
+    Clearing(Micros),
+}
+
+/// What stands first in a lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Head {
+    /// A job that may run.
+    Runnable(JobKey),
+    /// A job that is held, dropped or cancelled.
+    Blocked,
+    /// Nothing.
+    Empty,
 }
 
 /// How a lane comes into its order.
@@ -392,6 +405,10 @@ impl Machine {
                 self.parked.insert((until, name), key);
             }
             Standing::SeatParked => self.groups[key.group].seat_parked += 1,
+            Standing::Clearing(since) => {
+                let name = self.lane_name(key);
+                self.clearing.insert((since, name), key);
+            }
             Standing::Paused | Standing::Idle | Standing::Active => {}
         }
         self.left_order(type_key, level);
@@ -406,7 +423,8 @@ impl Machine {
             }
             Standing::SeatParked => self.groups[key.group].seat_parked -= 1,
             Standing::Paused => {}
-            Standing::Idle | Standing::Active => return,
+            // A lane that is being cleared comes back with its first runnable job.
+            Standing::Idle | Standing::Active | Standing::Clearing(_) => return,
         }
         self.enter_order(key, Entry::Back);
         let type_key = self.lane(key).type_key;

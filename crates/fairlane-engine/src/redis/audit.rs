@@ -439,7 +439,8 @@ impl<'a> Walk<'a> {
 
 /// The name in `level:type:group:id`.
 fn behind_place(member: &str) -> Option<String> {
-    member.splitn(3, ':').nth(2).map(str::to_owned)
+    let mut parts = member.split(':').skip(2);
+    Some(format!("{}:{}", parts.next()?, parts.next()?))
 }
 
 fn by_bulk(ended: HashSet<(String, String)>) -> BTreeMap<String, HashSet<String>> {

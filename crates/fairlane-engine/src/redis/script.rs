@@ -29,7 +29,7 @@ const OPERATIONS: &[(&str, &str)] = sources!("scripts/":
     "requeue_dead" "discard" "make_due" "sweep" "list_jobs" "explain" "audit");
 const INCLUDES: &[(&str, &str)] = sources!("scripts/include/":
     "base" "rate" "lane" "write" "order" "waiting" "clamp" "downstream" "gate" "answer" "pick" "ends" "settling"
-    "purge" "bulk" "ending" "congestion" "serve" "turns" "looks" "pages" "whereabouts"
+    "purge" "bulk" "ending" "clear" "congestion" "serve" "turns" "looks" "pages" "whereabouts"
     "scan" "recount" "mend" "checks" "walk" "walk_groups");
 
 struct Source {
@@ -157,9 +157,11 @@ fn limits() -> Vec<(&'static str, String)> {
         ("LEASE_PARKS_MAX", count(l::LEASE_PARKS_MAX)),
         ("PURGED_CHUNKS_MAX", count(l::PURGED_CHUNKS_MAX)),
         ("LEASE_SKIPS_MAX", count(l::LEASE_SKIPS_MAX)),
+        ("VISIT_SKIPS_MAX", count(l::VISIT_SKIPS_MAX)),
         ("LEASE_BYTES_MAX", count(l::LEASE_BYTES_MAX)),
         ("PURGED_DEAD_MAX", count(l::PURGED_DEAD_MAX)),
         ("SWEEP_BULKS_MAX", count(l::SWEEP_BULKS_MAX)),
+        ("SWEEP_LANES_MAX", count(l::SWEEP_LANES_MAX)),
         ("TAKE_BULKS_MAX", count(l::TAKE_BULKS_MAX)),
         ("GROUP_BULKS_MAX", count(l::GROUP_BULKS_MAX)),
         ("PROGRESS_JOBS_MAX", number(l::PROGRESS_JOBS_MAX)),

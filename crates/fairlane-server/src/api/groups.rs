@@ -178,7 +178,7 @@ struct LaneShown {
     /// Jobs that came back; served first.
     returned: u64,
     /// Whether it can be served: it is `active`, or its group's rate (`rate_parked`) or seats (`seat_parked`) are used
-    /// up, or its group is `paused`.
+    /// up, or its group is `paused`, or held and cancelled jobs are being taken off its head (`clearing`).
     #[schema(schema_with = standings)]
     standing: &'static str,
     /// When its group's rate allows the next job.
@@ -188,7 +188,7 @@ struct LaneShown {
 }
 
 fn standings() -> Object {
-    shown::one_of(["idle", "active", "rate_parked", "seat_parked", "paused"])
+    shown::one_of(["idle", "active", "rate_parked", "seat_parked", "paused", "clearing"])
 }
 
 impl From<LaneView> for LaneShown {
@@ -199,6 +199,7 @@ impl From<LaneView> for LaneShown {
             LaneStanding::RateParked(until) => ("rate_parked", Some(until)),
             LaneStanding::SeatParked => ("seat_parked", None),
             LaneStanding::Paused => ("paused", None),
+            LaneStanding::Clearing(_) => ("clearing", None),
         };
         Self {
             level: view.level.as_str(),

@@ -8,10 +8,10 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 
 use crate::congestion::Backoff;
-use crate::limits::{ADMIT_JOBS_MAX, LEASE_PARKS_MAX, LEASE_SKIPS_MAX};
+use crate::limits::{ADMIT_JOBS_MAX, LEASE_PARKS_MAX, LEASE_SKIPS_MAX, VISIT_SKIPS_MAX};
 use crate::numbers::{Micros, within};
 use crate::queue::job::{JobKey, Place};
-use crate::queue::lane::{GroupKey, LaneKey, Standing, TypeKey};
+use crate::queue::lane::{GroupKey, Head, LaneKey, Standing, TypeKey};
 use crate::queue::{BulkState, JobRef, Machine};
 
 use super::{Ended, Invalid};
@@ -144,7 +144,7 @@ impl Machine {
                 call.full = true;
                 return Turn::TypeDone;
             }
-            if call.parks >= LEASE_PARKS_MAX || call.skips >= LEASE_SKIPS_MAX {
+            if call.parks >= LEASE_PARKS_MAX {
                 return Turn::AllDone;
             }
             let key = self.pop_lane(type_key, level).expect("a level whose turn it is has a lane");
@@ -153,22 +153,22 @@ impl Machine {
                 self.park_lane(key, standing);
                 continue;
             }
-            let lane = self.lane_mut(key);
-            let Some(job) = lane.returned.pop_front().or_else(|| lane.backlog.pop_front()) else {
-                call.parks += 1;
-                self.park_lane(key, Standing::Idle);
-                continue;
+            let allowed = VISIT_SKIPS_MAX.min(LEASE_SKIPS_MAX - call.skips);
+            let mut skips_left = allowed;
+            let head = self.clear_head(key, &mut skips_left, &mut call.ended);
+            call.skips += allowed - skips_left;
+            let standing = match head {
+                Head::Runnable(job) => {
+                    self.pop_first_of(key);
+                    self.decide(job, call);
+                    self.put_back(key);
+                    return Turn::Decided;
+                }
+                Head::Blocked => Standing::Clearing(self.now),
+                Head::Empty => Standing::Idle,
             };
-            let skipped = self.step_over(job, &mut call.ended);
-            if skipped {
-                call.skips += 1;
-            } else {
-                self.decide(job, call);
-            }
-            self.put_back(key);
-            if !skipped {
-                return Turn::Decided;
-            }
+            call.parks += 1;
+            self.park_lane(key, standing);
         }
     }
 

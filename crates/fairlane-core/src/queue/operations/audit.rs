@@ -147,17 +147,7 @@ mod tests {
     /// Four jobs of one group, one of them leased.
     fn machine() -> Machine {
         let mut machine = Machine::new(Settings::default(), NOW);
-        let new = |number: u32| NewJob {
-            job: JobRef { group: group(), id: JobId::new(number.to_string()).unwrap() },
-            type_id: TypeId::new("t").unwrap(),
-            level: Level::Normal,
-            cost: Cost::default(),
-            payload: b"{}".as_slice().into(),
-            delay_ms: 0,
-            bulk: None,
-            trace: None,
-        };
-        machine.apply(Command::Enqueue(Enqueue { jobs: (1..=4).map(new).collect() }), NOW);
+        machine.apply(Command::Enqueue(Enqueue { jobs: (1..=4).map(new_job).collect() }), NOW);
         let lease = Lease {
             worker: WorkerId::new("w").unwrap(),
             request: RequestNumber(1),
@@ -167,6 +157,19 @@ mod tests {
         };
         machine.apply(Command::Lease(lease), NOW);
         machine
+    }
+
+    fn new_job(number: u32) -> NewJob {
+        NewJob {
+            job: JobRef { group: group(), id: JobId::new(number.to_string()).unwrap() },
+            type_id: TypeId::new("t").unwrap(),
+            level: Level::Normal,
+            cost: Cost::default(),
+            payload: b"{}".as_slice().into(),
+            delay_ms: 0,
+            bulk: None,
+            trace: None,
+        }
     }
 
     fn group() -> GroupId {
@@ -186,7 +189,7 @@ mod tests {
 
     #[test]
     fn what_was_changed_behind_the_machines_back_is_found_and_put_right() {
-        let damages: [Damage; 11] = [
+        let damages: [Damage; 12] = [
             ("seat-without-job", |machine| machine.groups[0].in_flight += 2),
             ("seat-without-job", |machine| machine.types[0].in_flight += 1),
             ("wrong-count", |machine| machine.groups[0].backlog += 1),
@@ -199,6 +202,10 @@ mod tests {
             ("lane-out-of-order", |machine| {
                 machine.types[0].orders[1].lanes.clear();
                 machine.groups[0].lanes[0].standing = Standing::Idle;
+            }),
+            ("lane-out-of-order", |machine| {
+                machine.types[0].orders[1].lanes.clear();
+                machine.groups[0].lanes[0].standing = Standing::Clearing(NOW);
             }),
             ("orphan", |machine| machine.active_groups.clear()),
         ];
@@ -235,6 +242,21 @@ mod tests {
             assert!(audit(&mut machine, true).contains(&"orphan"), "damage {number}");
             assert_eq!((machine.check(), audit(&mut machine, false)), (Ok(()), vec![]), "damage {number}");
         }
+    }
+
+    #[test]
+    fn a_delayed_job_that_its_bulk_action_does_not_list_is_found_and_listed() {
+        let mut machine = machine();
+        let bulk = BulkRef { group: group(), id: crate::names::BulkId::new("b").unwrap() };
+        let id = Some(bulk.id.clone());
+        let open = OpenBulk { bulk, deadline_ms: None, failures_max: None, payload: [].into() };
+        machine.apply(Command::OpenBulk(open), NOW);
+        let later = NewJob { bulk: id, delay_ms: 60_000, ..new_job(5) };
+        machine.apply(Command::Enqueue(Enqueue { jobs: vec![later] }), NOW);
+        assert_eq!((machine.check(), audit(&mut machine, false)), (Ok(()), vec![]));
+        machine.bulk_mut(1).expect("it is there").waiting.clear();
+        assert_eq!(audit(&mut machine, true), ["orphan"]);
+        assert_eq!((machine.check(), audit(&mut machine, false)), (Ok(()), vec![]));
     }
 
     #[test]

@@ -243,6 +243,8 @@ pub enum LaneStanding {
     SeatParked,
     /// Its group is paused.
     Paused,
+    /// The jobs at its head are held or cancelled, and `sweep` takes them out; since when.
+    Clearing(Micros),
 }
 
 /// A type as it stands.
@@ -430,6 +432,7 @@ impl Machine {
                     Standing::RateParked(until) => LaneStanding::RateParked(until),
                     Standing::SeatParked => LaneStanding::SeatParked,
                     Standing::Paused => LaneStanding::Paused,
+                    Standing::Clearing(since) => LaneStanding::Clearing(since),
                 },
             });
         }

@@ -8,13 +8,14 @@ use serde::{Deserialize, Serialize};
 use crate::limits::{
     CLAMPS_MAX, LEASE_BYTES_MAX, LEASE_JOBS_MAX, LEASE_MS_MAX, LEASE_MS_MIN, LEASE_PARKS_MAX,
     LEASE_PROMOTES_MAX, LEASE_SKIPS_MAX, LEASE_WAKES_MAX, PARK_MS_MAX, QUANTUM, TIMER_BACKSTOP_MS, TYPES_MAX,
+    VISIT_SKIPS_MAX,
 };
 use crate::names::{BulkId, TypeId, WorkerId};
 use crate::numbers::{Cost, Fence, Level, Micros, RequestNumber, within};
 use crate::queue::bulk::Fate;
 use crate::queue::gate::{Pass, TypeGate};
 use crate::queue::job::{End, Held, JobKey, Place, Run};
-use crate::queue::lane::{GroupKey, LaneKey, Standing, Timer, TypeKey};
+use crate::queue::lane::{GroupKey, Head, LaneKey, Standing, Timer, TypeKey};
 use crate::queue::{BulkState, JobRef, Machine, Request};
 use crate::rate::Flow;
 use crate::trace::Trace;
@@ -313,8 +314,8 @@ impl Machine {
                     return Turn::AllBlocked;
                 }
             };
-            if call.parks >= LEASE_PARKS_MAX || call.skips >= LEASE_SKIPS_MAX {
-                call.note_wake(Some(call.now));
+            if call.parks >= LEASE_PARKS_MAX {
+                self.go_on_at_once(gate.key, call);
                 return Turn::AllBlocked;
             }
             let lane = self.pop_lane(gate.key, level).expect("a level whose turn it is has a lane");
@@ -330,6 +331,13 @@ impl Machine {
         }
     }
 
+    /// At a bound: what was set aside does not come up again, so the next call goes on from here. The token lets it
+    /// come without a pause.
+    fn go_on_at_once(&mut self, key: TypeKey, call: &mut Call) {
+        call.note_wake(Some(call.now));
+        self.push_token(key);
+    }
+
     fn deny_lane(&mut self, key: LaneKey, standing: Standing, call: &mut Call) {
         call.parks += 1;
         if matches!(standing, Standing::RateParked(_) | Standing::SeatParked) {
@@ -341,18 +349,19 @@ impl Machine {
 
     /// Leases a quantum from one lane and puts it where it now belongs. False if it had nothing to serve.
     fn serve_lane(&mut self, key: LaneKey, gate: TypeGate, most: u64, call: &mut Call) -> bool {
-        let (mut jobs, mut cost) = (0, 0);
-        while jobs < most && cost < QUANTUM && call.skips < LEASE_SKIPS_MAX && call.bytes < LEASE_BYTES_MAX {
-            let lane = self.lane_mut(key);
-            let Some(job) = lane.returned.pop_front().or_else(|| lane.backlog.pop_front()) else { break };
-            if self.step_over(job, &mut call.ended) {
-                call.skips += 1;
-                continue;
-            }
+        let (mut jobs, mut cost, mut blocked) = (0, 0, false);
+        let allowed = VISIT_SKIPS_MAX.min(LEASE_SKIPS_MAX - call.skips);
+        let mut skips_left = allowed;
+        while jobs < most && cost < QUANTUM && call.bytes < LEASE_BYTES_MAX {
+            let head = self.clear_head(key, &mut skips_left, &mut call.ended);
+            blocked = head == Head::Blocked;
+            let Head::Runnable(job) = head else { break };
+            self.pop_first_of(key);
             cost += self.jobs[job].cost.get();
             jobs += 1;
             self.lease_job(job, call);
         }
+        call.skips += allowed - skips_left;
         if jobs > 0 {
             call.left -= jobs;
             self.count_backlog(key.group, -(jobs as i64));
@@ -362,6 +371,9 @@ impl Machine {
         if self.lane(key).is_empty() {
             call.parks += usize::from(jobs == 0);
             self.park_lane(key, Standing::Idle);
+        } else if blocked {
+            call.parks += 1;
+            self.park_lane(key, Standing::Clearing(call.now));
         } else {
             match self.group_pass(key.group, call.asked, call.now) {
                 Ok(_) => self.reenter_order(key),
@@ -374,9 +386,7 @@ impl Machine {
     /// Leases one admitted job of a type; what may not run after all goes back to its lane.
     fn serve_ready(&mut self, gate: TypeGate, call: &mut Call) -> Turn {
         loop {
-            if self.types[gate.key].ready.is_empty() {
-                return Turn::TypeBlocked;
-            }
+            let Some(&key) = self.types[gate.key].ready.front() else { return Turn::TypeBlocked };
             if let Pass::Denied { wake_at } = self.type_pass(gate, call.asked, call.now) {
                 call.note_wake(wake_at);
                 return Turn::TypeBlocked;
@@ -385,15 +395,16 @@ impl Machine {
                 call.note_wake(wake_at);
                 return Turn::AllBlocked;
             }
-            if call.skips >= LEASE_SKIPS_MAX {
-                call.note_wake(Some(call.now));
-                return Turn::AllBlocked;
-            }
-            let key = self.types[gate.key].ready.pop_front().expect("it is not empty");
             let group = self.jobs[key].group;
+            let may_run = self.fate(key) == Fate::Run && self.group_closed(group).is_none();
+            if !may_run && call.skips >= LEASE_SKIPS_MAX {
+                self.go_on_at_once(gate.key, call);
+                return Turn::TypeBlocked;
+            }
+            self.types[gate.key].ready.pop_front();
             if self.step_over(key, &mut call.ended) {
                 call.skips += 1;
-            } else if self.group_closed(group).is_some() {
+            } else if !may_run {
                 self.return_to_lane(key, false);
                 call.skips += 1;
             } else {
@@ -404,6 +415,30 @@ impl Machine {
                 return Turn::Served;
             }
         }
+    }
+
+    /// Takes up to `left` jobs that are not to run off the head of a lane, and tells what stands first then.
+    pub(super) fn clear_head(&mut self, key: LaneKey, left: &mut usize, ended: &mut Ended) -> Head {
+        loop {
+            let lane = self.lane(key);
+            let first = lane.returned.front().or_else(|| lane.backlog.front());
+            let Some(&job) = first else { return Head::Empty };
+            if self.fate(job) == Fate::Run {
+                return Head::Runnable(job);
+            }
+            if *left == 0 {
+                return Head::Blocked;
+            }
+            *left -= 1;
+            self.pop_first_of(key);
+            self.step_over(job, ended);
+        }
+    }
+
+    /// Takes the first job off a lane.
+    pub(super) fn pop_first_of(&mut self, key: LaneKey) {
+        let lane = self.lane_mut(key);
+        let _ = lane.returned.pop_front().or_else(|| lane.backlog.pop_front());
     }
 
     /// Deals with a popped job that is not to run: true if it was one.

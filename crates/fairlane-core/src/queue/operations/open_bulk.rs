@@ -1,6 +1,6 @@
 //! `open_bulk`: a bulk action, to which jobs can then be added until it is sealed.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -81,6 +81,7 @@ impl Machine {
             payload: command.payload,
             summary: Arc::from(&[][..]),
             on_hold: VecDeque::new(),
+            waiting: BTreeMap::new(),
             ended: VecDeque::new(),
         };
         self.bulks.insert(number, bulk);

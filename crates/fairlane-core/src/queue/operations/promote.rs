@@ -48,8 +48,8 @@ impl Machine {
             if first.key().0 > now {
                 break;
             }
-            let key = first.remove();
-            self.groups[self.jobs[key].group].record.waiting -= 1;
+            let ((_, name), key) = first.remove_entry();
+            self.waits_no_more(key, &name);
             self.return_to_lane(key, false);
             moved += 1;
         }
@@ -79,7 +79,11 @@ impl Machine {
     pub(super) fn start_waiting(&mut self, key: JobKey, due: Micros) {
         self.jobs[key].place = Place::Waiting(due);
         self.groups[self.jobs[key].group].record.waiting += 1;
-        let entry = (due, self.place_name(key));
+        let name = self.place_name(key);
+        if let Some(bulk) = self.jobs[key].bulk.and_then(|number| self.bulks.get_mut(&number)) {
+            bulk.waiting.insert(name.clone(), key);
+        }
+        let entry = (due, name);
         let first = self.waiting.keys().next().is_none_or(|earliest| entry < *earliest);
         self.waiting.insert(entry, key);
         if first {
@@ -91,13 +95,24 @@ impl Machine {
     pub(super) fn stop_waiting(&mut self, key: JobKey, due: Micros) {
         let entry = (due, self.place_name(key));
         self.waiting.remove(&entry);
-        self.groups[self.jobs[key].group].record.waiting -= 1;
+        self.waits_no_more(key, &entry.1);
     }
 
-    /// A job with its lane, as it stands where jobs of many lanes meet: `level:type:group:id`.
+    /// Counts a job off that was taken out of the waiting ones, by its placed name.
+    fn waits_no_more(&mut self, key: JobKey, name: &str) {
+        let job = &self.jobs[key];
+        self.groups[job.group].record.waiting -= 1;
+        if let Some(bulk) = job.bulk.and_then(|number| self.bulks.get_mut(&number)) {
+            bulk.waiting.remove(name);
+        }
+    }
+
+    /// A job with its lane, as it stands where jobs of many lanes meet: `level:type:group:id`, and `:number` of its
+    /// bulk action where it has one.
     pub(in crate::queue) fn place_name(&self, key: JobKey) -> Box<str> {
         let job = &self.jobs[key];
         let type_name = self.types[job.type_key].name.escaped();
-        format!("{}:{type_name}:{}", job.level.index(), self.full_name(key)).into()
+        let bulk = job.bulk.map_or(String::new(), |number| format!(":{number}"));
+        format!("{}:{type_name}:{}{bulk}", job.level.index(), self.full_name(key)).into()
     }
 }

@@ -133,6 +133,8 @@ pub(in crate::queue) struct Ended {
     pub completed: Vec<JobKey>,
     /// Bulk actions to be looked at, with what has ended of them.
     bulks: Vec<(u64, Vec<JobId>)>,
+    /// Jobs that were filed as ended.
+    pub filed: usize,
 }
 
 impl Ended {

@@ -1,14 +1,16 @@
-//! `sweep`: the janitor's step. Jobs that were dropped leave the heads of their lanes, jobs of resumed bulk
-//! actions go back to theirs, overdue bulk actions fail, and what is outlived is removed: a bounded number
-//! at a time.
+//! `sweep`: the janitor's step. Jobs that are not to run leave the heads of their lanes, dropped jobs that wait for
+//! a time end, jobs of resumed bulk actions go back to their lanes, overdue bulk actions fail, and what is outlived
+//! is removed: a bounded number at a time.
+//!
+//! A bulk action leaves the list of those to be swept when no job of it can be reached: its running jobs end when
+//! they are settled, and jobs behind runnable ones when their turn comes.
 
 use serde::{Deserialize, Serialize};
 
-use crate::limits::{SWEEP_BULKS_MAX, SWEEP_JOBS_MAX};
+use crate::limits::{SWEEP_BULKS_MAX, SWEEP_JOBS_MAX, SWEEP_LANES_MAX};
 use crate::numbers::{Micros, within};
-use crate::queue::bulk::Fate;
-use crate::queue::job::JobKey;
-use crate::queue::lane::{GroupKey, LaneKey};
+use crate::queue::job::{JobKey, Place};
+use crate::queue::lane::{Entry, GroupKey, Head, LaneKey, Standing};
 use crate::queue::{BulkCause, Course, Machine};
 
 use super::{Ended, Invalid};
@@ -46,19 +48,25 @@ impl Machine {
     pub(in crate::queue) fn sweep(&mut self, command: Sweep, now: Micros) -> Swept {
         let overdue = self.fail_overdue(now);
         let mut swept = Swept { dropped: 0, resumed: 0, removed: 0, overdue, more: false };
-        let mut left = command.jobs_max;
-        let mut ended = Ended::default();
+        let (mut ended, mut cleared) = (Ended::default(), Vec::new());
+        // Neither bulk actions nor lanes can use up what the other needs.
+        let for_lanes = if self.clearing.is_empty() { 0 } else { command.jobs_max / 2 };
+        let mut left = command.jobs_max - for_lanes;
         for _ in 0..SWEEP_BULKS_MAX.min(self.sweeping.len()) {
             if left == 0 {
                 break;
             }
             let Some(number) = self.sweeping.pop_front() else { break };
-            self.sweep_bulk(number, &mut left, &mut swept, &mut ended);
+            swept.resumed += self.sweep_bulk(number, &mut left, &mut ended, &mut cleared);
         }
+        left += for_lanes;
+        self.clear_lanes(&mut left, &mut ended);
+        swept.dropped = ended.filed;
         self.record_ended(ended, now);
         swept.removed = self.remove_outlived(&mut left, now);
         swept.removed += self.purge(now);
-        swept.more = left == 0 || overdue == SWEEP_BULKS_MAX;
+        let unswept = !self.sweeping.is_empty() || !self.clearing.is_empty();
+        swept.more = left == 0 || overdue == SWEEP_BULKS_MAX || unswept;
         swept
     }
 
@@ -77,30 +85,42 @@ impl Machine {
         overdue
     }
 
-    /// Does what is left to do for one bulk action; it comes again if that was not all.
-    fn sweep_bulk(&mut self, number: u64, left: &mut usize, swept: &mut Swept, ended: &mut Ended) {
-        let Some(bulk) = self.bulks.get(&number) else { return };
+    /// Does what is left to do for one bulk action, and tells how many jobs went back to their lanes. It comes again if
+    /// that was not all. `cleared` are the groups whose lanes were cleared before.
+    fn sweep_bulk(
+        &mut self,
+        number: u64,
+        left: &mut usize,
+        ended: &mut Ended,
+        cleared: &mut Vec<GroupKey>,
+    ) -> usize {
+        let Some(bulk) = self.bulks.get(&number) else { return 0 };
         let (group, course) = (bulk.group, bulk.course);
-        let before = *left;
+        let mut resumed = 0;
         match course {
-            Course::Hold => return,
+            Course::Hold => return 0,
             Course::Run => {
-                swept.resumed += self.bring_back_held(number, left);
+                resumed = self.bring_back_held(number, left);
                 if self.bulks[&number].on_hold.is_empty() {
-                    return;
+                    return resumed;
                 }
             }
             Course::Drop => {
                 self.drop_held(number, left, ended);
-                self.drop_heads(group, left, ended);
-                swept.dropped += before - *left;
+                self.drop_waiting(number, left, ended);
+                if !cleared.contains(&group) {
+                    cleared.push(group);
+                    self.clear_heads(group, left, ended);
+                }
                 let bulk = &self.bulks[&number];
-                if bulk.ended_jobs() == bulk.total && bulk.on_hold.is_empty() {
-                    return;
+                let all_ended = bulk.ended_jobs() == bulk.total && bulk.on_hold.is_empty();
+                if *left > 0 || all_ended {
+                    return 0;
                 }
             }
         }
         self.sweeping.push_back(number);
+        resumed
     }
 
     fn bring_back_held(&mut self, number: u64, left: &mut usize) -> usize {
@@ -124,26 +144,44 @@ impl Machine {
         }
     }
 
-    /// Takes jobs that are not to run off the heads of a group's lanes. A lane that is empty then stays where it
-    /// stands until the next lease meets it.
-    fn drop_heads(&mut self, group: GroupKey, left: &mut usize, ended: &mut Ended) {
-        for lane in self.lanes_by_place(group) {
-            let lane = LaneKey { group, lane };
-            while *left > 0
-                && let Some(key) = self.first_of(lane)
-                && matches!(self.fate(key), Fate::Drop | Fate::Cancelled)
-            {
-                let lane = self.lane_mut(lane);
-                let _ = lane.returned.pop_front().or_else(|| lane.backlog.pop_front());
-                self.step_over(key, ended);
-                *left -= 1;
-            }
+    /// Ends dropped jobs that wait for a time.
+    fn drop_waiting(&mut self, number: u64, left: &mut usize, ended: &mut Ended) {
+        while *left > 0
+            && let Some((_, &key)) = self.bulks.get(&number).and_then(|bulk| bulk.waiting.first_key_value())
+        {
+            let Place::Waiting(due) = self.jobs[key].place else { return };
+            self.stop_waiting(key, due);
+            self.step_over(key, ended);
+            *left -= 1;
         }
     }
 
-    fn first_of(&self, lane: LaneKey) -> Option<JobKey> {
-        let lane = self.lane(lane);
-        lane.returned.front().or_else(|| lane.backlog.front()).copied()
+    /// Takes jobs that are not to run off the heads of a group's lanes. A lane that is empty then stays where it
+    /// stands until the next lease meets it.
+    fn clear_heads(&mut self, group: GroupKey, left: &mut usize, ended: &mut Ended) {
+        for lane in self.lanes_by_place(group) {
+            self.clear_head(LaneKey { group, lane }, left, ended);
+        }
+    }
+
+    /// Clears the heads of lanes that left their order for it. A lane returns to its order with its first runnable
+    /// job; one that has more to clear than is left to do comes last next time.
+    fn clear_lanes(&mut self, left: &mut usize, ended: &mut Ended) {
+        for _ in 0..SWEEP_LANES_MAX {
+            let Some(((_, name), key)) = self.clearing.pop_first() else { return };
+            match self.clear_head(key, left, ended) {
+                Head::Runnable(_) => {
+                    self.enter_order(key, Entry::Back);
+                    self.push_token(self.lane(key).type_key);
+                }
+                Head::Empty => self.lane_mut(key).standing = Standing::Idle,
+                Head::Blocked => {
+                    self.lane_mut(key).standing = Standing::Clearing(self.now);
+                    self.clearing.insert((self.now, name), key);
+                    return;
+                }
+            }
+        }
     }
 
     /// Removes the jobs of bulk actions that ended long ago, a chunk at a time, and then the bulk actions.
@@ -154,9 +192,10 @@ impl Machine {
             && finished_at.plus_ms(self.settings.bulk_retention_ms) <= now
         {
             let Some(bulk) = self.bulk_mut(number) else { break };
-            let (group, held, chunk) = (bulk.group, !bulk.on_hold.is_empty(), bulk.ended.pop_front());
+            let unswept = !bulk.on_hold.is_empty() || !bulk.waiting.is_empty();
+            let (group, chunk) = (bulk.group, bulk.ended.pop_front());
             let Some((_, ids)) = chunk else {
-                if held {
+                if unswept {
                     break;
                 }
                 self.finished_bulks.pop_first();

@@ -254,6 +254,7 @@ impl Machine {
                 Standing::RateParked(until) => LaneStanding::RateParked(until),
                 Standing::SeatParked => LaneStanding::SeatParked,
                 Standing::Paused => LaneStanding::Paused,
+                Standing::Clearing(since) => LaneStanding::Clearing(since),
             },
             tag: lane.tag,
             epoch: lane.epoch,

@@ -170,6 +170,7 @@ impl Restore {
             LaneStanding::RateParked(until) => Standing::RateParked(until),
             LaneStanding::SeatParked => Standing::SeatParked,
             LaneStanding::Paused => Standing::Paused,
+            LaneStanding::Clearing(since) => Standing::Clearing(since),
         };
         match row.standing {
             LaneStanding::Active => {
@@ -183,6 +184,10 @@ impl Restore {
                 machine.parked.insert((until, name), key);
             }
             LaneStanding::SeatParked => machine.groups[group].seat_parked += 1,
+            LaneStanding::Clearing(since) => {
+                let name = machine.lane_name(key);
+                machine.clearing.insert((since, name), key);
+            }
             LaneStanding::Paused | LaneStanding::Idle => {}
         }
         Ok(())
@@ -285,6 +290,9 @@ impl Restore {
             }
             PlaceRow::Waiting(due) => {
                 let name = machine.place_name(key);
+                if let Some(bulk) = machine.jobs[key].bulk.and_then(|number| machine.bulks.get_mut(&number)) {
+                    bulk.waiting.insert(name.clone(), key);
+                }
                 machine.waiting.insert((due, name), key);
                 machine.groups[lane.group].record.waiting += 1;
                 Place::Waiting(due)
@@ -524,6 +532,7 @@ fn restored_bulk(row: BulkRow, group: u32) -> Bulk {
         payload: row.payload,
         summary: row.summary,
         on_hold: VecDeque::new(),
+        waiting: BTreeMap::new(),
         ended: VecDeque::new(),
     }
 }

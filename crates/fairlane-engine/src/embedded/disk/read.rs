@@ -369,6 +369,7 @@ fn lane_row(row: &Row<'_>) -> Result<LaneRow, Unread> {
         "rate_parked" => LaneStanding::RateParked(Micros(row.get(4)?)),
         "seat_parked" => LaneStanding::SeatParked,
         "paused" => LaneStanding::Paused,
+        "clearing" => LaneStanding::Clearing(Micros(row.get(4)?)),
         other => return Err(unknown("standing of a lane", other)),
     };
     Ok(LaneRow {

@@ -13,7 +13,8 @@ use super::DiskError;
 const APPLICATION_ID: u32 = 0x4661_6972;
 
 /// What brings a file from one version to the next; version 0 is an empty file.
-const STEPS: [&str; 6] = [FIRST, BULK_PAYLOAD, TYPE_RETRIES, BULK_AGGREGATED, JOB_TRACE, BULK_WORKER];
+const STEPS: [&str; 7] =
+    [FIRST, BULK_PAYLOAD, TYPE_RETRIES, BULK_AGGREGATED, JOB_TRACE, BULK_WORKER, LANE_CLEARING];
 
 const FIRST: &str = "
 CREATE TABLE whole (
@@ -211,6 +212,9 @@ ALTER TABLE jobs ADD COLUMN trace BLOB;
 const BULK_WORKER: &str = "
 ALTER TABLE bulks ADD COLUMN worker TEXT;
 ";
+
+/// No table changes: a lane may stand as `clearing`, which programs of before cannot read.
+const LANE_CLEARING: &str = "";
 
 /// Makes the tables of a new file, or brings older ones up to date.
 pub(super) fn bring_up(connection: &Connection, file: &Path) -> Result<(), DiskError> {

@@ -248,6 +248,7 @@ fn write_lane(connection: &Connection, row: &LaneRow) -> Result<()> {
         LaneStanding::RateParked(until) => ("rate_parked", Some(until.0)),
         LaneStanding::SeatParked => ("seat_parked", None),
         LaneStanding::Paused => ("paused", None),
+        LaneStanding::Clearing(since) => ("clearing", Some(since.0)),
     };
     let sql = "INSERT OR REPLACE INTO lanes VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
     connection.prepare_cached(sql)?.execute(params![

@@ -122,6 +122,7 @@ pub(super) fn group_view(mut items: Items) -> Decoded<GroupView> {
             "R" => LaneStanding::RateParked(until),
             "S" => LaneStanding::SeatParked,
             "P" => LaneStanding::Paused,
+            "C" => LaneStanding::Clearing(until),
             other => return Err(unknown("standing", other)),
         };
         let (backlog, returned) = (items.number()?, items.number()?);

@@ -50,25 +50,28 @@ local function decide(state, group, lane, id, number)
   local name = group.name .. ':' .. id
   decided = decided + 1
   if window_passes(group) then
-    call('RPUSH', prefix .. 'ready-queue:' .. state.name, lane.place .. ':' .. name)
+    call('RPUSH', prefix .. 'ready-queue:' .. state.name, placed_name(lane.place, name, number))
     if number ~= '' then bulk_reached(bulk_state(number), 'DISPATCHED') end
     push_token(state.name)
     return append(name, 'r')
   end
   local delay_ms, waiting, speed, backoff_ms = refuse(group)
-  wait_until(group, now + delay_ms * 1000, lane.place, id)
+  wait_until(group, now + delay_ms * 1000, lane.place, id, number)
   append(name, 'w', text(waiting), text(speed), text(backoff_ms))
   if speed > 0 then append(text(congestion_settings().base_backoff_ms)) end
 end
 
+-- Takes the first id off a lane: what it is, and the list that it stood in.
 local function pop_id(group, lane)
   local part = prefix .. 'group:' .. group.name
   if lane.returned == '1' then
-    local id = call('LPOP', part .. ':returned:' .. lane.place)
-    if call('EXISTS', part .. ':returned:' .. lane.place) == 0 then lane.returned = '0' end
-    if id then return id end
+    local key = part .. ':returned:' .. lane.place
+    local id = call('LPOP', key)
+    if call('EXISTS', key) == 0 then lane.returned = '0' end
+    if id then return id, key end
   end
-  return call('LPOP', part .. ':jobs:' .. lane.place)
+  local key = part .. ':jobs:' .. lane.place
+  return call('LPOP', key), key
 end
 
 -- Puts a lane that was visited where it now belongs.
@@ -79,19 +82,33 @@ local function put_back(group, lane)
   insert_lane(group, lane)
 end
 
--- Decides on one job of a lane that was popped; false if it was not to run.
-local function visit(state, group, lane, id)
-  local row = call('HGET', rows_key(group.name), id)
-  local cost, number, cancelled = read_row(row or '')
-  local fate = row and fate_of(number, cancelled)
-  if fate == 'run' then
-    decide(state, group, lane, id, number)
-  else
-    skips = skips + 1
-    if fate then step_over(group, lane.place, id, number, text(cost), fate, row) end
+-- Decides on the first job of a lane that is to run; false if there is none, or too many others stand before it.
+local function visit(state, group, lane)
+  local skips_left = min(VISIT_SKIPS_MAX, LEASE_SKIPS_MAX - skips)
+  while true do
+    local id, key = pop_id(group, lane)
+    if not id then break end
+    local row = call('HGET', rows_key(group.name), id)
+    local cost, number, cancelled = read_row(row or '')
+    local fate = row and fate_of(number, cancelled)
+    if fate == 'run' then
+      decide(state, group, lane, id, number)
+      put_back(group, lane)
+      return true
+    elseif fate and skips_left == 0 then
+      call('LPUSH', key, id)
+      if string.find(key, ':returned:', 1, true) then lane.returned = '1' end
+      parks = parks + 1
+      park_lane(group, lane, 'C', now)
+      return false
+    elseif fate then
+      skips, skips_left = skips + 1, skips_left - 1
+      step_over(group, lane.place, id, number, text(cost), fate, row)
+    end
   end
-  put_back(group, lane)
-  return fate == 'run'
+  parks = parks + 1
+  park_lane(group, lane, 'I', 0)
+  return false
 end
 
 -- Decides on one job of a type: 'decided', 'type done' or 'all done'.
@@ -103,16 +120,15 @@ local function admit_one(state)
       full = 1
       return 'type done'
     end
-    if parks >= LEASE_PARKS_MAX or skips >= LEASE_SKIPS_MAX then return 'all done' end
+    if parks >= LEASE_PARKS_MAX then return 'all done' end
     local popped = call('ZPOPMIN', order.key)
     local group, lane = group_state(sub(popped[1], 18), order.place)
     lane.tag, lane.epoch = tonumber(popped[2]), order.epoch
     local standing = group_closed(group)
-    local id = not standing and pop_id(group, lane)
-    if not id then
+    if standing then
       parks = parks + 1
-      park_lane(group, lane, standing or 'I', 0)
-    elseif visit(state, group, lane, id) then
+      park_lane(group, lane, standing, 0)
+    elseif visit(state, group, lane) then
       return 'decided'
     end
   end

@@ -34,9 +34,9 @@ local function cancel(name)
   group.backlog, partition.backlog = group.backlog - 1, partition.backlog - 1
   call('HSET', rows_key(group_name), ':' .. id, text_now)
   count_ends(group, number, 'cancelled', 1, throttles)
-  if call('ZREM', prefix .. 'non-ready-queue', place .. ':' .. name) == 1 then
-    local known = record(group)
-    known.waiting = known.waiting - 1
+  local member = placed_name(place, name, number)
+  if call('ZREM', prefix .. 'non-ready-queue', member) == 1 then
+    waits_no_more(group, number, member)
     file_end(group, id, number, false)
   else
     call('HSET', rows_key(group_name), id, 'X' .. row)

@@ -42,9 +42,9 @@ local function refused(group, closed)
   return 't'
 end
 
-local function place_jobs(group, lane, delay_us, ids)
+local function place_jobs(group, lane, delay_us, ids, number)
   if delay_us ~= '0' then
-    for _, id in ipairs(ids) do wait_until(group, now + delay_us, lane.place, id) end
+    for _, id in ipairs(ids) do wait_until(group, now + delay_us, lane.place, id, number) end
   else
     call('RPUSH', prefix .. 'group:' .. group.name .. ':jobs:' .. lane.place, unpack(ids))
     lane_has_jobs(group, lane)
@@ -102,7 +102,7 @@ local function enqueue_run(at, group, lane, cost, delay_us, bulk_name, jobs)
     counted.total = counted.total + 1
     if bulk then bulk.total = bulk.total + created end
     if known == 0 then call('SADD', prefix .. 'types', lane.type) end
-    place_jobs(group, lane, delay_us, ids)
+    place_jobs(group, lane, delay_us, ids, bulk and bulk.number or '')
     counted.total = counted.total + created - 1
   end
   for index = 1, jobs do

@@ -18,8 +18,8 @@ local cursor, limit = tonumber(ARGV[7]), tonumber(ARGV[8])
 local listings = {}
 
 -- From `level:type:group:id`.
-local function placed_name(member)
-  return match(member, '^%d:[^:]+:(.+)$')
+local function name_of(member)
+  return match(member, '^%d:[^:]+:([^:]+:[^:]+)')
 end
 
 function listings.pending()
@@ -39,18 +39,18 @@ function listings.ready()
   for _, name in ipairs(known) do
     if only_type == '' or name == only_type then keys[#keys + 1] = prefix .. 'ready-queue:' .. name end
   end
-  from_lists(keys, placed_name)
+  from_lists(keys, name_of)
 end
 
 function listings.held()
   local number = bulk_number(of_group, of_bulk)
-  from_lists(number and {prefix .. 'bulk:' .. number .. ':held'} or {}, placed_name)
+  from_lists(number and {prefix .. 'bulk:' .. number .. ':held'} or {}, name_of)
 end
 
 function listings.waiting()
   local page = from_order('non-ready-queue')
   for index = 1, #page, 2 do
-    add(cursor + (index - 1) / 2, placed_name(page[index]), text(tonumber(page[index + 1])))
+    add(cursor + (index - 1) / 2, name_of(page[index]), text(tonumber(page[index + 1])))
   end
 end
 

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- sweep: the janitor's step. Dropped jobs leave the heads of their lanes, jobs of resumed bulk actions go back to
--- theirs, overdue bulk actions fail, and what is outlived is removed.
+-- sweep: the janitor's step. Jobs that are not to run leave the heads of their lanes, dropped jobs that wait for a time end,
+-- jobs of resumed bulk actions go back to their lanes, overdue bulk actions fail, and what is outlived is removed.
 -- KEYS[1] the partition.
 -- ARGV[1] time, [2] about how many jobs.
 -- Replies {jobs dropped, jobs resumed, jobs removed, bulk actions overdue, whether there may be more (0 1)}.
@@ -19,6 +19,7 @@ read_partition({
 })
 local left, dropped, resumed, removed, overdue = tonumber(ARGV[2]), 0, 0, 0, 0
 local sweeping, deadlines, finished = prefix .. 'sweeping', prefix .. 'bulk-deadlines', prefix .. 'finished-bulks'
+local clearing = prefix .. 'clearing'
 
 local function fail_overdue()
   for _, member in ipairs(call('ZRANGE', deadlines, '-inf', text(now), 'BYSCORE', 'LIMIT', 0, SWEEP_BULKS_MAX)) do
@@ -28,32 +29,26 @@ local function fail_overdue()
   end
 end
 
--- Lets `take` have up to `left` members off the head of a list, until it does not want one. True if none is left.
-local function sweep_list(key, take)
-  while left > 0 do
-    local members, used = call('LRANGE', key, 0, min(left, 100) - 1), 0
-    while used < #members and take(members[used + 1]) do used = used + 1 end
-    if used > 0 then call('LTRIM', key, used, -1) end
-    left = left - used
-    if used < #members or #members == 0 then break end
-  end
-  return call('EXISTS', key) == 0
-end
-
--- Drops a job that is not to run; false if it is.
-local function drop(group, place, id)
-  local row = call('HGET', rows_key(group.name), id)
-  if not row then return true end
-  local cost, number, cancelled = read_row(row)
-  local fate = fate_of(number, cancelled)
-  if fate ~= 'drop' and fate ~= 'cancelled' then return false end
-  step_over(group, place, id, number, text(cost), fate, row)
-  return true
-end
+--@include clear
 
 local function drop_held(member)
   local group, lane, id = placed(member)
-  return drop(group, lane.place, id)
+  return take_out(group, lane.place, id)
+end
+
+-- Ends dropped jobs that wait for a time.
+local function drop_waiting(bulk)
+  if left == 0 then return end
+  for _, member in ipairs(call('ZRANGE', bulk.key .. ':waiting', 0, left - 1)) do
+    local group, lane, id, number = placed(member)
+    if call('ZREM', prefix .. 'non-ready-queue', member) == 1 then
+      waits_no_more(group, number, member)
+      take_out(group, lane.place, id)
+    else
+      call('ZREM', bulk.key .. ':waiting', member)
+    end
+    left = left - 1
+  end
 end
 
 local function bring_back(member)
@@ -62,23 +57,9 @@ local function bring_back(member)
   return true
 end
 
--- Takes jobs that are not to run off the heads of a group's lanes. A lane that is empty then stays where it stands
--- until the next lease meets it.
-local function drop_heads(group)
-  for _, place in ipairs(places_of(group)) do
-    local _, lane = group_state(group.name, place)
-    local part = prefix .. 'group:' .. group.name
-    local function drop_id(id)
-      return drop(group, place, id)
-    end
-    if lane.returned == '1' and sweep_list(part .. ':returned:' .. place, drop_id) then lane.returned = '0' end
-    if lane.returned == '0' then sweep_list(part .. ':jobs:' .. place, drop_id) end
-  end
-end
-
 -- Does what is left to do for one bulk action; it comes again if that was not all.
 local function sweep_bulk(bulk)
-  local before, held = left, bulk.key .. ':held'
+  local before, held, group = left, bulk.key .. ':held', group_state(match(bulk.name, '^([^:]+)'))
   if bulk.course == 'hold' then return end
   if bulk.course == 'run' then
     local emptied = sweep_list(held, bring_back)
@@ -86,9 +67,9 @@ local function sweep_bulk(bulk)
     if emptied then return end
   else
     local emptied = sweep_list(held, drop_held)
-    drop_heads(group_state(match(bulk.name, '^([^:]+)')))
-    dropped = dropped + before - left
-    if emptied and bulk_ended(bulk) == bulk.total then return end
+    drop_waiting(bulk)
+    clear_heads(group)
+    if left > 0 or emptied and bulk_ended(bulk) == bulk.total then return end
   end
   call('RPUSH', sweeping, bulk.number)
 end
@@ -117,7 +98,7 @@ local function remove_outlived()
       left = max(left - match(chunk, '^%d+:(%d+)'), 0)
       for id in string.gmatch(chunk, '\n([^\n]+)') do remove_ended(rows_key(group_name), group_name, id, bulk.number) end
     else
-      if call('EXISTS', bulk.key .. ':held') == 1 then return end
+      if call('EXISTS', bulk.key .. ':held', bulk.key .. ':waiting') > 0 then return end
       call('ZREM', finished, member)
       take_no_more(bulk)
       call('ZREM', prefix .. 'group:' .. group_name .. ':bulks', name)
@@ -128,14 +109,19 @@ local function remove_outlived()
 end
 
 fail_overdue()
+-- Neither bulk actions nor lanes can use up what the other needs.
+local for_lanes = call('EXISTS', clearing) == 1 and floor(left / 2) or 0
+left = left - for_lanes
 for _ = 1, min(SWEEP_BULKS_MAX, call('LLEN', sweeping)) do
   if left == 0 then break end
   local bulk = bulk_state(call('LPOP', sweeping))
   if bulk then sweep_bulk(bulk) end
 end
+left = left + for_lanes
+clear_lanes()
 record_ended()
 remove_outlived()
 purge()
 write_all()
-local more = left == 0 or overdue == SWEEP_BULKS_MAX
+local more = left == 0 or overdue == SWEEP_BULKS_MAX or call('EXISTS', sweeping, clearing) > 0
 return {dropped, resumed, removed + purged, overdue, more and 1 or 0}

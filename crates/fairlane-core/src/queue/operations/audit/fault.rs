@@ -149,6 +149,18 @@ faults! {
     NoBatch = "no-batch": "orphan",
         "there is a deadline and nothing that it is for",
         "removes it";
+    /// A lane that would not come back to its order.
+    NotCleared = "not-cleared": "lane-out-of-order",
+        "lane {detail} waits for its head to be cleared, and no sweep would do it",
+        "puts it back into its fair order";
+    /// A lane that is cleared although it is served.
+    StrayClear = "stray-clear": "lane-out-of-order",
+        "lane {detail} is to be cleared although it does not wait for it",
+        "takes it off that list";
+    /// A delayed job that a cancelled bulk action would not find.
+    NotIndexed = "not-indexed": "orphan",
+        "it waits for a time, and its bulk action does not list it as waiting",
+        "lists it there";
     /// Numbers that come near their end.
     VirtualTime = "virtual-time": "virtual-time-high",
         "the virtual time of {detail} is past half of what can be counted",

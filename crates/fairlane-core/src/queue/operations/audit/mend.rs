@@ -65,6 +65,12 @@ impl Machine {
                 self.mark_batch(held.batch);
             }
             (Fault::NoPlace, Place::Lane) => self.return_to_lane(key, false),
+            (Fault::NotIndexed, Place::Waiting(_)) => {
+                let name = self.place_name(key);
+                let bulk = self.jobs[key].bulk.and_then(|number| self.bulks.get_mut(&number));
+                let Some(bulk) = bulk else { return false };
+                bulk.waiting.insert(name, key);
+            }
             (Fault::Unfiled, Place::Completed) => self.file_end(key, End::Succeeded, &mut ended),
             (Fault::Unfiled, Place::Cancelled) => self.file_end(key, End::Cancelled, &mut ended),
             (Fault::Unfiled, Place::Failed(_)) => {
@@ -116,6 +122,7 @@ impl Machine {
         let (type_key, level) = (self.lane(key).type_key, self.lane(key).level);
         self.types[type_key].orders[level.index()].lanes.retain(|_, other| *other != key);
         self.parked.retain(|_, other| *other != key);
+        self.clearing.retain(|_, other| *other != key);
         if self.lane(key).standing == Standing::SeatParked {
             self.groups[group].seat_parked -= 1;
         }

@@ -148,6 +148,7 @@ impl Machine {
         let order = &self.types[lane.type_key].orders[lane.level.index()];
         let in_order = order.lanes.get(&(lane.tag, lane.sequence)) == Some(&key);
         let is_parked = |until| self.parked.get(&(until, self.lane_name(key))) == Some(&key);
+        let is_clearing = |since| self.clearing.get(&(since, self.lane_name(key))) == Some(&key);
         match lane.standing {
             Standing::Active if !in_order => Some(Fault::NotInOrder),
             Standing::Active => None,
@@ -156,6 +157,7 @@ impl Machine {
             Standing::RateParked(until) if !is_parked(until) => Some(Fault::NotParked),
             Standing::SeatParked if self.group_closed(key.group).is_none() => Some(Fault::SeatsFree),
             Standing::Paused if !group.settings.paused => Some(Fault::NotPaused),
+            Standing::Clearing(since) if !is_clearing(since) => Some(Fault::NotCleared),
             _ => None,
         }
     }
@@ -206,6 +208,15 @@ impl Machine {
         } else if job.place.is_end() && !self.is_filed(key) {
             findings.add(Fault::Unfiled, "", 0, 0);
         }
+        if matches!(job.place, Place::Waiting(_)) && self.is_unindexed(key) {
+            findings.add(Fault::NotIndexed, "", 0, 0);
+        }
+    }
+
+    /// Whether a waiting job's bulk action does not list it as waiting.
+    fn is_unindexed(&self, key: JobKey) -> bool {
+        let bulk = self.jobs[key].bulk.and_then(|number| self.bulks.get(&number));
+        bulk.is_some_and(|bulk| !bulk.waiting.contains_key(&self.place_name(key)))
     }
 
     /// Leased jobs without a deadline, and ended jobs that are filed nowhere; the rest is met in its group.
@@ -218,6 +229,7 @@ impl Machine {
         }
         let odd = self.jobs.iter().filter(|(key, job)| match &job.place {
             Place::InFlight(held) => !self.has_deadline(*key, held),
+            Place::Waiting(_) => self.is_unindexed(*key),
             place => place.is_end() && !filed.contains(key),
         });
         odd.map(|(_, job)| Suspect::Job(self.job_ref(job))).collect()

@@ -5,7 +5,7 @@ use crate::numbers::Micros;
 use crate::queue::{Course, Discipline, JobState, LaneStanding};
 use crate::rate::Rate;
 
-use super::Explanation;
+use super::{Explanation, LaneView};
 
 /// Why a job is not running, or what became of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +64,8 @@ pub enum Reason {
     WindowUsed,
     /// Its group has used up its part of this second (`classic`).
     GroupWindowUsed,
+    /// Jobs before it in its lane are held or cancelled and are being taken out.
+    LaneClearing,
     /// Others come first.
     Turn,
 }
@@ -99,6 +101,7 @@ impl Reason {
             Self::ReadyFull => "ready-full",
             Self::WindowUsed => "window-used",
             Self::GroupWindowUsed => "group-window-used",
+            Self::LaneClearing => "lane-clearing",
             Self::Turn => "turn",
         }
     }
@@ -143,6 +146,7 @@ impl Explanation {
             () if group.settings.paused => Reason::GroupPaused,
             () if of_type.settings.paused => Reason::TypePaused,
             () if self.is_unasked() => Reason::NoWorker,
+            () if self.is_being_cleared() => Reason::LaneClearing,
             () if of_type.closed_until.is_some() => Reason::DownstreamClosed,
             () if full(group.settings.concurrency, group.in_flight) => Reason::GroupSeats,
             () if full(of_type.settings.concurrency, of_type.in_flight) => Reason::TypeSeats,
@@ -156,6 +160,12 @@ impl Explanation {
         let resumed = self.bulk.as_ref().is_some_and(|bulk| bulk.on_hold > 0);
         let returned = self.lane().map_or(0, |lane| lane.returned);
         resumed && self.job.state == JobState::Pending && self.position.is_none() && returned == 0
+    }
+
+    /// It stands in a lane whose head `sweep` clears.
+    fn is_being_cleared(&self) -> bool {
+        let clearing = |lane: &LaneView| matches!(lane.standing, LaneStanding::Clearing(_));
+        self.job.state == JobState::Pending && self.lane().is_some_and(clearing)
     }
 
     /// In `classic` jobs leave their lanes for the ready list, whatever rates say.

@@ -41,6 +41,9 @@ impl Explanation {
             Reason::BulkResuming => {
                 format!("its bulk action {} was resumed, and its jobs are being put back", self.bulk_name())
             }
+            Reason::LaneClearing => {
+                "jobs before it in its lane are held or cancelled and are being taken out".to_owned()
+            }
             Reason::GroupPaused => format!("{group} is paused"),
             Reason::TypePaused => format!("type {of_type} is paused"),
             Reason::NoWorker => self.no_worker(),
@@ -243,6 +246,7 @@ impl Explanation {
             LaneStanding::RateParked(_) => "parked by its group's rate until the next lease".to_owned(),
             LaneStanding::SeatParked => "parked until its group has a seat".to_owned(),
             LaneStanding::Paused => "parked while its group is paused".to_owned(),
+            LaneStanding::Clearing(_) => "out of order until its head is cleared".to_owned(),
         };
         let (backlog, returned) = (counted(lane.backlog, "job"), number(lane.returned));
         Some(format!(

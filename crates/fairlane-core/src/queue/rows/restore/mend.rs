@@ -42,8 +42,13 @@ impl Restore {
             job.bulk.is_some_and(|number| !machine.bulks.contains_key(&number))
         };
         let lost: Vec<JobKey> = self.jobs.iter().map(|(_, key)| *key).filter(lost).collect();
-        for key in &lost {
-            machine.jobs[*key].bulk = None;
+        for &key in &lost {
+            let named = machine.place_name(key);
+            machine.jobs[key].bulk = None;
+            if let Place::Waiting(due) = machine.jobs[key].place {
+                machine.waiting.remove(&(due, named));
+                machine.waiting.insert((due, machine.place_name(key)), key);
+            }
         }
         self.note(lost.len(), "jobs have lost their bulk action and run without it");
     }

@@ -25,6 +25,11 @@ local function precedes(left, right)
   return #left < #right
 end
 
+-- A job where jobs of many lanes meet: `place:group:id`, and `:number` of its bulk action where it has one.
+local function placed_name(place, name, number)
+  return place .. ':' .. name .. (number ~= '' and ':' .. number or '')
+end
+
 -- The fields of the partition that a script works with, as they are and as they were read.
 local partition, partition_was, partition_fields = {}, {}, nil
 

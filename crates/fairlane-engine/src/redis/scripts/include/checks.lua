@@ -14,6 +14,7 @@ end
 
 local function put_back(job, spots)
   keep(job, spots, 0)
+  if job.with_bulk then call('ZREM', prefix .. 'bulk:' .. job.number .. ':waiting', placed_name(job.place, job.name, job.number)) end
   if job.cancelled then return file_now(job) end
   local group, lane = group_state(job.group, job.place)
   return_to_lane(group, lane, job.id, 'RPUSH')
@@ -59,18 +60,26 @@ function checks.job(name)
   end
   if first.word == 'in flight' and not is_watched(job) then
     found('no-lease', '', 0, 0, function() give_deadline(job) end)
+  elseif first.word == 'waiting' and job.with_bulk then
+    local index = prefix .. 'bulk:' .. job.number .. ':waiting'
+    if not call('ZSCORE', index, first.member) then
+      found('not-indexed', '', 0, 0, function() call('ZADD', index, 0, first.member) end)
+    end
   end
 end
 
 -- What is wrong with where a lane stands, or nil.
 local function lane_fault(group, lane, members, jobs, returned)
-  local standing, parked = lane.standing, call('ZSCORE', prefix .. 'parked', lane.place .. ':' .. group.name)
+  local standing, member = lane.standing, lane.place .. ':' .. group.name
+  local parked, clearing = call('ZSCORE', prefix .. 'parked', member), call('ZSCORE', prefix .. 'clearing', member)
   if members and standing == 'A' and #members == 0 then return 'not-in-order' end
   if members and standing == 'A' and #members > 1 then return 'twice-in-order' end
   if members and standing ~= 'A' and #members > 0 then return 'stranger' end
   if standing == 'I' and jobs + returned > 0 then return 'idle' end
   if standing == 'R' and not parked then return 'not-parked' end
   if standing ~= 'R' and parked then return 'stray-park' end
+  if standing == 'C' and not clearing then return 'not-cleared' end
+  if standing ~= 'C' and clearing then return 'stray-clear' end
   if standing == 'S' and (not group.concurrency or group.in_flight < group.concurrency) then return 'seats-free' end
   if standing == 'P' and not group.paused then return 'not-paused' end
   if (lane.returned == '1') ~= (returned > 0) then return 'returned' end

@@ -80,7 +80,7 @@ end
 -- Deals with a popped job that is not to run. One that was cancelled in its list loses the mark: it has left.
 local function step_over(group, place, id, number, cost, fate, row)
   if fate == 'hold' then
-    return call('RPUSH', bulk_state(number).key .. ':held', place .. ':' .. group.name .. ':' .. id)
+    return call('RPUSH', bulk_state(number).key .. ':held', placed_name(place, group.name .. ':' .. id, number))
   end
   if fate == 'drop' then
     local run, throttles = cancelled_run(group.name, id, place, cost)

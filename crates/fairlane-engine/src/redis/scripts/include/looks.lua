@@ -32,11 +32,12 @@ function looks.job(name)
   local group, id = match(name, '^([^:]+):(.+)$')
   local row, run = unpack(call('HMGET', rows_key(group), id, ':' .. id))
   if not row then return '' end
-  local place = match(row, '^X?..........(%d:[^:]+)')
-  local due = call('ZSCORE', prefix .. 'non-ready-queue', place .. ':' .. name)
+  local place, number = match(row, '^X?..........(%d:[^:]+):%d*:(%d*)[:+]')
+  local member = placed_name(place, name, number)
+  local due = call('ZSCORE', prefix .. 'non-ready-queue', member)
   local held = call('HGET', prefix .. 'in-flight', name)
   local deadline = held and call('ZSCORE', prefix .. 'deadlines', sub(held, 17, 32))
-  local ready = call('LPOS', prefix .. 'ready-queue:' .. sub(place, 3), place .. ':' .. name)
+  local ready = call('LPOS', prefix .. 'ready-queue:' .. sub(place, 3), member)
   return looks.line(
     row, run, due and text(tonumber(due)), held, deadline and text(tonumber(deadline)), ready)
 end

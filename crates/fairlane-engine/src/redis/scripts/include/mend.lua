@@ -43,6 +43,7 @@ local function mend_lane(group, lane, members, has_jobs)
     call('ZREM', order.key, member)
   end
   call('ZREM', prefix .. 'parked', lane.place .. ':' .. group.name)
+  call('ZREM', prefix .. 'clearing', lane.place .. ':' .. group.name)
   if lane.standing == 'S' then group.seat_parked = group.seat_parked - 1 end
   lane.standing, lane.park = 'I', 0
   lane.returned = tostring(call('EXISTS', prefix .. 'group:' .. group.name .. ':returned:' .. lane.place))
@@ -80,6 +81,8 @@ local function take_out(job, spot)
     end
   elseif spot.word == 'waiting' then
     call('ZREM', spot.key, spot.member)
+    local number = match(spot.member, '^%d:[^:]+:[^:]+:[^:]+:(%d+)$')
+    if number then call('ZREM', prefix .. 'bulk:' .. number .. ':waiting', spot.member) end
   else
     call('LREM', spot.key, -1, spot.member)
     local _, lane = group_state(job.group, spot.place)

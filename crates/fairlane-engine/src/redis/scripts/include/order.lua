@@ -55,13 +55,16 @@ local function left_order(lane)
   end
 end
 
--- Sets a lane aside: I idle, R until its group's rate allows, S until a seat frees, P until resumed.
+-- Sets a lane aside: I idle, R until its group's rate allows, S until a seat frees, P until resumed, C until `sweep` has
+-- cleared its head.
 local function park_lane(group, lane, standing, park)
   lane.standing, lane.park = standing, park
   if standing == 'R' then
     call('ZADD', prefix .. 'parked', text(park), lane.place .. ':' .. group.name)
   elseif standing == 'S' then
     group.seat_parked = group.seat_parked + 1
+  elseif standing == 'C' then
+    call('ZADD', prefix .. 'clearing', text(park), lane.place .. ':' .. group.name)
   end
   left_order(lane)
 end

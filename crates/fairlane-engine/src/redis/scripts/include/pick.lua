@@ -38,18 +38,19 @@ local function pop_ids(lane, backlog_key, returned_key, wanted)
   return ids, returned
 end
 
--- Serves a lane up to a quantum of cost. Gives jobs, cost, and whether it is empty now.
+-- Serves a lane up to a quantum of cost. Gives jobs, cost, whether it is empty now, and whether it stands at a job that is
+-- not to run after as many of these as one visit steps over.
 local function serve_lane(state, group, lane, most, fence, worker)
   local part = prefix .. 'group:' .. group.name
   local backlog_key, returned_key = part .. ':jobs:' .. lane.place, part .. ':returned:' .. lane.place
   local jobs, cost, place, drained, left = 0, 0, lane.place, false, 0
   local visit, plain, fresh = begin_visit(place, state, group), place .. ':::', hold(fence, 'n', place, '1', '', worker)
-  local head = 10 + #plain
-  while jobs < most and cost < QUANTUM and skips < LEASE_SKIPS_MAX and bytes < LEASE_BYTES_MAX and not drained and left == 0 do
+  local head, skips_left, blocked = 10 + #plain, min(VISIT_SKIPS_MAX, LEASE_SKIPS_MAX - skips), false
+  while jobs < most and cost < QUANTUM and bytes < LEASE_BYTES_MAX and not drained and left == 0 do
     local wanted, used = min(most - jobs, QUANTUM), 0
     local ids, returned = pop_ids(lane, backlog_key, returned_key, wanted)
     local rows = ids[1] and call('HMGET', rows_key(group.name), unpack(ids)) or {}
-    while used < #ids and jobs < most and cost < QUANTUM and skips < LEASE_SKIPS_MAX and bytes < LEASE_BYTES_MAX do
+    while used < #ids and jobs < most and cost < QUANTUM and bytes < LEASE_BYTES_MAX and not blocked do
       used = used + 1
       local id, row = ids[used], rows[used]
       if row and string.find(row, plain, 11, true) == 11 then
@@ -62,8 +63,10 @@ local function serve_lane(state, group, lane, most, fence, worker)
           jobs, cost = jobs + 1, cost + job_cost
           if number ~= '' then bulk_reached(bulk_state(number), 'RUNNING') end
           pick(visit, id, row, size, hold(fence, 'n', place, text(job_cost), number, worker), used <= returned)
+        elseif skips_left == 0 then
+          used, blocked = used - 1, true
         else
-          skips = skips + 1
+          skips, skips_left = skips + 1, skips_left - 1
           step_over(group, place, id, number, text(job_cost), fate, row)
         end
       end
@@ -76,7 +79,7 @@ local function serve_lane(state, group, lane, most, fence, worker)
   end
   if lane.returned == '1' and call('EXISTS', returned_key) == 0 then lane.returned = '0' end
   local empty = left == 0 and lane.returned == '0' and (drained or call('LLEN', backlog_key) == 0)
-  return jobs, cost, empty
+  return jobs, cost, empty, blocked
 end
 
 -- Writes the leases of all that is picked and appends it to the reply.

@@ -23,7 +23,7 @@ local function ready_of(group_name)
         return nil
       end
       for _, member in ipairs(call('LRANGE', key, 0, -1)) do
-        local name, id = match(member, '^%d:[^:]+:([^:]+):(.+)$')
+        local name, id = match(member, '^%d:[^:]+:([^:]+):([^:]+)')
         ready[name] = ready[name] or {}
         table.insert(ready[name], id)
       end
@@ -60,7 +60,7 @@ local function listed_of(group_name)
   for _, key in ipairs(keys) do
     if not afford(call('LLEN', key)) then return nil end
     local ids = call('LRANGE', key, 0, -1)
-    for index, member in ipairs(ids) do ids[index] = match(member, '^%d:[^:]+:[^:]+:(.+)$') or member end
+    for index, member in ipairs(ids) do ids[index] = match(member, '^%d:[^:]+:[^:]+:([^:]+)') or member end
     counted = counted + count_unended(rows, ids)
   end
   return counted

@@ -36,11 +36,22 @@ local function deny_lane(state, group, lane, standing, park)
 end
 
 -- Puts a lane that was visited where it now belongs.
-local function put_back(state, group, lane, empty)
+local function put_back(state, group, lane, empty, blocked)
   if empty then return park_lane(group, lane, 'I', 0) end
+  if blocked then
+    parks = parks + 1
+    return park_lane(group, lane, 'C', now)
+  end
   local pass, standing, park = group_pass(group)
   if pass > 0 then return insert_lane(group, lane) end
   deny_lane(state, group, lane, standing, park)
+end
+
+-- At a bound: what was set aside does not come up again, so the next call goes on from here. The token lets it come
+-- without a pause.
+local function go_on_at_once(state)
+  note_wake(now)
+  push_token(state.name)
 end
 
 -- Serves one lane of a type; lanes whose group is denied are parked on the way.
@@ -54,8 +65,12 @@ local function serve_type(state)
       return 'type blocked'
     end
     local whole_jobs, whole_wake = whole_pass()
-    if whole_jobs == 0 or parks >= LEASE_PARKS_MAX or skips >= LEASE_SKIPS_MAX then
-      note_wake(whole_jobs == 0 and whole_wake or now)
+    if whole_jobs == 0 then
+      note_wake(whole_wake)
+      return 'all blocked'
+    end
+    if parks >= LEASE_PARKS_MAX then
+      go_on_at_once(state)
       return 'all blocked'
     end
     local order = state[level]
@@ -64,9 +79,10 @@ local function serve_type(state)
     lane.tag, lane.epoch = tonumber(popped[2]), order.epoch
     local pass, standing, park = group_pass(group)
     if pass > 0 then
-      local jobs, cost, empty = serve_lane(state, group, lane, min(left, type_jobs, whole_jobs, pass), padded, worker)
+      local most = min(left, type_jobs, whole_jobs, pass)
+      local jobs, cost, empty, blocked = serve_lane(state, group, lane, most, padded, worker)
       if jobs > 0 then charge(state, group, lane, jobs, cost) elseif empty then parks = parks + 1 end
-      put_back(state, group, lane, empty)
+      put_back(state, group, lane, empty, blocked)
       if jobs > 0 then return 'served' end
     else
       deny_lane(state, group, lane, standing, park)
@@ -85,11 +101,12 @@ local function serve_ready(state)
       return 'type blocked'
     end
     local whole_jobs, whole_wake = whole_pass()
-    if whole_jobs == 0 or skips >= LEASE_SKIPS_MAX then
-      note_wake(whole_jobs == 0 and whole_wake or now)
+    if whole_jobs == 0 then
+      note_wake(whole_wake)
       return 'all blocked'
     end
-    local group, lane, id = placed(call('LPOP', key))
+    local member = call('LPOP', key)
+    local group, lane, id = placed(member)
     local row = call('HGET', rows_key(group.name), id)
     local cost, number, cancelled, size = read_row(row or '')
     local fate = row and fate_of(number, cancelled)
@@ -100,6 +117,11 @@ local function serve_ready(state)
       left, partition.backlog, group.backlog = left - 1, partition.backlog - 1, group.backlog - 1
       charge_gates(state, group, 1)
       return 'served'
+    end
+    if skips >= LEASE_SKIPS_MAX then
+      call('LPUSH', key, member)
+      go_on_at_once(state)
+      return 'type blocked'
     end
     skips = skips + 1
     if fate == 'run' then

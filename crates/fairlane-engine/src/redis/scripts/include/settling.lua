@@ -85,7 +85,7 @@ end
 -- Lets a job wait whose lease has ended; gives its run.
 local function wait_again(group, held, id, run, delay_us)
   group.backlog, partition.backlog = group.backlog + 1, partition.backlog + 1
-  wait_until(group, now + delay_us, held.place, id)
+  wait_until(group, now + delay_us, held.place, id, held.bulk)
   return run_text('N', held, run)
 end
 

@@ -1,10 +1,11 @@
 -- Jobs that must not run before a time.
 
 -- Lets a job wait; if it is the first that is due, someone must hold a timer for it.
-local function wait_until(group, due, place, id)
-  local key, member, known = prefix .. 'non-ready-queue', place .. ':' .. group.name .. ':' .. id, record(group)
+local function wait_until(group, due, place, id, number)
+  local key, member, known = prefix .. 'non-ready-queue', placed_name(place, group.name .. ':' .. id, number), record(group)
   known.waiting = known.waiting + 1
   call('ZADD', key, text(due), member)
+  if number ~= '' then call('ZADD', prefix .. 'bulk:' .. number .. ':waiting', 0, member) end
   if call('ZRANK', key, member) == 0 then push_token(sub(place, 3)) end
 end
 
@@ -15,11 +16,18 @@ local function return_to_lane(group, lane, id, push)
   lane_has_jobs(group, lane)
 end
 
--- Takes `place:group:id` apart: the group, its lane there, the id.
+-- Takes a placed name apart: the group, its lane there, the id, and the number of its bulk action or ''.
 local function placed(member)
-  local place, name, id = match(member, '^(%d:[^:]+):([^:]+):(.+)$')
+  local place, name, id, number = match(member, '^(%d:[^:]+):([^:]+):([^:]+):?(%d*)$')
   local group, lane = group_state(name, place)
-  return group, lane, id
+  return group, lane, id, number
+end
+
+-- Counts a job off that was taken out of the waiting ones, by its placed name.
+local function waits_no_more(group, number, member)
+  local known = record(group)
+  known.waiting = known.waiting - 1
+  if number ~= '' then call('ZREM', prefix .. 'bulk:' .. number .. ':waiting', member) end
 end
 
 -- Moves up to `most` due jobs to the tail of their lanes' returned lists.
@@ -29,9 +37,8 @@ local function promote_due(most)
   if #due == 0 then return 0 end
   call('ZREM', key, unpack(due))
   for _, member in ipairs(due) do
-    local group, lane, id = placed(member)
-    local known = record(group)
-    known.waiting = known.waiting - 1
+    local group, lane, id, number = placed(member)
+    waits_no_more(group, number, member)
     return_to_lane(group, lane, id, 'RPUSH')
   end
   return #due

@@ -60,7 +60,7 @@ end
 function pages.sorted(name, cursor, count)
   local members = call('ZRANGE', prefix .. name, cursor, text(cursor + count - 1))
   local ends = #members < count
-  for index, member in ipairs(members) do members[index] = match(member, '^%d:[^:]+:([^:]+:.+)$') or member end
+  for index, member in ipairs(members) do members[index] = match(member, '^%d:[^:]+:([^:]+:[^:]+)') or member end
   return shown(ends and '' or text(cursor + count), members)
 end
 
@@ -70,7 +70,7 @@ function pages.list(name, cursor, count)
   local members = call('LRANGE', prefix .. name, text(-cursor - count), text(-cursor - 1))
   local ends, places = #members < count, {}
   for index, member in ipairs(members) do
-    local place, job = match(member, '^(%d:[^:]+):(.+)$')
+    local place, job = match(member, '^(%d:[^:]+):([^:]+:[^:]+)')
     places[index], members[index] = lane or place, group_name and group_name .. ':' .. member or job
   end
   return shown(ends and '' or text(cursor + count), members, places)

@@ -36,14 +36,16 @@ end
 local function whereabouts(name)
   local job, held = rows_of(name), call('HGET', prefix .. 'in-flight', name)
   if not job.row then return '?', '' end
-  local due = call('ZSCORE', prefix .. 'non-ready-queue', job.place .. ':' .. name)
+  local member = placed_name(job.place, name, job.number)
+  local due = call('ZSCORE', prefix .. 'non-ready-queue', member)
   local dead, letter = call('ZSCORE', prefix .. 'failed', name), '?'
   if job.cancelled or job.state ~= 'N' then
     local ended = job.with_bulk and 'B' or job.state ~= 'F' and 'C' or '?'
     letter = job.cancelled and (job.state == 'X' and 'X' or '?') or dead and job.state == 'F' and 'D' or ended
     if held or due or dead and letter ~= 'D' then letter = '?' end
   elseif not dead and not (held and due) then
-    letter = held and (has_deadline(held) and 'H' or '?') or due and 'W' or 'L'
+    local unindexed = due and job.with_bulk and not call('ZSCORE', prefix .. 'bulk:' .. job.number .. ':waiting', member)
+    letter = held and (has_deadline(held) and 'H' or '?') or unindexed and '?' or due and 'W' or 'L'
   end
   return letter, job.number, job.place
 end
@@ -79,24 +81,25 @@ local function spots_of(job)
     for _ = 1, #call('LPOS', key, member, 'COUNT', 0) do add(word, key, member, place) end
   end
   if call('HEXISTS', prefix .. 'in-flight', name) == 1 then add('in flight', prefix .. 'in-flight', name) end
-  local places, numbers = places_for(job.group), {job.number}
-  for _, place in ipairs(places) do
-    local key, member = prefix .. 'non-ready-queue', place .. ':' .. name
-    if call('ZSCORE', key, member) then add('waiting', key, member, place) end
+  -- Without a row nothing tells the bulk action: it may be any of the group's.
+  local places, numbers = places_for(job.group), {job.number or ''}
+  local listed = job.row and {} or call('ZRANGE', part .. ':bulks', 0, -1, 'WITHSCORES')
+  for index = 2, #listed, 2 do numbers[#numbers + 1] = text(tonumber(listed[index])) end
+  if not afford(0, #numbers * #places) then return spots end
+  for _, number in ipairs(numbers) do
+    for _, place in ipairs(places) do
+      local key, member = prefix .. 'non-ready-queue', placed_name(place, name, number)
+      if call('ZSCORE', key, member) then add('waiting', key, member, place) end
+    end
   end
-  for _, place in ipairs(places) do
-    add_from_list('ready', prefix .. 'ready-queue:' .. sub(place, 3), place .. ':' .. name, place)
-  end
-  if not job.row then
-    numbers = call('ZRANGE', part .. ':bulks', 0, -1, 'WITHSCORES')
-    for index = #numbers, 1, -2 do
-      numbers[index] = text(tonumber(numbers[index]))
-      table.remove(numbers, index - 1)
+  for _, number in ipairs(numbers) do
+    for _, place in ipairs(places) do
+      add_from_list('ready', prefix .. 'ready-queue:' .. sub(place, 3), placed_name(place, name, number), place)
     end
   end
   for _, number in ipairs(numbers) do
     for _, place in ipairs(number ~= '' and places or {}) do
-      add_from_list('held', prefix .. 'bulk:' .. number .. ':held', place .. ':' .. name, place)
+      add_from_list('held', prefix .. 'bulk:' .. number .. ':held', placed_name(place, name, number), place)
     end
   end
   for _, place in ipairs(places) do add_from_list('lane', part .. ':returned:' .. place, job.id, place) end
