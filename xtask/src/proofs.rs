@@ -29,11 +29,14 @@ of every bulk action must reach one end, counts must equal a recount, callbacks 
 pub const TRIALS_HELP: &str = "\
 Usage: cargo xtask trials neighbours [--redis 1] [--slots N]
        cargo xtask trials downstream [--seconds N]
+       cargo xtask trials hold [--redis 1] [--jobs N] [--stuck N]
        cargo xtask trials http [cycle|single|idle|flood] [--rounds N] [--connections N]
        cargo xtask trials kills [--seed S] [--rounds N]
 
 neighbours  200 customers with 50 jobs, alone and beside 20 with a bulk action of 50,000: waits and counts
 downstream  an HTTP target that allows 50 calls a second while 500 are configured: what is achieved and refused
+hold        a customer who holds, resumes and cancels a bulk action of 1,000,000 jobs beside one with 100 jobs a
+            second: what that one completes and waits; a resume beside 10,000 cancelled bulk actions
 http        the server under load, against floors measured in turns: batches, single requests, ten thousand idle
             connections, and a key that floods beside a gentle one
 kills       what `cargo xtask soak --worker-kills` runs

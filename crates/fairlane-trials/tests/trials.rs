@@ -6,7 +6,7 @@ use std::time::Duration;
 use fairlane_core::queue::Settings;
 use fairlane_trials::kills::Store;
 use fairlane_trials::served::{cycle, flood, idle, single};
-use fairlane_trials::{downstream, kills, neighbours};
+use fairlane_trials::{downstream, hold, kills, neighbours};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_trials");
 
@@ -43,6 +43,27 @@ async fn large_bulk_actions_beside_small_customers_complete_once_and_add_up() {
     })
     .await;
     assert_eq!(report.violations, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn jobs_follow_holds_resumes_and_cancels_and_others_complete() {
+    let plan = hold::Plan {
+        jobs: 5000,
+        each_second: 100,
+        before: Duration::from_millis(200),
+        step: Duration::from_millis(200),
+        window: Duration::from_millis(100),
+        slots: 16,
+        service: Duration::from_millis(1),
+        stuck: 40,
+        resumed: 100,
+    };
+    let report = hold::run(&plan, || async {
+        fairlane_engine::open("memory:", Settings::default()).await.expect("it opens")
+    })
+    .await;
+    assert_eq!(report.violations, Vec::<String>::new(), "{report:?}");
+    assert_eq!(report.steps.len(), 5, "{report:?}");
 }
 
 #[tokio::test]

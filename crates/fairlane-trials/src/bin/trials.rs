@@ -1,6 +1,7 @@
 //! The trials at full length; ends with failure if anything did not hold.
 //!
 //! `trials kills [--seed S] [--rounds N]`, `trials neighbours [--redis 1] [--slots N]`, `trials downstream [--seconds N]`.
+//! `trials hold [--redis 1] [--jobs N] [--stuck N]`.
 //! `trials http [cycle|single|idle|flood] [--rounds N] [--connections N]`: all four, or one of them.
 //! With the word `victim` it is a process to be killed, with `http-server` and `http-library` one to be measured.
 
@@ -14,10 +15,10 @@ use fairlane_core::queue::Settings;
 use fairlane_engine::Engine;
 use fairlane_trials::kills::Store;
 use fairlane_trials::served::{self, Compared, cycle, flood, idle, single};
-use fairlane_trials::{downstream, kills, neighbours};
+use fairlane_trials::{downstream, hold, kills, neighbours};
 
 const USAGE: &str = "Usage: trials kills [--seed S] [--rounds N] | neighbours [--redis 1] [--slots N] | \
-    downstream [--seconds N] | http [cycle|single|idle|flood] [--rounds N] [--connections N]";
+    downstream [--seconds N] | hold [--redis 1] [--jobs N] [--stuck N] | http [cycle|single|idle|flood] [--rounds N] [--connections N]";
 
 /// Least part of the library's rate that the server reaches with batches.
 const CYCLE_RATIO_MIN: f64 = 0.3;
@@ -26,6 +27,12 @@ const SINGLE_RATIO_MIN: f64 = 0.5;
 /// What is held at once, and the most memory for it.
 const HELD: usize = 10_000;
 const HELD_MIB_MAX: f64 = 1024.0;
+/// Least part of a steady customer's jobs that are completed in each window beside holds, resumes and cancels.
+const STEADY_RATIO_MIN: f64 = 0.95;
+/// How much longer the slowest hundredth of them may take than before, in milliseconds.
+const STEADY_MORE_MS_MAX: f64 = 20.0;
+/// How much longer a resume may take beside cancelled bulk actions that cannot end.
+const RESUME_RATIO_MAX: f64 = 2.0;
 /// How much longer the slowest hundredth may take beside a flood.
 const FLOOD_RATIO_MAX: f64 = 2.0;
 
@@ -61,6 +68,9 @@ async fn main() -> ExitCode {
         }
         Some("kills") => kill(&words[0], number("--seed", 1), number("--rounds", 1000)).await,
         Some("neighbours") => meet(number("--redis", 0) == 1, number("--slots", 50) as usize).await,
+        Some("hold") => {
+            interfere(number("--redis", 0) == 1, number("--jobs", 1_000_000), number("--stuck", 10_000)).await
+        }
         Some("downstream") => call(number("--seconds", 120)).await,
         _ => {
             eprintln!("{USAGE}");
@@ -124,6 +134,63 @@ async fn meet(on_redis: bool, slots: usize) -> ExitCode {
         report.large_seconds
     );
     end(&report.violations)
+}
+
+/// On Redis, or on a data directory.
+async fn interfere(on_redis: bool, jobs: u64, stuck: u64) -> ExitCode {
+    let plan = hold::Plan {
+        jobs,
+        each_second: 100,
+        before: Duration::from_secs(20),
+        step: Duration::from_secs(10),
+        window: Duration::from_secs(5),
+        slots: 50,
+        service: Duration::from_millis(20),
+        stuck,
+        resumed: 1000,
+    };
+    let (servers, directories) = (std::sync::Mutex::new(Vec::new()), std::sync::Mutex::new(Vec::new()));
+    let report = hold::run(&plan, || async {
+        let address = if on_redis {
+            let server = RedisServer::start(ServerOptions::default());
+            let url = server.url();
+            servers.lock().expect("no holder of the lock panics").push(server);
+            url
+        } else {
+            let directory = tempfile::tempdir().expect("a directory can be made");
+            let address = directory.path().join("data").display().to_string();
+            directories.lock().expect("no holder of the lock panics").push(directory);
+            address
+        };
+        open(&address).await
+    })
+    .await;
+    let store = if on_redis { "Redis" } else { "a data directory" };
+    println!(
+        "{jobs} jobs held, resumed and cancelled on {store}, beside {} jobs a second: p99 {:.1} ms before, {:.1} ms \
+         during; at least {:.1} jobs a second in each of {} windows",
+        plan.each_second, report.before_ms, report.during_ms, report.fewest_each_second, report.windows
+    );
+    for (step, seconds) in &report.steps {
+        println!("  {step}: all jobs had followed after {seconds:.1} s");
+    }
+    let ratio = report.resume_beside_ms / report.resume_alone_ms;
+    println!(
+        "{} jobs resumed: {:.0} ms alone, {:.0} ms beside {stuck} cancelled bulk actions, ratio {ratio:.2}",
+        plan.resumed, report.resume_alone_ms, report.resume_beside_ms
+    );
+    let mut violations = report.violations;
+    if report.fewest_each_second < STEADY_RATIO_MIN * plan.each_second as f64 {
+        violations.push(format!("a window had {:.1} jobs a second", report.fewest_each_second));
+    }
+    if report.during_ms > report.before_ms + STEADY_MORE_MS_MAX {
+        let more = report.during_ms - report.before_ms;
+        violations.push(format!("the steady customer's p99 became {more:.1} ms longer"));
+    }
+    if ratio > RESUME_RATIO_MAX {
+        violations.push(format!("a resume took {ratio:.2} times as long"));
+    }
+    end(&violations)
 }
 
 async fn call(seconds: u64) -> ExitCode {
