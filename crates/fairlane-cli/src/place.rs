@@ -34,7 +34,7 @@ pub struct Place {
 impl Place {
     /// Whether a queue can be there, without looking for it.
     pub fn check(&self) -> Result<(), Failure> {
-        if matches!(self.engine.as_str(), "" | "memory" | "memory:") {
+        if is_memory(&self.engine) {
             return Err(Failure::bad_input(
                 "a queue in memory begins and ends with this command; name a Redis or a directory with --engine",
             ));
@@ -139,6 +139,11 @@ impl Place {
     pub fn tell(&self, answer: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), Failure> {
         if self.json { output::print_json(answer) } else { output::print(&text()) }
     }
+}
+
+/// Whether an address is that of a queue in memory.
+pub fn is_memory(url: &str) -> bool {
+    matches!(url, "" | "memory" | "memory:")
 }
 
 /// Reads an address; without one, the queue that is nearest.

@@ -3,8 +3,9 @@
 use std::sync::LazyLock;
 
 use axum::Router;
-use axum::http::header;
-use axum::response::IntoResponse;
+use axum::http::{HeaderValue, header};
+use axum::middleware::map_response;
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use bytes::Bytes;
 use utoipa::openapi::extensions::ExtensionsBuilder;
@@ -20,6 +21,11 @@ use crate::guard::mark;
 
 /// The name of the way to show a key.
 const SCHEME: &str = "key";
+
+/// What the pages may load and do; Swagger UI writes styles into its elements and has pictures in its code.
+const PAGES_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
+    img-src 'self' data:; font-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
+    frame-ancestors 'none'";
 
 /// Adds to each operation that it needs a key, and what that key must allow.
 pub(crate) fn with_access(mut api: OpenApi) -> OpenApi {
@@ -67,7 +73,21 @@ pub(crate) fn routes() -> Router<Shared> {
         response
     };
     let config = Config::from("/openapi.json").validator_url("none").persist_authorization(false);
-    Router::new().route("/openapi.json", get(show)).merge(SwaggerUi::new("/docs").config(config))
+    let pages: Router<Shared> = SwaggerUi::new("/docs").config(config).into();
+    Router::new().route("/openapi.json", get(show)).merge(pages.layer(map_response(protected)))
+}
+
+/// No other site shows the pages in a frame, and they load nothing but what this server has.
+async fn protected(mut response: Response) -> Response {
+    for (name, value) in [
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (header::CONTENT_SECURITY_POLICY, PAGES_POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+    ] {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
 }
 
 #[cfg(test)]

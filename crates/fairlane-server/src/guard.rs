@@ -3,6 +3,7 @@
 //! - `guard/allowance.rs`: what one key may take of the server. `guard/strangers.rs`: those without a valid key.
 //! - `guard/budget.rs`: its rate. `guard/purse.rs`, `guard/charged.rs`: what a request spends of it. `guard/line.rs`:
 //!   how refusals leave.
+//! - `guard/trail.rs`: what is logged of destructive commands.
 //! - `guard/site.rs`: where no key is asked for, who may come. `guard/kept.rs`: an answer on its way.
 //!
 //! Invariant: behind the guard every request has a [`Caller`] whose role allows its route; a group in the path is
@@ -17,6 +18,7 @@ mod line;
 mod purse;
 mod site;
 mod strangers;
+mod trail;
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -192,10 +194,11 @@ async fn admit(
         Err(refusal) => return refusal,
     };
     measured.is_admitted();
+    let name = caller.name.clone();
     request.extensions_mut().insert(caller);
     let is_safe = request.method().is_safe();
     let run = bodies::run(request, next, allowance.map(Allowance::bodies));
-    let run = unbroken(route, Purse::run(purse, run));
+    let run = unbroken(route, trail::on_behalf(name, Purse::run(purse, run)));
     match route.pace {
         Pace::Held | Pace::Stream => {
             let room = (room, Present::held());

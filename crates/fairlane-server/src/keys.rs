@@ -88,15 +88,18 @@ impl Keys {
         let path = path.into();
         let (stamp, records) = file::read(&path)?;
         let keys = Self::none_yet(path, Some(stamp));
+        file::require(&keys.path);
         *keys.known.write().unwrap_or_else(PoisonError::into_inner) = known(records, &Known::new());
         keys.ask();
         Ok(keys)
     }
 
-    /// The keys of a file that need not be there: none is asked for until it has one.
+    /// The keys of a file that need not be there: none is asked for until it has one. A file that was there before has to
+    /// be.
     pub fn expect(path: impl Into<PathBuf>) -> Result<Self, KeysError> {
         let path = path.into();
         match Self::open(&path) {
+            Err(KeysError::Missing(_)) if file::marker(&path).exists() => Err(KeysError::Lost(path)),
             Err(KeysError::Missing(_)) => Ok(Self::none_yet(path, None)),
             opened => opened,
         }
@@ -191,7 +194,10 @@ impl Keys {
             Err(error) => {
                 let trouble = Some(error.to_string());
                 if seen.trouble != trouble {
-                    tracing::error!(target: "fairlane", %error, "the keys cannot be read and stay as they were");
+                    tracing::error!(
+                        target: "fairlane", %error,
+                        "the keys cannot be read and stay as they were; to end one, restore the file and revoke it"
+                    );
                     seen.trouble = trouble;
                 }
             }
@@ -305,6 +311,10 @@ mod tests {
         keys.refresh();
         assert!(keys.are_asked_for() && keys.find(token.reveal()).is_none());
         assert!(Keys::open(file.path()).is_err(), "a file that is named has to be there");
+        let lost = Keys::expect(file.path()).err().unwrap().to_string();
+        assert!(lost.contains("restore it from a backup") && lost.contains("keys.json.required"), "{lost}");
+        std::fs::remove_file(folder.path().join("keys.json.required")).unwrap();
+        assert!(!Keys::expect(file.path()).unwrap().are_asked_for(), "that was asked for in so many words");
     }
 
     #[test]

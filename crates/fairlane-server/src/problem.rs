@@ -17,6 +17,9 @@ use crate::guard::mark;
 
 /// What a type begins with.
 const TYPE_PREFIX: &str = "urn:fairlane:problem:";
+/// What a client is told when the store refuses a command.
+pub(crate) const STORE_REFUSES: &str = "the store behind the server does not take this at the moment, be it out of space or not allowed; the server's log \
+     says why; try again later";
 /// What a problem document is.
 pub const CONTENT_TYPE: &str = "application/problem+json";
 
@@ -221,8 +224,9 @@ impl From<EngineError> for Problem {
             EngineError::Unavailable { .. } => {
                 ProblemKind::Unavailable.because(error.to_string()).retry_after(Duration::from_secs(1))
             }
+            // The reason is in the log: it may name files and addresses of the server.
             EngineError::Refused { .. } => {
-                ProblemKind::Unavailable.because(error.to_string()).retry_after(Duration::from_secs(5))
+                ProblemKind::Unavailable.because(STORE_REFUSES).retry_after(Duration::from_secs(5))
             }
             EngineError::Broken { .. } => {
                 // What broke is for the operator: it may speak of the inside.

@@ -25,7 +25,7 @@ use serde::de::DeserializeOwned;
 use crate::access::{Caller, Permission};
 use crate::app::Shared;
 use crate::extract::{body_up_to, check_content_type};
-use crate::problem::{Problem, ProblemKind};
+use crate::problem::{Problem, ProblemKind, STORE_REFUSES};
 use permission::{check_command, permission_of, without_others};
 use walk::Walk;
 
@@ -118,6 +118,9 @@ fn trouble(error: EngineError) -> Trouble {
     if let EngineError::Broken { .. } = error {
         tracing::error!(target: "fairlane", %error, "the engine broke");
         return Trouble::Broken("the engine behind the server broke; the server's log says how".into());
+    }
+    if let EngineError::Refused { .. } = error {
+        return Trouble::Refused(STORE_REFUSES.into());
     }
     error.into()
 }

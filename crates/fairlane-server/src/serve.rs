@@ -3,12 +3,13 @@
 //! - `serve/connections.rs`: how many may be open, in all and of one address. `serve/answering.rs`: an answer that is
 //!   written for as long as it lasts.
 //! - `serve/timed.rs`: clients that are slow to ask or to read, or go on sending. `serve/arriving.rs`: a body as it
-//!   comes. `serve/descriptors.rs`: how many there may be.
+//!   comes. `serve/descriptors.rs`: how many there may be. `serve/framing.rs`: requests whose end is ambiguous.
 
 mod answering;
 mod arriving;
 mod connections;
 mod descriptors;
+mod framing;
 mod timed;
 
 use std::net::IpAddr;
@@ -19,7 +20,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderValue, header};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -37,6 +38,7 @@ use self::connections::{Connection, Connections, Place};
 use self::timed::{Exchanges, Timed};
 use crate::app::App;
 use crate::figures::Present;
+use crate::problem::ProblemKind;
 use crate::settings::ServerSettings;
 
 /// How long a client may say nothing before the system asks whether it is still there.
@@ -76,10 +78,13 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, app: Arc<App>) 
             let begun = exchanges.begin();
             let mut request = request.map(|body| Body::new(Arriving::new(body, &exchanges, begun.clone())));
             request.extensions_mut().insert(peer.clone());
-            let answer = router.clone().call(request);
+            let answer = (!exchanges.is_ambiguous()).then(|| router.clone().call(request));
             let connection = peer.connection.clone();
             async move {
-                let Ok(answer) = answer.await;
+                let answer = match answer {
+                    Some(answer) => answer.await.unwrap_or_else(|never| match never {}),
+                    None => ambiguous(),
+                };
                 drop(begun);
                 Ok::<_, std::convert::Infallible>(leaving(answer, connection))
             }
@@ -114,6 +119,14 @@ async fn run<S>(
         connection.as_mut().graceful_shutdown();
         let _ = connection.await;
     }
+}
+
+fn ambiguous() -> Response {
+    let problem = ProblemKind::Malformed
+        .because("the request has both Content-Length and Transfer-Encoding; send it with one of them");
+    let mut answer = problem.into_response();
+    answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    answer
 }
 
 /// The answer as it leaves. A connection without a valid key ends with it: a client must not hold a place by asking for

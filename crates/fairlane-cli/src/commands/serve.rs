@@ -3,6 +3,7 @@
 //! A worker runs in the same process: its loops always, and the types of the file if it names any.
 //! Invariant: what was answered is in the engine, so a stop loses nothing.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use clap::Args;
@@ -22,7 +23,7 @@ use crate::discovery::reachable;
 use crate::failure::Failure;
 use crate::logs::{self, LogFormat};
 use crate::output;
-use crate::place::{Place, is_server};
+use crate::place::{Place, is_memory, is_server};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -67,7 +68,7 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     logs::install(config.server.log).map_err(Failure::bad_input)?;
     let keys = open_keys(&config, &place)?;
     // Before the engine is opened, which makes its directory.
-    Server::check(config.server.listen, Some(&keys)).map_err(unstarted)?;
+    Server::check(config.server.listen, keys.as_deref()).map_err(unstarted)?;
     let telling = Telling::start(json);
     let mut signals = Signals::listen()?;
     // Before the engine is opened, which takes its handles then.
@@ -94,18 +95,29 @@ fn check(place: &Place) -> Result<(), Failure> {
     Ok(fairlane_engine::check_address(&place.engine)?)
 }
 
-/// The keys of the file that is named, else of that of the data directory, which need not be there yet.
-fn open_keys(config: &Config, place: &Place) -> Result<Arc<Keys>, Failure> {
-    let keys = match &config.server.keys {
-        Some(path) => Keys::open(path),
-        None => Keys::expect(directory_of(&place.engine).unwrap_or_else(|| DATA.into()).join(KEYS)),
+/// The keys of the file that is named, else of that of the data directory, which need not be there yet. A queue in memory
+/// has only those that are named.
+fn open_keys(config: &Config, place: &Place) -> Result<Option<Arc<Keys>>, Failure> {
+    let keys = match (&config.server.keys, directory_of(&place.engine)) {
+        (Some(path), _) => Keys::open(path),
+        (None, Some(folder)) => Keys::expect(folder.join(KEYS)),
+        (None, None) if is_memory(&place.engine) => return Ok(None),
+        (None, None) => {
+            let path = Path::new(DATA).join(KEYS);
+            tracing::warn!(
+                target: "fairlane", path = %path.display(),
+                "the keys are looked for below the working directory; name their file with --keys, so that a start \
+                 elsewhere finds them"
+            );
+            Keys::expect(path)
+        }
     };
-    keys.map(Arc::new).map_err(|error| Failure::bad_input(error.to_string()))
+    keys.map(|keys| Some(Arc::new(keys))).map_err(|error| Failure::bad_input(error.to_string()))
 }
 
 async fn serve(
     engine: &Arc<dyn Engine>,
-    keys: Arc<Keys>,
+    keys: Option<Arc<Keys>>,
     place: &Place,
     config: &Config,
     telling: &Telling,
@@ -132,15 +144,15 @@ async fn serve(
 
 async fn start(
     engine: &Arc<dyn Engine>,
-    keys: Arc<Keys>,
+    keys: Option<Arc<Keys>>,
     place: &Place,
     config: &Config,
     telling: &Telling,
 ) -> Result<(Server, Pool), Failure> {
-    let guarding = Guarding::new(&keys, place);
+    let guarding = Guarding::new(keys.as_deref(), place);
     let fairlane = Fairlane::from_engine(engine.clone());
     let (address, settings) = (config.server.listen, config.server.settings.clone());
-    let server = Server::start(fairlane, address, Some(keys), settings).await.map_err(unstarted)?;
+    let server = Server::start(fairlane, address, keys, settings).await.map_err(unstarted)?;
     engine.announce(format!("http://{}", reachable(server.address()))).await?;
     let worker = worker(engine, config, telling)?;
     let pool = worker.start().map_err(|error| Failure::bad_input(error.to_string()))?;

@@ -167,3 +167,32 @@ fn of_edits_at_once_none_is_lost() {
     });
     assert_eq!(folder.json(&["list"])["keys"].as_array().unwrap().len(), 8);
 }
+
+#[test]
+fn a_queue_in_memory_does_not_use_the_keys_of_another_queue() {
+    let folder = TempDir::new().unwrap();
+    run_in(&folder, &[], &["key", "create", "--name", "me", "--role", "admin", "--json"]).json();
+    assert!(folder.path().join("fairlane-data/keys.json").is_file());
+    let served = Served::in_folder(folder, &["--engine", "memory:"]);
+    let serving = served.events().into_iter().find(|event| event["event"] == "serving").unwrap();
+    assert!(
+        serving["keys"]["loopback"]["create"].as_str().unwrap().contains("--keys keys.json"),
+        "{serving}"
+    );
+    assert_eq!(served.ask("GET", "/api/status", "").unwrap().0, 200);
+}
+
+#[test]
+fn a_server_whose_keys_are_gone_does_not_start_without_them() {
+    let folder = TempDir::new().unwrap();
+    let queue = folder.path().join("queue");
+    let create = ["key", "create", "--name", "me", "--role", "admin", "--json", "--data", "queue"];
+    run_in(&folder, &[], &create).json();
+    std::fs::remove_file(queue.join("keys.json")).unwrap();
+    let (ended, folder) =
+        Served::spawned(folder, &["--engine", "dir:queue", "--listen", "127.0.0.1:0"]).ended();
+    ended.failed(2, &["queue/keys.json is gone", "restore it from a backup", "queue/keys.json.required"]);
+    std::fs::remove_file(queue.join("keys.json.required")).unwrap();
+    let served = Served::in_folder(folder, &["--engine", "dir:queue"]);
+    assert_eq!(served.ask("GET", "/api/status", "").unwrap().0, 200);
+}

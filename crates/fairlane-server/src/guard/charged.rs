@@ -1,4 +1,5 @@
-//! The engine as requests use it: what they have it do is paid for by their keys, before it is done.
+//! The engine as requests use it: what they have it do is paid for by their keys, before it is done, and logged if it is
+//! destructive.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::purse::spend_on_command;
+use super::trail::Trail;
 
 /// What a command is worth beside its jobs: the way to the engine and back.
 const COMMAND_JOBS: u64 = 10;
@@ -45,12 +47,20 @@ impl Engine for Charged {
 
     fn execute(&self, command: Command) -> BoxFuture<'_, Result<Reply, EngineError>> {
         let jobs = COMMAND_JOBS + jobs_of(&command) as u64;
-        let Some(owed) = spend_on_command(jobs) else { return self.engine.execute(command) };
+        let (trail, owed) = (Trail::begin(&command), spend_on_command(jobs));
+        if trail.is_none() && owed.is_none() {
+            return self.engine.execute(command);
+        }
         Box::pin(async move {
-            owed.paid(&self.stopping).await;
+            if let Some(owed) = &owed {
+                owed.paid(&self.stopping).await;
+            }
             let is_lease = matches!(command, Command::Lease(_));
             let reply = self.engine.execute(command).await;
-            if is_lease {
+            if let (Some(trail), Ok(reply)) = (trail, &reply) {
+                trail.end(reply);
+            }
+            if let Some(owed) = owed.filter(|_| is_lease) {
                 // Whoever waits for jobs asks again and again, and pays for those it gets.
                 let found = match &reply {
                     Ok(Reply::Leased(Leased::Jobs { jobs, .. })) => jobs.len() as u64,

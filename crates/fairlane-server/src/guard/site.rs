@@ -6,7 +6,6 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use axum::http::uri::Authority;
 use axum::http::{HeaderMap, header};
 
 use crate::problem::{Problem, ProblemKind};
@@ -20,8 +19,7 @@ const FORWARDED: &str = "x-forwarded-";
 pub(super) fn check(headers: &HeaderMap) -> Result<(), Problem> {
     let named = |name| headers.get(name).map(|value| value.to_str().unwrap_or(""));
     let host = named(header::HOST).unwrap_or("");
-    let is_local = is_plain(host) || host.parse::<Authority>().is_ok_and(|host| is_loopback(host.host()));
-    if !is_local {
+    if !name_of(host).is_some_and(is_loopback) {
         return Err(ProblemKind::Forbidden.because(
             "without keys the server answers only to localhost and loopback addresses in the header Host; to serve \
              other names, create a key first (fairlane key create)",
@@ -43,13 +41,22 @@ pub(super) fn check(headers: &HeaderMap) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Whether it is one of the usual names, which need no parsing.
-fn is_plain(host: &str) -> bool {
-    let name = host.split_once(':').filter(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
-    matches!(name.map_or(host, |(name, _)| name), "localhost" | "127.0.0.1")
+/// The name or address in a `Host`, if a port or nothing follows it.
+fn name_of(host: &str) -> Option<&str> {
+    let begin = if host.starts_with('[') { host.find(']')? } else { 0 };
+    let end = host[begin..].find(':').map_or(host.len(), |colon| begin + colon);
+    let (name, port) = host.split_at(end);
+    let is_port =
+        |port: &str| port.is_empty() || (port.as_bytes()[0].is_ascii_digit() && port.parse::<u16>().is_ok());
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b".-_[]:".contains(&byte);
+    (name.bytes().all(is_name) && is_port(port.strip_prefix(':').unwrap_or(""))).then_some(name)
 }
 
 fn is_loopback(host: &str) -> bool {
+    // Most come with one of these.
+    if matches!(host, "localhost" | "127.0.0.1") {
+        return true;
+    }
     let host = host.to_ascii_lowercase();
     let host = host.strip_suffix('.').unwrap_or(&host);
     if let Some(address) = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
@@ -89,6 +96,8 @@ mod tests {
             "[::1]:8080",
             "a.localhost:1",
             "localhost.",
+            "localhost:",
+            "[::1]",
         ] {
             assert!(allowed(host, None), "{host}");
         }
@@ -101,6 +110,14 @@ mod tests {
             "0.0.0.0",
             "[::]",
             "a b",
+            "localhost:18080.evil.example",
+            "localhost:99999",
+            "localhost:+80",
+            "localhost:80:80",
+            "[::1]evil.example",
+            "[::1]:80.evil.example",
+            "evil.example@localhost",
+            "evil.example/.localhost",
         ] {
             assert!(!allowed(host, None), "{host}");
         }

@@ -19,6 +19,9 @@ use crate::access::Role;
 
 /// The form of the file.
 const VERSION: u32 = 1;
+/// What the marker says to a person who finds it.
+const MARKER_TEXT: &[u8] =
+    b"Keys are required here. While this file exists, a server does not start without its keys.\n";
 /// Most signs in a key's name.
 const NAME_LENGTH_MAX: usize = 128;
 
@@ -31,6 +34,23 @@ pub enum KeysError {
         "there are no keys at {0}; create one first: fairlane key create --name NAME --role ROLE --keys {0}"
     )]
     Missing(PathBuf),
+    /// The file is gone, and keys were required.
+    #[error(
+        "{path} is gone, and this server required keys: restore it from a backup, or create a key (fairlane key create \
+         --name NAME --role ROLE --keys {path}); to serve without keys again, remove {marker} as well",
+        path = .0.display(), marker = marker(.0).display()
+    )]
+    Lost(PathBuf),
+    /// Another user owns it and could add a key.
+    #[error("{path} belongs to user {owner}, who could add keys; check them, and then: chown {user} {path}")]
+    Foreign {
+        /// Which file.
+        path: PathBuf,
+        /// Its owner.
+        owner: u32,
+        /// The user of this process.
+        user: u32,
+    },
     /// The system does not give it.
     #[error("the keys at {path} cannot be read: {reason}")]
     Unreadable {
@@ -312,8 +332,22 @@ impl KeyFile {
             Err(error) => return Err(error),
         };
         let done = change(&mut keys)?;
+        // First: keys that are required from now on must not be forgotten.
+        self.require(folder).map_err(unwritable)?;
         self.write(folder, keys).map_err(unwritable)?;
         Ok(done)
+    }
+
+    /// Leaves the marker that keys are required.
+    fn require(&self, folder: &Path) -> std::io::Result<()> {
+        match private().create_new(true).open(marker(&self.path)) {
+            Ok(mut new) => {
+                self.hand_over(&new, folder)?;
+                new.write_all(MARKER_TEXT)
+            }
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     fn open_lock(&self, folder: &Path) -> std::io::Result<File> {
@@ -370,6 +404,34 @@ impl KeyFile {
     }
 }
 
+/// The file beside the keys that says that keys are required: when it is there, a missing file of keys is a loss.
+pub(super) fn marker(path: &Path) -> PathBuf {
+    KeyFile { path: path.to_owned() }.beside("required")
+}
+
+/// Leaves the marker for a file of keys that has none, where that is possible.
+pub(super) fn require(path: &Path) {
+    if marker(path).exists() {
+        return;
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if let Err(error) = (KeyFile { path: path.to_owned() }).require(folder) {
+        // Such as a file of keys that is mounted read-only, whose loss is noticed by who mounts it.
+        tracing::debug!(target: "fairlane", path = %path.display(), %error, "keys are required, and no marker can be left");
+    }
+}
+
+/// Whether this process may rely on what a user owns: its own, root's, and for root everybody's, as it could take it over.
+fn is_trusted(owner: u32, user: u32) -> bool {
+    owner == user || owner == 0 || user == 0
+}
+
+/// Whether others can put another file in the place of one in a directory of this mode.
+fn is_open(mode: u32) -> bool {
+    const STICKY: u32 = 0o1000;
+    mode & 0o022 != 0 && mode & STICKY == 0
+}
+
 fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).create(true).mode(0o600);
@@ -403,6 +465,21 @@ fn stamp_of(found: &std::fs::Metadata) -> std::io::Result<Stamp> {
     Ok((found.modified()?, (found.ctime(), found.ctime_nsec()), found.len(), found.ino()))
 }
 
+/// A file that others put there has their owner and is refused; they could still bring an old one back, or remove it.
+fn warn_of_folder(path: &Path, user: u32) {
+    let folder = path.canonicalize().ok().and_then(|path| path.parent().map(Path::to_owned));
+    let Some((folder, found)) = folder.and_then(|folder| Some((folder.clone(), folder.metadata().ok()?)))
+    else {
+        return;
+    };
+    if is_open(found.mode()) || !is_trusted(found.uid(), user) {
+        tracing::warn!(
+            target: "fairlane", folder = %folder.display(),
+            "others can replace or remove the file of keys, as they can write its directory; chmod go-w, or move it"
+        );
+    }
+}
+
 /// The keys of a file that nobody else can write.
 pub(super) fn read(path: &Path) -> Result<(Stamp, Vec<KeyRecord>), KeysError> {
     let unreadable = |reason: std::io::Error| match reason.kind() {
@@ -414,6 +491,11 @@ pub(super) fn read(path: &Path) -> Result<(Stamp, Vec<KeyRecord>), KeysError> {
     if found.mode() & 0o022 != 0 {
         return Err(KeysError::Writable(path.to_owned()));
     }
+    let user = rustix::process::geteuid().as_raw();
+    if !is_trusted(found.uid(), user) {
+        return Err(KeysError::Foreign { path: path.to_owned(), owner: found.uid(), user });
+    }
+    warn_of_folder(path, user);
     let stamp = stamp_of(&found).map_err(unreadable)?;
     let mut text = Vec::new();
     file.read_to_end(&mut text).map_err(unreadable)?;
@@ -437,4 +519,24 @@ pub(super) fn read(path: &Path) -> Result<(Stamp, Vec<KeyRecord>), KeysError> {
         tracing::warn!(target: "fairlane", path = %path.display(), "others can read the names and hashes of the keys; chmod 600");
     }
     Ok((stamp, content.keys))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_another_user_are_not_trusted() {
+        assert!(is_trusted(1000, 1000) && is_trusted(0, 1000) && is_trusted(1000, 0));
+        assert!(!is_trusted(1001, 1000));
+    }
+
+    #[test]
+    fn a_directory_is_open_when_others_can_replace_its_files() {
+        for (mode, expected) in
+            [(0o700, false), (0o755, false), (0o775, true), (0o777, true), (0o1777, false), (0o2770, true)]
+        {
+            assert_eq!(is_open(mode), expected, "{mode:o}");
+        }
+    }
 }

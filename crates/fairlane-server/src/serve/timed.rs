@@ -16,6 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
+use super::framing::Framing;
 use crate::settings::ServerSettings;
 
 /// The part of a stop's grace period that a client may not read: one of them must not take all of it.
@@ -30,6 +31,8 @@ const REST_PIECE_BYTES: usize = 4096;
 #[derive(Default)]
 pub(super) struct Exchanges {
     begun: AtomicU64,
+    /// The request, counted from 1, that has both Content-Length and Transfer-Encoding; 0: none.
+    ambiguous: AtomicU64,
     open: Arc<()>,
     /// Nobody read the last body to its end.
     is_cut: AtomicBool,
@@ -41,6 +44,11 @@ impl Exchanges {
         self.begun.fetch_add(1, Ordering::Relaxed);
         self.is_cut.store(false, Ordering::Relaxed);
         self.open.clone()
+    }
+
+    /// Whether the request that has begun last can be taken for another than it is.
+    pub fn is_ambiguous(&self) -> bool {
+        self.ambiguous.load(Ordering::Relaxed) == self.begun.load(Ordering::Relaxed)
     }
 
     /// The rest of its body is not wanted.
@@ -57,6 +65,7 @@ impl Exchanges {
 pub(super) struct Timed<S> {
     stream: S,
     exchanges: Arc<Exchanges>,
+    framing: Framing,
     head_timeout: Duration,
     write_timeout: Duration,
     /// The head that is being read: after how many others, and until when it may take.
@@ -90,6 +99,7 @@ impl<S> Timed<S> {
         Self {
             stream,
             exchanges,
+            framing: Framing::default(),
             head_timeout,
             write_timeout,
             head,
@@ -158,7 +168,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Timed<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<Result<()>> {
+        let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if let Some(request) = self.framing.read(&buffer.filled()[before..]) {
+            self.exchanges.ambiguous.store(request, Ordering::Relaxed);
+        }
         self.check_head(read.is_ready(), context)?;
         read
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairlane::Fairlane;
+use fairlane::{Fairlane, Job};
 use fairlane_core::TypeId;
 use fairlane_core::queue::{Command, Inspect, Reply};
 use fairlane_engine::{BoxFuture, Engine, EngineError, WalkPage};
@@ -43,6 +43,9 @@ impl Engine for Odd {
         match &*group {
             "hangs" => Box::pin(std::future::pending()),
             "panics" => Box::pin(async { panic!("planted by a test") }),
+            "full" => Box::pin(async {
+                Err(EngineError::Refused { reason: "no space is left for \"/srv/fairlane.db\"".to_owned() })
+            }),
             _ => self.0.execute(command),
         }
     }
@@ -84,4 +87,16 @@ async fn a_panic_is_answered() {
     }
     let job = json!({"group": "g", "id": "1", "type": "mail", "payload": {}});
     assert_eq!(running.post("/api/jobs", job).await.0, StatusCode::CREATED);
+}
+
+#[tokio::test]
+async fn a_refusal_of_the_store_names_no_file_of_the_server() {
+    let running = Odd::start().await;
+    let job = json!({"group": "full", "id": "1", "type": "mail", "payload": {}});
+    let (status, told) = running.post("/api/jobs", job).await;
+    assert_eq!((status, problem(&told)), (StatusCode::SERVICE_UNAVAILABLE, "unavailable"), "{told}");
+    assert!(!told.to_string().contains("/srv") && told["retry_after_ms"] == 5000, "{told}");
+    let over_http = Fairlane::open(&running.url("")).await.unwrap();
+    let error = over_http.enqueue(Job::new("full", "mail", &1)).await.unwrap_err().to_string();
+    assert!(error.contains("the server's log says why") && !error.contains("/srv"), "{error}");
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::running::{Running, problem};
 
 /// Lets all jobs die, each with its payload as the code.
-async fn let_die(fairlane: &Fairlane, count: u64) {
+pub async fn let_die(fairlane: &Fairlane, count: u64) {
     let fail = |code: String, _: Context| async move { Outcome::failed(code, "it never works") };
     let pool = fairlane.worker().process("mail", fail).process("text", fail).start().unwrap();
     while fairlane.whole().await.unwrap().failed < count {

@@ -69,3 +69,39 @@ async fn the_pages_ask_nobody_else() {
         assert_eq!(outside.count(), 0, "{path} names another host");
     }
 }
+
+#[tokio::test]
+async fn pages_of_the_description_are_shown_in_no_frame() {
+    let running = Running::start().await;
+    for path in ["/docs/", "/docs/index.html", "/docs/swagger-ui-bundle.js"] {
+        let response = running.request(Method::GET, path).send().await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK, "{path}");
+        let header = |name: &str| response.headers()[name].to_str().unwrap().to_owned();
+        assert_eq!(
+            (header("x-frame-options"), header("x-content-type-options")),
+            ("DENY".into(), "nosniff".into())
+        );
+        let policy = header("content-security-policy");
+        for part in
+            ["default-src 'none'", "script-src 'self';", "connect-src 'self'", "frame-ancestors 'none'"]
+        {
+            assert!(policy.contains(part), "{path}: {policy}");
+        }
+        let text = response.text().await.unwrap();
+        assert!(
+            !path.ends_with(".html") || !text.contains("<script>"),
+            "the policy forbids scripts within the page"
+        );
+    }
+}
+
+#[tokio::test]
+async fn no_answer_is_taken_for_another_type() {
+    let running = Running::start().await;
+    for path in
+        ["/healthz", "/readyz", "/openapi.json", "/docs/", "/nowhere", "/api/status", "/metrics", "/engine"]
+    {
+        let response = running.request(Method::GET, path).send().await.unwrap();
+        assert_eq!(response.headers()["x-content-type-options"], "nosniff", "{path}");
+    }
+}

@@ -1,14 +1,21 @@
 //! What the server's log says, and whom it names.
 
+use std::collections::BTreeSet;
 use std::fmt::{Debug, Write};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::sync::{Arc, Mutex};
 
-use fairlane::Fairlane;
+use fairlane::{Fairlane, Job};
+use fairlane_core::GroupId;
 use fairlane_server::ServerSettings;
+use fairlane_server::access::Role;
+use fairlane_server::keys::{KeyFile, Keys, NewKey};
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 use tracing::Level;
 
+use crate::dead::let_die;
 use crate::gated::Gate;
 use crate::keys::{one_key, start};
 use crate::running::{answer, json as with_json};
@@ -128,4 +135,59 @@ async fn a_request_is_told_with_its_key_and_what_was_wrong_with_it() {
         log.lines("request").into_iter().filter(|line| line.contains("route=\"/api/jobs\"")).collect();
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert!(lines[0].contains(&id) && lines[0].contains("problem=\"invalid\""), "{lines:?}");
+}
+
+#[tokio::test]
+async fn destructive_acts_are_logged_with_the_key_and_what_they_changed() {
+    let log = Log::up_to(Level::INFO);
+    let _told = tracing::subscriber::set_default(log.clone());
+    let folder = tempfile::tempdir().unwrap();
+    let file = KeyFile::at(folder.path().join("keys.json"));
+    let groups = Some(BTreeSet::from([GroupId::new("g").unwrap()]));
+    let new = NewKey { name: "p".into(), role: Role::Producer, groups, rate: None, expires_in: None };
+    let (record, token) = file.create(new).unwrap();
+    let mut running = start(&file, ServerSettings::default()).await;
+    running.set_token(token.reveal());
+    let fairlane = &running.fairlane;
+    for id in ["1", "2", "3", "dead"] {
+        fairlane.enqueue(Job::new("g", "mail", &"code").id(id)).await.unwrap().accepted().unwrap();
+    }
+    assert_eq!(running.post("/api/bulks", json!({"group": "g", "id": "b"})).await.0, StatusCode::CREATED);
+    let jobs =
+        json!({"jobs": [{"group": "g", "id": "1"}, {"group": "g", "id": "2"}, {"group": "g", "id": "none"}]});
+    assert_eq!(running.post("/api/jobs/cancel", jobs).await.0, StatusCode::OK);
+    assert_eq!(running.post_nothing("/api/jobs/g/3/cancel".into()).await.0, StatusCode::OK);
+    assert_eq!(running.post_nothing("/api/bulks/g/b/cancel".into()).await.0, StatusCode::OK);
+    let_die(fairlane, 1).await;
+    assert_eq!(running.post_nothing("/api/jobs/g/dead/requeue".into()).await.0, StatusCode::OK);
+    let_die(fairlane, 1).await;
+    let all = json!({"filter": {"group": "g"}});
+    assert_eq!(running.post("/api/dead/discard", all).await.0, StatusCode::OK);
+    for (event, fields) in [
+        ("jobs cancelled", "groups=\"g (2)\" jobs=2"),
+        ("jobs cancelled", "groups=\"g (1)\" jobs=1"),
+        ("bulk action cancelled", "group=g bulk=b"),
+        ("dead jobs requeued", "groups=\"g (1)\" jobs=1"),
+        ("dead jobs discarded", "groups=\"g (1)\" jobs=1"),
+    ] {
+        let lines = log.lines(event);
+        let key = format!("key=\"{}\"", record.id);
+        assert!(
+            lines.iter().any(|line| line.contains(&key) && line.contains(fields)),
+            "{event}: {}",
+            log.text()
+        );
+    }
+}
+
+#[tokio::test]
+async fn keys_in_a_directory_that_others_can_write_are_warned_about() {
+    let log = Log::up_to(Level::WARN);
+    let _told = tracing::subscriber::set_default(log.clone());
+    let folder = tempfile::tempdir().unwrap();
+    let (file, ..) = one_key(folder.path(), "k");
+    assert_eq!(log.text(), "");
+    std::fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
+    Keys::open(file.path()).unwrap();
+    assert!(log.text().contains("others can replace or remove the file of keys"), "{}", log.text());
 }

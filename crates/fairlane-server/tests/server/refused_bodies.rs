@@ -90,3 +90,32 @@ async fn a_refusal_of_a_body_that_is_not_very_large_keeps_the_connection() {
         assert!(answer.starts_with("HTTP/1.1 415 "), "{answer}");
     }
 }
+
+#[tokio::test]
+async fn a_request_with_both_content_length_and_transfer_encoding_is_refused() {
+    let running = Running::start().await;
+    let body = r#"{"group": "g", "type": "mail", "payload": 1}"#;
+    let chunked = format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
+    let length = format!("content-length: {}\r\n", chunked.len());
+    let coding = "transfer-encoding: chunked\r\n".to_owned();
+    let head = "POST /api/jobs HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
+    let before = "GET /api/status HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    for headers in [format!("{length}{coding}"), format!("{coding}{length}")] {
+        for before in ["", before] {
+            let mut stream = TcpStream::connect(running.server.address()).await.unwrap();
+            stream.write_all(format!("{before}{head}{headers}\r\n{chunked}").as_bytes()).await.unwrap();
+            let mut answer = String::new();
+            let read = timeout(PATIENCE, stream.read_to_string(&mut answer)).await;
+            read.expect("the server closes").unwrap();
+            let last = answer.rfind("HTTP/1.1 ").unwrap();
+            assert!(answer[last..].starts_with("HTTP/1.1 400 "), "{answer}");
+            assert!(answer.contains("both Content-Length and Transfer-Encoding"), "{answer}");
+        }
+    }
+    assert_eq!(running.fairlane.whole().await.unwrap().backlog, 0);
+    let mut stream = TcpStream::connect(running.server.address()).await.unwrap();
+    stream.write_all(format!("{head}{coding}connection: close\r\n\r\n{chunked}").as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
+}

@@ -225,3 +225,13 @@ async fn a_path_that_is_not_there_points_to_the_pages() {
     let detail = answer["detail"].as_str().unwrap();
     assert!(status == StatusCode::NOT_FOUND && detail.contains("/docs") && detail.contains("/openapi.json"));
 }
+
+#[tokio::test]
+async fn an_empty_body_is_said_to_be_empty() {
+    let running = Running::start().await;
+    for path in ["/api/jobs", "/api/jobs/batch", "/api/leases", "/api/leases/settle"] {
+        let (status, told) = send(&running, path, "application/json", String::new()).await;
+        assert_eq!((status, problem(&told)), (StatusCode::BAD_REQUEST, "malformed"), "{path}");
+        assert!(told["detail"].as_str().unwrap().starts_with("the body is empty"), "{path}: {told}");
+    }
+}

@@ -120,9 +120,14 @@ pub struct Ends {
 
 impl Guarding {
     /// By the keys of a server, if it asks for any.
-    pub fn new(keys: &Keys, place: &Place) -> Self {
-        if keys.are_asked_for() {
+    pub fn new(keys: Option<&Keys>, place: &Place) -> Self {
+        if let Some(keys) = keys.filter(|keys| keys.are_asked_for()) {
             return Self::Keys(keys.path().display().to_string());
+        }
+        if keys.is_none() {
+            let create = "fairlane key create --name me --role admin --keys keys.json";
+            let serve = format!("fairlane serve --engine {} --keys keys.json", place.engine);
+            return Self::Loopback { create: format!("{create} && {serve}") };
         }
         let data = directory_of(&place.engine).filter(|folder| folder != Path::new(DATA));
         let data = data.map_or(String::new(), |folder| format!(" --data {}", folder.display()));

@@ -1,0 +1,116 @@
+//! The trail of destructive commands: each that cancels, removes or requeues jobs is logged with the key that sent it, the
+//! groups it changed and how many jobs. Commands that operate on the queue are logged with their path instead.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::future::Future;
+use std::sync::Arc;
+
+use fairlane_core::GroupId;
+use fairlane_core::queue::{BulkRef, Cancellation, Command, Disposal, JobRef, Reply, Requeued};
+use fairlane_engine::observe::TARGET;
+
+/// Groups that one line names.
+const GROUPS_MAX: usize = 10;
+
+tokio::task_local! {
+    static KEY: Arc<str>;
+}
+
+/// Runs a request on behalf of a key.
+pub(super) async fn on_behalf<F: Future>(key: Arc<str>, request: F) -> F::Output {
+    KEY.scope(key, request).await
+}
+
+/// A destructive command that was sent and not answered yet.
+pub(super) struct Trail {
+    key: Option<Arc<str>>,
+    subject: Subject,
+}
+
+enum Subject {
+    /// The group of each job.
+    Jobs(Vec<GroupId>),
+    Bulk(BulkRef),
+}
+
+impl Trail {
+    /// The trail of a command, if it is destructive.
+    pub fn begin(command: &Command) -> Option<Self> {
+        let groups = |jobs: &[JobRef]| Subject::Jobs(jobs.iter().map(|job| job.group.clone()).collect());
+        let subject = match command {
+            Command::CancelJob(command) => groups(&command.jobs),
+            Command::RequeueDead(command) => groups(&command.jobs),
+            Command::Discard(command) => groups(&command.jobs),
+            Command::CancelBulk(command) => Subject::Bulk(command.bulk.clone()),
+            _ => return None,
+        };
+        Some(Self { key: KEY.try_with(Clone::clone).ok(), subject })
+    }
+
+    /// Logs what the command has changed.
+    pub fn end(&self, reply: &Reply) {
+        let key = self.key.as_deref();
+        match (&self.subject, reply) {
+            (Subject::Bulk(bulk), Reply::BulkCancelled(cancelled)) if cancelled.0.is_some() => {
+                tracing::info!(
+                    target: TARGET, key, group = %bulk.group, bulk = %bulk.id, "bulk action cancelled"
+                );
+            }
+            (Subject::Jobs(groups), Reply::JobsCancelled(cancelled)) => {
+                let is_cancelled =
+                    |one: &Cancellation| matches!(one, Cancellation::Cancelled | Cancellation::Requested);
+                if let Some((jobs, groups)) =
+                    changed(groups, cancelled.cancellations.iter().map(is_cancelled))
+                {
+                    tracing::info!(target: TARGET, key, groups, jobs, "jobs cancelled");
+                }
+            }
+            (Subject::Jobs(groups), Reply::DeadRequeued(requeued)) => {
+                let is_requeued = requeued.jobs.iter().map(|one| *one == Requeued::Requeued);
+                if let Some((jobs, groups)) = changed(groups, is_requeued) {
+                    tracing::info!(target: TARGET, key, groups, jobs, "dead jobs requeued");
+                }
+            }
+            (Subject::Jobs(groups), Reply::Discarded(discarded)) => {
+                let is_discarded = discarded.jobs.iter().map(|one| *one == Disposal::Discarded);
+                if let Some((jobs, groups)) = changed(groups, is_discarded) {
+                    tracing::info!(target: TARGET, key, groups, jobs, "dead jobs discarded");
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// How many jobs were changed, and how many of which group; none if no job was.
+fn changed(groups: &[GroupId], are_changed: impl Iterator<Item = bool>) -> Option<(u64, String)> {
+    let mut counts: BTreeMap<&GroupId, u64> = BTreeMap::new();
+    for (group, _) in groups.iter().zip(are_changed).filter(|(_, is_changed)| *is_changed) {
+        *counts.entry(group).or_default() += 1;
+    }
+    let mut text = String::new();
+    for (at, (group, count)) in counts.iter().take(GROUPS_MAX).enumerate() {
+        // Writing to a string does not fail.
+        let _ = write!(text, "{}{group} ({count})", if at > 0 { ", " } else { "" });
+    }
+    if counts.len() > GROUPS_MAX {
+        let _ = write!(text, " and {} more", counts.len() - GROUPS_MAX);
+    }
+    (!counts.is_empty()).then(|| (counts.values().sum(), text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_names_the_changed_jobs_of_ten_groups_at_most() {
+        let groups: Vec<GroupId> =
+            (0..24).map(|number| GroupId::new(format!("g{:02}", number / 2)).unwrap()).collect();
+        let (jobs, text) = changed(&groups, (0..24).map(|number| number != 1)).unwrap();
+        assert_eq!(jobs, 23);
+        assert!(text.starts_with("g00 (1), g01 (2), ") && text.ends_with("g09 (2) and 2 more"), "{text}");
+        assert_eq!(changed(&groups, (0..24).map(|_| false)), None);
+    }
+}

@@ -1,0 +1,174 @@
+//! Where the requests of a connection begin and end, read beside hyper to find those that are ambiguous.
+//!
+//! hyper drops Content-Length where Transfer-Encoding comes with it, as RFC 9112 (6.3) allows, and does not tell. A proxy
+//! that believes the other header sees another end of the request than this server does, and what it takes for a body is
+//! the next request here. So such a request is refused, and found here by the bytes of its head.
+//!
+//! What is no HTTP is left to hyper, which refuses it: from there on nothing is looked at.
+
+/// Most bytes of a line that are kept: enough for every header that frames a request.
+const LINE_BYTES_MAX: usize = 256;
+/// The end of a line behind the data of a chunk.
+const LINE_END_BYTES: u64 = 2;
+
+/// The framing of the requests of one connection.
+#[derive(Default)]
+pub(super) struct Framing {
+    part: Part,
+    line: Vec<u8>,
+    /// Heads that have ended.
+    heads: u64,
+    length: Option<u64>,
+    has_length: bool,
+    has_coding: bool,
+}
+
+#[derive(Default, Clone, Copy)]
+enum Part {
+    #[default]
+    RequestLine,
+    Header,
+    /// A body with so many bytes left.
+    Body(u64),
+    ChunkSize,
+    /// The data of a chunk, with so many bytes left.
+    Chunk(u64),
+    Trailer,
+    /// It is not known where the next request begins.
+    Lost,
+}
+
+impl Framing {
+    /// Reads on; gives the number of the request, counted from 1, whose head has both headers.
+    pub fn read(&mut self, mut bytes: &[u8]) -> Option<u64> {
+        while !bytes.is_empty() {
+            match self.part {
+                Part::Lost => return None,
+                Part::Body(left) => {
+                    let (rest, left) = skip(bytes, left);
+                    bytes = rest;
+                    self.part = if left == 0 { Part::RequestLine } else { Part::Body(left) };
+                }
+                Part::Chunk(left) => {
+                    let (rest, left) = skip(bytes, left);
+                    bytes = rest;
+                    self.part = if left == 0 { Part::ChunkSize } else { Part::Chunk(left) };
+                }
+                Part::RequestLine | Part::Header | Part::ChunkSize | Part::Trailer => {
+                    let end = bytes.iter().position(|byte| *byte == b'\n');
+                    let (begin, rest) = bytes.split_at(end.map_or(bytes.len(), |end| end + 1));
+                    bytes = rest;
+                    let room = LINE_BYTES_MAX - self.line.len();
+                    self.line.extend_from_slice(&begin[..begin.len().min(room)]);
+                    if end.is_some() {
+                        self.part = self.after_line();
+                        self.line.clear();
+                        if self.is_ambiguous() {
+                            self.part = Part::Lost;
+                            return Some(self.heads);
+                        }
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    fn is_ambiguous(&self) -> bool {
+        self.has_length && self.has_coding && !matches!(self.part, Part::Header)
+    }
+
+    /// The part that follows the line that has ended.
+    fn after_line(&mut self) -> Part {
+        let line = self.line.trim_ascii();
+        match self.part {
+            Part::RequestLine if line.is_empty() => Part::RequestLine,
+            Part::RequestLine => {
+                (self.length, self.has_length, self.has_coding) = (None, false, false);
+                Part::Header
+            }
+            Part::Header if line.is_empty() => {
+                self.heads += 1;
+                match (self.has_coding, self.has_length, self.length) {
+                    (true, _, _) => Part::ChunkSize,
+                    (false, false, _) | (false, true, Some(0)) => Part::RequestLine,
+                    (false, true, Some(length)) => Part::Body(length),
+                    (false, true, None) => Part::Lost,
+                }
+            }
+            Part::Header => {
+                let colon = line.iter().position(|byte| *byte == b':').unwrap_or(line.len());
+                let (name, value) = line.split_at(colon);
+                if name.eq_ignore_ascii_case(b"content-length") {
+                    self.has_length = true;
+                    self.length = number(&value[1..], 10);
+                } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
+                    self.has_coding = true;
+                }
+                Part::Header
+            }
+            Part::ChunkSize => {
+                let size = line.split(|byte| *byte == b';').next().unwrap_or_default();
+                match number(size, 16) {
+                    Some(0) => Part::Trailer,
+                    Some(size) => Part::Chunk(size.saturating_add(LINE_END_BYTES)),
+                    None => Part::Lost,
+                }
+            }
+            Part::Trailer if line.is_empty() => Part::RequestLine,
+            other => other,
+        }
+    }
+}
+
+fn skip(bytes: &[u8], left: u64) -> (&[u8], u64) {
+    let skipped = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
+    (&bytes[skipped..], left - skipped as u64)
+}
+
+fn number(text: &[u8], radix: u32) -> Option<u64> {
+    u64::from_str_radix(std::str::from_utf8(text).ok()?.trim(), radix).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAIN: &str = "GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    const LENGTH: &str =
+        "POST / HTTP/1.1\r\nContent-Length: 38\r\n\r\ncontent-length: 1\ntransfer-encoding: a\n";
+    const CHUNKED: &str = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n13;x=y\r\ncontent-length: 1\r\n\r\n0\r\nx: y\r\n\r\n";
+    const BOTH: &str =
+        "POST / HTTP/1.1\r\ncontent-length: 5\r\nx: y\r\nTRANSFER-ENCODING: chunked\r\n\r\n0\r\n\r\n";
+
+    /// What is found when so many bytes come at a time.
+    fn found(text: &str, piece_bytes: usize) -> Vec<u64> {
+        let mut framing = Framing::default();
+        text.as_bytes().chunks(piece_bytes).filter_map(|piece| framing.read(piece)).collect()
+    }
+
+    #[test]
+    fn a_request_with_both_headers_is_found_wherever_it_stands() {
+        let long = format!("GET / HTTP/1.1\r\nx: {}\r\n\r\n", "content-length: 1 ".repeat(100));
+        let before = [PLAIN, "\r\n", LENGTH, CHUNKED, PLAIN, &long, CHUNKED, LENGTH];
+        for piece_bytes in [1, 2, 7, 64, 100_000] {
+            assert_eq!(found(&before.concat(), piece_bytes), [0; 0]);
+            assert_eq!(found(&format!("{}{BOTH}{PLAIN}", before.concat()), piece_bytes), [8]);
+            assert_eq!(found(BOTH, piece_bytes), [1]);
+        }
+        let other_order = "POST / HTTP/1.1\ntransfer-encoding: chunked\ncontent-length: 5\n\n";
+        assert_eq!(found(other_order, 1000), [1]);
+    }
+
+    #[test]
+    fn what_is_no_http_is_left_to_hyper() {
+        for lost in [
+            "POST / HTTP/1.1\r\ncontent-length: x\r\n\r\n",
+            "POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nx\r\n",
+        ] {
+            assert_eq!(found(&format!("{lost}{BOTH}"), 3), [0; 0]);
+        }
+        assert_eq!(found("content-length", 3), [0; 0]);
+        assert_eq!(found("\u{0}: \n:::\n\n\n:", 3), [0; 0]);
+    }
+}
