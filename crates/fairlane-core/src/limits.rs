@@ -100,14 +100,17 @@ pub const PURGED_CHUNKS_MAX: usize = 2;
 pub const LEASE_MS_MIN: u64 = 100;
 /// Longest lease, in milliseconds; also how long a worker's last request is remembered.
 pub const LEASE_MS_MAX: u64 = 15 * 60 * 1000;
-/// A worker's last request is dropped this long after it has run out, so that a clock that steps back finds it.
-pub const REQUEST_KEPT_MS: u64 = 24 * 3600 * 1000;
+/// Requests past their time that one `lease` forgets: more than it adds.
+pub const LEASE_REQUESTS_FORGOTTEN: usize = 2;
+/// Requests past their time that one `reclaim` forgets.
+pub const RECLAIM_REQUESTS_FORGOTTEN: usize = 500;
 /// Longest a lane stays parked before it looks again, in milliseconds.
 pub const PARK_MS_MAX: u64 = 60 * 1000;
 /// Longest delay of a waiting job, in milliseconds (ten years).
 pub const DELAY_MS_MAX: u64 = 3650 * 24 * 3600 * 1000;
-/// Longest Retry-After that is honoured, in milliseconds.
-pub const RETRY_AFTER_MS_MAX: u64 = 3600 * 1000;
+/// Longest Retry-After that is honoured, in milliseconds: one response must not close a type for longer. The downstream
+/// refuses the first jobs after that if it meant more, and closes its type again.
+pub const RETRY_AFTER_MS_MAX: u64 = 60 * 1000;
 /// A timer holder that has not come back this long after its time is replaced.
 pub const TIMER_BACKSTOP_MS: u64 = 1000;
 /// `reclaim` runs further apart than this count as an outage.

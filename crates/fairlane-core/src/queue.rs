@@ -121,6 +121,8 @@ pub struct Machine {
     /// Useless tries that backoff has avoided, an estimate.
     saved_spins: u64,
     requests: FxHashMap<WorkerId, Request>,
+    /// The same by when they run out.
+    requests_until: BTreeSet<(Micros, WorkerId)>,
     reclaimed_at: Option<Micros>,
     reclaim_grace_until: Micros,
     marks: Option<Marks>,
@@ -218,6 +220,30 @@ impl Machine {
     fn mark_worker(&mut self, worker: &WorkerId) {
         if let Some(marks) = &mut self.marks {
             marks.workers.push(worker.clone());
+        }
+    }
+
+    /// Keeps a worker's last request in place of the one before.
+    fn remember_request(&mut self, worker: WorkerId, request: Request) {
+        self.mark_worker(&worker);
+        self.requests_until.insert((request.until, worker.clone()));
+        if let Some(before) = self.requests.insert(worker.clone(), request.clone())
+            && before.until != request.until
+        {
+            self.requests_until.remove(&(before.until, worker));
+        }
+    }
+
+    /// Forgets up to `most` requests that have run out, the oldest first.
+    fn forget_requests(&mut self, most: usize, now: Micros) {
+        for _ in 0..most {
+            if self.requests_until.first().is_none_or(|(until, _)| *until > now) {
+                return;
+            }
+            if let Some((_, worker)) = self.requests_until.pop_first() {
+                self.mark_worker(&worker);
+                self.requests.remove(&worker);
+            }
         }
     }
 

@@ -118,10 +118,29 @@ impl RedisEngine {
         Ok(None)
     }
 
+    /// Runs a script. A server that was emptied since it was connected to is marked with our layout again; one that another
+    /// program has marked meanwhile is refused.
+    async fn run_script(
+        &self,
+        stem: &'static str,
+        partition: &str,
+        arguments: &[Vec<u8>],
+    ) -> Result<redis::Value, EngineError> {
+        let run = || self.scripts.run(&self.commands, stem, partition, arguments);
+        let reply = match run().await {
+            Err(error) if script::is_other_layout(&error) => {
+                startup::check_layout(&self.commands, &self.keys).await?;
+                run().await
+            }
+            reply => reply,
+        };
+        reply.map_err(|error| connection::explain(&error))
+    }
+
     async fn run(&self, command: Command, given: Option<Micros>) -> Result<Reply, EngineError> {
         let (stem, arguments) = encode::arguments(&command, given);
         let partition = self.keys.partition();
-        let script = self.scripts.run(&self.commands, stem, &partition, &arguments);
+        let script = self.run_script(stem, &partition, &arguments);
         let reply = self.meters.script(stem, script).await?;
         let now = given.unwrap_or_else(|| Clock::System.now());
         decode::reply(&command, reply, now)

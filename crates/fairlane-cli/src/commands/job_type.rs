@@ -17,7 +17,8 @@ Examples:
   fairlane type set mail --pause
   fairlane type list --json
 
-What is not named stays as it is. A changed rate forgets what refusals of the downstream have taught.
+What is not named stays as it is. Any change opens a type that a Retry-After of its downstream has closed;
+a changed rate forgets what refusals of the downstream have taught.
 Exit codes: 0 done; 1 it failed; 2 there is no such type, or bad input.";
 
 /// Shows types of jobs and sets their rate, concurrency, retries and pause

@@ -186,7 +186,8 @@ async fn a_downstream_that_asked_for_silence_is_named_until_it_opens(queue: Subj
     queue.advance_ms(2000);
     let explanation = explain(&queue, "g", "3").await;
     assert_eq!(explanation.reason(), Reason::DownstreamClosed);
-    let start = "the downstream of type t asked for silence (Retry-After) for another 10 s; 1 job ahead; ";
+    let start = "the downstream of type t asked for silence (Retry-After) for another 10 s, unless \
+                 `fairlane type set t --resume` opens it before; 1 job ahead; ";
     assert!(explanation.sentence().starts_with(start), "{}", explanation.sentence());
     assert!(explanation.starts_in_us() >= Some(10_000_000));
     queue.advance_ms(10_000);

@@ -1,6 +1,6 @@
 //! `set_type`: rate, concurrency, pause and retries of a type.
 
-use fairlane_core::limits::{ATTEMPTS_MAX, CONCURRENCY_MAX, TYPES_MAX};
+use fairlane_core::limits::{ATTEMPTS_MAX, CONCURRENCY_MAX, RETRY_AFTER_MS_MAX, TYPES_MAX};
 use fairlane_core::queue::*;
 use fairlane_engine::EngineError;
 
@@ -18,6 +18,8 @@ pub const CASES: &[Case] = cases![
     a_resumed_type_wakes_a_waiter,
     a_new_rate_forgets_the_cut,
     another_change_keeps_the_cut,
+    any_change_opens_a_type_that_a_retry_after_has_closed,
+    an_empty_change_leaves_a_closed_type_closed,
     a_type_too_many_is_said_so,
     a_type_has_retries_of_its_own,
     without_retries_of_its_own_a_type_has_those_of_the_whole,
@@ -136,7 +138,40 @@ async fn another_change_keeps_the_cut(queue: Subject) {
     queue.set_type("t", type_retries(Some(9))).await;
     queue.set_type("t", type_rate(per_second(100, 10))).await;
     let after = queue.type_view("t").await;
-    assert_eq!((after.rate_milli, after.closed_until), (before.rate_milli, before.closed_until));
+    assert_eq!((after.rate_milli, after.closed_until), (before.rate_milli, None));
+}
+
+async fn any_change_opens_a_type_that_a_retry_after_has_closed(queue: Subject) {
+    let rate = per_second(100, 10);
+    for change in [type_rate(rate), type_paused(false), type_seats(7)] {
+        queue.set_type("t", type_rate(rate)).await;
+        queue.add([job("g", "1"), job("g", "2")]).await;
+        let leased = queue.lease(2).await;
+        queue.settle(&leased[0], throttled(0, RETRY_AFTER_MS_MAX)).await;
+        queue.settle(&leased[1], Outcome::Released).await;
+        queue.advance_ms(1000);
+        assert_eq!(queue.lease(1).await, []);
+        queue.drain_wakes().await;
+        queue.set_type("t", change).await;
+        assert!(queue.is_woken().await);
+        assert_eq!(queue.type_view("t").await.closed_until, None);
+        while let [leased, ..] = &queue.lease(1).await[..] {
+            queue.settle(leased, succeeded()).await;
+            queue.advance_ms(100);
+        }
+        assert_eq!(queue.group("g").await.map(|group| group.backlog), Some(0));
+        queue.advance_ms(2 * 24 * 3600 * 1000);
+        queue.sweep(100).await;
+    }
+}
+
+/// A producer claims a type in this way: that must not open what its downstream has closed.
+async fn an_empty_change_leaves_a_closed_type_closed(queue: Subject) {
+    queue.add(jobs("g", 2)).await;
+    let leased = queue.lease_one().await;
+    queue.settle(&leased, throttled(0, 5000)).await;
+    queue.set_type("t", TypePatch::default()).await;
+    assert_eq!(queue.type_view("t").await.closed_until, Some(START.plus_ms(5000)));
 }
 
 async fn a_type_too_many_is_said_so(queue: Subject) {

@@ -1,7 +1,9 @@
 //! `settle`: every attempt ends once; the fence decides whether this is that end.
 
 use fairlane_core::Fence;
-use fairlane_core::limits::{MAX_RETRY_COUNT, MAX_THROTTLE_COUNT, NOTE_BYTES_MAX, SETTLE_JOBS_MAX};
+use fairlane_core::limits::{
+    MAX_RETRY_COUNT, MAX_THROTTLE_COUNT, NOTE_BYTES_MAX, RETRY_AFTER_MS_MAX, SETTLE_JOBS_MAX,
+};
 use fairlane_core::queue::*;
 use fairlane_engine::EngineError;
 
@@ -29,6 +31,7 @@ pub const CASES: &[Case] = cases![
     a_refusal_cuts_the_rate_once_a_flight,
     a_cut_heals,
     retry_after_closes_the_type,
+    one_retry_after_closes_a_type_for_a_minute_at_most,
     a_released_job_is_next_again_and_pays_nothing,
     a_released_job_gives_its_turn_back_but_not_its_slot,
     settling_frees_a_seat_and_wakes_a_waiter,
@@ -321,6 +324,22 @@ async fn retry_after_closes_the_type(queue: Subject) {
     queue.advance_ms(1);
     assert_eq!(queue.lease(1).await.len(), 1);
     assert_eq!(queue.type_view("t").await.closed_until, None);
+}
+
+async fn one_retry_after_closes_a_type_for_a_minute_at_most(queue: Subject) {
+    queue.add(jobs("g", 3)).await;
+    let leased = queue.lease_one().await;
+    let refused = Settlement {
+        job: leased.job.clone(),
+        fence: leased.fence,
+        outcome: throttled(0, RETRY_AFTER_MS_MAX + 1),
+    };
+    let answer = queue.engine.settle(Settle { settlements: vec![refused] }).await;
+    assert!(matches!(answer, Err(EngineError::Invalid(_))), "{answer:?}");
+    queue.settle(&leased, throttled(0, RETRY_AFTER_MS_MAX)).await;
+    assert_eq!(queue.type_view("t").await.closed_until, Some(START.plus_ms(60_000)));
+    queue.advance_ms(60_000);
+    assert_eq!(queue.lease(1).await.len(), 1);
 }
 
 async fn a_released_job_is_next_again_and_pays_nothing(queue: Subject) {

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use fairlane_conformance::servers::{RedisServer, ServerOptions};
 use fairlane_conformance::subject::{job, jobs, succeeded, type_id};
-use fairlane_core::queue::{Enqueue, Lease, Leased, NewJob, Settle, Settlement, Verdict};
+use fairlane_core::queue::{
+    Discard, Enqueue, Lease, Leased, NewJob, Reclaim, SetType, Settle, Settlement, Verdict,
+};
 use fairlane_core::{RequestNumber, WorkerId};
 use fairlane_engine::redis::{RedisEngine, RedisOptions};
 use fairlane_engine::{Engine, EngineError};
@@ -61,6 +63,39 @@ async fn a_store_of_another_layout_is_refused() {
         assert!(refused.to_string().contains(&format!("layout version {version}")), "{refused}");
         assert!(refused.to_string().contains(cure), "{refused}");
     }
+}
+
+#[tokio::test]
+async fn an_emptied_server_is_marked_again_before_anything_is_written() {
+    let server = RedisServer::start(ServerOptions::default());
+    let engine = connect(&server).await;
+    let version = server.command(&["HGET", "bulk-action:partition", "version"]);
+    engine.enqueue_all([job("a", "1")]).await.unwrap();
+    server.command(&["FLUSHALL"]);
+    engine.enqueue_all([job("a", "2")]).await.unwrap();
+    assert_eq!(server.command(&["HGET", "bulk-action:partition", "version"]), version);
+    assert_eq!(drain(&*engine, 1).await, 1);
+}
+
+#[tokio::test]
+async fn a_store_that_another_layout_has_taken_over_is_not_written_to() {
+    let server = RedisServer::start(ServerOptions::default());
+    let engine = connect(&server).await;
+    server.command(&["FLUSHALL"]);
+    server.command(&["HSET", "bulk-action:partition", "version", "99"]);
+    let (set, discarded) = (Default::default(), vec![job("a", "1").job]);
+    let refused = [
+        engine.enqueue(Enqueue { jobs: vec![job("a", "1")] }).await.err(),
+        engine.lease(lease(1)).await.err(),
+        engine.set_type(SetType { type_id: type_id("t"), patch: set }).await.err(),
+        engine.discard(Discard { jobs: discarded }).await.err(),
+        engine.reclaim(Reclaim { jobs_max: 1 }).await.err(),
+    ];
+    for refused in refused {
+        let reason = refused.expect("it is refused").to_string();
+        assert!(reason.contains("layout version 99, this program reads version"), "{reason}");
+    }
+    assert_eq!(server.command(&["DBSIZE"]), "1");
 }
 
 #[tokio::test]

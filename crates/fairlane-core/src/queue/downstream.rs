@@ -85,6 +85,13 @@ impl Downstream {
         }
     }
 
+    /// Ends what a Retry-After has closed; the rate grows back from here. False if nothing was closed.
+    pub(super) fn reopen(&mut self, now: Micros) -> bool {
+        let closed = self.closed_until > now;
+        self.closed_until = self.closed_until.min(now);
+        closed
+    }
+
     fn cut_rate(&mut self, rate: Option<Rate>, newest: Fence, now: Micros) {
         let goodput = self.goodput_milli(now);
         let before = self.rate_milli(rate, now).unwrap_or(goodput.max(CUT_RATE_MILLI_MIN));

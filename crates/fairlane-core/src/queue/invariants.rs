@@ -229,6 +229,7 @@ impl Machine {
                 same(|| "an empty order starts anew".into(), restarted, true)?;
             }
         }
+        same(|| "requests by time".into(), self.requests_until.len(), self.requests.len())?;
         let newest = self.batches.keys().copied().max().unwrap_or_default();
         same(|| "no fence beyond the counter".into(), newest <= self.fence, true)
     }

@@ -390,8 +390,7 @@ impl<'a> Walk<'a> {
     async fn page_of(&self, words: &[&str]) -> Result<(Option<String>, Vec<String>), EngineError> {
         let arguments: Vec<Vec<u8>> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
         let engine = self.engine;
-        let page =
-            engine.scripts.run(&engine.commands, "audit", &engine.keys.partition(), &arguments).await?;
+        let page = engine.run_script("audit", &engine.keys.partition(), &arguments).await?;
         decode::names_page(page)
     }
 

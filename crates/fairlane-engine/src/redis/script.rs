@@ -7,14 +7,14 @@
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
-use ::redis::{Cmd, ErrorKind, Script, ServerErrorKind, Value};
+use ::redis::{Cmd, ErrorKind, RedisError, Script, ServerErrorKind, Value};
 use fairlane_core::Trace;
 use fairlane_core::limits as l;
 use fairlane_core::queue::Settings;
 
 use super::ScriptEdit;
-use super::connection::{Connection, explain};
-use crate::engine::EngineError;
+use super::connection::Connection;
+use super::startup::LAYOUT_VERSION;
 use crate::observe;
 
 macro_rules! sources {
@@ -67,17 +67,22 @@ impl Scripts {
         stem: &'static str,
         key: &str,
         arguments: &[Vec<u8>],
-    ) -> Result<Value, EngineError> {
+    ) -> Result<Value, RedisError> {
         let source = self.0.get(stem).expect("every operation has a script");
         let by_digest = call("EVALSHA", &source.digest, key, arguments);
         match connection.query_raw(&by_digest).await {
             Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
                 observe::script_resent(stem);
-                connection.query(&call("EVAL", &source.code, key, arguments)).await
+                connection.query_raw(&call("EVAL", &source.code, key, arguments)).await
             }
-            answer => answer.map_err(|error| explain(&error)),
+            answer => answer,
         }
     }
+}
+
+/// Whether a script has refused a partition that does not have our layout's version.
+pub(super) fn is_other_layout(error: &RedisError) -> bool {
+    error.code() == Some("LAYOUT")
 }
 
 fn call(command: &str, script: &str, key: &str, arguments: &[Vec<u8>]) -> Cmd {
@@ -149,6 +154,7 @@ fn limits() -> Vec<(&'static str, String)> {
         ("NORMAL_UNITS", number(l::UNITS / l::LEVEL_WEIGHTS[1])),
         ("LOW_UNITS", number(l::UNITS / l::LEVEL_WEIGHTS[2])),
         ("DEFAULTS", format!("{{{defaults}}}")),
+        ("LAYOUT_VERSION", LAYOUT_VERSION.to_owned()),
         ("TYPES_MAX", count(l::TYPES_MAX)),
         ("TOKENS_MAX", count(l::TOKENS_MAX)),
         ("CLAMPS_MAX", count(l::CLAMPS_MAX)),

@@ -9,7 +9,7 @@ use super::keys::Keys;
 use crate::engine::{EngineError, Space};
 
 /// The version of the key layout this program reads and writes.
-const LAYOUT_VERSION: &str = "6";
+pub(super) const LAYOUT_VERSION: &str = "6";
 /// Longer than `hash-max-listpack-value`, which is 64 unless an operator raised it.
 const WIDENER_BYTES: usize = 512;
 

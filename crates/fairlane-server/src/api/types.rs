@@ -197,8 +197,9 @@ impl TryFrom<Change> for TypePatch {
 
 /// Changes what is set for a type
 ///
-/// What is absent stays as it is; null removes a limit. A type that is new is made; there are at most 64 (409). A
-/// changed rate also forgets what refusals have taught. The answer is what holds now.
+/// What is absent stays as it is; null removes a limit. A type that is new is made; there are at most 64 (409). Any
+/// change opens a type that a Retry-After has closed; a changed rate also forgets what refusals have taught. The answer
+/// is what holds now.
 #[utoipa::path(
     patch,
     path = "/api/types/{type}",

@@ -99,7 +99,7 @@ async fn a_throttle_carries_what_was_asked_for() {
     let in_a_minute = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(60));
     let date = format!("retry-after: {in_a_minute}");
     for (header, least, most) in
-        [("retry-after: 30", 30, 30), (date.as_str(), 1, 60), ("retry-after: 86400", 3600, 3600)]
+        [("retry-after: 30", 30, 30), (date.as_str(), 1, 60), ("retry-after: 86400", 60, 60)]
     {
         let server = TestServer::answering(answer("429 Too Many Requests", &[header], "slow down")).await;
         let Outcome::Throttled { retry_after: Some(asked) } = outcome_of(&server).await else {

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits::{
     CLAMPS_MAX, LEASE_BYTES_MAX, LEASE_JOBS_MAX, LEASE_MS_MAX, LEASE_MS_MIN, LEASE_PARKS_MAX,
-    LEASE_PROMOTES_MAX, LEASE_SKIPS_MAX, LEASE_WAKES_MAX, PARK_MS_MAX, QUANTUM, TIMER_BACKSTOP_MS, TYPES_MAX,
-    VISIT_SKIPS_MAX,
+    LEASE_PROMOTES_MAX, LEASE_REQUESTS_FORGOTTEN, LEASE_SKIPS_MAX, LEASE_WAKES_MAX, PARK_MS_MAX, QUANTUM,
+    TIMER_BACKSTOP_MS, TYPES_MAX, VISIT_SKIPS_MAX,
 };
 use crate::names::{BulkId, TypeId, WorkerId};
 use crate::numbers::{Cost, Fence, Level, Micros, RequestNumber, within};
@@ -166,8 +166,8 @@ impl Machine {
         }
         let until = now.plus_ms(LEASE_MS_MAX);
         let fence = if call.picked.is_empty() { Fence(0) } else { call.fence };
-        self.mark_worker(&command.worker);
-        self.requests.insert(command.worker, Request { number: command.request, until, fence });
+        self.remember_request(command.worker, Request { number: command.request, until, fence });
+        self.forget_requests(LEASE_REQUESTS_FORGOTTEN, now);
         let jobs = call.picked.iter().map(|&key| self.leased_job(key, call.fence)).collect();
         Leased::Jobs { jobs, wake_at: call.wake_at }
     }

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::limits::{RECLAIM_GRACE_MS, RECLAIM_JOBS_MAX, RECLAIM_STALE_MS, REQUEST_KEPT_MS};
+use crate::limits::{RECLAIM_GRACE_MS, RECLAIM_JOBS_MAX, RECLAIM_REQUESTS_FORGOTTEN, RECLAIM_STALE_MS};
 use crate::numbers::{Fence, Micros, within};
+use crate::queue::Machine;
 use crate::queue::job::{End, JobKey, Run};
-use crate::queue::{Machine, Request};
 
 use super::Invalid;
 use super::settle::Ended;
@@ -44,7 +44,7 @@ impl Reclaim {
 
 impl Machine {
     pub(in crate::queue) fn reclaim(&mut self, command: Reclaim, now: Micros) -> Reclaimed {
-        self.forget_old_requests(now);
+        self.forget_requests(RECLAIM_REQUESTS_FORGOTTEN, now);
         self.lower_far_deadlines(now);
         let stale = self.reclaimed_at.is_none_or(|at| at.plus_ms(RECLAIM_STALE_MS) < now);
         if stale {
@@ -76,15 +76,6 @@ impl Machine {
         }
         self.record_ended(ended, now);
         reclaimed
-    }
-
-    fn forget_old_requests(&mut self, now: Micros) {
-        let old = |request: &Request| request.until.plus_ms(REQUEST_KEPT_MS) <= now;
-        if let Some(marks) = &mut self.marks {
-            let workers = self.requests.iter().filter(|(_, request)| old(request));
-            marks.workers.extend(workers.map(|(worker, _)| worker.clone()));
-        }
-        self.requests.retain(|_, request| !old(request));
     }
 
     /// Takes one job back, if this batch's deadline is still the one that holds for it.
@@ -120,5 +111,47 @@ impl Machine {
             self.push_token(type_key);
             reclaimed.recovered += 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::LEASE_MS_MAX;
+    use crate::names::WorkerId;
+    use crate::numbers::RequestNumber;
+    use crate::queue::{Command, Lease, Settings};
+
+    const NOW: Micros = Micros(1_700_000_000_000_000);
+
+    fn lease(machine: &mut Machine, worker: String, now: Micros) {
+        let lease = Lease {
+            worker: WorkerId::new(worker).unwrap(),
+            request: RequestNumber(1),
+            types: vec![],
+            jobs_max: 1,
+            lease_ms: 1000,
+        };
+        machine.apply(Command::Lease(lease), now);
+        assert_eq!(machine.check(), Ok(()));
+    }
+
+    #[test]
+    fn worker_names_are_forgotten_when_their_request_runs_out() {
+        let mut machine = Machine::new(Settings::default(), NOW);
+        for number in 0..1000 {
+            lease(&mut machine, format!("old-{number}"), NOW);
+        }
+        let later = NOW.plus_ms(LEASE_MS_MAX);
+        for number in 0..10 {
+            lease(&mut machine, format!("new-{number}"), later);
+        }
+        assert_eq!(machine.requests.len(), 1000 - 10 * 2 + 10, "each forgets two and adds one");
+        machine.apply(Command::Reclaim(Reclaim { jobs_max: 1 }), later);
+        assert_eq!(machine.requests.len(), 490, "a reclaim forgets 500");
+        machine.apply(Command::Reclaim(Reclaim { jobs_max: 1 }), later);
+        assert_eq!(machine.requests.len(), 10);
+        lease(&mut machine, "new-1".into(), later.plus_ms(1));
+        assert_eq!(machine.requests.len(), 10, "a worker has one request");
     }
 }

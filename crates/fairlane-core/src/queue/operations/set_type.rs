@@ -38,7 +38,8 @@ impl SetType {
 }
 
 impl Machine {
-    /// A changed rate also forgets what refusals have taught: it is a new statement about the downstream.
+    /// Any change, also to what holds already, opens a type that a Retry-After has closed. A changed rate forgets all
+    /// that refusals have taught: it is a new statement about the downstream.
     pub(in crate::queue) fn set_type(&mut self, command: SetType, now: Micros) -> TypeSet {
         let Some(key) = self.type_key(&command.type_id) else {
             debug_assert!(self.types.len() >= TYPES_MAX);
@@ -46,7 +47,8 @@ impl Machine {
         };
         let state = &mut self.types[key];
         let settings = command.patch.applied_to(&state.settings);
-        if settings == state.settings {
+        let reopened = command.patch != TypePatch::default() && state.downstream.reopen(now);
+        if settings == state.settings && !reopened {
             return TypeSet::Set(settings);
         }
         if settings.rate != state.settings.rate {

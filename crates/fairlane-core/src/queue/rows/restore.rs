@@ -388,7 +388,7 @@ impl Restore {
     /// Takes a worker's last request.
     pub fn add_worker(&mut self, row: WorkerRow) -> Result<(), Damage> {
         let request = Request { number: row.number, until: row.until, fence: row.fence };
-        self.machine.requests.insert(row.worker, request);
+        self.machine.remember_request(row.worker, request);
         Ok(())
     }
 

@@ -6,6 +6,7 @@
 --@include base
 --@include rate
 --@include lane
+read_partition({'sequence'})
 local letters = {}
 for index = 2, #ARGV do
   local name = ARGV[index]

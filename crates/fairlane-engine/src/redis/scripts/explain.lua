@@ -51,7 +51,7 @@ local job = looks.job(name)
 if job == '' then return '' end
 local row, run, due, held, course = job[1], job[2], job[3], job[4], job[7]
 local created_at, place, number = match(row, '^X?(..........)(%d:[^:]+):%d*:(%d*)[:+]')
-read_partition({'bucket', 'rate', 'classic', 'max_retry_count', 'ready_queue_max_size', 'global_rps', 'window'})
+read_fields({'bucket', 'rate', 'classic', 'max_retry_count', 'ready_queue_max_size', 'global_rps', 'window'})
 local group, state = group_state(group_name), type_state(sub(place, 3))
 local is_listed = due == '' and held == '' and (run == '' or sub(run, 1, 1) == 'N')
 local is_unwanted = held ~= '' and (course == 'drop' or match(held, '^%u', 33) ~= nil)

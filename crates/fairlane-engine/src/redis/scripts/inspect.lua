@@ -41,7 +41,7 @@ function looks.congestion()
   if call('EXISTS', group.key) == 0 then return '' end
   local known, waiting, speed = record(group), nil, nil
   if settings.congestion_enabled == 0 then return {0, 0, 0, 0, text(known.throttles), text(group.done - known.since)} end
-  read_partition({'classic'})
+  read_fields({'classic'})
   if partition.classic == 1 then
     waiting, speed = known.waiting, group_speed()
   else
@@ -77,7 +77,7 @@ end
 
 function looks.whole()
   local fields, reply, active, in_flight = {'backlog', 'completed', 'saved_spins', unpack(ARGV, 4)}, {}, {0, 0, 0}, 0
-  read_partition(fields)
+  read_fields(fields)
   for index = 4, #fields do
     local value = partition[fields[index]]
     reply[#reply + 1] = type(value) == 'number' and text(value) or value

@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- set_type: rate, concurrency, pause and retries of a type. A changed rate forgets what refusals have taught.
+-- set_type: rate, concurrency, pause and retries of a type. Any change opens what a Retry-After has closed; a changed rate
+-- forgets what refusals have taught.
 -- KEYS[1] the partition.
 -- ARGV[1] time, [2] type, [3] paused, [4] concurrency (0 none), [5] rate (0:0:0 none),
 -- [6] attempts at which a job is dead (0 as the whole says); '' leaves as is.
@@ -8,12 +9,12 @@
 --@include rate
 --@include lane
 --@include write
+read_partition({'sequence'})
 local name = ARGV[2]
 if call('SISMEMBER', prefix .. 'types', name) == 0 then
   if call('SCARD', prefix .. 'types') >= TYPES_MAX then return 'too many types' end
   call('SADD', prefix .. 'types', name)
 end
-read_partition({'sequence'})
 local state = type_state(name)
 local before = state.limits == '' and '0:0:0:0:0:0' or state.limits
 local paused, concurrency, dead_at, rate = match(before, '^(%d):(%d+):(%d+):(.*)$')
@@ -22,7 +23,9 @@ local function patched(index, value)
 end
 local new_rate = patched(5, rate)
 local limits = patched(3, paused) .. ':' .. patched(4, concurrency) .. ':' .. patched(6, dead_at) .. ':' .. new_rate
-if limits ~= before then
+local reopened = state.closed_until > now and ARGV[3] .. ARGV[4] .. ARGV[5] .. ARGV[6] ~= ''
+if reopened then state.closed_until = now end
+if limits ~= before or reopened then
   if new_rate ~= rate then
     state.cut, state.closed_until, state.goodput = '', 0, ''
     state.bucket = changed_bucket(state.bucket, rate, new_rate)

@@ -185,7 +185,7 @@ struct SettlementSent<'a> {
     /// each attempt, and `throttled` waits for `retry_after_ms` or a moment.
     #[schema(minimum = 0, maximum = 315360000000_u64)]
     delay_ms: Option<u64>,
-    /// What the downstream asked for (`throttled`): nothing of this type starts before. Beyond an hour it is cut.
+    /// What the downstream asked for (`throttled`): nothing of this type starts before. Beyond a minute it is cut.
     #[schema(minimum = 0, maximum = 9007199254740991_u64)]
     retry_after_ms: Option<u64>,
     /// As it was leased; `retry` without `delay_ms` needs it to wait longer each time.

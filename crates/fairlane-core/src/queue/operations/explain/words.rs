@@ -50,7 +50,8 @@ impl Explanation {
             Reason::DownstreamClosed => {
                 let opens_in = self.span_to(self.of_type.closed_until);
                 format!(
-                    "the downstream of type {of_type} asked for silence (Retry-After) for another {opens_in}"
+                    "the downstream of type {of_type} asked for silence (Retry-After) for another {opens_in}, \
+                     unless `fairlane type set {of_type} --resume` opens it before"
                 )
             }
             Reason::GroupSeats => {

@@ -33,7 +33,8 @@ end
 -- The fields of the partition that a script works with, as they are and as they were read.
 local partition, partition_was, partition_fields = {}, {}, nil
 
-local function read_partition(fields)
+-- Fields of the partition for a script that only looks.
+local function read_fields(fields)
   local values, defaults = call('HMGET', partition_key, unpack(fields)), DEFAULTS
   partition_fields = fields
   for index = 1, #fields do
@@ -46,6 +47,14 @@ local function read_partition(fields)
     end
     partition[field], partition_was[field] = value, value
   end
+end
+
+-- The same for a script that may write, before its first write: a partition without our layout's version belongs to
+-- another program, or to a server that was emptied since this one has connected.
+local function read_partition(fields)
+  fields[#fields + 1] = 'version'
+  read_fields(fields)
+  if partition.version ~= LAYOUT_VERSION then error({err = 'LAYOUT the partition has no layout ' .. text(LAYOUT_VERSION)}) end
 end
 
 local function write_partition()
