@@ -79,7 +79,7 @@ function checks.bulk(name)
 end
 
 function checks.lease(batch)
-  afford(0, 0, call('HSTRLEN', prefix .. 'lease:' .. batch, 'names'))
+  afford(0, call('HSTRLEN', prefix .. 'lease:' .. batch, 'names'))
   if is_put_off() then return end
   local left = call('HGET', prefix .. 'lease:' .. batch, 'left')
   if not left and call('ZSCORE', prefix .. 'deadlines', batch) then

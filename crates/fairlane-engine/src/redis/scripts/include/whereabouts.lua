@@ -6,7 +6,7 @@ local spent = 0
 local function afford(entries, passed, bytes)
   passed, bytes = passed or 0, bytes or 0
   entries_left, passed_left, bytes_left = entries_left - entries, passed_left - passed, bytes_left - bytes
-  spent = spent + entries + (passed + bytes) / 64
+  spent = spent + entries + passed / 64 + bytes / 16384
   if entries_left < 0 or passed_left < 0 or bytes_left < 0 then too_large = true end
   return not too_large
 end
