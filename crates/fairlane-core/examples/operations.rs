@@ -9,7 +9,7 @@ use fairlane_core::queue::{
     Command, Enqueue, Extend, JobRef, Lease, Leased, LeasedJob, Machine, NewJob, Outcome, Reply, Settings,
     Settle, Settlement,
 };
-use fairlane_core::{Cost, GroupId, JobId, Level, Micros, RequestNumber, TypeId, WorkerId};
+use fairlane_core::{Cost, GroupId, HashSeed, JobId, Level, Micros, RequestNumber, TypeId, WorkerId};
 
 const GROUPS: usize = 100;
 const BATCH: usize = 100;
@@ -68,7 +68,7 @@ fn main() {
     let mut arguments = std::env::args().skip(1);
     let operation = arguments.next().unwrap_or_else(|| "none".into());
     let batches = arguments.next().and_then(|count| count.parse().ok()).unwrap_or(BATCHES).min(BATCHES);
-    let mut machine = Machine::new(Settings::default(), NOW);
+    let mut machine = Machine::new(Settings::default(), HashSeed::FIXED, NOW);
     let mut prepared: Vec<Command> = (0..BATCHES).map(batch).collect();
     if operation != "enqueue" {
         for command in prepared.drain(..) {

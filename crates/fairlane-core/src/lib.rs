@@ -6,7 +6,7 @@
 //! scripts are proven equal to it.
 //!
 //! - [`names`], [`numbers`], [`rate`], [`trace`]: what things are called and counted in, with validation.
-//! - [`limits`]: every limit and default.
+//! - [`limits`]: every limit and default. [`hashing`]: maps that names from outside cannot slow down.
 //! - `encoding`: how commands and replies are written for another process (with `serde`); what is read back passes
 //!   the same checks as what is made here.
 //! - [`classic`], [`congestion`]: the documents' score, backoff and levels as pure functions.
@@ -19,6 +19,7 @@
 pub mod classic;
 pub mod congestion;
 mod encoding;
+pub mod hashing;
 pub mod limits;
 pub mod names;
 pub mod numbers;
@@ -26,6 +27,7 @@ pub mod queue;
 pub mod rate;
 pub mod trace;
 
+pub use hashing::HashSeed;
 pub use names::{BulkId, GroupId, InvalidName, JobId, TypeId, WorkerId};
 pub use numbers::{Cost, Fence, Level, Micros, OutOfRange, RequestNumber, Weight};
 pub use rate::Rate;

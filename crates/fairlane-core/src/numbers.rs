@@ -8,7 +8,15 @@ use crate::limits::{COST_MAX, INTEGER_MAX, WEIGHT_MAX};
 
 /// A point in time: microseconds since 1970. Core never reads a clock; every time comes in as one of these.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "u64")]
 pub struct Micros(pub u64);
+
+impl TryFrom<u64> for Micros {
+    type Error = OutOfRange;
+    fn try_from(value: u64) -> Result<Self, OutOfRange> {
+        within("a time in us", value, 0, INTEGER_MAX - 1).map(Self)
+    }
+}
 
 impl Micros {
     /// From milliseconds since 1970.
@@ -39,6 +47,7 @@ impl Micros {
 
 /// A number that grows with every lease; the younger lease of a job has the larger fence.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "u64")]
 pub struct Fence(pub u64);
 
 impl fmt::Display for Fence {
@@ -49,6 +58,7 @@ impl fmt::Display for Fence {
 
 /// The number of a worker's lease request; repeated until it is answered, then raised.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "u64")]
 pub struct RequestNumber(pub u64);
 
 /// A number out of range.
@@ -80,10 +90,30 @@ impl Fence {
     }
 }
 
+impl TryFrom<u64> for Fence {
+    type Error = OutOfRange;
+    /// A fence as it is deserialised. Zero is the fence of no lease.
+    fn try_from(value: u64) -> Result<Self, OutOfRange> {
+        within("a fence", value, 0, INTEGER_MAX - 1).map(Self)
+    }
+}
+
 impl RequestNumber {
     /// A request number as a client sends it.
     pub fn new(value: u64) -> Result<Self, OutOfRange> {
         within("a request number", value, 1, INTEGER_MAX - 1).map(Self)
+    }
+
+    /// The number above this one; an error after the largest that a store can hold.
+    pub fn next(self) -> Result<Self, OutOfRange> {
+        Self::new(self.0.saturating_add(1))
+    }
+}
+
+impl TryFrom<u64> for RequestNumber {
+    type Error = OutOfRange;
+    fn try_from(value: u64) -> Result<Self, OutOfRange> {
+        Self::new(value)
     }
 }
 
@@ -202,5 +232,37 @@ impl std::str::FromStr for Level {
     fn from_str(name: &str) -> Result<Self, UnknownLevel> {
         let found = Self::ALL.into_iter().find(|level| level.as_str() == name);
         found.ok_or_else(|| UnknownLevel(name.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::de::IntoDeserializer;
+    use serde::de::value::{Error, U64Deserializer};
+
+    use super::*;
+
+    fn read<'de, T: Deserialize<'de>>(value: u64) -> Result<T, Error> {
+        let deserializer: U64Deserializer<Error> = value.into_deserializer();
+        T::deserialize(deserializer)
+    }
+
+    #[test]
+    fn numbers_beyond_what_a_store_holds_are_refused_when_deserialised() {
+        assert_eq!(read(INTEGER_MAX - 1), Ok(RequestNumber(INTEGER_MAX - 1)));
+        assert_eq!((read(0), read(INTEGER_MAX - 1)), (Ok(Fence(0)), Ok(Fence(INTEGER_MAX - 1))));
+        assert_eq!(read(INTEGER_MAX - 1), Ok(Micros(INTEGER_MAX - 1)));
+        for value in [INTEGER_MAX, i64::MAX as u64 + 1, u64::MAX] {
+            assert!(read::<RequestNumber>(value).is_err() && read::<Fence>(value).is_err(), "{value}");
+            assert!(read::<Micros>(value).is_err(), "{value}");
+        }
+        assert!(read::<RequestNumber>(0).is_err());
+    }
+
+    #[test]
+    fn the_largest_request_number_has_no_next() {
+        assert_eq!(RequestNumber(7).next(), Ok(RequestNumber(8)));
+        assert!(RequestNumber(INTEGER_MAX - 1).next().is_err());
+        assert!(RequestNumber(u64::MAX).next().is_err());
     }
 }

@@ -29,6 +29,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use rustc_hash::FxHashMap;
 
+use crate::hashing::{HashSeed, KeyedMap};
 use crate::limits::{TOKENS_MAX, TYPES_MAX};
 use crate::names::{GroupId, TypeId, WorkerId};
 use crate::numbers::{Fence, Micros, RequestNumber};
@@ -79,8 +80,9 @@ impl Finished {
 }
 
 /// The whole state of one partition.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Machine {
+    hash_seed: HashSeed,
     settings: Settings,
     whole: Bucket,
     /// The time of the command in hand.
@@ -94,7 +96,7 @@ pub struct Machine {
     types: Table<TypeState>,
     types_by_name: BTreeMap<TypeId, TypeKey>,
     groups: Table<Group>,
-    groups_by_name: FxHashMap<GroupId, GroupKey>,
+    groups_by_name: KeyedMap<GroupId, GroupKey>,
     jobs: Table<Job>,
     batches: FxHashMap<Fence, Batch>,
     deadlines: BTreeSet<(Micros, Fence)>,
@@ -120,7 +122,7 @@ pub struct Machine {
     window: (u64, u64),
     /// Useless tries that backoff has avoided, an estimate.
     saved_spins: u64,
-    requests: FxHashMap<WorkerId, Request>,
+    requests: KeyedMap<WorkerId, Request>,
     /// The same by when they run out.
     requests_until: BTreeSet<(Micros, WorkerId)>,
     reclaimed_at: Option<Micros>,
@@ -138,13 +140,56 @@ struct Marks {
 }
 
 impl Machine {
-    /// An empty queue with the given settings.
-    pub fn new(settings: Settings, now: Micros) -> Self {
-        let mut machine = Self { settings, ..Self::default() };
+    /// An empty queue with the given settings. Nothing it answers depends on the seed, which keys the
+    /// hash maps of names; where names come from outside it must be secret.
+    pub fn new(settings: Settings, hash_seed: HashSeed, now: Micros) -> Self {
+        let mut machine = Self::empty(settings, hash_seed);
         if let Some(rate) = machine.settings.rate {
             machine.whole = Bucket::full(rate.flow(), now);
         }
         machine
+    }
+
+    fn empty(settings: Settings, hash_seed: HashSeed) -> Self {
+        Self {
+            hash_seed,
+            settings,
+            whole: Bucket::default(),
+            now: Micros::default(),
+            fence: Fence::default(),
+            sequence: 0,
+            created: 0,
+            cursor: None,
+            backlog: 0,
+            types: Table::default(),
+            types_by_name: BTreeMap::new(),
+            groups: Table::default(),
+            groups_by_name: KeyedMap::with_hasher(hash_seed),
+            jobs: Table::default(),
+            batches: FxHashMap::default(),
+            deadlines: BTreeSet::new(),
+            waiting: BTreeMap::new(),
+            parked: BTreeMap::new(),
+            clearing: BTreeMap::new(),
+            completed: Finished::default(),
+            dead: BTreeMap::new(),
+            bulks: FxHashMap::default(),
+            opened: 0,
+            aggregating: BTreeSet::new(),
+            taken: BTreeSet::new(),
+            bulk_deadlines: BTreeSet::new(),
+            finished_bulks: BTreeSet::new(),
+            sweeping: VecDeque::new(),
+            active_groups: BTreeSet::new(),
+            stirred: Vec::new(),
+            window: (0, 0),
+            saved_spins: 0,
+            requests: KeyedMap::with_hasher(hash_seed),
+            requests_until: BTreeSet::new(),
+            reclaimed_at: None,
+            reclaim_grace_until: Micros::default(),
+            marks: None,
+        }
     }
 
     /// Carries out one command. The command must have passed [`Command::validate`].
@@ -268,7 +313,7 @@ impl Machine {
         if let Some(&key) = self.groups_by_name.get(name) {
             return key;
         }
-        let key = self.groups.insert(Group::new(name.clone()));
+        let key = self.groups.insert(Group::new(name.clone(), self.hash_seed));
         self.groups_by_name.insert(name.clone(), key);
         key
     }

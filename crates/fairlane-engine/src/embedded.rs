@@ -12,6 +12,7 @@ mod keeper;
 mod owner;
 
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::mpsc;
@@ -20,8 +21,8 @@ use std::time::Duration;
 
 use fairlane_core::limits::AUDIT_SUSPECTS_MAX;
 use fairlane_core::queue::{Command, Dump, Machine, Reply, Settings, Suspect};
-use fairlane_core::{Micros, TypeId};
-use tokio::sync::{mpsc as pages, oneshot};
+use fairlane_core::{HashSeed, Micros, TypeId};
+use tokio::sync::{mpsc as pages, oneshot, watch};
 
 use crate::audit::WalkPage;
 use crate::clock::Clock;
@@ -107,6 +108,8 @@ impl fmt::Debug for DirectoryOptions {
 pub struct EmbeddedEngine {
     requests: Option<mpsc::Sender<Request>>,
     owner: Option<JoinHandle<()>>,
+    /// Why the owner can do nothing more; closed when its thread has ended.
+    loss: watch::Receiver<Option<EngineError>>,
     folder: Option<PathBuf>,
     meters: Meters,
 }
@@ -114,8 +117,8 @@ pub struct EmbeddedEngine {
 impl EmbeddedEngine {
     /// An empty queue in memory, with these settings.
     pub fn new(settings: Settings, clock: Clock) -> Result<Self, EngineError> {
-        let machine = Machine::new(settings, clock.now());
-        Self::start(Owner { machine, keeper: Keeper::Memory, clock: OwnClock::new(clock, Micros(0)) }, None)
+        let machine = Machine::new(settings, random_hash_seed(), clock.now());
+        Self::start(machine, Keeper::Memory, OwnClock::new(clock, Micros(0)), None)
     }
 
     /// The queue in a directory, which is made if it is not there. Reads it all, so this takes a while where
@@ -136,16 +139,24 @@ impl EmbeddedEngine {
         };
         let clock = OwnClock::new(options.clock, machine.last_time());
         let keeper = Keeper::disk(disk, options.durability);
-        Self::start(Owner { machine, keeper, clock }, Some(folder.to_owned()))
+        Self::start(machine, keeper, clock, Some(folder.to_owned()))
     }
 
-    fn start(owner: Owner, folder: Option<PathBuf>) -> Result<Self, EngineError> {
+    fn start(
+        machine: Machine,
+        keeper: Keeper,
+        clock: OwnClock,
+        folder: Option<PathBuf>,
+    ) -> Result<Self, EngineError> {
         let (requests, queued) = mpsc::channel();
+        let (lost, loss) = watch::channel(None);
+        let owner = Owner { machine, keeper, clock, lost };
         let owner = std::thread::Builder::new()
             .name("fairlane-owner".into())
             .spawn(move || owner.run(&queued))
             .map_err(|error| EngineError::refused(format!("no thread for the embedded engine: {error}")))?;
-        Ok(Self { requests: Some(requests), owner: Some(owner), folder, meters: Meters::new(NAME) })
+        let meters = Meters::new(NAME);
+        Ok(Self { requests: Some(requests), owner: Some(owner), loss, folder, meters })
     }
 
     /// Says in the data directory where this process can be talked to, for those who find it taken.
@@ -186,9 +197,17 @@ impl EmbeddedEngine {
     }
 }
 
+/// A seed that nobody outside of this process knows, made of the keys that the standard library draws
+/// from the operating system.
+fn random_hash_seed() -> HashSeed {
+    let keys = RandomState::new();
+    let both = (u128::from(keys.hash_one(0)) << 64) | u128::from(keys.hash_one(1));
+    HashSeed::new(both.to_le_bytes())
+}
+
 /// A new queue, written at once: whoever opens the directory next finds these settings.
 fn first_machine(disk: &mut Disk, settings: Settings, now: Micros) -> Result<Machine, EngineError> {
-    let mut machine = Machine::new(settings, now);
+    let mut machine = Machine::new(settings, random_hash_seed(), now);
     machine.record();
     disk.write(&machine.take_changes())?;
     Ok(machine)
@@ -236,6 +255,14 @@ impl Engine for EmbeddedEngine {
 
     fn announce(&self, address: String) -> BoxFuture<'_, Result<(), EngineError>> {
         Box::pin(Self::announce(self, address))
+    }
+
+    fn lost(&self) -> BoxFuture<'_, EngineError> {
+        Box::pin(async {
+            let mut loss = self.loss.clone();
+            let lost = loss.wait_for(Option::is_some).await;
+            lost.ok().and_then(|error| error.clone()).unwrap_or_else(stopped)
+        })
     }
 
     fn execute(&self, command: Command) -> BoxFuture<'_, Result<Reply, EngineError>> {

@@ -34,6 +34,13 @@ pub trait Engine: Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(None)))
     }
 
+    /// Completes when nothing more can be done until the engine is opened again, and says why: its disk is
+    /// damaged, or its thread has ended. A process that serves it should end then and be restarted. An
+    /// engine whose state lives in another process is never lost: it is waited for.
+    fn lost(&self) -> BoxFuture<'_, EngineError> {
+        Box::pin(std::future::pending())
+    }
+
     /// Says beside the state where this process can be talked to, for those who find the state taken. Where many
     /// processes share it, nobody needs to know.
     fn announce(&self, _address: String) -> BoxFuture<'_, Result<(), EngineError>> {

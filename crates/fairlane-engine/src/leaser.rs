@@ -96,14 +96,24 @@ impl Leaser {
         }
         match reply? {
             Leased::Jobs { jobs, wake_at } => {
-                self.next = RequestNumber(number.0 + 1);
+                self.next = RequestNumber(number.0.saturating_add(1));
                 Ok(Some(Batch { jobs, wake_at, asked }))
             }
             Leased::Superseded { newest } => {
-                self.next = RequestNumber(newest.0 + 1);
+                self.next = self.above(newest)?;
                 Ok(None)
             }
         }
+    }
+
+    /// The next number. A worker id whose numbers are used up is of no more use.
+    fn above(&self, number: RequestNumber) -> Result<RequestNumber, EngineError> {
+        number.next().map_err(|_| {
+            EngineError::refused(format!(
+                "the worker {} has used its largest request number; start it under another name",
+                self.worker
+            ))
+        })
     }
 }
 
@@ -177,5 +187,16 @@ mod tests {
         let refused = leaser.lease(&[type_a()], 0, 10_000).await;
         assert!(matches!(refused, Err(EngineError::Invalid(_))));
         assert_eq!(leaser.lease(&[type_a()], 1, 10_000).await.unwrap().jobs.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_worker_whose_largest_number_is_used_gets_an_error_and_stops_asking() {
+        let engine: Arc<dyn Engine> = engine_with_jobs(1).await;
+        let worker = WorkerId::new("worker").unwrap();
+        let request = RequestNumber(fairlane_core::limits::INTEGER_MAX - 1);
+        let poison = Lease { worker, request, types: vec![], jobs_max: 1, lease_ms: 10_000 };
+        engine.lease(poison).await.unwrap();
+        let refused = leaser(&engine).lease(&[type_a()], 1, 10_000).await.unwrap_err();
+        assert!(refused.to_string().contains("another name"), "{refused}");
     }
 }

@@ -17,7 +17,7 @@ use fairlane_core::queue::{
     Command, Enqueue, GroupPatch, Inspect, Inspected, JobRef, Lease, Leased, LeasedJob, Machine, NewJob,
     Outcome, Reply, SetGroup, SetType, Settle, Settlement, TypePatch,
 };
-use fairlane_core::{GroupId, JobId, Micros, RequestNumber, TypeId, WorkerId};
+use fairlane_core::{GroupId, HashSeed, JobId, Micros, RequestNumber, TypeId, WorkerId};
 
 use crate::arrivals::Flow;
 use crate::generator::Generator;
@@ -150,7 +150,7 @@ impl<'a> Simulation<'a> {
         };
         let mut simulation = Self {
             part,
-            machine: Machine::new(part.settings(), START),
+            machine: Machine::new(part.settings(), HashSeed::FIXED, START),
             measure: Measure::new(part),
             now_us: 0,
             events: BinaryHeap::new(),

@@ -37,7 +37,7 @@ machine reach a directory that is served through its server (fairlane status --e
 With [types.NAME] or [callbacks] in the file it works on them too, as fairlane work does.
 fairlane config says what it would be started with, and where each value comes from.
 The first Ctrl-C or SIGTERM lets running requests and jobs end, the second one does not.
-Exit codes: 0 stopped; 1 it failed, such as on a port that is in use; 2 bad input; 130 stopped with work in hand.";
+Exit codes: 0 stopped; 1 it failed, such as on a port that is in use, or its store is lost; 2 bad input; 130 stopped with work in hand.";
 
 /// Serves a queue over HTTP: an API for any language, metrics, and workers without code
 #[derive(Args)]
@@ -131,6 +131,7 @@ async fn serve(
     tokio::select! {
         () = signals.next() => {}
         () = store::keep(engine, config, telling) => {}
+        error = engine.lost() => return End::lost(&error, telling.running()),
     }
     let stopped = async { tokio::join!(pool.stop(), server.stop()).0 };
     tokio::select! {

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use clap::Args;
 use fairlane::parse_duration;
-use fairlane_engine::Engine;
+use fairlane_engine::{Engine, EngineError};
 use fairlane_targets::Callbacks;
 use fairlane_worker::{CALLBACK_TYPE, StopReport, Worker};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -124,6 +124,7 @@ async fn work(
         () = signals.next() => Ok(false),
         drained = drain(engine, config, telling), if is_drain => drained.map(|()| true),
         () = store::keep(engine, config, telling) => Ok(false),
+        error = engine.lost() => return End::lost(&error, telling.running()),
     };
     tokio::select! {
         report = pool.stop() => {
@@ -173,6 +174,13 @@ impl End {
     /// It ends because of this, with nothing in hand.
     pub fn of(failure: Failure) -> Self {
         Self { failure: Some(failure), ..Self::default() }
+    }
+
+    /// The engine can do nothing more until it is opened again, so jobs in hand cannot be settled here.
+    pub fn lost(error: &EngineError, left: u64) -> Self {
+        let message = format!("the engine has stopped: {error}; start again to open it anew");
+        let report = StopReport { left: left as usize, ..StopReport::default() };
+        Self { report, failure: Some(Failure::broken(message)), ..Self::default() }
     }
 
     /// Somebody would not wait for so many jobs and whatever else was under way.

@@ -259,3 +259,18 @@ fn loops_run_without_types_so_that_lost_leases_come_back() {
         served.ask("GET", "/api/bulks/customer-7/may", "").unwrap().1.contains("COMPLETED")
     });
 }
+
+#[test]
+fn a_server_whose_store_is_lost_ends_with_a_code_that_supervisors_restart() {
+    let served = Served::start();
+    assert_eq!(served.ask("POST", "/api/jobs", &job("a")).unwrap().0, 201);
+    let file = rusqlite::Connection::open(served.path("queue/fairlane.db")).unwrap();
+    file.busy_timeout(Duration::from_secs(30)).unwrap();
+    // A row that every round of the loops changes can no longer be written.
+    file.execute_batch("DROP TABLE whole").unwrap();
+    let (ended, _folder) = served.ended();
+    assert_eq!(ended.code, 1, "{}{}", ended.stdout, ended.stderr);
+    let last: serde_json::Value = serde_json::from_str(ended.stdout.lines().last().unwrap()).unwrap();
+    assert_eq!(last["event"], "stopped");
+    assert!(last.to_string().contains("the engine has stopped"), "{last}");
+}

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use fairlane_core::Micros;
+use fairlane_core::{HashSeed, Micros};
 use fairlane_core::queue::{Command, Machine, Reply, Settings};
 use fairlane_engine::{EmbeddedEngine, Engine};
 
@@ -25,7 +25,7 @@ pub async fn carried(
     steps: usize,
 ) -> Result<(), String> {
     let mut world = World::new(seed, 0);
-    let mut machine = Machine::new(Settings::default(), START);
+    let mut machine = Machine::new(Settings::default(), HashSeed::FIXED, START);
     for number in 1..=steps {
         let step = world.next_step();
         us.store(step.at.0, Ordering::SeqCst);
@@ -55,7 +55,7 @@ pub async fn carried(
 /// Commands and their replies, as they come in an episode.
 pub fn samples(seed: u64, steps: usize) -> Vec<(Command, Reply)> {
     let mut world = World::new(seed, 0);
-    let mut machine = Machine::new(Settings::default(), START);
+    let mut machine = Machine::new(Settings::default(), HashSeed::FIXED, START);
     let mut samples = Vec::new();
     for _ in 0..steps {
         let step = world.next_step();

@@ -55,7 +55,7 @@ impl Arena {
         self.clock.store(START.0, Ordering::SeqCst);
         let settings = Command::SetWhole(SetWhole { settings: Settings::default() });
         self.redis.execute(settings).await.expect("set_whole is answered");
-        let machine = Machine::new(Settings::default(), START);
+        let machine = Machine::new(Settings::default(), HashSeed::FIXED, START);
         Match { arena: self, machine, now: START, played: 0, audits_always: false }
     }
 }

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use fairlane_core::HashSeed;
 use fairlane_core::queue::{Command, Listing, Machine, Settings};
 use fairlane_engine::embedded::disk::{Disk, Sync};
 
@@ -13,8 +14,8 @@ use crate::subject::START;
 /// Plays an episode of so many steps, with a restart after every `every`; says what first differs.
 pub fn restarts(folder: &Path, seed: u64, steps: usize, every: usize) -> Result<(), String> {
     let mut world = World::new(seed, 0);
-    let mut running = Machine::new(Settings::default(), START);
-    let mut restarted = Machine::new(Settings::default(), START);
+    let mut running = Machine::new(Settings::default(), HashSeed::FIXED, START);
+    let mut restarted = Machine::new(Settings::default(), HashSeed::FIXED, START);
     restarted.record();
     let mut disk = open(folder);
     for number in 1..=steps {

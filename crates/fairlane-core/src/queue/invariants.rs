@@ -2,7 +2,9 @@
 
 use std::fmt::Debug;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::BTreeSet;
+
+use rustc_hash::FxHashMap;
 
 use crate::limits::{INTEGER_MAX, POOL, POOL_SERVED};
 use crate::names::{JobId, WorkerId};
@@ -62,7 +64,7 @@ impl Machine {
         for &key in self.bulks.values().flat_map(|bulk| &bulk.on_hold) {
             found.entry(key).or_default().push(Place::OnHold);
         }
-        let filed: FxHashSet<(u64, &JobId)> = self
+        let filed: BTreeSet<(u64, &JobId)> = self
             .bulks
             .iter()
             .flat_map(|(number, bulk)| bulk.ended.iter().flat_map(|(_, ids)| ids).map(|id| (*number, id)))

@@ -7,10 +7,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use rustc_hash::FxHashMap;
-
 use serde::{Deserialize, Serialize};
 
+use crate::hashing::{HashSeed, KeyedMap};
 use crate::classic::{self, Progress};
 use crate::limits::{CREDIT, LEVEL_WEIGHTS, POOL, POOL_SERVED, QUANTUM, UNITS};
 use crate::names::{BulkId, GroupId, JobId, TypeId, WorkerId};
@@ -114,7 +113,7 @@ pub(super) struct Group {
     /// What the window of `classic` has let pass: which second, and how many jobs.
     pub window: (u64, u64),
     pub lanes: Vec<Lane>,
-    pub jobs: FxHashMap<JobId, JobKey>,
+    pub jobs: KeyedMap<JobId, JobKey>,
     pub bulks: BTreeMap<BulkId, u64>,
     /// Those of them that have not ended.
     pub unfinished: BTreeSet<u64>,
@@ -152,7 +151,7 @@ pub struct Snapshot {
 }
 
 impl Group {
-    pub fn new(name: GroupId) -> Self {
+    pub fn new(name: GroupId, hash_seed: HashSeed) -> Self {
         Self {
             name,
             settings: GroupSettings::default(),
@@ -164,7 +163,7 @@ impl Group {
             record: Record::default(),
             window: (0, 0),
             lanes: Vec::new(),
-            jobs: FxHashMap::default(),
+            jobs: KeyedMap::with_hasher(hash_seed),
             bulks: BTreeMap::new(),
             unfinished: BTreeSet::new(),
         }

@@ -251,11 +251,11 @@ fn bytes_at_most(what: &'static str, got: usize, most: usize) -> Result<(), Inva
 }
 
 fn each_once<'a>(jobs: impl Iterator<Item = &'a super::JobRef>) -> Result<(), Invalid> {
-    let mut seen = rustc_hash::FxHashSet::default();
-    for job in jobs {
-        if !seen.insert(job) {
-            return Err(Invalid::Twice(job.clone()));
-        }
+    // Sorted, not hashed: these names come from outside, and there is no seed here.
+    let mut sorted: Vec<&super::JobRef> = jobs.collect();
+    sorted.sort_unstable();
+    match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => Err(Invalid::Twice(pair[0].clone())),
+        None => Ok(()),
     }
-    Ok(())
 }

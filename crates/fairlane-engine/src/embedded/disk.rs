@@ -123,7 +123,7 @@ impl Disk {
     /// Writes all of these changes, or none.
     pub fn write(&mut self, changes: &Changes) -> Result<(), DiskError> {
         let written = self.transact(|connection| write::write(connection, changes));
-        written.map_err(|error| DiskError::of(error, &self.file()))
+        written.map_err(|error| DiskError::of_write(error, &self.file()))
     }
 
     /// Whether changes can be written: tries it with some that mean nothing.

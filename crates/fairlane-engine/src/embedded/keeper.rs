@@ -13,6 +13,7 @@ use fairlane_core::queue::{Command, Machine};
 use super::Durability;
 use super::disk::{Disk, DiskError};
 use crate::engine::EngineError;
+use crate::observe::TARGET;
 
 /// Longest time that an answer is ahead of the disk with [`Durability::Interval`].
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -33,6 +34,22 @@ enum Health {
     Failing(DiskError),
     /// Nothing more can be done with it.
     Lost(EngineError),
+}
+
+/// Why the changes of a turn were not kept. The machine is as if the turn had not been.
+pub(super) enum Unkept {
+    /// A command of the turn brought a value that cannot be stored; the others can be carried out again.
+    Value(EngineError),
+    /// The store takes no changes.
+    Store(EngineError),
+}
+
+impl Unkept {
+    /// For the caller.
+    pub fn error(&self) -> &EngineError {
+        let (Self::Value(error) | Self::Store(error)) = self;
+        error
+    }
 }
 
 /// Where changes go.
@@ -80,10 +97,26 @@ impl Keeper {
     }
 
     /// Ends a turn. After an error the machine is as if the turn had not been.
-    pub fn keep(&mut self, machine: &mut Machine) -> Result<(), EngineError> {
+    pub fn keep(&mut self, machine: &mut Machine) -> Result<(), Unkept> {
         match self {
             Self::Memory => Ok(()),
             Self::Disk(keeper) => keeper.keep(machine),
+        }
+    }
+
+    /// Whether [`Keeper::keep`] may ask for the commands of a turn again.
+    pub fn may_ask_again(&self) -> bool {
+        matches!(self, Self::Disk(keeper) if keeper.durability != Durability::Interval)
+    }
+
+    /// Why nothing more can be done until the engine is opened again, if that is so.
+    pub fn lost(&self) -> Option<&EngineError> {
+        match self {
+            Self::Disk(keeper) => match &keeper.health {
+                Health::Lost(error) => Some(error),
+                _ => None,
+            },
+            Self::Memory => None,
         }
     }
 
@@ -173,7 +206,7 @@ impl DiskKeeper {
         Some(error.clone().into())
     }
 
-    fn keep(&mut self, machine: &mut Machine) -> Result<(), EngineError> {
+    fn keep(&mut self, machine: &mut Machine) -> Result<(), Unkept> {
         self.refused = None;
         match self.durability {
             Durability::Interval => {
@@ -187,31 +220,45 @@ impl DiskKeeper {
         }
     }
 
-    fn commit(&mut self, machine: &mut Machine) -> Result<(), EngineError> {
+    fn commit(&mut self, machine: &mut Machine) -> Result<(), Unkept> {
         let Err(error) = self.write(machine) else { return Ok(()) };
+        self.reload(machine);
+        Err(match error {
+            DiskError::Unwritable { .. } => Unkept::Value(error.into()),
+            _ => Unkept::Store(error.into()),
+        })
+    }
+
+    /// Makes the machine again from what is on disk.
+    fn reload(&mut self, machine: &mut Machine) {
         match self.disk.load(&mut |_| {}) {
             Ok(Some(restored)) => *machine = restored,
             Ok(None) => self.health = Health::Lost(nothing_left()),
             Err(error) => self.health = Health::Lost(error.into()),
         }
-        Err(error)
     }
 
     fn flush(&mut self, machine: &mut Machine) {
         self.due = None;
         if self.unwritten.is_none() {
             // Its callers were answered long ago; the next to come are told.
-            let _ = self.write(machine);
+            if let Err(error @ DiskError::Unwritable { .. }) = self.write(machine) {
+                tracing::error!(target: TARGET, %error, "the changes of the last second are undone");
+                self.reload(machine);
+            }
         }
     }
 
-    fn write(&mut self, machine: &mut Machine) -> Result<(), EngineError> {
+    fn write(&mut self, machine: &mut Machine) -> Result<(), DiskError> {
         let changes = self.unwritten.take().unwrap_or_else(|| machine.take_changes());
         if changes.is_empty() {
             return Ok(());
         }
         self.untidy = true;
         let Err(error) = self.disk.write(&changes) else { return Ok(()) };
+        if let DiskError::Unwritable { .. } = error {
+            return Err(error);
+        }
         if self.durability == Durability::Interval {
             self.unwritten = Some(changes);
         }
@@ -228,7 +275,7 @@ impl DiskKeeper {
             DiskError::Unconfirmed { .. } | DiskError::Damaged { .. } => Health::Lost(error.clone().into()),
             _ => Health::Failing(error.clone()),
         };
-        Err(error.into())
+        Err(error)
     }
 
     fn rest(&mut self, machine: &mut Machine) {

@@ -7,10 +7,10 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 
 use fairlane_core::queue::{Command, Inspect, Machine, Outcome, Reply};
 use fairlane_core::{Micros, TypeId};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use super::OwnClock;
-use super::keeper::Keeper;
+use super::keeper::{Keeper, Unkept};
 use crate::engine::EngineError;
 use crate::waiters::{Place, Waiters, Woken};
 
@@ -42,8 +42,10 @@ pub(super) type Look = Box<dyn FnOnce(&Machine, Micros) + Send>;
 struct Answer {
     reply: oneshot::Sender<Result<Reply, EngineError>>,
     outcome: Result<Reply, EngineError>,
-    /// The command, if it only looks and can be carried out again.
-    look: Option<Command>,
+    /// The command, if it may have to be carried out again.
+    command: Option<Command>,
+    /// Whether it changes nothing.
+    looks: bool,
 }
 
 /// The owner's belongings.
@@ -51,6 +53,8 @@ pub(super) struct Owner {
     pub machine: Machine,
     pub keeper: Keeper,
     pub clock: OwnClock,
+    /// Tells why nothing more can be done; dropped when the thread ends, also by a panic.
+    pub lost: watch::Sender<Option<EngineError>>,
 }
 
 impl Owner {
@@ -121,27 +125,41 @@ impl Owner {
         if looks && reply.is_closed() {
             return None;
         }
-        let look = looks.then(|| command.clone());
-        let refusal = if look.is_none() { self.keeper.refusal(&command) } else { None };
-        let outcome = match refusal {
-            Some(error) => Err(error),
-            None => Ok(self.machine.apply(command, self.clock.now())),
-        };
-        Some(Answer { reply, outcome, look })
+        if !looks && let Some(error) = self.keeper.refusal(&command) {
+            return Some(Answer { reply, outcome: Err(error), command: None, looks });
+        }
+        let again = (looks || self.keeper.may_ask_again()).then(|| command.clone());
+        let outcome = Ok(self.machine.apply(command, self.clock.now()));
+        Some(Answer { reply, outcome, command: again, looks })
     }
 
     fn end_turn(&mut self, answers: Vec<Answer>) {
         let kept = if answers.is_empty() { Ok(()) } else { self.keeper.keep(&mut self.machine) };
-        for Answer { reply, mut outcome, look } in answers {
-            if let Err(error) = &kept {
-                outcome = match look {
-                    Some(command) => Ok(self.machine.apply(command, self.clock.now())),
-                    None => outcome.and(Err(error.clone())),
-                };
-            }
+        for Answer { reply, mut outcome, command, looks } in answers {
+            outcome = match (&kept, command) {
+                (Ok(()), _) => outcome,
+                (Err(_), Some(command)) if looks => Ok(self.machine.apply(command, self.clock.now())),
+                (Err(Unkept::Value(_)), Some(command)) => self.carry_out_alone(command),
+                (Err(unkept), _) => outcome.and(Err(unkept.error().clone())),
+            };
             // A caller that has gone repeats its command if it cares.
             let _ = reply.send(outcome);
         }
+        if let Some(error) = self.keeper.lost() {
+            // Nobody has to listen.
+            let _ = self.lost.send(Some(error.clone()));
+        }
+    }
+
+    /// Carries out a command whose turn was undone because of a value that cannot be stored: that of this
+    /// command, which is then refused, or that of another.
+    fn carry_out_alone(&mut self, command: Command) -> Result<Reply, EngineError> {
+        if let Some(error) = self.keeper.refusal(&command) {
+            return Err(error);
+        }
+        let reply = self.machine.apply(command, self.clock.now());
+        self.keeper.keep(&mut self.machine).map_err(|unkept| unkept.error().clone())?;
+        Ok(reply)
     }
 }
 
@@ -185,6 +203,7 @@ fn note(outcome: &Outcome) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use fairlane_core::HashSeed;
     use fairlane_core::queue::Settings;
 
     use super::*;
@@ -193,8 +212,8 @@ mod tests {
     #[test]
     fn a_look_for_somebody_who_has_gone_is_not_carried_out_and_a_change_is() {
         let clock = OwnClock::new(Clock::System, Micros(0));
-        let machine = Machine::new(Settings::default(), clock.now());
-        let mut owner = Owner { machine, keeper: Keeper::Memory, clock };
+        let machine = Machine::new(Settings::default(), HashSeed::FIXED, clock.now());
+        let mut owner = Owner { machine, keeper: Keeper::Memory, clock, lost: watch::Sender::default() };
         let mut answer = |command: Command, has_gone: bool| {
             let (reply, replied) = oneshot::channel();
             let kept = (!has_gone).then_some(replied);

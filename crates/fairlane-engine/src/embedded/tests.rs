@@ -6,11 +6,14 @@ use std::sync::{Arc, mpsc};
 use std::task::Poll;
 use std::time::Duration;
 
-use fairlane_core::queue::{Enqueue, Enqueued, Inspect, JobReceipt, JobRef, NewJob, Settings};
-use fairlane_core::{Cost, GroupId, JobId, Level, TypeId};
+use fairlane_core::queue::{
+    Command, Enqueue, Enqueued, Inspect, JobReceipt, JobRef, Lease, NewJob, Reply, Settings,
+};
+use fairlane_core::{Cost, GroupId, JobId, Level, RequestNumber, TypeId, WorkerId};
+use tokio::sync::oneshot;
 
 use super::EmbeddedEngine;
-use crate::{Clock, Engine, EngineError};
+use crate::{Clock, DirectoryOptions, Durability, Engine, EngineError};
 
 /// Longer than any test waits for something that happens.
 const LONG: Duration = Duration::from_secs(60);
@@ -132,6 +135,8 @@ async fn a_panic_in_the_machine_hangs_no_caller() {
     assert_broken(seam(&engine).inspect(Inspect::Whole).await);
     assert_broken(engine.wait(&types, LONG).await);
     assert_broken(engine.dump().await);
+    let lost = tokio::time::timeout(LONG, engine.lost()).await.expect("a thread that panicked is lost");
+    assert_broken::<()>(Err(lost));
 }
 
 #[tokio::test]
@@ -207,4 +212,66 @@ fn dropping_the_engine_ends_its_thread() {
         .unwrap();
     drop(engine);
     assert!(ended.recv_timeout(LONG).is_err_and(|error| error == mpsc::RecvTimeoutError::Disconnected));
+}
+
+/// Sends a command past its validation.
+fn unvalidated(engine: &EmbeddedEngine, command: Command) -> oneshot::Receiver<Result<Reply, EngineError>> {
+    let (reply, replied) = oneshot::channel();
+    engine.send(super::Request::Execute { command, reply }).unwrap();
+    replied
+}
+
+fn unstorable_lease() -> Command {
+    let (worker, request) = (WorkerId::new("w").unwrap(), RequestNumber(u64::MAX));
+    Command::Lease(Lease { worker, request, types: vec![], jobs_max: 1, lease_ms: 30_000 })
+}
+
+#[tokio::test]
+async fn a_value_that_cannot_be_stored_refuses_its_command_and_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = DirectoryOptions { synced: false, reserve_bytes: 0, ..Default::default() };
+    let engine = EmbeddedEngine::open(folder.path(), options).unwrap();
+    let held = Held::hold(&engine);
+    let enqueue = |job| Command::Enqueue(Enqueue { jobs: vec![job] });
+    let [first, second] = jobs(2).try_into().unwrap();
+    let before = unvalidated(&engine, enqueue(first));
+    let unstorable = unvalidated(&engine, unstorable_lease());
+    let behind = unvalidated(&engine, enqueue(second));
+    held.let_go();
+    for accepted in [before, behind] {
+        let Reply::Enqueued(enqueued) = accepted.await.unwrap().unwrap() else { panic!("not enqueued") };
+        assert_eq!(enqueued.receipts, [JobReceipt::Created]);
+    }
+    let refused = unstorable.await.unwrap().unwrap_err();
+    assert!(matches!(refused, EngineError::Refused { .. }), "{refused:?}");
+    assert!(!refused.to_string().contains("damaged"), "{refused}");
+    assert!(poll_once(std::pin::pin!(engine.lost())).await.is_none());
+    let dump = engine.dump().await.unwrap();
+    drop(engine);
+    let options = DirectoryOptions { synced: false, reserve_bytes: 0, ..Default::default() };
+    let engine = EmbeddedEngine::open(folder.path(), options).unwrap();
+    assert_eq!(dump.difference(&engine.dump().await.unwrap()), "");
+}
+
+#[tokio::test]
+async fn an_interval_with_a_value_that_cannot_be_stored_is_undone_and_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let durability = Durability::Interval;
+    let options = DirectoryOptions { durability, synced: false, reserve_bytes: 0, ..Default::default() };
+    let engine = EmbeddedEngine::open(folder.path(), options).unwrap();
+    assert!(unvalidated(&engine, unstorable_lease()).await.unwrap().is_ok(), "it is written later");
+    let deadline = std::time::Instant::now() + LONG;
+    while format!("{:?}", engine.dump().await.unwrap()).contains(&u64::MAX.to_string()) {
+        assert!(std::time::Instant::now() < deadline, "what cannot be written is undone");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let receipts = (&engine as &dyn Engine).enqueue_all(jobs(1)).await.unwrap().receipts;
+    assert_eq!(receipts, [JobReceipt::Created]);
+}
+
+#[tokio::test]
+async fn a_request_number_beyond_the_bound_is_refused_before_it_is_sent() {
+    let engine = engine_with_jobs(0).await;
+    let refused = engine.execute(unstorable_lease()).await;
+    assert!(matches!(refused, Err(EngineError::Invalid(_))), "{refused:?}");
 }

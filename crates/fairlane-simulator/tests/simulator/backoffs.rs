@@ -4,14 +4,14 @@ use fairlane_core::congestion::Backoff;
 use fairlane_core::queue::{
     Admit, Command, Destination, Discipline, Enqueue, JobRef, Machine, NewJob, Promote, Reply, Settings,
 };
-use fairlane_core::{Cost, GroupId, JobId, Level, Micros, TypeId};
+use fairlane_core::{Cost, GroupId, HashSeed, JobId, Level, Micros, TypeId};
 
 const START: Micros = Micros::from_millis(1_700_000_000_000);
 
 fn classic(global_rps: u64) -> Machine {
     let (discipline, ready_queue_max_size) = (Discipline::Classic, 100_000);
     let settings = Settings { discipline, global_rps, ready_queue_max_size, ..Settings::default() };
-    Machine::new(settings, START)
+    Machine::new(settings, HashSeed::FIXED, START)
 }
 
 fn enqueue(machine: &mut Machine, group: &str, jobs: u64) {

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use fairlane_core::queue::{Command, Enqueue, Lease, Leased, Machine, Reply, Settings, Settle};
-use fairlane_core::{Micros, RequestNumber, WorkerId};
+use fairlane_core::{HashSeed, Micros, RequestNumber, WorkerId};
 
 use super::floors::PlainQueue;
 use super::ground::success;
@@ -20,7 +20,7 @@ const TURNS: usize = 5;
 /// Drains so many jobs of so many groups in turns with the floor.
 pub fn measure(groups: usize, jobs: usize) -> BenchResult {
     let workload = Workload::new(groups);
-    let mut machine = Machine::new(Settings::default(), START);
+    let mut machine = Machine::new(Settings::default(), HashSeed::FIXED, START);
     let mut floor = PlainQueue::default();
     for batch in workload.batches(jobs, BATCH_JOBS.min(jobs / groups)) {
         floor.enqueue(&batch);

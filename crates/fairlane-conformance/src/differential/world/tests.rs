@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use fairlane_core::HashSeed;
 use fairlane_core::limits::{LEASE_BYTES_MAX, LEASE_PROMOTES_MAX, VISIT_SKIPS_MAX};
 
 use super::*;
@@ -243,7 +244,7 @@ fn random_steps_reach_every_kind_of_answer_often() {
     let mut jobs_most = 0;
     for episode in 0..60 {
         let mut world = World::new(7, episode);
-        let (mut machine, mut taken) = (Machine::new(Settings::default(), START), BTreeSet::new());
+        let (mut machine, mut taken) = (Machine::new(Settings::default(), HashSeed::FIXED, START), BTreeSet::new());
         for _ in 0..2000 {
             let step = world.next_step();
             let waiting = whole(&mut machine).waiting;
@@ -305,7 +306,7 @@ const KINDS: usize = 116;
 fn the_core_stays_whole_whatever_comes() {
     for episode in 0..24 {
         let mut world = World::new(77, episode);
-        let mut machine = Machine::new(Settings::default(), START);
+        let mut machine = Machine::new(Settings::default(), HashSeed::FIXED, START);
         for number in 0..1200 {
             let step = world.next_step();
             let deed = step.deed.clone();

@@ -138,6 +138,7 @@ impl Machine {
 mod tests {
     use super::*;
     use crate::names::{JobId, WorkerId};
+    use crate::hashing::HashSeed;
     use crate::numbers::{Cost, Level, Micros, RequestNumber};
     use crate::queue::lane::Standing;
     use crate::queue::{CancelBulk, Command, Enqueue, Lease, NewJob, OpenBulk, Reply, Settings};
@@ -146,7 +147,7 @@ mod tests {
 
     /// Four jobs of one group, one of them leased.
     fn machine() -> Machine {
-        let mut machine = Machine::new(Settings::default(), NOW);
+        let mut machine = Machine::new(Settings::default(), HashSeed::FIXED, NOW);
         machine.apply(Command::Enqueue(Enqueue { jobs: (1..=4).map(new_job).collect() }), NOW);
         let lease = Lease {
             worker: WorkerId::new("w").unwrap(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::congestion::{CongestionLevel, estimate_completion_ms};
-use crate::limits::{LIST_GROUPS_MAX, STATS_RETENTION_MS_MAX};
+use crate::limits::{INTEGER_MAX, LIST_GROUPS_MAX, STATS_RETENTION_MS_MAX};
 use crate::names::{BulkId, GroupId, TypeId, WorkerId};
 use crate::numbers::{Cost, Fence, Level, Micros, within};
 use crate::queue::job::{Job, Place};
@@ -63,7 +63,11 @@ pub enum Inspect {
 impl Inspect {
     pub(super) fn validate(&self) -> Result<(), Invalid> {
         let limit = match self {
-            Self::Bulks { limit, .. } | Self::Groups { limit, .. } => *limit,
+            Self::Bulks { limit, after, .. } => {
+                within("the cursor of a page", *after, 0, INTEGER_MAX - 1)?;
+                *limit
+            }
+            Self::Groups { limit, .. } => *limit,
             Self::History { limit, .. } => return history_limit(*limit),
             _ => return Ok(()),
         };

@@ -124,6 +124,7 @@ impl Lease {
         within("the types of one lease", self.types.len() as u64, 0, TYPES_MAX as u64)?;
         within("the jobs of one lease", self.jobs_max as u64, 1, LEASE_JOBS_MAX as u64)?;
         within("the length of a lease in ms", self.lease_ms, LEASE_MS_MIN, LEASE_MS_MAX)?;
+        RequestNumber::new(self.request.0)?;
         Ok(())
     }
 }

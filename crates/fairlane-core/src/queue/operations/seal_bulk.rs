@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::numbers::Micros;
+use crate::limits::INTEGER_MAX;
+use crate::numbers::{Micros, within};
 use crate::queue::{BulkRef, BulkView, Machine};
 
 use super::Invalid;
@@ -32,6 +33,7 @@ pub enum BulkSealed {
 
 impl SealBulk {
     pub(super) fn validate(&self) -> Result<(), Invalid> {
+        within("the expected jobs of a bulk action", self.expected.unwrap_or(0), 0, INTEGER_MAX - 1)?;
         Ok(())
     }
 }

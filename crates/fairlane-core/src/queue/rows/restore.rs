@@ -8,13 +8,14 @@ mod mend;
 
 use std::collections::{BTreeMap, VecDeque};
 
+use crate::hashing::HashSeed;
 use crate::limits::TYPES_MAX;
 use crate::queue::bulk::Bulk;
 use crate::queue::downstream::{Cut, Downstream};
 use crate::queue::job::{Batch, Held, Job, JobKey, NO_ORDER, Place, Run};
 use crate::queue::lane::{LaneKey, Order, Record, Standing, Timer};
 use crate::queue::operations::LaneStanding;
-use crate::queue::{BulkCause, BulkState, JobRef, Machine, Request};
+use crate::queue::{BulkCause, BulkState, JobRef, Machine, Request, Settings};
 
 use super::tail::Tail;
 use super::whole::Fields;
@@ -63,9 +64,13 @@ pub struct Restore {
 
 impl Restore {
     /// Begins with the fields of the whole. Rows may be missing where `mend` is set.
-    pub fn new(whole: impl IntoIterator<Item = (String, String)>, mend: bool) -> Result<Self, Damage> {
+    pub fn new(
+        whole: impl IntoIterator<Item = (String, String)>,
+        hash_seed: HashSeed,
+        mend: bool,
+    ) -> Result<Self, Damage> {
         let fields = Fields(whole.into_iter().collect());
-        let mut machine = Machine::default();
+        let mut machine = Machine::empty(Settings::default(), hash_seed);
         machine.set_whole_fields(&fields)?;
         let next_chunk = fields.next_chunk()?;
         let Fields(fields) = fields;

@@ -95,6 +95,15 @@ pub enum DiskError {
         /// What was found.
         found: String,
     },
+    /// A value that the file cannot hold.
+    #[error(
+        "a value of this command cannot be stored ({reason}); nothing of the command was carried out, and the same \
+         command will be refused again"
+    )]
+    Unwritable {
+        /// The error of the conversion.
+        reason: String,
+    },
     /// Some other program's file.
     #[error("{file:?} is not a file of Fairlane; use another directory")]
     Foreign {
@@ -116,6 +125,15 @@ pub enum DiskError {
 }
 
 impl DiskError {
+    /// What an error of a write means. An error that is not SQLite's own is a value that SQLite has no
+    /// type for: the file is as sound as before.
+    pub(super) fn of_write(error: rusqlite::Error, file: &Path) -> Self {
+        match error.sqlite_error() {
+            Some(_) => Self::of(error, file),
+            None => Self::Unwritable { reason: error.to_string() },
+        }
+    }
+
     /// What an error of SQLite means for a person.
     pub(super) fn of(error: rusqlite::Error, file: &Path) -> Self {
         let file = file.to_owned();

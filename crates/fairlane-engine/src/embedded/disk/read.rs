@@ -18,6 +18,7 @@ use fairlane_core::{Cost, Fence, Micros, Rate, RequestNumber, Trace, TypeId, Wei
 use rusqlite::{Connection, Row};
 
 use super::DiskError;
+use crate::embedded::random_hash_seed;
 
 /// Jobs between two words about progress.
 const PROGRESS_JOBS: u64 = 100_000;
@@ -97,7 +98,7 @@ fn load_all(
     if whole.is_empty() && !mend {
         return Ok(None);
     }
-    let mut restore = Restore::new(whole, mend)?;
+    let mut restore = Restore::new(whole, random_hash_seed(), mend)?;
     each(connection, mend, "SELECT * FROM types ORDER BY name", |row| Ok(restore.add_type(type_row(row)?)?))?;
     each(connection, mend, "SELECT * FROM groups", |row| Ok(restore.add_group(group_row(row)?)?))?;
     each(connection, mend, "SELECT * FROM lanes", |row| Ok(restore.add_lane(lane_row(row)?)?))?;

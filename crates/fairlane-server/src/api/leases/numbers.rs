@@ -109,7 +109,9 @@ async fn own(engine: Arc<dyn Engine>, mut command: Lease) -> Result<Tried, Probl
                 return Ok(Tried { jobs: Handed::new(Some(engine), jobs), wake_at });
             }
             // Another request of the worker was faster.
-            Leased::Superseded { .. } => {}
+            Leased::Superseded { newest } if newest.0 <= LAST.load(Ordering::Relaxed) => {}
+            // No request of this process had that number: going on below it would never end.
+            Leased::Superseded { newest } => return Err(superseded(newest.0)),
         }
     }
 }

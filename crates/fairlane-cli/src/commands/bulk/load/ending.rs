@@ -1,10 +1,10 @@
 //! What is said when a load ends before its end: what ended it, how far it came, and how to go on, if one can.
 
-use std::hash::{BuildHasher, BuildHasherDefault};
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 
 use fairlane::{BulkView, Error, Refusal};
-use rustc_hash::{FxHashMap, FxHasher};
 
 use super::{Arguments, Begun, open_source, reader};
 use crate::failure::Failure;
@@ -158,8 +158,8 @@ async fn twice_named(begun: &Begun, arguments: &Arguments) -> String {
 async fn ids_twice(behind: u64, arguments: &Arguments) -> Result<Vec<(String, u64, u64)>, Failure> {
     let (source, _) = open_source(&arguments.file).await?;
     let (mut reader, mut position) = (reader(source, arguments), behind);
-    let (mut lines, mut twice) = (FxHashMap::<u64, u64>::default(), Vec::new());
-    let hasher = BuildHasherDefault::<FxHasher>::default();
+    let (mut lines, mut twice) = (HashMap::<u64, u64>::new(), Vec::new());
+    let hasher = RandomState::new();
     while let Some(job) = reader.next().await? {
         position += 1;
         let id = job.given_id().map_or_else(|| format!("{}-{position}", arguments.bulk), str::to_owned);

@@ -1,5 +1,7 @@
 //! The checks: every count against a recount, every place against what stands there.
 
+use std::collections::BTreeSet;
+
 use rustc_hash::FxHashSet;
 
 use crate::limits::VIRTUAL_TIME_HIGH;
@@ -179,7 +181,9 @@ impl Machine {
             }
         }
         if listed().count() < in_lanes {
-            for &job in group.jobs.values().filter(|job| self.jobs[**job].place == Place::Lane) {
+            let in_lanes = group.jobs.values().copied().filter(|job| self.jobs[*job].place == Place::Lane);
+            // The order of a hash map depends on its seed.
+            for job in in_lanes.collect::<BTreeSet<JobKey>>() {
                 self.recount_job_with(job, findings);
             }
         }
