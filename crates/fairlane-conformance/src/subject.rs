@@ -109,7 +109,7 @@ impl Subject {
     /// Sends a lease request that is not superseded.
     pub async fn leased(&self, command: Lease) -> (Vec<LeasedJob>, Option<Micros>) {
         match self.engine.lease(command).await.expect("lease is answered") {
-            Leased::Jobs { jobs, wake_at } => (jobs, wake_at),
+            Leased::Jobs { jobs, wake_in_us } => (jobs, wake_in_us.map(|us| self.now().plus_us(us))),
             superseded => panic!("{superseded:?}"),
         }
     }

@@ -29,7 +29,7 @@ use crate::clock::Clock;
 use crate::engine::{BoxFuture, Engine, EngineError, Space};
 use crate::observe::Meters;
 use crate::waiters::{Place, Waiting};
-use disk::{Disk, Loading};
+use disk::{Disk, DiskError, Loading};
 use keeper::Keeper;
 pub use owner::jobs_of;
 use owner::{Owner, Request};
@@ -38,6 +38,9 @@ use owner::{Owner, Request};
 const NAME: &str = "embedded";
 /// Kept back in a data directory, so that a full disk can be drained.
 const RESERVE_BYTES: u64 = 16 * 1024 * 1024;
+
+/// A clock that is ahead loses one of so many microseconds, until it is not.
+const SLEW_DIVISOR: u64 = 100;
 
 /// When a change is on disk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -110,6 +113,7 @@ pub struct EmbeddedEngine {
     owner: Option<JoinHandle<()>>,
     /// Why the owner can do nothing more; closed when its thread has ended.
     loss: watch::Receiver<Option<EngineError>>,
+    clock: OwnClock,
     folder: Option<PathBuf>,
     meters: Meters,
 }
@@ -132,10 +136,15 @@ impl EmbeddedEngine {
             Durability::Interval => disk::Sync::Soon,
             Durability::Commit | Durability::Memory => disk::Sync::Each,
         };
-        let mut disk = Disk::open(folder, sync, options.reserve_bytes)?;
-        let machine = match disk.load(&mut options.on_loading)? {
-            Some(machine) => machine,
-            None => first_machine(&mut disk, options.settings, options.clock.now())?,
+        let opened = Disk::open(folder, sync, options.reserve_bytes);
+        let mut disk = opened.map_err(DiskError::at_opening)?;
+        let machine = match disk.load(&mut options.on_loading).map_err(DiskError::at_opening)? {
+            Some(mut machine) => {
+                machine.release_aggregations();
+                machine
+            }
+            None => first_machine(&mut disk, options.settings, options.clock.now())
+                .map_err(DiskError::at_opening)?,
         };
         let clock = OwnClock::new(options.clock, machine.last_time());
         let keeper = Keeper::disk(disk, options.durability);
@@ -150,13 +159,13 @@ impl EmbeddedEngine {
     ) -> Result<Self, EngineError> {
         let (requests, queued) = mpsc::channel();
         let (lost, loss) = watch::channel(None);
-        let owner = Owner { machine, keeper, clock, lost };
+        let owner = Owner { machine, keeper, clock: clock.clone(), lost };
         let owner = std::thread::Builder::new()
             .name("fairlane-owner".into())
             .spawn(move || owner.run(&queued))
             .map_err(|error| EngineError::refused(format!("no thread for the embedded engine: {error}")))?;
         let meters = Meters::new(NAME);
-        Ok(Self { requests: Some(requests), owner: Some(owner), loss, folder, meters })
+        Ok(Self { requests: Some(requests), owner: Some(owner), loss, clock, folder, meters })
     }
 
     /// Says in the data directory where this process can be talked to, for those who find it taken.
@@ -206,30 +215,52 @@ fn random_hash_seed() -> HashSeed {
 }
 
 /// A new queue, written at once: whoever opens the directory next finds these settings.
-fn first_machine(disk: &mut Disk, settings: Settings, now: Micros) -> Result<Machine, EngineError> {
+fn first_machine(disk: &mut Disk, settings: Settings, now: Micros) -> Result<Machine, DiskError> {
     let mut machine = Machine::new(settings, random_hash_seed(), now);
     machine.record();
     disk.write(&machine.take_changes())?;
     Ok(machine)
 }
 
-/// The engine's own clock: it goes on from the last time that was stored, if this machine's lies before.
+/// The engine's own clock: it goes on from the last time that was stored if this machine's lies before
+/// it, and runs a hundredth slower until this machine's has caught up. So it never steps back: what waits
+/// keeps its time, a rate is served at 99 % of itself or more, and an hour is made up for in 100 hours.
+#[derive(Debug, Clone)]
 struct OwnClock {
     clock: Clock,
+    opened: Micros,
     ahead_us: u64,
 }
 
 impl OwnClock {
     fn new(clock: Clock, stored: Micros) -> Self {
-        let ahead_us = match &clock {
-            Clock::System => stored.since(clock.now()),
-            Clock::Given(_) => 0,
-        };
-        Self { clock, ahead_us }
+        let opened = clock.now();
+        Self { clock, opened, ahead_us: stored.since(opened) }
     }
 
     fn now(&self) -> Micros {
-        self.clock.now().plus_us(self.ahead_us)
+        let now = self.clock.now();
+        now.plus_us(self.ahead_at(now))
+    }
+
+    fn ahead_us(&self) -> u64 {
+        self.ahead_at(self.clock.now())
+    }
+
+    fn ahead_at(&self, now: Micros) -> u64 {
+        self.ahead_us.saturating_sub(now.since(self.opened) / SLEW_DIVISOR)
+    }
+
+    /// For an operator, if it differs by more than a second.
+    fn warning(&self) -> Option<String> {
+        let ahead_s = self.ahead_us() / 1_000_000;
+        (ahead_s > 1).then(|| {
+            format!(
+                "the clock of this queue is {ahead_s} s ahead of this machine's, which it once followed; times that \
+                 are shown lie ahead by as much, delays and rates hold, and it is made up for within {} h",
+                (ahead_s * SLEW_DIVISOR).div_ceil(3600)
+            )
+        })
     }
 }
 
@@ -240,6 +271,10 @@ fn stopped() -> EngineError {
 impl Engine for EmbeddedEngine {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.clock.warning().into_iter().collect()
     }
 
     fn space(&self) -> BoxFuture<'_, Result<Option<Space>, EngineError>> {
@@ -255,6 +290,14 @@ impl Engine for EmbeddedEngine {
 
     fn announce(&self, address: String) -> BoxFuture<'_, Result<(), EngineError>> {
         Box::pin(Self::announce(self, address))
+    }
+
+    fn check_writes(&self) -> BoxFuture<'_, Result<(), EngineError>> {
+        Box::pin(async {
+            let (reply, replied) = oneshot::channel();
+            self.send(Request::CheckWrites { reply })?;
+            replied.await.map_err(|_| stopped())?
+        })
     }
 
     fn lost(&self) -> BoxFuture<'_, EngineError> {

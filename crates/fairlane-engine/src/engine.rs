@@ -34,6 +34,13 @@ pub trait Engine: Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(None)))
     }
 
+    /// Whether changes are taken now, new jobs included; an error says why not. Unlike a look, this fails on a
+    /// full disk, on a replica and while a store waits for its replicas. Unless an engine knows a cheaper way, it
+    /// is found out by a command that changes something.
+    fn check_writes(&self) -> BoxFuture<'_, Result<(), EngineError>> {
+        Box::pin(async { self.execute(Command::Promote(Promote { jobs_max: 1 })).await.map(drop) })
+    }
+
     /// Completes when nothing more can be done until the engine is opened again, and says why: its disk is
     /// damaged, or its thread has ended. A process that serves it should end then and be restarted. An
     /// engine whose state lives in another process is never lost: it is waited for.

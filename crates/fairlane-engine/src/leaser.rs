@@ -5,10 +5,10 @@
 //! jobs leased by it come back instead of waiting for their lease to run out.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fairlane_core::queue::{Lease, Leased, LeasedJob};
-use fairlane_core::{Micros, RequestNumber, TypeId, WorkerId};
+use fairlane_core::{RequestNumber, TypeId, WorkerId};
 
 use crate::engine::{Engine, EngineError};
 
@@ -17,8 +17,8 @@ use crate::engine::{Engine, EngineError};
 pub struct Batch {
     /// To be worked on and settled.
     pub jobs: Vec<LeasedJob>,
-    /// Ask again then, in the engine's time, if no wake-up comes before.
-    pub wake_at: Option<Micros>,
+    /// Ask again then, if no wake-up comes before.
+    pub wake_at: Option<Instant>,
     /// Before the request was first sent: its leases run out no earlier than their length after this.
     pub asked: Instant,
 }
@@ -95,7 +95,8 @@ impl Leaser {
             self.outstanding = None;
         }
         match reply? {
-            Leased::Jobs { jobs, wake_at } => {
+            Leased::Jobs { jobs, wake_in_us } => {
+                let wake_at = wake_in_us.map(|us| Instant::now() + Duration::from_micros(us));
                 self.next = RequestNumber(number.0.saturating_add(1));
                 Ok(Some(Batch { jobs, wake_at, asked }))
             }

@@ -165,6 +165,10 @@ impl Engine for RedisEngine {
         Box::pin(startup::space(&self.commands, &self.keys))
     }
 
+    fn check_writes(&self) -> BoxFuture<'_, Result<(), EngineError>> {
+        Box::pin(startup::check_writes(&self.commands, &self.keys))
+    }
+
     fn execute(&self, command: Command) -> BoxFuture<'_, Result<Reply, EngineError>> {
         let given = match &self.clock {
             Clock::System => None,

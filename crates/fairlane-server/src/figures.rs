@@ -34,7 +34,7 @@ pub const REQUEST_SECONDS: &str = "fairlane_http_request_seconds";
 pub const CONNECTIONS: &str = "fairlane_http_connections";
 /// Long polls, event streams and uploads that are being held.
 pub const HELD: &str = "fairlane_http_held_requests";
-/// Whether the engine answers.
+/// Whether the engine answers and takes changes.
 pub const ENGINE_UP: &str = "fairlane_engine_up";
 
 /// All of a server's own.
@@ -171,7 +171,7 @@ pub(crate) fn routes() -> OpenApiRouter<Shared> {
 ///
 /// What the server, its engine and its workers count, and how the queue stands, in the text format of Prometheus.
 /// At most 100 groups have figures of their own: those with the most unfinished jobs. While the engine does not answer,
-/// `fairlane_engine_up` is 0 and how the queue stands is left out.
+/// how the queue stands is left out, and `fairlane_engine_up` is 0, as it is while the engine takes no changes.
 #[utoipa::path(
     get,
     path = "/metrics",
@@ -182,7 +182,10 @@ pub(crate) fn routes() -> OpenApiRouter<Shared> {
     )
 )]
 async fn show(State(app): State<Shared>) -> Response {
-    let stands = app.figures.looked.lock().await.text(&**app.engine(), app.settings.groups_shown_max).await;
+    let takes_changes = app.readiness.check(&**app.engine()).await.is_ok();
+    let mut looked = app.figures.looked.lock().await;
+    let stands = looked.text(&**app.engine(), takes_changes, app.settings.groups_shown_max).await;
+    drop(looked);
     Present::show_all();
     let text = recorder().map(PrometheusHandle::render).unwrap_or_default() + &stands;
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()

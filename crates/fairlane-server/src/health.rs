@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use axum::extract::State;
 use fairlane_core::queue::Inspect;
-use fairlane_engine::Engine;
 use fairlane_engine::observe::TARGET;
+use fairlane_engine::{Engine, EngineError};
 use serde::Serialize;
 use tokio::sync::Mutex;
 use utoipa::ToSchema;
@@ -52,7 +52,7 @@ async fn healthz() -> Json<Health> {
 
 /// Whether the server can work
 ///
-/// Asks the engine. Says no as soon as the server is told to stop, so that a load balancer turns away. Needs no key.
+/// Asks the engine, and whether it takes changes: not on a full disk, for one. Says no as soon as the server is told to stop, so that a load balancer turns away. Needs no key.
 #[utoipa::path(
     get,
     path = "/readyz",
@@ -67,38 +67,73 @@ async fn readyz(State(app): State<Shared>) -> Result<Json<Health>, Problem> {
     if app.stopping.is_cancelled() {
         return Err(ProblemKind::Unavailable.because("the server is stopping; ask another"));
     }
-    if app.readiness.look(&**app.engine()).await {
-        return Ok(Json(Health { status: "ready" }));
+    match app.readiness.check(&**app.engine()).await {
+        Ok(()) => Ok(Json(Health { status: "ready" })),
+        Err(reason) => Err(ProblemKind::Unavailable.because(reason)),
     }
-    Err(ProblemKind::Unavailable
-        .because("the engine does not answer as it should; the server's log says why"))
 }
 
-/// Whether the engine answered when it was last asked: anybody may want to know, and it is asked once a second at most.
+/// Whether the engine answered and took changes when it was last asked. Anybody may want to know, so the engine is
+/// asked at most once a second.
 #[derive(Default)]
-pub struct Readiness(Mutex<Option<(Instant, bool)>>);
+pub struct Readiness(Mutex<Option<(Instant, Result<(), String>)>>);
 
 impl Readiness {
-    async fn look(&self, engine: &dyn Engine) -> bool {
-        let mut looked = self.0.lock().await;
-        if let Some((at, is_ready)) = *looked
+    /// An error says why not, in words that anybody may read.
+    pub(crate) async fn check(&self, engine: &dyn Engine) -> Result<(), String> {
+        let mut checked = self.0.lock().await;
+        if let Some((at, readiness)) = &*checked
             && at.elapsed() < LOOK_EVERY
         {
-            return is_ready;
+            return readiness.clone();
         }
-        let asked = tokio::time::timeout(READY_WITHIN, engine.inspect(Inspect::Whole)).await;
-        let is_ready = match asked {
-            Ok(Ok(_)) => true,
+        let asked = async {
+            engine.inspect(Inspect::Whole).await?;
+            engine.check_writes().await
+        };
+        let readiness = match tokio::time::timeout(READY_WITHIN, asked).await {
+            Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => {
                 tracing::warn!(target: TARGET, %error, "not ready");
-                false
+                Err(reason(&error))
             }
             Err(_) => {
                 tracing::warn!(target: TARGET, "not ready: the engine does not answer");
-                false
+                Err("the engine does not answer; the server's log says more".to_owned())
             }
         };
-        *looked = Some((Instant::now(), is_ready));
-        is_ready
+        *checked = Some((Instant::now(), readiness.clone()));
+        readiness
+    }
+}
+
+/// Why the engine is not ready, without what is nobody else's business: the whole error is in the log.
+fn reason(error: &EngineError) -> String {
+    let what = match error {
+        EngineError::Unavailable { .. } => "the engine cannot be reached".to_owned(),
+        EngineError::Refused { reason } => {
+            format!("the engine takes no changes: {}", without_paths(reason))
+        }
+        EngineError::Broken { .. } | EngineError::Invalid(_) => "the engine has stopped or broken".to_owned(),
+    };
+    format!("{what}; the server's log says more")
+}
+
+/// The text with its quoted paths left out.
+fn without_paths(text: &str) -> String {
+    let parts = text.split('"').enumerate();
+    parts.map(|(at, part)| if at % 2 == 1 && part.contains('/') { "its file" } else { part }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_of_a_server_that_is_not_ready_names_no_path() {
+        let full = "no space is left for \"/srv/data/fairlane.db\"; nothing acknowledged is lost";
+        let told = reason(&EngineError::Refused { reason: full.to_owned() });
+        assert!(told.contains("no space is left for its file; nothing"), "{told}");
+        assert!(!told.contains("/srv"), "{told}");
     }
 }

@@ -388,20 +388,20 @@ impl<'a> Simulation<'a> {
                 return;
             }
             let jobs_max = free.min(self.part.lease_jobs) as usize;
-            let (jobs, wake_at) = self.lease(jobs_max);
+            let (jobs, wake_in_us) = self.lease(jobs_max);
             self.fetcher.ask = jobs.len() == jobs_max;
             for job in jobs {
                 self.start(job);
             }
-            if let Some(wake_at) = wake_at {
-                let at_us = wake_at.since(START).max(self.now_us);
+            if let Some(wake_in_us) = wake_in_us {
+                let at_us = self.now_us + wake_in_us;
                 self.fetcher.wake_at_us = Some(at_us);
                 self.plan(at_us, Event::Wake);
             }
         }
     }
 
-    fn lease(&mut self, jobs_max: usize) -> (Vec<LeasedJob>, Option<Micros>) {
+    fn lease(&mut self, jobs_max: usize) -> (Vec<LeasedJob>, Option<u64>) {
         self.fetcher.request += 1;
         let command = Lease {
             worker: self.fetcher.worker.clone(),
@@ -411,14 +411,14 @@ impl<'a> Simulation<'a> {
             lease_ms: LEASE_MS_MAX,
         };
         let waiting_before = if self.part.is_classic() { 0 } else { self.waiting() };
-        let Reply::Leased(Leased::Jobs { jobs, wake_at }) = self.apply(Command::Lease(command)) else {
+        let Reply::Leased(Leased::Jobs { jobs, wake_in_us }) = self.apply(Command::Lease(command)) else {
             unreachable!("request numbers only grow, so that a lease is answered with jobs")
         };
         if !self.part.is_classic() {
             // A lease of `share` only ever takes jobs out of waiting; what it adds was set aside.
             self.measure.set_aside += self.waiting().saturating_sub(waiting_before);
         }
-        (jobs, wake_at)
+        (jobs, wake_in_us)
     }
 
     fn waiting(&mut self) -> u64 {

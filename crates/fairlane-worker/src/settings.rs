@@ -84,7 +84,7 @@ impl Default for LoopSettings {
             watch_interval: Duration::from_secs(30),
             stuck_after: Duration::from_secs(600),
             aggregate_interval: Duration::from_secs(1),
-            aggregation_lease: Duration::from_secs(300),
+            aggregation_lease: Duration::from_secs(30),
             sweep_interval: Duration::from_secs(1),
         }
     }

@@ -7,11 +7,13 @@ mod lines;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::io::{BufRead, BufReader, BufWriter, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use fairlane_engine::embedded::disk::{self, Disk, DiskError, Field, Import, Loading, Record, export};
+use fairlane_engine::embedded::disk::{
+    self, Disk, DiskError, Field, Import, Loading, Record, export, owner_of,
+};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
@@ -146,10 +148,18 @@ fn vacuum(place: &Place) -> Result<(), Failure> {
     output::print(&format!("{} bytes, before {bytes_before}", bytes_after))
 }
 
+/// Beside a running owner the rows are put aside before they are printed, so that they are read at the speed of the
+/// disk and not at that of whoever reads the output: a read that lasts keeps the owner's log from being cut back.
 fn write_export(directory: &Path, out: Option<&Path>) -> Result<(), Failure> {
-    let mut writer: Box<dyn Write> = match out {
-        None => Box::new(BufWriter::new(std::io::stdout().lock())),
-        Some(path) => Box::new(BufWriter::new(File::create(path).map_err(|error| {
+    let written = |error| Failure::broken(format!("the export cannot be written: {error}"));
+    let mut spool = match out.is_none() && owner_of(directory).is_some() {
+        true => Some(tempfile::tempfile().map_err(written)?),
+        false => None,
+    };
+    let mut writer: Box<dyn Write> = match (out, &spool) {
+        (None, Some(spool)) => Box::new(BufWriter::new(spool.try_clone().map_err(written)?)),
+        (None, None) => Box::new(BufWriter::new(std::io::stdout().lock())),
+        (Some(path), _) => Box::new(BufWriter::new(File::create(path).map_err(|error| {
             Failure::bad_input(format!("{} cannot be written: {error}", path.display()))
         })?)),
     };
@@ -159,15 +169,14 @@ fn write_export(directory: &Path, out: Option<&Path>) -> Result<(), Failure> {
     let exported = exported.and_then(|exported| {
         let rows = exported.rows.iter().map(|(_, rows)| rows).sum();
         let ended = writeln!(writer, "{}", lines::line(&end(rows))).and_then(|()| writer.flush());
+        let ended = ended.and_then(|()| spool.as_mut().map_or(Ok(()), give_out));
         ended.map_err(Stopped::Written).map(|()| exported)
     });
     let exported = match exported {
         Ok(exported) => exported,
         // A reader that has gone has what it wanted.
         Err(Stopped::Written(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
-        Err(Stopped::Written(error)) => {
-            return Err(Failure::broken(format!("the export cannot be written: {error}")));
-        }
+        Err(Stopped::Written(error)) => return Err(written(error)),
         Err(Stopped::Read(error)) => return Err(unusable(error)),
     };
     let rows: Vec<String> = exported.rows.iter().map(|(table, rows)| format!("{rows} {table}")).collect();
@@ -180,6 +189,14 @@ fn write_export(directory: &Path, out: Option<&Path>) -> Result<(), Failure> {
         "some rows could not be read, of {}; the others are exported",
         unread.join(", ")
     )))
+}
+
+/// Prints what was put aside.
+fn give_out(spool: &mut File) -> std::io::Result<()> {
+    spool.rewind()?;
+    let mut output = std::io::stdout().lock();
+    std::io::copy(spool, &mut output)?;
+    output.flush()
 }
 
 /// Why an export ended early.

@@ -16,7 +16,8 @@ Examples:
   fairlane health http://127.0.0.1:9000
   fairlane health https://queue.example.com --json
 
-It asks the server's /readyz, which needs no key: whether it answers, its engine answers, and it is not stopping.
+It asks the server's /readyz, which needs no key: whether it answers, its engine answers and takes
+changes, and it is not stopping.
 Exit codes: 0 it is ready; 1 it is not, or it does not answer; 2 bad input.";
 
 /// Says whether a server is ready

@@ -1,5 +1,6 @@
 //! `fairlane data`.
 
+use std::io::Read;
 use std::path::Path;
 
 use fairlane_core::queue::{Inspect, Inspected, JobRef, NewJob, Settings};
@@ -7,6 +8,8 @@ use fairlane_core::{Cost, GroupId, JobId, Level, TypeId};
 use tempfile::TempDir;
 
 use super::running::fairlane;
+use super::served::Served;
+use super::work::until;
 
 async fn fill(folder: &Path, jobs: usize) {
     let engine =
@@ -150,4 +153,34 @@ fn a_directory_in_use_is_exported_and_nothing_else() {
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     assert!(ended.stdout.contains(r#""table":"whole""#), "{}", ended.stdout);
     drop(engine);
+}
+
+#[test]
+fn an_export_that_nobody_reads_on_does_not_hold_the_log_of_its_owner() {
+    let served = Served::start();
+    let payload = "x".repeat(2000);
+    for id in 0..100 {
+        let job = format!("{{\"group\":\"g\",\"id\":\"{id}\",\"type\":\"mail\",\"payload\":\"{payload}\"}}");
+        assert_eq!(served.ask("POST", "/api/jobs", &job).unwrap().0, 201);
+    }
+    let mut export = std::process::Command::new(env!("CARGO_BIN_EXE_fairlane"))
+        .args(["data", "export"])
+        .arg(served.path("queue"))
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut output = export.stdout.take().unwrap();
+    let mut first = [0; 100];
+    output.read_exact(&mut first).unwrap();
+    let file = rusqlite::Connection::open(served.path("queue/fairlane.db")).unwrap();
+    until("the log can be cut back", || {
+        let cut = file.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, u64>(0));
+        cut.is_ok_and(|busy| busy == 0)
+    });
+    assert!(export.try_wait().unwrap().is_none(), "more than a pipe holds is still to be read");
+    let mut rest = Vec::new();
+    output.read_to_end(&mut rest).unwrap();
+    assert!(export.wait().unwrap().success());
+    assert!(rest.len() > 100 * payload.len(), "all of it comes: {} bytes", rest.len());
 }

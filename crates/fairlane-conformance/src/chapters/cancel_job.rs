@@ -52,7 +52,7 @@ async fn a_waiting_job_never_runs(queue: Subject) {
     let whole = queue.whole().await;
     assert_eq!((whole.waiting, whole.backlog, whole.completed), (0, 0, 2));
     queue.advance_ms(100);
-    assert_eq!(queue.promote(10).await, Promoted { moved: 0, wake_at: None });
+    assert_eq!(queue.promote(10).await, Promoted { moved: 0, wake_in_us: None });
     assert_eq!(queue.lease(10).await, []);
 }
 

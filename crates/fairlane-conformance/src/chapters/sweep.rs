@@ -216,7 +216,7 @@ async fn an_outlived_bulk_action_is_not_aggregated_any_more(queue: Subject) {
     let taken = queue.take(1).await.remove(0);
     queue.advance_ms(1000);
     queue.sweep(10).await;
-    assert_eq!(queue.take_for(10, LEASE_MS).await, CompletedTaken { bulks: vec![], wake_at: None });
+    assert_eq!(queue.take_for(10, LEASE_MS).await, CompletedTaken { bulks: vec![], wake_in_us: None });
     assert_eq!((queue.whole().await.aggregating, queue.finish(&taken).await), (0, Verdict::Gone));
 }
 

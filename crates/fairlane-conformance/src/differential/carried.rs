@@ -4,8 +4,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use fairlane_core::{HashSeed, Micros};
 use fairlane_core::queue::{Command, Machine, Reply, Settings};
+use fairlane_core::{HashSeed, Micros};
 use fairlane_engine::{EmbeddedEngine, Engine};
 
 use super::world::World;

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-use crate::hashing::{HashSeed, KeyedMap};
 use crate::classic::{self, Progress};
+use crate::hashing::{HashSeed, KeyedMap};
 use crate::limits::{CREDIT, LEVEL_WEIGHTS, POOL, POOL_SERVED, QUANTUM, UNITS};
 use crate::names::{BulkId, GroupId, JobId, TypeId, WorkerId};
 use crate::numbers::{Level, Micros};

@@ -260,7 +260,8 @@ fn every_state_reached_by_random_commands_is_whole() {
 fn the_same_commands_under_two_seeds_give_the_same_replies_rows_and_dumps() {
     for seed in 1..=6_u64 {
         let payload = Arc::from(&b"{}"[..]);
-        let mut world = World { dice: Dice(seed * 104_729), request: 0, held: Vec::new(), taken: None, payload };
+        let mut world =
+            World { dice: Dice(seed * 104_729), request: 0, held: Vec::new(), taken: None, payload };
         let mut now = Micros(1_700_000_000_000_000);
         let discipline = if seed % 3 == 0 { Discipline::Classic } else { Discipline::Share };
         let settings = Settings { discipline, bulk_retention_ms: 5000, ..Settings::default() };

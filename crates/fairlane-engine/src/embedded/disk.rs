@@ -97,13 +97,14 @@ impl Disk {
     pub fn open(folder: &Path, sync: Sync, reserve_bytes: u64) -> Result<Self, DiskError> {
         lock::make_folder(folder)?;
         let lock = Lock::take(folder)?;
-        let reserve = Reserve::make(folder, reserve_bytes);
+        let mut reserve = Reserve::make(folder, reserve_bytes);
         let file = folder.join(FILE);
-        let failed = |error| DiskError::of(error, &file);
         lock::make_private(&file);
-        let connection = Connection::open(&file).map_err(failed)?;
-        prepare(&connection, sync).map_err(failed)?;
-        schema::bring_up(&connection, &file)?;
+        let connection = match open_file(&file, sync) {
+            // What was kept back lets a full disk be drained.
+            Err(DiskError::Full { .. }) if reserve.release() => open_file(&file, sync)?,
+            opened => opened?,
+        };
         Ok(Self { connection, folder: folder.to_owned(), reserve, _lock: lock })
     }
 
@@ -134,6 +135,16 @@ impl Disk {
         let tried =
             tried.and_then(|()| self.transact(|connection| connection.execute_batch("DELETE FROM probe")));
         tried.map_err(|error| DiskError::of(error, &self.file()))
+    }
+
+    /// Whether there was too little space to keep some back.
+    pub fn is_short(&self) -> bool {
+        self.reserve.is_short()
+    }
+
+    /// The error of a disk that is full.
+    pub fn full(&self) -> DiskError {
+        DiskError::Full { file: self.file() }
     }
 
     /// Gives up the space that was kept back; false if there is none.
@@ -228,6 +239,14 @@ pub(super) fn look_at(folder: &Path) -> Result<Connection, DiskError> {
     }
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     Connection::open_with_flags(&file, flags).map_err(|error| DiskError::of(error, &file))
+}
+
+fn open_file(file: &Path, sync: Sync) -> Result<Connection, DiskError> {
+    let failed = |error| DiskError::of(error, file);
+    let connection = Connection::open(file).map_err(failed)?;
+    prepare(&connection, sync).map_err(failed)?;
+    schema::bring_up(&connection, file)?;
+    Ok(connection)
 }
 
 fn prepare(connection: &Connection, sync: Sync) -> rusqlite::Result<()> {

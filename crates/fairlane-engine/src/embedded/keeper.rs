@@ -21,6 +21,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const REST: Duration = Duration::from_millis(500);
 /// Between two tries to keep space back again.
 const RESERVE_EVERY: Duration = Duration::from_secs(1);
+/// A write that succeeded so long ago says nothing about the next one.
+const WRITTEN_LATELY: Duration = Duration::from_secs(5);
 
 /// How the disk is.
 enum Health {
@@ -72,20 +74,38 @@ pub(super) struct DiskKeeper {
     /// Tried in this turn, and failed.
     refused: Option<EngineError>,
     untidy: bool,
+    /// When a write last succeeded.
+    written: Option<Instant>,
 }
 
 impl Keeper {
     /// Changes go to disk.
+    ///
+    /// Where no space could be kept back, what is left of the disk is for draining: new jobs are refused.
     pub fn disk(disk: Disk, durability: Durability) -> Self {
+        let health = match disk.is_short() {
+            true => Health::Short { since: Instant::now(), error: disk.full() },
+            false => Health::Well,
+        };
         Self::Disk(Box::new(DiskKeeper {
+            // A rest makes up for space that is not kept back.
+            untidy: disk.is_short(),
             disk,
             durability,
-            health: Health::Well,
+            health,
             unwritten: None,
             due: None,
             refused: None,
-            untidy: false,
+            written: None,
         }))
+    }
+
+    /// Whether changes are taken now, new jobs included.
+    pub fn check_writes(&mut self) -> Result<(), EngineError> {
+        match self {
+            Self::Memory => Ok(()),
+            Self::Disk(keeper) => keeper.check_writes(),
+        }
     }
 
     /// Why a command that may change something cannot be carried out now.
@@ -168,6 +188,50 @@ impl DiskKeeper {
         refused.or_else(|| self.refuse_new_jobs(command))
     }
 
+    fn check_writes(&mut self) -> Result<(), EngineError> {
+        let refused = match &self.health {
+            Health::Lost(error) => return Err(error.clone()),
+            Health::Failing(_) => self.try_again(),
+            Health::Well if self.written.is_none_or(|at| at.elapsed() >= WRITTEN_LATELY) => self.probe(),
+            Health::Well | Health::Short { .. } => None,
+        };
+        if let Some(error) = refused {
+            return Err(error);
+        }
+        match (self.keep_reserve(), &self.health) {
+            (false, Health::Short { error, .. }) => Err(error.clone().into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Tries a write while nothing is written that would show whether it can be.
+    fn probe(&mut self) -> Option<EngineError> {
+        match self.disk.probe() {
+            Ok(()) => {
+                self.written = Some(Instant::now());
+                None
+            }
+            Err(error) => {
+                self.health = self.health_after(&error);
+                Some(error.into())
+            }
+        }
+    }
+
+    /// Keeps space back again, if it is time to try; true if the disk is not short of space any more.
+    fn keep_reserve(&mut self) -> bool {
+        let Health::Short { since, .. } = &mut self.health else { return true };
+        if since.elapsed() < RESERVE_EVERY {
+            return false;
+        }
+        *since = Instant::now();
+        if self.disk.keep_reserve() {
+            self.health = Health::Well;
+            return true;
+        }
+        false
+    }
+
     /// Whether the disk takes changes again.
     fn try_again(&mut self) -> Option<EngineError> {
         let tried = match &self.unwritten {
@@ -192,17 +256,10 @@ impl DiskKeeper {
     }
 
     fn refuse_new_jobs(&mut self, command: &Command) -> Option<EngineError> {
-        let Health::Short { since, error } = &mut self.health else { return None };
-        if !matches!(command, Command::Enqueue(_)) {
+        if !matches!(command, Command::Enqueue(_)) || self.keep_reserve() {
             return None;
         }
-        if since.elapsed() >= RESERVE_EVERY {
-            *since = Instant::now();
-            if self.disk.keep_reserve() {
-                self.health = Health::Well;
-                return None;
-            }
-        }
+        let Health::Short { error, .. } = &self.health else { return None };
         Some(error.clone().into())
     }
 
@@ -255,14 +312,23 @@ impl DiskKeeper {
             return Ok(());
         }
         self.untidy = true;
-        let Err(error) = self.disk.write(&changes) else { return Ok(()) };
+        let Err(error) = self.disk.write(&changes) else {
+            self.written = Some(Instant::now());
+            return Ok(());
+        };
         if let DiskError::Unwritable { .. } = error {
             return Err(error);
         }
         if self.durability == Durability::Interval {
             self.unwritten = Some(changes);
         }
-        self.health = match &error {
+        self.health = self.health_after(&error);
+        Err(error)
+    }
+
+    /// How the disk is once a write has failed like this.
+    fn health_after(&mut self, error: &DiskError) -> Health {
+        match error {
             DiskError::Full { .. }
                 if self.durability != Durability::Interval && self.disk.release_reserve() =>
             {
@@ -274,8 +340,7 @@ impl DiskKeeper {
             }
             DiskError::Unconfirmed { .. } | DiskError::Damaged { .. } => Health::Lost(error.clone().into()),
             _ => Health::Failing(error.clone()),
-        };
-        Err(error)
+        }
     }
 
     fn rest(&mut self, machine: &mut Machine) {
@@ -284,6 +349,9 @@ impl DiskKeeper {
         }
         // Tidying that fails has lost nothing; there will be another rest.
         self.untidy = self.disk.tidy().unwrap_or(false);
+        if !self.keep_reserve() {
+            self.untidy = true;
+        }
     }
 }
 

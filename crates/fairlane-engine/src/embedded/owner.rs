@@ -29,6 +29,8 @@ pub(super) enum Request {
     Wait { place: Place, types: Vec<TypeId>, woken: oneshot::Sender<Woken> },
     /// Wait no longer; a token may have come too late.
     Leave { place: Place, late: Option<TypeId> },
+    /// Say whether changes are taken.
+    CheckWrites { reply: oneshot::Sender<Result<(), EngineError>> },
     /// Look at the machine.
     Look(Look),
     /// Say where the owner can be talked to.
@@ -75,6 +77,10 @@ impl Owner {
                     Request::Wait { place, types, woken } => waiters.add(place, types, woken),
                     Request::Leave { place, late } => waiters.leave(place, late),
                     Request::Look(look) => look(&self.machine, self.clock.now()),
+                    Request::CheckWrites { reply } => {
+                        // Who asked may have gone.
+                        let _ = reply.send(self.keeper.check_writes());
+                    }
                     Request::Announce { address, reply } => {
                         // Who announces and does not wait for the answer does not care.
                         let _ = reply.send(self.keeper.announce(&address));

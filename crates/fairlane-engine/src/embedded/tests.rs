@@ -2,17 +2,19 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::task::Poll;
 use std::time::Duration;
 
 use fairlane_core::queue::{
-    Command, Enqueue, Enqueued, Inspect, JobReceipt, JobRef, Lease, NewJob, Reply, Settings,
+    Command, Enqueue, Enqueued, Inspect, JobReceipt, JobRef, Lease, Leased, NewJob, Reply, SetType, Settings,
+    TypePatch,
 };
-use fairlane_core::{Cost, GroupId, JobId, Level, RequestNumber, TypeId, WorkerId};
+use fairlane_core::{Cost, GroupId, JobId, Level, Micros, Rate, RequestNumber, TypeId, WorkerId};
 use tokio::sync::oneshot;
 
-use super::EmbeddedEngine;
+use super::{EmbeddedEngine, OwnClock};
 use crate::{Clock, DirectoryOptions, Durability, Engine, EngineError};
 
 /// Longer than any test waits for something that happens.
@@ -274,4 +276,60 @@ async fn a_request_number_beyond_the_bound_is_refused_before_it_is_sent() {
     let engine = engine_with_jobs(0).await;
     let refused = engine.execute(unstorable_lease()).await;
     assert!(matches!(refused, Err(EngineError::Invalid(_))), "{refused:?}");
+}
+
+const HOUR_US: u64 = 3_600_000_000;
+const NOON: u64 = 1_700_000_000_000_000;
+
+#[test]
+fn a_clock_that_was_ahead_never_steps_back_and_is_caught_up_with() {
+    let given = Arc::new(AtomicU64::new(NOON));
+    let clock = OwnClock::new(Clock::Given(given.clone()), Micros(NOON + HOUR_US));
+    assert_eq!(clock.now(), Micros(NOON + HOUR_US), "it goes on from the stored time");
+    assert!(clock.warning().is_some_and(|warning| warning.contains("3600 s ahead")));
+    let mut last = clock.now();
+    for minute in 1..=100 * 60 {
+        given.store(NOON + minute * 60_000_000, Ordering::SeqCst);
+        let passed_us = clock.now().since(last);
+        assert_eq!(passed_us, 59_400_000, "a hundredth slower in minute {minute}");
+        last = clock.now();
+    }
+    assert_eq!(clock.now(), Micros(NOON + 100 * HOUR_US), "an hour is made up for in 100 hours");
+    given.fetch_add(HOUR_US, Ordering::SeqCst);
+    assert_eq!((clock.now(), clock.warning()), (Micros(NOON + 101 * HOUR_US), None));
+}
+
+#[tokio::test]
+async fn a_rate_holds_in_a_directory_whose_clock_was_an_hour_ahead() {
+    let folder = tempfile::tempdir().unwrap();
+    let given = Arc::new(AtomicU64::new(NOON + HOUR_US));
+    let open = || {
+        let clock = Clock::Given(given.clone());
+        let options = DirectoryOptions { clock, synced: false, reserve_bytes: 0, ..Default::default() };
+        Arc::new(EmbeddedEngine::open(folder.path(), options).unwrap())
+    };
+    let engine = open();
+    let patch = TypePatch { rate: Some(Some(Rate::per_second(50).unwrap())), ..TypePatch::default() };
+    seam(&engine).set_type(SetType { type_id: type_a(), patch }).await.unwrap();
+    seam(&engine).enqueue_all(jobs(2000)).await.unwrap();
+    drop(engine);
+    given.store(NOON, Ordering::SeqCst);
+    let engine = open();
+    assert!(engine.warnings().iter().any(|warning| warning.contains("ahead")), "{:?}", engine.warnings());
+    let (mut leased, mut request) = (0, 0);
+    while given.load(Ordering::SeqCst) < NOON + 20_000_000 {
+        request += 1;
+        let (worker, request) = (WorkerId::new("w").unwrap(), RequestNumber(request));
+        let lease = Lease { worker, request, types: vec![type_a()], jobs_max: 10, lease_ms: 60_000 };
+        let Leased::Jobs { jobs, wake_in_us } = seam(&engine).lease(lease).await.unwrap() else {
+            panic!("numbers only grow");
+        };
+        leased += jobs.len();
+        if jobs.is_empty() {
+            let pause_us = wake_in_us.expect("the timer is this worker's");
+            assert!((1..=1_000_000).contains(&pause_us), "a caller waits {pause_us} us by its own clock");
+            given.fetch_add(pause_us, Ordering::SeqCst);
+        }
+    }
+    assert!((980..=1005).contains(&leased), "{leased} jobs in 20 s at 50/s");
 }

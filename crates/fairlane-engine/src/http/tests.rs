@@ -98,7 +98,7 @@ fn answer(status: &str, headers: &[&str], body: &[u8]) -> Vec<u8> {
 }
 
 fn wired(body: &impl serde::Serialize) -> Vec<u8> {
-    answer("200 OK", &["content-type: application/x-fairlane-2"], &wire::encode(body))
+    answer("200 OK", &["content-type: application/x-fairlane-3"], &wire::encode(body))
 }
 
 fn facts(warnings: &[&str]) -> Vec<u8> {
@@ -112,7 +112,7 @@ fn problem(status: &str, detail: &str) -> Vec<u8> {
 }
 
 fn promoted() -> Vec<u8> {
-    let reply: Result<Reply, Trouble> = Ok(Reply::Promoted(Promoted { moved: 3, wake_at: None }));
+    let reply: Result<Reply, Trouble> = Ok(Reply::Promoted(Promoted { moved: 3, wake_in_us: None }));
     wired(&reply)
 }
 
@@ -135,11 +135,11 @@ async fn a_command_goes_there_and_its_reply_comes_back() {
     let (server, engine) = Told::after_facts([promoted()]).await;
     assert_eq!(engine.name(), "http");
     let reply = engine.execute(promote()).await.unwrap();
-    assert_eq!(reply, Reply::Promoted(Promoted { moved: 3, wake_at: None }));
+    assert_eq!(reply, Reply::Promoted(Promoted { moved: 3, wake_in_us: None }));
     let heads = server.heads();
     assert!(heads[0].starts_with("GET /engine HTTP/1.1"), "{}", heads[0]);
     assert!(heads[1].starts_with("POST /engine/execute HTTP/1.1"), "{}", heads[1]);
-    assert!(heads[1].contains("content-type: application/x-fairlane-2"), "{}", heads[1]);
+    assert!(heads[1].contains("content-type: application/x-fairlane-3"), "{}", heads[1]);
     assert!(!heads[1].contains("authorization"), "{}", heads[1]);
 }
 
@@ -262,7 +262,7 @@ async fn a_name_without_an_address_is_waited_for_and_said_to_be_one() {
 
 #[tokio::test]
 async fn another_version_is_said_to_be_one() {
-    let other = answer("200 OK", &["content-type: application/x-fairlane-1"], b"\x07");
+    let other = answer("200 OK", &["content-type: application/x-fairlane-2"], b"\x07");
     for answers in [other, problem("415 Unsupported Media Type", "of another type")] {
         let error = connect_error([answers]).await;
         assert_eq!(
@@ -270,7 +270,7 @@ async fn another_version_is_said_to_be_one() {
             EngineError::broken("the server speaks another version; update the older of the two")
         );
     }
-    let error = execute_error([answer("200 OK", &["content-type: application/x-fairlane-2"], b"\xff")]).await;
+    let error = execute_error([answer("200 OK", &["content-type: application/x-fairlane-3"], b"\xff")]).await;
     assert!(
         matches!(&error, EngineError::Broken { reason } if reason.contains("cannot be read")),
         "{error:?}"
@@ -321,7 +321,7 @@ async fn what_may_pass_is_retryable_and_what_will_not_is_not() {
 async fn once_met_a_server_is_only_away_while_something_else_answers() {
     let moved = answer("308 Permanent Redirect", &["location: https://host/"], b"");
     let html = answer("200 OK", &["content-type: text/html"], b"<html>");
-    let other = answer("200 OK", &["content-type: application/x-fairlane-1"], b"\x07");
+    let other = answer("200 OK", &["content-type: application/x-fairlane-2"], b"\x07");
     let (server, engine) =
         Told::after_facts([moved.clone(), html, other, b"SSH-2.0\r\n".to_vec(), promoted()]).await;
     for says in ["https://host/", "is no Fairlane server", "another version", "no whole answer"] {
@@ -438,14 +438,14 @@ async fn what_is_invalid_is_not_sent() {
 #[tokio::test]
 async fn an_answer_that_is_too_large_is_not_read() {
     let huge = format!(
-        "HTTP/1.1 200 OK\r\ncontent-type: application/x-fairlane-2\r\ncontent-length: {}\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-type: application/x-fairlane-3\r\ncontent-length: {}\r\n\r\n",
         wire::REPLY_BYTES_MAX + 1
     );
     let error = execute_error([huge.into_bytes()]).await;
     assert!(matches!(&error, EngineError::Broken { reason } if reason.contains("more than")), "{error:?}");
     let piece = format!("{:x}\r\n{}\r\n", ANSWER_BYTES_MAX, "x".repeat(ANSWER_BYTES_MAX));
     let endless = format!(
-        "HTTP/1.1 200 OK\r\ncontent-type: application/x-fairlane-2\r\ntransfer-encoding: chunked\r\n\r\n{piece}{piece}"
+        "HTTP/1.1 200 OK\r\ncontent-type: application/x-fairlane-3\r\ntransfer-encoding: chunked\r\n\r\n{piece}{piece}"
     );
     let error = connect_error([endless.into_bytes()]).await;
     assert!(matches!(&error, EngineError::Broken { reason } if reason.contains("more than")), "{error:?}");
@@ -456,7 +456,7 @@ async fn a_walk_that_breaks_off_is_unavailable_and_one_that_fails_says_why() {
     let page = WalkStep::Page(WalkPage { suspects: Vec::new(), groups_walked: 1, groups: 2 });
     let stream = |steps: &[WalkStep]| {
         let body: Vec<u8> = steps.iter().flat_map(wire::frame).collect();
-        answer("200 OK", &["content-type: application/x-fairlane-2"], &body)
+        answer("200 OK", &["content-type: application/x-fairlane-3"], &body)
     };
     let failed = WalkStep::Failed(Trouble::Refused("no room".into()));
     let (_server, engine) = Told::after_facts([

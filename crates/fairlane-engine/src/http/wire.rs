@@ -27,7 +27,7 @@ use crate::audit::WalkPage;
 use crate::engine::EngineError;
 
 /// The content type of every body; its number is the version of the format.
-pub const CONTENT_TYPE: &str = "application/x-fairlane-2";
+pub const CONTENT_TYPE: &str = "application/x-fairlane-3";
 /// What the content type of every version begins with.
 pub const CONTENT_TYPE_FAMILY: &str = "application/x-fairlane-";
 

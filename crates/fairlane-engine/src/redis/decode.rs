@@ -29,7 +29,7 @@ type Decoded<T> = Result<T, EngineError>;
 pub(super) fn reply(command: &Command, value: Value, now: Micros) -> Decoded<Reply> {
     Ok(match command {
         Command::Enqueue(_) => Reply::Enqueued(enqueued(Items::of(value)?)?),
-        Command::Lease(_) => Reply::Leased(leased(Items::of(value)?, now)?),
+        Command::Lease(_) => Reply::Leased(leased(Items::of(value)?)?),
         Command::Extend(command) => {
             let until = now.plus_ms(command.lease_ms);
             Reply::Extended(Extended { extensions: letters(value, |letter| extension(letter, until))? })
@@ -37,7 +37,7 @@ pub(super) fn reply(command: &Command, value: Value, now: Micros) -> Decoded<Rep
         Command::Settle(_) => Reply::Settled(Settled { verdicts: letters(value, verdict)? }),
         Command::Promote(_) => {
             let mut items = Items::of(value)?;
-            Reply::Promoted(Promoted { moved: items.number()? as usize, wake_at: items.later(now)? })
+            Reply::Promoted(Promoted { moved: items.number()? as usize, wake_in_us: items.span_us()? })
         }
         Command::Reclaim(_) => {
             let mut items = Items::of(value)?;
@@ -62,7 +62,7 @@ pub(super) fn reply(command: &Command, value: Value, now: Micros) -> Decoded<Rep
         Command::ListJobs(_) => Reply::Listed(listing::listed(Items::of(value)?)?),
         Command::Explain(command) => Reply::Explained(listing::explained(&command.job, value)?),
         Command::Audit(command) => Reply::Audited(audit::audited(command, value)?),
-        other => bulks::reply(other, value, now)?,
+        other => bulks::reply(other, value)?,
     })
 }
 
@@ -190,12 +190,17 @@ impl Items {
 
     /// A span from `now` in microseconds, or nothing.
     fn later(&mut self, now: Micros) -> Decoded<Option<Micros>> {
+        Ok(self.span_us()?.map(|span_us| now.plus_us(span_us)))
+    }
+
+    /// A span in microseconds, or nothing; one that has passed is 0.
+    fn span_us(&mut self) -> Decoded<Option<u64>> {
         let span = self.text()?;
         if span.is_empty() {
             return Ok(None);
         }
         let span_us: i64 = parse(&span)?;
-        Ok(Some(Micros(now.0.saturating_add_signed(span_us))))
+        Ok(Some(span_us.max(0) as u64))
     }
 
     fn time(&mut self) -> Decoded<Option<Micros>> {
@@ -287,13 +292,13 @@ fn row(value: Value) -> Decoded<Row> {
     Ok(Row { created_at: Micros(created_us), level, type_id, cost, bulk, trace, cancelled, payload })
 }
 
-fn leased(mut items: Items, now: Micros) -> Decoded<Leased> {
+fn leased(mut items: Items) -> Decoded<Leased> {
     match items.text()?.as_str() {
         "superseded" => return Ok(Leased::Superseded { newest: RequestNumber(items.number()?) }),
         "jobs" => {}
         other => return Err(unknown("reply to lease", other)),
     }
-    let wake_at = items.later(now)?;
+    let wake_in_us = items.span_us()?;
     let fence = Fence(items.number()?);
     let mut bulks = HashMap::new();
     for _ in 0..items.number()? {
@@ -303,7 +308,7 @@ fn leased(mut items: Items, now: Micros) -> Decoded<Leased> {
     while !items.is_empty() {
         leased_lane(&mut items, fence, &bulks, &mut jobs)?;
     }
-    Ok(Leased::Jobs { jobs, wake_at })
+    Ok(Leased::Jobs { jobs, wake_in_us })
 }
 
 /// The jobs taken off one lane; those that came back to it have their attempt told.

@@ -35,6 +35,14 @@ pub(super) async fn check_layout(connection: &Connection, keys: &Keys) -> Result
     Err(EngineError::broken(other_layout(&found, keys.prefix())))
 }
 
+/// Fails as a change would. The field is there, so that nothing is changed; the server refuses the command all the
+/// same while it is a replica, is out of memory, cannot save or has too few replicas.
+pub(super) async fn check_writes(connection: &Connection, keys: &Keys) -> Result<(), EngineError> {
+    let mut mark = ::redis::cmd("HSETNX");
+    mark.arg(keys.partition()).arg("version").arg(LAYOUT_VERSION);
+    connection.query(&mark).await.map(drop)
+}
+
 /// Names both versions and what to do. Data of an older layout is not converted: the program that wrote it drains it.
 fn other_layout(found: &str, prefix: &str) -> String {
     let known = format!(

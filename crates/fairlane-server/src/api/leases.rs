@@ -21,9 +21,9 @@ use fairlane_core::limits::{LEASE_JOBS_MAX, LEASE_MS_MAX, LEASE_MS_MIN, TYPES_MA
 use fairlane_core::numbers::within;
 use fairlane_core::queue::LeasedJob;
 use fairlane_core::{BulkId, GroupId, JobId, Trace, TypeId, WorkerId};
-use fairlane_engine::Clock;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use tokio::time::Instant;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -218,8 +218,8 @@ fn written(found: &Found) -> Response {
     for (batch, created_at) in &batches {
         jobs.extend(batch.iter().map(|job| LeaseShown::new(job, created_at)));
     }
-    let shown =
-        LeasesShown { jobs, wake_in_ms: wake_at.map(|at| at.since(Clock::System.now()).div_ceil(1000)) };
+    let wake_in = wake_at.map(|at| at.saturating_duration_since(Instant::now()));
+    let shown = LeasesShown { jobs, wake_in_ms: wake_in.map(|left| left.as_micros().div_ceil(1000) as u64) };
     let bytes: usize = found.jobs.iter().map(|job| job.payload.len() + JOB_BYTES).sum();
     let mut body = Vec::with_capacity(bytes + JOB_BYTES);
     match serde_json::to_writer(&mut body, &shown) {

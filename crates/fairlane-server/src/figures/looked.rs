@@ -46,7 +46,11 @@ impl Sheet {
         let sheet = Self(PrometheusBuilder::new().build_recorder());
         sheet.write(|| {
             observe::describe();
-            metrics::describe_gauge!(ENGINE_UP, Unit::Count, "1 while the engine answers, else 0.");
+            metrics::describe_gauge!(
+                ENGINE_UP,
+                Unit::Count,
+                "1 while the engine answers and takes changes, else 0."
+            );
         });
         sheet
     }
@@ -58,15 +62,15 @@ impl Sheet {
 
 impl Looked {
     /// How the queue stands, or stood a moment ago. While the engine does not answer, only that.
-    pub async fn text(&mut self, engine: &dyn Engine, groups_max: usize) -> String {
+    pub async fn text(&mut self, engine: &dyn Engine, takes_changes: bool, groups_max: usize) -> String {
         if self.at.is_none_or(|at| at.elapsed() >= LOOK_EVERY) {
-            self.text = self.look(engine, groups_max).await;
+            self.text = self.look(engine, takes_changes, groups_max).await;
             self.at = Some(Instant::now());
         }
         self.text.clone()
     }
 
-    async fn look(&mut self, engine: &dyn Engine, groups_max: usize) -> String {
+    async fn look(&mut self, engine: &dyn Engine, takes_changes: bool, groups_max: usize) -> String {
         let (sheet, deadline) = (Sheet::new(), Instant::now() + LOOK_WITHIN);
         let whole = timeout_at(deadline, engine.inspect(Inspect::Whole)).await;
         let is_up = match whole {
@@ -79,7 +83,7 @@ impl Looked {
             }
             _ => false,
         };
-        sheet.write(|| gauge!(ENGINE_UP).set(f64::from(u8::from(is_up))));
+        sheet.write(|| gauge!(ENGINE_UP).set(f64::from(u8::from(is_up && takes_changes))));
         sheet.0.handle().render()
     }
 
@@ -177,9 +181,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_engine_that_hangs_does_not_hold_the_figures_up() {
         let (mut looked, begun) = (Looked::default(), Instant::now());
-        let text = looked.text(&Hung, 3).await;
+        let text = looked.text(&Hung, true, 3).await;
         assert!(text.contains(&format!("\n{ENGINE_UP} 0\n")), "{text}");
-        assert_eq!(looked.text(&Hung, 3).await, text);
+        assert_eq!(looked.text(&Hung, true, 3).await, text);
         assert!(begun.elapsed() < LOOK_WITHIN + LOOK_EVERY, "the second one is the first one again");
     }
 }

@@ -41,6 +41,14 @@ impl Engine for Charged {
         self.engine.space()
     }
 
+    fn check_writes(&self) -> BoxFuture<'_, Result<(), EngineError>> {
+        self.engine.check_writes()
+    }
+
+    fn lost(&self) -> BoxFuture<'_, EngineError> {
+        self.engine.lost()
+    }
+
     fn announce(&self, address: String) -> BoxFuture<'_, Result<(), EngineError>> {
         self.engine.announce(address)
     }

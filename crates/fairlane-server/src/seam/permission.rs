@@ -309,7 +309,11 @@ mod tests {
     #[test]
     fn a_key_that_is_bound_to_groups_sees_of_the_whole_its_settings_and_types_alone() {
         let now = fairlane_core::Micros(1_000_000_000_000_000);
-        let mut machine = Machine::new(Settings { max_retry_count: 7, ..Settings::default() }, fairlane_core::HashSeed::FIXED, now);
+        let mut machine = Machine::new(
+            Settings { max_retry_count: 7, ..Settings::default() },
+            fairlane_core::HashSeed::FIXED,
+            now,
+        );
         machine.apply(enqueue("t", &["g", "other"]), now);
         let reply = machine.apply(Command::Inspect(Inspect::Whole), now);
         let seen = |groups| match without_others(&caller(Role::Viewer, groups), reply.clone()) {

@@ -2,10 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use fairlane::{Fairlane, Job, JobState, Settings};
 use fairlane_conformance::servers::{RedisServer, ServerOptions};
+use fairlane_engine::{Clock, DirectoryOptions, EmbeddedEngine};
+use fairlane_server::ServerSettings;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -463,4 +467,24 @@ async fn each_leased_job_says_when_it_was_enqueued() {
         let path = format!("/api/jobs/group/{}", job["id"].as_str().unwrap());
         assert_eq!(server.get(&path).await.1["created_at"], job["created_at"]);
     }
+}
+
+#[tokio::test]
+async fn a_wake_up_is_told_in_the_engines_own_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let hour_ahead = Clock::System.now().plus_ms(3_600_000).0;
+    let options = |clock| DirectoryOptions { clock, ..DirectoryOptions::default() };
+    let ahead = Clock::Given(Arc::new(AtomicU64::new(hour_ahead)));
+    let engine = Arc::new(EmbeddedEngine::open(folder.path(), options(ahead)).unwrap());
+    let earlier = Fairlane::from_engine(engine);
+    earlier.enqueue(Job::new("group", "other", &0)).await.unwrap().accepted().unwrap();
+    drop(earlier);
+    let engine = EmbeddedEngine::open(folder.path(), options(Clock::System)).unwrap();
+    let fairlane = Fairlane::from_engine(Arc::new(engine));
+    let server = Running::start_with(fairlane, None, ServerSettings::default()).await;
+    let later = Job::new("group", "mail", &0).delay(Duration::from_secs(5));
+    server.fairlane.enqueue(later).await.unwrap().accepted().unwrap();
+    let answer = lease(&server, json!({})).await;
+    let wake_in_ms = answer["wake_in_ms"].as_u64().unwrap();
+    assert!((1..=5000).contains(&wake_in_ms), "{answer}");
 }

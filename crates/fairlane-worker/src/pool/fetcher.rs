@@ -8,10 +8,10 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use fairlane_core::TypeId;
 use fairlane_core::limits::{ADMIT_JOBS_MAX, TIMER_BACKSTOP_MS};
 use fairlane_core::queue::{Admit, Destination};
-use fairlane_core::{Micros, TypeId};
-use fairlane_engine::{Clock, EngineError, Leaser};
+use fairlane_engine::{EngineError, Leaser};
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 
 use super::gather::gather;
@@ -45,7 +45,7 @@ struct Class {
     /// When it last had nothing; it is left in peace for a moment.
     empty: Option<Instant>,
     /// When it may have something.
-    wake_at: Option<Micros>,
+    wake_at: Option<Instant>,
     /// A wait for it, and perhaps for others, is under way.
     wait: Option<AbortHandle>,
 }
@@ -74,7 +74,7 @@ type Ended = Result<(Id, Result<bool, EngineError>), JoinError>;
 enum Fetched {
     Some,
     /// Nothing; ask again then.
-    None(Option<Micros>),
+    None(Option<Instant>),
 }
 
 impl Fetcher {
@@ -274,7 +274,7 @@ impl Fetcher {
         let first = classes.iter().filter_map(|class| self.classes[*class].wake_at).min();
         let Some(wake_at) = first else { return self.shared.settings.worker_timeout.min(backstop) };
         let least = TIMED_WAIT_MIN * (1 << self.vain.min(7));
-        Duration::from_micros(wake_at.since(Clock::System.now())).clamp(least, backstop)
+        wake_at.saturating_duration_since(Instant::now()).clamp(least, backstop)
     }
 
     /// A request whose answer was missed may hold jobs: they are asked for once more and handed back.

@@ -18,14 +18,14 @@ fn tally(answer: &Answer, counts: &mut Tally) {
     match &**reply {
         Reply::Enqueued(reply) => reply.receipts.iter().for_each(|receipt| count(receipt_word(receipt), 1)),
         Reply::Leased(Leased::Superseded { .. }) => count("superseded", 1),
-        Reply::Leased(Leased::Jobs { jobs, wake_at }) => {
+        Reply::Leased(Leased::Jobs { jobs, wake_in_us }) => {
             count("leased", jobs.len() as u64);
             let bytes: usize = jobs.iter().map(|job| job.payload.len()).sum();
             count("leased as many bytes as one lease gives", u64::from(bytes >= LEASE_BYTES_MAX));
             count("leased again", jobs.iter().filter(|job| job.attempt > 1).count() as u64);
             count("leased of a bulk action", jobs.iter().filter(|job| job.bulk.is_some()).count() as u64);
             count("leased with a trace", jobs.iter().filter(|job| job.trace.is_some()).count() as u64);
-            count("wake time", u64::from(wake_at.is_some()));
+            count("wake time", u64::from(wake_in_us.is_some()));
         }
         Reply::Extended(reply) => reply.extensions.iter().for_each(|extension| match extension {
             Extension::Until(_) => count("extended", 1),
@@ -244,7 +244,8 @@ fn random_steps_reach_every_kind_of_answer_often() {
     let mut jobs_most = 0;
     for episode in 0..60 {
         let mut world = World::new(7, episode);
-        let (mut machine, mut taken) = (Machine::new(Settings::default(), HashSeed::FIXED, START), BTreeSet::new());
+        let (mut machine, mut taken) =
+            (Machine::new(Settings::default(), HashSeed::FIXED, START), BTreeSet::new());
         for _ in 0..2000 {
             let step = world.next_step();
             let waiting = whole(&mut machine).waiting;

@@ -137,8 +137,8 @@ impl Machine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::names::{JobId, WorkerId};
     use crate::hashing::HashSeed;
+    use crate::names::{JobId, WorkerId};
     use crate::numbers::{Cost, Level, Micros, RequestNumber};
     use crate::queue::lane::Standing;
     use crate::queue::{CancelBulk, Command, Enqueue, Lease, NewJob, OpenBulk, Reply, Settings};

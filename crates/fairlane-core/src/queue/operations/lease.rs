@@ -74,8 +74,8 @@ pub enum Leased {
     Jobs {
         /// In the order they were picked.
         jobs: Vec<LeasedJob>,
-        /// Ask again then, if no wake-up comes before. Only one asker per type is told.
-        wake_at: Option<Micros>,
+        /// Ask again in so many microseconds, if no wake-up comes before. Only one asker per type is told.
+        wake_in_us: Option<u64>,
     },
     /// The worker has asked with a higher number since.
     Superseded {
@@ -170,7 +170,7 @@ impl Machine {
         self.remember_request(command.worker, Request { number: command.request, until, fence });
         self.forget_requests(LEASE_REQUESTS_FORGOTTEN, now);
         let jobs = call.picked.iter().map(|&key| self.leased_job(key, call.fence)).collect();
-        Leased::Jobs { jobs, wake_at: call.wake_at }
+        Leased::Jobs { jobs, wake_in_us: call.wake_at.map(|at| at.since(now)) }
     }
 
     /// The answer to a request that was carried out before, or that comes too late.
@@ -189,7 +189,7 @@ impl Machine {
                 jobs.push(self.leased_job(key, fence));
             }
         }
-        Some(Leased::Jobs { jobs, wake_at: None })
+        Some(Leased::Jobs { jobs, wake_in_us: None })
     }
 
     fn leased_job(&self, key: JobKey, fence: Fence) -> LeasedJob {

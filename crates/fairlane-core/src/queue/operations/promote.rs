@@ -23,7 +23,7 @@ pub struct Promoted {
     /// Jobs moved.
     pub moved: usize,
     /// When the next waiting job is due.
-    pub wake_at: Option<Micros>,
+    pub wake_in_us: Option<u64>,
 }
 
 impl Promote {
@@ -36,8 +36,8 @@ impl Promote {
 impl Machine {
     pub(in crate::queue) fn promote(&mut self, command: Promote, now: Micros) -> Promoted {
         let moved = self.promote_due(command.jobs_max, now);
-        let wake_at = self.waiting.keys().next().map(|(due, _)| *due);
-        Promoted { moved, wake_at }
+        let wake_in_us = self.waiting.keys().next().map(|(due, _)| due.since(now));
+        Promoted { moved, wake_in_us }
     }
 
     /// Moves up to `most` due jobs to the tail of their lanes' returned lists.

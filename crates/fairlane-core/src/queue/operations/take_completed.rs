@@ -41,7 +41,7 @@ pub struct CompletedTaken {
     /// What may be aggregated now.
     pub bulks: Vec<TakenBulk>,
     /// When the next one can be taken.
-    pub wake_at: Option<Micros>,
+    pub wake_in_us: Option<u64>,
 }
 
 impl TakeCompleted {
@@ -78,7 +78,17 @@ impl Machine {
             self.aggregating.insert((until, number));
             bulks.push(TakenBulk { view: self.bulk_view(number), fence });
         }
-        CompletedTaken { bulks, wake_at: self.aggregating.first().map(|(at, _)| *at) }
+        CompletedTaken { bulks, wake_in_us: self.aggregating.first().map(|(at, _)| at.since(now)) }
+    }
+
+    /// Gives every bulk action that is being aggregated back at once, for an owner that opens its state after a stop:
+    /// the aggregators of its own process are gone. One that lives elsewhere and goes on is safe by its fence: it
+    /// finishes first, or is told that it came too late.
+    pub fn release_aggregations(&mut self) {
+        let taken: Vec<u64> = self.taken.iter().map(|(_, number)| *number).collect();
+        for number in taken {
+            self.hand_out(number);
+        }
     }
 
     /// What a worker has in hand. What has outlived its lease it has lost, though nobody has taken it yet.

@@ -11,6 +11,12 @@ use crate::engine::EngineError;
 /// Why a directory cannot be opened, read or written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DiskError {
+    /// This process has it.
+    #[error("this process has {folder:?} open already; clone the Fairlane you have")]
+    OpenHere {
+        /// The directory.
+        folder: PathBuf,
+    },
     /// Another process has it.
     #[error(
         "{folder:?} belongs to process {pid}, which is running; stop it first, or use another directory: one process \
@@ -153,6 +159,17 @@ impl DiskError {
                 Self::Damaged { file, found: reason }
             }
             _ => Self::Damaged { file, found: reason },
+        }
+    }
+
+    /// What it means to whoever opens the directory: a disk that is full, fails or is locked may be none of that
+    /// in a moment, so that waiting may help.
+    pub(crate) fn at_opening(self) -> EngineError {
+        match self {
+            Self::Full { .. } | Self::Busy { .. } | Self::Io { .. } => {
+                EngineError::Unavailable { engine: "the data directory", reason: self.to_string() }
+            }
+            _ => self.into(),
         }
     }
 

@@ -51,7 +51,24 @@ pub(super) fn make_folder(folder: &Path) -> Result<(), DiskError> {
     builder.recursive(true);
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder).map_err(|error| unusable(folder, &error))
+    let is_new = !folder.exists();
+    builder.create(folder).map_err(|error| unusable(folder, &error))?;
+    if is_new {
+        sync_parents(folder);
+    }
+    Ok(())
+}
+
+/// Lets a new directory survive a failure of the machine: its name stands in its parent, which may be new as well.
+fn sync_parents(folder: &Path) {
+    let Ok(folder) = folder.canonicalize() else { return };
+    for parent in folder.ancestors().skip(1) {
+        // A parent that may not be opened was not made here, nor was any above it.
+        let synced = File::open(parent).and_then(|parent| parent.sync_all());
+        if synced.is_err() {
+            return;
+        }
+    }
 }
 
 /// Makes the file if it is not there, for this user alone, in a directory that is open to others too. What SQLite puts
@@ -88,7 +105,11 @@ impl Lock {
                 let mut text = String::new();
                 // Whoever it is has it; the name is only a courtesy.
                 let _ = file.read_to_string(&mut text);
-                return Err(DiskError::Taken { folder: folder.to_owned(), pid: owner_named(&text).pid });
+                let (folder, pid) = (folder.to_owned(), owner_named(&text).pid);
+                return Err(match pid == std::process::id().to_string() {
+                    true => DiskError::OpenHere { folder },
+                    false => DiskError::Taken { folder, pid },
+                });
             }
             Err(TryLockError::Error(error)) => return Err(unusable(folder, &error)),
         }

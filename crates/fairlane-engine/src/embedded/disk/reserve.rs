@@ -2,7 +2,7 @@
 //! new ones are refused.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use crate::engine::Space;
@@ -14,32 +14,53 @@ const STEP_BYTES: usize = 1024 * 1024;
 pub(super) struct Reserve {
     path: PathBuf,
     bytes: u64,
+    /// It was given up, or there was too little space for it.
+    is_short: bool,
 }
 
 impl Reserve {
     /// Keeps back what can be kept.
     pub fn make(folder: &Path, bytes: u64) -> Self {
-        let reserve = Self { path: folder.join(FILE), bytes };
+        let mut reserve = Self { path: folder.join(FILE), bytes, is_short: false };
         reserve.keep();
         reserve
     }
 
+    /// Whether it is missing because space is.
+    pub fn is_short(&self) -> bool {
+        self.is_short
+    }
+
     /// False if it was gone already.
-    pub fn release(&self) -> bool {
-        self.is_kept() && std::fs::remove_file(&self.path).is_ok()
+    pub fn release(&mut self) -> bool {
+        let is_released = self.is_kept() && std::fs::remove_file(&self.path).is_ok();
+        self.is_short |= is_released;
+        is_released
     }
 
     /// True if all of it is kept back now. What fits in part is given back at once.
-    pub fn keep(&self) -> bool {
+    pub fn keep(&mut self) -> bool {
         if self.is_kept() {
             return true;
         }
-        let kept = self.fill();
+        let kept = self.check_space().and_then(|()| self.fill());
         if kept.is_err() {
             // Nothing else can be done about a file that cannot be removed.
             let _ = std::fs::remove_file(&self.path);
         }
+        let full = [ErrorKind::StorageFull, ErrorKind::QuotaExceeded];
+        self.is_short = kept.as_ref().is_err_and(|error| full.contains(&error.kind()));
         kept.is_ok()
+    }
+
+    /// Fails without writing anything where it cannot fit.
+    fn check_space(&self) -> std::io::Result<()> {
+        let folder = self.path.parent().unwrap_or(Path::new("."));
+        let disk = rustix::fs::statvfs(folder)?;
+        match disk.f_bavail * disk.f_frsize < self.bytes {
+            true => Err(ErrorKind::StorageFull.into()),
+            false => Ok(()),
+        }
     }
 
     fn is_kept(&self) -> bool {

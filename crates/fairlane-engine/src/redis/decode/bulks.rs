@@ -9,8 +9,8 @@ use fairlane_core::{Fence, Micros};
 
 use super::{Decoded, Items, bulk_id, group_id, job_id, letters, unknown, verdict};
 
-/// The reply to `command`, sent at `now`.
-pub(super) fn reply(command: &Command, value: Value, now: Micros) -> Decoded<Reply> {
+/// The reply to `command`.
+pub(super) fn reply(command: &Command, value: Value) -> Decoded<Reply> {
     Ok(match command {
         Command::Admit(_) => Reply::Admitted(admitted(Items::of(value)?)?),
         Command::OpenBulk(_) => Reply::BulkOpened(opened(Items::of(value)?)?),
@@ -18,7 +18,7 @@ pub(super) fn reply(command: &Command, value: Value, now: Micros) -> Decoded<Rep
         Command::HoldBulk(_) => Reply::BulkHeld(BulkHeld(view_if_any(Items::of(value)?)?)),
         Command::ResumeBulk(_) => Reply::BulkResumed(BulkResumed(view_if_any(Items::of(value)?)?)),
         Command::CancelBulk(_) => Reply::BulkCancelled(BulkCancelled(view_if_any(Items::of(value)?)?)),
-        Command::TakeCompleted(_) => Reply::CompletedTaken(taken(Items::of(value)?, now)?),
+        Command::TakeCompleted(_) => Reply::CompletedTaken(taken(Items::of(value)?)?),
         Command::FinishBulk(_) => {
             let verdicts = letters(value, verdict)?;
             let first = verdicts.first().ok_or_else(|| unknown("reply to finish_bulk", "nothing"))?;
@@ -115,14 +115,14 @@ fn sealed(mut items: Items) -> Decoded<BulkSealed> {
     })
 }
 
-fn taken(mut items: Items, now: Micros) -> Decoded<CompletedTaken> {
-    let wake_at = items.later(now)?;
+fn taken(mut items: Items) -> Decoded<CompletedTaken> {
+    let wake_in_us = items.span_us()?;
     let mut bulks = Vec::new();
     while !items.is_empty() {
         let fence = Fence(items.number()?);
         bulks.push(TakenBulk { view: bulk_view(&mut items)?, fence });
     }
-    Ok(CompletedTaken { bulks, wake_at })
+    Ok(CompletedTaken { bulks, wake_in_us })
 }
 
 /// A bulk action's view, or nothing where there is none.

@@ -67,6 +67,14 @@ impl Engine for Heard {
         self.engine.space()
     }
 
+    fn check_writes(&self) -> BoxFuture<'_, Result<(), EngineError>> {
+        self.engine.check_writes()
+    }
+
+    fn lost(&self) -> BoxFuture<'_, EngineError> {
+        self.engine.lost()
+    }
+
     fn execute(&self, command: Command) -> BoxFuture<'_, Result<Reply, EngineError>> {
         let moved = if self.live.bulks.are_followed() { moved_by(&command) } else { Vec::new() };
         Box::pin(async move {

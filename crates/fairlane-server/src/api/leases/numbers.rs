@@ -13,8 +13,9 @@ use std::time::Duration;
 
 use fairlane_core::limits::INTEGER_MAX;
 use fairlane_core::queue::{Lease, Leased};
-use fairlane_core::{Micros, RequestNumber, WorkerId};
+use fairlane_core::{RequestNumber, WorkerId};
 use fairlane_engine::{Engine, EngineError};
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::handed::Handed;
@@ -34,7 +35,7 @@ const REPEAT_PAUSE: Duration = Duration::from_millis(100);
 /// What one lease found.
 pub(super) struct Tried {
     pub jobs: Handed,
-    pub wake_at: Option<Micros>,
+    pub wake_at: Option<Instant>,
 }
 
 /// How the leases of one request are numbered.
@@ -83,8 +84,9 @@ async fn given(
     loop {
         command.request = RequestNumber(request * TRIES_MAX + *next);
         match answered(engine, &command).await? {
-            Leased::Jobs { jobs, wake_at } => {
+            Leased::Jobs { jobs, wake_in_us } => {
                 *next += 1;
+                let wake_at = wake_in_us.map(from_now);
                 // Never handed back: whoever repeats the number may have them already.
                 return Ok(Tried { jobs: Handed::new(None, jobs), wake_at });
             }
@@ -105,7 +107,8 @@ async fn own(engine: Arc<dyn Engine>, mut command: Lease) -> Result<Tried, Probl
     loop {
         command.request = RequestNumber(LAST.fetch_add(1, Ordering::Relaxed) + 1);
         match answered(&engine, &command).await? {
-            Leased::Jobs { jobs, wake_at } => {
+            Leased::Jobs { jobs, wake_in_us } => {
+                let wake_at = wake_in_us.map(from_now);
                 return Ok(Tried { jobs: Handed::new(Some(engine), jobs), wake_at });
             }
             // Another request of the worker was faster.
@@ -114,6 +117,10 @@ async fn own(engine: Arc<dyn Engine>, mut command: Lease) -> Result<Tried, Probl
             Leased::Superseded { newest } => return Err(superseded(newest.0)),
         }
     }
+}
+
+fn from_now(us: u64) -> Instant {
+    Instant::now() + Duration::from_micros(us)
 }
 
 /// The worker as this process alone calls it.

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use fairlane_core::limits::TIMER_BACKSTOP_MS;
 use fairlane_core::queue::{Lease, LeasedJob};
-use fairlane_core::{Micros, RequestNumber, TypeId, WorkerId};
-use fairlane_engine::Clock;
+use fairlane_core::{RequestNumber, TypeId, WorkerId};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -17,7 +16,7 @@ use super::superseded;
 use crate::app::Shared;
 use crate::problem::Problem;
 
-/// Shortest wait for a time that has passed by our clock; doubled while nothing comes of it.
+/// Shortest wait for a time that has passed; doubled while nothing comes of it.
 const TIMED_WAIT_MIN: Duration = Duration::from_millis(1);
 /// How often all polls together ask in a second when nothing wakes them.
 const UNWOKEN_ASKS_EACH_SECOND: u64 = 1000;
@@ -35,7 +34,7 @@ pub(super) struct Asked {
 /// What it gets.
 pub(super) struct Found {
     pub jobs: Vec<LeasedJob>,
-    pub wake_at: Option<Micros>,
+    pub wake_at: Option<Instant>,
 }
 
 /// The requests that wait at the moment.
@@ -89,13 +88,13 @@ fn command(asked: &Asked) -> Lease {
 }
 
 /// How long to wait for a push before asking again without one.
-fn pause(wake_at: Option<Micros>, vain: u32, polls: u64) -> Duration {
+fn pause(wake_at: Option<Instant>, vain: u32, polls: u64) -> Duration {
     // Whoever was told when work comes may be gone by then, so all ask again now and again: the more there are, the
     // less often each has to.
     let backstop = Duration::from_millis(TIMER_BACKSTOP_MS * polls.div_ceil(UNWOKEN_ASKS_EACH_SECOND).max(1));
     let Some(wake_at) = wake_at else { return backstop };
     let least = TIMED_WAIT_MIN * (1 << vain.min(7));
-    Duration::from_micros(wake_at.since(Clock::System.now())).clamp(least, backstop)
+    wake_at.saturating_duration_since(Instant::now()).clamp(least, backstop)
 }
 
 /// One request that may wait; leaves when dropped.
