@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn worker_names_are_forgotten_when_their_request_runs_out() {
-        let mut machine = Machine::new(Settings::default(), NOW);
+        let mut machine = Machine::new(Settings::default(), crate::HashSeed::FIXED, NOW);
         for number in 0..1000 {
             lease(&mut machine, format!("old-{number}"), NOW);
         }
