@@ -149,6 +149,10 @@ faults! {
     NoBatch = "no-batch": "orphan",
         "there is a deadline and nothing that it is for",
         "removes it";
+    /// Numbers that come near their end.
+    VirtualTime = "virtual-time": "virtual-time-high",
+        "the virtual time of {detail} is past half of what can be counted",
+        "";
     /// A lane that would not come back to its order.
     NotCleared = "not-cleared": "lane-out-of-order",
         "lane {detail} waits for its head to be cleared, and no sweep would do it",
@@ -161,10 +165,6 @@ faults! {
     NotIndexed = "not-indexed": "orphan",
         "it waits for a time, and its bulk action does not list it as waiting",
         "lists it there";
-    /// Numbers that come near their end.
-    VirtualTime = "virtual-time": "virtual-time-high",
-        "the virtual time of {detail} is past half of what can be counted",
-        "";
 }
 
 /// One thing that is wrong.
