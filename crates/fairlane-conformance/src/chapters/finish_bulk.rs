@@ -1,7 +1,7 @@
 //! `finish_bulk`: an aggregation ends once, or is given back; the fence decides whether this is that end.
 
 use fairlane_core::Fence;
-use fairlane_core::limits::NOTE_BYTES_MAX;
+use fairlane_core::limits::{LEASE_MS_MAX, NOTE_BYTES_MAX, TAKE_BULKS_MAX};
 use fairlane_core::queue::*;
 use fairlane_engine::EngineError;
 
@@ -22,6 +22,9 @@ pub const CASES: &[Case] = cases![
     an_unknown_one_is_gone_and_not_made,
     a_removed_one_is_gone_and_not_made,
     one_that_is_given_back_can_be_taken_at_once_and_stands_behind_the_others,
+    one_given_back_with_a_delay_is_taken_after_it_and_not_before,
+    many_given_back_with_a_delay_stand_before_nobody,
+    a_delay_out_of_range_is_invalid,
     giving_back_again_is_applied_without_effect,
     one_that_is_given_back_can_be_finished_until_it_is_taken_again,
     only_what_is_in_hand_can_be_given_back,
@@ -205,6 +208,45 @@ async fn one_that_is_given_back_can_be_taken_at_once_and_stands_behind_the_other
     assert_eq!(queue.release(&unknown).await, Verdict::Stale, "it is somebody else's");
     assert_eq!(queue.take(10).await, []);
     assert_eq!(queue.finish(&again[2]).await, Verdict::Applied);
+}
+
+async fn one_given_back_with_a_delay_is_taken_after_it_and_not_before(queue: Subject) {
+    let first = taken(&queue).await;
+    assert_eq!(queue.release_for(&first, 2000).await, Verdict::Applied);
+    queue.advance_ms(500);
+    assert_eq!(queue.release_for(&first, 60_000).await, Verdict::Applied, "it was given back before");
+    queue.advance_ms(1499);
+    let none = queue.take_for(10, LEASE_MS).await;
+    assert_eq!((none.bulks, none.wake_at), (vec![], Some(START.plus_ms(2000))));
+    queue.advance_ms(1);
+    assert!(queue.take_one().await.fence > first.fence);
+}
+
+/// An aggregation that no worker can do must not delay those of others.
+async fn many_given_back_with_a_delay_stand_before_nobody(queue: Subject) {
+    for number in 0..3 * TAKE_BULKS_MAX {
+        let id = number.to_string();
+        queue.open("stuck", &id).await;
+        queue.seal("stuck", &id).await;
+    }
+    for _ in 0..3 {
+        for taken in queue.take(TAKE_BULKS_MAX).await {
+            assert_eq!(queue.release_for(&taken, 1000).await, Verdict::Applied);
+        }
+    }
+    queue.open("other", "b").await;
+    queue.seal("other", "b").await;
+    let next = queue.take(TAKE_BULKS_MAX).await;
+    assert_eq!((next.len(), next[0].view.bulk.clone()), (1, bulk_ref("other", "b")));
+    assert_eq!(queue.whole().await.aggregating, 3 * TAKE_BULKS_MAX as u64 + 1);
+}
+
+async fn a_delay_out_of_range_is_invalid(queue: Subject) {
+    let taken = taken(&queue).await;
+    let with = |delay_ms| finish_command(&taken, Aggregation::Released { delay_ms });
+    let refused = queue.engine.finish_bulk(with(LEASE_MS_MAX + 1)).await;
+    assert!(matches!(refused, Err(EngineError::Invalid(_))), "{refused:?}");
+    assert_eq!(queue.engine.finish_bulk(with(LEASE_MS_MAX)).await, Ok(BulkFinished(Verdict::Applied)));
 }
 
 /// A lost reply.

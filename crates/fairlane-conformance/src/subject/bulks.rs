@@ -126,7 +126,12 @@ impl Subject {
 
     /// Gives a bulk action back.
     pub async fn release(&self, taken: &TakenBulk) -> Verdict {
-        let command = finish_command(taken, Aggregation::Released);
+        self.release_for(taken, 0).await
+    }
+
+    /// Gives a bulk action back, to be taken after a delay.
+    pub async fn release_for(&self, taken: &TakenBulk, delay_ms: u64) -> Verdict {
+        let command = finish_command(taken, Aggregation::Released { delay_ms });
         self.engine.finish_bulk(command).await.expect("finish_bulk is answered").0
     }
 

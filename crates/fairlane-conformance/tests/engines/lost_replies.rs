@@ -162,7 +162,7 @@ async fn a_bulk_action_outlives_the_loss_of_every_reply() {
     assert_eq!(swept, Reply::Swept(NOTHING_SWEPT), "what was to be done was done the first time");
     assert_eq!((bulk(&engine, "c").await.cancelled, whole(&engine).await.backlog), (2, 0));
     let taken = in_hand(lost_then_repeated(&proxy, &engine, take.clone()).await);
-    let release = Command::FinishBulk(finish_command(&taken, Aggregation::Released));
+    let release = Command::FinishBulk(finish_command(&taken, Aggregation::Released { delay_ms: 0 }));
     let released = lost_then_repeated(&proxy, &engine, release).await;
     assert_eq!(released, Reply::BulkFinished(BulkFinished(Verdict::Applied)));
     let taken = in_hand(lost_then_repeated(&proxy, &engine, take).await);

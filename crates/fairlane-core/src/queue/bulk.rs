@@ -349,11 +349,15 @@ impl Machine {
 
     /// Lets a bulk action be taken from now on.
     pub(super) fn hand_out(&mut self, number: u64) {
-        let now = self.now;
+        self.hand_out_at(number, self.now);
+    }
+
+    /// Lets a bulk action be taken from a time on.
+    pub(super) fn hand_out_at(&mut self, number: u64, at: Micros) {
         self.take_no_more(number);
         let Some(bulk) = self.bulk_mut(number) else { return };
-        bulk.take_at = Some(now);
-        self.aggregating.insert((now, number));
+        bulk.take_at = Some(at);
+        self.aggregating.insert((at, number));
     }
 
     /// Lets nobody take a bulk action any more.

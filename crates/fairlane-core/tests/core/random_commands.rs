@@ -124,7 +124,7 @@ impl World {
                 let bulk = self.taken.as_ref().map_or(bulk, |taken| taken.view.bulk.clone());
                 let outcome = match self.dice.below(4) {
                     0 => Aggregation::Failed,
-                    1 => Aggregation::Released,
+                    1 => Aggregation::Released { delay_ms: self.dice.below(3) * 500 },
                     _ => Aggregation::Done,
                 };
                 Command::FinishBulk(FinishBulk { bulk, fence, summary: Arc::from(&b"{}"[..]), outcome })

@@ -1,13 +1,18 @@
 //! Summarises bulk actions that have ended, and has their callbacks sent.
 //!
 //! Invariant: the callback's job is enqueued, under an id that is always the same, before the bulk action
-//! counts as aggregated; so it is sent at least once, whoever dies in between. What was taken stays in hand, its
-//! lease renewed, until the engine has answered how it ended: an engine that is away is asked again until the lease
-//! has ended, and a reply that got lost is asked for again, since what is in hand is given again. What cannot be
-//! aggregated here is given back at once, for those who can. Woken whenever a job of a bulk action was settled
-//! here; others' are found by looking now and again.
+//! counts as aggregated; so it is sent at least once, whichever worker dies in between. What was taken stays in hand,
+//! its lease renewed, until the engine has answered how it ended: an engine that is away is asked again until the
+//! lease has ended, and a reply that got lost is asked for again, since what is in hand is given again. Woken whenever
+//! a job of a bulk action was settled here; others' are found by looking now and again.
+//!
+//! Several are aggregated side by side. One that cannot be aggregated here is given back for other workers, with a
+//! delay that grows, so that any number of them leaves room for the rest; one whose fold stays unknown fails in the
+//! end. `aggregator/postponed.rs` remembers how often each was given back.
 
-use std::collections::{HashMap, HashSet};
+mod postponed;
+
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,8 +20,9 @@ use fairlane_core::queue::{
     Aggregation, BulkRef, BulkView, Enqueue, FinishBulk, JobReceipt, JobRef, ListJobs, NewJob, TakeCompleted,
     TakenBulk, Verdict,
 };
-use fairlane_core::{Cost, JobId, Level, Trace, TypeId};
+use fairlane_core::{Cost, Fence, JobId, Level, Trace, TypeId};
 use fairlane_engine::EngineError;
+use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{Pace, one_round};
@@ -25,13 +31,12 @@ use crate::events::Event;
 use crate::outcome::Problem;
 use crate::plan::{BulkPlan, CALLBACK_TYPE, CallbackPlan, callback_id};
 use crate::pool::{Pauses, Shared, TARGET};
+use postponed::{Postponed, TRIES_MAX, delay};
 
-/// Bulk actions taken at a time: one that takes long must not keep others from other workers.
-const BULKS_MAX: usize = 1;
+/// Bulk actions that one worker aggregates side by side: a long one must not delay the others.
+const PARALLEL: usize = 4;
 /// Jobs of bulk actions settle in a stream; it looks at most this often.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
-/// What cannot be aggregated here is tried again, and said again, after this long.
-const UNABLE_PAUSE: Duration = Duration::from_secs(30);
 /// Overdue or not, the engine has this long to answer.
 const ANSWER_MIN: Duration = Duration::from_secs(5);
 /// What is being done, for those who hear of an outage.
@@ -39,62 +44,104 @@ const DOING: &str = "aggregator";
 
 pub(super) async fn run(shared: Arc<Shared>) {
     let interval = shared.settings.loops.aggregate_interval;
-    let mut unable = Unable::default();
+    let mut running = Running::default();
     loop {
         tokio::select! {
             biased;
-            _ = shared.stopping.cancelled() => return,
+            _ = shared.stopping.cancelled() => break,
+            Some(ended) = running.tasks.join_next_with_id() => {
+                // After an error it is tried again with the next look.
+                if !running.note(&shared, ended).await {
+                    continue;
+                }
+            }
             _ = shared.bulk_moved.notified() => sleep(LOOK_PAUSE).await,
             _ = sleep(interval.mul_f64(0.8 + fastrand::f64() * 0.4)) => {}
         }
-        let mut given_back = HashSet::new();
-        while one_round(&shared, DOING, take(&shared, &mut unable, &mut given_back)).await == Pace::More
-            && !shared.stopping.is_cancelled()
-        {}
+        one_round(&shared, DOING, running.take(&shared)).await;
     }
-}
-
-/// Bulk actions that could not be aggregated here, and when that was last tried.
-#[derive(Default)]
-struct Unable(HashMap<BulkRef, Instant>);
-
-impl Unable {
-    fn has(&mut self, bulk: &BulkRef) -> bool {
-        self.0.retain(|_, tried| tried.elapsed() < UNABLE_PAUSE);
-        self.0.contains_key(bulk)
+    while let Some(ended) = running.tasks.join_next_with_id().await {
+        running.note(&shared, ended).await;
     }
 }
 
 /// What became of one that was taken.
 enum Left {
-    /// It is finished, or somebody else's.
+    /// It is finished, or another worker's.
     Behind,
-    /// It cannot be aggregated here for now; why.
+    /// It cannot be aggregated here for now, and was given back; why.
     Unable(String),
 }
 
-/// Takes one and aggregates it. One that comes again after it was given back ends the round: those that have waited
-/// longer have had their turn.
-async fn take(
-    shared: &Shared,
-    unable: &mut Unable,
-    given_back: &mut HashSet<BulkRef>,
-) -> Result<Pace, EngineError> {
-    let asked = Instant::now();
-    let taken = shared.engine.take_completed(order(shared)).await?;
-    let Some(taken) = taken.bulks.into_iter().next() else { return Ok(Pace::Rest) };
-    let bulk = taken.view.bulk.clone();
-    if !unable.has(&bulk) {
-        let Left::Unable(advice) = aggregate(shared, &taken, asked + lease(shared)).await? else {
-            return Ok(Pace::More);
-        };
-        tracing::error!(target: TARGET, ?bulk, advice, "it cannot be aggregated here and is given back");
-        shared.hooks.tell(|| Event::BulkStuck { bulk: bulk.clone(), advice });
-        unable.0.insert(bulk.clone(), Instant::now());
+/// A task that aggregates one bulk action, at its end.
+type Ended = Result<(Id, Result<Left, EngineError>), JoinError>;
+
+/// The aggregations of this worker.
+#[derive(Default)]
+struct Running {
+    tasks: JoinSet<Result<Left, EngineError>>,
+    /// Which task has which, under which fence.
+    bulks: HashMap<Id, (BulkRef, Fence)>,
+    postponed: Postponed,
+}
+
+impl Running {
+    /// Takes as many as have room and begins with them. What is in hand is given again; only what no task has is new.
+    async fn take(&mut self, shared: &Arc<Shared>) -> Result<Pace, EngineError> {
+        while let Some(ended) = self.tasks.try_join_next_with_id() {
+            self.note(shared, ended).await;
+        }
+        let asked = Instant::now();
+        let given = shared.engine.take_completed(order(shared)).await?.bulks;
+        for taken in given {
+            if self.bulks.values().any(|(_, fence)| *fence == taken.fence) {
+                continue;
+            }
+            let named = (taken.view.bulk.clone(), taken.fence);
+            let tries = self.postponed.tries(&named.0);
+            let task = self.tasks.spawn(aggregate_or_give_back(shared.clone(), taken, asked, tries));
+            self.bulks.insert(task.id(), named);
+        }
+        Ok(Pace::Rest)
     }
-    shared.engine.finish_bulk(finish_command(&taken, [].into(), Aggregation::Released)).await?;
-    sleep(LOOK_PAUSE).await;
-    Ok(if given_back.insert(bulk) { Pace::More } else { Pace::Rest })
+
+    /// Notes how a task ended; false if the engine failed it.
+    async fn note(&mut self, shared: &Shared, ended: Ended) -> bool {
+        let id = match &ended {
+            Ok((id, _)) => *id,
+            Err(error) => error.id(),
+        };
+        let Some((bulk, _)) = self.bulks.remove(&id) else { return true };
+        let Ok((_, result)) = ended else { return false };
+        let (pace, answered) = match result {
+            Ok(Left::Behind) => {
+                self.postponed.forget(&bulk);
+                (Ok(Pace::Rest), true)
+            }
+            Ok(Left::Unable(advice)) => {
+                self.postponed.add(shared, bulk, advice);
+                (Ok(Pace::Rest), true)
+            }
+            Err(error) => (Err(error), false),
+        };
+        one_round(shared, DOING, std::future::ready(pace)).await;
+        answered
+    }
+}
+
+async fn aggregate_or_give_back(
+    shared: Arc<Shared>,
+    taken: TakenBulk,
+    asked: Instant,
+    tries: u32,
+) -> Result<Left, EngineError> {
+    let is_last_try = tries + 1 >= TRIES_MAX;
+    let left = aggregate(&shared, &taken, asked + lease(&shared), is_last_try).await?;
+    if matches!(left, Left::Unable(_)) {
+        let outcome = Aggregation::Released { delay_ms: delay(tries).as_millis() as u64 };
+        shared.engine.finish_bulk(finish_command(&taken, [].into(), outcome)).await?;
+    }
+    Ok(left)
 }
 
 fn lease(shared: &Shared) -> Duration {
@@ -103,18 +150,23 @@ fn lease(shared: &Shared) -> Duration {
 
 fn order(shared: &Shared) -> TakeCompleted {
     let lease_ms = lease(shared).as_millis() as u64;
-    TakeCompleted { worker: shared.worker.clone(), bulks_max: BULKS_MAX, lease_ms }
+    TakeCompleted { worker: shared.worker.clone(), bulks_max: PARALLEL, lease_ms }
 }
 
 fn finish_command(taken: &TakenBulk, summary: Arc<[u8]>, outcome: Aggregation) -> FinishBulk {
     FinishBulk { bulk: taken.view.bulk.clone(), fence: taken.fence, summary, outcome }
 }
 
-async fn aggregate(shared: &Shared, taken: &TakenBulk, mut until: Instant) -> Result<Left, EngineError> {
+async fn aggregate(
+    shared: &Shared,
+    taken: &TakenBulk,
+    mut until: Instant,
+    is_last_try: bool,
+) -> Result<Left, EngineError> {
     let view = &taken.view;
     let prepared = tokio::select! {
         biased;
-        prepared = prepare(shared, view) => prepared,
+        prepared = prepare(shared, view, is_last_try) => prepared,
         lost = keep(shared, taken, &mut until) => {
             lost?;
             tell_lost(shared, view);
@@ -146,7 +198,11 @@ fn tell_lost(shared: &Shared, view: &BulkView) {
 }
 
 /// The summary, and what is to become of the bulk action; its callback is enqueued then. Or why it cannot be done.
-async fn prepare(shared: &Shared, view: &BulkView) -> Result<(Arc<[u8]>, Aggregation), String> {
+async fn prepare(
+    shared: &Shared,
+    view: &BulkView,
+    is_last_try: bool,
+) -> Result<(Arc<[u8]>, Aggregation), String> {
     let (plan, unread) = match BulkPlan::from_bytes(&view.payload) {
         Ok(plan) => (plan, None),
         Err(error) => (BulkPlan::default(), Some(format!("its plan cannot be read: {error}"))),
@@ -154,7 +210,13 @@ async fn prepare(shared: &Shared, view: &BulkView) -> Result<(Arc<[u8]>, Aggrega
     let list = |page: ListJobs| insist(shared, move || shared.engine.list_jobs(page.clone()));
     let summarised = match unread {
         Some(problem) => Err(AggregationError::Failed(problem)),
-        None => summarise(list, view, &plan, &shared.folds).await,
+        None => match summarise(list, view, &plan, &shared.folds).await {
+            Err(AggregationError::UnknownFold(name)) if is_last_try => {
+                let problem = format!("no worker knows its fold `{name}`; this one met it {TRIES_MAX} times");
+                Err(AggregationError::Failed(problem))
+            }
+            summarised => summarised,
+        },
     };
     let prepared = match summarised {
         Ok(summary) => (summary.to_bytes().into(), Aggregation::Done),

@@ -21,17 +21,20 @@ struct Troubled {
     /// Replies to lose, and commands not to send before that, by kind.
     to_lose: Mutex<HashMap<&'static str, (u32, u32)>>,
     /// Pages of jobs are held back until this many times bulk actions were given.
-    list_after: usize,
+    list_after: AtomicUsize,
     given: AtomicUsize,
-    /// The clock of the engine, and what every gift of bulk actions moves it on by.
+    /// Commands that took bulk actions or asked for some, and those that gave one back.
+    takes: AtomicUsize,
+    releases: AtomicUsize,
+    /// The clock of the engine, and what every gift and return of a bulk action moves it on by.
     clock: Arc<AtomicU64>,
     step_us: u64,
 }
 
 impl Troubled {
     fn new(inner: Arc<dyn Engine>) -> Self {
-        let (to_lose, given, clock) = Default::default();
-        Self { inner, to_lose, list_after: 0, given, clock, step_us: 0 }
+        let (to_lose, list_after, given, takes, releases, clock) = Default::default();
+        Self { inner, to_lose, list_after, given, takes, releases, clock, step_us: 0 }
     }
 
     fn lost(&self, kind: &'static str, reply: bool) -> Result<(), EngineError> {
@@ -65,10 +68,22 @@ impl Engine for Troubled {
         Box::pin(async move {
             let kind = kind(&command);
             self.lost(kind, false)?;
-            while kind == "list" && self.given.load(Ordering::SeqCst) < self.list_after {
+            if kind == "take" {
+                self.takes.fetch_add(1, Ordering::SeqCst);
+            }
+            let is_release = matches!(
+                &command,
+                Command::FinishBulk(FinishBulk { outcome: Aggregation::Released { .. }, .. })
+            );
+            while kind == "list" && self.given.load(Ordering::SeqCst) < self.list_after.load(Ordering::SeqCst)
+            {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
             let reply = self.inner.execute(command).await?;
+            if is_release {
+                self.releases.fetch_add(1, Ordering::SeqCst);
+                self.clock.fetch_add(self.step_us, Ordering::SeqCst);
+            }
             match &reply {
                 Reply::CompletedTaken(taken) if taken.bulks.is_empty() => return Ok(reply),
                 Reply::CompletedTaken(_) => {
@@ -162,8 +177,10 @@ async fn a_long_aggregation_stays_in_hand() {
     let inner = EmbeddedEngine::new(Settings::default(), Clock::Given(clock.clone())).unwrap();
     let inner: Arc<dyn Engine> = Arc::new(inner);
     complete(&inner, "a", "long", &BulkPlan::default()).await;
-    let step_us = LEASE_MS * 600;
-    let troubled = Arc::new(Troubled { list_after: 6, clock, step_us, ..Troubled::new(inner.clone()) });
+    // Two commands may renew it at a time, and both together must not outlast the lease.
+    let step_us = LEASE_MS * 400;
+    let troubled =
+        Arc::new(Troubled { list_after: 6.into(), clock, step_us, ..Troubled::new(inner.clone()) });
     let (told, rivals) = (Told::default(), Told::default());
     let slow = Worker::new(troubled.clone()).settings(settings(Duration::from_millis(LEASE_MS)));
     let slow = slow.on_event(told.hook()).start().unwrap();
@@ -181,15 +198,15 @@ async fn a_long_aggregation_stays_in_hand() {
 async fn an_aggregation_that_is_called_off_is_left_and_begun_anew() {
     let inner = embedded().await;
     complete(&inner, "a", "unwanted", &BulkPlan::default()).await;
-    // Whoever waits for its jobs waits until it is given a second time.
-    let troubled = Arc::new(Troubled { list_after: 2, ..Troubled::new(inner.clone()) });
+    let troubled = Arc::new(Troubled { list_after: usize::MAX.into(), ..Troubled::new(inner.clone()) });
     let told = Told::default();
     let worker = Worker::new(troubled.clone()).settings(settings(Duration::from_secs(3)));
     let pool = worker.on_event(told.hook()).start().unwrap();
     until("it is in hand", || troubled.given.load(Ordering::SeqCst) > 0).await;
     inner.cancel_bulk(CancelBulk { bulk: bulk_ref("a", "unwanted") }).await.unwrap();
+    troubled.list_after.store(0, Ordering::SeqCst);
     assert_eq!(ends(&inner, "a", "unwanted").await.state, BulkState::Cancelled);
-    until("it is told", || told.any(ended)).await;
+    until("it is told", || told.any(ended) && told.any(stuck)).await;
     assert_eq!((told.count(stuck), told.count(ended)), (1, 1));
     pool.stop().await;
 }
@@ -203,7 +220,9 @@ async fn what_cannot_be_aggregated_here_is_aggregated_by_whoever_can() {
             complete(&engine, "a", id, &plan).await;
         }
         let told = Told::default();
-        let ignorant = Worker::new(engine.clone()).settings(settings(LONG_LEASE)).on_event(told.hook());
+        let mut seldom = settings(LONG_LEASE);
+        seldom.loops.aggregate_interval = Duration::from_secs(1);
+        let ignorant = Worker::new(engine.clone()).settings(seldom).on_event(told.hook());
         let ignorant = ignorant.start().unwrap();
         until("it says so", || told.count(stuck) == 2).await;
         complete(&engine, "b", "plain", &BulkPlan::default()).await;
@@ -237,6 +256,66 @@ async fn a_bulk_action_whose_callback_is_refused_is_given_back_and_holds_nobody_
     pool.stop().await;
     assert_eq!(told.count(stuck), 1);
     let worker = WorkerId::new("another").unwrap();
-    let taken = engine.take_completed(TakeCompleted { worker, bulks_max: 1, lease_ms: 1000 }).await.unwrap();
-    assert_eq!(taken.bulks.len(), 1, "it is in nobody's hands");
+    eventually(async || {
+        let command = TakeCompleted { worker: worker.clone(), bulks_max: 1, lease_ms: 1000 };
+        let taken = engine.take_completed(command).await.unwrap();
+        if taken.bulks.len() == 1 { Ok(()) } else { Err(taken) }
+    })
+    .await;
+}
+
+const START_US: u64 = 1_700_000_000_000_000;
+
+/// An engine whose clock moves on by `step_us` whenever it gives bulk actions.
+fn on_a_clock(step_us: u64) -> (Arc<dyn Engine>, Arc<Troubled>) {
+    let clock = Arc::new(AtomicU64::new(START_US));
+    let inner = EmbeddedEngine::new(Settings::default(), Clock::Given(clock.clone())).unwrap();
+    let inner: Arc<dyn Engine> = Arc::new(inner);
+    (inner.clone(), Arc::new(Troubled { clock, step_us, ..Troubled::new(inner) }))
+}
+
+fn unknown_fold() -> BulkPlan {
+    BulkPlan { fold: Some("unknown".into()), ..BulkPlan::default() }
+}
+
+/// The clock stands still: what was given back with a delay is not given again.
+#[tokio::test]
+async fn stuck_aggregations_of_one_customer_delay_no_other_customers() {
+    const STUCK: usize = 1500;
+    let (inner, troubled) = on_a_clock(0);
+    for number in 0..STUCK {
+        let bulk = bulk_ref("stuck", &number.to_string());
+        let payload = unknown_fold().to_bytes();
+        let open = OpenBulk { bulk: bulk.clone(), deadline_ms: None, failures_max: None, payload };
+        inner.open_bulk(open).await.expect("it is opened");
+        inner.seal_bulk(SealBulk { bulk, expected: None }).await.expect("it is sealed");
+    }
+    let told = Told::default();
+    let worker = Worker::new(troubled.clone()).settings(settings(LONG_LEASE)).on_event(told.hook());
+    let pool = worker.start().unwrap();
+    until("each was given back", || troubled.releases.load(Ordering::SeqCst) >= STUCK).await;
+    let before = troubled.takes.load(Ordering::SeqCst);
+    complete(&inner, "other", "plain", &BulkPlan::default()).await;
+    until("it has ended", || told.any(ended)).await;
+    let takes = troubled.takes.load(Ordering::SeqCst) - before;
+    assert!(takes <= 20, "it was taken by the {takes}th command");
+    assert_eq!(troubled.releases.load(Ordering::SeqCst), STUCK, "none came again before its time");
+    assert!(told.count(stuck) <= 10, "{} events about {STUCK} bulk actions", told.count(stuck));
+    pool.stop().await;
+}
+
+/// Each return moves the clock past every delay.
+#[tokio::test]
+async fn a_bulk_action_whose_fold_stays_unknown_fails_in_the_end() {
+    let (inner, troubled) = on_a_clock(90_000_000);
+    complete(&inner, "a", "stuck", &unknown_fold()).await;
+    let told = Told::default();
+    let worker = Worker::new(troubled.clone()).settings(settings(LONG_LEASE)).on_event(told.hook());
+    let pool = worker.start().unwrap();
+    let view = ends(&inner, "a", "stuck").await;
+    assert_eq!((view.state, view.cause), (BulkState::Failed, Some(BulkCause::Aggregation)));
+    assert!(String::from_utf8_lossy(&view.summary).contains("no worker knows its fold"), "{view:?}");
+    assert_eq!(troubled.releases.load(Ordering::SeqCst), 15, "it was tried 16 times");
+    assert_eq!(told.count(stuck), 1, "the first time only");
+    pool.stop().await;
 }

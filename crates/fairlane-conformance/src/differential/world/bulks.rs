@@ -79,7 +79,8 @@ impl World {
             Aggregation::Done,
             Aggregation::Done,
             Aggregation::Failed,
-            Aggregation::Released,
+            Aggregation::Released { delay_ms: 0 },
+            Aggregation::Released { delay_ms: 1500 },
         ]);
         Command::FinishBulk(FinishBulk { bulk, fence, summary, outcome })
     }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::limits::NOTE_BYTES_MAX;
-use crate::numbers::{Fence, Micros};
+use crate::limits::{LEASE_MS_MAX, NOTE_BYTES_MAX};
+use crate::numbers::{Fence, Micros, within};
 use crate::queue::{BulkCause, BulkRef, BulkState, Machine, Verdict};
 
 use super::{Invalid, bytes_at_most};
@@ -31,8 +31,11 @@ pub enum Aggregation {
     Done,
     /// It failed, and so does the bulk action; one that had ended before stays as it ended.
     Failed,
-    /// It is given back: anybody can take it at once, after those that have waited longer.
-    Released,
+    /// It is given back: any worker can take it after a delay, behind those that became takeable before it.
+    Released {
+        /// The delay in milliseconds; no longer than the longest lease.
+        delay_ms: u64,
+    },
 }
 
 /// The reply: applied (now, or when it was first said), stale, or gone.
@@ -41,12 +44,16 @@ pub struct BulkFinished(pub Verdict);
 
 impl FinishBulk {
     pub(super) fn validate(&self) -> Result<(), Invalid> {
-        bytes_at_most("a summary", self.summary.len(), NOTE_BYTES_MAX)
+        bytes_at_most("a summary", self.summary.len(), NOTE_BYTES_MAX)?;
+        if let Aggregation::Released { delay_ms } = self.outcome {
+            within("the delay of an aggregation in ms", delay_ms, 0, LEASE_MS_MAX)?;
+        }
+        Ok(())
     }
 }
 
 impl Machine {
-    pub(in crate::queue) fn finish_bulk(&mut self, command: FinishBulk, _: Micros) -> BulkFinished {
+    pub(in crate::queue) fn finish_bulk(&mut self, command: FinishBulk, now: Micros) -> BulkFinished {
         let Some(number) = self.find_bulk(&command.bulk) else { return BulkFinished(Verdict::Gone) };
         let bulk = &self.bulks[&number];
         if bulk.fence != command.fence || command.fence.0 == 0 {
@@ -55,10 +62,10 @@ impl Machine {
         if bulk.aggregated {
             return BulkFinished(Verdict::Applied);
         }
-        if command.outcome == Aggregation::Released {
+        if let Aggregation::Released { delay_ms } = command.outcome {
             // One that is in nobody's hands was given back before, and keeps its place.
             if bulk.worker.is_some() {
-                self.hand_out(number);
+                self.hand_out_at(number, now.plus_ms(delay_ms));
             }
             return BulkFinished(Verdict::Applied);
         }

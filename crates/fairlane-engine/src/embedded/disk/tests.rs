@@ -315,7 +315,7 @@ async fn a_file_of_the_first_version_is_brought_up_to_date() {
         }
     }
     // Nothing is in hand: who had it was not kept by then.
-    let outcomes = [Aggregation::Released, Aggregation::Done];
+    let outcomes = [Aggregation::Released { delay_ms: 0 }, Aggregation::Done];
     for (TakenBulk { view, fence }, outcome) in take(&engine).await.into_iter().zip(outcomes) {
         let finish = FinishBulk { bulk: view.bulk, fence, summary: [].into(), outcome };
         seam(&engine).finish_bulk(finish).await.unwrap();

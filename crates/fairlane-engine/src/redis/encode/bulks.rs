@@ -33,13 +33,13 @@ pub(super) fn arguments(command: &Command, arguments: &mut Arguments) -> &'stati
         }
         Command::FinishBulk(command) => {
             push_bulk(&command.bulk, arguments);
-            let outcome: &[u8] = match command.outcome {
-                Aggregation::Done => b"done",
-                Aggregation::Failed => b"failed",
-                Aggregation::Released => b"released",
+            let (outcome, delay_ms): (&[u8], u64) = match command.outcome {
+                Aggregation::Done => (b"done", 0),
+                Aggregation::Failed => (b"failed", 0),
+                Aggregation::Released { delay_ms } => (b"released", delay_ms),
             };
             arguments.extend([decimal(command.fence.0), outcome.into()]);
-            arguments.push(command.summary.to_vec());
+            arguments.extend([command.summary.to_vec(), decimal(delay_ms * 1000)]);
             "finish_bulk"
         }
         Command::CancelJob(command) => jobs("cancel_job", &command.jobs, arguments),

@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- finish_bulk: ends an aggregation, and with it a bulk action that has not ended before; or gives it back.
 -- KEYS[1] the partition.
--- ARGV[1] time, [2] group, [3] bulk action, [4] fence, [5] what became of it (done failed released), [6] summary.
+-- ARGV[1] time, [2] group, [3] bulk action, [4] fence, [5] what became of it (done failed released), [6] summary,
+-- [7] µs until one that is given back can be taken.
 -- Replies a letter: a applied, s stale, g gone.
 --@include base
 --@include rate
@@ -18,7 +19,7 @@ if outcome == 'released' then
   -- One that is in nobody's hands was given back before, and keeps its place.
   if bulk.worker == '' then return 'a' end
   take_no_more(bulk)
-  hand_out(bulk)
+  hand_out(bulk, now + tonumber(ARGV[7]))
   write_all()
   return 'a'
 end

@@ -107,9 +107,9 @@ local function take_no_more(bulk)
   return call('ZREM', prefix .. 'aggregating', padded_number(bulk))
 end
 
--- Lets a bulk action be taken from now on, unless it can be already.
-local function hand_out(bulk)
-  if call('ZADD', prefix .. 'aggregating', 'NX', text(now), padded_number(bulk)) == 1 then let_go(bulk) end
+-- Lets a bulk action be taken from now on, or from another time, unless it can be already.
+local function hand_out(bulk, at)
+  if call('ZADD', prefix .. 'aggregating', 'NX', text(at or now), padded_number(bulk)) == 1 then let_go(bulk) end
 end
 
 -- Gives a bulk action its last state.
