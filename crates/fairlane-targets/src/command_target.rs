@@ -13,6 +13,7 @@
 mod group;
 mod pipes;
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -40,12 +41,12 @@ pub struct CommandSettings {
     pub command: Vec<String>,
     /// Where it runs; the worker's own directory if it is not said.
     pub directory: Option<PathBuf>,
-    /// Environment in addition to the worker's own; the values are never shown.
+    /// Its environment, beside what every program gets; the values are never shown.
     pub environment: Vec<(String, String)>,
 }
 
 impl CommandSettings {
-    /// This program with these arguments, in the worker's directory and environment.
+    /// This program with these arguments, in the worker's directory.
     pub fn new<S: Into<String>>(command: impl IntoIterator<Item = S>) -> Self {
         let command = command.into_iter().map(Into::into).collect();
         Self { command, directory: None, environment: Vec::new() }
@@ -133,14 +134,16 @@ impl CommandTarget {
         }
     }
 
+    /// Starts the program with an environment that says nothing of the worker's but where and in which language it runs.
     fn spawn(&self, call: &Call) -> io::Result<Child> {
         let settings = &self.settings;
         let (program, arguments) = settings.command.split_first().expect("a target names a program");
         let mut command = Command::new(program);
         command
             .args(arguments)
-            // The worker may run in a trace of its own, which is not the job's.
-            .env_remove("TRACEPARENT")
+            // The worker's environment has its secrets, and a job's result shows what its program prints.
+            .env_clear()
+            .envs(std::env::vars_os().filter(|(name, _)| is_passed_on(name)))
             .envs(settings.environment.iter().map(|(name, value)| (name, value)))
             .env("FAIRLANE_GROUP", call.group.to_string())
             .env("FAIRLANE_JOB", call.job.to_string())
@@ -243,6 +246,12 @@ fn asked(stdout: &[u8]) -> Option<Duration> {
     let line = stdout.split(|byte| *byte == b'\n').next()?;
     let seconds: u64 = std::str::from_utf8(line).ok()?.trim().parse().ok()?;
     Some(Duration::from_secs(seconds).min(Duration::from_millis(RETRY_AFTER_MS_MAX)))
+}
+
+/// Whether a variable of the worker's environment is passed on to programs. The others may be secrets.
+fn is_passed_on(name: &OsStr) -> bool {
+    const NAMES: [&str; 6] = ["HOME", "LANG", "PATH", "TMPDIR", "TZ", "USER"];
+    name.to_str().is_some_and(|name| NAMES.contains(&name) || name.starts_with("LC_"))
 }
 
 #[cfg(test)]

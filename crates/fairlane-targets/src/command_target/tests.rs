@@ -68,6 +68,29 @@ async fn the_environment_says_who_and_which() {
     assert_eq!(run(&target, b"").await, Outcome::done_bytes(expected));
 }
 
+/// The environment of a worker has its key, its engine's password and what its file takes as `${SECRET}`.
+#[tokio::test]
+async fn of_the_workers_environment_only_harmless_names_are_passed_on() {
+    assert!(std::env::var_os("CARGO_PKG_NAME").is_some(), "this test has more in its environment");
+    let environment = vec![("OWN".into(), "given".into())];
+    let settings = CommandSettings { environment, ..CommandSettings::new(["env"]) };
+    let Outcome::Done { result } = run(&CommandTarget::new(settings).unwrap(), b"").await else {
+        panic!("env ends well");
+    };
+    let printed = String::from_utf8(result).unwrap();
+    let names: Vec<&str> = printed.lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
+    assert!(names.contains(&"PATH") && names.contains(&"OWN"), "{names:?}");
+    let call = ["GROUP", "JOB", "TYPE", "ATTEMPT", "FENCE", "BULK"].map(|name| format!("FAIRLANE_{name}"));
+    let harmless = ["PATH", "HOME", "LANG", "TZ", "TMPDIR", "USER", "TRACEPARENT", "OWN"];
+    let other = names.iter().find(|name| {
+        !harmless.contains(name) && !name.starts_with("LC_") && !call.iter().any(|own| own == *name)
+    });
+    assert_eq!(other, None);
+    for secret in ["FAIRLANE_KEY", "FAIRLANE_ENGINE", "WEBHOOK_SECRET"] {
+        assert!(!is_passed_on(OsStr::new(secret)), "{secret}");
+    }
+}
+
 #[tokio::test]
 async fn each_exit_code_has_its_outcome() {
     for code in [64, 65, 77, 78] {
