@@ -9,12 +9,13 @@
 mod file;
 mod token;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
+use fairlane_core::GroupId;
 use subtle::ConstantTimeEq;
 use tokio_util::sync::CancellationToken;
 
@@ -140,6 +141,14 @@ impl Keys {
         let now = SystemTime::now();
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         known.values().any(|key| key.record.is_valid(now))
+    }
+
+    /// The groups that valid keys are bound to.
+    pub fn bound_groups(&self) -> BTreeSet<GroupId> {
+        let now = SystemTime::now();
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let valid = known.values().filter(|key| key.record.is_valid(now));
+        valid.flat_map(|key| key.record.groups.iter().flatten().cloned()).collect()
     }
 
     /// The key of this text, if it is valid.

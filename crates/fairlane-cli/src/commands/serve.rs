@@ -3,14 +3,17 @@
 //! A worker runs in the same process: its loops always, and the types of the file if it names any.
 //! Invariant: what was answered is in the engine, so a stop loses nothing.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
 use clap::Args;
 use fairlane::Fairlane;
+use fairlane_core::GroupId;
 use fairlane_engine::{Engine, directory_of};
 use fairlane_server::keys::Keys;
 use fairlane_server::{Server, ServerError};
+use fairlane_targets::CallbackSettings;
 use fairlane_worker::Pool;
 
 use super::key::KEYS;
@@ -123,11 +126,17 @@ async fn serve(
     telling: &Telling,
     signals: &mut Signals,
 ) -> End {
+    let bound = keys.as_ref().map(|keys| keys.bound_groups()).unwrap_or_default();
+    let shared = config.callbacks.as_ref().and_then(|one| shared_secret(&one.settings, &bound));
     let (server, pool) = match start(engine, keys, place, config, telling).await {
         Ok(started) => started,
         Err(failure) => return End::of(failure),
     };
-    engine.warnings().into_iter().for_each(|warning| telling.say(Said::EngineWarning { warning }));
+    engine
+        .warnings()
+        .into_iter()
+        .chain(shared)
+        .for_each(|warning| telling.say(Said::EngineWarning { warning }));
     tokio::select! {
         () = signals.next() => {}
         () = store::keep(engine, config, telling) => {}
@@ -141,6 +150,16 @@ async fn serve(
             jobs(telling.running())
         )),
     }
+}
+
+/// A warning if customers have keys and their callbacks are signed with a secret that other customers know.
+fn shared_secret(settings: &CallbackSettings, bound: &BTreeSet<GroupId>) -> Option<String> {
+    let has_own = |group: &&GroupId| settings.group_secrets.iter().any(|(owner, _)| owner == *group);
+    let group = bound.iter().find(|group| !has_own(group))?;
+    Some(format!(
+        "callbacks of {group} are signed with the secret of all groups, so its receiver could forge callbacks to others; \
+         give each group that has a key its own in group_secrets of [callbacks]"
+    ))
 }
 
 async fn start(
@@ -173,5 +192,22 @@ fn unstarted(error: ServerError) -> Failure {
         }
         ServerError::Open(_) => Failure::bad_input(error.to_string()),
         _ => Failure::broken(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_key_without_a_secret_of_its_groups_own_is_warned_about() {
+        let groups = |names: &[&str]| names.iter().map(|name| GroupId::new(*name).unwrap()).collect();
+        let secret = || "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".parse().unwrap();
+        let mut settings = CallbackSettings::new(vec![secret()]);
+        settings.group_secrets = vec![(GroupId::new("a").unwrap(), vec![secret()])];
+        assert_eq!(shared_secret(&settings, &groups(&[])), None);
+        assert_eq!(shared_secret(&settings, &groups(&["a"])), None);
+        let warning = shared_secret(&settings, &groups(&["a", "b"])).expect("b shares a secret");
+        assert!(warning.contains("callbacks of b ") && warning.contains("group_secrets"), "{warning}");
     }
 }
