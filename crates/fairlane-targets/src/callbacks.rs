@@ -2,11 +2,12 @@
 //!
 //! A callback is a job of the type [`CALLBACK_TYPE`](fairlane_worker::CALLBACK_TYPE), and so is kept, retried
 //! and shared out as any other. Its receiver is chosen by a customer, hence the invariants: it is never
-//! throttled, because that would slow the callbacks of others; it goes only where [`AddressRule`] allows; and
-//! a customer is told of its own bulk actions only.
+//! throttled, because that would slow the callbacks of others; receivers that hang hold few slots, and none of
+//! other types; it goes only where [`AddressRule`] allows; and a customer is told of its own bulk actions only.
 //! Left out on purpose: order between callbacks, and turning a receiver off that has failed for long.
 
 mod body;
+mod hanging;
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,11 +27,14 @@ use crate::answer::{described, passed_over, retry_after};
 use crate::call::{InHeader, child};
 use crate::client::{BadTarget, Certificates, client, http_url, unanswered};
 use crate::signature::{Secret, signatures};
+use hanging::HangingGroups;
 
 /// Retries of a callback, unless the type is set otherwise: with the default policy half a day on average, a day
 /// at most.
 pub const CALLBACK_MAX_RETRY_COUNT: u32 = 16;
 
+/// The first attempt has no longer than this for an exchange: most receivers answer at once or not at all.
+const FIRST_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long an attempt waits for an aggregation that has enqueued its callback and not yet ended.
 const AGGREGATION_WAIT: Duration = Duration::from_secs(5);
 /// How often it looks.
@@ -81,7 +85,7 @@ impl CallbackSettings {
     pub fn type_options(&self) -> TypeOptions {
         let slack = Duration::from_secs(5);
         let timeout = AGGREGATION_WAIT + self.timeout + slack;
-        TypeOptions { timeout: Some(timeout), retry: Some(self.retry), ..TypeOptions::default() }
+        TypeOptions { own_slots: true, timeout: Some(timeout), retry: Some(self.retry), concurrency: None }
     }
 
     /// What is wrong with them, if anything is.
@@ -108,6 +112,7 @@ pub struct Callbacks {
     engine: Arc<dyn Engine>,
     client: Client,
     settings: CallbackSettings,
+    hanging: HangingGroups,
 }
 
 impl fmt::Debug for Callbacks {
@@ -124,7 +129,7 @@ impl Callbacks {
         let client = client(settings.connect_timeout, settings.timeout, Certificates::Wanted, |builder| {
             builder.dns_resolver(RuledResolver(rule.clone()))
         })?;
-        Ok(Self { engine, client, settings })
+        Ok(Self { engine, client, settings, hanging: HangingGroups::default() })
     }
 
     /// One attempt. Early ends are outcomes too, and leave by `?`.
@@ -144,10 +149,28 @@ impl Callbacks {
             let value = HeaderValue::try_from(child(trace)).expect("digits and dashes are a header value");
             headers.insert("traceparent", value);
         }
-        match self.client.post(url).headers(headers).body(body).send().await {
-            Ok(response) => Ok(self.judged(response, attempt).await),
-            Err(error) => Ok(self.unanswered(error, attempt)),
+        let Some(exchange) = self.hanging.begin(group) else { return Err(self.put_off(attempt)) };
+        let first = if attempt == 1 { FIRST_TIMEOUT } else { Duration::MAX };
+        let (started, timeout) = (Instant::now(), self.settings.timeout.min(first));
+        let request = self.client.post(url).headers(headers).body(body).timeout(timeout);
+        let (outcome, timed_out) = match request.send().await {
+            Ok(response) => (self.judged(response, attempt).await, false),
+            Err(error) => {
+                let timed_out = error.is_timeout();
+                (self.unanswered(error, attempt), timed_out)
+            }
+        };
+        // An answer whose body never ends is none.
+        if !timed_out && started.elapsed() < timeout {
+            exchange.answered();
         }
+        Ok(outcome)
+    }
+
+    /// An attempt that is not made, because another callback of the group waits for a receiver that hangs.
+    fn put_off(&self, attempt: u32) -> Outcome {
+        let reason = "not tried now: receivers of this group do not answer, and it has one attempt at a time";
+        Outcome::retry("receiver_hangs", reason).after(self.settings.retry.delay(attempt))
     }
 
     fn addressed(&self, group: &GroupId, payload: &[u8]) -> Result<(Url, BulkRef), Outcome> {
@@ -246,6 +269,8 @@ fn is_aggregated(view: &BulkView) -> bool {
 }
 
 fn refused(error: AddressRefused) -> Outcome {
+    let AddressRefused { host, address, kind } = &error;
+    tracing::warn!(host, %address, kind, "a callback is refused for its address");
     Outcome::failed("address_refused", error.to_string())
 }
 

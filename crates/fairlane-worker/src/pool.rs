@@ -46,7 +46,7 @@ use crate::settings::{TypeOptions, WorkerSettings};
 pub(crate) use in_hand::InHand;
 use meters::Meters;
 pub(crate) use outage::{Outage, Pauses};
-use slots::Slots;
+use slots::{Slots, TypeSlots};
 
 /// How long a stop waits, after the grace period, for the engine to hear what became of the last jobs; and in all, if
 /// it has nothing to hear and does not answer.
@@ -207,7 +207,8 @@ impl Worker {
         for (name, options, processor) in self.types {
             let type_id = TypeId::new(&name).map_err(|error| WorkerError(error.to_string()))?;
             options.check().map_err(|problem| WorkerError(format!("type {name}: {problem}")))?;
-            limits.push((type_id.clone(), options.concurrency));
+            let limit = options.limit(self.settings.worker_count);
+            limits.push(TypeSlots { type_id: type_id.clone(), limit, own: options.own_slots });
             let meters = Meters::new(&type_id);
             if types.insert(type_id, TypeEntry { options, processor, meters }).is_some() {
                 return Err(WorkerError(format!("type {name} has two processors; it can have one")));

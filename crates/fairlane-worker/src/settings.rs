@@ -6,6 +6,8 @@ use fairlane_core::limits::{LEASE_JOBS_MAX, LEASE_MS_MAX, LEASE_MS_MIN, PROMOTE_
 
 use crate::retry::RetryPolicy;
 
+/// A type with slots of its own has one for this many slots of the worker.
+const OWN_SLOTS_PART: usize = 5;
 /// Jobs one worker may run at once.
 const WORKER_COUNT_MAX: usize = 100_000;
 
@@ -95,6 +97,9 @@ impl Default for LoopSettings {
 pub struct TypeOptions {
     /// Of the worker's slots, at most this many.
     pub concurrency: Option<usize>,
+    /// Its slots are its own, beside the worker's: its jobs and those of other types never wait for each other. There
+    /// are `concurrency` of them, or else a fifth of the worker's, and at least one.
+    pub own_slots: bool,
     /// How long one attempt may take.
     pub timeout: Option<Duration>,
     /// Delays between attempts.
@@ -131,6 +136,12 @@ impl WorkerSettings {
 }
 
 impl TypeOptions {
+    /// Most jobs of the type at a time in a worker with so many slots, if it has a limit.
+    pub(crate) fn limit(&self, worker_count: usize) -> Option<usize> {
+        let own = self.own_slots.then(|| (worker_count / OWN_SLOTS_PART).max(1));
+        self.concurrency.or(own)
+    }
+
     /// What is wrong with them, as a sentence that says what is allowed.
     pub fn check(&self) -> Result<(), String> {
         whole("concurrency", self.concurrency.unwrap_or(1), 1, WORKER_COUNT_MAX)?;

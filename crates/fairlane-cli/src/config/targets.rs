@@ -44,7 +44,7 @@ pub enum Target {
 pub struct CallbackConfig {
     /// Signatures, addresses, times.
     pub settings: CallbackSettings,
-    /// Of the worker's slots, at most this many.
+    /// Slots of their own, beside the worker's.
     pub concurrency: Option<usize>,
     /// Retries in the store.
     pub max_retry_count: u32,
@@ -121,6 +121,7 @@ impl TryFrom<TypeTable> for CheckedType {
         };
         let options = TypeOptions {
             concurrency: table.concurrency,
+            own_slots: false,
             timeout: table.timeout_ms.map(Duration::from_millis),
             retry: table.retry.map(|retry| retry.over(RetryPolicy::default())).transpose()?,
         };

@@ -1,9 +1,15 @@
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use fairlane_core::queue::{
-    Aggregation, CancelBulk, FinishBulk, OpenBulk, SealBulk, Settings, TakeCompleted,
+    Aggregation, CancelBulk, Enqueue, FinishBulk, JobRef, NewJob, OpenBulk, SealBulk, Settings, TakeCompleted,
 };
+use fairlane_core::{Cost, Level, TypeId};
 use fairlane_engine::{Clock, EmbeddedEngine};
+use fairlane_worker::{BulkPlan, CALLBACK_TYPE, CallbackPlan, Worker};
 use serde_json::{Value, json};
 use standardwebhooks::Webhook;
+use tokio::io::AsyncReadExt;
 
 use super::*;
 use crate::test_server::{Seen, TestServer, answer};
@@ -205,6 +211,10 @@ async fn callbacks_do_not_go_where_the_rule_forbids() {
         let outcome = deliver(&engine, strict.clone(), &format!("http://{host}:{port}/")).await;
         assert_eq!(code(&outcome), "address_refused", "{host}: {outcome:?}");
         assert!(outcome.to_string().contains("allow_private"), "{outcome}");
+        if host.eq_ignore_ascii_case("localhost") {
+            let shown = outcome.to_string();
+            assert!(!shown.contains("127.0.0.1") && !shown.contains("::1"), "what it resolves to: {shown}");
+        }
     }
     for url in ["ftp://example.com/", "file:///etc/passwd", "example.com/hook", ""] {
         assert_eq!(code(&deliver(&engine, strict.clone(), url).await), "bad_url", "{url}");
@@ -280,4 +290,112 @@ async fn without_a_secret_there_are_no_callbacks_and_none_is_shown() {
     assert!(Callbacks::new(engine(), none).unwrap_err().to_string().contains("customer:A"));
     let shown = format!("{:?}", Callbacks::new(engine(), settings(&[NEW])).unwrap());
     assert!(!shown.contains("C2FVs"), "{shown}");
+}
+
+/// Opens and seals a bulk action without jobs that asks for a callback.
+async fn with_callback(engine: &Arc<dyn Engine>, group: &str, id: usize, url: String) {
+    let bulk = BulkRef { group: GroupId::new(group).unwrap(), id: BulkId::new(id.to_string()).unwrap() };
+    let plan = BulkPlan { callback: Some(CallbackPlan { url }), ..BulkPlan::default() };
+    let opening = OpenBulk { bulk: bulk.clone(), payload: plan.to_bytes(), ..opening() };
+    engine.open_bulk(opening).await.unwrap();
+    engine.seal_bulk(SealBulk { bulk, expected: None }).await.unwrap();
+}
+
+async fn until(what: &str, reached: impl Fn() -> bool) {
+    let waiting = async {
+        while !reached() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), waiting).await.expect(what);
+}
+
+fn jobs(count: usize) -> Vec<NewJob> {
+    let job = |number: usize| NewJob {
+        job: JobRef {
+            group: GroupId::new("quiet").unwrap(),
+            id: JobId::new(format!("job-{number}")).unwrap(),
+        },
+        type_id: TypeId::new("work").unwrap(),
+        level: Level::Normal,
+        cost: Cost::default(),
+        payload: Arc::from([]),
+        delay_ms: 0,
+        bulk: None,
+        trace: None,
+    };
+    (0..count).map(job).collect()
+}
+
+/// Accepts every request and never answers; counts those that wait, and the most there were at a time.
+async fn tarpit() -> (TestServer, Arc<Mutex<(usize, usize)>>) {
+    let waiting = Arc::new(Mutex::new((0, 0)));
+    let counts = waiting.clone();
+    let server = TestServer::start(move |mut stream| {
+        let counts = counts.clone();
+        async move {
+            {
+                let mut counts = counts.lock().unwrap();
+                counts.0 += 1;
+                counts.1 = counts.1.max(counts.0);
+            }
+            let _ = stream.read(&mut [0; 1]).await;
+            counts.lock().unwrap().0 -= 1;
+            None
+        }
+    })
+    .await;
+    (server, waiting)
+}
+
+/// The default worker: ten slots, and two for callbacks.
+#[tokio::test]
+async fn hanging_callbacks_of_one_customer_delay_neither_jobs_nor_callbacks_of_others() {
+    const HANGING: usize = 200;
+    let engine = engine();
+    let (tarpit, waiting) = tarpit().await;
+    let receiver = TestServer::answering(answer("200 OK", &[], "")).await;
+    for id in 0..HANGING {
+        with_callback(&engine, "noisy", id, tarpit.url("/")).await;
+    }
+    let settings = CallbackSettings { timeout: Duration::from_secs(1), ..settings(&[NEW]) };
+    let (done, count) = (Arc::new(AtomicUsize::new(0)), 150);
+    let counter = done.clone();
+    let pool = Worker::new(engine.clone())
+        .processor_with(
+            CALLBACK_TYPE,
+            settings.type_options(),
+            Callbacks::new(engine.clone(), settings).unwrap(),
+        )
+        .processor("work", move |_: Context| {
+            counter.fetch_add(1, Ordering::SeqCst);
+            std::future::ready(())
+        })
+        .start()
+        .unwrap();
+    until("callbacks hang", || waiting.lock().unwrap().0 > 0).await;
+    engine.enqueue(Enqueue { jobs: jobs(count) }).await.unwrap();
+    with_callback(&engine, "quiet", 1, receiver.url("/")).await;
+    until("the jobs of another customer run", || done.load(Ordering::SeqCst) == count).await;
+    until("and its callback is delivered", || !receiver.seen().is_empty()).await;
+    let most = waiting.lock().unwrap().1;
+    assert!(most <= 2, "{most} callbacks hung at a time");
+    let tried = tarpit.connections();
+    assert!(tried <= 20, "{tried} of {HANGING} were tried before it");
+    pool.stop().await;
+}
+
+#[test]
+fn a_group_whose_receivers_hang_has_one_exchange_at_a_time() {
+    let (hanging, noisy, quiet) = (HangingGroups::default(), group(), GroupId::new("quiet").unwrap());
+    let (first, second) = (hanging.begin(&noisy).unwrap(), hanging.begin(&noisy).unwrap());
+    drop(first);
+    assert!(hanging.begin(&noisy).is_none(), "one hung, and one is under way");
+    assert!(hanging.begin(&quiet).is_some());
+    drop(second);
+    let probe = hanging.begin(&noisy).expect("it is tried again");
+    assert!(hanging.begin(&noisy).is_none());
+    probe.answered();
+    let both = (hanging.begin(&noisy), hanging.begin(&noisy));
+    assert!(both.0.is_some() && both.1.is_some(), "it answers again");
 }

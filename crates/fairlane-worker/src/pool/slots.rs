@@ -19,6 +19,16 @@ pub(crate) struct Slots {
 struct Class {
     types: Vec<TypeId>,
     limit: Option<usize>,
+    own: bool,
+}
+
+/// What a type may have.
+pub(crate) struct TypeSlots {
+    pub type_id: TypeId,
+    /// Most jobs at a time.
+    pub limit: Option<usize>,
+    /// Whether its slots are its own, beside those that the other types share.
+    pub own: bool,
 }
 
 /// Signed, because a batch that is asked for again after an error can be larger than the room there is by then.
@@ -35,13 +45,13 @@ pub(crate) struct Room {
 }
 
 impl Slots {
-    pub fn new(count: usize, limits: Vec<(TypeId, Option<usize>)>) -> Self {
+    pub fn new(count: usize, types: Vec<TypeSlots>) -> Self {
         let mut classes: Vec<Class> = Vec::new();
         let mut class_of = HashMap::new();
-        for (type_id, limit) in limits {
+        for TypeSlots { type_id, limit, own } in types {
             let shared = classes.iter().position(|class| limit.is_none() && class.limit.is_none());
             let class = shared.unwrap_or_else(|| {
-                classes.push(Class { types: Vec::new(), limit });
+                classes.push(Class { types: Vec::new(), limit, own });
                 classes.len() - 1
             });
             classes[class].types.push(type_id.clone());
@@ -71,19 +81,13 @@ impl Slots {
 
     pub fn take(&self, type_id: &TypeId) {
         let mut taken = self.taken();
-        taken.free -= 1;
-        if let Some(&class) = self.class_of.get(type_id) {
-            taken.by_class[class] += 1;
-        }
+        self.move_one(&mut taken, type_id, 1);
     }
 
     pub fn give_back(&self, type_id: &TypeId) {
         {
             let mut taken = self.taken();
-            taken.free += 1;
-            if let Some(&class) = self.class_of.get(type_id) {
-                taken.by_class[class] -= 1;
-            }
+            self.move_one(&mut taken, type_id, -1);
         }
         self.freed.notify_one();
     }
@@ -95,7 +99,18 @@ impl Slots {
 
     fn room_of(&self, taken: &Taken, class: usize) -> i64 {
         let limit = self.classes[class].limit.map_or(i64::MAX, |limit| limit as i64);
-        (limit - taken.by_class[class]).min(taken.free)
+        let room = limit - taken.by_class[class];
+        if self.classes[class].own { room } else { room.min(taken.free) }
+    }
+
+    fn move_one(&self, taken: &mut Taken, type_id: &TypeId, by: i64) {
+        let class = self.class_of.get(type_id).copied();
+        if !class.is_some_and(|class| self.classes[class].own) {
+            taken.free -= by;
+        }
+        if let Some(class) = class {
+            taken.by_class[class] += by;
+        }
     }
 
     fn taken(&self) -> std::sync::MutexGuard<'_, Taken> {
@@ -114,7 +129,8 @@ mod tests {
     #[test]
     fn types_without_a_limit_are_asked_for_together_and_the_others_alone() {
         let limits = [("mail", None), ("push", Some(2)), ("sms", None)];
-        let slots = Slots::new(3, limits.map(|(name, limit)| (type_of(name), limit)).into());
+        let types = limits.map(|(name, limit)| TypeSlots { type_id: type_of(name), limit, own: false });
+        let slots = Slots::new(3, types.into());
         assert_eq!(slots.types(0), [type_of("mail"), type_of("sms")]);
         assert_eq!((slots.room(0), slots.room(1)), (3, 2));
         slots.take(&type_of("push"));
@@ -127,5 +143,17 @@ mod tests {
         assert_eq!(slots.room(0), 0);
         slots.give_back(&type_of("mail"));
         assert_eq!((slots.room(0), slots.room(1)), (1, 1));
+    }
+    #[test]
+    fn slots_of_a_types_own_are_beside_those_of_the_others() {
+        let own = TypeSlots { type_id: type_of("callback"), limit: Some(2), own: true };
+        let shared = TypeSlots { type_id: type_of("mail"), limit: None, own: false };
+        let slots = Slots::new(1, vec![shared, own]);
+        slots.take(&type_of("callback"));
+        slots.take(&type_of("callback"));
+        assert_eq!((slots.room(0), slots.room(1)), (1, 0));
+        slots.take(&type_of("mail"));
+        slots.give_back(&type_of("callback"));
+        assert_eq!((slots.room(0), slots.room(1), slots.in_use()), (0, 1, 2));
     }
 }
