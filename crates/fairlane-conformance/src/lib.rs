@@ -5,7 +5,8 @@
 //! - `soak.rs`: producers, workers and faults, and what must hold in the end.
 //! - `kills.rs`: a process on a data directory, killed again and again.
 //! - `arguments.rs`: what the programs are told.
-//! - `servers.rs`, `proxy.rs`: real Redis servers to start, kill and cut off. `dice.rs`: seeded chance.
+//! - `servers.rs`, `proxy.rs`: real Redis servers to start, kill and cut off. `failover.rs`: two that change parts.
+//! - `dice.rs`: seeded chance.
 //!
 //! This crate is test code in the form of a library: what cannot be set up ends the test with a message.
 
@@ -13,6 +14,7 @@ pub mod arguments;
 pub mod chapters;
 pub mod dice;
 pub mod differential;
+pub mod failover;
 pub mod kills;
 pub mod proxy;
 pub mod servers;

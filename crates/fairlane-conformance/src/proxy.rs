@@ -4,7 +4,7 @@
 //! has been carried out or will be, and the client never sees an answer. It can also answer itself for a while.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -22,6 +22,8 @@ struct Cutter {
     passes: AtomicU64,
     cuts: AtomicU64,
     connections: AtomicU64,
+    /// Where new connections lead.
+    port: AtomicU16,
     /// What it answers itself, instead of asking the server.
     answer: Mutex<Option<&'static [u8]>>,
     /// Changes when everything is to be cut.
@@ -65,8 +67,9 @@ impl Proxy {
         let all = watch::channel(0).0;
         let (passes, answer) = (AtomicU64::new(NEVER), Mutex::new(None));
         let (cuts, connections) = (AtomicU64::new(0), AtomicU64::new(0));
-        let cutter = Arc::new(Cutter { passes, cuts, connections, answer, all });
-        let accepting = tokio::spawn(accept(listener, port, cutter.clone()));
+        let cutter = Cutter { passes, cuts, connections, port: AtomicU16::new(port), answer, all };
+        let cutter = Arc::new(cutter);
+        let accepting = tokio::spawn(accept(listener, cutter.clone()));
         Self { address, cutter, accepting }
     }
 
@@ -84,6 +87,11 @@ impl Proxy {
     /// instead of passing it on.
     pub fn cut_before_reply(&self, passes: u64) {
         self.cutter.passes.store(passes, Ordering::SeqCst);
+    }
+
+    /// Leads new connections to another port; those that are open stay, as behind a name or a balancer.
+    pub fn lead_to(&self, port: u16) {
+        self.cutter.port.store(port, Ordering::SeqCst);
     }
 
     /// Cuts every connection now.
@@ -114,15 +122,15 @@ impl Drop for Proxy {
     }
 }
 
-async fn accept(listener: TcpListener, port: u16, cutter: Arc<Cutter>) {
+async fn accept(listener: TcpListener, cutter: Arc<Cutter>) {
     let mut connections = JoinSet::new();
     while let Ok((client, _)) = listener.accept().await {
         while connections.try_join_next().is_some() {}
-        connections.spawn(connect(client, port, cutter.clone()));
+        connections.spawn(connect(client, cutter.clone()));
     }
 }
 
-async fn connect(mut client: TcpStream, port: u16, cutter: Arc<Cutter>) {
+async fn connect(mut client: TcpStream, cutter: Arc<Cutter>) {
     cutter.connections.fetch_add(1, Ordering::SeqCst);
     let mut all = cutter.all.subscribe();
     if let Some(answer) = cutter.own_answer() {
@@ -131,6 +139,7 @@ async fn connect(mut client: TcpStream, port: u16, cutter: Arc<Cutter>) {
         let _ = client.write_all(answer).await;
         return;
     }
+    let port = cutter.port.load(Ordering::SeqCst);
     // A server that is down is a connection that closes at once.
     let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await else { return };
     let (mut from_client, mut to_client) = client.into_split();

@@ -4,6 +4,7 @@
 //! same port and folder meanwhile, as a crash would.
 
 use std::net::{Ipv4Addr, TcpListener};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -23,26 +24,50 @@ pub struct ServerOptions {
     pub cluster: bool,
 }
 
+/// The certificates of a server that also listens with TLS.
+#[derive(Debug, Clone)]
+pub struct ServerTls {
+    /// The CA whose clients it trusts, as a file.
+    pub ca: PathBuf,
+    /// Its certificate, as a file.
+    pub certificate: PathBuf,
+    /// The key of the certificate, as a file.
+    pub key: PathBuf,
+    /// Whether clients must have a certificate.
+    pub asks_clients: bool,
+}
+
 /// One running redis-server.
 #[derive(Debug)]
 pub struct RedisServer {
     child: Child,
     port: u16,
-    bus_port: u16,
+    /// The port of the cluster's bus, or of TLS.
+    second_port: u16,
     folder: TempDir,
     options: ServerOptions,
+    tls: Option<ServerTls>,
 }
 
 impl RedisServer {
     /// Starts a server and waits until it answers.
     pub fn start(options: ServerOptions) -> Self {
+        Self::start_with(options, None)
+    }
+
+    /// Starts a server that also listens with TLS.
+    pub fn start_tls(tls: ServerTls) -> Self {
+        Self::start_with(ServerOptions::default(), Some(tls))
+    }
+
+    fn start_with(options: ServerOptions, tls: Option<ServerTls>) -> Self {
         let folder =
             tempfile::Builder::new().prefix("fairlane-redis-").tempdir().expect("a folder can be made");
         for _ in 0..START_ATTEMPTS {
-            let (port, bus_port) = free_ports();
-            let mut child = spawn(port, bus_port, &folder, options);
+            let (port, second_port) = free_ports();
+            let mut child = spawn(port, second_port, &folder, options, tls.as_ref());
             if wait_until_it_answers(&mut child, port) {
-                return Self { child, port, bus_port, folder, options };
+                return Self { child, port, second_port, folder, options, tls };
             }
             end(&mut child);
         }
@@ -59,6 +84,11 @@ impl RedisServer {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
+    /// Its port with TLS on 127.0.0.1.
+    pub fn tls_port(&self) -> u16 {
+        self.second_port
+    }
+
     /// Ends it at once, without a word (SIGKILL).
     pub fn kill(&mut self) {
         end(&mut self.child);
@@ -67,7 +97,7 @@ impl RedisServer {
     /// Kills it if it runs and starts it again with what it left on disk.
     pub fn restart(&mut self) {
         self.kill();
-        self.child = spawn(self.port, self.bus_port, &self.folder, self.options);
+        self.child = spawn(self.port, self.second_port, &self.folder, self.options, self.tls.as_ref());
         assert!(wait_until_it_answers(&mut self.child, self.port), "redis-server comes back");
     }
 
@@ -100,7 +130,7 @@ impl RedisCluster {
             node.command(&["CLUSTER", "ADDSLOTSRANGE", &first.to_string(), &last.to_string()]);
         }
         for other in &nodes[1..] {
-            let (port, bus_port) = (nodes[0].port.to_string(), nodes[0].bus_port.to_string());
+            let (port, bus_port) = (nodes[0].port.to_string(), nodes[0].second_port.to_string());
             other.command(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus_port]);
         }
         let cluster = Self { nodes };
@@ -135,17 +165,29 @@ fn free_ports() -> (u16, u16) {
     (port(&first), port(&second))
 }
 
-fn spawn(port: u16, bus_port: u16, folder: &TempDir, options: ServerOptions) -> Child {
+fn spawn(
+    port: u16,
+    second_port: u16,
+    folder: &TempDir,
+    options: ServerOptions,
+    tls: Option<&ServerTls>,
+) -> Child {
     let log = folder.path().join("redis.log");
     let mut command = Command::new("redis-server");
     command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]).arg("--dir");
     command.arg(folder.path()).arg("--logfile").arg(log).args(["--maxmemory-policy", "noeviction"]);
+    command.args(["--repl-diskless-sync-delay", "0"]);
     if options.durable {
         command.args(["--appendonly", "yes", "--appendfsync", "always"]);
     }
     if options.cluster {
         command.args(["--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1"]);
-        command.args(["--cluster-port", &bus_port.to_string()]);
+        command.args(["--cluster-port", &second_port.to_string()]);
+    }
+    if let Some(ServerTls { ca, certificate, key, asks_clients }) = tls {
+        command.args(["--tls-port", &second_port.to_string()]).arg("--tls-cert-file").arg(certificate);
+        command.arg("--tls-key-file").arg(key).arg("--tls-ca-cert-file").arg(ca);
+        command.args(["--tls-auth-clients", if *asks_clients { "yes" } else { "no" }]);
     }
     command.stdin(Stdio::null()).stdout(Stdio::null());
     let spawned = command.spawn();

@@ -83,6 +83,14 @@ impl dyn Engine {
         Ok(report)
     }
 
+    /// Looks again at these suspects and at the counts that putting them right changes, and repairs them.
+    pub(crate) async fn repair(&self, suspects: &[Suspect]) -> Result<AuditReport, EngineError> {
+        let mut report = AuditReport::default();
+        self.look_again(suspects, true, &mut report).await?;
+        self.look_at_counts(true, &mut report).await?;
+        Ok(report)
+    }
+
     /// Last come counts that a repair may have left wrong.
     async fn look_at_counts(&self, repair: bool, report: &mut AuditReport) -> Result<(), EngineError> {
         let repaired = report.findings.iter().filter(|finding| finding.repaired);

@@ -160,6 +160,11 @@ fn another_view() -> EngineError {
     EngineError::broken("inspect was answered with a view that was not asked for")
 }
 
+/// What scripts that failed midway had left was audited and repaired.
+pub(crate) fn half_written_repaired(findings: usize) {
+    tracing::warn!(target: TARGET, findings, "groups repaired");
+}
+
 /// A script had to be sent whole. Rare, so that the handle is looked up.
 pub(crate) fn script_resent(script: &'static str) {
     counter!(names::SCRIPTS_RESENT, "script" => script).increment(1);

@@ -17,8 +17,9 @@ use crate::redis::{RedisEngine, RedisOptions};
 /// `memory:` is the embedded engine without a trace on disk; `dir:path`, `./path` or `/path` the
 /// embedded engine with its state in that directory, where `?durability=interval` at the end answers before
 /// changes are on disk; `redis://user:password@host:port/database` a single Redis or Valkey;
-/// `redis+cluster://host:port,host:port` a cluster, known by some of its nodes. `?prefix=shop:` at the end of
-/// either lets every key begin so instead of with `bulk-action:`: queues beside each other in one Redis.
+/// `redis+cluster://host:port,host:port` a cluster, known by some of its nodes. `rediss` instead of `redis` in
+/// either connects with TLS: `?ca=FILE` names a CA to trust instead of the system's, `?cert=FILE&key=FILE` the
+/// client's certificate, and `?insecure` accepts any server. `?prefix=shop:` at the end of either lets every key begin so instead of with `bulk-action:`: queues beside each other in one Redis.
 /// `http://host:port` or `https://host/path` is a Fairlane server, with the key of the environment variable
 /// `FAIRLANE_KEY` (one that stands before the host goes first); to set the whole needs the key of an admin.
 /// A directory that another process owns and serves is reached through that process, in the same way, and followed
@@ -127,14 +128,13 @@ impl Address {
         }
         match url.split_once(':').map_or(url, |(scheme, _)| scheme) {
             "memory" => Ok(Self::Memory),
-            "redis" | "redis+cluster" => redis_options(url).map(|(url, options)| Self::Redis(url, options)),
+            scheme if crate::redis::is_redis(scheme) => {
+                redis_options(url).map(|(url, options)| Self::Redis(url, options))
+            }
             "http" | "https" => ServerAddress::read(url).map(Self::Server),
-            "rediss" => Err(EngineError::refused(
-                "rediss:// (TLS) is not built in; use redis:// on a private network or through a tunnel",
-            )),
             _ => Err(EngineError::refused(format!(
                 "{:?} is not the address of an engine; known are memory:, dir:path, redis://host:port, \
-                 redis+cluster://host:port,host:port, http://host:port and https://host",
+                 rediss://host:port (TLS), redis+cluster://host:port,host:port, http://host:port and https://host",
                 without_user(url)
             ))),
         }
@@ -297,7 +297,6 @@ mod tests {
             let message = refusal(url).await;
             assert!(message.contains(url) && message.contains("redis://host:port"), "{message}");
         }
-        assert!(refusal("rediss://localhost").await.contains("not built in"));
     }
 
     #[test]
@@ -310,7 +309,12 @@ mod tests {
             check_address(url).unwrap();
         }
         assert!(!folder.path().join("fresh").exists());
-        for url in ["redis://:hunter2@host:99999", "redis+cluster://me:hunter2@host:99999", "redis://"] {
+        for url in [
+            "rediss://h?key=/k",
+            "redis://:hunter2@host:99999",
+            "redis+cluster://me:hunter2@host:99999",
+            "redis://",
+        ] {
             let refused = check_address(url).unwrap_err().to_string();
             assert!(refused.contains("is not a Redis address") && !refused.contains("hunter2"), "{refused}");
         }

@@ -3,25 +3,32 @@
 //! - `redis/scripts/*.lua`: the operations; `scripts/include/*.lua`: what they share.
 //! - `redis/script.rs`: expands and runs them, whatever the server has forgotten.
 //! - `redis/encode.rs`, `redis/decode.rs`: commands to arguments, replies to values.
-//! - `redis/keys.rs`: every key's name. `redis/connection.rs`: one server or a cluster.
+//! - `redis/keys.rs`: every key's name. `redis/address.rs`: one server or a cluster, with or without TLS.
+//! - `redis/connection.rs`: a connection that is replaced. `redis/errors.rs`: what each error means.
+//! - `redis/write_guard.rs`, `redis/probe.lua`: what must hold before a write goes out.
 //! - `redis/switchboard.rs`: one blocking pop for all who wait.
 //! - `redis/audit.rs`: the walk of an audit.
 //! - `redis/startup.rs`: what is checked when connecting. `redis/dump.rs`: state to compare, for tests.
 //!
-//! Invariant: a command is one script call, so it happens whole or not at all, and repeating it after an
-//! error is safe. Left out: partitions (there is one), Sentinel, TLS.
+//! Invariant: a command is one script call, and repeating it after an error is safe. A script that fails midway
+//! is not rolled back: its groups are repaired before their next write. Left out: partitions (there is one),
+//! Sentinel.
 
+mod address;
 mod audit;
 mod connection;
 mod decode;
 mod dump;
 mod encode;
+mod errors;
 mod keys;
 mod script;
 mod startup;
 mod switchboard;
+mod write_guard;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use fairlane_core::queue::{Command, Dump, Reply};
@@ -32,10 +39,13 @@ use crate::audit::WalkPage;
 use crate::clock::Clock;
 use crate::engine::{BoxFuture, Engine, EngineError, Space};
 use crate::observe::{self, Meters};
-use connection::Connection;
+use address::Address;
+pub(crate) use address::is_redis;
+use connection::{Connection, Link};
 use keys::Keys;
 use script::Scripts;
 use switchboard::Switchboard;
+use write_guard::WriteGuard;
 
 /// Changes a script's source, given its stem; for tests that plant a fault.
 pub type ScriptEdit = fn(&str, &str) -> String;
@@ -71,27 +81,31 @@ pub struct RedisEngine {
     scripts: Arc<Scripts>,
     clock: Clock,
     waits: Switchboard,
+    guard: WriteGuard,
     warnings: Vec<String>,
     meters: Meters,
 }
 
 /// Whether this can be the address of a Redis, without asking it.
 pub(crate) fn check_address(url: &str) -> Result<(), EngineError> {
-    connection::check_address(url)
+    Address::read(url).map(drop)
 }
 
 impl RedisEngine {
-    /// Connects to `redis://host:port[/db]` or `redis+cluster://host:port,host:port`.
+    /// Connects to `redis://host:port[/db]` or `redis+cluster://host:port,host:port`; `rediss` instead of `redis`
+    /// connects with TLS. Writes nothing.
     pub async fn connect(url: &str, options: RedisOptions) -> Result<Self, EngineError> {
-        let commands = Connection::open(url, Some(options.response_timeout)).await?;
-        let blocking = Connection::open(url, None).await?;
+        let (address, is_met) = (Arc::new(Address::read(url)?), Arc::new(AtomicBool::new(false)));
+        let open = |timeout| Connection::open(address.clone(), timeout, is_met.clone());
+        let (commands, blocking) = (open(Some(options.response_timeout)).await?, open(None).await?);
         let keys = Keys::new(&options.prefix, commands.is_cluster());
-        startup::check_layout(&commands, &keys).await?;
+        startup::check_layout(&commands.link().await?, &keys).await?;
         let warnings = startup::warnings(&commands).await?;
         let meters = Meters::new(name(&commands)).with_scripts();
         observe::server_warnings(name(&commands), &warnings);
         Ok(Self {
             waits: Switchboard::start(commands.clone(), blocking, keys.clone()),
+            guard: WriteGuard::default(),
             commands,
             scripts: Scripts::new(options.edit_script),
             keys,
@@ -122,26 +136,30 @@ impl RedisEngine {
     /// program has marked meanwhile is refused.
     async fn run_script(
         &self,
+        link: &Link,
+        command: &Command,
         stem: &'static str,
-        partition: &str,
         arguments: &[Vec<u8>],
     ) -> Result<redis::Value, EngineError> {
-        let run = || self.scripts.run(&self.commands, stem, partition, arguments);
+        let partition = self.keys.partition();
+        let run = || self.scripts.run(link, stem, &partition, arguments);
         let reply = match run().await {
             Err(error) if script::is_other_layout(&error) => {
-                startup::check_layout(&self.commands, &self.keys).await?;
+                startup::mark_layout(link, &self.keys).await?;
                 run().await
             }
             reply => reply,
         };
-        reply.map_err(|error| connection::explain(&error))
+        reply.map_err(|error| self.guard.failed(link, command, stem, &error))
     }
 
     async fn run(&self, command: Command, given: Option<Micros>) -> Result<Reply, EngineError> {
+        let link = match write_guard::writes(&command) {
+            true => self.guard.prepare(self, &command).await?,
+            false => self.commands.link().await?,
+        };
         let (stem, arguments) = encode::arguments(&command, given);
-        let partition = self.keys.partition();
-        let script = self.run_script(stem, &partition, &arguments);
-        let reply = self.meters.script(stem, script).await?;
+        let reply = self.meters.script(stem, self.run_script(&link, &command, stem, &arguments)).await?;
         let now = given.unwrap_or_else(|| Clock::System.now());
         decode::reply(&command, reply, now)
     }

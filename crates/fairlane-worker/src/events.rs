@@ -59,8 +59,8 @@ pub enum Event {
         /// How long it took.
         took: Duration,
     },
-    /// An attempt has ended and the engine does not take it, whatever is tried: the job runs again when its lease runs
-    /// out.
+    /// A result was dropped: the engine says that the settlement is malformed, or it did not take it before the lease was
+    /// lost or the worker stopped. The job runs again when its lease has run out.
     Unsettled {
         /// Which job.
         job: JobRef,

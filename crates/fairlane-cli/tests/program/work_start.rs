@@ -89,20 +89,33 @@ fn port_of_a_web_server() -> u16 {
 fn a_server_that_cannot_be_a_queue_is_refused_in_one_line() {
     let place = Place::new();
     let closed = RedisServer::start_with(&["--requirepass", "hunter2"]);
-    let primary = RedisServer::start();
-    let (host, port) =
-        primary.address().split_once(':').map(|(host, port)| (host.to_owned(), port.to_owned())).unwrap();
-    let replica = RedisServer::start_with(&["--replicaof", &host, &port]);
     for (engine, words) in [
         (closed.url(), "redis://:password@host:port"),
         (closed.url().replace("redis://", "redis://:wrong@"), "did not accept the password"),
-        (replica.url(), "is a read-only replica; name its primary"),
         (format!("redis://127.0.0.1:{}", port_of_a_web_server()), "does not speak as Redis does"),
     ] {
         let ended = fairlane(&["work", "--config", &place.config(MAIL), "--engine", &engine, "--drain"]);
         ended.failed(2, &[words]);
         assert_eq!(ended.stderr.lines().count(), 1, "{}", ended.stderr);
     }
+}
+
+#[test]
+fn read_only_replica_is_waited_for_until_it_is_promoted() {
+    let place = Place::new();
+    let primary = RedisServer::start();
+    let address = primary.address();
+    let (host, port) = address.split_once(':').expect("an address has a port");
+    let replica = RedisServer::start_with(&["--replicaof", host, port]);
+    let config = place.config(MAIL);
+    let words = ["work", "--config", &config, "--engine", &replica.url(), "--patience", "0s"];
+    fairlane(&words).failed(1, &["is a read-only replica; name its primary"]);
+    let started = Started::at(&replica.url(), &place, MAIL);
+    started.says("is a read-only replica");
+    replica.ask("REPLICAOF NO ONE");
+    started.says("works at redis://127.0.0.1");
+    started.terminate();
+    assert_eq!(started.ended().code, 0);
 }
 
 #[test]

@@ -9,6 +9,8 @@ mod disk;
 mod http;
 mod lost_replies;
 mod observe;
+mod redis_faults;
 mod redis_server;
+mod redis_tls;
 mod served;
 mod waits;

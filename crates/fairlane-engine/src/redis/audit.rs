@@ -390,7 +390,9 @@ impl<'a> Walk<'a> {
     async fn page_of(&self, words: &[&str]) -> Result<(Option<String>, Vec<String>), EngineError> {
         let arguments: Vec<Vec<u8>> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
         let engine = self.engine;
-        let page = engine.run_script("audit", &engine.keys.partition(), &arguments).await?;
+        let link = engine.commands.link().await?;
+        let page = engine.scripts.run(&link, "audit", &engine.keys.partition(), &arguments).await;
+        let page = page.map_err(|error| link.explain(&error))?;
         decode::names_page(page)
     }
 

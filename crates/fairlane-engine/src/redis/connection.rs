@@ -1,152 +1,223 @@
-//! One server or a cluster, behind one `query`.
+//! A connection that is replaced when it breaks or leads to the wrong server.
 //!
-//! A connection reconnects by itself; a command that got no answer is an error that says so, and whoever
-//! sent it decides when to repeat it. Blocking pops have a connection of their own, without a reply timeout.
+//! The client's own connection manager keeps a connection to a primary that was demoted, so this one owns
+//! the reconnection: an error that `errors.rs` says belongs to the wrong server drops the link, and the next
+//! command resolves the name and connects again. A command that got no answer is an error that says so; its
+//! caller decides when to repeat it. Blocking pops have a connection of their own, without a reply timeout.
 
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
-use ::redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use ::redis::cluster::ClusterClient;
-use ::redis::cluster_async::ClusterConnection;
 use ::redis::cluster_routing::{Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr};
-use ::redis::{Client, Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
+use ::redis::{Cmd, RedisError, Value};
 
+use super::address::{Address, Line};
+use super::errors::{self, Stage, explain};
 use crate::engine::EngineError;
-use crate::open::without_user;
 
-const CONNECTION_TIMEOUT: Duration = Duration::from_secs(5);
 const RECONNECT_DELAY_MIN: Duration = Duration::from_millis(20);
-const RECONNECT_DELAY_MAX: Duration = Duration::from_millis(1000);
-const RECONNECT_ATTEMPTS: usize = 6;
-const CLUSTER_RETRIES: u32 = 3;
+const RECONNECT_ATTEMPTS: u32 = 7;
+/// A link that is younger is kept after an answer of the wrong server: a replica that many callers ask must
+/// not be connected to for each of them.
+const LINK_AGE_MIN: Duration = Duration::from_millis(100);
 
 /// A way to a server or cluster; clones share it.
 #[derive(Clone)]
-pub(super) enum Connection {
-    Single(ConnectionManager),
-    Cluster(ClusterConnection),
+pub(super) struct Connection(Arc<Inner>);
+
+struct Inner {
+    address: Arc<Address>,
+    response_timeout: Option<Duration>,
+    /// Whether any connection to this address has carried out a command.
+    is_met: Arc<AtomicBool>,
+    link: Mutex<Option<Link>>,
+    links: AtomicU64,
+    /// Held while connecting; what the last attempt ended with, if it failed.
+    connecting: tokio::sync::Mutex<Option<(Instant, RedisError)>>,
+}
+
+/// One connection that was opened.
+#[derive(Clone)]
+pub(super) struct Link {
+    /// Counts the connections that were opened, from 1.
+    pub number: u64,
+    opened: Instant,
+    line: Line,
+    connection: std::sync::Weak<Inner>,
+    is_met: Arc<AtomicBool>,
 }
 
 impl Connection {
-    pub async fn open(url: &str, response_timeout: Option<Duration>) -> Result<Self, EngineError> {
-        match url.strip_prefix("redis+cluster://") {
-            Some(nodes) => Self::open_cluster(nodes, response_timeout).await,
-            None => Self::open_single(url, response_timeout).await,
-        }
-    }
-
-    async fn open_single(url: &str, response_timeout: Option<Duration>) -> Result<Self, EngineError> {
-        let client = client(url)?;
-        let config = ConnectionManagerConfig::new()
-            .set_connection_timeout(Some(CONNECTION_TIMEOUT))
-            .set_response_timeout(response_timeout)
-            .set_min_delay(RECONNECT_DELAY_MIN)
-            .set_max_delay(RECONNECT_DELAY_MAX)
-            .set_number_of_retries(RECONNECT_ATTEMPTS);
-        let manager = client.get_connection_manager_with_config(config).await;
-        manager.map(Self::Single).map_err(|error| explain(&error))
-    }
-
-    async fn open_cluster(nodes: &str, response_timeout: Option<Duration>) -> Result<Self, EngineError> {
-        let client = cluster_client(nodes, response_timeout)?;
-        client.get_async_connection().await.map(Self::Cluster).map_err(|error| explain(&error))
+    /// Opens a connection. Those that share `is_met` lead to the same address.
+    pub async fn open(
+        address: Arc<Address>,
+        response_timeout: Option<Duration>,
+        is_met: Arc<AtomicBool>,
+    ) -> Result<Self, EngineError> {
+        let connection = Self(Arc::new(Inner {
+            address,
+            response_timeout,
+            is_met,
+            link: Mutex::new(None),
+            links: AtomicU64::new(0),
+            connecting: tokio::sync::Mutex::new(None),
+        }));
+        connection.link().await?;
+        Ok(connection)
     }
 
     pub fn is_cluster(&self) -> bool {
-        matches!(self, Self::Cluster(_))
+        self.0.address.is_cluster()
+    }
+
+    /// The name of the user in Redis' access control lists.
+    pub fn user(&self) -> String {
+        self.0.address.user()
     }
 
     /// Sends one command; the server's own words are kept in the error.
     pub async fn query(&self, command: &Cmd) -> Result<Value, EngineError> {
-        self.query_raw(command).await.map_err(|error| explain(&error))
+        self.link().await?.query(command).await
     }
 
     /// Sends a command that names no key to the server that has this key.
     pub async fn query_at(&self, key: &str, command: &Cmd) -> Result<Value, EngineError> {
-        let Self::Cluster(cluster) = self else { return self.query(command).await };
-        let node = SingleNodeRoutingInfo::SpecificNode(Route::with_key(key, SlotAddr::Master));
-        let reply = cluster.clone().route_command(command.clone(), RoutingInfo::SingleNode(node)).await;
-        reply.map_err(|error| explain(&error))
+        let link = self.link().await?;
+        let reply = match &link.line {
+            Line::Single(_) => link.query_raw(command).await,
+            Line::Cluster(cluster) => {
+                let node = SingleNodeRoutingInfo::SpecificNode(Route::with_key(key, SlotAddr::Master));
+                let routing = RoutingInfo::SingleNode(node);
+                let reply = cluster.clone().route_command(command.clone(), routing).await;
+                link.note(reply)
+            }
+        };
+        reply.map_err(|error| link.explain(&error))
+    }
+
+    /// The link in use, or a new one.
+    pub async fn link(&self) -> Result<Link, EngineError> {
+        if let Some(link) = self.0.current() {
+            return Ok(link);
+        }
+        self.0.connect(&self.0).await.map_err(|error| match error.is_timeout() && self.0.address.has_tls() {
+            // A plain port waits for the end of a command that TLS never sends.
+            true => {
+                errors::unavailable(format!("{error}; is this the TLS port? A plain one does not answer TLS"))
+            }
+            false => explain(&error, stage(&self.0.is_met)),
+        })
+    }
+
+    /// Drops the link in use: what was sent on it is not answered in time.
+    pub fn drop_link(&self) {
+        self.0.slot().take();
+    }
+}
+
+impl Inner {
+    fn slot(&self) -> MutexGuard<'_, Option<Link>> {
+        self.link.lock().expect("nothing panics while it holds the link")
+    }
+
+    fn current(&self) -> Option<Link> {
+        self.slot().clone()
+    }
+
+    /// Connects, unless another caller has meanwhile. Callers that waited for an attempt that failed share
+    /// its error.
+    async fn connect(&self, own: &Arc<Self>) -> Result<Link, RedisError> {
+        let asked = Instant::now();
+        let mut failed = self.connecting.lock().await;
+        if let Some(link) = self.current() {
+            return Ok(link);
+        }
+        if let Some((at, error)) = &*failed
+            && *at > asked
+        {
+            return Err(error.clone());
+        }
+        match self.try_to_connect().await {
+            Ok(line) => {
+                let link = Link {
+                    number: self.links.fetch_add(1, Ordering::Relaxed) + 1,
+                    opened: Instant::now(),
+                    line,
+                    connection: Arc::downgrade(own),
+                    is_met: self.is_met.clone(),
+                };
+                *failed = None;
+                *self.slot() = Some(link.clone());
+                Ok(link)
+            }
+            Err(error) => {
+                *failed = Some((Instant::now(), error.clone()));
+                Err(error)
+            }
+        }
+    }
+
+    /// A server that restarts is away for a moment, which callers need not notice. Each attempt resolves the
+    /// name again.
+    async fn try_to_connect(&self) -> Result<Line, RedisError> {
+        let mut delay = RECONNECT_DELAY_MIN;
+        for _ in 1..RECONNECT_ATTEMPTS {
+            match self.address.connect(self.response_timeout).await {
+                Err(error) if error.is_connection_refusal() || error.is_connection_dropped() => {}
+                ended => return ended,
+            }
+            tokio::time::sleep(delay).await;
+            delay *= 2;
+        }
+        self.address.connect(self.response_timeout).await
+    }
+}
+
+impl Link {
+    /// Sends one command; the server's own words are kept in the error.
+    pub async fn query(&self, command: &Cmd) -> Result<Value, EngineError> {
+        self.query_raw(command).await.map_err(|error| self.explain(&error))
     }
 
     pub async fn query_raw(&self, command: &Cmd) -> Result<Value, RedisError> {
-        match self {
-            Self::Single(manager) => command.query_async(&mut manager.clone()).await,
-            Self::Cluster(cluster) => command.query_async(&mut cluster.clone()).await,
+        let reply = match &self.line {
+            Line::Single(single) => command.query_async(&mut single.clone()).await,
+            Line::Cluster(cluster) => command.query_async(&mut cluster.clone()).await,
+        };
+        self.note(reply)
+    }
+
+    /// What an error of this link means.
+    pub fn explain(&self, error: &RedisError) -> EngineError {
+        explain(error, stage(&self.is_met))
+    }
+
+    /// The user may not do something: refused at first, waited for later.
+    pub fn refuse(&self, reason: String) -> EngineError {
+        errors::access(reason, stage(&self.is_met))
+    }
+
+    /// A command was carried out: from now on errors of access are waited for.
+    pub fn met(&self) {
+        if !self.is_met.load(Ordering::Relaxed) {
+            self.is_met.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// Gives the reply on, and drops the link if it shows that the link is broken or leads elsewhere.
+    fn note(&self, reply: Result<Value, RedisError>) -> Result<Value, RedisError> {
+        if let Err(error) = &reply
+            && errors::replaces_link(error)
+            && (error.code().is_none() || self.opened.elapsed() >= LINK_AGE_MIN)
+            && let Some(connection) = self.connection.upgrade()
+        {
+            connection.slot().take_if(|link| link.number == self.number);
+        }
+        reply
     }
 }
 
-/// Whether a connection can be tried, without trying it.
-pub(super) fn check_address(url: &str) -> Result<(), EngineError> {
-    match url.strip_prefix("redis+cluster://") {
-        Some(nodes) => cluster_client(nodes, None).map(drop),
-        None => client(url).map(drop),
-    }
-}
-
-fn client(url: &str) -> Result<Client, EngineError> {
-    Client::open(url).map_err(|error| bad_address(url, &error))
-}
-
-fn cluster_client(nodes: &str, response_timeout: Option<Duration>) -> Result<ClusterClient, EngineError> {
-    let urls: Vec<String> = nodes.split(',').map(|node| format!("redis://{node}")).collect();
-    let builder = ClusterClient::builder(urls.iter().map(String::as_str))
-        .connection_timeout(CONNECTION_TIMEOUT)
-        .retries(CLUSTER_RETRIES)
-        .response_timeout(response_timeout.unwrap_or(Duration::from_secs(600)));
-    builder.build().map_err(|error| bad_address(&format!("redis+cluster://{nodes}"), &error))
-}
-
-/// Never shows a user or a password.
-fn bad_address(url: &str, error: &RedisError) -> EngineError {
-    let shown = without_user(url);
-    EngineError::refused(format!("{shown:?} is not a Redis address: {error}; write redis://host:port"))
-}
-
-/// What is said of a replica.
-const READ_ONLY: &str = "it is a read-only replica; name its primary in the address";
-
-pub(super) fn unavailable(reason: impl Into<String>) -> EngineError {
-    EngineError::Unavailable { engine: "redis", reason: reason.into() }
-}
-
-/// What a Redis error means for the caller.
-pub(super) fn explain(error: &RedisError) -> EngineError {
-    match error.kind() {
-        _ if error.code() == Some("NOAUTH") => EngineError::refused(
-            "Redis wants a password and the address has none; write redis://:password@host:port, or \
-             redis://user:password@host:port",
-        ),
-        ErrorKind::AuthenticationFailed => {
-            EngineError::refused(format!("Redis did not accept the password or user in the address: {error}"))
-        }
-        // The client's own words are several lines about bytes.
-        _ if error.to_string().contains("Parse error") => EngineError::refused(
-            "what answers at this address does not speak as Redis does; is it the port of something else?",
-        ),
-        // A failover is on its way, or this is the wrong server; which one only time tells.
-        ErrorKind::Server(ServerErrorKind::ReadOnly) => unavailable(READ_ONLY),
-        ErrorKind::Server(ServerErrorKind::NoPerm) => EngineError::refused(format!(
-            "the Redis user lacks a permission: {error}; it needs EVAL, EVALSHA and the commands scripts use"
-        )),
-        ErrorKind::Server(
-            ServerErrorKind::BusyLoading
-            | ServerErrorKind::ClusterDown
-            | ServerErrorKind::MasterDown
-            | ServerErrorKind::TryAgain
-            | ServerErrorKind::Moved
-            | ServerErrorKind::Ask,
-        )
-        | ErrorKind::Io
-        | ErrorKind::ClusterConnectionNotFound => unavailable(error.to_string()),
-        _ if error.code() == Some("OOM") || error.to_string().contains("OOM") => EngineError::refused(
-            "Redis is out of memory: enqueues are refused, draining goes on; raise maxmemory, shorten \
-             retention or let workers catch up",
-        ),
-        _ if error.is_io_error() || error.is_timeout() || error.is_connection_dropped() => {
-            unavailable(error.to_string())
-        }
-        _ => EngineError::broken(format!("Redis answered with an error: {error}")),
-    }
+fn stage(is_met: &AtomicBool) -> Stage {
+    if is_met.load(Ordering::Relaxed) { Stage::Later } else { Stage::First }
 }

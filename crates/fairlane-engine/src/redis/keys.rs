@@ -29,6 +29,11 @@ impl Keys {
         format!("{}{PARTITION}", self.prefix)
     }
 
+    /// A key that is written and removed again to find out what the user may do.
+    pub fn probe(&self) -> String {
+        format!("{}probe", self.prefix)
+    }
+
     /// A field of [`Keys::in_flight`] that is no job: names of jobs contain a colon.
     pub const WIDENER: &str = "-";
 

@@ -13,7 +13,7 @@ use fairlane_core::limits as l;
 use fairlane_core::queue::Settings;
 
 use super::ScriptEdit;
-use super::connection::Connection;
+use super::connection::Link;
 use super::startup::LAYOUT_VERSION;
 use crate::observe;
 
@@ -63,20 +63,24 @@ impl Scripts {
     /// Runs a script on the partition at `key`.
     pub async fn run(
         &self,
-        connection: &Connection,
+        link: &Link,
         stem: &'static str,
         key: &str,
         arguments: &[Vec<u8>],
     ) -> Result<Value, RedisError> {
         let source = self.0.get(stem).expect("every operation has a script");
         let by_digest = call("EVALSHA", &source.digest, key, arguments);
-        match connection.query_raw(&by_digest).await {
+        let reply = match link.query_raw(&by_digest).await {
             Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
                 observe::script_resent(stem);
-                connection.query_raw(&call("EVAL", &source.code, key, arguments)).await
+                link.query_raw(&call("EVAL", &source.code, key, arguments)).await
             }
-            answer => answer,
+            reply => reply,
+        };
+        if reply.is_ok() {
+            link.met();
         }
+        reply
     }
 }
 
@@ -199,6 +203,24 @@ fn limits() -> Vec<(&'static str, String)> {
         // A run that was never settled: no fence, no time.
         ("ZEROS", format!("'{}'", "0".repeat(32))),
     ]
+}
+
+/// The names of all commands in the sources: words in capitals between quotes, wherever they stand, because some
+/// are passed on before they are called. A word that is none belongs to one of the two lists.
+#[cfg(test)]
+pub(super) fn commands_of_all_scripts() -> std::collections::BTreeSet<String> {
+    const OPTIONS: &[&str] = &["COUNT", "MATCH", "WITHSCORES", "BYSCORE", "BYLEX", "LIMIT", "REV", "RANK"];
+    const STATES: &[&str] =
+        &["AGGREGATING", "CANCELLED", "COMPLETED", "CREATED", "DISPATCHED", "FAILED", "RUNNING", "RSP"];
+    let sources = OPERATIONS.iter().chain(INCLUDES).flat_map(|(_, source)| source.lines());
+    let code = sources.filter(|line| !line.trim_start().starts_with("--"));
+    let words = code.flat_map(|line| line.split('\'').skip(1).step_by(2));
+    let is_command = |word: &&str| word.len() > 2 && word.bytes().all(|byte| byte.is_ascii_uppercase());
+    words
+        .filter(is_command)
+        .filter(|word| !OPTIONS.contains(word) && !STATES.contains(word))
+        .map(str::to_owned)
+        .collect()
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use ::redis::Value;
 
-use super::connection::{Connection, explain};
+use super::connection::{Connection, Link};
 use super::decode::text;
 use super::keys::Keys;
 use crate::engine::{EngineError, Space};
@@ -13,26 +13,29 @@ pub(super) const LAYOUT_VERSION: &str = "6";
 /// Longer than `hash-max-listpack-value`, which is 64 unless an operator raised it.
 const WIDENER_BYTES: usize = 512;
 
-/// Marks a new store with our layout's version and refuses a store of another.
-pub(super) async fn check_layout(connection: &Connection, keys: &Keys) -> Result<(), EngineError> {
-    let mut mark = ::redis::cmd("HSETNX");
-    mark.arg(keys.partition()).arg("version").arg(LAYOUT_VERSION);
-    match connection.query_raw(&mark).await {
-        Ok(_) => {}
-        // Whoever only begins has time to name another server; one that was a primary is waited for.
-        Err(error) if error.code() == Some("READONLY") => {
-            let reason = "the Redis at this address is a read-only replica; name its primary";
-            return Err(EngineError::refused(reason));
-        }
-        Err(error) => return Err(explain(&error)),
-    }
+/// Refuses a store of another layout; true if it has ours, false if it is new. Reads only.
+pub(super) async fn check_layout(link: &Link, keys: &Keys) -> Result<bool, EngineError> {
     let mut read = ::redis::cmd("HGET");
     read.arg(keys.partition()).arg("version");
-    let found = text(connection.query(&read).await?)?;
-    if found == LAYOUT_VERSION {
-        return widen_in_flight(connection, keys).await;
+    match link.query(&read).await? {
+        Value::Nil => Ok(false),
+        found => match text(found)? {
+            found if found == LAYOUT_VERSION => Ok(true),
+            found => Err(EngineError::broken(other_layout(&found, keys.prefix()))),
+        },
     }
-    Err(EngineError::broken(other_layout(&found, keys.prefix())))
+}
+
+/// Marks a new store with our layout's version and refuses a store of another. One that is marked is only read,
+/// because a full one takes no more.
+pub(super) async fn mark_layout(link: &Link, keys: &Keys) -> Result<(), EngineError> {
+    if !check_layout(link, keys).await? {
+        let mut mark = ::redis::cmd("HSETNX");
+        mark.arg(keys.partition()).arg("version").arg(LAYOUT_VERSION);
+        link.query(&mark).await?;
+        check_layout(link, keys).await?;
+    }
+    widen_in_flight(link, keys).await
 }
 
 /// Fails as a change would. The field is there, so that nothing is changed; the server refuses the command all the
@@ -61,10 +64,15 @@ fn other_layout(found: &str, prefix: &str) -> String {
 
 /// Redis keeps a small hash as a flat list that is searched from its beginning, until a value is long. One long
 /// value, under a name no job can have, makes every look-up of a leased job equally quick from the start.
-async fn widen_in_flight(connection: &Connection, keys: &Keys) -> Result<(), EngineError> {
+async fn widen_in_flight(link: &Link, keys: &Keys) -> Result<(), EngineError> {
+    let mut has = ::redis::cmd("HEXISTS");
+    has.arg(keys.in_flight()).arg(Keys::WIDENER);
+    if link.query(&has).await? == Value::Int(1) {
+        return Ok(());
+    }
     let mut set = ::redis::cmd("HSETNX");
     set.arg(keys.in_flight()).arg(Keys::WIDENER).arg("-".repeat(WIDENER_BYTES));
-    connection.query(&set).await?;
+    link.query(&set).await?;
     Ok(())
 }
 

@@ -20,8 +20,9 @@ use fairlane_core::TypeId;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
-use super::connection::{Connection, unavailable};
+use super::connection::Connection;
 use super::decode::text;
+use super::errors::unavailable;
 use super::keys::Keys;
 use crate::engine::EngineError;
 use crate::waiters::{Place, Waiters, Waiting, Woken};
@@ -186,7 +187,7 @@ impl Operator {
         let mut pop = ::redis::cmd("BLPOP");
         pop.arg(&keys).arg(at_most.as_secs_f64());
         let (shared, blocking) = (self.shared.clone(), self.blocking.clone());
-        let mut popped = pin!(answered(at_most, blocking.query(&pop)));
+        let mut popped = pin!(answered(&blocking, at_most, blocking.query(&pop)));
         let popped = tokio::select! {
             biased;
             popped = &mut popped => popped?,
@@ -233,7 +234,9 @@ impl Operator {
     async fn ask_for_line(&self) -> Result<Line, EngineError> {
         let mut ask = ::redis::cmd("CLIENT");
         ask.arg("ID");
-        match answered(Duration::ZERO, self.blocking.query_at(&self.keys.partition(), &ask)).await {
+        let partition = self.keys.partition();
+        let asking = self.blocking.query_at(&partition, &ask);
+        match answered(&self.blocking, Duration::ZERO, asking).await {
             Ok(Value::Int(number)) => Ok(Line::Number(number)),
             Err(error) if error.is_retryable() => Err(error),
             _ => Ok(Line::Barred),
@@ -243,11 +246,16 @@ impl Operator {
 
 /// A reply to what may block this long. The connection itself has no limit.
 async fn answered(
+    blocking: &Connection,
     at_most: Duration,
     reply: impl Future<Output = Result<Value, EngineError>>,
 ) -> Result<Value, EngineError> {
     let answered = tokio::time::timeout(at_most + BLOCKING_GRACE, reply).await;
-    answered.unwrap_or_else(|_| Err(unavailable("no answer to a blocking pop")))
+    answered.unwrap_or_else(|_| {
+        // The server may have gone without a word; the next pop looks for it anew.
+        blocking.drop_link();
+        Err(unavailable("no answer to a blocking pop"))
+    })
 }
 
 #[cfg(test)]

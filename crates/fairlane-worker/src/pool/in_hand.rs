@@ -93,6 +93,11 @@ impl InHand {
         }
     }
 
+    /// Whether the engine has said that the lease is gone, so that it can no longer be renewed.
+    pub fn is_lost(&self, job: &JobRef, fence: Fence) -> bool {
+        self.held().jobs.get(&(job.clone(), fence)).is_none_or(|lease| lease.lost)
+    }
+
     /// Somebody wants the job to stop.
     pub fn cancel(&self, job: &JobRef, fence: Fence) {
         let context = self.held().jobs.get(&(job.clone(), fence)).map(|lease| lease.context.clone());

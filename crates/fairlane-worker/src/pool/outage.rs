@@ -95,11 +95,16 @@ impl Pauses {
         self.failures = 0;
     }
 
-    /// Pauses; false if `end` came meanwhile.
-    pub async fn pause(&mut self, end: &CancellationToken) -> bool {
+    /// The length of the next pause.
+    pub fn next(&mut self) -> Duration {
         let longest = PAUSE_MIN.saturating_mul(1 << self.failures.min(10)).min(PAUSE_MAX);
         self.failures += 1;
-        let pause = longest.mul_f64(0.5 + fastrand::f64() / 2.0);
+        longest.mul_f64(0.5 + fastrand::f64() / 2.0)
+    }
+
+    /// Pauses; false if `end` came meanwhile.
+    pub async fn pause(&mut self, end: &CancellationToken) -> bool {
+        let pause = self.next();
         tokio::select! {
             _ = end.cancelled() => false,
             _ = tokio::time::sleep(pause) => true,

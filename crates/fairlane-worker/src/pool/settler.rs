@@ -1,9 +1,13 @@
 //! Tells the engine how attempts ended: in batches that gather only while the one before is on its way, so
 //! that they cost no time, and again and again until it answers.
+//!
+//! Invariant: a result is dropped only if the engine says that this very settlement is malformed, or if it does
+//! not take it and the lease is lost. Each result that is dropped is reported. A result that the engine refuses
+//! alone is set aside and sent again, so that it does not hold up the others.
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fairlane_core::limits::SETTLE_JOBS_MAX;
 use fairlane_core::queue::{self, JobRef, Settle, Settlement, Verdict};
@@ -18,8 +22,10 @@ use super::{Shared, TARGET};
 use crate::events::Event;
 use crate::outcome::Outcome;
 
-/// Answers other than silence that a batch gets before it is halved: a full disk may have room again soon.
+/// Refusals that a batch gets before it is halved: a full disk may have room again soon.
 const REFUSALS_MAX: u32 = 8;
+/// Why a result is dropped that was not taken before the worker stopped.
+const STOPPED: &str = "the worker stopped before the engine took the result";
 /// A batch is sent once its results and reasons have this many bytes.
 const BATCH_BYTES: usize = 1024 * 1024;
 
@@ -45,20 +51,32 @@ pub(crate) fn channel(slots: usize) -> (Sender, Endings) {
     mpsc::channel(slots.clamp(1, SETTLE_JOBS_MAX))
 }
 
+/// A result that the engine refused, to be sent again.
+struct Refused {
+    ending: Ending,
+    pauses: Pauses,
+    due: Instant,
+}
+
 /// Settles until the worker has stopped.
 pub(crate) async fn settle_all(shared: Arc<Shared>, mut endings: Endings) {
-    let mut gathered = Vec::new();
+    let (mut gathered, mut refused): (Vec<Ending>, Vec<Refused>) = (Vec::new(), Vec::new());
+    // With as many results set aside, those that follow wait, and with them the slots.
+    let refused_max = shared.settings.worker_count.max(1);
     loop {
-        let count = tokio::select! {
+        let has_room = refused.len() < refused_max;
+        tokio::select! {
             biased;
-            count = endings.recv_many(&mut gathered, SETTLE_JOBS_MAX) => count,
-            _ = shared.stopped.cancelled() => return,
-        };
-        if count == 0 {
-            return;
+            () = until_due(&refused) => send_again(&shared, &mut refused).await,
+            count = endings.recv_many(&mut gathered, SETTLE_JOBS_MAX), if has_room => {
+                if count == 0 {
+                    break;
+                }
+            }
+            _ = shared.stopped.cancelled() => break,
         }
         // The last job in hand is settled at once.
-        if shared.in_hand.len() > gathered.len() {
+        if !gathered.is_empty() && shared.in_hand.len() > gathered.len() {
             gather(|| endings.len()).await;
             while gathered.len() < SETTLE_JOBS_MAX
                 && let Ok(ending) = endings.try_recv()
@@ -68,9 +86,60 @@ pub(crate) async fn settle_all(shared: Arc<Shared>, mut endings: Endings) {
         }
         while !gathered.is_empty() {
             let batch = next_batch(&mut gathered);
-            settle(&shared, batch).await;
+            settle(&shared, batch, &mut refused).await;
+        }
+        if shared.stopped.is_cancelled() {
+            break;
         }
     }
+    gathered.extend(refused.into_iter().map(|refused| refused.ending));
+    while let Ok(ending) = endings.try_recv() {
+        gathered.push(ending);
+    }
+    gathered.into_iter().for_each(|ending| report_dropped(&shared, ending, STOPPED));
+}
+
+/// Until a result that was set aside is due; never if there is none.
+async fn until_due(refused: &[Refused]) {
+    match refused.iter().map(|refused| refused.due).min() {
+        Some(due) => tokio::time::sleep_until(due.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Sends the first due result again.
+async fn send_again(shared: &Shared, refused: &mut Vec<Refused>) {
+    let Some(first) = (0..refused.len()).min_by_key(|index| refused[*index].due) else { return };
+    let Refused { ending, pauses, .. } = refused.swap_remove(first);
+    let batch = [ending];
+    let answer = shared.engine.settle(command(&batch)).await;
+    let [ending] = batch;
+    match answer {
+        Ok(settled) => {
+            shared.outage.over();
+            note_verdicts(shared, vec![ending], settled.verdicts);
+        }
+        Err(error) => set_aside(shared, ending, pauses, &error, refused),
+    }
+}
+
+/// Keeps a result that the engine did not take, unless it never can.
+fn set_aside(
+    shared: &Shared,
+    ending: Ending,
+    mut pauses: Pauses,
+    error: &EngineError,
+    refused: &mut Vec<Refused>,
+) {
+    let is_malformed = matches!(error, EngineError::Invalid(_));
+    let is_lost = !error.is_retryable() && shared.in_hand.is_lost(&ending.job, ending.fence);
+    if is_malformed || is_lost {
+        shared.in_hand.remove(&ending.job, ending.fence, Left::Lost);
+        return report_dropped(shared, ending, &error.to_string());
+    }
+    shared.outage.failed("settling jobs", error);
+    let due = Instant::now() + pauses.next();
+    refused.push(Refused { ending, pauses, due });
 }
 
 /// The first of them: each job once, and no more bytes than a batch should have.
@@ -98,47 +167,57 @@ fn note_bytes(outcome: &queue::Outcome) -> usize {
     }
 }
 
-/// Settles a batch; one that the engine cannot take is halved until what is wrong with it stands alone, so that
-/// it keeps nobody else from ending.
-async fn settle(shared: &Shared, batch: Vec<Ending>) {
+/// Settles a batch; one that the engine refuses is halved until what is wrong with it stands alone, so that the
+/// rest is settled.
+async fn settle(shared: &Shared, batch: Vec<Ending>, refused: &mut Vec<Refused>) {
     let mut batches = vec![batch];
     while let Some(batch) = batches.pop() {
         match ask_until_answered(shared, &batch).await {
             Answer::Verdicts(verdicts) => note_verdicts(shared, batch, verdicts),
-            Answer::Stopped => return,
-            Answer::Impossible(_) if batch.len() > 1 => {
+            Answer::Stopped => {
+                let left = batch.into_iter().chain(batches.into_iter().flatten());
+                return left.for_each(|ending| report_dropped(shared, ending, STOPPED));
+            }
+            Answer::Refused(_) if batch.len() > 1 => {
                 let mut first = batch;
                 let second = first.split_off(first.len() / 2);
                 batches.extend([second, first]);
             }
-            Answer::Impossible(error) => batch.into_iter().for_each(|ending| give_up(shared, ending, &error)),
+            Answer::Refused(error) => {
+                for ending in batch {
+                    set_aside(shared, ending, Pauses::default(), &error, refused);
+                }
+            }
         }
     }
 }
 
-fn give_up(shared: &Shared, ending: Ending, error: &EngineError) {
-    let Ending { job, type_id, fence, said, .. } = ending;
-    tracing::error!(target: TARGET, ?job, %error, "it cannot be settled; its lease will run out");
-    shared.outage.refused("settling jobs", error);
-    shared.in_hand.remove(&job, fence, Left::Lost);
-    shared.hooks.tell(|| Event::Unsettled { job, type_id, outcome: said, error: error.to_string() });
+/// The result is lost: its job runs again when its lease has run out.
+fn report_dropped(shared: &Shared, ending: Ending, error: &str) {
+    let Ending { job, type_id, said, .. } = ending;
+    tracing::error!(target: TARGET, ?job, error, "a result is dropped; the job runs again when its lease runs out");
+    shared.hooks.tell(|| Event::Unsettled { job, type_id, outcome: said, error: error.to_owned() });
 }
 
 enum Answer {
     Verdicts(Vec<Verdict>),
     /// The worker has stopped.
     Stopped,
-    /// Asking again does not help.
-    Impossible(EngineError),
+    /// The engine has answered, but not taken it.
+    Refused(EngineError),
 }
 
-async fn ask_until_answered(shared: &Shared, batch: &[Ending]) -> Answer {
+fn command(batch: &[Ending]) -> Settle {
     let settlements = batch.iter().map(|ending| Settlement {
         job: ending.job.clone(),
         fence: ending.fence,
         outcome: ending.outcome.clone(),
     });
-    let command = Settle { settlements: settlements.collect() };
+    Settle { settlements: settlements.collect() }
+}
+
+async fn ask_until_answered(shared: &Shared, batch: &[Ending]) -> Answer {
+    let command = command(batch);
     let (mut pauses, mut refusals) = (Pauses::default(), 0);
     loop {
         let error = match shared.engine.settle(command.clone()).await {
@@ -150,7 +229,7 @@ async fn ask_until_answered(shared: &Shared, batch: &[Ending]) -> Answer {
         };
         refusals += u32::from(!error.is_retryable());
         if matches!(error, EngineError::Invalid(_)) || refusals >= REFUSALS_MAX {
-            return Answer::Impossible(error);
+            return Answer::Refused(error);
         }
         shared.outage.failed("settling jobs", &error);
         if !pauses.pause(&shared.stopped).await {

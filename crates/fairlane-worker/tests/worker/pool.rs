@@ -9,7 +9,8 @@ use crate::support::*;
 use fairlane_conformance::servers::{RedisServer, ServerOptions};
 use fairlane_core::TypeId;
 use fairlane_core::queue::{
-    Command, Discipline, Invalid, JobState, ListJobs, Listing, Reclaim, Reply, SetWhole, Settings, WholeSet,
+    Command, Discipline, Invalid, JobState, ListJobs, Listing, Reclaim, Reply, SetWhole, Settings, Verdict,
+    WholeSet,
 };
 use fairlane_engine::{BoxFuture, Clock, EmbeddedEngine, Engine, EngineError, WalkPage};
 use fairlane_worker::*;
@@ -402,5 +403,51 @@ async fn a_result_that_the_engine_never_takes_is_told() {
         .unwrap();
     let is_told = |event: &Event| matches!(event, Event::Unsettled { job, outcome: Outcome::Done { .. }, .. } if *job == job_ref("a", "1"));
     until("it is told", || told.any(is_told)).await;
+    assert_eq!(pool.stop().await.left, 0);
+}
+
+/// An engine that refuses so many settlements and takes the next ones.
+struct Refusing {
+    inner: Arc<dyn Engine>,
+    left: AtomicUsize,
+}
+
+impl Engine for Refusing {
+    fn name(&self) -> &'static str {
+        "refusing"
+    }
+
+    fn execute(&self, command: Command) -> BoxFuture<'_, Result<Reply, EngineError>> {
+        let one_less = |left: usize| left.checked_sub(1);
+        let refuses = matches!(command, Command::Settle(_))
+            && self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok();
+        match refuses {
+            true => Box::pin(std::future::ready(Err(EngineError::Refused { reason: "it is full".into() }))),
+            false => self.inner.execute(command),
+        }
+    }
+
+    fn wait<'a>(&'a self, types: &'a [TypeId], most: Duration) -> BoxFuture<'a, Result<bool, EngineError>> {
+        self.inner.wait(types, most)
+    }
+
+    fn walk(&self, pages: tokio::sync::mpsc::Sender<WalkPage>) -> BoxFuture<'_, Result<(), EngineError>> {
+        self.inner.walk(pages)
+    }
+}
+
+#[tokio::test]
+async fn refused_result_is_kept_until_the_engine_takes_it() {
+    let inner = embedded().await;
+    enqueue(&inner, vec![job("a", "1", "work", "")]).await;
+    let told = Told::default();
+    let pool = Worker::new(Arc::new(Refusing { inner, left: AtomicUsize::new(10) }))
+        .on_event(told.hook())
+        .process("work", |(): (), _| std::future::ready(()))
+        .start()
+        .unwrap();
+    let is_taken = |event: &Event| matches!(event, Event::Settled { verdict: Verdict::Applied, .. });
+    until("the engine takes it", || told.any(is_taken)).await;
+    assert!(!told.any(|event| matches!(event, Event::Unsettled { .. })));
     assert_eq!(pool.stop().await.left, 0);
 }

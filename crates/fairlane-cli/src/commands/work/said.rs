@@ -43,6 +43,8 @@ pub enum Said {
     },
     /// A downstream refuses jobs for now; how often since this was last said.
     Throttled { r#type: String, job: String, retry_after_ms: Option<u64>, count: u64 },
+    /// A result was dropped; its job runs again.
+    ResultDropped { r#type: String, job: String, outcome: &'static str, error: String },
     /// What has happened since this was last said.
     Progress { running: u64, attempts: Ends },
     /// The engine does not answer.
@@ -237,6 +239,10 @@ impl fmt::Display for Said {
                     None => Ok(()),
                 }
             }
+            Self::ResultDropped { r#type, job, outcome, error } => write!(
+                f,
+                "{type}: the result of {job} ({outcome}) was dropped, the job runs again when its lease runs out: {error}"
+            ),
             Self::Progress { running, attempts } => write!(f, "{attempts}; {} running", jobs(*running)),
             Self::EngineDown { doing, error } => {
                 write!(f, "the engine does not answer ({doing}): {}", escape::line(error))

@@ -168,10 +168,20 @@ impl Hearing {
                 self.moved(-1);
                 self.settled(job, type_id, outcome, *verdict);
             }
-            // What was lost is settled by nobody here, and what cannot be settled neither.
-            Event::Cancelling { job, reason: CancelReason::Lost } | Event::Unsettled { job, .. } => {
+            // Another worker settles what was lost.
+            Event::Cancelling { job, reason: CancelReason::Lost } => {
                 held(&self.attempts).remove(job);
                 self.moved(-1);
+            }
+            Event::Unsettled { job, type_id, outcome, error } => {
+                held(&self.attempts).remove(job);
+                self.moved(-1);
+                self.say(Said::ResultDropped {
+                    r#type: type_id.to_string(),
+                    job: named(job),
+                    outcome: outcome.as_str(),
+                    error: error.clone(),
+                });
             }
             Event::Ignoring { job, type_id } => {
                 self.say(Said::Ignoring { r#type: type_id.to_string(), job: named(job) });
@@ -366,6 +376,24 @@ mod tests {
                 "mail: a/3 is dead (failed): http_404: words"
             ]
         );
+    }
+
+    #[test]
+    fn each_dropped_result_is_reported() {
+        let (hearing, told) = hearing();
+        for number in ["1", "2"] {
+            let job = JobRef { group: GroupId::new("a").unwrap(), id: JobId::new(number).unwrap() };
+            let (type_id, outcome) = (TypeId::new("mail").unwrap(), Outcome::done(&1));
+            hearing.hear(&Event::Started { job: job.clone(), type_id: type_id.clone(), attempt: 1 });
+            hearing.hear(&Event::Unsettled { job, type_id, outcome, error: "words".into() });
+        }
+        assert_eq!(hearing.running(), 0);
+        let json = serde_json::to_string(&told.try_recv().unwrap()).unwrap();
+        let fields = r#""type":"mail","job":"a/1","outcome":"done","error":"words""#;
+        assert_eq!(json, format!(r#"{{"event":"result_dropped",{fields}}}"#));
+        let text =
+            "mail: the result of a/2 (done) was dropped, the job runs again when its lease runs out: words";
+        assert_eq!(said(hearing, told), [text]);
     }
 
     #[test]

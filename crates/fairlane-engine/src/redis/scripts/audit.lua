@@ -107,7 +107,8 @@ end
 
 if ARGV[2] == 'page' then return pages[ARGV[3]](ARGV[4], ARGV[5], tonumber(ARGV[6])) end
 mending = ARGV[2] == '1'
-read_partition({'fence', 'sequence', 'backlog', 'completed', 'classic', 'alpha'})
+local read = mending and read_partition or read_fields
+read({'fence', 'sequence', 'backlog', 'completed', 'classic', 'alpha'})
 local looked_at, first_too_large = 0, 0
 for at = 3, #ARGV, 2 do
   suspect = looked_at + 1

@@ -1,0 +1,130 @@
+//! A Redis that listens with TLS: which certificates are trusted, and what a wrong one is told.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use fairlane_conformance::servers::{RedisServer, ServerOptions, ServerTls};
+use fairlane_conformance::subject::{job, jobs, type_id};
+use fairlane_engine::redis::{RedisEngine, RedisOptions};
+use fairlane_engine::{Engine, EngineError};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
+use tempfile::TempDir;
+
+/// A CA and the folder of its files.
+struct Ca {
+    folder: TempDir,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Ca {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let mut params = CertificateParams::new(Vec::new()).expect("no names");
+        params.distinguished_name.push(DnType::CommonName, "a CA for tests");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().expect("a key");
+        let certificate = params.self_signed(&key).expect("a certificate");
+        std::fs::write(folder.path().join("ca.pem"), certificate.pem()).expect("it is written");
+        Self { folder, issuer: Issuer::new(params, key) }
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.path().join("ca.pem")
+    }
+
+    /// A certificate for this machine and its key, as files.
+    fn issue(&self, name: &str, is_expired: bool) -> (PathBuf, PathBuf) {
+        let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
+        let mut params = CertificateParams::new(names).expect("names");
+        params.distinguished_name.push(DnType::CommonName, name);
+        if is_expired {
+            (params.not_before, params.not_after) = (date_time_ymd(2019, 1, 1), date_time_ymd(2020, 1, 1));
+        }
+        let key = KeyPair::generate().expect("a key");
+        let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");
+        let file = |ending: &str| self.folder.path().join(format!("{name}.{ending}"));
+        std::fs::write(file("pem"), certificate.pem()).expect("it is written");
+        std::fs::write(file("key"), key.serialize_pem()).expect("it is written");
+        (file("pem"), file("key"))
+    }
+
+    fn server(&self, asks_clients: bool, is_expired: bool) -> RedisServer {
+        let (certificate, key) = self.issue("server", is_expired);
+        RedisServer::start_tls(ServerTls { ca: self.file(), certificate, key, asks_clients })
+    }
+}
+
+async fn connect(url: &str) -> Result<Arc<dyn Engine>, EngineError> {
+    Ok(Arc::new(RedisEngine::connect(url, RedisOptions::default()).await?))
+}
+
+/// What is said of an address that cannot be used.
+async fn refusal(url: &str) -> String {
+    let error = connect(url).await.err().expect("it cannot be used");
+    assert!(!error.is_retryable(), "{error:?}");
+    error.to_string()
+}
+
+fn with_ca(server: &RedisServer, ca: &Path) -> String {
+    format!("rediss://127.0.0.1:{}?ca={}", server.tls_port(), ca.display())
+}
+
+#[tokio::test]
+async fn queue_works_over_tls_with_its_own_ca_and_an_acl_user() {
+    let ca = Ca::new();
+    let server = ca.server(false, false);
+    server.command(&["ACL", "SETUSER", "app", "on", ">pw", "~bulk-action:*", "+@all"]);
+    let url = with_ca(&server, &ca.file()).replace("rediss://127.0.0.1", "rediss://app:pw@localhost");
+    let engine = connect(&url).await.unwrap();
+    engine.enqueue_all(jobs("a", 20)).await.unwrap();
+    assert!(engine.wait(&[type_id("t")], Duration::from_secs(20)).await.unwrap());
+    let clients = server.command(&["CLIENT", "LIST"]);
+    assert!(clients.lines().filter(|line| line.contains("user=app")).count() >= 2, "{clients}");
+}
+
+#[tokio::test]
+async fn server_of_an_unknown_ca_is_refused_unless_insecure() {
+    let (ca, other) = (Ca::new(), Ca::new());
+    let server = ca.server(false, false);
+    for url in [with_ca(&server, &other.file()), format!("rediss://127.0.0.1:{}", server.tls_port())] {
+        let refused = refusal(&url).await;
+        assert!(refused.contains("name its CA with ?ca=FILE"), "{refused}");
+    }
+    let engine = connect(&format!("rediss://127.0.0.1:{}?insecure", server.tls_port())).await.unwrap();
+    engine.enqueue_all([job("a", "1")]).await.unwrap();
+}
+
+#[tokio::test]
+async fn expired_certificate_is_refused_with_what_to_do() {
+    let ca = Ca::new();
+    let server = ca.server(false, true);
+    let refused = refusal(&with_ca(&server, &ca.file())).await;
+    assert!(refused.contains("has expired; renew it"), "{refused}");
+}
+
+#[tokio::test]
+async fn client_certificate_is_shown_to_a_server_that_asks_for_one() {
+    let ca = Ca::new();
+    let server = ca.server(true, false);
+    let url = with_ca(&server, &ca.file());
+    let refused = refusal(&url).await;
+    assert!(refused.contains("?cert=FILE&key=FILE"), "{refused}");
+    let (certificate, key) = ca.issue("client", false);
+    let engine =
+        connect(&format!("{url}&cert={}&key={}", certificate.display(), key.display())).await.unwrap();
+    engine.enqueue_all([job("a", "1")]).await.unwrap();
+}
+
+#[tokio::test]
+async fn plain_and_tls_ports_taken_for_each_other_are_told() {
+    let ca = Ca::new();
+    let server = ca.server(false, false);
+    let error = connect(&format!("redis://:secret@127.0.0.1:{}", server.tls_port())).await.err();
+    let error = error.expect("it speaks TLS only").to_string();
+    assert!(error.contains("rediss://") && !error.contains("secret"), "{error}");
+    let plain = RedisServer::start(ServerOptions::default());
+    let url = format!("rediss://:secret@127.0.0.1:{}?ca={}", plain.port(), ca.file().display());
+    let error = connect(&url).await.err().expect("it does not speak TLS").to_string();
+    assert!(error.contains("TLS") && !error.contains("secret"), "{error}");
+}

@@ -1,0 +1,261 @@
+//! What must hold before a write goes out: the user may run every command that the scripts use, the layout is
+//! ours, and no group that the write concerns was left half written.
+//!
+//! The first two are checked on every new connection, before its first write, so that reading writes nothing.
+//! A script that fails midway is not rolled back. The groups it concerned are remembered here, and audited
+//! and repaired before the next write that concerns them.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+use ::redis::{RedisError, Value};
+use fairlane_core::GroupId;
+use fairlane_core::queue::*;
+
+use super::connection::Link;
+use super::decode::text;
+use super::errors::{self, unavailable};
+use super::{RedisEngine, startup};
+use crate::engine::{Engine, EngineError};
+use crate::observe;
+
+const PROBE: &str = include_str!("probe.lua");
+/// No connection has this number.
+const NONE: u64 = 0;
+
+#[derive(Default)]
+pub(super) struct WriteGuard {
+    /// The number of the connection that was checked.
+    checked: AtomicU64,
+    half_written: Mutex<HalfWritten>,
+    /// Held while something is checked or repaired.
+    busy: tokio::sync::Mutex<()>,
+}
+
+/// What scripts that failed midway concerned.
+#[derive(Default, Clone)]
+struct HalfWritten {
+    /// Scripts that choose their groups themselves have failed: everything is in doubt.
+    everything: bool,
+    suspects: BTreeSet<Suspect>,
+}
+
+impl HalfWritten {
+    fn concerns(&self, command: &Command) -> bool {
+        if self.everything || self.suspects.is_empty() {
+            return self.everything;
+        }
+        let touched = suspects_of(command);
+        self.suspects.iter().any(|suspect| match (&touched, suspect.group()) {
+            (Some(touched), Some(group)) => touched.iter().any(|other| other.group() == Some(group)),
+            _ => true,
+        })
+    }
+}
+
+impl WriteGuard {
+    fn half_written(&self) -> MutexGuard<'_, HalfWritten> {
+        self.half_written.lock().expect("nothing panics while it holds what is in doubt")
+    }
+
+    /// A link on which this command may write.
+    pub async fn prepare(&self, engine: &RedisEngine, command: &Command) -> Result<Link, EngineError> {
+        let link = engine.commands.link().await?;
+        if self.checked.load(Ordering::Acquire) != link.number {
+            let _busy = self.busy.lock().await;
+            if self.checked.load(Ordering::Acquire) != link.number {
+                probe(engine, &link).await?;
+                startup::mark_layout(&link, &engine.keys).await?;
+                self.checked.store(link.number, Ordering::Release);
+            }
+        }
+        // A repair is itself a write.
+        if !matches!(command, Command::Audit(_)) && self.half_written().concerns(command) {
+            self.repair(engine, command).await?;
+        }
+        Ok(link)
+    }
+
+    async fn repair(&self, engine: &RedisEngine, command: &Command) -> Result<(), EngineError> {
+        let _busy = self.busy.lock().await;
+        let doubt = self.half_written().clone();
+        if !doubt.concerns(command) {
+            return Ok(());
+        }
+        let engine: &dyn Engine = engine;
+        let report = match doubt.everything {
+            true => engine.audit_all(true, |_| {}).await?,
+            false => engine.repair(&with_owners(engine, doubt.suspects.clone()).await?).await?,
+        };
+        observe::half_written_repaired(report.findings.len());
+        let mut left = self.half_written();
+        if doubt.everything {
+            left.everything = false;
+        }
+        left.suspects.retain(|suspect| !doubt.suspects.contains(suspect));
+        Ok(())
+    }
+
+    /// What a script's error means for the caller; remembers what it leaves in doubt.
+    pub fn failed(&self, link: &Link, command: &Command, stem: &str, error: &RedisError) -> EngineError {
+        if errors::is_permission(error) {
+            self.checked.store(NONE, Ordering::Release);
+        }
+        let meaning = link.explain(error);
+        if !writes(command) || !errors::is_midway(error) {
+            return meaning;
+        }
+        let mut doubt = self.half_written();
+        match suspects_of(command) {
+            Some(suspects) => doubt.suspects.extend(suspects),
+            None => doubt.everything = true,
+        }
+        let reason = format!(
+            "{stem} failed midway and may be half done; the groups it concerns are audited and repaired before \
+             their next write: {}",
+            reason_of(&meaning)
+        );
+        if meaning.is_retryable() { unavailable(reason) } else { EngineError::broken(reason) }
+    }
+}
+
+fn reason_of(error: &EngineError) -> String {
+    match error {
+        EngineError::Unavailable { reason, .. }
+        | EngineError::Refused { reason }
+        | EngineError::Broken { reason } => reason.clone(),
+        EngineError::Invalid(invalid) => invalid.to_string(),
+    }
+}
+
+/// Whether a command may change what is stored.
+pub(super) fn writes(command: &Command) -> bool {
+    match command {
+        Command::Inspect(_) | Command::ListJobs(_) | Command::Explain(_) => false,
+        Command::Audit(audit) => audit.repair,
+        _ => true,
+    }
+}
+
+/// What a command names, with all counts that it may change; none if it chooses its jobs itself.
+fn suspects_of(command: &Command) -> Option<BTreeSet<Suspect>> {
+    let (mut suspects, mut groups) = (BTreeSet::from([Suspect::Whole]), BTreeSet::new());
+    let mut add_job = |job: &JobRef| {
+        suspects.insert(Suspect::Job(job.clone()));
+        groups.insert(job.group.clone());
+    };
+    match command {
+        Command::Enqueue(enqueue) => enqueue.jobs.iter().for_each(|new| add_job(&new.job)),
+        Command::CancelJob(CancelJob { jobs })
+        | Command::RequeueDead(RequeueDead { jobs })
+        | Command::Discard(Discard { jobs }) => jobs.iter().for_each(add_job),
+        Command::Settle(settle) => {
+            settle.settlements.iter().for_each(|one| add_job(&one.job));
+            suspects.extend(settle.settlements.iter().map(|one| Suspect::Lease(one.fence)));
+        }
+        Command::Extend(extend) => {
+            extend.leases.iter().for_each(|(job, _)| add_job(job));
+            suspects.extend(extend.leases.iter().map(|(_, fence)| Suspect::Lease(*fence)));
+        }
+        Command::SetGroup(set) => drop(groups.insert(set.group.clone())),
+        Command::SetType(set) => drop(suspects.insert(Suspect::Type(set.type_id.clone()))),
+        Command::SetWhole(_) => {}
+        Command::OpenBulk(OpenBulk { bulk, .. })
+        | Command::SealBulk(SealBulk { bulk, .. })
+        | Command::HoldBulk(HoldBulk { bulk })
+        | Command::ResumeBulk(ResumeBulk { bulk })
+        | Command::CancelBulk(CancelBulk { bulk })
+        | Command::FinishBulk(FinishBulk { bulk, .. }) => {
+            groups.insert(bulk.group.clone());
+            suspects.insert(Suspect::Bulk(bulk.clone()));
+        }
+        _ => return None,
+    }
+    suspects.extend(groups.into_iter().flat_map(counts_of));
+    Some(suspects)
+}
+
+fn counts_of(group: GroupId) -> [Suspect; 2] {
+    [Suspect::Group(group.clone()), Suspect::Backlog(group)]
+}
+
+/// With the types and bulk actions of the jobs among them.
+async fn with_owners(engine: &dyn Engine, suspects: BTreeSet<Suspect>) -> Result<Vec<Suspect>, EngineError> {
+    let mut all = suspects.clone();
+    for suspect in suspects {
+        let Suspect::Job(job) = suspect else { continue };
+        if let Inspected::Job(Some(view)) = engine.inspect(Inspect::Job(job)).await? {
+            all.insert(Suspect::Type(view.type_id));
+            all.extend(view.bulk.map(|id| Suspect::Bulk(BulkRef { group: view.job.group, id })));
+        }
+    }
+    Ok(all.into_iter().collect())
+}
+
+/// Runs every command that the scripts use on a scratch key.
+async fn probe(engine: &RedisEngine, link: &Link) -> Result<(), EngineError> {
+    let mut run = ::redis::cmd("EVAL");
+    run.arg(PROBE).arg(1).arg(engine.keys.probe());
+    let failed = match link.query(&run).await? {
+        Value::Array(items) => items.into_iter().map(text).collect::<Result<Vec<_>, _>>()?,
+        other => return Err(EngineError::broken(format!("the probe was answered with {other:?}"))),
+    };
+    let failed: Vec<(&str, &str)> = failed.chunks_exact(2).map(|pair| (&*pair[0], &*pair[1])).collect();
+    match lacking(&failed, &engine.commands.user(), engine.keys.prefix()) {
+        None => Ok(()),
+        Some(reason) => Err(link.refuse(reason)),
+    }
+}
+
+/// What the user lacks, and the rule that gives it.
+fn lacking(failed: &[(&str, &str)], user: &str, prefix: &str) -> Option<String> {
+    let (first, error) = failed.first()?;
+    if error.contains("Unknown Redis command") {
+        return Some(format!(
+            "Redis does not know the command {first}: it was renamed or disabled (rename-command); nothing is \
+             written until it is back"
+        ));
+    }
+    if error.contains("access") && error.contains("key") {
+        return Some(format!(
+            "the Redis user {user} may not use the keys {prefix}*; run ACL SETUSER {user} ~{prefix}*; nothing \
+             is written until then"
+        ));
+    }
+    let mut commands: Vec<&str> = failed.iter().map(|(command, _)| *command).collect();
+    commands.dedup();
+    let rules: Vec<String> = commands.iter().map(|command| format!("+{}", command.to_lowercase())).collect();
+    Some(format!(
+        "the Redis user {user} may not run {}, which the scripts use ({error}); run ACL SETUSER {user} {}; \
+         nothing is written until then",
+        commands.join(", "),
+        rules.join(" ")
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::redis::script::commands_of_all_scripts;
+
+    #[test]
+    fn probe_runs_every_command_the_scripts_use() {
+        let probed: BTreeSet<&str> =
+            PROBE.split("try('").skip(1).filter_map(|rest| rest.split('\'').next()).collect();
+        let used = commands_of_all_scripts();
+        assert!(used.contains("RPUSH") && used.contains("LPUSH"), "{used:?}");
+        assert_eq!(probed.into_iter().map(str::to_owned).collect::<BTreeSet<_>>(), used);
+    }
+
+    #[test]
+    fn missing_permission_names_command_and_acl_rule() {
+        let failed = [("RPUSH", "ERR The user executing the script can't run this command or subcommand")];
+        let reason = lacking(&failed, "limited", "bulk-action:").unwrap();
+        assert!(reason.contains("ACL SETUSER limited +rpush"), "{reason}");
+        let failed = [("DEL", "ERR The user executing the script can't access at least one of the keys")];
+        let reason = lacking(&failed, "limited", "bulk-action:").unwrap();
+        assert!(reason.contains("ACL SETUSER limited ~bulk-action:*"), "{reason}");
+        assert_eq!(lacking(&[], "limited", "bulk-action:"), None);
+    }
+}
