@@ -30,6 +30,7 @@ pub const TRIALS_HELP: &str = "\
 Usage: cargo xtask trials neighbours [--redis 1] [--slots N]
        cargo xtask trials downstream [--seconds N]
        cargo xtask trials hold [--redis 1] [--jobs N] [--stuck N]
+       cargo xtask trials failover [--rounds N] [--seconds N]
        cargo xtask trials http [cycle|single|idle|flood] [--rounds N] [--connections N]
        cargo xtask trials kills [--seed S] [--rounds N]
 
@@ -37,6 +38,8 @@ neighbours  200 customers with 50 jobs, alone and beside 20 with a bulk action o
 downstream  an HTTP target that allows 50 calls a second while 500 are configured: what is achieved and refused
 hold        a customer who holds, resumes and cancels a bulk action of 1,000,000 jobs beside one with 100 jobs a
             second: what that one completes and waits; a resume beside 10,000 cancelled bulk actions
+failover    a Redis primary replaced behind one address while ten jobs run at once: the time to the rate before,
+            results dropped and jobs lost
 http        the server under load, against floors measured in turns: batches, single requests, ten thousand idle
             connections, and a key that floods beside a gentle one
 kills       what `cargo xtask soak --worker-kills` runs

@@ -6,7 +6,7 @@ use std::time::Duration;
 use fairlane_core::queue::Settings;
 use fairlane_trials::kills::Store;
 use fairlane_trials::served::{cycle, flood, idle, single};
-use fairlane_trials::{downstream, hold, kills, neighbours};
+use fairlane_trials::{downstream, failover, hold, kills, neighbours};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_trials");
 
@@ -26,6 +26,13 @@ async fn workers_on_a_data_directory_that_are_killed_lose_nothing() {
 #[tokio::test]
 async fn workers_on_redis_that_are_killed_lose_nothing() {
     killed(Store::Redis, 8).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn failover_of_redis_drops_no_result_and_loses_no_job() {
+    let report = failover::run(&failover::Plan { rounds: 2, before: Duration::from_secs(1) }).await;
+    assert_eq!(report.violations, Vec::<String>::new(), "{report:?}");
+    assert_eq!(report.rounds.len(), 2);
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 //!
 //! `trials kills [--seed S] [--rounds N]`, `trials neighbours [--redis 1] [--slots N]`, `trials downstream [--seconds N]`.
 //! `trials hold [--redis 1] [--jobs N] [--stuck N]`.
+//! `trials failover [--rounds N] [--seconds N]`.
 //! `trials http [cycle|single|idle|flood] [--rounds N] [--connections N]`: all four, or one of them.
 //! With the word `victim` it is a process to be killed, with `http-server` and `http-library` one to be measured.
 
@@ -15,10 +16,11 @@ use fairlane_core::queue::Settings;
 use fairlane_engine::Engine;
 use fairlane_trials::kills::Store;
 use fairlane_trials::served::{self, Compared, cycle, flood, idle, single};
-use fairlane_trials::{downstream, hold, kills, neighbours};
+use fairlane_trials::{downstream, failover, hold, kills, neighbours};
 
 const USAGE: &str = "Usage: trials kills [--seed S] [--rounds N] | neighbours [--redis 1] [--slots N] | \
-    downstream [--seconds N] | hold [--redis 1] [--jobs N] [--stuck N] | http [cycle|single|idle|flood] [--rounds N] [--connections N]";
+    downstream [--seconds N] | hold [--redis 1] [--jobs N] [--stuck N] | failover [--rounds N] [--seconds N] | \
+    http [cycle|single|idle|flood] [--rounds N] [--connections N]";
 
 /// Least part of the library's rate that the server reaches with batches.
 const CYCLE_RATIO_MIN: f64 = 0.3;
@@ -33,6 +35,8 @@ const STEADY_RATIO_MIN: f64 = 0.95;
 const STEADY_MORE_MS_MAX: f64 = 20.0;
 /// How much longer a resume may take beside cancelled bulk actions that cannot end.
 const RESUME_RATIO_MAX: f64 = 2.0;
+/// Longest time from a failover to the rate before it.
+const FAILOVER_MAX: Duration = Duration::from_secs(10);
 /// How much longer the slowest hundredth may take beside a flood.
 const FLOOD_RATIO_MAX: f64 = 2.0;
 
@@ -72,6 +76,7 @@ async fn main() -> ExitCode {
             interfere(number("--redis", 0) == 1, number("--jobs", 1_000_000), number("--stuck", 10_000)).await
         }
         Some("downstream") => call(number("--seconds", 120)).await,
+        Some("failover") => fail_over(number("--rounds", 3) as usize, number("--seconds", 5)).await,
         _ => {
             eprintln!("{USAGE}");
             ExitCode::from(2)
@@ -216,6 +221,19 @@ async fn call(seconds: u64) -> ExitCode {
     if report.refused_part() > 0.03 {
         violations.push("more than 3 % of all calls were refused".to_owned());
     }
+    end(&violations)
+}
+
+async fn fail_over(rounds: usize, seconds: u64) -> ExitCode {
+    let report = failover::run(&failover::Plan { rounds, before: Duration::from_secs(seconds) }).await;
+    let mut violations = report.violations;
+    for (rate, after) in &report.rounds {
+        println!("failover: {rate:.0} jobs/s before, at full rate again after {:.1} s", after.as_secs_f64());
+        if *after > FAILOVER_MAX {
+            violations.push(format!("full rate only after {:.1} s", after.as_secs_f64()));
+        }
+    }
+    println!("{} jobs acknowledged, {} of them ran more than once", report.jobs, report.ran_twice);
     end(&violations)
 }
 
