@@ -159,7 +159,7 @@ async fn any_change_opens_a_type_that_a_retry_after_has_closed(queue: Subject) {
             queue.settle(leased, succeeded()).await;
             queue.advance_ms(100);
         }
-        assert_eq!(queue.group("g").await.map(|group| group.backlog), Some(0));
+        assert_eq!(queue.group("g").await.backlog, 0);
         queue.advance_ms(2 * 24 * 3600 * 1000);
         queue.sweep(100).await;
     }
