@@ -248,6 +248,15 @@ pub fn thousands(number: u64) -> String {
     written
 }
 
+/// `999 bytes`, `1.5 KiB`, `4.0 GiB`.
+pub fn bytes(number: u64) -> String {
+    const UNITS: [(&str, u64); 4] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    let unit = UNITS.iter().find(|(_, size)| number >= *size);
+    unit.map_or(format!("{number} bytes"), |(name, size)| {
+        format!("{:.1} {name}", number as f64 / *size as f64)
+    })
+}
+
 /// `1 lane`, `1,234 lanes`.
 pub fn counted(number: u64, what: &str) -> String {
     if number == 1 { format!("1 {what}") } else { format!("{} {what}s", thousands(number)) }
@@ -274,6 +283,12 @@ mod tests {
     fn what_is_shortened_says_so_and_never_grows() {
         assert_eq!(["", "a", "ab", "abc"].map(|text| shortened(text, 2)), ["", "a", "ab", "a…"]);
         assert_eq!((shortened("abc", 1).as_str(), shortened("abc", 0).as_str()), ("…", ""));
+    }
+
+    #[test]
+    fn bytes_are_written_in_the_largest_unit_that_fits() {
+        let written = [0, 999, 1536, 5 << 20, 4 << 30].map(bytes);
+        assert_eq!(written, ["0 bytes", "999 bytes", "1.5 KiB", "5.0 MiB", "4.0 GiB"]);
     }
 
     #[test]

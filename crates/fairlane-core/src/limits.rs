@@ -206,6 +206,11 @@ pub const ATTEMPTS_MAX: u32 = 10_000;
 pub const GROUP_BACKLOG_MAX: u64 = 10_000_000;
 /// Jobs of all groups that may be unfinished and not in flight.
 pub const WHOLE_BACKLOG_MAX: u64 = 50_000_000;
+/// Bytes that one group may have stored, finished jobs included: payloads and results of its jobs, payloads and
+/// summaries of its bulk actions. A job is taken while less is stored, so that the last one may go beyond it.
+pub const GROUP_STORED_BYTES_MAX: u64 = 1 << 30;
+/// Bytes that all groups together may have stored. The embedded engine keeps them in memory.
+pub const STORED_BYTES_MAX: u64 = 4 << 30;
 /// How long a completed job is kept, in milliseconds.
 pub const COMPLETED_RETENTION_MS: u64 = 24 * 3600 * 1000;
 /// How long a dead job is kept, in milliseconds.
@@ -219,6 +224,9 @@ pub const FAILED_KEPT_MAX: u64 = 1_000_000;
 
 const _: () = {
     assert!(PAYLOAD_BYTES_MAX <= ENQUEUE_BYTES_MAX && PAYLOAD_BYTES_MAX <= LEASE_BYTES_MAX);
+    assert!(GROUP_STORED_BYTES_MAX < STORED_BYTES_MAX && STORED_BYTES_MAX < INTEGER_MAX);
+    // A bound that one payload could pass many times over would bound nothing.
+    assert!((PAYLOAD_BYTES_MAX + NOTE_BYTES_MAX) as u64 * 100 < GROUP_STORED_BYTES_MAX);
     assert!(LEASE_MS_MIN < LEASE_MS_MAX);
     assert!(CREDIT <= POOL);
     assert!(UNITS.is_multiple_of(LEVEL_WEIGHTS[0]) && UNITS.is_multiple_of(LEVEL_WEIGHTS[1]));

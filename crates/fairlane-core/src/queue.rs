@@ -15,6 +15,7 @@ mod lane;
 mod operations;
 pub mod rows;
 mod settings;
+mod stored_bytes;
 mod table;
 
 pub use bulk::{BulkCause, BulkRef, BulkState, BulkView, Course};
@@ -93,6 +94,7 @@ pub struct Machine {
     created: u64,
     cursor: Option<TypeKey>,
     backlog: u64,
+    stored_bytes: u64,
     types: Table<TypeState>,
     types_by_name: BTreeMap<TypeId, TypeKey>,
     groups: Table<Group>,
@@ -161,6 +163,7 @@ impl Machine {
             created: 0,
             cursor: None,
             backlog: 0,
+            stored_bytes: 0,
             types: Table::default(),
             types_by_name: BTreeMap::new(),
             groups: Table::default(),
@@ -337,6 +340,7 @@ impl Machine {
     fn remove_job(&mut self, key: JobKey) -> Job {
         let job = self.jobs.remove(key);
         self.groups[job.group].jobs.remove(&job.id);
+        self.subtract_bytes(job.group, job.stored_bytes());
         job
     }
 }

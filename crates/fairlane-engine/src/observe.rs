@@ -61,9 +61,11 @@ pub fn gauges(whole: &WholeView) {
         let groups = whole.active_lanes[level.index()];
         gauge!(names::QUEUE_GROUPS, "priority" => level.as_str()).set(groups as f64);
     }
-    for (name, jobs) in [
+    for (name, number) in [
         (names::BACKLOG, whole.backlog),
         (names::BACKLOG_LIMIT, whole.settings.whole_backlog_max),
+        (names::STORED_BYTES, whole.stored_bytes),
+        (names::STORED_BYTES_LIMIT, whole.settings.stored_bytes_max),
         (names::WAITING, whole.waiting),
         (names::IN_FLIGHT, whole.in_flight),
         (names::PARKED_LANES, whole.parked_lanes),
@@ -73,7 +75,7 @@ pub fn gauges(whole: &WholeView) {
         (names::AGGREGATING, whole.aggregating),
         (names::SWEEPING, whole.sweeping),
     ] {
-        gauge!(name).set(jobs as f64);
+        gauge!(name).set(number as f64);
     }
     gauge!(names::BACKOFF_LIMIT).set(whole.settings.congestion.max_backoff_ms as f64 / 1000.0);
     counter!(names::SAVED_SPINS).absolute(whole.saved_spins);

@@ -179,9 +179,7 @@ impl Problem {
     /// Why a job was not taken.
     pub fn refused(refusal: Refusal, detail: String, retry_after: Duration) -> Self {
         match refusal {
-            Refusal::GroupFull | Refusal::WholeFull => {
-                ProblemKind::QueueFull.because(detail).retry_after(retry_after)
-            }
+            full if full.is_full() => ProblemKind::QueueFull.because(detail).retry_after(retry_after),
             _ => ProblemKind::Conflict.because(detail),
         }
     }
@@ -242,7 +240,9 @@ impl From<Error> for Problem {
         let detail = error.to_string();
         match error {
             Error::Engine(error) => error.into(),
-            Error::Refused { refusal, retry_after, .. } => Self::refused(refusal, detail, retry_after),
+            Error::Refused { refusal, retry_after, .. } | Error::BulkRefused { refusal, retry_after, .. } => {
+                Self::refused(refusal, detail, retry_after)
+            }
             Error::NoSuchBulk(_) => ProblemKind::NotFound.because(detail),
             Error::Differs { .. } => ProblemKind::JobDiffers.because(detail),
             Error::Conflict { .. }

@@ -107,6 +107,10 @@ impl NewBulk {
             BulkOpened::Created(_) => Ok(Bulk { is_new: true, ..bulk }),
             BulkOpened::Exists(_) => Ok(bulk),
             BulkOpened::TooMany => Err(Error::TooManyBulks(bulk.name.group)),
+            BulkOpened::Full { refusal, retry_after_ms } => {
+                let retry_after = Duration::from_millis(retry_after_ms);
+                Err(Error::BulkRefused { bulk: bulk.name, refusal, retry_after })
+            }
         }
     }
 

@@ -106,6 +106,16 @@ pub enum Error {
     /// The group has as many bulk actions as are kept.
     #[error("{0} has as many bulk actions as are kept; wait until old ones are past their retention")]
     TooManyBulks(GroupId),
+    /// There is no room for the payload of a new bulk action.
+    #[error("bulk action {} of {} was not opened: {}", .bulk.id, .bulk.group, refusal_text(*refusal, *retry_after))]
+    BulkRefused {
+        /// Whose and which.
+        bulk: BulkRef,
+        /// Why.
+        refusal: Refusal,
+        /// When it makes sense to try again.
+        retry_after: Duration,
+    },
     /// The bulk action has another number of jobs than was expected, and stays open.
     #[error(
         "bulk action {} has {total} jobs, not {expected}, and stays open; an id may stand twice in the source, or \
@@ -190,7 +200,7 @@ impl Error {
 
 /// Whether room may come by itself.
 pub(crate) fn is_full(refusal: Refusal) -> bool {
-    matches!(refusal, Refusal::GroupFull | Refusal::WholeFull)
+    refusal.is_full()
 }
 
 /// What a refusal means and what to do.
@@ -199,12 +209,22 @@ pub(crate) fn refusal_text(refusal: Refusal, retry_after: Duration) -> String {
     match refusal {
         Refusal::GroupFull => format!("its group has as many unfinished jobs as it may; {again}"),
         Refusal::WholeFull => format!("the queue has as many unfinished jobs as it may; {again}"),
+        Refusal::GroupBytesFull => format!("its group {}; {again}", bytes_full("group_stored_bytes_max")),
+        Refusal::QueueBytesFull => format!("the queue {}; {again}", bytes_full("stored_bytes_max")),
         Refusal::TooManyTypes => "its type is new and there are 64 types already; use one of them".to_owned(),
         Refusal::BulkSealed => {
             "its bulk action is sealed or has ended; open another one for more jobs".to_owned()
         }
         Refusal::BulkUnknown => "there is no such bulk action; open it first".to_owned(),
     }
+}
+
+/// The state of a group or queue that has no room for bytes, and the cure. Finished jobs hold bytes until they are removed.
+fn bytes_full(setting: &str) -> String {
+    format!(
+        "has as many bytes stored as {setting} allows, finished jobs included: shorten the retention of finished jobs, \
+         discard dead ones, or raise {setting}"
+    )
 }
 
 fn difference_text(difference: Difference, owner: &Option<BulkId>) -> String {

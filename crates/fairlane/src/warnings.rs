@@ -30,5 +30,11 @@ pub fn warnings_of<'a>(
     if whole.backlog.saturating_mul(100) >= most.saturating_mul(NEARLY_FULL) {
         warnings.push(format!("the queue is nearly full: {} of {most} jobs", whole.backlog));
     }
+    let (bytes, most) = (whole.stored_bytes, whole.settings.stored_bytes_max);
+    if u128::from(bytes) * 100 >= u128::from(most) * u128::from(NEARLY_FULL) {
+        warnings.push(format!(
+            "the queue is nearly full: {bytes} of {most} stored bytes, finished jobs included"
+        ));
+    }
     warnings
 }

@@ -101,6 +101,7 @@ struct Shown {
     waiting: u64,
     total: u64,
     done: u64,
+    stored_bytes: u64,
     congestion: Option<CongestionShown>,
 }
 
@@ -246,18 +247,21 @@ impl Shown {
             waiting: view.waiting,
             total: view.total,
             done: view.done,
+            stored_bytes: view.stored_bytes,
             congestion,
         }
     }
 
     fn text(&self) -> String {
         let counts = format!(
-            "{} waiting for their turn ({} of them not due yet), {} running, {} of {} done since it was last idle",
+            "{} waiting for their turn ({} of them not due yet), {} running, {} of {} done since it was last idle\n  \
+             {} stored, finished jobs included",
             thousands(self.backlog),
             thousands(self.waiting),
             thousands(self.in_flight),
             thousands(self.done),
-            thousands(self.total)
+            thousands(self.total),
+            tables::bytes(self.stored_bytes)
         );
         let congestion = self.congestion.as_ref().map(|view| {
             format!("\n  congestion {}, {:.2} throttles a job", view.level, view.throttles_per_job)

@@ -42,6 +42,8 @@ pub struct Answer {
     in_flight: u64,
     completed: u64,
     dead: u64,
+    stored_bytes: u64,
+    stored_bytes_max: u64,
     active_groups: u64,
     aggregating: u64,
     sweeping: u64,
@@ -112,6 +114,8 @@ impl Answer {
             in_flight: whole.in_flight,
             completed: whole.completed,
             dead: whole.failed,
+            stored_bytes: whole.stored_bytes,
+            stored_bytes_max: whole.settings.stored_bytes_max,
             active_groups: whole.active_groups,
             aggregating: whole.aggregating,
             sweeping: whole.sweeping,
@@ -149,7 +153,8 @@ impl Answer {
     fn counts(&self) -> String {
         format!(
             "{}: {}, rate {}\n  {} waiting ({} not due yet), {} running, {} groups, {} answered in the last second\n  \
-             {} completed (those of bulk actions not counted) and {} dead are kept; {} bulk actions to be summed up, {} to be swept",
+             {} completed (those of bulk actions not counted) and {} dead are kept; {} bulk actions to be summed up, {} to be swept\n  \
+             {} of {} stored, finished jobs included",
             self.engine,
             self.discipline,
             limit_text(self.rate.as_ref()),
@@ -161,7 +166,9 @@ impl Answer {
             thousands(self.completed),
             thousands(self.dead),
             thousands(self.aggregating),
-            thousands(self.sweeping)
+            thousands(self.sweeping),
+            tables::bytes(self.stored_bytes),
+            tables::bytes(self.stored_bytes_max)
         )
     }
 

@@ -224,6 +224,19 @@ pub mod kinds {
         }
     }
 
+    /// The same, of what a queue stores.
+    pub mod stored_bytes {
+        use super::Written;
+
+        pub fn read(written: &Written) -> Result<u64, String> {
+            super::bytes::read(written).map(|bytes| bytes as u64)
+        }
+
+        pub fn show(bytes: &u64) -> String {
+            usize::try_from(*bytes).map_or_else(|_| bytes.to_string(), |bytes| super::bytes::show(&bytes))
+        }
+    }
+
     /// Where to listen.
     pub mod address {
         use super::Written;

@@ -17,6 +17,9 @@ fn settings_of_the_whole_are_shown_and_changed_by_their_keys() {
         (&shown["settings"]["rate"], &shown["settings"]["max_loss_count"]),
         (&"1000/s".into(), &"5".into())
     );
+    let set = queue.json(&["settings", "set", "stored_bytes_max=64MiB", "group_stored_bytes_max=1000"]);
+    assert_eq!(set["settings"]["stored_bytes_max"], "64MiB");
+    assert_eq!(set["settings"]["group_stored_bytes_max"], "1000");
     let text = queue.run(&["settings", "set", "rate=none"]);
     assert!(text.code == 0 && text.stdout.contains("max_retry_count"), "{}", text.stderr);
     for (words, problem) in [
@@ -24,6 +27,8 @@ fn settings_of_the_whole_are_shown_and_changed_by_their_keys() {
         ("max_retry_count=many", "max_retry_count must be a whole number"),
         ("max_retry_count=99999", "max_retry_count must be between 0 and 10000"),
         ("discipline=fair", "discipline must be share or classic"),
+        ("stored_bytes_max=4GB", "stored_bytes_max must be bytes such as"),
+        ("group_stored_bytes_max=0", "group_stored_bytes_max must be bytes such as"),
         ("rate", "KEY=VALUE"),
     ] {
         queue.run(&["settings", "set", words]).failed(2, &[problem]);

@@ -20,10 +20,20 @@ fn a_status_has_counts_types_groups_bulk_actions_and_warnings() {
     has_keys(&status, &["engine", "backlog", "in_flight", "dead", "types", "groups", "bulks", "warnings"]);
     assert_eq!((&status["backlog"], &status["active_groups"]), (&4.into(), &2.into()));
     assert_eq!(status["groups"][0]["group"], "customer-7", "the largest comes first");
+    assert!(status["stored_bytes"].as_u64().unwrap() >= 4, "{status}");
+    assert_eq!(status["stored_bytes_max"], 4_u64 << 30);
     assert_eq!((&status["bulks"][0]["bulk"], &status["bulks"][0]["total"]), (&"may".into(), &3.into()));
     assert!(status["warnings"][0].as_str().unwrap().contains("no worker asks for jobs of the type mail"));
     let text = queue.run(&["status", "--groups", "1"]).stdout;
-    for words in ["4 waiting", "mail", "customer-7", "and 1 groups with less", "may", "warning: no worker"] {
+    for words in [
+        "4 waiting",
+        "mail",
+        "customer-7",
+        "and 1 groups with less",
+        "may",
+        "of 4.0 GiB stored",
+        "warning: no worker",
+    ] {
         assert!(text.contains(words), "{words} is missing in {text}");
     }
 }

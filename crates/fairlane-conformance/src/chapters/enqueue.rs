@@ -1,5 +1,7 @@
 //! `enqueue`: the same id twice is one job, and another one under it is told; a lane turns active only from idle.
 
+mod bytes;
+
 use std::collections::BTreeSet;
 
 use fairlane_core::limits::{ENQUEUE_JOBS_MAX, PAYLOAD_BYTES_MAX, TYPES_MAX};
@@ -9,6 +11,7 @@ use fairlane_engine::EngineError;
 
 use super::{Case, cases};
 use crate::subject::*;
+use bytes::*;
 
 /// The claims.
 pub const CASES: &[Case] = cases![
@@ -37,6 +40,14 @@ pub const CASES: &[Case] = cases![
     a_refused_job_leaves_nothing_behind,
     a_known_job_of_a_full_group_still_exists,
     leased_jobs_do_not_fill_a_group,
+    group_with_enough_stored_bytes_is_refused_with_a_retry_time,
+    queue_with_enough_stored_bytes_is_refused_with_a_retry_time,
+    job_without_payload_or_with_a_known_id_needs_no_bytes,
+    stored_bytes_follow_payloads_and_notes_until_jobs_are_removed,
+    stored_bytes_of_bulk_actions_go_with_them,
+    cancelled_jobs_hold_their_bytes_until_they_are_removed,
+    dead_jobs_are_requeued_however_many_bytes_are_stored,
+    bulk_action_with_a_payload_is_refused_when_bytes_are_full,
     a_type_too_many_is_refused,
     too_many_jobs_are_invalid_as_a_whole,
     a_delayed_job_waits_until_it_is_due,

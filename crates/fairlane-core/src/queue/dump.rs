@@ -124,6 +124,8 @@ impl Settings {
             ("max_loss_count", self.max_loss_count.to_string()),
             ("group_backlog_max", self.group_backlog_max.to_string()),
             ("whole_backlog_max", self.whole_backlog_max.to_string()),
+            ("group_stored_bytes_max", number(self.group_stored_bytes_max)),
+            ("stored_bytes_max", number(self.stored_bytes_max)),
             ("completed_retention_ms", self.completed_retention_ms.to_string()),
             ("failed_retention_ms", self.failed_retention_ms.to_string()),
             ("completed_kept_max", self.completed_kept_max.to_string()),
@@ -169,6 +171,7 @@ impl Machine {
             ("cursor", cursor.to_owned()),
             ("backlog", self.backlog.to_string()),
             ("completed", self.completed.jobs.to_string()),
+            ("stored_bytes", self.stored_bytes.to_string()),
             ("opened", self.opened.to_string()),
             ("window", window_text(self.window)),
             ("saved_spins", self.saved_spins.to_string()),
@@ -249,6 +252,7 @@ impl Machine {
             ("limits", limits),
             ("bucket", bucket_text(group.bucket)),
             ("counts", counts_text(group)),
+            ("stored_bytes", group.stored_bytes.to_string()),
             ("run", record_text(&group.record)),
             ("window", window_text(group.window)),
         ]
@@ -363,7 +367,8 @@ impl Machine {
             let (level, type_name) = (job.level.index(), self.types[job.type_key].name.escaped());
             let (fence, batch, cost) = (held.fence.0, held.batch.0, job.cost.get());
             let worker = held.worker.escaped();
-            let value = format!("{fence:016}{batch:016}{known}:{level}:{type_name}:{cost}:{bulk}:{worker}");
+            let what = format!("{level}:{type_name}:{cost}:{bulk}:{worker}:{}", job.payload.len());
+            let value = format!("{fence:016}{batch:016}{known}:{what}");
             in_flight.insert(self.full_name(key).into(), value);
         }
         dump.0.insert("in-flight".into(), DumpValue::Hash(in_flight));
@@ -383,7 +388,7 @@ impl Machine {
         dump.0.insert("failed".into(), DumpValue::Sorted(dead.collect()));
         let chunks = self.completed.chunks.iter().map(|(at, jobs)| {
             let names: Vec<Box<str>> = jobs.iter().map(|&key| self.full_name(key)).collect();
-            format!("{}:{}\n{}", at.0, jobs.len(), names.join("\n"))
+            format!("{}:{}{}\n{}", at.0, jobs.len(), self.bytes_text(jobs), names.join("\n"))
         });
         dump.0.insert("completed".into(), DumpValue::List(chunks.collect()));
         let active = self.active_groups.iter().map(|name| (0, name.escaped().to_owned()));
@@ -401,6 +406,21 @@ impl Machine {
         dump.0.insert("finished-bulks".into(), numbers(&self.finished_bulks));
         let sweeping = self.sweeping.iter().map(u64::to_string).collect();
         dump.0.insert("sweeping".into(), DumpValue::List(sweeping));
+    }
+}
+
+impl Machine {
+    /// `:group:bytes` for each group of these jobs, in the order they are met.
+    fn bytes_text(&self, jobs: &[JobKey]) -> String {
+        let mut groups: Vec<(&str, u64)> = Vec::new();
+        for job in jobs.iter().map(|&key| &self.jobs[key]) {
+            let name = self.groups[job.group].name.escaped();
+            match groups.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, bytes)) => *bytes += job.stored_bytes(),
+                None => groups.push((name, job.stored_bytes())),
+            }
+        }
+        groups.iter().map(|(name, bytes)| format!(":{name}:{bytes}")).collect()
     }
 }
 

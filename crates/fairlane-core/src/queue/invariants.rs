@@ -161,10 +161,11 @@ impl Machine {
     }
 
     fn check_counts(&self) -> Result<(), String> {
-        let mut groups: FxHashMap<GroupKey, [u64; 3]> = FxHashMap::default();
+        let mut groups: FxHashMap<GroupKey, [u64; 4]> = FxHashMap::default();
         let mut types: FxHashMap<TypeKey, u64> = FxHashMap::default();
         for job in self.jobs.values() {
-            let [backlog, waiting, leased] = groups.entry(job.group).or_default();
+            let [backlog, waiting, leased, bytes] = groups.entry(job.group).or_default();
+            *bytes += job.stored_bytes();
             match job.place {
                 Place::InFlight(_) => {
                     *leased += 1;
@@ -178,11 +179,16 @@ impl Machine {
                 Place::Completed | Place::Failed(_) | Place::Cancelled => {}
             }
         }
+        for bulk in self.bulks.values() {
+            groups.entry(bulk.group).or_default()[3] += bulk.stored_bytes();
+        }
         for (key, group) in self.groups.iter() {
             self.check_counts_of(group, groups.get(&key).copied().unwrap_or_default())?;
         }
         let backlog = groups.values().map(|[backlog, ..]| backlog).sum();
         same(|| "backlog".into(), backlog, self.backlog)?;
+        let bytes = groups.values().map(|[.., bytes]| bytes).sum();
+        same(|| "stored bytes".into(), bytes, self.stored_bytes)?;
         for (key, state) in self.types.iter() {
             let in_flight = types.get(&key).copied().unwrap_or_default();
             same(|| format!("in flight of type {}", state.name), in_flight, state.in_flight)?;
@@ -195,8 +201,10 @@ impl Machine {
         same(|| "lanes being cleared".into(), cleared, self.clearing.len())
     }
 
-    fn check_counts_of(&self, group: &Group, [backlog, waiting, leased]: [u64; 3]) -> Result<(), String> {
+    fn check_counts_of(&self, group: &Group, counted: [u64; 4]) -> Result<(), String> {
         let name = |what: &str| format!("{what} of group {}", group.name);
+        let [backlog, waiting, leased, bytes] = counted;
+        same(|| name("stored bytes"), bytes, group.stored_bytes)?;
         same(|| name("backlog"), backlog, group.backlog)?;
         same(|| name("waiting jobs"), waiting, group.record.waiting)?;
         same(|| name("in flight"), leased, group.in_flight)?;

@@ -107,6 +107,8 @@ pub(super) struct Group {
     pub in_flight: u64,
     pub backlog: u64,
     pub seat_parked: u32,
+    /// Bytes of its jobs and bulk actions, finished ones included.
+    pub stored_bytes: u64,
     /// Whether it stands among the active groups: it had jobs when that was last looked at.
     pub active: bool,
     pub record: Record,
@@ -159,6 +161,7 @@ impl Group {
             in_flight: 0,
             backlog: 0,
             seat_parked: 0,
+            stored_bytes: 0,
             active: false,
             record: Record::default(),
             window: (0, 0),

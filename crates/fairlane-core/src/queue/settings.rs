@@ -74,6 +74,10 @@ pub struct Settings {
     pub group_backlog_max: u64,
     /// Backlog at which all enqueues are refused.
     pub whole_backlog_max: u64,
+    /// Stored bytes at which a group's enqueues are refused, finished jobs included.
+    pub group_stored_bytes_max: u64,
+    /// Stored bytes at which all enqueues are refused, finished jobs included.
+    pub stored_bytes_max: u64,
     /// How long completed jobs are kept.
     pub completed_retention_ms: u64,
     /// How long dead jobs are kept.
@@ -101,6 +105,8 @@ impl Default for Settings {
             max_loss_count: limits::MAX_LOSS_COUNT,
             group_backlog_max: limits::GROUP_BACKLOG_MAX,
             whole_backlog_max: limits::WHOLE_BACKLOG_MAX,
+            group_stored_bytes_max: limits::GROUP_STORED_BYTES_MAX,
+            stored_bytes_max: limits::STORED_BYTES_MAX,
             completed_retention_ms: limits::COMPLETED_RETENTION_MS,
             failed_retention_ms: limits::FAILED_RETENTION_MS,
             bulk_retention_ms: limits::BULK_RETENTION_MS,

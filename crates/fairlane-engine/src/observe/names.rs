@@ -73,7 +73,7 @@ metrics! {
     Counter Count ENQUEUE_EXISTS = "fairlane_enqueue_exists_total" ["engine"]:
         "Jobs not taken in because their group has one of that id.";
     Counter Count ENQUEUE_REFUSED = "fairlane_enqueue_refused_total" ["engine" "reason"]:
-        "Jobs refused: `group_full`, `whole_full`, `too_many_types`; `other` is for the producer, who has the receipt.";
+        "Jobs refused: `group_full`, `whole_full`, `group_bytes_full`, `queue_bytes_full`, `too_many_types`; `other` is for the producer, who has the receipt.";
     Counter Count LEASED = "bulk_action_dequeue_total" ["engine" "priority"]:
         "Jobs handed to workers.";
     Histogram Seconds JOB_WAIT = "fairlane_job_wait_seconds" ["engine" "priority"]:
@@ -106,6 +106,10 @@ metrics! {
         "Unfinished jobs that are not in flight.";
     Gauge Count BACKLOG_LIMIT = "fairlane_backlog_limit_jobs" []:
         "The backlog at which every enqueue is refused.";
+    Gauge Bytes STORED_BYTES = "fairlane_stored_bytes" []:
+        "Bytes of payloads, results and summaries that are stored, finished jobs included.";
+    Gauge Bytes STORED_BYTES_LIMIT = "fairlane_stored_limit_bytes" []:
+        "The stored bytes at which every enqueue is refused (`stored_bytes_max`).";
     Gauge Bytes STORE_USED = "fairlane_store_used_bytes" []:
         "Bytes in use where the state lives: of a Redis server, or by the files of a data directory.";
     Gauge Bytes STORE_LIMIT = "fairlane_store_limit_bytes" []:

@@ -55,8 +55,8 @@ fn count_enqueued(meters: &Meters, receipts: &[JobReceipt], took_us: u64) {
             counter.increment(count);
         }
         if meters.refused_told.is_due() {
-            let [group_full, whole_full, too_many_types, other] = refused;
-            warn!(target: TARGET, engine, group_full, whole_full, too_many_types, other, "jobs refused");
+            let [group_full, whole_full, too_many_types, group_bytes_full, queue_bytes_full, other] = refused;
+            warn!(target: TARGET, engine, group_full, whole_full, too_many_types, group_bytes_full, queue_bytes_full, other, "jobs refused");
         }
     }
 }
@@ -68,7 +68,9 @@ fn reason(refusal: &Refusal) -> usize {
         Refusal::GroupFull => 0,
         Refusal::WholeFull => 1,
         Refusal::TooManyTypes => 2,
-        _ => 3,
+        Refusal::GroupBytesFull => 3,
+        Refusal::QueueBytesFull => 4,
+        _ => 5,
     }
 }
 

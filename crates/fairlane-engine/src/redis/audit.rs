@@ -36,6 +36,8 @@ struct Seen {
     letter: char,
     /// The number of its bulk action, or nothing; the type of a leased job.
     bulk: String,
+    /// Bytes of its payload and note.
+    bytes: u64,
 }
 
 /// What the rows of a group gave.
@@ -43,6 +45,7 @@ struct Seen {
 struct Counted {
     backlog: u64,
     waiting: u64,
+    bytes: u64,
     /// Jobs that have not ended, by the number of their bulk action.
     unended: BTreeMap<String, u64>,
     /// Jobs that must stand in a list and were not seen in one.
@@ -243,6 +246,7 @@ impl<'a> Walk<'a> {
 
     /// Notes what one row says; false if it contradicts itself.
     fn count(&mut self, letter: char, seen: &Seen, listed: &HashSet<String>, counted: &mut Counted) -> bool {
+        counted.bytes += seen.bytes;
         counted.backlog += u64::from(matches!(letter, 'L' | 'W'));
         counted.waiting += u64::from(letter == 'W');
         if matches!(letter, 'L' | 'W' | 'H') && !seen.bulk.is_empty() {
@@ -318,10 +322,14 @@ impl<'a> Walk<'a> {
         let name = decode::group(group)?;
         let odd = self.odd_groups.remove(group);
         let mut suspects: Vec<Suspect> = odd.then(|| Suspect::Group(name.clone())).into_iter().collect();
-        let meta = self.texts("HMGET", &format!("group:{group}:meta"), &["counts", "run"]).await?;
+        let meta =
+            self.texts("HMGET", &format!("group:{group}:meta"), &["counts", "run", "stored_bytes"]).await?;
         let backlog = meta[0].split(':').nth(1).and_then(|number| number.parse().ok()).unwrap_or(0);
         let waiting = meta[1].split(':').next().and_then(|number| number.parse().ok()).unwrap_or(0);
-        if (backlog, waiting) != (counted.backlog as i64, counted.waiting as i64) {
+        let bytes = meta[2].parse().unwrap_or(0);
+        let counted_bytes = (counted.bytes + self.bytes_of_bulks(bulks).await?) as i64;
+        let counted_jobs = (counted.backlog as i64, counted.waiting as i64);
+        if (backlog, waiting) != counted_jobs || counted_bytes != bytes {
             suspects.push(Suspect::Backlog(name.clone()));
         }
         for (id, number) in bulks {
@@ -339,6 +347,17 @@ impl<'a> Walk<'a> {
         }
         self.report(suspects).await;
         Ok(())
+    }
+
+    /// Bytes of the payloads and summaries of these bulk actions.
+    async fn bytes_of_bulks(&self, bulks: &[(&String, &String)]) -> Result<u64, EngineError> {
+        let mut bytes = 0;
+        for (_, number) in bulks {
+            for field in ["payload", "summary"] {
+                bytes += self.number("HSTRLEN", &format!("bulk:{number}"), &[field]).await?;
+            }
+        }
+        Ok(bytes)
     }
 
     /// Whether a bulk action can be taken. One that can unlike expected may have changed since the walk began.
@@ -404,10 +423,11 @@ impl<'a> Walk<'a> {
         count: usize,
     ) -> Result<(Option<String>, Vec<Seen>), EngineError> {
         let (next, words) = self.page(source, name, cursor, count).await?;
-        let seen = words.chunks_exact(3).map(|job| Seen {
+        let seen = words.chunks_exact(4).map(|job| Seen {
             name: job[0].clone(),
             letter: job[1].chars().next().unwrap_or('?'),
             bulk: job[2].clone(),
+            bytes: job[3].parse().unwrap_or(0),
         });
         Ok((next, seen.collect()))
     }
@@ -418,9 +438,10 @@ impl<'a> Walk<'a> {
         self.texts("LRANGE", key, &[&first, &last]).await
     }
 
-    async fn number(&self, command: &str, key: &str) -> Result<u64, EngineError> {
+    /// A reply that is a number.
+    async fn number(&self, command: &str, key: &str, words: &[&str]) -> Result<u64, EngineError> {
         let mut cmd = Cmd::new();
-        cmd.arg(command).arg(format!("{}{key}", self.engine.keys.prefix()));
+        cmd.arg(command).arg(format!("{}{key}", self.engine.keys.prefix())).arg(words);
         match self.engine.commands.query(&cmd).await? {
             Value::Int(number) => Ok(number.unsigned_abs()),
             other => Err(EngineError::broken(format!("{command} was answered with {other:?}"))),

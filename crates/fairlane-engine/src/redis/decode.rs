@@ -132,6 +132,8 @@ fn receipt(letter: char) -> Option<JobReceipt> {
         'u' => refused(Refusal::BulkUnknown),
         'g' => refused(Refusal::GroupFull),
         'w' => refused(Refusal::WholeFull),
+        'G' => refused(Refusal::GroupBytesFull),
+        'W' => refused(Refusal::QueueBytesFull),
         't' => refused(Refusal::TooManyTypes),
         _ => return None,
     })

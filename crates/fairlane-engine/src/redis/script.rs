@@ -29,8 +29,8 @@ const OPERATIONS: &[(&str, &str)] = sources!("scripts/":
     "requeue_dead" "discard" "make_due" "sweep" "list_jobs" "explain" "audit");
 const INCLUDES: &[(&str, &str)] = sources!("scripts/include/":
     "base" "rate" "lane" "write" "order" "waiting" "clamp" "downstream" "gate" "answer" "pick" "ends" "settling"
-    "purge" "bulk" "ending" "clear" "congestion" "serve" "turns" "looks" "pages" "whereabouts"
-    "scan" "recount" "mend" "checks" "walk" "walk_groups");
+    "purge" "bytes" "bulk" "ending" "clear" "congestion" "serve" "turns" "looks" "pages" "whereabouts"
+    "scan" "recount" "recount_bytes" "mend" "checks" "walk" "walk_groups");
 
 struct Source {
     code: String,

@@ -141,6 +141,15 @@ async fn refused_jobs_are_counted_by_reason_and_warned_about() {
 }
 
 #[tokio::test]
+async fn jobs_refused_for_their_bytes_are_counted_by_reason() {
+    let watched = Watched::new(Settings { group_stored_bytes_max: 1, ..Settings::default() });
+    watched.enqueue(1..=3).await;
+    watched
+        .assert_counts(&[("fairlane_enqueue_refused_total{engine=embedded,reason=group_bytes_full}", 2.0)]);
+    assert!(watched.journal.has("WARN jobs refused", &["group_bytes_full=2", "queue_bytes_full=0"]));
+}
+
+#[tokio::test]
 async fn jobs_refused_again_and_again_are_warned_about_once_a_second() {
     let watched = Watched::new(Settings { group_backlog_max: 1, ..Settings::default() });
     for job in 1..=500 {
@@ -199,7 +208,8 @@ async fn waits_are_counted_by_how_they_ended_and_errors_by_kind() {
 
 #[tokio::test]
 async fn the_gauges_of_the_whole_and_of_types_are_what_inspect_says() {
-    let watched = Watched::new(Settings { whole_backlog_max: 500, ..Settings::default() });
+    let settings = Settings { whole_backlog_max: 500, stored_bytes_max: 4096, ..Settings::default() };
+    let watched = Watched::new(settings);
     watched.enqueue(1..=5).await;
     let leased = watched.lease(2).await;
     let throttled = Outcome::Throttled { delay_ms: 5000, retry_after_ms: 5000 };
@@ -207,11 +217,14 @@ async fn the_gauges_of_the_whole_and_of_types_are_what_inspect_says() {
     let _recorder = metrics::set_default_local_recorder(&watched.ledger);
     let whole = watched.engine.observe_whole().await.unwrap();
     assert_eq!((whole.backlog, whole.in_flight), (4, 1));
+    assert!(whole.stored_bytes > 0);
     watched.assert_counts(&[
         ("bulk_action_queue_groups{priority=normal}", 1.0),
         ("bulk_action_queue_groups{priority=high}", 0.0),
         ("fairlane_backlog_jobs", 4.0),
         ("fairlane_backlog_limit_jobs", 500.0),
+        ("fairlane_stored_bytes", whole.stored_bytes as f64),
+        ("fairlane_stored_limit_bytes", 4096.0),
         ("fairlane_waiting_jobs", 1.0),
         ("fairlane_in_flight_jobs", 1.0),
         ("fairlane_type_in_flight_jobs{type=mail}", 1.0),

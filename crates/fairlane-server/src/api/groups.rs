@@ -158,6 +158,8 @@ struct GroupShown {
     total: u64,
     /// Of these, jobs that have ended.
     done: u64,
+    /// Bytes it has stored, finished jobs included.
+    stored_bytes: u64,
     /// Its lanes with jobs, by level and type.
     lanes: Vec<LaneShown>,
     /// How crowded it is.
@@ -234,7 +236,7 @@ async fn show(
     let (Some(view), Some(congestion)) = (asked.view().await?, asked.congestion().await?) else {
         return Err(no_such_group(&group));
     };
-    let GroupView { settings, backlog, in_flight, waiting, total, done, lanes } = view;
+    let GroupView { settings, backlog, in_flight, waiting, total, done, stored_bytes, lanes } = view;
     Ok(Json(GroupShown {
         group: group.to_string(),
         settings: settings.into(),
@@ -243,6 +245,7 @@ async fn show(
         waiting,
         total,
         done,
+        stored_bytes,
         lanes: lanes.into_iter().map(LaneShown::from).collect(),
         congestion: CongestionShown::new(&group, congestion),
     }))

@@ -61,6 +61,10 @@ struct SettingsShown {
     group_backlog_max: u64,
     /// The same for all groups together.
     whole_backlog_max: u64,
+    /// Stored bytes of one group beyond which its enqueues are refused, finished jobs included.
+    group_stored_bytes_max: u64,
+    /// The same for all groups together.
+    stored_bytes_max: u64,
     /// How long completed and cancelled jobs are kept.
     completed_retention_ms: u64,
     /// How long dead jobs are kept.
@@ -92,6 +96,8 @@ impl From<Settings> for SettingsShown {
             max_loss_count: settings.max_loss_count,
             group_backlog_max: settings.group_backlog_max,
             whole_backlog_max: settings.whole_backlog_max,
+            group_stored_bytes_max: settings.group_stored_bytes_max,
+            stored_bytes_max: settings.stored_bytes_max,
             completed_retention_ms: settings.completed_retention_ms,
             failed_retention_ms: settings.failed_retention_ms,
             bulk_retention_ms: settings.bulk_retention_ms,
@@ -185,6 +191,12 @@ struct Change {
     /// The same for all groups together.
     #[schema(minimum = 1, maximum = 9_007_199_254_740_992_i64)]
     whole_backlog_max: Option<u64>,
+    /// Stored bytes of one group beyond which its enqueues are refused, finished jobs included.
+    #[schema(minimum = 1, maximum = 9_007_199_254_740_992_i64)]
+    group_stored_bytes_max: Option<u64>,
+    /// The same for all groups together.
+    #[schema(minimum = 1, maximum = 9_007_199_254_740_992_i64)]
+    stored_bytes_max: Option<u64>,
     /// How long completed and cancelled jobs are kept.
     #[schema(maximum = 315_360_000_000_i64)]
     completed_retention_ms: Option<u64>,
@@ -230,6 +242,8 @@ impl Change {
             max_loss_count: self.max_loss_count.unwrap_or(settings.max_loss_count),
             group_backlog_max: self.group_backlog_max.unwrap_or(settings.group_backlog_max),
             whole_backlog_max: self.whole_backlog_max.unwrap_or(settings.whole_backlog_max),
+            group_stored_bytes_max: self.group_stored_bytes_max.unwrap_or(settings.group_stored_bytes_max),
+            stored_bytes_max: self.stored_bytes_max.unwrap_or(settings.stored_bytes_max),
             completed_retention_ms: self.completed_retention_ms.unwrap_or(settings.completed_retention_ms),
             failed_retention_ms: self.failed_retention_ms.unwrap_or(settings.failed_retention_ms),
             bulk_retention_ms: self.bulk_retention_ms.unwrap_or(settings.bulk_retention_ms),

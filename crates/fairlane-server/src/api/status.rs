@@ -30,6 +30,10 @@ pub(super) struct Status {
     completed: u64,
     /// Dead jobs that are still kept.
     dead: u64,
+    /// Bytes stored, finished jobs included: payloads and results of jobs, payloads and summaries of bulk actions.
+    stored_bytes: u64,
+    /// The stored bytes at which every enqueue is refused.
+    stored_bytes_max: u64,
     /// Groups that have unfinished jobs.
     active_groups: u64,
     /// Lanes in order, by level, over all types.
@@ -89,6 +93,8 @@ impl Status {
             in_flight: view.in_flight,
             completed: view.completed,
             dead: view.failed,
+            stored_bytes: view.stored_bytes,
+            stored_bytes_max: view.settings.stored_bytes_max,
             active_groups: view.active_groups,
             active_lanes: view.active_lanes.into(),
             parked_lanes: view.parked_lanes,

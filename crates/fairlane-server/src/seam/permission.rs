@@ -48,6 +48,7 @@ pub(super) fn without_others(caller: &Caller, reply: Reply) -> Reply {
                 parked_lanes: 0,
                 completed: 0,
                 failed: 0,
+                stored_bytes: 0,
                 active_groups: 0,
                 aggregating: 0,
                 sweeping: 0,

@@ -245,6 +245,8 @@ fn fires(series: &[(&str, u32)], minutes: u32, alerts: &[&str]) -> String {
 fn alerts_fire_when_an_engine_is_away_a_store_nearly_full_and_a_backoff_at_its_bound_whatever_that_is() {
     let used = "fairlane_store_used_bytes{instance=\"a\",job=\"fairlane\"}";
     let bound = "fairlane_store_limit_bytes{instance=\"a\",job=\"fairlane\"}";
+    let stored = "fairlane_stored_bytes{instance=\"a\",job=\"fairlane\"}";
+    let stored_bound = "fairlane_stored_limit_bytes{instance=\"a\",job=\"fairlane\"}";
     let up = "fairlane_engine_up{instance=\"a\",job=\"fairlane\"}";
     let backoff = "fairlane_group_backoff_seconds{instance=\"a\",job=\"fairlane\",group_id=\"g\"}";
     let limit = "fairlane_backoff_limit_seconds{instance=\"a\",job=\"fairlane\"}";
@@ -253,6 +255,8 @@ fn alerts_fire_when_an_engine_is_away_a_store_nearly_full_and_a_backoff_at_its_b
         fires(&[(up, 1)], 3, &[]),
         fires(&[(used, 81), (bound, 100)], 3, &["StoreNearlyFull"]),
         fires(&[(used, 79), (bound, 100)], 3, &[]),
+        fires(&[(stored, 81), (stored_bound, 100)], 3, &["StoredBytesNearlyFull"]),
+        fires(&[(stored, 79), (stored_bound, 100)], 3, &[]),
         fires(&[(backoff, 30), (limit, 30)], 40, &["BackoffAtItsBound"]),
         fires(&[(backoff, 30), (limit, 120)], 40, &[]),
     ];

@@ -3,7 +3,7 @@
 use fairlane::{Settings, TypeId};
 use fairlane_conformance::servers::{RedisServer, ServerOptions};
 use fairlane_core::WorkerId;
-use fairlane_core::queue::{Lease, Leased, LeasedJob, Outcome, Settle, Settlement};
+use fairlane_core::queue::{Lease, Leased, LeasedJob, Outcome, SetWhole, Settle, Settlement};
 use fairlane_core::{Level, RequestNumber};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -149,6 +149,15 @@ async fn a_full_queue_and_a_closed_bulk_action_are_told_apart() {
     );
     let (status, again) = running.post("/api/jobs", mail("a")).await;
     assert_eq!((status, &again["created"]), (StatusCode::OK, &json!(false)));
+
+    let settings = Settings { group_backlog_max: 9, group_stored_bytes_max: 1, ..Settings::default() };
+    running.fairlane.engine().set_whole(SetWhole { settings }).await.unwrap();
+    let (status, value) = running.post("/api/jobs", mail("c")).await;
+    assert_eq!((status, problem(&value)), (StatusCode::TOO_MANY_REQUESTS, "queue-full"), "{value}");
+    assert!(value["detail"].as_str().unwrap().contains("raise group_stored_bytes_max"), "{value}");
+    let (_, shown) = running.get("/api/status").await;
+    assert!(shown["stored_bytes"].as_u64().unwrap() > 0, "{shown}");
+    running.fairlane.engine().set_whole(SetWhole { settings: Settings::default() }).await.unwrap();
 
     let job = |bulk: &str, id: &str| json!({"group": "other", "type": "mail", "id": id, "bulk": bulk, "payload": 1});
     let (status, value) = running.post("/api/jobs", job("nowhere", "x")).await;

@@ -17,7 +17,7 @@ async fn all_settings_are_shown() {
     assert_eq!(settings["rate"], Value::Null);
     assert_eq!(settings["max_backoff_ms"], defaults.congestion.max_backoff_ms);
     assert_eq!(settings["failed_kept_max"], defaults.failed_kept_max);
-    assert_eq!(settings.as_object().unwrap().len(), 20);
+    assert_eq!(settings.as_object().unwrap().len(), 22);
 }
 
 #[tokio::test]

@@ -52,12 +52,20 @@ impl World {
             max_loss_count: dice.below(3) as u32,
             group_backlog_max: dice.pick(&[2, 8, 15, 1_000_000, 1_000_000]),
             whole_backlog_max: dice.pick(&[25, 60, 1_000_000, 1_000_000, 1_000_000]),
+            group_stored_bytes_max: 1 << 40,
+            stored_bytes_max: 1 << 40,
             completed_retention_ms: dice.pick(&[0, 3000, 20_000, 86_400_000]),
             failed_retention_ms: dice.pick(&[0, 3000, 20_000, 86_400_000]),
             bulk_retention_ms: dice.pick(&[0, 3000, 20_000, 20_000]),
             completed_kept_max: dice.below(40),
             failed_kept_max: dice.below(25),
         };
+        // Seldom, as what has ended counts too and would keep all other jobs away; and by dice of its own.
+        let mut dice = dice.clone();
+        if dice.one_in(8) && !self.floods {
+            settings.group_stored_bytes_max = dice.pick(&[10, 40, 1 << 40]);
+            settings.stored_bytes_max = dice.pick(&[60, 150, 1 << 40]);
+        }
         if self.floods || self.many_types {
             (settings.group_backlog_max, settings.whole_backlog_max) = (1_000_000, 1_000_000);
         }

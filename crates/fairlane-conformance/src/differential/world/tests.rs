@@ -68,6 +68,8 @@ fn receipt_word(receipt: &JobReceipt) -> &'static str {
         JobReceipt::Refused { refusal, .. } => match refusal {
             Refusal::GroupFull => "group full",
             Refusal::WholeFull => "whole full",
+            Refusal::GroupBytesFull => "group full of bytes",
+            Refusal::QueueBytesFull => "queue full of bytes",
             Refusal::TooManyTypes => "too many types",
             Refusal::BulkSealed => "bulk action sealed",
             Refusal::BulkUnknown => "bulk action unknown",
@@ -147,6 +149,7 @@ fn tally_view(view: &BulkView, mut count: impl FnMut(&'static str, u64)) {
 fn tally_bulks(reply: &Reply, mut count: impl FnMut(&'static str, u64)) {
     match reply {
         Reply::BulkOpened(BulkOpened::Created(_)) => count("opened", 1),
+        Reply::BulkOpened(BulkOpened::Full { .. }) => count("no bytes for a bulk action", 1),
         Reply::BulkOpened(BulkOpened::Exists(view)) => {
             count("open already", 1);
             tally_view(view, count);
@@ -301,7 +304,7 @@ fn tally_hands(reply: &Reply, releases: bool, taken: &mut BTreeSet<Fence>, count
 }
 
 /// Kinds of answers that are told apart above.
-const KINDS: usize = 116;
+const KINDS: usize = 119;
 
 #[test]
 fn the_core_stays_whole_whatever_comes() {

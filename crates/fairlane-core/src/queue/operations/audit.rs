@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn what_was_changed_behind_the_machines_back_is_found_and_put_right() {
-        let damages: [Damage; 12] = [
+        let damages: [Damage; 14] = [
             ("seat-without-job", |machine| machine.groups[0].in_flight += 2),
             ("seat-without-job", |machine| machine.types[0].in_flight += 1),
             ("wrong-count", |machine| machine.groups[0].backlog += 1),
@@ -198,6 +198,8 @@ mod tests {
             ("wrong-count", |machine| machine.groups[0].seat_parked += 1),
             ("wrong-count", |machine| machine.backlog += 1),
             ("wrong-count", |machine| machine.completed.jobs += 1),
+            ("wrong-count", |machine| machine.stored_bytes += 1),
+            ("wrong-count", |machine| machine.groups[0].stored_bytes += 1),
             ("wrong-count", |machine| machine.batches.values_mut().for_each(|batch| batch.left += 1)),
             ("lane-out-of-order", |machine| machine.types[0].orders[1].lanes.clear()),
             ("lane-out-of-order", |machine| {

@@ -61,6 +61,17 @@ pub enum Refusal {
     BulkSealed,
     /// There is no such bulk action; open it first.
     BulkUnknown,
+    /// Its group has as many bytes stored as it may, finished jobs included.
+    GroupBytesFull,
+    /// All groups together have as many bytes stored as they may, finished jobs included.
+    QueueBytesFull,
+}
+
+impl Refusal {
+    /// Whether there may be room for the job later.
+    pub const fn is_full(self) -> bool {
+        matches!(self, Self::GroupFull | Self::WholeFull | Self::GroupBytesFull | Self::QueueBytesFull)
+    }
 }
 
 /// What a job that is there has otherwise than one that was to be added under its id.
@@ -179,6 +190,7 @@ impl Machine {
             run: None,
         });
         self.groups[group].jobs.insert(id, key);
+        self.add_bytes(group, self.jobs[key].stored_bytes());
         self.groups[group].record.total += 1;
         self.count_backlog(group, 1);
         if let Some(bulk) = bulk.and_then(|number| self.bulk_mut(number)) {
@@ -238,6 +250,9 @@ impl Machine {
         }
         if self.backlog_of(&new.job.group) >= self.settings.group_backlog_max {
             return Some(Refusal::GroupFull);
+        }
+        if let Some(refusal) = self.bytes_refusal(&new.job.group, &new.payload) {
+            return Some(refusal);
         }
         let unknown = !self.types_by_name.contains_key(&new.type_id);
         (unknown && self.types.len() >= crate::limits::TYPES_MAX).then_some(Refusal::TooManyTypes)

@@ -71,12 +71,14 @@ impl Machine {
         }
         let bulk = self.bulk_mut(number).expect("it was just found");
         (bulk.summary, bulk.aggregated) = (command.summary, true);
-        if bulk.state.is_final() {
+        let (group, state, bytes) = (bulk.group, bulk.state, bulk.summary.len() as u64);
+        self.add_bytes(group, bytes);
+        if state.is_final() {
             self.take_no_more(number);
             return BulkFinished(Verdict::Applied);
         }
         let failed = command.outcome == Aggregation::Failed;
-        if failed {
+        if failed && let Some(bulk) = self.bulk_mut(number) {
             bulk.cause = Some(BulkCause::Aggregation);
         }
         self.finish(number, if failed { BulkState::Failed } else { BulkState::Completed });

@@ -10,7 +10,7 @@ use crate::limits::{INTEGER_MAX, LIST_GROUPS_MAX, STATS_RETENTION_MS_MAX};
 use crate::names::{BulkId, GroupId, TypeId, WorkerId};
 use crate::numbers::{Cost, Fence, Level, Micros, within};
 use crate::queue::job::{Job, Place};
-use crate::queue::lane::{Record, Standing};
+use crate::queue::lane::{Group, Record, Standing};
 use crate::queue::{
     BulkRef, BulkView, Course, GroupSettings, JobRef, JobState, Machine, Settings, Snapshot, TypeSettings,
 };
@@ -215,6 +215,8 @@ pub struct GroupView {
     pub total: u64,
     /// Of these, jobs that have ended.
     pub done: u64,
+    /// Bytes it has stored, finished jobs included.
+    pub stored_bytes: u64,
     /// Its lanes with jobs, by (level, type).
     pub lanes: Vec<LaneView>,
 }
@@ -289,6 +291,8 @@ pub struct WholeView {
     pub completed: u64,
     /// Dead jobs still kept.
     pub failed: u64,
+    /// Bytes stored, finished jobs included: payloads and results of jobs, payloads and summaries of bulk actions.
+    pub stored_bytes: u64,
     /// Groups that have unfinished jobs.
     pub active_groups: u64,
     /// Complete bulk actions that are (to be) aggregated.
@@ -443,8 +447,8 @@ impl Machine {
         lanes.sort_by(|a, b| (a.level, &a.type_id).cmp(&(b.level, &b.type_id)));
         let settings = group.settings.clone();
         let Record { waiting, total, done, .. } = group.record;
-        let (backlog, in_flight) = (group.backlog, group.in_flight);
-        Some(GroupView { settings, backlog, in_flight, waiting, total, done, lanes })
+        let Group { backlog, in_flight, stored_bytes, .. } = *group;
+        Some(GroupView { settings, backlog, in_flight, waiting, total, done, stored_bytes, lanes })
     }
 
     pub(super) fn type_view(&self, name: &TypeId, now: Micros) -> Option<TypeView> {
@@ -473,6 +477,7 @@ impl Machine {
             parked_lanes: self.parked.len() as u64,
             completed: self.completed.jobs,
             failed: self.dead.len() as u64,
+            stored_bytes: self.stored_bytes,
             active_groups: self.active_groups.len() as u64,
             aggregating: self.aggregating.len() as u64,
             sweeping: self.sweeping.len() as u64,

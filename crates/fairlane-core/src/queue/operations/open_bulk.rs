@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::limits::{BULK_PAYLOAD_BYTES_MAX, DELAY_MS_MAX, GROUP_BULKS_MAX};
+use crate::limits::{BULK_PAYLOAD_BYTES_MAX, DELAY_MS_MAX, GROUP_BULKS_MAX, REFUSAL_RETRY_MS};
 use crate::numbers::{Fence, Micros, within};
 use crate::queue::bulk::Bulk;
 use crate::queue::{BulkRef, BulkState, BulkView, Course, Machine};
 
-use super::{Invalid, bytes_at_most};
+use super::{Invalid, Refusal, bytes_at_most};
 
 /// Opens a bulk action; one that exists stays as it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +35,13 @@ pub enum BulkOpened {
     Exists(BulkView),
     /// The group has as many bulk actions as are kept; sweep, or wait until old ones are outlived.
     TooMany,
+    /// The group, or the queue, has as many bytes stored as it may; try again later.
+    Full {
+        /// Which of them.
+        refusal: Refusal,
+        /// When it makes sense to try again.
+        retry_after_ms: u64,
+    },
 }
 
 impl OpenBulk {
@@ -53,6 +60,9 @@ impl Machine {
         let known = self.groups_by_name.get(&command.bulk.group);
         if known.is_some_and(|&key| self.groups[key].bulks.len() >= GROUP_BULKS_MAX) {
             return BulkOpened::TooMany;
+        }
+        if let Some(refusal) = self.bytes_refusal(&command.bulk.group, &command.payload) {
+            return BulkOpened::Full { refusal, retry_after_ms: REFUSAL_RETRY_MS };
         }
         let group = self.group_key(&command.bulk.group);
         self.opened += 1;
@@ -84,6 +94,7 @@ impl Machine {
             waiting: BTreeMap::new(),
             ended: VecDeque::new(),
         };
+        self.add_bytes(group, bulk.stored_bytes());
         self.bulks.insert(number, bulk);
         self.bulk_mut(number);
         self.groups[group].bulks.insert(command.bulk.id, number);

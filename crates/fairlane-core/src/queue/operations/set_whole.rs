@@ -41,6 +41,8 @@ impl SetWhole {
         within("max_loss_count", settings.max_loss_count.into(), 0, attempts)?;
         within("group_backlog_max", settings.group_backlog_max, 1, INTEGER_MAX)?;
         within("whole_backlog_max", settings.whole_backlog_max, 1, INTEGER_MAX)?;
+        within("group_stored_bytes_max", settings.group_stored_bytes_max, 1, INTEGER_MAX)?;
+        within("stored_bytes_max", settings.stored_bytes_max, 1, INTEGER_MAX)?;
         within("completed_retention_ms", settings.completed_retention_ms, 0, DELAY_MS_MAX)?;
         within("failed_retention_ms", settings.failed_retention_ms, 0, DELAY_MS_MAX)?;
         within("completed_kept_max", settings.completed_kept_max, 0, INTEGER_MAX)?;

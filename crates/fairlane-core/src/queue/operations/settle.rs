@@ -214,7 +214,7 @@ impl Machine {
         match outcome {
             Outcome::Succeeded { result } => {
                 run.attempts += 1;
-                run.note = result;
+                self.set_note(key, result);
                 self.end_job(key, End::Succeeded, ended);
             }
             Outcome::Failed { reason } => {
@@ -223,7 +223,7 @@ impl Machine {
             }
             Outcome::Cancelled { reason } => {
                 run.attempts += 1;
-                run.note = reason;
+                self.set_note(key, reason);
                 self.end_job(key, End::Cancelled, ended);
             }
             Outcome::Retry { delay_ms, reason } => self.retry(key, delay_ms, reason, unwanted, ended),
@@ -250,13 +250,13 @@ impl Machine {
         if run.attempts > most {
             return self.fail(key, reason, ended);
         }
-        run.note = reason;
+        self.set_note(key, reason);
         self.wait_again(key, delay_ms, unwanted, ended);
     }
 
     /// Makes a job dead.
     pub(super) fn fail(&mut self, key: JobKey, reason: Arc<[u8]>, ended: &mut Ended) {
-        run_mut(&mut self.jobs[key]).note = reason;
+        self.set_note(key, reason);
         self.end_job(key, End::Failed, ended);
     }
 

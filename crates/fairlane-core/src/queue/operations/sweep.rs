@@ -225,6 +225,7 @@ impl Machine {
         self.take_no_more(number);
         if let Some(bulk) = self.bulks.remove(&number) {
             self.groups[bulk.group].bulks.remove(&bulk.name);
+            self.subtract_bytes(bulk.group, bulk.stored_bytes());
         }
     }
 }

@@ -219,7 +219,9 @@ impl Restore {
         if let Some(deadline) = row.deadline.filter(|_| !row.state.is_final()) {
             machine.bulk_deadlines.insert((deadline, number));
         }
-        machine.bulks.insert(number, restored_bulk(row, group));
+        let bulk = restored_bulk(row, group);
+        machine.add_bytes(group, bulk.stored_bytes());
+        machine.bulks.insert(number, bulk);
         Ok(())
     }
 
@@ -263,6 +265,7 @@ impl Restore {
         });
         self.jobs.push((number, key));
         machine.groups[group].jobs.insert(known.id, key);
+        machine.add_bytes(group, machine.jobs[key].stored_bytes());
         self.put(key, lane, progress.place);
         Ok(())
     }

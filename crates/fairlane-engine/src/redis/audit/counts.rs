@@ -19,7 +19,7 @@ impl Walk<'_> {
         let mut before = None;
         for _ in 0..PASSES_MAX {
             let difference = self.count_difference().await?;
-            if difference == (0, 0) {
+            if difference == (0, 0, 0) {
                 return Ok(false);
             }
             if before == Some(difference) {
@@ -27,18 +27,31 @@ impl Walk<'_> {
             }
             before = Some(difference);
         }
-        let groups = self.number("ZCARD", "active-groups").await?;
-        let chunks = self.number("LLEN", "completed").await?;
+        let groups = self.number("ZCARD", "active-groups", &[]).await?;
+        let chunks = self.number("LLEN", "completed", &[]).await?;
         Ok(groups + chunks <= COUNTED_AT_ONCE_MAX)
     }
 
-    /// By how much the backlog and the finished jobs differ from what their groups and chunks add up to.
-    async fn count_difference(&self) -> Result<(i64, i64), EngineError> {
+    /// By how much the backlog, the finished jobs and the stored bytes differ from what groups and chunks add up to.
+    async fn count_difference(&self) -> Result<(i64, i64, i64), EngineError> {
         let backlog = self.sum("backlogs", "", PAGE).await?;
         let completed = self.sum("chunks", "completed", CHUNKS_PAGE).await?;
-        let stored = self.texts("HMGET", "partition", &["backlog", "completed"]).await?;
+        let bytes = self.sum_bytes().await?;
+        let stored = self.texts("HMGET", "partition", &["backlog", "completed", "stored_bytes"]).await?;
         let stored = |index: usize| stored[index].parse().unwrap_or(0);
-        Ok((stored(0) - backlog, stored(1) - completed))
+        Ok((stored(0) - backlog, stored(1) - completed, stored(2) - bytes))
+    }
+
+    /// The stored bytes of the groups that the walk knows.
+    async fn sum_bytes(&self) -> Result<i64, EngineError> {
+        let names: Vec<&str> = self.groups.iter().map(String::as_str).collect();
+        let mut sum = 0;
+        for page in names.chunks(PAGE) {
+            let request = ["", "page", "stored_bytes", "", "0", "0"];
+            let (_, words) = self.page_of(&[&request, page].concat()).await?;
+            sum += words.first().and_then(|word| word.parse::<i64>().ok()).unwrap_or(0);
+        }
+        Ok(sum)
     }
 
     async fn sum(&self, source: &str, name: &str, count: usize) -> Result<i64, EngineError> {

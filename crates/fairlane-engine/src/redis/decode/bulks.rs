@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use ::redis::Value;
 use fairlane_core::congestion::{Backoff, CongestionLevel};
+use fairlane_core::limits::REFUSAL_RETRY_MS;
 use fairlane_core::queue::*;
 use fairlane_core::{Fence, Micros};
 
@@ -102,8 +103,14 @@ fn opened(mut items: Items) -> Decoded<BulkOpened> {
         "created" => BulkOpened::Created(bulk_view(&mut items)?),
         "exists" => BulkOpened::Exists(bulk_view(&mut items)?),
         "too many" => BulkOpened::TooMany,
+        "group bytes full" => full(Refusal::GroupBytesFull),
+        "queue bytes full" => full(Refusal::QueueBytesFull),
         other => return Err(unknown("reply to open_bulk", other)),
     })
+}
+
+fn full(refusal: Refusal) -> BulkOpened {
+    BulkOpened::Full { refusal, retry_after_ms: REFUSAL_RETRY_MS }
 }
 
 fn sealed(mut items: Items) -> Decoded<BulkSealed> {

@@ -71,13 +71,13 @@ pub(super) fn job_view(job: &JobRef, items: &mut Items) -> Decoded<JobView> {
 }
 
 /// What is held of a leased job: fence and batch at fixed width, then
-/// `known:level:type:cost:bulk:worker`.
+/// `known:level:type:cost:bulk:worker:bytes`.
 fn add_hold(view: &mut JobView, held: &str) -> Decoded<()> {
     view.state = JobState::Processing;
     view.attempts += 1;
     let broken = || unknown("hold", held);
     view.fence = Some(Fence(parse(held.get(..16).ok_or_else(broken)?)?));
-    view.worker = Some(worker_id(held.splitn(6, ':').nth(5).ok_or_else(broken)?)?);
+    view.worker = Some(worker_id(held.split(':').nth(5).ok_or_else(broken)?)?);
     Ok(())
 }
 
@@ -112,6 +112,7 @@ pub(super) fn group_view(mut items: Items) -> Decoded<GroupView> {
     let settings = group_settings(&items.text()?)?;
     let (backlog, in_flight) = (items.number()?, items.number()?);
     let (waiting, total, done) = (items.number()?, items.number()?, items.number()?);
+    let stored_bytes = items.number()?;
     let mut lanes = Vec::new();
     while !items.is_empty() {
         let (level, type_id) = place(&items.text()?)?;
@@ -128,7 +129,7 @@ pub(super) fn group_view(mut items: Items) -> Decoded<GroupView> {
         let (backlog, returned) = (items.number()?, items.number()?);
         lanes.push(LaneView { level, type_id, backlog, returned, standing });
     }
-    Ok(GroupView { settings, backlog, in_flight, waiting, total, done, lanes })
+    Ok(GroupView { settings, backlog, in_flight, waiting, total, done, stored_bytes, lanes })
 }
 
 pub(super) fn type_view(mut items: Items) -> Decoded<TypeView> {
@@ -170,6 +171,8 @@ fn whole_view(mut items: Items) -> Decoded<WholeView> {
         max_loss_count: items.number()? as u32,
         group_backlog_max: items.number()?,
         whole_backlog_max: items.number()?,
+        group_stored_bytes_max: items.number()?,
+        stored_bytes_max: items.number()?,
         completed_retention_ms: items.number()?,
         failed_retention_ms: items.number()?,
         completed_kept_max: items.number()?,
@@ -183,6 +186,7 @@ fn whole_view(mut items: Items) -> Decoded<WholeView> {
         parked_lanes: items.number()?,
         completed: items.number()?,
         failed: items.number()?,
+        stored_bytes: items.number()?,
         active_groups: items.number()?,
         aggregating: items.number()?,
         sweeping: items.number()?,

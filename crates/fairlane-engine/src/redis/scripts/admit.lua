@@ -13,6 +13,7 @@
 --@include order
 --@include waiting
 --@include gate
+--@include bytes
 --@include bulk
 --@include ending
 --@include congestion

@@ -6,26 +6,28 @@
 -- job group:id | group name | backlog group | type name | bulk group:name | lease padded batch | whole ''
 -- Or ARGV[2] page, [3] source, [4] name, [5] cursor, [6] how many, then arguments of the source:
 -- keys '' | rows group | in_flight '' | sorted key | list key | groups '' with names from ARGV[7] | order place |
--- parked '' | types '' | backlogs '' | chunks key
+-- parked '' | types '' | backlogs '' | chunks key | stored_bytes '' with names of groups from ARGV[7]
 -- Replies {suspects looked at, whether the first is too large to be counted (0 1), {per finding: number of the suspect,
 -- fault, detail, stored, counted, repaired (0 1)}}; to a page {next cursor or '', then keys, or per job: name,
--- letter as `whereabouts` says, number of its bulk action or ''; other sources as `walk_groups` says}.
+-- letter as `whereabouts` says, number of its bulk action or '', bytes; other sources as `walk_groups` says}.
 --@include base
 --@include rate
 --@include lane
 --@include write
 --@include order
 --@include waiting
+--@include bytes
 --@include bulk
 --@include ending
 --@include whereabouts
 --@include scan
 --@include recount
+--@include recount_bytes
 --@include mend
 --@include checks
 
 function checks.backlog(name)
-  local group, waiting, listed = group_state(name), waiting_of(name), listed_of(name)
+  local group, waiting, listed, bytes = group_state(name), waiting_of(name), listed_of(name), bytes_of(name)
   if is_put_off() or not waiting or not listed then return end
   if group.backlog ~= waiting + listed then
     found('backlog', '', group.backlog, waiting + listed, function() group.backlog = waiting + listed end)
@@ -33,6 +35,9 @@ function checks.backlog(name)
   local known = record(group)
   if known.waiting ~= waiting then
     found('waiting', '', known.waiting, waiting, function() known.waiting = waiting end)
+  end
+  if bytes and group.stored_bytes ~= bytes then
+    found('stored-bytes', '', group.stored_bytes, bytes, function() group.stored_bytes = bytes end)
   end
 end
 
@@ -92,11 +97,14 @@ end
 function checks.whole()
   local key, backlog = prefix .. 'active-groups', 0
   local completed = count_chunks(prefix .. 'completed')
-  local counted = afford(call('ZCARD', key))
+  local counted, bytes = afford(call('ZCARD', key)), bytes_of_groups()
   if is_put_off() then return end
   for _, name in ipairs(counted and call('ZRANGE', key, 0, -1) or {}) do backlog = backlog + stored_backlog(name) end
   if counted and backlog ~= partition.backlog then
     found('backlog', '', partition.backlog, backlog, function() partition.backlog = backlog end)
+  end
+  if bytes and bytes ~= partition.stored_bytes then
+    found('stored-bytes', '', partition.stored_bytes, bytes, function() partition.stored_bytes = bytes end)
   end
   if completed and completed ~= partition.completed then
     found('completed', '', partition.completed, completed, function() partition.completed = completed end)
@@ -108,7 +116,7 @@ end
 if ARGV[2] == 'page' then return pages[ARGV[3]](ARGV[4], ARGV[5], tonumber(ARGV[6])) end
 mending = ARGV[2] == '1'
 local read = mending and read_partition or read_fields
-read({'fence', 'sequence', 'backlog', 'completed', 'classic', 'alpha'})
+read({'fence', 'sequence', 'backlog', 'completed', 'stored_bytes', 'classic', 'alpha'})
 local looked_at, first_too_large = 0, 0
 for at = 3, #ARGV, 2 do
   suspect = looked_at + 1

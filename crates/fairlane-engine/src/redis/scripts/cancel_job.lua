@@ -10,6 +10,7 @@
 --@include write
 --@include order
 --@include waiting
+--@include bytes
 --@include bulk
 --@include ending
 read_partition({'backlog'})
@@ -37,7 +38,7 @@ local function cancel(name)
   local member = placed_name(place, name, number)
   if call('ZREM', prefix .. 'non-ready-queue', member) == 1 then
     waits_no_more(group, number, member)
-    file_end(group, id, number, false)
+    file_end(group, id, number, false, job_bytes(row, text_now))
   else
     call('HSET', rows_key(group_name), id, 'X' .. row)
   end

@@ -6,20 +6,25 @@
 --@include base
 --@include rate
 --@include lane
-read_partition({'sequence'})
+--@include write
+--@include bytes
+read_partition({'stored_bytes'})
 local letters = {}
 for index = 2, #ARGV do
   local name = ARGV[index]
   local group, id = match(name, '^([^:]+):(.+)$')
-  local run, letter = call('HGET', rows_key(group), ':' .. id), 'd'
-  if call('HEXISTS', rows_key(group), id) == 0 then
+  local row, run = unpack(call('HMGET', rows_key(group), id, ':' .. id))
+  local letter = 'd'
+  if not row then
     letter = 'u'
   elseif not run or sub(run, 1, 1) ~= 'F' then
     letter = 'n'
   else
     call('ZREM', prefix .. 'failed', name)
+    subtract_bytes(group, job_bytes(row, run))
     call('HDEL', rows_key(group), id, ':' .. id)
   end
   letters[index - 1] = letter
 end
+write_all()
 return table.concat(letters)

@@ -6,15 +6,18 @@
 -- A row is the time in base 36, level:type:cost (nothing for 1):number of the bulk action (nothing for none), tail.
 -- Replies {per run a letter per job and then the backlog of its group, all in one text; then per job that is there the
 -- name of its bulk action or ''}: c created, e exists, B T L C P there with another bulk action, type, level, cost or
--- payload, s bulk action sealed, u bulk action unknown, g group full, w whole full, t too many types.
+-- payload, s bulk action sealed, u bulk action unknown, g group full, w whole full, G W the same in bytes, t too many
+-- types.
 --@include base
 --@include rate
 --@include lane
 --@include write
 --@include order
 --@include waiting
+--@include bytes
 --@include bulk
-read_partition({'sequence', 'backlog', 'classic', 'alpha', 'group_backlog_max', 'whole_backlog_max'})
+read_partition({'sequence', 'backlog', 'classic', 'alpha', 'group_backlog_max', 'whole_backlog_max',
+  'stored_bytes', 'group_stored_bytes_max', 'stored_bytes_max'})
 local receipts, answered, known_bulks = {}, 0, {}
 
 -- The time in base 36, which is short: a row has it for as long as its job waits.
@@ -35,10 +38,12 @@ local function has_type(name)
 end
 
 -- Why a job that is not there is not taken.
-local function refused(group, closed)
+local function refused(group, closed, bytes)
   if closed then return closed end
   if partition.backlog >= partition.whole_backlog_max then return 'w' end
   if group.backlog >= partition.group_backlog_max then return 'g' end
+  if bytes > 0 and partition.stored_bytes >= partition.stored_bytes_max then return 'W' end
+  if bytes > 0 and group.stored_bytes >= partition.group_stored_bytes_max then return 'G' end
   return 't'
 end
 
@@ -61,9 +66,13 @@ local function open_bulk(group_name, name)
   return bulk
 end
 
--- The payload of a row whose tail begins at `at`.
-local function payload_at(row, at)
-  return sub(row, at + 1 + (byte(row, at) == 43 and TRACE_BYTES or 0))
+-- Where the payload of a row begins whose tail begins at `at`; the rest of the row is the payload.
+local function payload_start(row, at)
+  return at + 1 + (byte(row, at) == 43 and TRACE_BYTES or 0)
+end
+
+local function payload_bytes(tail)
+  return #tail + 1 - payload_start(tail, 1)
 end
 
 -- The letter for a job that is there, and the name of its bulk action or ''. Trace and delay are not compared; of a bulk
@@ -75,7 +84,7 @@ local function compared(row, lane, cost, bulk_name, tail)
   if owner ~= bulk_name and (bulk or number == '') then return 'B', owner end
   if place ~= lane.place then return sub(place, 3) == lane.type and 'L' or 'T', owner end
   if row_cost ~= cost then return 'C', owner end
-  return payload_at(row, at) == payload_at(tail, 1) and 'e' or 'P', owner
+  return sub(row, payload_start(row, at)) == sub(tail, payload_start(tail, 1)) and 'e' or 'P', owner
 end
 
 -- Adds `jobs` alike, from argument `at` on; gives the argument after them.
@@ -85,18 +94,22 @@ local function enqueue_run(at, group, lane, cost, delay_us, bulk_name, jobs)
   local head = stamp .. lane.place .. ':' .. cost .. ':' .. (bulk and bulk.number or '')
   local ids, created, known, rows = {}, 0, has_type(lane.type), rows_key(group.name)
   local room = min(partition.whole_backlog_max - partition.backlog, partition.group_backlog_max - group.backlog)
+  local bytes_room = min(partition.stored_bytes_max - partition.stored_bytes, partition.group_stored_bytes_max - group.stored_bytes)
+  local is_closed, bytes = closed or not known, 0
   for index = at, at + 2 * jobs - 1, 2 do
-    local id = ARGV[index]
+    local id, tail = ARGV[index], ARGV[index + 1]
+    local size = payload_bytes(tail)
     answered = answered + 1
-    if closed or not known or created >= room or call('HSETNX', rows, id, head .. ARGV[index + 1]) == 0 then
+    if is_closed or created >= room or size > 0 and bytes >= bytes_room or call('HSETNX', rows, id, head .. tail) == 0 then
       receipts[answered] = ''
     else
-      created = created + 1
+      created, bytes = created + 1, bytes + size
       ids[created], receipts[answered] = id, 'c'
     end
   end
   group.backlog, partition.backlog = group.backlog + created, partition.backlog + created
   if created > 0 then
+    add_bytes(group, bytes)
     -- A lane that turns active does so with its first job, and is scored by the count of then.
     local counted = record(group)
     counted.total = counted.total + 1
@@ -112,7 +125,7 @@ local function enqueue_run(at, group, lane, cost, delay_us, bulk_name, jobs)
       if row then
         receipts[slot], known_bulks[#known_bulks + 1] = compared(row, lane, cost, bulk_name, ARGV[at + 2 * index - 1])
       else
-        receipts[slot] = refused(group, closed)
+        receipts[slot] = refused(group, closed, payload_bytes(ARGV[at + 2 * index - 1]))
       end
     end
   end

@@ -9,6 +9,7 @@
 --@include write
 --@include order
 --@include waiting
+--@include bytes
 --@include bulk
 --@include ending
 --@include congestion

@@ -8,10 +8,11 @@
 --@include rate
 --@include lane
 --@include write
+--@include bytes
 --@include bulk
 local number, fence, outcome, summary = bulk_number(ARGV[2], ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6]
 if not number then return 'g' end
-read_partition({'sequence'})
+read_partition({'sequence', 'stored_bytes'})
 local bulk = bulk_state(number)
 if bulk.fence ~= fence or fence == 0 then return 's' end
 if bulk.aggregated == 1 then return 'a' end
@@ -24,7 +25,10 @@ if outcome == 'released' then
   return 'a'
 end
 bulk.aggregated = 1
-if summary ~= '' then call('HSET', bulk.key, 'summary', summary) end
+if summary ~= '' then
+  call('HSET', bulk.key, 'summary', summary)
+  add_bytes(group_state(ARGV[2]), #summary)
+end
 if is_final(bulk) then
   take_no_more(bulk)
 else

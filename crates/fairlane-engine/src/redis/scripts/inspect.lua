@@ -8,8 +8,8 @@
 -- bulk: {what is to be seen of it…}; bulks: {next number or '', what is to be seen of each…}
 -- congestion: {waiting, speed, backoff in ms, base in ms, throttles, ended}; history: {at:waiting:speed:backoff…}
 -- groups: {name, backlog, in flight, waiting, total, done, backoff in ms …}
--- whole: {settings in the order asked, backlog, waiting, in flight, parked, completed, failed, active groups,
--- aggregating, sweeping, saved spins, active ×3, types…}
+-- whole: {settings in the order asked, backlog, waiting, in flight, parked, completed, failed, bytes stored, active
+-- groups, aggregating, sweeping, saved spins, active ×3, types…}
 --@include base
 --@include rate
 --@include lane
@@ -76,9 +76,9 @@ function looks.groups()
 end
 
 function looks.whole()
-  local fields, reply, active, in_flight = {'backlog', 'completed', 'saved_spins', unpack(ARGV, 4)}, {}, {0, 0, 0}, 0
+  local fields, reply, active, in_flight = {'backlog', 'completed', 'saved_spins', 'stored_bytes', unpack(ARGV, 4)}, {}, {0, 0, 0}, 0
   read_fields(fields)
-  for index = 4, #fields do
+  for index = 5, #fields do
     local value = partition[fields[index]]
     reply[#reply + 1] = type(value) == 'number' and text(value) or value
   end
@@ -91,9 +91,9 @@ function looks.whole()
   end
   for _, item in ipairs({
     text(partition.backlog), call('ZCARD', prefix .. 'non-ready-queue'), text(in_flight), call('ZCARD', prefix .. 'parked'),
-    text(partition.completed), call('ZCARD', prefix .. 'failed'), call('ZCARD', prefix .. 'active-groups'),
-    call('ZCARD', prefix .. 'aggregating'), call('LLEN', prefix .. 'sweeping'), text(partition.saved_spins), active[1],
-    active[2], active[3],
+    text(partition.completed), call('ZCARD', prefix .. 'failed'), text(partition.stored_bytes),
+    call('ZCARD', prefix .. 'active-groups'), call('ZCARD', prefix .. 'aggregating'), call('LLEN', prefix .. 'sweeping'),
+    text(partition.saved_spins), active[1], active[2], active[3],
   }) do reply[#reply + 1] = item end
   for _, known in ipairs(types_known) do reply[#reply + 1] = known end
   return reply

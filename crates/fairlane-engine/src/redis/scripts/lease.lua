@@ -14,6 +14,7 @@
 --@include clamp
 --@include downstream
 --@include gate
+--@include bytes
 --@include bulk
 --@include ending
 --@include congestion

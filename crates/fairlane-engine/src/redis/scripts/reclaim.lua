@@ -10,11 +10,12 @@
 --@include order
 --@include waiting
 --@include clamp
+--@include bytes
 --@include bulk
 --@include ending
 --@include congestion
 --@include settling
-read_partition({'sequence', 'backlog', 'classic', 'alpha', 'reclaimed_at', 'grace_until', 'max_loss_count'})
+read_partition({'sequence', 'backlog', 'classic', 'alpha', 'reclaimed_at', 'grace_until', 'max_loss_count', 'stored_bytes'})
 local jobs_max, recovered, dead, cancelled, deadlines = tonumber(ARGV[2]), 0, 0, 0, prefix .. 'deadlines'
 
 local function in_grace()
@@ -28,10 +29,11 @@ end
 -- Takes one job back, if this batch's deadline is still the one that holds for it.
 local function take_back(name, batch)
   local value = call('HGET', prefix .. 'in-flight', name)
-  local held = value and parse_hold(value)
-  if not held or held.batch ~= batch then return end
+  if not value then return end
+  local held, bytes = parse_hold(value)
+  if held.batch ~= batch then return end
   local group_name, id = match(name, '^([^:]+):(.+)$')
-  local group, run = group_state(group_name), read_run(held, group_name, id)
+  local group, run = group_state(group_name), read_run(held, bytes, group_name, id)
   call('HDEL', prefix .. 'in-flight', name)
   run.losses = run.losses + 1
   end_leases(group, type_state(held.type), held, 1)

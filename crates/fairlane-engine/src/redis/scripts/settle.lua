@@ -11,6 +11,7 @@
 --@include order
 --@include waiting
 --@include downstream
+--@include bytes
 --@include bulk
 --@include ending
 --@include congestion
@@ -18,7 +19,7 @@
 --@include purge
 read_partition({
   'fence', 'sequence', 'backlog', 'classic', 'alpha', 'completed', 'max_retry_count', 'max_throttle_count', 'completed_kept_max',
-  'completed_retention_ms', 'failed_kept_max', 'failed_retention_ms',
+  'stored_bytes', 'completed_retention_ms', 'failed_kept_max', 'failed_retention_ms',
 })
 local stamp, verdicts, answers, ended = format('%016d', now), {}, {}, {}
 local sets, size = {}, 0
@@ -71,8 +72,8 @@ local function release(group, id, held, run, unwanted)
 end
 
 -- Everything but plain success, which `settle_run` does itself.
-local function apply(group, id, held, fence, outcome, delay_us, retry_after_us, note)
-  local run, unwanted = read_run(held, group.name, id), is_unwanted(held)
+local function apply(group, id, held, bytes, fence, outcome, delay_us, retry_after_us, note)
+  local run, unwanted = read_run(held, bytes, group.name, id), is_unwanted(held)
   run.settled = fence .. stamp
   if outcome == 't' then return throttled(group, id, held, run, fence, delay_us, retry_after_us, unwanted) end
   if outcome == 'l' then return release(group, id, held, run, unwanted) end
@@ -96,7 +97,8 @@ local function settle_run(at, group_name, fence, outcome, delay_us, retry_after_
   local values, group, ends = call('HMGET', prefix .. 'in-flight', unpack(asked)), nil, {}
   for index, name in ipairs(asked) do
     local id, value, verdict = ARGV[at + (index - 1) * stride], values[index], 'a'
-    local held = value and parse_hold(value)
+    local held, bytes
+    if value then held, bytes = parse_hold(value) end
     if held and held.fence == fence then
       group = group or group_state(group_name)
       local note = stride == 2 and ARGV[at + 2 * index - 1] or ''
@@ -106,10 +108,10 @@ local function settle_run(at, group_name, fence, outcome, delay_us, retry_after_
       if outcome == 's' and note == '' and held.known == 'n' then
         held.done = held.done or 'C' .. fence .. stamp .. ':' .. held.place .. ':' .. held.cost .. ':1:0:0:' .. held.worker .. ':'
         held.plain = (held.plain or 0) + 1
-        file_end(group, id, held.bulk, false)
+        file_end(group, id, held.bulk, false, bytes)
         set_run(id, held.done)
       else
-        set_run(id, apply(group, id, held, fence, outcome, tonumber(delay_us), retry_after_us, note))
+        set_run(id, apply(group, id, held, bytes, fence, outcome, tonumber(delay_us), retry_after_us, note))
       end
     else
       verdict = not_held(group_name, id, fence)

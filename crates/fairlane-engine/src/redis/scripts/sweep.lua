@@ -10,11 +10,12 @@
 --@include write
 --@include order
 --@include waiting
+--@include bytes
 --@include bulk
 --@include ending
 --@include purge
 read_partition({
-  'sequence', 'backlog', 'classic', 'alpha', 'completed', 'completed_kept_max', 'completed_retention_ms',
+  'sequence', 'backlog', 'classic', 'alpha', 'completed', 'stored_bytes', 'completed_kept_max', 'completed_retention_ms',
   'failed_kept_max', 'failed_retention_ms', 'bulk_retention_ms',
 })
 local left, dropped, resumed, removed, overdue = tonumber(ARGV[2]), 0, 0, 0, 0
@@ -81,6 +82,7 @@ local function remove_ended(rows, group_name, id, number)
   local _, of, cancelled = read_row(row)
   if of ~= number or cancelled then return end
   call('ZREM', prefix .. 'failed', group_name .. ':' .. id)
+  subtract_bytes(group_name, job_bytes(row, run))
   call('HDEL', rows, id, ':' .. id)
   removed = removed + 1
 end
@@ -102,6 +104,7 @@ local function remove_outlived()
       call('ZREM', finished, member)
       take_no_more(bulk)
       call('ZREM', prefix .. 'group:' .. group_name .. ':bulks', name)
+      subtract_bytes(group_name, call('HSTRLEN', bulk.key, 'payload') + call('HSTRLEN', bulk.key, 'summary'))
       call('DEL', bulk.key)
       bulk.gone, bulks[bulk.number], left = true, false, left - 1
     end

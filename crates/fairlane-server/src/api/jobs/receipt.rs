@@ -147,6 +147,10 @@ enum ReasonShown {
     GroupFull,
     /// All groups together have; try again later.
     WholeFull,
+    /// Its group has as many bytes stored as it may, finished jobs included; try again later.
+    GroupBytesFull,
+    /// All groups together have as many bytes stored as they may; try again later.
+    QueueBytesFull,
     /// A new type, and there are 64 already.
     TooManyTypes,
     /// Its bulk action is sealed, or has ended.
@@ -170,6 +174,8 @@ impl From<Refusal> for ReasonShown {
         match refusal {
             Refusal::GroupFull => Self::GroupFull,
             Refusal::WholeFull => Self::WholeFull,
+            Refusal::GroupBytesFull => Self::GroupBytesFull,
+            Refusal::QueueBytesFull => Self::QueueBytesFull,
             Refusal::TooManyTypes => Self::TooManyTypes,
             Refusal::BulkSealed => Self::BulkSealed,
             Refusal::BulkUnknown => Self::BulkUnknown,
@@ -198,8 +204,7 @@ impl ReceiptShown {
                 (Status::Differs, bulk, Some(difference.into()), None)
             }
             JobReceipt::Refused { refusal, retry_after_ms } => {
-                let is_full = matches!(refusal, Refusal::GroupFull | Refusal::WholeFull);
-                (Status::Refused, None, Some(refusal.into()), is_full.then_some(retry_after_ms))
+                (Status::Refused, None, Some(refusal.into()), refusal.is_full().then_some(retry_after_ms))
             }
         };
         Self { group, id, status, bulk, reason, retry_after_ms, backlog }

@@ -455,6 +455,14 @@ impl<'a> Stall<'a> {
         let (reason, detail) = match refusal {
             Refusal::GroupFull => (StopReason::QueueFull, "the group has as many unfinished jobs as it may"),
             Refusal::WholeFull => (StopReason::QueueFull, "the queue has as many unfinished jobs as it may"),
+            Refusal::GroupBytesFull => (
+                StopReason::QueueFull,
+                "the group has as many bytes stored as it may, finished jobs included",
+            ),
+            Refusal::QueueBytesFull => (
+                StopReason::QueueFull,
+                "the queue has as many bytes stored as it may, finished jobs included",
+            ),
             Refusal::BulkSealed => (
                 StopReason::BulkClosed,
                 "the bulk action is sealed or has ended; open another one for more jobs",

@@ -165,6 +165,10 @@ faults! {
     NotIndexed = "not-indexed": "orphan",
         "it waits for a time, and its bulk action does not list it as waiting",
         "lists it there";
+    /// Bytes stored by a group or the whole.
+    StoredBytes = "stored-bytes": "wrong-count",
+        "{stored} bytes are counted as stored, {counted} are",
+        "sets the count";
 }
 
 /// One thing that is wrong.

@@ -45,6 +45,10 @@ impl Machine {
                 self.backlog = counted;
                 true
             }
+            Suspect::Whole if finding.fault == Fault::StoredBytes => {
+                self.stored_bytes = counted;
+                true
+            }
             Suspect::Whole => {
                 self.completed.jobs = counted;
                 true
@@ -90,6 +94,7 @@ impl Machine {
         match finding.fault {
             Fault::Backlog => group.backlog = counted,
             Fault::Waiting => group.record.waiting = counted,
+            Fault::StoredBytes => group.stored_bytes = counted,
             Fault::SeatParked => group.seat_parked = counted as u32,
             Fault::InFlight => {
                 group.in_flight = counted;

@@ -7,6 +7,7 @@ use rustc_hash::FxHashSet;
 use crate::limits::VIRTUAL_TIME_HIGH;
 use crate::names::GroupId;
 use crate::numbers::Level;
+use crate::queue::bulk::Bulk;
 use crate::queue::job::{Held, Job, JobKey, Place};
 use crate::queue::lane::{GroupKey, LaneKey, Standing, TypeKey};
 use crate::queue::{BulkRef, JobRef, Machine};
@@ -91,6 +92,8 @@ impl Machine {
     fn recount_whole(&self, findings: &mut Findings<'_>) {
         let backlog = self.groups.values().map(|group| group.backlog).sum();
         findings.compare(Fault::Backlog, "", self.backlog, backlog);
+        let bytes = self.groups.values().map(|group| group.stored_bytes).sum();
+        findings.compare(Fault::StoredBytes, "", self.stored_bytes, bytes);
         let completed = self.completed.chunks.iter().map(|(_, jobs)| jobs.len() as u64).sum();
         findings.compare(Fault::Completed, "", self.completed.jobs, completed);
     }
@@ -189,6 +192,14 @@ impl Machine {
         }
         findings.compare(Fault::Backlog, "", group.backlog, backlog);
         findings.compare(Fault::Waiting, "", group.record.waiting, waiting);
+        findings.compare(Fault::StoredBytes, "", group.stored_bytes, self.bytes_of(key));
+    }
+
+    fn bytes_of(&self, key: GroupKey) -> u64 {
+        let group = &self.groups[key];
+        let jobs = group.jobs.values().filter_map(|job| self.jobs.get(*job)).map(Job::stored_bytes);
+        let bulks = group.bulks.values().filter_map(|number| self.bulks.get(number)).map(Bulk::stored_bytes);
+        jobs.chain(bulks).sum()
     }
 
     /// Looks at a job that was met where it should not be, or missed where it should.

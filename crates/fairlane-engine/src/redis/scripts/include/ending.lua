@@ -1,5 +1,5 @@
 -- The end of jobs: counted once, filed with their bulk action or among the finished that have none.
-local completed, reviewed = {}, {}
+local completed, completed_groups, completed_bytes, reviewed = {}, {}, {}, {}
 
 local function review(bulk)
   if bulk.reviewed then return end
@@ -21,25 +21,35 @@ local function count_ends(group, number, how, jobs, throttles)
   end
 end
 
-local function file_end(group, id, number, dead)
+-- Files a job whose payload and note have this many bytes.
+local function file_end(group, id, number, dead, bytes)
   local bulk, name = number ~= '' and bulk_state(number), group.name .. ':' .. id
   if bulk then
     bulk.chunk[#bulk.chunk + 1] = id
     review(bulk)
   elseif not dead then
     completed[#completed + 1] = name
+    if not completed_bytes[group.name] then completed_groups[#completed_groups + 1] = group.name end
+    completed_bytes[group.name] = (completed_bytes[group.name] or 0) + bytes
   end
   if dead then call('ZADD', prefix .. 'failed', text(now), name) end
 end
 
--- A chunk is `time:jobs` and their names.
-local function chunk_text(names)
-  return text(now) .. ':' .. #names .. '\n' .. table.concat(names, '\n')
+-- A chunk is `time:jobs` and their names. Among the finished `:group:bytes` follows for each group, so that the chunk is
+-- removed without a look at its jobs.
+local function chunk_text(names, sizes)
+  return text(now) .. ':' .. #names .. sizes .. '\n' .. table.concat(names, '\n')
+end
+
+local function completed_sizes()
+  local sizes = {}
+  for index, name in ipairs(completed_groups) do sizes[index] = ':' .. name .. ':' .. text(completed_bytes[name]) end
+  return table.concat(sizes)
 end
 
 local function record_ended()
   if #completed > 0 then
-    call('RPUSH', prefix .. 'completed', chunk_text(completed))
+    call('RPUSH', prefix .. 'completed', chunk_text(completed, completed_sizes()))
     if partition.completed then
       partition.completed = partition.completed + #completed
     else
@@ -47,7 +57,7 @@ local function record_ended()
     end
   end
   for _, bulk in ipairs(reviewed) do
-    if #bulk.chunk > 0 then call('RPUSH', bulk.key .. ':ended', chunk_text(bulk.chunk)) end
+    if #bulk.chunk > 0 then call('RPUSH', bulk.key .. ':ended', chunk_text(bulk.chunk, '')) end
     review_bulk(bulk)
   end
 end
@@ -58,15 +68,6 @@ local function cancelled_run(group_name, id, place, cost)
   local throttles = run and tonumber(match(run, '^:%d:[^:]+:%d+:%d+:(%d+):', 34)) or 0
   if run then return 'X' .. sub(run, 2, 17) .. stamp .. sub(run, 34), throttles end
   return 'X' .. sub(ZEROS, 1, 16) .. stamp .. ':' .. place .. ':' .. cost .. ':0:0:0::', 0
-end
-
--- What a row says of its job: cost, the number of its bulk action or '', whether it was cancelled in its list, and how
--- many bytes its payload has.
-local function read_row(row)
-  local cancelled = byte(row, 1) == 88
-  local cost, number, tail = match(row, '^%d:[^:]+:(%d*):(%d*)()[:+]', cancelled and 12 or 11)
-  local size = tail and #row - tail - (byte(row, tail) == 43 and TRACE_BYTES or 0)
-  return cost == '' and 1 or tonumber(cost), number, cancelled, size
 end
 
 -- What is to be done with a popped job: run, hold, drop or cancelled. A bulk action that is gone drops its jobs.
@@ -82,13 +83,15 @@ local function step_over(group, place, id, number, cost, fate, row)
   if fate == 'hold' then
     return call('RPUSH', bulk_state(number).key .. ':held', placed_name(place, group.name .. ':' .. id, number))
   end
+  local run, throttles
   if fate == 'drop' then
-    local run, throttles = cancelled_run(group.name, id, place, cost)
+    run, throttles = cancelled_run(group.name, id, place, cost)
     group.backlog, partition.backlog = group.backlog - 1, partition.backlog - 1
     call('HSET', rows_key(group.name), ':' .. id, run)
     count_ends(group, number, 'cancelled', 1, throttles)
   else
+    run = call('HGET', rows_key(group.name), ':' .. id)
     call('HSET', rows_key(group.name), id, sub(row, 2))
   end
-  file_end(group, id, number, false)
+  file_end(group, id, number, false, job_bytes(row, run))
 end

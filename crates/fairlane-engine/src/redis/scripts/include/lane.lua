@@ -1,7 +1,7 @@
 -- Groups, types, lanes: rows are read once and written once.
 -- A place is `level:type`; a lane is the text `standing:tag:epoch:remainder:park:returned` in its group's row. In
 -- `classic` a lane in its order has its sequence where others have `park`, so that it can be found there.
-local types, groups, tokens, write_bulks = {}, {}, {}, nil
+local types, groups, tokens, write_bulks, bytes_removed = {}, {}, {}, nil, {}
 
 -- A group's jobs by id, and what they have been through by `:id`, in one hash: a key per job would be a long string
 -- that Lua has to make and to find again, for every job and every step.
@@ -9,8 +9,7 @@ local function rows_key(name)
   return prefix .. 'group:' .. name .. ':rows'
 end
 
--- An order: one level of a type, the text `virtual_time:epoch:pool:tag:active` in its type's row. Whoever changes it
--- says so in `touched`: only then is it written.
+-- An order: one level of a type, the text `virtual_time:epoch:pool:tag:active` in its type's row, written if `touched`.
 local function parse_order(value, place, level, units)
   local order = {
     virtual_time = 0, epoch = 1, pool = POOL_FULL, tag = 0, active = 0, place = place, units = units,
@@ -114,11 +113,12 @@ local function group_state(name, place)
   local group = groups[name]
   if not group then
     local key = prefix .. 'group:' .. name .. ':meta'
-    local values = call('HMGET', key, 'counts', 'limits', 'lane:' .. (place or ''))
+    local values = call('HMGET', key, 'counts', 'limits', 'lane:' .. (place or ''), 'stored_bytes')
     local in_flight, backlog, seat_parked, done = match(values[1] or '0:0:0:0', '^(-?%d+):(-?%d+):(-?%d+):(%d+)$')
     group = {
       name = name, key = key, lanes = {}, weight = 1, counts = values[1] or '0:0:0:0', in_flight = tonumber(in_flight),
       backlog = tonumber(backlog), seat_parked = tonumber(seat_parked), done = tonumber(done), base_priority = 0,
+      stored_bytes = tonumber(values[4] or 0), stored_bytes_was = tonumber(values[4] or 0),
     }
     group.was_active = group.in_flight + group.backlog > 0
     if values[2] then

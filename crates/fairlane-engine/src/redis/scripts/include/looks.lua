@@ -42,8 +42,8 @@ function looks.job(name)
     row, run, due and text(tonumber(due)), held, deadline and text(tonumber(deadline)), ready)
 end
 
--- {limits, backlog, in flight, waiting, jobs of its run, those that have ended, then per lane with jobs: place,
--- standing, park, backlog, returned}, or '' where there is no such group.
+-- {limits, backlog, in flight, waiting, jobs of its run, those that have ended, bytes stored, then per lane with jobs:
+-- place, standing, park, backlog, returned}, or '' where there is no such group.
 function looks.group(name)
   local fields = call('HKEYS', prefix .. 'group:' .. name .. ':meta')
   if #fields == 0 then return '' end
@@ -51,7 +51,7 @@ function looks.group(name)
   local known = record(group)
   local reply = {
     group.limits or '1:0:0:0:0:0:0', text(group.backlog), text(group.in_flight), text(known.waiting), text(known.total),
-    text(group.done),
+    text(group.done), text(group.stored_bytes),
   }
   for _, field in ipairs(fields) do
     if sub(field, 1, 5) == 'lane:' then places[#places + 1] = sub(field, 6) end

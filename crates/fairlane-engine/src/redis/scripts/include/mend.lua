@@ -112,5 +112,5 @@ end
 local function file_now(job)
   local group = group_state(job.group)
   if job.cancelled then call('HSET', rows_key(job.group), job.id, sub(job.row, 2)) end
-  file_end(group, job.id, job.number, job.state == 'F')
+  file_end(group, job.id, job.number, job.state == 'F', job_bytes(job.row, job.run))
 end

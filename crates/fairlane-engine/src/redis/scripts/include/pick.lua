@@ -2,7 +2,8 @@
 -- the payloads of it have.
 local visits, picked, names, holds, skips, bytes = {}, 0, {}, {}, 0, 0
 
--- What `in-flight` holds of a job: fence, batch, whether it has been through something, and what it is.
+-- What `in-flight` holds of a job: fence, batch, whether it has been through something, and what it is. `pick` adds the
+-- bytes of its payload.
 local function hold(fence, known, place, cost, number, worker)
   return fence .. fence .. known .. ':' .. place .. ':' .. cost .. ':' .. number .. ':' .. worker
 end
@@ -23,7 +24,7 @@ local function pick(visit, id, row, size, held, returned)
     visit.attempts[jobs] = (run and match(run, '^:%d:[^:]+:%d+:(%d+)', 34) or 0) + 1
   end
   visit.ids[jobs], visit.rows[jobs], names[picked] = id, row, name
-  holds[2 * picked - 1], holds[2 * picked] = name, held
+  holds[2 * picked - 1], holds[2 * picked] = name, held .. ':' .. size
 end
 
 -- Up to `wanted` ids off a lane: those that came back first. Also how many of them came back.

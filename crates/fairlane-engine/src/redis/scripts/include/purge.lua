@@ -21,6 +21,7 @@ local function purge_completed()
     local at, jobs = match(chunk, '^(%d+):(%d+)')
     local spare = partition.completed - jobs >= partition.completed_kept_max
     if not spare and at + partition.completed_retention_ms * 1000 > now then return end
+    for name, bytes in string.gmatch(match(chunk, '^%d+:%d+([^\n]*)'), ':([^:]+):(%d+)') do subtract_bytes(name, bytes) end
     remove_names(chunk)
     call('LPOP', key)
     partition.completed, purged = partition.completed - jobs, purged + jobs
@@ -38,9 +39,10 @@ local function purge_dead()
     if not spare and died_at + partition.failed_retention_ms * 1000 > now then return end
     call('ZREM', key, name)
     local group, id = match(name, '^([^:]+):(.+)$')
-    local row = call('HGET', rows_key(group), id)
+    local row, run = unpack(call('HMGET', rows_key(group), id, ':' .. id))
     local _, number = read_row(row or '')
     if not number or number == '' or not bulk_state(number) then
+      if row then subtract_bytes(group, job_bytes(row, run)) end
       call('HDEL', rows_key(group), id, ':' .. id)
       purged = purged + 1
     end

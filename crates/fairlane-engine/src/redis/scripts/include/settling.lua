@@ -1,9 +1,10 @@
 -- What settle, reclaim and extend share: what `in-flight` holds, and where a job goes when its lease has ended.
 local touched, touched_groups, touched_types, batches_left = {}, {}, {}, {}
 
--- What is held of a job, as a table; most jobs of a batch share theirs.
+-- What is held of a job, as a table, and the bytes of its payload; most jobs of a batch share their table.
 local parsed = {}
-local function parse_hold(value)
+local function parse_hold(entry)
+  local value, bytes = match(entry, '^(.*):(%d+)$')
   local held = parsed[value]
   if not held then
     local known, place, cost, bulk, worker = match(value, '^(%a):(%d:[^:]+):(%d+):(%d*):(.+)$', 33)
@@ -13,7 +14,7 @@ local function parse_hold(value)
     }
     parsed[value] = held
   end
-  return held
+  return held, tonumber(bytes)
 end
 
 -- Counts `jobs` whose lease has ended off their batch and gives back their seats.
@@ -54,14 +55,16 @@ local function wake_for_freed_seats()
 end
 
 -- A run: `state settled-fence settled-at :place:cost:attempts:throttles:losses:worker:note`, the first three at
--- fixed width. What a job has been through, as a table.
-local function read_run(held, group_name, id)
+-- fixed width. What a job with a payload of so many bytes has been through, as a table.
+local function read_run(held, payload_bytes, group_name, id)
   local run = held.known == 'r' and call('HGET', rows_key(group_name), ':' .. id)
-  if not run then return {settled = ZEROS, attempts = 0, throttles = 0, losses = 0, note = ''} end
+  if not run then
+    return {settled = ZEROS, attempts = 0, throttles = 0, losses = 0, note = '', note_bytes = 0, payload_bytes = payload_bytes}
+  end
   local attempts, throttles, losses, note = match(run, '^:%d:[^:]+:%d+:(%d+):(%d+):(%d+):[^:]*:(.*)$', 34)
   return {
     settled = sub(run, 2, 33), attempts = tonumber(attempts), throttles = tonumber(throttles), losses = tonumber(losses),
-    note = note,
+    note = note, note_bytes = #note, payload_bytes = payload_bytes,
   }
 end
 
@@ -78,7 +81,8 @@ end
 -- Ends a job whose lease has ended; gives its run.
 local function end_job(group, id, held, run, how)
   count_ends(group, held.bulk, how, 1, run.throttles)
-  file_end(group, id, held.bulk, how == 'failed')
+  file_end(group, id, held.bulk, how == 'failed', run.payload_bytes + #run.note)
+  add_bytes(group, #run.note - run.note_bytes)
   return run_text(how == 'succeeded' and 'C' or how == 'failed' and 'F' or 'X', held, run)
 end
 
@@ -86,6 +90,7 @@ end
 local function wait_again(group, held, id, run, delay_us)
   group.backlog, partition.backlog = group.backlog + 1, partition.backlog + 1
   wait_until(group, now + delay_us, held.place, id, held.bulk)
+  add_bytes(group, #run.note - run.note_bytes)
   return run_text('N', held, run)
 end
 

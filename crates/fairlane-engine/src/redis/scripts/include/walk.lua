@@ -1,16 +1,17 @@
 -- Pages of what is stored, for the walk that finds suspects. What a page says of its jobs holds at one moment.
 local pages = {}
 
--- A reply of names, with a letter and the number of a bulk action each. What stands at another place than its row
+-- A reply of names, with a letter, the number of a bulk action and bytes each. What stands at another place than its row
 -- says contradicts it.
 local function shown(next_cursor, names, places)
   local reply = {next_cursor}
   for index, name in ipairs(names) do
-    local letter, number, place = whereabouts(name)
+    local letter, number, place, bytes = whereabouts(name)
     if places and places[index] ~= place then letter = '?' end
     reply[#reply + 1] = name
     reply[#reply + 1] = letter
     reply[#reply + 1] = number
+    reply[#reply + 1] = text(bytes or 0)
   end
   return reply
 end
@@ -52,7 +53,7 @@ function pages.in_flight(_, cursor, count)
     if match(entries[index], ':') then names[#names + 1] = entries[index] end
   end
   local reply = shown(after(next_cursor), names)
-  for index, name in ipairs(names) do reply[index * 3 + 1] = match(rows_of(name).place or '', '^%d:(.+)$') or '' end
+  for index, name in ipairs(names) do reply[index * 4] = match(rows_of(name).place or '', '^%d:(.+)$') or '' end
   return reply
 end
 

@@ -74,6 +74,13 @@ function pages.backlogs(_, cursor, count)
   return {#names < count and '' or text(cursor + count), text(sum)}
 end
 
+-- The sum of the stored bytes of groups, by their names.
+function pages.stored_bytes()
+  local sum = 0
+  for index = 7, #ARGV do sum = sum + stored_bytes_of(ARGV[index]) end
+  return {'', text(sum)}
+end
+
 -- The number of jobs in some chunks of a list.
 function pages.chunks(name, cursor, count)
   local chunks, sum = call('LRANGE', prefix .. name, cursor, text(cursor + count - 1)), 0

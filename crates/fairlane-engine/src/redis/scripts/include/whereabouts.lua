@@ -32,7 +32,7 @@ end
 
 -- A letter for where a job is to be found: L in a list, X there but cancelled, H leased, W waiting, D among the dead,
 -- B with those of its bulk action that ended, C with the others that ended; ? where what is known contradicts itself.
--- Then the number of its bulk action, and its place.
+-- Then the number of its bulk action, its place, and the bytes of its payload and note.
 local function whereabouts(name)
   local job, held = rows_of(name), call('HGET', prefix .. 'in-flight', name)
   if not job.row then return '?', '' end
@@ -47,7 +47,7 @@ local function whereabouts(name)
     local unindexed = due and job.with_bulk and not call('ZSCORE', prefix .. 'bulk:' .. job.number .. ':waiting', member)
     letter = held and (has_deadline(held) and 'H' or '?') or unindexed and '?' or due and 'W' or 'L'
   end
-  return letter, job.number, job.place
+  return letter, job.number, job.place, job_bytes(job.row, job.run)
 end
 
 -- Every place at which a group can have jobs.

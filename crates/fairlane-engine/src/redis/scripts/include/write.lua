@@ -47,6 +47,10 @@ local function write_group(group)
     changes[count + 1], changes[count + 2] = 'window', group.window
     count = count + 2
   end
+  if group.stored_bytes ~= group.stored_bytes_was then
+    changes[count + 1], changes[count + 2] = 'stored_bytes', text(group.stored_bytes)
+    count = count + 2
+  end
   if count > 0 then call('HSET', group.key, unpack(changes)) end
   if is_active ~= group.was_active then write_activity(group, is_active) end
 end
@@ -55,7 +59,19 @@ local function push_token(name)
   tokens[name] = (tokens[name] or 0) + 1
 end
 
+local function write_removed_bytes()
+  for name, bytes in pairs(bytes_removed) do
+    local group = groups[name]
+    if group then
+      group.stored_bytes = group.stored_bytes - bytes
+    elseif bytes > 0 then
+      call('HINCRBY', prefix .. 'group:' .. name .. ':meta', 'stored_bytes', text(-bytes))
+    end
+  end
+end
+
 local function write_all()
+  write_removed_bytes()
   for _, group in pairs(groups) do write_group(group) end
   if write_bulks then write_bulks() end
   for _, state in pairs(types) do write_type(state) end

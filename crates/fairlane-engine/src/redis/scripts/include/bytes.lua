@@ -1,0 +1,28 @@
+-- Bytes that are stored: payloads and notes of jobs, payloads and summaries of bulk actions. Counted in the step that
+-- stores them, subtracted in the step that removes them.
+
+-- What a row says of its job: cost, the number of its bulk action or '', whether it was cancelled in its list, and how
+-- many bytes its payload has.
+local function read_row(row)
+  local cancelled = byte(row, 1) == 88
+  local cost, number, tail = match(row, '^%d:[^:]+:(%d*):(%d*)()[:+]', cancelled and 12 or 11)
+  local size = tail and #row - tail - (byte(row, tail) == 43 and TRACE_BYTES or 0)
+  return cost == '' and 1 or tonumber(cost), number, cancelled, size
+end
+
+-- Bytes of a job with this row and run (false: none).
+local function job_bytes(row, run)
+  local _, _, _, size = read_row(row)
+  local note_at = run and match(run, '^:%d:[^:]+:%d+:%d+:%d+:%d+:[^:]*:()', 34)
+  return size + (note_at and #run - note_at + 1 or 0)
+end
+
+local function add_bytes(group, bytes)
+  group.stored_bytes, partition.stored_bytes = group.stored_bytes + bytes, partition.stored_bytes + bytes
+end
+
+-- Subtracts what is removed of a group that may not have been read; `write_all` writes it, once per group.
+local function subtract_bytes(group_name, bytes)
+  partition.stored_bytes = partition.stored_bytes - bytes
+  bytes_removed[group_name] = (bytes_removed[group_name] or 0) + bytes
+end
