@@ -6,10 +6,12 @@
 //!
 //! - `differential/world.rs`: which steps come. `differential/replay.rs`: the two sides, side by side.
 //! - `differential/shrink.rs`: fewer steps that still diverge.
+//! - `differential/discards.rs`: steps through a core on disk, from which jobs are discarded while it is closed.
 //! - `differential/restarts.rs`: the same steps through the core and through a core that is restarted from disk.
 //! - `differential/carried.rs`: the same steps through the core and through an engine that leads to another one.
 
 mod carried;
+mod discards;
 mod replay;
 mod restarts;
 mod shrink;
@@ -23,6 +25,7 @@ use fairlane_core::{Micros, TypeId};
 use fairlane_engine::redis::ScriptEdit;
 
 pub use carried::{carried, samples};
+pub use discards::discards;
 use replay::Arena;
 pub use restarts::restarts;
 use world::World;

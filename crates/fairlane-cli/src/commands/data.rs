@@ -1,7 +1,8 @@
 //! `fairlane data`: the files of the embedded engine, when something has to be done about them.
 //!
-//! - `data/lines.rs`: rows as lines of JSON, there and back.
+//! - `data/lines.rs`: rows as lines of JSON, there and back. `data/discard.rs`: jobs removed without starting the queue.
 
+mod discard;
 mod lines;
 
 use std::collections::BTreeSet;
@@ -26,18 +27,27 @@ Examples:
   fairlane data vacuum ./queue
   fairlane data export ./queue > queue.ndjson
   fairlane data import ./queue-new < queue.ndjson
+  fairlane data discard ./queue --state completed,dead --older-than 7d --dry-run
 
-check, vacuum and import need the directory for themselves: stop the program that owns it.
+check, vacuum, import and discard need the directory for themselves: stop the program that owns it.
 export only reads, also beside a running owner, and saves what can be read of a damaged file. Its last line says how many
 rows there are: import takes the whole of it or nothing.
 Exit codes: 0 done; 1 it failed, or something was found; 2 bad input, or the directory has another owner.";
+
+const DISCARD_HELP: &str = "\
+Examples:
+  fairlane data discard ./queue --state completed --dry-run
+  fairlane data discard ./queue --state dead,cancelled --group customer-7 --older-than 7d --yes
+
+Leased jobs are never discarded. Discarded jobs that had not ended count as cancelled in their bulk action. Export the directory first if
+the jobs may be needed again. The file shrinks as far as it can at once; fairlane data vacuum gives back the rest.";
 
 /// The table that the last line of an export names.
 const END: &str = "end";
 
 const BAR: &str = "[{bar:40}] {human_pos} of {human_len} jobs";
 
-/// Checks, shrinks, saves and restores the data directory of the embedded engine
+/// Checks, shrinks, saves, restores and empties the data directory of the embedded engine
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
@@ -71,6 +81,9 @@ enum Deed {
         #[arg(long, value_name = "FILE")]
         from: Option<PathBuf>,
     },
+    /// Removes jobs for good without starting the queue, such as one that has grown too large for the memory
+    #[command(after_help = DISCARD_HELP)]
+    Discard(discard::Arguments),
 }
 
 #[derive(Args)]
@@ -108,6 +121,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Deed::Vacuum(place) => vacuum(&place),
         Deed::Export { directory, out } => write_export(&directory, out.as_deref()),
         Deed::Import { place, from } => read_import(&place, from.as_deref()),
+        Deed::Discard(arguments) => discard::run(&arguments),
     }
 }
 

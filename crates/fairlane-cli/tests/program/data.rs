@@ -125,6 +125,37 @@ fn what_can_be_read_of_a_damaged_file_is_saved_and_mended() {
 }
 
 #[test]
+fn jobs_are_discarded_without_starting_the_queue_and_only_when_confirmed() {
+    let folder = TempDir::new().unwrap();
+    let queue = path(&folder, "queue");
+    runtime().block_on(fill(Path::new(&queue), 10));
+    let discard = |words: &[&str]| fairlane(&[&["data", "discard", &queue], words].concat());
+    let looked = discard(&["--state", "pending", "--dry-run", "--json"]).json();
+    assert_eq!(
+        (&looked["discarded"], &looked["jobs"], &looked["bytes"]),
+        (&false.into(), &10.into(), &20.into())
+    );
+    discard(&["--state", "pending"])
+        .failed(2, &["would discard 10 jobs with 20 bytes", "--yes", "--dry-run"]);
+    discard(&["--state", "sleeping", "--yes"]).failed(2, &["completed, dead, cancelled, waiting, pending"]);
+    discard(&["--yes"]).failed(2, &["--state"]);
+    discard(&["--state", "pending", "--yes", "--dry-run"]).failed(2, &["cannot be used with"]);
+    discard(&["--state", "pending", "--older-than", "soon", "--yes"]).failed(2, &["--older-than"]);
+    fairlane(&["data", "discard", &path(&folder, "nothing"), "--state", "dead", "--yes"])
+        .failed(2, &["holds no queue"]);
+    for unselected in [&["--state", "dead"][..], &["--state", "pending", "--older-than", "1h"]] {
+        assert_eq!(discard(&[unselected, &["--yes", "--json"]].concat()).json()["jobs"], 0);
+    }
+    let other = discard(&["--state", "pending", "--group", "other", "--yes", "--json"]).json();
+    assert_eq!((&other["discarded"], &other["jobs"]), (&true.into(), &0.into()));
+    assert_eq!(runtime().block_on(backlog(Path::new(&queue))), 10, "nothing has been discarded so far");
+    let text = discard(&["--state", "completed,pending", "--group", "g", "--yes"]);
+    assert!(text.stdout.contains("10 jobs with 20 bytes discarded"), "{} {}", text.stdout, text.stderr);
+    assert_eq!(runtime().block_on(backlog(Path::new(&queue))), 0);
+    assert_eq!(fairlane(&["data", "check", &queue]).code, 0);
+}
+
+#[test]
 fn bad_input_is_told() {
     let folder = TempDir::new().unwrap();
     let (nothing, new, lines) = (path(&folder, "nothing"), path(&folder, "new"), path(&folder, "lines"));
@@ -141,9 +172,9 @@ fn a_directory_in_use_is_exported_and_nothing_else() {
     let queue = path(&folder, "queue");
     let url = format!("dir:{queue}");
     let engine = runtime().block_on(fairlane_engine::open(&url, Settings::default())).unwrap();
-    for deed in ["check", "vacuum"] {
-        fairlane(&["data", deed, &queue])
-            .failed(2, &["belongs to process", "stop it first", "docs/workers.md"]);
+    for words in [&["check"][..], &["vacuum"], &["discard", "--state", "dead", "--yes"]] {
+        let ended = fairlane(&[&["data", words[0], &queue], &words[1..]].concat());
+        ended.failed(2, &["belongs to process", "stop it first", "docs/workers.md"]);
     }
     for words in [&["audit"][..], &["enqueue", "customer-7", "mail"], &["group", "list"]] {
         let ended = fairlane(&[words, &["--engine", &url]].concat());

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use fairlane_conformance::differential::restarts;
+use fairlane_conformance::differential::{discards, restarts};
 use fairlane_conformance::kills;
 
 #[test]
@@ -11,6 +11,19 @@ fn a_restart_changes_nothing() {
         let folder = tempfile::tempdir().expect("a folder");
         restarts(folder.path(), seed, 1500, 50).unwrap_or_else(|what| panic!("seed {seed}: {what}"));
     }
+}
+
+#[test]
+fn rows_that_a_discard_leaves_make_a_sound_queue() {
+    let mut discarded = std::collections::BTreeMap::new();
+    for seed in 1..=12 {
+        let folder = tempfile::tempdir().expect("a folder");
+        let found = discards(folder.path(), seed, 1500, 50);
+        for (state, jobs) in found.unwrap_or_else(|what| panic!("seed {seed}: {what}")) {
+            *discarded.entry(state).or_insert(0) += jobs;
+        }
+    }
+    assert!(discarded.len() == 5 && discarded.values().all(|jobs| *jobs > 20), "{discarded:?}");
 }
 
 #[tokio::test]

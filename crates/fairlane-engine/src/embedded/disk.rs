@@ -4,11 +4,13 @@
 //! - `disk/schema.rs`: the tables, and how older ones become today's.
 //! - `disk/write.rs`: changed rows into the tables. `disk/read.rs`: the tables into a machine.
 //! - `disk/export.rs`: every row that can be read. `disk/import.rs`: rows into a new directory.
+//! - `disk/discard.rs`: jobs removed without a machine.
 //! - `disk/failure.rs`: what can be wrong with a directory, and what to do about it.
 //!
 //! Invariant: [`Disk::write`] writes all of its changes or none, and when it returns they are on disk
 //! (unless asked otherwise). Left out on purpose: what to answer when it fails, which is the owner's.
 
+mod discard;
 mod export;
 mod failure;
 mod import;
@@ -27,6 +29,7 @@ use fairlane_core::queue::Machine;
 use fairlane_core::queue::rows::Changes;
 use rusqlite::{Connection, OpenFlags};
 
+pub use discard::{SelectedJobs, Selection, StoredState};
 pub use export::{Exported, Field, Record, export};
 pub use failure::DiskError;
 pub use import::{Import, Imported};

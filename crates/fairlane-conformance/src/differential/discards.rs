@@ -1,0 +1,63 @@
+//! Seeded random steps through a machine on disk, from which jobs are discarded every few steps while it is closed. The
+//! rows that are left must make a sound queue that goes on.
+
+use std::path::Path;
+
+use fairlane_core::queue::{Machine, Settings};
+use fairlane_core::{HashSeed, Micros};
+use fairlane_engine::embedded::disk::{Disk, Selection, StoredState, Sync};
+
+use super::answer_of;
+use super::world::World;
+use crate::dice::Dice;
+use crate::subject::{START, group_id};
+
+/// Jobs that were discarded, by state.
+pub type DiscardedJobs = std::collections::BTreeMap<StoredState, u64>;
+
+/// Plays an episode of so many steps, with a discard after every `every`; says what is first unsound.
+pub fn discards(folder: &Path, seed: u64, steps: usize, every: usize) -> Result<DiscardedJobs, String> {
+    let (mut world, mut dice) = (World::new(seed, 0), Dice::new(seed));
+    let mut machine = Machine::new(Settings::default(), HashSeed::FIXED, START);
+    machine.record();
+    let mut disk = open(folder);
+    let mut discarded = DiscardedJobs::new();
+    for number in 1..=steps {
+        let step = world.next_step();
+        let answer = answer_of(&mut machine, &step);
+        world.learn(&answer);
+        if number % every > 0 {
+            continue;
+        }
+        disk.write(&machine.take_changes()).map_err(|error| error.to_string())?;
+        drop(disk);
+        disk = open(folder);
+        let selection = selection(&mut dice, step.at);
+        let failed = |error| format!("step {number}, {selection:?}: {error}");
+        let counted = disk.selected(&selection).map_err(|error| failed(error.to_string()))?;
+        let gone = disk.discard(&selection, step.at).map_err(|error| failed(error.to_string()))?;
+        if counted != gone
+            || !disk.selected(&selection).map_err(|error| failed(error.to_string()))?.is_empty()
+        {
+            return Err(failed(format!("{counted:?} were counted, {gone:?} discarded, and some are left")));
+        }
+        for selected in gone {
+            *discarded.entry(selected.state).or_default() += selected.jobs;
+        }
+        let loaded = disk.load(&mut |_| {}).map_err(|error| failed(error.to_string()))?;
+        machine = loaded.ok_or("nothing was written")?;
+        machine.check().map_err(failed)?;
+    }
+    Ok(discarded)
+}
+
+fn selection(dice: &mut Dice, now: Micros) -> Selection {
+    let states = StoredState::ALL.into_iter().filter(|_| dice.one_in(2)).collect();
+    let group = dice.one_in(2).then(|| group_id(dice.pick(&["a", "b:c"])));
+    let enqueued_before = dice.one_in(2).then(|| Micros(now.0 - dice.below(5_000_000)));
+    Selection { states, group, enqueued_before }
+}
+
+fn open(folder: &Path) -> Disk {
+    Disk::open(folder, Sync::Never, 0).expect("a folder of its own")
+}
