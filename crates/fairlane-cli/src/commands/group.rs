@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::limit::{Limit, limit_text, number_or_none, rate_or_none, within};
+use crate::overview::{paused_warnings, waits_paused};
 use crate::place::{Place, list_length};
 use crate::tables::{self, thousands};
 
@@ -120,11 +121,13 @@ struct Listed {
     groups: Vec<Line>,
     /// Groups with unfinished jobs at all.
     active: u64,
+    warnings: Vec<String>,
 }
 
 #[derive(Serialize)]
 struct Line {
-    group: String,
+    #[serde(flatten)]
+    settings: SettingsShown,
     backlog: u64,
     in_flight: u64,
     waiting: u64,
@@ -185,14 +188,15 @@ async fn run_set(set: Set) -> Result<(), Failure> {
 
 async fn list(limit: usize, place: &Place) -> Result<(), Failure> {
     let fairlane = place.attach().await?;
-    let mut groups = Vec::new();
+    let (mut groups, mut paused) = (Vec::new(), Vec::new());
     let mut after = None;
     while groups.len() < limit {
         let page = fairlane.groups(after.take(), (limit - groups.len()).min(500)).await?;
         let Some(last) = page.last() else { break };
         after = Some(last.group.clone());
+        paused.extend(page.iter().filter(|line| waits_paused(line)).cloned());
         groups.extend(page.into_iter().map(|line| Line {
-            group: line.group.to_string(),
+            settings: SettingsShown::new(&line.group.to_string(), &line.settings),
             backlog: line.backlog,
             in_flight: line.in_flight,
             waiting: line.waiting,
@@ -201,7 +205,8 @@ async fn list(limit: usize, place: &Place) -> Result<(), Failure> {
             backoff_ms: line.backoff_ms,
         }));
     }
-    let listed = Listed { groups, active: fairlane.whole().await?.active_groups };
+    let warnings = paused_warnings(&paused);
+    let listed = Listed { groups, active: fairlane.whole().await?.active_groups, warnings };
     place.tell(&listed, || listed.text())
 }
 
@@ -280,9 +285,14 @@ impl Listed {
         let rows = self.groups.iter().map(|line| {
             let done = format!("{} of {}", thousands(line.done), thousands(line.total));
             let counts = [line.backlog, line.waiting, line.in_flight].map(thousands);
-            [vec![line.group.clone()], counts.to_vec(), vec![done]].concat()
+            let settings = &line.settings;
+            let rate = limit_text(settings.rate.as_ref());
+            let paused = if settings.paused { "paused" } else { "–" };
+            let limits = vec![done, settings.weight.to_string(), rate, paused.to_owned()];
+            [vec![settings.group.clone()], counts.to_vec(), limits].concat()
         });
-        let table = tables::texts(&["customer", "backlog", "not due", "running", "done"], rows);
-        format!("{table}\n{summary}")
+        let header = ["customer", "backlog", "not due", "running", "done", "weight", "rate", "paused"];
+        let warnings: String = self.warnings.iter().map(|text| format!("\nwarning: {text}")).collect();
+        format!("{}\n{summary}{warnings}", tables::texts(&header, rows))
     }
 }

@@ -79,6 +79,9 @@ struct GroupShown {
     total: u64,
     done: u64,
     congestion: &'static str,
+    paused: bool,
+    #[serde(skip)]
+    standing: &'static str,
 }
 
 #[derive(Serialize)]
@@ -220,13 +223,15 @@ impl GroupShown {
             total: line.total,
             done: line.done,
             congestion: one.level,
+            paused: line.settings.paused,
+            standing: one.standing(),
         }
     }
 
     fn row(&self) -> Vec<String> {
         let done = format!("{} of {}", thousands(self.done), thousands(self.total));
         let counts = [self.backlog, self.waiting, self.in_flight].map(thousands);
-        [vec![self.group.clone()], counts.to_vec(), vec![done, self.congestion.to_owned()]].concat()
+        [vec![self.group.clone()], counts.to_vec(), vec![done, self.standing.to_owned()]].concat()
     }
 }
 

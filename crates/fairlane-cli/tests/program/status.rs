@@ -88,3 +88,32 @@ fn top_prints_one_frame_when_nobody_watches() {
     assert!(!ended.stdout.contains('\u{1b}'));
     assert_eq!(queue.json(&["top"])["backlog"], 4);
 }
+
+#[test]
+fn a_paused_group_is_marked_with_the_jobs_that_wait() {
+    let queue = filled();
+    queue.json(&["group", "set", "customer-7", "--pause", "--weight", "3", "--rate", "50/s"]);
+    let warning = "warning: customer-7 is paused, 3 jobs wait";
+    for (words, row) in [
+        (&["status"][..], "customer-7   3         0         0         0 of 3   paused"),
+        (&["top"], "paused"),
+        (&["group", "list"], "3        50/s        paused"),
+    ] {
+        let text = queue.run(words).stdout;
+        assert!(text.contains(warning), "{words:?}: {text}");
+        let line = text.lines().find(|line| line.trim_start().starts_with("customer-7")).unwrap();
+        assert!(line.contains(row), "{words:?}: {line}");
+    }
+    let status = queue.json(&["status"]);
+    let paused = |group: &serde_json::Value| group["paused"].as_bool().unwrap();
+    assert_eq!((paused(&status["groups"][0]), paused(&status["groups"][1])), (true, false));
+    assert_eq!(status["warnings"][0], "customer-7 is paused, 3 jobs wait");
+    let listed = queue.json(&["group", "list"]);
+    let group = &listed["groups"][0];
+    assert_eq!(
+        (&group["paused"], &group["weight"], &group["rate"]),
+        (&true.into(), &3.into(), &"50/s".into())
+    );
+    queue.json(&["group", "set", "customer-7", "--resume"]);
+    assert!(!queue.run(&["status"]).stdout.contains("paused"));
+}

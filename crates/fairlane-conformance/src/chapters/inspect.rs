@@ -25,6 +25,7 @@ pub const CASES: &[Case] = cases![
     bulk_actions_come_page_by_page_in_the_order_they_were_opened,
     unfinished_bulk_actions_come_page_by_page_without_those_that_have_ended,
     active_groups_come_page_by_page_by_name,
+    a_listed_group_shows_its_settings,
     a_crowded_group_shows_its_predicted_wait_in_share,
     a_group_that_nobody_refuses_is_not_congested,
     a_page_out_of_range_is_invalid,
@@ -303,9 +304,19 @@ async fn active_groups_come_page_by_page_by_name(queue: Subject) {
     );
     let line = &first[0];
     assert_eq!((line.backlog, line.in_flight, line.waiting, line.total, line.done), (2, 0, 0, 2, 0));
+    assert_eq!(line.settings, GroupSettings::default());
     let leased = queue.lease(8).await;
     queue.succeed(&leased).await;
     assert_eq!(queue.groups(None, 10).await, []);
+}
+
+async fn a_listed_group_shows_its_settings(queue: Subject) {
+    queue.add(jobs("g", 1)).await;
+    let patch = GroupPatch { paused: Some(true), ..group_rate(per_second(2, 1)) };
+    let settings = queue.set_group("g", GroupPatch { concurrency: Some(Some(4)), ..patch }).await;
+    let line = &queue.groups(None, 1).await[0];
+    assert!(line.settings.paused && line.settings.rate.is_some());
+    assert_eq!(line.settings, settings);
 }
 
 async fn a_crowded_group_shows_its_predicted_wait_in_share(queue: Subject) {

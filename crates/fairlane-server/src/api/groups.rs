@@ -81,12 +81,22 @@ struct GroupShort {
     done: u64,
     /// The newest backoff or predicted wait.
     backoff_ms: u64,
+    /// Its share relative to other groups.
+    weight: u64,
+    /// Its rate over all types; absent without a limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "50/s")]
+    rate: Option<String>,
+    /// Whether it is paused: none of its jobs start.
+    paused: bool,
 }
 
 impl From<GroupLine> for GroupShort {
     fn from(line: GroupLine) -> Self {
-        let GroupLine { group, backlog, in_flight, waiting, total, done, backoff_ms } = line;
-        Self { group: group.to_string(), backlog, in_flight, waiting, total, done, backoff_ms }
+        let GroupLine { group, backlog, in_flight, waiting, total, done, backoff_ms, settings } = line;
+        let (weight, rate) = (settings.weight.get(), settings.rate.map(rate_text));
+        let (group, paused) = (group.to_string(), settings.paused);
+        Self { group, backlog, in_flight, waiting, total, done, backoff_ms, weight, rate, paused }
     }
 }
 

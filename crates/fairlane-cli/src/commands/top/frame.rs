@@ -154,10 +154,10 @@ impl Frame {
                 thousands(one.line.in_flight),
                 share.unwrap_or_else(dash),
                 rate.unwrap_or_else(dash),
-                one.level.to_owned(),
+                one.standing().to_owned(),
             ];
             let text = line(&one.line.group.to_string(), &cells, &widths, size.width);
-            lines.push(paint.with(colour(one.level), text));
+            lines.push(paint.with(colour(one.standing()), text));
         }
         if self.now.groups.is_empty() {
             lines.push("no group has unfinished jobs".to_owned());
@@ -173,9 +173,9 @@ impl Frame {
     }
 }
 
-fn colour(level: &str) -> &'static str {
-    match level {
-        "MODERATE" => YELLOW,
+fn colour(standing: &str) -> &'static str {
+    match standing {
+        "MODERATE" | "paused" => YELLOW,
         "HIGH" | "CRITICAL" => RED,
         _ => PLAIN,
     }

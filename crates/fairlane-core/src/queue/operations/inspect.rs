@@ -157,6 +157,8 @@ pub struct GroupLine {
     pub done: u64,
     /// The newest backoff or predicted wait.
     pub backoff_ms: u64,
+    /// Its share, limits and pause.
+    pub settings: GroupSettings,
 }
 
 /// A job as it stands.
@@ -420,7 +422,8 @@ impl Machine {
             let group = &self.groups[self.groups_by_name[name]];
             let Record { waiting, total, done, backoff_ms, .. } = group.record;
             let (backlog, in_flight) = (group.backlog, group.in_flight);
-            GroupLine { group: name.clone(), backlog, in_flight, waiting, total, done, backoff_ms }
+            let settings = group.settings.clone();
+            GroupLine { group: name.clone(), backlog, in_flight, waiting, total, done, backoff_ms, settings }
         };
         names.map(line).collect()
     }

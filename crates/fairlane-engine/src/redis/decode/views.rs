@@ -254,6 +254,7 @@ fn groups_page(mut items: Items) -> Decoded<Vec<GroupLine>> {
             total: items.number()?,
             done: items.number()?,
             backoff_ms: items.number()?,
+            settings: group_settings(&items.text()?)?,
         });
     }
     Ok(groups)

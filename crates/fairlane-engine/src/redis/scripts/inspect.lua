@@ -7,7 +7,7 @@
 -- Replies as `looks` says for a job, group or type; '' or {} where there is no such thing; else
 -- bulk: {what is to be seen of it…}; bulks: {next number or '', what is to be seen of each…}
 -- congestion: {waiting, speed, backoff in ms, base in ms, throttles, ended}; history: {at:waiting:speed:backoff…}
--- groups: {name, backlog, in flight, waiting, total, done, backoff in ms …}
+-- groups: {name, backlog, in flight, waiting, total, done, backoff in ms, limits …}
 -- whole: {settings in the order asked, backlog, waiting, in flight, parked, completed, failed, bytes stored, active
 -- groups, aggregating, sweeping, saved spins, active ×3, types…}
 --@include base
@@ -71,6 +71,7 @@ function looks.groups()
     for _, number in ipairs({group.backlog, group.in_flight, known.waiting, known.total, group.done, known.backoff}) do
       reply[#reply + 1] = text(number)
     end
+    reply[#reply + 1] = limits_text(group)
   end
   return reply
 end

@@ -42,6 +42,11 @@ function looks.job(name)
     row, run, due and text(tonumber(due)), held, deadline and text(tonumber(deadline)), ready)
 end
 
+-- The limits of a group; those of a group that has none are the defaults.
+local function limits_text(group)
+  return group.limits or '1:0:0:0:0:0:0'
+end
+
 -- {limits, backlog, in flight, waiting, jobs of its run, those that have ended, bytes stored, then per lane with jobs:
 -- place, standing, park, backlog, returned}, or '' where there is no such group.
 function looks.group(name)
@@ -50,7 +55,7 @@ function looks.group(name)
   local group, places = group_state(name), {}
   local known = record(group)
   local reply = {
-    group.limits or '1:0:0:0:0:0:0', text(group.backlog), text(group.in_flight), text(known.waiting), text(known.total),
+    limits_text(group), text(group.backlog), text(group.in_flight), text(known.waiting), text(known.total),
     text(group.done), text(group.stored_bytes),
   }
   for _, field in ipairs(fields) do
