@@ -18,6 +18,7 @@ Runs, in order, and stops at the first failure:
   format     cargo fmt --all --check
   lint       cargo clippy --workspace --all-targets -- -D warnings
   tidy       cargo xtask tidy
+  deny       cargo deny check bans licenses sources, where cargo-deny is installed
   tests      cargo nextest run --workspace (cargo test where nextest is missing)
   examples   cargo test --doc --workspace
   readme     every command in a README block tagged `sh run`
@@ -28,11 +29,12 @@ struct Step {
     run: fn(&Path) -> Outcome,
 }
 
-const STEPS: [Step; 7] = [
+const STEPS: [Step; 8] = [
     Step { name: "programs", run: programs::ensure },
     Step { name: "format", run: format },
     Step { name: "lint", run: lint },
     Step { name: "tidy", run: tidy_tree },
+    Step { name: "deny", run: deny },
     Step { name: "tests", run: tests },
     Step { name: "examples", run: examples },
     Step { name: "readme", run: readme::run_commands },
@@ -70,6 +72,15 @@ fn lint(root: &Path) -> Outcome {
 
 fn tidy_tree(root: &Path) -> Outcome {
     tidy::run(root, &[])
+}
+
+/// Advisories are left out: they need a database that is fetched.
+fn deny(root: &Path) -> Outcome {
+    if !shell::succeeds_quietly(&mut shell::cargo(root, &["deny", "--version"])) {
+        println!("skipped: cargo-deny is missing; `cargo install cargo-deny` brings it");
+        return Ok(());
+    }
+    shell::run(&mut shell::cargo(root, &["deny", "check", "bans", "licenses", "sources"]))
 }
 
 fn tests(root: &Path) -> Outcome {

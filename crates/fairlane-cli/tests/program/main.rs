@@ -4,6 +4,7 @@
 
 mod alone;
 mod audit;
+mod backup;
 mod bench;
 mod bulk;
 mod data;
