@@ -269,7 +269,8 @@ const START_US: u64 = 1_700_000_000_000_000;
 /// An engine whose clock moves on by `step_us` whenever it gives bulk actions.
 fn on_a_clock(step_us: u64) -> (Arc<dyn Engine>, Arc<Troubled>) {
     let clock = Arc::new(AtomicU64::new(START_US));
-    let inner = EmbeddedEngine::new(Settings::default(), Clock::Given(clock.clone())).unwrap();
+    let inner = EmbeddedEngine::new(Settings::default(), Clock::Given(clock.clone()))
+        .expect("an engine in memory starts");
     let inner: Arc<dyn Engine> = Arc::new(inner);
     (inner.clone(), Arc::new(Troubled { clock, step_us, ..Troubled::new(inner) }))
 }
