@@ -134,15 +134,16 @@ async fn run_during(
             drops.fetch_add(1, Ordering::SeqCst);
         }
     };
-    let pool = fairlane.worker().process("t", work).on_event(count).start().unwrap();
-    fairlane.enqueue(Job::new("g", "t", &()).id("1")).await.unwrap().accepted().unwrap();
+    let pool = fairlane.worker().process("t", work).on_event(count).start().expect("a worker");
+    let receipt = fairlane.enqueue(Job::new("g", "t", &()).id("1")).await.expect("it is answered");
+    receipt.accepted().expect("it is taken");
     until("the job runs", || runs.load(Ordering::SeqCst) == 1).await;
     server.command(fault);
     go.add_permits(1);
     until("its result is sent ten times", || settles.load(Ordering::SeqCst) >= 10).await;
     server.command(end);
     until("the engine has taken it", || pool.in_hand() == 0).await;
-    let view = fairlane.job("g", "1").view().await.unwrap().expect("it is there");
+    let view = fairlane.job("g", "1").view().await.expect("it is answered").expect("it is there");
     assert_eq!((view.state, view.attempts, view.losses), (JobState::Completed, 1, 0));
     pool.stop().await;
     [runs.load(Ordering::SeqCst), dropped.load(Ordering::SeqCst)]
