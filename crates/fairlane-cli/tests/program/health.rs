@@ -16,7 +16,7 @@ fn a_server_is_ready_while_it_and_its_engine_answer() {
     assert_eq!(answer, serde_json::json!({ "server": served.address, "ready": true }));
     drop(redis);
     until("it is not ready", || fairlane(&["health", &served.address]).code == 1);
-    fairlane(&["health", &served.address]).failed(1, &["is not ready", "the engine does not answer"]);
+    fairlane(&["health", &served.address]).failed(1, &["is not ready", "the engine cannot be reached"]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `finish_bulk`: an aggregation ends once, or is given back; the fence decides whether this is that end.
 
 use fairlane_core::Fence;
-use fairlane_core::limits::{LEASE_MS_MAX, NOTE_BYTES_MAX, TAKE_BULKS_MAX};
+use fairlane_core::limits::{INTEGER_MAX, LEASE_MS_MAX, NOTE_BYTES_MAX, TAKE_BULKS_MAX};
 use fairlane_core::queue::*;
 use fairlane_engine::EngineError;
 
@@ -136,7 +136,7 @@ async fn an_older_fence_is_stale(queue: Subject) {
 async fn a_wrong_fence_is_stale_and_changes_nothing(queue: Subject) {
     let taken = taken(&queue).await;
     let before = queue.bulk("g", "b").await;
-    for fence in [0, 1, taken.fence.0 - 1, taken.fence.0 + 1, u64::MAX] {
+    for fence in [0, 1, taken.fence.0 - 1, taken.fence.0 + 1, INTEGER_MAX - 1] {
         let wrong = TakenBulk { fence: Fence(fence), ..taken.clone() };
         assert_eq!(queue.finish(&wrong).await, Verdict::Stale);
     }

@@ -308,7 +308,10 @@ fn twice() -> Vec<Bad> {
     ]
 }
 
-/// Numbers at the end of their types, and names that nobody knows.
+/// The largest number that a command may carry.
+const LARGEST: u64 = INTEGER_MAX - 1;
+
+/// Numbers at the end of their range, and names that do not exist.
 pub fn absurd() -> Vec<Odd> {
     let odd = |what, command, reply| Odd { what, command, reply };
     let unknown = job_ref("nobody", "nothing");
@@ -327,16 +330,18 @@ pub fn absurd() -> Vec<Odd> {
     let page = Inspect::Bulks { group: group_id("g"), after: u64::MAX, limit: 5, unfinished: false };
     let stale = || Reply::Settled(Settled { verdicts: vec![Verdict::Stale] });
     let late = || Reply::BulkFinished(BulkFinished(Verdict::Stale));
-    let extend = Extend { leases: vec![(unknown.clone(), Fence(u64::MAX))], lease_ms: LEASE_MS };
+    let extend = Extend { leases: vec![(unknown.clone(), Fence(LARGEST))], lease_ms: LEASE_MS };
     vec![
-        odd("a fence of all bits", settle(u64::MAX), stale()),
-        odd("a fence beyond 2^53", settle((1 << 53) + 1), stale()),
+        odd("the largest fence", settle(LARGEST), stale()),
         odd("no fence at all", settle(0), stale()),
-        odd("a summary under all bits", finish("complete", u64::MAX), late()),
+        odd("a summary under the largest fence", finish("complete", LARGEST), late()),
         odd("a summary under no fence", finish("complete", 0), late()),
         odd("an unknown bulk action", finish("none", 0), Reply::BulkFinished(BulkFinished(Verdict::Gone))),
-        odd("too many expected", seal(u64::MAX), Reply::BulkSealed(BulkSealed::Mismatch { total: 3 })),
-        odd("more than 2^53", seal((1 << 53) + 3), Reply::BulkSealed(BulkSealed::Mismatch { total: 3 })),
+        odd(
+            "the largest number expected",
+            seal(LARGEST),
+            Reply::BulkSealed(BulkSealed::Mismatch { total: 3 }),
+        ),
         odd(
             "a page beyond all pages",
             Command::Inspect(page),
