@@ -173,7 +173,7 @@ async fn whatever_a_receiver_answers_only_its_own_callback_waits() {
         ("302 Found", &["location: http://127.0.0.1:1/"][..], 0),
         ("400 Bad Request", &[], 0),
         ("404 Not Found", &[], 0),
-        ("429 Too Many Requests", &["retry-after: 600"], 600),
+        ("429 Too Many Requests", &["retry-after: 45"], 45),
         ("429 Too Many Requests", &[], 0),
         ("500 Internal Server Error", &[], 0),
         ("503 Service Unavailable", &["retry-after: 99999999"], 60),
