@@ -69,8 +69,8 @@ async fn a_store_of_another_layout_is_refused() {
 async fn an_emptied_server_is_marked_again_before_anything_is_written() {
     let server = RedisServer::start(ServerOptions::default());
     let engine = connect(&server).await;
-    let version = server.command(&["HGET", "bulk-action:partition", "version"]);
     engine.enqueue_all([job("a", "1")]).await.unwrap();
+    let version = server.command(&["HGET", "bulk-action:partition", "version"]);
     server.command(&["FLUSHALL"]);
     engine.enqueue_all([job("a", "2")]).await.unwrap();
     assert_eq!(server.command(&["HGET", "bulk-action:partition", "version"]), version);

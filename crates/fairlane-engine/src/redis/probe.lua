@@ -18,6 +18,7 @@ try('DEL', key)
 if failed[1] then return failed end
 
 try('TIME')
+try('DBSIZE')
 try('EXISTS', key)
 try('SCAN', '0', 'MATCH', key, 'COUNT', '1')
 try('SET', key, '1', 'PX', '1000')
