@@ -20,6 +20,7 @@ mod make_due;
 mod open_bulk;
 mod promote;
 mod reclaim;
+mod remove_type;
 mod requeue_dead;
 mod resume_bulk;
 mod seal_bulk;
@@ -75,6 +76,7 @@ pub const CHAPTERS: &[Chapter] = &[
     Chapter { name: "sweep", cases: sweep::CASES },
     Chapter { name: "set_group", cases: set_group::CASES },
     Chapter { name: "set_type", cases: set_type::CASES },
+    Chapter { name: "remove_type", cases: remove_type::CASES },
     Chapter { name: "set_whole", cases: set_whole::CASES },
     Chapter { name: "inspect", cases: inspect::CASES },
     Chapter { name: "list_jobs", cases: list_jobs::CASES },

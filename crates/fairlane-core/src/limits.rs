@@ -33,6 +33,8 @@ pub const SETTLE_JOBS_MAX: usize = 500;
 pub const PROMOTE_JOBS_MAX: usize = 500;
 /// Most jobs taken back by one `reclaim`.
 pub const RECLAIM_JOBS_MAX: usize = 500;
+/// Most empty lanes that one `remove_type` takes out of their order.
+pub const REMOVE_TYPE_LANES_MAX: usize = 500;
 /// Most types alive at once.
 pub const TYPES_MAX: usize = 64;
 /// Most waiting jobs one `lease` promotes before it picks.

@@ -36,7 +36,7 @@ use crate::names::{GroupId, TypeId, WorkerId};
 use crate::numbers::{Fence, Micros, RequestNumber};
 use crate::rate::Bucket;
 use bulk::Bulk;
-use job::{Batch, Job, JobKey};
+use job::{Batch, Job, JobKey, Place};
 use lane::{Group, GroupKey, LaneKey, TypeKey, TypeState};
 use table::Table;
 
@@ -97,6 +97,10 @@ pub struct Machine {
     stored_bytes: u64,
     types: Table<TypeState>,
     types_by_name: BTreeMap<TypeId, TypeKey>,
+    /// Types that were removed, for the name that finished jobs and idle lanes still have. An operator removed each.
+    removed_types: BTreeMap<TypeId, TypeKey>,
+    /// The largest epoch that an order of a removed type had.
+    epochs: u64,
     groups: Table<Group>,
     groups_by_name: KeyedMap<GroupId, GroupKey>,
     jobs: Table<Job>,
@@ -166,6 +170,8 @@ impl Machine {
             stored_bytes: 0,
             types: Table::default(),
             types_by_name: BTreeMap::new(),
+            removed_types: BTreeMap::new(),
+            epochs: 0,
             groups: Table::default(),
             groups_by_name: KeyedMap::with_hasher(hash_seed),
             jobs: Table::default(),
@@ -231,6 +237,7 @@ impl Machine {
             Command::ListJobs(command) => Reply::Listed(self.list_jobs(&command)),
             Command::Explain(command) => Reply::Explained(self.explain(&command, now)),
             Command::Audit(command) => Reply::Audited(self.audit(&command)),
+            Command::RemoveType(command) => Reply::TypeRemoved(self.remove_type(&command)),
         }
     }
 
@@ -304,12 +311,30 @@ impl Machine {
         if let Some(&key) = self.types_by_name.get(name) {
             return Some(key);
         }
-        if self.types.len() >= TYPES_MAX {
+        if self.types_by_name.len() >= TYPES_MAX {
             return None;
         }
-        let key = self.types.insert(TypeState::new(name.clone()));
+        let state = TypeState::new(name.clone(), self.epochs + 1);
+        let key = match self.removed_types.remove(name) {
+            Some(key) => {
+                self.types[key] = state;
+                key
+            }
+            None => self.types.insert(state),
+        };
         self.types_by_name.insert(name.clone(), key);
         Some(key)
+    }
+
+    /// The key of a name that finished jobs and lanes may have without its type being there.
+    fn type_name_key(&mut self, name: &TypeId) -> TypeKey {
+        let known = self.types_by_name.get(name).or_else(|| self.removed_types.get(name));
+        if let Some(&key) = known {
+            return key;
+        }
+        let key = self.types.insert(TypeState::removed(name.clone()));
+        self.removed_types.insert(name.clone(), key);
+        key
     }
 
     fn group_key(&mut self, name: &GroupId) -> GroupKey {
@@ -332,6 +357,12 @@ impl Machine {
         self.fence
     }
 
+    /// One job less that keeps its type from being removed. A count that was wrong stays readable.
+    fn leave_type(&mut self, key: TypeKey) {
+        let jobs = &mut self.types[key].jobs;
+        *jobs = jobs.saturating_sub(1);
+    }
+
     fn next_sequence(&mut self) -> u64 {
         self.sequence += 1;
         self.sequence
@@ -341,6 +372,9 @@ impl Machine {
         let job = self.jobs.remove(key);
         self.groups[job.group].jobs.remove(&job.id);
         self.subtract_bytes(job.group, job.stored_bytes());
+        if matches!(job.place, Place::Failed(_)) {
+            self.leave_type(job.type_key);
+        }
         job
     }
 }

@@ -196,6 +196,8 @@ typed_commands! {
     explain(Explain) -> Explained;
     /// Looks again at suspects, and repairs them; [`audit_all`](#method.audit_all) finds them.
     audit(Audit) -> Audited;
+    /// Removes a type without jobs.
+    remove_type(RemoveType) -> TypeRemoved;
 }
 
 fn unexpected(method: &str, reply: &Reply) -> EngineError {

@@ -219,6 +219,7 @@ pub static ROUTES: &[Route] = &[
     route(Get, "/api/types", Read, Scope::Nobody),
     route(Get, "/api/types/{type}", Read, Scope::Nobody),
     route(Patch, "/api/types/{type}", Operate, Scope::Whole),
+    route(Delete, "/api/types/{type}", Operate, Scope::Whole),
     route(Get, "/api/dead", Read, Scope::Named),
     route(Post, "/api/dead/requeue", Produce, Scope::Named),
     route(Post, "/api/dead/discard", Produce, Scope::Named),

@@ -148,8 +148,21 @@ pub enum Error {
     #[error("{0:?} is no address for a callback; it begins with http:// or https://")]
     Callback(String),
     /// A type that is new, and there are as many as there may be.
-    #[error("type {0} cannot be added: there are 64 types already; use one of them")]
+    #[error(
+        "type {0} cannot be added: there are 64 types already; use one of them, or remove one without jobs"
+    )]
     TooManyTypes(String),
+    /// A type is to be removed that has jobs which have not ended, or dead ones.
+    #[error(
+        "type {type_name} has {jobs} jobs that have not ended or are dead; let them run, cancel them, or discard the dead \
+         ones first"
+    )]
+    TypeHasJobs {
+        /// The name of the type.
+        type_name: String,
+        /// How many.
+        jobs: u64,
+    },
     /// A bulk action is to have a callback, and there are as many types as there may be.
     #[error(
         "there are 64 types already, and callbacks need one more ({}); open it without a callback, or add that type \
@@ -211,7 +224,10 @@ pub(crate) fn refusal_text(refusal: Refusal, retry_after: Duration) -> String {
         Refusal::WholeFull => format!("the queue has as many unfinished jobs as it may; {again}"),
         Refusal::GroupBytesFull => format!("its group {}; {again}", bytes_full("group_stored_bytes_max")),
         Refusal::QueueBytesFull => format!("the queue {}; {again}", bytes_full("stored_bytes_max")),
-        Refusal::TooManyTypes => "its type is new and there are 64 types already; use one of them".to_owned(),
+        Refusal::TooManyTypes => {
+            "its type is new and there are 64 types already; use one of them, or remove one without jobs"
+                .to_owned()
+        }
         Refusal::BulkSealed => {
             "its bulk action is sealed or has ended; open another one for more jobs".to_owned()
         }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use fairlane_core::queue::{Inspect, Inspected, SetType, TypePatch, TypeSet, TypeSettings, TypeView};
+use fairlane_core::queue::{
+    Inspect, Inspected, RemoveType, SetType, TypePatch, TypeRemoved, TypeSet, TypeSettings, TypeView,
+};
 use fairlane_core::{Rate, TypeId};
 use fairlane_engine::Engine;
 
@@ -94,6 +96,22 @@ impl JobType {
         match self.engine.set_type(SetType { type_id, patch }).await? {
             TypeSet::Set(settings) => Ok(settings),
             TypeSet::TooManyTypes => Err(Error::TooManyTypes(self.name)),
+        }
+    }
+
+    /// Removes the type with its settings; false if there is no such type. Refused while it has jobs that have not ended,
+    /// or dead ones.
+    pub async fn remove(&self) -> Result<bool, Error> {
+        let type_id = TypeId::new(&self.name)?;
+        loop {
+            match self.engine.remove_type(RemoveType { type_id: type_id.clone() }).await? {
+                TypeRemoved::Removed => return Ok(true),
+                TypeRemoved::Unknown => return Ok(false),
+                TypeRemoved::HasJobs { jobs } => {
+                    return Err(Error::TypeHasJobs { type_name: self.name.clone(), jobs });
+                }
+                TypeRemoved::Again => {}
+            }
         }
     }
 

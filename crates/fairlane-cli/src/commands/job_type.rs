@@ -15,13 +15,14 @@ Examples:
   fairlane type set mail --rate 500/s --concurrency 50 --max-retry-count 5
   fairlane type set mail --rate none --max-retry-count none
   fairlane type set mail --pause
+  fairlane type remove mial
   fairlane type list --json
 
 What is not named stays as it is. Any change opens a type that a Retry-After of its downstream has closed;
 a changed rate forgets what refusals of the downstream have taught.
 Exit codes: 0 done; 1 it failed; 2 there is no such type, or bad input.";
 
-/// Shows types of jobs and sets their rate, concurrency, retries and pause
+/// Shows types of jobs, sets their rate, concurrency, retries and pause, and removes them
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
@@ -43,6 +44,17 @@ enum Deed {
     /// Changes a type's settings
     #[command(after_help = "Example:\n  fairlane type set mail --rate '500/s burst 20' --max-retry-count 5")]
     Set(Box<Set>),
+    /// Removes a type that has no jobs, with its settings
+    #[command(
+        after_help = "Jobs that have not ended and dead jobs keep a type; finished ones do not.\n\nExample:\n  fairlane type remove mial"
+    )]
+    Remove {
+        /// The type to remove
+        #[arg(value_name = "TYPE")]
+        job_type: String,
+        #[command(flatten)]
+        place: Place,
+    },
     /// Lists the known types
     #[command(after_help = "Example:\n  fairlane type list")]
     List(Place),
@@ -107,6 +119,7 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     match arguments.deed {
         Deed::Show { job_type, place } => show(&job_type, &place).await,
         Deed::Set(set) => run_set(*set).await,
+        Deed::Remove { job_type, place } => remove(&job_type, &place).await,
         Deed::List(place) => list(&place).await,
     }
 }
@@ -117,6 +130,21 @@ async fn show(name: &str, place: &Place) -> Result<(), Failure> {
         return Err(Failure::bad_input(format!("nothing is known of type {name}: no job has it")));
     };
     place.tell(&shown, || tables::prose(&shown.text()))
+}
+
+/// What `type remove` prints.
+#[derive(Serialize)]
+struct RemovedType {
+    removed: String,
+}
+
+async fn remove(name: &str, place: &Place) -> Result<(), Failure> {
+    let fairlane = place.attach().await?;
+    if !fairlane.job_type(name).remove().await? {
+        return Err(Failure::bad_input(format!("there is no type {name}")));
+    }
+    let answer = RemovedType { removed: name.to_owned() };
+    place.tell(&answer, || tables::prose(&format!("Removed type {name}.")))
 }
 
 async fn run_set(set: Set) -> Result<(), Failure> {

@@ -46,6 +46,17 @@ fn a_type_is_set_shown_and_listed() {
 }
 
 #[test]
+fn a_type_is_removed_once_it_has_no_jobs() {
+    let queue = Queue::new();
+    queue.run(&["enqueue", "--group", "customer-7", "--type", "mial", "--id", "1", "{}"]);
+    queue.run(&["type", "remove", "mial"]).failed(2, &["type mial has 1 jobs", "cancel"]);
+    queue.run(&["type", "remove", "mail"]).failed(2, &["there is no type mail"]);
+    queue.json(&["type", "set", "idle", "--rate", "1/s"]);
+    assert_eq!(queue.json(&["type", "remove", "idle"])["removed"], "idle");
+    assert_eq!(queue.json(&["type", "list"])["types"].as_array().unwrap().len(), 1);
+}
+
+#[test]
 fn what_cannot_be_set_is_refused_with_what_can() {
     let queue = Queue::new();
     queue.run(&["type", "set", "mail", "--rate", "fast"]).failed(2, &["50/s, 10/min", "or none"]);

@@ -234,6 +234,7 @@ async fn warm_up(redis: &RedisEngine) {
             reset_congestion: false,
         }),
         Command::SetType(SetType { type_id: type_id("t"), patch: TypePatch::default() }),
+        Command::RemoveType(RemoveType { type_id: type_id("never-seen") }),
         Command::SetWhole(SetWhole { settings: Settings::default() }),
         Command::Inspect(Inspect::Whole),
     ];

@@ -105,6 +105,9 @@ impl Machine {
 
     /// Files a job that has ended with its bulk action, or among the finished jobs that have none.
     pub(super) fn file_end(&mut self, key: JobKey, end: End, ended: &mut Ended) {
+        if end != End::Failed {
+            self.leave_type(self.jobs[key].type_key);
+        }
         let job = &self.jobs[key];
         ended.filed += 1;
         if let Some(number) = job.bulk.filter(|number| self.bulks.contains_key(number)) {

@@ -143,7 +143,7 @@ impl Machine {
     pub fn dump(&self, now: Micros) -> Dump {
         let mut dump = Dump::default();
         self.dump_partition(&mut dump);
-        for state in self.types.values() {
+        for state in self.types.values().filter(|state| !state.is_removed) {
             self.dump_type(state, &mut dump);
         }
         for group in self.groups.values() {
@@ -173,6 +173,7 @@ impl Machine {
             ("completed", self.completed.jobs.to_string()),
             ("stored_bytes", self.stored_bytes.to_string()),
             ("opened", self.opened.to_string()),
+            ("epochs", self.epochs.to_string()),
             ("window", window_text(self.window)),
             ("saved_spins", self.saved_spins.to_string()),
             ("bucket", bucket_text(self.whole)),
@@ -210,6 +211,7 @@ impl Machine {
             ("limits", format!("{paused}:{concurrency}:{dead_at}:{}", rate_text(settings.rate))),
             ("bucket", bucket_text(state.bucket)),
             ("in_flight", state.in_flight.to_string()),
+            ("jobs", state.jobs.to_string()),
             ("virtual_time", state.virtual_time.to_string()),
             ("cut", cut),
             ("closed_until", downstream.closed_until.0.to_string()),

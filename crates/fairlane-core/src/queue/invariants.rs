@@ -162,14 +162,16 @@ impl Machine {
 
     fn check_counts(&self) -> Result<(), String> {
         let mut groups: FxHashMap<GroupKey, [u64; 4]> = FxHashMap::default();
-        let mut types: FxHashMap<TypeKey, u64> = FxHashMap::default();
+        let mut types: FxHashMap<TypeKey, [u64; 2]> = FxHashMap::default();
         for job in self.jobs.values() {
             let [backlog, waiting, leased, bytes] = groups.entry(job.group).or_default();
             *bytes += job.stored_bytes();
+            let [leased_of_type, of_type] = types.entry(job.type_key).or_default();
+            *of_type += u64::from(!matches!(job.place, Place::Completed | Place::Cancelled));
             match job.place {
                 Place::InFlight(_) => {
                     *leased += 1;
-                    *types.entry(job.type_key).or_default() += 1;
+                    *leased_of_type += 1;
                 }
                 Place::Waiting(_) => {
                     *backlog += 1;
@@ -190,7 +192,10 @@ impl Machine {
         let bytes = groups.values().map(|[.., bytes]| bytes).sum();
         same(|| "stored bytes".into(), bytes, self.stored_bytes)?;
         for (key, state) in self.types.iter() {
-            let in_flight = types.get(&key).copied().unwrap_or_default();
+            let [in_flight, jobs] = types.get(&key).copied().unwrap_or_default();
+            same(|| format!("jobs of type {}", state.name), jobs, state.jobs)?;
+            let is_used = state.in_flight + state.jobs > 0 || state.is_active() || !state.ready.is_empty();
+            same(|| format!("removed type {} in use", state.name), state.is_removed && is_used, false)?;
             same(|| format!("in flight of type {}", state.name), in_flight, state.in_flight)?;
         }
         let parked = self.groups.values().flat_map(|group| &group.lanes);

@@ -240,6 +240,10 @@ pub(super) struct TypeState {
     pub settings: TypeSettings,
     pub bucket: Bucket,
     pub in_flight: u64,
+    /// Jobs that have not left it for good: those that have not ended, or stand cancelled in a list, and dead ones.
+    pub jobs: u64,
+    /// Only the name is left, for finished jobs and idle lanes that have it.
+    pub is_removed: bool,
     /// Virtual time of the order of the three levels.
     pub virtual_time: u64,
     pub orders: [Order; 3],
@@ -253,12 +257,25 @@ pub(super) struct TypeState {
 }
 
 impl TypeState {
-    pub fn new(name: TypeId) -> Self {
+    /// A type whose orders begin with this epoch.
+    pub fn new(name: TypeId, epoch: u64) -> Self {
+        let order = || Order { epoch, ..Order::default() };
+        Self { orders: [order(), order(), order()], ..Self::named(name) }
+    }
+
+    /// What is left of a removed type.
+    pub fn removed(name: TypeId) -> Self {
+        Self { is_removed: true, ..Self::named(name) }
+    }
+
+    fn named(name: TypeId) -> Self {
         Self {
             name,
             settings: TypeSettings::default(),
             bucket: Bucket::default(),
             in_flight: 0,
+            jobs: 0,
+            is_removed: false,
             virtual_time: 0,
             orders: Default::default(),
             downstream: Downstream::default(),
@@ -428,8 +445,12 @@ impl Machine {
             // A lane that is being cleared comes back with its first runnable job.
             Standing::Idle | Standing::Active | Standing::Clearing(_) => return,
         }
-        self.enter_order(key, Entry::Back);
         let type_key = self.lane(key).type_key;
+        if self.types[type_key].is_removed {
+            self.lane_mut(key).standing = Standing::Idle;
+            return;
+        }
+        self.enter_order(key, Entry::Back);
         self.push_token(type_key);
     }
 

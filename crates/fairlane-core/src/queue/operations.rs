@@ -17,6 +17,7 @@ mod make_due;
 mod open_bulk;
 mod promote;
 mod reclaim;
+mod remove_type;
 mod requeue_dead;
 mod resume_bulk;
 mod seal_bulk;
@@ -47,6 +48,7 @@ pub use make_due::{MadeDue, MakeDue};
 pub use open_bulk::{BulkOpened, OpenBulk};
 pub use promote::{Promote, Promoted};
 pub use reclaim::{Reclaim, Reclaimed};
+pub use remove_type::{RemoveType, TypeRemoved};
 pub use requeue_dead::{DeadRequeued, RequeueDead, Requeued};
 pub use resume_bulk::{BulkResumed, ResumeBulk};
 pub use seal_bulk::{BulkSealed, SealBulk};
@@ -149,6 +151,8 @@ pub enum Command {
     Explain(Explain),
     /// Looks again at what does not look right, and repairs it.
     Audit(Audit),
+    /// Removes a type without jobs.
+    RemoveType(RemoveType),
 }
 
 impl Command {
@@ -181,6 +185,7 @@ impl Command {
             Self::ListJobs(command) => command.validate(),
             Self::Explain(command) => command.validate(),
             Self::Audit(command) => command.validate(),
+            Self::RemoveType(command) => command.validate(),
         }
     }
 }
@@ -240,6 +245,8 @@ pub enum Reply {
     Explained(Explained),
     /// To [`Command::Audit`].
     Audited(Audited),
+    /// To [`Command::RemoveType`].
+    TypeRemoved(TypeRemoved),
 }
 
 fn at_most(what: &'static str, got: usize, most: usize) -> Result<(), Invalid> {

@@ -363,7 +363,9 @@ pub struct Changes {
     pub groups: Vec<GroupRow>,
     /// New or changed lanes.
     pub lanes: Vec<LaneRow>,
-    /// New or changed types; a type is never removed.
+    /// Types that were removed.
+    pub types_gone: Vec<TypeId>,
+    /// New or changed types.
     pub types: Vec<TypeRow>,
     /// Batches that are no more.
     pub batches_gone: Vec<Fence>,
@@ -402,6 +404,7 @@ impl Changes {
     /// How many rows of jobs, groups, types and what else is not the whole.
     pub fn rows(&self) -> usize {
         let gone = self.jobs_gone.len() + self.groups_gone.len() + self.batches_gone.len();
+        let gone = gone + self.types_gone.len();
         let gone = gone + self.workers_gone.len() + usize::from(self.completed_gone.is_some());
         let gone = gone + self.bulks_gone.len() + self.bulk_ended_gone.len() + self.snapshots_gone.len();
         let jobs = self.jobs.len() + self.progress.len() + self.completed.len();

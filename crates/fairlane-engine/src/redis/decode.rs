@@ -15,7 +15,8 @@ use ::redis::Value;
 use fairlane_core::limits::REFUSAL_RETRY_MS;
 use fairlane_core::queue::{
     Command, Difference, Enqueued, Extended, Extension, GroupSet, GroupSettings, JobReceipt, JobRef, Leased,
-    LeasedJob, Promoted, Reclaimed, Refusal, Reply, Settled, TypeSet, TypeSettings, Verdict, WholeSet,
+    LeasedJob, Promoted, Reclaimed, Refusal, Reply, Settled, TypeRemoved, TypeSet, TypeSettings, Verdict,
+    WholeSet,
 };
 use fairlane_core::{
     BulkId, Cost, Fence, GroupId, JobId, Level, Micros, Rate, RequestNumber, Trace, TypeId, Weight, WorkerId,
@@ -52,6 +53,12 @@ pub(super) fn reply(command: &Command, value: Value, now: Micros) -> Decoded<Rep
         Command::SetType(_) => Reply::TypeSet(match text(value)?.as_str() {
             "too many types" => TypeSet::TooManyTypes,
             settings => TypeSet::Set(type_settings(settings)?),
+        }),
+        Command::RemoveType(_) => Reply::TypeRemoved(match text(value)?.as_str() {
+            "removed" => TypeRemoved::Removed,
+            "unknown" => TypeRemoved::Unknown,
+            "again" => TypeRemoved::Again,
+            jobs => TypeRemoved::HasJobs { jobs: parse(jobs)? },
         }),
         Command::SetWhole(_) => Reply::WholeSet(match text(value)?.as_str() {
             "set" => WholeSet::Set,

@@ -30,6 +30,10 @@ pub(super) fn arguments(command: &Command, given: Option<Micros>) -> (&'static s
         }
         Command::SetGroup(command) => set_group(command, &mut arguments),
         Command::SetType(command) => set_type(command, &mut arguments),
+        Command::RemoveType(command) => {
+            arguments.push(command.type_id.escaped().into());
+            "remove_type"
+        }
         Command::SetWhole(command) => {
             for (field, value) in command.settings.fields() {
                 arguments.extend([field.into(), value.into_bytes()]);

@@ -26,7 +26,7 @@ macro_rules! sources {
 const OPERATIONS: &[(&str, &str)] = sources!("scripts/":
     "enqueue" "lease" "extend" "settle" "promote" "reclaim" "set_group" "set_type" "set_whole" "inspect" "admit"
     "open_bulk" "seal_bulk" "hold_bulk" "resume_bulk" "cancel_bulk" "take_completed" "finish_bulk" "cancel_job"
-    "requeue_dead" "discard" "make_due" "sweep" "list_jobs" "explain" "audit");
+    "requeue_dead" "discard" "make_due" "sweep" "list_jobs" "explain" "audit" "remove_type");
 const INCLUDES: &[(&str, &str)] = sources!("scripts/include/":
     "base" "rate" "lane" "write" "order" "waiting" "clamp" "downstream" "gate" "answer" "pick" "ends" "settling"
     "purge" "bytes" "bulk" "ending" "clear" "congestion" "serve" "turns" "looks" "pages" "whereabouts"
@@ -160,6 +160,7 @@ fn limits() -> Vec<(&'static str, String)> {
         ("DEFAULTS", format!("{{{defaults}}}")),
         ("LAYOUT_VERSION", LAYOUT_VERSION.to_owned()),
         ("TYPES_MAX", count(l::TYPES_MAX)),
+        ("REMOVE_TYPE_LANES_MAX", count(l::REMOVE_TYPE_LANES_MAX)),
         ("TOKENS_MAX", count(l::TOKENS_MAX)),
         ("CLAMPS_MAX", count(l::CLAMPS_MAX)),
         ("LEASE_PROMOTES_MAX", count(l::LEASE_PROMOTES_MAX)),

@@ -1,6 +1,7 @@
 //! Types of jobs: what their downstreams allow, and how they stand.
 
 use axum::extract::State;
+use axum::http::StatusCode;
 use fairlane::{Error, TypeSettings, TypeView, rate_text};
 use fairlane_core::TypeId;
 use fairlane_core::queue::{SetType, TypePatch, TypeSet};
@@ -17,7 +18,7 @@ use crate::extract::{Json, Path};
 use crate::problem::{Problem, ProblemDocument, ProblemKind};
 
 pub(super) fn routes() -> OpenApiRouter<Shared> {
-    OpenApiRouter::new().routes(routes!(list)).routes(routes!(show, change))
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(show, change, remove))
 }
 
 /// The type in a path.
@@ -221,4 +222,28 @@ async fn change(
         TypeSet::Set(settings) => Ok(Json(settings.into())),
         TypeSet::TooManyTypes => Err(Error::TooManyTypes(type_id.to_string()).into()),
     }
+}
+
+/// Removes a type
+///
+/// Its settings go, and its name makes room for another. Refused (409) while the type has jobs that have not ended, or
+/// dead ones; the detail says how many. Finished jobs keep the name of their type.
+#[utoipa::path(
+    delete,
+    path = "/api/types/{type}",
+    tag = "types",
+    params(TypePath),
+    responses(
+        (status = 204, description = "The type is gone"),
+        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
+    )
+)]
+async fn remove(
+    State(app): State<Shared>,
+    Path(TypePath { r#type: name }): Path<TypePath>,
+) -> Result<StatusCode, Problem> {
+    if app.fairlane.job_type(&name).remove().await? {
+        return Ok(StatusCode::NO_CONTENT);
+    }
+    Err(ProblemKind::NotFound.because(format!("there is no type {name}")))
 }

@@ -95,7 +95,9 @@ pub(super) fn permission_of(command: &Command) -> (Permission, Touched<'_>) {
             let is_callback = set.type_id.escaped() == CALLBACK_TYPE;
             (Produce, if is_callback { Touched::Nobody } else { Touched::Whole })
         }
-        Command::SetType(_) | Command::SetWhole(_) | Command::Audit(_) => (Operate, Touched::Whole),
+        Command::SetType(_) | Command::RemoveType(_) | Command::SetWhole(_) | Command::Audit(_) => {
+            (Operate, Touched::Whole)
+        }
         Command::MakeDue(make) => (Operate, of_all_or(make.group.as_ref())),
         Command::Inspect(inspect) => (Read, looked_at(inspect)),
         Command::ListJobs(list) => (Read, listed(list)),
@@ -214,6 +216,11 @@ mod tests {
             (Command::Discard(Discard { jobs: vec![job("g")] }), "POST", "/api/dead/discard"),
             (set_group(), "PATCH", "/api/groups/{group}"),
             (set_type("t", Some(true)), "PATCH", "/api/types/{type}"),
+            (
+                Command::RemoveType(RemoveType { type_id: TypeId::new("t").unwrap() }),
+                "DELETE",
+                "/api/types/{type}",
+            ),
             (Command::SetWhole(SetWhole { settings: Settings::default() }), "PATCH", "/api/settings"),
             (Command::Inspect(Inspect::Whole), "GET", "/api/settings"),
             (Command::Inspect(Inspect::Whole), "GET", "/api/types"),

@@ -54,6 +54,7 @@ const TABLE: &str = "
     GET    /api/types                               apwv -p-v -p-v
     GET    /api/types/{type}                        apwv -p-v -p-v
     PATCH  /api/types/{type}                        a--- ---- ----
+    DELETE /api/types/{type}                        a--- ---- ----
     GET    /api/dead                                apwv -p-v ----
     POST   /api/dead/requeue                        ap-- -p-- ----
     POST   /api/dead/discard                        ap-- -p-- ----

@@ -73,3 +73,17 @@ async fn a_sixty_fifth_type_does_not_fit() {
     assert_eq!((status, problem(&body)), (StatusCode::CONFLICT, "conflict"));
     assert!(body["detail"].as_str().unwrap().contains("64 types"), "{body}");
 }
+
+#[tokio::test]
+async fn a_type_without_jobs_is_removed_and_one_with_jobs_is_not() {
+    let running = Running::start().await;
+    running.patch("/api/types/idle", json!({"paused": true})).await;
+    let new = json!({"group": "customer-7", "id": "1", "type": "busy", "payload": {}});
+    assert_eq!(running.post("/api/jobs", new).await.0, StatusCode::CREATED);
+    assert_eq!(running.delete("/api/types/idle").await.0, StatusCode::NO_CONTENT);
+    let (status, body) = running.delete("/api/types/idle").await;
+    assert_eq!((status, problem(&body)), (StatusCode::NOT_FOUND, "not-found"));
+    let (status, body) = running.delete("/api/types/busy").await;
+    assert_eq!((status, problem(&body)), (StatusCode::CONFLICT, "conflict"));
+    assert!(body["detail"].as_str().unwrap().contains("type busy has 1 jobs"), "{body}");
+}

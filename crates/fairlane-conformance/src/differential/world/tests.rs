@@ -198,6 +198,12 @@ fn tally_bulks(reply: &Reply, mut count: impl FnMut(&'static str, u64)) {
             count("made due", reply.moved as u64);
             count("further page of waiting jobs", u64::from(reply.next.is_some()));
         }
+        Reply::TypeRemoved(reply) => match reply {
+            TypeRemoved::Removed => count("type removed", 1),
+            TypeRemoved::Unknown => count("type to remove unknown", 1),
+            TypeRemoved::HasJobs { .. } => count("type to remove has jobs", 1),
+            TypeRemoved::Again => count("type to remove has lanes", 1),
+        },
         Reply::Swept(reply) => {
             count("swept: dropped", reply.dropped as u64);
             count("swept: resumed", reply.resumed as u64);

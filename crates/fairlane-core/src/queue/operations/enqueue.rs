@@ -191,6 +191,7 @@ impl Machine {
         });
         self.groups[group].jobs.insert(id, key);
         self.add_bytes(group, self.jobs[key].stored_bytes());
+        self.types[type_key].jobs += 1;
         self.groups[group].record.total += 1;
         self.count_backlog(group, 1);
         if let Some(bulk) = bulk.and_then(|number| self.bulk_mut(number)) {
@@ -255,6 +256,6 @@ impl Machine {
             return Some(refusal);
         }
         let unknown = !self.types_by_name.contains_key(&new.type_id);
-        (unknown && self.types.len() >= crate::limits::TYPES_MAX).then_some(Refusal::TooManyTypes)
+        (unknown && self.types_by_name.len() >= crate::limits::TYPES_MAX).then_some(Refusal::TooManyTypes)
     }
 }

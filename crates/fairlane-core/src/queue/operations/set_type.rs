@@ -42,7 +42,7 @@ impl Machine {
     /// that refusals have taught: it is a new statement about the downstream.
     pub(in crate::queue) fn set_type(&mut self, command: SetType, now: Micros) -> TypeSet {
         let Some(key) = self.type_key(&command.type_id) else {
-            debug_assert!(self.types.len() >= TYPES_MAX);
+            debug_assert!(self.types_by_name.len() >= TYPES_MAX);
             return TypeSet::TooManyTypes;
         };
         let state = &mut self.types[key];

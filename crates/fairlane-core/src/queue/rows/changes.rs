@@ -70,7 +70,11 @@ impl Machine {
         self.change_jobs(&mut changes, &mut marks.saved);
         self.change_groups(&mut changes, &mut marks.saved);
         for key in self.types.take_touched().keys {
-            changes.types.push(type_row(&self.types[key]));
+            let state = &self.types[key];
+            match state.is_removed {
+                true => changes.types_gone.push(state.name.clone()),
+                false => changes.types.push(type_row(state)),
+            }
         }
         for batch in each_once(&mut marks.batches) {
             match self.batches.contains_key(&batch) {

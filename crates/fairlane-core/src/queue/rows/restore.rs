@@ -154,7 +154,10 @@ impl Restore {
     /// Takes a lane.
     pub fn add_lane(&mut self, row: LaneRow) -> Result<(), Damage> {
         let machine = &mut self.machine;
-        let type_key = machine.type_key(&row.type_id).ok_or_else(too_many_types)?;
+        let type_key = match row.standing {
+            LaneStanding::Active => machine.type_key(&row.type_id).ok_or_else(too_many_types)?,
+            _ => machine.type_name_key(&row.type_id),
+        };
         let group = machine.group_key(&row.group);
         let lanes_before = machine.groups[group].lanes.len();
         let lane = machine.groups[group].lane_index(type_key, row.level);
@@ -237,7 +240,13 @@ impl Restore {
             return self.flaw(format!("{known:?} is there twice"));
         }
         let machine = &mut self.machine;
-        let type_key = machine.type_key(&row.type_id).ok_or_else(too_many_types)?;
+        let is_finished = progress
+            .as_ref()
+            .is_some_and(|progress| matches!(progress.place, PlaceRow::Completed | PlaceRow::Cancelled));
+        let type_key = match is_finished {
+            true => machine.type_name_key(&row.type_id),
+            false => machine.type_key(&row.type_id).ok_or_else(too_many_types)?,
+        };
         let group = machine.group_key(&known.group);
         let lane = LaneKey { group, lane: machine.groups[group].lane_index(type_key, row.level) };
         let progress = progress.unwrap_or(ProgressRow {
@@ -285,6 +294,8 @@ impl Restore {
             machine.groups[lane.group].backlog += 1;
         }
         let type_key = machine.jobs[key].type_key;
+        machine.types[type_key].jobs +=
+            u64::from(!matches!(place, PlaceRow::Completed | PlaceRow::Cancelled));
         let stands = match place {
             PlaceRow::Backlog => {
                 machine.lane_mut(lane).backlog.push_back(key);

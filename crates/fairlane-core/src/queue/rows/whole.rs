@@ -33,6 +33,7 @@ impl Machine {
             ("grace_until", self.reclaim_grace_until.0.to_string()),
             ("completed_chunk", next_chunk(&self.completed).to_string()),
             ("opened", self.opened.to_string()),
+            ("epochs", self.epochs.to_string()),
             ("window", format!("{}:{}", self.window.0, self.window.1)),
             ("saved_spins", self.saved_spins.to_string()),
             ("sweeping", sweeping.join(" ")),
@@ -55,6 +56,7 @@ impl Machine {
         self.reclaimed_at = reclaimed_at.map(|_| fields.number("reclaimed_at", 0)).transpose()?.map(Micros);
         self.reclaim_grace_until = Micros(fields.number("grace_until", 0)?);
         self.opened = fields.number("opened", 0)?;
+        self.epochs = fields.number("epochs", 0)?;
         if let Some(text) = fields.text("window") {
             let [second, jobs] = fields.numbers("window", text)?;
             self.window = (second, jobs);

@@ -68,6 +68,10 @@ fn remove(connection: &Connection, changes: &Changes) -> Result<()> {
             gone.execute([group.to_string()])?;
         }
     }
+    let mut gone = connection.prepare_cached("DELETE FROM types WHERE name = ?1")?;
+    for type_id in &changes.types_gone {
+        gone.execute([type_id.to_string()])?;
+    }
     let mut gone = connection.prepare_cached("DELETE FROM batches WHERE batch = ?1")?;
     for batch in &changes.batches_gone {
         gone.execute([batch.0])?;

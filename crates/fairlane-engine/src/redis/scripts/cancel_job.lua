@@ -38,6 +38,7 @@ local function cancel(name)
   local member = placed_name(place, name, number)
   if call('ZREM', prefix .. 'non-ready-queue', member) == 1 then
     waits_no_more(group, number, member)
+    count_jobs(sub(place, 3), -1)
     file_end(group, id, number, false, job_bytes(row, text_now))
   else
     call('HSET', rows_key(group_name), id, 'X' .. row)

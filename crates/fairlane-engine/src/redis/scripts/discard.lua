@@ -23,6 +23,7 @@ for index = 2, #ARGV do
     call('ZREM', prefix .. 'failed', name)
     subtract_bytes(group, job_bytes(row, run))
     call('HDEL', rows_key(group), id, ':' .. id)
+    count_jobs(match(run, '^:%d:([^:]+)', 34), -1)
   end
   letters[index - 1] = letter
 end

@@ -16,7 +16,7 @@
 --@include waiting
 --@include bytes
 --@include bulk
-read_partition({'sequence', 'backlog', 'classic', 'alpha', 'group_backlog_max', 'whole_backlog_max',
+read_partition({'sequence', 'backlog', 'classic', 'alpha', 'epochs', 'group_backlog_max', 'whole_backlog_max',
   'stored_bytes', 'group_stored_bytes_max', 'stored_bytes_max'})
 local receipts, answered, known_bulks = {}, 0, {}
 
@@ -114,7 +114,8 @@ local function enqueue_run(at, group, lane, cost, delay_us, bulk_name, jobs)
     local counted = record(group)
     counted.total = counted.total + 1
     if bulk then bulk.total = bulk.total + created end
-    if known == 0 then call('SADD', prefix .. 'types', lane.type) end
+    if known == 0 then create_type(lane.type) end
+    count_jobs(lane.type, created)
     place_jobs(group, lane, delay_us, ids, bulk and bulk.number or '')
     counted.total = counted.total + created - 1
   end

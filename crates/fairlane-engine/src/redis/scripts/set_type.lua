@@ -9,11 +9,11 @@
 --@include rate
 --@include lane
 --@include write
-read_partition({'sequence'})
+read_partition({'epochs'})
 local name = ARGV[2]
 if call('SISMEMBER', prefix .. 'types', name) == 0 then
   if call('SCARD', prefix .. 'types') >= TYPES_MAX then return 'too many types' end
-  call('SADD', prefix .. 'types', name)
+  create_type(name)
 end
 local state = type_state(name)
 local before = state.limits == '' and '0:0:0:0:0:0' or state.limits

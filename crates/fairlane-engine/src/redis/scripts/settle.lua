@@ -120,7 +120,10 @@ local function settle_run(at, group_name, fence, outcome, delay_us, retry_after_
   end
   for held, count in pairs(ends) do
     end_leases(group, type_state(held.type), held, count)
-    if held.plain then count_ends(group, held.bulk, 'succeeded', held.plain, 0) end
+    if held.plain then
+      count_ends(group, held.bulk, 'succeeded', held.plain, 0)
+      count_jobs(held.type, -held.plain)
+    end
     held.plain = nil
   end
   if size > 0 then call('HSET', rows_key(group_name), unpack(sets, 1, size)) end

@@ -84,6 +84,7 @@ local function remove_ended(rows, group_name, id, number)
   call('ZREM', prefix .. 'failed', group_name .. ':' .. id)
   subtract_bytes(group_name, job_bytes(row, run))
   call('HDEL', rows, id, ':' .. id)
+  if sub(run, 1, 1) == 'F' then count_jobs(match(run, '^:%d:([^:]+)', 34), -1) end
   removed = removed + 1
 end
 

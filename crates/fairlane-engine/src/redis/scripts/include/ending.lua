@@ -93,5 +93,6 @@ local function step_over(group, place, id, number, cost, fate, row)
     run = call('HGET', rows_key(group.name), ':' .. id)
     call('HSET', rows_key(group.name), id, sub(row, 2))
   end
+  count_jobs(sub(place, 3), -1)
   file_end(group, id, number, false, job_bytes(row, run))
 end

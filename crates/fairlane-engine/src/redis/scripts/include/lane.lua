@@ -29,17 +29,17 @@ end
 
 -- Limits of a type are `paused:concurrency:dead_at:rate`, of a group `weight:paused:concurrency:base priority:rate`.
 local function type_state(name)
-  local state = types[name]
-  if state then return state end
+  if types[name] then return types[name] end
   local key = prefix .. 'type:' .. name
   local values = call('HMGET', key, 'in_flight', 'virtual_time', 'limits', 'bucket', 'cut', 'closed_until', 'goodput',
-    'timer', '0', '1', '2', 'asked_at')
+    'timer', '0', '1', '2', 'asked_at', 'jobs')
   local paused, concurrency, rate = match(values[3] or '0:0:0:0:0:0', '^(%d):(%d+):%d+:(.*)$')
-  state = {
+  local state = {
     name = name, key = key, was = values, in_flight = tonumber(values[1] or 0), virtual_time = tonumber(values[2] or 0),
     limits = values[3] or '', bucket = values[4] or '0:0', cut = values[5] or '', closed_until = tonumber(values[6] or 0),
     goodput = values[7] or '', timer = values[8] or '', paused = paused == '1', concurrency = tonumber(concurrency),
-    rate = rate, asked_at = tonumber(values[12] or 0), [0] = parse_order(values[9], '0:' .. name, 'high', HIGH_UNITS),
+    rate = rate, asked_at = tonumber(values[12] or 0), jobs = tonumber(values[13] or 0),
+    [0] = parse_order(values[9], '0:' .. name, 'high', HIGH_UNITS),
     parse_order(values[10], '1:' .. name, 'normal', NORMAL_UNITS), parse_order(values[11], '2:' .. name, 'low', LOW_UNITS),
   }
   types[name] = state
@@ -70,6 +70,7 @@ local function write_type(state)
   write('goodput', state.goodput, was[7] or '')
   write('timer', state.timer, was[8] or '')
   write_number('asked_at', state.asked_at, was[12])
+  write_number('jobs', state.jobs, was[13])
   for level = 0, 2 do
     if state[level].touched then write(sub(state[level].place, 1, 1), order_text(state[level]), was[9 + level]) end
   end
@@ -136,12 +137,11 @@ end
 -- What is counted of a group while it has jobs, beside `done`: waiting jobs, jobs of its run, throttles of ended jobs and
 -- how many had ended when that count began, second of the newest snapshot, newest backoff. Read when needed: rarely.
 local function record(group)
-  local known = group.record
-  if known then return known end
+  if group.record then return group.record end
   group.record_was = call('HGET', group.key, 'run') or '0:0:0:0:0:0'
   local waiting, total, throttles, since, noted, backoff =
     match(group.record_was, '^(-?%d+):(%d+):(%d+):(%d+):(%d+):(%d+)$')
-  known = {
+  local known = {
     waiting = tonumber(waiting), total = tonumber(total), throttles = tonumber(throttles), since = tonumber(since),
     noted = tonumber(noted), backoff = tonumber(backoff),
   }

@@ -77,7 +77,8 @@ local function wake_lane(group, lane)
   elseif lane.standing ~= 'P' then
     return
   end
-  lane.park = 0
+  lane.park, lane.standing = 0, 'I'
+  if not type_state(lane.type).was[13] then return end -- Its type was removed.
   enter_order(group, lane, false)
   push_token(lane.type)
 end

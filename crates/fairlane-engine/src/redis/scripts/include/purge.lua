@@ -44,6 +44,7 @@ local function purge_dead()
     if not number or number == '' or not bulk_state(number) then
       if row then subtract_bytes(group, job_bytes(row, run)) end
       call('HDEL', rows_key(group), id, ':' .. id)
+      if row then count_jobs(match(row, '^X?..........%d:([^:]+)'), -1) end
       purged = purged + 1
     end
   end

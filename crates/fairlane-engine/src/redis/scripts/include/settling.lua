@@ -83,6 +83,7 @@ local function end_job(group, id, held, run, how)
   count_ends(group, held.bulk, how, 1, run.throttles)
   file_end(group, id, held.bulk, how == 'failed', run.payload_bytes + #run.note)
   add_bytes(group, #run.note - run.note_bytes)
+  if how ~= 'failed' then count_jobs(held.type, -1) end
   return run_text(how == 'succeeded' and 'C' or how == 'failed' and 'F' or 'X', held, run)
 end
 

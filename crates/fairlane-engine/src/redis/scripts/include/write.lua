@@ -55,6 +55,27 @@ local function write_group(group)
   if is_active ~= group.was_active then write_activity(group, is_active) end
 end
 
+-- Counts jobs that keep their type from being removed: those that have not left it for good, and dead ones.
+local function count_jobs(name, jobs)
+  local state = types[name]
+  if state then
+    state.jobs = state.jobs + jobs
+  else
+    call('HINCRBY', prefix .. 'type:' .. name, 'jobs', jobs)
+  end
+end
+
+-- Makes a type. Its orders begin with an epoch that no type had before, so that lanes of a removed one mean nothing.
+local function create_type(name)
+  local state = type_state(name)
+  call('SADD', prefix .. 'types', name)
+  call('HSET', state.key, 'jobs', 0)
+  state.was[13] = '0'
+  for level = 0, 2 do
+    if partition.epochs > 0 then state[level].epoch, state[level].touched = partition.epochs + 1, true end
+  end
+end
+
 local function push_token(name)
   tokens[name] = (tokens[name] or 0) + 1
 end
