@@ -61,6 +61,11 @@ pub const SWEEP_JOBS_MAX: usize = 200;
 pub const SWEEP_BULKS_MAX: usize = 64;
 /// Most lanes whose heads one `sweep` clears.
 pub const SWEEP_LANES_MAX: usize = 16;
+/// Most idle groups one `sweep` looks at.
+pub const SWEEP_GROUPS_MAX: usize = 100;
+/// A `sweep` looks at a group this long after its last job has ended, and again this long after each look, in
+/// milliseconds.
+pub const GROUP_IDLE_MS: u64 = 5 * 60 * 1000;
 /// Most waiting jobs one `make_due` looks at.
 pub const MAKE_DUE_JOBS_MAX: usize = 500;
 /// Most jobs on one page of `list_jobs`.

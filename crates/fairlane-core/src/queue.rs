@@ -9,6 +9,7 @@ mod bulk;
 mod downstream;
 mod dump;
 mod gate;
+mod idle;
 mod invariants;
 mod job;
 mod lane;
@@ -122,6 +123,8 @@ pub struct Machine {
     finished_bulks: BTreeSet<(Micros, u64)>,
     sweeping: VecDeque<u64>,
     active_groups: BTreeSet<GroupId>,
+    /// Groups without jobs, by when they are looked at.
+    idle_groups: BTreeMap<(Micros, Box<str>), GroupKey>,
     /// Groups whose jobs the command in hand has counted.
     stirred: Vec<GroupKey>,
     /// What the window of `classic` has let pass: which second, and how many jobs.
@@ -190,6 +193,7 @@ impl Machine {
             finished_bulks: BTreeSet::new(),
             sweeping: VecDeque::new(),
             active_groups: BTreeSet::new(),
+            idle_groups: BTreeMap::new(),
             stirred: Vec::new(),
             window: (0, 0),
             saved_spins: 0,

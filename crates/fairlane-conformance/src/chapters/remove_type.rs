@@ -104,7 +104,9 @@ async fn lanes_that_stand_empty_in_order_leave_it_in_steps(queue: Subject) {
         queue.add([in_bulk("b", job(&group, "1"))]).await;
         queue.cancel_bulk(&group, "b").await;
     }
-    while queue.sweep(100).await.more {}
+    while queue.whole().await.sweeping > 0 {
+        queue.sweep(100).await;
+    }
     assert_eq!(queue.whole().await.active_lanes[1], groups as u64);
     assert_eq!(remove(&queue, "t").await, TypeRemoved::Again);
     assert_eq!(remove(&queue, "t").await, TypeRemoved::Removed);
@@ -121,8 +123,9 @@ async fn a_lane_parked_when_its_type_went_is_idle_when_it_wakes(queue: Subject) 
     assert_eq!((leased.len(), queue.whole().await.parked_lanes), (1, 1));
     queue.cancel_bulk("g", "b").await;
     queue.succeed(&leased).await;
-    while queue.sweep(100).await.more {}
-    queue.sweep(100).await;
+    while queue.whole().await.sweeping > 0 {
+        queue.sweep(100).await;
+    }
     assert_eq!(remove(&queue, "t").await, TypeRemoved::Removed);
     queue.advance_ms(5000);
     assert_eq!(queue.lease(1).await, []);

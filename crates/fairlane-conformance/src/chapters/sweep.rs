@@ -1,6 +1,8 @@
 //! `sweep`: what was dropped, resumed, overdue or outlived is tidied up, a bounded number at a time.
 
-use fairlane_core::limits::{SWEEP_BULKS_MAX, SWEEP_JOBS_MAX, VISIT_SKIPS_MAX};
+use fairlane_core::limits::{
+    GROUP_IDLE_MS, SWEEP_BULKS_MAX, SWEEP_GROUPS_MAX, SWEEP_JOBS_MAX, VISIT_SKIPS_MAX,
+};
 use fairlane_core::queue::*;
 use fairlane_engine::EngineError;
 
@@ -29,6 +31,10 @@ pub const CASES: &[Case] = cases![
     a_job_that_outlives_its_bulk_action_never_runs,
     a_bulk_action_is_not_forgotten_before_its_jobs,
     finished_jobs_past_their_time_go,
+    a_group_is_forgotten_once_nothing_of_it_is_left,
+    a_group_with_jobs_settings_or_bulk_actions_is_kept,
+    a_group_is_kept_while_it_would_gain_from_being_forgotten,
+    a_sweep_forgets_a_bounded_number_of_groups,
     sweeping_again_changes_nothing,
     a_number_out_of_range_is_invalid,
 ];
@@ -329,6 +335,90 @@ async fn finished_jobs_past_their_time_go(queue: Subject) {
 }
 
 /// A lost reply: it is swept again.
+const RETENTION_MS: u64 = 25 * 3600 * 1000;
+
+async fn is_known(queue: &Subject, group: &str) -> bool {
+    match queue.inspect(Inspect::Group(group_id(group))).await {
+        Inspected::Group(view) => view.is_some(),
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn a_group_is_forgotten_once_nothing_of_it_is_left(queue: Subject) {
+    queue.add([job("g", "1")]).await;
+    queue.serve_all(1).await;
+    queue.advance_ms(GROUP_IDLE_MS);
+    queue.sweep(10).await;
+    assert!(is_known(&queue, "g").await, "its finished job is kept");
+    queue.advance_ms(RETENTION_MS);
+    queue.sweep(10).await;
+    assert!(!is_known(&queue, "g").await);
+    queue.add([job("g", "1")]).await;
+    assert_eq!(queue.lease(1).await.len(), 1);
+}
+
+async fn a_group_with_jobs_settings_or_bulk_actions_is_kept(queue: Subject) {
+    queue.set_group("limited", group_seats(3)).await;
+    for group in ["limited", "busy"] {
+        queue.add([job(group, "1")]).await;
+    }
+    queue.serve_all(2).await;
+    queue.open("bulk", "b").await;
+    queue.add([delayed(2 * RETENTION_MS, "busy", "later")]).await;
+    queue.advance_ms(RETENTION_MS);
+    queue.sweep(10).await;
+    for group in ["limited", "busy", "bulk"] {
+        assert!(is_known(&queue, group).await, "{group}");
+    }
+    queue.set_group("limited", GroupPatch { concurrency: Some(None), ..GroupPatch::default() }).await;
+    queue.cancel_bulk("bulk", "b").await;
+    let taken = queue.take_one().await;
+    queue.finish(&taken).await;
+    for _ in 0..3 {
+        queue.advance_ms(8 * RETENTION_MS);
+        queue.sweep(10).await;
+    }
+    assert!(!is_known(&queue, "limited").await, "its settings are gone");
+    assert!(!is_known(&queue, "bulk").await, "its bulk action is gone");
+    assert!(is_known(&queue, "busy").await);
+}
+
+/// Coming back as a new group would put it ahead of the others once more.
+async fn a_group_is_kept_while_it_would_gain_from_being_forgotten(queue: Subject) {
+    let settings = Settings { completed_kept_max: 0, ..Settings::default() };
+    queue.engine.set_whole(SetWhole { settings }).await.expect("set_whole is answered");
+    queue.add(jobs("a", 40)).await;
+    queue.add(jobs("b", 400)).await;
+    let served = queue.lease(80).await;
+    assert_eq!(served.iter().filter(|leased| leased.job.group == group_id("a")).count(), 40);
+    queue.succeed(&served).await;
+    queue.advance_ms(GROUP_IDLE_MS);
+    while queue.sweep(100).await.removed > 0 {}
+    assert_eq!(queue.whole().await.completed, 0);
+    assert!(is_known(&queue, "a").await, "others have not been served past it");
+    for _ in 0..4 {
+        let served = queue.lease(50).await;
+        queue.succeed(&served).await;
+    }
+    queue.advance_ms(GROUP_IDLE_MS);
+    while queue.sweep(100).await.removed > 0 {}
+    assert!(!is_known(&queue, "a").await);
+}
+
+async fn a_sweep_forgets_a_bounded_number_of_groups(queue: Subject) {
+    let settings = Settings { completed_kept_max: 0, ..Settings::default() };
+    queue.engine.set_whole(SetWhole { settings }).await.expect("set_whole is answered");
+    queue.add((0..SWEEP_GROUPS_MAX + 1).map(|number| job(&format!("g{number}"), "1"))).await;
+    queue.serve_all(SWEEP_GROUPS_MAX + 1).await;
+    while queue.sweep(100).await.removed > 0 {}
+    queue.advance_ms(GROUP_IDLE_MS);
+    assert!(queue.sweep(10).await.more);
+    assert!(!queue.sweep(10).await.more);
+    for number in 0..=SWEEP_GROUPS_MAX {
+        assert!(!is_known(&queue, &format!("g{number}")).await, "g{number}");
+    }
+}
+
 async fn sweeping_again_changes_nothing(queue: Subject) {
     queue.open_with_jobs("g", "b", 3).await;
     queue.cancel_bulk("g", "b").await;

@@ -40,6 +40,7 @@ impl Machine {
             } else {
                 group.record = Record::default();
                 self.active_groups.remove(&group.name);
+                self.watch_idle(key);
             }
         }
     }

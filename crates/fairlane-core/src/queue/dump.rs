@@ -183,6 +183,8 @@ impl Machine {
             fields.insert(field.into(), value);
         }
         dump.0.insert("partition".into(), DumpValue::Hash(fields));
+        let idle = self.idle_groups.keys().map(|(at, name)| (at.0, name.to_string()));
+        dump.0.insert("idle-groups".into(), DumpValue::Sorted(idle.collect()));
         let types = self.types_by_name.keys().map(|name| name.escaped().to_owned()).collect();
         dump.0.insert("types".into(), DumpValue::Set(types));
         for (worker, request) in &self.requests {

@@ -12,7 +12,7 @@ use crate::numbers::Fence;
 
 use super::job::{Job, JobKey, Place};
 use super::lane::{Group, GroupKey, Lane, LaneKey, Standing, TypeKey};
-use super::{BulkState, Machine};
+use super::{BulkState, GroupSettings, Machine};
 
 fn same<T: PartialEq + Debug>(what: impl FnOnce() -> String, counted: T, stored: T) -> Result<(), String> {
     if counted == stored {
@@ -215,6 +215,14 @@ impl Machine {
         same(|| name("in flight"), leased, group.in_flight)?;
         let active = self.active_groups.contains(&group.name);
         same(|| name("activity"), backlog + leased > 0, active)?;
+        let watched = |at| self.idle_groups.contains_key(&(at, group.name.escaped().into()));
+        same(|| name("look"), group.idle_at.is_none_or(watched), true)?;
+        let is_default = group.settings == GroupSettings::default();
+        same(
+            || name("unwatched idleness"),
+            is_default && !active && group.bulks.is_empty() && group.idle_at.is_none(),
+            false,
+        )?;
         let seats = group.lanes.iter().filter(|lane| lane.standing == Standing::SeatParked).count();
         same(|| name("seat-parked lanes"), seats as u32, group.seat_parked)?;
         let concurrency = group.settings.concurrency.map_or(u64::MAX, u64::from);

@@ -111,6 +111,8 @@ pub(super) struct Group {
     pub stored_bytes: u64,
     /// Whether it stands among the active groups: it had jobs when that was last looked at.
     pub active: bool,
+    /// When it is looked at because it may have nothing left.
+    pub idle_at: Option<Micros>,
     pub record: Record,
     /// What the window of `classic` has let pass: which second, and how many jobs.
     pub window: (u64, u64),
@@ -163,6 +165,7 @@ impl Group {
             seat_parked: 0,
             stored_bytes: 0,
             active: false,
+            idle_at: None,
             record: Record::default(),
             window: (0, 0),
             lanes: Vec::new(),

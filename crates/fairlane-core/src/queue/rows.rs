@@ -138,6 +138,8 @@ pub struct GroupRow {
     pub window: (u64, u64),
     /// What is counted while it has jobs.
     pub record: RecordRow,
+    /// When it is looked at because it may have nothing left.
+    pub idle_at: Option<Micros>,
 }
 
 /// What is counted of a group while it has jobs.

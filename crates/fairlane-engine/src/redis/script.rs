@@ -30,7 +30,7 @@ const OPERATIONS: &[(&str, &str)] = sources!("scripts/":
 const INCLUDES: &[(&str, &str)] = sources!("scripts/include/":
     "base" "rate" "lane" "write" "order" "waiting" "clamp" "downstream" "gate" "answer" "pick" "ends" "settling"
     "purge" "bytes" "bulk" "ending" "clear" "congestion" "serve" "turns" "looks" "pages" "whereabouts"
-    "scan" "recount" "recount_bytes" "mend" "checks" "walk" "walk_groups");
+    "scan" "recount" "recount_bytes" "mend" "checks" "walk" "walk_groups" "idle");
 
 struct Source {
     code: String,
@@ -173,6 +173,8 @@ fn limits() -> Vec<(&'static str, String)> {
         ("PURGED_DEAD_MAX", count(l::PURGED_DEAD_MAX)),
         ("SWEEP_BULKS_MAX", count(l::SWEEP_BULKS_MAX)),
         ("SWEEP_LANES_MAX", count(l::SWEEP_LANES_MAX)),
+        ("SWEEP_GROUPS_MAX", count(l::SWEEP_GROUPS_MAX)),
+        ("GROUP_IDLE_US", number(l::GROUP_IDLE_MS * 1000)),
         ("TAKE_BULKS_MAX", count(l::TAKE_BULKS_MAX)),
         ("GROUP_BULKS_MAX", count(l::GROUP_BULKS_MAX)),
         ("PROGRESS_JOBS_MAX", number(l::PROGRESS_JOBS_MAX)),

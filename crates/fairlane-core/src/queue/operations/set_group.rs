@@ -77,6 +77,10 @@ impl Machine {
         }
         let difference = settings.base_priority - group.settings.base_priority;
         group.settings = settings.clone();
+        let is_idle = !group.active && settings == GroupSettings::default();
+        if is_idle {
+            self.watch_idle(key);
+        }
         if self.is_classic() && difference != 0 {
             self.move_scores(key, difference);
         }

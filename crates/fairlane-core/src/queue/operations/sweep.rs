@@ -1,13 +1,13 @@
 //! `sweep`: the janitor's step. Jobs that are not to run leave the heads of their lanes, dropped jobs that wait for
-//! a time end, jobs of resumed bulk actions go back to their lanes, overdue bulk actions fail, and what is outlived
-//! is removed: a bounded number at a time.
+//! a time end, jobs of resumed bulk actions go back to their lanes, overdue bulk actions fail, what is outlived is
+//! removed, and groups that have nothing left are forgotten: a bounded number at a time.
 //!
 //! A bulk action leaves the list of those to be swept when no job of it can be reached: its running jobs end when
 //! they are settled, and jobs behind runnable ones when their turn comes.
 
 use serde::{Deserialize, Serialize};
 
-use crate::limits::{SWEEP_BULKS_MAX, SWEEP_JOBS_MAX, SWEEP_LANES_MAX};
+use crate::limits::{SWEEP_BULKS_MAX, SWEEP_GROUPS_MAX, SWEEP_JOBS_MAX, SWEEP_LANES_MAX};
 use crate::numbers::{Micros, within};
 use crate::queue::job::{JobKey, Place};
 use crate::queue::lane::{Entry, GroupKey, Head, LaneKey, Standing};
@@ -65,8 +65,10 @@ impl Machine {
         self.record_ended(ended, now);
         swept.removed = self.remove_outlived(&mut left, now);
         swept.removed += self.purge(now);
+        let forgotten = self.forget_idle_groups(now);
         let unswept = !self.sweeping.is_empty() || !self.clearing.is_empty();
-        swept.more = left == 0 || overdue == SWEEP_BULKS_MAX || unswept;
+        let in_full = left == 0 || overdue == SWEEP_BULKS_MAX || forgotten == SWEEP_GROUPS_MAX;
+        swept.more = in_full || unswept;
         swept
     }
 
@@ -226,6 +228,7 @@ impl Machine {
         if let Some(bulk) = self.bulks.remove(&number) {
             self.groups[bulk.group].bulks.remove(&bulk.name);
             self.subtract_bytes(bulk.group, bulk.stored_bytes());
+            self.watch_idle(bulk.group);
         }
     }
 }

@@ -305,6 +305,7 @@ fn group_row(group: &Group) -> GroupRow {
         bucket: group.bucket,
         window: group.window,
         record: RecordRow { total, done, throttles, throttles_since, noted, backoff_ms },
+        idle_at: group.idle_at,
     }
 }
 

@@ -15,7 +15,7 @@ use crate::queue::downstream::{Cut, Downstream};
 use crate::queue::job::{Batch, Held, Job, JobKey, NO_ORDER, Place, Run};
 use crate::queue::lane::{LaneKey, Order, Record, Standing, Timer};
 use crate::queue::operations::LaneStanding;
-use crate::queue::{BulkCause, BulkState, JobRef, Machine, Request, Settings};
+use crate::queue::{BulkCause, BulkState, GroupSettings, JobRef, Machine, Request, Settings};
 
 use super::tail::Tail;
 use super::whole::Fields;
@@ -140,6 +140,9 @@ impl Restore {
             backoff_ms: row.record.backoff_ms,
             history: VecDeque::new(),
         };
+        if let Some(at) = row.idle_at {
+            self.machine.look_at_group(key, at);
+        }
         Ok(())
     }
 
@@ -467,8 +470,12 @@ impl Restore {
         for key in keys {
             let group = &mut machine.groups[key];
             group.active = group.backlog + group.in_flight > 0;
+            let is_bare = group.settings == GroupSettings::default() && group.bulks.is_empty();
             if group.active {
                 machine.active_groups.insert(group.name.clone());
+            } else if is_bare {
+                // Rows that were written before groups were forgotten do not say when to look.
+                machine.watch_idle(key);
             }
         }
     }

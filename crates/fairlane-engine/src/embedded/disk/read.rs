@@ -360,6 +360,7 @@ fn group_row(row: &Row<'_>) -> Result<GroupRow, Unread> {
             noted: row.get(14)?,
             backoff_ms: row.get(15)?,
         },
+        idle_at: row.get::<_, Option<u64>>(16)?.map(Micros),
     })
 }
 

@@ -13,8 +13,8 @@ use super::DiskError;
 const APPLICATION_ID: u32 = 0x4661_6972;
 
 /// What brings a file from one version to the next; version 0 is an empty file.
-const STEPS: [&str; 7] =
-    [FIRST, BULK_PAYLOAD, TYPE_RETRIES, BULK_AGGREGATED, JOB_TRACE, BULK_WORKER, LANE_CLEARING];
+const STEPS: [&str; 8] =
+    [FIRST, BULK_PAYLOAD, TYPE_RETRIES, BULK_AGGREGATED, JOB_TRACE, BULK_WORKER, LANE_CLEARING, GROUP_IDLE];
 
 const FIRST: &str = "
 CREATE TABLE whole (
@@ -215,6 +215,11 @@ ALTER TABLE bulks ADD COLUMN worker TEXT;
 
 /// No table changes: a lane may stand as `clearing`, which programs of before cannot read.
 const LANE_CLEARING: &str = "";
+
+/// When a group is looked at because it may have nothing left.
+const GROUP_IDLE: &str = "
+ALTER TABLE groups ADD COLUMN idle_at INTEGER;
+";
 
 /// Makes the tables of a new file, or brings older ones up to date.
 pub(super) fn bring_up(connection: &Connection, file: &Path) -> Result<(), DiskError> {

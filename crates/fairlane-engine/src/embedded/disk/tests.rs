@@ -302,7 +302,8 @@ const LATER: &str = "
     ALTER TABLE types DROP COLUMN max_retry_count;
     ALTER TABLE bulks DROP COLUMN aggregated;
     ALTER TABLE jobs DROP COLUMN trace;
-    ALTER TABLE bulks DROP COLUMN worker";
+    ALTER TABLE bulks DROP COLUMN worker;
+    ALTER TABLE groups DROP COLUMN idle_at";
 
 #[tokio::test]
 async fn a_file_of_the_first_version_is_brought_up_to_date() {

@@ -215,7 +215,7 @@ fn write_type(connection: &Connection, row: &TypeRow) -> Result<()> {
 
 fn write_group(connection: &Connection, row: &GroupRow) -> Result<()> {
     let sql = "INSERT OR REPLACE INTO groups
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)";
     connection.prepare_cached(sql)?.execute(params![
         plain(row.name.escaped(), &row.name),
         row.settings.weight.get(),
@@ -233,6 +233,7 @@ fn write_group(connection: &Connection, row: &GroupRow) -> Result<()> {
         row.record.throttles_since,
         row.record.noted,
         row.record.backoff_ms,
+        row.idle_at.map(|at| at.0),
     ])?;
     Ok(())
 }

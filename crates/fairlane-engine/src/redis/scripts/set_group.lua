@@ -29,6 +29,7 @@ end
 
 group.bucket = changed_bucket(group.bucket or '0:0', rate, new_rate)
 group.limits, group.weight, group.base_priority = limits, tonumber(new_weight), tonumber(new_base)
+if limits == none and not group.was_active then watch_idle(group.name) end
 if new_weight ~= weight then
   for _, place in ipairs(places_of(group)) do
     local _, lane = group_state(group.name, place)

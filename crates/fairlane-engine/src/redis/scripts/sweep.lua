@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- sweep: the janitor's step. Jobs that are not to run leave the heads of their lanes, dropped jobs that wait for a time end,
--- jobs of resumed bulk actions go back to their lanes, overdue bulk actions fail, and what is outlived is removed.
+-- jobs of resumed bulk actions go back to their lanes, overdue bulk actions fail, what is outlived is removed, and groups
+-- that have nothing left are forgotten.
 -- KEYS[1] the partition.
 -- ARGV[1] time, [2] about how many jobs.
 -- Replies {jobs dropped, jobs resumed, jobs removed, bulk actions overdue, whether there may be more (0 1)}.
@@ -14,6 +15,7 @@
 --@include bulk
 --@include ending
 --@include purge
+--@include idle
 read_partition({
   'sequence', 'backlog', 'classic', 'alpha', 'completed', 'stored_bytes', 'completed_kept_max', 'completed_retention_ms',
   'failed_kept_max', 'failed_retention_ms', 'bulk_retention_ms',
@@ -106,6 +108,7 @@ local function remove_outlived()
       take_no_more(bulk)
       call('ZREM', prefix .. 'group:' .. group_name .. ':bulks', name)
       subtract_bytes(group_name, call('HSTRLEN', bulk.key, 'payload') + call('HSTRLEN', bulk.key, 'summary'))
+      watch_idle(group_name)
       call('DEL', bulk.key)
       bulk.gone, bulks[bulk.number], left = true, false, left - 1
     end
@@ -126,6 +129,7 @@ clear_lanes()
 record_ended()
 remove_outlived()
 purge()
+local forgotten = forget_idle_groups()
 write_all()
-local more = left == 0 or overdue == SWEEP_BULKS_MAX or call('EXISTS', sweeping, clearing) > 0
+local more = left == 0 or overdue == SWEEP_BULKS_MAX or forgotten == SWEEP_GROUPS_MAX or call('EXISTS', sweeping, clearing) > 0
 return {dropped, resumed, removed + purged, overdue, more and 1 or 0}

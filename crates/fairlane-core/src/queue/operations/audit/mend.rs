@@ -111,6 +111,7 @@ impl Machine {
                 group.active = false;
                 let name = group.name.clone();
                 self.active_groups.remove(&name);
+                self.watch_idle(key);
             }
             _ => self.mend_lane(key, &finding.detail),
         }

@@ -7,12 +7,18 @@ local function record_text(known)
   return format('%d:%d:%d:%d:%d:%d', known.waiting, known.total, known.throttles, known.since, known.noted, known.backoff)
 end
 
--- A group that got its first job is active; one that has none left is forgotten but for its limits and lanes.
+-- Has a sweep look at a group later, unless one is to already.
+local function watch_idle(name)
+  call('ZADD', prefix .. 'idle-groups', 'NX', text(now + GROUP_IDLE_US), name)
+end
+
+-- A group that got its first job is active; of one that has none left only its limits and lanes stay, for a while.
 local function write_activity(group, is_active)
   if is_active then return call('ZADD', prefix .. 'active-groups', 0, group.name) end
   call('ZREM', prefix .. 'active-groups', group.name)
   if record(group).noted > 0 then call('DEL', history_key(group)) end
   call('HDEL', group.key, 'run')
+  watch_idle(group.name)
 end
 
 local function write_group(group)
