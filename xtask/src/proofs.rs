@@ -32,6 +32,7 @@ Usage: cargo xtask trials neighbours [--redis 1] [--slots N]
        cargo xtask trials hold [--redis 1] [--jobs N] [--stuck N]
        cargo xtask trials failover [--rounds N] [--seconds N]
        cargo xtask trials http [cycle|single|idle|flood] [--rounds N] [--connections N]
+       cargo xtask trials attack [NAME…] [--seconds N] [--json]
        cargo xtask trials kills [--seed S] [--rounds N]
 
 neighbours  200 customers with 50 jobs, alone and beside 20 with a bulk action of 50,000: waits and counts
@@ -42,6 +43,11 @@ failover    a Redis primary replaced behind one address while ten jobs run at on
             results dropped and jobs lost
 http        the server under load, against floors measured in turns: batches, single requests, ten thousand idle
             connections, and a key that floods beside a gentle one
+attack      a customer with a key bound to one group attacks `fairlane serve` on a data directory: ids (colliding job
+            ids), payloads (500 KiB each), callbacks (receivers that never answer), folds (unknown ones), connections
+            (hoarded), unknown-keys (bodies of 8 MiB). Beside it another customer's p99 of enqueue, completion and bulk
+            action, before and during: it may grow by 20 ms. The server must neither end nor fail to start again.
+            All six, or those named; about 25 s each on loopback, and up to 600 MiB of memory and disk
 kills       what `cargo xtask soak --worker-kills` runs
 ";
 
@@ -64,8 +70,14 @@ pub fn soak(root: &Path, arguments: &[String]) -> Outcome {
     program(root, "fairlane-conformance", "soak", arguments)
 }
 
-/// Runs a trial.
+/// Runs a trial. Attacks are on the real program, which is built for it.
 pub fn trials(root: &Path, arguments: &[String]) -> Outcome {
+    if arguments.first().is_some_and(|name| name == "attack") {
+        shell::run(&mut shell::cargo(root, &["build", "--release", "-p", "fairlane-cli"]))?;
+        let target = shell::target_folder(root).join("release/fairlane").display().to_string();
+        let attack = [arguments, &["--program".to_owned(), target]].concat();
+        return program(root, "fairlane-trials", "trials", &attack);
+    }
     program(root, "fairlane-trials", "trials", arguments)
 }
 

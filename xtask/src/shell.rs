@@ -22,6 +22,12 @@ pub fn cargo(root: &Path, arguments: &[&str]) -> Command {
     command
 }
 
+/// Where cargo puts what it builds.
+pub fn target_folder(root: &Path) -> PathBuf {
+    let named = std::env::var_os("CARGO_TARGET_DIR").filter(|folder| !folder.is_empty());
+    root.join(named.map_or_else(|| PathBuf::from("target"), PathBuf::from))
+}
+
 /// Any other program, to be run from the workspace root.
 pub fn program_at(root: &Path, program: &str) -> Command {
     let mut command = Command::new(program);

@@ -10,6 +10,8 @@ use tokio::task::JoinHandle;
 
 /// What came in.
 pub struct Request {
+    /// The path it was sent to.
+    pub path: String,
     /// The header `webhook-id`.
     pub webhook_id: Option<String>,
     /// The body.
@@ -62,6 +64,7 @@ where
         if stream.read_line(&mut line).await? == 0 {
             return Ok(());
         }
+        let path = line.split(' ').nth(1).unwrap_or_default().to_owned();
         loop {
             line.clear();
             stream.read_line(&mut line).await?;
@@ -74,7 +77,7 @@ where
         }
         let mut body = vec![0; length];
         stream.read_exact(&mut body).await?;
-        let status = answer(Request { webhook_id, body }).await;
+        let status = answer(Request { path, webhook_id, body }).await;
         let head = format!("HTTP/1.1 {status} Said\r\ncontent-length: 0\r\n\r\n");
         stream.get_mut().write_all(head.as_bytes()).await?;
     }

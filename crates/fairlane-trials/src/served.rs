@@ -9,7 +9,7 @@
 //! What is measured is always a process of its own, and its floor is measured in the same run, in turns. The figures
 //! of processes are read from `/proc`, so this runs on Linux.
 
-mod client;
+pub(crate) mod client;
 pub mod cycle;
 pub mod flood;
 pub mod idle;
@@ -68,7 +68,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 /// Runs on a thread and a runtime of its own: a load generator that takes little of the machine.
-fn alone<T: Send, F: Future<Output = T>>(load: impl FnOnce() -> F + Send) -> T {
+pub(crate) fn alone<T: Send, F: Future<Output = T>>(load: impl FnOnce() -> F + Send) -> T {
     let run = || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.expect("threads can be started").block_on(load())

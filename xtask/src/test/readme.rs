@@ -7,7 +7,7 @@
 
 use crate::{Outcome, shell};
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -37,9 +37,9 @@ pub fn run_commands(root: &Path) -> Outcome {
 
 /// The PATH with the folder of the debug build before everything else.
 fn path_with_program(root: &Path) -> Result<OsString, String> {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let folders = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::iter::once(root.join(target).join("debug")).chain(std::env::split_paths(&folders));
+    let built = shell::target_folder(root).join("debug");
+    let folders = std::iter::once(built).chain(std::env::split_paths(&folders));
     std::env::join_paths(folders).map_err(|error| format!("the PATH cannot be extended: {error}"))
 }
 

@@ -4,6 +4,7 @@
 //! `trials hold [--redis 1] [--jobs N] [--stuck N]`.
 //! `trials failover [--rounds N] [--seconds N]`.
 //! `trials http [cycle|single|idle|flood] [--rounds N] [--connections N]`: all four, or one of them.
+//! `trials attack --program PATH [NAME…] [--seconds N] [--json]`: all attacks on `PATH serve`, or those named.
 //! With the word `victim` it is a process to be killed, with `http-server` and `http-library` one to be measured.
 
 use std::path::Path;
@@ -14,12 +15,14 @@ use std::time::Duration;
 use fairlane_conformance::servers::{RedisServer, ServerOptions};
 use fairlane_core::queue::Settings;
 use fairlane_engine::Engine;
+use fairlane_trials::attack::Kind;
 use fairlane_trials::kills::Store;
 use fairlane_trials::served::{self, Compared, cycle, flood, idle, single};
-use fairlane_trials::{downstream, failover, hold, kills, neighbours};
+use fairlane_trials::{attack, downstream, failover, hold, kills, neighbours};
 
 const USAGE: &str = "Usage: trials kills [--seed S] [--rounds N] | neighbours [--redis 1] [--slots N] | \
     downstream [--seconds N] | hold [--redis 1] [--jobs N] [--stuck N] | failover [--rounds N] [--seconds N] | \
+    attack --program PATH [NAME…] [--seconds N] [--json] | \
     http [cycle|single|idle|flood] [--rounds N] [--connections N]";
 
 /// Least part of the library's rate that the server reaches with batches.
@@ -70,6 +73,9 @@ async fn main() -> ExitCode {
             let (rounds, connections) = (number("--rounds", 9) as usize, number("--connections", 0) as usize);
             serve(Path::new(&words[0]), words.get(2).map(String::as_str), rounds, connections)
         }
+        Some("attack") => {
+            attack(&words[2..], number("--seconds", 10), words.iter().any(|word| word == "--json")).await
+        }
         Some("kills") => kill(&words[0], number("--seed", 1), number("--rounds", 1000)).await,
         Some("neighbours") => meet(number("--redis", 0) == 1, number("--slots", 50) as usize).await,
         Some("hold") => {
@@ -82,6 +88,101 @@ async fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// The attacks that are named, or all of them.
+async fn attack(words: &[String], seconds: u64, is_json: bool) -> ExitCode {
+    let program = words.iter().position(|word| word == "--program").and_then(|at| words.get(at + 1));
+    let mut names = Vec::new();
+    let mut rest = words.iter().map(String::as_str);
+    while let Some(word) = rest.next() {
+        match word {
+            "--program" | "--seconds" => drop(rest.next()),
+            "--json" => {}
+            name => names.push(name),
+        }
+    }
+    let kinds: Option<Vec<Kind>> = names.iter().map(|name| Kind::named(name)).collect();
+    let (Some(program), Some(kinds)) = (program, kinds) else {
+        let known = Kind::ALL.map(Kind::name).join(", ");
+        eprintln!("{USAGE}\nattacks: {known}");
+        return ExitCode::from(2);
+    };
+    let kinds = if kinds.is_empty() { Kind::ALL.to_vec() } else { kinds };
+    let plan = attack::Plan { phase: Duration::from_secs(seconds.max(1)), ..attack::Plan::default() };
+    let mut reports = Vec::new();
+    for kind in kinds {
+        if !is_json {
+            eprintln!("attacking by {} …", kind.name());
+        }
+        reports.push(attack::run(Path::new(program), kind, &plan).await);
+    }
+    if is_json {
+        println!("{}", attack_json(&reports));
+    } else {
+        println!("{}", attack_table(&reports));
+    }
+    let violations: Vec<String> =
+        reports.iter().flat_map(|report| [report.violations.clone(), report.slower()].concat()).collect();
+    match is_json {
+        true if violations.is_empty() => ExitCode::SUCCESS,
+        true => ExitCode::FAILURE,
+        false => end(&violations),
+    }
+}
+
+/// A line for each attack: the p99s of the other customer before and during it, in milliseconds.
+fn attack_table(reports: &[attack::Report]) -> String {
+    let mut lines = vec![
+        "p99 in ms, before > during   enqueue          completion       bulk action      attacker: accepted, \
+         refused, broken   memory     restart   verdict"
+            .to_owned(),
+    ];
+    for report in reports {
+        let (before, during) = (report.before.p99_ms(), report.during.p99_ms());
+        let pair = |at: usize| format!("{:>7.1} > {:<7.1}", before[at], during[at]);
+        let restart = report.restart.map_or("none".to_owned(), |took| format!("{:.1} s", took.as_secs_f64()));
+        let verdict = match (report.violations.is_empty(), report.slower().is_empty()) {
+            (true, true) => "holds",
+            (true, false) => "slower",
+            (false, _) => "violated",
+        };
+        let attacker = format!("{}, {}, {}", report.accepted, report.refused, report.broken);
+        lines.push(format!(
+            "{:<28} {} {} {} {attacker:<37} {:>6.0} MiB {restart:>9}   {verdict}",
+            report.kind.name(),
+            pair(0),
+            pair(1),
+            pair(2),
+            report.memory_mib,
+        ));
+    }
+    lines.join("\n")
+}
+
+fn attack_json(reports: &[attack::Report]) -> serde_json::Value {
+    let waits = |waits: &attack::Waits| {
+        let [enqueue, completion, bulk] = waits.p99_ms();
+        serde_json::json!({
+            "enqueue_p99_ms": enqueue, "completion_p99_ms": completion, "bulk_p99_ms": bulk,
+            "jobs": waits.completion.len(), "bulks": waits.bulk.len(), "failed": waits.failed,
+        })
+    };
+    let report = |report: &attack::Report| {
+        serde_json::json!({
+            "attack": report.kind.name(),
+            "before": waits(&report.before),
+            "during": waits(&report.during),
+            "accepted": report.accepted,
+            "refused": report.refused,
+            "broken": report.broken,
+            "memory_mib": report.memory_mib,
+            "restart_ms": report.restart.map(|took| took.as_millis() as u64),
+            "slower": report.slower(),
+            "violations": report.violations,
+        })
+    };
+    serde_json::json!({ "attacks": reports.iter().map(report).collect::<Vec<_>>() })
 }
 
 /// Half of the rounds on each store.

@@ -1,10 +1,10 @@
 //! A client that costs little: requests that are bytes already, answers read as far as they are needed.
 
 use std::io::{Error, ErrorKind, Result};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 /// Bytes of each payload.
 pub const PAYLOAD_BYTES: usize = 200;
@@ -31,7 +31,17 @@ pub struct Answer<'a> {
 
 impl Connection {
     pub async fn open(address: SocketAddr) -> Result<Self> {
-        let stream = TcpStream::connect(address).await?;
+        Self::over(TcpStream::connect(address).await?)
+    }
+
+    /// From this address of this machine.
+    pub async fn open_from(source: IpAddr, address: SocketAddr) -> Result<Self> {
+        let socket = TcpSocket::new_v4()?;
+        socket.bind(SocketAddr::new(source, 0))?;
+        Self::over(socket.connect(address).await?)
+    }
+
+    fn over(stream: TcpStream) -> Result<Self> {
         stream.set_nodelay(true)?;
         Ok(Self { stream, input: Vec::with_capacity(512) })
     }

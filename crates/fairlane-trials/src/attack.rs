@@ -1,0 +1,203 @@
+//! Attacks by one customer beside another: what the other customer notices, and whether the server survives.
+//!
+//! - `attack/kind.rs`: the attacks by name. `attack/attacker.rs`: how each is carried out. `attack/collisions.rs`: job ids
+//!   with equal hashes.
+//! - `attack/customer.rs`: the other customer, whose waits are measured. `attack/process.rs`: the server.
+//!
+//! Each attack has a server of its own: the `fairlane` program on a data directory that is removed afterwards. The attacker
+//! has a key bound to one group, the weakest that can write. Everything stays on loopback, is bounded in count and time,
+//! and stops with the trial. The attacker connects from 127.0.0.2 and processes are read from `/proc`, so this runs on Linux.
+
+mod attacker;
+mod collisions;
+mod customer;
+mod kind;
+mod process;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+
+use attacker::Attacker;
+use customer::{Customer, Receiver};
+pub use kind::Kind;
+use process::{Keys, ServerProcess};
+
+/// How much longer the slowest hundredth may take during an attack.
+pub const SLOWER_MAX: Duration = Duration::from_millis(20);
+
+/// How long, and how much.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    /// The other customer is measured for so long before an attack, and during it.
+    pub phase: Duration,
+    /// Jobs of the other customer a second.
+    pub jobs_per_second: u64,
+    /// Its bulk actions a second.
+    pub bulks_per_second: u64,
+    /// Job ids with equal hashes.
+    pub colliding_ids: usize,
+    /// Jobs with a payload of 500 KiB.
+    pub large_jobs: usize,
+    /// Bulk actions whose callback is never answered.
+    pub hanging_callbacks: usize,
+    /// Bulk actions with a fold that no worker knows.
+    pub unknown_folds: usize,
+    /// Connections that the server accepts in the attack by connections; the attacker opens twice as many.
+    pub connections_max: usize,
+    /// Bytes of a body of unknown keys.
+    pub unknown_keys_bytes: usize,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self {
+            phase: Duration::from_secs(10),
+            jobs_per_second: 100,
+            bulks_per_second: 10,
+            colliding_ids: 40_000,
+            large_jobs: 600,
+            hanging_callbacks: 200,
+            unknown_folds: 1500,
+            connections_max: 200,
+            unknown_keys_bytes: 8 * 1024 * 1024,
+        }
+    }
+}
+
+/// What the other customer waited for, in microseconds.
+#[derive(Debug)]
+pub struct Waits {
+    /// From the request to its response.
+    pub enqueue: Histogram<u64>,
+    /// From the request to the call of the job's target.
+    pub completion: Histogram<u64>,
+    /// From sealing a bulk action to its callback.
+    pub bulk: Histogram<u64>,
+    /// Requests that were not answered with success, and jobs and bulk actions that did not end in time.
+    pub failed: u64,
+}
+
+/// How one attack went.
+#[derive(Debug)]
+pub struct Report {
+    /// The attack.
+    pub kind: Kind,
+    /// The other customer before it.
+    pub before: Waits,
+    /// And during it.
+    pub during: Waits,
+    /// Requests of the attacker that succeeded.
+    pub accepted: u64,
+    /// That were refused.
+    pub refused: u64,
+    /// Connections of the attacker that ended before a response.
+    pub broken: u64,
+    /// The most memory the server had, in MiB.
+    pub memory_mib: f64,
+    /// How long the server took to serve again after it was killed.
+    pub restart: Option<Duration>,
+    /// What must hold on any machine and did not.
+    pub violations: Vec<String>,
+}
+
+impl Waits {
+    fn new() -> Self {
+        let histogram =
+            || Histogram::new_with_bounds(1, 60_000_000, 3).expect("the bounds are constants that fit");
+        Self { enqueue: histogram(), completion: histogram(), bulk: histogram(), failed: 0 }
+    }
+
+    /// The slowest hundredth of each, in milliseconds: enqueue, completion, bulk action.
+    pub fn p99_ms(&self) -> [f64; 3] {
+        let ms = |waits: &Histogram<u64>| waits.value_at_quantile(0.99) as f64 / 1000.0;
+        [ms(&self.enqueue), ms(&self.completion), ms(&self.bulk)]
+    }
+}
+
+impl Report {
+    /// What took longer than allowed, a sentence each.
+    pub fn slower(&self) -> Vec<String> {
+        let most = SLOWER_MAX.as_millis() as f64;
+        let names = ["enqueue", "completion", "bulk action"];
+        let pairs = self.before.p99_ms().into_iter().zip(self.during.p99_ms());
+        let slower = names.into_iter().zip(pairs).filter(|(_, (before, during))| *during > before + most);
+        let sentence = |(name, (before, during)): (&str, (f64, f64))| {
+            format!("{}: the p99 of {name} went from {before:.1} to {during:.1} ms", self.kind.name())
+        };
+        slower.map(sentence).collect()
+    }
+}
+
+/// Carries out one attack against `program serve`.
+pub async fn run(program: &Path, kind: Kind, plan: &Plan) -> Report {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (receiver, hanging) = (Receiver::start().await, attacker::hanging_receiver().await);
+    let keys = Keys::create(folder.path());
+    let connections_max = (kind == Kind::Connections).then_some(plan.connections_max);
+    process::configure(folder.path(), receiver.address(), connections_max);
+    let mut server = ServerProcess::start(program, folder.path()).await.expect("the server starts");
+    process::add_types(server.address, &keys.admin).await.expect("an administrator can add types");
+    let customer = Customer::new(server.address, &keys.customer, &receiver, plan);
+    // The first requests open connections and files.
+    customer.measure("warm", plan.phase / 5).await;
+    let before = customer.measure("before", plan.phase).await;
+    let attacker = Arc::new(Attacker::new(server.address, &keys.attacker, hanging, kind, plan));
+    let attacking = attacker::start(&attacker);
+    let during = customer.measure("during", plan.phase).await;
+    attacker.stop();
+    let mut violations = Vec::new();
+    if attacking.join().is_err() {
+        violations.push(format!("{}: the attacker itself failed", kind.name()));
+    }
+    let memory_mib = server.memory_mib();
+    if let Some(status) = server.ended() {
+        violations.push(format!("{}: the server ended with {status}", kind.name()));
+    }
+    server.kill();
+    let begun = Instant::now();
+    let restart = match ServerProcess::start(program, folder.path()).await {
+        Ok(server) => {
+            let restart = begun.elapsed();
+            if process::add_types(server.address, &keys.admin).await.is_err() {
+                violations.push(format!("{}: the server refuses jobs after a restart", kind.name()));
+            }
+            Some(restart)
+        }
+        Err(reason) => {
+            violations.push(format!("{}: the server does not start again: {reason}", kind.name()));
+            None
+        }
+    };
+    if during.failed > 0 {
+        violations.push(format!("{}: {} of the other customer failed", kind.name(), during.failed));
+    }
+    let Counts { accepted, refused, broken } = attacker.counts();
+    Report { kind, before, during, accepted, refused, broken, memory_mib, restart, violations }
+}
+
+/// What became of the attacker's requests.
+struct Counts {
+    accepted: u64,
+    refused: u64,
+    broken: u64,
+}
+
+/// Counters that several tasks share.
+#[derive(Default)]
+struct Counters {
+    accepted: AtomicU64,
+    refused: AtomicU64,
+    broken: AtomicU64,
+    over: AtomicBool,
+}
+
+impl Counters {
+    fn read(&self) -> Counts {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Counts { accepted: count(&self.accepted), refused: count(&self.refused), broken: count(&self.broken) }
+    }
+}

@@ -1,0 +1,225 @@
+//! The customer beside the attacker: adds jobs and ends bulk actions at a steady pace, and notes every wait.
+
+use std::collections::HashMap;
+use std::io::Result;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::process::{CUSTOMER, WORKED_ON};
+use super::{Plan, Waits};
+use crate::http::Server;
+use crate::served::alone;
+use crate::served::client::{Connection, number_after, request};
+
+/// Connections for jobs: a slow response must not keep other requests back.
+const CONNECTIONS: u64 = 8;
+/// A connection is replaced after so many requests, as those of most clients are.
+const REQUESTS_PER_CONNECTION: u64 = 10;
+/// Longest that jobs may take after the last one was added.
+const LAST_TIMEOUT: Duration = Duration::from_secs(30);
+const LAST_POLL: Duration = Duration::from_millis(10);
+
+/// When what was sent; an entry is taken when its job or bulk action is done.
+#[derive(Default)]
+struct Pending {
+    jobs: HashMap<u64, Instant>,
+    bulks: HashMap<u64, Instant>,
+    waits: Option<Waits>,
+}
+
+/// What the target of jobs and the receiver of callbacks has seen.
+pub struct Receiver {
+    server: Server,
+    pending: Arc<Mutex<Pending>>,
+}
+
+impl Receiver {
+    /// Listens on a free port.
+    pub async fn start() -> Self {
+        let pending = Arc::new(Mutex::new(Pending::default()));
+        let noting = pending.clone();
+        let server = Server::start(move |request| {
+            let noting = noting.clone();
+            async move {
+                let mut pending = noting.lock().expect("nothing panics while it notes");
+                pending.note(&request.path, &request.body);
+                200
+            }
+        })
+        .await;
+        Self { server, pending }
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.server.address
+    }
+}
+
+impl Pending {
+    /// A job names its number in its payload, a callback in its path.
+    fn note(&mut self, path: &str, body: &[u8]) {
+        let now = Instant::now();
+        let micros = |sent: Instant| now.duration_since(sent).as_micros() as u64;
+        let Some(waits) = &mut self.waits else { return };
+        if let Some(number) = number_after(path.as_bytes(), b"/bulk/") {
+            let sent = self.bulks.remove(&number);
+            sent.into_iter().for_each(|sent| waits.bulk.saturating_record(micros(sent)));
+        } else if let Some(number) = number_after(body, b"\"number\":") {
+            let sent = self.jobs.remove(&number);
+            sent.into_iter().for_each(|sent| waits.completion.saturating_record(micros(sent)));
+        }
+    }
+}
+
+/// The customer.
+pub struct Customer<'a> {
+    api: SocketAddr,
+    key: &'a str,
+    receiver: &'a Receiver,
+    plan: &'a Plan,
+}
+
+impl<'a> Customer<'a> {
+    pub fn new(api: SocketAddr, key: &'a str, receiver: &'a Receiver, plan: &'a Plan) -> Self {
+        Self { api, key, receiver, plan }
+    }
+
+    /// Sends for so long, and waits for what was sent.
+    pub async fn measure(&self, phase: &'static str, length: Duration) -> Waits {
+        self.pending().waits = Some(Waits::new());
+        // On a thread of its own, so that the target of the jobs answers meanwhile.
+        let asked = tokio::task::block_in_place(|| alone(|| self.ask(phase, length)));
+        let deadline = Instant::now() + LAST_TIMEOUT;
+        let unfinished = loop {
+            let unfinished = {
+                let pending = self.pending();
+                pending.jobs.len() + pending.bulks.len()
+            };
+            if unfinished == 0 || Instant::now() > deadline {
+                break unfinished as u64;
+            }
+            tokio::time::sleep(LAST_POLL).await;
+        };
+        let mut pending = self.pending();
+        pending.jobs.clear();
+        pending.bulks.clear();
+        let mut waits = pending.waits.take().expect("it was set above");
+        waits.failed = asked.failed + unfinished;
+        asked.waits.into_iter().for_each(|wait| waits.enqueue.saturating_record(wait));
+        waits
+    }
+
+    fn pending(&self) -> std::sync::MutexGuard<'_, Pending> {
+        self.receiver.pending.lock().expect("nothing panics while it notes")
+    }
+
+    async fn ask(&self, phase: &str, length: Duration) -> Asked {
+        let begun = Instant::now();
+        let total = |each_second: u64| (length.as_secs_f64() * each_second as f64).ceil() as u64;
+        let (jobs, bulks) = (total(self.plan.jobs_per_second), total(self.plan.bulks_per_second));
+        let lanes = (0..CONNECTIONS).map(|lane| {
+            let numbers = (lane..jobs).step_by(CONNECTIONS as usize);
+            Box::pin(self.add_jobs(phase, begun, numbers.collect()))
+        });
+        let (lanes, ended) = tokio::join!(all(lanes.collect()), self.end_bulks(phase, begun, bulks));
+        let mut asked = Asked { waits: Vec::new(), failed: ended };
+        for lane in lanes {
+            asked.waits.extend(lane.waits);
+            asked.failed += lane.failed;
+        }
+        asked
+    }
+
+    async fn add_jobs(&self, phase: &str, begun: Instant, numbers: Vec<u64>) -> Asked {
+        let mut asked = Asked::default();
+        let mut connection = None;
+        let mut free = begun;
+        for (turn, number) in numbers.into_iter().enumerate() {
+            let due = begun + Duration::from_secs(1) * number as u32 / self.plan.jobs_per_second as u32;
+            tokio::time::sleep_until(due).await;
+            // A request that another one kept waiting has waited since it was due; a late timer is ours.
+            let since = if free > due { due } else { Instant::now() };
+            if (turn as u64).is_multiple_of(REQUESTS_PER_CONNECTION) {
+                connection = None;
+            }
+            let id = format!("{phase}-{number}");
+            let body =
+                json!({ "group": CUSTOMER, "type": WORKED_ON, "id": id, "payload": { "number": number } });
+            self.pending().jobs.insert(number, since);
+            match self.post(&mut connection, "/api/jobs", &body.to_string()).await {
+                Ok(200..300) => asked.waits.push(since.elapsed().as_micros() as u64),
+                _ => {
+                    self.pending().jobs.remove(&number);
+                    connection = None;
+                    asked.failed += 1;
+                }
+            }
+            free = Instant::now();
+        }
+        asked
+    }
+
+    /// Opens and seals empty bulk actions; how many could not be.
+    async fn end_bulks(&self, phase: &str, begun: Instant, bulks: u64) -> u64 {
+        let (mut connection, mut failed) = (None, 0);
+        for number in 0..bulks {
+            let due = begun + Duration::from_secs(1) * number as u32 / self.plan.bulks_per_second as u32;
+            tokio::time::sleep_until(due).await;
+            let id = format!("{phase}-{number}");
+            let callback = format!("http://{}/bulk/{number}", self.receiver.address());
+            let body = json!({ "group": CUSTOMER, "id": id, "callback": callback }).to_string();
+            let opened = self.post(&mut connection, "/api/bulks", &body).await;
+            self.pending().bulks.insert(number, Instant::now());
+            let path = format!("/api/bulks/{CUSTOMER}/{id}/seal");
+            let sealed = self.post(&mut connection, &path, "{\"expected\":0}").await;
+            if !matches!((opened, sealed), (Ok(200..300), Ok(200..300))) {
+                self.pending().bulks.remove(&number);
+                connection = None;
+                failed += 1;
+            }
+        }
+        failed
+    }
+
+    /// The status of the response, over a connection that is opened where there is none.
+    async fn post(&self, connection: &mut Option<Connection>, path: &str, body: &str) -> Result<u16> {
+        if connection.is_none() {
+            *connection = Some(Connection::open(self.api).await?);
+        }
+        let Some(open) = connection else { return Ok(0) };
+        let answer = open.ask(&request("POST", path, Some(self.key), body.as_bytes())).await?;
+        let (status, is_last) = (answer.status, answer.is_last);
+        if is_last {
+            *connection = None;
+        }
+        Ok(status)
+    }
+}
+
+/// What the requests of one task came to.
+#[derive(Default)]
+struct Asked {
+    waits: Vec<u64>,
+    failed: u64,
+}
+
+/// Runs futures beside each other in one task.
+async fn all<T>(mut futures: Vec<std::pin::Pin<Box<impl Future<Output = T>>>>) -> Vec<T> {
+    let mut done: Vec<Option<T>> = futures.iter().map(|_| None).collect();
+    std::future::poll_fn(|context| {
+        for (future, done) in futures.iter_mut().zip(&mut done) {
+            if done.is_none()
+                && let std::task::Poll::Ready(value) = future.as_mut().poll(context)
+            {
+                *done = Some(value);
+            }
+        }
+        if done.iter().all(Option::is_some) { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+    })
+    .await;
+    done.into_iter().flatten().collect()
+}
