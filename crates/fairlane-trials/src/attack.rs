@@ -141,11 +141,11 @@ pub async fn run(program: &Path, kind: Kind, plan: &Plan) -> Report {
     process::configure(folder.path(), receiver.address(), connections_max);
     let mut server = ServerProcess::start(program, folder.path()).await.expect("the server starts");
     process::add_types(server.address, &keys.admin).await.expect("an administrator can add types");
+    let attacker = Arc::new(Attacker::new(server.address, &keys.attacker, hanging, kind, plan));
     let customer = Customer::new(server.address, &keys.customer, &receiver, plan);
     // The first requests open connections and files.
     customer.measure("warm", plan.phase / 5).await;
     let before = customer.measure("before", plan.phase).await;
-    let attacker = Arc::new(Attacker::new(server.address, &keys.attacker, hanging, kind, plan));
     let attacking = attacker::start(&attacker);
     let during = customer.measure("during", plan.phase).await;
     attacker.stop();

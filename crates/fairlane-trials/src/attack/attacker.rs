@@ -40,6 +40,8 @@ pub struct Attacker {
     hanging: SocketAddr,
     kind: Kind,
     plan: Plan,
+    /// Sent again and again, and prepared before the attack begins.
+    requests: Vec<Vec<u8>>,
     counters: Counters,
     /// The next of a counted number of requests.
     next: AtomicUsize,
@@ -70,7 +72,6 @@ pub fn start(attacker: &Arc<Attacker>) -> JoinHandle<()> {
 }
 
 async fn attack(attacker: Arc<Attacker>) {
-    let requests = Arc::new(attacker.requests());
     let connections = match attacker.kind {
         Kind::Ids => BATCH_CONNECTIONS,
         Kind::Payloads => LARGE_CONNECTIONS,
@@ -80,14 +81,14 @@ async fn attack(attacker: Arc<Attacker>) {
     };
     let mut tasks = tokio::task::JoinSet::new();
     for number in 0..connections {
-        let (attacker, requests) = (attacker.clone(), requests.clone());
+        let attacker = attacker.clone();
         tasks.spawn(async move {
             while !attacker.is_over() {
                 // A connection that the server closes is opened again.
                 let sent = match attacker.kind {
                     Kind::Callbacks | Kind::Folds => attacker.end_bulks().await,
-                    Kind::Connections => attacker.hold(&requests[0]).await,
-                    _ => attacker.repeat(&requests, number).await,
+                    Kind::Connections => attacker.hold().await,
+                    _ => attacker.repeat(number).await,
                 };
                 if sent.is_err() {
                     attacker.counters.broken.fetch_add(1, Ordering::Relaxed);
@@ -105,8 +106,9 @@ async fn attack(attacker: Arc<Attacker>) {
 
 impl Attacker {
     pub fn new(api: SocketAddr, key: &str, hanging: SocketAddr, kind: Kind, plan: &Plan) -> Self {
-        let (key, plan, next) = (key.to_owned(), *plan, AtomicUsize::new(0));
-        Self { api, key, hanging, kind, plan, counters: Counters::default(), next }
+        let (counters, next) = (Counters::default(), AtomicUsize::new(0));
+        let requests = requests(kind, plan, key);
+        Self { api, key: key.to_owned(), hanging, kind, plan: *plan, requests, counters, next }
     }
 
     /// Ends it.
@@ -123,41 +125,11 @@ impl Attacker {
         self.counters.over.load(Ordering::Relaxed)
     }
 
-    /// The requests that are sent again and again.
-    fn requests(&self) -> Vec<Vec<u8>> {
-        let post = |path: &str, body: &[u8]| request("POST", path, Some(&self.key), body);
-        match self.kind {
-            Kind::Ids => {
-                let ids = colliding_ids(self.plan.colliding_ids);
-                let batch = |ids: &[String]| {
-                    let job = |id| json!({ "group": ATTACKER, "type": PARKED, "id": id, "payload": 0 });
-                    let jobs: Vec<_> = ids.iter().map(job).collect();
-                    post("/api/jobs/batch", json!({ "jobs": jobs }).to_string().as_bytes())
-                };
-                ids.chunks(BATCH).map(batch).collect()
-            }
-            Kind::Payloads => {
-                let payload = "x".repeat(PAYLOAD_BYTES);
-                let batch = |batch: usize| {
-                    let job = |place: usize| {
-                        let id = format!("large-{batch}-{place}");
-                        json!({ "group": ATTACKER, "type": PARKED, "id": id, "payload": payload })
-                    };
-                    let jobs: Vec<_> = (0..LARGE_BATCH).map(job).collect();
-                    post("/api/jobs/batch", json!({ "jobs": jobs }).to_string().as_bytes())
-                };
-                (0..self.plan.large_jobs.div_ceil(LARGE_BATCH)).map(batch).collect()
-            }
-            Kind::UnknownKeys => vec![post("/api/jobs", &unknown_keys(self.plan.unknown_keys_bytes))],
-            Kind::Connections => vec![request("GET", "/healthz", None, b"")],
-            Kind::Callbacks | Kind::Folds => Vec::new(),
-        }
-    }
-
     /// Sends the requests in turns, each connection from another one on.
-    async fn repeat(&self, requests: &[Vec<u8>], from: usize) -> Result<()> {
+    async fn repeat(&self, from: usize) -> Result<()> {
         let mut connection = Connection::open_from(SOURCE, self.api).await?;
-        for request in requests.iter().cycle().skip(from * requests.len() / BATCH_CONNECTIONS) {
+        let first = from * self.requests.len() / BATCH_CONNECTIONS;
+        for request in self.requests.iter().cycle().skip(first) {
             if self.is_over() || !self.send(&mut connection, request).await? {
                 return Ok(());
             }
@@ -175,7 +147,7 @@ impl Attacker {
         while !self.is_over() {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
             if number >= most {
-                return Ok(());
+                break;
             }
             let id = format!("stuck-{number}");
             let body = match self.kind {
@@ -192,13 +164,17 @@ impl Attacker {
                 return Ok(());
             }
         }
+        // All of them are there; what they do now is the attack.
+        while !self.is_over() {
+            tokio::time::sleep(PAUSE).await;
+        }
         Ok(())
     }
 
     /// Sends one request and keeps the connection until the server closes it.
-    async fn hold(&self, request: &[u8]) -> Result<()> {
+    async fn hold(&self) -> Result<()> {
         let mut connection = Connection::open_from(SOURCE, self.api).await?;
-        self.send(&mut connection, request).await?;
+        self.send(&mut connection, &self.requests[0]).await?;
         // Nothing more is sent, so nothing but the end can come.
         connection.until(b"\0").await
     }
@@ -212,6 +188,37 @@ impl Attacker {
         };
         counter.fetch_add(1, Ordering::Relaxed);
         Ok(!answer.is_last)
+    }
+}
+
+/// The requests that are sent again and again.
+fn requests(kind: Kind, plan: &Plan, key: &str) -> Vec<Vec<u8>> {
+    let post = |path: &str, body: &[u8]| request("POST", path, Some(key), body);
+    match kind {
+        Kind::Ids => {
+            let ids = colliding_ids(plan.colliding_ids);
+            let batch = |ids: &[String]| {
+                let job = |id| json!({ "group": ATTACKER, "type": PARKED, "id": id, "payload": 0 });
+                let jobs: Vec<_> = ids.iter().map(job).collect();
+                post("/api/jobs/batch", json!({ "jobs": jobs }).to_string().as_bytes())
+            };
+            ids.chunks(BATCH).map(batch).collect()
+        }
+        Kind::Payloads => {
+            let payload = "x".repeat(PAYLOAD_BYTES);
+            let batch = |batch: usize| {
+                let job = |place: usize| {
+                    let id = format!("large-{batch}-{place}");
+                    json!({ "group": ATTACKER, "type": PARKED, "id": id, "payload": payload })
+                };
+                let jobs: Vec<_> = (0..LARGE_BATCH).map(job).collect();
+                post("/api/jobs/batch", json!({ "jobs": jobs }).to_string().as_bytes())
+            };
+            (0..plan.large_jobs.div_ceil(LARGE_BATCH)).map(batch).collect()
+        }
+        Kind::UnknownKeys => vec![post("/api/jobs", &unknown_keys(plan.unknown_keys_bytes))],
+        Kind::Connections => vec![request("GET", "/healthz", None, b"")],
+        Kind::Callbacks | Kind::Folds => Vec::new(),
     }
 }
 
