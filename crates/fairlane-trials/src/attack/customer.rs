@@ -19,6 +19,10 @@ use crate::served::client::{Connection, number_after, request};
 const CONNECTIONS: u64 = 8;
 /// A connection is replaced after so many requests, as those of most clients are.
 const REQUESTS_PER_CONNECTION: u64 = 10;
+/// Longest that a response may take.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Requests that are not sent so long after the end of a phase have failed.
+const LATE_MAX: Duration = Duration::from_secs(10);
 /// Longest that jobs may take after the last one was added.
 const LAST_TIMEOUT: Duration = Duration::from_secs(30);
 const LAST_POLL: Duration = Duration::from_millis(10);
@@ -119,13 +123,14 @@ impl<'a> Customer<'a> {
 
     async fn ask(&self, phase: &str, length: Duration) -> Asked {
         let begun = Instant::now();
+        let until = begun + length + LATE_MAX;
         let total = |each_second: u64| (length.as_secs_f64() * each_second as f64).ceil() as u64;
         let (jobs, bulks) = (total(self.plan.jobs_per_second), total(self.plan.bulks_per_second));
         let lanes = (0..CONNECTIONS).map(|lane| {
             let numbers = (lane..jobs).step_by(CONNECTIONS as usize);
-            Box::pin(self.add_jobs(phase, begun, numbers.collect()))
+            Box::pin(self.add_jobs(phase, begun, until, numbers.collect()))
         });
-        let (lanes, ended) = tokio::join!(all(lanes.collect()), self.end_bulks(phase, begun, bulks));
+        let (lanes, ended) = tokio::join!(all(lanes.collect()), self.end_bulks(phase, begun, until, bulks));
         let mut asked = Asked { waits: Vec::new(), failed: ended };
         for lane in lanes {
             asked.waits.extend(lane.waits);
@@ -134,13 +139,17 @@ impl<'a> Customer<'a> {
         asked
     }
 
-    async fn add_jobs(&self, phase: &str, begun: Instant, numbers: Vec<u64>) -> Asked {
+    async fn add_jobs(&self, phase: &str, begun: Instant, until: Instant, numbers: Vec<u64>) -> Asked {
         let mut asked = Asked::default();
         let mut connection = None;
         let mut free = begun;
         for (turn, number) in numbers.into_iter().enumerate() {
             let due = begun + Duration::from_secs(1) * number as u32 / self.plan.jobs_per_second as u32;
             tokio::time::sleep_until(due).await;
+            if Instant::now() > until {
+                asked.failed += 1;
+                continue;
+            }
             // A request that another one kept waiting has waited since it was due; a late timer is ours.
             let since = if free > due { due } else { Instant::now() };
             if (turn as u64).is_multiple_of(REQUESTS_PER_CONNECTION) {
@@ -164,11 +173,15 @@ impl<'a> Customer<'a> {
     }
 
     /// Opens and seals empty bulk actions; how many could not be.
-    async fn end_bulks(&self, phase: &str, begun: Instant, bulks: u64) -> u64 {
+    async fn end_bulks(&self, phase: &str, begun: Instant, until: Instant, bulks: u64) -> u64 {
         let (mut connection, mut failed) = (None, 0);
         for number in 0..bulks {
             let due = begun + Duration::from_secs(1) * number as u32 / self.plan.bulks_per_second as u32;
             tokio::time::sleep_until(due).await;
+            if Instant::now() > until {
+                failed += 1;
+                continue;
+            }
             let id = format!("{phase}-{number}");
             let callback = format!("http://{}/bulk/{number}", self.receiver.address());
             let body = json!({ "group": CUSTOMER, "id": id, "callback": callback }).to_string();
@@ -187,6 +200,11 @@ impl<'a> Customer<'a> {
 
     /// The status of the response, over a connection that is opened where there is none.
     async fn post(&self, connection: &mut Option<Connection>, path: &str, body: &str) -> Result<u16> {
+        let response = tokio::time::timeout(RESPONSE_TIMEOUT, self.respond(connection, path, body)).await;
+        response.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))
+    }
+
+    async fn respond(&self, connection: &mut Option<Connection>, path: &str, body: &str) -> Result<u16> {
         if connection.is_none() {
             *connection = Some(Connection::open(self.api).await?);
         }
