@@ -46,6 +46,7 @@ pub const CASES: &[Case] = cases![
     stored_bytes_follow_payloads_and_notes_until_jobs_are_removed,
     stored_bytes_of_bulk_actions_go_with_them,
     cancelled_jobs_hold_their_bytes_until_they_are_removed,
+    group_forgotten_with_its_last_job_starts_without_bytes,
     dead_jobs_are_requeued_however_many_bytes_are_stored,
     bulk_action_with_a_payload_is_refused_when_bytes_are_full,
     a_type_too_many_is_refused,

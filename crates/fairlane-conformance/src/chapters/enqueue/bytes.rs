@@ -1,5 +1,6 @@
 //! Stored bytes bound a group and the queue: payloads and notes of jobs, finished ones included, and what bulk actions hold.
 
+use fairlane_core::limits::GROUP_IDLE_MS;
 use fairlane_core::queue::*;
 
 use crate::subject::*;
@@ -104,6 +105,19 @@ pub(super) async fn cancelled_jobs_hold_their_bytes_until_they_are_removed(queue
     queue.set_whole(Settings { completed_kept_max: 0, ..Settings::default() }).await;
     queue.sweep(10).await;
     assert_eq!((queue.whole().await.completed, stored(&queue, "g").await), (0, (0, 0)));
+}
+
+/// One sweep removes the last job of a group and forgets the group.
+pub(super) async fn group_forgotten_with_its_last_job_starts_without_bytes(queue: Subject) {
+    queue.add([ten("g", "1")]).await;
+    let leased = queue.lease_one().await;
+    queue.succeed(&[leased]).await;
+    queue.set_whole(Settings { completed_retention_ms: GROUP_IDLE_MS, ..Settings::default() }).await;
+    queue.advance_ms(GROUP_IDLE_MS + 1000);
+    queue.sweep(10).await;
+    assert_eq!(queue.inspect(Inspect::Group(group_id("g"))).await, Inspected::Group(None));
+    queue.add([ten("g", "2")]).await;
+    assert_eq!(stored(&queue, "g").await, (10, 10));
 }
 
 pub(super) async fn dead_jobs_are_requeued_however_many_bytes_are_stored(queue: Subject) {

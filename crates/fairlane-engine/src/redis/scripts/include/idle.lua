@@ -31,7 +31,8 @@ local function forget_idle_groups()
     elseif is_forgettable(group) then
       call('ZREM', key, name)
       call('DEL', group.key)
-      groups[name], forgotten = nil, forgotten + 1
+      -- What this sweep has removed of it is not subtracted any more: that would write its row anew.
+      groups[name], bytes_removed[name], forgotten = nil, nil, forgotten + 1
     else
       call('ZADD', key, text(now + GROUP_IDLE_US), name)
     end
