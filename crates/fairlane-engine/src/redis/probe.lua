@@ -55,6 +55,7 @@ try('SCARD', key)
 try('SISMEMBER', key, 'a')
 try('SMISMEMBER', key, 'a')
 try('SMEMBERS', key)
+try('SREM', key, 'a')
 try('DEL', key)
 
 try('ZADD', key, '1', 'a', '2', 'b')
