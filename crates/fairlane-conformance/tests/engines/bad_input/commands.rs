@@ -327,7 +327,7 @@ pub fn absurd() -> Vec<Odd> {
             settlements: vec![Settlement { job, fence: Fence(fence), outcome: failed() }],
         })
     };
-    let page = Inspect::Bulks { group: group_id("g"), after: u64::MAX, limit: 5, unfinished: false };
+    let page = Inspect::Bulks { group: group_id("g"), after: LARGEST, limit: 5, unfinished: false };
     let stale = || Reply::Settled(Settled { verdicts: vec![Verdict::Stale] });
     let late = || Reply::BulkFinished(BulkFinished(Verdict::Stale));
     let extend = Extend { leases: vec![(unknown.clone(), Fence(LARGEST))], lease_ms: LEASE_MS };

@@ -129,7 +129,8 @@ async fn leases_and_ends_survive_a_restart() {
 async fn a_trace_survives_a_restart_and_an_import_and_older_rows_have_none() {
     let folder = filled(1).await;
     let file = Connection::open(folder.path().join(FILE)).unwrap();
-    let later = "ALTER TABLE jobs DROP COLUMN trace; ALTER TABLE bulks DROP COLUMN worker";
+    let later = "ALTER TABLE jobs DROP COLUMN trace; ALTER TABLE bulks DROP COLUMN worker; \
+        ALTER TABLE groups DROP COLUMN idle_at";
     file.execute_batch(&format!("{later}; PRAGMA user_version = 4")).unwrap();
     drop(file);
     let trace = Trace::new("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01").unwrap();
