@@ -10,7 +10,7 @@ use fairlane_core::queue::Command;
 use super::replay::Arena;
 use super::{Deed, Difference, Step};
 
-const TIME_LIMIT: Duration = Duration::from_secs(40);
+const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 /// The shortest list found, and its difference.
 pub(super) async fn shrink(
