@@ -206,7 +206,7 @@ impl EmbeddedEngine {
     }
 }
 
-/// A seed that nobody outside of this process knows, made of the keys that the standard library draws
+/// A seed that is unknown outside of this process, made of the keys that the standard library draws
 /// from the operating system.
 fn random_hash_seed() -> HashSeed {
     let keys = RandomState::new();

@@ -17,7 +17,7 @@ use crate::guard::mark;
 
 /// What a type begins with.
 const TYPE_PREFIX: &str = "urn:fairlane:problem:";
-/// What a client is told when the store refuses a command.
+/// The response to a client whose command the store refuses.
 pub(crate) const STORE_REFUSES: &str = "the store behind the server does not take this at the moment, be it out of space or not allowed; the server's log \
      says why; try again later";
 /// What a problem document is.

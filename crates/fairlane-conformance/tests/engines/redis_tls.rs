@@ -1,4 +1,4 @@
-//! A Redis that listens with TLS: which certificates are trusted, and what a wrong one is told.
+//! A Redis that listens with TLS: which certificates are trusted, and the errors of wrong ones.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -59,7 +59,7 @@ async fn connect(url: &str) -> Result<Arc<dyn Engine>, EngineError> {
     Ok(Arc::new(RedisEngine::connect(url, RedisOptions::default()).await?))
 }
 
-/// What is said of an address that cannot be used.
+/// The error of an address that cannot be used.
 async fn refusal(url: &str) -> String {
     let error = connect(url).await.err().expect("it cannot be used");
     assert!(!error.is_retryable(), "{error:?}");

@@ -152,7 +152,7 @@ impl Owner {
             let _ = reply.send(outcome);
         }
         if let Some(error) = self.keeper.lost() {
-            // Nobody has to listen.
+            // The receiver may be gone.
             let _ = self.lost.send(Some(error.clone()));
         }
     }

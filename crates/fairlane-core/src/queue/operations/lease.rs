@@ -74,7 +74,7 @@ pub enum Leased {
     Jobs {
         /// In the order they were picked.
         jobs: Vec<LeasedJob>,
-        /// Ask again in so many microseconds, if no wake-up comes before. Only one asker per type is told.
+        /// Ask again in so many microseconds, if no wake-up comes before. Only one caller per type gets it.
         wake_in_us: Option<u64>,
     },
     /// The worker has asked with a higher number since.
