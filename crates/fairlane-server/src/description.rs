@@ -8,6 +8,7 @@ use axum::middleware::map_response;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use bytes::Bytes;
+use serde_json::Value;
 use utoipa::openapi::extensions::ExtensionsBuilder;
 use utoipa::openapi::path::{Operation, PathItem};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
@@ -26,6 +27,23 @@ const SCHEME: &str = "key";
 const PAGES_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
     img-src 'self' data:; font-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
     frame-ancestors 'none'";
+
+/// What a name must match: no control characters. The length in the schema counts characters, the server bytes.
+const NAME_PATTERN: &str = r"^[^\u0000-\u001f\u007f-\u009f]+$";
+
+/// Adds the pattern of a name to every string of 1 to 128 characters: only names have these bounds.
+fn add_name_patterns(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            if fields.get("minLength") == Some(&1.into()) && fields.get("maxLength") == Some(&128.into()) {
+                fields.insert("pattern".to_owned(), NAME_PATTERN.into());
+            }
+            fields.values_mut().for_each(add_name_patterns);
+        }
+        Value::Array(items) => items.iter_mut().for_each(add_name_patterns),
+        _ => {}
+    }
+}
 
 /// Adds to each operation that it needs a key, and what that key must allow.
 pub(crate) fn with_access(mut api: OpenApi) -> OpenApi {
@@ -60,7 +78,9 @@ fn operation_of(item: &mut PathItem, method: Verb) -> Option<&mut Operation> {
 
 /// The description as it is served and checked in: written once, and never copied.
 static TEXT: LazyLock<Bytes> = LazyLock::new(|| {
-    let mut text = openapi().to_pretty_json().expect("a description can be written");
+    let mut api = serde_json::to_value(openapi()).expect("a description can be written");
+    add_name_patterns(&mut api);
+    let mut text = serde_json::to_string_pretty(&api).expect("a description can be written");
     text.push('\n');
     text.into()
 });

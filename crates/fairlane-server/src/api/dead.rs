@@ -151,7 +151,8 @@ async fn list(
     Ok(Json(DeadPage { jobs, next: next.map(|next| next.to_string()) }))
 }
 
-/// Which dead jobs something is to be done with: `jobs`, or `filter`.
+/// Which dead jobs are meant: `jobs` or `filter`, never both or neither. An empty filter needs `all`; `all` and
+/// `cursor` belong to a filter.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(

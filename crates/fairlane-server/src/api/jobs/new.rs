@@ -32,7 +32,8 @@ const UNKNOWN_KEYS_MAX: usize = 5;
 /// What a job may have.
 const KEYS: &str = "group, type, id, payload, payload_base64, level, cost, delay_ms, run_at, bulk, trace";
 
-/// A job to be added: with `payload`, or with `payload_base64` if that is not JSON.
+/// A job to be added: with `payload`, or with `payload_base64` if that is not JSON, never with both or neither.
+/// `delay_ms` and `run_at` exclude each other.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewJob, example = json!({"group": "customer-7", "type": "mail", "id": "welcome-42", "payload": {"to": "ada@example.com"}}))]
@@ -53,7 +54,11 @@ pub struct JobBody<'a> {
     payload: Option<&'a RawValue>,
     /// What is to be done, in base64, if it is not JSON; at most 512 KiB of it.
     #[serde(default)]
-    #[schema(content_encoding = "base64", max_length = 699_052)]
+    #[schema(
+        max_length = 699_052,
+        content_encoding = "base64",
+        pattern = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{2}==)?$"
+    )]
     payload_base64: Option<String>,
     /// How urgent it is among jobs of its type; normal unless said.
     #[serde(default)]

@@ -148,7 +148,9 @@ pub(super) struct SettleRequest<'a> {
     settlements: AtMost<SETTLE_JOBS_MAX, Object<SettlementSent<'a>>>,
 }
 
-/// How an attempt ended.
+/// How an attempt ended. A field that does not fit the outcome is refused: `result` or `result_base64` (not both)
+/// belong to `succeeded`, `reason` and `code` to `failed`, `retry`, `cancelled` and `throttled`, `delay_ms` to
+/// `retry` and `throttled`, `retry_after_ms` to `throttled`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Settlement)]
