@@ -66,7 +66,7 @@ pub(super) struct Match<'a> {
     machine: Machine,
     now: Micros,
     played: usize,
-    /// Steps that are played again may show what an audit has found.
+    /// A replay audits after its last step, since the difference may be one that only an audit finds.
     audits_always: bool,
 }
 
@@ -92,7 +92,6 @@ impl Match<'_> {
 
     /// Plays these steps on both sides and compares the states at the end; after each step where they are few.
     pub async fn play(&mut self, steps: &[Step]) -> Option<Difference> {
-        self.audits_always = true;
         let chunk_steps = if steps.len() <= FEW_STEPS { 1 } else { CHUNK_STEPS };
         for chunk in steps.chunks(chunk_steps) {
             let expected = chunk.iter().map(|step| self.apply(step)).collect();
@@ -105,6 +104,7 @@ impl Match<'_> {
                 return Some(difference);
             }
         }
+        self.audits_always = true;
         self.compare_states().await
     }
 

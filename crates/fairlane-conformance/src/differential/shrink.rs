@@ -1,16 +1,14 @@
 //! Fewer steps that still diverge: pieces are left out as long as what is left does.
 //!
 //! Steps are explicit, fences included, and fences follow the clock; so most of what is left out changes
-//! nothing for the rest. Bounded in time: a shrunk list is a kindness, not a proof.
-
-use std::time::{Duration, Instant};
+//! nothing for the rest. The number of replays is bounded: a short list is easier to read, but proves no more.
 
 use fairlane_core::queue::Command;
 
 use super::replay::Arena;
 use super::{Deed, Difference, Step};
 
-const TIME_LIMIT: Duration = Duration::from_secs(120);
+const REPLAYS_MAX: usize = 1_000;
 
 /// The shortest list found, and its difference.
 pub(super) async fn shrink(
@@ -18,14 +16,14 @@ pub(super) async fn shrink(
     steps: Vec<Step>,
     difference: Difference,
 ) -> (Vec<Step>, Difference) {
-    let mut search = Search { arena, deadline: Instant::now() + TIME_LIMIT, best: steps, difference };
+    let mut search = Search { arena, replays: 0, best: steps, difference };
     // A difference that does not come again cannot be shrunk; the steps are told as they were.
     if search.attempt(search.best.clone()).await {
         loop {
             let before = search.size();
             search.leave_out_steps().await;
             search.leave_out_parts().await;
-            if search.size() == before || !search.in_time() {
+            if search.size() == before || !search.may_go_on() {
                 break;
             }
         }
@@ -35,7 +33,7 @@ pub(super) async fn shrink(
 
 struct Search<'a> {
     arena: &'a Arena,
-    deadline: Instant,
+    replays: usize,
     best: Vec<Step>,
     difference: Difference,
 }
@@ -43,6 +41,7 @@ struct Search<'a> {
 impl Search<'_> {
     /// Plays these steps; if they diverge they are the best so far.
     async fn attempt(&mut self, mut steps: Vec<Step>) -> bool {
+        self.replays += 1;
         let Some(difference) = self.arena.start().await.play(&steps).await else { return false };
         steps.truncate(difference.steps);
         (self.best, self.difference) = (steps, difference);
@@ -54,8 +53,8 @@ impl Search<'_> {
         self.best.iter().map(|step| parts(&step.deed)).sum()
     }
 
-    fn in_time(&self) -> bool {
-        Instant::now() < self.deadline
+    fn may_go_on(&self) -> bool {
+        self.replays < REPLAYS_MAX
     }
 
     /// Halves, then quarters, and so on down to single steps.
@@ -63,7 +62,7 @@ impl Search<'_> {
         let mut piece = self.best.len() / 2;
         while piece > 0 {
             let mut from = 0;
-            while from < self.best.len() && self.in_time() {
+            while from < self.best.len() && self.may_go_on() {
                 let mut fewer = self.best.clone();
                 fewer.drain(from..(from + piece).min(fewer.len()));
                 if !self.attempt(fewer).await {
@@ -79,7 +78,7 @@ impl Search<'_> {
         let mut at = 0;
         while at < self.best.len() {
             let mut part = 0;
-            while self.in_time() {
+            while self.may_go_on() {
                 let mut smaller = self.best.clone();
                 if !leave_out(&mut smaller[at].deed, part) {
                     break;
