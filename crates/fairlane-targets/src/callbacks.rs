@@ -167,9 +167,9 @@ impl Callbacks {
         Ok(outcome)
     }
 
-    /// An attempt that is not made, because another callback of the group waits for a receiver that hangs.
+    /// An attempt that is not made, because another callback of the group waits for a receiver that may hang.
     fn put_off(&self, attempt: u32) -> Outcome {
-        let reason = "not tried now: receivers of this group do not answer, and it has one attempt at a time";
+        let reason = "not tried now: the receivers of this group are not known to answer, and an attempt of it is under way";
         Outcome::retry("receiver_hangs", reason).after(self.settings.retry.delay(attempt))
     }
 

@@ -384,18 +384,3 @@ async fn hanging_callbacks_of_one_customer_delay_neither_jobs_nor_callbacks_of_o
     assert!(tried <= 20, "{tried} of {HANGING} were tried before it");
     pool.stop().await;
 }
-
-#[test]
-fn a_group_whose_receivers_hang_has_one_exchange_at_a_time() {
-    let (hanging, noisy, quiet) = (HangingGroups::default(), group(), GroupId::new("quiet").unwrap());
-    let (first, second) = (hanging.begin(&noisy).unwrap(), hanging.begin(&noisy).unwrap());
-    drop(first);
-    assert!(hanging.begin(&noisy).is_none(), "one hung, and one is under way");
-    assert!(hanging.begin(&quiet).is_some());
-    drop(second);
-    let probe = hanging.begin(&noisy).expect("it is tried again");
-    assert!(hanging.begin(&noisy).is_none());
-    probe.answered();
-    let both = (hanging.begin(&noisy), hanging.begin(&noisy));
-    assert!(both.0.is_some() && both.1.is_some(), "it answers again");
-}
