@@ -157,7 +157,8 @@ async fn set_type(
     max_retry_count: Option<u32>,
     telling: &Telling,
 ) -> Result<(), EngineError> {
-    if rate.is_none() && max_retry_count.is_none() {
+    // A change, even to what holds already, opens a type that a Retry-After has closed: a start is no reason to.
+    if rate.is_none() && max_retry_count.is_none() || is_set(engine, type_id, rate, max_retry_count).await? {
         return Ok(());
     }
     let patch = TypePatch { rate, max_retry_count: max_retry_count.map(Some), ..TypePatch::default() };
@@ -165,9 +166,7 @@ async fn set_type(
         Ok(TypeSet::Set(_)) => Ok(()),
         // The key of a worker may not: it works with what an admin has set.
         Err(EngineError::Refused { reason }) if engine.name() == "http" => {
-            if !is_set(engine, type_id, rate, max_retry_count).await? {
-                telling.say(Said::EngineWarning { warning: unset(type_id, rate, max_retry_count, &reason) });
-            }
+            telling.say(Said::EngineWarning { warning: unset(type_id, rate, max_retry_count, &reason) });
             Ok(())
         }
         Err(error) => Err(error),
@@ -219,4 +218,57 @@ async fn retry_limits(engine: &Arc<dyn Engine>, config: &Config) -> Result<Retry
         limits.insert(type_id, of_type.unwrap_or(whole.settings.max_retry_count));
     }
     Ok(limits)
+}
+
+#[cfg(test)]
+mod tests {
+    use fairlane_core::queue::{
+        Enqueue, JobRef, Lease, Leased, NewJob, Outcome, Settings, Settle, Settlement,
+    };
+    use fairlane_core::{Cost, GroupId, JobId, Level, RequestNumber, WorkerId};
+    use fairlane_engine::{Clock, EmbeddedEngine};
+
+    use super::*;
+
+    async fn closes(engine: &Arc<dyn Engine>, type_id: &TypeId) -> bool {
+        match engine.inspect(Inspect::Type(type_id.clone())).await.unwrap() {
+            Inspected::Type(Some(view)) => view.closed_until.is_some(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_start_does_not_open_a_type_that_a_retry_after_has_closed() {
+        let embedded = EmbeddedEngine::new(Settings::default(), Clock::default()).unwrap();
+        let engine: Arc<dyn Engine> = Arc::new(embedded);
+        let (type_id, rate) = (TypeId::new("mail").unwrap(), Rate::new(100, 1000, None).unwrap());
+        let telling = Telling::start(false);
+        let set =
+            async |rate| set_type(&engine, &type_id, Some(Some(rate)), Some(3), &telling).await.unwrap();
+        set(rate).await;
+        let job = JobRef { group: GroupId::new("g").unwrap(), id: JobId::new("1").unwrap() };
+        let new = NewJob {
+            job: job.clone(),
+            type_id: type_id.clone(),
+            level: Level::Normal,
+            cost: Cost::default(),
+            payload: Arc::from(&b"{}"[..]),
+            delay_ms: 0,
+            bulk: None,
+            trace: None,
+        };
+        engine.enqueue(Enqueue { jobs: vec![new] }).await.unwrap();
+        let (worker, types) = (WorkerId::new("w").unwrap(), vec![type_id.clone()]);
+        let lease = Lease { worker, request: RequestNumber(1), types, jobs_max: 1, lease_ms: 30_000 };
+        let Leased::Jobs { jobs, .. } = engine.lease(lease).await.unwrap() else { panic!("superseded") };
+        let outcome = Outcome::Throttled { delay_ms: 1000, retry_after_ms: 60_000 };
+        let settlements = vec![Settlement { job, fence: jobs[0].fence, outcome }];
+        engine.settle(Settle { settlements }).await.unwrap();
+        assert!(closes(&engine, &type_id).await);
+        set(rate).await;
+        assert!(closes(&engine, &type_id).await, "the file says what holds already");
+        set(Rate::new(50, 1000, None).unwrap()).await;
+        assert!(!closes(&engine, &type_id).await, "an operator has changed the file");
+        telling.end().await;
+    }
 }
