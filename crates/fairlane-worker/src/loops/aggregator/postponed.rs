@@ -12,10 +12,13 @@ use crate::pool::{Shared, TARGET};
 /// The delay after the first try; doubled with each.
 const DELAY_MIN: Duration = Duration::from_secs(1);
 /// The longest delay.
-const DELAY_MAX: Duration = Duration::from_secs(60);
-/// Tries after which a bulk action whose fold is unknown fails: about ten minutes, if no other worker takes it.
-pub(super) const TRIES_MAX: u32 = 16;
-/// Bulk actions that are remembered. One beyond them counts as never tried.
+const DELAY_MAX: Duration = Duration::from_secs(300);
+/// Tries after which the delay is the longest.
+const DELAY_STEPS: u32 = 10;
+/// Tries after which a bulk action whose fold is unknown fails: about a day, if no other worker takes it. A worker
+/// that knows the fold may be down for hours.
+pub(super) const TRIES_MAX: u32 = 300;
+/// Bulk actions that are remembered. One beyond them is given back for the longest time.
 const REMEMBERED_MAX: usize = 10_000;
 /// How long one is remembered that does not come again: another worker has it.
 const REMEMBERED: Duration = Duration::from_secs(600);
@@ -40,14 +43,15 @@ struct Tried {
 /// How long a bulk action is given back for, after so many tries before this one. Random, so that those that were
 /// given back together do not come back together.
 pub(super) fn delay(tries: u32) -> Duration {
-    let longest = DELAY_MIN.saturating_mul(1 << tries.min(10)).min(DELAY_MAX);
+    let longest = DELAY_MIN.saturating_mul(1 << tries.min(DELAY_STEPS)).min(DELAY_MAX);
     longest.mul_f64(0.8 + fastrand::f64() * 0.4)
 }
 
 impl Postponed {
-    /// How often it was tried here.
+    /// How often it was tried here, as far as that is remembered.
     pub fn tries(&self, bulk: &BulkRef) -> u32 {
-        self.tried.get(bulk).map_or(0, |tried| tried.times)
+        let unknown = if self.tried.len() < REMEMBERED_MAX { 0 } else { DELAY_STEPS };
+        self.tried.get(bulk).map_or(unknown, |tried| tried.times)
     }
 
     /// It is finished, or another worker's.
@@ -58,7 +62,8 @@ impl Postponed {
     /// It was given back. Events tell of the first time, of a few bulk actions; the log has one line for all.
     pub fn add(&mut self, shared: &Shared, bulk: BulkRef, advice: String) {
         let now = Instant::now();
-        let times = self.tries(&bulk) + 1;
+        let is_known = self.tried.contains_key(&bulk);
+        let times = self.tried.get(&bulk).map_or(0, |tried| tried.times) + 1;
         self.log(now, &bulk, &advice);
         if times == 1 && self.unlogged < EVENTS_MAX {
             shared.hooks.tell(|| Event::BulkStuck { bulk: bulk.clone(), advice });
@@ -66,7 +71,7 @@ impl Postponed {
         if self.tried.len() >= REMEMBERED_MAX {
             self.tried.retain(|_, tried| now.duration_since(tried.last) < REMEMBERED);
         }
-        if self.tried.len() < REMEMBERED_MAX || times > 1 {
+        if self.tried.len() < REMEMBERED_MAX || is_known {
             self.tried.insert(bulk, Tried { times, last: now });
         }
     }
