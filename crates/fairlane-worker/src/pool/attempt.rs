@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 
 use fairlane_core::limits::{DELAY_MS_MAX, NOTE_BYTES_MAX, RETRY_AFTER_MS_MAX};
 use fairlane_core::queue::{self, LeasedJob};
+use tokio::sync::mpsc::error::SendError;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::timeout;
 
 use super::in_hand::Left;
-use super::settler::Ending;
+use super::settler::{Ending, STOPPED, report_dropped};
 use super::{Shared, TARGET};
 use crate::aggregation::panic_text;
 use crate::context::{CancelReason, Context};
@@ -193,7 +194,9 @@ async fn end(shared: &Shared, context: &Context, outcome: Option<Outcome>, start
         took,
     };
     // A settler that has gone means that the worker has stopped; the lease then runs out.
-    let _ = shared.ended.send(ending).await;
+    if let Err(SendError(ending)) = shared.ended.send(ending).await {
+        report_dropped(shared, ending, STOPPED);
+    }
 }
 
 /// What is too long to be kept is cut, or a failure that says so: running it again would not make it shorter.

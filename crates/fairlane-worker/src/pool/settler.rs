@@ -25,7 +25,7 @@ use crate::outcome::Outcome;
 /// Refusals that a batch gets before it is halved: a full disk may have room again soon.
 const REFUSALS_MAX: u32 = 8;
 /// Why a result is dropped that was not taken before the worker stopped.
-const STOPPED: &str = "the worker stopped before the engine took the result";
+pub(super) const STOPPED: &str = "the worker stopped before the engine took the result";
 /// A batch is sent once its results and reasons have this many bytes.
 const BATCH_BYTES: usize = 1024 * 1024;
 
@@ -193,7 +193,7 @@ async fn settle(shared: &Shared, batch: Vec<Ending>, refused: &mut Vec<Refused>)
 }
 
 /// The result is lost: its job runs again when its lease has run out.
-fn report_dropped(shared: &Shared, ending: Ending, error: &str) {
+pub(super) fn report_dropped(shared: &Shared, ending: Ending, error: &str) {
     let Ending { job, type_id, said, .. } = ending;
     tracing::error!(target: TARGET, ?job, error, "a result is dropped; the job runs again when its lease runs out");
     shared.hooks.tell(|| Event::Unsettled { job, type_id, outcome: said, error: error.to_owned() });
