@@ -61,7 +61,7 @@ struct EventWriter<W> {
 enum Form {
     /// Text without colours.
     Plain,
-    /// Text with colours; the formatter has made the escape characters in fields visible itself.
+    /// Text with colours: of the escape sequences, those that set a colour are kept.
     Coloured,
     /// JSON.
     Json,
@@ -73,9 +73,7 @@ impl<W: Write> Write for EventWriter<W> {
         let (line, end) = text.strip_suffix('\n').map_or((&*text, ""), |line| (line, "\n"));
         let safe = match self.form {
             Form::Plain => escape::line(line),
-            Form::Coloured => {
-                line.split('\u{1b}').map(escape::line).collect::<Vec<_>>().join("\u{1b}").into()
-            }
+            Form::Coloured => with_colours(line).into(),
             Form::Json => escape::json(line),
         };
         self.output.write_all(format!("{safe}{end}").as_bytes())?;
@@ -85,6 +83,20 @@ impl<W: Write> Write for EventWriter<W> {
     fn flush(&mut self) -> io::Result<()> {
         self.output.flush()
     }
+}
+
+/// The line with every escape character made visible that does not begin the setting of a colour.
+fn with_colours(line: &str) -> String {
+    let mut parts = line.split('\u{1b}');
+    let mut safe = escape::line(parts.next().unwrap_or_default()).into_owned();
+    for part in parts {
+        let codes = part.strip_prefix('[').and_then(|rest| rest.split_once('m'));
+        let is_colour =
+            codes.is_some_and(|(codes, _)| codes.bytes().all(|byte| byte.is_ascii_digit() || byte == b';'));
+        safe += if is_colour { "\u{1b}" } else { "\\u{1b}" };
+        safe += &escape::line(part);
+    }
+    safe
 }
 
 #[cfg(test)]
@@ -112,6 +124,8 @@ mod tests {
         let event = "\u{1b}[32mINFO\u{1b}[0m note\n";
         assert_eq!(written(Form::Coloured, event), event);
         assert!(!written(Form::Plain, event).contains('\u{1b}'));
+        let title = "INFO error=\u{1b}]0;title\u{7}\u{1b}[2J\n";
+        assert_eq!(written(Form::Coloured, title), "INFO error=\\u{1b}]0;title\\u{7}\\u{1b}[2J\n");
     }
 
     #[test]
