@@ -191,6 +191,12 @@ impl Items {
         parse(&self.text()?)
     }
 
+    /// A count. One that is wrong may be below zero until an audit has repaired it.
+    fn count(&mut self) -> Decoded<u64> {
+        let count: i64 = parse(&self.text()?)?;
+        Ok(count.max(0) as u64)
+    }
+
     /// A number, or nothing.
     fn number_if_any(&mut self) -> Decoded<Option<u64>> {
         let text = self.text()?;

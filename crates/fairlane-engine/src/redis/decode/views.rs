@@ -110,9 +110,9 @@ fn add_run(view: &mut JobView, run: &[u8]) -> Decoded<()> {
 
 pub(super) fn group_view(mut items: Items) -> Decoded<GroupView> {
     let settings = group_settings(&items.text()?)?;
-    let (backlog, in_flight) = (items.number()?, items.number()?);
-    let (waiting, total, done) = (items.number()?, items.number()?, items.number()?);
-    let stored_bytes = items.number()?;
+    let (backlog, in_flight) = (items.count()?, items.count()?);
+    let (waiting, total, done) = (items.count()?, items.count()?, items.count()?);
+    let stored_bytes = items.count()?;
     let mut lanes = Vec::new();
     while !items.is_empty() {
         let (level, type_id) = place(&items.text()?)?;
@@ -134,7 +134,7 @@ pub(super) fn group_view(mut items: Items) -> Decoded<GroupView> {
 
 pub(super) fn type_view(mut items: Items) -> Decoded<TypeView> {
     let settings = type_settings(&items.text()?)?;
-    let in_flight = items.number()?;
+    let in_flight = items.count()?;
     let active_lanes = [items.number()?, items.number()?, items.number()?];
     let rate_milli = items.text()?;
     let rate_milli = if rate_milli.is_empty() { None } else { Some(parse(&rate_milli)?) };
@@ -180,16 +180,16 @@ fn whole_view(mut items: Items) -> Decoded<WholeView> {
     };
     Ok(WholeView {
         settings,
-        backlog: items.number()?,
-        waiting: items.number()?,
-        in_flight: items.number()?,
-        parked_lanes: items.number()?,
-        completed: items.number()?,
-        failed: items.number()?,
-        stored_bytes: items.number()?,
-        active_groups: items.number()?,
-        aggregating: items.number()?,
-        sweeping: items.number()?,
+        backlog: items.count()?,
+        waiting: items.count()?,
+        in_flight: items.count()?,
+        parked_lanes: items.count()?,
+        completed: items.count()?,
+        failed: items.count()?,
+        stored_bytes: items.count()?,
+        active_groups: items.count()?,
+        aggregating: items.count()?,
+        sweeping: items.count()?,
         saved_spins: items.number()?,
         active_lanes: [items.number()?, items.number()?, items.number()?],
         types: remaining_types(items)?,
@@ -248,11 +248,11 @@ fn groups_page(mut items: Items) -> Decoded<Vec<GroupLine>> {
     while !items.is_empty() {
         groups.push(GroupLine {
             group: group_id(&items.text()?)?,
-            backlog: items.number()?,
-            in_flight: items.number()?,
-            waiting: items.number()?,
-            total: items.number()?,
-            done: items.number()?,
+            backlog: items.count()?,
+            in_flight: items.count()?,
+            waiting: items.count()?,
+            total: items.count()?,
+            done: items.count()?,
             backoff_ms: items.number()?,
             settings: group_settings(&items.text()?)?,
         });

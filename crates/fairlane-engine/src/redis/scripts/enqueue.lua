@@ -37,13 +37,13 @@ local function has_type(name)
   if call('SCARD', prefix .. 'types') < TYPES_MAX then return 0 end
 end
 
--- Why a job that is not there is not taken.
-local function refused(group, closed, bytes)
+-- Why a job of this size that is not there is not taken, behind so many jobs and bytes of its run.
+local function refused(group, closed, size, jobs, bytes)
   if closed then return closed end
-  if partition.backlog >= partition.whole_backlog_max then return 'w' end
-  if group.backlog >= partition.group_backlog_max then return 'g' end
-  if bytes > 0 and partition.stored_bytes >= partition.stored_bytes_max then return 'W' end
-  if bytes > 0 and group.stored_bytes >= partition.group_stored_bytes_max then return 'G' end
+  if partition.backlog + jobs >= partition.whole_backlog_max then return 'w' end
+  if group.backlog + jobs >= partition.group_backlog_max then return 'g' end
+  if size > 0 and partition.stored_bytes + bytes >= partition.stored_bytes_max then return 'W' end
+  if size > 0 and group.stored_bytes + bytes >= partition.group_stored_bytes_max then return 'G' end
   return 't'
 end
 
@@ -100,11 +100,17 @@ local function enqueue_run(at, group, lane, cost, delay_us, bulk_name, jobs)
     local id, tail = ARGV[index], ARGV[index + 1]
     local size = payload_bytes(tail)
     answered = answered + 1
-    if is_closed or created >= room or size > 0 and bytes >= bytes_room or call('HSETNX', rows, id, head .. tail) == 0 then
-      receipts[answered] = ''
-    else
+    local is_refused = is_closed or created >= room or size > 0 and bytes >= bytes_room
+    if not is_refused and call('HSETNX', rows, id, head .. tail) == 1 then
       created, bytes = created + 1, bytes + size
       ids[created], receipts[answered] = id, 'c'
+    else
+      local row = call('HGET', rows, id)
+      if row then
+        receipts[answered], known_bulks[#known_bulks + 1] = compared(row, lane, cost, bulk_name, tail)
+      else
+        receipts[answered] = refused(group, closed, size, created, bytes)
+      end
     end
   end
   group.backlog, partition.backlog = group.backlog + created, partition.backlog + created
@@ -118,17 +124,6 @@ local function enqueue_run(at, group, lane, cost, delay_us, bulk_name, jobs)
     count_jobs(lane.type, created)
     place_jobs(group, lane, delay_us, ids, bulk and bulk.number or '')
     counted.total = counted.total + created - 1
-  end
-  for index = 1, jobs do
-    local slot = answered - jobs + index
-    if receipts[slot] == '' then
-      local row = call('HGET', rows, ARGV[at + 2 * index - 2])
-      if row then
-        receipts[slot], known_bulks[#known_bulks + 1] = compared(row, lane, cost, bulk_name, ARGV[at + 2 * index - 1])
-      else
-        receipts[slot] = refused(group, closed, payload_bytes(ARGV[at + 2 * index - 1]))
-      end
-    end
   end
   answered = answered + 1
   receipts[answered] = text(group.backlog)

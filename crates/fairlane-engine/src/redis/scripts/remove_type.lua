@@ -15,13 +15,14 @@ if state.jobs > 0 then return text(state.jobs) end
 
 local function empty_order(order)
   local members = left > 0 and call('ZRANGE', order.key, 0, left - 1) or {}
-  if #members == 0 then return end
+  if #members == 0 and order.active == 0 then return end
   for _, member in ipairs(members) do
     local _, lane = group_state(sub(member, 18), order.place)
     lane.standing, lane.tag, lane.epoch, lane.remainder, lane.park = 'I', 0, 0, 0, 0
   end
-  call('ZREM', order.key, unpack(members))
-  left, order.active, order.touched = left - #members, order.active - #members, true
+  if #members > 0 then call('ZREM', order.key, unpack(members)) end
+  -- Counted, not subtracted: a count that is too high would ask for another step for ever.
+  left, order.active, order.touched = left - #members, call('ZCARD', order.key), true
   if order.active == 0 then
     order.virtual_time, order.epoch = 0, order.epoch + 1
   end

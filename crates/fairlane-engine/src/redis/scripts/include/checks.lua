@@ -130,6 +130,9 @@ function checks.group(name)
   if has_jobs and not listed then
     found('unlisted', '', 0, 0, function() call('ZADD', prefix .. 'active-groups', 0, name) end)
   elseif listed and not has_jobs then
-    found('no-jobs', '', 0, 0, function() call('ZREM', prefix .. 'active-groups', name) end)
+    found('no-jobs', '', 0, 0, function()
+      call('ZREM', prefix .. 'active-groups', name)
+      watch_idle(name)
+    end)
   end
 end
