@@ -57,6 +57,9 @@ async fn a_full_redis_refuses_enqueues_and_goes_on_draining() {
 #[tokio::test]
 async fn a_store_of_another_layout_is_refused() {
     let server = RedisServer::start(ServerOptions::default());
+    server.command(&["HSET", "bulk-action:partition", "backlog", "3"]);
+    let refused = RedisEngine::connect(&server.url(), RedisOptions::default()).await.err().unwrap();
+    assert!(refused.to_string().contains("layout version none"), "{refused}");
     for (version, cure) in [("5", "drain it"), ("99", "use the program that wrote it")] {
         server.command(&["HSET", "bulk-action:partition", "version", version]);
         let refused = RedisEngine::connect(&server.url(), RedisOptions::default()).await.err().unwrap();

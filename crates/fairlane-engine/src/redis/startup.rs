@@ -13,12 +13,20 @@ pub(super) const LAYOUT_VERSION: &str = "6";
 /// Longer than `hash-max-listpack-value`, which is 64 unless an operator raised it.
 const WIDENER_BYTES: usize = 512;
 
-/// Refuses a store of another layout; true if it has ours, false if it is new. Reads only.
+/// Refuses a store of another layout, and one with data but no version, which an older program has written to since
+/// it was emptied; true if it has ours, false if it is new. Reads only.
 pub(super) async fn check_layout(link: &Link, keys: &Keys) -> Result<bool, EngineError> {
     let mut read = ::redis::cmd("HGET");
     read.arg(keys.partition()).arg("version");
     match link.query(&read).await? {
-        Value::Nil => Ok(false),
+        Value::Nil => {
+            let mut exists = ::redis::cmd("EXISTS");
+            exists.arg(keys.partition());
+            match link.query(&exists).await? {
+                Value::Int(0) => Ok(false),
+                _ => Err(EngineError::broken(other_layout("none", keys.prefix()))),
+            }
+        }
         found => match text(found)? {
             found if found == LAYOUT_VERSION => Ok(true),
             found => Err(EngineError::broken(other_layout(&found, keys.prefix()))),
@@ -41,6 +49,7 @@ pub(super) async fn mark_layout(link: &Link, keys: &Keys) -> Result<(), EngineEr
 /// Fails as a change would. The field is there, so that nothing is changed; the server refuses the command all the
 /// same while it is a replica, is out of memory, cannot save or has too few replicas.
 pub(super) async fn check_writes(connection: &Connection, keys: &Keys) -> Result<(), EngineError> {
+    check_layout(&connection.link().await?, keys).await?;
     let mut mark = ::redis::cmd("HSETNX");
     mark.arg(keys.partition()).arg("version").arg(LAYOUT_VERSION);
     connection.query(&mark).await.map(drop)
