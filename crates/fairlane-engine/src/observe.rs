@@ -14,7 +14,7 @@ mod replies;
 
 use fairlane_core::congestion::CongestionLevel;
 use fairlane_core::queue::{
-    CongestionView, GroupView, Inspect, Inspected, LaneStanding, TypeView, WholeView,
+    CongestionView, GroupView, Inspect, Inspected, LaneStanding, Suspect, TypeView, WholeView,
 };
 use fairlane_core::{GroupId, Level, TypeId};
 use metrics::{counter, gauge};
@@ -163,8 +163,17 @@ fn another_view() -> EngineError {
 }
 
 /// What scripts that failed midway had left was audited and repaired.
-pub(crate) fn half_written_repaired(findings: usize) {
+pub(crate) fn half_written_repaired(findings: usize, too_large: &[Suspect]) {
     tracing::warn!(target: TARGET, findings, "groups repaired");
+    // They are too large to be recounted in one step; an audit of an idle queue can.
+    for suspect in too_large {
+        tracing::error!(target: TARGET, %suspect, "counts not repaired");
+    }
+}
+
+/// What scripts that failed midway had left could not be repaired.
+pub(crate) fn half_written_not_repaired(error: &EngineError) {
+    tracing::error!(target: TARGET, %error, "groups not repaired");
 }
 
 /// A script had to be sent whole. Rare, so that the handle is looked up.

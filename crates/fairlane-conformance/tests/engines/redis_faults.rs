@@ -262,6 +262,28 @@ async fn lease_that_failed_midway_is_repaired_before_the_next_one() {
     assert_eq!(audited.remaining(), 0, "{audited:?}");
 }
 
+/// A list that is no list: nothing can be repaired there before an operator has removed it.
+#[tokio::test]
+async fn group_that_cannot_be_repaired_keeps_no_other_from_working() {
+    let server = RedisServer::start(ServerOptions::default());
+    let engine = connect(&server.url()).await.unwrap();
+    engine.enqueue_all([job("good", "1")]).await.unwrap();
+    server.command(&["SET", "bulk-action:group:bad:jobs:1:t", "x"]);
+    let failed = engine.enqueue_all([job("bad", "1")]).await.unwrap_err();
+    assert!(failed.to_string().contains("enqueue failed midway"), "{failed}");
+    assert_eq!(leased(&*engine, 1).await, 1, "leases go on");
+    engine.enqueue_all([job("good", "2")]).await.unwrap();
+    let refused = engine.enqueue_all([job("bad", "1")]).await.unwrap_err();
+    assert!(refused.to_string().contains("cannot be repaired"), "{refused}");
+    assert_eq!(leased(&*engine, 2).await, 1);
+    server.command(&["DEL", "bulk-action:group:bad:jobs:1:t"]);
+    let repeated = insist("it is repaired", || engine.enqueue_all([job("bad", "1")])).await;
+    assert_eq!(repeated.receipts, [EXISTS]);
+    assert_eq!(leased(&*engine, 3).await, 1);
+    let audited = engine.audit_all(false, |_| {}).await.unwrap();
+    assert_eq!(audited.remaining(), 0, "{audited:?}");
+}
+
 #[tokio::test]
 async fn looking_leaves_no_key_and_needs_no_right_to_write() {
     let server = RedisServer::start(ServerOptions::default());

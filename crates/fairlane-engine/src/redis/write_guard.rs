@@ -3,11 +3,13 @@
 //!
 //! The first two are checked on every new connection, before its first write, so that reading writes nothing.
 //! A script that fails midway is not rolled back. The groups it concerned are remembered here, and audited
-//! and repaired before the next write that concerns them.
+//! and repaired before the next write that concerns them. A group that cannot be repaired keeps only the commands
+//! that name it from being carried out, and is tried again after a pause.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
 use ::redis::{RedisError, Value};
 use fairlane_core::GroupId;
@@ -23,14 +25,18 @@ use crate::observe;
 const PROBE: &str = include_str!("probe.lua");
 /// No connection has this number.
 const NONE: u64 = 0;
+/// Between a repair that failed and the next.
+const REPAIR_PAUSE: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
 pub(super) struct WriteGuard {
     /// The number of the connection that was checked.
     checked: AtomicU64,
     half_written: Mutex<HalfWritten>,
-    /// Held while something is checked or repaired.
-    busy: tokio::sync::Mutex<()>,
+    /// Held while a connection is checked.
+    checking: tokio::sync::Mutex<()>,
+    /// Held while something is repaired. Not the same: the commands of a repair may need a new connection.
+    repairing: tokio::sync::Mutex<()>,
 }
 
 /// What scripts that failed midway concerned.
@@ -39,18 +45,42 @@ struct HalfWritten {
     /// Scripts that choose their groups themselves have failed: everything is in doubt.
     everything: bool,
     suspects: BTreeSet<Suspect>,
+    /// When the last repair failed, and why.
+    failed: Option<(Instant, String)>,
+}
+
+/// What a doubt means for a command.
+#[derive(PartialEq)]
+enum Concern {
+    /// Nothing.
+    None,
+    /// It may meet what is in doubt: a repair comes first, if one can be made.
+    Some,
+    /// It names what is in doubt: it is not carried out before the repair.
+    Named,
 }
 
 impl HalfWritten {
-    fn concerns(&self, command: &Command) -> bool {
-        if self.everything || self.suspects.is_empty() {
-            return self.everything;
+    fn concern(&self, command: &Command) -> Concern {
+        let is_clear = !self.everything && self.suspects.is_empty();
+        // A repair is itself a write; what a worker says of its leases is decided by their fences alone.
+        if is_clear || matches!(command, Command::Audit(_)) {
+            return Concern::None;
         }
         let touched = suspects_of(command);
-        self.suspects.iter().any(|suspect| match (&touched, suspect.group()) {
-            (Some(touched), Some(group)) => touched.iter().any(|other| other.group() == Some(group)),
-            _ => true,
-        })
+        let named = |group: &GroupId| touched.iter().flatten().any(|one| one.group() == Some(group));
+        if self.suspects.iter().filter_map(Suspect::group).any(named) {
+            return Concern::Named;
+        }
+        let is_about_leases = matches!(command, Command::Settle(_) | Command::Extend(_));
+        let chooses = touched.is_none();
+        if !is_about_leases && (self.everything || chooses) { Concern::Some } else { Concern::None }
+    }
+
+    /// Whether a repair that failed was tried a moment ago; why it failed.
+    fn failed_lately(&self) -> Option<&str> {
+        let (at, reason) = self.failed.as_ref()?;
+        (at.elapsed() < REPAIR_PAUSE).then_some(&**reason)
     }
 }
 
@@ -63,47 +93,74 @@ impl WriteGuard {
     pub async fn prepare(&self, engine: &RedisEngine, command: &Command) -> Result<Link, EngineError> {
         let link = engine.commands.link().await?;
         if self.checked.load(Ordering::Acquire) != link.number {
-            let _busy = self.busy.lock().await;
+            let _checking = self.checking.lock().await;
             if self.checked.load(Ordering::Acquire) != link.number {
                 probe(engine, &link).await?;
                 startup::mark_layout(&link, &engine.keys).await?;
                 self.checked.store(link.number, Ordering::Release);
             }
         }
-        // A repair is itself a write.
-        if !matches!(command, Command::Audit(_)) && self.half_written().concerns(command) {
+        if self.half_written().concern(command) != Concern::None {
             self.repair(engine, command).await?;
         }
         Ok(link)
     }
 
+    /// Repairs what is in doubt. An error if that fails and the command names it.
     async fn repair(&self, engine: &RedisEngine, command: &Command) -> Result<(), EngineError> {
-        let _busy = self.busy.lock().await;
+        let _repairing = self.repairing.lock().await;
         let doubt = self.half_written().clone();
-        if !doubt.concerns(command) {
+        let concern = doubt.concern(command);
+        if concern == Concern::None {
             return Ok(());
         }
+        let reason = match doubt.failed_lately() {
+            Some(reason) => reason.to_owned(),
+            None => match self.try_repair(engine, &doubt).await {
+                Ok(()) => return Ok(()),
+                Err(error) if error.is_retryable() => return Err(error),
+                Err(error) => {
+                    observe::half_written_not_repaired(&error);
+                    let reason = reason_of(&error);
+                    self.half_written().failed = Some((Instant::now(), reason.clone()));
+                    reason
+                }
+            },
+        };
+        match concern {
+            Concern::Named => Err(unavailable(format!(
+                "a group of this command was left half written and cannot be repaired: {reason}; `fairlane audit` \
+                 shows what is wrong with it"
+            ))),
+            Concern::Some | Concern::None => Ok(()),
+        }
+    }
+
+    async fn try_repair(&self, engine: &RedisEngine, doubt: &HalfWritten) -> Result<(), EngineError> {
         let engine: &dyn Engine = engine;
         let report = match doubt.everything {
             true => engine.audit_all(true, |_| {}).await?,
             false => engine.repair(&with_owners(engine, doubt.suspects.clone()).await?).await?,
         };
-        observe::half_written_repaired(report.findings.len());
+        observe::half_written_repaired(report.findings.len(), &report.too_large);
         let mut left = self.half_written();
-        if doubt.everything {
-            left.everything = false;
-        }
+        left.failed = None;
+        left.everything &= !doubt.everything;
         left.suspects.retain(|suspect| !doubt.suspects.contains(suspect));
         Ok(())
     }
 
     /// What a script's error means for the caller; remembers what it leaves in doubt.
     pub fn failed(&self, link: &Link, command: &Command, stem: &str, error: &RedisError) -> EngineError {
+        let meaning = link.explain(error);
+        if !writes(command) {
+            return meaning;
+        }
         if errors::is_permission(error) {
             self.checked.store(NONE, Ordering::Release);
         }
-        let meaning = link.explain(error);
-        if !writes(command) || !errors::is_midway(error) {
+        // A repair that fails leaves in doubt what it was to repair, and that is remembered.
+        if !errors::is_midway(error) || matches!(command, Command::Audit(_)) {
             return meaning;
         }
         let mut doubt = self.half_written();
