@@ -1,8 +1,9 @@
 //! The benchmark, against a Redis of its own.
 //!
-//! The server lives exactly as long as this program, however that ends: a small shell holds the other end of a
-//! pipe and stops the server when the pipe closes, which the operating system sees to even after a kill.
-//! It keeps nothing on disk, so that the figures are of the queue and not of the machine's disk.
+//! The server lives exactly as long as this program, however that ends: a small shell holds the
+//! other end of a pipe and stops the server when the pipe closes, which happens even after a kill.
+//! The server stores nothing on disk, so that the results are those of the queue and not of the
+//! machine's disk.
 
 use crate::{Outcome, shell};
 use std::io::{Read, Write};
@@ -23,7 +24,7 @@ const START_LIMIT: Duration = Duration::from_secs(10);
 const START_POLL: Duration = Duration::from_millis(20);
 
 /// Starts the server, ends when standard input does, then stops it and clears its folder.
-const KEEPER_SCRIPT: &str = r#"
+const SUPERVISOR_SCRIPT: &str = r#"
 trap "" INT TERM HUP
 folder="$1"
 shift
@@ -45,7 +46,7 @@ pub fn run(root: &Path, arguments: &[String]) -> Outcome {
 
 /// A running redis-server that stops when dropped.
 struct RedisServer {
-    keeper: Child,
+    supervisor: Child,
     port: u16,
 }
 
@@ -56,14 +57,14 @@ impl RedisServer {
         }
         let port = free_port()?;
         let folder = make_folder(port)?;
-        let keeper = Command::new("sh")
-            .args(["-c", KEEPER_SCRIPT, "keeper"])
+        let supervisor = Command::new("sh")
+            .args(["-c", SUPERVISOR_SCRIPT, "supervisor"])
             .arg(&folder)
             .args(server_arguments(port, &folder))
             .stdin(Stdio::piped())
             .spawn()
             .map_err(|error| format!("redis-server could not be started: {error}"))?;
-        let server = Self { keeper, port };
+        let server = Self { supervisor, port };
         server.wait_until_it_answers()?;
         Ok(server)
     }
@@ -87,9 +88,9 @@ impl RedisServer {
 
 impl Drop for RedisServer {
     fn drop(&mut self) {
-        drop(self.keeper.stdin.take());
-        // Nothing is left to do for a keeper that cannot be waited for.
-        let _ = self.keeper.wait();
+        drop(self.supervisor.stdin.take());
+        // An error of the wait cannot be handled.
+        let _ = self.supervisor.wait();
     }
 }
 
@@ -104,8 +105,8 @@ fn server_arguments(port: u16, folder: &Path) -> Vec<String> {
         ("--appendonly", "no"),
         ("--maxmemory-policy", "noeviction"),
     ];
-    let words = pairs.into_iter().flat_map(|(name, value)| [name, value]);
-    words.map(String::from).collect()
+    let arguments = pairs.into_iter().flat_map(|(name, value)| [name, value]);
+    arguments.map(String::from).collect()
 }
 
 fn free_port() -> Result<u16, String> {
@@ -125,12 +126,12 @@ fn make_folder(port: u16) -> Result<PathBuf, String> {
 fn answers_ping(port: u16) -> bool {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let mut reply = [0; 5];
-    let asked = TcpStream::connect_timeout(&address, START_LIMIT).and_then(|mut stream| {
+    let answered = TcpStream::connect_timeout(&address, START_LIMIT).and_then(|mut stream| {
         stream.set_read_timeout(Some(START_LIMIT))?;
         stream.write_all(b"PING\r\n")?;
         stream.read_exact(&mut reply)
     });
-    asked.is_ok() && &reply == b"+PONG"
+    answered.is_ok() && &reply == b"+PONG"
 }
 
 #[cfg(test)]

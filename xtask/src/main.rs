@@ -1,14 +1,15 @@
 //! Everything a contributor runs, as `cargo xtask <command>`.
 //!
 //! ```text
-//! test.rs      the whole check, step by step      test/    one file per step that needs more than a line
-//! tidy.rs      what the tree must look like       tidy/    one file per rule, and what the rules read with
+//! test.rs      every check, step by step          test/    one file per step that needs more than a line
+//! tidy.rs      the form of the tree               tidy/    one file per rule, and the readers of the rules
 //! proofs.rs    the long proofs: differential test, soak and trials
 //! bench.rs     the benchmark against a Redis of its own
 //! shell.rs     child programs
 //! ```
 //!
-//! Only the standard library is used, so that the first `cargo xtask` of a fresh clone starts in a second.
+//! Only the standard library is used, so that the first `cargo xtask` of a fresh clone starts in a
+//! second.
 
 mod bench;
 mod proofs;
@@ -19,10 +20,10 @@ mod tidy;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// What a command ends with: nothing, or a sentence for the person at the terminal.
+/// The result of a command: success, or an error message for the terminal.
 type Outcome = Result<(), String>;
 
-/// One word after `cargo xtask`.
+/// One subcommand of `cargo xtask`.
 struct Subcommand {
     name: &'static str,
     summary: &'static str,
@@ -57,7 +58,7 @@ const SUBCOMMANDS: [Subcommand; 6] = [
     },
     Subcommand {
         name: "trials",
-        summary: "try the whole: kills, neighbours, a downstream with a secret limit",
+        summary: "run the trials of the system: kills, neighbours, a downstream with an unknown limit",
         help: proofs::TRIALS_HELP,
         run: proofs::trials,
     },
@@ -109,15 +110,15 @@ fn overview() -> String {
     for subcommand in &SUBCOMMANDS {
         text += &format!("  {:<14}{}\n", subcommand.name, subcommand.summary);
     }
-    text + "\n`cargo xtask <command> --help` says more.\n"
+    text + "\n`cargo xtask <command> --help` describes a command.\n"
 }
 
-/// The folder above this crate's own. Asked at run time, so that a moved clone needs no rebuild.
+/// The parent of this crate's folder. Read at run time, so that a moved clone needs no rebuild.
 fn workspace_root() -> Result<PathBuf, String> {
     let manifest_folder = std::env::var_os("CARGO_MANIFEST_DIR")
-        .ok_or("the workspace is found through cargo: run me as `cargo xtask`")?;
+        .ok_or("CARGO_MANIFEST_DIR is not set: run this program as `cargo xtask`")?;
     let parent = Path::new(&manifest_folder).parent();
-    Ok(parent.expect("the xtask crate lies one level below the workspace root").to_path_buf())
+    Ok(parent.expect("the xtask crate is one level below the workspace root").to_path_buf())
 }
 
 /// Refuses arguments for a command that takes none.
@@ -132,13 +133,13 @@ fn expect_no_arguments(command: &str, arguments: &[String]) -> Outcome {
 mod tests {
     use super::*;
 
-    fn words(text: &str) -> Vec<String> {
+    fn arguments(text: &str) -> Vec<String> {
         text.split_whitespace().map(String::from).collect()
     }
 
     #[test]
     fn an_unknown_command_is_refused_and_points_to_the_list() {
-        let message = dispatch(&words("polish")).unwrap_err();
+        let message = dispatch(&arguments("polish")).unwrap_err();
         assert!(message.contains("`polish`"));
         assert!(message.contains("--help"));
     }
@@ -154,12 +155,12 @@ mod tests {
 
     #[test]
     fn asking_a_command_for_help_does_not_run_it() {
-        assert_eq!(dispatch(&words("soak --help")), Ok(()));
+        assert_eq!(dispatch(&arguments("soak --help")), Ok(()));
     }
 
     #[test]
     fn a_command_without_arguments_refuses_them() {
-        assert!(expect_no_arguments("tidy", &words("--fast")).is_err());
+        assert!(expect_no_arguments("tidy", &arguments("--fast")).is_err());
         assert_eq!(expect_no_arguments("tidy", &[]), Ok(()));
     }
 }

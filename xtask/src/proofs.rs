@@ -1,7 +1,8 @@
 //! The long proofs: the differential test, the soak and the trials.
 //!
-//! They are programs of the crates `fairlane-conformance` and `fairlane-trials`, built for release; this module
-//! only starts them and hands every argument on, so that their own argument list stays the single one.
+//! They are programs of the crates `fairlane-conformance` and `fairlane-trials`, built for release;
+//! this module only starts them and passes every argument on, so that each program defines its
+//! arguments in one file.
 
 use crate::{Outcome, shell};
 use std::path::Path;
@@ -11,7 +12,7 @@ pub const DIFFERENTIAL_HELP: &str = "\
 Usage: cargo xtask differential [--ops N] [--seed S]
 
 Drives N seeded random commands through the core and through Redis, and compares every reply and, at
-intervals, the whole state. The same seed gives the same run.
+intervals, the complete state. The same seed gives the same run.
 ";
 
 /// Help of `cargo xtask soak`.
@@ -36,19 +37,19 @@ Usage: cargo xtask trials neighbours [--redis 1] [--slots N]
        cargo xtask trials kills [--seed S] [--rounds N]
 
 neighbours  200 customers with 50 jobs, alone and beside 20 with a bulk action of 50,000: waits and counts
-downstream  an HTTP target that allows 50 calls a second while 500 are configured: what is achieved and refused
+downstream  an HTTP target that allows 50 calls a second while 500 are configured: accepted and refused calls
 hold        a customer who holds, resumes and cancels a bulk action of 1,000,000 jobs beside one with 100 jobs a
-            second: what that one completes and waits; a resume beside 10,000 cancelled bulk actions
+            second: the throughput and waits of that one; a resume beside 10,000 cancelled bulk actions
 failover    a Redis primary replaced behind one address while ten jobs run at once: the time to the rate before,
             results dropped and jobs lost
-http        the server under load, against floors measured in turns: batches, single requests, ten thousand idle
-            connections, and a key that floods beside a gentle one
+http        the server under load, against baselines measured in turns: batches, single requests, ten thousand
+            idle connections, and a key that floods beside a gentle one
 attack      a customer with a key bound to one group attacks `fairlane serve` on a data directory: ids (colliding job
-            ids), payloads (500 KiB each), callbacks (receivers that never answer), folds (unknown ones), connections
+            ids), payloads (500 KiB each), callbacks (receivers that never respond), folds (unknown ones), connections
             (hoarded), unknown-keys (bodies of 8 MiB). Beside it another customer's p99 of enqueue, completion and bulk
             action, before and during: it may grow by 20 ms. The server must neither end nor fail to start again.
             All six, or those named; about 25 s each on loopback, and up to 600 MiB of memory and disk
-kills       what `cargo xtask soak --worker-kills` runs
+kills       the same as `cargo xtask soak --worker-kills`
 ";
 
 /// Runs the differential test.
@@ -70,7 +71,7 @@ pub fn soak(root: &Path, arguments: &[String]) -> Outcome {
     program(root, "fairlane-conformance", "soak", arguments)
 }
 
-/// Runs a trial. Attacks are on the real program, which is built for it.
+/// Runs a trial. Attacks run against the real program, which is built first.
 pub fn trials(root: &Path, arguments: &[String]) -> Outcome {
     if arguments.first().is_some_and(|name| name == "attack") {
         shell::run(&mut shell::cargo(root, &["build", "--release", "-p", "fairlane-cli"]))?;

@@ -1,14 +1,15 @@
 //! Child programs: how they are found, started and reported.
 //!
-//! A child inherits the terminal, so its output streams, and it sees the environment of the person who typed
-//! `cargo xtask`, without what cargo added for this program.
+//! A child inherits the terminal, so its output streams, and it gets the environment of the user
+//! who typed `cargo xtask`, without the variables that cargo added for this program.
 
 use crate::Outcome;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Cargo describes the running package in variables with these beginnings; a nested cargo must not see them.
+/// Cargo describes the running package in variables with these beginnings; a nested cargo must not
+/// see them.
 const OWN_VARIABLES: [&str; 5] =
     ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_", "CARGO_PRIMARY_"];
 
@@ -22,7 +23,7 @@ pub fn cargo(root: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Where cargo puts what it builds.
+/// The target folder of cargo.
 pub fn target_folder(root: &Path) -> PathBuf {
     let named = std::env::var_os("CARGO_TARGET_DIR").filter(|folder| !folder.is_empty());
     root.join(named.map_or_else(|| PathBuf::from("target"), PathBuf::from))
@@ -41,7 +42,7 @@ pub fn program_at(root: &Path, program: &str) -> Command {
     command
 }
 
-/// Says what is run, runs it, and turns a bad end into a sentence.
+/// Prints the command line and runs it; a failure becomes an error message.
 pub fn run(command: &mut Command) -> Outcome {
     let line = command_line(command);
     println!("$ {line}");
@@ -68,7 +69,7 @@ pub fn run_within(command: &mut Command, line: &str, limit: Duration) -> Outcome
     }
 }
 
-/// True when the program starts, ends well, and says nothing that anyone needs to read.
+/// Whether the program starts and succeeds; its output is dropped.
 pub fn succeeds_quietly(command: &mut Command) -> bool {
     command
         .stdin(Stdio::null())
@@ -78,7 +79,7 @@ pub fn succeeds_quietly(command: &mut Command) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// Where `PATH` has the program, if anywhere.
+/// The path of the program in `PATH`, if it is there.
 pub fn find(program: &str) -> Option<PathBuf> {
     let folders = std::env::var_os("PATH")?;
     std::env::split_paths(&folders).map(|folder| folder.join(program)).find(|path| path.is_file())
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_does_not_exist_is_said_not_to_start() {
+    fn a_program_that_does_not_exist_is_reported() {
         let mut command = program_at(Path::new("."), "no-such-program-here");
         assert!(run(&mut command).unwrap_err().contains("could not be started"));
     }

@@ -1,6 +1,8 @@
-//! The whole check, in one command: what a contributor runs before a commit is what runs everywhere else.
+//! Every check, in one command: what a contributor runs before a commit is what runs everywhere
+//! else.
 //!
-//! Steps run in order and the first failure ends the run. Their output is passed through as it comes.
+//! Steps run in order and the first failure ends the run. Their output is passed through as it
+//! comes.
 
 mod programs;
 mod readme;
@@ -14,7 +16,7 @@ pub const HELP: &str = "\
 Usage: cargo xtask test
 
 Runs, in order, and stops at the first failure:
-  programs   installs what the tests need and the machine lacks (as root, on Debian), or says what to install
+  programs   installs missing programs that the tests need (as root, on Debian), or lists them
   format     cargo fmt --all --check
   lint       cargo clippy --workspace --all-targets -- -D warnings
   tidy       cargo xtask tidy
@@ -40,7 +42,7 @@ const STEPS: [Step; 8] = [
     Step { name: "readme", run: readme::run_commands },
 ];
 
-/// Runs every step, then says how long each took.
+/// Runs every step, then prints how long each took.
 pub fn run(root: &Path, arguments: &[String]) -> Outcome {
     expect_no_arguments("test", arguments)?;
     let mut times = Vec::new();
@@ -62,7 +64,7 @@ fn run_steps(root: &Path, steps: &[Step], times: &mut Vec<(&'static str, Duratio
 
 fn format(root: &Path) -> Outcome {
     shell::run(&mut shell::cargo(root, &["fmt", "--all", "--check"]))
-        .map_err(|message| format!("{message}; `cargo fmt --all` puts it right"))
+        .map_err(|message| format!("{message}; `cargo fmt --all` formats it"))
 }
 
 fn lint(root: &Path) -> Outcome {
@@ -129,8 +131,8 @@ mod unit_tests {
 
     #[test]
     fn the_help_names_every_step_in_order() {
-        let places: Vec<_> =
+        let positions: Vec<_> =
             STEPS.iter().map(|step| HELP.find(&format!("\n  {}", step.name)).unwrap()).collect();
-        assert!(places.is_sorted());
+        assert!(positions.is_sorted());
     }
 }

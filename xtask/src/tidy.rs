@@ -1,8 +1,9 @@
-//! What the tree must look like, kept by an ordinary test.
+//! The rules for the form of the tree, checked by an ordinary test.
 //!
-//! One file per rule below `tidy/`; a rule is a function from the tree to its findings, so that each is tested
-//! on a few lines of text with one planted fault. The rules read with `tree`, `source`, `markdown` and
-//! `manifest`. They check form, never meaning: what the code does is the business of the other tests.
+//! Each rule is a file in `tidy/`; a rule is a function from the tree to its findings, so that each
+//! is tested on a few lines of text with one planted fault. The rules read with `tree`, `source`,
+//! `markdown` and `manifest`. They check form, never behaviour: other tests check what the code
+//! does.
 
 mod banned_names;
 mod banned_words;
@@ -34,7 +35,7 @@ Usage: cargo xtask tidy
 Checks the form of the tree and prints each finding as `path:line: rule: what to do`:
   file-size      Rust files and Lua scripts stay short
   function-size  functions fit a screen
-  banned-names   no file or module whose name says nothing
+  banned-names   no file or module with a meaningless name
   banned-words   no unfinished work, no left-over debugging, no path of one machine
   same-stems     an operation has the same file stem in core, Lua and conformance
   dead-modules   every Rust file is reached from its crate's root
@@ -43,11 +44,11 @@ Checks the form of the tree and prints each finding as `path:line: rule: what to
   core-purity    core depends on no clock, randomness, store or runtime
   requirements   the table in docs/requirements.md is complete and names what exists
   dependencies   every dependency has its reason in docs/dependencies.md
-  links          relative links in Markdown lead somewhere
+  links          relative links in Markdown point to files that exist
   ignored-tests  an ignored test says why
 ";
 
-const RULES: [fn(&Tree) -> Vec<Finding>; 13] = [
+const RULES: [fn(&Tree) -> Vec<Finding>; 14] = [
     file_size::check,
     function_size::check,
     banned_names::check,
@@ -63,7 +64,7 @@ const RULES: [fn(&Tree) -> Vec<Finding>; 13] = [
     ignored_tests::check,
 ];
 
-/// One thing to put right.
+/// One violation of a rule.
 #[derive(Clone, Debug, PartialEq)]
 struct Finding {
     path: String,
@@ -94,7 +95,7 @@ pub fn run(root: &Path, arguments: &[String]) -> Outcome {
         println!("{finding}");
     }
     if findings.is_empty() {
-        println!("{} files, nothing to put right", tree.paths().count());
+        println!("{} files, no findings", tree.paths().count());
         return Ok(());
     }
     Err(format!("tidy has {} findings", findings.len()))
@@ -116,8 +117,8 @@ mod tests {
     }
 
     #[test]
-    fn a_finding_reads_as_place_rule_and_advice() {
-        let finding = Finding::new("links", "README.md", 7, "mend it");
-        assert_eq!(finding.to_string(), "README.md:7: links: mend it");
+    fn a_finding_shows_its_position_rule_and_advice() {
+        let finding = Finding::new("links", "README.md", 7, "correct it");
+        assert_eq!(finding.to_string(), "README.md:7: links: correct it");
     }
 }

@@ -1,4 +1,4 @@
-//! The commands, one file each, with a folder where one grows.
+//! The commands: one file each, and a folder for the larger ones.
 
 pub mod audit;
 pub mod bench;

@@ -1,46 +1,49 @@
-//! Makes text that others wrote safe to show on a terminal.
+//! Makes untrusted text safe to print on a terminal.
 //!
-//! Payloads, results, error messages and names come from producers and workers. A control character in them could
-//! retitle the terminal, write its clipboard or hide lines; a bidirectional control reorders what a person reads.
-//! Invariant: everything the program writes for people or as JSON passes through this file.
+//! Payloads, results, error messages and names come from producers and workers. A control character
+//! in them could change the title of the terminal, write its clipboard or hide lines. A
+//! bidirectional control reorders the visible text. Invariant: all text and JSON that the program
+//! prints passes through this file.
 
 use std::borrow::Cow;
 
-/// Text of several lines: line breaks and tabs stay, every other control character becomes visible.
+/// Escapes text of several lines: line breaks and tabs stay, other control characters become
+/// visible.
 pub fn text(text: &str) -> Cow<'_, str> {
-    replaced(text, |sign| is_hostile(sign) && !matches!(sign, '\n' | '\t'), visible)
+    replaced(text, |character| is_hostile(character) && !matches!(character, '\n' | '\t'), visible)
 }
 
-/// Text that has to stay on one line, such as a cell of a table: line breaks become visible too.
+/// Escapes text that must stay on one line, such as a table cell: line breaks become visible too.
 pub fn line(text: &str) -> Cow<'_, str> {
     replaced(text, is_hostile, visible)
 }
 
-/// Valid JSON: the same value, with every control character written as an escape of JSON.
+/// Escapes valid JSON: control characters become JSON escapes, and the value stays the same.
 pub fn json(json: &str) -> Cow<'_, str> {
     replaced(
         json,
-        |sign| is_hostile(sign) && !matches!(sign, '\n' | '\t'),
-        |sign| match sign {
-            // A string in JSON has no raw C0 control character, so this one stands between two values.
+        |character| is_hostile(character) && !matches!(character, '\n' | '\t'),
+        |character| match character {
+            // A JSON string contains no raw C0 control character, so this one is between two
+            // values.
             '\r' => " ".to_owned(),
-            sign => format!("\\u{:04x}", u32::from(sign)),
+            character => format!("\\u{:04x}", u32::from(character)),
         },
     )
 }
 
-/// Whether a terminal would obey the character instead of showing it.
-fn is_hostile(sign: char) -> bool {
-    let is_bidi = matches!(sign,
+/// Whether a terminal would interpret the character instead of printing it.
+fn is_hostile(character: char) -> bool {
+    let is_bidi = matches!(character,
         '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    let is_line_break = matches!(sign, '\u{2028}' | '\u{2029}');
-    sign.is_control() || is_bidi || is_line_break
+    let is_line_break = matches!(character, '\u{2028}' | '\u{2029}');
+    character.is_control() || is_bidi || is_line_break
 }
 
-fn visible(sign: char) -> String {
-    match sign {
-        '\n' | '\r' | '\t' => sign.escape_default().to_string(),
-        sign => sign.escape_unicode().to_string(),
+fn visible(character: char) -> String {
+    match character {
+        '\n' | '\r' | '\t' => character.escape_default().to_string(),
+        character => character.escape_unicode().to_string(),
     }
 }
 
@@ -49,10 +52,10 @@ fn replaced(text: &str, matches: impl Fn(char) -> bool, with: impl Fn(char) -> S
         return Cow::Borrowed(text);
     }
     let mut safe = String::with_capacity(text.len() + 16);
-    for sign in text.chars() {
-        match matches(sign) {
-            true => safe += &with(sign),
-            false => safe.push(sign),
+    for character in text.chars() {
+        match matches(character) {
+            true => safe += &with(character),
+            false => safe.push(character),
         }
     }
     Cow::Owned(safe)
@@ -89,7 +92,10 @@ mod tests {
             [value.to_string(), serde_json::to_string_pretty(&value).unwrap().replace('\n', "\r\n")]
         {
             let escaped = json(&written);
-            assert!(!escaped.chars().any(|sign| is_hostile(sign) && sign != '\n'), "{escaped}");
+            assert!(
+                !escaped.chars().any(|character| is_hostile(character) && character != '\n'),
+                "{escaped}"
+            );
             assert_eq!(serde_json::from_str::<serde_json::Value>(&escaped).unwrap(), value);
         }
     }

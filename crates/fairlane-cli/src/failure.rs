@@ -1,4 +1,4 @@
-//! How a command ends when it does not succeed: a sentence for the person and a code for the shell.
+//! Failures of a command: an error message and an exit code.
 
 use std::fmt;
 
@@ -7,28 +7,28 @@ use fairlane_engine::EngineError;
 /// Why a command did not succeed.
 #[derive(Debug)]
 pub enum Failure {
-    /// What was asked for cannot be done as it was written.
+    /// The input is unusable, or the queue rejects it.
     BadInput(String),
-    /// Something broke on the way.
+    /// Something broke; the same input may work later.
     Broken(String),
-    /// Something is wrong with what was looked at; what that is has been printed.
+    /// The command worked and found a problem, which has been printed.
     Found(String),
-    /// The person pressed Ctrl-C.
+    /// The user pressed Ctrl-C.
     Stopped(String),
 }
 
 impl Failure {
-    /// The input has to change before this can work.
+    /// A failure that persists until the input changes.
     pub fn bad_input(message: impl Into<String>) -> Self {
         Self::BadInput(message.into())
     }
 
-    /// The same input may work another time.
+    /// A failure that may be temporary.
     pub fn broken(message: impl Into<String>) -> Self {
         Self::Broken(message.into())
     }
 
-    /// The code the shell sees.
+    /// The exit code of the process.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Broken(_) => 1,
@@ -38,7 +38,7 @@ impl Failure {
         }
     }
 
-    /// The sentence alone.
+    /// The message without a prefix.
     pub fn message(&self) -> &str {
         match self {
             Self::BadInput(message)

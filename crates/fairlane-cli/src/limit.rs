@@ -1,4 +1,4 @@
-//! A limit as it is written on the command line: a value, or `none`.
+//! Limits on the command line: a value, or `none`.
 
 use std::fmt::Display;
 
@@ -6,16 +6,16 @@ use fairlane::{Rate, parse_rate, rate_text};
 
 use crate::tables::thousands;
 
-/// A limit to be set.
+/// A limit to set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit<T> {
-    /// At this.
+    /// The limit is this value.
     At(T),
-    /// No limit any more.
+    /// The limit is removed.
     None,
 }
 
-/// Reads a rate or `none`.
+/// Parses a rate or `none`.
 pub fn rate_or_none(text: &str) -> Result<Limit<Rate>, String> {
     if text == "none" {
         return Ok(Limit::None);
@@ -23,7 +23,7 @@ pub fn rate_or_none(text: &str) -> Result<Limit<Rate>, String> {
     parse_rate(text).map(Limit::At).map_err(|error| format!("{error}; or none"))
 }
 
-/// Reads a whole number or `none`.
+/// Parses a whole number or `none`.
 pub fn number_or_none(text: &str) -> Result<Limit<u32>, String> {
     if text == "none" {
         return Ok(Limit::None);
@@ -32,7 +32,7 @@ pub fn number_or_none(text: &str) -> Result<Limit<u32>, String> {
     text.parse().map(Limit::At).map_err(|_| wrong())
 }
 
-/// Reads a whole number within bounds.
+/// Parses a whole number within bounds.
 pub fn within<const LEAST: u32, const MOST: u32>(text: &str) -> Result<u32, String> {
     match text.parse() {
         Ok(number) if (LEAST..=MOST).contains(&number) => Ok(number),
@@ -40,18 +40,18 @@ pub fn within<const LEAST: u32, const MOST: u32>(text: &str) -> Result<u32, Stri
     }
 }
 
-/// Reads a whole number that is not negative.
+/// Parses a whole number that is not negative.
 pub fn count(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("it must be a whole number between 0 and {}", u64::MAX))
 }
 
-/// Writes a limit.
+/// Formats a limit.
 pub fn limit_text(limit: Option<&impl Display>) -> String {
     limit.map_or("unlimited".to_owned(), |limit| limit.to_string())
 }
 
-/// Writes the rate that holds, in thousandths of a job a second: as it was set, unless it is below that after refusals
-/// of the downstream. `28.5/s`, `112,590/s`, `1.5/min`.
+/// Formats the effective rate, given in thousandths of a job per second: the configured rate,
+/// unless rejections of the downstream have reduced it. `28.5/s`, `112,590/s`, `1.5/min`.
 pub fn rate_now_text(milli: u64, set: Option<Rate>) -> String {
     if let Some(set) = set.filter(|set| milli >= set.milli_per_second()) {
         return rate_text(set);
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_is_written_as_it_was_set_and_a_small_one_by_the_minute() {
+    fn a_rate_is_formatted_as_configured_and_a_low_one_per_minute() {
         let slowed = |milli| rate_now_text(milli, None);
         let texts = [100, 28_460, 100_000, 112_590_100, 33, 2].map(slowed);
         assert_eq!(texts, ["0.1/s", "28.5/s", "100/s", "112,590/s", "2.0/min", "0.1/min"]);
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_out_of_bounds_is_answered_with_them() {
+    fn an_out_of_range_number_is_rejected_with_its_bounds() {
         assert_eq!((within::<1, 1000>("1"), within::<1, 1000>("1000")), (Ok(1), Ok(1000)));
         for text in ["0", "1001", "-1", "1.5", "many"] {
             assert!(within::<1, 1000>(text).unwrap_err().contains("between 1 and 1000"));

@@ -1,6 +1,6 @@
-//! What a long-running command tells about itself, on standard error.
+//! The log of a long-running command, on standard error.
 //!
-//! Invariant: an event is one line without characters that a terminal would obey, whatever text its fields hold.
+//! Invariant: an event is one line without control characters, whatever text its fields contain.
 
 use std::io::{self, Write};
 
@@ -10,28 +10,29 @@ use tracing_subscriber::filter::LevelFilter;
 
 use crate::escape;
 
-/// How events are written.
+/// The format of log events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// For people
+    /// Text for people
     Text,
-    /// One JSON object a line, for programs
+    /// One JSON object per line, for programs
     Json,
 }
 
-/// Which events are told: `error`, `warn`, `info` (unless said), `debug` or `trace`.
+/// The variable with the log level: `error`, `warn`, `info` (the default), `debug`, `trace` or
+/// `off`.
 pub const VARIABLE: &str = "FAIRLANE_LOG";
 
-/// Begins to tell events. What is not a level is an error that names those there are.
+/// Starts the log. An unknown level is an error that lists the known ones.
 pub fn install(format: LogFormat) -> Result<(), String> {
     let level = match crate::config::variable(VARIABLE) {
         Some(text) => text.parse::<LevelFilter>().map_err(|_| {
-            format!("{VARIABLE} is {text:?}; it can be error, warn, info, debug, trace or off")
+            format!("{VARIABLE} is {text:?}; it must be error, warn, info, debug, trace or off")
         })?,
         None => LevelFilter::from_level(Level::INFO),
     };
     let events = tracing_subscriber::fmt().with_max_level(level);
-    // Whoever was first tells; there is one for a process.
+    // A process has one subscriber; an earlier one stays.
     let _ = match format {
         LogFormat::Text => {
             let form = if is_coloured() { Form::Coloured } else { Form::Plain };
@@ -50,20 +51,20 @@ fn is_coloured() -> bool {
     std::io::IsTerminal::is_terminal(&std::io::stderr()) && crate::config::variable("NO_COLOR").is_none()
 }
 
-/// Writes events, each of which arrives in one piece.
+/// Writes events; each arrives in a single call.
 struct EventWriter<W> {
     output: W,
     form: Form,
 }
 
-/// What the formatter writes.
+/// The form in which the formatter writes events.
 #[derive(Clone, Copy)]
 enum Form {
     /// Text without colours.
     Plain,
-    /// Text with colours: of the escape sequences, those that set a colour are kept.
+    /// Text with colours: only the escape sequences that set a colour are kept.
     Coloured,
-    /// JSON.
+    /// JSON objects.
     Json,
 }
 
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_stays_one_line_and_reorders_nothing() {
+    fn an_event_is_one_line_without_bidirectional_controls() {
         let event = "INFO note=a\nERROR forged\u{202e}\r\u{9b}\n";
         let expected = "INFO note=a\\nERROR forged\\u{202e}\\r\\u{9b}\n";
         assert_eq!(
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_of_the_formatter_stay_where_they_are_wanted() {
+    fn only_the_coloured_form_keeps_the_formatters_colours() {
         let event = "\u{1b}[32mINFO\u{1b}[0m note\n";
         assert_eq!(written(Form::Coloured, event), event);
         assert!(!written(Form::Plain, event).contains('\u{1b}'));
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_in_json_stays_json() {
+    fn an_escaped_json_event_is_valid_json() {
         let event = "{\"note\":\"a\u{9b}\u{202e}\"}\n";
         assert_eq!(written(Form::Json, event), "{\"note\":\"a\\u009b\\u202e\"}\n");
     }

@@ -1,18 +1,20 @@
 //! The `fairlane` program.
 //!
 //! - `commands/`: one file or folder per command: `serve`, `work`, `status`, `top`, `enqueue`,
-//!   `bulk`, `job`, `why`, `dead`, `group`, `type`, `settings`, `audit`, `config`, `health`, `key`, `data`,
-//!   `completions`, `demo`, `simulate`, `bench`.
-//! - `config.rs` and `config/`: `fairlane.toml`, variables and options as one configuration.
-//! - `overview.rs`: the whole queue at a glance.
-//! - `place.rs`: where a command finds its queue; `discovery.rs`: where nobody says. `limit.rs`: limits as they are written.
-//! - `own_engine.rs`: an engine of one run's own.
-//! - `logs.rs`: events of a long-running command.
-//! - `tables.rs`: every table. `percentiles.rs`: what is said about many durations.
-//! - `escape.rs`: text of others made safe to show.
-//! - `failure.rs`: how a command ends when it does not succeed. `output.rs`: standard output and standard error.
+//!   `bulk`, `job`, `why`, `dead`, `group`, `type`, `settings`, `audit`, `config`, `health`, `key`,
+//!   `data`, `completions`, `demo`, `simulate`, `bench`.
+//! - `config.rs` and `config/`: merges `fairlane.toml`, environment variables and options.
+//! - `overview.rs`: a bounded snapshot of the queue, for `status` and `top`.
+//! - `target.rs`: the options that select a queue. `discovery.rs`: the queue that is used by
+//!   default.
+//! - `limit.rs`: parses and prints limits.
+//! - `own_engine.rs`: a temporary engine for one run of `demo` or `bench`.
+//! - `logs.rs`: the log of a long-running command.
+//! - `tables.rs`: every table. `percentiles.rs`: percentiles and medians.
+//! - `escape.rs`: makes untrusted text safe to print.
+//! - `failure.rs`: error messages and exit codes. `output.rs`: standard output and standard error.
 //!
-//! Results go to standard output, everything about the way there to standard error.
+//! Results go to standard output, progress and messages to standard error.
 //! Left out on purpose: decisions about the queue, which are all in `fairlane-core`.
 
 mod commands;
@@ -28,8 +30,8 @@ mod output;
 mod overview;
 mod own_engine;
 mod percentiles;
-mod place;
 mod tables;
+mod target;
 
 use std::process::ExitCode;
 
@@ -41,19 +43,20 @@ use commands::{
 };
 use failure::Failure;
 
-/// A request and a job are made of many small pieces that move between threads.
+/// Requests and jobs consist of many small allocations that move between threads.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0    done
-  1    it failed; the message says what broke
-  2    the input cannot be used, or the queue refuses it; the message says what to change
-  3    an audit found something that is not repaired, or a watched bulk action did not complete
-  130  stopped by Ctrl-C";
+  0    success
+  1    failure; the message names the cause
+  2    unusable input, or a request that the queue rejects; the message says what to change
+  3    an audit found an inconsistency that is not repaired, or a watched bulk action did not complete
+  130  interrupted by Ctrl-C";
 
-/// Runs bulk work for many customers at once, fairly, and loses nothing.
+/// A job queue that shares workers fairly between customers, stays within rate limits, and never
+/// loses an accepted job.
 #[derive(Parser)]
 #[command(name = "fairlane", version, after_help = EXIT_CODES, arg_required_else_help = true)]
 struct Arguments {
@@ -87,22 +90,23 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let is_json = std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json");
+    let is_json =
+        std::env::args_os().take_while(|argument| argument != "--").any(|argument| argument == "--json");
     if is_json {
-        output::speak_to_programs();
+        output::report_failures_as_json();
     }
-    let done = match Arguments::try_parse() {
+    let result = match Arguments::try_parse() {
         Ok(arguments) => run(arguments.command),
-        Err(unread) if is_json && unread.use_stderr() => {
-            let text = unread.render().to_string();
+        Err(error) if is_json && error.use_stderr() => {
+            let text = error.render().to_string();
             Err(Failure::bad_input(text.trim_start_matches("error: ").trim_end()))
         }
-        Err(unread) => unread.exit(),
+        Err(error) => error.exit(),
     };
-    match done {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            output::say_failure(&failure);
+            output::print_failure(&failure);
             ExitCode::from(failure.exit_code())
         }
     }
@@ -134,15 +138,15 @@ fn run(command: Command) -> Result<(), Failure> {
     }
 }
 
-/// How long what still runs has to be dropped before the program ends.
-const LAST_MOMENT: std::time::Duration = std::time::Duration::from_millis(500);
+/// How long tasks that are still running have to be dropped before the program exits.
+const SHUTDOWN_TIMEOUT: std::time::Duration = std::time::Duration::from_millis(500);
 
 fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::broken(format!("no threads to run on: {error}")))?;
-    let ended = runtime.block_on(work);
-    // A read of standard input cannot be stopped, and nobody waits for its line any more; but whoever still runs a
-    // program has to have the time to kill it.
-    runtime.shutdown_timeout(LAST_MOMENT);
-    ended
+    let runtime = runtime.map_err(|error| Failure::broken(format!("cannot start threads: {error}")))?;
+    let result = runtime.block_on(work);
+    // A blocking read of standard input cannot be cancelled, so the shutdown does not wait for it.
+    // Tasks that run a child process need the time to kill it.
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
+    result
 }

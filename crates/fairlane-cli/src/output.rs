@@ -1,7 +1,8 @@
-//! Standard output and standard error: text or JSON, files that are asked for, and signs of life.
+//! Standard output and standard error: text or JSON, files, and progress bars.
 //!
-//! Invariant: what is printed holds no character that a terminal would obey (`escape.rs`).
-//! A reader that has gone (`fairlane … | head`) is no failure: what it wanted it has.
+//! Invariant: printed text contains no control character that a terminal would interpret
+//! (`escape.rs`). A closed pipe (`fairlane … | head`) is not a failure: the reader has read what it
+//! wanted.
 
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::Path;
@@ -15,15 +16,15 @@ use serde::Serialize;
 use crate::escape;
 use crate::failure::Failure;
 
-/// How long the last words may take to be read.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+/// How long the program waits for the reader of its last message.
+const FINAL_WRITE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Whether programs read what is said.
-static FOR_PROGRAMS: AtomicBool = AtomicBool::new(false);
+/// Whether failures are reported as JSON.
+static JSON_FAILURES: AtomicBool = AtomicBool::new(false);
 
-/// From now on a failure is told as JSON.
-pub fn speak_to_programs() {
-    FOR_PROGRAMS.store(true, Ordering::Relaxed);
+/// Reports failures as JSON from now on.
+pub fn report_failures_as_json() {
+    JSON_FAILURES.store(true, Ordering::Relaxed);
 }
 
 /// Prints a text and a line break.
@@ -35,7 +36,7 @@ fn write_out(text: &str) -> Result<(), Failure> {
     let mut stdout = std::io::stdout().lock();
     match writeln!(stdout, "{text}").and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Failure::broken(format!("standard output cannot be written: {error}")))
+            Err(Failure::broken(format!("cannot write to standard output: {error}")))
         }
         _ => Ok(()),
     }
@@ -44,11 +45,11 @@ fn write_out(text: &str) -> Result<(), Failure> {
 /// Prints a value as JSON.
 pub fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     let json = serde_json::to_string_pretty(value)
-        .map_err(|error| Failure::broken(format!("the result cannot be written as JSON: {error}")))?;
+        .map_err(|error| Failure::broken(format!("cannot write the result as JSON: {error}")))?;
     print_json_text(&json)
 }
 
-/// Prints what is JSON already.
+/// Prints a text that already is JSON.
 pub fn print_json_text(json: &str) -> Result<(), Failure> {
     write_out(&escape::json(json))
 }
@@ -56,44 +57,44 @@ pub fn print_json_text(json: &str) -> Result<(), Failure> {
 /// Prints a value as JSON on one line.
 pub fn print_json_line(value: &impl Serialize) -> Result<(), Failure> {
     let json = serde_json::to_string(value)
-        .map_err(|error| Failure::broken(format!("the event cannot be written as JSON: {error}")))?;
+        .map_err(|error| Failure::broken(format!("cannot write the event as JSON: {error}")))?;
     print_json_text(&json)
 }
 
-/// Says a line about the way there, on standard error.
-pub fn say(text: &str) {
+/// Prints a message on standard error.
+pub fn print_message(text: &str) {
     write_err(&escape::text(text));
 }
 
 fn write_err(text: &str) {
-    // There is nowhere left to say that it could not be said.
+    // An error here cannot be reported anywhere.
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
-/// Says why a command failed, if there is something to say. A pipe that nobody reads must not keep a program that has
-/// ended, so a thread of its own says it.
-pub fn say_failure(failure: &Failure) {
+/// Prints why a command failed, unless the message is empty. A separate thread writes it, so that a
+/// pipe without a reader cannot keep the program from exiting.
+pub fn print_failure(failure: &Failure) {
     if failure.message().is_empty() {
         return;
     }
     #[derive(Serialize)]
-    struct Told<'a> {
+    struct FailureReport<'a> {
         error: &'a str,
         exit_code: u8,
     }
-    let told = Told { error: failure.message(), exit_code: failure.exit_code() };
-    let text = match FOR_PROGRAMS.load(Ordering::Relaxed) {
-        true => serde_json::to_string(&told).map(|json| escape::json(&json).into_owned()),
+    let report = FailureReport { error: failure.message(), exit_code: failure.exit_code() };
+    let text = match JSON_FAILURES.load(Ordering::Relaxed) {
+        true => serde_json::to_string(&report).map(|json| escape::json(&json).into_owned()),
         false => Ok(escape::text(&failure.to_string()).into_owned()),
     };
     let text = text.unwrap_or_default();
-    let (saying, said) = mpsc::channel::<()>();
-    let begun = std::thread::Builder::new().spawn(move || {
+    let (writing, written) = mpsc::channel::<()>();
+    let started = std::thread::Builder::new().spawn(move || {
         write_err(&text);
-        drop(saying);
+        drop(writing);
     });
-    if begun.is_ok() {
-        let _ = said.recv_timeout(LAST_WORDS);
+    if started.is_ok() {
+        let _ = written.recv_timeout(FINAL_WRITE_TIMEOUT);
     }
 }
 
@@ -103,7 +104,7 @@ pub fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
         .map_err(|error| Failure::bad_input(format!("{} cannot be written: {error}", path.display())))
 }
 
-/// A bar on a terminal; of a length that may not be known yet.
+/// A progress bar on a terminal; its length may not be known yet.
 pub fn progress_bar(silent: bool, template: &str, length: Option<u64>) -> ProgressBar {
     if silent || !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -112,13 +113,13 @@ pub fn progress_bar(silent: bool, template: &str, length: Option<u64>) -> Progre
     length.map_or_else(ProgressBar::no_length, ProgressBar::new).with_style(style)
 }
 
-/// Says on a terminal what is being done and for how long, until it is cleared.
-pub fn sign_of_life(silent: bool, doing: &'static str) -> ProgressBar {
+/// Shows an activity and its elapsed time on a terminal, until the bar is cleared.
+pub fn spinner(silent: bool, activity: &'static str) -> ProgressBar {
     if silent || !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
     let style = ProgressStyle::with_template("{spinner} {msg}, {elapsed}").expect("the template is valid");
-    let bar = ProgressBar::new_spinner().with_style(style).with_message(doing);
+    let bar = ProgressBar::new_spinner().with_style(style).with_message(activity);
     bar.enable_steady_tick(Duration::from_millis(200));
     bar
 }

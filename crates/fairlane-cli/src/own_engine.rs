@@ -1,8 +1,7 @@
-//! An engine of one run's own: nothing it does meets what others keep in the same store.
+//! A temporary engine for one run, isolated from other data in the same store.
 //!
-//! On Redis that is a key prefix nobody else uses; its keys are removed at the end, and no others. In a data
-//! directory it is a folder of its own inside, which is removed.
-//! A prefix rather than a type, because types are few and stay known for good.
+//! On Redis it uses a unique key prefix and removes only those keys at the end. In a data directory
+//! it uses a new folder inside, which it removes.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,25 +13,25 @@ use fairlane_engine::{Engine, directory_of};
 use redis::aio::MultiplexedConnection;
 
 use crate::failure::Failure;
-use crate::place::is_server;
+use crate::target::is_server;
 
-/// Keys looked at by one SCAN.
+/// Keys that one SCAN inspects.
 const CLEAR_KEYS: usize = 1000;
 
-/// An engine, and what it takes to leave no trace of it.
+/// A temporary engine, and what is needed to remove its data.
 pub struct OwnEngine {
-    /// To work with.
+    /// The engine itself.
     pub engine: Arc<dyn Engine>,
     redis: Option<(String, String)>,
     folder: Option<PathBuf>,
 }
 
 impl OwnEngine {
-    /// Opens the engine at `url`; `purpose` begins its keys.
+    /// Opens the engine at `url`; its keys begin with `purpose`.
     pub async fn open(url: &str, purpose: &str) -> Result<Self, Failure> {
         if is_server(url) {
             return Err(Failure::bad_input(
-                "--engine names a server, whose one queue others use; name memory:, a directory or a Redis",
+                "--engine selects a server, whose queue other processes use; use memory:, a directory or a Redis",
             ));
         }
         if !is_redis(url) {
@@ -48,7 +47,7 @@ impl OwnEngine {
         Ok(Self { engine: Arc::new(engine), redis: Some((url.to_owned(), prefix)), folder: None })
     }
 
-    /// What its keys begin with, on Redis.
+    /// The prefix of its keys, on Redis.
     pub fn prefix(&self) -> Option<&str> {
         self.redis.as_ref().map(|(_, prefix)| prefix.as_str())
     }
@@ -58,7 +57,7 @@ impl OwnEngine {
         self.folder.as_deref()
     }
 
-    /// Removes every key of this run, or its folder.
+    /// Removes all keys or the folder of this run.
     pub async fn clear(&self) -> Result<(), Failure> {
         if let Some(folder) = &self.folder {
             return std::fs::remove_dir_all(folder).map_err(|error| {
@@ -70,45 +69,47 @@ impl OwnEngine {
             return clear_node(&mut connect(url).await?, prefix, CLEAR_KEYS).await;
         };
         for master in masters(nodes).await? {
-            // The keys of a node lie in many slots, and one command reaches one slot.
+            // The keys of a node are in many slots, and one command may touch only one slot.
             clear_node(&mut connect(&master).await?, prefix, 1).await?;
         }
         Ok(())
     }
 }
 
-/// Whether the address is that of a Redis.
+/// Whether an address selects a Redis.
 pub fn is_redis(url: &str) -> bool {
     matches!(url.split_once(':'), Some(("redis" | "redis+cluster", _)))
 }
 
-/// The address with another directory, and the same options.
+/// The address with another directory and the same options.
 fn with_folder(url: &str, folder: &Path) -> String {
     let options = url.rfind('?').map_or("", |at| &url[at..]);
     format!("dir:{}{options}", folder.display())
 }
 
-/// A connection beside the engine's.
+/// Opens a separate connection to the same Redis.
 pub async fn connect(url: &str) -> Result<MultiplexedConnection, Failure> {
     let client = redis::Client::open(url)?;
     let config = redis::AsyncConnectionConfig::new().set_response_timeout(None);
     Ok(client.get_multiplexed_async_connection_with_config(&config).await?)
 }
 
-/// A prefix as long as the default one, so that memory is measured as an application has it.
+/// A unique prefix of the same length as the default one, so that memory measurements are
+/// realistic.
 fn own_prefix(purpose: &str) -> String {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let number = since_1970.as_millis() as u64 ^ (u64::from(std::process::id()) << 20);
     format!("{:.4}-{:06x}:", purpose, number & 0xff_ffff)
 }
 
-/// Letters and digits that no other run has.
+/// A unique id of this run: letters and digits.
 pub fn run_id() -> String {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     format!("{:x}-{:x}", since_1970.as_micros(), std::process::id())
 }
 
-/// The addresses of a cluster's masters, asked of the first known node, with the same user and password.
+/// The addresses of a cluster's masters, from the first configured node, with its user and
+/// password.
 async fn masters(nodes: &str) -> Result<Vec<String>, Failure> {
     let first = nodes.split([',', '/']).next().unwrap_or(nodes);
     let (user, address) = match first.rsplit_once('@') {
@@ -119,13 +120,13 @@ async fn masters(nodes: &str) -> Result<Vec<String>, Failure> {
     let mut connection = connect(&format!("redis://{first}")).await?;
     let listed: String = redis::cmd("CLUSTER").arg("NODES").query_async(&mut connection).await?;
     let masters = listed.lines().filter_map(master_address);
-    // A node that has never met another does not know its own host.
-    let whole =
+    // A node that has never met another one does not know its own host.
+    let addresses =
         masters.map(|master| if master.starts_with(':') { format!("{host}{master}") } else { master.into() });
-    Ok(whole.map(|address| format!("redis://{user}{address}")).collect())
+    Ok(addresses.map(|address| format!("redis://{user}{address}")).collect())
 }
 
-/// From a line such as `id 127.0.0.1:7000@17000,name master - 0 …`.
+/// Parses a line such as `id 127.0.0.1:7000@17000,name master - 0 …`; none unless it is a master.
 fn master_address(line: &str) -> Option<&str> {
     let mut words = line.split(' ').skip(1);
     let address = words.next()?.split('@').next()?;
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_redis_is_known_by_its_scheme() {
+    fn a_redis_is_recognised_by_its_scheme() {
         assert!(is_redis("redis://localhost") && is_redis("redis+cluster://a:1,b:2"));
         assert!(!is_redis("memory:") && !is_redis("rediss://localhost") && !is_redis("redis"));
     }

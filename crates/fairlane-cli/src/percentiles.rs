@@ -1,12 +1,13 @@
-//! What is said about many measurements: percentiles and medians.
+//! Percentiles and medians of many measurements.
 
-/// The smallest value that at least `per_mille` thousandths of the values do not exceed; `None` of nothing.
+/// The smallest value that at least `per_mille` thousandths of the values do not exceed; `None`
+/// without values.
 pub fn percentile(values: &mut [u64], per_mille: usize) -> Option<u64> {
     let rank = (values.len() * per_mille).div_ceil(1000).max(1);
     (rank <= values.len()).then(|| *values.select_nth_unstable(rank - 1).1)
 }
 
-/// The middle value, or the mean of the two; `None` of nothing.
+/// The middle value, or the mean of the two middle values; `None` without values.
 pub fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;

@@ -1,6 +1,6 @@
-//! Every table the program prints, and how it writes numbers.
+//! Every table that the program prints, and the formatting of numbers.
 //!
-//! - `tables/layout.rs`: how they fit a terminal, and prose too.
+//! - `tables/layout.rs`: fits tables and prose to the terminal.
 
 mod layout;
 
@@ -12,12 +12,12 @@ use crate::escape;
 use layout::Grid;
 pub use layout::{facts, prose};
 
-/// Most groups shown of one part; JSON has them all.
+/// Groups of a part in the table at most; JSON contains all of them.
 const GROUPS_SHOWN: usize = 20;
-/// Groups of a part that are compared, with several rows each.
+/// Groups of a part in a comparison at most; each takes several rows.
 const GROUPS_COMPARED: usize = 6;
 
-/// The demo's outcome.
+/// The result of the demo.
 pub fn demo(report: &DemoReport) -> String {
     let mut table = Grid::of_numbers(&[
         "customer",
@@ -38,16 +38,16 @@ pub fn demo(report: &DemoReport) -> String {
             or_dash(group.share_while_all_waited, |share| format!("{:.0} %", share * 100.0)),
             or_dash(group.arrived_ms, milliseconds),
             or_dash(group.last_done_ms, milliseconds),
-            group.finished_place.map_or_else(dash, |place| format!("{place}.")),
+            or_dash(group.finished_place, ordinal),
         ]);
     }
     let completed: u64 = report.groups.iter().map(|group| group.completed).sum();
-    let mut lines = vec![table.to_string(), "¹ of all starts while every customer had jobs waiting".into()];
+    let mut lines = vec![table.to_string(), "¹ of all starts while every customer had waiting jobs".into()];
     if report.is_sound() {
         lines.push(format!(
-            "Nothing lost, nothing twice: {} jobs in {:.1} s ({} a second) on {}, as counted by the handlers, \
+            "Nothing lost, nothing twice: {} in {:.1} s ({} per second) on {}, as counted by the handlers, \
              the settlements and the store.",
-            thousands(completed),
+            counted(completed, "job"),
             report.seconds,
             thousands((completed as f64 / report.seconds.max(0.001)) as u64),
             report.engine
@@ -56,7 +56,7 @@ pub fn demo(report: &DemoReport) -> String {
     lines.join("\n")
 }
 
-/// A simulation's outcome: the groups of each part, then the parts side by side.
+/// The result of a simulation: the groups of each part, then the parts side by side.
 pub fn simulate(reports: &[PartReport]) -> String {
     let mut parts: Vec<String> = Vec::new();
     for report in reports {
@@ -67,7 +67,7 @@ pub fn simulate(reports: &[PartReport]) -> String {
     parts.join("\n")
 }
 
-/// Runs of one scenario under several rules side by side, a table for each part.
+/// Runs of one scenario under several disciplines side by side, one table per part.
 pub fn compared(runs: &[Vec<PartReport>]) -> String {
     let mut parts: Vec<String> = Vec::new();
     for number in 0..runs.iter().map(Vec::len).min().unwrap_or(0) {
@@ -78,7 +78,7 @@ pub fn compared(runs: &[Vec<PartReport>]) -> String {
     parts.join("\n").trim_end().to_owned()
 }
 
-/// A table of rows whose first is the heading.
+/// A table whose first row is the heading.
 fn rows(rows: Vec<Vec<String>>) -> String {
     let mut rows = rows.into_iter();
     let heading = rows.next().unwrap_or_default();
@@ -87,12 +87,12 @@ fn rows(rows: Vec<Vec<String>>) -> String {
     table.to_string()
 }
 
-/// A table of texts, all to the left, the last of which may be prose.
+/// A table of left-aligned texts; the last column may be prose.
 pub fn texts(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     Grid::of_texts(header, rows.into_iter().collect()).to_string()
 }
 
-/// The text on one line, or its beginning and a sign that there was more.
+/// The text on one line; if it is longer than `width` characters, its beginning and an ellipsis.
 pub fn shortened(text: &str, width: usize) -> String {
     let text = escape::line(text);
     if text.chars().count() <= width {
@@ -102,7 +102,7 @@ pub fn shortened(text: &str, width: usize) -> String {
     if width == 0 { String::new() } else { format!("{kept}…") }
 }
 
-/// How long ago something was, as exact as one cares.
+/// How long ago something was, in the largest useful unit.
 pub fn ago(ms: u64) -> String {
     match ms {
         0..=1_999 => "just now".to_owned(),
@@ -113,13 +113,13 @@ pub fn ago(ms: u64) -> String {
     }
 }
 
-/// The benchmark's outcome: throughput, then latency and memory where they were measured.
+/// The results of the benchmarks: throughput, then latency and memory where they were measured.
 pub fn bench(results: &[BenchResult]) -> String {
     let parts = [throughput(results), latency(results), cancel(results), memory(results), list(results)];
     parts.into_iter().flatten().collect::<Vec<_>>().join("\n\n")
 }
 
-/// A column: its heading, and what stands in it, if anything.
+/// A column: its heading, and a function for its cell, which may be empty.
 type Column = (&'static str, fn(&BenchResult) -> Option<String>);
 
 const THROUGHPUT: [Column; 11] = [
@@ -136,7 +136,7 @@ const THROUGHPUT: [Column; 11] = [
     ("script p99.9", |result| result.script_p999_ms.map(|ms| format!("≤ {ms:.2} ms"))),
 ];
 
-/// Columns that are empty everywhere are left out.
+/// Leaves out columns that are empty in every row.
 fn throughput(results: &[BenchResult]) -> Option<String> {
     let results: Vec<&BenchResult> = results
         .iter()
@@ -149,8 +149,8 @@ fn throughput(results: &[BenchResult]) -> Option<String> {
         table
             .add_row(columns.iter().map(|(_, write)| write(result).unwrap_or_else(dash)).collect::<Vec<_>>());
     }
-    let legend = "ratio: the floor's cost over ours, so that 1 is as cheap as the floor; on Redis of µs of server time \
-                  per job, elsewhere of elapsed time.\nThe floor has no groups, limits, retries, retention or wake-ups.";
+    let legend = "ratio: the floor's cost divided by the queue's, so that 1 is as cheap as the floor. On Redis the cost is \
+                  server time per job, elsewhere elapsed time.\nThe floor has no groups, limits, retries, retention or wake-ups.";
     (!results.is_empty()).then(|| format!("{table}\n{legend}"))
 }
 
@@ -177,7 +177,7 @@ fn latency(results: &[BenchResult]) -> Option<String> {
         row.push(or_dash(result.floor_ratio, |ratio| format!("{ratio:.2}")));
         table.add_row(row);
     }
-    let legend = "From enqueue to the start of the handler; the floor is one hand-off to a waiting task and one round trip.";
+    let legend = "From enqueue to the start of the handler. The floor is one hand-off to a waiting task and one round trip.";
     (!table.is_empty()).then(|| format!("{table}\n{legend}"))
 }
 
@@ -207,17 +207,18 @@ fn cancel(results: &[BenchResult]) -> Option<String> {
             or_dash(result.script_p999_ms, |ms| format!("≤ {ms:.2} ms")),
         ]);
     }
-    let legend = "Another group's batches of ten are leased and settled between the janitor's steps of 200 jobs, and before.";
+    let legend = "Batches of ten jobs of another group are leased and settled before the cancellation, and between the \
+                  janitor's steps of 200 jobs.";
     (!table.is_empty()).then(|| format!("{table}\n{legend}"))
 }
 
 fn memory(results: &[BenchResult]) -> Option<String> {
     let result = results.iter().find(|result| result.bytes_per_job.is_some())?;
     Some(format!(
-        "memory: {} bytes per waiting job beyond its payload (floor {}), over {} jobs.",
+        "memory: {} bytes per waiting job in addition to its payload (floor {}), over {}.",
         or_dash(result.bytes_per_job, |bytes| format!("{bytes:.0}")),
         or_dash(result.floor_bytes_per_job, |bytes| format!("{bytes:.0}")),
-        thousands(result.jobs as u64)
+        counted(result.jobs as u64, "job")
     ))
 }
 
@@ -227,7 +228,9 @@ fn list(results: &[BenchResult]) -> Option<String> {
     let sentence = |result: &BenchResult, command: &str| {
         let rate = or_dash(result.list_per_second, |rate| thousands(rate as u64));
         let us = or_dash(result.list_us_per_job, |us| format!("{us:.2}"));
-        format!("{command} in pipelines, without ids or leases: {rate} a second, {us} µs each on the server.")
+        format!(
+            "{command} in pipelines, without ids or leases: {rate} per second, {us} µs each on the server."
+        )
     };
     let lines = [("enqueue", "LPUSH"), ("drain", "RPOP")];
     let lines = lines.into_iter().filter_map(|(name, command)| Some(sentence(of(name)?, command)));
@@ -235,7 +238,7 @@ fn list(results: &[BenchResult]) -> Option<String> {
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
-/// 1234567 as `1,234,567`.
+/// Formats 1234567 as `1,234,567`.
 pub fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut written = String::new();
@@ -248,7 +251,7 @@ pub fn thousands(number: u64) -> String {
     written
 }
 
-/// `999 bytes`, `1.5 KiB`, `4.0 GiB`.
+/// Formats a number of bytes: `999 bytes`, `1.5 KiB`, `4.0 GiB`.
 pub fn bytes(number: u64) -> String {
     const UNITS: [(&str, u64); 4] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     let unit = UNITS.iter().find(|(_, size)| number >= *size);
@@ -257,12 +260,24 @@ pub fn bytes(number: u64) -> String {
     })
 }
 
-/// `1 lane`, `1,234 lanes`.
+/// Formats a number with its noun: `1 lane`, `1,234 lanes`.
 pub fn counted(number: u64, what: &str) -> String {
     if number == 1 { format!("1 {what}") } else { format!("{} {what}s", thousands(number)) }
 }
 
-/// A length of time in milliseconds, as exact as it is long.
+/// Formats 1 as `1st`, 2 as `2nd`, 11 as `11th`.
+fn ordinal(number: usize) -> String {
+    let suffix = match (number % 100, number % 10) {
+        (11..=13, _) => "th",
+        (_, 1) => "st",
+        (_, 2) => "nd",
+        (_, 3) => "rd",
+        _ => "th",
+    };
+    format!("{number}{suffix}")
+}
+
+/// Formats a duration in milliseconds, with a decimal below 10 ms.
 pub fn milliseconds(ms: f64) -> String {
     if ms < 10.0 { format!("{ms:.1} ms") } else { format!("{} ms", thousands(ms.round() as u64)) }
 }
@@ -280,20 +295,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_shortened_says_so_and_never_grows() {
+    fn shortened_text_ends_with_an_ellipsis_and_fits() {
         assert_eq!(["", "a", "ab", "abc"].map(|text| shortened(text, 2)), ["", "a", "ab", "a…"]);
         assert_eq!((shortened("abc", 1).as_str(), shortened("abc", 0).as_str()), ("…", ""));
     }
 
     #[test]
-    fn bytes_are_written_in_the_largest_unit_that_fits() {
+    fn bytes_are_formatted_in_the_largest_unit_that_fits() {
         let written = [0, 999, 1536, 5 << 20, 4 << 30].map(bytes);
         assert_eq!(written, ["0 bytes", "999 bytes", "1.5 KiB", "5.0 MiB", "4.0 GiB"]);
     }
 
     #[test]
-    fn thousands_are_set_apart() {
+    fn thousands_are_separated() {
         let written = [0, 999, 1000, 123_456, 1_234_567].map(thousands);
         assert_eq!(written, ["0", "999", "1,000", "123,456", "1,234,567"]);
+    }
+
+    #[test]
+    fn ordinals_have_the_english_suffix() {
+        let written = [1, 2, 3, 4, 11, 12, 13, 21, 22, 23, 26].map(ordinal);
+        let expected = ["1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "22nd", "23rd", "26th"];
+        assert_eq!(written, expected);
     }
 }

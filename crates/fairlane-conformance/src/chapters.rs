@@ -1,7 +1,7 @@
 //! The suite: a chapter per operation, a case per claim.
 //!
-//! A case's name is its claim. It gets an empty queue at [`START`](crate::subject::START) and panics where
-//! the claim does not hold. Left out on purpose: anything only one engine can do.
+//! A case's name is its claim. It gets an empty queue at [`START`](crate::subject::START) and
+//! panics where the claim does not hold. Left out on purpose: anything only one engine can do.
 
 mod admit;
 mod audit;
@@ -11,11 +11,19 @@ mod discard;
 mod enqueue;
 mod explain;
 mod extend;
-mod finish_bulk;
 mod hold_bulk;
-mod inspect;
+mod inspect_bulk;
+mod inspect_congestion;
+mod inspect_group;
+mod inspect_job;
+mod inspect_queue;
+mod inspect_type;
 mod lease;
+mod lease_bulks;
+mod list_bulks;
+mod list_groups;
 mod list_jobs;
+mod list_snapshots;
 mod make_due;
 mod open_bulk;
 mod promote;
@@ -25,35 +33,35 @@ mod requeue_dead;
 mod resume_bulk;
 mod seal_bulk;
 mod set_group;
+mod set_queue;
 mod set_type;
-mod set_whole;
 mod settle;
+mod settle_bulk;
 mod sweep;
-mod take_completed;
 
 use fairlane_engine::BoxFuture;
 
 use crate::subject::Subject;
 
-/// One claim.
+/// One claim about an operation, and the test of it.
 #[derive(Clone, Copy)]
 pub struct Case {
-    /// The claim.
+    /// The claim, which is the name of its function.
     pub name: &'static str,
-    /// Panics if it does not hold.
+    /// Panics if the claim does not hold.
     pub run: fn(Subject) -> BoxFuture<'static, ()>,
 }
 
 /// The claims about one operation.
 #[derive(Clone, Copy)]
 pub struct Chapter {
-    /// The operation.
+    /// The stem of the operation.
     pub name: &'static str,
-    /// Its claims.
+    /// The claims about it.
     pub cases: &'static [Case],
 }
 
-/// Every chapter, in the order of a job's road.
+/// Every chapter, in the order of the life of a job.
 pub const CHAPTERS: &[Chapter] = &[
     Chapter { name: "enqueue", cases: enqueue::CASES },
     Chapter { name: "admit", cases: admit::CASES },
@@ -67,8 +75,8 @@ pub const CHAPTERS: &[Chapter] = &[
     Chapter { name: "hold_bulk", cases: hold_bulk::CASES },
     Chapter { name: "resume_bulk", cases: resume_bulk::CASES },
     Chapter { name: "cancel_bulk", cases: cancel_bulk::CASES },
-    Chapter { name: "take_completed", cases: take_completed::CASES },
-    Chapter { name: "finish_bulk", cases: finish_bulk::CASES },
+    Chapter { name: "lease_bulks", cases: lease_bulks::CASES },
+    Chapter { name: "settle_bulk", cases: settle_bulk::CASES },
     Chapter { name: "cancel_job", cases: cancel_job::CASES },
     Chapter { name: "requeue_dead", cases: requeue_dead::CASES },
     Chapter { name: "discard", cases: discard::CASES },
@@ -77,14 +85,22 @@ pub const CHAPTERS: &[Chapter] = &[
     Chapter { name: "set_group", cases: set_group::CASES },
     Chapter { name: "set_type", cases: set_type::CASES },
     Chapter { name: "remove_type", cases: remove_type::CASES },
-    Chapter { name: "set_whole", cases: set_whole::CASES },
-    Chapter { name: "inspect", cases: inspect::CASES },
+    Chapter { name: "set_queue", cases: set_queue::CASES },
+    Chapter { name: "inspect_job", cases: inspect_job::CASES },
+    Chapter { name: "inspect_group", cases: inspect_group::CASES },
+    Chapter { name: "inspect_type", cases: inspect_type::CASES },
+    Chapter { name: "inspect_bulk", cases: inspect_bulk::CASES },
+    Chapter { name: "inspect_congestion", cases: inspect_congestion::CASES },
+    Chapter { name: "inspect_queue", cases: inspect_queue::CASES },
     Chapter { name: "list_jobs", cases: list_jobs::CASES },
+    Chapter { name: "list_groups", cases: list_groups::CASES },
+    Chapter { name: "list_bulks", cases: list_bulks::CASES },
+    Chapter { name: "list_snapshots", cases: list_snapshots::CASES },
     Chapter { name: "explain", cases: explain::CASES },
     Chapter { name: "audit", cases: audit::CASES },
 ];
 
-/// Cases named as their functions are.
+/// Cases named after their functions.
 macro_rules! cases {
     ($($case:ident),* $(,)?) => {
         &[$($crate::chapters::Case { name: stringify!($case), run: |subject| Box::pin($case(subject)) }),*]

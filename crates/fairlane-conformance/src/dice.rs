@@ -1,8 +1,9 @@
-//! Seeded chance: a small generator of its own (SplitMix64), so that a seed means the same for ever.
+//! Seeded random numbers: a small generator (SplitMix64) kept here, so that a seed always gives the
+//! same run.
 
 use fairlane_core::Trace;
 
-/// A stream of numbers that its seed determines.
+/// A stream of random numbers that its seed determines.
 #[derive(Debug, Clone)]
 pub struct Dice(u64);
 
@@ -29,7 +30,7 @@ impl Dice {
         self.below(count) == 0
     }
 
-    /// Some trace; now and then one whose stored bytes are those that part fields elsewhere.
+    /// A random trace; sometimes one whose stored bytes are field separators elsewhere.
     pub fn trace(&mut self) -> Trace {
         let mut packed = [self.pick(b":+0\n\x01\xff"); Trace::PACKED_BYTES];
         if !self.one_in(4) {
@@ -38,7 +39,7 @@ impl Dice {
         Trace::from_packed(&packed).expect("no id is all zeros")
     }
 
-    /// One of these.
+    /// A random item of the slice.
     pub fn pick<T: Clone>(&mut self, from: &[T]) -> T {
         from[self.below(from.len() as u64) as usize].clone()
     }

@@ -1,21 +1,26 @@
 //! The differential test: seeded random steps through the core's machine and through Redis.
 //!
-//! Every answer is compared, and at intervals the whole state. A run is cut into episodes, each on an empty
-//! server with random settings, so that state stays small and many beginnings are seen. Time is part of the
-//! steps: it stands still, runs, and jumps both ways. A divergence is shrunk to few steps before it is told.
+//! The test compares every reply, and at intervals the complete state. A run is cut into episodes,
+//! each on an empty server with random settings, so that the state stays small and many beginnings
+//! are tested. Time is part of the steps: it stands still, runs, and jumps both ways. A divergence
+//! is shrunk to few steps before it is reported.
 //!
-//! - `differential/world.rs`: which steps come. `differential/replay.rs`: the two sides, side by side.
+//! - `differential/generator.rs`: draws the steps. `differential/replay.rs`: runs them on both
+//!   sides.
 //! - `differential/shrink.rs`: fewer steps that still diverge.
-//! - `differential/discards.rs`: steps through a core on disk, from which jobs are discarded while it is closed.
-//! - `differential/restarts.rs`: the same steps through the core and through a core that is restarted from disk.
-//! - `differential/carried.rs`: the same steps through the core and through an engine that leads to another one.
+//! - `differential/discards.rs`: steps through a core on disk, from which jobs are discarded while
+//!   it is closed.
+//! - `differential/restarts.rs`: the same steps through the core and through a core that is
+//!   restarted from disk.
+//! - `differential/forwarded.rs`: the same steps through the core and through an engine that
+//!   forwards to another.
 
-mod carried;
 mod discards;
+mod forwarded;
+mod generator;
 mod replay;
 mod restarts;
 mod shrink;
-mod world;
 
 use std::fmt;
 use std::time::Instant;
@@ -24,29 +29,29 @@ use fairlane_core::queue::{Command, Machine, Reply};
 use fairlane_core::{Micros, TypeId};
 use fairlane_engine::redis::ScriptEdit;
 
-pub use carried::{carried, samples};
 pub use discards::discards;
-use replay::Arena;
+pub use forwarded::{compare_forwarded, samples};
+use generator::Generator;
+use replay::Backend;
 pub use restarts::restarts;
-use world::World;
 
-/// Steps sent to Redis before their answers are awaited.
+/// Steps sent to Redis before their replies are awaited.
 const CHUNK_STEPS: usize = 50;
 
-/// What to run.
+/// The plan of a run.
 #[derive(Debug, Clone)]
 pub struct Run {
-    /// Address of a Redis that this run may empty.
+    /// The address of a Redis that this run may empty.
     pub url: String,
-    /// Decides every step.
+    /// The seed that determines every step.
     pub seed: u64,
-    /// Steps in all.
+    /// The number of steps of the run.
     pub steps: u64,
-    /// Steps of one episode.
+    /// The number of steps of one episode.
     pub episode_steps: u64,
-    /// Steps between two comparisons of the whole state.
+    /// Steps between two comparisons of the complete state.
     pub dump_every: u64,
-    /// Changes a script, to see that it is noticed.
+    /// Changes a script, to test that the change is noticed.
     pub edit_script: Option<ScriptEdit>,
 }
 
@@ -57,54 +62,54 @@ impl Run {
     }
 }
 
-/// One thing that both sides do.
+/// One action that both sides perform.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Deed {
-    /// A command.
+pub enum Action {
+    /// Applies a command.
     Command(Command),
-    /// A wake-up token is taken.
+    /// Takes a wake-up token of a type.
     TakeToken(TypeId),
 }
 
-/// A deed and its time.
+/// An action and its time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
-    /// When.
+    /// The time of the action.
     pub at: Micros,
-    /// What.
-    pub deed: Deed,
+    /// The action itself.
+    pub action: Action,
 }
 
-/// What one side answered.
+/// The response of one side to an action.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Answer {
-    /// To a command.
+pub enum Response {
+    /// The reply to a command.
     Reply(Box<Reply>),
-    /// To taking a token.
+    /// The token that was taken, if there was one.
     Token(Option<TypeId>),
-    /// It failed.
+    /// The error of an action that failed.
     Failed(String),
 }
 
-/// Where the two sides part.
+/// The first difference between the two sides.
 #[derive(Debug, Clone)]
 pub struct Difference {
-    /// How many steps led to it.
+    /// The number of steps that led to it.
     pub steps: usize,
-    /// The two answers, or what differs between the two states.
+    /// The two responses, or what differs between the two states.
     pub what: String,
 }
 
-/// A difference with what leads to it.
+/// A difference with the steps that lead to it.
 #[derive(Debug)]
 pub struct Divergence {
-    /// The run's seed.
+    /// The seed of the run.
     pub seed: u64,
-    /// In which of its episodes.
+    /// The number of the episode in the run.
     pub episode: u64,
-    /// Few steps that show it.
+    /// The fewest steps found that show the difference.
     pub steps: Vec<Step>,
-    /// What it is.
+    /// The difference itself.
     pub difference: Difference,
 }
 
@@ -114,55 +119,55 @@ impl fmt::Display for Divergence {
         let mut last = None;
         for step in &self.steps {
             let since = last.map_or(0, |last: Micros| step.at.0 as i64 - last.0 as i64);
-            writeln!(f, "  {} ({since:+} us) {:?}", step.at.0, step.deed)?;
+            writeln!(f, "  {} ({since:+} us) {:?}", step.at.0, step.action)?;
             last = Some(step.at);
         }
         write!(f, "left is the core, right is Redis\n{}", self.difference.what)
     }
 }
 
-/// How a run went.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Steps taken.
+    /// The number of steps run.
     pub steps: u64,
-    /// How long it took.
+    /// The duration of the run, in seconds.
     pub seconds: f64,
     /// The first divergence, which ends a run.
     pub divergence: Option<Divergence>,
 }
 
-/// Runs until a divergence or the end; `progress` hears the steps taken so far.
+/// Runs until a divergence or the end; calls `progress` with the number of steps run so far.
 pub async fn run(run: &Run, mut progress: impl FnMut(u64)) -> Outcome {
     let started = Instant::now();
-    let arena = Arena::open(run).await;
-    let mut taken = 0;
+    let backend = Backend::open(run).await;
+    let mut done = 0;
     let mut divergence = None;
     for episode in 0.. {
-        if taken >= run.steps || divergence.is_some() {
+        if done >= run.steps || divergence.is_some() {
             break;
         }
-        let steps = run.episode_steps.min(run.steps - taken);
-        divergence = run_episode(run, &arena, episode, steps, &mut |steps| progress(taken + steps)).await;
-        taken += steps;
+        let steps = run.episode_steps.min(run.steps - done);
+        divergence = run_episode(run, &backend, episode, steps, &mut |steps| progress(done + steps)).await;
+        done += steps;
     }
-    Outcome { steps: taken, seconds: started.elapsed().as_secs_f64(), divergence }
+    Outcome { steps: done, seconds: started.elapsed().as_secs_f64(), divergence }
 }
 
 async fn run_episode(
     run: &Run,
-    arena: &Arena,
+    backend: &Backend,
     episode: u64,
     count: u64,
     progress: &mut impl FnMut(u64),
 ) -> Option<Divergence> {
-    let mut world = World::new(run.seed, episode);
-    let mut sides = arena.start().await;
+    let mut generator = Generator::new(run.seed, episode);
+    let mut sides = backend.start().await;
     let mut steps: Vec<Step> = Vec::new();
     let mut undumped = 0;
     while (steps.len() as u64) < count {
         let chunk = CHUNK_STEPS.min(count as usize - steps.len());
-        let found = sides.play_generated(chunk, &mut world, &mut steps).await;
+        let found = sides.run_generated(chunk, &mut generator, &mut steps).await;
         undumped += chunk as u64;
         let due = undumped >= run.dump_every || steps.len() as u64 == count;
         let found = match found {
@@ -175,17 +180,17 @@ async fn run_episode(
         progress(steps.len() as u64);
         if let Some(difference) = found {
             steps.truncate(difference.steps);
-            let (steps, difference) = shrink::shrink(arena, steps, difference).await;
+            let (steps, difference) = shrink::shrink(backend, steps, difference).await;
             return Some(Divergence { seed: run.seed, episode, steps, difference });
         }
     }
     None
 }
 
-/// What the core answers.
-fn answer_of(machine: &mut Machine, step: &Step) -> Answer {
-    match &step.deed {
-        Deed::Command(command) => Answer::Reply(Box::new(machine.apply(command.clone(), step.at))),
-        Deed::TakeToken(type_id) => Answer::Token(machine.take_token(std::slice::from_ref(type_id))),
+/// Applies one step to the core.
+fn apply_step(machine: &mut Machine, step: &Step) -> Response {
+    match &step.action {
+        Action::Command(command) => Response::Reply(Box::new(machine.apply(command.clone(), step.at))),
+        Action::TakeToken(type_id) => Response::Token(machine.take_token(std::slice::from_ref(type_id))),
     }
 }

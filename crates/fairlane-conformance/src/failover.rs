@@ -1,6 +1,7 @@
-//! A primary and its replica behind one address, as a name, a balancer or a service has it.
+//! A primary and its replica behind one address, as behind a DNS name, a load balancer or a
+//! service.
 //!
-//! A failover changes their parts and leads new connections to the new primary. Connections that are open stay
+//! A failover swaps their roles and sends new connections to the new primary. Open connections stay
 //! with the old one, which Redis does not close.
 
 use std::time::{Duration, Instant};
@@ -31,7 +32,7 @@ impl RedisPair {
         pair
     }
 
-    /// The address of the primary, whichever it is.
+    /// The address of the current primary.
     pub fn url(&self) -> String {
         self.proxy.url()
     }
@@ -41,15 +42,15 @@ impl RedisPair {
         &self.primary
     }
 
-    /// Promotes the replica and demotes the primary; new connections lead to the new one. Writes pause until the
-    /// replica has everything, so that none that was answered is lost.
+    /// Promotes the replica and demotes the primary; new connections go to the new one. Writes
+    /// pause until the replica has everything, so that no acknowledged write is lost.
     pub async fn fail_over(&mut self) {
         self.primary.command(&["CLIENT", "PAUSE", "30000", "WRITE"]);
         self.wait_until_in_step().await;
         self.replica.command(&["REPLICAOF", "NO", "ONE"]);
         follow(&self.primary, &self.replica);
         self.primary.command(&["CLIENT", "UNPAUSE"]);
-        self.proxy.lead_to(self.replica.port());
+        self.proxy.connect_to(self.replica.port());
         std::mem::swap(&mut self.primary, &mut self.replica);
     }
 

@@ -1,14 +1,16 @@
 //! The proof that every engine is the same queue.
 //!
 //! - `chapters.rs`: the suite, a chapter per operation, over a [`subject::Subject`].
-//! - `differential.rs`: seeded random commands through the core and through Redis, compared step by step.
-//! - `soak.rs`: producers, workers and faults, and what must hold in the end.
+//! - `differential.rs`: seeded random commands through the core and through Redis, compared step by
+//!   step.
+//! - `soak.rs`: producers, workers and faults, and the invariants that must hold in the end.
 //! - `kills.rs`: a process on a data directory, killed again and again.
-//! - `arguments.rs`: what the programs are told.
-//! - `servers.rs`, `proxy.rs`: real Redis servers to start, kill and cut off. `failover.rs`: two that change parts.
-//! - `dice.rs`: seeded chance.
+//! - `arguments.rs`: the command-line arguments of the programs.
+//! - `servers.rs`, `proxy.rs`: real Redis servers to start, kill and cut off. `failover.rs`: a
+//!   primary and its replica.
+//! - `dice.rs`: seeded random numbers.
 //!
-//! This crate is test code in the form of a library: what cannot be set up ends the test with a message.
+//! This crate is test code in the form of a library: a failed setup ends the test with a message.
 
 pub mod arguments;
 pub mod chapters;

@@ -1,7 +1,8 @@
-//! A way to a server that can be cut, also between a command and its reply.
+//! A proxy before a server, whose connections can be cut, also between a command and its reply.
 //!
-//! Bytes pass as they come. A cut closes both sides of a connection at once: what went to the server before
-//! has been carried out or will be, and the client never sees an answer. It can also answer itself for a while.
+//! Bytes pass unchanged. A cut closes both sides of a connection at once: the server has carried
+//! out the commands sent before or will, and the client never gets a reply. The proxy can also
+//! respond itself for a while.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
@@ -22,10 +23,10 @@ struct Cutter {
     passes: AtomicU64,
     cuts: AtomicU64,
     connections: AtomicU64,
-    /// Where new connections lead.
+    /// The port of the server for new connections.
     port: AtomicU16,
-    /// What it answers itself, instead of asking the server.
-    answer: Mutex<Option<&'static [u8]>>,
+    /// The response of the proxy itself, instead of the server's.
+    response: Mutex<Option<&'static [u8]>>,
     /// Changes when everything is to be cut.
     all: watch::Sender<u64>,
 }
@@ -46,12 +47,12 @@ impl Cutter {
         self.cuts.fetch_add(1, Ordering::SeqCst);
     }
 
-    fn own_answer(&self) -> Option<&'static [u8]> {
-        *self.answer.lock().expect("nothing panics while it holds the answer")
+    fn own_response(&self) -> Option<&'static [u8]> {
+        *self.response.lock().expect("no holder of the lock panics")
     }
 }
 
-/// A listener whose connections lead to one server. Dropping it closes all of them.
+/// A listener that forwards its connections to one server. Dropping it closes all of them.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
@@ -60,20 +61,20 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Listens on a free port and leads to `port` on this machine.
+    /// Listens on a free port and forwards to `port` on this machine.
     pub async fn start(port: u16) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port is free");
         let address = listener.local_addr().expect("a listener has an address");
         let all = watch::channel(0).0;
-        let (passes, answer) = (AtomicU64::new(NEVER), Mutex::new(None));
+        let (passes, response) = (AtomicU64::new(NEVER), Mutex::new(None));
         let (cuts, connections) = (AtomicU64::new(0), AtomicU64::new(0));
-        let cutter = Cutter { passes, cuts, connections, port: AtomicU16::new(port), answer, all };
+        let cutter = Cutter { passes, cuts, connections, port: AtomicU16::new(port), response, all };
         let cutter = Arc::new(cutter);
         let accepting = tokio::spawn(accept(listener, cutter.clone()));
         Self { address, cutter, accepting }
     }
 
-    /// Where it listens.
+    /// The port it listens on.
     pub fn port(&self) -> u16 {
         self.address.port()
     }
@@ -83,14 +84,15 @@ impl Proxy {
         format!("redis://{}", self.address)
     }
 
-    /// Lets `passes` more chunks of replies through, then cuts the connection on which the next one comes,
-    /// instead of passing it on.
+    /// Lets `passes` more chunks of replies through, then cuts the connection on which the next one
+    /// comes, instead of passing it on.
     pub fn cut_before_reply(&self, passes: u64) {
         self.cutter.passes.store(passes, Ordering::SeqCst);
     }
 
-    /// Leads new connections to another port; those that are open stay, as behind a name or a balancer.
-    pub fn lead_to(&self, port: u16) {
+    /// Forwards new connections to another port; open ones stay, as behind a DNS name or a load
+    /// balancer.
+    pub fn connect_to(&self, port: u16) {
         self.cutter.port.store(port, Ordering::SeqCst);
     }
 
@@ -99,9 +101,10 @@ impl Proxy {
         self.cutter.all.send_modify(|generation| *generation += 1);
     }
 
-    /// Cuts every connection, and answers itself whatever comes on new ones; with nothing, leads to the server again.
-    pub fn answer_itself(&self, answer: Option<&'static [u8]>) {
-        *self.cutter.answer.lock().expect("nothing panics while it holds the answer") = answer;
+    /// Cuts every connection, and responds itself to each request on new ones; with `None`,
+    /// forwards again.
+    pub fn respond_itself(&self, response: Option<&'static [u8]>) {
+        *self.cutter.response.lock().expect("no holder of the lock panics") = response;
         self.cut_all();
     }
 
@@ -133,10 +136,10 @@ async fn accept(listener: TcpListener, cutter: Arc<Cutter>) {
 async fn connect(mut client: TcpStream, cutter: Arc<Cutter>) {
     cutter.connections.fetch_add(1, Ordering::SeqCst);
     let mut all = cutter.all.subscribe();
-    if let Some(answer) = cutter.own_answer() {
-        // Whoever is gone does not hear it.
+    if let Some(response) = cutter.own_response() {
+        // The client may have closed the connection.
         let _ = client.read(&mut vec![0; CHUNK_BYTES]).await;
-        let _ = client.write_all(answer).await;
+        let _ = client.write_all(response).await;
         return;
     }
     let port = cutter.port.load(Ordering::SeqCst);
@@ -184,7 +187,7 @@ mod tests {
         set("2").query_async::<()>(&mut connection).await.expect("it still passes");
         set("3").query_async::<()>(&mut connection).await.expect_err("its reply is cut off");
         assert_eq!((server.command(&["GET", "key"]).as_str(), proxy.cuts()), ("3", 1));
-        let mut another = client.get_multiplexed_async_connection().await.expect("the way is open again");
+        let mut another = client.get_multiplexed_async_connection().await.expect("the proxy accepts again");
         set("4").query_async::<()>(&mut another).await.expect("it passes");
         proxy.cut_all();
         set("5").query_async::<()>(&mut another).await.expect_err("every connection was cut");

@@ -1,7 +1,7 @@
 //! Real Redis servers for tests: each a child process with a free port and a folder of its own.
 //!
-//! Invariant: a server ends with the value that stands for it. It can be killed and started again on the
-//! same port and folder meanwhile, as a crash would.
+//! Invariant: a server ends when its value is dropped. Before that it can be killed and started
+//! again on the same port and folder, as after a crash.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ const POLL: Duration = Duration::from_millis(10);
 const START_ATTEMPTS: usize = 5;
 const SLOTS: u32 = 16_384;
 
-/// What kind of server.
+/// The kind of server to start.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ServerOptions {
     /// Every write is on disk before it is answered.
@@ -74,22 +74,22 @@ impl RedisServer {
         panic!("redis-server did not start; its log is in {:?}", folder.keep());
     }
 
-    /// Its port on 127.0.0.1.
+    /// The port on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Its address.
+    /// The address of the server.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// Its port with TLS on 127.0.0.1.
+    /// The TLS port on 127.0.0.1.
     pub fn tls_port(&self) -> u16 {
         self.second_port
     }
 
-    /// Ends it at once, without a word (SIGKILL).
+    /// Ends it at once (SIGKILL).
     pub fn kill(&mut self) {
         end(&mut self.child);
     }
@@ -101,9 +101,9 @@ impl RedisServer {
         assert!(wait_until_it_answers(&mut self.child, self.port), "redis-server comes back");
     }
 
-    /// Sends one command and gives the reply as text.
-    pub fn command(&self, words: &[&str]) -> String {
-        ask(self.port, words).unwrap_or_else(|error| panic!("{words:?}: {error}"))
+    /// Sends one command and returns the reply as text.
+    pub fn command(&self, arguments: &[&str]) -> String {
+        send(self.port, arguments).unwrap_or_else(|error| panic!("{arguments:?}: {error}"))
     }
 }
 
@@ -120,7 +120,7 @@ pub struct RedisCluster {
 }
 
 impl RedisCluster {
-    /// Starts a cluster of this many nodes and waits until it is whole.
+    /// Starts a cluster of this many nodes and waits until every node knows all others.
     pub fn start(count: u32) -> Self {
         let options = ServerOptions { cluster: true, ..ServerOptions::default() };
         let nodes: Vec<RedisServer> = (0..count).map(|_| RedisServer::start(options)).collect();
@@ -134,25 +134,25 @@ impl RedisCluster {
             other.command(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus_port]);
         }
         let cluster = Self { nodes };
-        cluster.wait_until_whole();
+        cluster.wait_until_complete();
         cluster
     }
 
-    /// Its address, by all its nodes.
+    /// The address of the cluster, with all its nodes.
     pub fn url(&self) -> String {
         let nodes: Vec<String> = self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect();
         format!("redis+cluster://{}", nodes.join(","))
     }
 
-    fn wait_until_whole(&self) {
+    fn wait_until_complete(&self) {
         let known = format!("cluster_known_nodes:{}\r", self.nodes.len());
-        let is_whole = |node: &RedisServer| {
+        let is_complete = |node: &RedisServer| {
             let info = node.command(&["CLUSTER", "INFO"]);
             info.contains("cluster_state:ok") && info.contains(&known)
         };
         let deadline = Instant::now() + START_LIMIT;
-        while !self.nodes.iter().all(is_whole) {
-            assert!(Instant::now() < deadline, "the cluster did not come together");
+        while !self.nodes.iter().all(is_complete) {
+            assert!(Instant::now() < deadline, "the cluster is not complete");
             std::thread::sleep(POLL);
         }
     }
@@ -196,7 +196,7 @@ fn spawn(
     })
 }
 
-/// Whether our own child answers; false if it ended or someone else has the port.
+/// Whether the child answers; false if it ended or another process has the port.
 fn wait_until_it_answers(child: &mut Child, port: u16) -> bool {
     let own = format!("process_id:{}\r", child.id());
     let deadline = Instant::now() + START_LIMIT;
@@ -204,8 +204,8 @@ fn wait_until_it_answers(child: &mut Child, port: u16) -> bool {
         if child.try_wait().expect("a child can be asked").is_some() {
             return false;
         }
-        if let Ok(info) = ask(port, &["INFO", "server"]) {
-            let loaded = ask(port, &["PING"]).is_ok_and(|answer| answer == "PONG");
+        if let Ok(info) = send(port, &["INFO", "server"]) {
+            let loaded = send(port, &["PING"]).is_ok_and(|reply| reply == "PONG");
             if loaded {
                 return info.contains(&own);
             }
@@ -215,11 +215,11 @@ fn wait_until_it_answers(child: &mut Child, port: u16) -> bool {
     false
 }
 
-fn ask(port: u16, words: &[&str]) -> redis::RedisResult<String> {
+fn send(port: u16, arguments: &[&str]) -> redis::RedisResult<String> {
     let client = redis::Client::open(format!("redis://127.0.0.1:{port}"))?;
     let mut connection = client.get_connection_with_timeout(START_LIMIT)?;
-    let mut command = redis::cmd(words[0]);
-    command.arg(&words[1..]).query(&mut connection)
+    let mut command = redis::cmd(arguments[0]);
+    command.arg(&arguments[1..]).query(&mut connection)
 }
 
 fn end(child: &mut Child) {

@@ -1,16 +1,17 @@
-//! The soak: producers and workers under load while replies are lost, futures are dropped, scripts are
-//! flushed and Redis is killed; and what must hold in the end.
+//! The soak: producers and workers under load while replies are lost, futures are dropped, scripts
+//! are flushed and Redis is killed; and the invariants that must hold in the end.
 //!
-//! Everybody goes through a [`Proxy`] that cuts connections after a command ran and before its reply comes
-//! back. Redis writes each change to disk before it answers, so nothing acknowledged may be missing after a
-//! kill. Faults are drawn from a seed; how tasks interleave is up to the machine.
+//! Every client connects through a [`Proxy`] that cuts connections after a command ran and before
+//! its reply arrives. Redis writes each change to disk before it replies, so no acknowledged job
+//! may be missing after a kill. Faults are drawn from a seed; how tasks interleave is up to the
+//! machine.
 //!
-//! - `soak/ledger.rs`: what was promised and given, and what is wrong with it.
-//! - `soak/parties.rs`: producers and workers. `soak/faults.rs`: what happens to them.
+//! - `soak/ledger.rs`: acknowledgements and leases, and the violations among them.
+//! - `soak/clients.rs`: producers and workers. `soak/faults.rs`: the faults.
 
+mod clients;
 mod faults;
 mod ledger;
-mod parties;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,17 +31,17 @@ pub use ledger::Ledger;
 
 /// Longest wait for the queue to drain once the faults have ended.
 const DRAIN_LIMIT: Duration = Duration::from_secs(120);
-/// Between two looks at a condition.
+/// The time between two checks of a condition.
 const POLL: Duration = Duration::from_millis(50);
 /// A reply that takes longer counts as lost.
 const RESPONSE_LIMIT: Duration = Duration::from_secs(2);
 
-/// What to run.
+/// The plan of a soak.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Decides faults and loads.
+    /// The seed of faults and load.
     pub seed: u64,
-    /// Jobs are produced and faults happen this long.
+    /// How long jobs are produced and faults happen.
     pub load: Duration,
     /// Time between two kills of Redis.
     pub kill_every: Duration,
@@ -48,7 +49,7 @@ pub struct Plan {
     pub abandon: bool,
 }
 
-/// How it went.
+/// The result of a soak.
 #[derive(Debug)]
 pub struct Report {
     /// Distinct jobs whose enqueue was acknowledged.
@@ -63,9 +64,9 @@ pub struct Report {
     pub flushes: u64,
     /// Times Redis was killed and started again.
     pub kills: u64,
-    /// How long it took.
+    /// The duration of the soak, in seconds.
     pub seconds: f64,
-    /// What did not hold; empty if all is well.
+    /// The invariants that were violated; empty if all held.
     pub violations: Vec<String>,
 }
 
@@ -84,13 +85,13 @@ fn types() -> Vec<TypeId> {
     vec![type_id("mail"), type_id("a:b%")]
 }
 
-/// Runs the whole plan.
+/// Runs the plan.
 pub async fn run(plan: &Plan) -> Report {
     let started = Instant::now();
     let server = RedisServer::start(ServerOptions { durable: true, ..ServerOptions::default() });
     let proxy = Arc::new(Proxy::start(server.port()).await);
     let ledger = Arc::new(Ledger::default());
-    // The observer goes to Redis directly and comes back after kills as everybody does.
+    // The observer connects to Redis directly and reconnects after kills like every other client.
     let observer = connect(&server.url()).await;
     prepare(&observer).await;
 
@@ -100,22 +101,22 @@ pub async fn run(plan: &Plan) -> Report {
     for number in 0..2 {
         let engine = connect(&proxy.url()).await;
         let dice = Dice::new(plan.seed * 100 + number);
-        producers.spawn(parties::produce(engine, ledger.clone(), dice, number, end));
+        producers.spawn(clients::produce(engine, ledger.clone(), dice, number, end));
     }
     let mut workers = JoinSet::new();
     for number in 0..3 {
         let engine = connect(&proxy.url()).await;
         let dice = Dice::new(plan.seed * 200 + number);
-        workers.spawn(parties::work(engine, ledger.clone(), dice, number, plan.abandon, end));
+        workers.spawn(clients::work(engine, ledger.clone(), dice, number, plan.abandon, end));
     }
-    workers.spawn(parties::reclaim(observer.clone()));
-    let faults = Faults::play(server, proxy.clone(), &mut dice, plan.kill_every, end).await;
+    workers.spawn(clients::reclaim(observer.clone()));
+    let faults = Faults::inject(server, proxy.clone(), &mut dice, plan.kill_every, end).await;
     note_panics(&mut producers, &ledger).await;
     let drained = drain(&observer, started + plan.load + DRAIN_LIMIT).await;
     workers.abort_all();
     note_panics(&mut workers, &ledger).await;
     if !drained {
-        ledger.violation(format!("not drained within {DRAIN_LIMIT:?}: {:?}", whole(&observer).await));
+        ledger.violation(format!("not drained within {DRAIN_LIMIT:?}: {:?}", queue_view(&observer).await));
     }
     check_end(&observer, &ledger).await;
     Report {
@@ -138,44 +139,41 @@ async fn connect(url: &str) -> Arc<dyn Engine> {
 async fn prepare(engine: &Arc<dyn Engine>) {
     let limits = limits();
     let settings = Settings { rate: Some(limits.rate), max_retry_count: 10_000, ..Settings::default() };
-    engine.set_whole(SetWhole { settings }).await.expect("nothing is wrong yet");
+    engine.call(SetQueue { settings }).await.expect("no fault has happened yet");
     let patch = group_seats(limits.seats);
     let seats = SetGroup { group: group_id(limits.seated_group), patch, reset_congestion: false };
-    engine.set_group(seats).await.expect("nothing is wrong yet");
+    engine.call(seats).await.expect("no fault has happened yet");
 }
 
-/// Waits for all of them; one that panicked met something it could not explain.
+/// Waits for all tasks, and records each panic as a violation.
 async fn note_panics(tasks: &mut JoinSet<()>, ledger: &Ledger) {
     while let Some(ended) = tasks.join_next().await {
         if let Err(error) = ended
             && error.is_panic()
         {
-            ledger.violation(format!("a party gave up: {error}"));
+            ledger.violation(format!("a client gave up: {error}"));
         }
     }
 }
 
-/// Repeats a call until it is answered; errors that repeating cannot mend end the run.
+/// Repeats a call until it succeeds; an error that is not retryable ends the run.
 async fn until_answered<T, F: Future<Output = Result<T, EngineError>>>(mut call: impl FnMut() -> F) -> T {
     loop {
         match call().await {
-            Ok(answer) => return answer,
+            Ok(reply) => return reply,
             Err(error) if error.is_retryable() => tokio::time::sleep(POLL / 10).await,
-            Err(error) => panic!("an error that is no fault of ours: {error}"),
+            Err(error) => panic!("an error that no injected fault causes: {error}"),
         }
     }
 }
 
-async fn whole(engine: &Arc<dyn Engine>) -> WholeView {
-    match until_answered(|| engine.inspect(Inspect::Whole)).await {
-        Inspected::Whole(view) => view,
-        other => panic!("{other:?}"),
-    }
+async fn queue_view(engine: &Arc<dyn Engine>) -> QueueView {
+    until_answered(|| engine.call(InspectQueue)).await
 }
 
 async fn drain(observer: &Arc<dyn Engine>, deadline: Instant) -> bool {
     while Instant::now() < deadline {
-        let view = whole(observer).await;
+        let view = queue_view(observer).await;
         if view.backlog == 0 && view.in_flight == 0 {
             return true;
         }
@@ -184,9 +182,9 @@ async fn drain(observer: &Arc<dyn Engine>, deadline: Instant) -> bool {
     false
 }
 
-/// Nothing lost, every count back at rest, and the rate kept in every second.
+/// Checks that no job is lost, every count is back at zero, and the rate held in every second.
 async fn check_end(observer: &Arc<dyn Engine>, ledger: &Ledger) {
-    let view = whole(observer).await;
+    let view = queue_view(observer).await;
     let acknowledged = ledger.acknowledged();
     let counts = (view.backlog, view.waiting, view.in_flight, view.completed + view.failed);
     let expected = (0, 0, 0, acknowledged.len() as u64);
@@ -194,22 +192,17 @@ async fn check_end(observer: &Arc<dyn Engine>, ledger: &Ledger) {
         ledger.violation(format!("backlog, waiting, in flight, ended are {counts:?}, not {expected:?}"));
     }
     for job in acknowledged {
-        let answer = until_answered(|| observer.inspect(Inspect::Job(job.clone()))).await;
-        let state = match answer {
-            Inspected::Job(Some(view)) => view.state,
-            _ => {
-                ledger.violation(format!("{job:?} was acknowledged and is lost"));
-                continue;
-            }
-        };
-        if !matches!(state, JobState::Completed | JobState::Failed) {
-            ledger.violation(format!("{job:?} is {}", state.as_str()));
+        let found = until_answered(|| observer.call(InspectJob { job: job.clone() })).await;
+        match found.map(|view| view.state) {
+            Some(JobState::Completed | JobState::Failed) => {}
+            Some(state) => ledger.violation(format!("{job:?} is {}", state.as_str())),
+            None => ledger.violation(format!("{job:?} was acknowledged and is lost")),
         }
     }
     for type_id in types() {
-        let answer = until_answered(|| observer.inspect(Inspect::Type(type_id.clone()))).await;
-        if !matches!(answer, Inspected::Type(Some(TypeView { in_flight: 0, active_lanes: [0, 0, 0], .. }))) {
-            ledger.violation(format!("type {type_id} is not at rest: {answer:?}"));
+        let found = until_answered(|| observer.call(InspectType { type_id: type_id.clone() })).await;
+        if !matches!(found, Some(TypeView { in_flight: 0, active_lanes: [0, 0, 0], .. })) {
+            ledger.violation(format!("type {type_id} is not at rest: {found:?}"));
         }
     }
     let rate = limits().rate;

@@ -1,30 +1,34 @@
-//! What a case has in hand: an engine, a clock it sets, and short words for the operations.
+//! What a case works with: an engine, a clock that the case sets, and short methods for the
+//! operations.
 //!
-//! An operation that fails as a whole ends the case; what a case wants to see refused it sends through
+//! An operation that returns an error ends the case. A case that expects an error calls
 //! [`Subject::engine`] itself. Unless a case says otherwise, jobs are of type `t` and level normal.
 //!
-//! - `subject/bulks.rs`: words for bulk actions, and for jobs that are picked by name.
-//! - `subject/congested.rs`: words for the `classic` discipline and for congestion.
+//! - `subject/bulks.rs`: methods for bulk actions, and for jobs that are selected by name.
+//! - `subject/congestion.rs`: methods for the `classic` discipline and for congestion.
 
 mod bulks;
-mod congested;
+mod congestion;
 
 pub use bulks::*;
-pub use congested::*;
+pub use congestion::*;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use fairlane_core::kernel::Invalid;
 use fairlane_core::limits::{RECLAIM_GRACE_MS, RECLAIM_STALE_MS, REFUSAL_RETRY_MS};
 use fairlane_core::queue::*;
-use fairlane_core::*;
-use fairlane_engine::Engine;
+use fairlane_core::{
+    Cost, GroupId, JobId, Level, Micros, Rate, RequestNumber, Trace, TypeId, Weight, WorkerId,
+};
+use fairlane_engine::{Engine, EngineError};
 
 use crate::dice::Dice;
 
-/// When every case begins.
+/// The time at which every case begins.
 pub const START: Micros = Micros(1_700_000_000_000_000);
 /// How long leases last unless a case says otherwise.
 pub const LEASE_MS: u64 = 30_000;
@@ -33,37 +37,37 @@ const WAKE_LIMIT: Duration = Duration::from_secs(20);
 /// How long a case waits for a wake-up that must not come.
 const SILENCE: Duration = Duration::from_millis(60);
 
-/// One engine under test, on a clock of its own.
+/// One engine under test, with its own clock.
 #[derive(Clone)]
 pub struct Subject {
-    /// The engine itself.
+    /// The engine under test.
     pub engine: Arc<dyn Engine>,
     clock: Arc<AtomicU64>,
     requests: Arc<Mutex<BTreeMap<String, u64>>>,
 }
 
 impl Subject {
-    /// An engine that reads `clock`.
+    /// Wraps an engine that reads `clock`.
     pub fn new(engine: Arc<dyn Engine>, clock: Arc<AtomicU64>) -> Self {
         Self { engine, clock, requests: Arc::default() }
     }
 
-    /// The time of the engine.
+    /// The current time of the engine.
     pub fn now(&self) -> Micros {
         Micros(self.clock.load(Ordering::SeqCst))
     }
 
-    /// Lets time pass.
+    /// Moves the clock forward.
     pub fn advance_ms(&self, ms: u64) {
         self.clock.fetch_add(ms * 1000, Ordering::SeqCst);
     }
 
-    /// Sets the clock back.
+    /// Moves the clock backward.
     pub fn step_back_ms(&self, ms: u64) {
         self.clock.fetch_sub(ms * 1000, Ordering::SeqCst);
     }
 
-    /// Adds jobs and gives their receipts.
+    /// Adds jobs and returns their receipts.
     pub async fn enqueue(&self, jobs: impl IntoIterator<Item = NewJob>) -> Vec<JobReceipt> {
         let jobs: Vec<NewJob> = jobs.into_iter().collect();
         self.engine.enqueue_all(jobs).await.expect("enqueue is answered").receipts
@@ -86,14 +90,14 @@ impl Subject {
         self.lease_and_wake(types, jobs_max).await.0
     }
 
-    /// Leases, and also gives the time at which to ask again.
+    /// Leases jobs, and also returns the time at which to try again.
     pub async fn lease_and_wake(&self, types: &[&str], jobs_max: usize) -> (Vec<LeasedJob>, Option<Micros>) {
         let mut command = self.next_request("worker", jobs_max);
         command.types = types.iter().map(|name| type_id(name)).collect();
         self.leased(command).await
     }
 
-    /// Leases one job, which must be there.
+    /// Leases one job, which must be available.
     pub async fn lease_one(&self) -> LeasedJob {
         self.lease(1).await.pop().expect("a job is servable")
     }
@@ -108,7 +112,7 @@ impl Subject {
 
     /// Sends a lease request that is not superseded.
     pub async fn leased(&self, command: Lease) -> (Vec<LeasedJob>, Option<Micros>) {
-        match self.engine.lease(command).await.expect("lease is answered") {
+        match self.engine.call(command).await.expect("lease is answered") {
             Leased::Jobs { jobs, wake_in_us } => (jobs, wake_in_us.map(|us| self.now().plus_us(us))),
             superseded => panic!("{superseded:?}"),
         }
@@ -117,7 +121,7 @@ impl Subject {
     /// Extends one lease.
     pub async fn extend(&self, leased: &LeasedJob, lease_ms: u64) -> Extension {
         let command = Extend { leases: vec![(leased.job.clone(), leased.fence)], lease_ms };
-        self.engine.extend(command).await.expect("extend is answered").extensions[0]
+        self.engine.call(command).await.expect("extend is answered").extensions[0]
     }
 
     /// Ends one attempt.
@@ -128,27 +132,27 @@ impl Subject {
 
     /// Ends attempts.
     pub async fn settle_all(&self, settlements: Vec<Settlement>) -> Vec<Verdict> {
-        self.engine.settle(Settle { settlements }).await.expect("settle is answered").verdicts
+        self.engine.call(Settle { settlements }).await.expect("settle is answered").verdicts
     }
 
-    /// Ends attempts with success, all of which must count.
+    /// Ends attempts with success; each settlement must be applied.
     pub async fn succeed(&self, leased: &[LeasedJob]) {
         for job in leased {
             assert_eq!(self.settle(job, succeeded()).await, Verdict::Applied);
         }
     }
 
-    /// Promotes.
+    /// Returns due jobs to their lanes.
     pub async fn promote(&self, jobs_max: usize) -> Promoted {
-        self.engine.promote(Promote { jobs_max }).await.expect("promote is answered")
+        self.engine.call(Promote { jobs_max }).await.expect("promote is answered")
     }
 
-    /// Reclaims.
+    /// Takes back leases that ran out.
     pub async fn reclaim(&self, jobs_max: usize) -> Reclaimed {
-        self.engine.reclaim(Reclaim { jobs_max }).await.expect("reclaim is answered")
+        self.engine.call(Reclaim { jobs_max }).await.expect("reclaim is answered")
     }
 
-    /// Lets `ms` pass while something reclaims often enough for it not to look like an outage.
+    /// Lets `ms` pass and reclaims often enough that the pause does not count as an outage.
     pub async fn advance_reclaiming_ms(&self, ms: u64) {
         let mut left_ms = ms;
         while left_ms > 0 {
@@ -171,73 +175,68 @@ impl Subject {
     /// Changes a group.
     pub async fn set_group(&self, group: &str, patch: GroupPatch) -> GroupSettings {
         let command = SetGroup { group: group_id(group), patch, reset_congestion: false };
-        self.engine.set_group(command).await.expect("set_group is answered").settings
+        self.engine.call(command).await.expect("set_group is answered").settings
     }
 
     /// Changes a type.
     pub async fn set_type(&self, name: &str, patch: TypePatch) -> TypeSettings {
         let command = SetType { type_id: type_id(name), patch };
-        match self.engine.set_type(command).await.expect("set_type is answered") {
+        match self.engine.call(command).await.expect("set_type is answered") {
             TypeSet::Set(settings) => settings,
             TypeSet::TooManyTypes => panic!("there is room for type {name}"),
         }
     }
 
-    /// Changes the whole.
-    pub async fn set_whole(&self, settings: Settings) {
-        assert_eq!(self.try_whole(settings).await, WholeSet::Set);
+    /// Changes the settings of the queue, which must be accepted.
+    pub async fn set_queue(&self, settings: Settings) {
+        assert_eq!(self.try_set_queue(settings).await, QueueSet::Set);
     }
 
-    /// Changes the whole, if that can be.
-    pub async fn try_whole(&self, settings: Settings) -> WholeSet {
-        self.engine.set_whole(SetWhole { settings }).await.expect("set_whole is answered")
+    /// Changes the settings of the queue, if they are accepted.
+    pub async fn try_set_queue(&self, settings: Settings) -> QueueSet {
+        self.engine.call(SetQueue { settings }).await.expect("set_queue is answered")
     }
 
-    /// A job as it stands, if it is there.
+    /// A job, if it exists.
     pub async fn find_job(&self, group: &str, id: &str) -> Option<JobView> {
-        match self.inspect(Inspect::Job(job_ref(group, id))).await {
-            Inspected::Job(view) => view,
-            other => panic!("{other:?}"),
-        }
+        self.engine.call(InspectJob { job: job_ref(group, id) }).await.expect("inspect_job is answered")
     }
 
-    /// A job that is there.
+    /// A job that exists.
     pub async fn job(&self, group: &str, id: &str) -> JobView {
-        self.find_job(group, id).await.expect("the job is there")
+        self.find_job(group, id).await.expect("the job exists")
     }
 
-    /// A job's state.
+    /// The state of a job that exists.
     pub async fn state(&self, group: &str, id: &str) -> JobState {
         self.job(group, id).await.state
     }
 
-    /// A group that is there.
+    /// A group, if it is known.
+    pub async fn find_group(&self, group: &str) -> Option<GroupView> {
+        let command = InspectGroup { group: group_id(group) };
+        self.engine.call(command).await.expect("inspect_group is answered")
+    }
+
+    /// A group that is known.
     pub async fn group(&self, group: &str) -> GroupView {
-        match self.inspect(Inspect::Group(group_id(group))).await {
-            Inspected::Group(Some(view)) => view,
-            other => panic!("{other:?}"),
-        }
+        self.find_group(group).await.expect("the group is known")
     }
 
-    /// A type that is there.
+    /// A type, if it is known.
+    pub async fn find_type(&self, name: &str) -> Option<TypeView> {
+        let command = InspectType { type_id: type_id(name) };
+        self.engine.call(command).await.expect("inspect_type is answered")
+    }
+
+    /// A type that is known.
     pub async fn type_view(&self, name: &str) -> TypeView {
-        match self.inspect(Inspect::Type(type_id(name))).await {
-            Inspected::Type(Some(view)) => view,
-            other => panic!("{other:?}"),
-        }
+        self.find_type(name).await.expect("the type is known")
     }
 
-    /// The whole.
-    pub async fn whole(&self) -> WholeView {
-        match self.inspect(Inspect::Whole).await {
-            Inspected::Whole(view) => view,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    /// Looks.
-    pub async fn inspect(&self, command: Inspect) -> Inspected {
-        self.engine.inspect(command).await.expect("inspect is answered")
+    /// The queue's totals.
+    pub async fn queue_view(&self) -> QueueView {
+        self.engine.call(InspectQueue).await.expect("inspect_queue is answered")
     }
 
     /// Takes wake-ups of type `t` until none is left.
@@ -245,17 +244,17 @@ impl Subject {
         while self.engine.wait(&[type_id("t")], SILENCE).await.expect("wait is answered") {}
     }
 
-    /// Whether a wake-up for type `t` is there or comes soon; asked where it must.
+    /// Whether a wake-up for type `t` exists or arrives soon; used where one must.
     pub async fn is_woken(&self) -> bool {
         self.engine.wait(&[type_id("t")], WAKE_LIMIT).await.expect("wait is answered")
     }
 
-    /// Whether no wake-up for type `t` is there.
+    /// Whether no wake-up for type `t` arrives.
     pub async fn is_silent(&self) -> bool {
         !self.engine.wait(&[type_id("t")], SILENCE).await.expect("wait is answered")
     }
 
-    /// Serves everything of type `t` and gives the jobs in the order they were leased.
+    /// Leases and completes every job of type `t`; returns the jobs in the order they were leased.
     pub async fn serve_all(&self, jobs_max: usize) -> Vec<LeasedJob> {
         let mut served = Vec::new();
         loop {
@@ -268,7 +267,7 @@ impl Subject {
         }
     }
 
-    /// Leases and settles one at a time, `step_ms` apart, and gives the times at which jobs started.
+    /// Leases and settles one at a time, `step_ms` apart; returns the times at which jobs started.
     pub async fn starts(&self, steps: usize, step_ms: u64) -> Vec<Micros> {
         let mut starts = Vec::new();
         for _ in 0..steps {
@@ -288,22 +287,22 @@ pub fn most_in_a_second(starts: &[Micros]) -> usize {
     counts.max().unwrap_or(0)
 }
 
-/// A group's name.
+/// A group id.
 pub fn group_id(name: &str) -> GroupId {
     GroupId::new(name).expect("a valid group id")
 }
 
-/// A worker's name.
+/// A worker id.
 pub fn worker_id(name: &str) -> WorkerId {
     WorkerId::new(name).expect("a valid worker id")
 }
 
-/// A type's name.
+/// A type id.
 pub fn type_id(name: &str) -> TypeId {
     TypeId::new(name).expect("a valid type")
 }
 
-/// A job's full name.
+/// A job by its group and id.
 pub fn job_ref(group: &str, id: &str) -> JobRef {
     JobRef { group: group_id(group), id: JobId::new(id).expect("a valid job id") }
 }
@@ -327,7 +326,7 @@ pub fn trace(ids: &str) -> Trace {
     Trace::new(&format!("00-{ids}")).expect("a valid trace")
 }
 
-/// The trace of a job where that is to be known by its name: some have one, always the same.
+/// A trace that depends only on the name of the job: some jobs have one, always the same.
 pub fn trace_of(job: &JobRef) -> Option<Trace> {
     let name = [job.group.escaped(), job.id.escaped()].join(":");
     let seed = name.bytes().fold(0_u64, |seed, byte| seed.wrapping_mul(31).wrapping_add(byte.into()));
@@ -355,7 +354,7 @@ pub fn delayed(delay_ms: u64, group: &str, id: &str) -> NewJob {
     NewJob { delay_ms, ..job(group, id) }
 }
 
-/// A cost.
+/// A cost in range.
 pub fn cost(value: u32) -> Cost {
     Cost::new(value).expect("a cost in range")
 }
@@ -365,7 +364,7 @@ pub fn per_second(count: u64, burst: u64) -> Rate {
     Rate::new(count, 1000, Some(burst)).expect("a rate in range")
 }
 
-/// Bytes of a text.
+/// The bytes of a text.
 pub fn bytes(text: &str) -> Arc<[u8]> {
     Arc::from(text.as_bytes())
 }
@@ -381,60 +380,65 @@ pub fn request(worker: &str, number: u64, jobs_max: usize) -> Lease {
     }
 }
 
-/// The receipt of a job that is there already, in no bulk action.
+/// The receipt of a job that exists already, in no bulk action.
 pub const EXISTS: JobReceipt = JobReceipt::Exists { bulk: None };
 
-/// The receipt of a job whose id another one has, in no bulk action.
+/// The receipt of a job whose id a different job has, in no bulk action.
 pub const fn differs(difference: Difference) -> JobReceipt {
     JobReceipt::Differs { difference, bulk: None }
 }
 
-/// A refusal with its usual time.
+/// A refusal with the default retry time.
 pub const fn refused(refusal: Refusal) -> JobReceipt {
     JobReceipt::Refused { refusal, retry_after_ms: REFUSAL_RETRY_MS }
 }
 
-/// Done.
+/// The error of a command that names a job twice.
+pub fn job_named_twice(group: &str, id: &str) -> EngineError {
+    EngineError::Invalid(Invalid::Twice(format!("job {id} of {group}")))
+}
+
+/// The outcome of a job that succeeded.
 pub fn succeeded() -> Outcome {
     Outcome::Succeeded { result: bytes("done") }
 }
 
-/// Failed for good.
+/// The outcome of a job that failed for good.
 pub fn failed() -> Outcome {
     Outcome::Failed { reason: bytes("broken") }
 }
 
-/// Given up, since nobody wants it any more.
+/// The outcome of a job whose worker stopped because the job was cancelled.
 pub fn cancelled() -> Outcome {
     Outcome::Cancelled { reason: bytes("unwanted") }
 }
 
-/// To be tried again.
+/// The outcome of a job that is to be tried again.
 pub fn retry(delay_ms: u64) -> Outcome {
     Outcome::Retry { delay_ms, reason: bytes("again") }
 }
 
-/// Refused by the downstream.
+/// The outcome of a job that the downstream refused.
 pub fn throttled(delay_ms: u64, retry_after_ms: u64) -> Outcome {
     Outcome::Throttled { delay_ms, retry_after_ms }
 }
 
-/// `group/id` of each.
+/// `group/id` of each job.
 pub fn names(leased: &[LeasedJob]) -> Vec<String> {
     leased.iter().map(|job| format!("{}/{}", job.job.group, job.job.id)).collect()
 }
 
-/// The ids of each.
+/// The id of each job.
 pub fn ids(leased: &[LeasedJob]) -> Vec<String> {
     leased.iter().map(|job| job.job.id.to_string()).collect()
 }
 
-/// How many of these are of the group.
+/// The number of these jobs that belong to the group.
 pub fn count_of(group: &str, leased: &[LeasedJob]) -> usize {
     leased.iter().filter(|job| job.job.group == group_id(group)).count()
 }
 
-/// How many of these are of the level.
+/// The number of these jobs that have the level.
 pub fn count_at(level: Level, leased: &[LeasedJob]) -> usize {
     leased.iter().filter(|job| job.level == level).count()
 }
@@ -474,7 +478,7 @@ pub fn type_paused(paused: bool) -> TypePatch {
     TypePatch { paused: Some(paused), ..TypePatch::default() }
 }
 
-/// Gives a type retries of its own, or those of the whole.
+/// A patch that gives a type its own retry limit, or that of the queue.
 pub fn type_retries(retries: Option<u32>) -> TypePatch {
     TypePatch { max_retry_count: Some(retries), ..TypePatch::default() }
 }

@@ -1,7 +1,9 @@
-//! Runs so many batches of a hundred jobs through one operation of the machine, for counting instructions.
+//! Runs a number of batches of 100 jobs through one operation of the machine, to
+//! count instructions.
 //!
-//! `valgrind --tool=callgrind target/release/examples/operations lease 200`: counts for 100 and for 200
-//! batches, subtracted, leave what one batch costs. `none` prepares and does nothing.
+//! `valgrind --tool=callgrind target/release/examples/operations lease 200`: the difference
+//! between the counts for 200 and for 100 batches is the cost of 100 batches. `none` only
+//! prepares the machine.
 
 use std::sync::Arc;
 
@@ -13,7 +15,7 @@ use fairlane_core::{Cost, GroupId, HashSeed, JobId, Level, Micros, RequestNumber
 
 const GROUPS: usize = 100;
 const BATCH: usize = 100;
-/// Prepared for every run alike, so that only the operation differs.
+/// Batches prepared in every run, so that runs differ only in the operation.
 const BATCHES: usize = 200;
 const NOW: Micros = Micros(1_700_000_000_000_000);
 
@@ -44,7 +46,7 @@ fn lease(machine: &mut Machine, number: usize) -> Vec<LeasedJob> {
         lease_ms: 60_000,
     });
     match machine.apply(command, NOW) {
-        Reply::Leased(Leased::Jobs { jobs, .. }) => jobs,
+        Reply::Lease(Leased::Jobs { jobs, .. }) => jobs,
         other => panic!("a lease was answered with {other:?}"),
     }
 }

@@ -1,11 +1,13 @@
-//! The queue: commands in, replies out.
+//! The queue: a state machine that turns commands into replies.
 //!
-//! [`Machine`] holds jobs in lanes, lanes in fair orders, and what is leased, waiting or parked
-//! beside them. Invariant: after every command, [`Machine::check`] finds nothing. Left out on
-//! purpose: clocks, randomness, storage, waiting.
+//! [`Machine`] holds jobs in lanes and lanes in fair orders, and besides them the leased jobs, the
+//! waiting jobs and the parked lanes. Invariant: after every command, [`Machine::check`] succeeds.
+//! Left out on purpose: clocks, randomness, storage, waiting.
 
 mod activity;
 mod bulk;
+pub mod classic;
+pub mod congestion;
 mod downstream;
 mod dump;
 mod gate;
@@ -13,18 +15,17 @@ mod idle;
 mod invariants;
 mod job;
 mod lane;
-mod operations;
+mod ops;
 pub mod rows;
 mod settings;
 mod stored_bytes;
-mod table;
 
-pub use bulk::{BulkCause, BulkRef, BulkState, BulkView, Course};
+pub use bulk::{BulkCause, BulkMode, BulkRef, BulkState, BulkView};
 pub use downstream::Downstream;
 pub use dump::{Dump, DumpValue};
 pub use job::{JobRef, JobState};
 pub use lane::Snapshot;
-pub use operations::*;
+pub use ops::*;
 pub use settings::{Discipline, GroupPatch, GroupSettings, LevelOrder, Settings, TypePatch, TypeSettings};
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -32,6 +33,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use rustc_hash::FxHashMap;
 
 use crate::hashing::{HashSeed, KeyedMap};
+use crate::kernel::table::Table;
+use crate::kernel::{Context, Operation};
 use crate::limits::{TOKENS_MAX, TYPES_MAX};
 use crate::names::{GroupId, TypeId, WorkerId};
 use crate::numbers::{Fence, Micros, RequestNumber};
@@ -39,23 +42,22 @@ use crate::rate::Bucket;
 use bulk::Bulk;
 use job::{Batch, Job, JobKey, Place};
 use lane::{Group, GroupKey, LaneKey, TypeKey, TypeState};
-use table::Table;
 
-/// A worker's last lease request, kept so that a lost reply can be asked for again.
+/// A worker's last lease request, kept so that the worker can ask for a lost reply again.
 #[derive(Debug, Clone)]
 struct Request {
     number: RequestNumber,
     until: Micros,
-    /// The fence of its jobs, and so their batch; 0 if it got none.
+    /// The fence and batch of its jobs; 0 if it got no jobs.
     fence: Fence,
 }
 
-/// Finished jobs, oldest first, in the chunks they were settled in.
+/// Finished jobs, oldest first, in the chunks in which they were settled.
 #[derive(Debug, Clone, Default)]
 struct Finished {
     chunks: VecDeque<(Micros, Vec<JobKey>)>,
     jobs: u64,
-    /// Chunks removed so far, and so the number of the oldest that is there.
+    /// Chunks removed so far, which is also the number of the oldest chunk.
     popped: u64,
 }
 
@@ -67,7 +69,8 @@ impl Finished {
         }
     }
 
-    /// The oldest chunk, if it is past its time or more than `kept_max` would remain without it.
+    /// Removes the oldest chunk if its retention has passed, or if at least `kept_max` jobs
+    /// remain without it.
     fn pop_outlived(&mut self, kept_max: u64, retention_ms: u64, now: Micros) -> Option<Vec<JobKey>> {
         let (at, jobs) = self.chunks.front()?;
         let spare = self.jobs - jobs.len() as u64 >= kept_max;
@@ -81,26 +84,27 @@ impl Finished {
     }
 }
 
-/// The whole state of one partition.
+/// The state of one partition.
 #[derive(Debug)]
 pub struct Machine {
     hash_seed: HashSeed,
     settings: Settings,
-    whole: Bucket,
-    /// The time of the command in hand.
+    bucket: Bucket,
+    /// The time of the current command.
     now: Micros,
     fence: Fence,
     sequence: u64,
-    /// Jobs created so far.
+    /// Number of jobs created so far.
     created: u64,
     cursor: Option<TypeKey>,
     backlog: u64,
     stored_bytes: u64,
     types: Table<TypeState>,
     types_by_name: BTreeMap<TypeId, TypeKey>,
-    /// Types that were removed, for the name that finished jobs and idle lanes still have. An operator removed each.
+    /// Types that an operator removed, because finished jobs and idle lanes still
+    /// refer to their names.
     removed_types: BTreeMap<TypeId, TypeKey>,
-    /// The largest epoch that an order of a removed type had.
+    /// The largest epoch of any order of a removed type.
     epochs: u64,
     groups: Table<Group>,
     groups_by_name: KeyedMap<GroupId, GroupKey>,
@@ -109,37 +113,38 @@ pub struct Machine {
     deadlines: BTreeSet<(Micros, Fence)>,
     waiting: BTreeMap<(Micros, Box<str>), JobKey>,
     parked: BTreeMap<(Micros, Box<str>), LaneKey>,
-    /// Lanes out of their order until `sweep` has cleared their heads, by when they were last looked at.
+    /// Lanes outside their order until `sweep` has cleared their heads, by the time
+    /// of the last visit.
     clearing: BTreeMap<(Micros, Box<str>), LaneKey>,
     completed: Finished,
     dead: BTreeMap<(Micros, Box<str>), JobKey>,
     bulks: FxHashMap<u64, Bulk>,
-    /// Bulk actions opened so far.
+    /// Number of bulk actions opened so far.
     opened: u64,
     aggregating: BTreeSet<(Micros, u64)>,
-    /// Bulk actions in the hands of aggregators, by who has them.
+    /// Bulk actions that are leased for aggregation, by worker.
     taken: BTreeSet<(WorkerId, u64)>,
     bulk_deadlines: BTreeSet<(Micros, u64)>,
     finished_bulks: BTreeSet<(Micros, u64)>,
     sweeping: VecDeque<u64>,
     active_groups: BTreeSet<GroupId>,
-    /// Groups without jobs, by when they are looked at.
+    /// Groups without jobs, by the time of their next check.
     idle_groups: BTreeMap<(Micros, Box<str>), GroupKey>,
-    /// Groups whose jobs the command in hand has counted.
-    stirred: Vec<GroupKey>,
-    /// What the window of `classic` has let pass: which second, and how many jobs.
+    /// Groups with job counts that the current command has changed.
+    dirty_groups: Vec<GroupKey>,
+    /// The rate window of `classic`: the second, and the jobs passed in it.
     window: (u64, u64),
-    /// Useless tries that backoff has avoided, an estimate.
+    /// Estimated number of useless attempts that backoff has avoided.
     saved_spins: u64,
     requests: KeyedMap<WorkerId, Request>,
-    /// The same by when they run out.
+    /// The same requests by expiry.
     requests_until: BTreeSet<(Micros, WorkerId)>,
     reclaimed_at: Option<Micros>,
     reclaim_grace_until: Micros,
     marks: Option<Marks>,
 }
 
-/// What was touched of that which is not kept in a [`Table`].
+/// Touched state that is not kept in a [`Table`].
 #[derive(Debug, Default)]
 struct Marks {
     batches: Vec<Fence>,
@@ -149,12 +154,12 @@ struct Marks {
 }
 
 impl Machine {
-    /// An empty queue with the given settings. Nothing it answers depends on the seed, which keys the
-    /// hash maps of names; where names come from outside it must be secret.
+    /// An empty queue with the given settings. The seed keys the hash maps of names and does not
+    /// affect any reply. It must be secret if clients choose the names.
     pub fn new(settings: Settings, hash_seed: HashSeed, now: Micros) -> Self {
         let mut machine = Self::empty(settings, hash_seed);
         if let Some(rate) = machine.settings.rate {
-            machine.whole = Bucket::full(rate.flow(), now);
+            machine.bucket = Bucket::full(rate.flow(), now);
         }
         machine
     }
@@ -163,7 +168,7 @@ impl Machine {
         Self {
             hash_seed,
             settings,
-            whole: Bucket::default(),
+            bucket: Bucket::default(),
             now: Micros::default(),
             fence: Fence::default(),
             sequence: 0,
@@ -194,7 +199,7 @@ impl Machine {
             sweeping: VecDeque::new(),
             active_groups: BTreeSet::new(),
             idle_groups: BTreeMap::new(),
-            stirred: Vec::new(),
+            dirty_groups: Vec::new(),
             window: (0, 0),
             saved_spins: 0,
             requests: KeyedMap::with_hasher(hash_seed),
@@ -205,47 +210,24 @@ impl Machine {
         }
     }
 
-    /// Carries out one command. The command must have passed [`Command::validate`].
+    /// Applies one command, which must have passed [`Command::validate`].
     pub fn apply(&mut self, command: Command, now: Micros) -> Reply {
+        self.step(now, |machine, context| command.apply(machine, context))
+    }
+
+    /// Applies one operation, which must have passed [`Operation::validate`].
+    pub fn call<O: Operation<Machine = Self>>(&mut self, operation: O, now: Micros) -> O::Reply {
+        self.step(now, |machine, context| operation.apply(machine, context))
+    }
+
+    fn step<R>(&mut self, now: Micros, apply: impl FnOnce(&mut Self, &mut Context) -> R) -> R {
         self.now = now;
-        let reply = self.carry_out(command, now);
+        let reply = apply(self, &mut Context { now });
         self.note_activity();
         reply
     }
 
-    fn carry_out(&mut self, command: Command, now: Micros) -> Reply {
-        match command {
-            Command::Enqueue(command) => Reply::Enqueued(self.enqueue(command, now)),
-            Command::Lease(command) => Reply::Leased(self.lease(command, now)),
-            Command::Extend(command) => Reply::Extended(self.extend(command, now)),
-            Command::Settle(command) => Reply::Settled(self.settle(command, now)),
-            Command::Promote(command) => Reply::Promoted(self.promote(command, now)),
-            Command::Reclaim(command) => Reply::Reclaimed(self.reclaim(command, now)),
-            Command::SetGroup(command) => Reply::GroupSet(self.set_group(command, now)),
-            Command::SetType(command) => Reply::TypeSet(self.set_type(command, now)),
-            Command::SetWhole(command) => Reply::WholeSet(self.set_whole(command, now)),
-            Command::Admit(command) => Reply::Admitted(self.admit(command, now)),
-            Command::OpenBulk(command) => Reply::BulkOpened(self.open_bulk(command, now)),
-            Command::SealBulk(command) => Reply::BulkSealed(self.seal_bulk(command, now)),
-            Command::HoldBulk(command) => Reply::BulkHeld(self.hold_bulk(command, now)),
-            Command::ResumeBulk(command) => Reply::BulkResumed(self.resume_bulk(command, now)),
-            Command::CancelBulk(command) => Reply::BulkCancelled(self.cancel_bulk(command, now)),
-            Command::TakeCompleted(command) => Reply::CompletedTaken(self.take_completed(command, now)),
-            Command::FinishBulk(command) => Reply::BulkFinished(self.finish_bulk(command, now)),
-            Command::CancelJob(command) => Reply::JobsCancelled(self.cancel_job(command, now)),
-            Command::RequeueDead(command) => Reply::DeadRequeued(self.requeue_dead(command, now)),
-            Command::Discard(command) => Reply::Discarded(self.discard(command, now)),
-            Command::MakeDue(command) => Reply::MadeDue(self.make_due(command, now)),
-            Command::Sweep(command) => Reply::Swept(self.sweep(command, now)),
-            Command::Inspect(command) => Reply::Inspected(self.inspect(&command, now)),
-            Command::ListJobs(command) => Reply::Listed(self.list_jobs(&command)),
-            Command::Explain(command) => Reply::Explained(self.explain(&command, now)),
-            Command::Audit(command) => Reply::Audited(self.audit(&command)),
-            Command::RemoveType(command) => Reply::TypeRemoved(self.remove_type(&command)),
-        }
-    }
-
-    /// Takes one wake-up token of any of these types: something there may be servable.
+    /// Takes one wake-up token of any of these types: the type may have servable jobs.
     pub fn take_token(&mut self, types: &[TypeId]) -> Option<TypeId> {
         for name in types {
             let Some(&key) = self.types_by_name.get(name) else { continue };
@@ -257,12 +239,12 @@ impl Machine {
         None
     }
 
-    /// The types that have a wake-up token to take.
+    /// The types that have a wake-up token.
     pub fn types_with_tokens(&self) -> impl Iterator<Item = &TypeId> {
         self.types_by_name.iter().filter(|(_, key)| self.types[**key].tokens > 0).map(|(name, _)| name)
     }
 
-    /// From now on what commands touch is recorded.
+    /// Records from now on what commands touch.
     pub fn record(&mut self) {
         self.jobs.record();
         self.groups.record();
@@ -282,7 +264,7 @@ impl Machine {
         }
     }
 
-    /// Keeps a worker's last request in place of the one before.
+    /// Stores a worker's last request in place of the previous one.
     fn remember_request(&mut self, worker: WorkerId, request: Request) {
         self.mark_worker(&worker);
         self.requests_until.insert((request.until, worker.clone()));
@@ -293,7 +275,7 @@ impl Machine {
         }
     }
 
-    /// Forgets up to `most` requests that have run out, the oldest first.
+    /// Forgets up to `most` expired requests, oldest first.
     fn forget_requests(&mut self, most: usize, now: Micros) {
         for _ in 0..most {
             if self.requests_until.first().is_none_or(|(until, _)| *until > now) {
@@ -330,7 +312,8 @@ impl Machine {
         Some(key)
     }
 
-    /// The key of a name that finished jobs and lanes may have without its type being there.
+    /// The key of a type name, for finished jobs and lanes that refer to a type that
+    /// no longer exists.
     fn type_name_key(&mut self, name: &TypeId) -> TypeKey {
         let known = self.types_by_name.get(name).or_else(|| self.removed_types.get(name));
         if let Some(&key) = known {
@@ -355,13 +338,14 @@ impl Machine {
         self.groups[group].jobs.get(&job.id).copied()
     }
 
-    /// A number that was never given before: `max(previous + 1, now in µs)`.
+    /// A fence that was never used before: `max(previous + 1, now in µs)`.
     fn next_fence(&mut self, now: Micros) -> Fence {
         self.fence = Fence((self.fence.0 + 1).max(now.0));
         self.fence
     }
 
-    /// One job less that keeps its type from being removed. A count that was wrong stays readable.
+    /// Subtracts one from the jobs that prevent the removal of a type. A count that was wrong
+    /// does not underflow.
     fn leave_type(&mut self, key: TypeKey) {
         let jobs = &mut self.types[key].jobs;
         *jobs = jobs.saturating_sub(1);

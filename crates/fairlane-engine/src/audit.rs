@@ -1,7 +1,8 @@
-//! An audit of everything: an engine walks through what it stores, and every suspect it names is looked at again.
+//! An audit of the store: an engine scans what it stores, and every suspect that it
+//! reports is rechecked.
 //!
-//! The walk reads page by page while others work, so it only suspects; [`Command::Audit`] decides, in one step.
-//! Invariant: what was only in motion is never a finding.
+//! The scan reads page by page while others work, so it only suspects. [`Command::Audit`] decides
+//! in one step. Invariant: an item that was only moving during the scan is never a finding.
 //!
 //! [`Command::Audit`]: fairlane_core::queue::Command::Audit
 
@@ -15,54 +16,54 @@ use tokio::sync::mpsc;
 
 use crate::engine::{Engine, EngineError};
 
-/// Pages that a walk may be ahead of those who look at its suspects.
+/// Pages that a scan may be ahead of the checks of its suspects.
 const PAGES_AHEAD: usize = 1;
 
-/// What a walk has come to.
+/// A page of a scan.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WalkPage {
-    /// What does not look right, any number.
+pub struct ScanPage {
+    /// Items that may be inconsistent, in any number.
     pub suspects: Vec<Suspect>,
-    /// Groups walked through so far …
-    pub groups_walked: u64,
-    /// … of this many.
+    /// Groups scanned so far.
+    pub groups_scanned: u64,
+    /// Groups in total.
     pub groups: u64,
 }
 
-/// How far an audit has come.
+/// The progress of an audit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AuditProgress {
-    /// Groups walked through so far …
-    pub groups_walked: u64,
-    /// … of this many.
+    /// Groups scanned so far.
+    pub groups_scanned: u64,
+    /// Groups in total.
     pub groups: u64,
     /// Findings so far.
     pub findings: u64,
 }
 
-/// What an audit gave.
+/// The result of an audit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AuditReport {
-    /// What is wrong.
+    /// The faults that were found.
     pub findings: Vec<Finding>,
-    /// What could not be counted in one step because it is too large.
+    /// Suspects that are too large to count in one step.
     pub too_large: Vec<Suspect>,
-    /// How many groups there are.
+    /// Groups in total.
     pub groups: u64,
-    /// How many suspects were looked at again.
+    /// Number of suspects that were rechecked.
     pub looked_at: u64,
 }
 
 impl AuditReport {
-    /// Findings that were not put right and are no mere warnings.
+    /// The number of findings that were neither repaired nor only warnings.
     pub fn remaining(&self) -> usize {
         self.findings.iter().filter(|finding| !finding.repaired && !finding.is_warning()).count()
     }
 }
 
 impl dyn Engine {
-    /// Walks through everything, looks again at what does not look right and, with `repair`, puts it right.
-    /// Safe while others work; may be stopped at any moment and repeated.
+    /// Scans the store, rechecks the suspects and, with `repair`, repairs them. Safe while others
+    /// work. It may be stopped at any time and repeated.
     pub async fn audit_all(
         &self,
         repair: bool,
@@ -71,19 +72,19 @@ impl dyn Engine {
         let mut report = AuditReport::default();
         let (sender, mut pages) = mpsc::channel(PAGES_AHEAD);
         let looking = async {
-            while let Some(WalkPage { suspects, groups_walked, groups }) = pages.recv().await {
+            while let Some(ScanPage { suspects, groups_scanned, groups }) = pages.recv().await {
                 self.look_again(&suspects, repair, &mut report).await?;
                 report.groups = groups;
-                progress(AuditProgress { groups_walked, groups, findings: report.findings.len() as u64 });
+                progress(AuditProgress { groups_scanned, groups, findings: report.findings.len() as u64 });
             }
             Ok(())
         };
-        tokio::try_join!(self.walk(sender), looking)?;
+        tokio::try_join!(self.admin().scan(sender), looking)?;
         self.look_at_counts(repair, &mut report).await?;
         Ok(report)
     }
 
-    /// Looks again at these suspects and at the counts that putting them right changes, and repairs them.
+    /// Rechecks and repairs these suspects, and the counts that their repair changes.
     pub(crate) async fn repair(&self, suspects: &[Suspect]) -> Result<AuditReport, EngineError> {
         let mut report = AuditReport::default();
         self.look_again(suspects, true, &mut report).await?;
@@ -91,7 +92,7 @@ impl dyn Engine {
         Ok(report)
     }
 
-    /// Last come counts that a repair may have left wrong.
+    /// Rechecks the counts that a repair may have left wrong; it runs last.
     async fn look_at_counts(&self, repair: bool, report: &mut AuditReport) -> Result<(), EngineError> {
         let repaired = report.findings.iter().filter(|finding| finding.repaired);
         let groups: BTreeSet<GroupId> =
@@ -103,7 +104,7 @@ impl dyn Engine {
         for group in groups {
             suspects.extend([Suspect::Group(group.clone()), Suspect::Backlog(group)]);
         }
-        suspects.push(Suspect::Whole);
+        suspects.push(Suspect::Queue);
         self.look_again(&suspects, repair, report).await
     }
 
@@ -116,11 +117,11 @@ impl dyn Engine {
         let mut rest = suspects;
         while !rest.is_empty() {
             let page = rest[..rest.len().min(AUDIT_SUSPECTS_MAX)].to_vec();
-            let audited = self.audit(Audit { suspects: page, repair }).await?;
+            let audited = self.call(Audit { suspects: page, repair }).await?;
             if audited.too_large {
                 report.too_large.push(rest[0].clone());
             }
-            // A step that looked at nothing would be repeated for ever.
+            // A step that checked nothing would be repeated forever.
             let looked_at = audited.looked_at.clamp(1, rest.len());
             report.findings.extend(audited.findings);
             report.looked_at += looked_at as u64;

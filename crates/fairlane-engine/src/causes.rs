@@ -1,9 +1,9 @@
-//! An error with what caused it.
+//! An error with its causes.
 
 use std::error::Error;
 use std::io;
 
-/// An error and what caused it, in one line; what repeats its cause is said once.
+/// An error and its causes in one line; a cause with the same text as its error is omitted.
 ///
 /// ```
 /// let inner = std::io::Error::other("no route");
@@ -20,8 +20,8 @@ pub fn causes(error: &(dyn Error + 'static)) -> String {
     words.join(": ")
 }
 
-/// An error, then what caused it, then what caused that. An `io::Error` is asked what it was made of, which its source
-/// passes over.
+/// The error, then its cause, then the cause of that. For an `io::Error`, its inner error comes
+/// next, which `source` skips.
 pub(crate) fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(Some(error), |&error| {
         let made_of = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);

@@ -1,7 +1,7 @@
-//! The clock an engine reads.
+//! The clock of an engine.
 //!
-//! Invariant: the system's clock never steps back within one process. It is the wall clock as of the
-//! first reading, and monotonic time since.
+//! Invariant: the system clock never steps back within one process. It is the wall clock of the
+//! first reading plus the monotonic time since.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -9,18 +9,18 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use fairlane_core::Micros;
 
-/// Where an engine has its time from.
+/// The source of an engine's time.
 #[derive(Debug, Clone, Default)]
 pub enum Clock {
-    /// The engine's own: the store's if it has one, else this machine's.
+    /// The engine's own clock: that of its store if it has one, else that of this machine.
     #[default]
     System,
-    /// Microseconds since 1970 that a test sets.
+    /// Microseconds since the Unix epoch, set by a test.
     Given(Arc<AtomicU64>),
 }
 
 impl Clock {
-    /// The time now; of [`Clock::System`], this machine's.
+    /// The current time; for [`Clock::System`], that of this machine.
     pub fn now(&self) -> Micros {
         match self {
             Self::System => system_now(),
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn a_given_clock_shows_what_it_is_set_to() {
+    fn a_given_clock_returns_the_time_it_is_set_to() {
         let us = Arc::new(AtomicU64::new(5));
         let clock = Clock::Given(us.clone());
         assert_eq!(clock.now(), Micros(5));

@@ -1,15 +1,17 @@
-//! The engine inside this process: the core's machine behind one owner thread.
+//! The engine inside this process: the core's machine, owned by one thread.
 //!
-//! Callers send requests over a channel; each turn of the owner applies all that is queued, makes it durable,
-//! then replies. A caller has one request under way at a time, which bounds the channel. Invariant: every
-//! call ends: once the owner has stopped, for whatever reason, it gets [`EngineError::Broken`].
+//! Callers send requests over a channel. Each turn of the owner applies all queued requests, makes
+//! their changes durable and then replies. A caller has one request in progress at a time, which
+//! bounds the channel. Invariant: every call ends. Once the owner has stopped for any reason,
+//! callers get [`EngineError::Broken`].
 //!
 //! - `embedded/owner.rs`: the thread.
-//! - `embedded/disk.rs`: a data directory. `embedded/keeper.rs`: when changes go there, and if they cannot.
+//! - `embedded/disk.rs`: a data directory. `embedded/persistence.rs`: when changes are written to
+//!   it, and what happens if they cannot be.
 
 pub mod disk;
-mod keeper;
 mod owner;
+mod persistence;
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -20,43 +22,42 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use fairlane_core::limits::AUDIT_SUSPECTS_MAX;
-use fairlane_core::queue::{Command, Dump, Machine, Reply, Settings, Suspect};
-use fairlane_core::{HashSeed, Micros, TypeId};
+use fairlane_core::queue::{Dump, Machine, Settings, Suspect};
+use fairlane_core::{Command, HashSeed, Micros, Reply, TypeId};
 use tokio::sync::{mpsc as pages, oneshot, watch};
 
-use crate::audit::WalkPage;
+use crate::audit::ScanPage;
 use crate::clock::Clock;
-use crate::engine::{BoxFuture, Engine, EngineError, Space};
+use crate::engine::{Admin, BoxFuture, Engine, EngineError, EngineInfo, Space};
 use crate::observe::Meters;
-use crate::waiters::{Place, Waiting};
+use crate::waiters::{WaiterId, Waiting};
 use disk::{Disk, DiskError, Loading};
-use keeper::Keeper;
-pub use owner::jobs_of;
 use owner::{Owner, Request};
+use persistence::Persistence;
 
-/// What this engine is called.
+/// The name of this engine.
 const NAME: &str = "embedded";
-/// Kept back in a data directory, so that a full disk can be drained.
+/// Space reserved in a data directory, so that jobs can be drained when the disk is full.
 const RESERVE_BYTES: u64 = 16 * 1024 * 1024;
 
-/// A clock that is ahead loses one of so many microseconds, until it is not.
+/// A clock that is ahead loses one in this many microseconds until it has been caught up with.
 const SLEW_DIVISOR: u64 = 100;
 
-/// When a change is on disk.
+/// When a change is written to disk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// When it is answered.
+    /// Before the reply.
     #[default]
     Commit,
-    /// A second later at most.
+    /// At most one second after the reply.
     Interval,
     /// Never; nothing is read from disk either.
     Memory,
 }
 
-/// Not the word for a durability.
+/// A string that is not the name of a durability.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no durability; there are commit, interval and memory")]
+#[error("{0:?} is not a durability; the durabilities are commit, interval and memory")]
 pub struct UnknownDurability(String);
 
 impl FromStr for Durability {
@@ -71,19 +72,20 @@ impl FromStr for Durability {
     }
 }
 
-/// How a data directory is opened.
+/// Options for opening a data directory.
 pub struct DirectoryOptions {
-    /// When a change is on disk.
+    /// When a change is written to disk.
     pub durability: Durability,
-    /// The settings of a new queue; one that is there keeps its own.
+    /// The settings of a new queue; an existing queue keeps its own.
     pub settings: Settings,
-    /// Where the time comes from.
+    /// The source of time.
     pub clock: Clock,
-    /// Waits for the disk; only tests do without.
+    /// Whether writes wait for the disk; only tests turn it off.
     pub synced: bool,
-    /// Space kept back, so that jobs can still be leased and settled when the disk is full.
+    /// Bytes of disk space to reserve, so that jobs can still be leased and settled when
+    /// the disk is full.
     pub reserve_bytes: u64,
-    /// Hears how far the loading is, every 100,000 jobs.
+    /// Called with the progress of loading, every 100,000 jobs.
     pub on_loading: Box<dyn FnMut(Loading) + Send>,
 }
 
@@ -111,7 +113,7 @@ impl fmt::Debug for DirectoryOptions {
 pub struct EmbeddedEngine {
     requests: Option<mpsc::Sender<Request>>,
     owner: Option<JoinHandle<()>>,
-    /// Why the owner can do nothing more; closed when its thread has ended.
+    /// Why the owner cannot continue; closed when its thread has ended.
     loss: watch::Receiver<Option<EngineError>>,
     clock: OwnClock,
     folder: Option<PathBuf>,
@@ -119,14 +121,14 @@ pub struct EmbeddedEngine {
 }
 
 impl EmbeddedEngine {
-    /// An empty queue in memory, with these settings.
+    /// An empty queue in memory with these settings.
     pub fn new(settings: Settings, clock: Clock) -> Result<Self, EngineError> {
         let machine = Machine::new(settings, random_hash_seed(), clock.now());
-        Self::start(machine, Keeper::Memory, OwnClock::new(clock, Micros(0)), None)
+        Self::start(machine, Persistence::Memory, OwnClock::new(clock, Micros(0)), None)
     }
 
-    /// The queue in a directory, which is made if it is not there. Reads it all, so this takes a while where
-    /// there is much.
+    /// Opens the queue in a directory, which is created if it does not exist. Loads the complete
+    /// state, which takes time for a large queue.
     pub fn open(folder: &Path, mut options: DirectoryOptions) -> Result<Self, EngineError> {
         if options.durability == Durability::Memory {
             return Self::new(options.settings, options.clock);
@@ -147,19 +149,19 @@ impl EmbeddedEngine {
                 .map_err(DiskError::at_opening)?,
         };
         let clock = OwnClock::new(options.clock, machine.last_time());
-        let keeper = Keeper::disk(disk, options.durability);
-        Self::start(machine, keeper, clock, Some(folder.to_owned()))
+        let persistence = Persistence::disk(disk, options.durability);
+        Self::start(machine, persistence, clock, Some(folder.to_owned()))
     }
 
     fn start(
         machine: Machine,
-        keeper: Keeper,
+        persistence: Persistence,
         clock: OwnClock,
         folder: Option<PathBuf>,
     ) -> Result<Self, EngineError> {
         let (requests, queued) = mpsc::channel();
         let (lost, loss) = watch::channel(None);
-        let owner = Owner { machine, keeper, clock: clock.clone(), lost };
+        let owner = Owner { machine, persistence, clock: clock.clone(), lost };
         let owner = std::thread::Builder::new()
             .name("fairlane-owner".into())
             .spawn(move || owner.run(&queued))
@@ -168,37 +170,38 @@ impl EmbeddedEngine {
         Ok(Self { requests: Some(requests), owner: Some(owner), loss, clock, folder, meters })
     }
 
-    /// Says in the data directory where this process can be talked to, for those who find it taken.
+    /// Records in the data directory where this process can be reached, for processes that find the
+    /// directory in use.
     pub async fn announce(&self, address: impl Into<String>) -> Result<(), EngineError> {
         let (reply, replied) = oneshot::channel();
         self.send(Request::Announce { address: address.into(), reply })?;
         replied.await.map_err(|_| stopped())?
     }
 
-    /// The whole state, to be compared in tests.
+    /// The state of the queue, for comparison in tests.
     pub async fn dump(&self) -> Result<Dump, EngineError> {
-        self.look(|machine, now| machine.dump(now)).await
+        self.read(|machine, now| machine.dump(now)).await
     }
 
-    /// Recounts the whole state in tests; the inner error names the first thing that does not fit.
+    /// Recounts the state of the queue in tests; the inner error describes the first mismatch.
     pub async fn check(&self) -> Result<Result<(), String>, EngineError> {
-        self.look(|machine, _| machine.check()).await
+        self.read(|machine, _| machine.check()).await
     }
 
-    async fn look<T: Send + 'static>(
+    async fn read<T: Send + 'static>(
         &self,
-        look: impl FnOnce(&Machine, Micros) -> T + Send + 'static,
+        read: impl FnOnce(&Machine, Micros) -> T + Send + 'static,
     ) -> Result<T, EngineError> {
         let (answer, answered) = oneshot::channel();
-        self.send(Request::Look(Box::new(move |machine, now| {
-            // Whoever asked may have gone; nobody else wants to know.
-            let _ = answer.send(look(machine, now));
+        self.send(Request::Read(Box::new(move |machine, now| {
+            // The caller may have been dropped.
+            let _ = answer.send(read(machine, now));
         })))?;
         answered.await.map_err(|_| stopped())
     }
 
     fn sender(&self) -> &mpsc::Sender<Request> {
-        self.requests.as_ref().expect("the sender is there until drop")
+        self.requests.as_ref().expect("the sender exists until drop")
     }
 
     fn send(&self, request: Request) -> Result<(), EngineError> {
@@ -206,15 +209,16 @@ impl EmbeddedEngine {
     }
 }
 
-/// A seed that is unknown outside of this process, made of the keys that the standard library draws
-/// from the operating system.
+/// A seed that is unknown outside this process, derived from the keys that the standard library
+/// draws from the operating system.
 fn random_hash_seed() -> HashSeed {
     let keys = RandomState::new();
     let both = (u128::from(keys.hash_one(0)) << 64) | u128::from(keys.hash_one(1));
     HashSeed::new(both.to_le_bytes())
 }
 
-/// A new queue, written at once: whoever opens the directory next finds these settings.
+/// A new queue. It is written at once, so that the next process that opens the directory
+/// finds these settings.
 fn first_machine(disk: &mut Disk, settings: Settings, now: Micros) -> Result<Machine, DiskError> {
     let mut machine = Machine::new(settings, random_hash_seed(), now);
     machine.record();
@@ -222,9 +226,10 @@ fn first_machine(disk: &mut Disk, settings: Settings, now: Micros) -> Result<Mac
     Ok(machine)
 }
 
-/// The engine's own clock: it goes on from the last time that was stored if this machine's lies before
-/// it, and runs a hundredth slower until this machine's has caught up. So it never steps back: what waits
-/// keeps its time, a rate is served at 99 % of itself or more, and an hour is made up for in 100 hours.
+/// The engine's own clock. If the clock of this machine is behind the last stored time, it
+/// continues from the stored time and runs 1 % slower until this machine has caught up. It
+/// therefore never steps back: waiting jobs keep their times, rates stay above 99 %, and a
+/// difference of one hour is made up in 100 hours.
 #[derive(Debug, Clone)]
 struct OwnClock {
     clock: Clock,
@@ -251,7 +256,7 @@ impl OwnClock {
         self.ahead_us.saturating_sub(now.since(self.opened) / SLEW_DIVISOR)
     }
 
-    /// For an operator, if it differs by more than a second.
+    /// A warning for operators, if the clocks differ by more than a second.
     fn warning(&self) -> Option<String> {
         let ahead_s = self.ahead_us() / 1_000_000;
         (ahead_s > 1).then(|| {
@@ -269,27 +274,52 @@ fn stopped() -> EngineError {
 }
 
 impl Engine for EmbeddedEngine {
-    fn name(&self) -> &'static str {
-        NAME
+    fn info(&self) -> EngineInfo {
+        EngineInfo { name: NAME, warnings: self.clock.warning().into_iter().collect() }
     }
 
-    fn warnings(&self) -> Vec<String> {
-        self.clock.warning().into_iter().collect()
+    fn submit(&self, command: Command) -> BoxFuture<'_, Result<Reply, EngineError>> {
+        let running = self.meters.begin(&command);
+        Box::pin(running.until(async move {
+            command.validate()?;
+            let (reply, replied) = oneshot::channel();
+            self.send(Request::Submit { command, reply })?;
+            replied.await.map_err(|_| stopped())?
+        }))
     }
 
+    fn wait<'a>(
+        &'a self,
+        types: &'a [TypeId],
+        at_most: Duration,
+    ) -> BoxFuture<'a, Result<bool, EngineError>> {
+        Box::pin(self.meters.waiting(async move {
+            let waiter = WaiterId::next();
+            let (woken, token) = oneshot::channel();
+            self.send(Request::Wait { waiter, types: types.to_vec(), woken })?;
+            let leave = |late| {
+                // An owner that has stopped needs no tokens.
+                let _ = self.send(Request::Leave { waiter, late });
+            };
+            Waiting::new(token, leave).at_most(at_most).await
+        }))
+    }
+
+    fn admin(&self) -> &dyn Admin {
+        self
+    }
+}
+
+impl Admin for EmbeddedEngine {
     fn space(&self) -> BoxFuture<'_, Result<Option<Space>, EngineError>> {
         Box::pin(async {
             let Some(folder) = self.folder.clone() else { return Ok(None) };
             let space = tokio::task::spawn_blocking(move || disk::space(&folder)).await;
             let space = space.map_err(|_| stopped())?;
             space.map(Some).map_err(|error| {
-                EngineError::refused(format!("the room left for the data directory cannot be read: {error}"))
+                EngineError::refused(format!("the free space of the data directory cannot be read: {error}"))
             })
         })
-    }
-
-    fn announce(&self, address: String) -> BoxFuture<'_, Result<(), EngineError>> {
-        Box::pin(Self::announce(self, address))
     }
 
     fn check_writes(&self) -> BoxFuture<'_, Result<(), EngineError>> {
@@ -308,45 +338,20 @@ impl Engine for EmbeddedEngine {
         })
     }
 
-    fn execute(&self, command: Command) -> BoxFuture<'_, Result<Reply, EngineError>> {
-        let running = self.meters.begin(&command);
-        Box::pin(running.until(async move {
-            command.validate()?;
-            let (reply, replied) = oneshot::channel();
-            self.send(Request::Execute { command, reply })?;
-            replied.await.map_err(|_| stopped())?
-        }))
+    fn announce(&self, address: String) -> BoxFuture<'_, Result<(), EngineError>> {
+        Box::pin(Self::announce(self, address))
     }
 
-    fn wait<'a>(
-        &'a self,
-        types: &'a [TypeId],
-        at_most: Duration,
-    ) -> BoxFuture<'a, Result<bool, EngineError>> {
-        Box::pin(self.meters.waiting(async move {
-            let place = Place::last();
-            let (woken, token) = oneshot::channel();
-            self.send(Request::Wait { place, types: types.to_vec(), woken })?;
-            let leave = |late| {
-                // An owner that has stopped has no use for tokens.
-                let _ = self.send(Request::Leave { place, late });
-            };
-            Waiting::new(token, leave).at_most(at_most).await
-        }))
-    }
-
-    fn walk(&self, walked: pages::Sender<WalkPage>) -> BoxFuture<'_, Result<(), EngineError>> {
+    fn scan(&self, pages: pages::Sender<ScanPage>) -> BoxFuture<'_, Result<(), EngineError>> {
         Box::pin(async move {
-            let suspects = self.look(|machine, _| machine.suspects()).await?;
-            let groups =
-                suspects.iter().filter(|suspect| matches!(suspect, Suspect::Group(_))).count() as u64;
-            let mut groups_walked = 0;
+            let suspects = self.read(|machine, _| machine.suspects()).await?;
+            let is_group = |suspect: &&Suspect| matches!(suspect, Suspect::Group(_));
+            let groups = suspects.iter().filter(is_group).count() as u64;
+            let mut groups_scanned = 0;
             for page in suspects.chunks(AUDIT_SUSPECTS_MAX) {
-                let suspects = page.to_vec();
-                groups_walked +=
-                    page.iter().filter(|suspect| matches!(suspect, Suspect::Group(_))).count() as u64;
-                // Whoever looks at suspects has failed then, and says so itself.
-                let _ = walked.send(WalkPage { suspects, groups_walked, groups }).await;
+                groups_scanned += page.iter().filter(is_group).count() as u64;
+                // A receiver that was dropped reports its own failure.
+                let _ = pages.send(ScanPage { suspects: page.to_vec(), groups_scanned, groups }).await;
             }
             Ok(())
         })
@@ -357,7 +362,7 @@ impl Drop for EmbeddedEngine {
     fn drop(&mut self) {
         drop(self.requests.take());
         if let Some(owner) = self.owner.take() {
-            // A panic of the owner has been printed, and every caller has been told.
+            // A panic of the owner was printed, and every caller has got an error.
             let _ = owner.join();
         }
     }

@@ -1,49 +1,50 @@
-//! A Fairlane server as an engine: commands go there as they are, and replies come back.
+//! A Fairlane server as an engine: commands are sent to it unchanged, and its replies come back.
 //!
-//! - `http/wire.rs`: what is said, as bytes. `http/address.rs`: where, and with which key.
-//! - `http/client.rs`: requests. `http/answer.rs`: what an answer that is none means.
-//! - `http/health.rs`: whether a server can work.
+//! - `http/wire.rs`: the protocol. `http/address.rs`: the address of a server and the key.
+//! - `http/client.rs`: requests. `http/error_response.rs`: the meaning of error responses.
+//! - `http/health.rs`: whether a server is ready.
 //!
-//! Invariant: a command that got no answer is [`EngineError::Unavailable`] and safe to repeat, as with every engine.
-//! Left out on purpose: retrying, but for a server that says when (429, 503) and a key that was changed while a wait was
-//! held; HTTP/2; proxies of the environment.
+//! Invariant: a command without a response is [`EngineError::Unavailable`] and safe to repeat, as
+//! with every engine. Left out on purpose: retries, except for a server that sends a retry time
+//! (429, 503) and a key that was changed during a wait; HTTP/2; proxy settings of the environment.
 
 mod address;
-mod answer;
 mod client;
+mod error_response;
 mod health;
 pub mod wire;
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use fairlane_core::TypeId;
+use fairlane_core::kernel::Invalid;
 use fairlane_core::limits::TYPES_MAX;
 use fairlane_core::numbers::within;
-use fairlane_core::queue::{Command, Invalid, Reply};
+use fairlane_core::queue::Promote;
+use fairlane_core::{Command, Reply, TypeId};
 use tokio::sync::mpsc;
 
-use crate::audit::WalkPage;
-use crate::engine::{BoxFuture, Engine, EngineError};
+use crate::audit::ScanPage;
+use crate::engine::{Admin, BoxFuture, Engine, EngineError, EngineInfo, Space};
 use crate::observe::{self, Meters};
 pub(crate) use address::ServerAddress;
 pub use address::{KEY_VARIABLE, Key};
 use client::Client;
-pub(crate) use client::Way;
+pub(crate) use client::Reconnect;
 pub use health::ready;
-use wire::{Facts, Frames, Trouble, Wait, WalkStep};
+use wire::{Frames, ScanStep, Wait, WireError};
 
-/// What this engine is called.
+/// The name of this engine.
 pub(crate) const NAME: &str = "http";
-/// How much later than asked an answer to a wait may come before the connection counts as dead.
+/// How late the response to a wait may be before the connection counts as dead.
 const WAIT_GRACE: Duration = Duration::from_secs(5);
-/// The shortest, however impatient the client is.
+/// The shortest wait, even for a client with a shorter response timeout.
 const WAIT_MIN: Duration = Duration::from_millis(100);
 
-/// How to talk to a server.
+/// Options for connecting to a server.
 #[derive(Debug, Clone)]
 pub struct HttpOptions {
-    /// The key that is shown if the address has none.
+    /// The key to send if the address has none.
     pub key: Option<Key>,
     /// How long a server may be silent before the command counts as unanswered.
     pub response_timeout: Duration,
@@ -56,7 +57,7 @@ impl Default for HttpOptions {
 }
 
 impl HttpOptions {
-    /// With the key in the environment variable `FAIRLANE_KEY`, if that is set.
+    /// Options with the key from the environment variable `FAIRLANE_KEY`, if it is set.
     pub fn from_environment() -> Result<Self, EngineError> {
         Ok(Self { key: Key::from_environment()?, ..Self::default() })
     }
@@ -65,27 +66,27 @@ impl HttpOptions {
 /// A queue behind a server.
 pub struct HttpEngine {
     client: Client,
-    /// The longest wait of one request: the client gives up on a server that is silent for longer.
+    /// The longest wait of one request, because the client gives up on a server that is
+    /// silent for longer.
     wait_max: Duration,
     warnings: Vec<String>,
     meters: Meters,
 }
 
 impl HttpEngine {
-    /// Connects to `http://host:port` or `https://host`, with a path if the server stands behind one. A key that
-    /// stands before the host goes before that of the options.
+    /// Connects to `http://host:port` or `https://host`, with a path if the server is behind one. A
+    /// key before the host takes precedence over the key of the options.
     pub async fn connect(url: &str, options: HttpOptions) -> Result<Self, EngineError> {
-        Self::connect_to(ServerAddress::read(url)?, options, Way::default()).await
+        Self::connect_to(ServerAddress::read(url)?, options, Reconnect::default()).await
     }
 
     pub(crate) async fn connect_to(
         address: ServerAddress,
         options: HttpOptions,
-        way: Way,
+        reconnect: Reconnect,
     ) -> Result<Self, EngineError> {
-        let client = Client::new(address, &options, way)?;
-        let facts: Facts = client.facts().await?;
-        let mut warnings = facts.warnings;
+        let client = Client::new(address, &options, reconnect)?;
+        let mut warnings = client.server_info().await?.warnings;
         warnings.extend(client.warning());
         observe::server_warnings(NAME, &warnings);
         let heard_within = options.response_timeout.saturating_sub(WAIT_GRACE).max(WAIT_MIN);
@@ -94,17 +95,17 @@ impl HttpEngine {
     }
 
     async fn run(&self, command: &Command) -> Result<Reply, EngineError> {
-        let answer: Result<Reply, Trouble> =
-            self.client.ask(wire::EXECUTE_PATH, wire::encode(command), wire::REPLY_BYTES_MAX, None).await?;
+        let answer: Result<Reply, WireError> =
+            self.client.ask(wire::SUBMIT_PATH, wire::encode(command), wire::REPLY_BYTES_MAX, None).await?;
         Ok(answer?)
     }
 
-    /// One request of a wait.
+    /// Sends one request of a wait.
     async fn wait_once(&self, types: &[TypeId], at_most: Duration) -> Result<bool, EngineError> {
         let at_most_ms = at_most.as_micros().div_ceil(1000) as u64;
         let wait = wire::encode(&Wait { types: types.to_vec(), at_most_ms });
         let patience = Some(at_most + WAIT_GRACE);
-        let answer: Result<bool, Trouble> =
+        let answer: Result<bool, WireError> =
             self.client.ask(wire::WAIT_PATH, wait, ANSWER_BYTES_MAX, patience).await?;
         Ok(answer?)
     }
@@ -123,32 +124,33 @@ impl HttpEngine {
             if self.wait_once(types, step).await? {
                 return Ok(true);
             }
-            // A server that answers early allows no longer waits, or stops: whoever waits looks for itself.
+            // A server that responds early allows no longer waits or is stopping; the caller then
+            // checks for itself.
             if step == left || asked.elapsed() < step {
                 return Ok(false);
             }
         }
     }
 
-    async fn walk_through(&self, pages: mpsc::Sender<WalkPage>) -> Result<(), EngineError> {
-        let mut answer = self.client.send(wire::WALK_PATH, Vec::new()).await?;
+    async fn scan_all(&self, pages: mpsc::Sender<ScanPage>) -> Result<(), EngineError> {
+        let mut answer = self.client.send(wire::SCAN_PATH, Vec::new()).await?;
         let mut frames = Frames::default();
         while let Some(bytes) = answer.chunk().await.map_err(client::unanswered)? {
             frames.push(&bytes);
             while let Some(step) = frames.next_step().map_err(client::unreadable)? {
                 match step {
-                    // Whoever looks at suspects has failed then, and says so itself.
-                    WalkStep::Page(page) => drop(pages.send(page).await),
-                    WalkStep::Failed(trouble) => return Err(trouble.into()),
-                    WalkStep::End => return Ok(()),
+                    // A receiver that was dropped reports its own failure.
+                    ScanStep::Page(page) => drop(pages.send(page).await),
+                    ScanStep::Failed(error) => return Err(error.into()),
+                    ScanStep::End => return Ok(()),
                 }
             }
         }
-        Err(unavailable("its answer broke off"))
+        Err(unavailable("its response is incomplete"))
     }
 }
 
-/// Largest answer that is no reply to a command.
+/// Largest response that is not a reply to a command, in bytes.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
 pub(crate) fn unavailable(reason: impl Into<String>) -> EngineError {
@@ -162,16 +164,12 @@ impl fmt::Debug for HttpEngine {
 }
 
 impl Engine for HttpEngine {
-    fn name(&self) -> &'static str {
-        NAME
+    /// The information includes the warnings of the server at the time of connecting.
+    fn info(&self) -> EngineInfo {
+        EngineInfo { name: NAME, warnings: self.warnings.clone() }
     }
 
-    /// Those of the server, as they were when it was connected to.
-    fn warnings(&self) -> Vec<String> {
-        self.warnings.clone()
-    }
-
-    fn execute(&self, command: Command) -> BoxFuture<'_, Result<Reply, EngineError>> {
+    fn submit(&self, command: Command) -> BoxFuture<'_, Result<Reply, EngineError>> {
         let running = self.meters.begin(&command);
         Box::pin(running.until(async move {
             command.validate()?;
@@ -187,8 +185,33 @@ impl Engine for HttpEngine {
         Box::pin(self.meters.waiting(self.wait_for(types, at_most)))
     }
 
-    fn walk(&self, pages: mpsc::Sender<WalkPage>) -> BoxFuture<'_, Result<(), EngineError>> {
-        Box::pin(self.walk_through(pages))
+    fn admin(&self) -> &dyn Admin {
+        self
+    }
+}
+
+impl Admin for HttpEngine {
+    fn space(&self) -> BoxFuture<'_, Result<Option<Space>, EngineError>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
+    fn check_writes(&self) -> BoxFuture<'_, Result<(), EngineError>> {
+        Box::pin(async {
+            let engine: &dyn Engine = self;
+            engine.call(Promote { jobs_max: 1 }).await.map(drop)
+        })
+    }
+
+    fn lost(&self) -> BoxFuture<'_, EngineError> {
+        Box::pin(std::future::pending())
+    }
+
+    fn announce(&self, _: String) -> BoxFuture<'_, Result<(), EngineError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn scan(&self, pages: mpsc::Sender<ScanPage>) -> BoxFuture<'_, Result<(), EngineError>> {
+        Box::pin(self.scan_all(pages))
     }
 }
 

@@ -1,8 +1,8 @@
-//! A worker's lease requests, numbered so that a lost reply is asked for again.
+//! A worker's lease requests, numbered so that a lost reply can be requested again.
 //!
-//! Invariant: at most one request is outstanding. A request whose answer was not seen, because of an error
-//! or because its future was dropped, is repeated under its number before anything new is asked, so that
-//! jobs leased by it come back instead of waiting for their lease to run out.
+//! Invariant: at most one request is outstanding. A request without a reply, because of an error or
+//! a dropped future, is repeated under its number before a new one is sent. Its jobs are therefore
+//! received again instead of waiting for their leases to expire.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,18 +12,19 @@ use fairlane_core::{RequestNumber, TypeId, WorkerId};
 
 use crate::engine::{Engine, EngineError};
 
-/// What a worker got.
+/// The result of a lease request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Batch {
-    /// To be worked on and settled.
+    /// The leased jobs, to be worked on and settled.
     pub jobs: Vec<LeasedJob>,
-    /// Ask again then, if no wake-up comes before.
+    /// When to request again, if no wake-up arrives before.
     pub wake_at: Option<Instant>,
-    /// Before the request was first sent: its leases run out no earlier than their length after this.
+    /// The time before the request was first sent: its leases expire no earlier than their
+    /// length after it.
     pub asked: Instant,
 }
 
-/// Leases on behalf of one worker. Two of them must not share a worker id at the same time.
+/// Leases jobs for one worker. Two leasers must not share a worker id at the same time.
 pub struct Leaser {
     engine: Arc<dyn Engine>,
     worker: WorkerId,
@@ -32,20 +33,21 @@ pub struct Leaser {
 }
 
 impl Leaser {
-    /// A leaser for a worker id that is best new for each start of a process.
+    /// A leaser for a worker id, which should be new for each start of a process.
     pub fn new(engine: Arc<dyn Engine>, worker: WorkerId) -> Self {
         Self { engine, worker, next: RequestNumber(1), outstanding: None }
     }
 
-    /// On whose behalf.
+    /// The worker that leases.
     pub fn worker(&self) -> &WorkerId {
         &self.worker
     }
 
-    /// Takes up to `jobs_max` jobs of these types.
+    /// Leases up to `jobs_max` jobs of these types.
     ///
-    /// After an error or a dropped future the next call first asks for the answer that was missed, and if
-    /// that has jobs returns them as they were asked for then, be they more than `jobs_max`.
+    /// After an error or a dropped future, the next call first requests the missed reply. If
+    /// that has jobs, they are returned as they were requested then, even if they are more
+    /// than `jobs_max`.
     pub async fn lease(
         &mut self,
         types: &[TypeId],
@@ -72,12 +74,13 @@ impl Leaser {
         }
     }
 
-    /// Whether the answer to a request was missed: it may have leased jobs nobody knows of.
+    /// Whether a reply was missed, so that there may be leased jobs that the worker
+    /// does not know of.
     pub fn has_missed(&self) -> bool {
         self.outstanding.is_some()
     }
 
-    /// Asks for the answer that was missed, and for nothing new.
+    /// Requests the missed reply, and nothing new.
     pub async fn recover(&mut self) -> Result<Batch, EngineError> {
         let recovered = match self.outstanding.clone() {
             Some((missed, asked)) => self.ask(missed, asked).await?,
@@ -86,11 +89,12 @@ impl Leaser {
         Ok(recovered.unwrap_or(Batch { jobs: Vec::new(), wake_at: None, asked: Instant::now() }))
     }
 
-    /// Sends one request; `None` if a higher number was used before, which this leaser then goes beyond.
+    /// Sends one request; `None` if a higher number was used before, which this
+    /// leaser then exceeds.
     async fn ask(&mut self, command: Lease, asked: Instant) -> Result<Option<Batch>, EngineError> {
         let number = command.request;
         self.outstanding = Some((command.clone(), asked));
-        let reply = self.engine.lease(command).await;
+        let reply = self.engine.call(command).await;
         if matches!(reply, Ok(_) | Err(EngineError::Invalid(_))) {
             self.outstanding = None;
         }
@@ -107,7 +111,7 @@ impl Leaser {
         }
     }
 
-    /// The next number. A worker id whose numbers are used up is of no more use.
+    /// The next request number; an error if the numbers of this worker id are used up.
     fn above(&self, number: RequestNumber) -> Result<RequestNumber, EngineError> {
         number.next().map_err(|_| {
             EngineError::refused(format!(
@@ -122,13 +126,10 @@ impl Leaser {
 mod tests {
     use super::*;
     use crate::embedded::tests::{Held, engine_with_jobs, poll_once, type_a};
-    use fairlane_core::queue::{Inspect, Inspected};
+    use fairlane_core::queue::InspectQueue;
 
     async fn in_flight(engine: &dyn Engine) -> u64 {
-        match engine.inspect(Inspect::Whole).await.unwrap() {
-            Inspected::Whole(whole) => whole.in_flight,
-            other => panic!("{other:?}"),
-        }
+        engine.call(InspectQueue).await.unwrap().in_flight
     }
 
     fn leaser(engine: &Arc<dyn Engine>) -> Leaser {
@@ -191,12 +192,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_worker_whose_largest_number_is_used_gets_an_error_and_stops_asking() {
+    async fn a_worker_without_request_numbers_left_gets_an_error_and_stops() {
         let engine: Arc<dyn Engine> = engine_with_jobs(1).await;
         let worker = WorkerId::new("worker").unwrap();
         let request = RequestNumber(fairlane_core::limits::INTEGER_MAX - 1);
         let poison = Lease { worker, request, types: vec![], jobs_max: 1, lease_ms: 10_000 };
-        engine.lease(poison).await.unwrap();
+        engine.call(poison).await.unwrap();
         let refused = leaser(&engine).lease(&[type_a()], 1, 10_000).await.unwrap_err();
         assert!(refused.to_string().contains("another name"), "{refused}");
     }

@@ -1,14 +1,17 @@
-//! Where Fairlane's state lives, behind one seam.
+//! Engines: the stores of Fairlane's state behind one interface.
 //!
-//! - `engine.rs`: the seam itself, [`Engine`], and [`EngineError`].
-//! - `embedded.rs`: the core's machine in this process. `redis.rs`: Redis, Valkey and Redis Cluster.
-//! - `http.rs`: a Fairlane server; [`wire`] is what it and the server say to each other.
-//! - `audit.rs`: an audit of everything.
-//! - `leaser.rs`: a worker's numbered lease requests. `clock.rs`: whose time it is. `causes.rs`: an error in one line.
-//! - `observe.rs`: metrics and events. `waiters.rs`: who waits for work, in this process.
+//! - `engine.rs`: the interface [`Engine`], and [`EngineError`]. `layer.rs`: an engine
+//!   around another one.
+//! - `embedded.rs`: the core's machine in this process. `redis.rs`: Redis, Valkey
+//!   and Redis Cluster.
+//! - `http.rs`: a Fairlane server; [`wire`] is the protocol between it and the server.
+//! - `audit.rs`: an audit of the store.
+//! - `leaser.rs`: a worker's numbered lease requests. `clock.rs`: the source of time. `causes.rs`:
+//!   an error in one line.
+//! - `observe.rs`: metrics and events. `waiters.rs`: the waiters for work in this process.
 //!
-//! [`open`] finds the engine for an address. What an engine does with a command is decided by
-//! `fairlane-core`; here it is only carried there and back.
+//! [`open`] opens the engine at an address. `fairlane-core` defines the effect of a command;
+//! engines only transport and store.
 
 mod audit;
 mod causes;
@@ -16,17 +19,19 @@ mod clock;
 pub mod embedded;
 mod engine;
 pub mod http;
+mod layer;
 mod leaser;
 pub mod observe;
 mod open;
 pub mod redis;
 mod waiters;
 
-pub use audit::{AuditProgress, AuditReport, WalkPage};
+pub use audit::{AuditProgress, AuditReport, ScanPage};
 pub use causes::causes;
 pub use clock::Clock;
-pub use embedded::{DirectoryOptions, Durability, EmbeddedEngine, jobs_of};
-pub use engine::{BoxFuture, Engine, EngineError, Space};
+pub use embedded::{DirectoryOptions, Durability, EmbeddedEngine};
+pub use engine::{Admin, BoxFuture, Engine, EngineError, EngineInfo, Space};
 pub use http::{HttpEngine, HttpOptions, wire};
+pub use layer::{Hooks, layer};
 pub use leaser::{Batch, Leaser};
 pub use open::{attach, attach_or_make, check_address, directory_of, open, open_default, without_user};

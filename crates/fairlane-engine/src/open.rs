@@ -1,62 +1,67 @@
-//! From an address to an engine.
+//! Opens the engine at an address.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use fairlane_core::queue::{SetWhole, Settings, WholeSet};
+use fairlane_core::queue::{QueueSet, SetQueue, Settings};
 
 use crate::clock::Clock;
 use crate::embedded::disk::{address_in, holds_queue, owner_of};
 use crate::embedded::{DirectoryOptions, Durability, EmbeddedEngine};
 use crate::engine::{Engine, EngineError};
-use crate::http::{self, HttpEngine, HttpOptions, ServerAddress, Way};
+use crate::http::{self, HttpEngine, HttpOptions, Reconnect, ServerAddress};
 use crate::redis::{RedisEngine, RedisOptions};
 
-/// Opens the engine at `url` and gives it these settings of the whole.
+/// Opens the engine at `url` and applies these settings to its queue.
 ///
-/// `memory:` is the embedded engine without a trace on disk; `dir:path`, `./path` or `/path` the
-/// embedded engine with its state in that directory, where `?durability=interval` at the end answers before
-/// changes are on disk; `redis://user:password@host:port/database` a single Redis or Valkey;
-/// `redis+cluster://host:port,host:port` a cluster, known by some of its nodes. `rediss` instead of `redis` in
-/// either connects with TLS: `?ca=FILE` names a CA to trust instead of the system's, `?cert=FILE&key=FILE` the
-/// client's certificate, and `?insecure` accepts any server. `?prefix=shop:` at the end of either lets every key begin so instead of with `bulk-action:`: queues beside each other in one Redis.
-/// `http://host:port` or `https://host/path` is a Fairlane server, with the key of the environment variable
-/// `FAIRLANE_KEY` (one that stands before the host goes first); to set the whole needs the key of an admin.
-/// A directory that another process owns and serves is reached through that process, in the same way, and followed
-/// when it is served elsewhere.
+/// - `memory:`: the embedded engine without a trace on disk.
+/// - `dir:path`, `./path` or `/path`: the embedded engine with its state in that directory. With
+///   `?durability=interval` at the end, it replies before changes are on disk. If another process
+///   owns and serves the directory, commands go to that process, also after it was restarted at
+///   another address.
+/// - `redis://user:password@host:port/database`: a single Redis or Valkey server.
+/// - `redis+cluster://host:port,host:port`: a cluster, by some of its nodes.
+/// - `rediss` instead of `redis` in either: a connection with TLS. `?ca=FILE` names a CA to trust
+///   instead of those of the system, `?cert=FILE&key=FILE` the certificate of the client, and
+///   `?insecure` accepts any server.
+/// - `?prefix=shop:` at the end of a Redis address: the prefix of every key instead of
+///   `bulk-action:`, so that one Redis can hold several queues.
+/// - `http://host:port` or `https://host/path`: a Fairlane server, with the key from the
+///   environment variable `FAIRLANE_KEY`; a key before the host takes precedence. Changing the
+///   settings needs an admin key.
 ///
 /// ```
-/// # use fairlane_core::queue::{Inspect, Inspected, Settings};
+/// # use fairlane_core::queue::{InspectQueue, Settings};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), fairlane_engine::EngineError> {
 /// let engine = fairlane_engine::open("memory:", Settings::default()).await?;
-/// assert!(matches!(engine.inspect(Inspect::Whole).await?, Inspected::Whole(whole) if whole.backlog == 0));
+/// assert_eq!(engine.call(InspectQueue).await?.backlog, 0);
 /// # Ok(())
 /// # }
 /// ```
 pub async fn open(url: &str, settings: Settings) -> Result<Arc<dyn Engine>, EngineError> {
     let engine = engine_at(url, settings.clone()).await?;
-    set_whole(engine, url, settings).await
+    set_queue(engine, url, settings).await
 }
 
-/// Opens the engine at `url` with default settings; a queue behind a server keeps its own, which others have set.
+/// Opens the engine at `url` with default settings; a queue behind a server keeps its settings.
 pub async fn open_default(url: &str) -> Result<Arc<dyn Engine>, EngineError> {
     let engine = engine_at(url, Settings::default()).await?;
     if engine.name() == http::NAME {
         return Ok(engine);
     }
-    set_whole(engine, url, Settings::default()).await
+    set_queue(engine, url, Settings::default()).await
 }
 
-async fn set_whole(
+async fn set_queue(
     engine: Arc<dyn Engine>,
     url: &str,
     settings: Settings,
 ) -> Result<Arc<dyn Engine>, EngineError> {
     let discipline = settings.discipline.as_str();
-    match engine.set_whole(SetWhole { settings }).await? {
-        WholeSet::Set => Ok(engine),
-        WholeSet::DisciplineInUse => Err(EngineError::refused(format!(
+    match engine.call(SetQueue { settings }).await? {
+        QueueSet::Set => Ok(engine),
+        QueueSet::DisciplineInUse => Err(EngineError::refused(format!(
             "the queue at {} has unfinished jobs under another discipline than {discipline}; the discipline can \
              only be changed while the queue is empty: let it drain, or open it with the discipline it has",
             without_user(url)
@@ -64,7 +69,8 @@ async fn set_whole(
     }
 }
 
-/// An address as it may be shown: without a user, a password or a key. One that is written wrong has none either.
+/// An address without user, password or key, for display. Secrets in an invalid address
+/// are removed, too.
 ///
 /// ```
 /// assert_eq!(fairlane_engine::without_user("redis://:hunter/2@host:6379"), "redis://host:6379");
@@ -78,13 +84,13 @@ pub fn without_user(url: &str) -> String {
     }
 }
 
-/// The data directory an address names, if it names one.
+/// The data directory of an address, if it is that of a directory.
 pub fn directory_of(url: &str) -> Option<PathBuf> {
     Directory::named(url).ok().flatten().map(|directory| directory.path)
 }
 
-/// Opens the engine at `url` and leaves its settings as they are: for looking. A directory without a queue in it is
-/// refused, and nothing made there.
+/// Opens the engine at `url` without changing its settings, for reading. A directory without a
+/// queue is an error, and nothing is created there.
 pub async fn attach(url: &str) -> Result<Arc<dyn Engine>, EngineError> {
     if let Some(directory) = Directory::named(url)? {
         directory.check()?;
@@ -93,12 +99,13 @@ pub async fn attach(url: &str) -> Result<Arc<dyn Engine>, EngineError> {
     engine_at(url, Settings::default()).await
 }
 
-/// The same for those who add: a directory without a queue in it gets one, with default settings.
+/// Like [`attach`], for producers: a directory without a queue gets one with default settings.
 pub async fn attach_or_make(url: &str) -> Result<Arc<dyn Engine>, EngineError> {
     engine_at(url, Settings::default()).await
 }
 
-/// Whether `url` can be the address of an engine, without opening it: nothing is made and nobody asked.
+/// Whether `url` can be the address of an engine, without opening it: nothing is
+/// created or contacted.
 ///
 /// ```
 /// assert!(fairlane_engine::check_address("redis://127.0.0.1:6379").is_ok());
@@ -113,7 +120,7 @@ pub fn check_address(url: &str) -> Result<(), EngineError> {
     }
 }
 
-/// An address that may be one.
+/// A parsed address.
 enum Address {
     Memory,
     Directory(Directory),
@@ -141,19 +148,19 @@ impl Address {
     }
 }
 
-/// The settings are those of a queue that is new.
+/// Opens an engine; the settings are those of a new queue.
 async fn engine_at(url: &str, settings: Settings) -> Result<Arc<dyn Engine>, EngineError> {
     Ok(match Address::read(url)? {
         Address::Memory => Arc::new(EmbeddedEngine::new(settings, Clock::System)?),
         Address::Directory(directory) => return directory.open(settings).await,
         Address::Redis(url, options) => Arc::new(RedisEngine::connect(&url, options).await?),
-        Address::Server(address) => {
-            Arc::new(HttpEngine::connect_to(address, HttpOptions::from_environment()?, Way::default()).await?)
-        }
+        Address::Server(address) => Arc::new(
+            HttpEngine::connect_to(address, HttpOptions::from_environment()?, Reconnect::default()).await?,
+        ),
     })
 }
 
-/// Takes `prefix` out of the query of an address; the rest is the client's.
+/// Removes `prefix` from the query of an address; the client reads the rest.
 fn redis_options(url: &str) -> Result<(String, RedisOptions), EngineError> {
     let mut options = RedisOptions::default();
     let Some((plain, query)) = url.split_once('?') else { return Ok((url.to_owned(), options)) };
@@ -174,16 +181,16 @@ fn redis_options(url: &str) -> Result<(String, RedisOptions), EngineError> {
     Ok((url, options))
 }
 
-/// Longest prefix of keys: it is part of every one of them.
+/// Longest prefix of keys in bytes: it is part of every key.
 const PREFIX_BYTES_MAX: usize = 64;
 
-/// Nothing that means something in a hash tag or a pattern.
+/// Whether a prefix has no character with a meaning in a hash tag or a pattern.
 fn is_prefix(prefix: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
     (1..=PREFIX_BYTES_MAX).contains(&prefix.len()) && prefix.bytes().all(plain)
 }
 
-/// A data directory as an address names it.
+/// A data directory and its options, from an address.
 #[derive(Debug, PartialEq, Eq)]
 struct Directory {
     path: PathBuf,
@@ -191,7 +198,7 @@ struct Directory {
 }
 
 impl Directory {
-    /// None if the address is not that of a directory.
+    /// Parses the address of a directory; `None` if it is another kind of address.
     fn named(url: &str) -> Result<Option<Self>, EngineError> {
         let path = match url.strip_prefix("dir:") {
             Some(path) => path,
@@ -208,7 +215,7 @@ impl Directory {
         Ok(Some(Self { path: path.into(), durability }))
     }
 
-    /// A path that is something else can never become one.
+    /// Rejects a path that exists and is not a directory.
     fn check(&self) -> Result<(), EngineError> {
         if self.path.exists() && !self.path.is_dir() {
             let reason =
@@ -218,11 +225,11 @@ impl Directory {
         Ok(())
     }
 
-    /// Whoever only looks finds nothing in a directory without a queue, and would leave one there.
+    /// Rejects a directory without a queue, because opening it for reading would create one.
     fn check_queue(&self) -> Result<(), EngineError> {
         let what = match self.path.exists() {
             false => "there is no directory",
-            // A process that has just begun makes its files after it has taken the directory.
+            // A process that has just started creates its files after it has locked the directory.
             true if holds_queue(&self.path) || owner_of(&self.path).is_some() => return Ok(()),
             true => "there is no queue in",
         };
@@ -233,8 +240,8 @@ impl Directory {
         )))
     }
 
-    /// One that another process serves is asked for there; whether it does is looked at only when it is taken,
-    /// so that looking never stands in the way of an owner.
+    /// Opens the directory, or connects to the process that serves it. That process is looked up
+    /// only if the directory is in use, so that readers never block an owner.
     async fn open(self, settings: Settings) -> Result<Arc<dyn Engine>, EngineError> {
         self.check()?;
         match self.own(settings).await {
@@ -246,7 +253,8 @@ impl Directory {
         }
     }
 
-    /// Reading a large directory takes seconds, which no other task should have to wait.
+    /// Opens the directory as its owner. Reading a large one takes seconds, so it runs on a
+    /// blocking thread.
     async fn own(&self, settings: Settings) -> Result<EmbeddedEngine, EngineError> {
         let options = DirectoryOptions { durability: self.durability, settings, ..Default::default() };
         let path = self.path.clone();
@@ -264,8 +272,9 @@ impl Directory {
         let served = |reason: String| format!("{folder} is served at {server}: {reason}");
         let options = HttpOptions::from_environment()?;
         let path = self.path.clone();
-        let way = Way { key_advice: Some(advice), moved: Some(Box::new(move || address_in(&path))) };
-        match HttpEngine::connect_to(server.clone(), options, way).await {
+        let reconnect =
+            Reconnect { key_advice: Some(advice), moved: Some(Box::new(move || address_in(&path))) };
+        match HttpEngine::connect_to(server.clone(), options, reconnect).await {
             Err(EngineError::Unavailable { engine, reason }) => {
                 Err(EngineError::Unavailable { engine, reason: served(reason) })
             }
@@ -300,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_checked_without_asking_anybody() {
+    fn an_address_is_checked_without_a_connection() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         std::fs::write(&file, "").unwrap();
@@ -365,7 +374,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_in_a_directory_is_there_when_it_is_opened_again() {
+    async fn the_contents_of_a_directory_are_there_when_it_is_reopened() {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("dir:{}/queue", folder.path().display());
         let settings = Settings { max_retry_count: 7, ..Settings::default() };
@@ -374,12 +383,12 @@ mod tests {
         assert!(refusal(&url).await.contains("clone the Fairlane you have"));
         drop(engine);
         let engine = open(&url, settings).await.unwrap();
-        let whole = engine.inspect(fairlane_core::queue::Inspect::Whole).await.unwrap();
-        assert!(matches!(whole, fairlane_core::queue::Inspected::Whole(whole) if whole.backlog == 3));
+        let queue = engine.call(fairlane_core::queue::InspectQueue).await.unwrap();
+        assert_eq!(queue.backlog, 3);
     }
 
     #[tokio::test]
-    async fn whoever_looks_into_a_directory_without_a_queue_leaves_nothing_there() {
+    async fn attaching_to_a_directory_without_a_queue_creates_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("dir:{}", folder.path().display());
         for (url, what) in
@@ -394,7 +403,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn memory_has_to_be_asked_for_by_name() {
+    async fn memory_has_to_be_requested_by_name() {
         for url in ["memory", "memory:"] {
             assert_eq!(open(url, Settings::default()).await.unwrap().name(), "embedded");
         }

@@ -1,18 +1,21 @@
-//! Redis, Valkey and Redis Cluster: one script per operation, same stem as the operation in core.
+//! Redis, Valkey and Redis Cluster: one script per operation, named after the operation in core.
 //!
-//! - `redis/scripts/*.lua`: the operations; `scripts/include/*.lua`: what they share.
-//! - `redis/script.rs`: expands and runs them, whatever the server has forgotten.
+//! - `redis/scripts/*.lua`: the operations; `scripts/include/*.lua`: shared code.
+//! - `redis/script.rs`: expands and runs the scripts, even if the server has forgotten them.
 //! - `redis/encode.rs`, `redis/decode.rs`: commands to arguments, replies to values.
-//! - `redis/keys.rs`: every key's name. `redis/address.rs`: one server or a cluster, with or without TLS.
-//! - `redis/connection.rs`: a connection that is replaced. `redis/errors.rs`: what each error means.
-//! - `redis/write_guard.rs`, `redis/probe.lua`: what must hold before a write goes out.
-//! - `redis/switchboard.rs`: one blocking pop for all who wait.
-//! - `redis/audit.rs`: the walk of an audit.
-//! - `redis/startup.rs`: what is checked when connecting. `redis/dump.rs`: state to compare, for tests.
+//! - `redis/keys.rs`: the names of all keys. `redis/address.rs`: one server or a cluster,
+//!   with or without TLS.
+//! - `redis/connection.rs`: a connection that is replaced. `redis/errors.rs`: the
+//!   meaning of each error.
+//! - `redis/write_guard.rs`, `redis/probe.lua`: the conditions for a write.
+//! - `redis/wake_listener.rs`: one blocking pop for all waiters.
+//! - `redis/audit.rs`: the scan of an audit.
+//! - `redis/startup.rs`: the checks on connecting. `redis/dump.rs`: the state to
+//!   compare, for tests.
 //!
-//! Invariant: a command is one script call, and repeating it after an error is safe. A script that fails midway
-//! is not rolled back: its groups are repaired before their next write. Left out: partitions (there is one),
-//! Sentinel.
+//! Invariant: a command is one script call, and it is safe to repeat it after an error. A script
+//! that fails midway is not rolled back: its groups are repaired before their next write. Left out:
+//! more than one partition, Sentinel.
 
 mod address;
 mod audit;
@@ -24,42 +27,42 @@ mod errors;
 mod keys;
 mod script;
 mod startup;
-mod switchboard;
+mod wake_listener;
 mod write_guard;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use fairlane_core::queue::{Command, Dump, Reply};
-use fairlane_core::{Micros, TypeId};
+use fairlane_core::queue::{self, Dump};
+use fairlane_core::{Command, Micros, Reply, TypeId};
 use tokio::sync::mpsc;
 
-use crate::audit::WalkPage;
+use crate::audit::ScanPage;
 use crate::clock::Clock;
-use crate::engine::{BoxFuture, Engine, EngineError, Space};
+use crate::engine::{Admin, BoxFuture, Engine, EngineError, EngineInfo, Space};
 use crate::observe::{self, Meters};
 use address::Address;
 pub(crate) use address::is_redis;
 use connection::{Connection, Link};
 use keys::Keys;
 use script::Scripts;
-use switchboard::Switchboard;
+use wake_listener::WakeListener;
 use write_guard::WriteGuard;
 
-/// Changes a script's source, given its stem; for tests that plant a fault.
+/// Changes the source of a script, given its stem; for tests that plant a fault.
 pub type ScriptEdit = fn(&str, &str) -> String;
 
-/// How to talk to Redis.
+/// Options for connecting to Redis.
 #[derive(Clone)]
 pub struct RedisOptions {
-    /// Whose time it is: the server's, unless a test gives it.
+    /// The source of time: the server's clock, unless a test sets it.
     pub clock: Clock,
-    /// What every key begins with.
+    /// The prefix of every key.
     pub prefix: String,
     /// How long a reply may take before the command counts as unanswered.
     pub response_timeout: Duration,
-    /// For tests: changes scripts before they are used.
+    /// Changes scripts before they are used, for tests.
     pub edit_script: Option<ScriptEdit>,
 }
 
@@ -80,20 +83,20 @@ pub struct RedisEngine {
     keys: Keys,
     scripts: Arc<Scripts>,
     clock: Clock,
-    waits: Switchboard,
+    waits: WakeListener,
     guard: WriteGuard,
     warnings: Vec<String>,
     meters: Meters,
 }
 
-/// Whether this can be the address of a Redis, without asking it.
+/// Whether this can be the address of a Redis, without a connection.
 pub(crate) fn check_address(url: &str) -> Result<(), EngineError> {
     Address::read(url).map(drop)
 }
 
 impl RedisEngine {
-    /// Connects to `redis://host:port[/db]` or `redis+cluster://host:port,host:port`; `rediss` instead of `redis`
-    /// connects with TLS. Writes nothing.
+    /// Connects to `redis://host:port[/db]` or `redis+cluster://host:port,host:port`; `rediss`
+    /// instead of `redis` connects with TLS. Writes nothing.
     pub async fn connect(url: &str, options: RedisOptions) -> Result<Self, EngineError> {
         let (address, is_met) = (Arc::new(Address::read(url)?), Arc::new(AtomicBool::new(false)));
         let open = |timeout| Connection::open(address.clone(), timeout, is_met.clone());
@@ -104,7 +107,7 @@ impl RedisEngine {
         let meters = Meters::new(name(&commands)).with_scripts();
         observe::server_warnings(name(&commands), &warnings);
         Ok(Self {
-            waits: Switchboard::start(commands.clone(), blocking, keys.clone()),
+            waits: WakeListener::start(commands.clone(), blocking, keys.clone()),
             guard: WriteGuard::default(),
             commands,
             scripts: Scripts::new(options.edit_script),
@@ -115,7 +118,7 @@ impl RedisEngine {
         })
     }
 
-    /// The whole state, for comparison in tests.
+    /// The state of the queue, for comparison in tests.
     pub async fn dump(&self, now: Micros) -> Result<Dump, EngineError> {
         dump::dump(&self.commands, &self.keys, now).await
     }
@@ -132,12 +135,12 @@ impl RedisEngine {
         Ok(None)
     }
 
-    /// Runs a script. A server that was emptied since it was connected to is marked with our layout again; one that another
-    /// program has marked meanwhile is refused.
+    /// Runs a script. A server that was emptied after the connection was opened is marked with our
+    /// layout again. A server that another program has marked in the meantime is refused.
     async fn run_script(
         &self,
         link: &Link,
-        command: &Command,
+        command: &queue::Command,
         stem: &'static str,
         arguments: &[Vec<u8>],
     ) -> Result<redis::Value, EngineError> {
@@ -153,12 +156,12 @@ impl RedisEngine {
         reply.map_err(|error| self.guard.failed(link, command, stem, &error))
     }
 
-    async fn run(&self, command: Command, given: Option<Micros>) -> Result<Reply, EngineError> {
-        let link = match write_guard::writes(&command) {
-            true => self.guard.prepare(self, &command).await?,
-            false => self.commands.link().await?,
+    async fn run(&self, command: queue::Command, given: Option<Micros>) -> Result<queue::Reply, EngineError> {
+        let link = match command.is_read_only() {
+            true => self.commands.link().await?,
+            false => self.guard.prepare(self, &command).await?,
         };
-        let (stem, arguments) = encode::arguments(&command, given);
+        let (stem, arguments) = (command.stem(), encode::arguments(&command, given));
         let reply = self.meters.script(stem, self.run_script(&link, &command, stem, &arguments)).await?;
         let now = given.unwrap_or_else(|| Clock::System.now());
         decode::reply(&command, reply, now)
@@ -170,24 +173,12 @@ fn name(commands: &Connection) -> &'static str {
 }
 
 impl Engine for RedisEngine {
-    fn name(&self) -> &'static str {
-        name(&self.commands)
+    /// The information includes warnings about the server's settings at the time of connecting.
+    fn info(&self) -> EngineInfo {
+        EngineInfo { name: name(&self.commands), warnings: self.warnings.clone() }
     }
 
-    /// As the server's settings were when it was connected to.
-    fn warnings(&self) -> Vec<String> {
-        self.warnings.clone()
-    }
-
-    fn space(&self) -> BoxFuture<'_, Result<Option<Space>, EngineError>> {
-        Box::pin(startup::space(&self.commands, &self.keys))
-    }
-
-    fn check_writes(&self) -> BoxFuture<'_, Result<(), EngineError>> {
-        Box::pin(startup::check_writes(&self.commands, &self.keys))
-    }
-
-    fn execute(&self, command: Command) -> BoxFuture<'_, Result<Reply, EngineError>> {
+    fn submit(&self, command: Command) -> BoxFuture<'_, Result<Reply, EngineError>> {
         let given = match &self.clock {
             Clock::System => None,
             given @ Clock::Given(_) => Some(given.now()),
@@ -195,7 +186,9 @@ impl Engine for RedisEngine {
         let running = self.meters.begin(&command);
         Box::pin(running.until(async move {
             command.validate()?;
-            self.run(command, given).await
+            match command {
+                Command::Queue(command) => self.run(command, given).await.map(Reply::Queue),
+            }
         }))
     }
 
@@ -207,7 +200,29 @@ impl Engine for RedisEngine {
         Box::pin(self.meters.waiting(self.waits.wait(types, at_most)))
     }
 
-    fn walk(&self, pages: mpsc::Sender<WalkPage>) -> BoxFuture<'_, Result<(), EngineError>> {
-        Box::pin(audit::Walk::new(self, pages).run())
+    fn admin(&self) -> &dyn Admin {
+        self
+    }
+}
+
+impl Admin for RedisEngine {
+    fn space(&self) -> BoxFuture<'_, Result<Option<Space>, EngineError>> {
+        Box::pin(startup::space(&self.commands, &self.keys))
+    }
+
+    fn check_writes(&self) -> BoxFuture<'_, Result<(), EngineError>> {
+        Box::pin(startup::check_writes(&self.commands, &self.keys))
+    }
+
+    fn lost(&self) -> BoxFuture<'_, EngineError> {
+        Box::pin(std::future::pending())
+    }
+
+    fn announce(&self, _: String) -> BoxFuture<'_, Result<(), EngineError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn scan(&self, pages: mpsc::Sender<ScanPage>) -> BoxFuture<'_, Result<(), EngineError>> {
+        Box::pin(audit::Scan::new(self, pages).run())
     }
 }

@@ -1,8 +1,8 @@
-//! Who waits for work, and to whom a wake-up token goes.
+//! Waiters for work, and the assignment of wake-up tokens to them.
 //!
-//! Waiters are found by type, so that ten thousand of them cost a command nothing, and waking one no more than
-//! its own types. Invariant: a token ends with a waiter that was there to take it, the first that came of those
-//! that wait for its type; one that reaches nobody (they timed out, or were dropped) is kept for the next.
+//! Waiters are indexed by type: ten thousand of them do not slow a command, and waking one costs
+//! only its own types. Invariant: a token goes to the first waiter for its type that is still
+//! there. A token without a waiter (all timed out or were dropped) is kept for the next one.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,18 +13,18 @@ use tokio::sync::oneshot;
 
 use crate::engine::EngineError;
 
-/// What ends a wait before its time.
+/// The result that ends a wait early.
 pub(crate) type Woken = Result<TypeId, EngineError>;
 
-/// A waiter's place among all waiters of this process.
+/// Identifies a waiter of this process; smaller ids came first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Place(u64);
+pub(crate) struct WaiterId(u64);
 
-impl Place {
-    /// Behind everyone.
-    pub fn last() -> Self {
-        static TAKEN: AtomicU64 = AtomicU64::new(0);
-        Self(TAKEN.fetch_add(1, Ordering::Relaxed))
+impl WaiterId {
+    /// A new id, larger than all before.
+    pub fn next() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 }
 
@@ -33,20 +33,20 @@ struct Waiter {
     woken: oneshot::Sender<Woken>,
 }
 
-/// The engine's side: everyone who waits.
+/// The engine's side: all waiters.
 #[derive(Default)]
 pub(crate) struct Waiters {
-    waiting: HashMap<Place, Waiter>,
-    /// Per type who waits for it, first come first; a type for which nobody waits is not there.
-    by_type: BTreeMap<TypeId, BTreeSet<Place>>,
-    /// Types with a token that reached nobody. One of each is enough: who leases all it asked for and leaves
-    /// more has another one pushed.
+    waiting: HashMap<WaiterId, Waiter>,
+    /// Waiters by type, first come first; types without a waiter have no entry.
+    by_type: BTreeMap<TypeId, BTreeSet<WaiterId>>,
+    /// Types with a token that reached no waiter. One of each is enough: a lease that reaches its
+    /// limit and leaves more jobs pushes another token.
     returned: BTreeSet<TypeId>,
 }
 
 impl Waiters {
-    /// Takes in a waiter, or wakes it at once if a token was kept for it.
-    pub fn add(&mut self, place: Place, types: Vec<TypeId>, woken: oneshot::Sender<Woken>) {
+    /// Adds a waiter, or wakes it at once if a token was kept for it.
+    pub fn add(&mut self, waiter: WaiterId, types: Vec<TypeId>, woken: oneshot::Sender<Woken>) {
         if let Some(kept) = types.iter().find(|type_id| self.returned.contains(*type_id)) {
             if woken.send(Ok(kept.clone())).is_ok() {
                 self.returned.remove(kept);
@@ -54,23 +54,23 @@ impl Waiters {
             return;
         }
         for type_id in &types {
-            self.by_type.entry(type_id.clone()).or_default().insert(place);
+            self.by_type.entry(type_id.clone()).or_default().insert(waiter);
         }
-        self.waiting.insert(place, Waiter { types, woken });
+        self.waiting.insert(waiter, Waiter { types, woken });
     }
 
-    /// Lets a waiter go, and takes back the token that came too late for it.
-    pub fn leave(&mut self, place: Place, late: Option<TypeId>) {
-        self.remove(place);
+    /// Removes a waiter, and takes back a token that arrived too late for it.
+    pub fn leave(&mut self, waiter: WaiterId, late: Option<TypeId>) {
+        self.remove(waiter);
         if let Some(type_id) = late {
             self.give(&type_id);
         }
     }
 
-    /// Gives a token to the first waiter that is still there, or keeps it for the next.
+    /// Passes a token to the first waiter that is still there, or keeps it for the next.
     pub fn give(&mut self, type_id: &TypeId) {
         while let Some(first) = self.by_type.get(type_id).and_then(BTreeSet::first).copied() {
-            let waiter = self.remove(first).expect("whoever waits for a type waits");
+            let waiter = self.remove(first).expect("an indexed waiter exists");
             if waiter.woken.send(Ok(type_id.clone())).is_ok() {
                 return;
             }
@@ -78,45 +78,46 @@ impl Waiters {
         self.returned.insert(type_id.clone());
     }
 
-    /// Tells everyone that their wait has failed.
+    /// Ends all waits with an error.
     pub fn fail(&mut self, error: &EngineError) {
         self.by_type.clear();
         for (_, waiter) in self.waiting.drain() {
-            // Whoever has gone does not want to know.
+            // The waiter may have been dropped.
             let _ = waiter.woken.send(Err(error.clone()));
         }
     }
 
-    /// The types that someone waits for, in their order.
+    /// The types with a waiter, in order.
     pub fn types(&self) -> impl Iterator<Item = &TypeId> {
         self.by_type.keys()
     }
 
-    /// Whether someone waits for this type.
+    /// Whether this type has a waiter.
     pub fn wait_for(&self, type_id: &TypeId) -> bool {
         self.by_type.contains_key(type_id)
     }
 
-    /// Whether nobody waits for anything.
+    /// Whether there are no waiters.
     pub fn is_empty(&self) -> bool {
         self.by_type.is_empty()
     }
 
-    fn remove(&mut self, place: Place) -> Option<Waiter> {
-        let waiter = self.waiting.remove(&place)?;
-        for type_id in &waiter.types {
-            // A type that was named twice is gone the second time.
-            let Some(places) = self.by_type.get_mut(type_id) else { continue };
-            places.remove(&place);
-            if places.is_empty() {
+    fn remove(&mut self, waiter: WaiterId) -> Option<Waiter> {
+        let removed = self.waiting.remove(&waiter)?;
+        for type_id in &removed.types {
+            // A type that was named twice is already removed the second time.
+            let Some(waiters) = self.by_type.get_mut(type_id) else { continue };
+            waiters.remove(&waiter);
+            if waiters.is_empty() {
                 self.by_type.remove(type_id);
             }
         }
-        Some(waiter)
+        Some(removed)
     }
 }
 
-/// The caller's side: leaves if it was not woken, and hands back a token that came too late.
+/// The caller's side: when it is dropped without a wake-up, it leaves and returns a token that
+/// arrived too late.
 pub(crate) struct Waiting<L: FnMut(Option<TypeId>)> {
     woken: oneshot::Receiver<Woken>,
     leave: L,
@@ -128,7 +129,7 @@ impl<L: FnMut(Option<TypeId>)> Waiting<L> {
         Self { woken, leave, is_over: false }
     }
 
-    /// Whether a token came in time; an error if none can come any more.
+    /// Waits for a token; false if none arrived in time, an error if none can arrive any more.
     pub async fn at_most(mut self, at_most: Duration) -> Result<bool, EngineError> {
         let Ok(woken) = tokio::time::timeout(at_most, &mut self.woken).await else { return Ok(false) };
         self.is_over = true;
@@ -160,11 +161,11 @@ mod tests {
         waiters.give(&TypeId::new(name).unwrap());
     }
 
-    fn add(waiters: &mut Waiters, names: &[&str]) -> (Place, oneshot::Receiver<Woken>) {
+    fn add(waiters: &mut Waiters, names: &[&str]) -> (WaiterId, oneshot::Receiver<Woken>) {
         let (woken, receiver) = oneshot::channel();
-        let place = Place::last();
-        waiters.add(place, types(names), woken);
-        (place, receiver)
+        let waiter = WaiterId::next();
+        waiters.add(waiter, types(names), woken);
+        (waiter, receiver)
     }
 
     fn token(woken: &mut oneshot::Receiver<Woken>) -> Option<String> {
@@ -187,13 +188,13 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_reaches_nobody_is_kept_for_the_next_of_its_type() {
+    fn a_token_without_a_waiter_is_kept_for_the_next_of_its_type() {
         let mut waiters = Waiters::default();
         drop(add(&mut waiters, &["a"]));
         give(&mut waiters, "a");
         let (_, mut other) = add(&mut waiters, &["b"]);
         let (gone, _) = oneshot::channel();
-        waiters.add(Place::last(), types(&["a"]), gone);
+        waiters.add(WaiterId::next(), types(&["a"]), gone);
         let (_, mut next) = add(&mut waiters, &["b", "a"]);
         assert_eq!((token(&mut other), token(&mut next).as_deref()), (None, Some("a")));
         let (_, mut another) = add(&mut waiters, &["a"]);
@@ -203,9 +204,9 @@ mod tests {
     #[tokio::test]
     async fn a_waiter_that_leaves_passes_its_late_token_on() {
         let waiters = std::cell::RefCell::new(Waiters::default());
-        let (place, woken) = add(&mut waiters.borrow_mut(), &["a"]);
+        let (waiter, woken) = add(&mut waiters.borrow_mut(), &["a"]);
         let (_, mut next) = add(&mut waiters.borrow_mut(), &["a"]);
-        let waiting = Waiting::new(woken, |late| waiters.borrow_mut().leave(place, late));
+        let waiting = Waiting::new(woken, |late| waiters.borrow_mut().leave(waiter, late));
         give(&mut waiters.borrow_mut(), "a");
         assert_eq!(token(&mut next), None);
         drop(waiting);
@@ -213,10 +214,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_is_kept_of_waiters_that_timed_out() {
+    async fn waiters_that_timed_out_leave_nothing_behind() {
         let waiters = std::cell::RefCell::new(Waiters::default());
-        let (place, woken) = add(&mut waiters.borrow_mut(), &["a", "b"]);
-        let waiting = Waiting::new(woken, |late| waiters.borrow_mut().leave(place, late));
+        let (waiter, woken) = add(&mut waiters.borrow_mut(), &["a", "b"]);
+        let waiting = Waiting::new(woken, |late| waiters.borrow_mut().leave(waiter, late));
         assert_eq!(waiting.at_most(Duration::ZERO).await, Ok(false));
         assert!(waiters.borrow().is_empty() && waiters.borrow().waiting.is_empty());
     }

@@ -1,7 +1,7 @@
-//! Which role may do what: every route with what it needs, in one table.
+//! Roles, callers, and the table of all routes with the permission each requires.
 //!
-//! Invariant: a route that is not in the table is not served; the table and the API's description name the same
-//! routes.
+//! Invariant: a route that is not in the table is not served; the table and the API description
+//! name the same routes.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,29 +10,30 @@ use std::sync::{Arc, LazyLock};
 
 use axum::http::Method;
 use fairlane_core::GroupId;
+pub use fairlane_core::kernel::Permission;
 use serde::{Deserialize, Serialize};
 
 use crate::problem::{Problem, ProblemKind};
 
-/// What a key is for.
+/// The role of a key: a set of permissions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Everything.
+    /// Has every permission.
     Admin,
-    /// Enqueues, and cancels or repeats what was enqueued.
+    /// Reads, enqueues jobs, and cancels or requeues them.
     Producer,
-    /// Leases, extends and settles.
+    /// Reads, leases, extends and settles.
     Worker,
-    /// Looks.
+    /// Reads and changes nothing.
     Viewer,
 }
 
 impl Role {
-    /// All of them.
+    /// Every role.
     pub const ALL: [Self; 4] = [Self::Admin, Self::Producer, Self::Worker, Self::Viewer];
 
-    /// The word for it.
+    /// The name of the role, as in key files and on the command line.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Admin => "admin",
@@ -42,7 +43,7 @@ impl Role {
         }
     }
 
-    /// Whether it may.
+    /// Whether the role grants a permission.
     pub const fn may(self, permission: Permission) -> bool {
         match permission {
             Permission::Read => true,
@@ -59,9 +60,9 @@ impl fmt::Display for Role {
     }
 }
 
-/// Not a role.
+/// A text that is not the name of a role.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no role; there are admin, producer, worker and viewer")]
+#[error("{0:?} is not a role; the roles are admin, producer, worker and viewer")]
 pub struct UnknownRole(String);
 
 impl FromStr for Role {
@@ -72,85 +73,62 @@ impl FromStr for Role {
     }
 }
 
-/// What a route needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Permission {
-    /// Looking.
-    Read,
-    /// Adding jobs, and deciding about those added.
-    Produce,
-    /// Taking jobs and saying what became of them.
-    Work,
-    /// Changing how the queue runs.
-    Operate,
-}
-
-impl Permission {
-    /// The word for it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Produce => "produce",
-            Self::Work => "work",
-            Self::Operate => "operate",
-        }
-    }
-}
-
-/// Whose data a route is about: what a key that is bound to groups can do with it.
+/// The groups whose data a route reads or changes. It decides what a key bound to groups may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// Of the group in the path.
+    /// The group in the path.
     Path,
-    /// Of the groups named in the query or the body; the handler asks [`Caller::check_group`] for each.
+    /// The groups named in the query or the body; the handler calls [`Caller::check_group`] for
+    /// each.
     Named,
-    /// Of all groups: keys that are bound to some are refused.
-    Whole,
-    /// Of no group.
-    Nobody,
+    /// All groups: keys bound to groups are refused.
+    AllGroups,
+    /// No group.
+    NoGroup,
 }
 
-/// How long a request may be held.
+/// How long a request may last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
-    /// It is answered as soon as the engine has answered.
+    /// The response follows as soon as the engine has replied.
     Brief,
-    /// It waits for work or events.
+    /// The request waits for work or events.
     Held,
-    /// It reads or writes as much as there is, and takes more memory than others.
+    /// The body or the response is a stream of any length; it takes more memory than other
+    /// requests.
     Stream,
 }
 
-/// A route and what it needs.
+/// A route and the permission it requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Route {
-    /// Its method.
+    /// The HTTP method.
     pub method: Verb,
-    /// Its path, with `{group}` and the like.
+    /// The path template, with parameters such as `{group}`.
     pub path: &'static str,
-    /// What it needs.
+    /// The permission that the caller's role must grant.
     pub permission: Permission,
-    /// Whose data it is about.
+    /// The groups whose data it reads or changes.
     pub scope: Scope,
-    /// How long it may be held.
+    /// How long a request may last.
     pub pace: Pace,
 }
 
-/// The methods in use.
+/// The HTTP methods in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verb {
-    /// Looks.
+    /// Reads and changes nothing.
     Get,
-    /// Does.
+    /// Adds something or runs an operation.
     Post,
-    /// Changes.
+    /// Changes settings.
     Patch,
-    /// Removes.
+    /// Removes something.
     Delete,
 }
 
 impl Verb {
-    /// As HTTP says it.
+    /// The name of the method in HTTP.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Get => "GET",
@@ -160,7 +138,7 @@ impl Verb {
         }
     }
 
-    fn is(self, method: &Method) -> bool {
+    fn matches(self, method: &Method) -> bool {
         self.as_str() == method.as_str() || (self == Self::Get && method == Method::HEAD)
     }
 }
@@ -180,12 +158,12 @@ const fn stream(method: Verb, path: &'static str, permission: Permission, scope:
 use Permission::{Operate, Produce, Read, Work};
 use Verb::{Delete, Get, Patch, Post};
 
-/// Every route that asks for a key.
+/// Every route that requires a key.
 pub static ROUTES: &[Route] = &[
-    route(Get, "/api/status", Read, Scope::Whole),
-    held(Get, "/api/events", Read, Scope::Whole),
-    route(Get, "/api/settings", Read, Scope::Nobody),
-    route(Patch, "/api/settings", Operate, Scope::Whole),
+    route(Get, "/api/status", Read, Scope::AllGroups),
+    held(Get, "/api/events", Read, Scope::AllGroups),
+    route(Get, "/api/settings", Read, Scope::NoGroup),
+    route(Patch, "/api/settings", Operate, Scope::AllGroups),
     route(Post, "/api/jobs", Produce, Scope::Named),
     route(Get, "/api/jobs", Read, Scope::Named),
     route(Post, "/api/jobs/batch", Produce, Scope::Named),
@@ -196,7 +174,7 @@ pub static ROUTES: &[Route] = &[
     route(Get, "/api/jobs/{group}/{job}/why", Read, Scope::Path),
     route(Post, "/api/jobs/{group}/{job}/cancel", Produce, Scope::Path),
     route(Post, "/api/jobs/{group}/{job}/requeue", Produce, Scope::Path),
-    held(Post, "/api/leases", Work, Scope::Whole),
+    held(Post, "/api/leases", Work, Scope::AllGroups),
     route(Post, "/api/leases/extend", Work, Scope::Named),
     route(Post, "/api/leases/settle", Work, Scope::Named),
     route(Post, "/api/bulks", Produce, Scope::Named),
@@ -208,56 +186,56 @@ pub static ROUTES: &[Route] = &[
     route(Post, "/api/bulks/{group}/{bulk}/cancel", Produce, Scope::Path),
     held(Get, "/api/bulks/{group}/{bulk}/events", Read, Scope::Path),
     stream(Get, "/api/bulks/{group}/{bulk}/results", Read, Scope::Path),
-    route(Get, "/api/groups", Read, Scope::Whole),
+    route(Get, "/api/groups", Read, Scope::AllGroups),
     route(Get, "/api/groups/{group}", Read, Scope::Path),
     route(Patch, "/api/groups/{group}", Operate, Scope::Path),
     route(Post, "/api/groups/{group}/make-due", Operate, Scope::Path),
     route(Get, "/api/groups/{group}/congestion", Read, Scope::Path),
     route(Delete, "/api/groups/{group}/congestion", Operate, Scope::Path),
     route(Get, "/api/groups/{group}/congestion/history", Read, Scope::Path),
-    route(Get, "/api/congestion", Read, Scope::Whole),
-    route(Get, "/api/types", Read, Scope::Nobody),
-    route(Get, "/api/types/{type}", Read, Scope::Nobody),
-    route(Patch, "/api/types/{type}", Operate, Scope::Whole),
-    route(Delete, "/api/types/{type}", Operate, Scope::Whole),
+    route(Get, "/api/congestion", Read, Scope::AllGroups),
+    route(Get, "/api/types", Read, Scope::NoGroup),
+    route(Get, "/api/types/{type}", Read, Scope::NoGroup),
+    route(Patch, "/api/types/{type}", Operate, Scope::AllGroups),
+    route(Delete, "/api/types/{type}", Operate, Scope::AllGroups),
     route(Get, "/api/dead", Read, Scope::Named),
     route(Post, "/api/dead/requeue", Produce, Scope::Named),
     route(Post, "/api/dead/discard", Produce, Scope::Named),
-    stream(Post, "/api/audit", Operate, Scope::Whole),
-    route(Get, "/metrics", Read, Scope::Whole),
-    // The seam decides for each command; see `seam.rs`.
-    route(Get, "/engine", Read, Scope::Nobody),
+    stream(Post, "/api/audit", Operate, Scope::AllGroups),
+    route(Get, "/metrics", Read, Scope::AllGroups),
+    // The command decides about its permission; see `engine_rpc.rs`.
+    route(Get, "/engine", Read, Scope::NoGroup),
     route(Post, "/engine/execute", Read, Scope::Named),
-    held(Post, "/engine/wait", Work, Scope::Whole),
-    stream(Post, "/engine/walk", Operate, Scope::Whole),
+    held(Post, "/engine/wait", Work, Scope::AllGroups),
+    stream(Post, "/engine/walk", Operate, Scope::AllGroups),
 ];
 
 impl Route {
-    /// The route of a request, by the path it matched.
+    /// The route of a request, by the path template it matched.
     pub fn find(method: &Method, path: &str) -> Option<&'static Self> {
-        ROUTES.iter().find(|route| route.path == path && route.method.is(method))
+        ROUTES.iter().find(|route| route.path == path && route.method.matches(method))
     }
 }
 
-/// Who asks.
+/// The sender of a request, as its key identifies it.
 #[derive(Debug, Clone)]
 pub struct Caller {
-    /// The key's id, or `anonymous` where no key is asked for.
+    /// The id of the key, or `anonymous` where no key is required.
     pub name: Arc<str>,
-    /// What the key is for.
+    /// The role of the key.
     pub role: Role,
-    /// The groups it is bound to; none: not bound.
+    /// The groups the key is bound to; `None` if it is not bound.
     pub groups: Option<Arc<BTreeSet<GroupId>>>,
 }
 
 impl Caller {
-    /// Whoever comes where no key is asked for.
+    /// The caller of a server that requires no key.
     pub fn anonymous() -> Self {
         static ANONYMOUS: LazyLock<Arc<str>> = LazyLock::new(|| "anonymous".into());
         Self { name: ANONYMOUS.clone(), role: Role::Admin, groups: None }
     }
 
-    /// Refuses what the role is not for.
+    /// Refuses a permission that the role does not grant.
     pub fn check(&self, permission: Permission) -> Result<(), Problem> {
         if self.role.may(permission) {
             return Ok(());
@@ -265,7 +243,7 @@ impl Caller {
         let allowed: Vec<&str> =
             Role::ALL.into_iter().filter(|role| role.may(permission)).map(Role::as_str).collect();
         Err(ProblemKind::Forbidden.because(format!(
-            "this needs the permission to {}, which a key with the role {} does not give; use a key with the role {}",
+            "this requires the permission to {}, which the role {} does not give; use a key with the role {}",
             permission.as_str(),
             self.role,
             allowed.join(" or ")
@@ -276,17 +254,17 @@ impl Caller {
     pub fn check_group(&self, group: &GroupId) -> Result<(), Problem> {
         match &self.groups {
             Some(groups) if !groups.contains(group) => Err(ProblemKind::Forbidden.because(format!(
-                "this key is bound to other groups than {group}; use a key that is bound to it or to none"
+                "this key is bound to other groups than {group}; use a key that is bound to it or to no group"
             ))),
             _ => Ok(()),
         }
     }
 
     /// Refuses a key that is bound to groups.
-    pub fn check_whole(&self) -> Result<(), Problem> {
+    pub fn check_all_groups(&self) -> Result<(), Problem> {
         match &self.groups {
             Some(_) => Err(ProblemKind::Forbidden.because(
-                "this concerns all groups, and this key is bound to some; use a key that is not bound to groups",
+                "this concerns all groups, and this key is bound to groups; use a key that is not bound to groups",
             )),
             None => Ok(()),
         }
@@ -317,15 +295,15 @@ mod tests {
         let table: BTreeSet<(String, String)> =
             ROUTES.iter().map(|route| (route.method.as_str().to_owned(), route.path.to_owned())).collect();
         let open = ["/healthz", "/readyz", "/openapi.json"];
-        let seam = |path: &str| path.starts_with("/engine");
+        let is_rpc = |path: &str| path.starts_with("/engine");
         let missing: Vec<_> =
             described.difference(&table).filter(|(_, path)| !open.contains(&path.as_str())).collect();
-        let undescribed: Vec<_> = table.difference(&described).filter(|(_, path)| !seam(path)).collect();
+        let undescribed: Vec<_> = table.difference(&described).filter(|(_, path)| !is_rpc(path)).collect();
         assert!(missing.is_empty() && undescribed.is_empty(), "{missing:?} {undescribed:?}");
     }
 
     #[test]
-    fn a_key_that_is_bound_to_groups_is_refused_others_and_the_whole() {
+    fn a_key_bound_to_groups_is_refused_other_groups_and_all_groups() {
         let own = GroupId::new("own").unwrap();
         let bound = Caller {
             name: "k".into(),
@@ -334,7 +312,7 @@ mod tests {
         };
         assert!(bound.check_group(&own).is_ok());
         assert!(bound.check_group(&GroupId::new("other").unwrap()).is_err());
-        assert!(bound.check_whole().is_err());
+        assert!(bound.check_all_groups().is_err());
         assert!(bound.check(Permission::Read).is_ok() && bound.check(Permission::Produce).is_err());
     }
 }

@@ -1,10 +1,15 @@
 //! The routes and their description (OpenAPI 3.1), from the same code.
 //!
-//! - `api/jobs.rs`, `api/stream.rs`: jobs in, one, many or as an endless stream; and looked at.
-//! - `api/leases.rs`: what a worker needs. `api/bulks.rs`: bulk actions. `api/dead.rs`: dead jobs.
-//! - `api/groups.rs`, `api/types.rs`, `api/settings.rs`: shares and limits. `api/congestion.rs`: who is kept waiting.
-//! - `api/status.rs`: the whole as it stands. `api/events.rs`: what happens, as it happens. `api/audit.rs`: is all well.
-//! - `api/shown.rs`: jobs and bulk actions as they are written. `api/change.rs`: what more than one of them reads.
+//! - `api/jobs.rs`, `api/stream.rs`: enqueue one job, a batch or a stream; read, cancel and requeue
+//!   jobs.
+//! - `api/leases.rs`: lease, extend and settle. `api/bulks.rs`: bulk actions. `api/dead.rs`: dead
+//!   jobs.
+//! - `api/groups.rs`, `api/types.rs`, `api/settings.rs`: shares and limits. `api/congestion.rs`:
+//!   congestion of groups.
+//! - `api/status.rs`: the state of the queue. `api/events.rs`: server-sent events. `api/audit.rs`:
+//!   consistency of the store.
+//! - `api/views.rs`: jobs and bulk actions in responses. `api/change.rs`: fields that several
+//!   requests have in common.
 
 mod audit;
 mod bulks;
@@ -16,10 +21,10 @@ mod groups;
 mod jobs;
 mod leases;
 mod settings;
-mod shown;
 mod status;
 mod stream;
 mod types;
+mod views;
 
 pub(crate) use events::Live;
 pub(crate) use leases::Polls;
@@ -34,33 +39,32 @@ use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::app::Shared;
-use crate::description;
-use crate::figures;
-use crate::guard::{guard, mark};
+use crate::engine_rpc;
+use crate::guard::{guard, set_security_headers};
 use crate::health;
+use crate::metrics;
 use crate::problem::ProblemKind;
-use crate::seam;
 
-/// What the description begins with.
+/// The head of the description.
 #[derive(utoipa::OpenApi)]
 #[openapi(
     info(
         title = "Fairlane",
-        description = "Bulk work for many customers at once: fairly, at the speed the outside world allows, losing nothing.\n\n\
-            Problems are told as `application/problem+json`; a change that names ids, or comes with an Idempotency-Key, may be repeated when its answer was lost."
+        description = "A job queue that shares workers fairly between customers, stays within every rate limit, and never loses an accepted job.\n\n\
+            Errors are RFC 9457 problem documents (`application/problem+json`). A request that names ids, or has an Idempotency-Key, is idempotent: send it again if its response was lost."
     ),
-    // In the order in which somebody new wants to read them.
+    // In the order in which a new user reads them.
     tags(
-        (name = "jobs", description = "Jobs in, one, many or as a stream; and looked at, cancelled, run again."),
-        (name = "leases", description = "What a worker needs: take jobs, keep them, say what became of them."),
+        (name = "jobs", description = "Enqueue jobs, one, many or as a stream; read, cancel and requeue them."),
+        (name = "leases", description = "For workers: lease jobs, extend leases, settle jobs."),
         (name = "bulk actions", description = "Many jobs of one group that finish together."),
-        (name = "events", description = "What happens, as it happens."),
+        (name = "events", description = "Server-sent events."),
         (name = "groups", description = "Customers: their shares and limits."),
-        (name = "types", description = "Kinds of work: what their downstreams allow."),
+        (name = "types", description = "Types of jobs: the limits of their downstreams."),
         (name = "dead", description = "Jobs that failed for good."),
-        (name = "congestion", description = "Who is kept waiting, and how long."),
-        (name = "whole", description = "The queue as a whole."),
-        (name = "operation", description = "For those who keep it running."),
+        (name = "congestion", description = "Which groups wait, and for how long."),
+        (name = "queue", description = "State, settings and audit of the queue."),
+        (name = "operation", description = "Health and metrics."),
     )
 )]
 struct Description;
@@ -79,16 +83,16 @@ fn routes() -> OpenApiRouter<Shared> {
         .merge(settings::routes())
         .merge(events::routes())
         .merge(audit::routes())
-        .merge(figures::routes())
+        .merge(metrics::routes())
 }
 
-/// The routes that are guarded, those that anybody may see, and the description of both. All servers of a process share
-/// them: the description takes longer to make than all the rest of a start.
+/// The guarded routes, the public ones, and the description of both. All servers of a process share
+/// them: generating the description takes longer than the rest of a start.
 static PARTS: LazyLock<(Router<Shared>, Router<Shared>, OpenApi)> = LazyLock::new(|| {
     let (guarded, mut api) = routes().split_for_parts();
     let (open, open_api) = health::routes().split_for_parts();
     api.merge(open_api);
-    (guarded, open, description::with_access(api))
+    (guarded, open, crate::openapi::with_access(api))
 });
 
 /// The description of all routes.
@@ -96,29 +100,29 @@ pub fn openapi() -> OpenApi {
     PARTS.2.clone()
 }
 
-/// All routes, guarded but for those that anybody may see.
+/// All routes, with the guard around all but the public ones.
 pub(crate) fn router(app: Shared) -> Router {
     let (guarded, open, _) = &*PARTS;
     let (guarded, open) = (guarded.clone(), open.clone());
     guarded
-        .merge(seam::routes())
+        .merge(engine_rpc::routes())
         .layer(from_fn_with_state(app.clone(), guard))
-        .merge(open.layer(map_response(marked)))
-        .merge(description::routes())
+        .merge(open.layer(map_response(with_security_headers)))
+        .merge(crate::openapi::routes())
         .fallback(|| async {
             ProblemKind::NotFound
-                .because("nothing is served at this path; /docs shows what is, and /openapi.json lists it")
+                .because("there is no such path; see /docs, or /openapi.json for a list of all paths")
         })
         .method_not_allowed_fallback(|| async {
             ProblemKind::MethodNotAllowed.because(
-                "the path does not take this method; /docs shows what it takes, and /openapi.json lists it",
+                "the path does not support this method; see /docs, or /openapi.json for a list of all methods",
             )
         })
         .with_state(app)
 }
 
-/// What [`guard`] does for the other routes.
-async fn marked(mut response: Response) -> Response {
-    mark(&mut response);
+/// Sets the headers of public routes; [`guard`] sets those of the others.
+async fn with_security_headers(mut response: Response) -> Response {
+    set_security_headers(&mut response);
     response
 }

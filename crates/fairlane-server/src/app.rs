@@ -1,4 +1,4 @@
-//! What all requests share.
+//! State that all requests share.
 
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use fairlane::Fairlane;
 use fairlane_core::TypeId;
-use fairlane_core::queue::{Inspect, Inspected};
+use fairlane_core::queue::InspectType;
 use fairlane_engine::{Engine, EngineError};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -15,62 +15,62 @@ use crate::access::Caller;
 use crate::api::{Live, Polls};
 use crate::bodies::Bodies;
 use crate::extract::Parsers;
-use crate::figures::Figures;
-use crate::guard::{Charged, Guard};
+use crate::guard::{Guard, charge_commands};
 use crate::health::Readiness;
 use crate::keys::Keys;
+use crate::metrics::Metrics;
 use crate::problem::{Problem, ProblemKind};
 use crate::settings::ServerSettings;
 
-/// What all requests share.
+/// State that all requests share.
 pub struct App {
     /// The queue.
     pub fairlane: Fairlane,
-    /// The limits.
+    /// The limits of the server.
     pub settings: ServerSettings,
-    /// Who may come in.
+    /// Admits requests.
     pub guard: Guard,
-    /// Whether the engine answers.
+    /// Whether the engine replies and accepts writes.
     pub readiness: Readiness,
-    /// Room for bodies.
+    /// Memory for bodies.
     pub(crate) bodies: Bodies,
     /// Threads that parse large bodies.
     pub(crate) parsers: Parsers,
-    /// What is counted.
-    pub figures: Figures,
-    /// Who waits for jobs.
+    /// The metrics of the server.
+    pub metrics: Metrics,
+    /// Long polls for jobs.
     pub(crate) polls: Polls,
-    /// What is followed as it happens.
+    /// Event streams and what feeds them.
     pub(crate) live: Arc<Live>,
-    /// Cancelled when the server stops: what waits ends, and says so.
+    /// Cancelled when the server stops: long polls and streams then end.
     pub stopping: CancellationToken,
     /// When the server started.
     pub started: Instant,
-    /// Held by whoever changes the settings of the whole.
+    /// Held while the settings of the queue are changed.
     pub changing_settings: Mutex<()>,
-    /// One audit at a time.
+    /// Held while an audit runs: one at a time.
     pub auditing: Mutex<()>,
-    /// Types that were seen. None ever goes, so there are at most 64, and what is known stays known.
+    /// Types that are known to exist, so that the engine is not queried for them again.
     known_types: RwLock<HashSet<TypeId>>,
 }
 
-/// As handlers get it.
+/// The state as handlers extract it.
 pub(crate) type Shared = Arc<App>;
 
 impl App {
-    /// An app that has not begun to stop; without keys everybody is let in.
+    /// The state of a server that is not stopping; without keys every client is admitted.
     pub fn new(fairlane: Fairlane, keys: Option<Arc<Keys>>, settings: ServerSettings) -> Self {
         let guard = Guard::new(keys, &settings);
         let live = Arc::new(Live::default());
         let stopping = CancellationToken::new();
-        let engine = Arc::new(Charged::new(fairlane.engine().clone(), stopping.clone()));
+        let engine = charge_commands(fairlane.engine().clone(), stopping.clone());
         Self {
-            fairlane: Fairlane::from_engine(live.heard(engine)),
+            fairlane: Fairlane::from_engine(live.tap(engine)),
             bodies: Bodies::new(settings.bodies_bytes_max),
             parsers: Parsers::default(),
             settings,
             guard,
-            figures: Figures::new(),
+            metrics: Metrics::new(),
             readiness: Readiness::default(),
             polls: Polls::default(),
             live,
@@ -87,7 +87,7 @@ impl App {
         self.fairlane.engine()
     }
 
-    /// Refuses a type that is new to a caller who is bound to groups: there is room for 64, for everybody and for ever.
+    /// Refuses a new type to a caller bound to groups: all groups share at most 64 types.
     pub(crate) async fn check_type(&self, caller: &Caller, name: &TypeId) -> Result<(), Problem> {
         if self.may_use(caller, name).await? { Ok(()) } else { Err(new_type(name)) }
     }
@@ -98,25 +98,18 @@ impl App {
         if caller.groups.is_none() || is_known() {
             return Ok(true);
         }
-        let is_there = match self.engine().inspect(Inspect::Type(name.clone())).await? {
-            Inspected::Type(view) => view.is_some(),
-            _ => {
-                return Err(EngineError::Broken {
-                    reason: "inspect was answered with something else".to_owned(),
-                });
-            }
-        };
-        if is_there {
+        let exists = self.engine().call(InspectType { type_id: name.clone() }).await?.is_some();
+        if exists {
             self.known_types.write().unwrap_or_else(PoisonError::into_inner).insert(name.clone());
         }
-        Ok(is_there)
+        Ok(exists)
     }
 }
 
-/// Why a caller who is bound to groups may not use a type.
+/// Why a caller bound to groups may not use a type.
 pub(crate) fn new_type(name: &TypeId) -> Problem {
     ProblemKind::Conflict.because(format!(
-        "the type {name} is new, and this key is bound to groups; let a key that is not bound add it first (PATCH \
-         /api/types/{name} with {{\"paused\": false}})"
+        "the type {name} does not exist, and this key is bound to groups; add it first with a key that is not bound \
+         (PATCH /api/types/{name} with {{\"paused\": false}})"
     ))
 }

@@ -1,13 +1,14 @@
-//! Room for the bodies that are read as a whole, in bytes, over all requests.
+//! Memory for bodies that are read completely before they are parsed, over all requests.
 //!
-//! Invariant: no more is allocated for them than `bodies_bytes_max`, but for the first [`FREE_BYTES`] of each: so
-//! requests that are small pass, whoever sends large ones slowly. One key has a part of it, so that its large ones do not
-//! keep those of others out. A body takes its room as it comes, not by what its length claims, and keeps it until the
-//! request is answered, for what was read out of it lives as long.
+//! Invariant: no more than `bodies_bytes_max` is allocated for them, except for the first
+//! [`FREE_BYTES`] of each, so that small requests pass however slowly others send large ones. One
+//! key has a share of the memory, so that its large bodies do not keep out those of others. A body
+//! takes memory as it arrives, not by its Content-Length, and holds it until the response is ready,
+//! as long as values parsed out of it may live.
 //!
-//! - `bodies/rest.rs`: what comes of a body that nobody reads any further.
+//! - `bodies/drain_body.rs`: the rest of a body that no handler reads.
 
-mod rest;
+mod drain_body;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -20,65 +21,65 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::app::Shared;
 use crate::problem::{Problem, ProblemKind};
-use rest::Whole;
+use drain_body::DrainBody;
 
-/// What a body may have without taking room: about what a connection reads ahead in any case.
+/// Bytes of a body that take no memory from the budget: about what a connection reads ahead anyway.
 pub(crate) const FREE_BYTES: usize = 16 * 1024;
-/// Room is counted in pieces of this many bytes.
-const PIECE_BYTES: usize = 1024;
-/// When to come back.
+/// Memory is counted in blocks of this many bytes.
+const BLOCK_BYTES: usize = 1024;
+/// The `Retry-After` of a request that finds no memory for its body.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// The room there is.
+/// The memory for bodies of all requests.
 pub(crate) struct Bodies(Arc<Semaphore>);
 
-/// The pieces of one request, given back when the last who has them lets go.
+/// The blocks of one request, released when the last clone is dropped.
 #[derive(Clone, Default)]
 struct Taken {
-    /// Those of its key.
-    of_key: Option<Arc<Semaphore>>,
-    pieces: Arc<Mutex<Pieces>>,
+    /// The blocks of the request's key.
+    key_blocks: Option<Arc<Semaphore>>,
+    blocks: Arc<Mutex<Blocks>>,
 }
 
 #[derive(Default)]
-struct Pieces {
+struct Blocks {
     count: usize,
-    held: Vec<OwnedSemaphorePermit>,
+    permits: Vec<OwnedSemaphorePermit>,
 }
 
-/// The room of one body.
-pub(crate) struct Room {
-    pieces: Arc<Semaphore>,
+/// The memory of one body.
+pub(crate) struct BodyMemory {
+    blocks: Arc<Semaphore>,
     taken: Taken,
     bytes_max: usize,
 }
 
-/// Room for so many bytes.
-pub(crate) fn pieces(bytes: usize) -> Arc<Semaphore> {
-    Arc::new(Semaphore::new((bytes / PIECE_BYTES).min(Semaphore::MAX_PERMITS)))
+/// Blocks for this many bytes.
+pub(crate) fn blocks(bytes: usize) -> Arc<Semaphore> {
+    Arc::new(Semaphore::new((bytes / BLOCK_BYTES).min(Semaphore::MAX_PERMITS)))
 }
 
-/// Most bodies are so small that none of this is about them.
+/// Whether the body needs no memory from the budget; most do not.
 fn is_small(request: &Request) -> bool {
     request.body().size_hint().upper().is_some_and(|bytes| bytes <= FREE_BYTES as u64)
 }
 
-/// The request with a body whose rest is taken if it is refused.
-pub(crate) fn whole(app: &Shared, request: Request) -> Request {
+/// The request with a body whose rest is drained if no handler reads it.
+pub(crate) fn with_drain(app: &Shared, request: Request) -> Request {
     if is_small(&request) {
         return request;
     }
     let (head, body) = request.into_parts();
-    let body = Whole::new(body, &head.headers, app.stopping.clone());
+    let body = DrainBody::new(body, &head.headers, app.stopping.clone());
     Request::from_parts(head, Body::new(body))
 }
 
-/// Answers a request; keeps the room of its body until the answer is there.
-pub(crate) async fn run(mut request: Request, next: Next, of_key: Option<&Arc<Semaphore>>) -> Response {
+/// Runs a request and holds the memory of its body until the response is ready.
+pub(crate) async fn run(mut request: Request, next: Next, key_blocks: Option<&Arc<Semaphore>>) -> Response {
     if is_small(&request) {
         return next.run(request).await;
     }
-    let taken = Taken { of_key: of_key.cloned(), ..Taken::default() };
+    let taken = Taken { key_blocks: key_blocks.cloned(), ..Taken::default() };
     request.extensions_mut().insert(taken.clone());
     let response = next.run(request).await;
     drop(taken);
@@ -87,46 +88,47 @@ pub(crate) async fn run(mut request: Request, next: Next, of_key: Option<&Arc<Se
 
 impl Bodies {
     pub fn new(bytes_max: usize) -> Self {
-        Self(pieces(bytes_max))
+        Self(blocks(bytes_max))
     }
 
-    /// The room of this request's body, which has at most `bytes_max`; nothing is taken yet.
-    pub fn room(&self, request: &Request, bytes_max: usize) -> Room {
+    /// The memory of this request's body, which has at most `bytes_max`; nothing is taken yet.
+    pub fn memory(&self, request: &Request, bytes_max: usize) -> BodyMemory {
         let taken = request.extensions().get::<Taken>().cloned().unwrap_or_default();
-        // What it claims to have is not taken, but no more either.
+        // The Content-Length bounds what the body may take, but takes nothing by itself.
         let claimed = request.body().size_hint().upper().and_then(|bytes| usize::try_from(bytes).ok());
-        Room { pieces: self.0.clone(), taken, bytes_max: claimed.unwrap_or(bytes_max).min(bytes_max) }
+        BodyMemory { blocks: self.0.clone(), taken, bytes_max: claimed.unwrap_or(bytes_max).min(bytes_max) }
     }
 }
 
-impl Room {
-    /// Makes `body` large enough for `more` bytes: what is allocated is what is taken.
-    pub fn take(&mut self, body: &mut Vec<u8>, more: usize) -> Result<(), Problem> {
+impl BodyMemory {
+    /// Reserves room for `more` bytes in `body`: the memory taken equals the memory allocated.
+    pub fn reserve(&mut self, body: &mut Vec<u8>, more: usize) -> Result<(), Problem> {
         let needed = body.len() + more;
         if needed <= body.capacity() {
             return Ok(());
         }
         let roomy = (body.capacity() + body.capacity() / 2).max(FREE_BYTES).min(self.bytes_max);
         let bytes = roomy.max(needed);
-        self.grow_to(bytes.saturating_sub(FREE_BYTES).div_ceil(PIECE_BYTES))?;
+        self.grow_to(bytes.saturating_sub(FREE_BYTES).div_ceil(BLOCK_BYTES))?;
         body.reserve_exact(bytes - body.len());
         Ok(())
     }
 
     fn grow_to(&self, count: usize) -> Result<(), Problem> {
-        let mut taken = self.taken.pieces.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = self.taken.blocks.lock().unwrap_or_else(PoisonError::into_inner);
         let missing = u32::try_from(count.saturating_sub(taken.count)).unwrap_or(u32::MAX);
-        let take = |from: &Arc<Semaphore>, problem: ProblemKind, whose: &str| {
+        let take = |from: &Arc<Semaphore>, problem: ProblemKind, owner: &str| {
             from.clone().try_acquire_many_owned(missing).map_err(|_| {
                 problem
-                    .because(format!("{whose} has as many large bodies in hand as it may; try again"))
+                    .because(format!("{owner} has reached its limit for large bodies in memory; try again"))
                     .retry_after(RETRY_AFTER)
             })
         };
-        let of_key = self.taken.of_key.as_ref();
-        let own = of_key.map(|pieces| take(pieces, ProblemKind::RateLimited, "this key")).transpose()?;
-        let of_all = take(&self.pieces, ProblemKind::Overloaded, "the server")?;
-        taken.held.extend(own.into_iter().chain([of_all]));
+        let key_blocks = self.taken.key_blocks.as_ref();
+        let of_key =
+            key_blocks.map(|blocks| take(blocks, ProblemKind::RateLimited, "this key")).transpose()?;
+        let of_all = take(&self.blocks, ProblemKind::Overloaded, "the server")?;
+        taken.permits.extend(of_key.into_iter().chain([of_all]));
         taken.count = taken.count.max(count);
         Ok(())
     }

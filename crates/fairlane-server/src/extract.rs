@@ -1,11 +1,12 @@
-//! Bodies, queries and paths as they come, with problems that say what is wrong and where.
+//! Extractors of bodies, queries and paths, with problems that say what is invalid and where.
 //!
-//! - `extract/object.rs`: objects, which are not lists. `extract/words.rs`: what is wrong, in plain words.
-//! - `extract/parse.rs`: where large bodies are parsed.
+//! - `extract/object.rs`: JSON objects, which are not lists. `extract/serde_messages.rs`: serde's
+//!   messages for users of the API.
+//! - `extract/parse.rs`: threads that parse large bodies.
 
 mod object;
 mod parse;
-mod words;
+mod serde_messages;
 
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Request};
@@ -24,14 +25,14 @@ use tokio::time::timeout;
 use crate::access::Caller;
 use crate::app::Shared;
 use crate::bodies::FREE_BYTES;
-use crate::guard::large_body;
 use crate::problem::{Fault, Problem, ProblemKind};
+use crate::quota::charge_body;
 pub use object::{Object, object};
 pub(crate) use parse::Parsers;
-pub use words::plain;
-use words::unknown_key;
+pub use serde_messages::plain;
+use serde_messages::unknown_field;
 
-/// A body in JSON, and an answer in it.
+/// A JSON body of a request or a response.
 pub struct Json<T>(pub T);
 
 impl<T: DeserializeOwned + Send + 'static> FromRequest<Shared> for Json<T> {
@@ -39,8 +40,8 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest<Shared> for Json<T> {
 
     async fn from_request(request: Request, app: &Shared) -> Result<Self, Problem> {
         check_content_type(request.headers(), "application/json")?;
-        let body = whole_body(request, app).await?;
-        app.parsers.parse(body, |body| read_json(body)).await.map(Self)
+        let body = read_body(request, app).await?;
+        app.parsers.parse(body, |body| parse_json(body)).await.map(Self)
     }
 }
 
@@ -48,17 +49,18 @@ impl<T: Serialize> IntoResponse for Json<T> {
     fn into_response(self) -> Response {
         match serde_json::to_vec(&self.0) {
             Ok(body) => ([(header::CONTENT_TYPE, "application/json")], body).into_response(),
-            Err(error) => {
-                ProblemKind::Broken.because(format!("an answer cannot be written: {error}")).into_response()
-            }
+            Err(error) => ProblemKind::Broken
+                .because(format!("the response cannot be serialized: {error}"))
+                .into_response(),
         }
     }
 }
 
-/// Reads an object in JSON; what cannot be read and what does not fit are two kinds of problems.
-pub fn read_json<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
+/// Parses a JSON object. A body that is not JSON is malformed; one with other fields or types is
+/// invalid.
+pub fn parse_json<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
     serde_json::from_slice(body).map(|Object(value)| value).map_err(|error| {
-        // A number where a word is wanted is told as if it were no JSON.
+        // A number where the name of a variant is expected is reported as a syntax error.
         let is_json = error.is_data() || serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok();
         if body.is_empty() {
             return ProblemKind::Malformed.because("the body is empty; send JSON");
@@ -66,19 +68,17 @@ pub fn read_json<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
         if !is_json {
             return ProblemKind::Malformed.because(format!("the body is not JSON: {error}"));
         }
-        // Only what does not fit is read again, to say where.
+        // Only an invalid body is parsed a second time, to find the position.
         let again = &mut serde_json::Deserializer::from_slice(body);
         match serde_path_to_error::deserialize::<_, Object<T>>(again) {
-            Ok(_) => {
-                ProblemKind::Invalid.because(format!("the body does not fit: {}", plain(&error.to_string())))
-            }
-            Err(error) => unfit(error.path(), &error.inner().to_string()),
+            Ok(_) => ProblemKind::Invalid.because(format!("invalid body: {}", plain(&error.to_string()))),
+            Err(error) => invalid_body(error.path(), &error.inner().to_string()),
         }
     })
 }
 
-/// What does not fit, with its place.
-fn unfit(path: &JsonPath, message: &str) -> Problem {
+/// The problem of an invalid body, with the position.
+fn invalid_body(path: &JsonPath, message: &str) -> Problem {
     let mut pointer = String::new();
     let mut add = |key: &str| pointer.extend(["/", &key.replace('~', "~0").replace('/', "~1")]);
     for segment in path {
@@ -88,25 +88,25 @@ fn unfit(path: &JsonPath, message: &str) -> Problem {
             Segment::Enum { .. } | Segment::Unknown => {}
         }
     }
-    if let Some(key) = unknown_key(message).filter(|key| key.len() <= NAME_BYTES_MAX)
+    if let Some(key) = unknown_field(message).filter(|key| key.len() <= NAME_BYTES_MAX)
         && !matches!(path.iter().next_back(), Some(Segment::Map { key: last }) if last == key)
     {
         add(key);
     }
     let detail = plain(message);
-    let place = if pointer.is_empty() { String::new() } else { format!("{pointer}: ") };
+    let prefix = if pointer.is_empty() { String::new() } else { format!("{pointer}: ") };
     ProblemKind::Invalid
-        .because(format!("the body does not fit: {place}{detail}"))
+        .because(format!("invalid body: {prefix}{detail}"))
         .with_errors(vec![Fault { pointer, detail }])
 }
 
-/// Refuses a body that says it is something else; a browser cannot send JSON to another site unasked. One that says it
-/// is packed would be read as if it were not.
+/// Refuses a body with another content type: a browser cannot send JSON to another site without a
+/// CORS preflight. Refuses a compressed body, which would be parsed as if it were not.
 pub fn check_content_type(headers: &HeaderMap, wanted: &str) -> Result<(), Problem> {
     let codings = headers.get_all(header::CONTENT_ENCODING);
     if let Some(coding) = codings.iter().find(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity")) {
         return Err(ProblemKind::UnsupportedType.because(format!(
-            "the body came with the header content-encoding: {coding:?}; send it as it is, without this header"
+            "the body has the header content-encoding: {coding:?}; send it uncompressed, without this header"
         )));
     }
     let named = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
@@ -114,65 +114,65 @@ pub fn check_content_type(headers: &HeaderMap, wanted: &str) -> Result<(), Probl
     if essence.eq_ignore_ascii_case(wanted) {
         return Ok(());
     }
-    Err(ProblemKind::UnsupportedType.because(format!(
-        "the body must be sent with the header content-type: {wanted}, and came with {named:?}"
-    )))
+    Err(ProblemKind::UnsupportedType
+        .because(format!("the body must have the header content-type: {wanted}, and has {named:?}")))
 }
 
-/// Reads the whole body, within the limits of size and time; its room is given back when the request is answered.
-pub async fn whole_body(request: Request, app: &Shared) -> Result<Bytes, Problem> {
+/// Reads a body completely, within the limits of size and time; its memory is released with the
+/// response.
+pub async fn read_body(request: Request, app: &Shared) -> Result<Bytes, Problem> {
     body_up_to(app.settings.body_bytes_max, request, app).await
 }
 
-/// The same with another limit of size.
+/// Reads a body completely, with another limit of its size.
 pub async fn body_up_to(bytes_max: usize, request: Request, app: &Shared) -> Result<Bytes, Problem> {
     let settings = &app.settings;
-    let mut room = app.bodies.room(&request, bytes_max);
+    let mut memory = app.bodies.memory(&request, bytes_max);
     let mut body = Limited::new(request.into_body(), bytes_max);
-    let too_slow = |_| ProblemKind::TooSlow.because("the body did not come in time; send it again");
+    let too_slow = |_| ProblemKind::TooSlow.because("the body did not arrive in time; send it again");
     let reading = async {
-        let mut whole = Vec::new();
-        // Most bodies are small and come in one piece, which is taken as it is.
+        let mut bytes = Vec::new();
+        // Most bodies are small and come in one chunk, which is used without a copy.
         if body.size_hint().upper().is_some_and(|bytes| bytes <= FREE_BYTES as u64) {
             match timeout(settings.body_timeout, body.frame()).await.map_err(too_slow)? {
                 None => return Ok(Bytes::new()),
-                Some(piece) => {
-                    let piece = piece.map_err(|error| broken_off(&*error, bytes_max))?;
-                    let data = piece.into_data().unwrap_or_default();
+                Some(frame) => {
+                    let frame = frame.map_err(|error| broken_off(&*error, bytes_max))?;
+                    let data = frame.into_data().unwrap_or_default();
                     if body.is_end_stream() {
                         return Ok(data);
                     }
-                    room.take(&mut whole, data.len())?;
-                    whole.extend_from_slice(&data);
+                    memory.reserve(&mut bytes, data.len())?;
+                    bytes.extend_from_slice(&data);
                 }
             }
         }
-        while let Some(piece) = timeout(settings.body_timeout, body.frame()).await.map_err(too_slow)? {
-            let piece = piece.map_err(|error| broken_off(&*error, bytes_max))?;
-            let Some(data) = piece.data_ref() else { continue };
-            room.take(&mut whole, data.len())?;
-            whole.extend_from_slice(data);
+        while let Some(frame) = timeout(settings.body_timeout, body.frame()).await.map_err(too_slow)? {
+            let frame = frame.map_err(|error| broken_off(&*error, bytes_max))?;
+            let Some(data) = frame.data_ref() else { continue };
+            memory.reserve(&mut bytes, data.len())?;
+            bytes.extend_from_slice(data);
         }
-        Ok(Bytes::from(whole))
+        Ok(Bytes::from(bytes))
     };
     let read = timeout(settings.body_whole_timeout, reading).await;
-    let whole = read.unwrap_or_else(|late| Err(too_slow(late)))?;
-    if whole.len() > FREE_BYTES {
-        large_body(whole.len(), &app.stopping).await;
+    let bytes = read.unwrap_or_else(|late| Err(too_slow(late)))?;
+    if bytes.len() > FREE_BYTES {
+        charge_body(bytes.len(), &app.stopping).await;
     }
-    Ok(whole)
+    Ok(bytes)
 }
 
 fn broken_off(error: &(dyn std::error::Error + 'static), most: usize) -> Problem {
     if !error.is::<LengthLimitError>() {
-        return ProblemKind::Malformed.because("the body broke off");
+        return ProblemKind::Malformed.because("the body was cut off");
     }
     ProblemKind::TooLarge.because(format!(
-        "a body has at most {most} bytes here; send fewer jobs at once, or a stream to /api/jobs/stream"
+        "a body may have at most {most} bytes; send fewer jobs in one request, or stream them to /api/jobs/stream"
     ))
 }
 
-/// What stands behind the `?`.
+/// The query of a request.
 pub struct Query<T>(pub T);
 
 impl<T: DeserializeOwned> FromRequestParts<Shared> for Query<T> {
@@ -185,18 +185,18 @@ impl<T: DeserializeOwned> FromRequestParts<Shared> for Query<T> {
     }
 }
 
-/// What is wrong with a query: the parameter, if it is about one, and what is wanted.
+/// The message for an invalid query: the parameter, if it is about one, and what is expected.
 fn query_fault(message: &str) -> String {
     let message = message.strip_prefix("Failed to deserialize query string: ").unwrap_or(message);
     let is_name = |text: &str| text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
     match message.split_once(": ").filter(|(name, _)| is_name(name)) {
-        Some((_, rest)) if unknown_key(rest).is_some() => format!("the query does not fit: {}", plain(rest)),
-        Some((name, rest)) => format!("the query does not fit: {name}: {}", plain(rest)),
-        None => format!("the query does not fit: {}", plain(message)),
+        Some((_, rest)) if unknown_field(rest).is_some() => format!("invalid query: {}", plain(rest)),
+        Some((name, rest)) => format!("invalid query: {name}: {}", plain(rest)),
+        None => format!("invalid query: {}", plain(message)),
     }
 }
 
-/// What stands in the path.
+/// The parameters in the path.
 pub struct Path<T>(pub T);
 
 impl<T: DeserializeOwned + Send> FromRequestParts<Shared> for Path<T> {
@@ -215,13 +215,13 @@ impl FromRequestParts<Shared> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, Problem> {
         let caller = parts.extensions.get::<Self>().cloned();
-        caller.ok_or_else(|| ProblemKind::Broken.because("the request came past the guard"))
+        caller.ok_or_else(|| ProblemKind::Broken.because("the request bypassed the guard"))
     }
 }
 
 /// A name from a path, a query or a body.
 pub trait Named: Sized {
-    /// Checks it.
+    /// Validates the name.
     fn named(text: &str) -> Result<Self, Problem>;
 }
 

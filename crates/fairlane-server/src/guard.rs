@@ -1,23 +1,23 @@
-//! What every request passes: who asks, may they, and is there room.
+//! The middleware that every request passes: authentication, authorization, quota and admission.
 //!
-//! - `guard/allowance.rs`: what one key may take of the server. `guard/strangers.rs`: those without a valid key.
-//! - `guard/budget.rs`: its rate. `guard/purse.rs`, `guard/charged.rs`: what a request spends of it. `guard/line.rs`:
-//!   how refusals leave.
-//! - `guard/trail.rs`: what is logged of destructive commands.
-//! - `guard/site.rs`: where no key is asked for, who may come. `guard/kept.rs`: an answer on its way.
+//! - `guard/auth_throttle.rs`: requests without a valid key. `guard/origin.rs`: requests to a
+//!   server that requires no key.
+//! - `guard/key_limits.rs`: the limits of one key. `guard/refusal_pacer.rs`: delays refusals.
+//! - `guard/charge.rs`: charges commands to the key's quota. `guard/trail.rs`: logs destructive
+//!   commands.
+//! - `guard/guarded_body.rs`: a response body that holds the permits of its request.
 //!
-//! Invariant: behind the guard every request has a [`Caller`] whose role allows its route; a group in the path is
-//! one of theirs, and what is held ends when the key does. Whoever asks for too much is answered late: that slows it
-//! down instead of the others.
+//! Invariant: behind the guard every request has a [`Caller`] whose role grants the route's
+//! permission; a key bound to groups is bound to the group in the path, and long polls and streams
+//! end when the key does. Refusals are delayed, which slows down the client that causes them
+//! instead of the others.
 
-mod allowance;
-mod budget;
-mod charged;
-mod kept;
-mod line;
-mod purse;
-mod site;
-mod strangers;
+mod auth_throttle;
+mod charge;
+mod guarded_body;
+mod key_limits;
+mod origin;
+mod refusal_pacer;
 mod trail;
 
 use std::future::poll_fn;
@@ -36,68 +36,67 @@ use fairlane_core::GroupId;
 use fairlane_engine::BoxFuture;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-pub(crate) use allowance::Allowance;
-pub(crate) use charged::Charged;
-use kept::keep;
-use purse::Purse;
-pub(crate) use purse::{Uncounted, large_body, on_account, spend};
-use strangers::Strangers;
+use auth_throttle::AuthThrottle;
+pub(crate) use charge::charge_commands;
+use guarded_body::guard_body;
+pub(crate) use key_limits::KeyLimits;
 
 use crate::access::{Caller, Pace, Permission, Route, Scope};
 use crate::app::Shared;
 use crate::bodies;
 use crate::extract::Named;
-use crate::figures::{Measured, Present};
 use crate::idempotency::IN_DOUBT;
 use crate::keys::{Keys, Presented};
+use crate::metrics::{Gauged, RequestTimer};
 use crate::problem::{Problem, ProblemKind};
+use crate::quota::RequestQuota;
 use crate::serve::Peer;
 use crate::settings::ServerSettings;
 
-/// How long a place is waited for, and when to come back if there was none.
-const COME_BACK: Duration = Duration::from_secs(1);
-/// The part of the long polls and event streams that is for workers alone: whoever watches must not keep them out.
-const FOR_WORK_PART: usize = 8;
+/// How long a request waits for a permit, and its `Retry-After` if there was none.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// An eighth of the long polls and event streams is reserved for workers, so that event streams
+/// cannot take them all.
+const WORKER_SHARE: usize = 8;
 
-/// Who may come in, and how many at once.
+/// Admits requests: by key, and up to a number of concurrent ones.
 pub struct Guard {
     keys: Option<Arc<Keys>>,
-    strangers: Strangers,
+    auth_throttle: AuthThrottle,
     brief: Arc<Semaphore>,
     held: Arc<Semaphore>,
-    /// Of these, places that are not for workers alone.
-    watched: Arc<Semaphore>,
+    /// Of the held requests, those that are not reserved for workers.
+    watching: Arc<Semaphore>,
     streams: Arc<Semaphore>,
 }
 
-/// A request's places, its own key's and the server's.
-type Room = (Option<OwnedSemaphorePermit>, Option<OwnedSemaphorePermit>, OwnedSemaphorePermit);
+/// The permits of a request: its key's, that of an event stream, and the server's.
+type Permits = (Option<OwnedSemaphorePermit>, Option<OwnedSemaphorePermit>, OwnedSemaphorePermit);
 
 impl Guard {
-    /// A guard; without keys everybody on this machine is let in.
+    /// A guard; without keys every client on this machine is admitted.
     pub fn new(keys: Option<Arc<Keys>>, settings: &ServerSettings) -> Self {
         Self {
             keys,
-            strangers: Strangers::default(),
-            brief: places(settings.requests_max),
-            held: places(settings.held_max),
-            watched: places(settings.held_max - settings.held_max / FOR_WORK_PART),
-            streams: places(settings.streams_max),
+            auth_throttle: AuthThrottle::default(),
+            brief: permits(settings.requests_max),
+            held: permits(settings.held_max),
+            watching: permits(settings.held_max - settings.held_max / WORKER_SHARE),
+            streams: permits(settings.streams_max),
         }
     }
 
-    /// The key of a request; none where no key is asked for.
+    /// The key of a request; `None` where no key is required.
     fn key(&self, headers: &HeaderMap) -> Result<Option<Presented>, Problem> {
-        let Some(keys) = self.keys.as_ref().filter(|keys| keys.are_asked_for()) else { return Ok(None) };
+        let Some(keys) = self.keys.as_ref().filter(|keys| keys.are_required()) else { return Ok(None) };
         let named = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let text = named
             .and_then(|value| value.split_once(' '))
             .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
         match (keys.find(text.map_or("", |(_, text)| text.trim())), text) {
             (Some(presented), _) => Ok(Some(presented)),
-            (None, Some(_)) => Err(ProblemKind::Unauthenticated.because(
-                "the key is not known here, was revoked, or is past its time; ask an operator for another",
-            )),
+            (None, Some(_)) => Err(ProblemKind::Unauthenticated
+                .because("the key is unknown, revoked or expired; ask an operator for another")),
             (None, None) => {
                 Err(ProblemKind::Unauthenticated
                     .because("send a key with the header Authorization: Bearer KEY"))
@@ -105,31 +104,32 @@ impl Guard {
         }
     }
 
-    async fn room(&self, route: &Route, allowance: Option<&Allowance>) -> Result<Room, Response> {
-        let own = match allowance {
-            Some(allowance) => Some(allowance.room(route.pace).await?),
+    async fn permits(&self, route: &Route, limits: Option<&KeyLimits>) -> Result<Permits, Response> {
+        let own = match limits {
+            Some(limits) => Some(limits.permit(route.pace).await?),
             None => None,
         };
         let is_watching = route.pace == Pace::Held && route.permission != Permission::Work;
-        let places = match route.pace {
+        let permits = match route.pace {
             Pace::Brief => &self.brief,
             Pace::Held => &self.held,
             Pace::Stream => &self.streams,
         };
         let full = |_| {
             ProblemKind::Overloaded
-                .because("the server has as many requests as it takes; try again")
-                .retry_after(COME_BACK)
+                .because("the server has reached its maximum of concurrent requests; try again")
+                .retry_after(RETRY_AFTER)
                 .into_response()
         };
-        let watched =
-            is_watching.then(|| self.watched.clone().try_acquire_owned()).transpose().map_err(full)?;
-        let place = places.clone().try_acquire_owned().map_err(full)?;
-        Ok((own, watched, place))
+        let watching =
+            is_watching.then(|| self.watching.clone().try_acquire_owned()).transpose().map_err(full)?;
+        let permit = permits.clone().try_acquire_owned().map_err(full)?;
+        Ok((own, watching, permit))
     }
 }
 
-/// The one layer around every route of the table: more of them would cost boxes and copies for each request.
+/// The only middleware around the routes of the table: more layers would cost allocations for each
+/// request.
 pub(crate) async fn guard(
     State(app): State<Shared>,
     path: MatchedPath,
@@ -138,18 +138,20 @@ pub(crate) async fn guard(
     next: Next,
 ) -> Response {
     let Some(route) = Route::find(request.method(), path.as_str()) else {
-        return ProblemKind::MethodNotAllowed.because("the path does not take this method").into_response();
+        return ProblemKind::MethodNotAllowed
+            .because("the path does not support this method")
+            .into_response();
     };
-    let request = bodies::whole(&app, request);
-    let mut measured = Measured::begin(route, &request);
-    let mut response = admit(&app, &mut measured, params, request, next).await;
-    mark(&mut response);
-    measured.end(&app.figures, &response);
+    let request = bodies::with_drain(&app, request);
+    let mut timer = RequestTimer::begin(route, &request);
+    let mut response = admit(&app, &mut timer, params, request, next).await;
+    set_security_headers(&mut response);
+    timer.end(&app.metrics, &response);
     response
 }
 
-/// Answers are for whoever asked, and are what they say they are.
-pub(crate) fn mark(response: &mut Response) {
+/// Forbids caches to store the response, and browsers to guess its content type.
+pub(crate) fn set_security_headers(response: &mut Response) {
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -157,12 +159,12 @@ pub(crate) fn mark(response: &mut Response) {
 
 async fn admit(
     app: &Shared,
-    measured: &mut Measured,
+    timer: &mut RequestTimer,
     params: Result<RawPathParams, RawPathParamsRejection>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    let route = measured.route();
+    let route = timer.route();
     let peer = request.extensions().get::<Peer>().cloned();
     let presented = match authenticate(app, request.headers(), peer).await {
         Ok(presented) => presented,
@@ -170,17 +172,17 @@ async fn admit(
     };
     let key = presented.as_ref().map(|presented| presented.key.clone());
     let caller = key.as_ref().map_or_else(Caller::anonymous, |key| key.caller.clone());
-    measured.comes_from(&caller);
-    let allowance = key.as_ref().map(|key| {
+    timer.set_caller(&caller);
+    let limits = key.as_ref().map(|key| {
         let new = || {
             let is_bound = key.caller.groups.is_some();
-            Allowance::new(key.rate().or(app.settings.key_rate), is_bound, &app.settings)
+            KeyLimits::new(key.rate().or(app.settings.key_rate), is_bound, &app.settings)
         };
-        key.allowance.get_or_init(new)
+        key.limits.get_or_init(new)
     });
-    let purse = match allowance {
-        Some(allowance) => match allowance.pass(route.pace).await {
-            Ok(purse) => purse,
+    let quota = match limits {
+        Some(limits) => match limits.admit(route.pace).await {
+            Ok(quota) => quota,
             Err(refusal) => return refusal,
         },
         None => None,
@@ -189,46 +191,47 @@ async fn admit(
     if let Err(problem) = params.and_then(|params| check(&caller, route, &params)) {
         return problem.into_response();
     }
-    let room = match app.guard.room(route, allowance).await {
-        Ok(room) => room,
+    let permits = match app.guard.permits(route, limits).await {
+        Ok(permits) => permits,
         Err(refusal) => return refusal,
     };
-    measured.is_admitted();
+    timer.set_admitted();
     let name = caller.name.clone();
     request.extensions_mut().insert(caller);
     let is_safe = request.method().is_safe();
-    let run = bodies::run(request, next, allowance.map(Allowance::bodies));
-    let run = unbroken(route, trail::on_behalf(name, Purse::run(purse, run)));
+    let run = bodies::run(request, next, limits.map(KeyLimits::bodies));
+    let run = catch_panic(route, trail::scope(name, RequestQuota::scope(quota, run)));
     match route.pace {
         Pace::Held | Pace::Stream => {
-            let room = (room, Present::held());
+            let permits = (permits, Gauged::held());
             let mut ended: BoxFuture<'static, ()> = match (presented, app.guard.keys.clone()) {
                 (Some(presented), _) => Box::pin(presented.ended()),
-                (None, Some(keys)) => Box::pin(async move { keys.asked_for().await }),
+                (None, Some(keys)) => Box::pin(async move { keys.required().await }),
                 (None, None) => Box::pin(std::future::pending()),
             };
-            // Events are looked for once for all who watch, and not paid for.
-            let spending = allowance.filter(|_| route.pace == Pace::Stream).and_then(Allowance::spending);
+            // Event streams are not charged: all of them share the reads of one watcher.
+            let quota = limits.filter(|_| route.pace == Pace::Stream).and_then(KeyLimits::quota);
             tokio::select! {
-                answer = run => keep(answer, Some(ended), spending.cloned(), room),
+                response = run => guard_body(response, Some(ended), quota.cloned(), permits),
                 () = &mut ended => ProblemKind::Unauthenticated
-                    .because("the key has ended or was changed meanwhile; send the request again if it is still good")
+                    .because("the key has ended or was changed meanwhile; send the request again if it is still valid")
                     .into_response(),
             }
         }
         Pace::Brief => {
             let longest = app.settings.body_whole_timeout + app.settings.request_timeout;
-            let answer = tokio::time::timeout(longest, run).await.unwrap_or_else(|_| {
-                let what = if is_safe { "try again" } else { IN_DOUBT };
-                let detail = format!("the queue did not answer in time; {what}");
+            let response = tokio::time::timeout(longest, run).await.unwrap_or_else(|_| {
+                let advice = if is_safe { "try again" } else { IN_DOUBT };
+                let detail = format!("the queue did not reply in time; {advice}");
                 ProblemKind::Unavailable.because(detail).into_response()
             });
-            keep(answer, None, None, room)
+            guard_body(response, None, None, permits)
         }
     }
 }
 
-/// The key of a request; none where no key is asked for. From then on its connection is kept alive.
+/// The key of a request; `None` where no key is required. From then on its connection is kept
+/// alive.
 async fn authenticate(
     app: &Shared,
     headers: &HeaderMap,
@@ -236,26 +239,27 @@ async fn authenticate(
 ) -> Result<Option<Presented>, Response> {
     let presented = match app.guard.key(headers) {
         Ok(presented) => presented,
-        Err(problem) => return Err(app.guard.strangers.refuse(peer.as_ref(), problem).await),
+        Err(problem) => return Err(app.guard.auth_throttle.refuse(peer.as_ref(), problem).await),
     };
     if presented.is_none() {
-        site::check(headers).map_err(IntoResponse::into_response)?;
+        origin::check(headers).map_err(IntoResponse::into_response)?;
     }
     if let Some(peer) = peer {
-        peer.connection.show_key();
+        peer.connection.set_has_key();
     }
     Ok(presented)
 }
 
-/// The answer; a panic is told as well, and ends neither the connection nor what else it carries.
-async fn unbroken(route: &Route, answering: impl Future<Output = Response>) -> Response {
-    let mut answering = pin!(answering);
+/// The response to a request. A panic of its handler is an error response too, and ends neither the
+/// connection nor its other requests.
+async fn catch_panic(route: &Route, handler: impl Future<Output = Response>) -> Response {
+    let mut handler = pin!(handler);
     poll_fn(|context| {
-        // What panicked is not asked again.
-        catch_unwind(AssertUnwindSafe(|| answering.as_mut().poll(context))).unwrap_or_else(|_| {
+        // A handler that panicked is not polled again.
+        catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(context))).unwrap_or_else(|_| {
             let (method, path) = (route.method.as_str(), route.path);
-            tracing::error!(target: "fairlane", method, route = path, "a request has panicked");
-            let problem = ProblemKind::Broken.because("the server made a mistake; its log says which");
+            tracing::error!(target: "fairlane", method, route = path, "a request handler panicked");
+            let problem = ProblemKind::Broken.because("internal error; see the server's log");
             Poll::Ready(problem.into_response())
         })
     })
@@ -265,16 +269,16 @@ async fn unbroken(route: &Route, answering: impl Future<Output = Response>) -> R
 fn check(caller: &Caller, route: &Route, params: &RawPathParams) -> Result<(), Problem> {
     caller.check(route.permission)?;
     match route.scope {
-        Scope::Whole => caller.check_whole(),
+        Scope::AllGroups => caller.check_all_groups(),
         Scope::Path => {
             let group = params.iter().find(|(name, _)| *name == "group").map_or("", |(_, value)| value);
             caller.check_group(&GroupId::named(group)?)
         }
-        Scope::Named | Scope::Nobody => Ok(()),
+        Scope::Named | Scope::NoGroup => Ok(()),
     }
 }
 
-/// So many places, or as many as there can be.
-fn places(count: usize) -> Arc<Semaphore> {
+/// A semaphore with this number of permits, or with as many as one can have.
+fn permits(count: usize) -> Arc<Semaphore> {
     Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS)))
 }

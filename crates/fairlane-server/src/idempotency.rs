@@ -1,8 +1,9 @@
-//! Where ids come from, so that a repeated request finds the same jobs.
+//! Ids derived from a request, so that a repeated request finds the same jobs.
 //!
-//! Nothing is remembered: the ids of what a request adds are derived from the caller, the key, the group and the
-//! position within the request, those of a stream into a bulk action from that and the line. So repeating works as long
-//! as the jobs are kept, and from any server of the queue. Ids that were drawn are known to the server alone, which
+//! The server stores nothing: the ids of the jobs in a request are derived from the caller, the
+//! idempotency key, the group and the position within the request, and those of a stream into a
+//! bulk action from the bulk action and the line. So repeating a request works as long as the jobs
+//! are kept, and through any server of the queue. Random ids are known to this server alone, which
 //! therefore repeats the command itself.
 
 use std::future::Future;
@@ -23,60 +24,61 @@ use crate::access::Caller;
 use crate::app::{App, Shared};
 use crate::problem::{Problem, ProblemKind};
 
-/// Where the key stands.
+/// The header that holds the key.
 pub const HEADER: HeaderName = HeaderName::from_static("idempotency-key");
-/// Most characters of a key.
+/// The longest key, in characters.
 const KEY_CHARS_MAX: usize = 255;
-/// Bytes of the hash that stand in an id: 128 bits do not collide by chance.
+/// Bytes of the hash in an id: 128 bits do not collide by chance.
 const HASH_BYTES: usize = 16;
-/// Pause before an engine that did not answer is asked again.
+/// The pause before a command is sent again to an engine that did not reply.
 const PAUSE: Duration = Duration::from_millis(100);
-/// What to do about something that may have been added under ids that were drawn.
-pub const IN_DOUBT: &str = "what was sent may have been added all the same, and sending it again may add it twice; send \
-                            ids or an Idempotency-Key to be able to repeat a request";
+/// The advice for a request with random ids whose outcome is unknown.
+pub const IN_DOUBT: &str = "the request may have been carried out, and sending it again may add jobs twice; to be able \
+                            to repeat a request, send ids or an Idempotency-Key";
 
 /// Where an id comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IdFrom {
     /// The request names it.
     Request,
-    /// What the request says: repeated as it was, it gives the same.
+    /// It is derived from the request: the same request gives the same id.
     Derived,
-    /// Chance: repeated, the request gives another. So one that is there was added by this very request.
-    Drawn,
+    /// It is random: the same request gives another id. So a job that exists with it was added by
+    /// this very request.
+    Random,
 }
 
-/// The key of a request, if it came with one.
+/// The idempotency key of a request, if it has one.
 #[derive(Clone)]
 pub struct Idempotency(pub Option<IdempotencyKey>);
 
-/// A key that a caller gave to a request, to be able to repeat it.
+/// An idempotency key, by which a caller can repeat a request.
 #[derive(Clone)]
 pub struct IdempotencyKey {
-    /// The name of whoever asks: two of them may have chosen the same key.
+    /// The name of the caller: two callers may choose the same key.
     caller: Arc<str>,
     key: String,
 }
 
 impl IdempotencyKey {
-    /// The id of a bulk action of this group that was given none.
+    /// The id of a bulk action of this group, if the request names none.
     pub fn bulk_id(&self, group: &GroupId) -> String {
         self.stem(group)
     }
 
-    /// The id of the job at this position, counted from 1, that was given none.
+    /// The id of the job at this position, counted from 1, if the request names none.
     pub fn job_id(&self, group: &GroupId, position: u64) -> String {
         format!("{}-{position}", self.stem(group))
     }
 
-    /// What the ids of its jobs begin with, before `-` and the position.
+    /// The prefix of the ids of its jobs, before `-` and the position.
     pub fn stem(&self, group: &GroupId) -> String {
         format!("idem-{}", hash(&[&self.caller, &self.key, group.escaped()]))
     }
 }
 
-/// What the ids of the jobs on a bulk action's lines begin with, before `-` and the line. Nobody names a job like that
-/// by chance, so a job that is there under such an id came from that line.
+/// The prefix of the ids of jobs streamed into a bulk action, before `-` and the line. No client
+/// chooses such an id by chance, so a job with one came from that line.
 pub fn line_stem(group: &GroupId, bulk: &BulkId) -> String {
     format!("line-{}", hash(&[group.escaped(), bulk.escaped()]))
 }
@@ -84,25 +86,25 @@ pub fn line_stem(group: &GroupId, bulk: &BulkId) -> String {
 fn hash(parts: &[&str]) -> String {
     let mut hash = Sha256::new();
     for part in parts {
-        // With its length before it, no part can be read as the end of another.
+        // The length before each part separates it from the others.
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part);
     }
     hash.finalize()[..HASH_BYTES].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Asks under ids that were drawn, again and again while the engine does not answer: whoever sent the request cannot.
-pub async fn insist<T, F>(app: &App, ask: impl Fn() -> F) -> Result<T, Problem>
+/// Retries an operation with random ids while the engine does not reply: its client cannot.
+pub async fn retry_random_ids<T, F>(app: &App, operation: impl Fn() -> F) -> Result<T, Problem>
 where
     F: Future<Output = Result<T, Error>>,
 {
     let deadline = Instant::now() + app.settings.request_timeout;
     let mut is_in_doubt = false;
     loop {
-        let error = match timeout_at(deadline, ask()).await {
-            Ok(Ok(answer)) => return Ok(answer),
+        let error = match timeout_at(deadline, operation()).await {
+            Ok(Ok(done)) => return Ok(done),
             Ok(Err(error)) => error,
-            Err(_) => return Err(in_doubt("the queue did not answer in time")),
+            Err(_) => return Err(in_doubt("the queue did not reply in time")),
         };
         let Error::Engine(EngineError::Unavailable { engine, reason }) = error else {
             let problem = Problem::from(error);
@@ -119,7 +121,7 @@ where
     }
 }
 
-/// Without a time to come back: a client that then repeats the request by itself would add it twice.
+/// A problem without `Retry-After`: a client that retries automatically would add the jobs twice.
 fn in_doubt(reason: &str) -> Problem {
     ProblemKind::Unavailable.because(format!("{reason}; {IN_DOUBT}"))
 }
@@ -128,14 +130,14 @@ impl FromRequestParts<Shared> for Idempotency {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self, Problem> {
-        let mut named = parts.headers.get_all(HEADER).iter();
-        let (first, second) = (named.next(), named.next());
+        let mut values = parts.headers.get_all(HEADER).iter();
+        let (first, second) = (values.next(), values.next());
         let Some(value) = first else { return Ok(Self(None)) };
         let is_visible = value.as_bytes().iter().all(u8::is_ascii_graphic);
         if second.is_some() || value.is_empty() || value.len() > KEY_CHARS_MAX || !is_visible {
             return Err(ProblemKind::Invalid.because(format!(
-                "the header Idempotency-Key stands once and has 1 to {KEY_CHARS_MAX} visible ASCII characters, such as \
-                 a UUID"
+                "the header Idempotency-Key must appear once and have 1 to {KEY_CHARS_MAX} visible ASCII characters, \
+                 such as a UUID"
             )));
         }
         let key = value.to_str().map_err(|error| ProblemKind::Invalid.because(error.to_string()))?.to_owned();
@@ -144,11 +146,11 @@ impl FromRequestParts<Shared> for Idempotency {
     }
 }
 
-/// The key was used for another job before.
+/// The problem of a key that was used for another job before.
 pub fn reused(job: &JobRef, difference: Difference) -> Problem {
     ProblemKind::KeyReused.because(format!(
-        "the job {} of {} is there with another {}: this idempotency key was used for another request; repeat a request as \
-         it was, and use a new key for a new one",
+        "the job {} of {} exists with another {}: this idempotency key was used for another request; repeat a request \
+         unchanged, and use a new key for a new request",
         job.id,
         job.group,
         difference.as_str()

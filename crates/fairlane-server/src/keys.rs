@@ -1,10 +1,11 @@
-//! Keys in use: who has which, and what each may; read from their file, and again whenever that changes.
+//! The keys of a running server, read from their file and again whenever it changes.
 //!
 //! - `keys/file.rs`: keys at rest. `keys/token.rs`: a key as its owner has it.
 //!
-//! Invariant: whether a key is known takes as long to find out as that it is not. A file that cannot be read changes
-//! nothing: the keys that were good stay good, and it is read again until it can be. What was opened with a key ends
-//! with it. Once a key is asked for, one always is.
+//! Invariant: key lookup takes constant time whether or not the key exists. A file that cannot be
+//! read changes nothing: valid keys stay valid, and the server reads it again until it succeeds.
+//! Long polls and streams opened with a key end with it. Once keys are required, they stay
+//! required.
 
 mod file;
 mod token;
@@ -23,59 +24,60 @@ pub use file::{KeyFile, KeyRecord, KeysError, NewKey, PreviousSecret, RateText, 
 pub use token::{SecretHash, Token};
 
 use crate::access::Caller;
-use crate::guard::Allowance;
+use crate::guard::KeyLimits;
 
-/// How often the file is looked at.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often the file is checked for changes.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 
-/// The keys that are known.
+/// The keys of a server.
 pub struct Keys {
     path: PathBuf,
-    known: RwLock<Known>,
-    seen: Mutex<Seen>,
-    /// Whether nobody comes in without one.
-    are_asked_for: AtomicBool,
-    /// Cancelled when that begins.
-    asked_for: CancellationToken,
+    known: RwLock<KeysById>,
+    last_read: Mutex<LastRead>,
+    /// Whether requests without a key are refused.
+    are_required: AtomicBool,
+    /// Cancelled when keys become required.
+    required: CancellationToken,
 }
 
 /// The file as it was read last.
-struct Seen {
-    /// None: it was not there.
+struct LastRead {
+    /// `None` if the file did not exist.
     stamp: Option<file::Stamp>,
-    /// Why it could not be read since, so that it is told once.
-    trouble: Option<String>,
+    /// Why reading it has failed since, so that the error is logged once.
+    error: Option<String>,
 }
 
-type Known = HashMap<Box<str>, Arc<Key>>;
+type KeysById = HashMap<Box<str>, Arc<Key>>;
 
-/// A key in use.
+/// A key of the server.
 pub(crate) struct Key {
     record: KeyRecord,
-    /// Who comes with it.
+    /// The caller that the key identifies.
     pub caller: Caller,
-    /// What it may take of the server. Outlives a change of the key, so that nobody gets more by being changed.
-    pub allowance: Arc<OnceLock<Allowance>>,
-    /// Cancelled when it is changed, revoked or gone.
+    /// The limits of the key. They outlive a change of the key, so that a change does not reset
+    /// what it has used.
+    pub limits: Arc<OnceLock<KeyLimits>>,
+    /// Cancelled when the key is changed, revoked or removed.
     ended: CancellationToken,
 }
 
-/// A key that somebody came with.
+/// A valid key that a request was sent with.
 pub(crate) struct Presented {
-    /// Which.
+    /// The key.
     pub key: Arc<Key>,
-    /// When it ends by itself, or the secret that came does.
+    /// When the key expires, or the grace period of the secret that was sent ends.
     until: Option<SystemTime>,
 }
 
 impl Presented {
-    /// Waits until it opens nothing any more, or has to be presented again.
+    /// Waits until the key is no longer valid, or was changed and has to be presented again.
     pub async fn ended(self) {
         let until = self.until.map(|until| until.duration_since(SystemTime::now()).unwrap_or_default());
         let ended = self.key.ended.cancelled();
         match until {
             Some(left) => {
-                // In time or not, it has ended.
+                // It has ended either way.
                 let _ = tokio::time::timeout(left, ended).await;
             }
             None => ended.await,
@@ -88,55 +90,55 @@ impl Keys {
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, KeysError> {
         let path = path.into();
         let (stamp, records) = file::read(&path)?;
-        let keys = Self::none_yet(path, Some(stamp));
+        let keys = Self::empty(path, Some(stamp));
         file::require(&keys.path);
-        *keys.known.write().unwrap_or_else(PoisonError::into_inner) = known(records, &Known::new());
-        keys.ask();
+        *keys.known.write().unwrap_or_else(PoisonError::into_inner) = by_id(records, &KeysById::new());
+        keys.require();
         Ok(keys)
     }
 
-    /// The keys of a file that need not be there: none is asked for until it has one. A file that was there before has to
-    /// be.
+    /// The keys of a file that need not exist: keys are not required until it contains one. A file
+    /// that existed before must exist.
     pub fn expect(path: impl Into<PathBuf>) -> Result<Self, KeysError> {
         let path = path.into();
         match Self::open(&path) {
             Err(KeysError::Missing(_)) if file::marker(&path).exists() => Err(KeysError::Lost(path)),
-            Err(KeysError::Missing(_)) => Ok(Self::none_yet(path, None)),
+            Err(KeysError::Missing(_)) => Ok(Self::empty(path, None)),
             opened => opened,
         }
     }
 
-    fn none_yet(path: PathBuf, stamp: Option<file::Stamp>) -> Self {
+    fn empty(path: PathBuf, stamp: Option<file::Stamp>) -> Self {
         Self {
             path,
             known: RwLock::default(),
-            seen: Mutex::new(Seen { stamp, trouble: None }),
-            are_asked_for: AtomicBool::new(false),
-            asked_for: CancellationToken::new(),
+            last_read: Mutex::new(LastRead { stamp, error: None }),
+            are_required: AtomicBool::new(false),
+            required: CancellationToken::new(),
         }
     }
 
-    /// Where they are.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether nobody comes in without one.
-    pub fn are_asked_for(&self) -> bool {
-        self.are_asked_for.load(Ordering::Acquire)
+    /// Whether requests without a key are refused.
+    pub fn are_required(&self) -> bool {
+        self.are_required.load(Ordering::Acquire)
     }
 
-    /// Waits until nobody comes in without one.
-    pub(crate) async fn asked_for(&self) {
-        self.asked_for.cancelled().await;
+    /// Waits until requests without a key are refused.
+    pub(crate) async fn required(&self) {
+        self.required.cancelled().await;
     }
 
-    fn ask(&self) {
-        self.are_asked_for.store(true, Ordering::Release);
-        self.asked_for.cancel();
+    fn require(&self) {
+        self.are_required.store(true, Ordering::Release);
+        self.required.cancel();
     }
 
-    /// Whether anybody could come in with one.
+    /// Whether at least one key is valid.
     pub fn any_valid(&self) -> bool {
         let now = SystemTime::now();
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
@@ -151,46 +153,46 @@ impl Keys {
         valid.flat_map(|key| key.record.groups.iter().flatten().cloned()).collect()
     }
 
-    /// The key of this text, if it is valid.
+    /// The key with this text, if it is valid.
     ///
-    /// The id is public, so finding it needs no care; the secret is compared in constant time, and with something
-    /// even if there is no such id.
+    /// The id is public, so its lookup may leak timing. The secret is compared in constant time,
+    /// with a dummy hash if the id is unknown.
     pub(crate) fn find(&self, text: &str) -> Option<Presented> {
         let (id, secret) = Token::parts(text).unwrap_or_default();
         let hash = SecretHash::of(secret);
         let key = self.known.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned();
-        let nobody = SecretHash::default();
+        let dummy = SecretHash::default();
         let record = key.as_ref().map(|key| &key.record);
-        let current = record.map_or(&nobody, |record| &record.secret_sha256);
+        let current = record.map_or(&dummy, |record| &record.secret_sha256);
         let previous = record.and_then(|record| record.previous.as_ref());
         let is_current = hash.ct_eq(current);
-        let is_previous = hash.ct_eq(previous.map_or(&nobody, |previous| &previous.secret_sha256));
+        let is_previous = hash.ct_eq(previous.map_or(&dummy, |previous| &previous.secret_sha256));
         let now = SystemTime::now();
         let in_grace = previous.is_some_and(|previous| now < previous.valid_until.0);
-        let fits = bool::from(is_current) | (bool::from(is_previous) & in_grace);
-        let key = key.filter(|key| fits && key.record.is_valid(now))?;
+        let matches = bool::from(is_current) | (bool::from(is_previous) & in_grace);
+        let key = key.filter(|key| matches && key.record.is_valid(now))?;
         let secret_until = key.record.previous.as_ref().filter(|_| !bool::from(is_current));
         let ends = [secret_until.map(|previous| previous.valid_until), key.record.expires_at];
         let until = ends.into_iter().flatten().map(|time| time.0).min();
         Some(Presented { key, until })
     }
 
-    /// Reads the file again if it is another than last time.
+    /// Reads the file again if it has changed or the last attempt failed.
     pub(crate) fn refresh(&self) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.trouble.is_none() && file::stamp(&self.path) == seen.stamp {
+        let mut last_read = self.last_read.lock().unwrap_or_else(PoisonError::into_inner);
+        if last_read.error.is_none() && file::stamp(&self.path) == last_read.stamp {
             return;
         }
         match file::read(&self.path) {
             Ok((stamp, records)) => {
-                *seen = Seen { stamp: Some(stamp), trouble: None };
+                *last_read = LastRead { stamp: Some(stamp), error: None };
                 let mut current = self.known.write().unwrap_or_else(PoisonError::into_inner);
                 let before = std::mem::take(&mut *current);
-                *current = known(records, &before);
+                *current = by_id(records, &before);
                 let keys = current.len();
-                if !self.are_asked_for() && keys > 0 {
-                    self.ask();
-                    tracing::info!(target: "fairlane", keys, "keys are asked for from now on");
+                if !self.are_required() && keys > 0 {
+                    self.require();
+                    tracing::info!(target: "fairlane", keys, "keys are required from now on");
                 } else {
                     tracing::info!(target: "fairlane", keys, "the keys have changed");
                 }
@@ -201,51 +203,52 @@ impl Keys {
                 }
             }
             Err(error) => {
-                let trouble = Some(error.to_string());
-                if seen.trouble != trouble {
+                let message = Some(error.to_string());
+                if last_read.error != message {
                     tracing::error!(
                         target: "fairlane", %error,
                         "the keys cannot be read and stay as they were; to end one, restore the file and revoke it"
                     );
-                    seen.trouble = trouble;
+                    last_read.error = message;
                 }
             }
         }
     }
 
-    /// Looks at the file until told to stop.
+    /// Refreshes the keys until the server stops.
     pub(crate) async fn watch(self: Arc<Self>, stopping: CancellationToken) {
-        while stopping.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
+        while stopping.run_until_cancelled(tokio::time::sleep(CHECK_EVERY)).await.is_some() {
             let keys = self.clone();
-            // A disk that hangs must not hold up requests. A panic has been told by the runtime already.
+            // A disk that hangs must not block requests. The runtime has reported a panic already.
             let _ = tokio::task::spawn_blocking(move || keys.refresh()).await;
         }
     }
 }
 
-fn known(records: Vec<KeyRecord>, before: &Known) -> Known {
+/// The keys of these records. A record that has not changed keeps its key.
+fn by_id(records: Vec<KeyRecord>, before: &KeysById) -> KeysById {
     let key = |record: KeyRecord| {
         let before = before.get(record.id.as_str());
         if let Some(same) = before.filter(|before| before.record == record) {
             return (record.id.into_boxed_str(), same.clone());
         }
-        let allowance = before.filter(|before| before.record.rate == record.rate);
+        let same_rate = before.filter(|before| before.record.rate == record.rate);
         let caller = Caller {
             name: record.id.as_str().into(),
             role: record.role,
             groups: record.groups.clone().map(Arc::new),
         };
-        let allowance = allowance.map_or_else(Arc::default, |before| before.allowance.clone());
+        let limits = same_rate.map_or_else(Arc::default, |before| before.limits.clone());
         (
             record.id.clone().into_boxed_str(),
-            Arc::new(Key { record, caller, allowance, ended: CancellationToken::new() }),
+            Arc::new(Key { record, caller, limits, ended: CancellationToken::new() }),
         )
     };
     records.into_iter().map(key).collect()
 }
 
 impl Key {
-    /// Its own rate.
+    /// The rate set for this key, in requests; `None` if it has the server's default.
     pub fn rate(&self) -> Option<fairlane_core::Rate> {
         self.record.rate.map(|rate| rate.0)
     }
@@ -256,7 +259,7 @@ mod tests {
     use super::*;
     use crate::access::Role;
 
-    fn made(file: &KeyFile) -> (KeyRecord, Token) {
+    fn create_key(file: &KeyFile) -> (KeyRecord, Token) {
         file.create(NewKey {
             name: "n".into(),
             role: Role::Viewer,
@@ -268,10 +271,10 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_known_by_its_secret_and_by_nothing_less() {
+    fn a_key_is_found_by_its_exact_secret_only() {
         let folder = tempfile::tempdir().unwrap();
         let file = KeyFile::at(folder.path().join("keys.json"));
-        let ((record, token), (other, _)) = (made(&file), made(&file));
+        let ((record, token), (other, _)) = (create_key(&file), create_key(&file));
         let keys = Keys::open(file.path()).unwrap();
         let text = token.reveal();
         assert_eq!(*keys.find(text).unwrap().key.caller.name, *record.id);
@@ -285,10 +288,10 @@ mod tests {
     }
 
     #[test]
-    fn a_rotated_key_is_good_until_the_grace_period_ends_and_a_revoked_one_never() {
+    fn a_rotated_secret_is_valid_until_its_grace_period_ends_and_a_revoked_key_never() {
         let folder = tempfile::tempdir().unwrap();
         let file = KeyFile::at(folder.path().join("keys.json"));
-        let (record, first) = made(&file);
+        let (record, first) = create_key(&file);
         let keys = Keys::open(file.path()).unwrap();
         let (_, second) = file.rotate(&record.id, Duration::from_secs(3600)).unwrap();
         keys.refresh();
@@ -303,34 +306,34 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_are_expected_are_asked_for_from_the_first_one_on_and_for_ever() {
+    fn keys_become_required_with_the_first_one_and_stay_required() {
         let folder = tempfile::tempdir().unwrap();
         let file = KeyFile::at(folder.path().join("keys.json"));
         let keys = Keys::expect(file.path()).unwrap();
         keys.refresh();
         std::fs::write(file.path(), r#"{"version": 1, "keys": []}"#).unwrap();
         keys.refresh();
-        assert!(!keys.are_asked_for() && !keys.any_valid());
-        let (record, token) = made(&file);
+        assert!(!keys.are_required() && !keys.any_valid());
+        let (record, token) = create_key(&file);
         keys.refresh();
-        assert!(keys.are_asked_for() && keys.find(token.reveal()).is_some());
+        assert!(keys.are_required() && keys.find(token.reveal()).is_some());
         file.revoke(&record.id).unwrap();
         keys.refresh();
         std::fs::remove_file(file.path()).unwrap();
         keys.refresh();
-        assert!(keys.are_asked_for() && keys.find(token.reveal()).is_none());
-        assert!(Keys::open(file.path()).is_err(), "a file that is named has to be there");
+        assert!(keys.are_required() && keys.find(token.reveal()).is_none());
+        assert!(Keys::open(file.path()).is_err(), "a configured file must exist");
         let lost = Keys::expect(file.path()).err().unwrap().to_string();
         assert!(lost.contains("restore it from a backup") && lost.contains("keys.json.required"), "{lost}");
         std::fs::remove_file(folder.path().join("keys.json.required")).unwrap();
-        assert!(!Keys::expect(file.path()).unwrap().are_asked_for(), "that was asked for in so many words");
+        assert!(!Keys::expect(file.path()).unwrap().are_required(), "the operator has removed the marker");
     }
 
     #[test]
-    fn a_record_that_could_not_have_been_made_is_not_taken() {
+    fn an_invalid_record_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let file = KeyFile::at(folder.path().join("keys.json"));
-        let (_, token) = made(&file);
+        let (_, token) = create_key(&file);
         let keys = Keys::open(file.path()).unwrap();
         let good = std::fs::read_to_string(file.path()).unwrap();
         let bound =
@@ -344,13 +347,13 @@ mod tests {
         for (wrong, why) in [
             (bound("worker"), "a worker cannot be bound"),
             (bound("admin"), "cannot be bound to groups"),
-            (good.replace("\"viewer\"", "\"viewer\", \"groups\": []"), "bound to no group at all"),
-            (good.replace("\"n\"", "\"\""), "1 to 128 signs"),
-            (twice, "key number 2 has the id of one before it"),
+            (good.replace("\"viewer\"", "\"viewer\", \"groups\": []"), "an empty list of groups"),
+            (good.replace("\"n\"", "\"\""), "1 to 128 visible characters"),
+            (twice, "key number 2 has the same id as an earlier one"),
         ] {
             std::fs::write(file.path(), &wrong).unwrap();
-            let told = Keys::open(file.path()).err().map(|error| error.to_string()).unwrap_or(wrong);
-            assert!(told.contains("key number") && told.contains(why), "{told}");
+            let message = Keys::open(file.path()).err().map(|error| error.to_string()).unwrap_or(wrong);
+            assert!(message.contains("key number") && message.contains(why), "{message}");
             keys.refresh();
             assert!(keys.find(token.reveal()).is_some(), "the keys stay as they were");
         }
@@ -360,10 +363,10 @@ mod tests {
     }
 
     #[test]
-    fn a_key_past_its_time_is_not_known() {
+    fn an_expired_key_is_not_found() {
         let folder = tempfile::tempdir().unwrap();
         let file = KeyFile::at(folder.path().join("keys.json"));
-        let (record, token) = made(&file);
+        let (record, token) = create_key(&file);
         let text = std::fs::read_to_string(file.path()).unwrap();
         let created = format!("\"created_at\": \"{}\"", record.created_at);
         let expired = format!("{created},\n      \"expires_at\": \"2020-01-01T00:00:00.000Z\"");
@@ -373,10 +376,10 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_file_leaves_the_keys_as_they_were_and_a_mended_one_is_read() {
+    fn an_unreadable_file_leaves_the_keys_unchanged_and_a_repaired_one_is_read() {
         let folder = tempfile::tempdir().unwrap();
         let file = KeyFile::at(folder.path().join("keys.json"));
-        let (record, token) = made(&file);
+        let (record, token) = create_key(&file);
         let keys = Keys::open(file.path()).unwrap();
         let good = std::fs::read_to_string(file.path()).unwrap();
         std::fs::write(file.path(), "{").unwrap();
@@ -391,18 +394,16 @@ mod tests {
     }
 
     #[test]
-    fn what_a_key_has_used_is_remembered_over_a_change_of_its_file() {
+    fn the_quota_used_by_a_key_survives_a_change_of_its_file() {
         let folder = tempfile::tempdir().unwrap();
         let file = KeyFile::at(folder.path().join("keys.json"));
-        let (record, token) = made(&file);
+        let (record, token) = create_key(&file);
         let keys = Keys::open(file.path()).unwrap();
         let before = keys.find(token.reveal()).unwrap();
         file.rotate(&record.id, Duration::from_secs(3600)).unwrap();
         keys.refresh();
         let after = keys.find(token.reveal()).unwrap();
-        assert!(
-            !Arc::ptr_eq(&before.key, &after.key) && Arc::ptr_eq(&before.key.allowance, &after.key.allowance)
-        );
+        assert!(!Arc::ptr_eq(&before.key, &after.key) && Arc::ptr_eq(&before.key.limits, &after.key.limits));
     }
 
     fn has_ended(presented: &Presented) -> bool {
@@ -410,10 +411,10 @@ mod tests {
     }
 
     #[test]
-    fn what_was_opened_with_a_key_ends_when_that_changes_and_not_when_another_does() {
+    fn a_presented_key_ends_when_it_changes_and_not_when_another_does() {
         let folder = tempfile::tempdir().unwrap();
         let file = KeyFile::at(folder.path().join("keys.json"));
-        let ((record, token), (other, _)) = (made(&file), made(&file));
+        let ((record, token), (other, _)) = (create_key(&file), create_key(&file));
         let keys = Keys::open(file.path()).unwrap();
         let first = keys.find(token.reveal()).unwrap();
         file.revoke(&other.id).unwrap();
@@ -429,7 +430,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_opened_with_a_secret_ends_with_its_grace_period_and_with_the_key() {
+    async fn a_presented_key_ends_with_the_grace_period_of_its_secret_and_when_it_expires() {
         let folder = tempfile::tempdir().unwrap();
         let file = KeyFile::at(folder.path().join("keys.json"));
         let hours = |count: u64| Duration::from_secs(count * 3600);
@@ -444,26 +445,26 @@ mod tests {
         let (_, new) = file.rotate(&record.id, hours(2)).unwrap();
         let keys = Keys::open(file.path()).unwrap();
         for (token, length) in [(old, hours(2)), (new, hours(5))] {
-            let begun = tokio::time::Instant::now();
+            let start = tokio::time::Instant::now();
             let presented = keys.find(token.reveal()).unwrap();
             tokio::time::timeout(hours(24), presented.ended()).await.expect("it ends by itself");
-            let took = begun.elapsed();
+            let took = start.elapsed();
             assert!(took <= length && took > length - hours(1), "{took:?}");
         }
     }
 
     #[test]
-    fn a_file_that_could_not_be_read_is_read_again_until_it_can_be() {
+    fn a_file_that_could_not_be_read_is_read_again_until_it_succeeds() {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         let file = KeyFile::at(folder.path().join("keys.json"));
-        let (record, token) = made(&file);
+        let (record, token) = create_key(&file);
         let keys = Keys::open(file.path()).unwrap();
         file.revoke(&record.id).unwrap();
         let mode = |mode| std::fs::set_permissions(file.path(), PermissionsExt::from_mode(mode)).unwrap();
         mode(0o664);
         keys.refresh();
-        assert!(keys.find(token.reveal()).is_some(), "others could have written it");
+        assert!(keys.find(token.reveal()).is_some(), "other users could have written the file");
         mode(0o600);
         keys.refresh();
         assert!(keys.find(token.reveal()).is_none());

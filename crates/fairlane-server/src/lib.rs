@@ -1,29 +1,36 @@
-//! Fairlane over HTTP: jobs, leases, bulk actions, groups, events and figures, for any language.
+//! Fairlane over HTTP: jobs, leases, bulk actions, groups, events and metrics, for any language.
 //!
-//! - `server.rs`: a server from its start to its end. `serve.rs`: connections. `settings.rs`: every limit.
-//! - `app.rs`: what all requests share. `access.rs`: which role may do what on which route.
-//! - `guard.rs`: what every request passes: who asks, may they, is there room. `keys.rs`: keys at rest.
-//! - `api.rs` and `api/`: the routes, one file for each thing. `seam.rs`: the routes of the `http` engine.
-//! - `description.rs`: the API described, and pages to read it. `figures.rs`: for Prometheus. `health.rs`: alive, ready.
-//! - `idempotency.rs`: where ids come from, so that a repeated request finds the same jobs. `trace.rs`: the trace of one.
-//! - `extract.rs`: bodies, queries and paths as they come. `bodies.rs`: room for them. `problem.rs`: what goes wrong, as it is told.
+//! - `server.rs`: the lifecycle of a server. `serve.rs`: connections. `settings.rs`: every limit.
+//! - `app.rs`: state that all requests share. `access.rs`: the permission each route requires.
+//! - `guard.rs`: authentication, authorization and admission of every request. `keys.rs`: keys.
+//! - `quota.rs`: what a key may use per second, and what a request costs.
+//! - `api.rs` and `api/`: the routes, one file per resource. `engine_rpc.rs`: the routes that serve
+//!   the `http` engine.
+//! - `openapi.rs`: the API description and its pages. `metrics.rs`: Prometheus. `health.rs`:
+//!   liveness and readiness.
+//! - `idempotency.rs`: ids derived from a request, so that a repeated request finds the same jobs.
+//!   `trace.rs`: the trace of a request.
+//! - `extract.rs`: bodies, queries and paths. `bodies.rs`: memory for bodies. `problem.rs`: error
+//!   responses.
 //!
-//! A request's way: `serve.rs` → `guard.rs` → a file of `api/` → the engine.
-//! Left out on purpose: decisions about jobs, which are the engine's; TLS, which a reverse proxy does better.
+//! A request passes `serve.rs` → `guard.rs` → a file of `api/` → the engine.
+//! Left out on purpose: decisions about jobs, which the engine makes; TLS, which a reverse proxy
+//! does better.
 
 pub mod access;
 mod api;
 mod app;
 mod bodies;
-mod description;
+mod engine_rpc;
 mod extract;
-pub mod figures;
 mod guard;
 mod health;
 mod idempotency;
 pub mod keys;
+pub mod metrics;
+mod openapi;
 mod problem;
-mod seam;
+mod quota;
 mod serve;
 mod server;
 mod settings;

@@ -1,4 +1,4 @@
-//! What goes wrong, as it is told: problem documents (RFC 9457) with stable types.
+//! Error responses: problem documents (RFC 9457) with stable types.
 //!
 //! Invariant: a `type` never changes its meaning; `detail` is for people and says what to do.
 
@@ -7,20 +7,21 @@ use std::time::Duration;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use fairlane::Error;
-use fairlane_core::queue::{Invalid, Refusal};
+use fairlane_core::kernel::Invalid;
+use fairlane_core::queue::Refusal;
 use fairlane_core::{InvalidName, OutOfRange};
 use fairlane_engine::EngineError;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::guard::mark;
+use crate::guard::set_security_headers;
 
-/// What a type begins with.
+/// The prefix of every problem type.
 const TYPE_PREFIX: &str = "urn:fairlane:problem:";
-/// The response to a client whose command the store refuses.
-pub(crate) const STORE_REFUSES: &str = "the store behind the server does not take this at the moment, be it out of space or not allowed; the server's log \
-     says why; try again later";
-/// What a problem document is.
+/// The detail for a client whose command the store refuses.
+pub(crate) const STORE_REFUSES: &str = "the store behind the server refuses writes at the moment, because it is out of space or lacks a permission; the \
+     server's log says why; try again later";
+/// The content type of a problem document.
 pub const CONTENT_TYPE: &str = "application/problem+json";
 
 macro_rules! kinds {
@@ -30,20 +31,20 @@ macro_rules! kinds {
         pub enum ProblemKind { $($(#[$doc])* $kind,)* }
 
         impl ProblemKind {
-            /// All of them.
+            /// Every kind.
             pub const ALL: &[Self] = &[$(Self::$kind),*];
 
-            /// The last part of its type.
+            /// The last part of the problem type.
             pub const fn slug(self) -> &'static str {
                 match self { $(Self::$kind => $slug),* }
             }
 
-            /// The status it is told with.
+            /// The HTTP status of the response.
             pub const fn status(self) -> StatusCode {
                 match self { $(Self::$kind => StatusCode::$status),* }
             }
 
-            /// The same sentence for every problem of the kind.
+            /// The title, the same for every problem of the kind.
             pub const fn title(self) -> &'static str {
                 match self { $(Self::$kind => $title),* }
             }
@@ -52,62 +53,62 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// The request cannot be read.
-    Malformed = "malformed", BAD_REQUEST, "The request cannot be read.";
-    /// The request can be read and makes no sense.
-    Invalid = "invalid", UNPROCESSABLE_ENTITY, "The request asks for something that cannot be.";
-    /// No key, or none that is known.
-    Unauthenticated = "unauthenticated", UNAUTHORIZED, "A valid key is needed.";
-    /// The key is not for this.
-    Forbidden = "forbidden", FORBIDDEN, "The key does not allow this.";
-    /// Nothing is there.
-    NotFound = "not-found", NOT_FOUND, "There is no such thing.";
-    /// The path is there, the method is not.
-    MethodNotAllowed = "method-not-allowed", METHOD_NOT_ALLOWED, "The path does not take this method.";
-    /// The body was too slow.
-    TooSlow = "too-slow", REQUEST_TIMEOUT, "The request came too slowly.";
-    /// As things stand it cannot be done.
-    Conflict = "conflict", CONFLICT, "It does not fit what is there.";
+    /// The request cannot be parsed.
+    Malformed = "malformed", BAD_REQUEST, "Malformed request";
+    /// The request can be parsed, and an argument is invalid.
+    Invalid = "invalid", UNPROCESSABLE_ENTITY, "Invalid request";
+    /// The request has no valid key.
+    Unauthenticated = "unauthenticated", UNAUTHORIZED, "Authentication required";
+    /// The key does not grant the permission.
+    Forbidden = "forbidden", FORBIDDEN, "Forbidden";
+    /// The job, bulk action, group, type or path does not exist.
+    NotFound = "not-found", NOT_FOUND, "Not found";
+    /// The path exists and does not support the method.
+    MethodNotAllowed = "method-not-allowed", METHOD_NOT_ALLOWED, "Method not allowed";
+    /// The body did not arrive in time.
+    TooSlow = "too-slow", REQUEST_TIMEOUT, "Request timeout";
+    /// The current state does not allow the request.
+    Conflict = "conflict", CONFLICT, "Conflict";
     /// Another job has this id.
-    JobDiffers = "job-differs", CONFLICT, "Another job has this id.";
-    /// The same idempotency key with another request.
-    KeyReused = "idempotency-key-reused", CONFLICT, "The idempotency key was used for another request.";
-    /// A newer request of this worker has been answered.
-    Superseded = "superseded", CONFLICT, "A newer request of this worker has been answered.";
-    /// Too many bytes.
-    TooLarge = "too-large", PAYLOAD_TOO_LARGE, "The request is too large.";
-    /// Another content type is needed.
-    UnsupportedType = "unsupported-type", UNSUPPORTED_MEDIA_TYPE, "The body is of another type than is read here.";
-    /// The queue takes no more jobs at the moment.
-    QueueFull = "queue-full", TOO_MANY_REQUESTS, "The queue is full.";
-    /// The key has used up its rate.
-    RateLimited = "rate-limited", TOO_MANY_REQUESTS, "The key has used up its rate.";
-    /// The server has as many requests as it takes.
-    Overloaded = "overloaded", SERVICE_UNAVAILABLE, "The server has as many requests as it takes.";
-    /// The engine does not answer, or the server stops.
-    Unavailable = "unavailable", SERVICE_UNAVAILABLE, "The queue cannot be reached.";
-    /// Something broke.
-    Broken = "broken", INTERNAL_SERVER_ERROR, "Something broke.";
+    JobDiffers = "job-differs", CONFLICT, "Another job has this id";
+    /// The idempotency key was used for another request.
+    KeyReused = "idempotency-key-reused", CONFLICT, "Idempotency key reused";
+    /// The worker has sent a request with a larger number.
+    Superseded = "superseded", CONFLICT, "Superseded by a newer request";
+    /// The request has too many bytes.
+    TooLarge = "too-large", PAYLOAD_TOO_LARGE, "Request too large";
+    /// The body has another content type or encoding than the route accepts.
+    UnsupportedType = "unsupported-type", UNSUPPORTED_MEDIA_TYPE, "Unsupported content type";
+    /// The queue accepts no more jobs at the moment.
+    QueueFull = "queue-full", TOO_MANY_REQUESTS, "Queue full";
+    /// The key has used up its quota.
+    RateLimited = "rate-limited", TOO_MANY_REQUESTS, "Rate limit exceeded";
+    /// The server has reached its maximum of concurrent requests.
+    Overloaded = "overloaded", SERVICE_UNAVAILABLE, "Server overloaded";
+    /// The engine does not reply, or the server is stopping.
+    Unavailable = "unavailable", SERVICE_UNAVAILABLE, "Queue unavailable";
+    /// The server or the engine has failed.
+    Broken = "broken", INTERNAL_SERVER_ERROR, "Internal error";
 }
 
 impl ProblemKind {
-    /// A problem of this kind, with what happened and what to do.
+    /// A problem of this kind. The detail says what happened and what to do.
     pub fn because(self, detail: impl Into<String>) -> Problem {
         Problem { kind: self, detail: detail.into(), retry_after: None, errors: Vec::new() }
     }
 }
 
-/// One thing that is wrong within a request.
+/// One invalid value in a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Fault {
-    /// Where it stands in the body, as a JSON pointer.
+    /// The position in the body, as a JSON pointer.
     #[schema(example = "/jobs/3/group")]
     pub pointer: String,
-    /// What is wrong, and what to write instead.
+    /// What is invalid, and what is expected instead.
     pub detail: String,
 }
 
-/// A problem, as an answer.
+/// An error response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     kind: ProblemKind,
@@ -116,30 +117,30 @@ pub struct Problem {
     errors: Vec<Fault>,
 }
 
-/// As it is written.
+/// The body of an error response.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Problem)]
 pub struct ProblemDocument<'a> {
-    /// Stable; programs decide by it.
+    /// The type of the problem; stable, for programs.
     #[schema(example = "urn:fairlane:problem:invalid")]
     r#type: String,
-    /// The same for all problems of the type.
+    /// The title, the same for all problems of the type.
     title: &'a str,
-    /// The status of the answer.
+    /// The HTTP status of the response.
     #[schema(example = 422)]
     status: u16,
     /// What happened and what to do.
     detail: &'a str,
-    /// When it makes sense to try again.
+    /// After how many milliseconds to try again.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<u64>,
-    /// Where in the body something is wrong.
+    /// The invalid values in the body.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     errors: &'a [Fault],
 }
 
 impl Problem {
-    /// Its kind.
+    /// The kind of the problem.
     pub fn kind(&self) -> ProblemKind {
         self.kind
     }
@@ -149,34 +150,35 @@ impl Problem {
         &self.detail
     }
 
-    /// With the time after which it makes sense to try again.
+    /// With the time after which to try again.
     pub fn retry_after(self, retry_after: Duration) -> Self {
         Self { retry_after: Some(retry_after), ..self }
     }
 
-    /// With the place in the body.
+    /// With the position in the body, as a JSON pointer.
     pub fn at(mut self, pointer: impl Into<String>) -> Self {
         self.errors.push(Fault { pointer: pointer.into(), detail: self.detail.clone() });
         self
     }
 
-    /// With the place in the body that its places are within; with it alone if none is known.
-    pub fn within(mut self, place: &str) -> Self {
+    /// With a pointer that its positions in the body are relative to; with the pointer alone if it
+    /// has no position.
+    pub fn within(mut self, pointer: &str) -> Self {
         if self.errors.is_empty() {
-            return self.at(place);
+            return self.at(pointer);
         }
         for fault in &mut self.errors {
-            fault.pointer.insert_str(0, place);
+            fault.pointer.insert_str(0, pointer);
         }
         self
     }
 
-    /// With all the places in the body where something is wrong.
+    /// With all invalid values in the body.
     pub fn with_errors(self, errors: Vec<Fault>) -> Self {
         Self { errors, ..self }
     }
 
-    /// Why a job was not taken.
+    /// The problem of a job that was refused.
     pub fn refused(refusal: Refusal, detail: String, retry_after: Duration) -> Self {
         match refusal {
             full if full.is_full() => ProblemKind::QueueFull.because(detail).retry_after(retry_after),
@@ -196,10 +198,10 @@ impl IntoResponse for Problem {
             retry_after_ms: self.retry_after.map(|after| after.as_millis() as u64),
             errors: &self.errors,
         };
-        let body = serde_json::to_vec(&document).expect("text and numbers can be written");
+        let body = serde_json::to_vec(&document).expect("text and numbers can be serialized");
         let mut response = (status, [(header::CONTENT_TYPE, CONTENT_TYPE)], body).into_response();
-        mark(&mut response);
-        // For whoever counts and logs.
+        set_security_headers(&mut response);
+        // For metrics and logs.
         response.extensions_mut().insert(self.kind);
         let headers = response.headers_mut();
         if let Some(after) = self.retry_after {
@@ -222,14 +224,14 @@ impl From<EngineError> for Problem {
             EngineError::Unavailable { .. } => {
                 ProblemKind::Unavailable.because(error.to_string()).retry_after(Duration::from_secs(1))
             }
-            // The reason is in the log: it may name files and addresses of the server.
+            // The reason goes to the log only: it may contain paths and addresses of the server.
             EngineError::Refused { .. } => {
                 ProblemKind::Unavailable.because(STORE_REFUSES).retry_after(Duration::from_secs(5))
             }
             EngineError::Broken { .. } => {
-                // What broke is for the operator: it may speak of the inside.
-                tracing::error!(target: "fairlane", %error, "the engine broke");
-                ProblemKind::Broken.because("the engine broke; the server's log says how")
+                // The reason goes to the log only: it may contain internal details.
+                tracing::error!(target: "fairlane", %error, "the engine failed");
+                ProblemKind::Broken.because("the engine failed; see the server's log")
             }
         }
     }

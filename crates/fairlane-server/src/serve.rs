@@ -1,16 +1,18 @@
-//! Connections: accepted within bounds, timed, and ended without cutting an answer.
+//! Connections: accepted within limits, with timeouts, and closed without cutting off a response.
 //!
-//! - `serve/connections.rs`: how many may be open, in all and of one address. `serve/answering.rs`: an answer that is
-//!   written for as long as it lasts.
-//! - `serve/timed.rs`: clients that are slow to ask or to read, or go on sending. `serve/arriving.rs`: a body as it
-//!   comes. `serve/descriptors.rs`: how many there may be. `serve/framing.rs`: requests whose end is ambiguous.
+//! - `serve/connections.rs`: open connections, in total and per address. `serve/descriptors.rs`:
+//!   the limit of the operating system.
+//! - `serve/timeout_stream.rs`: clients that are slow to send or to read, or continue to send.
+//!   `serve/framing.rs`: requests whose end is ambiguous.
+//! - `serve/tracked_body.rs`: the body of a request while it arrives. `serve/tracked_response.rs`:
+//!   the body of a response while it is sent.
 
-mod answering;
-mod arriving;
 mod connections;
 mod descriptors;
 mod framing;
-mod timed;
+mod timeout_stream;
+mod tracked_body;
+mod tracked_response;
 
 use std::net::IpAddr;
 use std::pin::pin;
@@ -32,23 +34,23 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::Service;
 
-use self::answering::answering;
-use self::arriving::Arriving;
-use self::connections::{Connection, Connections, Place};
-use self::timed::{Exchanges, Timed};
+use self::connections::{Connection, ConnectionSlot, Connections};
+use self::timeout_stream::{ConnectionState, TimeoutStream};
+use self::tracked_body::TrackedBody;
+use self::tracked_response::track_response;
 use crate::app::App;
-use crate::figures::Present;
+use crate::metrics::Gauged;
 use crate::problem::ProblemKind;
 use crate::settings::ServerSettings;
 
-/// How long a client may say nothing before the system asks whether it is still there.
+/// How long a connection is silent before the system sends TCP keepalive probes.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
-/// How long the system waits between asking again.
+/// The interval between two keepalive probes.
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(15);
 
 pub(crate) use self::connections::block;
 
-/// The client's end of the connection on which a request came.
+/// The client of the connection on which a request came.
 #[derive(Clone)]
 pub(crate) struct Peer {
     /// The client's address.
@@ -57,65 +59,67 @@ pub(crate) struct Peer {
     pub connection: Arc<Connection>,
 }
 
-/// Serves until the app stops, and then until the last answer is out or the grace period over.
+/// Serves until the app stops, and then until the last response is sent or the grace period ends.
 pub(crate) async fn serve(listener: TcpListener, router: Router, app: Arc<App>) {
     let settings = &app.settings;
-    let places_max = descriptors::connections_max(settings.connections_max).min(Semaphore::MAX_PERMITS);
-    let connections = Arc::new(Connections::new(places_max, settings.address_connections_max));
+    let slots = descriptors::connections_max(settings.connections_max).min(Semaphore::MAX_PERMITS);
+    let connections = Arc::new(Connections::new(slots, settings.address_connections_max));
     let (open, builder) = (TaskTracker::new(), builder(settings));
     loop {
         let accepted = tokio::select! {
             () = app.stopping.cancelled() => break,
             accepted = accept(&listener, &connections) => accepted,
         };
-        let Some((stream, address, place)) = accepted else { continue };
-        let exchanges = Arc::new(Exchanges::default());
-        let io = TokioIo::new(Timed::new(stream, exchanges.clone(), settings, app.stopping.clone()));
-        let peer = Peer { address, connection: place.connection.clone() };
+        let Some((stream, address, slot)) = accepted else { continue };
+        let state = Arc::new(ConnectionState::default());
+        let io = TokioIo::new(TimeoutStream::new(stream, state.clone(), settings, app.stopping.clone()));
+        let peer = Peer { address, connection: slot.connection.clone() };
         let router = router.clone();
         let service = service_fn(move |request: hyper::Request<Incoming>| {
             peer.connection.begin();
-            let begun = exchanges.begin();
-            let mut request = request.map(|body| Body::new(Arriving::new(body, &exchanges, begun.clone())));
+            let open_request = state.begin();
+            let mut request =
+                request.map(|body| Body::new(TrackedBody::new(body, &state, open_request.clone())));
             request.extensions_mut().insert(peer.clone());
-            let answer = (!exchanges.is_ambiguous()).then(|| router.clone().call(request));
+            let response = (!state.is_ambiguous()).then(|| router.clone().call(request));
             let connection = peer.connection.clone();
             async move {
-                let answer = match answer {
-                    Some(answer) => answer.await.unwrap_or_else(|never| match never {}),
+                let response = match response {
+                    Some(response) => response.await.unwrap_or_else(|never| match never {}),
                     None => ambiguous(),
                 };
-                drop(begun);
-                Ok::<_, std::convert::Infallible>(leaving(answer, connection))
+                drop(open_request);
+                Ok::<_, std::convert::Infallible>(finish(response, connection))
             }
         });
         let connection = builder.serve_connection(io, service);
-        open.spawn(run(connection, place, app.stopping.clone()));
+        open.spawn(run(connection, slot, app.stopping.clone()));
     }
     drop(listener);
     open.close();
     let _ = tokio::time::timeout(settings.shutdown_grace_period, open.wait()).await;
 }
 
-/// Serves a connection until its client ends it, it makes room for others, or the server stops.
+/// Serves a connection until its client closes it, it is closed for another one, or the server
+/// stops.
 async fn run<S>(
-    connection: http1::Connection<TokioIo<Timed<TcpStream>>, S>,
-    place: Place,
+    connection: http1::Connection<TokioIo<TimeoutStream<TcpStream>>, S>,
+    slot: ConnectionSlot,
     stopping: CancellationToken,
 ) where
     S: hyper::service::HttpService<Incoming, ResBody = Body>,
     S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let _present = Present::connection();
+    let _gauged = Gauged::connection();
     let mut connection = pin!(connection);
     let is_over = tokio::select! {
-        // A client that goes away is no news.
+        // A client that goes away is not an error.
         _ = connection.as_mut() => true,
         () = stopping.cancelled() => false,
-        () = place.connection.closing() => false,
+        () = slot.connection.closing() => false,
     };
     if !is_over {
-        // An answer that is on its way arrives first.
+        // A response in progress is completed first.
         connection.as_mut().graceful_shutdown();
         let _ = connection.await;
     }
@@ -124,28 +128,29 @@ async fn run<S>(
 fn ambiguous() -> Response {
     let problem = ProblemKind::Malformed
         .because("the request has both Content-Length and Transfer-Encoding; send it with one of them");
-    let mut answer = problem.into_response();
-    answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-    answer
+    let mut response = problem.into_response();
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
 }
 
-/// The answer as it leaves. A connection without a valid key ends with it: a client must not hold a place by asking for
-/// what everybody may see.
-fn leaving(mut answer: Response, connection: Arc<Connection>) -> Response {
+/// The response as it is sent. A connection without a valid key ends with it: a client must not
+/// hold a connection with requests to public routes.
+fn finish(mut response: Response, connection: Arc<Connection>) -> Response {
     if !connection.has_key() {
-        answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
-    answering(answer, connection)
+    track_response(response, connection)
 }
 
 fn builder(settings: &ServerSettings) -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
-        // It runs from the end of one answer to the end of the next head; `Timed` bounds a head that has begun.
+        // It runs from the end of one response to the end of the next head; `TimeoutStream` bounds
+        // a head that has begun.
         .header_read_timeout(settings.idle_timeout)
         .max_header_size(settings.head_bytes_max)
-        // What one connection can make the server hold, whatever it sends.
+        // The memory that one connection can take for its buffer.
         .max_buf_size(settings.head_bytes_max.max(8 * 1024));
     builder
 }
@@ -153,27 +158,27 @@ fn builder(settings: &ServerSettings) -> http1::Builder {
 async fn accept(
     listener: &TcpListener,
     connections: &Arc<Connections>,
-) -> Option<(TcpStream, IpAddr, Place)> {
+) -> Option<(TcpStream, IpAddr, ConnectionSlot)> {
     match listener.accept().await {
         Ok((stream, peer)) => {
             prepare(&stream);
-            let place = connections.admit(peer.ip()).await?;
-            Some((stream, peer.ip(), place))
+            let slot = connections.admit(peer.ip()).await?;
+            Some((stream, peer.ip(), slot))
         }
         Err(error) => {
             tracing::warn!(target: "fairlane", %error, "a connection could not be accepted");
-            // Out of file descriptors, most likely: others have to end first.
+            // Most likely the process is out of file descriptors, until other connections end.
             tokio::time::sleep(Duration::from_millis(50)).await;
             None
         }
     }
 }
 
-/// Each of these only makes a connection better; one that the system does not know is done without.
+/// Sets options of the socket. All of them are optional, so errors are ignored.
 fn prepare(stream: &TcpStream) {
-    // Answers are small and waited for.
+    // Responses are small, and clients wait for them.
     let _ = stream.set_nodelay(true);
-    // A client whose machine has gone would hold its place for ever.
+    // Without keepalive a client whose machine is gone would hold its connection for ever.
     let _ = sockopt::set_socket_keepalive(stream, true);
     let _ = sockopt::set_tcp_keepidle(stream, KEEPALIVE_AFTER);
     let _ = sockopt::set_tcp_keepintvl(stream, KEEPALIVE_EVERY);

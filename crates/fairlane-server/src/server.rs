@@ -1,4 +1,4 @@
-//! A server from its start to its end.
+//! The lifecycle of a server.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use tokio::net::TcpListener;
 
 use crate::api;
 use crate::app::App;
-use crate::figures;
 use crate::keys::Keys;
+use crate::metrics;
 use crate::serve;
 use crate::settings::ServerSettings;
 
@@ -17,18 +17,18 @@ use crate::settings::ServerSettings;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
-    /// The address cannot be listened on.
-    #[error("{address} cannot be listened on: {reason}")]
+    /// The server cannot listen on the address.
+    #[error("cannot listen on {address}: {reason}")]
     Listen {
-        /// Which.
+        /// The address to listen on.
         address: SocketAddr,
-        /// What the system says.
+        /// The error of the operating system.
         reason: std::io::Error,
     },
-    /// Everybody could come in from outside.
+    /// Every client on the network would have access.
     #[error(
-        "without a valid key the server listens on loopback only, and {0} is not; create a key first (fairlane key \
-         create), or listen on 127.0.0.1"
+        "without a valid key the server listens on loopback addresses only, and {0} is not one; create a key first \
+         (fairlane key create), or listen on 127.0.0.1"
     )]
     Open(SocketAddr),
 }
@@ -41,8 +41,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Whether it may and can listen there, for those who would make something first: without a valid key only this
-    /// machine is listened to, and a port that is in use is nobody else's.
+    /// Whether a server may and can listen on the address, for callers that create something before
+    /// they start one. Without a valid key a server listens on loopback addresses only.
     pub fn check(address: SocketAddr, keys: Option<&Keys>) -> Result<(), ServerError> {
         Self::check_guarded(address, keys)?;
         let tried = std::net::TcpListener::bind(address);
@@ -54,7 +54,7 @@ impl Server {
         if is_guarded { Ok(()) } else { Err(ServerError::Open(address)) }
     }
 
-    /// Listens and serves until it is stopped. Port 0 is any free one.
+    /// Listens and serves until it is stopped. Port 0 is any free port.
     pub async fn start(
         fairlane: Fairlane,
         address: SocketAddr,
@@ -70,20 +70,21 @@ impl Server {
             tokio::spawn(keys.watch(app.stopping.clone()));
         }
         let stopping = app.stopping.clone();
-        tokio::spawn(async move { stopping.run_until_cancelled(figures::upkeep()).await });
+        tokio::spawn(async move { stopping.run_until_cancelled(metrics::upkeep()).await });
         let serving = tokio::spawn(serve::serve(listener, api::router(app.clone()), app.clone()));
         Ok(Self { app, address, serving })
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Stops: takes no new connections, ends what waits, and lets what is being answered finish.
+    /// Stops: accepts no new connections, ends long polls and streams, and lets other requests
+    /// finish.
     pub async fn stop(self) {
         self.app.stopping.cancel();
-        // A panic in the accept loop has been told by the runtime already.
+        // The runtime has reported a panic of the accept loop already.
         let _ = self.serving.await;
     }
 }

@@ -4,56 +4,58 @@ use std::time::Duration;
 
 use fairlane_core::Rate;
 
-/// What a server allows; the defaults are for the open internet behind a reverse proxy.
+/// The limits of a server; the defaults suit the public internet behind a reverse proxy.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServerSettings {
-    /// Connections at once. When there are as many, those that are idle are closed for others: first those that have
-    /// shown no valid key, then those that have been idle longest.
+    /// Concurrent connections. At the limit, idle connections are closed for new ones: first those
+    /// without a valid key, then those idle longest.
     pub connections_max: usize,
-    /// Of these, connections of one client address; a third of that without a valid key. None: three quarters of
-    /// `connections_max`. Behind a proxy all have its address.
+    /// Of these, connections of one client address; a third of that without a valid key. `None` is
+    /// three quarters of `connections_max`. All clients behind a proxy have its address.
     pub address_connections_max: Option<usize>,
-    /// Requests worked on at once, those that wait for work or events not counted; more are told to come back.
+    /// Concurrent requests, without those that wait for work or events; more are refused.
     pub requests_max: usize,
     /// Of these, requests of one key.
     pub key_requests_max: usize,
-    /// Long polls and event streams at once; one key may have a quarter of them, or a sixteenth if it is bound to
-    /// groups, and an eighth is for workers alone.
+    /// Concurrent long polls and event streams. One key may have a quarter of them, or a sixteenth
+    /// if it is bound to groups; an eighth is reserved for workers.
     pub held_max: usize,
-    /// Streams of jobs and results, walks and audits at once, each of which may take a few MiB; one key may have a
-    /// quarter of them, or a sixteenth if it is bound to groups.
+    /// Concurrent streams of jobs and results, scans and audits, each of which may take a few MiB.
+    /// One key may have a quarter of them, or a sixteenth if it is bound to groups.
     pub streams_max: usize,
-    /// Requests a second of one key that has no rate of its own; what they have done counts as well, 50 jobs like one.
+    /// Requests a second of a key that has no rate of its own. The jobs of a request count too: 50
+    /// jobs cost as much as one request.
     pub key_rate: Option<Rate>,
-    /// Bytes of a body that is read as a whole.
+    /// Bytes of a body that is read completely before it is parsed.
     pub body_bytes_max: usize,
-    /// Bytes of all such bodies together, but for the first 16 KiB of each; more are told to come back. One key may have
-    /// a quarter of them, or a sixteenth if it is bound to groups.
+    /// Bytes of all such bodies together, without the first 16 KiB of each; more are refused. One
+    /// key may have a quarter of them, or a sixteenth if it is bound to groups.
     pub bodies_bytes_max: usize,
-    /// Bytes of a request's head, and of what is read ahead on a connection; at least 8 KiB.
+    /// Bytes of the head of a request, and of what a connection reads ahead; at least 8 KiB.
     pub head_bytes_max: usize,
-    /// How long a request's head may take once it has begun.
+    /// How long the head of a request may take, from its first byte.
     pub head_timeout: Duration,
-    /// How long the first head of a connection may take, from when it is accepted.
+    /// How long the first head of a connection may take, from when the connection is accepted.
     pub first_head_timeout: Duration,
-    /// How long a connection that has shown a valid key may be idle between two requests; one that has not is closed
-    /// with its first answer.
+    /// How long a connection with a valid key may be idle between two requests; a connection
+    /// without one is closed with its first response.
     pub idle_timeout: Duration,
-    /// How long a body may take from one piece to the next.
+    /// How long a body may pause between two chunks.
     pub body_timeout: Duration,
-    /// How long a body that is read as a whole may take in all.
+    /// How long a body may take in total, if it is read completely before it is parsed.
     pub body_whole_timeout: Duration,
-    /// How long a request may be worked on, beside what its body took.
+    /// How long a request may take, without the time for its body.
     pub request_timeout: Duration,
-    /// How long a client may not read its answer.
+    /// How long a client may pause reading its response.
     pub write_timeout: Duration,
     /// The longest long poll.
     pub poll_max: Duration,
-    /// How long a stream of jobs waits when the queue is full or does not answer, before it says where to go on.
+    /// How long a stream of jobs waits while the queue is full or does not reply, before it ends
+    /// with the line to resume from.
     pub stream_patience: Duration,
-    /// How long a stop waits for requests that are being answered.
+    /// How long a stop waits for requests in progress.
     pub shutdown_grace_period: Duration,
-    /// Groups that have figures of their own in `/metrics`: those with the most unfinished jobs.
+    /// Groups with gauges of their own in `/metrics`: those with the most unfinished jobs.
     pub groups_shown_max: usize,
 }
 

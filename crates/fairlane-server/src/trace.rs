@@ -1,4 +1,4 @@
-//! The trace that a request belongs to (W3C Trace Context).
+//! The trace of a request (W3C Trace Context).
 
 use std::convert::Infallible;
 
@@ -8,7 +8,8 @@ use fairlane_core::Trace;
 
 use crate::app::Shared;
 
-/// The trace of a request, if its `traceparent` names one; what cannot be read is passed over, as W3C asks.
+/// The trace of a request, if it has a valid `traceparent`; an invalid one is ignored, as W3C
+/// requires.
 pub struct TraceOf(pub Option<Trace>);
 
 impl FromRequestParts<Shared> for TraceOf {

@@ -1,22 +1,22 @@
-//! Jobs that flow in one by one: evenly spaced, or at random as a Poisson process.
+//! Jobs that arrive one by one: evenly spaced, or at random as a Poisson process.
 
 use crate::generator::Generator;
 use crate::steps::Steps;
 
-/// The moments of one flow, in order.
+/// The arrival times of one flow, in order, in microseconds of the run.
 #[derive(Debug, Clone)]
 pub struct Flow {
     rate: Steps,
     until_us: Option<u64>,
     jobs_left: Option<u64>,
     random: Option<Generator>,
-    /// Kept unrounded, so that the spacing does not drift.
+    /// Not rounded, so that the spacing does not drift.
     position_us: f64,
     started: bool,
 }
 
 impl Flow {
-    /// A flow; with a generator, at random.
+    /// Makes a flow; with a generator, a Poisson process.
     pub fn new(
         rate: &Steps,
         until_us: Option<u64>,
@@ -31,7 +31,7 @@ impl Flow {
 impl Iterator for Flow {
     type Item = u64;
 
-    /// When the next job comes. An even flow begins with a job.
+    /// When the next job arrives. An even flow begins with a job.
     fn next(&mut self) -> Option<u64> {
         if self.jobs_left == Some(0) {
             return None;

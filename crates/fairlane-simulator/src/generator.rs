@@ -1,9 +1,9 @@
-//! Seeded draws: SplitMix64, small enough to read and the same on every machine.
+//! Seeded random numbers: SplitMix64, which is short and gives the same numbers on every machine.
 //!
-//! Each purpose draws from a stream of its own, so that taking one group out of a scenario leaves
-//! every other group's draws as they were.
+//! Each purpose has a stream of its own, so that removing one group from a scenario does not change
+//! the numbers of the others.
 
-/// A stream of draws.
+/// A stream of random numbers.
 #[derive(Debug, Clone)]
 pub struct Generator {
     state: u64,
@@ -16,19 +16,19 @@ impl Generator {
         Self { state }
     }
 
-    /// Any number.
+    /// A uniform random number.
     pub fn number(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
         mix(self.state)
     }
 
-    /// A number from `least` to `most`, both included.
+    /// A uniform random number from `least` to `most`, both inclusive.
     pub fn between(&mut self, least: u64, most: u64) -> u64 {
         let width = u128::from(most - least) + 1;
         least + ((u128::from(self.number()) * width) >> 64) as u64
     }
 
-    /// A distance of a Poisson process whose mean distance is 1.
+    /// An exponentially distributed number with mean 1: an interval of a Poisson process.
     pub fn exponential(&mut self) -> f64 {
         let above_zero = (self.number() >> 11) as f64 + 1.0;
         -(above_zero / (1_u64 << 53) as f64).ln()
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn draws_stay_within_their_bounds_and_reach_both() {
+    fn numbers_stay_within_their_bounds_and_reach_both() {
         let mut generator = Generator::of(1, &[7]);
         let draws: Vec<u64> = (0..1000).map(|_| generator.between(3, 5)).collect();
         assert_eq!(draws.iter().min(), Some(&3));

@@ -1,19 +1,21 @@
-//! Whole days of queueing in seconds of virtual time.
+//! Simulates whole days of queueing in seconds.
 //!
-//! A scenario says who enqueues what and when, what the limits are, and how the outside behaves.
-//! It is played against the real [`fairlane_core::queue::Machine`], through real commands, so that
-//! what comes out is what the queue does and not what a model of it would do. Invariant: the same
-//! scenario with the same seed gives the same report, on any machine. Left out on purpose: network
-//! delays, lost workers and stores; those belong to the tests of the engines.
+//! A scenario defines which groups enqueue which jobs and when, the limits, and how the downstream
+//! behaves. It runs against the real [`fairlane_core::queue::Machine`], through real operations, so
+//! that the result shows what the queue does and not what a model of it would do. Invariant: the
+//! same scenario with the same seed gives the same report, on any machine. Left out on purpose:
+//! network delays, lost workers and stores, which the tests of the engines cover.
 //!
-//! - [`Scenario`] (`scenario.rs`): a TOML file, its parts laid over its common settings, checked.
-//!   `scenario/layer.rs` is the file as written, `scenario/part.rs` what is run, `scenario/classic.rs` both
-//!   for the keys of `classic`. [`Overlay`]: what the command line lays over it.
-//! - [`run`] (`simulation.rs`): the event loop. `simulation/ticks.rs`: what `classic` does by the clock. `arrivals.rs`: who comes when. `outside.rs`: the
-//!   downstream with its true limit. `steps.rs`: quantities that change over time.
-//!   `generator.rs`: seeded draws.
-//! - `measure.rs`, `measure/*.rs`: what is observed while it runs.
-//! - [`PartReport`] (`report.rs`): the figures; `report/table.rs` and `report/plot.rs`: for people.
+//! - [`Scenario`] (`scenario.rs`): a TOML file, its parts merged with its common settings, checked.
+//!   `scenario/layer.rs` is the file as written, `scenario/part.rs` what is run,
+//!   `scenario/classic.rs` both for the keys of `classic`. [`Overlay`]: overrides from the command
+//!   line.
+//! - [`run`] (`simulation.rs`): the event loop. `simulation/ticks.rs`: the timers of `classic`.
+//!   `arrivals.rs`: when jobs arrive. `downstream.rs`: the downstream with its true limit.
+//!   `steps.rs`: rates that change over time. `generator.rs`: seeded random numbers.
+//! - `measure.rs`, `measure/*.rs`: measurements during a run.
+//! - [`PartReport`] (`report.rs`): the figures; `report/table.rs` and `report/plot.rs`: tables and
+//!   charts.
 //!
 //! ```
 //! use fairlane_simulator::{Scenario, run};
@@ -38,9 +40,9 @@
 //! ```
 
 mod arrivals;
+mod downstream;
 mod generator;
 mod measure;
-mod outside;
 mod report;
 mod scenario;
 mod simulation;

@@ -1,6 +1,6 @@
-//! What is observed while a part runs.
+//! Measurements during the run of a part.
 //!
-//! The loop says what happens; nothing here influences it.
+//! The event loop reports what happens; measurements do not influence it.
 
 mod entitlement;
 mod ideal;
@@ -15,7 +15,7 @@ use crate::report::Series;
 use crate::scenario::Part;
 use windows::Windows;
 
-/// Everything counted in one run.
+/// The measurements of one run.
 #[derive(Debug)]
 pub struct Measure {
     pub groups: Vec<GroupMeasure>,
@@ -34,7 +34,7 @@ pub struct Measure {
     starts_within: u64,
 }
 
-/// Everything counted of one group.
+/// The measurements of one group.
 #[derive(Debug, Default)]
 pub struct GroupMeasure {
     pub jobs: u64,
@@ -46,7 +46,7 @@ pub struct GroupMeasure {
 }
 
 impl Measure {
-    /// Nothing has happened yet.
+    /// The measurements before the first event.
     pub fn new(part: &Part) -> Self {
         Self {
             groups: part.groups.iter().map(|_| GroupMeasure::default()).collect(),
@@ -66,12 +66,12 @@ impl Measure {
         }
     }
 
-    /// Time goes on to `now_us`; nothing happens before it any more.
+    /// Advances to `now_us`; no later event is before it.
     pub fn advance(&mut self, now_us: u64) {
         self.windows.advance(now_us, &mut self.entitlement);
     }
 
-    /// Jobs were enqueued.
+    /// Records that jobs were enqueued.
     pub fn arrived(&mut self, group: usize, jobs: u64, now_us: u64) {
         self.first_arrival_us.get_or_insert(now_us);
         self.groups[group].jobs += jobs;
@@ -79,7 +79,8 @@ impl Measure {
         self.ideal.arrived(group, jobs, now_us);
     }
 
-    /// A job was leased and its call made. A job that waited counts when its call is taken.
+    /// Records that a job was leased and its call made. Its wait counts only if the call is
+    /// accepted.
     pub fn started(&mut self, group: usize, wait_us: u64, refused: bool, now_us: u64) {
         self.entitlement.served(group);
         self.started += 1;
@@ -92,12 +93,12 @@ impl Measure {
         }
     }
 
-    /// A job's call was refused and it waits to be served again.
+    /// Records that the call of a job was rejected, and the job waits to be served again.
     pub fn returned(&mut self, group: usize) {
         self.entitlement.arrived(group, 1);
     }
 
-    /// A job was done.
+    /// Records that a job was done.
     pub fn done(&mut self, group: usize, now_us: u64) {
         self.completed += 1;
         self.last_done_us = now_us;
@@ -108,7 +109,7 @@ impl Measure {
         group.series.count(now_us);
     }
 
-    /// The busiest second so far, over every second that ends with a start.
+    /// Updates the busiest second so far, over every second that ends with a start.
     fn count_start(&mut self, now_us: u64) {
         match self.starts.back_mut() {
             Some((at_us, count)) if *at_us == now_us => *count += 1,

@@ -1,7 +1,7 @@
 //! The figures of one part.
 //!
-//! What each means is said at its field and in `docs/simulator.md`. A figure that makes no sense
-//! in a part (nothing limits it, nothing was served) is `None`, `null` in JSON.
+//! The fields and `docs/simulator.md` explain each figure. A figure that does not apply to a part
+//! (no limit, nothing served) is `None`, `null` in JSON.
 
 mod plot;
 mod series;
@@ -16,65 +16,69 @@ use serde::Serialize;
 use crate::measure::{GroupMeasure, Measure};
 use crate::scenario::Part;
 
-/// What came out of one part.
+/// The report of one part.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PartReport {
     /// The scenario's name.
     pub scenario: String,
     /// The part's name.
     pub part: String,
-    /// The rules that were in force.
+    /// The discipline of the queue.
     pub discipline: &'static str,
-    /// What progress was worth in a score; `None` where there are no scores.
+    /// The weight of progress in a score; `None` for disciplines without scores.
     pub alpha: Option<i64>,
-    /// When the last job was done, over when it could have been: jobs / limit + one service time
-    /// when all come at once, else what a flow at the limit would have needed for these arrivals.
-    /// The limit is the declared rate or the downstream's true one, whichever is less; where it
-    /// changes, its integral. `None` when not all jobs were done.
+    /// When the last job was done, divided by the ideal time. That is jobs / limit + one service
+    /// time when all jobs arrive at once, else what a flow at the limit would have needed for these
+    /// arrivals. The limit is the declared rate or the downstream's true one, whichever is lower;
+    /// where it changes, its integral. `None` when not all jobs were done.
     pub completion_over_ideal: Option<f64>,
-    /// Times a job was set aside by our own gate after it had been picked, per job. `share` parks
-    /// lanes instead, so it is 0; it is counted all the same. In `classic`, refusals of the window.
+    /// Number of times per job that the queue's own gate set aside a job after it had been picked.
+    /// `share` parks lanes instead, so it is 0, but it is measured. In `classic`, refusals of the
+    /// window.
     pub throttles_per_job: f64,
-    /// Times the downstream answered 429, per job.
+    /// Number of times per job that the downstream responded with 429.
     pub refusals_per_job: f64,
-    /// Jain's index over what each group was served of its entitlement: 1 is perfectly fair.
+    /// Jain's index over the part of its entitlement that each group was served: 1 is perfectly
+    /// fair.
     pub jain: Option<f64>,
-    /// Job starts in the busiest second, at whatever moment it begins, over the declared limit for
-    /// a second and the declared burst together.
+    /// Job starts in the busiest second, whenever it begins, divided by the declared limit for a
+    /// second plus the declared burst.
     pub peak_over_limit: Option<f64>,
-    /// Job starts that were not refused, over what the limit allowed between the first arrival and
-    /// the last start. The first burst can lift it slightly above 1.
+    /// Job starts that were not rejected, divided by what the limit allowed between the first
+    /// arrival and the last start. The first burst can raise it slightly above 1.
     pub utilisation: Option<f64>,
-    /// Every group, in the order of the file.
+    /// The groups, in the order of the file.
     pub groups: Vec<GroupReport>,
 }
 
-/// What came out for one group.
+/// The report of one group.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct GroupReport {
     /// The group's name.
     pub group: String,
-    /// Jobs it enqueued.
+    /// Number of jobs it enqueued.
     pub jobs: u64,
-    /// Jobs of these that were done.
+    /// Number of these jobs that were done.
     pub completed: u64,
-    /// When its first job was done, since the start of the run.
+    /// When its first job was done, in milliseconds since the start of the run.
     pub first_done_ms: Option<f64>,
-    /// When its last job was done, since the start of the run.
+    /// When its last job was done, in milliseconds since the start of the run.
     pub last_done_ms: Option<f64>,
-    /// Half of its jobs waited no longer than this from enqueue to the start of the call that succeeded.
+    /// The median wait of its jobs from enqueue to the start of the successful call, in
+    /// milliseconds.
     pub wait_p50_ms: Option<f64>,
-    /// 99 in 100 of its jobs waited no longer than this.
+    /// The 99th percentile of these waits, in milliseconds.
     pub wait_p99_ms: Option<f64>,
-    /// The same in a run without the groups of `alone_without`, with the same arrivals.
+    /// The same percentile in a run without the groups of `alone_without`, with the same arrivals.
     pub alone_wait_p99_ms: Option<f64>,
-    /// Its part of all cost served.
+    /// Its fraction of all cost served.
     pub share: f64,
-    /// The part it was entitled to: each unit served divided, when it was, by weight among the
-    /// groups of that type that had something to be served, levels by their weights.
+    /// The fraction it was entitled to. Each unit served is divided, at that moment, by weight
+    /// among the groups of that type that had jobs to serve, and between levels by their weights.
     pub fair_share: f64,
-    /// The least it got of its entitlement in any ten seconds through which it had something to be
-    /// served. `None` if there were none such, or if it has a limit of its own.
+    /// The smallest part of its entitlement that it was served in any ten seconds during which it
+    /// always had jobs to serve. `None` if there were no such ten seconds, or if it has a limit of
+    /// its own.
     pub least_window_share: Option<f64>,
     /// Its completions over time.
     #[serde(skip)]
@@ -104,18 +108,18 @@ impl PartReport {
         }
     }
 
-    /// The scenario, the part, and the rules where they are not the usual ones.
+    /// The scenario and the part, and the discipline if it is not the default.
     pub(crate) fn title(&self) -> String {
         let rules = self.alpha.map(|alpha| format!(", classic at alpha {alpha}"));
         format!("{}, part {}{}", self.scenario, self.part, rules.unwrap_or_default())
     }
 
-    /// When the last job of all was done, since the start of the run.
+    /// When the last job of all groups was done, in milliseconds since the start of the run.
     pub(crate) fn last_done_ms(&self) -> Option<f64> {
         self.groups.iter().filter_map(|group| group.last_done_ms).reduce(f64::max)
     }
 
-    /// Takes in how long groups waited in the run without the others.
+    /// Adds the waits that groups had in the run without the others.
     pub(crate) fn add_alone(&mut self, part: &Part, measure: &Measure) {
         for (group, measured) in part.groups.iter().zip(&measure.groups) {
             let [_, p99] = wait_percentiles(measured);
@@ -154,7 +158,7 @@ fn utilisation(part: &Part, measure: &Measure) -> Option<f64> {
     (allowed > 0.0).then(|| ratio(served / allowed))
 }
 
-/// The waits that 50 and 99 in 100 jobs did not exceed.
+/// The 50th and 99th percentile of a group's waits, in milliseconds.
 fn wait_percentiles(group: &GroupMeasure) -> [Option<f64>; 2] {
     let mut waits_us = group.waits_us.clone();
     waits_us.sort_unstable();
@@ -168,7 +172,7 @@ fn milliseconds(us: u64) -> f64 {
     us as f64 / 1000.0
 }
 
-/// Six places: more would be noise to read.
+/// Rounds to six decimals; more would be noise.
 fn ratio(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
 }

@@ -1,7 +1,8 @@
 //! A scenario: one file, one or more parts, each a run of its own.
 //!
-//! The file's own settings hold for every part; a part overrides what it names. A file without
-//! parts has one, named `main`. Everything is checked here, so that a run cannot fail halfway.
+//! The settings at the top of the file apply to every part; a part overrides the keys it has. A
+//! file without parts has one, named `main`. Everything is checked here, so that a run cannot fail
+//! halfway.
 
 mod build;
 mod classic;
@@ -20,24 +21,24 @@ use layer::Layer;
 /// Why a scenario cannot be run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SimulationError {
-    /// The text is not TOML, a key is unknown or missing, or a value has the wrong form.
+    /// The text is not TOML, a key is unknown or missing, or a value has the wrong type.
     #[error("scenario {scenario}: {message}")]
     Syntax {
-        /// Which scenario.
+        /// The name of the scenario.
         scenario: String,
-        /// What is wrong, with the line.
+        /// The parser's message, with the line.
         message: String,
     },
-    /// A value that makes no sense.
+    /// A value is invalid.
     #[error("scenario {scenario}, part {part}: {field}: {problem}")]
     Invalid {
-        /// Which scenario.
+        /// The name of the scenario.
         scenario: String,
-        /// Which of its parts.
+        /// The name of the part.
         part: String,
-        /// Which field.
+        /// The name of the field.
         field: String,
-        /// What is wrong with it, and what would be right.
+        /// What is wrong with it, and what is allowed.
         problem: String,
     },
 }
@@ -50,17 +51,17 @@ pub struct Scenario {
     parts: Vec<Part>,
 }
 
-/// What is laid over every part of a scenario, as a part is laid over its file.
+/// Overrides for every part of a scenario, applied as a part is applied to its file.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Overlay {
-    /// The rules, whatever the file says.
+    /// The discipline, instead of that of the file.
     pub discipline: Option<Discipline>,
-    /// Keys of `classic`, one by one.
+    /// Keys of `classic`, each instead of that of the file.
     pub classic: ClassicLayer,
 }
 
 impl Scenario {
-    /// Reads and checks a scenario; `name` stands in its reports.
+    /// Parses and checks a scenario; `name` is shown in its reports.
     ///
     /// ```
     /// use fairlane_simulator::Scenario;
@@ -77,7 +78,7 @@ impl Scenario {
         }
         let layers = match file.parts.as_slice() {
             [] => vec![Layer { name: Some("main".into()), ..file.clone() }],
-            parts => parts.iter().map(|part| file.under(part)).collect(),
+            parts => parts.iter().map(|part| file.overridden_by(part)).collect(),
         };
         let mut names: Vec<&str> = Vec::new();
         for (layer, written) in layers.iter().zip(file.parts.iter().chain([&Layer::default()])) {
@@ -95,7 +96,7 @@ impl Scenario {
         Self::built(name, layers)
     }
 
-    /// The same scenario with `overlay` laid over each of its parts.
+    /// The same scenario with `overlay` applied to each of its parts.
     ///
     /// ```
     /// use fairlane_core::queue::Discipline;
@@ -113,7 +114,7 @@ impl Scenario {
         for layer in &mut layers {
             let discipline = overlay.discipline.map(|discipline| discipline.as_str().to_owned());
             layer.discipline = discipline.or(layer.discipline.take());
-            layer.classic = Some(layer.classic.unwrap_or_default().under(overlay.classic));
+            layer.classic = Some(layer.classic.unwrap_or_default().overridden_by(overlay.classic));
         }
         Self::built(&self.name, layers)
     }
@@ -132,7 +133,7 @@ impl Scenario {
         self.parts.iter().any(|part| part.discipline == discipline)
     }
 
-    /// Its name.
+    /// The name of the scenario.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -141,7 +142,7 @@ impl Scenario {
         &self.parts
     }
 
-    /// The scenarios that come with the program: name and text.
+    /// The name and text of each scenario that comes with the program.
     pub fn shipped() -> &'static [(&'static str, &'static str)] {
         &[
             ("backoff", include_str!("../../../scenarios/backoff.toml")),

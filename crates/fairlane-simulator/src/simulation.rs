@@ -1,10 +1,10 @@
 //! The event loop: virtual time, the real machine.
 //!
-//! One process has all worker slots and one fetcher, as the worker crate will. It leases for its
-//! free slots, never more, and asks again when a wake-up token is there, when the time a lease
-//! named has come, when a lease gave all that was asked, and when jobs were settled. Events at the
-//! same moment are taken together, in the order in which they were planned, then the fetcher has
-//! its turn; so the same scenario always runs the same way.
+//! One process has all worker slots and one fetcher, as the worker crate does. It leases at most as
+//! many jobs as there are free slots. It leases again when a wake-up token is available, at the
+//! time that the last lease named, when a lease returned all that was requested, and when jobs were
+//! settled. Events at the same time are processed together, in the order in which they were
+//! planned, and then the fetcher runs; so the same scenario always runs the same way.
 
 mod ticks;
 
@@ -12,42 +12,43 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 
+use fairlane_core::kernel::Operation;
 use fairlane_core::limits::{ENQUEUE_JOBS_MAX, LEASE_MS_MAX, SETTLE_JOBS_MAX};
 use fairlane_core::queue::{
-    Command, Enqueue, GroupPatch, Inspect, Inspected, JobRef, Lease, Leased, LeasedJob, Machine, NewJob,
-    Outcome, Reply, SetGroup, SetType, Settle, Settlement, TypePatch,
+    Enqueue, GroupPatch, InspectQueue, JobRef, Lease, Leased, LeasedJob, Machine, NewJob, Outcome, SetGroup,
+    SetType, Settle, Settlement, TypePatch,
 };
 use fairlane_core::{GroupId, HashSeed, JobId, Micros, RequestNumber, TypeId, WorkerId};
 
 use crate::arrivals::Flow;
+use crate::downstream::{CallResult, Downstream};
 use crate::generator::Generator;
 use crate::measure::Measure;
-use crate::outside::{Answer, Outside};
 use crate::report::PartReport;
 use crate::scenario::{Arrival, Moment, Part, Scenario, SimulationError};
 use ticks::Ticks;
 
-/// When virtual time begins, in real time: any moment will do.
+/// The real time at which virtual time begins; its value does not matter.
 const START: Micros = Micros(1_700_000_000_000_000);
-/// Completions between two calls of the progress function.
+/// Number of completions between two calls of the progress function.
 const PROGRESS_JOBS: u64 = 4096;
 /// Most groups of a part whose end state is checked in debug builds.
 const CHECKED_GROUPS_MAX: usize = 64;
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress<'a> {
-    /// The part that runs.
+    /// The name of the running part.
     pub part: &'a str,
-    /// Jobs of this part done so far, over all its runs.
+    /// Number of jobs of this part done so far, over all its runs.
     pub completed: u64,
-    /// Jobs of this part that are expected, over all its runs.
+    /// Number of jobs expected in this part, over all its runs.
     pub total: u64,
 }
 
-/// Plays every part of a scenario, in order, and reports on each.
+/// Runs every part of a scenario, in order, and reports on each.
 ///
-/// A part with `alone_without` is played a second time without those groups, to learn how long the
+/// A part with `alone_without` is run a second time without those groups, to measure how long the
 /// others would have waited.
 pub fn run(
     scenario: &Scenario,
@@ -61,15 +62,15 @@ pub fn run(
             false => (2 * part.jobs_expected()).saturating_sub(left_out.sum()),
         };
         let mut done_before = 0;
-        let mut tell = |completed| progress(Progress { part: &part.name, completed, total });
+        let mut report_progress = |completed| progress(Progress { part: &part.name, completed, total });
         let mut full = Simulation::new(part);
-        full.play(&mut |completed| tell(completed));
+        full.play(&mut |completed| report_progress(completed));
         let mut report = PartReport::new(scenario.name(), part, &full.measure);
         done_before += full.measure.completed;
         if !part.alone_without.is_empty() {
             let alone_part = part.alone(&full.moments_us);
             let mut alone = Simulation::new(&alone_part);
-            alone.play(&mut |completed| tell(done_before + completed));
+            alone.play(&mut |completed| report_progress(done_before + completed));
             report.add_alone(&alone_part, &alone.measure);
             done_before += alone.measure.completed;
         }
@@ -81,29 +82,29 @@ pub fn run(
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// The jobs of a group's arrival of this number come at once.
+    /// The jobs of a group's arrival with this number arrive at once.
     AtOnce { group: usize, arrival: usize },
-    /// The next job of a flow.
+    /// The next job of a flow arrives.
     Flow { flow: usize },
-    /// A call is answered.
-    Answer { flight: usize },
+    /// A call ends.
+    CallEnd { flight: usize },
     /// A group is paused or resumed.
     Pause { group: usize, paused: bool },
-    /// The fetcher's timer.
+    /// The fetcher's timer fires.
     Wake,
-    /// Jobs are taken from their lanes and decided on (`classic`).
+    /// Jobs are taken from their lanes and admitted or refused (`classic`).
     Admit,
-    /// Jobs whose backoff is over go back to their lanes (`classic`).
+    /// Jobs whose backoff is over return to their lanes (`classic`).
     Promote,
 }
 
-/// A call on its way.
+/// A call in flight.
 struct Flight {
     settlement: Settlement,
     group: usize,
 }
 
-/// Jobs that come when another group has got so far.
+/// Jobs that arrive when another group has completed this many jobs.
 struct Watch {
     jobs_done: u64,
     group: usize,
@@ -120,10 +121,10 @@ struct Simulation<'a> {
     planned: u64,
     flows: Vec<(usize, Flow)>,
     watches: Vec<Vec<Watch>>,
-    /// When the jobs of each watched arrival came, by group and arrival.
+    /// When the jobs of each watched arrival arrived, by group and arrival, in microseconds.
     moments_us: BTreeMap<(usize, usize), u64>,
     payloads: Vec<Arc<[u8]>>,
-    outsides: Vec<Option<Outside<'a>>>,
+    downstreams: Vec<Option<Downstream<'a>>>,
     flights: Vec<Option<Flight>>,
     free_flights: Vec<usize>,
     in_flight: u64,
@@ -135,17 +136,18 @@ struct Fetcher {
     worker: WorkerId,
     types: Vec<TypeId>,
     request: u64,
-    ask: bool,
+    /// Whether there is a reason to lease again.
+    is_due: bool,
     wake_at_us: Option<u64>,
 }
 
 impl<'a> Simulation<'a> {
     fn new(part: &'a Part) -> Self {
         let fetcher = Fetcher {
-            worker: WorkerId::new("simulator").expect("a plain word is a name"),
+            worker: WorkerId::new("simulator").expect("a plain word is a valid name"),
             types: part.types.iter().map(|part| part.id.clone()).collect(),
             request: 0,
-            ask: false,
+            is_due: false,
             wake_at_us: None,
         };
         let mut simulation = Self {
@@ -159,7 +161,7 @@ impl<'a> Simulation<'a> {
             watches: part.groups.iter().map(|_| Vec::new()).collect(),
             moments_us: BTreeMap::new(),
             payloads: (0..part.groups.len() as u32).map(|group| group.to_le_bytes().into()).collect(),
-            outsides: outsides(part),
+            downstreams: downstreams(part),
             flights: Vec::new(),
             free_flights: Vec::new(),
             in_flight: 0,
@@ -173,9 +175,9 @@ impl<'a> Simulation<'a> {
         simulation
     }
 
-    fn apply(&mut self, command: Command) -> Reply {
-        debug_assert_eq!(command.validate(), Ok(()));
-        self.machine.apply(command, START.plus_us(self.now_us))
+    fn call<O: Operation<Machine = Machine>>(&mut self, operation: O) -> O::Reply {
+        debug_assert_eq!(operation.validate(), Ok(()));
+        self.machine.call(operation, START.plus_us(self.now_us))
     }
 
     fn set_limits(&mut self) {
@@ -183,7 +185,7 @@ impl<'a> Simulation<'a> {
         for part in &part.types {
             let (rate, concurrency) = (Some(part.rate), Some(part.concurrency));
             let patch = TypePatch { rate, concurrency, ..TypePatch::default() };
-            self.apply(Command::SetType(SetType { type_id: part.id.clone(), patch }));
+            self.call(SetType { type_id: part.id.clone(), patch });
         }
         for group in &part.groups {
             let patch = GroupPatch {
@@ -198,7 +200,7 @@ impl<'a> Simulation<'a> {
     }
 
     fn set_group(&mut self, group: GroupId, patch: GroupPatch) {
-        self.apply(Command::SetGroup(SetGroup { group, patch, reset_congestion: false }));
+        self.call(SetGroup { group, patch, reset_congestion: false });
     }
 
     fn plan(&mut self, at_us: u64, event: Event) {
@@ -251,69 +253,69 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Runs until nothing is planned any more, or to the part's stop.
-    fn play(&mut self, tell: &mut dyn FnMut(u64)) {
-        let mut told = 0;
+    /// Runs until no event is planned, or to the part's stop.
+    fn play(&mut self, report_progress: &mut dyn FnMut(u64)) {
+        let mut reported = 0;
         while let Some(Reverse((at_us, _, _))) = self.events.peek() {
             let at_us = *at_us;
-            if self.part.stop_after_us.is_some_and(|stop_us| at_us > stop_us) || self.has_its_jobs() {
+            if self.part.stop_after_us.is_some_and(|stop_us| at_us > stop_us) || self.is_complete() {
                 break;
             }
             self.now_us = at_us;
             self.measure.advance(at_us);
-            self.take_events();
+            self.process_events();
             self.fetch();
-            if self.measure.completed >= told + PROGRESS_JOBS {
-                told = self.measure.completed;
-                tell(told);
+            if self.measure.completed >= reported + PROGRESS_JOBS {
+                reported = self.measure.completed;
+                report_progress(reported);
             }
         }
-        // The check looks at every job once for each group.
+        // The check reads every job once for each group.
         if self.part.groups.len() <= CHECKED_GROUPS_MAX {
             debug_assert_eq!(self.machine.check(), Ok(()));
         }
     }
 
-    fn has_its_jobs(&self) -> bool {
+    fn is_complete(&self) -> bool {
         self.in_flight == 0 && self.starts_left() == 0
     }
 
-    /// Starts that the part's stop still allows.
+    /// Number of starts that the part's stop still allows.
     fn starts_left(&self) -> u64 {
-        let taken = self.measure.started - self.measure.refused;
-        self.part.stop_after_jobs.map_or(u64::MAX, |stop| stop.saturating_sub(taken))
+        let accepted = self.measure.started - self.measure.refused;
+        self.part.stop_after_jobs.map_or(u64::MAX, |stop| stop.saturating_sub(accepted))
     }
 
-    fn take_events(&mut self) {
-        let mut answered: Vec<usize> = Vec::new();
+    fn process_events(&mut self) {
+        let mut ended: Vec<usize> = Vec::new();
         while let Some(Reverse((at_us, _, event))) = self.events.peek().copied()
             && at_us == self.now_us
         {
             self.events.pop();
             match event {
-                Event::AtOnce { group, arrival } => self.take_at_once(group, arrival),
+                Event::AtOnce { group, arrival } => self.arrive_at_once(group, arrival),
                 Event::Flow { flow } => {
                     self.enqueue(self.flows[flow].0, 1);
                     self.plan_flow(flow);
                 }
-                Event::Answer { flight } => answered.push(flight),
+                Event::CallEnd { flight } => ended.push(flight),
                 Event::Pause { group, paused } => self.set_paused(group, paused),
                 Event::Wake if self.fetcher.wake_at_us == Some(at_us) => {
                     self.fetcher.wake_at_us = None;
-                    self.fetcher.ask = true;
+                    self.fetcher.is_due = true;
                 }
                 Event::Wake => {}
                 Event::Admit => self.admit(),
                 Event::Promote => self.promote(),
             }
         }
-        for flights in answered.chunks(SETTLE_JOBS_MAX) {
+        for flights in ended.chunks(SETTLE_JOBS_MAX) {
             self.settle(flights);
         }
         self.keep_ticking();
     }
 
-    fn take_at_once(&mut self, group: usize, arrival: usize) {
+    fn arrive_at_once(&mut self, group: usize, arrival: usize) {
         let Arrival::AtOnce { jobs, moment } = &self.part.groups[group].arrivals[arrival] else { return };
         if matches!(moment, Moment::WhenDone { .. }) {
             self.moments_us.insert((group, arrival), self.now_us);
@@ -327,7 +329,7 @@ impl<'a> Simulation<'a> {
         let new_job = |number: u64| NewJob {
             job: JobRef {
                 group: group_part.id.clone(),
-                id: JobId::new(number.to_string()).expect("a number is a name"),
+                id: JobId::new(number.to_string()).expect("a number is a valid name"),
             },
             type_id: self.part.types[group_part.type_index].id.clone(),
             level: group_part.level,
@@ -340,8 +342,7 @@ impl<'a> Simulation<'a> {
         let numbers: Vec<u64> = (first..first + jobs).collect();
         let batches = numbers.chunks(ENQUEUE_JOBS_MAX).map(|batch| batch.iter().map(|&n| new_job(n)));
         for jobs in batches {
-            self.machine
-                .apply(Command::Enqueue(Enqueue { jobs: jobs.collect() }), START.plus_us(self.now_us));
+            self.machine.call(Enqueue { jobs: jobs.collect() }, START.plus_us(self.now_us));
         }
         self.measure.arrived(group, jobs, self.now_us);
     }
@@ -355,7 +356,7 @@ impl<'a> Simulation<'a> {
     fn settle(&mut self, flights: &[usize]) {
         let mut settlements = Vec::with_capacity(flights.len());
         for &number in flights {
-            let flight = self.flights[number].take().expect("a call is answered once");
+            let flight = self.flights[number].take().expect("a call ends once");
             self.free_flights.push(number);
             self.in_flight -= 1;
             if matches!(flight.settlement.outcome, Outcome::Throttled { .. }) {
@@ -365,8 +366,8 @@ impl<'a> Simulation<'a> {
             }
             settlements.push(flight.settlement);
         }
-        self.apply(Command::Settle(Settle { settlements }));
-        self.fetcher.ask = true;
+        self.call(Settle { settlements });
+        self.fetcher.is_due = true;
     }
 
     fn done(&mut self, group: usize) {
@@ -380,16 +381,16 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// The fetcher's turn: leases while there are free slots and a reason to ask.
+    /// Leases jobs while there are free slots and a reason to lease.
     fn fetch(&mut self) {
         loop {
             let free = (self.part.workers - self.in_flight).min(self.starts_left());
-            if free == 0 || !(self.fetcher.ask || self.machine.take_token(&self.fetcher.types).is_some()) {
+            if free == 0 || !(self.fetcher.is_due || self.machine.take_token(&self.fetcher.types).is_some()) {
                 return;
             }
             let jobs_max = free.min(self.part.lease_jobs) as usize;
             let (jobs, wake_in_us) = self.lease(jobs_max);
-            self.fetcher.ask = jobs.len() == jobs_max;
+            self.fetcher.is_due = jobs.len() == jobs_max;
             for job in jobs {
                 self.start(job);
             }
@@ -411,21 +412,18 @@ impl<'a> Simulation<'a> {
             lease_ms: LEASE_MS_MAX,
         };
         let waiting_before = if self.part.is_classic() { 0 } else { self.waiting() };
-        let Reply::Leased(Leased::Jobs { jobs, wake_in_us }) = self.apply(Command::Lease(command)) else {
-            unreachable!("request numbers only grow, so that a lease is answered with jobs")
+        let Leased::Jobs { jobs, wake_in_us } = self.call(command) else {
+            unreachable!("request numbers only grow, so a lease returns jobs")
         };
         if !self.part.is_classic() {
-            // A lease of `share` only ever takes jobs out of waiting; what it adds was set aside.
+            // A lease in `share` only takes jobs out of waiting; jobs that it adds were set aside.
             self.measure.set_aside += self.waiting().saturating_sub(waiting_before);
         }
         (jobs, wake_in_us)
     }
 
     fn waiting(&mut self) -> u64 {
-        match self.apply(Command::Inspect(Inspect::Whole)) {
-            Reply::Inspected(Inspected::Whole(view)) => view.waiting,
-            other => unreachable!("an inspection is answered in kind, not with {other:?}"),
-        }
+        self.call(InspectQueue).waiting
     }
 
     fn start(&mut self, job: LeasedJob) {
@@ -433,16 +431,16 @@ impl<'a> Simulation<'a> {
         let group = u32::from_le_bytes(bytes) as usize;
         let group_part = &self.part.groups[group];
         let service = self.part.types[group_part.type_index].service;
-        let number: u64 = job.job.id.escaped().parse().expect("a job is named by its number");
+        let number: u64 = job.job.id.escaped().parse().expect("a job's id is its number");
         let [file, member] = group_part.stream;
         let service_us = service.draw(&mut Generator::of(self.part.seed, &[file, member, number]));
-        let answer = match &mut self.outsides[group_part.type_index] {
-            Some(outside) => outside.call(service_us, self.now_us),
-            None => Answer::Done { after_us: service_us },
+        let result = match &mut self.downstreams[group_part.type_index] {
+            Some(downstream) => downstream.call(service_us, self.now_us),
+            None => CallResult::Done { after_us: service_us },
         };
-        let (refused, outcome) = match answer {
-            Answer::Done { .. } => (false, Outcome::Succeeded { result: NOTHING.with(Arc::clone) }),
-            Answer::Refused { delay_ms, retry_after_ms, .. } => {
+        let (refused, outcome) = match result {
+            CallResult::Done { .. } => (false, Outcome::Succeeded { result: NO_RESULT.with(Arc::clone) }),
+            CallResult::Refused { delay_ms, retry_after_ms, .. } => {
                 (true, Outcome::Throttled { delay_ms, retry_after_ms })
             }
         };
@@ -450,7 +448,7 @@ impl<'a> Simulation<'a> {
         self.measure.started(group, wait_us, refused, self.now_us);
         let settlement = Settlement { job: job.job, fence: job.fence, outcome };
         let flight = self.take_off(Flight { settlement, group });
-        self.plan(self.now_us + answer.after_us(), Event::Answer { flight });
+        self.plan(self.now_us + result.after_us(), Event::CallEnd { flight });
     }
 
     fn take_off(&mut self, flight: Flight) -> usize {
@@ -468,16 +466,17 @@ impl<'a> Simulation<'a> {
     }
 }
 
-fn outsides(part: &Part) -> Vec<Option<Outside<'_>>> {
-    let mut outsides = Vec::new();
+fn downstreams(part: &Part) -> Vec<Option<Downstream<'_>>> {
+    let mut downstreams = Vec::new();
     for (number, part_type) in part.types.iter().enumerate() {
         let generator = Generator::of(part.seed, &[number as u64]);
-        outsides.push(part_type.downstream.as_ref().map(|downstream| Outside::new(downstream, generator)));
+        let downstream = part_type.downstream.as_ref();
+        downstreams.push(downstream.map(|downstream| Downstream::new(downstream, generator)));
     }
-    outsides
+    downstreams
 }
 
 thread_local! {
-    /// No job of a simulation has a result; they share this one.
-    static NOTHING: Arc<[u8]> = Arc::from(&[][..]);
+    /// The empty result that all jobs of a simulation share.
+    static NO_RESULT: Arc<[u8]> = Arc::from(&[][..]);
 }

@@ -1,37 +1,37 @@
 //! A rate that is constant between steps: true limits, and arrivals that change over time.
 //!
-//! Before its first step the rate is zero; after its last step it stays as it is.
+//! Before its first step the rate is zero; after its last step it does not change.
 
-/// Piecewise constant, in jobs a second over microseconds of the run.
+/// A piecewise constant rate, in jobs per second over microseconds of the run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Steps {
-    /// From when, how many a second; by time.
+    /// The start of each step in microseconds and its rate in jobs per second, ordered by time.
     steps: Vec<(u64, f64)>,
 }
 
 impl Steps {
-    /// From steps in order of time.
+    /// Makes a rate of steps that are ordered by time.
     pub fn new(steps: Vec<(u64, f64)>) -> Self {
         debug_assert!(steps.is_sorted_by_key(|(from_us, _)| *from_us));
         Self { steps }
     }
 
-    /// The same rate for ever.
+    /// A rate that never changes.
     pub fn constant(per_second: f64) -> Self {
         Self::new(vec![(0, per_second)])
     }
 
-    /// The rate at a moment.
+    /// The rate at a time.
     pub fn at(&self, at_us: u64) -> f64 {
         self.steps.iter().take_while(|(from_us, _)| *from_us <= at_us).last().map_or(0.0, |step| step.1)
     }
 
-    /// The sum of both rates at every moment.
+    /// The sum of both rates at every time.
     pub fn plus(&self, other: &Self) -> Self {
         self.joined(other, |a, b| a + b)
     }
 
-    /// The smaller of both rates at every moment.
+    /// The lower of both rates at every time.
     pub fn least(&self, other: &Self) -> Self {
         self.joined(other, f64::min)
     }
@@ -43,12 +43,12 @@ impl Steps {
         Self::new(moments.into_iter().map(|at| (at, join(self.at(at), other.at(at)))).collect())
     }
 
-    /// The same steps, later.
+    /// The same steps, this much later.
     pub fn shifted(&self, by_us: u64) -> Self {
         Self::new(self.steps.iter().map(|(from_us, rate)| (from_us + by_us, *rate)).collect())
     }
 
-    /// Jobs between two moments.
+    /// The number of jobs between two times: the integral of the rate.
     pub fn between(&self, from_us: f64, until_us: f64) -> f64 {
         let mut jobs = 0.0;
         for (index, (start, rate)) in self.steps.iter().enumerate() {
@@ -61,7 +61,7 @@ impl Steps {
         jobs
     }
 
-    /// The moment at which `jobs` have come since `from_us`; `None` if they never do.
+    /// The time at which `jobs` have arrived since `from_us`; `None` if they never do.
     pub fn after(&self, from_us: f64, jobs: f64) -> Option<f64> {
         let mut left = jobs;
         for (index, (start, rate)) in self.steps.iter().enumerate() {
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_moment_after_so_many_jobs_is_the_integral_backwards() {
+    fn the_time_after_a_number_of_jobs_is_the_inverse_of_the_integral() {
         for jobs in [1.0, 299.0, 300.0, 350.0, 401.0, 10_000.0] {
             let at = steps().after(0.0, jobs).unwrap();
             assert!((steps().between(0.0, at) - jobs).abs() < 1e-6);
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn two_rates_join_at_every_step() {
+    fn two_rates_are_combined_at_every_step() {
         let least = steps().least(&Steps::constant(20.0));
         assert_eq!([least.at(0), least.at(10_000_000), least.at(20_000_000)], [20.0, 10.0, 20.0]);
         assert_eq!(steps().plus(&steps()).at(25_000_000), 80.0);

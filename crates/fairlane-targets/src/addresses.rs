@@ -1,8 +1,9 @@
-//! Where callbacks may go: an address that a customer chose must not lead into the operator's own network.
+//! The addresses callbacks may connect to: a URL that a customer chose must not lead into the
+//! operator's own network.
 //!
-//! Invariant: what is checked is what is connected to. A literal address is checked in the URL after it was
-//! normalised (`0x7f.1` is 127.0.0.1), a name when it is resolved for the connection, so that a name that
-//! changes its address between two questions gains nothing.
+//! Invariant: the address that is checked is the address that is connected to. A literal address is
+//! checked in the URL after normalisation (`0x7f.1` is 127.0.0.1), a name when it is resolved for
+//! the connection. So a name that changes its address between two lookups gains nothing.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -10,32 +11,33 @@ use std::sync::Arc;
 use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-/// Which addresses callbacks may go to; by default those of the public Internet.
+/// The addresses that callbacks may connect to; by default those of the public Internet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AddressRule {
-    /// Every address is allowed: private, loopback, link-local and all others.
+    /// Allows every address: private, loopback, link-local and all others.
     pub allow_private: bool,
-    /// Hosts that are allowed whatever their address, as they stand in the URL.
+    /// Host names, as they appear in the URL, that are allowed at any address.
     pub allow_hosts: Vec<String>,
 }
 
-/// An address that callbacks may not go to.
+/// An address that callbacks must not connect to.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-// The customer reads this: it must not say what a name resolves to in the operator's network.
+// The customer reads this message: it must not reveal what a name resolves to in the operator's
+// network.
 #[error(
     "{host} is refused: callbacks go to public addresses only, unless the host is listed in allow_hosts of \
      [callbacks], or allow_private is true"
 )]
 pub(crate) struct AddressRefused {
     pub host: String,
-    /// For the log.
+    /// The resolved address, for the log.
     pub address: IpAddr,
-    /// What kind of address it is, for the log.
+    /// The kind of address, for the log.
     pub kind: &'static str,
 }
 
 impl AddressRule {
-    /// Checks an address that stands in the URL itself; a name is checked when it is resolved.
+    /// Checks a literal address in the URL; a name is checked when it is resolved.
     pub(crate) fn check_literal(&self, url: &Url) -> Result<(), AddressRefused> {
         let host = url.host_str().unwrap_or_default();
         match host.trim_matches(['[', ']']).parse() {
@@ -44,7 +46,7 @@ impl AddressRule {
         }
     }
 
-    /// Those of a name's addresses that may be connected to, if there is one.
+    /// The permitted ones of a name's addresses; an error if all of them are refused.
     fn permitted(&self, host: &str, found: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, AddressRefused> {
         if self.allows_host(host) {
             return Ok(found);
@@ -73,7 +75,7 @@ impl AddressRule {
     }
 }
 
-/// Resolves names for connections, and keeps only what the rule allows.
+/// Resolves names for connections, and returns only addresses that the rule permits.
 pub(crate) struct RuledResolver(pub Arc<AddressRule>);
 
 impl Resolve for RuledResolver {
@@ -88,8 +90,8 @@ impl Resolve for RuledResolver {
     }
 }
 
-/// What an address is that is not one of the public Internet; after the registries of special-purpose
-/// addresses of the IANA.
+/// The kind of an address that is not on the public Internet, after the IANA registries of
+/// special-purpose addresses; `None` for a public address.
 fn not_public(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => not_public_v4(address),
@@ -112,7 +114,7 @@ fn not_public_v4(address: Ipv4Addr) -> Option<&'static str> {
     })
 }
 
-/// Only 2000::/3 is given out; what else there is carries an IPv4 address or is special.
+/// Only 2000::/3 is allocated; any other address embeds an IPv4 address or is special.
 fn not_public_v6(address: Ipv6Addr) -> Option<&'static str> {
     let [a, b, c, d, e, f, high, low] = address.segments();
     let embedded = |high: u16, low: u16| {
@@ -145,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn every_address_that_is_not_public_is_refused() {
+    fn every_non_public_address_is_refused() {
         for address in [
             "0.0.0.0",
             "0.1.2.3",
@@ -200,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn public_addresses_are_allowed_up_to_the_edges() {
+    fn public_addresses_up_to_the_edges_of_reserved_ranges_are_permitted() {
         for address in [
             "1.1.1.1",
             "9.255.255.255",
@@ -230,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_forms_of_literal_addresses_are_seen_through() {
+    fn unusual_forms_of_literal_addresses_are_recognised() {
         let rule = AddressRule::default();
         for url in [
             "http://127.0.0.1/",
@@ -257,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_allowed_by_setting_passes() {
+    fn hosts_and_addresses_allowed_by_the_settings_are_permitted() {
         let hosts =
             AddressRule { allow_private: false, allow_hosts: vec!["Hooks.Internal".into(), "::1".into()] };
         let loopback: Vec<SocketAddr> = vec!["127.0.0.1:0".parse().unwrap()];
@@ -270,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_names_addresses_only_public_ones_are_connected_to() {
+    fn only_public_addresses_of_a_name_are_connected_to() {
         let found = |addresses: &[&str]| -> Vec<SocketAddr> {
             addresses.iter().map(|address| SocketAddr::new(address.parse().unwrap(), 0)).collect()
         };
@@ -281,6 +283,6 @@ mod tests {
         for word in ["inside.example", "allow_hosts", "allow_private"] {
             assert!(refused.contains(word), "{word:?} is missing in: {refused}");
         }
-        assert!(!refused.contains("10.0.0.1"), "a customer learns nothing of the inner network: {refused}");
+        assert!(!refused.contains("10.0.0.1"), "the message reveals an internal address: {refused}");
     }
 }

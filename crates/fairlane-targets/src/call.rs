@@ -1,13 +1,13 @@
-//! What a target is told about a job.
+//! The data of an attempt that a target sends on.
 //!
-//! Invariant: two jobs never have the same idempotency key, whatever stands in their names.
+//! Invariant: two jobs never have the same idempotency key, whatever their names contain.
 
 use std::ops::Range;
 
 use fairlane_core::{BulkId, GroupId, JobId, TypeId};
 use fairlane_worker::Context;
 
-/// One attempt, as a target sees it.
+/// One attempt, as it is passed to a target.
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
     pub group: GroupId,
@@ -35,22 +35,22 @@ impl Call {
         }
     }
 
-    /// The same in every attempt.
+    /// The idempotency key of the job, the same in every attempt.
     pub fn idempotency_key(&self) -> String {
         format!("{}/{}", self.group.in_header(), self.job.in_header())
     }
 }
 
-/// A `traceparent` for one attempt: of the same trace, with a span of its own.
+/// A `traceparent` for one attempt: the same trace, with a new span id.
 pub(crate) fn child(trace: &str) -> String {
     let (start, flags) = (&trace[..SPAN.start], &trace[SPAN.end..]);
     format!("{start}{:016x}{flags}", fastrand::u64(1..))
 }
 
-/// Where the id of the span stands in a `traceparent`.
+/// The position of the span id in a `traceparent`.
 const SPAN: Range<usize> = 36..52;
 
-/// A name as it stands in a header: percent-encoded, so that `/` can join two of them and no server has to
+/// A name as a header value: percent-encoded, so that `/` can join two names and no server has to
 /// guess an encoding.
 pub(crate) trait InHeader {
     fn in_header(&self) -> String;
@@ -60,7 +60,7 @@ macro_rules! in_header {
     ($($name:ty),*) => {
         $(impl InHeader for $name {
             fn in_header(&self) -> String {
-                // The escaped form has `%` and `:` encoded already, and in the same way.
+                // The escaped form already encodes `%` and `:`, and in the same way.
                 self.escaped().bytes().map(encoded).collect()
             }
         })*
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_is_of_the_same_trace_and_has_a_span_of_its_own() {
+    fn a_child_has_the_same_trace_and_a_new_span() {
         let parent = example(b"").trace.unwrap();
         let (one, other) = (child(&parent), child(&parent));
         assert!(one != other && one != parent);

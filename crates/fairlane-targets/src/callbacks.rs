@@ -1,10 +1,12 @@
-//! Delivers callbacks: tells a receiver that a bulk action has ended, signed after Standard Webhooks.
+//! Delivers callbacks: notifies a receiver that a bulk action has ended, signed after Standard
+//! Webhooks.
 //!
-//! A callback is a job of the type [`CALLBACK_TYPE`](fairlane_worker::CALLBACK_TYPE), and so is kept, retried
-//! and shared out as any other. Its receiver is chosen by a customer, hence the invariants: it is never
-//! throttled, because that would slow the callbacks of others; receivers that hang hold few slots, and none of
-//! other types; it goes only where [`AddressRule`] allows; and a customer is told of its own bulk actions only.
-//! Left out on purpose: order between callbacks, and turning a receiver off that has failed for long.
+//! A callback is a job of the type [`CALLBACK_TYPE`](fairlane_worker::CALLBACK_TYPE), so it is
+//! stored, retried and scheduled like any other. A customer chooses its receiver, hence the
+//! invariants: a callback is never throttled, because that would slow the callbacks of others;
+//! receivers that hang hold few slots, and none of other types; a callback connects only where
+//! [`AddressRule`] permits; and a customer is only notified of its own bulk actions. Left out on
+//! purpose: order between callbacks, and disabling a receiver that has failed for long.
 
 mod body;
 mod hanging;
@@ -13,7 +15,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use fairlane_core::queue::{BulkRef, BulkState, BulkView, Inspect, Inspected};
+use fairlane_core::queue::{BulkRef, BulkState, BulkView, InspectBulk};
 use fairlane_core::{BulkId, GroupId, JobId};
 use fairlane_engine::{Engine, EngineError};
 use fairlane_worker::{BoxFuture, Context, Outcome, Processor, RetryPolicy, TypeOptions, callback_id};
@@ -23,53 +25,55 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use crate::addresses::{AddressRefused, AddressRule, RuledResolver};
-use crate::answer::{described, passed_over, retry_after};
 use crate::call::{InHeader, child};
-use crate::client::{BadTarget, Certificates, client, http_url, unanswered};
+use crate::client::{BadTarget, Certificates, client, http_url, no_response};
+use crate::response::{describe, drain, retry_after};
 use crate::signature::{Secret, signatures};
 use hanging::HangingGroups;
 
-/// Retries of a callback, unless the type is set otherwise: with the default policy half a day on average, a day
-/// at most.
+/// Retries of a callback, unless the type has its own setting: with the default policy half a day
+/// on average, at most a day.
 pub const CALLBACK_MAX_RETRY_COUNT: u32 = 16;
 
-/// The first attempt has no longer than this for an exchange: most receivers answer at once or not at all.
+/// Timeout of the first attempt's request: most receivers respond at once or not at all.
 const FIRST_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long an attempt waits for an aggregation that has enqueued its callback and not yet ended.
+/// How long an attempt waits for an aggregation that has enqueued its callback but not ended yet.
 const AGGREGATION_WAIT: Duration = Duration::from_secs(5);
-/// How often it looks.
+/// The interval at which it polls for that.
 const AGGREGATION_POLL: Duration = Duration::from_millis(50);
 
 /// The payload of a callback's job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallbackJob {
-    /// Whom to tell.
+    /// The URL of the receiver.
     pub url: String,
-    /// Whose bulk action …
+    /// The group of the bulk action.
     pub group: String,
-    /// … and which.
+    /// The id of the bulk action.
     pub bulk: String,
 }
 
-/// How callbacks are delivered.
+/// The settings for delivering callbacks.
 #[derive(Debug, Clone)]
 pub struct CallbackSettings {
-    /// Each signs: the new one and the old one while receivers change from one to the other.
+    /// The signing secrets. Each of them signs, so that receivers can change from an old to a new
+    /// one.
     pub secrets: Vec<Secret>,
-    /// Groups that have secrets of their own, used instead.
+    /// Secrets of single groups, used instead of `secrets`.
     pub group_secrets: Vec<(GroupId, Vec<Secret>)>,
-    /// Where callbacks may go.
+    /// The addresses that callbacks may connect to.
     pub addresses: AddressRule,
-    /// How long a connection may take.
+    /// Timeout of connecting.
     pub connect_timeout: Duration,
-    /// How long the whole exchange may take.
+    /// Timeout of the complete request, from connecting to the end of the response.
     pub timeout: Duration,
     /// Delays between attempts.
     pub retry: RetryPolicy,
 }
 
 impl CallbackSettings {
-    /// Signed with these secrets; 15 seconds for an exchange, delays from 10 seconds to 4 hours.
+    /// The default settings with these secrets: a request timeout of 15 seconds, and delays from 10
+    /// seconds to 4 hours.
     pub fn new(secrets: Vec<Secret>) -> Self {
         Self {
             secrets,
@@ -81,22 +85,22 @@ impl CallbackSettings {
         }
     }
 
-    /// What a worker is to hold for their type: time for the aggregation and for the exchange.
+    /// The worker's options for the callback type: time for the aggregation and for the request.
     pub fn type_options(&self) -> TypeOptions {
         let slack = Duration::from_secs(5);
         let timeout = AGGREGATION_WAIT + self.timeout + slack;
         TypeOptions { own_slots: true, timeout: Some(timeout), retry: Some(self.retry), concurrency: None }
     }
 
-    /// What is wrong with them, if anything is.
+    /// Checks the settings.
     pub fn check(&self) -> Result<(), BadTarget> {
         if self.secrets.is_empty() {
             return Err(BadTarget(
-                "callbacks need a secret to be signed with; without one nobody can trust them".into(),
+                "callbacks need a secret to be signed with; receivers cannot verify them without one".into(),
             ));
         }
         match self.group_secrets.iter().find(|(_, secrets)| secrets.is_empty()) {
-            Some((group, _)) => Err(BadTarget(format!("the list of {group}'s secrets is empty"))),
+            Some((group, _)) => Err(BadTarget(format!("the list of secrets of {group} is empty"))),
             None => Ok(()),
         }
     }
@@ -122,17 +126,17 @@ impl fmt::Debug for Callbacks {
 }
 
 impl Callbacks {
-    /// Delivers what happens in this engine, or says what is wrong with the settings.
+    /// Delivers the callbacks of this engine's bulk actions; an error if the settings are invalid.
     pub fn new(engine: Arc<dyn Engine>, settings: CallbackSettings) -> Result<Self, BadTarget> {
         settings.check()?;
         let rule = Arc::new(settings.addresses.clone());
-        let client = client(settings.connect_timeout, settings.timeout, Certificates::Wanted, |builder| {
+        let client = client(settings.connect_timeout, settings.timeout, Certificates::Optional, |builder| {
             builder.dns_resolver(RuledResolver(rule.clone()))
         })?;
         Ok(Self { engine, client, settings, hanging: HangingGroups::default() })
     }
 
-    /// One attempt. Early ends are outcomes too, and leave by `?`.
+    /// One attempt. An early return with `?` is an outcome too.
     async fn deliver(
         &self,
         id: &JobId,
@@ -141,45 +145,48 @@ impl Callbacks {
         attempt: u32,
         trace: Option<&str>,
     ) -> Result<Outcome, Outcome> {
-        let (url, bulk) = self.addressed(group, payload)?;
-        let view = self.ended(&bulk, id).await?;
+        let (url, bulk) = self.parse_payload(group, payload)?;
+        let view = self.aggregated(&bulk, id).await?;
         let body = body::of(&view);
-        let mut headers = self.signed(id, group, &body);
+        let mut headers = self.signed_headers(id, group, &body);
         if let Some(trace) = trace {
             let value = HeaderValue::try_from(child(trace)).expect("digits and dashes are a header value");
             headers.insert("traceparent", value);
         }
-        let Some(exchange) = self.hanging.begin(group) else { return Err(self.put_off(attempt)) };
+        let Some(exchange) = self.hanging.begin(group) else { return Err(self.postponed(attempt)) };
         let first = if attempt == 1 { FIRST_TIMEOUT } else { Duration::MAX };
         let (started, timeout) = (Instant::now(), self.settings.timeout.min(first));
         let request = self.client.post(url).headers(headers).body(body).timeout(timeout);
         let (outcome, timed_out) = match request.send().await {
-            Ok(response) => (self.judged(response, attempt).await, false),
+            Ok(response) => (self.outcome_of(response, attempt).await, false),
             Err(error) => {
                 let timed_out = error.is_timeout();
-                (self.unanswered(error, attempt), timed_out)
+                (self.no_response(error, attempt), timed_out)
             }
         };
-        // An answer whose body never ends is none.
+        // A response whose body never ends counts as none.
         if !timed_out && started.elapsed() < timeout {
-            exchange.answered();
+            exchange.completed();
         }
         Ok(outcome)
     }
 
-    /// An attempt that is not made, because another callback of the group waits for a receiver that may hang.
-    fn put_off(&self, attempt: u32) -> Outcome {
-        let reason = "not tried now: the receivers of this group are not known to answer, and an attempt of it is under way";
+    /// An attempt that is not made, because another callback of the group waits for a receiver
+    /// that may hang.
+    fn postponed(&self, attempt: u32) -> Outcome {
+        let reason =
+            "not attempted: no receiver of this group has responded yet, so it has one request at a time";
         Outcome::retry("receiver_hangs", reason).after(self.settings.retry.delay(attempt))
     }
 
-    fn addressed(&self, group: &GroupId, payload: &[u8]) -> Result<(Url, BulkRef), Outcome> {
+    fn parse_payload(&self, group: &GroupId, payload: &[u8]) -> Result<(Url, BulkRef), Outcome> {
         let bad = |reason: String| Outcome::failed("bad_payload", reason);
-        let job: CallbackJob = serde_json::from_slice(payload)
-            .map_err(|error| bad(format!("the payload of a callback is url, group and bulk: {error}")))?;
+        let job: CallbackJob = serde_json::from_slice(payload).map_err(|error| {
+            bad(format!("the payload of a callback must have url, group and bulk: {error}"))
+        })?;
         let owner = GroupId::new(&job.group).map_err(|error| bad(error.to_string()))?;
         if owner != *group {
-            return Err(bad(format!("{group} is not told of a bulk action of {owner}")));
+            return Err(bad(format!("a callback of {group} cannot report a bulk action of {owner}")));
         }
         let id = BulkId::new(&job.bulk).map_err(|error| bad(error.to_string()))?;
         let url = http_url(&job.url).map_err(|error| Outcome::failed("bad_url", error.to_string()))?;
@@ -187,13 +194,13 @@ impl Callbacks {
         Ok((url, BulkRef { group: owner, id }))
     }
 
-    /// The bulk action when it has been aggregated. Its callback is enqueued a moment before that, so that it cannot be
-    /// forgotten in between.
-    async fn ended(&self, bulk: &BulkRef, id: &JobId) -> Result<BulkView, Outcome> {
+    /// The bulk action once it is aggregated. Its callback is enqueued just before that, so that
+    /// the callback cannot be lost in between.
+    async fn aggregated(&self, bulk: &BulkRef, id: &JobId) -> Result<BulkView, Outcome> {
         let started = Instant::now();
         loop {
             let view = self.view(bulk).await?.ok_or_else(|| gone(bulk))?;
-            // One of the same name that was opened later has another callback.
+            // A bulk action of the same name that was opened later has another callback.
             if callback_id(&view) != id.to_string() {
                 return Err(gone(bulk));
             }
@@ -208,14 +215,11 @@ impl Callbacks {
     }
 
     async fn view(&self, bulk: &BulkRef) -> Result<Option<BulkView>, Outcome> {
-        match self.engine.inspect(Inspect::Bulk(bulk.clone())).await {
-            Ok(Inspected::Bulk(view)) => Ok(view),
-            Ok(_) => Err(Outcome::retry("engine", "the engine answered another question")),
-            Err(error) => Err(unread(&error)),
-        }
+        let found = self.engine.call(InspectBulk { bulk: bulk.clone() }).await;
+        found.map_err(|error| unreadable(&error))
     }
 
-    fn signed(&self, id: &JobId, group: &GroupId, body: &[u8]) -> HeaderMap {
+    fn signed_headers(&self, id: &JobId, group: &GroupId, body: &[u8]) -> HeaderMap {
         let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let (id, timestamp) = (id.in_header(), since_1970.as_secs());
         let signature = signatures(self.settings.secrets_of(group), &id, timestamp, body);
@@ -232,24 +236,24 @@ impl Callbacks {
         headers
     }
 
-    async fn judged(&self, response: Response, attempt: u32) -> Outcome {
+    async fn outcome_of(&self, response: Response, attempt: u32) -> Outcome {
         let status = response.status();
         if status.is_success() {
-            passed_over(response).await;
+            drain(response).await;
             return Outcome::done(&serde_json::json!({ "status": status.as_u16() }));
         }
         if status == StatusCode::GONE {
-            return Outcome::failed("gone", "stopped: the receiver says it is gone");
+            return Outcome::failed("gone", "the receiver responded that it is gone");
         }
-        let asked = retry_after(response.headers(), SystemTime::now()).unwrap_or_default();
-        let delay = self.settings.retry.delay(attempt).max(asked);
-        Outcome::retry(format!("http_{}", status.as_u16()), described(response).await).after(delay)
+        let requested = retry_after(response.headers(), SystemTime::now()).unwrap_or_default();
+        let delay = self.settings.retry.delay(attempt).max(requested);
+        Outcome::retry(format!("http_{}", status.as_u16()), describe(response).await).after(delay)
     }
 
-    fn unanswered(&self, error: reqwest::Error, attempt: u32) -> Outcome {
+    fn no_response(&self, error: reqwest::Error, attempt: u32) -> Outcome {
         match refusal(&error) {
             Some(refusal) => refused(refusal.clone()),
-            None => unanswered(error).after(self.settings.retry.delay(attempt)),
+            None => no_response(error).after(self.settings.retry.delay(attempt)),
         }
     }
 }
@@ -263,27 +267,28 @@ impl Processor for Callbacks {
     }
 }
 
-/// One that failed or was cancelled has its last state before it is aggregated; its summary says when it was.
+/// Whether a bulk action is aggregated. A failed or cancelled one has its final state before that,
+/// and a summary only after it.
 fn is_aggregated(view: &BulkView) -> bool {
     view.state == BulkState::Completed || view.state.is_final() && !view.summary.is_empty()
 }
 
 fn refused(error: AddressRefused) -> Outcome {
     let AddressRefused { host, address, kind } = &error;
-    tracing::warn!(host, %address, kind, "a callback is refused for its address");
+    tracing::warn!(host, %address, kind, "a callback was refused because of its address");
     Outcome::failed("address_refused", error.to_string())
 }
 
 fn gone(bulk: &BulkRef) -> Outcome {
-    let message = format!("the bulk action {} of {} is gone: it is past its retention", bulk.id, bulk.group);
+    let message = format!("bulk action {} of {} is gone: it is past its retention", bulk.id, bulk.group);
     Outcome::failed("bulk_gone", message)
 }
 
-fn unread(error: &EngineError) -> Outcome {
+fn unreadable(error: &EngineError) -> Outcome {
     Outcome::retry("engine", format!("the bulk action could not be read: {error}"))
 }
 
-/// The refusal of the resolver, if that is what stopped a request.
+/// The refusal by the resolver, if that is what failed the request.
 fn refusal(error: &reqwest::Error) -> Option<&AddressRefused> {
     let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = next {
@@ -295,7 +300,7 @@ fn refusal(error: &reqwest::Error) -> Option<&AddressRefused> {
     None
 }
 
-/// The event's name in words receivers can filter by.
+/// The event name that receivers can filter by.
 fn event(state: BulkState) -> &'static str {
     match state {
         BulkState::Failed => "bulk.failed",

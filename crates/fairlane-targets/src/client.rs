@@ -1,7 +1,7 @@
-//! The HTTP client under targets and callbacks.
+//! The HTTP client of targets and callbacks.
 //!
-//! Invariant: no redirect is followed and no proxy of the environment is used: a request goes where it was
-//! addressed, or nowhere.
+//! Invariant: the client follows no redirect and uses no proxy of the environment. A request goes
+//! to the address in its URL, or nowhere.
 
 use std::sync::Once;
 use std::time::Duration;
@@ -10,26 +10,26 @@ use fairlane_engine::causes;
 use fairlane_worker::Outcome;
 use reqwest::{Client, ClientBuilder, Url, redirect};
 
-/// Idle connections that are kept for each receiver.
+/// Most idle connections kept for each receiver.
 const IDLE_CONNECTIONS_MAX: usize = 64;
-/// How long they are kept.
+/// How long an idle connection is kept.
 const IDLE_TIME: Duration = Duration::from_secs(60);
 
-/// A target that cannot be used as it was described.
+/// A target with invalid settings.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadTarget(pub(crate) String);
 
-/// Whether a client without root certificates is of use.
+/// Whether a client needs root certificates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Certificates {
-    /// Its only address is one of https.
-    Needed,
-    /// It trusts nobody without them: http works, https does not.
-    Wanted,
+    /// Its only URL is an https URL.
+    Required,
+    /// Without them http works and https does not, since no certificate is trusted.
+    Optional,
 }
 
-/// A client; `adjust` adds what only its owner needs.
+/// Makes a client; `adjust` adds options of one kind of target.
 pub(crate) fn client(
     connect_timeout: Duration,
     timeout: Duration,
@@ -51,21 +51,21 @@ pub(crate) fn client(
         adjust(builder)
     };
     let built = match plain().build() {
-        Err(error) if certificates == Certificates::Wanted => {
+        Err(error) if certificates == Certificates::Optional => {
             tracing::warn!(error = causes(&error), "{NO_CERTIFICATES}");
             plain().tls_certs_only([]).build()
         }
         built => built,
     };
     built.map_err(|error| {
-        BadTarget(format!("no HTTP client can be made: {}; {NO_CERTIFICATES}", causes(&error)))
+        BadTarget(format!("the HTTP client cannot be built: {}; {NO_CERTIFICATES}", causes(&error)))
     })
 }
 
-const NO_CERTIFICATES: &str = "https needs the system's root certificates: install them (ca-certificates), or name \
-                               a file of them in SSL_CERT_FILE";
+const NO_CERTIFICATES: &str = "https needs the system's root certificates: install them (ca-certificates), or set \
+                               SSL_CERT_FILE to a file with certificates";
 
-/// The client asks for the process's provider of cryptography; another one that is there already will do.
+/// The client uses the process's cryptography provider; one that is already installed stays.
 fn install_provider() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -73,31 +73,31 @@ fn install_provider() {
     });
 }
 
-/// Reads an http or https address.
+/// Parses an http or https URL.
 pub(crate) fn http_url(text: &str) -> Result<Url, BadTarget> {
-    let url = Url::parse(text).map_err(|error| BadTarget(format!("it is no URL: {error}")))?;
+    let url = Url::parse(text).map_err(|error| BadTarget(format!("it is not a URL: {error}")))?;
     match url.scheme() {
         "http" | "https" => Ok(url),
         other => {
-            Err(BadTarget(format!("{other}: is not spoken here; it must begin with http:// or https://")))
+            Err(BadTarget(format!("{other}: is not supported; the URL must begin with http:// or https://")))
         }
     }
 }
 
-/// An address as it may be shown: without credentials, path and query, any of which can be secret.
-pub(crate) fn shown(url: &Url) -> String {
+/// The origin of a URL, without credentials, path and query, any of which can be secret.
+pub(crate) fn origin(url: &Url) -> String {
     url.origin().ascii_serialization()
 }
 
-/// A request that got no whole answer, to be tried again.
-pub(crate) fn unanswered(error: reqwest::Error) -> Outcome {
+/// The outcome of a request without a complete response: a retry.
+pub(crate) fn no_response(error: reqwest::Error) -> Outcome {
     let error = error.without_url();
     let (code, what) = if error.is_connect() {
         ("connect", "no connection")
     } else if error.is_timeout() {
-        ("timeout", "no answer in time")
+        ("timeout", "no response in time")
     } else {
-        ("protocol", "no whole HTTP answer")
+        ("protocol", "no complete HTTP response")
     };
     Outcome::retry(code, format!("{what}: {}", causes(&error)))
 }
@@ -107,9 +107,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_http_is_spoken() {
+    fn only_http_and_https_urls_are_accepted() {
         for (text, word) in
-            [("ftp://a/b", "ftp:"), ("file:///etc/passwd", "file:"), ("mailer/send", "no URL")]
+            [("ftp://a/b", "ftp:"), ("file:///etc/passwd", "file:"), ("mailer/send", "not a URL")]
         {
             let refused = http_url(text).unwrap_err().to_string();
             assert!(refused.contains(word), "{refused}");
@@ -118,8 +118,8 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_shown_without_its_secrets() {
+    fn the_origin_of_a_url_contains_no_secrets() {
         let url = http_url("https://user:pass@example.com:8443/hook/s3cret?token=x").unwrap();
-        assert_eq!(shown(&url), "https://example.com:8443");
+        assert_eq!(origin(&url), "https://example.com:8443");
     }
 }

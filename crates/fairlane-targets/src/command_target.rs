@@ -1,4 +1,4 @@
-//! Runs a program for each job: the payload on its standard input, its standard output as the result.
+//! Runs a program for each job: the payload is its standard input, its standard output the result.
 //!
 //! | exit code | outcome |
 //! |---|---|
@@ -7,11 +7,12 @@
 //! | 75 (temporary failure), any other, a signal | retry |
 //! | 64, 65, 77, 78 (usage, data, permission, configuration), no such program | failed |
 //!
-//! Invariant: nothing it starts in its process group outlives the attempt, however that ends, and nothing it
-//! writes is kept beyond a bound. Left out on purpose: a shell, which would read names and payloads as code.
+//! Invariant: no process in its process group outlives the attempt, however that ends, and its
+//! output is stored only up to a limit. Left out on purpose: a shell, which would interpret names
+//! and payloads as code.
 
-mod group;
 mod pipes;
+mod process_group;
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -25,28 +26,29 @@ use fairlane_worker::{BoxFuture, CancelReason, Context, Outcome, Processor};
 use rustix::process::Signal;
 use tokio::process::{Child, Command};
 
-use crate::answer::excerpt;
 use crate::call::Call;
 use crate::client::BadTarget;
-use group::Group;
+use crate::response::excerpt;
 use pipes::Pipes;
+use process_group::ProcessGroup;
 
-/// How long pipes are read when the program has ended and something outside its group holds them open.
+/// How long pipes are read after the program has ended, if a process outside its group holds them
+/// open.
 const PIPES_GRACE: Duration = Duration::from_secs(1);
 
-/// Which program, and where it runs.
+/// The program of a command target, its directory and its environment.
 #[derive(Clone)]
 pub struct CommandSettings {
-    /// The program and its arguments; no shell reads them.
+    /// The program and its arguments; no shell interprets them.
     pub command: Vec<String>,
-    /// Where it runs; the worker's own directory if it is not said.
+    /// The working directory; the worker's own if `None`.
     pub directory: Option<PathBuf>,
-    /// Its environment, beside what every program gets; the values are never shown.
+    /// Environment variables in addition to those every program gets; values are never shown.
     pub environment: Vec<(String, String)>,
 }
 
 impl CommandSettings {
-    /// This program with these arguments, in the worker's directory.
+    /// Settings for this program and its arguments, in the worker's directory.
     pub fn new<S: Into<String>>(command: impl IntoIterator<Item = S>) -> Self {
         let command = command.into_iter().map(Into::into).collect();
         Self { command, directory: None, environment: Vec::new() }
@@ -64,14 +66,15 @@ impl fmt::Debug for CommandSettings {
     }
 }
 
-/// Gives payloads to a program.
+/// Runs a program for each job.
 #[derive(Debug)]
 pub struct CommandTarget {
     settings: CommandSettings,
 }
 
 impl CommandTarget {
-    /// A target, or what is wrong with its settings. Whether the program is there is seen when it is run.
+    /// Makes a target; an error if the settings are invalid. Whether the program exists is only
+    /// known when it is run.
     pub fn new(settings: CommandSettings) -> Result<Self, BadTarget> {
         if settings.command.first().is_none_or(String::is_empty) {
             return Err(BadTarget(
@@ -93,16 +96,17 @@ impl CommandTarget {
         Ok(Self { settings })
     }
 
-    /// Runs it once; told to stop, the group gets SIGTERM. When this future is dropped the group is killed.
+    /// Runs the program once. A stop request sends SIGTERM to its process group; dropping this
+    /// future kills the group.
     async fn call(&self, call: Call, cancelled: impl Future<Output = CancelReason>) -> Outcome {
         let mut child = match self.spawn(&call) {
             Ok(child) => child,
             Err(error) => return self.not_started(&error),
         };
-        // Dropped before the child is, that is while its id is still its own.
-        let mut group = Group::of(&child);
+        // Dropped before the child is, that is while the process id still belongs to it.
+        let mut group = ProcessGroup::of(&child);
         let mut pipes = Pipes::take(&mut child, call.payload);
-        let mut told = None;
+        let mut stop_reason = None;
         let ended = {
             let mut cancelled = std::pin::pin!(cancelled);
             let mut flowing = std::pin::pin!(pipes.flow());
@@ -116,8 +120,8 @@ impl CommandTarget {
                             group.signal(Signal::KILL);
                         }
                     }
-                    reason = &mut cancelled, if told.is_none() => {
-                        told = Some(reason);
+                    reason = &mut cancelled, if stop_reason.is_none() => {
+                        stop_reason = Some(reason);
                         group.signal(Signal::TERM);
                     }
                 }
@@ -129,21 +133,25 @@ impl CommandTarget {
             status
         };
         match ended {
-            Ok(status) => judged(status, &pipes, told),
-            Err(error) => Outcome::retry("wait", format!("the program's end could not be seen: {error}")),
+            Ok(status) => outcome_of(status, &pipes, stop_reason),
+            Err(error) => {
+                Outcome::retry("wait", format!("the program's exit status cannot be read: {error}"))
+            }
         }
     }
 
-    /// Starts the program with an environment that says nothing of the worker's but where and in which language it runs.
+    /// Starts the program with a minimal environment: of the worker's own it gets only path, home,
+    /// user, locale, time zone and temporary directory.
     fn spawn(&self, call: &Call) -> io::Result<Child> {
         let settings = &self.settings;
         let (program, arguments) = settings.command.split_first().expect("a target names a program");
         let mut command = Command::new(program);
         command
             .args(arguments)
-            // The worker's environment has its secrets, and a job's result shows what its program prints.
+            // The worker's environment contains secrets, and a job's result shows what its program
+            // prints.
             .env_clear()
-            .envs(std::env::vars_os().filter(|(name, _)| is_passed_on(name)))
+            .envs(std::env::vars_os().filter(|(name, _)| is_inherited(name)))
             .envs(settings.environment.iter().map(|(name, value)| (name, value)))
             .env("FAIRLANE_GROUP", call.group.to_string())
             .env("FAIRLANE_JOB", call.job.to_string())
@@ -165,8 +173,8 @@ impl CommandTarget {
         command.spawn()
     }
 
-    /// A program that is not there will not be there for the next attempt either; want of memory or of
-    /// processes passes.
+    /// A missing program will be missing in the next attempt too; a lack of memory or processes is
+    /// temporary.
     fn not_started(&self, error: &io::Error) -> Outcome {
         let program = &self.settings.command[0];
         let missing_directory = self.settings.directory.as_ref().filter(|directory| !directory.is_dir());
@@ -180,13 +188,13 @@ impl CommandTarget {
                 Outcome::failed("command_not_found", message)
             }
             io::ErrorKind::PermissionDenied => {
-                Outcome::failed("command_not_executable", format!("{program} must not be run: {error}"))
+                Outcome::failed("command_not_executable", format!("{program} is not executable: {error}"))
             }
             _ if error.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error()) => {
-                let message = format!("{program} is no program, nor a script with a #! line: {error}");
+                let message = format!("{program} is neither a program nor a script with a #! line: {error}");
                 Outcome::failed("command_not_executable", message)
             }
-            _ => Outcome::retry("spawn", format!("{program} could not be started: {error}")),
+            _ => Outcome::retry("spawn", format!("{program} cannot be started: {error}")),
         }
     }
 }
@@ -198,23 +206,23 @@ impl Processor for CommandTarget {
     }
 }
 
-fn judged(status: ExitStatus, pipes: &Pipes, told: Option<CancelReason>) -> Outcome {
-    if pipes.stdout.is_cut() && (status.success() || pipes.stdout.is_flood()) {
+fn outcome_of(status: ExitStatus, pipes: &Pipes, stop_reason: Option<CancelReason>) -> Outcome {
+    if pipes.stdout.is_truncated() && (status.success() || pipes.stdout.is_flood()) {
         return too_large();
     }
     let code = match status.code() {
-        Some(0) => return Outcome::done_bytes(pipes.stdout.kept()),
+        Some(0) => return Outcome::done_bytes(pipes.stdout.bytes()),
         code => code,
     };
-    if let Some(reason) = told {
+    if let Some(reason) = stop_reason {
         return stopped(reason);
     }
-    let message = || match excerpt(&pipes.stderr.kept()) {
-        errors if errors.is_empty() => format!("it ended with {status} and wrote nothing to standard error"),
+    let message = || match excerpt(&pipes.stderr.bytes()) {
+        errors if errors.is_empty() => format!("it ended with {status} and no output on standard error"),
         errors => format!("it ended with {status}: {errors}"),
     };
     match code {
-        Some(69) => Outcome::throttled(asked(&pipes.stdout.kept())),
+        Some(69) => Outcome::throttled(retry_after(&pipes.stdout.bytes())),
         Some(code @ (64 | 65 | 77 | 78)) => Outcome::failed(format!("exit_{code}"), message()),
         Some(code) => Outcome::retry(format!("exit_{code}"), message()),
         None => {
@@ -224,32 +232,32 @@ fn judged(status: ExitStatus, pipes: &Pipes, told: Option<CancelReason>) -> Outc
     }
 }
 
-/// It was told to stop, and did.
+/// The outcome of a program that ended after a stop request.
 fn stopped(reason: CancelReason) -> Outcome {
     match reason {
         CancelReason::Cancelled => Outcome::cancelled("the program was stopped: the job was cancelled"),
-        CancelReason::TimedOut => Outcome::retry("timeout", "the program was stopped: its time was up"),
+        CancelReason::TimedOut => Outcome::retry("timeout", "the program was stopped: it timed out"),
         CancelReason::Stopping | CancelReason::Lost => Outcome::Released,
     }
 }
 
 fn too_large() -> Outcome {
     let message = format!(
-        "its standard output has more than {NOTE_BYTES_MAX} bytes, the most that is kept with a job; print less, or \
-         write it to a file and print where it is"
+        "its standard output has more than {NOTE_BYTES_MAX} bytes, the most that is stored with a job; print less, or \
+         write it to a file and print its path"
     );
     Outcome::failed("result_too_large", message)
 }
 
-/// Seconds in the first line.
-fn asked(stdout: &[u8]) -> Option<Duration> {
+/// The delay in seconds on the first line of standard output.
+fn retry_after(stdout: &[u8]) -> Option<Duration> {
     let line = stdout.split(|byte| *byte == b'\n').next()?;
     let seconds: u64 = std::str::from_utf8(line).ok()?.trim().parse().ok()?;
     Some(Duration::from_secs(seconds).min(Duration::from_millis(RETRY_AFTER_MS_MAX)))
 }
 
-/// Whether a variable of the worker's environment is passed on to programs. The others may be secrets.
-fn is_passed_on(name: &OsStr) -> bool {
+/// Whether a variable of the worker's environment is passed to programs. All others may be secrets.
+fn is_inherited(name: &OsStr) -> bool {
     const NAMES: [&str; 6] = ["HOME", "LANG", "PATH", "TMPDIR", "TZ", "USER"];
     name.to_str().is_some_and(|name| NAMES.contains(&name) || name.starts_with("LC_"))
 }

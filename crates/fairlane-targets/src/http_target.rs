@@ -1,14 +1,15 @@
-//! Posts the payload of each job to a URL; the answer's status says how the attempt ended.
+//! Posts the payload of each job to a URL; the status of the response is the outcome of the
+//! attempt.
 //!
-//! | answer | outcome |
+//! | response | outcome |
 //! |---|---|
 //! | 2xx | done; the body is the result |
 //! | 429, or 503 with Retry-After | throttled |
-//! | 408, other 5xx, no whole answer | retry |
-//! | 3xx, other 4xx, a body too long to be kept | failed |
+//! | 408, other 5xx, no complete response | retry |
+//! | 3xx, other 4xx, a body too long to store | failed |
 //!
-//! Invariant: of a body no more is read than can be kept. Left out on purpose: following redirects, which
-//! would take the payload and its headers where nobody sent them.
+//! Invariant: no more of a body is read than can be stored. Left out on purpose: following
+//! redirects, which would send the payload and its headers to an address that was not configured.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,27 +22,27 @@ use reqwest::header::{
 };
 use reqwest::{Client, Response, StatusCode, Url};
 
-use crate::answer::{beginning, described, excerpt, passed_over, retry_after};
 use crate::call::{Call, InHeader};
-use crate::client::{BadTarget, Certificates, client, http_url, shown, unanswered};
+use crate::client::{BadTarget, Certificates, client, http_url, no_response, origin};
+use crate::response::{describe, drain, excerpt, read_prefix, retry_after};
 
-/// Where the payload goes and how.
+/// The settings of an HTTP target.
 #[derive(Clone)]
 pub struct HttpSettings {
-    /// An http or https address.
+    /// The http or https URL.
     pub url: String,
-    /// The type of the payload.
+    /// The content type of the payload.
     pub content_type: String,
-    /// Further headers; their values are never shown.
+    /// Additional headers; values are never shown.
     pub headers: Vec<(String, String)>,
-    /// How long a connection may take.
+    /// Timeout of connecting.
     pub connect_timeout: Duration,
-    /// How long the whole exchange may take.
+    /// Timeout of the complete request, from connecting to the end of the response.
     pub timeout: Duration,
 }
 
 impl HttpSettings {
-    /// JSON to this address, with 5 seconds to connect and 30 in all.
+    /// JSON to this URL, with 5 seconds to connect and 30 seconds in total.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -52,9 +53,9 @@ impl HttpSettings {
         }
     }
 
-    /// Where it goes, as it may be shown: without credentials, path and query, any of which can be secret.
+    /// The origin of the URL, without credentials, path and query, any of which can be secret.
     pub fn origin(&self) -> String {
-        http_url(&self.url).map_or_else(|_| "(no URL)".to_owned(), |url| shown(&url))
+        http_url(&self.url).map_or_else(|_| "(invalid URL)".to_owned(), |url| origin(&url))
     }
 }
 
@@ -93,17 +94,18 @@ pub struct HttpTarget {
 }
 
 impl HttpTarget {
-    /// A target, or what is wrong with its settings.
+    /// Makes a target; an error if the settings are invalid.
     pub fn new(settings: HttpSettings) -> Result<Self, BadTarget> {
         let url = http_url(&settings.url)?;
         let content_type = HeaderValue::from_str(&settings.content_type)
-            .map_err(|_| BadTarget("the content type is no header value".to_owned()))?;
+            .map_err(|_| BadTarget("the content type is not a valid header value".to_owned()))?;
         let mut headers = HeaderMap::from_iter([(CONTENT_TYPE, content_type)]);
         for (name, value) in &settings.headers {
             let (name, value) = user_header(name, value)?;
             headers.append(name, value);
         }
-        let certificates = if url.scheme() == "https" { Certificates::Needed } else { Certificates::Wanted };
+        let is_https = url.scheme() == "https";
+        let certificates = if is_https { Certificates::Required } else { Certificates::Optional };
         let client = client(settings.connect_timeout, settings.timeout, certificates, |builder| builder)?;
         Ok(Self { client, url, headers })
     }
@@ -112,8 +114,8 @@ impl HttpTarget {
         let request =
             self.client.post(self.url.clone()).headers(self.headers.clone()).headers(job_headers(&call));
         match request.body(call.payload).send().await {
-            Ok(response) => judged(response).await,
-            Err(error) => unanswered(error),
+            Ok(response) => outcome_of(response).await,
+            Err(error) => no_response(error),
         }
     }
 }
@@ -126,14 +128,14 @@ impl Processor for HttpTarget {
 
 impl fmt::Debug for HttpTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpTarget").field("url", &shown(&self.url)).finish_non_exhaustive()
+        f.debug_struct("HttpTarget").field("url", &origin(&self.url)).finish_non_exhaustive()
     }
 }
 
-/// The user's headers must not take the place of those that say which job it is, or how long its body is.
+/// Configured headers must not replace those that identify the job or give the length of the body.
 fn user_header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), BadTarget> {
     let bad = |what: &str| BadTarget(format!("the header {name:?} {what}"));
-    let header = HeaderName::from_str(name).map_err(|_| bad("is no header name"))?;
+    let header = HeaderName::from_str(name).map_err(|_| bad("is not a valid header name"))?;
     if header == CONTENT_TYPE {
         return Err(bad("has a setting of its own: content_type"));
     }
@@ -142,7 +144,7 @@ fn user_header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), Bad
     if ours || [CONTENT_LENGTH, TRANSFER_ENCODING, CONNECTION].contains(&header) {
         return Err(bad("is set by the worker and cannot be given"));
     }
-    let mut value = HeaderValue::from_str(value).map_err(|_| bad("has a value that no header can have"))?;
+    let mut value = HeaderValue::from_str(value).map_err(|_| bad("has an invalid value"))?;
     value.set_sensitive(true);
     Ok((header, value))
 }
@@ -167,26 +169,26 @@ fn job_headers(call: &Call) -> HeaderMap {
     headers
 }
 
-async fn judged(response: Response) -> Outcome {
+async fn outcome_of(response: Response) -> Outcome {
     let status = response.status();
-    let asked = retry_after(response.headers(), SystemTime::now());
+    let delay = retry_after(response.headers(), SystemTime::now());
     let code = format!("http_{}", status.as_u16());
     match status {
         _ if status.is_success() => succeeded(response).await,
-        _ if throttles(status, asked) => {
-            passed_over(response).await;
-            Outcome::throttled(asked)
+        _ if throttles(status, delay) => {
+            drain(response).await;
+            Outcome::throttled(delay)
         }
-        StatusCode::REQUEST_TIMEOUT => Outcome::retry(code, described(response).await),
-        _ if status.is_server_error() => Outcome::retry(code, described(response).await),
+        StatusCode::REQUEST_TIMEOUT => Outcome::retry(code, describe(response).await),
+        _ if status.is_server_error() => Outcome::retry(code, describe(response).await),
         _ if status.is_redirection() => redirected(&response),
-        _ => Outcome::failed(code, described(response).await),
+        _ => Outcome::failed(code, describe(response).await),
     }
 }
 
-/// A 503 with a time to come back speaks of load, one without of a fault.
-fn throttles(status: StatusCode, asked: Option<Duration>) -> bool {
-    status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE && asked.is_some()
+/// A 503 with Retry-After means load; one without means a fault.
+fn throttles(status: StatusCode, delay: Option<Duration>) -> bool {
+    status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE && delay.is_some()
 }
 
 async fn succeeded(mut response: Response) -> Outcome {
@@ -194,17 +196,17 @@ async fn succeeded(mut response: Response) -> Outcome {
     if announced > NOTE_BYTES_MAX as u64 {
         return too_large(response.status());
     }
-    match beginning(&mut response, NOTE_BYTES_MAX).await {
-        Ok(body) if body.whole => Outcome::done_bytes(body.bytes),
+    match read_prefix(&mut response, NOTE_BYTES_MAX).await {
+        Ok(body) if body.is_complete => Outcome::done_bytes(body.bytes),
         Ok(_) => too_large(response.status()),
-        Err(error) => unanswered(error),
+        Err(error) => no_response(error),
     }
 }
 
 fn too_large(status: StatusCode) -> Outcome {
     let message = format!(
-        "it answered {status} with a body of more than {NOTE_BYTES_MAX} bytes, the most that is kept with a job; \
-         answer with less (204 will do), or keep it elsewhere and answer with where it is"
+        "it responded {status} with a body of more than {NOTE_BYTES_MAX} bytes, the most that is stored with a job; \
+         respond with less (204 is enough), or store the result elsewhere and respond with a reference"
     );
     Outcome::failed("result_too_large", message)
 }
@@ -213,7 +215,7 @@ fn redirected(response: &Response) -> Outcome {
     let location = response.headers().get(LOCATION).map_or(&b""[..], HeaderValue::as_bytes);
     let (status, location) = (response.status(), excerpt(location));
     let message = format!(
-        "it answered {status} with the location {location:?}; redirects are not followed: name the final address"
+        "it responded {status} with the location {location:?}; redirects are not followed: set the final URL"
     );
     Outcome::failed("redirect", message)
 }

@@ -1,20 +1,21 @@
-//! Processors without code: a URL, a program, and the callbacks of bulk actions.
+//! Processors without code: HTTP targets, programs, and the callbacks of bulk actions.
 //!
-//! - `http_target.rs`: posts the payload to a URL. `command_target.rs`: gives it to a program.
-//! - `callbacks.rs`: tells receivers that a bulk action has ended; `signature.rs` signs what they get,
-//!   `addresses.rs` says where it may go.
-//! - `call.rs`: what a target is told about a job. `client.rs`: the HTTP client under all of them.
-//! - `answer.rs`: answers read within bounds, Retry-After. `timestamps.rs`: times in words.
+//! - `http_target.rs`: posts the payload to a URL. `command_target.rs`: passes it to a program.
+//! - `callbacks.rs`: notifies receivers that a bulk action has ended; `signature.rs` signs the
+//!   requests, `addresses.rs` restricts their addresses.
+//! - `call.rs`: the data of an attempt that a target sends on. `client.rs`: the HTTP client.
+//! - `response.rs`: reads responses within bounds, and Retry-After. `timestamps.rs`: RFC 3339
+//!   times.
 //!
-//! Invariant: nothing that comes from outside is kept in memory without a bound, and no secret is shown.
+//! Invariant: no data from outside is held in memory without a bound, and no secret is shown.
 
 mod addresses;
-mod answer;
 mod call;
 mod callbacks;
 mod client;
 mod command_target;
 mod http_target;
+mod response;
 mod signature;
 #[cfg(test)]
 mod test_server;

@@ -1,4 +1,5 @@
-//! Signs callbacks after Standard Webhooks: HMAC-SHA256 over id, time and body, once per active secret.
+//! Signs callbacks after Standard Webhooks: HMAC-SHA256 over id, time and body, with every active
+//! secret.
 //!
 //! Invariant: a secret never leaves this file, neither in a log nor in an error.
 
@@ -20,18 +21,16 @@ const KEY_BYTES_MAX: usize = 64;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Vec<u8>);
 
-/// Why a secret was refused; what it was is not said.
+/// Why a secret is invalid; the message does not show it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadSecret {
     /// The prefix is missing.
-    #[error(
-        "a secret begins with {PREFIX}; one is made by: echo {PREFIX}$(head -c 32 /dev/urandom | base64)"
-    )]
+    #[error("a secret begins with {PREFIX}; make one with: echo {PREFIX}$(head -c 32 /dev/urandom | base64)")]
     Prefix,
-    /// No base64 behind the prefix.
-    #[error("what stands behind {PREFIX} must be base64 with its padding")]
+    /// The part after the prefix is not base64.
+    #[error("the part after {PREFIX} must be base64 with its padding")]
     Encoding,
-    /// Too short or too long.
+    /// The key is too short or too long; its length in bytes.
     #[error("a secret has {KEY_BYTES_MIN} to {KEY_BYTES_MAX} bytes when decoded, this one has {0}")]
     Length(usize),
 }
@@ -55,8 +54,8 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The value of `webhook-signature`: `v1,<base64>` for each secret, so that receivers may know the old one or
-/// the new one while a key is being changed.
+/// The value of `webhook-signature`: `v1,<base64>` for each secret, so that receivers with the old
+/// or the new secret accept it while a secret is being replaced.
 pub(crate) fn signatures(secrets: &[Secret], id: &str, timestamp: u64, body: &[u8]) -> String {
     let signed: Vec<String> = secrets.iter().map(|secret| signature(secret, id, timestamp, body)).collect();
     signed.join(" ")
@@ -75,7 +74,7 @@ mod tests {
 
     /// The example of the Standard Webhooks specification's reference libraries.
     #[test]
-    fn the_known_example_has_the_known_signature() {
+    fn the_signature_of_the_specifications_example_is_as_published() {
         let secret: Secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".parse().unwrap();
         let signed =
             signatures(&[secret], "msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, br#"{"test": 2432232314}"#);
@@ -83,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_secret_is_refused_without_being_shown() {
+    fn an_invalid_secret_is_rejected_without_being_shown() {
         let encoded = |bytes: usize| format!("whsec_{}", STANDARD.encode(vec![7; bytes]));
         assert_eq!("hunter2hunter2hunter2hunter2".parse::<Secret>(), Err(BadSecret::Prefix));
         assert_eq!("whsec_not base64!".parse::<Secret>(), Err(BadSecret::Encoding));

@@ -1,9 +1,9 @@
-//! Times in words, as RFC 3339 has them, in UTC.
+//! Times as text: RFC 3339 in UTC.
 
 use fairlane_core::Micros;
 use jiff::Timestamp;
 
-/// `2024-05-01T12:00:00.000000Z`.
+/// A time in the form `2024-05-01T12:00:00.000000Z`.
 pub(crate) fn rfc_3339(time: Micros) -> String {
     let time = i64::try_from(time.0).ok().and_then(|us| Timestamp::from_microsecond(us).ok());
     format!("{:.6}", time.unwrap_or(Timestamp::MAX))
@@ -14,7 +14,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_written_as_the_calendar_has_them() {
+    fn times_are_written_in_rfc_3339() {
         for (seconds, expected) in [
             (0, "1970-01-01T00:00:00.000000Z"),
             (951_782_399, "2000-02-28T23:59:59.000000Z"),

@@ -1,12 +1,15 @@
-//! Attacks by one customer beside another: what the other customer notices, and whether the server survives.
+//! Attacks by one customer beside another: how much longer the other customer waits, and whether
+//! the server survives.
 //!
-//! - `attack/kind.rs`: the attacks by name. `attack/attacker.rs`: how each is carried out. `attack/collisions.rs`: job ids
-//!   with equal hashes.
-//! - `attack/customer.rs`: the other customer, whose waits are measured. `attack/process.rs`: the server.
+//! - `attack/kind.rs`: the attacks by name. `attack/attacker.rs`: how each is carried out.
+//!   `attack/collisions.rs`: job ids with equal hashes.
+//! - `attack/customer.rs`: the other customer, whose waits are measured. `attack/process.rs`: the
+//!   server.
 //!
-//! Each attack has a server of its own: the `fairlane` program on a data directory that is removed afterwards. The attacker
-//! has a key bound to one group, the weakest that can write. Everything stays on loopback, is bounded in count and time,
-//! and stops with the trial. The attacker connects from 127.0.0.2 and processes are read from `/proc`, so this runs on Linux.
+//! Each attack has a server of its own: the `fairlane` program on a data directory that is removed
+//! afterwards. The attacker has a key bound to one group, the weakest that can write. Everything
+//! stays on loopback, is bounded in count and time, and stops with the trial. The attacker connects
+//! from 127.0.0.2 and memory is read from `/proc`, so this runs on Linux.
 
 mod attacker;
 mod collisions;
@@ -29,14 +32,14 @@ use process::{Keys, ServerProcess};
 /// How much longer the slowest hundredth may take during an attack.
 pub const SLOWER_MAX: Duration = Duration::from_millis(20);
 
-/// How long, and how much.
+/// The duration and the size of the attacks.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    /// The other customer is measured for so long before an attack, and during it.
+    /// How long the other customer is measured before an attack, and during it.
     pub phase: Duration,
     /// Jobs of the other customer a second.
     pub jobs_per_second: u64,
-    /// Its bulk actions a second.
+    /// Bulk actions of the other customer a second.
     pub bulks_per_second: u64,
     /// Job ids with equal hashes.
     pub colliding_ids: usize,
@@ -46,7 +49,8 @@ pub struct Plan {
     pub hanging_callbacks: usize,
     /// Bulk actions with a fold that no worker knows.
     pub unknown_folds: usize,
-    /// Connections that the server accepts in the attack by connections; the attacker opens twice as many.
+    /// Connections that the server accepts in the attack by connections; the attacker opens twice
+    /// as many.
     pub connections_max: usize,
     /// Bytes of a body of unknown keys.
     pub unknown_keys_bytes: usize,
@@ -68,7 +72,7 @@ impl Default for Plan {
     }
 }
 
-/// What the other customer waited for, in microseconds.
+/// The waits of the other customer, in microseconds.
 #[derive(Debug)]
 pub struct Waits {
     /// From the request to its response.
@@ -77,30 +81,30 @@ pub struct Waits {
     pub completion: Histogram<u64>,
     /// From sealing a bulk action to its callback.
     pub bulk: Histogram<u64>,
-    /// Requests that were not answered with success, and jobs and bulk actions that did not end in time.
+    /// Requests that failed, and jobs and bulk actions that did not end in time.
     pub failed: u64,
 }
 
-/// How one attack went.
+/// The result of one attack.
 #[derive(Debug)]
 pub struct Report {
-    /// The attack.
+    /// The kind of the attack.
     pub kind: Kind,
-    /// The other customer before it.
+    /// The waits of the other customer before the attack.
     pub before: Waits,
-    /// And during it.
+    /// The waits of the other customer during the attack.
     pub during: Waits,
     /// Requests of the attacker that succeeded.
     pub accepted: u64,
-    /// That were refused.
+    /// Requests of the attacker that were refused.
     pub refused: u64,
     /// Connections of the attacker that ended before a response.
     pub broken: u64,
-    /// The most memory the server had, in MiB.
+    /// The peak memory of the server, in MiB.
     pub memory_mib: f64,
     /// How long the server took to serve again after it was killed.
     pub restart: Option<Duration>,
-    /// What must hold on any machine and did not.
+    /// The invariants that were violated on any machine.
     pub violations: Vec<String>,
 }
 
@@ -179,7 +183,7 @@ pub async fn run(program: &Path, kind: Kind, plan: &Plan) -> Report {
     Report { kind, before, during, accepted, refused, broken, memory_mib, restart, violations }
 }
 
-/// What became of the attacker's requests.
+/// The numbers of the attacker's requests by result.
 struct Counts {
     accepted: u64,
     refused: u64,

@@ -1,5 +1,6 @@
-//! A downstream that allows less than it is said to: a real HTTP server that takes its time and answers 429
-//! beyond its true limit, called by a worker whose type is configured with ten times as much.
+//! A downstream that allows less than is configured: a real HTTP server with a latency that
+//! responds 429 beyond its true limit, called by a worker whose type is configured with ten times
+//! as much.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -12,37 +13,37 @@ use fairlane_worker::{Worker, WorkerSettings};
 
 use crate::http::Server;
 
-/// What is true and what is configured.
+/// The true limit and the configured one.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    /// Calls a second that the downstream takes.
+    /// Calls a second that the downstream accepts.
     pub allowed: u64,
-    /// Calls a second that the type is set to.
+    /// Calls a second that the type is configured with.
     pub configured: u64,
-    /// How long a call takes.
+    /// The duration of a call.
     pub latency: Duration,
-    /// How long it is measured.
+    /// The duration of the measurement.
     pub length: Duration,
 }
 
-/// How it went.
+/// The result of the trial.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Report {
-    /// Calls that were taken.
+    /// Calls that were accepted.
     pub taken: u64,
     /// Calls that were refused.
     pub refused: u64,
-    /// Over this many seconds.
+    /// The duration of the measurement, in seconds.
     pub seconds: f64,
 }
 
 impl Report {
-    /// What was achieved of what is allowed.
+    /// The achieved part of the allowed calls.
     pub fn achieved(&self, plan: &Plan) -> f64 {
         self.taken as f64 / (plan.allowed as f64 * self.seconds)
     }
 
-    /// The part of all calls that was refused.
+    /// The refused part of all calls.
     pub fn refused_part(&self) -> f64 {
         self.refused as f64 / (self.taken + self.refused).max(1) as f64
     }
@@ -78,7 +79,7 @@ pub async fn run(plan: &Plan, engine: Arc<dyn Engine>) -> Report {
     let limit = Arc::new(Mutex::new(limit));
     let (latency, counted) = (plan.latency, limit.clone());
     let server = Server::start(move |_| {
-        let status = counted.lock().expect("nothing panics while it holds it").call();
+        let status = counted.lock().expect("no holder of the lock panics").call();
         async move {
             tokio::time::sleep(latency).await;
             status
@@ -88,7 +89,7 @@ pub async fn run(plan: &Plan, engine: Arc<dyn Engine>) -> Report {
     let type_id = TypeId::new("call").expect("a plain word");
     let rate = Rate::per_second(plan.configured).expect("a rate that can be set");
     let patch = TypePatch { rate: Some(Some(rate)), ..TypePatch::default() };
-    engine.set_type(SetType { type_id: type_id.clone(), patch }).await.expect("it answers");
+    engine.call(SetType { type_id: type_id.clone(), patch }).await.expect("the engine replies");
     let jobs = plan.allowed * (plan.length.as_secs() + 1) * 2;
     let job = |number: u64| NewJob {
         job: JobRef {
@@ -103,7 +104,7 @@ pub async fn run(plan: &Plan, engine: Arc<dyn Engine>) -> Report {
         bulk: None,
         trace: None,
     };
-    engine.enqueue_all((0..jobs).map(job)).await.expect("they are taken");
+    engine.enqueue_all((0..jobs).map(job)).await.expect("the jobs are accepted");
     let target = HttpTarget::new(HttpSettings::new(format!("http://{}/", server.address)));
     let settings = WorkerSettings { worker_count: 100, ..WorkerSettings::default() };
     let worker = Worker::new(engine).settings(settings);
@@ -111,7 +112,7 @@ pub async fn run(plan: &Plan, engine: Arc<dyn Engine>) -> Report {
     let pool = worker.processor("call", target.expect("its address is one")).start().expect("good settings");
     tokio::time::sleep(plan.length).await;
     let (taken, refused) = {
-        let limit = limit.lock().expect("nothing panics while it holds it");
+        let limit = limit.lock().expect("no holder of the lock panics");
         (limit.taken, limit.refused)
     };
     let seconds = started.elapsed().as_secs_f64();

@@ -1,5 +1,6 @@
-//! A Redis primary that is replaced behind one address while a worker with ten slots is busy: how long until it is
-//! as fast as before, and whether every job that was acknowledged ends without a dropped result.
+//! A Redis primary that is replaced behind one address while a worker with ten slots is busy: the
+//! time until the worker is as fast as before, and whether every acknowledged job ends without a
+//! dropped result.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -33,7 +34,7 @@ pub struct Plan {
     pub before: Duration,
 }
 
-/// How it went.
+/// The result of the trial.
 #[derive(Debug, Default)]
 pub struct Report {
     /// Per round the rate before, in jobs a second, and the time from the failover to that rate.
@@ -42,11 +43,11 @@ pub struct Report {
     pub jobs: u64,
     /// Jobs that ran more than once.
     pub ran_twice: u64,
-    /// What must hold and did not.
+    /// The invariants that were violated.
     pub violations: Vec<String>,
 }
 
-/// What the worker has done.
+/// Counts of the worker.
 #[derive(Default)]
 struct Counts {
     runs: AtomicU64,
@@ -60,7 +61,7 @@ struct Counts {
 impl Counts {
     fn note_run(&self, id: &JobId) {
         self.runs.fetch_add(1, Ordering::SeqCst);
-        if !self.ran.lock().expect("nothing panics while it holds the ids").insert(id.to_string()) {
+        if !self.ran.lock().expect("no holder of the lock panics").insert(id.to_string()) {
             self.ran_twice.fetch_add(1, Ordering::SeqCst);
         }
     }
@@ -115,10 +116,11 @@ fn work(engine: Arc<dyn Engine>, counts: &Arc<Counts>) -> Pool {
         runs.note_run(&job.job().id);
         tokio::time::sleep(SERVICE)
     });
-    worker.start().expect("nothing is wrong with it")
+    worker.start().expect("the settings are valid")
 }
 
-/// Keeps the worker busy; a batch that was not acknowledged is sent again. Gives the number of jobs.
+/// Keeps the worker busy; a batch that was not acknowledged is sent again. Returns the number of
+/// jobs.
 async fn produce(engine: Arc<dyn Engine>, counts: Arc<Counts>) -> u64 {
     let mut added = 0;
     while !counts.is_over.load(Ordering::SeqCst) {
@@ -181,18 +183,18 @@ async fn time_to(counts: &Counts, rate: f64, began: Instant) -> Option<Duration>
 }
 
 async fn check(engine: &dyn Engine, counts: &Counts, report: &mut Report) {
-    let lost = report.jobs - counts.ran.lock().expect("nothing panics while it holds the ids").len() as u64;
+    let lost = report.jobs - counts.ran.lock().expect("no holder of the lock panics").len() as u64;
     let dropped = counts.dropped.load(Ordering::SeqCst);
     for (count, what) in [(lost, "jobs were lost"), (dropped, "results were dropped")] {
         if count > 0 {
             report.violations.push(format!("{count} {what}"));
         }
     }
-    let whole = match engine.inspect(Inspect::Whole).await {
-        Ok(Inspected::Whole(whole)) => whole,
-        other => return report.violations.push(format!("the queue does not answer: {other:?}")),
+    let totals = match engine.call(InspectQueue).await {
+        Ok(totals) => totals,
+        Err(error) => return report.violations.push(format!("the queue does not reply: {error}")),
     };
-    let (left, completed) = ((whole.backlog, whole.in_flight, whole.failed), whole.completed);
+    let (left, completed) = ((totals.backlog, totals.in_flight, totals.failed), totals.completed);
     if left != (0, 0, 0) || completed != report.jobs {
         let jobs = report.jobs;
         report.violations.push(format!("of {jobs} jobs {completed} completed; {left:?} are left"));

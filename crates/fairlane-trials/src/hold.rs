@@ -1,8 +1,10 @@
-//! A customer who holds, resumes and cancels a large bulk action beside a customer with steady work.
+//! A customer who holds, resumes and cancels a large bulk action beside a customer with steady
+//! work.
 //!
-//! First the steady customer's jobs are timed while the large bulk action runs, then while it is held, resumed and
-//! cancelled in turn: neither the jobs completed in any window nor the slowest hundredth may suffer. Then the resume
-//! of a small held bulk action is timed, alone and beside thousands of cancelled ones that cannot end yet.
+//! First the steady customer's jobs are timed while the large bulk action runs, then while it is
+//! held, resumed and cancelled in turn: neither the jobs completed in any window nor the slowest
+//! hundredth may suffer. Then the resume of a small held bulk action is timed, alone and beside
+//! thousands of cancelled ones that cannot end yet.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -18,12 +20,13 @@ const TYPE: &str = "work";
 const STUCK_TYPE: &str = "stuck";
 /// Longest time that a step of the trial may take before it counts as stuck.
 const SILENCE: Duration = Duration::from_secs(600);
-/// While resumes are timed: at the default of a second the time until the next sweep would hide all else.
+/// While resumes are timed: at the default of a second the time until the next sweep would hide all
+/// else.
 const RESUME_SWEEP_INTERVAL: Duration = Duration::from_millis(100);
 /// How often the resume is timed; the median counts.
 const RESUMES: usize = 5;
 
-/// How much work, and for how long it is watched.
+/// The amount of work, and how long it is measured.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
     /// Jobs of the large bulk action.
@@ -46,10 +49,11 @@ pub struct Plan {
     pub resumed: u64,
 }
 
-/// How it went.
+/// The result of the trial.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// The slowest hundredth of the steady jobs, from enqueue to completion, in milliseconds: before the first hold …
+    /// The slowest hundredth of the steady jobs, from enqueue to completion, in milliseconds:
+    /// before the first hold …
     pub before_ms: f64,
     /// … and from then on.
     pub during_ms: f64,
@@ -63,11 +67,11 @@ pub struct Report {
     pub resume_alone_ms: f64,
     /// … and beside the stuck ones.
     pub resume_beside_ms: f64,
-    /// What did not hold, whatever the machine; empty if all is well.
+    /// The invariants that were violated on any machine; empty if all held.
     pub violations: Vec<String>,
 }
 
-/// Runs both parts on engines that `open` gives, each a new one.
+/// Runs both parts, each on a new engine from `open`.
 pub async fn run<F, Fut>(plan: &Plan, open: F) -> Report
 where
     F: Fn() -> Fut,
@@ -104,12 +108,12 @@ async fn beside_steady(engine: &Arc<dyn Engine>, plan: &Plan, report: &mut Repor
     let begun = Instant::now();
     tokio::time::sleep(plan.before).await;
     let first_hold = Instant::now();
-    for (step, word) in [Step::Hold, Step::Resume, Step::Hold, Step::Resume, Step::Cancel].map(Step::named) {
+    for (step, name) in [Step::Hold, Step::Resume, Step::Hold, Step::Resume, Step::Cancel].map(Step::named) {
         let at = Instant::now();
-        take(engine, &large, step).await;
+        submit_step(engine, &large, step).await;
         match followed(engine, &large, step).await {
-            true => report.steps.push((word, at.elapsed().as_secs_f64())),
-            false => report.violations.push(format!("{word}: jobs did not follow in {SILENCE:?}")),
+            true => report.steps.push((name, at.elapsed().as_secs_f64())),
+            false => report.violations.push(format!("{name}: jobs did not follow in {SILENCE:?}")),
         }
         tokio::time::sleep(plan.step.saturating_sub(at.elapsed())).await;
     }
@@ -126,7 +130,7 @@ async fn beside_steady(engine: &Arc<dyn Engine>, plan: &Plan, report: &mut Repor
     (report.fewest_each_second, report.windows) = fewest_each_second(&timed, first_hold, ended, plan.window);
 }
 
-/// What the large customer does.
+/// A step of the large customer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     Hold,
@@ -136,29 +140,29 @@ enum Step {
 
 impl Step {
     fn named(self) -> (Self, &'static str) {
-        let word = match self {
+        let name = match self {
             Self::Hold => "hold",
             Self::Resume => "resume",
             Self::Cancel => "cancel",
         };
-        (self, word)
+        (self, name)
     }
 }
 
-async fn take(engine: &Arc<dyn Engine>, bulk: &BulkRef, step: Step) {
+async fn submit_step(engine: &Arc<dyn Engine>, bulk: &BulkRef, step: Step) {
     let bulk = bulk.clone();
     match step {
-        Step::Hold => drop(engine.hold_bulk(HoldBulk { bulk }).await.expect("it answers")),
-        Step::Resume => drop(engine.resume_bulk(ResumeBulk { bulk }).await.expect("it answers")),
-        Step::Cancel => drop(engine.cancel_bulk(CancelBulk { bulk }).await.expect("it answers")),
+        Step::Hold => drop(engine.call(HoldBulk { bulk }).await.expect("the engine replies")),
+        Step::Resume => drop(engine.call(ResumeBulk { bulk }).await.expect("the engine replies")),
+        Step::Cancel => drop(engine.call(CancelBulk { bulk }).await.expect("the engine replies")),
     }
 }
 
-/// Waits until every job is set aside, back in its lane, or has ended; false if that does not come.
+/// Waits until every job is set aside, back in its lane, or has ended; false on a timeout.
 async fn followed(engine: &Arc<dyn Engine>, bulk: &BulkRef, step: Step) -> bool {
     let begun = Instant::now();
     while begun.elapsed() < SILENCE {
-        let view = look(engine, bulk).await;
+        let view = bulk_view(engine, bulk).await;
         let ended = view.succeeded + view.failed + view.cancelled;
         let done = match step {
             Step::Hold => ended + view.on_hold == view.total,
@@ -179,14 +183,14 @@ async fn enqueue_steadily(engine: Arc<dyn Engine>, each_second: u64, timed: Shar
         ticks.tick().await;
         let new = new_job("steady", &number.to_string(), None, TYPE, 0);
         locked(&timed).under_way.insert(new.job.id.clone(), Instant::now());
-        engine.enqueue(Enqueue { jobs: vec![new] }).await.expect("it is taken");
+        engine.call(Enqueue { jobs: vec![new] }).await.expect("the job is accepted");
     }
 }
 
-/// Waits until all steady jobs are completed; false if that does not come.
+/// Waits until all steady jobs are completed; false on a timeout.
 async fn drained(timed: &Shared<Timed>) -> bool {
     let begun = Instant::now();
-    // The last one may not have been enqueued when its sender was ended.
+    // The last job may not have been enqueued when its task was aborted.
     while locked(timed).under_way.len() > 1 {
         if begun.elapsed() > SILENCE {
             return false;
@@ -244,7 +248,7 @@ fn worker(engine: &Arc<dyn Engine>, plan: &Plan, sweep_interval: Duration, timed
             }
         })
         .start()
-        .expect("its settings are right")
+        .expect("the settings are valid")
 }
 
 async fn beside_stuck(engine: &Arc<dyn Engine>, plan: &Plan, report: &mut Report) {
@@ -252,9 +256,9 @@ async fn beside_stuck(engine: &Arc<dyn Engine>, plan: &Plan, report: &mut Report
     report.resume_alone_ms = resume_ms(engine, plan, "alone", report).await;
     stick(engine, plan.stuck).await;
     let begun = Instant::now();
-    while whole(engine).await.sweeping > 0 {
+    while queue_view(engine).await.sweeping > 0 {
         if begun.elapsed() > SILENCE {
-            report.violations.push("cancelled bulk actions are swept for ever".to_owned());
+            report.violations.push("cancelled bulk actions are swept forever".to_owned());
             break;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -269,15 +273,15 @@ async fn resume_ms(engine: &Arc<dyn Engine>, plan: &Plan, name: &str, report: &m
     for round in 0..RESUMES {
         let resumed = bulk("resumed", &format!("{name}-{round}"));
         open_bulk(engine, &resumed).await;
-        take(engine, &resumed, Step::Hold).await;
+        submit_step(engine, &resumed, Step::Hold).await;
         add(engine, &resumed, plan.resumed, 0, TYPE).await;
         let all_held = followed(engine, &resumed, Step::Hold).await;
         let begun = Instant::now();
-        take(engine, &resumed, Step::Resume).await;
+        submit_step(engine, &resumed, Step::Resume).await;
         let all_ended = followed(engine, &resumed, Step::Cancel).await;
         took.push(begun.elapsed());
         if !all_held || !all_ended {
-            report.violations.push(format!("{name}: a resumed bulk action stands still"));
+            report.violations.push(format!("{name}: a resumed bulk action makes no progress"));
         }
     }
     took.sort_unstable();
@@ -302,7 +306,7 @@ async fn stick(engine: &Arc<dyn Engine>, count: u64) {
             jobs_max: 500,
             lease_ms: 15 * 60 * 1000,
         };
-        match engine.lease(lease).await.expect("it answers") {
+        match engine.call(lease).await.expect("the engine replies") {
             Leased::Jobs { jobs, .. } if jobs.is_empty() => break,
             Leased::Jobs { jobs, .. } => running += jobs.len() as u64,
             superseded => panic!("{superseded:?}"),
@@ -310,7 +314,7 @@ async fn stick(engine: &Arc<dyn Engine>, count: u64) {
     }
     assert_eq!(running, count.div_ceil(2), "half of them run");
     for name in &names {
-        take(engine, name, Step::Cancel).await;
+        submit_step(engine, name, Step::Cancel).await;
     }
 }
 
@@ -322,7 +326,7 @@ fn bulk(group: &str, id: &str) -> BulkRef {
 async fn open_bulk(engine: &Arc<dyn Engine>, bulk: &BulkRef) {
     let payload = Arc::from(&[][..]);
     let open = OpenBulk { bulk: bulk.clone(), deadline_ms: None, failures_max: None, payload };
-    engine.open_bulk(open).await.expect("it answers");
+    engine.call(open).await.expect("the engine replies");
 }
 
 /// Adds the jobs of a bulk action, all of them.
@@ -331,8 +335,8 @@ async fn add(engine: &Arc<dyn Engine>, bulk: &BulkRef, jobs: u64, delay_ms: u64,
     let id = |number: u64| format!("{}-{number}", bulk.id);
     let jobs =
         (0..jobs).map(|number| new_job(&group, &id(number), Some(bulk.id.clone()), type_name, delay_ms));
-    engine.enqueue_all(jobs).await.expect("they are taken");
-    engine.seal_bulk(SealBulk { bulk: bulk.clone(), expected: None }).await.expect("it answers");
+    engine.enqueue_all(jobs).await.expect("the jobs are accepted");
+    engine.call(SealBulk { bulk: bulk.clone(), expected: None }).await.expect("the engine replies");
 }
 
 fn new_job(group: &str, id: &str, bulk: Option<BulkId>, type_name: &str, delay_ms: u64) -> NewJob {
@@ -349,16 +353,11 @@ fn new_job(group: &str, id: &str, bulk: Option<BulkId>, type_name: &str, delay_m
     }
 }
 
-async fn look(engine: &Arc<dyn Engine>, bulk: &BulkRef) -> BulkView {
-    match engine.inspect(Inspect::Bulk(bulk.clone())).await.expect("it answers") {
-        Inspected::Bulk(Some(view)) => view,
-        other => panic!("{other:?}"),
-    }
+async fn bulk_view(engine: &Arc<dyn Engine>, bulk: &BulkRef) -> BulkView {
+    let found = engine.call(InspectBulk { bulk: bulk.clone() }).await;
+    found.expect("the engine replies").expect("the bulk action exists")
 }
 
-async fn whole(engine: &Arc<dyn Engine>) -> WholeView {
-    match engine.inspect(Inspect::Whole).await.expect("it answers") {
-        Inspected::Whole(view) => view,
-        other => panic!("{other:?}"),
-    }
+async fn queue_view(engine: &Arc<dyn Engine>) -> QueueView {
+    engine.call(InspectQueue).await.expect("the engine replies")
 }

@@ -1,4 +1,5 @@
-//! A small HTTP server that stands for the outside: one handler, one answer a request, keep-alive.
+//! A small HTTP server that stands for services outside: one handler, one response per request,
+//! keep-alive.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -8,17 +9,17 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// What came in.
+/// A request that was received.
 pub struct Request {
     /// The path it was sent to.
     pub path: String,
     /// The header `webhook-id`.
     pub webhook_id: Option<String>,
-    /// The body.
+    /// The body of the request.
     pub body: Vec<u8>,
 }
 
-/// Ends with the value.
+/// The server; it stops when dropped.
 pub struct Server {
     pub address: SocketAddr,
     accepting: JoinHandle<()>,
@@ -31,21 +32,21 @@ impl Drop for Server {
 }
 
 impl Server {
-    /// Answers every request with the status that `answer` gives.
-    pub async fn start<F, Fut>(answer: F) -> Self
+    /// Responds to every request with the status that `handler` returns.
+    pub async fn start<F, Fut>(handler: F) -> Self
     where
         F: Fn(Request) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = u16> + Send + 'static,
     {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let address = listener.local_addr().expect("it is bound");
-        let answer = Arc::new(answer);
+        let address = listener.local_addr().expect("the listener is bound");
+        let handler = Arc::new(handler);
         let accepting = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let answer = answer.clone();
+                let handler = handler.clone();
                 tokio::spawn(async move {
-                    // A client that goes away in the middle is its own affair.
-                    let _ = serve(stream, &*answer).await;
+                    // A client may close the connection at any time.
+                    let _ = serve(stream, &*handler).await;
                 });
             }
         });
@@ -53,7 +54,7 @@ impl Server {
     }
 }
 
-async fn serve<F, Fut>(stream: TcpStream, answer: &F) -> std::io::Result<()>
+async fn serve<F, Fut>(stream: TcpStream, handler: &F) -> std::io::Result<()>
 where
     F: Fn(Request) -> Fut,
     Fut: Future<Output = u16>,
@@ -77,8 +78,8 @@ where
         }
         let mut body = vec![0; length];
         stream.read_exact(&mut body).await?;
-        let status = answer(Request { path, webhook_id, body }).await;
-        let head = format!("HTTP/1.1 {status} Said\r\ncontent-length: 0\r\n\r\n");
+        let status = handler(Request { path, webhook_id, body }).await;
+        let head = format!("HTTP/1.1 {status} Status\r\ncontent-length: 0\r\n\r\n");
         stream.get_mut().write_all(head.as_bytes()).await?;
     }
 }

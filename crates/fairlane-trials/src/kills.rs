@@ -1,15 +1,17 @@
 //! Worker processes at work on bulk actions with callbacks, killed with SIGKILL at random moments.
 //!
-//! Each round starts processes that make one more bulk action and work on all there is, and kills them a moment
-//! later, wherever they are: in the middle of making it, of a job, an aggregation, a callback. After the last
-//! round a worker in this process ends what is left, and then everything must add up:
+//! Each round starts processes that make one more bulk action and work on all there is, and kills
+//! them a moment later, wherever they are: in the middle of making it, of a job, an aggregation, a
+//! callback. After the last round a worker in this process ends what is left, and then everything
+//! must add up:
 //!
 //! - every job of every bulk action has reached exactly one end, within its attempts;
 //! - every bulk action has completed, its counts and its summary equal a recount;
 //! - every callback was delivered at least once, always under the same id;
 //! - an audit finds nothing.
 //!
-//! Moments are drawn from a seed; where they hit is up to the machine. `kills/victim.rs` is the process.
+//! Moments are drawn from a seed; where they hit is up to the machine. `kills/victim.rs` is the
+//! process.
 
 mod victim;
 
@@ -29,18 +31,18 @@ use fairlane_worker::{Problem, Summary, callback_id};
 use tokio::sync::mpsc;
 
 use crate::http::{Request, Server};
-pub use victim::be_victim;
+pub use victim::run_victim;
 use victim::{GROUP, JOBS, bulk_ref};
 
 const SIGKILL: i32 = 9;
-/// Longest life of a victim after it is ready.
+/// The longest life of a victim after it is ready, in milliseconds.
 const LIFE_MS_MAX: u64 = 250;
-/// Longest time for what is left after the last kill: leases run out, callbacks are repeated, and after a pause
-/// of the reclaimer half a minute passes before it takes anything back.
+/// The longest time for the remaining jobs after the last kill: leases run out, callbacks are
+/// repeated, and the reclaimer waits half a minute after an outage.
 const END_LIMIT: Duration = Duration::from_secs(300);
 /// One of this many callbacks is answered with an error.
 const REFUSED_OF: u32 = 5;
-/// More violations than this say nothing new.
+/// The most violations that are recorded.
 const VIOLATIONS_MAX: usize = 20;
 
 /// Where the state lives.
@@ -52,14 +54,14 @@ pub enum Store {
     Redis,
 }
 
-/// How it went.
+/// The result of the trial.
 #[derive(Debug, Default)]
 pub struct Report {
     /// Processes killed.
     pub kills: u64,
     /// Bulk actions made.
     pub bulks: u64,
-    /// Their jobs.
+    /// Jobs of these bulk actions.
     pub jobs: u64,
     /// Jobs that had ended before the last process was killed.
     pub ended_by_victims: u64,
@@ -73,7 +75,7 @@ pub struct Report {
     pub losses: u64,
     /// Callbacks delivered, repetitions included.
     pub callbacks: u64,
-    /// What did not hold; empty if all is well.
+    /// The invariants that were violated; empty if all held.
     pub violations: Vec<String>,
 }
 
@@ -92,7 +94,8 @@ struct Received {
     count: u64,
 }
 
-/// Starts `program` with the words `victim`, an address and numbers, and kills it, so many times.
+/// Starts `program` with the arguments `victim`, an address and numbers, and kills it, in each
+/// round.
 pub async fn run(program: &Path, store: Store, seed: u64, rounds: u64) -> Report {
     let folder = tempfile::tempdir().expect("a folder");
     let server = (store == Store::Redis).then(|| RedisServer::start(ServerOptions::default()));
@@ -107,13 +110,14 @@ pub async fn run(program: &Path, store: Store, seed: u64, rounds: u64) -> Report
         let helpers = if store == Store::Redis { random.u64(0..=2) } else { 0 };
         let mut victims: Vec<Victim> = Vec::new();
         for number in 0..=helpers {
-            // Only the first one makes bulk actions; those whose seal was not heard of are made again.
+            // Only the first one makes bulk actions; those without a line about their seal are made
+            // again.
             let made = if number == 0 { (sealed, round + 1) } else { (0, 0) };
             victims.push(Victim::start(program, &address, &callback, made));
         }
         let life = Duration::from_millis(random.u64(1..=LIFE_MS_MAX));
-        let (is_ready, so_many) = victims[0].live(life).await;
-        sealed = sealed.max(so_many);
+        let (is_ready, sealed_now) = victims[0].live(life).await;
+        sealed = sealed.max(sealed_now);
         report.expect(is_ready, || format!("round {round}: a process did not start after the last kill"));
         for victim in &mut victims {
             let killed = victim.kill();
@@ -136,7 +140,7 @@ async fn receive(received: Arc<Mutex<Received>>) -> Server {
             let body: serde_json::Value = serde_json::from_slice(&request.body).unwrap_or_default();
             let bulk = body["data"]["bulk"].as_str().unwrap_or("?").to_owned();
             let id = request.webhook_id.unwrap_or_else(|| "none".into());
-            let mut received = received.lock().expect("nothing panics while it holds it");
+            let mut received = received.lock().expect("no holder of the lock panics");
             received.count += 1;
             received.ids.entry(bulk).or_default().insert(id);
             if fastrand::u32(0..REFUSED_OF) == 0 { 503 } else { 200 }
@@ -147,7 +151,7 @@ async fn receive(received: Arc<Mutex<Received>>) -> Server {
 
 struct Victim {
     child: Child,
-    words: mpsc::UnboundedReceiver<String>,
+    lines: mpsc::UnboundedReceiver<String>,
 }
 
 impl Victim {
@@ -157,22 +161,22 @@ impl Victim {
             .stdout(Stdio::piped())
             .spawn()
             .expect("the program can be started");
-        let (said, words) = mpsc::unbounded_channel();
+        let (sender, lines) = mpsc::unbounded_channel();
         let output = child.stdout.take().expect("it is piped");
         std::thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
-                let _ = said.send(line);
+                let _ = sender.send(line);
             }
         });
-        Self { child, words }
+        Self { child, lines }
     }
 
-    /// Waits until it works and then as long as it may live; gives whether it did work, and how many bulk actions
-    /// are sealed for sure.
+    /// Waits until the victim works and then for its life; returns whether it worked, and how many
+    /// bulk actions are sealed for sure.
     async fn live(&mut self, life: Duration) -> (bool, u64) {
         let (mut is_ready, mut sealed) = (false, 0);
         let mut end = tokio::time::Instant::now() + Duration::from_secs(60);
-        while let Ok(Some(line)) = tokio::time::timeout_at(end, self.words.recv()).await {
+        while let Ok(Some(line)) = tokio::time::timeout_at(end, self.lines.recv()).await {
             match line.split_once(' ') {
                 Some(("sealed", number)) => sealed = number.parse().unwrap_or(sealed),
                 _ => (is_ready, end) = (true, tokio::time::Instant::now() + life),
@@ -190,7 +194,7 @@ impl Victim {
 
 /// Works in this process until nothing is left.
 async fn end_all(engine: &Arc<dyn Engine>, rounds: u64, report: &mut Report) {
-    let pool = victim::worker(engine).start().expect("its settings are right");
+    let pool = victim::worker(engine).start().expect("the settings are valid");
     let started = Instant::now();
     for number in 0..rounds {
         loop {
@@ -224,17 +228,12 @@ async fn ended(engine: &Arc<dyn Engine>, rounds: u64) -> u64 {
 }
 
 async fn left(engine: &Arc<dyn Engine>) -> u64 {
-    match engine.inspect(Inspect::Whole).await.expect("it answers") {
-        Inspected::Whole(whole) => whole.backlog + whole.in_flight + whole.aggregating,
-        other => panic!("{other:?}"),
-    }
+    let totals = engine.call(InspectQueue).await.expect("the engine replies");
+    totals.backlog + totals.in_flight + totals.aggregating
 }
 
 async fn bulk(engine: &Arc<dyn Engine>, number: u64) -> Option<BulkView> {
-    match engine.inspect(Inspect::Bulk(bulk_ref(number))).await.expect("it answers") {
-        Inspected::Bulk(view) => view,
-        other => panic!("{other:?}"),
-    }
+    engine.call(InspectBulk { bulk: bulk_ref(number) }).await.expect("the engine replies")
 }
 
 async fn check(engine: &Arc<dyn Engine>, rounds: u64, received: &Mutex<Received>, report: &mut Report) {
@@ -245,13 +244,13 @@ async fn check(engine: &Arc<dyn Engine>, rounds: u64, received: &Mutex<Received>
         };
         let jobs = jobs_of(engine, number).await;
         check_bulk(&view, &jobs, report);
-        let received = received.lock().expect("nothing panics while it holds it");
+        let received = received.lock().expect("no holder of the lock panics");
         let ids = received.ids.get(&view.bulk.id.to_string()).cloned().unwrap_or_default();
         let expected = BTreeSet::from([callback_id(&view)]);
         report.expect(ids == expected, || format!("callbacks of {number}: {ids:?}, expected {expected:?}"));
     }
-    report.callbacks = received.lock().expect("nothing panics while it holds it").count;
-    let audit = engine.audit_all(false, &mut |_| {}).await.expect("it answers");
+    report.callbacks = received.lock().expect("no holder of the lock panics").count;
+    let audit = engine.audit_all(false, &mut |_| {}).await.expect("the engine replies");
     report.expect(audit.findings.is_empty(), || format!("the audit found {:?}", audit.findings));
 }
 
@@ -296,7 +295,7 @@ async fn jobs_of(engine: &Arc<dyn Engine>, number: u64) -> Vec<JobLine> {
     while let Some(from) = cursor {
         let listing = Listing::OfBulk(bulk_ref(number));
         let page = ListJobs { listing, group: None, type_id: None, cursor: from, limit: LIST_JOBS_MAX };
-        let page = engine.list_jobs(page).await.expect("it answers");
+        let page = engine.call(page).await.expect("the engine replies");
         jobs.extend(page.jobs);
         cursor = page.next;
     }

@@ -1,16 +1,18 @@
-//! Trials of the whole, with real processes, sockets and clocks.
+//! Trials of the complete system, with real processes, sockets and clocks.
 //!
 //! - `kills.rs`: workers at work on bulk actions with callbacks, killed at random moments.
 //! - `neighbours.rs`: twenty customers with very much work beside two hundred with little.
-//! - `hold.rs`: a customer who holds, resumes and cancels very much work beside one with steady work.
-//! - `downstream.rs`: a downstream that allows less than it is said to.
+//! - `hold.rs`: a customer who holds, resumes and cancels very much work beside one with steady
+//!   work.
+//! - `downstream.rs`: a downstream that allows less than is configured.
 //! - `failover.rs`: a Redis primary that is replaced behind one address while ten jobs run at once.
 //! - `served.rs`: the HTTP server: its speed, its memory, and a key that floods.
 //! - `attack.rs`: one customer who attacks the server beside another one.
-//! - `http.rs`: the small server that stands for the outside.
+//! - `http.rs`: a small server that stands for services outside.
 //!
-//! A trial gives a report; what must hold whatever the machine is listed in it as a violation, what depends on
-//! the machine's speed is a figure. The program `trials` runs each at full length, the tests a short one.
+//! A trial returns a report: what must hold on any machine is listed in it as a violation if it
+//! does not, and what depends on the speed of the machine is a number. The program `trials` runs
+//! each trial at full length, the tests a short one.
 
 pub mod attack;
 pub mod downstream;

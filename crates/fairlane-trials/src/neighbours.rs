@@ -1,8 +1,9 @@
 //! Customers with very much work beside customers with little.
 //!
-//! Twice the same two hundred small customers enqueue the same jobs: once alone, once after twenty large ones
-//! have opened a bulk action each and streamed their jobs in. Between the two the small ones' waits must hardly
-//! differ; every large bulk action must complete once, with a summary that equals a recount.
+//! Twice the same two hundred small customers enqueue the same jobs: once alone, once after twenty
+//! large ones have opened a bulk action each and streamed their jobs in. Between the two the small
+//! ones' waits must hardly differ; every large bulk action must complete once, with a summary that
+//! equals a recount.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,40 +17,40 @@ use fairlane_worker::{Context, Event, Pool, Summary, Worker, WorkerSettings};
 use hdrhistogram::Histogram;
 
 const TYPE: &str = "work";
-/// Longest wait that is told apart.
+/// The longest wait that is distinguished, in microseconds.
 const HOUR_US: u64 = 3600 * 1_000_000;
-/// Longest silence of a run before it counts as stuck.
+/// The longest time without progress before a run counts as stuck.
 const SILENCE: Duration = Duration::from_secs(120);
 
-/// How much work, and who does it.
+/// The amount of work and the number of workers.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
     /// Customers with a bulk action …
     pub large: u64,
-    /// … of so many jobs.
+    /// … of this many jobs each.
     pub large_jobs: u64,
-    /// Customers without …
+    /// Customers without a bulk action …
     pub small: u64,
-    /// … of so many jobs.
+    /// … with this many jobs each.
     pub small_jobs: u64,
     /// Jobs that run at once.
     pub slots: usize,
-    /// How long each takes.
+    /// The duration of each job.
     pub service: Duration,
 }
 
-/// How it went.
+/// The result of the trial.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Half of the small ones' jobs, and 99 % of them, waited at most this long, in milliseconds: alone …
+    /// The p50 and p99 of the small customers' waits, in milliseconds: alone …
     pub alone_ms: (f64, f64),
-    /// … and beside the large ones.
+    /// … and beside the large customers.
     pub beside_ms: (f64, f64),
-    /// Jobs of the large ones that started while the small ones had work.
+    /// Jobs of the large customers that started while the small ones had work.
     pub large_started: u64,
-    /// How long the large ones took, in seconds.
+    /// The time until the large bulk actions ended, in seconds.
     pub large_seconds: f64,
-    /// What did not hold; empty if all is well.
+    /// The invariants that were violated; empty if all held.
     pub violations: Vec<String>,
 }
 
@@ -66,7 +67,7 @@ impl Report {
     }
 }
 
-/// Runs both on engines that `open` gives, each a new one.
+/// Runs both parts, each on a new engine from `open`.
 pub async fn run<F, Fut>(plan: &Plan, open: F) -> Report
 where
     F: Fn() -> Fut,
@@ -86,7 +87,7 @@ where
     report.large_seconds = started.elapsed().as_secs_f64();
     pool.stop().await;
     watching.stop().await;
-    let ended = ended.lock().expect("nothing panics while it holds it");
+    let ended = ended.lock().expect("no holder of the lock panics");
     let once = ended.len() as u64 == plan.large && ended.values().all(|times| *times == 1);
     report.expect(once, || format!("bulk actions ended: {ended:?}"));
     report
@@ -117,25 +118,25 @@ fn worker(engine: &Arc<dyn Engine>, plan: &Plan, waits: Waits) -> Pool {
             if job.bulk().is_none() {
                 // A fence is the time of its lease.
                 let waited_us = job.fence().0.saturating_sub(job.created_at().0);
-                waits.0.lock().expect("nothing panics while it holds it").saturating_record(waited_us);
+                waits.0.lock().expect("no holder of the lock panics").saturating_record(waited_us);
             } else {
                 waits.1.fetch_add(1, Ordering::Relaxed);
             }
             tokio::time::sleep(service)
         })
         .start()
-        .expect("its settings are right")
+        .expect("the settings are valid")
 }
 
 /// The loops, which count how often each bulk action ends.
 fn loops_only(engine: &Arc<dyn Engine>, ended: Arc<Mutex<HashMap<BulkRef, u64>>>) -> Pool {
     let hook = move |event: &Event| {
         if let Event::BulkEnded { view, .. } = event {
-            let mut ended = ended.lock().expect("nothing panics while it holds it");
+            let mut ended = ended.lock().expect("no holder of the lock panics");
             *ended.entry(view.bulk.clone()).or_default() += 1;
         }
     };
-    Worker::new(engine.clone()).on_event(hook).start().expect("its settings are right")
+    Worker::new(engine.clone()).on_event(hook).start().expect("the settings are valid")
 }
 
 /// Enqueues the small ones' jobs, works until they are done, and gives their waits.
@@ -147,9 +148,9 @@ async fn small_ones(engine: &Arc<dyn Engine>, plan: &Plan, report: &mut Report) 
         new_job(&format!("small-{customer}"), &format!("job-{index}"), None)
     };
     let waits = Waits::default();
-    engine.enqueue_all((0..jobs).map(job)).await.expect("they are taken");
+    engine.enqueue_all((0..jobs).map(job)).await.expect("the jobs are accepted");
     let pool = worker(engine, plan, waits.clone());
-    let recorded = || waits.0.lock().expect("nothing panics while it holds it").len();
+    let recorded = || waits.0.lock().expect("no holder of the lock panics").len();
     let (mut last, mut moved) = (0, Instant::now());
     while recorded() < jobs {
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -163,14 +164,15 @@ async fn small_ones(engine: &Arc<dyn Engine>, plan: &Plan, report: &mut Report) 
     }
     let started = waits.1.load(Ordering::Relaxed);
     report.large_started = started;
-    // Equal shares give the large ones as many starts as there are of them; plain order would give them all.
+    // Equal shares give the large ones as many starts as there are of them; plain order would give
+    // them all.
     let most = 2 * plan.large * plan.small_jobs + 200;
     report.expect(started <= most, || {
         format!("{started} large jobs were started while small ones waited; fair are {most} at most")
     });
     let stop = pool.stop().await;
     report.expect(stop.left == 0, || format!("{} jobs were left", stop.left));
-    let waits = waits.0.lock().expect("nothing panics while it holds it");
+    let waits = waits.0.lock().expect("no holder of the lock panics");
     let ms = |quantile: f64| waits.value_at_quantile(quantile) as f64 / 1000.0;
     (ms(0.5), ms(0.99))
 }
@@ -205,13 +207,13 @@ async fn stream_large(engine: &Arc<dyn Engine>, plan: &Plan) {
             failures_max: None,
             payload: Arc::from(&[][..]),
         };
-        engine.open_bulk(open).await.expect("it answers");
+        engine.call(open).await.expect("the engine replies");
         let group = bulk.group.to_string();
         let jobs = (0..plan.large_jobs)
             .map(|number| new_job(&group, &format!("job-{number}"), Some(bulk.id.clone())));
-        engine.enqueue_all(jobs).await.expect("they are taken");
+        engine.enqueue_all(jobs).await.expect("the jobs are accepted");
         let seal = SealBulk { bulk, expected: Some(plan.large_jobs) };
-        let sealed = engine.seal_bulk(seal).await.expect("it answers");
+        let sealed = engine.call(seal).await.expect("the engine replies");
         assert!(matches!(sealed, BulkSealed::Sealed(_)), "{sealed:?}");
     }
 }
@@ -221,8 +223,8 @@ async fn large_end(engine: &Arc<dyn Engine>, plan: &Plan, report: &mut Report) {
     for customer in 0..plan.large {
         let (mut last, mut moved) = (0, Instant::now());
         let view = loop {
-            let looked = engine.inspect(Inspect::Bulk(large_bulk(customer))).await.expect("it answers");
-            let Inspected::Bulk(Some(view)) = looked else { panic!("{looked:?}") };
+            let found = engine.call(InspectBulk { bulk: large_bulk(customer) }).await;
+            let view = found.expect("the engine replies").expect("the bulk action exists");
             if view.state.is_final() {
                 break view;
             }
@@ -230,7 +232,7 @@ async fn large_end(engine: &Arc<dyn Engine>, plan: &Plan, report: &mut Report) {
                 (last, moved) = (view.succeeded, Instant::now());
             }
             if moved.elapsed() > SILENCE {
-                report.expect(false, || format!("it stands still: {view:?}"));
+                report.expect(false, || format!("no progress: {view:?}"));
                 return;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;

@@ -15,7 +15,7 @@ async fn killed(store: Store, rounds: u64) {
     assert_eq!(report.violations, Vec::<String>::new(), "{report:?}");
     assert_eq!(report.jobs, rounds * 40);
     assert!(report.callbacks >= rounds);
-    assert!(report.ended_by_victims > 0, "those who were killed have worked too: {report:?}");
+    assert!(report.ended_by_victims > 0, "the killed processes have worked too: {report:?}");
 }
 
 #[tokio::test]
@@ -46,7 +46,7 @@ async fn large_bulk_actions_beside_small_customers_complete_once_and_add_up() {
         service: Duration::from_millis(1),
     };
     let report = neighbours::run(&plan, || async {
-        fairlane_engine::open("memory:", Settings::default()).await.expect("it opens")
+        fairlane_engine::open("memory:", Settings::default()).await.expect("the engine opens")
     })
     .await;
     assert_eq!(report.violations, Vec::<String>::new());
@@ -66,7 +66,7 @@ async fn jobs_follow_holds_resumes_and_cancels_and_others_complete() {
         resumed: 100,
     };
     let report = hold::run(&plan, || async {
-        fairlane_engine::open("memory:", Settings::default()).await.expect("it opens")
+        fairlane_engine::open("memory:", Settings::default()).await.expect("the engine opens")
     })
     .await;
     assert_eq!(report.violations, Vec::<String>::new(), "{report:?}");
@@ -81,7 +81,7 @@ async fn a_downstream_that_refuses_is_called_more_slowly_than_configured() {
         latency: Duration::from_millis(20),
         length: Duration::from_secs(3),
     };
-    let engine = fairlane_engine::open("memory:", Settings::default()).await.expect("it opens");
+    let engine = fairlane_engine::open("memory:", Settings::default()).await.expect("the engine opens");
     let report = downstream::run(&plan, engine).await;
     // At the configured rate there would be 1500 calls.
     assert!(report.refused > 0 && report.taken + report.refused < 750, "{report:?}");

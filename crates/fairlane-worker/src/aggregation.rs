@@ -1,8 +1,8 @@
-//! The summary of a bulk action: counts, error codes with samples, durations, and what a fold adds.
+//! The summary of a bulk action: counts, error codes with samples, durations, and the fold's value.
 //!
-//! Invariant: memory does not grow with the number of jobs: they are read page by page, durations are counted
-//! in buckets, and error codes and samples have limits. Counts are the bulk action's own, which change once per
-//! job; the rest is derived from its jobs.
+//! Invariant: memory does not grow with the number of jobs. Jobs are read page by page, durations
+//! are counted in buckets, and error codes and samples have limits. Counts are the bulk action's
+//! own, which change once per job; everything else is derived from its jobs.
 
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
@@ -21,111 +21,112 @@ use serde_json::Value;
 use crate::outcome::{Problem, cut};
 use crate::plan::BulkPlan;
 
-/// Error codes counted by name; the rest are counted together.
+/// Most error codes counted by name; all further codes are counted together.
 const CODES_MAX: usize = 32;
-/// Failed jobs shown for each code.
+/// Most failed jobs shown as samples of one code.
 const SAMPLES_MAX: usize = 3;
 /// Longest message of a sample, in bytes.
 const SAMPLE_BYTES_MAX: usize = 200;
-/// Longest duration that is told apart, in microseconds: thirty days.
+/// Longest duration the histograms distinguish, in microseconds: thirty days.
 const DURATION_US_MAX: u64 = 30 * 24 * 3600 * 1_000_000;
-/// Digits of a duration that are exact.
+/// Significant digits of a recorded duration.
 const DIGITS: u8 = 3;
 
-/// What became of a bulk action's jobs.
+/// The outcome of a bulk action's jobs, as counts, errors and durations.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// Jobs added.
+    /// Number of jobs added.
     pub total: u64,
-    /// Jobs that succeeded.
+    /// Number of jobs that succeeded.
     pub succeeded: u64,
-    /// Jobs that are dead.
+    /// Number of dead jobs.
     pub failed: u64,
-    /// Jobs that were cancelled.
+    /// Number of cancelled jobs.
     pub cancelled: u64,
-    /// Attempts of all jobs together.
+    /// Number of attempts, summed over all jobs.
     pub attempts: u64,
-    /// Times a downstream refused one of them.
+    /// Number of times a downstream throttled one of the jobs.
     pub throttles: u64,
-    /// Leases that ran out.
+    /// Number of leases that expired.
     pub losses: u64,
-    /// Why jobs failed, the most frequent first.
+    /// Failed jobs grouped by error code, most frequent code first.
     pub errors: Vec<ErrorSummary>,
-    /// Failed jobs with other codes than these.
+    /// Number of failed jobs whose code is not in `errors`.
     pub other_errors: u64,
-    /// Jobs that were counted and were gone when it was summed up: dead ones requeued or discarded meanwhile.
+    /// Number of jobs that were counted but no longer stored when the summary was made: dead jobs
+    /// that were requeued or discarded in the meantime.
     pub unseen: u64,
-    /// From a job's enqueue to the start of its last attempt, in milliseconds.
+    /// Time from a job's enqueue to the start of its last attempt, in milliseconds.
     pub wait_ms: Durations,
-    /// From there to its end.
+    /// Time from the start of a job's last attempt to its end, in milliseconds.
     pub service_ms: Durations,
-    /// What the fold that was asked for has made of the jobs.
+    /// The value of the fold that the bulk action's plan names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fold: Option<Value>,
 }
 
-/// Failed jobs with one code.
+/// The failed jobs with one error code.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ErrorSummary {
-    /// As the processor named it.
+    /// The code that the processor returned.
     pub code: String,
-    /// How many jobs.
+    /// Number of failed jobs with this code.
     pub count: u64,
-    /// Some of them.
+    /// A few of these jobs.
     pub samples: Vec<ErrorSample>,
 }
 
-/// One failed job.
+/// One failed job, as an example.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ErrorSample {
-    /// Its id.
+    /// The job's id.
     pub job: String,
-    /// What its processor said; in JSON it is called as everywhere else.
+    /// The message its processor returned; serialised as `reason`.
     #[serde(rename = "reason", alias = "message")]
     pub message: String,
 }
 
-/// Durations of many jobs, in milliseconds; exact to three digits.
+/// Percentiles over the durations of many jobs, in milliseconds, exact to three digits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Durations {
-    /// Half of them took at most this long.
+    /// The median.
     pub p50: f64,
-    /// 95 % of them.
+    /// The 95th percentile.
     pub p95: f64,
-    /// 99 % of them.
+    /// The 99th percentile.
     pub p99: f64,
-    /// The longest.
+    /// The longest duration.
     pub max: f64,
 }
 
 impl Summary {
-    /// As it is kept with the bulk action.
+    /// The summary as JSON, as it is stored with the bulk action.
     pub fn to_bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}").into_bytes())
     }
 }
 
-/// A job of a bulk action that has ended, as a fold sees it.
+/// A job of a bulk action that has ended, as it is passed to a fold.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EndedJob {
-    /// Whose and which.
+    /// The job's group and id.
     pub job: JobRef,
-    /// Its type.
+    /// The job's type.
     pub type_id: TypeId,
-    /// COMPLETED, FAILED or CANCELLED.
+    /// The job's final state: COMPLETED, FAILED or CANCELLED.
     pub state: JobState,
-    /// Attempts it took.
+    /// Number of attempts made.
     pub attempts: u32,
-    /// Its result, or why it failed.
+    /// The job's result, or the reason it failed.
     pub note: Arc<[u8]>,
-    /// From its enqueue to the start of its last attempt.
+    /// Time from its enqueue to the start of its last attempt.
     pub waited: Duration,
-    /// From there to its end.
+    /// Time from the start of its last attempt to its end.
     pub served: Duration,
 }
 
 impl EndedJob {
-    /// Its result as JSON, if it has succeeded with one.
+    /// The job's result as JSON; `None` if it did not succeed or its result is not JSON.
     pub fn result(&self) -> Option<Value> {
         if self.state != JobState::Completed {
             return None;
@@ -134,14 +135,14 @@ impl EndedJob {
     }
 }
 
-/// Why there is no summary.
+/// Why a summary could not be made.
 #[derive(Debug)]
 pub(crate) enum AggregationError {
-    /// It can be tried again.
+    /// The engine failed; the aggregation can be retried.
     Engine(EngineError),
-    /// Somebody else may know it.
+    /// This worker has no fold of this name; another worker may have it.
     UnknownFold(String),
-    /// Trying again would not help.
+    /// The aggregation failed for good.
     Failed(String),
 }
 
@@ -151,7 +152,7 @@ impl From<EngineError> for AggregationError {
     }
 }
 
-/// Adds something of one's own to the summaries of bulk actions that ask for it.
+/// An application's fold: adds a value of its own to summaries of bulk actions that name it.
 pub(crate) struct Fold {
     begin: Box<dyn Fn() -> Box<dyn Folding> + Send + Sync>,
 }
@@ -176,7 +177,8 @@ where
     }
 
     fn end(self: Box<Self>) -> Result<Value, String> {
-        serde_json::to_value(self.so_far).map_err(|error| format!("its fold gave no JSON: {error}"))
+        serde_json::to_value(self.so_far)
+            .map_err(|error| format!("its fold returned a value that is not JSON: {error}"))
     }
 }
 
@@ -191,7 +193,7 @@ impl Fold {
     }
 }
 
-/// Reads all jobs of a bulk action that has ended, page by page as `list` gives them, and sums them up.
+/// Reads all jobs of an ended bulk action, page by page through `list`, and summarises them.
 pub(crate) async fn summarise<L, P>(
     list: L,
     view: &BulkView,
@@ -247,7 +249,7 @@ where
     Ok(summary)
 }
 
-/// A fold is somebody else's code: its panic fails the aggregation and nothing else.
+/// Runs application code of a fold: a panic fails the aggregation and nothing else.
 fn guarded<R>(run: impl FnOnce() -> R) -> Result<R, AggregationError> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
         let text = panic_text(&*panic).unwrap_or("no message");
@@ -255,7 +257,7 @@ fn guarded<R>(run: impl FnOnce() -> R) -> Result<R, AggregationError> {
     })
 }
 
-/// What a panic said.
+/// The message of a panic, if it has one.
 pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> Option<&str> {
     panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str))
 }
@@ -289,7 +291,7 @@ impl Tally {
         self.summary.losses += u64::from(line.losses);
         let (mut waited, mut served) = (Duration::ZERO, Duration::ZERO);
         if let (Some(fence), Some(settled_at)) = (line.fence, line.settled_at) {
-            // A fence is the time of its lease in microseconds, or a hair more.
+            // A fence is the time of its lease in microseconds, or slightly more.
             let leased_at = fence.0.min(settled_at.0);
             waited = Duration::from_micros(leased_at.saturating_sub(line.created_at.0));
             served = Duration::from_micros(settled_at.0 - leased_at);

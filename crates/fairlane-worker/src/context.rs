@@ -1,4 +1,4 @@
-//! What a processor is told about its job, and how it is told to stop.
+//! The context of an attempt: what a processor knows about its job, and how it learns to stop.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -11,21 +11,21 @@ use tokio_util::sync::CancellationToken;
 
 use crate::events::{Event, Hooks};
 
-/// Why an attempt is to stop.
+/// Why an attempt must stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CancelReason {
     /// The job or its bulk action was cancelled.
     Cancelled,
-    /// The lease was lost: another worker may have the job by now, and nothing said here counts.
+    /// The lease was lost: another worker may have the job by now, and this outcome is ignored.
     Lost,
-    /// Its time is up.
+    /// The attempt exceeded its timeout.
     TimedOut,
-    /// The worker stops and its grace period is over; the job goes back to the queue.
+    /// The worker is stopping and its grace period is over; the job returns to the queue.
     Stopping,
 }
 
 impl CancelReason {
-    /// The word for metrics and events.
+    /// The label in metrics and events.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Cancelled => "cancelled",
@@ -36,21 +36,21 @@ impl CancelReason {
     }
 }
 
-/// A heartbeat found that the lease is gone, or could not be sent.
+/// Why a heartbeat did not renew the lease.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HeartbeatLost {
-    /// The job is no longer leased to this attempt; stop.
+    /// The job is no longer leased to this attempt; the processor must stop.
     #[error("the lease is lost: another worker may have the job")]
     Lost,
-    /// The lease holds, but nobody wants the job any more; stop.
+    /// The lease holds, but the job was cancelled; the processor should stop.
     #[error("the job was cancelled")]
     Cancelled,
-    /// The engine did not answer; the lease holds until it runs out.
+    /// The engine did not reply; the lease holds until it expires.
     #[error(transparent)]
     Engine(#[from] EngineError),
 }
 
-/// One attempt at one job.
+/// One attempt at one job, as its processor sees it.
 #[derive(Clone)]
 pub struct Context {
     shared: Arc<Shared>,
@@ -65,7 +65,7 @@ struct Shared {
     token: CancellationToken,
     reason: Mutex<Option<CancelReason>>,
     hooks: Hooks,
-    /// Threads that work on the job and cannot be stopped from outside.
+    /// Number of threads that work on the job and cannot be stopped from outside.
     threads: watch::Sender<usize>,
 }
 
@@ -94,98 +94,99 @@ impl Context {
         }
     }
 
-    /// The customer it belongs to.
+    /// The group (customer) that the job belongs to.
     pub fn group(&self) -> &GroupId {
         &self.shared.job.job.group
     }
 
-    /// Its id within the group: the same in every attempt, and so the key to make work idempotent by.
+    /// The job's id within its group. It is the same in every attempt, so use it as the
+    /// idempotency key of the work.
     pub fn id(&self) -> &JobId {
         &self.shared.job.job.id
     }
 
-    /// Group and id.
+    /// The job's group and id.
     pub fn job(&self) -> &JobRef {
         &self.shared.job.job
     }
 
-    /// Its type.
+    /// The job's type.
     pub fn type_id(&self) -> &TypeId {
         &self.shared.job.type_id
     }
 
-    /// Its level.
+    /// The job's level.
     pub fn level(&self) -> Level {
         self.shared.job.level
     }
 
-    /// Its cost.
+    /// The job's cost, in units of its group's share.
     pub fn cost(&self) -> Cost {
         self.shared.job.cost
     }
 
-    /// Its payload as it was enqueued.
+    /// The payload, byte for byte as it was enqueued.
     pub fn payload(&self) -> &[u8] {
         &self.shared.job.payload
     }
 
-    /// The bulk action it belongs to.
+    /// The bulk action that the job belongs to, if any.
     pub fn bulk(&self) -> Option<&BulkId> {
         self.shared.job.bulk.as_ref()
     }
 
-    /// The W3C `traceparent` it was enqueued with: the parent of whatever spans this attempt opens.
+    /// The W3C `traceparent` that the job was enqueued with: the parent of this attempt's spans.
     pub fn trace(&self) -> Option<&str> {
         self.shared.job.trace.as_ref().map(Trace::as_str)
     }
 
-    /// 1 for the first.
+    /// The number of this attempt, counted from 1.
     pub fn attempt(&self) -> u32 {
         self.shared.job.attempt
     }
 
-    /// Grows with every lease of the job: a resource that remembers the highest one it has seen can refuse a
-    /// worker that was thought dead.
+    /// The fence of this lease. It grows with every lease of the job, so a resource that remembers
+    /// the highest fence it has seen can reject a worker whose lease was lost.
     pub fn fence(&self) -> Fence {
         self.shared.job.fence
     }
 
-    /// When it was enqueued, in the engine's time.
+    /// The time of the job's enqueue, by the engine's clock.
     pub fn created_at(&self) -> Micros {
         self.shared.job.created_at
     }
 
-    /// When this attempt's time is up.
+    /// When this attempt times out.
     pub fn deadline(&self) -> Instant {
         self.shared.deadline
     }
 
-    /// How long this attempt may take.
+    /// The timeout of this attempt.
     pub fn timeout(&self) -> Duration {
         self.shared.timeout
     }
 
-    /// Resolves when the attempt is to stop, with the reason.
+    /// Resolves with the reason when the attempt must stop.
     pub async fn cancelled(&self) -> CancelReason {
         self.shared.token.cancelled().await;
         self.cancel_reason().unwrap_or(CancelReason::Cancelled)
     }
 
-    /// Whether the attempt is to stop.
+    /// Whether the attempt must stop.
     pub fn is_cancelled(&self) -> bool {
         self.shared.token.is_cancelled()
     }
 
-    /// Why, if it is.
+    /// Why the attempt must stop; `None` while it may go on.
     pub fn cancel_reason(&self) -> Option<CancelReason> {
         *self.shared.reason.lock().expect("nothing panics while it holds the reason")
     }
 
-    /// Asks the engine now whether the lease still holds, and renews it. The worker does so by itself; this is
-    /// for the moment before something that cannot be undone.
+    /// Checks with the engine that the lease still holds, and renews it. The worker renews leases
+    /// by itself; call this right before a side effect that cannot be undone.
     pub async fn heartbeat(&self) -> Result<(), HeartbeatLost> {
         let leases = vec![(self.job().clone(), self.fence())];
-        let extended = self.shared.engine.extend(Extend { leases, lease_ms: self.shared.lease_ms }).await?;
+        let extended = self.shared.engine.call(Extend { leases, lease_ms: self.shared.lease_ms }).await?;
         match extended.extensions.first() {
             Some(Extension::Until(_)) => Ok(()),
             Some(Extension::Cancelled(_)) => {
@@ -199,39 +200,39 @@ impl Context {
         }
     }
 
-    /// Tells hooks how far the attempt has come: `done` of `total`, in whatever unit.
+    /// Reports progress to the event hooks: `done` of `total`, in a unit of the processor's choice.
     pub fn progress(&self, done: u64, total: u64) {
-        self.shared.hooks.tell(|| Event::Progress { job: self.job().clone(), done, total });
+        self.shared.hooks.emit(|| Event::Progress { job: self.job().clone(), done, total });
     }
 
-    /// The job is worked on in a thread until the guard is dropped.
-    pub(crate) fn enter_thread(&self) -> OnThread {
+    /// Counts a thread that works on the job until the guard is dropped.
+    pub(crate) fn enter_thread(&self) -> ThreadGuard {
         self.shared.threads.send_modify(|threads| *threads += 1);
-        OnThread(self.clone())
+        ThreadGuard(self.clone())
     }
 
-    /// Whether a thread works on the job.
+    /// Whether a thread still works on the job.
     pub(crate) fn is_on_thread(&self) -> bool {
         *self.shared.threads.borrow() > 0
     }
 
-    /// Resolves when none does.
-    pub(crate) async fn off_threads(&self) {
-        // It cannot close: the sender is right here.
+    /// Resolves when no thread works on the job.
+    pub(crate) async fn threads_finished(&self) {
+        // The channel cannot close: `self` owns the sender.
         let _ = self.shared.threads.subscribe().wait_for(|threads| *threads == 0).await;
     }
 
-    /// The first reason stays.
+    /// Requests a stop. Only the first reason is kept.
     pub(crate) fn cancel(&self, reason: CancelReason) {
         self.shared.reason.lock().expect("nothing panics while it holds the reason").get_or_insert(reason);
         self.shared.token.cancel();
     }
 }
 
-/// A thread works on a job.
-pub(crate) struct OnThread(Context);
+/// Counts one thread that works on a job.
+pub(crate) struct ThreadGuard(Context);
 
-impl Drop for OnThread {
+impl Drop for ThreadGuard {
     fn drop(&mut self) {
         self.0.shared.threads.send_modify(|threads| *threads -= 1);
     }

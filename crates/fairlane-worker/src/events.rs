@@ -1,4 +1,4 @@
-//! What a hook hears, and what is logged.
+//! The events that a worker emits to its hooks.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -10,126 +10,128 @@ use fairlane_core::queue::{BulkRef, BulkView, JobRef, Verdict};
 use crate::context::CancelReason;
 use crate::outcome::Outcome;
 
-/// Something happened in a worker.
+/// An event in a worker.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Event {
-    /// An attempt begins.
+    /// An attempt started.
     Started {
-        /// Which job.
+        /// The job's group and id.
         job: JobRef,
-        /// Of which type.
+        /// The job's type.
         type_id: TypeId,
-        /// 1 for the first.
+        /// The number of the attempt, counted from 1.
         attempt: u32,
     },
-    /// A processor told how far it has come.
+    /// A processor reported its progress.
     Progress {
-        /// Which job.
+        /// The job's group and id.
         job: JobRef,
-        /// So much …
+        /// Units done so far.
         done: u64,
-        /// … of this.
+        /// Units in total.
         total: u64,
     },
-    /// An attempt is told to stop.
+    /// An attempt was requested to stop.
     Cancelling {
-        /// Which job.
+        /// The job's group and id.
         job: JobRef,
-        /// Why.
+        /// Why the attempt must stop.
         reason: CancelReason,
     },
-    /// A processor goes on although it was told to stop and its outcome no longer counts; it keeps its slot.
+    /// A processor keeps running after a stop request. It keeps its slot, but its outcome is
+    /// ignored.
     Ignoring {
-        /// Which job.
+        /// The job's group and id.
         job: JobRef,
-        /// Of which type.
+        /// The job's type.
         type_id: TypeId,
     },
-    /// An attempt has ended and the engine knows.
+    /// An attempt ended and the engine acknowledged its settlement.
     Settled {
-        /// Which job.
+        /// The job's group and id.
         job: JobRef,
-        /// Of which type.
+        /// The job's type.
         type_id: TypeId,
-        /// How it ended.
+        /// The outcome that the processor returned.
         outcome: Outcome,
-        /// What the engine made of it.
+        /// The engine's verdict on the settlement.
         verdict: Verdict,
-        /// How long it took.
+        /// The duration of the attempt.
         took: Duration,
     },
-    /// A result was dropped: the engine says that the settlement is malformed, or it did not take it before the lease was
-    /// lost or the worker stopped. The job runs again when its lease has run out.
+    /// A result was dropped: the engine rejected the settlement as malformed, or did not accept it
+    /// before the lease was lost or the worker stopped. The job runs again after its lease expires.
     Unsettled {
-        /// Which job.
+        /// The job's group and id.
         job: JobRef,
-        /// Of which type.
+        /// The job's type.
         type_id: TypeId,
-        /// How it ended.
+        /// The outcome that the processor returned.
         outcome: Outcome,
-        /// What the engine says.
+        /// The engine's error message.
         error: String,
     },
-    /// The engine does not answer; the worker waits and asks again.
+    /// The engine does not reply; the worker waits and retries.
     EngineDown {
-        /// What was being done.
+        /// What the worker was doing, such as `settling jobs`.
         doing: &'static str,
-        /// What it says.
+        /// The engine's error message.
         error: String,
     },
-    /// It answers again.
+    /// The engine replies again after an outage.
     EngineBack {
-        /// After this long.
+        /// The length of the outage.
         after: Duration,
     },
-    /// The engine answers that it cannot do something; the worker asks again, but somebody should look.
+    /// The engine rejected a command. The worker retries, but an operator should investigate.
     EngineRefuses {
-        /// What was being done.
+        /// What the worker was doing, such as `settling jobs`.
         doing: &'static str,
-        /// What it says.
+        /// The engine's error message.
         error: String,
     },
     /// A bulk action was aggregated.
     BulkEnded {
-        /// As it stood when it was taken.
+        /// The bulk action as it was when its aggregation was leased.
         view: Box<BulkView>,
-        /// Its summary as JSON.
+        /// The summary of the bulk action, as JSON.
         summary: Arc<[u8]>,
     },
-    /// A bulk action has not moved for a while.
+    /// A bulk action makes no progress.
     BulkStuck {
-        /// Whose and which.
+        /// The bulk action's group and id.
         bulk: BulkRef,
-        /// What to do about it.
+        /// What an operator can do about it.
         advice: String,
     },
-    /// Jobs of these types wait, and no worker has asked for them.
+    /// Jobs of these types are waiting, and no worker has requested them recently.
     Unattended {
-        /// Which, each with how many lanes wait for it (in `classic`, jobs that are ready).
+        /// Each type with the number of its lanes that wait (in `classic`, of its ready jobs).
         types: Vec<(TypeId, u64)>,
     },
-    /// The worker takes no more jobs.
+    /// The worker stops leasing jobs.
     Stopping,
     /// The worker has stopped.
     Stopped(StopReport),
 }
 
-/// What a worker left when it stopped.
+/// The result of stopping a worker.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StopReport {
-    /// Attempts that ended within the grace period.
+    /// Number of attempts that ended within the grace period.
     pub finished: usize,
-    /// Jobs that were handed back and can run elsewhere at once.
+    /// Number of jobs handed back; other workers can lease them at once.
     pub handed_back: usize,
-    /// Jobs whose end the engine could not be told: they run again when their lease runs out.
+    /// Number of jobs whose settlement the engine did not acknowledge. They run again after their
+    /// leases expire.
     pub left: usize,
 }
 
-/// Hears events; quick, because it is called where they happen.
+/// A callback for events. It must return quickly, because it runs where the event occurs.
 pub type Hook = Arc<dyn Fn(&Event) + Send + Sync>;
 
-/// All hooks of a worker.
+/// The event hooks of a worker.
 #[derive(Clone, Default)]
 pub(crate) struct Hooks(Arc<[Hook]>);
 
@@ -138,15 +140,16 @@ impl Hooks {
         Self(hooks.into())
     }
 
-    /// Tells every hook; the event is made only if there is one. A hook that panics harms nobody else.
-    pub fn tell(&self, event: impl FnOnce() -> Event) {
+    /// Calls every hook. The event is only built if there is a hook, and a panic in one hook does
+    /// not affect the others.
+    pub fn emit(&self, event: impl FnOnce() -> Event) {
         if self.0.is_empty() {
             return;
         }
         let event = event();
         for hook in self.0.iter() {
             if catch_unwind(AssertUnwindSafe(|| hook(&event))).is_err() {
-                tracing::error!(?event, "a hook panicked");
+                tracing::error!(?event, "an event hook panicked");
             }
         }
     }

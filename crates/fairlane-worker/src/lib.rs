@@ -1,14 +1,18 @@
-//! Runs jobs: leases them, hands them to processors, keeps their leases alive and settles them; and the loops
-//! that keep a queue going.
+//! Runs jobs: leases them, passes them to processors, renews their leases and settles them. It also
+//! runs the background loops of a queue.
 //!
-//! - `processor.rs`: what is done with a job. `outcome.rs`: how that ends. `context.rs`: what it is told.
-//! - `middleware.rs`: code around processors. `events.rs`: what a hook hears.
-//! - `names.rs`: every metric. `settings.rs`: every setting with its default. `retry.rs`: how long a failed job waits.
+//! - `processor.rs`: the code that handles a job. `outcome.rs`: how an attempt ends. `context.rs`:
+//!   what a processor knows about its attempt.
+//! - `middleware.rs`: code around processors. `events.rs`: events for hooks.
+//! - `names.rs`: the metrics. `settings.rs`: the settings with their defaults. `retry.rs`: the
+//!   delay before a failed job is retried.
 //! - `pool.rs`: a worker; `pool/` has its parts: `fetcher`, `attempt`, `heartbeat`, `settler`.
-//! - `loops.rs`: what runs beside it, one file each: `dispatcher`, `reclaimer`, `watcher`, `aggregator`, `janitor`.
-//! - `aggregation.rs`: the summary of a bulk action. `plan.rs`: what its opener asked for.
+//! - `loops.rs`: the background loops, one file each: `dispatcher`, `reclaimer`, `watcher`,
+//!   `aggregator`, `janitor`.
+//! - `aggregation.rs`: the summary of a bulk action. `plan.rs`: what happens when it ends.
 //!
-//! Everything here may run in any number of processes at once: what must happen once is decided in the engine.
+//! Everything here may run in any number of processes concurrently: the engine decides what must
+//! happen exactly once.
 
 mod aggregation;
 mod context;

@@ -1,14 +1,14 @@
-//! What runs beside a pool and keeps a queue going, one file each.
+//! The background loops of a queue, one file each.
 //!
-//! - `loops/dispatcher.rs`: lets refused and delayed jobs come back, and in `classic` admits jobs.
-//! - `loops/reclaimer.rs`: takes back leases that ran out.
-//! - `loops/watcher.rs`: reports bulk actions that do not move and types that nobody works on.
-//! - `loops/aggregator.rs`: summarises bulk actions that have ended and tells their callbacks.
-//! - `loops/janitor.rs`: drops, resumes and forgets; fails what is overdue.
+//! - `loops/dispatcher.rs`: returns due jobs to their lanes, and admits jobs in `classic`.
+//! - `loops/reclaimer.rs`: reclaims expired leases.
+//! - `loops/watcher.rs`: reports bulk actions without progress and types without a worker.
+//! - `loops/aggregator.rs`: summarises ended bulk actions and enqueues their callbacks.
+//! - `loops/janitor.rs`: sweeps dropped, resumed, overdue and expired items.
 //!
-//! Every loop may run in every process: each step is one operation that the engine carries out once. Rounds
-//! are spread at random, so that processes started together do not act together. A loop that fails says so
-//! and tries again.
+//! Every loop may run in every process: each step is one operation that the engine carries out
+//! once. Rounds are jittered, so that processes started together do not act together. A loop that
+//! fails reports the error and retries.
 
 mod aggregator;
 mod dispatcher;
@@ -26,17 +26,17 @@ use tokio::task::JoinHandle;
 
 use crate::names::LOOP_RUNS;
 use crate::pool::Shared;
-pub(crate) use watcher::BulksMet;
+pub(crate) use watcher::SeenBulks;
 
-/// A round comes earlier or later than its interval by up to this part of it.
+/// Relative jitter: a round starts earlier or later than its interval by up to this fraction of it.
 const JITTER: f64 = 0.2;
 
-/// Whether a loop has more to do.
+/// When a loop runs its next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pace {
-    /// At once.
+    /// At once: there is more to do.
     More,
-    /// At the next round.
+    /// At the next interval.
     Rest,
 }
 
@@ -50,21 +50,22 @@ pub(crate) fn start(shared: &Arc<Shared>) -> Vec<JoinHandle<()>> {
     ]
 }
 
-/// Runs `step` each interval, and again at once while it has more to do, until the worker stops.
+/// Runs `step` once per interval, and again at once while it returns [`Pace::More`], until the
+/// worker stops.
 async fn rounds<'a, S, F>(shared: &'a Shared, name: &'static str, interval: Duration, mut step: S)
 where
     S: FnMut() -> F,
     F: Future<Output = Result<Pace, EngineError>> + 'a,
 {
     loop {
-        if !rest(shared, interval).await {
+        if !sleep_interval(shared, interval).await {
             return;
         }
         while one_round(shared, name, step()).await == Pace::More && !shared.stopping.is_cancelled() {}
     }
 }
 
-/// One step, counted and reported.
+/// Runs one step, counts it and reports its error.
 async fn one_round(
     shared: &Shared,
     name: &'static str,
@@ -72,7 +73,7 @@ async fn one_round(
 ) -> Pace {
     let (pace, result) = match step.await {
         Ok(pace) => {
-            shared.outage.over();
+            shared.outage.replied();
             (pace, "ok")
         }
         Err(error) => {
@@ -84,12 +85,12 @@ async fn one_round(
     pace
 }
 
-/// Waits about an interval; false if the worker stops.
-async fn rest(shared: &Shared, interval: Duration) -> bool {
-    let about = interval.mul_f64(1.0 - JITTER + fastrand::f64() * 2.0 * JITTER);
+/// Sleeps for the jittered interval; false if the worker stops.
+async fn sleep_interval(shared: &Shared, interval: Duration) -> bool {
+    let jittered = interval.mul_f64(1.0 - JITTER + fastrand::f64() * 2.0 * JITTER);
     tokio::select! {
         biased;
         _ = shared.stopping.cancelled() => false,
-        _ = tokio::time::sleep(about) => true,
+        _ = tokio::time::sleep(jittered) => true,
     }
 }

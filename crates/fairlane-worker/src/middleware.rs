@@ -1,4 +1,4 @@
-//! Code around processors: to measure, to trace, to refuse, to change an outcome.
+//! Middleware: code around processors that measures, traces, rejects, or changes an outcome.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -7,9 +7,9 @@ use crate::context::Context;
 use crate::outcome::Outcome;
 use crate::processor::{BoxFuture, Processor};
 
-/// Wraps every attempt of a worker; the first one added is the outermost.
+/// Wraps every attempt of a worker; the first middleware added is the outermost.
 ///
-/// A closure is one:
+/// A closure is a middleware:
 ///
 /// ```
 /// use fairlane_worker::{Context, Next, Outcome};
@@ -24,7 +24,7 @@ use crate::processor::{BoxFuture, Processor};
 /// # is_middleware(timed);
 /// ```
 pub trait Middleware: Send + Sync + 'static {
-    /// Does something around `next.run(job)`, or instead of it.
+    /// Runs code around `next.run(job)`, or instead of it.
     fn around(&self, job: Context, next: Next) -> BoxFuture<'_, Outcome>;
 }
 
@@ -38,7 +38,7 @@ where
     }
 }
 
-/// What a middleware wraps: the ones added later, and the processor in the middle.
+/// The rest of the chain: the middlewares added later, and the processor at its end.
 #[derive(Clone)]
 pub struct Next {
     layers: Arc<[Arc<dyn Middleware>]>,
@@ -51,7 +51,7 @@ impl Next {
         Self { layers, depth: 0, processor }
     }
 
-    /// Goes on.
+    /// Runs the rest of the chain.
     pub async fn run(self, job: Context) -> Outcome {
         match self.layers.get(self.depth).cloned() {
             Some(layer) => layer.around(job, Next { depth: self.depth + 1, ..self }).await,

@@ -1,15 +1,15 @@
-//! Every metric of a worker; `docs/metrics.md` says the same.
+//! The metrics of a worker; `docs/metrics.md` lists the same.
 
 use metrics::Unit;
 
-/// Attempts that ended.
+/// Counter of ended attempts, by type and outcome.
 pub const ATTEMPTS: &str = "fairlane_worker_attempts_total";
-/// How long they took.
+/// Histogram of attempt durations in seconds, by type.
 pub const ATTEMPT_SECONDS: &str = "fairlane_worker_attempt_seconds";
-/// Rounds of background loops.
+/// Counter of background loop rounds, by loop and result.
 pub const LOOP_RUNS: &str = "fairlane_worker_loop_runs_total";
 
-/// Tells the installed recorder units and meanings.
+/// Registers units and descriptions with the installed recorder.
 pub fn describe() {
     metrics::describe_counter!(
         ATTEMPTS,

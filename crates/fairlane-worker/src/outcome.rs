@@ -1,19 +1,19 @@
-//! How an attempt ended, as a processor says it.
+//! The outcome of an attempt, as a processor returns it.
 //!
-//! Invariant: whatever a processor returns becomes a settlement the engine takes: what is too long is cut or
-//! refused here, with a reason that a person can act on.
+//! Invariant: every outcome a processor returns becomes a settlement that the engine accepts. What
+//! is too long is truncated or rejected here, with a reason that a person can act on.
 
 use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Longest code of a problem, in bytes.
+/// Longest error code, in bytes.
 const CODE_BYTES_MAX: usize = 64;
-/// Longest message of a problem, in bytes.
+/// Longest error message, in bytes.
 const MESSAGE_BYTES_MAX: usize = 4 * 1024;
 
-/// How an attempt ended.
+/// The outcome of an attempt.
 ///
 /// ```
 /// use std::time::Duration;
@@ -28,53 +28,54 @@ const MESSAGE_BYTES_MAX: usize = 4 * 1024;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// Done.
+    /// The attempt succeeded.
     Done {
-        /// Kept with the job; JSON by convention.
+        /// The result, stored with the job; JSON by convention.
         result: Vec<u8>,
     },
-    /// Failed; to be tried again unless its retries are used up.
+    /// The attempt failed; the job is retried unless its retries are used up.
     Retry {
-        /// After this long; by the type's retry policy if it is not said.
+        /// The delay before the retry; the type's retry policy if `None`.
         after: Option<Duration>,
         /// What went wrong.
         problem: Problem,
     },
-    /// The downstream refused it for now: costs no attempt, but slows the type.
+    /// The downstream rejected the call for now. This uses up no attempt, but slows the type down.
     Throttled {
-        /// What the downstream asked for; nothing of this type starts before.
+        /// The delay that the downstream asked for; no job of this type starts before it is over.
         retry_after: Option<Duration>,
     },
-    /// Failed for good: the job is dead.
+    /// The attempt failed for good: the job is dead.
     Failed(Problem),
-    /// Given up because nobody wants it.
+    /// The attempt was abandoned because the job was cancelled.
     Cancelled(Problem),
-    /// Handed back unworked; it runs again at once and this attempt does not count.
+    /// The job was handed back unprocessed. It can run again at once, and this attempt does not
+    /// count.
     Released,
 }
 
-/// What went wrong: a code to count by and a message to read.
+/// An error: a code to group by and a message to read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
-    /// A short word; summaries count by it.
+    /// A short identifier; summaries count errors by it.
     pub code: String,
     /// A sentence for a person.
     pub message: String,
 }
 
 impl Problem {
-    /// A problem; what is too long is cut.
+    /// Makes a problem; a code or message that is too long is truncated.
     pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
         Self { code: cut(code.into(), CODE_BYTES_MAX), message: cut(message.into(), MESSAGE_BYTES_MAX) }
     }
 
-    /// As it is kept with the job: `{"code":…,"message":…}`.
+    /// The problem as it is stored with the job: `{"code":…,"message":…}`.
     pub fn to_bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("two strings are always JSON")
     }
 
-    /// Reads what is kept with a job. What the queue itself says has the code `lost` or `throttled`; bytes of
-    /// another origin become the message of the code `unknown`.
+    /// Reads the note stored with a job. Notes that the queue itself writes have the code `lost` or
+    /// `throttled`; any other bytes become the message of the code `unknown`.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         serde_json::from_slice(bytes).unwrap_or_else(|_| {
             let code = match bytes {
@@ -96,7 +97,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// At most so many bytes of a text, cut at a character.
+/// Truncates a text to at most `bytes_max` bytes, at a character boundary.
 pub(crate) fn cut(mut text: String, bytes_max: usize) -> String {
     if text.len() > bytes_max {
         let end = (0..=bytes_max - "…".len()).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
@@ -107,25 +108,27 @@ pub(crate) fn cut(mut text: String, bytes_max: usize) -> String {
 }
 
 impl Outcome {
-    /// Done, with a result that is kept as JSON.
+    /// Success, with a result that is stored as JSON.
     pub fn done(result: &impl Serialize) -> Self {
         match serde_json::to_vec(result) {
             Ok(result) => Self::Done { result },
-            Err(error) => Self::failed("result_unserializable", format!("its result is no JSON: {error}")),
+            Err(error) => {
+                Self::failed("result_unserializable", format!("its result cannot be serialised: {error}"))
+            }
         }
     }
 
-    /// Done, with bytes that are kept as they are.
+    /// Success, with a result that is stored byte for byte.
     pub fn done_bytes(result: impl Into<Vec<u8>>) -> Self {
         Self::Done { result: result.into() }
     }
 
-    /// To be tried again.
+    /// A failure that is retried.
     pub fn retry(code: impl Into<String>, message: impl Into<String>) -> Self {
         Self::Retry { after: None, problem: Problem::new(code, message) }
     }
 
-    /// A retry after this long; other outcomes stay as they are.
+    /// Sets the delay of a retry; other outcomes stay as they are.
     pub fn after(self, delay: Duration) -> Self {
         match self {
             Self::Retry { problem, .. } => Self::Retry { after: Some(delay), problem },
@@ -133,26 +136,26 @@ impl Outcome {
         }
     }
 
-    /// Refused by the downstream, with what it asked for.
+    /// A rejection by the downstream, with the delay it asked for.
     pub fn throttled(retry_after: Option<Duration>) -> Self {
         Self::Throttled { retry_after }
     }
 
-    /// Failed for good.
+    /// A failure that is not retried.
     pub fn failed(code: impl Into<String>, message: impl Into<String>) -> Self {
         Self::Failed(Problem::new(code, message))
     }
 
-    /// Given up.
+    /// An attempt abandoned because its job was cancelled.
     pub fn cancelled(message: impl Into<String>) -> Self {
         Self::Cancelled(Problem::new("cancelled", message))
     }
 
-    /// The words of all outcomes.
-    pub(crate) const WORDS: [&'static str; 6] =
+    /// The labels of all outcomes.
+    pub(crate) const LABELS: [&'static str; 6] =
         ["done", "retry", "throttled", "failed", "cancelled", "released"];
 
-    /// The word for metrics and events.
+    /// The label in metrics and events.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Done { .. } => "done",
@@ -174,15 +177,15 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// So that `?` leaves a processor with an outcome.
+/// Lets `?` return an outcome from a processor.
 impl std::error::Error for Outcome {}
 
-/// What a processor may return.
+/// A return type of a processor.
 ///
-/// `()` is done without a result. An error is a retry with the code `error`, unless it is itself an
-/// [`Outcome`]: `Err(Outcome::failed(…))?` fails for good.
+/// `()` is success without a result. An error is a retry with the code `error`, unless it is itself
+/// an [`Outcome`]: `Err(Outcome::failed(…))?` fails for good.
 pub trait IntoOutcome {
-    /// The outcome it stands for.
+    /// Converts it into an outcome.
     fn into_outcome(self) -> Outcome;
 }
 
@@ -244,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_another_origin_are_a_message() {
-        assert_eq!(Problem::from_bytes(b"plain words"), Problem::new("unknown", "plain words"));
+    fn bytes_of_another_origin_become_the_message() {
+        assert_eq!(Problem::from_bytes(b"plain text"), Problem::new("unknown", "plain text"));
     }
 }

@@ -1,20 +1,20 @@
-//! A worker: takes jobs, runs them side by side, keeps their leases alive, settles them.
+//! A worker: leases jobs, runs them concurrently, renews their leases and settles them.
 //!
-//! - `pool/fetcher.rs`: leases no more than there are free slots, and waits for a push when there is nothing.
+//! - `pool/fetcher.rs`: leases no more jobs than there are free slots, and waits for wake-ups.
 //! - `pool/attempt.rs`: one attempt from its start to its settlement, whatever the processor does.
-//! - `pool/heartbeat.rs`: renews leases. `pool/settler.rs`: settles in batches that cost no time.
-//! - `pool/gather.rs`: lets jobs that end together be asked for and settled together.
-//! - `pool/slots.rs`: who runs. `pool/in_hand.rs`: what is leased and not yet settled.
-//! - `pool/outage.rs`: an engine that does not answer is waited for. `pool/meters.rs`: what is counted.
+//! - `pool/heartbeat.rs`: renews leases. `pool/settler.rs`: settles in batches.
+//! - `pool/gather.rs`: batches jobs that end together into one lease and one settlement.
+//! - `pool/slots.rs`: concurrency limits. `pool/active_jobs.rs`: jobs leased and not yet settled.
+//! - `pool/outage.rs`: outages of the engine. `pool/meters.rs`: metrics of attempts.
 //!
-//! Invariant: a job that was leased is in hand until the engine has answered its settlement, and as long as it
-//! is in hand its lease is renewed. A stop leaves nothing in hand unless the engine does not answer.
+//! Invariant: a leased job is active until the engine has replied to its settlement, and while it
+//! is active its lease is renewed. A stop leaves no active job unless the engine does not reply.
 
+mod active_jobs;
 mod attempt;
 mod fetcher;
 mod gather;
 mod heartbeat;
-mod in_hand;
 mod meters;
 mod outage;
 mod settler;
@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fairlane_core::limits::TYPES_MAX;
-use fairlane_core::queue::{Discipline, Inspect, Inspected};
+use fairlane_core::queue::{Discipline, InspectQueue};
 use fairlane_core::{TypeId, WorkerId};
 use fairlane_engine::{Engine, EngineError};
 use serde::Serialize;
@@ -43,23 +43,23 @@ use crate::middleware::Middleware;
 use crate::outcome::IntoOutcome;
 use crate::processor::{Processor, typed};
 use crate::settings::{TypeOptions, WorkerSettings};
-pub(crate) use in_hand::InHand;
+pub(crate) use active_jobs::ActiveJobs;
 use meters::Meters;
-pub(crate) use outage::{Outage, Pauses};
+pub(crate) use outage::{Backoff, Outage};
 use slots::{Slots, TypeSlots};
 
-/// How long a stop waits, after the grace period, for the engine to hear what became of the last jobs; and in all, if
-/// it has nothing to hear and does not answer.
-const LAST_WORDS: Duration = Duration::from_secs(5);
-/// How often a stop looks whether it waits in vain.
-const VAIN_LOOK: Duration = Duration::from_millis(100);
+/// How long a stop waits, after the grace period, for the engine to accept the last settlements;
+/// and in total, if there is nothing to settle and the engine does not reply.
+const FINAL_SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often a stop checks whether only an outage of the engine holds it up.
+const OUTAGE_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A worker cannot start as it is.
+/// A worker cannot be started with these settings.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct WorkerError(String);
 
-/// A worker to be started.
+/// Builds a worker.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -89,7 +89,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// A worker without processors; it would only run the loops.
+    /// A worker without processors, which only runs the background loops.
     pub fn new(engine: Arc<dyn Engine>) -> Self {
         Self {
             engine,
@@ -103,25 +103,25 @@ impl Worker {
         }
     }
 
-    /// What the worker's id begins with; process number and a random part follow.
+    /// The prefix of the worker's id; the process id and a random part follow.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// How it works.
+    /// Replaces the settings.
     pub fn settings(mut self, settings: WorkerSettings) -> Self {
         self.settings = settings;
         self
     }
 
-    /// The settings, to change some.
+    /// Changes some of the settings.
     pub fn configure(mut self, change: impl FnOnce(&mut WorkerSettings)) -> Self {
         change(&mut self.settings);
         self
     }
 
-    /// What is done with jobs of a type: a closure that is given the payload, read from JSON as its type.
+    /// Sets the processor of a type: a closure that receives the payload deserialised from JSON.
     pub fn process<P, F, Fut>(self, type_name: impl Into<String>, work: F) -> Self
     where
         P: DeserializeOwned + Send + 'static,
@@ -132,12 +132,12 @@ impl Worker {
         self.processor(type_name, typed(work))
     }
 
-    /// What is done with jobs of a type, as a [`Processor`].
+    /// Sets the processor of a type, as a [`Processor`].
     pub fn processor(self, type_name: impl Into<String>, processor: impl Processor) -> Self {
         self.processor_with(type_name, TypeOptions::default(), processor)
     }
 
-    /// The same with options of the type's own.
+    /// Sets the processor of a type together with the type's options.
     pub fn processor_with(
         mut self,
         type_name: impl Into<String>,
@@ -148,20 +148,20 @@ impl Worker {
         self
     }
 
-    /// Wraps every attempt; the first one added is the outermost.
+    /// Adds a middleware around every attempt; the first one added is the outermost.
     pub fn middleware(mut self, layer: impl Middleware) -> Self {
         self.layers.push(Arc::new(layer));
         self
     }
 
-    /// Hears every event; must be quick.
+    /// Adds a hook that is called for every event; it must return quickly.
     pub fn on_event(mut self, hook: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         self.hooks.push(Arc::new(hook));
         self
     }
 
-    /// Adds to the summaries of bulk actions that ask for it by this name: `add` is called for each job that has
-    /// ended, beginning with the default of `T`, which is then part of the summary.
+    /// Registers a fold for bulk actions that name it. `add` is called for each ended job, starting
+    /// with the default of `T`; the final value becomes part of the summary.
     pub fn fold<T, F>(mut self, name: impl Into<String>, add: F) -> Self
     where
         T: Default + Serialize + Send + 'static,
@@ -171,13 +171,14 @@ impl Worker {
         self
     }
 
-    /// Only takes jobs; the loops must run elsewhere, or lost leases and ended bulk actions stay as they are.
+    /// Runs no background loops. They must run in another worker, or expired leases are not
+    /// reclaimed and ended bulk actions are not aggregated.
     pub fn without_loops(mut self) -> Self {
         self.with_loops = false;
         self
     }
 
-    /// Starts it on the runtime this is called from.
+    /// Starts the worker on the current Tokio runtime.
     pub fn start(self) -> Result<Pool, WorkerError> {
         self.settings.check().map_err(WorkerError)?;
         let with_loops = self.with_loops;
@@ -188,19 +189,19 @@ impl Worker {
         } else {
             tasks.push(tokio::spawn(fetcher::Fetcher::new(shared.clone()).run()));
         }
-        let keepers = vec![
+        let service_tasks = vec![
             tokio::spawn(heartbeat::beat(shared.clone())),
             tokio::spawn(settler::settle_all(shared.clone(), settler)),
         ];
         if with_loops {
             tasks.extend(loops::start(&shared));
         }
-        Ok(Pool { shared, tasks, keepers })
+        Ok(Pool { shared, tasks, service_tasks })
     }
 
     fn prepare(self) -> Result<(settler::Endings, Arc<Shared>), WorkerError> {
         if self.types.len() > TYPES_MAX {
-            return Err(WorkerError(format!("a worker takes at most {TYPES_MAX} types")));
+            return Err(WorkerError(format!("a worker has at most {TYPES_MAX} types")));
         }
         let mut types = HashMap::new();
         let mut limits = Vec::new();
@@ -226,13 +227,13 @@ impl Worker {
             folds: self.folds,
             outage: Outage::new(hooks.clone()),
             hooks,
-            in_hand: InHand::default(),
+            active_jobs: ActiveJobs::default(),
             ended,
             stopping: CancellationToken::new(),
             fetched: CancellationToken::new(),
             stopped: CancellationToken::new(),
-            bulk_moved: tokio::sync::Notify::new(),
-            bulks_met: Default::default(),
+            bulk_progress: tokio::sync::Notify::new(),
+            seen_bulks: Default::default(),
             classic: Mutex::new(None),
             engine: self.engine,
             settings: self.settings,
@@ -247,7 +248,7 @@ pub(crate) struct TypeEntry {
     pub meters: Meters,
 }
 
-/// What the parts of one worker share.
+/// The state that the parts of one worker share.
 pub(crate) struct Shared {
     pub engine: Arc<dyn Engine>,
     pub worker: WorkerId,
@@ -257,38 +258,37 @@ pub(crate) struct Shared {
     pub folds: HashMap<String, Fold>,
     pub hooks: Hooks,
     pub slots: Slots,
-    pub in_hand: InHand,
+    pub active_jobs: ActiveJobs,
     pub outage: Outage,
     pub ended: settler::Sender,
-    /// Takes nothing new.
+    /// Cancelled when the worker stops leasing jobs.
     pub stopping: CancellationToken,
-    /// No lease is asked for any more, and none is unanswered.
+    /// Cancelled when no lease request is outstanding and none will be sent.
     pub fetched: CancellationToken,
-    /// Nothing is in hand any more, or nobody waits for it.
+    /// Cancelled when no job is active, or the stop no longer waits for active jobs.
     pub stopped: CancellationToken,
-    /// A job of a bulk action was settled: one may have come to its end.
-    pub bulk_moved: tokio::sync::Notify,
-    /// Bulk actions whose jobs were met here, for the watcher.
-    pub bulks_met: loops::BulksMet,
-    /// Whether the discipline was `classic`, and when that was looked up.
+    /// Notified when a job of a bulk action was settled: the bulk action may have ended.
+    pub bulk_progress: tokio::sync::Notify,
+    /// Bulk actions whose jobs were leased here, for the watcher.
+    pub seen_bulks: loops::SeenBulks,
+    /// Whether the discipline was `classic`, and when that was read.
     classic: Mutex<Option<(bool, Instant)>>,
 }
 
-/// The discipline can be changed while nothing is queued; it is looked up again this often.
-const DISCIPLINE_LOOK: Duration = Duration::from_secs(5);
+/// How long the discipline is cached; it can change while nothing is queued.
+const DISCIPLINE_CACHE_TTL: Duration = Duration::from_secs(5);
 
 impl Shared {
-    /// Whether the queue runs under `classic`, as it was a few seconds ago at most.
+    /// Whether the queue runs under `classic`; the result may be a few seconds old.
     pub async fn is_classic(&self) -> Result<bool, EngineError> {
-        let known = *self.classic.lock().expect("nothing panics while it holds the discipline");
-        if let Some((classic, at)) = known
-            && at.elapsed() < DISCIPLINE_LOOK
+        let cached = *self.classic.lock().expect("nothing panics while it holds the discipline");
+        if let Some((classic, read_at)) = cached
+            && read_at.elapsed() < DISCIPLINE_CACHE_TTL
         {
             return Ok(classic);
         }
-        let looked = self.engine.inspect(Inspect::Whole).await?;
-        let classic =
-            matches!(looked, Inspected::Whole(whole) if whole.settings.discipline == Discipline::Classic);
+        let queue = self.engine.call(InspectQueue).await?;
+        let classic = queue.settings.discipline == Discipline::Classic;
         *self.classic.lock().expect("nothing panics while it holds the discipline") =
             Some((classic, Instant::now()));
         Ok(classic)
@@ -299,58 +299,63 @@ impl Shared {
     }
 }
 
-/// A running worker. Dropping it lets running jobs end in the background; [`stop`](Self::stop) waits for them.
+/// A running worker. Dropping it lets running jobs end in the background; [`stop`](Self::stop)
+/// waits for them.
 pub struct Pool {
     shared: Arc<Shared>,
     tasks: Vec<JoinHandle<()>>,
-    keepers: Vec<JoinHandle<()>>,
+    /// The heartbeat and the settler, which outlive the other tasks.
+    service_tasks: Vec<JoinHandle<()>>,
 }
 
 impl Pool {
-    /// Its id in the engine.
+    /// The worker's id in the engine.
     pub fn id(&self) -> &WorkerId {
         &self.shared.worker
     }
 
-    /// Jobs it has leased and not yet settled.
-    pub fn in_hand(&self) -> usize {
-        self.shared.in_hand.len()
+    /// Number of jobs leased and not yet settled.
+    pub fn active_jobs(&self) -> usize {
+        self.shared.active_jobs.len()
     }
 
-    /// Stops: takes nothing new, lets running jobs end, tells those that still run to stop when only
-    /// `cancel_grace_period` is left of the grace period, hands back what does not end in it, and waits until the
-    /// engine knows. Takes at most the grace period and some seconds, whatever happens; a few seconds if nothing is in
-    /// hand and the engine does not answer.
+    /// Stops the worker: leases nothing more and lets running jobs end. When only
+    /// `cancel_grace_period` of the grace period is left, it requests the remaining jobs to stop.
+    /// Jobs that do not end within the grace period are handed back. Then it waits for the engine
+    /// to acknowledge every settlement. The stop takes at most the grace period and a few seconds,
+    /// and only a few seconds if no job is active and the engine does not reply.
     pub async fn stop(mut self) -> StopReport {
         let shared = self.shared.clone();
         let until = Instant::now() + shared.settings.shutdown_grace_period;
-        shared.hooks.tell(|| Event::Stopping);
-        let settled_before = shared.in_hand.ends();
+        shared.hooks.emit(|| Event::Stopping);
+        let before = shared.active_jobs.end_counts();
         shared.stopping.cancel();
-        let (tasks, keepers) = (std::mem::take(&mut self.tasks), std::mem::take(&mut self.keepers));
+        let (tasks, service_tasks) =
+            (std::mem::take(&mut self.tasks), std::mem::take(&mut self.service_tasks));
         let running: Vec<AbortHandle> = tasks.iter().map(JoinHandle::abort_handle).collect();
+        let tasks_until = until + FINAL_SETTLE_TIMEOUT;
         tokio::select! {
-            _ = async { tokio::join!(end_tasks(tasks, until + LAST_WORDS), put_down(&shared, until)) } => {}
-            () = waits_in_vain(&shared) => running.iter().for_each(AbortHandle::abort),
+            _ = async { tokio::join!(end_tasks(tasks, tasks_until), drain(&shared, until)) } => {}
+            () = only_outage_left(&shared) => running.iter().for_each(AbortHandle::abort),
         }
         shared.stopped.cancel();
-        for keeper in keepers {
-            let _ = timeout(LAST_WORDS, keeper).await;
+        for task in service_tasks {
+            let _ = timeout(FINAL_SETTLE_TIMEOUT, task).await;
         }
-        let ends = shared.in_hand.ends();
+        let ends = shared.active_jobs.end_counts();
         let report = StopReport {
-            finished: ends.finished - settled_before.finished,
-            handed_back: ends.handed_back - settled_before.handed_back,
-            left: shared.in_hand.len(),
+            finished: ends.finished - before.finished,
+            handed_back: ends.handed_back - before.handed_back,
+            left: shared.active_jobs.len(),
         };
         let StopReport { finished, handed_back, left } = report;
         tracing::info!(target: TARGET, finished, handed_back, left, "the worker has stopped");
-        shared.hooks.tell(|| Event::Stopped(report));
+        shared.hooks.emit(|| Event::Stopped(report));
         report
     }
 }
 
-/// Waits until the loops and the fetcher have ended by themselves, as they do at a stop.
+/// Waits until the loops and the fetcher have ended by themselves, and aborts those that are late.
 async fn end_tasks(tasks: Vec<JoinHandle<()>>, until: Instant) {
     for mut task in tasks {
         if timeout_at(until, &mut task).await.is_err() {
@@ -359,38 +364,39 @@ async fn end_tasks(tasks: Vec<JoinHandle<()>>, until: Instant) {
     }
 }
 
-/// Resolves when an engine that does not answer is all that a stop still waits for. What it may have leased without
-/// being heard runs elsewhere when its lease runs out.
-async fn waits_in_vain(shared: &Shared) {
-    tokio::time::sleep(LAST_WORDS).await;
-    while shared.in_hand.len() > 0 || !shared.outage.is_down() {
-        tokio::time::sleep(VAIN_LOOK).await;
+/// Resolves when an engine that does not reply is all that a stop still waits for. Jobs that a lost
+/// reply may have leased run on another worker after their leases expire.
+async fn only_outage_left(shared: &Shared) {
+    tokio::time::sleep(FINAL_SETTLE_TIMEOUT).await;
+    while shared.active_jobs.len() > 0 || !shared.outage.is_down() {
+        tokio::time::sleep(OUTAGE_CHECK_INTERVAL).await;
     }
 }
 
-/// Waits until nothing is in hand; the end of the grace period belongs to those who are told to stop.
-async fn put_down(shared: &Shared, until: Instant) {
+/// Waits until no job is active. The last part of the grace period is for jobs that were requested
+/// to stop.
+async fn drain(shared: &Shared, until: Instant) {
     let WorkerSettings { shutdown_grace_period, cancel_grace_period, .. } = shared.settings;
-    let tell_at = until - cancel_grace_period.min(shutdown_grace_period / 2);
-    let nothing_left = async {
+    let cancel_at = until - cancel_grace_period.min(shutdown_grace_period / 2);
+    let no_job_left = async {
         shared.fetched.cancelled().await;
-        shared.in_hand.empty().await;
+        shared.active_jobs.empty().await;
     };
-    if timeout_at(tell_at, nothing_left).await.is_ok() {
+    if timeout_at(cancel_at, no_job_left).await.is_ok() {
         return;
     }
-    shared.in_hand.cancel_all(CancelReason::Stopping);
-    let nothing_left = async {
+    shared.active_jobs.cancel_all(CancelReason::Stopping);
+    let no_job_left = async {
         shared.fetched.cancelled().await;
-        // What came late is told as well.
-        shared.in_hand.cancel_all(CancelReason::Stopping);
-        shared.in_hand.empty().await;
+        // Jobs of a late lease must stop as well.
+        shared.active_jobs.cancel_all(CancelReason::Stopping);
+        shared.active_jobs.empty().await;
     };
-    // A processor that cannot be dropped keeps its job: handing it back would let it run twice at once.
-    let _ = timeout(cancel_grace_period + LAST_WORDS, nothing_left).await;
+    // A processor that cannot be dropped keeps its job: otherwise the job could run twice at once.
+    let _ = timeout(cancel_grace_period + FINAL_SETTLE_TIMEOUT, no_job_left).await;
 }
 
-/// The target of every event.
+/// The target of every log event.
 pub(crate) const TARGET: &str = fairlane_engine::observe::TARGET;
 
 impl Drop for Pool {

@@ -1,4 +1,4 @@
-//! What is done with a job: a type, a closure over the context, or a closure over a typed payload.
+//! Processors: a type, a closure over the context, or a closure over a typed payload.
 
 use std::future::Future;
 use std::marker::PhantomData;
@@ -11,12 +11,12 @@ pub use fairlane_engine::BoxFuture;
 use crate::context::Context;
 use crate::outcome::{IntoOutcome, Outcome};
 
-/// Works on jobs of one type.
+/// Processes jobs of one type.
 ///
-/// A closure from [`Context`] to a future is one; [`typed`] makes one that is given the payload as your type,
-/// [`blocking`] one for code that blocks its thread.
+/// A closure from [`Context`] to a future is a processor. [`typed`] makes one that receives the
+/// deserialised payload, [`blocking`] one for code that blocks its thread.
 pub trait Processor: Send + Sync + 'static {
-    /// Works on one job. The future is dropped when the job's time is up or nobody wants it any more.
+    /// Processes one job. The future is dropped after the job's timeout or cancellation.
     fn process(&self, job: Context) -> BoxFuture<'_, Outcome>;
 }
 
@@ -32,8 +32,8 @@ where
     }
 }
 
-/// A processor that is given the payload as `P`, read from JSON. A payload that is none fails for good with the
-/// code `bad_payload`.
+/// A processor that receives the payload deserialised from JSON as `P`. A payload that is not a `P`
+/// fails for good with the code `bad_payload`.
 pub fn typed<P, F, Fut>(work: F) -> impl Processor
 where
     P: DeserializeOwned + Send + 'static,
@@ -57,7 +57,7 @@ where
     Fut::Output: IntoOutcome,
 {
     fn process(&self, job: Context) -> BoxFuture<'_, Outcome> {
-        match read(&job) {
+        match read_payload(&job) {
             Ok(payload) => {
                 let working = (self.work)(payload, job);
                 Box::pin(async move { working.await.into_outcome() })
@@ -67,8 +67,8 @@ where
     }
 }
 
-/// A processor for code that blocks: each job has a thread of its own. Such code cannot be stopped from outside;
-/// long work should look at [`Context::is_cancelled`].
+/// A processor for blocking code: each job runs on a thread of its own. Blocking code cannot be
+/// stopped from outside, so long work should check [`Context::is_cancelled`].
 pub fn blocking<P, F, O>(work: F) -> impl Processor
 where
     P: DeserializeOwned + Send + 'static,
@@ -79,7 +79,7 @@ where
     move |job: Context| {
         let work = work.clone();
         async move {
-            let payload = match read::<P>(&job) {
+            let payload = match read_payload::<P>(&job) {
                 Ok(payload) => payload,
                 Err(outcome) => return outcome,
             };
@@ -97,8 +97,8 @@ where
     }
 }
 
-fn read<P: DeserializeOwned>(job: &Context) -> Result<P, Outcome> {
+fn read_payload<P: DeserializeOwned>(job: &Context) -> Result<P, Outcome> {
     let payload: &[u8] = if job.payload().is_empty() { b"null" } else { job.payload() };
     serde_json::from_slice(payload)
-        .map_err(|error| Outcome::failed("bad_payload", format!("its payload does not fit: {error}")))
+        .map_err(|error| Outcome::failed("bad_payload", format!("its payload cannot be read: {error}")))
 }

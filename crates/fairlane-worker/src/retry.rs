@@ -1,14 +1,14 @@
-//! How long a failed job waits: exponential with full jitter.
+//! The delay before a failed job is retried: exponential with full jitter.
 
 use std::time::Duration;
 
-/// Delays between the attempts at a job of one type. How many attempts there are is the queue's to say
-/// (`max_retry_count`).
+/// Delays between the attempts at jobs of one type. The number of attempts is a setting of the
+/// queue (`max_retry_count`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// Longest delay after the first failure; doubled after each further one.
+    /// Longest delay after the first failure; doubled after each further failure.
     pub base: Duration,
-    /// Longest delay at all.
+    /// Upper bound of every delay.
     pub cap: Duration,
 }
 
@@ -19,13 +19,14 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// Longest delay after this attempt, counted from 1.
+    /// The longest possible delay after this attempt, counted from 1.
     pub fn longest(&self, attempt: u32) -> Duration {
         let doublings = attempt.saturating_sub(1).min(31);
         self.base.saturating_mul(1 << doublings).min(self.cap)
     }
 
-    /// A delay after this attempt, anywhere up to the longest: what failed together comes back apart.
+    /// A random delay after this attempt, uniform between zero and [`longest`](Self::longest), so
+    /// that jobs that failed together are retried at different times.
     pub fn delay(&self, attempt: u32) -> Duration {
         self.longest(attempt).mul_f64(fastrand::f64())
     }

@@ -1,4 +1,5 @@
-//! A thousand jobs that finish together. An engine's address may be given: `memory:`, `./data`, `redis://host:port`.
+//! A thousand jobs that finish together. The argument is the address of an engine: `memory:`,
+//! `./data`, `redis://host:port`.
 
 use fairlane::{Context, Fairlane};
 

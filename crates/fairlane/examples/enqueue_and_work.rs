@@ -1,4 +1,5 @@
-//! A job is enqueued, a worker does it. An engine's address may be given: `memory:`, `./data`, `redis://host:port`.
+//! Enqueues a job and runs it in a worker. The argument is the address of an engine: `memory:`,
+//! `./data`, `redis://host:port`.
 
 use fairlane::{Context, Fairlane, Job, Outcome};
 use serde::{Deserialize, Serialize};

@@ -1,13 +1,13 @@
-//! Code around every attempt, and a hook that hears what happens.
-//! An engine's address may be given: `memory:`, `./data`, `redis://host:port`.
+//! A middleware around every attempt, and a hook for events.
+//! The argument is the address of an engine: `memory:`, `./data`, `redis://host:port`.
 
 use std::time::Instant;
 
 use fairlane::{Context, Event, Fairlane, Job, Next, Outcome};
 
-/// Measures each attempt, and refuses work of a customer that is not known.
+/// Measures each attempt, and rejects jobs of an unknown customer.
 async fn guard(job: Context, next: Next) -> Outcome {
-    if job.group().to_string() == "nobody" {
+    if job.group().to_string() == "customer-0" {
         return Outcome::failed("unknown_customer", "there is no such customer");
     }
     let (started, id) = (Instant::now(), job.id().clone());
@@ -29,12 +29,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .middleware(guard)
         .on_event(|event| match event {
             Event::Settled { job, outcome, took, .. } => println!("settled {}: {outcome} ({took:?})", job.id),
-            Event::EngineDown { error, .. } => eprintln!("the engine is away: {error}"),
+            Event::EngineDown { error, .. } => eprintln!("the engine does not reply: {error}"),
             _ => {}
         })
         .start()?;
 
-    for group in ["customer-7", "nobody"] {
+    for group in ["customer-7", "customer-0"] {
         let job = fairlane.enqueue(Job::new(group, "resize", &640)).await?.accepted()?;
         let ended = fairlane.job(job.group, job.id).finished().await?.expect("it was enqueued");
         println!("{group}: {}", ended.state.as_str());

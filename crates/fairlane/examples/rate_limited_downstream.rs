@@ -1,17 +1,17 @@
-//! A downstream with a limit: said to the queue if it is known, and found out from its refusals if it is not.
-//! An engine's address may be given: `memory:`, `./data`, `redis://host:port`.
+//! A downstream with a limit: set in the queue if it is known, learned from its rejections if it is
+//! not. The argument is the address of an engine: `memory:`, `./data`, `redis://host:port`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fairlane::{Context, Fairlane, Job, Outcome};
 
-/// Refuses every tenth call, as a service does that is asked too often.
+/// Number of calls; every tenth is rejected, as by a service that limits its rate.
 static CALLS: AtomicU64 = AtomicU64::new(0);
 
 async fn call_the_service(_number: u64, _: Context) -> Outcome {
     if CALLS.fetch_add(1, Ordering::Relaxed) % 10 == 9 {
-        // A 429 costs the job no attempt, slows its type, and closes it for as long as Retry-After says.
+        // A 429 uses up no attempt, slows the type down, and closes it for the time in Retry-After.
         return Outcome::throttled(Some(Duration::from_millis(100)));
     }
     Outcome::done(&"ok")

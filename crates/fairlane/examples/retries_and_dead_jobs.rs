@@ -1,5 +1,5 @@
-//! A job fails, is tried again, dies, and is given another chance when the fault is mended.
-//! An engine's address may be given: `memory:`, `./data`, `redis://host:port`.
+//! A job fails, is retried, dies, and is requeued when the fault is fixed.
+//! The argument is the address of an engine: `memory:`, `./data`, `redis://host:port`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +26,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             }
         }
     });
-    // Delays grow from at most 50 ms; how many attempts there are is said above.
+    // Delays grow from at most 50 ms; the number of retries is set above.
     let retry = RetryPolicy { base: Duration::from_millis(50), cap: Duration::from_secs(1) };
     let options = TypeOptions { retry: Some(retry), ..TypeOptions::default() };
     let pool = fairlane.worker().processor_with("invoice", options, print).start()?;

@@ -2,8 +2,8 @@
 //!
 //! - `bulk/ingest.rs`: streams jobs in. `bulk/export.rs`: streams results out.
 //!
-//! Invariant: everything here may be repeated. Opening what is open changes nothing, jobs have ids, and ending what
-//! has ended says how it stands.
+//! Invariant: every call is idempotent. Opening an open bulk action changes nothing, jobs have ids,
+//! and ending an ended bulk action returns its view.
 
 mod export;
 mod ingest;
@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairlane_core::queue::{
-    BulkOpened, BulkRef, BulkSealed, BulkView, CancelBulk, HoldBulk, Inspect, Inspected, OpenBulk,
-    ResumeBulk, SealBulk, SetType, TypePatch, TypeSet,
+    BulkOpened, BulkRef, BulkSealed, BulkView, CancelBulk, HoldBulk, InspectBulk, OpenBulk, ResumeBulk,
+    SealBulk, SetType, TypePatch, TypeSet,
 };
 use fairlane_core::{BulkId, GroupId, Trace, TypeId};
 use fairlane_engine::{Engine, EngineError};
@@ -22,12 +22,12 @@ use serde::Serialize;
 
 use crate::error::Error;
 use crate::job::Job;
-use crate::patience::{Looks, Patience, Waiter};
+use crate::retry_budget::{PollBackoff, RetryBudget, RetryLoop};
 
 pub use export::Filter;
 pub use ingest::{Ingest, Ingested};
 
-/// A bulk action to be opened, made with [`Fairlane::bulk`](crate::Fairlane::bulk).
+/// Builds a bulk action, made with [`Fairlane::bulk`](crate::Fairlane::bulk).
 #[derive(Clone)]
 pub struct NewBulk {
     engine: Arc<dyn Engine>,
@@ -43,44 +43,44 @@ impl NewBulk {
         Self { engine, group, id, deadline: None, failures_max: None, plan: BulkPlan::default() }
     }
 
-    /// It fails unless it has finished after this long.
+    /// The bulk action fails if it has not finished after this long.
     pub fn deadline(self, deadline: Duration) -> Self {
         Self { deadline: Some(deadline), ..self }
     }
 
-    /// It fails when more jobs than this have; what has not started is then dropped.
+    /// The bulk action fails when more than this many jobs have failed; jobs that have not started
+    /// are then dropped.
     pub fn failures_max(self, failures_max: u64) -> Self {
         Self { failures_max: Some(failures_max), ..self }
     }
 
-    /// Tells this address (http or https) when it has ended. The callback is a job of its own, of the type
-    /// `fairlane-callback`, and so delivered by a worker that processes these.
+    /// Notifies this http or https URL when the bulk action has ended. The callback is a job of its
+    /// own, of the type `fairlane-callback`, so a worker that processes this type delivers it.
     pub fn callback(mut self, url: impl Into<String>) -> Self {
         self.plan.callback = Some(CallbackPlan { url: url.into() });
         self
     }
 
-    /// Adds to its summary what this fold makes of its jobs; every worker must know it (`Worker::fold`).
+    /// Adds the value of this fold to the summary; every worker must have it (`Worker::fold`).
     pub fn fold(mut self, name: impl Into<String>) -> Self {
         self.plan.fold = Some(name.into());
         self
     }
 
-    /// Keeps with it what its source begins with ([`NdjsonReader::first`](crate::NdjsonReader::first)), so that another
-    /// source can be told from it.
+    /// Stores the fingerprint of the source's first line
+    /// ([`NdjsonReader::first`](crate::NdjsonReader::first)), so that another source is recognised.
     pub fn source(mut self, fingerprint: impl Into<String>) -> Self {
         self.plan.source = Some(fingerprint.into());
         self
     }
 
-    /// The W3C `traceparent` it is opened in: its callback belongs to that trace. Its jobs have traces of their own
-    /// ([`Job::trace`]).
+    /// The W3C `traceparent` of the callback. Jobs have traces of their own ([`Job::trace`]).
     pub fn trace(mut self, traceparent: impl Into<String>) -> Self {
         self.plan.trace = Some(traceparent.into());
         self
     }
 
-    /// Opens it, or finds it if it was opened before; then it stays as it is.
+    /// Opens the bulk action. One that was opened before is returned unchanged.
     pub async fn open(self) -> Result<Bulk, Error> {
         let deadline_ms =
             self.deadline.map(|deadline| u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX));
@@ -103,7 +103,7 @@ impl NewBulk {
             failures_max: self.failures_max,
             payload: self.plan.to_bytes(),
         };
-        match bulk.engine.open_bulk(command).await? {
+        match bulk.engine.call(command).await? {
             BulkOpened::Created(_) => Ok(Bulk { is_new: true, ..bulk }),
             BulkOpened::Exists(_) => Ok(bulk),
             BulkOpened::TooMany => Err(Error::TooManyBulks(bulk.name.group)),
@@ -114,7 +114,7 @@ impl NewBulk {
         }
     }
 
-    /// One that was opened before, without asking whether there is one.
+    /// A handle to a bulk action that was opened before, without checking that it exists.
     pub fn opened_before(self) -> Result<Bulk, Error> {
         self.named()
     }
@@ -125,7 +125,7 @@ impl NewBulk {
     }
 }
 
-/// A bulk action.
+/// A handle to a bulk action.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -135,7 +135,7 @@ impl NewBulk {
 /// let ingested = bulk.add_all((0..1000).map(|number| bulk.job("mail", &number))).await?;
 /// let view = bulk.seal(Some(ingested.jobs)).await?;
 /// assert_eq!((view.total, view.sealed), (1000, true));
-/// // A change of mind costs one call, however many jobs there are.
+/// // Cancelling costs one call, however many jobs there are.
 /// assert_eq!(bulk.cancel().await?.state.as_str(), "CANCELLED");
 /// # Ok(())
 /// # }
@@ -148,27 +148,28 @@ pub struct Bulk {
 }
 
 impl Bulk {
-    /// Whose and which.
+    /// The group and id of the bulk action.
     pub fn name(&self) -> &BulkRef {
         &self.name
     }
 
-    /// Whether it was opened by the call that made this value, and not before.
+    /// Whether the call that made this handle opened the bulk action.
     pub fn is_new(&self) -> bool {
         self.is_new
     }
 
-    /// A job of its group, with a payload that is written as JSON. Without an id it gets one from its position.
+    /// A job of the same group, with a payload that is serialised as JSON. A job without an id gets
+    /// one from its position in the source.
     pub fn job(&self, job_type: impl Into<String>, payload: &impl Serialize) -> Job {
         Job::new(self.name.group.to_string(), job_type, payload)
     }
 
-    /// A stream into it, for any number of jobs in constant memory.
+    /// A stream into the bulk action, for any number of jobs in constant memory.
     pub fn ingest(&self) -> Ingest {
         Ingest::new(self.clone())
     }
 
-    /// Adds all of these jobs in their order, and waits while the queue is full.
+    /// Adds all jobs in order, and waits while the queue is full.
     pub async fn add_all(&self, jobs: impl IntoIterator<Item = Job>) -> Result<Ingested, Error> {
         let mut ingest = self.ingest();
         for job in jobs {
@@ -177,10 +178,11 @@ impl Bulk {
         ingest.finish().await
     }
 
-    /// Says that no more jobs come, and how many there are: with any other number it stays open. To seal it again
-    /// changes nothing, and is an error if it was sealed with another number.
+    /// Seals the bulk action: no more jobs will be added. If `expected` is not the number of its
+    /// jobs, it stays open. Sealing it again changes nothing, and is an error if `expected` differs
+    /// from the number it was sealed with.
     pub async fn seal(&self, expected: Option<u64>) -> Result<BulkView, Error> {
-        let sealed = self.engine.seal_bulk(SealBulk { bulk: self.name.clone(), expected }).await?;
+        let sealed = self.engine.call(SealBulk { bulk: self.name.clone(), expected }).await?;
         let view = self.sealed(sealed, expected)?;
         match expected {
             Some(expected) if expected != view.total => {
@@ -190,7 +192,8 @@ impl Bulk {
         }
     }
 
-    /// One that was sealed before may have jobs of other sources besides.
+    /// The view in a reply. A bulk action that was sealed before may also have jobs of other
+    /// sources.
     fn sealed(&self, sealed: BulkSealed, expected: Option<u64>) -> Result<BulkView, Error> {
         match sealed {
             BulkSealed::Sealed(view) => Ok(view),
@@ -202,24 +205,25 @@ impl Bulk {
         }
     }
 
-    /// How it stands.
+    /// The current state and counts.
     pub async fn view(&self) -> Result<BulkView, Error> {
-        self.known(self.look().await?)
+        self.found(self.inspect().await?)
     }
 
-    /// Sets its jobs aside; those that run go on.
+    /// Holds its jobs back; running jobs continue.
     pub async fn hold(&self) -> Result<BulkView, Error> {
-        self.known(self.engine.hold_bulk(HoldBulk { bulk: self.name.clone() }).await?.0)
+        self.found(self.engine.call(HoldBulk { bulk: self.name.clone() }).await?.0)
     }
 
-    /// Lets them run again.
+    /// Lets its jobs run again after [`hold`](Self::hold).
     pub async fn resume(&self) -> Result<BulkView, Error> {
-        self.known(self.engine.resume_bulk(ResumeBulk { bulk: self.name.clone() }).await?.0)
+        self.found(self.engine.call(ResumeBulk { bulk: self.name.clone() }).await?.0)
     }
 
-    /// Ends it; what has not started is dropped, what runs is told.
+    /// Cancels the bulk action: jobs that have not started are dropped, running jobs are requested
+    /// to stop.
     pub async fn cancel(&self) -> Result<BulkView, Error> {
-        self.known(self.engine.cancel_bulk(CancelBulk { bulk: self.name.clone() }).await?.0)
+        self.found(self.engine.call(CancelBulk { bulk: self.name.clone() }).await?.0)
     }
 
     /// Waits until it is completed, failed or cancelled.
@@ -227,24 +231,24 @@ impl Bulk {
         self.finished_with(|_| {}).await
     }
 
-    /// Waits until it is completed, failed or cancelled, and tells at each look how it stands. Goes on for a minute
-    /// when the engine does not answer.
+    /// Waits until the bulk action is completed, failed or cancelled, and calls `progress` with its
+    /// view at each poll. Retries for a minute while the engine does not reply.
     pub async fn finished_with(&self, mut progress: impl FnMut(&BulkView)) -> Result<BulkView, Error> {
-        let mut waiter = Waiter::new(Patience::default(), None);
-        let mut looks = Looks::new();
+        let mut retries = RetryLoop::new(RetryBudget::default(), None);
+        let mut backoff = PollBackoff::new();
         loop {
-            if let Some(found) = waiter.answered(self.look().await).await? {
-                let view = self.known(found)?;
+            if let Some(found) = retries.reply_or_wait(self.inspect().await).await? {
+                let view = self.found(found)?;
                 progress(&view);
                 if view.state.is_final() {
                     return Ok(view);
                 }
-                looks.pause().await;
+                backoff.sleep().await;
             }
         }
     }
 
-    /// What its opener asked for.
+    /// The plan that the bulk action was opened with.
     pub async fn plan(&self) -> Result<BulkPlan, Error> {
         BulkPlan::from_bytes(&self.view().await?.payload).map_err(|error| Error::Unreadable {
             what: format!("the plan of bulk action {}", self.name.id),
@@ -252,8 +256,9 @@ impl Bulk {
         })
     }
 
-    /// What its aggregation made of it; none before that. One that failed or was cancelled is aggregated when the last
-    /// of its jobs has ended, which is after [`finished`](Self::finished) has said so.
+    /// The summary; `None` until the bulk action is aggregated. A failed or cancelled bulk action
+    /// is aggregated when its last job has ended, which is after [`finished`](Self::finished)
+    /// returns.
     pub async fn summary(&self) -> Result<Option<Summary>, Error> {
         let summary = self.view().await?.summary;
         if summary.is_empty() {
@@ -265,24 +270,21 @@ impl Bulk {
         })
     }
 
-    /// Makes sure that the job of its callback will find room among the types: when the bulk action has ended, nobody
-    /// is there any more to be told that it has not.
+    /// Adds the callback's type now. When the bulk action has ended, it would be too late to report
+    /// that there is no room for another type.
     async fn claim_callback_type(&self) -> Result<(), Error> {
         let command = SetType { type_id: TypeId::new(CALLBACK_TYPE)?, patch: TypePatch::default() };
-        match self.engine.set_type(command).await? {
+        match self.engine.call(command).await? {
             TypeSet::Set(_) => Ok(()),
             TypeSet::TooManyTypes => Err(Error::NoTypeForCallbacks),
         }
     }
 
-    async fn look(&self) -> Result<Option<BulkView>, EngineError> {
-        match self.engine.inspect(Inspect::Bulk(self.name.clone())).await? {
-            Inspected::Bulk(view) => Ok(view),
-            _ => Err(EngineError::Broken { reason: "inspect was answered with something else".to_owned() }),
-        }
+    async fn inspect(&self) -> Result<Option<BulkView>, EngineError> {
+        self.engine.call(InspectBulk { bulk: self.name.clone() }).await
     }
 
-    fn known(&self, view: Option<BulkView>) -> Result<BulkView, Error> {
+    fn found(&self, view: Option<BulkView>) -> Result<BulkView, Error> {
         view.ok_or_else(|| Error::NoSuchBulk(self.name.clone()))
     }
 }

@@ -7,9 +7,10 @@ use crate::error::Error;
 use crate::fairlane::Fairlane;
 
 impl Fairlane {
-    /// A worker that also tells whoever bulk actions are to call back: signed after Standard Webhooks, tried again
-    /// for up to a day, and not to private addresses unless the settings allow it. How often it is tried again can
-    /// be set for the type `fairlane-callback`; what is set there stays.
+    /// A worker that also delivers the callbacks of bulk actions. They are signed after Standard
+    /// Webhooks, retried for up to a day, and not sent to private addresses unless the settings
+    /// permit it. The number of retries is a setting of the type `fairlane-callback`; an existing
+    /// setting stays.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

@@ -1,8 +1,8 @@
-//! Dead jobs: those that failed for good or are out of attempts.
+//! Dead jobs: jobs that failed for good or have no attempts left.
 //!
-//! Invariant: a call looks at each job that was dead when it began at most once, so that jobs which die again while
-//! it requeues do not keep it going. The store's commands take ids; a filter is a walk through the list in front
-//! of them, page by page.
+//! Invariant: a call processes each job that was dead when it began at most once, so that jobs
+//! which die again during a requeue do not keep it going. The engine's operations take ids; a
+//! filter scans the list of dead jobs page by page.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -17,7 +17,8 @@ use fairlane_worker::Problem;
 
 use crate::error::Error;
 
-/// Dead jobs, made with [`Fairlane::dead`](crate::Fairlane::dead) and narrowed by its methods.
+/// A selection of dead jobs, made with [`Fairlane::dead`](crate::Fairlane::dead) and narrowed by
+/// its methods.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -43,23 +44,23 @@ pub struct Dead {
     older_than: Option<Duration>,
 }
 
-/// What became of dead jobs that were to run again.
+/// The result of requeueing dead jobs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RequeueCounts {
-    /// They are in their lanes again.
+    /// Number of jobs requeued.
     pub requeued: u64,
-    /// They stay dead because the queue is full; try again later.
+    /// Number of jobs that stay dead because the queue is full; try again later.
     pub full: u64,
-    /// Somebody else requeued or removed them meanwhile.
+    /// Number of jobs that another client requeued or removed meanwhile.
     pub gone: u64,
 }
 
-/// What became of dead jobs that were to be removed.
+/// The result of discarding dead jobs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DiscardCounts {
-    /// They are removed.
+    /// Number of jobs removed.
     pub discarded: u64,
-    /// Somebody else requeued or removed them meanwhile.
+    /// Number of jobs that another client requeued or removed meanwhile.
     pub gone: u64,
 }
 
@@ -68,67 +69,67 @@ impl Dead {
         Self { engine, group: None, job_type: None, code: None, older_than: None }
     }
 
-    /// Those of this group.
+    /// Selects jobs of this group.
     pub fn group(self, group: impl Into<String>) -> Self {
         Self { group: Some(group.into()), ..self }
     }
 
-    /// Those of this type.
+    /// Selects jobs of this type.
     pub fn job_type(self, job_type: impl Into<String>) -> Self {
         Self { job_type: Some(job_type.into()), ..self }
     }
 
-    /// Those whose last problem has this code.
+    /// Selects jobs whose last error has this code.
     pub fn code(self, code: impl Into<String>) -> Self {
         Self { code: Some(code.into()), ..self }
     }
 
-    /// Those that died longer ago than this, by this machine's clock.
+    /// Selects jobs that died longer ago than this, by this machine's clock.
     pub fn older_than(self, age: Duration) -> Self {
         Self { older_than: Some(age), ..self }
     }
 
-    /// At most so many of them, oldest first.
+    /// The first `limit` selected jobs, oldest first.
     pub async fn list(&self, limit: usize) -> Result<Vec<JobLine>, Error> {
-        let mut walk = self.walk()?;
+        let mut scan = self.scan()?;
         let mut found = Vec::new();
         while found.len() < limit {
-            let Some(page) = walk.next(0).await? else { break };
+            let Some(page) = scan.next(0).await? else { break };
             found.extend(page);
         }
         found.truncate(limit);
         Ok(found)
     }
 
-    /// Lets all of them run again, with all their attempts. One that died in a bulk action leaves it, as that has
-    /// counted it already.
+    /// Requeues all selected jobs, with all their attempts. A job that died in a bulk action leaves
+    /// it, since the bulk action has already counted it.
     pub async fn requeue(&self) -> Result<RequeueCounts, Error> {
-        let (mut walk, mut counts, mut left) = (self.walk()?, RequeueCounts::default(), 0);
-        while let Some(page) = walk.next(left).await? {
+        let (mut scan, mut counts, mut removed) = (self.scan()?, RequeueCounts::default(), 0);
+        while let Some(page) = scan.next(removed).await? {
             let before = counts;
             if !page.is_empty() {
-                let answers = self.engine.requeue_dead(RequeueDead { jobs: names(page) }).await?;
-                for answer in answers.jobs {
-                    match answer {
+                let reply = self.engine.call(RequeueDead { jobs: names(page) }).await?;
+                for requeued in reply.jobs {
+                    match requeued {
                         Requeued::Requeued => counts.requeued += 1,
                         Requeued::Full => counts.full += 1,
                         Requeued::NotDead | Requeued::Unknown => counts.gone += 1,
                     }
                 }
             }
-            left = counts.requeued + counts.gone - before.requeued - before.gone;
+            removed = counts.requeued + counts.gone - before.requeued - before.gone;
         }
         Ok(counts)
     }
 
-    /// Removes all of them.
+    /// Removes all selected jobs.
     pub async fn discard(&self) -> Result<DiscardCounts, Error> {
-        let (mut walk, mut counts, mut left) = (self.walk()?, DiscardCounts::default(), 0);
-        while let Some(page) = walk.next(left).await? {
-            left = page.len() as u64;
+        let (mut scan, mut counts, mut removed) = (self.scan()?, DiscardCounts::default(), 0);
+        while let Some(page) = scan.next(removed).await? {
+            removed = page.len() as u64;
             if !page.is_empty() {
-                for answer in self.engine.discard(Discard { jobs: names(page) }).await?.jobs {
-                    match answer {
+                for disposal in self.engine.call(Discard { jobs: names(page) }).await?.jobs {
+                    match disposal {
                         Disposal::Discarded => counts.discarded += 1,
                         Disposal::NotDead | Disposal::Unknown => counts.gone += 1,
                     }
@@ -138,10 +139,10 @@ impl Dead {
         Ok(counts)
     }
 
-    fn walk(&self) -> Result<Walk, Error> {
+    fn scan(&self) -> Result<Scan, Error> {
         let age = self.older_than.unwrap_or_default();
         let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Ok(Walk {
+        Ok(Scan {
             engine: self.engine.clone(),
             group: self.group.as_ref().map(GroupId::new).transpose()?,
             type_id: self.job_type.as_ref().map(TypeId::new).transpose()?,
@@ -158,8 +159,8 @@ fn names(page: Vec<JobLine>) -> Vec<JobRef> {
     page.into_iter().map(|line| line.job).collect()
 }
 
-/// A walk through the dead, oldest first.
-struct Walk {
+/// A scan of the dead jobs, oldest first.
+struct Scan {
     engine: Arc<dyn Engine>,
     group: Option<GroupId>,
     type_id: Option<TypeId>,
@@ -167,23 +168,25 @@ struct Walk {
     died_before_us: Option<u64>,
     /// The rank at which the next page begins.
     cursor: u64,
-    /// Whether everything that was dead at the beginning has been looked at.
+    /// Whether all jobs that were dead at the beginning have been read.
     ended: bool,
-    /// When the first dead job was met, by the store's clock. What died later was not dead at the beginning.
+    /// The engine's time when the first page was read. A job that died later was not dead at the
+    /// beginning.
     began_at: Option<Micros>,
 }
 
-impl Walk {
-    /// The next page, which may be empty; `left` jobs of the last one have left the list since. None at the end.
-    async fn next(&mut self, left: u64) -> Result<Option<Vec<JobLine>>, Error> {
-        self.cursor = self.cursor.saturating_sub(left);
+impl Scan {
+    /// The next page, which may be empty; `None` at the end. `removed` is the number of jobs of the
+    /// last page that have left the list since.
+    async fn next(&mut self, removed: u64) -> Result<Option<Vec<JobLine>>, Error> {
+        self.cursor = self.cursor.saturating_sub(removed);
         if self.ended {
             return Ok(None);
         }
         let limit = LIST_JOBS_MAX;
         let (group, type_id) = (self.group.clone(), self.type_id.clone());
         let command = ListJobs { listing: Listing::Dead, group, type_id, cursor: self.cursor, limit };
-        let Listed { jobs, next } = self.engine.list_jobs(command).await?;
+        let Listed { jobs, next } = self.engine.call(command).await?;
         match next {
             Some(next) => self.cursor = next,
             None => self.ended = true,
@@ -193,19 +196,20 @@ impl Walk {
         if jobs.iter().any(is_late) {
             self.ended = true;
         }
-        Ok(Some(jobs.into_iter().filter(|line| !is_late(line) && self.is_wanted(line)).collect()))
+        Ok(Some(jobs.into_iter().filter(|line| !is_late(line) && self.is_selected(line)).collect()))
     }
 
-    /// Asks for the time, which comes with an explanation. Jobs that are requeued and die again would make a walk endless.
+    /// Reads the engine's time, which is part of an explanation. Without it, jobs that are requeued
+    /// and die again would make a scan endless.
     async fn begin(&mut self, jobs: &[JobLine]) -> Result<(), Error> {
         if let (None, Some(line)) = (self.began_at, jobs.first()) {
-            let explained = self.engine.explain(Explain { job: line.job.clone() }).await?;
+            let explained = self.engine.call(Explain { job: line.job.clone() }).await?;
             self.began_at = explained.0.map(|explanation| explanation.at);
         }
         Ok(())
     }
 
-    fn is_wanted(&self, line: &JobLine) -> bool {
+    fn is_selected(&self, line: &JobLine) -> bool {
         self.died_before_us.is_none_or(|before| died_at(line).0 < before)
             && self.code.as_ref().is_none_or(|code| Problem::from_bytes(&line.note).code == *code)
     }

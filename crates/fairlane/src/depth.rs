@@ -1,8 +1,10 @@
-//! How deep JSON may be nested: many readers of JSON give up beyond a depth, and lose what stands around it.
+//! The nesting depth of JSON: many parsers reject JSON beyond a depth, together with the document
+//! around it.
 
 use fairlane_core::limits::JSON_DEPTH_MAX;
 
-/// Whether this JSON is nested deeper than payloads and results may be. It must be JSON: nothing is checked.
+/// Whether this JSON is nested deeper than payloads and results may be. The input must be valid
+/// JSON, which is not checked.
 ///
 /// ```
 /// use fairlane::is_too_deep;
@@ -11,7 +13,7 @@ use fairlane_core::limits::JSON_DEPTH_MAX;
 /// assert!(is_too_deep(format!("{}{}", "[".repeat(100), "]".repeat(100)).as_bytes()));
 /// ```
 pub fn is_too_deep(json: &[u8]) -> bool {
-    // What opens that seldom cannot be deep; this is all that is looked at in nearly all cases.
+    // With so few opening brackets the depth is within the limit; this decides nearly all cases.
     let opened = json.iter().filter(|byte| matches!(byte, b'[' | b'{')).count();
     opened > JSON_DEPTH_MAX && depth(json) > JSON_DEPTH_MAX
 }
@@ -46,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn the_deepest_place_counts_and_brackets_in_text_do_not() {
+    fn the_deepest_nesting_counts_and_brackets_in_strings_do_not() {
         assert!(!is_too_deep(nested(JSON_DEPTH_MAX).as_bytes()));
         assert!(is_too_deep(nested(JSON_DEPTH_MAX + 1).as_bytes()));
         let wide = format!("[{}1]", "[{}],".repeat(1000));

@@ -1,21 +1,21 @@
-//! Lengths of time as people write them: `500ms`, `30s`, `5m`, `2h`, `1d`, and sums such as `1h30m`.
+//! Durations as text: `500ms`, `30s`, `5m`, `2h`, `1d`, and sums such as `1h30m`.
 //!
-//! Invariant: what [`duration_text`] writes, [`parse_duration`] reads back. Left out on purpose: fractions, months
-//! and years, which mean different things to different people.
+//! Invariant: [`parse_duration`] reads what [`duration_text`] writes. Left out on purpose:
+//! fractions, months and years, which are ambiguous.
 
 use std::time::Duration;
 
 /// The units, longest first, with their length in milliseconds.
 const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)];
-/// Other ways to write a unit.
+/// Synonyms of units.
 const SYNONYMS: [(&str, &str); 3] = [("min", "m"), ("sec", "s"), ("day", "d")];
 
-/// Not a length of time.
+/// The text is not a duration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a length of time; write a whole number and a unit: 500ms, 30s, 5m, 2h, 1d or 1h30m")]
 pub struct InvalidDuration(String);
 
-/// Reads a length of time.
+/// Parses a duration.
 ///
 /// ```
 /// use std::time::Duration;
@@ -40,7 +40,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, InvalidDuration> {
     total_ms.map(Duration::from_millis).ok_or_else(invalid)
 }
 
-/// Writes a length of time, to the millisecond.
+/// Formats a duration, to the millisecond.
 ///
 /// ```
 /// assert_eq!(fairlane::duration_text(std::time::Duration::from_secs(5400)), "1h30m");
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_length_of_time_is_refused_with_the_forms() {
+    fn an_invalid_duration_is_rejected_with_the_accepted_forms() {
         for text in
             ["", " ", "30", "s", "-5s", "1.5h", "2w", "5 m x", "99999999999999999999s", "300000000000d"]
         {
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn a_formatted_duration_is_parsed_back() {
         for ms in [0, 1, 999, 1000, 61_001, 5_400_000, 90_061_001] {
             let duration = Duration::from_millis(ms);
             assert_eq!(parse_duration(&duration_text(duration)), Ok(duration));

@@ -1,4 +1,4 @@
-//! What can go wrong, each with a message that says what to do.
+//! The errors of the library; each message says what to do.
 
 use std::time::Duration;
 
@@ -9,150 +9,151 @@ use fairlane_engine::EngineError;
 use crate::duration::duration_text;
 use crate::rate::InvalidRate;
 
-/// Why something was not done.
+/// An error of the library.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The engine broke, refused the command or did not answer.
+    /// The engine failed, refused the command or did not reply.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// A name that cannot be one.
+    /// An invalid name.
     #[error(transparent)]
     Name(#[from] InvalidName),
-    /// A trace that cannot be one.
+    /// An invalid trace.
     #[error(transparent)]
     Trace(#[from] InvalidTrace),
-    /// A rate that cannot be one.
+    /// An invalid rate.
     #[error(transparent)]
     Rate(#[from] InvalidRate),
     /// A number out of range.
     #[error(transparent)]
     OutOfRange(#[from] OutOfRange),
-    /// Callbacks cannot be delivered as they were described.
+    /// The settings for callbacks are invalid.
     #[cfg(feature = "targets")]
     #[error(transparent)]
     Target(#[from] fairlane_targets::BadTarget),
-    /// A job that no engine would take.
+    /// A job that every engine would reject.
     #[error("job {job} cannot be enqueued: {reason}")]
     Job {
-        /// Its id, or where it stands.
+        /// The job's id, and its position in the source.
         job: String,
         /// What is wrong with it.
         reason: String,
     },
-    /// A job was not taken; see [`Receipt::accepted`](crate::Receipt::accepted).
-    #[error("job {} of {} was not taken: {}", .job.id, .job.group, refusal_text(*refusal, *retry_after))]
+    /// A job was refused; see [`Receipt::accepted`](crate::Receipt::accepted).
+    #[error("job {} of {} was refused: {}", .job.id, .job.group, refusal_text(*refusal, *retry_after))]
     Refused {
-        /// Whose and which.
+        /// The job's group and id.
         job: JobRef,
-        /// Why.
+        /// Why it was refused.
         refusal: Refusal,
-        /// When it makes sense to try again.
+        /// The delay before a retry can succeed.
         retry_after: Duration,
     },
-    /// The id of a job for a bulk action is taken by a job outside of it.
+    /// A job outside the bulk action already has this id.
     #[error(
-        "job {} cannot join bulk action {wanted}: {} has a job of this id already, {}; give it an id of its own",
+        "job {} cannot join bulk action {wanted}: {} already has a job of this id, {}; give it another id",
         .job.id, .job.group, belongs_text(owner)
     )]
     Conflict {
-        /// Whose and which.
+        /// The job's group and id.
         job: JobRef,
-        /// Where it was to belong.
+        /// The bulk action that the job was to join.
         wanted: BulkId,
-        /// Where the job of this id belongs.
+        /// The bulk action that the existing job belongs to, if any.
         owner: Option<BulkId>,
     },
-    /// Another job has its id, and stays as it is.
+    /// Another job already has this id, and stays as it is.
     #[error(
-        "job {} of {} is there already, {}, and stays as it is; send a job again as it was, or give a new one an id of its \
-         own",
+        "job {} of {} is there already, {}, and stays as it is; send a job again unchanged, or give a new one another \
+         id",
         .job.id, .job.group, difference_text(*difference, owner)
     )]
     Differs {
-        /// Whose and which.
+        /// The job's group and id.
         job: JobRef,
-        /// What is another.
+        /// The first field in which the two jobs differ.
         difference: Difference,
-        /// Where the job that is there belongs.
+        /// The bulk action that the existing job belongs to, if any.
         owner: Option<BulkId>,
     },
-    /// A job that is known by its position is another one: this is not the source that was pushed before.
+    /// A job without an id differs from the one at its position: this is not the source that was
+    /// ingested before.
     #[error(
-        "job {} (number {position} of the source) is there with another {}. Jobs without an id are known by their \
-         position: mend a line, but never remove, insert or change one that is loaded. If this is another source, give \
-         its jobs ids, or number on behind those that are there (bulk load --append, Ingest::skip)",
+        "job {} (number {position} of the source) is there with another {}. Jobs without an id are identified by their \
+         position: fix a line in place, but never remove, insert or change one that is loaded. If this is another \
+         source, give its jobs ids, or append it to the jobs that are there (bulk load --append, Ingest::skip)",
         .job.id, .difference.as_str()
     )]
     OtherSource {
-        /// Whose and which.
+        /// The job's group and id.
         job: JobRef,
-        /// Counted from 1.
+        /// The job's position in the source, counted from 1.
         position: u64,
-        /// What is another.
+        /// The first field in which the two jobs differ.
         difference: Difference,
     },
     /// A job for a bulk action names another group.
     #[error("a job of {} cannot join bulk action {} of {}; make it with Bulk::job", .group, .bulk.id, .bulk.group)]
     OtherGroup {
-        /// The job's group.
+        /// The group of the job.
         group: GroupId,
-        /// The bulk action.
+        /// The bulk action that the job was to join.
         bulk: BulkRef,
     },
     /// There is no such bulk action.
     #[error("{} has no bulk action {}; open it first, or it ended and is past its retention", .0.group, .0.id)]
     NoSuchBulk(BulkRef),
-    /// The group has as many bulk actions as are kept.
-    #[error("{0} has as many bulk actions as are kept; wait until old ones are past their retention")]
+    /// The group has reached the limit of stored bulk actions.
+    #[error("{0} has reached the limit of bulk actions; wait until old ones are past their retention")]
     TooManyBulks(GroupId),
     /// There is no room for the payload of a new bulk action.
     #[error("bulk action {} of {} was not opened: {}", .bulk.id, .bulk.group, refusal_text(*refusal, *retry_after))]
     BulkRefused {
-        /// Whose and which.
+        /// The group and id of the bulk action.
         bulk: BulkRef,
-        /// Why.
+        /// Why it was refused.
         refusal: Refusal,
-        /// When it makes sense to try again.
+        /// The delay before a retry can succeed.
         retry_after: Duration,
     },
-    /// The bulk action has another number of jobs than was expected, and stays open.
+    /// The bulk action does not have the expected number of jobs, and stays open.
     #[error(
-        "bulk action {} has {total} jobs, not {expected}, and stays open; an id may stand twice in the source, or \
-         another producer adds jobs: add what is missing, or seal it with {total}",
+        "bulk action {} has {total} jobs, not {expected}, and stays open; the source may contain an id twice, or \
+         another producer adds jobs: add the missing jobs, or seal it with {total}",
         .bulk.id
     )]
     Mismatch {
-        /// Which.
+        /// The group and id of the bulk action.
         bulk: BulkRef,
-        /// How many the producer counted.
+        /// The number of jobs that the producer counted.
         expected: u64,
-        /// How many it has.
+        /// The number of jobs in the bulk action.
         total: u64,
     },
-    /// The bulk action was sealed before, with another number of jobs than is expected now.
+    /// The bulk action was sealed before, with another number of jobs.
     #[error(
         "bulk action {} was sealed with {total} jobs, not {expected}, and takes no more; seal it without a number, or \
          open a new one for other jobs",
         .bulk.id
     )]
     SealedWithOthers {
-        /// Which.
+        /// The group and id of the bulk action.
         bulk: BulkRef,
-        /// How many the producer counted.
+        /// The number of jobs that the producer counted.
         expected: u64,
-        /// How many it has.
+        /// The number of jobs in the bulk action.
         total: u64,
     },
-    /// Nothing can be told at this address.
-    #[error("{0:?} is no address for a callback; it begins with http:// or https://")]
+    /// The URL of a callback is invalid.
+    #[error("{0:?} is not a URL for a callback; it begins with http:// or https://")]
     Callback(String),
-    /// A type that is new, and there are as many as there may be.
+    /// The type is new, and the queue has reached the limit of types.
     #[error(
         "type {0} cannot be added: there are 64 types already; use one of them, or remove one without jobs"
     )]
     TooManyTypes(String),
-    /// A type is to be removed that has jobs which have not ended, or dead ones.
+    /// A type cannot be removed because it has jobs that have not ended, or dead jobs.
     #[error(
         "type {type_name} has {jobs} jobs that have not ended or are dead; let them run, cancel them, or discard the dead \
          ones first"
@@ -160,47 +161,48 @@ pub enum Error {
     TypeHasJobs {
         /// The name of the type.
         type_name: String,
-        /// How many.
+        /// The number of these jobs.
         jobs: u64,
     },
-    /// A bulk action is to have a callback, and there are as many types as there may be.
+    /// A bulk action with a callback cannot be opened, because the queue has reached the limit of
+    /// types.
     #[error(
         "there are 64 types already, and callbacks need one more ({}); open it without a callback, or add that type \
          before others",
         fairlane_worker::CALLBACK_TYPE
     )]
     NoTypeForCallbacks,
-    /// Nothing moved for as long as was to be waited.
+    /// There was no progress within the retry budget.
     #[error("gave up after {} without progress: {reason}", duration_text(*.waited))]
     GaveUp {
-        /// So long.
+        /// The time without progress.
         waited: Duration,
-        /// What it waited for.
+        /// What the call waited for.
         reason: String,
     },
-    /// A line of a source is wrong.
+    /// A line of a source is invalid.
     #[error("line {line}: {reason}")]
     Line {
-        /// Counted from 1.
+        /// The number of the line, counted from 1.
         line: u64,
         /// What is wrong, and what is expected.
         reason: String,
     },
-    /// Something kept in the queue cannot be read.
+    /// Data stored in the queue cannot be read.
     #[error("{what} cannot be read: {reason}")]
     Unreadable {
-        /// What.
+        /// The name of the data.
         what: String,
-        /// Why.
+        /// The parser's message.
         reason: String,
     },
-    /// A source or target outside the queue.
+    /// A source or destination outside the queue failed.
     #[error("reading or writing failed: {0}")]
     Io(#[from] std::io::Error),
 }
 
 impl Error {
-    /// Whether the same call may well succeed after a pause.
+    /// Whether the same call may succeed after a delay.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Engine(error) => error.is_retryable(),
@@ -211,17 +213,17 @@ impl Error {
     }
 }
 
-/// Whether room may come by itself.
+/// Whether room may become free without a change of settings.
 pub(crate) fn is_full(refusal: Refusal) -> bool {
     refusal.is_full()
 }
 
-/// What a refusal means and what to do.
+/// The meaning of a refusal, and what to do about it.
 pub(crate) fn refusal_text(refusal: Refusal, retry_after: Duration) -> String {
     let again = format!("try again in {}", duration_text(retry_after));
     match refusal {
-        Refusal::GroupFull => format!("its group has as many unfinished jobs as it may; {again}"),
-        Refusal::WholeFull => format!("the queue has as many unfinished jobs as it may; {again}"),
+        Refusal::GroupFull => format!("its group has reached its limit of unfinished jobs; {again}"),
+        Refusal::QueueFull => format!("the queue has reached its limit of unfinished jobs; {again}"),
         Refusal::GroupBytesFull => format!("its group {}; {again}", bytes_full("group_stored_bytes_max")),
         Refusal::QueueBytesFull => format!("the queue {}; {again}", bytes_full("stored_bytes_max")),
         Refusal::TooManyTypes => {
@@ -235,10 +237,11 @@ pub(crate) fn refusal_text(refusal: Refusal, retry_after: Duration) -> String {
     }
 }
 
-/// The state of a group or queue that has no room for bytes, and the cure. Finished jobs hold bytes until they are removed.
+/// Why a group or queue has no room for bytes, and what to do. Finished jobs count until they are
+/// removed.
 fn bytes_full(setting: &str) -> String {
     format!(
-        "has as many bytes stored as {setting} allows, finished jobs included: shorten the retention of finished jobs, \
+        "has stored as many bytes as {setting} allows, finished jobs included: shorten the retention of finished jobs, \
          discard dead ones, or raise {setting}"
     )
 }

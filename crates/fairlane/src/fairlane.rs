@@ -1,10 +1,12 @@
-//! The way in: a queue, and everything that can be done with it.
+//! The entry point of the library: a queue, and everything that can be done with it.
 
 use std::fmt::Display;
 use std::sync::Arc;
 
 use fairlane_core::GroupId;
-use fairlane_core::queue::{Enqueued, GroupLine, Inspect, Inspected, JobRef, NewJob, Settings, WholeView};
+use fairlane_core::queue::{
+    Enqueued, GroupLine, InspectQueue, JobRef, ListGroups, NewJob, QueueView, Settings,
+};
 use fairlane_engine::{Engine, EngineError};
 use fairlane_worker::Worker;
 
@@ -13,11 +15,11 @@ use crate::dead::Dead;
 use crate::error::Error;
 use crate::group::Group;
 use crate::job::{Job, Receipt};
+use crate::job_handle::JobHandle;
 use crate::job_type::JobType;
-use crate::one_job::OneJob;
-use crate::patience::{Patience, Waiter, send, step_length};
+use crate::retry_budget::{RetryBudget, RetryLoop, enqueue_step, step_length};
 
-/// A queue. Clones are the same queue.
+/// A handle to a queue. Clones refer to the same queue.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -27,7 +29,7 @@ use crate::patience::{Patience, Waiter, send, step_length};
 /// let fairlane = Fairlane::open("memory:").await?;
 /// let job = Job::new("customer-7", "mail", &serde_json::json!({"to": "ada@example.com"}));
 /// fairlane.enqueue(job).await?.accepted()?;
-/// assert_eq!(fairlane.whole().await?.backlog, 1);
+/// assert_eq!(fairlane.queue_view().await?.backlog, 1);
 /// # Ok(())
 /// # }
 /// ```
@@ -39,16 +41,17 @@ pub struct Fairlane {
 impl Fairlane {
     /// Opens the queue at an address, with default settings.
     ///
-    /// `memory:` keeps it in this process; `./data` (or `dir:data`) in a directory that one process at a time can
-    /// own; `redis://host:port` on a Redis or Valkey; `redis+cluster://host:port,host:port` on a cluster.
-    /// `http://host:port` or `https://host` is a queue behind a Fairlane server, as is a directory that a server owns;
-    /// its settings are left as they are, as by [`attach`](Self::attach).
+    /// `memory:` keeps the queue in this process. `./data` (or `dir:data`) keeps it in a directory
+    /// that one process at a time can own. `redis://host:port` is a Redis or Valkey server,
+    /// `redis+cluster://host:port,host:port` a cluster. `http://host:port` or `https://host` is a
+    /// queue behind a Fairlane server, as is a directory that a server owns; a server's settings
+    /// are left as they are, as by [`attach`](Self::attach).
     pub async fn open(url: &str) -> Result<Self, Error> {
         Ok(Self::from_engine(fairlane_engine::open_default(url).await?))
     }
 
-    /// Opens the queue at an address and gives the whole of it these settings. Behind a server too: there it needs
-    /// the key of an admin.
+    /// Opens the queue at an address and applies these settings to it. Behind a server this needs
+    /// an admin key.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -57,7 +60,7 @@ impl Fairlane {
     ///
     /// let settings = Settings { rate: Some(fairlane::parse_rate("1000/s")?), ..Settings::default() };
     /// let fairlane = Fairlane::open_with("memory:", settings).await?;
-    /// # assert!(fairlane.whole().await?.settings.rate.is_some());
+    /// # assert!(fairlane.queue_view().await?.settings.rate.is_some());
     /// # Ok(())
     /// # }
     /// ```
@@ -65,32 +68,34 @@ impl Fairlane {
         Ok(Self::from_engine(fairlane_engine::open(url, settings).await?))
     }
 
-    /// Opens the queue at an address and leaves its settings as they are: for tools beside the application that
-    /// owns it. A directory without a queue in it is refused, and nothing made there.
+    /// Opens the queue at an address and leaves its settings as they are: for tools beside the
+    /// application that owns it. A directory without a queue is refused, and nothing is created in
+    /// it.
     pub async fn attach(url: &str) -> Result<Self, Error> {
         Ok(Self::from_engine(fairlane_engine::attach(url).await?))
     }
 
-    /// A queue on an engine that is open already.
+    /// A queue on an engine that is already open.
     pub fn from_engine(engine: Arc<dyn Engine>) -> Self {
         Self { engine }
     }
 
-    /// The engine, which takes every command there is.
+    /// The engine, which carries out every operation.
     pub fn engine(&self) -> &Arc<dyn Engine> {
         &self.engine
     }
 
-    /// Adds a job. A refusal is part of the receipt, with the time to try again; see
+    /// Adds a job. A refusal is part of the receipt, with the delay before a retry; see
     /// [`accepted`](Receipt::accepted).
     pub async fn enqueue(&self, job: Job) -> Result<Receipt, Error> {
         let mut receipts = self.enqueue_all([job]).await?;
         let receipt = receipts.pop();
-        receipt.ok_or_else(|| broken("enqueue was answered without a receipt"))
+        receipt.ok_or_else(|| broken("the reply to enqueue has no receipt"))
     }
 
-    /// Adds any number of jobs in their order and gives a receipt for each. Nothing is sent if one of them cannot
-    /// be a job; after any other error all may be sent again, for what has an id is not added twice.
+    /// Adds any number of jobs in order and returns a receipt for each. Nothing is sent if one of
+    /// the jobs is invalid. After any other error all jobs may be sent again, since a job with an
+    /// id is not added twice.
     pub async fn enqueue_all(&self, jobs: impl IntoIterator<Item = Job>) -> Result<Vec<Receipt>, Error> {
         let jobs = into_new(jobs)?;
         let names: Vec<_> = jobs.iter().map(|new| new.job.clone()).collect();
@@ -98,52 +103,53 @@ impl Fairlane {
         Ok(receipts(names, enqueued).collect())
     }
 
-    /// As [`enqueue_all`](Self::enqueue_all), but waits while the queue is full or does not answer. What is still
-    /// refused in a receipt will not pass by waiting.
-    pub async fn enqueue_patiently(
+    /// As [`enqueue_all`](Self::enqueue_all), but retries while the queue is full or does not
+    /// reply. A refusal in a receipt is one that no retry would change.
+    pub async fn enqueue_with_retry(
         &self,
         jobs: impl IntoIterator<Item = Job>,
-        patience: Patience,
+        budget: RetryBudget,
     ) -> Result<Vec<Receipt>, Error> {
         let jobs = into_new(jobs)?;
         let mut all = Vec::with_capacity(jobs.len());
-        let mut waiter = Waiter::new(patience, None);
+        let mut retries = RetryLoop::new(budget, None);
         let mut rest = &jobs[..];
         while !rest.is_empty() {
             let (step, others) = rest.split_at(step_length(rest));
             rest = others;
-            let enqueued = send(&*self.engine, step, &mut waiter).await?;
+            let enqueued = enqueue_step(&*self.engine, step, &mut retries).await?;
             all.extend(receipts(step.iter().map(|new| new.job.clone()), enqueued));
         }
         Ok(all)
     }
 
-    /// A bulk action of a group: many jobs that finish together. To be opened, or found again.
+    /// A bulk action of a group: many jobs that finish together. Open it, or refer to one opened
+    /// before.
     pub fn bulk(&self, group: impl Display, id: impl Display) -> NewBulk {
         NewBulk::new(self.engine.clone(), group.to_string(), id.to_string())
     }
 
-    /// One group (customer): what is set for it, and how it stands.
+    /// A handle to a group (customer): its settings and its view.
     pub fn group(&self, group: impl Display) -> Group {
         Group::new(self.engine.clone(), group.to_string())
     }
 
-    /// One type of job: what is set for it, and how it stands.
+    /// A handle to a type of job: its settings and its view.
     pub fn job_type(&self, job_type: impl Display) -> JobType {
         JobType::new(self.engine.clone(), job_type.to_string())
     }
 
-    /// One job: to look at, to cancel, to ask why it is not running.
-    pub fn job(&self, group: impl Display, id: impl Display) -> OneJob {
-        OneJob::new(self.engine.clone(), group.to_string(), id.to_string())
+    /// A handle to a job: to inspect it, to cancel it, to explain why it is not running.
+    pub fn job(&self, group: impl Display, id: impl Display) -> JobHandle {
+        JobHandle::new(self.engine.clone(), group.to_string(), id.to_string())
     }
 
-    /// Dead jobs: to look at, to let run again, to remove.
+    /// Dead jobs: to list, requeue or discard them.
     pub fn dead(&self) -> Dead {
         Dead::new(self.engine.clone())
     }
 
-    /// A worker for this queue: say what it does with which types, and start it.
+    /// A worker for this queue: add processors for its types, and start it.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -154,7 +160,7 @@ impl Fairlane {
     ///     .worker()
     ///     .process("mail", |to: String, job: Context| async move { println!("{to}: {}", job.id()) })
     ///     .start()?;
-    /// // … until the program is told to stop:
+    /// // … until the program is to stop:
     /// pool.stop().await;
     /// # Ok(())
     /// # }
@@ -163,32 +169,27 @@ impl Fairlane {
         Worker::new(self.engine.clone())
     }
 
-    /// The whole queue as it stands. Behind a server a key that is bound to groups gets its settings and types; the
-    /// counts, which are of all groups, are then 0.
-    pub async fn whole(&self) -> Result<WholeView, Error> {
-        match self.engine.inspect(Inspect::Whole).await? {
-            Inspected::Whole(whole) => Ok(whole),
-            _ => Err(broken("inspect was answered with something else")),
-        }
+    /// The settings, types and counts of the queue. Behind a server, a key that is bound to groups
+    /// gets the settings and types; the counts, which cover all groups, are then 0.
+    pub async fn queue_view(&self) -> Result<QueueView, Error> {
+        Ok(self.engine.call(InspectQueue).await?)
     }
 
-    /// Groups that have unfinished jobs, by name, at most 500 behind `after`.
+    /// A page of groups that have unfinished jobs, ordered by name: at most `limit` (up to 500)
+    /// after `after`.
     pub async fn groups(&self, after: Option<GroupId>, limit: usize) -> Result<Vec<GroupLine>, Error> {
-        match self.engine.inspect(Inspect::Groups { after, limit }).await? {
-            Inspected::Groups(groups) => Ok(groups),
-            _ => Err(broken("inspect was answered with something else")),
-        }
+        Ok(self.engine.call(ListGroups { after, limit }).await?)
     }
 }
 
-/// An answer that does not belong to its question.
+/// The error of a reply that violates the protocol.
 pub(crate) fn broken(reason: &str) -> Error {
     Error::Engine(EngineError::Broken { reason: reason.to_owned() })
 }
 
 fn receipts(names: impl IntoIterator<Item = JobRef>, enqueued: Enqueued) -> impl Iterator<Item = Receipt> {
-    let answers = enqueued.receipts.into_iter().zip(enqueued.backlogs);
-    names.into_iter().zip(answers).map(|(job, (receipt, backlog))| Receipt { job, receipt, backlog })
+    let replies = enqueued.receipts.into_iter().zip(enqueued.backlogs);
+    names.into_iter().zip(replies).map(|(job, (receipt, backlog))| Receipt { job, receipt, backlog })
 }
 
 fn into_new(jobs: impl IntoIterator<Item = Job>) -> Result<Vec<NewJob>, Error> {

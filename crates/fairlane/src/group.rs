@@ -1,20 +1,21 @@
-//! One group: its share, its limits, and how it stands.
+//! A handle to a group: its share, its limits and its view.
 
 use std::sync::Arc;
 
 use fairlane_core::queue::{
-    BulkView, CongestionView, GroupPatch, GroupSettings, GroupView, Inspect, Inspected, SetGroup,
+    BulkView, CongestionView, GroupPatch, GroupSettings, GroupView, InspectCongestion, InspectGroup,
+    ListBulks, SetGroup,
 };
 use fairlane_core::{GroupId, Rate, Weight};
 use fairlane_engine::Engine;
 
 use crate::error::Error;
-use crate::fairlane::broken;
 use crate::rate::{InvalidRate, parse_rate};
 
-/// One group (customer), made with [`Fairlane::group`](crate::Fairlane::group).
+/// A handle to a group (customer), made with [`Fairlane::group`](crate::Fairlane::group).
 ///
-/// What is said with its methods holds from [`apply`](Self::apply) on; what is not said stays as it is.
+/// Its methods collect changes, which [`apply`](Self::apply) sends. Settings without a change stay
+/// as they are.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -36,9 +37,10 @@ pub struct Group {
     reset_congestion: bool,
 }
 
-/// What can be given as a rate: a [`Rate`], or words such as `"50/s"`, `"10/min"` or `"500/s burst 20"`.
+/// A value that can be used as a rate: a [`Rate`], or text such as `"50/s"`, `"10/min"` or
+/// `"500/s burst 20"`.
 pub trait IntoRate {
-    /// The rate, if it is one.
+    /// Converts it into a rate; an error if it is not one.
     fn into_rate(self) -> Result<Rate, InvalidRate>;
 }
 
@@ -60,58 +62,58 @@ impl Group {
         Self { engine, name, patch, weight: None, rate: None, reset_congestion: false }
     }
 
-    /// Its share relative to other groups, 1 to 1000.
+    /// Sets its share relative to other groups, 1 to 1000.
     pub fn weight(self, weight: u32) -> Self {
         Self { weight: Some(weight), ..self }
     }
 
-    /// Its rate over all types.
+    /// Sets its rate over all types.
     pub fn rate(self, rate: impl IntoRate) -> Self {
         Self { rate: Some(rate.into_rate()), ..self }
     }
 
-    /// No rate of its own.
+    /// Removes its rate.
     pub fn no_rate(mut self) -> Self {
         (self.rate, self.patch.rate) = (None, Some(None));
         self
     }
 
-    /// Its jobs that run at once.
+    /// Sets the most jobs of the group that run concurrently.
     pub fn concurrency(mut self, concurrency: u32) -> Self {
         self.patch.concurrency = Some(Some(concurrency));
         self
     }
 
-    /// No concurrency limit of its own.
+    /// Removes its concurrency limit.
     pub fn no_concurrency(mut self) -> Self {
         self.patch.concurrency = Some(None);
         self
     }
 
-    /// Added to its score under the discipline `classic`, in milliseconds of age.
+    /// Sets what is added to its score under the discipline `classic`, in milliseconds of age.
     pub fn base_priority(mut self, base_priority: i64) -> Self {
         self.patch.base_priority = Some(base_priority);
         self
     }
 
-    /// Nothing of it starts until it is resumed.
+    /// Pauses the group: none of its jobs starts until it is resumed.
     pub fn pause(mut self) -> Self {
         self.patch.paused = Some(true);
         self
     }
 
-    /// Its jobs start again.
+    /// Resumes the group: its jobs start again.
     pub fn resume(mut self) -> Self {
         self.patch.paused = Some(false);
         self
     }
 
-    /// Forgets what is recorded of its congestion; jobs and counts stay.
+    /// Clears the record of its congestion; jobs and counts stay.
     pub fn reset_congestion(self) -> Self {
         Self { reset_congestion: true, ..self }
     }
 
-    /// Sets what was said, and gives what holds now.
+    /// Applies the changes, and returns the resulting settings.
     pub async fn apply(self) -> Result<GroupSettings, Error> {
         let mut patch = self.patch;
         if let Some(weight) = self.weight {
@@ -122,32 +124,27 @@ impl Group {
         }
         let group = GroupId::new(&self.name)?;
         let command = SetGroup { group, patch, reset_congestion: self.reset_congestion };
-        Ok(self.engine.set_group(command).await?.settings)
+        Ok(self.engine.call(command).await?.settings)
     }
 
-    /// How it stands; none if nothing is known of it.
+    /// The current state and counts of the group; `None` if there is no such group.
     pub async fn view(&self) -> Result<Option<GroupView>, Error> {
-        match self.engine.inspect(Inspect::Group(GroupId::new(&self.name)?)).await? {
-            Inspected::Group(view) => Ok(view),
-            _ => Err(broken("inspect was answered with something else")),
-        }
+        Ok(self.engine.call(InspectGroup { group: GroupId::new(&self.name)? }).await?)
     }
 
-    /// How crowded it is; none if nothing is known of it.
+    /// The congestion of the group; `None` if there is no such group.
     pub async fn congestion(&self) -> Result<Option<CongestionView>, Error> {
-        match self.engine.inspect(Inspect::Congestion(GroupId::new(&self.name)?)).await? {
-            Inspected::Congestion(view) => Ok(view),
-            _ => Err(broken("inspect was answered with something else")),
-        }
+        Ok(self.engine.call(InspectCongestion { group: GroupId::new(&self.name)? }).await?)
     }
 
-    /// A page of at most `limit` (up to 500) of its bulk actions in the order they were opened, and where the next
-    /// page begins; the first begins after 0.
+    /// A page of at most `limit` (up to 500) of its bulk actions in the order they were opened, and
+    /// the cursor of the next page. The first page is after 0.
     pub async fn bulks(&self, after: u64, limit: usize) -> Result<(Vec<BulkView>, Option<u64>), Error> {
         self.bulks_page(after, limit, false).await
     }
 
-    /// The same of those that have not ended; however many have, they cost nothing.
+    /// As [`bulks`](Self::bulks), but only bulk actions that have not ended; ended ones cost
+    /// nothing.
     pub async fn unfinished_bulks(
         &self,
         after: u64,
@@ -163,9 +160,7 @@ impl Group {
         unfinished: bool,
     ) -> Result<(Vec<BulkView>, Option<u64>), Error> {
         let group = GroupId::new(&self.name)?;
-        match self.engine.inspect(Inspect::Bulks { group, after, limit, unfinished }).await? {
-            Inspected::Bulks { bulks, next } => Ok((bulks, next)),
-            _ => Err(broken("inspect was answered with something else")),
-        }
+        let page = self.engine.call(ListBulks { group, after, limit, unfinished }).await?;
+        Ok((page.bulks, page.next))
     }
 }

@@ -1,6 +1,6 @@
-//! A job to be enqueued, and what became of it.
+//! A new job, and the receipt of its enqueue.
 //!
-//! Invariant: whatever is wrong with a job is said when it is enqueued, with its id, before anything is sent.
+//! Invariant: an invalid job is reported with its id when it is enqueued, before anything is sent.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -31,7 +31,8 @@ pub struct Job {
     group: String,
     type_id: String,
     id: Option<String>,
-    /// Its id if none is said; fixed here, so that a clone which is enqueued again is the same job.
+    /// The id of a job without one. It is drawn here, so that a clone that is enqueued again is the
+    /// same job.
     unnamed: Uuid,
     level: Level,
     cost: u32,
@@ -48,13 +49,13 @@ enum Start {
 }
 
 impl Job {
-    /// A job of this customer and type, with a payload that is written as JSON.
+    /// A job of this group and type, with a payload that is serialised as JSON.
     pub fn new(group: impl Into<String>, job_type: impl Into<String>, payload: &impl Serialize) -> Self {
         let payload = serde_json::to_vec(payload);
         Self::with_payload(group.into(), job_type.into(), payload.map(Into::into).map_err(|e| e.to_string()))
     }
 
-    /// A job whose payload is passed on byte for byte.
+    /// A job with a payload that is sent byte for byte.
     pub fn bytes(
         group: impl Into<String>,
         job_type: impl Into<String>,
@@ -77,33 +78,36 @@ impl Job {
         }
     }
 
-    /// Its id within the group. A second job with the same id is not added, so an id that your data has anyway
-    /// (an order number) makes it safe to enqueue again; one that is another job is told ([`JobReceipt::Differs`]). Without one it has a UUID (version 7), its clones too.
+    /// Sets its id within the group. A second job with the same id is not added, so an id from your
+    /// own data (an order number) makes enqueueing idempotent. A different job with the same id is
+    /// reported ([`JobReceipt::Differs`]). A job without an id, and each of its clones, has the
+    /// same random UUID (version 7).
     pub fn id(self, id: impl Into<String>) -> Self {
         Self { id: Some(id.into()), ..self }
     }
 
-    /// How urgent it is among jobs of its type.
+    /// Sets its priority level among jobs of its type.
     pub fn level(self, level: Level) -> Self {
         Self { level, ..self }
     }
 
-    /// What it counts for in its group's share, 1 to 10,000; 1 unless said.
+    /// Sets how much it counts in its group's share, 1 to 10,000; 1 by default.
     pub fn cost(self, cost: u32) -> Self {
         Self { cost, ..self }
     }
 
-    /// Must not run before this much time has passed.
+    /// Delays the job: it does not run before this time has passed.
     pub fn delay(self, delay: Duration) -> Self {
         Self { start: Start::After(delay), ..self }
     }
 
-    /// Must not run before then, by this machine's clock; a time that has passed is now.
+    /// Schedules the job: it does not run before this time, by this machine's clock. A time in the
+    /// past means now.
     pub fn run_at(self, at: SystemTime) -> Self {
         Self { start: Start::At(at), ..self }
     }
 
-    /// The W3C `traceparent` it belongs to, handed to its processor in every attempt.
+    /// Sets the W3C `traceparent` that its processor gets in every attempt.
     pub fn trace(self, traceparent: impl Into<String>) -> Self {
         Self { trace: Some(traceparent.into()), ..self }
     }
@@ -113,36 +117,38 @@ impl Job {
         self.id.as_deref()
     }
 
-    /// The id it is enqueued under when it stands alone: the one it was given, else the UUID drawn for it. Whoever got
-    /// no answer repeats with this one, and nothing is added twice.
+    /// The id it is enqueued under outside a bulk action: the one it was given, else the UUID drawn
+    /// for it. A caller that got no reply repeats the call with this id, and nothing is added
+    /// twice.
     pub fn id_alone(&self) -> String {
         self.id.clone().unwrap_or_else(|| self.unnamed.to_string())
     }
 
-    /// As the engine takes it. `unnamed` is the id of a job that was given none, and `place` says where it stands.
+    /// The job as the engine's operation takes it. `unnamed` makes the id of a job without one;
+    /// `position` is its position in a source, for error messages.
     pub(crate) fn into_new(
         self,
         bulk: Option<BulkId>,
         unnamed: impl FnOnce() -> String,
-        place: Option<u64>,
+        position: Option<u64>,
     ) -> Result<NewJob, Error> {
         let id = self.id.unwrap_or_else(unnamed);
-        let named = match place {
-            Some(place) => format!("{id:?} (number {place})"),
+        let named = match position {
+            Some(position) => format!("{id:?} (number {position})"),
             None => format!("{id:?}"),
         };
         let invalid = |reason: String| Error::Job { job: named.clone(), reason };
-        let payload = self.payload.map_err(|reason| invalid(format!("its payload is no JSON: {reason}")))?;
+        let payload =
+            self.payload.map_err(|reason| invalid(format!("its payload cannot be serialised: {reason}")))?;
         if payload.len() > PAYLOAD_BYTES_MAX {
             return Err(invalid(format!(
-                "its payload has {} bytes, and at most {PAYLOAD_BYTES_MAX} are taken; store it elsewhere and send \
-                 where that is",
+                "its payload has {} bytes, the limit is {PAYLOAD_BYTES_MAX}; store it elsewhere and send a reference",
                 payload.len()
             )));
         }
         let delay_ms = self.start.delay_ms();
         if delay_ms > DELAY_MS_MAX {
-            return Err(invalid("it is to run in more than ten years, the longest delay".to_owned()));
+            return Err(invalid("its delay is longer than ten years, the longest delay".to_owned()));
         }
         let trace = self.trace.as_deref().map(Trace::new).transpose();
         Ok(NewJob {
@@ -160,21 +166,22 @@ impl Job {
         })
     }
 
-    /// As the engine takes it, in this bulk action or in none: for whoever sends commands to
-    /// [`Fairlane::engine`](crate::Fairlane::engine). Without an id it has the UUID drawn for it.
+    /// The job as the engine's operation takes it, in this bulk action or in none: for callers of
+    /// [`Fairlane::engine`](crate::Fairlane::engine). A job without an id has the UUID drawn for
+    /// it.
     pub fn into_command(self, bulk: Option<BulkId>) -> Result<NewJob, Error> {
         let unnamed = self.unnamed;
         self.into_new(bulk, || unnamed.to_string(), None)
     }
 
-    /// As the engine takes a job that stands alone.
+    /// The job as the engine's operation takes it, outside a bulk action.
     pub(crate) fn into_alone(self) -> Result<NewJob, Error> {
         self.into_command(None)
     }
 }
 
 impl Start {
-    /// In whole milliseconds, rounded up, so that nothing runs too early.
+    /// The delay in whole milliseconds, rounded up, so that nothing runs too early.
     fn delay_ms(self) -> u64 {
         let delay = match self {
             Self::Now => return 0,
@@ -185,26 +192,27 @@ impl Start {
     }
 }
 
-/// What became of a job that was to be enqueued.
+/// The result of enqueueing one job.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[must_use = "a job may have been refused; ask with `accepted`"]
+#[must_use = "a job may have been refused; check with `accepted`"]
 pub struct Receipt {
-    /// Whose and which, with the id it was given.
+    /// The job's group and id, also if the id was drawn.
     pub job: JobRef,
-    /// Created, there already, another one there already, or refused with the time to try again.
+    /// Created, already there, different from a job already there, or refused with the delay before
+    /// a retry.
     pub receipt: JobReceipt,
-    /// The backlog of its group right after: unfinished jobs that nobody has leased.
+    /// The backlog of its group right after the enqueue: unfinished jobs that are not leased.
     pub backlog: u64,
 }
 
 impl Receipt {
-    /// Whether it is new.
+    /// Whether the job was created.
     pub fn is_created(&self) -> bool {
         self.receipt == JobReceipt::Created
     }
 
-    /// The job if it is in the queue, be it new or there before; a refusal becomes [`Error::Refused`], and another job
-    /// of its id [`Error::Differs`].
+    /// The job's group and id if it is in the queue, new or not. A refusal becomes
+    /// [`Error::Refused`], and a different job with the same id [`Error::Differs`].
     pub fn accepted(self) -> Result<JobRef, Error> {
         match self.receipt {
             JobReceipt::Created | JobReceipt::Exists { .. } => Ok(self.job),
@@ -224,13 +232,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_with_a_job_is_said_with_its_id() {
+    fn an_invalid_job_is_reported_with_its_id() {
         let job = || Job::new("customer-7", "mail", &"hello").id("welcome");
         for (wrong, words) in [
             (job().cost(0), "a cost must be between 1 and 10000"),
-            (job().delay(Duration::from_secs(400_000_000)), "more than ten years"),
-            (job().delay(Duration::MAX), "more than ten years"),
-            (Job::bytes("customer-7", "mail", vec![0; PAYLOAD_BYTES_MAX + 1]).id("welcome"), "send where"),
+            (job().delay(Duration::from_secs(400_000_000)), "longer than ten years"),
+            (job().delay(Duration::MAX), "longer than ten years"),
+            (
+                Job::bytes("customer-7", "mail", vec![0; PAYLOAD_BYTES_MAX + 1]).id("welcome"),
+                "send a reference",
+            ),
             (Job::new("", "mail", &()).id("welcome"), "a group id must not be empty"),
             (Job::new("customer-7", "a\nb", &()).id("welcome"), "a job type must not contain control"),
             (job().trace("00-1-1-01"), "a trace is a W3C traceparent, such as 00-"),
@@ -241,11 +252,11 @@ mod tests {
         }
         let unwritable = std::collections::BTreeMap::from([(vec![1], 1)]);
         let message = Job::new("customer-7", "mail", &unwritable).into_alone().unwrap_err().to_string();
-        assert!(message.contains("its payload is no JSON"), "{message}");
+        assert!(message.contains("its payload cannot be serialised"), "{message}");
     }
 
     #[test]
-    fn delays_are_rounded_up_and_a_time_that_has_passed_is_now() {
+    fn delays_are_rounded_up_and_a_time_in_the_past_means_now() {
         let delay_ms = |job: Job| job.into_alone().unwrap().delay_ms;
         let job = || Job::new("customer-7", "mail", &());
         assert_eq!(delay_ms(job()), 0);
@@ -256,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_without_an_id_have_ids_of_their_own_that_stay() {
+    fn each_job_without_an_id_has_a_stable_id_of_its_own() {
         let job = Job::new("customer-7", "mail", &());
         let other = Job::new("customer-7", "mail", &());
         let id = |job: &Job| job.clone().into_alone().unwrap().job.id;

@@ -1,17 +1,19 @@
-//! Bulk work for many customers at once: fairly, at the speed the outside world allows, losing nothing.
+//! Bulk work for many customers at once: fairly, at the speed the outside world allows, losing
+//! nothing.
 //!
-//! [`Fairlane`] is the way in.
+//! [`Fairlane`] is the entry point.
 //!
-//! - `fairlane.rs`: a queue. `job.rs`: a job to be enqueued, and its receipt. `one_job.rs`: a job that is there.
-//! - `bulk.rs`: bulk actions; `bulk/` streams jobs in and results out. `ndjson.rs`: jobs as lines of JSON.
+//! - `fairlane.rs`: a queue. `job.rs`: a new job and its receipt. `job_handle.rs`: an existing job.
+//! - `bulk.rs`: bulk actions; `bulk/` streams jobs in and results out. `ndjson.rs`: jobs as lines
+//!   of JSON.
 //! - `callbacks.rs`: a worker that delivers the callbacks of bulk actions (feature `targets`).
 //! - `group.rs`, `job_type.rs`: shares and limits. `dead.rs`: jobs that failed for good.
-//! - `patience.rs`: going on when the queue is full or does not answer. `error.rs`: what can go wrong.
-//! - `warnings.rs`: what somebody should know of a queue. `depth.rs`: how deep JSON may be nested.
-//! - `rate.rs`, `duration.rs`, `time.rs`: how people write these.
+//! - `retry_budget.rs`: retries when the queue is full or does not reply. `error.rs`: errors.
+//! - `warnings.rs`: warnings about the state of a queue. `depth.rs`: the nesting depth of JSON.
+//! - `rate.rs`, `duration.rs`, `time.rs`: text forms of these.
 //!
-//! Left out on purpose: decisions, which are the engine's. Whatever is not here is a command to
-//! [`Fairlane::engine`].
+//! Left out on purpose: decisions, which are the engine's. Every operation that is not here can be
+//! sent to [`Fairlane::engine`].
 
 mod bulk;
 #[cfg(feature = "targets")]
@@ -23,11 +25,11 @@ mod error;
 mod fairlane;
 mod group;
 mod job;
+mod job_handle;
 mod job_type;
 mod ndjson;
-mod one_job;
-mod patience;
 mod rate;
+mod retry_budget;
 mod time;
 mod warnings;
 
@@ -39,24 +41,24 @@ pub use error::Error;
 pub use fairlane::Fairlane;
 pub use group::{Group, IntoRate};
 pub use job::{Job, Receipt};
+pub use job_handle::JobHandle;
 pub use job_type::JobType;
 pub use ndjson::{FirstLine, NdjsonReader};
-pub use one_job::OneJob;
-pub use patience::{Obstacle, Patience};
 pub use rate::{InvalidRate, parse_rate, rate_text};
+pub use retry_budget::{Backpressure, RetryBudget};
 pub use time::{InvalidTime, parse_time, time_text};
 pub use warnings::warnings_of;
 
 pub use fairlane_core::queue::{
-    BulkCause, BulkRef, BulkState, BulkView, Cancellation, CongestionView, Course, Difference, Discipline,
+    BulkCause, BulkMode, BulkRef, BulkState, BulkView, Cancellation, CongestionView, Difference, Discipline,
     Explanation, GroupLine, GroupSettings, GroupView, JobLine, JobReceipt, JobRef, JobState, JobView,
-    LevelOrder, Refusal, Settings, TypeSettings, TypeView, WholeView,
+    LevelOrder, QueueView, Refusal, Settings, TypeSettings, TypeView,
 };
 pub use fairlane_core::{
     BulkId, Cost, GroupId, InvalidName, InvalidTrace, JobId, Level, Micros, OutOfRange, Rate, Trace, TypeId,
     Weight,
 };
-pub use fairlane_engine::{Engine, EngineError};
+pub use fairlane_engine::{Engine, EngineError, EngineInfo};
 #[cfg(feature = "targets")]
 pub use fairlane_targets::{
     AddressRule, BadSecret, BadTarget, CallbackSettings, CommandSettings, CommandTarget, HttpSettings,
@@ -68,7 +70,7 @@ pub use fairlane_worker::{
     RetryPolicy, StopReport, Summary, TypeOptions, Worker, WorkerError, WorkerSettings, blocking, typed,
 };
 
-/// The guide's examples, so that they compile.
+/// The examples of the guide, so that they are compiled.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/library.md")]
 struct Guide;

@@ -1,8 +1,9 @@
 //! Jobs as lines of JSON, read in constant memory.
 //!
-//! A line is an object with `payload` (or `payload_base64`, if that is not JSON) and, if wanted, `id`, `type`, `level`,
-//! `cost`, `delay_ms` or `run_at`, `trace`; or, as [`payload_lines`](NdjsonReader::payload_lines), the payload itself. A
-//! payload is passed on byte for byte. Empty lines are skipped and counted. Invariant: an error names its line, and
+//! A line is an object with `payload` (or `payload_base64` for a payload that is not JSON) and
+//! optionally `id`, `type`, `level`, `cost`, `delay_ms` or `run_at`, `trace`. With
+//! [`payload_lines`](NdjsonReader::payload_lines) a line is the payload itself. A payload is passed
+//! on byte for byte. Empty lines are skipped and counted. Invariant: an error names its line, and
 //! nothing of that line has been used.
 
 use std::borrow::Cow;
@@ -23,9 +24,9 @@ use crate::error::Error;
 use crate::job::Job;
 use crate::time::parse_time;
 
-/// Longest line in bytes: a payload in base64, and room for what stands around it.
+/// Longest line in bytes: a payload in base64, and room for the other keys.
 const LINE_BYTES_MAX: usize = PAYLOAD_BYTES_MAX.div_ceil(3) * 4 + 16 * 1024;
-/// What an object may have.
+/// The keys of an object.
 const KEYS: [&str; 9] =
     ["id", "type", "level", "cost", "delay_ms", "run_at", "trace", "payload", "payload_base64"];
 const TRACE_FORM: &str =
@@ -62,23 +63,23 @@ pub struct NdjsonReader<R> {
     bytes: u64,
     empty_lines: u64,
     buffer: Vec<u8>,
-    /// Whether the line in the buffer was looked at and not yet taken.
-    is_ahead: bool,
-    /// Whether the rest of a line that was too long is still to be passed over.
-    is_cut: bool,
+    /// Whether the line in the buffer was peeked at and not yet taken.
+    is_peeked: bool,
+    /// Whether the rest of a line that was too long is still to be skipped.
+    is_skipping: bool,
 }
 
-/// What a source begins with, from [`NdjsonReader::first`].
+/// The first line of a source, from [`NdjsonReader::first`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FirstLine {
-    /// The same for the same line, in every version of this library.
+    /// A hash of the line; the same in every version of this library.
     pub fingerprint: String,
-    /// Whether its job has an id of its own, and so needs no position.
+    /// Whether its job has an id, and so is not identified by its position.
     pub has_id: bool,
 }
 
 impl<R: AsyncBufRead + Unpin> NdjsonReader<R> {
-    /// A reader of jobs for this group.
+    /// Makes a reader of jobs for this group.
     pub fn new(group: impl Into<String>, source: R) -> Self {
         Self {
             source,
@@ -90,49 +91,49 @@ impl<R: AsyncBufRead + Unpin> NdjsonReader<R> {
             bytes: 0,
             empty_lines: 0,
             buffer: Vec::new(),
-            is_ahead: false,
-            is_cut: false,
+            is_peeked: false,
+            is_skipping: false,
         }
     }
 
-    /// The type of jobs whose line names none.
+    /// Sets the type of jobs whose line has none.
     pub fn job_type(self, job_type: impl Into<String>) -> Self {
         Self { job_type: Some(job_type.into()), ..self }
     }
 
-    /// The level of jobs whose line names none.
+    /// Sets the level of jobs whose line has none.
     pub fn level(self, level: Level) -> Self {
         Self { level, ..self }
     }
 
-    /// Each line is a payload, whatever it holds, with its blanks and without its line end; a line without a byte is
-    /// none. The type is the default one.
+    /// Takes each line as a payload, byte for byte, without its line end. Lines without any byte
+    /// are skipped. The type is the default one.
     pub fn payload_lines(self) -> Self {
         Self { payload_lines: true, ..self }
     }
 
-    /// The line read last, counted from 1.
+    /// The number of the line read last, counted from 1.
     pub fn line(&self) -> u64 {
         self.line
     }
 
-    /// Bytes read so far.
+    /// The number of bytes read so far.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Lines that were skipped because there is nothing in them.
+    /// The number of empty lines skipped.
     pub fn empty_lines(&self) -> u64 {
         self.empty_lines
     }
 
-    /// What the source begins with, without taking it; none if there is no job in it. Whoever asks before opening a
-    /// bulk action leaves nothing behind when the first line is wrong.
+    /// Peeks at the first line; `None` if the source has no job. Calling this before opening a bulk
+    /// action leaves nothing behind if the first line is invalid.
     pub async fn first(&mut self) -> Result<Option<FirstLine>, Error> {
         if !self.advance().await? {
             return Ok(None);
         }
-        self.is_ahead = true;
+        self.is_peeked = true;
         let job = self.job()?;
         let has_id = job.given_id().is_some();
         job.into_alone().map_err(|error| match error {
@@ -144,12 +145,14 @@ impl<R: AsyncBufRead + Unpin> NdjsonReader<R> {
         Ok(Some(FirstLine { fingerprint: format!("{:016x}", fnv_64(self.content())), has_id }))
     }
 
-    /// The next job; none at the end. After a wrong line ([`Error::Line`]) it goes on with the one behind it.
+    /// The next job; `None` at the end. After an invalid line ([`Error::Line`]) it continues with
+    /// the next line.
     pub async fn next(&mut self) -> Result<Option<Job>, Error> {
         if self.advance().await? { self.job().map(Some) } else { Ok(None) }
     }
 
-    /// Steps over so many jobs without a look at what they hold; fewer if there are no more.
+    /// Skips this many jobs without parsing them, and returns how many were skipped; fewer at the
+    /// end of the source.
     pub async fn skip(&mut self, jobs: u64) -> Result<u64, Error> {
         let mut skipped = 0;
         while skipped < jobs && self.advance().await? {
@@ -158,9 +161,9 @@ impl<R: AsyncBufRead + Unpin> NdjsonReader<R> {
         Ok(skipped)
     }
 
-    /// Goes to the next line that holds something; false at the end of the source.
+    /// Advances to the next line that is not empty; false at the end of the source.
     async fn advance(&mut self) -> Result<bool, Error> {
-        if std::mem::take(&mut self.is_ahead) {
+        if std::mem::take(&mut self.is_peeked) {
             return Ok(true);
         }
         while self.read_line().await? {
@@ -179,8 +182,8 @@ impl<R: AsyncBufRead + Unpin> NdjsonReader<R> {
         job.map_err(|reason| Error::Line { line: self.line, reason })
     }
 
-    /// The line in the buffer without its end; of an object also without the space around it. The mark some programs
-    /// begin a file with belongs to no line.
+    /// The line in the buffer without its end; an object is trimmed. A byte order mark at the
+    /// beginning of a file belongs to no line.
     fn content(&self) -> &[u8] {
         let marked = !self.payload_lines || self.line == 1;
         let unmarked = self.buffer.strip_prefix("\u{feff}".as_bytes()).filter(|_| marked);
@@ -199,10 +202,10 @@ impl<R: AsyncBufRead + Unpin> NdjsonReader<R> {
             let available = self.source.fill_buf().await?;
             let end = available.iter().position(|byte| *byte == b'\n').map(|at| at + 1);
             let taken = end.unwrap_or(available.len());
-            if self.is_cut {
+            if self.is_skipping {
                 self.source.consume(taken);
                 self.bytes += taken as u64;
-                self.is_cut = end.is_none() && taken > 0;
+                self.is_skipping = end.is_none() && taken > 0;
                 continue;
             }
             let fits = self.buffer.len() + taken <= LINE_BYTES_MAX;
@@ -214,9 +217,9 @@ impl<R: AsyncBufRead + Unpin> NdjsonReader<R> {
             if !fits {
                 let long =
                     format!("it is longer than {LINE_BYTES_MAX} bytes; is each job on a line of its own?");
-                let foreign = foreign(&self.buffer).filter(|_| self.line == 0 && !self.payload_lines);
-                let reason = foreign.map_or(long, str::to_owned);
-                (self.line, self.is_cut) = (self.line + 1, end.is_none());
+                let not_text = not_text(&self.buffer).filter(|_| self.line == 0 && !self.payload_lines);
+                let reason = not_text.map_or(long, str::to_owned);
+                (self.line, self.is_skipping) = (self.line + 1, end.is_none());
                 return Err(Error::Line { line: self.line, reason });
             }
             if end.is_some() || taken == 0 {
@@ -231,7 +234,7 @@ impl<R: AsyncBufRead + Unpin> NdjsonReader<R> {
     }
 
     fn object(&self, line: &[u8]) -> Result<Job, String> {
-        if let Some(reason) = foreign(line).filter(|_| self.line == 1) {
+        if let Some(reason) = not_text(line).filter(|_| self.line == 1) {
             return Err(reason.to_owned());
         }
         let pairs: Pairs = serde_json::from_slice(line).map_err(|error| not_an_object(&error))?;
@@ -240,7 +243,7 @@ impl<R: AsyncBufRead + Unpin> NdjsonReader<R> {
                 return Err(unknown_key(key));
             }
             if pairs.0[..index].iter().any(|(other, _)| other == key) {
-                return Err(format!("{key:?} stands twice; which is meant?"));
+                return Err(format!("{key:?} appears twice; remove one of them"));
             }
         }
         let payload = payload(&pairs)?;
@@ -259,7 +262,7 @@ impl<R: AsyncBufRead + Unpin> NdjsonReader<R> {
             job = job.trace(trace);
         }
         match (pairs.value("delay_ms", "a whole number of milliseconds")?, run_at(&pairs)?) {
-            (Some(_), Some(_)) => Err("\"delay_ms\" and \"run_at\" exclude each other".to_owned()),
+            (Some(_), Some(_)) => Err("\"delay_ms\" and \"run_at\" are mutually exclusive".to_owned()),
             (Some(delay_ms), None) => Ok(job.delay(Duration::from_millis(delay_ms))),
             (None, Some(at)) => Ok(job.run_at(at)),
             (None, None) => Ok(job),
@@ -272,8 +275,9 @@ impl<R: AsyncBufRead + Unpin> NdjsonReader<R> {
     }
 }
 
-/// What the beginning of a source that is no text shows it to be; JSON has no byte of zero.
-fn foreign(line: &[u8]) -> Option<&'static str> {
+/// The encoding or compression of a source that is not text, by its first bytes; JSON has no zero
+/// byte.
+fn not_text(line: &[u8]) -> Option<&'static str> {
     match line {
         [0x1f, 0x8b, ..] => Some("the source is compressed with gzip; unpack it first, as zcat does"),
         [0x28, 0xb5, 0x2f, 0xfd, ..] => {
@@ -302,8 +306,8 @@ fn payload<'a>(pairs: &'a Pairs<'_>) -> Result<Cow<'a, [u8]>, String> {
             Ok(bytes) => Ok(bytes.into()),
             Err(error) => Err(format!("\"payload_base64\" is not base64: {error}")),
         },
-        (None, None) => Err("\"payload\" is missing: what is to be done?".to_owned()),
-        (Some(_), Some(_)) => Err("\"payload\" and \"payload_base64\" exclude each other".to_owned()),
+        (None, None) => Err("\"payload\" is missing; add it, or null for an empty one".to_owned()),
+        (Some(_), Some(_)) => Err("\"payload\" and \"payload_base64\" are mutually exclusive".to_owned()),
     }
 }
 
@@ -318,11 +322,11 @@ fn run_at(pairs: &Pairs<'_>) -> Result<Option<SystemTime>, String> {
     text.map(|text| parse_time(&text).map_err(|error| error.to_string())).transpose()
 }
 
-/// The members of an object, each value as it stands there.
+/// The members of an object, with unparsed values.
 struct Pairs<'a>(Vec<(String, &'a RawValue)>);
 
 impl Pairs<'_> {
-    /// A value that is there and not null.
+    /// A value that is present and not null.
     fn raw(&self, key: &str) -> Option<&RawValue> {
         let found = self.0.iter().find(|(name, _)| name == key).map(|(_, value)| *value);
         found.filter(|value| key == "payload" || value.get() != "null")
@@ -352,7 +356,7 @@ impl<'de> Visitor<'de> for PairsVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut pairs = Vec::new();
         while let Some(pair) = map.next_entry()? {
-            // Whoever writes more keys than are known has another form in mind; the first of them is named.
+            // With more keys than are known, one must be unknown; the caller names the first.
             if pairs.len() > KEYS.len() {
                 return Err(de::Error::custom("too many keys"));
             }
@@ -362,7 +366,7 @@ impl<'de> Visitor<'de> for PairsVisitor {
     }
 }
 
-/// The parser counts lines within its text, which is one.
+/// The parser counts lines within its input, which is one line.
 fn not_an_object(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let text = text.split(" at line ").next().unwrap_or(&text);
@@ -377,8 +381,8 @@ fn unknown_key(key: &str) -> String {
     match near.min_by_key(|known| steps(known)) {
         Some(known) => format!("{key:?} is not known; is {known:?} meant?"),
         None => format!(
-            "{key:?} is not known; known are {}; put data of yours into \"payload\", or take each line as a payload as it \
-             stands (payload_lines)",
+            "{key:?} is not known; known are {}; put your own data into \"payload\", or take each line as a payload \
+             (payload_lines)",
             KEYS.join(", ")
         ),
     }
@@ -405,7 +409,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_line_is_a_job_and_its_payload_is_passed_byte_for_byte() {
+    async fn a_line_is_a_job_and_its_payload_is_passed_on_byte_for_byte() {
         let payload = r#"{"b" : 1.000, "a":"\u00e9",  "n":12345678901234567890123}"#;
         let text = format!(
             "\u{feff}{{\"payload\": {payload}}}\r\n\n  \n{{\"id\":\"x\",\"type\":\"text\",\"level\":\"low\",\
@@ -422,7 +426,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_payload_that_is_not_json_stands_there_in_base64() {
+    async fn a_payload_that_is_not_json_is_given_in_base64() {
         let largest = BASE64.encode(vec![0xff; PAYLOAD_BYTES_MAX]);
         let text = format!(
             "{{\"payload_base64\":\"//4A\"}}\n{{\"payload\":1,\"payload_base64\":null}}\n\
@@ -434,7 +438,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_wrong_line_is_named_with_what_is_wrong() {
+    async fn an_invalid_line_is_reported_with_its_number_and_fault() {
         for (line, words) in [
             ("{\"payload\":1", "it is not a job: EOF while parsing an object (column 12)"),
             ("[1]", "expected an object such as"),
@@ -442,20 +446,20 @@ mod tests {
             ("{\"id\":\"a\"}", "\"payload\" is missing"),
             ("{\"payload_base64\":\"?\"}", "\"payload_base64\" is not base64"),
             ("{\"payload_base64\":7}", "\"payload_base64\" must be bytes in base64"),
-            ("{\"payload\":1,\"payload_base64\":\"AA==\"}", "exclude each other"),
+            ("{\"payload\":1,\"payload_base64\":\"AA==\"}", "mutually exclusive"),
             ("{\"paylaod\":1}", "\"paylaod\" is not known; is \"payload\" meant?"),
             ("{\"delay\":1,\"payload\":1}", "is \"delay_ms\" meant?"),
             ("{\"tpye\":1,\"payload\":1}", "is \"type\" meant?"),
             ("{\"customer\":1,\"payload\":1}", "known are id, type, level"),
             ("{\"nope\":1,\"payload\":1}", "known are id, type, level"),
-            ("{\"\":1,\"payload\":1}", "as it stands (payload_lines)"),
+            ("{\"\":1,\"payload\":1}", "take each line as a payload (payload_lines)"),
             ("{\"id\":42,\"payload\":1}", "\"id\" must be a string, such as"),
             ("{\"level\":\"urgent\",\"payload\":1}", "the levels are high, normal and low"),
             ("{\"cost\":-1,\"payload\":1}", "\"cost\" must be a whole number from 1 to 10000"),
             ("{\"run_at\":\"noon\",\"payload\":1}", "2026-01-31T08:30:00Z"),
             ("{\"trace\":7,\"payload\":1}", "\"trace\" must be a W3C traceparent, such as \"00-"),
-            ("{\"run_at\":1,\"delay_ms\":1,\"payload\":1}", "exclude each other"),
-            ("{\"id\":\"a\",\"id\":\"b\",\"payload\":1}", "\"id\" stands twice"),
+            ("{\"run_at\":1,\"delay_ms\":1,\"payload\":1}", "mutually exclusive"),
+            ("{\"id\":\"a\",\"id\":\"b\",\"payload\":1}", "\"id\" appears twice"),
             (&format!("{{\"payload\":{}1{}}}", "[".repeat(97), "]".repeat(97)), "deeper than 96 levels"),
         ] {
             let message = read(&format!("{{\"payload\":0}}\n\n{line}\n")).await.unwrap_err();
@@ -464,14 +468,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_type_is_given_by_the_line_or_the_default() {
+    async fn the_type_of_a_job_is_that_of_its_line_or_the_default() {
         let mut without = NdjsonReader::new("customer-7", &b"{\"payload\":1}"[..]);
         let message = without.next().await.unwrap_err().to_string();
         assert!(message.contains("there is no default type"), "{message}");
     }
 
     #[tokio::test]
-    async fn a_line_too_long_is_refused_without_being_kept() {
+    async fn a_line_that_is_too_long_is_rejected_without_being_buffered() {
         let mut text = b"{\"payload\":1}\n".to_vec();
         text.extend(vec![b'x'; LINE_BYTES_MAX + 1]);
         let mut reader = reader(&text);
@@ -483,7 +487,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn behind_a_wrong_line_it_goes_on_with_the_next() {
+    async fn after_an_invalid_line_the_reader_continues_with_the_next() {
         let mut text = b"{\"payload\":1\n".to_vec();
         text.extend(vec![b'x'; 3 * LINE_BYTES_MAX]);
         text.extend(b"\n{\"payload\":3}");
@@ -498,7 +502,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn payload_lines_are_payloads_whatever_they_hold() {
+    async fn payload_lines_are_payloads_whatever_their_content() {
         let mut reader = reader(b"\xef\xbb\xbf  plain words\t\r\n\n\r\n\xff\xfe\n \n{\0").payload_lines();
         let mut payloads = Vec::new();
         while let Some(job) = reader.next().await.unwrap() {
@@ -509,7 +513,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_source_that_is_no_text_is_said_to_be_compressed_or_utf_16() {
+    async fn a_source_that_is_compressed_or_utf_16_is_recognised() {
         for (text, words) in [
             (&b"\x1f\x8b\x08\x00\n"[..], "compressed with gzip"),
             (b"\x28\xb5\x2f\xfd\x00", "compressed with zstd"),
@@ -528,7 +532,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_first_line_is_looked_at_and_still_the_first_job() {
+    async fn peeking_at_the_first_line_does_not_take_it() {
         let mut numbers = reader(b"\n{\"payload\":1}\n{\"payload\":2}\n");
         let first = numbers.first().await.unwrap().unwrap();
         assert_eq!((first.fingerprint.as_str(), first.has_id), ("98f0959c6325456c", false));
@@ -549,7 +553,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn skipped_jobs_are_not_looked_at() {
+    async fn skipped_jobs_are_not_parsed() {
         let mut reader = reader(b"not json\n\nnor this\n{\"payload\":3}\n");
         assert_eq!(reader.skip(2).await.unwrap(), 2);
         assert!(reader.next().await.unwrap().is_some());

@@ -1,6 +1,6 @@
-//! Rates as people write them: `50/s`, `10/min`, `1000/h`, `5/10s`, and with a burst `500/s burst 20`.
+//! Rates as text: `50/s`, `10/min`, `1000/h`, `5/10s`, and with a burst `500/s burst 20`.
 //!
-//! Invariant: what [`rate_text`] writes, [`parse_rate`] reads back as the same rate.
+//! Invariant: [`parse_rate`] reads what [`rate_text`] writes as the same rate.
 
 use fairlane_core::limits::{RATE_COUNT_MAX, RATE_PERIOD_MS_MAX, RATE_PERIOD_MS_MIN};
 use fairlane_core::{OutOfRange, Rate};
@@ -9,10 +9,10 @@ use crate::duration::{duration_text, parse_duration, unit_ms};
 
 const FORMS: &str = "write a count and a period, such as 50/s, 10/min, 1000/h, 5/10s or 500/s burst 20";
 
-/// Not a rate.
+/// The text is not a rate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidRate {
-    /// It does not have the form of one.
+    /// It does not have the form of a rate.
     #[error("{0:?} is not a rate; {FORMS}")]
     Form(String),
     /// Its numbers are out of range.
@@ -21,14 +21,15 @@ pub enum InvalidRate {
          {RATE_PERIOD_MS_MIN} ms to {RATE_PERIOD_MS_MAX} ms"
     )]
     Range {
-        /// What was written.
+        /// The invalid text.
         text: String,
-        /// Which number, and its range.
+        /// The number that is out of range, and its range.
         error: OutOfRange,
     },
 }
 
-/// Reads a rate. Without a burst it has the default one: one job, and what the rate gives in 20 ms.
+/// Parses a rate. Without a burst it has the default one: one job, plus what the rate gives in 20
+/// ms.
 ///
 /// ```
 /// let rate = fairlane::parse_rate("500/s burst 20")?;
@@ -43,7 +44,7 @@ pub fn parse_rate(text: &str) -> Result<Rate, InvalidRate> {
     Rate::new(count, period_ms, burst).map_err(|error| InvalidRate::Range { text: text.to_owned(), error })
 }
 
-/// Count, period in milliseconds and burst; none if the text has another form.
+/// The count, the period in milliseconds and the burst; `None` if the text has another form.
 fn parts(text: &str) -> Option<(u64, u64, Option<u64>)> {
     let (rate, burst) = match text.split_once("burst") {
         Some((rate, burst)) => (rate, Some(number(burst)?)),
@@ -62,7 +63,7 @@ fn number(text: &str) -> Option<u64> {
     text.trim().replace('_', "").parse().ok()
 }
 
-/// Writes a rate: `50/s`, and its burst where that is not the default.
+/// Formats a rate such as `50/s`, with its burst if that is not the default.
 ///
 /// ```
 /// assert_eq!(fairlane::rate_text(fairlane::parse_rate("500 / sec burst 20")?), "500/s burst 20");
@@ -86,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_form_is_read() {
+    fn every_form_is_parsed() {
         for (text, count, period_ms, burst) in [
             ("50/s", 50, 1000, None),
             ("10/min", 10, 60_000, None),
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_rate_is_refused_with_the_forms() {
+    fn an_invalid_rate_is_rejected_with_the_accepted_forms() {
         for text in ["", "50", "/s", "s/50", "50/fortnight", "50/s burst", "50/s burst many", "-1/s", "1.5/s"]
         {
             let message = parse_rate(text).unwrap_err().to_string();
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_out_of_range_is_refused_with_its_range() {
+    fn a_rate_out_of_range_is_rejected_with_its_range() {
         for text in ["0/s", "5/1ms", "1/2d", "2_000_000/s", "1/s burst 0"] {
             let message = parse_rate(text).unwrap_err().to_string();
             assert!(message.contains("must be between"), "{message}");
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn a_formatted_rate_is_parsed_back() {
         for text in ["50/s", "10/min", "7/h burst 3", "1/day", "5/10s", "500/s burst 20"] {
             let rate = parse_rate(text).unwrap();
             assert_eq!(rate_text(rate), text);

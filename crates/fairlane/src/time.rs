@@ -1,17 +1,18 @@
-//! Points in time as text: RFC 3339 in UTC, `2026-01-31T08:30:00.000Z`.
+//! Times as text: RFC 3339 in UTC, `2026-01-31T08:30:00.000Z`.
 //!
-//! Left out on purpose: other time zones when writing, and leap seconds, which no clock here knows.
+//! Left out on purpose: other time zones when formatting, and leap seconds, which system clocks do
+//! not report.
 
 use std::time::SystemTime;
 
 use jiff::Timestamp;
 
-/// Not a point in time.
+/// The text is not a time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a point in time; write it as 2026-01-31T08:30:00Z or 2026-01-31T08:30:00+02:00")]
 pub struct InvalidTime(String);
 
-/// Reads a point in time (RFC 3339).
+/// Parses a time in RFC 3339.
 ///
 /// ```
 /// let time = fairlane::parse_time("1970-01-02T00:00:00Z")?;
@@ -23,7 +24,7 @@ pub fn parse_time(text: &str) -> Result<SystemTime, InvalidTime> {
     time.map(SystemTime::from).ok_or_else(|| InvalidTime(text.to_owned()))
 }
 
-/// Writes milliseconds since 1970.
+/// Formats a time, given in milliseconds since 1970, in RFC 3339.
 ///
 /// ```
 /// assert_eq!(fairlane::time_text(86_400_001), "1970-01-02T00:00:00.001Z");
@@ -42,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn known_times_are_read() {
+    fn known_times_are_parsed() {
         assert_eq!(ms("1970-01-01T00:00:00Z"), 0);
         assert_eq!(ms("2000-02-29T12:34:56.789Z"), 951_827_696_789);
         assert_eq!(ms("2026-01-31T08:30:00+02:00"), ms("2026-01-31 06:30:00z"));
@@ -50,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn a_formatted_time_is_parsed_back() {
         let day_ms = 86_400_000;
         for number in 0..60_000 {
             let time_ms = number * day_ms + number * 7919 % day_ms;
@@ -59,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_refused_with_the_form() {
+    fn an_invalid_time_is_rejected_with_the_accepted_form() {
         for text in [
             "",
             "tomorrow",

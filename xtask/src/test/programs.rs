@@ -1,56 +1,56 @@
-//! The programs that the check starts, and how a bare machine gets them.
+//! The programs that the check starts, and their installation on a bare machine.
 //!
-//! Components of the Rust toolchain come first, as without them nothing else is worth installing. On Debian, as root,
-//! missing packages are printed and installed; elsewhere one sentence says what to install. No service is started:
-//! tests start servers of their own.
+//! Components of the Rust toolchain are checked first. On Debian, as root, missing packages are
+//! printed and installed; elsewhere an error message lists them. No service is started: tests start
+//! servers of their own.
 
 use crate::{Outcome, shell};
 use std::path::Path;
 use std::process::Command;
 
-/// Something that a test needs, how it is found, and the packages that bring it.
+/// A program that a test needs, how it is found, and the packages that contain it.
 struct Program {
     name: &'static str,
-    is_there: fn() -> bool,
+    is_installed: fn() -> bool,
     debian_package: &'static str,
-    /// None where macOS has it.
+    /// `None` if macOS has the program.
     brew_package: Option<&'static str>,
 }
 
 const PROGRAMS: [Program; 6] = [
     Program {
         name: "redis-server",
-        is_there: || shell::find("redis-server").is_some(),
+        is_installed: || shell::find("redis-server").is_some(),
         debian_package: "redis-server",
         brew_package: Some("redis"),
     },
     Program {
         name: "curl",
-        is_there: || shell::find("curl").is_some(),
+        is_installed: || shell::find("curl").is_some(),
         debian_package: "curl",
         brew_package: None,
     },
     Program {
         name: "python3 with venv",
-        is_there: has_venv,
+        is_installed: has_venv,
         debian_package: "python3-venv",
         brew_package: Some("python"),
     },
     Program {
         name: "node",
-        is_there: || shell::find("node").is_some(),
+        is_installed: || shell::find("node").is_some(),
         debian_package: "nodejs",
         brew_package: Some("node"),
     },
     Program {
         name: "promtool",
-        is_there: || shell::find("promtool").is_some(),
+        is_installed: || shell::find("promtool").is_some(),
         debian_package: "prometheus",
         brew_package: Some("prometheus"),
     },
     Program {
         name: "kill",
-        is_there: || shell::find("kill").is_some(),
+        is_installed: || shell::find("kill").is_some(),
         debian_package: "procps",
         brew_package: None,
     },
@@ -62,10 +62,11 @@ const COMPONENTS: [(&str, &str); 2] = [("rustfmt", "fmt"), ("clippy", "clippy")]
 /// The oldest Redis that Fairlane works with.
 const REDIS_LEAST: (u32, u32) = (7, 0);
 
-/// Debian asks this program before it starts a service.
+/// The program that Debian runs before it starts a service.
 const POLICY: &str = "/usr/sbin/policy-rc.d";
-/// Runs a command (the arguments after the first) while the policy at the first argument forbids services to start.
-/// A policy that the machine has already is left alone, and decides. A shell does it, as it removes the file on Ctrl-C.
+/// Runs a command (the arguments after the first) while the policy at the first argument forbids
+/// services to start. A policy that the machine has already is left alone, and decides. A shell
+/// does it, as it removes the file on Ctrl-C.
 const WITHOUT_SERVICES: &str = "\
 policy=$1; shift
 if (set -C; printf '#!/bin/sh\\nexit 101\\n' > \"$policy\") 2> /dev/null; then
@@ -78,12 +79,12 @@ fi
 \"$@\"
 ";
 
-/// Installs what is missing, or says what to install.
+/// Installs missing programs, or fails with the list of them.
 pub fn ensure(root: &Path) -> Outcome {
     check_components(|command| shell::succeeds_quietly(&mut shell::cargo(root, &[command, "--version"])))?;
     let missing = missing_of(&PROGRAMS);
     if missing.is_empty() {
-        println!("all there: {}", names(&PROGRAMS.iter().collect::<Vec<_>>()));
+        println!("all installed: {}", names(&PROGRAMS.iter().collect::<Vec<_>>()));
     } else if shell::find("apt-get").is_some() && is_root() {
         install(root, &missing)?;
     } else {
@@ -103,7 +104,7 @@ pub fn has_nextest(root: &Path) -> bool {
     shell::succeeds_quietly(&mut shell::cargo(root, &["nextest", "--version"]))
 }
 
-/// Cargo answers for a component that is missing only when a step needs it, minutes later.
+/// Without this check, a missing component fails only when a step needs it, minutes later.
 fn check_components(has_command: impl Fn(&str) -> bool) -> Outcome {
     let missing = COMPONENTS.iter().filter(|(_, command)| !has_command(command));
     let missing: Vec<&str> = missing.map(|(component, _)| *component).collect();
@@ -122,14 +123,14 @@ fn has_venv() -> bool {
     shell::succeeds_quietly(Command::new("python3").args(["-c", "import ensurepip, venv"]))
 }
 
-/// Such as `Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64`.
+/// The version line, such as `Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64`.
 fn redis_version() -> String {
-    let answer = Command::new("redis-server").arg("--version").output();
-    answer.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
+    let output = Command::new("redis-server").arg("--version").output();
+    output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
 }
 
-fn check_redis(answer: &str) -> Outcome {
-    let version = answer.split_whitespace().find_map(|word| word.strip_prefix("v="));
+fn check_redis(version_line: &str) -> Outcome {
+    let version = version_line.split_whitespace().find_map(|word| word.strip_prefix("v="));
     let mut numbers = version.unwrap_or_default().split('.').map(str::parse::<u32>);
     let (least_major, least_minor) = REDIS_LEAST;
     match (numbers.next(), numbers.next()) {
@@ -140,13 +141,13 @@ fn check_redis(answer: &str) -> Outcome {
             version.unwrap_or_default()
         )),
         _ => Err(format!(
-            "redis-server does not say its version as `v={least_major}.{least_minor}.0`, but {answer:?}"
+            "redis-server does not print its version as `v={least_major}.{least_minor}.0`, but {version_line:?}"
         )),
     }
 }
 
 fn missing_of(programs: &[Program]) -> Vec<&Program> {
-    programs.iter().filter(|program| !(program.is_there)()).collect()
+    programs.iter().filter(|program| !(program.is_installed)()).collect()
 }
 
 fn install(root: &Path, missing: &[&Program]) -> Outcome {
@@ -156,7 +157,7 @@ fn install(root: &Path, missing: &[&Program]) -> Outcome {
     let mut command = apt_get(root);
     command.args(["install", "-y", "--no-install-recommends"]).args(packages(missing));
     shell::run(&mut without_services(root, POLICY, &command))?;
-    let still_missing = missing.iter().find(|program| !(program.is_there)());
+    let still_missing = missing.iter().find(|program| !(program.is_installed)());
     match still_missing {
         None => Ok(()),
         Some(program) => Err(format!(
@@ -180,8 +181,8 @@ fn apt_get(root: &Path) -> Command {
 }
 
 fn is_root() -> bool {
-    let answer = Command::new("id").arg("-u").output();
-    answer.is_ok_and(|output| output.stdout.trim_ascii() == b"0")
+    let output = Command::new("id").arg("-u").output();
+    output.is_ok_and(|output| output.stdout.trim_ascii() == b"0")
 }
 
 fn request(missing: &[&Program]) -> String {
@@ -213,23 +214,23 @@ mod tests {
     const TWO: [Program; 2] = [
         Program {
             name: "psql",
-            is_there: || false,
+            is_installed: || false,
             debian_package: "postgresql-client",
             brew_package: Some("libpq"),
         },
-        Program { name: "bash", is_there: || true, debian_package: "bash", brew_package: None },
+        Program { name: "bash", is_installed: || true, debian_package: "bash", brew_package: None },
     ];
 
     #[test]
-    fn only_what_is_not_there_is_missing() {
+    fn only_programs_that_are_not_installed_are_missing() {
         assert_eq!(names(&missing_of(&TWO)), "psql");
     }
 
     #[test]
     fn the_request_names_the_packages_of_debian_and_macos() {
         let sentence = request(&missing_of(&TWO));
-        for words in ["psql", "`apt-get install postgresql-client`", "`brew install libpq`"] {
-            assert!(sentence.contains(words), "{sentence}");
+        for text in ["psql", "`apt-get install postgresql-client`", "`brew install libpq`"] {
+            assert!(sentence.contains(text), "{sentence}");
         }
         let with_macos = Program { brew_package: None, ..TWO[0] };
         assert!(!request(&[&with_macos]).contains("brew"));

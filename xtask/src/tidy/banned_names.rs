@@ -1,11 +1,11 @@
-//! A name says what is inside. These say nothing, and such places collect everything.
+//! A name says what a file contains. These names do not, and such files collect unrelated code.
 
 use super::{Finding, source, tree::Tree};
 
 const RULE: &str = "banned-names";
 const BANNED: [&str; 7] = ["util", "utils", "common", "helper", "helpers", "manager", "misc"];
 
-/// Finds files, folders and modules with a name that says nothing.
+/// Finds files, folders and modules with a meaningless name.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for path in tree.paths() {
@@ -26,7 +26,7 @@ fn is_banned(stem: &&str) -> bool {
 }
 
 fn finding(path: &str, line: usize, stem: &str) -> Finding {
-    Finding::new(RULE, path, line, format!("`{stem}` says nothing: name it after what it holds"))
+    Finding::new(RULE, path, line, format!("`{stem}` is meaningless: name it after its content"))
 }
 
 #[cfg(test)]
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_or_folder_with_an_empty_name_is_found() {
+    fn a_file_or_folder_with_a_meaningless_name_is_found() {
         let tree =
             Tree::of(&[("src/utils.rs", ""), ("tests/common/mod.rs", ""), ("src/common_prefix.rs", "")]);
         let paths: Vec<_> = check(&tree).into_iter().map(|finding| finding.path).collect();

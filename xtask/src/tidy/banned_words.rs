@@ -1,6 +1,6 @@
-//! What is committed is finished, and says nothing about the machine it was written on.
+//! Committed text is finished, and names no path of the machine it was written on.
 //!
-//! The list is put together from halves, so that this file passes its own rule.
+//! The words are concatenated from halves, so that this file passes its own rule.
 
 use super::{Finding, tree::Tree};
 
@@ -24,11 +24,11 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, text) in tree.files() {
         for (index, line) in text.lines().enumerate() {
-            let words = WORDS.iter().filter(|word| holds(line, word, is_word_sign));
+            let words = WORDS.iter().filter(|word| contains_part(line, word, is_word_character));
             findings.extend(words.map(|word| {
-                Finding::new(RULE, path, index + 1, format!("`{word}`: finish it or take it out"))
+                Finding::new(RULE, path, index + 1, format!("`{word}`: finish it or remove it"))
             }));
-            let paths = PATHS.iter().filter(|beginning| holds(line, beginning, is_path_sign));
+            let paths = PATHS.iter().filter(|beginning| contains_part(line, beginning, is_path_character));
             findings.extend(paths.map(|beginning| {
                 Finding::new(RULE, path, index + 1, format!("`{beginning}`: name no path of one machine"))
             }));
@@ -37,22 +37,22 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Whether the line holds the part with nothing before it, nor after its last word, that belongs to it.
-fn holds(line: &str, part: &str, belongs: fn(char) -> bool) -> bool {
+/// Whether the line contains the part, not as a piece of a longer word or path.
+fn contains_part(line: &str, part: &str, belongs: fn(char) -> bool) -> bool {
     line.match_indices(part).any(|(at, _)| {
         let begins = !line[..at].ends_with(belongs);
-        let ends_itself = !part.ends_with(is_word_sign);
-        begins && (ends_itself || !line[at + part.len()..].starts_with(is_word_sign))
+        let ends_itself = !part.ends_with(is_word_character);
+        begins && (ends_itself || !line[at + part.len()..].starts_with(is_word_character))
     })
 }
 
-fn is_word_sign(sign: char) -> bool {
-    sign.is_alphanumeric() || sign == '_'
+fn is_word_character(character: char) -> bool {
+    character.is_alphanumeric() || character == '_'
 }
 
-/// A path goes on to its left, so it does not begin at the root.
-fn is_path_sign(sign: char) -> bool {
-    is_word_sign(sign) || matches!(sign, '-' | '.' | '~' | '*' | '}' | ')')
+/// A character before a path that makes it relative.
+fn is_path_character(character: char) -> bool {
+    is_word_character(character) || matches!(character, '-' | '.' | '~' | '*' | '}' | ')')
 }
 
 #[cfg(test)]

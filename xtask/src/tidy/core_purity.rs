@@ -1,6 +1,6 @@
-//! Core decides and nothing else: time and randomness enter it as arguments, and it talks to no store.
+//! Core is pure: time and randomness are arguments, and it accesses no store.
 //!
-//! Both its dependencies and its source are looked at, since the standard library has a clock too.
+//! The rule checks its dependencies and its source, since the standard library has a clock too.
 
 use super::{Finding, source, tree::Tree};
 use crate::shell;
@@ -46,17 +46,17 @@ fn clocks(tree: &Tree) -> Vec<Finding> {
 
 fn dependency_tree(root: &Path) -> Result<String, String> {
     let arguments = ["tree", "--offline", "-p", CORE, "-e", "normal", "--prefix", "none"];
-    let answer = shell::cargo(root, &arguments)
+    let output = shell::cargo(root, &arguments)
         .output()
         .map_err(|error| format!("cargo tree could not be started: {error}"))?;
-    if answer.status.success() {
-        return Ok(String::from_utf8_lossy(&answer.stdout).into());
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into());
     }
-    let reason = String::from_utf8_lossy(&answer.stderr);
+    let reason = String::from_utf8_lossy(&output.stderr);
     Err(format!("cargo tree failed: {}", reason.trim().replace('\n', " ")))
 }
 
-/// The crates of `cargo tree --prefix none`, one a line with the name first, that core must not have below it.
+/// The crates in the output of `cargo tree --prefix none` that core must not depend on.
 fn impure_crates(listing: &str) -> Vec<Finding> {
     let names = listing.lines().filter_map(|line| line.split_whitespace().next());
     let mut impure: Vec<&str> = names.filter(|name| FORBIDDEN_CRATES.contains(name)).collect();

@@ -1,4 +1,4 @@
-//! Every document can be found by a reader, and every scenario is run or shown somewhere.
+//! Every document is linked from another, and every scenario is used by a test or a document.
 
 use super::{Finding, markdown, tree::Tree};
 use std::collections::BTreeSet;

@@ -1,6 +1,6 @@
 //! Every Rust file is compiled: it is reached by `mod` from its crate's root.
 //!
-//! A file in no module tree is text that no compiler ever reads. Programs below `src/bin`, and everything
+//! No compiler reads a file outside every module tree. Programs below `src/bin`, and everything
 //! outside `src`, are roots that cargo finds by itself.
 
 use super::source::{self, Token, is_word};
@@ -34,7 +34,7 @@ fn is_root(path: &str) -> bool {
     path.ends_with("/src/lib.rs") || path.ends_with("/src/main.rs") || path.contains("/src/bin/")
 }
 
-/// The paths at which the modules declared in a file may lie.
+/// The possible paths of the modules that a file declares.
 fn declared(path: &str, text: &str) -> Vec<String> {
     let folder = module_folder(path);
     let mut paths = Vec::new();
@@ -72,7 +72,7 @@ fn declaration(tokens: &[Token]) -> Option<(&str, &str)> {
     known.then_some((name.text.as_str(), next.text.as_str()))
 }
 
-/// The folder in which a file's modules lie.
+/// The folder of a file's modules.
 fn module_folder(path: &str) -> String {
     let (folder, name) = path.rsplit_once('/').expect("a source file lies in a folder");
     let owns_its_folder = matches!(name, "lib.rs" | "main.rs" | "mod.rs") || folder.ends_with("/src/bin");
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_are_followed_through_both_ways_to_lay_them_out() {
+    fn modules_are_followed_in_both_layouts() {
         let files = [
             ("crates/a/src/main.rs", "pub mod one; mod two;"),
             ("crates/a/src/one.rs", "mod below;"),

@@ -1,4 +1,4 @@
-//! Every Lua file runs: a script is named by the engine, an include by a script.
+//! Every Lua file is used: a script by the engine, an include by a script.
 
 use super::source::tokens;
 use super::{Finding, tree::Tree};
@@ -46,7 +46,7 @@ fn missing_includes(tree: &Tree) -> Vec<Finding> {
         .collect()
 }
 
-/// One line by which a Lua file takes in another.
+/// One line by which a Lua file includes another.
 struct Inclusion<'a> {
     path: &'a str,
     line: usize,
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn an_include_that_no_script_takes_in_is_found() {
+    fn an_include_that_no_script_uses_is_found() {
         let lua = [("lease", "--@include gate\n"), ("include/gate", ""), ("include/old", "")];
         let advice = found(&lua, "lease");
         assert_eq!(advice.len(), 1);

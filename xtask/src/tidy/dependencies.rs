@@ -1,4 +1,4 @@
-//! Every dependency has its reason written down, and every reason its dependency.
+//! Every dependency has a documented reason, and every documented reason its dependency.
 
 use super::manifest::{self, Dependency};
 use super::{Finding, markdown, tree::Tree};
@@ -31,7 +31,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Every dependency from outside the workspace, with the first place that declares it.
+/// Every dependency from outside the workspace, with the first manifest that declares it.
 fn declared(tree: &Tree) -> BTreeMap<String, (&str, usize)> {
     let mut all: Vec<(&str, Dependency)> = Vec::new();
     for (path, text) in tree.ending("Cargo.toml") {

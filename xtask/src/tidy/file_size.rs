@@ -1,4 +1,4 @@
-//! Files stay short enough to be read at one sitting.
+//! Files stay short.
 
 use super::{Finding, tree::Tree};
 
@@ -14,8 +14,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         for (path, text) in tree.ending(ending) {
             let lines = text.lines().count();
             if lines > lines_max {
-                let advice =
-                    format!("{lines} lines, at most {lines_max}: give a part of it a file of its own");
+                let advice = format!("{lines} lines, at most {lines_max}: move a part of it to another file");
                 findings.push(Finding::new(RULE, path, lines_max + 1, advice));
             }
         }

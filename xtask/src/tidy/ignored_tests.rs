@@ -1,4 +1,4 @@
-//! A test that is left out says why.
+//! An ignored test has a reason.
 
 use super::{Finding, source, tree::Tree};
 

@@ -1,6 +1,6 @@
-//! Cargo manifests, read well enough to list their direct dependencies.
+//! A minimal reader of Cargo manifests: their direct dependencies.
 //!
-//! Left out: dependencies written as one inline table for a whole section.
+//! Left out: dependencies written as one inline table for a complete section.
 
 const SECTIONS: [&str; 3] = ["dependencies", "dev-dependencies", "build-dependencies"];
 
@@ -9,7 +9,7 @@ const SECTIONS: [&str; 3] = ["dependencies", "dev-dependencies", "build-dependen
 pub struct Dependency {
     pub name: String,
     pub line: usize,
-    /// Whether it lies in this workspace.
+    /// Whether it is in this workspace.
     pub local: bool,
 }
 
@@ -47,7 +47,7 @@ pub fn dependencies(text: &str) -> Vec<Dependency> {
     found
 }
 
-/// What the lines below a header are about.
+/// The content of the lines below a header.
 enum Section {
     /// A list of dependencies, one a line.
     Many,

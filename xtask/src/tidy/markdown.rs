@@ -1,8 +1,8 @@
-//! Markdown, read well enough to find links, tables and code in backticks.
+//! A minimal Markdown reader: links, tables and code in backticks.
 //!
 //! Left out: HTML links, and links that span lines.
 
-/// A link's target and where it stands.
+/// A link's target and its line.
 #[derive(Debug, PartialEq)]
 pub struct Link {
     pub target: String,
@@ -24,18 +24,19 @@ pub fn links(text: &str) -> Vec<Link> {
     links
 }
 
-/// The cells of a table's row, or nothing when the line is none.
+/// The cells of a table's row; `None` if the line is not one.
 pub fn cells(line: &str) -> Option<Vec<&str>> {
     let inside = line.trim().strip_prefix('|')?.strip_suffix('|')?;
     Some(inside.split('|').map(str::trim).collect())
 }
 
-/// What stands in backticks.
+/// The texts in backticks.
 pub fn code_spans(text: &str) -> Vec<&str> {
     text.split('`').skip(1).step_by(2).collect()
 }
 
-/// The file a relative link leads to, seen from the root; nothing for other sites and for the same page.
+/// The file that a relative link points to, relative to the root; `None` for other sites and for
+/// the same page.
 pub fn linked_path(from: &str, target: &str) -> Option<String> {
     let path = target.split('#').next().unwrap_or_default();
     if path.is_empty() || target.contains("://") || target.starts_with("mailto:") {
@@ -46,7 +47,8 @@ pub fn linked_path(from: &str, target: &str) -> Option<String> {
     for part in path.split('/') {
         match part {
             "" | "." => {}
-            // Above the root no file of ours exists, so the path is left as one that cannot be found.
+            // No file of the tree is above the root, so the path is kept as one that cannot be
+            // found.
             ".." if parts.pop().is_none() => return Some(path.into()),
             ".." => {}
             name => parts.push(name),

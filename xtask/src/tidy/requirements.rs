@@ -1,8 +1,8 @@
-//! The table of requirements is complete, and what it names exists.
+//! The table of requirements is complete, and the tests and files that it names exist.
 //!
-//! Each id stands in it exactly once. A requirement is met by tests and files that exist, or says that it is
-//! not met. An erratum that is met names a test whose doc comment names the erratum, and every test that does
-//! so is named by its erratum: neither side can drift from the other.
+//! The table has each id exactly once. A requirement is met by tests and files that exist, or says
+//! that it is not met. An erratum that is met names a test whose doc comment names the erratum, and
+//! every test that does so is named by its erratum: neither side can drift from the other.
 
 use super::source::{self, TestFunction};
 use super::{Finding, markdown, tree::Tree};
@@ -51,7 +51,7 @@ impl Row<'_> {
     }
 }
 
-/// Finds gaps in the table, names that do not exist, and errata without a test that says so.
+/// Finds gaps in the table, names that do not exist, and errata without a test that names them.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let Some(text) = tree.text(TABLE) else {
         return vec![Finding::new(RULE, TABLE, 1, "write the table of requirements")];
@@ -143,7 +143,7 @@ fn errata_of(documentation: &str) -> Vec<&str> {
     let mut errata = Vec::new();
     let mut listing = false;
     for word in documentation.split_whitespace() {
-        let id = word.trim_matches(|sign: char| !sign.is_alphanumeric());
+        let id = word.trim_matches(|character: char| !character.is_alphanumeric());
         match id {
             "Erratum" | "Errata" => listing = true,
             "and" => {}
@@ -163,7 +163,7 @@ mod tests {
 
     const TEST_FILE: &str = "crates/x/src/lib.rs";
 
-    /// A complete table in which the given rows replace their open twins.
+    /// A complete table in which the given rows replace open ones.
     fn table(changed: &[(&str, &str)]) -> String {
         let mut text = String::from("| id | ask | met by |\n|---|---|---|\n");
         for (letter, count, _) in SERIES {

@@ -1,23 +1,24 @@
-//! One stem per operation: who knows where it is decided knows where it is written in Lua and where it is tested.
+//! One stem per operation: its name in core is also the name of its script and of its conformance
+//! chapter.
 
 use super::{Finding, tree::Tree};
 
 const RULE: &str = "same-stems";
 
-/// Where an operation lives, in core, in Lua and in the conformance suite.
-const PLACES: [(&str, &str); 3] = [
-    ("crates/fairlane-core/src/queue/operations", ".rs"),
+/// The folders of operations in core, in Lua and in the conformance suite.
+const FOLDERS: [(&str, &str); 3] = [
+    ("crates/fairlane-core/src/queue/ops", ".rs"),
     ("crates/fairlane-engine/src/redis/scripts", ".lua"),
     ("crates/fairlane-conformance/src/chapters", ".rs"),
 ];
 
-/// A module's own file is no operation.
+/// The file of a module itself is not an operation.
 const NOT_AN_OPERATION: &str = "mod";
 
-/// Finds operations that lack a file in one of the places.
+/// Finds operations without a file in one of the folders.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (folder, ending) in PLACES {
+    for (folder, ending) in FOLDERS {
         let stems = tree.stems(folder, ending);
         for stem in stems.into_iter().filter(|stem| *stem != NOT_AN_OPERATION) {
             let path = format!("{folder}/{stem}{ending}");
@@ -31,7 +32,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
 }
 
 fn twins(stem: &str) -> impl Iterator<Item = String> {
-    PLACES.iter().map(move |(folder, ending)| format!("{folder}/{stem}{ending}"))
+    FOLDERS.iter().map(move |(folder, ending)| format!("{folder}/{stem}{ending}"))
 }
 
 #[cfg(test)]
@@ -39,25 +40,25 @@ mod tests {
     use super::*;
 
     fn tree_of(present: &[(usize, &str)]) -> Tree {
-        let path = |(place, stem): &(usize, &str)| format!("{}/{stem}{}", PLACES[*place].0, PLACES[*place].1);
+        let path = |(at, stem): &(usize, &str)| format!("{}/{stem}{}", FOLDERS[*at].0, FOLDERS[*at].1);
         let paths: Vec<String> = present.iter().map(path).collect();
         let files: Vec<(&str, &str)> = paths.iter().map(|path| (path.as_str(), "")).collect();
         Tree::of(&files)
     }
 
     #[test]
-    fn an_operation_in_all_places_is_complete() {
+    fn an_operation_with_a_file_in_each_folder_is_complete() {
         assert_eq!(check(&tree_of(&[(0, "lease"), (1, "lease"), (2, "lease"), (0, "mod"), (2, "mod")])), []);
     }
 
     #[test]
-    fn an_operation_missing_in_one_place_is_found_from_each_other_place() {
+    fn an_operation_missing_in_one_folder_is_found_from_each_other_folder() {
         for missing in [0, 1, 2] {
-            let others = [0, 1, 2].into_iter().filter(|place| *place != missing);
-            let present: Vec<_> = others.map(|place| (place, "lease")).collect();
+            let others = [0, 1, 2].into_iter().filter(|folder| *folder != missing);
+            let present: Vec<_> = others.map(|folder| (folder, "lease")).collect();
             let findings = check(&tree_of(&present));
             assert_eq!(findings.len(), 2);
-            let absent = PLACES[missing].0;
+            let absent = FOLDERS[missing].0;
             assert!(findings.iter().all(|finding| finding.advice.contains(absent)));
         }
     }

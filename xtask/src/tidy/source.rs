@@ -1,12 +1,13 @@
-//! Rust source, read well enough to find functions and modules without a parser.
+//! A minimal reader of Rust source, which finds functions and modules without a parser.
 //!
-//! Comments, strings and characters are blanked first, so that what remains is code with every line where it
-//! was. What is left out: macros are read as the tokens they are, and braces inside a signature's types are
-//! taken for a body.
+//! Comments, strings and characters are blanked first, so that only code remains, with every line
+//! where it was. Left out: macros are read as plain tokens, and braces inside the types of a
+//! signature are read as a body.
 
 use super::tree::Tree;
 
-/// Conformance cases are functions of a chapter, run over every engine without a test attribute of their own.
+/// Conformance cases are functions of a chapter, run over every engine without a test attribute of
+/// their own.
 const CHAPTERS: &str = "crates/fairlane-conformance/src/chapters/";
 
 /// A function with the lines it spans, counted from one.
@@ -33,7 +34,7 @@ pub struct TestFunction {
     pub documentation: String,
 }
 
-/// A word or a single sign of code.
+/// A word or a single other character of code.
 #[derive(Debug, PartialEq)]
 pub struct Token {
     pub text: String,
@@ -74,28 +75,29 @@ pub fn test_functions(tree: &Tree) -> Vec<TestFunction> {
     tests
 }
 
-/// The words and signs of blanked source.
+/// The tokens of blanked source.
 pub fn tokens(blanked: &str) -> Vec<Token> {
     let mut tokens: Vec<Token> = Vec::new();
     let mut joins = false;
     let mut line = 1;
-    for sign in blanked.chars() {
-        let in_word = sign.is_alphanumeric() || sign == '_';
+    for character in blanked.chars() {
+        let in_word = character.is_alphanumeric() || character == '_';
         match tokens.last_mut() {
-            Some(word) if in_word && joins => word.text.push(sign),
-            _ if sign.is_whitespace() => {}
-            _ => tokens.push(Token { text: sign.into(), line }),
+            Some(word) if in_word && joins => word.text.push(character),
+            _ if character.is_whitespace() => {}
+            _ => tokens.push(Token { text: character.into(), line }),
         }
         joins = in_word;
-        line += usize::from(sign == '\n');
+        line += usize::from(character == '\n');
     }
     tokens
 }
 
-/// Source with the insides of comments, strings and characters made blank; lines stay where they are.
+/// Source with the content of comments, strings and characters blanked; lines stay where they are.
 pub fn blank(text: &str) -> String {
-    let mut eraser = Eraser { signs: text.chars().collect(), at: 0, kept: String::with_capacity(text.len()) };
-    while eraser.at < eraser.signs.len() {
+    let mut eraser =
+        Eraser { characters: text.chars().collect(), at: 0, kept: String::with_capacity(text.len()) };
+    while eraser.at < eraser.characters.len() {
         eraser.step();
     }
     eraser.kept
@@ -106,7 +108,7 @@ pub fn is_word(token: &str) -> bool {
     token.starts_with(|first: char| first.is_alphabetic() || first == '_')
 }
 
-/// The line of the brace that closes the body, or of the semicolon that stands for one.
+/// The line of the brace that closes the body, or of the semicolon of a function without one.
 fn last_line(after_name: &[Token]) -> Option<usize> {
     let mut brackets = 0_usize;
     let mut braces = 0_usize;
@@ -145,16 +147,16 @@ fn documentation(head: &[&str]) -> String {
     lines.map(str::trim).collect::<Vec<_>>().join(" ")
 }
 
-/// Walks over source and keeps only the code.
+/// Reads source and keeps only the code.
 struct Eraser {
-    signs: Vec<char>,
+    characters: Vec<char>,
     at: usize,
     kept: String,
 }
 
 impl Eraser {
     fn step(&mut self) {
-        match (self.signs[self.at], self.ahead(1)) {
+        match (self.characters[self.at], self.ahead(1)) {
             ('/', Some('/')) => self.line_comment(),
             ('/', Some('*')) => self.block_comment(),
             ('"', _) => self.quoted('"'),
@@ -165,32 +167,32 @@ impl Eraser {
     }
 
     fn ahead(&self, distance: usize) -> Option<char> {
-        self.signs.get(self.at + distance).copied()
+        self.characters.get(self.at + distance).copied()
     }
 
     fn keep(&mut self) {
-        self.kept.push(self.signs[self.at]);
+        self.kept.push(self.characters[self.at]);
         self.at += 1;
     }
 
     fn erase(&mut self) {
-        let Some(&sign) = self.signs.get(self.at) else {
+        let Some(&character) = self.characters.get(self.at) else {
             return;
         };
-        self.kept.push(if sign == '\n' { '\n' } else { ' ' });
+        self.kept.push(if character == '\n' { '\n' } else { ' ' });
         self.at += 1;
     }
 
     fn line_comment(&mut self) {
-        while self.ahead(0).is_some_and(|sign| sign != '\n') {
+        while self.ahead(0).is_some_and(|character| character != '\n') {
             self.erase();
         }
     }
 
     fn block_comment(&mut self) {
         let mut depth = 0;
-        while let Some(sign) = self.ahead(0) {
-            match (sign, self.ahead(1)) {
+        while let Some(character) = self.ahead(0) {
+            match (character, self.ahead(1)) {
                 ('/', Some('*')) => depth += 1,
                 ('*', Some('/')) => depth -= 1,
                 _ => {
@@ -209,11 +211,11 @@ impl Eraser {
     /// A string or character with escapes; its quotes are kept.
     fn quoted(&mut self, quote: char) {
         self.keep();
-        while let Some(sign) = self.ahead(0) {
-            if sign == quote {
+        while let Some(character) = self.ahead(0) {
+            if character == quote {
                 return self.keep();
             }
-            if sign == '\\' {
+            if character == '\\' {
                 self.erase();
             }
             self.erase();
@@ -227,28 +229,29 @@ impl Eraser {
 
     /// How many hashes guard the raw string that begins here, if one does.
     fn raw_hashes(&self) -> Option<usize> {
-        let before = self.at.checked_sub(1).map(|at| self.signs[at]);
-        if before.is_some_and(|sign| sign.is_alphanumeric() || sign == '_') {
+        let before = self.at.checked_sub(1).map(|at| self.characters[at]);
+        if before.is_some_and(|character| character.is_alphanumeric() || character == '_') {
             return None;
         }
-        let prefix = 1 + usize::from(self.signs[self.at] != 'r');
+        let prefix = 1 + usize::from(self.characters[self.at] != 'r');
         if self.ahead(prefix - 1) != Some('r') {
             return None;
         }
-        let hashes = self.signs[self.at + prefix..].iter().take_while(|sign| **sign == '#').count();
+        let hashes =
+            self.characters[self.at + prefix..].iter().take_while(|character| **character == '#').count();
         (self.ahead(prefix + hashes) == Some('"')).then_some(hashes)
     }
 
     fn raw_string(&mut self) {
         let hashes = self.raw_hashes().expect("asked before");
-        while self.signs[self.at] != '"' {
+        while self.characters[self.at] != '"' {
             self.erase();
         }
         self.keep();
         let closes = |eraser: &Self| {
             eraser.ahead(0) == Some('"') && (1..=hashes).all(|distance| eraser.ahead(distance) == Some('#'))
         };
-        while self.at < self.signs.len() && !closes(self) {
+        while self.at < self.characters.len() && !closes(self) {
             self.erase();
         }
         for _ in 0..=hashes {

@@ -1,13 +1,13 @@
 //! The files of the project, read once: what version control tracks and what it would track next.
 //!
-//! Paths are relative to the root and use `/`. A file that is not text is present with no lines. Where version
-//! control is absent the folders are walked instead, without its own folder and build output.
+//! Paths are relative to the root and use `/`. A file that is not text is present with no lines.
+//! Without version control the folders are listed instead, except its own folder and build output.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const NOT_WALKED: [&str; 2] = [".git", "target"];
+const SKIPPED_FOLDERS: [&str; 2] = [".git", "target"];
 
 /// Every file of the project with its text.
 pub struct Tree {
@@ -20,7 +20,7 @@ impl Tree {
     pub fn read(root: &Path) -> Result<Self, String> {
         let paths = match tracked(root) {
             Some(paths) => paths,
-            None => walked(root)?,
+            None => listed(root)?,
         };
         let mut files = BTreeMap::new();
         for path in paths {
@@ -39,7 +39,7 @@ impl Tree {
         Self { root: None, files: owned.collect() }
     }
 
-    /// Where the tree lies, unless it exists only in a test.
+    /// The root folder of the tree, unless it exists only in a test.
     pub fn root(&self) -> Option<&Path> {
         self.root.as_deref()
     }
@@ -79,15 +79,15 @@ impl Tree {
 
 fn tracked(root: &Path) -> Option<Vec<String>> {
     let arguments = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
-    let answer = Command::new("git").current_dir(root).args(arguments).output().ok()?;
-    if !answer.status.success() {
+    let output = Command::new("git").current_dir(root).args(arguments).output().ok()?;
+    if !output.status.success() {
         return None;
     }
-    let text = String::from_utf8(answer.stdout).ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
     Some(text.split_terminator('\0').map(String::from).collect())
 }
 
-fn walked(root: &Path) -> Result<Vec<String>, String> {
+fn listed(root: &Path) -> Result<Vec<String>, String> {
     let mut paths = Vec::new();
     let mut folders = vec![root.to_path_buf()];
     while let Some(folder) = folders.pop() {
@@ -96,9 +96,9 @@ fn walked(root: &Path) -> Result<Vec<String>, String> {
             let path = entry.map_err(unreadable)?.path();
             let name = path.file_name().unwrap_or_default();
             if path.is_file() {
-                let relative = path.strip_prefix(root).expect("the walk stays below its root");
+                let relative = path.strip_prefix(root).expect("every listed file is below the root");
                 paths.push(relative.to_string_lossy().into());
-            } else if path.is_dir() && !NOT_WALKED.iter().any(|skipped| name == *skipped) {
+            } else if path.is_dir() && !SKIPPED_FOLDERS.iter().any(|skipped| name == *skipped) {
                 folders.push(path);
             }
         }
@@ -111,10 +111,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn walking_and_asking_version_control_both_find_this_file() {
+    fn listing_folders_and_version_control_both_find_this_file() {
         let root = crate::workspace_root().unwrap();
         let this = String::from("xtask/src/tidy/tree.rs");
-        assert!(walked(&root).unwrap().contains(&this));
+        assert!(listed(&root).unwrap().contains(&this));
         assert!(tracked(&root).is_none_or(|paths| paths.contains(&this)));
     }
 

@@ -1,4 +1,4 @@
-//! `fairlane audit`: does everything that is stored fit together, and if not, put it right.
+//! `fairlane audit`: finds inconsistencies in the stored data and repairs them.
 
 use clap::Args;
 use fairlane_core::queue::{Finding, Suspect};
@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::output;
-use crate::place::Place;
-use crate::tables::{self, thousands};
+use crate::tables::{self, counted, thousands};
+use crate::target::QueueTarget;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -18,48 +18,50 @@ Examples:
   fairlane audit --engine ./queue --json
   fairlane audit --repair
 
-It may run while producers and workers do: what was only in motion is no finding. Without --repair it changes
-nothing. With --repair each finding is put right in one step, and no count or lane stays wrong because of another.
-Exit codes: 0 nothing is wrong, or all is repaired; 1 it failed; 2 bad input; 3 something is wrong and not repaired.";
+An audit may run while producers and workers do: changes in progress are not findings. Without \
+--repair it changes nothing. With --repair it repairs each finding atomically, including the counts \
+and lanes that depend on it.
+Exit codes: 0 no inconsistencies, or all repaired; 1 failure; 2 bad input; 3 inconsistencies that \
+are not repaired.";
 
 const BAR: &str = "[{wide_bar}] {human_pos} of {human_len} groups {msg}";
 
-/// Looks for jobs, lanes and counts that do not fit together, and repairs them
+/// Finds inconsistent jobs, lanes and counts, and repairs them
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
     #[command(flatten)]
-    place: Place,
-    /// Put right what is found
+    target: QueueTarget,
+    /// Repair the findings
     #[arg(long)]
     repair: bool,
 }
 
-/// What programs get.
+/// The JSON form of the result.
 #[derive(Serialize)]
-struct Answer {
+struct AuditView {
     groups: u64,
-    findings: Vec<Found>,
-    /// Could not be counted in one step.
-    too_large: Vec<Thing>,
+    findings: Vec<FindingView>,
+    /// Items that are too large to be counted in one step.
+    too_large: Vec<SuspectView>,
     repaired: usize,
     /// Findings that are neither repaired nor mere warnings.
     remaining: usize,
-    /// What weakens the promises of the store, a sentence each.
+    /// What weakens the guarantees of the store, one sentence each.
     engine_warnings: Vec<String>,
 }
 
 #[derive(Serialize)]
-struct Thing {
+struct SuspectView {
     kind: &'static str,
     name: String,
 }
 
 #[derive(Serialize)]
-struct Found {
+struct FindingView {
     word: &'static str,
     #[serde(flatten)]
-    thing: Thing,
+    suspect: SuspectView,
     sentence: String,
     stored: i64,
     counted: i64,
@@ -67,51 +69,51 @@ struct Found {
     warning: bool,
 }
 
-/// Walks through everything and says what was found.
+/// Scans all stored data and prints the findings.
 pub async fn run(arguments: Arguments) -> Result<(), Failure> {
-    let fairlane = arguments.place.attach().await?;
+    let fairlane = arguments.target.attach().await?;
     let engine = fairlane.engine();
-    let warnings = engine.warnings();
-    if !arguments.place.json {
-        warnings.iter().for_each(|warning| output::say(&format!("warning: {warning}")));
+    let warnings = engine.info().warnings;
+    if !arguments.target.json {
+        warnings.iter().for_each(|warning| output::print_message(&format!("warning: {warning}")));
     }
-    let bar = output::progress_bar(arguments.place.json, BAR, Some(0));
+    let bar = output::progress_bar(arguments.target.json, BAR, Some(0));
     let report = engine.audit_all(arguments.repair, |progress| show(&bar, progress)).await;
     bar.finish_and_clear();
     let report = report?;
-    let answer = Answer::new(&report, warnings);
-    if arguments.place.json {
-        output::print_json(&answer)?
+    let view = AuditView::new(&report, warnings);
+    if arguments.target.json {
+        output::print_json(&view)?
     } else {
-        output::print(&answer.text())?
+        output::print(&view.text())?
     };
-    match answer.remaining {
+    match view.remaining {
         0 => Ok(()),
-        _ if arguments.place.json => Err(Failure::Found(String::new())),
-        _ if arguments.repair => Err(Failure::Found("not everything could be repaired".into())),
-        _ => Err(Failure::Found("run it again with --repair to put this right".into())),
+        _ if arguments.target.json => Err(Failure::Found(String::new())),
+        _ if arguments.repair => Err(Failure::Found("some findings could not be repaired".into())),
+        _ => Err(Failure::Found("run the audit again with --repair to repair the findings".into())),
     }
 }
 
 fn show(bar: &ProgressBar, progress: AuditProgress) {
     bar.set_length(progress.groups);
-    bar.set_position(progress.groups_walked);
+    bar.set_position(progress.groups_scanned);
     if progress.findings > 0 {
         bar.set_message(format!("{} found", thousands(progress.findings)));
     }
 }
 
-impl Thing {
+impl SuspectView {
     fn new(suspect: &Suspect) -> Self {
         Self { kind: suspect.kind(), name: suspect.to_string() }
     }
 }
 
-impl Found {
+impl FindingView {
     fn new(finding: &Finding) -> Self {
         Self {
             word: finding.word(),
-            thing: Thing::new(&finding.suspect),
+            suspect: SuspectView::new(&finding.suspect),
             sentence: finding.sentence(),
             stored: finding.stored,
             counted: finding.counted,
@@ -121,32 +123,32 @@ impl Found {
     }
 }
 
-impl Answer {
+impl AuditView {
     fn new(report: &AuditReport, engine_warnings: Vec<String>) -> Self {
         Self {
             groups: report.groups,
-            findings: report.findings.iter().map(Found::new).collect(),
-            too_large: report.too_large.iter().map(Thing::new).collect(),
+            findings: report.findings.iter().map(FindingView::new).collect(),
+            too_large: report.too_large.iter().map(SuspectView::new).collect(),
             repaired: report.findings.iter().filter(|finding| finding.repaired).count(),
             remaining: report.remaining(),
             engine_warnings,
         }
     }
 
-    /// A row for each finding, and what they come to.
+    /// A row for each finding, and a summary.
     fn text(&self) -> String {
         let mut lines = Vec::new();
         if !self.findings.is_empty() {
-            let rows = self.findings.iter().map(|found| {
-                let thing = format!("{} {}", found.thing.kind, found.thing.name);
-                vec![found.word.to_owned(), thing, found.sentence.clone()]
+            let rows = self.findings.iter().map(|finding| {
+                let suspect = format!("{} {}", finding.suspect.kind, finding.suspect.name);
+                vec![finding.word.to_owned(), suspect, finding.sentence.clone()]
             });
-            lines.push(tables::texts(&["finding", "of", "what was found"], rows) + "\n");
+            lines.push(tables::texts(&["finding", "of", "description"], rows) + "\n");
         }
         if let Some(first) = self.too_large.first() {
             lines.push(format!(
-                "{} things are too large to be counted in one step, such as {} {}; audit again when less is waiting.",
-                thousands(self.too_large.len() as u64),
+                "Too large to be counted in one step: {}, such as {} {}. Run the audit again when fewer jobs are waiting.",
+                counted(self.too_large.len() as u64, "item"),
                 first.kind,
                 first.name
             ));
@@ -156,17 +158,16 @@ impl Answer {
     }
 
     fn summary(&self) -> String {
-        let groups =
-            if self.groups == 1 { "1 group".into() } else { format!("{} groups", thousands(self.groups)) };
-        let warnings = self.findings.iter().filter(|found| found.warning).count();
+        let groups = counted(self.groups, "group");
+        let warnings = self.findings.iter().filter(|finding| finding.warning).count();
         match self.findings.len() {
-            0 => format!("Nothing is wrong in {groups}."),
-            found => format!(
-                "{} found in {groups}: {} repaired, {} to be repaired, {} warnings.",
-                thousands(found as u64),
+            0 => format!("No inconsistencies in {groups}."),
+            findings => format!(
+                "{} in {groups}: {} repaired, {} to be repaired, {}.",
+                counted(findings as u64, "finding"),
                 thousands(self.repaired as u64),
                 thousands(self.remaining as u64),
-                thousands(warnings as u64)
+                counted(warnings as u64, "warning")
             ),
         }
     }

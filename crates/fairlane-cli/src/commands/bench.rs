@@ -1,13 +1,14 @@
-//! `fairlane bench`: what the queue costs, each number beside a floor measured in the same run.
+//! `fairlane bench`: the cost of the queue, each number beside a floor measured in the same run.
 //!
-//! - `plan.rs`: which benchmarks there are, and their sizes. One file per benchmark beside it.
-//! - `ground.rs`: what a benchmark runs on: an engine of its own, the server's counters, the floor.
-//! - `rounds.rs`: one side's turns, and their medians. `server.rs`: what Redis says about itself.
-//! - `floors.rs`: the least that does a comparable job. `workload.rs`: the jobs.
-//! - `result.rs`: one line of the outcome. `plot.rs`: the picture.
+//! - `plan.rs`: the benchmarks and their sizes. One file per benchmark beside it.
+//! - `ground.rs`: the environment of a benchmark: a temporary engine, the server's counters, the
+//!   floor.
+//! - `rounds.rs`: the turns of one side, and their medians. `server.rs`: the counters of Redis.
+//! - `floors.rs`: minimal implementations for comparison. `workload.rs`: the jobs.
+//! - `result.rs`: one result. `plot.rs`: the plot.
 //!
-//! Invariant: floor and queue take turns on the same server with the same jobs in the same batches, and
-//! medians are taken, so that noise hits both. Left out on purpose: verdicts; numbers are for reading.
+//! Invariant: floor and queue take turns on the same server with the same jobs in the same batches,
+//! and medians are reported, so that noise affects both sides. Left out on purpose: verdicts.
 
 mod cancel;
 mod core;
@@ -50,24 +51,25 @@ Examples:
 Benchmarks (--only takes a name or the first word of one):
   enqueue       100 groups, batches of 100 jobs with 200 bytes each, one group per batch
   drain         lease 100, settle 100, nothing in between
-  idle-latency  from enqueue to the start of the handler when nothing else is going on
+  idle-latency  from enqueue to the start of the handler on an idle queue
   groups-N      drain with N groups of 64 jobs
   jobs-N        drain with N jobs of up to 100 groups
-  memory        bytes per waiting job beyond its payload (Redis only)
+  memory        bytes per waiting job in addition to its payload (Redis only)
   cycle         enqueue, lease and settle, all in batches of 100 (directories only)
-  restart       opening a directory full of waiting jobs, and their bytes there (directories only)
-  cancel-N      a bulk action of N jobs is cancelled and swept while others lease
+  restart       open a directory full of waiting jobs, and measure their size (directories only)
+  cancel-N      cancel and sweep a bulk action of N jobs while another group leases
   core          lease and settle in the core alone, on one thread
 
-Floors, measured in turns with the queue: on Redis, scripts that take each id once, pop with
-a lease and acknowledge, with no fairness, limits or retries; in memory, a queue and a set;
-in a directory, the rows of the same jobs written to SQLite in the same batches, and nothing else.
-The ratio is the floor's cost over ours (1 is as cheap as the floor): on Redis of server time
-per job, elsewhere of elapsed time, for idle-latency of the median, for memory of bytes.
+The floor is a minimal implementation, measured in turns with the queue. On Redis: scripts that \
+accept each id once, pop with a lease and acknowledge, without fairness, limits or retries. In \
+memory: a queue and a set. In a directory: the rows of the same jobs, written to SQLite in the same \
+batches. The ratio is the floor's cost divided by the queue's (1 is as cheap as the floor). The \
+cost is server time per job on Redis and elapsed time elsewhere, the median for idle-latency, and \
+bytes for memory.
 
-On Redis the keys have a prefix of their own and are removed afterwards. The counters of the
-whole server are read, so for honest numbers let nobody else use it meanwhile.
-Exit codes: 0 measured; 1 something broke; 2 bad input.";
+On Redis, bench uses its own key prefix and removes its keys at the end. It reads counters of the \
+entire server, so no other client should use the server during a measurement.
+Exit codes: 0 measured; 1 failure; 2 bad input.";
 
 const BAR: &str = "[{bar:30}] {pos} of {len}  {msg}";
 
@@ -75,16 +77,16 @@ const BAR: &str = "[{bar:30}] {pos} of {len}  {msg}";
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// Where the queue lives: memory:, dir:PATH or redis://host:port
+    /// Address of the queue: memory:, dir:PATH or redis://host:port
     #[arg(long, value_name = "URL", default_value = "memory:")]
     engine: String,
-    /// Fewer jobs, groups and rounds: a minute at most, and more noise
+    /// Use fewer jobs, groups and rounds: takes at most a minute, with more noise
     #[arg(long)]
     quick: bool,
-    /// Only this benchmark, or those whose name begins with this word
+    /// Run only this benchmark, or those whose name begins with this word
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
-    /// Also draw the ratios into this file
+    /// Draw the ratios into this SVG file
     #[arg(long, value_name = "OUT.SVG")]
     plot: Option<PathBuf>,
     /// Print JSON: {"results": [...]}
@@ -106,7 +108,7 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
         let name = benchmark.name();
         bar.set_message(name.clone());
         if bar.is_hidden() && !arguments.json {
-            output::say(&format!("measuring {name}"));
+            output::print_message(&format!("measuring {name}"));
         }
         results.push(measure(&benchmark, &arguments).await?);
         bar.inc(1);
@@ -121,7 +123,7 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     output::print(&tables::bench(&results))
 }
 
-/// Runs one benchmark on ground of its own, and clears that afterwards.
+/// Runs one benchmark in an environment of its own, and removes its data afterwards.
 async fn measure(benchmark: &Benchmark, arguments: &Arguments) -> Result<BenchResult, Failure> {
     if let Benchmark::Core { groups, jobs } = *benchmark {
         return Ok(core::measure(groups, jobs));

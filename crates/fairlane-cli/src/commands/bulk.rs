@@ -1,11 +1,13 @@
 //! `fairlane bulk`: bulk actions from the shell.
 //!
-//! - `bulk/load.rs`: streams a file in. `bulk/export.rs`: streams results out. `bulk/watch.rs`: waits for the end.
-//! - `bulk/shown.rs`: a bulk action as a row, a paragraph or JSON. `bulk/summary.rs`: its summary in words.
+//! - `bulk/load.rs`: streams jobs in. `bulk/export.rs`: streams results out. `bulk/watch.rs`: waits
+//!   for the end.
+//! - `bulk/details.rs`: a bulk action as a row, a paragraph or JSON. `bulk/summary.rs`: its summary
+//!   as text.
 
+mod details;
 mod export;
 mod load;
-mod shown;
 mod summary;
 mod watch;
 
@@ -15,9 +17,9 @@ use fairlane_worker::callback_id;
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::place::{Place, list_length};
 use crate::tables;
-use shown::Shown;
+use crate::target::{QueueTarget, list_length};
+use details::BulkDetails;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -31,140 +33,141 @@ Examples:
   fairlane bulk seal customer-7 newsletter --expected 100000
   fairlane bulk export customer-7 newsletter --failed > failed.ndjson
 
-Holding and cancelling a million jobs is one small write; workers do the rest.
-Exit codes: 0 done; 1 it failed; 2 there is no such bulk action, or bad input; 3 watch: it ended otherwise than
-completed; 130 stopped by Ctrl-C.";
+Holding or cancelling a million jobs is one small write; workers do the rest.
+Exit codes: 0 success; 1 failure; 2 unknown bulk action or bad input; 3 watch: the bulk action did \
+not complete; 130 interrupted by Ctrl-C.";
 
-/// Loads, watches and ends bulk actions: many jobs that finish together
+/// Manages bulk actions: many jobs that finish together
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
     #[command(subcommand)]
-    deed: Deed,
+    action: Action,
 }
 
 #[derive(Subcommand)]
-enum Deed {
+enum Action {
     Load(load::Arguments),
-    /// Says how a bulk action stands
+    /// Shows a bulk action
     #[command(after_help = "Example:\n  fairlane bulk show customer-7 newsletter")]
-    Show(Which),
-    /// Lists a group's bulk actions in the order they were opened
+    Show(BulkSelector),
+    /// Lists the bulk actions of a group in the order in which they were opened
     #[command(after_help = "Example:\n  fairlane bulk list customer-7 --limit 20")]
-    List(List),
+    List(ListArguments),
     Watch(watch::Arguments),
-    /// Says that no more jobs come
+    /// Closes a bulk action to new jobs
     #[command(after_help = "Example:\n  fairlane bulk seal customer-7 newsletter --expected 100000")]
     Seal {
         #[command(flatten)]
-        which: Which,
-        /// How many jobs there must be; with any other number it stays open
+        bulk: BulkSelector,
+        /// Required number of jobs; if the number differs, the bulk action stays open
         #[arg(long, value_name = "N", value_parser = crate::limit::count, allow_negative_numbers = true)]
         expected: Option<u64>,
     },
-    /// Sets its jobs aside; those that run go on
+    /// Holds the jobs of a bulk action; running jobs continue
     #[command(after_help = "Example:\n  fairlane bulk hold customer-7 newsletter")]
-    Hold(Which),
-    /// Lets its jobs run again
+    Hold(BulkSelector),
+    /// Releases the jobs of a held bulk action
     #[command(after_help = "Example:\n  fairlane bulk resume customer-7 newsletter")]
-    Resume(Which),
-    /// Ends it: what has not started is dropped, what runs is told
+    Resume(BulkSelector),
+    /// Cancels a bulk action: waiting jobs are dropped, running jobs are asked to stop
     #[command(after_help = "Example:\n  fairlane bulk cancel customer-7 newsletter")]
-    Cancel(Which),
+    Cancel(BulkSelector),
     Export(export::Arguments),
 }
 
-/// Names a bulk action.
+/// The arguments that select a bulk action.
 #[derive(Args)]
-struct Which {
-    /// Whose
+struct BulkSelector {
+    /// Group of the bulk action
     group: String,
-    /// Which of theirs
+    /// Name of the bulk action
     bulk: String,
     #[command(flatten)]
-    place: Place,
+    target: QueueTarget,
 }
 
 #[derive(Args)]
-struct List {
-    /// Whose
+struct ListArguments {
+    /// Group of the bulk actions
     group: String,
-    /// At most so many
+    /// Maximum number of bulk actions to list
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = list_length, allow_negative_numbers = true)]
     limit: usize,
     #[command(flatten)]
-    place: Place,
+    target: QueueTarget,
 }
 
 #[derive(Serialize)]
-struct Listed {
-    bulks: Vec<Shown>,
-    /// Whether there are more than are shown.
+struct BulkList {
+    bulks: Vec<BulkDetails>,
+    /// Whether there are more bulk actions than these.
     more: bool,
 }
 
-/// Does what was asked.
+/// Runs the subcommand.
 pub async fn run(arguments: Arguments) -> Result<(), Failure> {
-    match arguments.deed {
-        Deed::Load(arguments) => load::run(arguments).await,
-        Deed::Show(which) => show(which).await,
-        Deed::List(list) => run_list(list).await,
-        Deed::Watch(arguments) => watch::run(arguments).await,
-        Deed::Seal { which, expected } => which.tell(which.find().await?.seal(expected).await?),
-        Deed::Hold(which) => which.tell(unended(which.find().await?.hold().await?, "hold")?),
-        Deed::Resume(which) => which.tell(unended(which.find().await?.resume().await?, "resume")?),
-        Deed::Cancel(which) => which.tell(which.find().await?.cancel().await?),
-        Deed::Export(arguments) => export::run(arguments).await,
+    match arguments.action {
+        Action::Load(arguments) => load::run(arguments).await,
+        Action::Show(bulk) => show(bulk).await,
+        Action::List(arguments) => list(arguments).await,
+        Action::Watch(arguments) => watch::run(arguments).await,
+        Action::Seal { bulk, expected } => bulk.print(bulk.find().await?.seal(expected).await?),
+        Action::Hold(bulk) => bulk.print(not_ended(bulk.find().await?.hold().await?, "hold")?),
+        Action::Resume(bulk) => bulk.print(not_ended(bulk.find().await?.resume().await?, "resume")?),
+        Action::Cancel(bulk) => bulk.print(bulk.find().await?.cancel().await?),
+        Action::Export(arguments) => export::run(arguments).await,
     }
 }
 
-impl Which {
+impl BulkSelector {
     async fn find(&self) -> Result<Bulk, Failure> {
-        Ok(self.place.attach().await?.bulk(&self.group, &self.bulk).opened_before()?)
+        Ok(self.target.attach().await?.bulk(&self.group, &self.bulk).opened_before()?)
     }
 
-    fn tell(&self, view: BulkView) -> Result<(), Failure> {
-        let shown = Shown::new(&view);
-        self.place.tell(&shown, || shown.paragraph())
+    fn print(&self, view: BulkView) -> Result<(), Failure> {
+        let details = BulkDetails::new(&view);
+        self.target.print(&details, || details.paragraph())
     }
 }
 
-/// Only here somebody waits for the callback, which is a job of its own.
-async fn show(which: Which) -> Result<(), Failure> {
-    let fairlane = which.place.attach().await?;
-    let view = fairlane.bulk(&which.group, &which.bulk).opened_before()?.view().await?;
-    let callback = fairlane.job(&which.group, callback_id(&view)).view().await?;
-    let shown = Shown::new(&view).with_callback(callback.map(|job| job.state));
-    which.place.tell(&shown, || shown.paragraph())
+/// Also shows the state of the callback, which is a job of its own.
+async fn show(selector: BulkSelector) -> Result<(), Failure> {
+    let fairlane = selector.target.attach().await?;
+    let view = fairlane.bulk(&selector.group, &selector.bulk).opened_before()?.view().await?;
+    let callback = fairlane.job(&selector.group, callback_id(&view)).view().await?;
+    let details = BulkDetails::new(&view).with_callback(callback.map(|job| job.state));
+    selector.target.print(&details, || details.paragraph())
 }
 
-/// Holding or resuming what has ended changes nothing, and must not look as if it did.
-fn unended(view: BulkView, deed: &str) -> Result<BulkView, Failure> {
+/// Rejects a bulk action that has ended: holding or resuming it has no effect.
+fn not_ended(view: BulkView, action: &str) -> Result<BulkView, Failure> {
     if !view.state.is_final() {
         return Ok(view);
     }
     let (bulk, state) = (&view.bulk.id, view.state.as_str());
     Err(Failure::bad_input(format!(
-        "bulk action {bulk} is {state}: it has ended, and there is nothing to {deed}"
+        "bulk action {bulk} is {state}: it has ended, and there is nothing to {action}"
     )))
 }
 
-async fn run_list(list: List) -> Result<(), Failure> {
-    let fairlane = list.place.attach().await?;
+async fn list(arguments: ListArguments) -> Result<(), Failure> {
+    let ListArguments { group, limit, target } = arguments;
+    let fairlane = target.attach().await?;
     let (mut bulks, mut after) = (Vec::new(), Some(0));
     while let Some(from) = after
-        && bulks.len() < list.limit
+        && bulks.len() < limit
     {
         let page;
-        (page, after) = fairlane.group(&list.group).bulks(from, (list.limit - bulks.len()).min(500)).await?;
-        bulks.extend(page.iter().map(Shown::new));
+        (page, after) = fairlane.group(&group).bulks(from, (limit - bulks.len()).min(500)).await?;
+        bulks.extend(page.iter().map(BulkDetails::new));
     }
-    let listed = Listed { bulks, more: after.is_some() };
-    list.place.tell(&listed, || {
-        if listed.bulks.is_empty() {
-            return format!("{} has no bulk actions.", list.group);
+    let list = BulkList { bulks, more: after.is_some() };
+    target.print(&list, || {
+        if list.bulks.is_empty() {
+            return format!("{group} has no bulk actions.");
         }
-        let table = tables::texts(&Shown::HEADINGS, listed.bulks.iter().map(Shown::row));
-        if listed.more { format!("{table}\nThere are more; raise --limit.") } else { table }
+        let table = tables::texts(&BulkDetails::HEADINGS, list.bulks.iter().map(BulkDetails::row));
+        if list.more { format!("{table}\nThere are more; increase --limit.") } else { table }
     })
 }

@@ -1,4 +1,4 @@
-//! `fairlane completions`: what makes a shell complete the words of this program.
+//! `fairlane completions`: shell completion scripts.
 
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
@@ -12,14 +12,14 @@ Examples:
   fairlane completions zsh > ~/.zfunc/_fairlane
   fairlane completions fish > ~/.config/fish/completions/fairlane.fish
 
-For zsh the folder has to be in fpath before compinit runs.
-Exit codes: 0 done; 2 bad input.";
+For zsh, the folder must be in fpath before compinit runs.
+Exit codes: 0 success; 2 bad input.";
 
-/// Prints a script that completes commands and options in a shell
+/// Prints a shell completion script
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// Which shell
+    /// Shell to print the script for
     shell: Shell,
 }
 

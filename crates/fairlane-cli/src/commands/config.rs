@@ -1,9 +1,9 @@
-//! `fairlane config`: every value that is configured, and where it came from.
+//! `fairlane config`: every configured value and its source.
 
 use clap::Args;
 use serde::Serialize;
 
-use crate::config::{Config, Given, Row};
+use crate::config::{Config, ConfigArguments, Row};
 use crate::failure::Failure;
 use crate::{output, tables};
 
@@ -13,39 +13,39 @@ Examples:
   fairlane config --config fairlane.toml --listen 127.0.0.1:9000
   FAIRLANE_WORKER_LEASE_MS=20000 fairlane config --json
 
-Values come from fairlane.toml, above it from variables such as FAIRLANE_SERVER_LISTEN, above them from options. What may
-be secret is shown as …. Nobody is asked and nothing changed.
-Exit codes: 0 all of it can be used; 2 something cannot; the message says what and where.";
+Options override environment variables such as FAIRLANE_SERVER_LISTEN, which override \
+fairlane.toml. Values that may be secret are printed as …. Contacts nothing and changes nothing.
+Exit codes: 0 all values are valid; 2 a value is invalid; the message names it and its source.";
 
-/// Shows every value that serve and work would use, and where it comes from
+/// Prints every value that serve and work would use, with its source
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
     #[command(flatten)]
-    given: Given,
+    config: ConfigArguments,
     /// Print one JSON object and nothing else
     #[arg(long)]
     json: bool,
 }
 
-/// What programs get.
+/// The JSON form of the result.
 #[derive(Serialize)]
-struct Answer {
-    /// The file, if there is one.
+struct ConfigView {
+    /// The path of the file, if there is one.
     file: Option<String>,
     values: Vec<Row>,
 }
 
-/// Reads everything and shows it.
+/// Reads the configuration and prints it.
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
-    let config = Config::read(&arguments.given)?;
+    let config = Config::read(&arguments.config)?;
     if let Some(url) = &config.engine {
         fairlane_engine::check_address(url)?;
     }
-    let answer = Answer { file: config.path.map(|path| path.display().to_string()), values: config.rows };
+    let view = ConfigView { file: config.path.map(|path| path.display().to_string()), values: config.rows };
     if arguments.json {
-        return output::print_json(&answer);
+        return output::print_json(&view);
     }
-    let rows = answer.values.iter().map(|row| vec![row.key.clone(), row.value.clone(), row.origin.clone()]);
+    let rows = view.values.iter().map(|row| vec![row.key.clone(), row.value.clone(), row.origin.clone()]);
     output::print(&tables::texts(&["key", "value", "from"], rows))
 }

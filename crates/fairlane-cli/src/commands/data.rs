@@ -1,6 +1,7 @@
-//! `fairlane data`: the files of the embedded engine, when something has to be done about them.
+//! `fairlane data`: maintenance of a data directory.
 //!
-//! - `data/lines.rs`: rows as lines of JSON, there and back. `data/discard.rs`: jobs removed without starting the queue.
+//! - `data/lines.rs`: rows as lines of JSON, and back. `data/discard.rs`: removes jobs without
+//!   starting the queue.
 
 mod discard;
 mod lines;
@@ -20,6 +21,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::output;
+use crate::tables::counted;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -29,66 +31,69 @@ Examples:
   fairlane data import ./queue-new < queue.ndjson
   fairlane data discard ./queue --state completed,dead --older-than 7d --dry-run
 
-check, vacuum, import and discard need the directory for themselves: stop the program that owns it.
-export only reads, also beside a running owner, and saves what can be read of a damaged file. Its last line says how many
-rows there are: import takes the whole of it or nothing.
-Exit codes: 0 done; 1 it failed, or something was found; 2 bad input, or the directory has another owner.";
+check, vacuum, import and discard need exclusive access: stop the program that owns the directory. \
+export only reads, even while an owner is running, and saves the readable part of a damaged file. \
+The last line of an export contains the number of rows; import accepts only a complete export.
+Exit codes: 0 success; 1 failure, or damage was found; 2 bad input, or the directory has another \
+owner.";
 
 const DISCARD_HELP: &str = "\
 Examples:
   fairlane data discard ./queue --state completed --dry-run
   fairlane data discard ./queue --state dead,cancelled --group customer-7 --older-than 7d --yes
 
-Leased jobs are never discarded. Discarded jobs that had not ended count as cancelled in their bulk action. Export the directory first if
-the jobs may be needed again. The file shrinks as far as it can at once; fairlane data vacuum gives back the rest.";
+Leased jobs are never discarded. Discarded jobs that had not ended count as cancelled in their bulk \
+action. Export the directory first if the jobs may be needed again. The file shrinks as far as \
+possible at once; fairlane data vacuum returns the rest of the space.";
 
-/// The table that the last line of an export names.
+/// The table name in the last line of an export.
 const END: &str = "end";
 
 const BAR: &str = "[{bar:40}] {human_pos} of {human_len} jobs";
 
-/// Checks, shrinks, saves, restores and empties the data directory of the embedded engine
+/// Checks, compacts, exports, imports and empties a data directory
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
     #[command(subcommand)]
-    deed: Deed,
+    action: Action,
 }
 
 #[derive(Subcommand)]
-enum Deed {
-    /// Looks for damage: in the file, between its rows, and in every count
+enum Action {
+    /// Checks the file, its rows and every count for damage
     #[command(after_help = "Example:\n  fairlane data check ./queue")]
-    Check(Place),
-    /// Gives unused space back to the disk
+    Check(DirectoryTarget),
+    /// Returns unused space to the file system
     #[command(after_help = "Example:\n  fairlane data vacuum ./queue")]
-    Vacuum(Place),
-    /// Writes every row that can be read as a line of JSON
+    Vacuum(DirectoryTarget),
+    /// Writes every readable row as a line of JSON
     #[command(after_help = "Example:\n  fairlane data export ./queue --out queue.ndjson")]
     Export {
-        /// The data directory
+        /// Data directory
         directory: PathBuf,
-        /// Into this file instead of standard output
+        /// Output file [default: standard output]
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
     },
-    /// Makes a new directory from an export
+    /// Creates a data directory from an export
     #[command(after_help = "Example:\n  fairlane data import ./queue-new --from queue.ndjson")]
     Import {
         #[command(flatten)]
-        place: Place,
-        /// From this file instead of standard input
+        target: DirectoryTarget,
+        /// Input file [default: standard input]
         #[arg(long, value_name = "FILE")]
         from: Option<PathBuf>,
     },
-    /// Removes jobs for good without starting the queue, such as one that has grown too large for the memory
+    /// Removes jobs permanently without starting the queue, for example if it no longer fits in
+    /// memory
     #[command(after_help = DISCARD_HELP)]
     Discard(discard::Arguments),
 }
 
 #[derive(Args)]
-struct Place {
-    /// The data directory
+struct DirectoryTarget {
+    /// Data directory
     directory: PathBuf,
     /// Print one JSON object and nothing else
     #[arg(long)]
@@ -114,36 +119,36 @@ struct Imported {
     mended: Vec<String>,
 }
 
-/// Does what was asked.
+/// Runs the subcommand.
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
-    match arguments.deed {
-        Deed::Check(place) => check(&place),
-        Deed::Vacuum(place) => vacuum(&place),
-        Deed::Export { directory, out } => write_export(&directory, out.as_deref()),
-        Deed::Import { place, from } => read_import(&place, from.as_deref()),
-        Deed::Discard(arguments) => discard::run(&arguments),
+    match arguments.action {
+        Action::Check(target) => check(&target),
+        Action::Vacuum(target) => vacuum(&target),
+        Action::Export { directory, out } => write_export(&directory, out.as_deref()),
+        Action::Import { target, from } => read_import(&target, from.as_deref()),
+        Action::Discard(arguments) => discard::run(&arguments),
     }
 }
 
-fn check(place: &Place) -> Result<(), Failure> {
-    let disk = match Disk::open_existing(&place.directory) {
-        // What cannot even be opened has been checked.
-        Err(error @ DiskError::Damaged { .. }) => return told(place, 0, vec![error.to_string()]),
-        opened => opened.map_err(unusable)?,
+fn check(target: &DirectoryTarget) -> Result<(), Failure> {
+    let disk = match Disk::open_existing(&target.directory) {
+        // A file that is too damaged to be opened is a result of the check.
+        Err(error @ DiskError::Damaged { .. }) => return print_check(target, 0, vec![error.to_string()]),
+        opened => opened.map_err(disk_failure)?,
     };
-    let bar = output::progress_bar(place.json, BAR, None);
-    let checked = disk.check(&mut |loading| show(&bar, loading)).map_err(unusable)?;
+    let bar = output::progress_bar(target.json, BAR, None);
+    let checked = disk.check(&mut |loading| show(&bar, loading)).map_err(disk_failure)?;
     bar.finish_and_clear();
-    told(place, checked.jobs, checked.found)
+    print_check(target, checked.jobs, checked.found)
 }
 
-fn told(place: &Place, jobs: u64, found: Vec<String>) -> Result<(), Failure> {
+fn print_check(target: &DirectoryTarget, jobs: u64, found: Vec<String>) -> Result<(), Failure> {
     let sound = found.is_empty();
-    let directory = place.directory.display();
-    if place.json {
+    let directory = target.directory.display();
+    if target.json {
         output::print_json(&Checked { sound, jobs, found: found.clone() })?;
     } else if sound {
-        output::print(&format!("{directory} is sound: {jobs} jobs"))?;
+        output::print(&format!("{directory} is sound: {}", counted(jobs, "job")))?;
     }
     if sound {
         return Ok(());
@@ -151,62 +156,63 @@ fn told(place: &Place, jobs: u64, found: Vec<String>) -> Result<(), Failure> {
     Err(Failure::broken(format!("{directory} is damaged: {}", found.join("; "))))
 }
 
-fn vacuum(place: &Place) -> Result<(), Failure> {
-    let mut disk = Disk::open_existing(&place.directory).map_err(unusable)?;
+fn vacuum(target: &DirectoryTarget) -> Result<(), Failure> {
+    let mut disk = Disk::open_existing(&target.directory).map_err(disk_failure)?;
     let bytes_before = disk.bytes();
-    disk.vacuum().map_err(unusable)?;
+    disk.vacuum().map_err(disk_failure)?;
     let bytes_after = disk.bytes();
-    if place.json {
+    if target.json {
         return output::print_json(&Vacuumed { bytes_before, bytes_after });
     }
-    output::print(&format!("{} bytes, before {bytes_before}", bytes_after))
+    output::print(&format!("{bytes_after} bytes, {bytes_before} bytes before"))
 }
 
-/// Beside a running owner the rows are put aside before they are printed, so that they are read at the speed of the
-/// disk and not at that of whoever reads the output: a read that lasts keeps the owner's log from being cut back.
+/// Writes an export. While an owner is running, the rows are first copied to a temporary file: they
+/// are then read at the speed of the disk, not of the reader of the output. A long read would keep
+/// the owner's write-ahead log from being truncated.
 fn write_export(directory: &Path, out: Option<&Path>) -> Result<(), Failure> {
-    let written = |error| Failure::broken(format!("the export cannot be written: {error}"));
+    let unwritable = |error| Failure::broken(format!("the export cannot be written: {error}"));
     let mut spool = match out.is_none() && owner_of(directory).is_some() {
-        true => Some(tempfile::tempfile().map_err(written)?),
+        true => Some(tempfile::tempfile().map_err(unwritable)?),
         false => None,
     };
     let mut writer: Box<dyn Write> = match (out, &spool) {
-        (None, Some(spool)) => Box::new(BufWriter::new(spool.try_clone().map_err(written)?)),
+        (None, Some(spool)) => Box::new(BufWriter::new(spool.try_clone().map_err(unwritable)?)),
         (None, None) => Box::new(BufWriter::new(std::io::stdout().lock())),
         (Some(path), _) => Box::new(BufWriter::new(File::create(path).map_err(|error| {
             Failure::bad_input(format!("{} cannot be written: {error}", path.display()))
         })?)),
     };
     let exported = export(directory, &mut |record| {
-        writeln!(writer, "{}", lines::line(&record)).map_err(Stopped::Written)
+        writeln!(writer, "{}", lines::line(&record)).map_err(ExportError::Write)
     });
     let exported = exported.and_then(|exported| {
         let rows = exported.rows.iter().map(|(_, rows)| rows).sum();
         let ended = writeln!(writer, "{}", lines::line(&end(rows))).and_then(|()| writer.flush());
-        let ended = ended.and_then(|()| spool.as_mut().map_or(Ok(()), give_out));
-        ended.map_err(Stopped::Written).map(|()| exported)
+        let ended = ended.and_then(|()| spool.as_mut().map_or(Ok(()), print_spool));
+        ended.map_err(ExportError::Write).map(|()| exported)
     });
     let exported = match exported {
         Ok(exported) => exported,
-        // A reader that has gone has what it wanted.
-        Err(Stopped::Written(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
-        Err(Stopped::Written(error)) => return Err(written(error)),
-        Err(Stopped::Read(error)) => return Err(unusable(error)),
+        // A closed pipe is not a failure: the reader has read what it wanted.
+        Err(ExportError::Write(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
+        Err(ExportError::Write(error)) => return Err(unwritable(error)),
+        Err(ExportError::Read(error)) => return Err(disk_failure(error)),
     };
     let rows: Vec<String> = exported.rows.iter().map(|(table, rows)| format!("{rows} {table}")).collect();
-    output::say(&format!("exported {}", rows.join(", ")));
+    output::print_message(&format!("exported {}", rows.join(", ")));
     if exported.unread.is_empty() {
         return Ok(());
     }
     let unread: Vec<String> = exported.unread.iter().map(|(table, why)| format!("{table} ({why})")).collect();
     Err(Failure::broken(format!(
-        "some rows could not be read, of {}; the others are exported",
+        "some rows could not be read: {}; all other rows are exported",
         unread.join(", ")
     )))
 }
 
-/// Prints what was put aside.
-fn give_out(spool: &mut File) -> std::io::Result<()> {
+/// Copies the temporary file to standard output.
+fn print_spool(spool: &mut File) -> std::io::Result<()> {
     spool.rewind()?;
     let mut output = std::io::stdout().lock();
     std::io::copy(spool, &mut output)?;
@@ -214,18 +220,18 @@ fn give_out(spool: &mut File) -> std::io::Result<()> {
 }
 
 /// Why an export ended early.
-enum Stopped {
+enum ExportError {
     Read(DiskError),
-    Written(std::io::Error),
+    Write(std::io::Error),
 }
 
-impl From<DiskError> for Stopped {
+impl From<DiskError> for ExportError {
     fn from(error: DiskError) -> Self {
         Self::Read(error)
     }
 }
 
-fn read_import(place: &Place, from: Option<&Path>) -> Result<(), Failure> {
+fn read_import(target: &DirectoryTarget, from: Option<&Path>) -> Result<(), Failure> {
     let reader: Box<dyn BufRead> =
         match from {
             None => Box::new(std::io::stdin().lock()),
@@ -233,50 +239,54 @@ fn read_import(place: &Place, from: Option<&Path>) -> Result<(), Failure> {
                 Failure::bad_input(format!("{} cannot be read: {error}", path.display()))
             })?)),
         };
-    let (before, mut begun) = (entries(&place.directory), false);
-    let imported = take_in(reader, &place.directory, &mut begun);
-    // What somebody else has made there meanwhile is theirs.
+    let (before, mut begun) = (entries(&target.directory), false);
+    let imported = import_rows(reader, &target.directory, &mut begun);
+    // Before the import has begun, new files in the directory belong to other processes.
     if imported.is_err() && begun {
-        remove_new(&place.directory, &before);
+        remove_new(&target.directory, &before);
     }
     let imported = imported?;
-    if place.json {
+    if target.json {
         return output::print_json(&Imported { rows: imported.rows, mended: imported.mended });
     }
-    let mut lines = vec![format!("{} rows are in {}", imported.rows, place.directory.display())];
-    lines.extend(imported.mended.iter().map(|what| format!("mended: {what}")));
+    let mut lines =
+        vec![format!("imported {} into {}", counted(imported.rows, "row"), target.directory.display())];
+    lines.extend(imported.mended.iter().map(|what| format!("repaired: {what}")));
     output::print(&lines.join("\n"))
 }
 
-/// All rows up to the end line; without that line, or with another number of rows than it says, something is missing.
-fn take_in(reader: impl BufRead, folder: &Path, begun: &mut bool) -> Result<disk::Imported, Failure> {
+/// Imports all rows up to the end line. The export is incomplete without that line, or if the line
+/// contains another number of rows.
+fn import_rows(reader: impl BufRead, folder: &Path, begun: &mut bool) -> Result<disk::Imported, Failure> {
     let (mut import, mut rows, mut ended) = (None, 0, false);
     for (line, number) in reader.lines().zip(1..) {
         let line =
             line.map_err(|error| Failure::bad_input(format!("line {number} cannot be read: {error}")))?;
-        let wrong = |why: String| Failure::bad_input(format!("line {number} is not of an export: {why}"));
+        let invalid = |reason: String| {
+            Failure::bad_input(format!("line {number} is not a line of an export: {reason}"))
+        };
         if ended {
-            return Err(wrong("the line before it is the end".to_owned()));
+            return Err(invalid("it follows the end line".to_owned()));
         }
-        let record = lines::record(&line).map_err(wrong)?;
+        let record = lines::record(&line).map_err(invalid)?;
         if record.table == END {
             if record != end(rows) {
-                return Err(cut(rows, "its last line says another number of rows"));
+                return Err(incomplete(rows, "its last line contains another number"));
             }
             ended = true;
             continue;
         }
         let import = match &mut import {
             Some(import) => import,
-            none => none.insert(Import::begin(folder).map_err(unusable)?),
+            none => none.insert(Import::begin(folder).map_err(disk_failure)?),
         };
         *begun = true;
-        import.add(record).map_err(|error| wrong(error.to_string()))?;
+        import.add(record).map_err(|error| invalid(error.to_string()))?;
         rows += 1;
     }
     match import {
-        Some(import) if ended => import.finish().map_err(unusable),
-        _ => Err(cut(rows, "its last line, which says how many rows there are, is missing")),
+        Some(import) if ended => import.finish().map_err(disk_failure),
+        _ => Err(incomplete(rows, "its last line, with the number of rows, is missing")),
     }
 }
 
@@ -285,19 +295,20 @@ fn end(rows: u64) -> Record {
     Record { table: END.to_owned(), fields: vec![("rows".to_owned(), Field::Integer(rows as i64))] }
 }
 
-fn cut(rows: u64, why: &str) -> Failure {
+fn incomplete(rows: u64, why: &str) -> Failure {
     Failure::bad_input(format!(
-        "this is not a whole export: it has {rows} rows, and {why}; export it again. Nothing was imported"
+        "the export is incomplete: it has {}, and {why}; export the directory again. Nothing was imported",
+        counted(rows, "row")
     ))
 }
 
-/// What is in a directory; none if it is not there.
+/// The names of the files in a directory; none if it does not exist.
 fn entries(folder: &Path) -> Option<BTreeSet<OsString>> {
     let entries = std::fs::read_dir(folder).ok()?;
     Some(entries.flatten().map(|entry| entry.file_name()).collect())
 }
 
-/// Leaves a directory as it was before an import that failed. What cannot be removed is empty, and stays.
+/// Restores a directory after a failed import. Files that cannot be removed are empty, and stay.
 fn remove_new(folder: &Path, before: &Option<BTreeSet<OsString>>) {
     let Some(before) = before else {
         let _ = std::fs::remove_dir_all(folder);
@@ -308,7 +319,7 @@ fn remove_new(folder: &Path, before: &Option<BTreeSet<OsString>>) {
     }
 }
 
-fn unusable(error: DiskError) -> Failure {
+fn disk_failure(error: DiskError) -> Failure {
     match error {
         DiskError::Missing { .. }
         | DiskError::Occupied { .. }

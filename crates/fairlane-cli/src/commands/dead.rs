@@ -1,4 +1,4 @@
-//! `fairlane dead`: jobs that failed for good.
+//! `fairlane dead`: jobs that failed permanently.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use fairlane::{Dead, Error, Fairlane, JobLine, Problem, parse_duration, time_tex
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::output::sign_of_life;
-use crate::place::{Place, list_length};
-use crate::tables::{self, thousands};
+use crate::output::spinner;
+use crate::tables::{self, counted, thousands};
+use crate::target::{QueueTarget, list_length};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -18,73 +18,74 @@ Examples:
   fairlane dead discard --older-than 7d
   fairlane dead requeue --all --engine ./data --json
 
-requeue and discard need a filter, or --all. A requeued job has all its attempts again; one that died in a bulk action
-leaves it, as that has counted it already.
-Exit codes: 0 done; 1 it failed, or some found no room and stay dead; 2 bad input.";
+requeue and discard require a filter or --all. A requeued job gets its full number of attempts. A \
+job that died in a bulk action leaves it, because the bulk action has already counted it.
+Exit codes: 0 success; 1 failure, or no room to requeue some jobs; 2 bad input.";
 
-/// Lists dead jobs, lets them run again, or removes them
+/// Lists, requeues or discards dead jobs: jobs that failed permanently
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
     #[command(subcommand)]
-    deed: Deed,
+    action: Action,
 }
 
 #[derive(Subcommand)]
-enum Deed {
+enum Action {
     /// Lists dead jobs, oldest first
     #[command(after_help = "Example:\n  fairlane dead list --group customer-7 --code timed_out")]
     List {
         #[command(flatten)]
         filter: Filter,
-        /// At most so many
+        /// Maximum number of jobs to list
         #[arg(long, value_name = "N", default_value_t = 20, value_parser = list_length, allow_negative_numbers = true)]
         limit: usize,
     },
-    /// Lets dead jobs run again
+    /// Requeues dead jobs
     #[command(after_help = "Example:\n  fairlane dead requeue --type mail --code timed_out")]
-    Requeue(Chosen),
-    /// Removes dead jobs
+    Requeue(Selection),
+    /// Removes dead jobs permanently
     #[command(after_help = "Example:\n  fairlane dead discard --older-than 7d")]
-    Discard(Chosen),
+    Discard(Selection),
 }
 
 #[derive(Args)]
 struct Filter {
-    /// Of this group
+    /// Only jobs of this group
     #[arg(long)]
     group: Option<String>,
-    /// Of this type
+    /// Only jobs of this type
     #[arg(long = "type", value_name = "TYPE")]
     job_type: Option<String>,
-    /// Whose last problem has this code
+    /// Only jobs whose last error has this code
     #[arg(long)]
     code: Option<String>,
-    /// Dead for longer than this: 30s, 5m, 2h, 1d
+    /// Only jobs that have been dead for longer than this: 30s, 5m, 2h, 1d
     #[arg(long, value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true)]
     older_than: Option<Duration>,
     #[command(flatten)]
-    place: Place,
+    target: QueueTarget,
 }
 
 #[derive(Args)]
-struct Chosen {
+struct Selection {
     #[command(flatten)]
     filter: Filter,
-    /// All dead jobs there are
+    /// All dead jobs
     #[arg(long)]
     all: bool,
 }
 
 #[derive(Serialize)]
-struct Listed {
-    jobs: Vec<Line>,
-    /// Dead jobs at all, whatever the filter; not asked for where one group is, as its key may be bound to it.
+struct DeadJobList {
+    jobs: Vec<DeadJobRow>,
+    /// The number of all dead jobs. None for a list of one group, because the key may be bound to
+    /// it.
     dead: Option<u64>,
 }
 
 #[derive(Serialize)]
-struct Line {
+struct DeadJobRow {
     group: String,
     job: String,
     r#type: String,
@@ -108,52 +109,52 @@ struct DiscardedCounts {
     gone: u64,
 }
 
-/// Does what was asked.
+/// Runs the subcommand.
 pub async fn run(arguments: Arguments) -> Result<(), Failure> {
-    match arguments.deed {
-        Deed::List { filter, limit } => list(filter, limit).await,
-        Deed::Requeue(chosen) => requeue(chosen).await,
-        Deed::Discard(chosen) => discard(chosen).await,
+    match arguments.action {
+        Action::List { filter, limit } => list(filter, limit).await,
+        Action::Requeue(selection) => requeue(selection).await,
+        Action::Discard(selection) => discard(selection).await,
     }
 }
 
 async fn list(filter: Filter, limit: usize) -> Result<(), Failure> {
-    let fairlane = filter.place.attach().await?;
-    let found = filter.of(&fairlane).list(limit).await.map_err(|error| filter.failed(error))?;
-    let jobs = found.into_iter().map(Line::new).collect();
+    let fairlane = filter.target.attach().await?;
+    let found = filter.of(&fairlane).list(limit).await.map_err(|error| filter.failure(error))?;
+    let jobs = found.into_iter().map(DeadJobRow::new).collect();
     let dead = match filter.group {
         Some(_) => None,
-        None => Some(fairlane.whole().await?.failed),
+        None => Some(fairlane.queue_view().await?.failed),
     };
-    let listed = Listed { jobs, dead };
-    filter.place.tell(&listed, || listed.text())
+    let list = DeadJobList { jobs, dead };
+    filter.target.print(&list, || list.text())
 }
 
-async fn requeue(chosen: Chosen) -> Result<(), Failure> {
-    let dead = chosen.find().await?;
-    let bar = sign_of_life(chosen.filter.place.json, "requeueing dead jobs");
+async fn requeue(selection: Selection) -> Result<(), Failure> {
+    let dead = selection.find().await?;
+    let bar = spinner(selection.filter.target.json, "requeueing dead jobs");
     let counts = dead.requeue().await;
     bar.finish_and_clear();
-    let counts = counts.map_err(|error| chosen.filter.failed(error))?;
-    let answer = RequeuedCounts { requeued: counts.requeued, full: counts.full, gone: counts.gone };
-    chosen.filter.place.tell(&answer, || format!("{} requeued", thousands(counts.requeued)))?;
+    let counts = counts.map_err(|error| selection.filter.failure(error))?;
+    let view = RequeuedCounts { requeued: counts.requeued, full: counts.full, gone: counts.gone };
+    selection.filter.target.print(&view, || format!("{} requeued", thousands(counts.requeued)))?;
     match counts.full {
         0 => Ok(()),
         full => Err(Failure::broken(format!(
-            "{} found no room and stay dead; run it again when less is waiting",
-            thousands(full)
+            "there is no room for {}; try again when fewer jobs are waiting",
+            counted(full, "job")
         ))),
     }
 }
 
-async fn discard(chosen: Chosen) -> Result<(), Failure> {
-    let dead = chosen.find().await?;
-    let bar = sign_of_life(chosen.filter.place.json, "removing dead jobs");
+async fn discard(selection: Selection) -> Result<(), Failure> {
+    let dead = selection.find().await?;
+    let bar = spinner(selection.filter.target.json, "removing dead jobs");
     let counts = dead.discard().await;
     bar.finish_and_clear();
-    let counts = counts.map_err(|error| chosen.filter.failed(error))?;
-    let answer = DiscardedCounts { discarded: counts.discarded, gone: counts.gone };
-    chosen.filter.place.tell(&answer, || format!("{} discarded", thousands(counts.discarded)))
+    let counts = counts.map_err(|error| selection.filter.failure(error))?;
+    let view = DiscardedCounts { discarded: counts.discarded, gone: counts.gone };
+    selection.filter.target.print(&view, || format!("{} discarded", thousands(counts.discarded)))
 }
 
 impl Filter {
@@ -174,11 +175,11 @@ impl Filter {
         dead
     }
 
-    /// A key that is bound to groups is for one of them at a time.
-    fn failed(&self, error: Error) -> Failure {
+    /// Converts an error; a key that is bound to groups needs `--group`.
+    fn failure(&self, error: Error) -> Failure {
         match Failure::from(error) {
-            Failure::BadInput(why) if self.group.is_none() && why.contains("bound to") => {
-                Failure::BadInput(format!("{why}, or name one of its groups with --group"))
+            Failure::BadInput(message) if self.group.is_none() && message.contains("bound to") => {
+                Failure::BadInput(format!("{message}, or select one of its groups with --group"))
             }
             failure => failure,
         }
@@ -189,18 +190,18 @@ impl Filter {
     }
 }
 
-impl Chosen {
+impl Selection {
     async fn find(&self) -> Result<Dead, Failure> {
         if self.all != self.filter.is_empty() {
             return Err(Failure::bad_input(
-                "say which: --group, --type, --code or --older-than, or --all alone for every dead job",
+                "select the jobs with --group, --type, --code or --older-than, or with --all alone for every dead job",
             ));
         }
-        Ok(self.filter.of(&self.filter.place.attach().await?))
+        Ok(self.filter.of(&self.filter.target.attach().await?))
     }
 }
 
-impl Line {
+impl DeadJobRow {
     fn new(line: JobLine) -> Self {
         let problem = Problem::from_bytes(&line.note);
         Self {
@@ -216,21 +217,20 @@ impl Line {
     }
 }
 
-impl Listed {
+impl DeadJobList {
     fn text(&self) -> String {
         let shown = match (self.jobs.len(), self.dead) {
-            (shown, Some(dead)) => format!("{} of {} dead jobs.", thousands(shown as u64), thousands(dead)),
-            (1, None) => "1 dead job.".to_owned(),
-            (shown, None) => format!("{} dead jobs.", thousands(shown as u64)),
+            (shown, Some(dead)) => format!("{} of {}.", thousands(shown as u64), counted(dead, "dead job")),
+            (shown, None) => format!("{}.", counted(shown as u64, "dead job")),
         };
         if self.jobs.is_empty() {
             return shown;
         }
-        let rows = self.jobs.iter().map(|line| {
-            let died_at = line.died_at.clone().unwrap_or_else(|| "–".to_owned());
-            let problem = Problem::new(&line.code, &line.message).to_string();
-            let attempts = line.attempts.to_string();
-            vec![line.group.clone(), line.job.clone(), line.r#type.clone(), attempts, died_at, problem]
+        let rows = self.jobs.iter().map(|row| {
+            let died_at = row.died_at.clone().unwrap_or_else(|| "–".to_owned());
+            let problem = Problem::new(&row.code, &row.message).to_string();
+            let attempts = row.attempts.to_string();
+            vec![row.group.clone(), row.job.clone(), row.r#type.clone(), attempts, died_at, problem]
         });
         let table = tables::texts(&["customer", "job", "type", "attempts", "died", "problem"], rows);
         format!("{table}\n{shown}")

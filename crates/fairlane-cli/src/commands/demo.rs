@@ -1,7 +1,7 @@
-//! `fairlane demo`: one customer with very many jobs, two with few that come later.
+//! `fairlane demo`: one customer with many jobs, and two that arrive later with a few.
 //!
-//! Invariant: what it says about lost and doubled jobs is counted three times over: from what the
-//! handlers ran, from what the engine said to each settlement, and from the store's own counts.
+//! Invariant: lost and duplicated jobs are counted three times: by the handlers, from the replies
+//! to the settlements, and from the store's own counts.
 
 mod ledger;
 mod progress;
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use clap::Args;
 use fairlane_core::limits::ENQUEUE_JOBS_MAX;
-use fairlane_core::queue::{Enqueue, Inspect, Inspected, JobReceipt, JobRef, NewJob, SetType, TypePatch};
+use fairlane_core::queue::{Enqueue, InspectQueue, JobReceipt, JobRef, NewJob, SetType, TypePatch};
 use fairlane_core::{Cost, JobId, Level, Rate, TypeId};
 use fairlane_engine::Engine;
 use fairlane_worker::{Context, Event, Pool, Worker, WorkerSettings};
@@ -25,9 +25,9 @@ use ledger::Ledger;
 use progress::Progress;
 use report::DemoReport;
 
-/// Most jobs of one customer, so that the ledger fits in memory.
+/// Jobs of one customer at most, so that the ledger fits in memory.
 const SIZE_MAX: u32 = 5_000_000;
-/// One lease takes as many jobs as there are free slots, up to this many.
+/// Jobs of one lease at most; fewer if fewer slots are free.
 const BATCH_MAX: u32 = 500;
 /// The others arrive when one in this many of A's jobs is done.
 const ARRIVAL_PART: u64 = 10;
@@ -39,17 +39,18 @@ Examples:
   fairlane demo --engine redis://127.0.0.1:6379 --rate 5000
   fairlane demo --json
 
-On Redis the demo keeps to a key prefix of its own and removes those keys at the end.
-Exit codes: 0 nothing lost, nothing twice; 1 otherwise; 2 bad input; 130 stopped by Ctrl-C.";
+On Redis, the demo uses its own key prefix and removes its keys at the end.
+Exit codes: 0 no job was lost or run twice; 1 otherwise; 2 bad input; 130 interrupted by Ctrl-C.";
 
-/// A customer with 100,000 jobs, and two with few who come later: who waits, and for how long
+/// Demonstrates fairness: a customer with 100,000 jobs, and two that arrive later with a few
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// Where the queue lives: memory: or redis://host:port
+    /// Address of the queue: memory: or redis://host:port
     #[arg(long, value_name = "URL", default_value = "memory:")]
     engine: String,
-    /// Jobs of the customers A, B, C …; A comes first, the others when a tenth of A is done
+    /// Number of jobs of the customers A, B, C …; A starts, the others arrive when a tenth of A is
+    /// done
     #[arg(
         long,
         value_name = "N,N,…",
@@ -59,14 +60,14 @@ pub struct Arguments {
     )]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(SIZE_MAX)))]
     sizes: Vec<u32>,
-    /// Jobs worked on at once
+    /// Number of jobs that run concurrently
     #[arg(long, value_name = "N", default_value_t = 64, allow_negative_numbers = true)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
     workers: u32,
-    /// At most this many jobs a second, as if the outside allowed no more [default: no limit]
+    /// Rate limit of the downstream, in jobs per second [default: unlimited]
     #[arg(long, value_name = "R", allow_negative_numbers = true)]
     rate: Option<u64>,
-    /// How long each job takes, in milliseconds
+    /// Duration of each job, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 1, allow_negative_numbers = true)]
     work_ms: u64,
     /// Print one JSON object and nothing else
@@ -74,7 +75,7 @@ pub struct Arguments {
     json: bool,
 }
 
-/// Runs the demonstration and says how it went.
+/// Runs the demonstration and prints its result.
 pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     let customers = customers(&arguments.sizes)?;
     let rate = arguments.rate.map(Rate::per_second).transpose();
@@ -108,7 +109,7 @@ async fn demonstrate(
     let run = run_id();
     let type_id = TypeId::new("demo").expect("a plain word is a name");
     let patch = TypePatch { rate: Some(rate), ..TypePatch::default() };
-    engine.set_type(SetType { type_id: type_id.clone(), patch }).await?;
+    engine.call(SetType { type_id: type_id.clone(), patch }).await?;
     let ledger = Arc::new(Ledger::new(customers));
     let progress = Progress::start(ledger.clone(), arguments.json);
     let (failed, mut failures) = mpsc::unbounded_channel();
@@ -125,13 +126,11 @@ async fn demonstrate(
     }
     progress.end().await;
     let stopped = ended?;
-    let Inspected::Whole(whole) = engine.inspect(Inspect::Whole).await? else {
-        return Err(Failure::broken("the engine answered another question than how the whole stands"));
-    };
-    Ok(DemoReport::new(&ledger, engine.name(), &whole, stopped))
+    let queue = engine.call(InspectQueue).await?;
+    Ok(DemoReport::new(&ledger, engine.name(), &queue, stopped))
 }
 
-/// Lets the others arrive and waits until all is done.
+/// Enqueues the jobs of the later customers, and waits until all jobs are done.
 async fn work_through(
     engine: &Arc<dyn Engine>,
     ledger: &Ledger,
@@ -172,10 +171,10 @@ async fn enqueue(
         });
         let jobs: Vec<NewJob> = jobs.collect();
         let sent_us = ledger.now_us();
-        let enqueued = engine.enqueue(Enqueue { jobs }).await?;
+        let enqueued = engine.call(Enqueue { jobs }).await?;
         for (index, receipt) in batch.iter().zip(enqueued.receipts) {
             if receipt != JobReceipt::Created {
-                return Err(Failure::broken(format!("a new job was not taken: {receipt:?}")));
+                return Err(Failure::broken(format!("a new job was not accepted: {receipt:?}")));
             }
             ledger.note_enqueued(customer, *index, sent_us);
         }
@@ -183,8 +182,8 @@ async fn enqueue(
     Ok(())
 }
 
-/// A worker whose handler notes that it ran, takes a little time, and succeeds. It would wait for an engine that
-/// does not answer; a demonstration ends there.
+/// Starts a worker whose handler records the job, takes a little time, and succeeds. A worker would
+/// wait for an engine that does not respond; the demonstration fails instead.
 fn start_worker(
     engine: &Arc<dyn Engine>,
     arguments: &Arguments,
@@ -220,7 +219,7 @@ fn start_worker(
     worker.start().map_err(|error| Failure::bad_input(error.to_string()))
 }
 
-/// Waits until the ledger shows it.
+/// Waits until the ledger meets a condition.
 async fn until(ledger: &Ledger, reached: impl Fn(&Ledger) -> bool) {
     loop {
         let changed = ledger.changed();

@@ -1,4 +1,4 @@
-//! `fairlane group`: shares and limits of customers.
+//! `fairlane group`: shares and limits of groups.
 
 use clap::{Args, Subcommand};
 use fairlane::{CongestionView, GroupSettings, GroupView, Rate, rate_text};
@@ -7,9 +7,9 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::limit::{Limit, limit_text, number_or_none, rate_or_none, within};
-use crate::overview::{paused_warnings, waits_paused};
-use crate::place::{Place, list_length};
-use crate::tables::{self, thousands};
+use crate::overview::{is_held_up_by_pause, paused_warnings};
+use crate::tables::{self, counted, thousands};
+use crate::target::{QueueTarget, list_length};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -19,72 +19,72 @@ Examples:
   fairlane group set customer-7 --pause
   fairlane group list --limit 20 --json
 
-What is not named stays as it is. A list has the groups with unfinished jobs, by name.
-Exit codes: 0 done; 1 it failed; 2 there is no such group, or bad input.";
+Settings that are not given stay unchanged. list prints the groups with unfinished jobs, by name.
+Exit codes: 0 success; 1 failure; 2 unknown group or bad input.";
 
-/// Shows customers and sets their weight, rate, concurrency and pause
+/// Shows groups (customers) and sets their weight, rate, concurrency and pause
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
     #[command(subcommand)]
-    deed: Deed,
+    action: Action,
 }
 
 #[derive(Subcommand)]
-enum Deed {
-    /// Says how a group stands
+enum Action {
+    /// Shows a group
     #[command(after_help = "Example:\n  fairlane group show customer-7")]
     Show {
-        /// Which
+        /// Name of the group
         group: String,
         #[command(flatten)]
-        place: Place,
+        target: QueueTarget,
     },
-    /// Changes a group's settings
+    /// Changes the settings of a group
     #[command(after_help = "Example:\n  fairlane group set customer-7 --weight 3 --rate '500/s burst 20'")]
-    Set(Box<Set>),
-    /// Lists groups that have unfinished jobs
+    Set(Box<SetArguments>),
+    /// Lists the groups with unfinished jobs
     #[command(after_help = "Example:\n  fairlane group list --limit 20")]
     List {
-        /// At most so many
+        /// Maximum number of groups to list
         #[arg(long, value_name = "N", default_value_t = 100, value_parser = list_length, allow_negative_numbers = true)]
         limit: usize,
         #[command(flatten)]
-        place: Place,
+        target: QueueTarget,
     },
 }
 
 #[derive(Args)]
-struct Set {
-    /// Which
+struct SetArguments {
+    /// Name of the group
     group: String,
-    /// Its share relative to others, 1 to 1000
+    /// Share relative to other groups, 1 to 1000
     #[arg(long, value_name = "N", value_parser = within::<1, WEIGHT_MAX>, allow_negative_numbers = true)]
     weight: Option<u32>,
-    /// Its rate over all types: 50/s, 10/min, '500/s burst 20', or none
+    /// Rate limit over all types: 50/s, 10/min, '500/s burst 20', or none
     #[arg(long, value_parser = rate_or_none, allow_hyphen_values = true)]
     rate: Option<Limit<Rate>>,
-    /// Its jobs that run at once, or none for no limit
+    /// Maximum number of running jobs, or none
     #[arg(long, value_name = "N", value_parser = number_or_none, allow_negative_numbers = true)]
     concurrency: Option<Limit<u32>>,
-    /// Added to its score under the discipline classic, in milliseconds of age
+    /// Base priority in the classic discipline, in milliseconds of age
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     base_priority: Option<i64>,
-    /// Nothing of it starts until it is resumed
+    /// Start no jobs of this group until it is resumed
     #[arg(long, conflicts_with = "resume")]
     pause: bool,
-    /// Its jobs start again
+    /// Start jobs of this group again
     #[arg(long)]
     resume: bool,
-    /// Forget what is recorded of its congestion
+    /// Discard the recorded congestion
     #[arg(long)]
     reset_congestion: bool,
     #[command(flatten)]
-    place: Place,
+    target: QueueTarget,
 }
 
 #[derive(Serialize)]
-struct SettingsShown {
+struct SettingsView {
     group: String,
     weight: u64,
     rate: Option<String>,
@@ -94,20 +94,20 @@ struct SettingsShown {
 }
 
 #[derive(Serialize)]
-struct Shown {
+struct GroupDetails {
     #[serde(flatten)]
-    settings: SettingsShown,
+    settings: SettingsView,
     backlog: u64,
     in_flight: u64,
     waiting: u64,
     total: u64,
     done: u64,
     stored_bytes: u64,
-    congestion: Option<CongestionShown>,
+    congestion: Option<CongestionDetails>,
 }
 
 #[derive(Serialize)]
-struct CongestionShown {
+struct CongestionDetails {
     level: &'static str,
     kept_away: u64,
     speed: u64,
@@ -117,17 +117,17 @@ struct CongestionShown {
 }
 
 #[derive(Serialize)]
-struct Listed {
-    groups: Vec<Line>,
-    /// Groups with unfinished jobs at all.
+struct GroupList {
+    groups: Vec<GroupRow>,
+    /// The number of all groups with unfinished jobs.
     active: u64,
     warnings: Vec<String>,
 }
 
 #[derive(Serialize)]
-struct Line {
+struct GroupRow {
     #[serde(flatten)]
-    settings: SettingsShown,
+    settings: SettingsView,
     backlog: u64,
     in_flight: u64,
     waiting: u64,
@@ -136,33 +136,32 @@ struct Line {
     backoff_ms: u64,
 }
 
-/// Does what was asked.
+/// Runs the subcommand.
 pub async fn run(arguments: Arguments) -> Result<(), Failure> {
-    match arguments.deed {
-        Deed::Show { group, place } => show(&group, &place).await,
-        Deed::Set(set) => run_set(*set).await,
-        Deed::List { limit, place } => list(limit, &place).await,
+    match arguments.action {
+        Action::Show { group, target } => show(&group, &target).await,
+        Action::Set(arguments) => set(*arguments).await,
+        Action::List { limit, target } => list(limit, &target).await,
     }
 }
 
-async fn show(name: &str, place: &Place) -> Result<(), Failure> {
-    let group = place.attach().await?.group(name);
+async fn show(name: &str, target: &QueueTarget) -> Result<(), Failure> {
+    let group = target.attach().await?.group(name);
     let Some(view) = group.view().await? else {
-        return Err(Failure::bad_input(format!(
-            "nothing is known of {name}: it has no jobs and no settings"
-        )));
+        return Err(Failure::bad_input(format!("there is no group {name}: it has no jobs and no settings")));
     };
-    let shown = Shown::new(name, &view, group.congestion().await?);
-    place.tell(&shown, || shown.text())
+    let details = GroupDetails::new(name, &view, group.congestion().await?);
+    target.print(&details, || details.text())
 }
 
-async fn run_set(set: Set) -> Result<(), Failure> {
-    let Set { weight, rate, concurrency, base_priority, pause, resume, reset_congestion, .. } = set;
+async fn set(arguments: SetArguments) -> Result<(), Failure> {
+    let SetArguments { weight, rate, concurrency, base_priority, pause, resume, reset_congestion, .. } =
+        arguments;
     let nothing = weight.is_none() && rate.is_none() && concurrency.is_none() && base_priority.is_none();
     if nothing && !pause && !resume && !reset_congestion {
-        return Err(Failure::bad_input("nothing to set; name a setting, such as --weight 3 or --pause"));
+        return Err(Failure::bad_input("nothing to set; give a setting, such as --weight 3 or --pause"));
     }
-    let mut group = set.place.attach_or_make().await?.group(&set.group);
+    let mut group = arguments.target.attach_or_make().await?.group(&arguments.group);
     if let Some(weight) = weight {
         group = group.weight(weight);
     }
@@ -182,21 +181,21 @@ async fn run_set(set: Set) -> Result<(), Failure> {
     group = if pause { group.pause() } else { group };
     group = if resume { group.resume() } else { group };
     group = if reset_congestion { group.reset_congestion() } else { group };
-    let shown = SettingsShown::new(&set.group, &group.apply().await?);
-    set.place.tell(&shown, || tables::prose(&shown.text()))
+    let settings = SettingsView::new(&arguments.group, &group.apply().await?);
+    arguments.target.print(&settings, || tables::prose(&settings.text()))
 }
 
-async fn list(limit: usize, place: &Place) -> Result<(), Failure> {
-    let fairlane = place.attach().await?;
+async fn list(limit: usize, target: &QueueTarget) -> Result<(), Failure> {
+    let fairlane = target.attach().await?;
     let (mut groups, mut paused) = (Vec::new(), Vec::new());
     let mut after = None;
     while groups.len() < limit {
         let page = fairlane.groups(after.take(), (limit - groups.len()).min(500)).await?;
         let Some(last) = page.last() else { break };
         after = Some(last.group.clone());
-        paused.extend(page.iter().filter(|line| waits_paused(line)).cloned());
-        groups.extend(page.into_iter().map(|line| Line {
-            settings: SettingsShown::new(&line.group.to_string(), &line.settings),
+        paused.extend(page.iter().filter(|line| is_held_up_by_pause(line)).cloned());
+        groups.extend(page.into_iter().map(|line| GroupRow {
+            settings: SettingsView::new(&line.group.to_string(), &line.settings),
             backlog: line.backlog,
             in_flight: line.in_flight,
             waiting: line.waiting,
@@ -206,11 +205,11 @@ async fn list(limit: usize, place: &Place) -> Result<(), Failure> {
         }));
     }
     let warnings = paused_warnings(&paused);
-    let listed = Listed { groups, active: fairlane.whole().await?.active_groups, warnings };
-    place.tell(&listed, || listed.text())
+    let list = GroupList { groups, active: fairlane.queue_view().await?.active_groups, warnings };
+    target.print(&list, || list.text())
 }
 
-impl SettingsShown {
+impl SettingsView {
     fn new(group: &str, settings: &GroupSettings) -> Self {
         Self {
             group: group.to_owned(),
@@ -235,9 +234,9 @@ impl SettingsShown {
     }
 }
 
-impl Shown {
+impl GroupDetails {
     fn new(group: &str, view: &GroupView, congestion: Option<CongestionView>) -> Self {
-        let congestion = congestion.map(|view| CongestionShown {
+        let congestion = congestion.map(|view| CongestionDetails {
             level: view.level.as_str(),
             kept_away: view.waiting,
             speed: view.speed,
@@ -246,7 +245,7 @@ impl Shown {
             estimated_completion_ms: view.estimated_completion_ms(),
         });
         Self {
-            settings: SettingsShown::new(group, &view.settings),
+            settings: SettingsView::new(group, &view.settings),
             backlog: view.backlog,
             in_flight: view.in_flight,
             waiting: view.waiting,
@@ -259,8 +258,8 @@ impl Shown {
 
     fn text(&self) -> String {
         let counts = format!(
-            "{} waiting for their turn ({} of them not due yet), {} running, {} of {} done since it was last idle\n  \
-             {} stored, finished jobs included",
+            "{} waiting ({} not due yet), {} running, {} of {} done since the group was last idle\n  \
+             {} stored, including finished jobs",
             thousands(self.backlog),
             thousands(self.waiting),
             thousands(self.in_flight),
@@ -269,23 +268,23 @@ impl Shown {
             tables::bytes(self.stored_bytes)
         );
         let congestion = self.congestion.as_ref().map(|view| {
-            format!("\n  congestion {}, {:.2} throttles a job", view.level, view.throttles_per_job)
+            format!("\n  congestion {}, {:.2} throttles per job", view.level, view.throttles_per_job)
         });
         tables::prose(&format!("{}\n  {counts}{}", self.settings.text(), congestion.unwrap_or_default()))
     }
 }
 
-impl Listed {
+impl GroupList {
     fn text(&self) -> String {
         let shown = thousands(self.groups.len() as u64);
-        let summary = format!("{shown} of {} groups with unfinished jobs.", thousands(self.active));
+        let summary = format!("{shown} of {} with unfinished jobs.", counted(self.active, "group"));
         if self.groups.is_empty() {
             return summary;
         }
-        let rows = self.groups.iter().map(|line| {
-            let done = format!("{} of {}", thousands(line.done), thousands(line.total));
-            let counts = [line.backlog, line.waiting, line.in_flight].map(thousands);
-            let settings = &line.settings;
+        let rows = self.groups.iter().map(|row| {
+            let done = format!("{} of {}", thousands(row.done), thousands(row.total));
+            let counts = [row.backlog, row.waiting, row.in_flight].map(thousands);
+            let settings = &row.settings;
             let rate = limit_text(settings.rate.as_ref());
             let paused = if settings.paused { "paused" } else { "–" };
             let limits = vec![done, settings.weight.to_string(), rate, paused.to_owned()];

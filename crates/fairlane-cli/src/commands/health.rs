@@ -1,4 +1,4 @@
-//! `fairlane health`: whether a server is ready, for probes that have nothing else to ask with.
+//! `fairlane health`: whether a server is ready, for probes in containers without an HTTP client.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::output;
-use crate::place::is_server;
+use crate::target::is_server;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -16,18 +16,18 @@ Examples:
   fairlane health http://127.0.0.1:9000
   fairlane health https://queue.example.com --json
 
-It asks the server's /readyz, which needs no key: whether it answers, its engine answers and takes
-changes, and it is not stopping.
-Exit codes: 0 it is ready; 1 it is not, or it does not answer; 2 bad input.";
+Requests /readyz, which needs no key. A server is ready if it responds, its engine responds and \
+accepts writes, and it is not shutting down.
+Exit codes: 0 ready; 1 not ready, or no response; 2 bad input.";
 
-/// Says whether a server is ready
+/// Checks whether a server is ready
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// Where the server is
+    /// Address of the server
     #[arg(value_name = "URL", default_value = "http://127.0.0.1:8080")]
     server: String,
-    /// How long to wait for its answer
+    /// How long to wait for a response
     #[arg(long, value_name = "TIME", value_parser = fairlane::parse_duration, default_value = "5s")]
     #[arg(allow_hyphen_values = true)]
     timeout: Duration,
@@ -36,19 +36,19 @@ pub struct Arguments {
     json: bool,
 }
 
-/// What programs get.
+/// The JSON form of the result.
 #[derive(Serialize)]
-struct Answer {
+struct HealthView {
     server: String,
     ready: bool,
 }
 
-/// Asks once.
+/// Sends one request to the server.
 pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     let server = fairlane_engine::without_user(&arguments.server);
     if !is_server(&server) {
         return Err(Failure::bad_input(format!(
-            "{server:?} is not the address of a server; write http://host:port or https://host"
+            "{server:?} is not the address of a server; use http://host:port or https://host"
         )));
     }
     fairlane_engine::check_address(&arguments.server)?;
@@ -56,7 +56,7 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
         return Err(Failure::broken(format!("{server} is not ready: {error}")));
     }
     match arguments.json {
-        true => output::print_json(&Answer { server, ready: true }),
+        true => output::print_json(&HealthView { server, ready: true }),
         false => output::print(&format!("{server} is ready")),
     }
 }

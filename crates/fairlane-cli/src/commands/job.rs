@@ -1,4 +1,4 @@
-//! `fairlane job`: one job, to look at, to cancel or to requeue.
+//! `fairlane job`: shows, cancels or requeues one job.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -12,8 +12,8 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::failure::Failure;
-use crate::place::Place;
 use crate::tables::counted;
+use crate::target::QueueTarget;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -22,44 +22,45 @@ Examples:
   fairlane job cancel customer-7 invoice-4711
   fairlane job requeue customer-7 invoice-4711
 
-Why a job is not running says fairlane why. Many dead jobs at once: fairlane dead requeue.
-Exit codes: 0 done; 1 it failed, or found no room and stays dead; 2 there is no such job, or it has ended and cannot be
-cancelled, or is not dead and cannot be requeued, or bad input.";
+fairlane why explains why a job is not running. fairlane dead requeue requeues many dead jobs.
+Exit codes: 0 success; 1 failure, or no room to requeue the job; 2 unknown job, a job that has \
+ended and cannot be cancelled, a job that is not dead and cannot be requeued, or bad input.";
 
-/// Shows a job with its payload and result, cancels it, or lets it run again
+/// Shows, cancels or requeues one job
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
     #[command(subcommand)]
-    deed: Deed,
+    action: Action,
 }
 
 #[derive(Subcommand)]
-enum Deed {
-    /// Says how a job stands, with its payload and its result
+enum Action {
+    /// Shows a job with its payload and result
     #[command(after_help = "Example:\n  fairlane job show customer-7 invoice-4711")]
-    Show(Which),
-    /// Cancels a job: one that waits will not run, one that runs is told
+    Show(JobSelector),
+    /// Cancels a job: a waiting job will not run, a running job is asked to stop
     #[command(after_help = "Example:\n  fairlane job cancel customer-7 invoice-4711")]
-    Cancel(Which),
-    /// Lets a dead job run again, with all its attempts
+    Cancel(JobSelector),
+    /// Requeues a dead job with its full number of attempts
     #[command(after_help = "Example:\n  fairlane job requeue customer-7 invoice-4711")]
-    Requeue(Which),
+    Requeue(JobSelector),
 }
 
+/// The arguments that select a job.
 #[derive(Args)]
-struct Which {
-    /// Whose job
+struct JobSelector {
+    /// Group of the job
     group: String,
-    /// Which of theirs
+    /// Id of the job
     job: String,
     #[command(flatten)]
-    place: Place,
+    target: QueueTarget,
 }
 
-/// What programs get.
+/// A job as it is printed.
 #[derive(Serialize)]
-struct Shown {
+struct JobDetails {
     group: String,
     job: String,
     r#type: String,
@@ -73,101 +74,104 @@ struct Shown {
     trace: Option<String>,
     worker: Option<String>,
     created_at: String,
-    /// When it is due, or its lease ends.
+    /// When the job is due, or when its lease expires.
     until: Option<String>,
     settled_at: Option<String>,
-    payload: Bytes,
-    result: Option<Bytes>,
+    payload: Content,
+    result: Option<Content>,
     error: Option<Problem>,
 }
 
-/// Bytes as they can be read best.
+/// A payload or result: as JSON or text if possible, else in base64.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Bytes {
+enum Content {
     Json(Box<RawValue>),
     Text(String),
     Base64 { base64: String },
 }
 
 #[derive(Serialize)]
-struct Cancelled {
+struct CancelledJob {
     group: String,
     job: String,
-    /// Whether it runs, and is only told to stop.
+    /// Whether the job is running and was only asked to stop.
     is_running: bool,
 }
 
 #[derive(Serialize)]
-struct RequeuedOne {
+struct RequeuedJob {
     group: String,
     job: String,
     requeued: bool,
 }
 
-/// Does what was asked.
+/// Runs the subcommand.
 pub async fn run(arguments: Arguments) -> Result<(), Failure> {
-    match arguments.deed {
-        Deed::Show(which) => show(which).await,
-        Deed::Cancel(which) => cancel(which).await,
-        Deed::Requeue(which) => requeue(which).await,
+    match arguments.action {
+        Action::Show(selector) => show(selector).await,
+        Action::Cancel(selector) => cancel(selector).await,
+        Action::Requeue(selector) => requeue(selector).await,
     }
 }
 
-async fn show(which: Which) -> Result<(), Failure> {
-    let job = which.place.attach().await?.job(&which.group, &which.job);
-    let view = job.view().await?.ok_or_else(|| which.unknown())?;
-    let shown = Shown::new(&view);
-    which.place.tell(&shown, || shown.text())
+async fn show(selector: JobSelector) -> Result<(), Failure> {
+    let job = selector.target.attach().await?.job(&selector.group, &selector.job);
+    let view = job.view().await?.ok_or_else(|| selector.unknown())?;
+    let details = JobDetails::new(&view);
+    selector.target.print(&details, || details.text())
 }
 
-async fn cancel(which: Which) -> Result<(), Failure> {
-    let job = which.place.attach().await?.job(&which.group, &which.job);
+async fn cancel(selector: JobSelector) -> Result<(), Failure> {
+    let job = selector.target.attach().await?.job(&selector.group, &selector.job);
     let is_running = match job.cancel().await? {
         Cancellation::Cancelled => false,
         Cancellation::Requested => true,
         Cancellation::Ended => {
             return Err(Failure::bad_input(format!(
                 "job {} has ended; there is nothing to cancel",
-                which.job
+                selector.job
             )));
         }
-        Cancellation::Unknown => return Err(which.unknown()),
+        Cancellation::Unknown => return Err(selector.unknown()),
     };
-    let answer = Cancelled { group: which.group, job: which.job, is_running };
-    which.place.tell(&answer, || {
-        let how =
-            if is_running { "runs; its worker is told, and it is not tried again" } else { "will not run" };
-        format!("{} of {} {how}", answer.job, answer.group)
+    let cancelled = CancelledJob { group: selector.group, job: selector.job, is_running };
+    selector.target.print(&cancelled, || {
+        let effect = if is_running {
+            "is running; it is asked to stop and will not be retried"
+        } else {
+            "will not run"
+        };
+        format!("{} of {} {effect}", cancelled.job, cancelled.group)
     })
 }
 
-async fn requeue(which: Which) -> Result<(), Failure> {
-    let job = which.named()?;
-    let fairlane = which.place.attach().await?;
-    let answer = fairlane.engine().requeue_dead(RequeueDead { jobs: vec![job] }).await?;
-    match answer.jobs.first() {
+async fn requeue(selector: JobSelector) -> Result<(), Failure> {
+    let job = selector.job_ref()?;
+    let fairlane = selector.target.attach().await?;
+    let reply = fairlane.engine().call(RequeueDead { jobs: vec![job] }).await?;
+    match reply.jobs.first() {
         Some(Requeued::Requeued) => {}
         Some(Requeued::Full) => {
             return Err(Failure::broken(format!(
-                "{} found no room and stays dead; run it again when less is waiting",
-                which.job
+                "there is no room for {}, which stays dead; try again when fewer jobs are waiting",
+                selector.job
             )));
         }
         Some(Requeued::NotDead) => {
             return Err(Failure::bad_input(format!(
-                "job {} is not dead, so there is nothing to requeue; fairlane job show says how it stands",
-                which.job
+                "job {} is not dead, so there is nothing to requeue; run fairlane job show to see its state",
+                selector.job
             )));
         }
-        Some(Requeued::Unknown) | None => return Err(which.unknown()),
+        Some(Requeued::Unknown) | None => return Err(selector.unknown()),
     }
-    let answer = RequeuedOne { group: which.group, job: which.job, requeued: true };
-    which.place.tell(&answer, || format!("{} of {} runs again", answer.job, answer.group))
+    let requeued = RequeuedJob { group: selector.group, job: selector.job, requeued: true };
+    selector.target.print(&requeued, || format!("{} of {} is requeued", requeued.job, requeued.group))
 }
 
-impl Which {
-    fn named(&self) -> Result<JobRef, Failure> {
+impl JobSelector {
+    fn job_ref(&self) -> Result<JobRef, Failure> {
         let bad = |error: InvalidName| Failure::bad_input(error.to_string());
         Ok(JobRef { group: GroupId::new(&self.group).map_err(bad)?, id: JobId::new(&self.job).map_err(bad)? })
     }
@@ -180,7 +184,7 @@ impl Which {
     }
 }
 
-impl Shown {
+impl JobDetails {
     fn new(view: &JobView) -> Self {
         let time = |at: Micros| time_text(at.as_millis());
         let has_note = !view.note.is_empty();
@@ -201,8 +205,8 @@ impl Shown {
             created_at: time(view.created_at),
             until: view.until.map(time),
             settled_at: view.settled_at.map(time),
-            payload: Bytes::new(&view.payload),
-            result: (is_done && has_note).then(|| Bytes::new(&view.note)),
+            payload: Content::new(&view.payload),
+            result: (is_done && has_note).then(|| Content::new(&view.note)),
             error: (!is_done && has_note).then(|| Problem::from_bytes(&view.note)),
         }
     }
@@ -214,7 +218,7 @@ impl Shown {
             counted(self.throttles.into(), "time"),
             counted(self.losses.into(), "lease"),
         );
-        let until = if self.state == "PROCESSING" { "leased to" } else { "due" };
+        let until = if self.state == "PROCESSING" { "lease end" } else { "due" };
         let problem = self.error.as_ref().map(ToString::to_string);
         let facts = [
             ("type", Some(format!("{}, level {}, cost {}", self.r#type, self.level, self.cost))),
@@ -225,20 +229,20 @@ impl Shown {
             ("settled", self.settled_at.clone()),
             ("worker", self.worker.clone()),
             ("payload", Some(self.payload.text())),
-            ("result", self.result.as_ref().map(Bytes::text)),
+            ("result", self.result.as_ref().map(Content::text)),
             ("problem", problem),
         ];
         let mut lines =
             vec![format!("{} of {}: {}, {counts}", self.job, self.group, self.state), String::new()];
-        let known = facts.into_iter().filter_map(|(about, text)| Some((about, text?)));
-        // A line of a payload stands below its first one, so that it cannot pass for another fact.
+        let known = facts.into_iter().filter_map(|(label, text)| Some((label, text?)));
+        // Indents the lines of a payload, so that none can look like another fact.
         let hanging = format!("\n{:13}", "");
-        lines.extend(known.map(|(about, text)| format!("  {about:9}  {}", text.replace('\n', &hanging))));
+        lines.extend(known.map(|(label, text)| format!("  {label:9}  {}", text.replace('\n', &hanging))));
         lines.join("\n")
     }
 }
 
-impl Bytes {
+impl Content {
     fn new(bytes: &[u8]) -> Self {
         let Ok(text) = std::str::from_utf8(bytes) else {
             return Self::Base64 { base64: BASE64.encode(bytes) };

@@ -1,4 +1,4 @@
-//! `fairlane type`: what downstreams allow.
+//! `fairlane type`: job types and the limits of their downstreams.
 
 use clap::{Args, Subcommand};
 use fairlane::{Fairlane, Rate, TypeSettings, TypeView, rate_text, time_text};
@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::limit::{Limit, limit_text, number_or_none, rate_now_text, rate_or_none};
-use crate::place::Place;
 use crate::tables::{self, counted, thousands};
+use crate::target::QueueTarget;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -18,74 +18,74 @@ Examples:
   fairlane type remove mial
   fairlane type list --json
 
-What is not named stays as it is. Any change opens a type that a Retry-After of its downstream has closed;
-a changed rate forgets what refusals of the downstream have taught.
-Exit codes: 0 done; 1 it failed; 2 there is no such type, or bad input.";
+Settings that are not given stay unchanged. Any change reopens a type that its downstream has \
+closed with Retry-After. A new rate discards what was learned from the rejections of the downstream.
+Exit codes: 0 success; 1 failure; 2 unknown type or bad input.";
 
-/// Shows types of jobs, sets their rate, concurrency, retries and pause, and removes them
+/// Shows job types, sets their rate, concurrency, retries and pause, and removes them
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
     #[command(subcommand)]
-    deed: Deed,
+    action: Action,
 }
 
 #[derive(Subcommand)]
-enum Deed {
-    /// Says how a type stands
+enum Action {
+    /// Shows a type
     #[command(after_help = "Example:\n  fairlane type show mail")]
     Show {
-        /// Which
+        /// Name of the type
         #[arg(value_name = "TYPE")]
         job_type: String,
         #[command(flatten)]
-        place: Place,
+        target: QueueTarget,
     },
-    /// Changes a type's settings
+    /// Changes the settings of a type
     #[command(after_help = "Example:\n  fairlane type set mail --rate '500/s burst 20' --max-retry-count 5")]
-    Set(Box<Set>),
-    /// Removes a type that has no jobs, with its settings
+    Set(Box<SetArguments>),
+    /// Removes a type that has no jobs, and its settings
     #[command(
-        after_help = "Jobs that have not ended and dead jobs keep a type; finished ones do not.\n\nExample:\n  fairlane type remove mial"
+        after_help = "A type with unfinished or dead jobs cannot be removed; completed jobs do not matter.\n\nExample:\n  fairlane type remove mial"
     )]
     Remove {
-        /// The type to remove
+        /// Name of the type
         #[arg(value_name = "TYPE")]
         job_type: String,
         #[command(flatten)]
-        place: Place,
+        target: QueueTarget,
     },
     /// Lists the known types
     #[command(after_help = "Example:\n  fairlane type list")]
-    List(Place),
+    List(QueueTarget),
 }
 
 #[derive(Args)]
-struct Set {
-    /// Which
+struct SetArguments {
+    /// Name of the type
     #[arg(value_name = "TYPE")]
     job_type: String,
-    /// What its downstream allows: 50/s, 10/min, '500/s burst 20', or none
+    /// Rate that the downstream allows: 50/s, 10/min, '500/s burst 20', or none
     #[arg(long, value_parser = rate_or_none, allow_hyphen_values = true)]
     rate: Option<Limit<Rate>>,
-    /// Its jobs that run at once, or none for no limit
+    /// Maximum number of running jobs, or none
     #[arg(long, value_name = "N", value_parser = number_or_none, allow_negative_numbers = true)]
     concurrency: Option<Limit<u32>>,
-    /// Retries before one of its jobs is dead, or none for as many as the whole queue allows
+    /// Number of retries before a job is dead, or none for the default of the queue
     #[arg(long, value_name = "N", value_parser = number_or_none, allow_negative_numbers = true)]
     max_retry_count: Option<Limit<u32>>,
-    /// None of it starts until it is resumed
+    /// Start no jobs of this type until it is resumed
     #[arg(long, conflicts_with = "resume")]
     pause: bool,
-    /// Its jobs start again
+    /// Start jobs of this type again
     #[arg(long)]
     resume: bool,
     #[command(flatten)]
-    place: Place,
+    target: QueueTarget,
 }
 
 #[derive(Serialize)]
-struct SettingsShown {
+struct SettingsView {
     r#type: String,
     rate: Option<String>,
     concurrency: Option<u32>,
@@ -94,13 +94,13 @@ struct SettingsShown {
 }
 
 #[derive(Serialize)]
-struct Shown {
+struct TypeDetails {
     #[serde(flatten)]
-    settings: SettingsShown,
+    settings: SettingsView,
     in_flight: u64,
     ready: u64,
     active_lanes: u64,
-    /// Below the set one after refusals of the downstream.
+    /// The effective rate, below the configured one after rejections of the downstream.
     rate_now_per_second: Option<f64>,
     #[serde(skip)]
     rate_now: Option<String>,
@@ -110,49 +110,49 @@ struct Shown {
 }
 
 #[derive(Serialize)]
-struct Listed {
-    types: Vec<Shown>,
+struct TypeList {
+    types: Vec<TypeDetails>,
 }
 
-/// Does what was asked.
+/// Runs the subcommand.
 pub async fn run(arguments: Arguments) -> Result<(), Failure> {
-    match arguments.deed {
-        Deed::Show { job_type, place } => show(&job_type, &place).await,
-        Deed::Set(set) => run_set(*set).await,
-        Deed::Remove { job_type, place } => remove(&job_type, &place).await,
-        Deed::List(place) => list(&place).await,
+    match arguments.action {
+        Action::Show { job_type, target } => show(&job_type, &target).await,
+        Action::Set(arguments) => set(*arguments).await,
+        Action::Remove { job_type, target } => remove(&job_type, &target).await,
+        Action::List(target) => list(&target).await,
     }
 }
 
-async fn show(name: &str, place: &Place) -> Result<(), Failure> {
-    let fairlane = place.attach().await?;
-    let Some(shown) = Shown::find(&fairlane, name).await? else {
-        return Err(Failure::bad_input(format!("nothing is known of type {name}: no job has it")));
+async fn show(name: &str, target: &QueueTarget) -> Result<(), Failure> {
+    let fairlane = target.attach().await?;
+    let Some(details) = TypeDetails::find(&fairlane, name).await? else {
+        return Err(Failure::bad_input(format!("there is no type {name}: it has no jobs and no settings")));
     };
-    place.tell(&shown, || tables::prose(&shown.text()))
+    target.print(&details, || tables::prose(&details.text()))
 }
 
-/// What `type remove` prints.
+/// The JSON form of the result of `type remove`.
 #[derive(Serialize)]
 struct RemovedType {
     removed: String,
 }
 
-async fn remove(name: &str, place: &Place) -> Result<(), Failure> {
-    let fairlane = place.attach().await?;
+async fn remove(name: &str, target: &QueueTarget) -> Result<(), Failure> {
+    let fairlane = target.attach().await?;
     if !fairlane.job_type(name).remove().await? {
         return Err(Failure::bad_input(format!("there is no type {name}")));
     }
-    let answer = RemovedType { removed: name.to_owned() };
-    place.tell(&answer, || tables::prose(&format!("Removed type {name}.")))
+    let removed = RemovedType { removed: name.to_owned() };
+    target.print(&removed, || tables::prose(&format!("Removed type {name}.")))
 }
 
-async fn run_set(set: Set) -> Result<(), Failure> {
-    let Set { rate, concurrency, max_retry_count, pause, resume, .. } = set;
+async fn set(arguments: SetArguments) -> Result<(), Failure> {
+    let SetArguments { rate, concurrency, max_retry_count, pause, resume, .. } = arguments;
     if rate.is_none() && concurrency.is_none() && max_retry_count.is_none() && !pause && !resume {
-        return Err(Failure::bad_input("nothing to set; name a setting, such as --rate 50/s or --pause"));
+        return Err(Failure::bad_input("nothing to set; give a setting, such as --rate 50/s or --pause"));
     }
-    let mut job_type = set.place.attach_or_make().await?.job_type(&set.job_type);
+    let mut job_type = arguments.target.attach_or_make().await?.job_type(&arguments.job_type);
     job_type = match rate {
         Some(Limit::At(rate)) => job_type.rate(rate),
         Some(Limit::None) => job_type.no_rate(),
@@ -170,29 +170,29 @@ async fn run_set(set: Set) -> Result<(), Failure> {
     };
     job_type = if pause { job_type.pause() } else { job_type };
     job_type = if resume { job_type.resume() } else { job_type };
-    let shown = SettingsShown::new(&set.job_type, &job_type.apply().await?);
-    set.place.tell(&shown, || tables::prose(&shown.text()))
+    let settings = SettingsView::new(&arguments.job_type, &job_type.apply().await?);
+    arguments.target.print(&settings, || tables::prose(&settings.text()))
 }
 
-async fn list(place: &Place) -> Result<(), Failure> {
-    let fairlane = place.attach().await?;
+async fn list(target: &QueueTarget) -> Result<(), Failure> {
+    let fairlane = target.attach().await?;
     let mut types = Vec::new();
-    for type_id in fairlane.whole().await?.types {
-        types.extend(Shown::find(&fairlane, &type_id.to_string()).await?);
+    for type_id in fairlane.queue_view().await?.types {
+        types.extend(TypeDetails::find(&fairlane, &type_id.to_string()).await?);
     }
-    let listed = Listed { types };
-    place.tell(&listed, || {
-        if listed.types.is_empty() {
-            return "No type is known.".to_owned();
+    let list = TypeList { types };
+    target.print(&list, || {
+        if list.types.is_empty() {
+            return "There are no types.".to_owned();
         }
         tables::texts(
             &["type", "rate", "now", "concurrency", "retries", "running", "paused"],
-            listed.types.iter().map(Shown::row),
+            list.types.iter().map(TypeDetails::row),
         )
     })
 }
 
-impl SettingsShown {
+impl SettingsView {
     fn new(name: &str, settings: &TypeSettings) -> Self {
         Self {
             r#type: name.to_owned(),
@@ -215,18 +215,18 @@ impl SettingsShown {
     }
 
     fn retries(&self) -> String {
-        self.max_retry_count.map_or("as the whole".to_owned(), |count| count.to_string())
+        self.max_retry_count.map_or("queue default".to_owned(), |count| count.to_string())
     }
 }
 
-impl Shown {
+impl TypeDetails {
     async fn find(fairlane: &Fairlane, name: &str) -> Result<Option<Self>, Failure> {
         Ok(fairlane.job_type(name).view().await?.map(|view| Self::new(name, &view)))
     }
 
     fn new(name: &str, view: &TypeView) -> Self {
         Self {
-            settings: SettingsShown::new(name, &view.settings),
+            settings: SettingsView::new(name, &view.settings),
             in_flight: view.in_flight,
             ready: view.ready,
             active_lanes: view.active_lanes.iter().sum(),
@@ -241,17 +241,17 @@ impl Shown {
     fn text(&self) -> String {
         let mut lines = vec![self.settings.text()];
         lines.push(format!(
-            "  {} running, {} answered in the last second, {} in order",
+            "  {} running, {} answered in the last second, {} in fair order",
             thousands(self.in_flight),
             thousands(self.answers_last_second),
             counted(self.active_lanes, "lane")
         ));
-        lines.extend(self.rate_now.as_ref().map(|rate| format!("  lets {rate} pass now")));
+        lines.extend(self.rate_now.as_ref().map(|rate| format!("  effective rate {rate}")));
         lines.extend(
             self.closed_until.as_ref().map(|until| format!("  closed by its downstream until {until}")),
         );
-        let asked = self.asked_at.as_deref().unwrap_or("never");
-        lines.push(format!("  a worker last asked for it: {asked}"));
+        let requested = self.asked_at.as_deref().unwrap_or("never");
+        lines.push(format!("  last requested by a worker: {requested}"));
         lines.join("\n")
     }
 

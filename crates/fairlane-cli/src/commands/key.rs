@@ -1,4 +1,4 @@
-//! `fairlane key`: keys of a server.
+//! `fairlane key`: the API keys of a server.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -23,84 +23,87 @@ Examples:
   fairlane key rotate 0a1b2c3d --grace 24h
   fairlane key revoke 0a1b2c3d
 
-A key is shown once; its file keeps only a hash. A running server notices a change within about a second.
-Roles: admin may do everything; producer enqueues, cancels and repeats; worker leases and settles; viewer looks.
-Exit codes: 0 done; 1 it failed; 2 there is no such key, or bad input.";
+A key is printed once; its file stores only a hash. A running server applies a change within about \
+a second.
+Roles: admin may do everything; producer enqueues, cancels and requeues; worker leases and settles; \
+viewer reads.
+Exit codes: 0 success; 1 failure; 2 unknown key or bad input.";
 
-/// Creates, lists, rotates and revokes the keys of a server
+/// Creates, lists, rotates and revokes the API keys of a server
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
     #[command(subcommand)]
-    deed: Deed,
+    action: Action,
 }
 
 #[derive(Subcommand)]
-enum Deed {
-    /// Makes a key and shows it, this once
+enum Action {
+    /// Creates a key and prints it once
     #[command(
         after_help = "Example:\n  fairlane key create --name nightly-import --role producer --group customer-7"
     )]
-    Create(Create),
-    /// Lists keys, revoked ones too
+    Create(CreateArguments),
+    /// Lists all keys, including revoked ones
     #[command(after_help = "Example:\n  fairlane key list --json")]
     List {
         #[command(flatten)]
-        place: Place,
+        target: KeyFileTarget,
     },
-    /// Gives a key a new secret; the old one counts for a while
+    /// Replaces the secret of a key; the old secret stays valid for a grace period
     #[command(after_help = "Example:\n  fairlane key rotate 0a1b2c3d --grace 24h")]
     Rotate {
-        /// Which: its id, the 8 signs after flk_
+        /// Id of the key: the 8 characters after flk_
         id: String,
-        /// How long the old secret still counts; 0s ends it at once
+        /// How long the old secret stays valid; 0s revokes it at once
         #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "24h", allow_hyphen_values = true)]
         grace: Duration,
         #[command(flatten)]
-        place: Place,
+        target: KeyFileTarget,
     },
-    /// Ends a key at once and for good
+    /// Revokes a key immediately and permanently
     #[command(after_help = "Example:\n  fairlane key revoke 0a1b2c3d")]
     Revoke {
-        /// Which: its id, the 8 signs after flk_
+        /// Id of the key: the 8 characters after flk_
         id: String,
         #[command(flatten)]
-        place: Place,
+        target: KeyFileTarget,
     },
 }
 
 #[derive(Args)]
-struct Create {
-    /// What people call it
+struct CreateArguments {
+    /// Name of the key
     #[arg(long)]
     name: String,
-    /// What it is for: admin, producer, worker or viewer
+    /// Role of the key: admin, producer, worker or viewer
     #[arg(long)]
     role: Role,
-    /// Bind it to a group, or to several; only a producer or a viewer can be
+    /// Bind the key to this group; may be repeated. Only for the roles producer and viewer
     #[arg(long = "group", value_name = "GROUP", value_parser = group)]
     groups: Vec<GroupId>,
-    /// Its requests: 100/s, or '100/s burst 500' [default: as the server is set]
+    /// Limit of requests: 100/s, or '100/s burst 500' [default: key_rate of the server]
     #[arg(long, value_parser = parse_rate, allow_hyphen_values = true)]
     rate: Option<Rate>,
-    /// When it ends by itself, from now on, such as 90d [default: never]
+    /// Time until the key expires, such as 90d [default: never]
     #[arg(long, value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true)]
     expires: Option<Duration>,
     #[command(flatten)]
-    place: Place,
+    target: KeyFileTarget,
 }
 
-/// The file of keys in a data directory.
+/// The name of the file with the keys in a data directory.
 pub const KEYS: &str = "keys.json";
 
-/// Where the keys are.
+/// The options that select the file with the keys.
 #[derive(Args)]
-struct Place {
-    /// The file of keys [env: FAIRLANE_KEYS] [default: as ./fairlane.toml says, else keys.json in the data directory]
+struct KeyFileTarget {
+    /// File with the API keys [env: FAIRLANE_KEYS] [default: keys in ./fairlane.toml, else
+    /// keys.json in the data directory]
     #[arg(long, value_name = "FILE", conflicts_with = "data")]
     keys: Option<PathBuf>,
-    /// The data directory of the server, whose keys.json is meant [default: the engine of the environment or
-    /// ./fairlane.toml if that is a directory, else ./fairlane-data]
+    /// Data directory of the server, with its keys.json [default: the engine in the environment or
+    /// in ./fairlane.toml if it is a directory, else ./fairlane-data]
     #[arg(long, value_name = "DIRECTORY")]
     data: Option<PathBuf>,
     /// Print one JSON object and nothing else
@@ -108,8 +111,9 @@ struct Place {
     json: bool,
 }
 
+/// A key as it is printed.
 #[derive(Serialize)]
-struct Shown {
+struct KeyDetails {
     id: String,
     name: String,
     role: &'static str,
@@ -119,76 +123,76 @@ struct Shown {
     created_at: String,
     expires_at: Option<String>,
     revoked_at: Option<String>,
-    /// Until when the secret before this one still counts.
+    /// When the previous secret becomes invalid.
     previous_valid_until: Option<String>,
-    /// The key itself, where it was just made.
+    /// The key itself, after it was created or rotated.
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<String>,
 }
 
 #[derive(Serialize)]
-struct Listed {
-    keys: Vec<Shown>,
+struct KeyList {
+    keys: Vec<KeyDetails>,
 }
 
-/// Does what was asked.
+/// Runs the subcommand.
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
-    match arguments.deed {
-        Deed::Create(create) => run_create(create),
-        Deed::List { place } => list(&place),
-        Deed::Rotate { id, grace, place } => {
-            let (record, token) = place.file()?.rotate(&id, grace).map_err(failed)?;
-            let shown = Shown::new(&record, Some(&token));
-            let before = match &shown.previous_valid_until {
-                Some(until) => format!("The secret before it counts until {until}."),
-                None => "The secret before it counts no more.".to_owned(),
+    match arguments.action {
+        Action::Create(arguments) => create(arguments),
+        Action::List { target } => list(&target),
+        Action::Rotate { id, grace, target } => {
+            let (record, token) = target.file()?.rotate(&id, grace).map_err(failure)?;
+            let details = KeyDetails::new(&record, Some(&token));
+            let previous = match &details.previous_valid_until {
+                Some(until) => format!("The previous secret is valid until {until}."),
+                None => "The previous secret is no longer valid.".to_owned(),
             };
-            place.tell_secret(&shown, &before)
+            target.print_secret(&details, &previous)
         }
-        Deed::Revoke { id, place } => {
-            let shown = Shown::new(&place.file()?.revoke(&id).map_err(failed)?, None);
+        Action::Revoke { id, target } => {
+            let details = KeyDetails::new(&target.file()?.revoke(&id).map_err(failure)?, None);
             let text = || {
                 format!(
-                    "{} ({}) is revoked; a running server refuses it within about a second.",
-                    shown.id, shown.name
+                    "{} ({}) is revoked; a running server rejects it within about a second.",
+                    details.id, details.name
                 )
             };
-            place.tell(&shown, text)
+            target.print(&details, text)
         }
     }
 }
 
-const ONCE: &str = "This is shown once and kept nowhere: put it where its user can read it, and nobody else.";
+const PRINTED_ONCE: &str = "The key is printed once and not stored: save it where only its user can read it.";
 
-fn run_create(create: Create) -> Result<(), Failure> {
-    let Create { name, role, groups, rate, expires, place } = create;
+fn create(arguments: CreateArguments) -> Result<(), Failure> {
+    let CreateArguments { name, role, groups, rate, expires, target } = arguments;
     let groups = (!groups.is_empty()).then(|| groups.into_iter().collect());
-    let file = place.file()?;
+    let file = target.file()?;
     let is_first = !file.path().exists();
     let new = NewKey { name, role, groups, rate, expires_in: expires };
-    let (record, token) = file.create(new).map_err(failed)?;
-    let shown = Shown::new(&record, Some(&token));
+    let (record, token) = file.create(new).map_err(failure)?;
+    let details = KeyDetails::new(&record, Some(&token));
     let first = match is_first {
         true => format!(
-            "It is the first in {}; a server that runs without keys asks for them within a second.",
+            "It is the first key in {}; a running server without keys requires a key within a second.",
             file.path().display()
         ),
         false => String::new(),
     };
-    place.tell_secret(&shown, &first)
+    target.print_secret(&details, &first)
 }
 
-fn list(place: &Place) -> Result<(), Failure> {
-    let records = place.file()?.list().map_err(failed)?;
-    let listed = Listed { keys: records.iter().map(|record| Shown::new(record, None)).collect() };
-    place.tell(&listed, || listed.text())
+fn list(target: &KeyFileTarget) -> Result<(), Failure> {
+    let records = target.file()?.list().map_err(failure)?;
+    let list = KeyList { keys: records.iter().map(|record| KeyDetails::new(record, None)).collect() };
+    target.print(&list, || list.text())
 }
 
 fn group(text: &str) -> Result<GroupId, String> {
     GroupId::new(text).map_err(|error| error.to_string())
 }
 
-fn failed(error: KeysError) -> Failure {
+fn failure(error: KeysError) -> Failure {
     match error {
         KeysError::Missing(_) | KeysError::NoSuchKey(_) | KeysError::Refused(_) => {
             Failure::bad_input(error.to_string())
@@ -197,36 +201,36 @@ fn failed(error: KeysError) -> Failure {
     }
 }
 
-impl Place {
-    /// The file a server would use that is started here with the same variables.
+impl KeyFileTarget {
+    /// The file that a server started here, with the same variables, would use.
     fn file(&self) -> Result<KeyFile, Failure> {
         let in_folder = |folder: &Path| folder.join(KEYS);
-        let said = self.keys.clone().or_else(|| self.data.as_deref().map(in_folder));
-        let said = said.or_else(|| config::variable("FAIRLANE_KEYS").map(PathBuf::from));
-        if let Some(path) = said {
+        let configured = self.keys.clone().or_else(|| self.data.as_deref().map(in_folder));
+        let configured = configured.or_else(|| config::variable("FAIRLANE_KEYS").map(PathBuf::from));
+        if let Some(path) = configured {
             return Ok(KeyFile::at(path));
         }
         let nearby = config::nearby().map_err(Failure::bad_input)?;
-        let engine = discovery::expected().map_err(Failure::bad_input)?;
+        let engine = discovery::configured_or_local().map_err(Failure::bad_input)?;
         let folder = || directory_of(&engine).unwrap_or_else(|| DATA.into());
         Ok(KeyFile::at(nearby.keys.unwrap_or_else(|| in_folder(&folder()))))
     }
 
-    fn tell(&self, answer: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), Failure> {
-        if self.json { output::print_json(answer) } else { output::print(&text()) }
+    fn print(&self, value: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), Failure> {
+        if self.json { output::print_json(value) } else { output::print(&text()) }
     }
 
-    /// The secret alone goes to standard output, so that a script can take it: `KEY=$(fairlane key create …)`.
-    fn tell_secret(&self, shown: &Shown, besides: &str) -> Result<(), Failure> {
-        self.tell(shown, || shown.secret().to_owned())?;
+    /// Prints only the key on standard output, for scripts: `KEY=$(fairlane key create …)`.
+    fn print_secret(&self, details: &KeyDetails, note: &str) -> Result<(), Failure> {
+        self.print(details, || details.secret().to_owned())?;
         if !self.json {
-            [ONCE, besides].into_iter().filter(|line| !line.is_empty()).for_each(output::say);
+            [PRINTED_ONCE, note].into_iter().filter(|line| !line.is_empty()).for_each(output::print_message);
         }
         Ok(())
     }
 }
 
-impl Shown {
+impl KeyDetails {
     fn new(record: &KeyRecord, token: Option<&Token>) -> Self {
         let state = match (record.revoked_at, record.is_valid(SystemTime::now())) {
             (Some(_), _) => "revoked",
@@ -256,17 +260,17 @@ impl Shown {
         let groups = self.groups.as_ref().map_or("all".to_owned(), |groups| {
             groups.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
         });
-        let rate = self.rate.as_deref().unwrap_or("the server's");
-        let ends = self.expires_at.as_deref().unwrap_or("never");
-        [&self.id, &self.name, self.role, &groups, rate, self.state, &self.created_at, ends]
+        let rate = self.rate.as_deref().unwrap_or("default");
+        let expires = self.expires_at.as_deref().unwrap_or("never");
+        [&self.id, &self.name, self.role, &groups, rate, self.state, &self.created_at, expires]
             .map(str::to_owned)
             .to_vec()
     }
 }
 
-impl Listed {
+impl KeyList {
     fn text(&self) -> String {
-        let header = ["id", "name", "role", "groups", "rate", "state", "created", "ends"];
-        tables::texts(&header, self.keys.iter().map(Shown::row))
+        let header = ["id", "name", "role", "groups", "rate", "state", "created", "expires"];
+        tables::texts(&header, self.keys.iter().map(KeyDetails::row))
     }
 }

@@ -1,7 +1,7 @@
-//! `fairlane serve`: a queue over HTTP, with what keeps it going.
+//! `fairlane serve`: a queue over HTTP, with its background loops.
 //!
-//! A worker runs in the same process: its loops always, and the types of the file if it names any.
-//! Invariant: what was answered is in the engine, so a stop loses nothing.
+//! A worker runs in the same process: always its loops, and the types that the file configures.
+//! Invariant: an acknowledged request is stored in the engine, so stopping loses nothing.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,16 +17,16 @@ use fairlane_targets::CallbackSettings;
 use fairlane_worker::Pool;
 
 use super::key::KEYS;
-use super::work::said::{Guarding, Said, jobs};
+use super::work::event::{ServerAccess, WorkEvent, jobs};
+use super::work::reporter::Reporter;
 use super::work::store::Purpose;
-use super::work::telling::Telling;
-use super::work::{End, Signals, ended, programs, store, worker};
-use crate::config::{Config, DATA, Given};
+use super::work::{End, Signals, finish, programs, store, worker};
+use crate::config::{Config, ConfigArguments, DATA};
 use crate::discovery::reachable;
 use crate::failure::Failure;
 use crate::logs::{self, LogFormat};
 use crate::output;
-use crate::place::{Place, is_memory, is_server};
+use crate::target::{QueueTarget, is_memory, is_server};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -35,82 +35,85 @@ Examples:
   fairlane serve --listen 0.0.0.0:8080 --keys keys.json
   fairlane serve --config fairlane.toml --log json
 
-The queue is in a directory, which is made if it is not there, or on Redis, which is waited for. Other commands of this
-machine reach a directory that is served through its server (fairlane status --engine ./fairlane-data).
-With [types.NAME] or [callbacks] in the file it works on them too, as fairlane work does.
-fairlane config says what it would be started with, and where each value comes from.
-The first Ctrl-C or SIGTERM lets running requests and jobs end, the second one does not.
-Exit codes: 0 stopped; 1 it failed, such as on a port that is in use, or its store is lost; 2 bad input; 130 stopped with work in hand.";
+The queue is stored in a directory, which is created if it does not exist, or on Redis. If Redis \
+does not respond, serve waits for it. Other commands on this machine reach a served directory \
+through its server (fairlane status --engine ./fairlane-data).
+With [types.NAME] or [callbacks] in the file, serve also runs these jobs, like fairlane work.
+fairlane config prints the values that serve would use, and their sources.
+The first Ctrl-C or SIGTERM waits for running requests and jobs, the second stops at once.
+Exit codes: 0 stopped; 1 failure, such as a port in use or a lost store; 2 bad input; 130 stopped \
+with requests or jobs running.";
 
-/// Serves a queue over HTTP: an API for any language, metrics, and workers without code
+/// Serves a queue over HTTP, with an API for any language, metrics, and workers that need no code
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
     #[command(flatten)]
-    given: Given,
-    /// The same as --log json
+    config: ConfigArguments,
+    /// Same as --log json
     #[arg(long, conflicts_with = "log")]
     json: bool,
 }
 
-/// Serves until it is told to stop.
+/// Serves until a signal arrives.
 pub async fn run(arguments: Arguments) -> Result<(), Failure> {
-    let mut given = arguments.given;
+    let mut overrides = arguments.config;
     if arguments.json {
-        given.log = Some("json".to_owned());
+        overrides.log = Some("json".to_owned());
     }
-    let config = Config::read(&given)?;
+    let config = Config::read(&overrides)?;
     programs::check(&config)?;
     let json = config.server.log == LogFormat::Json;
     if json {
-        output::speak_to_programs();
+        output::report_failures_as_json();
     }
     let url = config.engine.clone().unwrap_or_else(|| format!("dir:{DATA}"));
-    let place = Place { engine: url, json };
-    check(&place)?;
+    let target = QueueTarget { engine: url, json };
+    check(&target)?;
     logs::install(config.server.log).map_err(Failure::bad_input)?;
-    let keys = open_keys(&config, &place)?;
-    // Before the engine is opened, which makes its directory.
-    Server::check(config.server.listen, keys.as_deref()).map_err(unstarted)?;
-    let telling = Telling::start(json);
+    let keys = open_keys(&config, &target)?;
+    // Before the engine is opened, because opening it creates its directory.
+    Server::check(config.server.listen, keys.as_deref()).map_err(start_failure)?;
+    let reporter = Reporter::start(json);
     let mut signals = Signals::listen()?;
-    // Before the engine is opened, which takes its handles then.
-    fairlane_server::figures::install();
+    // Before the engine is opened, because it creates its metric handles then.
+    fairlane_server::metrics::install();
     let reached = tokio::select! {
-        reached = store::reach(&place, Purpose::Serve, None, &config, &telling) => reached.map(Some),
+        reached = store::reach(&target, Purpose::Serve, None, &config, &reporter) => reached.map(Some),
         () = signals.next() => Ok(None),
     };
     let end = match reached {
-        Ok(Some(engine)) => serve(&engine, keys, &place, &config, &telling, &mut signals).await,
+        Ok(Some(engine)) => serve(&engine, keys, &target, &config, &reporter, &mut signals).await,
         Ok(None) => End::default(),
-        Err(failure) => End::of(failure),
+        Err(failure) => End::failed(failure),
     };
-    ended(end, telling).await
+    finish(end, reporter).await
 }
 
-/// A queue in memory is as good as any for as long as it is served; one behind a server is not this one's to serve.
-fn check(place: &Place) -> Result<(), Failure> {
-    if is_server(&place.engine) {
+/// Accepts a queue in memory, which exists as long as the server; rejects the queue of another
+/// server.
+fn check(target: &QueueTarget) -> Result<(), Failure> {
+    if is_server(&target.engine) {
         return Err(Failure::bad_input(
-            "--engine names a server, which serves its queue already; name a directory or a Redis",
+            "--engine selects a server, which already serves its queue; use a directory or a Redis",
         ));
     }
-    Ok(fairlane_engine::check_address(&place.engine)?)
+    Ok(fairlane_engine::check_address(&target.engine)?)
 }
 
-/// The keys of the file that is named, else of that of the data directory, which need not be there yet. A queue in memory
-/// has only those that are named.
-fn open_keys(config: &Config, place: &Place) -> Result<Option<Arc<Keys>>, Failure> {
-    let keys = match (&config.server.keys, directory_of(&place.engine)) {
+/// The keys of the configured file, else of the data directory, where they need not exist yet. A
+/// queue in memory uses only configured keys.
+fn open_keys(config: &Config, target: &QueueTarget) -> Result<Option<Arc<Keys>>, Failure> {
+    let keys = match (&config.server.keys, directory_of(&target.engine)) {
         (Some(path), _) => Keys::open(path),
         (None, Some(folder)) => Keys::expect(folder.join(KEYS)),
-        (None, None) if is_memory(&place.engine) => return Ok(None),
+        (None, None) if is_memory(&target.engine) => return Ok(None),
         (None, None) => {
             let path = Path::new(DATA).join(KEYS);
             tracing::warn!(
                 target: "fairlane", path = %path.display(),
-                "the keys are looked for below the working directory; name their file with --keys, so that a start \
-                 elsewhere finds them"
+                "the API keys are searched relative to the working directory; set their file with --keys, so that a \
+                 server started elsewhere finds them"
             );
             Keys::expect(path)
         }
@@ -121,71 +124,69 @@ fn open_keys(config: &Config, place: &Place) -> Result<Option<Arc<Keys>>, Failur
 async fn serve(
     engine: &Arc<dyn Engine>,
     keys: Option<Arc<Keys>>,
-    place: &Place,
+    target: &QueueTarget,
     config: &Config,
-    telling: &Telling,
+    reporter: &Reporter,
     signals: &mut Signals,
 ) -> End {
     let bound = keys.as_ref().map(|keys| keys.bound_groups()).unwrap_or_default();
     let shared = config.callbacks.as_ref().and_then(|one| shared_secret(&one.settings, &bound));
-    let (server, pool) = match start(engine, keys, place, config, telling).await {
+    let (server, pool) = match start(engine, keys, target, config, reporter).await {
         Ok(started) => started,
-        Err(failure) => return End::of(failure),
+        Err(failure) => return End::failed(failure),
     };
-    engine
-        .warnings()
-        .into_iter()
-        .chain(shared)
-        .for_each(|warning| telling.say(Said::EngineWarning { warning }));
+    for warning in engine.info().warnings.into_iter().chain(shared) {
+        reporter.report(WorkEvent::EngineWarning { warning });
+    }
     tokio::select! {
         () = signals.next() => {}
-        () = store::keep(engine, config, telling) => {}
-        error = engine.lost() => return End::lost(&error, telling.running()),
+        () = store::keep(engine, config, reporter) => {}
+        error = engine.admin().lost() => return End::lost(&error, reporter.running()),
     }
     let stopped = async { tokio::join!(pool.stop(), server.stop()).0 };
     tokio::select! {
         report = stopped => End { report, ..End::default() },
-        () = signals.next() => End::at_once(telling.running(), &format!(
-            "{} and requests that were being answered",
-            jobs(telling.running())
-        )),
+        () = signals.next() => {
+            let running = reporter.running();
+            End::interrupted(running, &format!("{} and unfinished requests", jobs(running)))
+        }
     }
 }
 
-/// A warning if customers have keys and their callbacks are signed with a secret that other customers know.
+/// A warning if a group has a key and its callbacks are signed with a secret that other groups
+/// know.
 fn shared_secret(settings: &CallbackSettings, bound: &BTreeSet<GroupId>) -> Option<String> {
     let has_own = |group: &&GroupId| settings.group_secrets.iter().any(|(owner, _)| owner == *group);
     let group = bound.iter().find(|group| !has_own(group))?;
     Some(format!(
-        "callbacks of {group} are signed with the secret of all groups, so its receiver could forge callbacks to others; \
-         give each group that has a key its own in group_secrets of [callbacks]"
+        "callbacks of {group} are signed with the secret of all groups, so their receiver could forge callbacks to other \
+         groups; give each group that has a key its own secret in group_secrets of [callbacks]"
     ))
 }
 
 async fn start(
     engine: &Arc<dyn Engine>,
     keys: Option<Arc<Keys>>,
-    place: &Place,
+    target: &QueueTarget,
     config: &Config,
-    telling: &Telling,
+    reporter: &Reporter,
 ) -> Result<(Server, Pool), Failure> {
-    let guarding = Guarding::new(keys.as_deref(), place);
+    let access = ServerAccess::new(keys.as_deref(), target);
     let fairlane = Fairlane::from_engine(engine.clone());
     let (address, settings) = (config.server.listen, config.server.settings.clone());
-    let server = Server::start(fairlane, address, keys, settings).await.map_err(unstarted)?;
-    engine.announce(format!("http://{}", reachable(server.address()))).await?;
-    let worker = worker(engine, config, telling)?;
+    let server = Server::start(fairlane, address, keys, settings).await.map_err(start_failure)?;
+    engine.admin().announce(format!("http://{}", reachable(server.address()))).await?;
+    let worker = worker(engine, config, reporter)?;
     let pool = worker.start().map_err(|error| Failure::bad_input(error.to_string()))?;
-    telling.say(Said::serving(server.address(), &place.engine, guarding, config));
+    reporter.report(WorkEvent::serving(server.address(), &target.engine, access, config));
     Ok((server, pool))
 }
 
-fn unstarted(error: ServerError) -> Failure {
+fn start_failure(error: ServerError) -> Failure {
     match &error {
         ServerError::Listen { address, reason } if reason.kind() == std::io::ErrorKind::AddrInUse => {
             Failure::broken(format!(
-                "something listens on {address} already; name another port with --listen {}:{}, or any free one with \
-                 port 0",
+                "{address} is already in use; select another port with --listen {}:{}, or any free port with port 0",
                 address.ip(),
                 address.port().wrapping_add(1)
             ))
@@ -200,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bound_key_without_a_secret_of_its_groups_own_is_warned_about() {
+    fn a_bound_group_without_its_own_secret_causes_a_warning() {
         let groups = |names: &[&str]| names.iter().map(|name| GroupId::new(*name).unwrap()).collect();
         let secret = || "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".parse().unwrap();
         let mut settings = CallbackSettings::new(vec![secret()]);

@@ -1,16 +1,18 @@
-//! `fairlane settings`: what holds for the whole queue.
+//! `fairlane settings`: the settings of the queue.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use fairlane_core::queue::{SetWhole, Settings, WholeSet};
+use fairlane::duration_text;
+use fairlane_core::queue::{QueueSet, SetQueue, Settings};
 use serde::Serialize;
 
 use super::work::store::DISCIPLINE_IN_USE;
-use crate::config::{set_whole, whole_shown};
+use crate::config::{queue_settings, set_queue};
 use crate::failure::Failure;
-use crate::place::Place;
 use crate::tables;
+use crate::target::QueueTarget;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -19,76 +21,103 @@ Examples:
   fairlane settings set completed_retention_ms=2h rate=none
   fairlane settings show --json
 
-The keys are those of [whole] in fairlane.toml. They live with the queue, so every process sees the same.
-Exit codes: 0 done; 1 it failed; 2 bad input, such as an unknown key or a value out of range.";
+The keys are those of [queue] in fairlane.toml. The values are stored in the queue, so that every \
+process uses the same ones. --json prints durations in milliseconds.
+Exit codes: 0 success; 1 failure; 2 bad input, such as an unknown key or a value out of range.";
 
-/// Shows what holds for the whole queue, and changes it
+/// Shows and changes the settings of the queue
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
     #[command(subcommand)]
-    deed: Deed,
+    action: Action,
 }
 
 #[derive(Subcommand)]
-enum Deed {
-    /// Says what holds
+enum Action {
+    /// Shows all settings
     #[command(after_help = "Example:\n  fairlane settings show")]
-    Show(Place),
-    /// Changes what is named and leaves the rest
+    Show(QueueTarget),
+    /// Changes the given settings; the others stay unchanged
     #[command(after_help = "Example:\n  fairlane settings set max_retry_count=5 rate='500/s burst 20'")]
     Set {
-        /// Such as max_retry_count=5; fairlane settings show has all keys
+        /// Settings and their new values, such as max_retry_count=5; settings show lists all keys
         #[arg(value_name = "KEY=VALUE", required = true, value_parser = pair)]
         pairs: Vec<(String, String)>,
         #[command(flatten)]
-        place: Place,
+        target: QueueTarget,
     },
 }
 
-/// What programs get.
+/// The JSON form of the result: the exact values.
 #[derive(Serialize)]
-struct Answer {
+struct SettingsView {
     settings: BTreeMap<&'static str, String>,
 }
 
-/// Does what was asked.
+/// Runs the subcommand.
 pub async fn run(arguments: Arguments) -> Result<(), Failure> {
-    match arguments.deed {
-        Deed::Show(place) => {
-            let whole = place.attach().await?.whole().await?;
-            tell(&place, &whole.settings)
+    match arguments.action {
+        Action::Show(target) => {
+            let queue = target.attach().await?.queue_view().await?;
+            print(&target, &queue.settings)
         }
-        Deed::Set { pairs, place } => set(pairs, &place).await,
+        Action::Set { pairs, target } => set(pairs, &target).await,
     }
 }
 
-async fn set(pairs: Vec<(String, String)>, place: &Place) -> Result<(), Failure> {
-    // What is mistyped is found before anybody is asked.
+async fn set(pairs: Vec<(String, String)>, target: &QueueTarget) -> Result<(), Failure> {
+    // Finds invalid keys and values before the queue is opened.
     let mut standard = Settings::default();
     for (key, value) in &pairs {
-        set_whole(&mut standard, key, value).map_err(Failure::bad_input)?;
+        set_queue(&mut standard, key, value).map_err(Failure::bad_input)?;
     }
-    let fairlane = place.attach_or_make().await?;
-    let mut settings = fairlane.whole().await?.settings;
+    let fairlane = target.attach_or_make().await?;
+    let mut settings = fairlane.queue_view().await?.settings;
     for (key, value) in &pairs {
-        set_whole(&mut settings, key, value).map_err(Failure::bad_input)?;
+        set_queue(&mut settings, key, value).map_err(Failure::bad_input)?;
     }
-    let command = SetWhole { settings: settings.clone() };
-    match fairlane.engine().set_whole(command).await.map_err(fairlane::Error::from)? {
-        WholeSet::Set => tell(place, &settings),
-        WholeSet::DisciplineInUse => Err(Failure::bad_input(DISCIPLINE_IN_USE)),
+    let command = SetQueue { settings: settings.clone() };
+    match fairlane.engine().call(command).await.map_err(fairlane::Error::from)? {
+        QueueSet::Set => print(target, &settings),
+        QueueSet::DisciplineInUse => Err(Failure::bad_input(DISCIPLINE_IN_USE)),
     }
 }
 
-fn tell(place: &Place, settings: &Settings) -> Result<(), Failure> {
-    let shown = whole_shown(settings);
-    let answer = Answer { settings: shown.iter().cloned().collect() };
-    let rows = shown.into_iter().map(|(key, value)| vec![key.to_owned(), value]);
-    place.tell(&answer, || tables::texts(&["key", "value"], rows))
+fn print(target: &QueueTarget, settings: &Settings) -> Result<(), Failure> {
+    let values = queue_settings(settings);
+    let view = SettingsView { settings: values.iter().cloned().collect() };
+    let rows = values.into_iter().map(|(key, value)| vec![key.to_owned(), readable(key, value)]);
+    target.print(&view, || tables::texts(&["key", "value"], rows))
+}
+
+/// The value for people: a number of milliseconds becomes a duration with its unit.
+fn readable(key: &str, value: String) -> String {
+    match value.parse() {
+        Ok(ms) if key.ends_with("_ms") => duration_text(Duration::from_millis(ms)),
+        _ => value,
+    }
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or("write KEY=VALUE, such as max_retry_count=5")?;
     Ok((key.trim().to_owned(), value.trim().to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_printed_with_their_unit() {
+        let cases = [
+            ("completed_retention_ms", "5400000", "1h30m"),
+            ("base_backoff_ms", "0", "0s"),
+            ("max_retry_count", "86400000", "86400000"),
+            ("rate", "none", "none"),
+        ];
+        for (key, value, expected) in cases {
+            assert_eq!(readable(key, value.to_owned()), expected, "{key}");
+        }
+    }
 }

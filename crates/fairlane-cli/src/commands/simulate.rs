@@ -1,4 +1,4 @@
-//! `fairlane simulate`: what the queue would do, in virtual time.
+//! `fairlane simulate`: simulates the queue in virtual time.
 
 use std::path::{Path, PathBuf};
 
@@ -17,31 +17,31 @@ Examples:
   fairlane simulate late --compare
   fairlane simulate my-customers.toml --json
 
-Scenarios that come with the program:
-  backoff, congestion, equals, flood, late, leftovers, levels, neighbours, newcomers, paused,
-  premium, trickle, unknown-limit, weights
+Built-in scenarios:
+  backoff, congestion, equals, flood, late, leftovers, levels, neighbours, newcomers, paused, \
+premium, trickle, unknown-limit, weights
 
-Exit codes: 0 done; 1 it failed; 2 the scenario cannot be used.";
+Exit codes: 0 success; 1 failure; 2 invalid scenario or bad input.";
 
-/// The alphas that `--compare` shows beside `share`.
+/// The values of alpha that `--compare` shows beside `share`.
 const COMPARED_ALPHAS: [i64; 3] = [10_000, 0, -10_000];
 
-/// Plays a scenario in virtual time: days in seconds, the same result every time
+/// Simulates a scenario in virtual time: days in seconds, with reproducible results
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// A TOML file, or the name of a scenario that comes with the program
+    /// Path of a TOML file, or name of a built-in scenario
     scenario: String,
-    /// Also draw the completions over time into this file
+    /// Draw the completions over time into this SVG file
     #[arg(long, value_name = "OUT.SVG")]
     plot: Option<PathBuf>,
-    /// Print a JSON list with one object per part
+    /// Print a JSON array with one object per part
     #[arg(long)]
     json: bool,
-    /// Play under these rules, whatever the scenario says
+    /// Discipline that replaces the one of the scenario
     #[arg(long, value_enum, conflicts_with = "compare")]
     discipline: Option<Rules>,
-    /// Play under `share` and under `classic` at alpha 10000, 0 and -10000, side by side
+    /// Compare `share` with `classic` at alpha 10000, 0 and -10000
     #[arg(long)]
     compare: bool,
     #[command(flatten)]
@@ -54,26 +54,26 @@ enum Rules {
     Classic,
 }
 
-/// What the scenario's `[classic]` may say too.
+/// The options that `[classic]` of a scenario can set too.
 #[derive(Args)]
 #[command(next_help_heading = "Options of the classic discipline")]
 struct ClassicArguments {
-    /// What progress is worth in a score [default: the scenario's, or 10000]
+    /// Weight of the progress in a score [default: the scenario's, or 10000]
     #[arg(long, value_name = "N", allow_negative_numbers = true, conflicts_with = "compare")]
     alpha: Option<i64>,
-    /// Jobs a second over all groups [default: the scenario's, its rate, or 10000]
+    /// Jobs per second over all groups [default: the scenario's, its rate, or 10000]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     global_rps: Option<u64>,
-    /// How often jobs are taken from their lanes to be decided on [default: 200]
+    /// Interval between fetches of jobs from their lanes [default: 200]
     #[arg(long, value_name = "MS", allow_negative_numbers = true)]
     fetch_interval_ms: Option<u64>,
-    /// How many of them at a time [default: 50]
+    /// Number of jobs per fetch [default: 50]
     #[arg(long, value_name = "N", alias = "fetch-batch-size", allow_negative_numbers = true)]
     fetch_batch: Option<u64>,
-    /// How often jobs whose backoff is over go back to their lanes [default: 100]
+    /// Interval between dispatches of jobs whose backoff is over [default: 100]
     #[arg(long, value_name = "MS", allow_negative_numbers = true)]
     dispatch_interval_ms: Option<u64>,
-    /// How many of them at a time [default: 100]
+    /// Number of jobs per dispatch [default: 100]
     #[arg(long, value_name = "N", alias = "dispatch-batch-size", allow_negative_numbers = true)]
     dispatch_batch: Option<u64>,
 }
@@ -92,7 +92,7 @@ impl ClassicArguments {
     }
 }
 
-/// Plays the scenario and prints what came out.
+/// Runs the simulation and prints its result.
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
     let mut runs: Vec<Vec<PartReport>> = Vec::new();
     for scenario in scenarios(&arguments)? {
@@ -107,34 +107,33 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
     output::print(&if arguments.compare { tables::compared(&runs) } else { tables::simulate(&runs.concat()) })
 }
 
-/// The scenario under the rules it is to be played by; several to be compared.
+/// The scenario with the options applied; several variants with `--compare`.
 fn scenarios(arguments: &Arguments) -> Result<Vec<Scenario>, Failure> {
     let scenario = load(&arguments.scenario)?;
     let classic = arguments.classic.layer();
-    let laid_over = |discipline, alpha: Option<i64>| {
+    let with_overlay = |discipline, alpha: Option<i64>| {
         let overlay = Overlay { discipline, classic: ClassicLayer { alpha, ..classic } };
         scenario.with(&overlay).map_err(|error| Failure::bad_input(error.to_string()))
     };
     if arguments.compare {
-        let classic = COMPARED_ALPHAS.map(|alpha| laid_over(Some(Discipline::Classic), Some(alpha)));
-        return [laid_over(Some(Discipline::Share), None)].into_iter().chain(classic).collect();
+        let classic = COMPARED_ALPHAS.map(|alpha| with_overlay(Some(Discipline::Classic), Some(alpha)));
+        return [with_overlay(Some(Discipline::Share), None)].into_iter().chain(classic).collect();
     }
     let discipline = arguments.discipline.map(|rules| match rules {
         Rules::Share => Discipline::Share,
         Rules::Classic => Discipline::Classic,
     });
-    let scenario = laid_over(discipline, classic.alpha)?;
+    let scenario = with_overlay(discipline, classic.alpha)?;
     if classic != ClassicLayer::default() && !scenario.uses(Discipline::Classic) {
-        let problem = "these options are of the classic discipline; add --discipline classic";
         return Err(Failure::bad_input(format!(
-            "scenario {} is played under share: {problem}",
+            "scenario {} uses the discipline share, and the options are for classic; add --discipline classic",
             scenario.name()
         )));
     }
     Ok(vec![scenario])
 }
 
-/// A name without a dot or a slash is one of ours; everything else is a file.
+/// Loads a built-in scenario by its name, or else a file.
 fn load(argument: &str) -> Result<Scenario, Failure> {
     let shipped = Scenario::shipped().iter().find(|(name, _)| *name == argument);
     let parsed = match shipped {
@@ -150,11 +149,11 @@ fn load(argument: &str) -> Result<Scenario, Failure> {
 
 fn read(path: &Path, argument: &str) -> Result<String, Failure> {
     std::fs::read_to_string(path).map_err(|error| {
-        let looks_like_a_name = !argument.contains(['.', '/', '\\']);
-        if looks_like_a_name && !path.exists() {
+        let is_name = !argument.contains(['.', '/', '\\']);
+        if is_name && !path.exists() {
             let names: Vec<&str> = Scenario::shipped().iter().map(|(name, _)| *name).collect();
             return Failure::bad_input(format!(
-                "there is no scenario called {argument:?}; give the path of a TOML file, or one of {}",
+                "there is no scenario {argument:?}; use the path of a TOML file, or one of {}",
                 names.join(", ")
             ));
         }
@@ -185,20 +184,20 @@ mod tests {
     const SIMULATOR: &str = include_str!("../../../../docs/simulator.md");
 
     #[test]
-    fn the_help_names_every_shipped_scenario() {
+    fn the_help_lists_every_built_in_scenario() {
         for (name, _) in Scenario::shipped() {
             assert!(EXAMPLES.contains(name), "{name} is missing in the help of simulate");
         }
     }
 
-    /// Lines of code blocks that begin with the command.
+    /// The arguments of each `fairlane simulate` in a document.
     fn shown_commands(document: &str) -> Vec<Vec<&str>> {
         let lines = document.lines().filter_map(|line| line.strip_prefix("fairlane simulate "));
         lines.map(|line| line.split_whitespace().collect()).collect()
     }
 
     #[test]
-    fn every_command_the_documents_show_can_be_given() {
+    fn every_command_in_the_documents_is_valid() {
         let shown: Vec<Vec<&str>> = [DISCIPLINES, SIMULATOR].into_iter().flat_map(shown_commands).collect();
         assert!(shown.len() >= 8, "{shown:?}");
         for words in shown {
@@ -206,12 +205,12 @@ mod tests {
             let matches = command.try_get_matches_from([&["simulate"], &words[..]].concat());
             let arguments = matches.and_then(|matches| Arguments::from_arg_matches(&matches));
             let arguments = arguments.unwrap_or_else(|error| panic!("{words:?}: {error}"));
-            assert!(scenarios(&arguments).is_ok(), "{words:?} cannot be played");
+            assert!(scenarios(&arguments).is_ok(), "{words:?} is invalid");
         }
     }
 
     #[test]
-    fn every_shipped_scenario_is_explained() {
+    fn every_built_in_scenario_is_documented() {
         for (name, _) in Scenario::shipped() {
             assert!(
                 SIMULATOR.contains(&format!("(../scenarios/{name}.toml)")),

@@ -1,4 +1,4 @@
-//! `fairlane status`: the whole queue in a screenful.
+//! `fairlane status`: the queue on one screen.
 
 use clap::Args;
 use fairlane::{BulkView, rate_text};
@@ -6,9 +6,9 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::limit::{limit_text, rate_now_text};
-use crate::overview::{GroupSeen, Overview, TypeSeen};
-use crate::place::Place;
-use crate::tables::{self, ago, thousands};
+use crate::overview::{GroupOverview, Overview, TypeOverview};
+use crate::tables::{self, ago, counted, thousands};
+use crate::target::QueueTarget;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -16,24 +16,24 @@ Examples:
   fairlane status --engine http://127.0.0.1:8080
   fairlane status --groups 20 --json
 
-Of many groups those with the most unfinished jobs are shown, with their bulk actions that have not ended.
-fairlane top shows it live. It looks and changes nothing.
-Exit codes: 0 done; 1 it failed; 2 bad input.";
+Shows the groups with the most unfinished jobs, and their bulk actions that have not ended. \
+Changes nothing. fairlane top shows the queue live.
+Exit codes: 0 success; 1 failure; 2 bad input.";
 
-/// Shows the whole queue in a screenful: counts, types, the busiest groups, bulk actions, warnings
+/// Shows the queue on one screen: counts, types, busiest groups, bulk actions, warnings
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// At most so many groups
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = crate::place::list_length, allow_negative_numbers = true)]
+    /// Maximum number of groups to show
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = crate::target::list_length, allow_negative_numbers = true)]
     groups: usize,
     #[command(flatten)]
-    place: Place,
+    target: QueueTarget,
 }
 
-/// What programs get.
+/// The JSON form of the result.
 #[derive(Serialize)]
-pub struct Answer {
+pub struct StatusView {
     engine: String,
     discipline: &'static str,
     rate: Option<String>,
@@ -48,30 +48,30 @@ pub struct Answer {
     aggregating: u64,
     sweeping: u64,
     answers_last_second: u64,
-    types: Vec<TypeShown>,
-    groups: Vec<GroupShown>,
-    bulks: Vec<BulkShown>,
+    types: Vec<TypeRow>,
+    groups: Vec<GroupRow>,
+    bulks: Vec<BulkRow>,
     warnings: Vec<String>,
 }
 
 #[derive(Serialize)]
-struct TypeShown {
+struct TypeRow {
     r#type: String,
     paused: bool,
     in_flight: u64,
     ready: u64,
     rate: Option<String>,
-    /// Below the set one after refusals of the downstream.
+    /// The effective rate, below the configured one after rejections of the downstream.
     rate_now_per_second: Option<f64>,
     #[serde(skip)]
     rate_now: Option<String>,
     answers_last_second: u64,
-    /// When a worker last asked for its jobs.
+    /// How long ago a worker last requested its jobs.
     asked_ms_ago: Option<u64>,
 }
 
 #[derive(Serialize)]
-struct GroupShown {
+struct GroupRow {
     group: String,
     backlog: u64,
     waiting: u64,
@@ -81,51 +81,51 @@ struct GroupShown {
     congestion: &'static str,
     paused: bool,
     #[serde(skip)]
-    standing: &'static str,
+    status: &'static str,
 }
 
 #[derive(Serialize)]
-struct BulkShown {
+struct BulkRow {
     group: String,
     bulk: String,
     state: &'static str,
-    course: &'static str,
+    mode: &'static str,
     total: u64,
     succeeded: u64,
     failed: u64,
     cancelled: u64,
 }
 
-/// Looks once and says what is there.
+/// Prints a snapshot of the queue.
 pub async fn run(arguments: Arguments) -> Result<(), Failure> {
-    let fairlane = arguments.place.attach().await?;
+    let fairlane = arguments.target.attach().await?;
     let overview = Overview::take(&fairlane, arguments.groups, true).await?;
-    let answer = Answer::new(&arguments.place, fairlane.engine().name(), &overview);
-    arguments.place.tell(&answer, || answer.text(overview.more_groups))
+    let view = StatusView::new(&arguments.target, fairlane.engine().name(), &overview);
+    arguments.target.print(&view, || view.text(overview.more_groups))
 }
 
-impl Answer {
-    /// From a look.
-    pub fn new(place: &Place, engine: &str, overview: &Overview) -> Self {
-        let whole = &overview.whole;
+impl StatusView {
+    /// The view of a snapshot.
+    pub fn new(target: &QueueTarget, engine: &str, overview: &Overview) -> Self {
+        let queue = &overview.queue;
         Self {
-            engine: format!("{} ({engine})", place.address()),
-            discipline: whole.settings.discipline.as_str(),
-            rate: whole.settings.rate.map(rate_text),
-            backlog: whole.backlog,
-            waiting: whole.waiting,
-            in_flight: whole.in_flight,
-            completed: whole.completed,
-            dead: whole.failed,
-            stored_bytes: whole.stored_bytes,
-            stored_bytes_max: whole.settings.stored_bytes_max,
-            active_groups: whole.active_groups,
-            aggregating: whole.aggregating,
-            sweeping: whole.sweeping,
+            engine: format!("{} ({engine})", target.address()),
+            discipline: queue.settings.discipline.as_str(),
+            rate: queue.settings.rate.map(rate_text),
+            backlog: queue.backlog,
+            waiting: queue.waiting,
+            in_flight: queue.in_flight,
+            completed: queue.completed,
+            dead: queue.failed,
+            stored_bytes: queue.stored_bytes,
+            stored_bytes_max: queue.settings.stored_bytes_max,
+            active_groups: queue.active_groups,
+            aggregating: queue.aggregating,
+            sweeping: queue.sweeping,
             answers_last_second: overview.answers(),
-            types: overview.types.iter().map(TypeShown::new).collect(),
-            groups: overview.groups.iter().map(GroupShown::new).collect(),
-            bulks: overview.bulks.iter().map(BulkShown::new).collect(),
+            types: overview.types.iter().map(TypeRow::new).collect(),
+            groups: overview.groups.iter().map(GroupRow::new).collect(),
+            bulks: overview.bulks.iter().map(BulkRow::new).collect(),
             warnings: overview.warnings.clone(),
         }
     }
@@ -133,17 +133,17 @@ impl Answer {
     fn text(&self, more_groups: bool) -> String {
         let mut parts = vec![tables::prose(&self.counts())];
         if !self.types.is_empty() {
-            let header = ["type", "running", "rate", "now", "answered/s", "last asked for"];
-            parts.push(tables::texts(&header, self.types.iter().map(TypeShown::row)));
+            let header = ["type", "running", "rate", "now", "answered/s", "last requested"];
+            parts.push(tables::texts(&header, self.types.iter().map(TypeRow::row)));
         }
         if !self.groups.is_empty() {
             let header = ["customer", "backlog", "not due", "running", "done", "congestion"];
-            let table = tables::texts(&header, self.groups.iter().map(GroupShown::row));
+            let table = tables::texts(&header, self.groups.iter().map(GroupRow::row));
             parts.push(table + &self.hidden(more_groups));
         }
         if !self.bulks.is_empty() {
             let header = ["customer", "bulk action", "state", "done", "failed", "cancelled"];
-            parts.push(tables::texts(&header, self.bulks.iter().map(BulkShown::row)));
+            parts.push(tables::texts(&header, self.bulks.iter().map(BulkRow::row)));
         }
         if !self.warnings.is_empty() {
             let lines: Vec<String> =
@@ -155,39 +155,39 @@ impl Answer {
 
     fn counts(&self) -> String {
         format!(
-            "{}: {}, rate {}\n  {} waiting ({} not due yet), {} running, {} groups, {} answered in the last second\n  \
-             {} completed (those of bulk actions not counted) and {} dead are kept; {} bulk actions to be summed up, {} to be swept\n  \
-             {} of {} stored, finished jobs included",
+            "{}: {}, rate {}\n  {} waiting ({} not due yet), {} running, {}, {} answered in the last second\n  \
+             retained: {} completed (without those of bulk actions), {} dead; {} to be aggregated, {} to be swept\n  \
+             {} of {} stored, including finished jobs",
             self.engine,
             self.discipline,
             limit_text(self.rate.as_ref()),
             thousands(self.backlog),
             thousands(self.waiting),
             thousands(self.in_flight),
-            thousands(self.active_groups),
+            counted(self.active_groups, "group"),
             thousands(self.answers_last_second),
             thousands(self.completed),
             thousands(self.dead),
-            thousands(self.aggregating),
+            counted(self.aggregating, "bulk action"),
             thousands(self.sweeping),
             tables::bytes(self.stored_bytes),
             tables::bytes(self.stored_bytes_max)
         )
     }
 
-    /// What is said of groups that are not shown.
+    /// A line about groups that are not shown.
     fn hidden(&self, more_groups: bool) -> String {
         let hidden = self.active_groups.saturating_sub(self.groups.len() as u64);
         match (hidden, more_groups) {
             (0, _) => String::new(),
-            (hidden, false) => format!("\nand {} groups with less", thousands(hidden)),
-            (hidden, true) => format!("\nand {} groups, some of which were not looked at", thousands(hidden)),
+            (hidden, false) => format!("\nand {} with fewer jobs", counted(hidden, "group")),
+            (hidden, true) => format!("\nand {}, some of which were not scanned", counted(hidden, "group")),
         }
     }
 }
 
-impl TypeShown {
-    fn new(one: &TypeSeen) -> Self {
+impl TypeRow {
+    fn new(one: &TypeOverview) -> Self {
         let view = &one.view;
         Self {
             r#type: one.type_id.to_string(),
@@ -212,8 +212,8 @@ impl TypeShown {
     }
 }
 
-impl GroupShown {
-    fn new(one: &GroupSeen) -> Self {
+impl GroupRow {
+    fn new(one: &GroupOverview) -> Self {
         let line = &one.line;
         Self {
             group: line.group.to_string(),
@@ -224,24 +224,24 @@ impl GroupShown {
             done: line.done,
             congestion: one.level,
             paused: line.settings.paused,
-            standing: one.standing(),
+            status: one.status(),
         }
     }
 
     fn row(&self) -> Vec<String> {
         let done = format!("{} of {}", thousands(self.done), thousands(self.total));
         let counts = [self.backlog, self.waiting, self.in_flight].map(thousands);
-        [vec![self.group.clone()], counts.to_vec(), vec![done, self.standing.to_owned()]].concat()
+        [vec![self.group.clone()], counts.to_vec(), vec![done, self.status.to_owned()]].concat()
     }
 }
 
-impl BulkShown {
+impl BulkRow {
     fn new(view: &BulkView) -> Self {
         Self {
             group: view.bulk.group.to_string(),
             bulk: view.bulk.id.to_string(),
             state: view.state.as_str(),
-            course: view.course.as_str(),
+            mode: view.mode.as_str(),
             total: view.total,
             succeeded: view.succeeded,
             failed: view.failed,
@@ -250,9 +250,9 @@ impl BulkShown {
     }
 
     fn row(&self) -> Vec<String> {
-        let state = match self.course {
+        let state = match self.mode {
             "run" => self.state.to_owned(),
-            course => format!("{}, {course}", self.state),
+            mode => format!("{}, {mode}", self.state),
         };
         let done = format!("{} of {}", thousands(self.succeeded), thousands(self.total));
         let names = vec![self.group.clone(), self.bulk.clone(), state, done];

@@ -1,6 +1,6 @@
 //! `fairlane top`: the queue, live in the terminal.
 //!
-//! - `top/frame.rs`: one picture of it, as text. `top/screen.rs`: the terminal, taken and given back.
+//! - `top/frame.rs`: one frame, as text. `top/screen.rs`: takes over the terminal and restores it.
 
 mod frame;
 mod screen;
@@ -12,12 +12,12 @@ use clap::Args;
 use fairlane::Fairlane;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::status::Answer;
+use super::status::StatusView;
 use super::work::Signals;
 use crate::failure::Failure;
 use crate::output;
 use crate::overview::Overview;
-use crate::place::Place;
+use crate::target::QueueTarget;
 use frame::{Frame, Size};
 use screen::Screen;
 
@@ -27,15 +27,16 @@ Examples:
   fairlane top --engine http://127.0.0.1:8080
   fairlane top | head -20
 
-Groups are those with the most unfinished jobs; their share is that of all jobs done since the last look.
-A data directory has to be served meanwhile (fairlane serve). q or Ctrl-C ends it. Without a terminal it prints one look and ends. NO_COLOR=1 does without colours.
-Exit codes: 0 done; 1 it failed; 2 bad input.";
+Shows the groups with the most unfinished jobs. The share of a group is its part of all jobs done \
+since the previous refresh. A data directory needs a running server (fairlane serve). Press q or \
+Ctrl-C to quit. Without a terminal, top prints one frame and exits. NO_COLOR=1 turns colours off.
+Exit codes: 0 success; 1 failure; 2 bad input.";
 
-/// Between two looks.
-const LOOK_PAUSE: Duration = Duration::from_secs(1);
-/// Groups that are looked at in detail; a terminal has hardly more lines.
+/// The pause between two refreshes.
+const REFRESH_PAUSE: Duration = Duration::from_secs(1);
+/// Groups in a frame at most; a terminal hardly has more lines.
 const GROUPS_MAX: usize = 50;
-/// As wide as what is printed without a terminal.
+/// The size of a frame without a terminal.
 const PRINTED: Size = Size { width: 100, height: usize::MAX };
 
 /// Shows the queue live: throughput, types, and groups by backlog with share, rate and congestion
@@ -43,24 +44,24 @@ const PRINTED: Size = Size { width: 100, height: usize::MAX };
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
     #[command(flatten)]
-    place: Place,
+    target: QueueTarget,
 }
 
-/// Looks once a second until it is told to stop.
+/// Refreshes once a second until the user quits.
 pub async fn run(arguments: Arguments) -> Result<(), Failure> {
-    let place = arguments.place;
-    let fairlane = place.attach().await?;
+    let target = arguments.target;
+    let fairlane = target.attach().await?;
     let first = Overview::take(&fairlane, GROUPS_MAX, false).await?;
-    if place.json {
-        return output::print_json(&Answer::new(&place, fairlane.engine().name(), &first));
+    if target.json {
+        return output::print_json(&StatusView::new(&target, fairlane.engine().name(), &first));
     }
-    let mut frame = Frame::new(format!("{} ({})", place.address(), fairlane.engine().name()), first);
+    let mut frame = Frame::new(format!("{} ({})", target.address(), fairlane.engine().name()), first);
     if !std::io::stdout().is_terminal() {
-        tokio::time::sleep(LOOK_PAUSE).await;
+        tokio::time::sleep(REFRESH_PAUSE).await;
         frame.next(Overview::take(&fairlane, GROUPS_MAX, false).await?);
         return output::print(frame.text(PRINTED, false).trim_end());
     }
-    place.refuse_to_wait(&fairlane, "look at it now and then (fairlane status)")?;
+    target.refuse_to_block(&fairlane, "run fairlane status from time to time")?;
     live(&fairlane, &mut frame).await
 }
 
@@ -69,7 +70,7 @@ async fn live(fairlane: &Fairlane, frame: &mut Frame) -> Result<(), Failure> {
     let mut signals = Signals::listen()?;
     let mut resized = signal(SignalKind::window_change()).map_err(broken)?;
     let mut screen = Screen::enter().map_err(broken)?;
-    let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + LOOK_PAUSE, LOOK_PAUSE);
+    let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + REFRESH_PAUSE, REFRESH_PAUSE);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         screen.draw(frame).map_err(broken)?;
@@ -78,10 +79,10 @@ async fn live(fairlane: &Fairlane, frame: &mut Frame) -> Result<(), Failure> {
             () = screen.quit() => return Ok(()),
             _ = resized.recv() => {}
             _ = ticks.tick() => tokio::select! {
-                // A queue that does not answer must not take the keys away.
+                // Keys must work while the queue does not respond.
                 () = signals.next() => return Ok(()),
                 () = screen.quit() => return Ok(()),
-                looked = Overview::take(fairlane, GROUPS_MAX, false) => match looked {
+                taken = Overview::take(fairlane, GROUPS_MAX, false) => match taken {
                     Ok(overview) => frame.next(overview),
                     Err(error) => frame.failed(error.to_string()),
                 },

@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::output;
-use crate::place::Place;
 use crate::tables;
+use crate::target::QueueTarget;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -16,30 +16,30 @@ Examples:
   fairlane why customer-A invoice-4711 --engine redis://10.0.0.5:6379
   fairlane why customer-A invoice-4711 --json
 
-It looks and changes nothing. Positions and times to come are estimates.
-Exit codes: 0 explained; 1 it failed; 2 there is no such job, or bad input.";
+Changes nothing. Positions and future times are estimates.
+Exit codes: 0 explained; 1 failure; 2 unknown job or bad input.";
 
-/// Why a job is not running, in one sentence, and the facts behind it
+/// Explains in one sentence why a job is not running, with the facts behind it
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// Whose job
+    /// Group of the job
     group: GroupId,
-    /// Which of theirs
+    /// Id of the job
     job: JobId,
     #[command(flatten)]
-    place: Place,
+    target: QueueTarget,
 }
 
-/// What programs get.
+/// The JSON form of the result.
 #[derive(Serialize)]
-struct Answer {
+struct ExplanationView {
     group: String,
     job: String,
     state: &'static str,
     reason: &'static str,
     sentence: String,
-    /// An estimate.
+    /// An estimate of the time until the job starts, in milliseconds.
     starts_in_ms: Option<u64>,
     facts: Vec<Fact>,
 }
@@ -50,24 +50,24 @@ struct Fact {
     text: String,
 }
 
-/// Looks at the job and says why.
+/// Explains the state of the job.
 pub async fn run(arguments: Arguments) -> Result<(), Failure> {
-    let fairlane = arguments.place.attach().await?;
+    let fairlane = arguments.target.attach().await?;
     let engine = fairlane.engine();
     let job = JobRef { group: arguments.group, id: arguments.job };
-    let explained = engine.explain(Explain { job: job.clone() }).await?;
+    let explained = engine.call(Explain { job: job.clone() }).await?;
     let Some(explanation) = explained.0 else {
         let JobRef { group, id } = job;
         return Err(Failure::bad_input(format!(
             "{group} has no job {id} at {}; it was never enqueued, or it ended and is past its retention",
-            arguments.place.address()
+            arguments.target.address()
         )));
     };
-    let answer = Answer::new(&explanation);
-    if arguments.place.json { output::print_json(&answer) } else { output::print(&answer.text()) }
+    let view = ExplanationView::new(&explanation);
+    if arguments.target.json { output::print_json(&view) } else { output::print(&view.text()) }
 }
 
-impl Answer {
+impl ExplanationView {
     fn new(explanation: &Explanation) -> Self {
         let job = &explanation.job;
         let facts = explanation.facts().into_iter();

@@ -1,15 +1,17 @@
-//! `fairlane work`: a worker without code, from a file.
+//! `fairlane work`: a worker that needs no code, configured by a file.
 //!
-//! - `work/programs.rs`: whether its programs are there. `work/store.rs`: the store, waited for and told of types.
-//! - `work/said.rs`, `work/telling.rs`: what it says while it works. `work/drain.rs`: when nothing is left to do.
+//! - `work/programs.rs`: checks that its programs exist. `work/store.rs`: waits for the store and
+//!   applies the settings of the file.
+//! - `work/event.rs`, `work/reporter.rs`: what it reports while it runs. `work/drain.rs`: decides
+//!   when nothing is left.
 //!
-//! Invariant: nothing is changed in the store before the whole file is known to be good.
+//! Invariant: nothing changes in the store before the complete file is known to be valid.
 
 mod drain;
+pub mod event;
 pub mod programs;
-pub mod said;
+pub mod reporter;
 pub mod store;
-pub mod telling;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,13 +24,13 @@ use fairlane_targets::Callbacks;
 use fairlane_worker::{CALLBACK_TYPE, StopReport, Worker};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::config::{Config, FILE, Given, Target};
+use crate::config::{Config, ConfigArguments, FILE, Target};
 use crate::discovery;
 use crate::failure::Failure;
-use crate::place::Place;
-use said::{Said, jobs};
+use crate::target::QueueTarget;
+use event::{WorkEvent, jobs};
+use reporter::Reporter;
 use store::Purpose;
-use telling::Telling;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -38,70 +40,74 @@ Examples:
   fairlane work --config work.toml --drain --json
   fairlane work --config work.toml --patience 30s
 
-A file such as:
+Example of a file:
   [types.mail]
   http = \"https://mailer.internal/send\"
   rate = \"50/s\"
   [types.shrink]
   command = [\"./shrink-image\", \"--fast\"]
 
-A data directory that is not there is made. A queue that does not answer is waited for.
-The first Ctrl-C or SIGTERM lets running jobs end, the second one does not.
-Every key of the file: fairlane config, and docs/configuration.md.
-Exit codes: 0 stopped or drained; 1 it failed; 2 bad input; 130 stopped with jobs in hand.";
+Creates a data directory that does not exist, and waits for a queue that does not respond.
+The first Ctrl-C or SIGTERM waits for running jobs, the second stops at once.
+fairlane config and docs/configuration.md list every key of the file.
+Exit codes: 0 stopped or drained; 1 failure; 2 bad input; 130 stopped with jobs running.";
 
-/// Works on jobs by posting them to URLs or giving them to programs, as a file says
+/// Runs jobs by calling URLs and programs, as configured in a file
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// Which types to work on, and how [default: ./fairlane.toml]
+    /// File that configures the types [default: ./fairlane.toml]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where the queue lives, whatever the file says: http://host:port (a server), redis://host:port,
-    /// redis+cluster://host:port,host:port or dir:path [env: FAIRLANE_ENGINE] [default: ./fairlane-data if a queue is
-    /// there, else a server on this machine, http://127.0.0.1:8080, else redis://127.0.0.1:6379]
+    /// Address of the queue, overriding the file: http://host:port (a server), redis://host:port,
+    /// redis+cluster://host:port,host:port or dir:path [env: FAIRLANE_ENGINE] [default:
+    /// ./fairlane-data if it contains a queue, else a server at http://127.0.0.1:8080, else
+    /// redis://127.0.0.1:6379]
     #[arg(long, value_name = "URL")]
     engine: Option<String>,
-    /// End when nothing is left to do
+    /// Exit when no job is left for this worker
     #[arg(long)]
     drain: bool,
-    /// Only say whether the file and the address can be used; nobody is asked and nothing changed
+    /// Only check the file and the address. Contacts nothing and changes nothing
     #[arg(long)]
     check: bool,
-    /// How long to wait at the start for a queue that does not answer [default: until it does]
+    /// How long to wait at the start for a queue that does not respond [default: forever]
     #[arg(long, value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true)]
     patience: Option<Duration>,
-    /// Print a JSON object a line and nothing else
+    /// Print one JSON object per line and nothing else
     #[arg(long)]
     json: bool,
 }
 
-/// Works until it is told to stop, or nothing is left.
+/// Runs jobs until a signal arrives, or until nothing is left with `--drain`.
 pub async fn run(arguments: Arguments) -> Result<(), Failure> {
-    let given = Given { config: arguments.config, engine: arguments.engine, ..Given::default() };
-    let config = Config::read(&given)?;
-    let path = what_to_work_on(&config)?;
-    let elsewhere = if arguments.check { discovery::expected } else { discovery::found };
-    let url = config.engine.clone().map_or_else(elsewhere, Ok).map_err(Failure::bad_input)?;
-    let place = Place { engine: url.clone(), json: arguments.json };
-    place.check()?;
+    let overrides =
+        ConfigArguments { config: arguments.config, engine: arguments.engine, ..Default::default() };
+    let config = Config::read(&overrides)?;
+    let path = check_file(&config)?;
+    let default = if arguments.check { discovery::configured_or_local } else { discovery::discover };
+    let url = config.engine.clone().map_or_else(default, Ok).map_err(Failure::bad_input)?;
+    let target = QueueTarget { engine: url.clone(), json: arguments.json };
+    target.check()?;
     let mut signals = Signals::listen()?;
-    let telling = Telling::start(arguments.json);
+    let reporter = Reporter::start(arguments.json);
     if arguments.check {
-        telling.say(Said::checked(path, &url, &config));
-        telling.end().await;
+        reporter.report(WorkEvent::checked(path, &url, &config));
+        reporter.finish().await;
         return Ok(());
     }
     let reached = tokio::select! {
-        reached = store::reach(&place, Purpose::Work, arguments.patience, &config, &telling) => reached.map(Some),
+        reached = store::reach(&target, Purpose::Work, arguments.patience, &config, &reporter) => {
+            reached.map(Some)
+        }
         () = signals.next() => Ok(None),
     };
     let end = match reached {
-        Ok(Some(engine)) => work(&engine, &url, arguments.drain, &config, &telling, &mut signals).await,
+        Ok(Some(engine)) => work(&engine, &url, arguments.drain, &config, &reporter, &mut signals).await,
         Ok(None) => End::default(),
-        Err(failure) => End::of(failure),
+        Err(failure) => End::failed(failure),
     };
-    ended(end, telling).await
+    finish(end, reporter).await
 }
 
 async fn work(
@@ -109,42 +115,44 @@ async fn work(
     url: &str,
     is_drain: bool,
     config: &Config,
-    telling: &Telling,
+    reporter: &Reporter,
     signals: &mut Signals,
 ) -> End {
-    let started = worker(engine, config, telling)
+    let started = worker(engine, config, reporter)
         .and_then(|worker| worker.start().map_err(|error| Failure::bad_input(error.to_string())));
     let pool = match started {
         Ok(pool) => pool,
-        Err(failure) => return End::of(failure),
+        Err(failure) => return End::failed(failure),
     };
-    telling.say(Said::started(&pool, url, config));
-    engine.warnings().into_iter().for_each(|warning| telling.say(Said::EngineWarning { warning }));
+    reporter.report(WorkEvent::started(&pool, url, config));
+    for warning in engine.info().warnings {
+        reporter.report(WorkEvent::EngineWarning { warning });
+    }
     let drained = tokio::select! {
         () = signals.next() => Ok(false),
-        drained = drain(engine, config, telling), if is_drain => drained.map(|()| true),
-        () = store::keep(engine, config, telling) => Ok(false),
-        error = engine.lost() => return End::lost(&error, telling.running()),
+        drained = drain(engine, config, reporter), if is_drain => drained.map(|()| true),
+        () = store::keep(engine, config, reporter) => Ok(false),
+        error = engine.admin().lost() => return End::lost(&error, reporter.running()),
     };
     tokio::select! {
         report = pool.stop() => {
             let is_drained = matches!(drained, Ok(true));
             End { report, drained: is_drained, failure: drained.err() }
         }
-        () = signals.next() => End::at_once(telling.running(), &jobs(telling.running())),
+        () = signals.next() => End::interrupted(reporter.running(), &jobs(reporter.running())),
     }
 }
 
-/// The file, which names something to do and only programs that are there.
-fn what_to_work_on(config: &Config) -> Result<&Path, Failure> {
+/// The path of the file, after checking that it configures a type and that its programs exist.
+fn check_file(config: &Config) -> Result<&Path, Failure> {
     let Some(path) = &config.path else {
         return Err(Failure::bad_input(format!(
-            "there is no ./{FILE} to work by; name a file with --config <FILE>"
+            "there is no configuration file ./{FILE}; select one with --config <FILE>"
         )));
     };
     if config.type_ids().is_empty() {
         return Err(Failure::bad_input(format!(
-            "{}: it names nothing to work on; add a [types.NAME] with http or command, or [callbacks]",
+            "{}: no types are configured; add a [types.NAME] with http or command, or [callbacks]",
             path.display()
         )));
     }
@@ -152,68 +160,67 @@ fn what_to_work_on(config: &Config) -> Result<&Path, Failure> {
     Ok(path)
 }
 
-/// Ends when nothing is left for this worker, and says what is left for others.
-async fn drain(engine: &Arc<dyn Engine>, config: &Config, telling: &Telling) -> Result<(), Failure> {
-    let left = drain::until_nothing_is_left(engine, &config.type_ids(), telling).await?;
-    telling.say(Said::Drained { left });
+/// Completes when nothing is left for this worker, and reports what is left for others.
+async fn drain(engine: &Arc<dyn Engine>, config: &Config, reporter: &Reporter) -> Result<(), Failure> {
+    let left = drain::until_nothing_is_left(engine, &config.type_ids(), reporter).await?;
+    reporter.report(WorkEvent::Drained { left });
     Ok(())
 }
 
-/// How a worker, or a server with one, came to its end.
+/// How a worker, or a server with one, ended.
 #[derive(Default)]
 pub struct End {
-    /// What became of the jobs in hand.
+    /// What happened to the jobs that were running.
     pub report: StopReport,
-    /// Whether nothing was left to do.
+    /// Whether nothing was left for this worker.
     pub drained: bool,
-    /// What went wrong.
+    /// Why it ended, if that was a failure.
     pub failure: Option<Failure>,
 }
 
 impl End {
-    /// It ends because of this, with nothing in hand.
-    pub fn of(failure: Failure) -> Self {
+    /// An end by a failure, without running jobs.
+    pub fn failed(failure: Failure) -> Self {
         Self { failure: Some(failure), ..Self::default() }
     }
 
-    /// The engine can do nothing more until it is opened again, so jobs in hand cannot be settled here.
+    /// An end by the loss of the engine, which has to be opened again; running jobs cannot be
+    /// settled.
     pub fn lost(error: &EngineError, left: u64) -> Self {
-        let message = format!("the engine has stopped: {error}; start again to open it anew");
+        let message = format!("the engine has stopped: {error}; restart this command to open it again");
         let report = StopReport { left: left as usize, ..StopReport::default() };
         Self { report, failure: Some(Failure::broken(message)), ..Self::default() }
     }
 
-    /// Somebody would not wait for so many jobs and whatever else was under way.
-    pub fn at_once(left: u64, what: &str) -> Self {
-        let message = format!("left running: {what}; a job runs again when its lease runs out");
+    /// An end by a second signal with `left` jobs running; `what` describes everything unfinished.
+    pub fn interrupted(left: u64, what: &str) -> Self {
+        let message = format!("left running: {what}; a job runs again when its lease expires");
         let report = StopReport { left: left as usize, ..StopReport::default() };
         Self { report, failure: Some(Failure::Stopped(message)), ..Self::default() }
     }
 }
 
-/// Says so, as the last of all.
-pub async fn ended(end: End, telling: Telling) -> Result<(), Failure> {
+/// Reports the end as the last event.
+pub async fn finish(end: End, reporter: Reporter) -> Result<(), Failure> {
     let End { report, drained, failure } = end;
-    let untold = || {
+    let unsettled = || {
         let what = jobs(report.left as u64);
-        let message = format!(
-            "the engine could not be told how {what} ended; a job runs again when its lease runs out"
-        );
+        let message = format!("{what} could not be settled; a job runs again when its lease expires");
         (report.left > 0).then(|| Failure::broken(message))
     };
-    let failure = failure.or_else(untold);
-    telling.say(telling.stopped(report, drained, failure.as_ref()));
-    telling.end().await;
+    let failure = failure.or_else(unsettled);
+    reporter.report(reporter.stopped(report, drained, failure.as_ref()));
+    reporter.finish().await;
     failure.map_or(Ok(()), Err)
 }
 
-/// A worker as the file has it; without types it only runs the loops.
-pub fn worker(engine: &Arc<dyn Engine>, config: &Config, telling: &Telling) -> Result<Worker, Failure> {
+/// The worker that the file configures; without types it only runs the loops.
+pub fn worker(engine: &Arc<dyn Engine>, config: &Config, reporter: &Reporter) -> Result<Worker, Failure> {
     let bad = |type_id: &dyn std::fmt::Display, error: fairlane_targets::BadTarget| {
         Failure::bad_input(format!("{type_id}: {error}"))
     };
     let mut worker =
-        Worker::new(engine.clone()).settings(config.worker.settings.clone()).on_event(telling.hook());
+        Worker::new(engine.clone()).settings(config.worker.settings.clone()).on_event(reporter.hook());
     if let Some(name) = &config.worker.name {
         worker = worker.name(name.clone());
     }
@@ -246,15 +253,15 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// From now on they do not end the program.
+    /// Starts listening; from now on the signals do not end the program.
     pub fn listen() -> Result<Self, Failure> {
         let listen = |kind| {
-            signal(kind).map_err(|error| Failure::broken(format!("signals cannot be listened for: {error}")))
+            signal(kind).map_err(|error| Failure::broken(format!("cannot listen for signals: {error}")))
         };
         Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
     }
 
-    /// Ends with the next one.
+    /// Completes when the next signal arrives.
     pub async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}

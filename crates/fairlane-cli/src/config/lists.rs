@@ -1,4 +1,4 @@
-//! Every setting of the tables `[server]`, `[whole]` and `[worker]`.
+//! Every setting of the tables `[server]`, `[queue]` and `[worker]`.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -10,19 +10,19 @@ use fairlane_worker::WorkerSettings;
 use super::setting::{Setting, kinds, settings};
 use crate::logs::LogFormat;
 
-/// The port nobody named another for.
+/// The default port of a server.
 const DEFAULT_PORT: u16 = 8080;
 
 /// The table `[server]`.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
-    /// Where it listens.
+    /// The address to listen on.
     pub listen: SocketAddr,
-    /// The file of its keys.
+    /// The file with the API keys.
     pub keys: Option<PathBuf>,
-    /// How it tells what happens.
+    /// The format of the log.
     pub log: LogFormat,
-    /// Its limits.
+    /// The limits of the server.
     pub settings: ServerSettings,
 }
 
@@ -40,13 +40,13 @@ impl Default for ServerConfig {
 /// The table `[worker]`.
 #[derive(Debug, Clone, Default)]
 pub struct WorkerConfig {
-    /// What the worker's id begins with.
+    /// The beginning of the worker's id.
     pub name: Option<String>,
-    /// How it works.
+    /// The settings of the worker.
     pub settings: WorkerSettings,
 }
 
-/// What `[server]` has.
+/// The settings of `[server]`.
 pub const SERVER: &[Setting<ServerConfig>] = settings! {
     "listen" => listen: address,
     "keys" => keys: file,
@@ -74,8 +74,8 @@ pub const SERVER: &[Setting<ServerConfig>] = settings! {
     "groups_shown_max" => settings.groups_shown_max: number,
 };
 
-/// What `[whole]` has, and `fairlane settings set`.
-pub const WHOLE: &[Setting<Settings>] = settings! {
+/// The settings of `[queue]` and `fairlane settings set`.
+pub const QUEUE: &[Setting<Settings>] = settings! {
     "discipline" => discipline: discipline,
     "levels" => levels: levels,
     "rate" => rate: rate,
@@ -100,7 +100,7 @@ pub const WHOLE: &[Setting<Settings>] = settings! {
     "stats_retention_ms" => congestion.stats_retention_ms: millis,
 };
 
-/// What `[worker]` has.
+/// The settings of `[worker]`.
 pub const WORKER: &[Setting<WorkerConfig>] = settings! {
     "name" => name: name,
     "worker_count" => settings.worker_count: number,
@@ -128,17 +128,17 @@ mod tests {
     use super::*;
     use std::fmt::Debug;
 
-    /// A setting that is left out of its list would be shown as it is, and nobody could change it.
+    /// Counts the fields of a struct; a field that is missing in its list could not be configured.
     fn counted(what: impl Debug) -> usize {
         format!("{what:?}").matches(": ").count()
     }
 
     #[test]
     fn every_field_has_a_key() {
-        // Rates and nested structs have names that are no keys.
+        // The fields of a rate and the names of nested structs are not keys.
         let rate = counted(ServerSettings::default().key_rate);
         assert_eq!(SERVER.len(), counted(ServerSettings::default()) - rate + 3);
-        assert_eq!(WHOLE.len(), counted(Settings::default()) - 1, "congestion is a struct");
+        assert_eq!(QUEUE.len(), counted(Settings::default()) - 1, "congestion is a struct");
         assert_eq!(WORKER.len(), counted(WorkerSettings::default()) - 2 + 1, "retry and loops are structs");
     }
 
@@ -150,7 +150,7 @@ mod tests {
         for setting in SERVER {
             has(format!("| `{}` | `{}` |", setting.key, (setting.show)(&server)));
         }
-        for setting in WHOLE {
+        for setting in QUEUE {
             has(format!("`{}`", setting.key));
         }
         for setting in WORKER {

@@ -1,28 +1,28 @@
-//! Everything that is configured, a row for each value.
+//! The configuration as rows, one per value.
 
 use fairlane_engine::without_user;
 use serde::Serialize;
 use toml::de::{DeTable, DeValue};
 
-use super::layers::{Laid, Origin};
+use super::errors::line_of;
+use super::layers::{Merged, Origin};
 use super::lists::{ServerConfig, WorkerConfig};
-use super::mistakes::line_of;
 use super::{DATA, Settings};
 use crate::discovery;
 
-/// What stands for a value that may be secret.
+/// Replaces a value that may be secret.
 const MASK: &str = "…";
-/// Keys whose values may be secret, with all that is below them.
+/// Keys whose values, including nested ones, may be secret.
 const SECRET: [&str; 4] = ["headers", "environment", "secrets", "group_secrets"];
 
-/// A value and where it came from.
+/// A value and its source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Row {
-    /// With its table: `server.listen`.
+    /// The key with its table: `server.listen`.
     pub key: String,
-    /// As it can be written into the file.
+    /// The value as it can be written into the file.
     pub value: String,
-    /// `default`, `fairlane.toml:3`, a variable or an option.
+    /// The source: `default`, `fairlane.toml:3`, a variable or an option.
     pub origin: String,
 }
 
@@ -31,58 +31,61 @@ pub fn all(
     text: &str,
     file: &str,
     engine: Option<&(String, Origin)>,
-    server: &Laid<ServerConfig>,
-    whole: &Laid<Settings>,
-    worker: &Laid<WorkerConfig>,
+    server: &Merged<ServerConfig>,
+    queue: &Merged<Settings>,
+    worker: &Merged<WorkerConfig>,
 ) -> Vec<Row> {
     let mut rows = match engine {
-        Some((url, origin)) => vec![of_engine(url, origin.shown(file))],
-        None => unsaid_engine(),
+        Some((url, origin)) => vec![engine_row(url, origin.label(file))],
+        None => default_engine(),
     };
-    rows.extend(of_table(server, file, &Origin::Default));
-    rows.extend(of_table(whole, file, &Origin::Queue));
-    rows.extend(of_table(worker, file, &Origin::Default));
+    rows.extend(table_rows(server, file, &Origin::Default));
+    rows.extend(table_rows(queue, file, &Origin::Queue));
+    rows.extend(table_rows(worker, file, &Origin::Default));
     if let Ok(table) = DeTable::parse(text) {
         for (key, value) in table.get_ref() {
             if matches!(key.get_ref().as_ref(), "types" | "callbacks") {
-                written(text, file, key.get_ref(), value.get_ref(), &mut rows);
+                add_file_rows(text, file, key.get_ref(), value.get_ref(), &mut rows);
             }
         }
     }
     rows
 }
 
-fn of_engine(url: &str, origin: String) -> Row {
+fn engine_row(url: &str, origin: String) -> Row {
     Row { key: "engine".to_owned(), value: without_user(url), origin }
 }
 
-/// Where nobody says, a server makes its queue and a worker looks for one.
-fn unsaid_engine() -> Vec<Row> {
+/// The default addresses: a server creates its queue, a worker searches for one.
+fn default_engine() -> Vec<Row> {
     let served = format!("dir:{DATA}");
-    match discovery::unnamed() {
-        DATA => vec![of_engine(&served, Origin::Default.shown(""))],
+    match discovery::local() {
+        DATA => vec![engine_row(&served, Origin::Default.label(""))],
         other => vec![
-            of_engine(&served, "default of serve".to_owned()),
-            of_engine(other, format!("default of work, unless {DATA} holds a queue or a server runs here")),
+            engine_row(&served, "default of serve".to_owned()),
+            engine_row(
+                other,
+                format!("default of work, unless {DATA} contains a queue or a server runs here"),
+            ),
         ],
     }
 }
 
-/// Every key of a table; what nobody has set comes from `otherwise`.
-fn of_table<T>(laid: &Laid<T>, file: &str, otherwise: &Origin) -> Vec<Row> {
+/// Every key of a table; values that are not configured come from `otherwise`.
+fn table_rows<T>(merged: &Merged<T>, file: &str, otherwise: &Origin) -> Vec<Row> {
     let row = |setting: &super::setting::Setting<T>| {
-        let origin = laid.origin(setting.key).unwrap_or(otherwise);
+        let origin = merged.origin(setting.key).unwrap_or(otherwise);
         let value = match origin {
             Origin::Queue => "–".to_owned(),
-            _ => (setting.show)(&laid.value),
+            _ => (setting.show)(&merged.value),
         };
-        Row { key: format!("{}.{}", laid.table, setting.key), value, origin: origin.shown(file) }
+        Row { key: format!("{}.{}", merged.table, setting.key), value, origin: origin.label(file) }
     };
-    laid.list.iter().map(row).collect()
+    merged.list.iter().map(row).collect()
 }
 
-/// What the file says below a key, as it is written there.
-fn written(text: &str, file: &str, path: &str, value: &DeValue<'_>, rows: &mut Vec<Row>) {
+/// Appends the values below a key as they are written in the file.
+fn add_file_rows(text: &str, file: &str, path: &str, value: &DeValue<'_>, rows: &mut Vec<Row>) {
     let DeValue::Table(table) = value else { return };
     for (key, value) in table {
         let name = key.get_ref();
@@ -90,7 +93,7 @@ fn written(text: &str, file: &str, path: &str, value: &DeValue<'_>, rows: &mut V
         if let DeValue::Table(_) = value.get_ref()
             && !is_secret(name)
         {
-            written(text, file, &path, value.get_ref(), rows);
+            add_file_rows(text, file, &path, value.get_ref(), rows);
             continue;
         }
         let span = value.span();
@@ -102,7 +105,7 @@ fn written(text: &str, file: &str, path: &str, value: &DeValue<'_>, rows: &mut V
         rows.push(Row {
             key: path,
             value: shown,
-            origin: Origin::File(line_of(text, span.start)).shown(file),
+            origin: Origin::File(line_of(text, span.start)).label(file),
         });
     }
 }
@@ -111,7 +114,7 @@ fn is_secret(name: &str) -> bool {
     SECRET.contains(&name)
 }
 
-/// The host of a URL: its user, path and query may hold secrets.
+/// The scheme and host of a URL; its user, path and query may be secret.
 fn origin_of(url: &str) -> String {
     match url.split_once("://") {
         Some((scheme, rest)) => {

@@ -1,36 +1,36 @@
-//! One setting of many: its key, how its value is read, and how it is shown.
+//! One setting: its key, and how its value is parsed and printed.
 //!
-//! Invariant: what is shown can be written into the file as it is, in quotes where it is no number.
+//! Invariant: a printed value can be written into the file; in quotes, unless it is a number.
 
 use toml::Value;
 
-/// A value as somebody has written it.
+/// A value before it is parsed.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Written {
-    /// In the file, with the kind it has there.
+pub enum RawValue {
+    /// A TOML value from the file.
     Typed(Value),
-    /// In a variable or on the command line, where all is text.
+    /// Text from a variable or from the command line.
     Bare(String),
 }
 
 /// A setting of a `T`.
 pub struct Setting<T: 'static> {
-    /// What it is called in the file.
+    /// The key in the file.
     pub key: &'static str,
-    /// Its value, to be shown.
+    /// Formats the value.
     pub show: fn(&T) -> String,
-    /// Sets it, or says what it has to be.
-    pub set: fn(&mut T, &Written) -> Result<(), String>,
+    /// Parses and sets the value; the error says what it must be.
+    pub set: fn(&mut T, &RawValue) -> Result<(), String>,
 }
 
-/// A list of settings: key, field, and which of `kinds` reads and shows it.
+/// A list of settings: key, field, and the module in `kinds` that parses and formats the value.
 macro_rules! settings {
     ($($key:literal => $($field:ident).+ : $kind:ident),* $(,)?) => {
         &[$(Setting {
             key: $key,
             show: |from| kinds::$kind::show(&from.$($field).+),
-            set: |into, written| {
-                into.$($field).+ = kinds::$kind::read(written)?;
+            set: |into, raw| {
+                into.$($field).+ = kinds::$kind::parse(raw)?;
                 Ok(())
             },
         }),*]
@@ -38,8 +38,8 @@ macro_rules! settings {
 }
 pub(super) use settings;
 
-impl Written {
-    /// The text, if it is one.
+impl RawValue {
+    /// The value as text; none for another kind of TOML value.
     fn text(&self) -> Option<&str> {
         match self {
             Self::Typed(Value::String(text)) | Self::Bare(text) => Some(text),
@@ -64,17 +64,17 @@ impl Written {
     }
 }
 
-/// How values are read and shown. What cannot be read is answered with what it has to be.
+/// Parses and formats values. The error of `parse` says what the value must be.
 pub mod kinds {
-    use super::Written;
+    use super::RawValue;
 
     /// A whole number from 0.
     pub mod number {
-        use super::Written;
+        use super::RawValue;
         use std::fmt::Display;
 
-        pub fn read<N: TryFrom<i64>>(written: &Written) -> Result<N, String> {
-            let number = written.number().ok_or("a whole number")?;
+        pub fn parse<N: TryFrom<i64>>(raw: &RawValue) -> Result<N, String> {
+            let number = raw.number().ok_or("a whole number")?;
             let needed =
                 if number < 0 { "a whole number and not negative" } else { "a smaller whole number" };
             N::try_from(number).map_err(|_| needed.to_owned())
@@ -87,12 +87,12 @@ pub mod kinds {
 
     /// A whole number from 1.
     pub mod amount {
-        use super::Written;
+        use super::RawValue;
         pub use super::number::show;
 
-        pub fn read<N: TryFrom<i64>>(written: &Written) -> Result<N, String> {
-            match written.number() {
-                Some(number) if number > 0 => super::number::read(written),
+        pub fn parse<N: TryFrom<i64>>(raw: &RawValue) -> Result<N, String> {
+            match raw.number() {
+                Some(number) if number > 0 => super::number::parse(raw),
                 _ => Err("a whole number from 1".to_owned()),
             }
         }
@@ -100,14 +100,14 @@ pub mod kinds {
 
     /// A whole number from 1, or none.
     pub mod amount_or_none {
-        use super::Written;
+        use super::RawValue;
 
-        pub fn read(written: &Written) -> Result<Option<usize>, String> {
-            if written.text() == Some("none") {
+        pub fn parse(raw: &RawValue) -> Result<Option<usize>, String> {
+            if raw.text() == Some("none") {
                 return Ok(None);
             }
             let needed = |_| "a whole number from 1, or \"none\"".to_owned();
-            super::amount::read(written).map(Some).map_err(needed)
+            super::amount::parse(raw).map(Some).map_err(needed)
         }
 
         pub fn show(amount: &Option<usize>) -> String {
@@ -116,10 +116,10 @@ pub mod kinds {
     }
 
     pub mod flag {
-        use super::Written;
+        use super::RawValue;
 
-        pub fn read(written: &Written) -> Result<bool, String> {
-            written.flag().ok_or_else(|| "true or false".to_owned())
+        pub fn parse(raw: &RawValue) -> Result<bool, String> {
+            raw.flag().ok_or_else(|| "true or false".to_owned())
         }
 
         pub fn show(flag: &bool) -> String {
@@ -129,14 +129,14 @@ pub mod kinds {
 
     /// A rate, or none.
     pub mod rate {
-        use super::Written;
+        use super::RawValue;
         use crate::limit::{Limit, rate_or_none};
         use fairlane::{Rate, rate_text};
 
-        pub fn read(written: &Written) -> Result<Option<Rate>, String> {
+        pub fn parse(raw: &RawValue) -> Result<Option<Rate>, String> {
             let needed =
                 || "a rate such as \"50/s\", \"10/min\" or \"500/s burst 20\", or \"none\"".to_owned();
-            match rate_or_none(written.text().ok_or_else(needed)?) {
+            match rate_or_none(raw.text().ok_or_else(needed)?) {
                 Ok(Limit::At(rate)) => Ok(Some(rate)),
                 Ok(Limit::None) => Ok(None),
                 Err(_) => Err(needed()),
@@ -148,14 +148,14 @@ pub mod kinds {
         }
     }
 
-    /// A time with its unit.
+    /// A duration with its unit.
     pub mod time {
-        use super::Written;
+        use super::RawValue;
         use fairlane::{duration_text, parse_duration};
         use std::time::Duration;
 
-        pub fn read(written: &Written) -> Result<Duration, String> {
-            match written.text().map(parse_duration) {
+        pub fn parse(raw: &RawValue) -> Result<Duration, String> {
+            match raw.text().map(parse_duration) {
                 Some(Ok(time)) if !time.is_zero() => Ok(time),
                 _ => Err("a time such as \"500ms\", \"30s\" or \"5m\", and not 0".to_owned()),
             }
@@ -166,16 +166,16 @@ pub mod kinds {
         }
     }
 
-    /// Milliseconds as a number, or a time with its unit.
+    /// A number of milliseconds, or a duration with its unit.
     pub mod millis {
-        use super::Written;
+        use super::RawValue;
         use fairlane::parse_duration;
 
-        pub fn read(written: &Written) -> Result<u64, String> {
-            if let Some(number) = written.number() {
+        pub fn parse(raw: &RawValue) -> Result<u64, String> {
+            if let Some(number) = raw.number() {
                 return number.try_into().map_err(|_| "a whole number and not negative".to_owned());
             }
-            match written.text().map(parse_duration) {
+            match raw.text().map(parse_duration) {
                 Some(Ok(time)) => Ok(time.as_millis() as u64),
                 _ => Err("a whole number (of milliseconds), or a time such as \"30s\"".to_owned()),
             }
@@ -186,13 +186,13 @@ pub mod kinds {
         }
     }
 
-    /// The same, of a length of time.
+    /// A `Duration` as a number of milliseconds, or with its unit.
     pub mod lasting {
-        use super::Written;
+        use super::RawValue;
         use std::time::Duration;
 
-        pub fn read(written: &Written) -> Result<Duration, String> {
-            super::millis::read(written).map(Duration::from_millis)
+        pub fn parse(raw: &RawValue) -> Result<Duration, String> {
+            super::millis::parse(raw).map(Duration::from_millis)
         }
 
         pub fn show(time: &Duration) -> String {
@@ -200,18 +200,18 @@ pub mod kinds {
         }
     }
 
-    /// Bytes as a number, or with a unit.
+    /// A number of bytes, or a size with its unit.
     pub mod bytes {
-        use super::Written;
+        use super::RawValue;
 
         const UNITS: [(&str, usize); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
 
-        pub fn read(written: &Written) -> Result<usize, String> {
+        pub fn parse(raw: &RawValue) -> Result<usize, String> {
             let needed = || "bytes such as 65536, \"64KiB\" or \"8MiB\", and not 0".to_owned();
-            if let Some(number) = written.number() {
+            if let Some(number) = raw.number() {
                 return usize::try_from(number).ok().filter(|bytes| *bytes > 0).ok_or_else(needed);
             }
-            let text = written.text().ok_or_else(needed)?.trim();
+            let text = raw.text().ok_or_else(needed)?.trim();
             let unit = UNITS.iter().find_map(|(unit, size)| Some((text.strip_suffix(unit)?, size)));
             let (number, size) = unit.ok_or_else(needed)?;
             let number: usize = number.trim().parse().map_err(|_| needed())?;
@@ -224,12 +224,12 @@ pub mod kinds {
         }
     }
 
-    /// The same, of what a queue stores.
+    /// A size of stored data in bytes.
     pub mod stored_bytes {
-        use super::Written;
+        use super::RawValue;
 
-        pub fn read(written: &Written) -> Result<u64, String> {
-            super::bytes::read(written).map(|bytes| bytes as u64)
+        pub fn parse(raw: &RawValue) -> Result<u64, String> {
+            super::bytes::parse(raw).map(|bytes| bytes as u64)
         }
 
         pub fn show(bytes: &u64) -> String {
@@ -237,13 +237,13 @@ pub mod kinds {
         }
     }
 
-    /// Where to listen.
+    /// An address and a port to listen on.
     pub mod address {
-        use super::Written;
+        use super::RawValue;
         use std::net::SocketAddr;
 
-        pub fn read(written: &Written) -> Result<SocketAddr, String> {
-            let read = written.text().and_then(|text| text.trim().parse().ok());
+        pub fn parse(raw: &RawValue) -> Result<SocketAddr, String> {
+            let read = raw.text().and_then(|text| text.trim().parse().ok());
             read.ok_or_else(|| "an address and a port, such as 127.0.0.1:8080 or [::1]:8080".to_owned())
         }
 
@@ -252,13 +252,13 @@ pub mod kinds {
         }
     }
 
-    /// A file, if there is one.
+    /// The path of a file, or none.
     pub mod file {
-        use super::Written;
+        use super::RawValue;
         use std::path::PathBuf;
 
-        pub fn read(written: &Written) -> Result<Option<PathBuf>, String> {
-            super::name::read(written).map(|text| text.map(PathBuf::from))
+        pub fn parse(raw: &RawValue) -> Result<Option<PathBuf>, String> {
+            super::name::parse(raw).map(|text| text.map(PathBuf::from))
         }
 
         pub fn show(path: &Option<PathBuf>) -> String {
@@ -266,12 +266,12 @@ pub mod kinds {
         }
     }
 
-    /// A word of one's own, if there is one.
+    /// A name, or none.
     pub mod name {
-        use super::Written;
+        use super::RawValue;
 
-        pub fn read(written: &Written) -> Result<Option<String>, String> {
-            written.text().map(|text| Some(text.to_owned())).ok_or_else(|| "text in quotes".to_owned())
+        pub fn parse(raw: &RawValue) -> Result<Option<String>, String> {
+            raw.text().map(|text| Some(text.to_owned())).ok_or_else(|| "text in quotes".to_owned())
         }
 
         pub fn show(name: &Option<String>) -> String {
@@ -280,12 +280,12 @@ pub mod kinds {
     }
 
     pub mod discipline {
-        use super::Written;
+        use super::RawValue;
         use fairlane_core::queue::Discipline;
 
-        pub fn read(written: &Written) -> Result<Discipline, String> {
+        pub fn parse(raw: &RawValue) -> Result<Discipline, String> {
             let known = [Discipline::Share, Discipline::Classic];
-            let found = known.into_iter().find(|one| written.text() == Some(one.as_str()));
+            let found = known.into_iter().find(|one| raw.text() == Some(one.as_str()));
             found.ok_or_else(|| "share or classic".to_owned())
         }
 
@@ -295,12 +295,12 @@ pub mod kinds {
     }
 
     pub mod levels {
-        use super::Written;
+        use super::RawValue;
         use fairlane_core::queue::LevelOrder;
 
-        pub fn read(written: &Written) -> Result<LevelOrder, String> {
+        pub fn parse(raw: &RawValue) -> Result<LevelOrder, String> {
             let known = [LevelOrder::Weighted, LevelOrder::Strict];
-            let found = known.into_iter().find(|one| written.text() == Some(one.as_str()));
+            let found = known.into_iter().find(|one| raw.text() == Some(one.as_str()));
             found.ok_or_else(|| "weighted or strict".to_owned())
         }
 
@@ -310,11 +310,11 @@ pub mod kinds {
     }
 
     pub mod log {
-        use super::Written;
+        use super::RawValue;
         use crate::logs::LogFormat;
 
-        pub fn read(written: &Written) -> Result<LogFormat, String> {
-            match written.text() {
+        pub fn parse(raw: &RawValue) -> Result<LogFormat, String> {
+            match raw.text() {
                 Some("text") => Ok(LogFormat::Text),
                 Some("json") => Ok(LogFormat::Json),
                 _ => Err("text or json".to_owned()),
@@ -334,36 +334,36 @@ pub mod kinds {
 mod tests {
     use super::*;
 
-    fn bare(text: &str) -> Written {
-        Written::Bare(text.to_owned())
+    fn bare(text: &str) -> RawValue {
+        RawValue::Bare(text.to_owned())
     }
 
     #[test]
-    fn what_is_shown_is_read_back() {
+    fn formatted_values_can_be_parsed() {
         for text in ["1", "64KiB", "8MiB", "1GiB", "1025"] {
             assert_eq!(
-                kinds::bytes::read(&bare(text)).map(|bytes| kinds::bytes::show(&bytes)),
+                kinds::bytes::parse(&bare(text)).map(|bytes| kinds::bytes::show(&bytes)),
                 Ok(text.into())
             );
         }
         assert_eq!(
-            kinds::time::read(&bare("1m30s")).map(|time| kinds::time::show(&time)),
+            kinds::time::parse(&bare("1m30s")).map(|time| kinds::time::show(&time)),
             Ok("1m30s".into())
         );
-        assert_eq!(kinds::rate::read(&bare("none")).map(|rate| kinds::rate::show(&rate)), Ok("none".into()));
-        assert_eq!(kinds::millis::read(&bare("2s")), Ok(2000));
-        assert_eq!(kinds::millis::read(&Written::Typed(Value::Integer(7))), Ok(7));
+        assert_eq!(kinds::rate::parse(&bare("none")).map(|rate| kinds::rate::show(&rate)), Ok("none".into()));
+        assert_eq!(kinds::millis::parse(&bare("2s")), Ok(2000));
+        assert_eq!(kinds::millis::parse(&RawValue::Typed(Value::Integer(7))), Ok(7));
     }
 
     #[test]
-    fn what_cannot_be_read_is_answered_with_what_it_has_to_be() {
-        assert!(kinds::bytes::read(&bare("8MB")).unwrap_err().contains("8MiB"));
-        assert!(kinds::time::read(&bare("0s")).unwrap_err().contains("30s"));
-        assert!(kinds::time::read(&Written::Typed(Value::Integer(30))).unwrap_err().contains("30s"));
-        assert!(kinds::amount::read::<usize>(&bare("0")).unwrap_err().contains("from 1"));
-        assert_eq!(kinds::number::read::<u32>(&bare("-1")).unwrap_err(), "a whole number and not negative");
-        assert_eq!(kinds::number::read::<u32>(&bare("9999999999")).unwrap_err(), "a smaller whole number");
-        assert!(kinds::address::read(&bare("localhost")).unwrap_err().contains("127.0.0.1:8080"));
-        assert!(kinds::discipline::read(&bare("fair")).unwrap_err().contains("classic"));
+    fn an_invalid_value_is_rejected_with_what_it_must_be() {
+        assert!(kinds::bytes::parse(&bare("8MB")).unwrap_err().contains("8MiB"));
+        assert!(kinds::time::parse(&bare("0s")).unwrap_err().contains("30s"));
+        assert!(kinds::time::parse(&RawValue::Typed(Value::Integer(30))).unwrap_err().contains("30s"));
+        assert!(kinds::amount::parse::<usize>(&bare("0")).unwrap_err().contains("from 1"));
+        assert_eq!(kinds::number::parse::<u32>(&bare("-1")).unwrap_err(), "a whole number and not negative");
+        assert_eq!(kinds::number::parse::<u32>(&bare("9999999999")).unwrap_err(), "a smaller whole number");
+        assert!(kinds::address::parse(&bare("localhost")).unwrap_err().contains("127.0.0.1:8080"));
+        assert!(kinds::discipline::parse(&bare("fair")).unwrap_err().contains("classic"));
     }
 }

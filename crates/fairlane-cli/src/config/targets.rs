@@ -1,4 +1,4 @@
-//! The tables `[types.NAME]` and `[callbacks]`: what is done with jobs, and how callbacks are sent.
+//! The tables `[types.NAME]` and `[callbacks]`: the targets of jobs, and how callbacks are sent.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,43 +15,43 @@ use serde::Deserialize;
 
 use super::text::{RateText, Text};
 
-/// One type.
+/// The configuration of one type.
 #[derive(Debug)]
 pub struct TypeConfig {
-    /// Which.
+    /// The name of the type.
     pub type_id: TypeId,
-    /// Where its jobs go.
+    /// What runs its jobs.
     pub target: Target,
-    /// What holds for it in this worker.
+    /// The options of the type in this worker.
     pub options: TypeOptions,
-    /// Its rate in the store, if the file speaks of it.
+    /// The rate to store in the queue, if the file sets it.
     pub rate: Option<Option<Rate>>,
-    /// Its retries in the store, if the file speaks of them.
+    /// The number of retries to store in the queue, if the file sets it.
     pub max_retry_count: Option<u32>,
 }
 
-/// Where jobs go.
+/// What runs the jobs of a type.
 #[derive(Debug, Clone)]
 pub enum Target {
-    /// To a URL.
+    /// Jobs are sent to a URL.
     Http(HttpSettings),
-    /// To a program.
+    /// Jobs are passed to a program.
     Command(CommandSettings),
 }
 
 /// How callbacks are delivered.
 #[derive(Debug)]
 pub struct CallbackConfig {
-    /// Signatures, addresses, times.
+    /// Signatures, allowed addresses and timeouts.
     pub settings: CallbackSettings,
-    /// Slots of their own, beside the worker's.
+    /// The number of slots, in addition to the worker's.
     pub concurrency: Option<usize>,
-    /// Retries in the store.
+    /// The number of retries to store in the queue.
     pub max_retry_count: u32,
 }
 
 impl CallbackConfig {
-    /// What holds for their type in this worker.
+    /// The options of the callback type in this worker.
     pub fn options(&self) -> TypeOptions {
         TypeOptions { concurrency: self.concurrency, ..self.settings.type_options() }
     }
@@ -80,7 +80,7 @@ impl RetryTable {
     }
 }
 
-/// A table `[types.NAME]`, checked but for its name.
+/// A table `[types.NAME]`; everything but its name is checked.
 #[derive(Deserialize)]
 #[serde(try_from = "TypeTable")]
 pub struct CheckedType {
@@ -115,9 +115,11 @@ impl TryFrom<TypeTable> for CheckedType {
             (Some(url), None) => Target::Http(table.http_settings(url)?),
             (None, Some(command)) => Target::Command(table.command_settings(command)?),
             (None, None) => {
-                return Err("it needs a target: http = \"https://…\" or command = [\"program\", …]".into());
+                return Err("a target is required: http = \"https://…\" or command = [\"program\", …]".into());
             }
-            (Some(_), Some(_)) => return Err("it has http and command; a type has one target".into()),
+            (Some(_), Some(_)) => {
+                return Err("a type has one target: http and command are mutually exclusive".into());
+            }
         };
         let options = TypeOptions {
             concurrency: table.concurrency,
@@ -164,10 +166,10 @@ impl TypeTable {
     }
 }
 
-/// Keys that belong to the other kind of target.
+/// Rejects keys of the other kind of target.
 fn refuse(kind: &str, given: &[(&str, bool)]) -> Result<(), String> {
     match given.iter().find(|(_, is_given)| *is_given) {
-        Some((key, _)) => Err(format!("{key} is for types with {kind}; this one has none")),
+        Some((key, _)) => Err(format!("{key} is only for types with {kind}")),
         None => Ok(()),
     }
 }
@@ -186,11 +188,11 @@ fn check_retries(written: Option<u32>) -> Result<(), String> {
 }
 
 impl CheckedType {
-    /// An exchange may take as long as an attempt.
+    /// Adds the name. The timeout of an HTTP request is that of an attempt.
     pub fn named(mut self, name: &str, job_timeout: Duration) -> Result<TypeConfig, String> {
         let type_id = TypeId::new(name).map_err(|error| format!("[types.{name}]: {error}"))?;
         if name == CALLBACK_TYPE {
-            return Err(format!("[types.{name}]: callbacks have a table of their own: [callbacks]"));
+            return Err(format!("[types.{name}]: callbacks are configured in [callbacks]"));
         }
         if let Target::Http(settings) = &mut self.target {
             settings.timeout = self.options.timeout.unwrap_or(job_timeout);

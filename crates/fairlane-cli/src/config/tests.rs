@@ -1,14 +1,14 @@
-//! Layers, where values come from, and what is wrong with them.
+//! Precedence, sources of values, and error messages.
 
 use super::*;
 
 const TEXT: &str = "engine = \"redis://:hunter2@host:6379\"\n[server]\nlisten = \"127.0.0.1:9000\"\nbody_bytes_max = \"1MiB\"\n\
-[whole]\nmax_retry_count = 5\ncompleted_retention_ms = \"2h\"\n[worker]\nlease_ms = 20000\nretry = { base_ms = 5 }\n\
+[queue]\nmax_retry_count = 5\ncompleted_retention_ms = \"2h\"\n[worker]\nlease_ms = 20000\nretry = { base_ms = 5 }\n\
 [types.mail]\nhttp = \"https://me:hunter2@mailer.example/hunter2\"\nheaders = { authorization = \"hunter2\" }\nconcurrency = 3\n";
 
-fn read(text: &str, variables: &[(&str, &str)], given: Given) -> Result<Config, String> {
+fn read(text: &str, variables: &[(&str, &str)], arguments: ConfigArguments) -> Result<Config, String> {
     let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-    Config::layered(Some(FILE.into()), text, variables, given.spoken())
+    Config::merged(Some(FILE.into()), text, variables, arguments.overrides())
 }
 
 fn row<'a>(config: &'a Config, key: &str) -> (&'a str, &'a str) {
@@ -17,26 +17,26 @@ fn row<'a>(config: &'a Config, key: &str) -> (&'a str, &'a str) {
 }
 
 #[test]
-fn the_file_is_below_variables_and_those_below_the_command_line() {
+fn options_override_variables_and_variables_override_the_file() {
     let variables = [("FAIRLANE_SERVER_LISTEN", "127.0.0.1:9001"), ("FAIRLANE_WORKER_RETRY_CAP_MS", "9s")];
-    let given = Given { listen: Some("127.0.0.1:9002".into()), ..Given::default() };
-    let config = read(TEXT, &variables, given).unwrap();
+    let arguments = ConfigArguments { listen: Some("127.0.0.1:9002".into()), ..Default::default() };
+    let config = read(TEXT, &variables, arguments).unwrap();
     assert_eq!(config.server.listen.port(), 9002);
     assert_eq!(row(&config, "server.listen"), ("127.0.0.1:9002", "--listen"));
-    let config = read(TEXT, &variables, Given::default()).unwrap();
+    let config = read(TEXT, &variables, ConfigArguments::default()).unwrap();
     assert_eq!(row(&config, "server.listen"), ("127.0.0.1:9001", "FAIRLANE_SERVER_LISTEN"));
     assert_eq!(row(&config, "worker.retry.cap_ms"), ("9000", "FAIRLANE_WORKER_RETRY_CAP_MS"));
     assert_eq!(row(&config, "worker.retry.base_ms"), ("5", "fairlane.toml:10"));
     assert_eq!(row(&config, "server.body_bytes_max"), ("1MiB", "fairlane.toml:4"));
     assert_eq!(row(&config, "server.requests_max"), ("1024", "default"));
-    assert_eq!(row(&config, "whole.completed_retention_ms"), ("7200000", "fairlane.toml:7"));
-    assert_eq!(row(&config, "whole.alpha"), ("–", "as the queue has it"));
+    assert_eq!(row(&config, "queue.completed_retention_ms"), ("7200000", "fairlane.toml:7"));
+    assert_eq!(row(&config, "queue.alpha"), ("–", "stored in the queue"));
     assert_eq!(row(&config, "types.mail.concurrency"), ("3", "fairlane.toml:14"));
 }
 
 #[test]
-fn no_secret_is_among_the_rows() {
-    let config = read(TEXT, &[], Given::default()).unwrap();
+fn rows_contain_no_secrets() {
+    let config = read(TEXT, &[], ConfigArguments::default()).unwrap();
     assert_eq!(row(&config, "engine"), ("redis://host:6379", "fairlane.toml:1"));
     assert_eq!(row(&config, "types.mail.http").0, "https://mailer.example/…");
     assert_eq!(row(&config, "types.mail.headers").0, "…");
@@ -44,30 +44,30 @@ fn no_secret_is_among_the_rows() {
 }
 
 #[test]
-fn what_is_said_of_the_whole_is_laid_over_what_the_queue_has() {
-    let config = read(TEXT, &[], Given::default()).unwrap();
-    let had = Settings { max_loss_count: 77, ..Settings::default() };
-    let changed = config.whole_over(&had).unwrap();
+fn configured_queue_settings_replace_the_stored_ones() {
+    let config = read(TEXT, &[], ConfigArguments::default()).unwrap();
+    let stored = Settings { max_loss_count: 77, ..Settings::default() };
+    let changed = config.queue_over(&stored).unwrap();
     assert_eq!((changed.max_retry_count, changed.max_loss_count), (5, 77));
-    assert_eq!(config.whole_over(&changed), None, "nothing is left to change");
+    assert_eq!(config.queue_over(&changed), None, "nothing is left to change");
 }
 
 #[test]
-fn what_is_wrong_is_told_with_where_it_stands_and_the_key_that_may_be_meant() {
+fn an_error_names_its_source_and_suggests_a_key() {
     for (text, words) in [
         ("[server]\nlistn = \"x\"", "fairlane.toml, line 2: [server]: unknown field `listn`"),
         ("[server]\nlistn = \"x\"", "did you mean `listen`?"),
         ("[server]\nlisten = \"x\"", "line 2: listen must be an address and a port"),
         ("[server]\nhead_timeout = 10", "line 2: head_timeout must be a time such as"),
         ("[server]\nkey_rate = \"fast\"", "line 2: key_rate must be a rate such as"),
-        ("[whole]\nmax_retry_count = 99999", "line 2: max_retry_count must be between 0 and 10000"),
-        ("[whole]\nbase_backoff_ms = 0", "line 2: base_backoff_ms must be between"),
-        ("[whole]\ndiscipline = \"fair\"", "line 2: discipline must be share or classic"),
+        ("[queue]\nmax_retry_count = 99999", "line 2: max_retry_count must be between 0 and 10000"),
+        ("[queue]\nbase_backoff_ms = 0", "line 2: base_backoff_ms must be between"),
+        ("[queue]\ndiscipline = \"fair\"", "line 2: discipline must be share or classic"),
         ("[worker]\nretry = { base = 1 }", "line 2: [worker]: unknown field `retry.base`"),
         ("[worker]\nretry = { base_ms = 2, cap_ms = 1 }", "line 2: retry.base_ms is 2 and must not be above"),
         ("[sever]\n", "did you mean `server`?"),
     ] {
-        let problem = read(text, &[], Given::default()).unwrap_err();
+        let problem = read(text, &[], ConfigArguments::default()).unwrap_err();
         assert!(problem.contains(words), "{problem}");
     }
     for (variable, words) in [
@@ -76,18 +76,18 @@ fn what_is_wrong_is_told_with_where_it_stands_and_the_key_that_may_be_meant() {
         (("FAIRLANE_SERVR_LISTEN", "x"), "did you mean `FAIRLANE_SERVER_LISTEN`?"),
         (("FAIRLANE_LISTEN", "x"), "did you mean `FAIRLANE_SERVER_LISTEN`?"),
         (("FAIRLANE_ENGIN", "x"), "did you mean `FAIRLANE_ENGINE`?"),
-        (("FAIRLANE_PORT", "8080"), "`FAIRLANE_PORT` is not known. docs/configuration.md"),
+        (("FAIRLANE_PORT", "8080"), "`FAIRLANE_PORT` is unknown. docs/configuration.md"),
         (("FAIRLANE_WORKER_LEASE_MS", "5"), "FAIRLANE_WORKER_LEASE_MS is 5; it must be from"),
     ] {
-        let problem = read("", &[variable], Given::default()).unwrap_err();
+        let problem = read("", &[variable], ConfigArguments::default()).unwrap_err();
         assert!(problem.contains(words), "{problem}");
     }
-    let given = Given { listen: Some("8080".into()), ..Given::default() };
-    assert!(read("", &[], given).unwrap_err().starts_with("--listen must be an address"));
+    let arguments = ConfigArguments { listen: Some("8080".into()), ..Default::default() };
+    assert!(read("", &[], arguments).unwrap_err().starts_with("--listen must be an address"));
 }
 
 #[test]
-fn variables_that_others_set_are_left_alone() {
+fn variables_outside_the_configuration_are_ignored() {
     let others = [
         ("FAIRLANE_KEY", "x"),
         ("FAIRLANE_GROUP", "x"),
@@ -100,6 +100,6 @@ fn variables_that_others_set_are_left_alone() {
         ("FAIRLANE_MAIL_TOKEN", "hunter2"),
         ("FAIRLANE_SERVER_LISTEN", ""),
     ];
-    // The file names the last one.
-    read("# ${FAIRLANE_MAIL_TOKEN}", &others, Given::default()).unwrap();
+    // FAIRLANE_MAIL_TOKEN is allowed because the file uses it.
+    read("# ${FAIRLANE_MAIL_TOKEN}", &others, ConfigArguments::default()).unwrap();
 }

@@ -1,4 +1,4 @@
-//! What stands in strings of the file: `${VAR}` of the environment, and rates.
+//! Strings of the file: `${VAR}` from the environment, and rates.
 
 use std::fmt;
 
@@ -8,11 +8,11 @@ use serde::{Deserialize, Deserializer};
 
 use crate::limit::{Limit, rate_or_none};
 
-/// A string in which each `${VAR}` stands for the environment's; `$${` is a plain `${`.
+/// A string in which `${VAR}` is replaced by an environment variable; `$${` is a literal `${`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Text(pub String);
 
-/// It may well be a secret.
+/// Hides the value, which may be secret.
 impl fmt::Debug for Text {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Text(…)")
@@ -26,7 +26,7 @@ impl<'de> Deserialize<'de> for Text {
     }
 }
 
-/// Never shows a value, neither that of a variable nor what stands around it.
+/// Replaces variables. Errors contain neither their values nor the surrounding text.
 fn expanded(written: &str, variable: impl Fn(&str) -> Option<String>) -> Result<String, String> {
     let mut text = String::new();
     let mut rest = written;
@@ -39,10 +39,10 @@ fn expanded(written: &str, variable: impl Fn(&str) -> Option<String>) -> Result<
             continue;
         }
         let (name, behind) =
-            behind.split_once('}').ok_or("a ${ is not closed by }; a plain one is written $${")?;
+            behind.split_once('}').ok_or("a ${ is not closed by }; write $${ for a literal ${")?;
         let value = variable(name).ok_or_else(|| {
             format!(
-                "the environment has no variable {name}; set it, or write $${{{name}}} for the plain text"
+                "the environment variable {name} is not set; set it, or write $${{{name}}} for the literal text"
             )
         })?;
         text.push_str(before);
@@ -53,7 +53,7 @@ fn expanded(written: &str, variable: impl Fn(&str) -> Option<String>) -> Result<
     Ok(text)
 }
 
-/// A rate as the command line takes it too: `50/s`, `10/min`, `500/s burst 20`, or `none`.
+/// A rate as on the command line: `50/s`, `10/min`, `500/s burst 20`, or `none`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateText(pub Option<Rate>);
 
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variables_are_put_in_and_a_missing_one_is_named() {
+    fn variables_are_replaced_and_a_missing_one_is_an_error() {
         let expanded =
             |written: &str| expanded(written, |name| (name == "TOKEN").then(|| "t0ken${X}".to_owned()));
         for (written, expected) in [

@@ -1,8 +1,8 @@
-//! What is shown fits the terminal: prose is wrapped between words, and a table that is too wide becomes records, its
-//! columns one under the other.
+//! Fits output to the terminal: prose is wrapped between words, and a table that is too wide is
+//! printed as records, one column per line.
 //!
-//! Invariant: no word is cut, as it may be a name that somebody copies; one that is longer than a line runs over. What
-//! goes into a file or a pipe is not wrapped at all.
+//! Invariant: no word is truncated, because it may be a name that the user copies; a word that is
+//! longer than a line overflows. Output to a file or pipe is not wrapped.
 
 use std::fmt;
 
@@ -10,21 +10,21 @@ use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 
 use crate::escape;
 
-/// A line below the heading, and nothing else.
+/// A line below the heading, and no other borders.
 const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
-/// Between two columns.
+/// Columns of space between two table columns.
 const GAP: usize = 3;
-/// On both sides of a line.
+/// Columns of space at both ends of a line together.
 const MARGINS: usize = 2;
-/// A last column of prose has at least this, or the table is not one.
-const PROSE_LEAST: usize = 24;
+/// The minimum width of a prose column; below it the table becomes records.
+const PROSE_WIDTH_MIN: usize = 24;
 
-/// How wide the terminal is that shows it; none for a file or a pipe.
+/// The width of the terminal in columns; none for a file or pipe.
 fn width() -> Option<usize> {
     terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| width.0.into())
 }
 
-/// Prose: each of its lines is wrapped, with the indentation it has.
+/// Wraps each line of a text and keeps its indentation.
 pub fn prose(text: &str) -> String {
     prose_within(text, width())
 }
@@ -37,7 +37,7 @@ fn prose_within(text: &str, width: Option<usize>) -> String {
     text.lines().map(wrapped).collect::<Vec<_>>().join("\n")
 }
 
-/// What is known of something: what each fact is about, and the fact beside it.
+/// A list of facts: each label with its text beside it.
 pub fn facts<'a>(facts: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     let facts: Vec<_> = facts.into_iter().map(|(about, text)| (about, escape::line(text))).collect();
     let facts: Vec<_> = facts.iter().map(|(about, text)| (*about, text.as_ref())).collect();
@@ -47,17 +47,17 @@ pub fn facts<'a>(facts: impl IntoIterator<Item = (&'a str, &'a str)>) -> String 
 fn facts_within(facts: &[(&str, &str)], indent: &str, width: Option<usize>) -> String {
     let column = facts.iter().map(|(about, _)| length(about)).max().unwrap_or(0);
     let hanging = indent.len() + column + 2;
-    // Beside a long word in a narrow terminal hardly anything has room.
+    // In a narrow terminal a long label leaves too little room beside it.
     let hanging = if width.is_some_and(|width| width < hanging * 2) { indent.len() + 2 } else { hanging };
     let wrapped =
         |(about, text): &(&str, &str)| wrapped(&format!("{indent}{about:column$}  "), text, hanging, width);
     facts.iter().map(wrapped).collect::<Vec<_>>().join("\n")
 }
 
-/// Words behind a beginning; further lines hang below.
-fn wrapped(beginning: &str, words: &str, hanging: usize, width: Option<usize>) -> String {
-    let Some(width) = width else { return format!("{beginning}{words}") };
-    let (mut text, mut used, mut is_first) = (beginning.to_owned(), length(beginning), true);
+/// Wraps words after a prefix; continuation lines are indented by `hanging` columns.
+fn wrapped(prefix: &str, words: &str, hanging: usize, width: Option<usize>) -> String {
+    let Some(width) = width else { return format!("{prefix}{words}") };
+    let (mut text, mut used, mut is_first) = (prefix.to_owned(), length(prefix), true);
     for word in words.split(' ') {
         if !is_first && used + 1 + length(word) > width {
             text += &format!("\n{}", " ".repeat(hanging));
@@ -77,39 +77,39 @@ fn length(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Rows below a heading.
+/// A table: rows below a heading.
 pub struct Grid {
     header: Vec<String>,
     rows: Vec<Vec<String>>,
-    /// Whether all but the first column are numbers, which stand to the right.
+    /// Whether all columns but the first are numbers, which are right-aligned.
     numbers: bool,
     width: Option<usize>,
 }
 
 impl Grid {
-    /// One of numbers, but for the first column.
+    /// An empty table of numbers, except for its first column.
     pub fn of_numbers(header: &[&str]) -> Self {
         let header = header.iter().map(|&heading| heading.to_owned()).collect();
         Self { header, rows: Vec::new(), numbers: true, width: width() }
     }
 
-    /// One of texts, the last of which may be prose.
+    /// A table of texts; the last column may be prose.
     pub fn of_texts(header: &[&str], rows: Vec<Vec<String>>) -> Self {
         let rows = rows.into_iter().map(one_line).collect();
         Self { rows, numbers: false, ..Self::of_numbers(header) }
     }
 
-    /// One more row.
+    /// Appends a row.
     pub fn add_row(&mut self, row: Vec<String>) {
         self.rows.push(one_line(row));
     }
 
-    /// Whether it has no row.
+    /// Whether the table has no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// The rows as they fit, with prose in the last column wrapped; none if they do not.
+    /// The rows with a wrapped last column; none if they do not fit the terminal.
     fn fitted(&self) -> Option<Vec<Vec<String>>> {
         let (Some(width), Some(last)) = (self.width, self.header.len().checked_sub(1)) else {
             return Some(self.rows.clone());
@@ -122,7 +122,7 @@ impl Grid {
         let others: usize = (0..last).map(|column| widest(column) + GAP).sum();
         let longest_word = cells(last).flat_map(|cell| cell.split(' ')).map(length).max().unwrap_or(0);
         let left = width.checked_sub(others + MARGINS)?;
-        if left < widest(last) && (self.numbers || left < longest_word.max(PROSE_LEAST)) {
+        if left < widest(last) && (self.numbers || left < longest_word.max(PROSE_WIDTH_MIN)) {
             return None;
         }
         let mut rows = self.rows.clone();
@@ -138,7 +138,7 @@ impl Grid {
     }
 }
 
-/// Cells as they are shown, so that widths are counted right.
+/// Escapes the cells first, so that their widths are the printed ones.
 fn one_line(row: Vec<String>) -> Vec<String> {
     row.into_iter().map(|cell| escape::line(&cell).into_owned()).collect()
 }
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn prose_beside_names_is_wrapped_and_a_file_has_a_line_for_each_row() {
+    fn a_prose_column_wraps_on_a_terminal_and_not_in_a_pipe() {
         let prose = "it never works ".repeat(9);
         let cells = ["customer-7", "order-1", "mail", prose.trim_end()];
         let shown = texts(cells, Some(60));
@@ -184,10 +184,11 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_does_not_fit_becomes_records_and_no_name_is_cut() {
+    fn a_table_that_is_too_wide_becomes_records_with_complete_names() {
         let (customer, job) = ("c".repeat(40), "e555bde0".repeat(5));
         for width in [20, 30, 50, 60, 80] {
-            let shown = texts([&customer, &job, "mail", "it never works, whatever is tried"], Some(width));
+            let shown =
+                texts([&customer, &job, "mail", "it never works, however often it is tried"], Some(width));
             assert!(shown.contains(&customer) && shown.contains(&job), "{shown}");
             assert!(!shown.contains('…') && !shown.contains('─'), "{shown}");
         }
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_stay_whole_however_narrow_it_is() {
+    fn numbers_are_not_truncated_on_a_narrow_terminal() {
         let mut table = Grid { width: Some(24), ..Grid::of_numbers(&["customer", "done", "wait"]) };
         table.add_row(["customer-7", "1,000 of 1,000", "12.5 ms"].map(str::to_owned).to_vec());
         let shown = table.to_string();
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn prose_is_wrapped_between_words_with_its_indentation() {
+    fn prose_wraps_between_words_and_keeps_its_indentation() {
         let text = "mail: rate unlimited\n  12 waiting for their turn, 3 running";
         assert_eq!(
             prose_within(text, Some(20)),
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn facts_hang_beside_what_they_are_about() {
+    fn facts_are_indented_beside_their_labels() {
         let facts = [("rate", "the type lets 50 a second pass"), ("lane", "it is first")];
         let shown = facts_within(&facts, "  ", Some(24));
         assert_eq!(shown, "  rate  the type lets 50\n        a second pass\n  lane  it is first");

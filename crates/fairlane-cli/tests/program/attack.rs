@@ -1,4 +1,5 @@
-//! The attack trial in small: it measures, and the server survives. How much slower others become is not judged here.
+//! A small attack trial: it measures, and the server survives. The slowdown of other clients is not
+//! judged here.
 
 use std::path::Path;
 use std::time::Duration;

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use super::redis_server::RedisServer;
 use super::running::{Ended, fairlane, has_keys};
 
-/// Three jobs of one customer at this address.
+/// Enqueues three jobs of one customer at this address.
 fn fill(engine: &str) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -25,7 +25,7 @@ fn fill(engine: &str) {
             bulk: None,
             trace: None,
         };
-        engine.enqueue(Enqueue { jobs: (1..=3).map(new).collect() }).await.unwrap();
+        engine.call(Enqueue { jobs: (1..=3).map(new).collect() }).await.unwrap();
     });
 }
 
@@ -47,37 +47,37 @@ fn json(ended: &Ended) -> serde_json::Value {
 }
 
 #[test]
-fn a_sound_queue_is_said_to_be_in_one_line() {
+fn the_audit_of_a_sound_queue_is_one_line() {
     let server = sound();
     for words in [&["audit"][..], &["audit", "--repair"]] {
         let ended = fairlane(&[words, &["--engine", &server.url()]].concat());
         assert_eq!(ended.code, 0, "{}", ended.stderr);
-        assert_eq!(ended.stdout.trim(), "Nothing is wrong in 1 group.");
+        assert_eq!(ended.stdout.trim(), "No inconsistencies in 1 group.");
         assert!(ended.stderr.starts_with("warning: appendonly is off"), "{}", ended.stderr);
     }
-    let said = json(&fairlane(&["audit", "--json", "--engine", &server.url()]));
-    assert!(said["engine_warnings"][0].as_str().unwrap().starts_with("appendonly is off"));
+    let view = json(&fairlane(&["audit", "--json", "--engine", &server.url()]));
+    assert!(view["engine_warnings"][0].as_str().unwrap().starts_with("appendonly is off"));
 }
 
 #[test]
-fn findings_are_told_and_end_with_code_3_until_they_are_repaired() {
+fn findings_exit_with_code_3_until_they_are_repaired() {
     let server = damaged();
     let engine = server.url();
     for _ in 0..2 {
         let ended = fairlane(&["audit", "--engine", &engine]);
         let last = ended.stderr.lines().last();
-        assert_eq!((ended.code, last), (3, Some("run it again with --repair to put this right")));
+        assert_eq!((ended.code, last), (3, Some("run the audit again with --repair to repair the findings")));
         for words in [
             "no-place",
             "job customer-A/job-2",
             "seat-without-job",
             "type mail",
             "2 seats are taken for 0 jobs in flight; repair sets the count",
-            "2 found in 1 group: 0 repaired, 2 to be repaired, 0 warnings.",
+            "2 findings in 1 group: 0 repaired, 2 to be repaired, 0 warnings.",
         ] {
             assert!(ended.stdout.contains(words), "{words:?} is missing in: {}", ended.stdout);
         }
-        assert!(!ended.stdout.contains("secret"), "a payload is nobody's business here");
+        assert!(!ended.stdout.contains("secret"), "an audit prints no payload");
     }
     let repaired = fairlane(&["audit", "--engine", &engine, "--repair"]);
     assert_eq!(repaired.code, 0, "{}", repaired.stdout);
@@ -86,7 +86,7 @@ fn findings_are_told_and_end_with_code_3_until_they_are_repaired() {
 }
 
 #[test]
-fn json_is_one_object_with_the_findings_by_their_words() {
+fn json_is_one_object_with_all_findings() {
     let server = damaged();
     let engine = server.url();
     let ended = fairlane(&["audit", "--engine", &engine, "--json"]);
@@ -106,7 +106,7 @@ fn json_is_one_object_with_the_findings_by_their_words() {
 }
 
 #[test]
-fn a_data_directory_is_audited_too() {
+fn a_data_directory_can_be_audited() {
     let folder = TempDir::new().unwrap();
     let engine = format!("dir:{}", folder.path().join("queue").display());
     fill(&engine);
@@ -115,7 +115,7 @@ fn a_data_directory_is_audited_too() {
 }
 
 #[test]
-fn an_unknown_place_and_one_out_of_reach_are_told_apart() {
+fn an_invalid_and_an_unreachable_address_have_different_exit_codes() {
     fairlane(&["audit", "--engine", "nowhere"]).failed(2, &["nowhere", "redis://host:port"]);
     fairlane(&["audit", "--engine", "redis://127.0.0.1:1"]).failed(1, &["cannot be reached"]);
 }

@@ -1,4 +1,4 @@
-//! The commands of docs/backup.md, as they stand there.
+//! Runs the commands of docs/backup.md.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use super::queue::Queue;
 use super::running::fairlane;
 
-/// The commands in blocks of shell.
+/// The commands in the shell blocks.
 fn commands() -> Vec<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/backup.md");
     let text = std::fs::read_to_string(path).unwrap();
@@ -15,7 +15,7 @@ fn commands() -> Vec<String> {
 }
 
 #[test]
-fn a_queue_is_restored_by_the_commands_of_the_document() {
+fn the_documented_commands_restore_a_queue() {
     let queue = Queue::new();
     let live = queue.path("fairlane-data");
     fairlane(&["enqueue", "customer-7", "mail", "--id", "a", "--json", "--engine", &live]).json();
@@ -35,7 +35,7 @@ fn a_queue_is_restored_by_the_commands_of_the_document() {
 }
 
 #[test]
-fn a_copy_of_the_file_made_by_sqlite_holds_the_queue() {
+fn a_copy_of_the_file_by_sqlite_contains_the_queue() {
     let queue = Queue::new();
     let live = queue.path("live");
     fairlane(&["enqueue", "customer-7", "mail", "--id", "a", "--json", "--engine", &live]).json();

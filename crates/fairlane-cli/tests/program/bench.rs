@@ -1,4 +1,4 @@
-//! `fairlane bench`. What it measures is no business of a test; that it measures is.
+//! `fairlane bench`: that it measures, not what.
 
 use super::redis_server::RedisServer;
 use super::running::{fairlane, has_keys};
@@ -32,7 +32,7 @@ fn the_core_is_measured_with_few_and_with_many_groups() {
 }
 
 #[test]
-fn on_redis_the_server_is_asked_and_nothing_is_left_behind() {
+fn on_redis_server_counters_are_reported_and_no_keys_remain() {
     let server = RedisServer::start();
     assert_eq!(server.ask("SET kept 1").unwrap().trim(), "+OK");
     for name in ["enqueue", "drain", "idle-latency", "groups-10", "jobs-1000", "memory"] {
@@ -52,7 +52,7 @@ fn on_redis_the_server_is_asked_and_nothing_is_left_behind() {
 }
 
 #[test]
-fn a_table_and_a_picture_for_people() {
+fn the_text_output_is_a_table_and_a_plot() {
     let folder = tempfile::TempDir::new().unwrap();
     let picture = folder.path().join("ratios.svg");
     let words = ["bench", "--quick", "--only", "drain", "--plot", picture.to_str().unwrap()];
@@ -63,7 +63,7 @@ fn a_table_and_a_picture_for_people() {
 }
 
 #[test]
-fn an_unknown_benchmark_is_answered_with_the_known_ones() {
+fn an_unknown_benchmark_is_rejected_with_a_list_of_the_known_ones() {
     fairlane(&["bench", "--only", "speed"]).failed(2, &["\"speed\"", "enqueue", "idle-latency", "core"]);
     fairlane(&["bench", "--engine", "redis://127.0.0.1:1", "--only", "drain"])
         .failed(1, &["redis cannot be reached"]);

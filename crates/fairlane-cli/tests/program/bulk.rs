@@ -8,7 +8,7 @@ use super::queue::Queue;
 use super::redis_server::RedisServer;
 use super::running::{fairlane, has_keys};
 
-/// So many jobs, one a line.
+/// Jobs as lines of JSON.
 pub fn lines(jobs: u32) -> String {
     (1..=jobs).map(|number| format!("{{\"payload\": {number}}}\n")).collect()
 }
@@ -20,16 +20,12 @@ pub fn load<'a>(file: &'a str, options: &[&'a str]) -> Vec<&'a str> {
 }
 
 #[test]
-fn a_file_is_loaded_sealed_and_can_be_loaded_again() {
+fn a_file_is_loaded_and_sealed_and_loading_it_again_is_idempotent() {
     let queue = Queue::new();
     let file = queue.file("news.ndjson", &lines(450));
     let loaded = queue.run(&load(&file, &["--deadline", "2h", "--failures-max", "9"]));
     assert_eq!((loaded.code, loaded.stderr.as_str()), (0, ""));
-    assert!(
-        loaded.stdout.starts_with("news: 450 jobs (450 new, 0 there before), sealed"),
-        "{}",
-        loaded.stdout
-    );
+    assert!(loaded.stdout.starts_with("news: 450 jobs (450 new, 0 existing), sealed"), "{}", loaded.stdout);
     let again = queue.json(&load(&file, &[]));
     has_keys(&again, &["group", "bulk", "jobs", "created", "existing", "sealed", "elapsed_ms"]);
     assert_eq!((&again["created"], &again["existing"]), (&0.into(), &450.into()));
@@ -42,7 +38,7 @@ fn a_file_is_loaded_sealed_and_can_be_loaded_again() {
 }
 
 #[test]
-fn lines_may_be_payloads_and_it_may_stay_open_for_more() {
+fn payload_lines_can_be_loaded_into_a_bulk_action_that_stays_open() {
     let queue = Queue::new();
     let file = queue.file("ids.txt", "1\n2\n\n3\n");
     let first = queue.json(&load(&file, &["--payload-lines", "--no-seal"]));
@@ -59,7 +55,7 @@ fn lines_may_be_payloads_and_it_may_stay_open_for_more() {
 }
 
 #[test]
-fn a_wrong_line_is_named_and_the_way_on_is_said() {
+fn an_invalid_line_is_reported_with_how_to_continue() {
     let queue = Queue::new();
     let wrong = |text: &str, words: &[&str]| {
         let file = queue.file("wrong.ndjson", text);
@@ -69,16 +65,16 @@ fn a_wrong_line_is_named_and_the_way_on_is_said() {
     };
     wrong("{\"payload\": 1}\n{\"paylod\": 2}\n", &["line 2:", "is \"payload\" meant?"]);
     wrong("{\"payload\": 1}\n\n{\"payload\": 1, \"cost\": 0}\n", &["line 3:", "a cost must be between"]);
-    wrong(&(lines(250) + "[]\n"), &["line 251:", "200 jobs of the source are in", "--skip 200"]);
+    wrong(&(lines(250) + "[]\n"), &["line 251:", "loaded 200 jobs into", "--skip 200"]);
     let file = queue.file("right.ndjson", &lines(250));
     let loaded = queue.json(&load(&file, &["--skip", "200"]));
     assert_eq!((&loaded["jobs"], &loaded["created"]), (&250.into(), &50.into()));
-    let short = ["there are only 250 lines with a job", "--skip says 251", "nothing was loaded"];
+    let short = ["the source has only 250 jobs", "--skip is 251", "nothing was loaded"];
     queue.run(&load(&file, &["--skip", "251"])).failed(2, &short);
 }
 
 #[test]
-fn what_cannot_be_loaded_at_all_is_refused_before_anything_is_opened() {
+fn invalid_input_is_rejected_before_anything_is_opened() {
     let queue = Queue::new();
     queue.run(&load("/nowhere/news.ndjson", &[])).failed(2, &["/nowhere/news.ndjson cannot be read"]);
     queue.run(&load(&queue.path(""), &[])).failed(2, &["is a directory"]);
@@ -90,45 +86,45 @@ fn what_cannot_be_loaded_at_all_is_refused_before_anything_is_opened() {
 }
 
 #[test]
-fn an_id_that_stands_twice_leaves_the_bulk_action_open() {
+fn a_duplicate_id_leaves_the_bulk_action_open() {
     let queue = Queue::new();
     let other = queue.file("other.ndjson", "{\"id\":\"a\",\"payload\":1}\n{\"id\":\"a\",\"payload\":2}\n");
     queue.run(&load(&other, &[])).failed(2, &["with another payload", "  a: lines 1 and 2", "stays open"]);
     let file = queue.file("twice.ndjson", "{\"id\":\"a\",\"payload\":1}\n{\"id\":\"a\",\"payload\":1}\n");
     let exact = format!("\n  fairlane bulk seal customer-7 news --expected 1 --engine {}", queue.url());
-    queue.run(&load(&file, &[])).failed(2, &["has 1 jobs", "stays open", "  a: lines 1 and 2", &exact]);
+    queue.run(&load(&file, &[])).failed(2, &["has 1 job and stays open", "  a: lines 1 and 2", &exact]);
     let sealed = queue.json(&["bulk", "seal", NEWS[0], NEWS[1], "--expected", "1"]);
     assert_eq!(sealed["sealed"], true);
 }
 
 #[test]
-fn it_is_shown_listed_held_resumed_and_cancelled() {
+fn a_bulk_action_is_shown_listed_held_resumed_and_cancelled() {
     let queue = Queue::new();
     let file = queue.file("news.ndjson", &lines(3));
     queue.json(&load(&file, &[]));
-    let state = |deed: &str| queue.json(&["bulk", deed, NEWS[0], NEWS[1]]);
-    assert_eq!(state("hold")["course"], "hold");
-    assert_eq!(state("resume")["course"], "run");
+    let state = |action: &str| queue.json(&["bulk", action, NEWS[0], NEWS[1]]);
+    assert_eq!(state("hold")["mode"], "hold");
+    assert_eq!(state("resume")["mode"], "run");
     let listed = queue.run(&["bulk", "list", NEWS[0]]);
     assert!(listed.stdout.contains("news") && listed.stdout.contains("0 of 3"), "{}", listed.stdout);
     assert_eq!(queue.json(&["bulk", "list", "customer-8"])["bulks"].as_array().unwrap().len(), 0);
     let cancelled = queue.run(&["bulk", "cancel", NEWS[0], NEWS[1]]);
-    assert!(cancelled.stdout.contains("3 jobs are still to be dropped"), "{}", cancelled.stdout);
+    assert!(cancelled.stdout.contains("3 jobs still to be dropped"), "{}", cancelled.stdout);
     let cancelled = state("cancel");
     assert_eq!((&cancelled["state"], &cancelled["unfinished"]), (&"CANCELLED".into(), &3.into()));
-    for deed in ["hold", "resume"] {
-        queue.run(&["bulk", deed, NEWS[0], NEWS[1]]).failed(2, &["CANCELLED", "it has ended"]);
+    for action in ["hold", "resume"] {
+        queue.run(&["bulk", action, NEWS[0], NEWS[1]]).failed(2, &["CANCELLED", "it has ended"]);
     }
     let watched = queue.run(&["bulk", "watch", NEWS[0], NEWS[1]]);
     assert_eq!((watched.code, watched.stderr.as_str()), (3, ""));
     assert!(watched.stdout.starts_with("news: CANCELLED, 0 of 3 jobs done"), "{}", watched.stdout);
-    for deed in ["show", "hold", "resume", "cancel", "seal", "watch", "export"] {
-        queue.run(&["bulk", deed, "customer-7", "unknown"]).failed(2, &["no bulk action unknown"]);
+    for action in ["show", "hold", "resume", "cancel", "seal", "watch", "export"] {
+        queue.run(&["bulk", action, "customer-7", "unknown"]).failed(2, &["no bulk action unknown"]);
     }
 }
 
 #[test]
-fn results_are_watched_for_and_exported_by_their_end() {
+fn results_are_watched_and_exported_by_outcome() {
     let queue = Queue::new();
     let file = queue.file("news.ndjson", "{\"payload\":1}\n{\"payload\":\"broken\"}\n");
     queue.json(&load(&file, &[]));
@@ -142,7 +138,7 @@ fn results_are_watched_for_and_exported_by_their_end() {
     let failed: serde_json::Value = serde_json::from_str(&export(&["--failed"])).unwrap();
     assert_eq!((&failed["id"], &failed["error"]["code"]), (&"news-2".into(), &"broken".into()));
     let target = queue.path("done.ndjson");
-    assert_eq!(export(&["--succeeded", "--out", &target]).trim(), format!("1 jobs in {target}"));
+    assert_eq!(export(&["--succeeded", "--out", &target]).trim(), format!("1 job in {target}"));
     let counted = queue.json(&["bulk", "export", NEWS[0], NEWS[1], "--succeeded", "--out", &target]);
     assert_eq!(counted, serde_json::json!({"jobs": 1, "out": target}));
     let done: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(target).unwrap()).unwrap();
@@ -150,7 +146,7 @@ fn results_are_watched_for_and_exported_by_their_end() {
 }
 
 #[test]
-fn a_bulk_action_is_shown_with_its_callback_and_a_summary_that_can_be_read() {
+fn a_bulk_action_is_shown_with_its_callback_and_summary() {
     let queue = Queue::new();
     let file = queue.file("news.ndjson", "{\"payload\":1}\n{\"payload\":\"broken\"}\n");
     let url = "https://customer-7.example/done";
@@ -160,7 +156,7 @@ fn a_bulk_action_is_shown_with_its_callback_and_a_summary_that_can_be_read() {
     assert_eq!((&waiting["callback"]["url"], &waiting["fold"]), (&url.into(), &serde_json::Value::Null));
     assert!(waiting["callback"]["state"].is_null());
     let text = queue.run(&show).stdout;
-    assert!(text.contains(&format!("callback  {url} (told when it has ended)")), "{text}");
+    assert!(text.contains(&format!("callback  {url} (called when the bulk action has ended)")), "{text}");
 
     queue.work_off(NEWS[0], NEWS[1]);
     let ended = queue.json(&show);
@@ -180,14 +176,14 @@ fn a_bulk_action_is_shown_with_its_callback_and_a_summary_that_can_be_read() {
 }
 
 #[test]
-fn a_list_of_none_is_refused() {
+fn a_list_of_length_0_is_rejected() {
     let queue = Queue::new();
     for list in [&["bulk", "list", "customer-7"][..], &["dead", "list"], &["group", "list"]] {
-        queue.run(&[list, &["--limit", "0"]].concat()).failed(2, &["say 1 or more"]);
+        queue.run(&[list, &["--limit", "0"]].concat()).failed(2, &["use 1 or more"]);
     }
 }
 
-/// The program, reading standard input.
+/// Starts a load that reads standard input.
 pub fn start_load(url: &str) -> Child {
     let program = env!("CARGO_BIN_EXE_fairlane");
     let words = load("-", &["--engine", url]);
@@ -195,7 +191,7 @@ pub fn start_load(url: &str) -> Child {
     Command::new(program).args(words).stdin(pipes()).stdout(pipes()).stderr(pipes()).spawn().unwrap()
 }
 
-/// Waits until so many jobs are there.
+/// Waits until the bulk action has this many jobs.
 pub fn arrived(server: &RedisServer, jobs: u64) {
     let total = || {
         let shown = fairlane(&["bulk", "show", NEWS[0], NEWS[1], "--engine", &server.url(), "--json"]);
@@ -209,31 +205,32 @@ pub fn arrived(server: &RedisServer, jobs: u64) {
 }
 
 #[test]
-fn a_load_stopped_by_ctrl_c_says_how_to_go_on_and_the_same_source_goes_on() {
+fn a_load_interrupted_by_ctrl_c_can_be_continued_with_the_same_source() {
     let server = RedisServer::start();
     let mut loading = start_load(&server.url());
-    // 200 jobs are sent together; the rest is in its hands when it is stopped.
+    // Jobs are sent in batches of 200; the rest is still buffered when the load is interrupted.
     let source = lines(250);
     loading.stdin.as_ref().unwrap().write_all(source.as_bytes()).unwrap();
     arrived(&server, 200);
     let sent = Command::new("kill").args(["-INT", &loading.id().to_string()]).status().unwrap();
     assert!(sent.success());
-    // Its standard input stays open meanwhile.
+    // Its standard input stays open until it has exited.
     let stdin = loading.stdin.take();
     let stopped = loading.wait_with_output().unwrap();
     drop(stdin);
-    let said = String::from_utf8(stopped.stderr).unwrap();
-    assert_eq!(stopped.status.code(), Some(130), "{said}");
-    assert!(said.contains("200 jobs of the source") && said.contains("run the same command again"), "{said}");
+    let message = String::from_utf8(stopped.stderr).unwrap();
+    assert_eq!(stopped.status.code(), Some(130), "{message}");
+    assert!(message.contains("loaded 200 jobs into"), "{message}");
+    assert!(message.contains("run the same command again"), "{message}");
 
     let mut again = start_load(&server.url());
     again.stdin.take().unwrap().write_all(source.as_bytes()).unwrap();
     let ended = again.wait_with_output().unwrap();
-    let said = String::from_utf8(ended.stdout).unwrap();
-    assert!(said.starts_with("news: 250 jobs (50 new, 200 there before), sealed"), "{said}");
+    let text = String::from_utf8(ended.stdout).unwrap();
+    assert!(text.starts_with("news: 250 jobs (50 new, 200 existing), sealed"), "{text}");
 }
 
-/// The memory of a producer does not grow with what it streams; in KiB, at its highest.
+/// The peak memory of a load in KiB.
 #[cfg(target_os = "linux")]
 fn memory_of_loading(lines: usize, bulk: &str, url: &str, queue: &Queue) -> u64 {
     let line = "{\"payload\":{\"to\":\"reader@example.com\",\"template\":\"spring\"}}\n";
@@ -242,21 +239,21 @@ fn memory_of_loading(lines: usize, bulk: &str, url: &str, queue: &Queue) -> u64 
         .args(["bulk", "load", "customer-7", bulk, &file, "--type", "mail", "--engine", url, "--json"])
         .stdout(Stdio::null())
         .spawn()
-        .expect("it starts");
+        .expect("the program starts");
     let mut highest = 0;
-    while child.try_wait().expect("it can be asked").is_none() {
+    while child.try_wait().expect("the status of a child can be read").is_none() {
         let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
         let kib = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
         highest = kib.and_then(|kib| kib.trim().parse().ok()).unwrap_or(highest);
         std::thread::sleep(Duration::from_millis(2));
     }
-    assert!(child.wait().expect("it has ended").success());
+    assert!(child.wait().expect("the program has exited").success());
     highest
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn loading_much_takes_no_more_memory_than_loading_little() {
+fn the_memory_of_a_load_does_not_depend_on_its_size() {
     let server = RedisServer::start();
     let queue = Queue::new();
     let little = memory_of_loading(5_000, "little", &server.url(), &queue);

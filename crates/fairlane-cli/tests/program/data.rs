@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use fairlane_core::queue::{Inspect, Inspected, JobRef, NewJob, Settings};
+use fairlane_core::queue::{InspectQueue, JobRef, NewJob, Settings};
 use fairlane_core::{Cost, GroupId, JobId, Level, TypeId};
 use tempfile::TempDir;
 
@@ -29,10 +29,7 @@ async fn fill(folder: &Path, jobs: usize) {
 
 async fn backlog(folder: &Path) -> u64 {
     let engine = fairlane_engine::attach(&format!("dir:{}", folder.display())).await.unwrap();
-    match engine.inspect(Inspect::Whole).await.unwrap() {
-        Inspected::Whole(whole) => whole.backlog,
-        other => panic!("{other:?}"),
-    }
+    engine.call(InspectQueue).await.unwrap().backlog
 }
 
 fn runtime() -> tokio::runtime::Runtime {
@@ -44,7 +41,7 @@ fn path(folder: &TempDir, name: &str) -> String {
 }
 
 #[test]
-fn a_sound_directory_is_said_to_be() {
+fn the_check_of_a_sound_directory_succeeds() {
     let folder = TempDir::new().unwrap();
     let queue = path(&folder, "queue");
     runtime().block_on(fill(Path::new(&queue), 10));
@@ -57,7 +54,7 @@ fn a_sound_directory_is_said_to_be() {
 }
 
 #[test]
-fn an_export_makes_the_same_queue_elsewhere() {
+fn an_imported_export_is_the_same_queue() {
     let folder = TempDir::new().unwrap();
     let (queue, copy, lines) = (path(&folder, "queue"), path(&folder, "copy"), path(&folder, "lines"));
     runtime().block_on(fill(Path::new(&queue), 10));
@@ -80,31 +77,31 @@ fn an_export_makes_the_same_queue_elsewhere() {
 }
 
 #[test]
-fn an_export_that_is_not_whole_is_refused_and_leaves_nothing_behind() {
+fn an_incomplete_export_is_rejected_and_leaves_nothing_behind() {
     let folder = TempDir::new().unwrap();
     let (queue, copy, lines) = (path(&folder, "queue"), path(&folder, "copy"), path(&folder, "lines"));
     runtime().block_on(fill(Path::new(&queue), 10));
     assert_eq!(fairlane(&["data", "export", &queue, "--out", &lines]).code, 0);
-    let whole = std::fs::read_to_string(&lines).unwrap();
-    let all: Vec<&str> = whole.lines().collect();
+    let complete = std::fs::read_to_string(&lines).unwrap();
+    let all: Vec<&str> = complete.lines().collect();
     let (end, rows) = all.split_last().unwrap();
     assert!(end.contains(&format!("\"rows\":{}", rows.len())), "{end}");
     for cut in [vec![], rows[..5].to_vec(), rows.to_vec(), [&rows[1..], &[end]].concat(), vec![end]] {
         std::fs::write(&lines, cut.join("\n")).unwrap();
         let ended = fairlane(&["data", "import", &copy, "--from", &lines]);
-        ended.failed(2, &["not a whole export", "Nothing was imported"]);
+        ended.failed(2, &["the export is incomplete", "Nothing was imported"]);
         assert!(!Path::new(&copy).exists(), "{cut:?}");
     }
-    std::fs::write(&lines, whole.clone() + rows[0]).unwrap();
+    std::fs::write(&lines, complete.clone() + rows[0]).unwrap();
     std::fs::create_dir(&copy).unwrap();
     std::fs::write(Path::new(&copy).join("note"), "mine").unwrap();
-    fairlane(&["data", "import", &copy, "--from", &lines]).failed(2, &["the line before it is the end"]);
+    fairlane(&["data", "import", &copy, "--from", &lines]).failed(2, &["it follows the end line"]);
     let left: Vec<_> = std::fs::read_dir(&copy).unwrap().flatten().map(|entry| entry.file_name()).collect();
-    assert_eq!(left, ["note"], "what was there before stays");
+    assert_eq!(left, ["note"], "existing files stay");
 }
 
 #[test]
-fn what_can_be_read_of_a_damaged_file_is_saved_and_mended() {
+fn the_readable_part_of_a_damaged_file_is_exported_and_repaired() {
     let folder = TempDir::new().unwrap();
     let (queue, copy, lines) = (path(&folder, "queue"), path(&folder, "copy"), path(&folder, "lines"));
     runtime().block_on(fill(Path::new(&queue), 3000));
@@ -125,14 +122,14 @@ fn what_can_be_read_of_a_damaged_file_is_saved_and_mended() {
 }
 
 #[test]
-fn jobs_are_discarded_without_starting_the_queue_and_only_when_confirmed() {
+fn jobs_are_discarded_only_when_confirmed() {
     let folder = TempDir::new().unwrap();
     let queue = path(&folder, "queue");
     runtime().block_on(fill(Path::new(&queue), 10));
     let discard = |words: &[&str]| fairlane(&[&["data", "discard", &queue], words].concat());
-    let looked = discard(&["--state", "pending", "--dry-run", "--json"]).json();
+    let counted = discard(&["--state", "pending", "--dry-run", "--json"]).json();
     assert_eq!(
-        (&looked["discarded"], &looked["jobs"], &looked["bytes"]),
+        (&counted["discarded"], &counted["jobs"], &counted["bytes"]),
         (&false.into(), &10.into(), &20.into())
     );
     discard(&["--state", "pending"])
@@ -156,7 +153,7 @@ fn jobs_are_discarded_without_starting_the_queue_and_only_when_confirmed() {
 }
 
 #[test]
-fn bad_input_is_told() {
+fn bad_input_is_rejected() {
     let folder = TempDir::new().unwrap();
     let (nothing, new, lines) = (path(&folder, "nothing"), path(&folder, "new"), path(&folder, "lines"));
     fairlane(&["data", "check", &nothing]).failed(2, &["holds no queue"]);
@@ -167,7 +164,7 @@ fn bad_input_is_told() {
 }
 
 #[test]
-fn a_directory_in_use_is_exported_and_nothing_else() {
+fn a_directory_in_use_can_only_be_exported() {
     let folder = TempDir::new().unwrap();
     let queue = path(&folder, "queue");
     let url = format!("dir:{queue}");
@@ -187,7 +184,7 @@ fn a_directory_in_use_is_exported_and_nothing_else() {
 }
 
 #[test]
-fn an_export_that_nobody_reads_on_does_not_hold_the_log_of_its_owner() {
+fn an_export_with_a_stalled_reader_does_not_block_the_owners_log() {
     let served = Served::start();
     let payload = "x".repeat(2000);
     for id in 0..100 {
@@ -205,13 +202,13 @@ fn an_export_that_nobody_reads_on_does_not_hold_the_log_of_its_owner() {
     let mut first = [0; 100];
     output.read_exact(&mut first).unwrap();
     let file = rusqlite::Connection::open(served.path("queue/fairlane.db")).unwrap();
-    until("the log can be cut back", || {
-        let cut = file.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, u64>(0));
-        cut.is_ok_and(|busy| busy == 0)
+    until("the log can be truncated", || {
+        let truncated = file.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, u64>(0));
+        truncated.is_ok_and(|busy| busy == 0)
     });
-    assert!(export.try_wait().unwrap().is_none(), "more than a pipe holds is still to be read");
+    assert!(export.try_wait().unwrap().is_none(), "the export exceeds the buffer of the pipe");
     let mut rest = Vec::new();
     output.read_to_end(&mut rest).unwrap();
     assert!(export.wait().unwrap().success());
-    assert!(rest.len() > 100 * payload.len(), "all of it comes: {} bytes", rest.len());
+    assert!(rest.len() > 100 * payload.len(), "the export is complete: {} bytes", rest.len());
 }

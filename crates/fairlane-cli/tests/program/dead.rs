@@ -7,7 +7,7 @@ use super::served::Served;
 const IDS: [&str; 5] = ["rare-1", "frequent-1", "frequent-2", "rare-2", "frequent-3"];
 
 #[test]
-fn dead_jobs_are_listed_with_their_problem() {
+fn dead_jobs_are_listed_with_their_error() {
     let queue = Queue::with_dead(&IDS);
     let listed = queue.json(&["dead", "list", "--code", "rare"]);
     assert_eq!(listed["dead"], 5);
@@ -22,7 +22,7 @@ fn dead_jobs_are_listed_with_their_problem() {
 }
 
 #[test]
-fn those_that_match_run_again_or_are_removed() {
+fn matching_dead_jobs_are_requeued_or_discarded() {
     let queue = Queue::with_dead(&IDS);
     assert_eq!(queue.json(&["dead", "requeue", "--code", "rare"])["requeued"], 2);
     assert_eq!(queue.json(&["why", "customer-7", "rare-1"])["state"], "PENDING");
@@ -32,11 +32,11 @@ fn those_that_match_run_again_or_are_removed() {
 }
 
 #[test]
-fn without_a_filter_nothing_is_touched() {
+fn requeue_and_discard_require_a_filter_or_all() {
     let queue = Queue::with_dead(&IDS[..1]);
-    for deed in ["requeue", "discard"] {
-        queue.run(&["dead", deed]).failed(2, &["--group, --type, --code or --older-than", "--all"]);
-        queue.run(&["dead", deed, "--all", "--code", "rare"]).failed(2, &["--all alone"]);
+    for action in ["requeue", "discard"] {
+        queue.run(&["dead", action]).failed(2, &["--group, --type, --code or --older-than", "--all"]);
+        queue.run(&["dead", action, "--all", "--code", "rare"]).failed(2, &["--all alone"]);
     }
     queue.run(&["dead", "discard", "--older-than", "long"]).failed(2, &["1h30m"]);
     queue.run(&["dead", "list", "--group", ""]).failed(2, &["must not be empty"]);
@@ -44,7 +44,7 @@ fn without_a_filter_nothing_is_touched() {
 }
 
 #[test]
-fn a_key_that_is_bound_to_groups_is_refused_all_dead_jobs_and_told_of_the_group() {
+fn a_bound_key_must_select_its_group() {
     let queue = Queue::with_dead(&IDS);
     let keys = queue.path("keys.json");
     let words = ["key", "create", "--name", "n", "--role", "producer", "--group", "customer-7", "--json"];

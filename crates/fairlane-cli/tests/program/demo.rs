@@ -10,7 +10,7 @@ use super::served::Served;
 const GROUP_KEYS: [&str; 6] =
     ["group", "enqueued", "completed", "wait_p50_ms", "wait_p99_ms", "last_done_ms"];
 
-fn everything_is_done_once_and_the_small_are_first(engine: &str) {
+fn every_job_runs_once_and_small_customers_finish_first(engine: &str) {
     let words = ["demo", "--engine", engine, "--sizes", "3000,100,50", "--workers", "8", "--json"];
     let report = fairlane(&words).json();
     has_keys(&report, &["lost", "duplicated", "seconds", "groups"]);
@@ -29,45 +29,45 @@ fn everything_is_done_once_and_the_small_are_first(engine: &str) {
 }
 
 #[test]
-fn on_memory_everything_is_done_once_and_the_small_are_first() {
-    everything_is_done_once_and_the_small_are_first("memory:");
+fn in_memory_every_job_runs_once_and_small_customers_finish_first() {
+    every_job_runs_once_and_small_customers_finish_first("memory:");
 }
 
 #[test]
-fn on_redis_everything_is_done_once_the_small_are_first_and_nothing_is_left_behind() {
+fn on_redis_small_customers_finish_first_and_no_keys_remain() {
     let server = RedisServer::start();
-    everything_is_done_once_and_the_small_are_first(&server.url());
-    everything_is_done_once_and_the_small_are_first(&server.url());
+    every_job_runs_once_and_small_customers_finish_first(&server.url());
+    every_job_runs_once_and_small_customers_finish_first(&server.url());
     assert_eq!(server.ask("DBSIZE").unwrap().trim(), ":0");
 }
 
 #[test]
-fn on_a_cluster_everything_is_done_once_the_small_are_first_and_nothing_is_left_behind() {
+fn on_a_cluster_small_customers_finish_first_and_no_keys_remain() {
     let server = RedisServer::start_cluster();
-    everything_is_done_once_and_the_small_are_first(&format!("redis+cluster://{}", server.address()));
+    every_job_runs_once_and_small_customers_finish_first(&format!("redis+cluster://{}", server.address()));
     assert_eq!(server.ask("DBSIZE").unwrap().trim(), ":0");
 }
 
 #[test]
-fn a_person_gets_a_table_and_a_verdict() {
+fn the_text_output_is_a_table_and_a_verdict() {
     let ended = fairlane(&["demo", "--sizes", "300,20,10"]);
     assert_eq!(ended.code, 0, "{}", ended.stderr);
-    for word in ["customer", "wait p99", "customer-C", "300 of 300", "Nothing lost, nothing twice: 330 jobs"]
-    {
+    let verdict = "Nothing lost, nothing twice: 330 jobs";
+    for word in ["customer", "wait p99", "customer-C", "300 of 300", "1st", "2nd", "3rd", verdict] {
         assert!(ended.stdout.contains(word), "{word:?} is missing in: {}", ended.stdout);
     }
 }
 
 #[test]
-fn a_rate_is_kept() {
+fn a_rate_limit_is_respected() {
     let words = ["demo", "--sizes", "60,5,5", "--rate", "100", "--json"];
     let report = fairlane(&words).json();
-    // 70 jobs at 100 a second with a burst of 3 need at least 0.67 s, however fast the machine is.
+    // 70 jobs at 100 per second with a burst of 3 need at least 0.67 s on any machine.
     assert!(report["seconds"].as_f64().unwrap() >= 0.66, "{report}");
 }
 
 #[test]
-fn a_bad_address_or_number_is_said_with_code_2() {
+fn an_invalid_address_or_number_exits_with_code_2() {
     fairlane(&["demo", "--engine", "postgres://localhost"]).failed(2, &["postgres://localhost", "redis://"]);
     fairlane(&["demo", "--sizes", "5"]).failed(2, &["--sizes takes 2 to 26 numbers"]);
     fairlane(&["demo", "--sizes", "0,1"]).failed(2, &["--sizes"]);
@@ -75,10 +75,10 @@ fn a_bad_address_or_number_is_said_with_code_2() {
 }
 
 #[test]
-fn nothing_is_tried_in_the_queue_of_a_server() {
+fn demo_and_bench_refuse_the_queue_of_a_server() {
     let served = Served::start();
     fairlane(&["settings", "set", "max_retry_count=9", "--json", "--engine", &served.address]).json();
-    let refused = ["--engine names a server", "memory:"];
+    let refused = ["--engine selects a server", "memory:"];
     fairlane(&["demo", "--sizes", "30,5", "--engine", &served.address]).failed(2, &refused);
     let bench = fairlane(&["bench", "--quick", "--only", "enqueue", "--engine", &served.address]);
     assert!(bench.code == 2 && bench.stderr.contains(refused[0]), "{}", bench.stderr);
@@ -89,12 +89,12 @@ fn nothing_is_tried_in_the_queue_of_a_server() {
 }
 
 #[test]
-fn an_engine_that_cannot_be_reached_is_a_failure_with_code_1() {
+fn an_unreachable_engine_exits_with_code_1() {
     fairlane(&["demo", "--engine", "redis://127.0.0.1:1"]).failed(1, &["redis cannot be reached"]);
 }
 
 #[test]
-fn ctrl_c_stops_in_order_says_what_remains_and_leaves_nothing_behind() {
+fn ctrl_c_reports_the_remaining_jobs_and_leaves_no_keys() {
     let server = RedisServer::start();
     let mut program = Command::new(env!("CARGO_BIN_EXE_fairlane"))
         .args(["demo", "--engine", &server.url(), "--sizes", "1000,10", "--rate", "20"])
@@ -102,15 +102,15 @@ fn ctrl_c_stops_in_order_says_what_remains_and_leaves_nothing_behind() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut said = BufReader::new(program.stderr.take().unwrap());
+    let mut messages = BufReader::new(program.stderr.take().unwrap());
     let mut line = String::new();
-    // The first line of progress says that it is at work.
-    said.read_line(&mut line).unwrap();
+    // The first line of progress shows that jobs are running.
+    messages.read_line(&mut line).unwrap();
     assert!(line.starts_with("customer-A"), "{line}");
     assert!(Command::new("kill").args(["-INT", &program.id().to_string()]).status().unwrap().success());
     assert_eq!(program.wait().unwrap().code(), Some(130));
     let mut rest = String::new();
-    said.read_to_string(&mut rest).unwrap();
+    messages.read_to_string(&mut rest).unwrap();
     assert!(rest.contains("stopped: ") && rest.contains(" remain ("), "{rest}");
     assert_eq!(server.ask("DBSIZE").unwrap().trim(), ":0");
 }

@@ -1,4 +1,4 @@
-//! What `deploy` has for others can be used as it is written there.
+//! Checks that the files in `deploy` are usable.
 
 use std::path::{Path, PathBuf};
 
@@ -10,21 +10,21 @@ fn file(name: &str) -> (PathBuf, String) {
     (path, text)
 }
 
-/// What stands behind these words, to the end of each line.
-fn behind<'a>(text: &'a str, words: &'a str) -> impl Iterator<Item = &'a str> {
+/// The rest of each line after these words.
+fn after<'a>(text: &'a str, words: &'a str) -> impl Iterator<Item = &'a str> {
     text.lines().filter_map(move |line| line.split_once(words)).map(|(_, rest)| rest)
 }
 
 #[test]
-fn every_command_that_makes_a_key_can_be_given() {
+fn every_documented_command_that_creates_a_key_works() {
     let folder = tempfile::tempdir().unwrap();
     let mut found = 0;
     for name in ["systemd/fairlane.service", "compose.yaml", "Dockerfile", "README.md"] {
-        for line in behind(&file(name).1, " key create ") {
+        for line in after(&file(name).1, " key create ") {
             let line = line.split('`').next().unwrap();
             let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
             let here = |word: &String| match word.rsplit_once('/') {
-                // In a directory that is not there yet.
+                // A directory that does not exist yet.
                 Some((_, last)) => folder.path().join(name).join(last).display().to_string(),
                 None => word.clone(),
             };
@@ -39,12 +39,12 @@ fn every_command_that_makes_a_key_can_be_given() {
 }
 
 #[test]
-fn a_service_that_cannot_start_is_not_started_again_and_again() {
+fn a_service_with_bad_input_is_not_restarted() {
     let (path, _) = file("systemd/fairlane.toml");
     let ended = fairlane(&["config", "--config", &path.display().to_string()]);
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     assert!(file("systemd/fairlane.service").1.contains("\nRestartPreventExitStatus=2\n"));
-    // That is the code of a server without the keys it was told of.
+    // This is the exit code of a server whose configured keys are missing.
     let folder = tempfile::tempdir().unwrap();
     let (keys, queue) = (folder.path().join("keys.json"), folder.path().join("queue"));
     let (keys, queue) = (keys.display().to_string(), format!("dir:{}", queue.display()));
@@ -53,7 +53,7 @@ fn a_service_that_cannot_start_is_not_started_again_and_again() {
 }
 
 #[test]
-fn containers_are_asked_for_their_health_and_show_no_password() {
+fn containers_have_health_checks_and_expose_no_password() {
     let compose = file("compose.yaml").1;
     for text in [&compose, &file("Dockerfile").1] {
         assert!(
@@ -63,15 +63,15 @@ fn containers_are_asked_for_their_health_and_show_no_password() {
     assert!(!compose.contains("--requirepass") && !compose.contains("redis-cli -a"));
     let proxy = file("proxy/Caddyfile").1;
     let directives: Vec<&str> = proxy.lines().map(str::trim).filter(|line| !line.starts_with('#')).collect();
-    assert!(directives.iter().all(|line| !line.starts_with("flush_interval")), "a client may go away");
-    assert!(directives.iter().any(|line| line.starts_with("dynamic a ")), "each server counts by itself");
+    assert!(directives.iter().all(|line| !line.starts_with("flush_interval")), "a client may disconnect");
+    assert!(directives.iter().any(|line| line.starts_with("dynamic a ")), "each server counts separately");
 }
 
 #[test]
-fn redis_of_the_compose_file_has_a_memory_limit_below_its_containers() {
+fn redis_in_the_compose_file_has_a_memory_limit_below_that_of_its_container() {
     let compose = file("compose.yaml").1;
     let gigabytes = |words: &str, unit: &str| {
-        let value = behind(&compose, words).next().unwrap_or_else(|| panic!("{words} is not set"));
+        let value = after(&compose, words).next().unwrap_or_else(|| panic!("{words} is not set"));
         let number = value.split_whitespace().next().and_then(|value| value.strip_suffix(unit));
         number.and_then(|number| number.parse::<u64>().ok()).unwrap_or_else(|| panic!("{words}{value}"))
     };

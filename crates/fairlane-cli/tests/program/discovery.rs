@@ -1,4 +1,5 @@
-//! A command whose address is given nowhere: the directory here, then a server on this machine, then Redis.
+//! A command without a configured address: the directory here, then a server on this machine, then
+//! Redis.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,7 +8,7 @@ use super::queue::Queue;
 use super::running::Ended;
 use super::served::Served;
 
-/// Runs the program in a folder, where a server started there would listen at `listen`.
+/// Runs the program in a folder; a server started there would listen at `listen`.
 fn run_in(folder: &Path, listen: &str, key: Option<&str>, words: &[&str]) -> Ended {
     let output = Command::new(env!("CARGO_BIN_EXE_fairlane"))
         .args(words)
@@ -22,7 +23,7 @@ fn run_in(folder: &Path, listen: &str, key: Option<&str>, words: &[&str]) -> End
 }
 
 #[test]
-fn a_command_in_an_empty_folder_finds_the_server_of_this_machine() {
+fn a_command_in_an_empty_folder_finds_the_server_on_this_machine() {
     let served = Served::start();
     let listen = served.address.strip_prefix("http://").unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -33,11 +34,11 @@ fn a_command_in_an_empty_folder_finds_the_server_of_this_machine() {
         (&status["backlog"], &status["engine"]),
         (&1.into(), &format!("{} (http)", served.address).into())
     );
-    assert_eq!(folder.path().read_dir().unwrap().count(), 0, "and makes no directory");
+    assert_eq!(folder.path().read_dir().unwrap().count(), 0, "no directory is created");
 }
 
 #[test]
-fn the_directory_here_comes_before_the_server_of_this_machine() {
+fn a_local_directory_takes_precedence_over_a_server_on_this_machine() {
     let served = Served::start();
     let listen = served.address.strip_prefix("http://").unwrap();
     let queue = Queue::new();

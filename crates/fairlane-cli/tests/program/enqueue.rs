@@ -4,7 +4,7 @@ use super::queue::Queue;
 use super::running::fairlane;
 
 #[test]
-fn a_job_is_enqueued_under_its_id_and_not_twice() {
+fn enqueueing_a_job_twice_adds_it_once() {
     let queue = Queue::new();
     let words = ["enqueue", "customer-7", "mail", "{\"to\": 1}", "--id", "welcome"];
     let first = queue.run(&words);
@@ -27,18 +27,18 @@ fn a_job_is_enqueued_under_its_id_and_not_twice() {
 }
 
 #[test]
-fn a_delay_a_level_and_a_cost_are_kept() {
+fn delay_level_and_cost_are_applied() {
     let queue = Queue::new();
     let options = ["--delay", "2h", "--level", "high", "--cost", "7"];
-    let answer = queue.json(&[&["enqueue", "customer-7", "report"][..], &options].concat());
-    let id = answer["job"].as_str().unwrap();
+    let enqueued = queue.json(&[&["enqueue", "customer-7", "report"][..], &options].concat());
+    let id = enqueued["job"].as_str().unwrap();
     assert_eq!(queue.json(&["why", "customer-7", id])["reason"], "delayed");
 }
 
 #[test]
-fn wrong_input_is_named_and_nothing_is_made() {
+fn invalid_input_is_rejected_and_creates_nothing() {
     let queue = Queue::new();
-    queue.run(&["enqueue", "customer-7", "mail", "hello"]).failed(2, &["no JSON", "--bytes"]);
+    queue.run(&["enqueue", "customer-7", "mail", "hello"]).failed(2, &["not JSON", "--bytes"]);
     queue.run(&["enqueue", "customer-7", "mail", "--delay", "soon"]).failed(2, &["500ms, 30s, 5m, 2h, 1d"]);
     queue.run(&["enqueue", "customer-7", "mail", "--run-at", "noon"]).failed(2, &["2026-01-31T08:30:00Z"]);
     queue.run(&["enqueue", "customer-7", "mail", "--level", "urgent"]).failed(2, &["high, normal and low"]);
@@ -50,17 +50,19 @@ fn wrong_input_is_named_and_nothing_is_made() {
     queue.run(&both).failed(2, &["cannot be used with"]);
     assert!(!std::path::Path::new(&queue.path("queue")).exists());
     queue.run(&["enqueue", "customer-7", "mail", "--cost", "0"]).failed(2, &["between 1 and 10000"]);
-    fairlane(&["enqueue", "a", "b", "--engine", "memory:"]).failed(2, &["begins and ends with this command"]);
-    let away = fairlane(&["enqueue", "a", "b", "--engine", "redis://me:hunter2@127.0.0.1:1"]);
-    away.failed(
+    fairlane(&["enqueue", "a", "b", "--engine", "memory:"])
+        .failed(2, &["exists only while this command runs"]);
+    let unreachable = fairlane(&["enqueue", "a", "b", "--engine", "redis://me:hunter2@127.0.0.1:1"]);
+    unreachable.failed(
         1,
         &["redis at redis://127.0.0.1:1 cannot be reached", "redis-server", "--engine ./data", "--id 0"],
     );
-    assert!(!away.stderr.contains("safe to repeat") && !away.stderr.contains("hunter2"), "{}", away.stderr);
+    let message = &unreachable.stderr;
+    assert!(!message.contains("safe to repeat") && !message.contains("hunter2"), "{message}");
 }
 
 #[test]
-fn a_directory_that_is_owned_is_said_to_be() {
+fn the_owner_of_a_directory_is_named() {
     let queue = Queue::new();
     queue.run(&["enqueue", "customer-7", "mail"]);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -72,7 +74,7 @@ fn a_directory_that_is_owned_is_said_to_be() {
 }
 
 #[test]
-fn a_trace_of_the_environment_is_not_taken() {
+fn a_trace_in_the_environment_is_ignored() {
     let queue = Queue::new();
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_fairlane"));
     command.args(["enqueue", "a", "mail", "--id", "1", "--engine", &queue.url()]);

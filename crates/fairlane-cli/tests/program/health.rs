@@ -7,24 +7,24 @@ use super::served::Served;
 use super::work::until;
 
 #[test]
-fn a_server_is_ready_while_it_and_its_engine_answer() {
+fn a_server_is_ready_while_it_and_its_engine_respond() {
     let redis = RedisServer::start();
     let served = Served::in_folder(tempfile::TempDir::new().unwrap(), &["--engine", &redis.url()]);
     let ended = fairlane(&["health", &served.address]);
     assert_eq!((ended.code, ended.stdout), (0, format!("{} is ready\n", served.address)));
-    let answer = fairlane(&["health", &served.address, "--json"]).json();
-    assert_eq!(answer, serde_json::json!({ "server": served.address, "ready": true }));
+    let health = fairlane(&["health", &served.address, "--json"]).json();
+    assert_eq!(health, serde_json::json!({ "server": served.address, "ready": true }));
     drop(redis);
-    until("it is not ready", || fairlane(&["health", &served.address]).code == 1);
+    until("the server is not ready", || fairlane(&["health", &served.address]).code == 1);
     fairlane(&["health", &served.address]).failed(1, &["is not ready", "the engine cannot be reached"]);
 }
 
 #[test]
-fn what_does_not_answer_or_is_no_server_is_not_ready() {
-    let nobody = format!("http://127.0.0.1:{}", free_port());
-    fairlane(&["health", &nobody]).failed(1, &["is not ready", "no connection"]);
+fn an_unreachable_address_and_another_server_are_not_ready() {
+    let unused = format!("http://127.0.0.1:{}", free_port());
+    fairlane(&["health", &unused]).failed(1, &["is not ready", "no connection"]);
     let web = Receiver::start(|_| ("200 OK".into(), String::new(), "<html></html>".into()));
-    fairlane(&["health", &web.url("")]).failed(1, &["is not ready", "no Fairlane server"]);
+    fairlane(&["health", &web.url("")]).failed(1, &["is not ready", "Fairlane server"]);
     fairlane(&["health", "127.0.0.1:8080"]).failed(2, &["http://host:port"]);
     fairlane(&["health", "redis://127.0.0.1:6379"]).failed(2, &["http://host:port"]);
 }

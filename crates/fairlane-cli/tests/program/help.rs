@@ -1,4 +1,5 @@
-//! What the program says about itself. The help of every command is compared with `tests/help/` by a test of the program.
+//! Version, usage and colours of the help. A unit test compares the help of every command with
+//! `tests/help/`.
 
 use super::running::fairlane;
 
@@ -9,14 +10,14 @@ fn the_version_is_that_of_the_package() {
 }
 
 #[test]
-fn nothing_and_nonsense_are_answered_with_usage_and_code_2() {
+fn a_missing_or_unknown_command_prints_usage_and_exits_with_code_2() {
     fairlane(&[]).failed(2, &["Usage: fairlane", "Commands:"]);
     fairlane(&["dmeo"]).failed(2, &["unrecognized subcommand 'dmeo'", "'demo'"]);
     fairlane(&["demo", "--sizes", "many"]).failed(2, &["--sizes"]);
 }
 
 #[test]
-fn no_colour_is_written_where_nobody_sees_it() {
+fn help_in_a_pipe_has_no_colours() {
     let ended = fairlane(&["--help"]);
     assert!(!ended.stdout.contains('\u{1b}'));
 }

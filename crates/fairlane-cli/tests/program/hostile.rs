@@ -1,21 +1,23 @@
-//! Text of producers and workers that a terminal would obey, shown by every command that shows jobs.
+//! Untrusted text with control characters in the output of every command that prints jobs.
 
 use fairlane::{Context, Fairlane, Job, Outcome};
 
 use super::queue::Queue;
 use super::running::fairlane;
 use super::terminal::fairlane_on_terminal;
-use super::work::Place;
+use super::work::WorkFolder;
 
-/// Sets the title, writes the clipboard, clears the screen, returns to the start of the line, reorders, breaks lines.
+/// Sets the title, writes the clipboard, clears the screen, returns to the start of the line,
+/// reorders text and breaks lines.
 const TEXT: &str =
     "x\u{1b}]0;t\u{7}\u{1b}]52;c;aGk=\u{7}\u{1b}[2J\r\u{9b}31m\u{7f}\u{202e}\u{2066}\u{2028}\nresult";
-/// Names may have no control character, but bidirectional ones.
+/// Names cannot contain control characters, but bidirectional controls.
 const GROUP: &str = "customer\u{202e}-7\u{2069}";
 const TYPE: &str = "mail\u{200f}";
 const BULK: &str = "news\u{2067}";
 
-/// The jobs `done`, `raw`, `dead` and `waiting`, of a bulk action and beside one, all of them hostile.
+/// A queue with the jobs `done`, `raw`, `dead` and `waiting`, inside and outside a bulk action, all
+/// with hostile text.
 fn filled() -> Queue {
     let queue = Queue::new();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -32,7 +34,7 @@ fn filled() -> Queue {
             let job = Job::bytes(GROUP, TYPE, payload).id(format!("{id}\u{202e}"));
             fairlane.enqueue(job).await.unwrap().accepted().unwrap();
         }
-        let answer = |job: Context| async move {
+        let process = |job: Context| async move {
             let id = job.job().id.to_string();
             match id.trim_end_matches('\u{202e}') {
                 "done" | "bulk-done" => Outcome::done(&TEXT),
@@ -40,7 +42,7 @@ fn filled() -> Queue {
                 _ => Outcome::failed(TEXT, TEXT),
             }
         };
-        let pool = fairlane.worker().processor(TYPE, answer).start().unwrap();
+        let pool = fairlane.worker().processor(TYPE, process).start().unwrap();
         bulk.finished().await.unwrap();
         for id in ["done", "raw", "dead"] {
             fairlane.job(GROUP, format!("{id}\u{202e}")).finished().await.unwrap().unwrap();
@@ -52,11 +54,11 @@ fn filled() -> Queue {
     queue
 }
 
-fn is_hostile(sign: char) -> bool {
-    let is_bidi = "\u{61c}\u{200e}\u{200f}\u{2028}\u{2029}".contains(sign)
-        || ('\u{202a}'..='\u{202e}').contains(&sign)
-        || ('\u{2066}'..='\u{2069}').contains(&sign);
-    is_bidi || sign.is_control() && !matches!(sign, '\n' | '\t')
+fn is_hostile(character: char) -> bool {
+    let is_bidi = "\u{61c}\u{200e}\u{200f}\u{2028}\u{2029}".contains(character)
+        || ('\u{202a}'..='\u{202e}').contains(&character)
+        || ('\u{2066}'..='\u{2069}').contains(&character);
+    is_bidi || character.is_control() && !matches!(character, '\n' | '\t')
 }
 
 fn is_safe(words: &[&str], shown: &str) {
@@ -64,7 +66,7 @@ fn is_safe(words: &[&str], shown: &str) {
 }
 
 #[test]
-fn no_command_shows_control_or_bidirectional_characters() {
+fn no_command_prints_control_or_bidirectional_characters() {
     let queue = filled();
     let commands: [&[&str]; 20] = [
         &["job", "show", GROUP, "done\u{202e}"],
@@ -94,15 +96,15 @@ fn no_command_shows_control_or_bidirectional_characters() {
         let ended = queue.run(&[words, &["--json"]].concat());
         is_safe(words, &(ended.stdout.clone() + &ended.stderr));
         let json = if ended.stdout.is_empty() { ended.stderr } else { ended.stdout };
-        serde_json::from_str::<serde_json::Value>(&json).expect("it is JSON");
+        serde_json::from_str::<serde_json::Value>(&json).expect("the output is JSON");
     }
     let path = queue.path("queue");
     is_safe(&["data", "export"], &fairlane(&["data", "export", &path]).stdout);
 }
 
-/// A line of a payload must not pass for a line of the program.
+/// A line of a payload must not look like a line of the program.
 #[test]
-fn lines_of_a_payload_hang_below_its_first_one() {
+fn lines_of_a_payload_are_indented() {
     let queue = filled();
     let shown = queue.run(&["job", "show", GROUP, "raw\u{202e}"]).stdout;
     assert_eq!(shown.lines().filter(|line| line.starts_with("  result")).count(), 1, "{shown}");
@@ -111,7 +113,7 @@ fn lines_of_a_payload_hang_below_its_first_one() {
 }
 
 #[test]
-fn an_export_is_escaped_on_a_terminal_and_equal_in_a_pipe() {
+fn an_export_is_escaped_on_a_terminal_and_unchanged_in_a_pipe() {
     let queue = filled();
     let words = ["bulk", "export", GROUP, BULK, "--engine", &queue.url()];
     let (code, shown) = fairlane_on_terminal(&words);
@@ -127,12 +129,12 @@ fn an_export_is_escaped_on_a_terminal_and_equal_in_a_pipe() {
 }
 
 #[test]
-fn a_worker_tells_problems_without_control_characters() {
-    let (place, queue) = (Place::new(), Queue::new());
+fn a_worker_reports_problems_without_control_characters() {
+    let (folder, queue) = (WorkFolder::new(), Queue::new());
     queue.json(&["enqueue", GROUP, "mail", "1", "--id", "a\u{202e}"]);
     let file = "[types.mail]\nmax_retry_count = 0\n\
                 command = [\"sh\", \"-c\", \"printf '\\\\033]0;t\\\\007\\\\342\\\\200\\\\256' >&2; exit 1\"]\n";
-    let config = place.path("work.toml");
+    let config = folder.path("work.toml");
     std::fs::write(&config, file).unwrap();
     let config = config.display().to_string();
     let ended = fairlane(&["work", "--config", &config, "--drain", "--engine", &queue.url()]);

@@ -4,7 +4,7 @@ use super::queue::Queue;
 use super::running::has_keys;
 
 #[test]
-fn a_job_is_shown_with_its_payload_and_cancelled_once() {
+fn a_job_is_shown_with_its_payload_and_can_be_cancelled_once() {
     let queue = Queue::new();
     queue.json(&["enqueue", "customer-7", "mail", "{\"to\": 1}", "--id", "welcome", "--level", "high"]);
     let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -26,13 +26,13 @@ fn a_job_is_shown_with_its_payload_and_cancelled_once() {
     assert_eq!((cancelled.code, cancelled.stdout.trim()), (0, "welcome of customer-7 will not run"));
     assert_eq!(queue.json(&["job", "show", "customer-7", "welcome"])["state"], "CANCELLED");
     queue.run(&["job", "cancel", "customer-7", "welcome"]).failed(2, &["has ended"]);
-    for deed in ["show", "cancel"] {
-        queue.run(&["job", deed, "customer-7", "unknown"]).failed(2, &["customer-7 has no job unknown"]);
+    for action in ["show", "cancel"] {
+        queue.run(&["job", action, "customer-7", "unknown"]).failed(2, &["customer-7 has no job unknown"]);
     }
 }
 
 #[test]
-fn a_dead_job_is_shown_with_its_problem() {
+fn a_dead_job_is_shown_with_its_error() {
     let queue = Queue::with_dead(&["rare-1"]);
     let shown = queue.json(&["job", "show", "customer-7", "rare-1"]);
     assert_eq!((&shown["state"], &shown["error"]["code"]), (&"FAILED".into(), &"rare".into()));
@@ -40,10 +40,10 @@ fn a_dead_job_is_shown_with_its_problem() {
 }
 
 #[test]
-fn one_dead_job_runs_again_and_no_other() {
+fn requeueing_one_dead_job_leaves_the_others_dead() {
     let queue = Queue::with_dead(&["rare-1", "rare-2"]);
     let requeued = queue.run(&["job", "requeue", "customer-7", "rare-1"]);
-    assert_eq!((requeued.code, requeued.stdout.trim()), (0, "rare-1 of customer-7 runs again"));
+    assert_eq!((requeued.code, requeued.stdout.trim()), (0, "rare-1 of customer-7 is requeued"));
     let state = |job| queue.json(&["job", "show", "customer-7", job])["state"].clone();
     assert_eq!((state("rare-1"), state("rare-2")), ("PENDING".into(), "FAILED".into()));
     queue.run(&["job", "requeue", "customer-7", "rare-1"]).failed(2, &["is not dead", "fairlane job show"]);

@@ -33,14 +33,14 @@ impl Folder {
 }
 
 #[test]
-fn a_key_is_shown_once_and_only_its_hash_is_kept() {
+fn a_key_is_printed_once_and_only_its_hash_is_stored() {
     let folder = Folder::new();
     let made = folder.run(&["create", "--name", "import", "--role", "producer", "--group", "customer-7"]);
     assert_eq!(made.code, 0, "{}", made.stderr);
-    let key = made.stdout.strip_suffix('\n').expect("the key and nothing else");
+    let key = made.stdout.strip_suffix('\n').expect("only the key is printed");
     let (id, secret) = (&key[4..12], &key[13..]);
     assert!(key.starts_with("flk_") && secret.len() == 43, "{key}");
-    assert!(made.stderr.contains("shown once") && made.stderr.contains("first in"), "{}", made.stderr);
+    assert!(made.stderr.contains("printed once") && made.stderr.contains("first key in"), "{}", made.stderr);
     assert!(folder.text().contains(id) && !folder.text().contains(secret));
     let mode = std::fs::metadata(folder.file()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
@@ -59,7 +59,7 @@ fn a_key_is_shown_once_and_only_its_hash_is_kept() {
 }
 
 #[test]
-fn a_key_is_rotated_with_a_grace_period_and_revoked_for_good() {
+fn a_key_is_rotated_with_a_grace_period_and_revoked_permanently() {
     let folder = Folder::new();
     let made =
         folder.json(&["create", "--name", "w", "--role", "worker", "--rate", "100/s", "--expires", "90d"]);
@@ -70,15 +70,15 @@ fn a_key_is_rotated_with_a_grace_period_and_revoked_for_good() {
     assert_ne!(made["key"], rotated["key"]);
     assert!(rotated["previous_valid_until"].is_string());
     let at_once = folder.run(&["rotate", id, "--grace", "0s"]);
-    assert!(at_once.stderr.contains("counts no more"), "{}{}", at_once.stdout, at_once.stderr);
+    assert!(at_once.stderr.contains("no longer valid"), "{}{}", at_once.stdout, at_once.stderr);
     let revoked = folder.json(&["revoke", id]);
     assert_eq!(revoked["state"], "revoked");
     assert_eq!(folder.json(&["revoke", id])["revoked_at"], revoked["revoked_at"]);
-    folder.run(&["rotate", id]).failed(2, &["was revoked", "create another"]);
+    folder.run(&["rotate", id]).failed(2, &["is revoked or expired", "create another"]);
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_what_can() {
+fn invalid_input_is_rejected_with_the_valid_forms() {
     let folder = Folder::new();
     folder
         .run(&["list"])
@@ -91,7 +91,7 @@ fn what_cannot_be_is_refused_with_what_can() {
     folder
         .run(&["create", "--name", "n", "--role", "boss"])
         .failed(2, &["admin, producer, worker and viewer"]);
-    folder.run(&["create", "--name", "", "--role", "admin"]).failed(2, &["1 to 128 signs"]);
+    folder.run(&["create", "--name", "", "--role", "admin"]).failed(2, &["1 to 128 visible characters"]);
     folder.run(&["create", "--name", "n", "--role", "admin", "--rate", "fast"]).failed(2, &["50/s"]);
     folder
         .run(&["create", "--name", "n", "--role", "admin", "--expires", "-5s"])
@@ -102,12 +102,12 @@ fn what_cannot_be_is_refused_with_what_can() {
     assert!(!std::path::Path::new(&folder.file()).exists());
     folder.run(&["revoke", "00000000"]).failed(2, &["there is no key 00000000", "key list"]);
     std::fs::write(folder.file(), "{}").unwrap();
-    folder.run(&["list"]).failed(1, &["is no file of keys", "repair it"]);
+    folder.run(&["list"]).failed(1, &["is not a valid file of keys", "repair it"]);
     std::fs::set_permissions(folder.file(), PermissionsExt::from_mode(0o666)).unwrap();
     folder.run(&["list"]).failed(1, &["others can write", "chmod 600"]);
 }
 
-/// Runs the program in a folder, with these variables.
+/// Runs the program in a folder with these environment variables.
 fn run_in(folder: &TempDir, variables: &[(&str, &str)], words: &[&str]) -> Ended {
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_fairlane"))
         .args(words)
@@ -125,7 +125,7 @@ fn run_in(folder: &TempDir, variables: &[(&str, &str)], words: &[&str]) -> Ended
 }
 
 #[test]
-fn a_key_is_made_where_a_server_started_there_looks_for_it() {
+fn a_key_is_created_in_the_file_that_a_server_there_reads() {
     let create = ["key", "create", "--name", "me", "--role", "admin", "--json"];
     let file = "[types.mail]\ncommand = [\"cat\"]\n";
     let empty = [("FAIRLANE_KEYS", ""), ("FAIRLANE_ENGINE", "")];
@@ -141,7 +141,7 @@ fn a_key_is_made_where_a_server_started_there_looks_for_it() {
         std::fs::write(folder.path().join("fairlane.toml"), format!("{head}{file}")).unwrap();
         run_in(&folder, variables, &create).json();
         assert!(folder.path().join(keys).is_file(), "{head}{variables:?}");
-        // A directory with keys alone is no queue.
+        // A directory that contains only keys is not a queue.
         if head.is_empty() {
             let checked = run_in(&folder, variables, &["work", "--check"]).stdout;
             assert!(checked.ends_with("the queue is at redis://127.0.0.1:6379\n"), "{checked}");
@@ -157,7 +157,7 @@ fn a_key_is_made_where_a_server_started_there_looks_for_it() {
 }
 
 #[test]
-fn of_edits_at_once_none_is_lost() {
+fn concurrent_edits_of_the_key_file_are_not_lost() {
     let folder = Folder::new();
     std::thread::scope(|scope| {
         for number in 0..8 {
@@ -183,7 +183,7 @@ fn a_queue_in_memory_does_not_use_the_keys_of_another_queue() {
 }
 
 #[test]
-fn a_server_whose_keys_are_gone_does_not_start_without_them() {
+fn a_server_does_not_start_if_its_required_keys_are_gone() {
     let folder = TempDir::new().unwrap();
     let queue = folder.path().join("queue");
     let create = ["key", "create", "--name", "me", "--role", "admin", "--json", "--data", "queue"];

@@ -19,10 +19,10 @@ fn a_group_is_set_shown_and_listed() {
     let shown = queue.json(&["group", "show", "customer-7"]);
     has_keys(&shown, &["group", "weight", "backlog", "in_flight", "waiting", "total", "done", "congestion"]);
     assert_eq!(shown["backlog"], 1);
-    assert!(queue.run(&["group", "show", "customer-7"]).stdout.contains("1 waiting for their turn"));
+    assert!(queue.run(&["group", "show", "customer-7"]).stdout.contains("1 waiting ("));
     let listed = queue.json(&["group", "list"]);
     assert_eq!((&listed["active"], &listed["groups"][0]["group"]), (&1.into(), &"customer-7".into()));
-    assert!(queue.run(&["group", "list"]).stdout.contains("1 of 1 groups"));
+    assert!(queue.run(&["group", "list"]).stdout.contains("1 of 1 group with unfinished jobs."));
 }
 
 #[test]
@@ -32,12 +32,12 @@ fn a_type_is_set_shown_and_listed() {
     let settings = queue.json(&set);
     assert_eq!((&settings["rate"], &settings["max_retry_count"]), (&"10/min".into(), &7.into()));
     let text = queue.run(&["type", "set", "mail", "--max-retry-count", "none", "--pause"]).stdout;
-    assert_eq!(text.trim(), "mail: paused, rate 10/min, concurrency 5, retries as the whole");
+    assert_eq!(text.trim(), "mail: paused, rate 10/min, concurrency 5, retries queue default");
     let shown = queue.json(&["type", "show", "mail"]);
     has_keys(&shown, &["type", "rate", "paused", "in_flight", "ready", "rate_now_per_second", "asked_at"]);
     assert_eq!(queue.json(&["type", "list"])["types"].as_array().unwrap().len(), 1);
     assert!(queue.run(&["type", "list"]).stdout.contains("10/min"));
-    assert!(queue.run(&["type", "show", "mail"]).stdout.contains("last asked for it: never"));
+    assert!(queue.run(&["type", "show", "mail"]).stdout.contains("last requested by a worker: never"));
     queue.json(&["type", "set", "mail", "--rate", "1/min"]);
     for words in [&["type", "list"][..], &["status"]] {
         let text = queue.run(words).stdout;
@@ -57,7 +57,7 @@ fn a_type_is_removed_once_it_has_no_jobs() {
 }
 
 #[test]
-fn what_cannot_be_set_is_refused_with_what_can() {
+fn invalid_settings_are_rejected_with_the_valid_values() {
     let queue = Queue::new();
     queue.run(&["type", "set", "mail", "--rate", "fast"]).failed(2, &["50/s, 10/min", "or none"]);
     queue.run(&["group", "set", "customer-7"]).failed(2, &["nothing to set"]);
@@ -69,19 +69,19 @@ fn what_cannot_be_set_is_refused_with_what_can() {
         (&["group", "set", "customer-7", "--weight", "-1"][..], "between 1 and 1000"),
         (&["group", "set", "customer-7", "--concurrency", "-1"], "a whole number from 0 to"),
         (&["group", "set", "customer-7", "--rate", "-5/s"], "50/s, 10/min"),
-        (&["group", "list", "--limit", "-1"], "say 1 or more"),
+        (&["group", "list", "--limit", "-1"], "use 1 or more"),
         (&["type", "set", "mail", "--max-retry-count", "-1"], "a whole number from 0 to"),
-        (&["dead", "list", "--limit", "-1"], "say 1 or more"),
+        (&["dead", "list", "--limit", "-1"], "use 1 or more"),
         (&["dead", "list", "--older-than", "-5s"], "30s, 5m, 2h, 1d"),
         (&["enqueue", "customer-7", "mail", "--cost", "-5"], "between 1 and 10000"),
         (&["enqueue", "customer-7", "mail", "--delay", "-5s"], "30s, 5m, 2h, 1d"),
         (&["bulk", "load", "customer-7", "may", "--failures-max", "-1"], "between 0 and"),
         (&["bulk", "load", "customer-7", "may", "--deadline", "-5s"], "30s, 5m, 2h, 1d"),
-        (&["bulk", "list", "customer-7", "--limit", "-1"], "say 1 or more"),
+        (&["bulk", "list", "customer-7", "--limit", "-1"], "use 1 or more"),
     ] {
         queue.run(words).failed(2, &[bounds]);
     }
     queue.run(&["type", "set", "mail", "--concurrency", "0"]).failed(2, &["a concurrency must be"]);
-    queue.run(&["group", "show", "nobody"]).failed(2, &["nothing is known of nobody"]);
-    queue.run(&["type", "show", "nothing"]).failed(2, &["nothing is known of type nothing"]);
+    queue.run(&["group", "show", "unknown"]).failed(2, &["there is no group unknown"]);
+    queue.run(&["type", "show", "unknown"]).failed(2, &["there is no type unknown"]);
 }

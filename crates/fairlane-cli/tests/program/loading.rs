@@ -1,4 +1,4 @@
-//! `fairlane bulk load`: which source it takes for which, and how it ends before its end.
+//! `fairlane bulk load`: how it identifies sources, and how it fails.
 
 use std::io::Write;
 
@@ -11,13 +11,13 @@ fn total(queue: &Queue) -> u64 {
 }
 
 #[test]
-fn another_source_without_ids_is_refused_until_it_is_appended() {
+fn another_source_without_ids_is_rejected_without_append() {
     let queue = Queue::new();
     let first = queue.file("first.ndjson", &lines(3));
     let other = queue.file("other.ndjson", "{\"payload\": \"x\"}\n{\"payload\": \"y\"}\n");
     queue.json(&load(&first, &["--no-seal"]));
     let refused =
-        ["was loaded from another source", "behind the 3 jobs", "--append", "ids", "Nothing was loaded"];
+        ["was loaded from another source", "behind the 3 existing jobs", "--append", "Nothing was loaded"];
     queue.run(&load(&other, &["--no-seal"])).failed(2, &refused);
     assert_eq!(total(&queue), 3);
     let appended = queue.json(&load(&other, &["--append", "--no-seal"]));
@@ -25,20 +25,20 @@ fn another_source_without_ids_is_refused_until_it_is_appended() {
         (&appended["jobs"], &appended["created"], &appended["existing"]),
         (&2.into(), &2.into(), &0.into())
     );
-    // Going on with it names where it began, so that nothing is added twice.
+    // Continuing names the position at which the source began, so that nothing is added twice.
     let again = queue.json(&load(&other, &["--append=3"]));
     assert_eq!(
         (&again["created"], &again["existing"], &again["sealed"]),
         (&0.into(), &2.into(), &true.into())
     );
     assert_eq!(total(&queue), 5);
-    queue.run(&load(&other, &["--append"])).failed(2, &["is sealed", "it takes no more jobs"]);
-    queue.run(&load(&other, &[])).failed(2, &["is sealed", "it takes no more jobs"]);
-    assert_eq!(queue.json(&load(&first, &[]))["existing"], 3, "the first source is still known");
+    queue.run(&load(&other, &["--append"])).failed(2, &["is sealed and accepts no more jobs"]);
+    queue.run(&load(&other, &[])).failed(2, &["is sealed and accepts no more jobs"]);
+    assert_eq!(queue.json(&load(&first, &[]))["existing"], 3, "the first source is still recognised");
 }
 
 #[test]
-fn a_line_removed_from_the_source_is_noticed() {
+fn a_line_removed_from_the_source_is_detected() {
     let queue = Queue::new();
     let file = queue.file("news.ndjson", &lines(5));
     queue.json(&load(&file, &["--no-seal"]));
@@ -48,11 +48,11 @@ fn a_line_removed_from_the_source_is_noticed() {
         .run(&load(&file, &[]))
         .failed(2, &["news-3 (number 3 of the source)", "another payload", "--append"]);
     let ids = queue.file("ids.ndjson", "{\"id\": \"a\", \"payload\": 1}\n");
-    assert_eq!(queue.json(&load(&ids, &["--no-seal"]))["created"], 1, "ids need no position");
+    assert_eq!(queue.json(&load(&ids, &["--no-seal"]))["created"], 1, "jobs with ids need no position");
 }
 
 #[test]
-fn a_source_that_cannot_begin_leaves_nothing_behind() {
+fn a_source_with_an_invalid_first_line_leaves_nothing_behind() {
     let queue = Queue::new();
     for (text, words) in [
         ("nonsense\n", "it is not a job"),
@@ -60,25 +60,30 @@ fn a_source_that_cannot_begin_leaves_nothing_behind() {
         ("\u{1f}\u{8b}", "it is not a job"),
     ] {
         let file = queue.file("wrong.ndjson", text);
-        queue.run(&load(&file, &[])).failed(2, &[words, "nothing was loaded, and nothing opened"]);
+        queue.run(&load(&file, &[])).failed(2, &[words, "nothing was loaded or opened"]);
     }
+    let untyped = queue.file("untyped.ndjson", "{\"payload\": 1}\n");
+    let words = ["bulk", "load", NEWS[0], NEWS[1], &untyped];
+    queue.run(&words).failed(2, &["line 1: \"type\" is missing and no default is set with --type"]);
+    let foreign = queue.file("foreign.ndjson", "{\"recipient\": \"ada\"}\n");
+    queue.run(&load(&foreign, &[])).failed(2, &["line 1:", "(--payload-lines)"]);
     let packed = queue.path("packed.ndjson.gz");
     std::fs::write(&packed, b"\x1f\x8b\x08\x00rest\n").unwrap();
     queue.run(&load(&packed, &[])).failed(2, &["compressed with gzip"]);
     let short = queue.file("short.ndjson", &lines(3));
-    queue.run(&load(&short, &["--skip", "5"])).failed(2, &["there are only 3 lines with a job"]);
+    queue.run(&load(&short, &["--skip", "5"])).failed(2, &["the source has only 3 jobs"]);
     queue.run(&load(&short, &["--skip", "1", "--append"])).failed(2, &["--append=1000 --skip 200"]);
     assert!(!std::path::Path::new(&queue.path("queue")).exists());
 }
 
 #[test]
-fn options_that_differ_from_those_it_was_opened_with_are_named() {
+fn options_that_differ_from_those_at_opening_are_rejected() {
     let queue = Queue::new();
     let file = queue.file("news.ndjson", &lines(2));
     let same = ["--deadline", "2h", "--failures-max", "9", "--callback", "https://a.example/done"];
     queue.json(&load(&file, &same));
     assert_eq!(queue.json(&load(&file, &same))["existing"], 2);
-    assert_eq!(queue.json(&load(&file, &[]))["existing"], 2, "what is not said does not differ");
+    assert_eq!(queue.json(&load(&file, &[]))["existing"], 2, "an omitted option does not differ");
     let other = ["--deadline", "3h", "--failures-max", "8", "--callback", "https://b.example/done"];
     let named = [
         "--deadline 3h (it has 2h)",
@@ -93,7 +98,7 @@ fn options_that_differ_from_those_it_was_opened_with_are_named() {
 }
 
 #[test]
-fn what_takes_no_more_jobs_is_not_said_to_stay_open() {
+fn a_closed_bulk_action_rejects_more_jobs() {
     let queue = Queue::new();
     let file = queue.file("news.ndjson", &lines(2));
     queue.json(&load(&file, &[]));
@@ -102,7 +107,7 @@ fn what_takes_no_more_jobs_is_not_said_to_stay_open() {
         let ended = queue.run(&load(&longer, &[]));
         ended.failed(
             2,
-            &[how, "it takes no more jobs", "2 jobs of the source are in it", "name a new bulk action"],
+            &[how, "accepts no more jobs", "it contains 2 jobs of this source", "Use a new bulk action"],
         );
         assert!(!ended.stderr.contains("stays open") && !ended.stderr.contains("again"), "{}", ended.stderr);
     };
@@ -112,14 +117,14 @@ fn what_takes_no_more_jobs_is_not_said_to_stay_open() {
 }
 
 #[test]
-fn a_broken_line_does_not_reopen_what_takes_no_more_jobs() {
+fn an_invalid_line_for_a_closed_bulk_action_suggests_no_retry() {
     let queue = Queue::new();
     let file = queue.file("news.ndjson", &lines(2));
     queue.json(&load(&file, &[]));
     let broken = queue.file("news.ndjson", &(lines(2) + "nonsense\n"));
     let closed = |how: &str| {
         let ended = queue.run(&load(&broken, &[]));
-        ended.failed(2, &["line 3", how, "takes no more jobs than the 2 it has", "name a new bulk action"]);
+        ended.failed(2, &["line 3", how, "has 2 jobs and accepts no more", "use a new bulk action"]);
         assert!(!ended.stderr.contains("open") && !ended.stderr.contains("again"), "{}", ended.stderr);
     };
     closed("news is sealed");
@@ -128,35 +133,37 @@ fn a_broken_line_does_not_reopen_what_takes_no_more_jobs() {
 }
 
 #[test]
-fn an_empty_source_is_not_sealed_unless_that_is_meant() {
+fn an_empty_source_is_rejected_without_allow_empty() {
     let queue = Queue::new();
     let empty = queue.file("empty.ndjson", "\n");
-    queue.run(&load(&empty, &[])).failed(2, &["no job in the source", "nothing opened", "--allow-empty"]);
+    queue
+        .run(&load(&empty, &[]))
+        .failed(2, &["the source has no jobs", "nothing was loaded, opened", "--allow-empty"]);
     queue.run(&["bulk", "show", NEWS[0], NEWS[1]]).failed(2, &["there is no directory"]);
     let file = queue.file("news.ndjson", &lines(2));
     queue.json(&load(&file, &["--no-seal"]));
-    queue.run(&load(&empty, &[])).failed(2, &["no job in the source"]);
+    queue.run(&load(&empty, &[])).failed(2, &["the source has no jobs"]);
     assert_eq!(queue.json(&["bulk", "show", NEWS[0], NEWS[1]])["sealed"], false);
     assert_eq!(queue.json(&load(&empty, &["--append", "--allow-empty"]))["sealed"], true);
 }
 
 #[test]
-fn a_bulk_action_that_is_gone_meanwhile_is_said_to_be() {
+fn a_bulk_action_that_disappears_during_a_load_is_reported() {
     let server = RedisServer::start();
     let mut loading = start_load(&server.url());
     loading.stdin.as_ref().unwrap().write_all(lines(250).as_bytes()).unwrap();
-    // 200 jobs are sent together; the rest is in its hands when all is taken away.
+    // Jobs are sent in batches of 200; the rest is still buffered when the queue is emptied.
     arrived(&server, 200);
     assert_eq!(server.ask("FLUSHALL").unwrap().trim(), "+OK");
     drop(loading.stdin.take());
     let ended = loading.wait_with_output().unwrap();
-    let said = String::from_utf8(ended.stderr).unwrap();
-    assert_eq!(ended.status.code(), Some(2), "{said}");
-    assert!(said.contains("bulk action news is gone") && !said.contains("stays open"), "{said}");
+    let message = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(2), "{message}");
+    assert!(message.contains("bulk action news is gone") && !message.contains("stays open"), "{message}");
 }
 
 #[test]
-fn ids_that_stand_twice_are_named_with_their_lines() {
+fn duplicate_ids_are_listed_with_their_lines() {
     let queue = Queue::new();
     let text: String = ["a", "b", "a", "c", "b", "d", "d", "c"]
         .iter()
@@ -165,11 +172,11 @@ fn ids_that_stand_twice_are_named_with_their_lines() {
     let file = queue.file("twice.ndjson", &text);
     let ended = queue.run(&load(&file, &[]));
     ended.failed(2, &["a: lines 1 and 3", "b: lines 2 and 5", "d: lines 6 and 7", "--expected 4"]);
-    assert!(!ended.stderr.contains("c: lines"), "the first few are enough");
+    assert!(!ended.stderr.contains("c: lines"), "only the first few are listed");
 }
 
 #[test]
-fn payload_lines_keep_their_blanks_and_empty_ones_are_counted() {
+fn payload_lines_keep_their_spaces_and_empty_lines_are_counted() {
     let queue = Queue::new();
     let file = queue.file("words.txt", "  \"a b\"  \r\n\n\"c\"\t\n");
     let loaded = queue.json(&load(&file, &["--payload-lines", "--no-seal"]));
@@ -180,26 +187,26 @@ fn payload_lines_keep_their_blanks_and_empty_ones_are_counted() {
         fairlane.job(NEWS[0], "news-1").view().await.unwrap().unwrap().payload
     });
     assert_eq!(&*payload, b"  \"a b\"  ");
-    let told = queue.run(&load(&file, &["--payload-lines"])).stdout;
-    assert!(told.contains("2 there before, 1 empty lines skipped"), "{told}");
+    let text = queue.run(&load(&file, &["--payload-lines"])).stdout;
+    assert!(text.contains("2 existing, 1 empty line skipped"), "{text}");
 }
 
 #[test]
-fn a_load_that_appends_and_is_stopped_half_way_says_where_it_began() {
+fn an_interrupted_append_can_be_continued() {
     let queue = Queue::new();
     let first = queue.file("first.ndjson", &lines(2));
     queue.json(&load(&first, &["--no-seal"]));
     let other = queue.file("other.ndjson", &(lines(250).replace("\": ", "\": 1") + "[]\n"));
-    let way_on = ["line 251:", "200 jobs of the source are in", "with --append=2 --skip 200"];
-    queue.run(&load(&other, &["--append"])).failed(2, &way_on);
-    let mended = queue.file("other.ndjson", &lines(250).replace("\": ", "\": 1"));
-    let loaded = queue.json(&load(&mended, &["--append=2", "--skip", "200"]));
+    let hint = ["line 251:", "loaded 200 jobs into", "with --append=2 --skip 200"];
+    queue.run(&load(&other, &["--append"])).failed(2, &hint);
+    let corrected = queue.file("other.ndjson", &lines(250).replace("\": ", "\": 1"));
+    let loaded = queue.json(&load(&corrected, &["--append=2", "--skip", "200"]));
     assert_eq!((&loaded["jobs"], &loaded["created"]), (&250.into(), &50.into()));
     assert_eq!(total(&queue), 252);
 }
 
 #[test]
-fn a_callback_that_finds_no_room_for_its_type_is_refused_before_anything_is_opened() {
+fn a_callback_without_room_for_its_type_is_rejected_before_anything_is_opened() {
     let queue = Queue::new();
     for number in 0..64 {
         queue.json(&["type", "set", &format!("type-{number}"), "--resume"]);

@@ -1,8 +1,7 @@
-//! The real program, run as a person or a script would run it.
+//! Runs the real program, as a user or a script does.
 
-#![expect(clippy::unwrap_used, reason = "what a test needs and does not get is its failure")]
+#![expect(clippy::unwrap_used, reason = "a test fails if a precondition does not hold")]
 
-mod alone;
 mod attack;
 mod audit;
 mod backup;
@@ -14,7 +13,9 @@ mod demo;
 mod deploy;
 mod discovery;
 mod drain;
+mod engines;
 mod enqueue;
+mod failure_output;
 mod health;
 mod help;
 mod hostile;
@@ -22,11 +23,10 @@ mod job;
 mod key;
 mod limits;
 mod loading;
-mod places;
+mod permissions;
 mod queue;
 mod receiver;
 mod redis_server;
-mod refused;
 mod running;
 mod serve;
 mod served;
@@ -34,7 +34,7 @@ mod settings;
 mod simulate;
 mod status;
 mod terminal;
-mod told;
+mod unserved_directory;
 mod why;
 mod work;
 mod work_start;

@@ -1,4 +1,4 @@
-//! A queue of the test's own in a directory, with the program on it and workers beside it.
+//! A queue in a temporary directory, with the program and workers on it.
 
 use fairlane::{Context, Fairlane, Job, Outcome};
 use tempfile::TempDir;
@@ -10,7 +10,7 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// One that is not there yet.
+    /// A queue that does not exist yet.
     pub fn new() -> Self {
         Self { folder: TempDir::new().unwrap() }
     }
@@ -19,17 +19,17 @@ impl Queue {
         format!("dir:{}", self.folder.path().join("queue").display())
     }
 
-    /// Runs the program on it.
+    /// Runs the program on the queue.
     pub fn run(&self, words: &[&str]) -> Ended {
         fairlane(&[words, &["--engine", &self.url()]].concat())
     }
 
-    /// Runs the program on it with `--json`.
+    /// Runs the program on the queue with `--json`.
     pub fn json(&self, words: &[&str]) -> serde_json::Value {
         self.run(&[words, &["--json"]].concat()).json()
     }
 
-    /// A file beside it.
+    /// Writes a file beside the queue.
     pub fn file(&self, name: &str, text: &str) -> String {
         let path = self.folder.path().join(name);
         std::fs::write(&path, text).unwrap();
@@ -40,25 +40,25 @@ impl Queue {
         self.folder.path().join(name).display().to_string()
     }
 
-    /// Works until a bulk action has ended; the directory is free again afterwards.
+    /// Runs jobs until a bulk action has ended; then the directory is free again.
     pub fn work_off(&self, group: &str, bulk: &str) {
         self.work(async |fairlane| {
             fairlane.bulk(group, bulk).opened_before().unwrap().finished().await.unwrap();
         });
     }
 
-    /// Works for as long as something takes.
+    /// Runs jobs until a future completes.
     fn work(&self, until: impl AsyncFnOnce(&Fairlane)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let fairlane = Fairlane::attach(&self.url()).await.unwrap();
-            let pool = fairlane.worker().process("mail", answer).start().unwrap();
+            let pool = fairlane.worker().process("mail", process).start().unwrap();
             until(&fairlane).await;
             pool.stop().await;
         });
     }
 
-    /// Leaves dead jobs: `rare-…` with the code `rare`, the others with `frequent`.
+    /// A queue with dead jobs: `rare-…` with the code `rare`, the others with `frequent`.
     pub fn with_dead(ids: &[&str]) -> Self {
         let queue = Self::new();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -79,8 +79,8 @@ impl Queue {
     }
 }
 
-/// Numbers are done; a word is a problem of that code.
-async fn answer(payload: serde_json::Value, _: Context) -> Outcome {
+/// A job with a number succeeds; one with a word fails with that code.
+async fn process(payload: serde_json::Value, _: Context) -> Outcome {
     match payload.as_str() {
         Some(code) => Outcome::failed(code, "it never works"),
         None => Outcome::done(&payload),

@@ -1,64 +1,68 @@
-//! An HTTP server of the test's own that keeps what it is sent.
+//! An HTTP server that records the requests it receives.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-/// A request as it came.
+/// A received request.
 #[derive(Debug, Clone)]
-pub struct Seen {
+pub struct Received {
     pub path: String,
     pub headers: Vec<(String, String)>,
     pub body: String,
 }
 
-impl Seen {
+impl Received {
     pub fn header(&self, name: &str) -> Option<&str> {
         let named = self.headers.iter().find(|(found, _)| found.eq_ignore_ascii_case(name));
         named.map(|(_, value)| value.as_str())
     }
 }
 
-/// Answers for as long as the test process lives.
+/// A server that runs until the test process exits.
 pub struct Receiver {
     port: u16,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    received: Arc<Mutex<Vec<Received>>>,
 }
 
 impl Receiver {
-    /// `answer` gives status line, further header lines and body.
-    pub fn start<A>(answer: A) -> Self
+    /// Starts a server; `respond` returns the status line, further header lines and the body.
+    pub fn start<A>(respond: A) -> Self
     where
-        A: Fn(&Seen) -> (String, String, String) + Send + Sync + 'static,
+        A: Fn(&Received) -> (String, String, String) + Send + Sync + 'static,
     {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let (log, answer) = (seen.clone(), Arc::new(answer));
+        let received = Arc::new(Mutex::new(Vec::new()));
+        let (log, respond) = (received.clone(), Arc::new(respond));
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let (log, answer) = (log.clone(), answer.clone());
-                std::thread::spawn(move || serve(stream, &log, &*answer));
+                let (log, respond) = (log.clone(), respond.clone());
+                std::thread::spawn(move || serve(stream, &log, &*respond));
             }
         });
-        Self { port, seen }
+        Self { port, received }
     }
 
     pub fn url(&self, path: &str) -> String {
         format!("http://127.0.0.1:{}{path}", self.port)
     }
 
-    /// What was sent to this path.
-    pub fn seen(&self, path: &str) -> Vec<Seen> {
-        self.seen.lock().unwrap().iter().filter(|seen| seen.path == path).cloned().collect()
+    /// The requests to this path.
+    pub fn received(&self, path: &str) -> Vec<Received> {
+        self.received.lock().unwrap().iter().filter(|request| request.path == path).cloned().collect()
     }
 }
 
-fn serve(stream: TcpStream, log: &Mutex<Vec<Seen>>, answer: &dyn Fn(&Seen) -> (String, String, String)) {
+fn serve(
+    stream: TcpStream,
+    log: &Mutex<Vec<Received>>,
+    respond: &dyn Fn(&Received) -> (String, String, String),
+) {
     let mut reader = BufReader::new(stream);
-    while let Some(seen) = read(&mut reader) {
-        log.lock().unwrap().push(seen.clone());
-        let (status, headers, body) = answer(&seen);
+    while let Some(request) = read(&mut reader) {
+        log.lock().unwrap().push(request.clone());
+        let (status, headers, body) = respond(&request);
         let text = format!("HTTP/1.1 {status}\r\n{headers}content-length: {}\r\n\r\n{body}", body.len());
         if reader.get_mut().write_all(text.as_bytes()).is_err() {
             return;
@@ -66,7 +70,7 @@ fn serve(stream: TcpStream, log: &Mutex<Vec<Seen>>, answer: &dyn Fn(&Seen) -> (S
     }
 }
 
-fn read(reader: &mut BufReader<TcpStream>) -> Option<Seen> {
+fn read(reader: &mut BufReader<TcpStream>) -> Option<Received> {
     let mut lines = Vec::new();
     loop {
         let mut line = String::new();
@@ -84,9 +88,9 @@ fn read(reader: &mut BufReader<TcpStream>) -> Option<Seen> {
         .filter_map(|line| line.split_once(": "))
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect();
-    let mut seen = Seen { path, headers, body: String::new() };
-    let mut body = vec![0; seen.header("content-length").map_or(0, |length| length.parse().unwrap())];
+    let mut request = Received { path, headers, body: String::new() };
+    let mut body = vec![0; request.header("content-length").map_or(0, |length| length.parse().unwrap())];
     reader.read_exact(&mut body).ok()?;
-    seen.body = String::from_utf8(body).unwrap();
-    Some(seen)
+    request.body = String::from_utf8(body).unwrap();
+    Some(request)
 }

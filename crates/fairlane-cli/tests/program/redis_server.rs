@@ -1,4 +1,4 @@
-//! A redis-server of the test's own, stopped when the test ends.
+//! A redis-server for one test, stopped when the test ends.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -15,7 +15,7 @@ pub struct RedisServer {
     folder: TempDir,
 }
 
-/// A port nobody listens on.
+/// A port that is not in use.
 pub fn free_port() -> u16 {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
 }
@@ -31,12 +31,12 @@ fn spawn(port: u16, folder: &TempDir, words: &[&str]) -> Child {
 }
 
 impl RedisServer {
-    /// Starts one on a free port in a folder of its own.
+    /// Starts a server on a free port in a temporary folder.
     pub fn start() -> Self {
         Self::start_with(&[])
     }
 
-    /// Starts a cluster of one.
+    /// Starts a cluster with one node.
     pub fn start_cluster() -> Self {
         let server = Self::start_with(&["--cluster-enabled", "yes"]);
         assert_eq!(server.ask("CLUSTER ADDSLOTSRANGE 0 16383").unwrap().trim(), "+OK");
@@ -44,12 +44,12 @@ impl RedisServer {
         server
     }
 
-    /// Starts one with these further words of configuration.
+    /// Starts a server with further arguments.
     pub fn start_with(words: &[&str]) -> Self {
         Self::start_at(free_port(), words)
     }
 
-    /// Starts one on a port that was free a moment ago.
+    /// Starts a server on a port that was free a moment ago.
     pub fn start_at(port: u16, words: &[&str]) -> Self {
         let folder = TempDir::new().unwrap();
         let server = Self { server: spawn(port, &folder, words), port, folder };
@@ -57,7 +57,7 @@ impl RedisServer {
         server
     }
 
-    /// Kills it and starts another one in its place, which knows nothing.
+    /// Kills the server and starts an empty one on the same port.
     pub fn replace_by_an_empty_one(&mut self) {
         self.server.kill().unwrap();
         self.server.wait().unwrap();
@@ -65,10 +65,10 @@ impl RedisServer {
         self.wait();
     }
 
-    /// A server that wants a password answers too.
+    /// Waits until the server responds, even if it requires a password.
     fn wait(&self) {
-        let is_there = |answer: &String| answer.starts_with("+PONG") || answer.starts_with("-NOAUTH");
-        until("redis-server answers", || self.ask("PING").as_ref().is_some_and(is_there));
+        let is_running = |reply: &String| reply.starts_with("+PONG") || reply.starts_with("-NOAUTH");
+        until("redis-server responds", || self.ask("PING").as_ref().is_some_and(is_running));
     }
 
     pub fn url(&self) -> String {
@@ -79,14 +79,14 @@ impl RedisServer {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// The answer to an inline command, if the server is there.
+    /// The reply to an inline command, if the server is running.
     pub fn ask(&self, command: &str) -> Option<String> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
         stream.write_all(format!("{command}\r\n").as_bytes()).ok()?;
-        let mut answer = [0; 512];
-        let length = stream.read(&mut answer).ok()?;
-        Some(String::from_utf8_lossy(&answer[..length]).into_owned())
+        let mut reply = [0; 512];
+        let length = stream.read(&mut reply).ok()?;
+        Some(String::from_utf8_lossy(&reply[..length]).into_owned())
     }
 }
 

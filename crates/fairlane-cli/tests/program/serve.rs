@@ -15,7 +15,7 @@ fn job(id: &str) -> String {
     format!("{{\"group\":\"customer-7\",\"id\":\"{id}\",\"type\":\"mail\",\"payload\":{{\"to\":\"ada\"}}}}")
 }
 
-/// Runs the program in a folder, without an address.
+/// Runs the program in a folder without a configured address.
 fn run_in(folder: &TempDir, words: &[&str]) -> Ended {
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_fairlane"))
         .args(words)
@@ -31,7 +31,7 @@ fn run_in(folder: &TempDir, words: &[&str]) -> Ended {
 }
 
 #[test]
-fn jobs_come_in_over_http_and_a_stop_ends_well() {
+fn jobs_are_accepted_over_http_and_survive_a_clean_stop() {
     let served = Served::start();
     let (status, body) = served.ask("POST", "/api/jobs", &job("a")).unwrap();
     assert_eq!(status, 201, "{body}");
@@ -51,7 +51,7 @@ fn jobs_come_in_over_http_and_a_stop_ends_well() {
     assert_eq!(last["event"], "stopped");
     assert!(
         ended.stderr.contains("the worker has stopped"),
-        "an empty FAIRLANE_LOG hides nothing: {}",
+        "an empty FAIRLANE_LOG does not disable the log: {}",
         ended.stderr
     );
     assert_eq!(
@@ -61,7 +61,7 @@ fn jobs_come_in_over_http_and_a_stop_ends_well() {
 }
 
 #[test]
-fn what_was_answered_under_load_is_there_after_a_stop() {
+fn acknowledged_jobs_survive_a_stop_under_load() {
     let served = Served::start();
     let engine = format!("dir:{}", served.path("queue").display());
     let (stopped, address) = (AtomicBool::new(false), served.address.clone());
@@ -74,7 +74,8 @@ fn what_was_answered_under_load_is_there_after_a_stop() {
                     let id = format!("{client}-{number}");
                     match ask(address, "POST", "/api/jobs", &job(&id)) {
                         Some((201, _)) => acknowledged.push(id),
-                        // No answer, or one that sends it away: it may or may not be there.
+                        // Without a response, or with a rejection, the job may or may not be
+                        // stored.
                         _ if stopped.load(Ordering::SeqCst) => return acknowledged,
                         other => panic!("{other:?}"),
                     }
@@ -102,7 +103,7 @@ fn what_was_answered_under_load_is_there_after_a_stop() {
 }
 
 #[test]
-fn it_tells_a_person_where_it_is_and_how_to_go_on() {
+fn the_start_message_contains_the_address_and_the_next_steps() {
     let folder = TempDir::new().unwrap();
     let port = free_port();
     let listen = format!("127.0.0.1:{port}");
@@ -114,19 +115,19 @@ fn it_tells_a_person_where_it_is_and_how_to_go_on() {
         .stdout(std::process::Stdio::null())
         .spawn()
         .unwrap();
-    let said = || std::fs::read_to_string(folder.path().join("stderr")).unwrap();
-    until("it says how to stop", || said().contains("Ctrl-C"));
-    let words = said();
+    let messages = || std::fs::read_to_string(folder.path().join("stderr")).unwrap();
+    until("the start message is printed", || messages().contains("Ctrl-C"));
+    let words = messages();
     for expected in [
         format!("serving dir:./fairlane-data at http://{listen}"),
-        "only this machine can reach it".to_owned(),
+        "only this machine can reach the server".to_owned(),
         "fairlane key create".to_owned(),
         format!("http://{listen}/docs"),
         format!("http://{listen}/metrics"),
     ] {
         assert!(words.contains(&expected), "{expected} is missing in {words}");
     }
-    // Beside it other commands find the same queue without being told where.
+    // Other commands find the same queue without an address.
     let enqueued = run_in(&folder, &["enqueue", "customer-7", "mail", "1", "--id", "a", "--json"]).json();
     assert_eq!(enqueued["created"], true);
     assert_eq!(ask(&format!("http://{listen}"), "GET", "/api/jobs/customer-7/a", "").unwrap().0, 200);
@@ -135,23 +136,23 @@ fn it_tells_a_person_where_it_is_and_how_to_go_on() {
 }
 
 #[test]
-fn a_directory_that_is_served_cannot_be_served_twice_and_a_port_neither() {
+fn a_served_directory_and_a_used_port_are_rejected() {
     let served = Served::start();
     let engine = format!("dir:{}", served.path("queue").display());
     let again = fairlane(&["serve", "--engine", &engine, "--listen", "127.0.0.1:0"]);
-    again.failed(2, &["is served by another process already", "--engine"]);
+    again.failed(2, &["is already served by another process", "--engine"]);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let listen = taken.local_addr().unwrap().to_string();
     let other = format!("dir:{}", served.path("other").display());
     let in_use = fairlane(&["serve", "--engine", &other, "--listen", &listen]);
-    in_use.failed(1, &["something listens on", &listen, "--listen"]);
-    assert!(!served.path("other").exists(), "what cannot be served is not made");
+    in_use.failed(1, &[&listen, "is already in use", "--listen"]);
+    assert!(!served.path("other").exists(), "no directory is created");
     let http = fairlane(&["serve", "--engine", &served.address]);
-    http.failed(2, &["names a server"]);
+    http.failed(2, &["selects a server"]);
     let open = format!("dir:{}", served.path("open").display());
     fairlane(&["serve", "--engine", &open, "--listen", "0.0.0.0:0"])
         .failed(2, &["loopback", "fairlane key create"]);
-    assert!(!served.path("open").exists(), "what may not be served is not made");
+    assert!(!served.path("open").exists(), "no directory is created");
     fairlane(&["serve", "--engine", &other, "--keys", "/no/such/keys.json"])
         .failed(2, &["/no/such/keys.json"]);
 }
@@ -166,15 +167,15 @@ fn an_empty_address_is_not_a_queue_in_memory() {
 }
 
 #[test]
-fn whoever_may_not_serve_a_directory_changes_nothing_in_it() {
+fn a_rejected_server_changes_nothing_in_the_directory() {
     let served = Served::start();
     let engine = format!("dir:{}", served.path("queue").display());
     fairlane(&["settings", "set", "max_retry_count=7", "--json", "--engine", &engine]).json();
     let config = served.path("other.toml").display().to_string();
-    let file = "[whole]\nmax_retry_count = 9\n[types.mail]\ncommand = [\"cat\"]\nrate = \"5/s\"\n";
+    let file = "[queue]\nmax_retry_count = 9\n[types.mail]\ncommand = [\"cat\"]\nrate = \"5/s\"\n";
     std::fs::write(&config, file).unwrap();
     fairlane(&["serve", "--config", &config, "--engine", &engine, "--listen", "127.0.0.1:0"])
-        .failed(2, &["is served by another process already"]);
+        .failed(2, &["is already served by another process"]);
     let settings = fairlane(&["settings", "show", "--json", "--engine", &engine]).json();
     assert_eq!(settings["settings"]["max_retry_count"], "7");
     assert_eq!(
@@ -184,12 +185,12 @@ fn whoever_may_not_serve_a_directory_changes_nothing_in_it() {
 }
 
 #[test]
-fn types_of_the_file_are_worked_on_and_the_whole_is_set() {
+fn types_and_queue_settings_of_the_file_are_applied() {
     let folder = TempDir::new().unwrap();
-    let file = "[whole]\nmax_retry_count = 7\n[types.mail]\ncommand = [\"cat\"]\nrate = \"1000/s\"\n";
+    let file = "[queue]\nmax_retry_count = 7\n[types.mail]\ncommand = [\"cat\"]\nrate = \"1000/s\"\n";
     std::fs::write(folder.path().join("fairlane.toml"), file).unwrap();
     let served = Served::in_folder(folder, &[]);
-    assert!(served.path("fairlane-data").is_dir(), "the queue is where nobody named another place");
+    assert!(served.path("fairlane-data").is_dir(), "the queue is in the default directory");
     served.ask("POST", "/api/jobs", &job("a")).unwrap();
     until("the job is done", || {
         served.ask("GET", "/api/jobs/customer-7/a", "").unwrap().1.contains("COMPLETED")
@@ -205,7 +206,7 @@ fn types_of_the_file_are_worked_on_and_the_whole_is_set() {
 }
 
 #[test]
-fn told_twice_it_ends_at_once() {
+fn a_second_signal_stops_at_once() {
     let folder = TempDir::new().unwrap();
     let file = "[types.wait]\ncommand = [\"sh\", \"-c\", \"touch begun; sleep 600\"]\n";
     std::fs::write(folder.path().join("fairlane.toml"), file).unwrap();
@@ -213,7 +214,7 @@ fn told_twice_it_ends_at_once() {
     served.ask("POST", "/api/jobs", &job("a").replace("mail", "wait")).unwrap();
     until("the job begins", || served.path("begun").exists());
     served.signal("-INT");
-    until("it is stopping", || served.events().iter().any(|event| event["event"] == "stopping"));
+    until("the server is stopping", || served.events().iter().any(|event| event["event"] == "stopping"));
     served.signal("-INT");
     let (ended, _folder) = served.ended();
     assert_eq!(ended.code, 130, "{}", ended.stderr);
@@ -225,16 +226,16 @@ fn told_twice_it_ends_at_once() {
 }
 
 #[test]
-fn a_redis_that_is_away_is_waited_for() {
+fn serve_waits_for_an_unreachable_redis() {
     let port = free_port();
     let folder = TempDir::new().unwrap();
     let engine = format!("redis://default:hunter2@127.0.0.1:{port}");
     let mut served = Served::spawned(folder, &["--listen", "127.0.0.1:0", "--engine", &engine]);
-    until("it says so", || served.events().iter().any(|event| event["event"] == "engine_down"));
-    let said = served.read("stdout");
-    assert!(said.contains(&format!("redis://127.0.0.1:{port}")) && !said.contains("hunter2"), "{said}");
+    until("the outage is reported", || served.events().iter().any(|event| event["event"] == "engine_down"));
+    let output = served.read("stdout");
+    assert!(output.contains(&format!("redis://127.0.0.1:{port}")) && !output.contains("hunter2"), "{output}");
     let _redis = RedisServer::start_at(port, &["--requirepass", "hunter2"]);
-    until("it serves", || {
+    until("the server has started", || {
         let line = served.events().into_iter().find(|event| event["event"] == "serving");
         line.inspect(|line| served.address = line["address"].as_str().unwrap().to_owned()).is_some()
     });
@@ -244,29 +245,29 @@ fn a_redis_that_is_away_is_waited_for() {
 }
 
 #[test]
-fn loops_run_without_types_so_that_lost_leases_come_back() {
+fn background_loops_run_without_configured_types() {
     let folder = TempDir::new().unwrap();
     let served = Served::in_folder(folder, &["--engine", "memory:"]);
     served.ask("POST", "/api/jobs", &job("a").replace("\"type\"", "\"delay_ms\":50,\"type\"")).unwrap();
-    // A bulk action without jobs is summed up by a loop and nobody else.
+    // Only a background loop aggregates a bulk action without jobs.
     let bulk = "{\"group\":\"customer-7\",\"id\":\"may\"}";
     let (status, body) = served.ask("POST", "/api/bulks", bulk).unwrap();
     assert!(status < 300, "{body}");
     let (status, body) = served.ask("POST", "/api/bulks/customer-7/may/seal", "{}").unwrap();
     assert!(status < 300, "{body}");
-    until("it is complete", || {
+    until("the bulk action is complete", || {
         std::thread::sleep(Duration::from_millis(20));
         served.ask("GET", "/api/bulks/customer-7/may", "").unwrap().1.contains("COMPLETED")
     });
 }
 
 #[test]
-fn a_server_whose_store_is_lost_ends_with_a_code_that_supervisors_restart() {
+fn a_server_with_a_lost_store_exits_with_code_1() {
     let served = Served::start();
     assert_eq!(served.ask("POST", "/api/jobs", &job("a")).unwrap().0, 201);
     let file = rusqlite::Connection::open(served.path("queue/fairlane.db")).unwrap();
     file.busy_timeout(Duration::from_secs(30)).unwrap();
-    // A row that every round of the loops changes can no longer be written.
+    // The background loops can no longer write a row that they change in every round.
     file.execute_batch("DROP TABLE whole").unwrap();
     let (ended, _folder) = served.ended();
     assert_eq!(ended.code, 1, "{}{}", ended.stdout, ended.stderr);

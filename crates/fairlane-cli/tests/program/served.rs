@@ -1,4 +1,4 @@
-//! A server of the test's own: the real program, in a folder of its own.
+//! A server for one test: the real program in a temporary folder.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -20,32 +20,32 @@ pub struct Served {
 }
 
 impl Served {
-    /// One that keeps its queue in `queue` of its folder.
+    /// Starts a server whose queue is in the subfolder `queue`.
     pub fn start() -> Self {
         let folder = TempDir::new().unwrap();
         let engine = format!("dir:{}", folder.path().join("queue").display());
         Self::in_folder(folder, &["--engine", &engine])
     }
 
-    /// One with these words, in this folder, on a free port.
+    /// Starts a server with these arguments in this folder, on a free port.
     pub fn in_folder(folder: TempDir, words: &[&str]) -> Self {
         let mut served = Self::spawned(folder, &[&["--listen", "127.0.0.1:0"], words].concat());
-        until("the server says where it is", || {
-            assert!(served.program.try_wait().unwrap().is_none(), "it ended: {}", served.read("stderr"));
+        until("the server prints its address", || {
+            assert!(served.program.try_wait().unwrap().is_none(), "it exited: {}", served.read("stderr"));
             let line = served.events().into_iter().find(|event| event["event"] == "serving");
             line.inspect(|line| served.address = line["address"].as_str().unwrap().to_owned()).is_some()
         });
         served
     }
 
-    /// One that need not come so far.
+    /// Starts a server without waiting for its address.
     pub fn spawned(folder: TempDir, words: &[&str]) -> Self {
         let file = |name: &str| File::create(folder.path().join(name)).unwrap();
         let program = Command::new(env!("CARGO_BIN_EXE_fairlane"))
             .args([&["serve", "--json"], words].concat())
             .current_dir(folder.path())
             .env_remove("FAIRLANE_ENGINE")
-            // It is not set.
+            // An empty variable counts as not set.
             .env("FAIRLANE_LOG", "")
             .stdout(file("stdout"))
             .stderr(file("stderr"))
@@ -62,9 +62,9 @@ impl Served {
         std::fs::read_to_string(self.path(name)).unwrap()
     }
 
-    /// What it has said.
+    /// The events printed so far.
     pub fn events(&self) -> Vec<Value> {
-        // The last line may be half written.
+        // The last line may be incomplete.
         self.read("stdout").lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
@@ -73,20 +73,20 @@ impl Served {
         assert!(status.success());
     }
 
-    /// Waits for its end.
+    /// Waits until the server exits.
     pub fn ended(mut self) -> (Ended, TempDir) {
         let mut status = None;
-        until("the server ends", || {
+        until("the server exits", || {
             status = self.program.try_wait().unwrap();
             status.is_some()
         });
-        let code = status.and_then(|status| status.code()).expect("it ends by itself");
+        let code = status.and_then(|status| status.code()).expect("the server exits without a signal");
         let ended = Ended { code, stdout: self.read("stdout"), stderr: self.read("stderr") };
         let folder = std::mem::replace(&mut self.folder, TempDir::new().unwrap());
         (ended, folder)
     }
 
-    /// The status and body of the answer to a request; none if there was no whole answer.
+    /// Sends a request; returns status and body, or none without a complete response.
     pub fn ask(&self, method: &str, path: &str, body: &str) -> Option<(u16, String)> {
         ask(&self.address, method, path, body)
     }
@@ -99,7 +99,7 @@ impl Drop for Served {
     }
 }
 
-/// As curl would, on a connection of its own.
+/// Sends a request on a new connection, as curl does.
 pub fn ask(address: &str, method: &str, path: &str, body: &str) -> Option<(u16, String)> {
     let host = address.strip_prefix("http://")?;
     let mut stream = TcpStream::connect(host).ok()?;
@@ -111,9 +111,9 @@ pub fn ask(address: &str, method: &str, path: &str, body: &str) -> Option<(u16, 
     );
     stream.write_all(head.as_bytes()).ok()?;
     stream.write_all(body.as_bytes()).ok()?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).ok()?;
-    let (head, body) = answer.split_once("\r\n\r\n")?;
+    let mut response = String::new();
+    stream.read_to_string(&mut response).ok()?;
+    let (head, body) = response.split_once("\r\n\r\n")?;
     let status = head.split(' ').nth(1)?.parse().ok()?;
     Some((status, body.to_owned()))
 }

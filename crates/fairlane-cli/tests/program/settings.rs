@@ -6,13 +6,13 @@ use super::queue::Queue;
 use super::running::fairlane;
 
 #[test]
-fn settings_of_the_whole_are_shown_and_changed_by_their_keys() {
+fn queue_settings_are_shown_and_changed_by_key() {
     let queue = Queue::new();
     let set =
         queue.json(&["settings", "set", "max_retry_count=5", "rate=1000/s", "completed_retention_ms=2h"]);
     assert_eq!(set["settings"]["completed_retention_ms"], "7200000");
     let shown = queue.json(&["settings", "show"]);
-    assert_eq!(shown, set, "what is not named stays, what is named is kept");
+    assert_eq!(shown, set, "only the given settings change");
     assert_eq!(
         (&shown["settings"]["rate"], &shown["settings"]["max_loss_count"]),
         (&"1000/s".into(), &"5".into())
@@ -22,6 +22,8 @@ fn settings_of_the_whole_are_shown_and_changed_by_their_keys() {
     assert_eq!(set["settings"]["group_stored_bytes_max"], "1000");
     let text = queue.run(&["settings", "set", "rate=none"]);
     assert!(text.code == 0 && text.stdout.contains("max_retry_count"), "{}", text.stderr);
+    let retention = text.stdout.lines().find(|line| line.contains("completed_retention_ms")).unwrap();
+    assert!(retention.trim_end().ends_with(" 2h"), "{retention}");
     for (words, problem) in [
         ("max_retry_cont=5", "did you mean `max_retry_count`?"),
         ("max_retry_count=many", "max_retry_count must be a whole number"),
@@ -38,7 +40,7 @@ fn settings_of_the_whole_are_shown_and_changed_by_their_keys() {
 }
 
 #[test]
-fn every_value_is_shown_with_where_it_came_from() {
+fn config_prints_every_value_with_its_source() {
     let folder = TempDir::new().unwrap();
     let file = "engine = \"redis://:hunter2@127.0.0.1:1\"\n[worker]\nlease_ms = 20000\n";
     std::fs::write(folder.path().join("fairlane.toml"), file).unwrap();
@@ -74,7 +76,7 @@ fn every_value_is_shown_with_where_it_came_from() {
 }
 
 #[test]
-fn what_nobody_says_is_shown_as_it_would_be_and_a_password_never() {
+fn config_prints_default_engines_and_no_password() {
     let folder = TempDir::new().unwrap();
     let run = |variables: &[(&str, &str)], words: &[&str]| {
         let output = std::process::Command::new(env!("CARGO_BIN_EXE_fairlane"))
@@ -95,7 +97,7 @@ fn what_nobody_says_is_shown_as_it_would_be_and_a_password_never() {
     let served = "dir:./fairlane-data default";
     let apart = [
         format!("{served} of serve"),
-        "redis://127.0.0.1:6379 default of work, unless ./fairlane-data holds a queue or a server runs here"
+        "redis://127.0.0.1:6379 default of work, unless ./fairlane-data contains a queue or a server runs here"
             .to_owned(),
     ];
     assert_eq!(engines(&[]), apart);
@@ -105,11 +107,11 @@ fn what_nobody_says_is_shown_as_it_would_be_and_a_password_never() {
     run(&[("FAIRLANE_ENGINE", "./fairlane-data")], &["enqueue", "customer-7", "mail"]);
     assert_eq!(engines(&[]), [served]);
     let status = run(&[("FAIRLANE_ENGINE", "")], &["status", "--json"]);
-    assert!(status.contains("\"backlog\": 1"), "an empty variable is none: {status}");
+    assert!(status.contains("\"backlog\": 1"), "an empty variable counts as not set: {status}");
 }
 
 #[test]
-fn a_script_completes_the_commands_of_every_shell() {
+fn every_shell_has_a_completion_script() {
     for shell in ["bash", "zsh", "fish"] {
         let ended = fairlane(&["completions", shell]);
         assert!(ended.code == 0 && ended.stdout.contains("completions"), "{}", ended.stderr);
@@ -117,9 +119,9 @@ fn a_script_completes_the_commands_of_every_shell() {
     fairlane(&["completions", "cmd"]).failed(2, &["bash"]);
 }
 
-/// What serve refuses, config refuses.
+/// `config` rejects the addresses that `serve` rejects.
 #[test]
-fn an_engine_that_cannot_be_used_is_refused_by_config() {
+fn config_rejects_an_invalid_engine() {
     let folder = TempDir::new().unwrap();
     for engine in ["sqlite:./x", "redis:/missing", "http://"] {
         let config = fairlane(&["config", "--engine", engine]);

@@ -3,7 +3,7 @@
 use super::running::{fairlane, has_keys};
 
 #[test]
-fn a_shipped_scenario_gives_a_list_with_an_object_per_part() {
+fn the_json_of_a_built_in_scenario_has_one_object_per_part() {
     let report = fairlane(&["simulate", "equals", "--json"]).json();
     let parts = report.as_array().unwrap();
     assert!(!parts.is_empty());
@@ -18,7 +18,7 @@ fn a_shipped_scenario_gives_a_list_with_an_object_per_part() {
 }
 
 #[test]
-fn a_file_is_played_and_many_groups_are_shortened_in_the_table_only() {
+fn a_file_is_simulated_and_only_the_table_omits_groups() {
     let folder = tempfile::TempDir::new().unwrap();
     let path = folder.path().join("crowd.toml");
     let mut toml = "workers = 10\nrate = { count = 100 }\nservice = { fixed_ms = 10 }\n".to_owned();
@@ -36,7 +36,7 @@ fn a_file_is_played_and_many_groups_are_shortened_in_the_table_only() {
 }
 
 #[test]
-fn a_picture_is_drawn_where_asked() {
+fn a_plot_is_written_to_the_given_file() {
     let folder = tempfile::TempDir::new().unwrap();
     let picture = folder.path().join("equals.svg");
     let ended = fairlane(&["simulate", "equals", "--plot", picture.to_str().unwrap()]);
@@ -47,12 +47,12 @@ fn a_picture_is_drawn_where_asked() {
 }
 
 #[test]
-fn an_unknown_name_is_answered_with_the_shipped_ones() {
+fn an_unknown_scenario_is_rejected_with_a_list_of_the_known_ones() {
     fairlane(&["simulate", "eqauls"]).failed(2, &["\"eqauls\"", "equals", "flood", "weights"]);
 }
 
 #[test]
-fn a_file_that_cannot_be_read_or_understood_is_named() {
+fn an_invalid_file_is_named() {
     let folder = tempfile::TempDir::new().unwrap();
     let missing = folder.path().join("missing.toml");
     fairlane(&["simulate", missing.to_str().unwrap()]).failed(2, &["missing.toml cannot be read"]);
@@ -65,7 +65,7 @@ fn a_file_that_cannot_be_read_or_understood_is_named() {
 }
 
 #[test]
-fn the_rules_of_a_run_can_be_given_on_the_command_line() {
+fn the_discipline_can_be_set_by_options() {
     let arguments = ["simulate", "late", "--discipline", "classic", "--alpha", "-10000", "--json"];
     let report = fairlane(&arguments).json();
     assert_eq!((&report[0]["discipline"], &report[0]["alpha"]), (&"classic".into(), &(-10_000).into()));
@@ -73,7 +73,7 @@ fn the_rules_of_a_run_can_be_given_on_the_command_line() {
     assert_eq!((&share[0]["discipline"], &share[0]["alpha"]), (&"share".into(), &serde_json::Value::Null));
     let small = ["simulate", "equals", "--discipline", "classic", "--fetch-batch", "5", "--json"];
     let small = fairlane(&[&small[..], &["--global-rps", "100"]].concat()).json();
-    assert!(small[0]["utilisation"].as_f64().unwrap() <= 0.26, "5 jobs every 200 ms are 25 a second");
+    assert!(small[0]["utilisation"].as_f64().unwrap() <= 0.26, "5 jobs every 200 ms are 25 per second");
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn a_comparison_shows_four_runs_side_by_side() {
 }
 
 #[test]
-fn rules_that_contradict_each_other_are_refused() {
+fn contradictory_options_are_rejected() {
     fairlane(&["simulate", "late", "--alpha", "5"]).failed(2, &["add --discipline classic"]);
     fairlane(&["simulate", "late", "--compare", "--alpha", "5"]).failed(2, &["cannot be used with"]);
     let beyond = ["simulate", "late", "--discipline", "classic", "--fetch-batch", "501"];

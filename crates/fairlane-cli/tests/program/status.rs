@@ -29,7 +29,7 @@ fn a_status_has_counts_types_groups_bulk_actions_and_warnings() {
         "4 waiting",
         "mail",
         "customer-7",
-        "and 1 groups with less",
+        "and 1 group with fewer jobs",
         "may",
         "of 4.0 GiB stored",
         "warning: no worker",
@@ -38,9 +38,9 @@ fn a_status_has_counts_types_groups_bulk_actions_and_warnings() {
     }
 }
 
-/// However many have ended before it.
+/// The number of ended bulk actions does not matter.
 #[test]
-fn a_bulk_action_that_is_under_way_is_shown_behind_hundreds_that_have_ended() {
+fn an_active_bulk_action_is_shown_after_hundreds_that_have_ended() {
     let queue = Queue::new();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -60,7 +60,7 @@ fn a_bulk_action_that_is_under_way_is_shown_behind_hundreds_that_have_ended() {
 }
 
 #[test]
-fn a_cancelled_job_that_its_lane_still_has_is_no_reason_to_warn() {
+fn a_cancelled_job_in_a_lane_causes_no_warning() {
     let queue = Queue::new();
     queue.json(&["enqueue", "customer-7", "mail", "1", "--id", "a"]);
     assert_eq!(queue.json(&["status"])["warnings"].as_array().unwrap().len(), 1);
@@ -70,7 +70,7 @@ fn a_cancelled_job_that_its_lane_still_has_is_no_reason_to_warn() {
 }
 
 #[test]
-fn an_empty_queue_has_a_status_too() {
+fn the_status_of_an_empty_queue_has_no_groups() {
     let queue = Queue::new();
     queue.json(&["settings", "set", "max_retry_count=3"]);
     let text = queue.run(&["status"]).stdout;
@@ -78,7 +78,7 @@ fn an_empty_queue_has_a_status_too() {
 }
 
 #[test]
-fn top_prints_one_frame_when_nobody_watches() {
+fn top_prints_one_frame_without_a_terminal() {
     let queue = filled();
     let ended = queue.run(&["top"]);
     assert_eq!(ended.code, 0, "{}", ended.stderr);
@@ -90,7 +90,7 @@ fn top_prints_one_frame_when_nobody_watches() {
 }
 
 #[test]
-fn a_paused_group_is_marked_with_the_jobs_that_wait() {
+fn a_paused_group_is_marked_and_its_waiting_jobs_are_counted() {
     let queue = filled();
     queue.json(&["group", "set", "customer-7", "--pause", "--weight", "3", "--rate", "50/s"]);
     let warning = "warning: customer-7 is paused, 3 jobs wait";

@@ -1,4 +1,4 @@
-//! Runs the program on a terminal of the test's own.
+//! Runs the program on a pseudo-terminal.
 
 use std::fs::{File, OpenOptions};
 use std::io::Read;
@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-/// Runs `fairlane` with these words; its code, and what the terminal received, with plain line breaks.
+/// Runs `fairlane` with these arguments; returns its exit code and the output with plain line
+/// breaks.
 pub fn fairlane_on_terminal(words: &[&str]) -> (i32, String) {
     let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&terminal).unwrap();
@@ -24,10 +25,10 @@ pub fn fairlane_on_terminal(words: &[&str]) -> (i32, String) {
         .unwrap();
     let (mut received, mut buffer) = (Vec::new(), [0; 4096]);
     let mut terminal = File::from(terminal);
-    // When the last program on a terminal has ended, reading it fails.
+    // A read fails after the last program on the terminal has exited.
     while let Ok(bytes @ 1..) = terminal.read(&mut buffer) {
         received.extend(&buffer[..bytes]);
     }
-    let code = program.wait().unwrap().code().expect("the program ends by itself");
+    let code = program.wait().unwrap().code().expect("the program exits without a signal");
     (code, String::from_utf8(received).unwrap().replace("\r\n", "\n"))
 }

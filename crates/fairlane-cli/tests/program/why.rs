@@ -7,7 +7,7 @@ use super::redis_server::RedisServer;
 use super::running::{fairlane, has_keys};
 use super::served::Served;
 
-/// Leaves three jobs of a paused customer at an address.
+/// Enqueues three jobs of a paused customer at an address.
 fn pause_customer(url: &str) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -23,9 +23,9 @@ fn pause_customer(url: &str) {
             bulk: None,
             trace: None,
         };
-        engine.enqueue(Enqueue { jobs: (1..=3).map(new).collect() }).await.unwrap();
+        engine.call(Enqueue { jobs: (1..=3).map(new).collect() }).await.unwrap();
         let patch = GroupPatch { paused: Some(true), ..GroupPatch::default() };
-        engine.set_group(SetGroup { group, patch, reset_congestion: false }).await.unwrap();
+        engine.call(SetGroup { group, patch, reset_congestion: false }).await.unwrap();
     });
 }
 
@@ -36,7 +36,7 @@ fn paused_customer() -> RedisServer {
 }
 
 #[test]
-fn the_sentence_comes_first_and_the_facts_below() {
+fn the_explanation_is_a_sentence_followed_by_facts() {
     let server = paused_customer();
     let ended = fairlane(&["why", "customer-A", "job-3", "--engine", &server.url()]);
     assert_eq!((ended.code, ended.stderr.as_str()), (0, ""), "{}", ended.stdout);
@@ -45,20 +45,20 @@ fn the_sentence_comes_first_and_the_facts_below() {
     for words in ["state ", "PENDING", "customer-A: paused", "none has ever asked", "cannot be estimated"] {
         assert!(ended.stdout.contains(words), "{words:?} is missing in: {}", ended.stdout);
     }
-    assert!(!ended.stdout.contains("secret"), "a payload is nobody's business here");
+    assert!(!ended.stdout.contains("secret"), "an explanation contains no payload");
 }
 
 #[test]
-fn json_is_one_object_with_the_reason_as_a_word() {
+fn json_is_one_object_with_a_reason_code() {
     let server = paused_customer();
-    let answer = fairlane(&["why", "customer-A", "job-1", "--engine", &server.url(), "--json"]).json();
-    has_keys(&answer, &["group", "job", "state", "reason", "sentence", "starts_in_ms", "facts"]);
-    assert_eq!((&answer["state"], &answer["reason"]), (&"PENDING".into(), &"group-paused".into()));
-    assert!(answer["facts"].as_array().unwrap().iter().all(|fact| fact["text"].is_string()));
+    let view = fairlane(&["why", "customer-A", "job-1", "--engine", &server.url(), "--json"]).json();
+    has_keys(&view, &["group", "job", "state", "reason", "sentence", "starts_in_ms", "facts"]);
+    assert_eq!((&view["state"], &view["reason"]), (&"PENDING".into(), &"group-paused".into()));
+    assert!(view["facts"].as_array().unwrap().iter().all(|fact| fact["text"].is_string()));
 }
 
 #[test]
-fn an_unknown_job_and_an_unknown_place_are_told_apart() {
+fn unknown_jobs_and_unusable_addresses_have_different_messages() {
     let server = paused_customer();
     let engine = server.url();
     fairlane(&["why", "customer-A", "job-4", "--engine", &engine]).failed(2, &["no job job-4", "retention"]);
@@ -69,7 +69,7 @@ fn an_unknown_job_and_an_unknown_place_are_told_apart() {
 }
 
 #[test]
-fn a_worker_is_named_as_it_calls_itself_and_an_error_without_words_ends_no_sentence_in_the_air() {
+fn a_worker_is_shown_by_its_given_name_and_an_empty_error_is_omitted() {
     let served = Served::start();
     let job = "{\"group\":\"customer-7\",\"id\":\"a\",\"type\":\"mail\",\"payload\":1}";
     assert_eq!(served.ask("POST", "/api/jobs", job).unwrap().0, 201);
@@ -97,7 +97,7 @@ fn a_worker_is_named_as_it_calls_itself_and_an_error_without_words_ends_no_sente
 }
 
 #[test]
-fn a_data_directory_is_looked_into_and_none_is_made() {
+fn why_reads_a_data_directory_and_creates_none() {
     let folder = tempfile::TempDir::new().unwrap();
     let path = folder.path().join("queue");
     let engine = format!("dir:{}", path.display());
@@ -113,10 +113,10 @@ fn a_data_directory_is_looked_into_and_none_is_made() {
 }
 
 #[test]
-fn the_password_of_an_address_is_never_shown() {
+fn the_password_of_an_address_is_not_printed() {
     let server = RedisServer::start_with(&["--requirepass", "hush"]);
     let url = format!("redis://:hush@{}", server.address());
-    let ended = fairlane(&["why", "customer-7", "nobody", "--engine", &url]);
-    ended.failed(2, &["has no job nobody", &server.address()]);
+    let ended = fairlane(&["why", "customer-7", "unknown", "--engine", &url]);
+    ended.failed(2, &["has no job unknown", &server.address()]);
     assert!(!ended.stderr.contains("hush"), "{}", ended.stderr);
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fairlane_core::queue::{
-    BulkRef, Inspect, Inspected, JobRef, JobView, NewJob, OpenBulk, SealBulk, Settings,
+    BulkRef, InspectJob, InspectQueue, JobRef, JobView, NewJob, OpenBulk, SealBulk, Settings,
 };
 use fairlane_core::{BulkId, Cost, GroupId, JobId, Level, TypeId};
 use fairlane_engine::Engine;
@@ -21,14 +21,14 @@ use super::redis_server::RedisServer;
 use super::running::{Ended, fairlane};
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A queue in a folder, and a file to work on it by.
-pub struct Place {
+/// A temporary folder with a queue and a configuration file.
+pub struct WorkFolder {
     folder: TempDir,
 }
 
-impl Place {
+impl WorkFolder {
     pub fn new() -> Self {
         Self { folder: TempDir::new().unwrap() }
     }
@@ -52,7 +52,7 @@ impl Place {
     }
 }
 
-/// Does something with the queue at an address, and leaves it.
+/// Opens the queue at an address, calls a function with it, and closes it.
 pub fn at<T>(url: &str, work: impl AsyncFnOnce(&Arc<dyn Engine>) -> T) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -79,28 +79,22 @@ fn job(type_name: &str, number: u32) -> JobRef {
     JobRef { group: GroupId::new("customer-A").unwrap(), id }
 }
 
-/// Jobs of a type in the queue.
+/// Enqueues jobs of a type.
 pub fn fill(url: &str, type_name: &str, jobs: u32) {
     at(url, async |engine| {
         engine.enqueue_all((1..=jobs).map(|number| new_job(type_name, number, None))).await.unwrap();
     });
 }
 
-fn look(url: &str, job: JobRef) -> JobView {
-    at(url, async |engine| match engine.inspect(Inspect::Job(job)).await.unwrap() {
-        Inspected::Job(Some(view)) => view,
-        other => panic!("there is no such job: {other:?}"),
-    })
+fn inspect(url: &str, job: JobRef) -> JobView {
+    at(url, async |engine| engine.call(InspectJob { job }).await.unwrap().expect("the job exists"))
 }
 
 fn in_flight(url: &str) -> u64 {
-    at(url, async |engine| match engine.inspect(Inspect::Whole).await.unwrap() {
-        Inspected::Whole(whole) => whole.in_flight,
-        other => panic!("{other:?}"),
-    })
+    at(url, async |engine| engine.call(InspectQueue).await.unwrap().in_flight)
 }
 
-/// The JSON lines a run printed; it must have ended well and said nothing else.
+/// The JSON lines of a successful run, which must have printed nothing else.
 pub fn lines(ended: &Ended) -> Vec<Value> {
     assert_eq!((ended.code, ended.stderr.as_str()), (0, ""), "{}", ended.stdout);
     ended.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -111,16 +105,16 @@ fn ok(body: impl Into<String>) -> (String, String, String) {
 }
 
 #[test]
-fn payloads_are_posted_and_answers_kept_whatever_the_engine() {
-    let receiver = Receiver::start(|seen| ok(format!("{{\"got\":{}}}", seen.body)));
-    let (place, redis) = (Place::new(), RedisServer::start());
-    for engine in [place.engine(), redis.url()] {
+fn payloads_are_posted_and_responses_stored_on_every_engine() {
+    let receiver = Receiver::start(|request| ok(format!("{{\"got\":{}}}", request.body)));
+    let (folder, redis) = (WorkFolder::new(), RedisServer::start());
+    for engine in [folder.engine(), redis.url()] {
         fill(&engine, "mail", 5);
         let url = receiver.url("/send");
         let config = format!(
             "[types.mail]\nhttp = \"{url}\"\nheaders = {{ x-path = \"${{PATH}}\" }}\nrate = \"1000/s\""
         );
-        let lines = lines(&place.drain(&engine, &config));
+        let lines = lines(&folder.drain(&engine, &config));
         assert_eq!(lines[0]["event"], "started");
         assert_eq!(lines[0]["types"][0]["type"], "mail");
         let last = lines.last().unwrap();
@@ -128,22 +122,22 @@ fn payloads_are_posted_and_answers_kept_whatever_the_engine() {
             (&last["event"], &last["attempts"]["done"], &last["left"]),
             (&"stopped".into(), &5.into(), &0.into())
         );
-        let view = look(&engine, job("mail", 3));
+        let view = inspect(&engine, job("mail", 3));
         assert_eq!((view.state.as_str(), &*view.note), ("COMPLETED", &b"{\"got\":{\"number\":3}}"[..]));
     }
-    let seen = receiver.seen("/send");
-    assert_eq!(seen.len(), 10);
-    assert_eq!(seen[0].header("x-path").map(str::to_owned), std::env::var("PATH").ok());
+    let received = receiver.received("/send");
+    assert_eq!(received.len(), 10);
+    assert_eq!(received[0].header("x-path").map(str::to_owned), std::env::var("PATH").ok());
     assert_eq!(
-        (seen[0].header("fairlane-group"), seen[0].header("fairlane-attempt")),
+        (received[0].header("fairlane-group"), received[0].header("fairlane-attempt")),
         (Some("customer-A"), Some("1"))
     );
 }
 
 #[test]
-fn programs_are_given_payloads_and_other_types_are_left_alone() {
-    let place = Place::new();
-    let engine = place.engine();
+fn programs_receive_payloads_and_other_types_are_not_run() {
+    let folder = WorkFolder::new();
+    let engine = folder.engine();
     fill(&engine, "shrink", 3);
     fill(&engine, "broken", 1);
     fill(&engine, "foreign", 2);
@@ -154,7 +148,7 @@ fn programs_are_given_payloads_and_other_types_are_left_alone() {
         [types.broken]
         command = ["sh", "-c", "echo no such customer >&2; exit 65"]
     "#;
-    let lines = lines(&place.drain(&engine, config));
+    let lines = lines(&folder.drain(&engine, config));
     let problem = lines.iter().find(|line| line["event"] == "problem").unwrap();
     assert_eq!((&problem["code"], &problem["job"]), (&"exit_65".into(), &"customer-A/broken-1".into()));
     assert!(problem["message"].as_str().unwrap().contains("no such customer"));
@@ -165,20 +159,21 @@ fn programs_are_given_payloads_and_other_types_are_left_alone() {
         (drained["left"].as_array().unwrap().len(), &lines.last().unwrap()["drained"]),
         (1, &true.into())
     );
-    let view = look(&engine, job("shrink", 2));
+    let view = inspect(&engine, job("shrink", 2));
     assert_eq!((view.state.as_str(), &*view.note), ("COMPLETED", &b"shrink-2 own {\"number\":2}"[..]));
-    assert_eq!(look(&engine, job("broken", 1)).state.as_str(), "FAILED");
-    assert_eq!(look(&engine, job("foreign", 1)).state.as_str(), "PENDING");
+    assert_eq!(inspect(&engine, job("broken", 1)).state.as_str(), "FAILED");
+    assert_eq!(inspect(&engine, job("foreign", 1)).state.as_str(), "PENDING");
 }
 
 #[test]
-fn a_storm_of_refusals_slows_only_its_own_type() {
+fn throttling_slows_only_its_own_type() {
     const FAST: u32 = 40;
     let fast_done = Arc::new(AtomicU64::new(0));
     let counted = fast_done.clone();
-    // The slow one refuses until all of the fast one's jobs are done: they cannot have waited for it.
-    let receiver = Receiver::start(move |seen| {
-        if seen.path == "/fast" {
+    // The slow target throttles until all jobs of the fast one are done, so they cannot have waited
+    // for it.
+    let receiver = Receiver::start(move |request| {
+        if request.path == "/fast" {
             counted.fetch_add(1, Ordering::SeqCst);
             return ok("");
         }
@@ -187,8 +182,8 @@ fn a_storm_of_refusals_slows_only_its_own_type() {
             _ => ("429 Too Many Requests".into(), "retry-after: 1\r\n".into(), String::new()),
         }
     });
-    let place = Place::new();
-    let engine = place.engine();
+    let folder = WorkFolder::new();
+    let engine = folder.engine();
     fill(&engine, "slow", 10);
     fill(&engine, "fast", FAST);
     let config = format!(
@@ -196,15 +191,18 @@ fn a_storm_of_refusals_slows_only_its_own_type() {
         receiver.url("/slow"),
         receiver.url("/fast")
     );
-    let lines = lines(&place.drain(&engine, &config));
-    let ends = &lines.last().unwrap()["attempts"];
-    assert_eq!((&ends["done"], &ends["failed"], &ends["retry"]), (&50.into(), &0.into(), &0.into()));
-    assert_eq!(fast_done.load(Ordering::SeqCst), u64::from(FAST), "nothing ran twice");
+    let lines = lines(&folder.drain(&engine, &config));
+    let attempts = &lines.last().unwrap()["attempts"];
+    assert_eq!(
+        (&attempts["done"], &attempts["failed"], &attempts["retry"]),
+        (&50.into(), &0.into(), &0.into())
+    );
+    assert_eq!(fast_done.load(Ordering::SeqCst), u64::from(FAST), "no job ran twice");
     for number in 1..=FAST {
-        assert_eq!(look(&engine, job("fast", number)).throttles, 0);
+        assert_eq!(inspect(&engine, job("fast", number)).throttles, 0);
     }
-    let refused = receiver.seen("/slow").len() - 10;
-    assert_eq!(ends["throttled"], refused);
+    let throttles = receiver.received("/slow").len() - 10;
+    assert_eq!(attempts["throttled"], throttles);
     let throttled = lines.iter().find(|line| line["event"] == "throttled").unwrap();
     assert_eq!((&throttled["type"], &throttled["count"]), (&"slow".into(), &1.into()));
     assert_eq!(throttled["retry_after_ms"], 1000);
@@ -213,29 +211,29 @@ fn a_storm_of_refusals_slows_only_its_own_type() {
 #[test]
 fn the_callback_of_a_bulk_action_is_sent_signed() {
     let receiver = Receiver::start(|_| ok(""));
-    let place = Place::new();
-    let engine = place.engine();
+    let folder = WorkFolder::new();
+    let engine = folder.engine();
     let bulk = BulkRef { group: GroupId::new("customer-A").unwrap(), id: BulkId::new("may").unwrap() };
     at(&engine, async |engine| {
         let callback = Some(CallbackPlan { url: receiver.url("/hook") });
         let payload = BulkPlan { callback, ..BulkPlan::default() }.to_bytes();
         let open = OpenBulk { bulk: bulk.clone(), deadline_ms: None, failures_max: None, payload };
-        engine.open_bulk(open).await.unwrap();
+        engine.call(open).await.unwrap();
         engine.enqueue_all((1..=2).map(|number| new_job("echo", number, Some(&bulk)))).await.unwrap();
-        engine.seal_bulk(SealBulk { bulk: bulk.clone(), expected: Some(2) }).await.unwrap();
+        engine.call(SealBulk { bulk: bulk.clone(), expected: Some(2) }).await.unwrap();
     });
     let config = format!(
         "[types.echo]\ncommand = [\"cat\"]\n[callbacks]\nsecrets = [\"{SECRET}\"]\nallow_hosts = [\"127.0.0.1\"]"
     );
-    let lines = lines(&place.drain(&engine, &config));
+    let lines = lines(&folder.drain(&engine, &config));
     assert_eq!(lines.last().unwrap()["attempts"]["done"], 3);
-    let seen = &receiver.seen("/hook")[0];
-    assert!(seen.header("webhook-signature").unwrap().starts_with("v1,"));
-    let body: Value = serde_json::from_str(&seen.body).unwrap();
+    let request = &receiver.received("/hook")[0];
+    assert!(request.header("webhook-signature").unwrap().starts_with("v1,"));
+    let body: Value = serde_json::from_str(&request.body).unwrap();
     assert_eq!((&body["type"], &body["data"]["succeeded"]), (&"bulk.completed".into(), &2.into()));
 }
 
-/// Starts the program, with what it says going to files.
+/// A running worker whose output goes to files.
 pub struct Started {
     program: Child,
     stdout: PathBuf,
@@ -243,18 +241,18 @@ pub struct Started {
 }
 
 impl Started {
-    fn new(place: &Place, config: &str) -> Self {
-        Self::at(&place.engine(), place, config)
+    fn new(folder: &WorkFolder, config: &str) -> Self {
+        Self::at(&folder.engine(), folder, config)
     }
 
-    pub fn at(engine: &str, place: &Place, config: &str) -> Self {
-        Self::with(&["--engine", engine], place, config)
+    pub fn at(engine: &str, folder: &WorkFolder, config: &str) -> Self {
+        Self::with(&["--engine", engine], folder, config)
     }
 
-    pub fn with(words: &[&str], place: &Place, config: &str) -> Self {
-        let (stdout, stderr) = (place.path("stdout"), place.path("stderr"));
+    pub fn with(words: &[&str], folder: &WorkFolder, config: &str) -> Self {
+        let (stdout, stderr) = (folder.path("stdout"), folder.path("stderr"));
         let program = Command::new(env!("CARGO_BIN_EXE_fairlane"))
-            .args(["work", "--config", &place.config(config)])
+            .args(["work", "--config", &folder.config(config)])
             .args(words)
             .stdout(File::create(&stdout).unwrap())
             .stderr(File::create(&stderr).unwrap())
@@ -268,17 +266,18 @@ impl Started {
         assert!(status.success());
     }
 
-    pub fn says(&self, words: &str) {
+    /// Waits until standard error contains these words.
+    pub fn prints(&self, words: &str) {
         until(words, || read(&self.stderr).contains(words));
     }
 
     pub fn ended(mut self) -> Ended {
         let mut status = None;
-        until("the program ends", || {
+        until("the program exits", || {
             status = self.program.try_wait().unwrap();
             status.is_some()
         });
-        let code = status.and_then(|status| status.code()).expect("the program ends by itself");
+        let code = status.and_then(|status| status.code()).expect("the program exits without a signal");
         Ended { code, stdout: read(&self.stdout), stderr: read(&self.stderr) }
     }
 }
@@ -295,30 +294,30 @@ fn read(path: &Path) -> String {
 }
 
 pub fn until(what: &str, mut reached: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !reached() {
-        assert!(Instant::now() < deadline, "waited in vain: {what}");
+        assert!(Instant::now() < deadline, "timed out: {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
-/// A program that says it has begun and ends when it is let.
-fn waiting_program(place: &Place, worker: &str) -> String {
-    let (begun, go) = (place.path("begun").display().to_string(), place.path("go").display().to_string());
+/// A configuration with a program that creates `begun` and runs until `go` exists.
+fn waiting_program(folder: &WorkFolder, worker: &str) -> String {
+    let (begun, go) = (folder.path("begun").display().to_string(), folder.path("go").display().to_string());
     format!(
         "[worker]\n{worker}\n[types.wait]\ncommand = [\"sh\", \"-c\", \"echo $$ > {begun}; while [ ! -e {go} ]; do sleep 0.02; done; echo went\"]"
     )
 }
 
 #[test]
-fn told_to_terminate_it_lets_running_jobs_end_and_leaves_nothing_leased() {
-    let place = Place::new();
-    fill(&place.engine(), "wait", 3);
-    let started = Started::new(&place, &waiting_program(&place, "worker_count = 1"));
-    until("a job begins", || place.path("begun").exists());
+fn a_signal_waits_for_running_jobs_and_leaves_nothing_leased() {
+    let folder = WorkFolder::new();
+    fill(&folder.engine(), "wait", 3);
+    let started = Started::new(&folder, &waiting_program(&folder, "worker_count = 1"));
+    until("a job begins", || folder.path("begun").exists());
     started.terminate();
-    started.says("stopping with 1 job in hand");
-    File::create(place.path("go")).unwrap();
+    started.prints("stopping with 1 job running");
+    File::create(folder.path("go")).unwrap();
     let ended = started.ended();
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     assert!(
@@ -326,65 +325,63 @@ fn told_to_terminate_it_lets_running_jobs_end_and_leaves_nothing_leased() {
         "{}",
         ended.stdout
     );
-    assert_eq!(in_flight(&place.engine()), 0);
-    assert_eq!(look(&place.engine(), job("wait", 1)).state.as_str(), "COMPLETED");
-    assert_eq!(look(&place.engine(), job("wait", 2)).state.as_str(), "PENDING");
+    assert_eq!(in_flight(&folder.engine()), 0);
+    assert_eq!(inspect(&folder.engine(), job("wait", 1)).state.as_str(), "COMPLETED");
+    assert_eq!(inspect(&folder.engine(), job("wait", 2)).state.as_str(), "PENDING");
 }
 
 #[test]
-fn what_does_not_end_in_time_is_handed_back() {
-    let place = Place::new();
-    fill(&place.engine(), "wait", 1);
-    let started = Started::new(&place, &waiting_program(&place, "shutdown_grace_period_ms = 0"));
-    until("a job begins", || place.path("begun").exists());
+fn jobs_that_exceed_the_grace_period_are_handed_back() {
+    let folder = WorkFolder::new();
+    fill(&folder.engine(), "wait", 1);
+    let started = Started::new(&folder, &waiting_program(&folder, "shutdown_grace_period_ms = 0"));
+    until("a job begins", || folder.path("begun").exists());
     started.terminate();
     let ended = started.ended();
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     assert!(ended.stdout.contains("1 handed back, 0 left;"), "{}", ended.stdout);
-    assert_eq!(in_flight(&place.engine()), 0);
-    assert_eq!(look(&place.engine(), job("wait", 1)).state.as_str(), "PENDING");
+    assert_eq!(in_flight(&folder.engine()), 0);
+    assert_eq!(inspect(&folder.engine(), job("wait", 1)).state.as_str(), "PENDING");
 }
 
 #[test]
-fn told_twice_it_ends_at_once_and_says_what_is_left() {
-    let place = Place::new();
-    fill(&place.engine(), "wait", 1);
-    let started = Started::new(&place, &waiting_program(&place, ""));
-    started.says("works at dir:");
-    until("a job begins", || place.path("begun").exists());
+fn a_second_signal_stops_at_once_and_reports_running_jobs() {
+    let folder = WorkFolder::new();
+    fill(&folder.engine(), "wait", 1);
+    let started = Started::new(&folder, &waiting_program(&folder, ""));
+    started.prints("is connected to dir:");
+    until("a job begins", || folder.path("begun").exists());
     started.terminate();
-    started.says("stopping with 1 job in hand");
+    started.prints("stopping with 1 job running");
     started.terminate();
     let ended = started.ended();
     assert_eq!(ended.code, 130);
     assert!(ended.stderr.contains("stopped: left running: 1 job;"), "{}", ended.stderr);
-    let status = format!("/proc/{}/stat", read(&place.path("begun")).trim());
+    let status = format!("/proc/{}/stat", read(&folder.path("begun")).trim());
     let is_gone = || std::fs::read_to_string(&status).map_or(true, |status| status.contains(") Z "));
     until("its program is killed", is_gone);
 }
 
 #[test]
-fn a_file_can_be_checked_without_being_used() {
-    let place = Place::new();
-    let config = place.config(&format!(
+fn a_file_can_be_checked_without_running_jobs() {
+    let folder = WorkFolder::new();
+    let config = folder.config(&format!(
         "engine = \"redis://127.0.0.1:1\"\n[types.mail]\nhttp = \"http://me:hunter2@mailer.example/hunter2\"\n\
          [callbacks]\nsecrets = [\"{SECRET}\"]"
     ));
     let ended = fairlane(&["work", "--config", &config, "--check"]);
     assert_eq!((ended.code, ended.stderr.as_str()), (0, ""), "{}", ended.stdout);
-    assert!(
-        ended.stdout.contains("can be used: mail (http://mailer.example), fairlane-callback (callbacks)")
-    );
+    assert!(ended.stdout.contains("is valid: mail (http://mailer.example), fairlane-callback (callbacks)"));
     assert!(!ended.stdout.contains("hunter2"));
     assert!(ended.stdout.contains("the queue is at redis://127.0.0.1:1"), "{}", ended.stdout);
 }
 
 #[test]
-fn what_is_wrong_in_a_file_is_told_with_its_line_and_what_is_allowed() {
-    let place = Place::new();
+fn an_error_in_a_file_names_its_line_and_the_valid_values() {
+    let folder = WorkFolder::new();
     let http = "[types.mail]\nhttp = \"http://127.0.0.1/\"\n";
     let cases: &[(String, &[&str])] = &[
-        ("".into(), &["names nothing to work on", "[types.NAME]"]),
+        ("".into(), &["no types are configured", "[types.NAME]"]),
         ("[worker]\nwroker_count = 5".into(), &["line 2", "wroker_count", "did you mean `worker_count`?"]),
         ("[typs.mail]".into(), &["line 1", "did you mean `types`?"]),
         ("[worker]\nworker_count = 0".into(), &["line 2", "worker_count is 0", "from 1 to"]),
@@ -398,7 +395,7 @@ fn what_is_wrong_in_a_file_is_told_with_its_line_and_what_is_allowed() {
         (format!("{http}command = [\"a\"]"), &["line 1", "has one target"]),
         (format!("{http}rate = \"fast\""), &["line 3", "\"fast\"", "50/s"]),
         (format!("{http}header = {{}}"), &["line 3", "did you mean `headers`?"]),
-        (format!("{http}environment = {{}}"), &["environment is for types with command"]),
+        (format!("{http}environment = {{}}"), &["environment is only for types with command"]),
         (format!("{http}concurrency = 0"), &["concurrency is 0"]),
         (format!("{http}max_retry_count = 99999"), &["max_retry_count", "10000"]),
         (format!("{http}retry = {{ base_ms = 10, cap_ms = 1 }}"), &["base_ms is 10", "cap_ms"]),
@@ -418,12 +415,12 @@ fn what_is_wrong_in_a_file_is_told_with_its_line_and_what_is_allowed() {
         ("[types.mail\n".into(), &["line 1"]),
     ];
     for (text, words) in cases {
-        let ended = fairlane(&["work", "--config", &place.config(text), "--engine", "memory:", "--check"]);
+        let ended = fairlane(&["work", "--config", &folder.config(text), "--engine", "memory:", "--check"]);
         ended.failed(2, words);
         assert!(ended.stderr.contains("work.toml") && !ended.stderr.contains("hunter2"), "{}", ended.stderr);
     }
     fairlane(&["work", "--config", "no-such-file.toml"]).failed(2, &["no-such-file.toml", "cannot be read"]);
     fairlane(&["work"]).failed(2, &["--config <FILE>"]);
-    let config = place.config(http);
+    let config = folder.config(http);
     fairlane(&["work", "--config", &config, "--engine", "memory:"]).failed(2, &["in memory", "--engine"]);
 }

@@ -1,45 +1,46 @@
-//! How `fairlane work` begins: what it refuses, what it waits for, and what it tells of the store.
+//! The start of `fairlane work`: what it rejects, what it waits for, and what it reports about the
+//! store.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::Arc;
 
 use fairlane::Fairlane;
-use fairlane_core::queue::{BulkRef, Inspect, Inspected, OpenBulk, SealBulk};
+use fairlane_core::queue::{BulkRef, InspectType, OpenBulk, SealBulk};
 use fairlane_core::{BulkId, GroupId, TypeId};
-use fairlane_engine::EmbeddedEngine;
+use fairlane_engine::{EmbeddedEngine, Engine};
 use fairlane_server::{Server, ServerSettings};
 use fairlane_worker::{BulkPlan, CallbackPlan};
 
 use super::redis_server::{RedisServer, free_port};
 use super::running::fairlane;
-use super::work::{Place, Started, at, lines, until};
+use super::work::{Started, WorkFolder, at, lines, until};
 
 const MAIL: &str = "[types.mail]\ncommand = [\"cat\"]\nrate = \"7/s\"\nmax_retry_count = 3";
 
-/// What `--check` and a real run say of the same words, which must both refuse them.
-fn refused(place: &Place, config: &str, engine: &str, words: &[&str]) {
-    let config = place.config(config);
+/// Asserts that both `--check` and a real run reject the configuration with these words.
+fn rejected(folder: &WorkFolder, config: &str, engine: &str, words: &[&str]) {
+    let config = folder.config(config);
     for last in ["--check", "--drain"] {
         fairlane(&["work", "--config", &config, "--engine", engine, last]).failed(2, words);
     }
 }
 
 #[test]
-fn a_check_refuses_what_a_run_would() {
-    let place = Place::new();
-    std::fs::write(place.path("file"), "").unwrap();
-    let file = place.path("file").display().to_string();
-    refused(&place, MAIL, "memory:", &["in memory", "--engine"]);
-    refused(&place, MAIL, "postgres://localhost", &["is not the address of an engine"]);
-    refused(
-        &place,
+fn check_rejects_what_a_run_rejects() {
+    let folder = WorkFolder::new();
+    std::fs::write(folder.path("file"), "").unwrap();
+    let file = folder.path("file").display().to_string();
+    rejected(&folder, MAIL, "memory:", &["in memory", "--engine"]);
+    rejected(&folder, MAIL, "postgres://localhost", &["is not the address of an engine"]);
+    rejected(
+        &folder,
         MAIL,
         "redis://:hunter2@127.0.0.1:99999",
         &["redis://127.0.0.1:99999", "not a Redis address"],
     );
-    refused(&place, MAIL, &format!("dir:{file}"), &["is a file", "names a directory"]);
-    let engine = place.engine();
+    rejected(&folder, MAIL, &format!("dir:{file}"), &["is a file", "names a directory"]);
+    let engine = folder.engine();
     let command = |rest: &str| format!("[types.mail]\ncommand = {rest}");
     for (config, words) in [
         (command("[\"no-such-program\"]"), "there is no program no-such-program in any folder of PATH"),
@@ -47,32 +48,28 @@ fn a_check_refuses_what_a_run_would() {
         (command(&format!("[{file:?}]")), "is not executable"),
         (command("[\"cat\"]\ndirectory = \"/no/such/folder\""), "there is no directory /no/such/folder"),
     ] {
-        refused(&place, &config, &engine, &["work.toml, [types.mail]: ", words]);
+        rejected(&folder, &config, &engine, &["work.toml, [types.mail]: ", words]);
     }
-    assert!(!place.path("queue").exists(), "nothing was made");
-    let ended = fairlane(&["work", "--config", &place.config(MAIL), "--engine", &engine, "--check"]);
+    assert!(!folder.path("queue").exists(), "nothing was created");
+    let ended = fairlane(&["work", "--config", &folder.config(MAIL), "--engine", &engine, "--check"]);
     assert!(
         ended.code == 0 && ended.stdout.contains(&format!("the queue is at {engine}")),
         "{}",
         ended.stderr
     );
-    assert!(!place.path("queue").exists(), "a check makes nothing");
+    assert!(!folder.path("queue").exists(), "a check creates nothing");
 }
 
 #[test]
-fn a_directory_that_is_not_there_is_made() {
-    let place = Place::new();
-    let ended = fairlane(&["work", "--config", &place.config(MAIL), "--engine", &place.engine(), "--drain"]);
-    assert_eq!(
-        (ended.code, ended.stdout.starts_with("drained: in all 0 done")),
-        (0, true),
-        "{}",
-        ended.stderr
-    );
-    assert!(place.path("queue").join("fairlane.db").exists());
+fn a_missing_directory_is_created() {
+    let folder = WorkFolder::new();
+    let ended =
+        fairlane(&["work", "--config", &folder.config(MAIL), "--engine", &folder.engine(), "--drain"]);
+    assert_eq!((ended.code, ended.stdout.starts_with("drained: 0 done")), (0, true), "{}", ended.stderr);
+    assert!(folder.path("queue").join("fairlane.db").exists());
 }
 
-/// Answers whatever it is sent as a web server answers what it does not understand.
+/// Starts a server that responds to everything like a web server to an invalid request.
 fn port_of_a_web_server() -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -86,61 +83,61 @@ fn port_of_a_web_server() -> u16 {
 }
 
 #[test]
-fn a_server_that_cannot_be_a_queue_is_refused_in_one_line() {
-    let place = Place::new();
+fn an_unusable_redis_is_rejected_in_one_line() {
+    let folder = WorkFolder::new();
     let closed = RedisServer::start_with(&["--requirepass", "hunter2"]);
     for (engine, words) in [
         (closed.url(), "redis://:password@host:port"),
         (closed.url().replace("redis://", "redis://:wrong@"), "did not accept the password"),
         (format!("redis://127.0.0.1:{}", port_of_a_web_server()), "does not speak as Redis does"),
     ] {
-        let ended = fairlane(&["work", "--config", &place.config(MAIL), "--engine", &engine, "--drain"]);
+        let ended = fairlane(&["work", "--config", &folder.config(MAIL), "--engine", &engine, "--drain"]);
         ended.failed(2, &[words]);
         assert_eq!(ended.stderr.lines().count(), 1, "{}", ended.stderr);
     }
 }
 
 #[test]
-fn read_only_replica_is_waited_for_until_it_is_promoted() {
-    let place = Place::new();
+fn work_waits_until_a_read_only_replica_is_promoted() {
+    let folder = WorkFolder::new();
     let primary = RedisServer::start();
     let address = primary.address();
     let (host, port) = address.split_once(':').expect("an address has a port");
     let replica = RedisServer::start_with(&["--replicaof", host, port]);
-    let config = place.config(MAIL);
+    let config = folder.config(MAIL);
     let words = ["work", "--config", &config, "--engine", &replica.url(), "--patience", "0s"];
     fairlane(&words).failed(1, &["is a read-only replica; name its primary"]);
-    let started = Started::at(&replica.url(), &place, MAIL);
-    started.says("is a read-only replica");
+    let started = Started::at(&replica.url(), &folder, MAIL);
+    started.prints("is a read-only replica");
     replica.ask("REPLICAOF NO ONE");
-    started.says("works at redis://127.0.0.1");
+    started.prints("is connected to redis://127.0.0.1");
     started.terminate();
     assert_eq!(started.ended().code, 0);
 }
 
 #[test]
-fn a_store_that_is_not_there_yet_is_waited_for() {
-    let place = Place::new();
+fn work_waits_for_an_unreachable_store() {
+    let folder = WorkFolder::new();
     let port = free_port();
     let engine = format!("redis://127.0.0.1:{port}");
-    let started = Started::at(&engine, &place, MAIL);
-    started.says("the engine does not answer (connecting)");
+    let started = Started::at(&engine, &folder, MAIL);
+    started.prints("the engine does not respond (connecting)");
     let _redis = RedisServer::start_at(port, &[]);
-    started.says("the engine answers again");
-    started.says("works at redis://127.0.0.1");
+    started.prints("the engine responds again");
+    started.prints("is connected to redis://127.0.0.1");
     started.terminate();
     assert_eq!(started.ended().code, 0);
 }
 
 #[test]
-fn waiting_for_a_store_ends_when_told_or_when_patience_does() {
-    let place = Place::new();
+fn waiting_for_a_store_ends_with_a_signal_or_after_the_patience() {
+    let folder = WorkFolder::new();
     let engine = format!("redis://127.0.0.1:{}", free_port());
-    let started = Started::at(&engine, &place, MAIL);
-    started.says("the engine does not answer (connecting)");
+    let started = Started::at(&engine, &folder, MAIL);
+    started.prints("the engine does not respond (connecting)");
     started.terminate();
     assert_eq!(started.ended().code, 0);
-    let config = place.config(MAIL);
+    let config = folder.config(MAIL);
     let ended = fairlane(&["work", "--config", &config, "--engine", &engine, "--patience", "0s"]);
     ended.failed(1, &["cannot be reached"]);
     let ended = fairlane(&["work", "--config", &config, "--engine", &engine, "--patience", "-5s"]);
@@ -148,23 +145,23 @@ fn waiting_for_a_store_ends_when_told_or_when_patience_does() {
 }
 
 #[test]
-fn a_directory_whose_owner_may_be_about_to_serve_it_is_waited_for_with_patience() {
-    let place = Place::new();
+fn with_patience_work_waits_until_the_owner_serves_the_directory() {
+    let folder = WorkFolder::new();
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let owner = Arc::new(EmbeddedEngine::open(&place.path("queue"), Default::default()).unwrap());
-    let config = place.config(MAIL);
+    let owner = Arc::new(EmbeddedEngine::open(&folder.path("queue"), Default::default()).unwrap());
+    let config = folder.config(MAIL);
     for patience in [&["--patience", "0s"][..], &[]] {
-        let words = ["work", "--config", &config, "--engine", &place.engine()];
+        let words = ["work", "--config", &config, "--engine", &folder.engine()];
         fairlane(&[&words[..], patience].concat()).failed(2, &["belongs to process"]);
     }
-    let started = Started::with(&["--engine", &place.engine(), "--patience", "60s"], &place, MAIL);
-    started.says("belongs to process");
+    let started = Started::with(&["--engine", &folder.engine(), "--patience", "60s"], &folder, MAIL);
+    started.prints("belongs to process");
     runtime.block_on(async {
         let fairlane = Fairlane::from_engine(owner.clone());
         let address = (Ipv4Addr::LOCALHOST, 0).into();
         let server = Server::start(fairlane, address, None, ServerSettings::default()).await.unwrap();
-        owner.announce(format!("http://{}", server.address())).await.unwrap();
-        tokio::task::block_in_place(|| started.says("works at"));
+        owner.admin().announce(format!("http://{}", server.address())).await.unwrap();
+        tokio::task::block_in_place(|| started.prints("is connected to"));
         started.terminate();
         tokio::task::block_in_place(|| assert_eq!(started.ended().code, 0));
         server.stop().await;
@@ -172,8 +169,8 @@ fn a_directory_whose_owner_may_be_about_to_serve_it_is_waited_for_with_patience(
 }
 
 #[test]
-fn what_is_no_server_ends_it_at_once() {
-    let place = Place::new();
+fn an_address_without_an_http_server_fails_at_once() {
+    let folder = WorkFolder::new();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
@@ -183,82 +180,80 @@ fn what_is_no_server_ends_it_at_once() {
         }
     });
     let engine = format!("http://127.0.0.1:{port}");
-    let ended = fairlane(&["work", "--config", &place.config(MAIL), "--engine", &engine]);
+    let ended = fairlane(&["work", "--config", &folder.config(MAIL), "--engine", &engine]);
     ended.failed(2, &["does not speak HTTP"]);
 }
 
 #[test]
-fn settings_of_the_server_that_weaken_the_promises_are_told() {
-    let place = Place::new();
+fn unsafe_redis_settings_cause_warnings() {
+    let folder = WorkFolder::new();
     let redis = RedisServer::start_with(&["--maxmemory-policy", "allkeys-lru"]);
-    let said = lines(&place.drain(&redis.url(), MAIL));
-    let warnings: Vec<&str> = said
+    let events = lines(&folder.drain(&redis.url(), MAIL));
+    let warnings: Vec<&str> = events
         .iter()
         .filter(|line| line["event"] == "engine_warning")
         .map(|line| line["warning"].as_str().unwrap())
         .collect();
     assert!(warnings[0].starts_with("maxmemory-policy is allkeys-lru"), "{warnings:?}");
     assert!(warnings[1].starts_with("appendonly is off"), "{warnings:?}");
-    let ended = fairlane(&["work", "--config", &place.config(MAIL), "--engine", &redis.url(), "--drain"]);
+    let ended = fairlane(&["work", "--config", &folder.config(MAIL), "--engine", &redis.url(), "--drain"]);
     assert!(ended.stderr.contains("warning: maxmemory-policy is allkeys-lru"), "{}", ended.stderr);
 }
 
-/// The rate of the type and its retries, as the store has them.
+/// The stored rate and number of retries of the type.
 fn stored(url: &str) -> Option<(String, u32)> {
-    at(url, async |engine| match engine.inspect(Inspect::Type(TypeId::new("mail").unwrap())).await.unwrap() {
-        Inspected::Type(view) => {
-            let settings = view?.settings;
-            Some((fairlane::rate_text(settings.rate?), settings.max_retry_count?))
-        }
-        other => panic!("{other:?}"),
+    at(url, async |engine| {
+        let view = engine.call(InspectType { type_id: TypeId::new("mail").unwrap() }).await.unwrap();
+        let settings = view?.settings;
+        Some((fairlane::rate_text(settings.rate?), settings.max_retry_count?))
     })
 }
 
 #[test]
-fn a_store_that_comes_back_empty_is_told_of_types_again() {
-    let place = Place::new();
+fn settings_are_applied_again_to_a_store_that_comes_back_empty() {
+    let folder = WorkFolder::new();
     let mut redis = RedisServer::start();
-    let started = Started::at(&redis.url(), &place, MAIL);
-    started.says("works at");
+    let started = Started::at(&redis.url(), &folder, MAIL);
+    started.prints("is connected to");
     let settings = Some(("7/s".to_owned(), 3));
     assert_eq!(stored(&redis.url()), settings);
     redis.replace_by_an_empty_one();
-    started.says("the engine answers again");
-    until("the settings are there again", || stored(&redis.url()) == settings);
+    started.prints("the engine responds again");
+    until("the settings are applied again", || stored(&redis.url()) == settings);
     started.terminate();
     assert_eq!(started.ended().code, 0);
 }
 
 #[test]
-fn callbacks_that_nobody_delivers_are_told_when_all_else_is_done() {
-    let place = Place::new();
-    let engine = place.engine();
+fn callbacks_without_a_configuration_are_reported_as_remaining() {
+    let folder = WorkFolder::new();
+    let engine = folder.engine();
     at(&engine, async |engine| {
         let bulk = BulkRef { group: GroupId::new("customer-A").unwrap(), id: BulkId::new("may").unwrap() };
         let callback = Some(CallbackPlan { url: "http://127.0.0.1:1/".into() });
         let payload = BulkPlan { callback, ..BulkPlan::default() }.to_bytes();
         let open = OpenBulk { bulk: bulk.clone(), deadline_ms: None, failures_max: None, payload };
-        engine.open_bulk(open).await.unwrap();
-        engine.seal_bulk(SealBulk { bulk, expected: Some(0) }).await.unwrap();
+        engine.call(open).await.unwrap();
+        engine.call(SealBulk { bulk, expected: Some(0) }).await.unwrap();
     });
-    let ended = fairlane(&["work", "--config", &place.config(MAIL), "--engine", &engine, "--drain"]);
+    let ended = fairlane(&["work", "--config", &folder.config(MAIL), "--engine", &engine, "--drain"]);
     assert_eq!((ended.code, ended.stdout.starts_with("drained:")), (0, true), "{}", ended.stderr);
     let words = "left in the queue: 1 job of fairlane-callback (the file has no [callbacks])";
     assert!(ended.stderr.contains(words), "{}", ended.stderr);
 }
 
 #[test]
-fn the_file_in_the_readme_can_be_used() {
+fn the_file_in_the_readme_is_valid() {
     let readme = include_str!("../../../../README.md");
     let (_, file) = readme.split_once("```toml\n").unwrap();
     let (file, _) = file.split_once("```").unwrap();
-    let place = Place::new();
-    std::fs::write(place.path("thumbnail"), "#!/bin/sh\ncat\n").unwrap();
-    std::process::Command::new("chmod").arg("+x").arg(place.path("thumbnail")).status().unwrap();
+    let folder = WorkFolder::new();
+    std::fs::write(folder.path("thumbnail"), "#!/bin/sh\ncat\n").unwrap();
+    std::process::Command::new("chmod").arg("+x").arg(folder.path("thumbnail")).status().unwrap();
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_fairlane"))
-        .args(["work", "--check", "--config", &place.config(file)])
+        .args(["work", "--check", "--config", &folder.config(file)])
         .env("WEBHOOK_SECRET", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
-        .current_dir(place.path("."))
+        .current_dir(folder.path("."))
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -1,7 +1,7 @@
-//! Load and faults for a while, on a Redis it starts or on a data directory; ends with failure if anything
-//! did not hold.
+//! Load and faults for a while, on a Redis it starts or on a data directory; fails if an invariant
+//! was violated.
 //!
-//! With the words `victim FOLDER NUMBER` it is the process that is killed on a data directory.
+//! With the arguments `victim FOLDER NUMBER` it is the process that is killed on a data directory.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -12,18 +12,18 @@ use fairlane_conformance::soak::{Plan, run};
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().collect();
-    if let [_, word, folder, number] = &words[..]
-        && word == "victim"
+    let arguments: Vec<String> = std::env::args().collect();
+    if let [_, mode, folder, number] = &arguments[..]
+        && mode == "victim"
     {
-        kills::be_victim(Path::new(folder), number.parse().unwrap_or(0)).await;
+        kills::run_victim(Path::new(folder), number.parse().unwrap_or(0)).await;
         return ExitCode::FAILURE;
     }
     let known = [("--seed", 1), ("--minutes", 2), ("--disk-kills", 0)];
     let values = fairlane_conformance::arguments::read(&known);
     let [seed, minutes, disk_kills] = values[..] else { unreachable!("as many values as names") };
     if disk_kills > 0 {
-        return kill_on_disk(&words[0], seed, disk_kills).await;
+        return kill_on_disk(&arguments[0], seed, disk_kills).await;
     }
     let load = Duration::from_secs(minutes * 60);
     let plan = Plan { seed, load, kill_every: Duration::from_secs(10), abandon: true };

@@ -1,5 +1,5 @@
-//! `admit`: the `classic` discipline. The score says who is next, the window of this second who may pass;
-//! what it refuses waits, and nothing is popped that has no place.
+//! `admit`: the `classic` discipline. The score decides which job is next, the window of this
+//! second how many pass; jobs it refuses wait, and no job is popped without room in the ready list.
 
 mod backoff;
 mod order;
@@ -20,10 +20,10 @@ pub const CASES: &[Case] = cases![
     only_what_was_admitted_runs,
     in_share_there_is_nothing_to_admit,
     an_answer_tells_where_each_job_went_and_why,
-    each_group_may_pass_an_even_part_of_the_whole,
-    every_group_may_pass_one_but_the_whole_limit_holds,
+    each_group_may_pass_an_even_part_of_the_queue_limit,
+    every_group_may_pass_one_but_the_queue_limit_holds,
     a_new_second_is_a_new_window,
-    no_second_lets_more_pass_than_the_whole_limit,
+    no_second_lets_more_pass_than_the_queue_limit,
     a_full_ready_list_loses_no_job_and_charges_nothing,
     a_ready_list_never_grows_beyond_its_size,
     a_full_ready_list_holds_up_its_own_type_only,
@@ -33,9 +33,9 @@ pub const CASES: &[Case] = cases![
     a_paused_group_is_not_admitted,
     a_paused_type_is_not_admitted,
     a_group_paused_after_admission_does_not_run,
-    seats_are_looked_at_again_when_work_starts,
+    seats_are_checked_again_when_work_starts,
     a_type_paused_after_admission_keeps_its_ready_jobs,
-    rates_of_type_and_whole_hold_when_work_starts,
+    rates_of_type_and_queue_hold_when_work_starts,
     a_job_cancelled_after_admission_does_not_run,
     a_bulk_action_held_after_admission_does_not_run,
     jobs_of_a_dropped_bulk_action_are_not_admitted,
@@ -76,7 +76,6 @@ pub const CASES: &[Case] = cases![
     a_state_after_two_refusals,
     a_summary_over_two_groups,
     a_history_has_at_most_one_snapshot_a_second,
-    a_history_is_told_oldest_first_up_to_its_limit,
     a_history_is_bounded_by_its_retention,
     saved_tries_are_counted,
     a_group_that_went_idle_leaves_no_congestion,
@@ -90,10 +89,10 @@ async fn only_what_was_admitted_runs(queue: Subject) {
     assert_eq!(queue.state("g", "1").await, JobState::Ready);
     assert_eq!(queue.state("g", "3").await, JobState::Pending);
     assert_eq!(queue.state("g", "1").await.as_str(), "READY");
-    let (group, whole) = (queue.group("g").await, queue.whole().await);
-    assert_eq!((group.backlog, whole.backlog, queue.type_view("t").await.ready), (3, 3, 2));
+    let (group, totals) = (queue.group("g").await, queue.queue_view().await);
+    assert_eq!((group.backlog, totals.backlog, queue.type_view("t").await.ready), (3, 3, 2));
     assert_eq!(ids(&queue.lease(10).await), ["1", "2"]);
-    assert_eq!((queue.whole().await.backlog, queue.type_view("t").await.ready), (1, 0));
+    assert_eq!((queue.queue_view().await.backlog, queue.type_view("t").await.ready), (1, 0));
 }
 
 async fn in_share_there_is_nothing_to_admit(queue: Subject) {
@@ -121,7 +120,7 @@ async fn an_answer_tells_where_each_job_went_and_why(queue: Subject) {
 }
 
 /// Erratum Q27.
-async fn each_group_may_pass_an_even_part_of_the_whole(queue: Subject) {
+async fn each_group_may_pass_an_even_part_of_the_queue_limit(queue: Subject) {
     queue.classic(10).await;
     for group in ["a", "b", "c"] {
         queue.add(jobs(group, 8)).await;
@@ -135,7 +134,7 @@ async fn each_group_may_pass_an_even_part_of_the_whole(queue: Subject) {
     assert_eq!(refusals(&admitted).len(), 15);
 }
 
-async fn every_group_may_pass_one_but_the_whole_limit_holds(queue: Subject) {
+async fn every_group_may_pass_one_but_the_queue_limit_holds(queue: Subject) {
     queue.classic(2).await;
     for group in ["a", "b", "c", "d", "e"] {
         queue.add(jobs(group, 2)).await;
@@ -158,7 +157,7 @@ async fn a_new_second_is_a_new_window(queue: Subject) {
 }
 
 /// Erratum Q20.
-async fn no_second_lets_more_pass_than_the_whole_limit(queue: Subject) {
+async fn no_second_lets_more_pass_than_the_queue_limit(queue: Subject) {
     queue.classic(7).await;
     for group in ["a", "b", "c"] {
         queue.add(jobs(group, 40)).await;
@@ -177,12 +176,16 @@ async fn no_second_lets_more_pass_than_the_whole_limit(queue: Subject) {
 
 /// Erratum Q18.
 async fn a_full_ready_list_loses_no_job_and_charges_nothing(queue: Subject) {
-    queue.set_whole(Settings { ready_queue_max_size: 3, ..classic(5) }).await;
+    queue.set_queue(Settings { ready_queue_max_size: 3, ..classic(5) }).await;
     queue.add(jobs("g", 5)).await;
     let admitted = queue.admit(10).await;
     assert_eq!(ready(&admitted), ["g/1", "g/2", "g/3"]);
-    assert_eq!((admitted.full, admitted.window), (true, (3, 5)), "no slot was used for what has no place");
-    assert_eq!((refusals(&admitted).len(), queue.whole().await.waiting), (0, 0));
+    assert_eq!(
+        (admitted.full, admitted.window),
+        (true, (3, 5)),
+        "no slot was used for a job without room in the ready list"
+    );
+    assert_eq!((refusals(&admitted).len(), queue.queue_view().await.waiting), (0, 0));
     assert_eq!(queue.state("g", "4").await, JobState::Pending);
     for _ in 0..3 {
         let again = queue.admit(10).await;
@@ -195,7 +198,7 @@ async fn a_full_ready_list_loses_no_job_and_charges_nothing(queue: Subject) {
 
 /// Erratum Q20.
 async fn a_ready_list_never_grows_beyond_its_size(queue: Subject) {
-    queue.set_whole(Settings { ready_queue_max_size: 4, ..classic(1000) }).await;
+    queue.set_queue(Settings { ready_queue_max_size: 4, ..classic(1000) }).await;
     for group in ["a", "b", "c"] {
         queue.add(jobs(group, 50)).await;
     }
@@ -208,11 +211,11 @@ async fn a_ready_list_never_grows_beyond_its_size(queue: Subject) {
         seen += leased.len();
         queue.succeed(&leased).await;
     }
-    assert_eq!(queue.whole().await.completed, 150);
+    assert_eq!(queue.queue_view().await.completed, 150);
 }
 
 async fn a_full_ready_list_holds_up_its_own_type_only(queue: Subject) {
-    queue.set_whole(Settings { ready_queue_max_size: 2, ..classic(100) }).await;
+    queue.set_queue(Settings { ready_queue_max_size: 2, ..classic(100) }).await;
     queue.add((0..6).map(|number| job_of("crowded", "g", &format!("c{number}")))).await;
     queue.add([job_of("free", "g", "f1")]).await;
     let admitted = queue.admit(10).await;
@@ -246,7 +249,7 @@ async fn promoted_jobs_are_admitted_again(queue: Subject) {
 
 /// Erratum Q18. Erratum Q19. Erratum Q22.
 async fn a_backlog_drains_at_the_limit_and_loses_nothing(queue: Subject) {
-    queue.set_whole(Settings { ready_queue_max_size: 5, ..classic(10) }).await;
+    queue.set_queue(Settings { ready_queue_max_size: 5, ..classic(10) }).await;
     queue.add(jobs("a", 60)).await;
     queue.add(jobs("b", 20)).await;
     let mut seen = std::collections::BTreeSet::new();
@@ -267,8 +270,8 @@ async fn a_backlog_drains_at_the_limit_and_loses_nothing(queue: Subject) {
         seconds += 1;
         assert!(seconds <= 24, "{} of 80 after {seconds} seconds", seen.len());
     }
-    let whole = queue.whole().await;
-    assert_eq!((whole.completed, whole.backlog, whole.waiting), (80, 0, 0));
+    let totals = queue.queue_view().await;
+    assert_eq!((totals.completed, totals.backlog, totals.waiting), (80, 0, 0));
 }
 
 async fn a_paused_group_is_not_admitted(queue: Subject) {
@@ -305,7 +308,7 @@ async fn a_group_paused_after_admission_does_not_run(queue: Subject) {
     assert_eq!(names(&queue.lease(10).await), ["a/1", "a/2"]);
 }
 
-async fn seats_are_looked_at_again_when_work_starts(queue: Subject) {
+async fn seats_are_checked_again_when_work_starts(queue: Subject) {
     queue.classic(100).await;
     queue.add(jobs("g", 4)).await;
     queue.admit(10).await;
@@ -329,14 +332,14 @@ async fn a_type_paused_after_admission_keeps_its_ready_jobs(queue: Subject) {
     assert_eq!(ids(&queue.lease(10).await), ["1", "2"]);
 }
 
-async fn rates_of_type_and_whole_hold_when_work_starts(queue: Subject) {
-    queue.set_whole(Settings { rate: Some(per_second(10, 3)), ..classic(100) }).await;
+async fn rates_of_type_and_queue_hold_when_work_starts(queue: Subject) {
+    queue.set_queue(Settings { rate: Some(per_second(10, 3)), ..classic(100) }).await;
     queue.set_type("t", type_rate(per_second(10, 2))).await;
     queue.add(jobs("g", 6)).await;
     queue.add([job_of("other", "g", "o1"), job_of("other", "g", "o2")]).await;
     queue.admit(100).await;
     let leased = queue.lease_of(&["t", "other"], 10).await;
-    assert_eq!(leased.len(), 3, "the whole lets three pass");
+    assert_eq!(leased.len(), 3, "the queue lets three pass");
     assert!(leased.iter().filter(|job| job.type_id == type_id("t")).count() <= 2);
     let (none, wake_at) = queue.lease_and_wake(&["t", "other"], 1).await;
     assert_eq!((none, wake_at), (vec![], Some(START.plus_ms(100))));
@@ -347,9 +350,9 @@ async fn a_job_cancelled_after_admission_does_not_run(queue: Subject) {
     queue.add(jobs("g", 3)).await;
     queue.admit(10).await;
     assert_eq!(queue.cancel("g", &["2"]).await, [Cancellation::Cancelled]);
-    assert_eq!((queue.state("g", "2").await, queue.whole().await.backlog), (JobState::Cancelled, 2));
+    assert_eq!((queue.state("g", "2").await, queue.queue_view().await.backlog), (JobState::Cancelled, 2));
     assert_eq!(ids(&queue.lease(10).await), ["1", "3"]);
-    assert_eq!(queue.whole().await.completed, 1);
+    assert_eq!(queue.queue_view().await.completed, 1);
 }
 
 async fn a_bulk_action_held_after_admission_does_not_run(queue: Subject) {
@@ -376,7 +379,7 @@ async fn jobs_of_a_dropped_bulk_action_are_not_admitted(queue: Subject) {
     let admitted = queue.admit(10).await;
     assert_eq!((ready(&admitted), admitted.window), (vec!["g/1".into(), "g/2".into()], (3, 5)));
     assert_eq!(ids(&queue.lease(10).await), ["1", "2"], "nor do those run that were admitted before");
-    assert_eq!(queue.ends("g", "b").await, [0, 0, 4]);
+    assert_eq!(queue.end_counts("g", "b").await, [0, 0, 4]);
 }
 
 /// Erratum Q12.
@@ -428,7 +431,7 @@ async fn a_number_out_of_range_is_invalid(queue: Subject) {
     queue.classic(1000).await;
     queue.add(jobs("g", ADMIT_JOBS_MAX + 1)).await;
     for jobs_max in [0, ADMIT_JOBS_MAX + 1] {
-        let refused = queue.engine.admit(Admit { jobs_max }).await;
+        let refused = queue.engine.call(Admit { jobs_max }).await;
         assert!(matches!(refused, Err(EngineError::Invalid(_))));
     }
     assert_eq!(queue.type_view("t").await.ready, 0);

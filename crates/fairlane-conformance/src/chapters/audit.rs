@@ -1,9 +1,10 @@
-//! `audit`: a sound queue has no findings, whatever state it is in, and repairing it changes nothing.
+//! `audit`: a sound queue has no findings, whatever state it is in, and repairing it changes
+//! nothing.
 
 use fairlane_core::Fence;
 use fairlane_core::limits::AUDIT_SUSPECTS_MAX;
 use fairlane_core::queue::*;
-use fairlane_engine::{AuditReport, EngineError};
+use fairlane_engine::{AuditProgress, AuditReport, EngineError};
 
 use super::{Case, cases};
 use crate::subject::*;
@@ -17,9 +18,9 @@ pub const CASES: &[Case] = cases![
     nothing_is_found_while_bulk_actions_are_held_cancelled_and_swept,
     an_extended_lease_is_no_finding_while_it_lives_and_after,
     repairing_a_sound_queue_changes_nothing,
-    what_is_not_there_is_no_finding,
-    every_suspect_is_looked_at,
-    the_walk_tells_how_far_it_is,
+    a_suspect_that_does_not_exist_is_no_finding,
+    every_suspect_is_checked,
+    the_scan_reports_its_progress,
     more_suspects_than_one_step_takes_are_refused,
 ];
 
@@ -37,7 +38,8 @@ async fn nothing_is_found_in_an_empty_queue(queue: Subject) {
     assert_eq!(sound(&queue).await.groups, 0);
 }
 
-/// Jobs that are in a lane, waiting, leased, completed, dead, cancelled there and cancelled elsewhere.
+/// Jobs that are in a lane, waiting, leased, completed, dead, cancelled there and cancelled
+/// elsewhere.
 async fn everywhere(queue: &Subject) {
     queue.add(jobs("g", 10)).await;
     queue.add([delayed(5000, "g", "later"), delayed(9000, "g", "never")]).await;
@@ -80,7 +82,7 @@ async fn nothing_is_found_in_lanes_that_cannot_be_served(queue: Subject) {
         queue.succeed(&leased).await;
         queue.advance_ms(1000);
     }
-    assert_eq!(queue.whole().await.completed, 15);
+    assert_eq!(queue.queue_view().await.completed, 15);
     sound(&queue).await;
 }
 
@@ -132,7 +134,7 @@ async fn an_extended_lease_is_no_finding_while_it_lives_and_after(queue: Subject
     sound(&queue).await;
     queue.advance_reclaiming_ms(LEASE_MS + 1000).await;
     queue.reclaim(10).await;
-    assert_eq!((queue.whole().await.in_flight, queue.whole().await.waiting), (1, 2));
+    assert_eq!((queue.queue_view().await.in_flight, queue.queue_view().await.waiting), (1, 2));
     sound(&queue).await;
     queue.succeed(&leased[..1]).await;
     sound(&queue).await;
@@ -140,56 +142,57 @@ async fn an_extended_lease_is_no_finding_while_it_lives_and_after(queue: Subject
 
 async fn repairing_a_sound_queue_changes_nothing(queue: Subject) {
     everywhere(&queue).await;
-    let before = (queue.whole().await, queue.group("g").await, queue.type_view("t").await);
+    let before = (queue.queue_view().await, queue.group("g").await, queue.type_view("t").await);
     sound(&queue).await;
-    assert_eq!((queue.whole().await, queue.group("g").await, queue.type_view("t").await), before);
+    assert_eq!((queue.queue_view().await, queue.group("g").await, queue.type_view("t").await), before);
     queue.advance_ms(20_000);
     let mut served = ids(&queue.serve_all(100).await);
     served.sort();
     assert_eq!(served, ["10", "3", "4", "5", "8", "later"]);
 }
 
-async fn what_is_not_there_is_no_finding(queue: Subject) {
+async fn a_suspect_that_does_not_exist_is_no_finding(queue: Subject) {
     queue.add([job("g", "1")]).await;
     let suspects = vec![
         Suspect::Job(job_ref("g", "2")),
-        Suspect::Job(job_ref("nobody", "1")),
-        Suspect::Group(group_id("nobody")),
-        Suspect::Backlog(group_id("nobody")),
+        Suspect::Job(job_ref("unknown", "1")),
+        Suspect::Group(group_id("unknown")),
+        Suspect::Backlog(group_id("unknown")),
         Suspect::Type(type_id("never-seen")),
         Suspect::Bulk(bulk_ref("g", "b")),
         Suspect::Lease(Fence(1)),
     ];
     let looked_at = suspects.len();
     for repair in [false, true] {
-        let audited = queue.engine.audit(Audit { suspects: suspects.clone(), repair }).await;
+        let audited = queue.engine.call(Audit { suspects: suspects.clone(), repair }).await;
         assert_eq!(audited, Ok(Audited { looked_at, too_large: false, findings: vec![] }));
     }
-    assert_eq!(queue.whole().await.types, [type_id("t")], "looking makes nothing");
+    assert_eq!(queue.queue_view().await.types, [type_id("t")], "an audit creates nothing");
 }
 
-async fn every_suspect_is_looked_at(queue: Subject) {
+async fn every_suspect_is_checked(queue: Subject) {
     queue.add(jobs("g", 150)).await;
     let suspects: Vec<Suspect> =
         (1..=AUDIT_SUSPECTS_MAX).map(|number| Suspect::Job(job_ref("g", &number.to_string()))).collect();
-    let audited = queue.engine.audit(Audit { suspects, repair: false }).await;
+    let audited = queue.engine.call(Audit { suspects, repair: false }).await;
     assert_eq!(audited, Ok(Audited { looked_at: AUDIT_SUSPECTS_MAX, too_large: false, findings: vec![] }));
 }
 
-async fn the_walk_tells_how_far_it_is(queue: Subject) {
+async fn the_scan_reports_its_progress(queue: Subject) {
     for number in 0..5 {
         queue.add(jobs(&format!("g{number}"), 2)).await;
     }
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let report =
-        queue.engine.audit_all(false, |progress| told.push(progress)).await.expect("audit is answered");
+        queue.engine.audit_all(false, |progress| reported.push(progress)).await.expect("audit is answered");
     assert_eq!(report.groups, 5);
-    assert!(told.is_sorted_by_key(|progress| progress.groups_walked), "{told:?}");
-    assert!(told.iter().all(|progress| progress.groups == 5 && progress.groups_walked <= 5), "{told:?}");
+    assert!(reported.is_sorted_by_key(|progress| progress.groups_scanned), "{reported:?}");
+    let in_range = |progress: &AuditProgress| progress.groups == 5 && progress.groups_scanned <= 5;
+    assert!(reported.iter().all(in_range), "{reported:?}");
 }
 
 async fn more_suspects_than_one_step_takes_are_refused(queue: Subject) {
-    let suspects = vec![Suspect::Whole; AUDIT_SUSPECTS_MAX + 1];
-    let refused = queue.engine.audit(Audit { suspects, repair: false }).await;
+    let suspects = vec![Suspect::Queue; AUDIT_SUSPECTS_MAX + 1];
+    let refused = queue.engine.call(Audit { suspects, repair: false }).await;
     assert!(matches!(refused, Err(EngineError::Invalid(_))), "{refused:?}");
 }

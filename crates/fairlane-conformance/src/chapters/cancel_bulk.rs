@@ -1,4 +1,4 @@
-//! `cancel_bulk`: answers at once, and none of its jobs starts any more.
+//! `cancel_bulk`: takes effect at once, and none of its jobs starts any more.
 
 use fairlane_core::limits::{SWEEP_JOBS_MAX, VISIT_SKIPS_MAX};
 use fairlane_core::queue::*;
@@ -12,7 +12,7 @@ pub const CASES: &[Case] = cases![
     jobs_in_their_lanes_never_run,
     waiting_jobs_never_run,
     jobs_set_aside_never_run,
-    running_jobs_are_told_when_they_extend,
+    running_jobs_learn_of_it_when_they_extend,
     a_running_job_that_succeeds_or_fails_counts_as_it_ended,
     no_attempt_that_ends_otherwise_is_tried_again,
     a_lost_lease_is_not_recovered,
@@ -37,10 +37,10 @@ async fn it_has_ended_at_once(queue: Subject) {
     queue.open_with_jobs("g", "b", 300).await;
     queue.advance_ms(5);
     let view = queue.cancel_bulk("g", "b").await.expect("it is there");
-    assert_eq!((view.state, view.course), (BulkState::Cancelled, Course::Drop));
+    assert_eq!((view.state, view.mode), (BulkState::Cancelled, BulkMode::Drop));
     assert_eq!((view.finished_at, view.total, view.cancelled), (Some(START.plus_ms(5)), 300, 0));
-    assert_eq!(queue.state("g", "b300").await, JobState::Cancelled, "whoever looks is told");
-    assert_eq!(queue.whole().await.sweeping, 1, "the rest is the sweeper's");
+    assert_eq!(queue.state("g", "b300").await, JobState::Cancelled, "its view shows the cancellation");
+    assert_eq!(queue.queue_view().await.sweeping, 1, "the rest is the sweeper's");
 }
 
 async fn jobs_in_their_lanes_never_run(queue: Subject) {
@@ -48,7 +48,7 @@ async fn jobs_in_their_lanes_never_run(queue: Subject) {
     queue.add([job("g", "own")]).await;
     queue.cancel_bulk("g", "b").await;
     assert_eq!(ids(&queue.lease(10).await), ["own"], "in the same lease that drops the others");
-    assert_eq!(queue.ends("g", "b").await, [0, 0, 3]);
+    assert_eq!(queue.end_counts("g", "b").await, [0, 0, 3]);
     let view = queue.job("g", "b1").await;
     assert_eq!((view.state, view.settled_at, view.attempts), (JobState::Cancelled, Some(START), 0));
 }
@@ -62,7 +62,7 @@ async fn waiting_jobs_never_run(queue: Subject) {
     queue.advance_ms(100);
     queue.promote(10).await;
     assert_eq!(queue.lease(10).await, []);
-    assert_eq!((queue.ends("g", "b").await, queue.whole().await.backlog), ([0, 0, 2], 0));
+    assert_eq!((queue.end_counts("g", "b").await, queue.queue_view().await.backlog), ([0, 0, 2], 0));
 }
 
 async fn jobs_set_aside_never_run(queue: Subject) {
@@ -75,7 +75,7 @@ async fn jobs_set_aside_never_run(queue: Subject) {
     assert_eq!((view.cancelled, view.on_hold, queue.lease(10).await), (3, 0, vec![]));
 }
 
-async fn running_jobs_are_told_when_they_extend(queue: Subject) {
+async fn running_jobs_learn_of_it_when_they_extend(queue: Subject) {
     queue.open_with_jobs("g", "b", 2).await;
     let leased = queue.lease(2).await;
     assert!(matches!(queue.extend(&leased[0], LEASE_MS).await, Extension::Until(_)));
@@ -93,7 +93,7 @@ async fn a_running_job_that_succeeds_or_fails_counts_as_it_ended(queue: Subject)
     queue.cancel_bulk("g", "b").await;
     queue.succeed(&leased[..1]).await;
     queue.settle(&leased[1], failed()).await;
-    assert_eq!(queue.ends("g", "b").await, [1, 1, 0]);
+    assert_eq!(queue.end_counts("g", "b").await, [1, 1, 0]);
     assert_eq!(queue.state("g", "b1").await, JobState::Completed);
     assert_eq!(queue.state("g", "b2").await, JobState::Failed);
     assert_eq!(queue.bulk_state("g", "b").await, BulkState::Cancelled);
@@ -105,10 +105,10 @@ async fn no_attempt_that_ends_otherwise_is_tried_again(queue: Subject) {
     queue.cancel_bulk("g", "b").await;
     for (job, outcome) in leased.iter().zip([retry(0), throttled(0, 0), Outcome::Released]) {
         assert_eq!(queue.settle(job, outcome.clone()).await, Verdict::Applied);
-        assert_eq!(queue.settle(job, outcome).await, Verdict::Applied, "also when said again");
+        assert_eq!(queue.settle(job, outcome).await, Verdict::Applied, "also when repeated");
         assert_eq!(queue.state("g", &job.job.id.to_string()).await, JobState::Cancelled);
     }
-    assert_eq!((queue.ends("g", "b").await, queue.whole().await.backlog), ([0, 0, 3], 0));
+    assert_eq!((queue.end_counts("g", "b").await, queue.queue_view().await.backlog), ([0, 0, 3], 0));
     assert_eq!(queue.lease(10).await, []);
 }
 
@@ -120,7 +120,7 @@ async fn a_lost_lease_is_not_recovered(queue: Subject) {
     queue.advance_reclaiming_ms(LEASE_MS).await;
     let reclaimed = queue.reclaim(10).await;
     assert_eq!((reclaimed.recovered, reclaimed.dead, reclaimed.cancelled), (0, 0, 2));
-    assert_eq!((queue.ends("g", "b").await, queue.whole().await.in_flight), ([0, 0, 2], 0));
+    assert_eq!((queue.end_counts("g", "b").await, queue.queue_view().await.in_flight), ([0, 0, 2], 0));
 }
 
 /// Erratum Q12.
@@ -129,9 +129,9 @@ async fn a_lease_drops_a_bounded_number_and_leaves_the_rest_to_sweep(queue: Subj
     queue.add([job("g", "behind")]).await;
     queue.cancel_bulk("g", "b").await;
     for _ in 0..2 {
-        assert_eq!(queue.lease_and_wake(&["t"], 5).await, (vec![], None), "no time is told to ask again");
+        assert_eq!(queue.lease_and_wake(&["t"], 5).await, (vec![], None), "no wake time is given");
         assert_eq!(
-            queue.ends("g", "b").await,
+            queue.end_counts("g", "b").await,
             [0, 0, VISIT_SKIPS_MAX as u64],
             "the lane is not visited again"
         );
@@ -153,8 +153,8 @@ async fn its_delayed_jobs_end_at_once_and_it_is_aggregated(queue: Subject) {
     queue.seal("g", "b").await;
     queue.cancel_bulk("g", "b").await;
     assert_eq!(queue.sweep(10).await, Swept { dropped: 3, ..NOTHING_SWEPT });
-    let (taken, whole) = (queue.take_one().await, queue.whole().await);
-    assert_eq!((taken.view.cancelled, whole.sweeping, whole.waiting, whole.backlog), (3, 0, 1, 1));
+    let (taken, totals) = (queue.lease_bulk().await, queue.queue_view().await);
+    assert_eq!((taken.view.cancelled, totals.sweeping, totals.waiting, totals.backlog), (3, 0, 1, 1));
     assert_eq!(queue.state("g", "2").await, JobState::Cancelled);
     queue.advance_ms(4 * 3_600_000);
     assert_eq!(ids(&queue.lease(10).await), ["own"]);
@@ -170,7 +170,8 @@ async fn its_delayed_jobs_end_in_bounded_steps(queue: Subject) {
     }
 }
 
-/// Its jobs that wait are listed only while they wait, however they came to it and however they left.
+/// Its jobs that wait are listed only while they wait, however they came to it and however they
+/// left.
 async fn delayed_jobs_that_left_are_not_dropped_twice(queue: Subject) {
     queue.open("g", "b").await;
     queue.add([1000, 2000, 3000].map(|ms| in_bulk("b", delayed(ms, "g", &ms.to_string())))).await;
@@ -180,10 +181,10 @@ async fn delayed_jobs_that_left_are_not_dropped_twice(queue: Subject) {
     queue.cancel("g", &["2000"]).await;
     queue.advance_ms(1000);
     assert_eq!(ids(&queue.lease(1).await), ["1000"]);
-    assert_eq!(queue.whole().await.waiting, 2);
+    assert_eq!(queue.queue_view().await.waiting, 2);
     queue.cancel_bulk("g", "b").await;
     assert_eq!(queue.sweep(10).await.dropped, 2);
-    assert_eq!((queue.ends("g", "b").await, queue.whole().await.waiting), ([0, 0, 3], 0));
+    assert_eq!((queue.end_counts("g", "b").await, queue.queue_view().await.waiting), ([0, 0, 3], 0));
 }
 
 async fn dropping_charges_neither_share_nor_rate(queue: Subject) {
@@ -195,13 +196,13 @@ async fn dropping_charges_neither_share_nor_rate(queue: Subject) {
 }
 
 async fn a_dropped_job_leaves_the_backlog_and_is_kept_with_the_bulk_action(queue: Subject) {
-    queue.set_whole(Settings { completed_kept_max: 0, ..Settings::default() }).await;
+    queue.set_queue(Settings { completed_kept_max: 0, ..Settings::default() }).await;
     queue.open_with_jobs("g", "b", 3).await;
     queue.cancel_bulk("g", "b").await;
-    assert_eq!(queue.whole().await.backlog, 3);
+    assert_eq!(queue.queue_view().await.backlog, 3);
     assert_eq!(queue.sweep(10).await.dropped, 3);
-    let whole = queue.whole().await;
-    assert_eq!((whole.backlog, whole.completed, whole.sweeping), (0, 0, 0));
+    let totals = queue.queue_view().await;
+    assert_eq!((totals.backlog, totals.completed, totals.sweeping), (0, 0, 0));
     let receipts = queue.enqueue([in_bulk("b", job("g", "b1"))]).await;
     assert_eq!(receipts, [JobReceipt::Exists { bulk: Some(bulk_id("b")) }]);
 }
@@ -210,10 +211,10 @@ async fn a_group_whose_jobs_were_all_dropped_is_idle(queue: Subject) {
     queue.open_with_jobs("g", "b", 3).await;
     queue.cancel_bulk("g", "b").await;
     queue.sweep(10).await;
-    let (group, whole) = (queue.group("g").await, queue.whole().await);
-    assert_eq!((group.backlog, group.total, group.done, whole.active_groups), (0, 0, 0, 0));
+    let (group, totals) = (queue.group("g").await, queue.queue_view().await);
+    assert_eq!((group.backlog, group.total, group.done, totals.active_groups), (0, 0, 0, 0));
     assert_eq!(queue.lease_and_wake(&["t"], 10).await, (vec![], None));
-    assert_eq!(queue.whole().await.active_lanes, [0, 0, 0]);
+    assert_eq!(queue.queue_view().await.active_lanes, [0, 0, 0]);
 }
 
 async fn it_takes_no_more_jobs(queue: Subject) {
@@ -229,40 +230,40 @@ async fn it_is_aggregated_as_cancelled_when_the_sweeper_has_dropped_the_last(que
     queue.seal("g", "b").await;
     queue.cancel_bulk("g", "b").await;
     queue.sweep(2).await;
-    assert_eq!((queue.take(10).await, queue.whole().await.aggregating), (vec![], 0));
+    assert_eq!((queue.lease_bulks(10).await, queue.queue_view().await.aggregating), (vec![], 0));
     queue.advance_ms(5);
     queue.sweep(2).await;
-    let taken = queue.take_one().await;
-    assert_eq!((taken.view.state, taken.view.course), (BulkState::Cancelled, Course::Drop));
+    let taken = queue.lease_bulk().await;
+    assert_eq!((taken.view.state, taken.view.mode), (BulkState::Cancelled, BulkMode::Drop));
     assert_eq!((taken.view.cancelled, taken.view.finished_at), (3, Some(START)));
-    assert_eq!(queue.finish(&taken).await, Verdict::Applied);
+    assert_eq!(queue.settle_bulk(&taken).await, Verdict::Applied);
 }
 
 async fn one_without_jobs_is_aggregated_at_once(queue: Subject) {
     queue.open("g", "b").await;
     let view = queue.cancel_bulk("g", "b").await.expect("it is there");
-    assert_eq!(queue.take_one().await.view, view);
+    assert_eq!(queue.lease_bulk().await.view, view);
     queue.cancel_bulk("g", "b").await;
-    assert_eq!(queue.take(10).await, [], "cancelling again gives it to nobody else");
+    assert_eq!(queue.lease_bulks(10).await, [], "cancelling again leases it to no other worker");
 }
 
-/// Whoever has it has seen one that is complete, and would tell so.
+/// Its aggregator has seen it as complete, and would report it so.
 async fn an_aggregation_under_way_is_called_off_and_begins_anew(queue: Subject) {
     queue.open("g", "b").await;
     queue.seal("g", "b").await;
-    let taken = queue.take_one().await;
+    let taken = queue.lease_bulk().await;
     let view = queue.cancel_bulk("g", "b").await.expect("it is there");
-    assert_eq!((view.state, queue.whole().await.aggregating), (BulkState::Cancelled, 1));
-    assert_eq!(queue.finish(&taken).await, Verdict::Stale, "before it is given again");
-    let anew = queue.take_one().await;
+    assert_eq!((view.state, queue.queue_view().await.aggregating), (BulkState::Cancelled, 1));
+    assert_eq!(queue.settle_bulk(&taken).await, Verdict::Stale, "before it is given again");
+    let anew = queue.lease_bulk().await;
     assert!(anew.fence > taken.fence);
     assert_eq!(anew.view, view);
-    assert_eq!(queue.finish(&taken).await, Verdict::Stale, "and after");
-    assert_eq!(queue.finish_with(&anew, "called off", false).await, Verdict::Applied);
-    assert_eq!(queue.finish(&taken).await, Verdict::Stale);
+    assert_eq!(queue.settle_bulk(&taken).await, Verdict::Stale, "and after");
+    assert_eq!(queue.settle_bulk_with(&anew, "called off", false).await, Verdict::Applied);
+    assert_eq!(queue.settle_bulk(&taken).await, Verdict::Stale);
     assert_eq!(queue.bulk("g", "b").await, BulkView { summary: bytes("called off"), ..view });
     queue.advance_ms(LEASE_MS);
-    assert_eq!(queue.take(10).await, []);
+    assert_eq!(queue.lease_bulks(10).await, []);
 }
 
 async fn another_bulk_action_of_the_group_goes_on(queue: Subject) {
@@ -276,7 +277,7 @@ async fn another_bulk_action_of_the_group_goes_on(queue: Subject) {
     queue.cancel_bulk("g", "x").await;
     assert_eq!(ids(&queue.serve_all(10).await), ["y0", "y1", "y2", "y3", "y4"]);
     assert_eq!(queue.bulk_state("g", "y").await, BulkState::Aggregating);
-    assert_eq!(queue.ends("g", "x").await, [0, 0, 5]);
+    assert_eq!(queue.end_counts("g", "x").await, [0, 0, 5]);
 }
 
 /// A lost reply: it is cancelled again.
@@ -292,8 +293,8 @@ async fn cancelling_again_changes_nothing(queue: Subject) {
 async fn cancelling_one_that_has_ended_changes_nothing(queue: Subject) {
     queue.open("g", "completed").await;
     queue.seal("g", "completed").await;
-    let taken = queue.take_one().await;
-    queue.finish(&taken).await;
+    let taken = queue.lease_bulk().await;
+    queue.settle_bulk(&taken).await;
     queue.open_within("g", "failed", None, Some(0)).await;
     queue.add(jobs_in("failed", "g", 1)).await;
     let leased = queue.lease_one().await;

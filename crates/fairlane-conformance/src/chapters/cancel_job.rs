@@ -1,5 +1,7 @@
-//! `cancel_job`: a job that has not started will not; a running one is told, and not tried again.
+//! `cancel_job`: a job that has not started will not; the worker of a running one learns of it when
+//! it extends its lease, and the job is not tried again.
 
+use fairlane_core::kernel::Invalid;
 use fairlane_core::limits::{PICK_JOBS_MAX, VISIT_SKIPS_MAX};
 use fairlane_core::queue::*;
 use fairlane_engine::EngineError;
@@ -20,7 +22,7 @@ pub const CASES: &[Case] = cases![
     a_request_to_stop_ends_with_its_attempt,
     cancelling_again_changes_nothing,
     a_job_that_has_ended_stays_as_it_is,
-    an_unknown_job_is_said_so_and_not_made,
+    an_unknown_job_is_reported_and_not_created,
     a_cancelled_job_counts_once_in_its_bulk_action,
     the_last_job_cancelled_completes_a_sealed_bulk_action,
     a_cancelled_job_makes_room_in_a_full_group,
@@ -39,7 +41,7 @@ async fn a_pending_job_never_runs_and_says_so_at_once(queue: Subject) {
     let view = queue.job("g", "2").await;
     assert_eq!((view.state, view.settled_at), (JobState::Cancelled, Some(START.plus_ms(5))));
     assert_eq!((view.attempts, view.fence, view.until), (0, None, None));
-    assert_eq!((queue.group("g").await.backlog, queue.whole().await.backlog), (2, 2));
+    assert_eq!((queue.group("g").await.backlog, queue.queue_view().await.backlog), (2, 2));
     assert_eq!(ids(&queue.lease(10).await), ["1", "3"]);
     assert_eq!(queue.state("g", "2").await, JobState::Cancelled);
 }
@@ -49,8 +51,8 @@ async fn a_waiting_job_never_runs(queue: Subject) {
     let leased = queue.lease_one().await;
     queue.settle(&leased, retry(100)).await;
     assert_eq!(queue.cancel("g", &["late", "retried"]).await, [Cancellation::Cancelled; 2]);
-    let whole = queue.whole().await;
-    assert_eq!((whole.waiting, whole.backlog, whole.completed), (0, 0, 2));
+    let totals = queue.queue_view().await;
+    assert_eq!((totals.waiting, totals.backlog, totals.completed), (0, 0, 2));
     queue.advance_ms(100);
     assert_eq!(queue.promote(10).await, Promoted { moved: 0, wake_in_us: None });
     assert_eq!(queue.lease(10).await, []);
@@ -61,7 +63,7 @@ async fn a_job_set_aside_never_runs(queue: Subject) {
     queue.hold("g", "b").await;
     queue.lease(10).await;
     assert_eq!(queue.cancel("g", &["b2"]).await, [Cancellation::Cancelled]);
-    assert_eq!((queue.state("g", "b2").await, queue.whole().await.backlog), (JobState::Cancelled, 2));
+    assert_eq!((queue.state("g", "b2").await, queue.queue_view().await.backlog), (JobState::Cancelled, 2));
     queue.resume("g", "b").await;
     queue.sweep(10).await;
     assert_eq!(ids(&queue.lease(10).await), ["b1", "b3"]);
@@ -105,8 +107,8 @@ async fn no_attempt_that_ends_otherwise_is_tried_again(queue: Subject) {
         assert_eq!(queue.settle(job, outcome).await, Verdict::Applied);
         assert_eq!(queue.state("g", &job.job.id.to_string()).await, JobState::Cancelled);
     }
-    let whole = queue.whole().await;
-    assert_eq!((whole.backlog, whole.in_flight, whole.completed), (0, 0, 3));
+    let totals = queue.queue_view().await;
+    assert_eq!((totals.backlog, totals.in_flight, totals.completed), (0, 0, 3));
     assert_eq!(queue.lease(10).await, []);
 }
 
@@ -139,10 +141,10 @@ async fn cancelling_again_changes_nothing(queue: Subject) {
     let all = ["pending", "waiting", "running"];
     let first = [Cancellation::Cancelled, Cancellation::Cancelled, Cancellation::Requested];
     assert_eq!(queue.cancel("g", &all).await, first);
-    let before = (queue.whole().await, queue.group("g").await);
+    let before = (queue.queue_view().await, queue.group("g").await);
     let again = [Cancellation::Ended, Cancellation::Ended, Cancellation::Requested];
     assert_eq!(queue.cancel("g", &all).await, again);
-    assert_eq!((queue.whole().await, queue.group("g").await), before);
+    assert_eq!((queue.queue_view().await, queue.group("g").await), before);
 }
 
 async fn a_job_that_has_ended_stays_as_it_is(queue: Subject) {
@@ -156,7 +158,7 @@ async fn a_job_that_has_ended_stays_as_it_is(queue: Subject) {
 }
 
 /// Erratum Q13.
-async fn an_unknown_job_is_said_so_and_not_made(queue: Subject) {
+async fn an_unknown_job_is_reported_and_not_created(queue: Subject) {
     assert_eq!(queue.cancel("g", &["1"]).await, [Cancellation::Unknown]);
     queue.add([job("g", "2")]).await;
     assert_eq!(queue.cancel("g", &["1"]).await, [Cancellation::Unknown]);
@@ -169,15 +171,15 @@ async fn a_cancelled_job_counts_once_in_its_bulk_action(queue: Subject) {
     queue.open_with_jobs("g", "b", 4).await;
     let running = queue.lease_one().await;
     queue.cancel("g", &["b1", "b2"]).await;
-    assert_eq!(queue.ends("g", "b").await, [0, 0, 1], "the running one has not ended");
+    assert_eq!(queue.end_counts("g", "b").await, [0, 0, 1], "the running one has not ended");
     queue.cancel("g", &["b2"]).await;
     queue.settle(&running, retry(0)).await;
     queue.lease(1).await;
     queue.sweep(10).await;
-    assert_eq!(queue.ends("g", "b").await, [0, 0, 2]);
+    assert_eq!(queue.end_counts("g", "b").await, [0, 0, 2]);
     queue.cancel_bulk("g", "b").await;
     queue.sweep(10).await;
-    assert_eq!(queue.ends("g", "b").await, [0, 0, 3], "the one leased last is still running");
+    assert_eq!(queue.end_counts("g", "b").await, [0, 0, 3], "the one leased last is still running");
 }
 
 /// Erratum Q16.
@@ -189,14 +191,14 @@ async fn the_last_job_cancelled_completes_a_sealed_bulk_action(queue: Subject) {
     assert_eq!(queue.bulk_state("g", "b").await, BulkState::Created);
     queue.cancel("g", &["2"]).await;
     assert_eq!(queue.bulk_state("g", "b").await, BulkState::Aggregating);
-    let taken = queue.take_one().await;
-    assert_eq!(queue.finish(&taken).await, Verdict::Applied);
+    let taken = queue.lease_bulk().await;
+    assert_eq!(queue.settle_bulk(&taken).await, Verdict::Applied);
     queue.lease(10).await;
-    assert_eq!(queue.ends("g", "b").await, [0, 0, 2]);
+    assert_eq!(queue.end_counts("g", "b").await, [0, 0, 2]);
 }
 
 async fn a_cancelled_job_makes_room_in_a_full_group(queue: Subject) {
-    queue.set_whole(Settings { group_backlog_max: 2, ..Settings::default() }).await;
+    queue.set_queue(Settings { group_backlog_max: 2, ..Settings::default() }).await;
     queue.add(jobs("g", 2)).await;
     assert_eq!(queue.enqueue([job("g", "3")]).await, [refused(Refusal::GroupFull)]);
     queue.cancel("g", &["1"]).await;
@@ -206,12 +208,12 @@ async fn a_cancelled_job_makes_room_in_a_full_group(queue: Subject) {
 
 async fn a_group_whose_last_job_was_cancelled_is_idle(queue: Subject) {
     queue.add(jobs("g", 2)).await;
-    assert_eq!(queue.whole().await.active_groups, 1);
+    assert_eq!(queue.queue_view().await.active_groups, 1);
     queue.cancel("g", &["1", "2"]).await;
-    let (whole, group) = (queue.whole().await, queue.group("g").await);
-    assert_eq!((whole.active_groups, group.total, group.done), (0, 0, 0));
+    let (totals, group) = (queue.queue_view().await, queue.group("g").await);
+    assert_eq!((totals.active_groups, group.total, group.done), (0, 0, 0));
     assert_eq!(queue.lease_and_wake(&["t"], 10).await, (vec![], None));
-    assert_eq!(queue.whole().await.active_lanes, [0, 0, 0]);
+    assert_eq!(queue.queue_view().await.active_lanes, [0, 0, 0]);
 }
 
 async fn the_others_keep_their_order(queue: Subject) {
@@ -234,11 +236,11 @@ async fn stepping_over_is_bounded_and_charges_nothing(queue: Subject) {
 }
 
 async fn a_cancelled_job_is_kept_like_a_completed_one(queue: Subject) {
-    queue.set_whole(Settings { completed_retention_ms: 1000, ..Settings::default() }).await;
+    queue.set_queue(Settings { completed_retention_ms: 1000, ..Settings::default() }).await;
     queue.add([job("g", "1"), delayed(50, "g", "2")]).await;
     queue.cancel("g", &["1", "2"]).await;
     queue.lease(10).await;
-    assert_eq!(queue.whole().await.completed, 2);
+    assert_eq!(queue.queue_view().await.completed, 2);
     assert_eq!(queue.enqueue([job("g", "1"), job("g", "2")]).await, [EXISTS; 2]);
     queue.advance_ms(1000);
     for _ in 0..2 {
@@ -258,8 +260,7 @@ async fn cancellations_come_in_the_order_of_the_jobs(queue: Subject) {
     queue.add([job("g", "pending"), job("h", "pending")]).await;
     let mut picked = refs("g", &["none", "running", "pending", "done"]);
     picked.push(job_ref("h", "pending"));
-    let cancelled =
-        queue.engine.cancel_job(CancelJob { jobs: picked }).await.expect("cancel_job is answered");
+    let cancelled = queue.engine.call(CancelJob { jobs: picked }).await.expect("cancel_job is answered");
     let expected = [
         Cancellation::Unknown,
         Cancellation::Requested,
@@ -275,13 +276,13 @@ async fn a_batch_out_of_range_is_invalid(queue: Subject) {
     let first = |count: usize| CancelJob {
         jobs: (1..=count).map(|number| job_ref("g", &number.to_string())).collect(),
     };
-    let refused = queue.engine.cancel_job(first(PICK_JOBS_MAX + 1)).await;
+    let refused = queue.engine.call(first(PICK_JOBS_MAX + 1)).await;
     assert!(matches!(refused, Err(EngineError::Invalid(Invalid::TooMany { .. }))));
     let twice = CancelJob { jobs: refs("g", &["1", "2", "1"]) };
-    let refused = queue.engine.cancel_job(twice).await;
-    assert_eq!(refused, Err(EngineError::Invalid(Invalid::Twice(job_ref("g", "1")))));
-    assert_eq!(queue.whole().await.backlog, PICK_JOBS_MAX as u64 + 1);
-    let most = queue.engine.cancel_job(first(PICK_JOBS_MAX)).await.expect("500 are taken");
+    let refused = queue.engine.call(twice).await;
+    assert_eq!(refused, Err(job_named_twice("g", "1")));
+    assert_eq!(queue.queue_view().await.backlog, PICK_JOBS_MAX as u64 + 1);
+    let most = queue.engine.call(first(PICK_JOBS_MAX)).await.expect("500 are taken");
     assert_eq!(most.cancellations, [Cancellation::Cancelled; PICK_JOBS_MAX]);
-    assert_eq!(queue.whole().await.backlog, 1);
+    assert_eq!(queue.queue_view().await.backlog, 1);
 }

@@ -1,5 +1,6 @@
-//! `discard`: a dead job is gone before its time, and its id is free again.
+//! `discard`: a dead job is removed before its retention ends, and its id is free again.
 
+use fairlane_core::kernel::Invalid;
 use fairlane_core::limits::PICK_JOBS_MAX;
 use fairlane_core::queue::*;
 use fairlane_engine::EngineError;
@@ -25,7 +26,7 @@ async fn a_discarded_job_is_gone_and_its_id_is_free(queue: Subject) {
     let traced = Some(trace("4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"));
     queue.add_dead(NewJob { payload: bytes("old"), trace: traced, ..job("g", "1") }).await;
     assert_eq!(queue.discard("g", &["1"]).await, [Disposal::Discarded]);
-    assert_eq!((queue.find_job("g", "1").await, queue.whole().await.failed), (None, 0));
+    assert_eq!((queue.find_job("g", "1").await, queue.queue_view().await.failed), (None, 0));
     queue.add([NewJob { payload: bytes("new"), ..job("g", "1") }]).await;
     let leased = queue.lease_one().await;
     assert_eq!((&*leased.payload, leased.attempt, leased.trace), (&b"new"[..], 1, None));
@@ -59,7 +60,7 @@ async fn only_dead_jobs_are_removed(queue: Subject) {
     }
 }
 
-/// A lost reply: it is said again.
+/// A lost reply: the command is repeated.
 async fn discarding_again_says_that_it_is_gone(queue: Subject) {
     queue.add_dead(job("g", "1")).await;
     assert_eq!(queue.discard("g", &["1"]).await, [Disposal::Discarded]);
@@ -78,7 +79,7 @@ async fn its_bulk_action_has_counted_it(queue: Subject) {
 }
 
 async fn an_id_enqueued_anew_is_not_removed_with_the_old_bulk_action(queue: Subject) {
-    queue.set_whole(Settings { bulk_retention_ms: 1000, ..Settings::default() }).await;
+    queue.set_queue(Settings { bulk_retention_ms: 1000, ..Settings::default() }).await;
     queue.open_within("g", "b", None, Some(0)).await;
     queue.add_dead(in_bulk("b", job("g", "1"))).await;
     queue.discard("g", &["1"]).await;
@@ -96,7 +97,7 @@ async fn the_other_dead_jobs_stay(queue: Subject) {
         queue.add_dead(job("g", id)).await;
     }
     queue.discard("g", &["2"]).await;
-    assert_eq!(queue.whole().await.failed, 2);
+    assert_eq!(queue.queue_view().await.failed, 2);
     assert_eq!(queue.state("g", "1").await, JobState::Failed);
     assert_eq!(queue.requeue("g", &["1", "3"]).await, [Requeued::Requeued; 2]);
 }
@@ -120,13 +121,13 @@ async fn a_batch_out_of_range_is_invalid(queue: Subject) {
     let mut many: Vec<JobRef> =
         (2..=PICK_JOBS_MAX + 1).map(|number| job_ref("g", &number.to_string())).collect();
     many.push(job_ref("g", "1"));
-    let refused = queue.engine.discard(Discard { jobs: many.clone() }).await;
+    let refused = queue.engine.call(Discard { jobs: many.clone() }).await;
     assert!(matches!(refused, Err(EngineError::Invalid(Invalid::TooMany { .. }))));
     let twice = Discard { jobs: refs("g", &["1", "1"]) };
-    let refused = queue.engine.discard(twice).await;
-    assert_eq!(refused, Err(EngineError::Invalid(Invalid::Twice(job_ref("g", "1")))));
+    let refused = queue.engine.call(twice).await;
+    assert_eq!(refused, Err(job_named_twice("g", "1")));
     assert_eq!(queue.state("g", "1").await, JobState::Failed);
     let most = Discard { jobs: many.split_off(1) };
-    assert_eq!(queue.engine.discard(most).await.expect("500 are taken").jobs.len(), PICK_JOBS_MAX);
+    assert_eq!(queue.engine.call(most).await.expect("500 are taken").jobs.len(), PICK_JOBS_MAX);
     assert_eq!(queue.find_job("g", "1").await, None);
 }

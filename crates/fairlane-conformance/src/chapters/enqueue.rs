@@ -1,9 +1,11 @@
-//! `enqueue`: the same id twice is one job, and another one under it is told; a lane turns active only from idle.
+//! `enqueue`: the same id twice is one job, and a different job under it is reported; a lane turns
+//! active only from idle.
 
 mod bytes;
 
 use std::collections::BTreeSet;
 
+use fairlane_core::kernel::Invalid;
 use fairlane_core::limits::{ENQUEUE_JOBS_MAX, PAYLOAD_BYTES_MAX, TYPES_MAX};
 use fairlane_core::queue::*;
 use fairlane_core::*;
@@ -15,13 +17,13 @@ use bytes::*;
 
 /// The claims.
 pub const CASES: &[Case] = cases![
-    a_new_job_is_pending_and_whole,
+    a_new_job_is_pending_and_complete,
     a_leased_job_always_has_its_payload,
     the_same_id_twice_is_one_job,
     the_same_id_twice_in_one_call_is_one_job,
-    another_job_of_the_same_id_is_told_with_what_is_another,
-    another_job_is_told_wherever_the_first_one_stands,
-    another_job_in_one_call_is_told,
+    a_different_job_with_the_same_id_is_reported_with_the_field_that_differs,
+    a_different_job_is_reported_in_every_state_of_the_first,
+    a_different_job_in_one_call_is_reported,
     a_known_job_is_compared_when_no_more_are_taken,
     a_bulk_action_that_is_gone_makes_no_difference,
     a_receipt_comes_with_the_backlog_of_its_group,
@@ -36,7 +38,7 @@ pub const CASES: &[Case] = cases![
     the_largest_payload_is_taken,
     receipts_come_in_the_order_of_the_jobs,
     a_full_group_is_refused_with_a_retry_time,
-    a_full_whole_is_refused_with_a_retry_time,
+    a_full_queue_refuses_with_a_retry_time,
     a_refused_job_leaves_nothing_behind,
     a_known_job_of_a_full_group_still_exists,
     leased_jobs_do_not_fill_a_group,
@@ -50,12 +52,12 @@ pub const CASES: &[Case] = cases![
     dead_jobs_are_requeued_however_many_bytes_are_stored,
     bulk_action_with_a_payload_is_refused_when_bytes_are_full,
     a_type_too_many_is_refused,
-    too_many_jobs_are_invalid_as_a_whole,
+    too_many_jobs_make_the_call_invalid,
     a_delayed_job_waits_until_it_is_due,
     a_job_is_stamped_by_the_clock_of_the_store,
     an_enqueue_into_an_idle_lane_wakes_a_waiter,
-    a_further_enqueue_wakes_nobody,
-    an_enqueue_wakes_whoever_waits_already,
+    a_further_enqueue_wakes_no_worker,
+    an_enqueue_wakes_a_worker_that_waits_already,
     the_first_waiting_job_wakes_someone_to_hold_its_time,
     a_job_of_a_bulk_action_says_so_and_is_counted,
     a_job_that_exists_says_in_which_bulk_action,
@@ -66,7 +68,7 @@ pub const CASES: &[Case] = cases![
     a_job_keeps_the_trace_it_was_enqueued_with,
 ];
 
-async fn a_new_job_is_pending_and_whole(queue: Subject) {
+async fn a_new_job_is_pending_and_complete(queue: Subject) {
     let new =
         NewJob { level: Level::Low, cost: cost(7), payload: bytes("p"), ..job_of("mail", "group", "job") };
     queue.add([new]).await;
@@ -99,13 +101,13 @@ async fn a_leased_job_always_has_its_payload(queue: Subject) {
     let producer = queue.clone();
     let producing = tokio::spawn(async move {
         for number in 0..100 {
-            producer.add([NewJob { payload: bytes("whole"), ..job("g", &number.to_string()) }]).await;
+            producer.add([NewJob { payload: bytes("complete"), ..job("g", &number.to_string()) }]).await;
         }
     });
     let mut seen = 0;
     while seen < 100 {
         for leased in queue.lease(5).await {
-            assert_eq!(&*leased.payload, b"whole");
+            assert_eq!(&*leased.payload, b"complete");
             seen += 1;
         }
     }
@@ -120,7 +122,7 @@ async fn the_same_id_twice_is_one_job(queue: Subject) {
     let leased = queue.lease_of(&["t", "other"], 10).await;
     assert_eq!(names(&leased), ["g/1"]);
     assert_eq!(&*leased[0].payload, b"first");
-    assert_eq!((queue.whole().await.backlog, queue.group("g").await.backlog), (0, 0));
+    assert_eq!((queue.queue_view().await.backlog, queue.group("g").await.backlog), (0, 0));
 }
 
 /// Erratum Q2.
@@ -131,7 +133,7 @@ async fn the_same_id_twice_in_one_call_is_one_job(queue: Subject) {
 }
 
 /// Erratum Q2.
-async fn another_job_of_the_same_id_is_told_with_what_is_another(queue: Subject) {
+async fn a_different_job_with_the_same_id_is_reported_with_the_field_that_differs(queue: Subject) {
     queue.open("g", "b").await;
     let traced = trace("4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
     let first =
@@ -163,19 +165,19 @@ async fn another_job_of_the_same_id_is_told_with_what_is_another(queue: Subject)
             (Difference::Payload, NewJob { payload: bytes("+:12"), ..there.clone() }),
         ];
         for (difference, other) in others {
-            let told = JobReceipt::Differs { difference, bulk: bulk.clone() };
-            assert_eq!(queue.enqueue([other.clone()]).await, [told], "{other:?}");
+            let different = JobReceipt::Differs { difference, bulk: bulk.clone() };
+            assert_eq!(queue.enqueue([other.clone()]).await, [different], "{other:?}");
         }
         let view = queue.job("g", &there.job.id.to_string()).await;
         assert_eq!((view.type_id, view.level, view.cost), (there.type_id, there.level, there.cost));
         assert_eq!((view.payload, view.bulk, view.trace), (there.payload, there.bulk, there.trace));
     }
-    assert_eq!((queue.whole().await.backlog, queue.bulk("g", "b").await.total), (2, 1));
-    assert_eq!(queue.whole().await.types.len(), 1, "a type that is not used is not made");
+    assert_eq!((queue.queue_view().await.backlog, queue.bulk("g", "b").await.total), (2, 1));
+    assert_eq!(queue.queue_view().await.types.len(), 1, "a type that is not used is not made");
 }
 
 /// Erratum Q2.
-async fn another_job_is_told_wherever_the_first_one_stands(queue: Subject) {
+async fn a_different_job_is_reported_in_every_state_of_the_first(queue: Subject) {
     queue.add([job("g", "done"), job("g", "dead"), job("g", "leased"), job("g", "list")]).await;
     queue.add([delayed(60_000, "g", "waiting"), delayed(60_000, "g", "cancelled")]).await;
     let leased = queue.lease(3).await;
@@ -190,15 +192,15 @@ async fn another_job_is_told_wherever_the_first_one_stands(queue: Subject) {
 }
 
 /// Erratum Q2.
-async fn another_job_in_one_call_is_told(queue: Subject) {
+async fn a_different_job_in_one_call_is_reported(queue: Subject) {
     let other = NewJob { payload: bytes("other"), ..job("g", "1") };
     let receipts = queue.enqueue([job("g", "1"), other.clone(), job("g", "2"), job("g", "1"), other]).await;
-    let told = differs(Difference::Payload);
-    assert_eq!(receipts, [JobReceipt::Created, told.clone(), JobReceipt::Created, EXISTS, told]);
+    let different = differs(Difference::Payload);
+    assert_eq!(receipts, [JobReceipt::Created, different.clone(), JobReceipt::Created, EXISTS, different]);
 }
 
 async fn a_known_job_is_compared_when_no_more_are_taken(queue: Subject) {
-    queue.set_whole(Settings { group_backlog_max: 1, ..Settings::default() }).await;
+    queue.set_queue(Settings { group_backlog_max: 1, ..Settings::default() }).await;
     queue.add([job("g", "1")]).await;
     let other = NewJob { cost: cost(2), ..job("g", "1") };
     let receipts = queue.enqueue([other, job("g", "2"), job("g", "1")]).await;
@@ -208,7 +210,7 @@ async fn a_known_job_is_compared_when_no_more_are_taken(queue: Subject) {
 }
 
 async fn a_bulk_action_that_is_gone_makes_no_difference(queue: Subject) {
-    queue.set_whole(Settings { bulk_retention_ms: 0, ..Settings::default() }).await;
+    queue.set_queue(Settings { bulk_retention_ms: 0, ..Settings::default() }).await;
     queue.open("g", "b").await;
     let new = in_bulk("b", job("g", "1"));
     queue.add([new.clone()]).await;
@@ -216,16 +218,20 @@ async fn a_bulk_action_that_is_gone_makes_no_difference(queue: Subject) {
     queue.cancel_bulk("g", "b").await;
     queue.sweep(10).await;
     assert_eq!(queue.find_bulk("g", "b").await, None);
-    assert_eq!(queue.enqueue([new.clone(), job("g", "1")]).await, [EXISTS; 2], "nobody knows any more");
+    assert_eq!(
+        queue.enqueue([new.clone(), job("g", "1")]).await,
+        [EXISTS; 2],
+        "its bulk action is forgotten"
+    );
     let other = NewJob { payload: bytes("other"), ..new };
     assert_eq!(queue.enqueue([other]).await, [differs(Difference::Payload)]);
 }
 
 async fn a_receipt_comes_with_the_backlog_of_its_group(queue: Subject) {
-    queue.set_whole(Settings { group_backlog_max: 4, ..Settings::default() }).await;
+    queue.set_queue(Settings { group_backlog_max: 4, ..Settings::default() }).await;
     queue.add([job("a", "1"), delayed(1000, "a", "2"), job("b", "1")]).await;
     queue.lease_of(&["t"], 1).await;
-    let enqueue = |jobs: Vec<NewJob>| queue.engine.enqueue(Enqueue { jobs });
+    let enqueue = |jobs: Vec<NewJob>| queue.engine.call(Enqueue { jobs });
     let jobs = vec![
         job("a", "3"),
         job("a", "1"),
@@ -361,46 +367,46 @@ async fn the_largest_payload_is_taken(queue: Subject) {
     let large: std::sync::Arc<[u8]> = vec![0xA5; PAYLOAD_BYTES_MAX].into();
     let new = |id: &str| NewJob { payload: large.clone(), ..job("g", id) };
     let both = Enqueue { jobs: vec![new("1"), new("2")] };
-    let receipts = queue.engine.enqueue(both).await.expect("1 MiB is taken").receipts;
+    let receipts = queue.engine.call(both).await.expect("1 MiB is taken").receipts;
     assert_eq!(receipts, [const { JobReceipt::Created }; 2]);
     for leased in queue.lease(2).await {
         assert!(leased.payload == large);
     }
     let larger = NewJob { payload: vec![0; PAYLOAD_BYTES_MAX + 1].into(), ..job("g", "3") };
-    let refused = queue.engine.enqueue(Enqueue { jobs: vec![larger] }).await;
+    let refused = queue.engine.call(Enqueue { jobs: vec![larger] }).await;
     assert!(matches!(refused, Err(EngineError::Invalid(Invalid::TooLarge { .. }))));
     let three = Enqueue { jobs: vec![new("3"), new("4"), new("5")] };
-    let refused = queue.engine.enqueue(three).await;
+    let refused = queue.engine.call(three).await;
     assert!(matches!(refused, Err(EngineError::Invalid(Invalid::TooLarge { .. }))));
     assert_eq!(queue.find_job("g", "3").await, None);
 }
 
 async fn receipts_come_in_the_order_of_the_jobs(queue: Subject) {
-    queue.set_whole(Settings { group_backlog_max: 2, ..Settings::default() }).await;
+    queue.set_queue(Settings { group_backlog_max: 2, ..Settings::default() }).await;
     queue.add([job("a", "1"), job("a", "2")]).await;
     let receipts = queue.enqueue([job("a", "3"), job("a", "1"), job("b", "1"), job("a", "2")]).await;
     assert_eq!(receipts, [refused(Refusal::GroupFull), EXISTS, JobReceipt::Created, EXISTS]);
 }
 
 async fn a_full_group_is_refused_with_a_retry_time(queue: Subject) {
-    queue.set_whole(Settings { group_backlog_max: 3, ..Settings::default() }).await;
+    queue.set_queue(Settings { group_backlog_max: 3, ..Settings::default() }).await;
     let receipts = queue.enqueue(jobs("a", 5)).await;
     assert_eq!(receipts[..3], [const { JobReceipt::Created }; 3]);
     assert_eq!(receipts[3..], [const { refused(Refusal::GroupFull) }; 2]);
     queue.add(jobs("b", 3)).await;
-    assert_eq!(queue.whole().await.backlog, 6);
+    assert_eq!(queue.queue_view().await.backlog, 6);
 }
 
-async fn a_full_whole_is_refused_with_a_retry_time(queue: Subject) {
-    queue.set_whole(Settings { whole_backlog_max: 3, ..Settings::default() }).await;
+async fn a_full_queue_refuses_with_a_retry_time(queue: Subject) {
+    queue.set_queue(Settings { whole_backlog_max: 3, ..Settings::default() }).await;
     queue.add([job("a", "1"), delayed(1000, "b", "1"), job("c", "1")]).await;
-    assert_eq!(queue.enqueue([job("d", "1")]).await, [refused(Refusal::WholeFull)]);
+    assert_eq!(queue.enqueue([job("d", "1")]).await, [refused(Refusal::QueueFull)]);
     queue.lease_one().await;
     queue.add([job("d", "1")]).await;
 }
 
 async fn a_refused_job_leaves_nothing_behind(queue: Subject) {
-    queue.set_whole(Settings { group_backlog_max: 1, ..Settings::default() }).await;
+    queue.set_queue(Settings { group_backlog_max: 1, ..Settings::default() }).await;
     queue.add([job("g", "1")]).await;
     queue.enqueue([job("g", "2")]).await;
     assert_eq!(queue.find_job("g", "2").await, None);
@@ -411,13 +417,13 @@ async fn a_refused_job_leaves_nothing_behind(queue: Subject) {
 }
 
 async fn a_known_job_of_a_full_group_still_exists(queue: Subject) {
-    queue.set_whole(Settings { group_backlog_max: 1, whole_backlog_max: 1, ..Settings::default() }).await;
+    queue.set_queue(Settings { group_backlog_max: 1, whole_backlog_max: 1, ..Settings::default() }).await;
     queue.add([job("g", "1")]).await;
     assert_eq!(queue.enqueue([job("g", "1")]).await, [EXISTS]);
 }
 
 async fn leased_jobs_do_not_fill_a_group(queue: Subject) {
-    queue.set_whole(Settings { group_backlog_max: 2, ..Settings::default() }).await;
+    queue.set_queue(Settings { group_backlog_max: 2, ..Settings::default() }).await;
     queue.add(jobs("g", 2)).await;
     let leased = queue.lease_one().await;
     queue.add([job("g", "3")]).await;
@@ -431,23 +437,23 @@ async fn a_type_too_many_is_refused(queue: Subject) {
     }
     assert_eq!(queue.enqueue([job_of("one more", "g", "x")]).await, [refused(Refusal::TooManyTypes)]);
     queue.add([job_of("t0", "g", "y")]).await;
-    assert_eq!(queue.whole().await.types.len(), TYPES_MAX);
+    assert_eq!(queue.queue_view().await.types.len(), TYPES_MAX);
 }
 
-async fn too_many_jobs_are_invalid_as_a_whole(queue: Subject) {
+async fn too_many_jobs_make_the_call_invalid(queue: Subject) {
     let command = Enqueue { jobs: jobs("g", ENQUEUE_JOBS_MAX + 1) };
-    let refused = queue.engine.enqueue(command).await;
+    let refused = queue.engine.call(command).await;
     assert!(matches!(refused, Err(EngineError::Invalid(Invalid::TooMany { .. }))));
-    assert_eq!(queue.whole().await.backlog, 0);
+    assert_eq!(queue.queue_view().await.backlog, 0);
     let command = Enqueue { jobs: jobs("g", ENQUEUE_JOBS_MAX) };
-    assert_eq!(queue.engine.enqueue(command).await.expect("200 are taken").receipts.len(), ENQUEUE_JOBS_MAX);
+    assert_eq!(queue.engine.call(command).await.expect("200 are taken").receipts.len(), ENQUEUE_JOBS_MAX);
 }
 
 async fn a_delayed_job_waits_until_it_is_due(queue: Subject) {
     queue.add([delayed(1000, "g", "late"), job("g", "now")]).await;
     let view = queue.job("g", "late").await;
     assert_eq!((view.state, view.until), (JobState::Waiting, Some(START.plus_ms(1000))));
-    assert_eq!((queue.group("g").await.backlog, queue.whole().await.waiting), (2, 1));
+    assert_eq!((queue.group("g").await.backlog, queue.queue_view().await.waiting), (2, 1));
     assert_eq!(ids(&queue.lease(10).await), ["now"]);
     queue.advance_ms(999);
     assert_eq!(queue.lease(10).await, []);
@@ -473,7 +479,7 @@ async fn an_enqueue_into_an_idle_lane_wakes_a_waiter(queue: Subject) {
     assert!(queue.is_silent().await);
 }
 
-async fn a_further_enqueue_wakes_nobody(queue: Subject) {
+async fn a_further_enqueue_wakes_no_worker(queue: Subject) {
     queue.add(jobs("g", 3)).await;
     queue.drain_wakes().await;
     queue.add([job("g", "4")]).await;
@@ -481,7 +487,7 @@ async fn a_further_enqueue_wakes_nobody(queue: Subject) {
 }
 
 /// Erratum Q43.
-async fn an_enqueue_wakes_whoever_waits_already(queue: Subject) {
+async fn an_enqueue_wakes_a_worker_that_waits_already(queue: Subject) {
     let waiter = queue.clone();
     let waiting = tokio::spawn(async move { waiter.is_woken().await });
     tokio::task::yield_now().await;
@@ -536,7 +542,7 @@ async fn a_sealed_bulk_action_takes_no_more_jobs(queue: Subject) {
     for _ in 0..2 {
         let receipts = queue.enqueue([in_bulk("b", job("g", "late"))]).await;
         assert_eq!(receipts, [refused(Refusal::BulkSealed)]);
-        queue.take(10).await;
+        queue.lease_bulks(10).await;
     }
     let view = queue.bulk("g", "b").await;
     assert_eq!(
@@ -551,13 +557,13 @@ async fn an_unknown_bulk_action_is_refused_and_not_made(queue: Subject) {
     queue.open("h", "b").await;
     assert_eq!(queue.enqueue([new.clone()]).await, [refused(Refusal::BulkUnknown)], "that is another's");
     assert_eq!((queue.find_job("g", "1").await, queue.find_bulk("g", "b").await), (None, None));
-    assert_eq!((queue.whole().await.types, queue.whole().await.backlog), (vec![], 0));
+    assert_eq!((queue.queue_view().await.types, queue.queue_view().await.backlog), (vec![], 0));
     queue.open("g", "b").await;
     queue.add([new]).await;
 }
 
 async fn a_refused_job_is_not_counted_in_its_bulk_action(queue: Subject) {
-    queue.set_whole(Settings { group_backlog_max: 2, ..Settings::default() }).await;
+    queue.set_queue(Settings { group_backlog_max: 2, ..Settings::default() }).await;
     queue.open("g", "b").await;
     let receipts = queue.enqueue(jobs_in("b", "g", 4)).await;
     assert_eq!(receipts[2..], [const { refused(Refusal::GroupFull) }; 2]);

@@ -17,12 +17,12 @@ pub const CASES: &[Case] = cases![
     a_type_at_its_rate_is_named,
     a_type_cut_after_refusals_is_named_with_the_rate_in_effect,
     of_several_used_up_rates_the_last_to_open_is_named,
-    the_whole_at_its_rate_is_named,
+    the_queue_at_its_rate_is_named,
     a_downstream_that_asked_for_silence_is_named_until_it_opens,
     a_group_out_of_seats_is_named,
     a_type_out_of_seats_is_named,
     a_paused_group_or_type_is_named_before_limits,
-    a_type_nobody_asks_for_is_named,
+    a_type_without_lease_requests_is_named,
     a_running_job_names_its_worker_and_lease,
     a_running_job_that_is_cancelled_says_so,
     a_delayed_job_says_when_it_is_due,
@@ -39,11 +39,11 @@ pub const CASES: &[Case] = cases![
 
 async fn explain(queue: &Subject, group: &str, id: &str) -> Explanation {
     let command = Explain { job: job_ref(group, id) };
-    let explained = queue.engine.explain(command).await.expect("explain is answered");
+    let explained = queue.engine.call(command).await.expect("explain is answered");
     *explained.0.expect("the job is there")
 }
 
-/// Asserts on reason and sentence.
+/// Asserts the reason and the sentence of an explanation.
 async fn says(queue: &Subject, id: &str, reason: Reason, sentence: &str) {
     let explanation = explain(queue, "g", id).await;
     assert_eq!((explanation.reason(), explanation.sentence().as_str()), (reason, sentence));
@@ -51,8 +51,8 @@ async fn says(queue: &Subject, id: &str, reason: Reason, sentence: &str) {
     assert!(facts.iter().all(|(label, text)| !label.is_empty() && !text.is_empty()), "{facts:?}");
 }
 
-/// A worker has asked for type `t`, and left what there is.
-async fn somebody_asks(queue: &Subject) {
+/// A worker requests jobs of type `t` and gets none.
+async fn request_a_lease(queue: &Subject) {
     queue.set_type("t", type_paused(true)).await;
     assert_eq!(queue.lease(1).await, []);
     queue.set_type("t", type_paused(false)).await;
@@ -62,7 +62,7 @@ async fn an_unknown_job_has_no_explanation(queue: Subject) {
     queue.add([job("g", "1")]).await;
     for (group, id) in [("g", "2"), ("h", "1")] {
         let command = Explain { job: job_ref(group, id) };
-        assert_eq!(queue.engine.explain(command).await.expect("explain is answered"), Explained(None));
+        assert_eq!(queue.engine.call(command).await.expect("explain is answered"), Explained(None));
     }
 }
 
@@ -72,7 +72,7 @@ async fn a_job_whose_turn_has_not_come_says_how_many_are_ahead(queue: Subject) {
         queue.advance_ms(1);
     }
     queue.add([job("h", "1"), job("i", "1")]).await;
-    somebody_asks(&queue).await;
+    request_a_lease(&queue).await;
     let explanation = explain(&queue, "g", "13").await;
     assert_eq!(
         (explanation.position, explanation.ahead(), explanation.sharing_lanes()),
@@ -170,13 +170,13 @@ async fn of_several_used_up_rates_the_last_to_open_is_named(queue: Subject) {
     assert_eq!(explain(&queue, "g", "5").await.reason(), Reason::TypeRate);
 }
 
-async fn the_whole_at_its_rate_is_named(queue: Subject) {
-    queue.set_whole(Settings { rate: Some(per_second(4, 1)), ..Settings::default() }).await;
+async fn the_queue_at_its_rate_is_named(queue: Subject) {
+    queue.set_queue(Settings { rate: Some(per_second(4, 1)), ..Settings::default() }).await;
     queue.add(jobs("g", 5)).await;
     queue.lease(1).await;
     let sentence =
         "the whole queue is at its limit of 4/s; 3 jobs ahead; starts in about 750 ms (an estimate)";
-    says(&queue, "5", Reason::WholeRate, sentence).await;
+    says(&queue, "5", Reason::QueueRate, sentence).await;
 }
 
 async fn a_downstream_that_asked_for_silence_is_named_until_it_opens(queue: Subject) {
@@ -221,7 +221,7 @@ async fn a_paused_group_or_type_is_named_before_limits(queue: Subject) {
     says(&queue, "2", Reason::TypePaused, "type t is paused; 1 job ahead").await;
 }
 
-async fn a_type_nobody_asks_for_is_named(queue: Subject) {
+async fn a_type_without_lease_requests_is_named(queue: Subject) {
     queue.add(jobs("g", 2)).await;
     let never = "no worker has ever asked for jobs of type t; it is the next of its lane";
     says(&queue, "1", Reason::NoWorker, never).await;
@@ -351,7 +351,7 @@ async fn what_has_ended_says_how(queue: Subject) {
 }
 
 async fn classic_names_the_window_the_ready_list_and_the_worker(queue: Subject) {
-    queue.set_whole(Settings { ready_queue_max_size: 2, ..classic(3) }).await;
+    queue.set_queue(Settings { ready_queue_max_size: 2, ..classic(3) }).await;
     queue.add(jobs("g", 6)).await;
     queue.lease(1).await;
     assert_eq!(queue.admit_ready(10).await, ["g/1", "g/2"]);
@@ -362,7 +362,7 @@ async fn classic_names_the_window_the_ready_list_and_the_worker(queue: Subject) 
     queue.lease(2).await;
     assert_eq!(queue.admit_ready(1).await, ["g/3"]);
     let used = explain(&queue, "g", "6").await;
-    assert_eq!((used.reason(), used.whole.passed), (Reason::WindowUsed, 3));
+    assert_eq!((used.reason(), used.rules.passed), (Reason::WindowUsed, 3));
     queue.admit(1).await;
     let away = explain(&queue, "g", "4").await;
     assert_eq!((away.reason(), away.job.state), (Reason::SentAway, JobState::Waiting));
@@ -376,9 +376,9 @@ async fn explaining_changes_nothing(queue: Subject) {
     queue.settle(&leased[0], throttled(0, 2000)).await;
     queue.advance_ms(500);
     queue.drain_wakes().await;
-    let before = (queue.whole().await, queue.group("g").await, queue.type_view("t").await);
+    let before = (queue.queue_view().await, queue.group("g").await, queue.type_view("t").await);
     let first = explain(&queue, "g", "9").await;
     assert_eq!(explain(&queue, "g", "9").await, first);
-    assert_eq!((queue.whole().await, queue.group("g").await, queue.type_view("t").await), before);
+    assert_eq!((queue.queue_view().await, queue.group("g").await, queue.type_view("t").await), before);
     assert!(queue.is_silent().await);
 }

@@ -1,6 +1,7 @@
-//! `extend`: a lease is kept alive; a lost one is said so, never recreated.
+//! `extend`: a lease is kept alive; a lost one is reported as lost, never recreated.
 
 use fairlane_core::Fence;
+use fairlane_core::kernel::Invalid;
 use fairlane_core::limits::{EXTEND_JOBS_MAX, LEASE_MS_MAX, LEASE_MS_MIN};
 use fairlane_core::queue::*;
 use fairlane_engine::EngineError;
@@ -19,8 +20,8 @@ pub const CASES: &[Case] = cases![
     an_unknown_job_is_lost_and_not_made,
     extensions_come_in_the_order_of_the_leases,
     a_repeated_request_still_gives_an_extended_job,
-    an_unwanted_job_is_extended_and_told,
-    a_job_whose_bulk_action_is_gone_is_told,
+    a_cancelled_job_is_extended_and_reported_as_cancelled,
+    a_job_whose_bulk_action_is_gone_is_reported_as_cancelled,
     a_cancelled_job_that_is_extended_is_not_reclaimed,
     the_same_job_twice_is_invalid,
     a_length_out_of_range_is_invalid,
@@ -35,7 +36,7 @@ async fn an_extended_lease_ends_later(queue: Subject) {
     assert_eq!(queue.job("g", "1").await.until, Some(until));
     let sooner = START.plus_ms(1000 + 500);
     assert_eq!(queue.extend(&leased, 500).await, Extension::Until(sooner), "counted from now");
-    assert_eq!(queue.whole().await.in_flight, 1);
+    assert_eq!(queue.queue_view().await.in_flight, 1);
 }
 
 /// Erratum Q38.
@@ -70,7 +71,7 @@ async fn a_reclaimed_lease_is_lost(queue: Subject) {
     assert_eq!(queue.reclaim(10).await.recovered, 1);
     assert_eq!(queue.extend(&leased, LEASE_MS).await, Extension::Lost);
     assert_eq!(queue.state("g", "1").await, JobState::Waiting);
-    assert_eq!(queue.whole().await.in_flight, 0);
+    assert_eq!(queue.queue_view().await.in_flight, 0);
 }
 
 async fn a_lease_given_to_another_is_lost(queue: Subject) {
@@ -94,10 +95,10 @@ async fn a_settled_lease_is_lost(queue: Subject) {
 /// Erratum Q13.
 async fn an_unknown_job_is_lost_and_not_made(queue: Subject) {
     let command = Extend { leases: vec![(job_ref("g", "1"), Fence(5))], lease_ms: LEASE_MS };
-    let extended = queue.engine.extend(command).await.expect("extend is answered");
+    let extended = queue.engine.call(command).await.expect("extend is answered");
     assert_eq!(extended.extensions, [Extension::Lost]);
     assert_eq!(queue.find_job("g", "1").await, None);
-    assert_eq!(queue.whole().await.in_flight, 0);
+    assert_eq!(queue.queue_view().await.in_flight, 0);
 }
 
 async fn extensions_come_in_the_order_of_the_leases(queue: Subject) {
@@ -106,11 +107,11 @@ async fn extensions_come_in_the_order_of_the_leases(queue: Subject) {
     queue.succeed(&leased[1..2]).await;
     let mut leases: Vec<_> = leased.iter().map(|job| (job.job.clone(), job.fence)).rev().collect();
     leases.push((job_ref("h", "1"), Fence(1)));
-    let extended = queue.engine.extend(Extend { leases, lease_ms: 1000 }).await.expect("extend is answered");
+    let extended = queue.engine.call(Extend { leases, lease_ms: 1000 }).await.expect("extend is answered");
     let held = Extension::Until(START.plus_ms(1000));
     assert_eq!(extended.extensions, [held, held, Extension::Lost, held, Extension::Lost]);
     let none = Extend { leases: vec![], lease_ms: 1000 };
-    assert_eq!(queue.engine.extend(none).await.expect("extend is answered").extensions, []);
+    assert_eq!(queue.engine.call(none).await.expect("extend is answered").extensions, []);
 }
 
 async fn a_repeated_request_still_gives_an_extended_job(queue: Subject) {
@@ -126,29 +127,29 @@ async fn the_same_job_twice_is_invalid(queue: Subject) {
     queue.add([job("g", "1")]).await;
     let leased = queue.lease_one().await;
     let leases = vec![(leased.job.clone(), leased.fence), (leased.job.clone(), Fence(1))];
-    let refused = queue.engine.extend(Extend { leases, lease_ms: LEASE_MS }).await;
-    assert_eq!(refused, Err(EngineError::Invalid(Invalid::Twice(leased.job))));
+    let refused = queue.engine.call(Extend { leases, lease_ms: LEASE_MS }).await;
+    assert_eq!(refused, Err(job_named_twice("g", "1")));
 }
 
 async fn a_length_out_of_range_is_invalid(queue: Subject) {
     for lease_ms in [LEASE_MS_MIN - 1, LEASE_MS_MAX + 1] {
-        let refused = queue.engine.extend(Extend { leases: vec![], lease_ms }).await;
+        let refused = queue.engine.call(Extend { leases: vec![], lease_ms }).await;
         assert!(matches!(refused, Err(EngineError::Invalid(_))));
     }
     let lease = |number: usize| (job_ref("g", &number.to_string()), Fence(1));
     let leases = (0..=EXTEND_JOBS_MAX).map(lease).collect();
-    let refused = queue.engine.extend(Extend { leases, lease_ms: LEASE_MS }).await;
+    let refused = queue.engine.call(Extend { leases, lease_ms: LEASE_MS }).await;
     assert!(matches!(refused, Err(EngineError::Invalid(Invalid::TooMany { .. }))));
 }
 
-async fn an_unwanted_job_is_extended_and_told(queue: Subject) {
+async fn a_cancelled_job_is_extended_and_reported_as_cancelled(queue: Subject) {
     queue.open_with_jobs("g", "b", 2).await;
     queue.add(jobs("g", 2)).await;
     let leased = queue.lease(4).await;
     queue.cancel("g", &["1"]).await;
     queue.cancel_bulk("g", "b").await;
     let leases: Vec<_> = leased.iter().map(|job| (job.job.clone(), job.fence)).collect();
-    let extended = queue.engine.extend(Extend { leases, lease_ms: 7000 }).await.expect("extend is answered");
+    let extended = queue.engine.call(Extend { leases, lease_ms: 7000 }).await.expect("extend is answered");
     let until = START.plus_ms(7000);
     for (job, extension) in leased.iter().zip(extended.extensions) {
         let wanted = job.job.id.to_string() == "2";
@@ -158,8 +159,8 @@ async fn an_unwanted_job_is_extended_and_told(queue: Subject) {
     }
 }
 
-async fn a_job_whose_bulk_action_is_gone_is_told(queue: Subject) {
-    queue.set_whole(Settings { bulk_retention_ms: 0, ..Settings::default() }).await;
+async fn a_job_whose_bulk_action_is_gone_is_reported_as_cancelled(queue: Subject) {
+    queue.set_queue(Settings { bulk_retention_ms: 0, ..Settings::default() }).await;
     queue.open_with_jobs("g", "b", 1).await;
     let leased = queue.lease_one().await;
     queue.cancel_bulk("g", "b").await;

@@ -30,7 +30,7 @@ async fn held_jobs_do_not_run_and_others_do(queue: Subject) {
     queue.open_with_jobs("g", "b", 3).await;
     queue.add([job("g", "own"), job("h", "1")]).await;
     let view = queue.hold("g", "b").await.expect("it is there");
-    assert_eq!((view.course, view.state, view.on_hold), (Course::Hold, BulkState::Created, 0));
+    assert_eq!((view.mode, view.state, view.on_hold), (BulkMode::Hold, BulkState::Created, 0));
     let mut leased = names(&queue.lease(10).await);
     leased.sort();
     assert_eq!(leased, ["g/own", "h/1"]);
@@ -47,7 +47,7 @@ async fn running_jobs_go_on_and_count(queue: Subject) {
     assert!(matches!(queue.extend(&leased[0], LEASE_MS).await, Extension::Until(_)));
     queue.succeed(&leased[..1]).await;
     queue.settle(&leased[1], failed()).await;
-    assert_eq!(queue.ends("g", "b").await, [1, 1, 0]);
+    assert_eq!(queue.end_counts("g", "b").await, [1, 1, 0]);
 }
 
 async fn a_job_set_aside_is_unfinished_work(queue: Subject) {
@@ -55,23 +55,23 @@ async fn a_job_set_aside_is_unfinished_work(queue: Subject) {
     queue.hold("g", "b").await;
     queue.lease(10).await;
     assert_eq!(queue.state("g", "b1").await, JobState::Pending);
-    let (group, whole) = (queue.group("g").await, queue.whole().await);
-    assert_eq!((group.backlog, group.in_flight, whole.backlog, whole.active_groups), (3, 0, 3, 1));
+    let (group, totals) = (queue.group("g").await, queue.queue_view().await);
+    assert_eq!((group.backlog, group.in_flight, totals.backlog, totals.active_groups), (3, 0, 3, 1));
     assert_eq!(group.lanes, [], "it stands in no lane");
     let receipts = queue.enqueue(jobs_in("b", "g", 1)).await;
     assert_eq!(receipts, [JobReceipt::Exists { bulk: Some(bulk_id("b")) }]);
-    queue.set_whole(Settings { group_backlog_max: 3, ..Settings::default() }).await;
+    queue.set_queue(Settings { group_backlog_max: 3, ..Settings::default() }).await;
     assert_eq!(queue.enqueue([job("g", "more")]).await, [refused(Refusal::GroupFull)]);
 }
 
 async fn skips_charge_neither_share_nor_rate(queue: Subject) {
-    queue.set_whole(Settings { rate: Some(per_second(1, 3)), ..Settings::default() }).await;
+    queue.set_queue(Settings { rate: Some(per_second(1, 3)), ..Settings::default() }).await;
     queue.open_with_jobs("held", "b", 40).await;
     queue.add(jobs("held", 40)).await;
     queue.add(jobs("plain", 40)).await;
     queue.hold("held", "b").await;
     assert_eq!(queue.lease(3).await.len(), 3, "three slots were left after 40 skips");
-    queue.set_whole(Settings::default()).await;
+    queue.set_queue(Settings::default()).await;
     let mut served = Vec::new();
     for _ in 0..37 {
         served.push(queue.lease_one().await);
@@ -87,7 +87,7 @@ async fn a_lease_sets_a_bounded_number_aside_and_leaves_the_rest_to_sweep(queue:
     queue.add([job("g", "behind")]).await;
     queue.hold("g", "b").await;
     for _ in 0..2 {
-        assert_eq!(queue.lease_and_wake(&["t"], 5).await, (vec![], None), "no time is told to ask again");
+        assert_eq!(queue.lease_and_wake(&["t"], 5).await, (vec![], None), "no wake time is given");
         assert_eq!(queue.bulk("g", "b").await.on_hold, VISIT_SKIPS_MAX as u64);
     }
     for (jobs_max, more) in [(VISIT_SKIPS_MAX, true), (10, false)] {
@@ -162,7 +162,7 @@ async fn a_held_one_takes_more_jobs_until_it_is_sealed(queue: Subject) {
     queue.hold("g", "b").await;
     queue.add(jobs_in("b", "g", 2)).await;
     let view = queue.seal("g", "b").await;
-    assert_eq!((view.total, view.course, view.state), (2, Course::Hold, BulkState::Created));
+    assert_eq!((view.total, view.mode, view.state), (2, BulkMode::Hold, BulkState::Created));
     let receipts = queue.enqueue([in_bulk("b", job("g", "late"))]).await;
     assert_eq!(receipts, [refused(Refusal::BulkSealed)]);
     assert_eq!(queue.lease(10).await, []);
@@ -175,7 +175,7 @@ async fn a_held_one_completes_when_all_its_jobs_were_running(queue: Subject) {
     queue.hold("g", "b").await;
     queue.succeed(&leased).await;
     assert_eq!(queue.bulk_state("g", "b").await, BulkState::Aggregating);
-    assert_eq!(queue.take(10).await.len(), 1);
+    assert_eq!(queue.lease_bulks(10).await.len(), 1);
 }
 
 async fn a_held_one_can_fail_and_drops_what_was_set_aside(queue: Subject) {
@@ -188,7 +188,7 @@ async fn a_held_one_can_fail_and_drops_what_was_set_aside(queue: Subject) {
     assert_eq!((swept.overdue, swept.dropped), (1, 3));
     let view = queue.bulk("g", "b").await;
     assert_eq!((view.state, view.cancelled, view.on_hold), (BulkState::Failed, 3, 0));
-    assert_eq!(queue.whole().await.backlog, 0);
+    assert_eq!(queue.queue_view().await.backlog, 0);
 }
 
 /// A lost reply: it is held again.
@@ -206,16 +206,16 @@ async fn holding_one_that_has_ended_changes_nothing(queue: Subject) {
         queue.open("g", id).await;
     }
     queue.seal("g", "completed").await;
-    let taken = queue.take_one().await;
-    queue.finish(&taken).await;
+    let taken = queue.lease_bulk().await;
+    queue.settle_bulk(&taken).await;
     queue.seal("g", "aggregating").await;
     queue.cancel_bulk("g", "cancelled").await;
-    for (id, course) in
-        [("aggregating", Course::Run), ("completed", Course::Run), ("cancelled", Course::Drop)]
+    for (id, mode) in
+        [("aggregating", BulkMode::Run), ("completed", BulkMode::Run), ("cancelled", BulkMode::Drop)]
     {
         let before = queue.bulk("g", id).await;
         assert_eq!(queue.hold("g", id).await, Some(before.clone()));
-        assert_eq!((before.course, queue.bulk("g", id).await), (course, before));
+        assert_eq!((before.mode, queue.bulk("g", id).await), (mode, before));
     }
 }
 
@@ -227,15 +227,15 @@ async fn an_unknown_one_is_nothing(queue: Subject) {
 }
 
 async fn a_job_cancelled_while_set_aside_leaves_nothing_behind(queue: Subject) {
-    queue.set_whole(Settings { bulk_retention_ms: 1000, ..Settings::default() }).await;
+    queue.set_queue(Settings { bulk_retention_ms: 1000, ..Settings::default() }).await;
     queue.open_with_jobs("g", "b", 2).await;
     queue.seal("g", "b").await;
     queue.hold("g", "b").await;
     queue.lease(10).await;
     assert_eq!(queue.cancel("g", &["b1", "b2"]).await, [Cancellation::Cancelled; 2]);
     assert_eq!(queue.bulk_state("g", "b").await, BulkState::Aggregating, "its last job has ended");
-    let taken = queue.take_one().await;
-    queue.finish(&taken).await;
+    let taken = queue.lease_bulk().await;
+    queue.settle_bulk(&taken).await;
     queue.sweep(10).await;
     assert_eq!(queue.lease(10).await, []);
     assert_eq!(queue.bulk("g", "b").await.on_hold, 0);

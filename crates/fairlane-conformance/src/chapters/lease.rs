@@ -1,4 +1,5 @@
-//! `lease`: at most one live lease per job, limits never exceeded, a repeated request says the same.
+//! `lease`: at most one live lease per job, limits never exceeded, a repeated request gets the same
+//! reply.
 
 mod blocked;
 mod bytes;
@@ -30,7 +31,7 @@ pub const CASES: &[Case] = cases![
     fences_only_grow_even_when_the_clock_steps_back,
     a_lease_takes_only_the_types_it_asks_for,
     unknown_types_give_nothing,
-    an_order_out_of_range_is_invalid,
+    a_request_out_of_range_is_invalid,
     two_groups_take_turns,
     a_million_of_one_do_not_delay_the_few_of_another,
     groups_of_one_moment_are_served_alike,
@@ -42,23 +43,23 @@ pub const CASES: &[Case] = cases![
     levels_share_and_low_never_starves,
     types_take_turns,
     a_lane_that_empties_leaves_the_order,
-    the_whole_rate_holds_in_every_second,
+    the_queue_rate_holds_in_every_second,
     a_type_rate_does_not_hold_up_other_types,
     a_group_rate_does_not_hold_up_other_groups,
     what_idle_groups_leave_is_used,
     a_batch_never_takes_more_than_the_seats,
     a_batch_never_takes_more_than_the_slots,
     a_denied_lease_says_when_to_ask_again,
-    one_asker_per_type_is_told_the_time,
-    a_slow_rate_is_looked_at_again_within_a_minute,
+    one_worker_per_type_gets_the_wake_time,
+    a_slow_rate_is_checked_again_within_a_minute,
     a_lease_that_leaves_more_wakes_another,
     a_satisfied_lease_leaves_the_time_of_what_waits_to_another,
     a_bucket_heals_when_the_clock_steps_back,
     many_denied_groups_are_passed_in_bounded_steps,
     a_leased_job_names_its_bulk_action,
     a_repeated_request_names_the_bulk_action_too,
-    a_lease_says_when_somebody_asked_for_a_type,
-    jobs_that_will_not_run_hold_up_nobody,
+    a_lease_records_when_its_types_were_last_requested,
+    jobs_that_will_not_run_delay_no_others,
     every_lease_serves_others_beside_held_and_cancelled_jobs,
     blocked_lanes_of_one_group_leave_the_lease_to_others,
     more_blocked_lanes_than_a_lease_sets_aside_wake_the_next,
@@ -83,8 +84,8 @@ async fn a_leased_job_says_so(queue: Subject) {
     assert_eq!((view.state, view.until), (JobState::Processing, Some(START.plus_ms(LEASE_MS))));
     assert_eq!((view.fence, view.attempts), (Some(leased.fence), 1));
     assert_eq!(view.worker.expect("a leased job has a worker").to_string(), "worker");
-    let (group, whole) = (queue.group("g").await, queue.whole().await);
-    assert_eq!((group.backlog, group.in_flight, whole.backlog, whole.in_flight), (0, 1, 0, 1));
+    let (group, totals) = (queue.group("g").await, queue.queue_view().await);
+    assert_eq!((group.backlog, group.in_flight, totals.backlog, totals.in_flight), (0, 1, 0, 1));
 }
 
 /// Erratum Q7. Erratum Q37.
@@ -108,7 +109,7 @@ async fn a_job_is_leased_to_one_worker(queue: Subject) {
             assert!(seen.insert(leased.job.clone()), "{:?} was leased twice", leased.job);
         }
     }
-    assert_eq!((seen.len(), queue.whole().await.in_flight), (120, 120));
+    assert_eq!((seen.len(), queue.queue_view().await.in_flight), (120, 120));
 }
 
 /// Erratum Q37.
@@ -150,7 +151,7 @@ async fn a_repeated_request_gives_the_same_jobs_and_no_new_ones(queue: Subject) 
     let again = queue.leased(request("w", 1, 5)).await.0;
     assert_eq!(again, first);
     assert_eq!(queue.leased(request("w", 1, 20)).await.0, first, "whatever it asks for now");
-    assert_eq!(queue.whole().await.in_flight, 5);
+    assert_eq!(queue.queue_view().await.in_flight, 5);
     assert_eq!(queue.leased(request("w", 2, 5)).await.0.len(), 5);
 }
 
@@ -174,9 +175,9 @@ async fn a_repeated_empty_request_stays_empty(queue: Subject) {
 async fn a_lower_request_is_superseded(queue: Subject) {
     queue.add(jobs("g", 4)).await;
     queue.leased(request("w", 9, 1)).await;
-    let late = queue.engine.lease(request("w", 8, 1)).await.expect("a late request is answered");
+    let late = queue.engine.call(request("w", 8, 1)).await.expect("a late request is answered");
     assert_eq!(late, Leased::Superseded { newest: RequestNumber(9) });
-    assert_eq!(queue.whole().await.in_flight, 1);
+    assert_eq!(queue.queue_view().await.in_flight, 1);
 }
 
 async fn each_worker_has_its_own_request_numbers(queue: Subject) {
@@ -191,7 +192,7 @@ async fn a_request_is_remembered_as_long_as_the_longest_lease(queue: Subject) {
     queue.add(jobs("g", 4)).await;
     queue.leased(request("w", 9, 1)).await;
     queue.advance_ms(LEASE_MS_MAX - 1);
-    let late = queue.engine.lease(request("w", 3, 1)).await.expect("a late request is answered");
+    let late = queue.engine.call(request("w", 3, 1)).await.expect("a late request is answered");
     assert_eq!(late, Leased::Superseded { newest: RequestNumber(9) });
     queue.advance_ms(1);
     assert_eq!(queue.leased(request("w", 3, 1)).await.0.len(), 1);
@@ -219,10 +220,10 @@ async fn a_lease_takes_only_the_types_it_asks_for(queue: Subject) {
 async fn unknown_types_give_nothing(queue: Subject) {
     assert_eq!(queue.lease_and_wake(&["never seen"], 5).await, (vec![], None));
     assert_eq!(queue.lease_and_wake(&[], 5).await, (vec![], None));
-    assert_eq!(queue.whole().await.types, []);
+    assert_eq!(queue.queue_view().await.types, []);
 }
 
-async fn an_order_out_of_range_is_invalid(queue: Subject) {
+async fn a_request_out_of_range_is_invalid(queue: Subject) {
     let with = |jobs_max, lease_ms| Lease { jobs_max, lease_ms, ..request("w", 1, 1) };
     let wrong = [
         with(0, LEASE_MS),
@@ -231,7 +232,7 @@ async fn an_order_out_of_range_is_invalid(queue: Subject) {
         with(1, LEASE_MS_MAX + 1),
     ];
     for command in wrong {
-        assert!(matches!(queue.engine.lease(command).await, Err(EngineError::Invalid(_))));
+        assert!(matches!(queue.engine.call(command).await, Err(EngineError::Invalid(_))));
     }
     queue.add(jobs("g", LEASE_JOBS_MAX)).await;
     let most = queue.leased(with(LEASE_JOBS_MAX, LEASE_MS_MAX)).await.0;
@@ -384,12 +385,12 @@ async fn a_lane_that_empties_leaves_the_order(queue: Subject) {
     queue.settle(&leased[0], Outcome::Released).await;
     assert_eq!(queue.type_view("t").await.active_lanes, [0, 11, 0]);
     queue.lease(20).await;
-    assert_eq!(queue.whole().await.active_lanes, [0, 0, 0]);
+    assert_eq!(queue.queue_view().await.active_lanes, [0, 0, 0]);
 }
 
 /// Erratum Q21.
-async fn the_whole_rate_holds_in_every_second(queue: Subject) {
-    queue.set_whole(Settings { rate: Some(per_second(20, 2)), ..Settings::default() }).await;
+async fn the_queue_rate_holds_in_every_second(queue: Subject) {
+    queue.set_queue(Settings { rate: Some(per_second(20, 2)), ..Settings::default() }).await;
     queue.add(jobs("a", 60)).await;
     queue.add(jobs("b", 60)).await;
     let starts = queue.starts(350, 10).await;
@@ -424,7 +425,7 @@ async fn a_group_rate_does_not_hold_up_other_groups(queue: Subject) {
 
 /// Erratum Q27.
 async fn what_idle_groups_leave_is_used(queue: Subject) {
-    queue.set_whole(Settings { rate: Some(per_second(10, 1)), ..Settings::default() }).await;
+    queue.set_queue(Settings { rate: Some(per_second(10, 1)), ..Settings::default() }).await;
     for number in 0..9 {
         queue.add([job(&format!("idle {number}"), "1")]).await;
     }
@@ -449,7 +450,7 @@ async fn a_batch_never_takes_more_than_the_seats(queue: Subject) {
 
 /// Erratum Q20.
 async fn a_batch_never_takes_more_than_the_slots(queue: Subject) {
-    queue.set_whole(Settings { rate: Some(per_second(10, 4)), ..Settings::default() }).await;
+    queue.set_queue(Settings { rate: Some(per_second(10, 4)), ..Settings::default() }).await;
     queue.add(jobs("a", 20)).await;
     queue.add(jobs("b", 20)).await;
     assert_eq!(queue.lease(100).await.len(), 4);
@@ -458,7 +459,7 @@ async fn a_batch_never_takes_more_than_the_slots(queue: Subject) {
 }
 
 async fn a_denied_lease_says_when_to_ask_again(queue: Subject) {
-    queue.set_whole(Settings { rate: Some(per_second(10, 1)), ..Settings::default() }).await;
+    queue.set_queue(Settings { rate: Some(per_second(10, 1)), ..Settings::default() }).await;
     queue.add(jobs("g", 5)).await;
     queue.lease(1).await;
     let (leased, wake_at) = queue.lease_and_wake(&["t"], 1).await;
@@ -469,7 +470,7 @@ async fn a_denied_lease_says_when_to_ask_again(queue: Subject) {
     assert_eq!(queue.lease_and_wake(&["t"], 1).await.1, Some(START.plus_ms(120)), "whichever comes first");
 }
 
-async fn one_asker_per_type_is_told_the_time(queue: Subject) {
+async fn one_worker_per_type_gets_the_wake_time(queue: Subject) {
     queue.add([delayed(5000, "g", "1")]).await;
     let due = Some(START.plus_ms(5000));
     assert_eq!(queue.leased(queue.next_request("first", 1)).await.1, due);
@@ -481,10 +482,10 @@ async fn one_asker_per_type_is_told_the_time(queue: Subject) {
     assert_eq!(queue.leased(queue.next_request("second", 1)).await.1, sooner, "an earlier time is news");
     queue.advance_ms(1200);
     let late = queue.leased(queue.next_request("third", 1)).await;
-    assert_eq!(late.0.len(), 1, "a holder that does not come back is replaced by whoever asks");
+    assert_eq!(late.0.len(), 1, "a worker that does not come back is replaced by the next that asks");
 }
 
-async fn a_slow_rate_is_looked_at_again_within_a_minute(queue: Subject) {
+async fn a_slow_rate_is_checked_again_within_a_minute(queue: Subject) {
     let rate = Rate::new(1, 24 * 3600 * 1000, Some(1)).expect("one a day is a rate");
     queue.set_group("g", group_rate(rate)).await;
     queue.add(jobs("g", 2)).await;
@@ -515,7 +516,7 @@ async fn a_satisfied_lease_leaves_the_time_of_what_waits_to_another(queue: Subje
 
 /// Erratum Q26.
 async fn a_bucket_heals_when_the_clock_steps_back(queue: Subject) {
-    queue.set_whole(Settings { rate: Some(per_second(10, 1)), ..Settings::default() }).await;
+    queue.set_queue(Settings { rate: Some(per_second(10, 1)), ..Settings::default() }).await;
     queue.add(jobs("g", 10)).await;
     assert_eq!(queue.lease(5).await.len(), 1);
     queue.step_back_ms(3_600_000);
@@ -553,7 +554,7 @@ async fn a_repeated_request_names_the_bulk_action_too(queue: Subject) {
     assert_eq!(queue.leased(request("w", 1, 5)).await.0, first, "what is held is held, wanted or not");
 }
 
-async fn a_lease_says_when_somebody_asked_for_a_type(queue: Subject) {
+async fn a_lease_records_when_its_types_were_last_requested(queue: Subject) {
     queue.add([job("g", "1"), job_of("other", "g", "2")]).await;
     assert_eq!(queue.type_view("t").await.asked_at, None);
     queue.advance_ms(500);
@@ -562,14 +563,14 @@ async fn a_lease_says_when_somebody_asked_for_a_type(queue: Subject) {
     assert_eq!(queue.type_view("other").await.asked_at, None);
     queue.advance_ms(999);
     queue.lease(1).await;
-    let asked_at = queue.type_view("t").await.asked_at.expect("somebody has asked");
+    let asked_at = queue.type_view("t").await.asked_at.expect("a worker has asked");
     assert!(queue.now().since(asked_at) < 1_000_000, "give or take a second");
     queue.step_back_ms(3_600_000);
     queue.lease(1).await;
     assert_eq!(queue.type_view("t").await.asked_at, Some(queue.now()));
 }
 
-async fn jobs_that_will_not_run_hold_up_nobody(queue: Subject) {
+async fn jobs_that_will_not_run_delay_no_others(queue: Subject) {
     queue.open_with_jobs("a", "held", 5).await;
     queue.open_with_jobs("b", "dropped", 5).await;
     queue.add(jobs("c", 5)).await;
@@ -580,7 +581,7 @@ async fn jobs_that_will_not_run_hold_up_nobody(queue: Subject) {
     let mut leased = names(&queue.lease(10).await);
     leased.sort();
     assert_eq!(leased, ["a/own", "b/own", "c/3", "c/4", "c/5"]);
-    assert_eq!(queue.whole().await.active_lanes, [0, 0, 0]);
+    assert_eq!(queue.queue_view().await.active_lanes, [0, 0, 0]);
 }
 
 async fn jobs_that_will_not_run_do_not_wake_in_vain(queue: Subject) {

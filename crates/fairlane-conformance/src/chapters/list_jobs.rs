@@ -1,4 +1,4 @@
-//! `list_jobs`: pages of jobs, in the order of the place they stand in.
+//! `list_jobs`: pages of jobs, in the order of the list they are in.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ pub const CASES: &[Case] = cases![
     a_filter_drops_what_it_does_not_name_and_the_page_says_where_to_go_on,
     a_type_filter_skips_the_lanes_of_other_types,
     a_page_with_large_payloads_ends_early,
-    a_line_shows_what_a_look_at_the_job_shows,
+    a_listed_job_shows_what_its_inspection_shows,
     every_job_is_in_exactly_one_listing,
     listing_changes_nothing,
     a_page_of_none_or_too_many_is_refused,
@@ -39,7 +39,7 @@ fn page(listing: Listing, cursor: u64, limit: usize) -> ListJobs {
 }
 
 async fn listed(queue: &Subject, command: ListJobs) -> Listed {
-    queue.engine.list_jobs(command).await.expect("list_jobs is answered")
+    queue.engine.call(command).await.expect("list_jobs is answered")
 }
 
 /// All pages of `limit` jobs.
@@ -197,7 +197,7 @@ async fn a_dead_job_that_runs_again_has_left_its_bulk_action(queue: Subject) {
     queue.discard("g", &["b2"]).await;
     let command = page(of_bulk("g", "b"), 0, 1);
     let first = listed(&queue, command.clone()).await;
-    assert_eq!((first.jobs.len(), first.next.is_some()), (0, true), "they still count as looked at");
+    assert_eq!((first.jobs.len(), first.next.is_some()), (0, true), "they still count as examined");
     assert_eq!(names_in(&queue, of_bulk("g", "b")).await, Vec::<String>::new());
 }
 
@@ -274,7 +274,7 @@ async fn a_page_with_large_payloads_ends_early(queue: Subject) {
     assert_eq!(all_pages(&queue, pending("g"), 100).await.len(), 5);
 }
 
-async fn a_line_shows_what_a_look_at_the_job_shows(queue: Subject) {
+async fn a_listed_job_shows_what_its_inspection_shows(queue: Subject) {
     queue.open("g", "b").await;
     queue.add([in_bulk("b", NewJob { cost: cost(3), ..job_at(Level::Low, "g", "1") })]).await;
     let traced = |new: NewJob| NewJob { trace: trace_of(&new.job), ..new };
@@ -304,13 +304,13 @@ async fn every_job_is_in_exactly_one_listing(queue: Subject) {
     queue.extend(&leased[16], LEASE_MS).await;
     queue.hold("h", "b").await;
     queue.cancel("g", &["12", "late"]).await;
-    let mut places: Vec<Listing> =
+    let mut listings: Vec<Listing> =
         vec![Listing::Waiting, Listing::InFlight, Listing::Dead, Listing::Finished];
     for group in groups {
-        places.extend([pending(group), of_bulk(group, "b"), Listing::OnHold(bulk_ref(group, "b"))]);
+        listings.extend([pending(group), of_bulk(group, "b"), Listing::OnHold(bulk_ref(group, "b"))]);
     }
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
-    for listing in places {
+    for listing in listings {
         // A dead job of a bulk action is among the dead, too.
         let of_bulk = matches!(listing, Listing::OfBulk(_));
         let mut lines = all_pages(&queue, listing, 3).await;
@@ -326,17 +326,17 @@ async fn listing_changes_nothing(queue: Subject) {
     queue.add(jobs("g", 5)).await;
     queue.lease(2).await;
     queue.drain_wakes().await;
-    let before = (queue.whole().await, queue.group("g").await, queue.type_view("t").await);
+    let before = (queue.queue_view().await, queue.group("g").await, queue.type_view("t").await);
     for listing in [pending("g"), Listing::InFlight, Listing::Waiting] {
         assert_eq!(names_in(&queue, listing.clone()).await, names_in(&queue, listing).await);
     }
-    assert_eq!((queue.whole().await, queue.group("g").await, queue.type_view("t").await), before);
+    assert_eq!((queue.queue_view().await, queue.group("g").await, queue.type_view("t").await), before);
     assert!(queue.is_silent().await);
 }
 
 async fn a_page_of_none_or_too_many_is_refused(queue: Subject) {
     for limit in [0, LIST_JOBS_MAX + 1] {
-        let refused = queue.engine.list_jobs(page(Listing::Dead, 0, limit)).await;
+        let refused = queue.engine.call(page(Listing::Dead, 0, limit)).await;
         assert!(refused.is_err_and(|error| !error.is_retryable()));
     }
     assert_eq!(listed(&queue, page(Listing::Dead, 0, LIST_JOBS_MAX)).await.jobs, []);

@@ -1,4 +1,4 @@
-//! `make_due`: what waits becomes due now; the way out in a hurry.
+//! `make_due`: waiting jobs become due now.
 
 use fairlane_core::limits::MAKE_DUE_JOBS_MAX;
 use fairlane_core::queue::*;
@@ -10,18 +10,18 @@ use crate::subject::*;
 /// The claims.
 pub const CASES: &[Case] = cases![
     waiting_jobs_of_a_group_become_due_now,
-    waiting_jobs_of_everybody_become_due_now,
+    waiting_jobs_of_all_groups_become_due_now,
     every_reason_to_wait_is_overruled,
     jobs_made_due_pass_the_gate_again,
     nothing_that_waits_is_nothing_to_do,
     making_due_again_changes_nothing,
     page_by_page_every_job_is_reached_once,
-    a_page_looks_at_a_bounded_number,
+    a_page_examines_a_bounded_number_of_jobs,
     jobs_that_are_due_already_end_the_search,
     counts_do_not_change,
     it_wakes_a_waiter,
     in_classic_the_jobs_are_promoted_and_admitted_again,
-    an_order_out_of_range_is_invalid,
+    a_request_out_of_range_is_invalid,
 ];
 
 async fn waiting_jobs_of_a_group_become_due_now(queue: Subject) {
@@ -34,7 +34,7 @@ async fn waiting_jobs_of_a_group_become_due_now(queue: Subject) {
     assert_eq!(names(&queue.lease(10).await), ["g/1", "g/2"]);
 }
 
-async fn waiting_jobs_of_everybody_become_due_now(queue: Subject) {
+async fn waiting_jobs_of_all_groups_become_due_now(queue: Subject) {
     queue.add([delayed(5000, "g", "1"), delayed(900_000, "h", "1"), delayed(7000, "i", "1")]).await;
     assert_eq!(queue.make_due(None, 0, 100).await, MadeDue { moved: 3, next: None });
     assert_eq!(queue.lease(10).await.len(), 3);
@@ -69,7 +69,7 @@ async fn nothing_that_waits_is_nothing_to_do(queue: Subject) {
     assert_eq!(queue.make_due(None, 50, 100).await, MadeDue { moved: 0, next: None }, "beyond the end");
 }
 
-/// A lost reply: it is said again.
+/// A lost reply: the command is repeated.
 async fn making_due_again_changes_nothing(queue: Subject) {
     queue.add([delayed(5000, "g", "1")]).await;
     assert_eq!(queue.make_due(Some("g"), 0, 100).await.moved, 1);
@@ -94,11 +94,11 @@ async fn page_by_page_every_job_is_reached_once(queue: Subject) {
     assert_eq!((leased.len(), count_of("h", &leased)), (10, 10));
 }
 
-async fn a_page_looks_at_a_bounded_number(queue: Subject) {
+async fn a_page_examines_a_bounded_number_of_jobs(queue: Subject) {
     queue.add((0..6).map(|number| delayed(1000 + number, "far", &number.to_string()))).await;
     queue.add((0..3).map(|number| delayed(100 + number, "near", &number.to_string()))).await;
     let first = queue.make_due(Some("near"), 0, 6).await;
-    assert_eq!(first, MadeDue { moved: 0, next: Some(6) }, "the far ones were looked at");
+    assert_eq!(first, MadeDue { moved: 0, next: Some(6) }, "the later ones were examined");
     let second = queue.make_due(Some("near"), 6, 3).await;
     assert_eq!(second.moved, 3);
     assert_eq!(queue.make_due(Some("far"), 0, 2).await, MadeDue { moved: 2, next: Some(0) });
@@ -115,11 +115,11 @@ async fn jobs_that_are_due_already_end_the_search(queue: Subject) {
 /// Erratum Q24.
 async fn counts_do_not_change(queue: Subject) {
     queue.add([delayed(5000, "g", "1"), delayed(6000, "g", "2")]).await;
-    let before = (queue.whole().await, queue.group("g").await);
+    let before = (queue.queue_view().await, queue.group("g").await);
     assert_eq!(queue.make_due(Some("g"), 0, 100).await.moved, 2);
-    assert_eq!((queue.whole().await, queue.group("g").await), before);
+    assert_eq!((queue.queue_view().await, queue.group("g").await), before);
     assert_eq!(queue.promote(10).await.moved, 2);
-    assert_eq!((queue.whole().await.waiting, queue.group("g").await.waiting), (0, 0));
+    assert_eq!((queue.queue_view().await.waiting, queue.group("g").await.waiting), (0, 0));
 }
 
 async fn it_wakes_a_waiter(queue: Subject) {
@@ -142,13 +142,13 @@ async fn in_classic_the_jobs_are_promoted_and_admitted_again(queue: Subject) {
     assert_eq!(ready(&queue.admit(10).await), [""; 0], "the window is still used up");
 }
 
-async fn an_order_out_of_range_is_invalid(queue: Subject) {
+async fn a_request_out_of_range_is_invalid(queue: Subject) {
     queue.add([delayed(5000, "g", "1")]).await;
     let with = |jobs_max, cursor| MakeDue { group: None, cursor, jobs_max };
     let wrong =
         [with(0, 0), with(MAKE_DUE_JOBS_MAX + 1, 0), with(1, u64::from(u32::MAX) + 1), with(1, u64::MAX)];
     for command in wrong {
-        assert!(matches!(queue.engine.make_due(command).await, Err(EngineError::Invalid(_))));
+        assert!(matches!(queue.engine.call(command).await, Err(EngineError::Invalid(_))));
     }
     assert_eq!(queue.job("g", "1").await.until, Some(START.plus_ms(5000)));
     assert_eq!(queue.make_due(None, 0, MAKE_DUE_JOBS_MAX).await.moved, 1);

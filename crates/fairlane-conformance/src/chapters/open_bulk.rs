@@ -1,5 +1,7 @@
-//! `open_bulk`: a bulk action of a group, with its bounds; opening it again changes nothing.
+//! `open_bulk`: opens a bulk action of a group, with its deadline and failure limit; opening it
+//! again changes nothing.
 
+use fairlane_core::kernel::Invalid;
 use fairlane_core::limits::{BULK_PAYLOAD_BYTES_MAX, DELAY_MS_MAX, GROUP_BULKS_MAX};
 use fairlane_core::queue::*;
 use fairlane_engine::EngineError;
@@ -11,7 +13,7 @@ use crate::subject::*;
 pub const CASES: &[Case] = cases![
     a_new_bulk_action_is_open_and_empty,
     opening_again_changes_nothing,
-    its_payload_is_shown_to_whoever_takes_it,
+    its_payload_is_shown_to_the_aggregator,
     a_payload_is_opaque,
     a_payload_out_of_range_is_invalid,
     a_bulk_action_belongs_to_its_group,
@@ -34,7 +36,7 @@ async fn a_new_bulk_action_is_open_and_empty(queue: Subject) {
     let expected = BulkView {
         bulk: bulk_ref("g", "b"),
         state: BulkState::Created,
-        course: Course::Run,
+        mode: BulkMode::Run,
         sealed: false,
         total: 0,
         succeeded: 0,
@@ -54,7 +56,7 @@ async fn a_new_bulk_action_is_open_and_empty(queue: Subject) {
     assert_eq!(queue.bulk("g", "b").await, expected);
     let unbounded = queue.open("g", "c").await;
     assert_eq!((unbounded.deadline, unbounded.failures_max), (None, None));
-    assert_eq!(queue.whole().await.active_groups, 0, "a bulk action without jobs is no work");
+    assert_eq!(queue.queue_view().await.active_groups, 0, "a bulk action without jobs is no work");
 }
 
 /// A lost reply: the producer opens again, perhaps with other numbers.
@@ -66,12 +68,12 @@ async fn opening_again_changes_nothing(queue: Subject) {
     let before = queue.bulk("g", "b").await;
     let again = OpenBulk { deadline_ms: Some(1), failures_max: Some(0), ..with_payload("b", b"other") };
     for _ in 0..2 {
-        let opened = queue.engine.open_bulk(again.clone()).await.expect("open_bulk is answered");
+        let opened = queue.engine.call(again.clone()).await.expect("open_bulk is answered");
         assert_eq!(opened, BulkOpened::Exists(before.clone()));
     }
     queue.cancel_bulk("g", "b").await;
     let ended = queue.bulk("g", "b").await;
-    let opened = queue.engine.open_bulk(again).await.expect("open_bulk is answered");
+    let opened = queue.engine.call(again).await.expect("open_bulk is answered");
     assert_eq!(opened, BulkOpened::Exists(ended), "one that has ended is not opened anew");
 }
 
@@ -79,18 +81,18 @@ fn with_payload(id: &str, payload: &[u8]) -> OpenBulk {
     OpenBulk { bulk: bulk_ref("g", id), deadline_ms: None, failures_max: None, payload: payload.into() }
 }
 
-async fn its_payload_is_shown_to_whoever_takes_it(queue: Subject) {
+async fn its_payload_is_shown_to_the_aggregator(queue: Subject) {
     let open = with_payload("b", b"tell whom");
-    let opened = queue.engine.open_bulk(open.clone()).await.expect("open_bulk is answered");
+    let opened = queue.engine.call(open.clone()).await.expect("open_bulk is answered");
     assert!(matches!(&opened, BulkOpened::Created(view) if view.payload == open.payload), "{opened:?}");
     queue.add(jobs_in("b", "g", 1)).await;
     let leased = queue.lease_one().await;
     queue.succeed(&[leased]).await;
     assert_eq!(queue.hold("g", "b").await.expect("it is there").payload, open.payload);
     assert_eq!(queue.seal("g", "b").await.payload, open.payload);
-    let taken = queue.take_one().await;
+    let taken = queue.lease_bulk().await;
     assert_eq!(taken.view.payload, open.payload);
-    queue.finish(&taken).await;
+    queue.settle_bulk(&taken).await;
     let view = queue.bulk("g", "b").await;
     assert_eq!((&*view.payload, &*view.summary), (&b"tell whom"[..], &b"summary"[..]));
 }
@@ -98,17 +100,17 @@ async fn its_payload_is_shown_to_whoever_takes_it(queue: Subject) {
 async fn a_payload_is_opaque(queue: Subject) {
     let every_byte: Vec<u8> = (0..=255).chain([b':', b':', 0]).collect();
     for (id, payload) in [("bytes", &every_byte[..]), ("zero", b"0"), ("none", b"")] {
-        queue.engine.open_bulk(with_payload(id, payload)).await.expect("open_bulk is answered");
+        queue.engine.call(with_payload(id, payload)).await.expect("open_bulk is answered");
         assert_eq!(&*queue.bulk("g", id).await.payload, payload);
     }
 }
 
 async fn a_payload_out_of_range_is_invalid(queue: Subject) {
     let largest = vec![7; BULK_PAYLOAD_BYTES_MAX];
-    let refused = queue.engine.open_bulk(with_payload("b", &[&largest[..], b"7"].concat())).await;
+    let refused = queue.engine.call(with_payload("b", &[&largest[..], b"7"].concat())).await;
     assert!(matches!(refused, Err(EngineError::Invalid(Invalid::TooLarge { .. }))), "{refused:?}");
     assert_eq!(queue.find_bulk("g", "b").await, None);
-    queue.engine.open_bulk(with_payload("b", &largest)).await.expect("16 KiB are taken");
+    queue.engine.call(with_payload("b", &largest)).await.expect("16 KiB are taken");
     assert_eq!(&*queue.bulk("g", "b").await.payload, largest);
 }
 
@@ -160,13 +162,13 @@ async fn one_failure_too_many_fails_it_and_drops_the_rest(queue: Subject) {
     queue.settle(&leased[1], failed()).await;
     let view = queue.bulk("g", "b").await;
     assert_eq!((view.state, view.cause), (BulkState::Failed, Some(BulkCause::Failures)));
-    assert_eq!((view.course, view.finished_at), (Course::Drop, Some(START.plus_ms(5))));
+    assert_eq!((view.mode, view.finished_at), (BulkMode::Drop, Some(START.plus_ms(5))));
     assert!(matches!(queue.extend(&leased[2], LEASE_MS).await, Extension::Cancelled(_)));
     assert_eq!(ids(&queue.lease(10).await), ["other"], "what is left of it never runs");
-    assert_eq!(queue.ends("g", "b").await, [0, 2, 3]);
+    assert_eq!(queue.end_counts("g", "b").await, [0, 2, 3]);
     queue.succeed(&leased[2..]).await;
-    assert_eq!(queue.ends("g", "b").await, [1, 2, 3], "what was running still counts as it ended");
-    assert_eq!(queue.take_one().await.view, queue.bulk("g", "b").await, "and somebody is told");
+    assert_eq!(queue.end_counts("g", "b").await, [1, 2, 3], "what was running still counts as it ended");
+    assert_eq!(queue.lease_bulk().await.view, queue.bulk("g", "b").await, "and it is leased for aggregation");
 }
 
 async fn a_threshold_of_none_fails_at_the_first_failure(queue: Subject) {
@@ -203,7 +205,7 @@ async fn without_a_threshold_no_number_of_failures_fails_it(queue: Subject) {
 
 /// Erratum Q17.
 async fn lost_leases_count_as_failures(queue: Subject) {
-    queue.set_whole(Settings { max_loss_count: 0, ..Settings::default() }).await;
+    queue.set_queue(Settings { max_loss_count: 0, ..Settings::default() }).await;
     queue.end_reclaim_grace().await;
     queue.open_within("g", "b", None, Some(0)).await;
     queue.add(jobs_in("b", "g", 2)).await;
@@ -230,20 +232,20 @@ async fn a_deadline_that_passes_fails_it_and_drops_its_jobs(queue: Subject) {
     assert_eq!(view.finished_at, Some(START.plus_ms(1000)));
     assert_eq!(queue.settle(&running, retry(0)).await, Verdict::Applied);
     assert_eq!(queue.lease(10).await, [], "what was running is not tried again");
-    assert_eq!(queue.ends("g", "b").await, [0, 0, 3]);
+    assert_eq!(queue.end_counts("g", "b").await, [0, 0, 3]);
     assert_eq!(queue.sweep(10).await, NOTHING_SWEPT, "it fails once");
 }
 
 async fn a_deadline_holds_during_aggregation(queue: Subject) {
     queue.open_within("g", "b", Some(1000), None).await;
     queue.seal("g", "b").await;
-    let taken = queue.take_one().await;
+    let taken = queue.lease_bulk().await;
     queue.advance_ms(1000);
     assert_eq!(queue.sweep(10).await.overdue, 1);
     let view = queue.bulk("g", "b").await;
     assert_eq!((view.state, view.cause), (BulkState::Failed, Some(BulkCause::Deadline)));
-    assert_eq!(queue.finish(&taken).await, Verdict::Stale, "a summary that is not kept is not applied");
-    assert_eq!(queue.take_one().await.view, view, "it is given anew, as failed");
+    assert_eq!(queue.settle_bulk(&taken).await, Verdict::Stale, "a summary that is not kept is not applied");
+    assert_eq!(queue.lease_bulk().await.view, view, "it is given anew, as failed");
     assert_eq!(queue.bulk("g", "b").await, view);
 }
 
@@ -252,8 +254,8 @@ async fn what_has_finished_in_time_does_not_fail_later(queue: Subject) {
         queue.open_within("g", id, Some(1000), None).await;
     }
     queue.seal("g", "completed").await;
-    let taken = queue.take_one().await;
-    assert_eq!(queue.finish(&taken).await, Verdict::Applied);
+    let taken = queue.lease_bulk().await;
+    assert_eq!(queue.settle_bulk(&taken).await, Verdict::Applied);
     queue.cancel_bulk("g", "cancelled").await;
     queue.advance_ms(5000);
     assert_eq!(queue.sweep(10).await.overdue, 0);
@@ -275,10 +277,10 @@ async fn more_bulk_actions_than_are_kept_are_refused(queue: Subject) {
         producer.await.expect("no producer panics");
     }
     let open = |id: &str| with_payload(id, b"");
-    let refused = queue.engine.open_bulk(open("one more")).await.expect("open_bulk is answered");
+    let refused = queue.engine.call(open("one more")).await.expect("open_bulk is answered");
     assert_eq!(refused, BulkOpened::TooMany);
     assert_eq!(queue.find_bulk("g", "one more").await, None);
-    let known = queue.engine.open_bulk(open("0-0")).await.expect("open_bulk is answered");
+    let known = queue.engine.call(open("0-0")).await.expect("open_bulk is answered");
     assert!(matches!(known, BulkOpened::Exists(_)), "{known:?}");
     queue.open("h", "one more").await;
 }
@@ -292,7 +294,7 @@ async fn bounds_out_of_range_are_invalid(queue: Subject) {
     ];
     for (deadline_ms, failures_max) in wrong {
         let command = OpenBulk { deadline_ms, failures_max, ..with_payload("b", b"") };
-        assert!(matches!(queue.engine.open_bulk(command).await, Err(EngineError::Invalid(_))));
+        assert!(matches!(queue.engine.call(command).await, Err(EngineError::Invalid(_))));
     }
     assert_eq!(queue.find_bulk("g", "b").await, None);
     queue.open_within("g", "b", Some(DELAY_MS_MAX), Some(u64::from(u32::MAX))).await;

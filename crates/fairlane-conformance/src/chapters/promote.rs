@@ -1,4 +1,4 @@
-//! `promote`: what is due returns to its lane, and then fair order and gates apply again.
+//! `promote`: due jobs return to their lanes, and then fair order and gates apply again.
 
 use fairlane_core::limits::PROMOTE_JOBS_MAX;
 use fairlane_core::queue::*;
@@ -59,7 +59,7 @@ async fn promoted_jobs_go_before_their_backlog(queue: Subject) {
 
 /// Erratum Q19.
 async fn promoted_jobs_pass_the_gate_again(queue: Subject) {
-    queue.set_whole(Settings { rate: Some(per_second(5, 1)), ..Settings::default() }).await;
+    queue.set_queue(Settings { rate: Some(per_second(5, 1)), ..Settings::default() }).await;
     let new = (0..20).map(|number| delayed(10, "g", &number.to_string()));
     queue.add(new).await;
     queue.advance_ms(10);
@@ -87,17 +87,17 @@ async fn promoted_jobs_wait_for_their_turn(queue: Subject) {
 async fn counts_do_not_change_by_promotion(queue: Subject) {
     queue.add([delayed(10, "a", "1"), delayed(10, "a", "2"), delayed(20, "b", "1"), job("b", "2")]).await;
     assert_eq!((queue.group("a").await.backlog, queue.group("b").await.backlog), (2, 2));
-    assert_eq!((queue.whole().await.backlog, queue.whole().await.waiting), (4, 3));
+    assert_eq!((queue.queue_view().await.backlog, queue.queue_view().await.waiting), (4, 3));
     queue.advance_ms(10);
     queue.promote(10).await;
     assert_eq!((queue.group("a").await.backlog, queue.group("b").await.backlog), (2, 2));
-    assert_eq!((queue.whole().await.backlog, queue.whole().await.waiting), (4, 1));
+    assert_eq!((queue.queue_view().await.backlog, queue.queue_view().await.waiting), (4, 1));
     for leased in queue.lease(10).await {
         queue.settle(&leased, retry(5)).await;
         queue.settle(&leased, retry(5)).await;
     }
     assert_eq!((queue.group("a").await.backlog, queue.group("b").await.backlog), (2, 2));
-    assert_eq!((queue.whole().await.backlog, queue.whole().await.waiting), (4, 4));
+    assert_eq!((queue.queue_view().await.backlog, queue.queue_view().await.waiting), (4, 4));
 }
 
 async fn a_promotion_wakes_a_waiter(queue: Subject) {
@@ -110,7 +110,7 @@ async fn a_promotion_wakes_a_waiter(queue: Subject) {
 
 async fn a_number_out_of_range_is_invalid(queue: Subject) {
     for jobs_max in [0, PROMOTE_JOBS_MAX + 1] {
-        let refused = queue.engine.promote(Promote { jobs_max }).await;
+        let refused = queue.engine.call(Promote { jobs_max }).await;
         assert!(matches!(refused, Err(EngineError::Invalid(_))));
     }
 }

@@ -1,4 +1,4 @@
-//! `reclaim`: what a dead worker held comes back; an outage kills no jobs.
+//! `reclaim`: the jobs of a dead worker come back; an outage kills no jobs.
 
 use fairlane_core::limits::{
     LEASE_MS_MAX, MAX_LOSS_COUNT, RECLAIM_GRACE_MS, RECLAIM_JOBS_MAX, RECLAIM_STALE_MS,
@@ -24,7 +24,7 @@ pub const CASES: &[Case] = cases![
     a_reclaim_wakes_a_waiter,
     deadlines_heal_when_the_clock_steps_back,
     a_grace_heals_when_the_clock_steps_back,
-    a_lost_lease_that_nobody_wants_is_cancelled,
+    a_lost_lease_of_a_cancelled_job_is_cancelled,
     too_many_lost_leases_end_dead_wanted_or_not,
     a_number_out_of_range_is_invalid,
 ];
@@ -79,8 +79,8 @@ async fn too_many_lost_leases_end_dead(queue: Subject) {
     }
     let view = queue.job("g", "1").await;
     assert_eq!((view.state, &*view.note), (JobState::Failed, &b"lost too many leases"[..]));
-    let whole = queue.whole().await;
-    assert_eq!((whole.failed, whole.backlog, whole.in_flight), (1, 0, 0));
+    let totals = queue.queue_view().await;
+    assert_eq!((totals.failed, totals.backlog, totals.in_flight), (1, 0, 0));
 }
 
 async fn nothing_is_taken_back_in_the_first_grace(queue: Subject) {
@@ -115,7 +115,7 @@ async fn an_outage_brings_a_new_grace(queue: Subject) {
     queue.advance_ms(LEASE_MS);
     let reclaimed = queue.reclaim(10).await;
     assert_eq!(reclaimed.grace_until, Some(queue.now().plus_ms(RECLAIM_GRACE_MS)));
-    assert_eq!((reclaimed.recovered, queue.whole().await.in_flight), (0, 5));
+    assert_eq!((reclaimed.recovered, queue.queue_view().await.in_flight), (0, 5));
     queue.advance_reclaiming_ms(RECLAIM_GRACE_MS).await;
     assert_eq!(queue.reclaim(10).await.recovered, 5);
 }
@@ -198,12 +198,12 @@ async fn a_grace_heals_when_the_clock_steps_back(queue: Subject) {
 
 async fn a_number_out_of_range_is_invalid(queue: Subject) {
     for jobs_max in [0, RECLAIM_JOBS_MAX + 1] {
-        let refused = queue.engine.reclaim(Reclaim { jobs_max }).await;
+        let refused = queue.engine.call(Reclaim { jobs_max }).await;
         assert!(matches!(refused, Err(EngineError::Invalid(_))));
     }
 }
 
-async fn a_lost_lease_that_nobody_wants_is_cancelled(queue: Subject) {
+async fn a_lost_lease_of_a_cancelled_job_is_cancelled(queue: Subject) {
     queue.end_reclaim_grace().await;
     queue.open_with_jobs("g", "b", 1).await;
     queue.add(jobs("g", 2)).await;
@@ -217,19 +217,19 @@ async fn a_lost_lease_that_nobody_wants_is_cancelled(queue: Subject) {
         let view = queue.job("g", id).await;
         assert_eq!((view.state, view.losses), (JobState::Cancelled, 1));
     }
-    let (whole, group) = (queue.whole().await, queue.group("g").await);
-    assert_eq!((whole.in_flight, whole.backlog, group.in_flight, group.backlog), (0, 1, 0, 1));
+    let (totals, group) = (queue.queue_view().await, queue.group("g").await);
+    assert_eq!((totals.in_flight, totals.backlog, group.in_flight, group.backlog), (0, 1, 0, 1));
     assert_eq!(ids(&queue.lease(10).await), ["2"]);
 }
 
 /// Erratum Q17.
 async fn too_many_lost_leases_end_dead_wanted_or_not(queue: Subject) {
-    queue.set_whole(Settings { max_loss_count: 0, ..Settings::default() }).await;
+    queue.set_queue(Settings { max_loss_count: 0, ..Settings::default() }).await;
     queue.end_reclaim_grace().await;
     queue.add([job("g", "1")]).await;
     queue.lease(1).await;
     queue.cancel("g", &["1"]).await;
     queue.advance_reclaiming_ms(LEASE_MS).await;
     let reclaimed = queue.reclaim(10).await;
-    assert_eq!((reclaimed.dead, reclaimed.cancelled), (1, 0), "why it ended is worth a look");
+    assert_eq!((reclaimed.dead, reclaimed.cancelled), (1, 0), "the reason of its end is kept");
 }

@@ -1,4 +1,5 @@
-//! `resume_bulk`: a held bulk action's jobs run again; a sweep brings back what was set aside.
+//! `resume_bulk`: a held bulk action's jobs run again; a sweep puts back the jobs that were set
+//! aside.
 
 use fairlane_core::limits::SWEEP_JOBS_MAX;
 use fairlane_core::queue::*;
@@ -26,9 +27,9 @@ async fn jobs_not_yet_set_aside_run_at_once(queue: Subject) {
     queue.open_with_jobs("g", "b", 3).await;
     queue.hold("g", "b").await;
     let view = queue.resume("g", "b").await.expect("it is there");
-    assert_eq!((view.course, view.on_hold), (Course::Run, 0));
+    assert_eq!((view.mode, view.on_hold), (BulkMode::Run, 0));
     assert_eq!(ids(&queue.lease(10).await), ["b1", "b2", "b3"]);
-    assert_eq!(queue.whole().await.sweeping, 0, "there is nothing to bring back");
+    assert_eq!(queue.queue_view().await.sweeping, 0, "there is nothing to bring back");
 }
 
 async fn jobs_set_aside_come_back_in_order_before_the_rest(queue: Subject) {
@@ -37,9 +38,9 @@ async fn jobs_set_aside_come_back_in_order_before_the_rest(queue: Subject) {
     assert_eq!(queue.lease(10).await, []);
     queue.add([job("g", "later")]).await;
     let view = queue.resume("g", "b").await.expect("it is there");
-    assert_eq!((view.on_hold, queue.whole().await.sweeping), (4, 1));
+    assert_eq!((view.on_hold, queue.queue_view().await.sweeping), (4, 1));
     assert_eq!(queue.sweep(10).await, Swept { resumed: 4, ..NOTHING_SWEPT });
-    assert_eq!((queue.bulk("g", "b").await.on_hold, queue.whole().await.sweeping), (0, 0));
+    assert_eq!((queue.bulk("g", "b").await.on_hold, queue.queue_view().await.sweeping), (0, 0));
     assert_eq!(ids(&queue.lease(10).await), ["b1", "b2", "b3", "b4", "later"]);
 }
 
@@ -77,7 +78,7 @@ async fn a_job_cancelled_while_set_aside_does_not_run(queue: Subject) {
     queue.resume("g", "b").await;
     queue.sweep(10).await;
     assert_eq!(ids(&queue.lease(10).await), ["b1", "b3"]);
-    assert_eq!(queue.ends("g", "b").await, [0, 0, 1]);
+    assert_eq!(queue.end_counts("g", "b").await, [0, 0, 1]);
 }
 
 async fn jobs_that_come_back_wake_a_waiter(queue: Subject) {
@@ -119,7 +120,7 @@ async fn resuming_again_changes_nothing(queue: Subject) {
     queue.lease(10).await;
     let first = queue.resume("g", "b").await;
     assert_eq!(queue.resume("g", "b").await, first);
-    assert_eq!(queue.whole().await.sweeping, 1);
+    assert_eq!(queue.queue_view().await.sweeping, 1);
     queue.sweep(10).await;
     queue.resume("g", "b").await;
     assert_eq!(queue.sweep(10).await, NOTHING_SWEPT);
@@ -130,7 +131,7 @@ async fn resuming_one_that_is_not_held_changes_nothing(queue: Subject) {
     queue.open_with_jobs("g", "b", 2).await;
     let before = queue.bulk("g", "b").await;
     assert_eq!(queue.resume("g", "b").await, Some(before.clone()));
-    assert_eq!((queue.bulk("g", "b").await, queue.whole().await.sweeping), (before, 0));
+    assert_eq!((queue.bulk("g", "b").await, queue.queue_view().await.sweeping), (before, 0));
 }
 
 async fn resuming_one_that_has_ended_changes_nothing(queue: Subject) {
@@ -139,9 +140,9 @@ async fn resuming_one_that_has_ended_changes_nothing(queue: Subject) {
     queue.lease(10).await;
     queue.cancel_bulk("g", "b").await;
     let view = queue.resume("g", "b").await.expect("it is there");
-    assert_eq!((view.course, view.state), (Course::Drop, BulkState::Cancelled));
+    assert_eq!((view.mode, view.state), (BulkMode::Drop, BulkState::Cancelled));
     queue.sweep(10).await;
-    assert_eq!((queue.lease(10).await, queue.ends("g", "b").await), (vec![], [0, 0, 3]));
+    assert_eq!((queue.lease(10).await, queue.end_counts("g", "b").await), (vec![], [0, 0, 3]));
 }
 
 async fn an_unknown_one_is_nothing(queue: Subject) {

@@ -18,7 +18,7 @@ pub const CASES: &[Case] = cases![
     a_wrong_number_leaves_it_open,
     the_right_number_seals_it,
     sealing_again_says_the_same,
-    an_unknown_one_is_said_so_and_not_made,
+    an_unknown_one_is_reported_and_not_created,
     sealing_one_that_has_ended_does_not_revive_it,
     its_states_come_in_the_order_of_the_road,
 ];
@@ -33,7 +33,7 @@ async fn an_open_bulk_action_is_never_complete(queue: Subject) {
         let view = queue.bulk("g", "b").await;
         assert_eq!((view.succeeded, view.total), (round + 1, round + 1));
         assert_eq!(view.state, BulkState::Running, "the producer may add more");
-        assert_eq!((queue.take(10).await, queue.whole().await.aggregating), (vec![], 0));
+        assert_eq!((queue.lease_bulks(10).await, queue.queue_view().await.aggregating), (vec![], 0));
     }
 }
 
@@ -43,11 +43,11 @@ async fn a_sealed_one_is_complete_when_its_last_job_has_ended(queue: Subject) {
     queue.seal("g", "b").await;
     let leased = queue.lease(3).await;
     queue.succeed(&leased[..2]).await;
-    assert_eq!((queue.bulk_state("g", "b").await, queue.take(10).await), (BulkState::Running, vec![]));
+    assert_eq!((queue.bulk_state("g", "b").await, queue.lease_bulks(10).await), (BulkState::Running, vec![]));
     queue.succeed(&leased[2..]).await;
     assert_eq!(queue.bulk_state("g", "b").await, BulkState::Aggregating);
-    assert_eq!(queue.whole().await.aggregating, 1);
-    assert_eq!(queue.take_one().await.view.bulk, bulk_ref("g", "b"));
+    assert_eq!(queue.queue_view().await.aggregating, 1);
+    assert_eq!(queue.lease_bulk().await.view.bulk, bulk_ref("g", "b"));
 }
 
 /// Erratum Q15. Erratum Q16.
@@ -61,18 +61,18 @@ async fn it_is_complete_exactly_once(queue: Subject) {
     }
     assert_eq!(queue.bulk_state("g", "b").await, BulkState::Running, "one job settled thrice is one job");
     queue.succeed(&leased[1..]).await;
-    let taken = queue.take_one().await;
+    let taken = queue.lease_bulk().await;
     for job in &leased {
         queue.settle(job, succeeded()).await;
     }
     queue.seal("g", "b").await;
-    assert_eq!(queue.take(10).await, []);
-    assert_eq!(queue.finish(&taken).await, Verdict::Applied);
+    assert_eq!(queue.lease_bulks(10).await, []);
+    assert_eq!(queue.settle_bulk(&taken).await, Verdict::Applied);
     let ended = queue.bulk("g", "b").await;
     queue.seal("g", "b").await;
     queue.settle(&leased[1], failed()).await;
     queue.advance_ms(LEASE_MS);
-    assert_eq!((queue.take(10).await, queue.bulk("g", "b").await), (vec![], ended));
+    assert_eq!((queue.lease_bulks(10).await, queue.bulk("g", "b").await), (vec![], ended));
 }
 
 async fn the_only_job_settled_completes_it(queue: Subject) {
@@ -86,7 +86,7 @@ async fn the_only_job_settled_completes_it(queue: Subject) {
 
 /// Erratum Q15. Erratum Q17.
 async fn every_kind_of_end_counts_once(queue: Subject) {
-    queue.set_whole(Settings { max_retry_count: 0, max_loss_count: 0, ..Settings::default() }).await;
+    queue.set_queue(Settings { max_retry_count: 0, max_loss_count: 0, ..Settings::default() }).await;
     queue.end_reclaim_grace().await;
     queue.open_with_jobs("g", "b", 5).await;
     queue.seal("g", "b").await;
@@ -94,7 +94,7 @@ async fn every_kind_of_end_counts_once(queue: Subject) {
     let lost = queue.lease_one().await;
     queue.advance_reclaiming_ms(LEASE_MS).await;
     assert_eq!(queue.reclaim(10).await.dead, 1);
-    assert_eq!(queue.ends("g", "b").await, [0, 1, 1]);
+    assert_eq!(queue.end_counts("g", "b").await, [0, 1, 1]);
     let leased = queue.lease(10).await;
     for (job, outcome) in leased.iter().zip([succeeded(), failed(), retry(0)]) {
         assert_eq!(queue.bulk_state("g", "b").await, BulkState::Running);
@@ -103,7 +103,7 @@ async fn every_kind_of_end_counts_once(queue: Subject) {
     }
     queue.settle(&lost, succeeded()).await;
     queue.cancel("g", &["b1", "b5"]).await;
-    assert_eq!(queue.ends("g", "b").await, [1, 3, 1]);
+    assert_eq!(queue.end_counts("g", "b").await, [1, 3, 1]);
     assert_eq!(queue.bulk_state("g", "b").await, BulkState::Aggregating);
 }
 
@@ -114,8 +114,8 @@ async fn no_jobs_complete_at_once(queue: Subject) {
     let view = queue.seal("g", "b").await;
     assert_eq!((view.state, view.sealed, view.total), (BulkState::Aggregating, true, 0));
     assert_eq!((view.started_at, view.finished_at), (None, None));
-    let taken = queue.take_one().await;
-    assert_eq!(queue.finish(&taken).await, Verdict::Applied);
+    let taken = queue.lease_bulk().await;
+    assert_eq!(queue.settle_bulk(&taken).await, Verdict::Applied);
     assert_eq!(queue.bulk_state("g", "b").await, BulkState::Completed);
 }
 
@@ -160,7 +160,7 @@ async fn sealing_again_says_the_same(queue: Subject) {
     );
 }
 
-async fn an_unknown_one_is_said_so_and_not_made(queue: Subject) {
+async fn an_unknown_one_is_reported_and_not_created(queue: Subject) {
     assert_eq!(queue.seal_expecting("g", "b", None).await, BulkSealed::Unknown);
     queue.open("g", "other").await;
     assert_eq!(queue.seal_expecting("g", "b", Some(0)).await, BulkSealed::Unknown);
@@ -172,11 +172,11 @@ async fn sealing_one_that_has_ended_does_not_revive_it(queue: Subject) {
     queue.open_with_jobs("g", "b", 2).await;
     queue.cancel_bulk("g", "b").await;
     queue.sweep(10).await;
-    let taken = queue.take_one().await;
+    let taken = queue.lease_bulk().await;
     let view = queue.seal("g", "b").await;
     assert_eq!((view.state, view.cancelled), (BulkState::Cancelled, 2));
-    assert_eq!(queue.take(10).await, [], "it was handed out, sealed or not");
-    assert_eq!(queue.finish(&taken).await, Verdict::Applied);
+    assert_eq!(queue.lease_bulks(10).await, [], "it was handed out, sealed or not");
+    assert_eq!(queue.settle_bulk(&taken).await, Verdict::Applied);
 }
 
 /// Erratum Q14.
@@ -191,8 +191,8 @@ async fn its_states_come_in_the_order_of_the_road(queue: Subject) {
     words.push(queue.bulk_state("g", "b").await.as_str());
     queue.succeed(&leased).await;
     words.push(queue.bulk_state("g", "b").await.as_str());
-    let taken = queue.take_one().await;
-    queue.finish(&taken).await;
+    let taken = queue.lease_bulk().await;
+    queue.settle_bulk(&taken).await;
     words.push(queue.bulk_state("g", "b").await.as_str());
     assert_eq!(words, ["CREATED", "RUNNING", "RUNNING", "AGGREGATING", "COMPLETED"]);
     assert_eq!(queue.bulk("g", "b").await.started_at, Some(START.plus_ms(4)), "the first lease stays");

@@ -99,12 +99,12 @@ async fn a_lifted_rate_frees_the_backlog_at_once(queue: Subject) {
     queue.set_group("g", group_rate(rate)).await;
     queue.add(jobs("g", 10)).await;
     assert_eq!(queue.lease(10).await.len(), 1);
-    assert_eq!(queue.whole().await.parked_lanes, 1);
+    assert_eq!(queue.queue_view().await.parked_lanes, 1);
     queue.drain_wakes().await;
     queue.set_group("g", GroupPatch { rate: Some(None), ..GroupPatch::default() }).await;
     assert!(queue.is_woken().await);
     assert_eq!(queue.lease(10).await.len(), 9);
-    assert_eq!(queue.whole().await.parked_lanes, 0);
+    assert_eq!(queue.queue_view().await.parked_lanes, 0);
 }
 
 async fn equal_values_change_nothing(queue: Subject) {
@@ -206,7 +206,7 @@ async fn a_pause_gathers_no_claims(queue: Subject) {
 async fn a_concurrency_out_of_range_is_invalid(queue: Subject) {
     for seats in [0, CONCURRENCY_MAX + 1] {
         let command = SetGroup { group: group_id("g"), patch: group_seats(seats), reset_congestion: false };
-        assert!(matches!(queue.engine.set_group(command).await, Err(EngineError::Invalid(_))));
+        assert!(matches!(queue.engine.call(command).await, Err(EngineError::Invalid(_))));
     }
 }
 
@@ -258,12 +258,12 @@ async fn a_reset_forgets_statistics_and_history_but_not_jobs(queue: Subject) {
     queue.succeed(&[again]).await;
     let before = queue.congestion("g").await;
     assert_eq!((before.waiting, before.backoff_ms, before.ended), (3, 5000, 1));
-    assert_eq!(queue.history("g", 10).await.len(), 1);
+    assert_eq!(queue.snapshots("g", 10).await.len(), 1);
     queue.reset_congestion("g").await;
     let after = queue.congestion("g").await;
     assert_eq!((after.backoff_ms, after.throttles, after.ended), (0, 0, 0));
-    assert_eq!((queue.history("g", 10).await, after.waiting), (vec![], 3), "jobs that wait stay counted");
-    assert_eq!((queue.whole().await.waiting, queue.group("g").await.backlog), (3, 3));
+    assert_eq!((queue.snapshots("g", 10).await, after.waiting), (vec![], 3), "jobs that wait stay counted");
+    assert_eq!((queue.queue_view().await.waiting, queue.group("g").await.backlog), (3, 3));
     assert_eq!(queue.promote(10).await.moved, 3, "and come back");
     queue.reset_congestion("g").await;
     assert_eq!(queue.congestion("g").await.waiting, 0);
@@ -271,8 +271,7 @@ async fn a_reset_forgets_statistics_and_history_but_not_jobs(queue: Subject) {
 
 async fn a_reset_of_an_unknown_group_makes_none(queue: Subject) {
     queue.reset_congestion("g").await;
-    let found = queue.inspect(Inspect::Group(group_id("g"))).await;
-    assert_eq!(found, Inspected::Group(None));
+    assert_eq!(queue.find_group("g").await, None);
 }
 
 async fn a_reset_can_come_with_a_change(queue: Subject) {
@@ -280,14 +279,14 @@ async fn a_reset_can_come_with_a_change(queue: Subject) {
     queue.add(jobs("g", 2)).await;
     queue.admit(10).await;
     let command = SetGroup { group: group_id("g"), patch: weight(3), reset_congestion: true };
-    let set = queue.engine.set_group(command).await.expect("set_group is answered");
+    let set = queue.engine.call(command).await.expect("set_group is answered");
     assert_eq!((set.settings.weight.get(), queue.congestion("g").await.backoff_ms), (3, 0));
 }
 
 async fn a_base_priority_out_of_range_is_invalid(queue: Subject) {
     for value in [BASE_PRIORITY_MAX as i64 + 1, -(BASE_PRIORITY_MAX as i64) - 1, i64::MAX, i64::MIN] {
         let command = SetGroup { group: group_id("g"), patch: base_priority(value), reset_congestion: false };
-        assert!(matches!(queue.engine.set_group(command).await, Err(EngineError::Invalid(_))));
+        assert!(matches!(queue.engine.call(command).await, Err(EngineError::Invalid(_))));
     }
-    assert_eq!(queue.inspect(Inspect::Group(group_id("g"))).await, Inspected::Group(None));
+    assert_eq!(queue.find_group("g").await, None);
 }

@@ -20,9 +20,9 @@ pub const CASES: &[Case] = cases![
     another_change_keeps_the_cut,
     any_change_opens_a_type_that_a_retry_after_has_closed,
     an_empty_change_leaves_a_closed_type_closed,
-    a_type_too_many_is_said_so,
+    a_type_beyond_the_limit_is_refused,
     a_type_has_retries_of_its_own,
-    without_retries_of_its_own_a_type_has_those_of_the_whole,
+    a_type_without_its_own_retry_limit_uses_that_of_the_queue,
     changed_retries_hold_for_jobs_that_have_failed_before,
     a_concurrency_out_of_range_is_invalid,
     retries_out_of_range_are_invalid,
@@ -101,7 +101,11 @@ async fn a_paused_type_rests_and_loses_nothing(queue: Subject) {
     queue.add([job("g", "1"), job("g", "2"), job_of("other", "g", "3")]).await;
     assert_eq!(ids(&queue.lease_of(&["t", "other"], 10).await), ["3"]);
     queue.advance_ms(3_600_000);
-    assert_eq!(queue.lease_and_wake(&["t"], 10).await, (vec![], None), "no time is told: resuming wakes");
+    assert_eq!(
+        queue.lease_and_wake(&["t"], 10).await,
+        (vec![], None),
+        "no wake time is given: resuming wakes"
+    );
     queue.set_type("t", type_paused(false)).await;
     assert_eq!(ids(&queue.lease(10).await), ["1", "2"]);
 }
@@ -165,7 +169,7 @@ async fn any_change_opens_a_type_that_a_retry_after_has_closed(queue: Subject) {
     }
 }
 
-/// A producer claims a type in this way: that must not open what its downstream has closed.
+/// A producer creates a type in this way; that must not open a type that its downstream has closed.
 async fn an_empty_change_leaves_a_closed_type_closed(queue: Subject) {
     queue.add(jobs("g", 2)).await;
     let leased = queue.lease_one().await;
@@ -174,18 +178,18 @@ async fn an_empty_change_leaves_a_closed_type_closed(queue: Subject) {
     assert_eq!(queue.type_view("t").await.closed_until, Some(START.plus_ms(5000)));
 }
 
-async fn a_type_too_many_is_said_so(queue: Subject) {
+async fn a_type_beyond_the_limit_is_refused(queue: Subject) {
     for number in 0..TYPES_MAX {
         queue.set_type(&format!("t{number}"), type_paused(true)).await;
     }
     let command = SetType { type_id: type_id("one more"), patch: TypePatch::default() };
-    let answer = queue.engine.set_type(command).await.expect("set_type is answered");
+    let answer = queue.engine.call(command).await.expect("set_type is answered");
     assert_eq!(answer, TypeSet::TooManyTypes);
-    assert_eq!(queue.whole().await.types.len(), TYPES_MAX);
+    assert_eq!(queue.queue_view().await.types.len(), TYPES_MAX);
     queue.set_type("t0", type_paused(false)).await;
 }
 
-/// Lets the next job of a type fail, to be tried again at once, and gives the state it is in then.
+/// Lets the next job of a type fail, to be tried again at once, and returns its state afterwards.
 async fn retried(queue: &Subject, type_name: &str) -> JobState {
     let leased = queue.lease_of(&[type_name], 1).await;
     assert_eq!(leased.len(), 1, "{type_name}");
@@ -194,7 +198,7 @@ async fn retried(queue: &Subject, type_name: &str) -> JobState {
 }
 
 async fn a_type_has_retries_of_its_own(queue: Subject) {
-    queue.set_whole(Settings { max_retry_count: 1, ..Settings::default() }).await;
+    queue.set_queue(Settings { max_retry_count: 1, ..Settings::default() }).await;
     queue.add([job_of("none", "g", "none"), job_of("two", "g", "two"), job_of("t", "g", "t")]).await;
     queue.set_type("none", type_retries(Some(0))).await;
     queue.set_type("two", type_retries(Some(2))).await;
@@ -203,12 +207,12 @@ async fn a_type_has_retries_of_its_own(queue: Subject) {
         assert_eq!(retried(&queue, "two").await, state);
     }
     for state in [JobState::Waiting, JobState::Failed] {
-        assert_eq!(retried(&queue, "t").await, state, "others have those of the whole");
+        assert_eq!(retried(&queue, "t").await, state, "other types use the limit of the queue");
     }
 }
 
-async fn without_retries_of_its_own_a_type_has_those_of_the_whole(queue: Subject) {
-    queue.set_whole(Settings { max_retry_count: 0, ..Settings::default() }).await;
+async fn a_type_without_its_own_retry_limit_uses_that_of_the_queue(queue: Subject) {
+    queue.set_queue(Settings { max_retry_count: 0, ..Settings::default() }).await;
     queue.set_type("t", type_retries(Some(ATTEMPTS_MAX))).await;
     queue.add([job("g", "t")]).await;
     assert_eq!(retried(&queue, "t").await, JobState::Waiting);
@@ -229,7 +233,7 @@ async fn changed_retries_hold_for_jobs_that_have_failed_before(queue: Subject) {
 async fn retries_out_of_range_are_invalid(queue: Subject) {
     for retries in [ATTEMPTS_MAX + 1, u32::MAX] {
         let command = SetType { type_id: type_id("t"), patch: type_retries(Some(retries)) };
-        assert!(matches!(queue.engine.set_type(command).await, Err(EngineError::Invalid(_))));
+        assert!(matches!(queue.engine.call(command).await, Err(EngineError::Invalid(_))));
     }
     let settings = queue.set_type("t", type_retries(Some(ATTEMPTS_MAX))).await;
     assert_eq!(settings.max_retry_count, Some(ATTEMPTS_MAX));
@@ -238,6 +242,6 @@ async fn retries_out_of_range_are_invalid(queue: Subject) {
 async fn a_concurrency_out_of_range_is_invalid(queue: Subject) {
     for seats in [0, CONCURRENCY_MAX + 1] {
         let command = SetType { type_id: type_id("t"), patch: type_seats(seats) };
-        assert!(matches!(queue.engine.set_type(command).await, Err(EngineError::Invalid(_))));
+        assert!(matches!(queue.engine.call(command).await, Err(EngineError::Invalid(_))));
     }
 }

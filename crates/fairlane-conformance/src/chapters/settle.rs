@@ -1,6 +1,7 @@
-//! `settle`: every attempt ends once; the fence decides whether this is that end.
+//! `settle`: every attempt ends once; the fence decides whether this settlement ends it.
 
 use fairlane_core::Fence;
+use fairlane_core::kernel::Invalid;
 use fairlane_core::limits::{
     MAX_RETRY_COUNT, MAX_THROTTLE_COUNT, NOTE_BYTES_MAX, RETRY_AFTER_MS_MAX, SETTLE_JOBS_MAX,
 };
@@ -58,8 +59,8 @@ async fn a_success_is_completed_with_its_result(queue: Subject) {
     let view = queue.job("g", "1").await;
     assert_eq!((view.state, view.until), (JobState::Completed, None));
     assert_eq!((&*view.note, view.settled_at), (&b"done"[..], Some(START.plus_ms(5))));
-    let whole = queue.whole().await;
-    assert_eq!((whole.completed, whole.failed, whole.in_flight, whole.backlog), (1, 0, 0, 0));
+    let totals = queue.queue_view().await;
+    assert_eq!((totals.completed, totals.failed, totals.in_flight, totals.backlog), (1, 0, 0, 0));
 }
 
 /// Erratum Q17.
@@ -69,8 +70,8 @@ async fn a_failure_is_dead_with_its_reason(queue: Subject) {
     assert_eq!(queue.settle(&leased, failed()).await, Verdict::Applied);
     let view = queue.job("g", "1").await;
     assert_eq!((view.state, &*view.note, view.attempts), (JobState::Failed, &b"broken"[..], 1));
-    let whole = queue.whole().await;
-    assert_eq!((whole.completed, whole.failed, whole.in_flight, whole.backlog), (0, 1, 0, 0));
+    let totals = queue.queue_view().await;
+    assert_eq!((totals.completed, totals.failed, totals.in_flight, totals.backlog), (0, 1, 0, 0));
     assert_eq!(queue.lease(10).await, []);
 }
 
@@ -91,8 +92,8 @@ async fn every_outcome_has_its_state(queue: Subject) {
         assert_eq!(queue.settle(job, outcome).await, Verdict::Applied);
         assert_eq!(queue.state("g", &job.job.id.to_string()).await, state);
     }
-    let whole = queue.whole().await;
-    let counts = (whole.completed, whole.failed, whole.waiting, whole.backlog, whole.in_flight);
+    let totals = queue.queue_view().await;
+    let counts = (totals.completed, totals.failed, totals.waiting, totals.backlog, totals.in_flight);
     assert_eq!(counts, (2, 1, 2, 3, 0), "cancelled jobs are kept with the completed ones");
 }
 
@@ -103,9 +104,9 @@ async fn a_second_settlement_counts_once(queue: Subject) {
     for _ in 0..3 {
         assert_eq!(queue.settle(&leased[0], succeeded()).await, Verdict::Applied);
     }
-    assert_eq!(queue.settle(&leased[0], failed()).await, Verdict::Applied, "what was said first counts");
-    let whole = queue.whole().await;
-    assert_eq!((whole.completed, whole.failed, whole.in_flight), (1, 0, 1));
+    assert_eq!(queue.settle(&leased[0], failed()).await, Verdict::Applied, "the first settlement counts");
+    let totals = queue.queue_view().await;
+    assert_eq!((totals.completed, totals.failed, totals.in_flight), (1, 0, 1));
     assert_eq!((queue.group("g").await.in_flight, queue.type_view("t").await.in_flight), (1, 1));
 }
 
@@ -114,7 +115,7 @@ async fn the_last_settled_fence_is_applied_even_if_leased_anew(queue: Subject) {
     let first = queue.lease_one().await;
     assert_eq!(queue.settle(&first, retry(0)).await, Verdict::Applied);
     let second = queue.lease_one().await;
-    assert_eq!(queue.settle(&first, retry(0)).await, Verdict::Applied, "its reply was lost, say");
+    assert_eq!(queue.settle(&first, retry(0)).await, Verdict::Applied, "repeated, as after a lost reply");
     assert_eq!(queue.state("g", "1").await, JobState::Processing, "the second lease goes on");
     queue.succeed(&[second]).await;
     assert_eq!(queue.settle(&first, retry(0)).await, Verdict::Stale, "and is the last settled now");
@@ -130,11 +131,11 @@ async fn a_late_settlement_is_stale(queue: Subject) {
     assert_eq!(queue.settle(&slow, succeeded()).await, Verdict::Stale, "before anyone has it again");
     let second = queue.lease_one().await;
     assert_eq!(queue.settle(&slow, succeeded()).await, Verdict::Stale, "and after");
-    assert_eq!(queue.whole().await.completed, 0);
+    assert_eq!(queue.queue_view().await.completed, 0);
     queue.succeed(&[second]).await;
     assert_eq!(queue.settle(&slow, failed()).await, Verdict::Stale);
-    let whole = queue.whole().await;
-    assert_eq!((whole.completed, whole.failed, whole.in_flight), (1, 0, 0));
+    let totals = queue.queue_view().await;
+    assert_eq!((totals.completed, totals.failed, totals.in_flight), (1, 0, 0));
 }
 
 /// Erratum Q15.
@@ -161,12 +162,12 @@ async fn an_unknown_job_is_gone_and_not_made(queue: Subject) {
     let settlement = Settlement { job: job_ref("g", "1"), fence: Fence(5), outcome: succeeded() };
     assert_eq!(queue.settle_all(vec![settlement]).await, [Verdict::Gone]);
     assert_eq!(queue.find_job("g", "1").await, None);
-    assert_eq!(queue.whole().await.completed, 0);
+    assert_eq!(queue.queue_view().await.completed, 0);
 }
 
 /// Erratum Q13.
 async fn a_purged_job_is_gone_and_not_made(queue: Subject) {
-    queue.set_whole(Settings { completed_kept_max: 0, ..Settings::default() }).await;
+    queue.set_queue(Settings { completed_kept_max: 0, ..Settings::default() }).await;
     queue.add([job("g", "1")]).await;
     let leased = queue.lease_one().await;
     assert_eq!(queue.settle(&leased, succeeded()).await, Verdict::Applied);
@@ -240,7 +241,7 @@ async fn retries_that_are_used_up_end_dead(queue: Subject) {
         (view.state, &*view.note, view.attempts),
         (JobState::Failed, &b"again"[..], MAX_RETRY_COUNT + 1)
     );
-    assert_eq!((queue.whole().await.failed, queue.whole().await.backlog), (1, 0));
+    assert_eq!((queue.queue_view().await.failed, queue.queue_view().await.backlog), (1, 0));
 }
 
 /// Erratum Q14.
@@ -259,7 +260,7 @@ async fn a_throttled_job_waits_and_pays_no_attempt(queue: Subject) {
 
 /// Erratum Q30.
 async fn throttles_beyond_the_cap_cost_attempts(queue: Subject) {
-    queue.set_whole(Settings { max_throttle_count: 2, max_retry_count: 1, ..Settings::default() }).await;
+    queue.set_queue(Settings { max_throttle_count: 2, max_retry_count: 1, ..Settings::default() }).await;
     queue.add([job("g", "1")]).await;
     for attempt in [1, 1, 1, 2] {
         let leased = queue.lease_one().await;
@@ -269,7 +270,7 @@ async fn throttles_beyond_the_cap_cost_attempts(queue: Subject) {
     }
     let view = queue.job("g", "1").await;
     assert_eq!((view.state, &*view.note), (JobState::Failed, &b"throttled too often"[..]));
-    assert_eq!(MAX_THROTTLE_COUNT, 100, "and without being told otherwise there is a cap, too");
+    assert_eq!(MAX_THROTTLE_COUNT, 100, "and the default has a cap, too");
 }
 
 /// Erratum Q30.
@@ -334,7 +335,7 @@ async fn one_retry_after_closes_a_type_for_a_minute_at_most(queue: Subject) {
         fence: leased.fence,
         outcome: throttled(0, RETRY_AFTER_MS_MAX + 1),
     };
-    let answer = queue.engine.settle(Settle { settlements: vec![refused] }).await;
+    let answer = queue.engine.call(Settle { settlements: vec![refused] }).await;
     assert!(matches!(answer, Err(EngineError::Invalid(_))), "{answer:?}");
     queue.settle(&leased, throttled(0, RETRY_AFTER_MS_MAX)).await;
     assert_eq!(queue.type_view("t").await.closed_until, Some(START.plus_ms(60_000)));
@@ -355,7 +356,7 @@ async fn a_released_job_is_next_again_and_pays_nothing(queue: Subject) {
 }
 
 async fn a_released_job_gives_its_turn_back_but_not_its_slot(queue: Subject) {
-    queue.set_whole(Settings { rate: Some(per_second(10, 3)), ..Settings::default() }).await;
+    queue.set_queue(Settings { rate: Some(per_second(10, 3)), ..Settings::default() }).await;
     queue.add(jobs("a", 10)).await;
     queue.add(jobs("b", 10)).await;
     let first = queue.lease_one().await;
@@ -379,7 +380,7 @@ async fn settling_frees_a_seat_and_wakes_a_waiter(queue: Subject) {
 }
 
 async fn finished_jobs_are_kept_by_number(queue: Subject) {
-    queue.set_whole(Settings { completed_kept_max: 3, failed_kept_max: 2, ..Settings::default() }).await;
+    queue.set_queue(Settings { completed_kept_max: 3, failed_kept_max: 2, ..Settings::default() }).await;
     queue.add(jobs("g", 10)).await;
     let leased = queue.lease(10).await;
     queue.succeed(&leased[..5]).await;
@@ -387,8 +388,8 @@ async fn finished_jobs_are_kept_by_number(queue: Subject) {
         queue.advance_ms(1);
         queue.settle(job, failed()).await;
     }
-    let whole = queue.whole().await;
-    assert_eq!((whole.completed, whole.failed), (3, 2));
+    let totals = queue.queue_view().await;
+    assert_eq!((totals.completed, totals.failed), (3, 2));
     for (id, kept) in [("2", false), ("3", true), ("5", true), ("8", false), ("9", true), ("10", true)] {
         assert_eq!(queue.find_job("g", id).await.is_some(), kept, "job {id}");
     }
@@ -397,7 +398,7 @@ async fn finished_jobs_are_kept_by_number(queue: Subject) {
 async fn finished_jobs_are_kept_by_time(queue: Subject) {
     let settings =
         Settings { completed_retention_ms: 1000, failed_retention_ms: 5000, ..Settings::default() };
-    queue.set_whole(settings).await;
+    queue.set_queue(settings).await;
     queue.add(jobs("g", 4)).await;
     let leased = queue.lease(4).await;
     queue.succeed(&leased[..1]).await;
@@ -409,12 +410,12 @@ async fn finished_jobs_are_kept_by_time(queue: Subject) {
     queue.advance_ms(4000);
     queue.succeed(&leased[3..]).await;
     assert_eq!(queue.find_job("g", "2").await, None);
-    let whole = queue.whole().await;
-    assert_eq!((whole.completed, whole.failed), (1, 0));
+    let totals = queue.queue_view().await;
+    assert_eq!((totals.completed, totals.failed), (1, 0));
 }
 
 async fn an_id_is_free_again_after_retention(queue: Subject) {
-    queue.set_whole(Settings { completed_kept_max: 0, ..Settings::default() }).await;
+    queue.set_queue(Settings { completed_kept_max: 0, ..Settings::default() }).await;
     queue.add([job("g", "1")]).await;
     let first = queue.lease_one().await;
     queue.succeed(std::slice::from_ref(&first)).await;
@@ -435,8 +436,8 @@ async fn the_same_job_twice_is_invalid(queue: Subject) {
     let leased = queue.lease_one().await;
     let settlement = |outcome| Settlement { job: leased.job.clone(), fence: leased.fence, outcome };
     let both = Settle { settlements: vec![settlement(succeeded()), settlement(failed())] };
-    let refused = queue.engine.settle(both).await;
-    assert_eq!(refused, Err(EngineError::Invalid(Invalid::Twice(leased.job.clone()))));
+    let refused = queue.engine.call(both).await;
+    assert_eq!(refused, Err(job_named_twice("g", "1")));
     assert_eq!(queue.state("g", "1").await, JobState::Processing);
 }
 
@@ -444,7 +445,7 @@ async fn a_settlement_out_of_range_is_invalid(queue: Subject) {
     let large = Outcome::Succeeded { result: vec![0; NOTE_BYTES_MAX + 1].into() };
     for outcome in [large, retry(u64::MAX), throttled(0, u64::MAX)] {
         let settlement = Settlement { job: job_ref("g", "1"), fence: Fence(1), outcome };
-        let refused = queue.engine.settle(Settle { settlements: vec![settlement] }).await;
+        let refused = queue.engine.call(Settle { settlements: vec![settlement] }).await;
         assert!(matches!(refused, Err(EngineError::Invalid(_))));
     }
     let one = |number: usize| Settlement {
@@ -453,7 +454,7 @@ async fn a_settlement_out_of_range_is_invalid(queue: Subject) {
         outcome: Outcome::Released,
     };
     let settlements = (0..=SETTLE_JOBS_MAX).map(one).collect();
-    let refused = queue.engine.settle(Settle { settlements }).await;
+    let refused = queue.engine.call(Settle { settlements }).await;
     assert!(matches!(refused, Err(EngineError::Invalid(Invalid::TooMany { .. }))));
 }
 
@@ -464,15 +465,15 @@ async fn a_job_given_up_is_cancelled_whether_or_not_that_was_requested(queue: Su
     queue.advance_ms(5);
     for job in &leased {
         for outcome in [cancelled(), cancelled(), succeeded()] {
-            assert_eq!(queue.settle(job, outcome).await, Verdict::Applied, "what was said first counts");
+            assert_eq!(queue.settle(job, outcome).await, Verdict::Applied, "the first settlement counts");
         }
         let view = queue.job("g", &job.job.id.to_string()).await;
         assert_eq!((view.state, view.attempts), (JobState::Cancelled, 1));
         assert_eq!((&*view.note, view.until), (&b"unwanted"[..], None));
         assert_eq!((view.settled_at, view.fence), (Some(START.plus_ms(5)), Some(job.fence)));
     }
-    let whole = queue.whole().await;
-    assert_eq!((whole.in_flight, whole.backlog, whole.completed, whole.failed), (0, 0, 2, 0));
+    let totals = queue.queue_view().await;
+    assert_eq!((totals.in_flight, totals.backlog, totals.completed, totals.failed), (0, 0, 2, 0));
     assert_eq!(queue.lease(10).await, []);
     assert_eq!(queue.requeue("g", &["1"]).await, [Requeued::NotDead]);
 }
@@ -494,7 +495,7 @@ async fn jobs_given_up_count_as_cancelled_with_their_bulk_action(queue: Subject)
     for _ in 0..2 {
         queue.settle(&leased[1], cancelled()).await;
         queue.settle(&leased[2], Outcome::Cancelled { reason: bytes("") }).await;
-        assert_eq!(queue.ends("g", "b").await, [1, 0, 2]);
+        assert_eq!(queue.end_counts("g", "b").await, [1, 0, 2]);
     }
     assert_eq!(queue.bulk_state("g", "b").await, BulkState::Aggregating);
     assert_eq!(queue.state("g", "b3").await, JobState::Cancelled);
@@ -513,19 +514,19 @@ async fn an_unwanted_job_is_cancelled_instead_of_waiting(queue: Subject) {
         assert_eq!((view.state, view.until), (JobState::Cancelled, None));
         assert_eq!((view.settled_at, view.fence), (Some(START.plus_ms(5)), Some(job.fence)));
     }
-    let whole = queue.whole().await;
-    assert_eq!((whole.waiting, whole.backlog, whole.completed, whole.failed), (0, 0, 3, 0));
+    let totals = queue.queue_view().await;
+    assert_eq!((totals.waiting, totals.backlog, totals.completed, totals.failed), (0, 0, 3, 0));
 }
 
 /// Erratum Q17.
 async fn an_unwanted_job_out_of_retries_is_dead(queue: Subject) {
-    queue.set_whole(Settings { max_retry_count: 0, ..Settings::default() }).await;
+    queue.set_queue(Settings { max_retry_count: 0, ..Settings::default() }).await;
     queue.open_with_jobs("g", "b", 1).await;
     let leased = queue.lease_one().await;
     queue.cancel_bulk("g", "b").await;
     queue.settle(&leased, retry(0)).await;
     assert_eq!(queue.state("g", "b1").await, JobState::Failed);
-    assert_eq!(queue.ends("g", "b").await, [0, 1, 0]);
+    assert_eq!(queue.end_counts("g", "b").await, [0, 1, 0]);
 }
 
 /// Erratum Q15. Erratum Q17.
@@ -541,10 +542,10 @@ async fn jobs_of_a_bulk_action_are_counted_with_it(queue: Subject) {
     let settlements: Vec<Settlement> = settlements.collect();
     for _ in 0..2 {
         assert_eq!(queue.settle_all(settlements.clone()).await, [Verdict::Applied; 4]);
-        assert_eq!(queue.ends("g", "b").await, [2, 1, 0]);
+        assert_eq!(queue.end_counts("g", "b").await, [2, 1, 0]);
     }
-    let whole = queue.whole().await;
-    assert_eq!((whole.completed, whole.failed), (1, 1), "completed jobs of a bulk action are kept with it");
+    let totals = queue.queue_view().await;
+    assert_eq!((totals.completed, totals.failed), (1, 1), "completed jobs of a bulk action are kept with it");
 }
 
 /// Erratum Q31.
@@ -560,5 +561,5 @@ async fn throttles_are_added_up_and_never_rounded(queue: Subject) {
     queue.succeed(&[again]).await;
     let view = queue.congestion("g").await;
     assert_eq!((view.throttles, view.ended), (1, 400), "one that waited is counted when it ends");
-    assert_eq!(view.throttles_per_job(), 0.0025, "a mean of two places would say nothing");
+    assert_eq!(view.throttles_per_job(), 0.0025, "a mean with two decimals would show 0");
 }

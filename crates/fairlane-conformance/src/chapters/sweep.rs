@@ -1,4 +1,5 @@
-//! `sweep`: what was dropped, resumed, overdue or outlived is tidied up, a bounded number at a time.
+//! `sweep`: removes dropped and expired jobs, puts resumed ones back and ends overdue bulk actions,
+//! a bounded number at a time.
 
 use fairlane_core::limits::{
     GROUP_IDLE_MS, SWEEP_BULKS_MAX, SWEEP_GROUPS_MAX, SWEEP_JOBS_MAX, VISIT_SKIPS_MAX,
@@ -44,16 +45,16 @@ async fn finished(queue: &Subject, id: &str, count: usize) {
     queue.seal("g", id).await;
     let leased = queue.lease(count.max(1)).await;
     queue.succeed(&leased).await;
-    let taken = queue.take_one().await;
-    assert_eq!(queue.finish(&taken).await, Verdict::Applied);
+    let taken = queue.lease_bulk().await;
+    assert_eq!(queue.settle_bulk(&taken).await, Verdict::Applied);
 }
 
 async fn nothing_to_do_is_nothing_done(queue: Subject) {
     assert_eq!(queue.sweep(10).await, NOTHING_SWEPT);
     queue.open_with_jobs("g", "b", 3).await;
-    let before = (queue.whole().await, queue.bulk("g", "b").await);
+    let before = (queue.queue_view().await, queue.bulk("g", "b").await);
     assert_eq!(queue.sweep(10).await, NOTHING_SWEPT);
-    assert_eq!((queue.whole().await, queue.bulk("g", "b").await), before);
+    assert_eq!((queue.queue_view().await, queue.bulk("g", "b").await), before);
 }
 
 async fn dropped_jobs_leave_the_heads_of_their_lanes(queue: Subject) {
@@ -65,7 +66,7 @@ async fn dropped_jobs_leave_the_heads_of_their_lanes(queue: Subject) {
     queue.add([job("g", "own")]).await;
     queue.cancel_bulk("g", "b").await;
     assert_eq!(queue.sweep(100).await, Swept { dropped: 9, ..NOTHING_SWEPT });
-    assert_eq!((queue.group("g").await.backlog, queue.whole().await.sweeping), (1, 0));
+    assert_eq!((queue.group("g").await.backlog, queue.queue_view().await.sweeping), (1, 0));
     assert_eq!(queue.state("g", "3").await, JobState::Cancelled);
     assert_eq!(ids(&queue.lease_of(&["t", "u"], 10).await), ["own"]);
 }
@@ -77,7 +78,7 @@ async fn a_sweep_drops_a_bounded_number_and_says_that_there_is_more(queue: Subje
         assert_eq!(queue.sweep(2).await, Swept { dropped, more, ..NOTHING_SWEPT });
     }
     assert_eq!(queue.sweep(2).await, NOTHING_SWEPT);
-    assert_eq!(queue.ends("g", "b").await, [0, 0, 5]);
+    assert_eq!(queue.end_counts("g", "b").await, [0, 0, 5]);
 }
 
 async fn dropped_jobs_behind_a_living_one_wait_for_their_turn(queue: Subject) {
@@ -85,9 +86,9 @@ async fn dropped_jobs_behind_a_living_one_wait_for_their_turn(queue: Subject) {
     queue.open_with_jobs("g", "b", 2).await;
     queue.cancel_bulk("g", "b").await;
     assert_eq!(queue.sweep(10).await, NOTHING_SWEPT, "no list is searched");
-    assert_eq!(queue.whole().await.sweeping, 0, "nor looked at again and again");
+    assert_eq!(queue.queue_view().await.sweeping, 0, "and is not visited again and again");
     assert_eq!(ids(&queue.lease(1).await), ["alive"]);
-    assert_eq!((queue.lease(1).await, queue.ends("g", "b").await), (vec![], [0, 0, 2]));
+    assert_eq!((queue.lease(1).await, queue.end_counts("g", "b").await), (vec![], [0, 0, 2]));
 }
 
 async fn lanes_that_cannot_be_served_are_swept_too(queue: Subject) {
@@ -96,8 +97,8 @@ async fn lanes_that_cannot_be_served_are_swept_too(queue: Subject) {
     queue.lease(10).await;
     queue.cancel_bulk("g", "b").await;
     assert_eq!(queue.sweep(10).await.dropped, 3);
-    let whole = queue.whole().await;
-    assert_eq!((whole.backlog, whole.active_groups), (0, 0));
+    let totals = queue.queue_view().await;
+    assert_eq!((totals.backlog, totals.active_groups), (0, 0));
     queue.add([job("g", "1")]).await;
     queue.set_group("g", group_paused(false)).await;
     assert_eq!(ids(&queue.lease(10).await), ["1"]);
@@ -115,11 +116,11 @@ async fn bulk_actions_are_swept_in_turn(queue: Subject) {
     queue.cancel_bulk("last", "b").await;
     let swept = queue.sweep(10).await;
     assert_eq!(swept, Swept { more: true, ..NOTHING_SWEPT }, "the first ones cannot be swept yet");
-    assert_eq!(queue.sweep(10).await, Swept { dropped: 1, ..NOTHING_SWEPT }, "and hold nobody up");
-    assert_eq!((queue.ends("last", "b").await, queue.whole().await.sweeping), ([0, 0, 1], 0));
+    assert_eq!(queue.sweep(10).await, Swept { dropped: 1, ..NOTHING_SWEPT }, "and delay no other");
+    assert_eq!((queue.end_counts("last", "b").await, queue.queue_view().await.sweeping), ([0, 0, 1], 0));
 }
 
-/// Cancelled bulk actions whose last job runs are not looked at until it ends.
+/// Cancelled bulk actions whose last job runs are not visited until it ends.
 async fn a_resume_takes_one_sweep_beside_many_stuck_bulk_actions(queue: Subject) {
     queue.open_with_jobs("g", "held", 10).await;
     queue.hold("g", "held").await;
@@ -134,11 +135,15 @@ async fn a_resume_takes_one_sweep_beside_many_stuck_bulk_actions(queue: Subject)
         queue.cancel_bulk("stuck", &format!("b{number}-")).await;
     }
     while queue.sweep(SWEEP_JOBS_MAX).await.more {}
-    assert_eq!(queue.whole().await.sweeping, 0);
+    assert_eq!(queue.queue_view().await.sweeping, 0);
     queue.resume("g", "held").await;
     assert_eq!(queue.sweep(SWEEP_JOBS_MAX).await, Swept { resumed: 10, ..NOTHING_SWEPT });
     queue.succeed(&running).await;
-    assert_eq!(queue.whole().await.aggregating, stuck as u64, "each is aggregated when its job has ended");
+    assert_eq!(
+        queue.queue_view().await.aggregating,
+        stuck as u64,
+        "each is aggregated when its job has ended"
+    );
 }
 
 async fn lanes_and_bulk_actions_share_a_sweep(queue: Subject) {
@@ -181,12 +186,12 @@ async fn a_bounded_number_of_overdue_ones_fails_at_once(queue: Subject) {
 }
 
 async fn a_finished_bulk_action_is_kept_for_its_time(queue: Subject) {
-    queue.set_whole(Settings { bulk_retention_ms: 5000, ..Settings::default() }).await;
+    queue.set_queue(Settings { bulk_retention_ms: 5000, ..Settings::default() }).await;
     finished(&queue, "b", 2).await;
     queue.advance_ms(4999);
     assert_eq!(queue.sweep(10).await, NOTHING_SWEPT);
     assert_eq!(queue.bulk_state("g", "b").await, BulkState::Completed);
-    queue.set_whole(Settings::default()).await;
+    queue.set_queue(Settings::default()).await;
     queue.advance_ms(6 * 24 * 3600 * 1000);
     assert_eq!(queue.sweep(10).await, NOTHING_SWEPT, "a week by default");
     queue.advance_ms(24 * 3600 * 1000);
@@ -194,7 +199,7 @@ async fn a_finished_bulk_action_is_kept_for_its_time(queue: Subject) {
 }
 
 async fn an_outlived_bulk_action_goes_with_its_jobs(queue: Subject) {
-    queue.set_whole(Settings { bulk_retention_ms: 1000, ..Settings::default() }).await;
+    queue.set_queue(Settings { bulk_retention_ms: 1000, ..Settings::default() }).await;
     finished(&queue, "done", 3).await;
     queue.open_with_jobs("g", "cancelled", 2).await;
     queue.cancel_bulk("g", "cancelled").await;
@@ -209,25 +214,25 @@ async fn an_outlived_bulk_action_goes_with_its_jobs(queue: Subject) {
     for id in ["done1", "cancelled1", "dead"] {
         assert_eq!(queue.find_job("g", id).await, None);
     }
-    assert_eq!(queue.whole().await.failed, 0);
+    assert_eq!(queue.queue_view().await.failed, 0);
 }
 
 async fn an_outlived_bulk_action_is_not_aggregated_any_more(queue: Subject) {
-    queue.set_whole(Settings { bulk_retention_ms: 1000, ..Settings::default() }).await;
-    for id in ["waits", "in hand"] {
+    queue.set_queue(Settings { bulk_retention_ms: 1000, ..Settings::default() }).await;
+    for id in ["waits", "leased"] {
         queue.open("g", id).await;
         queue.advance_ms(1);
         queue.cancel_bulk("g", id).await;
     }
-    let taken = queue.take(1).await.remove(0);
+    let taken = queue.lease_bulks(1).await.remove(0);
     queue.advance_ms(1000);
     queue.sweep(10).await;
-    assert_eq!(queue.take_for(10, LEASE_MS).await, CompletedTaken { bulks: vec![], wake_in_us: None });
-    assert_eq!((queue.whole().await.aggregating, queue.finish(&taken).await), (0, Verdict::Gone));
+    assert_eq!(queue.lease_bulks_for(10, LEASE_MS).await, LeasedBulks { bulks: vec![], wake_in_us: None });
+    assert_eq!((queue.queue_view().await.aggregating, queue.settle_bulk(&taken).await), (0, Verdict::Gone));
 }
 
 async fn its_name_and_its_ids_are_free_again(queue: Subject) {
-    queue.set_whole(Settings { bulk_retention_ms: 1000, ..Settings::default() }).await;
+    queue.set_queue(Settings { bulk_retention_ms: 1000, ..Settings::default() }).await;
     finished(&queue, "b", 2).await;
     queue.advance_ms(1000);
     queue.sweep(10).await;
@@ -244,7 +249,7 @@ async fn an_unfinished_bulk_action_is_kept_with_its_jobs(queue: Subject) {
         completed_kept_max: 0,
         ..Settings::default()
     };
-    queue.set_whole(settings).await;
+    queue.set_queue(settings).await;
     queue.open_with_jobs("g", "b", 3).await;
     let leased = queue.lease(2).await;
     queue.succeed(&leased).await;
@@ -256,27 +261,27 @@ async fn an_unfinished_bulk_action_is_kept_with_its_jobs(queue: Subject) {
 }
 
 async fn dead_jobs_of_a_bulk_action_stay_with_it(queue: Subject) {
-    queue.set_whole(Settings { failed_kept_max: 0, failed_retention_ms: 0, ..Settings::default() }).await;
+    queue.set_queue(Settings { failed_kept_max: 0, failed_retention_ms: 0, ..Settings::default() }).await;
     queue.open("g", "b").await;
     queue.add_dead(in_bulk("b", job("g", "of b"))).await;
     queue.add_dead(job("g", "of none")).await;
     queue.sweep(10).await;
     assert_eq!(queue.find_job("g", "of none").await, None);
     assert_eq!(queue.state("g", "of b").await, JobState::Failed);
-    assert_eq!(queue.whole().await.failed, 0, "it is no longer among the dead that a person looks at");
+    assert_eq!(queue.queue_view().await.failed, 0, "it is no longer listed among the dead jobs");
     assert_eq!(queue.requeue("g", &["of b"]).await, [Requeued::Requeued]);
     assert_eq!(ids(&queue.lease(10).await), ["of b"]);
 }
 
 async fn removing_is_bounded(queue: Subject) {
-    queue.set_whole(Settings { bulk_retention_ms: 0, ..Settings::default() }).await;
+    queue.set_queue(Settings { bulk_retention_ms: 0, ..Settings::default() }).await;
     for id in ["x", "y", "z"] {
         finished(&queue, id, 4).await;
     }
     let mut removed = 0;
     for _ in 0..20 {
         let swept = queue.sweep(2).await;
-        assert!(swept.removed <= 4, "about as many as it is told: {swept:?}");
+        assert!(swept.removed <= 4, "about as many as requested: {swept:?}");
         removed += swept.removed;
         if !swept.more {
             break;
@@ -286,7 +291,7 @@ async fn removing_is_bounded(queue: Subject) {
 }
 
 async fn a_job_that_outlives_its_bulk_action_never_runs(queue: Subject) {
-    queue.set_whole(Settings { bulk_retention_ms: 0, ..Settings::default() }).await;
+    queue.set_queue(Settings { bulk_retention_ms: 0, ..Settings::default() }).await;
     queue.open("g", "b").await;
     queue.add([in_bulk("b", delayed(5000, "g", "late")), in_bulk("b", job("g", "running"))]).await;
     let running = queue.lease_one().await;
@@ -296,13 +301,13 @@ async fn a_job_that_outlives_its_bulk_action_never_runs(queue: Subject) {
     assert!(matches!(queue.extend(&running, LEASE_MS).await, Extension::Cancelled(_)));
     queue.settle(&running, retry(0)).await;
     queue.advance_ms(5000);
-    assert_eq!((queue.lease(10).await, queue.whole().await.backlog), (vec![], 0));
+    assert_eq!((queue.lease(10).await, queue.queue_view().await.backlog), (vec![], 0));
     queue.open("g", "b").await;
     assert_eq!(queue.bulk("g", "b").await.total, 0, "a namesake is another one");
 }
 
 async fn a_bulk_action_is_not_forgotten_before_its_jobs(queue: Subject) {
-    queue.set_whole(Settings { bulk_retention_ms: 0, ..Settings::default() }).await;
+    queue.set_queue(Settings { bulk_retention_ms: 0, ..Settings::default() }).await;
     let count = SWEEP_BULKS_MAX + 3;
     for number in 0..count {
         queue.open_with_jobs("g", &format!("b{number}-"), 1).await;
@@ -317,31 +322,28 @@ async fn a_bulk_action_is_not_forgotten_before_its_jobs(queue: Subject) {
     for _ in 0..5 {
         dropped += queue.sweep(SWEEP_JOBS_MAX).await.dropped;
     }
-    assert_eq!((dropped, queue.whole().await.backlog), (count, 0));
+    assert_eq!((dropped, queue.queue_view().await.backlog), (count, 0));
 }
 
 async fn finished_jobs_past_their_time_go(queue: Subject) {
     let settings =
         Settings { completed_retention_ms: 1000, failed_retention_ms: 1000, ..Settings::default() };
-    queue.set_whole(settings).await;
+    queue.set_queue(settings).await;
     queue.add(jobs("g", 1)).await;
     queue.serve_all(10).await;
     queue.add_dead(job("g", "dead")).await;
     queue.advance_ms(1000);
     assert_eq!(queue.sweep(10).await, Swept { removed: 2, ..NOTHING_SWEPT }, "and it says how many");
-    let whole = queue.whole().await;
-    assert_eq!((whole.completed, whole.failed), (0, 0), "without any further settlement");
+    let totals = queue.queue_view().await;
+    assert_eq!((totals.completed, totals.failed), (0, 0), "without any further settlement");
     assert_eq!(queue.find_job("g", "1").await, None);
 }
 
-/// A lost reply: it is swept again.
+/// Longer than finished jobs are kept by default.
 const RETENTION_MS: u64 = 25 * 3600 * 1000;
 
 async fn is_known(queue: &Subject, group: &str) -> bool {
-    match queue.inspect(Inspect::Group(group_id(group))).await {
-        Inspected::Group(view) => view.is_some(),
-        other => panic!("{other:?}"),
-    }
+    queue.find_group(group).await.is_some()
 }
 
 async fn a_group_is_forgotten_once_nothing_of_it_is_left(queue: Subject) {
@@ -372,8 +374,8 @@ async fn a_group_with_jobs_settings_or_bulk_actions_is_kept(queue: Subject) {
     }
     queue.set_group("limited", GroupPatch { concurrency: Some(None), ..GroupPatch::default() }).await;
     queue.cancel_bulk("bulk", "b").await;
-    let taken = queue.take_one().await;
-    queue.finish(&taken).await;
+    let taken = queue.lease_bulk().await;
+    queue.settle_bulk(&taken).await;
     for _ in 0..3 {
         queue.advance_ms(8 * RETENTION_MS);
         queue.sweep(10).await;
@@ -386,7 +388,7 @@ async fn a_group_with_jobs_settings_or_bulk_actions_is_kept(queue: Subject) {
 /// Coming back as a new group would put it ahead of the others once more.
 async fn a_group_is_kept_while_it_would_gain_from_being_forgotten(queue: Subject) {
     let settings = Settings { completed_kept_max: 0, ..Settings::default() };
-    queue.engine.set_whole(SetWhole { settings }).await.expect("set_whole is answered");
+    queue.engine.call(SetQueue { settings }).await.expect("set_queue is answered");
     queue.add(jobs("a", 40)).await;
     queue.add(jobs("b", 400)).await;
     let served = queue.lease(80).await;
@@ -394,7 +396,7 @@ async fn a_group_is_kept_while_it_would_gain_from_being_forgotten(queue: Subject
     queue.succeed(&served).await;
     queue.advance_ms(GROUP_IDLE_MS);
     while queue.sweep(100).await.removed > 0 {}
-    assert_eq!(queue.whole().await.completed, 0);
+    assert_eq!(queue.queue_view().await.completed, 0);
     assert!(is_known(&queue, "a").await, "others have not been served past it");
     for _ in 0..4 {
         let served = queue.lease(50).await;
@@ -407,7 +409,7 @@ async fn a_group_is_kept_while_it_would_gain_from_being_forgotten(queue: Subject
 
 async fn a_sweep_forgets_a_bounded_number_of_groups(queue: Subject) {
     let settings = Settings { completed_kept_max: 0, ..Settings::default() };
-    queue.engine.set_whole(SetWhole { settings }).await.expect("set_whole is answered");
+    queue.engine.call(SetQueue { settings }).await.expect("set_queue is answered");
     queue.add((0..SWEEP_GROUPS_MAX + 1).map(|number| job(&format!("g{number}"), "1"))).await;
     queue.serve_all(SWEEP_GROUPS_MAX + 1).await;
     while queue.sweep(100).await.removed > 0 {}
@@ -423,14 +425,14 @@ async fn sweeping_again_changes_nothing(queue: Subject) {
     queue.open_with_jobs("g", "b", 3).await;
     queue.cancel_bulk("g", "b").await;
     queue.sweep(10).await;
-    let before = (queue.whole().await, queue.bulk("g", "b").await, queue.group("g").await);
+    let before = (queue.queue_view().await, queue.bulk("g", "b").await, queue.group("g").await);
     assert_eq!(queue.sweep(10).await, NOTHING_SWEPT);
-    assert_eq!((queue.whole().await, queue.bulk("g", "b").await, queue.group("g").await), before);
+    assert_eq!((queue.queue_view().await, queue.bulk("g", "b").await, queue.group("g").await), before);
 }
 
 async fn a_number_out_of_range_is_invalid(queue: Subject) {
     for jobs_max in [0, SWEEP_JOBS_MAX + 1] {
-        let refused = queue.engine.sweep(Sweep { jobs_max }).await;
+        let refused = queue.engine.call(Sweep { jobs_max }).await;
         assert!(matches!(refused, Err(EngineError::Invalid(_))));
     }
     assert_eq!(queue.sweep(SWEEP_JOBS_MAX).await, NOTHING_SWEPT);

@@ -1,5 +1,5 @@
-//! Seeded random steps through a machine on disk, from which jobs are discarded every few steps while it is closed. The
-//! rows that are left must make a sound queue that goes on.
+//! Seeded random steps through a machine on disk, from which jobs are discarded every few steps
+//! while it is closed. The remaining rows must make a sound queue that goes on.
 
 use std::path::Path;
 
@@ -7,25 +7,26 @@ use fairlane_core::queue::{Machine, Settings};
 use fairlane_core::{HashSeed, Micros};
 use fairlane_engine::embedded::disk::{Disk, Selection, StoredState, Sync};
 
-use super::answer_of;
-use super::world::World;
+use super::apply_step;
+use super::generator::Generator;
 use crate::dice::Dice;
 use crate::subject::{START, group_id};
 
 /// Jobs that were discarded, by state.
 pub type DiscardedJobs = std::collections::BTreeMap<StoredState, u64>;
 
-/// Plays an episode of so many steps, with a discard after every `every`; says what is first unsound.
+/// Runs an episode of `steps` steps, with a discard after each `every`; the error is the first
+/// unsound state.
 pub fn discards(folder: &Path, seed: u64, steps: usize, every: usize) -> Result<DiscardedJobs, String> {
-    let (mut world, mut dice) = (World::new(seed, 0), Dice::new(seed));
+    let (mut generator, mut dice) = (Generator::new(seed, 0), Dice::new(seed));
     let mut machine = Machine::new(Settings::default(), HashSeed::FIXED, START);
     machine.record();
     let mut disk = open(folder);
     let mut discarded = DiscardedJobs::new();
     for number in 1..=steps {
-        let step = world.next_step();
-        let answer = answer_of(&mut machine, &step);
-        world.learn(&answer);
+        let step = generator.next_step();
+        let response = apply_step(&mut machine, &step);
+        generator.observe(&response);
         if number % every > 0 {
             continue;
         }

@@ -1,7 +1,8 @@
-//! The two sides, side by side.
+//! Runs steps on the core's machine and on Redis, and compares the two.
 //!
-//! Steps go to Redis in chunks on one connection, which carries them out in the order they were sent; their
-//! times go with them. Invariant: the machine and Redis have seen the same steps when states are compared.
+//! Steps go to Redis in chunks on one connection, which carries them out in the order they were
+//! sent; their times go with them. Invariant: the machine and Redis have run the same steps when
+//! states are compared.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -11,27 +12,27 @@ use std::task::Poll;
 use std::time::Duration;
 
 use fairlane_core::queue::*;
-use fairlane_core::*;
+use fairlane_core::{Fence, HashSeed, Micros};
 use fairlane_engine::redis::{RedisEngine, RedisOptions};
 use fairlane_engine::{AuditReport, BoxFuture, Clock, Engine, EngineError};
 
-use super::world::World;
-use super::{Answer, CHUNK_STEPS, Deed, Difference, Run, Step, answer_of};
-use crate::subject::{START, bulk_ref, bytes, job, request, type_id, worker_id};
+use super::generator::Generator;
+use super::{Action, CHUNK_STEPS, Difference, Response, Run, Step, apply_step};
+use crate::subject::{START, bulk_ref, bytes, group_id, job, request, type_id, worker_id};
 
-/// Steps between two audits; each takes longer than to compare the states.
+/// Steps between two audits; an audit takes longer than a comparison of the states.
 const AUDIT_STEPS: usize = 500;
-/// So many steps are compared one by one when they are played again.
+/// Up to this many steps are compared one by one in a replay.
 const FEW_STEPS: usize = 60;
 
-/// The way to Redis, made once for a run.
-pub(super) struct Arena {
+/// The connections to Redis, made once for a run.
+pub(super) struct Backend {
     redis: RedisEngine,
     clock: Arc<AtomicU64>,
     flushing: redis::aio::MultiplexedConnection,
 }
 
-impl Arena {
+impl Backend {
     pub async fn open(run: &Run) -> Self {
         let clock = Arc::new(AtomicU64::new(START.0));
         let options = RedisOptions {
@@ -47,55 +48,59 @@ impl Arena {
         Self { redis, clock, flushing }
     }
 
-    /// Both sides empty but for their settings, without which Redis has no row to compare.
-    pub async fn start(&self) -> Match<'_> {
+    /// Starts an episode with both sides empty but for their settings, without which Redis has no
+    /// row to compare.
+    pub async fn start(&self) -> Episode<'_> {
         let mut flush = redis::cmd("FLUSHALL");
         flush.arg("ASYNC");
         flush.query_async::<()>(&mut self.flushing.clone()).await.expect("FLUSHALL is answered");
         self.clock.store(START.0, Ordering::SeqCst);
-        let settings = Command::SetWhole(SetWhole { settings: Settings::default() });
-        self.redis.execute(settings).await.expect("set_whole is answered");
+        let settings = Command::SetQueue(SetQueue { settings: Settings::default() });
+        self.redis.submit(settings.into()).await.expect("set_queue is answered");
         let machine = Machine::new(Settings::default(), HashSeed::FIXED, START);
-        Match { arena: self, machine, now: START, played: 0, audits_always: false }
+        Episode { backend: self, machine, now: START, steps_run: 0, audits_always: false }
     }
 }
 
-/// One episode under way.
-pub(super) struct Match<'a> {
-    arena: &'a Arena,
+/// One episode in progress.
+pub(super) struct Episode<'a> {
+    backend: &'a Backend,
     machine: Machine,
     now: Micros,
-    played: usize,
-    /// A replay audits after its last step, since the difference may be one that only an audit finds.
+    steps_run: usize,
+    /// A replay audits after its last step, since the difference may be one that only an audit
+    /// finds.
     audits_always: bool,
 }
 
-impl Match<'_> {
-    /// Lets the world draw `count` steps, knowing the machine's answers, and plays them on both sides.
-    pub async fn play_generated(
+impl Episode<'_> {
+    /// Draws `count` steps, of which each depends on the machine's responses so far, and runs them
+    /// on both sides.
+    pub async fn run_generated(
         &mut self,
         count: usize,
-        world: &mut World,
+        generator: &mut Generator,
         steps: &mut Vec<Step>,
     ) -> Option<Difference> {
         let mut expected = Vec::with_capacity(count);
         for _ in 0..count {
-            let step = world.next_step();
-            let answer = self.apply(&step);
-            world.learn(&answer);
-            expected.push(answer);
+            let step = generator.next_step();
+            let response = self.apply(&step);
+            generator.observe(&response);
+            expected.push(response);
             steps.push(step);
         }
         let chunk = &steps[steps.len() - count..];
-        self.compare_answers(chunk, expected).await
+        self.compare_responses(chunk, expected).await
     }
 
-    /// Plays these steps on both sides and compares the states at the end; after each step where they are few.
-    pub async fn play(&mut self, steps: &[Step]) -> Option<Difference> {
+    /// Runs these steps on both sides and compares the states at the end, or after each step if
+    /// they are few.
+    pub async fn run(&mut self, steps: &[Step]) -> Option<Difference> {
         let chunk_steps = if steps.len() <= FEW_STEPS { 1 } else { CHUNK_STEPS };
         for chunk in steps.chunks(chunk_steps) {
             let expected = chunk.iter().map(|step| self.apply(step)).collect();
-            if let Some(difference) = self.compare_answers(chunk, expected).await {
+            if let Some(difference) = self.compare_responses(chunk, expected).await {
                 return Some(difference);
             }
             if chunk_steps == 1
@@ -108,67 +113,64 @@ impl Match<'_> {
         self.compare_states().await
     }
 
-    fn apply(&mut self, step: &Step) -> Answer {
+    fn apply(&mut self, step: &Step) -> Response {
         self.now = step.at;
-        answer_of(&mut self.machine, step)
+        apply_step(&mut self.machine, step)
     }
 
-    async fn compare_answers(&mut self, chunk: &[Step], expected: Vec<Answer>) -> Option<Difference> {
-        let given = answers_in_order(chunk.iter().map(|step| self.send(step)).collect()).await;
+    async fn compare_responses(&mut self, chunk: &[Step], expected: Vec<Response>) -> Option<Difference> {
+        let given = responses_in_order(chunk.iter().map(|step| self.send(step)).collect()).await;
         for (index, (expected, given)) in expected.into_iter().zip(given).enumerate() {
-            self.played += 1;
+            self.steps_run += 1;
             if expected != given && !is_shorter_audit(&expected, &given) {
-                let deed = &chunk[index].deed;
-                let what = format!("answers to {deed:?}\n  left  {expected:?}\n  right {given:?}");
-                return Some(Difference { steps: self.played, what });
+                let action = &chunk[index].action;
+                let what = format!("responses to {action:?}\n  left  {expected:?}\n  right {given:?}");
+                return Some(Difference { steps: self.steps_run, what });
             }
         }
         None
     }
 
-    /// The clock is read when a command is handed over, before its answer is awaited.
-    fn send<'a>(&'a self, step: &'a Step) -> BoxFuture<'a, Answer> {
-        self.arena.clock.store(step.at.0, Ordering::SeqCst);
-        match &step.deed {
-            Deed::Command(command) => {
-                let reply = self.arena.redis.execute(command.clone());
-                Box::pin(async move { answer(reply.await.map(|reply| Answer::Reply(Box::new(reply)))) })
+    /// The engine reads the clock when a command is submitted, before its reply is awaited.
+    fn send<'a>(&'a self, step: &'a Step) -> BoxFuture<'a, Response> {
+        self.backend.clock.store(step.at.0, Ordering::SeqCst);
+        match &step.action {
+            Action::Command(command) => {
+                let reply = self.backend.redis.submit(command.clone().into());
+                Box::pin(async move { response(reply.await.map(queue_reply)) })
             }
-            Deed::TakeToken(type_id) => Box::pin(async move {
-                let token = self.arena.redis.take_token(std::slice::from_ref(type_id)).await;
-                answer(token.map(Answer::Token))
+            Action::TakeToken(type_id) => Box::pin(async move {
+                let token = self.backend.redis.take_token(std::slice::from_ref(type_id)).await;
+                response(token.map(Response::Token))
             }),
         }
     }
 
-    /// Compares the whole state, and checks the machine's own.
+    /// Compares the complete states, and checks the invariants of the machine.
     pub async fn compare_states(&mut self) -> Option<Difference> {
-        let steps = self.played;
+        let steps = self.steps_run;
         let differs = |what| Some(Difference { steps, what });
         if let Err(fault) = self.machine.check() {
             return differs(format!("the core's own state: {fault}"));
         }
-        match self.arena.redis.dump(self.now).await {
+        match self.backend.redis.dump(self.now).await {
             Ok(dump) => {
                 let what = self.machine.dump(self.now).difference(&dump);
                 if !what.is_empty() {
                     return differs(format!("states\n{what}"));
                 }
-                let audited = self.audits_always || self.played.is_multiple_of(AUDIT_STEPS);
+                let audited = self.audits_always || self.steps_run.is_multiple_of(AUDIT_STEPS);
                 if audited { self.findings().await.and_then(differs) } else { None }
             }
             Err(error) => differs(format!("Redis could not be dumped: {error}")),
         }
     }
 
-    /// What an audit finds on either side; a sound state has nothing to be found.
+    /// The findings of an audit of either side; a sound state has none.
     async fn findings(&mut self) -> Option<String> {
         let audit = Audit { suspects: self.machine.suspects(), repair: false };
-        let of_core = match self.machine.apply(Command::Audit(audit), self.now) {
-            Reply::Audited(audited) => audited.findings,
-            other => return Some(format!("the core's audit was answered with {other:?}")),
-        };
-        let redis: &dyn Engine = &self.arena.redis;
+        let of_core = self.machine.call(audit, self.now).findings;
+        let redis: &dyn Engine = &self.backend.redis;
         match redis.audit_all(false, |_| {}).await {
             Ok(report) if of_core.is_empty() && report == clean(&report) => None,
             report => Some(format!("audits\n  left  {of_core:?}\n  right {report:?}")),
@@ -176,31 +178,38 @@ impl Match<'_> {
     }
 }
 
-/// Whether Redis has ended its step of an audit before the last suspect, and found as little as the core.
-fn is_shorter_audit(expected: &Answer, given: &Answer) -> bool {
-    let (Answer::Reply(expected), Answer::Reply(given)) = (expected, given) else { return false };
-    let (Reply::Audited(expected), Reply::Audited(given)) = (&**expected, &**given) else { return false };
+/// Whether Redis ended its step of an audit before the last suspect, because each step has a budget,
+/// and found as little as the core.
+fn is_shorter_audit(expected: &Response, given: &Response) -> bool {
+    let (Response::Reply(expected), Response::Reply(given)) = (expected, given) else { return false };
+    let (Reply::Audit(expected), Reply::Audit(given)) = (&**expected, &**given) else { return false };
     let unfinished = (1..expected.looked_at).contains(&given.looked_at);
     unfinished && *given == Audited { looked_at: given.looked_at, ..expected.clone() }
 }
 
-/// A report of the same walk without findings.
+/// A report of the same scan without findings.
 fn clean(report: &AuditReport) -> AuditReport {
     AuditReport { groups: report.groups, looked_at: report.looked_at, ..AuditReport::default() }
 }
 
-fn answer(result: Result<Answer, EngineError>) -> Answer {
-    result.unwrap_or_else(|error| Answer::Failed(error.to_string()))
+fn queue_reply(reply: fairlane_core::Reply) -> Response {
+    let fairlane_core::Reply::Queue(reply) = reply;
+    Response::Reply(Box::new(reply))
 }
 
-/// Drives all of them at once; each is begun in its turn, so that they are sent in their order.
-async fn answers_in_order(futures: Vec<BoxFuture<'_, Answer>>) -> Vec<Answer> {
-    let mut waiting: VecDeque<(usize, BoxFuture<'_, Answer>)> = futures.into_iter().enumerate().collect();
-    let mut answers: Vec<Option<Answer>> = waiting.iter().map(|_| None).collect();
+fn response(result: Result<Response, EngineError>) -> Response {
+    result.unwrap_or_else(|error| Response::Failed(error.to_string()))
+}
+
+/// Drives all futures at once; each is first polled in its turn, so that the commands are sent in
+/// their order.
+async fn responses_in_order(futures: Vec<BoxFuture<'_, Response>>) -> Vec<Response> {
+    let mut waiting: VecDeque<(usize, BoxFuture<'_, Response>)> = futures.into_iter().enumerate().collect();
+    let mut responses: Vec<Option<Response>> = waiting.iter().map(|_| None).collect();
     poll_fn(|context| {
         waiting.retain_mut(|(index, future)| match future.as_mut().poll(context) {
-            Poll::Ready(answer) => {
-                answers[*index] = Some(answer);
+            Poll::Ready(response) => {
+                responses[*index] = Some(response);
                 false
             }
             Poll::Pending => true,
@@ -208,10 +217,11 @@ async fn answers_in_order(futures: Vec<BoxFuture<'_, Answer>>) -> Vec<Answer> {
         if waiting.is_empty() { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
-    answers.into_iter().map(|answer| answer.expect("all have answered")).collect()
+    responses.into_iter().map(|response| response.expect("every future has completed")).collect()
 }
 
-/// Every script once: one that the server does not know yet would be overtaken by those it knows.
+/// Runs every script once: a script that the server does not know yet would be overtaken by those
+/// it knows.
 async fn warm_up(redis: &RedisEngine) {
     let reference = job("g", "1").job;
     let fence = Fence(1);
@@ -229,18 +239,18 @@ async fn warm_up(redis: &RedisEngine) {
         Command::Promote(Promote { jobs_max: 1 }),
         Command::Reclaim(Reclaim { jobs_max: 1 }),
         Command::SetGroup(SetGroup {
-            group: GroupId::new("g").expect("a name"),
+            group: group_id("g"),
             patch: GroupPatch::default(),
             reset_congestion: false,
         }),
         Command::SetType(SetType { type_id: type_id("t"), patch: TypePatch::default() }),
         Command::RemoveType(RemoveType { type_id: type_id("never-seen") }),
-        Command::SetWhole(SetWhole { settings: Settings::default() }),
-        Command::Inspect(Inspect::Whole),
+        Command::SetQueue(SetQueue { settings: Settings::default() }),
     ];
-    for command in commands.into_iter().chain(bulk_commands()).chain(picking_commands()) {
-        // A script that fails here fails in the run, too, where it is told.
-        let _ = redis.execute(command).await;
+    let commands = commands.into_iter().chain(bulk_commands()).chain(selection_commands()).chain(reads());
+    for command in commands {
+        // A script that fails here fails in the run, too, where the failure is reported.
+        let _ = redis.submit(command.into()).await;
     }
 }
 
@@ -256,8 +266,8 @@ fn bulk_commands() -> impl Iterator<Item = Command> {
         Command::SealBulk(SealBulk { bulk: bulk.clone(), expected: None }),
         Command::HoldBulk(HoldBulk { bulk: bulk.clone() }),
         Command::ResumeBulk(ResumeBulk { bulk: bulk.clone() }),
-        Command::TakeCompleted(TakeCompleted { worker: worker_id("w"), bulks_max: 1, lease_ms: 1000 }),
-        Command::FinishBulk(FinishBulk {
+        Command::LeaseBulks(LeaseBulks { worker: worker_id("w"), bulks_max: 1, lease_ms: 1000 }),
+        Command::SettleBulk(SettleBulk {
             bulk: bulk.clone(),
             fence: Fence(1),
             summary: bytes(""),
@@ -269,14 +279,31 @@ fn bulk_commands() -> impl Iterator<Item = Command> {
     commands.into_iter()
 }
 
-fn picking_commands() -> impl Iterator<Item = Command> {
+fn selection_commands() -> impl Iterator<Item = Command> {
     let one = job("g", "1").job;
     let commands = [
         Command::Admit(Admit { jobs_max: 1 }),
         Command::CancelJob(CancelJob { jobs: vec![one.clone()] }),
         Command::RequeueDead(RequeueDead { jobs: vec![one.clone()] }),
-        Command::Discard(Discard { jobs: vec![one.clone()] }),
+        Command::Discard(Discard { jobs: vec![one] }),
         Command::MakeDue(MakeDue { group: None, cursor: 0, jobs_max: 1 }),
+        Command::Audit(Audit { suspects: vec![Suspect::Queue], repair: false }),
+    ];
+    commands.into_iter()
+}
+
+fn reads() -> impl Iterator<Item = Command> {
+    let (one, group, bulk) = (job("g", "1").job, group_id("g"), bulk_ref("g", "b"));
+    let commands = [
+        Command::InspectJob(InspectJob { job: one.clone() }),
+        Command::InspectGroup(InspectGroup { group: group.clone() }),
+        Command::InspectType(InspectType { type_id: type_id("t") }),
+        Command::InspectBulk(InspectBulk { bulk }),
+        Command::InspectCongestion(InspectCongestion { group: group.clone() }),
+        Command::InspectQueue(InspectQueue),
+        Command::ListGroups(ListGroups { after: None, limit: 1 }),
+        Command::ListBulks(ListBulks { group: group.clone(), after: 0, limit: 1, unfinished: false }),
+        Command::ListSnapshots(ListSnapshots { group, limit: 1 }),
         Command::ListJobs(ListJobs {
             listing: Listing::Waiting,
             group: None,
@@ -285,7 +312,6 @@ fn picking_commands() -> impl Iterator<Item = Command> {
             limit: 1,
         }),
         Command::Explain(Explain { job: one }),
-        Command::Audit(Audit { suspects: vec![Suspect::Whole], repair: false }),
     ];
     commands.into_iter()
 }

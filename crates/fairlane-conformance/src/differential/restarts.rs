@@ -1,5 +1,5 @@
-//! Seeded random steps through two machines: one that runs on, and one that is made again from its rows on
-//! disk every few steps. They must not differ: what a restart loses shows here.
+//! Seeded random steps through two machines: one that runs on, and one that is restored from its
+//! rows on disk every few steps. They must not differ: state that a restart loses shows here.
 
 use std::path::Path;
 
@@ -7,24 +7,25 @@ use fairlane_core::HashSeed;
 use fairlane_core::queue::{Command, Listing, Machine, Settings};
 use fairlane_engine::embedded::disk::{Disk, Sync};
 
-use super::world::World;
-use super::{Deed, Step, answer_of};
+use super::generator::Generator;
+use super::{Action, Step, apply_step};
 use crate::subject::START;
 
-/// Plays an episode of so many steps, with a restart after every `every`; says what first differs.
+/// Runs an episode of `steps` steps, with a restart after each `every`; the error is the first
+/// difference.
 pub fn restarts(folder: &Path, seed: u64, steps: usize, every: usize) -> Result<(), String> {
-    let mut world = World::new(seed, 0);
+    let mut generator = Generator::new(seed, 0);
     let mut running = Machine::new(Settings::default(), HashSeed::FIXED, START);
     let mut restarted = Machine::new(Settings::default(), HashSeed::FIXED, START);
     restarted.record();
     let mut disk = open(folder);
     for number in 1..=steps {
-        let step = world.next_step();
-        let (mine, other) = (answer_of(&mut running, &step), answer_of(&mut restarted, &step));
+        let step = generator.next_step();
+        let (mine, other) = (apply_step(&mut running, &step), apply_step(&mut restarted, &step));
         if mine != other && !pages_over_leases(&step) {
             return Err(format!("step {number}, {step:?}\n  running   {mine:?}\n  restarted {other:?}"));
         }
-        world.learn(&mine);
+        generator.observe(&mine);
         if number % 7 == 0 {
             disk.write(&restarted.take_changes()).map_err(|error| error.to_string())?;
         }
@@ -44,9 +45,10 @@ pub fn restarts(folder: &Path, seed: u64, steps: usize, every: usize) -> Result<
     Ok(())
 }
 
-/// Pages over leases also count the places of jobs whose lease has ended; a restart closes these gaps.
+/// Pages over leases also count the positions of jobs whose lease has ended; a restart closes these
+/// gaps.
 fn pages_over_leases(step: &Step) -> bool {
-    let Deed::Command(Command::ListJobs(list)) = &step.deed else { return false };
+    let Action::Command(Command::ListJobs(list)) = &step.action else { return false };
     list.listing == Listing::InFlight
 }
 

@@ -16,30 +16,30 @@ const BATCH_MAX: u64 = 30;
 const LEASE_MS: u64 = 300;
 /// Producers pause above this many unfinished jobs.
 const BACKLOG_MAX: u64 = 3000;
-/// One batch in this many is forgotten.
+/// One batch in this many is abandoned.
 const ABANDONED_ONE_IN: u64 = 10;
 
-/// Works on the directory until killed, and says what it was told.
-pub async fn be_victim(folder: &Path, number: u64) {
+/// Works on the directory until killed, and prints every acknowledgement.
+pub async fn run_victim(folder: &Path, number: u64) {
     let engine = EmbeddedEngine::open(folder, DirectoryOptions::default()).expect("the directory is free");
     let engine: Arc<dyn Engine> = Arc::new(engine);
     let seats = SetGroup { group: group_id("g0"), patch: group_seats(3), reset_congestion: false };
-    engine.set_group(seats).await.expect("the disk is well");
+    engine.call(seats).await.expect("the disk works");
     let settings = Settings { max_retry_count: 10_000, max_loss_count: 10_000, ..Settings::default() };
-    engine.set_whole(SetWhole { settings }).await.expect("the disk is well");
+    engine.call(SetQueue { settings }).await.expect("the disk works");
     let patch = TypePatch { rate: Some(Some(per_second(2000, 50))), ..TypePatch::default() };
-    engine.set_type(SetType { type_id: type_id("limited"), patch }).await.expect("the disk is well");
-    let mut parties = tokio::task::JoinSet::new();
-    for party in 0..3 {
-        parties.spawn(produce(engine.clone(), Dice::new(number * 10 + party), format!("{number}-{party}")));
-        parties.spawn(work(engine.clone(), Dice::new(number * 20 + party), format!("{number}-{party}")));
+    engine.call(SetType { type_id: type_id("limited"), patch }).await.expect("the disk works");
+    let mut clients = tokio::task::JoinSet::new();
+    for client in 0..3 {
+        clients.spawn(produce(engine.clone(), Dice::new(number * 10 + client), format!("{number}-{client}")));
+        clients.spawn(work(engine.clone(), Dice::new(number * 20 + client), format!("{number}-{client}")));
     }
-    parties.spawn(reclaim(engine));
-    parties.join_next().await.expect("there are parties").expect("nothing fails but by the kill");
+    clients.spawn(reclaim(engine));
+    clients.join_next().await.expect("there are clients").expect("only the kill ends a client");
 }
 
-fn say(verb: &str, job: &JobRef, fence: u64) {
-    // A line that does not get out was not said.
+fn print_line(verb: &str, job: &JobRef, fence: u64) {
+    // A line that is not written counts as not printed.
     let _ = writeln!(std::io::stdout(), "{verb} {} {} {fence} .", job.group, job.id);
 }
 
@@ -57,10 +57,10 @@ async fn produce(engine: Arc<dyn Engine>, mut dice: Dice, name: String) {
                 ..new
             });
         }
-        let enqueued = engine.enqueue(Enqueue { jobs: jobs.clone() }).await.expect("the disk is well");
+        let enqueued = engine.call(Enqueue { jobs: jobs.clone() }).await.expect("the disk works");
         for (job, receipt) in jobs.iter().zip(enqueued.receipts) {
             assert_eq!(receipt, JobReceipt::Created);
-            say("enqueued", &job.job, 0);
+            print_line("enqueued", &job.job, 0);
         }
         while backlog(&engine).await > BACKLOG_MAX {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
@@ -69,10 +69,7 @@ async fn produce(engine: Arc<dyn Engine>, mut dice: Dice, name: String) {
 }
 
 async fn backlog(engine: &Arc<dyn Engine>) -> u64 {
-    match engine.inspect(Inspect::Whole).await.expect("the engine runs") {
-        Inspected::Whole(whole) => whole.backlog,
-        other => panic!("{other:?}"),
-    }
+    engine.call(InspectQueue).await.expect("the engine runs").backlog
 }
 
 async fn work(engine: Arc<dyn Engine>, mut dice: Dice, name: String) {
@@ -80,12 +77,12 @@ async fn work(engine: Arc<dyn Engine>, mut dice: Dice, name: String) {
     let mut leaser = Leaser::new(engine.clone(), WorkerId::new(name).expect("a valid worker id"));
     loop {
         let jobs_max = 1 + dice.below(BATCH_MAX) as usize;
-        let leased = leaser.lease(&types, jobs_max, LEASE_MS).await.expect("the disk is well").jobs;
+        let leased = leaser.lease(&types, jobs_max, LEASE_MS).await.expect("the disk works").jobs;
         if leased.is_empty() {
             engine.wait(&types, std::time::Duration::from_millis(5)).await.expect("the engine runs");
         }
         for job in &leased {
-            say("leased", &job.job, job.fence.0);
+            print_line("leased", &job.job, job.fence.0);
         }
         if dice.one_in(ABANDONED_ONE_IN) {
             continue;
@@ -97,11 +94,11 @@ async fn work(engine: Arc<dyn Engine>, mut dice: Dice, name: String) {
             fence: job.fence,
             outcome: outcome.clone(),
         });
-        let settled = engine.settle(Settle { settlements: settlements.collect() }).await;
-        for ((job, _, terminal), verdict) in ends.iter().zip(settled.expect("the disk is well").verdicts) {
-            // A lease may have run out meanwhile; then its job is another's.
+        let settled = engine.call(Settle { settlements: settlements.collect() }).await;
+        for ((job, _, terminal), verdict) in ends.iter().zip(settled.expect("the disk works").verdicts) {
+            // A lease may have run out meanwhile; then another worker has its job.
             if *terminal && verdict == Verdict::Applied {
-                say("ended", &job.job, job.fence.0);
+                print_line("ended", &job.job, job.fence.0);
             }
         }
     }
@@ -120,7 +117,7 @@ fn end(dice: &mut Dice, job: LeasedJob) -> (LeasedJob, Outcome, bool) {
 
 async fn reclaim(engine: Arc<dyn Engine>) {
     loop {
-        engine.reclaim(Reclaim { jobs_max: 100 }).await.expect("the disk is well");
+        engine.call(Reclaim { jobs_max: 100 }).await.expect("the disk works");
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
 }

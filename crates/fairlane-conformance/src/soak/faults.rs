@@ -1,4 +1,4 @@
-//! What happens to the parties, drawn from the seed.
+//! The faults that hit the clients, drawn from the seed.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::servers::RedisServer;
 /// Longest pause between two faults.
 const PAUSE_MS_MAX: u64 = 150;
 
-/// How often what happened. Keeps the server alive.
+/// Counts the faults, and keeps the server alive.
 pub(super) struct Faults {
     server: RedisServer,
     pub flushes: u64,
@@ -18,8 +18,8 @@ pub(super) struct Faults {
 }
 
 impl Faults {
-    /// Makes trouble until `end`; afterwards all ways are open and Redis runs.
-    pub async fn play(
+    /// Injects faults until `end`; afterwards every connection is open and Redis runs.
+    pub async fn inject(
         server: RedisServer,
         proxy: Arc<Proxy>,
         dice: &mut Dice,
@@ -59,12 +59,12 @@ impl Faults {
         .await
     }
 
-    /// Talking to the server blocks, which must not hold up the parties.
-    async fn blocking(mut self, act: fn(&mut RedisServer)) -> Self {
-        let acting = tokio::task::spawn_blocking(move || {
-            act(&mut self.server);
+    /// Runs a blocking call to the server without delaying the clients.
+    async fn blocking(mut self, call: fn(&mut RedisServer)) -> Self {
+        let calling = tokio::task::spawn_blocking(move || {
+            call(&mut self.server);
             self
         });
-        acting.await.expect("a server can be talked to")
+        calling.await.expect("the server accepts commands")
     }
 }

@@ -1,7 +1,8 @@
-//! What was promised and given, as producers and workers saw it.
+//! Acknowledgements and leases, as producers and workers saw them.
 //!
-//! A worker writes a lease down when it learns of it and its end before it asks for it; so what the ledger
-//! takes for live is live in the store, and two live leases of one job here are two there.
+//! A worker records a lease when it learns of it, and its end before it sends the settlement; so a
+//! lease that is live in the ledger is live in the store, and two live leases of one job here are
+//! two there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -14,7 +15,7 @@ use fairlane_core::queue::{JobRef, LeasedJob, Verdict};
 use super::limits;
 use crate::subject::{group_id, trace_of};
 
-/// More violations than this say nothing new.
+/// The most violations that are recorded.
 const VIOLATIONS_MAX: usize = 20;
 
 #[derive(Debug)]
@@ -25,93 +26,94 @@ struct Holder {
 }
 
 #[derive(Debug, Default)]
-struct Book {
+struct Entries {
     acknowledged: BTreeSet<JobRef>,
     holders: BTreeMap<JobRef, Holder>,
     ended: BTreeSet<JobRef>,
-    /// When jobs started, by the store's own clock: a fence is the time of its lease in microseconds.
+    /// When jobs started, by the store's own clock: a fence is the time of its lease in
+    /// microseconds.
     starts_us: Vec<u64>,
     violations: Vec<String>,
 }
 
-/// The book, open to all parties.
+/// The ledger that all clients share.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    book: Mutex<Book>,
+    entries: Mutex<Entries>,
     dropped: AtomicU64,
 }
 
 impl Ledger {
-    fn with<T>(&self, write: impl FnOnce(&mut Book) -> T) -> T {
-        write(&mut self.book.lock().expect("nobody panics with the book in hand"))
+    fn with<T>(&self, write: impl FnOnce(&mut Entries) -> T) -> T {
+        write(&mut self.entries.lock().expect("no holder of the lock panics"))
     }
 
-    /// An enqueue was acknowledged.
+    /// Records that an enqueue was acknowledged.
     pub fn acknowledge(&self, job: JobRef) {
-        self.with(|book| book.acknowledged.insert(job));
+        self.with(|entries| entries.acknowledged.insert(job));
     }
 
-    /// A lease became known.
+    /// Records a lease.
     pub fn leased(&self, leased: &LeasedJob, lease: Duration) {
-        self.with(|book| {
-            book.starts_us.push(leased.fence.0);
+        self.with(|entries| {
+            entries.starts_us.push(leased.fence.0);
             let holder = Holder { fence: leased.fence, leased_at: Instant::now(), lease };
-            if book.ended.contains(&leased.job) {
-                book.violate(format!("{:?} was leased after its end", leased.job));
+            if entries.ended.contains(&leased.job) {
+                entries.violate(format!("{:?} was leased after its end", leased.job));
             }
             if leased.trace != trace_of(&leased.job) {
-                book.violate(format!("{:?} was leased with the trace {:?}", leased.job, leased.trace));
+                entries.violate(format!("{:?} was leased with the trace {:?}", leased.job, leased.trace));
             }
-            let before = book.holders.insert(leased.job.clone(), holder);
+            let before = entries.holders.insert(leased.job.clone(), holder);
             if let Some(before) = before
                 && before.leased_at.elapsed() < before.lease
             {
                 let fences = (before.fence, leased.fence);
-                book.violate(format!("{:?} has two live leases, {fences:?}", leased.job));
+                entries.violate(format!("{:?} has two live leases, {fences:?}", leased.job));
             }
             let limits = limits();
             let seated = group_id(limits.seated_group);
             let live = |(job, holder): &(&JobRef, &Holder)| {
                 job.group == seated && holder.leased_at.elapsed() < holder.lease
             };
-            let taken = book.holders.iter().filter(live).count();
+            let taken = entries.holders.iter().filter(live).count();
             if taken > limits.seats as usize {
-                book.violate(format!("{taken} jobs of a group with {} seats are in flight", limits.seats));
+                entries.violate(format!("{taken} jobs of a group with {} seats are in flight", limits.seats));
             }
         });
     }
 
-    /// A lease is about to be ended, or was forgotten by its worker.
+    /// Records that a lease is about to be settled, or was abandoned by its worker.
     pub fn ending(&self, leased: &LeasedJob) {
-        self.with(|book| book.holders.remove(&leased.job));
+        self.with(|entries| entries.holders.remove(&leased.job));
     }
 
-    /// An end was answered.
+    /// Records the verdict on a settlement.
     pub fn settled(&self, leased: &LeasedJob, terminal: bool, verdict: Verdict) {
-        self.with(|book| {
+        self.with(|entries| {
             if verdict != Verdict::Applied {
-                book.violate(format!("the end of a live lease of {:?} was {verdict:?}", leased.job));
+                entries.violate(format!("the end of a live lease of {:?} was {verdict:?}", leased.job));
             }
-            if terminal && !book.ended.insert(leased.job.clone()) {
-                book.violate(format!("{:?} ended twice", leased.job));
+            if terminal && !entries.ended.insert(leased.job.clone()) {
+                entries.violate(format!("{:?} ended twice", leased.job));
             }
         });
     }
 
-    /// A future was dropped before its answer.
+    /// Counts a future that was dropped before its reply.
     pub fn drop_one(&self) {
         self.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Something that must hold does not.
+    /// Records a violation.
     pub fn violation(&self, what: String) {
-        self.with(|book| book.violate(what));
+        self.with(|entries| entries.violate(what));
     }
 
-    /// Checks that no second saw more starts than `most`.
+    /// Checks that no second had more starts than `most`.
     pub fn check_rate(&self, most: u64) {
-        self.with(|book| {
-            let mut starts_us = std::mem::take(&mut book.starts_us);
+        self.with(|entries| {
+            let mut starts_us = std::mem::take(&mut entries.starts_us);
             starts_us.sort_unstable();
             let mut first = 0;
             let mut worst = 0;
@@ -121,40 +123,40 @@ impl Ledger {
                 }
                 worst = worst.max(index - first + 1);
             }
-            book.starts_us = starts_us;
+            entries.starts_us = starts_us;
             if worst as u64 > most {
-                book.violate(format!("{worst} jobs started within a second, {most} may"));
+                entries.violate(format!("{worst} jobs started within a second, {most} may"));
             }
         });
     }
 
     /// Every job whose enqueue was acknowledged.
     pub fn acknowledged(&self) -> Vec<JobRef> {
-        self.with(|book| book.acknowledged.iter().cloned().collect())
+        self.with(|entries| entries.acknowledged.iter().cloned().collect())
     }
 
     /// Acknowledged jobs that have not ended yet.
     pub fn unfinished(&self) -> usize {
-        self.with(|book| book.acknowledged.len().saturating_sub(book.ended.len()))
+        self.with(|entries| entries.acknowledged.len().saturating_sub(entries.ended.len()))
     }
 
-    /// Leases given out.
+    /// The number of leases.
     pub fn leases(&self) -> u64 {
-        self.with(|book| book.starts_us.len() as u64)
+        self.with(|entries| entries.starts_us.len() as u64)
     }
 
-    /// Futures dropped.
+    /// The number of dropped futures.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// What did not hold.
+    /// The violations recorded so far.
     pub fn violations(&self) -> Vec<String> {
-        self.with(|book| book.violations.clone())
+        self.with(|entries| entries.violations.clone())
     }
 }
 
-impl Book {
+impl Entries {
     fn violate(&mut self, what: String) {
         if self.violations.len() < VIOLATIONS_MAX {
             self.violations.push(what);

@@ -1,5 +1,5 @@
-//! An audit of a queue in Redis that somebody has damaged: each damage is found by its word, repaired, and the queue
-//! then drains with every surviving job done exactly once.
+//! An audit of a damaged queue in Redis: each damage is found under its name and repaired, and the
+//! queue then drains with every surviving job done exactly once.
 
 mod growth;
 mod scene;
@@ -16,7 +16,7 @@ use fairlane_engine::redis::{RedisEngine, RedisOptions};
 use fairlane_engine::{Engine, Leaser};
 use scene::{Damage, Scene};
 
-/// Damages, each with what is found: `word kind name`, and the jobs that are lost with it.
+/// Inflicts each damage, and checks its findings, its repair and the jobs that are lost with it.
 async fn each_is_found_and_repaired(damages: &[Damage]) {
     let server = RedisServer::start(ServerOptions::default());
     for damage in damages {
@@ -31,7 +31,7 @@ async fn each_is_found_and_repaired(damages: &[Damage]) {
                 damage.name
             );
         }
-        assert_eq!(scene.audit(false).await, found, "{}: looking changes nothing", damage.name);
+        assert_eq!(scene.audit(false).await, found, "{}: an audit changes nothing", damage.name);
         scene.repair().await;
         assert_eq!(scene.audit(false).await, [""; 0], "{}: after", damage.name);
         let scene = scene.drain(damage.lost).await;
@@ -40,7 +40,7 @@ async fn each_is_found_and_repaired(damages: &[Damage]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_leased_job_that_nobody_would_take_back_is_given_a_deadline() {
+async fn a_leased_job_without_a_deadline_is_given_one() {
     each_is_found_and_repaired(&[
         Damage {
             name: "a deadline is gone",
@@ -73,11 +73,11 @@ async fn a_job_whose_lease_was_gone_is_taken_back_when_its_worker_is_silent() {
     let scene = Scene::set(&server, "silent").await;
     scene.raw(&["DEL", "deadlines"]);
     scene.queue.advance_reclaiming_ms(600_000).await;
-    assert_eq!(scene.queue.whole().await.in_flight, 8, "without a deadline they stay");
+    assert_eq!(scene.queue.queue_view().await.in_flight, 8, "without a deadline they stay");
     scene.repair().await;
     scene.queue.advance_reclaiming_ms(120_000).await;
     scene.queue.reclaim(100).await;
-    assert_eq!(scene.queue.whole().await.in_flight, 0);
+    assert_eq!(scene.queue.queue_view().await.in_flight, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -120,12 +120,12 @@ async fn counts_unlike_a_recount_are_set() {
             lost: &[],
         },
         Damage {
-            name: "the whole",
+            name: "the queue",
             inflict: |scene| {
                 scene.raw(&["HINCRBY", "partition", "backlog", "7"]);
                 scene.raw(&["HINCRBY", "partition", "completed", "-1"]);
             },
-            found: &["wrong-count whole the whole", "wrong-count whole the whole"],
+            found: &["wrong-count queue the queue", "wrong-count queue the queue"],
             lost: &[],
         },
         Damage {
@@ -151,7 +151,7 @@ async fn counts_unlike_a_recount_are_set() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_job_in_two_places_is_left_in_one() {
+async fn a_job_in_two_lists_is_left_in_one() {
     each_is_found_and_repaired(&[
         Damage {
             name: "leased and in its lane",
@@ -203,7 +203,7 @@ async fn a_job_in_two_places_is_left_in_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_job_in_no_place_goes_back_to_its_lane() {
+async fn a_job_in_no_list_goes_back_to_its_lane() {
     each_is_found_and_repaired(&[
         Damage {
             name: "out of its lane",
@@ -298,7 +298,7 @@ async fn a_lane_out_of_order_is_put_where_it_belongs() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lane_that_nobody_would_wake_is_put_back_into_its_order() {
+async fn a_lane_without_a_wake_up_is_put_back_into_its_order() {
     each_is_found_and_repaired(&[
         Damage {
             name: "parked and not among the parked",
@@ -353,7 +353,7 @@ async fn a_lane_that_nobody_would_wake_is_put_back_into_its_order() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn places_of_jobs_that_do_not_exist_are_removed() {
+async fn list_entries_of_jobs_that_do_not_exist_are_removed() {
     each_is_found_and_repaired(&[
         Damage {
             name: "the row of a job in its lane",
@@ -396,7 +396,7 @@ async fn places_of_jobs_that_do_not_exist_are_removed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_listed_wrongly_or_not_at_all_is_listed_right() {
+async fn wrong_and_missing_list_entries_are_corrected() {
     each_is_found_and_repaired(&[
         Damage {
             name: "a job that is not dead among the dead",
@@ -407,7 +407,7 @@ async fn what_is_listed_wrongly_or_not_at_all_is_listed_right() {
         Damage {
             name: "a finished job that nothing would remove",
             inflict: |scene| drop(scene.raw(&["DEL", "completed"])),
-            found: &["orphan job g/done", "wrong-count whole the whole"],
+            found: &["orphan job g/done", "wrong-count queue the queue"],
             lost: &[],
         },
         Damage {
@@ -435,7 +435,7 @@ async fn what_is_listed_wrongly_or_not_at_all_is_listed_right() {
             lost: &[],
         },
         Damage {
-            name: "a cancelled bulk action that nobody would aggregate",
+            name: "a cancelled bulk action that would not be aggregated",
             inflict: |scene| drop(scene.raw(&["DEL", "aggregating"])),
             found: &["orphan bulk action h/dropped"],
             lost: &[],
@@ -474,14 +474,14 @@ async fn several_damages_at_once_are_repaired_together() {
             scene.add_to_counts("g", -4, 11);
             scene.add_to_counts("h", 3, -20);
             scene.raw(&["HINCRBY", "partition", "backlog", "-50"]);
-            scene.raw(&["RPUSH", "group:h:jobs:1:t", "b-3", "b-3", "unheard-of"]);
+            scene.raw(&["RPUSH", "group:h:jobs:1:t", "b-3", "b-3", "unknown"]);
             scene.set_active(0);
         },
         found: &[
             "lane-out-of-order group g",
             "no-place job g/6",
             "two-places job h/b-3",
-            "orphan job h/unheard-of",
+            "orphan job h/unknown",
         ],
         lost: &[],
     }])
@@ -495,31 +495,26 @@ async fn virtual_time_past_its_half_is_a_warning_and_nothing_is_repaired() {
     scene.raw(&["HSET", "type:t", "virtual_time", "4503599627370496"]);
     for repair in [false, true] {
         let report = scene.report(repair).await;
-        let words: Vec<&str> = report.findings.iter().map(Finding::word).collect();
-        assert_eq!((words, report.remaining()), (vec!["virtual-time-high"], 0));
+        let names: Vec<&str> = report.findings.iter().map(Finding::word).collect();
+        assert_eq!((names, report.remaining()), (vec!["virtual-time-high"], 0));
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_too_large_for_one_step_is_said_to_be() {
+async fn a_suspect_too_large_for_one_step_is_reported() {
     let server = RedisServer::start(ServerOptions::default());
     let scene = Scene::set(&server, "large").await;
     let waiting = "for i = 1, 20001 do redis.call('ZADD', KEYS[1], 1e17, '1:t:other:' .. i) end return ''";
     scene.raw(&["EVAL", waiting, "1", "non-ready-queue"]);
-    let suspects = vec![Suspect::Group(group_id("g")), Suspect::Backlog(group_id("g")), Suspect::Whole];
-    let audited =
-        scene.queue.engine.audit(Audit { suspects: suspects.clone(), repair: false }).await.unwrap();
-    assert_eq!(audited, Audited { looked_at: 1, too_large: false, findings: vec![] }, "the next comes again");
+    let suspects = vec![Suspect::Group(group_id("g")), Suspect::Backlog(group_id("g")), Suspect::Queue];
+    let audited = scene.queue.engine.call(Audit { suspects: suspects.clone(), repair: false }).await.unwrap();
+    assert_eq!(audited, Audited { looked_at: 1, too_large: false, findings: vec![] }, "the rest is not done");
     let rest = suspects[1..].to_vec();
-    let audited = scene.queue.engine.audit(Audit { suspects: rest, repair: false }).await.unwrap();
-    assert_eq!(
-        audited,
-        Audited { looked_at: 1, too_large: true, findings: vec![] },
-        "it has been tried alone"
-    );
+    let audited = scene.queue.engine.call(Audit { suspects: rest, repair: false }).await.unwrap();
+    assert_eq!(audited, Audited { looked_at: 1, too_large: true, findings: vec![] }, "it was tried alone");
 }
 
-/// Enqueues, leases and settles as fast as it can until told to stop.
+/// Enqueues, leases and settles as fast as possible until `stop` is set.
 async fn work(engine: Arc<dyn Engine>, number: usize, stop: Arc<AtomicBool>) -> usize {
     let mut leaser = Leaser::new(engine.clone(), WorkerId::new(format!("w{number}")).expect("a name"));
     let (types, mut done, mut round) = ([type_id("t")], 0, 0);
@@ -542,8 +537,8 @@ async fn work(engine: Arc<dyn Engine>, number: usize, stop: Arc<AtomicBool>) -> 
             fence: job.fence,
             outcome: outcome(index),
         });
-        engine.settle(Settle { settlements: ended.collect() }).await.expect("it is answered");
-        engine.sweep(Sweep { jobs_max: 10 }).await.expect("it is answered");
+        engine.call(Settle { settlements: ended.collect() }).await.expect("it is answered");
+        engine.call(Sweep { jobs_max: 10 }).await.expect("it is answered");
         done += leased.len();
     }
     done
@@ -555,7 +550,7 @@ async fn audits_while_others_work(settings: Settings) {
         RedisEngine::connect(&server.url(), RedisOptions::default()).await.expect("Redis is there");
     let engine: Arc<dyn Engine> = Arc::new(connected);
     engine
-        .set_whole(SetWhole { settings: Settings { completed_kept_max: 500, ..settings } })
+        .call(SetQueue { settings: Settings { completed_kept_max: 500, ..settings } })
         .await
         .expect("it is answered");
     let stop = Arc::new(AtomicBool::new(false));
@@ -565,8 +560,8 @@ async fn audits_while_others_work(settings: Settings) {
         let (engine, stop) = (engine.clone(), stop.clone());
         async move {
             while !stop.load(Ordering::Relaxed) {
-                engine.admit(Admit { jobs_max: 50 }).await.expect("it is answered");
-                engine.promote(Promote { jobs_max: 50 }).await.expect("it is answered");
+                engine.call(Admit { jobs_max: 50 }).await.expect("it is answered");
+                engine.call(Promote { jobs_max: 50 }).await.expect("it is answered");
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         }

@@ -1,7 +1,9 @@
-//! What comes in wrong: every engine refuses it with a sentence that says what is taken, and changes nothing.
+//! Bad input: every engine refuses it with a sentence that says what is accepted, and changes
+//! nothing.
 //!
-//! Names and numbers of their own type are refused when they are made; everything else when the command is
-//! given. Left out on purpose: what only a command line or a wire can bring in, such as bytes that are no text.
+//! Names and numbers with a type of their own are refused by their constructors; everything else
+//! when the command is submitted. Left out on purpose: input that only a command line or a wire can
+//! bring, such as invalid UTF-8.
 
 mod clock;
 mod commands;
@@ -17,15 +19,15 @@ use fairlane_core::*;
 use fairlane_engine::redis::{RedisEngine, RedisOptions};
 use fairlane_engine::{Clock, EmbeddedEngine, EngineError};
 
-/// An engine whose whole state can be seen.
-struct Ground {
+/// An engine whose complete state can be read.
+struct Fixture {
     queue: Subject,
     embedded: Option<Arc<EmbeddedEngine>>,
     redis: Option<Arc<RedisEngine>>,
     _server: Option<RedisServer>,
 }
 
-impl Ground {
+impl Fixture {
     fn embedded() -> Self {
         let us = Arc::new(AtomicU64::new(START.0));
         let engine = EmbeddedEngine::new(Settings::default(), Clock::Given(us.clone())).expect("a thread");
@@ -54,12 +56,12 @@ impl Ground {
         match (&self.embedded, &self.redis) {
             (Some(engine), _) => engine.dump().await.expect("a dump is answered"),
             (_, Some(engine)) => engine.dump(self.queue.now()).await.expect("a dump is answered"),
-            _ => unreachable!("a ground has an engine"),
+            _ => unreachable!("a fixture has an engine"),
         }
     }
 
-    /// A little of everything, so that there is something to change.
-    async fn furnish(&self) {
+    /// Adds jobs in several states, so that a command would have something to change.
+    async fn populate(&self) {
         let queue = &self.queue;
         queue.open("g", "b").await;
         queue.add(jobs_in("b", "g", 3)).await;
@@ -71,65 +73,65 @@ impl Ground {
     }
 }
 
-async fn every_bad_command_is_refused_without_effect(ground: Ground) {
-    ground.furnish().await;
-    let before = ground.state().await;
+async fn every_bad_command_is_refused_without_effect(fixture: Fixture) {
+    fixture.populate().await;
+    let before = fixture.state().await;
     for bad in commands::table() {
-        let answer = ground.queue.engine.execute(bad.command).await;
-        let Err(EngineError::Invalid(invalid)) = answer else {
-            panic!("{}: {answer:?}", bad.what);
+        let reply = fixture.queue.engine.submit(bad.command.into()).await;
+        let Err(EngineError::Invalid(invalid)) = reply else {
+            panic!("{}: {reply:?}", bad.what);
         };
         let text = invalid.to_string();
         for piece in bad.says {
             assert!(text.contains(piece), "{}: {text:?} does not say {piece:?}", bad.what);
         }
     }
-    let difference = before.difference(&ground.state().await);
+    let difference = before.difference(&fixture.state().await);
     assert_eq!(difference, "", "nothing was changed");
-    ground.queue.add([job("g", "the queue goes on")]).await;
+    fixture.queue.add([job("g", "the queue goes on")]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_embedded_engine_refuses_every_bad_command_without_effect() {
-    every_bad_command_is_refused_without_effect(Ground::embedded()).await;
+    every_bad_command_is_refused_without_effect(Fixture::embedded()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redis_refuses_every_bad_command_without_effect() {
-    every_bad_command_is_refused_without_effect(Ground::redis().await).await;
+    every_bad_command_is_refused_without_effect(Fixture::redis().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queue_behind_a_server_refuses_every_bad_command_without_effect() {
-    every_bad_command_is_refused_without_effect(Ground::served().await).await;
+    every_bad_command_is_refused_without_effect(Fixture::served().await).await;
 }
 
 /// Numbers that no rule forbids are compared exactly, however large they are.
-async fn absurd_numbers_are_answered_without_effect(ground: Ground) {
-    ground.furnish().await;
-    ground.queue.open("g", "complete").await;
-    ground.queue.seal("g", "complete").await;
-    let before = ground.state().await;
+async fn absurd_numbers_are_answered_without_effect(fixture: Fixture) {
+    fixture.populate().await;
+    fixture.queue.open("g", "complete").await;
+    fixture.queue.seal("g", "complete").await;
+    let before = fixture.state().await;
     for odd in commands::absurd() {
-        let reply = ground.queue.engine.execute(odd.command).await;
-        assert_eq!(reply, Ok(odd.reply), "{}", odd.what);
+        let reply = fixture.queue.engine.submit(odd.command.into()).await;
+        assert_eq!(reply, Ok(odd.reply.into()), "{}", odd.what);
     }
-    assert_eq!(before.difference(&ground.state().await), "", "nothing was changed");
+    assert_eq!(before.difference(&fixture.state().await), "", "nothing was changed");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_embedded_engine_answers_absurd_numbers_without_effect() {
-    absurd_numbers_are_answered_without_effect(Ground::embedded()).await;
+    absurd_numbers_are_answered_without_effect(Fixture::embedded()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redis_answers_absurd_numbers_without_effect() {
-    absurd_numbers_are_answered_without_effect(Ground::redis().await).await;
+    absurd_numbers_are_answered_without_effect(Fixture::redis().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queue_behind_a_server_answers_absurd_numbers_without_effect() {
-    absurd_numbers_are_answered_without_effect(Ground::served().await).await;
+    absurd_numbers_are_answered_without_effect(Fixture::served().await).await;
 }
 
 #[test]
@@ -201,9 +203,9 @@ fn a_number_out_of_range_is_refused_with_its_range() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_embedded_engine_loses_no_work_when_the_clock_jumps() {
     for (seed, settings) in clock::episodes() {
-        let ground = Ground::embedded();
-        clock::work_while_the_clock_jumps(&ground.queue, seed, settings).await;
-        let engine = ground.embedded.as_ref().expect("it is embedded");
+        let fixture = Fixture::embedded();
+        clock::work_while_the_clock_jumps(&fixture.queue, seed, settings).await;
+        let engine = fixture.embedded.as_ref().expect("it is embedded");
         assert_eq!(engine.check().await.expect("a check is answered"), Ok(()));
     }
 }
@@ -211,7 +213,7 @@ async fn the_embedded_engine_loses_no_work_when_the_clock_jumps() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redis_loses_no_work_when_the_clock_jumps() {
     for (seed, settings) in clock::episodes() {
-        let ground = Ground::redis().await;
-        clock::work_while_the_clock_jumps(&ground.queue, seed, settings).await;
+        let fixture = Fixture::redis().await;
+        clock::work_while_the_clock_jumps(&fixture.queue, seed, settings).await;
     }
 }

@@ -14,7 +14,7 @@ use fairlane_engine::redis::{RedisEngine, RedisOptions};
 use fairlane_engine::{Clock, DirectoryOptions, EmbeddedEngine, Engine};
 use tempfile::TempDir;
 
-/// A case that takes longer hangs.
+/// The time after which a case counts as hanging.
 const CASE_LIMIT: Duration = Duration::from_secs(60);
 
 /// Where the engines of one run keep their state.
@@ -28,7 +28,7 @@ enum Store {
 }
 
 impl Store {
-    /// A queue that no other case uses.
+    /// A new queue for one case.
     async fn subject(&self, case: &str) -> Subject {
         if let Self::Served = self {
             let served = Served::start().await;
@@ -54,7 +54,7 @@ impl Store {
         Subject::new(engine, us)
     }
 
-    /// Runs every case and gives their number.
+    /// Runs every case and returns their number.
     async fn run_all(&self) -> usize {
         let engine = self.subject("name").await.engine.name();
         let (mut count, mut failures) = (0, Vec::new());
@@ -87,7 +87,7 @@ fn cases_of_the_suite() -> usize {
     CHAPTERS.iter().map(|chapter| chapter.cases.len()).sum()
 }
 
-/// The patterns of the layout document's table: what stands in braces is a name, a number or a place.
+/// The patterns of the layout document's table: a part in braces is a name or a number.
 fn documented_keys() -> Vec<Vec<String>> {
     let document = include_str!("../../../../docs/redis-layout.md");
     let rows = document.lines().filter(|line| line.starts_with("| `"));
@@ -99,13 +99,8 @@ fn documented_keys() -> Vec<Vec<String>> {
 fn is_documented(key: &str, patterns: &[Vec<String>]) -> bool {
     let parts: Vec<&str> = key.split(':').collect();
     patterns.iter().any(|pattern| {
-        // A place is two parts: level and type.
-        let expanded: Vec<&str> = pattern
-            .iter()
-            .flat_map(|part| if part == "{place}" { vec!["{level}", "{type}"] } else { vec![part.as_str()] })
-            .collect();
-        expanded.len() == parts.len()
-            && expanded.iter().zip(&parts).all(|(pattern, part)| pattern.starts_with('{') || pattern == part)
+        pattern.len() == parts.len()
+            && pattern.iter().zip(&parts).all(|(pattern, part)| pattern.starts_with('{') || pattern == part)
     })
 }
 
@@ -139,7 +134,7 @@ async fn every_case_holds_on_redis_and_every_key_written_is_in_the_layout_docume
         kinds.insert(key.split(':').next().unwrap_or(key).to_owned());
     }
     let documented: BTreeSet<String> = patterns.iter().map(|pattern| pattern[0].clone()).collect();
-    assert_eq!(kinds, documented, "what is documented is written, and what is written documented");
+    assert_eq!(kinds, documented, "every documented key is written, and every written key is documented");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

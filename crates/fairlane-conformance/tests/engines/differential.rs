@@ -1,4 +1,4 @@
-//! Short differential runs, and the proof that a long one would notice a fault.
+//! Short differential runs, and a test that a run notices a fault.
 
 use fairlane_conformance::differential::{Run, run};
 use fairlane_conformance::servers::{RedisServer, ServerOptions};

@@ -1,4 +1,4 @@
-//! What must hold for a data directory beyond what the suite asks of every engine.
+//! What must hold for a data directory, beyond the suite that every engine passes.
 
 use std::path::Path;
 
@@ -27,7 +27,7 @@ fn rows_that_a_discard_leaves_make_a_sound_queue() {
 }
 
 #[tokio::test]
-async fn what_was_acknowledged_survives_kills() {
+async fn acknowledged_jobs_survive_kills() {
     let folder = tempfile::tempdir().expect("a folder");
     let report = kills::run(Path::new(env!("CARGO_BIN_EXE_soak")), folder.path(), 1, 8).await;
     assert_eq!(report.violations, [""; 0]);

@@ -1,4 +1,4 @@
-//! What must hold for a queue behind a server beyond what the suite asks of every engine.
+//! What must hold for a queue behind a server, beyond the suite that every engine passes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,22 +8,26 @@ use std::time::Duration;
 use crate::served::{Served, connect, serve};
 use fairlane::{Context, Event, Fairlane, Job, TypeOptions};
 use fairlane_conformance::dice::Dice;
-use fairlane_conformance::differential::{carried, samples};
+use fairlane_conformance::differential::{compare_forwarded, samples};
 use fairlane_conformance::proxy::Proxy;
 use fairlane_conformance::subject::{EXISTS, LEASE_MS, group_id, job, jobs, succeeded, type_id};
-use fairlane_core::queue::*;
-use fairlane_core::{TypeId, WorkerId};
+use fairlane_core::queue::{
+    BulkState, Enqueue, InspectQueue, JobState, LeasedJob, Promote, SetType, Settings, Settle, Settlement,
+    TypePatch, Verdict,
+};
+use fairlane_core::{Command, Reply, TypeId, WorkerId};
 use fairlane_engine::http::Key;
-use fairlane_engine::wire::{self, Frames, Trouble, WalkStep};
+use fairlane_engine::wire::{self, Frames, ScanStep, WireError};
 use fairlane_engine::{
-    BoxFuture, EmbeddedEngine, Engine, EngineError, HttpEngine, HttpOptions, Leaser, WalkPage, attach,
+    Admin, BoxFuture, EmbeddedEngine, Engine, EngineError, EngineInfo, Hooks, HttpEngine, HttpOptions,
+    Leaser, attach, layer,
 };
 use fairlane_server::access::Role;
 use fairlane_server::keys::{KeyFile, Keys, NewKey};
 use fairlane_server::{Server, ServerSettings};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::Semaphore;
 
-/// How long a test waits for what must come.
+/// How long a test waits for a condition that must hold.
 const LIMIT: Duration = Duration::from_secs(20);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -31,8 +35,8 @@ async fn random_commands_give_the_same_in_core_and_behind_a_server() {
     for seed in [31, 32] {
         let served = Served::start().await;
         let engine = served.connect().await;
-        let played = carried(&*engine, &served.embedded, &served.us, seed, 2500).await;
-        played.unwrap_or_else(|what| panic!("seed {seed}: {what}"));
+        let compared = compare_forwarded(&*engine, &served.embedded, &served.us, seed, 2500).await;
+        compared.unwrap_or_else(|what| panic!("seed {seed}: {what}"));
     }
 }
 
@@ -41,33 +45,34 @@ fn every_command_and_reply_is_the_same_on_the_other_side() {
     let mut kinds = std::collections::BTreeSet::new();
     for seed in 1..=4 {
         for (command, reply) in samples(seed, 2000) {
+            let command = Command::from(command);
+            kinds.insert(command.stem());
             let bytes = wire::encode(&command);
             assert!(bytes.len() <= wire::COMMAND_BYTES_MAX);
-            kinds.insert(bytes[0]);
             assert_eq!(wire::decode::<Command>(&bytes), Ok(command));
-            let answer: Result<Reply, Trouble> = Ok(reply);
-            assert_eq!(wire::decode::<Result<Reply, Trouble>>(&wire::encode(&answer)), Ok(answer));
+            let response: Result<Reply, WireError> = Ok(reply.into());
+            assert_eq!(wire::decode::<Result<Reply, WireError>>(&wire::encode(&response)), Ok(response));
         }
     }
-    assert_eq!(kinds.len(), 27, "every command is met");
+    assert_eq!(kinds.len(), Command::stems().count(), "every operation occurs");
 }
 
-/// Decodes in every way there is; what is taken for a value can be written again.
+/// Decodes the bytes as every type of the wire; a value that is decoded can be encoded again.
 fn read_as_everything(bytes: &[u8]) -> usize {
     let mut values = 0;
     if let Ok(command) = wire::decode::<Command>(bytes) {
-        // What the types alone cannot hold is found by this, as in every engine.
+        // Every engine validates what the types alone cannot guarantee.
         let _ = command.validate();
         assert_eq!(wire::decode::<Command>(&wire::encode(&command)), Ok(command));
         values += 1;
     }
-    if let Ok(answer) = wire::decode::<Result<Reply, Trouble>>(bytes) {
-        assert_eq!(wire::decode::<Result<Reply, Trouble>>(&wire::encode(&answer)), Ok(answer));
+    if let Ok(response) = wire::decode::<Result<Reply, WireError>>(bytes) {
+        assert_eq!(wire::decode::<Result<Reply, WireError>>(&wire::encode(&response)), Ok(response));
         values += 1;
     }
     values += usize::from(wire::decode::<wire::Wait>(bytes).is_ok());
-    values += usize::from(wire::decode::<wire::Facts>(bytes).is_ok());
-    values += usize::from(wire::decode::<WalkStep>(bytes).is_ok());
+    values += usize::from(wire::decode::<wire::ServerInfo>(bytes).is_ok());
+    values += usize::from(wire::decode::<ScanStep>(bytes).is_ok());
     let mut frames = Frames::default();
     frames.push(bytes);
     while let Ok(Some(_)) = frames.next_step() {
@@ -84,12 +89,14 @@ fn no_bytes_make_the_wire_panic() {
         let random: Vec<u8> = (0..dice.below(60)).map(|_| dice.below(256) as u8).collect();
         read += read_as_everything(&random);
     }
-    let samples = samples(5, 3000);
+    let samples = samples(5, 3000).into_iter();
+    let samples: Vec<(Command, Reply)> =
+        samples.map(|(command, reply)| (command.into(), reply.into())).collect();
     for case in 0..60_000 {
         let (command, reply) = &samples[case % samples.len()];
         let mut bytes = match case % 2 {
             0 => wire::encode(command),
-            _ => wire::encode(&Ok::<&Reply, Trouble>(reply)),
+            _ => wire::encode(&Ok::<&Reply, WireError>(reply)),
         };
         match dice.below(3) {
             0 => bytes.truncate(dice.below(bytes.len() as u64 + 1) as usize),
@@ -107,8 +114,8 @@ fn no_bytes_make_the_wire_panic() {
     assert!(read > 10_000, "most mutations still mean something: {read}");
 }
 
-fn assert_lost<T: std::fmt::Debug>(answer: Result<T, EngineError>) {
-    assert!(answer.as_ref().is_err_and(EngineError::is_retryable), "{answer:?}");
+fn assert_lost<T: std::fmt::Debug>(reply: Result<T, EngineError>) {
+    assert!(reply.as_ref().is_err_and(EngineError::is_retryable), "{reply:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -118,35 +125,29 @@ async fn a_command_whose_answer_was_lost_is_repeated_without_effect() {
     let engine = connect(proxy.port()).await;
     let enqueue = Enqueue { jobs: jobs("g", 5) };
     proxy.cut_before_reply(0);
-    assert_lost(engine.enqueue(enqueue.clone()).await);
-    assert_eq!(engine.enqueue(enqueue).await.unwrap().receipts, [EXISTS; 5]);
+    assert_lost(engine.call(enqueue.clone()).await);
+    assert_eq!(engine.call(enqueue).await.unwrap().receipts, [EXISTS; 5]);
 
     let mut leaser = Leaser::new(engine.clone(), WorkerId::new("w").unwrap());
     proxy.cut_before_reply(0);
     assert_lost(leaser.lease(&[type_id("t")], 4, LEASE_MS).await);
     let leased = leaser.lease(&[type_id("t")], 1, LEASE_MS).await.unwrap().jobs;
-    assert_eq!(leased.len(), 4, "those of the lost answer");
+    assert_eq!(leased.len(), 4, "the jobs of the lost reply");
 
     let settlement =
         |one: &LeasedJob| Settlement { job: one.job.clone(), fence: one.fence, outcome: succeeded() };
     let settle = Settle { settlements: leased.iter().map(settlement).collect() };
     proxy.cut_before_reply(0);
-    assert_lost(engine.settle(settle.clone()).await);
-    assert_eq!(engine.settle(settle).await.unwrap().verdicts, [Verdict::Applied; 4]);
-    let whole = engine.inspect(Inspect::Whole).await.unwrap();
-    assert!(matches!(whole, Inspected::Whole(view) if view.completed == 4 && view.backlog == 1), "once each");
+    assert_lost(engine.call(settle.clone()).await);
+    assert_eq!(engine.call(settle).await.unwrap().verdicts, [Verdict::Applied; 4]);
+    let totals = engine.call(InspectQueue).await.unwrap();
+    assert_eq!((totals.completed, totals.backlog), (4, 1), "each job completed once");
     proxy.cut_before_reply(0);
     assert_lost(engine.wait(&[type_id("none")], Duration::ZERO).await);
     assert_eq!(proxy.cuts(), 4);
 }
 
-/// An engine that knows how many wait at it.
-struct Counting {
-    inner: Arc<dyn Engine>,
-    waiting: Arc<AtomicUsize>,
-}
-
-/// One who waits, until dropped.
+/// Counts a caller that waits, until dropped.
 struct Waiter(Arc<AtomicUsize>);
 
 impl Drop for Waiter {
@@ -155,17 +156,30 @@ impl Drop for Waiter {
     }
 }
 
-impl Engine for Counting {
-    fn name(&self) -> &'static str {
-        self.inner.name()
+/// An engine that counts the callers that wait.
+fn counting_waiters(inner: Arc<dyn Engine>, waiting: Arc<AtomicUsize>) -> Arc<dyn Engine> {
+    let hooks = Hooks::default().wait(move |inner, types, at_most| {
+        waiting.fetch_add(1, Ordering::SeqCst);
+        let waiter = Waiter(waiting.clone());
+        Box::pin(async move {
+            let woken = inner.wait(&types, at_most).await;
+            drop(waiter);
+            woken
+        })
+    });
+    layer(inner, hooks)
+}
+
+/// An engine with a warning.
+struct Warning(Arc<dyn Engine>);
+
+impl Engine for Warning {
+    fn info(&self) -> EngineInfo {
+        EngineInfo { warnings: vec!["a warning".to_owned()], ..self.0.info() }
     }
 
-    fn warnings(&self) -> Vec<String> {
-        vec!["it counts".into()]
-    }
-
-    fn execute(&self, command: Command) -> BoxFuture<'_, Result<Reply, EngineError>> {
-        self.inner.execute(command)
+    fn submit(&self, command: Command) -> BoxFuture<'_, Result<Reply, EngineError>> {
+        self.0.submit(command)
     }
 
     fn wait<'a>(
@@ -173,17 +187,11 @@ impl Engine for Counting {
         types: &'a [TypeId],
         at_most: Duration,
     ) -> BoxFuture<'a, Result<bool, EngineError>> {
-        self.waiting.fetch_add(1, Ordering::SeqCst);
-        let waiter = Waiter(self.waiting.clone());
-        Box::pin(async move {
-            let woken = self.inner.wait(types, at_most).await;
-            drop(waiter);
-            woken
-        })
+        self.0.wait(types, at_most)
     }
 
-    fn walk(&self, pages: mpsc::Sender<WalkPage>) -> BoxFuture<'_, Result<(), EngineError>> {
-        self.inner.walk(pages)
+    fn admin(&self) -> &dyn Admin {
+        self.0.admin()
     }
 }
 
@@ -197,23 +205,24 @@ async fn until(what: &str, holds: impl Fn() -> bool) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wait_ends_with_whoever_waits_and_with_the_server() {
+async fn a_wait_ends_with_its_client_and_with_the_server() {
     let waiting = Arc::new(AtomicUsize::new(0));
     let inner = EmbeddedEngine::new(Settings::default(), Default::default()).expect("a thread");
-    let server = serve(Arc::new(Counting { inner: Arc::new(inner), waiting: waiting.clone() })).await;
+    let counting = counting_waiters(Arc::new(inner), waiting.clone());
+    let server = serve(Arc::new(Warning(counting))).await;
     let engine = connect(server.address().port()).await;
-    assert_eq!(engine.warnings(), ["it counts"]);
+    assert_eq!(engine.info().warnings, ["a warning"]);
     let wait = |engine: Arc<dyn Engine>| {
         tokio::spawn(async move { engine.wait(&[type_id("t")], Duration::from_secs(50)).await })
     };
     let gone = wait(engine.clone());
     until("it waits", || waiting.load(Ordering::SeqCst) == 1).await;
     gone.abort();
-    until("nobody waits for one who has gone", || waiting.load(Ordering::SeqCst) == 0).await;
+    until("a wait ends with its client", || waiting.load(Ordering::SeqCst) == 0).await;
 
     let woken = wait(engine.clone());
     until("it waits", || waiting.load(Ordering::SeqCst) == 1).await;
-    engine.enqueue(Enqueue { jobs: jobs("g", 1) }).await.unwrap();
+    engine.call(Enqueue { jobs: jobs("g", 1) }).await.unwrap();
     assert_eq!(woken.await.unwrap(), Ok(true));
 
     let last = wait(engine);
@@ -222,14 +231,14 @@ async fn a_wait_ends_with_whoever_waits_and_with_the_server() {
     assert!(matches!(last.await.unwrap(), Ok(false) | Err(EngineError::Unavailable { .. })));
 }
 
-/// A server that lets nobody in without a key.
+/// A server that requires a key.
 struct Guarded {
     server: Server,
     keys: Vec<String>,
 }
 
 impl Guarded {
-    /// With keys of these roles, bound to these groups if there are any.
+    /// Starts a server with keys of these roles, bound to these groups if there are any.
     async fn start(folder: &Path, engine: Arc<dyn Engine>, keys: &[(Role, &[&str])]) -> Self {
         let file = KeyFile::at(folder.join("keys.json"));
         let keys = keys.iter().map(|(role, groups)| new_key(&file, *role, groups)).collect();
@@ -244,7 +253,7 @@ impl Guarded {
         format!("http://{}", self.server.address())
     }
 
-    /// An engine with one of the keys.
+    /// Connects with one of the keys.
     async fn connect(&self, number: usize) -> Arc<dyn Engine> {
         let key = Some(Key::new(&self.keys[number]).expect("a key"));
         let options = HttpOptions { key, ..HttpOptions::default() };
@@ -258,8 +267,8 @@ fn new_key(file: &KeyFile, role: Role, groups: &[&str]) -> String {
     file.create(new).expect("a key is made").1.reveal().to_owned()
 }
 
-fn refusal<T: std::fmt::Debug>(answer: Result<T, EngineError>) -> String {
-    match answer {
+fn refusal<T: std::fmt::Debug>(reply: Result<T, EngineError>) -> String {
+    match reply {
         Err(EngineError::Refused { reason }) => reason,
         other => panic!("{other:?}"),
     }
@@ -276,12 +285,12 @@ async fn a_key_may_do_what_its_role_may_and_to_its_groups() {
     assert!(without.contains("set FAIRLANE_KEY to a key of that server"), "{without}");
 
     let producer = guarded.connect(0).await;
-    let new = refusal(producer.enqueue(Enqueue { jobs: jobs("g", 2) }).await);
-    assert!(new.contains("the type t is new"), "{new}");
+    let new = refusal(producer.call(Enqueue { jobs: jobs("g", 2) }).await);
+    assert!(new.contains("the type t does not exist"), "{new}");
     let patch = TypePatch { paused: Some(false), ..TypePatch::default() };
-    guarded.connect(3).await.set_type(SetType { type_id: type_id("t"), patch }).await.unwrap();
-    producer.enqueue(Enqueue { jobs: jobs("g", 2) }).await.unwrap();
-    let other = refusal(producer.enqueue(Enqueue { jobs: vec![job("other", "1")] }).await);
+    guarded.connect(3).await.call(SetType { type_id: type_id("t"), patch }).await.unwrap();
+    producer.call(Enqueue { jobs: jobs("g", 2) }).await.unwrap();
+    let other = refusal(producer.call(Enqueue { jobs: vec![job("other", "1")] }).await);
     assert!(other.contains("bound to other groups"), "{other}");
     let mut leaser = Leaser::new(producer.clone(), WorkerId::new("p").unwrap());
     assert!(refusal(leaser.lease(&[type_id("t")], 1, LEASE_MS).await.map(drop)).contains("role producer"));
@@ -292,12 +301,12 @@ async fn a_key_may_do_what_its_role_may_and_to_its_groups() {
     let worker = guarded.connect(1).await;
     let mut leaser = Leaser::new(worker.clone(), WorkerId::new("w").unwrap());
     assert_eq!(leaser.lease(&[type_id("t")], 9, LEASE_MS).await.unwrap().jobs.len(), 2);
-    assert!(refusal(worker.enqueue(Enqueue { jobs: jobs("g", 1) }).await).contains("role worker"));
+    assert!(refusal(worker.call(Enqueue { jobs: jobs("g", 1) }).await).contains("role worker"));
     assert!(refusal(worker.audit_all(false, |_| {}).await).contains("role worker"));
 
     let viewer = guarded.connect(2).await;
-    viewer.inspect(Inspect::Whole).await.unwrap();
-    assert!(refusal(viewer.promote(Promote { jobs_max: 1 }).await).contains("role viewer"));
+    viewer.call(InspectQueue).await.unwrap();
+    assert!(refusal(viewer.call(Promote { jobs_max: 1 }).await).contains("role viewer"));
 
     let admin = guarded.connect(3).await;
     assert_eq!(admin.audit_all(true, |_| {}).await.unwrap().findings, []);
@@ -322,7 +331,7 @@ async fn a_worker_runs_a_bulk_action_through_a_server() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_result_is_kept_while_something_else_answers_in_the_servers_place() {
+async fn a_result_is_kept_while_another_program_answers_at_the_servers_address() {
     let served = Served::start().await;
     let proxy = Proxy::start(served.port()).await;
     let fairlane = Fairlane::from_engine(connect(proxy.port()).await);
@@ -346,14 +355,14 @@ async fn a_result_is_kept_while_something_else_answers_in_the_servers_place() {
     let pool = pool.start().unwrap();
     fairlane.enqueue(Job::new("g", "t", &()).id("1")).await.unwrap().accepted().unwrap();
     begun.acquire().await.expect("it is never closed").forget();
-    proxy.answer_itself(Some(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"));
+    proxy.respond_itself(Some(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"));
     go.add_permits(1);
-    until("it is away", || downs.load(Ordering::SeqCst) > 0).await;
-    let answered = proxy.connections();
-    until("it is told more than once", || proxy.connections() > answered + 4).await;
-    assert_eq!((refusals.load(Ordering::SeqCst), pool.in_hand()), (0, 1));
-    proxy.answer_itself(None);
-    until("the engine has heard of it", || pool.in_hand() == 0).await;
+    until("the engine is down", || downs.load(Ordering::SeqCst) > 0).await;
+    let before = proxy.connections();
+    until("the result is sent more than once", || proxy.connections() > before + 4).await;
+    assert_eq!((refusals.load(Ordering::SeqCst), pool.active_jobs()), (0, 1));
+    proxy.respond_itself(None);
+    until("the engine has the result", || pool.active_jobs() == 0).await;
     let view = fairlane.job("g", "1").view().await.unwrap().expect("it is there");
     assert_eq!((view.state, view.attempts), (JobState::Completed, 1));
     assert_eq!(pool.stop().await.left, 0);
@@ -385,8 +394,8 @@ async fn a_key_that_is_changed_while_a_wait_is_held_does_not_end_it() {
     let inner: Arc<dyn Engine> =
         Arc::new(EmbeddedEngine::new(Settings::default(), Default::default()).expect("a thread"));
     let waiting = Arc::new(AtomicUsize::new(0));
-    let counting = Counting { inner: inner.clone(), waiting: waiting.clone() };
-    let guarded = Guarded::start(folder.path(), Arc::new(counting), &[(Role::Worker, &[])]).await;
+    let counting = counting_waiters(inner.clone(), waiting.clone());
+    let guarded = Guarded::start(folder.path(), counting, &[(Role::Worker, &[])]).await;
     let engine = guarded.connect(0).await;
     let wait = tokio::spawn(async move { engine.wait(&[type_id("t")], Duration::from_secs(50)).await });
     until("it waits", || waiting.load(Ordering::SeqCst) == 1).await;
@@ -400,8 +409,8 @@ async fn a_key_that_is_changed_while_a_wait_is_held_does_not_end_it() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(LIMIT, known).await.expect("the server looks at its keys");
-    inner.enqueue(Enqueue { jobs: jobs("g", 1) }).await.unwrap();
+    tokio::time::timeout(LIMIT, known).await.expect("the server reads its keys again");
+    inner.call(Enqueue { jobs: jobs("g", 1) }).await.unwrap();
     assert_eq!(wait.await.unwrap(), Ok(true));
 }
 
@@ -412,8 +421,8 @@ async fn settings_of_a_server_are_changed_by_open_with_alone() {
     let settings = Settings { max_retry_count: 7, ..Settings::default() };
     Fairlane::open_with(&url, settings).await.unwrap();
     let opened = Fairlane::open(&url).await.unwrap();
-    assert_eq!(opened.whole().await.unwrap().settings.max_retry_count, 7);
-    assert_eq!(Fairlane::attach(&url).await.unwrap().whole().await.unwrap().settings.max_retry_count, 7);
+    assert_eq!(opened.queue_view().await.unwrap().settings.max_retry_count, 7);
+    assert_eq!(Fairlane::attach(&url).await.unwrap().queue_view().await.unwrap().settings.max_retry_count, 7);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -422,48 +431,52 @@ async fn a_directory_that_is_served_is_reached_through_its_server() {
     let path = folder.path().join("queue");
     let owner = Arc::new(EmbeddedEngine::open(&path, Default::default()).expect("a directory of its own"));
     let url = format!("dir:{}", path.display());
-    assert!(refusal(attach(&url).await.map(drop)).contains("this process has"), "no server serves it");
+    assert!(
+        refusal(attach(&url).await.map(drop)).contains("this process has"),
+        "the directory is open and not served"
+    );
 
     let server = serve(owner.clone()).await;
-    owner.announce(format!("http://{}", server.address())).await.unwrap();
+    owner.admin().announce(format!("http://{}", server.address())).await.unwrap();
     let engine = attach(&url).await.unwrap();
     assert_eq!(engine.name(), "http");
-    engine.enqueue(Enqueue { jobs: jobs("g", 3) }).await.unwrap();
+    engine.call(Enqueue { jobs: jobs("g", 3) }).await.unwrap();
     let settings = Settings { max_retry_count: 9, ..Settings::default() };
     fairlane_engine::open(&url, settings).await.unwrap();
-    let whole = Fairlane::open(&url).await.unwrap().whole().await.unwrap();
-    assert_eq!((whole.backlog, whole.settings.max_retry_count), (3, 9));
+    let totals = Fairlane::open(&url).await.unwrap().queue_view().await.unwrap();
+    assert_eq!((totals.backlog, totals.settings.max_retry_count), (3, 9));
 
     let address = server.address();
     server.stop().await;
-    let away = attach(&url).await.err().expect("nobody listens any more");
+    let away = attach(&url).await.err().expect("no server listens any more");
     assert!(away.is_retryable() && away.to_string().contains(&address.to_string()), "{away}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_directory_that_is_served_elsewhere_later_is_followed_there() {
     let folder = tempfile::tempdir().expect("a folder");
-    let open = || Arc::new(EmbeddedEngine::open(folder.path(), Default::default()).expect("nobody has it"));
+    let open =
+        || Arc::new(EmbeddedEngine::open(folder.path(), Default::default()).expect("the directory is free"));
     let owner = open();
     let server = serve(owner.clone()).await;
-    owner.announce(format!("http://{}", server.address())).await.unwrap();
+    owner.admin().announce(format!("http://{}", server.address())).await.unwrap();
     let engine = attach(&format!("dir:{}", folder.path().display())).await.unwrap();
-    engine.enqueue(Enqueue { jobs: jobs("g", 3) }).await.unwrap();
+    engine.call(Enqueue { jobs: jobs("g", 3) }).await.unwrap();
     let old = server.address();
     server.stop().await;
     drop(owner);
-    // The port is not given to the next one, and nobody who asks there is answered.
-    let taken = tokio::net::TcpListener::bind(old).await.expect("nobody listens there any more");
+    // The next server gets another port, and requests to this one get no response.
+    let taken = tokio::net::TcpListener::bind(old).await.expect("the port is free");
     tokio::spawn(async move { while taken.accept().await.is_ok() {} });
     let owner = open();
     let server = serve(owner.clone()).await;
     assert_ne!(server.address(), old);
-    owner.announce(format!("http://{}", server.address())).await.unwrap();
+    owner.admin().announce(format!("http://{}", server.address())).await.unwrap();
     let back = async {
         loop {
-            match engine.inspect(Inspect::Whole).await {
-                Ok(Inspected::Whole(whole)) => return whole.backlog,
-                answer => assert!(answer.is_err_and(|error| error.is_retryable())),
+            match engine.call(InspectQueue).await {
+                Ok(totals) => return totals.backlog,
+                Err(error) => assert!(error.is_retryable(), "{error}"),
             }
         }
     };
@@ -476,7 +489,7 @@ async fn a_directory_that_is_served_for_keys_says_which_to_set() {
     let path = folder.path().join("queue");
     let owner = Arc::new(EmbeddedEngine::open(&path, Default::default()).expect("a directory of its own"));
     let guarded = Guarded::start(folder.path(), owner.clone(), &[(Role::Viewer, &[])]).await;
-    owner.announce(guarded.url()).await.unwrap();
+    owner.admin().announce(guarded.url()).await.unwrap();
     let refused = refusal(attach(&format!("dir:{}", path.display())).await.map(drop));
     let advice =
         format!("the directory is served at {}; set FAIRLANE_KEY to a key of that server", guarded.url());

@@ -1,4 +1,5 @@
-//! The soak in short: lost replies, dropped futures, flushed scripts and killed servers do not show.
+//! The soak in short: lost replies, dropped futures, flushed scripts and killed servers have no
+//! visible effect.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,15 +8,15 @@ use fairlane_conformance::proxy::Proxy;
 use fairlane_conformance::servers::{RedisServer, ServerOptions};
 use fairlane_conformance::soak::{Plan, run};
 use fairlane_conformance::subject::{
-    EXISTS, LEASE_MS, NOTHING_SWEPT, bulk_ref, bytes, classic, delayed, failed, finish_command, jobs,
-    jobs_in, refs, succeeded, type_id,
+    EXISTS, LEASE_MS, NOTHING_SWEPT, bulk_ref, bytes, classic, delayed, failed, jobs, jobs_in, refs,
+    settle_bulk_command, succeeded, type_id,
 };
 use fairlane_core::WorkerId;
 use fairlane_core::queue::*;
 use fairlane_engine::redis::{RedisEngine, RedisOptions};
 use fairlane_engine::{Engine, EngineError, Leaser};
 
-/// A server, the way to it, and an engine at the other end.
+/// A server, a proxy before it, and an engine that connects through the proxy.
 async fn behind_a_proxy() -> (RedisServer, Proxy, Arc<dyn Engine>) {
     let server = RedisServer::start(ServerOptions::default());
     let proxy = Proxy::start(server.port()).await;
@@ -23,69 +24,73 @@ async fn behind_a_proxy() -> (RedisServer, Proxy, Arc<dyn Engine>) {
     (server, proxy, Arc::new(engine))
 }
 
-async fn whole(engine: &Arc<dyn Engine>) -> WholeView {
-    match engine.inspect(Inspect::Whole).await {
-        Ok(Inspected::Whole(view)) => view,
-        other => panic!("{other:?}"),
-    }
+async fn queue_view(engine: &Arc<dyn Engine>) -> QueueView {
+    engine.call(InspectQueue).await.expect("inspect_queue is answered")
 }
 
-fn assert_lost<T: std::fmt::Debug>(answer: Result<T, EngineError>) {
-    assert!(answer.as_ref().is_err_and(EngineError::is_retryable), "{answer:?}");
+fn assert_lost<T: std::fmt::Debug>(reply: Result<T, EngineError>) {
+    assert!(reply.as_ref().is_err_and(EngineError::is_retryable), "{reply:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_enqueue_whose_reply_was_lost_is_repeated_without_effect() {
     let (_server, proxy, engine) = behind_a_proxy().await;
     let command = Enqueue { jobs: jobs("g", 5) };
-    engine.enqueue(Enqueue { jobs: vec![] }).await.unwrap();
+    engine.call(Enqueue { jobs: vec![] }).await.unwrap();
     proxy.cut_before_reply(0);
-    assert_lost(engine.enqueue(command.clone()).await);
-    assert_eq!(engine.enqueue(command).await.unwrap().receipts, [EXISTS; 5]);
-    assert_eq!(whole(&engine).await.backlog, 5);
+    assert_lost(engine.call(command.clone()).await);
+    assert_eq!(engine.call(command).await.unwrap().receipts, [EXISTS; 5]);
+    assert_eq!(queue_view(&engine).await.backlog, 5);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn jobs_of_a_lease_whose_reply_was_lost_come_with_the_next() {
     let (_server, proxy, engine) = behind_a_proxy().await;
-    engine.enqueue(Enqueue { jobs: jobs("g", 10) }).await.unwrap();
+    engine.call(Enqueue { jobs: jobs("g", 10) }).await.unwrap();
     let mut leaser = Leaser::new(engine.clone(), WorkerId::new("w").unwrap());
     assert_eq!(leaser.lease(&[type_id("t")], 1, LEASE_MS).await.unwrap().jobs.len(), 1);
     proxy.cut_before_reply(0);
     assert_lost(leaser.lease(&[type_id("t")], 4, LEASE_MS).await);
     assert_eq!(leaser.lease(&[type_id("t")], 1, LEASE_MS).await.unwrap().jobs.len(), 4);
-    assert_eq!(whole(&engine).await.in_flight, 5);
+    assert_eq!(queue_view(&engine).await.in_flight, 5);
     assert_eq!(leaser.lease(&[type_id("t")], 10, LEASE_MS).await.unwrap().jobs.len(), 5);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_settlement_whose_reply_was_lost_counts_once() {
     let (_server, proxy, engine) = behind_a_proxy().await;
-    engine.enqueue(Enqueue { jobs: jobs("g", 2) }).await.unwrap();
+    engine.call(Enqueue { jobs: jobs("g", 2) }).await.unwrap();
     let mut leaser = Leaser::new(engine.clone(), WorkerId::new("w").unwrap());
     let leased = leaser.lease(&[type_id("t")], 2, LEASE_MS).await.unwrap().jobs;
     let settlement =
         |job: &LeasedJob| Settlement { job: job.job.clone(), fence: job.fence, outcome: succeeded() };
     let settle = |job: &LeasedJob| Settle { settlements: vec![settlement(job)] };
-    engine.settle(settle(&leased[0])).await.unwrap();
+    engine.call(settle(&leased[0])).await.unwrap();
     proxy.cut_before_reply(0);
-    assert_lost(engine.settle(settle(&leased[1])).await);
-    assert_eq!(engine.settle(settle(&leased[1])).await.unwrap().verdicts, [Verdict::Applied]);
-    let view = whole(&engine).await;
+    assert_lost(engine.call(settle(&leased[1])).await);
+    assert_eq!(engine.call(settle(&leased[1])).await.unwrap().verdicts, [Verdict::Applied]);
+    let view = queue_view(&engine).await;
     assert_eq!((view.completed, view.in_flight), (2, 0));
 }
 
-/// A command whose reply is lost, and the answer when it is sent again.
+/// Sends a command whose reply is lost, and returns the reply to its repetition.
 async fn lost_then_repeated(proxy: &Proxy, engine: &Arc<dyn Engine>, command: Command) -> Reply {
     proxy.cut_before_reply(0);
-    assert_lost(engine.execute(command.clone()).await);
-    engine.execute(command).await.expect("it is answered the second time")
+    assert_lost(engine.submit(command.clone().into()).await);
+    submit(engine, command).await
 }
 
-/// Every script once: a server that does not know one answers twice.
+/// Sends a command whose reply is not lost.
+async fn submit(engine: &Arc<dyn Engine>, command: Command) -> Reply {
+    let reply = engine.submit(command.into()).await.expect("the command is answered");
+    let fairlane_core::Reply::Queue(reply) = reply;
+    reply
+}
+
+/// Runs every script once: a server that does not know a script replies twice.
 async fn warm_up(engine: &Arc<dyn Engine>, commands: &[Command]) {
     for command in commands {
-        engine.execute(command.clone()).await.expect("nothing is lost yet");
+        submit(engine, command.clone()).await;
     }
 }
 
@@ -94,21 +99,22 @@ fn open(id: &str) -> Command {
     Command::OpenBulk(OpenBulk { bulk, deadline_ms: None, failures_max: None, payload: bytes("for later") })
 }
 
-fn finish(taken: &TakenBulk) -> Command {
-    Command::FinishBulk(FinishBulk { summary: bytes("sum"), ..finish_command(taken, Aggregation::Done) })
+fn settle(leased: &LeasedBulk) -> Command {
+    Command::SettleBulk(SettleBulk {
+        summary: bytes("sum"),
+        ..settle_bulk_command(leased, Aggregation::Done)
+    })
 }
 
 async fn bulk(engine: &Arc<dyn Engine>, id: &str) -> BulkView {
-    match engine.inspect(Inspect::Bulk(bulk_ref("g", id))).await {
-        Ok(Inspected::Bulk(Some(view))) => view,
-        other => panic!("{other:?}"),
-    }
+    let view = engine.call(InspectBulk { bulk: bulk_ref("g", id) }).await;
+    view.expect("inspect_bulk is answered").expect("the bulk action exists")
 }
 
-/// What the aggregator has in hand although the first reply was lost.
-fn in_hand(reply: Reply) -> TakenBulk {
+/// The only bulk action that was leased, although the first reply was lost.
+fn only_leased(reply: Reply) -> LeasedBulk {
     match reply {
-        Reply::CompletedTaken(taken) if taken.bulks.len() == 1 => taken.bulks[0].clone(),
+        Reply::LeaseBulks(leased) if leased.bulks.len() == 1 => leased.bulks[0].clone(),
         other => panic!("{other:?}"),
     }
 }
@@ -121,59 +127,63 @@ async fn a_bulk_action_outlives_the_loss_of_every_reply() {
     let hold = |id: &str| Command::HoldBulk(HoldBulk { bulk: of(id) });
     let resume = |id: &str| Command::ResumeBulk(ResumeBulk { bulk: of(id) });
     let cancel = |id: &str| Command::CancelBulk(CancelBulk { bulk: of(id) });
-    let take = Command::TakeCompleted(TakeCompleted {
+    let lease = Command::LeaseBulks(LeaseBulks {
         worker: WorkerId::new("aggregator").unwrap(),
         bulks_max: 1,
         lease_ms: 600_000,
     });
-    let nobody = BulkRef { group: fairlane_core::GroupId::new("nobody").unwrap(), ..of("b") };
     let outcome = Aggregation::Done;
-    let unknown = FinishBulk { bulk: nobody, fence: fairlane_core::Fence(1), summary: bytes(""), outcome };
+    let unknown = SettleBulk {
+        bulk: bulk_ref("unknown", "b"),
+        fence: fairlane_core::Fence(1),
+        summary: bytes(""),
+        outcome,
+    };
     let sweep = Command::Sweep(Sweep { jobs_max: 10 });
     let warm =
-        [open("w"), hold("w"), resume("w"), seal("none", None), cancel("none"), take.clone(), sweep.clone()];
+        [open("w"), hold("w"), resume("w"), seal("none", None), cancel("none"), lease.clone(), sweep.clone()];
     warm_up(&engine, &warm).await;
-    warm_up(&engine, &[Command::FinishBulk(unknown)]).await;
+    warm_up(&engine, &[Command::SettleBulk(unknown)]).await;
 
     let opened = lost_then_repeated(&proxy, &engine, open("b")).await;
-    assert!(matches!(opened, Reply::BulkOpened(BulkOpened::Exists(view)) if view.total == 0));
-    engine.enqueue(Enqueue { jobs: jobs_in("b", "g", 3) }).await.unwrap();
+    assert!(matches!(opened, Reply::OpenBulk(BulkOpened::Exists(view)) if view.total == 0));
+    engine.call(Enqueue { jobs: jobs_in("b", "g", 3) }).await.unwrap();
     lost_then_repeated(&proxy, &engine, hold("b")).await;
-    assert_eq!(bulk(&engine, "b").await.course, Course::Hold);
+    assert_eq!(bulk(&engine, "b").await.mode, BulkMode::Hold);
     lost_then_repeated(&proxy, &engine, resume("b")).await;
-    assert_eq!(bulk(&engine, "b").await.course, Course::Run);
+    assert_eq!(bulk(&engine, "b").await.mode, BulkMode::Run);
     let sealed = lost_then_repeated(&proxy, &engine, seal("b", Some(3))).await;
-    assert!(matches!(sealed, Reply::BulkSealed(BulkSealed::Sealed(view)) if view.sealed));
+    assert!(matches!(sealed, Reply::SealBulk(BulkSealed::Sealed(view)) if view.sealed));
     let mut leaser = Leaser::new(engine.clone(), WorkerId::new("w").unwrap());
     for job in leaser.lease(&[type_id("t")], 3, LEASE_MS).await.unwrap().jobs {
         let settlements = vec![Settlement { job: job.job, fence: job.fence, outcome: succeeded() }];
-        engine.settle(Settle { settlements }).await.unwrap();
+        engine.call(Settle { settlements }).await.unwrap();
     }
-    let taken = in_hand(lost_then_repeated(&proxy, &engine, take.clone()).await);
-    let finished = lost_then_repeated(&proxy, &engine, finish(&taken)).await;
-    assert_eq!(finished, Reply::BulkFinished(BulkFinished(Verdict::Applied)));
+    let leased = only_leased(lost_then_repeated(&proxy, &engine, lease.clone()).await);
+    let settled = lost_then_repeated(&proxy, &engine, settle(&leased)).await;
+    assert_eq!(settled, Reply::SettleBulk(BulkSettled(Verdict::Applied)));
     let view = bulk(&engine, "b").await;
     assert_eq!((view.state, view.succeeded, &*view.summary), (BulkState::Completed, 3, &b"sum"[..]));
 
-    engine.execute(open("c")).await.unwrap();
-    engine.enqueue(Enqueue { jobs: jobs_in("c", "g", 2) }).await.unwrap();
+    submit(&engine, open("c")).await;
+    engine.call(Enqueue { jobs: jobs_in("c", "g", 2) }).await.unwrap();
     lost_then_repeated(&proxy, &engine, cancel("c")).await;
     let swept = lost_then_repeated(&proxy, &engine, sweep).await;
-    assert_eq!(swept, Reply::Swept(NOTHING_SWEPT), "what was to be done was done the first time");
-    assert_eq!((bulk(&engine, "c").await.cancelled, whole(&engine).await.backlog), (2, 0));
-    let taken = in_hand(lost_then_repeated(&proxy, &engine, take.clone()).await);
-    let release = Command::FinishBulk(finish_command(&taken, Aggregation::Released { delay_ms: 0 }));
+    assert_eq!(swept, Reply::Sweep(NOTHING_SWEPT), "the first sweep did everything");
+    assert_eq!((bulk(&engine, "c").await.cancelled, queue_view(&engine).await.backlog), (2, 0));
+    let leased = only_leased(lost_then_repeated(&proxy, &engine, lease.clone()).await);
+    let release = Command::SettleBulk(settle_bulk_command(&leased, Aggregation::Released { delay_ms: 0 }));
     let released = lost_then_repeated(&proxy, &engine, release).await;
-    assert_eq!(released, Reply::BulkFinished(BulkFinished(Verdict::Applied)));
-    let taken = in_hand(lost_then_repeated(&proxy, &engine, take).await);
-    let finished = lost_then_repeated(&proxy, &engine, finish(&taken)).await;
-    assert_eq!(finished, Reply::BulkFinished(BulkFinished(Verdict::Applied)));
+    assert_eq!(released, Reply::SettleBulk(BulkSettled(Verdict::Applied)));
+    let leased = only_leased(lost_then_repeated(&proxy, &engine, lease).await);
+    let settled = lost_then_repeated(&proxy, &engine, settle(&leased)).await;
+    assert_eq!(settled, Reply::SettleBulk(BulkSettled(Verdict::Applied)));
     let view = bulk(&engine, "c").await;
     assert_eq!(
         (view.state, &*view.summary, &*view.payload),
         (BulkState::Cancelled, &b"sum"[..], &b"for later"[..])
     );
-    assert_eq!(whole(&engine).await.aggregating, 0);
+    assert_eq!(queue_view(&engine).await.aggregating, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -185,27 +195,27 @@ async fn jobs_picked_by_name_are_picked_once_when_the_reply_is_lost() {
     let make_due = Command::MakeDue(MakeDue { group: None, cursor: 0, jobs_max: 10 });
     warm_up(&engine, &[cancel(&["none"]), requeue(&["none"]), discard(&["none"]), make_due.clone()]).await;
     let mut leaser = Leaser::new(engine.clone(), WorkerId::new("w").unwrap());
-    engine.enqueue(Enqueue { jobs: jobs("g", 3) }).await.unwrap();
+    engine.call(Enqueue { jobs: jobs("g", 3) }).await.unwrap();
     for job in leaser.lease(&[type_id("t")], 1, LEASE_MS).await.unwrap().jobs {
         let settlements = vec![Settlement { job: job.job, fence: job.fence, outcome: failed() }];
-        engine.settle(Settle { settlements }).await.unwrap();
+        engine.call(Settle { settlements }).await.unwrap();
     }
     let cancelled = lost_then_repeated(&proxy, &engine, cancel(&["2"])).await;
-    assert_eq!(cancelled, Reply::JobsCancelled(JobsCancelled { cancellations: vec![Cancellation::Ended] }));
-    assert_eq!(whole(&engine).await.backlog, 1);
+    assert_eq!(cancelled, Reply::CancelJob(JobsCancelled { cancellations: vec![Cancellation::Ended] }));
+    assert_eq!(queue_view(&engine).await.backlog, 1);
     let requeued = lost_then_repeated(&proxy, &engine, requeue(&["1"])).await;
-    assert_eq!(requeued, Reply::DeadRequeued(DeadRequeued { jobs: vec![Requeued::NotDead] }));
-    assert_eq!(whole(&engine).await.backlog, 2);
+    assert_eq!(requeued, Reply::RequeueDead(DeadRequeued { jobs: vec![Requeued::NotDead] }));
+    assert_eq!(queue_view(&engine).await.backlog, 2);
     for job in leaser.lease(&[type_id("t")], 1, LEASE_MS).await.unwrap().jobs {
         let settlements = vec![Settlement { job: job.job, fence: job.fence, outcome: failed() }];
-        engine.settle(Settle { settlements }).await.unwrap();
+        engine.call(Settle { settlements }).await.unwrap();
     }
     let discarded = lost_then_repeated(&proxy, &engine, discard(&["1"])).await;
-    assert_eq!(discarded, Reply::Discarded(Discarded { jobs: vec![Disposal::Unknown] }));
-    assert_eq!(whole(&engine).await.failed, 0);
-    engine.enqueue(Enqueue { jobs: vec![delayed(3_600_000, "g", "late")] }).await.unwrap();
+    assert_eq!(discarded, Reply::Discard(Discarded { jobs: vec![Disposal::Unknown] }));
+    assert_eq!(queue_view(&engine).await.failed, 0);
+    engine.call(Enqueue { jobs: vec![delayed(3_600_000, "g", "late")] }).await.unwrap();
     let due = lost_then_repeated(&proxy, &engine, make_due).await;
-    assert_eq!(due, Reply::MadeDue(MadeDue { moved: 0, next: None }));
+    assert_eq!(due, Reply::MakeDue(MadeDue { moved: 0, next: None }));
     assert_eq!(leaser.lease(&[type_id("t")], 10, LEASE_MS).await.unwrap().jobs.len(), 2);
 }
 
@@ -214,24 +224,24 @@ async fn jobs_picked_by_name_are_picked_once_when_the_reply_is_lost() {
 async fn jobs_of_an_admission_whose_reply_was_lost_are_ready() {
     let (_server, proxy, engine) = behind_a_proxy().await;
     let admit = Command::Admit(Admit { jobs_max: 10 });
-    warm_up(&engine, &[Command::SetWhole(SetWhole { settings: classic(5) }), admit.clone()]).await;
-    engine.enqueue(Enqueue { jobs: jobs("g", 5) }).await.unwrap();
+    warm_up(&engine, &[Command::SetQueue(SetQueue { settings: classic(5) }), admit.clone()]).await;
+    engine.call(Enqueue { jobs: jobs("g", 5) }).await.unwrap();
     let again = lost_then_repeated(&proxy, &engine, admit).await;
-    assert!(matches!(again, Reply::Admitted(admitted) if admitted.admissions.is_empty()));
+    assert!(matches!(again, Reply::Admit(admitted) if admitted.admissions.is_empty()));
     let mut leaser = Leaser::new(engine.clone(), WorkerId::new("w").unwrap());
     assert_eq!(leaser.lease(&[type_id("t")], 10, LEASE_MS).await.unwrap().jobs.len(), 5);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_forgot_its_scripts_is_told_them_again() {
+async fn scripts_are_sent_again_to_a_server_that_lost_them() {
     let (server, _proxy, engine) = behind_a_proxy().await;
     for round in 0..3 {
         let mut new = jobs("g", 1);
         new[0].job.id = fairlane_core::JobId::new(format!("{round}")).unwrap();
-        assert_eq!(engine.enqueue(Enqueue { jobs: new }).await.unwrap().receipts, [JobReceipt::Created]);
+        assert_eq!(engine.call(Enqueue { jobs: new }).await.unwrap().receipts, [JobReceipt::Created]);
         server.command(&["SCRIPT", "FLUSH"]);
     }
-    assert_eq!(whole(&engine).await.backlog, 3);
+    assert_eq!(queue_view(&engine).await.backlog, 3);
 }
 
 /// Erratum Q37.

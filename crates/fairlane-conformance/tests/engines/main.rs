@@ -1,14 +1,15 @@
-//! What every engine must do, and what each must do besides: memory, disk, Redis, a cluster, a server.
+//! What every engine must do, and what each must do besides: memory, disk, Redis, a cluster, a
+//! server.
 
 mod audit;
 mod bad_input;
 mod chapters;
-mod costs_of_looking;
 mod differential;
 mod disk;
 mod http;
 mod lost_replies;
 mod observe;
+mod read_costs;
 mod redis_faults;
 mod redis_server;
 mod redis_tls;

@@ -1,4 +1,4 @@
-//! What the Redis engine counts and tells beyond what every engine does.
+//! Metrics and log events of the Redis engine, beyond those of every engine.
 
 #[path = "../../../fairlane-engine/tests/engine/observe/ledger.rs"]
 mod ledger;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use fairlane_conformance::servers::{RedisServer, ServerOptions};
 use fairlane_conformance::subject::job;
-use fairlane_core::queue::{Enqueue, Inspect};
+use fairlane_core::queue::{Enqueue, InspectQueue};
 use fairlane_engine::redis::{RedisEngine, RedisOptions};
 use fairlane_engine::{Engine, EngineError};
 use ledger::{Journal, Ledger};
@@ -21,7 +21,7 @@ async fn connect(server: &RedisServer) -> Arc<dyn Engine> {
 }
 
 async fn enqueue(engine: &dyn Engine, id: &str) {
-    engine.enqueue(Enqueue { jobs: vec![job("a", id)] }).await.expect("an enqueue is answered");
+    engine.call(Enqueue { jobs: vec![job("a", id)] }).await.expect("an enqueue is answered");
 }
 
 #[tokio::test]
@@ -51,9 +51,12 @@ async fn a_server_that_is_away_is_counted_and_warned_about() {
     let mut server = RedisServer::start(ServerOptions::default());
     let engine = connect(&server).await;
     server.kill();
-    let failed = engine.inspect(Inspect::Whole).await;
+    let failed = engine.call(InspectQueue).await;
     assert!(matches!(failed, Err(EngineError::Unavailable { .. })), "{failed:?}");
     assert_eq!(ledger.value("fairlane_errors_total{engine=redis,kind=unavailable}"), 1.0);
-    assert_eq!(ledger.value("fairlane_operations_total{engine=redis,operation=inspect,result=error}"), 1.0);
-    assert!(journal.has("WARN engine unavailable", &["operation=\"inspect\"", "error="]));
+    assert_eq!(
+        ledger.value("fairlane_operations_total{engine=redis,operation=inspect_queue,result=error}"),
+        1.0
+    );
+    assert!(journal.has("WARN engine unavailable", &["operation=\"inspect_queue\"", "error="]));
 }

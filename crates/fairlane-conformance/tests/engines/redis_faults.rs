@@ -12,12 +12,12 @@ use fairlane_conformance::failover::RedisPair;
 use fairlane_conformance::servers::{RedisServer, ServerOptions};
 use fairlane_conformance::subject::{EXISTS, job, jobs, type_id};
 use fairlane_core::queue::*;
-use fairlane_core::{RequestNumber, TypeId, WorkerId};
+use fairlane_core::{RequestNumber, WorkerId};
 use fairlane_engine::redis::{RedisEngine, RedisOptions};
-use fairlane_engine::{BoxFuture, Engine, EngineError, WalkPage};
-use tokio::sync::{Semaphore, mpsc};
+use fairlane_engine::{Engine, EngineError, Hooks, layer};
+use tokio::sync::Semaphore;
 
-/// How long a test waits for what must come.
+/// How long a test waits for a condition that must hold.
 const LIMIT: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(10);
 
@@ -34,18 +34,18 @@ async fn until(what: &str, holds: impl Fn() -> bool) {
     tokio::time::timeout(LIMIT, waiting).await.unwrap_or_else(|_| panic!("{what}"));
 }
 
-/// Repeats a command while its error passes.
-async fn insist<T, F: Future<Output = Result<T, EngineError>>>(what: &str, ask: impl Fn() -> F) -> T {
-    let asking = async {
+/// Repeats a command while its error is retryable.
+async fn insist<T, F: Future<Output = Result<T, EngineError>>>(what: &str, call: impl Fn() -> F) -> T {
+    let calling = async {
         loop {
-            match ask().await {
+            match call().await {
                 Ok(reply) => return reply,
                 Err(error) if error.is_retryable() => tokio::time::sleep(POLL).await,
                 Err(error) => panic!("{what}: {error:?}"),
             }
         }
     };
-    tokio::time::timeout(LIMIT, asking).await.unwrap_or_else(|_| panic!("{what}"))
+    tokio::time::timeout(LIMIT, calling).await.unwrap_or_else(|_| panic!("{what}"))
 }
 
 fn lease(number: u64) -> Lease {
@@ -59,7 +59,7 @@ fn lease(number: u64) -> Lease {
 }
 
 async fn leased(engine: &dyn Engine, number: u64) -> usize {
-    match engine.lease(lease(number)).await.expect("a lease is answered") {
+    match engine.call(lease(number)).await.expect("a lease is answered") {
         Leased::Jobs { jobs, .. } => jobs.len(),
         other => panic!("{other:?}"),
     }
@@ -82,34 +82,19 @@ async fn demoted_primary_is_left_by_commands_and_by_waits() {
     assert!(woken.await);
 }
 
-/// Counts the settlements that are asked for.
-struct Counting {
-    inner: Arc<dyn Engine>,
-    settles: Arc<AtomicUsize>,
-}
-
-impl Engine for Counting {
-    fn name(&self) -> &'static str {
-        self.inner.name()
-    }
-
-    fn execute(&self, command: Command) -> BoxFuture<'_, Result<Reply, EngineError>> {
-        if matches!(command, Command::Settle(_)) {
-            self.settles.fetch_add(1, Ordering::SeqCst);
+/// An engine that counts the settlements that are submitted.
+fn counting_settlements(inner: Arc<dyn Engine>, settles: Arc<AtomicUsize>) -> Arc<dyn Engine> {
+    let hooks = Hooks::default().submit(move |inner, command| {
+        if matches!(command, fairlane_core::Command::Queue(Command::Settle(_))) {
+            settles.fetch_add(1, Ordering::SeqCst);
         }
-        self.inner.execute(command)
-    }
-
-    fn wait<'a>(&'a self, types: &'a [TypeId], most: Duration) -> BoxFuture<'a, Result<bool, EngineError>> {
-        self.inner.wait(types, most)
-    }
-
-    fn walk(&self, pages: mpsc::Sender<WalkPage>) -> BoxFuture<'_, Result<(), EngineError>> {
-        self.inner.walk(pages)
-    }
+        Box::pin(async move { inner.submit(command).await })
+    });
+    layer(inner, hooks)
 }
 
-/// Runs one job that ends while `fault` holds; gives how often it ran and how many results were dropped.
+/// Runs one job that ends during `fault`; returns how often it ran and how many results were
+/// dropped.
 async fn run_during(
     server: &RedisServer,
     inner: Arc<dyn Engine>,
@@ -117,7 +102,7 @@ async fn run_during(
     end: &[&str],
 ) -> [usize; 2] {
     let settles = Arc::new(AtomicUsize::new(0));
-    let fairlane = Fairlane::from_engine(Arc::new(Counting { inner, settles: settles.clone() }));
+    let fairlane = Fairlane::from_engine(counting_settlements(inner, settles.clone()));
     let (runs, dropped) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let go = Arc::new(Semaphore::new(0));
     let (begins, goes, drops) = (runs.clone(), go.clone(), dropped.clone());
@@ -136,13 +121,13 @@ async fn run_during(
     };
     let pool = fairlane.worker().process("t", work).on_event(count).start().expect("a worker");
     let receipt = fairlane.enqueue(Job::new("g", "t", &()).id("1")).await.expect("it is answered");
-    receipt.accepted().expect("it is taken");
+    receipt.accepted().expect("the job is accepted");
     until("the job runs", || runs.load(Ordering::SeqCst) == 1).await;
     server.command(fault);
     go.add_permits(1);
     until("its result is sent ten times", || settles.load(Ordering::SeqCst) >= 10).await;
     server.command(end);
-    until("the engine has taken it", || pool.in_hand() == 0).await;
+    until("the engine has the result", || pool.active_jobs() == 0).await;
     let view = fairlane.job("g", "1").view().await.expect("it is answered").expect("it is there");
     assert_eq!((view.state, view.attempts, view.losses), (JobState::Completed, 1, 0));
     pool.stop().await;
@@ -207,7 +192,7 @@ fn limited(rules: &[&str]) -> (RedisServer, String) {
 #[tokio::test]
 async fn missing_permission_is_named_before_anything_is_written() {
     let (server, url) = limited(&["-rpush"]);
-    let engine = connect(&url).await.expect("looking is allowed");
+    let engine = connect(&url).await.expect("reading is allowed");
     let refused = engine.enqueue_all([job("a", "1")]).await.unwrap_err();
     assert!(matches!(refused, EngineError::Refused { .. }), "{refused:?}");
     let reason = refused.to_string();
@@ -227,7 +212,7 @@ async fn keys_the_user_may_not_use_are_named() {
     assert!(refused.to_string().contains("lacks a permission"), "{refused}");
 }
 
-/// A script is not rolled back: without a repair the id exists, stands in no lane and never runs.
+/// A script is not rolled back: without a repair the id exists, is in no lane and never runs.
 #[tokio::test]
 async fn job_of_a_script_that_failed_midway_runs_once_the_permission_is_back() {
     let (server, url) = limited(&[]);
@@ -254,7 +239,7 @@ async fn lease_that_failed_midway_is_repaired_before_the_next_one() {
     let engine = connect(&url).await.unwrap();
     engine.enqueue_all(jobs("a", 5)).await.unwrap();
     server.command(&["ACL", "SETUSER", "limited", "-hset"]);
-    let failed = engine.lease(lease(1)).await.unwrap_err();
+    let failed = engine.call(lease(1)).await.unwrap_err();
     assert!(failed.to_string().contains("lease failed midway"), "{failed}");
     server.command(&["ACL", "SETUSER", "limited", "+hset"]);
     assert_eq!(leased(&*engine, 1).await, 5);
@@ -285,24 +270,24 @@ async fn group_that_cannot_be_repaired_keeps_no_other_from_working() {
 }
 
 #[tokio::test]
-async fn looking_leaves_no_key_and_needs_no_right_to_write() {
+async fn reading_creates_no_key_and_needs_no_write_permission() {
     let server = RedisServer::start(ServerOptions::default());
     let rules = ["+@read", "+@connection", "+eval", "+evalsha", "+time", "+info"];
     let user = ["ACL", "SETUSER", "viewer", "on", ">pw", "~bulk-action:*", "-@all"];
     server.command(&[&user[..], &rules].concat());
     let viewer = connect(&server.url().replace("redis://", "redis://viewer:pw@")).await.unwrap();
-    let look = || async {
-        let Inspected::Whole(whole) = viewer.inspect(Inspect::Whole).await? else { panic!("another view") };
-        viewer.space().await?;
-        Ok::<_, EngineError>(whole.backlog)
+    let read = || async {
+        let totals = viewer.call(InspectQueue).await?;
+        viewer.admin().space().await?;
+        Ok::<_, EngineError>(totals.backlog)
     };
-    assert_eq!(look().await, Ok(0));
+    assert_eq!(read().await, Ok(0));
     assert_eq!(server.command(&["DBSIZE"]), "0");
     let writer = connect(&server.url()).await.unwrap();
     writer.enqueue_all(jobs("a", 3)).await.unwrap();
-    assert_eq!(look().await, Ok(3));
+    assert_eq!(read().await, Ok(3));
     assert_eq!(viewer.audit_all(false, |_| {}).await.unwrap().findings, []);
     let refused = viewer.enqueue_all([job("a", "4")]).await.unwrap_err();
     assert!(refused.to_string().contains("ACL SETUSER viewer"), "{refused}");
-    assert_eq!(look().await, Ok(3));
+    assert_eq!(read().await, Ok(3));
 }

@@ -1,4 +1,4 @@
-//! What holds on Redis only: its scripts, its memory, and what outlives a connection.
+//! Properties of Redis only: its scripts, its memory, and state that outlives a connection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,14 +27,14 @@ fn lease(number: u64) -> Lease {
     }
 }
 
-/// Leases all there is and settles it; gives the number of jobs.
+/// Leases and settles every available job; returns their number.
 async fn drain(engine: &dyn Engine, number: u64) -> usize {
-    let Leased::Jobs { jobs, .. } = engine.lease(lease(number)).await.expect("a lease is answered") else {
+    let Leased::Jobs { jobs, .. } = engine.call(lease(number)).await.expect("a lease is answered") else {
         panic!("superseded")
     };
     let ended =
         jobs.iter().map(|job| Settlement { job: job.job.clone(), fence: job.fence, outcome: succeeded() });
-    let settled = engine.settle(Settle { settlements: ended.collect() }).await.expect("settle is answered");
+    let settled = engine.call(Settle { settlements: ended.collect() }).await.expect("settle is answered");
     assert!(settled.verdicts.iter().all(|verdict| *verdict == Verdict::Applied));
     jobs.len()
 }
@@ -45,7 +45,7 @@ async fn a_full_redis_refuses_enqueues_and_goes_on_draining() {
     let engine = connect(&server).await;
     engine.enqueue_all(jobs("a", 50)).await.unwrap();
     server.command(&["CONFIG", "SET", "maxmemory", "1mb"]);
-    let refused = engine.enqueue(Enqueue { jobs: vec![job("a", "one-more")] }).await.unwrap_err();
+    let refused = engine.call(Enqueue { jobs: vec![job("a", "one-more")] }).await.unwrap_err();
     assert!(matches!(refused, EngineError::Refused { .. }), "{refused:?}");
     assert!(refused.to_string().contains("raise maxmemory"), "{refused}");
     assert_eq!(drain(&*engine, 1).await, 50);
@@ -88,11 +88,11 @@ async fn a_store_that_another_layout_has_taken_over_is_not_written_to() {
     server.command(&["HSET", "bulk-action:partition", "version", "99"]);
     let (set, discarded) = (Default::default(), vec![job("a", "1").job]);
     let refused = [
-        engine.enqueue(Enqueue { jobs: vec![job("a", "1")] }).await.err(),
-        engine.lease(lease(1)).await.err(),
-        engine.set_type(SetType { type_id: type_id("t"), patch: set }).await.err(),
-        engine.discard(Discard { jobs: discarded }).await.err(),
-        engine.reclaim(Reclaim { jobs_max: 1 }).await.err(),
+        engine.call(Enqueue { jobs: vec![job("a", "1")] }).await.err(),
+        engine.call(lease(1)).await.err(),
+        engine.call(SetType { type_id: type_id("t"), patch: set }).await.err(),
+        engine.call(Discard { jobs: discarded }).await.err(),
+        engine.call(Reclaim { jobs_max: 1 }).await.err(),
     ];
     for refused in refused {
         let reason = refused.expect("it is refused").to_string();
@@ -102,12 +102,12 @@ async fn a_store_that_another_layout_has_taken_over_is_not_written_to() {
 }
 
 #[tokio::test]
-async fn settings_that_weaken_the_promises_are_said() {
+async fn settings_that_weaken_the_guarantees_are_reported() {
     let server = RedisServer::start(ServerOptions::default());
     server.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
     let engine = RedisEngine::connect(&server.url(), RedisOptions::default()).await.unwrap();
-    let said = engine.warnings().join(" ");
-    assert!(said.contains("noeviction") && said.contains("appendonly"), "{said}");
+    let warnings = engine.info().warnings.join(" ");
+    assert!(warnings.contains("noeviction") && warnings.contains("appendonly"), "{warnings}");
 }
 
 #[tokio::test]
@@ -115,7 +115,7 @@ async fn redis_without_a_memory_limit_is_warned_about_at_start() {
     let server = RedisServer::start(ServerOptions::default());
     let warned = async || {
         let engine = RedisEngine::connect(&server.url(), RedisOptions::default()).await.unwrap();
-        engine.warnings().iter().any(|warning| warning.starts_with("maxmemory is 0"))
+        engine.info().warnings.iter().any(|warning| warning.starts_with("maxmemory is 0"))
     };
     assert!(warned().await);
     server.command(&["CONFIG", "SET", "maxmemory", "64mb"]);
@@ -133,7 +133,7 @@ async fn scripts_that_the_server_forgot_are_sent_again_also_among_others_in_flig
         for number in 0..10 {
             let engine = engine.clone();
             let added: Vec<NewJob> = vec![job("a", &format!("{round}-{number}"))];
-            sent.push(tokio::spawn(async move { engine.enqueue(Enqueue { jobs: added }).await }));
+            sent.push(tokio::spawn(async move { engine.call(Enqueue { jobs: added }).await }));
         }
         for command in sent {
             command.await.unwrap().unwrap();
@@ -155,7 +155,7 @@ async fn a_waiter_that_gives_up_swallows_no_token() {
 }
 
 #[tokio::test]
-async fn an_address_where_nobody_listens_is_said_to_be_out_of_reach() {
+async fn an_address_without_a_listener_is_unreachable() {
     let error = RedisEngine::connect("redis://127.0.0.1:1", RedisOptions::default()).await.err().unwrap();
     assert!(error.is_retryable(), "{error:?}");
     assert!(error.to_string().contains("cannot be reached"), "{error}");
@@ -165,9 +165,9 @@ async fn an_address_where_nobody_listens_is_said_to_be_out_of_reach() {
 async fn the_share_of_its_memory_that_redis_uses_is_known_where_it_has_a_bound() {
     let server = RedisServer::start(ServerOptions::default());
     let engine = connect(&server).await;
-    assert_eq!(engine.space().await, Ok(None));
+    assert_eq!(engine.admin().space().await, Ok(None));
     server.command(&["CONFIG", "SET", "maxmemory", "64mb"]);
-    let space = engine.space().await.expect("Redis answers").expect("there is a bound now");
+    let space = engine.admin().space().await.expect("Redis answers").expect("there is a bound now");
     assert_eq!(space.limit_bytes, 64 << 20);
     assert!(space.used_bytes > 0 && space.used_bytes < space.limit_bytes, "{space:?}");
 }

@@ -117,7 +117,7 @@ async fn client_certificate_is_shown_to_a_server_that_asks_for_one() {
 }
 
 #[tokio::test]
-async fn plain_and_tls_ports_taken_for_each_other_are_told() {
+async fn plain_and_tls_ports_mixed_up_are_reported() {
     let ca = Ca::new();
     let server = ca.server(false, false);
     let error = connect(&format!("redis://:secret@127.0.0.1:{}", server.tls_port())).await.err();

@@ -1,4 +1,4 @@
-//! A real server before an engine in memory, and the `http` engine before that.
+//! A real server before an embedded engine, and the `http` engine as its client.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -10,17 +10,17 @@ use fairlane_core::queue::Settings;
 use fairlane_engine::{Clock, EmbeddedEngine, Engine};
 use fairlane_server::{Server, ServerSettings};
 
-/// A server, and what it serves.
+/// A server, and the engine that it serves.
 pub struct Served {
-    /// What is behind it.
+    /// The engine behind the server.
     pub embedded: Arc<EmbeddedEngine>,
-    /// The time of the engine behind it.
+    /// The clock of that engine, in microseconds.
     pub us: Arc<AtomicU64>,
     server: Server,
 }
 
 impl Served {
-    /// A queue in memory, on a clock of its own, behind a server.
+    /// Starts a server before a queue in memory with its own clock.
     pub async fn start() -> Self {
         let us = Arc::new(AtomicU64::new(START.0));
         let engine = EmbeddedEngine::new(Settings::default(), Clock::Given(us.clone())).expect("a thread");
@@ -28,25 +28,25 @@ impl Served {
         Self { server: serve(embedded.clone()).await, embedded, us }
     }
 
-    /// Where it listens.
+    /// The port of the server.
     pub fn port(&self) -> u16 {
         self.server.address().port()
     }
 
-    /// The way to it.
+    /// Connects to the server.
     pub async fn connect(&self) -> Arc<dyn Engine> {
         connect(self.port()).await
     }
 }
 
-/// A server before an engine, without keys and as fast as it can.
+/// Starts a server before an engine, without keys and without a rate limit.
 pub async fn serve(engine: Arc<dyn Engine>) -> Server {
     let settings = ServerSettings { key_rate: None, ..ServerSettings::default() };
     let address = (Ipv4Addr::LOCALHOST, 0).into();
     Server::start(Fairlane::from_engine(engine), address, None, settings).await.expect("a port is free")
 }
 
-/// The engine of whoever listens there.
+/// Connects to the server on this port.
 pub async fn connect(port: u16) -> Arc<dyn Engine> {
-    fairlane_engine::attach(&format!("http://127.0.0.1:{port}")).await.expect("a server is there")
+    fairlane_engine::attach(&format!("http://127.0.0.1:{port}")).await.expect("the server listens")
 }

@@ -1,4 +1,4 @@
-//! Many who wait at once on one connection to Redis, on one server and on a cluster.
+//! Many callers that wait at once on one connection to Redis, on one server and on a cluster.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl Servers {
     }
 }
 
-/// A queue, and a way to its servers past the engine.
+/// A queue, and direct connections to its servers.
 struct Scene {
     engine: Arc<RedisEngine>,
     nodes: Vec<redis::Connection>,
@@ -60,20 +60,20 @@ impl Scene {
         tokio::spawn(async move { engine.wait(&types, LONG).await })
     }
 
-    /// What the node that has the key of this type's tokens says.
-    fn ask(&mut self, command: &str, type_id: &TypeId, arguments: &[&str]) -> i64 {
+    /// Sends a command to the node that has the key of this type's tokens.
+    fn send(&mut self, command: &str, type_id: &TypeId, arguments: &[&str]) -> i64 {
         let key = format!("{}wake:{}", self.prefix, type_id.escaped());
         let mut command = redis::cmd(command);
         command.arg(key).arg(arguments);
-        // All other nodes say that the key is elsewhere.
+        // All other nodes reply that the key is elsewhere.
         self.nodes.iter_mut().find_map(|node| command.query(node).ok()).expect("one node has the key")
     }
 
     fn push(&mut self, type_id: &TypeId) {
-        self.ask("RPUSH", type_id, &["1"]);
+        self.send("RPUSH", type_id, &["1"]);
     }
 
-    /// Which connections pop, as node and number.
+    /// The connections that pop, as node and connection id.
     fn popping(&mut self) -> Vec<(usize, String)> {
         let mut found = Vec::new();
         for (node, connection) in self.nodes.iter_mut().enumerate() {
@@ -97,8 +97,8 @@ impl Scene {
         }
     }
 
-    /// Newcomers one after the other, each with a type of its own, while someone waits for another. They would
-    /// take a second each if they had to wait for the pop under way.
+    /// New waiters one after the other, each with a type of its own, while another type is waited
+    /// for. Each would take a second if it had to wait for the pop in progress.
     async fn serve_newcomers(&mut self, round: &str) {
         let first = self.wait(&[type_id("first")]);
         self.until_popping(1).await;
@@ -148,7 +148,7 @@ async fn many_waiters_are_each_woken_by_a_token_of_their_own_type() {
         while let Some(woken) = waiting.join_next().await {
             woken.unwrap();
         }
-        assert!(types.iter().all(|own| scene.ask("LLEN", own, &[]) == 0));
+        assert!(types.iter().all(|own| scene.send("LLEN", own, &[]) == 0));
     }
 }
 
@@ -222,7 +222,7 @@ async fn a_newcomer_is_served_though_the_user_may_not_end_pops() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn waiters_whose_connection_is_cut_are_told_or_go_on() {
+async fn waiters_whose_connection_is_cut_get_an_error_or_go_on() {
     for servers in Servers::of_each_kind() {
         let mut scene = Scene::open(&servers).await;
         let types: Vec<TypeId> = (0..10).map(|number| type_id(&format!("t{number}"))).collect();

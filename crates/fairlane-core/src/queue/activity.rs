@@ -1,4 +1,4 @@
-//! Which groups have jobs, and what is recorded of them while they do.
+//! Which groups have jobs, and the congestion records of those that do.
 
 use crate::congestion::Backoff;
 use crate::numbers::Micros;
@@ -6,28 +6,29 @@ use crate::numbers::Micros;
 use super::Machine;
 use super::job::{End, JobKey};
 use super::lane::{GroupKey, Record, Snapshot, TypeKey};
-use super::operations::Ended;
+use super::ops::Ended;
 use super::settings::Discipline;
 
 impl Machine {
-    /// Adds to the jobs that are unfinished and not in flight.
+    /// Adds `jobs` to the backlog: the unfinished jobs that are not in flight.
     pub(super) fn count_backlog(&mut self, group: GroupKey, jobs: i64) {
         self.backlog = self.backlog.strict_add_signed(jobs);
         let counted = &mut self.groups[group].backlog;
         *counted = counted.strict_add_signed(jobs);
-        self.stir(group);
+        self.mark_dirty(group);
     }
 
-    /// A group's counts have changed.
-    pub(super) fn stir(&mut self, group: GroupKey) {
-        if self.stirred.last() != Some(&group) {
-            self.stirred.push(group);
+    /// Marks a group for `note_activity` because its counts have changed.
+    pub(super) fn mark_dirty(&mut self, group: GroupKey) {
+        if self.dirty_groups.last() != Some(&group) {
+            self.dirty_groups.push(group);
         }
     }
 
-    /// After each command: groups that got their first job, and groups that have none left.
+    /// Runs after each command: handles groups that got their first job and groups that
+    /// have no jobs left.
     pub(super) fn note_activity(&mut self) {
-        for key in std::mem::take(&mut self.stirred) {
+        for key in std::mem::take(&mut self.dirty_groups) {
             let Some(group) = self.groups.get(key) else { continue };
             let active = group.backlog + group.in_flight > 0;
             if active == group.active {
@@ -45,7 +46,7 @@ impl Machine {
         }
     }
 
-    /// Forgets what is recorded of a group's congestion; its jobs stay and stay counted.
+    /// Forgets a group's congestion record; its jobs and their counts stay.
     pub(super) fn forget_congestion(&mut self, group: GroupKey) {
         let record = &mut self.groups[group].record;
         (record.throttles, record.throttles_since) = (0, record.done);
@@ -53,7 +54,7 @@ impl Machine {
         record.history.clear();
     }
 
-    /// Writes a snapshot of a group that was just refused, at most one a second.
+    /// Writes a snapshot of a group that was just refused, at most one per second.
     pub(super) fn note_congestion(&mut self, group: GroupKey, backoff: Backoff) {
         if !self.settings.congestion.enabled {
             return;
@@ -75,8 +76,8 @@ impl Machine {
         }
     }
 
-    /// What a group that was just refused may expect in `share`: its jobs over what its rate allows, or over what
-    /// the type has answered in the last second.
+    /// The predicted backoff of a group that was just refused in `share`: its jobs divided by its
+    /// rate, or by the type's responses of the last second.
     pub(super) fn predicted_backoff(&self, group: GroupKey, type_key: TypeKey) -> Backoff {
         let group = &self.groups[group];
         let answered = || self.types[type_key].downstream.answers(self.now);
@@ -84,12 +85,13 @@ impl Machine {
         Backoff::calculate(group.backlog, speed, &self.settings.congestion)
     }
 
-    /// Jobs a second each active group is allowed in `classic`: an even part of the whole, at least 1.
+    /// Jobs per second that each active group may have in `classic`: an equal part of the queue's
+    /// rate, at least 1.
     pub(super) fn group_speed(&self) -> u64 {
         (self.settings.global_rps / (self.active_groups.len() as u64).max(1)).max(1)
     }
 
-    /// Counts a job's end, once; where it stands is the caller's to say.
+    /// Counts the end of a job, once. The caller sets the job's place.
     pub(super) fn count_end(&mut self, key: JobKey, end: End, ended: &mut Ended) {
         let job = &self.jobs[key];
         let (group, bulk) = (job.group, job.bulk);
@@ -97,14 +99,14 @@ impl Machine {
         let record = &mut self.groups[group].record;
         record.done += 1;
         record.throttles += u64::from(throttles);
-        self.stir(group);
+        self.mark_dirty(group);
         if let Some(number) = bulk {
             self.bulk_counts(number, end);
             ended.review(number);
         }
     }
 
-    /// Files a job that has ended with its bulk action, or among the finished jobs that have none.
+    /// Files an ended job with its bulk action, or with the finished jobs that have none.
     pub(super) fn file_end(&mut self, key: JobKey, end: End, ended: &mut Ended) {
         if end != End::Failed {
             self.leave_type(self.jobs[key].type_key);
@@ -122,7 +124,7 @@ impl Machine {
         }
     }
 
-    /// `group:id`, the name of a job where jobs are sorted by name.
+    /// `group:id`, the sort key of a job where jobs are sorted by name.
     pub(super) fn full_name(&self, key: JobKey) -> Box<str> {
         let job = &self.jobs[key];
         format!("{}:{}", self.groups[job.group].name.escaped(), job.id.escaped()).into()
@@ -133,7 +135,7 @@ impl Machine {
         self.settings.discipline == Discipline::Classic
     }
 
-    /// The second a time lies in.
+    /// The second that contains an instant.
     pub(super) fn second(now: Micros) -> u64 {
         now.as_millis() / 1000
     }

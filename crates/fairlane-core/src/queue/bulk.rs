@@ -1,9 +1,12 @@
 //! Bulk actions: many jobs of one group that finish together.
 //!
-//! A bulk action has a course, read when its jobs are popped: run them, hold them (they move to the bulk
-//! action's own list) or drop them (they become cancelled). Its counts change exactly once per job, and it is
-//! complete exactly once: when it is sealed and every job has ended. It is handed out for aggregation then, or, if
-//! it was dropped before, when the last of its jobs has ended; and not again once that is finished.
+//! A bulk action has a mode, which is read when one of its jobs is popped: run the job, hold it (it
+//! moves to the bulk action's own list) or drop it (it becomes cancelled).
+//!
+//! Invariants: the counts change exactly once per job. A bulk action becomes complete exactly once,
+//! when it is sealed and every job has ended. It can be leased for aggregation from then on. One
+//! that was dropped can be leased once the last of its jobs has ended. After its aggregation is
+//! settled, it cannot be leased again.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -17,16 +20,16 @@ use super::Machine;
 use super::job::{End, JobKey, Place};
 use super::lane::GroupKey;
 
-/// A bulk action's full name.
+/// A bulk action, by group and id.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct BulkRef {
-    /// Whose it is.
+    /// The group of the bulk action.
     pub group: GroupId,
-    /// Which of theirs.
+    /// The id of the bulk action, unique within its group.
     pub id: BulkId,
 }
 
-/// How far a bulk action has come.
+/// The state of a bulk action.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BulkState {
     /// No job was leased or admitted yet.
@@ -36,18 +39,18 @@ pub enum BulkState {
     Dispatched,
     /// The first job was leased.
     Running,
-    /// Sealed, and every job has ended: to be aggregated.
+    /// Sealed, and every job has ended: ready for aggregation.
     Aggregating,
-    /// Aggregated.
+    /// The aggregation is done.
     Completed,
-    /// Ended by too many failures, its deadline or a failed aggregation.
+    /// Ended by too many failures, a passed deadline or a failed aggregation.
     Failed,
-    /// Cancelled.
+    /// Ended by a cancellation.
     Cancelled,
 }
 
 impl BulkState {
-    /// Every state, in the order of the road.
+    /// Every state, in the order in which a bulk action passes through them.
     pub const ALL: [Self; 7] = [
         Self::Created,
         Self::Dispatched,
@@ -58,7 +61,7 @@ impl BulkState {
         Self::Cancelled,
     ];
 
-    /// The word shown to people.
+    /// The name of the state as shown to users.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Created => "CREATED",
@@ -71,15 +74,15 @@ impl BulkState {
         }
     }
 
-    /// Whether nothing changes it any more.
+    /// Whether the state is final.
     pub const fn is_final(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
     }
 }
 
-/// What becomes of a bulk action's jobs when their turn comes.
+/// What happens to a bulk action's jobs when their turn comes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Course {
+pub enum BulkMode {
     /// They run.
     #[default]
     Run,
@@ -89,11 +92,11 @@ pub enum Course {
     Drop,
 }
 
-impl Course {
-    /// Every course.
+impl BulkMode {
+    /// Every mode.
     pub const ALL: [Self; 3] = [Self::Run, Self::Hold, Self::Drop];
 
-    /// `run`, `hold` or `drop`.
+    /// The name of the mode: `run`, `hold` or `drop`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Run => "run",
@@ -106,7 +109,7 @@ impl Course {
 /// Why a bulk action has failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BulkCause {
-    /// More jobs failed than may.
+    /// More jobs failed than `failures_max` allows.
     Failures,
     /// Its deadline passed.
     Deadline,
@@ -118,7 +121,7 @@ impl BulkCause {
     /// Every cause.
     pub const ALL: [Self; 3] = [Self::Failures, Self::Deadline, Self::Aggregation];
 
-    /// `failures`, `deadline` or `aggregation`.
+    /// The name of the cause: `failures`, `deadline` or `aggregation`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Failures => "failures",
@@ -128,16 +131,16 @@ impl BulkCause {
     }
 }
 
-/// A bulk action as it stands.
+/// The current state of a bulk action.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BulkView {
-    /// Whose and which.
+    /// The bulk action, by group and id.
     pub bulk: BulkRef,
-    /// How far it has come.
+    /// The state of the bulk action.
     pub state: BulkState,
-    /// What becomes of its jobs.
-    pub course: Course,
-    /// Whether no job can be added any more.
+    /// What happens to its jobs when their turn comes.
+    pub mode: BulkMode,
+    /// Whether adding jobs is no longer possible.
     pub sealed: bool,
     /// Jobs added.
     pub total: u64,
@@ -153,18 +156,18 @@ pub struct BulkView {
     pub created_at: Micros,
     /// When its first job was leased.
     pub started_at: Option<Micros>,
-    /// When it reached its last state.
+    /// When it reached its final state.
     pub finished_at: Option<Micros>,
-    /// When it fails unless it has finished.
+    /// The time at which it fails unless it has finished.
     pub deadline: Option<Micros>,
-    /// It fails when more jobs than this have.
+    /// The number of failed jobs above which it fails.
     pub failures_max: Option<u64>,
     /// Why it failed.
     pub cause: Option<BulkCause>,
-    /// Opaque bytes for whoever aggregates it.
+    /// Opaque bytes for the aggregator.
     #[serde(with = "crate::encoding::bytes")]
     pub payload: Arc<[u8]>,
-    /// What its aggregation gave.
+    /// The result of its aggregation.
     #[serde(with = "crate::encoding::bytes")]
     pub summary: Arc<[u8]>,
 }
@@ -174,7 +177,7 @@ pub(super) struct Bulk {
     pub name: BulkId,
     pub group: GroupKey,
     pub state: BulkState,
-    pub course: Course,
+    pub mode: BulkMode,
     pub sealed: bool,
     pub total: u64,
     pub succeeded: u64,
@@ -186,20 +189,20 @@ pub(super) struct Bulk {
     pub deadline: Option<Micros>,
     pub failures_max: Option<u64>,
     pub cause: Option<BulkCause>,
-    /// The fence of its aggregation's last lease; 0 if it was not taken since it can be.
+    /// The fence of its last aggregation lease; 0 if it was not leased since it became ready.
     pub fence: Fence,
-    /// Whether its aggregation is finished.
+    /// Whether its aggregation was settled.
     pub aggregated: bool,
-    /// When it can be taken for aggregation (again).
+    /// When it can be leased for aggregation, for the first time or again.
     pub take_at: Option<Micros>,
-    /// Who took it and has neither finished it nor given it back.
+    /// The worker that has leased it and has neither settled nor released it.
     pub worker: Option<WorkerId>,
     pub payload: Arc<[u8]>,
     pub summary: Arc<[u8]>,
     pub on_hold: VecDeque<JobKey>,
-    /// Jobs that wait for a time, by their placed names.
+    /// Jobs that wait for a time, by place name.
     pub waiting: BTreeMap<Box<str>, JobKey>,
-    /// Jobs that have ended, oldest first, in the chunks they ended in.
+    /// Jobs that have ended, oldest first, in the chunks in which they ended.
     pub ended: VecDeque<(Micros, Vec<JobId>)>,
 }
 
@@ -208,22 +211,22 @@ impl Bulk {
         self.succeeded + self.failed + self.cancelled
     }
 
-    /// Whether it waits for its aggregation, or is in an aggregator's hands.
+    /// Whether it waits for aggregation or is leased for it.
     pub fn is_to_be_taken(&self) -> bool {
         let dropped_wholly = self.state.is_final() && self.ended_jobs() == self.total;
         !self.aggregated && (self.state == BulkState::Aggregating || dropped_wholly)
     }
 }
 
-/// What is to be done with a job that was popped.
+/// What to do with a popped job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum Disposition {
     Run,
-    /// To the list of its bulk action.
+    /// Move it to the list of its bulk action, which has this number.
     Hold(u64),
-    /// Its bulk action drops it.
+    /// Cancel it, because its bulk action drops its jobs.
     Drop,
-    /// It was cancelled while it stood there.
+    /// End it, because it was cancelled while it was in the list.
     Cancelled,
 }
 
@@ -247,7 +250,7 @@ impl Machine {
         BulkView {
             bulk: BulkRef { group: self.groups[bulk.group].name.clone(), id: bulk.name.clone() },
             state: bulk.state,
-            course: bulk.course,
+            mode: bulk.mode,
             sealed: bulk.sealed,
             total: bulk.total,
             succeeded: bulk.succeeded,
@@ -265,31 +268,32 @@ impl Machine {
         }
     }
 
-    /// What is to be done with a job that was just popped. A bulk action that is gone drops its jobs.
-    pub(super) fn fate(&self, key: JobKey) -> Fate {
+    /// What to do with a job that was just popped. Jobs of a bulk action that no longer
+    /// exists are dropped.
+    pub(super) fn disposition(&self, key: JobKey) -> Disposition {
         let job = &self.jobs[key];
         if job.cancelled {
-            return Fate::Cancelled;
+            return Disposition::Cancelled;
         }
-        let Some(number) = job.bulk else { return Fate::Run };
-        match self.bulks.get(&number).map_or(Course::Drop, |bulk| bulk.course) {
-            Course::Run => Fate::Run,
-            Course::Hold => Fate::Hold(number),
-            Course::Drop => Fate::Drop,
+        let Some(number) = job.bulk else { return Disposition::Run };
+        match self.bulks.get(&number).map_or(BulkMode::Drop, |bulk| bulk.mode) {
+            BulkMode::Run => Disposition::Run,
+            BulkMode::Hold => Disposition::Hold(number),
+            BulkMode::Drop => Disposition::Drop,
         }
     }
 
-    /// Whether a running job has nobody who wants it any more.
+    /// Whether a running job was cancelled, or is dropped by its bulk action.
     pub(super) fn is_unwanted(&self, key: JobKey) -> bool {
         let cancelled = matches!(&self.jobs[key].place, Place::InFlight(held) if held.cancelled);
-        cancelled || self.fate(key) == Fate::Drop
+        cancelled || self.disposition(key) == Disposition::Drop
     }
 
-    /// A job of a bulk action was leased or admitted.
+    /// Updates the state of a bulk action when one of its jobs was leased or admitted.
     pub(super) fn bulk_reached(&mut self, number: u64, state: BulkState) {
         let now = self.now;
-        let stands = self.bulks.get(&number).map(|bulk| bulk.state);
-        let moves = match stands {
+        let current = self.bulks.get(&number).map(|bulk| bulk.state);
+        let moves = match current {
             Some(BulkState::Created) => true,
             Some(BulkState::Dispatched) => state == BulkState::Running,
             _ => false,
@@ -304,7 +308,7 @@ impl Machine {
         }
     }
 
-    /// Counts one job's end.
+    /// Counts the end of one job.
     pub(super) fn bulk_counts(&mut self, number: u64, end: End) {
         let Some(bulk) = self.bulk_mut(number) else { return };
         match end {
@@ -314,7 +318,7 @@ impl Machine {
         }
     }
 
-    /// Sees whether a bulk action whose counts or seal have changed has come to its end.
+    /// Checks whether a bulk action has ended after its counts or its seal have changed.
     pub(super) fn review_bulk(&mut self, number: u64) {
         let Some(bulk) = self.bulks.get(&number) else { return };
         if bulk.state.is_final() {
@@ -329,8 +333,8 @@ impl Machine {
         if bulk.sealed && bulk.ended_jobs() == bulk.total {
             let Some(bulk) = self.bulk_mut(number) else { return };
             bulk.state = BulkState::Aggregating;
-            // What is still set aside was cancelled there and has only to leave.
-            bulk.course = Course::Run;
+            // Jobs still on hold were cancelled there and only have to leave.
+            bulk.mode = BulkMode::Run;
             let set_aside = !bulk.on_hold.is_empty();
             self.hand_out(number);
             if set_aside {
@@ -339,7 +343,7 @@ impl Machine {
         }
     }
 
-    /// Lets a bulk action that was dropped be taken when the last of its jobs has ended.
+    /// Makes a dropped bulk action available for aggregation once the last of its jobs has ended.
     fn hand_out_dropped(&mut self, number: u64) {
         let waits = |bulk: &Bulk| bulk.is_to_be_taken() && bulk.take_at.is_none();
         if self.bulks.get(&number).is_some_and(waits) {
@@ -347,12 +351,12 @@ impl Machine {
         }
     }
 
-    /// Lets a bulk action be taken from now on.
+    /// Makes a bulk action available for aggregation now.
     pub(super) fn hand_out(&mut self, number: u64) {
         self.hand_out_at(number, self.now);
     }
 
-    /// Lets a bulk action be taken from a time on.
+    /// Makes a bulk action available for aggregation from `at` on.
     pub(super) fn hand_out_at(&mut self, number: u64, at: Micros) {
         self.take_no_more(number);
         let Some(bulk) = self.bulk_mut(number) else { return };
@@ -360,7 +364,7 @@ impl Machine {
         self.aggregating.insert((at, number));
     }
 
-    /// Lets nobody take a bulk action any more.
+    /// Makes a bulk action unavailable for aggregation.
     pub(super) fn take_no_more(&mut self, number: u64) {
         self.let_go(number);
         let Some(bulk) = self.bulk_mut(number) else { return };
@@ -369,20 +373,21 @@ impl Machine {
         }
     }
 
-    /// Nobody has a bulk action in hand any more.
+    /// Ends the lease that a worker has on a bulk action.
     pub(super) fn let_go(&mut self, number: u64) {
         if let Some(worker) = self.bulk_mut(number).and_then(|bulk| bulk.worker.take()) {
             self.taken.remove(&(worker, number));
         }
     }
 
-    /// Whether somebody can take a bulk action, now or when its lease has run out.
+    /// Whether a bulk action can be leased, now or when its current lease has expired.
     pub(super) fn is_takeable(&self, number: u64) -> bool {
         let take_at = self.bulks.get(&number).and_then(|bulk| bulk.take_at);
         take_at.is_some_and(|at| self.aggregating.contains(&(at, number)))
     }
 
-    /// Lets a bulk action be taken if it is to be, and else by nobody. Whoever has one that is not is too early.
+    /// Makes a bulk action available for aggregation exactly if it is ready for it. A worker that
+    /// has leased one that is not ready loses its lease.
     pub(super) fn mend_taking(&mut self, number: u64) {
         let Some(bulk) = self.bulks.get(&number) else { return };
         match (bulk.is_to_be_taken(), self.is_takeable(number)) {
@@ -397,7 +402,7 @@ impl Machine {
         }
     }
 
-    /// Ends a bulk action that has not ended; its remaining jobs are dropped.
+    /// Fails an unfinished bulk action; its remaining jobs are dropped.
     pub(super) fn fail_bulk(&mut self, number: u64, cause: BulkCause) {
         if let Some(bulk) = self.bulk_mut(number) {
             bulk.cause = Some(cause);
@@ -405,12 +410,12 @@ impl Machine {
         self.drop_bulk(number, BulkState::Failed);
     }
 
-    /// Ends a bulk action in a state that drops what is left of it. An aggregation under way is called off: what it
-    /// has seen is not how the bulk action ended.
+    /// Ends a bulk action in a state that drops its remaining jobs. A running aggregation becomes
+    /// stale, because it has not seen the final state.
     pub(super) fn drop_bulk(&mut self, number: u64, state: BulkState) {
         self.finish(number, state);
         let Some(bulk) = self.bulk_mut(number) else { return };
-        bulk.course = Course::Drop;
+        bulk.mode = BulkMode::Drop;
         bulk.fence = Fence(0);
         if bulk.ended_jobs() < bulk.total || !bulk.on_hold.is_empty() {
             self.sweep_later(number);
@@ -418,14 +423,14 @@ impl Machine {
         self.hand_out_dropped(number);
     }
 
-    /// Puts a bulk action on the list of those to be swept, once.
+    /// Adds a bulk action to the list of those to sweep, once.
     pub(super) fn sweep_later(&mut self, number: u64) {
         if !self.sweeping.contains(&number) {
             self.sweeping.push_back(number);
         }
     }
 
-    /// Gives a bulk action its last state.
+    /// Sets the final state of a bulk action.
     pub(super) fn finish(&mut self, number: u64, state: BulkState) {
         let now = self.now;
         let Some(bulk) = self.bulk_mut(number) else { return };

@@ -1,8 +1,9 @@
-//! What a downstream that answers 429 does to its type's rate.
+//! How a type's rate responds to a downstream that answers 429.
 //!
-//! The first refusal of a flight cuts the rate, to what the downstream has just shown it can take
-//! when that is far below, else by 15 %; then it grows back along CUBIC's curve towards the rate
-//! before the cut and past it. All in integers, so that Lua and Rust agree to the last unit.
+//! The first refusal of a flight cuts the rate: to the measured goodput if that is far below,
+//! else by 15 %. Then the rate grows back along CUBIC's curve towards the rate before the
+//! cut, and beyond it. The computation uses integers only, so that Lua and Rust give exactly
+//! the same result.
 
 use crate::limits::{
     BURST_US, CUBIC_DIVISOR, CUBIC_MS_MAX, CUT_RATE_MILLI_MIN, GOODPUT_BUCKET_MS, GOODPUT_BUCKETS, MILLI,
@@ -17,39 +18,40 @@ const CUBE_MAX: u64 = CUBIC_MS_MAX * CUBIC_MS_MAX * CUBIC_MS_MAX;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Cut {
     pub at: Micros,
-    /// Jobs leased up to this fence do not cut again.
+    /// Refusals of jobs leased up to this fence do not cut again.
     pub fence: Fence,
-    /// The rate before the cut, in thousandths of a job a second.
+    /// The rate before the cut, in thousandths of a job per second.
     pub plateau_milli: u64,
-    /// When the curve is back at the plateau.
+    /// When the curve reaches the plateau, in milliseconds.
     pub plateau_ms: u64,
 }
 
-/// What is known of one type's downstream.
+/// What refusals and responses have shown about one type's downstream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Downstream {
     pub(super) cut: Option<Cut>,
-    /// Retry-After: nothing passes before.
+    /// The end of Retry-After; no job of the type is leased before.
     pub(super) closed_until: Micros,
-    /// Which 100 ms the newest bucket counts, as their number since 1970.
+    /// The number of the newest goodput bucket: units of 100 ms since the Unix epoch.
     pub(super) goodput_at: u64,
-    /// Answers that were not refusals; bucket `i` counts those of the 100 ms numbered `i` modulo ten.
+    /// Responses that were not refusals. Bucket `i` counts those of the 100 ms with
+    /// number `i` modulo 10.
     pub(super) goodput: [u64; GOODPUT_BUCKETS],
 }
 
 impl Downstream {
-    /// Counts `answers` that were not refusals.
+    /// Counts `answers` responses that were not refusals.
     pub(super) fn count_goodput(&mut self, answers: u64, now: Micros) {
         self.turn_buckets(now);
         self.goodput[self.goodput_at as usize % GOODPUT_BUCKETS] += answers;
     }
 
-    /// Answers of the last second that were not refusals.
+    /// Responses of the last second that were not refusals.
     pub(super) fn answers(&self, now: Micros) -> u64 {
         self.clone().goodput_milli(now) / MILLI
     }
 
-    /// Answers of the last second, in thousandths a second.
+    /// Responses of the last second, in thousandths per second.
     fn goodput_milli(&mut self, now: Micros) -> u64 {
         self.turn_buckets(now);
         self.goodput.iter().sum::<u64>() * MILLI
@@ -68,7 +70,7 @@ impl Downstream {
         self.goodput_at = current;
     }
 
-    /// Takes in one refusal of a job leased under `fence`, when the last fence given out is `newest`.
+    /// Handles one refusal of a job leased under `fence`; `newest` is the last fence issued.
     pub(super) fn refused(
         &mut self,
         rate: Option<Rate>,
@@ -85,7 +87,8 @@ impl Downstream {
         }
     }
 
-    /// Ends what a Retry-After has closed; the rate grows back from here. False if nothing was closed.
+    /// Ends a Retry-After early; the rate grows back from its current value. Returns false if
+    /// the type was open.
     pub(super) fn reopen(&mut self, now: Micros) -> bool {
         let closed = self.closed_until > now;
         self.closed_until = self.closed_until.min(now);
@@ -104,7 +107,8 @@ impl Downstream {
         self.cut = Some(Cut { at: now, fence: newest, plateau_milli: before, plateau_ms });
     }
 
-    /// The rate now in thousandths of a job a second; `None` is unlimited. Forgets a cut that has healed.
+    /// The current rate in thousandths of a job per second; `None` means unlimited. Forgets a cut
+    /// that has healed.
     pub(super) fn rate_milli(&mut self, rate: Option<Rate>, now: Micros) -> Option<u64> {
         let configured = rate.map(Rate::milli_per_second);
         let Some(cut) = self.cut.as_mut() else { return configured };
@@ -127,7 +131,7 @@ impl Downstream {
         Some(grown)
     }
 
-    /// The type's bucket flow now; `None` is unlimited.
+    /// The current flow of the type's bucket; `None` means unlimited.
     pub(super) fn flow(&mut self, rate: Option<Rate>, now: Micros) -> Option<Flow> {
         let milli = self.rate_milli(rate, now)?;
         if self.cut.is_none() {
@@ -159,7 +163,8 @@ mod tests {
 
     const START: Micros = Micros(1_700_000_000_000_000);
 
-    /// The curve starts within a thousandth of the cut: its length is a whole number of milliseconds.
+    /// The curve starts within a thousandth of the cut, because its length is a whole number
+    /// of milliseconds.
     fn assert_about(rate_milli: Option<u64>, expected: u64) {
         let rate_milli = rate_milli.unwrap();
         assert!(rate_milli.abs_diff(expected) <= expected / 1000, "{rate_milli} is not about {expected}");

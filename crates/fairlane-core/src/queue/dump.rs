@@ -1,8 +1,8 @@
-//! The whole state as text, in the shape Redis holds it, so that two engines compare directly.
+//! The state of the queue as text, in the layout of Redis, so that two engines can be compared.
 //!
-//! Keys and fields are those of the Redis layout without the prefix. [`Dump::normalise`] drops what
-//! equals its default on both sides: a field that was never written and one that was written as
-//! zero mean the same.
+//! Keys and fields are those of the Redis layout without the prefix. [`Dump::normalise`] removes
+//! values that equal their default on both sides, because a field that was never written and one
+//! that was written as zero mean the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -17,7 +17,7 @@ use super::job::{Job, JobKey, Place};
 use super::lane::{Group, Lane, Order, Record, Standing, TypeState};
 use super::settings::{Discipline, LevelOrder, Settings};
 
-/// One key's value.
+/// The value of one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DumpValue {
     /// A string.
@@ -26,18 +26,18 @@ pub enum DumpValue {
     Hash(BTreeMap<String, String>),
     /// A list, head first.
     List(Vec<String>),
-    /// A sorted set in its order, with scores.
+    /// A sorted set in ascending order, with scores.
     Sorted(Vec<(u64, String)>),
     /// A set.
     Set(Vec<String>),
 }
 
-/// All keys.
+/// A dump of the queue: all keys with their values.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Dump(pub BTreeMap<String, DumpValue>);
 
 impl Dump {
-    /// Drops defaults, empty values and what has run out by `now`.
+    /// Removes defaults, empty values and entries that have expired by `now`.
     pub fn normalise(mut self, now: Micros) -> Self {
         for (key, value) in &mut self.0 {
             match value {
@@ -65,7 +65,7 @@ impl Dump {
         }
     }
 
-    /// The keys that differ, one line each, for a person to read.
+    /// The keys that differ, one per paragraph, for a person to read.
     pub fn difference(&self, other: &Self) -> String {
         let mut lines = String::new();
         let keys: BTreeSet<_> = self.0.keys().chain(other.0.keys()).collect();
@@ -97,7 +97,7 @@ fn request_until(text: &str) -> u64 {
     text.split(':').nth(1).and_then(|until| until.parse().ok()).unwrap_or(0)
 }
 
-/// `count:period_ms:burst`, zeros for none.
+/// `count:period_ms:burst`, all zero without a rate.
 pub(super) fn rate_text(rate: Option<Rate>) -> String {
     rate.map_or("0:0:0".into(), |rate| format!("{}:{}:{}", rate.count(), rate.period_ms(), rate.burst()))
 }
@@ -139,7 +139,7 @@ fn bucket_text(bucket: Bucket) -> String {
 }
 
 impl Machine {
-    /// The whole state, normalised as of `now`.
+    /// The state of the queue, normalised as of `now`.
     pub fn dump(&self, now: Micros) -> Dump {
         let mut dump = Dump::default();
         self.dump_partition(&mut dump);
@@ -176,7 +176,7 @@ impl Machine {
             ("epochs", self.epochs.to_string()),
             ("window", window_text(self.window)),
             ("saved_spins", self.saved_spins.to_string()),
-            ("bucket", bucket_text(self.whole)),
+            ("bucket", bucket_text(self.bucket)),
             ("reclaimed_at", self.reclaimed_at.map_or(0, |at| at.0).to_string()),
             ("grace_until", self.reclaim_grace_until.0.to_string()),
         ] {
@@ -291,7 +291,7 @@ impl Machine {
         let fields = [
             ("name", name),
             ("state", bulk.state.as_str().to_owned()),
-            ("course", bulk.course.as_str().to_owned()),
+            ("course", bulk.mode.as_str().to_owned()),
             ("sealed", u8::from(bulk.sealed).to_string()),
             ("total", bulk.total.to_string()),
             ("succeeded", bulk.succeeded.to_string()),
@@ -414,7 +414,7 @@ impl Machine {
 }
 
 impl Machine {
-    /// `:group:bytes` for each group of these jobs, in the order they are met.
+    /// `:group:bytes` for each group of these jobs, in the order of first occurrence.
     fn bytes_text(&self, jobs: &[JobKey]) -> String {
         let mut groups: Vec<(&str, u64)> = Vec::new();
         for job in jobs.iter().map(|&key| &self.jobs[key]) {
@@ -432,23 +432,23 @@ fn bulk_text(job: &Job) -> String {
     job.bulk.map_or(String::new(), |number| number.to_string())
 }
 
-/// `second:jobs`.
+/// `second:jobs` of a rate window.
 fn window_text(window: (u64, u64)) -> String {
     format!("{}:{}", window.0, window.1)
 }
 
-/// `in_flight:backlog:seat_parked:done`.
+/// `in_flight:backlog:seat_parked:done` of a group.
 fn counts_text(group: &Group) -> String {
     format!("{}:{}:{}:{}", group.in_flight, group.backlog, group.seat_parked, group.record.done)
 }
 
-/// `waiting:total:throttles:since:noted:backoff_ms`.
+/// `waiting:total:throttles:since:noted:backoff_ms` of a group's record.
 fn record_text(record: &Record) -> String {
     let Record { waiting, total, throttles, throttles_since, noted, backoff_ms, .. } = record;
     format!("{waiting}:{total}:{throttles}:{throttles_since}:{noted}:{backoff_ms}")
 }
 
-/// Ten digits.
+/// A number in base 36, padded to ten digits.
 fn base_36(mut number: u64) -> String {
     let mut digits = [b'0'; 10];
     for digit in digits.iter_mut().rev() {
@@ -458,8 +458,8 @@ fn base_36(mut number: u64) -> String {
     digits.iter().map(|digit| char::from(*digit)).collect()
 }
 
-/// `standing:tag:epoch:remainder:park:returned`. While a lane is in its order, that order holds its tag, and in
-/// `classic` its sequence stands for the park.
+/// `standing:tag:epoch:remainder:park:returned`. For a lane in its order, the order holds the tag;
+/// in `classic`, its sequence takes the position of the park.
 fn lane_text(lane: &Lane, classic: bool) -> String {
     let (standing, park) = match lane.standing {
         Standing::Idle => ('I', 0),

@@ -1,6 +1,7 @@
-//! May it be served now: the rate of the whole, of the type, of the group; seats of type and group.
+//! The gates that a job passes to be leased: the rates of the queue, the type and the group, and
+//! the seats of the type and the group.
 //!
-//! A denial is a value: it says what to do with the lane or type, and when to look again.
+//! A denial is a value: it determines how the lane or type is set aside and when to try again.
 
 use crate::limits::PARK_MS_MAX;
 use crate::numbers::Micros;
@@ -9,14 +10,14 @@ use crate::rate::{Flow, Rate};
 use super::Machine;
 use super::lane::{GroupKey, Standing, TypeKey};
 
-/// How many jobs may pass, or why none.
+/// How many jobs may pass, or when to try again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pass {
     Jobs(u64),
     Denied { wake_at: Option<Micros> },
 }
 
-/// One asked type during one lease: its flow does not change meanwhile.
+/// The gate of one requested type. Its flow stays constant during one lease.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TypeGate {
     pub key: TypeKey,
@@ -24,7 +25,7 @@ pub(super) struct TypeGate {
 }
 
 impl Machine {
-    /// Lets the buckets of the whole and of a type fill up to now.
+    /// Refills a type's bucket up to now.
     pub(super) fn open_type_gate(&mut self, key: TypeKey, now: Micros) -> TypeGate {
         let state = &mut self.types[key];
         let flow = state.downstream.flow(state.settings.rate, now);
@@ -34,16 +35,16 @@ impl Machine {
         TypeGate { key, flow }
     }
 
-    pub(super) fn open_whole_gate(&mut self, now: Micros) -> Option<Flow> {
+    pub(super) fn open_queue_gate(&mut self, now: Micros) -> Option<Flow> {
         let flow = self.settings.rate.map(Rate::flow)?;
-        self.whole.refill(flow, now);
+        self.bucket.refill(flow, now);
         Some(flow)
     }
 
-    pub(super) fn whole_pass(&self, flow: Option<Flow>, asked: u64) -> Pass {
+    pub(super) fn queue_pass(&self, flow: Option<Flow>, asked: u64) -> Pass {
         let Some(flow) = flow else { return Pass::Jobs(u64::MAX) };
-        match self.whole.slots(flow) {
-            0 => Pass::Denied { wake_at: Some(self.whole.wake(flow, asked)) },
+        match self.bucket.slots(flow) {
+            0 => Pass::Denied { wake_at: Some(self.bucket.wake(flow, asked)) },
             slots => Pass::Jobs(slots),
         }
     }
@@ -71,7 +72,7 @@ impl Machine {
         }
     }
 
-    /// How many jobs of a group may pass, or how its lane is to be parked.
+    /// The number of jobs of a group that may pass, or how to park its lane.
     pub(super) fn group_pass(&mut self, key: GroupKey, asked: u64, now: Micros) -> Result<u64, Standing> {
         let group = &mut self.groups[key];
         if group.settings.paused {
@@ -92,10 +93,16 @@ impl Machine {
         }
     }
 
-    /// Takes `jobs` slots and seats from every gate.
-    pub(super) fn charge_gates(&mut self, whole: Option<Flow>, gate: TypeGate, group: GroupKey, jobs: u64) {
-        if let Some(flow) = whole {
-            self.whole.take(flow, jobs);
+    /// Charges `jobs` slots and seats to every gate.
+    pub(super) fn charge_gates(
+        &mut self,
+        queue_flow: Option<Flow>,
+        gate: TypeGate,
+        group: GroupKey,
+        jobs: u64,
+    ) {
+        if let Some(flow) = queue_flow {
+            self.bucket.take(flow, jobs);
         }
         let state = &mut self.types[gate.key];
         if let Some(flow) = gate.flow {
@@ -108,10 +115,10 @@ impl Machine {
             counted.bucket.take(rate.flow(), jobs);
         }
         counted.in_flight += jobs;
-        self.stir(group);
+        self.mark_dirty(group);
     }
 
-    /// How a lane of this group is to be set aside, if its group is paused or has no seat left.
+    /// How to set aside a lane of this group, if the group is paused or has no free seat.
     pub(super) fn group_closed(&self, group: GroupKey) -> Option<Standing> {
         let group = &self.groups[group];
         if group.settings.paused {
@@ -121,10 +128,10 @@ impl Machine {
         full.then_some(Standing::SeatParked)
     }
 
-    /// Gives back the seats of `jobs` that are no longer in flight.
+    /// Frees the seats of `jobs` jobs that are no longer in flight.
     pub(super) fn free_seats(&mut self, group: GroupKey, type_key: TypeKey, jobs: u64) {
         self.groups[group].in_flight -= jobs;
-        self.stir(group);
+        self.mark_dirty(group);
         self.types[type_key].in_flight -= jobs;
     }
 }

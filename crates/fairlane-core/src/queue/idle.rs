@@ -1,8 +1,9 @@
-//! Groups that have nothing left are forgotten.
+//! Idle groups are forgotten.
 //!
-//! A group that has no jobs is looked at after a while, and then from time to time. It is forgotten once nothing is
-//! left that could make a difference: no kept jobs, no bulk actions, no settings of its own, and nothing that it would
-//! gain by coming back as a new one. So a group that others serve past its lanes' tags keeps them until then.
+//! `sweep` checks a group some time after its last job has ended, and again at intervals. It
+//! forgets the group once that makes no difference: the group has no kept jobs, no bulk actions and
+//! no settings, and it would gain nothing by returning as a new group. Until the virtual time has
+//! passed the tags of its lanes, the group is therefore kept.
 
 use crate::limits::{CREDIT, GROUP_IDLE_MS, SWEEP_GROUPS_MAX, UNITS};
 use crate::numbers::Micros;
@@ -12,7 +13,7 @@ use super::lane::{GroupKey, Lane, Standing};
 use super::settings::GroupSettings;
 
 impl Machine {
-    /// Has a group looked at later, unless it is to be already.
+    /// Schedules the check of an idle group, unless one is scheduled.
     pub(super) fn watch_idle(&mut self, key: GroupKey) {
         if self.groups[key].idle_at.is_none() {
             self.look_at_group(key, self.now.plus_ms(GROUP_IDLE_MS));
@@ -25,7 +26,7 @@ impl Machine {
         self.idle_groups.insert((at, group.name.escaped().into()), key);
     }
 
-    /// Forgets groups that have nothing left; gives how many.
+    /// Forgets idle groups and returns their number.
     pub(super) fn forget_idle_groups(&mut self, now: Micros) -> usize {
         let mut forgotten = 0;
         for _ in 0..SWEEP_GROUPS_MAX {
@@ -59,7 +60,7 @@ impl Machine {
             && group.lanes.iter().all(|lane| self.is_lane_forgettable(lane))
     }
 
-    /// Whether a lane would come into its order as a new one does.
+    /// Whether the lane would enter its order at the same position as a new lane.
     fn is_lane_forgettable(&self, lane: &Lane) -> bool {
         let state = &self.types[lane.type_key];
         let order = &state.orders[lane.level.index()];

@@ -1,4 +1,4 @@
-//! What must hold after every command, checked over the whole state in tests.
+//! The invariants of the machine, checked over its complete state in tests.
 
 use std::fmt::Debug;
 
@@ -22,7 +22,7 @@ fn same<T: PartialEq + Debug>(what: impl FnOnce() -> String, counted: T, stored:
 }
 
 impl Machine {
-    /// Recounts everything; an error names the first thing that does not fit.
+    /// Recounts everything; an error describes the first mismatch.
     pub fn check(&self) -> Result<(), String> {
         self.check_jobs_in_one_place()?;
         self.check_lanes()?;
@@ -102,9 +102,9 @@ impl Machine {
             same(|| name("end"), finished, bulk.state.is_final())?;
             let unfinished = self.groups[bulk.group].unfinished.contains(number);
             same(|| name("unfinished"), unfinished, !bulk.state.is_final())?;
-            let in_hand = |worker: &WorkerId| self.taken.contains(&(worker.clone(), *number));
+            let is_listed = |worker: &WorkerId| self.taken.contains(&(worker.clone(), *number));
             let is_held = bulk.is_to_be_taken() && bulk.fence > Fence(0);
-            let held = bulk.worker.as_ref().is_none_or(|worker| is_held && in_hand(worker));
+            let held = bulk.worker.as_ref().is_none_or(|worker| is_held && is_listed(worker));
             same(|| name("aggregator"), held, true)?;
             for (placed, &key) in &bulk.waiting {
                 let job = self.jobs.get(key).filter(|job| job.bulk == Some(*number));
@@ -117,7 +117,7 @@ impl Machine {
         let listed = self.bulks.values().map(|bulk| bulk.waiting.len()).sum();
         same(|| "waiting jobs of bulk actions".into(), waiting.filter(of_bulk).count(), listed)?;
         let held = self.bulks.values().filter(|bulk| bulk.worker.is_some()).count();
-        same(|| "bulk actions in hand".into(), held, self.taken.len())?;
+        same(|| "leased bulk actions".into(), held, self.taken.len())?;
         let unfinished = self.bulks.values().filter(|bulk| !bulk.state.is_final()).count();
         let listed = self.groups.values().map(|group| group.unfinished.len()).sum();
         same(|| "unfinished bulk actions".into(), unfinished, listed)?;
@@ -154,8 +154,8 @@ impl Machine {
         same(|| format!("{} parked", name()), parked, matches!(lane.standing, Standing::RateParked(_)))?;
         let is_clearing = matches!(lane.standing, Standing::Clearing(since)
             if self.clearing.get(&(since, self.lane_name(key))) == Some(&key));
-        let stands_so = matches!(lane.standing, Standing::Clearing(_));
-        same(|| format!("{} being cleared", name()), is_clearing, stands_so)?;
+        let is_marked = matches!(lane.standing, Standing::Clearing(_));
+        same(|| format!("{} being cleared", name()), is_clearing, is_marked)?;
         let weight = self.groups[key.group].settings.weight.get() as i64;
         same(|| format!("{} remainder below weight", name()), lane.remainder < weight, true)
     }
@@ -216,7 +216,7 @@ impl Machine {
         let active = self.active_groups.contains(&group.name);
         same(|| name("activity"), backlog + leased > 0, active)?;
         let watched = |at| self.idle_groups.contains_key(&(at, group.name.escaped().into()));
-        same(|| name("look"), group.idle_at.is_none_or(watched), true)?;
+        same(|| name("idle check"), group.idle_at.is_none_or(watched), true)?;
         let is_default = group.settings == GroupSettings::default();
         same(
             || name("unwatched idleness"),

@@ -1,4 +1,4 @@
-//! One job: what it is, and what has become of it.
+//! A job: its definition, its place and its history.
 
 use std::sync::Arc;
 
@@ -10,36 +10,36 @@ use crate::trace::Trace;
 
 use super::lane::{GroupKey, TypeKey};
 
-/// A job's full name.
+/// A job, by group and id.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct JobRef {
-    /// Whose it is.
+    /// The group of the job.
     pub group: GroupId,
-    /// Which of theirs.
+    /// The id of the job, unique within its group.
     pub id: JobId,
 }
 
-/// Where a job is on its road.
+/// The state of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum JobState {
-    /// In its lane.
+    /// In its lane, waiting for its turn.
     Pending,
-    /// Must not run before a time.
+    /// Waiting for a time before which it must not run.
     Waiting,
-    /// Leased.
+    /// Leased by a worker.
     Processing,
-    /// Settled with success.
+    /// Settled as succeeded.
     Completed,
-    /// Dead: failed for good, or out of attempts.
+    /// Dead: failed permanently, or out of attempts.
     Failed,
     /// Admitted, waiting for a worker (`classic`).
     Ready,
-    /// Will not run.
+    /// Cancelled; it does not run.
     Cancelled,
 }
 
 impl JobState {
-    /// The word shown to people.
+    /// The name of the state as shown to users.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "PENDING",
@@ -53,18 +53,18 @@ impl JobState {
     }
 }
 
-/// A lease as its job knows it.
+/// The lease of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Held {
     pub fence: Fence,
-    /// The batch whose deadline holds: that of the lease, or of the last extension.
+    /// The batch that holds the current deadline: that of the lease, or of the last extension.
     pub batch: Fence,
     pub worker: WorkerId,
-    /// Somebody wants the job not to run any further.
+    /// Whether cancellation was requested.
     pub cancelled: bool,
 }
 
-/// Where a job stands, with the key of that place.
+/// Where a job is, with the key of that place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Place {
     Lane,
@@ -75,13 +75,13 @@ pub(super) enum Place {
     Waiting(Micros),
     InFlight(Held),
     Completed,
-    /// Dead, since then.
+    /// Dead since this time.
     Failed(Micros),
     Cancelled,
 }
 
 impl Place {
-    /// Whether nothing happens to the job any more by itself.
+    /// Whether the job has ended.
     pub fn is_end(&self) -> bool {
         matches!(self, Self::Completed | Self::Failed(_) | Self::Cancelled)
     }
@@ -95,13 +95,13 @@ pub(super) enum End {
     Cancelled,
 }
 
-/// What a job has been through; made when its first lease ends.
+/// The history of a job; created when its first lease ends.
 #[derive(Debug, Clone)]
 pub(super) struct Run {
-    /// The fence settled last, 0 for none.
+    /// The fence that was settled last; 0 for none.
     pub settled: Fence,
     pub settled_at: Micros,
-    /// Attempts that counted.
+    /// Attempts that were charged.
     pub attempts: u32,
     pub throttles: u32,
     pub losses: u32,
@@ -127,25 +127,26 @@ impl Run {
 #[derive(Debug, Clone)]
 pub(super) struct Batch {
     pub deadline: Micros,
-    /// In the order they were picked or named.
+    /// The jobs in the order in which they were picked or named, with their fences.
     pub jobs: Vec<(JobKey, Fence)>,
-    /// Those whose lease has not ended (and, for an extension, was not extended again).
+    /// The number of jobs with a lease that has not ended and, in an extension, was
+    /// not extended again.
     pub left: usize,
 }
 
 thread_local! {
-    /// Most jobs never have a note; they share this one.
+    /// Most jobs never have a note; all of them share this empty one.
     static NO_NOTE: Arc<[u8]> = Arc::from(&[][..]);
 }
 
-/// The order of a job that has never been in a list but a backlog, where numbers are the order.
+/// The order of a job that has only ever been in a backlog, which is ordered by job number.
 pub(super) const NO_ORDER: i64 = i64::MIN;
 
 #[derive(Debug, Clone)]
 pub(super) struct Job {
-    /// Counts jobs as they come; backlogs are in this order.
+    /// The number of the job, in the order of creation; backlogs are in this order.
     pub number: u64,
-    /// Its position among the others of the list it stands in; [`NO_ORDER`] until it first stands in one.
+    /// The position within the current list; [`NO_ORDER`] until the job enters one.
     pub order: i64,
     pub group: GroupKey,
     pub id: JobId,
@@ -156,16 +157,16 @@ pub(super) struct Job {
     pub created_at: Micros,
     /// The number of its bulk action.
     pub bulk: Option<u64>,
-    /// The trace it came with.
+    /// The trace it was enqueued with.
     pub trace: Option<Trace>,
-    /// Cancelled where it stands in a list, to be taken out when its turn comes.
+    /// Whether it was cancelled while in a list; it is removed when its turn comes.
     pub cancelled: bool,
     pub place: Place,
     pub run: Option<Run>,
 }
 
 impl Job {
-    /// The lease, if it is under this fence.
+    /// The lease, if it has this fence.
     pub fn held_under(&self, fence: Fence) -> Option<&Held> {
         match &self.place {
             Place::InFlight(held) if held.fence == fence => Some(held),

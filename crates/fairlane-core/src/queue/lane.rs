@@ -1,9 +1,10 @@
-//! Groups, types, lanes, and the fair order lanes stand in.
+//! Groups, types, lanes, and the fair order of lanes.
 //!
 //! Start-time fair queueing over integer virtual time: each lane has a tag, the lane with the
-//! smallest tag is served next, and serving moves its tag on by cost over weight. `virtual_time`
-//! is the tag of the lane served last. Ties go by a sequence renewed at each insert. When an order
-//! empties, virtual time restarts at 0 and the epoch tells tags of before apart.
+//! smallest tag is served next, and serving advances its tag by cost over weight.
+//! `virtual_time` is the tag of the lane served last. Ties are broken by a sequence number that
+//! each insertion renews. When an order becomes empty, virtual time restarts at 0, and the
+//! epoch distinguishes older tags.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -24,47 +25,48 @@ use super::settings::{Discipline, GroupSettings, LevelOrder, TypeSettings};
 pub(super) type GroupKey = u32;
 pub(super) type TypeKey = u32;
 
-/// Which lane of which group.
+/// A lane, by group and index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct LaneKey {
     pub group: GroupKey,
     pub lane: u32,
 }
 
-/// Where a lane stands.
+/// Whether a lane is in its order, and if not, why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// Nothing to serve.
+    /// It has no jobs.
     Idle,
-    /// In its fair order.
+    /// It is in its fair order.
     Active,
-    /// Until its group's rate allows.
+    /// It waits until its group's rate allows a job.
     RateParked(Micros),
-    /// Until a seat of its group frees.
+    /// It waits until a seat of its group is free.
     SeatParked,
-    /// Until its group is resumed.
+    /// It waits until its group is resumed.
     Paused,
-    /// Until `sweep` has taken the jobs that are not to run off its head; since when.
+    /// It waits until `sweep` has removed the unrunnable jobs at its head; the time is that
+    /// of the last visit.
     Clearing(Micros),
 }
 
-/// What stands first in a lane.
+/// The head of a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Head {
     /// A job that may run.
     Runnable(JobKey),
     /// A job that is held, dropped or cancelled.
     Blocked,
-    /// Nothing.
+    /// The lane has no jobs.
     Empty,
 }
 
-/// How a lane comes into its order.
+/// How a lane enters its order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Entry {
-    /// From idle: it may stand ahead of the others by its credit.
+    /// From idle: it may be ahead of the others by its credit.
     Idle,
-    /// From park, pause or a changed limit: by a quantum.
+    /// From park, pause or a changed limit: it may be ahead by a quantum.
     Back,
 }
 
@@ -75,7 +77,7 @@ pub(super) struct Lane {
     pub standing: Standing,
     pub tag: u64,
     pub epoch: u64,
-    /// What did not divide, below the weight; negative while a refund is being used up.
+    /// The remainder of the division by the weight; negative while a refund is being used up.
     pub remainder: i64,
     pub sequence: u64,
     pub backlog: VecDeque<JobKey>,
@@ -87,7 +89,7 @@ impl Lane {
         self.backlog.is_empty() && self.returned.is_empty()
     }
 
-    /// Moves the tag on for `cost` served at `weight`; what does not divide is carried.
+    /// Advances the tag for `cost` served at `weight`; the remainder is carried over.
     fn charge(&mut self, cost: u64, weight: u64) {
         let units = (cost * UNITS) as i64 + self.remainder;
         if units < 0 {
@@ -109,29 +111,29 @@ pub(super) struct Group {
     pub seat_parked: u32,
     /// Bytes of its jobs and bulk actions, finished ones included.
     pub stored_bytes: u64,
-    /// Whether it stands among the active groups: it had jobs when that was last looked at.
+    /// Whether it is listed as active: it had jobs after the last command that changed its counts.
     pub active: bool,
-    /// When it is looked at because it may have nothing left.
+    /// When `sweep` checks whether it can be forgotten.
     pub idle_at: Option<Micros>,
     pub record: Record,
-    /// What the window of `classic` has let pass: which second, and how many jobs.
+    /// The rate window of `classic`: the second, and the jobs passed in it.
     pub window: (u64, u64),
     pub lanes: Vec<Lane>,
     pub jobs: KeyedMap<JobId, JobKey>,
     pub bulks: BTreeMap<BulkId, u64>,
-    /// Those of them that have not ended.
+    /// The bulk actions that have not ended.
     pub unfinished: BTreeSet<u64>,
 }
 
-/// What is counted of a group while it has jobs; forgotten when it goes idle.
+/// Counts of a group while it has jobs; cleared when it becomes idle.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Record {
     /// Jobs that wait for a time.
     pub waiting: u64,
-    /// Jobs enqueued, and jobs that have ended.
+    /// Jobs enqueued since the group was last idle; `done` of them have ended.
     pub total: u64,
     pub done: u64,
-    /// Throttles of jobs that have ended since `throttles_since` of them had.
+    /// Throttles of jobs that ended since `throttles_since` of them had ended.
     pub throttles: u64,
     pub throttles_since: u64,
     /// The second of the newest snapshot.
@@ -141,16 +143,16 @@ pub(super) struct Record {
     pub history: VecDeque<Snapshot>,
 }
 
-/// A group's congestion at one moment.
+/// A group's congestion at one instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// When.
+    /// The time of the snapshot.
     pub at: Micros,
-    /// Jobs that were kept away: waiting (`classic`), or all that were not in flight (`share`).
+    /// Jobs held back: the waiting jobs (`classic`), or all jobs not in flight (`share`).
     pub waiting: u64,
-    /// Jobs a second it was allowed.
+    /// Jobs per second that the group was allowed.
     pub speed: u64,
-    /// How long refused work was told to wait (`classic`), or is predicted to (`share`).
+    /// The backoff of refused work (`classic`), or its predicted wait (`share`), in milliseconds.
     pub backoff_ms: u64,
 }
 
@@ -175,7 +177,7 @@ impl Group {
         }
     }
 
-    /// The group's lane for a type and level, made if need be.
+    /// The index of the group's lane for a type and level; creates the lane if it does not exist.
     pub fn lane_index(&mut self, type_key: TypeKey, level: Level) -> u32 {
         let found = self.lanes.iter().position(|lane| lane.type_key == type_key && lane.level == level);
         if let Some(index) = found {
@@ -201,9 +203,9 @@ impl Group {
 pub(super) struct Order {
     pub virtual_time: u64,
     pub epoch: u64,
-    /// Credit left to give, in quarters of a job.
+    /// Credit left to grant, in quarters of a job.
     pub pool: u64,
-    /// This level's own tag among the levels of its type.
+    /// This level's tag among the levels of its type.
     pub tag: u64,
     pub lanes: BTreeMap<(u64, u64), LaneKey>,
 }
@@ -215,7 +217,7 @@ impl Default for Order {
 }
 
 impl Order {
-    /// Where a lane that had `tag` comes in.
+    /// The tag at which a lane that had `tag` enters.
     fn start_tag(&mut self, tag: u64, weight: u64, entry: Entry) -> u64 {
         let ahead = match entry {
             Entry::Idle => CREDIT.min(self.pool / POOL_SERVED),
@@ -230,7 +232,7 @@ impl Order {
     }
 }
 
-/// Who will come back when the gate opens, and when.
+/// The worker that returns when the gate opens, and the time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Timer {
     pub worker: WorkerId,
@@ -243,30 +245,31 @@ pub(super) struct TypeState {
     pub settings: TypeSettings,
     pub bucket: Bucket,
     pub in_flight: u64,
-    /// Jobs that have not left it for good: those that have not ended, or stand cancelled in a list, and dead ones.
+    /// Jobs that prevent the removal of the type: unfinished jobs, cancelled jobs that are still in
+    /// a list, and dead jobs.
     pub jobs: u64,
-    /// Only the name is left, for finished jobs and idle lanes that have it.
+    /// Whether the type was removed and only its name is left, for finished jobs and idle lanes.
     pub is_removed: bool,
-    /// Virtual time of the order of the three levels.
+    /// Virtual time of the order of the levels.
     pub virtual_time: u64,
     pub orders: [Order; 3],
     pub downstream: Downstream,
     pub tokens: usize,
     pub timer: Option<Timer>,
-    /// When somebody last asked for jobs of this type, give or take a second.
+    /// When a worker last requested jobs of this type, accurate to a second.
     pub asked_at: Micros,
     /// Admitted jobs (`classic`).
     pub ready: VecDeque<JobKey>,
 }
 
 impl TypeState {
-    /// A type whose orders begin with this epoch.
+    /// A type with orders that start at this epoch.
     pub fn new(name: TypeId, epoch: u64) -> Self {
         let order = || Order { epoch, ..Order::default() };
         Self { orders: [order(), order(), order()], ..Self::named(name) }
     }
 
-    /// What is left of a removed type.
+    /// The remainder of a removed type: its name.
     pub fn removed(name: TypeId) -> Self {
         Self { is_removed: true, ..Self::named(name) }
     }
@@ -303,7 +306,7 @@ impl Machine {
         &mut self.groups[key.group].lanes[key.lane as usize]
     }
 
-    /// `level:type:group`, the name of a lane where lanes are sorted by name.
+    /// `level:type:group`, the sort key of a lane where lanes are sorted by name.
     pub(super) fn lane_name(&self, key: LaneKey) -> Box<str> {
         let group = &self.groups[key.group];
         let lane = &group.lanes[key.lane as usize];
@@ -311,7 +314,7 @@ impl Machine {
         format!("{}:{}:{}", lane.level.index(), type_name, group.name.escaped()).into()
     }
 
-    /// Puts a lane that has jobs and is in no order into its order.
+    /// Inserts a lane that has jobs and is in no order into its order.
     pub(super) fn enter_order(&mut self, key: LaneKey, entry: Entry) {
         let sequence = self.next_sequence();
         let discipline = self.settings.discipline;
@@ -336,7 +339,7 @@ impl Machine {
         order.lanes.insert((lane.tag, sequence), key);
     }
 
-    /// A group's tag by its score of now.
+    /// A group's tag by its current score.
     fn score_tag(&self, group: GroupKey) -> u64 {
         let group = &self.groups[group];
         let Record { total, done, .. } = group.record;
@@ -344,13 +347,13 @@ impl Machine {
         classic::tag(progress, self.settings.alpha, self.now)
     }
 
-    /// Puts a lane that was just served by its score back among the others.
+    /// Reinserts a lane that was just served, by its score.
     pub(super) fn rescore(&mut self, key: LaneKey) {
         self.lane_mut(key).tag = self.score_tag(key.group);
         self.reenter_order(key);
     }
 
-    /// Puts a lane that was just served back among the others.
+    /// Reinserts a lane that was just served.
     pub(super) fn reenter_order(&mut self, key: LaneKey) {
         let sequence = self.next_sequence();
         let lane = &mut self.groups[key.group].lanes[key.lane as usize];
@@ -359,7 +362,7 @@ impl Machine {
         order.lanes.insert((lane.tag, sequence), key);
     }
 
-    /// The level of this type whose turn it is, among those with lanes in order.
+    /// The level of this type that is served next, among those with lanes in order.
     pub(super) fn next_level(&self, type_key: TypeKey) -> Option<Level> {
         let orders = &self.types[type_key].orders;
         let active = Level::ALL.into_iter().filter(|level| !orders[level.index()].lanes.is_empty());
@@ -369,13 +372,13 @@ impl Machine {
         }
     }
 
-    /// Takes the lane with the smallest tag out of its order.
+    /// Removes the lane with the smallest tag from its order.
     pub(super) fn pop_lane(&mut self, type_key: TypeKey, level: Level) -> Option<LaneKey> {
         let (_, key) = self.types[type_key].orders[level.index()].lanes.pop_first()?;
         Some(key)
     }
 
-    /// Charges a lane, its order and its level for `jobs` of together `cost`.
+    /// Charges a lane, its order and its level for `jobs` jobs with a total of `cost`.
     pub(super) fn charge_lane(&mut self, key: LaneKey, jobs: u64, cost: u64) {
         let group = &mut self.groups[key.group];
         let weight = group.settings.weight.get();
@@ -389,7 +392,7 @@ impl Machine {
         order.tag += cost * UNITS / LEVEL_WEIGHTS[lane.level.index()];
     }
 
-    /// A released job was not served: its cost is taken off what the lane is charged next.
+    /// Refunds the cost of a released job: it is subtracted from the lane's next charges.
     pub(super) fn refund_lane(&mut self, key: LaneKey, cost: u64) {
         let lane = &mut self.groups[key.group].lanes[key.lane as usize];
         let order = &self.types[lane.type_key].orders[lane.level.index()];
@@ -398,7 +401,7 @@ impl Machine {
         }
     }
 
-    /// To be called when a lane has left its order for good: an order that is empty starts anew.
+    /// Resets an order that became empty. Call it when a lane has left its order for good.
     pub(super) fn left_order(&mut self, type_key: TypeKey, level: Level) {
         let state = &mut self.types[type_key];
         let order = &mut state.orders[level.index()];
@@ -414,7 +417,7 @@ impl Machine {
         }
     }
 
-    /// Sets a lane aside until `standing` says.
+    /// Sets a lane aside as `standing` says.
     pub(super) fn park_lane(&mut self, key: LaneKey, standing: Standing) {
         let (type_key, level) = {
             let lane = self.lane_mut(key);
@@ -436,7 +439,7 @@ impl Machine {
         self.left_order(type_key, level);
     }
 
-    /// Brings a parked lane back into its order and wakes a worker of its type.
+    /// Returns a parked lane to its order and wakes a worker of its type.
     pub(super) fn wake_lane(&mut self, key: LaneKey) {
         match self.lane(key).standing {
             Standing::RateParked(until) => {
@@ -445,7 +448,7 @@ impl Machine {
             }
             Standing::SeatParked => self.groups[key.group].seat_parked -= 1,
             Standing::Paused => {}
-            // A lane that is being cleared comes back with its first runnable job.
+            // A lane that is being cleared returns with its first runnable job.
             Standing::Idle | Standing::Active | Standing::Clearing(_) => return,
         }
         let type_key = self.lane(key).type_key;
@@ -466,7 +469,8 @@ impl Machine {
         places.into_iter().map(|(_, _, index)| index).collect()
     }
 
-    /// Wakes this group's lanes that stand as `which` says, in the order of (level, type).
+    /// Wakes this group's lanes with a standing that `which` selects, in the order
+    /// of (level, type).
     pub(super) fn wake_lanes_of(&mut self, group: GroupKey, which: fn(Standing) -> bool) {
         for lane in self.lanes_by_place(group) {
             let key = LaneKey { group, lane };
@@ -476,7 +480,8 @@ impl Machine {
         }
     }
 
-    /// A lane that just got jobs: enters its order if it was idle, and wakes a worker.
+    /// Handles a lane that just got jobs: it enters its order if it was idle, and a
+    /// worker is woken.
     pub(super) fn lane_has_jobs(&mut self, key: LaneKey) {
         if self.lane(key).standing != Standing::Idle {
             return;

@@ -25,9 +25,9 @@ use crate::rate::Bucket;
 use crate::trace::Trace;
 
 use super::lane::Snapshot;
-use super::operations::LaneStanding;
+use super::ops::LaneStanding;
 use super::settings::{GroupSettings, TypeSettings};
-use super::{BulkCause, BulkState, Course};
+use super::{BulkCause, BulkMode, BulkState};
 
 /// What of a job never changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -300,7 +300,7 @@ pub struct BulkRow {
     /// How far it has come.
     pub state: BulkState,
     /// What becomes of its jobs.
-    pub course: Course,
+    pub mode: BulkMode,
     /// Whether no job can be added any more.
     pub sealed: bool,
     /// Jobs added.

@@ -1,4 +1,4 @@
-//! What can be set for the whole, a type and a group.
+//! Settings of the queue, a type and a group.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,18 +7,18 @@ use crate::limits;
 use crate::numbers::Weight;
 use crate::rate::Rate;
 
-/// How a type's capacity is split between its levels.
+/// How the levels of a type share its capacity.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LevelOrder {
-    /// 16 : 4 : 1, so that low never starves.
+    /// By weight 16:4:1, so that low never starves.
     #[default]
     Weighted,
-    /// A lower level only when the higher ones have nothing servable.
+    /// A lower level is served only if the higher ones have no servable job.
     Strict,
 }
 
 impl LevelOrder {
-    /// `weighted` or `strict`.
+    /// The name of the level order: `weighted` or `strict`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Weighted => "weighted",
@@ -27,18 +27,18 @@ impl LevelOrder {
     }
 }
 
-/// The rules for order, gate and denial.
+/// The rules for order, gates and refusals.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Discipline {
-    /// Fair shares by weight, leaky buckets, parked lanes.
+    /// Fair shares by weight, token buckets, parked lanes.
     #[default]
     Share,
-    /// Scores by age, base priority and progress, windows of a second, backoff.
+    /// Scores by age, base priority and progress, windows of one second, backoff.
     Classic,
 }
 
 impl Discipline {
-    /// `share` or `classic`.
+    /// The name of the discipline: `share` or `classic`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Share => "share",
@@ -47,46 +47,46 @@ impl Discipline {
     }
 }
 
-/// Settings of the whole queue.
+/// Settings of the queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
-    /// The rules; they can only be changed while the queue is empty.
+    /// The discipline, which can change only while the queue is empty.
     pub discipline: Discipline,
-    /// What progress is worth in a score (`classic`).
+    /// The weight of progress in a score (`classic`).
     pub alpha: i64,
-    /// Jobs a second over all groups (`classic`).
+    /// Jobs per second over all groups (`classic`).
     pub global_rps: u64,
-    /// Admitted jobs of one type that may wait for a worker (`classic`).
+    /// The most admitted jobs of one type that wait for a worker (`classic`).
     pub ready_queue_max_size: u64,
-    /// How refused work is kept away, and what is recorded of it.
+    /// Congestion control: the backoff of refused work, and its history.
     pub congestion: Congestion,
-    /// Rate of all types together.
+    /// The rate of all types together.
     pub rate: Option<Rate>,
-    /// How levels share.
+    /// How the levels of a type share its capacity.
     pub levels: LevelOrder,
-    /// Retries before a job is dead.
+    /// Retries of a job before it is dead.
     pub max_retry_count: u32,
-    /// Throttles before they cost attempts.
+    /// Throttles of a job before they cost attempts.
     pub max_throttle_count: u32,
-    /// Lost leases before a job is dead.
+    /// Lost leases of a job before it is dead.
     pub max_loss_count: u32,
-    /// Backlog at which a group's enqueues are refused.
+    /// The backlog at which the enqueues of a group are refused.
     pub group_backlog_max: u64,
-    /// Backlog at which all enqueues are refused.
+    /// The backlog at which all enqueues are refused.
     pub whole_backlog_max: u64,
-    /// Stored bytes at which a group's enqueues are refused, finished jobs included.
+    /// The stored bytes at which the enqueues of a group are refused, finished jobs included.
     pub group_stored_bytes_max: u64,
-    /// Stored bytes at which all enqueues are refused, finished jobs included.
+    /// The stored bytes at which all enqueues are refused, finished jobs included.
     pub stored_bytes_max: u64,
-    /// How long completed jobs are kept.
+    /// The retention of completed jobs, in milliseconds.
     pub completed_retention_ms: u64,
-    /// How long dead jobs are kept.
+    /// The retention of dead jobs, in milliseconds.
     pub failed_retention_ms: u64,
-    /// How long finished bulk actions and their jobs are kept.
+    /// The retention of finished bulk actions and their jobs, in milliseconds.
     pub bulk_retention_ms: u64,
-    /// How many completed jobs are kept.
+    /// The most completed jobs that are kept.
     pub completed_kept_max: u64,
-    /// How many dead jobs are kept.
+    /// The most dead jobs that are kept.
     pub failed_kept_max: u64,
 }
 
@@ -119,41 +119,41 @@ impl Default for Settings {
 /// Settings of one type.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TypeSettings {
-    /// What its downstream allows.
+    /// The rate that the downstream allows.
     pub rate: Option<Rate>,
-    /// Jobs in flight at once.
+    /// The most jobs in flight.
     pub concurrency: Option<u32>,
-    /// Nothing is leased while set.
+    /// Whether no jobs of the type are leased.
     pub paused: bool,
-    /// Retries before a job is dead; none: as many as [`Settings::max_retry_count`] says.
+    /// Retries of a job before it is dead; `None` to use [`Settings::max_retry_count`].
     pub max_retry_count: Option<u32>,
 }
 
 /// Settings of one group.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupSettings {
-    /// Its share relative to other groups.
+    /// The group's share relative to other groups.
     pub weight: Weight,
-    /// Added to its score (`classic`), in milliseconds of age.
+    /// Added to the group's score (`classic`), in milliseconds of age.
     pub base_priority: i64,
-    /// Its rate over all types.
+    /// The group's rate over all types.
     pub rate: Option<Rate>,
-    /// Its jobs in flight at once.
+    /// The most jobs of the group in flight.
     pub concurrency: Option<u32>,
-    /// Nothing is leased while set.
+    /// Whether no jobs of the group are leased.
     pub paused: bool,
 }
 
 /// A change to a type's settings; `None` leaves a setting as it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TypePatch {
-    /// `Some(None)` removes the limit.
+    /// The rate; `Some(None)` removes the limit.
     pub rate: Option<Option<Rate>>,
-    /// `Some(None)` removes the limit.
+    /// The concurrency; `Some(None)` removes the limit.
     pub concurrency: Option<Option<u32>>,
-    /// Pauses or resumes.
+    /// Whether the type is paused.
     pub paused: Option<bool>,
-    /// `Some(None)`: as the whole says.
+    /// The retries; `Some(None)` uses the setting of the queue.
     pub max_retry_count: Option<Option<u32>>,
 }
 
@@ -172,15 +172,15 @@ impl TypePatch {
 /// A change to a group's settings; `None` leaves a setting as it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupPatch {
-    /// A new weight.
+    /// The weight of the group.
     pub weight: Option<Weight>,
-    /// A new base priority.
+    /// The base priority of the group.
     pub base_priority: Option<i64>,
-    /// `Some(None)` removes the limit.
+    /// The rate; `Some(None)` removes the limit.
     pub rate: Option<Option<Rate>>,
-    /// `Some(None)` removes the limit.
+    /// The concurrency; `Some(None)` removes the limit.
     pub concurrency: Option<Option<u32>>,
-    /// Pauses or resumes.
+    /// Whether the group is paused.
     pub paused: Option<bool>,
 }
 

@@ -1,7 +1,9 @@
-//! Bytes that are stored: payloads and notes of jobs, finished ones included, payloads and summaries of bulk actions.
+//! Counts of stored bytes: payloads and notes of jobs, finished ones included, and payloads and
+//! summaries of bulk actions.
 //!
-//! They are counted in the step that stores them and subtracted in the step that removes them. Left out on purpose:
-//! what a job costs besides, such as its names; the bounds on numbers of jobs hold that.
+//! Bytes are added in the step that stores them and subtracted in the step that removes them.
+//! Left out on purpose: the overhead of a job, such as its names, which the limits on the
+//! number of jobs bound.
 
 use std::sync::Arc;
 
@@ -11,10 +13,10 @@ use super::Machine;
 use super::bulk::Bulk;
 use super::job::{Job, JobKey, Run};
 use super::lane::GroupKey;
-use super::operations::Refusal;
+use super::ops::Refusal;
 
 impl Job {
-    /// Bytes of its payload and its note.
+    /// Bytes of the job's payload and note.
     pub fn stored_bytes(&self) -> u64 {
         let note = self.run.as_ref().map_or(0, |run| run.note.len());
         (self.payload.len() + note) as u64
@@ -22,27 +24,27 @@ impl Job {
 }
 
 impl Bulk {
-    /// Bytes of its payload and its summary.
+    /// Bytes of the bulk action's payload and summary.
     pub fn stored_bytes(&self) -> u64 {
         (self.payload.len() + self.summary.len()) as u64
     }
 }
 
 impl Machine {
-    /// Counts bytes that a group has stored.
+    /// Adds stored bytes of a group.
     pub(super) fn add_bytes(&mut self, group: GroupKey, bytes: u64) {
         self.stored_bytes += bytes;
         self.groups[group].stored_bytes += bytes;
     }
 
-    /// Counts bytes of a group that are removed.
+    /// Subtracts removed bytes of a group.
     pub(super) fn subtract_bytes(&mut self, group: GroupKey, bytes: u64) {
         self.stored_bytes = self.stored_bytes.strict_sub(bytes);
         let counted = &mut self.groups[group].stored_bytes;
         *counted = counted.strict_sub(bytes);
     }
 
-    /// Replaces the result or reason that is kept with a job.
+    /// Replaces the result or reason of a job.
     pub(super) fn set_note(&mut self, key: JobKey, note: Arc<[u8]>) {
         let job = &mut self.jobs[key];
         let (group, before) = (job.group, job.stored_bytes());
@@ -52,7 +54,8 @@ impl Machine {
         self.subtract_bytes(group, before);
     }
 
-    /// Why a payload of this group is refused: as many bytes are stored as may be. An empty one adds none.
+    /// Why a payload of this group is refused: a limit on stored bytes is reached. An empty payload
+    /// is never refused.
     pub(super) fn bytes_refusal(&self, group: &GroupId, payload: &[u8]) -> Option<Refusal> {
         if payload.is_empty() {
             return None;

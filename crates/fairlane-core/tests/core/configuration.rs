@@ -1,4 +1,4 @@
-//! The document about settings says what the code does.
+//! The document about settings matches the code.
 
 use fairlane_core::queue::Settings;
 
@@ -10,7 +10,7 @@ fn every_setting_is_documented_with_its_default() {
         let row = format!("| `{name}` | {default} |");
         assert!(document.contains(&row), "docs/configuration.md lacks {row}");
     }
-    let whole = document.split("## A group").next().expect("there is a first part");
-    let rows = whole.lines().filter(|line| line.starts_with("| `")).count();
+    let tables = document.split("## A group").next().expect("there is a first part");
+    let rows = tables.lines().filter(|line| line.starts_with("| `")).count();
     assert_eq!(rows, settings.len(), "and no others");
 }

@@ -1,4 +1,4 @@
-//! The core from outside: what it does with anything, and that its document is true.
+//! Tests of core from outside: random commands, and its document.
 
 mod configuration;
 mod random_commands;

@@ -1,12 +1,15 @@
-//! Seeded random commands over the machine; the whole state is checked after each.
+//! Seeded random commands on the machine; its complete state is checked after each one.
 
 use std::sync::Arc;
 
 use fairlane_core::limits::{LEASE_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use fairlane_core::queue::*;
-use fairlane_core::*;
+use fairlane_core::{
+    BulkId, Cost, Fence, GroupId, HashSeed, JobId, Level, Micros, Rate, RequestNumber, Trace, TypeId, Weight,
+    WorkerId,
+};
 
-/// A small generator of its own, so that a seed means the same for ever.
+/// A random number generator of our own, so that a seed gives the same sequence forever.
 struct Dice(u64);
 
 impl Dice {
@@ -22,8 +25,8 @@ struct World {
     dice: Dice,
     request: u64,
     held: Vec<(JobRef, Fence)>,
-    taken: Option<TakenBulk>,
-    /// What every job has.
+    taken: Option<LeasedBulk>,
+    /// The payload of every job.
     payload: Arc<[u8]>,
 }
 
@@ -117,7 +120,7 @@ impl World {
             10 => {
                 let worker =
                     WorkerId::new(format!("a{}", self.dice.below(2))).expect("valid by construction");
-                Command::TakeCompleted(TakeCompleted { worker, bulks_max: 2, lease_ms: 500 })
+                Command::LeaseBulks(LeaseBulks { worker, bulks_max: 2, lease_ms: 500 })
             }
             _ => {
                 let fence = self.taken.as_ref().map_or(Fence(1), |taken| taken.fence);
@@ -127,7 +130,7 @@ impl World {
                     1 => Aggregation::Released { delay_ms: self.dice.below(3) * 500 },
                     _ => Aggregation::Done,
                 };
-                Command::FinishBulk(FinishBulk { bulk, fence, summary: Arc::from(&b"{}"[..]), outcome })
+                Command::SettleBulk(SettleBulk { bulk, fence, summary: Arc::from(&b"{}"[..]), outcome })
             }
         }
     }
@@ -151,7 +154,7 @@ impl World {
 
     fn enqueue(&mut self) -> Command {
         let mut jobs = Vec::new();
-        // Not more bytes than one command takes.
+        // At most as many bytes as one command accepts.
         let most = if self.payload.len() > 1000 { 2 } else { 10 };
         for _ in 0..1 + self.dice.below(most) {
             jobs.push(NewJob {
@@ -196,21 +199,21 @@ impl World {
     }
 }
 
-/// What an audit of everything finds, repairing as it goes.
+/// The findings of a complete audit, with repair.
 fn findings(machine: &mut Machine, now: Micros) -> Vec<Finding> {
     let mut suspects = machine.suspects();
-    suspects.push(Suspect::Whole);
+    suspects.push(Suspect::Queue);
     match machine.apply(Command::Audit(Audit { suspects, repair: true }), now) {
-        Reply::Audited(audited) => audited.findings,
+        Reply::Audit(audited) => audited.findings,
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
-fn every_state_reached_by_random_commands_is_whole() {
+fn every_state_reached_by_random_commands_is_consistent() {
     let mut ended_by_bytes = 0;
     for seed in 1..=15_u64 {
-        // Now and then so large that payloads end a lease.
+        // In every fourth run, payloads are so large that they end a lease.
         let payload = Arc::from(vec![b'x'; if seed % 4 == 0 { PAYLOAD_BYTES_MAX } else { 2 }]);
         let mut world = World { dice: Dice(seed * 7919), request: 0, held: Vec::new(), taken: None, payload };
         let mut now = Micros(1_700_000_000_000_000);
@@ -235,14 +238,14 @@ fn every_state_reached_by_random_commands_is_whole() {
                 assert_eq!(findings(&mut machine, now), [], "seed {seed} step {step}");
             }
             match reply {
-                Reply::Leased(Leased::Jobs { jobs, .. }) => {
+                Reply::Lease(Leased::Jobs { jobs, .. }) => {
                     let bytes: usize = jobs.iter().map(|job| job.payload.len()).sum();
                     assert!(bytes < LEASE_BYTES_MAX + PAYLOAD_BYTES_MAX, "seed {seed} step {step}");
                     ended_by_bytes += usize::from(bytes >= LEASE_BYTES_MAX);
                     completed += jobs.len();
                     world.held.extend(jobs.into_iter().map(|job| (job.job, job.fence)));
                 }
-                Reply::CompletedTaken(taken) => world.taken = taken.bulks.into_iter().next(),
+                Reply::LeaseBulks(taken) => world.taken = taken.bulks.into_iter().next(),
                 _ => {}
             }
             now = match world.dice.below(100) {
@@ -275,10 +278,10 @@ fn the_same_commands_under_two_seeds_give_the_same_replies_rows_and_dumps() {
             let [rows, others] = [0, 1].map(|at| format!("{:?}", machines[at].take_changes()));
             assert_eq!(rows, others, "seed {seed} step {step} {command:?}");
             match reply {
-                Reply::Leased(Leased::Jobs { jobs, .. }) => {
+                Reply::Lease(Leased::Jobs { jobs, .. }) => {
                     world.held.extend(jobs.into_iter().map(|job| (job.job, job.fence)));
                 }
-                Reply::CompletedTaken(taken) => world.taken = taken.bulks.into_iter().next(),
+                Reply::LeaseBulks(taken) => world.taken = taken.bulks.into_iter().next(),
                 _ => {}
             }
             now = now.plus_us(world.dice.below(100_000));

@@ -1,102 +1,104 @@
-//! The owner thread: the only one that touches the machine.
+//! The owner thread: the only thread that accesses the machine.
 //!
-//! A turn takes all requests that are queued, applies them, keeps what they changed, and only then answers.
+//! A turn receives all queued requests, applies them, persists their changes and only then replies.
 
 use std::slice;
 use std::sync::mpsc::{self, RecvTimeoutError};
 
-use fairlane_core::queue::{Command, Inspect, Machine, Outcome, Reply};
-use fairlane_core::{Micros, TypeId};
+use fairlane_core::queue::Machine;
+use fairlane_core::{Command, Micros, Reply, TypeId};
 use tokio::sync::{oneshot, watch};
 
 use super::OwnClock;
-use super::keeper::{Keeper, Unkept};
+use super::persistence::{NotPersisted, Persistence};
 use crate::engine::EngineError;
-use crate::waiters::{Place, Waiters, Woken};
+use crate::waiters::{WaiterId, Waiters, Woken};
 
-/// Most requests of one turn; the first of them waits no longer than the others take.
+/// Most requests of one turn, which bounds the wait of the first one.
 const TURN_REQUESTS_MAX: usize = 1024;
-/// And most jobs: a turn ends with the request that reaches it, after about a millisecond.
+/// Jobs after which a turn ends, which takes about a millisecond.
 const TURN_JOBS_MAX: usize = 1000;
-/// Payloads and notes of one turn; what is written at once must fit into what a full disk has kept back.
+/// Bytes of payloads and notes after which a turn ends: one write must fit into the
+/// reserved disk space.
 const TURN_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// What a caller can ask of the owner.
+/// A request to the owner.
 pub(super) enum Request {
-    /// Carry out a command that is valid.
-    Execute { command: Command, reply: oneshot::Sender<Result<Reply, EngineError>> },
-    /// Say when something of these types may be servable.
-    Wait { place: Place, types: Vec<TypeId>, woken: oneshot::Sender<Woken> },
-    /// Wait no longer; a token may have come too late.
-    Leave { place: Place, late: Option<TypeId> },
-    /// Say whether changes are taken.
+    /// Apply a validated command.
+    Submit { command: Command, reply: oneshot::Sender<Result<Reply, EngineError>> },
+    /// Send a wake-up when jobs of these types may be available.
+    Wait { waiter: WaiterId, types: Vec<TypeId>, woken: oneshot::Sender<Woken> },
+    /// Remove a waiter; `late` is a token that it received too late.
+    Leave { waiter: WaiterId, late: Option<TypeId> },
+    /// Report whether changes are accepted.
     CheckWrites { reply: oneshot::Sender<Result<(), EngineError>> },
-    /// Look at the machine.
-    Look(Look),
-    /// Say where the owner can be talked to.
+    /// Read the machine.
+    Read(ReadMachine),
+    /// Record where the owner can be reached.
     Announce { address: String, reply: oneshot::Sender<Result<(), EngineError>> },
 }
 
-/// What someone wants to see of the machine.
-pub(super) type Look = Box<dyn FnOnce(&Machine, Micros) + Send>;
+/// A function that reads the machine.
+pub(super) type ReadMachine = Box<dyn FnOnce(&Machine, Micros) + Send>;
 
-/// A command that was carried out, or refused.
-struct Answer {
+/// The reply to a command that was applied or refused, sent once its changes are persisted.
+struct PendingReply {
     reply: oneshot::Sender<Result<Reply, EngineError>>,
     outcome: Result<Reply, EngineError>,
-    /// The command, if it may have to be carried out again.
+    /// The command, if it may have to be applied again.
     command: Option<Command>,
-    /// Whether it changes nothing.
-    looks: bool,
+    /// Whether the command is read-only.
+    reads: bool,
 }
 
-/// The owner's belongings.
+/// The state of the owner thread.
 pub(super) struct Owner {
     pub machine: Machine,
-    pub keeper: Keeper,
+    pub persistence: Persistence,
     pub clock: OwnClock,
-    /// Tells why nothing more can be done; dropped when the thread ends, also by a panic.
+    /// Publishes why the owner cannot continue; dropped when the thread ends, also by a panic.
     pub lost: watch::Sender<Option<EngineError>>,
 }
 
 impl Owner {
-    /// Serves until every sender is gone.
+    /// Serves requests until every sender is dropped.
     pub fn run(mut self, queued: &mpsc::Receiver<Request>) {
         let mut waiters = Waiters::default();
         while let Some(first) = self.next_request(queued) {
-            let mut answers = Vec::new();
+            let mut replies = Vec::new();
             let (mut jobs, mut bytes) = (0, 0);
             let more = queued.try_iter().take(TURN_REQUESTS_MAX - 1);
             for request in std::iter::once(first).chain(more) {
                 match request {
-                    Request::Execute { command, reply } => {
-                        jobs += jobs_of(&command);
-                        bytes += weight(&command);
-                        answers.extend(self.answer(command, reply));
+                    Request::Submit { command, reply } => {
+                        let weight = command.weight();
+                        jobs += weight.jobs;
+                        bytes += weight.bytes;
+                        replies.extend(self.apply(command, reply));
                     }
-                    Request::Wait { place, types, woken } => waiters.add(place, types, woken),
-                    Request::Leave { place, late } => waiters.leave(place, late),
-                    Request::Look(look) => look(&self.machine, self.clock.now()),
+                    Request::Wait { waiter, types, woken } => waiters.add(waiter, types, woken),
+                    Request::Leave { waiter, late } => waiters.leave(waiter, late),
+                    Request::Read(read) => read(&self.machine, self.clock.now()),
                     Request::CheckWrites { reply } => {
-                        // Who asked may have gone.
-                        let _ = reply.send(self.keeper.check_writes());
+                        // The caller may have been dropped.
+                        let _ = reply.send(self.persistence.check_writes());
                     }
                     Request::Announce { address, reply } => {
-                        // Who announces and does not wait for the answer does not care.
-                        let _ = reply.send(self.keeper.announce(&address));
+                        // The caller may have been dropped.
+                        let _ = reply.send(self.persistence.announce(&address));
                     }
                 }
                 if jobs >= TURN_JOBS_MAX || bytes >= TURN_BYTES_MAX {
                     break;
                 }
             }
-            self.end_turn(answers);
+            self.end_turn(replies);
             self.wake(&mut waiters);
         }
-        self.keeper.close(&mut self.machine);
+        self.persistence.close(&mut self.machine);
     }
 
-    /// Gives tokens to those who wait for their types; nothing here depends on how many wait.
+    /// Passes tokens to waiters for their types. The cost does not depend on the number of waiters.
     fn wake(&mut self, waiters: &mut Waiters) {
         if waiters.is_empty() {
             return;
@@ -109,126 +111,97 @@ impl Owner {
         }
     }
 
-    /// The next request; none when there will be no more.
+    /// The next request; `None` after the last one.
     fn next_request(&mut self, queued: &mpsc::Receiver<Request>) -> Option<Request> {
         loop {
-            let Some(patience) = self.keeper.patience() else { return queued.recv().ok() };
-            match queued.recv_timeout(patience) {
+            let Some(timeout) = self.persistence.idle_timeout() else { return queued.recv().ok() };
+            match queued.recv_timeout(timeout) {
                 Ok(request) => return Some(request),
-                Err(RecvTimeoutError::Timeout) => self.keeper.rest(&mut self.machine),
+                Err(RecvTimeoutError::Timeout) => self.persistence.run_idle_work(&mut self.machine),
                 Err(RecvTimeoutError::Disconnected) => return None,
             }
         }
     }
 
-    /// Carries out a command; not one that only looks for somebody who has gone.
-    fn answer(
+    /// Applies a command, unless it is read-only and its caller was dropped.
+    fn apply(
         &mut self,
         command: Command,
         reply: oneshot::Sender<Result<Reply, EngineError>>,
-    ) -> Option<Answer> {
-        let looks = matches!(command, Command::Inspect(_) | Command::ListJobs(_) | Command::Explain(_));
-        if looks && reply.is_closed() {
+    ) -> Option<PendingReply> {
+        let reads = command.is_read_only();
+        if reads && reply.is_closed() {
             return None;
         }
-        if !looks && let Some(error) = self.keeper.refusal(&command) {
-            return Some(Answer { reply, outcome: Err(error), command: None, looks });
+        if !reads && let Some(error) = self.persistence.refusal(&command) {
+            return Some(PendingReply { reply, outcome: Err(error), command: None, reads });
         }
-        let again = (looks || self.keeper.may_ask_again()).then(|| command.clone());
-        let outcome = Ok(self.machine.apply(command, self.clock.now()));
-        Some(Answer { reply, outcome, command: again, looks })
+        let again = (reads || self.persistence.may_ask_again()).then(|| command.clone());
+        let outcome = Ok(self.apply_to_machine(command));
+        Some(PendingReply { reply, outcome, command: again, reads })
     }
 
-    fn end_turn(&mut self, answers: Vec<Answer>) {
-        let kept = if answers.is_empty() { Ok(()) } else { self.keeper.keep(&mut self.machine) };
-        for Answer { reply, mut outcome, command, looks } in answers {
-            outcome = match (&kept, command) {
+    fn end_turn(&mut self, replies: Vec<PendingReply>) {
+        let persisted = if replies.is_empty() { Ok(()) } else { self.persistence.persist(&mut self.machine) };
+        for PendingReply { reply, mut outcome, command, reads } in replies {
+            outcome = match (&persisted, command) {
                 (Ok(()), _) => outcome,
-                (Err(_), Some(command)) if looks => Ok(self.machine.apply(command, self.clock.now())),
-                (Err(Unkept::Value(_)), Some(command)) => self.carry_out_alone(command),
-                (Err(unkept), _) => outcome.and(Err(unkept.error().clone())),
+                (Err(_), Some(command)) if reads => Ok(self.apply_to_machine(command)),
+                (Err(NotPersisted::Value(_)), Some(command)) => self.carry_out_alone(command),
+                (Err(not_persisted), _) => outcome.and(Err(not_persisted.error().clone())),
             };
-            // A caller that has gone repeats its command if it cares.
+            // A caller that was dropped repeats its command if it needs the reply.
             let _ = reply.send(outcome);
         }
-        if let Some(error) = self.keeper.lost() {
-            // The receiver may be gone.
+        if let Some(error) = self.persistence.lost() {
+            // The receiver may have been dropped.
             let _ = self.lost.send(Some(error.clone()));
         }
     }
 
-    /// Carries out a command whose turn was undone because of a value that cannot be stored: that of this
-    /// command, which is then refused, or that of another.
+    fn apply_to_machine(&mut self, command: Command) -> Reply {
+        let now = self.clock.now();
+        match command {
+            Command::Queue(command) => self.machine.apply(command, now).into(),
+        }
+    }
+
+    /// Applies a command of a turn that was undone because of a value that cannot be stored. If the
+    /// value belongs to this command, the command is refused.
     fn carry_out_alone(&mut self, command: Command) -> Result<Reply, EngineError> {
-        if let Some(error) = self.keeper.refusal(&command) {
+        if let Some(error) = self.persistence.refusal(&command) {
             return Err(error);
         }
-        let reply = self.machine.apply(command, self.clock.now());
-        self.keeper.keep(&mut self.machine).map_err(|unkept| unkept.error().clone())?;
+        let reply = self.apply_to_machine(command);
+        self.persistence.persist(&mut self.machine).map_err(|not_persisted| not_persisted.error().clone())?;
         Ok(reply)
-    }
-}
-
-/// Jobs that a command is about at most, as far as it says; what it takes grows with them.
-pub fn jobs_of(command: &Command) -> usize {
-    match command {
-        Command::Enqueue(enqueue) => enqueue.jobs.len(),
-        Command::Settle(settle) => settle.settlements.len(),
-        Command::Extend(extend) => extend.leases.len(),
-        Command::CancelJob(cancel) => cancel.jobs.len(),
-        Command::RequeueDead(requeue) => requeue.jobs.len(),
-        Command::Discard(discard) => discard.jobs.len(),
-        Command::Lease(lease) => lease.jobs_max,
-        Command::ListJobs(list) => list.limit,
-        Command::MakeDue(make_due) => make_due.jobs_max,
-        Command::Inspect(
-            Inspect::Groups { limit, .. } | Inspect::Bulks { limit, .. } | Inspect::History { limit, .. },
-        ) => *limit,
-        _ => 1,
-    }
-}
-
-/// Bytes that a command brings along.
-fn weight(command: &Command) -> usize {
-    match command {
-        Command::Enqueue(enqueue) => enqueue.jobs.iter().map(|job| job.payload.len()).sum(),
-        Command::Settle(settle) => settle.settlements.iter().map(|end| note(&end.outcome)).sum(),
-        Command::OpenBulk(open) => open.payload.len(),
-        Command::FinishBulk(finish) => finish.summary.len(),
-        _ => 0,
-    }
-}
-
-fn note(outcome: &Outcome) -> usize {
-    match outcome {
-        Outcome::Succeeded { result: note } | Outcome::Failed { reason: note } => note.len(),
-        Outcome::Cancelled { reason } | Outcome::Retry { reason, .. } => reason.len(),
-        _ => 0,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use fairlane_core::HashSeed;
-    use fairlane_core::queue::Settings;
+    use fairlane_core::kernel::Registered;
+    use fairlane_core::queue::{InspectQueue, Promote, Settings};
 
     use super::*;
     use crate::Clock;
 
     #[test]
-    fn a_look_for_somebody_who_has_gone_is_not_carried_out_and_a_change_is() {
+    fn a_read_whose_caller_has_gone_is_skipped_and_a_change_is_applied() {
         let clock = OwnClock::new(Clock::System, Micros(0));
         let machine = Machine::new(Settings::default(), HashSeed::FIXED, clock.now());
-        let mut owner = Owner { machine, keeper: Keeper::Memory, clock, lost: watch::Sender::default() };
-        let mut answer = |command: Command, has_gone: bool| {
+        let mut owner =
+            Owner { machine, persistence: Persistence::Memory, clock, lost: watch::Sender::default() };
+        let mut is_applied = |command: Command, has_gone: bool| {
             let (reply, replied) = oneshot::channel();
-            let kept = (!has_gone).then_some(replied);
-            let answered = owner.answer(command, reply).is_some();
-            drop(kept);
-            answered
+            let caller = (!has_gone).then_some(replied);
+            let is_applied = owner.apply(command, reply).is_some();
+            drop(caller);
+            is_applied
         };
-        assert!(answer(Command::Inspect(Inspect::Whole), false));
-        assert!(!answer(Command::Inspect(Inspect::Whole), true));
-        assert!(answer(Command::Promote(fairlane_core::queue::Promote { jobs_max: 1 }), true));
+        assert!(is_applied(InspectQueue.into_command(), false));
+        assert!(!is_applied(InspectQueue.into_command(), true));
+        assert!(is_applied(Promote { jobs_max: 1 }.into_command(), true));
     }
 }

@@ -1,4 +1,4 @@
-//! What must hold for the embedded engine beyond what the conformance suite asks of every engine.
+//! Tests of the embedded engine beyond the conformance suite for all engines.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -7,17 +7,19 @@ use std::sync::{Arc, mpsc};
 use std::task::Poll;
 use std::time::Duration;
 
+use fairlane_core::kernel::Registered;
 use fairlane_core::queue::{
-    Command, Enqueue, Enqueued, Inspect, JobReceipt, JobRef, Lease, Leased, NewJob, Reply, SetType, Settings,
-    TypePatch,
+    Enqueue, Enqueued, InspectQueue, JobReceipt, JobRef, Lease, Leased, NewJob, SetType, Settings, TypePatch,
 };
-use fairlane_core::{Cost, GroupId, JobId, Level, Micros, Rate, RequestNumber, TypeId, WorkerId};
+use fairlane_core::{
+    Command, Cost, GroupId, JobId, Level, Micros, Rate, Reply, RequestNumber, TypeId, WorkerId,
+};
 use tokio::sync::oneshot;
 
 use super::{EmbeddedEngine, OwnClock};
 use crate::{Clock, DirectoryOptions, Durability, Engine, EngineError};
 
-/// Longer than any test waits for something that happens.
+/// Longer than any event in a test takes.
 const LONG: Duration = Duration::from_secs(60);
 
 pub(crate) fn type_a() -> TypeId {
@@ -57,13 +59,13 @@ pub(crate) async fn poll_once<F: Future>(mut future: Pin<&mut F>) -> Option<F::O
     .await
 }
 
-/// Keeps the owner thread busy until let go.
+/// Keeps the owner thread busy until [`Held::let_go`].
 pub(crate) struct Held(mpsc::Sender<()>);
 
 impl Held {
     pub fn hold(engine: &EmbeddedEngine) -> Self {
         let (release, released) = mpsc::channel();
-        let look = super::Request::Look(Box::new(move |_, _| released.recv().unwrap()));
+        let look = super::Request::Read(Box::new(move |_, _| released.recv().unwrap()));
         engine.send(look).unwrap();
         Self(release)
     }
@@ -85,7 +87,7 @@ async fn commands_queued_together_are_each_answered() {
         .into_iter()
         .map(|job| {
             let engine = engine.clone();
-            tokio::spawn(async move { seam(&engine).enqueue(Enqueue { jobs: vec![job] }).await })
+            tokio::spawn(async move { seam(&engine).call(Enqueue { jobs: vec![job] }).await })
         })
         .collect();
     tokio::task::yield_now().await;
@@ -104,7 +106,7 @@ async fn a_turn_ends_after_so_many_jobs_and_not_when_nothing_more_is_queued() {
         .chunks(200)
         .map(|step| {
             let (engine, jobs) = (engine.clone(), step.to_vec());
-            Box::pin(async move { seam(&engine).enqueue(Enqueue { jobs }).await })
+            Box::pin(async move { seam(&engine).call(Enqueue { jobs }).await })
         })
         .collect();
     for step in &mut steps {
@@ -113,7 +115,7 @@ async fn a_turn_ends_after_so_many_jobs_and_not_when_nothing_more_is_queued() {
     let behind = Held::hold(&engine);
     held.let_go();
     for step in steps {
-        // Who comes behind them in the same turn would keep all of them waiting.
+        // A request behind them in the same turn would delay all of their replies.
         let answered = tokio::time::timeout(LONG, step).await.expect("the turn ends before the next request");
         assert!(answered.unwrap().receipts.iter().all(|receipt| *receipt == JobReceipt::Created));
     }
@@ -126,18 +128,19 @@ async fn a_panic_in_the_machine_hangs_no_caller() {
     let held = Held::hold(&engine);
     let types = [type_a()];
     let mut waiting = std::pin::pin!(engine.wait(&types, LONG));
-    let mut looking = std::pin::pin!(seam(&engine).inspect(Inspect::Whole));
+    let mut looking = std::pin::pin!(seam(&engine).call(InspectQueue));
     assert!(poll_once(waiting.as_mut()).await.is_none());
-    let panicking = super::Request::Look(Box::new(|_, _| panic!("planted by a test")));
+    let panicking = super::Request::Read(Box::new(|_, _| panic!("planted by a test")));
     engine.send(panicking).unwrap();
     assert!(poll_once(looking.as_mut()).await.is_none());
     held.let_go();
     assert_broken(looking.await);
     assert_broken(waiting.await);
-    assert_broken(seam(&engine).inspect(Inspect::Whole).await);
+    assert_broken(seam(&engine).call(InspectQueue).await);
     assert_broken(engine.wait(&types, LONG).await);
     assert_broken(engine.dump().await);
-    let lost = tokio::time::timeout(LONG, engine.lost()).await.expect("a thread that panicked is lost");
+    let lost =
+        tokio::time::timeout(LONG, engine.admin().lost()).await.expect("a thread that panicked is lost");
     assert_broken::<()>(Err(lost));
 }
 
@@ -156,7 +159,7 @@ async fn an_enqueue_wakes_one_waiter() {
 }
 
 #[tokio::test]
-async fn work_of_another_type_wakes_nobody() {
+async fn work_of_another_type_wakes_no_waiter() {
     let engine = engine_with_jobs(3).await;
     let woken = engine.wait(&[TypeId::new("b").unwrap()], Duration::from_millis(1)).await;
     assert_eq!(woken, Ok(false));
@@ -164,14 +167,14 @@ async fn work_of_another_type_wakes_nobody() {
 }
 
 #[tokio::test]
-async fn a_token_for_a_waiter_that_has_gone_wakes_another() {
+async fn a_token_for_a_dropped_waiter_wakes_another() {
     let engine = engine_with_jobs(0).await;
     let types = [type_a()];
     {
         let mut gone = std::pin::pin!(engine.wait(&types, LONG));
         assert!(poll_once(gone.as_mut()).await.is_none());
         seam(&engine).enqueue_all(jobs(1)).await.unwrap();
-        // One more turn, so that the token has reached the waiter before it goes.
+        // One more turn, so that the token has reached the waiter before it is dropped.
         engine.check().await.unwrap().unwrap();
     }
     assert_eq!(engine.wait(&types, LONG).await, Ok(true));
@@ -205,7 +208,7 @@ fn dropping_the_engine_ends_its_thread() {
     let engine = EmbeddedEngine::new(Settings::default(), Clock::System).unwrap();
     let (alive, ended) = mpsc::channel::<()>();
     engine
-        .send(super::Request::Look(Box::new(move |_, _| {
+        .send(super::Request::Read(Box::new(move |_, _| {
             std::thread_local!(static KEPT: std::cell::RefCell<Option<mpsc::Sender<()>>> = const {
                 std::cell::RefCell::new(None)
             });
@@ -216,16 +219,16 @@ fn dropping_the_engine_ends_its_thread() {
     assert!(ended.recv_timeout(LONG).is_err_and(|error| error == mpsc::RecvTimeoutError::Disconnected));
 }
 
-/// Sends a command past its validation.
+/// Sends a command without validating it.
 fn unvalidated(engine: &EmbeddedEngine, command: Command) -> oneshot::Receiver<Result<Reply, EngineError>> {
     let (reply, replied) = oneshot::channel();
-    engine.send(super::Request::Execute { command, reply }).unwrap();
+    engine.send(super::Request::Submit { command, reply }).unwrap();
     replied
 }
 
 fn unstorable_lease() -> Command {
     let (worker, request) = (WorkerId::new("w").unwrap(), RequestNumber(u64::MAX));
-    Command::Lease(Lease { worker, request, types: vec![], jobs_max: 1, lease_ms: 30_000 })
+    Lease { worker, request, types: vec![], jobs_max: 1, lease_ms: 30_000 }.into_command()
 }
 
 #[tokio::test]
@@ -234,20 +237,21 @@ async fn a_value_that_cannot_be_stored_refuses_its_command_and_no_other() {
     let options = DirectoryOptions { synced: false, reserve_bytes: 0, ..Default::default() };
     let engine = EmbeddedEngine::open(folder.path(), options).unwrap();
     let held = Held::hold(&engine);
-    let enqueue = |job| Command::Enqueue(Enqueue { jobs: vec![job] });
+    let enqueue = |job| Enqueue { jobs: vec![job] }.into_command();
     let [first, second] = jobs(2).try_into().unwrap();
     let before = unvalidated(&engine, enqueue(first));
     let unstorable = unvalidated(&engine, unstorable_lease());
     let behind = unvalidated(&engine, enqueue(second));
     held.let_go();
     for accepted in [before, behind] {
-        let Reply::Enqueued(enqueued) = accepted.await.unwrap().unwrap() else { panic!("not enqueued") };
+        let reply = accepted.await.unwrap().unwrap();
+        let enqueued = Enqueue::from_reply(reply).expect("the reply to an enqueue");
         assert_eq!(enqueued.receipts, [JobReceipt::Created]);
     }
     let refused = unstorable.await.unwrap().unwrap_err();
     assert!(matches!(refused, EngineError::Refused { .. }), "{refused:?}");
     assert!(!refused.to_string().contains("damaged"), "{refused}");
-    assert!(poll_once(std::pin::pin!(engine.lost())).await.is_none());
+    assert!(poll_once(std::pin::pin!(engine.admin().lost())).await.is_none());
     let dump = engine.dump().await.unwrap();
     drop(engine);
     let options = DirectoryOptions { synced: false, reserve_bytes: 0, ..Default::default() };
@@ -274,7 +278,7 @@ async fn an_interval_with_a_value_that_cannot_be_stored_is_undone_and_goes_on() 
 #[tokio::test]
 async fn a_request_number_beyond_the_bound_is_refused_before_it_is_sent() {
     let engine = engine_with_jobs(0).await;
-    let refused = engine.execute(unstorable_lease()).await;
+    let refused = engine.submit(unstorable_lease()).await;
     assert!(matches!(refused, Err(EngineError::Invalid(_))), "{refused:?}");
 }
 
@@ -310,18 +314,22 @@ async fn a_rate_holds_in_a_directory_whose_clock_was_an_hour_ahead() {
     };
     let engine = open();
     let patch = TypePatch { rate: Some(Some(Rate::per_second(50).unwrap())), ..TypePatch::default() };
-    seam(&engine).set_type(SetType { type_id: type_a(), patch }).await.unwrap();
+    seam(&engine).call(SetType { type_id: type_a(), patch }).await.unwrap();
     seam(&engine).enqueue_all(jobs(2000)).await.unwrap();
     drop(engine);
     given.store(NOON, Ordering::SeqCst);
     let engine = open();
-    assert!(engine.warnings().iter().any(|warning| warning.contains("ahead")), "{:?}", engine.warnings());
+    assert!(
+        engine.info().warnings.iter().any(|warning| warning.contains("ahead")),
+        "{:?}",
+        engine.info().warnings
+    );
     let (mut leased, mut request) = (0, 0);
     while given.load(Ordering::SeqCst) < NOON + 20_000_000 {
         request += 1;
         let (worker, request) = (WorkerId::new("w").unwrap(), RequestNumber(request));
         let lease = Lease { worker, request, types: vec![type_a()], jobs_max: 10, lease_ms: 60_000 };
-        let Leased::Jobs { jobs, wake_in_us } = seam(&engine).lease(lease).await.unwrap() else {
+        let Leased::Jobs { jobs, wake_in_us } = seam(&engine).call(lease).await.unwrap() else {
             panic!("numbers only grow");
         };
         leased += jobs.len();

@@ -1,6 +1,7 @@
-//! The address of a server, and the key that goes with it.
+//! The address of a server and its key.
 //!
-//! Invariant: a key is never shown: not by `Debug`, not in an error, not in the shown address.
+//! Invariant: a key is never shown, neither by `Debug` nor in an error nor in the
+//! displayed address.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -11,15 +12,15 @@ use reqwest::header::HeaderValue;
 use crate::engine::EngineError;
 use crate::open::without_user;
 
-/// Where the key of a server is looked for if its address has none.
+/// The environment variable with the key of a server, used if the address has none.
 pub const KEY_VARIABLE: &str = "FAIRLANE_KEY";
 
-/// A key of a server, which nothing shows.
+/// A key of a server. It is never shown.
 #[derive(Clone)]
 pub struct Key(HeaderValue);
 
 impl Key {
-    /// A key as it was given out.
+    /// A key as the server issued it.
     pub fn new(text: &str) -> Result<Self, EngineError> {
         let fits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
         let header = HeaderValue::from_str(&format!("Bearer {text}")).ok().filter(|_| fits);
@@ -32,19 +33,19 @@ impl Key {
         Ok(Self(header))
     }
 
-    /// The key in the environment, if there is one.
+    /// The key from the environment, if it is set.
     pub fn from_environment() -> Result<Option<Self>, EngineError> {
         match std::env::var(KEY_VARIABLE) {
             Err(std::env::VarError::NotPresent) => Ok(None),
             Ok(text) if text.is_empty() => Ok(None),
             Ok(text) => Self::new(&text).map(Some),
-            Err(std::env::VarError::NotUnicode(_)) => {
-                Err(EngineError::refused(format!("{KEY_VARIABLE} is no text; set it to a key of the server")))
-            }
+            Err(std::env::VarError::NotUnicode(_)) => Err(EngineError::refused(format!(
+                "{KEY_VARIABLE} is not valid text; set it to a key of the server"
+            ))),
         }
     }
 
-    /// What stands behind `Authorization:`.
+    /// The value of the `Authorization` header.
     pub(super) fn header(&self) -> HeaderValue {
         self.0.clone()
     }
@@ -59,7 +60,7 @@ impl fmt::Debug for Key {
 /// `http://host:port` or `https://host/path`, with or without a key before the host.
 #[derive(Debug, Clone)]
 pub(crate) struct ServerAddress {
-    /// Without a key; its path ends without a slash.
+    /// The address without the key; its path does not end with a slash.
     base: Url,
     key: Option<Key>,
 }
@@ -74,7 +75,7 @@ impl ServerAddress {
             return Err(bad_address(text, "nothing may follow ? or #"));
         }
         if base.password().is_some() {
-            return Err(bad_address(text, "before the @ stands the key alone, without a colon"));
+            return Err(bad_address(text, "only the key goes before the @, without a colon"));
         }
         if base.username().contains('%') {
             let advice =
@@ -96,7 +97,7 @@ impl ServerAddress {
         self.key.as_ref()
     }
 
-    /// One of the paths of `wire`, below that of the address.
+    /// One of the paths of `wire`, below the path of the address.
     pub fn at(&self, path: &str) -> Url {
         let mut url = self.base.clone();
         url.set_path(&format!("{}{path}", self.base.path().trim_end_matches('/')));
@@ -118,7 +119,7 @@ impl ServerAddress {
     }
 }
 
-/// Without the key.
+/// Formats the address without the key.
 impl fmt::Display for ServerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.base.as_str().trim_end_matches('/'))
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_taken_out_of_the_address_and_never_shown() {
+    fn a_key_is_removed_from_the_address_and_never_shown() {
         let address = read(&format!("https://{KEY}@host/queue"));
         let header = address.key().expect("it has one").header();
         assert_eq!(header.to_str().expect("it is text"), format!("Bearer {KEY}"));
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused_without_its_key() {
+    fn an_invalid_address_is_rejected_without_showing_its_key() {
         for (text, says) in [
             ("https://flk_hunter2@host:99999", "port"),
             ("https://me:hunter2@host", "without a colon"),

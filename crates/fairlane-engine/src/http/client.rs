@@ -1,7 +1,7 @@
-//! Requests, and what becomes of those that get no answer.
+//! Requests, and the errors of those that get no response.
 //!
-//! Invariant: an answer is read to its limit and no further, and a key goes where it was addressed, or nowhere: no
-//! redirect is followed and no proxy of the environment used.
+//! Invariant: no more of a response is read than its limit, and the key is sent only to the server
+//! of the address. Redirects are not followed and proxy settings of the environment are not used.
 
 use std::error::Error as StdError;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,65 +14,76 @@ use reqwest::{Method, Response, StatusCode, redirect};
 use serde::de::DeserializeOwned;
 
 use super::address::{KEY_VARIABLE, ServerAddress};
-use super::answer::{Answer, Asked, another_version, essence, for_now, no_server};
-use super::wire::{self, Facts, Undecodable};
+use super::error_response::{Asked, ErrorResponse, another_version, essence, for_now, no_server};
+use super::wire::{self, ServerInfo, Undecodable};
 use super::{ANSWER_BYTES_MAX, HttpOptions, unavailable};
 use crate::causes::{causes, chain};
 use crate::engine::EngineError;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Idle connections that are kept: a worker settles, extends, leases and waits at once.
+/// Idle connections to keep: a worker settles, extends, leases and waits at the same time.
 const IDLE_CONNECTIONS_MAX: usize = 64;
-/// How long they are kept.
+/// How long an idle connection is kept.
 const IDLE_TIME: Duration = Duration::from_secs(60);
-/// How long one command is held back in all because the server says so (429, 503).
+/// The longest total delay of one command because of retry times from the server (429, 503).
 const HELD_BACK_MAX: Duration = Duration::from_secs(10);
 
-/// What is known of the way to a server beside its address.
+/// How to reach a server beyond its address.
 #[derive(Default)]
-pub(crate) struct Way {
-    /// What to do if the server does not take the key; there is a usual one.
+pub(crate) struct Reconnect {
+    /// The advice if the server rejects the key; `None` for the usual one.
     pub key_advice: Option<String>,
-    /// Says where the server is by now, if anybody knows.
+    /// Returns the current address of the server, if it is known.
     pub moved: Option<Box<dyn Fn() -> Option<String> + Send + Sync>>,
 }
 
-/// The way to one server.
+/// A client of one server.
 pub(super) struct Client {
     http: reqwest::Client,
     address: RwLock<ServerAddress>,
     authorization: Option<HeaderValue>,
-    way: Way,
-    /// A Fairlane server of this version has answered, and taken the key.
+    reconnect: Reconnect,
+    /// Whether a Fairlane server of this version has responded and accepted the key.
     is_met: AtomicBool,
 }
 
 impl Client {
-    pub fn new(address: ServerAddress, options: &HttpOptions, way: Way) -> Result<Self, EngineError> {
+    pub fn new(
+        address: ServerAddress,
+        options: &HttpOptions,
+        reconnect: Reconnect,
+    ) -> Result<Self, EngineError> {
         let authorization = address.key().or(options.key.as_ref()).map(super::Key::header);
         let http = connections(&address, options.response_timeout)?;
-        Ok(Self { http, address: RwLock::new(address), authorization, way, is_met: AtomicBool::new(false) })
+        Ok(Self {
+            http,
+            address: RwLock::new(address),
+            authorization,
+            reconnect,
+            is_met: AtomicBool::new(false),
+        })
     }
 
     pub fn address(&self) -> ServerAddress {
         self.address.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What an operator should know about the way.
+    /// A warning about the connection for operators.
     pub fn warning(&self) -> Option<String> {
         let address = self.address();
         let seen = self.authorization.is_some() && !address.is_encrypted() && !address.is_near();
         seen.then(|| format!("the key of {address} travels in the clear; use https://, or a private network"))
     }
 
-    pub async fn facts(&self) -> Result<Facts, EngineError> {
-        let answer = self.request(Method::GET, wire::FACTS_PATH, Bytes::new(), None).await?;
-        let facts = read(answer, ANSWER_BYTES_MAX).await?;
+    pub async fn server_info(&self) -> Result<ServerInfo, EngineError> {
+        let answer = self.request(Method::GET, wire::INFO_PATH, Bytes::new(), None).await?;
+        let info = read(answer, ANSWER_BYTES_MAX).await?;
         self.is_met.store(true, Ordering::Relaxed);
-        Ok(facts)
+        Ok(info)
     }
 
-    /// Sends a body and reads the answer, of which there may be so much. A server may hold the request for so long.
+    /// Sends a body and reads the response, of at most `bytes_max` bytes. A server may hold the
+    /// request for the time in `held`.
     pub async fn ask<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -84,12 +95,13 @@ impl Client {
         read(answer, bytes_max).await
     }
 
-    /// Sends a body; the answer is still to be read.
+    /// Sends a body; the caller reads the response.
     pub async fn send(&self, path: &str, body: Vec<u8>) -> Result<Response, EngineError> {
         self.request(Method::POST, path, body.into(), None).await
     }
 
-    /// Until there is an answer of a Fairlane server of this version, or something else that is final.
+    /// Repeats the request until a Fairlane server of this version responds, or the
+    /// result is final.
     async fn request(
         &self,
         method: Method,
@@ -98,7 +110,7 @@ impl Client {
         held: Option<Duration>,
     ) -> Result<Response, EngineError> {
         let started = Instant::now();
-        // A key that is changed while a request is held ends that, however good the key still is.
+        // A changed key ends the requests that are held, even if the key is still valid.
         let mut may_be_changed = held.is_some() && self.is_met();
         loop {
             let address = self.address();
@@ -107,10 +119,10 @@ impl Client {
                 StatusCode::OK => return self.same_version(&address, answer),
                 StatusCode::UNAUTHORIZED if may_be_changed => may_be_changed = false,
                 _ => {
-                    let answer = Answer::read(answer).await;
+                    let answer = ErrorResponse::read(answer).await;
                     match answer.pause() {
                         Some(pause) if started.elapsed().saturating_add(pause) <= HELD_BACK_MAX => {
-                            // Whoever was told the same time does not come all at once.
+                            // Clients that got the same retry time do not return all at once.
                             tokio::time::sleep(pause.mul_f64(1.0 + fastrand::f64() / 2.0)).await;
                         }
                         _ => return Err(self.explain(&address, &answer, body.len())),
@@ -148,9 +160,9 @@ impl Client {
         Err(if self.is_met() { self.away(for_now(other)) } else { other })
     }
 
-    fn explain(&self, address: &ServerAddress, answer: &Answer, sent_bytes: usize) -> EngineError {
+    fn explain(&self, address: &ServerAddress, answer: &ErrorResponse, sent_bytes: usize) -> EngineError {
         let usual = format!("set {KEY_VARIABLE} to a key of that server");
-        let key_advice = self.way.key_advice.as_deref().unwrap_or(&usual);
+        let key_advice = self.reconnect.key_advice.as_deref().unwrap_or(&usual);
         let asked = Asked { address, key_advice, sent_bytes };
         match self.is_met() {
             true => self.away(answer.later(&asked)),
@@ -158,17 +170,19 @@ impl Client {
         }
     }
 
-    /// A request that got no answer. Where none was ever got, something else may be there, and will be.
+    /// The error of a request without a response. If no response ever arrived, the address may be
+    /// that of another program.
     fn unreached(&self, address: &ServerAddress, error: reqwest::Error) -> EngineError {
-        match stranger(address, &error) {
+        match not_a_server(address, &error) {
             Some(refusal) if !self.is_met() => refusal,
             _ => self.away(unanswered(error)),
         }
     }
 
-    /// Passes an error on; if it may pass, the next request goes where the server is by then.
+    /// Passes an error on. If it is transient, the next request goes to the server's
+    /// current address.
     fn away(&self, error: EngineError) -> EngineError {
-        let moved = self.way.moved.as_ref().filter(|_| error.is_retryable()).and_then(|moved| moved());
+        let moved = self.reconnect.moved.as_ref().filter(|_| error.is_retryable()).and_then(|moved| moved());
         if let Some(Ok(moved)) = moved.map(|address| ServerAddress::read(&address)) {
             *self.address.write().unwrap_or_else(PoisonError::into_inner) = moved;
         }
@@ -191,13 +205,13 @@ pub(super) fn connections(
         .no_proxy()
         .referer(false)
         .connect_timeout(CONNECT_TIMEOUT)
-        // From byte to byte: a large answer on a slow line is no silence.
+        // Applies between two reads: a large response on a slow line is not silence.
         .read_timeout(response_timeout)
         .pool_idle_timeout(IDLE_TIME)
         .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
         .http1_only();
     if !address.is_encrypted() {
-        // The system's may be missing, and nobody needs them.
+        // The certificates of the system may be missing, and are not needed.
         builder = builder.tls_certs_only([]);
     }
     builder.build().map_err(|error| {
@@ -209,7 +223,7 @@ pub(super) fn connections(
     })
 }
 
-/// The client asks for the process's provider of cryptography; another one that is there already will do.
+/// The client uses the cryptography provider of the process; one that is already installed is kept.
 pub(super) fn install_provider() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -217,7 +231,7 @@ pub(super) fn install_provider() {
     });
 }
 
-/// The value of an answer.
+/// Decodes a response.
 async fn read<T: DeserializeOwned>(mut answer: Response, bytes_max: usize) -> Result<T, EngineError> {
     let body = body_of(&mut answer, bytes_max).await?.ok_or_else(|| {
         EngineError::broken(format!("the server's answer has more than the {bytes_max} bytes it may have"))
@@ -225,7 +239,7 @@ async fn read<T: DeserializeOwned>(mut answer: Response, bytes_max: usize) -> Re
     wire::decode(&body).map_err(unreadable)
 }
 
-/// The body of an answer; none if it is larger than it may be.
+/// The body of a response; `None` if it exceeds its limit.
 pub(super) async fn body_of(answer: &mut Response, bytes_max: usize) -> Result<Option<Vec<u8>>, EngineError> {
     let length = answer.content_length().unwrap_or(0);
     if length > bytes_max as u64 {
@@ -241,13 +255,13 @@ pub(super) async fn body_of(answer: &mut Response, bytes_max: usize) -> Result<O
     Ok(Some(body))
 }
 
-/// Bytes that no server of this version writes.
+/// The error for bytes that no server of this version writes.
 pub(super) fn unreadable(error: Undecodable) -> EngineError {
     EngineError::broken(format!("the server's answer: {error}; update the older of the two"))
 }
 
-/// What shows that no Fairlane server is there, or none that can be trusted.
-pub(super) fn stranger(address: &ServerAddress, error: &(dyn StdError + 'static)) -> Option<EngineError> {
+/// The error if the address is not that of a Fairlane server, or of one that can be trusted.
+pub(super) fn not_a_server(address: &ServerAddress, error: &(dyn StdError + 'static)) -> Option<EngineError> {
     let reason = chain(error).find_map(|cause| {
         if let Some(tls) = cause.downcast_ref::<rustls::Error>() {
             return Some(match tls {
@@ -258,7 +272,7 @@ pub(super) fn stranger(address: &ServerAddress, error: &(dyn StdError + 'static)
                 _ => format!("no TLS can be spoken with {address}: {tls}; write http:// if it has none, or check the port"),
             });
         }
-        // Bytes before anything was asked are told in no other way.
+        // Data that arrives before a request was sent can be recognised only by this text.
         let is_other = |error: &hyper::Error| error.is_parse() || error.to_string().contains("unexpected message");
         cause.downcast_ref::<hyper::Error>().filter(|error| is_other(error)).map(|error| {
             format!("what answers at {address} does not speak HTTP ({error}); check host, port and scheme")
@@ -267,7 +281,7 @@ pub(super) fn stranger(address: &ServerAddress, error: &(dyn StdError + 'static)
     reason.map(EngineError::refused)
 }
 
-/// A request that got no whole answer.
+/// The error of a request without a complete response.
 pub(super) fn unanswered(error: reqwest::Error) -> EngineError {
     let error = error.without_url();
     let what = if chain(&error).any(|cause| cause.to_string() == "dns error") {

@@ -1,4 +1,4 @@
-//! Whether a server can work, asked as a load balancer asks: once, and without a key.
+//! Readiness of a server, checked as a load balancer does: once, and without a key.
 
 use std::time::Duration;
 
@@ -6,16 +6,16 @@ use reqwest::StatusCode;
 use serde::Deserialize;
 
 use super::address::ServerAddress;
-use super::answer::{Answer, Asked, no_server};
 use super::client::{body_of, connections, unanswered};
+use super::error_response::{Asked, ErrorResponse, no_server};
 use crate::engine::EngineError;
 
 const PATH: &str = "/readyz";
-/// The answer is a word in a small object.
+/// Largest response, in bytes: it is a word in a small object.
 const ANSWER_BYTES_MAX: usize = 4096;
 
-/// Whether the server at `url` is ready: it answers in time, its engine answers, and it is not stopping. The error says
-/// what is missing.
+/// Whether the server at `url` is ready: it responds in time, its engine responds, and it is not
+/// stopping. The error says what is missing.
 pub async fn ready(url: &str, within: Duration) -> Result<(), EngineError> {
     #[derive(Deserialize)]
     struct Health {
@@ -26,7 +26,7 @@ pub async fn ready(url: &str, within: Duration) -> Result<(), EngineError> {
     let mut answer = request.send().await.map_err(unanswered)?;
     if answer.status() != StatusCode::OK {
         let asked = Asked { address: &address, key_advice: "no key is needed", sent_bytes: 0 };
-        return Err(Answer::read(answer).await.at_first(&asked));
+        return Err(ErrorResponse::read(answer).await.at_first(&asked));
     }
     let body = body_of(&mut answer, ANSWER_BYTES_MAX).await?.unwrap_or_default();
     match serde_json::from_slice::<Health>(&body) {

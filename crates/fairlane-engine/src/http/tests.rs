@@ -1,9 +1,10 @@
-//! What the engine makes of answers, down to the bytes; a real server is met in the conformance suite.
+//! How the engine handles responses, down to the bytes; the conformance suite uses a real server.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use fairlane_core::queue::{Inspect, Invalid, Lease, Promote, Promoted};
+use fairlane_core::kernel::{Invalid, Registered};
+use fairlane_core::queue::{self, InspectQueue, Lease, Promote, Promoted};
 use fairlane_core::{RequestNumber, WorkerId};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -13,14 +14,14 @@ use super::*;
 
 const KEY: &str = "flk_hunter2";
 
-/// Gives these answers one after the other, and cuts the connection of whoever wants more.
-struct Told {
+/// Sends these responses one after the other, and closes the connection of further requests.
+struct ScriptedServer {
     port: u16,
     seen: Arc<Mutex<Vec<String>>>,
     serving: JoinHandle<()>,
 }
 
-impl Told {
+impl ScriptedServer {
     async fn start(answers: impl IntoIterator<Item = Vec<u8>>) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -35,9 +36,9 @@ impl Told {
         Self { port, seen, serving }
     }
 
-    /// A server that is there, and then gives these answers.
-    async fn after_facts(answers: impl IntoIterator<Item = Vec<u8>>) -> (Self, HttpEngine) {
-        let server = Self::start(std::iter::once(facts(&[])).chain(answers)).await;
+    /// A server that responds to the first request, and then with these responses.
+    async fn after_info(answers: impl IntoIterator<Item = Vec<u8>>) -> (Self, HttpEngine) {
+        let server = Self::start(std::iter::once(info(&[])).chain(answers)).await;
         let engine = HttpEngine::connect(&server.url(), HttpOptions::default()).await.unwrap();
         (server, engine)
     }
@@ -51,7 +52,7 @@ impl Told {
     }
 }
 
-impl Drop for Told {
+impl Drop for ScriptedServer {
     fn drop(&mut self) {
         self.serving.abort();
     }
@@ -101,9 +102,9 @@ fn wired(body: &impl serde::Serialize) -> Vec<u8> {
     answer("200 OK", &["content-type: application/x-fairlane-3"], &wire::encode(body))
 }
 
-fn facts(warnings: &[&str]) -> Vec<u8> {
+fn info(warnings: &[&str]) -> Vec<u8> {
     let warnings = warnings.iter().map(|&warning| warning.to_owned()).collect();
-    wired(&Facts { name: "embedded".into(), warnings })
+    wired(&wire::ServerInfo { name: "embedded".into(), warnings })
 }
 
 fn problem(status: &str, detail: &str) -> Vec<u8> {
@@ -112,30 +113,31 @@ fn problem(status: &str, detail: &str) -> Vec<u8> {
 }
 
 fn promoted() -> Vec<u8> {
-    let reply: Result<Reply, Trouble> = Ok(Reply::Promoted(Promoted { moved: 3, wake_in_us: None }));
+    let reply: Result<Reply, WireError> =
+        Ok(queue::Reply::Promote(Promoted { moved: 3, wake_in_us: None }).into());
     wired(&reply)
 }
 
 fn promote() -> Command {
-    Command::Promote(Promote { jobs_max: 5 })
+    Promote { jobs_max: 5 }.into_command()
 }
 
 async fn connect_error(answers: impl IntoIterator<Item = Vec<u8>>) -> EngineError {
-    let server = Told::start(answers).await;
+    let server = ScriptedServer::start(answers).await;
     HttpEngine::connect(&server.url(), HttpOptions::default()).await.expect_err("it is no server")
 }
 
-async fn execute_error(answers: impl IntoIterator<Item = Vec<u8>>) -> EngineError {
-    let (_server, engine) = Told::after_facts(answers).await;
-    engine.execute(promote()).await.expect_err("it is no reply")
+async fn submit_error(answers: impl IntoIterator<Item = Vec<u8>>) -> EngineError {
+    let (_server, engine) = ScriptedServer::after_info(answers).await;
+    engine.submit(promote()).await.expect_err("it is no reply")
 }
 
 #[tokio::test]
 async fn a_command_goes_there_and_its_reply_comes_back() {
-    let (server, engine) = Told::after_facts([promoted()]).await;
-    assert_eq!(engine.name(), "http");
-    let reply = engine.execute(promote()).await.unwrap();
-    assert_eq!(reply, Reply::Promoted(Promoted { moved: 3, wake_in_us: None }));
+    let (server, engine) = ScriptedServer::after_info([promoted()]).await;
+    assert_eq!(engine.info().name, "http");
+    let reply = engine.submit(promote()).await.unwrap();
+    assert_eq!(reply, queue::Reply::Promote(Promoted { moved: 3, wake_in_us: None }).into());
     let heads = server.heads();
     assert!(heads[0].starts_with("GET /engine HTTP/1.1"), "{}", heads[0]);
     assert!(heads[1].starts_with("POST /engine/execute HTTP/1.1"), "{}", heads[1]);
@@ -145,18 +147,19 @@ async fn a_command_goes_there_and_its_reply_comes_back() {
 
 #[tokio::test]
 async fn the_key_of_the_address_goes_before_that_of_the_options_and_is_never_shown() {
-    let server = Told::start([facts(&[]), promoted()]).await;
+    let server = ScriptedServer::start([info(&[]), promoted()]).await;
     let url = format!("http://{KEY}@127.0.0.1:{}/queue", server.port);
     let options = HttpOptions { key: Some(Key::new("another").unwrap()), ..HttpOptions::default() };
     assert!(!format!("{options:?}").contains("another"));
     let engine = HttpEngine::connect(&url, options).await.unwrap();
-    engine.execute(promote()).await.unwrap();
+    engine.submit(promote()).await.unwrap();
     for head in server.heads() {
         assert!(head.contains(&format!("authorization: Bearer {KEY}")), "{head}");
         assert!(head.contains(" /queue/engine"), "{head}");
     }
-    let error = engine.execute(promote()).await.expect_err("nothing is answered any more");
-    let shown = [format!("{engine:?}"), error.to_string(), format!("{error:?}"), engine.warnings().join(" ")];
+    let error = engine.submit(promote()).await.expect_err("the server responds no more");
+    let shown =
+        [format!("{engine:?}"), error.to_string(), format!("{error:?}"), engine.info().warnings.join(" ")];
     for shown in shown {
         assert!(!shown.contains("hunter2"), "{shown}");
     }
@@ -164,7 +167,7 @@ async fn the_key_of_the_address_goes_before_that_of_the_options_and_is_never_sho
 
 #[tokio::test]
 async fn a_key_of_the_options_is_shown_to_the_server() {
-    let server = Told::start([facts(&[])]).await;
+    let server = ScriptedServer::start([info(&[])]).await;
     let options = HttpOptions { key: Some(Key::new(KEY).unwrap()), ..HttpOptions::default() };
     HttpEngine::connect(&server.url(), options).await.unwrap();
     assert!(server.heads()[0].contains(&format!("authorization: Bearer {KEY}")));
@@ -172,17 +175,17 @@ async fn a_key_of_the_options_is_shown_to_the_server() {
 
 #[tokio::test]
 async fn warnings_are_those_of_the_server() {
-    let server = Told::start([facts(&["maxmemory-policy is not noeviction"])]).await;
+    let server = ScriptedServer::start([info(&["maxmemory-policy is not noeviction"])]).await;
     let url = format!("http://{KEY}@127.0.0.1:{}", server.port);
     let engine = HttpEngine::connect(&url, HttpOptions::default()).await.unwrap();
-    assert_eq!(engine.warnings(), ["maxmemory-policy is not noeviction"], "this machine is near");
+    assert_eq!(engine.info().warnings, ["maxmemory-policy is not noeviction"], "this machine is near");
 }
 
 #[test]
 fn a_key_that_travels_in_the_clear_is_warned_of() {
     let warning = |url: &str| {
         let address = ServerAddress::read(url).unwrap();
-        Client::new(address, &HttpOptions::default(), Way::default()).unwrap().warning()
+        Client::new(address, &HttpOptions::default(), Reconnect::default()).unwrap().warning()
     };
     let warned = warning("http://hunter2@queue.example:7070").expect("it is seen by all on the way");
     assert!(warned.contains("http://queue.example:7070 travels in the clear"), "{warned}");
@@ -192,7 +195,7 @@ fn a_key_that_travels_in_the_clear_is_warned_of() {
 }
 
 #[tokio::test]
-async fn what_is_no_fairlane_server_is_said_to_be_none() {
+async fn another_program_is_reported_as_not_a_fairlane_server() {
     let html = answer("200 OK", &["content-type: text/html"], b"<html>");
     let not_found = answer("404 Not Found", &[], b"");
     for answers in [html, not_found] {
@@ -202,7 +205,7 @@ async fn what_is_no_fairlane_server_is_said_to_be_none() {
     }
 }
 
-/// Says this to whoever connects, asked or not.
+/// Sends this to every client that connects, before any request.
 async fn speaks_first(greeting: &'static [u8]) -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -217,9 +220,9 @@ async fn speaks_first(greeting: &'static [u8]) -> u16 {
 }
 
 #[tokio::test]
-async fn what_speaks_no_http_is_refused_at_once() {
+async fn a_port_without_http_is_rejected_at_once() {
     let greeting = b"SSH-2.0-OpenSSH_9.6\r\n";
-    let asked = Told::start([greeting.to_vec()]).await;
+    let asked = ScriptedServer::start([greeting.to_vec()]).await;
     for port in [asked.port, speaks_first(greeting).await] {
         let url = format!("http://127.0.0.1:{port}");
         let error = HttpEngine::connect(&url, HttpOptions::default()).await.expect_err("it is no server");
@@ -229,15 +232,15 @@ async fn what_speaks_no_http_is_refused_at_once() {
 }
 
 #[tokio::test]
-async fn https_where_none_is_spoken_is_refused_at_once() {
+async fn https_to_a_port_without_tls_is_rejected_at_once() {
     for greeting in ["HTTP/1.1 400 Bad Request\r\n\r\n", "SSH-2.0-OpenSSH_9.6\r\n"] {
         let port = speaks_first(greeting.as_bytes()).await;
         let address = ServerAddress::read(&format!("https://127.0.0.1:{port}")).unwrap();
-        // Not this machine's certificates: it may have none.
+        // Without the certificates of this machine, because it may have none.
         client::install_provider();
         let client = reqwest::Client::builder().tls_certs_only([]).build().unwrap();
         let error = client.get(address.at("/engine")).send().await.expect_err("no TLS is spoken there");
-        let refused = client::stranger(&address, &error).expect("it will not speak it later either");
+        let refused = client::not_a_server(&address, &error).expect("it will not speak it later either");
         assert!(refused.to_string().contains("write http://"), "{refused}");
     }
 }
@@ -247,21 +250,21 @@ fn a_certificate_that_is_not_trusted_is_refused_with_what_to_do() {
     let address = ServerAddress::read("https://hunter2@queue.example").unwrap();
     let unknown = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
     let error = std::io::Error::new(std::io::ErrorKind::InvalidData, unknown);
-    let refused = client::stranger(&address, &error).expect("it has no other certificate").to_string();
+    let refused = client::not_a_server(&address, &error).expect("it has no other certificate").to_string();
     assert!(refused.contains("https://queue.example is not trusted"), "{refused}");
     assert!(refused.contains("SSL_CERT_FILE") && !refused.contains("hunter2"), "{refused}");
 }
 
 #[tokio::test]
-async fn a_name_without_an_address_is_waited_for_and_said_to_be_one() {
-    // Too long a name for any resolver to ask for.
+async fn an_unknown_host_is_retryable_and_reported_as_such() {
+    // A name that is too long for any resolver.
     let url = format!("http://{}.invalid", "x".repeat(64));
     let error = HttpEngine::connect(&url, HttpOptions::default()).await.expect_err("there is no such host");
     assert!(error.is_retryable() && error.to_string().contains("check the name"), "{error}");
 }
 
 #[tokio::test]
-async fn another_version_is_said_to_be_one() {
+async fn another_version_is_reported_as_such() {
     let other = answer("200 OK", &["content-type: application/x-fairlane-2"], b"\x07");
     for answers in [other, problem("415 Unsupported Media Type", "of another type")] {
         let error = connect_error([answers]).await;
@@ -270,17 +273,17 @@ async fn another_version_is_said_to_be_one() {
             EngineError::broken("the server speaks another version; update the older of the two")
         );
     }
-    let error = execute_error([answer("200 OK", &["content-type: application/x-fairlane-3"], b"\xff")]).await;
+    let error = submit_error([answer("200 OK", &["content-type: application/x-fairlane-3"], b"\xff")]).await;
     assert!(
-        matches!(&error, EngineError::Broken { reason } if reason.contains("cannot be read")),
+        matches!(&error, EngineError::Broken { reason } if reason.contains("not a valid message")),
         "{error:?}"
     );
 }
 
 #[tokio::test]
-async fn a_refused_key_is_said_with_the_servers_words_and_what_to_do() {
+async fn a_rejected_key_is_reported_with_the_servers_message_and_advice() {
     let unknown = ("401 Unauthorized", "refused: this needs [31ma key; set FAIRLANE_KEY");
-    // One that is known and may not do it is not to be set once more.
+    // The advice to set a key is omitted for a valid key that lacks a permission.
     let known = ("403 Forbidden", "refused: this needs [31ma key");
     for (status, expected) in [unknown, known] {
         let error = connect_error([problem(status, "this needs \\u001b[31ma key")]).await;
@@ -292,7 +295,7 @@ async fn a_refused_key_is_said_with_the_servers_words_and_what_to_do() {
 }
 
 #[tokio::test]
-async fn what_may_pass_is_retryable_and_what_will_not_is_not() {
+async fn transient_errors_are_retryable_and_others_are_not() {
     for (status, of_server, says) in [
         ("502 Bad Gateway", true, "too bad"),
         ("503 Service Unavailable", true, "too bad"),
@@ -308,70 +311,70 @@ async fn what_may_pass_is_retryable_and_what_will_not_is_not() {
         ("409 Conflict", false, "too bad"),
         ("422 Unprocessable Entity", false, "too bad"),
     ] {
-        let error = execute_error([problem(status, "too bad")]).await;
+        let error = submit_error([problem(status, "too bad")]).await;
         assert_eq!(error.is_retryable(), of_server, "{error:?}");
         assert!(error.to_string().contains(says), "{error}");
-        // Somebody in between knows nothing of commands, but for how large they may be.
-        let error = execute_error([answer(status, &["content-type: text/html"], b"<h1>oops")]).await;
+        // A proxy knows nothing of commands except how large they may be.
+        let error = submit_error([answer(status, &["content-type: text/html"], b"<h1>oops")]).await;
         assert_eq!(error.is_retryable(), !status.starts_with("413"), "{error:?}");
     }
 }
 
 #[tokio::test]
-async fn once_met_a_server_is_only_away_while_something_else_answers() {
+async fn an_identified_server_is_unavailable_while_another_program_responds() {
     let moved = answer("308 Permanent Redirect", &["location: https://host/"], b"");
     let html = answer("200 OK", &["content-type: text/html"], b"<html>");
     let other = answer("200 OK", &["content-type: application/x-fairlane-2"], b"\x07");
     let (server, engine) =
-        Told::after_facts([moved.clone(), html, other, b"SSH-2.0\r\n".to_vec(), promoted()]).await;
+        ScriptedServer::after_info([moved.clone(), html, other, b"SSH-2.0\r\n".to_vec(), promoted()]).await;
     for says in ["https://host/", "is no Fairlane server", "another version", "no whole answer"] {
-        let error = engine.execute(promote()).await.expect_err("it is no reply");
+        let error = engine.submit(promote()).await.expect_err("it is no reply");
         assert!(error.is_retryable() && error.to_string().contains(says), "{error}");
     }
-    engine.execute(promote()).await.unwrap();
+    engine.submit(promote()).await.unwrap();
     assert_eq!(server.heads().len(), 6);
     let error = connect_error([moved]).await;
     assert!(!error.is_retryable() && error.to_string().contains("https://host/"), "{error}");
 }
 
 #[tokio::test]
-async fn a_wait_that_was_ended_with_its_key_is_sent_once_more() {
+async fn a_wait_that_ended_with_a_changed_key_is_repeated_once() {
     let ended = || problem("401 Unauthorized", "the key was changed meanwhile");
-    let answers = [ended(), wired(&Ok::<_, Trouble>(true)), ended(), ended(), ended()];
-    let (server, engine) = Told::after_facts(answers).await;
+    let answers = [ended(), wired(&Ok::<_, WireError>(true)), ended(), ended(), ended()];
+    let (server, engine) = ScriptedServer::after_info(answers).await;
     let types = [TypeId::new("t").unwrap()];
     assert_eq!(engine.wait(&types, Duration::from_secs(1)).await, Ok(true));
     assert_eq!(server.heads().len(), 3);
     let error = engine.wait(&types, Duration::from_secs(1)).await.expect_err("it has really ended");
     assert!(error.is_retryable() && error.to_string().contains("set FAIRLANE_KEY"), "{error}");
     assert_eq!(server.heads().len(), 5);
-    engine.execute(promote()).await.expect_err("a command is held by nobody");
+    engine.submit(promote()).await.expect_err("no command is held");
     assert_eq!(server.heads().len(), 6);
 }
 
 #[tokio::test]
 async fn a_server_that_has_moved_is_followed() {
-    let (old, new) = (Told::start([facts(&[])]).await, Told::start([promoted()]).await);
+    let (old, new) = (ScriptedServer::start([info(&[])]).await, ScriptedServer::start([promoted()]).await);
     let address = Arc::new(Mutex::new(old.url()));
     let announced = address.clone();
     let moved = move || Some(announced.lock().unwrap().clone());
-    let way = Way { moved: Some(Box::new(moved)), ..Way::default() };
+    let reconnect = Reconnect { moved: Some(Box::new(moved)), ..Reconnect::default() };
     let first = ServerAddress::read(&old.url()).unwrap();
-    let engine = HttpEngine::connect_to(first, HttpOptions::default(), way).await.unwrap();
-    assert!(engine.execute(promote()).await.expect_err("it is stopping").is_retryable());
+    let engine = HttpEngine::connect_to(first, HttpOptions::default(), reconnect).await.unwrap();
+    assert!(engine.submit(promote()).await.expect_err("it is stopping").is_retryable());
     *address.lock().unwrap() = new.url();
-    assert!(engine.execute(promote()).await.expect_err("it has stopped").is_retryable());
-    engine.execute(promote()).await.unwrap();
+    assert!(engine.submit(promote()).await.expect_err("it has stopped").is_retryable());
+    engine.submit(promote()).await.unwrap();
     assert_eq!(new.heads().len(), 1);
 }
 
 #[tokio::test]
 async fn a_server_that_is_not_there_is_unavailable() {
-    let port = Told::start([]).await.port;
+    let port = ScriptedServer::start([]).await.port;
     let url = format!("http://{KEY}@127.0.0.1:{port}");
-    let error = HttpEngine::connect(&url, HttpOptions::default()).await.expect_err("nobody listens");
+    let error = HttpEngine::connect(&url, HttpOptions::default()).await.expect_err("no server listens");
     assert!(error.is_retryable() && !error.to_string().contains("hunter2"), "{error}");
-    assert!(execute_error([]).await.is_retryable(), "the connection was cut");
+    assert!(submit_error([]).await.is_retryable(), "the connection was cut");
 }
 
 #[tokio::test]
@@ -379,47 +382,50 @@ async fn a_silent_server_is_unavailable_in_time() {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let options = HttpOptions { response_timeout: Duration::from_millis(50), ..HttpOptions::default() };
-    let error = HttpEngine::connect(&url, options).await.expect_err("nobody answers");
+    let error = HttpEngine::connect(&url, options).await.expect_err("no server responds");
     assert!(error.is_retryable() && error.to_string().contains("no answer in time"), "{error}");
 }
 
 #[tokio::test]
-async fn a_server_that_says_when_is_asked_again_then() {
+async fn a_request_is_repeated_at_the_retry_time_of_the_server() {
     let now = answer("429 Too Many Requests", &["retry-after: 0"], b"");
     let body = br#"{"detail":"full","retry_after_ms":60}"#;
-    // To the millisecond in the document, rounded up to seconds in the header.
+    // In milliseconds in the document, rounded up to seconds in the header.
     let soon = answer(
         "503 Service Unavailable",
         &["retry-after: 3600", "content-type: application/problem+json"],
         body,
     );
-    let (server, engine) = Told::after_facts([now.clone(), now, soon, promoted()]).await;
+    let (server, engine) = ScriptedServer::after_info([now.clone(), now, soon, promoted()]).await;
     let asked = Instant::now();
-    engine.execute(promote()).await.unwrap();
+    engine.submit(promote()).await.unwrap();
     assert_eq!(server.heads().len(), 5);
-    assert!(asked.elapsed() >= Duration::from_millis(50 + 50 + 60), "a server that has no time gets some");
+    assert!(
+        asked.elapsed() >= Duration::from_millis(50 + 50 + 60),
+        "the pause is never shorter than the minimum"
+    );
     for status in ["429 Too Many Requests", "503 Service Unavailable"] {
         for seconds in ["3600", "18446744073709551615"] {
             let header = format!("retry-after: {seconds}");
-            let error = execute_error([answer(status, &[&header], b"")]).await;
+            let error = submit_error([answer(status, &[&header], b"")]).await;
             assert!(error.is_retryable() && error.to_string().contains(&status[..3]), "{error}");
         }
     }
 }
 
 #[tokio::test]
-async fn the_engines_trouble_is_told_as_its_own() {
-    let trouble = |trouble: Trouble| wired(&Err::<Reply, _>(trouble));
-    let error = execute_error([trouble(Trouble::Refused("the disk is full".into()))]).await;
+async fn an_error_of_the_engine_behind_the_server_is_passed_on() {
+    let failed = |error: WireError| wired(&Err::<Reply, _>(error));
+    let error = submit_error([failed(WireError::Refused("the disk is full".into()))]).await;
     assert_eq!(error, EngineError::refused("the disk is full"));
     let error =
-        execute_error([trouble(Trouble::Unavailable("its redis cannot be reached: gone".into()))]).await;
+        submit_error([failed(WireError::Unavailable("its redis cannot be reached: gone".into()))]).await;
     assert!(error.is_retryable());
 }
 
 #[tokio::test]
-async fn what_is_invalid_is_not_sent() {
-    let (server, engine) = Told::after_facts([]).await;
+async fn an_invalid_command_is_not_sent() {
+    let (server, engine) = ScriptedServer::after_info([]).await;
     let lease = Lease {
         worker: WorkerId::new("w").unwrap(),
         request: RequestNumber(1),
@@ -427,7 +433,7 @@ async fn what_is_invalid_is_not_sent() {
         jobs_max: 0,
         lease_ms: 1000,
     };
-    let refused = engine.execute(Command::Lease(lease)).await;
+    let refused = engine.submit(lease.into_command()).await;
     assert!(matches!(refused, Err(EngineError::Invalid(Invalid::OutOfRange(_)))), "{refused:?}");
     let types = vec![TypeId::new("t").unwrap(); TYPES_MAX + 1];
     let refused = engine.wait(&types, Duration::ZERO).await;
@@ -441,7 +447,7 @@ async fn an_answer_that_is_too_large_is_not_read() {
         "HTTP/1.1 200 OK\r\ncontent-type: application/x-fairlane-3\r\ncontent-length: {}\r\n\r\n",
         wire::REPLY_BYTES_MAX + 1
     );
-    let error = execute_error([huge.into_bytes()]).await;
+    let error = submit_error([huge.into_bytes()]).await;
     assert!(matches!(&error, EngineError::Broken { reason } if reason.contains("more than")), "{error:?}");
     let piece = format!("{:x}\r\n{}\r\n", ANSWER_BYTES_MAX, "x".repeat(ANSWER_BYTES_MAX));
     let endless = format!(
@@ -452,41 +458,41 @@ async fn an_answer_that_is_too_large_is_not_read() {
 }
 
 #[tokio::test]
-async fn a_walk_that_breaks_off_is_unavailable_and_one_that_fails_says_why() {
-    let page = WalkStep::Page(WalkPage { suspects: Vec::new(), groups_walked: 1, groups: 2 });
-    let stream = |steps: &[WalkStep]| {
+async fn an_incomplete_scan_is_unavailable_and_a_failed_one_says_why() {
+    let page = ScanStep::Page(ScanPage { suspects: Vec::new(), groups_scanned: 1, groups: 2 });
+    let stream = |steps: &[ScanStep]| {
         let body: Vec<u8> = steps.iter().flat_map(wire::frame).collect();
         answer("200 OK", &["content-type: application/x-fairlane-3"], &body)
     };
-    let failed = WalkStep::Failed(Trouble::Refused("no room".into()));
-    let (_server, engine) = Told::after_facts([
-        stream(&[page.clone(), WalkStep::End]),
+    let failed = ScanStep::Failed(WireError::Refused("no room".into()));
+    let (_server, engine) = ScriptedServer::after_info([
+        stream(&[page.clone(), ScanStep::End]),
         stream(std::slice::from_ref(&page)),
         stream(&[page, failed]),
     ])
     .await;
     let (sender, mut pages) = mpsc::channel(9);
-    assert_eq!(engine.walk(sender.clone()).await, Ok(()));
+    assert_eq!(engine.scan(sender.clone()).await, Ok(()));
     assert_eq!(pages.recv().await.map(|page| page.groups), Some(2));
-    assert!(engine.walk(sender.clone()).await.expect_err("it breaks off").is_retryable());
-    assert_eq!(engine.walk(sender).await, Err(EngineError::refused("no room")));
+    assert!(engine.scan(sender.clone()).await.expect_err("it breaks off").is_retryable());
+    assert_eq!(engine.scan(sender).await, Err(EngineError::refused("no room")));
 }
 
 #[tokio::test]
 async fn a_wait_ends_when_the_server_says_so() {
-    let answered = |woken: bool| wired(&Ok::<_, Trouble>(woken));
-    let (server, engine) = Told::after_facts([answered(true), answered(false)]).await;
+    let answered = |woken: bool| wired(&Ok::<_, WireError>(woken));
+    let (server, engine) = ScriptedServer::after_info([answered(true), answered(false)]).await;
     let types = [TypeId::new("t").unwrap()];
     assert_eq!(engine.wait(&types, Duration::from_secs(3600)).await, Ok(true));
     assert_eq!(engine.wait(&types, Duration::ZERO).await, Ok(false));
-    assert_eq!(engine.wait(&[], Duration::ZERO).await, Ok(false), "nobody is asked");
+    assert_eq!(engine.wait(&[], Duration::ZERO).await, Ok(false), "no request is sent");
     assert_eq!(server.heads().len(), 3);
 }
 
 #[tokio::test]
-async fn a_reply_to_something_else_is_told() {
-    let (_server, engine) = Told::after_facts([promoted()]).await;
+async fn a_reply_to_another_operation_is_an_error() {
+    let (_server, engine) = ScriptedServer::after_info([promoted()]).await;
     let engine: &dyn Engine = &engine;
-    let error = engine.inspect(Inspect::Whole).await.expect_err("it is no view");
+    let error = engine.call(InspectQueue).await.expect_err("it is no view");
     assert!(matches!(error, EngineError::Broken { .. }), "{error:?}");
 }

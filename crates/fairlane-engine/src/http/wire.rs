@@ -1,18 +1,19 @@
-//! What a server and the `http` engine say to each other, as bytes.
+//! The protocol between a server and the `http` engine.
 //!
-//! Every body is [postcard](https://postcard.jamesmunns.com); the content type carries the version of the format,
-//! which is raised when the encoding of anything here changes. Invariant: no bytes make [`decode`] or [`Frames`]
-//! panic, or take more memory than a small multiple of their length, which the limits below bound.
+//! Every body is [postcard](https://postcard.jamesmunns.com). The content type carries the version
+//! of the format, which is raised when the encoding of anything here changes. Invariant: no input
+//! makes [`decode`] or [`Frames`] panic or allocate more than a small multiple of its length, which
+//! the limits below bound.
 //!
 //! | request | body | answer |
 //! |---|---|---|
-//! | `GET /engine` | | [`Facts`] |
-//! | `POST /engine/execute` | [`Command`] | `Result<`[`Reply`]`, `[`Trouble`]`>` |
-//! | `POST /engine/wait` | [`Wait`] | `Result<bool, `[`Trouble`]`>` |
-//! | `POST /engine/walk` | | [`WalkStep`]s, each in a [`frame`] |
+//! | `GET /engine` | | [`ServerInfo`] |
+//! | `POST /engine/execute` | [`Command`] | `Result<`[`Reply`]`, `[`WireError`]`>` |
+//! | `POST /engine/wait` | [`Wait`] | `Result<bool, `[`WireError`]`>` |
+//! | `POST /engine/walk` | | [`ScanStep`]s, each in a [`frame`] |
 //!
-//! [`Command`]: fairlane_core::queue::Command
-//! [`Reply`]: fairlane_core::queue::Reply
+//! [`Command`]: fairlane_core::Command
+//! [`Reply`]: fairlane_core::Reply
 
 use fairlane_core::TypeId;
 use fairlane_core::limits::{
@@ -23,46 +24,48 @@ use fairlane_core::limits::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::audit::WalkPage;
+use crate::audit::ScanPage;
 use crate::engine::EngineError;
 
 /// The content type of every body; its number is the version of the format.
 pub const CONTENT_TYPE: &str = "application/x-fairlane-3";
-/// What the content type of every version begins with.
+/// The prefix of the content types of all versions.
 pub const CONTENT_TYPE_FAMILY: &str = "application/x-fairlane-";
 
-/// Where facts about the served engine are asked for.
-pub const FACTS_PATH: &str = "/engine";
-/// Where commands are sent.
-pub const EXECUTE_PATH: &str = "/engine/execute";
-/// Where work is waited for.
+/// The path of information about the served engine.
+pub const INFO_PATH: &str = "/engine";
+/// The path of commands.
+pub const SUBMIT_PATH: &str = "/engine/execute";
+/// The path of waits.
 pub const WAIT_PATH: &str = "/engine/wait";
-/// Where everything stored is walked through.
-pub const WALK_PATH: &str = "/engine/walk";
+/// The path of scans.
+pub const SCAN_PATH: &str = "/engine/walk";
 
-/// What a job takes beside its payload or note: its names and numbers.
+/// Most bytes of a job besides its payload or note: its names and numbers.
 const JOB_BYTES_MAX: usize = 8 * (NAME_BYTES_MAX + 2) + 256;
-/// Largest command: a `settle` of as many jobs as it takes, each with the longest note.
+/// Largest command in bytes: a `settle` of the most jobs, each with the longest note.
 pub const COMMAND_BYTES_MAX: usize = SETTLE_JOBS_MAX * (NOTE_BYTES_MAX + JOB_BYTES_MAX);
-/// Largest command that no worker sends: an `enqueue` of as many jobs and bytes as it takes.
+/// Largest command of a producer in bytes: an `enqueue` of the most jobs and bytes.
 pub const PRODUCER_COMMAND_BYTES_MAX: usize = ENQUEUE_BYTES_MAX + ENQUEUE_JOBS_MAX * JOB_BYTES_MAX;
-/// Largest reply: a page of as many bulk actions as it has, each with the longest payload and summary.
+/// Largest reply in bytes: a page of the most bulk actions, each with the longest
+/// payload and summary.
 pub const REPLY_BYTES_MAX: usize =
     LIST_GROUPS_MAX * (BULK_PAYLOAD_BYTES_MAX + NOTE_BYTES_MAX + JOB_BYTES_MAX);
-/// Largest reply to a `lease`: the job with which it has enough bytes may be as long as any.
+/// Largest reply to a `lease` in bytes: the last job may have the longest payload.
 const LEASED_BYTES_MAX: usize = LEASE_BYTES_MAX + PAYLOAD_BYTES_MAX + LEASE_JOBS_MAX * JOB_BYTES_MAX;
-/// Largest page of jobs.
+/// Largest page of jobs, in bytes.
 const LISTED_BYTES_MAX: usize =
     LIST_BYTES_MAX + PAYLOAD_BYTES_MAX + NOTE_BYTES_MAX + LIST_JOBS_MAX * JOB_BYTES_MAX;
-/// Largest history of congestion: a snapshot a second, of four numbers.
+/// Largest congestion history in bytes: one snapshot per second, of four numbers.
 const HISTORY_BYTES_MAX: usize = STATS_RETENTION_MS_MAX as usize / 1000 * 4 * 10;
-/// Largest request to wait.
+/// Largest request to wait, in bytes.
 pub const WAIT_BYTES_MAX: usize = TYPES_MAX * (NAME_BYTES_MAX + 2) + 256;
-/// Largest frame of a walk.
+/// Largest frame of a scan, in bytes.
 pub const FRAME_BYTES_MAX: usize = 1024 * 1024;
-/// Suspects of one frame; a page with more becomes several.
+/// Most suspects of one frame; a page with more is split.
 const FRAME_SUSPECTS_MAX: usize = 1000;
-/// Longest wait of one request: proxies cut off what is silent for a minute.
+/// Longest wait of one request in milliseconds: many proxies close a connection that is
+/// silent for a minute.
 pub const WAIT_MS_MAX: u64 = 55_000;
 
 const _: () = {
@@ -74,43 +77,43 @@ const _: () = {
     assert!(FRAME_SUSPECTS_MAX * (2 * (NAME_BYTES_MAX + 2) + 16) < FRAME_BYTES_MAX);
 };
 
-/// Waits until something of these types may be servable.
+/// Waits until jobs of these types may be available.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wait {
-    /// Which types.
+    /// The types to wait for.
     pub types: Vec<TypeId>,
-    /// How long at most; a server answers after [`WAIT_MS_MAX`] in any case.
+    /// The longest wait in milliseconds; a server responds after [`WAIT_MS_MAX`] at the latest.
     pub at_most_ms: u64,
 }
 
-/// What a client wants to know of the engine behind a server.
+/// Information about the engine behind a server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Facts {
-    /// What it is called.
+pub struct ServerInfo {
+    /// The kind of engine.
     pub name: String,
-    /// What its operator should know.
+    /// Warnings about settings that weaken its guarantees, a sentence each.
     pub warnings: Vec<String>,
 }
 
-/// One frame of a walk.
+/// One frame of a scan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum WalkStep {
-    /// What it has come to.
-    Page(WalkPage),
-    /// It cannot go on.
-    Failed(Trouble),
-    /// That was all.
+pub enum ScanStep {
+    /// A page of the scan.
+    Page(ScanPage),
+    /// The scan failed.
+    Failed(WireError),
+    /// The scan is complete.
     End,
 }
 
-impl WalkStep {
+impl ScanStep {
     /// The frames of a page: one, unless it has more suspects than fit.
-    pub fn pages(page: &WalkPage) -> Vec<Self> {
-        let WalkPage { suspects, groups_walked, groups } = page;
+    pub fn pages(page: &ScanPage) -> Vec<Self> {
+        let ScanPage { suspects, groups_scanned, groups } = page;
         let part = |suspects: &[_]| {
-            Self::Page(WalkPage {
+            Self::Page(ScanPage {
                 suspects: suspects.to_vec(),
-                groups_walked: *groups_walked,
+                groups_scanned: *groups_scanned,
                 groups: *groups,
             })
         };
@@ -121,20 +124,21 @@ impl WalkStep {
     }
 }
 
-/// An [`EngineError`] on its way. A command is validated before it is sent, so that what is invalid is seldom told.
+/// An [`EngineError`] on the wire. Commands are validated before they are sent, so
+/// `Invalid` is rare.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Trouble {
-    /// The command is malformed, in the eyes of the server.
+pub enum WireError {
+    /// The server considers the command malformed.
     Invalid(String),
     /// The engine behind the server cannot be reached.
     Unavailable(String),
-    /// The store cannot do it as things are.
+    /// The store cannot apply the command in its current state.
     Refused(String),
-    /// The engine has stopped, or does not fit.
+    /// The engine has stopped, or is incompatible.
     Broken(String),
 }
 
-impl From<EngineError> for Trouble {
+impl From<EngineError> for WireError {
     fn from(error: EngineError) -> Self {
         match error {
             EngineError::Invalid(invalid) => Self::Invalid(invalid.to_string()),
@@ -147,27 +151,27 @@ impl From<EngineError> for Trouble {
     }
 }
 
-impl From<Trouble> for EngineError {
-    fn from(trouble: Trouble) -> Self {
-        match trouble {
-            Trouble::Unavailable(reason) => super::unavailable(reason),
-            Trouble::Invalid(reason) | Trouble::Refused(reason) => Self::refused(reason),
-            Trouble::Broken(reason) => Self::broken(reason),
+impl From<WireError> for EngineError {
+    fn from(error: WireError) -> Self {
+        match error {
+            WireError::Unavailable(reason) => super::unavailable(reason),
+            WireError::Invalid(reason) | WireError::Refused(reason) => Self::refused(reason),
+            WireError::Broken(reason) => Self::broken(reason),
         }
     }
 }
 
-/// Bytes that nobody who speaks this version has written.
+/// Bytes that are not a valid message of this protocol version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("what came cannot be read as {CONTENT_TYPE}")]
+#[error("the bytes are not a valid message of {CONTENT_TYPE}")]
 pub struct Undecodable;
 
-/// The bytes of a value.
+/// Encodes a value.
 pub fn encode(value: &impl Serialize) -> Vec<u8> {
-    postcard::to_stdvec(value).expect("a value whose lengths are known can be written")
+    postcard::to_stdvec(value).expect("a value with known lengths can be encoded")
 }
 
-/// The value of these bytes, all of them.
+/// Decodes a value from all of these bytes.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Undecodable> {
     match postcard::take_from_bytes(bytes) {
         Ok((value, [])) => Ok(value),
@@ -175,27 +179,27 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Undecodable> {
     }
 }
 
-/// A step of a walk behind its length, four bytes of it, the lowest first.
-pub fn frame(step: &WalkStep) -> Vec<u8> {
+/// A step of a scan, preceded by its length in four bytes, little-endian.
+pub fn frame(step: &ScanStep) -> Vec<u8> {
     let body = encode(step);
-    let length = u32::try_from(body.len()).expect("a frame has far fewer bytes than four can count");
+    let length = u32::try_from(body.len()).expect("the length of a frame fits into four bytes");
     [&length.to_le_bytes()[..], &body].concat()
 }
 
-/// Takes frames out of bytes as they come.
+/// Extracts frames from bytes as they arrive.
 #[derive(Debug, Default)]
 pub struct Frames {
     bytes: Vec<u8>,
 }
 
 impl Frames {
-    /// More bytes.
+    /// Adds bytes that have arrived.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next step, if all of it has come. Take all there are before pushing more.
-    pub fn next_step(&mut self) -> Result<Option<WalkStep>, Undecodable> {
+    /// The next step, if it has arrived completely. Take all steps before pushing more bytes.
+    pub fn next_step(&mut self) -> Result<Option<ScanStep>, Undecodable> {
         let Some((length, rest)) = self.bytes.split_first_chunk() else { return Ok(None) };
         let length = u32::from_le_bytes(*length) as usize;
         if length > FRAME_BYTES_MAX {

@@ -1,38 +1,40 @@
-//! The handles of one engine, registered once, and the two hooks an engine has: around a command and a wait.
+//! The handles of one engine, registered once, and its two hooks: around a command
+//! and around a wait.
 
 use std::future::Future;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use fairlane_core::queue::{Command, Outcome, Reply};
-use fairlane_core::{GroupId, Level, TypeId};
+use fairlane_core::queue::Outcome;
+use fairlane_core::{Command, GroupId, Level, Reply, TypeId};
 use metrics::{Counter, Histogram, counter, histogram};
 
-use super::{TARGET, names, replies};
-use crate::engine::{EngineError, STEMS, stem};
+use super::{TARGET, names, queue};
+use crate::engine::EngineError;
 
-/// What one engine counts. The handles belong to the recorder that is installed when it is made.
+/// The counters of one engine. The handles belong to the recorder that is installed when
+/// they are created.
 #[derive(Debug)]
 pub(crate) struct Meters {
     pub(super) engine: &'static str,
-    /// By the place of their stem among [`STEMS`].
+    /// In the order of [`Command::stems`].
     operations: Vec<OperationMeters>,
     errors: [Counter; 4],
-    /// In the same order; none in an engine without scripts.
+    /// In the same order; empty in an engine without scripts.
     scripts: Vec<Histogram>,
     pub(super) created: Counter,
     pub(super) exists: Counter,
-    /// By [`REASONS`].
+    /// Counters by reason, in the order of [`REASONS`].
     pub(super) refused: [Counter; REASONS.len()],
     pub(super) refused_told: Seldom,
-    /// By level.
+    /// Counters by level.
     pub(super) leased: [Counter; 3],
-    /// By level.
+    /// Histograms by level.
     pub(super) job_wait: [Histogram; 3],
     pub(super) extended: Counter,
     pub(super) lost_at_extend: Counter,
     pub(super) lost_at_settle: Counter,
-    /// By outcome, then verdict.
+    /// Counters by outcome, then by verdict.
     pub(super) settled: [[Counter; VERDICTS.len()]; OUTCOMES.len()],
     pub(super) dead_failed: Counter,
     pub(super) dead_lost: Counter,
@@ -51,12 +53,12 @@ struct OperationMeters {
     duration: Histogram,
 }
 
-/// Why jobs are refused, in the order in which `replies.rs` counts them.
+/// Why jobs are refused, in the order in which `queue.rs` counts them.
 pub(super) const REASONS: [&str; 6] =
     ["group_full", "whole_full", "too_many_types", "group_bytes_full", "queue_bytes_full", "other"];
 /// The outcomes of attempts by [`Ended::index`].
 const OUTCOMES: [&str; 6] = ["succeeded", "failed", "retry", "throttled", "released", "cancelled"];
-/// The verdicts in the order in which `replies.rs` counts them.
+/// The verdicts in the order in which `queue.rs` counts them.
 const VERDICTS: [&str; 3] = ["applied", "stale", "gone"];
 
 impl Meters {
@@ -65,7 +67,7 @@ impl Meters {
         let levels = Level::ALL.map(Level::as_str);
         Self {
             engine,
-            operations: STEMS.iter().map(|stem| OperationMeters::new(engine, stem)).collect(),
+            operations: Command::stems().map(|stem| OperationMeters::new(engine, stem)).collect(),
             errors: ["invalid", "unavailable", "refused", "broken"]
                 .map(|kind| counter!(names::ERRORS, "engine" => engine, "kind" => kind)),
             scripts: Vec::new(),
@@ -96,32 +98,33 @@ impl Meters {
         }
     }
 
-    /// Also the durations of scripts, for an engine that runs them.
+    /// Adds the durations of scripts, for an engine that runs them.
     pub fn with_scripts(mut self) -> Self {
         let engine = self.engine;
         let script =
-            |stem: &&'static str| histogram!(names::SCRIPT_DURATION, "engine" => engine, "script" => *stem);
-        self.scripts = STEMS.iter().map(script).collect();
+            |stem: &'static str| histogram!(names::SCRIPT_DURATION, "engine" => engine, "script" => stem);
+        self.scripts = Command::stems().map(script).collect();
         self
     }
 
-    /// Takes note of what a command asks for, before it is carried out.
+    /// Records the arguments of a command before it is applied.
     pub fn begin(&self, command: &Command) -> Running<'_> {
-        replies::trace_jobs(self.engine, command);
-        Running { meters: self, operation: stem(command), asked: Asked::of(command) }
+        let Command::Queue(queued) = command;
+        queue::trace_jobs(self.engine, queued);
+        Running { meters: self, operation: command.stem(), asked: Asked::of(queued) }
     }
 
-    /// A script, timed.
+    /// Runs a script and measures its duration.
     pub async fn script<T>(&self, stem: &str, run: impl Future<Output = T>) -> T {
         let started = Instant::now();
         let result = run.await;
-        if let Some(duration) = place_of(stem).and_then(|place| self.scripts.get(place)) {
+        if let Some(duration) = index_of(stem).and_then(|index| self.scripts.get(index)) {
             duration.record(started.elapsed());
         }
         result
     }
 
-    /// A wait, counted by how it ended.
+    /// Runs a wait and counts it by its result.
     pub async fn waiting(
         &self,
         wait: impl Future<Output = Result<bool, EngineError>>,
@@ -136,13 +139,14 @@ impl Meters {
     }
 
     fn ended(&self, running: &Running<'_>, result: &Result<Reply, EngineError>, took: Duration) {
-        let operation = place_of(running.operation).expect("every command has a stem");
+        let operation = index_of(running.operation).expect("every command has a stem");
         let operation = &self.operations[operation];
         operation.duration.record(took);
         match result {
             Ok(reply) => {
                 operation.answered.increment(1);
-                replies::count(self, running.operation, &running.asked, reply, took);
+                let Reply::Queue(reply) = reply;
+                queue::count(self, running.operation, &running.asked, reply, took);
             }
             Err(error) => {
                 operation.failed.increment(1);
@@ -166,7 +170,7 @@ impl Meters {
                 tracing::warn!(target: TARGET, engine, operation, %error, "store refused");
                 2
             }
-            // Its reason may quote what was found in the store, and so a payload: only the caller gets it.
+            // The reason may quote stored data such as a payload, so only the caller gets it.
             EngineError::Broken { .. } => {
                 tracing::error!(target: TARGET, engine, operation, "engine broken");
                 3
@@ -188,7 +192,7 @@ impl OperationMeters {
     }
 }
 
-/// A command under way.
+/// A command in progress.
 pub(crate) struct Running<'a> {
     meters: &'a Meters,
     operation: &'static str,
@@ -196,7 +200,8 @@ pub(crate) struct Running<'a> {
 }
 
 impl Running<'_> {
-    /// Carries the command out and counts what became of it. One that is dropped before is not counted.
+    /// Runs the command and counts its result. A command that is dropped before its
+    /// end is not counted.
     pub async fn until(
         self,
         run: impl Future<Output = Result<Reply, EngineError>>,
@@ -208,12 +213,12 @@ impl Running<'_> {
     }
 }
 
-/// Says when to tell something that whoever uses the queue can cause at will: at most once a second.
+/// Limits an event that clients can cause at will to once per second.
 #[derive(Debug, Default)]
 pub struct Seldom(Mutex<Option<Instant>>);
 
 impl Seldom {
-    /// Whether to tell it now.
+    /// Whether the event is due now.
     pub fn is_due(&self) -> bool {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_due = told.is_none_or(|told| told.elapsed() >= Duration::from_secs(1));
@@ -224,7 +229,7 @@ impl Seldom {
     }
 }
 
-/// What of a command its reply alone does not tell.
+/// The parts of a command that the counts need and its reply does not contain.
 pub(super) enum Asked {
     Nothing,
     Settle(Vec<Ended>),
@@ -233,7 +238,8 @@ pub(super) enum Asked {
 }
 
 impl Asked {
-    fn of(command: &Command) -> Self {
+    fn of(command: &fairlane_core::queue::Command) -> Self {
+        use fairlane_core::queue::Command;
         match command {
             Command::Settle(settle) => {
                 Self::Settle(settle.settlements.iter().map(|one| Ended::of(&one.outcome)).collect())
@@ -245,7 +251,7 @@ impl Asked {
     }
 }
 
-/// How one attempt ended, without what is kept with the job.
+/// How one attempt ended, without the note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ended {
     Succeeded,
@@ -284,6 +290,6 @@ impl Ended {
     }
 }
 
-fn place_of(stem: &str) -> Option<usize> {
-    STEMS.iter().position(|known| *known == stem)
+fn index_of(stem: &str) -> Option<usize> {
+    Command::stems().position(|known| known == stem)
 }

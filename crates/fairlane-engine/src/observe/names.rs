@@ -1,24 +1,24 @@
-//! Every metric: its name, kind, unit, labels and meaning, once.
+//! Every metric, defined once: its name, kind, unit, labels and meaning.
 //!
-//! The table in `docs/metrics.md` is compared with this one by a test. A label takes its values from a small
-//! set (at most 64 types), except `group_id`, which stands only on the figures of
-//! [`group_gauges`](super::group_gauges): whoever calls it bounds the groups.
+//! A test compares the table in `docs/metrics.md` with this one. A label has few values (at most 64
+//! types), except `group_id`, which only the metrics of [`group_gauges`](super::group_gauges) have:
+//! its caller bounds the groups.
 
 use metrics::Unit;
 
-/// How a metric behaves.
+/// The kind of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Only grows.
+    /// A count that only grows.
     Counter,
-    /// Stands at a value.
+    /// A current value.
     Gauge,
-    /// Counts observations by size.
+    /// Observations, counted by size.
     Histogram,
 }
 
 impl Kind {
-    /// `counter`, `gauge` or `histogram`.
+    /// The name of the kind: `counter`, `gauge` or `histogram`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Counter => "counter",
@@ -31,15 +31,15 @@ impl Kind {
 /// One metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Metric {
-    /// Its name, as exported.
+    /// The name of the metric, as exported.
     pub name: &'static str,
-    /// How it behaves.
+    /// The kind of the metric.
     pub kind: Kind,
-    /// What it is counted in.
+    /// The unit of the metric.
     pub unit: Unit,
-    /// Its labels, in their order.
+    /// The labels of the metric, in order.
     pub labels: &'static [&'static str],
-    /// What it says.
+    /// The meaning of the metric.
     pub help: &'static str,
 }
 
@@ -50,7 +50,7 @@ macro_rules! metrics {
             pub const $constant: &str = $name;
         )*
 
-        /// All of them.
+        /// Every metric of the engines.
         pub const METRICS: &[Metric] = &[$(Metric {
             name: $constant,
             kind: Kind::$kind,

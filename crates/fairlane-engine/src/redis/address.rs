@@ -1,9 +1,9 @@
-//! The address of a Redis, and how to open a connection to it.
+//! The address of a Redis, and connections to it.
 //!
-//! `redis://` and `rediss://` name one server, `redis+cluster://` and `rediss+cluster://` some nodes of a
-//! cluster. With TLS, `?ca=FILE` names the CA to trust instead of the system's, `?cert=FILE&key=FILE` the
-//! client's own certificate and `?insecure` accepts any server. The files are read for each new connection,
-//! so that a renewed certificate is used without a restart.
+//! `redis://` and `rediss://` name one server, `redis+cluster://` and `rediss+cluster://` some
+//! nodes of a cluster. With TLS, `?ca=FILE` names a CA to trust instead of those of the system,
+//! `?cert=FILE&key=FILE` the certificate of the client, and `?insecure` accepts any server. The
+//! files are read for each new connection, so that a renewed certificate is used without a restart.
 
 use std::sync::Once;
 use std::time::Duration;
@@ -17,27 +17,28 @@ use crate::engine::EngineError;
 use crate::open::without_user;
 
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(5);
-/// A blocking pop on a cluster has no timeout of its own; its caller has one.
+/// The response timeout on a cluster. A blocking pop needs none of its own, because
+/// its caller has one.
 const CLUSTER_RESPONSE_TIMEOUT: Duration = Duration::from_secs(600);
 const CLUSTER_RETRIES: u32 = 3;
 const SCHEMES: [&str; 4] = ["redis", "rediss", "redis+cluster", "rediss+cluster"];
 
-/// Whether this scheme is one of Redis.
+/// Whether this is a scheme of Redis.
 pub(crate) fn is_redis(scheme: &str) -> bool {
     SCHEMES.contains(&scheme)
 }
 
-/// An address that has been read.
+/// A parsed address.
 pub(super) struct Address {
-    /// As it may be shown.
+    /// The address without secrets, for display.
     shown: String,
-    /// One for a server, several for a cluster, as the client reads them.
+    /// The URLs for the client: one for a server, several for a cluster.
     nodes: Vec<String>,
     is_cluster: bool,
     tls: Option<Tls>,
 }
 
-/// How to trust the server and to be trusted by it.
+/// The certificates of both sides of a TLS connection.
 #[derive(Debug, Default)]
 struct Tls {
     ca: Option<String>,
@@ -46,7 +47,7 @@ struct Tls {
     insecure: bool,
 }
 
-/// A connection as the client gives it.
+/// A connection of the client library.
 #[derive(Clone)]
 pub(super) enum Line {
     Single(MultiplexedConnection),
@@ -54,7 +55,7 @@ pub(super) enum Line {
 }
 
 impl Address {
-    /// Reads an address without its `prefix` and checks that a connection can be tried, without trying it.
+    /// Parses an address without its `prefix` and checks that it can be used, without connecting.
     pub fn read(url: &str) -> Result<Self, EngineError> {
         let shown = without_user(url);
         let (plain, query) = url.split_once('?').unwrap_or((url, ""));
@@ -65,7 +66,7 @@ impl Address {
         }
         let (tls, query) = options(query, has_tls).map_err(|reason| bad_address(&shown, &reason))?;
         let scheme = if has_tls { "rediss" } else { "redis" };
-        // The user and the password of a cluster stand before its first node and are those of all.
+        // The user and password before the first node of a cluster apply to all nodes.
         let (user, hosts) =
             rest.rsplit_once('@').map_or((String::new(), rest), |(user, hosts)| (format!("{user}@"), hosts));
         let hosts: Vec<&str> = if is_cluster { hosts.split(',').collect() } else { vec![hosts] };
@@ -91,7 +92,7 @@ impl Address {
         user.unwrap_or_else(|| "default".to_owned())
     }
 
-    /// Opens a new connection; the name is resolved for each.
+    /// Opens a new connection; the name is resolved each time.
     pub async fn connect(&self, response_timeout: Option<Duration>) -> Result<Line, RedisError> {
         if self.is_cluster {
             let client = self.cluster_client(response_timeout)?;
@@ -144,7 +145,8 @@ impl Tls {
     }
 }
 
-/// The cryptography that TLS connections of this process use, unless the application has chosen another.
+/// Installs the cryptography provider for TLS connections, unless the application has
+/// installed another.
 fn install_provider() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -156,7 +158,7 @@ fn read(path: &str) -> Result<Vec<u8>, RedisError> {
     std::fs::read(path).map_err(|error| std::io::Error::new(error.kind(), format!("{path}: {error}")).into())
 }
 
-/// Takes the options of TLS out of a query; the rest is the client's.
+/// Removes the TLS options from a query; the client reads the rest.
 fn options(query: &str, has_tls: bool) -> Result<(Option<Tls>, String), String> {
     let (mut tls, mut rest) = (Tls::default(), Vec::new());
     let url = ::redis::parse_redis_url(&format!("redis://host/?{query}"));
@@ -213,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn an_insecure_connection_has_to_be_asked_for() {
+    fn an_insecure_connection_has_to_be_requested() {
         let insecure = |url: &str| Address::read(url).unwrap().nodes[0].ends_with("#insecure");
         assert!(!insecure("rediss://h:1"));
         assert!(insecure("rediss://h:1?insecure"));

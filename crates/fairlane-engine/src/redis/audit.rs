@@ -1,13 +1,16 @@
-//! The walk of an audit: pages of at most 500 entries, sets of names on this side, and suspects for `audit.lua`.
+//! The scan of an audit: it reads pages of at most 500 entries, keeps sets of names in this
+//! process, and reports suspects for `audit.lua`.
 //!
-//! A page of jobs tells of each where it is to be found, as of one moment. What is to be found in a list, or with
-//! those that ended, is looked for there. The order of reading is such that what stays in its place is seen:
-//! lists before rows, and again after them; rows before chunks of ended jobs; lists from their tails.
+//! A page of jobs states for each job where it should be, as of one instant. Jobs that should be in
+//! a list, or among the ended jobs, are looked up there. The order of reads ensures that a job that
+//! does not move is seen: lists before rows and again after them, rows before chunks of ended jobs,
+//! lists from their tails.
 //!
-//! - `audit/lanes.rs`: groups, their lanes and the fair orders, each order read once.
-//! - `audit/counts.rs`: the counts over all groups.
+//! - `audit/lanes.rs`: groups, their lanes and the fair orders; each order is read once.
+//! - `audit/counts.rs`: the counts of the queue.
 //!
-//! The number of commands and the entries read grow with the number of groups and jobs, never with their product.
+//! The number of commands and entries read grows with the number of groups and jobs, never
+//! with their product.
 
 mod counts;
 mod lanes;
@@ -21,26 +24,26 @@ use tokio::sync::mpsc;
 
 use super::RedisEngine;
 use super::decode::audit as decode;
-use crate::audit::WalkPage;
+use crate::audit::ScanPage;
 use crate::engine::EngineError;
 
 /// Entries of one page of names or chunks.
 const PAGE: usize = 500;
-/// Jobs of one page: the script looks each of them up in several places.
+/// Jobs of one page, fewer because the script looks up each of them in several places.
 const JOBS_PAGE: usize = 100;
 
 /// A job on a page.
 struct Seen {
     name: String,
-    /// Where it is to be found, as `whereabouts.lua` says.
+    /// Where the job should be: a letter of `locate_job.lua`.
     letter: char,
-    /// The number of its bulk action, or nothing; the type of a leased job.
+    /// The number of its bulk action or empty; for a leased job, its type.
     bulk: String,
     /// Bytes of its payload and note.
     bytes: u64,
 }
 
-/// What the rows of a group gave.
+/// The counts from the rows of a group.
 #[derive(Default)]
 struct Counted {
     backlog: u64,
@@ -48,35 +51,35 @@ struct Counted {
     bytes: u64,
     /// Jobs that have not ended, by the number of their bulk action.
     unended: BTreeMap<String, u64>,
-    /// Jobs that must stand in a list and were not seen in one.
+    /// Jobs that should be in a list and were not seen in one.
     unlisted: HashSet<String>,
-    /// Jobs that must be among those of their bulk action that ended.
+    /// Jobs that should be among the ended jobs of their bulk action.
     ended: HashSet<(String, String)>,
 }
 
-pub(super) struct Walk<'a> {
+pub(super) struct Scan<'a> {
     engine: &'a RedisEngine,
-    pages: mpsc::Sender<WalkPage>,
+    pages: mpsc::Sender<ScanPage>,
     groups: BTreeSet<String>,
     leases: BTreeSet<String>,
     lists: BTreeMap<String, BTreeSet<String>>,
     types: Vec<String>,
-    walked: u64,
-    /// Jobs that must be among the finished.
+    scanned: u64,
+    /// Jobs that should be among the finished jobs.
     finished: HashSet<String>,
-    /// Members of `aggregating` when the walk began.
+    /// Members of `aggregating` at the start of the scan.
     takeable: HashSet<String>,
-    /// Leased jobs by group, and by type.
+    /// Leased jobs by group; below, by type.
     leased_by_group: HashMap<String, i64>,
     leased_by_type: HashMap<String, i64>,
-    /// Groups whose lanes, seats or listing may be wrong.
+    /// Groups with lanes, seats or a listing that may be wrong.
     odd_groups: BTreeSet<String>,
-    /// Suspects that wait until there are enough for one step.
+    /// Suspects that are collected until they fill one step.
     suspects: Vec<Suspect>,
 }
 
-impl<'a> Walk<'a> {
-    pub fn new(engine: &'a RedisEngine, pages: mpsc::Sender<WalkPage>) -> Self {
+impl<'a> Scan<'a> {
+    pub fn new(engine: &'a RedisEngine, pages: mpsc::Sender<ScanPage>) -> Self {
         let (groups, leases, lists, types, finished, takeable) = Default::default();
         let (leased_by_group, leased_by_type, odd_groups, suspects) = Default::default();
         Self {
@@ -86,7 +89,7 @@ impl<'a> Walk<'a> {
             leases,
             lists,
             types,
-            walked: 0,
+            scanned: 0,
             finished,
             takeable,
             leased_by_group,
@@ -100,11 +103,11 @@ impl<'a> Walk<'a> {
         self.types = self.texts("SMEMBERS", "types", &[]).await?;
         self.takeable.extend(self.texts("ZRANGE", "aggregating", &["0", "-1"]).await?);
         self.read_keys().await?;
-        self.walk_places().await?;
-        self.walk_lanes().await?;
+        self.scan_places().await?;
+        self.scan_lanes().await?;
         for group in self.groups.clone() {
-            self.walk_group(&group).await?;
-            self.walked += 1;
+            self.scan_group(&group).await?;
+            self.scanned += 1;
             self.progress(vec![]).await;
         }
         let finished = std::mem::take(&mut self.finished);
@@ -118,14 +121,15 @@ impl<'a> Walk<'a> {
         let types = self.odd_types().await?;
         self.report(types).await;
         if self.are_counts_odd().await? {
-            self.report(vec![Suspect::Whole]).await;
+            self.report(vec![Suspect::Queue]).await;
         }
         let rest = std::mem::take(&mut self.suspects);
         self.progress(rest).await;
         Ok(())
     }
 
-    /// Groups, their lists, and leases, by the keys there are and by those who name them.
+    /// Reads groups, their lists, and leases: from the keys that exist and from the
+    /// sets that name them.
     async fn read_keys(&mut self) -> Result<(), EngineError> {
         let mut cursor = Some("0".to_owned());
         while let Some(at) = cursor {
@@ -150,8 +154,8 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// What is leased, waiting, dead or admitted, whosever it is.
-    async fn walk_places(&mut self) -> Result<(), EngineError> {
+    /// Scans the leased, waiting, dead and admitted jobs of all groups.
+    async fn scan_places(&mut self) -> Result<(), EngineError> {
         let mut places = vec![
             ("in_flight", String::new(), "H"),
             ("sorted", "non-ready-queue".to_owned(), "W"),
@@ -173,12 +177,12 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    async fn walk_group(&mut self, group: &str) -> Result<(), EngineError> {
+    async fn scan_group(&mut self, group: &str) -> Result<(), EngineError> {
         let bulks = self.texts("ZRANGE", &format!("group:{group}:bulks"), &["0", "-1", "WITHSCORES"]).await?;
         let bulks: Vec<(&String, &String)> = bulks.chunks_exact(2).map(|pair| (&pair[0], &pair[1])).collect();
         let lists = self.lists_of(group, &bulks).await?;
-        let listed = self.walk_lists(&lists).await?;
-        let mut counted = self.walk_rows(group, &listed).await?;
+        let listed = self.scan_lists(&lists).await?;
+        let mut counted = self.scan_rows(group, &listed).await?;
         let ready = self.types.iter().map(|name| format!("ready-queue:{name}"));
         let lists: Vec<String> = ready.chain(lists).collect();
         let unlisted = self.without_listed(group, &lists, std::mem::take(&mut counted.unlisted)).await?;
@@ -192,7 +196,7 @@ impl<'a> Walk<'a> {
         self.compare_counts(group, &bulks, &counted).await
     }
 
-    /// The lists in which jobs of a group can stand, but for those of admitted jobs.
+    /// The lists that can contain jobs of a group, except those of admitted jobs.
     async fn lists_of(&self, group: &str, bulks: &[(&String, &String)]) -> Result<Vec<String>, EngineError> {
         let mut lists = self.lists.get(group).cloned().unwrap_or_default();
         for field in self.texts("HKEYS", &format!("group:{group}:meta"), &[]).await? {
@@ -204,8 +208,9 @@ impl<'a> Walk<'a> {
         Ok(lists.into_iter().collect())
     }
 
-    /// Jobs that stand in these lists and belong there; the others are suspects, and so is what was met twice.
-    async fn walk_lists(&mut self, lists: &[String]) -> Result<HashSet<String>, EngineError> {
+    /// The jobs in these lists that belong there. Other jobs, and jobs that occur
+    /// twice, are suspects.
+    async fn scan_lists(&mut self, lists: &[String]) -> Result<HashSet<String>, EngineError> {
         let mut listed = HashSet::new();
         for key in lists {
             let mut cursor = Some("0".to_owned());
@@ -225,7 +230,7 @@ impl<'a> Walk<'a> {
         Ok(listed)
     }
 
-    async fn walk_rows(&mut self, group: &str, listed: &HashSet<String>) -> Result<Counted, EngineError> {
+    async fn scan_rows(&mut self, group: &str, listed: &HashSet<String>) -> Result<Counted, EngineError> {
         let mut counted = Counted::default();
         let mut cursor = Some("0".to_owned());
         let mut met = HashSet::new();
@@ -233,7 +238,7 @@ impl<'a> Walk<'a> {
             let (next, seen) = self.jobs_page("rows", group, &at, JOBS_PAGE).await?;
             let mut odd = Vec::new();
             for seen in seen {
-                // A scan may give an entry twice.
+                // A scan may return an entry twice.
                 if met.insert(seen.name.clone()) && !self.count(seen.letter, &seen, listed, &mut counted) {
                     odd.push(seen.name);
                 }
@@ -244,7 +249,7 @@ impl<'a> Walk<'a> {
         Ok(counted)
     }
 
-    /// Notes what one row says; false if it contradicts itself.
+    /// Counts one row; false if it contradicts itself.
     fn count(&mut self, letter: char, seen: &Seen, listed: &HashSet<String>, counted: &mut Counted) -> bool {
         counted.bytes += seen.bytes;
         counted.backlog += u64::from(matches!(letter, 'L' | 'W'));
@@ -265,7 +270,8 @@ impl<'a> Walk<'a> {
         true
     }
 
-    /// Those of `names` that are in none of these lists. New ones are at the tails, so that most are soon found.
+    /// The `names` that are in none of these lists. New entries are at the tails, so
+    /// most are found soon.
     async fn without_listed(
         &self,
         group: &str,
@@ -292,7 +298,7 @@ impl<'a> Walk<'a> {
         Ok(names)
     }
 
-    /// Those of `names` that are in no chunk of this list.
+    /// The `names` that are in no chunk of this list.
     async fn without_filed(
         &self,
         key: &str,
@@ -312,7 +318,8 @@ impl<'a> Walk<'a> {
         Ok(names)
     }
 
-    /// Suspects whose counts are not what the walk has counted, and the group itself if it looked odd.
+    /// Reports suspects with counts that differ from those of the scan, and the group itself if
+    /// it is conspicuous.
     async fn compare_counts(
         &mut self,
         group: &str,
@@ -360,7 +367,8 @@ impl<'a> Walk<'a> {
         Ok(bytes)
     }
 
-    /// Whether a bulk action can be taken. One that can unlike expected may have changed since the walk began.
+    /// Whether a bulk action is available for aggregation. If it is, unexpectedly, it may have
+    /// changed since the start of the scan.
     async fn is_takeable(&self, number: &str, expected: bool) -> Result<bool, EngineError> {
         let member = format!("{number:0>16}");
         if self.takeable.contains(&member) == expected {
@@ -379,7 +387,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Keeps suspects until there are as many as one step takes.
+    /// Collects suspects until they fill one step.
     async fn report(&mut self, suspects: Vec<Suspect>) {
         self.suspects.extend(suspects);
         while self.suspects.len() >= AUDIT_SUSPECTS_MAX {
@@ -390,8 +398,9 @@ impl<'a> Walk<'a> {
     }
 
     async fn progress(&self, suspects: Vec<Suspect>) {
-        let page = WalkPage { suspects, groups_walked: self.walked, groups: self.groups.len() as u64 };
-        // Nothing receives pages once an audit of suspects has failed; that error is the one reported.
+        let page = ScanPage { suspects, groups_scanned: self.scanned, groups: self.groups.len() as u64 };
+        // The receiver is gone once an audit of suspects has failed; that error is
+        // reported instead.
         let _ = self.pages.send(page).await;
     }
 
@@ -405,7 +414,7 @@ impl<'a> Walk<'a> {
         self.page_of(&["", "page", source, name, cursor, &count.to_string()]).await
     }
 
-    /// A page by all the words of its request.
+    /// A page, by all arguments of its request.
     async fn page_of(&self, words: &[&str]) -> Result<(Option<String>, Vec<String>), EngineError> {
         let arguments: Vec<Vec<u8>> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
         let engine = self.engine;
@@ -438,7 +447,7 @@ impl<'a> Walk<'a> {
         self.texts("LRANGE", key, &[&first, &last]).await
     }
 
-    /// A reply that is a number.
+    /// A command with a number as its reply.
     async fn number(&self, command: &str, key: &str, words: &[&str]) -> Result<u64, EngineError> {
         let mut cmd = Cmd::new();
         cmd.arg(command).arg(format!("{}{key}", self.engine.keys.prefix())).arg(words);
@@ -448,7 +457,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// A reply of texts; what is not there is empty.
+    /// A command with texts as its reply; missing values are empty.
     async fn texts(&self, command: &str, key: &str, words: &[&str]) -> Result<Vec<String>, EngineError> {
         let mut cmd = Cmd::new();
         cmd.arg(command).arg(format!("{}{key}", self.engine.keys.prefix())).arg(words);

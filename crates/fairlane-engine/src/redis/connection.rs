@@ -1,9 +1,10 @@
 //! A connection that is replaced when it breaks or leads to the wrong server.
 //!
-//! The client's own connection manager keeps a connection to a primary that was demoted, so this one owns
-//! the reconnection: an error that `errors.rs` says belongs to the wrong server drops the link, and the next
-//! command resolves the name and connects again. A command that got no answer is an error that says so; its
-//! caller decides when to repeat it. Blocking pops have a connection of their own, without a reply timeout.
+//! The connection manager of the client library keeps a connection to a primary that was demoted,
+//! so this module does the reconnecting. An error that `errors.rs` attributes to the wrong server
+//! drops the link, and the next command resolves the name and connects again. A command without a
+//! reply is an error; its caller decides when to repeat it. Blocking pops have a connection of
+//! their own, without a response timeout.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -18,29 +19,29 @@ use crate::engine::EngineError;
 
 const RECONNECT_DELAY_MIN: Duration = Duration::from_millis(20);
 const RECONNECT_ATTEMPTS: u32 = 7;
-/// A link that is younger is kept after an answer of the wrong server: a replica that many callers ask must
-/// not be connected to for each of them.
+/// A younger link is kept after an error of the wrong server, so that many callers of a replica do
+/// not each open a new connection.
 const LINK_AGE_MIN: Duration = Duration::from_millis(100);
 
-/// A way to a server or cluster; clones share it.
+/// A connection to a server or cluster; clones share it.
 #[derive(Clone)]
 pub(super) struct Connection(Arc<Inner>);
 
 struct Inner {
     address: Arc<Address>,
     response_timeout: Option<Duration>,
-    /// Whether any connection to this address has carried out a command.
+    /// Whether any connection to this address has executed a command.
     is_met: Arc<AtomicBool>,
     link: Mutex<Option<Link>>,
     links: AtomicU64,
-    /// Held while connecting; what the last attempt ended with, if it failed.
+    /// Held while connecting; contains the error of the last attempt, if it failed.
     connecting: tokio::sync::Mutex<Option<(Instant, RedisError)>>,
 }
 
-/// One connection that was opened.
+/// One open connection.
 #[derive(Clone)]
 pub(super) struct Link {
-    /// Counts the connections that were opened, from 1.
+    /// The number of the connection, counted from 1.
     pub number: u64,
     opened: Instant,
     line: Line,
@@ -49,7 +50,7 @@ pub(super) struct Link {
 }
 
 impl Connection {
-    /// Opens a connection. Those that share `is_met` lead to the same address.
+    /// Opens a connection. Connections with the same `is_met` lead to the same address.
     pub async fn open(
         address: Arc<Address>,
         response_timeout: Option<Duration>,
@@ -76,12 +77,12 @@ impl Connection {
         self.0.address.user()
     }
 
-    /// Sends one command; the server's own words are kept in the error.
+    /// Sends one command; the error contains the message of the server.
     pub async fn query(&self, command: &Cmd) -> Result<Value, EngineError> {
         self.link().await?.query(command).await
     }
 
-    /// Sends a command that names no key to the server that has this key.
+    /// Sends a command without keys to the server that has this key.
     pub async fn query_at(&self, key: &str, command: &Cmd) -> Result<Value, EngineError> {
         let link = self.link().await?;
         let reply = match &link.line {
@@ -96,13 +97,13 @@ impl Connection {
         reply.map_err(|error| link.explain(&error))
     }
 
-    /// The link in use, or a new one.
+    /// The current link, or a new one.
     pub async fn link(&self) -> Result<Link, EngineError> {
         if let Some(link) = self.0.current() {
             return Ok(link);
         }
         self.0.connect(&self.0).await.map_err(|error| match error.is_timeout() && self.0.address.has_tls() {
-            // A plain port waits for the end of a command that TLS never sends.
+            // A port without TLS does not respond to a TLS handshake.
             true => {
                 errors::unavailable(format!("{error}; is this the TLS port? A plain one does not answer TLS"))
             }
@@ -110,7 +111,7 @@ impl Connection {
         })
     }
 
-    /// Drops the link in use: what was sent on it is not answered in time.
+    /// Drops the current link, because it did not respond in time.
     pub fn drop_link(&self) {
         self.0.slot().take();
     }
@@ -125,8 +126,8 @@ impl Inner {
         self.slot().clone()
     }
 
-    /// Connects, unless another caller has meanwhile. Callers that waited for an attempt that failed share
-    /// its error.
+    /// Connects, unless another caller has done so in the meantime. Callers that waited for a
+    /// failed attempt share its error.
     async fn connect(&self, own: &Arc<Self>) -> Result<Link, RedisError> {
         let asked = Instant::now();
         let mut failed = self.connecting.lock().await;
@@ -158,8 +159,8 @@ impl Inner {
         }
     }
 
-    /// A server that restarts is away for a moment, which callers need not notice. Each attempt resolves the
-    /// name again.
+    /// Retries for a moment, so that callers do not notice the restart of a server. Each attempt
+    /// resolves the name again.
     async fn try_to_connect(&self) -> Result<Line, RedisError> {
         let mut delay = RECONNECT_DELAY_MIN;
         for _ in 1..RECONNECT_ATTEMPTS {
@@ -175,7 +176,7 @@ impl Inner {
 }
 
 impl Link {
-    /// Sends one command; the server's own words are kept in the error.
+    /// Sends one command; the error contains the message of the server.
     pub async fn query(&self, command: &Cmd) -> Result<Value, EngineError> {
         self.query_raw(command).await.map_err(|error| self.explain(&error))
     }
@@ -188,24 +189,25 @@ impl Link {
         self.note(reply)
     }
 
-    /// What an error of this link means.
+    /// The meaning of an error of this link.
     pub fn explain(&self, error: &RedisError) -> EngineError {
         explain(error, stage(&self.is_met))
     }
 
-    /// The user may not do something: refused at first, waited for later.
+    /// The error for a missing permission: final before the first command, transient later.
     pub fn refuse(&self, reason: String) -> EngineError {
         errors::access(reason, stage(&self.is_met))
     }
 
-    /// A command was carried out: from now on errors of access are waited for.
+    /// Records that a command was executed: from now on, errors of access are transient.
     pub fn met(&self) {
         if !self.is_met.load(Ordering::Relaxed) {
             self.is_met.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Gives the reply on, and drops the link if it shows that the link is broken or leads elsewhere.
+    /// Passes the reply on, and drops the link if the error shows that it is broken or leads to
+    /// the wrong server.
     fn note(&self, reply: Result<Value, RedisError>) -> Result<Value, RedisError> {
         if let Err(error) = &reply
             && errors::replaces_link(error)

@@ -1,7 +1,7 @@
-//! Script replies to values. An unknown code or a missing part is an error, never a guess.
+//! Script replies to values. An unknown code or a missing part is an error, never a default.
 //!
-//! Scripts answer with spans, not with times of their clock: `now` is the caller's, so that a worker whose
-//! clock differs from the server's still wakes at the right moment.
+//! Scripts reply with time spans instead of times of their clock. `now` is that of the caller, so
+//! that a worker with a clock that differs from the server's still wakes at the right time.
 
 pub(super) mod audit;
 mod bulks;
@@ -15,8 +15,8 @@ use ::redis::Value;
 use fairlane_core::limits::REFUSAL_RETRY_MS;
 use fairlane_core::queue::{
     Command, Difference, Enqueued, Extended, Extension, GroupSet, GroupSettings, JobReceipt, JobRef, Leased,
-    LeasedJob, Promoted, Reclaimed, Refusal, Reply, Settled, TypeRemoved, TypeSet, TypeSettings, Verdict,
-    WholeSet,
+    LeasedJob, Promoted, QueueSet, Reclaimed, Refusal, Reply, Settled, TypeRemoved, TypeSet, TypeSettings,
+    Verdict,
 };
 use fairlane_core::{
     BulkId, Cost, Fence, GroupId, JobId, Level, Micros, Rate, RequestNumber, Trace, TypeId, Weight, WorkerId,
@@ -29,46 +29,56 @@ type Decoded<T> = Result<T, EngineError>;
 /// The reply to `command`, sent at `now`.
 pub(super) fn reply(command: &Command, value: Value, now: Micros) -> Decoded<Reply> {
     Ok(match command {
-        Command::Enqueue(_) => Reply::Enqueued(enqueued(Items::of(value)?)?),
-        Command::Lease(_) => Reply::Leased(leased(Items::of(value)?)?),
+        Command::Enqueue(_) => Reply::Enqueue(enqueued(Items::of(value)?)?),
+        Command::Lease(_) => Reply::Lease(leased(Items::of(value)?)?),
         Command::Extend(command) => {
             let until = now.plus_ms(command.lease_ms);
-            Reply::Extended(Extended { extensions: letters(value, |letter| extension(letter, until))? })
+            Reply::Extend(Extended { extensions: letters(value, |letter| extension(letter, until))? })
         }
-        Command::Settle(_) => Reply::Settled(Settled { verdicts: letters(value, verdict)? }),
+        Command::Settle(_) => Reply::Settle(Settled { verdicts: letters(value, verdict)? }),
         Command::Promote(_) => {
             let mut items = Items::of(value)?;
-            Reply::Promoted(Promoted { moved: items.number()? as usize, wake_in_us: items.span_us()? })
+            Reply::Promote(Promoted { moved: items.number()? as usize, wake_in_us: items.span_us()? })
         }
         Command::Reclaim(_) => {
             let mut items = Items::of(value)?;
-            Reply::Reclaimed(Reclaimed {
+            Reply::Reclaim(Reclaimed {
                 recovered: items.number()? as usize,
                 dead: items.number()? as usize,
                 cancelled: items.number()? as usize,
                 grace_until: items.later(now)?,
             })
         }
-        Command::SetGroup(_) => Reply::GroupSet(GroupSet { settings: group_settings(&text(value)?)? }),
-        Command::SetType(_) => Reply::TypeSet(match text(value)?.as_str() {
+        Command::SetGroup(_) => Reply::SetGroup(GroupSet { settings: group_settings(&text(value)?)? }),
+        Command::SetType(_) => Reply::SetType(match text(value)?.as_str() {
             "too many types" => TypeSet::TooManyTypes,
             settings => TypeSet::Set(type_settings(settings)?),
         }),
-        Command::RemoveType(_) => Reply::TypeRemoved(match text(value)?.as_str() {
+        Command::RemoveType(_) => Reply::RemoveType(match text(value)?.as_str() {
             "removed" => TypeRemoved::Removed,
             "unknown" => TypeRemoved::Unknown,
             "again" => TypeRemoved::Again,
             jobs => TypeRemoved::HasJobs { jobs: parse(jobs)? },
         }),
-        Command::SetWhole(_) => Reply::WholeSet(match text(value)?.as_str() {
-            "set" => WholeSet::Set,
-            "in use" => WholeSet::DisciplineInUse,
-            other => return Err(unknown("reply to set_whole", other)),
+        Command::SetQueue(_) => Reply::SetQueue(match text(value)?.as_str() {
+            "set" => QueueSet::Set,
+            "in use" => QueueSet::DisciplineInUse,
+            other => return Err(unknown("reply to set_queue", other)),
         }),
-        Command::Inspect(command) => Reply::Inspected(views::inspected(command, value)?),
-        Command::ListJobs(_) => Reply::Listed(listing::listed(Items::of(value)?)?),
-        Command::Explain(command) => Reply::Explained(listing::explained(&command.job, value)?),
-        Command::Audit(command) => Reply::Audited(audit::audited(command, value)?),
+        Command::InspectJob(command) => {
+            Reply::InspectJob(if_any(value, |mut items| views::job_view(&command.job, &mut items))?)
+        }
+        Command::InspectGroup(_) => Reply::InspectGroup(if_any(value, views::group_view)?),
+        Command::InspectType(_) => Reply::InspectType(if_any(value, views::type_view)?),
+        Command::InspectBulk(_) => Reply::InspectBulk(bulks::view_if_any(Items::of(value)?)?),
+        Command::InspectCongestion(_) => Reply::InspectCongestion(if_any(value, views::congestion_view)?),
+        Command::InspectQueue(_) => Reply::InspectQueue(views::queue_view(Items::of(value)?)?),
+        Command::ListGroups(_) => Reply::ListGroups(views::groups_page(Items::of(value)?)?),
+        Command::ListBulks(_) => Reply::ListBulks(views::bulks_page(Items::of(value)?)?),
+        Command::ListSnapshots(_) => Reply::ListSnapshots(views::history(Items::of(value)?)?),
+        Command::ListJobs(_) => Reply::ListJobs(listing::listed(Items::of(value)?)?),
+        Command::Explain(command) => Reply::Explain(listing::explained(&command.job, value)?),
+        Command::Audit(command) => Reply::Audit(audit::audited(command, value)?),
         other => bulks::reply(other, value)?,
     })
 }
@@ -87,13 +97,21 @@ pub(super) fn text(value: Value) -> Decoded<String> {
     }
 }
 
+/// The value in a reply, or `None` for an empty reply.
+fn if_any<T>(value: Value, decode: impl FnOnce(Items) -> Decoded<T>) -> Decoded<Option<T>> {
+    if matches!(&value, Value::BulkString(bytes) if bytes.is_empty()) {
+        return Ok(None);
+    }
+    decode(Items::of(value)?).map(Some)
+}
+
 fn letters<T>(value: Value, decode: impl Fn(char) -> Option<T>) -> Decoded<Vec<T>> {
     let text = text(value)?;
     text.chars().map(|letter| decode(letter).ok_or_else(|| unknown("code", letter))).collect()
 }
 
-/// Per run the letters of its jobs and the backlog of its group behind them, in one text; then for each job that is
-/// there the name of its bulk action or nothing.
+/// Decodes the reply to `enqueue`: per run the letters of its jobs followed by the backlog of its
+/// group, in one text; then for each existing job the name of its bulk action or an empty text.
 fn enqueued(mut items: Items) -> Decoded<Enqueued> {
     let (mut receipts, mut backlogs) = (Vec::new(), Vec::new());
     let text = items.text()?;
@@ -106,7 +124,7 @@ fn enqueued(mut items: Items) -> Decoded<Enqueued> {
         for letter in run.chars() {
             receipts.push(receipt(letter).ok_or_else(|| unknown("code", letter))?);
         }
-        // A count that is wrong may be below zero.
+        // A wrong count may be negative.
         let mut backlog: i64 = parse(backlog)?;
         backlogs.resize(receipts.len(), 0);
         for (receipt, after) in receipts[from..].iter().zip(&mut backlogs[from..]).rev() {
@@ -138,7 +156,7 @@ fn receipt(letter: char) -> Option<JobReceipt> {
         's' => refused(Refusal::BulkSealed),
         'u' => refused(Refusal::BulkUnknown),
         'g' => refused(Refusal::GroupFull),
-        'w' => refused(Refusal::WholeFull),
+        'w' => refused(Refusal::QueueFull),
         'G' => refused(Refusal::GroupBytesFull),
         'W' => refused(Refusal::QueueBytesFull),
         't' => refused(Refusal::TooManyTypes),
@@ -164,7 +182,7 @@ fn verdict(letter: char) -> Option<Verdict> {
     }
 }
 
-/// A flat reply, taken apart from the front.
+/// A flat reply, read from the front.
 struct Items(std::vec::IntoIter<Value>);
 
 impl Items {
@@ -191,24 +209,24 @@ impl Items {
         parse(&self.text()?)
     }
 
-    /// A count. One that is wrong may be below zero until an audit has repaired it.
+    /// A count. A wrong count may be negative until an audit has repaired it.
     fn count(&mut self) -> Decoded<u64> {
         let count: i64 = parse(&self.text()?)?;
         Ok(count.max(0) as u64)
     }
 
-    /// A number, or nothing.
+    /// A number, or `None` for an empty text.
     fn number_if_any(&mut self) -> Decoded<Option<u64>> {
         let text = self.text()?;
         if text.is_empty() { Ok(None) } else { parse(&text).map(Some) }
     }
 
-    /// A span from `now` in microseconds, or nothing.
+    /// The time after a span from `now` in microseconds, or `None`.
     fn later(&mut self, now: Micros) -> Decoded<Option<Micros>> {
         Ok(self.span_us()?.map(|span_us| now.plus_us(span_us)))
     }
 
-    /// A span in microseconds, or nothing; one that has passed is 0.
+    /// A span in microseconds, or `None`; one in the past is 0.
     fn span_us(&mut self) -> Decoded<Option<u64>> {
         let span = self.text()?;
         if span.is_empty() {
@@ -251,14 +269,15 @@ fn level(index: &str) -> Decoded<Level> {
     found.ok_or_else(|| unknown("level", index))
 }
 
-/// `level:type`.
+/// Parses `level:type`.
 fn place(place: &str) -> Decoded<(Level, TypeId)> {
     let (index, name) = place.split_once(':').ok_or_else(|| unknown("place", place))?;
     Ok((level(index)?, type_id(name)?))
 }
 
-/// A job's row: `X` if it was cancelled where it stands, the time in base 36, then `level:type:cost:bulk`, with
-/// nothing for a cost of 1 and for no bulk action; then `:payload`, or `+`, the packed trace and the payload.
+/// A job's row: `X` if it was cancelled in a list, the time in base 36, then
+/// `level:type:cost:bulk`, with an empty cost for 1 and an empty number for no bulk action; then
+/// `:payload`, or `+`, the packed trace and the payload.
 struct Row {
     created_at: Micros,
     level: Level,
@@ -326,7 +345,7 @@ fn leased(mut items: Items) -> Decoded<Leased> {
     Ok(Leased::Jobs { jobs, wake_in_us })
 }
 
-/// The jobs taken off one lane; those that came back to it have their attempt told.
+/// The leased jobs of one lane; the attempts of returned jobs follow.
 fn leased_lane(
     items: &mut Items,
     fence: Fence,
@@ -361,7 +380,7 @@ fn leased_lane(
     Ok(())
 }
 
-/// `count:period_ms:burst`, zeros for none.
+/// Parses `count:period_ms:burst`; all zero means no rate.
 fn rate<'a>(parts: &mut impl Iterator<Item = &'a str>) -> Decoded<Option<Rate>> {
     let count: u64 = parse(part(parts)?)?;
     let (period_ms, burst) = (parse(part(parts)?)?, parse(part(parts)?)?);

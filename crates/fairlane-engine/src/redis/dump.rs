@@ -1,4 +1,4 @@
-//! The whole state as core dumps it, read back from Redis; for tests.
+//! The state of the queue in the format of core's dump, read from Redis; for tests.
 
 use ::redis::Value;
 use fairlane_core::Micros;

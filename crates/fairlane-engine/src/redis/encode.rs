@@ -1,55 +1,65 @@
-//! Commands to a script's stem and arguments; each script's header says what they are.
+//! Commands to the arguments of their scripts; the header of each script describes them.
 
 mod audit;
 mod bulks;
 mod listing;
 
-use fairlane_core::queue::{
-    Command, Enqueue, Extend, Inspect, JobRef, Lease, NewJob, Outcome, SetGroup, SetType, Settings, Settle,
-    Settlement,
-};
+use fairlane_core::queue::*;
 use fairlane_core::{Fence, Micros, Rate};
 
 type Arguments = Vec<Vec<u8>>;
 
-/// The script and its arguments; the first is the time, if a test gives it.
-pub(super) fn arguments(command: &Command, given: Option<Micros>) -> (&'static str, Arguments) {
+/// The arguments of a command's script; the first is the time, if a test sets it.
+pub(super) fn arguments(command: &Command, given: Option<Micros>) -> Arguments {
     let mut arguments = vec![given.map_or(Vec::new(), |now| decimal(now.0))];
-    let stem = match command {
-        Command::Enqueue(command) => enqueue(command, &mut arguments),
-        Command::Lease(command) => lease(command, &mut arguments),
-        Command::Extend(command) => extend(command, &mut arguments),
-        Command::Settle(command) => settle(command, &mut arguments),
-        Command::Promote(command) => {
-            arguments.push(decimal(command.jobs_max as u64));
-            "promote"
+    push(command, &mut arguments);
+    arguments
+}
+
+fn push(command: &Command, arguments: &mut Arguments) {
+    match command {
+        Command::Enqueue(command) => enqueue(command, arguments),
+        Command::Lease(command) => lease(command, arguments),
+        Command::Extend(command) => extend(command, arguments),
+        Command::Settle(command) => settle(command, arguments),
+        Command::Promote(Promote { jobs_max })
+        | Command::Reclaim(Reclaim { jobs_max })
+        | Command::Admit(Admit { jobs_max })
+        | Command::Sweep(Sweep { jobs_max }) => arguments.push(decimal(*jobs_max as u64)),
+        Command::SetGroup(command) => set_group(command, arguments),
+        Command::SetType(command) => set_type(command, arguments),
+        Command::RemoveType(RemoveType { type_id }) | Command::InspectType(InspectType { type_id }) => {
+            arguments.push(type_id.escaped().into());
         }
-        Command::Reclaim(command) => {
-            arguments.push(decimal(command.jobs_max as u64));
-            "reclaim"
-        }
-        Command::SetGroup(command) => set_group(command, &mut arguments),
-        Command::SetType(command) => set_type(command, &mut arguments),
-        Command::RemoveType(command) => {
-            arguments.push(command.type_id.escaped().into());
-            "remove_type"
-        }
-        Command::SetWhole(command) => {
+        Command::SetQueue(command) => {
             for (field, value) in command.settings.fields() {
                 arguments.extend([field.into(), value.into_bytes()]);
             }
-            "set_whole"
         }
-        Command::Inspect(command) => inspect(command, &mut arguments),
-        Command::ListJobs(command) => listing::list_jobs(command, &mut arguments),
-        Command::Explain(command) => {
-            arguments.push(name(&command.job));
-            "explain"
+        Command::InspectJob(InspectJob { job }) | Command::Explain(Explain { job }) => {
+            arguments.push(name(job))
         }
-        Command::Audit(command) => audit::audit(command, &mut arguments),
-        other => bulks::arguments(other, &mut arguments),
-    };
-    (stem, arguments)
+        Command::InspectGroup(InspectGroup { group })
+        | Command::InspectCongestion(InspectCongestion { group }) => arguments.push(group.escaped().into()),
+        Command::InspectQueue(InspectQueue) => {
+            let fields = Settings::default().fields();
+            arguments.extend(fields.into_iter().map(|(field, _)| field.into()));
+        }
+        Command::ListGroups(ListGroups { after, limit }) => {
+            let after = after.as_ref().map_or(Vec::new(), |group| group.escaped().into());
+            arguments.extend([after, decimal(*limit as u64)]);
+        }
+        Command::ListBulks(ListBulks { group, after, limit, unfinished }) => {
+            let which: &[u8] = if *unfinished { b"unfinished" } else { b"bulks" };
+            arguments.extend([group.escaped().into(), decimal(*after), decimal(*limit as u64), which.into()]);
+        }
+        Command::ListSnapshots(ListSnapshots { group, limit }) => {
+            arguments.extend([group.escaped().into(), decimal(*limit as u64)]);
+        }
+        Command::ListJobs(command) => listing::list_jobs(command, arguments),
+        Command::Audit(command) => audit::audit(command, arguments),
+        other => bulks::push(other, arguments),
+    }
 }
 
 fn decimal(number: u64) -> Vec<u8> {
@@ -64,8 +74,8 @@ fn name(job: &JobRef) -> Vec<u8> {
     [job.group.escaped(), ":", job.id.escaped()].concat().into_bytes()
 }
 
-/// Consecutive jobs that differ in id, payload and trace only are sent as one run.
-fn enqueue(command: &Enqueue, arguments: &mut Arguments) -> &'static str {
+/// Consecutive jobs that differ only in id, payload and trace are sent as one run.
+fn enqueue(command: &Enqueue, arguments: &mut Arguments) {
     let alike = |a: &NewJob, b: &NewJob| {
         (&a.job.group, &a.type_id, a.level, a.cost, a.delay_ms, &a.bulk)
             == (&b.job.group, &b.type_id, b.level, b.cost, b.delay_ms, &b.bulk)
@@ -84,10 +94,9 @@ fn enqueue(command: &Enqueue, arguments: &mut Arguments) -> &'static str {
             arguments.extend([new.job.id.escaped().into(), tail(new)]);
         }
     }
-    "enqueue"
 }
 
-/// How a job's row ends: with its payload, behind its trace if it has one.
+/// The end of a job's row: its payload, preceded by its trace if it has one.
 fn tail(new: &NewJob) -> Vec<u8> {
     match &new.trace {
         Some(trace) => [&b"+"[..], &trace.packed(), &new.payload].concat(),
@@ -95,7 +104,7 @@ fn tail(new: &NewJob) -> Vec<u8> {
     }
 }
 
-fn lease(command: &Lease, arguments: &mut Arguments) -> &'static str {
+fn lease(command: &Lease, arguments: &mut Arguments) {
     let mut types: Vec<&str> = command.types.iter().map(|name| name.escaped()).collect();
     types.sort_unstable();
     types.dedup();
@@ -106,18 +115,16 @@ fn lease(command: &Lease, arguments: &mut Arguments) -> &'static str {
         decimal(command.lease_ms * 1000),
     ]);
     arguments.extend(types.into_iter().map(Vec::from));
-    "lease"
 }
 
-fn extend(command: &Extend, arguments: &mut Arguments) -> &'static str {
+fn extend(command: &Extend, arguments: &mut Arguments) {
     arguments.push(decimal(command.lease_ms * 1000));
     for (job, held) in &command.leases {
         arguments.extend([name(job), fence(*held)]);
     }
-    "extend"
 }
 
-/// Outcome's letter, delay in µs, Retry-After in µs and note.
+/// The letter of the outcome, delay in µs, Retry-After in µs, and note.
 fn outcome(outcome: &Outcome) -> (&'static str, u64, u64, &[u8]) {
     match outcome {
         Outcome::Succeeded { result } => ("s", 0, 0, result),
@@ -129,8 +136,8 @@ fn outcome(outcome: &Outcome) -> (&'static str, u64, u64, &[u8]) {
     }
 }
 
-/// Consecutive settlements that differ in id and note only are sent as one run.
-fn settle(command: &Settle, arguments: &mut Arguments) -> &'static str {
+/// Consecutive settlements that differ only in id and note are sent as one run.
+fn settle(command: &Settle, arguments: &mut Arguments) {
     let alike = |a: &Settlement, b: &Settlement| {
         let (a_letter, a_delay, a_after, a_note) = outcome(&a.outcome);
         let (b_letter, b_delay, b_after, b_note) = outcome(&b.outcome);
@@ -156,7 +163,6 @@ fn settle(command: &Settle, arguments: &mut Arguments) -> &'static str {
             }
         }
     }
-    "settle"
 }
 
 fn rate(rate: Option<Option<Rate>>) -> Vec<u8> {
@@ -175,7 +181,7 @@ fn paused(paused: Option<bool>) -> Vec<u8> {
     paused.map_or(Vec::new(), |paused| decimal(paused.into()))
 }
 
-fn set_group(command: &SetGroup, arguments: &mut Arguments) -> &'static str {
+fn set_group(command: &SetGroup, arguments: &mut Arguments) {
     let patch = &command.patch;
     arguments.extend([
         command.group.escaped().into(),
@@ -186,10 +192,9 @@ fn set_group(command: &SetGroup, arguments: &mut Arguments) -> &'static str {
         patch.base_priority.map_or(Vec::new(), |base| base.to_string().into_bytes()),
         decimal(command.reset_congestion.into()),
     ]);
-    "set_group"
 }
 
-fn set_type(command: &SetType, arguments: &mut Arguments) -> &'static str {
+fn set_type(command: &SetType, arguments: &mut Arguments) {
     let patch = &command.patch;
     arguments.extend([
         command.type_id.escaped().into(),
@@ -198,36 +203,4 @@ fn set_type(command: &SetType, arguments: &mut Arguments) -> &'static str {
         rate(patch.rate),
         patch.max_retry_count.map_or(Vec::new(), |most| decimal(most.map_or(0, |most| u64::from(most) + 1))),
     ]);
-    "set_type"
-}
-
-fn inspect(command: &Inspect, arguments: &mut Arguments) -> &'static str {
-    let page = |limit: usize| decimal(limit as u64);
-    match command {
-        Inspect::Job(job) => arguments.extend([b"job".to_vec(), name(job)]),
-        Inspect::Group(group) => arguments.extend([b"group".to_vec(), group.escaped().into()]),
-        Inspect::Type(type_id) => arguments.extend([b"type".to_vec(), type_id.escaped().into()]),
-        Inspect::Bulk(bulk) => {
-            arguments.extend([b"bulk".to_vec(), bulk.group.escaped().into(), bulk.id.escaped().into()]);
-        }
-        Inspect::Bulks { group, after, limit, unfinished } => {
-            let which: &[u8] = if *unfinished { b"unfinished" } else { b"bulks" };
-            arguments.extend([b"bulks".to_vec(), group.escaped().into(), decimal(*after), page(*limit)]);
-            arguments.push(which.into());
-        }
-        Inspect::Congestion(group) => arguments.extend([b"congestion".to_vec(), group.escaped().into()]),
-        Inspect::History { group, limit } => {
-            arguments.extend([b"history".to_vec(), group.escaped().into(), page(*limit)]);
-        }
-        Inspect::Groups { after, limit } => {
-            let after = after.as_ref().map_or(Vec::new(), |group| group.escaped().into());
-            arguments.extend([b"groups".to_vec(), after, page(*limit)]);
-        }
-        Inspect::Whole => {
-            arguments.extend([b"whole".to_vec(), Vec::new()]);
-            let fields = Settings::default().fields();
-            arguments.extend(fields.into_iter().map(|(field, _)| field.into()));
-        }
-    }
-    "inspect"
 }

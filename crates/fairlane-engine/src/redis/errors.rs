@@ -1,7 +1,7 @@
-//! What each error of Redis means: one table, from the error to what the engine does about it.
+//! The meaning of each Redis error: one table, from the error to the reaction of the engine.
 //!
-//! An error that passes by itself, or once an operator has acted, is [`EngineError::Unavailable`]: the
-//! caller repeats the command. Errors that come from the wrong server also end the connection, so that the
+//! An error that passes by itself, or once an operator has acted, is [`EngineError::Unavailable`]:
+//! the caller repeats the command. Errors of the wrong server also end the connection, so that the
 //! next command resolves the name and connects again. An error that is not in the table is
 //! [`EngineError::Broken`].
 
@@ -16,29 +16,30 @@ use crate::engine::EngineError;
 
 /// How the table recognises an error.
 enum Sign {
-    /// The first word of the server's answer.
+    /// The first word of the server's message.
     Code(&'static str),
-    /// Part of the server's answer, for errors without a code of their own.
+    /// Part of the server's message, for errors without a code of their own.
     Text(&'static str),
 }
 
-/// What the engine does about an error.
+/// The reaction of the engine to an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Class {
-    /// It passes: the command is repeated until it succeeds.
+    /// Transient: the command is repeated until it succeeds.
     Wait,
-    /// The address or the user is wrong. Before the engine has carried out its first command this refuses
-    /// the address; later it is waited for, because an operator is changing users or servers.
+    /// The address or the user is wrong. Before the engine has executed its first command,
+    /// the address is refused; later the error is transient, because an operator is changing
+    /// users or servers.
     Access,
-    /// The store cannot do it as things are.
+    /// The store cannot execute the command in its current state.
     Refuse,
 }
 
-/// What becomes of the connection.
+/// What happens to the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Link {
     Keep,
-    /// This is the wrong server, or none: connect again.
+    /// Connect again: this is the wrong server, or no server.
     Replace,
 }
 
@@ -93,7 +94,7 @@ const PERMISSION: &str = "the Redis user lacks a permission";
 const NOT_REDIS: &str = "what answers at this address does not speak as Redis does; is it the port of something \
                          else, or a TLS port (rediss://)?";
 
-/// Whether the engine has carried out a command before.
+/// Whether the engine has executed a command before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
     First,
@@ -104,7 +105,7 @@ pub(super) fn unavailable(reason: impl Into<String>) -> EngineError {
     EngineError::Unavailable { engine: "redis", reason: reason.into() }
 }
 
-/// What a Redis error means for the caller.
+/// The meaning of a Redis error for the caller.
 pub(super) fn explain(error: &RedisError, stage: Stage) -> EngineError {
     if let Some(Row(_, class, _, advice)) = row_of(error) {
         return match class {
@@ -115,7 +116,7 @@ pub(super) fn explain(error: &RedisError, stage: Stage) -> EngineError {
     }
     match error.kind() {
         ErrorKind::AuthenticationFailed => access(format!("{WRONG_PASSWORD} ({error})"), stage),
-        // The client's own text is several lines about bytes.
+        // The message of the client library has several lines about bytes.
         ErrorKind::Parse => access(NOT_REDIS.to_owned(), stage),
         _ if error.to_string().contains("Parse error") => access(NOT_REDIS.to_owned(), stage),
         ErrorKind::InvalidClientConfig => EngineError::refused(error.to_string()),
@@ -128,7 +129,7 @@ pub(super) fn explain(error: &RedisError, stage: Stage) -> EngineError {
     }
 }
 
-/// Whether the connection must be replaced. A script's own error never says anything about the server.
+/// Whether the connection must be replaced. An error of a script says nothing about the server.
 pub(super) fn replaces_link(error: &RedisError) -> bool {
     match row_of(error) {
         Some(Row(_, _, link, _)) => *link == Replace,
@@ -139,15 +140,15 @@ pub(super) fn replaces_link(error: &RedisError) -> bool {
     }
 }
 
-/// Whether a script ended with an error after it had begun: what it wrote before stays.
+/// Whether a script failed after it had begun: what it wrote before stays.
 pub(super) fn is_midway(error: &RedisError) -> bool {
     let text = error.to_string();
-    // A script looks at the layout before its first write.
+    // A script checks the layout before its first write.
     error.code() != Some("LAYOUT") && text.contains("on @user_script:")
         || text.contains("Error running script")
 }
 
-/// Whether the user may not do something; then its permissions have to be probed again.
+/// Whether a permission is missing, so that the permissions have to be probed again.
 pub(super) fn is_permission(error: &RedisError) -> bool {
     row_of(error).is_some_and(|Row(sign, ..)| {
         matches!(sign, Code("NOPERM") | Text("The user executing the script can't"))
@@ -162,7 +163,7 @@ fn row_of(error: &RedisError) -> Option<&'static Row> {
     })
 }
 
-/// The address or the user is wrong.
+/// The error for a wrong address or user.
 pub(super) fn access(reason: String, stage: Stage) -> EngineError {
     match stage {
         Stage::First => EngineError::refused(reason),
@@ -170,7 +171,7 @@ pub(super) fn access(reason: String, stage: Stage) -> EngineError {
     }
 }
 
-/// The advice, with the server's answer where that names the command.
+/// The advice, with the server's message if that names the command.
 fn access_reason(advice: &str, error: &RedisError) -> String {
     match error.code() {
         Some("NOAUTH") => advice.to_owned(),
@@ -187,7 +188,8 @@ fn is_connection_error(error: &RedisError) -> bool {
 
 /// The TLS error behind a Redis error.
 fn tls_error(error: &RedisError) -> Option<&rustls::Error> {
-    // The client keeps its cause behind an Arc, and an I/O error keeps its own out of its sources.
+    // The client library keeps its cause behind an Arc, and an I/O error does not expose its
+    // own as a source.
     let cause = error.source()?;
     let cause: &(dyn Error + 'static) = match cause.downcast_ref::<Arc<dyn Error + Send + Sync>>() {
         Some(shared) => &**shared,
@@ -197,7 +199,7 @@ fn tls_error(error: &RedisError) -> Option<&rustls::Error> {
     inner.and_then(|inner| inner.downcast_ref()).or_else(|| cause.downcast_ref())
 }
 
-/// What to do about a TLS error.
+/// The advice for a TLS error.
 fn tls_advice(error: &RedisError) -> String {
     let Some(tls) = tls_error(error) else { return error.to_string() };
     let advice = match tls {
@@ -236,7 +238,7 @@ fn tls_advice(error: &RedisError) -> String {
 mod tests {
     use super::*;
 
-    /// As the client reads it from the wire.
+    /// Parses a line as the client library does.
     fn answered(line: &str) -> RedisError {
         let value =
             ::redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).expect("a line of the protocol");
@@ -249,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn passing_errors_are_waited_for() {
+    fn transient_errors_are_retryable() {
         for line in [
             "READONLY You can't write against a read only replica.",
             "NOREPLICAS Not enough good replicas to write.",

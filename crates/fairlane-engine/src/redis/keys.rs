@@ -1,8 +1,8 @@
-//! The key builder: what every key is called.
+//! The key builder: the names of all keys.
 //!
-//! Scripts are given the partition's key and derive all others from it: they cut `partition` off and put
-//! another name behind the same prefix. On a cluster the prefix carries the partition's hash tag, so that
-//! all of them share a slot. Names inside keys are escaped and never contain `:`.
+//! Scripts get the key of the partition and derive all others from it: they replace `partition`
+//! after the prefix by another name. On a cluster, the prefix contains the partition's hash tag, so
+//! that all keys share a slot. Names inside keys are escaped and never contain `:`.
 
 use fairlane_core::TypeId;
 
@@ -24,20 +24,20 @@ impl Keys {
         &self.prefix
     }
 
-    /// The partition's own row, which is also the key every script declares.
+    /// The partition's own row, which is also the key that every script declares.
     pub fn partition(&self) -> String {
         format!("{}{PARTITION}", self.prefix)
     }
 
-    /// A key that is written and removed again to find out what the user may do.
+    /// A key that is written and removed again to test the user's permissions.
     pub fn probe(&self) -> String {
         format!("{}probe", self.prefix)
     }
 
-    /// A field of [`Keys::in_flight`] that is no job: names of jobs contain a colon.
+    /// A field of [`Keys::in_flight`] that is not a job: names of jobs contain a colon.
     pub const WIDENER: &str = "-";
 
-    /// The hash of what is held of leased jobs.
+    /// The hash with the state of leased jobs.
     pub fn in_flight(&self) -> String {
         format!("{}in-flight", self.prefix)
     }

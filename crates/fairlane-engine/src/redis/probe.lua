@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
--- probe: runs every command that the scripts use on a scratch key, which is gone afterwards. A script that meets a
--- forbidden command midway leaves what it wrote before, so permissions are known before the first write.
+-- probe: runs every command that the scripts use on a scratch key, which is removed afterwards. A
+-- script that meets a forbidden command midway leaves its earlier writes, so permissions are
+-- checked before the first write.
 -- KEYS[1] the scratch key.
 -- Replies {per command that failed: its name, the error}.
 local key, failed = KEYS[1], {}
@@ -13,7 +14,7 @@ local function try(command, ...)
   end
 end
 
--- Without DEL the scratch key would stay, so nothing else is tried.
+-- Without DEL the scratch key would stay, so no other command is tried.
 try('DEL', key)
 if failed[1] then return failed end
 

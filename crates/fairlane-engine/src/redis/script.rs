@@ -1,8 +1,10 @@
-//! The scripts: expanded once, run by their digest, sent whole when the server does not know them.
+//! The scripts: expanded once, run by their digest, and sent as source if the server
+//! does not have them.
 //!
-//! A line `--@include name` stands for `scripts/include/name.lua`, and a limit's name for core's constant, so
-//! that both engines share one set. A server forgets scripts at restart, failover and `SCRIPT FLUSH`: any
-//! call may find its script gone, also among others in flight, and then sends the source with it.
+//! A line `--@include name` is replaced by `scripts/include/name.lua`, and the name of a limit by
+//! core's constant, so that both engines share one set. A server forgets scripts on restart,
+//! failover and `SCRIPT FLUSH`. Any call may therefore find its script missing, also among others
+//! in flight, and then sends the source.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -24,13 +26,15 @@ macro_rules! sources {
 }
 
 const OPERATIONS: &[(&str, &str)] = sources!("scripts/":
-    "enqueue" "lease" "extend" "settle" "promote" "reclaim" "set_group" "set_type" "set_whole" "inspect" "admit"
-    "open_bulk" "seal_bulk" "hold_bulk" "resume_bulk" "cancel_bulk" "take_completed" "finish_bulk" "cancel_job"
-    "requeue_dead" "discard" "make_due" "sweep" "list_jobs" "explain" "audit" "remove_type");
+    "enqueue" "lease" "extend" "settle" "promote" "reclaim" "set_group" "set_type" "set_queue" "admit"
+    "open_bulk" "seal_bulk" "hold_bulk" "resume_bulk" "cancel_bulk" "lease_bulks" "settle_bulk" "cancel_job"
+    "requeue_dead" "discard" "make_due" "sweep" "list_jobs" "explain" "audit" "remove_type"
+    "inspect_job" "inspect_group" "inspect_type" "inspect_bulk" "inspect_congestion" "inspect_queue" "list_groups"
+    "list_bulks" "list_snapshots");
 const INCLUDES: &[(&str, &str)] = sources!("scripts/include/":
-    "base" "rate" "lane" "write" "order" "waiting" "clamp" "downstream" "gate" "answer" "pick" "ends" "settling"
-    "purge" "bytes" "bulk" "ending" "clear" "congestion" "serve" "turns" "looks" "pages" "whereabouts"
-    "scan" "recount" "recount_bytes" "mend" "checks" "walk" "walk_groups" "idle");
+    "base" "rate" "lane" "write" "order" "waiting" "clamp" "downstream" "gate" "answer" "pick" "wake_after_lease" "end_lease"
+    "purge" "bytes" "bulk" "finish_job" "clear" "congestion" "serve" "round_robin" "views" "pages" "locate_job"
+    "match" "recount" "recount_bytes" "mend" "checks" "scan" "scan_groups" "idle");
 
 struct Source {
     code: String,
@@ -40,7 +44,7 @@ struct Source {
 /// All scripts by stem.
 pub(super) struct Scripts(HashMap<&'static str, Source>);
 
-/// As they are shipped: expanded and digested for the first engine of a process, and then for all.
+/// The unmodified scripts: expanded and digested once per process, and shared by all engines.
 static SHIPPED: LazyLock<Arc<Scripts>> = LazyLock::new(|| Arc::new(Scripts::expand(None)));
 
 impl Scripts {
@@ -84,7 +88,7 @@ impl Scripts {
     }
 }
 
-/// Whether a script has refused a partition that does not have our layout's version.
+/// Whether a script has refused a partition without our layout's version.
 pub(super) fn is_other_layout(error: &RedisError) -> bool {
     error.code() == Some("LAYOUT")
 }
@@ -98,7 +102,8 @@ fn call(command: &str, script: &str, key: &str, arguments: &[Vec<u8>]) -> Cmd {
     cmd
 }
 
-/// A script with its includes and the limits it uses. The first line stays first: it carries the flags.
+/// A script with its includes and the values of its limits. The first line stays first, because it
+/// carries the flags.
 fn expanded(source: &str) -> String {
     let mut code = String::new();
     for line in source.lines() {
@@ -118,8 +123,8 @@ fn included(name: &str) -> &'static str {
     found.expect("every include is listed").1
 }
 
-/// Puts each limit's value where its name stands. Locals would do, but a function that uses one has to find
-/// it among all others in use each time a script runs, which is most of what a short script costs.
+/// Replaces the name of each limit by its value. Locals would be slower: a function that uses one
+/// captures it each time a script runs, which dominates the cost of a short script.
 fn with_limits(code: &str) -> String {
     let limits: HashMap<&str, String> = limits().into_iter().collect();
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -139,7 +144,7 @@ fn with_limits(code: &str) -> String {
 fn limits() -> Vec<(&'static str, String)> {
     let number = |value: u64| value.to_string();
     let count = |value: usize| value.to_string();
-    // The partition's fields that are not 0 where nothing is stored; texts among them are never numbers.
+    // Fields of the partition with a default other than 0; text values are never numbers.
     let mut defaults =
         vec!["bucket = '0:0'".to_owned(), "cursor = ''".to_owned(), "window = '0:0'".to_owned()];
     for (field, value) in Settings::default().fields() {
@@ -175,7 +180,7 @@ fn limits() -> Vec<(&'static str, String)> {
         ("SWEEP_LANES_MAX", count(l::SWEEP_LANES_MAX)),
         ("SWEEP_GROUPS_MAX", count(l::SWEEP_GROUPS_MAX)),
         ("GROUP_IDLE_US", number(l::GROUP_IDLE_MS * 1000)),
-        ("TAKE_BULKS_MAX", count(l::TAKE_BULKS_MAX)),
+        ("LEASE_BULKS_MAX", count(l::LEASE_BULKS_MAX)),
         ("GROUP_BULKS_MAX", count(l::GROUP_BULKS_MAX)),
         ("PROGRESS_JOBS_MAX", number(l::PROGRESS_JOBS_MAX)),
         ("LIST_BYTES_MAX", count(l::LIST_BYTES_MAX)),
@@ -208,8 +213,8 @@ fn limits() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The names of all commands in the sources: words in capitals between quotes, wherever they stand, because some
-/// are passed on before they are called. A word that is none belongs to one of the two lists.
+/// The names of all commands in the sources: quoted words in capitals, wherever they are, because
+/// some are passed as arguments. Words that are not commands are in one of the two lists.
 #[cfg(test)]
 pub(super) fn commands_of_all_scripts() -> std::collections::BTreeSet<String> {
     const OPTIONS: &[&str] = &["COUNT", "MATCH", "WITHSCORES", "BYSCORE", "BYLEX", "LIMIT", "REV", "RANK"];

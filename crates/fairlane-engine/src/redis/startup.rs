@@ -1,5 +1,5 @@
-//! What is asked of the server beside the scripts: the layout's version and settings an operator should know about,
-//! when connecting, and how full it is.
+//! Requests to the server besides the scripts: on connecting, the version of the layout and
+//! settings that operators should know about; later, its memory use.
 
 use ::redis::Value;
 
@@ -8,13 +8,15 @@ use super::decode::text;
 use super::keys::Keys;
 use crate::engine::{EngineError, Space};
 
-/// The version of the key layout this program reads and writes.
+/// The version of the key layout that this program reads and writes.
 pub(super) const LAYOUT_VERSION: &str = "6";
-/// Longer than `hash-max-listpack-value`, which is 64 unless an operator raised it.
+/// Bytes of a value longer than `hash-max-listpack-value`, which is 64 unless an
+/// operator raised it.
 const WIDENER_BYTES: usize = 512;
 
-/// Refuses a store of another layout, and one with data but no version, which an older program has written to since
-/// it was emptied; true if it has ours, false if it is new. Reads only.
+/// Refuses a store with another layout, and one with data but without a version, to which an older
+/// program has written since it was emptied. Returns true if the store has our layout, false if it
+/// is new. Read-only.
 pub(super) async fn check_layout(link: &Link, keys: &Keys) -> Result<bool, EngineError> {
     let mut read = ::redis::cmd("HGET");
     read.arg(keys.partition()).arg("version");
@@ -34,8 +36,8 @@ pub(super) async fn check_layout(link: &Link, keys: &Keys) -> Result<bool, Engin
     }
 }
 
-/// Marks a new store with our layout's version and refuses a store of another. One that is marked is only read,
-/// because a full one takes no more.
+/// Marks a new store with our layout's version, and refuses a store with another. A marked store is
+/// only read, because a full one accepts no writes.
 pub(super) async fn mark_layout(link: &Link, keys: &Keys) -> Result<(), EngineError> {
     if !check_layout(link, keys).await? {
         let mut mark = ::redis::cmd("HSETNX");
@@ -46,8 +48,8 @@ pub(super) async fn mark_layout(link: &Link, keys: &Keys) -> Result<(), EngineEr
     widen_in_flight(link, keys).await
 }
 
-/// Fails as a change would. The field is there, so that nothing is changed; the server refuses the command all the
-/// same while it is a replica, is out of memory, cannot save or has too few replicas.
+/// Fails like a write would. The field exists, so nothing is changed. The server still refuses the
+/// command while it is a replica, is out of memory, cannot save or has too few replicas.
 pub(super) async fn check_writes(connection: &Connection, keys: &Keys) -> Result<(), EngineError> {
     check_layout(&connection.link().await?, keys).await?;
     let mut mark = ::redis::cmd("HSETNX");
@@ -55,7 +57,8 @@ pub(super) async fn check_writes(connection: &Connection, keys: &Keys) -> Result
     connection.query(&mark).await.map(drop)
 }
 
-/// Names both versions and what to do. Data of an older layout is not converted: the program that wrote it drains it.
+/// A message with both versions and advice. Data of an older layout is not converted; the program
+/// that wrote it drains it.
 fn other_layout(found: &str, prefix: &str) -> String {
     let known = format!(
         "the data under {prefix} has layout version {found}, this program reads version {LAYOUT_VERSION}"
@@ -71,8 +74,9 @@ fn other_layout(found: &str, prefix: &str) -> String {
     )
 }
 
-/// Redis keeps a small hash as a flat list that is searched from its beginning, until a value is long. One long
-/// value, under a name no job can have, makes every look-up of a leased job equally quick from the start.
+/// Redis keeps a small hash as a flat list, which is searched from the start, until a value is
+/// long. One long value, under a name that no job can have, makes every lookup of a leased job fast
+/// from the beginning.
 async fn widen_in_flight(link: &Link, keys: &Keys) -> Result<(), EngineError> {
     let mut has = ::redis::cmd("HEXISTS");
     has.arg(keys.in_flight()).arg(Keys::WIDENER);
@@ -85,7 +89,8 @@ async fn widen_in_flight(link: &Link, keys: &Keys) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// Sentences about settings that weaken what is promised. A server that does not show them gets none.
+/// Warnings about settings that weaken guarantees. None for a server that does not
+/// reveal its settings.
 pub(super) async fn warnings(connection: &Connection) -> Result<Vec<String>, EngineError> {
     let mut warnings = Vec::new();
     if let Some(policy) = setting(connection, "maxmemory-policy").await
@@ -117,8 +122,8 @@ pub(super) async fn warnings(connection: &Connection) -> Result<Vec<String>, Eng
     Ok(warnings)
 }
 
-/// What the server that holds the partition uses of its `maxmemory`; nothing where it has none. Asked by a script,
-/// because that goes to the right server of a cluster.
+/// The memory use and `maxmemory` of the server with the partition; `None` without a limit. A
+/// script reads them, because it runs on the right server of a cluster.
 pub(super) async fn space(connection: &Connection, keys: &Keys) -> Result<Option<Space>, EngineError> {
     let mut ask = ::redis::cmd("EVAL");
     ask.arg("#!lua flags=no-writes\nreturn redis.call('INFO', 'memory')").arg(1).arg(keys.partition());

@@ -1,10 +1,11 @@
-//! What must hold before a write goes out: the user may run every command that the scripts use, the layout is
-//! ours, and no group that the write concerns was left half written.
+//! The conditions for a write: the user may run every command of the scripts, the layout is ours,
+//! and no group that the write affects was left half written.
 //!
-//! The first two are checked on every new connection, before its first write, so that reading writes nothing.
-//! A script that fails midway is not rolled back. The groups it concerned are remembered here, and audited
-//! and repaired before the next write that concerns them. A group that cannot be repaired keeps only the commands
-//! that name it from being carried out, and is tried again after a pause.
+//! The first two are checked on every new connection before its first write, so that reading
+//! writes nothing. A script that fails midway is not rolled back. The groups that it affected
+//! are remembered here, and audited and repaired before the next write that affects them. A
+//! group that cannot be repaired blocks only the commands that name it, and the repair is
+//! retried after a pause.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,9 +24,9 @@ use crate::engine::{Engine, EngineError};
 use crate::observe;
 
 const PROBE: &str = include_str!("probe.lua");
-/// No connection has this number.
+/// A number that no connection has.
 const NONE: u64 = 0;
-/// Between a repair that failed and the next.
+/// The pause after a failed repair.
 const REPAIR_PAUSE: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
@@ -35,35 +36,36 @@ pub(super) struct WriteGuard {
     half_written: Mutex<HalfWritten>,
     /// Held while a connection is checked.
     checking: tokio::sync::Mutex<()>,
-    /// Held while something is repaired. Not the same: the commands of a repair may need a new connection.
+    /// Held during a repair. Another lock than `checking`, because the commands of a repair may
+    /// need a new connection.
     repairing: tokio::sync::Mutex<()>,
 }
 
-/// What scripts that failed midway concerned.
+/// What scripts that failed midway may have left inconsistent.
 #[derive(Default, Clone)]
 struct HalfWritten {
-    /// Scripts that choose their groups themselves have failed: everything is in doubt.
+    /// Whether a script failed that chooses its groups itself, so that everything is in doubt.
     everything: bool,
     suspects: BTreeSet<Suspect>,
-    /// When the last repair failed, and why.
+    /// When the last repair failed, with the reason.
     failed: Option<(Instant, String)>,
 }
 
-/// What a doubt means for a command.
+/// How a command relates to what is in doubt.
 #[derive(PartialEq)]
 enum Concern {
-    /// Nothing.
+    /// The command does not touch it.
     None,
-    /// It may meet what is in doubt: a repair comes first, if one can be made.
+    /// The command may touch it: a repair is attempted first.
     Some,
-    /// It names what is in doubt: it is not carried out before the repair.
+    /// The command names it: it fails unless the repair succeeds.
     Named,
 }
 
 impl HalfWritten {
     fn concern(&self, command: &Command) -> Concern {
         let is_clear = !self.everything && self.suspects.is_empty();
-        // A repair is itself a write; what a worker says of its leases is decided by their fences alone.
+        // A repair is itself a write. Settle and extend are decided by fences alone.
         if is_clear || matches!(command, Command::Audit(_)) {
             return Concern::None;
         }
@@ -77,7 +79,7 @@ impl HalfWritten {
         if !is_about_leases && (self.everything || chooses) { Concern::Some } else { Concern::None }
     }
 
-    /// Whether a repair that failed was tried a moment ago; why it failed.
+    /// Why the last repair failed, if that was less than [`REPAIR_PAUSE`] ago.
     fn failed_lately(&self) -> Option<&str> {
         let (at, reason) = self.failed.as_ref()?;
         (at.elapsed() < REPAIR_PAUSE).then_some(&**reason)
@@ -106,7 +108,7 @@ impl WriteGuard {
         Ok(link)
     }
 
-    /// Repairs what is in doubt. An error if that fails and the command names it.
+    /// Repairs what is in doubt. Fails if the repair does and the command names it.
     async fn repair(&self, engine: &RedisEngine, command: &Command) -> Result<(), EngineError> {
         let _repairing = self.repairing.lock().await;
         let doubt = self.half_written().clone();
@@ -150,16 +152,16 @@ impl WriteGuard {
         Ok(())
     }
 
-    /// What a script's error means for the caller; remembers what it leaves in doubt.
+    /// The meaning of a script's error for the caller; remembers what the script leaves in doubt.
     pub fn failed(&self, link: &Link, command: &Command, stem: &str, error: &RedisError) -> EngineError {
         let meaning = link.explain(error);
-        if !writes(command) {
+        if command.is_read_only() {
             return meaning;
         }
         if errors::is_permission(error) {
             self.checked.store(NONE, Ordering::Release);
         }
-        // A repair that fails leaves in doubt what it was to repair, and that is remembered.
+        // A failed repair leaves its suspects remembered.
         if !errors::is_midway(error) || matches!(command, Command::Audit(_)) {
             return meaning;
         }
@@ -186,18 +188,10 @@ fn reason_of(error: &EngineError) -> String {
     }
 }
 
-/// Whether a command may change what is stored.
-pub(super) fn writes(command: &Command) -> bool {
-    match command {
-        Command::Inspect(_) | Command::ListJobs(_) | Command::Explain(_) => false,
-        Command::Audit(audit) => audit.repair,
-        _ => true,
-    }
-}
-
-/// What a command names, with all counts that it may change; none if it chooses its jobs itself.
+/// The suspects for a command: what it names, and the counts that it may change. `None` if it
+/// chooses its jobs itself.
 fn suspects_of(command: &Command) -> Option<BTreeSet<Suspect>> {
-    let (mut suspects, mut groups) = (BTreeSet::from([Suspect::Whole]), BTreeSet::new());
+    let (mut suspects, mut groups) = (BTreeSet::from([Suspect::Queue]), BTreeSet::new());
     let mut add_job = |job: &JobRef| {
         suspects.insert(Suspect::Job(job.clone()));
         groups.insert(job.group.clone());
@@ -217,13 +211,13 @@ fn suspects_of(command: &Command) -> Option<BTreeSet<Suspect>> {
         }
         Command::SetGroup(set) => drop(groups.insert(set.group.clone())),
         Command::SetType(set) => drop(suspects.insert(Suspect::Type(set.type_id.clone()))),
-        Command::SetWhole(_) => {}
+        Command::SetQueue(_) => {}
         Command::OpenBulk(OpenBulk { bulk, .. })
         | Command::SealBulk(SealBulk { bulk, .. })
         | Command::HoldBulk(HoldBulk { bulk })
         | Command::ResumeBulk(ResumeBulk { bulk })
         | Command::CancelBulk(CancelBulk { bulk })
-        | Command::FinishBulk(FinishBulk { bulk, .. }) => {
+        | Command::SettleBulk(SettleBulk { bulk, .. }) => {
             groups.insert(bulk.group.clone());
             suspects.insert(Suspect::Bulk(bulk.clone()));
         }
@@ -237,12 +231,12 @@ fn counts_of(group: GroupId) -> [Suspect; 2] {
     [Suspect::Group(group.clone()), Suspect::Backlog(group)]
 }
 
-/// With the types and bulk actions of the jobs among them.
+/// The suspects, with the types and bulk actions of the jobs among them.
 async fn with_owners(engine: &dyn Engine, suspects: BTreeSet<Suspect>) -> Result<Vec<Suspect>, EngineError> {
     let mut all = suspects.clone();
     for suspect in suspects {
         let Suspect::Job(job) = suspect else { continue };
-        if let Inspected::Job(Some(view)) = engine.inspect(Inspect::Job(job)).await? {
+        if let Some(view) = engine.call(InspectJob { job }).await? {
             all.insert(Suspect::Type(view.type_id));
             all.extend(view.bulk.map(|id| Suspect::Bulk(BulkRef { group: view.job.group, id })));
         }
@@ -265,7 +259,7 @@ async fn probe(engine: &RedisEngine, link: &Link) -> Result<(), EngineError> {
     }
 }
 
-/// What the user lacks, and the rule that gives it.
+/// The missing permission, and the ACL rule that grants it.
 fn lacking(failed: &[(&str, &str)], user: &str, prefix: &str) -> Option<String> {
     let (first, error) = failed.first()?;
     if error.contains("Unknown Redis command") {

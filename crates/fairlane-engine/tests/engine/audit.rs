@@ -1,4 +1,4 @@
-//! An audit of a data directory whose rows somebody has changed while nobody looked.
+//! An audit of a data directory with rows that were changed while it was closed.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -50,19 +50,19 @@ async fn settle(engine: &Arc<dyn Engine>, leased: &[LeasedJob]) {
         outcome: succeeded(),
     });
     let settled =
-        engine.settle(Settle { settlements: settlements.collect() }).await.expect("settle is answered");
+        engine.call(Settle { settlements: settlements.collect() }).await.expect("settle is answered");
     assert!(settled.verdicts.iter().all(|verdict| *verdict == Verdict::Applied));
 }
 
-/// A bulk action with one of its four jobs done and one leased, and a lane with the rest.
+/// A bulk action with one of its four jobs done and one leased, and a lane with the others.
 async fn filled() -> TempDir {
     let folder = tempfile::tempdir().expect("a folder can be made");
     let engine = open(folder.path()).await;
     let opened = OpenBulk { bulk: bulk(), deadline_ms: None, failures_max: None, payload: [].into() };
-    engine.open_bulk(opened).await.expect("open_bulk is answered");
+    engine.call(opened).await.expect("open_bulk is answered");
     let new = ["1", "2", "3", "4"].map(|id| job(id, Some(bulk().id)));
     engine.enqueue_all(new).await.expect("enqueue is answered");
-    engine.seal_bulk(SealBulk { bulk: bulk(), expected: None }).await.expect("seal_bulk is answered");
+    engine.call(SealBulk { bulk: bulk(), expected: None }).await.expect("seal_bulk is answered");
     let mut leaser = leaser(&engine);
     let types = [TypeId::new("t").expect("a name")];
     let first = leaser.lease(&types, 1, LEASE_MS).await.expect("lease is answered").jobs;
@@ -78,9 +78,9 @@ async fn words(engine: &Arc<dyn Engine>, repair: bool) -> Vec<String> {
     words.map(|finding| format!("{} {}", finding.word(), finding.suspect)).collect()
 }
 
-/// The rest of the jobs, each once; the bulk action is complete then.
+/// Runs the remaining jobs, each once; the bulk action is complete then.
 async fn drains(engine: &Arc<dyn Engine>) {
-    let Ok(Inspected::Group(Some(view))) = engine.inspect(Inspect::Group(group())).await else {
+    let Ok(Some(view)) = engine.call(InspectGroup { group: group() }).await else {
         panic!("the group is there")
     };
     assert_eq!((view.backlog, view.in_flight), (2, 1));
@@ -89,15 +89,15 @@ async fn drains(engine: &Arc<dyn Engine>) {
     let rest = leaser.lease(&types, 10, LEASE_MS).await.expect("lease is answered").jobs;
     assert_eq!(rest.iter().map(|job| job.job.id.to_string()).collect::<Vec<_>>(), ["3", "4"]);
     settle(engine, &rest).await;
-    let Ok(Inspected::Job(Some(held))) = engine.inspect(Inspect::Job(job("2", None).job)).await else {
+    let Ok(Some(held)) = engine.call(InspectJob { job: job("2", None).job }).await else {
         panic!("the job is there")
     };
     let fence = held.fence.expect("it is leased");
     let outcome = Outcome::Succeeded { result: b"".as_slice().into() };
     let last = Settlement { job: held.job, fence, outcome };
-    let settled = engine.settle(Settle { settlements: vec![last] }).await.expect("settle is answered");
+    let settled = engine.call(Settle { settlements: vec![last] }).await.expect("settle is answered");
     assert_eq!(settled.verdicts, [Verdict::Applied]);
-    let Ok(Inspected::Bulk(Some(view))) = engine.inspect(Inspect::Bulk(bulk())).await else {
+    let Ok(Some(view)) = engine.call(InspectBulk { bulk: bulk() }).await else {
         panic!("the bulk action is there")
     };
     assert_eq!((view.state, view.succeeded), (BulkState::Aggregating, 4));

@@ -1,4 +1,4 @@
-//! The embedded engine: what it counts and tells, and what an audit finds in its directory.
+//! Tests of the embedded engine: its metrics and events, and audits of its directory.
 
 mod audit;
 mod observe;

@@ -1,4 +1,4 @@
-//! What the embedded engine counts and tells, and that the document says the same as the code.
+//! Metrics and events of the embedded engine, and a comparison of the document with the code.
 
 mod ledger;
 
@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fairlane_core::queue::{
-    Enqueue, Extend, GroupPatch, Inspect, Inspected, JobRef, Lease, Leased, LeasedJob, NewJob, Outcome,
-    Promote, Reclaim, SetGroup, Settings, Settle, Settlement,
+    Enqueue, Extend, GroupPatch, InspectCongestion, InspectGroup, JobRef, Lease, Leased, LeasedJob, NewJob,
+    Outcome, Promote, Reclaim, SetGroup, Settings, Settle, Settlement,
 };
 use fairlane_core::{Cost, Fence, GroupId, JobId, Level, Rate, RequestNumber, TypeId, WorkerId};
 use fairlane_engine::observe::{self, names};
@@ -20,7 +20,7 @@ const DOCUMENT: &str = include_str!("../../../../docs/metrics.md");
 const PAYLOAD: &str = "secret-of-the-customer";
 const SECOND_US: u64 = 1_000_000;
 
-/// An engine whose counts and events are written down, and whose clock stands until it is moved.
+/// An engine with a recorder, a subscriber and a clock that a test moves.
 struct Watched {
     engine: Arc<dyn Engine>,
     ledger: Ledger,
@@ -48,14 +48,14 @@ impl Watched {
 
     async fn enqueue(&self, numbers: impl IntoIterator<Item = u64>) {
         let jobs = numbers.into_iter().map(job).collect();
-        self.engine.enqueue(Enqueue { jobs }).await.expect("an enqueue is answered");
+        self.engine.call(Enqueue { jobs }).await.expect("an enqueue is answered");
     }
 
     async fn lease(&self, jobs_max: usize) -> Vec<LeasedJob> {
         let request = RequestNumber(self.requests.fetch_add(1, Ordering::SeqCst));
         let worker = WorkerId::new("worker").expect("a plain word is a name");
         let command = Lease { worker, request, types: vec![type_id()], jobs_max, lease_ms: 10_000 };
-        match self.engine.lease(command).await.expect("a lease is answered") {
+        match self.engine.call(command).await.expect("a lease is answered") {
             Leased::Jobs { jobs, .. } => jobs,
             Leased::Superseded { newest } => panic!("superseded by {newest:?}"),
         }
@@ -63,7 +63,7 @@ impl Watched {
 
     async fn settle(&self, job: &LeasedJob, fence: Fence, outcome: Outcome) {
         let settlements = vec![Settlement { job: job.job.clone(), fence, outcome }];
-        self.engine.settle(Settle { settlements }).await.expect("a settle is answered");
+        self.engine.call(Settle { settlements }).await.expect("a settle is answered");
     }
 
     fn assert_counts(&self, counts: &[(&str, f64)]) {
@@ -108,7 +108,7 @@ async fn a_job_is_counted_at_every_step_of_its_way() {
     let throttled = Outcome::Throttled { delay_ms: 10_000, retry_after_ms: 0 };
     watched.settle(&jobs[1], jobs[1].fence, throttled).await;
     watched.pass(10);
-    watched.engine.promote(Promote { jobs_max: 10 }).await.unwrap();
+    watched.engine.call(Promote { jobs_max: 10 }).await.unwrap();
     watched.assert_counts(&[
         ("bulk_action_enqueue_total{engine=embedded}", 3.0),
         ("fairlane_enqueue_exists_total{engine=embedded}", 1.0),
@@ -167,12 +167,12 @@ async fn lost_leases_and_dead_jobs_are_counted_and_warned_about() {
     watched.enqueue(1..=3).await;
     let jobs = watched.lease(3).await;
     let leases = vec![(jobs[0].job.clone(), Fence(1)), (jobs[1].job.clone(), jobs[1].fence)];
-    watched.engine.extend(Extend { leases, lease_ms: 10_000 }).await.unwrap();
+    watched.engine.call(Extend { leases, lease_ms: 10_000 }).await.unwrap();
     watched.settle(&jobs[0], Fence(1), Outcome::Succeeded { result: note() }).await;
     watched.settle(&jobs[0], jobs[0].fence, Outcome::Failed { reason: note() }).await;
-    // Nothing is taken back within the grace after the first reclaim.
+    // No lease ends during the grace period after the first reclaim.
     for _ in 0..4 {
-        watched.engine.reclaim(Reclaim { jobs_max: 10 }).await.unwrap();
+        watched.engine.call(Reclaim { jobs_max: 10 }).await.unwrap();
         watched.pass(10);
     }
     watched.assert_counts(&[
@@ -196,7 +196,7 @@ async fn waits_are_counted_by_how_they_ended_and_errors_by_kind() {
     assert!(!watched.engine.wait(&[type_id()], Duration::from_millis(1)).await.unwrap());
     watched.enqueue([1]).await;
     assert!(watched.engine.wait(&[type_id()], Duration::from_secs(60)).await.unwrap());
-    watched.engine.promote(Promote { jobs_max: 0 }).await.unwrap_err();
+    watched.engine.call(Promote { jobs_max: 0 }).await.unwrap_err();
     watched.assert_counts(&[
         ("fairlane_waits_total{engine=embedded,ended=timeout}", 1.0),
         ("fairlane_waits_total{engine=embedded,ended=woken}", 1.0),
@@ -215,15 +215,15 @@ async fn the_gauges_of_the_whole_and_of_types_are_what_inspect_says() {
     let throttled = Outcome::Throttled { delay_ms: 5000, retry_after_ms: 5000 };
     watched.settle(&leased[0], leased[0].fence, throttled).await;
     let _recorder = metrics::set_default_local_recorder(&watched.ledger);
-    let whole = watched.engine.observe_whole().await.unwrap();
-    assert_eq!((whole.backlog, whole.in_flight), (4, 1));
-    assert!(whole.stored_bytes > 0);
+    let queue = watched.engine.observe_queue().await.unwrap();
+    assert_eq!((queue.backlog, queue.in_flight), (4, 1));
+    assert!(queue.stored_bytes > 0);
     watched.assert_counts(&[
         ("bulk_action_queue_groups{priority=normal}", 1.0),
         ("bulk_action_queue_groups{priority=high}", 0.0),
         ("fairlane_backlog_jobs", 4.0),
         ("fairlane_backlog_limit_jobs", 500.0),
-        ("fairlane_stored_bytes", whole.stored_bytes as f64),
+        ("fairlane_stored_bytes", queue.stored_bytes as f64),
         ("fairlane_stored_limit_bytes", 4096.0),
         ("fairlane_waiting_jobs", 1.0),
         ("fairlane_in_flight_jobs", 1.0),
@@ -239,17 +239,17 @@ async fn a_group_shows_its_backlog_and_congestion_until_it_is_forgotten() {
     let watched = Watched::new(Settings::default());
     let rate = Rate::new(1, 1000, None).expect("one a second is a rate");
     let patch = GroupPatch { rate: Some(Some(rate)), ..GroupPatch::default() };
-    watched.engine.set_group(SetGroup { group: group(), patch, reset_congestion: false }).await.unwrap();
+    watched.engine.call(SetGroup { group: group(), patch, reset_congestion: false }).await.unwrap();
     assert!(watched.journal.has("INFO group set", &["group=customer", "paused=false"]));
     watched.enqueue(1..=50).await;
     while !watched.lease(50).await.is_empty() {}
-    let Inspected::Group(Some(view)) = watched.engine.inspect(Inspect::Group(group())).await.unwrap() else {
+    let Some(view) = watched.engine.call(InspectGroup { group: group() }).await.unwrap() else {
         panic!("the group is there")
     };
     let pending = view.backlog as f64;
     assert!(pending > 40.0, "{view:?}");
-    let looked = watched.engine.inspect(Inspect::Congestion(group())).await.unwrap();
-    let Inspected::Congestion(Some(congestion)) = looked else { panic!("the group is there") };
+    let looked = watched.engine.call(InspectCongestion { group: group() }).await.unwrap();
+    let Some(congestion) = looked else { panic!("the group is there") };
     metrics::with_local_recorder(&watched.ledger, || observe::group_gauges(&group(), &view, &congestion));
     watched.assert_counts(&[
         ("bulk_action_group_pending_jobs{group_id=customer}", pending),
@@ -292,7 +292,7 @@ async fn without_a_recorder_an_engine_counts_nowhere_and_works() {
     let engine: Arc<dyn Engine> = Arc::new(EmbeddedEngine::new(Settings::default(), Clock::System).unwrap());
     let ledger = Ledger::default();
     let _recorder = metrics::set_default_local_recorder(&ledger);
-    engine.enqueue(Enqueue { jobs: vec![job(1)] }).await.unwrap();
+    engine.call(Enqueue { jobs: vec![job(1)] }).await.unwrap();
     assert!(ledger.registered.lock().unwrap().is_empty(), "handles are taken when an engine is opened");
 }
 
@@ -301,7 +301,7 @@ async fn whatever_is_registered_is_in_the_list_with_its_kind_and_labels() {
     let watched = Watched::new(Settings::default());
     watched.enqueue([1]).await;
     let _recorder = metrics::set_default_local_recorder(&watched.ledger);
-    watched.engine.observe_whole().await.unwrap();
+    watched.engine.observe_queue().await.unwrap();
     observe::space_gauges(Space { used_bytes: 1, limit_bytes: 2 });
     observe::forget_group(&group());
     let registered = watched.ledger.registered.lock().unwrap();
@@ -362,7 +362,7 @@ fn the_document_lists_exactly_the_events_of_the_code() {
     let sources = [
         include_str!("../../src/observe.rs"),
         include_str!("../../src/observe/meters.rs"),
-        include_str!("../../src/observe/replies.rs"),
+        include_str!("../../src/observe/queue.rs"),
     ];
     let told: BTreeSet<&str> = sources.into_iter().flat_map(messages).collect();
     let documented: BTreeSet<&str> = rows("Events").iter().map(|row| row[0].trim_matches('`')).collect();

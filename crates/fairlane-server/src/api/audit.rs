@@ -1,4 +1,4 @@
-//! Does everything that is stored fit together, and if not, put it right.
+//! Audits: check the consistency of the store, and repair it.
 
 use axum::extract::State;
 use fairlane_core::queue::{Finding, Suspect};
@@ -12,87 +12,87 @@ use crate::app::Shared;
 use crate::extract::Json;
 use crate::problem::{Problem, ProblemDocument, ProblemKind};
 
-/// Findings that are listed; all are counted.
+/// Findings that a response lists; it counts all of them.
 const LISTED_MAX: usize = 1000;
 
 pub(super) fn routes() -> OpenApiRouter<Shared> {
     OpenApiRouter::new().routes(routes!(audit))
 }
 
-/// What an audit is to do.
+/// The options of an audit.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = AuditOrder, example = json!({"repair": false}))]
-struct Order {
-    /// Whether to put right what is found; without, nothing is changed.
+#[schema(example = json!({"repair": false}))]
+struct AuditRequest {
+    /// Whether to repair findings; otherwise nothing is changed.
     #[serde(default)]
     repair: bool,
 }
 
-/// What an audit gave.
+/// The result of an audit.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Audit)]
-struct Report {
-    /// Nothing is wrong any more: whatever was found is repaired, or only a warning.
+struct AuditResponse {
+    /// Whether no errors remain: every finding is repaired or only a warning.
     clean: bool,
-    /// How many groups there are.
+    /// The number of groups.
     groups: u64,
-    /// How many things were looked at again because they did not look right at first.
+    /// The number of items that were checked again because the scan suspected them.
     looked_at: u64,
-    /// How many things are wrong, or were.
+    /// The number of findings.
     found: u64,
-    /// Of these, how many were put right.
+    /// Of these, the number that were repaired.
     repaired: u64,
-    /// Of these, how many are neither repaired nor mere warnings.
+    /// Of these, the number that are neither repaired nor warnings.
     remaining: u64,
-    /// What was found; the first 1,000.
+    /// The findings; the first 1,000.
     #[schema(max_items = 1000)]
-    findings: Vec<FindingShown>,
-    /// What could not be counted in one step because it is too large, the first 1,000; audit again when less is waiting.
+    findings: Vec<FindingResponse>,
+    /// Items that are too large to be counted in one step, the first 1,000; audit again when fewer
+    /// jobs wait.
     #[schema(max_items = 1000)]
-    too_large: Vec<Thing>,
-    /// What weakens the promises of the store, a sentence each.
+    too_large: Vec<AuditItem>,
+    /// What weakens the guarantees of the store, a sentence each.
     engine_warnings: Vec<String>,
 }
 
-/// Something that is wrong, or was.
+/// An inconsistency.
 #[derive(Serialize, ToSchema)]
 #[schema(as = AuditFinding)]
-struct FindingShown {
-    /// What is wrong; a word that stays the same.
+struct FindingResponse {
+    /// A stable code for the inconsistency.
     #[schema(example = "wrong-count")]
     word: &'static str,
-    /// What kind of thing it is wrong with.
+    /// The kind of the inconsistent item.
     #[schema(example = "group")]
     kind: &'static str,
-    /// Its name.
+    /// The name of the inconsistent item.
     #[schema(example = "customer-7")]
     name: String,
-    /// What is wrong, for people, and what repair does about it.
+    /// The inconsistency and what a repair does about it, for people.
     sentence: String,
-    /// The number that is stored, if it is about numbers.
+    /// The stored number, if it is about a number.
     stored: i64,
-    /// The number that was counted.
+    /// The counted number, if it is about a number.
     counted: i64,
-    /// Whether it was put right.
+    /// Whether it was repaired.
     repaired: bool,
-    /// Whether it is only something to know.
+    /// Whether it is only a warning.
     warning: bool,
 }
 
-/// Something that is stored.
+/// An item in the store.
 #[derive(Serialize, ToSchema)]
-#[schema(as = AuditThing)]
-struct Thing {
-    /// What kind of thing it is.
+struct AuditItem {
+    /// The kind of the item.
     #[schema(example = "group")]
     kind: &'static str,
-    /// Its name.
+    /// The name of the item.
     #[schema(example = "customer-7")]
     name: String,
 }
 
-impl From<&Finding> for FindingShown {
+impl From<&Finding> for FindingResponse {
     fn from(finding: &Finding) -> Self {
         Self {
             word: finding.word(),
@@ -107,13 +107,13 @@ impl From<&Finding> for FindingShown {
     }
 }
 
-impl From<&Suspect> for Thing {
+impl From<&Suspect> for AuditItem {
     fn from(suspect: &Suspect) -> Self {
         Self { kind: suspect.kind(), name: suspect.to_string() }
     }
 }
 
-impl Report {
+impl AuditResponse {
     fn new(report: &AuditReport, engine_warnings: Vec<String>) -> Self {
         let remaining = report.remaining() as u64;
         Self {
@@ -123,38 +123,42 @@ impl Report {
             found: report.findings.len() as u64,
             repaired: report.findings.iter().filter(|finding| finding.repaired).count() as u64,
             remaining,
-            findings: report.findings.iter().take(LISTED_MAX).map(FindingShown::from).collect(),
-            too_large: report.too_large.iter().take(LISTED_MAX).map(Thing::from).collect(),
+            findings: report.findings.iter().take(LISTED_MAX).map(FindingResponse::from).collect(),
+            too_large: report.too_large.iter().take(LISTED_MAX).map(AuditItem::from).collect(),
             engine_warnings,
         }
     }
 }
 
-/// Looks for jobs, lanes and counts that do not fit together
+/// Audits the store
 ///
-/// It walks through everything that is stored, which may take a while, and may run while producers and workers do: what
-/// was only in motion is no finding. Without `repair` it changes nothing; with it each finding is put right in one step.
-/// A server runs one audit at a time (409); it ends when its client goes away, and may be begun again.
+/// Finds jobs, lanes and counts that are inconsistent. It scans the store, which may take a while,
+/// and may run while producers and workers do: changes in progress are no findings. Without
+/// `repair` it changes nothing; with it each finding is repaired in one step. A server runs one
+/// audit at a time (409). An audit ends when its client disconnects, and may be repeated.
 #[utoipa::path(
     post,
     path = "/api/audit",
-    tag = "whole",
-    request_body = Order,
+    tag = "queue",
+    request_body = AuditRequest,
     responses(
-        (status = 200, description = "What was found", body = Report),
+        (status = 200, description = "The findings", body = AuditResponse),
         (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
-async fn audit(State(app): State<Shared>, Json(order): Json<Order>) -> Result<Json<Report>, Problem> {
-    let _alone = app.auditing.try_lock().map_err(|_| {
+async fn audit(
+    State(app): State<Shared>,
+    Json(request): Json<AuditRequest>,
+) -> Result<Json<AuditResponse>, Problem> {
+    let _running = app.auditing.try_lock().map_err(|_| {
         ProblemKind::Conflict.because("an audit is running; wait until it has ended, or end its client")
     })?;
     let engine = app.engine();
     let report = tokio::select! {
-        report = engine.audit_all(order.repair, |_| {}) => report?,
+        report = engine.audit_all(request.repair, |_| {}) => report?,
         () = app.stopping.cancelled() => {
-            return Err(ProblemKind::Unavailable.because("the server stops; audit again when it is back"));
+            return Err(ProblemKind::Unavailable.because("the server is stopping; audit again when it is back"));
         }
     };
-    Ok(Json(Report::new(&report, engine.warnings())))
+    Ok(Json(AuditResponse::new(&report, engine.info().warnings)))
 }

@@ -22,19 +22,19 @@ use uuid::Uuid;
 
 use super::change::{self, PAGE};
 use super::groups::GroupPath;
-use super::shown::BulkShown;
+use super::views::BulkResponse;
 use crate::access::Caller;
 use crate::app::Shared;
 use crate::extract::{Json, Path, Query};
-use crate::idempotency::{IdFrom, Idempotency, insist};
+use crate::idempotency::{IdFrom, Idempotency, retry_random_ids};
 use crate::problem::{Problem, ProblemDocument, ProblemKind};
 use crate::trace::TraceOf;
 
 use results::Results;
 
-/// Longest address of a callback, in bytes.
+/// The longest address of a callback, in bytes.
 const CALLBACK_BYTES_MAX: usize = 2048;
-/// Longest name of a fold, in bytes.
+/// The longest name of a fold, in bytes.
 const FOLD_BYTES_MAX: usize = 128;
 
 pub(super) fn routes() -> OpenApiRouter<Shared> {
@@ -52,30 +52,32 @@ pub(super) fn routes() -> OpenApiRouter<Shared> {
 /// A bulk action to be opened.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = NewBulk, example = json!({"group": "customer-7", "id": "newsletter", "failures_max": 100}))]
-struct New {
-    /// Whose.
+#[schema(example = json!({"group": "customer-7", "id": "newsletter", "failures_max": 100}))]
+struct NewBulk {
+    /// The group of the bulk action.
     #[schema(value_type = String, min_length = 1, max_length = 128)]
     group: GroupId,
-    /// Its id, unique within its group; one is made if it is absent.
+    /// The id of the bulk action, unique within its group; generated if absent.
     #[schema(value_type = Option<String>, min_length = 1, max_length = 128)]
     id: Option<BulkId>,
-    /// It fails unless it has finished after this long.
+    /// The bulk action fails unless it has finished after this many milliseconds.
     #[schema(minimum = 1, maximum = 315_360_000_000_i64)]
     deadline_ms: Option<u64>,
-    /// It fails when more jobs than this have; what has not started is then dropped.
+    /// The bulk action fails when more jobs than this have failed; jobs that have not started are
+    /// then dropped.
     #[schema(maximum = 4_294_967_295_i64)]
     failures_max: Option<u64>,
-    /// An address (http or https) that is told when it has ended, by a worker that delivers callbacks.
-    #[schema(pattern = "^https?://", max_length = 2048, example = "https://example.com/told")]
+    /// An address (http or https) that receives a callback when the bulk action has ended, sent by
+    /// a worker.
+    #[schema(pattern = "^https?://", max_length = 2048, example = "https://example.com/callback")]
     callback: Option<String>,
-    /// The fold that adds to its summary; every worker must know it.
+    /// The fold that adds to its summary; every worker must have it.
     #[schema(max_length = 128)]
     fold: Option<String>,
 }
 
-impl New {
-    /// Checks what the library leaves to the engine, or does not bound.
+impl NewBulk {
+    /// Checks limits that the library does not check.
     fn check(&self) -> Result<(), Problem> {
         within("deadline_ms", self.deadline_ms.unwrap_or(1), 1, DELAY_MS_MAX)?;
         let most = |what, text: &Option<String>, most| {
@@ -86,7 +88,7 @@ impl New {
         Ok(())
     }
 
-    async fn opened(
+    async fn open(
         &self,
         app: &Shared,
         id: &str,
@@ -113,16 +115,16 @@ impl New {
         Ok((bulk, view))
     }
 
-    /// Whether one that is there was opened with the same settings.
+    /// Whether an existing bulk action was opened with the same settings.
     fn is_like(&self, view: &BulkView) -> bool {
-        let opened = Opened::of(view);
+        let opened = OpenedWith::of(view);
         (self.deadline_ms, self.failures_max) == (opened.deadline_ms, view.failures_max)
             && (&self.callback, &self.fold) == (&opened.callback, &opened.fold)
     }
 
-    /// The first setting it names that one that is there has otherwise.
+    /// The first of its settings in which an existing bulk action differs.
     fn differs_from(&self, view: &BulkView) -> Option<&'static str> {
-        let opened = Opened::of(view);
+        let opened = OpenedWith::of(view);
         let differs = [
             ("deadline_ms", self.deadline_ms.is_some() && self.deadline_ms != opened.deadline_ms),
             ("failures_max", self.failures_max.is_some() && self.failures_max != view.failures_max),
@@ -133,14 +135,14 @@ impl New {
     }
 }
 
-/// What one that is there was opened with, in the form of a request.
-struct Opened {
+/// The settings that an existing bulk action was opened with, in the form of a request.
+struct OpenedWith {
     deadline_ms: Option<u64>,
     callback: Option<String>,
     fold: Option<String>,
 }
 
-impl Opened {
+impl OpenedWith {
     fn of(view: &BulkView) -> Self {
         let plan = BulkPlan::from_bytes(&view.payload).unwrap_or_default();
         Self {
@@ -153,21 +155,23 @@ impl Opened {
 
 /// Opens a bulk action
 ///
-/// Jobs that name it as their `bulk` then belong to it; seal it when no more come. If it was opened before it stays as
-/// it is (200); a request that names a setting which it has otherwise is refused (409). Without an id, requests of one key with the same `Idempotency-Key` open the same one; if they ask for
-/// something else, they are refused (409). Without both, each request opens another one.
+/// Jobs that name it as their `bulk` then belong to it; seal it when no more jobs come. If it was
+/// opened before, it stays unchanged (200); a request with a setting in which it differs is refused
+/// (409). Without an id, requests of one key with the same `Idempotency-Key` open the same bulk
+/// action, and are refused (409) if their settings differ. Without both, each request opens another
+/// bulk action.
 #[utoipa::path(
     post,
     path = "/api/bulks",
     tag = "bulk actions",
     params(
-        ("Idempotency-Key" = Option<String>, Header, description = "Makes the id, if there is none",
+        ("Idempotency-Key" = Option<String>, Header, description = "The id is derived from it if the request names none",
             min_length = 1, max_length = 255, pattern = "^[!-~]+$"),
     ),
-    request_body = New,
+    request_body = NewBulk,
     responses(
-        (status = 201, description = "It is open", body = BulkShown),
-        (status = 200, description = "It was opened before", body = BulkShown),
+        (status = 201, description = "The bulk action is open", body = BulkResponse),
+        (status = 200, description = "The bulk action was opened before", body = BulkResponse),
         (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
@@ -176,35 +180,35 @@ async fn open(
     caller: Caller,
     Idempotency(key): Idempotency,
     TraceOf(trace): TraceOf,
-    Json(new): Json<New>,
-) -> Result<(StatusCode, Json<BulkShown>), Problem> {
+    Json(new): Json<NewBulk>,
+) -> Result<(StatusCode, Json<BulkResponse>), Problem> {
     caller.check_group(&new.group)?;
     new.check()?;
     let (id, id_from) = match (&new.id, key) {
         (Some(id), _) => (id.to_string(), IdFrom::Request),
         (None, Some(key)) => (key.bulk_id(&new.group), IdFrom::Derived),
-        (None, None) => (Uuid::now_v7().to_string(), IdFrom::Drawn),
+        (None, None) => (Uuid::now_v7().to_string(), IdFrom::Random),
     };
     let (bulk, view) = match id_from {
-        IdFrom::Drawn => insist(&app, || new.opened(&app, &id, trace.as_ref())).await?,
-        IdFrom::Request | IdFrom::Derived => new.opened(&app, &id, trace.as_ref()).await?,
+        IdFrom::Random => retry_random_ids(&app, || new.open(&app, &id, trace.as_ref())).await?,
+        IdFrom::Request | IdFrom::Derived => new.open(&app, &id, trace.as_ref()).await?,
     };
-    let is_new = bulk.is_new() || id_from == IdFrom::Drawn;
+    let is_new = bulk.is_new() || id_from == IdFrom::Random;
     if id_from == IdFrom::Request
         && !is_new
         && let Some(key) = new.differs_from(&view)
     {
         return Err(ProblemKind::Conflict
             .because(format!(
-                "bulk action {id} was opened before with another {key}, and stays as it is; leave {key} out to take it as \
-                 it is, or open one with another id"
+                "bulk action {id} was opened before with another {key}, and stays unchanged; omit {key} to use it \
+                 unchanged, or open one with another id"
             ))
             .at(format!("/{key}")));
     }
     if id_from == IdFrom::Derived && !is_new && !new.is_like(&view) {
         return Err(ProblemKind::KeyReused.because(format!(
             "bulk action {id} was opened with other settings: this idempotency key was used for another request; repeat a \
-             request as it was, and use a new key for a new one"
+             request unchanged, and use a new key for a new request"
         )));
     }
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
@@ -215,10 +219,10 @@ async fn open(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct Page {
-    /// Where the page begins: the `next` of the last one.
+    /// Where the page begins: the `next` of the last page.
     #[param(pattern = "^[0-9]{1,15}$")]
     cursor: Option<String>,
-    /// How many bulk actions at most; 100 unless given.
+    /// The maximum number of bulk actions on the page; 100 by default.
     #[param(minimum = 1, maximum = 500)]
     limit: Option<usize>,
 }
@@ -227,16 +231,16 @@ struct Page {
 #[derive(Serialize, ToSchema)]
 #[schema(as = Bulks)]
 struct BulksPage {
-    /// In the order they were opened.
-    bulks: Vec<BulkShown>,
+    /// The bulk actions in the order they were opened.
+    bulks: Vec<BulkResponse>,
     /// Where the next page begins; absent at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
 }
 
-/// A group's bulk actions
+/// Lists the bulk actions of a group
 ///
-/// In the order they were opened, page by page; those past their retention are gone.
+/// In the order they were opened, page by page; those past their retention are not listed.
 #[utoipa::path(
     get,
     path = "/api/bulks/{group}",
@@ -254,7 +258,7 @@ async fn list(
 ) -> Result<Json<BulksPage>, Problem> {
     let after = change::position(cursor.as_deref())?;
     let (bulks, next) = app.fairlane.group(&group).bulks(after, limit.unwrap_or(PAGE)).await?;
-    let bulks = bulks.into_iter().map(BulkShown::from).collect();
+    let bulks = bulks.into_iter().map(BulkResponse::from).collect();
     Ok(Json(BulksPage { bulks, next: next.map(|next| next.to_string()) }))
 }
 
@@ -262,10 +266,10 @@ async fn list(
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Path)]
 struct BulkPath {
-    /// Whose.
+    /// The group of the bulk action.
     #[param(value_type = String, min_length = 1, max_length = 128, example = "customer-7")]
     group: GroupId,
-    /// Which of theirs.
+    /// The id of the bulk action.
     #[param(value_type = String, min_length = 1, max_length = 128, example = "newsletter")]
     bulk: BulkId,
 }
@@ -276,51 +280,51 @@ impl BulkPath {
     }
 }
 
-fn shown(view: Result<BulkView, fairlane::Error>) -> Result<Json<BulkShown>, Problem> {
+fn response(view: Result<BulkView, fairlane::Error>) -> Result<Json<BulkResponse>, Problem> {
     Ok(Json(view?.into()))
 }
 
-/// One that has not ended; others are left as they are.
-fn unended(view: BulkView, deed: &str) -> Result<Json<BulkShown>, Problem> {
+/// The response to an action that applies to an unfinished bulk action only.
+fn unfinished(view: BulkView, action: &str) -> Result<Json<BulkResponse>, Problem> {
     if !view.state.is_final() {
         return Ok(Json(view.into()));
     }
     let (bulk, state) = (&view.bulk.id, view.state.as_str());
     Err(ProblemKind::Conflict
-        .because(format!("bulk action {bulk} is {state}: it has ended, and there is nothing to {deed}")))
+        .because(format!("bulk action {bulk} is {state}: it has ended, and there is nothing to {action}")))
 }
 
-/// How a bulk action stands
+/// Shows a bulk action
 ///
-/// Its state, its counts, how far it has come and, once it is aggregated, its summary.
+/// Its state, its counts, its progress and, once it is aggregated, its summary.
 #[utoipa::path(
     get,
     path = "/api/bulks/{group}/{bulk}",
     tag = "bulk actions",
     params(BulkPath),
     responses(
-        (status = 200, description = "The bulk action", body = BulkShown),
+        (status = 200, description = "The bulk action", body = BulkResponse),
         (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
-async fn show(State(app): State<Shared>, Path(path): Path<BulkPath>) -> Result<Json<BulkShown>, Problem> {
-    shown(path.find(&app)?.view().await)
+async fn show(State(app): State<Shared>, Path(path): Path<BulkPath>) -> Result<Json<BulkResponse>, Problem> {
+    response(path.find(&app)?.view().await)
 }
 
-/// What its producer knows of a bulk action.
+/// What the producer of a bulk action expects when it seals it.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = BulkSeal, example = json!({"expected": 1000}))]
 struct Seal {
-    /// How many jobs it must have; with any other number it stays as it is (409).
+    /// The number of jobs that the bulk action must have; otherwise it is not sealed (409).
     #[schema(maximum = 9_007_199_254_740_992_i64)]
     expected: Option<u64>,
 }
 
-/// Says that no more jobs come
+/// Seals a bulk action
 ///
-/// It completes when the last of its jobs has ended. To seal it again changes nothing; with another number of jobs than it
-/// was sealed with, that is refused (409).
+/// No more jobs can be added. It completes when the last of its jobs has ended. Sealing it again
+/// changes nothing, and is refused (409) with another number of jobs than it was sealed with.
 #[utoipa::path(
     post,
     path = "/api/bulks/{group}/{bulk}/seal",
@@ -328,7 +332,7 @@ struct Seal {
     params(BulkPath),
     request_body = Seal,
     responses(
-        (status = 200, description = "The bulk action as it stands", body = BulkShown),
+        (status = 200, description = "The bulk action", body = BulkResponse),
         (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
@@ -336,102 +340,110 @@ async fn seal(
     State(app): State<Shared>,
     Path(path): Path<BulkPath>,
     Json(Seal { expected }): Json<Seal>,
-) -> Result<Json<BulkShown>, Problem> {
+) -> Result<Json<BulkResponse>, Problem> {
     within("expected", expected.unwrap_or(0), 0, INTEGER_MAX)?;
-    shown(path.find(&app)?.seal(expected).await)
+    response(path.find(&app)?.seal(expected).await)
 }
 
-/// Sets the jobs of a bulk action aside
+/// Holds a bulk action
 ///
-/// One small write, however many there are; those that run go on. One that is held stays as it is; one that has ended is
-/// refused (409).
+/// Its jobs are set aside when their turn comes; running jobs continue. The cost does not depend on
+/// the number of jobs. A held bulk action stays unchanged; one that has ended is refused (409).
 #[utoipa::path(
     post,
     path = "/api/bulks/{group}/{bulk}/hold",
     tag = "bulk actions",
     params(BulkPath),
     responses(
-        (status = 200, description = "The bulk action as it stands", body = BulkShown),
+        (status = 200, description = "The bulk action", body = BulkResponse),
         (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
-async fn hold(State(app): State<Shared>, Path(path): Path<BulkPath>) -> Result<Json<BulkShown>, Problem> {
-    unended(path.find(&app)?.hold().await?, "hold")
+async fn hold(State(app): State<Shared>, Path(path): Path<BulkPath>) -> Result<Json<BulkResponse>, Problem> {
+    unfinished(path.find(&app)?.hold().await?, "hold")
 }
 
-/// Lets the jobs of a bulk action run again
+/// Resumes a bulk action
 ///
-/// Those set aside go back to their lanes, in small steps. One that is not held stays as it is; one that has ended is
-/// refused (409).
+/// Jobs that were set aside return to their lanes, in small steps. A bulk action that is not held
+/// stays unchanged; one that has ended is refused (409).
 #[utoipa::path(
     post,
     path = "/api/bulks/{group}/{bulk}/resume",
     tag = "bulk actions",
     params(BulkPath),
     responses(
-        (status = 200, description = "The bulk action as it stands", body = BulkShown),
+        (status = 200, description = "The bulk action", body = BulkResponse),
         (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
-async fn resume(State(app): State<Shared>, Path(path): Path<BulkPath>) -> Result<Json<BulkShown>, Problem> {
-    unended(path.find(&app)?.resume().await?, "resume")
+async fn resume(
+    State(app): State<Shared>,
+    Path(path): Path<BulkPath>,
+) -> Result<Json<BulkResponse>, Problem> {
+    unfinished(path.find(&app)?.resume().await?, "resume")
 }
 
 /// Cancels a bulk action
 ///
-/// What has not started is dropped, what runs is told. One that has ended stays as it is.
+/// Jobs that have not started are dropped, and running jobs are asked to stop. A bulk action that
+/// has ended stays unchanged.
 #[utoipa::path(
     post,
     path = "/api/bulks/{group}/{bulk}/cancel",
     tag = "bulk actions",
     params(BulkPath),
     responses(
-        (status = 200, description = "The bulk action as it stands", body = BulkShown),
+        (status = 200, description = "The bulk action", body = BulkResponse),
         (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
-async fn cancel(State(app): State<Shared>, Path(path): Path<BulkPath>) -> Result<Json<BulkShown>, Problem> {
-    shown(path.find(&app)?.cancel().await)
+async fn cancel(
+    State(app): State<Shared>,
+    Path(path): Path<BulkPath>,
+) -> Result<Json<BulkResponse>, Problem> {
+    response(path.find(&app)?.cancel().await)
 }
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-struct ResultsOf {
-    /// Which jobs; all that have ended unless given.
+struct ResultsQuery {
+    /// The jobs whose results are returned; all that have ended by default.
     #[param(inline)]
-    filter: Option<FilterWord>,
+    filter: Option<ResultFilter>,
 }
 
-/// Which jobs of a bulk action.
+/// The jobs of a bulk action whose results are returned.
 #[derive(Clone, Copy, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-enum FilterWord {
+enum ResultFilter {
     All,
     Succeeded,
     Failed,
 }
 
-impl From<FilterWord> for fairlane::Filter {
-    fn from(word: FilterWord) -> Self {
-        match word {
-            FilterWord::All => Self::All,
-            FilterWord::Succeeded => Self::Succeeded,
-            FilterWord::Failed => Self::Failed,
+impl From<ResultFilter> for fairlane::Filter {
+    fn from(filter: ResultFilter) -> Self {
+        match filter {
+            ResultFilter::All => Self::All,
+            ResultFilter::Succeeded => Self::Succeeded,
+            ResultFilter::Failed => Self::Failed,
         }
     }
 }
 
-/// The results of a bulk action
+/// Streams the results of a bulk action
 ///
-/// A line of JSON for each job that has ended, in the order they ended: `id`, `type`, `state`, `attempts`, `created_at`,
-/// `settled_at`, and `result` (`result_base64` if it is no text) or, of a job that failed, `error` with `code` and
-/// `reason`. Any number of jobs in constant memory. An answer that breaks off is not whole: ask again.
+/// A line of JSON for each job that has ended, in the order they ended: `id`, `type`, `state`,
+/// `attempts`, `created_at`, `settled_at`, and `result` (`result_base64` if it is not text) or, for
+/// a failed job, `error` with `code` and `reason`. Any number of jobs in constant memory. A
+/// response that is aborted is incomplete: send the request again.
 #[utoipa::path(
     get,
     path = "/api/bulks/{group}/{bulk}/results",
     tag = "bulk actions",
-    params(BulkPath, ResultsOf),
+    params(BulkPath, ResultsQuery),
     responses(
         (status = 200, description = "Lines of JSON", body = String, content_type = "application/x-ndjson"),
         (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
@@ -440,7 +452,7 @@ impl From<FilterWord> for fairlane::Filter {
 async fn results_of(
     State(app): State<Shared>,
     Path(path): Path<BulkPath>,
-    Query(ResultsOf { filter }): Query<ResultsOf>,
+    Query(ResultsQuery { filter }): Query<ResultsQuery>,
 ) -> Result<Response, Problem> {
     let bulk = path.find(&app)?;
     bulk.view().await?;

@@ -1,4 +1,4 @@
-//! What clients send in more than one place: cursors, rates, and what is null or absent.
+//! Fields that several requests have in common: cursors, rates, and null or absent values.
 
 use std::str::FromStr;
 
@@ -10,10 +10,10 @@ use utoipa::openapi::schema::{Object, ObjectBuilder, SchemaType, Type};
 
 use crate::problem::{Problem, ProblemKind};
 
-/// How long a page is unless the client says.
+/// The default number of items on a page.
 pub(super) const PAGE: usize = 100;
 
-/// Tells null (`Some(None)`) from absent (`None`, by `#[serde(default)]`).
+/// Distinguishes null (`Some(None)`) from absent (`None`, by `#[serde(default)]`).
 pub(super) fn nullable<'de, D, T>(deserializer: D) -> Result<Option<Option<T>>, D::Error>
 where
     D: Deserializer<'de>,
@@ -22,7 +22,7 @@ where
     Option::deserialize(deserializer).map(Some)
 }
 
-/// What is there is not null; absent is `None`, by `#[serde(default)]`.
+/// Refuses null; absent is `None`, by `#[serde(default)]`.
 pub(super) fn present<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -31,16 +31,17 @@ where
     T::deserialize(deserializer).map(Some)
 }
 
-/// What is certainly a rate; more forms are read than are promised here. The longer the period, the smaller the burst.
+/// The pattern of a rate in the API description. The server accepts more forms. The longer the
+/// period, the smaller the burst.
 const RATE: &str = concat!(
     "^(none|[1-9][0-9]{0,5}/(s( burst [1-9][0-9]{0,5})?|min( burst [1-9][0-9]{0,3})?",
     "|(h|[1-9][0-9]{0,3}s)( burst [1-9][0-9]?)?|day( burst [1-9])?))$"
 );
 
-/// No rate, as it is written in files and on the command line.
+/// The text for no rate, as in files and on the command line.
 const NONE: &str = "none";
 
-/// How a rate is written in a change.
+/// The schema of a rate in a change.
 pub(super) fn rates() -> Object {
     ObjectBuilder::new()
         .schema_type(SchemaType::from_iter([Type::String, Type::Null]))
@@ -52,7 +53,7 @@ pub(super) fn rates() -> Object {
         .build()
 }
 
-/// A rate as it is written in a change; null removes it, and so does the word that stands for it everywhere else.
+/// A rate in a change; null removes it, and so does [`NONE`].
 pub(super) fn rate(given: Option<Option<String>>) -> Result<Option<Option<Rate>>, Problem> {
     let read = |text: String| {
         parse_rate(&text).map_err(|error| ProblemKind::Invalid.because(error.to_string()).at("/rate"))
@@ -61,25 +62,26 @@ pub(super) fn rate(given: Option<Option<String>>) -> Result<Option<Option<Rate>>
     given.map(|rate| rate.map(read).transpose()).transpose()
 }
 
-/// A change that changes nothing is most likely a mistake.
+/// The problem of an empty change, which is most likely a mistake.
 pub(super) fn nothing_to_change(settings: &str) -> Problem {
-    ProblemKind::Invalid.because(format!("nothing is to be changed; name at least one of {settings}"))
+    ProblemKind::Invalid.because(format!("the change is empty; set at least one of {settings}"))
 }
 
-/// A position that an earlier page named.
+/// The position in a cursor.
 pub(super) fn position(cursor: Option<&str>) -> Result<u64, Problem> {
-    cursor.map_or(Ok(0), |cursor| number(cursor).ok_or_else(|| no_cursor(cursor)))
+    cursor.map_or(Ok(0), |cursor| number(cursor).ok_or_else(|| invalid_cursor(cursor)))
 }
 
-/// A number that the engine can count to.
+/// A number within the range of the engine.
 pub(super) fn number(text: &str) -> Option<u64> {
     u64::from_str(text).ok().filter(|number| *number < INTEGER_MAX)
 }
 
-/// What to say of a cursor that no page can have named.
-pub(super) fn no_cursor(cursor: &str) -> Problem {
-    let detail =
-        format!("{cursor:?} is no cursor; begin without one, and go on with the \"next\" of the last page");
+/// The problem of an invalid cursor.
+pub(super) fn invalid_cursor(cursor: &str) -> Problem {
+    let detail = format!(
+        "{cursor:?} is not a valid cursor; begin without one, and continue with the \"next\" of the last page"
+    );
     ProblemKind::Invalid.because(detail)
 }
 
@@ -87,9 +89,9 @@ pub(super) fn no_cursor(cursor: &str) -> Problem {
 mod tests {
     use super::*;
 
-    /// The ends of what [`RATE`] allows.
+    /// The extremes of what [`RATE`] allows.
     #[test]
-    fn what_is_promised_to_be_a_rate_is_one() {
+    fn a_rate_that_matches_the_description_is_accepted() {
         for text in [
             "none",
             "1/s",

@@ -1,15 +1,15 @@
-//! Who is kept waiting, and for how long.
+//! Congestion: which groups wait, and for how long.
 
 use std::cmp::Reverse;
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use fairlane::{CongestionView, Discipline, GroupLine, WholeView};
+use fairlane::{CongestionView, Discipline, GroupLine, QueueView};
 use fairlane_core::GroupId;
 use fairlane_core::congestion::CongestionLevel;
 use fairlane_core::limits::LIST_GROUPS_MAX;
 use fairlane_core::numbers::within;
-use fairlane_core::queue::{Inspect, Inspected, Snapshot};
+use fairlane_core::queue::{ListSnapshots, Snapshot};
 use serde::{Deserialize, Serialize};
 use utoipa::openapi::schema::Object;
 use utoipa::{IntoParams, ToSchema};
@@ -18,13 +18,13 @@ use utoipa_axum::routes;
 
 use super::change::PAGE;
 use super::groups::{GroupPath, no_such_group};
-use super::shown;
+use super::views;
 use crate::app::Shared;
 use crate::extract::{Json, Path, Query};
-use crate::problem::{Problem, ProblemDocument, ProblemKind};
+use crate::problem::{Problem, ProblemDocument};
 
-/// Groups that one summary looks at.
-const GROUPS_LOOKED_AT_MAX: u64 = 10_000;
+/// Groups that one summary scans.
+const GROUPS_SCANNED_MAX: u64 = 10_000;
 
 const LEVELS: [CongestionLevel; 5] = [
     CongestionLevel::None,
@@ -39,33 +39,35 @@ pub(super) fn routes() -> OpenApiRouter<Shared> {
 }
 
 fn levels() -> Object {
-    shown::one_of(LEVELS.map(CongestionLevel::as_str))
+    views::one_of(LEVELS.map(CongestionLevel::as_str))
 }
 
-/// How crowded a group is.
+/// The congestion of a group.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Congestion)]
-pub(super) struct CongestionShown {
-    /// Which.
+pub(super) struct CongestionResponse {
+    /// The name of the group.
     #[schema(example = "customer-7")]
     group: String,
-    /// The ratio of its backoff to the least one: NONE to 1, LOW below 3, MODERATE below 10, HIGH below 30, CRITICAL.
+    /// The ratio of its backoff to the least backoff: NONE up to 1, LOW below 3, MODERATE below 10,
+    /// HIGH below 30, CRITICAL above.
     #[schema(schema_with = levels)]
     level: &'static str,
-    /// Jobs kept away: those that wait for a time (`classic`), or all that are not in flight (`share`).
+    /// Jobs that wait: those that wait for a time (`classic`), or all that are not in flight
+    /// (`share`).
     kept_away: u64,
-    /// Jobs a second it is allowed; 0 if that is not known.
+    /// The speed of the group, in jobs a second; 0 if unknown.
     speed: u64,
-    /// The newest backoff (`classic`) or predicted wait (`share`).
+    /// The latest backoff (`classic`) or predicted wait (`share`).
     backoff_ms: u64,
     /// How often a job is refused before it ends, on average since the group was last idle.
     throttles_per_job: f64,
-    /// How long what is kept away will take: an estimate; absent if the speed is not known.
+    /// How long the waiting jobs will take, an estimate; absent if the speed is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     estimated_completion_ms: Option<u64>,
 }
 
-impl CongestionShown {
+impl CongestionResponse {
     pub fn new(group: &GroupId, view: CongestionView) -> Self {
         Self {
             group: group.to_string(),
@@ -79,37 +81,37 @@ impl CongestionShown {
     }
 }
 
-/// How crowded a group is
+/// Shows the congestion of a group
 ///
-/// What is kept away, how fast it may go, and how long that will take.
+/// How many jobs wait, the speed of the group, and how long the waiting jobs will take.
 #[utoipa::path(
     get,
     path = "/api/groups/{group}/congestion",
     tag = "congestion",
     params(GroupPath),
     responses(
-        (status = 200, description = "Its congestion", body = CongestionShown),
+        (status = 200, description = "The congestion of the group", body = CongestionResponse),
         (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
 async fn show(
     State(app): State<Shared>,
     Path(GroupPath { group }): Path<GroupPath>,
-) -> Result<Json<CongestionShown>, Problem> {
+) -> Result<Json<CongestionResponse>, Problem> {
     let view = app.fairlane.group(&group).congestion().await?;
-    view.map(|view| Json(CongestionShown::new(&group, view))).ok_or_else(|| no_such_group(&group))
+    view.map(|view| Json(CongestionResponse::new(&group, view))).ok_or_else(|| no_such_group(&group))
 }
 
-/// Forgets a group's congestion
+/// Resets the congestion of a group
 ///
-/// History, backoff and throttles are gone; jobs and their counts stay.
+/// Deletes its history, backoff and throttles; jobs and their counts stay.
 #[utoipa::path(
     delete,
     path = "/api/groups/{group}/congestion",
     tag = "congestion",
     params(GroupPath),
     responses(
-        (status = 204, description = "It is forgotten"),
+        (status = 204, description = "The congestion is reset"),
         (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
@@ -117,113 +119,110 @@ async fn reset(
     State(app): State<Shared>,
     Path(GroupPath { group }): Path<GroupPath>,
 ) -> Result<StatusCode, Problem> {
-    let asked = app.fairlane.group(&group);
-    if asked.congestion().await?.is_none() {
+    let handle = app.fairlane.group(&group);
+    if handle.congestion().await?.is_none() {
         return Err(no_such_group(&group));
     }
-    asked.reset_congestion().apply().await?;
+    handle.reset_congestion().apply().await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-struct Newest {
-    /// How many snapshots at most; 100 unless given.
+struct HistoryQuery {
+    /// The maximum number of snapshots; 100 by default.
     #[param(minimum = 1, maximum = 86400)]
     limit: Option<usize>,
 }
 
-/// A group's congestion over time.
+/// The congestion of a group over time.
 #[derive(Serialize, ToSchema)]
 #[schema(as = CongestionHistory)]
-struct History {
-    /// The newest ones, oldest first, at most one a second.
-    snapshots: Vec<SnapshotShown>,
+struct HistoryResponse {
+    /// The latest snapshots, oldest first, at most one a second.
+    snapshots: Vec<SnapshotResponse>,
 }
 
-/// A group's congestion at one moment.
+/// The congestion of a group at one time.
 #[derive(Serialize, ToSchema)]
 #[schema(as = CongestionSnapshot)]
-struct SnapshotShown {
-    /// When.
+struct SnapshotResponse {
+    /// When the snapshot was taken.
     #[schema(format = DateTime)]
     at: String,
-    /// Jobs that were kept away.
+    /// Jobs that waited.
     kept_away: u64,
-    /// Jobs a second it was allowed.
+    /// The speed of the group, in jobs a second.
     speed: u64,
-    /// How long refused work was told to wait (`classic`), or was predicted to (`share`).
+    /// The backoff of refused jobs (`classic`), or the predicted wait (`share`).
     backoff_ms: u64,
 }
 
-impl From<Snapshot> for SnapshotShown {
+impl From<Snapshot> for SnapshotResponse {
     fn from(snapshot: Snapshot) -> Self {
         let Snapshot { at, waiting, speed, backoff_ms } = snapshot;
-        Self { at: shown::time(at), kept_away: waiting, speed, backoff_ms }
+        Self { at: views::time(at), kept_away: waiting, speed, backoff_ms }
     }
 }
 
-/// A group's congestion over time
+/// Lists the congestion of a group over time
 ///
-/// The newest snapshots, oldest first; none of a group that is not known.
+/// The latest snapshots, oldest first; empty for an unknown group.
 #[utoipa::path(
     get,
     path = "/api/groups/{group}/congestion/history",
     tag = "congestion",
-    params(GroupPath, Newest),
+    params(GroupPath, HistoryQuery),
     responses(
-        (status = 200, description = "Its history", body = History),
+        (status = 200, description = "The snapshots", body = HistoryResponse),
         (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
 async fn history(
     State(app): State<Shared>,
     Path(GroupPath { group }): Path<GroupPath>,
-    Query(Newest { limit }): Query<Newest>,
-) -> Result<Json<History>, Problem> {
-    match app.engine().inspect(Inspect::History { group, limit: limit.unwrap_or(PAGE) }).await? {
-        Inspected::History(snapshots) => {
-            Ok(Json(History { snapshots: snapshots.into_iter().map(SnapshotShown::from).collect() }))
-        }
-        _ => Err(ProblemKind::Broken.because("inspect was answered with something else")),
-    }
+    Query(HistoryQuery { limit }): Query<HistoryQuery>,
+) -> Result<Json<HistoryResponse>, Problem> {
+    let snapshots = app.engine().call(ListSnapshots { group, limit: limit.unwrap_or(PAGE) }).await?;
+    Ok(Json(HistoryResponse { snapshots: snapshots.into_iter().map(SnapshotResponse::from).collect() }))
 }
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-struct SummaryOf {
-    /// Go on behind the groups that were looked at: the `next` of the last answer.
+struct SummaryQuery {
+    /// Where to continue: the `next` of the last response.
     #[param(value_type = Option<String>, min_length = 1, max_length = 128)]
     cursor: Option<GroupId>,
-    /// How many groups to name at most; 100 unless given.
+    /// The maximum number of groups in the response; 100 by default.
     #[param(minimum = 1, maximum = 500)]
     limit: Option<usize>,
 }
 
-/// How crowded the whole queue is.
+/// The congestion of the queue.
 #[derive(Serialize, ToSchema)]
 #[schema(as = CongestionSummary)]
-struct Summary {
-    /// Jobs kept away over all groups: those that wait for a time (`classic`), or all that are not in flight (`share`).
+struct SummaryResponse {
+    /// Waiting jobs of all groups: those that wait for a time (`classic`), or all that are not in
+    /// flight (`share`).
     kept_away: u64,
-    /// Groups that have unfinished jobs.
+    /// Groups with unfinished jobs.
     active_groups: u64,
-    /// Useless tries that backoff has avoided, an estimate.
+    /// Useless attempts that backoff has avoided, an estimate.
     saved_spins: u64,
-    /// How many of them this answer looked at.
+    /// The number of groups with unfinished jobs that were scanned for this response.
     groups_looked_at: u64,
-    /// Of these, how many are on each level.
+    /// Of these, the number of groups on each level.
     levels: LevelCounts,
-    /// Of these, the most crowded ones, the worst first.
-    groups: Vec<Crowded>,
-    /// There are more groups than one answer looks at: ask again with this as `cursor`.
+    /// Of these, the most congested groups, the worst first.
+    groups: Vec<CongestedGroup>,
+    /// Present if there are more groups than one request scans: send it as `cursor` to continue.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
 }
 
-/// How many groups are on each level.
+/// The number of groups on each level.
 #[derive(Default, Serialize, ToSchema)]
 #[schema(as = CongestionLevels)]
 #[serde(rename_all = "UPPERCASE")]
@@ -237,16 +236,15 @@ struct LevelCounts {
 
 /// A group in the summary.
 #[derive(Serialize, ToSchema)]
-#[schema(as = CrowdedGroup)]
-struct Crowded {
-    /// Which.
+struct CongestedGroup {
+    /// The name of the group.
     group: String,
-    /// How crowded it is.
+    /// The level of its congestion.
     #[schema(schema_with = levels)]
     level: &'static str,
-    /// Its jobs that are kept away.
+    /// Its waiting jobs.
     kept_away: u64,
-    /// The newest backoff (`classic`) or predicted wait (`share`).
+    /// The latest backoff (`classic`) or predicted wait (`share`).
     backoff_ms: u64,
 }
 
@@ -263,74 +261,76 @@ impl LevelCounts {
     }
 }
 
-/// How crowded the whole queue is
+/// Summarizes congestion
 ///
-/// The most crowded groups, the worst first. One answer looks at no more than 10,000 groups that have unfinished jobs,
-/// by name; if there are more it says so, and where to go on.
+/// The most congested groups, the worst first. One request scans at most 10,000 groups with
+/// unfinished jobs, in the order of their names; if there are more, the response says where to
+/// continue.
 #[utoipa::path(
     get,
     path = "/api/congestion",
     tag = "congestion",
-    params(SummaryOf),
+    params(SummaryQuery),
     responses(
-        (status = 200, description = "The summary", body = Summary),
+        (status = 200, description = "The summary", body = SummaryResponse),
         (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
 async fn summary(
     State(app): State<Shared>,
-    Query(SummaryOf { cursor, limit }): Query<SummaryOf>,
-) -> Result<Json<Summary>, Problem> {
+    Query(SummaryQuery { cursor, limit }): Query<SummaryQuery>,
+) -> Result<Json<SummaryResponse>, Problem> {
     let limit = limit.unwrap_or(PAGE);
     within("the limit of a page", limit as u64, 1, LIST_GROUPS_MAX as u64)?;
-    let whole = app.fairlane.whole().await?;
-    let (mut after, mut looked_at) = (cursor, 0);
+    let queue = app.fairlane.queue_view().await?;
+    let (mut after, mut scanned) = (cursor, 0);
     let (mut levels, mut groups) = (LevelCounts::default(), Vec::new());
-    let mut is_cut = true;
-    while looked_at < GROUPS_LOOKED_AT_MAX {
+    let mut has_more = true;
+    while scanned < GROUPS_SCANNED_MAX {
         let page = app.fairlane.groups(after.clone(), LIST_GROUPS_MAX).await?;
-        looked_at += page.len() as u64;
-        is_cut = page.len() == LIST_GROUPS_MAX;
+        scanned += page.len() as u64;
+        has_more = page.len() == LIST_GROUPS_MAX;
         after = page.last().map(|line| line.group.clone()).or(after);
         for line in page {
-            let (level, line) = judged(&whole, line);
+            let (level, line) = classify(&queue, line);
             levels.count(level);
             groups.push((level, line));
         }
         groups.sort_by_cached_key(|(_, line)| (Reverse((line.backoff_ms, line.backlog)), line.group.clone()));
         groups.truncate(limit);
-        if !is_cut {
+        if !has_more {
             break;
         }
     }
-    let crowded = |(level, line): (CongestionLevel, GroupLine)| Crowded {
+    let congested = |(level, line): (CongestionLevel, GroupLine)| CongestedGroup {
         group: line.group.to_string(),
         level: level.as_str(),
-        kept_away: kept_away(&whole, line.waiting, line.backlog),
+        kept_away: kept_away(&queue, line.waiting, line.backlog),
         backoff_ms: line.backoff_ms,
     };
-    Ok(Json(Summary {
-        kept_away: kept_away(&whole, whole.waiting, whole.backlog),
-        active_groups: whole.active_groups,
-        saved_spins: whole.saved_spins,
-        groups_looked_at: looked_at,
+    Ok(Json(SummaryResponse {
+        kept_away: kept_away(&queue, queue.waiting, queue.backlog),
+        active_groups: queue.active_groups,
+        saved_spins: queue.saved_spins,
+        groups_looked_at: scanned,
         levels,
-        groups: groups.into_iter().map(crowded).collect(),
-        next: after.filter(|_| is_cut).map(|group| group.to_string()),
+        groups: groups.into_iter().map(congested).collect(),
+        next: after.filter(|_| has_more).map(|group| group.to_string()),
     }))
 }
 
-/// The level of a group; where nothing is recorded there is none.
-fn judged(whole: &WholeView, line: GroupLine) -> (CongestionLevel, GroupLine) {
-    let settings = &whole.settings.congestion;
+/// The congestion level of a group; NONE if congestion is not recorded.
+fn classify(queue: &QueueView, line: GroupLine) -> (CongestionLevel, GroupLine) {
+    let settings = &queue.settings.congestion;
     let backoff_ms = if settings.enabled { line.backoff_ms } else { 0 };
     let level = CongestionLevel::classify(backoff_ms, settings.base_backoff_ms);
     (level, GroupLine { backoff_ms, ..line })
 }
 
-fn kept_away(whole: &WholeView, waiting: u64, backlog: u64) -> u64 {
-    match whole.settings.discipline {
-        _ if !whole.settings.congestion.enabled => 0,
+/// Jobs that wait, by the discipline of the queue.
+fn kept_away(queue: &QueueView, waiting: u64, backlog: u64) -> u64 {
+    match queue.settings.discipline {
+        _ if !queue.settings.congestion.enabled => 0,
         Discipline::Classic => waiting,
         Discipline::Share => backlog,
     }

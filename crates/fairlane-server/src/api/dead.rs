@@ -1,8 +1,8 @@
-//! Dead jobs: to look at, to let run again, to remove.
+//! Dead jobs: listed, requeued and discarded.
 //!
-//! Invariant: a request looks at a bounded number of jobs and says where to go on. Requests that go on with each
-//! other's cursor look at no more jobs than were dead when the first began, so jobs that die again while they are
-//! requeued do not keep a client going.
+//! Invariant: a request scans a bounded number of jobs, and its response says where to continue.
+//! Requests that continue with each other's cursor scan no more jobs than were dead when the first
+//! one began, so jobs that die again while they are requeued do not keep a client in a loop.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
@@ -21,48 +21,48 @@ use utoipa_axum::routes;
 
 use super::change::{self, PAGE};
 use super::jobs::{AtMost, JobName};
-use super::shown::JobShown;
+use super::views::JobResponse;
 use crate::access::Caller;
 use crate::app::{App, Shared};
 use crate::extract::{Json, Object, Query, object};
 use crate::problem::{Problem, ProblemDocument, ProblemKind};
 
-/// Dead jobs that one request looks at.
-const LOOKED_AT_MAX: u64 = 10_000;
-/// Pages of the engine that one page of the list is put together from.
+/// Dead jobs that one request scans.
+const SCANNED_MAX: u64 = 10_000;
+/// Pages of the engine that one page of the list consists of.
 const PAGES_MAX: usize = 40;
 
 pub(super) fn routes() -> OpenApiRouter<Shared> {
     OpenApiRouter::new().routes(routes!(list)).routes(routes!(requeue)).routes(routes!(discard))
 }
 
-/// Which dead jobs; what is absent does not matter.
+/// A filter of dead jobs; absent fields match every job.
 #[derive(Default, PartialEq, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = DeadFilter)]
 struct Filter {
-    /// Those of this group.
+    /// Jobs of this group.
     #[schema(value_type = Option<String>, min_length = 1, max_length = 128)]
     group: Option<GroupId>,
-    /// Those of this type.
+    /// Jobs of this type.
     #[schema(value_type = Option<String>, min_length = 1, max_length = 128)]
     r#type: Option<TypeId>,
-    /// Those whose last error has this code.
+    /// Jobs whose last error has this code.
     #[schema(example = "timed_out")]
     code: Option<String>,
-    /// Those that died longer ago than this, by the server's clock.
+    /// Jobs that died more than this many milliseconds ago, by the server's clock.
     #[schema(maximum = 315_360_000_000_i64)]
     older_than_ms: Option<u64>,
 }
 
 impl Filter {
-    /// Refuses a key that is bound to groups unless one of them is named.
+    /// Refuses a key bound to groups, unless the filter names one of them.
     fn check(&self, caller: &Caller) -> Result<(), Problem> {
         within("older_than_ms", self.older_than_ms.unwrap_or(0), 0, DELAY_MS_MAX)?;
-        self.group.as_ref().map_or_else(|| caller.check_whole(), |group| caller.check_group(group))
+        self.group.as_ref().map_or_else(|| caller.check_all_groups(), |group| caller.check_group(group))
     }
 
-    fn wants(&self, line: &JobLine) -> bool {
+    fn matches(&self, line: &JobLine) -> bool {
         let died_at = line.settled_at.unwrap_or(line.created_at);
         self.older_than_ms.is_none_or(|age| died_at < ago(age))
             && self.code.as_ref().is_none_or(|code| fairlane::Problem::from_bytes(&line.note).code == *code)
@@ -70,9 +70,9 @@ impl Filter {
 
     async fn page(&self, app: &App, cursor: u64, limit: usize) -> Result<Listed, Problem> {
         let (group, type_id) = (self.group.clone(), self.r#type.clone());
-        let command = ListJobs { listing: Listing::Dead, group, type_id, cursor, limit };
-        let mut listed = app.engine().list_jobs(command).await?;
-        listed.jobs.retain(|line| self.wants(line));
+        let operation = ListJobs { listing: Listing::Dead, group, type_id, cursor, limit };
+        let mut listed = app.engine().call(operation).await?;
+        listed.jobs.retain(|line| self.matches(line));
         Ok(listed)
     }
 }
@@ -85,23 +85,23 @@ fn ago(age_ms: u64) -> Micros {
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-struct ListOf {
-    /// Those of this group; a key that is bound to groups must name one of them.
+struct ListQuery {
+    /// Jobs of this group; a key bound to groups must name one of them.
     #[param(value_type = Option<String>, min_length = 1, max_length = 128)]
     group: Option<GroupId>,
-    /// Those of this type.
+    /// Jobs of this type.
     #[param(value_type = Option<String>, min_length = 1, max_length = 128)]
     r#type: Option<TypeId>,
-    /// Those whose last error has this code.
+    /// Jobs whose last error has this code.
     #[param(example = "timed_out")]
     code: Option<String>,
-    /// Those that died longer ago than this, by the server's clock.
+    /// Jobs that died more than this many milliseconds ago, by the server's clock.
     #[param(maximum = 315_360_000_000_i64)]
     older_than_ms: Option<u64>,
-    /// Where the page begins: the `next` of the last one.
+    /// Where the page begins: the `next` of the last page.
     #[param(pattern = "^[0-9]{1,15}$")]
     cursor: Option<String>,
-    /// How many jobs at most; 100 unless given.
+    /// The maximum number of jobs on the page; 100 by default.
     #[param(minimum = 1, maximum = 500)]
     limit: Option<usize>,
 }
@@ -110,22 +110,22 @@ struct ListOf {
 #[derive(Serialize, ToSchema)]
 #[schema(as = DeadJobs)]
 struct DeadPage {
-    /// Oldest first, without their payloads.
-    jobs: Vec<JobShown>,
+    /// The jobs, oldest first, without their payloads.
+    jobs: Vec<JobResponse>,
     /// Where the next page begins; absent at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
 }
 
-/// Dead jobs
+/// Lists dead jobs
 ///
-/// Those that failed for good or are out of attempts, oldest first, page by page. A page may be short or empty although
-/// more follow: go on until `next` is absent.
+/// Jobs that failed for good or are out of attempts, oldest first, page by page. A page may be
+/// short or empty although more follow: continue until `next` is absent.
 #[utoipa::path(
     get,
     path = "/api/dead",
     tag = "dead",
-    params(ListOf),
+    params(ListQuery),
     responses(
         (status = 200, description = "A page", body = DeadPage),
         (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
@@ -134,25 +134,25 @@ struct DeadPage {
 async fn list(
     State(app): State<Shared>,
     caller: Caller,
-    Query(asked): Query<ListOf>,
+    Query(query): Query<ListQuery>,
 ) -> Result<Json<DeadPage>, Problem> {
-    let ListOf { group, r#type, code, older_than_ms, cursor, limit } = asked;
+    let ListQuery { group, r#type, code, older_than_ms, cursor, limit } = query;
     let filter = Filter { group, r#type, code, older_than_ms };
     filter.check(&caller)?;
     let limit = within("limit", limit.unwrap_or(PAGE) as u64, 1, LIST_JOBS_MAX as u64)? as usize;
     let mut next = Some(change::position(cursor.as_deref())?);
-    let mut jobs: Vec<JobShown> = Vec::new();
+    let mut jobs: Vec<JobResponse> = Vec::new();
     for _ in 0..PAGES_MAX {
         let Some(cursor) = next.filter(|_| jobs.len() < limit) else { break };
         let page = filter.page(&app, cursor, limit - jobs.len()).await?;
-        jobs.extend(page.jobs.into_iter().map(JobShown::from));
+        jobs.extend(page.jobs.into_iter().map(JobResponse::from));
         next = page.next;
     }
     Ok(Json(DeadPage { jobs, next: next.map(|next| next.to_string()) }))
 }
 
-/// Which dead jobs are meant: `jobs` or `filter`, never both or neither. An empty filter needs `all`; `all` and
-/// `cursor` belong to a filter.
+/// A selection of dead jobs: `jobs` or `filter`, never both or neither. An empty filter requires
+/// `all`; `all` and `cursor` belong to a filter.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(
@@ -160,50 +160,52 @@ async fn list(
     example = json!({"filter": {"group": "customer-7", "code": "timed_out"}}),
 )]
 struct Selection {
-    /// These.
+    /// These jobs.
     #[schema(value_type = Option<Vec<JobName>>, max_items = 500)]
     jobs: Option<AtMost<PICK_JOBS_MAX, Object<JobName>>>,
-    /// All that it fits; not together with `jobs`.
+    /// All jobs that match the filter; not together with `jobs`.
     #[serde(default, deserialize_with = "object")]
     filter: Option<Filter>,
-    /// Must be set where the filter is empty: really all dead jobs are meant.
+    /// Must be set with an empty filter, to confirm that it selects all dead jobs.
     #[serde(default)]
     all: bool,
-    /// Where to go on: the `next` of the last answer to the same filter.
+    /// Where to continue: the `next` of the last response for the same filter.
     #[schema(pattern = "^[0-9]{1,15}\\.[0-9]{1,15}$")]
     cursor: Option<String>,
 }
 
-/// What became of dead jobs that were to run again.
+/// The outcome of a requeue of dead jobs.
 #[derive(Serialize, ToSchema)]
 #[schema(as = DeadRequeued)]
-struct RequeueAnswer {
-    /// They are in their lanes again, with all their attempts.
+struct RequeueResponse {
+    /// Jobs that are in their lanes again, with all their attempts.
     requeued: u64,
-    /// They stay dead because their group, or the whole, has as many unfinished jobs as it may; try again later.
+    /// Jobs that stay dead because their group or the queue has reached its maximum of unfinished
+    /// jobs; try again later.
     full: u64,
-    /// They are not dead (any more).
+    /// Jobs that are not dead, or not any more.
     not_dead: u64,
-    /// There are no such jobs (any more).
+    /// Jobs that do not exist, or not any more.
     unknown: u64,
-    /// There are more dead jobs than one request looks at: send the same filter again with this as `cursor`.
+    /// Present if there are more dead jobs than one request scans: send the same filter again with
+    /// it as `cursor`.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
 }
 
-/// Lets dead jobs run again
+/// Requeues dead jobs
 ///
-/// With all their attempts, and before the rest of their lanes. One that died in a bulk action leaves it, as that has
-/// counted it already. Either the jobs are named, or all that a filter fits are taken; a key that is bound to groups
-/// names one of them in either case. One request looks at no more than 10,000 dead jobs; if there are more, the answer
-/// says where to go on.
+/// They get all their attempts again, and go before the rest of their lanes. A job that died in a
+/// bulk action leaves it, as the bulk action has counted it already. The request names the jobs or
+/// a filter; with a key bound to groups, it names one of them in either case. One request scans at
+/// most 10,000 dead jobs; if there are more, the response says where to continue.
 #[utoipa::path(
     post,
     path = "/api/dead/requeue",
     tag = "dead",
     request_body = Selection,
     responses(
-        (status = 200, description = "What became of them", body = RequeueAnswer),
+        (status = 200, description = "The number of jobs by outcome", body = RequeueResponse),
         (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
@@ -211,39 +213,40 @@ async fn requeue(
     State(app): State<Shared>,
     caller: Caller,
     Json(selection): Json<Selection>,
-) -> Result<Json<RequeueAnswer>, Problem> {
-    let (counts, next) = selection.carry_out(Deed::Requeue, &app, &caller).await?;
+) -> Result<Json<RequeueResponse>, Problem> {
+    let (counts, next) = selection.apply(Action::Requeue, &app, &caller).await?;
     let Counts { done, full, not_dead, unknown } = counts;
-    Ok(Json(RequeueAnswer { requeued: done, full, not_dead, unknown, next }))
+    Ok(Json(RequeueResponse { requeued: done, full, not_dead, unknown, next }))
 }
 
-/// What became of dead jobs that were to be removed.
+/// The outcome of a discard of dead jobs.
 #[derive(Serialize, ToSchema)]
 #[schema(as = DeadDiscarded)]
-struct DiscardAnswer {
-    /// They are gone, and their ids are free.
+struct DiscardResponse {
+    /// Jobs that are deleted; their ids are free.
     discarded: u64,
-    /// They are not dead (any more).
+    /// Jobs that are not dead, or not any more.
     not_dead: u64,
-    /// There are no such jobs (any more).
+    /// Jobs that do not exist, or not any more.
     unknown: u64,
-    /// There are more dead jobs than one request looks at: send the same filter again with this as `cursor`.
+    /// Present if there are more dead jobs than one request scans: send the same filter again with
+    /// it as `cursor`.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
 }
 
-/// Removes dead jobs
+/// Discards dead jobs
 ///
-/// Before their time; their ids are free again. Either the jobs are named, or all that a filter fits are taken; a key
-/// that is bound to groups names one of them in either case. One request looks at no more than 10,000 dead jobs; if
-/// there are more, the answer says where to go on.
+/// Deletes them before the end of their retention; their ids are free again. The request names the
+/// jobs or a filter; with a key bound to groups, it names one of them in either case. One request
+/// scans at most 10,000 dead jobs; if there are more, the response says where to continue.
 #[utoipa::path(
     post,
     path = "/api/dead/discard",
     tag = "dead",
     request_body = Selection,
     responses(
-        (status = 200, description = "What became of them", body = DiscardAnswer),
+        (status = 200, description = "The number of jobs by outcome", body = DiscardResponse),
         (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
@@ -251,20 +254,20 @@ async fn discard(
     State(app): State<Shared>,
     caller: Caller,
     Json(selection): Json<Selection>,
-) -> Result<Json<DiscardAnswer>, Problem> {
+) -> Result<Json<DiscardResponse>, Problem> {
     let (Counts { done, not_dead, unknown, .. }, next) =
-        selection.carry_out(Deed::Discard, &app, &caller).await?;
-    Ok(Json(DiscardAnswer { discarded: done, not_dead, unknown, next }))
+        selection.apply(Action::Discard, &app, &caller).await?;
+    Ok(Json(DiscardResponse { discarded: done, not_dead, unknown, next }))
 }
 
-/// What is to be done with dead jobs.
+/// What to do with dead jobs.
 #[derive(Clone, Copy)]
-enum Deed {
+enum Action {
     Requeue,
     Discard,
 }
 
-/// What became of them.
+/// The number of jobs by outcome.
 #[derive(Default)]
 struct Counts {
     done: u64,
@@ -274,44 +277,44 @@ struct Counts {
 }
 
 impl Selection {
-    async fn carry_out(
+    async fn apply(
         self,
-        deed: Deed,
+        action: Action,
         app: &App,
         caller: &Caller,
     ) -> Result<(Counts, Option<String>), Problem> {
         let mut counts = Counts::default();
         match self {
             Self { jobs: Some(named), filter: None, all: false, cursor: None } => {
-                // Named twice means the same as named once.
+                // A job that is named twice counts once.
                 let mut jobs = BTreeSet::new();
                 for Object(JobName { group, id }) in named.0 {
                     caller.check_group(&group)?;
                     jobs.insert(JobRef { group, id });
                 }
-                deed.carry_out(app, jobs.into_iter().collect(), &mut counts).await?;
+                action.apply(app, jobs.into_iter().collect(), &mut counts).await?;
                 Ok((counts, None))
             }
             Self { jobs: None, filter: Some(filter), all, cursor } if all || filter != Filter::default() => {
                 filter.check(caller)?;
-                let mut walk = Walk::from(app, cursor.as_deref()).await?;
-                walk.carry_out(deed, app, &filter, &mut counts).await?;
-                Ok((counts, walk.next()))
+                let mut scan = Scan::from(app, cursor.as_deref()).await?;
+                scan.apply(action, app, &filter, &mut counts).await?;
+                Ok((counts, scan.next()))
             }
             _ => Err(ProblemKind::Invalid.because(
-                "name either jobs (nothing else beside them) or a filter; a filter that is empty means all dead jobs, and \
-                 needs \"all\": true beside it",
+                "send either jobs (and no other field) or a filter; an empty filter selects all dead jobs, and requires \
+                 \"all\": true",
             )),
         }
     }
 }
 
-impl Deed {
-    async fn carry_out(self, app: &App, jobs: Vec<JobRef>, counts: &mut Counts) -> Result<(), Problem> {
+impl Action {
+    async fn apply(self, app: &App, jobs: Vec<JobRef>, counts: &mut Counts) -> Result<(), Problem> {
         match self {
             Self::Requeue => {
-                for answer in app.engine().requeue_dead(RequeueDead { jobs }).await?.jobs {
-                    match answer {
+                for outcome in app.engine().call(RequeueDead { jobs }).await?.jobs {
+                    match outcome {
                         Requeued::Requeued => counts.done += 1,
                         Requeued::Full => counts.full += 1,
                         Requeued::NotDead => counts.not_dead += 1,
@@ -320,8 +323,8 @@ impl Deed {
                 }
             }
             Self::Discard => {
-                for answer in app.engine().discard(Discard { jobs }).await?.jobs {
-                    match answer {
+                for outcome in app.engine().call(Discard { jobs }).await?.jobs {
+                    match outcome {
                         Disposal::Discarded => counts.done += 1,
                         Disposal::NotDead => counts.not_dead += 1,
                         Disposal::Unknown => counts.unknown += 1,
@@ -333,52 +336,52 @@ impl Deed {
     }
 }
 
-/// A walk through the dead, oldest first.
-struct Walk {
+/// A scan of dead jobs, oldest first.
+struct Scan {
     /// The rank at which the next page begins.
     rank: u64,
-    /// Jobs that were dead at the beginning and have not been looked at.
+    /// Jobs that were dead at the beginning and have not been scanned.
     left: u64,
 }
 
-impl Walk {
+impl Scan {
     async fn from(app: &App, cursor: Option<&str>) -> Result<Self, Problem> {
         let Some(cursor) = cursor else {
-            return Ok(Self { rank: 0, left: app.fairlane.whole().await?.failed });
+            return Ok(Self { rank: 0, left: app.fairlane.queue_view().await?.failed });
         };
         let numbers = cursor
             .split_once('.')
             .and_then(|(rank, left)| Some(Self { rank: change::number(rank)?, left: change::number(left)? }));
-        numbers.ok_or_else(|| change::no_cursor(cursor))
+        numbers.ok_or_else(|| change::invalid_cursor(cursor))
     }
 
     fn next(&self) -> Option<String> {
         (self.left > 0).then(|| format!("{}.{}", self.rank, self.left))
     }
 
-    async fn carry_out(
+    async fn apply(
         &mut self,
-        deed: Deed,
+        action: Action,
         app: &App,
         filter: &Filter,
         counts: &mut Counts,
     ) -> Result<(), Problem> {
-        let mut looked_at = 0;
-        while self.left > 0 && looked_at < LOOKED_AT_MAX {
+        let mut scanned = 0;
+        while self.left > 0 && scanned < SCANNED_MAX {
             let limit = self.left.min(LIST_JOBS_MAX as u64) as usize;
             let page = filter.page(app, self.rank, limit).await?;
             let after = page.next.unwrap_or(self.rank + self.left);
             let step = after.saturating_sub(self.rank).clamp(1, self.left);
-            looked_at += step;
+            scanned += step;
             (self.rank, self.left) = (after, self.left - step);
-            let stayed_before = counts.full;
-            let named = page.jobs.len() as u64;
-            if named > 0 {
+            let full_before = counts.full;
+            let selected = page.jobs.len() as u64;
+            if selected > 0 {
                 let jobs = page.jobs.into_iter().map(|line| line.job).collect();
-                deed.carry_out(app, jobs, counts).await?;
+                action.apply(app, jobs, counts).await?;
             }
-            // Those that left the list have moved the others up.
-            self.rank = self.rank.saturating_sub(named - (counts.full - stayed_before));
+            // Jobs that left the list have moved the others up.
+            self.rank = self.rank.saturating_sub(selected - (counts.full - full_before));
         }
         Ok(())
     }

@@ -1,16 +1,18 @@
-//! What happens, as it happens: server-sent events.
+//! Server-sent events.
 //!
-//! - `events/bulks.rs`: one watcher for each bulk action that somebody follows. `events/whole.rs`: the whole's figures.
-//! - `events/heard.rs`: the engine as all requests use it, so that watchers hear what passes through this server.
+//! - `events/bulks.rs`: one watcher for each followed bulk action. `events/queue.rs`: counts of the
+//!   queue.
+//! - `events/event_tap.rs`: an engine layer that notifies the watchers of commands through this
+//!   server.
 //! - `events/listener.rs`: one stream to one client.
 //!
-//! Invariant: nothing is looked up while nobody listens; a client that reads slowly misses states, and none are
-//! kept for it.
+//! Invariant: nothing is read while no client listens. A slow client skips states; none are
+//! buffered for it.
 
 mod bulks;
-mod heard;
+mod event_tap;
 mod listener;
-mod whole;
+mod queue;
 
 use std::sync::Arc;
 
@@ -28,26 +30,26 @@ use utoipa_axum::routes;
 use crate::app::Shared;
 use crate::extract::{Named, Path, Query};
 use crate::problem::{Problem, ProblemDocument, ProblemKind};
-use bulks::Bulks;
-use heard::{Counts, Heard};
-use whole::Whole;
+use bulks::BulkWatchers;
+use event_tap::{Counts, event_tap};
+use queue::QueueEvents;
 
 pub(super) fn routes() -> OpenApiRouter<Shared> {
     OpenApiRouter::new().routes(routes!(bulk_events)).routes(routes!(events))
 }
 
-/// What is followed at the moment.
+/// What event streams follow.
 #[derive(Default)]
 pub(crate) struct Live {
-    bulks: Bulks,
-    whole: Whole,
+    bulks: BulkWatchers,
+    queue: QueueEvents,
     counts: Counts,
 }
 
 impl Live {
-    /// The engine as all requests are to use it.
-    pub fn heard(self: &Arc<Self>, engine: Arc<dyn Engine>) -> Arc<dyn Engine> {
-        Arc::new(Heard::new(engine, self.clone()))
+    /// The engine with a layer that feeds the events; all requests use it.
+    pub fn tap(self: &Arc<Self>, engine: Arc<dyn Engine>) -> Arc<dyn Engine> {
+        event_tap(engine, self.clone())
     }
 }
 
@@ -60,13 +62,13 @@ struct Event {
 
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-struct Seen {
-    /// The id of the last event that was seen, for clients that cannot send the header.
+struct LastEvent {
+    /// The id of the last received event, for clients that cannot send the header.
     #[param(max_length = 128)]
     last_event_id: Option<String>,
 }
 
-impl Seen {
+impl LastEvent {
     fn id(self, headers: &HeaderMap) -> Option<String> {
         let header = headers.get("last-event-id").and_then(|value| value.to_str().ok());
         header.map(str::to_owned).or(self.last_event_id)
@@ -75,66 +77,68 @@ impl Seen {
 
 /// Follows a bulk action
 ///
-/// Server-sent events: `progress` with the bulk action as JSON, first as it stands and then whenever it has changed,
-/// and `ended` when it is completed, failed or cancelled; then the stream ends. A state that was seen, as the id of the
-/// last event says (`Last-Event-ID`), is not sent again. Whoever comes back after the end gets `ended` once more, or
-/// 204 if that was seen, so that browsers stop asking.
+/// Server-sent events: `progress` with the bulk action as JSON, first its current state and then
+/// whenever it has changed, and `ended` when it is completed, failed or cancelled; then the stream
+/// ends. A state that the client has received, by the id of its last event (`Last-Event-ID`), is
+/// not sent again. A client that reconnects after the end gets `ended` once more, or 204 if it has
+/// received that, so that browsers stop reconnecting.
 #[utoipa::path(
     get,
     path = "/api/bulks/{group}/{bulk}/events",
     tag = "events",
     params(
-        ("group" = String, Path, min_length = 1, max_length = 128, description = "Whose"),
-        ("bulk" = String, Path, min_length = 1, max_length = 128, description = "Which of theirs"),
-        ("Last-Event-ID" = Option<String>, Header, description = "The id of the last event that was seen"),
-        Seen,
+        ("group" = String, Path, min_length = 1, max_length = 128, description = "The group of the bulk action"),
+        ("bulk" = String, Path, min_length = 1, max_length = 128, description = "The id of the bulk action"),
+        ("Last-Event-ID" = Option<String>, Header, description = "The id of the last received event"),
+        LastEvent,
     ),
     responses(
         (status = 200, description = "Events", body = String, content_type = "text/event-stream"),
-        (status = 204, description = "It has ended, and that was seen"),
+        (status = 204, description = "The bulk action has ended, and the client has received the last event"),
         (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
 async fn bulk_events(
     State(app): State<Shared>,
     Path((group, bulk)): Path<(String, String)>,
-    Query(seen): Query<Seen>,
+    Query(last): Query<LastEvent>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let bulk = BulkRef { group: GroupId::named(&group)?, id: BulkId::named(&bulk)? };
-    let last = seen.id(&headers);
-    // Listening comes before the look, so that no change falls between them.
-    let sights = app.live.bulks.listen(&app, &bulk);
-    let first = bulks::look(app.engine(), &bulk).await?.ok_or_else(|| {
+    let last = last.id(&headers);
+    // The subscription comes before the read, so that no change is missed between them.
+    let states = app.live.bulks.subscribe(&app, &bulk);
+    let first = bulks::read(app.engine(), &bulk).await?.ok_or_else(|| {
         ProblemKind::NotFound.because(format!("there is no bulk action {} of group {}", bulk.id, bulk.group))
     })?;
     if first.is_end() && last.as_ref() == Some(&first.id) {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    Ok(listener::follow_bulk(&app, sights, Arc::new(first), last))
+    Ok(listener::follow_bulk(&app, states, Arc::new(first), last))
 }
 
-/// Follows the whole
+/// Follows the queue
 ///
-/// Server-sent events: `figures` about once a second, as JSON: `at`, `backlog`, `waiting`, `in_flight`, `dead`,
-/// `active_groups`, and what passed through this server since the figures before, as `enqueued_per_second` and
-/// `settled_per_second` over `over_ms`. The last 300 are kept: whoever comes back with the id of the last event that
-/// was seen (`Last-Event-ID`) gets those that were missed. The stream ends when the server stops.
+/// Server-sent events: `figures` about once a second, as JSON: `at`, `backlog`, `waiting`,
+/// `in_flight`, `dead`, `active_groups`, and the throughput of this server since the last event, as
+/// `enqueued_per_second` and `settled_per_second` over `over_ms`. The last 300 events are kept: a
+/// client that reconnects with the id of its last event (`Last-Event-ID`) gets those it has missed.
+/// The stream ends when the server stops.
 #[utoipa::path(
     get,
     path = "/api/events",
     tag = "events",
     params(
-        ("Last-Event-ID" = Option<String>, Header, description = "The id of the last event that was seen"),
-        Seen,
+        ("Last-Event-ID" = Option<String>, Header, description = "The id of the last received event"),
+        LastEvent,
     ),
     responses(
         (status = 200, description = "Events", body = String, content_type = "text/event-stream"),
         (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
-async fn events(State(app): State<Shared>, Query(seen): Query<Seen>, headers: HeaderMap) -> Response {
-    let last = seen.id(&headers);
-    let (missed, newest) = app.live.whole.listen(&app, last.as_deref());
-    listener::follow_whole(&app, missed, newest)
+async fn events(State(app): State<Shared>, Query(last): Query<LastEvent>, headers: HeaderMap) -> Response {
+    let last = last.id(&headers);
+    let (missed, latest) = app.live.queue.subscribe(&app, last.as_deref());
+    listener::follow_queue(&app, missed, latest)
 }

@@ -1,4 +1,4 @@
-//! Groups: their shares and limits, and how they stand.
+//! Groups: their shares, limits and state.
 
 use axum::extract::State;
 use fairlane::{GroupLine, GroupSettings, GroupView, rate_text};
@@ -12,13 +12,13 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::change::{self, PAGE};
-use super::congestion::CongestionShown;
-use super::shown;
+use super::congestion::CongestionResponse;
+use super::views;
 use crate::app::Shared;
 use crate::extract::{Json, Path, Query};
 use crate::problem::{Problem, ProblemDocument, ProblemKind};
 
-/// Pages of waiting jobs that one request looks through.
+/// Pages of waiting jobs that one request scans.
 const MAKE_DUE_PAGES_MAX: usize = 200;
 
 pub(super) fn routes() -> OpenApiRouter<Shared> {
@@ -29,25 +29,25 @@ pub(super) fn routes() -> OpenApiRouter<Shared> {
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Path)]
 pub(super) struct GroupPath {
-    /// Whose.
+    /// The name of the group.
     #[param(value_type = String, min_length = 1, max_length = 128, example = "customer-7")]
     pub group: GroupId,
 }
 
-/// What to say of a group that was never heard of.
+/// The problem of a group that does not exist.
 pub(super) fn no_such_group(group: &GroupId) -> Problem {
     ProblemKind::NotFound
-        .because(format!("nothing is known of {group}; enqueue a job of it, or set something for it, first"))
+        .because(format!("there is no group {group}; enqueue a job for it, or change its settings, first"))
 }
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct Page {
-    /// Where the page begins: the `next` of the last one.
+    /// Where the page begins: the `next` of the last page.
     #[param(value_type = Option<String>, min_length = 1, max_length = 128)]
     cursor: Option<GroupId>,
-    /// How many groups at most; 100 unless given.
+    /// The maximum number of groups on the page; 100 by default.
     #[param(minimum = 1, maximum = 500)]
     limit: Option<usize>,
 }
@@ -56,7 +56,7 @@ struct Page {
 #[derive(Serialize, ToSchema)]
 #[schema(as = Groups)]
 struct GroupsPage {
-    /// By name.
+    /// The groups by name.
     groups: Vec<GroupShort>,
     /// Where the next page begins; absent at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -66,7 +66,7 @@ struct GroupsPage {
 /// A group in a list.
 #[derive(Serialize, ToSchema)]
 struct GroupShort {
-    /// Which.
+    /// The name of the group.
     #[schema(example = "customer-7")]
     group: String,
     /// Unfinished jobs that are not in flight.
@@ -75,19 +75,19 @@ struct GroupShort {
     in_flight: u64,
     /// Of the backlog, jobs that must not run yet.
     waiting: u64,
-    /// Jobs enqueued since it was last idle.
+    /// Jobs enqueued since the group was last idle.
     total: u64,
     /// Of these, jobs that have ended.
     done: u64,
-    /// The newest backoff or predicted wait.
+    /// The latest backoff or predicted wait.
     backoff_ms: u64,
-    /// Its share relative to other groups.
+    /// The share relative to other groups.
     weight: u64,
-    /// Its rate over all types; absent without a limit.
+    /// The rate over all types; absent without a limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = "50/s")]
     rate: Option<String>,
-    /// Whether it is paused: none of its jobs start.
+    /// Whether the group is paused: none of its jobs start.
     paused: bool,
 }
 
@@ -100,9 +100,9 @@ impl From<GroupLine> for GroupShort {
     }
 }
 
-/// Groups that have unfinished jobs
+/// Lists groups with unfinished jobs
 ///
-/// By name, page by page.
+/// In the order of their names, page by page.
 #[utoipa::path(
     get,
     path = "/api/groups",
@@ -120,24 +120,24 @@ async fn list(State(app): State<Shared>, Query(page): Query<Page>) -> Result<Jso
     Ok(Json(GroupsPage { groups: lines.into_iter().map(GroupShort::from).collect(), next }))
 }
 
-/// What is set for a group.
+/// The settings of a group.
 #[derive(Serialize, ToSchema)]
 #[schema(as = GroupSettings)]
-struct SettingsShown {
-    /// Its share relative to other groups.
+struct SettingsResponse {
+    /// The share relative to other groups.
     weight: u64,
-    /// Added to its score under the discipline `classic`, in milliseconds of age.
+    /// Added to the group's score under the discipline `classic`, in milliseconds of age.
     base_priority: i64,
-    /// Its rate over all types; null: none.
+    /// The rate over all types; null without a limit.
     #[schema(example = "100/s")]
     rate: Option<String>,
-    /// Its jobs in flight at once; null: any number.
+    /// The maximum number of jobs in flight; null without a limit.
     concurrency: Option<u32>,
-    /// Nothing of it is leased while set.
+    /// Whether the group is paused: none of its jobs are leased.
     paused: bool,
 }
 
-impl From<GroupSettings> for SettingsShown {
+impl From<GroupSettings> for SettingsResponse {
     fn from(settings: GroupSettings) -> Self {
         Self {
             weight: settings.weight.get(),
@@ -149,61 +149,62 @@ impl From<GroupSettings> for SettingsShown {
     }
 }
 
-/// A group as it stands.
+/// A group.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Group)]
-struct GroupShown {
-    /// Which.
+struct GroupResponse {
+    /// The name of the group.
     #[schema(example = "customer-7")]
     group: String,
-    /// What is set for it.
-    settings: SettingsShown,
+    /// The settings of the group.
+    settings: SettingsResponse,
     /// Unfinished jobs that are not in flight.
     backlog: u64,
     /// Leased jobs.
     in_flight: u64,
     /// Of the backlog, jobs that must not run yet.
     waiting: u64,
-    /// Jobs enqueued since it was last idle.
+    /// Jobs enqueued since the group was last idle.
     total: u64,
     /// Of these, jobs that have ended.
     done: u64,
-    /// Bytes it has stored, finished jobs included.
+    /// Bytes stored for the group, including finished jobs.
     stored_bytes: u64,
-    /// Its lanes with jobs, by level and type.
-    lanes: Vec<LaneShown>,
-    /// How crowded it is.
-    congestion: CongestionShown,
+    /// The lanes with jobs, by level and type.
+    lanes: Vec<LaneResponse>,
+    /// The congestion of the group.
+    congestion: CongestionResponse,
 }
 
-/// A lane as it stands.
+/// A lane.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Lane)]
-struct LaneShown {
-    /// Its level.
-    #[schema(schema_with = shown::levels)]
+struct LaneResponse {
+    /// The level of the lane.
+    #[schema(schema_with = views::levels)]
     level: &'static str,
-    /// Its type.
+    /// The type of the lane.
     r#type: String,
-    /// Jobs never leased, or promoted for the first time.
+    /// Jobs that were never leased, or promoted for the first time.
     backlog: u64,
-    /// Jobs that came back; served first.
+    /// Jobs that were returned; they are served first.
     returned: u64,
-    /// Whether it can be served: it is `active`, or its group's rate (`rate_parked`) or seats (`seat_parked`) are used
-    /// up, or its group is `paused`, or held and cancelled jobs are being taken off its head (`clearing`).
+    /// Whether the lane can be served: it is `active`, or the rate (`rate_parked`) or seats
+    /// (`seat_parked`) of its group are used up, or its group is `paused`, or held and cancelled
+    /// jobs are being removed from its head (`clearing`).
     #[schema(schema_with = standings)]
     standing: &'static str,
-    /// When its group's rate allows the next job.
+    /// When the group's rate allows the next job.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     until: Option<String>,
 }
 
 fn standings() -> Object {
-    shown::one_of(["idle", "active", "rate_parked", "seat_parked", "paused", "clearing"])
+    views::one_of(["idle", "active", "rate_parked", "seat_parked", "paused", "clearing"])
 }
 
-impl From<LaneView> for LaneShown {
+impl From<LaneView> for LaneResponse {
     fn from(view: LaneView) -> Self {
         let (standing, until) = match view.standing {
             LaneStanding::Idle => ("idle", None),
@@ -219,35 +220,35 @@ impl From<LaneView> for LaneShown {
             backlog: view.backlog,
             returned: view.returned,
             standing,
-            until: until.map(shown::time),
+            until: until.map(views::time),
         }
     }
 }
 
-/// How a group stands
+/// Shows a group
 ///
-/// What is set for it, its counts, its lanes and how crowded it is. A group is known once it had a job or something
-/// was set for it.
+/// Its settings, counts, lanes and congestion. A group exists once it had a job or its settings
+/// were changed.
 #[utoipa::path(
     get,
     path = "/api/groups/{group}",
     tag = "groups",
     params(GroupPath),
     responses(
-        (status = 200, description = "The group", body = GroupShown),
+        (status = 200, description = "The group", body = GroupResponse),
         (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
 async fn show(
     State(app): State<Shared>,
     Path(GroupPath { group }): Path<GroupPath>,
-) -> Result<Json<GroupShown>, Problem> {
-    let asked = app.fairlane.group(&group);
-    let (Some(view), Some(congestion)) = (asked.view().await?, asked.congestion().await?) else {
+) -> Result<Json<GroupResponse>, Problem> {
+    let handle = app.fairlane.group(&group);
+    let (Some(view), Some(congestion)) = (handle.view().await?, handle.congestion().await?) else {
         return Err(no_such_group(&group));
     };
     let GroupView { settings, backlog, in_flight, waiting, total, done, stored_bytes, lanes } = view;
-    Ok(Json(GroupShown {
+    Ok(Json(GroupResponse {
         group: group.to_string(),
         settings: settings.into(),
         backlog,
@@ -256,31 +257,31 @@ async fn show(
         total,
         done,
         stored_bytes,
-        lanes: lanes.into_iter().map(LaneShown::from).collect(),
-        congestion: CongestionShown::new(&group, congestion),
+        lanes: lanes.into_iter().map(LaneResponse::from).collect(),
+        congestion: CongestionResponse::new(&group, congestion),
     }))
 }
 
-/// What is to be changed for a group; what is absent stays as it is.
+/// A change of a group's settings; absent settings stay unchanged.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = GroupChange, example = json!({"weight": 3, "rate": "100/s", "concurrency": null}))]
 struct Change {
-    /// Its share relative to other groups.
+    /// The share relative to other groups.
     #[schema(minimum = 1, maximum = 1000)]
     weight: Option<u32>,
-    /// Added to its score under the discipline `classic`, in milliseconds of age.
+    /// Added to the group's score under the discipline `classic`, in milliseconds of age.
     #[schema(minimum = -1_000_000_000_000_i64, maximum = 1_000_000_000_000_i64)]
     base_priority: Option<i64>,
-    /// Its rate over all types; null removes it.
+    /// The rate over all types; null removes it.
     #[serde(default, deserialize_with = "change::nullable")]
     #[schema(schema_with = change::rates, required = false)]
     rate: Option<Option<String>>,
-    /// Its jobs in flight at once; null removes the limit.
+    /// The maximum number of jobs in flight; null removes the limit.
     #[serde(default, deserialize_with = "change::nullable")]
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 1_000_000)]
     concurrency: Option<Option<u32>>,
-    /// Whether nothing of it is leased.
+    /// Whether the group is paused: none of its jobs are leased.
     paused: Option<bool>,
 }
 
@@ -302,10 +303,10 @@ impl TryFrom<Change> for GroupPatch {
     }
 }
 
-/// Changes what is set for a group
+/// Changes the settings of a group
 ///
-/// What is absent stays as it is; null removes a limit. It holds at once, for jobs that are there already too. The
-/// answer is what holds now.
+/// Absent settings stay unchanged; null removes a limit. The change takes effect at once, also for
+/// existing jobs. The response has the settings in effect.
 #[utoipa::path(
     patch,
     path = "/api/groups/{group}",
@@ -313,7 +314,7 @@ impl TryFrom<Change> for GroupPatch {
     params(GroupPath),
     request_body = Change,
     responses(
-        (status = 200, description = "What holds now", body = SettingsShown),
+        (status = 200, description = "The settings in effect", body = SettingsResponse),
         (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
@@ -321,54 +322,54 @@ async fn change(
     State(app): State<Shared>,
     Path(GroupPath { group }): Path<GroupPath>,
     Json(change): Json<Change>,
-) -> Result<Json<SettingsShown>, Problem> {
-    let command = SetGroup { group, patch: change.try_into()?, reset_congestion: false };
-    Ok(Json(app.engine().set_group(command).await?.settings.into()))
+) -> Result<Json<SettingsResponse>, Problem> {
+    let operation = SetGroup { group, patch: change.try_into()?, reset_congestion: false };
+    Ok(Json(app.engine().call(operation).await?.settings.into()))
 }
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-struct MakeDueFrom {
-    /// Where to go on: the `next` of the last answer.
+struct MakeDueQuery {
+    /// Where to continue: the `next` of the last response.
     #[param(pattern = "^[0-9]{1,9}$")]
     cursor: Option<String>,
 }
 
-/// What was made due.
+/// The jobs that were made due.
 #[derive(Serialize, ToSchema)]
 struct MadeDue {
-    /// Jobs that are due now.
+    /// The number of jobs that were made due.
     moved: u64,
-    /// There are more waiting jobs to look through: ask again with this as `cursor`.
+    /// Present if there are more waiting jobs to scan: send it as `cursor` to continue.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
 }
 
 /// Makes waiting jobs due now
 ///
-/// Delayed jobs and those that wait for a retry go back to their lanes at once: the way out in a hurry. One request
-/// looks through at most 100,000 waiting jobs of all groups; if there are more, the answer says where to go on.
+/// Delayed jobs and those that wait for a retry return to their lanes at once. One request scans at
+/// most 100,000 waiting jobs of all groups; if there are more, the response says where to continue.
 #[utoipa::path(
     post,
     path = "/api/groups/{group}/make-due",
     tag = "groups",
-    params(GroupPath, MakeDueFrom),
+    params(GroupPath, MakeDueQuery),
     responses(
-        (status = 200, description = "How many were moved", body = MadeDue),
+        (status = 200, description = "The number of jobs that were made due", body = MadeDue),
         (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
 async fn make_due(
     State(app): State<Shared>,
     Path(GroupPath { group }): Path<GroupPath>,
-    Query(MakeDueFrom { cursor }): Query<MakeDueFrom>,
+    Query(MakeDueQuery { cursor }): Query<MakeDueQuery>,
 ) -> Result<Json<MadeDue>, Problem> {
     let (mut moved, mut next) = (0, Some(change::position(cursor.as_deref())?));
     for _ in 0..MAKE_DUE_PAGES_MAX {
         let Some(cursor) = next else { break };
-        let command = MakeDue { group: Some(group.clone()), cursor, jobs_max: MAKE_DUE_JOBS_MAX };
-        let made = app.engine().make_due(command).await?;
+        let operation = MakeDue { group: Some(group.clone()), cursor, jobs_max: MAKE_DUE_JOBS_MAX };
+        let made = app.engine().call(operation).await?;
         moved += made.moved as u64;
         next = made.next;
     }

@@ -1,7 +1,7 @@
-//! Jobs, one or many: in, looked at, cancelled, again.
+//! Jobs, one or many: enqueued, read, cancelled and requeued.
 //!
-//! - `jobs/new.rs`: jobs to be added, as they come. `jobs/receipt.rs`: what became of them. `jobs/list.rs`: jobs page by
-//!   page.
+//! - `jobs/new.rs`: jobs in requests. `jobs/receipt.rs`: receipts in responses. `jobs/list.rs`:
+//!   lists of jobs.
 
 mod list;
 mod new;
@@ -13,7 +13,7 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use fairlane::Error;
 use fairlane_core::queue::{
-    CancelJob, Cancellation, Enqueued, Explanation, Inspect, Inspected, JobRef, NewJob, RequeueDead, Requeued,
+    CancelJob, Cancellation, Enqueued, Explanation, InspectJob, JobRef, NewJob, RequeueDead, Requeued,
 };
 use fairlane_core::{GroupId, JobId};
 use fairlane_engine::EngineError;
@@ -22,21 +22,21 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::shown::{JobShown, job_states};
+use super::views::{JobResponse, job_states};
 use crate::access::Caller;
 use crate::app::Shared;
-use crate::extract::{Json, Named, Object, Path, check_content_type, whole_body};
-use crate::idempotency::{IdFrom, Idempotency, insist};
+use crate::extract::{Json, Named, Object, Path, check_content_type, read_body};
+use crate::idempotency::{IdFrom, Idempotency, retry_random_ids};
 use crate::problem::{Problem, ProblemDocument, ProblemKind};
 use crate::trace::TraceOf;
 
-pub(super) use new::{AtMost, LevelWord};
-use new::{BatchBody, Checked, JobBody, read_batch, read_job};
+pub(super) use new::{AtMost, LevelName};
+use new::{BatchBody, CheckedJob, JobBody, parse_batch, parse_job};
 use receipt::{BatchEnqueued, JobEnqueued};
 
-/// Most jobs that one request cancels.
+/// The maximum number of jobs that one request cancels.
 const CANCEL_JOBS_MAX: usize = 500;
-/// What a producer is told to wait when a dead job finds no room.
+/// The `Retry-After` when the queue is too full to requeue a dead job.
 const FULL_RETRY: Duration = Duration::from_secs(1);
 
 pub(super) fn routes() -> OpenApiRouter<Shared> {
@@ -50,15 +50,16 @@ pub(super) fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(requeue))
 }
 
-/// Adds a job
+/// Enqueues a job
 ///
-/// A job with an id is added at most once, so the request may be repeated. A job without one gets one: with an
-/// Idempotency-Key one that is the same whenever the request is repeated, for as long as the job is kept; else a new
-/// UUID, and a request that is repeated adds the job twice. When another job is there under the id, with another type,
-/// payload, level, cost or bulk action, nothing is changed and it is refused with 409: job-differs, or
-/// idempotency-key-reused if the id came from the key. Delay and trace are not compared. A full queue is told with
-/// status 429 and the time to come back; a bulk action that is sealed or unknown with 409, and so is a type that is new
-/// if the key is bound to groups.
+/// A job with an id is added at most once, so the request is idempotent. The server generates the
+/// id of a job without one: with an Idempotency-Key it is the same whenever the request is
+/// repeated, for as long as the job is kept; without one it is a new UUID, and a repeated request
+/// adds the job twice. If another job exists with the id, with another type, payload, level, cost
+/// or bulk action, nothing is changed and the request is refused with 409: job-differs, or
+/// idempotency-key-reused if the id came from the key. Delay and trace are not compared. If the
+/// queue is full, the response is 429 with a Retry-After. A bulk action that is sealed or unknown
+/// is refused with 409, and so is a new type if the key is bound to groups.
 #[utoipa::path(
     post,
     path = "/api/jobs",
@@ -66,8 +67,8 @@ pub(super) fn routes() -> OpenApiRouter<Shared> {
     params(("Idempotency-Key" = Option<String>, Header, description = "Makes it safe to repeat the request when the job has no id", min_length = 1, max_length = 255, pattern = "^[!-~]+$")),
     request_body = JobBody,
     responses(
-        (status = 201, description = "It is new", body = JobEnqueued),
-        (status = 200, description = "It was there; nothing was changed", body = JobEnqueued),
+        (status = 201, description = "The job was added", body = JobEnqueued),
+        (status = 200, description = "The job existed before; nothing was changed", body = JobEnqueued),
         (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
@@ -79,17 +80,17 @@ async fn enqueue(
     request: Request,
 ) -> Result<(StatusCode, Json<JobEnqueued>), Problem> {
     check_content_type(request.headers(), "application/json")?;
-    let body = whole_body(request, &app).await?;
-    let read = move |body: &[u8]| read_job(body, key.as_ref(), trace.as_ref());
-    let Checked { new, id_from } = app.parsers.parse(body, read).await?;
+    let body = read_body(request, &app).await?;
+    let parse = move |body: &[u8]| parse_job(body, key.as_ref(), trace.as_ref());
+    let CheckedJob { new, id_from } = app.parsers.parse(body, parse).await?;
     caller.check_group(&new.job.group)?;
     app.check_type(&caller, &new.type_id).await?;
     let enqueued = match id_from {
-        IdFrom::Drawn => insist(&app, || add(&app, vec![new.clone()])).await?,
+        IdFrom::Random => retry_random_ids(&app, || add(&app, vec![new.clone()])).await?,
         IdFrom::Request | IdFrom::Derived => add(&app, vec![new.clone()]).await?,
     };
-    let answer = enqueued.receipts.into_iter().zip(enqueued.backlogs).next();
-    let (receipt, backlog) = answer.ok_or_else(|| unanswered("enqueue"))?;
+    let receipt = enqueued.receipts.into_iter().zip(enqueued.backlogs).next();
+    let (receipt, backlog) = receipt.ok_or_else(|| empty_reply("enqueue"))?;
     let job = JobEnqueued::new(new.job, id_from, receipt, backlog)?;
     Ok((if job.created { StatusCode::CREATED } else { StatusCode::OK }, Json(job)))
 }
@@ -98,15 +99,16 @@ async fn add(app: &Shared, jobs: Vec<NewJob>) -> Result<Enqueued, Error> {
     Ok(app.engine().enqueue_all(jobs).await?)
 }
 
-/// Adds up to 1,000 jobs
+/// Enqueues up to 1,000 jobs
 ///
-/// All of them are checked first: if one is wrong, nothing is added, and the answer names what is wrong (at most 20
-/// places). Then they are added in their order, with a receipt for each; one that was refused because the queue is full
-/// may be sent again, and has the time to do so. One whose id another job has, with another type, payload, level, cost
-/// or bulk action, changes nothing: its receipt says `differs`, and the others are added. Jobs without an id get one as
-/// in POST /api/jobs; with an Idempotency-Key from the key and their position in the request, so repeat the request as
-/// it was. A type that is new is refused (409) if the key is bound to groups. More jobs than these go faster as a
-/// stream (POST /api/jobs/stream).
+/// All of them are validated first: if one is invalid, nothing is added, and the response names
+/// what is invalid (at most 20 values). Then they are added in order, with a receipt for each. The
+/// receipt of a job that was refused because the queue is full says when to send it again. A job
+/// whose id another job has, with another type, payload, level, cost or bulk action, changes
+/// nothing: its receipt says `differs`, and the others are added. Ids of jobs without one are
+/// generated as in POST /api/jobs; with an Idempotency-Key they are derived from the key and the
+/// position in the request, so repeat the request unchanged. A new type is refused (409) if the key
+/// is bound to groups. For more jobs, a stream is faster (POST /api/jobs/stream).
 #[utoipa::path(
     post,
     path = "/api/jobs/batch",
@@ -114,7 +116,7 @@ async fn add(app: &Shared, jobs: Vec<NewJob>) -> Result<Enqueued, Error> {
     params(("Idempotency-Key" = Option<String>, Header, description = "Makes it safe to repeat the request when jobs have no ids", min_length = 1, max_length = 255, pattern = "^[!-~]+$")),
     request_body = BatchBody,
     responses(
-        (status = 200, description = "What became of each", body = BatchEnqueued),
+        (status = 200, description = "A receipt for each job", body = BatchEnqueued),
         (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
@@ -126,78 +128,76 @@ async fn enqueue_batch(
     request: Request,
 ) -> Result<Json<BatchEnqueued>, Problem> {
     check_content_type(request.headers(), "application/json")?;
-    let body = whole_body(request, &app).await?;
-    let read = move |body: &[u8]| read_batch(body, key.as_ref(), trace.as_ref());
-    let jobs = app.parsers.parse(body, read).await?;
+    let body = read_body(request, &app).await?;
+    let parse = move |body: &[u8]| parse_batch(body, key.as_ref(), trace.as_ref());
+    let jobs = app.parsers.parse(body, parse).await?;
     for job in &jobs {
         caller.check_group(&job.new.job.group)?;
         app.check_type(&caller, &job.new.type_id).await?;
     }
     let all = || jobs.iter().map(|job| job.new.clone()).collect();
-    let enqueued = match jobs.iter().any(|job| job.id_from == IdFrom::Drawn) {
-        true => insist(&app, || add(&app, all())).await?,
+    let enqueued = match jobs.iter().any(|job| job.id_from == IdFrom::Random) {
+        true => retry_random_ids(&app, || add(&app, all())).await?,
         false => add(&app, all()).await?,
     };
-    let named = jobs.into_iter().map(|job| (job.new.job, job.id_from));
-    Ok(Json(BatchEnqueued::new(named, enqueued)))
+    let refs = jobs.into_iter().map(|job| (job.new.job, job.id_from));
+    Ok(Json(BatchEnqueued::new(refs, enqueued)))
 }
 
-/// A job as it stands
+/// Shows a job
 ///
-/// With its payload, and what came of it. A job that has ended is kept for a while (its retention) and then unknown.
+/// With its payload, and its result or error. A job that has ended is kept for its retention, and
+/// then not found.
 #[utoipa::path(
     get,
     path = "/api/jobs/{group}/{job}",
     tag = "jobs",
     params(
-        ("group" = String, Path, description = "Whose", min_length = 1, max_length = 128),
-        ("job" = String, Path, description = "Which of theirs", min_length = 1, max_length = 128),
+        ("group" = String, Path, description = "The group of the job", min_length = 1, max_length = 128),
+        ("job" = String, Path, description = "The id of the job", min_length = 1, max_length = 128),
     ),
     responses(
-        (status = 200, description = "The job", body = JobShown),
+        (status = 200, description = "The job", body = JobResponse),
         (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
-async fn show(State(app): State<Shared>, path: Path<(String, String)>) -> Result<Json<JobShown>, Problem> {
-    let job = named(&path)?;
-    match app.engine().inspect(Inspect::Job(job.clone())).await? {
-        Inspected::Job(Some(view)) => Ok(Json(view.into())),
-        Inspected::Job(None) => Err(unknown(&job)),
-        _ => Err(unanswered("inspect")),
-    }
+async fn show(State(app): State<Shared>, path: Path<(String, String)>) -> Result<Json<JobResponse>, Problem> {
+    let job = job_ref(&path)?;
+    let view = app.engine().call(InspectJob { job: job.clone() }).await?;
+    view.map(|view| Json(view.into())).ok_or_else(|| unknown(&job))
 }
 
 /// Why a job is not running.
 #[derive(Serialize, ToSchema)]
 struct Why {
-    /// Whose.
+    /// The group of the job.
     group: String,
-    /// Which of theirs.
+    /// The id of the job.
     id: String,
-    /// Where it is.
+    /// The state of the job.
     #[schema(schema_with = job_states)]
     state: &'static str,
-    /// The reason to name first, as a word for programs.
+    /// The main reason, as a stable code for programs.
     #[schema(example = "no-worker")]
     reason: &'static str,
-    /// The same for people.
+    /// The main reason, as a sentence for people.
     sentence: String,
-    /// When it may start; an estimate.
+    /// In how many milliseconds it may start, an estimate.
     #[serde(skip_serializing_if = "Option::is_none")]
     starts_in_ms: Option<u64>,
-    /// Jobs before it in its lane; an estimate.
+    /// The number of jobs before it in its lane, an estimate.
     #[serde(skip_serializing_if = "Option::is_none")]
     ahead: Option<u64>,
-    /// What this follows from.
+    /// The facts behind the reason.
     facts: Vec<Fact>,
 }
 
-/// One thing that matters for a job.
+/// One fact that matters for a job.
 #[derive(Serialize, ToSchema)]
 struct Fact {
-    /// What it is about.
+    /// The subject of the fact.
     about: &'static str,
-    /// What is so.
+    /// The fact, for people.
     text: String,
 }
 
@@ -217,47 +217,48 @@ impl From<Explanation> for Why {
     }
 }
 
-/// Why a job is not running
+/// Explains why a job is not running
 ///
-/// In one sentence, with the facts behind it. It looks and changes nothing; positions and times to come are estimates.
+/// In one sentence, with the facts behind it. It changes nothing; positions and future times are
+/// estimates.
 #[utoipa::path(
     get,
     path = "/api/jobs/{group}/{job}/why",
     tag = "jobs",
     params(
-        ("group" = String, Path, description = "Whose", min_length = 1, max_length = 128),
-        ("job" = String, Path, description = "Which of theirs", min_length = 1, max_length = 128),
+        ("group" = String, Path, description = "The group of the job", min_length = 1, max_length = 128),
+        ("job" = String, Path, description = "The id of the job", min_length = 1, max_length = 128),
     ),
     responses(
-        (status = 200, description = "Why", body = Why),
+        (status = 200, description = "The explanation", body = Why),
         (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
 async fn why(State(app): State<Shared>, path: Path<(String, String)>) -> Result<Json<Why>, Problem> {
-    let job = named(&path)?;
+    let job = job_ref(&path)?;
     let explanation = app.fairlane.job(&job.group, &job.id).explain().await?;
     explanation.map(|explanation| Json(explanation.into())).ok_or_else(|| unknown(&job))
 }
 
-/// What became of a job that was to be cancelled.
+/// The outcome of a cancellation.
 #[derive(Serialize, ToSchema)]
-struct CancelledShown {
-    /// `cancelled`: it will not run. `requested`: it is running; its worker is told, and it is not tried again.
-    /// `ended`: it has ended before.
+struct CancelResponse {
+    /// `cancelled`: the job will not run. `requested`: it is running; its worker is asked to stop,
+    /// and it is not retried. `ended`: it had ended before.
     state: CancelState,
 }
 
-/// What became of a job that was to be cancelled.
+/// The outcome of a cancellation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 enum CancelState {
-    /// It will not run.
+    /// The job will not run.
     Cancelled,
-    /// It is running; its worker is told, and it is not tried again.
+    /// The job is running; its worker is asked to stop, and it is not retried.
     Requested,
-    /// It has ended before.
+    /// The job had ended before.
     Ended,
-    /// There is no such job.
+    /// The job does not exist.
     Unknown,
 }
 
@@ -274,30 +275,31 @@ impl From<Cancellation> for CancelState {
 
 /// Cancels a job
 ///
-/// One that has not started will not. One that is running is told by its worker, and not tried again.
+/// A job that has not started will not run. The worker of a running job is asked to stop, and the
+/// job is not retried.
 #[utoipa::path(
     post,
     path = "/api/jobs/{group}/{job}/cancel",
     tag = "jobs",
     params(
-        ("group" = String, Path, description = "Whose", min_length = 1, max_length = 128),
-        ("job" = String, Path, description = "Which of theirs", min_length = 1, max_length = 128),
+        ("group" = String, Path, description = "The group of the job", min_length = 1, max_length = 128),
+        ("job" = String, Path, description = "The id of the job", min_length = 1, max_length = 128),
     ),
     responses(
-        (status = 200, description = "What became of it", body = CancelledShown),
+        (status = 200, description = "The outcome", body = CancelResponse),
         (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
 async fn cancel(
     State(app): State<Shared>,
     path: Path<(String, String)>,
-) -> Result<Json<CancelledShown>, Problem> {
-    let job = named(&path)?;
-    let cancelled = app.engine().cancel_job(CancelJob { jobs: vec![job.clone()] }).await?;
-    let cancellation = cancelled.cancellations.first().copied().ok_or_else(|| unanswered("cancel_job"))?;
+) -> Result<Json<CancelResponse>, Problem> {
+    let job = job_ref(&path)?;
+    let cancelled = app.engine().call(CancelJob { jobs: vec![job.clone()] }).await?;
+    let cancellation = cancelled.cancellations.first().copied().ok_or_else(|| empty_reply("cancel_job"))?;
     match cancellation.into() {
         CancelState::Unknown => Err(unknown(&job)),
-        state => Ok(Json(CancelledShown { state })),
+        state => Ok(Json(CancelResponse { state })),
     }
 }
 
@@ -306,53 +308,53 @@ async fn cancel(
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"jobs": [{"group": "customer-7", "id": "welcome-42"}]}))]
 struct CancelBody {
-    /// Each once.
+    /// The jobs, each at most once.
     #[schema(value_type = Vec<JobName>, max_items = 500)]
     jobs: AtMost<CANCEL_JOBS_MAX, Object<JobName>>,
 }
 
-/// A job's full name.
+/// The group and the id of a job.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct JobName {
-    /// Whose.
+    /// The group of the job.
     #[schema(value_type = String, min_length = 1, max_length = 128, example = "customer-7")]
     pub group: GroupId,
-    /// Which of theirs.
+    /// The id of the job.
     #[schema(value_type = String, min_length = 1, max_length = 128, example = "welcome-42")]
     pub id: JobId,
 }
 
-/// What became of jobs that were to be cancelled.
+/// The outcomes of several cancellations.
 #[derive(Serialize, ToSchema)]
 struct ManyCancelled {
-    /// In the order of the request.
+    /// The outcomes in the order of the request.
     jobs: Vec<OneCancelled>,
 }
 
-/// What became of one of them.
+/// The outcome of one cancellation.
 #[derive(Serialize, ToSchema)]
 struct OneCancelled {
-    /// Whose.
+    /// The group of the job.
     #[schema(value_type = String)]
     group: GroupId,
-    /// Which of theirs.
+    /// The id of the job.
     #[schema(value_type = String)]
     id: JobId,
-    /// What became of it.
+    /// The outcome of the cancellation.
     state: CancelState,
 }
 
 /// Cancels up to 500 jobs
 ///
-/// In one step. A whole bulk action is cancelled at once by POST /api/bulks/{group}/{bulk}/cancel.
+/// In one step. POST /api/bulks/{group}/{bulk}/cancel cancels all jobs of a bulk action.
 #[utoipa::path(
     post,
     path = "/api/jobs/cancel",
     tag = "jobs",
     request_body = CancelBody,
     responses(
-        (status = 200, description = "What became of each", body = ManyCancelled),
+        (status = 200, description = "The outcome of each", body = ManyCancelled),
         (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
@@ -366,7 +368,7 @@ async fn cancel_many(
         caller.check_group(&group)?;
         jobs.push(JobRef { group, id });
     }
-    let cancelled = app.engine().cancel_job(CancelJob { jobs: jobs.clone() }).await?.cancellations;
+    let cancelled = app.engine().call(CancelJob { jobs: jobs.clone() }).await?.cancellations;
     let one = |(JobRef { group, id }, cancellation): (JobRef, Cancellation)| OneCancelled {
         group,
         id,
@@ -375,51 +377,52 @@ async fn cancel_many(
     Ok(Json(ManyCancelled { jobs: jobs.into_iter().zip(cancelled).map(one).collect() }))
 }
 
-/// What became of a dead job.
+/// The outcome of a requeue.
 #[derive(Serialize, ToSchema)]
-struct RequeuedShown {
-    /// Always: it is in its lane again.
+struct RequeueResponse {
+    /// Always true: the job is in its lane again.
     requeued: bool,
 }
 
-/// Lets a dead job run again
+/// Requeues a dead job
 ///
-/// It gets all its attempts again, goes before the rest of its lane, and leaves its bulk action, where its failure has
-/// been counted. A job that is not dead is told with status 409, a full queue with 429.
+/// It gets all its attempts again, goes before the rest of its lane, and leaves its bulk action,
+/// which has counted its failure. A job that is not dead is refused with 409, and 429 says that the
+/// queue is full.
 #[utoipa::path(
     post,
     path = "/api/jobs/{group}/{job}/requeue",
     tag = "jobs",
     params(
-        ("group" = String, Path, description = "Whose", min_length = 1, max_length = 128),
-        ("job" = String, Path, description = "Which of theirs", min_length = 1, max_length = 128),
+        ("group" = String, Path, description = "The group of the job", min_length = 1, max_length = 128),
+        ("job" = String, Path, description = "The id of the job", min_length = 1, max_length = 128),
     ),
     responses(
-        (status = 200, description = "It is in its lane again", body = RequeuedShown),
+        (status = 200, description = "The job is in its lane again", body = RequeueResponse),
         (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
 async fn requeue(
     State(app): State<Shared>,
     path: Path<(String, String)>,
-) -> Result<Json<RequeuedShown>, Problem> {
-    let job = named(&path)?;
-    let requeued = app.engine().requeue_dead(RequeueDead { jobs: vec![job.clone()] }).await?;
+) -> Result<Json<RequeueResponse>, Problem> {
+    let job = job_ref(&path)?;
+    let requeued = app.engine().call(RequeueDead { jobs: vec![job.clone()] }).await?;
     match requeued.jobs.first() {
-        Some(Requeued::Requeued) => Ok(Json(RequeuedShown { requeued: true })),
+        Some(Requeued::Requeued) => Ok(Json(RequeueResponse { requeued: true })),
         Some(Requeued::NotDead) => Err(ProblemKind::Conflict.because(format!(
-            "job {} of {} is not dead, and only dead jobs can be run again",
+            "job {} of {} is not dead, and only dead jobs can be requeued",
             job.id, job.group
         ))),
         Some(Requeued::Full) => Err(ProblemKind::QueueFull
-            .because("the group, or the queue, has as many unfinished jobs as it may; the job stays dead")
+            .because("the group or the queue has reached its maximum of unfinished jobs; the job stays dead")
             .retry_after(FULL_RETRY)),
         Some(Requeued::Unknown) => Err(unknown(&job)),
-        None => Err(unanswered("requeue_dead")),
+        None => Err(empty_reply("requeue_dead")),
     }
 }
 
-fn named(Path((group, job)): &Path<(String, String)>) -> Result<JobRef, Problem> {
+fn job_ref(Path((group, job)): &Path<(String, String)>) -> Result<JobRef, Problem> {
     Ok(JobRef { group: GroupId::named(group)?, id: JobId::named(job)? })
 }
 
@@ -429,6 +432,7 @@ fn unknown(JobRef { group, id }: &JobRef) -> Problem {
     ))
 }
 
-fn unanswered(operation: &str) -> Problem {
-    EngineError::Broken { reason: format!("{operation} was answered with something else") }.into()
+/// The problem of a reply without an item for the only job of the command.
+fn empty_reply(operation: &str) -> Problem {
+    EngineError::Broken { reason: format!("the reply to {operation} is empty") }.into()
 }

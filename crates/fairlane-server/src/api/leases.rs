@@ -1,12 +1,12 @@
-//! What a worker needs: jobs to work on, their leases kept alive, and what became of them.
+//! For workers: lease jobs, extend leases and settle jobs.
 //!
-//! - `leases/poll.rs`: asks until there is something or the time is over. `leases/numbers.rs`: under which numbers.
-//! - `leases/handed.rs`: jobs on their way to a client, handed back if it has gone.
+//! - `leases/poll.rs`: long polls. `leases/request_ids.rs`: the numbers of a worker's requests.
+//! - `leases/release_on_drop.rs`: jobs on their way to a client, released if it is gone.
 //! - `leases/settle.rs`: extends leases and settles jobs.
 
-mod handed;
-mod numbers;
 mod poll;
+mod release_on_drop;
+mod request_ids;
 mod settle;
 
 use std::time::Duration;
@@ -28,17 +28,17 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::shown::{levels, time};
+use super::views::{levels, time};
 use crate::app::Shared;
 use crate::extract::{Json, Named};
 use crate::problem::{Problem, ProblemDocument, ProblemKind};
-use numbers::REQUEST_MAX;
 pub(crate) use poll::Polls;
-use poll::{Asked, Found};
+use poll::{PollReply, PollRequest};
+use request_ids::REQUEST_MAX;
 
-/// How long jobs are leased for unless it is said.
+/// The default length of a lease, in milliseconds.
 const LEASE_MS: u64 = 30_000;
-/// What a job takes in an answer beside its payload, about.
+/// The approximate size of a job in a response beside its payload, in bytes.
 const JOB_BYTES: usize = 256;
 
 pub(super) fn routes() -> OpenApiRouter<Shared> {
@@ -48,38 +48,41 @@ pub(super) fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(settle::settle))
 }
 
-/// Who asks for what.
+/// A request of a worker for jobs.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = LeaseRequest, example = json!({"worker": "mailer-1", "types": ["mail"], "count": 10, "wait_ms": 20000, "request": 1}))]
 struct LeaseRequest {
-    /// Who asks; best new for each start of a process.
+    /// The name of the worker; best a new one for each start of its process.
     #[schema(min_length = 1, max_length = 128, example = "mailer-1")]
     worker: String,
-    /// Jobs of these types.
+    /// The types of the jobs to lease.
     #[schema(min_items = 1, max_items = 64, example = json!(["mail"]))]
     types: Vec<String>,
-    /// At most this many.
+    /// The maximum number of jobs to lease.
     #[schema(minimum = 1, maximum = 500, default = 1)]
     count: Option<u64>,
-    /// For how long; extend the leases before, or the jobs are given to somebody else.
+    /// The length of the leases in milliseconds; extend them before they end, or the jobs are
+    /// leased to another worker.
     #[schema(minimum = 100, maximum = 900000, default = 30000)]
     lease_ms: Option<u64>,
-    /// How long to wait for the first job if there is none; a server may allow less than a minute.
+    /// How many milliseconds to wait for the first job if there is none; a server may allow less
+    /// than a minute.
     #[schema(minimum = 0, maximum = 60000, default = 0)]
     wait_ms: Option<u64>,
-    /// The number of this request, larger than that of the one before; the same when an answer was lost.
+    /// The number of this request, larger than that of the worker's last one; the same if its
+    /// response was lost.
     #[schema(minimum = 1, maximum = 8796093022207_u64)]
     request: Option<u64>,
 }
 
-/// The jobs, and when to ask again.
+/// The leased jobs, and when to ask again.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Leases)]
-struct LeasesShown<'a> {
-    /// To be worked on and settled, each under its fence.
-    jobs: Vec<LeaseShown<'a>>,
-    /// Without jobs: something may be there after this long; ask again then.
+struct LeasesResponse<'a> {
+    /// The jobs to process and settle, each with its fence.
+    jobs: Vec<LeaseResponse<'a>>,
+    /// Without jobs: after how many milliseconds there may be one.
     #[serde(skip_serializing_if = "Option::is_none")]
     wake_in_ms: Option<u64>,
 }
@@ -87,50 +90,50 @@ struct LeasesShown<'a> {
 /// A leased job.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Lease)]
-struct LeaseShown<'a> {
-    /// Whose.
+struct LeaseResponse<'a> {
+    /// The group of the job.
     #[schema(value_type = String, example = "customer-7")]
     group: &'a GroupId,
-    /// Which of theirs.
+    /// The id of the job.
     #[schema(value_type = String, example = "welcome-42")]
     id: &'a JobId,
-    /// Its type.
+    /// The type of the job.
     #[schema(value_type = String, example = "mail")]
     r#type: &'a TypeId,
-    /// How urgent it is among jobs of its type.
+    /// The level of the job among jobs of its type.
     #[schema(schema_with = levels)]
     level: &'static str,
-    /// What it counts for in its group's share.
+    /// How much the job counts in its group's share.
     cost: u64,
-    /// What is to be done, byte for byte as it was sent.
+    /// The payload, byte for byte as it was sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     payload: Option<&'a RawValue>,
-    /// What is to be done, if that is not JSON, or nested deeper than 96 levels.
+    /// The payload in base64, if it is not JSON or nested deeper than 96 levels.
     #[serde(skip_serializing_if = "Option::is_none")]
     payload_base64: Option<String>,
-    /// To be shown at extend and settle.
+    /// The fence of the lease, to be sent with extend and settle.
     fence: u64,
-    /// 1 for the first.
+    /// The number of the attempt, counted from 1.
     attempt: u32,
-    /// The bulk action it belongs to.
+    /// The bulk action that the job belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     bulk: Option<&'a BulkId>,
-    /// The trace it was enqueued with (W3C Trace Context), to go on with.
+    /// The trace that the job was enqueued with (W3C Trace Context), to be continued.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")]
     trace: Option<&'a str>,
-    /// When it was enqueued.
+    /// When the job was enqueued.
     #[schema(format = DateTime)]
     created_at: &'a str,
 }
 
-impl<'a> LeaseShown<'a> {
+impl<'a> LeaseResponse<'a> {
     fn new(job: &'a LeasedJob, created_at: &'a str) -> Self {
-        // Reading it as raw JSON checks it without a copy.
+        // Parsing it as raw JSON validates it without a copy.
         let payload: Option<&RawValue> = serde_json::from_slice(&job.payload).ok();
-        // One that cannot be read must not cost a worker the other jobs of the answer.
+        // A payload that a client cannot parse must not cost it the other jobs of the response.
         let payload = payload.filter(|_| !is_too_deep(&job.payload));
         Self {
             group: &job.job.group,
@@ -149,37 +152,40 @@ impl<'a> LeaseShown<'a> {
     }
 }
 
-/// Takes jobs
+/// Leases jobs
 ///
-/// Takes up to `count` jobs of the types, in fair order and within every limit, and leases them to the worker. With
-/// `wait_ms` the answer waits until there is a job or the time is over (long poll); then it is 200 with no jobs.
+/// Leases up to `count` jobs of the types to the worker, in fair order and within every limit. With
+/// `wait_ms` the response waits until there is a job or the time is over (long poll); then it is
+/// 200 with no jobs.
 ///
-/// **A lost answer.** Give each request of a worker a `request` number that is larger than the one before, and repeat
-/// the same number when the answer did not come: the jobs it leased are given again as long as they are leased, and no
-/// others beside them. If none of them is leased any more, or it got none, a repeated number that may wait goes on
-/// waiting for new ones. A number below the worker's newest is refused with 409 `superseded`. At most one numbered
-/// request of a worker is answered at a time: the same or a larger number ends one that still waits.
+/// **Lost responses.** Give each request of a worker a `request` number larger than the last one,
+/// and repeat the same number if the response was lost: the response has the same jobs as long as
+/// they are leased, and no others. If none of them is leased any more, or there were none, a
+/// repeated request with `wait_ms` waits for new ones. A number below the worker's latest is
+/// refused with 409 `superseded`. At most one numbered request of a worker waits at a time: the
+/// same or a larger number ends the previous one.
 ///
-/// Without a number the server numbers the requests itself. Jobs for a client that is seen to have gone are handed
-/// back at once; if an answer is lost otherwise, its jobs wait until their leases have run out.
+/// Without a number the server numbers the requests itself. If the server notices that the client
+/// is gone, it releases the jobs at once; if a response is lost otherwise, its jobs wait until
+/// their leases end.
 #[utoipa::path(
     post,
     path = "/api/leases",
     tag = "leases",
     request_body = LeaseRequest,
     responses(
-        (status = 200, description = "The jobs; none if there were none in time", body = LeasesShown),
+        (status = 200, description = "The jobs; none if there were none in time", body = LeasesResponse),
         (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
 async fn lease(State(app): State<Shared>, Json(request): Json<LeaseRequest>) -> Result<Response, Problem> {
-    let asked = request.checked(app.settings.poll_max)?;
-    let found = poll::poll(&app, asked).await?;
-    Ok(written(&found))
+    let request = request.checked(app.settings.poll_max)?;
+    let reply = poll::poll(&app, request).await?;
+    Ok(serialize(&reply))
 }
 
 impl LeaseRequest {
-    fn checked(self, poll_max: Duration) -> Result<Asked, Problem> {
+    fn checked(self, poll_max: Duration) -> Result<PollRequest, Problem> {
         let number = |what, field, got, least, most| {
             within(what, got, least, most).map_err(|error| Problem::from(error).at(field))
         };
@@ -197,7 +203,7 @@ impl LeaseRequest {
         let types = self.types.iter().enumerate();
         let types =
             types.map(|(at, name)| TypeId::named(name).map_err(|error| error.at(format!("/types/{at}"))));
-        Ok(Asked {
+        Ok(PollRequest {
             worker: WorkerId::new(&self.worker).map_err(|error| Problem::from(error).at("/worker"))?,
             types: types.collect::<Result<_, _>>()?,
             jobs_max: jobs_max as usize,
@@ -208,33 +214,34 @@ impl LeaseRequest {
     }
 }
 
-/// Writes the jobs without copying what is in them first: batches of hundreds are common.
-fn written(found: &Found) -> Response {
-    let wake_at = found.wake_at.filter(|_| found.jobs.is_empty());
-    // Jobs of one batch were enqueued at one time, and a time is slow to write.
-    let batches = found.jobs.chunk_by(|one, next| one.created_at == next.created_at);
+/// Serializes the jobs without copying their payloads first: batches of hundreds are common.
+fn serialize(reply: &PollReply) -> Response {
+    let wake_at = reply.wake_at.filter(|_| reply.jobs.is_empty());
+    // Jobs of one batch were enqueued at one time, and formatting a time is slow.
+    let batches = reply.jobs.chunk_by(|one, next| one.created_at == next.created_at);
     let batches: Vec<(&[LeasedJob], String)> = batches.map(|jobs| (jobs, time(jobs[0].created_at))).collect();
-    let mut jobs = Vec::with_capacity(found.jobs.len());
+    let mut jobs = Vec::with_capacity(reply.jobs.len());
     for (batch, created_at) in &batches {
-        jobs.extend(batch.iter().map(|job| LeaseShown::new(job, created_at)));
+        jobs.extend(batch.iter().map(|job| LeaseResponse::new(job, created_at)));
     }
     let wake_in = wake_at.map(|at| at.saturating_duration_since(Instant::now()));
-    let shown = LeasesShown { jobs, wake_in_ms: wake_in.map(|left| left.as_micros().div_ceil(1000) as u64) };
-    let bytes: usize = found.jobs.iter().map(|job| job.payload.len() + JOB_BYTES).sum();
+    let wake_in_ms = wake_in.map(|left| left.as_micros().div_ceil(1000) as u64);
+    let response = LeasesResponse { jobs, wake_in_ms };
+    let bytes: usize = reply.jobs.iter().map(|job| job.payload.len() + JOB_BYTES).sum();
     let mut body = Vec::with_capacity(bytes + JOB_BYTES);
-    match serde_json::to_writer(&mut body, &shown) {
+    match serde_json::to_writer(&mut body, &response) {
         Ok(()) => ([(header::CONTENT_TYPE, "application/json")], body).into_response(),
         Err(error) => {
-            ProblemKind::Broken.because(format!("an answer cannot be written: {error}")).into_response()
+            ProblemKind::Broken.because(format!("the response cannot be serialized: {error}")).into_response()
         }
     }
 }
 
-/// A worker that has asked with a larger number since.
-fn superseded(newest: u64) -> Problem {
+/// The problem of a request below the worker's latest number.
+fn superseded(latest: u64) -> Problem {
     ProblemKind::Superseded
         .because(format!(
-            "the newest request of this worker has the number {newest}; go on above it, or under a worker id of your own"
+            "the latest request of this worker has the number {latest}; use a larger one, or another worker name"
         ))
         .at("/request")
 }

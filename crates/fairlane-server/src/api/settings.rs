@@ -1,8 +1,8 @@
-//! Settings of the whole queue.
+//! Settings of the queue.
 
 use axum::extract::State;
 use fairlane::{Discipline, LevelOrder, Settings, rate_text};
-use fairlane_core::queue::{SetWhole, WholeSet};
+use fairlane_core::queue::{QueueSet, SetQueue};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa::openapi::schema::Object;
@@ -10,8 +10,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::change;
-use super::shown;
 use super::status::disciplines;
+use super::views;
 use crate::app::Shared;
 use crate::extract::Json;
 use crate::problem::{Problem, ProblemDocument, ProblemKind};
@@ -21,34 +21,35 @@ pub(super) fn routes() -> OpenApiRouter<Shared> {
 }
 
 fn level_orders() -> Object {
-    shown::one_of([LevelOrder::Weighted, LevelOrder::Strict].map(LevelOrder::as_str))
+    views::one_of([LevelOrder::Weighted, LevelOrder::Strict].map(LevelOrder::as_str))
 }
 
-/// What is set for the whole queue.
+/// The settings of the queue.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Settings)]
-struct SettingsShown {
-    /// The rules for order, gate and denial.
+struct SettingsResponse {
+    /// The discipline: the rules for order, gate and denial.
     #[schema(schema_with = disciplines)]
     discipline: &'static str,
-    /// What progress is worth in a score (`classic`).
+    /// The weight of progress in a score (`classic`).
     alpha: i64,
     /// Jobs a second over all groups (`classic`).
     global_rps: u64,
     /// Admitted jobs of one type that may wait for a worker (`classic`).
     ready_queue_max_size: u64,
-    /// If not, every refused job waits the least time, and nothing is recorded.
+    /// Whether congestion is recorded; otherwise every refused job waits the least time.
     congestion_enabled: bool,
-    /// The least a refused job waits.
+    /// The shortest wait of a refused job, in milliseconds.
     base_backoff_ms: u64,
-    /// The most a refused job waits.
+    /// The longest wait of a refused job, in milliseconds.
     max_backoff_ms: u64,
-    /// How long a group's congestion history is kept.
+    /// How long the congestion history of a group is kept, in milliseconds.
     stats_retention_ms: u64,
-    /// The rate of all types together; null: none.
+    /// The rate of all types together; null without a limit.
     #[schema(example = "1000/s")]
     rate: Option<String>,
-    /// How levels share a type: 16 : 4 : 1, or a lower one only when the higher ones have nothing to serve.
+    /// How levels share a type: 16 : 4 : 1, or a lower one only when the higher ones have nothing
+    /// to serve.
     #[schema(schema_with = level_orders)]
     levels: &'static str,
     /// Retries before a job is dead.
@@ -59,17 +60,17 @@ struct SettingsShown {
     max_loss_count: u32,
     /// Unfinished jobs of one group beyond which its enqueues are refused.
     group_backlog_max: u64,
-    /// The same for all groups together.
+    /// Unfinished jobs of all groups beyond which every enqueue is refused.
     whole_backlog_max: u64,
-    /// Stored bytes of one group beyond which its enqueues are refused, finished jobs included.
+    /// Stored bytes of one group, including finished jobs, beyond which its enqueues are refused.
     group_stored_bytes_max: u64,
-    /// The same for all groups together.
+    /// Stored bytes of all groups, including finished jobs, beyond which every enqueue is refused.
     stored_bytes_max: u64,
-    /// How long completed and cancelled jobs are kept.
+    /// How long completed and cancelled jobs are kept, in milliseconds.
     completed_retention_ms: u64,
-    /// How long dead jobs are kept.
+    /// How long dead jobs are kept, in milliseconds.
     failed_retention_ms: u64,
-    /// How long a finished bulk action and its jobs are kept.
+    /// How long a finished bulk action and its jobs are kept, in milliseconds.
     bulk_retention_ms: u64,
     /// How many completed and cancelled jobs are kept.
     completed_kept_max: u64,
@@ -77,7 +78,7 @@ struct SettingsShown {
     failed_kept_max: u64,
 }
 
-impl From<Settings> for SettingsShown {
+impl From<Settings> for SettingsResponse {
     fn from(settings: Settings) -> Self {
         let congestion = settings.congestion;
         Self {
@@ -107,48 +108,48 @@ impl From<Settings> for SettingsShown {
     }
 }
 
-/// What is set for the whole queue
+/// Shows the settings of the queue
 ///
-/// Every setting with the value that holds.
+/// Every setting with the value in effect.
 #[utoipa::path(
     get,
     path = "/api/settings",
-    tag = "whole",
+    tag = "queue",
     responses(
-        (status = 200, description = "The settings", body = SettingsShown),
+        (status = 200, description = "The settings", body = SettingsResponse),
         (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
-async fn show(State(app): State<Shared>) -> Result<Json<SettingsShown>, Problem> {
-    Ok(Json(app.fairlane.whole().await?.settings.into()))
+async fn show(State(app): State<Shared>) -> Result<Json<SettingsResponse>, Problem> {
+    Ok(Json(app.fairlane.queue_view().await?.settings.into()))
 }
 
-/// The words for the disciplines.
+/// The names of the disciplines.
 #[derive(Clone, Copy, PartialEq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum DisciplineWord {
+enum DisciplineName {
     Share,
     Classic,
 }
 
-/// The words for the order of levels.
+/// The names of the orders of levels.
 #[derive(Clone, Copy, PartialEq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum LevelOrderWord {
+enum LevelOrderName {
     Weighted,
     Strict,
 }
 
-/// What is to be changed for the whole queue; what is absent stays as it is.
+/// A change of the queue's settings; absent settings stay unchanged.
 #[derive(Default, PartialEq, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = SettingsChange, example = json!({"rate": "1000/s", "max_retry_count": 5}))]
 struct Change {
-    /// The rules for order, gate and denial; only while no job is unfinished.
+    /// The discipline: the rules for order, gate and denial; only while no job is unfinished.
     #[serde(default, deserialize_with = "change::present")]
     #[schema(schema_with = disciplines, required = false)]
-    discipline: Option<DisciplineWord>,
-    /// What progress is worth in a score (`classic`).
+    discipline: Option<DisciplineName>,
+    /// The weight of progress in a score (`classic`).
     #[schema(minimum = -10_000_000, maximum = 10_000_000)]
     alpha: Option<i64>,
     /// Jobs a second over all groups (`classic`).
@@ -157,25 +158,26 @@ struct Change {
     /// Admitted jobs of one type that may wait for a worker (`classic`).
     #[schema(minimum = 1, maximum = 10_000_000)]
     ready_queue_max_size: Option<u64>,
-    /// If not, every refused job waits the least time, and nothing is recorded.
+    /// Whether congestion is recorded; otherwise every refused job waits the least time.
     congestion_enabled: Option<bool>,
-    /// The least a refused job waits; at most `max_backoff_ms`.
+    /// The shortest wait of a refused job, in milliseconds; at most `max_backoff_ms`.
     #[schema(minimum = 1, maximum = 86_400_000)]
     base_backoff_ms: Option<u64>,
-    /// The most a refused job waits; at least `base_backoff_ms`.
+    /// The longest wait of a refused job, in milliseconds; at least `base_backoff_ms`.
     #[schema(minimum = 1, maximum = 86_400_000)]
     max_backoff_ms: Option<u64>,
-    /// How long a group's congestion history is kept.
+    /// How long the congestion history of a group is kept, in milliseconds.
     #[schema(minimum = 1000, maximum = 86_400_000)]
     stats_retention_ms: Option<u64>,
     /// The rate of all types together; null removes it.
     #[serde(default, deserialize_with = "change::nullable")]
     #[schema(schema_with = change::rates, required = false)]
     rate: Option<Option<String>>,
-    /// How levels share a type: 16 : 4 : 1, or a lower one only when the higher ones have nothing to serve.
+    /// How levels share a type: 16 : 4 : 1, or a lower one only when the higher ones have nothing
+    /// to serve.
     #[serde(default, deserialize_with = "change::present")]
     #[schema(schema_with = level_orders, required = false)]
-    levels: Option<LevelOrderWord>,
+    levels: Option<LevelOrderName>,
     /// Retries before a job is dead.
     #[schema(maximum = 10_000)]
     max_retry_count: Option<u32>,
@@ -188,22 +190,22 @@ struct Change {
     /// Unfinished jobs of one group beyond which its enqueues are refused.
     #[schema(minimum = 1, maximum = 9_007_199_254_740_992_i64)]
     group_backlog_max: Option<u64>,
-    /// The same for all groups together.
+    /// Unfinished jobs of all groups beyond which every enqueue is refused.
     #[schema(minimum = 1, maximum = 9_007_199_254_740_992_i64)]
     whole_backlog_max: Option<u64>,
-    /// Stored bytes of one group beyond which its enqueues are refused, finished jobs included.
+    /// Stored bytes of one group, including finished jobs, beyond which its enqueues are refused.
     #[schema(minimum = 1, maximum = 9_007_199_254_740_992_i64)]
     group_stored_bytes_max: Option<u64>,
-    /// The same for all groups together.
+    /// Stored bytes of all groups, including finished jobs, beyond which every enqueue is refused.
     #[schema(minimum = 1, maximum = 9_007_199_254_740_992_i64)]
     stored_bytes_max: Option<u64>,
-    /// How long completed and cancelled jobs are kept.
+    /// How long completed and cancelled jobs are kept, in milliseconds.
     #[schema(maximum = 315_360_000_000_i64)]
     completed_retention_ms: Option<u64>,
-    /// How long dead jobs are kept.
+    /// How long dead jobs are kept, in milliseconds.
     #[schema(maximum = 315_360_000_000_i64)]
     failed_retention_ms: Option<u64>,
-    /// How long a finished bulk action and its jobs are kept.
+    /// How long a finished bulk action and its jobs are kept, in milliseconds.
     #[schema(maximum = 315_360_000_000_i64)]
     bulk_retention_ms: Option<u64>,
     /// How many completed and cancelled jobs are kept.
@@ -221,13 +223,13 @@ impl Change {
         congestion.base_backoff_ms = self.base_backoff_ms.unwrap_or(congestion.base_backoff_ms);
         congestion.max_backoff_ms = self.max_backoff_ms.unwrap_or(congestion.max_backoff_ms);
         congestion.stats_retention_ms = self.stats_retention_ms.unwrap_or(congestion.stats_retention_ms);
-        let discipline = self.discipline.map(|word| match word {
-            DisciplineWord::Share => Discipline::Share,
-            DisciplineWord::Classic => Discipline::Classic,
+        let discipline = self.discipline.map(|name| match name {
+            DisciplineName::Share => Discipline::Share,
+            DisciplineName::Classic => Discipline::Classic,
         });
-        let levels = self.levels.map(|word| match word {
-            LevelOrderWord::Weighted => LevelOrder::Weighted,
-            LevelOrderWord::Strict => LevelOrder::Strict,
+        let levels = self.levels.map(|name| match name {
+            LevelOrderName::Weighted => LevelOrder::Weighted,
+            LevelOrderName::Strict => LevelOrder::Strict,
         });
         Ok(Settings {
             discipline: discipline.unwrap_or(settings.discipline),
@@ -253,35 +255,36 @@ impl Change {
     }
 }
 
-/// Changes what is set for the whole queue
+/// Changes the settings of the queue
 ///
-/// What is absent stays as it is. The discipline can only be changed while no job is unfinished (409). Two servers that
-/// change settings at the same moment may undo each other's change; the answer is what was set.
+/// Absent settings stay unchanged. The discipline can only be changed while no job is unfinished
+/// (409). Two servers that change settings at the same moment may undo each other's change; the
+/// response has the settings that were written.
 #[utoipa::path(
     patch,
     path = "/api/settings",
-    tag = "whole",
+    tag = "queue",
     request_body = Change,
     responses(
-        (status = 200, description = "What holds now", body = SettingsShown),
+        (status = 200, description = "The settings in effect", body = SettingsResponse),
         (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
 async fn change(
     State(app): State<Shared>,
     Json(change): Json<Change>,
-) -> Result<Json<SettingsShown>, Problem> {
+) -> Result<Json<SettingsResponse>, Problem> {
     if change == Change::default() {
         return Err(change::nothing_to_change("the settings that GET /api/settings lists"));
     }
-    // What is read is written back: two changes must not overlap.
-    let _alone = app.changing_settings.lock().await;
-    let settings = change.applied_to(app.fairlane.whole().await?.settings)?;
-    match app.engine().set_whole(SetWhole { settings: settings.clone() }).await? {
-        WholeSet::Set => Ok(Json(settings.into())),
-        WholeSet::DisciplineInUse => Err(ProblemKind::Conflict.because(
-            "the discipline can only be changed while no job waits, runs or stands in a list; nothing was changed: let \
-             the queue run empty first",
+    // A change reads all settings and writes them back, so two changes must not overlap.
+    let _changing = app.changing_settings.lock().await;
+    let settings = change.applied_to(app.fairlane.queue_view().await?.settings)?;
+    match app.engine().call(SetQueue { settings: settings.clone() }).await? {
+        QueueSet::Set => Ok(Json(settings.into())),
+        QueueSet::DisciplineInUse => Err(ProblemKind::Conflict.because(
+            "the discipline can only be changed while the queue has no unfinished jobs; nothing was changed: let the \
+             queue run empty first",
         )),
     }
 }

@@ -1,14 +1,14 @@
-//! The whole as it stands.
+//! The state of the queue.
 
 use axum::extract::State;
-use fairlane_core::queue::{Discipline, WholeView};
+use fairlane_core::queue::{Discipline, QueueView};
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa::openapi::schema::Object;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::shown;
+use super::views;
 use crate::app::{App, Shared};
 use crate::extract::Json;
 use crate::problem::{Problem, ProblemDocument};
@@ -17,7 +17,7 @@ pub(super) fn routes() -> OpenApiRouter<Shared> {
     OpenApiRouter::new().routes(routes!(status))
 }
 
-/// The whole queue as it stands.
+/// The state of the queue.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Status {
     /// Unfinished jobs that are not in flight.
@@ -26,46 +26,47 @@ pub(super) struct Status {
     waiting: u64,
     /// Leased jobs.
     in_flight: u64,
-    /// Completed and cancelled jobs that are still kept and belong to no bulk action.
+    /// Completed and cancelled jobs that are kept and belong to no bulk action.
     completed: u64,
-    /// Dead jobs that are still kept.
+    /// Dead jobs that are kept.
     dead: u64,
-    /// Bytes stored, finished jobs included: payloads and results of jobs, payloads and summaries of bulk actions.
+    /// Stored bytes, including finished jobs: payloads and results of jobs, payloads and summaries
+    /// of bulk actions.
     stored_bytes: u64,
     /// The stored bytes at which every enqueue is refused.
     stored_bytes_max: u64,
-    /// Groups that have unfinished jobs.
+    /// Groups with unfinished jobs.
     active_groups: u64,
     /// Lanes in order, by level, over all types.
     active_lanes: LaneCounts,
     /// Lanes whose group's rate is used up.
     parked_lanes: u64,
-    /// Complete bulk actions that are (to be) aggregated.
+    /// Complete bulk actions that wait for aggregation or are being aggregated.
     aggregating: u64,
     /// Bulk actions with dropped or resumed jobs to be swept.
     sweeping: u64,
-    /// Useless tries that backoff has avoided, an estimate.
+    /// Useless attempts that backoff has avoided, an estimate.
     saved_spins: u64,
     /// The known types.
     #[schema(example = json!(["mail"]))]
     types: Vec<String>,
-    /// The rules for order, gate and denial.
+    /// The discipline: the rules for order, gate and denial.
     #[schema(schema_with = disciplines)]
     discipline: &'static str,
-    /// Where the state lives.
+    /// The kind of engine, where the state lives.
     #[schema(example = "redis")]
     engine: &'static str,
-    /// What somebody should know, a sentence each: what weakens the promises of the store, types that have jobs and no
-    /// worker, a queue that is nearly full. `fairlane status` says the same.
+    /// Warnings for operators, a sentence each: what weakens the guarantees of the store, types
+    /// with jobs and no worker, a queue that is nearly full. `fairlane status` shows the same.
     warnings: Vec<String>,
     /// The version of this server.
     #[schema(example = "0.1.0")]
     version: &'static str,
-    /// How long this server has been running.
+    /// How long this server has been running, in milliseconds.
     uptime_ms: u64,
 }
 
-/// How many lanes, by level.
+/// The number of lanes by level.
 #[derive(Serialize, ToSchema)]
 pub(super) struct LaneCounts {
     high: u64,
@@ -79,13 +80,13 @@ impl From<[u64; 3]> for LaneCounts {
     }
 }
 
-/// The words for the disciplines.
+/// The schema of a discipline.
 pub(super) fn disciplines() -> Object {
-    shown::one_of([Discipline::Share, Discipline::Classic].map(Discipline::as_str))
+    views::one_of([Discipline::Share, Discipline::Classic].map(Discipline::as_str))
 }
 
 impl Status {
-    async fn new(view: WholeView, app: &App) -> Result<Self, Problem> {
+    async fn new(view: QueueView, app: &App) -> Result<Self, Problem> {
         Ok(Self {
             warnings: warnings(&view, app).await?,
             backlog: view.backlog,
@@ -110,32 +111,32 @@ impl Status {
     }
 }
 
-/// What `fairlane status` says as well.
-async fn warnings(whole: &WholeView, app: &App) -> Result<Vec<String>, Problem> {
+/// The same warnings that `fairlane status` shows.
+async fn warnings(queue: &QueueView, app: &App) -> Result<Vec<String>, Problem> {
     let mut types = Vec::new();
-    // Without jobs that wait there is nothing to say of any type.
-    for name in whole.types.iter().filter(|_| whole.backlog > 0) {
+    // Warnings about types concern waiting jobs only.
+    for name in queue.types.iter().filter(|_| queue.backlog > 0) {
         if let Some(view) = app.fairlane.job_type(name).view().await? {
             types.push((name, view));
         }
     }
-    let mut warnings = app.engine().warnings();
-    warnings.extend(fairlane::warnings_of(whole, types.iter().map(|(name, view)| (*name, view))));
+    let mut warnings = app.engine().info().warnings;
+    warnings.extend(fairlane::warnings_of(queue, types.iter().map(|(name, view)| (*name, view))));
     Ok(warnings)
 }
 
-/// How the whole queue stands
+/// Shows the state of the queue
 ///
-/// Counts over all groups and types, and what an operator should know of the server and its store.
+/// Counts over all groups and types, and what operators should know about the server and its store.
 #[utoipa::path(
     get,
     path = "/api/status",
-    tag = "whole",
+    tag = "queue",
     responses(
-        (status = 200, description = "The whole", body = Status),
+        (status = 200, description = "The state of the queue", body = Status),
         (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
 async fn status(State(app): State<Shared>) -> Result<Json<Status>, Problem> {
-    Ok(Json(Status::new(app.fairlane.whole().await?, &app).await?))
+    Ok(Json(Status::new(app.fairlane.queue_view().await?, &app).await?))
 }

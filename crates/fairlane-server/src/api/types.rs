@@ -1,4 +1,4 @@
-//! Types of jobs: what their downstreams allow, and how they stand.
+//! Types of jobs: the limits of their downstreams, and their state.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -11,8 +11,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::change;
-use super::shown;
 use super::status::LaneCounts;
+use super::views;
 use crate::app::Shared;
 use crate::extract::{Json, Path};
 use crate::problem::{Problem, ProblemDocument, ProblemKind};
@@ -25,27 +25,27 @@ pub(super) fn routes() -> OpenApiRouter<Shared> {
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Path)]
 struct TypePath {
-    /// Which.
+    /// The name of the type.
     #[param(value_type = String, min_length = 1, max_length = 128, example = "mail")]
     r#type: TypeId,
 }
 
-/// What is set for a type.
+/// The settings of a type.
 #[derive(Serialize, ToSchema)]
 #[schema(as = TypeSettings)]
-struct SettingsShown {
-    /// What its downstream allows; null: any rate.
+struct SettingsResponse {
+    /// The rate that its downstream allows; null without a limit.
     #[schema(example = "500/s burst 20")]
     rate: Option<String>,
-    /// Its jobs in flight at once, over all workers; null: any number.
+    /// The maximum number of jobs in flight over all workers; null without a limit.
     concurrency: Option<u32>,
-    /// None of it is leased while set.
+    /// Whether the type is paused: none of its jobs are leased.
     paused: bool,
-    /// Retries before one of its jobs is dead; null: as many as the whole queue allows.
+    /// Retries before one of its jobs is dead; null for the queue's default.
     max_retry_count: Option<u32>,
 }
 
-impl From<TypeSettings> for SettingsShown {
+impl From<TypeSettings> for SettingsResponse {
     fn from(settings: TypeSettings) -> Self {
         Self {
             rate: settings.rate.map(rate_text),
@@ -56,29 +56,30 @@ impl From<TypeSettings> for SettingsShown {
     }
 }
 
-/// A type as it stands. What does not apply is left out.
+/// A type. Fields that do not apply are omitted.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Type)]
-struct TypeShown {
-    /// Which.
+struct TypeResponse {
+    /// The name of the type.
     #[schema(example = "mail")]
     r#type: String,
-    /// What is set for it.
-    settings: SettingsShown,
+    /// The settings of the type.
+    settings: SettingsResponse,
     /// Leased jobs.
     in_flight: u64,
     /// Lanes in order, by level.
     active_lanes: LaneCounts,
-    /// The rate in effect, in jobs a second; below the set one after its downstream has refused.
+    /// The rate in effect, in jobs a second; below the configured one after its downstream has
+    /// refused jobs.
     #[serde(skip_serializing_if = "Option::is_none")]
     rate_in_effect: Option<f64>,
-    /// Its downstream asked for silence until then.
+    /// The end of a Retry-After of its downstream.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     closed_until: Option<String>,
-    /// Jobs its downstream has answered in the last second, refusals not counted.
+    /// Responses of its downstream in the last second, without refusals.
     answers: u64,
-    /// When somebody last asked for its jobs, give or take a second.
+    /// When a worker last asked for its jobs, to within a second.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     asked_at: Option<String>,
@@ -86,7 +87,7 @@ struct TypeShown {
     ready: u64,
 }
 
-impl TypeShown {
+impl TypeResponse {
     fn new(name: &TypeId, view: TypeView) -> Self {
         Self {
             r#type: name.to_string(),
@@ -94,9 +95,9 @@ impl TypeShown {
             in_flight: view.in_flight,
             active_lanes: view.active_lanes.into(),
             rate_in_effect: view.rate_milli.map(|milli| milli as f64 / 1000.0),
-            closed_until: view.closed_until.map(shown::time),
+            closed_until: view.closed_until.map(views::time),
             answers: view.answers,
-            asked_at: view.asked_at.map(shown::time),
+            asked_at: view.asked_at.map(views::time),
             ready: view.ready,
         }
     }
@@ -106,13 +107,13 @@ impl TypeShown {
 #[derive(Serialize, ToSchema)]
 #[schema(as = Types)]
 struct AllTypes {
-    /// By name; at most 64.
-    types: Vec<TypeShown>,
+    /// The types by name; at most 64.
+    types: Vec<TypeResponse>,
 }
 
-/// The known types
+/// Lists all types
 ///
-/// All of them, by name; there are at most 64.
+/// In the order of their names; there are at most 64.
 #[utoipa::path(
     get,
     path = "/api/types",
@@ -124,56 +125,55 @@ struct AllTypes {
 )]
 async fn list(State(app): State<Shared>) -> Result<Json<AllTypes>, Problem> {
     let mut types = Vec::new();
-    for name in app.fairlane.whole().await?.types {
+    for name in app.fairlane.queue_view().await?.types {
         if let Some(view) = app.fairlane.job_type(&name).view().await? {
-            types.push(TypeShown::new(&name, view));
+            types.push(TypeResponse::new(&name, view));
         }
     }
     Ok(Json(AllTypes { types }))
 }
 
-/// How a type stands
+/// Shows a type
 ///
-/// What is set for it, and what its downstream allows at the moment. A type is known once it had a job or something
-/// was set for it.
+/// Its settings, and what its downstream allows at the moment. A type exists once it had a job or
+/// its settings were changed.
 #[utoipa::path(
     get,
     path = "/api/types/{type}",
     tag = "types",
     params(TypePath),
     responses(
-        (status = 200, description = "The type", body = TypeShown),
+        (status = 200, description = "The type", body = TypeResponse),
         (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
 async fn show(
     State(app): State<Shared>,
     Path(TypePath { r#type: name }): Path<TypePath>,
-) -> Result<Json<TypeShown>, Problem> {
+) -> Result<Json<TypeResponse>, Problem> {
     let view = app.fairlane.job_type(&name).view().await?;
-    view.map(|view| Json(TypeShown::new(&name, view))).ok_or_else(|| {
-        ProblemKind::NotFound.because(format!(
-            "nothing is known of the type {name}; enqueue a job of it, or set something for it, first"
-        ))
+    view.map(|view| Json(TypeResponse::new(&name, view))).ok_or_else(|| {
+        ProblemKind::NotFound
+            .because(format!("there is no type {name}; enqueue a job with it, or change its settings, first"))
     })
 }
 
-/// What is to be changed for a type; what is absent stays as it is.
+/// A change of a type's settings; absent settings stay unchanged.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = TypeChange, example = json!({"rate": "500/s burst 20", "concurrency": 50, "max_retry_count": null}))]
 struct Change {
-    /// What its downstream allows; null removes it.
+    /// The rate that its downstream allows; null removes the limit.
     #[serde(default, deserialize_with = "change::nullable")]
     #[schema(schema_with = change::rates, required = false)]
     rate: Option<Option<String>>,
-    /// Its jobs in flight at once, over all workers; null removes the limit.
+    /// The maximum number of jobs in flight over all workers; null removes the limit.
     #[serde(default, deserialize_with = "change::nullable")]
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 1_000_000)]
     concurrency: Option<Option<u32>>,
-    /// Whether none of it is leased.
+    /// Whether the type is paused: none of its jobs are leased.
     paused: Option<bool>,
-    /// Retries before one of its jobs is dead; null: as many as the whole queue allows.
+    /// Retries before one of its jobs is dead; null for the queue's default.
     #[serde(default, deserialize_with = "change::nullable")]
     #[schema(value_type = Option<u32>, maximum = 10_000)]
     max_retry_count: Option<Option<u32>>,
@@ -196,11 +196,11 @@ impl TryFrom<Change> for TypePatch {
     }
 }
 
-/// Changes what is set for a type
+/// Changes the settings of a type
 ///
-/// What is absent stays as it is; null removes a limit. A type that is new is made; there are at most 64 (409). Any
-/// change opens a type that a Retry-After has closed; a changed rate also forgets what refusals have taught. The answer
-/// is what holds now.
+/// Absent settings stay unchanged; null removes a limit. A new type is created; there are at most
+/// 64 (409). Any change opens a type that a Retry-After has closed; a changed rate also resets the
+/// rate learned from refusals. The response has the settings in effect.
 #[utoipa::path(
     patch,
     path = "/api/types/{type}",
@@ -208,7 +208,7 @@ impl TryFrom<Change> for TypePatch {
     params(TypePath),
     request_body = Change,
     responses(
-        (status = 200, description = "What holds now", body = SettingsShown),
+        (status = 200, description = "The settings in effect", body = SettingsResponse),
         (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
@@ -216,9 +216,9 @@ async fn change(
     State(app): State<Shared>,
     Path(TypePath { r#type: type_id }): Path<TypePath>,
     Json(change): Json<Change>,
-) -> Result<Json<SettingsShown>, Problem> {
-    let command = SetType { type_id: type_id.clone(), patch: change.try_into()? };
-    match app.engine().set_type(command).await? {
+) -> Result<Json<SettingsResponse>, Problem> {
+    let operation = SetType { type_id: type_id.clone(), patch: change.try_into()? };
+    match app.engine().call(operation).await? {
         TypeSet::Set(settings) => Ok(Json(settings.into())),
         TypeSet::TooManyTypes => Err(Error::TooManyTypes(type_id.to_string()).into()),
     }
@@ -226,15 +226,15 @@ async fn change(
 
 /// Removes a type
 ///
-/// Its settings go, and its name makes room for another. Refused (409) while the type has jobs that have not ended, or
-/// dead ones; the detail says how many. Finished jobs keep the name of their type.
+/// Deletes the type and its settings. Refused (409) while the type has jobs that have not ended or
+/// are dead; the detail says how many. Finished jobs keep the name of their type.
 #[utoipa::path(
     delete,
     path = "/api/types/{type}",
     tag = "types",
     params(TypePath),
     responses(
-        (status = 204, description = "The type is gone"),
+        (status = 204, description = "The type is removed"),
         (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]

@@ -1,4 +1,5 @@
-//! Objects that are written as objects: what is derived for a struct would take a list of its values as well.
+//! JSON objects: the `Deserialize` that serde derives for a struct would accept a list of its
+//! values too.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -7,7 +8,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-/// A value that stands there as an object, never as a list.
+/// A value that is a JSON object, never a list.
 pub struct Object<T>(pub T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
@@ -30,7 +31,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Members<T> {
     }
 }
 
-/// For a field that is an object, or absent or null (with `#[serde(default)]`).
+/// Deserializes a field that is an object, absent or null (with `#[serde(default)]`).
 pub fn object<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,

@@ -1,7 +1,7 @@
 //! Parsing of large bodies outside the runtime's threads.
 //!
-//! Invariant: a body of more than [`INLINE_BYTES_MAX`] never occupies a thread that serves other requests, and such
-//! bodies together occupy at most half of the processors.
+//! Invariant: a body of more than [`INLINE_BYTES_MAX`] never occupies a thread that serves other
+//! requests, and such bodies together occupy at most half of the processors.
 
 use std::sync::Arc;
 use std::thread::available_parallelism;
@@ -12,7 +12,8 @@ use tokio::task::spawn_blocking;
 
 use crate::problem::{Problem, ProblemKind};
 
-/// Bytes of a body that is parsed where its request is served: handing it over would cost more than parsing it.
+/// Bytes of a body that is parsed on the runtime's thread: another thread would cost more than the
+/// parsing.
 const INLINE_BYTES_MAX: usize = 64 * 1024;
 
 /// Threads that parse large bodies.
@@ -26,8 +27,8 @@ impl Default for Parsers {
 }
 
 impl Parsers {
-    /// Parses a body; a large one waits for a thread. A request that is dropped meanwhile is still parsed to its end,
-    /// and occupies its thread until then.
+    /// Parses a body; a large one waits for a thread. If the request is dropped meanwhile, parsing
+    /// continues to its end and occupies the thread until then.
     pub async fn parse<T, F>(&self, body: Bytes, parse: F) -> Result<T, Problem>
     where
         T: Send + 'static,
@@ -46,7 +47,9 @@ impl Parsers {
         match parsing.await {
             Ok(parsed) => parsed,
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-            Err(_) => Err(ProblemKind::Unavailable.because("the server stops; send the request to another")),
+            Err(_) => {
+                Err(ProblemKind::Unavailable.because("the server is stopping; send the request to another"))
+            }
         }
     }
 }
@@ -61,17 +64,17 @@ mod tests {
     use super::*;
 
     /// Longer than any step of these tests takes.
-    const PATIENCE: Duration = Duration::from_secs(30);
+    const TIMEOUT: Duration = Duration::from_secs(30);
 
     fn large() -> Bytes {
         vec![b' '; INLINE_BYTES_MAX + 1].into()
     }
 
     fn until_sent(go_on: &Receiver<()>) -> Result<bool, Problem> {
-        Ok(go_on.recv_timeout(PATIENCE).is_ok())
+        Ok(go_on.recv_timeout(TIMEOUT).is_ok())
     }
 
-    /// The runtime of this test has one thread: parsing on it would keep the second future from running.
+    /// The runtime of this test has one thread: parsing on it would block the second future.
     #[tokio::test]
     async fn other_requests_are_served_while_a_large_body_is_parsed() {
         let (send, go_on) = channel();
@@ -101,7 +104,7 @@ mod tests {
             while now.load(Ordering::SeqCst) < 2 {
                 tokio::task::yield_now().await;
             }
-            // The third waits for a thread, and a small body does not.
+            // A third large body waits for a thread, and a small one does not.
             assert!(parsers.parse(Bytes::new(), |_| Ok(true)).await.unwrap());
             (0..5).for_each(|_| send.send(()).unwrap());
         };

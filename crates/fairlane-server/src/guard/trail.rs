@@ -1,35 +1,36 @@
-//! The trail of destructive commands: each that cancels, removes or requeues jobs is logged with the key that sent it, the
-//! groups it changed and how many jobs. Commands that operate on the queue are logged with their path instead.
+//! The audit trail: every command that cancels, removes or requeues jobs is logged with the key
+//! that submitted it, the groups it changed and the number of jobs. Commands that change settings
+//! are logged with the path of their request instead.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::future::Future;
 use std::sync::Arc;
 
-use fairlane_core::GroupId;
-use fairlane_core::queue::{BulkRef, Cancellation, Command, Disposal, JobRef, Reply, Requeued};
+use fairlane_core::queue::{self, BulkRef, Cancellation, Disposal, JobRef, Requeued};
+use fairlane_core::{Command, GroupId, Reply};
 use fairlane_engine::observe::TARGET;
 
-/// Groups that one line names.
+/// Groups that one log line names.
 const GROUPS_MAX: usize = 10;
 
 tokio::task_local! {
     static KEY: Arc<str>;
 }
 
-/// Runs a request on behalf of a key.
-pub(super) async fn on_behalf<F: Future>(key: Arc<str>, request: F) -> F::Output {
+/// Runs a request with the id of its key as a task-local value.
+pub(super) async fn scope<F: Future>(key: Arc<str>, request: F) -> F::Output {
     KEY.scope(key, request).await
 }
 
-/// A destructive command that was sent and not answered yet.
+/// A destructive command that was submitted and has no reply yet.
 pub(super) struct Trail {
     key: Option<Arc<str>>,
     subject: Subject,
 }
 
 enum Subject {
-    /// The group of each job.
+    /// The group of each job of the command.
     Jobs(Vec<GroupId>),
     Bulk(BulkRef),
 }
@@ -39,10 +40,10 @@ impl Trail {
     pub fn begin(command: &Command) -> Option<Self> {
         let groups = |jobs: &[JobRef]| Subject::Jobs(jobs.iter().map(|job| job.group.clone()).collect());
         let subject = match command {
-            Command::CancelJob(command) => groups(&command.jobs),
-            Command::RequeueDead(command) => groups(&command.jobs),
-            Command::Discard(command) => groups(&command.jobs),
-            Command::CancelBulk(command) => Subject::Bulk(command.bulk.clone()),
+            Command::Queue(queue::Command::CancelJob(command)) => groups(&command.jobs),
+            Command::Queue(queue::Command::RequeueDead(command)) => groups(&command.jobs),
+            Command::Queue(queue::Command::Discard(command)) => groups(&command.jobs),
+            Command::Queue(queue::Command::CancelBulk(command)) => Subject::Bulk(command.bulk.clone()),
             _ => return None,
         };
         Some(Self { key: KEY.try_with(Clone::clone).ok(), subject })
@@ -52,12 +53,14 @@ impl Trail {
     pub fn end(&self, reply: &Reply) {
         let key = self.key.as_deref();
         match (&self.subject, reply) {
-            (Subject::Bulk(bulk), Reply::BulkCancelled(cancelled)) if cancelled.0.is_some() => {
+            (Subject::Bulk(bulk), Reply::Queue(queue::Reply::CancelBulk(cancelled)))
+                if cancelled.0.is_some() =>
+            {
                 tracing::info!(
                     target: TARGET, key, group = %bulk.group, bulk = %bulk.id, "bulk action cancelled"
                 );
             }
-            (Subject::Jobs(groups), Reply::JobsCancelled(cancelled)) => {
+            (Subject::Jobs(groups), Reply::Queue(queue::Reply::CancelJob(cancelled))) => {
                 let is_cancelled =
                     |one: &Cancellation| matches!(one, Cancellation::Cancelled | Cancellation::Requested);
                 if let Some((jobs, groups)) =
@@ -66,13 +69,13 @@ impl Trail {
                     tracing::info!(target: TARGET, key, groups, jobs, "jobs cancelled");
                 }
             }
-            (Subject::Jobs(groups), Reply::DeadRequeued(requeued)) => {
+            (Subject::Jobs(groups), Reply::Queue(queue::Reply::RequeueDead(requeued))) => {
                 let is_requeued = requeued.jobs.iter().map(|one| *one == Requeued::Requeued);
                 if let Some((jobs, groups)) = changed(groups, is_requeued) {
                     tracing::info!(target: TARGET, key, groups, jobs, "dead jobs requeued");
                 }
             }
-            (Subject::Jobs(groups), Reply::Discarded(discarded)) => {
+            (Subject::Jobs(groups), Reply::Queue(queue::Reply::Discard(discarded))) => {
                 let is_discarded = discarded.jobs.iter().map(|one| *one == Disposal::Discarded);
                 if let Some((jobs, groups)) = changed(groups, is_discarded) {
                     tracing::info!(target: TARGET, key, groups, jobs, "dead jobs discarded");
@@ -83,7 +86,8 @@ impl Trail {
     }
 }
 
-/// How many jobs were changed, and how many of which group; none if no job was.
+/// The number of jobs that were changed, and a text with the number per group; `None` if no job
+/// was.
 fn changed(groups: &[GroupId], are_changed: impl Iterator<Item = bool>) -> Option<(u64, String)> {
     let mut counts: BTreeMap<&GroupId, u64> = BTreeMap::new();
     for (group, _) in groups.iter().zip(are_changed).filter(|(_, is_changed)| *is_changed) {
@@ -105,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_names_the_changed_jobs_of_ten_groups_at_most() {
+    fn a_log_line_names_at_most_ten_groups() {
         let groups: Vec<GroupId> =
             (0..24).map(|number| GroupId::new(format!("g{:02}", number / 2)).unwrap()).collect();
         let (jobs, text) = changed(&groups, (0..24).map(|number| number != 1)).unwrap();

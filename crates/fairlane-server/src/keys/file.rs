@@ -1,6 +1,7 @@
-//! Keys at rest: a file of JSON that only its owner can write.
+//! Keys at rest: a JSON file that only its owner can write.
 //!
-//! Invariant: a reader sees the file before or after an edit, never in between; of two edits at once none is lost.
+//! Invariant: edits are atomic for readers, and concurrent edits are serialized, so that none is
+//! lost.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,127 +18,127 @@ use serde::{Deserialize, Serialize};
 use super::token::{SecretHash, Token};
 use crate::access::Role;
 
-/// The form of the file.
+/// The version of the file format.
 const VERSION: u32 = 1;
-/// What the marker says to a person who finds it.
+/// The content of the marker file, for a person who finds it.
 const MARKER_TEXT: &[u8] =
     b"Keys are required here. While this file exists, a server does not start without its keys.\n";
-/// Most signs in a key's name.
+/// The longest name of a key, in characters.
 const NAME_LENGTH_MAX: usize = 128;
 
-/// What is wrong with keys.
+/// Why keys cannot be read or changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeysError {
-    /// No file.
+    /// The file does not exist.
     #[error(
         "there are no keys at {0}; create one first: fairlane key create --name NAME --role ROLE --keys {0}"
     )]
     Missing(PathBuf),
-    /// The file is gone, and keys were required.
+    /// The file is gone, although keys were required before.
     #[error(
         "{path} is gone, and this server required keys: restore it from a backup, or create a key (fairlane key create \
          --name NAME --role ROLE --keys {path}); to serve without keys again, remove {marker} as well",
         path = .0.display(), marker = marker(.0).display()
     )]
     Lost(PathBuf),
-    /// Another user owns it and could add a key.
+    /// Another user owns the file and could add a key.
     #[error("{path} belongs to user {owner}, who could add keys; check them, and then: chown {user} {path}")]
     Foreign {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// Its owner.
+        /// The user id of the owner of the file.
         owner: u32,
-        /// The user of this process.
+        /// The user id of this process.
         user: u32,
     },
-    /// The system does not give it.
+    /// The file cannot be read.
     #[error("the keys at {path} cannot be read: {reason}")]
     Unreadable {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         reason: std::io::Error,
     },
-    /// Anybody could add a key.
-    #[error("others can write {0}, so its keys mean nothing; check them, and then: chmod 600 {0}")]
+    /// Other users could add a key.
+    #[error("others can write {0}, so its keys cannot be trusted; check them, and then: chmod 600 {0}")]
     Writable(PathBuf),
-    /// It has another form.
-    #[error("{path} is no file of keys: {reason}; repair it or take a copy back")]
+    /// The content is not a valid file of keys.
+    #[error("{path} is not a valid file of keys: {reason}; repair it or restore a copy")]
     Broken {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// What is invalid in it.
         reason: String,
     },
-    /// The system does not take it.
+    /// The file cannot be written.
     #[error("the keys at {path} cannot be written: {reason}")]
     Unwritable {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         reason: std::io::Error,
     },
-    /// The system gives no random bytes.
-    #[error("no secret can be made: {0}")]
-    NoChance(getrandom::Error),
-    /// No such key.
-    #[error("there is no key {0}; fairlane key list shows those there are")]
+    /// The system provides no random bytes.
+    #[error("no secret can be generated: {0}")]
+    NoRandomness(getrandom::Error),
+    /// The key does not exist.
+    #[error("there is no key {0}; fairlane key list shows the existing ones")]
     NoSuchKey(String),
-    /// It cannot be as asked.
+    /// The arguments are invalid.
     #[error("{0}")]
     Refused(String),
 }
 
-/// A key as it is kept.
+/// A key as it is stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeyRecord {
-    /// Its public part, in lists and logs.
+    /// The public id, shown in lists and logs.
     pub id: String,
-    /// What people call it.
+    /// The name that people use for the key.
     pub name: String,
-    /// What it is for.
+    /// The role of the key.
     pub role: Role,
-    /// The groups it is bound to; none: not bound.
+    /// The groups the key is bound to; `None` if it is not bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups: Option<BTreeSet<GroupId>>,
-    /// Its own rate of requests.
+    /// The rate of requests of this key; `None` for the server's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<RateText>,
-    /// What its secret is checked against.
+    /// The hash of the current secret.
     pub secret_sha256: SecretHash,
-    /// The secret before this one, while it still counts.
+    /// The previous secret, while its grace period lasts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<PreviousSecret>,
-    /// When it was made.
+    /// When the key was created.
     pub created_at: Time,
-    /// When it ends by itself.
+    /// When the key expires; `None` if it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Time>,
-    /// When it was revoked.
+    /// When the key was revoked; `None` if it was not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<Time>,
 }
 
 impl KeyRecord {
-    /// Whether it opens anything.
+    /// Whether the key is neither revoked nor expired.
     pub fn is_valid(&self, now: SystemTime) -> bool {
         self.revoked_at.is_none() && self.expires_at.is_none_or(|expires| now < expires.0)
     }
 }
 
-/// A secret that was replaced.
+/// A secret that was replaced by a rotation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PreviousSecret {
-    /// What it is checked against.
+    /// The hash of the secret.
     pub secret_sha256: SecretHash,
-    /// Until when it counts.
+    /// The end of its grace period.
     pub valid_until: Time,
 }
 
-/// A point in time, as text in RFC 3339.
+/// An instant, serialized as RFC 3339 text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Time(pub SystemTime);
@@ -163,7 +164,7 @@ impl TryFrom<String> for Time {
     }
 }
 
-/// A rate, as text such as `100/s`.
+/// A rate, serialized as text such as `100/s`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct RateText(pub Rate);
@@ -182,18 +183,18 @@ impl TryFrom<String> for RateText {
     }
 }
 
-/// What is asked for when a key is made.
+/// The properties of a key to be created.
 #[derive(Debug, Clone)]
 pub struct NewKey {
-    /// What people call it.
+    /// The name that people use for the key.
     pub name: String,
-    /// What it is for.
+    /// The role of the key.
     pub role: Role,
-    /// The groups it is bound to; none: not bound.
+    /// The groups the key is bound to; `None` if it is not bound.
     pub groups: Option<BTreeSet<GroupId>>,
-    /// Its own rate of requests.
+    /// The rate of requests of this key; `None` for the server's default.
     pub rate: Option<Rate>,
-    /// How long it is good for; none: until it is revoked.
+    /// How long the key is valid; `None` until it is revoked.
     pub expires_in: Option<Duration>,
 }
 
@@ -201,31 +202,28 @@ impl NewKey {
     fn check(&self) -> Result<(), KeysError> {
         check(&self.name, self.role, self.groups.as_ref()).map_err(KeysError::Refused)?;
         if self.expires_in.is_some_and(|length| length.is_zero()) {
-            let why =
-                "a key that ends at once opens nothing; let it last longer, such as 90d, or leave that out";
+            let why = "a key that ends at once is useless; choose a longer time, such as 90d, or omit it";
             return Err(KeysError::Refused(why.to_owned()));
         }
         Ok(())
     }
 }
 
-/// What every key must be, however it got into the file.
+/// Checks the properties of a key, whether it is new or read from the file.
 fn check(name: &str, role: Role, groups: Option<&BTreeSet<GroupId>>) -> Result<(), String> {
     if !(1..=NAME_LENGTH_MAX).contains(&name.chars().count()) || name.chars().any(char::is_control) {
-        return Err(format!("a key's name has 1 to {NAME_LENGTH_MAX} signs, all of which can be seen"));
+        return Err(format!("a key's name has 1 to {NAME_LENGTH_MAX} visible characters"));
     }
     let why = match (role, groups) {
-        (_, Some(groups)) if groups.is_empty() => "a key bound to no group at all could do nothing",
-        (Role::Worker, Some(_)) => {
-            "a lease hands out jobs of all groups, so a worker cannot be bound to some"
-        }
-        (Role::Admin, Some(_)) => "an admin decides about the whole queue, so it cannot be bound to groups",
+        (_, Some(groups)) if groups.is_empty() => "a key with an empty list of groups has access to nothing",
+        (Role::Worker, Some(_)) => "a lease takes jobs of all groups, so a worker cannot be bound to groups",
+        (Role::Admin, Some(_)) => "an admin controls the whole queue, so it cannot be bound to groups",
         _ => return Ok(()),
     };
-    Err(format!("{why}; leave the groups out, or make a producer or a viewer"))
+    Err(format!("{why}; omit the groups, or create a producer or a viewer"))
 }
 
-/// What the file has in it.
+/// The content of the file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Content {
@@ -233,42 +231,42 @@ struct Content {
     keys: Vec<KeyRecord>,
 }
 
-/// What a file is known again by.
+/// The version of a file on disk: time of modification, time of change, size and inode.
 pub(super) type Stamp = (SystemTime, (i64, i64), u64, u64);
 
-/// A file of keys, to be edited.
+/// A file of keys that can be edited.
 #[derive(Debug, Clone)]
 pub struct KeyFile {
     path: PathBuf,
 }
 
 impl KeyFile {
-    /// The file at this place, whether it is there or not.
+    /// The file at this path, which need not exist.
     pub fn at(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
-        // A link stays a link: what it leads to is replaced.
+        // A symbolic link stays: an edit replaces its target.
         Self { path: path.canonicalize().unwrap_or(path) }
     }
 
-    /// Where it is.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// All keys, revoked ones too, in the order they were made.
+    /// All keys, including revoked ones, in order of creation.
     pub fn list(&self) -> Result<Vec<KeyRecord>, KeysError> {
         read(&self.path).map(|(_, records)| records)
     }
 
-    /// Makes a key, and the file if it is not there.
+    /// Creates a key, and the file if it does not exist.
     pub fn create(&self, new: NewKey) -> Result<(KeyRecord, Token), KeysError> {
         new.check()?;
         self.edit(|keys| {
-            let mut id = Token::new_id().map_err(KeysError::NoChance)?;
+            let mut id = Token::new_id().map_err(KeysError::NoRandomness)?;
             while keys.iter().any(|key| key.id == id) {
-                id = Token::new_id().map_err(KeysError::NoChance)?;
+                id = Token::new_id().map_err(KeysError::NoRandomness)?;
             }
-            let token = Token::new(&id).map_err(KeysError::NoChance)?;
+            let token = Token::new(&id).map_err(KeysError::NoRandomness)?;
             let now = SystemTime::now();
             let record = KeyRecord {
                 id,
@@ -287,17 +285,18 @@ impl KeyFile {
         })
     }
 
-    /// Gives a key a new secret; the one it had counts for the grace period, and one before that no more.
+    /// Gives a key a new secret. The replaced secret stays valid for the grace period; an older one
+    /// ends at once.
     pub fn rotate(&self, id: &str, grace_period: Duration) -> Result<(KeyRecord, Token), KeysError> {
         self.edit(|keys| {
             let key = find(keys, id)?;
             let now = SystemTime::now();
             if !key.is_valid(now) {
                 return Err(KeysError::Refused(format!(
-                    "{id} was revoked or is past its time, and a new secret would not change that; create another key"
+                    "{id} is revoked or expired, and a new secret would not change that; create another key"
                 )));
             }
-            let token = Token::new(id).map_err(KeysError::NoChance)?;
+            let token = Token::new(id).map_err(KeysError::NoRandomness)?;
             let replaced = std::mem::replace(&mut key.secret_sha256, token.hash());
             key.previous = (!grace_period.is_zero())
                 .then(|| PreviousSecret { secret_sha256: replaced, valid_until: later(now, grace_period) });
@@ -305,7 +304,7 @@ impl KeyFile {
         })
     }
 
-    /// Revokes a key. It stays in the list, so that its id means something in old logs.
+    /// Revokes a key. It stays in the list, so that its id in old logs can be looked up.
     pub fn revoke(&self, id: &str) -> Result<KeyRecord, KeysError> {
         self.edit(|keys| {
             let key = find(keys, id)?;
@@ -323,7 +322,8 @@ impl KeyFile {
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new("."));
         DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(unwritable)?;
-        // A file of its own, which is never replaced: a lock on the keys themselves would go with the old file.
+        // The lock is a file of its own that is never replaced: a lock on the keys would end with
+        // the old file.
         let lock = self.open_lock(folder).map_err(unwritable)?;
         lock.lock().map_err(unwritable)?;
         let mut keys = match read(&self.path) {
@@ -332,13 +332,13 @@ impl KeyFile {
             Err(error) => return Err(error),
         };
         let done = change(&mut keys)?;
-        // First: keys that are required from now on must not be forgotten.
+        // The marker is written first, so that keys cannot exist without being required.
         self.require(folder).map_err(unwritable)?;
         self.write(folder, keys).map_err(unwritable)?;
         Ok(done)
     }
 
-    /// Leaves the marker that keys are required.
+    /// Creates the marker that keys are required.
     fn require(&self, folder: &Path) -> std::io::Result<()> {
         match private().create_new(true).open(marker(&self.path)) {
             Ok(mut new) => {
@@ -354,14 +354,14 @@ impl KeyFile {
         let path = self.beside("lock");
         match private().create_new(true).open(&path) {
             Ok(lock) => self.hand_over(&lock, folder).map(|()| lock),
-            // Its owner stays: it could be a link to anything.
+            // The owner of an existing file is not changed: it could be a link to any file.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => private().truncate(false).open(path),
             Err(error) => Err(error),
         }
     }
 
-    /// Gives a new file to the owner of the keys, so that root does not lock a server out of them. The first one root
-    /// makes belongs to the owner of the folder.
+    /// Gives a new file to the owner of the keys, so that an edit by root does not lock a server
+    /// out of them. The first file that root creates belongs to the owner of the folder.
     fn hand_over(&self, file: &File, folder: &Path) -> std::io::Result<()> {
         let new = file.metadata()?;
         let (model, mode) = match std::fs::metadata(&self.path) {
@@ -383,7 +383,7 @@ impl KeyFile {
         let mut text = serde_json::to_vec_pretty(&Content { version: VERSION, keys })?;
         text.push(b'\n');
         let new = self.beside("new");
-        // What an edit that was cut short has left may have another mode.
+        // An interrupted edit may have left a file with another mode.
         match std::fs::remove_file(&new) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -404,29 +404,30 @@ impl KeyFile {
     }
 }
 
-/// The file beside the keys that says that keys are required: when it is there, a missing file of keys is a loss.
+/// The path of the marker that keys are required: if it exists, a missing file of keys is an error.
 pub(super) fn marker(path: &Path) -> PathBuf {
     KeyFile { path: path.to_owned() }.beside("required")
 }
 
-/// Leaves the marker for a file of keys that has none, where that is possible.
+/// Creates the marker for a file of keys that has none, where that is possible.
 pub(super) fn require(path: &Path) {
     if marker(path).exists() {
         return;
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if let Err(error) = (KeyFile { path: path.to_owned() }).require(folder) {
-        // Such as a file of keys that is mounted read-only, whose loss is noticed by who mounts it.
-        tracing::debug!(target: "fairlane", path = %path.display(), %error, "keys are required, and no marker can be left");
+        // A file of keys may be mounted read-only; its loss is then noticed when it is mounted.
+        tracing::debug!(target: "fairlane", path = %path.display(), %error, "keys are required, and no marker can be created");
     }
 }
 
-/// Whether this process may rely on what a user owns: its own, root's, and for root everybody's, as it could take it over.
+/// Whether this process may trust files of a user: its own files, those of root, and, as root,
+/// those of any user.
 fn is_trusted(owner: u32, user: u32) -> bool {
     owner == user || owner == 0 || user == 0
 }
 
-/// Whether others can put another file in the place of one in a directory of this mode.
+/// Whether other users can replace a file in a directory of this mode.
 fn is_open(mode: u32) -> bool {
     const STICKY: u32 = 0o1000;
     mode & 0o022 != 0 && mode & STICKY == 0
@@ -443,29 +444,31 @@ fn find<'a>(keys: &'a mut [KeyRecord], id: &str) -> Result<&'a mut KeyRecord, Ke
 }
 
 fn later(now: SystemTime, length: Duration) -> Time {
-    // Past the end of the calendar means never.
+    // A time that no calendar can express means never.
     const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
     Time(now + length.min(CENTURY))
 }
 
-/// Requests come in bursts: without a burst of its own, a rate allows a period's worth at once.
+/// Requests come in bursts: a rate without an explicit burst allows the requests of one period at
+/// once.
 fn with_burst(rate: Rate) -> Rate {
     let plain = Rate::new(rate.count(), rate.period_ms(), None);
     let bursting = Rate::new(rate.count(), rate.period_ms(), Some(rate.count().max(rate.burst())));
     if plain == Ok(rate) { bursting.unwrap_or(rate) } else { rate }
 }
 
-/// The file as it is now; none if it is not there.
+/// The stamp of the file now; `None` if it does not exist.
 pub(super) fn stamp(path: &Path) -> Option<Stamp> {
     std::fs::metadata(path).and_then(|found| stamp_of(&found)).ok()
 }
 
 fn stamp_of(found: &std::fs::Metadata) -> std::io::Result<Stamp> {
-    // A change of its mode alone shows in the time of its last change of any kind.
+    // A change of the mode alone is visible only in the time of change.
     Ok((found.modified()?, (found.ctime(), found.ctime_nsec()), found.len(), found.ino()))
 }
 
-/// A file that others put there has their owner and is refused; they could still bring an old one back, or remove it.
+/// Warns if other users can write the folder. A file that they create is refused because of its
+/// owner, but they could restore an old file or remove it.
 fn warn_of_folder(path: &Path, user: u32) {
     let folder = path.canonicalize().ok().and_then(|path| path.parent().map(Path::to_owned));
     let Some((folder, found)) = folder.and_then(|folder| Some((folder.clone(), folder.metadata().ok()?)))
@@ -475,12 +478,12 @@ fn warn_of_folder(path: &Path, user: u32) {
     if is_open(found.mode()) || !is_trusted(found.uid(), user) {
         tracing::warn!(
             target: "fairlane", folder = %folder.display(),
-            "others can replace or remove the file of keys, as they can write its directory; chmod go-w, or move it"
+            "others can replace or remove the file of keys, as they can write its directory; chmod go-w it, or move the file"
         );
     }
 }
 
-/// The keys of a file that nobody else can write.
+/// Reads a file of keys that no other user can write.
 pub(super) fn read(path: &Path) -> Result<(Stamp, Vec<KeyRecord>), KeysError> {
     let unreadable = |reason: std::io::Error| match reason.kind() {
         ErrorKind::NotFound => KeysError::Missing(path.to_owned()),
@@ -500,19 +503,22 @@ pub(super) fn read(path: &Path) -> Result<(Stamp, Vec<KeyRecord>), KeysError> {
     let mut text = Vec::new();
     file.read_to_end(&mut text).map_err(unreadable)?;
     let broken = |reason: String| KeysError::Broken { path: path.to_owned(), reason };
-    // Not what stands there: it could be a key that was pasted by mistake.
+    // The message does not repeat the content: it could be a key that was pasted by mistake.
     let content: Content = serde_json::from_slice(&text).map_err(|error| {
-        broken(format!("what stands at line {}, column {} does not fit", error.line(), error.column()))
+        broken(format!("invalid content at line {}, column {}", error.line(), error.column()))
     })?;
     if content.version != VERSION {
-        return Err(broken(format!("it has version {}, and this program reads {VERSION}", content.version)));
+        return Err(broken(format!(
+            "it has version {}, and this program reads version {VERSION}",
+            content.version
+        )));
     }
     let mut ids = BTreeSet::new();
     for (at, KeyRecord { id, name, role, groups, .. }) in content.keys.iter().enumerate() {
         let number = at + 1;
         check(name, *role, groups.as_ref()).map_err(|why| broken(format!("key number {number}: {why}")))?;
         if !ids.insert(id) {
-            return Err(broken(format!("key number {number} has the id of one before it")));
+            return Err(broken(format!("key number {number} has the same id as an earlier one")));
         }
     }
     if found.mode() & 0o044 != 0 {
@@ -526,13 +532,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_of_another_user_are_not_trusted() {
+    fn files_of_another_user_are_not_trusted() {
         assert!(is_trusted(1000, 1000) && is_trusted(0, 1000) && is_trusted(1000, 0));
         assert!(!is_trusted(1001, 1000));
     }
 
     #[test]
-    fn a_directory_is_open_when_others_can_replace_its_files() {
+    fn a_directory_is_open_when_other_users_can_replace_its_files() {
         for (mode, expected) in
             [(0o700, false), (0o755, false), (0o775, true), (0o777, true), (0o1777, false), (0o2770, true)]
         {

@@ -1,4 +1,4 @@
-//! A key as its owner has it: `flk_<id>_<secret>`, of which only a hash of the secret is kept.
+//! A key as its owner has it: `flk_<id>_<secret>`. The server stores only a hash of the secret.
 
 use std::fmt;
 
@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 
-/// What every key begins with, so that scanners find one that lies about.
+/// The prefix of every key, by which secret scanners recognize one.
 const PREFIX: &str = "flk_";
-/// Bytes of chance in a secret.
+/// Random bytes in a secret.
 const SECRET_BYTES: usize = 32;
-/// Signs of an id.
+/// The length of an id in characters.
 pub(super) const ID_LENGTH: usize = 8;
 
-/// The text of a key. It is shown once, to whoever made it.
+/// The text of a key, secret included. It is shown once, when the key is created.
 pub struct Token(String);
 
 impl Token {
@@ -26,25 +26,25 @@ impl Token {
         Ok(Self(format!("{PREFIX}{id}_{}", BASE64_URL_SAFE_NO_PAD.encode(secret))))
     }
 
-    /// A new id, which is public.
+    /// A new public id.
     pub(super) fn new_id() -> Result<String, getrandom::Error> {
         let mut id = [0; ID_LENGTH / 2];
         getrandom::fill(&mut id)?;
         Ok(hex(&id))
     }
 
-    /// Id and secret of a text that has the form of a key.
+    /// The id and the secret of a text in the form of a key.
     pub(super) fn parts(text: &str) -> Option<(&str, &str)> {
         let (id, secret) = text.strip_prefix(PREFIX)?.split_at_checked(ID_LENGTH)?;
         Some((id, secret.strip_prefix('_')?))
     }
 
-    /// What is kept of it.
+    /// The hash that is stored.
     pub(super) fn hash(&self) -> SecretHash {
         SecretHash::of(Self::parts(&self.0).expect("a token has the form of one").1)
     }
 
-    /// The whole text, secret and all.
+    /// The full text, including the secret.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -56,10 +56,10 @@ impl fmt::Debug for Token {
     }
 }
 
-/// The SHA-256 of a secret, as it is written in the key.
+/// The SHA-256 of a secret, in the form it has in the key.
 ///
-/// A slow hash protects passwords, which can be guessed. A secret has 256 bits of chance: nobody guesses it, at any
-/// speed, and a fast hash costs each request a microsecond instead of a tenth of a second.
+/// A slow hash protects passwords, which can be guessed. A secret has 256 random bits, which cannot
+/// be guessed at any speed, and a fast hash costs each request a microsecond instead of 100 ms.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct SecretHash([u8; 32]);
@@ -92,11 +92,11 @@ impl TryFrom<String> for SecretHash {
     type Error = &'static str;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
-        const WRONG: &str = "a hash has 64 hexadecimal digits";
-        let digits = Some(text.as_bytes()).filter(|text| text.len() == 64).ok_or(WRONG)?;
+        const INVALID: &str = "a hash has 64 hexadecimal digits";
+        let digits = Some(text.as_bytes()).filter(|text| text.len() == 64).ok_or(INVALID)?;
         let mut hash = [0; 32];
         for (byte, pair) in hash.iter_mut().zip(digits.chunks(2)) {
-            let digit = |sign: u8| char::from(sign).to_digit(16).ok_or(WRONG);
+            let digit = |byte: u8| char::from(byte).to_digit(16).ok_or(INVALID);
             *byte = (digit(pair[0])? * 16 + digit(pair[1])?) as u8;
         }
         Ok(Self(hash))
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hash_is_that_of_sha256_and_read_back() {
+    fn a_hash_is_sha256_and_round_trips_as_text() {
         let text = String::from(SecretHash::of("abc"));
         assert_eq!(text, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
         assert_eq!(SecretHash::try_from(text.clone()), Ok(SecretHash::of("abc")));
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn two_tokens_of_one_id_differ_in_their_secrets() {
+    fn two_tokens_with_one_id_have_different_secrets() {
         let (first, second) = (Token::new("0a1b2c3d").unwrap(), Token::new("0a1b2c3d").unwrap());
         let parts =
             |token: &Token| Token::parts(token.reveal()).map(|(id, secret)| (id.to_owned(), secret.len()));

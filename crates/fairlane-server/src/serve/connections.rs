@@ -1,9 +1,10 @@
-//! The connections that are open: how many there may be, how many of one client address, and which are closed when
-//! places run out.
+//! Open connections: how many there may be in total and per client address, and which are closed
+//! when slots run out.
 //!
-//! Invariant: one address holds at most its share of the places, and a third of that with connections that have shown
-//! no valid key. A client that waits for a place gets one as soon as some connection has been idle for
-//! [`IDLE_MIN`]; connections without a key are closed first, then those that have been idle longest.
+//! Invariant: one address holds at most its share of the slots, and at most a third of that with
+//! connections without a valid key. A client that waits for a slot gets one as soon as a connection
+//! has been idle for [`IDLE_MIN`]; connections without a key are closed first, then those idle
+//! longest.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -14,27 +15,27 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-/// Connections that were used within this time are not closed to make room for others.
+/// A connection that was used within this time is not closed for another one.
 const IDLE_MIN: Duration = Duration::from_secs(1);
-/// How often idle connections are looked for while a client waits for a place.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// The part of the places that is freed at a time.
+/// How often idle connections are closed while a client waits for a slot.
+const CLOSE_EVERY: Duration = Duration::from_millis(100);
+/// The part of the slots that is freed at a time.
 const FREED_PART: usize = 64;
-/// An address's share of the places, unless it is set: three quarters.
+/// The share of one address, unless it is configured: three quarters of the slots.
 const ADDRESS_PART: (usize, usize) = (3, 4);
 /// The part of an address's share that connections without a valid key may hold.
 const ANONYMOUS_PART: usize = 3;
-/// How often the log names an address that has used up its share.
+/// How often an address that has used up its share is logged.
 const WARN_EVERY: Duration = Duration::from_secs(10);
 /// `idle_since_ms` of a connection that serves a request.
 const BUSY: u64 = 0;
 
 /// All open connections.
 pub(super) struct Connections {
-    places: Arc<Semaphore>,
-    places_max: usize,
+    slots: Arc<Semaphore>,
+    slots_max: usize,
     address_max: usize,
-    begun: Instant,
+    created: Instant,
     table: Mutex<Table>,
 }
 
@@ -43,7 +44,7 @@ struct Table {
     next: u64,
     open: HashMap<u64, Arc<Connection>>,
     addresses: HashMap<IpAddr, Counts>,
-    looked: Option<Instant>,
+    closed_idle: Option<Instant>,
     warned: Option<Instant>,
 }
 
@@ -56,55 +57,56 @@ struct Counts {
 
 /// One connection.
 pub(crate) struct Connection {
-    of: Arc<Connections>,
+    all: Arc<Connections>,
     id: u64,
     address: IpAddr,
     has_key: AtomicBool,
-    /// In milliseconds since the server began; [`BUSY`] while it serves a request.
+    /// In milliseconds since the server started; [`BUSY`] while it serves a request.
     idle_since_ms: AtomicU64,
     is_closing: AtomicBool,
     close: Notify,
 }
 
 impl Connection {
-    /// A request came with a valid key, or none is asked for. From now on the connection is kept alive.
-    pub fn show_key(&self) {
+    /// Marks the connection as one with a valid key, or of a server that requires none. From now on
+    /// it is kept alive.
+    pub fn set_has_key(&self) {
         if !self.has_key.load(Ordering::Relaxed) && !self.has_key.swap(true, Ordering::Relaxed) {
-            self.of.table().counts(self.address, |counts| counts.anonymous -= 1);
+            self.all.table().counts(self.address, |counts| counts.anonymous -= 1);
         }
     }
 
-    /// Whether a request has come with a valid key.
+    /// Whether a request with a valid key came on it.
     pub fn has_key(&self) -> bool {
         self.has_key.load(Ordering::Relaxed)
     }
 
-    /// A request is served from now on.
+    /// Marks the connection as busy.
     pub(super) fn begin(&self) {
         self.idle_since_ms.store(BUSY, Ordering::Relaxed);
     }
 
-    /// No request is served from now on.
+    /// Marks the connection as idle.
     pub(super) fn end(&self) {
-        self.idle_since_ms.store(self.of.now_ms(), Ordering::Relaxed);
+        self.idle_since_ms.store(self.all.now_ms(), Ordering::Relaxed);
     }
 
-    /// Waits until the connection is to make room for others.
+    /// Waits until the connection is to be closed for another one.
     pub(super) async fn closing(&self) {
         self.close.notified().await;
     }
 }
 
-/// A connection's place, given back when it is dropped.
-pub(super) struct Place {
+/// The slot of a connection, released when it is dropped.
+pub(super) struct ConnectionSlot {
     pub connection: Arc<Connection>,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let connection = &self.connection;
-        let mut table = connection.of.table();
+        let mut table = connection.all.table();
         table.open.remove(&connection.id);
         let is_anonymous = !connection.has_key();
         table.counts(connection.address, |counts| {
@@ -123,7 +125,8 @@ impl Table {
         }
     }
 
-    /// Those that are idle since `latest_ms` or longer, in the order in which they make room.
+    /// Connections that are idle since `latest_ms` or longer, in the order in which they are
+    /// closed.
     fn longest_idle(&self, address: Option<IpAddr>, latest_ms: u64, most: usize) -> Vec<&Arc<Connection>> {
         let idle_since = |connection: &Connection| connection.idle_since_ms.load(Ordering::Relaxed);
         let open = self.open.values();
@@ -139,27 +142,27 @@ impl Table {
 }
 
 impl Connections {
-    /// None is open; without a share of its own an address may have three quarters of the places.
-    pub fn new(places_max: usize, address_max: Option<usize>) -> Self {
+    /// No open connections. Without `address_max` an address may have three quarters of the slots.
+    pub fn new(slots_max: usize, address_max: Option<usize>) -> Self {
         let (part, of) = ADDRESS_PART;
-        let share = places_max.saturating_mul(part) / of;
+        let share = slots_max.saturating_mul(part) / of;
         Self {
-            places: Arc::new(Semaphore::new(places_max.min(Semaphore::MAX_PERMITS))),
-            places_max,
+            slots: Arc::new(Semaphore::new(slots_max.min(Semaphore::MAX_PERMITS))),
+            slots_max,
             address_max: address_max.unwrap_or(share).max(1),
-            begun: Instant::now(),
+            created: Instant::now(),
             table: Mutex::default(),
         }
     }
 
-    /// A place for a connection from this address, waited for while there is none; none if the address has used up its
+    /// Waits for a slot for a connection from this address; `None` if the address has used up its
     /// share.
-    pub async fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
+    pub async fn admit(self: &Arc<Self>, address: IpAddr) -> Option<ConnectionSlot> {
         let address = block(address);
         if !self.has_share(address) {
             return None;
         }
-        let permit = self.place().await?;
+        let permit = self.permit().await?;
         let mut table = self.table();
         let id = table.next;
         table.next += 1;
@@ -168,7 +171,7 @@ impl Connections {
             counts.anonymous += 1;
         });
         let connection = Arc::new(Connection {
-            of: self.clone(),
+            all: self.clone(),
             id,
             address,
             has_key: AtomicBool::new(false),
@@ -177,10 +180,11 @@ impl Connections {
             close: Notify::new(),
         });
         table.open.insert(id, connection.clone());
-        Some(Place { connection, _permit: permit })
+        Some(ConnectionSlot { connection, _permit: permit })
     }
 
-    /// Whether an address may have one more; if not, idle ones of its own make room.
+    /// Whether an address may have one more connection. At its share, idle connections of the same
+    /// address are closed.
     fn has_share(&self, address: IpAddr) -> bool {
         let mut table = self.table();
         let is_within = table.addresses.get(&address).is_none_or(|counts| {
@@ -194,36 +198,36 @@ impl Connections {
             table.warned = Some(now);
             tracing::warn!(
                 target: "fairlane", %address, address_connections_max = self.address_max,
-                "connections were refused: this address has as many as one may have; if it is a proxy, raise \
+                "connections were refused: this address has reached its maximum; if it is a proxy, raise \
                  address_connections_max"
             );
         }
         false
     }
 
-    async fn place(&self) -> Option<OwnedSemaphorePermit> {
+    async fn permit(&self) -> Option<OwnedSemaphorePermit> {
         loop {
-            if let Ok(permit) = self.places.clone().try_acquire_owned() {
+            if let Ok(permit) = self.slots.clone().try_acquire_owned() {
                 return Some(permit);
             }
             self.close_idle(&mut self.table(), None);
-            // It is never closed.
-            if let Ok(permit) = timeout(LOOK_EVERY, self.places.clone().acquire_owned()).await {
+            // The semaphore is never closed.
+            if let Ok(permit) = timeout(CLOSE_EVERY, self.slots.clone().acquire_owned()).await {
                 return permit.ok();
             }
         }
     }
 
-    /// Closes some connections that are idle, of this address or of all; says how many. A crowd of clients does not make
-    /// it look more often.
+    /// Closes some idle connections, of this address or of all, and returns how many. It scans at
+    /// most once per [`CLOSE_EVERY`], however many clients connect.
     fn close_idle(&self, table: &mut Table, address: Option<IpAddr>) -> usize {
         let now = Instant::now();
-        if table.looked.is_some_and(|looked| now.duration_since(looked) < LOOK_EVERY) {
+        if table.closed_idle.is_some_and(|closed| now.duration_since(closed) < CLOSE_EVERY) {
             return 0;
         }
-        table.looked = Some(now);
+        table.closed_idle = Some(now);
         let latest = self.now_ms().saturating_sub(IDLE_MIN.as_millis() as u64);
-        let idle = table.longest_idle(address, latest, (self.places_max / FREED_PART).max(1));
+        let idle = table.longest_idle(address, latest, (self.slots_max / FREED_PART).max(1));
         for connection in &idle {
             connection.is_closing.store(true, Ordering::Relaxed);
             connection.close.notify_one();
@@ -232,7 +236,7 @@ impl Connections {
     }
 
     fn now_ms(&self) -> u64 {
-        self.begun.elapsed().as_millis() as u64 + 1
+        self.created.elapsed().as_millis() as u64 + 1
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -240,7 +244,7 @@ impl Connections {
     }
 }
 
-/// The client that an address stands for: a client with one address of version 6 has the block of 2^64 around it.
+/// The address that stands for a client: a client with one IPv6 address has its whole /64 block.
 pub(crate) fn block(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V6(address) if address.to_ipv4_mapped().is_none() => {
@@ -258,23 +262,23 @@ mod tests {
         IpAddr::V4(number.into())
     }
 
-    async fn open(connections: &Arc<Connections>, number: u32) -> Place {
+    async fn open(connections: &Arc<Connections>, number: u32) -> ConnectionSlot {
         connections.admit(address(number)).await.unwrap()
     }
 
     #[tokio::test]
     async fn an_address_holds_its_share_and_a_third_of_it_without_a_key() {
         let connections = Arc::new(Connections::new(12, None));
-        let mut first: Vec<Place> = Vec::new();
+        let mut first: Vec<ConnectionSlot> = Vec::new();
         for _ in 0..3 {
             first.push(open(&connections, 1).await);
         }
         assert!(connections.admit(address(1)).await.is_none(), "a third of three quarters is used up");
         for _ in 3..9 {
-            first.iter().for_each(|place| place.connection.show_key());
+            first.iter().for_each(|slot| slot.connection.set_has_key());
             first.push(open(&connections, 1).await);
         }
-        first.iter().for_each(|place| place.connection.show_key());
+        first.iter().for_each(|slot| slot.connection.set_has_key());
         assert!(connections.admit(address(1)).await.is_none(), "its share is used up");
         let other = open(&connections, 2).await;
         first.pop();
@@ -285,18 +289,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn connections_without_a_key_are_closed_before_those_that_are_idle_longest() {
+    async fn connections_without_a_key_are_closed_before_those_idle_longest() {
         let connections = Arc::new(Connections::new(100, None));
-        let mut places = Vec::new();
+        let mut slots = Vec::new();
         for (number, has_key, since_ms) in
             [(1, true, 10), (2, true, 5), (1, false, 20), (1, true, BUSY), (1, true, 31)]
         {
-            let place = open(&connections, number).await;
+            let slot = open(&connections, number).await;
             if has_key {
-                place.connection.show_key();
+                slot.connection.set_has_key();
             }
-            place.connection.idle_since_ms.store(since_ms, Ordering::Relaxed);
-            places.push(place);
+            slot.connection.idle_since_ms.store(since_ms, Ordering::Relaxed);
+            slots.push(slot);
         }
         let closed = |address, most| {
             let table = connections.table();
@@ -305,17 +309,17 @@ mod tests {
         };
         assert_eq!(closed(None, 9), [2, 1, 0]);
         assert_eq!((closed(None, 2), closed(Some(address(2)), 9)), (vec![2, 1], vec![1]));
-        places[2].connection.is_closing.store(true, Ordering::Relaxed);
+        slots[2].connection.is_closing.store(true, Ordering::Relaxed);
         assert_eq!(closed(None, 9), [1, 0]);
     }
 
     #[tokio::test]
-    async fn a_client_that_waits_gets_the_place_of_an_idle_connection() {
+    async fn a_waiting_client_gets_the_slot_of_an_idle_connection() {
         let connections = Arc::new(Connections::new(1, None));
-        let place = open(&connections, 1).await;
+        let slot = open(&connections, 1).await;
         let closing = async {
-            place.connection.closing().await;
-            drop(place);
+            slot.connection.closing().await;
+            drop(slot);
         };
         let (other, ()) = tokio::join!(connections.admit(address(2)), closing);
         assert!(other.is_some());

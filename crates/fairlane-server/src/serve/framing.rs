@@ -1,14 +1,15 @@
-//! Where the requests of a connection begin and end, read beside hyper to find those that are ambiguous.
+//! Parses where the requests of a connection begin and end, beside hyper, to find ambiguous ones.
 //!
-//! hyper drops Content-Length where Transfer-Encoding comes with it, as RFC 9112 (6.3) allows, and does not tell. A proxy
-//! that believes the other header sees another end of the request than this server does, and what it takes for a body is
-//! the next request here. So such a request is refused, and found here by the bytes of its head.
+//! hyper silently drops Content-Length where Transfer-Encoding is present, as RFC 9112 (6.3)
+//! allows. A proxy that uses the other header sees another end of the request than this server, so
+//! that a part of a body becomes the next request here (request smuggling). So such a request is
+//! refused, and detected here by the bytes of its head.
 //!
-//! What is no HTTP is left to hyper, which refuses it: from there on nothing is looked at.
+//! Bytes that are not HTTP are left to hyper, which refuses them: the parser stops there.
 
-/// Most bytes of a line that are kept: enough for every header that frames a request.
+/// Bytes of a line that are kept: enough for every header that frames a request.
 const LINE_BYTES_MAX: usize = 256;
-/// The end of a line behind the data of a chunk.
+/// The line end after the data of a chunk.
 const LINE_END_BYTES: u64 = 2;
 
 /// The framing of the requests of one connection.
@@ -16,9 +17,9 @@ const LINE_END_BYTES: u64 = 2;
 pub(super) struct Framing {
     part: Part,
     line: Vec<u8>,
-    /// The line is longer than what is kept of it.
+    /// The line is longer than the part of it that is kept.
     is_cut: bool,
-    /// Heads that have ended.
+    /// The number of complete heads.
     heads: u64,
     length: Option<u64>,
     has_length: bool,
@@ -30,18 +31,19 @@ enum Part {
     #[default]
     RequestLine,
     Header,
-    /// A body with so many bytes left.
+    /// A body, with the number of bytes left.
     Body(u64),
     ChunkSize,
-    /// The data of a chunk, with so many bytes left.
+    /// The data of a chunk, with the number of bytes left.
     Chunk(u64),
     Trailer,
-    /// It is not known where the next request begins.
+    /// The beginning of the next request is unknown.
     Lost,
 }
 
 impl Framing {
-    /// Reads on; gives the number of the request, counted from 1, whose head has both headers.
+    /// Parses more bytes; returns the number of the request, counted from 1, whose head has both
+    /// headers.
     pub fn read(&mut self, mut bytes: &[u8]) -> Option<u64> {
         while !bytes.is_empty() {
             match self.part {
@@ -76,7 +78,7 @@ impl Framing {
         None
     }
 
-    /// Keeps the beginning of a line. Zeros before the size of a chunk count for nothing, however many there are.
+    /// Keeps the beginning of a line, without the leading zeros of a chunk size.
     fn keep(&mut self, mut bytes: &[u8]) {
         if matches!(self.part, Part::ChunkSize) {
             while let ([b'0', rest @ ..], [b'0']) = (bytes, &*self.line) {
@@ -96,7 +98,7 @@ impl Framing {
         self.has_length && self.has_coding && !matches!(self.part, Part::Header)
     }
 
-    /// The part that follows the line that has ended.
+    /// The part that follows the current line.
     fn after_line(&mut self) -> Part {
         let line = self.line.trim_ascii();
         match self.part {
@@ -120,7 +122,8 @@ impl Framing {
                 if name.eq_ignore_ascii_case(b"content-length") {
                     self.has_length = true;
                     self.length = number(value.strip_prefix(b":").unwrap_or_default(), 10);
-                    // Where such a body ends is not known here, and no honest client sends it.
+                    // The length is beyond what is kept, so the end of the body is unknown: treat
+                    // it as ambiguous.
                     self.has_coding |= self.is_cut;
                 } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
                     self.has_coding = true;
@@ -161,38 +164,42 @@ mod tests {
     const BOTH: &str =
         "POST / HTTP/1.1\r\ncontent-length: 5\r\nx: y\r\nTRANSFER-ENCODING: chunked\r\n\r\n0\r\n\r\n";
 
-    /// What is found when so many bytes come at a time.
-    fn found(text: &str, piece_bytes: usize) -> Vec<u64> {
+    /// The ambiguous requests in a text that arrives in chunks of this size.
+    fn found(text: &str, chunk_bytes: usize) -> Vec<u64> {
         let mut framing = Framing::default();
-        text.as_bytes().chunks(piece_bytes).filter_map(|piece| framing.read(piece)).collect()
+        text.as_bytes().chunks(chunk_bytes).filter_map(|chunk| framing.read(chunk)).collect()
     }
 
     #[test]
-    fn a_request_with_both_headers_is_found_wherever_it_stands() {
+    fn a_request_with_both_headers_is_found_at_any_position() {
         let long = format!("GET / HTTP/1.1\r\nx: {}\r\n\r\n", "content-length: 1 ".repeat(100));
         let before = [PLAIN, "\r\n", LENGTH, CHUNKED, PLAIN, &long, CHUNKED, LENGTH];
-        for piece_bytes in [1, 2, 7, 64, 100_000] {
-            assert_eq!(found(&before.concat(), piece_bytes), [0; 0]);
-            assert_eq!(found(&format!("{}{BOTH}{PLAIN}", before.concat()), piece_bytes), [8]);
-            assert_eq!(found(BOTH, piece_bytes), [1]);
+        for chunk_bytes in [1, 2, 7, 64, 100_000] {
+            assert_eq!(found(&before.concat(), chunk_bytes), [0; 0]);
+            assert_eq!(found(&format!("{}{BOTH}{PLAIN}", before.concat()), chunk_bytes), [8]);
+            assert_eq!(found(BOTH, chunk_bytes), [1]);
         }
         let other_order = "POST / HTTP/1.1\ntransfer-encoding: chunked\ncontent-length: 5\n\n";
         assert_eq!(found(other_order, 1000), [1]);
     }
 
     #[test]
-    fn padding_hides_no_request() {
+    fn padding_hides_no_ambiguous_request() {
         let padded_size =
             CHUNKED.replace("13;x=y", &format!("{}13;x={}", "0".repeat(1000), "y".repeat(1000)));
-        for piece_bytes in [1, 7, 100_000] {
-            assert_eq!(found(&format!("{padded_size}{BOTH}"), piece_bytes), [2]);
+        for chunk_bytes in [1, 7, 100_000] {
+            assert_eq!(found(&format!("{padded_size}{BOTH}"), chunk_bytes), [2]);
             let padded_length = format!("GET / HTTP/1.1\r\nContent-Length:{}0\r\n\r\n", " ".repeat(1000));
-            assert_eq!(found(&format!("{padded_length}{BOTH}"), piece_bytes), [1], "it is refused itself");
+            assert_eq!(
+                found(&format!("{padded_length}{BOTH}"), chunk_bytes),
+                [1],
+                "the padded request is refused"
+            );
         }
     }
 
     #[test]
-    fn what_is_no_http_is_left_to_hyper() {
+    fn bytes_that_are_not_http_are_left_to_hyper() {
         for lost in [
             "POST / HTTP/1.1\r\ncontent-length: x\r\n\r\n",
             "POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nx\r\n",

@@ -1,4 +1,5 @@
-//! Who may do what, cell by cell: every route, every role, bound to groups or not, and without a valid key.
+//! Permissions, cell by cell: every route, every role, bound to groups or not, and without a valid
+//! key.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,9 +14,9 @@ use serde_json::json;
 
 use crate::running::Running;
 
-/// What is allowed, as the documents say it and not as the program does: **a**dmin, **p**roducer, **w**orker,
-/// **v**iewer; for keys that are not bound to groups, bound to the group asked about, and bound to another (which an admin
-/// or a worker cannot be).
+/// What is allowed according to the documents, independent of the code: **a**dmin, **p**roducer,
+/// **w**orker, **v**iewer; for keys that are not bound to groups, bound to the group of the
+/// request, and bound to another (which an admin or a worker cannot be).
 const TABLE: &str = "
     GET    /api/status                              apwv ---- ----
     GET    /api/events                              apwv ---- ----
@@ -65,13 +66,13 @@ const TABLE: &str = "
     POST   /engine/walk                             a--- ---- ----
 ";
 
-/// Decided by the command in the body, which has tests of its own.
+/// The permission depends on the command in the body, which has tests of its own.
 const BY_COMMAND: (&str, &str) = ("POST", "/engine/execute");
-/// What anybody may see.
+/// Public routes.
 const OPEN: [&str; 3] = ["/healthz", "/readyz", "/openapi.json"];
 const LETTERS: [(char, Role); 4] =
     [('a', Role::Admin), ('p', Role::Producer), ('w', Role::Worker), ('v', Role::Viewer)];
-/// Not bound, bound to the group asked about, bound to another.
+/// Not bound, bound to the group of the request, bound to another.
 const BINDINGS: [Option<&str>; 3] = [None, Some("own"), Some("other")];
 
 struct Row {
@@ -92,7 +93,7 @@ fn rows() -> Vec<Row> {
 /// A role, the group it is bound to, and a key for both.
 type Holder = (Role, Option<&'static str>, String);
 
-/// Eight keys: an admin or a worker cannot be bound to groups, and a file that says so is not read.
+/// Eight keys: an admin or a worker cannot be bound to groups.
 fn keys(folder: &std::path::Path) -> (Arc<Keys>, Vec<Holder>) {
     let file = KeyFile::at(folder.join("keys.json"));
     let mut made = Vec::new();
@@ -110,7 +111,7 @@ fn keys(folder: &std::path::Path) -> (Arc<Keys>, Vec<Holder>) {
     (Arc::new(Keys::open(file.path()).unwrap()), made)
 }
 
-/// A request that its route can read, about the group `own`.
+/// A request that its route can parse, about the group `own`.
 fn plausible(running: &Running, method: &Method, path: &str) -> RequestBuilder {
     let job = json!({"group": "own", "type": "mail", "payload": {}});
     let lease = json!({"group": "own", "id": "j-1", "fence": 1});
@@ -146,7 +147,7 @@ fn plausible(running: &Running, method: &Method, path: &str) -> RequestBuilder {
 }
 
 async fn status(request: RequestBuilder) -> StatusCode {
-    // What follows the head of an event stream would never end.
+    // The body of an event stream would never end.
     request.send().await.unwrap().status()
 }
 
@@ -157,7 +158,7 @@ async fn start(folder: &std::path::Path) -> (Running, Vec<(Role, Option<&'static
 }
 
 #[tokio::test]
-async fn every_role_may_do_what_the_table_says_and_nothing_else() {
+async fn every_role_has_the_permissions_of_the_table_and_no_others() {
     let folder = tempfile::tempdir().unwrap();
     let (running, tokens) = start(folder.path()).await;
     let mut wrong = Vec::new();
@@ -178,13 +179,13 @@ async fn every_role_may_do_what_the_table_says_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn nobody_gets_in_without_a_valid_key() {
+async fn requests_without_a_valid_key_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let (running, tokens) = start(folder.path()).await;
     let secret_of_another = format!("{}{}", &tokens[0].2[..13], &tokens[1].2[13..]);
-    let mut asked = Vec::new();
-    let seam = Row { method: Method::POST, path: BY_COMMAND.1, cells: [""; 3] };
-    for Row { method, path, .. } in rows().into_iter().chain([seam]) {
+    let mut statuses = Vec::new();
+    let rpc = Row { method: Method::POST, path: BY_COMMAND.1, cells: [""; 3] };
+    for Row { method, path, .. } in rows().into_iter().chain([rpc]) {
         for header in
             [None, Some(format!("Bearer {secret_of_another}")), Some(format!("Basic {}", tokens[0].2))]
         {
@@ -193,23 +194,23 @@ async fn nobody_gets_in_without_a_valid_key() {
                 Some(header) => request.header("authorization", header),
                 None => request,
             };
-            // At once, since those who come often are answered late.
-            asked.push(tokio::spawn(status(request)));
+            // Concurrently, since repeated refusals are delayed.
+            statuses.push(tokio::spawn(status(request)));
         }
     }
-    for status in asked {
+    for status in statuses {
         assert_eq!(status.await.unwrap(), StatusCode::UNAUTHORIZED);
     }
 }
 
 #[tokio::test]
-async fn nothing_is_served_that_is_not_in_the_table() {
-    let written: BTreeSet<(String, String)> =
+async fn no_route_is_served_that_is_not_in_the_table() {
+    let documented: BTreeSet<(String, String)> =
         rows().iter().map(|row| (row.method.to_string(), row.path.to_owned())).collect();
     let mut known: BTreeSet<(String, String)> =
         ROUTES.iter().map(|route| (route.method.as_str().to_owned(), route.path.to_owned())).collect();
     assert!(known.remove(&(BY_COMMAND.0.to_owned(), BY_COMMAND.1.to_owned())));
-    assert_eq!(written, known);
+    assert_eq!(documented, known);
     let described: BTreeSet<String> = openapi().paths.paths.keys().cloned().collect();
     let paths: BTreeSet<String> = known.iter().map(|(_, path)| path.clone()).collect();
     let open: Vec<&String> =
@@ -230,18 +231,18 @@ async fn nothing_is_served_that_is_not_in_the_table() {
 }
 
 #[tokio::test]
-async fn a_page_of_another_site_gets_nothing_from_a_server_without_keys() {
+async fn a_server_without_keys_refuses_pages_of_other_sites() {
     let running = Running::start().await;
-    let ask =
+    let with =
         |name: &'static str, value: &str| running.request(Method::GET, "/api/status").header(name, value);
     let own = running.server.address().to_string();
-    assert_eq!(status(ask("origin", &format!("http://{own}"))).await, StatusCode::OK);
+    assert_eq!(status(with("origin", &format!("http://{own}"))).await, StatusCode::OK);
     assert_eq!(
-        status(ask("host", &format!("localhost:{}", running.server.address().port()))).await,
+        status(with("host", &format!("localhost:{}", running.server.address().port()))).await,
         StatusCode::OK
     );
     for (name, value) in [("host", "evil.example"), ("origin", "http://evil.example"), ("origin", "null")] {
-        let response = ask(name, value).send().await.unwrap();
+        let response = with(name, value).send().await.unwrap();
         assert_eq!(response.status(), StatusCode::FORBIDDEN);
         let allowing: Vec<_> =
             response.headers().keys().filter(|name| name.as_str().starts_with("access-control")).collect();
@@ -250,14 +251,15 @@ async fn a_page_of_another_site_gets_nothing_from_a_server_without_keys() {
 }
 
 #[tokio::test]
-async fn nobody_comes_through_a_proxy_to_a_server_without_keys() {
+async fn a_server_without_keys_refuses_requests_through_a_proxy() {
     let running = Running::start().await;
-    let ask = |name: &'static str| running.request(Method::GET, "/api/status").header(name, "x");
+    let with = |name: &'static str| running.request(Method::GET, "/api/status").header(name, "x");
     for name in ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via"] {
-        assert_eq!(status(ask(name)).await, StatusCode::FORBIDDEN, "{name}");
+        assert_eq!(status(with(name)).await, StatusCode::FORBIDDEN, "{name}");
     }
     let folder = tempfile::tempdir().unwrap();
     let (running, tokens) = start(folder.path()).await;
     let request = running.request(Method::GET, "/api/status").header("x-forwarded-for", "192.0.2.1");
-    assert_eq!(status(request.bearer_auth(&tokens[0].2)).await, StatusCode::OK, "with a key anybody may");
+    let status = status(request.bearer_auth(&tokens[0].2)).await;
+    assert_eq!(status, StatusCode::OK, "with a key a proxy is allowed");
 }

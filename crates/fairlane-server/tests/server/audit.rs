@@ -1,22 +1,22 @@
-//! Audits: clean, with findings, one at a time, and ended with their client.
+//! Audits: without findings, with findings, one at a time, and ended with their client.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fairlane::{Fairlane, Job, Settings, TypeId};
-use fairlane_core::queue::{Command, Reply};
-use fairlane_engine::{BoxFuture, Engine, EngineError, WalkPage};
+use fairlane_core::{Command, Reply};
+use fairlane_engine::{Admin, BoxFuture, Engine, EngineError, EngineInfo, ScanPage, Space};
 use fairlane_server::ServerSettings;
 use reqwest::{Method, StatusCode};
 use rusqlite::Connection;
 use serde_json::json;
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::running::{Running, answer, json, problem};
+use crate::running::{Running, json, problem, send};
 
 #[tokio::test]
-async fn a_sound_queue_is_clean() {
+async fn a_consistent_queue_has_no_findings() {
     let running = Running::start().await;
     running
         .fairlane
@@ -29,13 +29,13 @@ async fn a_sound_queue_is_clean() {
         (&report["clean"], &report["groups"], &report["findings"]),
         (&json!(true), &json!(3), &json!([]))
     );
-    for order in [json!({"repair": "yes"}), json!({"fix": true})] {
-        assert_eq!(running.post("/api/audit", order).await.0, StatusCode::UNPROCESSABLE_ENTITY);
+    for invalid in [json!({"repair": "yes"}), json!({"fix": true})] {
+        assert_eq!(running.post("/api/audit", invalid).await.0, StatusCode::UNPROCESSABLE_ENTITY);
     }
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_found_and_repaired() {
+async fn an_inconsistency_is_found_and_repaired() {
     let folder = tempfile::tempdir().unwrap();
     let address = format!("dir:{}", folder.path().display());
     let fairlane = Fairlane::open(&address).await.unwrap();
@@ -59,30 +59,30 @@ async fn what_is_wrong_is_found_and_repaired() {
     assert_eq!((&report["clean"], &report["found"]), (&json!(true), &json!(0)));
 }
 
-/// An engine whose walks wait until they may go on.
-struct Gated {
+/// An engine whose scans wait for permits.
+struct GatedScans {
     engine: Arc<dyn Engine>,
-    walks: AtomicUsize,
-    /// Walks that were left before they ended.
-    left: Arc<AtomicUsize>,
-    gate: Semaphore,
+    started: AtomicUsize,
+    /// Scans that were dropped before they ended.
+    dropped: Arc<AtomicUsize>,
+    permits: Semaphore,
 }
 
-struct Leaving(Arc<AtomicUsize>);
+struct CountDrop(Arc<AtomicUsize>);
 
-impl Drop for Leaving {
+impl Drop for CountDrop {
     fn drop(&mut self) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
 }
 
-impl Engine for Gated {
-    fn name(&self) -> &'static str {
-        self.engine.name()
+impl Engine for GatedScans {
+    fn info(&self) -> EngineInfo {
+        self.engine.info()
     }
 
-    fn execute(&self, command: Command) -> BoxFuture<'_, Result<Reply, EngineError>> {
-        self.engine.execute(command)
+    fn submit(&self, command: Command) -> BoxFuture<'_, Result<Reply, EngineError>> {
+        self.engine.submit(command)
     }
 
     fn wait<'a>(
@@ -93,21 +93,47 @@ impl Engine for Gated {
         self.engine.wait(types, at_most)
     }
 
-    fn walk(&self, pages: mpsc::Sender<WalkPage>) -> BoxFuture<'_, Result<(), EngineError>> {
+    fn admin(&self) -> &dyn Admin {
+        self
+    }
+}
+
+impl Admin for GatedScans {
+    fn space(&self) -> BoxFuture<'_, Result<Option<Space>, EngineError>> {
+        self.engine.admin().space()
+    }
+
+    fn check_writes(&self) -> BoxFuture<'_, Result<(), EngineError>> {
+        self.engine.admin().check_writes()
+    }
+
+    fn lost(&self) -> BoxFuture<'_, EngineError> {
+        self.engine.admin().lost()
+    }
+
+    fn announce(&self, address: String) -> BoxFuture<'_, Result<(), EngineError>> {
+        self.engine.admin().announce(address)
+    }
+
+    fn scan(&self, pages: mpsc::Sender<ScanPage>) -> BoxFuture<'_, Result<(), EngineError>> {
         Box::pin(async move {
-            let leaving = Leaving(self.left.clone());
-            self.walks.fetch_add(1, Ordering::SeqCst);
-            self.gate.acquire().await.unwrap().forget();
-            std::mem::forget(leaving);
-            self.engine.walk(pages).await
+            let dropped = CountDrop(self.dropped.clone());
+            self.started.fetch_add(1, Ordering::SeqCst);
+            self.permits.acquire().await.unwrap().forget();
+            std::mem::forget(dropped);
+            self.engine.admin().scan(pages).await
         })
     }
 }
 
-async fn gated() -> (Running, Arc<Gated>) {
+async fn start() -> (Running, Arc<GatedScans>) {
     let engine = fairlane_engine::open("memory:", Settings::default()).await.unwrap();
-    let left = Arc::new(AtomicUsize::new(0));
-    let gated = Arc::new(Gated { engine, walks: AtomicUsize::new(0), left, gate: Semaphore::new(0) });
+    let gated = Arc::new(GatedScans {
+        engine,
+        started: AtomicUsize::new(0),
+        dropped: Arc::new(AtomicUsize::new(0)),
+        permits: Semaphore::new(0),
+    });
     let fairlane = Fairlane::from_engine(gated.clone());
     (Running::start_with(fairlane, None, ServerSettings::default()).await, gated)
 }
@@ -118,38 +144,38 @@ async fn until(condition: impl Fn() -> bool) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), waiting).await.expect("it comes true");
+    tokio::time::timeout(Duration::from_secs(30), waiting).await.expect("the condition is met");
 }
 
 #[tokio::test]
 async fn a_second_audit_is_refused_while_one_runs() {
-    let (running, gated) = gated().await;
-    let first = tokio::spawn(answer(json(running.request(Method::POST, "/api/audit"), &json!({}))));
-    until(|| gated.walks.load(Ordering::SeqCst) == 1).await;
+    let (running, scans) = start().await;
+    let first = tokio::spawn(send(json(running.request(Method::POST, "/api/audit"), &json!({}))));
+    until(|| scans.started.load(Ordering::SeqCst) == 1).await;
     let (status, body) = running.post("/api/audit", json!({})).await;
     assert_eq!((status, problem(&body)), (StatusCode::CONFLICT, "conflict"));
     assert!(body["detail"].as_str().unwrap().starts_with("an audit is running"));
-    gated.gate.add_permits(2);
+    scans.permits.add_permits(2);
     assert_eq!(first.await.unwrap().0, StatusCode::OK);
     assert_eq!(running.post("/api/audit", json!({})).await.0, StatusCode::OK);
 }
 
 #[tokio::test]
 async fn an_audit_ends_with_its_client() {
-    let (running, gated) = gated().await;
-    let first = tokio::spawn(answer(json(running.request(Method::POST, "/api/audit"), &json!({}))));
-    until(|| gated.walks.load(Ordering::SeqCst) == 1).await;
+    let (running, scans) = start().await;
+    let first = tokio::spawn(send(json(running.request(Method::POST, "/api/audit"), &json!({}))));
+    until(|| scans.started.load(Ordering::SeqCst) == 1).await;
     first.abort();
-    until(|| gated.left.load(Ordering::SeqCst) == 1).await;
-    gated.gate.add_permits(1);
+    until(|| scans.dropped.load(Ordering::SeqCst) == 1).await;
+    scans.permits.add_permits(1);
     assert_eq!(running.post("/api/audit", json!({})).await.0, StatusCode::OK);
 }
 
 #[tokio::test]
 async fn an_audit_ends_when_the_server_stops() {
-    let (running, gated) = gated().await;
-    let audit = tokio::spawn(answer(json(running.request(Method::POST, "/api/audit"), &json!({}))));
-    until(|| gated.walks.load(Ordering::SeqCst) == 1).await;
+    let (running, scans) = start().await;
+    let audit = tokio::spawn(send(json(running.request(Method::POST, "/api/audit"), &json!({}))));
+    until(|| scans.started.load(Ordering::SeqCst) == 1).await;
     running.server.stop().await;
     let (status, body) = audit.await.unwrap();
     assert_eq!((status, problem(&body)), (StatusCode::SERVICE_UNAVAILABLE, "unavailable"));

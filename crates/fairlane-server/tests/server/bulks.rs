@@ -4,13 +4,13 @@ use fairlane::{Context, Fairlane, Job, Outcome};
 use reqwest::{Method, Response, StatusCode};
 use serde_json::{Value, json};
 
-use crate::running::{Running, answer, json, problem};
+use crate::running::{Running, json, problem, send};
 
 async fn post(running: &Running, path: &str) -> (StatusCode, Value) {
-    answer(running.request(Method::POST, path)).await
+    send(running.request(Method::POST, path)).await
 }
 
-/// A bulk action of `b` whose jobs have ended: every third failed, the others give their number.
+/// A bulk action whose jobs have ended: every third failed, the others returned their number.
 async fn ended(running: &Running, jobs: u32) {
     let bulk = running.fairlane.bulk("a", "b").open().await.unwrap();
     bulk.add_all((0..jobs).map(|number| Job::new("a", "mail", &number))).await.unwrap();
@@ -32,17 +32,17 @@ async fn a_bulk_action_is_opened_once() {
     let running = Running::start().await;
     let new = json!({
         "group": "a", "id": "b", "deadline_ms": 60_000, "failures_max": 5,
-        "callback": "https://example.com/told", "fold": "sum",
+        "callback": "https://example.com/callback", "fold": "sum",
     });
     let (status, bulk) = running.post("/api/bulks", new.clone()).await;
     assert_eq!(status, StatusCode::CREATED);
     assert_eq!((&bulk["group"], &bulk["id"], &bulk["state"]), (&json!("a"), &json!("b"), &json!("CREATED")));
     assert_eq!((&bulk["failures_max"], &bulk["fold"]), (&json!(5), &json!("sum")));
-    assert_eq!(bulk["callback"]["url"], "https://example.com/told");
+    assert_eq!(bulk["callback"]["url"], "https://example.com/callback");
     assert!(bulk["deadline"].is_string());
     assert_eq!(running.post("/api/bulks", new).await, (StatusCode::OK, bulk.clone()));
     let found = running.post("/api/bulks", json!({"group": "a", "id": "b"})).await;
-    assert_eq!(found, (StatusCode::OK, bulk.clone()), "who asks for nothing takes it as it is");
+    assert_eq!(found, (StatusCode::OK, bulk.clone()), "a request without settings finds it unchanged");
     for (key, other) in [
         ("deadline_ms", json!(60_001)),
         ("failures_max", json!(6)),
@@ -57,7 +57,7 @@ async fn a_bulk_action_is_opened_once() {
 }
 
 #[tokio::test]
-async fn without_an_id_it_gets_one_of_its_own() {
+async fn without_an_id_each_request_opens_another_bulk_action() {
     let running = Running::start().await;
     let (_, first) = running.post("/api/bulks", json!({"group": "a"})).await;
     let (status, second) = running.post("/api/bulks", json!({"group": "a"})).await;
@@ -66,11 +66,11 @@ async fn without_an_id_it_gets_one_of_its_own() {
 }
 
 #[tokio::test]
-async fn an_idempotency_key_opens_the_same_one_and_no_other() {
+async fn an_idempotency_key_opens_the_same_bulk_action() {
     let running = Running::start().await;
     let open = |body: Value| {
         let request = running.request(Method::POST, "/api/bulks").header("idempotency-key", "k-1");
-        async move { answer(json(request, &body)).await }
+        async move { send(json(request, &body)).await }
     };
     let new = json!({"group": "a", "failures_max": 5, "deadline_ms": 1000});
     let (status, first) = open(new.clone()).await;
@@ -86,7 +86,7 @@ async fn an_idempotency_key_opens_the_same_one_and_no_other() {
 }
 
 #[tokio::test]
-async fn one_that_makes_no_sense_is_not_opened() {
+async fn an_invalid_bulk_action_is_not_opened() {
     let running = Running::start().await;
     for new in [
         json!({}),
@@ -107,7 +107,7 @@ async fn one_that_makes_no_sense_is_not_opened() {
 }
 
 #[tokio::test]
-async fn they_are_listed_page_by_page() {
+async fn bulk_actions_are_listed_page_by_page() {
     let running = Running::start().await;
     for id in ["x", "y", "z"] {
         running.post("/api/bulks", json!({"group": "a", "id": id})).await;
@@ -124,7 +124,7 @@ async fn they_are_listed_page_by_page() {
 }
 
 #[tokio::test]
-async fn a_seal_with_another_number_says_both_and_leaves_it_open() {
+async fn a_seal_with_another_number_of_jobs_is_refused_and_names_both() {
     let running = Running::start().await;
     let bulk = running.fairlane.bulk("a", "b").open().await.unwrap();
     bulk.add_all((0..3).map(|number| Job::new("a", "mail", &number))).await.unwrap();
@@ -146,30 +146,30 @@ async fn a_seal_with_another_number_says_both_and_leaves_it_open() {
 }
 
 #[tokio::test]
-async fn it_is_held_resumed_and_cancelled() {
+async fn a_bulk_action_is_held_resumed_and_cancelled() {
     let running = Running::start().await;
     let bulk = running.fairlane.bulk("a", "b").open().await.unwrap();
     bulk.add_all((0..3).map(|number| Job::new("a", "mail", &number))).await.unwrap();
-    for (deed, course) in [("hold", "hold"), ("hold", "hold"), ("resume", "run"), ("cancel", "drop")] {
-        let (status, bulk) = post(&running, &format!("/api/bulks/a/b/{deed}")).await;
-        assert_eq!((status, &bulk["course"]), (StatusCode::OK, &json!(course)), "{deed}");
+    for (action, mode) in [("hold", "hold"), ("hold", "hold"), ("resume", "run"), ("cancel", "drop")] {
+        let (status, bulk) = post(&running, &format!("/api/bulks/a/b/{action}")).await;
+        assert_eq!((status, &bulk["mode"]), (StatusCode::OK, &json!(mode)), "{action}");
     }
     let (_, bulk) = post(&running, "/api/bulks/a/b/cancel").await;
     assert_eq!(bulk["state"], "CANCELLED");
-    for deed in ["hold", "resume"] {
-        let (status, body) = post(&running, &format!("/api/bulks/a/b/{deed}")).await;
-        assert_eq!((status, problem(&body)), (StatusCode::CONFLICT, "conflict"), "{deed}");
-        let words = format!("bulk action b is CANCELLED: it has ended, and there is nothing to {deed}");
-        assert_eq!(body["detail"], words);
+    for action in ["hold", "resume"] {
+        let (status, body) = post(&running, &format!("/api/bulks/a/b/{action}")).await;
+        assert_eq!((status, problem(&body)), (StatusCode::CONFLICT, "conflict"), "{action}");
+        let detail = format!("bulk action b is CANCELLED: it has ended, and there is nothing to {action}");
+        assert_eq!(body["detail"], detail);
     }
 }
 
 #[tokio::test]
-async fn an_unknown_one_is_not_found() {
+async fn an_unknown_bulk_action_is_not_found() {
     let running = Running::start().await;
-    for deed in ["hold", "resume", "cancel"] {
-        let (status, body) = post(&running, &format!("/api/bulks/a/nothing/{deed}")).await;
-        assert_eq!((status, problem(&body)), (StatusCode::NOT_FOUND, "not-found"), "{deed}");
+    for action in ["hold", "resume", "cancel"] {
+        let (status, body) = post(&running, &format!("/api/bulks/a/nothing/{action}")).await;
+        assert_eq!((status, problem(&body)), (StatusCode::NOT_FOUND, "not-found"), "{action}");
     }
     assert_eq!(running.post("/api/bulks/a/nothing/seal", json!({})).await.0, StatusCode::NOT_FOUND);
     for path in ["/api/bulks/a/nothing", "/api/bulks/a/nothing/results"] {
@@ -178,7 +178,7 @@ async fn an_unknown_one_is_not_found() {
 }
 
 #[tokio::test]
-async fn one_that_has_ended_has_a_summary() {
+async fn an_ended_bulk_action_has_a_summary() {
     let running = Running::start().await;
     ended(&running, 9).await;
     let (status, bulk) = running.get("/api/bulks/a/b").await;
@@ -218,7 +218,7 @@ async fn results_of_many_jobs_are_streamed() {
 }
 
 #[tokio::test]
-async fn a_client_that_goes_away_does_no_harm() {
+async fn a_client_that_disconnects_does_no_harm() {
     let running = Running::start().await;
     ended(&running, 3000).await;
     for _ in 0..5 {
@@ -230,7 +230,7 @@ async fn a_client_that_goes_away_does_no_harm() {
 }
 
 #[tokio::test]
-async fn one_without_ended_jobs_has_no_results() {
+async fn a_bulk_action_without_ended_jobs_has_no_results() {
     let running = Running::start().await;
     running.post("/api/bulks", json!({"group": "a", "id": "b"})).await;
     assert_eq!(lines(results(&running, "").await).await, [] as [Value; 0]);

@@ -1,4 +1,4 @@
-//! Who is kept waiting: one group, its history, and the whole.
+//! Congestion: of one group, its history, and the summary.
 
 use fairlane::{Discipline, Job, Settings};
 use fairlane_core::queue::Admit;
@@ -7,23 +7,24 @@ use serde_json::{Value, json};
 
 use crate::running::Running;
 
-/// Under `classic` with one job a second, so that all jobs but one are refused when they are admitted.
-async fn crowded(groups: &[(&str, u32)]) -> Running {
+/// Under `classic` with one job a second, so that all jobs but one are refused when they are
+/// admitted.
+async fn congested(groups: &[(&str, u32)]) -> Running {
     let settings = Settings { discipline: Discipline::Classic, global_rps: 1, ..Settings::default() };
     let running = Running::over("memory:", settings).await;
     let mut jobs = 0;
     for (group, count) in groups {
-        let theirs = (0..*count).map(|number| Job::new(*group, "mail", &number));
-        running.fairlane.enqueue_all(theirs).await.unwrap();
+        let of_group = (0..*count).map(|number| Job::new(*group, "mail", &number));
+        running.fairlane.enqueue_all(of_group).await.unwrap();
         jobs += *count as usize;
     }
-    running.fairlane.engine().admit(Admit { jobs_max: jobs }).await.unwrap();
+    running.fairlane.engine().call(Admit { jobs_max: jobs }).await.unwrap();
     running
 }
 
 #[tokio::test]
-async fn a_crowded_group_says_how_crowded_it_is() {
-    let running = crowded(&[("a", 40)]).await;
+async fn the_congestion_of_a_group_is_shown() {
+    let running = congested(&[("a", 40)]).await;
     let (status, congestion) = running.get("/api/groups/a/congestion").await;
     assert_eq!(status, StatusCode::OK);
     assert_eq!((&congestion["group"], &congestion["kept_away"]), (&json!("a"), &json!(39)));
@@ -34,22 +35,18 @@ async fn a_crowded_group_says_how_crowded_it_is() {
 }
 
 #[tokio::test]
-async fn how_long_it_takes_is_not_guessed_when_nothing_ran() {
+async fn the_completion_time_is_not_estimated_before_any_job_ran() {
     let running = Running::start().await;
     running.fairlane.enqueue_all((0..6).map(|number| Job::new("a", "mail", &number))).await.unwrap();
     let (_, group) = running.get("/api/groups/a").await;
     let congestion = &group["congestion"];
-    assert_eq!(
-        (&group["waiting"], &congestion["kept_away"]),
-        (&json!(0), &json!(6)),
-        "two things, two words"
-    );
+    assert_eq!((&group["waiting"], &congestion["kept_away"]), (&json!(0), &json!(6)), "two different counts");
     assert_eq!((&congestion["speed"], congestion.get("estimated_completion_ms")), (&json!(0), None));
 }
 
 #[tokio::test]
-async fn its_history_is_kept_and_can_be_forgotten() {
-    let running = crowded(&[("a", 40)]).await;
+async fn the_history_of_a_group_is_kept_and_can_be_reset() {
+    let running = congested(&[("a", 40)]).await;
     let (status, history) = running.get("/api/groups/a/congestion/history?limit=5").await;
     assert_eq!(status, StatusCode::OK);
     let snapshot = &history["snapshots"][0];
@@ -67,8 +64,8 @@ async fn its_history_is_kept_and_can_be_forgotten() {
 }
 
 #[tokio::test]
-async fn the_summary_names_the_most_crowded_first() {
-    let running = crowded(&[("a", 5), ("b", 60), ("c", 20)]).await;
+async fn the_summary_lists_the_most_congested_groups_first() {
+    let running = congested(&[("a", 5), ("b", 60), ("c", 20)]).await;
     let (status, summary) = running.get("/api/congestion").await;
     assert_eq!(status, StatusCode::OK);
     let names: Vec<&str> =
@@ -87,7 +84,7 @@ async fn the_summary_names_the_most_crowded_first() {
 }
 
 #[tokio::test]
-async fn a_summary_of_very_many_groups_is_cut_and_goes_on() {
+async fn a_summary_of_very_many_groups_continues_with_a_cursor() {
     let running = Running::start().await;
     let jobs = (0..10_100).map(|number| Job::new(format!("g{number:05}"), "mail", &number));
     running.fairlane.enqueue_all(jobs).await.unwrap();

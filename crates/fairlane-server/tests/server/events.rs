@@ -1,4 +1,4 @@
-//! Bulk actions and the whole, followed as events.
+//! Server-sent events of bulk actions and of the queue.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,14 +8,14 @@ use fairlane_conformance::servers::{RedisServer, ServerOptions};
 use reqwest::{Method, Response, StatusCode};
 use serde_json::{Value, json};
 
-use crate::gated::Gate;
+use crate::gate::Gate;
 use crate::leases::until;
 use crate::running::{Running, problem};
 
-/// Nothing here takes as long.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Longer than any step of these tests takes.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// An event as a client reads it.
+/// An event as a client receives it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
     pub name: String,
@@ -31,7 +31,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// Follows a path, from behind the last event that was seen.
+    /// Follows a path, from the event after `last`.
     pub async fn follow(server: &Running, path: &str, last: Option<&str>) -> Self {
         let mut request = server.request(Method::GET, path);
         if let Some(last) = last {
@@ -45,7 +45,7 @@ impl Events {
 
     /// The next event; `None` at the end of the stream.
     pub async fn next(&mut self) -> Option<Event> {
-        tokio::time::timeout(PATIENCE, self.read()).await.expect("an event or the end in time")
+        tokio::time::timeout(TIMEOUT, self.read()).await.expect("an event or the end in time")
     }
 
     async fn read(&mut self) -> Option<Event> {
@@ -74,7 +74,7 @@ fn parse(block: &str) -> Option<Event> {
 
 const PATH: &str = "/api/bulks/group/bulk/events";
 
-/// A sealed bulk action with so many jobs, and the loops that end it.
+/// A sealed bulk action with this many jobs, and a pool that runs the maintenance loops.
 async fn bulk(server: &Running, jobs: usize) -> (Bulk, Pool) {
     let bulk = server.fairlane.bulk("group", "bulk").open().await.unwrap();
     let added = bulk.add_all((0..jobs).map(|number| bulk.job("mail", &number))).await.unwrap();
@@ -82,7 +82,7 @@ async fn bulk(server: &Running, jobs: usize) -> (Bulk, Pool) {
     (bulk, server.fairlane.worker().start().unwrap())
 }
 
-/// Leases so many jobs and lets them succeed, over HTTP.
+/// Leases this many jobs and settles them as succeeded, over HTTP.
 async fn work(server: &Running, count: usize) {
     let body = json!({"worker": "worker", "types": ["mail"], "count": count});
     let (_, leased) = server.post("/api/leases", body).await;
@@ -92,12 +92,12 @@ async fn work(server: &Running, count: usize) {
         .iter()
         .map(|job| json!({"group": job["group"], "id": job["id"], "fence": job["fence"], "outcome": "succeeded"}))
         .collect();
-    let (status, answer) = server.post("/api/leases/settle", json!({"settlements": settlements})).await;
-    assert_eq!(status, StatusCode::OK, "{answer}");
+    let (status, response) = server.post("/api/leases/settle", json!({"settlements": settlements})).await;
+    assert_eq!(status, StatusCode::OK, "{response}");
 }
 
 #[tokio::test]
-async fn a_bulk_action_is_followed_to_its_end_and_no_further() {
+async fn a_bulk_action_is_followed_to_its_end() {
     let redis = RedisServer::start(ServerOptions::default());
     for url in ["memory:", &redis.url()] {
         follow_to_the_end(Running::over(url, Settings::default()).await).await;
@@ -116,7 +116,7 @@ async fn follow_to_the_end(server: Running) {
     let mut last = first.clone();
     while last.data["succeeded"] != 2 {
         let next = events.next().await.unwrap();
-        assert_ne!(next.id, last.id, "a state comes once");
+        assert_ne!(next.id, last.id, "each state is sent once");
         assert_eq!(next.name, "progress");
         last = next;
     }
@@ -127,7 +127,7 @@ async fn follow_to_the_end(server: Running) {
     assert_eq!((&last.data["state"], &last.data["succeeded"]), (&json!("COMPLETED"), &json!(3)));
     assert_eq!(events.next().await, None, "the stream has ended");
     let mut again = Events::follow(&server, PATH, Some(&first.id)).await;
-    assert_eq!(again.next().await.unwrap().id, last.id, "the end is told at once");
+    assert_eq!(again.next().await.unwrap().id, last.id, "the last event is sent at once");
     assert_eq!(again.next().await, None);
     let request = server.request(Method::GET, PATH).header("last-event-id", &last.id);
     assert_eq!(request.send().await.unwrap().status(), StatusCode::NO_CONTENT);
@@ -137,7 +137,7 @@ async fn follow_to_the_end(server: Running) {
 }
 
 #[tokio::test]
-async fn a_state_that_was_seen_is_not_sent_again() {
+async fn a_state_that_the_client_has_received_is_not_sent_again() {
     let server = Running::start().await;
     let (bulk, pool) = bulk(&server, 1).await;
     let first = Events::follow(&server, PATH, None).await.next().await.unwrap();
@@ -149,14 +149,14 @@ async fn a_state_that_was_seen_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn nobody_follows_what_is_not_there() {
+async fn an_unknown_bulk_action_cannot_be_followed() {
     let server = Running::start().await;
-    let (status, answer) = server.get(PATH).await;
-    assert_eq!((status, problem(&answer)), (StatusCode::NOT_FOUND, "not-found"));
+    let (status, response) = server.get(PATH).await;
+    assert_eq!((status, problem(&response)), (StatusCode::NOT_FOUND, "not-found"));
 }
 
 #[tokio::test]
-async fn many_listeners_cost_one_watcher_and_none_when_they_have_gone() {
+async fn many_listeners_share_one_watcher_that_ends_with_the_last_of_them() {
     let (server, gate) = Gate::start().await;
     let (_bulk, pool) = bulk(&server, 10).await;
     let mut listeners = Vec::new();
@@ -165,27 +165,27 @@ async fn many_listeners_cost_one_watcher_and_none_when_they_have_gone() {
         events.next().await.unwrap();
         listeners.push(events);
     }
-    let (before, began) = (gate.looks(), tokio::time::Instant::now());
+    let (before, start) = (gate.reads(), tokio::time::Instant::now());
     work(&server, 5).await;
     for events in &mut listeners {
         while events.next().await.unwrap().data["succeeded"] != 5 {}
     }
-    let most = 3 + began.elapsed().as_millis() as usize / 100;
-    assert!(gate.looks() - before <= most, "{} looks, not one for each listener", gate.looks() - before);
+    let most = 3 + start.elapsed().as_millis() as usize / 100;
+    assert!(gate.reads() - before <= most, "{} reads, not one for each listener", gate.reads() - before);
     drop(listeners);
-    until("the looks end", || async {
-        let before = gate.looks();
+    until("the reads end", || async {
+        let before = gate.reads();
         tokio::time::sleep(Duration::from_millis(1500)).await;
-        gate.looks() == before
+        gate.reads() == before
     })
     .await;
     pool.stop().await;
 }
 
 #[tokio::test]
-async fn what_happens_to_one_bulk_action_wakes_no_watcher_of_another() {
+async fn a_change_of_one_bulk_action_wakes_no_watcher_of_another() {
     let (server, gate) = Gate::start().await;
-    let began = tokio::time::Instant::now();
+    let start = tokio::time::Instant::now();
     let mut followed = Vec::new();
     for id in ["busy", "idle"] {
         server.fairlane.bulk("group", id).open().await.unwrap();
@@ -199,12 +199,12 @@ async fn what_happens_to_one_bulk_action_wakes_no_watcher_of_another() {
         assert_eq!(server.post("/api/jobs", job).await.0, StatusCode::CREATED);
         while followed[0].next().await.unwrap().data["total"] != total {}
     }
-    // The first look, and one each second for what other processes do.
-    let most = 2 + began.elapsed().as_secs() as usize;
-    let (busy, idle) = (gate.looks_at("busy"), gate.looks_at("idle"));
+    // The first read, and one each second for changes by other processes.
+    let most = 2 + start.elapsed().as_secs() as usize;
+    let (busy, idle) = (gate.reads_of("busy"), gate.reads_of("idle"));
     assert!(
         busy >= 12 && idle <= most,
-        "{busy} looks at the busy one, and {idle} at the idle one, not {most}"
+        "{busy} reads of the busy one, and {idle} of the idle one, not {most}"
     );
 }
 
@@ -213,7 +213,7 @@ fn number(event: &Event) -> u64 {
 }
 
 #[tokio::test]
-async fn figures_come_with_what_was_missed() {
+async fn queue_events_include_those_that_the_client_has_missed() {
     let server = Running::start().await;
     let mut events = Events::follow(&server, "/api/events", None).await;
     let first = events.next().await.unwrap();
@@ -226,8 +226,8 @@ async fn figures_come_with_what_was_missed() {
         assert_eq!(number(&next), number(&last) + 1);
         last = next;
     }
-    for figure in ["waiting", "in_flight", "dead", "enqueued_per_second", "settled_per_second", "over_ms"] {
-        assert!(last.data[figure].is_number(), "{figure}: {last:?}");
+    for count in ["waiting", "in_flight", "dead", "enqueued_per_second", "settled_per_second", "over_ms"] {
+        assert!(last.data[count].is_number(), "{count}: {last:?}");
     }
     drop(events);
     let mut again = Events::follow(&server, "/api/events", Some(&first.id)).await;
@@ -235,13 +235,13 @@ async fn figures_come_with_what_was_missed() {
     assert_eq!(number(&missed), number(&first) + 1);
     while number(&missed) <= number(&last) {
         let next = again.next().await.unwrap();
-        assert_eq!(number(&next), number(&missed) + 1, "each once, and then the new ones");
+        assert_eq!(number(&next), number(&missed) + 1, "each event once, and then the new ones");
         missed = next;
     }
 }
 
 #[tokio::test]
-async fn figures_say_what_passes_through_the_server() {
+async fn queue_events_contain_the_throughput_of_the_server() {
     let server = Running::start().await;
     bulk(&server, 3).await.1.stop().await;
     let mut events = Events::follow(&server, "/api/events", None).await;

@@ -1,4 +1,4 @@
-//! The examples in other languages, run against a real server, and against one that will have none of them.
+//! The examples in other languages, run against a real server, and against one that refuses leases.
 
 use std::fs::{File, read_to_string};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -8,36 +8,37 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use fairlane::{BulkState, JobState};
-use fairlane_core::queue::{Inspect, Inspected};
+use fairlane_core::queue::InspectBulk;
 use fairlane_core::{BulkId, GroupId};
 
 use crate::running::Running;
 
-/// They take a few seconds, and longer on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// The examples take a few seconds, and longer on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 const EXAMPLES: [&str; 3] = ["worker.sh", "worker.py", "worker.mjs"];
 
-/// How an example ended.
-struct Ended {
-    is_well: bool,
-    said: String,
-    complained: String,
+/// The exit of an example.
+struct Exited {
+    is_success: bool,
+    stdout: String,
+    stderr: String,
 }
 
-/// Starts an example by its path, as its README does, where a proxy of the environment leads nowhere.
-async fn run(url: &str, file: &str) -> Ended {
+/// Runs an example by its path, as its README does, with a proxy in the environment that does not
+/// exist.
+async fn run(url: &str, file: &str) -> Exited {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/http").join(file);
     let folder = tempfile::tempdir().unwrap();
-    let [said, complained] = ["said", "complained"].map(|name| folder.path().join(name));
+    let [stdout, stderr] = ["stdout", "stderr"].map(|name| folder.path().join(name));
     let mut child = Command::new(&path)
         .env("FAIRLANE_URL", url)
         .env_remove("FAIRLANE_KEY")
         .env_remove("no_proxy")
         .env("http_proxy", "http://127.0.0.1:1")
         .stdin(Stdio::null())
-        .stdout(File::create(&said).unwrap())
-        .stderr(File::create(&complained).unwrap())
+        .stdout(File::create(&stdout).unwrap())
+        .stderr(File::create(&stderr).unwrap())
         .spawn()
         .unwrap_or_else(|error| panic!("{file} does not start: {error}"));
     let ending = async {
@@ -48,14 +49,14 @@ async fn run(url: &str, file: &str) -> Ended {
             }
         }
     };
-    let ended = tokio::time::timeout(PATIENCE, ending).await;
+    let ended = tokio::time::timeout(TIMEOUT, ending).await;
     let _ = child.kill();
-    let (said, complained) = (read_to_string(said).unwrap(), read_to_string(complained).unwrap());
-    let is_well = ended.unwrap_or_else(|_| panic!("{file} does not end: {said}{complained}"));
-    Ended { is_well, said, complained }
+    let (stdout, stderr) = (read_to_string(stdout).unwrap(), read_to_string(stderr).unwrap());
+    let is_success = ended.unwrap_or_else(|_| panic!("{file} does not end: {stdout}{stderr}"));
+    Exited { is_success, stdout, stderr }
 }
 
-/// A proxy that cannot reach the server at first, and says so in its own way.
+/// The address of a proxy that fails to reach the server once, with an error page of its own.
 fn behind_a_proxy(server: SocketAddr) -> String {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -63,16 +64,17 @@ fn behind_a_proxy(server: SocketAddr) -> String {
         for (number, client) in listener.incoming().flatten().enumerate() {
             std::thread::spawn(move || match number {
                 0 => drop(
-                    path_of(&client).and_then(|_| answer(client, "502 Bad Gateway", "<html>no way</html>")),
+                    path_of(&client)
+                        .and_then(|_| respond(client, "502 Bad Gateway", "<html>bad gateway</html>")),
                 ),
-                _ => pass(client, server),
+                _ => forward(client, server),
             });
         }
     });
     address
 }
 
-fn pass(client: TcpStream, server: SocketAddr) {
+fn forward(client: TcpStream, server: SocketAddr) {
     let upstream = TcpStream::connect(server).unwrap();
     let (mut from, mut to) = (client.try_clone().unwrap(), upstream.try_clone().unwrap());
     std::thread::spawn(move || {
@@ -84,13 +86,13 @@ fn pass(client: TcpStream, server: SocketAddr) {
     let _ = to.shutdown(std::net::Shutdown::Both);
 }
 
-/// Answers a request that was read, and closes.
-fn answer(mut client: TcpStream, status: &str, body: &str) -> std::io::Result<()> {
+/// Sends a response and closes the connection.
+fn respond(mut client: TcpStream, status: &str, body: &str) -> std::io::Result<()> {
     let length = body.len();
     write!(client, "HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}")
 }
 
-/// Reads a request to its end.
+/// Reads a request to its end and returns its path.
 fn path_of(client: &TcpStream) -> std::io::Result<String> {
     let mut reader = BufReader::new(client);
     let (mut first, mut length) = (String::new(), 0);
@@ -108,37 +110,35 @@ fn path_of(client: &TcpStream) -> std::io::Result<String> {
     Ok(first.split(' ').nth(1).unwrap_or_default().to_owned())
 }
 
-/// A server that takes jobs and leases none.
-fn one_that_refuses_leases() -> String {
+/// The address of a server that accepts jobs and refuses leases.
+fn server_that_refuses_leases() -> String {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     std::thread::spawn(move || {
         for mut client in listener.incoming().flatten() {
             std::thread::spawn(move || -> std::io::Result<()> {
                 let (status, body) = match path_of(&client)?.as_str() {
-                    // Says nothing until the other side goes.
+                    // Sends nothing until the client disconnects.
                     path if path.ends_with("/events") => return client.read(&mut [0]).map(drop),
-                    "/api/leases" => ("403 Forbidden", "<html>not you</html>"),
+                    "/api/leases" => ("403 Forbidden", "<html>forbidden</html>"),
                     _ => ("200 OK", r#"{"created":10,"existing":0,"refused":0}"#),
                 };
-                answer(client, status, body)
+                respond(client, status, body)
             });
         }
     });
     address
 }
 
-/// What must be so behind an example, whatever it says.
-async fn check(server: &Running, prefix: &str, said: &str) {
-    let last = said.lines().last().unwrap();
+/// Checks the bulk action of an example in the queue, whatever the example printed.
+async fn check(server: &Running, prefix: &str, stdout: &str) {
+    let last = stdout.lines().last().unwrap();
     let id = last.split(':').next().unwrap();
-    assert!(id.starts_with(prefix) && last.contains("COMPLETED, 10 of 10 succeeded"), "{said}");
+    assert!(id.starts_with(prefix) && last.contains("COMPLETED, 10 of 10 succeeded"), "{stdout}");
     let group = GroupId::new("example").unwrap();
     let bulk = fairlane::BulkRef { group, id: BulkId::new(id).unwrap() };
-    let Inspected::Bulk(Some(view)) = server.fairlane.engine().inspect(Inspect::Bulk(bulk)).await.unwrap()
-    else {
-        panic!("{id} is not there");
-    };
+    let view = server.fairlane.engine().call(InspectBulk { bulk }).await.unwrap();
+    let view = view.unwrap_or_else(|| panic!("{id} does not exist"));
     assert_eq!((view.state, view.total, view.succeeded), (BulkState::Completed, 10, 10));
     let job = async |name: &str| {
         let view = server.fairlane.job("example", format!("{id}-{name}")).view().await.unwrap().unwrap();
@@ -147,32 +147,32 @@ async fn check(server: &Running, prefix: &str, said: &str) {
     };
     assert_eq!(job("busy").await, (1, 1, 0), "throttled once, which costs no attempt");
     assert_eq!(job("shaky").await, (2, 0, 0), "failed once");
-    assert_eq!(job("slow").await, (1, 0, 0), "its lease was kept");
+    assert_eq!(job("slow").await, (1, 0, 0), "its lease was extended");
     assert_eq!(job("ada").await, (1, 0, 0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_workers_in_shell_python_and_javascript_do_what_they_show() {
+async fn the_example_workers_in_shell_python_and_javascript_complete_their_jobs() {
     let server = Running::start().await;
     let pool = server.fairlane.worker().start().unwrap();
     let urls = EXAMPLES.map(|_| behind_a_proxy(server.server.address()));
     let (shell, python, javascript) =
         tokio::join!(run(&urls[0], EXAMPLES[0]), run(&urls[1], EXAMPLES[1]), run(&urls[2], EXAMPLES[2]),);
-    for (prefix, ended) in [("sh-", shell), ("py-", python), ("js-", javascript)] {
-        assert!(ended.is_well, "{prefix}: {}{}", ended.said, ended.complained);
-        check(&server, prefix, &ended.said).await;
+    for (prefix, exited) in [("sh-", shell), ("py-", python), ("js-", javascript)] {
+        assert!(exited.is_success, "{prefix}: {}{}", exited.stdout, exited.stderr);
+        check(&server, prefix, &exited.stdout).await;
     }
-    let whole = server.fairlane.whole().await.unwrap();
-    assert_eq!((whole.backlog, whole.in_flight, whole.failed), (0, 0, 0));
+    let queue = server.fairlane.queue_view().await.unwrap();
+    assert_eq!((queue.backlog, queue.in_flight, queue.failed), (0, 0, 0));
     pool.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_worker_may_not_do_ends_it() {
-    let urls = EXAMPLES.map(|_| one_that_refuses_leases());
+async fn an_example_worker_without_permission_to_lease_fails() {
+    let urls = EXAMPLES.map(|_| server_that_refuses_leases());
     let (shell, python, javascript) =
         tokio::join!(run(&urls[0], EXAMPLES[0]), run(&urls[1], EXAMPLES[1]), run(&urls[2], EXAMPLES[2]),);
-    for ended in [shell, python, javascript] {
-        assert!(!ended.is_well && ended.complained.contains("/api/leases: 403"), "{}", ended.complained);
+    for exited in [shell, python, javascript] {
+        assert!(!exited.is_success && exited.stderr.contains("/api/leases: 403"), "{}", exited.stderr);
     }
 }

@@ -1,4 +1,4 @@
-//! One key that asks for too much, and another that must not notice.
+//! A key that sends too many requests, and another that must not be affected.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use crate::keys::{one_key, start};
-use crate::running::{Running, answer, json, problem};
+use crate::running::{Running, json, problem, send};
 
 pub fn limited_key(file: &KeyFile, rate: &str) -> String {
     let rate = Some(fairlane::parse_rate(rate).unwrap());
@@ -24,22 +24,22 @@ pub fn limited_key(file: &KeyFile, rate: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_that_floods_is_slowed_down_and_another_is_not_refused_once() {
+async fn a_flooding_key_is_slowed_down_and_another_is_never_refused() {
     let folder = tempfile::tempdir().unwrap();
     let (file, _, quiet) = one_key(folder.path(), "quiet");
     let flooding = limited_key(&file, "50/s burst 50");
     let running = Arc::new(start(&file, ServerSettings::default()).await);
-    let over = Arc::new(AtomicBool::new(false));
+    let is_over = Arc::new(AtomicBool::new(false));
     let [passed, refused] = [(); 2].map(|()| Arc::new(AtomicU64::new(0)));
-    let begun = tokio::time::Instant::now();
+    let start = tokio::time::Instant::now();
     let flood: Vec<_> = (0..64)
         .map(|_| {
-            let (running, key, over) = (running.clone(), flooding.clone(), over.clone());
+            let (running, key, is_over) = (running.clone(), flooding.clone(), is_over.clone());
             let (passed, refused) = (passed.clone(), refused.clone());
             tokio::spawn(async move {
-                while !over.load(Ordering::Relaxed) {
+                while !is_over.load(Ordering::Relaxed) {
                     let request = running.request(Method::GET, "/api/status").bearer_auth(&key);
-                    // A connection that is closed under a request is part of being refused.
+                    // A refusal may close the connection of another request.
                     let Ok(response) = request.send().await else { continue };
                     match response.status() {
                         StatusCode::OK => passed.fetch_add(1, Ordering::Relaxed),
@@ -53,26 +53,26 @@ async fn a_key_that_floods_is_slowed_down_and_another_is_not_refused_once() {
             })
         })
         .collect();
-    let mut asked = 0;
-    while refused.load(Ordering::Relaxed) < 64 || asked < 300 {
+    let mut sent = 0;
+    while refused.load(Ordering::Relaxed) < 64 || sent < 300 {
         let status =
             running.request(Method::GET, "/api/status").bearer_auth(&quiet).send().await.unwrap().status();
         assert_eq!(status, StatusCode::OK);
-        asked += 1;
-        assert!(asked < 1_000_000, "the flood is not refused");
+        sent += 1;
+        assert!(sent < 1_000_000, "the flood is not refused");
     }
-    over.store(true, Ordering::Relaxed);
+    is_over.store(true, Ordering::Relaxed);
     for client in flood {
         client.await.unwrap();
     }
-    // Both what passes and what is refused come at the key's rate, however often it asks.
-    let most = 50.0 + 50.0 * (begun.elapsed().as_secs_f64() + 1.0);
+    // Requests pass and are refused at the rate of the key, however many it sends.
+    let most = 50.0 + 50.0 * (start.elapsed().as_secs_f64() + 1.0);
     assert!((passed.load(Ordering::Relaxed) as f64) <= most);
     assert!((refused.load(Ordering::Relaxed) as f64) <= 2.0 * most);
 }
 
 #[tokio::test]
-async fn beyond_its_rate_a_key_is_answered_late_and_told_when_to_come_back() {
+async fn a_request_beyond_the_rate_is_refused_late_with_a_retry_after() {
     let folder = tempfile::tempdir().unwrap();
     let file = KeyFile::at(folder.path().join("keys.json"));
     let key = limited_key(&file, "1/min burst 3");
@@ -81,16 +81,16 @@ async fn beyond_its_rate_a_key_is_answered_late_and_told_when_to_come_back() {
     for _ in 0..3 {
         assert_eq!(running.get("/api/status").await.0, StatusCode::OK);
     }
-    let begun = tokio::time::Instant::now();
-    let (status, told) = running.get("/api/status").await;
-    assert_eq!((status, problem(&told)), (StatusCode::TOO_MANY_REQUESTS, "rate-limited"));
-    assert!(begun.elapsed() >= Duration::from_secs(1), "it was answered at once");
-    assert!(told["retry_after_ms"].as_u64().unwrap() > 30_000, "{told}");
-    assert!(told["detail"].as_str().unwrap().contains("1/min burst 3"), "{told}");
+    let start = tokio::time::Instant::now();
+    let (status, body) = running.get("/api/status").await;
+    assert_eq!((status, problem(&body)), (StatusCode::TOO_MANY_REQUESTS, "rate-limited"));
+    assert!(start.elapsed() >= Duration::from_secs(1), "the refusal was not delayed");
+    assert!(body["retry_after_ms"].as_u64().unwrap() > 30_000, "{body}");
+    assert!(body["detail"].as_str().unwrap().contains("1/min burst 3"), "{body}");
 }
 
 #[tokio::test]
-async fn however_many_are_refused_they_are_answered_one_by_one_and_keep_their_connections() {
+async fn refusals_are_released_one_by_one_and_keep_their_connections() {
     let folder = tempfile::tempdir().unwrap();
     let file = KeyFile::at(folder.path().join("keys.json"));
     let key = limited_key(&file, "1/min burst 1");
@@ -98,19 +98,19 @@ async fn however_many_are_refused_they_are_answered_one_by_one_and_keep_their_co
     running.set_token(key);
     assert_eq!(running.get("/api/status").await.0, StatusCode::OK);
     let running = Arc::new(running);
-    let begun = tokio::time::Instant::now();
-    let mut asked = JoinSet::new();
+    let start = tokio::time::Instant::now();
+    let mut requests = JoinSet::new();
     for _ in 0..150 {
         let running = running.clone();
-        asked.spawn(async move { running.request(Method::GET, "/api/status").send().await.unwrap() });
+        requests.spawn(async move { running.request(Method::GET, "/api/status").send().await.unwrap() });
     }
-    while let Some(response) = asked.join_next().await {
+    while let Some(response) = requests.join_next().await {
         let response = response.unwrap();
         assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
         assert!(response.headers().get("connection").is_none());
     }
-    // The first after a second, the others a hundredth of one apart.
-    assert!(begun.elapsed() >= Duration::from_millis(2400), "all were refused after {:?}", begun.elapsed());
+    // The first after a second, the others every 10 ms.
+    assert!(start.elapsed() >= Duration::from_millis(2400), "all were refused after {:?}", start.elapsed());
 }
 
 #[tokio::test]
@@ -127,17 +127,17 @@ async fn one_key_cannot_take_all_long_polls() {
     for _ in 0..16 {
         assert_eq!(polls.join_next().await.unwrap().unwrap(), StatusCode::TOO_MANY_REQUESTS);
     }
-    let (status, told) = poll(&running, &other, 0, 0).await;
-    assert_eq!((status, polls.len()), (StatusCode::OK, 4), "{told}");
+    let (status, body) = poll(&running, &other, 0, 0).await;
+    assert_eq!((status, polls.len()), (StatusCode::OK, 4), "{body}");
 }
 
 async fn poll(running: &Running, key: &str, worker: u32, wait_ms: u64) -> (StatusCode, serde_json::Value) {
     let body = json!({"worker": format!("w-{worker}"), "types": ["mail"], "count": 1, "wait_ms": wait_ms});
-    answer(json(running.request(Method::POST, "/api/leases").bearer_auth(key), &body)).await
+    send(json(running.request(Method::POST, "/api/leases").bearer_auth(key), &body)).await
 }
 
 #[tokio::test]
-async fn a_key_that_is_bound_to_groups_has_a_smaller_part() {
+async fn a_key_bound_to_groups_has_a_smaller_share_of_event_streams() {
     let folder = tempfile::tempdir().unwrap();
     let (file, _, free) = one_key(folder.path(), "free");
     let groups = Some([GroupId::new("g").unwrap()].into());
@@ -167,7 +167,7 @@ async fn a_key_that_is_bound_to_groups_has_a_smaller_part() {
 }
 
 #[tokio::test]
-async fn those_who_watch_leave_places_for_those_who_work() {
+async fn event_streams_leave_long_polls_for_workers() {
     let folder = tempfile::tempdir().unwrap();
     let (file, _, worker) = one_key(folder.path(), "worker");
     let watchers: Vec<String> = (0..4).map(|_| one_key(folder.path(), "watcher").2).collect();
@@ -177,13 +177,13 @@ async fn those_who_watch_leave_places_for_those_who_work() {
         let request = running.request(Method::GET, "/api/events").bearer_auth(key);
         watching.push(request.send().await.unwrap());
     }
-    let count = |status| watching.iter().filter(|answer| answer.status() == status).count();
+    let count = |status| watching.iter().filter(|response| response.status() == status).count();
     assert_eq!((count(StatusCode::OK), count(StatusCode::SERVICE_UNAVAILABLE)), (14, 2));
     assert_eq!(poll(&running, &worker, 0, 0).await.0, StatusCode::OK);
 }
 
 #[tokio::test]
-async fn a_stream_keeps_its_place_until_it_ends() {
+async fn an_event_stream_holds_its_permit_until_it_ends() {
     let folder = tempfile::tempdir().unwrap();
     let (file, _, key) = one_key(folder.path(), "k");
     let mut running = start(&file, ServerSettings { held_max: 4, ..ServerSettings::default() }).await;
@@ -198,10 +198,11 @@ async fn a_stream_keeps_its_place_until_it_ends() {
             return;
         }
     }
-    panic!("the place of the stream is still taken");
+    panic!("the permit of the stream is not released");
 }
 
-/// Begins to send a stream of jobs, and gives it with what it was told first: to go on, or not.
+/// Sends the head of a stream of jobs, and returns the connection and the first status: 100 or a
+/// refusal.
 pub async fn upload(running: &Running, key: &str) -> (TcpStream, String) {
     let mut stream = TcpStream::connect(running.server.address()).await.unwrap();
     let head = format!(
@@ -209,19 +210,19 @@ pub async fn upload(running: &Running, key: &str) -> (TcpStream, String) {
          content-type: application/x-ndjson\r\ntransfer-encoding: chunked\r\nexpect: 100-continue\r\n\r\n"
     );
     stream.write_all(head.as_bytes()).await.unwrap();
-    let mut told = [0; 12];
-    stream.read_exact(&mut told).await.unwrap();
-    (stream, String::from_utf8_lossy(&told).into_owned())
+    let mut status = [0; 12];
+    stream.read_exact(&mut status).await.unwrap();
+    (stream, String::from_utf8_lossy(&status).into_owned())
 }
 
 #[tokio::test]
-async fn uploads_have_fewer_places_than_polls_and_one_key_a_quarter_of_them() {
+async fn uploads_have_a_limit_of_their_own_and_one_key_a_quarter_of_it() {
     let folder = tempfile::tempdir().unwrap();
     let (file, _, greedy) = one_key(folder.path(), "greedy");
     let (_, _, other) = one_key(folder.path(), "other");
     let running = start(&file, ServerSettings { streams_max: 4, ..ServerSettings::default() }).await;
-    let (first, told) = upload(&running, &greedy).await;
-    assert_eq!(told, "HTTP/1.1 100");
+    let (first, status) = upload(&running, &greedy).await;
+    assert_eq!(status, "HTTP/1.1 100");
     assert_eq!(upload(&running, &greedy).await.1, "HTTP/1.1 429");
     assert_eq!(poll(&running, &greedy, 0, 0).await.0, StatusCode::OK);
     assert_eq!(upload(&running, &other).await.1, "HTTP/1.1 100");
@@ -231,11 +232,11 @@ async fn uploads_have_fewer_places_than_polls_and_one_key_a_quarter_of_them() {
             return;
         }
     }
-    panic!("the place of the upload is still taken");
+    panic!("the permit of the upload is not released");
 }
 
 #[test]
-fn what_takes_much_memory_has_places_of_its_own() {
+fn routes_that_take_much_memory_have_a_limit_of_their_own() {
     use fairlane_server::access::{Pace, ROUTES};
     let streams: Vec<&str> =
         ROUTES.iter().filter(|route| route.pace == Pace::Stream).map(|route| route.path).collect();

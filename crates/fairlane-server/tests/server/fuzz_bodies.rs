@@ -1,74 +1,79 @@
-//! Bodies and headers that nobody would send on purpose, to every route that takes one.
+//! Random bodies and headers, sent to every route with a body.
 //!
-//! Whatever comes, the server answers, and never with a fault of its own; what it says was added was added, and nothing
-//! else was. `FAIRLANE_FUZZ_ROUNDS` and `FAIRLANE_FUZZ_SEED` say how long and which.
+//! The server always responds, and never with a server error; the jobs it acknowledges were added,
+//! and no others. `FAIRLANE_FUZZ_ROUNDS` and `FAIRLANE_FUZZ_SEED` set the number of rounds and the
+//! seed.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fairlane::{Fairlane, GroupId, JobId, JobRef};
 use fairlane_conformance::dice::Dice;
-use fairlane_core::TypeId;
-use fairlane_core::queue::{CancelJob, Command, Explain, Inspect, Inspected, JobReceipt, Reply};
-use fairlane_engine::{BoxFuture, Engine, EngineError, WalkPage, wire};
+use fairlane_core::kernel::Registered;
+use fairlane_core::queue::{self, CancelJob, Explain, InspectJob, JobReceipt, ListGroups};
+use fairlane_core::{Command, Reply};
+use fairlane_engine::{BoxFuture, Engine, EngineError, Hooks, layer, wire};
 use fairlane_server::ServerSettings;
 use fairlane_server::access::{ROUTES, Route, Verb};
 use reqwest::header::HeaderValue;
 use reqwest::{Method, StatusCode};
 use serde_json::{Map, Value, json};
-use tokio::sync::mpsc;
 
 use crate::running::{Running, problem};
 
-/// Rounds unless the environment says otherwise.
+/// The default number of rounds.
 const ROUNDS: u64 = 2000;
-/// Rounds with one server: what was sent changes it, and after a while little of it is left as it was.
+/// Rounds with one server: the requests change its state.
 const ROUNDS_A_SERVER: u64 = 200;
-/// An answer that takes longer does not come.
-const LIMIT: Duration = Duration::from_secs(30);
+/// Longer than any response takes.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A real engine that remembers which jobs were created.
+/// A real engine, and the jobs that were created through it.
 struct Recorder {
     engine: Arc<dyn Engine>,
     created: Mutex<Vec<JobRef>>,
 }
 
-impl Engine for Recorder {
-    fn name(&self) -> &'static str {
-        self.engine.name()
-    }
-
-    fn execute(&self, command: Command) -> BoxFuture<'_, Result<Reply, EngineError>> {
-        Box::pin(async move {
-            let names: Vec<JobRef> = match &command {
-                Command::Enqueue(enqueue) => enqueue.jobs.iter().map(|new| new.job.clone()).collect(),
-                _ => Vec::new(),
-            };
-            let reply = self.engine.execute(command).await?;
-            if let Reply::Enqueued(enqueued) = &reply {
-                let receipts = names.into_iter().zip(&enqueued.receipts);
-                let created =
-                    receipts.filter(|(_, receipt)| **receipt == JobReceipt::Created).map(|(job, _)| job);
-                self.created.lock().unwrap().extend(created);
+impl Recorder {
+    /// The recorder, and its engine with a layer that records created jobs.
+    fn wrap(engine: Arc<dyn Engine>) -> (Arc<Self>, Arc<dyn Engine>) {
+        let recorder = Arc::new(Self { engine: engine.clone(), created: Mutex::default() });
+        let record = {
+            let recorder = recorder.clone();
+            move |engine: Arc<dyn Engine>, command: Command| -> BoxFuture<'static, Submitted> {
+                let recorder = recorder.clone();
+                Box::pin(async move { recorder.submit(engine, command).await })
             }
-            Ok(reply)
-        })
+        };
+        (recorder, layer(engine, Hooks::default().submit(record)))
     }
 
-    fn wait<'a>(
-        &'a self,
-        types: &'a [TypeId],
-        at_most: Duration,
-    ) -> BoxFuture<'a, Result<bool, EngineError>> {
-        self.engine.wait(types, at_most)
+    async fn submit(&self, engine: Arc<dyn Engine>, command: Command) -> Submitted {
+        let jobs: Vec<JobRef> = match &command {
+            Command::Queue(queue::Command::Enqueue(enqueue)) => {
+                enqueue.jobs.iter().map(|new| new.job.clone()).collect()
+            }
+            _ => Vec::new(),
+        };
+        let reply = engine.submit(command).await?;
+        if let Reply::Queue(queue::Reply::Enqueue(enqueued)) = &reply {
+            let receipts = jobs.into_iter().zip(&enqueued.receipts);
+            let created =
+                receipts.filter(|(_, receipt)| **receipt == JobReceipt::Created).map(|(job, _)| job);
+            self.created.lock().unwrap().extend(created);
+        }
+        Ok(reply)
     }
 
-    fn walk(&self, pages: mpsc::Sender<WalkPage>) -> BoxFuture<'_, Result<(), EngineError>> {
-        self.engine.walk(pages)
+    async fn exists(&self, job: &JobRef) -> bool {
+        self.engine.call(InspectJob { job: job.clone() }).await.unwrap().is_some()
     }
 }
 
-/// What is sent.
+/// What an engine returns for a command.
+type Submitted = Result<Reply, EngineError>;
+
+/// A request.
 #[derive(Debug)]
 struct Sent {
     route: &'static Route,
@@ -78,14 +83,13 @@ struct Sent {
 }
 
 #[tokio::test]
-async fn nothing_that_is_sent_breaks_the_server_and_what_it_acknowledges_is_there() {
+async fn random_requests_cause_no_server_error_and_acknowledged_jobs_exist() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let rounds = number("FAIRLANE_FUZZ_ROUNDS").unwrap_or(ROUNDS);
     let seed = number("FAIRLANE_FUZZ_SEED").unwrap_or(1);
     let mut acknowledged = 0;
     for first in (0..rounds).step_by(ROUNDS_A_SERVER as usize) {
-        let engine = Fairlane::open("memory:").await.unwrap().engine().clone();
-        let recorder = Arc::new(Recorder { engine, created: Mutex::default() });
+        let (recorder, engine) = Recorder::wrap(Fairlane::open("memory:").await.unwrap().engine().clone());
         let settings = ServerSettings {
             poll_max: Duration::from_millis(20),
             stream_patience: Duration::from_millis(20),
@@ -93,91 +97,88 @@ async fn nothing_that_is_sent_breaks_the_server_and_what_it_acknowledges_is_ther
             key_rate: None,
             ..ServerSettings::default()
         };
-        let running = Running::start_with(Fairlane::from_engine(recorder.clone()), None, settings).await;
+        let running = Running::start_with(Fairlane::from_engine(engine), None, settings).await;
         for round in first..rounds.min(first + ROUNDS_A_SERVER) {
             let sent = Sent::new(&mut Dice::new(seed.wrapping_mul(1_000_003).wrapping_add(round)));
             acknowledged += play(&running, &recorder, &sent, &format!("seed {seed}, round {round}")).await;
         }
     }
-    // Else the rounds tell nothing.
+    // Otherwise the rounds test too little.
     assert!(acknowledged > rounds / 20, "{acknowledged}");
 }
 
-/// Sends it and checks the answer; gives the number of jobs that were acknowledged.
-async fn play(running: &Running, recorder: &Recorder, sent: &Sent, place: &str) -> u64 {
+/// Sends a request and checks the response; returns the number of acknowledged jobs.
+async fn play(running: &Running, recorder: &Recorder, sent: &Sent, round: &str) -> u64 {
     let method = Method::from_bytes(sent.route.method.as_str().as_bytes()).unwrap();
     let mut request = running.request(method, &sent.path).body(sent.body.clone());
     for (name, value) in &sent.headers {
         request = request.header(*name, value);
     }
-    let answered = tokio::time::timeout(LIMIT, async {
-        let response = request.send().await.unwrap_or_else(|error| panic!("{place}: {error:?}: {sent:?}"));
+    let exchange = tokio::time::timeout(TIMEOUT, async {
+        let response = request.send().await.unwrap_or_else(|error| panic!("{round}: {error:?}: {sent:?}"));
         let (status, headers) = (response.status(), response.headers().clone());
         (status, headers, response.bytes().await.unwrap())
     });
-    let (status, headers, body) = answered.await.unwrap_or_else(|_| panic!("{place}: no answer to {sent:?}"));
+    let (status, headers, body) =
+        exchange.await.unwrap_or_else(|_| panic!("{round}: no response to {sent:?}"));
     let text = String::from_utf8_lossy(&body);
-    assert!(!status.is_server_error(), "{place}: {status} {text} to {sent:?}");
+    assert!(!status.is_server_error(), "{round}: {status} {text} to {sent:?}");
     let is_json = headers.get("content-type").is_some_and(|value| value.to_str().unwrap().ends_with("json"));
     let value = if is_json { serde_json::from_slice(&body).unwrap() } else { Value::Null };
-    assert!(!status.is_client_error() || problem(&value) != "none", "{place}: {status} {text} to {sent:?}");
+    assert!(!status.is_client_error() || problem(&value) != "none", "{round}: {status} {text} to {sent:?}");
     let created = std::mem::take(&mut *recorder.created.lock().unwrap());
     for job in &created {
-        assert!(is_there(recorder, job).await, "{place}: {job:?} is missing after {sent:?}");
+        assert!(recorder.exists(job).await, "{round}: {job:?} is missing after {sent:?}");
     }
-    let told = told(sent, status, &value);
-    let count = match told {
-        Told::Jobs(new, old) => {
-            assert_eq!(created, new, "{place}: {text} to {sent:?}");
+    let count = match acknowledged(sent, status, &value) {
+        Acknowledged::Jobs(new, old) => {
+            assert_eq!(created, new, "{round}: {text} to {sent:?}");
             for job in &old {
-                assert!(is_there(recorder, job).await, "{place}: {job:?} is missing after {sent:?}");
+                assert!(recorder.exists(job).await, "{round}: {job:?} is missing after {sent:?}");
             }
             new.len() + old.len()
         }
-        Told::Count(count) => {
-            assert_eq!(created.len() as u64, count, "{place}: {text} to {sent:?}");
+        Acknowledged::Count(count) => {
+            assert_eq!(created.len() as u64, count, "{round}: {text} to {sent:?}");
             created.len()
         }
-        Told::Anything => 0,
+        Acknowledged::Unknown => 0,
     };
     count as u64
 }
 
-/// What an answer says about jobs.
-enum Told {
-    /// Which are new, and which were there.
+/// The jobs that a response acknowledges.
+enum Acknowledged {
+    /// The new ones, and those that existed before.
     Jobs(Vec<JobRef>, Vec<JobRef>),
-    /// How many are new.
+    /// The number of new ones.
     Count(u64),
-    /// Nothing that could be checked.
-    Anything,
+    /// Unknown.
+    Unknown,
 }
 
-fn told(sent: &Sent, status: StatusCode, value: &Value) -> Told {
+fn acknowledged(sent: &Sent, status: StatusCode, value: &Value) -> Acknowledged {
     let job = |value: &Value| JobRef {
         group: GroupId::new(value["group"].as_str().unwrap()).unwrap(),
         id: JobId::new(value["id"].as_str().unwrap()).unwrap(),
     };
     match sent.route.path {
-        // What the seam is sent is a command, whose reply says what became of it.
-        path if path.starts_with("/engine") => Told::Anything,
-        "/api/jobs" if status == StatusCode::CREATED => Told::Jobs(vec![job(value)], Vec::new()),
-        "/api/jobs" if status == StatusCode::OK => Told::Jobs(Vec::new(), vec![job(value)]),
+        // The reply to a command is not JSON.
+        path if path.starts_with("/engine") => Acknowledged::Unknown,
+        "/api/jobs" if status == StatusCode::CREATED => Acknowledged::Jobs(vec![job(value)], Vec::new()),
+        "/api/jobs" if status == StatusCode::OK => Acknowledged::Jobs(Vec::new(), vec![job(value)]),
         "/api/jobs/batch" if status == StatusCode::OK => {
-            let with = |word: &str| {
+            let with = |status: &str| {
                 let receipts = value["receipts"].as_array().unwrap().iter();
-                receipts.filter(|receipt| receipt["status"] == word).map(job).collect()
+                receipts.filter(|receipt| receipt["status"] == status).map(job).collect()
             };
-            Told::Jobs(with("created"), with("exists"))
+            Acknowledged::Jobs(with("created"), with("exists"))
         }
-        "/api/jobs/stream" if status == StatusCode::OK => Told::Count(value["created"].as_u64().unwrap()),
-        _ => Told::Count(0),
+        "/api/jobs/stream" if status == StatusCode::OK => {
+            Acknowledged::Count(value["created"].as_u64().unwrap())
+        }
+        _ => Acknowledged::Count(0),
     }
-}
-
-async fn is_there(recorder: &Recorder, job: &JobRef) -> bool {
-    let engine: &dyn Engine = &*recorder.engine;
-    matches!(engine.inspect(Inspect::Job(job.clone())).await.unwrap(), Inspected::Job(Some(_)))
 }
 
 impl Sent {
@@ -217,7 +218,7 @@ impl Sent {
 
 /// Routes that add jobs.
 const ADDING: [&str; 3] = ["/api/jobs", "/api/jobs/batch", "/api/jobs/stream"];
-/// Values of headers, all of which HTTP allows.
+/// Values of headers that HTTP allows.
 const ODD_VALUES: [&[u8]; 8] = [
     b"",
     b"text/plain",
@@ -228,7 +229,7 @@ const ODD_VALUES: [&[u8]; 8] = [
     b"Bearer x",
     b"0",
 ];
-/// Names as they stand in a path or a query.
+/// Names in a path or a query.
 const NAMES: [&str; 12] = [
     "customer-7",
     "customer-7",
@@ -243,7 +244,7 @@ const NAMES: [&str; 12] = [
     "%20",
     "",
 ];
-/// What a key of an object may be, and what a string may hold.
+/// Keys of objects and contents of strings.
 const WORDS: [&str; 24] = [
     "group",
     "type",
@@ -310,7 +311,7 @@ fn path(dice: &mut Dice, route: &Route) -> String {
     format!("{}{mark}{}", parts.join("/"), query.join("&"))
 }
 
-/// A body in JSON, more or less.
+/// A JSON body, often damaged.
 fn document(dice: &mut Dice, path: &str) -> Vec<u8> {
     let mut value = template(dice, path);
     spoil(dice, &mut value);
@@ -319,21 +320,21 @@ fn document(dice: &mut Dice, path: &str) -> Vec<u8> {
     bytes
 }
 
-/// A command of the seam, more or less.
+/// A command of the engine RPC, often damaged.
 fn command(dice: &mut Dice) -> Vec<u8> {
     let group = GroupId::new("customer-7").unwrap();
     let job = JobRef { group: group.clone(), id: JobId::new("job-1").unwrap() };
     let mut bytes = wire::encode(&dice.pick(&[
-        Command::Inspect(Inspect::Job(job.clone())),
-        Command::Inspect(Inspect::Groups { after: Some(group), limit: 10 }),
-        Command::CancelJob(CancelJob { jobs: vec![job.clone()] }),
-        Command::Explain(Explain { job }),
+        InspectJob { job: job.clone() }.into_command(),
+        ListGroups { after: Some(group), limit: 10 }.into_command(),
+        CancelJob { jobs: vec![job.clone()] }.into_command(),
+        Explain { job }.into_command(),
     ]));
     garble(dice, &mut bytes);
     bytes
 }
 
-/// Lines of JSON, more or less.
+/// NDJSON, often damaged.
 fn lines(dice: &mut Dice) -> Vec<u8> {
     let mut bytes = Vec::new();
     for _ in 0..dice.below(12) {
@@ -369,7 +370,7 @@ fn job(dice: &mut Dice) -> Value {
     job
 }
 
-/// What a route takes.
+/// A valid body for a route.
 fn template(dice: &mut Dice, path: &str) -> Value {
     let name = json!({"group": "customer-7", "id": format!("job-{}", dice.below(40))});
     match path.rsplit('/').next().unwrap_or_default() {
@@ -397,7 +398,7 @@ fn template(dice: &mut Dice, path: &str) -> Value {
     }
 }
 
-/// Any JSON.
+/// Random JSON.
 fn odd(dice: &mut Dice, depth: u64) -> Value {
     match dice.below(if depth == 0 { 7 } else { 9 }) {
         0 => Value::Null,
@@ -421,7 +422,7 @@ fn odd(dice: &mut Dice, depth: u64) -> Value {
     }
 }
 
-/// Changes some of a value, two times out of three.
+/// Changes parts of a value, two times out of three.
 fn spoil(dice: &mut Dice, value: &mut Value) {
     for _ in 0..dice.below(3) {
         spoil_part(dice, value);
@@ -460,8 +461,8 @@ fn garble(dice: &mut Dice, bytes: &mut Vec<u8>) {
             1 => drop(bytes.drain(at..until)),
             2 => bytes.insert(at, dice.below(256) as u8),
             3 => {
-                let piece = bytes[at..until].to_vec();
-                bytes.splice(at..at, piece);
+                let chunk = bytes[at..until].to_vec();
+                bytes.splice(at..at, chunk);
             }
             _ => bytes.splice(at..at, vec![b'['; dice.below(2000) as usize]).for_each(drop),
         }

@@ -1,10 +1,10 @@
-//! Groups: listed, looked at, changed, and their waiting jobs made due.
+//! Groups: listed, shown, changed, and their waiting jobs made due.
 
 use fairlane::Job;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 
-use crate::running::{Running, answer, problem};
+use crate::running::{Running, problem, send};
 
 async fn with_jobs(groups: &[&str]) -> Running {
     let running = Running::start().await;
@@ -52,7 +52,7 @@ async fn a_group_is_shown_with_settings_counts_lanes_and_congestion() {
         (&lane["type"], &lane["level"], &lane["backlog"]),
         (&json!("mail"), &json!("normal"), &json!(2))
     );
-    // Its lane stays in order until its turn comes.
+    // A lane stays active until its turn comes.
     assert_eq!(lane["standing"], "active");
     assert_eq!(group["congestion"]["level"], "NONE");
 }
@@ -60,16 +60,16 @@ async fn a_group_is_shown_with_settings_counts_lanes_and_congestion() {
 #[tokio::test]
 async fn an_unknown_group_is_not_found() {
     let running = Running::start().await;
-    for path in ["/api/groups/nobody", "/api/groups/nobody/congestion"] {
+    for path in ["/api/groups/unknown", "/api/groups/unknown/congestion"] {
         let (status, body) = running.get(path).await;
         assert_eq!((status, problem(&body)), (StatusCode::NOT_FOUND, "not-found"), "{path}");
     }
-    let (status, _) = running.delete("/api/groups/nobody/congestion").await;
+    let (status, _) = running.delete("/api/groups/unknown/congestion").await;
     assert_eq!(status, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]
-async fn a_change_keeps_what_is_absent_and_removes_what_is_null() {
+async fn a_change_keeps_absent_settings_and_removes_null_ones() {
     let running = Running::start().await;
     let all =
         json!({"weight": 3, "base_priority": -5, "rate": "100/s burst 7", "concurrency": 4, "paused": true});
@@ -87,7 +87,7 @@ async fn a_change_keeps_what_is_absent_and_removes_what_is_null() {
 }
 
 #[tokio::test]
-async fn a_change_that_makes_no_sense_changes_nothing() {
+async fn an_invalid_change_changes_nothing() {
     let running = Running::start().await;
     for change in [
         json!({}),
@@ -121,13 +121,13 @@ async fn waiting_jobs_of_a_group_are_made_due() {
     running.fairlane.enqueue_all(jobs).await.unwrap();
     let make_due = |group: &str| {
         let path = format!("/api/groups/{group}/make-due");
-        answer(running.request(reqwest::Method::POST, &path))
+        send(running.request(reqwest::Method::POST, &path))
     };
     assert_eq!(make_due("a").await, (StatusCode::OK, json!({"moved": 600})));
     assert_eq!(make_due("a").await, (StatusCode::OK, json!({"moved": 0})));
-    assert_eq!(make_due("nobody").await, (StatusCode::OK, json!({"moved": 0})));
+    assert_eq!(make_due("unknown").await, (StatusCode::OK, json!({"moved": 0})));
     assert_eq!(running.fairlane.group("b").view().await.unwrap().unwrap().waiting, 100);
     let path = "/api/groups/a/make-due?cursor=x";
-    let (status, _) = answer(running.request(reqwest::Method::POST, path)).await;
+    let (status, _) = send(running.request(reqwest::Method::POST, path)).await;
     assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
 }

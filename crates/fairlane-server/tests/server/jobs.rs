@@ -1,34 +1,34 @@
-//! Jobs, one or many: in, looked at, cancelled, again.
+//! Jobs, one or many: enqueued, read, cancelled and requeued.
 
 use fairlane::{Settings, TypeId};
 use fairlane_conformance::servers::{RedisServer, ServerOptions};
 use fairlane_core::WorkerId;
-use fairlane_core::queue::{Lease, Leased, LeasedJob, Outcome, SetWhole, Settle, Settlement};
+use fairlane_core::queue::{Lease, Leased, LeasedJob, Outcome, SetQueue, Settle, Settlement};
 use fairlane_core::{Level, RequestNumber};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::running::{Running, answer, json as with_json, problem};
+use crate::running::{Running, json as with_json, problem, send};
 
-/// Takes jobs of the type `mail` as a worker does.
+/// Leases jobs of the type `mail` as a worker does.
 async fn lease(running: &Running, request: u64, jobs_max: usize) -> Vec<LeasedJob> {
-    let command = Lease {
+    let lease = Lease {
         worker: WorkerId::new("worker").unwrap(),
         request: RequestNumber::new(request).unwrap(),
         types: vec![TypeId::new("mail").unwrap()],
         jobs_max,
         lease_ms: 60_000,
     };
-    match running.fairlane.engine().lease(command).await.unwrap() {
+    match running.fairlane.engine().call(lease).await.unwrap() {
         Leased::Jobs { jobs, .. } => jobs,
         other => panic!("{other:?}"),
     }
 }
 
-/// Ends the attempt of a job.
+/// Settles a job.
 async fn settle(running: &Running, job: &LeasedJob, outcome: Outcome) {
     let settlement = Settlement { job: job.job.clone(), fence: job.fence, outcome };
-    running.fairlane.engine().settle(Settle { settlements: vec![settlement] }).await.unwrap();
+    running.fairlane.engine().call(Settle { settlements: vec![settlement] }).await.unwrap();
 }
 
 fn mail(id: &str) -> Value {
@@ -46,7 +46,7 @@ async fn a_job_is_added_once_and_shown_byte_for_byte() {
         "payload":{"n": 1.000, "big": 12345678901234567890123, "u":"\u00e9"}}"#;
     let send = || {
         let request = running.request(Method::POST, "/api/jobs");
-        answer(request.header("content-type", "application/json").body(body))
+        send(request.header("content-type", "application/json").body(body))
     };
     let (status, created) = send().await;
     assert_eq!((status, &created["created"]), (StatusCode::CREATED, &json!(true)), "{created}");
@@ -70,7 +70,7 @@ async fn a_job_is_added_once_and_shown_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn a_payload_that_is_not_json_comes_and_goes_in_base64() {
+async fn a_payload_that_is_not_json_is_sent_and_returned_in_base64() {
     let running = Running::start().await;
     for (id, base64) in [("bytes", "//4A"), ("empty", "")] {
         let job = json!({"group": "g", "type": "mail", "id": id, "payload_base64": base64});
@@ -86,9 +86,9 @@ async fn a_payload_that_is_not_json_comes_and_goes_in_base64() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_job_is_said_with_its_place() {
+async fn an_invalid_job_is_reported_with_the_position() {
     let running = Running::start().await;
-    for (body, place) in [
+    for (body, pointer) in [
         (json!({"type": "mail", "payload": 1}), ""),
         (json!({"group": "", "type": "mail", "payload": 1}), "/group"),
         (json!({"group": "g", "type": "a\nb", "payload": 1}), "/type"),
@@ -118,25 +118,25 @@ async fn what_is_wrong_with_a_job_is_said_with_its_place() {
             (StatusCode::UNPROCESSABLE_ENTITY, "invalid"),
             "{body}: {value}"
         );
-        assert_eq!(pointers(&value), [place], "{body}: {value}");
+        assert_eq!(pointers(&value), [pointer], "{body}: {value}");
         let detail = value["detail"].as_str().unwrap();
         assert!(!detail.contains(": :"), "{detail}");
-        assert_eq!(detail.contains("is not known"), place == "/tenant~1x", "{detail}");
+        assert_eq!(detail.contains("is not a known field"), pointer == "/tenant~1x", "{detail}");
     }
     let broken = running.request(Method::POST, "/api/jobs").header("content-type", "application/json");
-    let (status, value) = answer(broken.body("{\"group\":")).await;
+    let (status, value) = send(broken.body("{\"group\":")).await;
     assert_eq!((status, problem(&value)), (StatusCode::BAD_REQUEST, "malformed"), "{value}");
-    let (status, value) = answer(running.request(Method::POST, "/api/jobs").body("{}")).await;
+    let (status, value) = send(running.request(Method::POST, "/api/jobs").body("{}")).await;
     assert_eq!(
         (status, problem(&value)),
         (StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported-type"),
         "{value}"
     );
-    assert_eq!(running.fairlane.whole().await.unwrap().backlog, 0);
+    assert_eq!(running.fairlane.queue_view().await.unwrap().backlog, 0);
 }
 
 #[tokio::test]
-async fn a_full_queue_and_a_closed_bulk_action_are_told_apart() {
+async fn a_full_queue_and_a_sealed_bulk_action_are_different_problems() {
     let settings = Settings { group_backlog_max: 2, ..Settings::default() };
     let running = Running::over("memory:", settings).await;
     for id in ["a", "b"] {
@@ -151,13 +151,13 @@ async fn a_full_queue_and_a_closed_bulk_action_are_told_apart() {
     assert_eq!((status, &again["created"]), (StatusCode::OK, &json!(false)));
 
     let settings = Settings { group_backlog_max: 9, group_stored_bytes_max: 1, ..Settings::default() };
-    running.fairlane.engine().set_whole(SetWhole { settings }).await.unwrap();
+    running.fairlane.engine().call(SetQueue { settings }).await.unwrap();
     let (status, value) = running.post("/api/jobs", mail("c")).await;
     assert_eq!((status, problem(&value)), (StatusCode::TOO_MANY_REQUESTS, "queue-full"), "{value}");
     assert!(value["detail"].as_str().unwrap().contains("raise group_stored_bytes_max"), "{value}");
     let (_, shown) = running.get("/api/status").await;
     assert!(shown["stored_bytes"].as_u64().unwrap() > 0, "{shown}");
-    running.fairlane.engine().set_whole(SetWhole { settings: Settings::default() }).await.unwrap();
+    running.fairlane.engine().call(SetQueue { settings: Settings::default() }).await.unwrap();
 
     let job = |bulk: &str, id: &str| json!({"group": "other", "type": "mail", "id": id, "bulk": bulk, "payload": 1});
     let (status, value) = running.post("/api/jobs", job("nowhere", "x")).await;
@@ -169,15 +169,15 @@ async fn a_full_queue_and_a_closed_bulk_action_are_told_apart() {
     let (status, value) = running.post("/api/jobs", job("news", "y")).await;
     assert_eq!(status, StatusCode::CONFLICT);
     assert!(value["detail"].as_str().unwrap().contains("sealed"), "{value}");
-    let (status, there) = running.post("/api/jobs", job("news", "x")).await;
-    assert_eq!((status, &there["bulk"]), (StatusCode::OK, &json!("news")));
+    let (status, existing) = running.post("/api/jobs", job("news", "x")).await;
+    assert_eq!((status, &existing["bulk"]), (StatusCode::OK, &json!("news")));
     let alone = json!({"group": "other", "type": "mail", "id": "x", "payload": 1});
     let (status, value) = running.post("/api/jobs", alone).await;
     assert_eq!((status, problem(&value)), (StatusCode::CONFLICT, "job-differs"), "{value}");
     assert!(value["detail"].as_str().unwrap().contains("in bulk action news"), "{value}");
 }
 
-async fn a_batch(running: &Running) {
+async fn enqueue_batch(running: &Running) {
     running.fairlane.bulk("g-1", "news").open().await.unwrap();
     let jobs: Vec<Value> = (0..450)
         .map(|n| json!({"group": format!("g-{}", n % 3), "type": "mail", "id": format!("j-{n}"), "payload": n}))
@@ -211,22 +211,22 @@ async fn a_batch(running: &Running) {
     assert_eq!(receipts[454], other);
     let (_, again) = running.post("/api/jobs/batch", json!({"jobs": jobs[..450]})).await;
     assert_eq!((&again["created"], &again["existing"]), (&json!(0), &json!(450)));
-    assert_eq!(running.fairlane.whole().await.unwrap().backlog, 451);
+    assert_eq!(running.fairlane.queue_view().await.unwrap().backlog, 451);
 }
 
 #[tokio::test]
-async fn a_batch_is_added_in_its_order_with_a_receipt_for_each() {
-    a_batch(&Running::start().await).await;
+async fn a_batch_is_added_in_order_with_a_receipt_for_each_job() {
+    enqueue_batch(&Running::start().await).await;
 }
 
 #[tokio::test]
 async fn a_batch_is_added_to_redis() {
     let redis = RedisServer::start(ServerOptions::default());
-    a_batch(&Running::over(&redis.url(), Settings::default()).await).await;
+    enqueue_batch(&Running::over(&redis.url(), Settings::default()).await).await;
 }
 
 #[tokio::test]
-async fn nothing_of_a_batch_is_added_if_one_of_its_jobs_is_wrong() {
+async fn no_job_of_a_batch_is_added_if_one_is_invalid() {
     let running = Running::start().await;
     let wrong = json!({"jobs": [mail("a"), {"group": "", "type": 1, "payload": 1}, 7, mail("b")]});
     let (status, value) = running.post("/api/jobs/batch", wrong).await;
@@ -244,11 +244,11 @@ async fn nothing_of_a_batch_is_added_if_one_of_its_jobs_is_wrong() {
         .collect();
     let (status, value) = running.post("/api/jobs/batch", json!({"jobs": large})).await;
     assert_eq!((status, problem(&value)), (StatusCode::PAYLOAD_TOO_LARGE, "too-large"));
-    assert_eq!(running.fairlane.whole().await.unwrap().backlog, 0);
+    assert_eq!(running.fairlane.queue_view().await.unwrap().backlog, 0);
 }
 
 #[tokio::test]
-async fn jobs_are_listed_where_they_stand() {
+async fn jobs_are_listed_by_state() {
     let running = Running::start().await;
     let delayed = |id: &str| json!({"group": "customer-8", "type": "mail", "id": id, "delay_ms": 3_600_000, "payload": 1});
     let jobs: Vec<Value> = (0..5).map(|n| mail(&format!("p-{n}"))).chain([delayed("w")]).collect();
@@ -306,7 +306,7 @@ async fn jobs_are_listed_where_they_stand() {
 }
 
 #[tokio::test]
-async fn jobs_of_a_bulk_action_are_listed_when_they_have_ended_or_are_held() {
+async fn ended_and_held_jobs_of_a_bulk_action_are_listed() {
     let running = Running::start().await;
     let bulk = running.fairlane.bulk("customer-7", "news").open().await.unwrap();
     bulk.add_all((0..3).map(|n| bulk.job("mail", &n))).await.unwrap();
@@ -347,7 +347,7 @@ async fn jobs_of_a_bulk_action_are_listed_when_they_have_ended_or_are_held() {
 }
 
 #[tokio::test]
-async fn a_job_says_why_it_is_not_running() {
+async fn the_reason_why_a_job_is_not_running_is_explained() {
     let running = Running::start().await;
     running.post("/api/jobs/batch", json!({"jobs": [mail("a"), mail("b")]})).await;
     let (status, why) = running.get("/api/jobs/customer-7/b/why").await;
@@ -367,7 +367,7 @@ async fn a_job_says_why_it_is_not_running() {
 }
 
 #[tokio::test]
-async fn a_job_is_cancelled_where_it_stands() {
+async fn a_job_is_cancelled_in_any_state() {
     let running = Running::start().await;
     running.post("/api/jobs/batch", json!({"jobs": [mail("a"), mail("b"), mail("c")]})).await;
     assert_eq!(lease(&running, 1, 1).await[0].level, Level::Normal);
@@ -394,7 +394,7 @@ async fn a_job_is_cancelled_where_it_stands() {
 }
 
 #[tokio::test]
-async fn a_dead_job_is_run_again() {
+async fn a_dead_job_is_requeued() {
     let settings = Settings { group_backlog_max: 1, ..Settings::default() };
     let running = Running::over("memory:", settings).await;
     running.post("/api/jobs", mail("a")).await;
@@ -412,13 +412,13 @@ async fn a_dead_job_is_run_again() {
 }
 
 #[tokio::test]
-async fn the_trace_of_a_request_goes_with_its_jobs_and_a_trace_of_their_own_wins() {
+async fn jobs_get_the_trace_of_their_request_unless_they_have_their_own() {
     const OUTER: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     const OWN: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
     let running = Running::start().await;
     let send = |path: &str, trace: &str, content_type: &str, body: String| {
         let request = running.request(Method::POST, path).header("traceparent", trace);
-        answer(request.header("content-type", content_type).body(body))
+        send(request.header("content-type", content_type).body(body))
     };
     let batch = json!({"jobs": [
         {"group": "g", "type": "t", "id": "outer", "payload": 1},
@@ -457,7 +457,7 @@ async fn the_trace_of_a_request_goes_with_its_jobs_and_a_trace_of_their_own_wins
 }
 
 #[tokio::test]
-async fn a_body_that_is_packed_is_refused_and_not_read_as_if_it_were_not() {
+async fn a_compressed_body_is_refused() {
     let running = Running::start().await;
     let line = "{\"id\":\"line\",\"type\":\"mail\",\"payload\":1}\n".to_owned();
     for (path, content_type, body) in [
@@ -467,7 +467,7 @@ async fn a_body_that_is_packed_is_refused_and_not_read_as_if_it_were_not() {
     ] {
         let send = |coding: &'static str| {
             let request = running.request(Method::POST, path).header("content-type", content_type);
-            answer(request.header("content-encoding", coding).body(body.clone()))
+            send(request.header("content-encoding", coding).body(body.clone()))
         };
         let (status, value) = send("gzip").await;
         assert_eq!(
@@ -477,11 +477,11 @@ async fn a_body_that_is_packed_is_refused_and_not_read_as_if_it_were_not() {
         );
         assert!(send("Identity").await.0.is_success(), "{path}");
     }
-    assert_eq!(running.fairlane.whole().await.unwrap().backlog, 3);
+    assert_eq!(running.fairlane.queue_view().await.unwrap().backlog, 3);
 }
 
 #[tokio::test]
-async fn answers_are_kept_by_nobody_and_are_what_they_say_they_are() {
+async fn responses_forbid_caching_and_content_sniffing() {
     let running = Running::start().await;
     for (method, path) in [
         (Method::GET, "/api/status"),

@@ -1,4 +1,4 @@
-//! Keys as a running server sees them.
+//! Keys of a running server.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::sync::Arc;
@@ -16,15 +16,15 @@ use tokio::time::timeout;
 use crate::floods::upload;
 use crate::leases::until;
 use crate::logs::Log;
-use crate::running::{Running, answer, json as with_json};
+use crate::running::{Running, json as with_json, send};
 
-/// Nothing here takes as long.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Longer than any step of these tests takes.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The user and the group that own nothing.
+/// The ids of the user and the group `nobody`.
 const NOBODY: u32 = 65_534;
 
-/// A file of keys with one key in it, and the key.
+/// Adds a key to the file of keys in a folder, and returns the file, the id and the key.
 pub fn one_key(folder: &std::path::Path, name: &str) -> (KeyFile, String, String) {
     let file = KeyFile::at(folder.join("keys.json"));
     let new = NewKey { name: name.into(), role: Role::Admin, groups: None, rate: None, expires_in: None };
@@ -41,7 +41,7 @@ async fn status(running: &Running, token: &str) -> StatusCode {
     running.request(Method::GET, "/api/status").bearer_auth(token).send().await.unwrap().status()
 }
 
-/// Asks until the answer is this one.
+/// Sends requests until the status is this one.
 async fn becomes(running: &Running, token: &str, expected: StatusCode) {
     for _ in 0..600 {
         if status(running, token).await == expected {
@@ -49,11 +49,11 @@ async fn becomes(running: &Running, token: &str, expected: StatusCode) {
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    panic!("{expected} has not come");
+    panic!("the status has not become {expected}");
 }
 
 #[tokio::test]
-async fn a_running_server_notices_what_becomes_of_its_keys() {
+async fn a_running_server_applies_changes_of_its_keys() {
     let folder = tempfile::tempdir().unwrap();
     let (file, id, first) = one_key(folder.path(), "first");
     let running = start(&file, ServerSettings::default()).await;
@@ -71,7 +71,7 @@ async fn a_running_server_notices_what_becomes_of_its_keys() {
 }
 
 #[tokio::test]
-async fn a_server_without_keys_asks_for_them_once_there_is_one() {
+async fn a_server_without_keys_requires_them_once_there_is_one() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("keys.json");
     let keys = Arc::new(Keys::expect(&path).unwrap());
@@ -82,18 +82,18 @@ async fn a_server_without_keys_asks_for_them_once_there_is_one() {
     let mut events = running.request(Method::GET, "/api/events").send().await.unwrap();
     events.chunk().await.unwrap().unwrap();
     let (file, id, key) = one_key(folder.path(), "first");
-    until("keys are asked for", || async { anonymous().await == StatusCode::UNAUTHORIZED }).await;
+    until("keys are required", || async { anonymous().await == StatusCode::UNAUTHORIZED }).await;
     assert_eq!(status(&running, &key).await, StatusCode::OK);
     let ended = async { while let Ok(Some(_)) = events.chunk().await {} };
-    timeout(PATIENCE, ended).await.expect("what was opened without a key ends");
+    timeout(TIMEOUT, ended).await.expect("a stream that was opened without a key ends");
     file.revoke(&id).unwrap();
     std::fs::remove_file(&path).unwrap();
     becomes(&running, &key, StatusCode::OK).await;
-    assert_eq!(anonymous().await, StatusCode::UNAUTHORIZED, "it stays so");
+    assert_eq!(anonymous().await, StatusCode::UNAUTHORIZED, "keys stay required");
 }
 
 #[tokio::test]
-async fn what_was_opened_with_a_key_ends_when_it_is_revoked() {
+async fn long_polls_and_streams_end_when_their_key_is_revoked() {
     let folder = tempfile::tempdir().unwrap();
     let (file, id, key) = one_key(folder.path(), "k");
     let mut running = start(&file, ServerSettings::default()).await;
@@ -101,21 +101,21 @@ async fn what_was_opened_with_a_key_ends_when_it_is_revoked() {
     let mut events = running.request(Method::GET, "/api/events").send().await.unwrap();
     events.chunk().await.unwrap().unwrap();
     let body = json!({"worker": "w", "types": ["mail"], "wait_ms": 60_000});
-    let poll = tokio::spawn(answer(with_json(running.request(Method::POST, "/api/leases"), &body)));
+    let poll = tokio::spawn(send(with_json(running.request(Method::POST, "/api/leases"), &body)));
     let (mut upload, _) = upload(&running, &key).await;
     file.revoke(&id).unwrap();
     let ended = async { while let Ok(Some(_)) = events.chunk().await {} };
-    timeout(PATIENCE, ended).await.expect("the events end");
-    let (status, told) = timeout(PATIENCE, poll).await.expect("the poll ends").unwrap();
-    assert_eq!(status, StatusCode::UNAUTHORIZED, "{told}");
-    let mut told = Vec::new();
-    timeout(PATIENCE, upload.read_to_end(&mut told)).await.expect("the upload ends").unwrap();
-    let told = String::from_utf8_lossy(&told);
-    assert!(told.contains("HTTP/1.1 401"), "{told}");
+    timeout(TIMEOUT, ended).await.expect("the events end");
+    let (status, body) = timeout(TIMEOUT, poll).await.expect("the poll ends").unwrap();
+    assert_eq!(status, StatusCode::UNAUTHORIZED, "{body}");
+    let mut response = Vec::new();
+    timeout(TIMEOUT, upload.read_to_end(&mut response)).await.expect("the upload ends").unwrap();
+    let response = String::from_utf8_lossy(&response);
+    assert!(response.contains("HTTP/1.1 401"), "{response}");
 }
 
 #[tokio::test]
-async fn without_a_valid_key_nobody_outside_is_listened_to() {
+async fn without_a_valid_key_a_server_listens_on_loopback_only() {
     let everywhere = ([0, 0, 0, 0], 0).into();
     let folder = tempfile::tempdir().unwrap();
     let (file, id, _) = one_key(folder.path(), "revoked");
@@ -123,7 +123,7 @@ async fn without_a_valid_key_nobody_outside_is_listened_to() {
     for keys in [None, Some(Arc::new(Keys::open(file.path()).unwrap()))] {
         let fairlane = Fairlane::open("memory:").await.unwrap();
         let started = Server::start(fairlane, everywhere, keys, ServerSettings::default()).await;
-        let Err(error @ ServerError::Open(_)) = started else { panic!("it is open to everybody") };
+        let Err(error @ ServerError::Open(_)) = started else { panic!("every client has access") };
         assert!(error.to_string().contains("fairlane key create"), "{error}");
     }
     one_key(folder.path(), "valid");
@@ -134,30 +134,30 @@ async fn without_a_valid_key_nobody_outside_is_listened_to() {
 }
 
 #[test]
-fn an_edited_file_keeps_its_owner_and_its_mode() {
+fn an_edited_file_keeps_its_owner_and_mode() {
     let folder = tempfile::tempdir().unwrap();
     let (file, id, _) = one_key(folder.path(), "first");
     std::fs::set_permissions(file.path(), PermissionsExt::from_mode(0o640)).unwrap();
-    // Only root can give a file away, and only root could lock its owner out.
+    // Only root can change the owner, and only root could lock the owner out.
     let is_root = chown(file.path(), Some(NOBODY), Some(NOBODY)).is_ok();
     file.revoke(&id).unwrap();
     let found = std::fs::metadata(file.path()).unwrap();
     assert_eq!(found.mode() & 0o777, 0o640);
     if is_root {
         assert_eq!((found.uid(), found.gid()), (NOBODY, NOBODY));
-        let theirs = folder.path().join("theirs");
-        std::fs::create_dir(&theirs).unwrap();
-        chown(&theirs, Some(NOBODY), Some(NOBODY)).unwrap();
-        one_key(&theirs, "first");
+        let other = folder.path().join("other");
+        std::fs::create_dir(&other).unwrap();
+        chown(&other, Some(NOBODY), Some(NOBODY)).unwrap();
+        one_key(&other, "first");
         for name in ["keys.json", "keys.json.lock"] {
-            let found = std::fs::metadata(theirs.join(name)).unwrap();
+            let found = std::fs::metadata(other.join(name)).unwrap();
             assert_eq!((found.uid(), found.gid(), found.mode() & 0o777), (NOBODY, NOBODY, 0o600), "{name}");
         }
     }
 }
 
 #[test]
-fn of_edits_at_once_none_is_lost_and_no_reader_sees_half_a_file() {
+fn concurrent_edits_are_not_lost_and_readers_see_complete_files() {
     let folder = tempfile::tempdir().unwrap();
     one_key(folder.path(), "first");
     std::thread::scope(|scope| {
@@ -176,11 +176,11 @@ fn of_edits_at_once_none_is_lost_and_no_reader_sees_half_a_file() {
     assert_eq!(KeyFile::at(folder.path().join("keys.json")).list().unwrap().len(), 41);
 }
 
-/// On one thread, so that the log of the test is the server's.
+/// On one thread, so that the log of the test is that of the server.
 #[tokio::test]
-async fn a_key_that_is_wrong_appears_in_no_answer_and_no_log() {
+async fn an_invalid_key_appears_in_no_response_and_no_log() {
     let log = Log::up_to(tracing::Level::TRACE);
-    let _told = tracing::subscriber::set_default(log.clone());
+    let _guard = tracing::subscriber::set_default(log.clone());
     let folder = tempfile::tempdir().unwrap();
     let (file, id, good) = one_key(folder.path(), "k");
     let running = start(&file, ServerSettings::default()).await;
@@ -193,35 +193,35 @@ async fn a_key_that_is_wrong_appears_in_no_answer_and_no_log() {
         let response = request.send().await.unwrap();
         assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
         let head = format!("{:?}", response.headers());
-        let told = head + &response.text().await.unwrap();
-        assert!(!told.contains(wrong) && !told.contains(&good[13..]), "{told}");
+        let text = head + &response.text().await.unwrap();
+        assert!(!text.contains(wrong) && !text.contains(&good[13..]), "{text}");
     }
-    let answer = running.request(Method::GET, &path_of_it).send().await.unwrap();
-    assert!(!answer.text().await.unwrap().contains(&altered));
+    let response = running.request(Method::GET, &path_of_it).send().await.unwrap();
+    assert!(!response.text().await.unwrap().contains(&altered));
     for pasted in [format!("{{\"{good}\": 1}}"), format!("{{\"version\": \"{good}\"}}")] {
         std::fs::write(file.path(), pasted).unwrap();
-        let told = Keys::open(file.path()).err().map(|error| format!("{error} {error:?}")).unwrap();
-        assert!(told.contains("line 1") && !told.contains(&good[13..]), "{told}");
+        let error = Keys::open(file.path()).err().map(|error| format!("{error} {error:?}")).unwrap();
+        assert!(error.contains("line 1") && !error.contains(&good[13..]), "{error}");
     }
     running.server.stop().await;
-    let told = log.text();
-    assert!(told.contains("no valid key"), "{told}");
+    let logged = log.text();
+    assert!(logged.contains("no valid key"), "{logged}");
     for secret in [unknown, &altered, "hunter2-hunter2", &good[13..]] {
-        let lines: Vec<&str> = told.split(" message=").filter(|line| line.contains(secret)).collect();
+        let lines: Vec<&str> = logged.split(" message=").filter(|line| line.contains(secret)).collect();
         assert!(lines.is_empty(), "{id}: {lines:?}");
     }
 }
 
 #[tokio::test]
-async fn who_guesses_is_answered_ever_so_slowly_and_locks_nobody_out() {
+async fn repeated_invalid_keys_are_refused_late_and_lock_no_client_out() {
     let folder = tempfile::tempdir().unwrap();
     let (file, _, good) = one_key(folder.path(), "k");
     let running = start(&file, ServerSettings::default()).await;
     for _ in 0..16 {
         assert_eq!(status(&running, "flk_00000000_guess").await, StatusCode::UNAUTHORIZED);
     }
-    let begun = tokio::time::Instant::now();
+    let start = tokio::time::Instant::now();
     assert_eq!(status(&running, "flk_00000000_guess").await, StatusCode::UNAUTHORIZED);
-    assert!(begun.elapsed() >= Duration::from_secs(1), "it was answered at once");
+    assert!(start.elapsed() >= Duration::from_secs(1), "the refusal was not delayed");
     assert_eq!(status(&running, &good).await, StatusCode::OK);
 }

@@ -1,4 +1,4 @@
-//! Jobs leased, kept and settled over HTTP.
+//! Jobs leased, extended and settled over HTTP.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -15,24 +15,24 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::gated::Gate;
+use crate::gate::Gate;
 use crate::running::{Running, problem};
 
-/// Nothing here takes as long.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// A number that clients who count milliseconds will reach in a few centuries.
+/// Longer than any step of these tests takes.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// A number far above the milliseconds since 1970.
 const REQUEST_MAX: u64 = 1 << 42;
-/// A lease that does not run out while a test runs.
+/// A lease that does not end while a test runs.
 const LONG_MS: u64 = 900_000;
 
-/// Looks again and again until it is so.
-pub async fn until<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> F) {
-    let looking = async {
-        while !is_so().await {
+/// Polls a condition until it is met.
+pub async fn until<F: Future<Output = bool>>(what: &str, mut is_met: impl FnMut() -> F) {
+    let polling = async {
+        while !is_met().await {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, looking).await.unwrap_or_else(|_| panic!("in vain: {what}"));
+    tokio::time::timeout(TIMEOUT, polling).await.unwrap_or_else(|_| panic!("timeout: {what}"));
 }
 
 async fn add(fairlane: &Fairlane, ids: std::ops::Range<usize>) {
@@ -42,29 +42,29 @@ async fn add(fairlane: &Fairlane, ids: std::ops::Range<usize>) {
     }
 }
 
-fn ids(answer: &Value) -> Vec<String> {
-    let jobs = answer["jobs"].as_array().unwrap_or_else(|| panic!("{answer}"));
+fn ids(response: &Value) -> Vec<String> {
+    let jobs = response["jobs"].as_array().unwrap_or_else(|| panic!("{response}"));
     jobs.iter().map(|job| job["id"].as_str().unwrap().to_owned()).collect()
 }
 
-/// A request for jobs of the type `mail`, with these fields beside.
-fn ask(more: Value) -> Value {
+/// The body of a request for jobs of the type `mail`, with these fields added.
+fn lease_body(more: Value) -> Value {
     let mut body = json!({"worker": "worker", "types": ["mail"], "lease_ms": LONG_MS});
     body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     body
 }
 
 async fn lease(server: &Running, more: Value) -> Value {
-    let (status, answer) = server.post("/api/leases", ask(more)).await;
-    assert_eq!(status, StatusCode::OK, "{answer}");
-    answer
+    let (status, response) = server.post("/api/leases", lease_body(more)).await;
+    assert_eq!(status, StatusCode::OK, "{response}");
+    response
 }
 
 async fn in_flight(server: &Running) -> u64 {
-    server.fairlane.whole().await.unwrap().in_flight
+    server.fairlane.queue_view().await.unwrap().in_flight
 }
 
-/// The name of a leased job, as it is extended and settled.
+/// The group, id and fence of a leased job.
 fn name(job: &Value) -> Value {
     json!({"group": job["group"], "id": job["id"], "fence": job["fence"]})
 }
@@ -78,7 +78,7 @@ fn settlement(job: &Value, outcome: &str, more: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_leased_job_comes_with_all_a_worker_needs() {
+async fn a_leased_job_has_all_its_fields() {
     let server = Running::start().await;
     let bulk = server.fairlane.bulk("group", "bulk").open().await.unwrap();
     let spaced: Box<serde_json::value::RawValue> =
@@ -87,11 +87,16 @@ async fn a_leased_job_comes_with_all_a_worker_needs() {
     let other = Job::bytes("group", "mail", b"\xff no JSON".to_vec()).id("second");
     server.fairlane.enqueue(other).await.unwrap().accepted().unwrap();
     let raw = server.request(reqwest::Method::POST, "/api/leases");
-    let raw =
-        crate::running::json(raw, &ask(json!({"count": 2}))).send().await.unwrap().text().await.unwrap();
+    let raw = crate::running::json(raw, &lease_body(json!({"count": 2})))
+        .send()
+        .await
+        .unwrap()
+        .text()
+        .await
+        .unwrap();
     assert!(raw.contains("\"payload\":{ \"to\" : 1.0 ,\n\"big\": 12345678901234567890 }"), "{raw}");
-    let answer: Value = serde_json::from_str(&raw).unwrap();
-    let jobs = answer["jobs"].as_array().unwrap();
+    let response: Value = serde_json::from_str(&raw).unwrap();
+    let jobs = response["jobs"].as_array().unwrap();
     let first = jobs.iter().find(|job| job["id"] == "first").unwrap();
     assert_eq!(
         (&first["group"], &first["type"], &first["level"], &first["cost"], &first["attempt"], &first["bulk"]),
@@ -103,7 +108,7 @@ async fn a_leased_job_comes_with_all_a_worker_needs() {
 }
 
 #[tokio::test]
-async fn a_repeated_number_gives_the_same_jobs_and_a_lower_one_is_superseded() {
+async fn a_repeated_number_returns_the_same_jobs_and_a_lower_one_is_superseded() {
     let redis = RedisServer::start(ServerOptions::default());
     for url in ["memory:", &redis.url()] {
         let server = Running::over(url, Settings::default()).await;
@@ -114,19 +119,19 @@ async fn a_repeated_number_gives_the_same_jobs_and_a_lower_one_is_superseded() {
         assert_eq!(in_flight(&server).await, 2);
         let next = lease(&server, json!({"count": 1, "request": 8})).await;
         assert_eq!(ids(&next), ["job-2"]);
-        let (status, answer) = server.post("/api/leases", ask(json!({"request": 7}))).await;
-        assert_eq!((status, problem(&answer)), (StatusCode::CONFLICT, "superseded"), "{answer}");
-        assert!(answer["detail"].as_str().unwrap().contains("the number 8"), "{answer}");
-        assert_eq!(answer["errors"][0]["pointer"], "/request");
+        let (status, response) = server.post("/api/leases", lease_body(json!({"request": 7}))).await;
+        assert_eq!((status, problem(&response)), (StatusCode::CONFLICT, "superseded"), "{response}");
+        assert!(response["detail"].as_str().unwrap().contains("the number 8"), "{response}");
+        assert_eq!(response["errors"][0]["pointer"], "/request");
     }
 }
 
 #[tokio::test]
-async fn jobs_that_came_late_in_a_poll_are_given_again_when_it_is_repeated() {
+async fn a_repeated_poll_returns_jobs_that_came_late_in_the_first_one() {
     let (server, gate) = Gate::start().await;
     let polling = server.request(reqwest::Method::POST, "/api/leases");
-    let body = ask(json!({"count": 3, "wait_ms": 30_000, "request": 3}));
-    let polling = tokio::spawn(crate::running::answer(crate::running::json(polling, &body)));
+    let body = lease_body(json!({"count": 3, "wait_ms": 30_000, "request": 3}));
+    let polling = tokio::spawn(crate::running::send(crate::running::json(polling, &body)));
     gate.leased(1).await;
     add(&server.fairlane, 0..2).await;
     let (status, first) = polling.await.unwrap();
@@ -142,17 +147,17 @@ async fn jobs_that_came_late_in_a_poll_are_given_again_when_it_is_repeated() {
 }
 
 #[tokio::test]
-async fn a_poll_is_answered_when_a_job_comes_and_with_none_when_its_time_is_over() {
+async fn a_poll_returns_when_a_job_comes_and_without_jobs_when_its_time_is_over() {
     let redis = RedisServer::start(ServerOptions::default());
     for url in ["memory:", &redis.url()] {
         let server = Running::over(url, Settings::default()).await;
         assert!(ids(&lease(&server, json!({"wait_ms": 20})).await).is_empty());
         let polling = server.request(reqwest::Method::POST, "/api/leases");
-        let body = ask(json!({"worker": "poller", "wait_ms": 30_000}));
-        let polling = tokio::spawn(crate::running::answer(crate::running::json(polling, &body)));
+        let body = lease_body(json!({"worker": "poller", "wait_ms": 30_000}));
+        let polling = tokio::spawn(crate::running::send(crate::running::json(polling, &body)));
         add(&server.fairlane, 0..1).await;
-        let (status, answer) = polling.await.unwrap();
-        assert_eq!((status, ids(&answer)), (StatusCode::OK, vec!["job-0".to_owned()]), "{url}");
+        let (status, response) = polling.await.unwrap();
+        assert_eq!((status, ids(&response)), (StatusCode::OK, vec!["job-0".to_owned()]), "{url}");
     }
 }
 
@@ -162,45 +167,45 @@ async fn polls_of_one_worker_without_numbers_get_different_jobs() {
     let polls: Vec<_> = (0..8)
         .map(|_| {
             let request = server.request(reqwest::Method::POST, "/api/leases");
-            let body = ask(json!({"wait_ms": 30_000}));
-            tokio::spawn(crate::running::answer(crate::running::json(request, &body)))
+            let body = lease_body(json!({"wait_ms": 30_000}));
+            tokio::spawn(crate::running::send(crate::running::json(request, &body)))
         })
         .collect();
     gate.leased(8).await;
     add(&server.fairlane, 0..8).await;
-    let mut given = BTreeSet::new();
+    let mut leased = BTreeSet::new();
     for poll in polls {
-        given.extend(ids(&poll.await.unwrap().1));
+        leased.extend(ids(&poll.await.unwrap().1));
     }
-    assert_eq!(given.len(), 8);
+    assert_eq!(leased.len(), 8);
 }
 
 #[tokio::test]
-async fn the_numbers_of_a_worker_and_its_requests_without_do_not_meet() {
+async fn numbered_and_unnumbered_requests_of_a_worker_are_independent() {
     let server = Running::start().await;
     add(&server.fairlane, 0..4).await;
     for more in [json!({}), json!({"request": 1}), json!({}), json!({"request": 2})] {
         assert_eq!(ids(&lease(&server, more).await).len(), 1);
     }
     let (_, job) = server.get("/api/jobs/group/job-0").await;
-    assert_eq!(job["worker"], "worker", "it is shown under the name it gave");
+    assert_eq!(job["worker"], "worker", "the job shows the name that the worker sent");
 }
 
-/// Asks so often without a number, and gives the jobs it got.
-async fn ask_often(request: reqwest::RequestBuilder, times: usize) -> Vec<String> {
-    let mut given = Vec::new();
+/// Leases this many times without a number, and returns the ids of the jobs.
+async fn lease_often(request: reqwest::RequestBuilder, times: usize) -> Vec<String> {
+    let mut leased = Vec::new();
     for _ in 0..times {
-        let request = crate::running::json(request.try_clone().unwrap(), &ask(json!({})));
-        let (status, answer) = crate::running::answer(request).await;
-        assert_eq!(status, StatusCode::OK, "{answer}");
-        given.extend(ids(&answer));
+        let request = crate::running::json(request.try_clone().unwrap(), &lease_body(json!({})));
+        let (status, response) = crate::running::send(request).await;
+        assert_eq!(status, StatusCode::OK, "{response}");
+        leased.extend(ids(&response));
     }
-    given
+    leased
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_job_is_given_to_two_requests_of_one_worker_whatever_numbers_it_has_used() {
-    const ASKERS: usize = 8;
+async fn no_job_is_leased_to_two_requests_of_one_worker_whatever_numbers_it_has_used() {
+    const CLIENTS: usize = 8;
     const TIMES: usize = 30;
     let redis = RedisServer::start(ServerOptions::default());
     for url in ["memory:", &redis.url()] {
@@ -208,28 +213,29 @@ async fn no_job_is_given_to_two_requests_of_one_worker_whatever_numbers_it_has_u
         let second =
             Running::start_with(server.fairlane.clone(), None, fairlane_server::ServerSettings::default())
                 .await;
-        add(&server.fairlane, 0..ASKERS * TIMES + 1).await;
-        // Far above what any clock says.
-        let mut given = ids(&lease(&server, json!({"request": REQUEST_MAX})).await);
-        let askers: Vec<_> = (0..ASKERS)
-            .map(|asker| {
-                let through = if asker % 2 == 0 { &server } else { &second };
-                tokio::spawn(ask_often(through.request(reqwest::Method::POST, "/api/leases"), TIMES))
+        add(&server.fairlane, 0..CLIENTS * TIMES + 1).await;
+        // Far above any clock.
+        let mut leased = ids(&lease(&server, json!({"request": REQUEST_MAX})).await);
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|client| {
+                let through = if client % 2 == 0 { &server } else { &second };
+                tokio::spawn(lease_often(through.request(reqwest::Method::POST, "/api/leases"), TIMES))
             })
             .collect();
-        for asker in askers {
-            given.extend(asker.await.unwrap());
+        for client in clients {
+            leased.extend(client.await.unwrap());
         }
-        let different: BTreeSet<&String> = given.iter().collect();
-        assert_eq!((given.len(), different.len()), (ASKERS * TIMES + 1, ASKERS * TIMES + 1), "{url}");
+        let distinct: BTreeSet<&String> = leased.iter().collect();
+        assert_eq!((leased.len(), distinct.len()), (CLIENTS * TIMES + 1, CLIENTS * TIMES + 1), "{url}");
     }
 }
 
-/// Sends a request for jobs, waits until the engine has leased, goes away, and waits until the server has noticed.
-async fn ask_and_go(server: &Running, gate: &Gate, more: Value) {
+/// Sends a request for jobs, disconnects when the engine has leased, and waits until the server has
+/// noticed.
+async fn lease_and_disconnect(server: &Running, gate: &Gate, more: Value) {
     gate.close();
     let mut stream = TcpStream::connect(server.server.address()).await.unwrap();
-    let body = ask(more).to_string();
+    let body = lease_body(more).to_string();
     let head = "POST /api/leases HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json";
     let request = format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -237,67 +243,67 @@ async fn ask_and_go(server: &Running, gate: &Gate, more: Value) {
     stream.shutdown().await.unwrap();
     let mut rest = Vec::new();
     stream.read_to_end(&mut rest).await.unwrap();
-    assert_eq!(rest, b"", "the server closes without an answer");
+    assert_eq!(rest, b"", "the server closes without a response");
     gate.open();
 }
 
 #[tokio::test]
-async fn jobs_for_a_client_that_has_gone_are_handed_back() {
+async fn jobs_for_a_client_that_is_gone_are_released() {
     let (server, gate) = Gate::start().await;
     add(&server.fairlane, 0..3).await;
-    ask_and_go(&server, &gate, json!({"count": 2})).await;
-    until("the jobs are handed back", || async { in_flight(&server).await == 0 }).await;
+    lease_and_disconnect(&server, &gate, json!({"count": 2})).await;
+    until("the jobs are released", || async { in_flight(&server).await == 0 }).await;
     let again = lease(&server, json!({"count": 3})).await;
     assert_eq!(ids(&again).len(), 3);
     assert!(again["jobs"].as_array().unwrap().iter().all(|job| job["attempt"] == 1), "it cost no attempt");
 }
 
 #[tokio::test]
-async fn jobs_for_a_client_with_a_number_wait_until_it_repeats_it() {
+async fn jobs_of_a_numbered_request_stay_leased_until_it_is_repeated() {
     let (server, gate) = Gate::start().await;
     add(&server.fairlane, 0..3).await;
-    ask_and_go(&server, &gate, json!({"count": 2, "request": 1})).await;
+    lease_and_disconnect(&server, &gate, json!({"count": 2, "request": 1})).await;
     let again = lease(&server, json!({"count": 2, "request": 1})).await;
     assert_eq!(ids(&again), ["job-0", "job-1"]);
     assert_eq!(in_flight(&server).await, 2);
 }
 
 #[tokio::test]
-async fn a_lease_whose_answer_the_engine_lost_is_asked_for_again() {
+async fn a_lease_without_a_reply_of_the_engine_is_repeated() {
     let (server, gate) = Gate::start().await;
     add(&server.fairlane, 0..4).await;
     gate.lose(1);
     assert_eq!(ids(&lease(&server, json!({"count": 2})).await).len(), 2);
     assert_eq!(in_flight(&server).await, 2, "and no others");
     gate.lose(100);
-    let body = ask(json!({"count": 2, "request": 1}));
-    let (status, answer) = server.post("/api/leases", body).await;
-    assert_eq!((status, problem(&answer)), (StatusCode::SERVICE_UNAVAILABLE, "unavailable"));
+    let body = lease_body(json!({"count": 2, "request": 1}));
+    let (status, response) = server.post("/api/leases", body).await;
+    assert_eq!((status, problem(&response)), (StatusCode::SERVICE_UNAVAILABLE, "unavailable"));
     gate.lose(0);
     assert_eq!(ids(&lease(&server, json!({"count": 2, "request": 1})).await).len(), 2);
     assert_eq!(in_flight(&server).await, 4);
 }
 
 #[tokio::test]
-async fn a_newer_request_of_a_worker_ends_one_that_still_waits() {
+async fn a_newer_request_of_a_worker_ends_one_that_is_waiting() {
     let (server, gate) = Gate::start().await;
     let waiting = server.request(reqwest::Method::POST, "/api/leases");
-    let waiting = crate::running::json(waiting, &ask(json!({"wait_ms": 60_000, "request": 1})));
-    let waiting = tokio::spawn(crate::running::answer(waiting));
+    let waiting = crate::running::json(waiting, &lease_body(json!({"wait_ms": 60_000, "request": 1})));
+    let waiting = tokio::spawn(crate::running::send(waiting));
     gate.leased(1).await;
     assert!(ids(&lease(&server, json!({"request": 2})).await).is_empty());
-    let (status, answer) = tokio::time::timeout(PATIENCE, waiting).await.unwrap().unwrap();
-    assert!(status == StatusCode::OK || problem(&answer) == "superseded", "{answer}");
+    let (status, response) = tokio::time::timeout(TIMEOUT, waiting).await.unwrap().unwrap();
+    assert!(status == StatusCode::OK || problem(&response) == "superseded", "{response}");
 }
 
 #[tokio::test]
-async fn without_a_job_the_answer_says_when_to_ask_again() {
+async fn a_response_without_jobs_contains_when_to_ask_again() {
     let server = Running::start().await;
     let later = Job::new("group", "mail", &0).delay(Duration::from_secs(3600));
     server.fairlane.enqueue(later).await.unwrap().accepted().unwrap();
-    let answer = lease(&server, json!({})).await;
-    let wake_in_ms = answer["wake_in_ms"].as_u64().unwrap();
-    assert!((1..=3_600_000).contains(&wake_in_ms), "{answer}");
+    let response = lease(&server, json!({})).await;
+    let wake_in_ms = response["wake_in_ms"].as_u64().unwrap();
+    assert!((1..=3_600_000).contains(&wake_in_ms), "{response}");
 }
 
 #[tokio::test]
@@ -311,19 +317,19 @@ async fn leases_are_extended_lost_or_cancelled() {
         .await;
     server.fairlane.job("group", "job-2").cancel().await.unwrap();
     let leases = [&kept, &settled, &unwanted].map(name);
-    let (status, answer) =
+    let (status, response) =
         server.post("/api/leases/extend", json!({"leases": leases, "lease_ms": LONG_MS})).await;
-    assert_eq!(status, StatusCode::OK, "{answer}");
-    let statuses: Vec<_> = answer["leases"].as_array().unwrap().iter().map(|one| &one["status"]).collect();
+    assert_eq!(status, StatusCode::OK, "{response}");
+    let statuses: Vec<_> = response["leases"].as_array().unwrap().iter().map(|one| &one["status"]).collect();
     assert_eq!(statuses, ["extended", "lost", "cancelled"]);
-    let until = answer["leases"][0]["until"].as_str().unwrap();
+    let until = response["leases"][0]["until"].as_str().unwrap();
     let view = server.fairlane.job("group", "job-0").view().await.unwrap().unwrap();
     assert_eq!(until, fairlane::time_text(view.until.unwrap().as_millis()));
-    assert!(answer["leases"][1].get("until").is_none() && answer["leases"][2]["until"].is_string());
+    assert!(response["leases"][1].get("until").is_none() && response["leases"][2]["until"].is_string());
 }
 
 #[tokio::test]
-async fn every_outcome_becomes_what_a_worker_in_rust_would_have_said() {
+async fn every_outcome_equals_that_of_a_worker_in_rust() {
     let server = Running::start().await;
     add(&server.fairlane, 0..7).await;
     let leased = lease(&server, json!({"count": 7})).await;
@@ -337,10 +343,10 @@ async fn every_outcome_becomes_what_a_worker_in_rust_would_have_said() {
         settlement(job(5), "released", json!({})),
         settlement(job(6), "cancelled", json!({"reason": "not wanted"})),
     ]});
-    let (status, answer) = server.post("/api/leases/settle", settlements.clone()).await;
-    assert_eq!((status, &answer), (StatusCode::OK, &json!({"verdicts": vec!["applied"; 7]})));
+    let (status, response) = server.post("/api/leases/settle", settlements.clone()).await;
+    assert_eq!((status, &response), (StatusCode::OK, &json!({"verdicts": vec!["applied"; 7]})));
     let repeated = server.post("/api/leases/settle", settlements).await.1;
-    assert_eq!(repeated["verdicts"][0], "applied", "it may be repeated");
+    assert_eq!(repeated["verdicts"][0], "applied", "a settlement is idempotent");
     let view =
         async |at: usize| server.fairlane.job("group", format!("job-{at}")).view().await.unwrap().unwrap();
     let note = |bytes: &[u8]| fairlane::Problem::from_bytes(bytes).to_string();
@@ -365,25 +371,25 @@ async fn every_outcome_becomes_what_a_worker_in_rust_would_have_said() {
 }
 
 #[tokio::test]
-async fn a_settlement_under_another_fence_is_stale_and_of_no_job_gone() {
+async fn a_settlement_with_another_fence_is_stale_and_of_an_unknown_job_gone() {
     let server = Running::start().await;
     add(&server.fairlane, 0..1).await;
     let mut job = lease(&server, json!({})).await["jobs"][0].clone();
     job["fence"] = json!(1);
-    let nobody = json!({"group": "group", "id": "nobody", "fence": 1});
-    let body = json!({"settlements": [settlement(&job, "succeeded", json!({})), settlement(&nobody, "released", json!({}))]});
+    let unknown = json!({"group": "group", "id": "unknown", "fence": 1});
+    let body = json!({"settlements": [settlement(&job, "succeeded", json!({})), settlement(&unknown, "released", json!({}))]});
     assert_eq!(server.post("/api/leases/settle", body).await.1, json!({"verdicts": ["stale", "gone"]}));
 }
 
 #[tokio::test]
-async fn what_cannot_be_is_refused_with_its_place() {
+async fn an_invalid_request_is_refused_with_the_position() {
     let server = Running::start().await;
     let refused = async |path: &str, body: Value, kind: &str, pointer: &str| {
-        let (_, answer) = server.post(path, body).await;
+        let (_, response) = server.post(path, body).await;
         assert_eq!(
-            (problem(&answer), answer["errors"][0]["pointer"].as_str()),
+            (problem(&response), response["errors"][0]["pointer"].as_str()),
             (kind, Some(pointer)),
-            "{answer}"
+            "{response}"
         );
     };
     for (more, pointer) in [
@@ -398,7 +404,7 @@ async fn what_cannot_be_is_refused_with_its_place() {
         (json!({"types": ["mail", ""]}), "/types/1"),
         (json!({"worker": ""}), "/worker"),
     ] {
-        refused("/api/leases", ask(more), "invalid", pointer).await;
+        refused("/api/leases", lease_body(more), "invalid", pointer).await;
     }
     let job = json!({"group": "group", "id": "job", "fence": 1});
     let settle = |outcome, more| json!({"settlements": [settlement(&job, outcome, more)]});
@@ -421,15 +427,16 @@ async fn what_cannot_be_is_refused_with_its_place() {
         "/leases/0",
     )
     .await;
-    let (status, answer) = server.post("/api/leases", ask(json!({"cuont": 1}))).await;
-    assert_eq!((status, problem(&answer)), (StatusCode::UNPROCESSABLE_ENTITY, "invalid"));
+    let (status, response) = server.post("/api/leases", lease_body(json!({"cuont": 1}))).await;
+    assert_eq!((status, problem(&response)), (StatusCode::UNPROCESSABLE_ENTITY, "invalid"));
     let twice = json!({"settlements": [settlement(&job, "released", json!({})), settlement(&job, "released", json!({}))]});
     assert_eq!(problem(&server.post(path, twice).await.1), "invalid");
 }
 
-/// Jobs of no sense behind the last that is taken: whoever reads all of them before counting speaks of these.
+/// The list ends with an invalid item: if all items were parsed before they are counted, the error
+/// would be about it.
 #[tokio::test]
-async fn no_more_jobs_are_read_than_are_taken() {
+async fn no_more_jobs_are_parsed_than_are_accepted() {
     let server = Running::start().await;
     let job =
         |id: usize| json!({"group": "group", "id": format!("job-{id}"), "fence": 1, "outcome": "released"});
@@ -443,20 +450,20 @@ async fn no_more_jobs_are_read_than_are_taken() {
         ("/api/dead/requeue", json!({"jobs": many(&name)})),
         ("/api/dead/discard", json!({"jobs": many(&name)})),
     ] {
-        let (status, answer) = server.post(path, body).await;
-        assert_eq!((status, problem(&answer)), (StatusCode::UNPROCESSABLE_ENTITY, "invalid"), "{answer}");
-        assert!(answer["detail"].as_str().unwrap().contains("more than 500 jobs"), "{path}: {answer}");
+        let (status, response) = server.post(path, body).await;
+        assert_eq!((status, problem(&response)), (StatusCode::UNPROCESSABLE_ENTITY, "invalid"), "{response}");
+        assert!(response["detail"].as_str().unwrap().contains("more than 500 jobs"), "{path}: {response}");
     }
 }
 
 #[tokio::test]
-async fn each_leased_job_says_when_it_was_enqueued() {
+async fn each_leased_job_contains_when_it_was_enqueued() {
     let server = Running::start().await;
     for batch in 0..3 {
         add(&server.fairlane, batch * 4..batch * 4 + 4).await;
-        let begun = std::time::Instant::now();
-        // Times are told to the millisecond.
-        until("the next one", || async { begun.elapsed().as_millis() > 1 }).await;
+        let start = std::time::Instant::now();
+        // Times have a resolution of a millisecond.
+        until("the next millisecond", || async { start.elapsed().as_millis() > 1 }).await;
     }
     let leased = lease(&server, json!({"count": 12})).await;
     let jobs = leased["jobs"].as_array().unwrap();
@@ -470,7 +477,7 @@ async fn each_leased_job_says_when_it_was_enqueued() {
 }
 
 #[tokio::test]
-async fn a_wake_up_is_told_in_the_engines_own_time() {
+async fn the_time_of_a_wake_up_is_relative_to_the_clock_of_the_engine() {
     let folder = tempfile::tempdir().unwrap();
     let hour_ahead = Clock::System.now().plus_ms(3_600_000).0;
     let options = |clock| DirectoryOptions { clock, ..DirectoryOptions::default() };
@@ -484,7 +491,7 @@ async fn a_wake_up_is_told_in_the_engines_own_time() {
     let server = Running::start_with(fairlane, None, ServerSettings::default()).await;
     let later = Job::new("group", "mail", &0).delay(Duration::from_secs(5));
     server.fairlane.enqueue(later).await.unwrap().accepted().unwrap();
-    let answer = lease(&server, json!({})).await;
-    let wake_in_ms = answer["wake_in_ms"].as_u64().unwrap();
-    assert!((1..=5000).contains(&wake_in_ms), "{answer}");
+    let response = lease(&server, json!({})).await;
+    let wake_in_ms = response["wake_in_ms"].as_u64().unwrap();
+    assert!((1..=5000).contains(&wake_in_ms), "{response}");
 }

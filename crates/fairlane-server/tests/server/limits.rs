@@ -1,4 +1,4 @@
-//! The limits that docs/http.md and the description name, against those that hold.
+//! The limits in docs/http.md and the API description equal those in effect.
 
 use fairlane_core::limits::{
     COST_MAX, DELAY_MS_MAX, EXTEND_JOBS_MAX, GROUP_BACKLOG_MAX, GROUP_BULKS_MAX, JSON_DEPTH_MAX,
@@ -9,26 +9,26 @@ use fairlane_server::{ServerSettings, openapi};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::running::{Running, answer};
+use crate::running::{Running, send};
 
 const DOCUMENT: &str = include_str!("../../../../docs/http.md");
 const MIB: usize = 1024 * 1024;
 
-/// What stands as the limit in the row that begins like this.
+/// The limit in the row that begins with this text.
 fn documented(what: &str) -> &'static str {
     let (_, section) = DOCUMENT.split_once("\n## Limits\n").expect("there is a table");
     let row = section.lines().find(|line| line.starts_with(&format!("| {what}")));
     row.and_then(|row| row.split('|').nth(2)).unwrap_or_else(|| panic!("no row begins with {what}"))
 }
 
-/// The whole numbers of a row's limit.
+/// The integers in the limit of a row.
 fn numbers(what: &str) -> Vec<u64> {
     let digits = documented(what).split(|letter: char| !letter.is_ascii_digit());
     digits.filter_map(|digits| digits.parse().ok()).collect()
 }
 
 #[test]
-fn every_row_names_the_limit_that_holds() {
+fn every_documented_limit_is_in_effect() {
     let settings = ServerSettings::default();
     let (payload, note) = (PAYLOAD_BYTES_MAX as u64, NOTE_BYTES_MAX as u64);
     let jobs = LEASE_JOBS_MAX as u64;
@@ -57,29 +57,29 @@ fn every_row_names_the_limit_that_holds() {
 }
 
 #[test]
-fn the_description_names_them_where_it_can() {
+fn the_api_description_contains_the_limits() {
     let api = serde_json::to_value(openapi()).unwrap();
     let schema = |name: &str, field: &str| api["components"]["schemas"][name]["properties"][field].clone();
     assert_eq!(schema("NewJobs", "jobs")["maxItems"], numbers("jobs of a batch")[0]);
     let in_base64 = |bytes: usize| (bytes.div_ceil(3) * 4) as u64;
     assert_eq!(schema("NewJob", "payload_base64")["maxLength"], in_base64(PAYLOAD_BYTES_MAX));
     assert_eq!(schema("Settlement", "result_base64")["maxLength"], in_base64(NOTE_BYTES_MAX));
-    for (name, field, words) in [
+    for (name, field, text) in [
         ("NewJob", "payload", format!("{} KiB", PAYLOAD_BYTES_MAX / 1024)),
         ("NewJob", "payload", format!("{JSON_DEPTH_MAX} levels")),
         ("Settlement", "result", format!("{} KiB", NOTE_BYTES_MAX / 1024)),
         ("Settlement", "result", format!("{JSON_DEPTH_MAX} levels")),
     ] {
         let description = schema(name, field)["description"].as_str().unwrap().replace('\n', " ");
-        assert!(description.contains(&words), "{name}.{field}: {description}");
+        assert!(description.contains(&text), "{name}.{field}: {description}");
     }
-    let text = api.to_string();
-    assert!(text.contains(&format!("\"maxLength\":{}", numbers("an `Idempotency-Key`")[0])));
+    let api = api.to_string();
+    assert!(api.contains(&format!("\"maxLength\":{}", numbers("an `Idempotency-Key`")[0])));
 }
 
-/// The constants behind these are not to be seen from here.
+/// The constants behind these limits are private.
 #[tokio::test]
-async fn a_reason_and_a_code_are_cut_where_the_table_says() {
+async fn a_reason_and_a_code_are_truncated_to_the_documented_limits() {
     let running = Running::start().await;
     running.post("/api/jobs", json!({"group": "g", "type": "mail", "id": "j", "payload": 1})).await;
     let (_, leased) = running.post("/api/leases", json!({"worker": "w", "types": ["mail"]})).await;
@@ -97,13 +97,13 @@ async fn a_reason_and_a_code_are_cut_where_the_table_says() {
 }
 
 #[tokio::test]
-async fn an_idempotency_key_is_as_long_as_the_table_says_and_no_longer() {
+async fn an_idempotency_key_has_at_most_the_documented_length() {
     let running = Running::start().await;
     let length = numbers("an `Idempotency-Key`")[0] as usize;
     for (length, wanted) in [(length, StatusCode::CREATED), (length + 1, StatusCode::UNPROCESSABLE_ENTITY)] {
         let request =
             running.request(Method::POST, "/api/jobs").header("idempotency-key", "k".repeat(length));
         let job: Value = json!({"group": "g", "type": "mail", "payload": length});
-        assert_eq!(answer(crate::running::json(request, &job)).await.0, wanted, "{length}");
+        assert_eq!(send(crate::running::json(request, &job)).await.0, wanted, "{length}");
     }
 }

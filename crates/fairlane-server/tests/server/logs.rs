@@ -1,4 +1,4 @@
-//! What the server's log says, and whom it names.
+//! The log of the server.
 
 use std::collections::BTreeSet;
 use std::fmt::{Debug, Write};
@@ -15,12 +15,12 @@ use reqwest::{Method, StatusCode};
 use serde_json::json;
 use tracing::Level;
 
-use crate::dead::let_die;
-use crate::gated::Gate;
+use crate::dead::fail_all;
+use crate::gate::Gate;
 use crate::keys::{one_key, start};
-use crate::running::{answer, json as with_json};
+use crate::running::{json as with_json, send};
 
-/// Everything that is told, by whomever, up to a level.
+/// A subscriber that collects all events up to a level.
 #[derive(Clone)]
 pub struct Log {
     text: Arc<Mutex<String>>,
@@ -28,12 +28,12 @@ pub struct Log {
 }
 
 impl Log {
-    /// An empty one.
+    /// An empty log.
     pub fn up_to(level: Level) -> Self {
         Self { text: Arc::default(), level }
     }
 
-    /// All of it.
+    /// The full text.
     pub fn text(&self) -> String {
         self.text.lock().unwrap().clone()
     }
@@ -80,11 +80,11 @@ impl tracing::Subscriber for Log {
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
-/// On one thread, so that the log of the test is the server's.
+/// On one thread, so that the log of the test is that of the server.
 #[tokio::test]
-async fn who_changes_how_the_queue_runs_is_named() {
+async fn changes_of_settings_are_logged_with_the_key() {
     let log = Log::up_to(Level::INFO);
-    let _told = tracing::subscriber::set_default(log.clone());
+    let _guard = tracing::subscriber::set_default(log.clone());
     let folder = tempfile::tempdir().unwrap();
     let (file, id, key) = one_key(folder.path(), "k");
     let mut running = start(&file, ServerSettings::default()).await;
@@ -93,29 +93,29 @@ async fn who_changes_how_the_queue_runs_is_named() {
     running.patch("/api/groups/customer-7", json!({"paused": true})).await;
     running.get("/api/status").await;
     assert_eq!(running.patch("/api/groups/customer-7", json!({})).await.0, StatusCode::UNPROCESSABLE_ENTITY);
-    let seam = Fairlane::open(&format!("http://{key}@{}", running.server.address())).await.unwrap();
-    seam.group("customer-8").weight(2).apply().await.unwrap();
+    let over_http = Fairlane::open(&format!("http://{key}@{}", running.server.address())).await.unwrap();
+    over_http.group("customer-8").weight(2).apply().await.unwrap();
     let lines = log.lines("operated");
     let named = |path: &str| lines.iter().filter(|line| line.contains(&format!("path=\"{path}\""))).count();
     assert_eq!([named("/api/settings"), named("/api/groups/customer-7")], [1, 1], "{lines:?}");
     assert!(named("/engine/execute") > 0, "{lines:?}");
     assert!(lines.iter().all(|line| line.contains(&format!("key=\"{id}\""))), "{lines:?}");
-    assert!(!log.text().contains(&key[13..]), "no secret is told");
+    assert!(!log.text().contains(&key[13..]), "the log contains no secret");
 }
 
 #[tokio::test]
-async fn a_request_that_failed_is_told_with_its_trace_and_many_of_them_once() {
+async fn a_failed_request_is_logged_with_its_trace_and_many_of_them_once() {
     let log = Log::up_to(Level::WARN);
-    let _told = tracing::subscriber::set_default(log.clone());
+    let _guard = tracing::subscriber::set_default(log.clone());
     let (running, gate) = Gate::start().await;
     gate.set_away(true);
-    let began = tokio::time::Instant::now();
+    let start = tokio::time::Instant::now();
     for _ in 0..20 {
         let request = running.request(Method::GET, "/api/groups/customer-7");
         let request = request.header("traceparent", format!("00-{TRACE}-00f067aa0ba902b7-01"));
-        assert_eq!(answer(request).await.0, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(send(request).await.0, StatusCode::SERVICE_UNAVAILABLE);
     }
-    let (lines, most) = (log.lines("request failed"), 1 + began.elapsed().as_secs() as usize);
+    let (lines, most) = (log.lines("request failed"), 1 + start.elapsed().as_secs() as usize);
     assert!((1..=most).contains(&lines.len()), "{lines:?}");
     for word in [TRACE, "key=\"anonymous\"", "problem=\"unavailable\"", "route=\"/api/groups/{group}\""] {
         assert!(lines[0].contains(word), "{word}: {lines:?}");
@@ -123,14 +123,14 @@ async fn a_request_that_failed_is_told_with_its_trace_and_many_of_them_once() {
 }
 
 #[tokio::test]
-async fn a_request_is_told_with_its_key_and_what_was_wrong_with_it() {
+async fn a_request_is_logged_with_its_key_and_problem() {
     let log = Log::up_to(Level::DEBUG);
-    let _told = tracing::subscriber::set_default(log.clone());
+    let _guard = tracing::subscriber::set_default(log.clone());
     let folder = tempfile::tempdir().unwrap();
     let (file, id, key) = one_key(folder.path(), "k");
     let running = start(&file, ServerSettings::default()).await;
     let request = running.request(Method::POST, "/api/jobs").bearer_auth(&key);
-    assert_eq!(answer(with_json(request, &json!({}))).await.0, StatusCode::UNPROCESSABLE_ENTITY);
+    assert_eq!(send(with_json(request, &json!({}))).await.0, StatusCode::UNPROCESSABLE_ENTITY);
     let lines: Vec<String> =
         log.lines("request").into_iter().filter(|line| line.contains("route=\"/api/jobs\"")).collect();
     assert_eq!(lines.len(), 1, "{lines:?}");
@@ -138,9 +138,9 @@ async fn a_request_is_told_with_its_key_and_what_was_wrong_with_it() {
 }
 
 #[tokio::test]
-async fn destructive_acts_are_logged_with_the_key_and_what_they_changed() {
+async fn destructive_commands_are_logged_with_the_key_and_what_they_changed() {
     let log = Log::up_to(Level::INFO);
-    let _told = tracing::subscriber::set_default(log.clone());
+    let _guard = tracing::subscriber::set_default(log.clone());
     let folder = tempfile::tempdir().unwrap();
     let file = KeyFile::at(folder.path().join("keys.json"));
     let groups = Some(BTreeSet::from([GroupId::new("g").unwrap()]));
@@ -158,9 +158,9 @@ async fn destructive_acts_are_logged_with_the_key_and_what_they_changed() {
     assert_eq!(running.post("/api/jobs/cancel", jobs).await.0, StatusCode::OK);
     assert_eq!(running.post_nothing("/api/jobs/g/3/cancel".into()).await.0, StatusCode::OK);
     assert_eq!(running.post_nothing("/api/bulks/g/b/cancel".into()).await.0, StatusCode::OK);
-    let_die(fairlane, 1).await;
+    fail_all(fairlane, 1).await;
     assert_eq!(running.post_nothing("/api/jobs/g/dead/requeue".into()).await.0, StatusCode::OK);
-    let_die(fairlane, 1).await;
+    fail_all(fairlane, 1).await;
     let all = json!({"filter": {"group": "g"}});
     assert_eq!(running.post("/api/dead/discard", all).await.0, StatusCode::OK);
     for (event, fields) in [
@@ -181,9 +181,9 @@ async fn destructive_acts_are_logged_with_the_key_and_what_they_changed() {
 }
 
 #[tokio::test]
-async fn keys_in_a_directory_that_others_can_write_are_warned_about() {
+async fn keys_in_a_directory_that_others_can_write_cause_a_warning() {
     let log = Log::up_to(Level::WARN);
-    let _told = tracing::subscriber::set_default(log.clone());
+    let _guard = tracing::subscriber::set_default(log.clone());
     let folder = tempfile::tempdir().unwrap();
     let (file, ..) = one_key(folder.path(), "k");
     assert_eq!(log.text(), "");

@@ -1,34 +1,35 @@
-//! A real server, asked by a real HTTP client.
+//! A real server, and a real HTTP client that sends requests to it.
 
-#![expect(clippy::unwrap_used, reason = "what a test needs and does not get is its failure")]
+#![expect(clippy::unwrap_used, reason = "a test fails where it does not get what it needs")]
 
 mod access;
 mod audit;
-mod bound;
+mod bound_keys;
 mod broken_engine;
 mod bulks;
 mod congestion;
-mod costs;
 mod dead;
-mod description;
 mod events;
 mod examples;
-mod figures;
 mod floods;
 mod fuzz_bodies;
-mod gated;
+mod gate;
 mod groups;
-mod hoarders;
+mod idempotency;
+mod idle_connections;
+mod invalid_bodies;
 mod jobs;
 mod keys;
 mod large_bodies;
 mod leases;
 mod limits;
 mod logs;
-mod lost_answers;
+mod lost_replies;
+mod metrics;
 mod new_types;
+mod openapi;
+mod quotas;
 mod refused_bodies;
-mod repeats;
 mod running;
 mod schema;
 mod settings;
@@ -36,4 +37,3 @@ mod slow_clients;
 mod stopping;
 mod stream;
 mod types;
-mod unfit_bodies;

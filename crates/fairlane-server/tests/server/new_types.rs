@@ -1,10 +1,12 @@
-//! Types are few and everybody's: a key that is bound to groups uses those that are there, and adds none.
+//! All groups share a limited number of types: a key bound to groups uses existing ones and adds
+//! none.
 
 use std::sync::Arc;
 
 use fairlane::Fairlane;
-use fairlane_core::queue::{Command, Enqueue, JobRef, NewJob, SetType, TypePatch};
-use fairlane_core::{Cost, GroupId, JobId, Level, TypeId};
+use fairlane_core::kernel::Registered;
+use fairlane_core::queue::{Enqueue, JobRef, NewJob, SetType, TypePatch};
+use fairlane_core::{Command, Cost, GroupId, JobId, Level, TypeId};
 use fairlane_engine::wire;
 use fairlane_server::ServerSettings;
 use fairlane_server::access::Role;
@@ -12,9 +14,9 @@ use fairlane_server::keys::{KeyFile, Keys, NewKey};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::running::{Running, answer, problem};
+use crate::running::{Running, problem, send};
 
-/// A server whose queue knows the type `mail`, asked by a producer that is bound to `own`.
+/// A server whose queue has the type `mail`, with the key of a producer bound to `own`.
 async fn bound() -> Running {
     let folder = tempfile::tempdir().unwrap();
     let file = KeyFile::at(folder.path().join("keys.json"));
@@ -29,49 +31,49 @@ async fn bound() -> Running {
     running
 }
 
-/// Adds a type, as whoever is not bound can.
+/// Adds a type, as a key that is not bound can.
 async fn add(fairlane: &Fairlane, name: &str) {
-    let command = SetType { type_id: TypeId::new(name).unwrap(), patch: TypePatch::default() };
-    fairlane.engine().set_type(command).await.unwrap();
+    let operation = SetType { type_id: TypeId::new(name).unwrap(), patch: TypePatch::default() };
+    fairlane.engine().call(operation).await.unwrap();
 }
 
 async fn types(running: &Running) -> Vec<String> {
-    running.fairlane.whole().await.unwrap().types.iter().map(ToString::to_string).collect()
+    running.fairlane.queue_view().await.unwrap().types.iter().map(ToString::to_string).collect()
 }
 
 fn job(job_type: &str) -> Value {
     json!({"group": "own", "type": job_type, "payload": 1})
 }
 
-fn is_told((status, value): (StatusCode, Value)) {
+fn assert_refused((status, value): (StatusCode, Value)) {
     assert_eq!((status, problem(&value)), (StatusCode::CONFLICT, "conflict"), "{value}");
     assert!(value["detail"].as_str().unwrap().contains("PATCH /api/types/new"), "{value}");
 }
 
 #[tokio::test]
-async fn a_new_type_is_refused_and_one_that_is_there_is_used() {
+async fn a_new_type_is_refused_and_an_existing_one_is_used() {
     let running = bound().await;
-    is_told(running.post("/api/jobs", job("new")).await);
-    is_told(running.post("/api/jobs/batch", json!({"jobs": [job("mail"), job("new")]})).await);
+    assert_refused(running.post("/api/jobs", job("new")).await);
+    assert_refused(running.post("/api/jobs/batch", json!({"jobs": [job("mail"), job("new")]})).await);
     assert_eq!(
-        (running.fairlane.whole().await.unwrap().backlog, types(&running).await),
+        (running.fairlane.queue_view().await.unwrap().backlog, types(&running).await),
         (0, vec!["mail".into()])
     );
     assert_eq!(running.post("/api/jobs", job("mail")).await.0, StatusCode::CREATED);
     let (_, batch) = running.post("/api/jobs/batch", json!({"jobs": [job("mail"), job("mail")]})).await;
     assert_eq!(batch["created"], 2, "{batch}");
-    // Somebody who may has added it.
+    // A key that is not bound has added the type.
     add(&running.fairlane, "new").await;
     assert_eq!(running.post("/api/jobs", job("new")).await.0, StatusCode::CREATED);
 }
 
 #[tokio::test]
-async fn in_a_stream_a_new_type_is_a_wrong_line() {
+async fn a_line_with_a_new_type_is_invalid() {
     let running = bound().await;
     let send = |query: &str| {
         let lines = "{\"payload\":1}\n{\"type\":\"new\",\"payload\":2}\n{\"payload\":3}\n";
         let request = running.request(Method::POST, &format!("/api/jobs/stream?group=own&{query}"));
-        answer(request.header("content-type", "application/x-ndjson").body(lines))
+        send(request.header("content-type", "application/x-ndjson").body(lines))
     };
     let (status, value) = send("type=mail").await;
     assert_eq!((status, &value["created"], &value["complete"]), (StatusCode::OK, &json!(2), &json!(true)));
@@ -89,31 +91,30 @@ async fn in_a_stream_a_new_type_is_a_wrong_line() {
 }
 
 #[tokio::test]
-async fn nor_is_one_added_by_the_engine_over_http() {
+async fn the_http_engine_adds_no_type_either() {
     let running = bound().await;
     let enqueue = |job_type: &str| {
         let job = JobRef { group: GroupId::new("own").unwrap(), id: JobId::new(job_type).unwrap() };
-        Command::Enqueue(Enqueue {
-            jobs: vec![NewJob {
-                job,
-                type_id: TypeId::new(job_type).unwrap(),
-                level: Level::Normal,
-                cost: Cost::default(),
-                payload: b"1"[..].into(),
-                delay_ms: 0,
-                bulk: None,
-                trace: None,
-            }],
-        })
+        let new = NewJob {
+            job,
+            type_id: TypeId::new(job_type).unwrap(),
+            level: Level::Normal,
+            cost: Cost::default(),
+            payload: b"1"[..].into(),
+            delay_ms: 0,
+            bulk: None,
+            trace: None,
+        };
+        Enqueue { jobs: vec![new] }.into_command()
     };
     let send = |command: Command| {
-        let request = running.request(Method::POST, wire::EXECUTE_PATH);
+        let request = running.request(Method::POST, wire::SUBMIT_PATH);
         request.header("content-type", wire::CONTENT_TYPE).body(wire::encode(&command)).send()
     };
     let set = SetType { type_id: TypeId::new("new").unwrap(), patch: TypePatch::default() };
     assert_eq!(send(enqueue("new")).await.unwrap().status(), StatusCode::CONFLICT);
-    assert_eq!(send(Command::SetType(set)).await.unwrap().status(), StatusCode::FORBIDDEN);
+    assert_eq!(send(set.into_command()).await.unwrap().status(), StatusCode::FORBIDDEN);
     assert_eq!(types(&running).await, ["mail"]);
     assert_eq!(send(enqueue("mail")).await.unwrap().status(), StatusCode::OK);
-    assert_eq!(running.fairlane.whole().await.unwrap().backlog, 1);
+    assert_eq!(running.fairlane.queue_view().await.unwrap().backlog, 1);
 }

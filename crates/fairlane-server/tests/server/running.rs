@@ -1,4 +1,4 @@
-//! A server that runs for one test, and a client that asks it.
+//! A server that runs for one test, and a client that sends requests to it.
 
 use std::sync::{Arc, OnceLock};
 
@@ -30,24 +30,24 @@ impl Running {
         Self::start_with(fairlane, None, ServerSettings::default()).await
     }
 
-    /// A server as it is wanted.
+    /// A server with these keys and settings.
     pub async fn start_with(fairlane: Fairlane, keys: Option<Arc<Keys>>, settings: ServerSettings) -> Self {
         let any_port = ([127, 0, 0, 1], 0).into();
         let server = Server::start(fairlane.clone(), any_port, keys, settings).await.unwrap();
         Self { fairlane, server, client: client(), token: None }
     }
 
-    /// From now on all requests come with this key.
+    /// Sends this key with all requests from now on.
     pub fn set_token(&mut self, token: impl Into<String>) {
         self.token = Some(token.into());
     }
 
-    /// The address of a path.
+    /// The URL of a path.
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.server.address())
     }
 
-    /// A request to be completed.
+    /// A request that is not sent yet.
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
         let request = self.client.request(method, self.url(path));
         match &self.token {
@@ -56,43 +56,43 @@ impl Running {
         }
     }
 
-    /// Asks, and gives the answer as JSON (null if there is none).
+    /// Sends a GET request, and returns the response as JSON (null if it is empty).
     pub async fn get(&self, path: &str) -> (StatusCode, Value) {
-        answer(self.request(Method::GET, path)).await
+        send(self.request(Method::GET, path)).await
     }
 
-    /// Sends JSON.
+    /// Sends a POST request with JSON.
     pub async fn post(&self, path: &str, body: Value) -> (StatusCode, Value) {
-        answer(json(self.request(Method::POST, path), &body)).await
+        send(json(self.request(Method::POST, path), &body)).await
     }
 
-    /// Sends nothing.
+    /// Sends a POST request without a body.
     pub async fn post_nothing(&self, path: String) -> (StatusCode, Value) {
-        answer(self.request(Method::POST, &path)).await
+        send(self.request(Method::POST, &path)).await
     }
 
-    /// Sends JSON that changes something.
+    /// Sends a PATCH request with JSON.
     pub async fn patch(&self, path: &str, body: Value) -> (StatusCode, Value) {
-        answer(json(self.request(Method::PATCH, path), &body)).await
+        send(json(self.request(Method::PATCH, path), &body)).await
     }
 
-    /// Removes something.
+    /// Sends a DELETE request.
     pub async fn delete(&self, path: &str) -> (StatusCode, Value) {
-        answer(self.request(Method::DELETE, path)).await
+        send(self.request(Method::DELETE, path)).await
     }
 }
 
-/// A request with this JSON.
+/// A request with this JSON body.
 pub fn json(request: RequestBuilder, body: &Value) -> RequestBuilder {
     request.header("content-type", "application/json").body(Body::from(body.to_string()))
 }
 
-/// Sends a request and reads the answer as JSON.
-pub async fn answer(request: RequestBuilder) -> (StatusCode, Value) {
+/// Sends a request and returns the response as JSON.
+pub async fn send(request: RequestBuilder) -> (StatusCode, Value) {
     read(request.send().await.unwrap()).await
 }
 
-/// Reads an answer as JSON.
+/// Reads a response as JSON.
 pub async fn read(response: Response) -> (StatusCode, Value) {
     let status = response.status();
     let body = response.bytes().await.unwrap();
@@ -112,9 +112,9 @@ pub fn problem(value: &Value) -> &str {
 fn client() -> Client {
     static PROVIDER: OnceLock<()> = OnceLock::new();
     PROVIDER.get_or_init(|| {
-        // Another test of this process may have been first.
+        // Another test of this process may have installed it.
         let _ = rustls::crypto::ring::default_provider().install_default();
     });
-    // No certificates: nothing here is encrypted.
+    // No certificates: no connection here is encrypted.
     Client::builder().no_proxy().tls_certs_only([]).build().unwrap()
 }

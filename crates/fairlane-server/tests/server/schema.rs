@@ -1,4 +1,4 @@
-//! The API against its own description: schemathesis sends what the description allows and what it does not.
+//! The API against its description: schemathesis sends valid and invalid requests.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -8,12 +8,13 @@ use fairlane_server::ServerSettings;
 
 use crate::keys::{one_key, start};
 
-/// What is installed, from PyPI.
+/// The package to install from PyPI.
 const PACKAGE: &str = "schemathesis==4.32.5";
-/// Requests per operation; a longer run is told by the environment.
+/// Requests per operation; the environment sets more for a longer run.
 const EXAMPLES: &str = "6";
 
-/// A virtual environment under the target directory with schemathesis in it, made when it is not there.
+/// The program in a virtual environment under the target directory, which is created if it does not
+/// exist.
 fn schemathesis() -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(PACKAGE);
     let program = folder.join("bin/st");
@@ -55,7 +56,7 @@ fn check(address: &str, token: &str, examples: &str) -> Output {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_request_finds_an_answer_outside_the_description() {
+async fn every_response_conforms_to_the_description() {
     let folder = tempfile::tempdir().unwrap();
     let (file, _, token) = one_key(folder.path(), "schemathesis");
     let running =

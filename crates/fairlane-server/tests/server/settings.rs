@@ -1,4 +1,4 @@
-//! Settings of the whole, and its status.
+//! Settings and status of the queue.
 
 use fairlane::{Job, Settings};
 use reqwest::StatusCode;
@@ -21,7 +21,7 @@ async fn all_settings_are_shown() {
 }
 
 #[tokio::test]
-async fn a_change_keeps_what_is_absent() {
+async fn a_change_keeps_absent_settings() {
     let running = Running::start().await;
     let (_, before) = running.get("/api/settings").await;
     let change = json!({"discipline": "classic", "levels": "strict", "rate": "1000/s", "base_backoff_ms": 5});
@@ -38,7 +38,7 @@ async fn a_change_keeps_what_is_absent() {
 }
 
 #[tokio::test]
-async fn what_the_description_allows_is_taken_and_what_lies_beyond_is_not() {
+async fn values_within_the_described_bounds_are_accepted_and_others_are_not() {
     let running = Running::start().await;
     let description = serde_json::to_value(fairlane_server::openapi()).unwrap();
     let properties =
@@ -48,7 +48,7 @@ async fn what_the_description_allows_is_taken_and_what_lies_beyond_is_not() {
         let own = running.get("/api/settings").await.1[name].clone();
         for (bound, beyond) in [("minimum", -1), ("maximum", 1)] {
             let Some(most) = schema[bound].as_i64() else { continue };
-            // The least and the most wait of refused work are bounded by each other.
+            // The shortest and the longest backoff bound each other.
             let (low, high) = if name.ends_with("_backoff_ms") { (1, 86_400_000) } else { (0, 0) };
             if low > 0 {
                 let both = json!({"base_backoff_ms": low, "max_backoff_ms": high});
@@ -66,7 +66,7 @@ async fn what_the_description_allows_is_taken_and_what_lies_beyond_is_not() {
 }
 
 #[tokio::test]
-async fn a_change_that_makes_no_sense_changes_nothing() {
+async fn an_invalid_change_changes_nothing() {
     let running = Running::start().await;
     let (_, before) = running.get("/api/settings").await;
     for change in [
@@ -86,20 +86,20 @@ async fn a_change_that_makes_no_sense_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_rate_is_removed_by_null_and_by_the_word_for_it() {
+async fn a_rate_is_removed_by_null_and_by_none() {
     let running = Running::start().await;
     for path in ["/api/settings", "/api/groups/g", "/api/types/mail"] {
-        for nothing in [json!(null), json!("none")] {
+        for none in [json!(null), json!("none")] {
             let (_, settings) = running.patch(path, json!({"rate": "100/s"})).await;
             assert_eq!(settings["rate"], "100/s", "{path}");
-            let (status, settings) = running.patch(path, json!({"rate": nothing})).await;
-            assert_eq!((status, &settings["rate"]), (StatusCode::OK, &json!(null)), "{path} {nothing}");
+            let (status, settings) = running.patch(path, json!({"rate": none})).await;
+            assert_eq!((status, &settings["rate"]), (StatusCode::OK, &json!(null)), "{path} {none}");
         }
     }
 }
 
 #[tokio::test]
-async fn the_discipline_stays_while_it_is_in_use() {
+async fn the_discipline_cannot_be_changed_while_it_is_in_use() {
     let running = Running::start().await;
     running.fairlane.enqueue(Job::new("a", "mail", &1)).await.unwrap().accepted().unwrap();
     let change = json!({"discipline": "classic", "max_retry_count": 9});
@@ -111,7 +111,7 @@ async fn the_discipline_stays_while_it_is_in_use() {
 }
 
 #[tokio::test]
-async fn changes_at_the_same_moment_are_all_kept() {
+async fn concurrent_changes_are_all_kept() {
     let running = Running::start().await;
     let changes = [
         json!({"max_retry_count": 7}),
@@ -129,17 +129,17 @@ async fn changes_at_the_same_moment_are_all_kept() {
 }
 
 #[tokio::test]
-async fn the_status_says_what_an_operator_wants_to_know() {
+async fn the_status_contains_counts_warnings_and_versions() {
     let running = Running::start().await;
     running.fairlane.enqueue(Job::new("a", "mail", &1)).await.unwrap().accepted().unwrap();
-    let (status, whole) = running.get("/api/status").await;
+    let (status, queue) = running.get("/api/status").await;
     assert_eq!(status, StatusCode::OK);
-    assert_eq!((&whole["backlog"], &whole["active_groups"]), (&json!(1), &json!(1)));
-    assert_eq!(whole["active_lanes"], json!({"high": 0, "normal": 1, "low": 0}));
-    assert_eq!(whole["types"], json!(["mail"]));
+    assert_eq!((&queue["backlog"], &queue["active_groups"]), (&json!(1), &json!(1)));
+    assert_eq!(queue["active_lanes"], json!({"high": 0, "normal": 1, "low": 0}));
+    assert_eq!(queue["types"], json!(["mail"]));
     let warning = "no worker asks for jobs of the type mail, and some wait";
-    assert_eq!((&whole["discipline"], &whole["warnings"]), (&json!("share"), &json!([warning])));
-    assert_eq!(whole["engine"], running.fairlane.engine().name());
-    assert_eq!(whole["version"], env!("CARGO_PKG_VERSION"));
-    assert!(whole["uptime_ms"].is_u64());
+    assert_eq!((&queue["discipline"], &queue["warnings"]), (&json!("share"), &json!([warning])));
+    assert_eq!(queue["engine"], running.fairlane.engine().name());
+    assert_eq!(queue["version"], env!("CARGO_PKG_VERSION"));
+    assert!(queue["uptime_ms"].is_u64());
 }

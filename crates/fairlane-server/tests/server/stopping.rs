@@ -1,4 +1,4 @@
-//! A server that stops while it is busy.
+//! A server that is stopped while it is busy.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
 use crate::events::Events;
-use crate::gated::Gate;
-use crate::running::{Running, answer, json as with_json};
+use crate::gate::Gate;
+use crate::running::{Running, json as with_json, send};
 
-/// Longer than any test here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than any step of these tests takes.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 async fn stop(server: Running) {
     let grace = ServerSettings::default().shutdown_grace_period;
@@ -25,37 +25,37 @@ async fn stop(server: Running) {
 }
 
 #[tokio::test]
-async fn polls_are_answered_with_nothing_and_streams_end_cleanly() {
+async fn polls_return_without_jobs_and_streams_end_cleanly() {
     let (server, gate) = Gate::start().await;
     server.fairlane.bulk("group", "bulk").open().await.unwrap();
     let polls: Vec<_> = (0..20)
         .map(|number| {
             let body = json!({"worker": format!("worker-{number}"), "types": ["mail"], "wait_ms": 60_000});
-            tokio::spawn(answer(with_json(server.request(Method::POST, "/api/leases"), &body)))
+            tokio::spawn(send(with_json(server.request(Method::POST, "/api/leases"), &body)))
         })
         .collect();
     gate.leased(20).await;
     let mut bulk = Events::follow(&server, "/api/bulks/group/bulk/events", None).await;
-    let mut whole = Events::follow(&server, "/api/events", None).await;
+    let mut queue = Events::follow(&server, "/api/events", None).await;
     bulk.next().await.unwrap();
-    whole.next().await.unwrap();
+    queue.next().await.unwrap();
     stop(server).await;
     for poll in polls {
         assert_eq!(poll.await.unwrap(), (StatusCode::OK, json!({"jobs": []})));
     }
     while bulk.next().await.is_some() {}
-    while whole.next().await.is_some() {}
+    while queue.next().await.is_some() {}
 }
 
 #[tokio::test]
-async fn a_lease_that_was_begun_is_answered_in_full() {
+async fn a_lease_in_progress_gets_its_full_response() {
     let (server, gate) = Gate::start().await;
     let jobs =
         (0..100).map(|number| Job::new("group", "mail", &"x".repeat(20_000)).id(format!("job-{number}")));
     server.fairlane.enqueue_all(jobs).await.unwrap();
     gate.close();
     let body = json!({"worker": "worker", "types": ["mail"], "count": 100});
-    let leasing = tokio::spawn(answer(with_json(server.request(Method::POST, "/api/leases"), &body)));
+    let leasing = tokio::spawn(send(with_json(server.request(Method::POST, "/api/leases"), &body)));
     gate.leased(1).await;
     let stopping = tokio::spawn(stop(server));
     gate.open();
@@ -65,17 +65,17 @@ async fn a_lease_that_was_begun_is_answered_in_full() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_half_sent_can_still_be_finished() {
+async fn a_body_that_is_half_sent_can_be_completed() {
     let server = Running::start().await;
     let fairlane = server.fairlane.clone();
     let mut stream = TcpStream::connect(server.server.address()).await.unwrap();
     let body = json!({"worker": "worker", "types": ["mail"]}).to_string();
     let head = "POST /api/leases HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nexpect: 100-continue";
     stream.write_all(format!("{head}\r\ncontent-length: {}\r\n\r\n", body.len()).as_bytes()).await.unwrap();
-    // The server asks for the body: it has begun.
-    let mut asked = [0; 25];
-    stream.read_exact(&mut asked).await.unwrap();
-    assert!(asked.starts_with(b"HTTP/1.1 100"));
+    // The server asks for the body, so the request is in progress.
+    let mut status = [0; 25];
+    stream.read_exact(&mut status).await.unwrap();
+    assert!(status.starts_with(b"HTTP/1.1 100"));
     let (first, second) = body.split_at(10);
     stream.write_all(first.as_bytes()).await.unwrap();
     let stopping = tokio::spawn(stop(server));
@@ -87,7 +87,7 @@ async fn a_body_that_is_half_sent_can_still_be_finished() {
     stopping.await.unwrap();
 }
 
-/// Sends jobs one after the other until the server is gone; gives the ids that it has acknowledged.
+/// Sends jobs one after the other until the server is gone; returns the acknowledged ids.
 async fn produce(request: RequestBuilder, number: usize, enough: Arc<AtomicBool>) -> Vec<String> {
     let mut acknowledged = Vec::new();
     for job in 0.. {
@@ -96,8 +96,8 @@ async fn produce(request: RequestBuilder, number: usize, enough: Arc<AtomicBool>
         let sent = with_json(request.try_clone().unwrap(), &body).send().await;
         let Ok(response) = sent else { break };
         let status = response.status();
-        let text = response.bytes().await.expect("an answer that has begun is whole");
-        let value: Value = serde_json::from_slice(&text).expect("and can be read");
+        let text = response.bytes().await.expect("a response that has begun is complete");
+        let value: Value = serde_json::from_slice(&text).expect("the response is JSON");
         match status {
             StatusCode::CREATED | StatusCode::OK => acknowledged.push(id),
             StatusCode::SERVICE_UNAVAILABLE => break,
@@ -111,7 +111,7 @@ async fn produce(request: RequestBuilder, number: usize, enough: Arc<AtomicBool>
 }
 
 #[tokio::test]
-async fn nothing_that_was_acknowledged_is_lost_when_it_stops_under_load() {
+async fn no_acknowledged_job_is_lost_when_the_server_stops_under_load() {
     let server = Running::start().await;
     let fairlane = server.fairlane.clone();
     let enough = Arc::new(AtomicBool::new(false));
@@ -121,11 +121,11 @@ async fn nothing_that_was_acknowledged_is_lost_when_it_stops_under_load() {
             tokio::spawn(produce(request, number, enough.clone()))
         })
         .collect();
-    crate::leases::until("it is busy", || async { enough.load(Ordering::SeqCst) }).await;
+    crate::leases::until("the server is busy", || async { enough.load(Ordering::SeqCst) }).await;
     stop(server).await;
     let mut known = 0;
     for (number, producer) in producers.into_iter().enumerate() {
-        let acknowledged = tokio::time::timeout(PATIENCE, producer).await.unwrap().unwrap();
+        let acknowledged = tokio::time::timeout(TIMEOUT, producer).await.unwrap().unwrap();
         let ids: BTreeSet<_> = acknowledged.into_iter().collect();
         for id in &ids {
             let view = fairlane.job(format!("group-{number}"), id).view().await.unwrap();
@@ -133,11 +133,12 @@ async fn nothing_that_was_acknowledged_is_lost_when_it_stops_under_load() {
         }
         known += ids.len() as u64;
     }
-    let whole = fairlane.whole().await.unwrap();
-    assert!(whole.backlog >= known && known >= 20, "{} jobs, {known} acknowledged", whole.backlog);
+    let queue = fairlane.queue_view().await.unwrap();
+    assert!(queue.backlog >= known && known >= 20, "{} jobs, {known} acknowledged", queue.backlog);
 }
 
-/// A bulk action with more results than any system takes off the server's hands, and a client that has begun to read.
+/// A bulk action with more results than the buffers of a connection hold, and a client that has
+/// begun to read.
 async fn reading_results(settings: ServerSettings) -> (Running, TcpStream) {
     let server = Running::start_with(Fairlane::open("memory:").await.unwrap(), None, settings).await;
     let bulk = server.fairlane.bulk("group", "bulk").open().await.unwrap();
@@ -150,8 +151,8 @@ async fn reading_results(settings: ServerSettings) -> (Running, TcpStream) {
                 "result": "x".repeat(60_000)})
         };
         let settlements: Vec<Value> = leased["jobs"].as_array().unwrap().iter().map(settle).collect();
-        let (status, told) = server.post("/api/leases/settle", json!({"settlements": settlements})).await;
-        assert_eq!(status, StatusCode::OK, "{told}");
+        let (status, body) = server.post("/api/leases/settle", json!({"settlements": settlements})).await;
+        assert_eq!(status, StatusCode::OK, "{body}");
     }
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4096).unwrap();
@@ -165,20 +166,20 @@ async fn reading_results(settings: ServerSettings) -> (Running, TcpStream) {
 }
 
 #[tokio::test]
-async fn results_that_are_being_read_break_off() {
+async fn results_that_are_being_read_are_aborted() {
     let (server, mut stream) = reading_results(ServerSettings::default()).await;
     let address = server.server.address();
     let stopping = tokio::spawn(stop(server));
-    crate::leases::until("it stops", || async { TcpStream::connect(address).await.is_err() }).await;
+    crate::leases::until("the server stops", || async { TcpStream::connect(address).await.is_err() }).await;
     let mut read = Vec::new();
-    // A connection that is cut is what is wanted.
-    let _ = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut read)).await.expect("it ends");
+    // The connection is expected to be aborted.
+    let _ = tokio::time::timeout(TIMEOUT, stream.read_to_end(&mut read)).await.expect("it ends");
     assert!(!read.ends_with(b"0\r\n\r\n") && read.len() < 300 * 60_000, "{} bytes", read.len());
     stopping.await.unwrap();
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_does_not_take_the_whole_grace_period() {
+async fn a_client_that_does_not_read_does_not_take_the_full_grace_period() {
     let shutdown_grace_period = Duration::from_secs(40);
     let write_timeout = Duration::from_secs(3600);
     let settings = ServerSettings { shutdown_grace_period, write_timeout, ..ServerSettings::default() };

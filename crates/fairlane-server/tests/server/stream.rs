@@ -1,4 +1,4 @@
-//! Jobs as an endless stream, and where to go on with one that broke off.
+//! Streams of jobs, and where to resume an interrupted one.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -16,15 +16,15 @@ use sha2::{Digest, Sha256};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::running::{Running, answer, problem};
+use crate::running::{Running, problem, send};
 
-/// How long a condition is waited for.
-const LIMIT: Duration = Duration::from_secs(30);
+/// Longer than any step of these tests takes.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A body that is made while it is sent.
-struct Made<F>(F);
+/// A body that is generated while it is sent.
+struct Generated<F>(F);
 
-impl<F: FnMut() -> Option<Bytes> + Unpin> Body for Made<F> {
+impl<F: FnMut() -> Option<Bytes> + Unpin> Body for Generated<F> {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -32,18 +32,18 @@ impl<F: FnMut() -> Option<Bytes> + Unpin> Body for Made<F> {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        Poll::Ready((self.0)().map(|piece| Ok(Frame::data(piece))))
+        Poll::Ready((self.0)().map(|chunk| Ok(Frame::data(chunk))))
     }
 }
 
-/// Lines from one number to another, a few thousand bytes at a time, each with its number as payload.
+/// Lines from one number to another, a few kilobytes at a time, each with its number as payload.
 fn lines(from: u64, to: u64) -> reqwest::Body {
     let mut next = from;
-    reqwest::Body::wrap(Made(move || {
+    reqwest::Body::wrap(Generated(move || {
         let until = to.min(next + 99);
-        let piece: String = (next..=until).map(line).collect();
+        let chunk: String = (next..=until).map(line).collect();
         next = until + 1;
-        (!piece.is_empty()).then(|| piece.into())
+        (!chunk.is_empty()).then(|| chunk.into())
     }))
 }
 
@@ -51,7 +51,8 @@ fn line(number: u64) -> String {
     format!("{{\"payload\":{number}}}\n")
 }
 
-/// The id of the job on a line of a bulk action of `g`: the same in every version, for a stream may go on in the next.
+/// The id of the job on a line of a bulk action of `g`: it never changes, as a stream may be
+/// resumed by a later version.
 fn id_of(bulk: &str, line: u64) -> String {
     let mut hash = Sha256::new();
     for part in ["g", bulk] {
@@ -72,7 +73,7 @@ fn stream(running: &Running, query: &str, body: impl Into<reqwest::Body>) -> Req
 }
 
 async fn streamed(running: &Running, query: &str, body: impl Into<reqwest::Body>) -> Value {
-    let (status, value) = answer(stream(running, query, body)).await;
+    let (status, value) = send(stream(running, query, body)).await;
     assert_eq!(status, StatusCode::OK, "{value}");
     let count = |key: &str| value[key].as_u64().unwrap();
     let counted = ["created", "existing", "empty_lines", "errors_total"].into_iter().map(count).sum::<u64>();
@@ -80,18 +81,19 @@ async fn streamed(running: &Running, query: &str, body: impl Into<reqwest::Body>
     value
 }
 
-/// A server that gives up soon.
-async fn impatient(settings: Settings) -> Running {
+/// A server with short timeouts.
+async fn short_timeouts(settings: Settings) -> Running {
     let fairlane = Fairlane::open_with("memory:", settings).await.unwrap();
-    let patience = Duration::from_millis(50);
-    let timeout = Duration::from_millis(300);
-    let settings =
-        ServerSettings { stream_patience: patience, body_timeout: timeout, ..ServerSettings::default() };
+    let settings = ServerSettings {
+        stream_patience: Duration::from_millis(50),
+        body_timeout: Duration::from_millis(300),
+        ..ServerSettings::default()
+    };
     Running::start_with(fairlane, None, settings).await
 }
 
 #[tokio::test]
-async fn a_hundred_thousand_lines_are_taken_while_they_are_made() {
+async fn a_hundred_thousand_lines_are_enqueued_while_they_are_generated() {
     let running = Running::start().await;
     let query = "group=g&type=mail&bulk=news&open=true&seal=true";
     let value = streamed(&running, query, lines(1, 100_000)).await;
@@ -103,7 +105,7 @@ async fn a_hundred_thousand_lines_are_taken_while_they_are_made() {
     let (_, last) = running.get(&path_of("news", 100_000)).await;
     assert_eq!((&last["payload"], &last["type"]), (&json!(100_000), &json!("mail")));
     assert_eq!(running.get("/api/jobs/stream?group=g&bulk=news").await.1, json!({"next_line": 100_001}));
-    // The same source again adds nothing, though the bulk action is sealed.
+    // The same source again adds nothing, although the bulk action is sealed.
     let again = streamed(&running, query, lines(1, 500)).await;
     assert_eq!(
         (&again["created"], &again["existing"], &again["complete"]),
@@ -111,8 +113,8 @@ async fn a_hundred_thousand_lines_are_taken_while_they_are_made() {
     );
 }
 
-/// Sends some whole lines and half of one, and goes away.
-async fn break_off(running: &Running, path: &str, header: &str, from: u64, to: u64) {
+/// Sends some complete lines and half of one, and disconnects.
+async fn interrupt(running: &Running, path: &str, header: &str, from: u64, to: u64) {
     let mut connection = TcpStream::connect(running.server.address()).await.unwrap();
     let head = format!(
         "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/x-ndjson\r\n{header}transfer-encoding: chunked\r\n\r\n"
@@ -124,23 +126,23 @@ async fn break_off(running: &Running, path: &str, header: &str, from: u64, to: u
     connection.shutdown().await.unwrap();
 }
 
-/// Where to go on, when it is this line.
+/// Waits until the stream resumes at this line.
 async fn resumes_at(request: impl Fn() -> RequestBuilder, line: u64) {
-    let waited = tokio::time::timeout(LIMIT, async {
-        while answer(request()).await.1 != json!({"next_line": line}) {
+    let waited = tokio::time::timeout(TIMEOUT, async {
+        while send(request()).await.1 != json!({"next_line": line}) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     });
-    assert!(waited.await.is_ok(), "{}", answer(request()).await.1);
+    assert!(waited.await.is_ok(), "{}", send(request()).await.1);
 }
 
-async fn goes_on_where_it_broke_off(running: &Running) {
+async fn interrupt_and_resume(running: &Running) {
     let path = "/api/jobs/stream?group=g&type=mail&bulk=news&open=true&seal=true";
-    let where_to = || running.request(Method::GET, "/api/jobs/stream?group=g&bulk=news");
-    break_off(running, path, "", 1, 1000).await;
-    resumes_at(where_to, 1001).await;
-    break_off(running, &format!("{path}&first_line=1001"), "", 1001, 1777).await;
-    resumes_at(where_to, 1778).await;
+    let resume = || running.request(Method::GET, "/api/jobs/stream?group=g&bulk=news");
+    interrupt(running, path, "", 1, 1000).await;
+    resumes_at(resume, 1001).await;
+    interrupt(running, &format!("{path}&first_line=1001"), "", 1001, 1777).await;
+    resumes_at(resume, 1778).await;
     let query = "group=g&type=mail&bulk=news&open=true&seal=true&first_line=1778";
     let value = streamed(running, query, lines(1778, 3000)).await;
     assert_eq!((&value["created"], &value["existing"]), (&json!(1223), &json!(0)), "{value}");
@@ -153,26 +155,25 @@ async fn goes_on_where_it_broke_off(running: &Running) {
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_off_goes_on_with_every_line_once() {
-    goes_on_where_it_broke_off(&Running::start().await).await;
+async fn an_interrupted_stream_is_resumed_with_every_line_once() {
+    interrupt_and_resume(&Running::start().await).await;
 }
 
 #[tokio::test]
-async fn a_stream_into_redis_that_breaks_off_goes_on_with_every_line_once() {
+async fn an_interrupted_stream_into_redis_is_resumed_with_every_line_once() {
     let redis = RedisServer::start(ServerOptions::default());
-    goes_on_where_it_broke_off(&Running::over(&redis.url(), Settings::default()).await).await;
+    interrupt_and_resume(&Running::over(&redis.url(), Settings::default()).await).await;
 }
 
 #[tokio::test]
 async fn a_stream_outside_a_bulk_action_is_repeated_with_an_idempotency_key() {
     let running = Running::start().await;
     let query = "group=g&type=mail";
-    let send = |body: reqwest::Body, query: &str| {
-        answer(stream(&running, query, body).header("idempotency-key", "k"))
-    };
-    break_off(&running, &format!("/api/jobs/stream?{query}"), "idempotency-key: k\r\n", 1, 300).await;
-    let where_to = || running.request(Method::GET, "/api/jobs/stream?group=g").header("idempotency-key", "k");
-    resumes_at(where_to, 301).await;
+    let send =
+        |body: reqwest::Body, query: &str| send(stream(&running, query, body).header("idempotency-key", "k"));
+    interrupt(&running, &format!("/api/jobs/stream?{query}"), "idempotency-key: k\r\n", 1, 300).await;
+    let resume = || running.request(Method::GET, "/api/jobs/stream?group=g").header("idempotency-key", "k");
+    resumes_at(resume, 301).await;
     let (_, rest) = send(lines(301, 500), "group=g&type=mail&first_line=301").await;
     assert_eq!((&rest["created"], &rest["existing"]), (&json!(200), &json!(0)), "{rest}");
     let (_, all) = send(lines(1, 500), query).await;
@@ -181,17 +182,17 @@ async fn a_stream_outside_a_bulk_action_is_repeated_with_an_idempotency_key() {
     assert_eq!((status, &value["stopped"]["reason"]), (StatusCode::OK, &json!("other-source")), "{value}");
     assert_eq!((&value["created"], &value["complete"]), (&json!(0), &json!(false)), "{value}");
     assert!(value["errors"][0]["detail"].as_str().unwrap().contains("idempotency key was used"), "{value}");
-    // Without a key nothing is known again.
+    // Without a key no job is found again.
     assert_eq!(streamed(&running, query, lines(1, 500)).await["created"], 500);
-    assert_eq!(running.fairlane.whole().await.unwrap().backlog, 1000);
+    assert_eq!(running.fairlane.queue_view().await.unwrap().backlog, 1000);
 }
 
 #[tokio::test]
-async fn another_source_is_told_and_ends_the_stream() {
+async fn another_source_is_detected_and_stops_the_stream() {
     let running = Running::start().await;
     let query = "group=g&type=mail&bulk=news&open=true";
     streamed(&running, query, lines(1, 50)).await;
-    // Line 20 is another one, and those after 50 are new.
+    // Line 20 is different, and those after 50 are new.
     let changed: String = (1..=2000).map(|number| line(if number == 20 { 0 } else { number })).collect();
     let value = streamed(&running, &format!("{query}&seal=true"), changed).await;
     assert_eq!(
@@ -199,11 +200,11 @@ async fn another_source_is_told_and_ends_the_stream() {
         (&json!(1), &json!(false), &json!("other-source"), &json!(false)),
         "{value}"
     );
-    assert!(value["created"].as_u64().unwrap() < 1000, "the step that showed it was the last: {value}");
+    assert!(value["created"].as_u64().unwrap() < 1000, "the batch with the difference was the last: {value}");
     assert_eq!((&value["errors_total"], &value["errors"][0]["line"]), (&json!(1), &json!(20)));
     assert!(value["errors"][0]["detail"].as_str().unwrap().contains("known by their line"), "{value}");
     assert_eq!(running.get(&path_of("news", 20)).await.1["payload"], 20);
-    // With ids of their own, jobs are compared one by one, and the others go on.
+    // Jobs with ids of their own are compared one by one, and the others are enqueued.
     let own = |payload: u64| format!("{{\"id\":\"own\",\"payload\":{payload}}}\n");
     let value = streamed(&running, "group=g&type=mail", [own(1), own(2), own(1)].concat()).await;
     assert_eq!(
@@ -217,7 +218,7 @@ async fn another_source_is_told_and_ends_the_stream() {
 const MIXED: &str = "\n{\"payload\":2}\n{\"payload\":3,\"cost\":0}\n{\"id\":\"own\",\"type\":\"text\",\"payload\":4}\n\n\nnonsense\n{\"payload\":8}";
 
 #[tokio::test]
-async fn wrong_lines_are_skipped_and_reported() {
+async fn invalid_lines_are_skipped_and_reported() {
     let running = Running::start().await;
     let value = streamed(&running, "group=g&type=mail&bulk=news&open=true&seal=true&level=low", MIXED).await;
     assert_eq!(
@@ -235,17 +236,17 @@ async fn wrong_lines_are_skipped_and_reported() {
     assert_eq!(running.get(&path_of("news", 8)).await.1["payload"], 8);
     assert_eq!(running.get(&path_of("news", 3)).await.0, StatusCode::NOT_FOUND);
 
-    // A mended line is taken, what was there stays.
-    let mended = MIXED.replace("\"cost\":0", "\"cost\":1").replace("nonsense", "{\"payload\":7}");
+    // A corrected line is enqueued, and existing jobs stay.
+    let corrected = MIXED.replace("\"cost\":0", "\"cost\":1").replace("nonsense", "{\"payload\":7}");
     let running = Running::start().await;
     streamed(&running, "group=g&type=mail&bulk=news&open=true", MIXED).await;
-    let value = streamed(&running, "group=g&type=mail&bulk=news", mended).await;
+    let value = streamed(&running, "group=g&type=mail&bulk=news", corrected).await;
     assert_eq!((&value["created"], &value["existing"]), (&json!(2), &json!(3)), "{value}");
     assert_eq!(running.get(&path_of("news", 7)).await.1["payload"], 7);
 }
 
 #[tokio::test]
-async fn only_the_first_hundred_wrong_lines_are_named() {
+async fn only_the_first_hundred_invalid_lines_are_listed() {
     let running = Running::start().await;
     let value = streamed(&running, "group=g&type=mail", "x\n".repeat(1000)).await;
     assert_eq!((&value["errors_total"], value["errors"].as_array().unwrap().len()), (&json!(1000), 100));
@@ -256,7 +257,7 @@ async fn only_the_first_hundred_wrong_lines_are_named() {
 }
 
 #[tokio::test]
-async fn a_stream_stops_before_a_wrong_line_if_it_is_to() {
+async fn a_stream_stops_before_an_invalid_line_on_request() {
     let running = Running::start().await;
     let value = streamed(&running, "group=g&type=mail&bulk=b&open=true&seal=true&on_error=stop", MIXED).await;
     assert_eq!(
@@ -271,13 +272,13 @@ async fn a_stream_stops_before_a_wrong_line_if_it_is_to() {
     let query = "group=g&type=mail&bulk=b&seal=true&on_error=stop&first_line=3";
     let value = streamed(&running, query, rest).await;
     assert_eq!((&value["next_line"], &value["created"]), (&json!(7), &json!(2)), "{value}");
-    // Line 4 has an id of its own, and is not found.
+    // Line 4 has an id of its own, so it is not found.
     assert_eq!(running.get("/api/jobs/stream?group=g&bulk=b").await.1, json!({"next_line": 4}));
 }
 
 #[tokio::test]
-async fn a_full_queue_stops_an_endless_stream_that_goes_on_later() {
-    let running = impatient(Settings { group_backlog_max: 250, ..Settings::default() }).await;
+async fn a_full_queue_stops_an_endless_stream_that_is_resumed_later() {
+    let running = short_timeouts(Settings { group_backlog_max: 250, ..Settings::default() }).await;
     let value =
         streamed(&running, "group=g&type=mail&bulk=news&open=true&seal=true", lines(1, u64::MAX)).await;
     assert_eq!(
@@ -303,12 +304,12 @@ async fn a_full_queue_stops_an_endless_stream_that_goes_on_later() {
 }
 
 #[tokio::test]
-async fn a_queue_with_room_again_takes_the_rest_of_a_waiting_stream() {
+async fn a_waiting_stream_continues_when_the_queue_has_room_again() {
     let running = Running::over("memory:", Settings { group_backlog_max: 250, ..Settings::default() }).await;
     let sending = streamed(&running, "group=g&type=mail&bulk=news&open=true", lines(1, 400));
     let making_room = async {
-        let full = tokio::time::timeout(LIMIT, async {
-            while running.fairlane.whole().await.unwrap().backlog < 250 {
+        let full = tokio::time::timeout(TIMEOUT, async {
+            while running.fairlane.queue_view().await.unwrap().backlog < 250 {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         });
@@ -321,19 +322,19 @@ async fn a_queue_with_room_again_takes_the_rest_of_a_waiting_stream() {
 }
 
 #[tokio::test]
-async fn a_body_that_pauses_for_too_long_is_answered_with_what_was_taken() {
-    let running = impatient(Settings::default()).await;
+async fn the_response_to_a_body_that_pauses_for_too_long_counts_its_lines() {
+    let running = short_timeouts(Settings::default()).await;
     let mut connection = TcpStream::connect(running.server.address()).await.unwrap();
     let head = "POST /api/jobs/stream?group=g&type=mail HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/x-ndjson\r\n\
                 content-length: 1000\r\n\r\n";
     connection.write_all(format!("{head}{}{}{{", line(1), line(2)).as_bytes()).await.unwrap();
     let mut text = String::new();
-    tokio::time::timeout(LIMIT, async {
+    tokio::time::timeout(TIMEOUT, async {
         while !text.contains("too-slow") {
-            let mut piece = [0; 4096];
-            let read = connection.read(&mut piece).await.unwrap();
+            let mut chunk = [0; 4096];
+            let read = connection.read(&mut chunk).await.unwrap();
             assert!(read > 0, "{text}");
-            text.push_str(std::str::from_utf8(&piece[..read]).unwrap());
+            text.push_str(std::str::from_utf8(&chunk[..read]).unwrap());
         }
     })
     .await
@@ -342,18 +343,18 @@ async fn a_body_that_pauses_for_too_long_is_answered_with_what_was_taken() {
         text.starts_with("HTTP/1.1 200") && text.contains("\"next_line\":3,\"complete\":false"),
         "{text}"
     );
-    assert_eq!(running.fairlane.whole().await.unwrap().backlog, 2);
+    assert_eq!(running.fairlane.queue_view().await.unwrap().backlog, 2);
 }
 
 #[tokio::test]
-async fn lines_that_come_slowly_are_taken_before_the_next_one_comes() {
+async fn slow_lines_are_enqueued_before_the_next_one_comes() {
     let running = Running::start().await;
     let mut connection = TcpStream::connect(running.server.address()).await.unwrap();
     let head = "POST /api/jobs/stream?group=g&type=mail HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/x-ndjson\r\n\
                 content-length: 1000\r\n\r\n";
     connection.write_all(format!("{head}{}", line(1)).as_bytes()).await.unwrap();
-    let taken = tokio::time::timeout(LIMIT, async {
-        while running.fairlane.whole().await.unwrap().backlog < 1 {
+    let taken = tokio::time::timeout(TIMEOUT, async {
+        while running.fairlane.queue_view().await.unwrap().backlog < 1 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     });
@@ -361,19 +362,19 @@ async fn lines_that_come_slowly_are_taken_before_the_next_one_comes() {
 }
 
 #[tokio::test]
-async fn a_stream_stops_while_the_engine_is_away_and_goes_on_later() {
+async fn a_stream_stops_while_the_engine_is_unavailable_and_is_resumed_later() {
     let mut redis = RedisServer::start(ServerOptions { durable: true, ..ServerOptions::default() });
     let fairlane = Fairlane::open(&redis.url()).await.unwrap();
     let settings = ServerSettings { stream_patience: Duration::from_millis(50), ..ServerSettings::default() };
     let running = Running::start_with(fairlane, None, settings).await;
     let sending = streamed(&running, "group=g&type=mail&bulk=news&open=true", lines(1, u64::MAX));
     let killing = async {
-        while running.fairlane.whole().await.unwrap().backlog < 1000 {
+        while running.fairlane.queue_view().await.unwrap().backlog < 1000 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         redis.kill();
     };
-    let (value, ()) = tokio::time::timeout(LIMIT, async { tokio::join!(sending, killing) }).await.unwrap();
+    let (value, ()) = tokio::time::timeout(TIMEOUT, async { tokio::join!(sending, killing) }).await.unwrap();
     assert_eq!(
         (&value["complete"], &value["stopped"]["reason"]),
         (&json!(false), &json!("unavailable")),
@@ -388,17 +389,17 @@ async fn a_stream_stops_while_the_engine_is_away_and_goes_on_later() {
 }
 
 #[tokio::test]
-async fn a_server_that_stops_says_where_a_stream_goes_on() {
+async fn a_server_that_stops_returns_where_to_resume_a_stream() {
     let running = Running::start().await;
     let mut connection = TcpStream::connect(running.server.address()).await.unwrap();
     let head = "POST /api/jobs/stream?group=g&type=mail HTTP/1.1\r\nhost: localhost\r\n\
                 content-type: application/x-ndjson\r\ncontent-length: 1000\r\n\r\n";
     connection.write_all(format!("{head}{}", line(1)).as_bytes()).await.unwrap();
-    while running.fairlane.whole().await.unwrap().backlog < 1 {
+    while running.fairlane.queue_view().await.unwrap().backlog < 1 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let mut text = String::new();
-    let stopped = tokio::time::timeout(LIMIT, async {
+    let stopped = tokio::time::timeout(TIMEOUT, async {
         tokio::join!(running.server.stop(), connection.read_to_string(&mut text)).1.unwrap()
     });
     stopped.await.unwrap();
@@ -416,7 +417,7 @@ async fn lines_may_be_payloads() {
 }
 
 #[tokio::test]
-async fn ids_that_are_taken_elsewhere_and_closed_bulk_actions_are_told() {
+async fn ids_of_other_jobs_and_sealed_bulk_actions_are_reported() {
     let running = Running::start().await;
     running.post("/api/jobs", json!({"group": "g", "type": "mail", "id": "alone", "payload": 1})).await;
     let body = "{\"id\":\"alone\",\"payload\":1}\n{\"payload\":2}\n";
@@ -435,7 +436,7 @@ async fn ids_that_are_taken_elsewhere_and_closed_bulk_actions_are_told() {
 }
 
 #[tokio::test]
-async fn a_type_too_many_is_refused_line_by_line() {
+async fn types_beyond_the_limit_are_refused_line_by_line() {
     let running = Running::start().await;
     let body: String = (1..=70).map(|n| format!("{{\"type\":\"t-{n}\",\"payload\":{n}}}\n")).collect();
     let value = streamed(&running, "group=g", body.clone()).await;
@@ -454,7 +455,7 @@ async fn a_type_too_many_is_refused_line_by_line() {
 }
 
 #[tokio::test]
-async fn a_stream_that_makes_no_sense_is_refused() {
+async fn an_invalid_query_is_refused() {
     let running = Running::start().await;
     for query in [
         "",
@@ -472,14 +473,14 @@ async fn a_stream_that_makes_no_sense_is_refused() {
         "group=g&x=1",
         "group=g&bulk=",
     ] {
-        let (status, value) = answer(stream(&running, query, "")).await;
+        let (status, value) = send(stream(&running, query, "")).await;
         assert_eq!(
             (status, problem(&value)),
             (StatusCode::UNPROCESSABLE_ENTITY, "invalid"),
             "{query}: {value}"
         );
     }
-    let (status, value) = answer(stream(&running, "group=g&bulk=nowhere", "")).await;
+    let (status, value) = send(stream(&running, "group=g&bulk=nowhere", "")).await;
     assert_eq!((status, problem(&value)), (StatusCode::NOT_FOUND, "not-found"), "{value}");
     let (status, _) = running.post("/api/jobs/stream?group=g", json!({})).await;
     assert_eq!(status, StatusCode::UNSUPPORTED_MEDIA_TYPE);
@@ -488,7 +489,7 @@ async fn a_stream_that_makes_no_sense_is_refused() {
 }
 
 #[tokio::test]
-async fn ids_of_the_lines_own_that_look_like_lines_do_not_move_the_place_to_go_on() {
+async fn ids_that_resemble_line_numbers_do_not_change_where_to_resume() {
     let running = Running::start().await;
     let rows = [1, 2, 3, 4, 5, 8, 10, 16, 20, 32, 40, 41];
     let body: String =
@@ -497,7 +498,7 @@ async fn ids_of_the_lines_own_that_look_like_lines_do_not_move_the_place_to_go_o
     assert_eq!((&value["created"], &value["next_line"]), (&json!(12), &json!(13)), "{value}");
     let next = running.get("/api/jobs/stream?group=g&bulk=news").await.1["next_line"].as_u64().unwrap();
     assert!(next <= 13, "{next}");
-    // Lines without ids go beside them.
+    // Lines without ids are enqueued beside them.
     let value = streamed(&running, "group=g&type=mail&bulk=news&first_line=13", lines(13, 41)).await;
     assert_eq!(value["created"], 29, "{value}");
     let bulk = "n".repeat(128);
@@ -508,7 +509,7 @@ async fn ids_of_the_lines_own_that_look_like_lines_do_not_move_the_place_to_go_o
 }
 
 #[tokio::test]
-async fn a_line_may_hold_bytes() {
+async fn a_line_may_contain_bytes_in_base64() {
     let running = Running::start().await;
     let body = "{\"id\":\"bytes\",\"payload_base64\":\"//4A\"}\n{\"payload_base64\":\"?\"}\n";
     let value = streamed(&running, "group=g&type=mail", body).await;

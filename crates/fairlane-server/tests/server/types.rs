@@ -1,4 +1,4 @@
-//! Types: listed, looked at, changed.
+//! Types: listed, shown, changed and removed.
 
 use fairlane::Job;
 use reqwest::StatusCode;
@@ -34,7 +34,7 @@ async fn an_unknown_type_is_not_found() {
 }
 
 #[tokio::test]
-async fn a_change_keeps_what_is_absent_and_removes_what_is_null() {
+async fn a_change_keeps_absent_settings_and_removes_null_ones() {
     let running = Running::start().await;
     let all = json!({"rate": "10/min", "concurrency": 4, "paused": true, "max_retry_count": 0});
     assert_eq!(running.patch("/api/types/mail", all.clone()).await, (StatusCode::OK, all));
@@ -46,7 +46,7 @@ async fn a_change_keeps_what_is_absent_and_removes_what_is_null() {
 }
 
 #[tokio::test]
-async fn a_change_that_makes_no_sense_changes_nothing() {
+async fn an_invalid_change_changes_nothing() {
     let running = Running::start().await;
     for change in [
         json!({}),
@@ -63,7 +63,7 @@ async fn a_change_that_makes_no_sense_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_sixty_fifth_type_does_not_fit() {
+async fn a_sixty_fifth_type_is_refused() {
     let running = Running::start().await;
     for number in 0..64 {
         let (status, _) = running.patch(&format!("/api/types/t{number}"), json!({"paused": true})).await;

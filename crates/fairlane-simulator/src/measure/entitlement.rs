@@ -1,13 +1,13 @@
-//! What each group was served, and what it was entitled to.
+//! The cost that each group was served, and its entitlement.
 //!
-//! Each cost unit a type serves is divided, at that moment, among the groups that had something to
-//! be served: between the levels by their weights, within a level by the groups' weights. A group's
-//! entitlement is the sum of what fell to it. This is fair queueing as the textbook has it, with
-//! neither quantum nor credit, kept in constant time per job: each order counts how much fell to
-//! one unit of weight, and a group remembers that count from when it came in.
+//! Each cost unit that a type serves is divided, at that time, among the groups that have jobs to
+//! serve: between the levels by their weights, within a level by the groups' weights. A group's
+//! entitlement is the sum of its parts. This is textbook fair queueing, without quantum or credit,
+//! in constant time per job: each order counts how much one unit of weight received, and a group
+//! remembers that count from the time it became active.
 //!
-//! A group with a rate or concurrency of its own is entitled as if it had none; a paused group to
-//! nothing.
+//! A group with a rate or concurrency of its own is entitled as if it had none; a paused group is
+//! entitled to nothing.
 
 use fairlane_core::limits::LEVEL_WEIGHTS;
 use fairlane_core::queue::LevelOrder;
@@ -18,7 +18,7 @@ use crate::scenario::Part;
 #[derive(Debug)]
 pub struct Entitlement {
     strict: bool,
-    /// By type, then level.
+    /// The orders of each type, by level.
     orders: Vec<[Order; 3]>,
     accounts: Vec<Account>,
     served_total: u64,
@@ -51,7 +51,7 @@ impl Account {
 }
 
 impl Entitlement {
-    /// All groups are idle.
+    /// Accounts of idle groups.
     pub fn new(part: &Part) -> Self {
         let account = |group: &crate::scenario::GroupPart| Account {
             type_index: group.type_index,
@@ -73,17 +73,17 @@ impl Entitlement {
         }
     }
 
-    /// Jobs of a group can be served.
+    /// Records jobs of a group that can be served.
     pub fn arrived(&mut self, group: usize, jobs: u64) {
         self.change(group, |account| account.backlog += jobs);
     }
 
-    /// A group is paused or resumed.
+    /// Records that a group is paused or resumed.
     pub fn set_paused(&mut self, group: usize, paused: bool) {
         self.change(group, |account| account.paused = paused);
     }
 
-    /// One job of a group is served.
+    /// Records that one job of a group is served.
     pub fn served(&mut self, group: usize) {
         let account = &self.accounts[group];
         let cost = account.cost;
@@ -112,7 +112,8 @@ impl Entitlement {
         }
     }
 
-    /// Changes an account, and its order's weight when that starts or ends its being backlogged.
+    /// Changes an account, and the weight of its order when the account becomes or ceases to be
+    /// backlogged.
     fn change(&mut self, group: usize, change: impl FnOnce(&mut Account)) {
         let account = &mut self.accounts[group];
         let order = &mut self.orders[account.type_index][account.level];
@@ -132,7 +133,7 @@ impl Entitlement {
         }
     }
 
-    /// Cost served and entitled to so far.
+    /// The cost served and the cost entitled to so far.
     pub fn so_far(&self, group: usize) -> (f64, f64) {
         let account = &self.accounts[group];
         let order = &self.orders[account.type_index][account.level];
@@ -140,7 +141,7 @@ impl Entitlement {
         (account.served as f64, account.entitled + open * account.weight as f64)
     }
 
-    /// Whether the group has been backlogged without a break since this was last asked.
+    /// Whether the group was backlogged without a break since the last call.
     pub fn take_unbroken(&mut self, group: usize) -> bool {
         let account = &mut self.accounts[group];
         let unbroken = !account.interrupted;
@@ -148,15 +149,15 @@ impl Entitlement {
         unbroken
     }
 
-    /// Cost served and entitled to, as parts of all cost served.
+    /// The cost served and the cost entitled to, as fractions of all cost served.
     pub fn shares(&self, group: usize) -> (f64, f64) {
         let (served, entitled) = self.so_far(group);
         let total = self.served_total.max(1) as f64;
         (served / total, entitled / total)
     }
 
-    /// Jain's index over what each entitled group was served of its entitlement: 1 when all got
-    /// the same part of it, 1/n when one got everything.
+    /// Jain's index over the part of its entitlement that each entitled group was served: 1 when
+    /// all got the same part, 1/n when one got everything.
     pub fn jain(&self) -> Option<f64> {
         let (mut count, mut sum, mut squares) = (0.0, 0.0, 0.0);
         for group in 0..self.accounts.len() {

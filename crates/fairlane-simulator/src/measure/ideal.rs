@@ -1,17 +1,17 @@
-//! The least time in which the jobs could have been done.
+//! The shortest time in which the jobs could have been done.
 //!
-//! Jobs flow like water: as soon as they have come, at the limit. Each type has its own limit and
-//! all types together have one; the ideal end is the latest of these, and one service time. When
-//! all jobs come at once this is jobs / limit + one service time. Pauses, groups' own limits and
-//! the number of workers are not taken into account.
+//! Jobs flow like a fluid: as soon as they have arrived, at the limit. Each type has its own limit
+//! and all types together have one. The ideal end is the latest of these, plus one service time.
+//! When all jobs arrive at once this is jobs / limit + one service time. Pauses, groups' own limits
+//! and the number of workers are not taken into account.
 
 use crate::scenario::Part;
 use crate::steps::Steps;
 
-/// The ideal so far.
+/// The ideal end of the jobs so far.
 #[derive(Debug)]
 pub struct Ideal {
-    /// The whole's, then each type's.
+    /// The pipe of the queue, then that of each type.
     pipes: Vec<Pipe>,
     group_types: Vec<usize>,
     service_us: f64,
@@ -33,11 +33,11 @@ impl Pipe {
 }
 
 impl Ideal {
-    /// Nothing has come yet.
+    /// The ideal before the first arrival.
     pub fn new(part: &Part) -> Self {
-        let whole = part.whole_per_second().map(Steps::constant);
+        let queue = part.queue_per_second().map(Steps::constant);
         let types = part.types.iter().map(|part| part.limit());
-        let pipes = [whole].into_iter().chain(types).map(|limit| Pipe { limit, end_us: 0.0 });
+        let pipes = [queue].into_iter().chain(types).map(|limit| Pipe { limit, end_us: 0.0 });
         let longest = part.types.iter().map(|part| part.service.mean_us()).fold(0.0, f64::max);
         Self {
             pipes: pipes.collect(),
@@ -46,13 +46,13 @@ impl Ideal {
         }
     }
 
-    /// Jobs have come.
+    /// Records jobs that have arrived.
     pub fn arrived(&mut self, group: usize, jobs: u64, now_us: u64) {
         self.pipes[0].take(jobs, now_us);
         self.pipes[1 + self.group_types[group]].take(jobs, now_us);
     }
 
-    /// When all could have been done; `None` where nothing limits.
+    /// When all jobs could have been done, in microseconds; `None` without a limit.
     pub fn end_us(&self) -> Option<f64> {
         let limited = self.pipes.iter().filter(|pipe| pipe.limit.is_some());
         limited.map(|pipe| pipe.end_us).reduce(f64::max).map(|end_us| end_us + self.service_us)

@@ -1,7 +1,7 @@
-//! The least that a group got of its share in any ten seconds.
+//! The smallest part of its share that a group was served in any ten seconds.
 //!
-//! Time is cut into whole seconds of the run; a window is ten in a row, and the next begins a
-//! second later. Only windows through which the group was backlogged without a break count.
+//! Time is divided into whole seconds of the run; a window is ten in a row, and the next begins a
+//! second later. Only windows during which the group was always backlogged count.
 
 use std::collections::VecDeque;
 
@@ -21,7 +21,7 @@ pub struct Windows {
 
 #[derive(Debug, Default)]
 struct Window {
-    /// Left out: a limit of its own, not its share, decides what it gets.
+    /// Whether the group is left out: a limit of its own, not its share, decides what it is served.
     exempt: bool,
     served: f64,
     entitled: f64,
@@ -30,7 +30,7 @@ struct Window {
 }
 
 impl Windows {
-    /// Time starts at zero.
+    /// Windows at time zero.
     pub fn new(part: &Part) -> Self {
         let window = |group: &crate::scenario::GroupPart| Window {
             exempt: group.has_own_limit(),
@@ -50,7 +50,7 @@ impl Windows {
         }
     }
 
-    /// The least of a group, if any window counted.
+    /// The smallest part of a group; `None` if no window counted.
     pub fn least(&self, group: usize) -> Option<f64> {
         self.groups[group].least.filter(|_| !self.groups[group].exempt)
     }

@@ -1,6 +1,6 @@
-//! The picture: completions over time, a chart for each part, a line for each group.
+//! The chart: completions over time, a chart for each part, a line for each group.
 //!
-//! Text stays text in SVG, so that no font is needed here and the viewer's own is used.
+//! Text stays text in the SVG, so that no font is needed here and the viewer's own is used.
 
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::ValueFormatter;
@@ -11,9 +11,9 @@ use super::{GroupReport, PartReport, Series};
 
 const WIDTH: u32 = 960;
 const CHART_HEIGHT: u32 = 460;
-/// Lines of their own; the other groups share one.
+/// Most lines of single groups; all other groups share one line.
 const LINES_MAX: usize = 12;
-/// Beyond this ratio between the most and the least jobs of a line the chart is logarithmic.
+/// Above this ratio between the most and the fewest jobs of a line the chart is logarithmic.
 const LINEAR_RATIO_MAX: f64 = 100.0;
 const FONT: &str = "sans-serif";
 const REST_COLOUR: RGBColor = RGBColor(150, 150, 150);
@@ -61,7 +61,7 @@ fn draw<'a>(area: &Area<'a>, reports: &[PartReport], charts: usize) -> Result<()
     area.present()
 }
 
-/// A linear chart, or a logarithmic one where a line of few jobs would lie flat on the ground.
+/// Draws a linear chart, or a logarithmic one if a line with few jobs would be flat.
 fn draw_part<'a>(area: &Area<'a>, report: &PartReport) -> Result<(), Failure<'a>> {
     let lines = lines(report);
     let ends = || lines.iter().filter_map(|line| line.points.last());
@@ -143,7 +143,7 @@ fn points(series: &Series) -> Vec<(f64, f64)> {
     series.cumulative().into_iter().map(|(seconds, jobs)| (seconds, jobs as f64)).collect()
 }
 
-/// `1,000,000`, or with a decimal where that says more.
+/// Formats a number as `1,000,000`, or with one decimal if it is small and not whole.
 fn number(value: f64) -> String {
     if value.fract().abs() > 1e-9 && value < 100.0 {
         return format!("{value:.1}");

@@ -1,9 +1,9 @@
 //! Completions over time, in constant memory.
 
-/// Most points that are kept; when there are more, two become one.
+/// Most points of a series; beyond it two points become one.
 const POINTS_MAX: usize = 512;
 
-/// How many jobs of a group were done in each step of time.
+/// The number of jobs of a group done in each step of time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
     step_us: u64,
@@ -29,8 +29,8 @@ impl Series {
         self.counts[index] += 1;
     }
 
-    /// Seconds since the start of the run, and jobs done by then. Stretches without a completion
-    /// have a point at either end only.
+    /// Seconds since the start of the run, and the number of jobs done by then. A stretch without a
+    /// completion has a point at either end only.
     pub fn cumulative(&self) -> Vec<(f64, u64)> {
         let seconds = |index: usize| index as f64 * self.step_us as f64 / 1e6;
         let mut points = Vec::new();
@@ -48,7 +48,7 @@ impl Series {
         points
     }
 
-    /// Both together.
+    /// The sum of both series.
     pub(crate) fn plus(&self, other: &Self) -> Self {
         let step_us = self.step_us.max(other.step_us);
         let mut sum = Self { step_us, counts: Vec::new() };

@@ -1,4 +1,4 @@
-//! The figures as rows of text; whoever shows them draws the lines. The first row is the heading.
+//! The figures as rows of text without borders. The first row is the heading.
 
 use super::PartReport;
 
@@ -28,8 +28,8 @@ pub fn summary_rows(reports: &[PartReport]) -> Vec<Vec<String>> {
     rows
 }
 
-/// The figures of one part under several rules side by side: a row for each figure, a column for each report.
-/// The groups shown are the `groups_max` with the most jobs.
+/// The figures of one part under several disciplines side by side: a row for each figure, a column
+/// for each report. Only the `groups_max` groups with the most jobs are shown.
 pub fn compared_rows(reports: &[&PartReport], groups_max: usize) -> Vec<Vec<String>> {
     let row = |name: String, show: &dyn Fn(&PartReport) -> String| {
         [name].into_iter().chain(reports.iter().map(|report| show(report))).collect()
@@ -69,8 +69,8 @@ fn largest(report: &PartReport, groups_max: usize) -> Vec<usize> {
     groups
 }
 
-/// One row for each group of a part, the `groups_max` with the most jobs and a row that says how
-/// many more there are.
+/// One row for each of the `groups_max` groups with the most jobs, and one with the number of the
+/// others.
 pub fn group_rows(report: &PartReport, groups_max: usize) -> Vec<Vec<String>> {
     let heading = [
         "group",

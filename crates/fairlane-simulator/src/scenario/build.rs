@@ -1,4 +1,4 @@
-//! From a file as written to a part that can run: every reference resolved, every number checked.
+//! Builds a part that can run from a file as written: resolves references and checks numbers.
 
 use std::fmt::Display;
 
@@ -19,11 +19,12 @@ use super::part::{Arrival, DownstreamPart, GroupPart, Moment, Part, Pause, Servi
 const GROUPS_MAX: u64 = 100_000;
 const JOBS_MAX: u64 = 100_000_000;
 const WORKERS_MAX: u64 = 1_000_000;
-/// Below a lease's longest time, so that no lease of a run expires.
+/// Longest service time, in milliseconds; below the longest lease, so that no lease of a run
+/// expires.
 const SERVICE_MS_MAX: u64 = 10 * 60 * 1000;
 const TYPE_NAME: &str = "work";
 
-/// A field and what is wrong with it.
+/// An invalid field, and what is wrong with it.
 pub struct Invalid {
     field: String,
     problem: String,
@@ -46,7 +47,7 @@ impl Invalid {
 
 pub type Checked<T> = Result<T, Invalid>;
 
-/// Checks one part.
+/// Checks and builds one part.
 pub fn part(layer: &Layer, name: &str) -> Checked<Part> {
     let workers = within("workers", layer.workers.unwrap_or(1), 1, WORKERS_MAX)?;
     let lease_jobs = layer.lease_jobs.unwrap_or(workers.min(LEASE_JOBS_MAX as u64));
@@ -76,19 +77,19 @@ pub fn part(layer: &Layer, name: &str) -> Checked<Part> {
         groups,
         alone_without,
     };
-    ends(&part)?;
+    check_end(&part)?;
     Ok(part)
 }
 
 fn discipline(written: &str) -> Checked<Discipline> {
     let known = [Discipline::Share, Discipline::Classic];
     let found = known.into_iter().find(|discipline| discipline.as_str() == written);
-    let problem = || format!("{written:?} is not one; there are \"share\" and \"classic\"");
+    let problem = || format!("{written:?} is not a discipline; use \"share\" or \"classic\"");
     found.ok_or_else(|| Invalid::new("discipline", problem()))
 }
 
-/// A flow that never ends needs a moment at which the run does.
-fn ends(part: &Part) -> Checked<()> {
+/// A flow without an end needs a stop of the run.
+fn check_end(part: &Part) -> Checked<()> {
     if part.stop_after_us.is_some() || part.stop_after_jobs.is_some() {
         return Ok(());
     }
@@ -114,7 +115,7 @@ fn types(layer: &Layer) -> Checked<Vec<TypePart>> {
         let field = |key: &str| format!("{key} of type {}", written.name);
         let id = TypeId::new(&written.name).map_err(|error| Invalid::new("type.name", error))?;
         if types.iter().any(|known| known.id == id) {
-            return Err(Invalid::new("type.name", format_args!("{:?} stands twice", written.name)));
+            return Err(Invalid::new("type.name", format_args!("{:?} appears twice", written.name)));
         }
         let downstream = written.downstream.as_ref();
         types.push(TypePart {
@@ -122,13 +123,13 @@ fn types(layer: &Layer) -> Checked<Vec<TypePart>> {
             rate: written.rate.map(|written| rate(&field("rate"), written)).transpose()?,
             concurrency: concurrency(&field("concurrency"), written.concurrency)?,
             service: service(&field("service"), written.service.unwrap_or(common))?,
-            downstream: downstream.map(|layer| outside(&field("downstream"), layer)).transpose()?,
+            downstream: downstream.map(|layer| self::downstream(&field("downstream"), layer)).transpose()?,
         });
     }
     Ok(types)
 }
 
-fn outside(field: &str, layer: &DownstreamLayer) -> Checked<DownstreamPart> {
+fn downstream(field: &str, layer: &DownstreamLayer) -> Checked<DownstreamPart> {
     let depth_seconds = layer.depth_seconds;
     if !(depth_seconds > 0.0 && depth_seconds <= 86_400.0) {
         let problem = format!("must be above 0 and at most 86400, not {depth_seconds}");
@@ -168,7 +169,7 @@ fn groups(layer: &Layer, types: &[TypePart]) -> Checked<Vec<GroupPart>> {
     let mut names: Vec<&str> = groups.iter().map(|group| group.name.as_str()).collect();
     names.sort_unstable();
     if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(Invalid::new("group.name", format_args!("{:?} stands twice", pair[0])));
+        return Err(Invalid::new("group.name", format_args!("{:?} appears twice", pair[0])));
     }
     Ok(groups)
 }
@@ -188,7 +189,7 @@ fn group(
         arrivals.push(self::arrival(layer, &field("arrivals"), arrival, later_us)?);
     }
     if arrivals.is_empty() {
-        return Err(Invalid::new(field("arrivals"), "there are none; say when its jobs come"));
+        return Err(Invalid::new(field("arrivals"), "there are none; define when its jobs arrive"));
     }
     let mut pauses = Vec::new();
     for pause in written.pauses.iter().flatten() {
@@ -224,7 +225,7 @@ fn type_of(group: &GroupLayer, types: &[TypePart]) -> Checked<usize> {
     let field = || format!("type of group {}", group.name);
     match &group.type_name {
         None if types.len() == 1 => Ok(0),
-        None => Err(Invalid::new(field(), "there are several types; say which")),
+        None => Err(Invalid::new(field(), "there are several types; name one")),
         Some(name) => {
             let found = types.iter().position(|known| known.id.to_string() == *name);
             found.ok_or_else(|| Invalid::new(field(), format_args!("there is no type {name:?}")))
@@ -283,7 +284,10 @@ fn moment(layer: &Layer, field: &str, at_once: &AtOnceLayer, later_us: u64) -> C
     let field = format!("{field}.at_once.when.group");
     let members = members_of(&when.group, layer, &field)?;
     if members.len() != 1 {
-        return Err(Invalid::new(field, format_args!("{:?} is many groups; name a single one", when.group)));
+        return Err(Invalid::new(
+            field,
+            format_args!("{:?} is several groups; name a single one", when.group),
+        ));
     }
     let watched = layer.groups.iter().find(|group| group.name == when.group);
     let mut jobs_total = 0;
@@ -297,7 +301,7 @@ fn moment(layer: &Layer, field: &str, at_once: &AtOnceLayer, later_us: u64) -> C
     Ok(Moment::WhenDone { group: members.start, jobs, later_us })
 }
 
-/// Which of the groups, written out, those named `name` in the file are.
+/// The indices of the groups named `name` in the file, after groups with a `count` are expanded.
 fn members_of(name: &str, layer: &Layer, field: &str) -> Checked<std::ops::Range<usize>> {
     let mut start = 0;
     for group in &layer.groups {
@@ -351,7 +355,7 @@ fn service(field: &str, written: Service) -> Checked<ServiceTime> {
     };
     within(field, least, 1, SERVICE_MS_MAX)?;
     if least > most {
-        return Err(Invalid::new(field, format_args!("{least} ms to {most} ms is no range")));
+        return Err(Invalid::new(field, format_args!("{least} ms to {most} ms is not a range")));
     }
     within(field, most, 1, SERVICE_MS_MAX)?;
     Ok(ServiceTime { least_us: least * 1000, most_us: most * 1000 })

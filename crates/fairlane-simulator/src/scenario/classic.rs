@@ -1,7 +1,7 @@
 //! The keys of the `classic` discipline: as they are written, and checked.
 //!
-//! They have the names and defaults of the original documents. `share` does not read them, so that a scenario can
-//! say them and still run under either.
+//! They have the names and defaults of the original documents. `share` ignores them, so that a
+//! scenario can have them and still run under either discipline.
 
 use fairlane_core::Rate;
 use fairlane_core::congestion::Congestion;
@@ -20,25 +20,27 @@ const DISPATCH_INTERVAL_MS: u64 = 100;
 const DISPATCH_BATCH_SIZE: u64 = 100;
 const INTERVAL_MS_MAX: u64 = 60 * 60 * 1000;
 
-/// The table `[classic]` of a file or a part, or what the command line says in its place.
+/// The table `[classic]` of a file or a part, or the overrides of the command line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClassicLayer {
-    /// What progress is worth in a score; 10,000 unless said.
+    /// The weight of progress in a score; 10,000 by default.
     pub alpha: Option<i64>,
-    /// Jobs a second over all groups; unless said the scenario's `rate`, or 10,000 if it has none.
+    /// Jobs per second over all groups; by default the scenario's `rate`, or 10,000 if it has none.
     pub global_rps: Option<u64>,
-    /// Admitted jobs that may wait for a worker; 10,000 unless said.
+    /// Most admitted jobs that wait for a worker; 10,000 by default.
     pub ready_queue_max_size: Option<u64>,
-    /// How often jobs are taken from their lanes to be decided on; 200 unless said.
+    /// The interval in milliseconds at which jobs are taken from their lanes and admitted or
+    /// refused; 200 by default.
     pub fetch_interval_ms: Option<u64>,
-    /// How many of them at a time; 50 unless said.
+    /// Most jobs admitted or refused at a time; 50 by default.
     pub fetch_batch_size: Option<u64>,
-    /// How often jobs whose backoff is over go back to their lanes; 100 unless said.
+    /// The interval in milliseconds at which jobs whose backoff is over return to their lanes; 100
+    /// by default.
     pub dispatch_interval_ms: Option<u64>,
-    /// How many of them at a time; 100 unless said.
+    /// Most jobs that return at a time; 100 by default.
     pub dispatch_batch_size: Option<u64>,
-    /// How refused jobs are kept away.
+    /// The backoff of refused jobs.
     pub congestion: Option<CongestionLayer>,
 }
 
@@ -46,16 +48,16 @@ pub struct ClassicLayer {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CongestionLayer {
-    /// Off: every refused job waits `base_backoff_ms`. On unless said.
+    /// If false, every refused job waits `base_backoff_ms`. True by default.
     pub enabled: Option<bool>,
-    /// The least a refused job waits; 1000 unless said.
+    /// The shortest backoff in milliseconds; 1000 by default.
     pub base_backoff_ms: Option<u64>,
-    /// The most it waits; 120,000 unless said.
+    /// The longest backoff in milliseconds; 120,000 by default.
     pub max_backoff_ms: Option<u64>,
 }
 
 impl ClassicLayer {
-    pub(super) fn under(self, over: Self) -> Self {
+    pub(super) fn overridden_by(self, over: Self) -> Self {
         Self {
             alpha: over.alpha.or(self.alpha),
             global_rps: over.global_rps.or(self.global_rps),
@@ -65,7 +67,7 @@ impl ClassicLayer {
             dispatch_interval_ms: over.dispatch_interval_ms.or(self.dispatch_interval_ms),
             dispatch_batch_size: over.dispatch_batch_size.or(self.dispatch_batch_size),
             congestion: match (self.congestion, over.congestion) {
-                (Some(base), Some(over)) => Some(base.under(over)),
+                (Some(base), Some(over)) => Some(base.overridden_by(over)),
                 (base, over) => over.or(base),
             },
         }
@@ -73,7 +75,7 @@ impl ClassicLayer {
 }
 
 impl CongestionLayer {
-    fn under(self, over: Self) -> Self {
+    fn overridden_by(self, over: Self) -> Self {
         Self {
             enabled: over.enabled.or(self.enabled),
             base_backoff_ms: over.base_backoff_ms.or(self.base_backoff_ms),
@@ -82,7 +84,7 @@ impl CongestionLayer {
     }
 }
 
-/// What a run under `classic` goes by.
+/// The settings of a run under `classic`.
 #[derive(Debug, Clone, Copy)]
 pub struct ClassicPart {
     pub alpha: i64,
@@ -141,7 +143,7 @@ fn congestion(layer: CongestionLayer) -> Checked<Congestion> {
     })
 }
 
-/// A number that may be negative and is at most `most` away from zero.
+/// Checks a number that may be negative: its absolute value is at most `most`.
 pub fn between(field: &str, got: i64, most: u64) -> Checked<i64> {
     if got.unsigned_abs() > most {
         return Err(Invalid::new(field, format_args!("must be between -{most} and {most}, not {got}")));

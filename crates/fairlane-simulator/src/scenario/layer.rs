@@ -1,6 +1,6 @@
-//! A scenario file as it is written: everything may be left out, and a part is laid over the rest.
+//! A scenario file as it is written: every key is optional, and a part overrides the file.
 //!
-//! Unknown keys are errors, so that a mistyped one is never silently a default.
+//! Unknown keys are errors, so that a mistyped key is never silently a default.
 
 use serde::Deserialize;
 
@@ -49,7 +49,7 @@ fn one_second_ms() -> u64 {
     1000
 }
 
-/// How long a call takes.
+/// The duration of a call.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Service {
@@ -57,7 +57,7 @@ pub enum Service {
     UniformMs([u64; 2]),
 }
 
-/// When the run ends, if not when all is done.
+/// When the run ends, if not when all jobs are done.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stop {
@@ -75,7 +75,7 @@ pub struct TypeLayer {
     pub downstream: Option<DownstreamLayer>,
 }
 
-/// What the outside truly allows.
+/// The true limit of a downstream.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DownstreamLayer {
@@ -119,7 +119,7 @@ pub struct GroupLayer {
     pub pauses: Option<Vec<PauseLayer>>,
 }
 
-/// One way in which a group's jobs come.
+/// One way in which a group's jobs arrive.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ArrivalLayer {
@@ -170,15 +170,15 @@ pub struct PauseLayer {
 }
 
 impl Layer {
-    /// This file with `part` laid over it: what the part says holds, the rest stays.
-    /// Groups and types are matched by name, key by key; new ones are added.
-    pub fn under(&self, part: &Self) -> Self {
+    /// This file with the keys of `part` instead of its own. Groups and types are matched by name,
+    /// key by key; new ones are added.
+    pub fn overridden_by(&self, part: &Self) -> Self {
         Self {
             name: part.name.clone(),
             alone_without: part.alone_without.clone().or_else(|| self.alone_without.clone()),
             discipline: part.discipline.clone().or_else(|| self.discipline.clone()),
             classic: match (self.classic, part.classic) {
-                (Some(base), Some(over)) => Some(base.under(over)),
+                (Some(base), Some(over)) => Some(base.overridden_by(over)),
                 (base, over) => over.or(base),
             },
             levels: part.levels.or(self.levels),
@@ -188,18 +188,18 @@ impl Layer {
             rate: part.rate.or(self.rate),
             service: part.service.or(self.service),
             stop: part.stop.or(self.stop),
-            types: laid_over(&self.types, &part.types, |layer| &layer.name, TypeLayer::under),
-            groups: laid_over(&self.groups, &part.groups, |layer| &layer.name, GroupLayer::under),
+            types: merge(&self.types, &part.types, |layer| &layer.name, TypeLayer::overridden_by),
+            groups: merge(&self.groups, &part.groups, |layer| &layer.name, GroupLayer::overridden_by),
             parts: Vec::new(),
         }
     }
 }
 
-fn laid_over<T: Clone>(base: &[T], over: &[T], name: fn(&T) -> &str, under: fn(&T, &T) -> T) -> Vec<T> {
+fn merge<T: Clone>(base: &[T], over: &[T], name: fn(&T) -> &str, override_by: fn(&T, &T) -> T) -> Vec<T> {
     let mut all = base.to_vec();
     for layer in over {
         match all.iter_mut().find(|known| name(known) == name(layer)) {
-            Some(known) => *known = under(known, layer),
+            Some(known) => *known = override_by(known, layer),
             None => all.push(layer.clone()),
         }
     }
@@ -207,7 +207,7 @@ fn laid_over<T: Clone>(base: &[T], over: &[T], name: fn(&T) -> &str, under: fn(&
 }
 
 impl TypeLayer {
-    fn under(&self, part: &Self) -> Self {
+    fn overridden_by(&self, part: &Self) -> Self {
         Self {
             name: self.name.clone(),
             rate: part.rate.or(self.rate),
@@ -219,7 +219,7 @@ impl TypeLayer {
 }
 
 impl GroupLayer {
-    fn under(&self, part: &Self) -> Self {
+    fn overridden_by(&self, part: &Self) -> Self {
         Self {
             name: self.name.clone(),
             count: part.count.or(self.count),

@@ -1,4 +1,5 @@
-//! One part of a scenario, checked and ready to run: names resolved, similar groups written out.
+//! One part of a scenario, checked and ready to run: references resolved, groups with a `count`
+//! expanded.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +26,7 @@ pub struct Part {
     pub stop_after_jobs: Option<u64>,
     pub types: Vec<TypePart>,
     pub groups: Vec<GroupPart>,
-    /// Groups of this index are left out when the others' waits alone are measured.
+    /// The indices of the groups that are left out when the waits of the others alone are measured.
     pub alone_without: Vec<usize>,
 }
 
@@ -38,7 +39,7 @@ pub struct TypePart {
     pub downstream: Option<DownstreamPart>,
 }
 
-/// What the outside truly allows, and how it says no.
+/// The true limit of a downstream, and how it rejects calls.
 #[derive(Debug, Clone)]
 pub struct DownstreamPart {
     pub limit: Steps,
@@ -52,7 +53,8 @@ pub struct DownstreamPart {
 pub struct GroupPart {
     pub name: String,
     pub id: GroupId,
-    /// Which group of the file this is, and which of its `count`: names its draws.
+    /// The index of the group in the file and the index within its `count`: the name of its random
+    /// numbers.
     pub stream: [u64; 2],
     pub weight: Weight,
     pub base_priority: i64,
@@ -65,14 +67,14 @@ pub struct GroupPart {
     pub pauses: Vec<Pause>,
 }
 
-/// One way in which jobs come.
+/// One way in which jobs arrive.
 #[derive(Debug, Clone)]
 pub enum Arrival {
     AtOnce { jobs: u64, moment: Moment },
     Flow { rate: Steps, until_us: Option<u64>, jobs: Option<u64>, poisson: bool },
 }
 
-/// When jobs that come at once do.
+/// When jobs that arrive at once arrive.
 #[derive(Debug, Clone, Copy)]
 pub enum Moment {
     At { us: u64 },
@@ -85,7 +87,7 @@ pub struct Pause {
     pub until_us: Option<u64>,
 }
 
-/// How long a call takes, in microseconds.
+/// The duration of a call, in microseconds.
 #[derive(Debug, Clone, Copy)]
 pub struct ServiceTime {
     pub least_us: u64,
@@ -93,7 +95,7 @@ pub struct ServiceTime {
 }
 
 impl ServiceTime {
-    /// One call's.
+    /// The duration of one call.
     pub fn draw(self, generator: &mut Generator) -> u64 {
         if self.least_us == self.most_us {
             return self.least_us;
@@ -101,14 +103,14 @@ impl ServiceTime {
         generator.between(self.least_us, self.most_us)
     }
 
-    /// The mean.
+    /// The mean duration of a call.
     pub fn mean_us(self) -> f64 {
         (self.least_us + self.most_us) as f64 / 2.0
     }
 }
 
 impl Arrival {
-    /// Jobs that will come, as far as that is known beforehand.
+    /// Number of jobs that will arrive, as far as that is known beforehand.
     pub fn jobs_expected(&self) -> u64 {
         match self {
             Self::AtOnce { jobs, .. } => *jobs,
@@ -121,19 +123,19 @@ impl Arrival {
 }
 
 impl GroupPart {
-    /// Jobs that will come, as far as that is known beforehand.
+    /// Number of jobs that will arrive, as far as that is known beforehand.
     pub fn jobs_expected(&self) -> u64 {
         self.arrivals.iter().map(Arrival::jobs_expected).sum()
     }
 
-    /// Whether only fair order decides what it gets.
+    /// Whether a limit of its own, and not only the fair order, decides what it is served.
     pub fn has_own_limit(&self) -> bool {
         self.rate.is_some() || self.concurrency.is_some()
     }
 }
 
 impl TypePart {
-    /// What truly passes: the declared rate or the downstream's limit, whichever is less.
+    /// The effective limit: the declared rate or the downstream's limit, whichever is lower.
     pub fn limit(&self) -> Option<Steps> {
         let declared = self.rate.map(|rate| Steps::constant(per_second(rate)));
         let truly = self.downstream.as_ref().map(|downstream| downstream.limit.clone());
@@ -142,8 +144,8 @@ impl TypePart {
 }
 
 impl Part {
-    /// The queue's settings; finished jobs are let go early, because nobody will ask for them. In `classic` the
-    /// window takes the place of the whole's rate.
+    /// The queue's settings. Finished jobs are removed early, because no one reads them. In
+    /// `classic` the window replaces the queue's rate.
     pub fn settings(&self) -> Settings {
         Settings {
             discipline: self.discipline,
@@ -161,43 +163,43 @@ impl Part {
         }
     }
 
-    /// Whether it runs under `classic`.
+    /// Whether the part runs under `classic`.
     pub fn is_classic(&self) -> bool {
         self.discipline == Discipline::Classic
     }
 
-    /// Jobs a second of all types together, as declared.
-    pub fn whole_per_second(&self) -> Option<f64> {
+    /// The declared rate of all types together, in jobs per second.
+    pub fn queue_per_second(&self) -> Option<f64> {
         match self.discipline {
             Discipline::Share => self.rate.map(per_second),
             Discipline::Classic => Some(self.classic.global_rps as f64),
         }
     }
 
-    /// Jobs that will come, as far as that is known beforehand.
+    /// Number of jobs that will arrive, as far as that is known beforehand.
     pub fn jobs_expected(&self) -> u64 {
         let all = self.groups.iter().map(GroupPart::jobs_expected).sum();
         self.stop_after_jobs.map_or(all, |stop| stop.min(all))
     }
 
-    /// What all types together can truly start a second; `None` where nothing limits them.
+    /// The effective limit of all types together; `None` if nothing limits them.
     pub fn limit(&self) -> Option<Steps> {
         let types: Option<Vec<Steps>> = self.used_types().map(TypePart::limit).collect();
         let types = types.and_then(|all| all.into_iter().reduce(|sum, next| sum.plus(&next)));
-        least(self.whole_per_second().map(Steps::constant), types)
+        least(self.queue_per_second().map(Steps::constant), types)
     }
 
-    /// Starts that the declared limits allow in any one second, bursts included. A window of `classic` has no
-    /// burst, though two of them meet in some seconds.
+    /// Number of starts that the declared limits allow in any one second, bursts included. A window
+    /// of `classic` has no burst, though two windows overlap some seconds.
     pub fn starts_per_second_max(&self) -> Option<f64> {
         let most = |rate: Rate| per_second(rate) + rate.burst() as f64;
         let types: Option<Vec<f64>> = self.used_types().map(|part| part.rate.map(most)).collect();
         let types = types.map(|all| all.iter().sum());
-        let whole = match self.discipline {
+        let queue = match self.discipline {
             Discipline::Share => self.rate.map(most),
-            Discipline::Classic => self.whole_per_second(),
+            Discipline::Classic => self.queue_per_second(),
         };
-        [whole, types].into_iter().flatten().reduce(f64::min)
+        [queue, types].into_iter().flatten().reduce(f64::min)
     }
 
     fn used_types(&self) -> impl Iterator<Item = &TypePart> {
@@ -205,8 +207,8 @@ impl Part {
         (0..self.types.len()).filter(used).map(|index| &self.types[index])
     }
 
-    /// The same part without the groups of `alone_without`; jobs that were to come when another
-    /// group had got so far come at the moments they came in the full run.
+    /// The same part without the groups of `alone_without`. Jobs that arrive when another group has
+    /// completed a number of jobs arrive at the same times as in the full run.
     pub fn alone(&self, moments_us: &BTreeMap<(usize, usize), u64>) -> Self {
         let mut alone = self.clone();
         alone.alone_without = Vec::new();
@@ -228,7 +230,7 @@ impl Part {
     }
 }
 
-/// Jobs a second of a rate.
+/// A rate in jobs per second.
 pub fn per_second(rate: Rate) -> f64 {
     rate.count() as f64 * 1000.0 / rate.period_ms() as f64
 }

@@ -1,8 +1,8 @@
-//! A mistyped key is answered with the one that was probably meant.
+//! Suggests the known key that is most similar to an unknown one.
 
 use strsim::levenshtein;
 
-/// The parser's message, and behind it the known name nearest to one that it does not know.
+/// The parser's message, followed by the known name that is most similar to the unknown one.
 pub fn with_suggestion(message: &str) -> String {
     let message = message.trim_end();
     match nearest(message) {

@@ -1,19 +1,19 @@
-//! What `classic` does by the clock: jobs leave their lanes to be decided on at one interval, and come back from
-//! their backoff at another. Both intervals count from the start of the run.
+//! The timers of `classic`: jobs leave their lanes to be admitted or refused at one interval, and
+//! return from their backoff at another. Both intervals count from the start of the run.
 //!
-//! The ticks go on while something may come of them. A run whose last jobs belong to a group that is paused for
-//! ever would otherwise never end.
+//! The timers run as long as a tick can have an effect. Otherwise a run whose last jobs belong to a
+//! group that is paused for ever would never end.
 
-use fairlane_core::queue::{Admit, Command, Destination, Promote, Reply};
+use fairlane_core::queue::{Admit, Destination, Promote};
 
 use super::{Event, Simulation};
 
-/// Which ticks are planned.
+/// The ticks that are planned.
 #[derive(Debug, Default)]
 pub(super) struct Ticks {
     admit: bool,
     promote: bool,
-    /// Whether the ticks of this moment moved a job.
+    /// Whether the ticks at this time moved a job.
     moved: bool,
 }
 
@@ -27,9 +27,7 @@ impl Simulation<'_> {
     pub(super) fn admit(&mut self) {
         self.ticks.admit = false;
         let jobs_max = self.part.classic.fetch_batch_size;
-        let Reply::Admitted(admitted) = self.apply(Command::Admit(Admit { jobs_max })) else {
-            unreachable!("an admit is answered in kind")
-        };
+        let admitted = self.call(Admit { jobs_max });
         let refused =
             admitted.admissions.iter().filter(|it| matches!(it.destination, Destination::Waiting(_)));
         self.measure.set_aside += refused.count() as u64;
@@ -39,13 +37,11 @@ impl Simulation<'_> {
     pub(super) fn promote(&mut self) {
         self.ticks.promote = false;
         let jobs_max = self.part.classic.dispatch_batch_size;
-        let Reply::Promoted(promoted) = self.apply(Command::Promote(Promote { jobs_max })) else {
-            unreachable!("a promote is answered in kind")
-        };
+        let promoted = self.call(Promote { jobs_max });
         self.ticks.moved |= promoted.moved > 0;
     }
 
-    /// Plans the next ticks, unless nothing can come of them.
+    /// Plans the next ticks, unless they can have no effect.
     pub(super) fn keep_ticking(&mut self) {
         if !self.part.is_classic() {
             return;

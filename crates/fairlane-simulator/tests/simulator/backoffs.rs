@@ -1,8 +1,9 @@
-//! The classic backoff over the real core: in steps, with the speed of the moment, falling as the queue drains.
+//! The backoff of `classic` on the real core: it grows in steps, depends on the current speed, and
+//! falls as the queue drains.
 
 use fairlane_core::congestion::Backoff;
 use fairlane_core::queue::{
-    Admit, Command, Destination, Discipline, Enqueue, JobRef, Machine, NewJob, Promote, Reply, Settings,
+    Admit, Destination, Discipline, Enqueue, JobRef, Machine, NewJob, Promote, Settings,
 };
 use fairlane_core::{Cost, GroupId, HashSeed, JobId, Level, Micros, TypeId};
 
@@ -19,28 +20,26 @@ fn enqueue(machine: &mut Machine, group: &str, jobs: u64) {
         let new_job = |number: u64| NewJob {
             job: JobRef {
                 group: GroupId::new(group).expect("a plain name"),
-                id: JobId::new(number.to_string()).expect("a number is a name"),
+                id: JobId::new(number.to_string()).expect("a number is a valid name"),
             },
             type_id: TypeId::new("work").expect("a plain name"),
             level: Level::Normal,
-            cost: Cost::new(1).expect("one is a cost"),
+            cost: Cost::new(1).expect("one is a valid cost"),
             payload: [].into(),
             delay_ms: 0,
             bulk: None,
             trace: None,
         };
         let jobs = (first..jobs.min(first + 200)).map(new_job).collect();
-        machine.apply(Command::Enqueue(Enqueue { jobs }), START);
+        machine.call(Enqueue { jobs }, START);
     }
 }
 
-/// Decides on everything there is at a moment; the backoffs of what was refused.
+/// Admits or refuses all jobs at a time, and returns the backoffs of the refused ones.
 fn refusals(machine: &mut Machine, at: Micros) -> Vec<Backoff> {
     let mut backoffs = Vec::new();
     loop {
-        let Reply::Admitted(admitted) = machine.apply(Command::Admit(Admit { jobs_max: 500 }), at) else {
-            panic!("an admit is answered in kind")
-        };
+        let admitted = machine.call(Admit { jobs_max: 500 }, at);
         if admitted.admissions.is_empty() {
             return backoffs;
         }
@@ -55,9 +54,7 @@ fn refusals(machine: &mut Machine, at: Micros) -> Vec<Backoff> {
 fn promote(machine: &mut Machine, at: Micros) -> usize {
     let mut moved = 0;
     loop {
-        let Reply::Promoted(promoted) = machine.apply(Command::Promote(Promote { jobs_max: 500 }), at) else {
-            panic!("a promote is answered in kind")
-        };
+        let promoted = machine.call(Promote { jobs_max: 500 }, at);
         if promoted.moved == 0 {
             return moved;
         }
@@ -74,8 +71,8 @@ fn backoffs_rise_in_steps_and_fall_as_the_queue_drains() {
     assert!(first.is_sorted());
     let mut steps = first.clone();
     steps.dedup();
-    assert_eq!(steps, (1..=10).map(|seconds| seconds * 1000).collect::<Vec<u64>>(), "one for each hundred");
-    // After five seconds five steps are due at once: a hundred pass, the rest meet a shorter queue.
+    assert_eq!(steps, (1..=10).map(|seconds| seconds * 1000).collect::<Vec<u64>>(), "one per hundred jobs");
+    // After five seconds five steps are due at once: a hundred pass, the rest find a shorter queue.
     assert_eq!(promote(&mut machine, START.plus_ms(5000)), 499);
     let second = refusals(&mut machine, START.plus_ms(5000));
     assert_eq!(second.len(), 399);
@@ -84,7 +81,7 @@ fn backoffs_rise_in_steps_and_fall_as_the_queue_drains() {
 
 /// 2 groups become 102, and the speed of each falls from 5000 to 98.
 #[test]
-fn many_new_groups_change_only_what_is_refused_from_then_on() {
+fn new_groups_change_only_the_backoffs_of_later_refusals() {
     let mut machine = classic(10_000);
     enqueue(&mut machine, "a", 6000);
     enqueue(&mut machine, "b", 1);
@@ -96,7 +93,7 @@ fn many_new_groups_change_only_what_is_refused_from_then_on() {
     }
     let later = START.plus_ms(1000);
     let moved = [START.plus_ms(999), later].map(|at| promote(&mut machine, at));
-    assert_eq!(moved, [0, 1000], "who waited already keeps its time");
+    assert_eq!(moved, [0, 1000], "jobs that already waited keep their backoff");
     let after = refusals(&mut machine, later);
     let of_a = after.iter().filter(|backoff| backoff.waiting > 98);
     assert!(after.iter().all(|backoff| backoff.speed == 98));

@@ -1,6 +1,7 @@
-//! What the original documents say of their rules, measured: reproduced or refuted, beside `share`.
+//! The claims of the original documents about their rules, measured: reproduced or refuted, beside
+//! `share`.
 //!
-//! The figures stand in `docs/disciplines.md`.
+//! The figures are in `docs/disciplines.md`.
 
 use std::sync::LazyLock;
 
@@ -17,7 +18,7 @@ fn play(scenario: &Scenario) -> Vec<PartReport> {
     run(scenario, &mut |_| {}).expect("a checked scenario runs")
 }
 
-/// The parts of `backoff.toml`, played once for all tests.
+/// The parts of `backoff.toml`, run once for all tests.
 fn backoff() -> &'static [PartReport] {
     static REPORTS: LazyLock<Vec<PartReport>> = LazyLock::new(|| play(&shipped("backoff")));
     &REPORTS
@@ -67,7 +68,7 @@ fn a_fixed_backoff_of_a_second_costs_four_and_a_half_throttles_a_job() {
     let fixed = part(reports, "1000-fixed");
     assert_eq!(fixed.throttles_per_job, 4.5);
     assert!((9.0..9.1).contains(&last_done_s(fixed, "bulk")), "{fixed:?}");
-    // "Dozens" of throttles a job are those of a long backlog, and they do not cost time.
+    // "Dozens" of throttles per job occur with a long backlog, and they do not cost time.
     let long = part(reports, "15000-at-10-fixed");
     assert!((20.0..30.0).contains(&long.throttles_per_job), "{long:?}");
     for long in [long, part(reports, "15000-at-30-fixed")] {
@@ -75,7 +76,8 @@ fn a_fixed_backoff_of_a_second_costs_four_and_a_half_throttles_a_job() {
     }
 }
 
-/// Erratum Q32: sent back all at once, as the documents' prose has it, they would cost 4.5 throttles again.
+/// Erratum Q32. Returned all at once, as the documents' prose has it, jobs would cost 4.5
+/// throttles.
 #[test]
 fn a_backoff_that_follows_the_backlog_costs_less_than_one_throttle_a_job() {
     let reports = backoff();
@@ -94,7 +96,7 @@ fn a_long_backlog_takes_a_quarter_longer_under_the_classic_rules() {
     let at_10 = part(reports, "15000-at-10-following");
     assert!((1.03..1.15).contains(&over_ideal(at_10)), "{at_10:?}");
     assert!((6.0..9.0).contains(&at_10.throttles_per_job), "{at_10:?}");
-    assert!(last_done_s(at_10, "bulk") > 1500.0, "500 s would be 30 a second");
+    assert!(last_done_s(at_10, "bulk") > 1500.0, "500 s would be 30 jobs per second");
 }
 
 #[test]
@@ -231,9 +233,9 @@ fn being_served_sends_a_group_behind_the_other() {
 
 #[test]
 fn every_scenario_runs_under_either_discipline() {
-    let too_long_for_here = ["flood", "newcomers", "paused"];
+    let too_slow = ["flood", "newcomers", "paused"];
     let names = Scenario::shipped().iter().map(|(name, _)| *name);
-    for name in names.filter(|name| !too_long_for_here.contains(name)) {
+    for name in names.filter(|name| !too_slow.contains(name)) {
         let scenario = shipped(name);
         for (report, alpha) in
             [(&under_share(&scenario)[0], None), (&under_classic(&scenario, at_alpha(7))[0], Some(7))]

@@ -1,4 +1,4 @@
-//! Scenarios: what they may say, what they show, and how it is reported.
+//! Scenarios: their files, their results and their reports.
 
 mod backoffs;
 mod disciplines;

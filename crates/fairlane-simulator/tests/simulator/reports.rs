@@ -1,4 +1,4 @@
-//! Reports are repeatable, complete and legible.
+//! Reports are reproducible, complete and readable.
 
 use fairlane_simulator::{PartReport, Scenario, group_rows, plot_svg, run, summary_rows};
 
@@ -32,7 +32,7 @@ fn reports(seed: u64) -> Vec<PartReport> {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_report_and_another_seed_another() {
+fn the_same_seed_gives_the_same_report_and_another_seed_a_different_one() {
     let text = |reports: &[PartReport]| serde_json::to_string(reports).unwrap() + &plot_svg(reports);
     let first = reports(1);
     assert_eq!(first, reports(1));
@@ -63,7 +63,7 @@ fn a_report_has_exactly_these_keys() {
 }
 
 #[test]
-fn the_run_alone_leaves_out_who_it_says_and_keeps_every_arrival() {
+fn the_run_alone_leaves_out_the_named_groups_and_keeps_every_arrival() {
     let report = &reports(1)[0];
     assert_eq!(report.groups[0].alone_wait_p99_ms, None);
     for group in report.groups.iter().skip(1).filter(|group| group.jobs > 0) {
@@ -72,7 +72,7 @@ fn the_run_alone_leaves_out_who_it_says_and_keeps_every_arrival() {
 }
 
 #[test]
-fn shares_add_up_to_the_whole() {
+fn shares_add_up_to_one() {
     for report in reports(1) {
         let share: f64 = report.groups.iter().map(|group| group.share).sum();
         let fair_share: f64 = report.groups.iter().map(|group| group.fair_share).sum();
@@ -81,7 +81,7 @@ fn shares_add_up_to_the_whole() {
 }
 
 #[test]
-fn progress_only_grows_and_ends_at_the_whole() {
+fn progress_only_grows_and_ends_at_the_total() {
     let toml = r#"
         workers = 500
         alone_without = ["a"]
@@ -101,20 +101,20 @@ fn progress_only_grows_and_ends_at_the_whole() {
 }
 
 #[test]
-fn the_picture_has_a_titled_chart_for_each_part_and_a_line_for_each_large_group() {
+fn the_chart_has_a_title_for_each_part_and_a_line_for_each_large_group() {
     let svg = plot_svg(&reports(1));
     assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
     for text in ["mixed, part first", "mixed, part second", "seconds of virtual time", "jobs done"] {
         assert!(svg.contains(text), "{text}");
     }
     for text in ["bulk", "random-01", "3 more together"] {
-        assert_eq!(svg.matches(text).count() % 2, 0, "{text} stands in the legend of both parts");
+        assert_eq!(svg.matches(text).count() % 2, 0, "{text} is in the legend of both parts");
         assert!(svg.contains(text), "{text}");
     }
 }
 
 #[test]
-fn tables_have_a_heading_and_shorten_long_lists() {
+fn tables_have_a_heading_and_truncate_long_lists() {
     let reports = reports(1);
     let summary = summary_rows(&reports);
     assert_eq!(summary.iter().map(|row| row[0].as_str()).collect::<Vec<_>>(), ["part", "first", "second"]);

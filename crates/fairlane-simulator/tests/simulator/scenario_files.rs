@@ -1,4 +1,4 @@
-//! A scenario with a mistake in it says what the mistake is.
+//! Errors in scenario files are reported precisely.
 
 use fairlane_simulator::{Scenario, SimulationError};
 
@@ -11,10 +11,10 @@ arrivals = [{ at_once = { jobs = 10 } }]
 "#;
 
 fn refusal(toml: &str) -> String {
-    Scenario::parse("mine", toml).expect_err("the scenario has a mistake").to_string()
+    Scenario::parse("mine", toml).expect_err("the scenario is invalid").to_string()
 }
 
-/// The message for the good file with one change.
+/// The error message of the valid file with one change.
 fn refusal_after(from: &str, to: &str) -> String {
     let changed = GOOD.replace(from, to);
     assert_ne!(changed, GOOD, "the change changes something");
@@ -22,12 +22,12 @@ fn refusal_after(from: &str, to: &str) -> String {
 }
 
 #[test]
-fn the_good_file_is_good() {
+fn a_valid_file_is_accepted() {
     assert_eq!(Scenario::parse("mine", GOOD).unwrap().name(), "mine");
 }
 
 #[test]
-fn an_unknown_key_is_named_with_its_line() {
+fn an_unknown_key_is_reported_with_its_line() {
     let message = refusal_after("workers", "wrokers");
     assert!(message.contains("unknown field `wrokers`"), "{message}");
     assert!(message.contains("line 2"), "{message}");
@@ -36,7 +36,7 @@ fn an_unknown_key_is_named_with_its_line() {
 }
 
 #[test]
-fn a_negative_number_is_refused_with_its_line() {
+fn a_negative_number_is_rejected_with_its_line() {
     let message = refusal_after("workers = 10", "workers = -1");
     assert!(message.contains("workers = -1") && message.contains("line 2"), "{message}");
     let message = refusal_after("at_once = { jobs = 10 }", "steady = { per_second = -3.0, jobs = 5 }");
@@ -47,13 +47,13 @@ fn a_negative_number_is_refused_with_its_line() {
 }
 
 #[test]
-fn zero_workers_are_refused() {
+fn zero_workers_are_rejected() {
     let message = refusal_after("workers = 10", "workers = 0");
     assert_eq!(message, "scenario mine, part main: workers: must be at least 1, not 0");
 }
 
 #[test]
-fn a_group_that_does_not_exist_is_named() {
+fn an_unknown_group_is_named() {
     let message = refusal_after("workers = 10", "workers = 10\nalone_without = [\"b\"]");
     assert_eq!(message, "scenario mine, part main: alone_without: there is no group \"b\"; there are a");
     let message = refusal_after("jobs = 10", "jobs = 10, when = { group = \"c\", done_percent = 1 }");
@@ -61,14 +61,14 @@ fn a_group_that_does_not_exist_is_named() {
 }
 
 #[test]
-fn a_discipline_that_does_not_exist_is_refused() {
+fn an_unknown_discipline_is_rejected() {
     let message = refusal(&format!("discipline = \"fifo\"\n{GOOD}"));
-    let expected = "discipline: \"fifo\" is not one; there are \"share\" and \"classic\"";
+    let expected = "discipline: \"fifo\" is not a discipline; use \"share\" or \"classic\"";
     assert_eq!(message, format!("scenario mine, part main: {expected}"));
 }
 
 #[test]
-fn a_mistyped_key_is_answered_with_the_one_that_was_meant() {
+fn for_a_mistyped_key_the_most_similar_key_is_suggested() {
     let suggestions = [
         (refusal_after("workers", "wrokers"), "workers"),
         (refusal_after("workers = 10", "workers = 10\nclassic = { fetch_batch = 5 }"), "fetch_batch_size"),
@@ -81,7 +81,7 @@ fn a_mistyped_key_is_answered_with_the_one_that_was_meant() {
 }
 
 #[test]
-fn classic_keys_that_make_no_sense_are_refused() {
+fn invalid_values_of_classic_keys_are_rejected() {
     let refused = [
         ("alpha = 10_000_001", "classic.alpha: must be between -10000000 and 10000000, not 10000001"),
         ("global_rps = 0", "classic.global_rps: must be at least 1"),
@@ -92,7 +92,7 @@ fn classic_keys_that_make_no_sense_are_refused() {
     ];
     for (key, expected) in refused {
         let message = refusal_after("workers = 10", &format!("workers = 10\nclassic = {{ {key} }}"));
-        assert!(message.contains(expected), "{message:?} does not say {expected:?}");
+        assert!(message.contains(expected), "{message:?} does not contain {expected:?}");
     }
     let message = refusal_after("name = \"a\"", "name = \"a\"\nbase_priority = 1_000_000_000_001");
     assert!(message.contains("base_priority of group a: must be between"), "{message}");
@@ -106,7 +106,7 @@ fn arrivals_without_an_end_need_a_stop() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_values_are_rejected() {
     let refused = [
         ("count = 100", "count = 0", "rate: the count of a rate must be between 1 and 1000000, not 0"),
         ("name = \"a\"", "name = \"\"", "a group id must not be empty"),
@@ -124,16 +124,16 @@ fn what_makes_no_sense_is_refused() {
             "workers = 10\nservice = { fixed_ms = 0 }",
             "service of type work: must be at least 1",
         ),
-        ("workers = 10", "workers = 10\nservice = { uniform_ms = [9, 3] }", "9 ms to 3 ms is no range"),
+        ("workers = 10", "workers = 10\nservice = { uniform_ms = [9, 3] }", "9 ms to 3 ms is not a range"),
     ];
     for (from, to, expected) in refused {
         let message = refusal_after(from, to);
-        assert!(message.contains(expected), "{message:?} does not say {expected:?}");
+        assert!(message.contains(expected), "{message:?} does not contain {expected:?}");
     }
 }
 
 #[test]
-fn parts_have_names_of_their_own_and_no_parts() {
+fn parts_have_unique_names_and_no_parts_of_their_own() {
     assert!(refusal(&format!("{GOOD}\n[[part]]\nworkers = 3")).contains("a [[part]] has no name"));
     let twice = format!("{GOOD}\n[[part]]\nname = \"x\"\n[[part]]\nname = \"x\"");
     assert!(refusal(&twice).contains("two parts are named x"));

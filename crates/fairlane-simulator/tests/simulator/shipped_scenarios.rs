@@ -1,4 +1,4 @@
-//! What the shipped scenarios must show, run as they are shipped.
+//! The expected results of the shipped scenarios.
 
 use fairlane_simulator::{GroupReport, PartReport, Scenario, run};
 
@@ -20,7 +20,7 @@ fn group<'a>(report: &'a PartReport, name: &str) -> &'a GroupReport {
 }
 
 #[test]
-fn every_shipped_scenario_is_in_its_folder_and_the_other_way_round() {
+fn the_shipped_scenarios_are_the_files_of_the_folder() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios");
     let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
     let mut files: Vec<String> = files.map(|name| name.into_string().unwrap()).collect();
@@ -101,7 +101,7 @@ fn ten_equals_get_equal_shares_in_turn_with_leases_of_a_hundred() {
 
 /// `trickle.toml`. Erratum Q27.
 #[test]
-fn what_slow_customers_leave_goes_to_the_busy_one() {
+fn capacity_that_slow_customers_leave_goes_to_the_busy_one() {
     let report = only("trickle");
     assert!(report.utilisation.unwrap() >= 0.99, "{report:?}");
     assert!(report.peak_over_limit.unwrap() <= 1.0, "{report:?}");
@@ -112,12 +112,12 @@ fn what_slow_customers_leave_goes_to_the_busy_one() {
 
 /// `unknown-limit.toml`.
 #[test]
-fn a_limit_that_nobody_told_is_found_with_few_refusals() {
+fn an_unknown_limit_is_found_with_few_refusals() {
     let reports = reports("unknown-limit");
     for (report, most) in reports.iter().zip([1.02, 1.05]) {
         assert!(report.completion_over_ideal.unwrap() <= most, "{report:?}");
         assert!(report.refusals_per_job <= 0.02, "{report:?}");
-        assert!(report.refusals_per_job > 0.0, "without a refusal nothing was found out: {report:?}");
+        assert!(report.refusals_per_job > 0.0, "without a refusal the limit was not found: {report:?}");
         assert_eq!(report.groups[0].completed, 15_000);
     }
     assert_eq!(reports.len(), 2);
@@ -169,6 +169,6 @@ fn a_group_back_from_an_hour_s_pause_neither_takes_nor_loses_a_share() {
     }
     let paused = group(&report, "paused");
     assert!((paused.share - paused.fair_share).abs() < 0.001, "{paused:?}");
-    // A minute before the pause and 340 s after it, a tenth of 100 a second: 4000 jobs.
+    // A minute before the pause and 340 s after it, a tenth of 100 per second: 4000 jobs.
     assert!(paused.completed.abs_diff(4000) <= 20, "{paused:?}");
 }

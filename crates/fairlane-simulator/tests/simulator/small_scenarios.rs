@@ -1,4 +1,4 @@
-//! Each thing a scenario can say does what it says.
+//! Each key of a scenario has its effect.
 
 use fairlane_simulator::{PartReport, Scenario, run};
 
@@ -15,7 +15,7 @@ fn last_done_ms(report: &PartReport, group: usize) -> f64 {
 }
 
 #[test]
-fn a_group_s_own_rate_holds_and_leaves_the_rest_to_others() {
+fn a_groups_own_rate_holds_and_leaves_the_rest_to_others() {
     let report = play(
         r#"
         workers = 100
@@ -36,7 +36,7 @@ fn a_group_s_own_rate_holds_and_leaves_the_rest_to_others() {
 }
 
 #[test]
-fn seats_of_groups_and_types_bound_what_runs_at_once() {
+fn concurrency_limits_of_groups_and_types_hold() {
     let group_seats = play(
         r#"
         workers = 50
@@ -67,7 +67,7 @@ fn seats_of_groups_and_types_bound_what_runs_at_once() {
 }
 
 #[test]
-fn workers_never_have_more_than_their_slots() {
+fn jobs_never_use_more_than_the_worker_slots() {
     let report = play(
         r#"
         workers = 3
@@ -108,7 +108,7 @@ fn a_slow_type_does_not_hold_up_another() {
 }
 
 #[test]
-fn a_downstream_that_says_retry_after_is_left_alone_until_then() {
+fn a_downstream_that_sends_retry_after_gets_no_call_until_then() {
     let report = play(
         r#"
         workers = 100
@@ -153,7 +153,7 @@ fn costs_count_in_shares_but_not_in_rates() {
 }
 
 #[test]
-fn jobs_come_as_their_arrivals_say() {
+fn jobs_arrive_as_their_arrivals_define() {
     let report = play(
         r#"
         workers = 100
@@ -188,7 +188,7 @@ fn jobs_come_as_their_arrivals_say() {
 }
 
 #[test]
-fn a_run_stops_where_it_is_told() {
+fn a_run_stops_at_its_stop() {
     let toml = |stop: &str| {
         format!(
             r#"

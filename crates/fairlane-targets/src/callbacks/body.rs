@@ -1,6 +1,6 @@
-//! What a receiver is told.
+//! The body of a callback.
 //!
-//! Invariant: bounded, since a summary is; the same bytes in every attempt.
+//! Invariant: the body is bounded, since a summary is, and has the same bytes in every attempt.
 
 use fairlane_core::queue::BulkView;
 use serde::Serialize;
@@ -21,7 +21,7 @@ struct Data {
     group: String,
     bulk: String,
     state: &'static str,
-    /// Why it failed.
+    /// Why the bulk action failed.
     cause: Option<&'static str>,
     total: u64,
     succeeded: u64,
@@ -32,7 +32,7 @@ struct Data {
     summary: Option<Box<RawValue>>,
 }
 
-/// The body of a callback for a bulk action that has ended.
+/// The body of the callback of an ended bulk action.
 pub(super) fn of(view: &BulkView) -> Vec<u8> {
     let finished_at = rfc_3339(view.finished_at.unwrap_or(view.created_at));
     let data = Data {
@@ -52,7 +52,7 @@ pub(super) fn of(view: &BulkView) -> Vec<u8> {
     serde_json::to_vec(&body).expect("names, numbers and JSON are always JSON")
 }
 
-/// A summary as it is; one that is no JSON as a string of it, none as null.
+/// A summary as it is stored; as a string if it is not JSON, and null if there is none.
 fn summary(bytes: &[u8]) -> Option<Box<RawValue>> {
     if bytes.is_empty() {
         return None;

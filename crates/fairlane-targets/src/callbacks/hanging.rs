@@ -1,13 +1,14 @@
-//! A group has one exchange at a time in a worker until one of its receivers answers, and again after one that
-//! did not answer in time. So the receivers of one customer cannot hold the slots of all callbacks, whatever
-//! addresses they have, not even with their first attempts.
+//! Groups whose receivers may hang: each has one request at a time in a worker until one of its
+//! receivers responds, and again after a request without a response in time. So the receivers of
+//! one customer cannot occupy the slots of all callbacks, whatever addresses they have, not even
+//! with their first attempts.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
 
 use fairlane_core::GroupId;
 
-/// Groups that are remembered while they have no exchange.
+/// Most groups remembered while they have no running request.
 const REMEMBERED_MAX: usize = 10_000;
 
 #[derive(Default)]
@@ -16,30 +17,31 @@ pub(super) struct HangingGroups(Mutex<HashMap<GroupId, Group>>);
 #[derive(Default)]
 struct Group {
     exchanges: usize,
-    /// The last exchange that has ended got an answer in time.
-    answers: bool,
+    /// Whether the last finished request got a response in time.
+    responds: bool,
 }
 
-/// An exchange with a receiver. One that is dropped without an answer was one that hangs.
+/// A running request to a receiver. One that is dropped without completion counts as hanging.
 pub(super) struct Exchange<'a> {
     groups: &'a HangingGroups,
     group: GroupId,
-    is_answered: bool,
+    is_completed: bool,
 }
 
 impl HangingGroups {
-    /// Begins an exchange, unless the group has one and its receivers are not known to answer.
+    /// Begins a request, unless the group already has one and its receivers are not known to
+    /// respond.
     pub fn begin(&self, group: &GroupId) -> Option<Exchange<'_>> {
         let mut groups = self.groups();
         if groups.len() >= REMEMBERED_MAX {
             groups.retain(|_, group| group.exchanges > 0);
         }
         let entry = groups.entry(group.clone()).or_default();
-        if !entry.answers && entry.exchanges > 0 {
+        if !entry.responds && entry.exchanges > 0 {
             return None;
         }
         entry.exchanges += 1;
-        Some(Exchange { groups: self, group: group.clone(), is_answered: false })
+        Some(Exchange { groups: self, group: group.clone(), is_completed: false })
     }
 
     fn groups(&self) -> std::sync::MutexGuard<'_, HashMap<GroupId, Group>> {
@@ -48,9 +50,9 @@ impl HangingGroups {
 }
 
 impl Exchange<'_> {
-    /// The receiver answered in time, or refused the connection.
-    pub fn answered(mut self) {
-        self.is_answered = true;
+    /// Records that the receiver responded in time, or refused the connection.
+    pub fn completed(mut self) {
+        self.is_completed = true;
     }
 }
 
@@ -59,7 +61,7 @@ impl Drop for Exchange<'_> {
         let mut groups = self.groups.groups();
         let Some(entry) = groups.get_mut(&self.group) else { return };
         entry.exchanges -= 1;
-        entry.answers = self.is_answered;
+        entry.responds = self.is_completed;
     }
 }
 
@@ -72,18 +74,18 @@ mod tests {
     }
 
     #[test]
-    fn a_group_has_one_exchange_at_a_time_until_a_receiver_answers() {
+    fn a_group_has_one_request_at_a_time_until_a_receiver_responds() {
         let groups = HangingGroups::default();
         let (a, b) = (group("a"), group("b"));
         let first = groups.begin(&a).unwrap();
-        assert!(groups.begin(&a).is_none(), "nothing is known of its receivers");
+        assert!(groups.begin(&a).is_none(), "its receivers are unknown");
         assert!(groups.begin(&b).is_some(), "other groups have their own");
-        first.answered();
+        first.completed();
         let second = groups.begin(&a).unwrap();
         let third = groups.begin(&a).unwrap();
         drop(second);
-        assert!(groups.begin(&a).is_none(), "a receiver has not answered, and an exchange is under way");
-        third.answered();
+        assert!(groups.begin(&a).is_none(), "a receiver did not respond, and a request is running");
+        third.completed();
         assert!(groups.begin(&a).is_some());
     }
 
@@ -91,7 +93,7 @@ mod tests {
     fn idle_groups_are_forgotten_when_there_are_many() {
         let groups = HangingGroups::default();
         for number in 0..2 * REMEMBERED_MAX {
-            groups.begin(&group(&number.to_string())).unwrap().answered();
+            groups.begin(&group(&number.to_string())).unwrap().completed();
         }
         assert!(groups.groups().len() <= REMEMBERED_MAX);
     }

@@ -2,7 +2,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fairlane_core::queue::{
-    Aggregation, CancelBulk, Enqueue, FinishBulk, JobRef, NewJob, OpenBulk, SealBulk, Settings, TakeCompleted,
+    Aggregation, CancelBulk, Enqueue, JobRef, LeaseBulks, NewJob, OpenBulk, SealBulk, Settings, SettleBulk,
 };
 use fairlane_core::{Cost, Level, TypeId};
 use fairlane_engine::{Clock, EmbeddedEngine};
@@ -12,7 +12,7 @@ use standardwebhooks::Webhook;
 use tokio::io::AsyncReadExt;
 
 use super::*;
-use crate::test_server::{Seen, TestServer, answer};
+use crate::test_server::{ReceivedRequest, TestServer, response};
 
 const OLD: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -40,29 +40,26 @@ fn opening() -> OpenBulk {
     OpenBulk { bulk: bulk(), deadline_ms: None, failures_max: None, payload: Arc::from([]) }
 }
 
-/// Opens and seals a bulk action without jobs and begins its aggregation.
-async fn begin(engine: &Arc<dyn Engine>) -> FinishBulk {
-    engine.open_bulk(opening()).await.unwrap();
-    engine.seal_bulk(SealBulk { bulk: bulk(), expected: None }).await.unwrap();
-    take(engine).await
+/// Opens and seals a bulk action without jobs and leases its aggregation.
+async fn begin(engine: &Arc<dyn Engine>) -> SettleBulk {
+    engine.call(opening()).await.unwrap();
+    engine.call(SealBulk { bulk: bulk(), expected: None }).await.unwrap();
+    lease(engine).await
 }
 
-async fn take(engine: &Arc<dyn Engine>) -> FinishBulk {
+async fn lease(engine: &Arc<dyn Engine>) -> SettleBulk {
     let worker = fairlane_core::WorkerId::new("aggregator").unwrap();
-    let command = TakeCompleted { worker, bulks_max: 1, lease_ms: 60_000 };
-    let taken = engine.take_completed(command).await.unwrap();
+    let command = LeaseBulks { worker, bulks_max: 1, lease_ms: 60_000 };
+    let leased = engine.call(command).await.unwrap();
     let summary = br#"{"slowest_ms": 12}"#.as_slice().into();
-    FinishBulk { bulk: bulk(), fence: taken.bulks[0].fence, summary, outcome: Aggregation::Done }
+    SettleBulk { bulk: bulk(), fence: leased.bulks[0].fence, summary, outcome: Aggregation::Done }
 }
 
 async fn view(engine: &Arc<dyn Engine>) -> BulkView {
-    match engine.inspect(Inspect::Bulk(bulk())).await.unwrap() {
-        Inspected::Bulk(Some(view)) => view,
-        other => panic!("no bulk action: {other:?}"),
-    }
+    engine.call(InspectBulk { bulk: bulk() }).await.unwrap().expect("there is a bulk action")
 }
 
-/// Delivers the callback of the bulk action to this address.
+/// Delivers the callback of the bulk action to this URL.
 async fn deliver(engine: &Arc<dyn Engine>, settings: CallbackSettings, url: &str) -> Outcome {
     let id = JobId::new(callback_id(&view(engine).await)).unwrap();
     let payload = json!({"url": url, "group": "customer:A", "bulk": "may/invoices"}).to_string();
@@ -70,45 +67,45 @@ async fn deliver(engine: &Arc<dyn Engine>, settings: CallbackSettings, url: &str
     callbacks.deliver(&id, &group(), payload.as_bytes(), 1, Some(TRACE)).await.unwrap_or_else(|early| early)
 }
 
-async fn finished() -> Arc<dyn Engine> {
+async fn aggregated() -> Arc<dyn Engine> {
     let engine = engine();
-    let finish = begin(&engine).await;
-    engine.finish_bulk(finish).await.unwrap();
+    let settle = begin(&engine).await;
+    engine.call(settle).await.unwrap();
     engine
 }
 
-/// Whether a receiver that knows this secret accepts what it got.
-fn verified(seen: &Seen, secret: &str) -> bool {
+/// Whether a receiver with this secret accepts the request.
+fn verified(request: &ReceivedRequest, secret: &str) -> bool {
     let names = ["webhook-id", "webhook-timestamp", "webhook-signature"];
     let headers = names.into_iter().map(|name| {
-        let value = seen.header(name).unwrap().parse().unwrap();
+        let value = request.header(name).unwrap().parse().unwrap();
         (reqwest::header::HeaderName::from_static(name), value)
     });
-    Webhook::new(secret).unwrap().verify(&seen.body, &HeaderMap::from_iter(headers)).is_ok()
+    Webhook::new(secret).unwrap().verify(&request.body, &HeaderMap::from_iter(headers)).is_ok()
 }
 
 fn code(outcome: &Outcome) -> &str {
     match outcome {
         Outcome::Failed(problem) | Outcome::Retry { problem, .. } => &problem.code,
-        other => panic!("nothing went wrong: {other:?}"),
+        other => panic!("no failure: {other:?}"),
     }
 }
 
 /// Erratum Q41.
 #[tokio::test]
-async fn a_receiver_is_told_how_it_ended_and_can_verify_it() {
-    let server = TestServer::answering(answer("200 OK", &[], "thanks")).await;
-    let engine = finished().await;
+async fn a_receiver_gets_a_signed_report_of_how_a_bulk_action_ended() {
+    let server = TestServer::responding(response("200 OK", &[], "thanks")).await;
+    let engine = aggregated().await;
     let outcome = deliver(&engine, settings(&[NEW]), &server.url("/hook")).await;
     assert_eq!(outcome, Outcome::done(&json!({"status": 200})));
-    let seen = &server.seen()[0];
-    assert!(seen.head.starts_with("POST /hook "), "{}", seen.head);
-    assert_eq!(seen.header("content-type"), Some("application/json"));
-    assert_eq!(seen.header("webhook-id"), Some(callback_id(&view(&engine).await).as_str()));
-    assert!(verified(seen, NEW) && !verified(seen, OLD));
-    let traced = seen.header("traceparent").unwrap();
+    let request = &server.requests()[0];
+    assert!(request.head.starts_with("POST /hook "), "{}", request.head);
+    assert_eq!(request.header("content-type"), Some("application/json"));
+    assert_eq!(request.header("webhook-id"), Some(callback_id(&view(&engine).await).as_str()));
+    assert!(verified(request, NEW) && !verified(request, OLD));
+    let traced = request.header("traceparent").unwrap();
     assert!(traced.starts_with(&TRACE[..36]) && traced != TRACE, "{traced}");
-    let body: Value = serde_json::from_slice(&seen.body).unwrap();
+    let body: Value = serde_json::from_slice(&request.body).unwrap();
     let finished_at = rfc_3339_of(&view(&engine).await);
     assert_eq!((&body["type"], &body["timestamp"]), (&"bulk.completed".into(), &finished_at.clone().into()));
     let data = &body["data"];
@@ -123,42 +120,42 @@ fn rfc_3339_of(view: &BulkView) -> String {
 }
 
 #[tokio::test]
-async fn while_keys_are_changed_old_and_new_receivers_accept_it() {
-    let server = TestServer::answering(answer("204 No Content", &[], "")).await;
-    deliver(&finished().await, settings(&[NEW, OLD]), &server.url("/")).await;
-    let seen = &server.seen()[0];
-    assert!(verified(seen, OLD) && verified(seen, NEW));
-    let mut forged = seen.clone();
+async fn during_a_key_rotation_receivers_with_either_secret_accept_a_callback() {
+    let server = TestServer::responding(response("204 No Content", &[], "")).await;
+    deliver(&aggregated().await, settings(&[NEW, OLD]), &server.url("/")).await;
+    let request = &server.requests()[0];
+    assert!(verified(request, OLD) && verified(request, NEW));
+    let mut forged = request.clone();
     forged.body.push(b' ');
     assert!(!verified(&forged, OLD) && !verified(&forged, NEW));
 }
 
 #[tokio::test]
-async fn a_group_with_secrets_of_its_own_is_signed_to_with_those_alone() {
-    let server = TestServer::answering(answer("204 No Content", &[], "")).await;
+async fn callbacks_of_a_group_with_its_own_secrets_are_signed_with_those_only() {
+    let server = TestServer::responding(response("204 No Content", &[], "")).await;
     let own =
         CallbackSettings { group_secrets: vec![(group(), vec![OLD.parse().unwrap()])], ..settings(&[NEW]) };
-    deliver(&finished().await, own, &server.url("/")).await;
-    assert!(verified(&server.seen()[0], OLD) && !verified(&server.seen()[0], NEW));
+    deliver(&aggregated().await, own, &server.url("/")).await;
+    assert!(verified(&server.requests()[0], OLD) && !verified(&server.requests()[0], NEW));
 }
 
 #[tokio::test]
-async fn failed_and_cancelled_bulk_actions_are_called_so() {
-    let server = TestServer::answering(answer("204 No Content", &[], "")).await;
+async fn failed_and_cancelled_bulk_actions_have_their_own_event_names() {
+    let server = TestServer::responding(response("204 No Content", &[], "")).await;
     for (cancel, expected) in [(false, "bulk.failed"), (true, "bulk.cancelled")] {
         let engine = engine();
         if cancel {
-            engine.open_bulk(opening()).await.unwrap();
-            engine.cancel_bulk(CancelBulk { bulk: bulk() }).await.unwrap();
+            engine.call(opening()).await.unwrap();
+            engine.call(CancelBulk { bulk: bulk() }).await.unwrap();
         } else {
-            engine.open_bulk(opening()).await.unwrap();
-            engine.seal_bulk(SealBulk { bulk: bulk(), expected: None }).await.unwrap();
+            engine.call(opening()).await.unwrap();
+            engine.call(SealBulk { bulk: bulk(), expected: None }).await.unwrap();
         }
         let outcome = if cancel { Aggregation::Done } else { Aggregation::Failed };
-        let finish = FinishBulk { outcome, summary: Arc::from(&b"no JSON"[..]), ..take(&engine).await };
-        engine.finish_bulk(finish).await.unwrap();
+        let settle = SettleBulk { outcome, summary: Arc::from(&b"no JSON"[..]), ..lease(&engine).await };
+        engine.call(settle).await.unwrap();
         deliver(&engine, settings(&[NEW]), &server.url("/")).await;
-        let body: Value = serde_json::from_slice(&server.seen().last().unwrap().body).unwrap();
+        let body: Value = serde_json::from_slice(&server.requests().last().unwrap().body).unwrap();
         let cause = if cancel { Value::Null } else { "aggregation".into() };
         assert_eq!((&body["type"], &body["data"]["cause"]), (&expected.into(), &cause));
         assert_eq!(body["data"]["summary"], "no JSON");
@@ -167,9 +164,9 @@ async fn failed_and_cancelled_bulk_actions_are_called_so() {
 
 /// Erratum Q41.
 #[tokio::test]
-async fn whatever_a_receiver_answers_only_its_own_callback_waits() {
-    let engine = finished().await;
-    for (status, headers, asked) in [
+async fn every_failed_response_delays_only_its_own_callback() {
+    let engine = aggregated().await;
+    for (status, headers, requested) in [
         ("302 Found", &["location: http://127.0.0.1:1/"][..], 0),
         ("400 Bad Request", &[], 0),
         ("404 Not Found", &[], 0),
@@ -178,33 +175,33 @@ async fn whatever_a_receiver_answers_only_its_own_callback_waits() {
         ("500 Internal Server Error", &[], 0),
         ("503 Service Unavailable", &["retry-after: 99999999"], 60),
     ] {
-        let server = TestServer::answering(answer(status, headers, "words")).await;
+        let server = TestServer::responding(response(status, headers, "words")).await;
         let outcome = deliver(&engine, settings(&[NEW]), &server.url("/")).await;
         let Outcome::Retry { after: Some(after), problem } = outcome else { panic!("{status}: {outcome:?}") };
         assert_eq!(problem.code, format!("http_{}", &status[..3]));
-        let least = Duration::from_secs(asked);
+        let least = Duration::from_secs(requested);
         assert!((least..=least.max(Duration::from_secs(10))).contains(&after), "{status}: {after:?}");
         assert_eq!(server.connections(), 1);
     }
-    let nobody = deliver(&engine, settings(&[NEW]), "http://127.0.0.1:1/").await;
+    let unreachable = deliver(&engine, settings(&[NEW]), "http://127.0.0.1:1/").await;
     assert!(
-        matches!(nobody, Outcome::Retry { after: Some(_), .. }) && code(&nobody) == "connect",
-        "{nobody:?}"
+        matches!(unreachable, Outcome::Retry { after: Some(_), .. }) && code(&unreachable) == "connect",
+        "{unreachable:?}"
     );
 }
 
 #[tokio::test]
-async fn a_receiver_that_is_gone_is_not_asked_again() {
-    let server = TestServer::answering(answer("410 Gone", &[], "")).await;
-    let outcome = deliver(&finished().await, settings(&[NEW]), &server.url("/")).await;
-    assert_eq!(outcome, Outcome::failed("gone", "stopped: the receiver says it is gone"));
+async fn a_callback_to_a_receiver_that_is_gone_is_not_retried() {
+    let server = TestServer::responding(response("410 Gone", &[], "")).await;
+    let outcome = deliver(&aggregated().await, settings(&[NEW]), &server.url("/")).await;
+    assert_eq!(outcome, Outcome::failed("gone", "the receiver responded that it is gone"));
 }
 
 /// Erratum Q41.
 #[tokio::test]
-async fn callbacks_do_not_go_where_the_rule_forbids() {
-    let server = TestServer::answering(answer("200 OK", &[], "")).await;
-    let engine = finished().await;
+async fn callbacks_do_not_connect_to_addresses_that_the_rule_forbids() {
+    let server = TestServer::responding(response("200 OK", &[], "")).await;
+    let engine = aggregated().await;
     let port = server.port();
     let strict = CallbackSettings { addresses: AddressRule::default(), ..settings(&[NEW]) };
     for host in ["127.0.0.1", "localhost", "0x7f.1", "[::ffff:127.0.0.1]", "LOCALHOST"] {
@@ -213,7 +210,7 @@ async fn callbacks_do_not_go_where_the_rule_forbids() {
         assert!(outcome.to_string().contains("allow_private"), "{outcome}");
         if host.eq_ignore_ascii_case("localhost") {
             let shown = outcome.to_string();
-            assert!(!shown.contains("127.0.0.1") && !shown.contains("::1"), "what it resolves to: {shown}");
+            assert!(!shown.contains("127.0.0.1") && !shown.contains("::1"), "the resolved address: {shown}");
         }
     }
     for url in ["ftp://example.com/", "file:///etc/passwd", "example.com/hook", ""] {
@@ -228,16 +225,16 @@ async fn callbacks_do_not_go_where_the_rule_forbids() {
 
 #[tokio::test]
 async fn a_callback_waits_for_its_aggregation() {
-    let server = TestServer::answering(answer("200 OK", &[], "")).await;
+    let server = TestServer::responding(response("200 OK", &[], "")).await;
     let engine = engine();
-    let finish = begin(&engine).await;
+    let settle = begin(&engine).await;
     let url = server.url("/");
     let (delivered, ()) = tokio::join!(deliver(&engine, settings(&[NEW]), &url), async {
         tokio::task::yield_now().await;
-        engine.finish_bulk(finish).await.unwrap();
+        engine.call(settle).await.unwrap();
     });
     assert_eq!(delivered.as_str(), "done");
-    assert_eq!(server.seen().len(), 1);
+    assert_eq!(server.requests().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -246,7 +243,7 @@ async fn a_callback_whose_aggregation_does_not_end_is_handed_back() {
         let stuck = engine();
         begin(&stuck).await;
         if cancel {
-            stuck.cancel_bulk(CancelBulk { bulk: bulk() }).await.unwrap();
+            stuck.call(CancelBulk { bulk: bulk() }).await.unwrap();
         }
         let started = Instant::now();
         assert_eq!(deliver(&stuck, settings(&[NEW]), "http://127.0.0.1:1/").await, Outcome::Released);
@@ -255,35 +252,35 @@ async fn a_callback_whose_aggregation_does_not_end_is_handed_back() {
 }
 
 #[tokio::test]
-async fn a_callback_whose_bulk_action_is_gone_or_another_fails() {
+async fn a_callback_fails_if_its_bulk_action_is_gone_or_replaced() {
     let callbacks = Callbacks::new(engine(), settings(&[NEW])).unwrap();
     let id = JobId::new("bulk_0").unwrap();
     let payload = br#"{"url":"http://example.com/","group":"customer:A","bulk":"may/invoices"}"#;
     let gone = callbacks.deliver(&id, &group(), payload, 1, None).await.unwrap_err();
     assert_eq!(code(&gone), "bulk_gone");
-    let reopened = Callbacks::new(finished().await, settings(&[NEW])).unwrap();
+    let reopened = Callbacks::new(aggregated().await, settings(&[NEW])).unwrap();
     let other = reopened.deliver(&id, &group(), payload, 1, None).await.unwrap_err();
     assert_eq!(code(&other), "bulk_gone");
 }
 
 #[tokio::test]
-async fn a_customer_is_not_told_of_anothers_bulk_action() {
-    let callbacks = Callbacks::new(finished().await, settings(&[NEW])).unwrap();
+async fn a_customer_cannot_receive_a_callback_about_anothers_bulk_action() {
+    let callbacks = Callbacks::new(aggregated().await, settings(&[NEW])).unwrap();
     let id = JobId::new("bulk_0").unwrap();
-    let curious = GroupId::new("customer:B").unwrap();
+    let other_group = GroupId::new("customer:B").unwrap();
     for payload in [
         &br#"{"url":"http://example.com/","group":"customer:A","bulk":"may/invoices"}"#[..],
         b"{}",
         b"",
         b"x",
     ] {
-        let refused = callbacks.deliver(&id, &curious, payload, 1, None).await.unwrap_err();
+        let refused = callbacks.deliver(&id, &other_group, payload, 1, None).await.unwrap_err();
         assert_eq!(code(&refused), "bad_payload");
     }
 }
 
 #[tokio::test]
-async fn without_a_secret_there_are_no_callbacks_and_none_is_shown() {
+async fn callbacks_need_a_secret_and_never_show_it() {
     let refused = Callbacks::new(engine(), settings(&[])).unwrap_err().to_string();
     assert!(refused.contains("secret"), "{refused}");
     let none = CallbackSettings { group_secrets: vec![(group(), Vec::new())], ..settings(&[NEW]) };
@@ -297,8 +294,8 @@ async fn with_callback(engine: &Arc<dyn Engine>, group: &str, id: usize, url: St
     let bulk = BulkRef { group: GroupId::new(group).unwrap(), id: BulkId::new(id.to_string()).unwrap() };
     let plan = BulkPlan { callback: Some(CallbackPlan { url }), ..BulkPlan::default() };
     let opening = OpenBulk { bulk: bulk.clone(), payload: plan.to_bytes(), ..opening() };
-    engine.open_bulk(opening).await.unwrap();
-    engine.seal_bulk(SealBulk { bulk, expected: None }).await.unwrap();
+    engine.call(opening).await.unwrap();
+    engine.call(SealBulk { bulk, expected: None }).await.unwrap();
 }
 
 async fn until(what: &str, reached: impl Fn() -> bool) {
@@ -327,7 +324,7 @@ fn jobs(count: usize) -> Vec<NewJob> {
     (0..count).map(job).collect()
 }
 
-/// Accepts every request and never answers; counts those that wait, and the most there were at a time.
+/// Accepts every request and never responds; counts requests that wait, now and at most.
 async fn tarpit() -> (TestServer, Arc<Mutex<(usize, usize)>>) {
     let waiting = Arc::new(Mutex::new((0, 0)));
     let counts = waiting.clone();
@@ -354,7 +351,7 @@ async fn hanging_callbacks_of_one_customer_delay_neither_jobs_nor_callbacks_of_o
     const HANGING: usize = 200;
     let engine = engine();
     let (tarpit, waiting) = tarpit().await;
-    let receiver = TestServer::answering(answer("200 OK", &[], "")).await;
+    let receiver = TestServer::responding(response("200 OK", &[], "")).await;
     for id in 0..HANGING {
         with_callback(&engine, "noisy", id, tarpit.url("/")).await;
     }
@@ -374,10 +371,10 @@ async fn hanging_callbacks_of_one_customer_delay_neither_jobs_nor_callbacks_of_o
         .start()
         .unwrap();
     until("callbacks hang", || waiting.lock().unwrap().0 > 0).await;
-    engine.enqueue(Enqueue { jobs: jobs(count) }).await.unwrap();
+    engine.call(Enqueue { jobs: jobs(count) }).await.unwrap();
     with_callback(&engine, "quiet", 1, receiver.url("/")).await;
-    until("the jobs of another customer run", || done.load(Ordering::SeqCst) == count).await;
-    until("and its callback is delivered", || !receiver.seen().is_empty()).await;
+    until("the jobs of another customer ran", || done.load(Ordering::SeqCst) == count).await;
+    until("its callback is delivered", || !receiver.requests().is_empty()).await;
     let most = waiting.lock().unwrap().1;
     assert!(most <= 2, "{most} callbacks hung at a time");
     let tried = tarpit.connections();

@@ -8,7 +8,8 @@ use tempfile::TempDir;
 use super::*;
 use crate::call::example;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Only a failing test waits this long.
+const WAIT_LIMIT: Duration = Duration::from_secs(20);
 
 fn shell(script: &str) -> CommandTarget {
     CommandTarget::new(CommandSettings::new(["sh", "-c", script])).unwrap()
@@ -16,7 +17,7 @@ fn shell(script: &str) -> CommandTarget {
 
 async fn run(target: &CommandTarget, payload: &[u8]) -> Outcome {
     let running = target.call(example(payload), pending());
-    tokio::time::timeout(PATIENCE, running).await.expect("a program that ends is seen to end")
+    tokio::time::timeout(WAIT_LIMIT, running).await.expect("the program ends and its end is noticed")
 }
 
 /// Code and message of a retry.
@@ -41,17 +42,17 @@ async fn until(reached: impl Fn() -> bool) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, waiting).await.expect("it comes about");
+    tokio::time::timeout(WAIT_LIMIT, waiting).await.expect("the condition holds in time")
 }
 
 #[tokio::test]
-async fn the_payload_is_read_and_what_is_printed_is_the_result() {
+async fn the_payload_is_standard_input_and_standard_output_is_the_result() {
     let outcome = run(&shell("printf 'got: '; cat"), b"{\"a\": 1}").await;
     assert_eq!(outcome, Outcome::done_bytes("got: {\"a\": 1}"));
 }
 
 #[tokio::test]
-async fn the_environment_says_who_and_which() {
+async fn the_environment_identifies_the_job_and_the_attempt() {
     let script = "echo \"$FAIRLANE_GROUP|$FAIRLANE_JOB|$FAIRLANE_TYPE|$FAIRLANE_ATTEMPT|$FAIRLANE_FENCE|$FAIRLANE_BULK|$TRACEPARENT|$OWN\"; pwd";
     let folder = TempDir::new().unwrap();
     let directory = folder.path().canonicalize().unwrap();
@@ -68,14 +69,15 @@ async fn the_environment_says_who_and_which() {
     assert_eq!(run(&target, b"").await, Outcome::done_bytes(expected));
 }
 
-/// The environment of a worker has its key, its engine's password and what its file takes as `${SECRET}`.
+/// A worker's environment has its key, its engine's password and the values its file uses as
+/// `${SECRET}`.
 #[tokio::test]
-async fn of_the_workers_environment_only_harmless_names_are_passed_on() {
+async fn a_program_inherits_only_harmless_variables_of_the_worker() {
     assert!(std::env::var_os("CARGO_PKG_NAME").is_some(), "this test has more in its environment");
     let environment = vec![("OWN".into(), "given".into())];
     let settings = CommandSettings { environment, ..CommandSettings::new(["env"]) };
     let Outcome::Done { result } = run(&CommandTarget::new(settings).unwrap(), b"").await else {
-        panic!("env ends well");
+        panic!("env succeeds");
     };
     let printed = String::from_utf8(result).unwrap();
     let names: Vec<&str> = printed.lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
@@ -87,7 +89,7 @@ async fn of_the_workers_environment_only_harmless_names_are_passed_on() {
     });
     assert_eq!(other, None);
     for secret in ["FAIRLANE_KEY", "FAIRLANE_ENGINE", "WEBHOOK_SECRET"] {
-        assert!(!is_passed_on(OsStr::new(secret)), "{secret}");
+        assert!(!is_inherited(OsStr::new(secret)), "{secret}");
     }
 }
 
@@ -110,7 +112,7 @@ async fn each_exit_code_has_its_outcome() {
 }
 
 #[tokio::test]
-async fn unavailable_is_throttled_for_as_long_as_it_says() {
+async fn exit_code_69_throttles_for_the_printed_number_of_seconds() {
     for (script, expected) in [
         ("exit 69", None),
         ("echo 30; echo more; exit 69", Some(30)),
@@ -126,7 +128,7 @@ async fn unavailable_is_throttled_for_as_long_as_it_says() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_run_fails_for_good_and_says_why() {
+async fn a_program_that_cannot_be_run_fails_for_good_with_a_reason() {
     let folder = TempDir::new().unwrap();
     let file = |name: &str, text: &str, mode: u32| {
         let path = folder.path().join(name);
@@ -151,14 +153,14 @@ async fn what_cannot_be_run_fails_for_good_and_says_why() {
 }
 
 #[tokio::test]
-async fn the_longest_result_is_kept_and_a_longer_one_fails_with_advice() {
+async fn the_longest_result_is_stored_and_a_longer_one_fails_with_advice() {
     let exact = run(&shell(&format!("head -c {NOTE_BYTES_MAX} /dev/zero")), b"").await;
     assert_eq!(exact, Outcome::done_bytes(vec![0; NOTE_BYTES_MAX]));
     let longer = run(&shell(&format!("head -c {} /dev/zero", NOTE_BYTES_MAX + 1)), b"").await;
     let (code, message) = failed(&longer);
     assert!(code == "result_too_large" && message.contains("print less"), "{message}");
     let refused = run(&shell("head -c 1000000 /dev/zero; exit 3"), b"").await;
-    assert_eq!(retried(&refused).0, "exit_3", "its own verdict counts, however much it said");
+    assert_eq!(retried(&refused).0, "exit_3", "its exit code counts, however much it printed");
 }
 
 #[tokio::test]
@@ -168,7 +170,7 @@ async fn a_program_that_prints_without_end_is_killed() {
 }
 
 #[tokio::test]
-async fn of_what_it_complains_the_end_is_told() {
+async fn an_error_message_has_the_end_of_standard_error() {
     let script = "i=0; while [ $i -lt 5000 ]; do echo line $i >&2; i=$((i+1)); done; exit 3";
     let outcome = run(&shell(script), b"").await;
     let (_, message) = retried(&outcome);
@@ -185,7 +187,7 @@ async fn a_program_need_not_read_its_payload() {
 }
 
 #[tokio::test]
-async fn a_program_that_answers_while_it_reads_does_not_block() {
+async fn a_program_that_writes_while_it_reads_does_not_block() {
     let payload = vec![b'x'; 60 * 1024];
     assert_eq!(run(&shell("cat"), &payload).await, Outcome::done_bytes(payload.clone()));
     let large = vec![b'x'; 512 * 1024];
@@ -193,17 +195,17 @@ async fn a_program_that_answers_while_it_reads_does_not_block() {
 }
 
 #[tokio::test]
-async fn what_it_leaves_running_is_killed_and_not_waited_for() {
+async fn processes_that_outlive_the_program_are_killed() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("pid");
     let script = format!("sleep 1000 & echo $! > {}; echo done", file.display());
     assert_eq!(run(&shell(&script), b"").await, Outcome::done_bytes("done\n"));
-    let left = written_pid(&file).expect("it was written before the end");
+    let left = written_pid(&file).expect("the file was written before the program ended");
     until(|| is_gone(left)).await;
 }
 
 #[tokio::test]
-async fn dropped_the_whole_group_is_killed() {
+async fn dropping_an_attempt_kills_the_process_group() {
     let folder = TempDir::new().unwrap();
     let files = [folder.path().join("first"), folder.path().join("second")];
     let script = format!(
@@ -225,7 +227,7 @@ async fn dropped_the_whole_group_is_killed() {
 }
 
 #[tokio::test]
-async fn told_to_stop_it_can_end_in_its_own_way() {
+async fn after_sigterm_a_program_can_end_in_its_own_way() {
     let folder = TempDir::new().unwrap();
     let ready = folder.path().join("ready");
     for (end, reason, expected) in [
@@ -237,18 +239,18 @@ async fn told_to_stop_it_can_end_in_its_own_way() {
     ] {
         let _ = std::fs::remove_file(&ready);
         let script = format!("trap '{end}' TERM; touch {}; while :; do sleep 0.01; done", ready.display());
-        let told = async {
+        let cancelled = async {
             until(|| ready.exists()).await;
             reason
         };
         let target = shell(&script);
-        let outcome = tokio::time::timeout(PATIENCE, target.call(example(b""), told)).await.unwrap();
+        let outcome = tokio::time::timeout(WAIT_LIMIT, target.call(example(b""), cancelled)).await.unwrap();
         assert_eq!(outcome.as_str(), expected, "{end} after {reason:?}");
     }
 }
 
 #[test]
-fn a_command_that_names_nothing_is_refused() {
+fn an_invalid_command_or_environment_is_rejected() {
     for command in [vec![], vec![""], vec!["sh", "a\0b"]] {
         assert!(CommandTarget::new(CommandSettings::new(command)).is_err());
     }
@@ -263,7 +265,7 @@ fn written_pid(file: &Path) -> Option<Pid> {
     Pid::from_raw(text.strip_suffix('\n')?.parse().ok()?)
 }
 
-/// Gone, or dead and not yet seen by whoever inherited it.
+/// Whether a process is gone, or a zombie that its new parent has not reaped yet.
 fn is_gone(pid: Pid) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
     test_kill_process(pid).is_err() || status.is_ok_and(|status| status.contains(") Z "))

@@ -6,13 +6,13 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
 use crate::call::example;
-use crate::test_server::{TestServer, answer};
+use crate::test_server::{TestServer, response};
 
-/// Longer than any test waits, shorter than a person does.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Longer than any passing test takes.
+const WAIT_LIMIT: Duration = Duration::from_secs(20);
 
 fn target(url: String) -> HttpTarget {
-    HttpTarget::new(HttpSettings { timeout: PATIENCE, ..HttpSettings::new(url) }).unwrap()
+    HttpTarget::new(HttpSettings { timeout: WAIT_LIMIT, ..HttpSettings::new(url) }).unwrap()
 }
 
 async fn outcome_of(server: &TestServer) -> Outcome {
@@ -36,8 +36,8 @@ fn failed(outcome: &Outcome) -> (&str, &str) {
 }
 
 #[tokio::test]
-async fn the_payload_is_posted_with_who_and_which_and_the_body_is_the_result() {
-    let server = TestServer::answering(answer("201 Created", &[], r#"{"sent":true}"#)).await;
+async fn the_payload_is_posted_with_headers_that_identify_the_job_and_the_body_is_the_result() {
+    let server = TestServer::responding(response("201 Created", &[], r#"{"sent":true}"#)).await;
     let settings = HttpSettings {
         headers: vec![("Authorization".into(), "Bearer t0ken".into())],
         ..HttpSettings::new(server.url("/send?fast=1"))
@@ -45,9 +45,9 @@ async fn the_payload_is_posted_with_who_and_which_and_the_body_is_the_result() {
     let target = HttpTarget::new(settings).unwrap();
     let outcome = target.call(example(br#"{"to":"ada"}"#)).await;
     assert_eq!(outcome, Outcome::done_bytes(r#"{"sent":true}"#));
-    let seen = &server.seen()[0];
-    assert!(seen.head.starts_with("POST /send?fast=1 HTTP/1.1\r\n"), "{}", seen.head);
-    assert_eq!(seen.body, br#"{"to":"ada"}"#);
+    let request = &server.requests()[0];
+    assert!(request.head.starts_with("POST /send?fast=1 HTTP/1.1\r\n"), "{}", request.head);
+    assert_eq!(request.body, br#"{"to":"ada"}"#);
     for (name, value) in [
         ("content-type", "application/json"),
         ("authorization", "Bearer t0ken"),
@@ -60,10 +60,10 @@ async fn the_payload_is_posted_with_who_and_which_and_the_body_is_the_result() {
         ("fairlane-bulk", "may"),
         ("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),
     ] {
-        assert_eq!(seen.header(name), Some(value), "{name}");
+        assert_eq!(request.header(name), Some(value), "{name}");
     }
     target.call(Call { trace: None, ..example(b"") }).await;
-    assert_eq!(server.seen()[1].header("traceparent"), None);
+    assert_eq!(server.requests()[1].header("traceparent"), None);
 }
 
 #[tokio::test]
@@ -83,7 +83,7 @@ async fn each_status_has_its_outcome() {
         ("404 Not Found", &[], "http_404"),
         ("410 Gone", &[], "http_410"),
     ] {
-        let server = TestServer::answering(answer(status, headers, "")).await;
+        let server = TestServer::responding(response(status, headers, "")).await;
         let outcome = outcome_of(&server).await;
         match expected {
             "done" => assert_eq!(outcome, Outcome::done_bytes("")),
@@ -95,26 +95,26 @@ async fn each_status_has_its_outcome() {
 }
 
 #[tokio::test]
-async fn a_throttle_carries_what_was_asked_for() {
+async fn a_throttled_outcome_has_the_delay_of_retry_after() {
     let in_a_minute = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(60));
     let date = format!("retry-after: {in_a_minute}");
     for (header, least, most) in
         [("retry-after: 30", 30, 30), (date.as_str(), 1, 60), ("retry-after: 86400", 60, 60)]
     {
-        let server = TestServer::answering(answer("429 Too Many Requests", &[header], "slow down")).await;
-        let Outcome::Throttled { retry_after: Some(asked) } = outcome_of(&server).await else {
+        let server = TestServer::responding(response("429 Too Many Requests", &[header], "slow down")).await;
+        let Outcome::Throttled { retry_after: Some(delay) } = outcome_of(&server).await else {
             panic!("{header}")
         };
-        assert!((least..=most).contains(&asked.as_secs()), "{header} was read as {asked:?}");
+        assert!((least..=most).contains(&delay.as_secs()), "{header} was read as {delay:?}");
     }
-    let server = TestServer::answering(answer("429 Too Many Requests", &[], "")).await;
+    let server = TestServer::responding(response("429 Too Many Requests", &[], "")).await;
     assert_eq!(outcome_of(&server).await, Outcome::throttled(None));
 }
 
 #[tokio::test]
-async fn a_refusal_for_good_shows_how_its_body_begins() {
+async fn a_failure_shows_the_beginning_of_the_body() {
     let body = format!("no such\r\n\x1b[31mcustomer {}", "x".repeat(100_000));
-    let server = TestServer::answering(answer("422 Unprocessable", &[], &body)).await;
+    let server = TestServer::responding(response("422 Unprocessable", &[], &body)).await;
     let outcome = outcome_of(&server).await;
     let (code, message) = failed(&outcome);
     assert_eq!(code, "http_422");
@@ -123,11 +123,11 @@ async fn a_refusal_for_good_shows_how_its_body_begins() {
 }
 
 #[tokio::test]
-async fn a_redirect_fails_with_where_it_leads_and_is_not_followed() {
-    let elsewhere = TestServer::answering(answer("200 OK", &[], "")).await;
+async fn a_redirect_fails_with_its_location_and_is_not_followed() {
+    let elsewhere = TestServer::responding(response("200 OK", &[], "")).await;
     for status in ["301 Moved", "302 Found", "307 Temporary", "308 Permanent", "304 Not Modified"] {
         let location = elsewhere.url("/there");
-        let server = TestServer::answering(answer(status, &[&format!("location: {location}")], "")).await;
+        let server = TestServer::responding(response(status, &[&format!("location: {location}")], "")).await;
         let outcome = outcome_of(&server).await;
         let (code, message) = failed(&outcome);
         assert!(code == "redirect" && message.contains(&location), "{code}: {message}");
@@ -136,18 +136,18 @@ async fn a_redirect_fails_with_where_it_leads_and_is_not_followed() {
 }
 
 #[tokio::test]
-async fn the_longest_result_is_kept_and_a_longer_one_fails_with_advice() {
+async fn the_longest_result_is_stored_and_a_longer_one_fails_with_advice() {
     let longest = "x".repeat(NOTE_BYTES_MAX);
-    let server = TestServer::answering(answer("200 OK", &[], &longest)).await;
+    let server = TestServer::responding(response("200 OK", &[], &longest)).await;
     assert_eq!(outcome_of(&server).await, Outcome::done_bytes(longest));
-    let server = TestServer::answering(answer("200 OK", &[], &"x".repeat(NOTE_BYTES_MAX + 1))).await;
+    let server = TestServer::responding(response("200 OK", &[], &"x".repeat(NOTE_BYTES_MAX + 1))).await;
     let outcome = outcome_of(&server).await;
     let (code, message) = failed(&outcome);
-    assert!(code == "result_too_large" && message.contains("204 will do"), "{message}");
+    assert!(code == "result_too_large" && message.contains("204 is enough"), "{message}");
 }
 
 #[tokio::test]
-async fn of_a_huge_body_without_a_length_only_what_can_be_kept_is_read() {
+async fn of_a_huge_body_without_a_length_only_what_can_be_stored_is_read() {
     const HUGE: usize = 50 * 1024 * 1024;
     let (sent, sending) = tokio::sync::oneshot::channel();
     let sent = Mutex::new(Some(sent));
@@ -168,7 +168,7 @@ async fn of_a_huge_body_without_a_length_only_what_can_be_kept_is_read() {
     assert!(sending.await.unwrap() < HUGE, "the connection was not closed");
 }
 
-/// Writes these bytes and closes.
+/// A server that writes these bytes and closes the connection.
 async fn closing(bytes: &'static [u8]) -> TestServer {
     TestServer::start(move |mut stream: TcpStream| async move {
         let _ = stream.write_all(bytes).await;
@@ -178,7 +178,7 @@ async fn closing(bytes: &'static [u8]) -> TestServer {
 }
 
 #[tokio::test]
-async fn what_is_no_whole_answer_is_tried_again() {
+async fn an_incomplete_response_is_retried() {
     for bytes in [
         &b""[..],
         b"SSH-2.0-OpenSSH_9.6\r\n",
@@ -194,7 +194,7 @@ async fn what_is_no_whole_answer_is_tried_again() {
 }
 
 #[tokio::test]
-async fn a_reset_connection_is_tried_again() {
+async fn a_reset_connection_is_retried() {
     let server = TestServer::start(|stream: TcpStream| async move {
         stream.set_zero_linger().unwrap();
         None
@@ -204,7 +204,7 @@ async fn a_reset_connection_is_tried_again() {
 }
 
 #[tokio::test]
-async fn endless_headers_are_cut_off() {
+async fn a_response_with_endless_headers_is_aborted() {
     let cut = Arc::new(AtomicBool::new(false));
     let noticed = cut.clone();
     let server = TestServer::start(move |mut stream| {
@@ -218,17 +218,17 @@ async fn endless_headers_are_cut_off() {
     })
     .await;
     assert_eq!(retried(&outcome_of(&server).await), "protocol");
-    tokio::time::timeout(PATIENCE, async {
+    tokio::time::timeout(WAIT_LIMIT, async {
         while !cut.load(Ordering::SeqCst) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     })
     .await
-    .expect("the server sees that nobody reads");
+    .expect("the server notices the closed connection");
 }
 
 #[tokio::test]
-async fn nobody_there_and_no_answer_in_time_are_told_apart() {
+async fn a_refused_connection_and_a_timeout_have_different_codes() {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let settings = HttpSettings {
@@ -245,7 +245,7 @@ async fn nobody_there_and_no_answer_in_time_are_told_apart() {
 }
 
 #[tokio::test]
-async fn an_answer_that_drips_is_given_up_when_time_is_up() {
+async fn a_slow_response_is_aborted_after_the_timeout() {
     let server = TestServer::start(|mut stream: TcpStream| async move {
         stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n").await.unwrap();
         while stream.write_all(b"x").await.is_ok() {
@@ -260,19 +260,19 @@ async fn an_answer_that_drips_is_given_up_when_time_is_up() {
 }
 
 #[tokio::test]
-async fn one_connection_carries_many_jobs_refused_ones_too() {
+async fn one_connection_carries_many_jobs_also_refused_ones() {
     for status in ["200 OK", "429 Too Many Requests", "500 Internal Server Error", "404 Not Found"] {
-        let server = TestServer::answering(answer(status, &[], "a few words")).await;
+        let server = TestServer::responding(response(status, &[], "a few words")).await;
         let target = target(server.url("/"));
         for _ in 0..5 {
             target.call(example(b"{}")).await;
         }
-        assert_eq!((server.seen().len(), server.connections()), (5, 1), "{status}");
+        assert_eq!((server.requests().len(), server.connections()), (5, 1), "{status}");
     }
 }
 
 #[test]
-fn headers_that_would_lie_or_cannot_be_sent_are_refused() {
+fn reserved_and_invalid_headers_are_rejected() {
     let refusal = |name: &str, value: &str| {
         let headers = vec![(name.to_owned(), value.to_owned())];
         HttpTarget::new(HttpSettings { headers, ..HttpSettings::new("http://localhost/") })
@@ -283,13 +283,13 @@ fn headers_that_would_lie_or_cannot_be_sent_are_refused() {
         assert!(refusal(name, "x").contains("set by the worker"), "{name}");
     }
     assert!(refusal("content-type", "text/plain").contains("content_type"));
-    assert!(refusal("two words", "x").contains("no header name"));
+    assert!(refusal("two words", "x").contains("not a valid header name"));
     let refused = refusal("authorization", "s3cret\nx: y");
     assert!(refused.contains("authorization") && !refused.contains("s3cret"), "{refused}");
 }
 
 #[test]
-fn what_is_secret_is_not_shown() {
+fn secrets_are_not_shown() {
     let settings = HttpSettings {
         headers: vec![("authorization".into(), "s3cret".into())],
         ..HttpSettings::new("http://s3cret:s3cret@mailer.example/s3cret?key=s3cret")

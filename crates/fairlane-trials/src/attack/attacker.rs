@@ -15,7 +15,7 @@ use super::process::{ATTACKER, PARKED};
 use super::{Counters, Counts, Kind, Plan};
 use crate::served::client::{Connection, request};
 
-/// The address it comes from: another one than that of the customer beside it.
+/// The source address of the attacker, which differs from that of the other customer.
 const SOURCE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 /// Jobs of a batch of colliding ids, and connections that send them.
 const BATCH: usize = 1000;
@@ -28,9 +28,10 @@ const LARGE_CONNECTIONS: usize = 2;
 const KEYS_CONNECTIONS: usize = 2;
 /// Connections that open bulk actions.
 const BULK_CONNECTIONS: usize = 8;
-/// How soon the attacker sees that it is stopped, and comes back after a refusal or a broken connection.
+/// The pause before a retry after a refusal or a broken connection, and between checks whether to
+/// stop.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Connections that a receiver keeps without an answer.
+/// The most connections that a receiver keeps without a response.
 const HANGING_MAX: usize = 10_000;
 
 /// The attacker.
@@ -40,17 +41,17 @@ pub struct Attacker {
     hanging: SocketAddr,
     kind: Kind,
     plan: Plan,
-    /// Sent again and again, and prepared before the attack begins.
+    /// The requests that are repeated, prepared before the attack begins.
     requests: Vec<Vec<u8>>,
     counters: Counters,
     /// The next of a counted number of requests.
     next: AtomicUsize,
 }
 
-/// A receiver that accepts connections and never answers; it ends with the runtime.
+/// A receiver that accepts connections and never responds; it ends with the runtime.
 pub async fn hanging_receiver() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    let address = listener.local_addr().expect("it is bound");
+    let address = listener.local_addr().expect("the listener is bound");
     tokio::spawn(async move {
         let mut held = Vec::new();
         while held.len() < HANGING_MAX
@@ -62,7 +63,7 @@ pub async fn hanging_receiver() -> SocketAddr {
     address
 }
 
-/// Begins, on a thread and a runtime of its own.
+/// Starts the attack on its own thread and runtime.
 pub fn start(attacker: &Arc<Attacker>) -> JoinHandle<()> {
     let attacker = attacker.clone();
     std::thread::spawn(move || {
@@ -100,7 +101,7 @@ async fn attack(attacker: Arc<Attacker>) {
     while !attacker.is_over() {
         tokio::time::sleep(PAUSE).await;
     }
-    // What hangs in a response is ended.
+    // Tasks that still wait for a response are aborted.
     tasks.shutdown().await;
 }
 
@@ -111,12 +112,12 @@ impl Attacker {
         Self { api, key: key.to_owned(), hanging, kind, plan: *plan, requests, counters, next }
     }
 
-    /// Ends it.
+    /// Stops the attack.
     pub fn stop(&self) {
         self.counters.over.store(true, Ordering::Relaxed);
     }
 
-    /// What has become of its requests.
+    /// The numbers of its requests by result.
     pub fn counts(&self) -> Counts {
         self.counters.read()
     }
@@ -125,7 +126,7 @@ impl Attacker {
         self.counters.over.load(Ordering::Relaxed)
     }
 
-    /// Sends the requests in turns, each connection from another one on.
+    /// Sends the requests in turns; each connection starts with another one.
     async fn repeat(&self, from: usize) -> Result<()> {
         let mut connection = Connection::open_from(SOURCE, self.api).await?;
         let first = from * self.requests.len() / BATCH_CONNECTIONS;
@@ -164,7 +165,7 @@ impl Attacker {
                 return Ok(());
             }
         }
-        // All of them are there; what they do now is the attack.
+        // All bulk actions exist now; their effect is the attack.
         while !self.is_over() {
             tokio::time::sleep(PAUSE).await;
         }
@@ -175,23 +176,23 @@ impl Attacker {
     async fn hold(&self) -> Result<()> {
         let mut connection = Connection::open_from(SOURCE, self.api).await?;
         self.send(&mut connection, &self.requests[0]).await?;
-        // Nothing more is sent, so nothing but the end can come.
+        // No further request is sent, so the next event is the end of the connection.
         connection.until(b"\0").await
     }
 
-    /// Sends a request and counts the response; whether the connection can be used again.
+    /// Sends a request and counts the response; returns whether the connection can be used again.
     async fn send(&self, connection: &mut Connection, request: &[u8]) -> Result<bool> {
-        let answer = connection.ask(request).await?;
-        let counter = match answer.status {
+        let response = connection.round_trip(request).await?;
+        let counter = match response.status {
             200..300 => &self.counters.accepted,
             _ => &self.counters.refused,
         };
         counter.fetch_add(1, Ordering::Relaxed);
-        Ok(!answer.is_last)
+        Ok(!response.is_last)
     }
 }
 
-/// The requests that are sent again and again.
+/// The requests that are repeated.
 fn requests(kind: Kind, plan: &Plan, key: &str) -> Vec<Vec<u8>> {
     let post = |path: &str, body: &[u8]| request("POST", path, Some(key), body);
     match kind {
@@ -207,8 +208,8 @@ fn requests(kind: Kind, plan: &Plan, key: &str) -> Vec<Vec<u8>> {
         Kind::Payloads => {
             let payload = "x".repeat(PAYLOAD_BYTES);
             let batch = |batch: usize| {
-                let job = |place: usize| {
-                    let id = format!("large-{batch}-{place}");
+                let job = |index: usize| {
+                    let id = format!("large-{batch}-{index}");
                     json!({ "group": ATTACKER, "type": PARKED, "id": id, "payload": payload })
                 };
                 let jobs: Vec<_> = (0..LARGE_BATCH).map(job).collect();

@@ -1,16 +1,17 @@
-//! Job ids that have one hash under rustc-hash without a seed, as anybody can compute them.
+//! Job ids that have one hash under rustc-hash without a seed, which every client can compute.
 //!
-//! For 32 bytes, read as four numbers x, y, u, v, that hash is `mix(SEED2 ^ u, mix(SEED1 ^ x, PREVENT ^ y) ^ v)` and the
-//! length. With y and u fixed, any x has a v that gives the hash wanted; one in about 4,000 of those is printable.
+//! For 32 bytes, read as four numbers x, y, u, v, that hash is `mix(SEED2 ^ u, mix(SEED1 ^ x,
+//! PREVENT ^ y) ^ v)` and the length. With y and u fixed, any x has a v that gives the hash wanted;
+//! one in about 4,000 of those is printable.
 
 const SEED1: u64 = 0x243f_6a88_85a3_08d3;
 const PREVENT: u64 = 0xa409_3822_299f_31d0;
-/// The value that every id comes to; any will do.
+/// The hash of every id; any value works.
 const WANTED: u64 = 0x6161_6161_6161_6161;
 const FIXED: [u8; 8] = *b"collides";
 const DIGITS: &[u8; 64] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_";
 
-/// So many ids of one hash.
+/// This many ids with one hash.
 pub fn colliding_ids(count: usize) -> Vec<String> {
     (0_u64..).filter_map(id).take(count).collect()
 }

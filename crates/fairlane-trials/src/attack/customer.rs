@@ -1,4 +1,5 @@
-//! The customer beside the attacker: adds jobs and ends bulk actions at a steady pace, and notes every wait.
+//! The customer beside the attacker: adds jobs and ends bulk actions at a steady pace, and records
+//! every wait.
 
 use std::collections::HashMap;
 use std::io::Result;
@@ -15,19 +16,19 @@ use crate::http::Server;
 use crate::served::alone;
 use crate::served::client::{Connection, number_after, request};
 
-/// Connections for jobs: a slow response must not keep other requests back.
+/// Connections for jobs: a slow response must not delay other requests.
 const CONNECTIONS: u64 = 8;
-/// A connection is replaced after so many requests, as those of most clients are.
+/// A connection is replaced after this many requests, as by most clients.
 const REQUESTS_PER_CONNECTION: u64 = 10;
-/// Longest that a response may take.
+/// The longest time for a response.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Requests that are not sent so long after the end of a phase have failed.
+/// Requests that are not sent within this time after the end of a phase have failed.
 const LATE_MAX: Duration = Duration::from_secs(10);
-/// Longest that jobs may take after the last one was added.
+/// The longest time for jobs to complete after the last one was added.
 const LAST_TIMEOUT: Duration = Duration::from_secs(30);
 const LAST_POLL: Duration = Duration::from_millis(10);
 
-/// When what was sent; an entry is taken when its job or bulk action is done.
+/// The times of requests in progress; an entry is removed when its job or bulk action is done.
 #[derive(Default)]
 struct Pending {
     jobs: HashMap<u64, Instant>,
@@ -35,7 +36,7 @@ struct Pending {
     waits: Option<Waits>,
 }
 
-/// What the target of jobs and the receiver of callbacks has seen.
+/// The target of jobs and receiver of callbacks.
 pub struct Receiver {
     server: Server,
     pending: Arc<Mutex<Pending>>,
@@ -45,12 +46,12 @@ impl Receiver {
     /// Listens on a free port.
     pub async fn start() -> Self {
         let pending = Arc::new(Mutex::new(Pending::default()));
-        let noting = pending.clone();
+        let recording = pending.clone();
         let server = Server::start(move |request| {
-            let noting = noting.clone();
+            let recording = recording.clone();
             async move {
-                let mut pending = noting.lock().expect("nothing panics while it notes");
-                pending.note(&request.path, &request.body);
+                let mut pending = recording.lock().expect("no holder of the lock panics");
+                pending.record(&request.path, &request.body);
                 200
             }
         })
@@ -65,7 +66,7 @@ impl Receiver {
 
 impl Pending {
     /// A job names its number in its payload, a callback in its path.
-    fn note(&mut self, path: &str, body: &[u8]) {
+    fn record(&mut self, path: &str, body: &[u8]) {
         let now = Instant::now();
         let micros = |sent: Instant| now.duration_since(sent).as_micros() as u64;
         let Some(waits) = &mut self.waits else { return };
@@ -92,11 +93,11 @@ impl<'a> Customer<'a> {
         Self { api, key, receiver, plan }
     }
 
-    /// Sends for so long, and waits for what was sent.
+    /// Sends requests for this long, and waits for their jobs and bulk actions.
     pub async fn measure(&self, phase: &'static str, length: Duration) -> Waits {
         self.pending().waits = Some(Waits::new());
-        // On a thread of its own, so that the target of the jobs answers meanwhile.
-        let asked = tokio::task::block_in_place(|| alone(|| self.ask(phase, length)));
+        // On its own thread, so that the target of the jobs responds meanwhile.
+        let sent = tokio::task::block_in_place(|| alone(|| self.send_all(phase, length)));
         let deadline = Instant::now() + LAST_TIMEOUT;
         let unfinished = loop {
             let unfinished = {
@@ -112,16 +113,16 @@ impl<'a> Customer<'a> {
         pending.jobs.clear();
         pending.bulks.clear();
         let mut waits = pending.waits.take().expect("it was set above");
-        waits.failed = asked.failed + unfinished;
-        asked.waits.into_iter().for_each(|wait| waits.enqueue.saturating_record(wait));
+        waits.failed = sent.failed + unfinished;
+        sent.waits.into_iter().for_each(|wait| waits.enqueue.saturating_record(wait));
         waits
     }
 
     fn pending(&self) -> std::sync::MutexGuard<'_, Pending> {
-        self.receiver.pending.lock().expect("nothing panics while it notes")
+        self.receiver.pending.lock().expect("no holder of the lock panics")
     }
 
-    async fn ask(&self, phase: &str, length: Duration) -> Asked {
+    async fn send_all(&self, phase: &str, length: Duration) -> Sent {
         let begun = Instant::now();
         let until = begun + length + LATE_MAX;
         let total = |each_second: u64| (length.as_secs_f64() * each_second as f64).ceil() as u64;
@@ -131,26 +132,27 @@ impl<'a> Customer<'a> {
             Box::pin(self.add_jobs(phase, begun, until, numbers.collect()))
         });
         let (lanes, ended) = tokio::join!(all(lanes.collect()), self.end_bulks(phase, begun, until, bulks));
-        let mut asked = Asked { waits: Vec::new(), failed: ended };
+        let mut sent = Sent { waits: Vec::new(), failed: ended };
         for lane in lanes {
-            asked.waits.extend(lane.waits);
-            asked.failed += lane.failed;
+            sent.waits.extend(lane.waits);
+            sent.failed += lane.failed;
         }
-        asked
+        sent
     }
 
-    async fn add_jobs(&self, phase: &str, begun: Instant, until: Instant, numbers: Vec<u64>) -> Asked {
-        let mut asked = Asked::default();
+    async fn add_jobs(&self, phase: &str, begun: Instant, until: Instant, numbers: Vec<u64>) -> Sent {
+        let mut sent = Sent::default();
         let mut connection = None;
         let mut free = begun;
         for (turn, number) in numbers.into_iter().enumerate() {
             let due = begun + Duration::from_secs(1) * number as u32 / self.plan.jobs_per_second as u32;
             tokio::time::sleep_until(due).await;
             if Instant::now() > until {
-                asked.failed += 1;
+                sent.failed += 1;
                 continue;
             }
-            // A request that another one kept waiting has waited since it was due; a late timer is ours.
+            // A request that another one delayed has waited since it was due; a late timer does not
+            // count.
             let since = if free > due { due } else { Instant::now() };
             if (turn as u64).is_multiple_of(REQUESTS_PER_CONNECTION) {
                 connection = None;
@@ -160,19 +162,19 @@ impl<'a> Customer<'a> {
                 json!({ "group": CUSTOMER, "type": WORKED_ON, "id": id, "payload": { "number": number } });
             self.pending().jobs.insert(number, since);
             match self.post(&mut connection, "/api/jobs", &body.to_string()).await {
-                Ok(200..300) => asked.waits.push(since.elapsed().as_micros() as u64),
+                Ok(200..300) => sent.waits.push(since.elapsed().as_micros() as u64),
                 _ => {
                     self.pending().jobs.remove(&number);
                     connection = None;
-                    asked.failed += 1;
+                    sent.failed += 1;
                 }
             }
             free = Instant::now();
         }
-        asked
+        sent
     }
 
-    /// Opens and seals empty bulk actions; how many could not be.
+    /// Opens and seals empty bulk actions; returns the number of failures.
     async fn end_bulks(&self, phase: &str, begun: Instant, until: Instant, bulks: u64) -> u64 {
         let (mut connection, mut failed) = (None, 0);
         for number in 0..bulks {
@@ -198,19 +200,19 @@ impl<'a> Customer<'a> {
         failed
     }
 
-    /// The status of the response, over a connection that is opened where there is none.
+    /// Sends a request, over a new connection if there is none; returns the status of the response.
     async fn post(&self, connection: &mut Option<Connection>, path: &str, body: &str) -> Result<u16> {
-        let response = tokio::time::timeout(RESPONSE_TIMEOUT, self.respond(connection, path, body)).await;
+        let response = tokio::time::timeout(RESPONSE_TIMEOUT, self.post_once(connection, path, body)).await;
         response.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))
     }
 
-    async fn respond(&self, connection: &mut Option<Connection>, path: &str, body: &str) -> Result<u16> {
+    async fn post_once(&self, connection: &mut Option<Connection>, path: &str, body: &str) -> Result<u16> {
         if connection.is_none() {
             *connection = Some(Connection::open(self.api).await?);
         }
         let Some(open) = connection else { return Ok(0) };
-        let answer = open.ask(&request("POST", path, Some(self.key), body.as_bytes())).await?;
-        let (status, is_last) = (answer.status, answer.is_last);
+        let response = open.round_trip(&request("POST", path, Some(self.key), body.as_bytes())).await?;
+        let (status, is_last) = (response.status, response.is_last);
         if is_last {
             *connection = None;
         }
@@ -218,14 +220,14 @@ impl<'a> Customer<'a> {
     }
 }
 
-/// What the requests of one task came to.
+/// The results of the requests of one task.
 #[derive(Default)]
-struct Asked {
+struct Sent {
     waits: Vec<u64>,
     failed: u64,
 }
 
-/// Runs futures beside each other in one task.
+/// Runs futures concurrently in one task.
 async fn all<T>(mut futures: Vec<std::pin::Pin<Box<impl Future<Output = T>>>>) -> Vec<T> {
     let mut done: Vec<Option<T>> = futures.iter().map(|_| None).collect();
     std::future::poll_fn(|context| {

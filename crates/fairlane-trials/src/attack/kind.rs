@@ -1,13 +1,13 @@
 //! The attacks by name.
 
-/// What the attacker does.
+/// The kind of an attack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Adds jobs whose ids have equal hashes under a hash without a seed.
     Ids,
     /// Adds jobs with large payloads.
     Payloads,
-    /// Ends bulk actions whose callbacks are accepted and never answered.
+    /// Ends bulk actions whose callbacks are accepted and never get a response.
     Callbacks,
     /// Ends bulk actions with a fold that no worker knows.
     Folds,
@@ -18,7 +18,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds of attacks.
     pub const ALL: [Self; 6] =
         [Self::Ids, Self::Payloads, Self::Callbacks, Self::Folds, Self::Connections, Self::UnknownKeys];
 

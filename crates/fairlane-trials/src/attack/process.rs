@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::served::client::{Connection, request};
 
-/// Longest that a server may take to serve.
+/// The longest time for a server to start.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
 const START_POLL: Duration = Duration::from_millis(10);
 
@@ -64,7 +64,7 @@ pub fn configure(folder: &Path, receiver: SocketAddr, connections_max: Option<us
     std::fs::write(folder.join(CONFIG), text).expect("the folder can be written");
 }
 
-/// A running server; ends with the value.
+/// A running server, which ends when dropped.
 pub struct ServerProcess {
     child: Child,
     pub address: SocketAddr,
@@ -88,8 +88,8 @@ impl ServerProcess {
         let deadline = Instant::now() + START_TIMEOUT;
         while Instant::now() < deadline {
             if let Some(status) = process.ended() {
-                let said = std::fs::read_to_string(folder.join("stderr")).unwrap_or_default();
-                return Err(format!("it ended with {status}: {}", said.lines().last().unwrap_or_default()));
+                let errors = std::fs::read_to_string(folder.join("stderr")).unwrap_or_default();
+                return Err(format!("it ended with {status}: {}", errors.lines().last().unwrap_or_default()));
             }
             if let Some(address) = serving(&folder.join("stdout")) {
                 process.address = address;
@@ -100,12 +100,12 @@ impl ServerProcess {
         Err(format!("it does not serve within {} s", START_TIMEOUT.as_secs()))
     }
 
-    /// How it ended, if it did.
+    /// The exit status, if the server has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("it can be waited for")
     }
 
-    /// The most memory it had so far; not a number where it has ended.
+    /// The peak memory so far, in MiB; NaN if the server has ended.
     pub fn memory_mib(&self) -> f64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
         let line = status.lines().find(|line| line.starts_with("VmHWM:"));
@@ -113,9 +113,9 @@ impl ServerProcess {
         kib.map_or(f64::NAN, |kib| kib / 1024.0)
     }
 
-    /// Ends it as a crash would.
+    /// Kills the server, as a crash would end it.
     pub fn kill(&mut self) {
-        // One that has ended cannot be killed, and need not be.
+        // A server that has ended cannot be killed, and need not be.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -127,7 +127,7 @@ impl Drop for ServerProcess {
     }
 }
 
-/// Where it serves, from the line that says so.
+/// The address of the server, from its line of output.
 fn serving(output: &Path) -> Option<SocketAddr> {
     let text = std::fs::read_to_string(output).ok()?;
     let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -143,8 +143,8 @@ pub async fn add_types(address: SocketAddr, key: &str) -> std::io::Result<()> {
     let mut connection = Connection::open(address).await?;
     for type_name in [WORKED_ON, PARKED] {
         let body = json!({ "group": "setup", "type": type_name, "payload": { "number": null } });
-        let asked = request("POST", "/api/jobs", Some(key), body.to_string().as_bytes());
-        let status = connection.ask(&asked).await?.status;
+        let add = request("POST", "/api/jobs", Some(key), body.to_string().as_bytes());
+        let status = connection.round_trip(&add).await?.status;
         if !(200..300).contains(&status) {
             return Err(std::io::Error::other(format!("the status is {status}")));
         }

@@ -1,11 +1,11 @@
-//! The trials at full length; ends with failure if anything did not hold.
+//! The trials at full length; fails if an invariant was violated.
 //!
-//! `trials kills [--seed S] [--rounds N]`, `trials neighbours [--redis 1] [--slots N]`, `trials downstream [--seconds N]`.
-//! `trials hold [--redis 1] [--jobs N] [--stuck N]`.
-//! `trials failover [--rounds N] [--seconds N]`.
-//! `trials http [cycle|single|idle|flood] [--rounds N] [--connections N]`: all four, or one of them.
-//! `trials attack --program PATH [NAME…] [--seconds N] [--json]`: all attacks on `PATH serve`, or those named.
-//! With the word `victim` it is a process to be killed, with `http-server` and `http-library` one to be measured.
+//! `trials kills [--seed S] [--rounds N]`, `trials neighbours [--redis 1] [--slots N]`. `trials
+//! downstream [--seconds N]`. `trials hold [--redis 1] [--jobs N] [--stuck N]`. `trials failover
+//! [--rounds N] [--seconds N]`. `trials http [cycle|single|idle|flood] [--rounds N] [--connections
+//! N]`: all four, or one of them. `trials attack --program PATH [NAME…] [--seconds N] [--json]`:
+//! all attacks on `PATH serve`, or those named. With the argument `victim` it is a process to be
+//! killed, with `http-server` and `http-library` one to be measured.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -25,14 +25,15 @@ const USAGE: &str = "Usage: trials kills [--seed S] [--rounds N] | neighbours [-
     attack --program PATH [NAME…] [--seconds N] [--json] | \
     http [cycle|single|idle|flood] [--rounds N] [--connections N]";
 
-/// Least part of the library's rate that the server reaches with batches.
+/// The lowest part of the library's rate that the server must reach with batches.
 const CYCLE_RATIO_MIN: f64 = 0.3;
-/// Least part of the rate of a handler that does nothing.
+/// The lowest part of the rate of a handler that does nothing.
 const SINGLE_RATIO_MIN: f64 = 0.5;
-/// What is held at once, and the most memory for it.
+/// The number of requests held at once, and the most memory for them in MiB.
 const HELD: usize = 10_000;
 const HELD_MIB_MAX: f64 = 1024.0;
-/// Least part of a steady customer's jobs that are completed in each window beside holds, resumes and cancels.
+/// Least part of a steady customer's jobs that are completed in each window beside holds, resumes
+/// and cancels.
 const STEADY_RATIO_MIN: f64 = 0.95;
 /// How much longer the slowest hundredth of them may take than before, in milliseconds.
 const STEADY_MORE_MS_MAX: f64 = 20.0;
@@ -43,40 +44,45 @@ const FAILOVER_MAX: Duration = Duration::from_secs(10);
 /// How much longer the slowest hundredth may take beside a flood.
 const FLOOD_RATIO_MAX: f64 = 2.0;
 
-/// As the `fairlane` program has it.
+/// The allocator of the `fairlane` program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().collect();
+    let arguments: Vec<String> = std::env::args().collect();
     let number = |name: &str, default: u64| {
-        let at = words.iter().position(|word| word == name);
-        at.and_then(|at| words.get(at + 1)).and_then(|word| word.parse().ok()).unwrap_or(default)
+        let at = arguments.iter().position(|argument| argument == name);
+        at.and_then(|at| arguments.get(at + 1)).and_then(|value| value.parse().ok()).unwrap_or(default)
     };
-    match words.get(1).map(String::as_str) {
-        Some("victim") if words.len() == 6 => {
-            let count = |at: usize| words[at].parse().unwrap_or(0);
-            kills::be_victim(&words[2], &words[3], count(4), count(5)).await;
+    match arguments.get(1).map(String::as_str) {
+        Some("victim") if arguments.len() == 6 => {
+            let count = |at: usize| arguments[at].parse().unwrap_or(0);
+            kills::run_victim(&arguments[2], &arguments[3], count(4), count(5)).await;
             ExitCode::FAILURE
         }
         Some("http-server") => {
-            served::be_server(words.get(2).map(String::as_str)).await;
+            served::run_server(arguments.get(2).map(String::as_str)).await;
             ExitCode::SUCCESS
         }
-        Some("http-library") if words.len() == 4 => {
-            let count = |at: usize| words[at].parse().unwrap_or(1);
-            served::be_library(count(2) as usize, count(3)).await;
+        Some("http-library") if arguments.len() == 4 => {
+            let count = |at: usize| arguments[at].parse().unwrap_or(1);
+            served::run_library(count(2) as usize, count(3)).await;
             ExitCode::SUCCESS
         }
         Some("http") => {
             let (rounds, connections) = (number("--rounds", 9) as usize, number("--connections", 0) as usize);
-            serve(Path::new(&words[0]), words.get(2).map(String::as_str), rounds, connections)
+            serve(Path::new(&arguments[0]), arguments.get(2).map(String::as_str), rounds, connections)
         }
         Some("attack") => {
-            attack(&words[2..], number("--seconds", 10), words.iter().any(|word| word == "--json")).await
+            attack(
+                &arguments[2..],
+                number("--seconds", 10),
+                arguments.iter().any(|argument| argument == "--json"),
+            )
+            .await
         }
-        Some("kills") => kill(&words[0], number("--seed", 1), number("--rounds", 1000)).await,
+        Some("kills") => kill(&arguments[0], number("--seed", 1), number("--rounds", 1000)).await,
         Some("neighbours") => meet(number("--redis", 0) == 1, number("--slots", 50) as usize).await,
         Some("hold") => {
             interfere(number("--redis", 0) == 1, number("--jobs", 1_000_000), number("--stuck", 10_000)).await
@@ -91,12 +97,13 @@ async fn main() -> ExitCode {
 }
 
 /// The attacks that are named, or all of them.
-async fn attack(words: &[String], seconds: u64, is_json: bool) -> ExitCode {
-    let program = words.iter().position(|word| word == "--program").and_then(|at| words.get(at + 1));
+async fn attack(arguments: &[String], seconds: u64, is_json: bool) -> ExitCode {
+    let program =
+        arguments.iter().position(|argument| argument == "--program").and_then(|at| arguments.get(at + 1));
     let mut names = Vec::new();
-    let mut rest = words.iter().map(String::as_str);
-    while let Some(word) = rest.next() {
-        match word {
+    let mut rest = arguments.iter().map(String::as_str);
+    while let Some(argument) = rest.next() {
+        match argument {
             "--program" | "--seconds" => drop(rest.next()),
             "--json" => {}
             name => names.push(name),
@@ -185,7 +192,7 @@ fn attack_json(reports: &[attack::Report]) -> serde_json::Value {
     serde_json::json!({ "attacks": reports.iter().map(report).collect::<Vec<_>>() })
 }
 
-/// Half of the rounds on each store.
+/// Runs half of the rounds on each store.
 async fn kill(program: &str, seed: u64, rounds: u64) -> ExitCode {
     let mut violations = Vec::new();
     for (store, rounds) in [(Store::Disk, rounds / 2), (Store::Redis, rounds - rounds / 2)] {
@@ -221,7 +228,7 @@ async fn meet(on_redis: bool, slots: usize) -> ExitCode {
         let address = if on_redis {
             let server = RedisServer::start(ServerOptions::default());
             let url = server.url();
-            servers.lock().expect("nothing panics while it holds them").push(server);
+            servers.lock().expect("no holder of the lock panics").push(server);
             url
         } else {
             "memory:".to_owned()
@@ -242,7 +249,7 @@ async fn meet(on_redis: bool, slots: usize) -> ExitCode {
     end(&report.violations)
 }
 
-/// On Redis, or on a data directory.
+/// Runs the trial on Redis, or on a data directory.
 async fn interfere(on_redis: bool, jobs: u64, stuck: u64) -> ExitCode {
     let plan = hold::Plan {
         jobs,
@@ -338,7 +345,7 @@ async fn fail_over(rounds: usize, seconds: u64) -> ExitCode {
     end(&violations)
 }
 
-/// The trials of the server; no name, or an option in its place, means all.
+/// Runs the named trial of the server, or all of them without a name.
 fn serve(program: &Path, name: Option<&str>, rounds: usize, connections: usize) -> ExitCode {
     let name = name.filter(|name| !name.starts_with('-'));
     let wanted = |trial: &str| name.is_none_or(|name| name == trial);
@@ -375,7 +382,7 @@ fn serve(program: &Path, name: Option<&str>, rounds: usize, connections: usize) 
 fn compare(what: &str, unit: &str, least: f64, compared: Compared) -> Vec<String> {
     let (ours, floor, ratio) = (&compared.ours, &compared.floor, compared.ratio());
     println!(
-        "{what}: {:.0} {unit}/s, {:.1} µs of the server's processor time each; floor {:.0}/s, {:.1} µs; ratio {ratio:.2}",
+        "{what}: {:.0} {unit}/s, {:.1} µs of the server's CPU time each; baseline {:.0}/s, {:.1} µs; ratio {ratio:.2}",
         ours.rate(),
         ours.cpu(),
         floor.rate(),
@@ -393,7 +400,7 @@ fn hold(program: &Path, held: idle::Held) -> Vec<String> {
     let plan = idle::Plan { held, count: HELD, quiet: Duration::from_secs(10) };
     let report = idle::run(program, &plan);
     println!(
-        "{HELD} of {held:?}: {:.0} MiB, {:.0} at most, {:.1} before, {:.1} KiB each; {:.2} processors while idle; opened \
+        "{HELD} of {held:?}: {:.0} MiB, {:.0} at most, {:.1} before, {:.1} KiB each; {:.2} CPUs while idle; opened \
          in {:.1} s; a job elsewhere took {:.1} ms, waking {:.1} ms; {} served",
         report.held_mib,
         report.most_mib,
@@ -436,7 +443,7 @@ fn endure(program: &Path, rounds: u64, kind: flood::Kind, flooding: usize) -> Ve
 }
 
 async fn open(address: &str) -> Arc<dyn Engine> {
-    fairlane_engine::open(address, Settings::default()).await.expect("it opens")
+    fairlane_engine::open(address, Settings::default()).await.expect("the engine opens")
 }
 
 fn end(violations: &[String]) -> ExitCode {

@@ -14,24 +14,24 @@ use fairlane_worker::{
 
 /// Jobs of each bulk action.
 pub const JOBS: u64 = 40;
-/// Whose they are.
+/// The group of the bulk actions.
 pub const GROUP: &str = "customer";
 const TYPE: &str = "work";
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
 /// Works until it is killed; makes the bulk actions from `from` up to `to` first.
-pub async fn be_victim(address: &str, callback: &str, from: u64, to: u64) {
+pub async fn run_victim(address: &str, callback: &str, from: u64, to: u64) {
     let engine = fairlane_engine::open(address, Settings::default()).await.expect("it opens after a kill");
-    let pool = worker(&engine).start().expect("its settings are right");
-    say("ready");
-    make_bulks(&engine, callback, from, to, |number| say(&format!("sealed {number}"))).await;
+    let pool = worker(&engine).start().expect("the settings are valid");
+    print_line("ready");
+    make_bulks(&engine, callback, from, to, |number| print_line(&format!("sealed {number}"))).await;
     std::future::pending::<()>().await;
     drop(pool);
 }
 
-fn say(line: &str) {
+fn print_line(line: &str) {
     let mut output = std::io::stdout().lock();
-    writeln!(output, "{line}").and_then(|()| output.flush()).expect("somebody listens");
+    writeln!(output, "{line}").and_then(|()| output.flush()).expect("the parent reads the output");
 }
 
 pub fn bulk_ref(number: u64) -> BulkRef {
@@ -46,14 +46,15 @@ fn bulk_id(number: u64) -> BulkId {
     BulkId::new(format!("bulk-{number}")).expect("a word and a number")
 }
 
-/// Makes bulk actions; those that exist, or exist in part, are completed. Says how many are sealed.
+/// Makes bulk actions, and completes those that exist in part; calls `sealed` with the number of
+/// sealed ones.
 pub async fn make_bulks(engine: &Arc<dyn Engine>, callback: &str, from: u64, to: u64, sealed: impl Fn(u64)) {
     let plan = BulkPlan { callback: Some(CallbackPlan { url: callback.to_owned() }), ..BulkPlan::default() };
     for number in from..to {
         let bulk = bulk_ref(number);
         let open =
             OpenBulk { bulk: bulk.clone(), deadline_ms: None, failures_max: None, payload: plan.to_bytes() };
-        engine.open_bulk(open).await.expect("it answers");
+        engine.call(open).await.expect("the engine replies");
         let jobs = (0..JOBS).map(|index| NewJob {
             job: JobRef {
                 group: group(),
@@ -67,19 +68,20 @@ pub async fn make_bulks(engine: &Arc<dyn Engine>, callback: &str, from: u64, to:
             bulk: Some(bulk_id(number)),
             trace: None,
         });
-        for receipt in engine.enqueue_all(jobs).await.expect("it answers").receipts {
-            // What was sealed by one who died before he could say so takes no more, and has all there is.
+        for receipt in engine.enqueue_all(jobs).await.expect("the engine replies").receipts {
+            // A victim may have sealed it and died before it printed so; then it has all its jobs
+            // and takes no more.
             let sealed_before = matches!(receipt, JobReceipt::Refused { refusal: Refusal::BulkSealed, .. });
             let known = matches!(receipt, JobReceipt::Created | JobReceipt::Exists { .. });
             assert!(known || sealed_before, "{receipt:?}");
         }
-        let seal = engine.seal_bulk(SealBulk { bulk, expected: Some(JOBS) }).await.expect("it answers");
+        let seal = engine.call(SealBulk { bulk, expected: Some(JOBS) }).await.expect("the engine replies");
         assert!(matches!(seal, BulkSealed::Sealed(_)), "{seal:?}");
         sealed(number + 1);
     }
 }
 
-/// Whether a job fails for good, whoever works on it.
+/// Whether a job fails for good, whichever worker runs it.
 pub fn fails(id: &str) -> bool {
     kind(id) == 0
 }
@@ -88,7 +90,7 @@ fn kind(id: &str) -> u32 {
     id.bytes().fold(7_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into())) % 10
 }
 
-/// A worker with short leases, so that what a dead one held comes back soon.
+/// A worker with short leases, so that the jobs of a killed worker come back soon.
 pub fn worker(engine: &Arc<dyn Engine>) -> Worker {
     let mut settings = WorkerSettings {
         lease: Duration::from_millis(300),
@@ -99,12 +101,12 @@ pub fn worker(engine: &Arc<dyn Engine>) -> Worker {
     settings.loops.aggregate_interval = Duration::from_millis(100);
     settings.loops.aggregation_lease = Duration::from_millis(500);
     settings.loops.sweep_interval = Duration::from_millis(100);
-    let secret: Secret = SECRET.parse().expect("it is one");
+    let secret: Secret = SECRET.parse().expect("a valid secret");
     let mut callbacks = CallbackSettings::new(vec![secret]);
     callbacks.addresses = AddressRule { allow_private: true, ..AddressRule::default() };
     callbacks.retry = settings.retry;
     let options = callbacks.type_options();
-    let deliver = Callbacks::new(engine.clone(), callbacks).expect("its settings are right");
+    let deliver = Callbacks::new(engine.clone(), callbacks).expect("the settings are valid");
     Worker::new(engine.clone()).settings(settings).processor(TYPE, work).processor_with(
         CALLBACK_TYPE,
         options,

@@ -1,4 +1,5 @@
-//! A client that costs little: requests that are bytes already, answers read as far as they are needed.
+//! A client that costs little: requests are prepared bytes, and responses are read only as far as
+//! needed.
 
 use std::io::{Error, ErrorKind, Result};
 use std::net::{IpAddr, SocketAddr};
@@ -6,23 +7,23 @@ use std::net::{IpAddr, SocketAddr};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
-/// Bytes of each payload.
+/// The size of each payload, in bytes.
 pub const PAYLOAD_BYTES: usize = 200;
-/// Groups that the jobs belong to, in turns.
+/// The number of groups that the jobs belong to, in turns.
 pub const GROUPS: u64 = 100;
-/// Stands for an id until the number of a job is known.
+/// Placeholder for an id until the number of the job is known.
 const ID: &[u8; 16] = b"################";
-/// Stands for the end of a group's name until its number is known.
+/// Placeholder for the end of a group's name until its number is known.
 const GROUP: &[u8; 3] = b"@@@";
 
-/// A connection that is kept.
+/// A connection that is kept alive.
 pub struct Connection {
     stream: TcpStream,
     input: Vec<u8>,
 }
 
-/// What came back.
-pub struct Answer<'a> {
+/// A response.
+pub struct Response<'a> {
     pub status: u16,
     pub body: &'a [u8],
     /// The server closes the connection.
@@ -34,7 +35,7 @@ impl Connection {
         Self::over(TcpStream::connect(address).await?)
     }
 
-    /// From this address of this machine.
+    /// Opens a connection from this address of the machine.
     pub async fn open_from(source: IpAddr, address: SocketAddr) -> Result<Self> {
         let socket = TcpSocket::new_v4()?;
         socket.bind(SocketAddr::new(source, 0))?;
@@ -46,10 +47,10 @@ impl Connection {
         Ok(Self { stream, input: Vec::with_capacity(512) })
     }
 
-    /// Sends a request and reads the answer.
-    pub async fn ask(&mut self, request: &[u8]) -> Result<Answer<'_>> {
+    /// Sends a request and reads the response.
+    pub async fn round_trip(&mut self, request: &[u8]) -> Result<Response<'_>> {
         self.send(request).await?;
-        self.answer().await
+        self.read_response().await
     }
 
     pub async fn send(&mut self, request: &[u8]) -> Result<()> {
@@ -57,8 +58,8 @@ impl Connection {
         self.stream.write_all(request).await
     }
 
-    /// Reads an answer that says how long it is.
-    pub async fn answer(&mut self) -> Result<Answer<'_>> {
+    /// Reads a response that has a content length.
+    pub async fn read_response(&mut self) -> Result<Response<'_>> {
         let head_end = loop {
             if let Some(at) = find(&self.input, b"\r\n\r\n") {
                 break at + 4;
@@ -72,10 +73,10 @@ impl Connection {
         while self.input.len() < head_end + length {
             self.read().await?;
         }
-        Ok(Answer { status, body: &self.input[head_end..head_end + length], is_last })
+        Ok(Response { status, body: &self.input[head_end..head_end + length], is_last })
     }
 
-    /// Reads until this has come, and forgets what came before it.
+    /// Reads until these bytes have arrived, and drops everything read so far.
     pub async fn until(&mut self, mark: &[u8]) -> Result<()> {
         while find(&self.input, mark).is_none() {
             self.read().await?;
@@ -84,7 +85,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Ends it at once, and what was sent and not read with it.
+    /// Closes the connection at once, with all data in transit.
     pub fn reset(self) -> Result<()> {
         self.stream.set_zero_linger()
     }
@@ -97,19 +98,19 @@ impl Connection {
     }
 }
 
-/// Where one is in the other.
+/// The position of `wanted` in `text`.
 pub fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
     text.windows(wanted.len()).position(|window| window == wanted)
 }
 
-/// The number behind a mark.
+/// The number after a mark.
 pub fn number_after(text: &[u8], mark: &[u8]) -> Option<u64> {
     let digits = &text[find(text, mark)? + mark.len()..];
     let end = digits.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(digits.len());
     std::str::from_utf8(&digits[..end]).ok()?.parse().ok()
 }
 
-/// A request as it is sent.
+/// The bytes of a request.
 pub fn request(method: &str, path: &str, key: Option<&str>, body: &[u8]) -> Vec<u8> {
     let key = key.map(|key| format!("authorization: Bearer {key}\r\n")).unwrap_or_default();
     let length = body.len();
@@ -120,42 +121,42 @@ pub fn request(method: &str, path: &str, key: Option<&str>, body: &[u8]) -> Vec<
     [head.as_bytes(), body].concat()
 }
 
-/// A request that adds jobs: all bytes but those of ids and groups stay as they are.
-pub struct Adding {
+/// A request that adds jobs: only the bytes of ids and groups change.
+pub struct AddRequest {
     bytes: Vec<u8>,
     ids: Vec<usize>,
     groups: Vec<usize>,
 }
 
-impl Adding {
-    /// One job each to this path.
+impl AddRequest {
+    /// A request with one job to this path.
     pub fn one(path: &str, key: Option<&str>) -> Self {
         Self::new(request("POST", path, key, &job()))
     }
 
-    /// So many jobs each.
+    /// A request with this many jobs.
     pub fn batch(jobs: u64, key: Option<&str>) -> Self {
         let list = vec![job(); jobs as usize].join(&b","[..]);
         Self::new(request("POST", "/api/jobs/batch", key, &[b"{\"jobs\":[", &list[..], b"]}"].concat()))
     }
 
     fn new(bytes: Vec<u8>) -> Self {
-        let places = |mark: &[u8]| {
+        let positions = |mark: &[u8]| {
             let windows = bytes.windows(mark.len()).enumerate();
             windows.filter(|(_, window)| *window == mark).map(|(at, _)| at).collect()
         };
-        Self { ids: places(ID), groups: places(GROUP), bytes }
+        Self { ids: positions(ID), groups: positions(GROUP), bytes }
     }
 
-    /// The next request: its number makes its ids, so none may come twice.
+    /// The request with this number, which determines its ids; no number may be used twice.
     pub fn numbered(&mut self, number: u64) -> &[u8] {
         let jobs = self.ids.len() as u64;
         let group = format!("{:03}", number % GROUPS);
         for at in &self.groups {
             self.bytes[*at..*at + GROUP.len()].copy_from_slice(group.as_bytes());
         }
-        for (place, at) in self.ids.iter().enumerate() {
-            let id = number * jobs + place as u64;
+        for (index, at) in self.ids.iter().enumerate() {
+            let id = number * jobs + index as u64;
             for digit in 0..ID.len() {
                 let shift = 4 * (ID.len() - 1 - digit);
                 self.bytes[at + digit] = b"0123456789abcdef"[(id >> shift & 0xf) as usize];
@@ -165,10 +166,10 @@ impl Adding {
     }
 }
 
-/// A payload as applications have them.
+/// A typical payload of an application.
 pub fn payload() -> Vec<u8> {
     let mut payload =
-        br#"{"to":"somebody@example.com","template":"receipt","order":48151623,"total":42.5,"lines":[1,2,3],"text":""#
+        br#"{"to":"customer@example.com","template":"receipt","order":48151623,"total":42.5,"lines":[1,2,3],"text":""#
             .to_vec();
     payload.resize(PAYLOAD_BYTES - 2, b'x');
     payload.extend_from_slice(b"\"}");
@@ -187,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_request_changes_only_in_its_ids_and_groups() {
-        let mut adding = Adding::batch(2, None);
+        let mut adding = AddRequest::batch(2, None);
         let text = String::from_utf8(adding.numbered(207).to_vec()).unwrap();
         assert_eq!(text.matches("group-000007").count(), 2);
         assert!(text.contains("\"000000000000019e\"") && text.contains("\"000000000000019f\""), "{text}");

@@ -1,4 +1,5 @@
-//! Jobs in batches of 100 through the server, in, leased and settled, against the same through the library alone.
+//! Batches of 100 jobs are added, leased and settled through the server, against the same through
+//! the library alone.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -6,22 +7,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use super::client::{Adding, Connection, PAYLOAD_BYTES, find, request};
+use super::client::{AddRequest, Connection, PAYLOAD_BYTES, find, request};
 use super::process::{BATCH, Served, library};
 use super::{Compared, alone};
 
-/// How much, and by how many.
+/// The number of batches and connections.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    /// Turns of each side.
+    /// Rounds of each side.
     pub rounds: usize,
-    /// Batches of 100 jobs in each.
+    /// Batches of 100 jobs in each round.
     pub batches: u64,
     /// Connections to the server, and tasks of the library.
     pub connections: usize,
 }
 
-/// Runs both in turns.
+/// Runs both sides in turns.
 pub fn run(program: &Path, plan: &Plan) -> Compared {
     let mut compared = Compared::default();
     let jobs = plan.batches * BATCH;
@@ -31,9 +32,9 @@ pub fn run(program: &Path, plan: &Plan) -> Compared {
         let server = Served::start(program, None);
         let numbers = Arc::new(AtomicU64::new(0));
         let warm = plan.batches / 10;
-        let mut settled = alone(|| take_through(server.api, plan.connections, &numbers, warm));
+        let mut settled = alone(|| run_batches(server.api, plan.connections, &numbers, warm));
         let (begun, cpu) = (Instant::now(), server.cpu_seconds());
-        settled += alone(|| take_through(server.api, plan.connections, &numbers, warm + plan.batches));
+        settled += alone(|| run_batches(server.api, plan.connections, &numbers, warm + plan.batches));
         compared.ours.add(jobs, begun.elapsed().as_secs_f64(), server.cpu_seconds() - cpu);
         if settled != jobs + warm * BATCH {
             compared.violations.push(format!("{settled} of {} jobs were settled", jobs + warm * BATCH));
@@ -42,14 +43,14 @@ pub fn run(program: &Path, plan: &Plan) -> Compared {
     compared
 }
 
-/// Takes batches through until there were so many; says how many jobs were settled.
-async fn take_through(api: SocketAddr, connections: usize, numbers: &Arc<AtomicU64>, until: u64) -> u64 {
+/// Runs batches up to the number `until`; returns how many jobs were settled.
+async fn run_batches(api: SocketAddr, connections: usize, numbers: &Arc<AtomicU64>, until: u64) -> u64 {
     let tasks: Vec<_> = (0..connections)
         .map(|number| tokio::spawn(cycles(api, format!("worker-{number}"), numbers.clone(), until)))
         .collect();
     let mut settled = 0;
     for task in tasks {
-        settled += task.await.expect("it does not panic").expect("the server answers");
+        settled += task.await.expect("the task does not panic").expect("the server responds");
     }
     numbers.store(until, Ordering::Relaxed);
     settled
@@ -62,7 +63,7 @@ async fn cycles(
     until: u64,
 ) -> std::io::Result<u64> {
     let mut connection = Connection::open(api).await?;
-    let mut adding = Adding::batch(BATCH, None);
+    let mut adding = AddRequest::batch(BATCH, None);
     let asking = format!(r#"{{"worker":"{worker}","types":["bench"],"count":{BATCH}}}"#);
     let asking = request("POST", "/api/leases", None, asking.as_bytes());
     let (mut settling, mut settled) = (Vec::new(), 0);
@@ -71,19 +72,19 @@ async fn cycles(
         if number >= until {
             return Ok(settled);
         }
-        let added = connection.ask(adding.numbered(number)).await?;
+        let added = connection.round_trip(adding.numbered(number)).await?;
         assert!(find(added.body, b"\"created\":100,").is_some(), "{}", String::from_utf8_lossy(added.body));
-        let leased = connection.ask(&asking).await?;
+        let leased = connection.round_trip(&asking).await?;
         assert_eq!(leased.status, 200, "{}", String::from_utf8_lossy(leased.body));
         write_settlements(leased.body, &mut settling);
-        let verdicts = connection.ask(&request("POST", "/api/leases/settle", None, &settling)).await?;
-        let words = verdicts.body.split(|byte| *byte == b'"');
-        settled += words.filter(|word| *word == b"applied").count() as u64;
+        let verdicts = connection.round_trip(&request("POST", "/api/leases/settle", None, &settling)).await?;
+        let strings = verdicts.body.split(|byte| *byte == b'"');
+        settled += strings.filter(|string| *string == b"applied").count() as u64;
     }
 }
 
-/// Settles what is in an answer to a lease. The answer is not read as JSON: its form is known, and half of the
-/// machine would go into reading it.
+/// Writes the settlements of the jobs in a lease response. The response is not parsed as JSON: its
+/// form is known, and parsing would use half of the machine.
 fn write_settlements(leased: &[u8], body: &mut Vec<u8>) {
     body.clear();
     body.extend_from_slice(b"{\"settlements\":[");
@@ -91,7 +92,7 @@ fn write_settlements(leased: &[u8], body: &mut Vec<u8>) {
     while let Some(at) = find(rest, b"{\"group\":") {
         let job = &rest[at..];
         let named = find(job, b",\"type\":").expect("the id comes before the type");
-        // The payload lies between the type and the fence.
+        // The payload is between the type and the fence.
         let behind = &job[named + PAYLOAD_BYTES..];
         let fence = find(behind, b",\"fence\":").expect("a leased job has a fence");
         let end = find(&behind[fence + 1..], b",").expect("the attempt comes behind the fence");

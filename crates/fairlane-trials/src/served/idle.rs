@@ -1,4 +1,5 @@
-//! Very many long polls, or event streams, held by one server, which must still serve others beside them.
+//! Very many long polls, or event streams, held by one server, which must still serve others beside
+//! them.
 
 use std::io::Result;
 use std::net::SocketAddr;
@@ -12,61 +13,61 @@ use super::alone;
 use super::client::{Connection, find, number_after, request};
 use super::process::Served;
 
-/// Connections that are being opened at once.
+/// The most connections that are opened at the same time.
 const OPENING: usize = 64;
 /// Longer than the trial: the job that wakes a poll is not settled, and must not wake a second one.
 const LEASE_MS: u64 = 900_000;
-/// Longest wait for something that comes at once.
+/// The longest wait for a response that needs no long poll.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What is held.
+/// The kind of request that the server holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Held {
-    /// Requests for jobs that wait this long.
+    /// Long polls for jobs.
     Polls {
-        /// In milliseconds.
+        /// The timeout of each poll, in milliseconds.
         wait_ms: u64,
     },
-    /// Streams of the whole's figures, which come every second.
+    /// Event streams of the queue's totals, which are sent every second.
     Streams,
 }
 
-/// How many, and how long they are looked at.
+/// The number of held requests, and how long they are measured.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    /// What.
+    /// The kind of request.
     pub held: Held,
-    /// How many at once.
+    /// The number of requests held at once.
     pub count: usize,
-    /// How long the server's processor time is taken while nothing else happens.
+    /// How long the CPU time of the server is measured while it is otherwise idle.
     pub quiet: Duration,
 }
 
-/// How it went.
+/// The result of the trial.
 #[derive(Debug, Default)]
 pub struct Report {
     /// Memory of the server before, in MiB.
     pub before_mib: f64,
-    /// While all are held.
+    /// Memory of the server while all requests are held, in MiB.
     pub held_mib: f64,
-    /// At most.
+    /// The peak memory of the server, in MiB.
     pub most_mib: f64,
-    /// Processors in use while nothing else happens.
+    /// CPUs in use while the server is otherwise idle.
     pub cpus: f64,
-    /// Until all were held, in seconds.
+    /// The time until all requests were held, in seconds.
     pub opened_seconds: f64,
-    /// A job elsewhere, in, leased and settled, in milliseconds.
+    /// The time to add, lease and settle a job of another type, in milliseconds.
     pub elsewhere_ms: f64,
-    /// From a job's enqueueing to one of the polls having it, in milliseconds.
+    /// The time from adding a job to the response of a poll with it, in milliseconds.
     pub woken_ms: f64,
     /// Polls that ended without a job, or streams that got an event while all were held.
     pub served: usize,
-    /// What did not hold; empty if all is well.
+    /// The invariants that were violated; empty if all held.
     pub violations: Vec<String>,
 }
 
 impl Report {
-    /// What one takes, in KiB.
+    /// The memory of one held request, in KiB.
     pub fn each_kib(&self, plan: &Plan) -> f64 {
         (self.held_mib - self.before_mib) * 1024.0 / plan.count as f64
     }
@@ -78,7 +79,7 @@ impl Report {
     }
 }
 
-/// Holds them, looks at the server, and lets them end.
+/// Holds the requests, measures the server, and lets the requests end.
 pub fn run(program: &Path, plan: &Plan) -> Report {
     let server = Served::start(program, None);
     let mut report = Report::default();
@@ -89,7 +90,7 @@ pub fn run(program: &Path, plan: &Plan) -> Report {
         }
     });
     if let Err(error) = result {
-        report.violations.push(format!("the server could not be asked: {error}"));
+        report.violations.push(format!("a request failed: {error}"));
     }
     report
 }
@@ -106,8 +107,9 @@ async fn polls(server: &Served, plan: &Plan, wait_ms: u64, report: &mut Report) 
     for mut connection in held {
         let ended = ended.clone();
         tokio::spawn(async move {
-            let has_job = connection.answer().await.map(|answer| find(answer.body, b"\"waking\"").is_some());
-            // Nobody listens any more when the trial has failed.
+            let response = connection.read_response().await;
+            let has_job = response.map(|response| find(response.body, b"\"waking\"").is_some());
+            // The receiver is dropped when the trial has failed.
             let _ = ended.send((has_job, Instant::now()));
         });
     }
@@ -136,7 +138,7 @@ async fn streams(server: &Served, plan: &Plan, report: &mut Report) -> Result<()
     for connection in &mut held {
         connection.until(b"text/event-stream").await?;
     }
-    // Whoever is not read from is not written to.
+    // The server stops writing to a connection that is not read.
     let (ended, mut ends) = mpsc::unbounded_channel();
     let reading: Vec<_> =
         held.into_iter().map(|connection| tokio::spawn(read(connection, ended.clone()))).collect();
@@ -153,7 +155,7 @@ async fn streams(server: &Served, plan: &Plan, report: &mut Report) -> Result<()
     all_held(&mut side, 0).await
 }
 
-/// Reads events for as long as they come, and says when the first one has.
+/// Reads events until the stream ends, and reports the first one.
 async fn read(mut connection: Connection, first: mpsc::UnboundedSender<()>) {
     let mut first = Some(first);
     while connection.until(b"event: figures").await.is_ok() {
@@ -163,8 +165,8 @@ async fn read(mut connection: Connection, first: mpsc::UnboundedSender<()>) {
     }
 }
 
-/// Opens as many connections and sends a request on each; gives them back when the server holds them all, and one
-/// more to ask it otherwise.
+/// Opens the connections and sends a request on each; returns them when the server holds all
+/// requests, with one more connection for other requests.
 async fn hold(
     server: &Served,
     plan: &Plan,
@@ -175,32 +177,33 @@ async fn hold(
     elsewhere(&mut side, "first").await?;
     report.before_mib = server.memory_mib().0;
     let begun = Instant::now();
-    let doors = Arc::new(Semaphore::new(OPENING));
-    let opening: Vec<_> =
-        (0..plan.count).map(|number| tokio::spawn(open(server.api, asking(number), doors.clone()))).collect();
+    let permits = Arc::new(Semaphore::new(OPENING));
+    let opening: Vec<_> = (0..plan.count)
+        .map(|number| tokio::spawn(open(server.api, asking(number), permits.clone())))
+        .collect();
     let mut held = Vec::with_capacity(plan.count);
     for connection in opening {
-        held.push(connection.await.expect("it does not panic")?);
+        held.push(connection.await.expect("the task does not panic")?);
     }
     all_held(&mut side, plan.count as u64).await?;
     report.opened_seconds = begun.elapsed().as_secs_f64();
     Ok((side, held))
 }
 
-async fn open(api: SocketAddr, request: Vec<u8>, doors: Arc<Semaphore>) -> Result<Connection> {
-    let _door = doors.acquire().await.expect("it is never closed");
+async fn open(api: SocketAddr, request: Vec<u8>, permits: Arc<Semaphore>) -> Result<Connection> {
+    let _permit = permits.acquire().await.expect("the semaphore is never closed");
     let mut connection = Connection::open(api).await?;
     connection.send(&request).await?;
     Ok(connection)
 }
 
-/// Waits until the server says that it holds so many.
+/// Waits until the server reports this many held requests.
 async fn all_held(side: &mut Connection, count: u64) -> Result<()> {
     let begun = Instant::now();
     let asking = request("GET", "/metrics", None, b"");
     loop {
-        let answer = side.ask(&asking).await?;
-        let held = number_after(answer.body, b"\nfairlane_http_held_requests ").unwrap_or(0);
+        let response = side.round_trip(&asking).await?;
+        let held = number_after(response.body, b"\nfairlane_http_held_requests ").unwrap_or(0);
         if held == count {
             return Ok(());
         }
@@ -211,7 +214,7 @@ async fn all_held(side: &mut Connection, count: u64) -> Result<()> {
     }
 }
 
-/// What the server takes while it holds them, and whether it still does its work.
+/// Measures the server while it holds the requests, and checks that it still works.
 async fn observe(server: &Served, plan: &Plan, report: &mut Report, side: &mut Connection) -> Result<()> {
     let cpu = server.cpu_seconds();
     tokio::time::sleep(plan.quiet).await;
@@ -224,21 +227,21 @@ async fn observe(server: &Served, plan: &Plan, report: &mut Report, side: &mut C
     Ok(())
 }
 
-/// A job in, leased and settled; whether that worked.
+/// Adds, leases and settles a job of another type; returns whether that worked.
 async fn elsewhere(side: &mut Connection, id: &str) -> Result<bool> {
     add(side, id, "elsewhere").await?;
     let body = br#"{"worker":"elsewhere","types":["elsewhere"]}"#;
-    let leased = side.ask(&request("POST", "/api/leases", None, body)).await?;
+    let leased = side.round_trip(&request("POST", "/api/leases", None, body)).await?;
     let fence = number_after(leased.body, b"\"fence\":").unwrap_or(0);
     let body =
         format!(r#"{{"settlements":[{{"group":"g","id":"{id}","fence":{fence},"outcome":"succeeded"}}]}}"#);
-    let verdicts = side.ask(&request("POST", "/api/leases/settle", None, body.as_bytes())).await?;
+    let verdicts = side.round_trip(&request("POST", "/api/leases/settle", None, body.as_bytes())).await?;
     Ok(find(verdicts.body, b"applied").is_some())
 }
 
 async fn add(side: &mut Connection, id: &str, type_id: &str) -> Result<()> {
     let body = format!(r#"{{"group":"g","id":"{id}","type":"{type_id}","payload":null}}"#);
-    let answer = side.ask(&request("POST", "/api/jobs", None, body.as_bytes())).await?;
-    assert_eq!(answer.status, 201, "{}", String::from_utf8_lossy(answer.body));
+    let response = side.round_trip(&request("POST", "/api/jobs", None, body.as_bytes())).await?;
+    assert_eq!(response.status, 201, "{}", String::from_utf8_lossy(response.body));
     Ok(())
 }

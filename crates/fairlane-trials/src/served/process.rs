@@ -17,7 +17,7 @@ use fairlane_core::queue::*;
 use fairlane_core::{Cost, GroupId, JobId, Level, TypeId, WorkerId};
 use fairlane_engine::{Engine, Leaser};
 use fairlane_server::keys::Keys;
-use fairlane_server::{Server, ServerSettings, figures};
+use fairlane_server::{Server, ServerSettings, metrics};
 use fairlane_worker::Worker;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -26,24 +26,24 @@ use tokio::net::TcpListener;
 
 use super::client::{GROUPS, payload};
 
-/// Ticks of processor time in a second, as Linux shows it to all programs.
+/// Ticks of CPU time per second in `/proc`.
 const TICKS: f64 = 100.0;
-/// Jobs of a batch.
+/// The number of jobs of a batch.
 pub const BATCH: u64 = 100;
-/// How long they are leased for.
+/// The lease of the jobs of a batch, in milliseconds.
 const LEASE_MS: u64 = 30_000;
 
-/// A server in a process of its own; ends with the value.
+/// A server in a process of its own, which ends when dropped.
 pub struct Served {
     child: Child,
-    /// Where it listens.
+    /// The address of the server.
     pub api: SocketAddr,
-    /// Where the handler listens that does nothing.
+    /// The address of the handler that does nothing.
     pub bare: SocketAddr,
 }
 
 impl Served {
-    /// Starts `program` with the word `http-server`.
+    /// Starts `program` with the argument `http-server`.
     pub fn start(program: &Path, keys: Option<&Path>) -> Self {
         let mut command = Command::new(program);
         command.arg("http-server").args(keys).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -51,20 +51,21 @@ impl Served {
         let mut output = BufReader::new(child.stdout.take().expect("it is piped"));
         let mut address = || {
             let mut line = String::new();
-            output.read_line(&mut line).expect("the server says where it listens");
+            output.read_line(&mut line).expect("the server prints its addresses");
             line.trim().parse().expect("an address")
         };
         Self { api: address(), bare: address(), child }
     }
 
-    /// Processor time that it has used, in seconds.
+    /// The CPU time of the server so far, in seconds.
     pub fn cpu_seconds(&self) -> f64 {
         cpu_seconds(&self.child.id().to_string())
     }
 
-    /// Memory that it has, in MiB: at the moment, and at most so far.
+    /// The memory of the server in MiB: current and peak.
     pub fn memory_mib(&self) -> (f64, f64) {
-        let status = std::fs::read(format!("/proc/{}/status", self.child.id())).expect("it runs, on Linux");
+        let status =
+            std::fs::read(format!("/proc/{}/status", self.child.id())).expect("the process runs, on Linux");
         let status = String::from_utf8_lossy(&status);
         let kib = |name: &str| {
             let line = status.lines().find(|line| line.starts_with(name));
@@ -82,41 +83,43 @@ impl Drop for Served {
 }
 
 fn cpu_seconds(process: &str) -> f64 {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).expect("it runs, on Linux");
-    // The name in brackets may contain anything; behind it come the state and eleven others, and then the times.
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).expect("the process runs, on Linux");
+    // The name in parentheses may contain anything; after it come the state, ten other fields and
+    // the times.
     let fields = stat.rsplit(')').next().unwrap_or("").split_whitespace();
     fields.skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / TICKS
 }
 
-/// Serves a queue in memory, with everything that `fairlane serve` has, until nobody holds its input any more.
-pub async fn be_server(keys: Option<&str>) {
-    figures::install();
-    let fairlane = Fairlane::open("memory:").await.expect("memory is there");
+/// Serves a queue in memory, with everything that `fairlane serve` has, until its standard input is
+/// closed.
+pub async fn run_server(keys: Option<&str>) {
+    metrics::install();
+    let fairlane = Fairlane::open("memory:").await.expect("a queue in memory opens");
     let keys = keys.map(|path| Arc::new(Keys::open(path).expect("the keys can be read")));
-    let loops = Worker::new(fairlane.engine().clone()).start().expect("its settings are right");
+    let loops = Worker::new(fairlane.engine().clone()).start().expect("the settings are valid");
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     let server = Server::start(fairlane, any, keys, ServerSettings::default()).await.expect("a free port");
     let bare = bare().await;
-    say(&format!("{}\n{bare}", server.address()));
+    print_line(&format!("{}\n{bare}", server.address()));
     let _ = tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new())).await;
     server.stop().await;
     loops.stop().await;
 }
 
-fn say(line: &str) {
+fn print_line(line: &str) {
     let mut output = std::io::stdout().lock();
-    writeln!(output, "{line}").and_then(|()| output.flush()).expect("somebody listens");
+    writeln!(output, "{line}").and_then(|()| output.flush()).expect("the parent reads the output");
 }
 
-/// The same stack without anything of ours: a handler that reads the body and says yes.
+/// The same HTTP stack without Fairlane: a handler that reads the body and responds with 201.
 async fn bare() -> SocketAddr {
-    let answer = |body: Bytes| async move {
+    let handler = |body: Bytes| async move {
         let status = if body.is_empty() { StatusCode::BAD_REQUEST } else { StatusCode::CREATED };
         (status, [(header::CONTENT_TYPE, "application/json")], "{}")
     };
-    let router = Router::new().route("/noop", post(answer));
+    let router = Router::new().route("/noop", post(handler));
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    let address = listener.local_addr().expect("it is bound");
+    let address = listener.local_addr().expect("the listener is bound");
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             let _ = stream.set_nodelay(true);
@@ -127,34 +130,35 @@ async fn bare() -> SocketAddr {
     address
 }
 
-/// What the library alone did.
+/// The result of the library alone.
 pub struct Measured {
     pub seconds: f64,
     pub cpu_seconds: f64,
 }
 
-/// Starts `program` with the word `http-library`, which takes so many batches through the queue.
+/// Starts `program` with the argument `http-library`, which runs this many batches.
 pub fn library(program: &Path, tasks: usize, batches: u64) -> Measured {
     let mut command = Command::new(program);
     let output = command.arg("http-library").args([tasks.to_string(), batches.to_string()]).output();
     let output = output.expect("the program starts");
     let text = String::from_utf8_lossy(&output.stdout);
-    let mut numbers = text.split_whitespace().map(|word| word.parse().expect("a number"));
+    let mut numbers = text.split_whitespace().map(|number| number.parse().expect("a number"));
     let mut next = || numbers.next().expect("two numbers");
     Measured { seconds: next(), cpu_seconds: next() }
 }
 
-/// Takes batches through a queue in memory, by so many tasks, and says how long it took.
-pub async fn be_library(tasks: usize, batches: u64) {
-    let engine = fairlane_engine::open("memory:", Settings::default()).await.expect("memory is there");
+/// Runs batches through a queue in memory, with this many tasks, and prints how long they took.
+pub async fn run_library(tasks: usize, batches: u64) {
+    let engine =
+        fairlane_engine::open("memory:", Settings::default()).await.expect("a queue in memory opens");
     let numbers = Arc::new(AtomicU64::new(0));
-    take_through(&engine, tasks, &numbers, batches / 10).await;
+    run_batches(&engine, tasks, &numbers, batches / 10).await;
     let (begun, cpu) = (Instant::now(), cpu_seconds("self"));
-    take_through(&engine, tasks, &numbers, batches / 10 + batches).await;
-    say(&format!("{} {}", begun.elapsed().as_secs_f64(), cpu_seconds("self") - cpu));
+    run_batches(&engine, tasks, &numbers, batches / 10 + batches).await;
+    print_line(&format!("{} {}", begun.elapsed().as_secs_f64(), cpu_seconds("self") - cpu));
 }
 
-async fn take_through(engine: &Arc<dyn Engine>, tasks: usize, numbers: &Arc<AtomicU64>, until: u64) {
+async fn run_batches(engine: &Arc<dyn Engine>, tasks: usize, numbers: &Arc<AtomicU64>, until: u64) {
     let tasks: Vec<_> = (0..tasks)
         .map(|task| {
             let worker = WorkerId::new(format!("worker-{task}-{until}")).expect("words and numbers");
@@ -162,7 +166,7 @@ async fn take_through(engine: &Arc<dyn Engine>, tasks: usize, numbers: &Arc<Atom
         })
         .collect();
     for task in tasks {
-        task.await.expect("it does not panic");
+        task.await.expect("the task does not panic");
     }
     numbers.store(until, Ordering::Relaxed);
 }
@@ -176,25 +180,25 @@ async fn cycles(engine: Arc<dyn Engine>, worker: WorkerId, numbers: Arc<AtomicU6
         if number >= until {
             return;
         }
-        let jobs = (0..BATCH).map(|place| new_job(number, place, &types[0], &payload)).collect();
-        let receipts = engine.enqueue(Enqueue { jobs }).await.expect("it answers").receipts;
+        let jobs = (0..BATCH).map(|index| new_job(number, index, &types[0], &payload)).collect();
+        let receipts = engine.call(Enqueue { jobs }).await.expect("the engine replies").receipts;
         assert!(receipts.iter().all(|receipt| *receipt == JobReceipt::Created));
-        let leased = leaser.lease(&types, BATCH as usize, LEASE_MS).await.expect("it answers");
+        let leased = leaser.lease(&types, BATCH as usize, LEASE_MS).await.expect("the engine replies");
         let settlement = |job: LeasedJob| {
             let outcome = Outcome::Succeeded { result: Arc::from(&[][..]) };
             Settlement { job: job.job, fence: job.fence, outcome }
         };
         let settlements = leased.jobs.into_iter().map(settlement).collect();
-        let verdicts = engine.settle(Settle { settlements }).await.expect("it answers").verdicts;
+        let verdicts = engine.call(Settle { settlements }).await.expect("the engine replies").verdicts;
         assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Applied));
     }
 }
 
-fn new_job(number: u64, place: u64, type_id: &TypeId, payload: &[u8]) -> NewJob {
+fn new_job(number: u64, index: u64, type_id: &TypeId, payload: &[u8]) -> NewJob {
     NewJob {
         job: JobRef {
             group: GroupId::new(format!("group-{:06}", number % GROUPS)).expect("a word and a number"),
-            id: JobId::new(format!("{:016x}", number * BATCH + place)).expect("a number"),
+            id: JobId::new(format!("{:016x}", number * BATCH + index)).expect("a number"),
         },
         type_id: type_id.clone(),
         level: Level::Normal,

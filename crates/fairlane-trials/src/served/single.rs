@@ -10,24 +10,24 @@ use fairlane::parse_rate;
 use fairlane_server::access::Role;
 use fairlane_server::keys::{KeyFile, NewKey};
 
-use super::client::{Adding, Connection};
+use super::client::{AddRequest, Connection};
 use super::process::Served;
 use super::{Compared, Side, alone};
 
-/// How many, and by how many.
+/// The number of requests and connections.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    /// Turns of each side.
+    /// Rounds of each side.
     pub rounds: usize,
-    /// Requests in each.
+    /// Requests in each round.
     pub requests: u64,
     /// Connections at once.
     pub connections: usize,
-    /// Whether the server asks for a key.
+    /// Whether the server requires a key.
     pub with_key: bool,
 }
 
-/// Runs both in turns.
+/// Runs both sides in turns.
 pub fn run(program: &Path, plan: &Plan) -> Compared {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("keys.json");
@@ -41,9 +41,7 @@ pub fn run(program: &Path, plan: &Plan) -> Compared {
             let added = turn(&server, plan, side, address, path, key.as_deref());
             let all = plan.requests + plan.requests / 10;
             if added != all {
-                compared
-                    .violations
-                    .push(format!("{added} of {all} requests to {path} were answered with 201"));
+                compared.violations.push(format!("{added} of {all} requests to {path} got the status 201"));
             }
         }
     }
@@ -60,14 +58,14 @@ fn turn(
 ) -> u64 {
     let numbers = Arc::new(AtomicU64::new(0));
     let warm = plan.requests / 10;
-    let mut added = alone(|| ask(address, path, key, plan.connections, &numbers, warm));
+    let mut added = alone(|| send_requests(address, path, key, plan.connections, &numbers, warm));
     let (begun, cpu) = (Instant::now(), server.cpu_seconds());
-    added += alone(|| ask(address, path, key, plan.connections, &numbers, warm + plan.requests));
+    added += alone(|| send_requests(address, path, key, plan.connections, &numbers, warm + plan.requests));
     side.add(plan.requests, begun.elapsed().as_secs_f64(), server.cpu_seconds() - cpu);
     added
 }
 
-/// A key that is never told to wait.
+/// A key whose rate is never reached.
 fn unbounded_key(path: &Path) -> String {
     let rate = Some(parse_rate("1000000/s").expect("a rate"));
     let new =
@@ -75,8 +73,8 @@ fn unbounded_key(path: &Path) -> String {
     KeyFile::at(path.to_owned()).create(new).expect("the folder can be written").1.reveal().to_owned()
 }
 
-/// Asks until there were so many requests; says how many were answered with 201.
-async fn ask(
+/// Sends requests up to the number `until`; returns how many got the status 201.
+async fn send_requests(
     address: SocketAddr,
     path: &str,
     key: Option<&str>,
@@ -85,11 +83,11 @@ async fn ask(
     until: u64,
 ) -> u64 {
     let tasks: Vec<_> = (0..connections)
-        .map(|_| tokio::spawn(requests(address, Adding::one(path, key), numbers.clone(), until)))
+        .map(|_| tokio::spawn(requests(address, AddRequest::one(path, key), numbers.clone(), until)))
         .collect();
     let mut added = 0;
     for task in tasks {
-        added += task.await.expect("it does not panic").expect("the server answers");
+        added += task.await.expect("the task does not panic").expect("the server responds");
     }
     numbers.store(until, Ordering::Relaxed);
     added
@@ -97,7 +95,7 @@ async fn ask(
 
 async fn requests(
     address: SocketAddr,
-    mut adding: Adding,
+    mut adding: AddRequest,
     numbers: Arc<AtomicU64>,
     until: u64,
 ) -> std::io::Result<u64> {
@@ -108,7 +106,7 @@ async fn requests(
         if number >= until {
             return Ok(added);
         }
-        let answer = connection.ask(adding.numbered(number)).await?;
-        added += u64::from(answer.status == 201);
+        let response = connection.round_trip(adding.numbered(number)).await?;
+        added += u64::from(response.status == 201);
     }
 }

@@ -1,14 +1,16 @@
-//! Summarises bulk actions that have ended, and has their callbacks sent.
+//! Summarises ended bulk actions, and enqueues their callbacks.
 //!
-//! Invariant: the callback's job is enqueued, under an id that is always the same, before the bulk action
-//! counts as aggregated; so it is sent at least once, whichever worker dies in between. What was taken stays in hand,
-//! its lease renewed, until the engine has answered how it ended: an engine that is away is asked again until the
-//! lease has ended, and a reply that got lost is asked for again, since what is in hand is given again. Woken whenever
-//! a job of a bulk action was settled here; others' are found by looking now and again.
+//! Invariant: the callback's job is enqueued, under an id that is always the same, before the bulk
+//! action counts as aggregated. So the callback is sent at least once, even if a worker dies in
+//! between. A leased bulk action stays leased, with its lease renewed, until the engine has replied
+//! to its settlement. An engine that does not reply is retried until the lease has expired. A lost
+//! reply does no harm, since the same worker gets its leased bulk actions again. The aggregator
+//! wakes whenever a job of a bulk action was settled here, and polls for those of other workers.
 //!
-//! Several are aggregated side by side. One that cannot be aggregated here is given back for other workers, with a
-//! delay that grows, so that any number of them leaves room for the rest; one whose fold stays unknown fails in the
-//! end. `aggregator/postponed.rs` remembers how often each was given back.
+//! Several bulk actions are aggregated concurrently. One that cannot be aggregated here is released
+//! for other workers, with a growing delay, so that any number of them leaves room for the rest.
+//! One whose fold stays unknown fails in the end. `aggregator/postponed.rs` counts how often each
+//! was released.
 
 mod postponed;
 
@@ -17,8 +19,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairlane_core::queue::{
-    Aggregation, BulkRef, BulkView, Enqueue, FinishBulk, JobReceipt, JobRef, ListJobs, NewJob, TakeCompleted,
-    TakenBulk, Verdict,
+    Aggregation, BulkRef, BulkView, Enqueue, JobReceipt, JobRef, LeaseBulks, LeasedBulk, ListJobs, NewJob,
+    SettleBulk, Verdict,
 };
 use fairlane_core::{Cost, Fence, JobId, Level, Trace, TypeId};
 use fairlane_engine::EngineError;
@@ -30,17 +32,17 @@ use crate::aggregation::{AggregationError, summarise};
 use crate::events::Event;
 use crate::outcome::Problem;
 use crate::plan::{BulkPlan, CALLBACK_TYPE, CallbackPlan, callback_id};
-use crate::pool::{Pauses, Shared, TARGET};
-use postponed::{Postponed, TRIES_MAX, delay};
+use crate::pool::{Backoff, Shared, TARGET};
+use postponed::{ATTEMPTS_MAX, Postponed, delay};
 
-/// Bulk actions that one worker aggregates side by side: a long one must not delay the others.
+/// Bulk actions that one worker aggregates concurrently: a long one must not delay the others.
 const PARALLEL: usize = 4;
-/// Jobs of bulk actions settle in a stream; it looks at most this often.
-const LOOK_PAUSE: Duration = Duration::from_millis(20);
-/// Overdue or not, the engine has this long to answer.
-const ANSWER_MIN: Duration = Duration::from_secs(5);
-/// What is being done, for those who hear of an outage.
-const DOING: &str = "aggregator";
+/// Shortest time between two polls, since jobs of bulk actions settle in a stream.
+const POLL_PAUSE: Duration = Duration::from_millis(20);
+/// Shortest time the engine has to reply, even if the lease expires earlier.
+const REPLY_TIMEOUT_MIN: Duration = Duration::from_secs(5);
+/// The name of the loop in metrics and outage events.
+const LOOP: &str = "aggregator";
 
 pub(super) async fn run(shared: Arc<Shared>) {
     let interval = shared.settings.loops.aggregate_interval;
@@ -49,170 +51,173 @@ pub(super) async fn run(shared: Arc<Shared>) {
         tokio::select! {
             biased;
             _ = shared.stopping.cancelled() => break,
-            Some(ended) = running.tasks.join_next_with_id() => {
-                // After an error it is tried again with the next look.
-                if !running.note(&shared, ended).await {
+            Some(joined) = running.tasks.join_next_with_id() => {
+                // After an error the next poll retries it.
+                if !running.finish(&shared, joined).await {
                     continue;
                 }
             }
-            _ = shared.bulk_moved.notified() => sleep(LOOK_PAUSE).await,
+            _ = shared.bulk_progress.notified() => sleep(POLL_PAUSE).await,
             _ = sleep(interval.mul_f64(0.8 + fastrand::f64() * 0.4)) => {}
         }
-        one_round(&shared, DOING, running.take(&shared)).await;
+        one_round(&shared, LOOP, running.lease(&shared)).await;
     }
-    while let Some(ended) = running.tasks.join_next_with_id().await {
-        running.note(&shared, ended).await;
+    while let Some(joined) = running.tasks.join_next_with_id().await {
+        running.finish(&shared, joined).await;
     }
 }
 
-/// What became of one that was taken.
-enum Left {
-    /// It is finished, or another worker's.
-    Behind,
-    /// It cannot be aggregated here for now, and was given back; why.
-    Unable(String),
+/// How the aggregation of a leased bulk action ended.
+enum AggregationEnd {
+    /// It is settled, or another worker has it.
+    Done,
+    /// It cannot be aggregated here for now, for this reason, and was released.
+    Postponed(String),
 }
 
-/// A task that aggregates one bulk action, at its end.
-type Ended = Result<(Id, Result<Left, EngineError>), JoinError>;
+/// The result of a task that aggregates one bulk action.
+type Joined = Result<(Id, Result<AggregationEnd, EngineError>), JoinError>;
 
-/// The aggregations of this worker.
+/// The running aggregations of this worker.
 #[derive(Default)]
 struct Running {
-    tasks: JoinSet<Result<Left, EngineError>>,
-    /// Which task has which, under which fence.
+    tasks: JoinSet<Result<AggregationEnd, EngineError>>,
+    /// The bulk action of each task, and the fence of its lease.
     bulks: HashMap<Id, (BulkRef, Fence)>,
     postponed: Postponed,
 }
 
 impl Running {
-    /// Takes as many as have room and begins with them. What is in hand is given again; only what no task has is new.
-    async fn take(&mut self, shared: &Arc<Shared>) -> Result<Pace, EngineError> {
-        while let Some(ended) = self.tasks.try_join_next_with_id() {
-            self.note(shared, ended).await;
+    /// Leases as many bulk actions as have room and starts them. The engine returns those already
+    /// leased again; only those without a task are new.
+    async fn lease(&mut self, shared: &Arc<Shared>) -> Result<Pace, EngineError> {
+        while let Some(joined) = self.tasks.try_join_next_with_id() {
+            self.finish(shared, joined).await;
         }
-        let asked = Instant::now();
-        let given = shared.engine.take_completed(order(shared)).await?.bulks;
-        for taken in given {
-            if self.bulks.values().any(|(_, fence)| *fence == taken.fence) {
+        let requested_at = Instant::now();
+        let bulks = shared.engine.call(lease_command(shared)).await?.bulks;
+        for leased in bulks {
+            if self.bulks.values().any(|(_, fence)| *fence == leased.fence) {
                 continue;
             }
-            let named = (taken.view.bulk.clone(), taken.fence);
-            let tries = self.postponed.tries(&named.0);
-            let task = self.tasks.spawn(aggregate_or_give_back(shared.clone(), taken, asked, tries));
-            self.bulks.insert(task.id(), named);
+            let (bulk, fence) = (leased.view.bulk.clone(), leased.fence);
+            let attempts = self.postponed.attempts(&bulk);
+            let task = self.tasks.spawn(aggregate_or_release(shared.clone(), leased, requested_at, attempts));
+            self.bulks.insert(task.id(), (bulk, fence));
         }
         Ok(Pace::Rest)
     }
 
-    /// Notes how a task ended; false if the engine failed it.
-    async fn note(&mut self, shared: &Shared, ended: Ended) -> bool {
-        let id = match &ended {
+    /// Records how a task ended; false if the engine failed it.
+    async fn finish(&mut self, shared: &Shared, joined: Joined) -> bool {
+        let id = match &joined {
             Ok((id, _)) => *id,
             Err(error) => error.id(),
         };
         let Some((bulk, _)) = self.bulks.remove(&id) else { return true };
-        let Ok((_, result)) = ended else { return false };
-        let (pace, answered) = match result {
-            Ok(Left::Behind) => {
+        let Ok((_, result)) = joined else { return false };
+        let (pace, replied) = match result {
+            Ok(AggregationEnd::Done) => {
                 self.postponed.forget(&bulk);
                 (Ok(Pace::Rest), true)
             }
-            Ok(Left::Unable(advice)) => {
+            Ok(AggregationEnd::Postponed(advice)) => {
                 self.postponed.add(shared, bulk, advice);
                 (Ok(Pace::Rest), true)
             }
             Err(error) => (Err(error), false),
         };
-        one_round(shared, DOING, std::future::ready(pace)).await;
-        answered
+        one_round(shared, LOOP, std::future::ready(pace)).await;
+        replied
     }
 }
 
-async fn aggregate_or_give_back(
+async fn aggregate_or_release(
     shared: Arc<Shared>,
-    taken: TakenBulk,
-    asked: Instant,
-    tries: u32,
-) -> Result<Left, EngineError> {
-    let is_last_try = tries + 1 >= TRIES_MAX;
-    let left = aggregate(&shared, &taken, asked + lease(&shared), is_last_try).await?;
-    if matches!(left, Left::Unable(_)) {
-        let outcome = Aggregation::Released { delay_ms: delay(tries).as_millis() as u64 };
-        shared.engine.finish_bulk(finish_command(&taken, [].into(), outcome)).await?;
+    leased: LeasedBulk,
+    requested_at: Instant,
+    attempts: u32,
+) -> Result<AggregationEnd, EngineError> {
+    let is_last_attempt = attempts + 1 >= ATTEMPTS_MAX;
+    let end = aggregate(&shared, &leased, requested_at + lease(&shared), is_last_attempt).await?;
+    if matches!(end, AggregationEnd::Postponed(_)) {
+        let outcome = Aggregation::Released { delay_ms: delay(attempts).as_millis() as u64 };
+        shared.engine.call(settle_command(&leased, [].into(), outcome)).await?;
     }
-    Ok(left)
+    Ok(end)
 }
 
 fn lease(shared: &Shared) -> Duration {
     shared.settings.loops.aggregation_lease
 }
 
-fn order(shared: &Shared) -> TakeCompleted {
+fn lease_command(shared: &Shared) -> LeaseBulks {
     let lease_ms = lease(shared).as_millis() as u64;
-    TakeCompleted { worker: shared.worker.clone(), bulks_max: PARALLEL, lease_ms }
+    LeaseBulks { worker: shared.worker.clone(), bulks_max: PARALLEL, lease_ms }
 }
 
-fn finish_command(taken: &TakenBulk, summary: Arc<[u8]>, outcome: Aggregation) -> FinishBulk {
-    FinishBulk { bulk: taken.view.bulk.clone(), fence: taken.fence, summary, outcome }
+fn settle_command(leased: &LeasedBulk, summary: Arc<[u8]>, outcome: Aggregation) -> SettleBulk {
+    SettleBulk { bulk: leased.view.bulk.clone(), fence: leased.fence, summary, outcome }
 }
 
 async fn aggregate(
     shared: &Shared,
-    taken: &TakenBulk,
+    leased: &LeasedBulk,
     mut until: Instant,
-    is_last_try: bool,
-) -> Result<Left, EngineError> {
-    let view = &taken.view;
+    is_last_attempt: bool,
+) -> Result<AggregationEnd, EngineError> {
+    let view = &leased.view;
     let prepared = tokio::select! {
         biased;
-        prepared = prepare(shared, view, is_last_try) => prepared,
-        lost = keep(shared, taken, &mut until) => {
+        prepared = prepare(shared, view, is_last_attempt) => prepared,
+        lost = renew_lease(shared, leased, &mut until) => {
             lost?;
-            tell_lost(shared, view);
-            return Ok(Left::Behind);
+            report_lost(shared, view);
+            return Ok(AggregationEnd::Done);
         }
     };
     let (summary, outcome) = match prepared {
         Ok(prepared) => prepared,
-        Err(advice) => return Ok(Left::Unable(advice)),
+        Err(advice) => return Ok(AggregationEnd::Postponed(advice)),
     };
-    let command = finish_command(taken, summary.clone(), outcome);
-    let finish = insist(shared, || shared.engine.finish_bulk(command.clone()));
-    match before(shared, until, finish).await? {
-        Ok(finished) if finished.0 == Verdict::Applied => {
+    let command = settle_command(leased, summary.clone(), outcome);
+    let settle = retry_until_reply(shared, || shared.engine.call(command.clone()));
+    match within_lease(shared, until, settle).await? {
+        Ok(settled) if settled.0 == Verdict::Applied => {
             tracing::info!(target: TARGET, bulk = ?view.bulk, total = view.total, "a bulk action has ended");
-            shared.hooks.tell(|| Event::BulkEnded { view: Box::new(view.clone()), summary });
+            shared.hooks.emit(|| Event::BulkEnded { view: Box::new(view.clone()), summary });
         }
-        Ok(_) => tell_lost(shared, view),
-        Err(error) => return Ok(Left::Unable(error.to_string())),
+        Ok(_) => report_lost(shared, view),
+        Err(error) => return Ok(AggregationEnd::Postponed(error.to_string())),
     }
-    Ok(Left::Behind)
+    Ok(AggregationEnd::Done)
 }
 
-fn tell_lost(shared: &Shared, view: &BulkView) {
-    let advice = "its aggregation came too late: it was cancelled meanwhile, or this worker was silent for longer \
-                  than aggregation_lease, which should then be raised";
-    tracing::warn!(target: TARGET, bulk = ?view.bulk, advice, "an aggregation was not taken");
-    shared.hooks.tell(|| Event::BulkStuck { bulk: view.bulk.clone(), advice: advice.to_owned() });
+fn report_lost(shared: &Shared, view: &BulkView) {
+    let advice = "its aggregation finished too late: the bulk action was cancelled, or this worker did not renew \
+                  its lease within aggregation_lease, which should then be raised";
+    tracing::warn!(target: TARGET, bulk = ?view.bulk, advice, "an aggregation was not accepted");
+    shared.hooks.emit(|| Event::BulkStuck { bulk: view.bulk.clone(), advice: advice.to_owned() });
 }
 
-/// The summary, and what is to become of the bulk action; its callback is enqueued then. Or why it cannot be done.
+/// Makes the summary and the outcome of a bulk action, and enqueues its callback. The error says
+/// why it cannot be aggregated here for now.
 async fn prepare(
     shared: &Shared,
     view: &BulkView,
-    is_last_try: bool,
+    is_last_attempt: bool,
 ) -> Result<(Arc<[u8]>, Aggregation), String> {
-    let (plan, unread) = match BulkPlan::from_bytes(&view.payload) {
+    let (plan, unreadable) = match BulkPlan::from_bytes(&view.payload) {
         Ok(plan) => (plan, None),
         Err(error) => (BulkPlan::default(), Some(format!("its plan cannot be read: {error}"))),
     };
-    let list = |page: ListJobs| insist(shared, move || shared.engine.list_jobs(page.clone()));
-    let summarised = match unread {
+    let list = |page: ListJobs| retry_until_reply(shared, move || shared.engine.call(page.clone()));
+    let summarised = match unreadable {
         Some(problem) => Err(AggregationError::Failed(problem)),
         None => match summarise(list, view, &plan, &shared.folds).await {
-            Err(AggregationError::UnknownFold(name)) if is_last_try => {
-                let problem = format!("no worker knows its fold `{name}`; this one met it {TRIES_MAX} times");
+            Err(AggregationError::UnknownFold(name)) if is_last_attempt => {
+                let problem =
+                    format!("no worker knows its fold `{name}`; this worker tried {ATTEMPTS_MAX} times");
                 Err(AggregationError::Failed(problem))
             }
             summarised => summarised,
@@ -222,10 +227,10 @@ async fn prepare(
         Ok(summary) => (summary.to_bytes().into(), Aggregation::Done),
         Err(AggregationError::Engine(error)) => return Err(error.to_string()),
         Err(AggregationError::UnknownFold(name)) => {
-            return Err(format!("its fold `{name}` is not known to this worker; start one that knows it"));
+            return Err(format!("this worker does not know its fold `{name}`; start a worker that does"));
         }
         Err(AggregationError::Failed(problem)) => {
-            tracing::error!(target: TARGET, bulk = ?view.bulk, problem, "its aggregation failed");
+            tracing::error!(target: TARGET, bulk = ?view.bulk, problem, "the aggregation of a bulk action failed");
             let Problem { message, .. } = Problem::new("aggregation", problem);
             let summary = serde_json::json!({ "error": message }).to_string();
             (summary.into_bytes().into(), Aggregation::Failed)
@@ -238,54 +243,54 @@ async fn prepare(
     Ok(prepared)
 }
 
-/// Renews the lease again and again; ends when what was taken is in other hands. An error if nobody could be asked
-/// until the lease had ended.
-async fn keep(shared: &Shared, taken: &TakenBulk, until: &mut Instant) -> Result<(), EngineError> {
+/// Renews the lease periodically; returns when another worker has the bulk action, or it was
+/// cancelled. Fails if the engine did not reply before the lease expired.
+async fn renew_lease(shared: &Shared, leased: &LeasedBulk, until: &mut Instant) -> Result<(), EngineError> {
     loop {
         sleep(lease(shared) / 3).await;
-        let renew = insist(shared, || async {
-            let asked = Instant::now();
-            shared.engine.take_completed(order(shared)).await.map(|taken| (asked, taken.bulks))
+        let renew = retry_until_reply(shared, || async {
+            let requested_at = Instant::now();
+            shared.engine.call(lease_command(shared)).await.map(|leased| (requested_at, leased.bulks))
         });
-        let (asked, bulks) = before(shared, *until, renew).await??;
-        if bulks.iter().all(|given| given.fence != taken.fence) {
+        let (requested_at, bulks) = within_lease(shared, *until, renew).await??;
+        if bulks.iter().all(|bulk| bulk.fence != leased.fence) {
             return Ok(());
         }
-        *until = asked + lease(shared);
+        *until = requested_at + lease(shared);
     }
 }
 
-/// Asks until the engine answers; how long it may take is for the caller to say.
-async fn insist<T, A>(shared: &Shared, ask: impl Fn() -> A) -> Result<T, EngineError>
+/// Repeats a command until the engine replies; the caller bounds the time.
+async fn retry_until_reply<T, F>(shared: &Shared, command: impl Fn() -> F) -> Result<T, EngineError>
 where
-    A: Future<Output = Result<T, EngineError>>,
+    F: Future<Output = Result<T, EngineError>>,
 {
-    let mut pauses = Pauses::default();
+    let mut backoff = Backoff::default();
     loop {
-        let error = match ask().await {
+        let error = match command().await {
             Err(error) if error.is_retryable() => error,
-            answer => {
-                shared.outage.over();
-                return answer;
+            reply => {
+                shared.outage.replied();
+                return reply;
             }
         };
-        shared.outage.failed(DOING, &error);
-        if !pauses.pause(&shared.stopped).await {
+        shared.outage.failed(LOOP, &error);
+        if !backoff.sleep(&shared.stopped).await {
             return Err(error);
         }
     }
 }
 
-/// What is answered before the lease has ended.
-async fn before<T>(
+/// Waits for a reply until the lease expires.
+async fn within_lease<T>(
     shared: &Shared,
     until: Instant,
-    answer: impl Future<Output = T>,
+    reply: impl Future<Output = T>,
 ) -> Result<T, EngineError> {
-    let until = until.max(Instant::now() + ANSWER_MIN);
-    timeout_at(until, answer).await.map_err(|_| EngineError::Unavailable {
+    let until = until.max(Instant::now() + REPLY_TIMEOUT_MIN);
+    timeout_at(until, reply).await.map_err(|_| EngineError::Unavailable {
         engine: shared.engine.name(),
-        reason: "it has not answered until the lease of an aggregation had ended".into(),
+        reason: "it did not reply before the lease of an aggregation expired".into(),
     })
 }
 
@@ -313,9 +318,9 @@ async fn enqueue_callback(
         trace: trace.and_then(|trace| Trace::new(trace).ok()),
     };
     let command = Enqueue { jobs: vec![job] };
-    let receipts = insist(shared, || shared.engine.enqueue(command.clone())).await?.receipts;
+    let receipts = retry_until_reply(shared, || shared.engine.call(command.clone())).await?.receipts;
     if let Some(JobReceipt::Refused { refusal, .. }) = receipts.first() {
-        // It is tried again after a pause; by then there may be room.
+        // The aggregation is retried after a delay; by then there may be room.
         return Err(EngineError::Refused { reason: format!("its callback was refused: {refusal:?}") });
     }
     Ok(())

@@ -1,8 +1,9 @@
-//! Sweeps: the heads of lanes are cleared of held and cancelled jobs, jobs of resumed bulk actions return, overdue
-//! bulk actions fail, and what is outlived is removed; in steps so small that leases hardly notice.
+//! Sweeps: clears held and cancelled jobs from the heads of lanes, returns jobs of resumed bulk
+//! actions, fails overdue bulk actions, and removes what is past its retention. Each step is small
+//! enough not to delay leases noticeably.
 //!
-//! While there is more to sweep, a step follows the last one after as long as that one took: the janitors of all
-//! processes together leave the engine time for everything else.
+//! While there is more to sweep, the janitor sleeps after each step for as long as the step took.
+//! So the janitors of all processes together leave the engine time for other work.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,18 +21,18 @@ pub(super) async fn run(shared: Arc<Shared>) {
     let interval = shared.settings.loops.sweep_interval;
     let shared = &*shared;
     rounds(shared, "janitor", interval, || async {
-        let begun = Instant::now();
-        let swept = shared.engine.sweep(Sweep { jobs_max: SWEEP_JOBS_MAX }).await?;
+        let started = Instant::now();
+        let swept = shared.engine.call(Sweep { jobs_max: SWEEP_JOBS_MAX }).await?;
         if swept.overdue > 0 {
-            tracing::warn!(target: TARGET, bulk_actions = swept.overdue, "failed by their deadline");
+            tracing::warn!(target: TARGET, bulk_actions = swept.overdue, "bulk actions missed their deadline");
         }
         if swept.dropped > 0 || swept.overdue > 0 {
-            shared.bulk_moved.notify_one();
+            shared.bulk_progress.notify_one();
         }
         if !swept.more {
             return Ok(Pace::Rest);
         }
-        tokio::time::sleep(begun.elapsed().min(STEP_PAUSE_MAX)).await;
+        tokio::time::sleep(started.elapsed().min(STEP_PAUSE_MAX)).await;
         Ok(Pace::More)
     })
     .await;

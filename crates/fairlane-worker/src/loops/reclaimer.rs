@@ -1,4 +1,4 @@
-//! Takes back leases that ran out: their workers died, or could not be reached for too long.
+//! Reclaims expired leases: their workers died, or were unreachable for too long.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ pub(super) async fn run(shared: Arc<Shared>) {
     let interval = shared.settings.loops.reclaim_interval;
     let engine = &shared.engine;
     rounds(&shared, "reclaimer", interval, || async {
-        let reclaimed = engine.reclaim(Reclaim { jobs_max: RECLAIM_JOBS_MAX }).await?;
-        let taken = reclaimed.recovered + reclaimed.dead + reclaimed.cancelled;
-        if taken > 0 {
+        let reclaimed = engine.call(Reclaim { jobs_max: RECLAIM_JOBS_MAX }).await?;
+        let total = reclaimed.recovered + reclaimed.dead + reclaimed.cancelled;
+        if total > 0 {
             let (recovered, dead) = (reclaimed.recovered, reclaimed.dead);
-            tracing::warn!(target: TARGET, recovered, dead, "leases ran out and were taken back");
+            tracing::warn!(target: TARGET, recovered, dead, "expired leases were reclaimed");
         }
-        Ok(if taken >= RECLAIM_JOBS_MAX { Pace::More } else { Pace::Rest })
+        Ok(if total >= RECLAIM_JOBS_MAX { Pace::More } else { Pace::Rest })
     })
     .await;
 }

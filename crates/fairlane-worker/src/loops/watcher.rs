@@ -1,15 +1,16 @@
-//! Reports what does not move by itself: bulk actions that have stood still for long, and types with jobs that
-//! no worker asks for. It changes nothing; deadlines are the janitor's.
+//! Reports what makes no progress by itself: bulk actions that are stuck, and types with jobs that
+//! no worker requests. It changes nothing; the janitor enforces deadlines.
 //!
-//! It looks at bulk actions whose jobs this worker has met, so that a round costs the same however many there
-//! are; one that stands still because no job of it was ever leased shows as an unattended type or a paused group.
+//! It watches only bulk actions whose jobs this worker has leased, so that a round costs the same
+//! however many there are. One that is stuck because none of its jobs was ever leased shows as an
+//! unattended type or a paused group.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fairlane_core::limits::WORKER_SILENCE_MS;
-use fairlane_core::queue::{BulkRef, BulkState, BulkView, Course, Inspect, Inspected};
+use fairlane_core::queue::{BulkMode, BulkRef, BulkState, BulkView, InspectBulk, InspectQueue, InspectType};
 use fairlane_core::{BulkId, GroupId, TypeId};
 use fairlane_engine::{Clock, EngineError};
 
@@ -17,32 +18,33 @@ use super::{Pace, rounds};
 use crate::events::Event;
 use crate::pool::{Shared, TARGET};
 
-/// Bulk actions remembered at once.
-const BULKS_MET_MAX: usize = 1000;
+/// Most bulk actions remembered at once.
+const SEEN_BULKS_MAX: usize = 1000;
 
-/// Bulk actions whose jobs were met, with how far they had come when last looked at.
+/// Bulk actions whose jobs this worker has leased, each with its progress at the last check.
 #[derive(Default)]
-pub(crate) struct BulksMet(Mutex<HashMap<BulkRef, Met>>);
+pub(crate) struct SeenBulks(Mutex<HashMap<BulkRef, Progress>>);
 
 #[derive(Debug, Clone, Copy)]
-struct Met {
-    moved: Option<(u64, u64)>,
+struct Progress {
+    /// Number of jobs added and number of jobs ended; `None` before the first check.
+    counts: Option<(u64, u64)>,
     since: Instant,
     reported: bool,
 }
 
-impl BulksMet {
-    pub fn meet(&self, group: &GroupId, bulk: &BulkId) {
+impl SeenBulks {
+    pub fn add(&self, group: &GroupId, bulk: &BulkId) {
         let bulk = BulkRef { group: group.clone(), id: bulk.clone() };
-        let mut met = self.0.lock().expect("nothing panics while it holds the bulk actions");
-        if met.contains_key(&bulk) {
+        let mut seen = self.0.lock().expect("nothing panics while it holds the bulk actions");
+        if seen.contains_key(&bulk) {
             return;
         }
-        if met.len() >= BULKS_MET_MAX {
-            met.retain(|_, known| !known.reported);
+        if seen.len() >= SEEN_BULKS_MAX {
+            seen.retain(|_, known| !known.reported);
         }
-        if met.len() < BULKS_MET_MAX {
-            met.insert(bulk, Met { moved: None, since: Instant::now(), reported: false });
+        if seen.len() < SEEN_BULKS_MAX {
+            seen.insert(bulk, Progress { counts: None, since: Instant::now(), reported: false });
         }
     }
 
@@ -54,16 +56,17 @@ impl BulksMet {
         self.0.lock().expect("nothing panics while it holds the bulk actions").remove(bulk);
     }
 
-    /// Notes how far it has come; true if it has not moved for too long and that was not yet reported.
-    fn is_stuck(&self, view: &BulkView, patience: std::time::Duration) -> bool {
-        let mut met = self.0.lock().expect("nothing panics while it holds the bulk actions");
-        let Some(known) = met.get_mut(&view.bulk) else { return false };
-        let moved = Some((view.total, view.succeeded + view.failed + view.cancelled));
-        if known.moved != moved {
-            *known = Met { moved, since: Instant::now(), reported: false };
+    /// Records the progress of a bulk action; true if it has made none for `stuck_after` and that
+    /// was not reported yet.
+    fn is_stuck(&self, view: &BulkView, stuck_after: Duration) -> bool {
+        let mut seen = self.0.lock().expect("nothing panics while it holds the bulk actions");
+        let Some(known) = seen.get_mut(&view.bulk) else { return false };
+        let counts = Some((view.total, view.succeeded + view.failed + view.cancelled));
+        if known.counts != counts {
+            *known = Progress { counts, since: Instant::now(), reported: false };
             return false;
         }
-        let stuck = !known.reported && known.since.elapsed() >= patience;
+        let stuck = !known.reported && known.since.elapsed() >= stuck_after;
         known.reported |= stuck;
         stuck
     }
@@ -81,49 +84,52 @@ pub(super) async fn run(shared: Arc<Shared>) {
 }
 
 async fn watch_bulks(shared: &Shared) -> Result<(), EngineError> {
-    for bulk in shared.bulks_met.all() {
-        let looked = shared.engine.inspect(Inspect::Bulk(bulk.clone())).await?;
-        match looked {
-            Inspected::Bulk(Some(view)) if !view.state.is_final() => {
-                if shared.bulks_met.is_stuck(&view, shared.settings.loops.stuck_after) {
+    for bulk in shared.seen_bulks.all() {
+        let found = shared.engine.call(InspectBulk { bulk: bulk.clone() }).await?;
+        match found {
+            Some(view) if !view.state.is_final() => {
+                if shared.seen_bulks.is_stuck(&view, shared.settings.loops.stuck_after) {
                     let advice = advice(&view);
-                    tracing::warn!(target: TARGET, ?bulk, advice, "a bulk action does not move");
-                    shared.hooks.tell(|| Event::BulkStuck { bulk, advice });
+                    tracing::warn!(target: TARGET, ?bulk, advice, "a bulk action makes no progress");
+                    shared.hooks.emit(|| Event::BulkStuck { bulk, advice });
                 }
             }
-            _ => shared.bulks_met.forget(&bulk),
+            _ => shared.seen_bulks.forget(&bulk),
         }
     }
     Ok(())
 }
 
-/// What somebody can do about a bulk action that stands still.
+/// What an operator can do about a bulk action that is stuck.
 fn advice(view: &BulkView) -> String {
     let ended = view.succeeded + view.failed + view.cancelled;
     match view {
-        _ if view.course == Course::Hold => "it is on hold; resume it".into(),
+        _ if view.mode == BulkMode::Hold => "it is on hold; resume it".into(),
         _ if view.state == BulkState::Aggregating => {
             "it waits for its aggregation; is a worker running that knows its fold?".into()
         }
         _ if !view.sealed && ended == view.total => {
             format!("all {ended} jobs have ended but it is not sealed; seal it, or add what is missing")
         }
-        _ => format!("{} of {} jobs have not ended; ask why of one of them", view.total - ended, view.total),
+        _ => {
+            let left = view.total - ended;
+            format!("{left} of {} jobs have not ended; ask `fairlane why` about one of them", view.total)
+        }
     }
 }
 
 async fn watch_types(shared: &Shared) -> Result<(), EngineError> {
-    let Inspected::Whole(whole) = shared.engine.inspect(Inspect::Whole).await? else { return Ok(()) };
-    // A lane keeps jobs that were cancelled until a lease meets them; then none waits.
-    if whole.backlog == 0 {
+    let queue = shared.engine.call(InspectQueue).await?;
+    // A lane keeps cancelled jobs until a lease removes them; then it has none that wait.
+    if queue.backlog == 0 {
         return Ok(());
     }
     let mut types: Vec<(TypeId, u64)> = Vec::new();
-    for type_id in whole.types {
+    for type_id in queue.types {
         if shared.types.contains_key(&type_id) {
             continue;
         }
-        let Inspected::Type(Some(view)) = shared.engine.inspect(Inspect::Type(type_id.clone())).await? else {
+        let Some(view) = shared.engine.call(InspectType { type_id: type_id.clone() }).await? else {
             continue;
         };
         let lanes = view.active_lanes.iter().sum::<u64>();
@@ -135,8 +141,8 @@ async fn watch_types(shared: &Shared) -> Result<(), EngineError> {
         }
     }
     if !types.is_empty() {
-        tracing::warn!(target: TARGET, ?types, "jobs of these types wait and no worker asks for them");
-        shared.hooks.tell(|| Event::Unattended { types });
+        tracing::warn!(target: TARGET, ?types, "jobs of these types wait and no worker requests them");
+        shared.hooks.emit(|| Event::Unattended { types });
     }
     Ok(())
 }

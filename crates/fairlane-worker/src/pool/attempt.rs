@@ -1,8 +1,9 @@
 //! One attempt at one job: from its start to its settlement, whatever its processor does.
 //!
-//! A processor that panics, hangs, takes too long, returns too much or does not stop when told to is bounded
-//! here. Told to stop, it has a grace period to say how it ended; then it is dropped. What cannot be dropped,
-//! because it blocks its thread, keeps its slot until it ends, but no longer its job.
+//! The attempt bounds a processor that panics, hangs, takes too long, returns too much or ignores a
+//! stop request. After a stop request a processor has a grace period to return an outcome; then it
+//! is dropped. A processor that cannot be dropped, because it blocks its thread, keeps its slot
+//! until it returns, but no longer its job.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use tokio::sync::mpsc::error::SendError;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::timeout;
 
-use super::in_hand::Left;
+use super::active_jobs::LeaseEnd;
 use super::settler::{Ending, STOPPED, report_dropped};
 use super::{Shared, TARGET};
 use crate::aggregation::panic_text;
@@ -24,13 +25,15 @@ use crate::middleware::Next;
 use crate::outcome::{Outcome, Problem};
 use crate::retry::RetryPolicy;
 
-/// How long a dropped task has to be gone before it counts as one that cannot be dropped.
-const DROP_PATIENCE: Duration = Duration::from_millis(200);
-/// Longest random delay of a job whose downstream refused it without saying for how long.
+/// How long an aborted task has to end before it counts as one that cannot be dropped.
+const ABORT_TIMEOUT: Duration = Duration::from_millis(200);
+/// Longest random delay, in milliseconds, of a job that its downstream throttled without a
+/// Retry-After.
 const THROTTLE_DELAY_MS: u64 = 200;
 
-/// Starts an attempt at each job, in a task of its own. `leased` is a moment before the lease was asked for. All are
-/// in hand before the first runs, so that the first to end sees that others are about to.
+/// Starts an attempt at each job, in a task of its own. `leased` is the time just before the lease
+/// request. All jobs are active before the first attempt runs, so that the first to end sees that
+/// others are about to.
 pub(crate) fn start_all(shared: &Arc<Shared>, jobs: Vec<LeasedJob>, leased: Instant) {
     let contexts = jobs.into_iter().map(|job| {
         let timeout = shared.types.get(&job.type_id).and_then(|entry| entry.options.timeout);
@@ -38,7 +41,7 @@ pub(crate) fn start_all(shared: &Arc<Shared>, jobs: Vec<LeasedJob>, leased: Inst
         let context =
             Context::new(job, shared.engine.clone(), shared.lease_ms(), timeout, shared.hooks.clone());
         shared.slots.take(context.type_id());
-        shared.in_hand.add(&context, leased);
+        shared.active_jobs.add(&context, leased);
         context
     });
     for context in contexts.collect::<Vec<Context>>() {
@@ -46,18 +49,18 @@ pub(crate) fn start_all(shared: &Arc<Shared>, jobs: Vec<LeasedJob>, leased: Inst
     }
 }
 
-/// Hands a job back that will not be started.
+/// Hands a job back without starting it.
 pub(crate) async fn hand_back(shared: &Arc<Shared>, job: LeasedJob, leased: Instant) {
     let context =
         Context::new(job, shared.engine.clone(), shared.lease_ms(), Duration::ZERO, shared.hooks.clone());
-    shared.in_hand.add(&context, leased);
+    shared.active_jobs.add(&context, leased);
     end(shared, &context, Some(Outcome::Released), leased).await;
 }
 
 async fn attempt(shared: Arc<Shared>, context: Context) {
     let _slot = Slot { shared: shared.clone(), context: context.clone() };
     let started = Instant::now();
-    shared.hooks.tell(|| Event::Started {
+    shared.hooks.emit(|| Event::Started {
         job: context.job().clone(),
         type_id: context.type_id().clone(),
         attempt: context.attempt(),
@@ -65,29 +68,29 @@ async fn attempt(shared: Arc<Shared>, context: Context) {
     let mut work = tokio::spawn(work(&shared, context.clone()));
     let joined = tokio::select! {
         joined = &mut work => Some(joined),
-        reason = told_to_stop(&context) => stop(&shared, &context, reason, &mut work).await,
+        reason = stop_requested(&context) => stop(&shared, &context, reason, &mut work).await,
     };
     let gone = work.is_finished() && !context.is_on_thread();
     let outcome = conclude(&context, joined, gone);
-    let unsaid = outcome.is_none();
+    let is_unsettled = outcome.is_none();
     if !gone {
-        tracing::warn!(target: TARGET, job = ?context.job(), traceparent = context.trace(), "a processor does not stop and keeps its slot");
+        tracing::warn!(target: TARGET, job = ?context.job(), traceparent = context.trace(), "a processor ignores its stop request and keeps its slot");
         shared
             .hooks
-            .tell(|| Event::Ignoring { job: context.job().clone(), type_id: context.type_id().clone() });
+            .emit(|| Event::Ignoring { job: context.job().clone(), type_id: context.type_id().clone() });
     }
     end(&shared, &context, outcome, started).await;
     if !work.is_finished() {
         let late = work.await.ok();
-        // The worker stops and nobody was told anything yet: what it says now may still be heard.
-        if unsaid && context.cancel_reason() == Some(CancelReason::Stopping) {
+        // The worker is stopping and this job is not settled yet: a late outcome still counts.
+        if is_unsettled && context.cancel_reason() == Some(CancelReason::Stopping) {
             end(&shared, &context, late, started).await;
         }
     }
-    context.off_threads().await;
+    context.threads_finished().await;
 }
 
-/// Gives a slot back, whatever happens.
+/// Frees a slot when it is dropped.
 struct Slot {
     shared: Arc<Shared>,
     context: Context,
@@ -99,7 +102,8 @@ impl Drop for Slot {
     }
 }
 
-/// The processor with everything around it. Only types that have one are asked for; a job of another goes back.
+/// The processor and its middleware. The worker leases only types that have a processor; a job of
+/// another type is handed back.
 fn work(shared: &Shared, context: Context) -> impl Future<Output = Outcome> + use<> {
     let entry = shared.types.get(context.type_id());
     let next = entry.map(|entry| Next::outermost(shared.layers.clone(), entry.processor.clone()));
@@ -111,8 +115,8 @@ fn work(shared: &Shared, context: Context) -> impl Future<Output = Outcome> + us
     }
 }
 
-/// Waits until the attempt is cancelled from outside or its time is up.
-async fn told_to_stop(context: &Context) -> CancelReason {
+/// Resolves when the attempt is cancelled or times out.
+async fn stop_requested(context: &Context) -> CancelReason {
     tokio::select! {
         reason = context.cancelled() => reason,
         _ = tokio::time::sleep_until(context.deadline().into()) => {
@@ -122,32 +126,32 @@ async fn told_to_stop(context: &Context) -> CancelReason {
     }
 }
 
-/// Gives a processor that was told to stop its grace, then drops it.
+/// Gives a processor its grace period after a stop request, then drops it.
 async fn stop(
     shared: &Shared,
     context: &Context,
     reason: CancelReason,
     work: &mut JoinHandle<Outcome>,
 ) -> Option<Result<Outcome, JoinError>> {
-    shared.hooks.tell(|| Event::Cancelling { job: context.job().clone(), reason });
+    shared.hooks.emit(|| Event::Cancelling { job: context.job().clone(), reason });
     if let Ok(joined) = timeout(shared.settings.cancel_grace_period, &mut *work).await {
         return Some(joined);
     }
     work.abort();
-    match timeout(DROP_PATIENCE, work).await {
+    match timeout(ABORT_TIMEOUT, work).await {
         Ok(Ok(outcome)) => Some(Ok(outcome)),
         Ok(Err(error)) if error.is_panic() => Some(Err(error)),
         _ => None,
     }
 }
 
-/// How the attempt ended; `None` if nobody is to be told.
+/// The outcome of the attempt; `None` if it must not be settled.
 fn conclude(context: &Context, joined: Option<Result<Outcome, JoinError>>, gone: bool) -> Option<Outcome> {
     let reason = context.cancel_reason();
     match (joined, reason) {
         (_, Some(CancelReason::Lost)) => None,
         (None, Some(CancelReason::Stopping)) if !gone => None,
-        // Giving up is right when nobody wants the job; otherwise another attempt has to follow.
+        // Abandoning is right only for a cancelled job; otherwise another attempt has to follow.
         (None | Some(Ok(Outcome::Cancelled(_))), Some(CancelReason::Stopping)) => Some(Outcome::Released),
         (None | Some(Ok(Outcome::Cancelled(_))), Some(CancelReason::TimedOut)) | (None, None) => {
             let message = format!("it took longer than {} ms", context.timeout().as_millis());
@@ -167,20 +171,20 @@ fn panicked(error: JoinError) -> Outcome {
     Outcome::retry("panic", panic_text(&*panic).unwrap_or("the processor panicked"))
 }
 
-/// Hands the end of an attempt to the settler.
+/// Passes the outcome of an attempt to the settler.
 async fn end(shared: &Shared, context: &Context, outcome: Option<Outcome>, started: Instant) {
     let took = started.elapsed();
     let Some(outcome) = outcome else {
-        // What still runs when the worker stops stays in hand: the stop reports it.
+        // A job that still runs when the worker stops stays active: the stop reports it.
         if context.cancel_reason() == Some(CancelReason::Lost) {
-            shared.in_hand.remove(context.job(), context.fence(), Left::Lost);
+            shared.active_jobs.remove(context.job(), context.fence(), LeaseEnd::Lost);
         }
         return;
     };
-    let said = bounded(outcome);
+    let outcome = bounded(outcome);
     let entry = shared.types.get(context.type_id());
     if let Some(entry) = entry {
-        entry.meters.ended(&said, took);
+        entry.meters.ended(&outcome, took);
     }
     let policy = entry.and_then(|entry| entry.options.retry);
     let ending = Ending {
@@ -189,23 +193,23 @@ async fn end(shared: &Shared, context: &Context, outcome: Option<Outcome>, start
         fence: context.fence(),
         in_bulk: context.bulk().is_some(),
         trace: context.trace().map(str::to_owned),
-        outcome: to_engine(&said, policy.unwrap_or(shared.settings.retry), context.attempt()),
-        said,
+        settlement: to_engine(&outcome, policy.unwrap_or(shared.settings.retry), context.attempt()),
+        outcome,
         took,
     };
-    // A settler that has gone means that the worker has stopped; the lease then runs out.
+    // The settler ends only when the worker has stopped; the lease then expires.
     if let Err(SendError(ending)) = shared.ended.send(ending).await {
         report_dropped(shared, ending, STOPPED);
     }
 }
 
-/// What is too long to be kept is cut, or a failure that says so: running it again would not make it shorter.
+/// Truncates what is too long to store, or fails it: another attempt would not make it shorter.
 fn bounded(outcome: Outcome) -> Outcome {
     match outcome {
         Outcome::Done { result } if result.len() > NOTE_BYTES_MAX => Outcome::failed(
             "result_too_large",
             format!(
-                "its result has {} bytes and at most {NOTE_BYTES_MAX} are kept; store it elsewhere and return where",
+                "its result has {} bytes, the limit is {NOTE_BYTES_MAX}; store it elsewhere and return a reference",
                 result.len()
             ),
         ),

@@ -1,8 +1,8 @@
-//! Takes jobs: no more than there are free slots, and waits for a push when there is nothing to take.
+//! Leases jobs: no more than there are free slots. Waits for a wake-up when there are none.
 //!
-//! Invariant: a lease that was asked for is answered before the worker stops, if the engine answers at all;
-//! its jobs run or are handed back. A wait goes on while others' slots come and go: to end one early costs an engine
-//! behind a server a connection, and may cost the push that was on its way.
+//! Invariant: a lease request gets its reply before the worker stops, if the engine replies at all;
+//! its jobs run or are handed back. A wait goes on while slots of other classes change. Ending a
+//! wait early costs an engine behind a server a connection, and may lose a wake-up in transit.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,117 +15,118 @@ use fairlane_engine::{EngineError, Leaser};
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 
 use super::gather::gather;
-use super::outage::Pauses;
+use super::outage::Backoff;
 use super::slots::Room;
 use super::{Shared, attempt};
 
-/// Shortest wait for one that has passed by our clock; doubled while nothing comes of it.
+/// Shortest wait for a wake-up time that has passed by our clock; doubled while waits yield
+/// nothing.
 const TIMED_WAIT_MIN: Duration = Duration::from_millis(1);
-/// A class that had nothing is not asked again for this long while others have work.
+/// How long an empty class is not requested again while others have work.
 const EMPTY_PAUSE: Duration = Duration::from_millis(50);
-/// Waits at a time: one that goes on, and one for those that have joined since.
+/// Most concurrent waits: one that goes on, and one for classes that joined since.
 const WAITS_MAX: usize = 2;
 
 pub(crate) struct Fetcher {
     shared: Arc<Shared>,
     leaser: Leaser,
-    pauses: Pauses,
-    /// The class whose turn it is.
+    backoff: Backoff,
+    /// The class that is requested next.
     turn: usize,
-    /// What is known of each class.
+    /// The state of each class.
     classes: Vec<Class>,
-    /// What some of them wait for; whether it came.
+    /// Running waits for wake-ups; each resolves to whether one came.
     waits: JoinSet<Result<bool, EngineError>>,
-    /// Waits that ended with nothing, in a row.
-    vain: u32,
+    /// Consecutive waits that yielded nothing.
+    empty_waits: u32,
 }
 
 #[derive(Default)]
 struct Class {
-    /// When it last had nothing; it is left in peace for a moment.
+    /// When a lease last returned no job; the class is not requested again right away.
     empty: Option<Instant>,
-    /// When it may have something.
+    /// The next time at which a job may be available.
     wake_at: Option<Instant>,
-    /// A wait for it, and perhaps for others, is under way.
+    /// The running wait that covers this class, and perhaps others.
     wait: Option<AbortHandle>,
 }
 
-/// What is to be done next.
+/// What the fetcher does next.
 enum Turn {
-    Ask(Room),
-    /// Whoever has room had nothing.
+    Lease(Room),
+    /// Every class with room was found empty.
     Wait,
-    /// Nobody has room.
+    /// No class has room.
     Full,
 }
 
-/// Who ended a turn.
-enum Heard {
-    /// It answers.
-    Engine,
-    /// A slot was freed, the worker stops, or a wait was ended here.
-    Nobody,
+/// What ended a turn.
+enum TurnEnd {
+    /// The engine replied.
+    EngineReply,
+    /// A slot was freed, the worker stops, or the fetcher aborted a wait.
+    Interrupted,
 }
 
-/// A wait that has ended, and whether by a push.
-type Ended = Result<(Id, Result<bool, EngineError>), JoinError>;
+/// The result of a wait: whether a wake-up ended it.
+type Joined = Result<(Id, Result<bool, EngineError>), JoinError>;
 
-/// What one lease gave.
+/// What one lease request returned.
 enum Fetched {
-    Some,
-    /// Nothing; ask again then.
-    None(Option<Instant>),
+    Jobs,
+    /// No jobs; request again at this time.
+    Empty(Option<Instant>),
 }
 
 impl Fetcher {
     pub fn new(shared: Arc<Shared>) -> Self {
         let leaser = Leaser::new(shared.engine.clone(), shared.worker.clone());
         let classes = (0..shared.slots.classes()).map(|_| Class::default()).collect();
-        let (pauses, waits) = (Pauses::default(), JoinSet::new());
-        Self { shared, leaser, pauses, turn: 0, classes, waits, vain: 0 }
+        let (backoff, waits) = (Backoff::default(), JoinSet::new());
+        Self { shared, leaser, backoff, turn: 0, classes, waits, empty_waits: 0 }
     }
 
-    /// Takes jobs until the worker stops.
+    /// Leases jobs until the worker stops.
     pub async fn run(mut self) {
         let stopping = self.shared.stopping.clone();
         while !stopping.is_cancelled() {
             match self.take_turn().await {
-                Ok(Heard::Engine) => {
-                    self.shared.outage.over();
-                    self.pauses.reset();
+                Ok(TurnEnd::EngineReply) => {
+                    self.shared.outage.replied();
+                    self.backoff.reset();
                 }
-                Ok(Heard::Nobody) => {}
+                Ok(TurnEnd::Interrupted) => {}
                 Err(error) => {
                     self.shared.outage.failed("asking for jobs", &error);
-                    self.pauses.pause(&stopping).await;
+                    self.backoff.sleep(&stopping).await;
                 }
             }
         }
         self.waits.abort_all();
-        self.hand_back_missed().await;
+        self.hand_back_unseen().await;
         self.shared.fetched.cancel();
     }
 
-    async fn take_turn(&mut self) -> Result<Heard, EngineError> {
-        // Also while others have so much work that nobody waits.
-        while let Some(ended) = self.waits.try_join_next_with_id() {
-            self.note(ended)?;
+    async fn take_turn(&mut self) -> Result<TurnEnd, EngineError> {
+        // Also while other classes have so much work that the fetcher never waits.
+        while let Some(joined) = self.waits.try_join_next_with_id() {
+            self.finish_wait(joined)?;
         }
         match self.next_class() {
-            Turn::Ask(room) => self.fetch(self.gathered(room).await).await.map(|()| Heard::Engine),
+            Turn::Lease(room) => self.fetch(self.gathered(room).await).await.map(|()| TurnEnd::EngineReply),
             Turn::Wait => self.wait().await,
             Turn::Full => {
-                self.end_waits_of_full();
+                self.abort_waits_of_full_classes();
                 tokio::select! {
                     _ = self.shared.stopping.cancelled() => {}
                     _ = self.shared.slots.freed() => {}
                 }
-                Ok(Heard::Nobody)
+                Ok(TurnEnd::Interrupted)
             }
         }
     }
 
-    /// The next class in turn that has room, is not waited for, and was not found empty a moment ago.
+    /// The next class in turn that has room, has no running wait, and was not just found empty.
     fn next_class(&self) -> Turn {
         let classes = self.classes.len();
         let mut open = false;
@@ -133,15 +134,16 @@ impl Fetcher {
             let jobs = self.shared.slots.room(class);
             open |= jobs > 0;
             let Class { empty, wait, .. } = &self.classes[class];
-            let may_have = wait.is_none() && empty.is_none_or(|since| since.elapsed() >= EMPTY_PAUSE);
-            if jobs > 0 && may_have {
-                return Turn::Ask(Room { class, jobs });
+            let may_have_jobs = wait.is_none() && empty.is_none_or(|since| since.elapsed() >= EMPTY_PAUSE);
+            if jobs > 0 && may_have_jobs {
+                return Turn::Lease(Room { class, jobs });
             }
         }
         if open { Turn::Wait } else { Turn::Full }
     }
 
-    /// The room of a class once the jobs that are about to end have ended. An idle worker asks at once.
+    /// The room of a class once jobs that are about to end have ended. An idle worker does not
+    /// wait.
     async fn gathered(&self, Room { class, jobs }: Room) -> Room {
         let slots = &self.shared.slots;
         if slots.in_use() == 0 {
@@ -151,18 +153,18 @@ impl Fetcher {
         Room { class, jobs: slots.room(class) }
     }
 
-    /// Asks for jobs of one class.
+    /// Leases jobs of one class.
     async fn fetch(&mut self, room: Room) -> Result<(), EngineError> {
         self.turn = room.class + 1;
         let jobs_max = room.jobs.min(self.shared.settings.fetch_batch_size);
         let mut wake_at = match self.lease(room.class, jobs_max).await? {
-            Fetched::Some => return Ok(()),
-            Fetched::None(wake_at) => wake_at,
+            Fetched::Jobs => return Ok(()),
+            Fetched::Empty(wake_at) => wake_at,
         };
         if self.shared.is_classic().await? && self.admit().await? {
             match self.lease(room.class, jobs_max).await? {
-                Fetched::Some => return Ok(()),
-                Fetched::None(later) => wake_at = later,
+                Fetched::Jobs => return Ok(()),
+                Fetched::Empty(later) => wake_at = later,
             }
         }
         let class = &mut self.classes[room.class];
@@ -174,38 +176,38 @@ impl Fetcher {
         let types = self.shared.slots.types(class);
         let batch = self.leaser.lease(types, jobs_max, self.shared.lease_ms()).await?;
         if batch.jobs.is_empty() {
-            return Ok(Fetched::None(batch.wake_at));
+            return Ok(Fetched::Empty(batch.wake_at));
         }
         for job in &batch.jobs {
             if let Some(bulk) = &job.bulk {
-                self.shared.bulks_met.meet(&job.job.group, bulk);
+                self.shared.seen_bulks.add(&job.job.group, bulk);
             }
         }
         attempt::start_all(&self.shared, batch.jobs, batch.asked);
-        (self.classes[class].empty, self.vain) = (None, 0);
-        Ok(Fetched::Some)
+        (self.classes[class].empty, self.empty_waits) = (None, 0);
+        Ok(Fetched::Jobs)
     }
 
-    /// `classic`: what was pushed into a lane is admitted at once instead of at the next round of the loop.
+    /// `classic`: admits waiting jobs at once instead of at the loop's next round.
     async fn admit(&self) -> Result<bool, EngineError> {
-        let admitted = self.shared.engine.admit(Admit { jobs_max: ADMIT_JOBS_MAX }).await?;
+        let admitted = self.shared.engine.call(Admit { jobs_max: ADMIT_JOBS_MAX }).await?;
         Ok(admitted.admissions.iter().any(|admission| admission.destination == Destination::Ready))
     }
 
-    /// Waits for a push, a time, a freed slot or the stop.
-    async fn wait(&mut self) -> Result<Heard, EngineError> {
-        self.end_waits_of_full();
+    /// Waits for a wake-up, a time, a freed slot or the stop.
+    async fn wait(&mut self) -> Result<TurnEnd, EngineError> {
+        self.abort_waits_of_full_classes();
         self.begin_wait();
         let some_full = (0..self.classes.len()).any(|class| self.shared.slots.room(class) == 0);
         tokio::select! {
-            Some(ended) = self.waits.join_next_with_id() => self.note(ended),
-            _ = self.shared.slots.freed(), if some_full => Ok(Heard::Nobody),
-            _ = self.shared.stopping.cancelled() => Ok(Heard::Nobody),
+            Some(joined) = self.waits.join_next_with_id() => self.finish_wait(joined),
+            _ = self.shared.slots.freed(), if some_full => Ok(TurnEnd::Interrupted),
+            _ = self.shared.stopping.cancelled() => Ok(TurnEnd::Interrupted),
         }
     }
 
-    /// Whoever has no room must not take a push from those who have.
-    fn end_waits_of_full(&mut self) {
+    /// A class without room must not consume a wake-up that another worker could use.
+    fn abort_waits_of_full_classes(&mut self) {
         for class in 0..self.classes.len() {
             if self.shared.slots.room(class) > 0 {
                 continue;
@@ -217,7 +219,7 @@ impl Fetcher {
         }
     }
 
-    /// Lets classes be asked again that a wait was for.
+    /// Resets the classes that a wait covered, so that they are requested again.
     fn forget(&mut self, wait: Id) {
         for class in &mut self.classes {
             if class.wait.as_ref().is_some_and(|other| other.id() == wait) {
@@ -226,59 +228,61 @@ impl Fetcher {
         }
     }
 
-    /// Waits for all that have room and are not waited for yet; a third wait becomes one with those before it.
+    /// Starts a wait for all classes that have room and no wait. Beyond the limit, all waits are
+    /// merged into one.
     fn begin_wait(&mut self) {
-        let is_unheeded = |fetcher: &Self, class: usize| {
+        let is_uncovered = |fetcher: &Self, class: usize| {
             fetcher.classes[class].wait.is_none() && fetcher.shared.slots.room(class) > 0
         };
-        if !(0..self.classes.len()).any(|class| is_unheeded(self, class)) {
+        if !(0..self.classes.len()).any(|class| is_uncovered(self, class)) {
             return;
         }
-        let under_way = self.classes.iter().filter_map(|class| class.wait.as_ref().map(AbortHandle::id));
-        if under_way.collect::<HashSet<_>>().len() == WAITS_MAX {
+        let running = self.classes.iter().filter_map(|class| class.wait.as_ref().map(AbortHandle::id));
+        if running.collect::<HashSet<_>>().len() == WAITS_MAX {
             self.waits.abort_all();
             self.classes.iter_mut().for_each(|class| class.wait = None);
         }
-        let unheeded: Vec<usize> =
-            (0..self.classes.len()).filter(|class| is_unheeded(self, *class)).collect();
-        let types = unheeded.iter().flat_map(|class| self.shared.slots.types(*class)).cloned();
+        let uncovered: Vec<usize> =
+            (0..self.classes.len()).filter(|class| is_uncovered(self, *class)).collect();
+        let types = uncovered.iter().flat_map(|class| self.shared.slots.types(*class)).cloned();
         let types: Vec<TypeId> = types.collect();
-        let at_most = self.wait_at_most(&unheeded);
-        self.vain = self.vain.saturating_add(1);
+        let at_most = self.wait_at_most(&uncovered);
+        self.empty_waits = self.empty_waits.saturating_add(1);
         let engine = self.shared.engine.clone();
         let wait = self.waits.spawn(async move { engine.wait(&types, at_most).await });
-        for class in unheeded {
+        for class in uncovered {
             self.classes[class].wait = Some(wait.clone());
         }
     }
 
-    /// A wait has ended, by itself or because it was ended here.
-    fn note(&mut self, ended: Ended) -> Result<Heard, EngineError> {
-        let (wait, woken) = match ended {
-            Ok(ended) => ended,
+    /// Records the end of a wait, which ended by itself or was aborted.
+    fn finish_wait(&mut self, joined: Joined) -> Result<TurnEnd, EngineError> {
+        let (wait, woken) = match joined {
+            Ok(joined) => joined,
             Err(error) => {
                 self.forget(error.id());
-                return Ok(Heard::Nobody);
+                return Ok(TurnEnd::Interrupted);
             }
         };
         self.forget(wait);
         if woken? {
-            self.vain = 0;
+            self.empty_waits = 0;
         }
-        Ok(Heard::Engine)
+        Ok(TurnEnd::EngineReply)
     }
 
     fn wait_at_most(&self, classes: &[usize]) -> Duration {
-        // Another worker may hold the timer of a type and have died, or have no slot when it comes.
+        // The worker that holds a type's timer may have died, or have no free slot at that time.
         let backstop = Duration::from_millis(TIMER_BACKSTOP_MS);
         let first = classes.iter().filter_map(|class| self.classes[*class].wake_at).min();
         let Some(wake_at) = first else { return self.shared.settings.worker_timeout.min(backstop) };
-        let least = TIMED_WAIT_MIN * (1 << self.vain.min(7));
+        let least = TIMED_WAIT_MIN * (1 << self.empty_waits.min(7));
         wake_at.saturating_duration_since(Instant::now()).clamp(least, backstop)
     }
 
-    /// A request whose answer was missed may hold jobs: they are asked for once more and handed back.
-    async fn hand_back_missed(&mut self) {
+    /// A request whose reply was lost may have leased jobs: repeats the request and hands them
+    /// back.
+    async fn hand_back_unseen(&mut self) {
         while self.leaser.has_missed() && !self.shared.stopped.is_cancelled() {
             match self.leaser.recover().await {
                 Ok(batch) => {
@@ -288,7 +292,7 @@ impl Fetcher {
                 }
                 Err(error) => {
                     self.shared.outage.failed("asking for jobs", &error);
-                    self.pauses.pause(&self.shared.stopped.clone()).await;
+                    self.backoff.sleep(&self.shared.stopped.clone()).await;
                 }
             }
         }

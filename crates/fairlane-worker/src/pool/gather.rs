@@ -1,20 +1,22 @@
-//! Gathering: tasks that are about to end are let run before a command is sent, so that one command carries
+//! Gathering: tasks that are about to end run before a command is sent, so that one command carries
 //! what would otherwise be two, a small one and the rest.
 
 use std::future::poll_fn;
 use std::task::Poll;
 
-/// Turns that other tasks have each time. One is not enough: the end of an attempt passes through two tasks.
+/// Turns that other tasks get per round. One is not enough: the end of an attempt passes through
+/// two tasks.
 const TURNS: usize = 2;
-/// Most times it goes on because more came.
-const TIMES_MAX: usize = 8;
+/// Most rounds while the count grows.
+const ROUNDS_MAX: usize = 8;
 
-/// Lets other tasks run as long as `count` grows by it. There is no timer: with nothing else to run it ends at once.
+/// Lets other tasks run while `count` grows. There is no timer: with nothing else to run it returns
+/// at once.
 pub(crate) async fn gather(count: impl Fn() -> usize) {
     let mut before = count();
-    for _ in 0..TIMES_MAX {
+    for _ in 0..ROUNDS_MAX {
         for _ in 0..TURNS {
-            give_way().await;
+            yield_to_tasks().await;
         }
         let now = count();
         if now <= before {
@@ -24,15 +26,15 @@ pub(crate) async fn gather(count: impl Fn() -> usize) {
     }
 }
 
-/// Goes to the end of the runtime's line. `tokio::task::yield_now` would wait until this thread has nothing to do,
-/// and a processor that blocks the thread would stop the worker.
-async fn give_way() {
-    let mut has_waited = false;
+/// Moves this task to the end of the runtime's queue. `tokio::task::yield_now` would wait until
+/// this thread is idle, and a processor that blocks the thread would stop the worker.
+async fn yield_to_tasks() {
+    let mut has_yielded = false;
     poll_fn(|context| {
-        if has_waited {
+        if has_yielded {
             return Poll::Ready(());
         }
-        has_waited = true;
+        has_yielded = true;
         context.waker().wake_by_ref();
         Poll::Pending
     })

@@ -1,4 +1,4 @@
-//! Renews the leases of what is in hand, and hears who is to stop.
+//! Renews the leases of active jobs, and cancels jobs that must stop.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,26 +11,26 @@ use tokio::time::timeout;
 
 use super::Shared;
 
-/// Leases are renewed when a third of them has passed, so that two renewals may fail; and looked at four times
-/// as often, so that none waits much longer.
-const LOOKS: u32 = 4;
-const THIRDS: u32 = 3;
+/// Renewals per lease, so that two renewals may fail.
+const RENEWALS_PER_LEASE: u32 = 3;
+/// Checks per renewal, so that no lease is renewed much later than due.
+const CHECKS_PER_RENEWAL: u32 = 4;
 
-/// Beats until the worker has stopped.
+/// Renews leases until the worker has stopped.
 pub(crate) async fn beat(shared: Arc<Shared>) {
-    let due = shared.settings.lease / THIRDS;
-    let pause = (due / LOOKS).max(Duration::from_millis(5));
+    let due = shared.settings.lease / RENEWALS_PER_LEASE;
+    let pause = (due / CHECKS_PER_RENEWAL).max(Duration::from_millis(5));
     loop {
         tokio::select! {
             _ = shared.stopped.cancelled() => return,
             _ = tokio::time::sleep(pause.mul_f64(0.8 + fastrand::f64() * 0.2)) => {}
         }
-        // A pool that was dropped has nobody who waits for its end; this is it.
-        let takes_no_more = shared.stopping.is_cancelled() && shared.fetched.is_cancelled();
-        if takes_no_more && shared.in_hand.len() == 0 {
+        // No stop waits for a dropped pool, so its end is detected here.
+        let leases_no_more = shared.stopping.is_cancelled() && shared.fetched.is_cancelled();
+        if leases_no_more && shared.active_jobs.len() == 0 {
             return shared.stopped.cancel();
         }
-        let old = shared.in_hand.older_than(due.saturating_sub(pause));
+        let old = shared.active_jobs.older_than(due.saturating_sub(pause));
         for leases in old.chunks(EXTEND_JOBS_MAX) {
             renew(&shared, leases.to_vec()).await;
         }
@@ -40,23 +40,23 @@ pub(crate) async fn beat(shared: Arc<Shared>) {
 async fn renew(shared: &Shared, leases: Vec<(JobRef, Fence)>) {
     let sent = Instant::now();
     let command = Extend { leases: leases.clone(), lease_ms: shared.lease_ms() };
-    // An answer that takes longer would keep the next leases waiting; a renewal may be repeated.
-    let answer = timeout(shared.settings.lease / THIRDS, shared.engine.extend(command)).await;
-    let extended = match answer {
+    // A slower reply would delay the next renewals, and a renewal is idempotent.
+    let reply = timeout(shared.settings.lease / RENEWALS_PER_LEASE, shared.engine.call(command)).await;
+    let extended = match reply {
         Ok(Ok(extended)) => extended,
         Ok(Err(error)) => return shared.outage.failed("renewing leases", &error),
         Err(_) => return,
     };
-    shared.outage.over();
+    shared.outage.replied();
     for ((job, fence), extension) in leases.iter().zip(extended.extensions) {
         match extension {
-            Extension::Until(_) => shared.in_hand.renewed(job, *fence, sent),
+            Extension::Until(_) => shared.active_jobs.renewed(job, *fence, sent),
             Extension::Cancelled(_) => {
-                shared.in_hand.renewed(job, *fence, sent);
-                shared.in_hand.cancel(job, *fence);
+                shared.active_jobs.renewed(job, *fence, sent);
+                shared.active_jobs.cancel(job, *fence);
             }
-            // It may just as well have been settled a moment ago; then nobody listens.
-            Extension::Lost => shared.in_hand.lost(job, *fence),
+            // The job may also have been settled a moment ago; then it is no longer active.
+            Extension::Lost => shared.active_jobs.lost(job, *fence),
         }
     }
 }

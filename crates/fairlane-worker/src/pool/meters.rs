@@ -1,4 +1,4 @@
-//! What is counted of the attempts of one type; handles are taken at the start, so that an attempt looks up none.
+//! Metric handles for the attempts of one type, resolved once so that attempts look up none.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::names::{ATTEMPT_SECONDS, ATTEMPTS};
 use crate::outcome::Outcome;
 
 pub(crate) struct Meters {
-    attempts: [Counter; Outcome::WORDS.len()],
+    attempts: [Counter; Outcome::LABELS.len()],
     seconds: Histogram,
 }
 
@@ -17,13 +17,13 @@ impl Meters {
     pub fn new(type_id: &TypeId) -> Self {
         let name = type_id.to_string();
         let attempts =
-            Outcome::WORDS.map(|outcome| counter!(ATTEMPTS, "type" => name.clone(), "outcome" => outcome));
+            Outcome::LABELS.map(|outcome| counter!(ATTEMPTS, "type" => name.clone(), "outcome" => outcome));
         Self { attempts, seconds: histogram!(ATTEMPT_SECONDS, "type" => name) }
     }
 
     pub fn ended(&self, outcome: &Outcome, took: Duration) {
-        let index = Outcome::WORDS.iter().position(|word| *word == outcome.as_str());
-        self.attempts[index.expect("every outcome has its word")].increment(1);
+        let index = Outcome::LABELS.iter().position(|label| *label == outcome.as_str());
+        self.attempts[index.expect("every outcome has a label")].increment(1);
         self.seconds.record(took.as_secs_f64());
     }
 }

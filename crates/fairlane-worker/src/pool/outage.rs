@@ -1,4 +1,4 @@
-//! An engine that does not answer: said once, waited for with growing pauses, and said when it is over.
+//! Outages of the engine: reported at their beginning and end, and retried with backoff.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,12 +10,12 @@ use tokio_util::sync::CancellationToken;
 use crate::events::{Event, Hooks};
 use crate::pool::TARGET;
 
-/// The first pause; doubled each time.
-const PAUSE_MIN: Duration = Duration::from_millis(50);
-/// The longest pause.
-const PAUSE_MAX: Duration = Duration::from_secs(2);
-/// An outage that goes on is said again this often.
-const REMIND: Duration = Duration::from_secs(30);
+/// The first delay of the backoff; doubled each time.
+const DELAY_MIN: Duration = Duration::from_millis(50);
+/// The longest delay of the backoff.
+const DELAY_MAX: Duration = Duration::from_secs(2);
+/// How often a continuing outage is reported again.
+const REMINDER_INTERVAL: Duration = Duration::from_secs(30);
 
 pub(crate) struct Outage {
     hooks: Hooks,
@@ -25,7 +25,7 @@ pub(crate) struct Outage {
 
 struct Since {
     began: Instant,
-    told: Instant,
+    reported: Instant,
 }
 
 impl Outage {
@@ -33,13 +33,13 @@ impl Outage {
         Self { hooks, is_down: AtomicBool::new(false), since: Mutex::new(None) }
     }
 
-    /// Whether the last that was heard of the engine is that it does not answer.
+    /// Whether the engine did not reply to the last command.
     pub fn is_down(&self) -> bool {
         self.is_down.load(Ordering::Relaxed)
     }
 
-    /// A command was answered.
-    pub fn over(&self) {
+    /// Records that the engine replied to a command.
+    pub fn replied(&self) {
         if !self.is_down() {
             return;
         }
@@ -47,36 +47,36 @@ impl Outage {
         self.is_down.store(false, Ordering::Relaxed);
         let after = since.began.elapsed();
         tracing::info!(target: TARGET, after_ms = after.as_millis() as u64, "the engine answers again");
-        self.hooks.tell(|| Event::EngineBack { after });
+        self.hooks.emit(|| Event::EngineBack { after });
     }
 
-    /// A command failed. Silence is an outage; any other error is somebody's to look at.
+    /// Records that a command failed. No reply is an outage; any other error is for an operator.
     pub fn failed(&self, doing: &'static str, error: &EngineError) {
         if !error.is_retryable() {
             return self.refused(doing, error);
         }
         let now = Instant::now();
-        let told = {
+        let is_due = {
             let mut since = self.since();
-            let known = since.get_or_insert(Since { began: now, told: now });
+            let known = since.get_or_insert(Since { began: now, reported: now });
             let first = known.began == now;
-            let tell = first || now.duration_since(known.told) >= REMIND;
-            if tell {
-                known.told = now;
+            let is_due = first || now.duration_since(known.reported) >= REMINDER_INTERVAL;
+            if is_due {
+                known.reported = now;
             }
-            tell
+            is_due
         };
         self.is_down.store(true, Ordering::Relaxed);
-        if told {
+        if is_due {
             tracing::warn!(target: TARGET, doing, %error, "the engine does not answer; waiting for it");
-            self.hooks.tell(|| Event::EngineDown { doing, error: error.to_string() });
+            self.hooks.emit(|| Event::EngineDown { doing, error: error.to_string() });
         }
     }
 
-    /// The engine has answered that it cannot do it.
+    /// Records that the engine rejected a command.
     pub fn refused(&self, doing: &'static str, error: &EngineError) {
         tracing::error!(target: TARGET, doing, %error, "the engine refuses");
-        self.hooks.tell(|| Event::EngineRefuses { doing, error: error.to_string() });
+        self.hooks.emit(|| Event::EngineRefuses { doing, error: error.to_string() });
     }
 
     fn since(&self) -> std::sync::MutexGuard<'_, Option<Since>> {
@@ -84,30 +84,30 @@ impl Outage {
     }
 }
 
-/// Growing pauses between tries.
+/// Exponential backoff with jitter between retries.
 #[derive(Default)]
-pub(crate) struct Pauses {
+pub(crate) struct Backoff {
     failures: u32,
 }
 
-impl Pauses {
+impl Backoff {
     pub fn reset(&mut self) {
         self.failures = 0;
     }
 
-    /// The length of the next pause.
-    pub fn next(&mut self) -> Duration {
-        let longest = PAUSE_MIN.saturating_mul(1 << self.failures.min(10)).min(PAUSE_MAX);
+    /// The length of the next delay.
+    pub fn next_delay(&mut self) -> Duration {
+        let longest = DELAY_MIN.saturating_mul(1 << self.failures.min(10)).min(DELAY_MAX);
         self.failures += 1;
         longest.mul_f64(0.5 + fastrand::f64() / 2.0)
     }
 
-    /// Pauses; false if `end` came meanwhile.
-    pub async fn pause(&mut self, end: &CancellationToken) -> bool {
-        let pause = self.next();
+    /// Sleeps for the next delay; false if `end` was cancelled meanwhile.
+    pub async fn sleep(&mut self, end: &CancellationToken) -> bool {
+        let delay = self.next_delay();
         tokio::select! {
             _ = end.cancelled() => false,
-            _ = tokio::time::sleep(pause) => true,
+            _ = tokio::time::sleep(delay) => true,
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Who runs: the slots of a worker, and how many of them each type may have.
+//! The slots of a worker, and how many of them each type may use.
 //!
-//! A class is a set of types that are asked for together: all those without a limit of their own, and each
-//! other type alone, so that no lease gives more jobs of a type than it has room for.
+//! A class is a set of types that are leased together: all types without a limit of their own, and
+//! each other type alone, so that no lease returns more jobs of a type than it has room for.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 pub(crate) struct Slots {
     classes: Vec<Class>,
     class_of: HashMap<TypeId, usize>,
-    taken: Mutex<Taken>,
+    usage: Mutex<Usage>,
     freed: Notify,
 }
 
@@ -22,22 +22,23 @@ struct Class {
     own: bool,
 }
 
-/// What a type may have.
+/// The slots of one type.
 pub(crate) struct TypeSlots {
     pub type_id: TypeId,
-    /// Most jobs at a time.
+    /// Most concurrent jobs of the type; `None` if unlimited.
     pub limit: Option<usize>,
-    /// Whether its slots are its own, beside those that the other types share.
+    /// Whether the type has slots of its own in addition to the shared ones.
     pub own: bool,
 }
 
-/// Signed, because a batch that is asked for again after an error can be larger than the room there is by then.
-struct Taken {
+/// Slots in use. Signed, because a batch that is requested again after an error can be larger than
+/// the room left by then.
+struct Usage {
     free: i64,
     by_class: Vec<i64>,
 }
 
-/// Room for jobs of one class.
+/// Free slots for jobs of one class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Room {
     pub class: usize,
@@ -57,8 +58,8 @@ impl Slots {
             classes[class].types.push(type_id.clone());
             class_of.insert(type_id, class);
         }
-        let taken = Taken { free: count as i64, by_class: vec![0; classes.len()] };
-        Self { classes, class_of, taken: Mutex::new(taken), freed: Notify::new() }
+        let usage = Usage { free: count as i64, by_class: vec![0; classes.len()] };
+        Self { classes, class_of, usage: Mutex::new(usage), freed: Notify::new() }
     }
 
     pub fn classes(&self) -> usize {
@@ -69,52 +70,52 @@ impl Slots {
         &self.classes[class].types
     }
 
-    /// How many jobs of this class could start.
+    /// Number of jobs of this class that could start now.
     pub fn room(&self, class: usize) -> usize {
-        self.room_of(&self.taken(), class).max(0) as usize
+        self.room_of(&self.usage(), class).max(0) as usize
     }
 
-    /// How many jobs hold a slot.
+    /// Number of jobs that hold a slot.
     pub fn in_use(&self) -> usize {
-        self.taken().by_class.iter().sum::<i64>().max(0) as usize
+        self.usage().by_class.iter().sum::<i64>().max(0) as usize
     }
 
     pub fn take(&self, type_id: &TypeId) {
-        let mut taken = self.taken();
-        self.move_one(&mut taken, type_id, 1);
+        let mut usage = self.usage();
+        self.move_one(&mut usage, type_id, 1);
     }
 
     pub fn give_back(&self, type_id: &TypeId) {
         {
-            let mut taken = self.taken();
-            self.move_one(&mut taken, type_id, -1);
+            let mut usage = self.usage();
+            self.move_one(&mut usage, type_id, -1);
         }
         self.freed.notify_one();
     }
 
-    /// Resolves when a slot has been given back since the last call.
+    /// Resolves when a slot was freed since the last call.
     pub async fn freed(&self) {
         self.freed.notified().await;
     }
 
-    fn room_of(&self, taken: &Taken, class: usize) -> i64 {
+    fn room_of(&self, usage: &Usage, class: usize) -> i64 {
         let limit = self.classes[class].limit.map_or(i64::MAX, |limit| limit as i64);
-        let room = limit - taken.by_class[class];
-        if self.classes[class].own { room } else { room.min(taken.free) }
+        let room = limit - usage.by_class[class];
+        if self.classes[class].own { room } else { room.min(usage.free) }
     }
 
-    fn move_one(&self, taken: &mut Taken, type_id: &TypeId, by: i64) {
+    fn move_one(&self, usage: &mut Usage, type_id: &TypeId, by: i64) {
         let class = self.class_of.get(type_id).copied();
         if !class.is_some_and(|class| self.classes[class].own) {
-            taken.free -= by;
+            usage.free -= by;
         }
         if let Some(class) = class {
-            taken.by_class[class] += by;
+            usage.by_class[class] += by;
         }
     }
 
-    fn taken(&self) -> std::sync::MutexGuard<'_, Taken> {
-        self.taken.lock().expect("nothing panics while it holds the slots")
+    fn usage(&self) -> std::sync::MutexGuard<'_, Usage> {
+        self.usage.lock().expect("nothing panics while it holds the slots")
     }
 }
 
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn types_without_a_limit_are_asked_for_together_and_the_others_alone() {
+    fn types_without_a_limit_share_a_class_and_each_other_type_has_its_own() {
         let limits = [("mail", None), ("push", Some(2)), ("sms", None)];
         let types = limits.map(|(name, limit)| TypeSlots { type_id: type_of(name), limit, own: false });
         let slots = Slots::new(3, types.into());
@@ -135,17 +136,18 @@ mod tests {
         assert_eq!((slots.room(0), slots.room(1)), (3, 2));
         slots.take(&type_of("push"));
         slots.take(&type_of("push"));
-        assert_eq!((slots.room(0), slots.room(1)), (1, 0), "push has all it may");
+        assert_eq!((slots.room(0), slots.room(1)), (1, 0), "push uses all its slots");
         slots.take(&type_of("mail"));
         slots.take(&type_of("mail"));
-        assert_eq!(slots.room(0), 0, "more was taken than there is");
+        assert_eq!(slots.room(0), 0, "more slots are in use than there are");
         slots.give_back(&type_of("push"));
         assert_eq!(slots.room(0), 0);
         slots.give_back(&type_of("mail"));
         assert_eq!((slots.room(0), slots.room(1)), (1, 1));
     }
+
     #[test]
-    fn slots_of_a_types_own_are_beside_those_of_the_others() {
+    fn own_slots_of_a_type_are_separate_from_shared_slots() {
         let own = TypeSlots { type_id: type_of("callback"), limit: Some(2), own: true };
         let shared = TypeSlots { type_id: type_of("mail"), limit: None, own: false };
         let slots = Slots::new(1, vec![shared, own]);

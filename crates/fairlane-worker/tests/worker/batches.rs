@@ -1,47 +1,39 @@
-//! How many jobs one command of a worker carries.
+//! The number of jobs that one command of a worker carries.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use crate::support::*;
-use fairlane_core::TypeId;
-use fairlane_core::queue::{Command, Leased, Reply};
-use fairlane_engine::{BoxFuture, Engine, EngineError, WalkPage};
+use fairlane_core::queue::{self, Leased};
+use fairlane_core::{Command, Reply};
+use fairlane_engine::{Engine, Hooks, layer};
 use fairlane_worker::*;
 
-/// Counts leases that gave jobs, and settlements.
-struct Counting {
-    inner: Arc<dyn Engine>,
+/// The number of leases that returned jobs, and of settle commands.
+#[derive(Default)]
+struct Counts {
     leases: AtomicUsize,
     settles: AtomicUsize,
 }
 
-impl Engine for Counting {
-    fn name(&self) -> &'static str {
-        "counting"
-    }
-
-    fn execute(&self, command: Command) -> BoxFuture<'_, Result<Reply, EngineError>> {
-        if matches!(command, Command::Settle(_)) {
-            self.settles.fetch_add(1, Ordering::SeqCst);
+/// An engine that counts.
+fn counting(inner: Arc<dyn Engine>, counts: Arc<Counts>) -> Arc<dyn Engine> {
+    let hooks = Hooks::default().submit(move |inner, command| {
+        let counts = counts.clone();
+        if matches!(command, Command::Queue(queue::Command::Settle(_))) {
+            counts.settles.fetch_add(1, Ordering::SeqCst);
         }
         Box::pin(async move {
-            let reply = self.inner.execute(command).await?;
-            if matches!(&reply, Reply::Leased(Leased::Jobs { jobs, .. }) if !jobs.is_empty()) {
-                self.leases.fetch_add(1, Ordering::SeqCst);
+            let reply = inner.submit(command).await?;
+            if let Reply::Queue(queue::Reply::Lease(Leased::Jobs { jobs, .. })) = &reply
+                && !jobs.is_empty()
+            {
+                counts.leases.fetch_add(1, Ordering::SeqCst);
             }
             Ok(reply)
         })
-    }
-
-    fn wait<'a>(&'a self, types: &'a [TypeId], most: Duration) -> BoxFuture<'a, Result<bool, EngineError>> {
-        self.inner.wait(types, most)
-    }
-
-    fn walk(&self, pages: tokio::sync::mpsc::Sender<WalkPage>) -> BoxFuture<'_, Result<(), EngineError>> {
-        self.inner.walk(pages)
-    }
+    });
+    layer(inner, hooks)
 }
 
 /// Ten slots are the default. One thread, so that the counts do not depend on the machine's load.
@@ -53,13 +45,14 @@ async fn ten_slots_lease_and_settle_most_of_ten_jobs_at_once() {
             let jobs = (0..500).map(|n| job(&format!("g{}", n % 7), &format!("{part}-{n}"), "work", ""));
             enqueue(&inner, jobs.collect()).await;
         }
-        let (leases, settles) = Default::default();
-        let engine = Arc::new(Counting { inner: inner.clone(), leases, settles });
-        let pool =
-            Worker::new(engine.clone()).process("work", |(): (), _| std::future::ready(())).start().unwrap();
+        let counts = Arc::new(Counts::default());
+        let pool = Worker::new(counting(inner.clone(), counts.clone()))
+            .process("work", |(): (), _| std::future::ready(()))
+            .start()
+            .unwrap();
         drained(&inner).await;
         pool.stop().await;
-        let (leases, settles) = (engine.leases.load(Ordering::SeqCst), engine.settles.load(Ordering::SeqCst));
+        let (leases, settles) = (counts.leases.load(Ordering::SeqCst), counts.settles.load(Ordering::SeqCst));
         let most = JOBS / 8;
         assert!(leases <= most && settles <= most, "{leases} leases and {settles} settlements");
     })

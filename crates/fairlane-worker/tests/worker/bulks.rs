@@ -14,11 +14,11 @@ use fairlane_worker::*;
 async fn open_bulk(engine: &Arc<dyn Engine>, id: &str, plan: &BulkPlan, failures_max: Option<u64>) {
     let bulk = bulk_ref("a", id);
     let command = OpenBulk { bulk, deadline_ms: None, failures_max, payload: plan.to_bytes() };
-    engine.open_bulk(command).await.expect("it works");
+    engine.call(command).await.expect("it works");
 }
 
 async fn seal(engine: &Arc<dyn Engine>, id: &str) {
-    engine.seal_bulk(SealBulk { bulk: bulk_ref("a", id), expected: None }).await.expect("it works");
+    engine.call(SealBulk { bulk: bulk_ref("a", id), expected: None }).await.expect("it works");
 }
 
 fn jobs(bulk: &str, count: usize) -> Vec<NewJob> {
@@ -29,7 +29,7 @@ fn jobs(bulk: &str, count: usize) -> Vec<NewJob> {
     (0..count).map(of).collect()
 }
 
-async fn ends(engine: &Arc<dyn Engine>, id: &str) -> BulkView {
+async fn aggregated(engine: &Arc<dyn Engine>, id: &str) -> BulkView {
     eventually(async || {
         let view = bulk_view(engine, "a", id).await;
         if view.state.is_final() && !view.summary.is_empty() { Ok(view) } else { Err(view) }
@@ -48,26 +48,26 @@ fn worker(engine: &Arc<dyn Engine>) -> Worker {
 }
 
 #[tokio::test]
-async fn a_bulk_action_is_summed_up_once_and_its_summary_equals_a_recount() {
+async fn a_bulk_action_is_summarised_once_and_its_summary_equals_a_recount() {
     on_both_engines(|engine| async move {
         let plan = BulkPlan { fold: Some("sum".into()), ..BulkPlan::default() };
         open_bulk(&engine, "sums", &plan, None).await;
         enqueue(&engine, jobs("sums", 1200)).await;
         seal(&engine, "sums").await;
-        let told = Told::default();
+        let events = RecordedEvents::default();
         let pools: Vec<Pool> = (0..3)
             .map(|_| {
                 let add = |sum: &mut u64, job: &EndedJob| {
                     *sum += job.result().and_then(|result| result.as_u64()).unwrap_or(0);
                 };
-                worker(&engine).on_event(told.hook()).fold("sum", add).start().unwrap()
+                worker(&engine).on_event(events.hook()).fold("sum", add).start().unwrap()
             })
             .collect();
-        let view = ends(&engine, "sums").await;
+        let view = aggregated(&engine, "sums").await;
         let summary: Summary = serde_json::from_slice(&view.summary).unwrap();
         assert_eq!((view.state, view.total), (BulkState::Completed, 1200));
         assert_eq!((summary.total, summary.succeeded, summary.failed), (1200, 1080, 120));
-        assert_eq!(summary.attempts, 1200 + 120, "those that ended in 4 took two");
+        assert_eq!(summary.attempts, 1200 + 120, "jobs whose number ends in 4 took two");
         assert_eq!((summary.errors.len(), summary.other_errors), (1, 0));
         assert_eq!((summary.errors[0].code.as_str(), summary.errors[0].count), ("odd", 120));
         assert_eq!(summary.errors[0].samples.len(), 3);
@@ -77,7 +77,7 @@ async fn a_bulk_action_is_summed_up_once_and_its_summary_equals_a_recount() {
         for pool in pools {
             pool.stop().await;
         }
-        assert_eq!(told.count(|event| matches!(event, Event::BulkEnded { .. })), 1);
+        assert_eq!(events.count(|event| matches!(event, Event::BulkEnded { .. })), 1);
     })
     .await;
 }
@@ -98,7 +98,7 @@ async fn a_callback_is_enqueued_once_under_a_stable_id_however_a_bulk_action_end
             enqueue(&engine, jobs(bulk, count)).await;
             seal(&engine, bulk).await;
         }
-        engine.cancel_bulk(CancelBulk { bulk: bulk_ref("a", "unwanted") }).await.unwrap();
+        engine.call(CancelBulk { bulk: bulk_ref("a", "unwanted") }).await.unwrap();
         seal(&engine, "empty").await;
         let pool = worker(&engine).start().unwrap();
         for (bulk, state, cause) in [
@@ -107,7 +107,7 @@ async fn a_callback_is_enqueued_once_under_a_stable_id_however_a_bulk_action_end
             ("unwanted", BulkState::Cancelled, None),
             ("empty", BulkState::Completed, None),
         ] {
-            let view = ends(&engine, bulk).await;
+            let view = aggregated(&engine, bulk).await;
             assert_eq!((view.state, view.cause), (state, cause), "{bulk}");
             let summary: Summary = serde_json::from_slice(&view.summary).unwrap();
             assert_eq!(summary.succeeded + summary.failed + summary.cancelled, summary.total, "{bulk}");
@@ -118,14 +118,14 @@ async fn a_callback_is_enqueued_once_under_a_stable_id_however_a_bulk_action_end
             let expected = (bulk == "good").then_some(trace);
             assert_eq!(callback.trace.as_ref().map(|trace| trace.as_str()), expected, "{bulk}");
         }
-        assert_eq!(whole(&engine).await.backlog, 4, "and no other");
+        assert_eq!(queue_view(&engine).await.backlog, 4, "and no other job");
         pool.stop().await;
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_fold_that_panics_fails_its_bulk_action_and_says_why() {
+async fn a_fold_that_panics_fails_its_bulk_action_with_its_message() {
     let engine = embedded().await;
     let plan = BulkPlan { fold: Some("bad".into()), ..BulkPlan::default() };
     open_bulk(&engine, "folded", &plan, None).await;
@@ -133,32 +133,32 @@ async fn a_fold_that_panics_fails_its_bulk_action_and_says_why() {
     seal(&engine, "folded").await;
     let add = |_: &mut u64, _: &EndedJob| panic!("no arithmetic today");
     let pool = worker(&engine).fold("bad", add).start().unwrap();
-    let view = ends(&engine, "folded").await;
+    let view = aggregated(&engine, "folded").await;
     assert_eq!((view.state, view.cause), (BulkState::Failed, Some(BulkCause::Aggregation)));
     assert!(String::from_utf8_lossy(&view.summary).contains("its fold panicked: no arithmetic today"));
     pool.stop().await;
 }
 
 #[tokio::test]
-async fn a_bulk_action_that_stands_still_is_reported_once_with_what_to_do() {
+async fn a_stuck_bulk_action_is_reported_once_with_advice() {
     let engine = embedded().await;
     open_bulk(&engine, "open", &BulkPlan::default(), None).await;
     enqueue(&engine, jobs("open", 3)).await;
     let mut settings = quick();
     settings.loops.watch_interval = Duration::from_millis(10);
     settings.loops.stuck_after = Duration::from_millis(30);
-    let told = Told::default();
-    let pool = worker(&engine).settings(settings).on_event(told.hook()).start().unwrap();
+    let events = RecordedEvents::default();
+    let pool = worker(&engine).settings(settings).on_event(events.hook()).start().unwrap();
     let reported = |event: &Event| matches!(event, Event::BulkStuck { advice, .. } if advice.starts_with("all 3 jobs have ended but it is not"));
-    until("a report", || told.any(reported)).await;
+    until("it is reported", || events.any(reported)).await;
     seal(&engine, "open").await;
-    ends(&engine, "open").await;
+    aggregated(&engine, "open").await;
     pool.stop().await;
-    assert_eq!(told.count(reported), 1);
+    assert_eq!(events.count(reported), 1);
 }
 
 #[tokio::test]
-async fn a_deadline_that_passes_fails_the_bulk_action_and_sums_up_what_was_done() {
+async fn a_missed_deadline_fails_the_bulk_action_and_summarises_what_was_done() {
     on_both_engines(|engine| async move {
         let command = OpenBulk {
             bulk: bulk_ref("a", "late"),
@@ -166,10 +166,10 @@ async fn a_deadline_that_passes_fails_the_bulk_action_and_sums_up_what_was_done(
             failures_max: None,
             payload: BulkPlan::default().to_bytes(),
         };
-        engine.open_bulk(command).await.unwrap();
+        engine.call(command).await.unwrap();
         enqueue(&engine, jobs("late", 500)).await;
         let pool = worker(&engine).start().unwrap();
-        let view = ends(&engine, "late").await;
+        let view = aggregated(&engine, "late").await;
         assert_eq!((view.state, view.cause), (BulkState::Failed, Some(BulkCause::Deadline)));
         assert_eq!(view.succeeded + view.failed + view.cancelled, 500);
         pool.stop().await;
@@ -185,7 +185,7 @@ fn the_id_of_a_callback_depends_on_group_name_and_time() {
             id: BulkId::new(id).unwrap(),
         },
         state: BulkState::Completed,
-        course: Default::default(),
+        mode: Default::default(),
         sealed: true,
         total: 0,
         succeeded: 0,

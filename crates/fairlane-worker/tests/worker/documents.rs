@@ -1,12 +1,12 @@
-//! The documents say what the code does.
+//! The documents agree with the code.
 
 use fairlane_worker::{LoopSettings, WorkerSettings, names};
 
 #[test]
 fn every_setting_of_a_worker_is_documented_with_its_default() {
     let document = include_str!("../../../../docs/configuration.md");
-    let (_, worker) = document.split_once("## A worker").expect("there is such a part");
-    let worker = worker.split("\n## ").next().expect("it has an end");
+    let (_, worker) = document.split_once("## A worker").expect("the document has this section");
+    let worker = worker.split("\n## ").next().expect("a split has a first part");
     let WorkerSettings {
         worker_count,
         fetch_batch_size,
@@ -59,7 +59,7 @@ fn every_setting_of_a_worker_is_documented_with_its_default() {
         rows += 1;
     }
     let documented = worker.lines().filter(|line| line.starts_with("| `")).count();
-    assert_eq!(documented, rows, "and no others");
+    assert_eq!(documented, rows, "the document has no other rows");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A worker at work, on real engines.
+//! Workers on real engines.
 
 mod aggregator;
 mod batches;

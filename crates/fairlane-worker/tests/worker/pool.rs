@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use crate::support::*;
 use fairlane_conformance::servers::{RedisServer, ServerOptions};
-use fairlane_core::TypeId;
+use fairlane_core::Command;
+use fairlane_core::kernel::Invalid;
 use fairlane_core::queue::{
-    Command, Discipline, Invalid, JobState, ListJobs, Listing, Reclaim, Reply, SetWhole, Settings, Verdict,
-    WholeSet,
+    self, Discipline, JobState, ListJobs, Listing, QueueSet, Reclaim, SetQueue, Settings, Verdict,
 };
-use fairlane_engine::{BoxFuture, Clock, EmbeddedEngine, Engine, EngineError, WalkPage};
+use fairlane_engine::{Clock, EmbeddedEngine, Engine, EngineError, Hooks, layer};
 use fairlane_worker::*;
 use tokio::sync::Semaphore;
 
@@ -20,7 +20,7 @@ fn jobs(count: usize, type_name: &str) -> Vec<fairlane_core::queue::NewJob> {
     (0..count).map(|n| job(&format!("group-{}", n % 7), &format!("{type_name}-{n}"), type_name, "")).collect()
 }
 
-/// Counts how many run at once, and the most there were.
+/// Counts the jobs that run concurrently, now and at most.
 #[derive(Clone, Default)]
 struct Running(Arc<Mutex<(usize, usize)>>);
 
@@ -32,7 +32,7 @@ impl Running {
         Entered(self.clone())
     }
 
-    fn most(&self) -> usize {
+    fn max(&self) -> usize {
         self.0.lock().expect("no test panics here").1
     }
 
@@ -50,7 +50,7 @@ impl Drop for Entered {
 }
 
 #[tokio::test]
-async fn nothing_is_leased_beyond_the_free_slots_of_the_worker_and_of_a_type() {
+async fn no_job_is_leased_beyond_the_free_slots_of_the_worker_and_of_its_type() {
     on_both_engines(|engine| async move {
         let (all, few) = (Running::default(), Running::default());
         let open = Arc::new(Semaphore::new(0));
@@ -73,13 +73,13 @@ async fn nothing_is_leased_beyond_the_free_slots_of_the_worker_and_of_a_type() {
             .start()
             .unwrap();
         until("two run", || few.now() == 2).await;
-        assert_eq!(whole(&engine).await.in_flight, 2, "its type may have no more");
+        assert_eq!(queue_view(&engine).await.in_flight, 2, "the limit of its type");
         enqueue(&engine, jobs(100, "many")).await;
         until("six run", || all.now() == 6).await;
-        assert_eq!(whole(&engine).await.in_flight, 6, "no more than run");
+        assert_eq!(queue_view(&engine).await.in_flight, 6, "no more than run");
         open.add_permits(1000);
         drained(&engine).await;
-        assert_eq!((all.most(), few.most()), (6, 2));
+        assert_eq!((all.max(), few.max()), (6, 2));
         assert_eq!(pool.stop().await.left, 0);
     })
     .await;
@@ -118,12 +118,12 @@ async fn the_lease_of_a_long_job_is_renewed() {
 }
 
 #[tokio::test]
-async fn a_job_whose_lease_was_taken_back_is_put_down_and_runs_under_a_younger_fence() {
+async fn a_job_whose_lease_was_reclaimed_is_stopped_and_runs_under_a_higher_fence() {
     let us = Arc::new(AtomicU64::new(1_700_000_000_000_000));
     let engine = EmbeddedEngine::new(Settings::default(), Clock::Given(us.clone())).unwrap();
     let engine: Arc<dyn Engine> = Arc::new(engine);
-    let (told, reasons) = (Told::default(), Arc::<Mutex<Vec<CancelReason>>>::default());
-    let noted = reasons.clone();
+    let (events, reasons) = (RecordedEvents::default(), Arc::<Mutex<Vec<CancelReason>>>::default());
+    let recorded = reasons.clone();
     enqueue(&engine, vec![job("a", "1", "work", ""), job("a", "2", "long", "")]).await;
     let finish = Arc::new(Semaphore::new(0));
     let waiting = finish.clone();
@@ -131,13 +131,13 @@ async fn a_job_whose_lease_was_taken_back_is_put_down_and_runs_under_a_younger_f
     let pool = Worker::new(engine.clone())
         .settings(settings)
         .without_loops()
-        .on_event(told.hook())
+        .on_event(events.hook())
         .processor("work", move |job: Context| {
-            let noted = noted.clone();
+            let recorded = recorded.clone();
             async move {
-                if noted.lock().unwrap().is_empty() {
+                if recorded.lock().unwrap().is_empty() {
                     let reason = job.cancelled().await;
-                    noted.lock().unwrap().push(reason);
+                    recorded.lock().unwrap().push(reason);
                 }
             }
         })
@@ -151,11 +151,11 @@ async fn a_job_whose_lease_was_taken_back_is_put_down_and_runs_under_a_younger_f
     reaches(&engine, "a", "2", JobState::Processing).await;
     let mut recovered = 0;
     for _ in 0..5 {
-        // Steps short enough not to be taken for an outage.
+        // Steps short enough not to count as an outage.
         us.fetch_add(10_000_000, Ordering::SeqCst);
-        recovered += engine.reclaim(Reclaim { jobs_max: 10 }).await.unwrap().recovered;
+        recovered += engine.call(Reclaim { jobs_max: 10 }).await.unwrap().recovered;
     }
-    assert_eq!(recovered, 2, "nobody has renewed them meanwhile");
+    assert_eq!(recovered, 2, "neither lease was renewed meanwhile");
     let done = reaches(&engine, "a", "1", JobState::Completed).await;
     assert_eq!((done.attempts, done.losses), (1, 1));
     assert!(done.fence > first.fence);
@@ -166,7 +166,7 @@ async fn a_job_whose_lease_was_taken_back_is_put_down_and_runs_under_a_younger_f
 }
 
 #[tokio::test]
-async fn a_stop_under_load_leaves_no_lease_and_lets_no_job_run_twice() {
+async fn a_stop_under_load_leaves_no_lease_and_no_job_runs_twice() {
     on_both_engines(|engine| async move {
         let runs: Arc<Mutex<HashMap<String, usize>>> = Arc::default();
         enqueue(&engine, jobs(2000, "work")).await;
@@ -185,12 +185,12 @@ async fn a_stop_under_load_leaves_no_lease_and_lets_no_job_run_twice() {
         for stop in 0..10 {
             let pool = start();
             let goal = (stop + 1) * 100;
-            until("a hundred more", || runs.lock().unwrap().len() >= goal).await;
+            until("a hundred more ran", || runs.lock().unwrap().len() >= goal).await;
             let report = pool.stop().await;
-            assert_eq!((report.left, whole(&engine).await.in_flight), (0, 0));
+            assert_eq!((report.left, queue_view(&engine).await.in_flight), (0, 0));
             finished += report.finished;
         }
-        assert!(finished > 0, "some were running when it stopped");
+        assert!(finished > 0, "some jobs ran when it stopped");
         let pool = start();
         drained(&engine).await;
         pool.stop().await;
@@ -201,7 +201,7 @@ async fn a_stop_under_load_leaves_no_lease_and_lets_no_job_run_twice() {
 }
 
 #[tokio::test]
-async fn a_dropped_pool_ends_what_it_runs_and_then_itself() {
+async fn a_dropped_pool_finishes_its_running_jobs_and_ends() {
     let engine = embedded().await;
     enqueue(&engine, jobs(50, "work")).await;
     let alive = Arc::new(());
@@ -214,14 +214,14 @@ async fn a_dropped_pool_ends_what_it_runs_and_then_itself() {
         })
         .start()
         .unwrap();
-    until("it works", || pool.in_hand() > 0).await;
+    until("a job runs", || pool.active_jobs() > 0).await;
     drop(pool);
     until("its tasks are gone", || Arc::strong_count(&alive) == 1).await;
-    assert_eq!(whole(&engine).await.in_flight, 0);
+    assert_eq!(queue_view(&engine).await.in_flight, 0);
 }
 
 #[tokio::test]
-async fn what_outlasts_the_grace_period_is_handed_back_and_runs_elsewhere_at_once() {
+async fn a_job_that_outlasts_the_grace_period_is_handed_back_and_runs_elsewhere_at_once() {
     on_both_engines(|engine| async move {
         enqueue(&engine, vec![job("a", "1", "work", "")]).await;
         let settings = WorkerSettings { shutdown_grace_period: Duration::from_millis(20), ..quick() };
@@ -234,7 +234,7 @@ async fn what_outlasts_the_grace_period_is_handed_back_and_runs_elsewhere_at_onc
         let report = pool.stop().await;
         assert_eq!(report, StopReport { finished: 0, handed_back: 1, left: 0 });
         let back = view(&engine, "a", "1").await;
-        assert_eq!((back.state, back.attempts), (JobState::Pending, 0), "it cost no attempt");
+        assert_eq!((back.state, back.attempts), (JobState::Pending, 0), "it used up no attempt");
         let other = Worker::new(engine.clone()).settings(quick()).process("work", |(): (), _| async {});
         let other = other.start().unwrap();
         reaches(&engine, "a", "1", JobState::Completed).await;
@@ -244,15 +244,15 @@ async fn what_outlasts_the_grace_period_is_handed_back_and_runs_elsewhere_at_onc
 }
 
 #[tokio::test]
-async fn a_dead_redis_does_not_end_the_worker() {
+async fn a_worker_survives_a_killed_redis() {
     let mut server = RedisServer::start(ServerOptions { durable: true, cluster: false });
     let engine = open(&server.url()).await;
-    let (told, runs) = (Told::default(), Arc::new(AtomicUsize::new(0)));
+    let (events, runs) = (RecordedEvents::default(), Arc::new(AtomicUsize::new(0)));
     let counted = runs.clone();
     enqueue(&engine, jobs(300, "work")).await;
     let pool = Worker::new(engine.clone())
         .settings(WorkerSettings { worker_count: 5, ..quick() })
-        .on_event(told.hook())
+        .on_event(events.hook())
         .processor("work", move |_: Context| {
             counted.fetch_add(1, Ordering::SeqCst);
             a_moment()
@@ -260,24 +260,25 @@ async fn a_dead_redis_does_not_end_the_worker() {
         .start()
         .unwrap();
     for goal in [50, 100, 150] {
-        until("some run", || runs.load(Ordering::SeqCst) >= goal).await;
-        let downs = told.count(|event| matches!(event, Event::EngineDown { .. }));
+        until("some jobs ran", || runs.load(Ordering::SeqCst) >= goal).await;
+        let is_down = |event: &Event| matches!(event, Event::EngineDown { .. });
+        let downs = events.count(is_down);
         server.kill();
-        until("it says so", || told.count(|event| matches!(event, Event::EngineDown { .. })) > downs).await;
+        until("the outage is reported", || events.count(is_down) > downs).await;
         server.restart();
-        until("it goes on", || runs.load(Ordering::SeqCst) > goal + 10).await;
+        until("more jobs ran", || runs.load(Ordering::SeqCst) > goal + 10).await;
     }
     drained(&engine).await;
-    assert!(told.any(|event| matches!(event, Event::EngineBack { .. })));
+    assert!(events.any(|event| matches!(event, Event::EngineBack { .. })));
     assert_eq!(pool.stop().await.left, 0);
     let listed = ListJobs { listing: Listing::Finished, group: None, type_id: None, cursor: 0, limit: 500 };
-    let listed = engine.list_jobs(listed).await.unwrap();
+    let listed = engine.call(listed).await.unwrap();
     let done = listed.jobs.iter().filter(|job| job.state == JobState::Completed && job.attempts == 1).count();
     assert_eq!(done, 300, "every job has ended once");
 }
 
 #[tokio::test]
-async fn a_slow_redis_slows_the_worker_and_nothing_else() {
+async fn a_slow_redis_slows_the_worker_and_no_job_runs_twice() {
     let server = RedisServer::start(ServerOptions::default());
     let engine = open(&server.url()).await;
     let runs: Arc<Mutex<HashMap<String, usize>>> = Arc::default();
@@ -292,7 +293,7 @@ async fn a_slow_redis_slows_the_worker_and_nothing_else() {
         .start()
         .unwrap();
     for goal in [100, 200, 300] {
-        until("some run", || runs.lock().unwrap().len() >= goal).await;
+        until("some jobs ran", || runs.lock().unwrap().len() >= goal).await;
         assert_eq!(server.command(&["CLIENT", "PAUSE", "700", "ALL"]), "OK");
     }
     drained(&engine).await;
@@ -302,7 +303,7 @@ async fn a_slow_redis_slows_the_worker_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_stop_while_the_engine_is_dead_ends_all_the_same() {
+async fn a_stop_during_an_outage_of_the_engine_ends() {
     let mut server = RedisServer::start(ServerOptions::default());
     let engine = open(&server.url()).await;
     enqueue(&engine, jobs(50, "work")).await;
@@ -320,15 +321,15 @@ async fn a_stop_while_the_engine_is_dead_ends_all_the_same() {
     until("ten run", || running.load(Ordering::SeqCst) == 10).await;
     server.kill();
     let report = pool.stop().await;
-    assert_eq!(report.left, 10, "their leases run out by themselves");
+    assert_eq!(report.left, 10, "their leases expire");
 }
 
 #[tokio::test]
-async fn the_loops_admit_and_bring_back_what_classic_refuses() {
+async fn the_loops_admit_jobs_and_return_those_that_classic_refused() {
     on_both_engines(|engine| async move {
         let settings = Settings { discipline: Discipline::Classic, global_rps: 50, ..Settings::default() };
-        let set = engine.set_whole(SetWhole { settings }).await.unwrap();
-        assert_eq!(set, WholeSet::Set);
+        let set = engine.call(SetQueue { settings }).await.unwrap();
+        assert_eq!(set, QueueSet::Set);
         enqueue(&engine, jobs(120, "work")).await;
         let pool = Worker::new(engine.clone())
             .settings(quick())
@@ -336,118 +337,86 @@ async fn the_loops_admit_and_bring_back_what_classic_refuses() {
             .start()
             .unwrap();
         drained(&engine).await;
-        let done = whole(&engine).await.completed;
+        let done = queue_view(&engine).await.completed;
         assert_eq!(done, 120);
         pool.stop().await;
     })
     .await;
 }
 
-/// An engine that does not answer, or that takes no settlement.
-struct Trouble {
-    inner: Arc<dyn Engine>,
-    error: EngineError,
-    is_of: fn(&Command) -> bool,
+/// An engine that fails the commands that `fails` selects.
+fn failing(inner: Arc<dyn Engine>, error: EngineError, fails: fn(&Command) -> bool) -> Arc<dyn Engine> {
+    let hooks = Hooks::default().submit(move |inner, command| {
+        let error = error.clone();
+        Box::pin(async move { if fails(&command) { Err(error) } else { inner.submit(command).await } })
+    });
+    layer(inner, hooks)
 }
 
-impl Engine for Trouble {
-    fn name(&self) -> &'static str {
-        "trouble"
-    }
-
-    fn execute(&self, command: Command) -> BoxFuture<'_, Result<Reply, EngineError>> {
-        match (self.is_of)(&command) {
-            true => Box::pin(std::future::ready(Err(self.error.clone()))),
-            false => self.inner.execute(command),
-        }
-    }
-
-    fn wait<'a>(&'a self, types: &'a [TypeId], most: Duration) -> BoxFuture<'a, Result<bool, EngineError>> {
-        self.inner.wait(types, most)
-    }
-
-    fn walk(&self, pages: tokio::sync::mpsc::Sender<WalkPage>) -> BoxFuture<'_, Result<(), EngineError>> {
-        self.inner.walk(pages)
-    }
-}
-
-/// On the clock of the runtime: a real one would take the seconds it is about.
+/// On the runtime's clock: on a real one the test would take as long as the timeouts.
 #[tokio::test(start_paused = true)]
-async fn a_stop_with_nothing_in_hand_does_not_wait_long_for_an_engine_that_is_away() {
-    let error = EngineError::Unavailable { engine: "trouble", reason: "it is away".into() };
-    let engine = Trouble { inner: embedded().await, error, is_of: |_| true };
-    let told = Told::default();
-    let pool = Worker::new(Arc::new(engine))
-        .on_event(told.hook())
+async fn a_stop_without_active_jobs_does_not_wait_long_for_an_unreachable_engine() {
+    let error = EngineError::Unavailable { engine: "failing", reason: "it is away".into() };
+    let engine = failing(embedded().await, error, |_| true);
+    let events = RecordedEvents::default();
+    let pool = Worker::new(engine)
+        .on_event(events.hook())
         .process("work", |(): (), _| std::future::ready(()))
         .start()
         .unwrap();
-    until("it is away", || told.any(|event| matches!(event, Event::EngineDown { .. }))).await;
-    let asked = tokio::time::Instant::now();
+    until("the outage is reported", || events.any(|event| matches!(event, Event::EngineDown { .. }))).await;
+    let started = tokio::time::Instant::now();
     assert_eq!(pool.stop().await, StopReport::default());
-    assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
 }
 
 #[tokio::test]
-async fn a_result_that_the_engine_never_takes_is_told() {
+async fn a_result_that_the_engine_never_accepts_is_reported() {
     let inner = embedded().await;
     enqueue(&inner, vec![job("a", "1", "work", "")]).await;
     let error = EngineError::Invalid(Invalid::TooMany { what: "settle", most: 0, got: 1 });
-    let is_of = |command: &Command| matches!(command, Command::Settle(_));
-    let told = Told::default();
-    let pool = Worker::new(Arc::new(Trouble { inner, error, is_of }))
+    let fails = |command: &Command| matches!(command, Command::Queue(queue::Command::Settle(_)));
+    let events = RecordedEvents::default();
+    let pool = Worker::new(failing(inner, error, fails))
         .settings(quick())
-        .on_event(told.hook())
+        .on_event(events.hook())
         .process("work", |(): (), _| std::future::ready(()))
         .start()
         .unwrap();
-    let is_told = |event: &Event| matches!(event, Event::Unsettled { job, outcome: Outcome::Done { .. }, .. } if *job == job_ref("a", "1"));
-    until("it is told", || told.any(is_told)).await;
+    let is_reported = |event: &Event| matches!(event, Event::Unsettled { job, outcome: Outcome::Done { .. }, .. } if *job == job_ref("a", "1"));
+    until("it is reported", || events.any(is_reported)).await;
     assert_eq!(pool.stop().await.left, 0);
 }
 
-/// An engine that refuses so many settlements and takes the next ones.
-struct Refusing {
-    inner: Arc<dyn Engine>,
-    left: AtomicUsize,
-}
-
-impl Engine for Refusing {
-    fn name(&self) -> &'static str {
-        "refusing"
-    }
-
-    fn execute(&self, command: Command) -> BoxFuture<'_, Result<Reply, EngineError>> {
-        let one_less = |left: usize| left.checked_sub(1);
-        let refuses = matches!(command, Command::Settle(_))
-            && self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok();
-        match refuses {
-            true => Box::pin(std::future::ready(Err(EngineError::Refused { reason: "it is full".into() }))),
-            false => self.inner.execute(command),
-        }
-    }
-
-    fn wait<'a>(&'a self, types: &'a [TypeId], most: Duration) -> BoxFuture<'a, Result<bool, EngineError>> {
-        self.inner.wait(types, most)
-    }
-
-    fn walk(&self, pages: tokio::sync::mpsc::Sender<WalkPage>) -> BoxFuture<'_, Result<(), EngineError>> {
-        self.inner.walk(pages)
-    }
+/// An engine that refuses this many settle commands and accepts the following ones.
+fn refusing(inner: Arc<dyn Engine>, refusals: usize) -> Arc<dyn Engine> {
+    let left = Arc::new(AtomicUsize::new(refusals));
+    let hooks = Hooks::default().submit(move |inner, command| {
+        let decrement = |left: usize| left.checked_sub(1);
+        let is_refused = matches!(command, Command::Queue(queue::Command::Settle(_)))
+            && left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, decrement).is_ok();
+        Box::pin(async move {
+            match is_refused {
+                true => Err(EngineError::Refused { reason: "it is full".into() }),
+                false => inner.submit(command).await,
+            }
+        })
+    });
+    layer(inner, hooks)
 }
 
 #[tokio::test]
-async fn refused_result_is_kept_until_the_engine_takes_it() {
+async fn a_refused_result_is_kept_until_the_engine_accepts_it() {
     let inner = embedded().await;
     enqueue(&inner, vec![job("a", "1", "work", "")]).await;
-    let told = Told::default();
-    let pool = Worker::new(Arc::new(Refusing { inner, left: AtomicUsize::new(10) }))
-        .on_event(told.hook())
+    let events = RecordedEvents::default();
+    let pool = Worker::new(refusing(inner, 10))
+        .on_event(events.hook())
         .process("work", |(): (), _| std::future::ready(()))
         .start()
         .unwrap();
-    let is_taken = |event: &Event| matches!(event, Event::Settled { verdict: Verdict::Applied, .. });
-    until("the engine takes it", || told.any(is_taken)).await;
-    assert!(!told.any(|event| matches!(event, Event::Unsettled { .. })));
+    let is_accepted = |event: &Event| matches!(event, Event::Settled { verdict: Verdict::Applied, .. });
+    until("the engine accepts it", || events.any(is_accepted)).await;
+    assert!(!events.any(|event| matches!(event, Event::Unsettled { .. })));
     assert_eq!(pool.stop().await.left, 0);
 }

@@ -1,4 +1,4 @@
-//! What a processor may do, good or bad, and what becomes of its job.
+//! The behaviours of processors, and the outcomes of their jobs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::support::*;
 use fairlane_core::Trace;
-use fairlane_core::queue::{CancelJob, Inspect, Inspected, JobState, JobView, NewJob};
+use fairlane_core::queue::{CancelJob, InspectType, JobState, JobView, NewJob};
 use fairlane_worker::*;
 
 fn problem(view: &JobView) -> Problem {
@@ -14,7 +14,7 @@ fn problem(view: &JobView) -> Problem {
 }
 
 #[tokio::test]
-async fn a_processor_is_given_its_payload_and_its_result_is_kept() {
+async fn a_processor_gets_its_payload_and_its_result_is_stored() {
     on_both_engines(|engine| async move {
         enqueue(&engine, vec![job("a", "1", "double", "21"), job("a", "2", "double", "\"words\"")]).await;
         let pool = Worker::new(engine.clone())
@@ -35,14 +35,14 @@ async fn a_processor_is_given_its_payload_and_its_result_is_kept() {
 }
 
 #[tokio::test]
-async fn a_processor_is_told_the_trace_of_its_job_in_every_attempt() {
+async fn a_processor_gets_the_trace_of_its_job_in_every_attempt() {
     on_both_engines(|engine| async move {
         let trace = Trace::new("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01").unwrap();
-        let traced = NewJob { trace: Some(trace.clone()), ..job("a", "traced", "tell", "") };
-        enqueue(&engine, vec![traced, job("a", "plain", "tell", "")]).await;
+        let traced = NewJob { trace: Some(trace.clone()), ..job("a", "traced", "trace", "") };
+        enqueue(&engine, vec![traced, job("a", "plain", "trace", "")]).await;
         let pool = Worker::new(engine.clone())
             .settings(quick())
-            .process("tell", |(): (), job: Context| async move {
+            .process("trace", |(): (), job: Context| async move {
                 match job.attempt() {
                     1 => Outcome::retry("first", "once more"),
                     _ => Outcome::done(&job.trace()),
@@ -59,7 +59,7 @@ async fn a_processor_is_told_the_trace_of_its_job_in_every_attempt() {
 }
 
 #[tokio::test]
-async fn a_panic_is_a_retryable_failure_and_harms_nobody_else() {
+async fn a_panic_is_a_retryable_failure_and_affects_no_other_job() {
     on_both_engines(|engine| async move {
         let panics = Arc::new(AtomicUsize::new(0));
         let counted = panics.clone();
@@ -87,7 +87,7 @@ async fn a_panic_is_a_retryable_failure_and_harms_nobody_else() {
 }
 
 #[tokio::test]
-async fn a_processor_that_hangs_is_dropped_when_its_time_is_up() {
+async fn a_processor_that_hangs_is_dropped_after_its_timeout() {
     on_both_engines(|engine| async move {
         struct Dropped(Arc<AtomicUsize>);
         impl Drop for Dropped {
@@ -123,13 +123,13 @@ async fn a_processor_that_blocks_its_thread_keeps_its_slot_but_not_its_job() {
     let engine = embedded().await;
     let (release, blocked) = std::sync::mpsc::channel::<()>();
     let blocked = Arc::new(std::sync::Mutex::new(blocked));
-    let told = Told::default();
+    let events = RecordedEvents::default();
     enqueue(&engine, vec![job("a", "stuck", "block", "")]).await;
     let options = TypeOptions { timeout: Some(Duration::from_millis(20)), ..TypeOptions::default() };
     let held = blocked.clone();
     let pool = Worker::new(engine.clone())
         .settings(WorkerSettings { worker_count: 2, ..quick() })
-        .on_event(told.hook())
+        .on_event(events.hook())
         .processor_with("block", options, move |job: Context| {
             let held = held.clone();
             async move {
@@ -142,7 +142,7 @@ async fn a_processor_that_blocks_its_thread_keeps_its_slot_but_not_its_job() {
         .start()
         .unwrap();
     reaches(&engine, "a", "stuck", JobState::Completed).await;
-    assert!(told.any(|event| matches!(event, Event::Ignoring { .. })));
+    assert!(events.any(|event| matches!(event, Event::Ignoring { .. })));
     enqueue(&engine, (0..20).map(|n| job("a", &format!("g{n}"), "good", "")).collect()).await;
     drained(&engine).await;
     drop(release);
@@ -170,11 +170,11 @@ async fn blocking_code_that_outlasts_a_stop_is_not_handed_back_while_it_runs() {
 }
 
 #[tokio::test]
-async fn blocking_code_that_outlasts_its_time_gives_its_slot_back_when_it_ends() {
+async fn blocking_code_that_outlasts_its_timeout_frees_its_slot_when_it_returns() {
     let engine = embedded().await;
     let (release, blocked) = std::sync::mpsc::channel::<()>();
     let blocked = std::sync::Mutex::new(blocked);
-    let told = Told::default();
+    let events = RecordedEvents::default();
     enqueue(&engine, vec![job("a", "1", "block", "")]).await;
     let options = TypeOptions { timeout: Some(Duration::from_millis(20)), ..TypeOptions::default() };
     let block = blocking(move |(): (), job: Context| {
@@ -184,19 +184,20 @@ async fn blocking_code_that_outlasts_its_time_gives_its_slot_back_when_it_ends()
     });
     let pool = Worker::new(engine.clone())
         .settings(WorkerSettings { worker_count: 1, ..quick() })
-        .on_event(told.hook())
+        .on_event(events.hook())
         .processor_with("block", options, block)
         .start()
         .unwrap();
-    until("it is given up", || told.any(|event| matches!(event, Event::Ignoring { .. }))).await;
+    until("it ignores its stop request", || events.any(|event| matches!(event, Event::Ignoring { .. })))
+        .await;
     drop(release);
     let done = reaches(&engine, "a", "1", JobState::Completed).await;
-    assert_eq!(done.attempts, 2, "the only slot was free again for the second");
+    assert_eq!(done.attempts, 2, "the only slot was free again for the second attempt");
     assert_eq!(pool.stop().await.left, 0);
 }
 
 #[tokio::test]
-async fn a_problem_of_any_length_is_cut_and_kept() {
+async fn a_long_error_is_truncated_and_stored() {
     let engine = embedded().await;
     enqueue(&engine, vec![job("a", "1", "long", "")]).await;
     let pool = Worker::new(engine.clone())
@@ -212,7 +213,7 @@ async fn a_problem_of_any_length_is_cut_and_kept() {
 }
 
 #[tokio::test]
-async fn a_result_that_is_too_large_is_a_failure_that_says_so() {
+async fn a_result_that_is_too_large_fails_with_its_size() {
     on_both_engines(|engine| async move {
         enqueue(&engine, vec![job("a", "1", "large", "")]).await;
         let pool = Worker::new(engine.clone())
@@ -229,45 +230,45 @@ async fn a_result_that_is_too_large_is_a_failure_that_says_so() {
 }
 
 #[tokio::test]
-async fn a_running_job_hears_that_it_was_cancelled() {
+async fn a_running_job_is_stopped_when_it_is_cancelled() {
     on_both_engines(|engine| async move {
-        enqueue(&engine, vec![job("a", "polite", "wait", ""), job("a", "deaf", "deaf", "")]).await;
+        enqueue(&engine, vec![job("a", "polite", "wait", ""), job("a", "hanging", "hang", "")]).await;
         let settings = WorkerSettings { lease: Duration::from_millis(300), ..quick() };
-        let told = Told::default();
+        let events = RecordedEvents::default();
         let pool = Worker::new(engine.clone())
             .settings(settings)
-            .on_event(told.hook())
+            .on_event(events.hook())
             .process("wait", |(): (), job: Context| async move {
                 let reason = job.cancelled().await;
                 Outcome::cancelled(format!("stopped in order, {}", reason.as_str()))
             })
-            .process("deaf", |(): (), _| std::future::pending::<()>())
+            .process("hang", |(): (), _| std::future::pending::<()>())
             .start()
             .unwrap();
-        for id in ["polite", "deaf"] {
+        for id in ["polite", "hanging"] {
             reaches(&engine, "a", id, JobState::Processing).await;
         }
-        let jobs = vec![job_ref("a", "polite"), job_ref("a", "deaf")];
-        engine.cancel_job(CancelJob { jobs }).await.unwrap();
+        let jobs = vec![job_ref("a", "polite"), job_ref("a", "hanging")];
+        engine.call(CancelJob { jobs }).await.unwrap();
         let polite = reaches(&engine, "a", "polite", JobState::Cancelled).await;
         assert_eq!(problem(&polite).message, "stopped in order, cancelled");
-        let deaf = reaches(&engine, "a", "deaf", JobState::Cancelled).await;
-        assert_eq!(problem(&deaf).message, "it was cancelled while it ran");
-        assert_eq!(told.count(|event| matches!(event, Event::Cancelling { .. })), 2);
+        let hanging = reaches(&engine, "a", "hanging", JobState::Cancelled).await;
+        assert_eq!(problem(&hanging).message, "it was cancelled while it ran");
+        assert_eq!(events.count(|event| matches!(event, Event::Cancelling { .. })), 2);
         assert_eq!(pool.stop().await.left, 0);
     })
     .await;
 }
 
 #[tokio::test]
-async fn giving_up_because_the_worker_stops_hands_the_job_back() {
+async fn a_job_abandoned_because_the_worker_stops_is_handed_back() {
     let engine = embedded().await;
     enqueue(&engine, vec![job("a", "1", "wait", "")]).await;
     let settings = WorkerSettings { shutdown_grace_period: Duration::from_millis(50), ..quick() };
     let pool = Worker::new(engine.clone())
         .settings(settings)
         .process("wait", |(): (), job: Context| async move {
-            Outcome::cancelled(format!("told so: {}", job.cancelled().await.as_str()))
+            Outcome::cancelled(format!("abandoned: {}", job.cancelled().await.as_str()))
         })
         .start()
         .unwrap();
@@ -277,7 +278,7 @@ async fn giving_up_because_the_worker_stops_hands_the_job_back() {
 }
 
 #[tokio::test]
-async fn a_throttled_job_costs_no_attempt_and_closes_the_gate_of_its_type_alone() {
+async fn a_throttled_job_uses_up_no_attempt_and_closes_the_gate_of_its_type_only() {
     on_both_engines(|engine| async move {
         let calls = Arc::new(AtomicUsize::new(0));
         let counted = calls.clone();
@@ -300,10 +301,8 @@ async fn a_throttled_job_costs_no_attempt_and_closes_the_gate_of_its_type_alone(
         reaches(&engine, "a", "2", JobState::Completed).await;
         let waiting = reaches(&engine, "a", "1", JobState::Waiting).await;
         assert_eq!((waiting.attempts, waiting.throttles), (0, 1));
-        let Inspected::Type(Some(busy)) = engine.inspect(Inspect::Type(type_of("busy"))).await.unwrap()
-        else {
-            panic!("the type is known");
-        };
+        let busy = engine.call(InspectType { type_id: type_of("busy") }).await.unwrap();
+        let busy = busy.expect("the type is known");
         assert!(busy.closed_until.is_some(), "Retry-After closes the gate");
         pool.stop().await;
     })
@@ -343,11 +342,12 @@ async fn a_job_of_a_type_without_a_processor_stays_and_is_reported() {
     enqueue(&engine, vec![job("a", "1", "unknown", "")]).await;
     let mut settings = quick();
     settings.loops.watch_interval = Duration::from_millis(20);
-    let told = Told::default();
-    let worker = Worker::new(engine.clone()).settings(settings).on_event(told.hook());
+    let events = RecordedEvents::default();
+    let worker = Worker::new(engine.clone()).settings(settings).on_event(events.hook());
     let pool = worker.process("known", |(): (), _| async {}).start().unwrap();
-    until("a report", || {
-        told.any(|event| matches!(event, Event::Unattended { types } if types == &[(type_of("unknown"), 1)]))
+    until("it is reported", || {
+        events
+            .any(|event| matches!(event, Event::Unattended { types } if types == &[(type_of("unknown"), 1)]))
     })
     .await;
     assert_eq!(view(&engine, "a", "1").await.state, JobState::Pending);
@@ -355,7 +355,7 @@ async fn a_job_of_a_type_without_a_processor_stays_and_is_reported() {
 }
 
 #[tokio::test]
-async fn wrong_settings_are_refused_with_what_is_allowed() {
+async fn invalid_settings_are_rejected_with_the_allowed_range() {
     let engine = embedded().await;
     let settings = WorkerSettings { worker_count: 0, ..WorkerSettings::default() };
     let error = Worker::new(engine.clone()).settings(settings).start().err().unwrap();

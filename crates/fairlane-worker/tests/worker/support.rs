@@ -1,4 +1,4 @@
-//! What the tests of a worker share: engines to run on, jobs, and bounded waits.
+//! Shared test support: engines to run on, jobs, and bounded waits.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -9,8 +9,8 @@ use fairlane_core::{BulkId, Cost, GroupId, JobId, Level, TypeId};
 use fairlane_engine::Engine;
 use fairlane_worker::{Event, RetryPolicy, WorkerSettings};
 
-/// Longest wait for something that is to happen soon; only a failing test waits so long.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+/// Longest wait for a condition; only a failing test waits this long.
+pub const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs a test on the embedded engine and on Redis.
 pub async fn on_both_engines<F, Fut>(test: F)
@@ -71,44 +71,37 @@ pub fn job(group: &str, id: &str, type_name: &str, payload: &str) -> NewJob {
 }
 
 pub async fn enqueue(engine: &Arc<dyn Engine>, jobs: Vec<NewJob>) {
-    let receipts = engine.enqueue_all(jobs).await.expect("they are taken").receipts;
+    let receipts = engine.enqueue_all(jobs).await.expect("the engine replies").receipts;
     assert!(receipts.iter().all(|receipt| *receipt == JobReceipt::Created), "{receipts:?}");
 }
 
 pub async fn view(engine: &Arc<dyn Engine>, group: &str, id: &str) -> JobView {
-    match engine.inspect(Inspect::Job(job_ref(group, id))).await.expect("it answers") {
-        Inspected::Job(Some(view)) => view,
-        other => panic!("{other:?}"),
-    }
+    let found = engine.call(InspectJob { job: job_ref(group, id) }).await.expect("the engine replies");
+    found.expect("there is such a job")
 }
 
 pub async fn bulk_view(engine: &Arc<dyn Engine>, group: &str, id: &str) -> BulkView {
-    match engine.inspect(Inspect::Bulk(bulk_ref(group, id))).await.expect("it answers") {
-        Inspected::Bulk(Some(view)) => view,
-        other => panic!("{other:?}"),
-    }
+    let found = engine.call(InspectBulk { bulk: bulk_ref(group, id) }).await.expect("the engine replies");
+    found.expect("there is such a bulk action")
 }
 
-pub async fn whole(engine: &Arc<dyn Engine>) -> WholeView {
-    match engine.inspect(Inspect::Whole).await.expect("it answers") {
-        Inspected::Whole(whole) => whole,
-        other => panic!("{other:?}"),
-    }
+pub async fn queue_view(engine: &Arc<dyn Engine>) -> QueueView {
+    engine.call(InspectQueue).await.expect("the engine replies")
 }
 
-/// Looks until there is something, and gives it; `Err` says what there is instead.
-pub async fn eventually<T, W: std::fmt::Debug>(mut look: impl AsyncFnMut() -> Result<T, W>) -> T {
+/// Repeats `check` until it succeeds, and returns its value; `Err` holds what it found instead.
+pub async fn eventually<T, W: std::fmt::Debug>(mut check: impl AsyncFnMut() -> Result<T, W>) -> T {
     let started = Instant::now();
     loop {
-        match look().await {
+        match check().await {
             Ok(found) => return found,
-            Err(instead) => assert!(started.elapsed() < PATIENCE, "waited in vain: {instead:?}"),
+            Err(instead) => assert!(started.elapsed() < WAIT_LIMIT, "timed out: {instead:?}"),
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
-/// Waits until the job is in this state and gives it.
+/// Waits until the job is in this state and returns it.
 pub async fn reaches(engine: &Arc<dyn Engine>, group: &str, id: &str, state: JobState) -> JobView {
     eventually(async || {
         let view = view(engine, group, id).await;
@@ -117,11 +110,11 @@ pub async fn reaches(engine: &Arc<dyn Engine>, group: &str, id: &str, state: Job
     .await
 }
 
-/// Waits until nothing is queued or running.
+/// Waits until no job is queued or running.
 pub async fn drained(engine: &Arc<dyn Engine>) {
     eventually(async || {
-        let whole = whole(engine).await;
-        if whole.backlog == 0 && whole.in_flight == 0 { Ok(()) } else { Err(whole) }
+        let totals = queue_view(engine).await;
+        if totals.backlog == 0 && totals.in_flight == 0 { Ok(()) } else { Err(totals) }
     })
     .await
 }
@@ -131,26 +124,26 @@ pub async fn until(what: &str, condition: impl Fn() -> bool) {
     eventually(async || if condition() { Ok(()) } else { Err(what) }).await
 }
 
-/// The work of a job that takes a moment.
+/// The work of a job that takes 2 ms.
 pub async fn a_moment() {
     tokio::time::sleep(Duration::from_millis(2)).await
 }
 
-/// Everything a worker told.
+/// The events that a worker has emitted.
 #[derive(Clone, Default)]
-pub struct Told(Arc<Mutex<Vec<Event>>>);
+pub struct RecordedEvents(Arc<Mutex<Vec<Event>>>);
 
-impl Told {
+impl RecordedEvents {
     pub fn hook(&self) -> impl Fn(&Event) + Send + Sync + 'static {
-        let told = self.0.clone();
-        move |event| told.lock().expect("no test panics here").push(event.clone())
+        let events = self.0.clone();
+        move |event| events.lock().expect("no test panics here").push(event.clone())
     }
 
-    pub fn count(&self, which: impl Fn(&Event) -> bool) -> usize {
-        self.0.lock().expect("no test panics here").iter().filter(|event| which(event)).count()
+    pub fn count(&self, matches: impl Fn(&Event) -> bool) -> usize {
+        self.0.lock().expect("no test panics here").iter().filter(|event| matches(event)).count()
     }
 
-    pub fn any(&self, which: impl Fn(&Event) -> bool) -> bool {
-        self.count(which) > 0
+    pub fn any(&self, matches: impl Fn(&Event) -> bool) -> bool {
+        self.count(matches) > 0
     }
 }

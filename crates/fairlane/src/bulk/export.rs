@@ -1,4 +1,4 @@
-//! Streams the results of a bulk action out, a line of JSON for each job that has ended.
+//! Streams out the results of a bulk action, a line of JSON for each ended job.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -11,26 +11,26 @@ use serde_json::value::RawValue;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use crate::error::Error;
-use crate::patience::{Patience, Waiter};
+use crate::retry_budget::{RetryBudget, RetryLoop};
 use crate::time::time_text;
 
 use super::Bulk;
 
-/// Which jobs to export.
+/// The jobs to export.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Filter {
-    /// All that have ended.
+    /// All jobs that have ended.
     #[default]
     All,
-    /// Those that succeeded.
+    /// Jobs that succeeded.
     Succeeded,
-    /// Those that are dead.
+    /// Dead jobs.
     Failed,
 }
 
-/// One line; also the order of its keys.
+/// One exported line; also the order of its keys.
 #[derive(Serialize)]
-struct Line {
+struct ExportLine {
     id: String,
     r#type: String,
     state: &'static str,
@@ -38,14 +38,14 @@ struct Line {
     created_at: String,
     settled_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    result: Option<Shown>,
+    result: Option<ResultValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
     result_base64: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Failure>,
 }
 
-/// Why a job failed, in the words of the HTTP interface.
+/// Why a job failed, with the keys of the HTTP interface.
 #[derive(Serialize)]
 struct Failure {
     code: String,
@@ -54,16 +54,17 @@ struct Failure {
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Shown {
+enum ResultValue {
     Json(Box<RawValue>),
     Text(String),
 }
 
 impl Bulk {
-    /// Writes a line of JSON for each job that has ended, in the order they ended, and says how many: `id`, `type`,
-    /// `state`, `attempts`, `created_at`, `settled_at`, and `result` or, of a job that failed, `error` with `code`
-    /// and `reason`. A result that is JSON is written as it is, other text as a string, and what is no text (UTF-8) in
-    /// base64 as `result_base64`.
+    /// Writes a line of JSON for each ended job, in the order the jobs ended, and returns their
+    /// number. A line has `id`, `type`, `state`, `attempts`, `created_at`, `settled_at`, and
+    /// `result` or, for a failed job, `error` with `code` and `reason`. A result that is JSON is
+    /// written as it is, other UTF-8 text as a string, and other bytes in base64 as
+    /// `result_base64`.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -79,7 +80,7 @@ impl Bulk {
     pub async fn export(&self, mut writer: impl AsyncWrite + Unpin, filter: Filter) -> Result<u64, Error> {
         let mut exported = 0;
         let mut cursor = Some(0);
-        let mut waiter = Waiter::new(Patience::default(), None);
+        let mut retries = RetryLoop::new(RetryBudget::default(), None);
         self.view().await?;
         while let Some(from) = cursor {
             let command = ListJobs {
@@ -89,9 +90,9 @@ impl Bulk {
                 cursor: from,
                 limit: LIST_JOBS_MAX,
             };
-            let Some(page) = waiter.answered(self.engine.list_jobs(command).await).await? else { continue };
+            let Some(page) = retries.reply_or_wait(self.engine.call(command).await).await? else { continue };
             let mut text = Vec::new();
-            for job in page.jobs.iter().filter(|job| filter.wants(job.state)) {
+            for job in page.jobs.iter().filter(|job| filter.includes(job.state)) {
                 write_line(&mut text, job)?;
                 exported += 1;
             }
@@ -104,7 +105,7 @@ impl Bulk {
 }
 
 impl Filter {
-    fn wants(self, state: JobState) -> bool {
+    fn includes(self, state: JobState) -> bool {
         match self {
             Self::All => true,
             Self::Succeeded => state == JobState::Completed,
@@ -119,14 +120,14 @@ fn write_line(text: &mut Vec<u8>, job: &JobLine) -> Result<(), Error> {
     let is_failed = job.state == JobState::Failed || !is_done && !job.note.is_empty();
     let result = is_done && !job.note.is_empty();
     let text_of_note = std::str::from_utf8(&job.note);
-    let line = Line {
+    let line = ExportLine {
         id: job.job.id.to_string(),
         r#type: job.type_id.to_string(),
         state: job.state.as_str(),
         attempts: job.attempts,
         created_at: time(job.created_at),
         settled_at: job.settled_at.map(time),
-        result: text_of_note.ok().filter(|_| result).map(shown),
+        result: text_of_note.ok().filter(|_| result).map(result_value),
         result_base64: (result && text_of_note.is_err()).then(|| BASE64.encode(&job.note)),
         error: is_failed.then(|| {
             let Problem { code, message: reason } = Problem::from_bytes(&job.note);
@@ -142,9 +143,9 @@ fn write_line(text: &mut Vec<u8>, job: &JobLine) -> Result<(), Error> {
     Ok(())
 }
 
-/// JSON as it is, anything else as a string. Line breaks in JSON stand between its parts and mean nothing, but would
-/// end the line.
-fn shown(text: &str) -> Shown {
+/// JSON as it is, any other text as a string. Line breaks between the tokens of JSON mean nothing,
+/// but would end the line.
+fn result_value(text: &str) -> ResultValue {
     let json = RawValue::from_string(text.replace(['\n', '\r'], " ").trim().to_owned());
-    json.map_or_else(|_| Shown::Text(text.to_owned()), Shown::Json)
+    json.map_or_else(|_| ResultValue::Text(text.to_owned()), ResultValue::Json)
 }

@@ -1,9 +1,10 @@
 //! Streams jobs into a bulk action.
 //!
-//! Invariant: jobs arrive in the order they were pushed, at most one step of them is in memory, and a step is
-//! forgotten only when it was answered. So a push that was dropped half-way, or a program that was killed, is
-//! made good by pushing the same source again: what is there is counted as such and not added twice. What is there and
-//! is another job is an error: another source is not taken for the same one.
+//! Invariant: jobs arrive in the order they were pushed, at most one step of them is in memory, and
+//! a step is dropped only when it was acknowledged. So a push that was dropped half-way, or a
+//! process that was killed, is repaired by pushing the same source again: existing jobs are counted
+//! as such and not added twice. An existing job that differs is an error: another source is not
+//! mistaken for the same one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use fairlane_core::queue::{BulkView, Difference, JobReceipt, NewJob, SealBulk};
 
 use crate::error::Error;
 use crate::job::Job;
-use crate::patience::{Obstacle, OnObstacle, Patience, Waiter, send, step_length};
+use crate::retry_budget::{Backpressure, OnBackpressure, RetryBudget, RetryLoop, enqueue_step, step_length};
 
 use super::Bulk;
 
@@ -37,26 +38,26 @@ use super::Bulk;
 #[must_use = "jobs are buffered; end with `finish` or `seal`"]
 pub struct Ingest {
     bulk: Bulk,
-    patience: Patience,
-    heard: Option<OnObstacle>,
-    /// Jobs that are not answered yet; more than one step only while errors are not heeded.
+    budget: RetryBudget,
+    on_backpressure: Option<OnBackpressure>,
+    /// Jobs without a receipt yet; more than one step only if the caller ignores errors.
     step: Vec<NewJob>,
-    /// Of each of these, the position it has its id from, if it was given none.
+    /// For each of these jobs, the position that its id was derived from, if it was given none.
     positions: Vec<Option<u64>>,
     step_bytes: usize,
-    /// Of the job pushed last, counted from 1.
+    /// The position of the job pushed last, counted from 1.
     position: u64,
     counts: Ingested,
 }
 
-/// How far an ingestion has come.
+/// The progress of an ingestion.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Ingested {
-    /// Jobs the queue has answered for, with those that were skipped: the number to seal with.
+    /// Number of jobs acknowledged or skipped: the number to seal with.
     pub jobs: u64,
-    /// Of these, new ones.
+    /// Number of jobs that were created.
     pub created: u64,
-    /// Of these, those that were in the bulk action before.
+    /// Number of jobs that were in the bulk action before.
     pub existing: u64,
 }
 
@@ -64,8 +65,8 @@ impl Ingest {
     pub(super) fn new(bulk: Bulk) -> Self {
         Self {
             bulk,
-            patience: Patience::default(),
-            heard: None,
+            budget: RetryBudget::default(),
+            on_backpressure: None,
             step: Vec::new(),
             positions: Vec::new(),
             step_bytes: 0,
@@ -74,29 +75,31 @@ impl Ingest {
         }
     }
 
-    /// How long to go on when the queue is full or does not answer.
-    pub fn patience(self, patience: Patience) -> Self {
-        Self { patience, ..self }
+    /// Sets how long to retry when the queue is full or does not reply.
+    pub fn retry_budget(self, budget: RetryBudget) -> Self {
+        Self { budget, ..self }
     }
 
-    /// Tells each time it has to wait.
-    pub fn on_obstacle(self, heard: impl Fn(&Obstacle) + Send + Sync + 'static) -> Self {
-        Self { heard: Some(Arc::new(heard)), ..self }
+    /// Sets a callback that is called each time the stream has to wait.
+    pub fn on_backpressure(self, callback: impl Fn(&Backpressure) + Send + Sync + 'static) -> Self {
+        Self { on_backpressure: Some(Arc::new(callback)), ..self }
     }
 
-    /// The first `jobs` of the source are known to be there and will not be pushed.
+    /// Counts the first `jobs` of the source as existing; they are not to be pushed.
     pub fn skip(mut self, jobs: u64) -> Self {
         (self.position, self.counts.jobs) = (jobs, jobs);
         self
     }
 
-    /// Adds a job. It is sent with others, at the latest by [`finish`](Self::finish) or [`seal`](Self::seal).
+    /// Adds a job. It is sent together with others, at the latest by [`finish`](Self::finish) or
+    /// [`seal`](Self::seal).
     ///
-    /// A job without an id gets that of the bulk action and its position: `newsletter-1` is the first. One that
-    /// cannot be a job ([`Error::Job`], [`Error::OtherGroup`]) is left out, and has used up its position. After any
-    /// other error the job is in hand and not to be pushed again; the next push, or `flush`, goes on. When another job
-    /// is there under its id it is left out: [`Error::Differs`], or [`Error::OtherSource`] if it was known by its
-    /// position alone. Then the source is not the one that was pushed before.
+    /// A job without an id gets one from the bulk action and its position: `newsletter-1` is the
+    /// first. An invalid job ([`Error::Job`], [`Error::OtherGroup`]) is left out, but uses up its
+    /// position. After any other error the job is buffered and must not be pushed again; the next
+    /// push, or `flush`, continues. A job whose id a different job already has is left out:
+    /// [`Error::Differs`], or [`Error::OtherSource`] if its id comes from its position. Then the
+    /// source is not the one that was pushed before.
     pub async fn push(&mut self, job: Job) -> Result<(), Error> {
         self.position += 1;
         let (id, position) = (&self.bulk.name.id, self.position);
@@ -114,45 +117,47 @@ impl Ingest {
         Ok(())
     }
 
-    /// Sends what is buffered.
+    /// Sends the buffered jobs.
     pub async fn flush(&mut self) -> Result<(), Error> {
         self.send_all_but(0).await
     }
 
-    /// Sends what is buffered, and says what became of all.
+    /// Sends the buffered jobs, and returns the counts.
     pub async fn finish(mut self) -> Result<Ingested, Error> {
         self.flush().await?;
         Ok(self.counts)
     }
 
-    /// Sends what is buffered and seals the bulk action with the number of its jobs, with the same patience.
+    /// Sends the buffered jobs and seals the bulk action with the number of its jobs, with the same
+    /// retry budget.
     pub async fn seal(mut self) -> Result<(Ingested, BulkView), Error> {
         self.flush().await?;
         let (bulk, expected) = (self.bulk.name.clone(), Some(self.counts.jobs));
-        let mut waiter = Waiter::new(self.patience, self.heard.clone());
+        let mut retries = RetryLoop::new(self.budget, self.on_backpressure.clone());
         loop {
             let command = SealBulk { bulk: bulk.clone(), expected };
-            let asked = self.bulk.engine.seal_bulk(command).await;
-            if let Some(sealed) = waiter.answered(asked).await? {
+            let reply = self.bulk.engine.call(command).await;
+            if let Some(sealed) = retries.reply_or_wait(reply).await? {
                 return Ok((self.counts, self.bulk.sealed(sealed, expected)?));
             }
         }
     }
 
-    /// How far it has come; jobs that are buffered do not count.
+    /// The counts so far; buffered jobs do not count.
     pub fn counts(&self) -> Ingested {
         self.counts
     }
 
-    /// Jobs leave the buffer when they are answered, and not before: this may be dropped half-way.
+    /// Sends all buffered jobs but `kept`. Jobs leave the buffer only when they are acknowledged,
+    /// so this future may be dropped half-way.
     async fn send_all_but(&mut self, kept: usize) -> Result<(), Error> {
         while self.step.len() > kept {
             let jobs = step_length(&self.step[..self.step.len() - kept]);
-            let mut waiter = Waiter::new(self.patience, self.heard.clone());
-            let receipts = send(&*self.bulk.engine, &self.step[..jobs], &mut waiter).await?.receipts;
-            let answered: Vec<_> = self.step.drain(..jobs).zip(self.positions.drain(..jobs)).collect();
+            let mut retries = RetryLoop::new(self.budget, self.on_backpressure.clone());
+            let receipts = enqueue_step(&*self.bulk.engine, &self.step[..jobs], &mut retries).await?.receipts;
+            let acknowledged: Vec<_> = self.step.drain(..jobs).zip(self.positions.drain(..jobs)).collect();
             self.step_bytes = self.step.iter().map(|new| new.payload.len()).sum();
-            let counted: Vec<_> = answered
+            let counted: Vec<_> = acknowledged
                 .into_iter()
                 .zip(receipts)
                 .map(|((new, position), receipt)| self.count(new, position, receipt))

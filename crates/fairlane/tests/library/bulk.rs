@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fairlane::{
-    BulkState, Context, Difference, EndedJob, Error, Fairlane, Ingested, Job, JobState, Obstacle, Patience,
-    Refusal, Settings,
+    Backpressure, BulkState, Context, Difference, EndedJob, Error, Fairlane, Ingested, Job, JobState,
+    Refusal, RetryBudget, Settings,
 };
 
 use fairlane_conformance::servers::{RedisServer, ServerOptions};
@@ -22,11 +22,11 @@ fn counts(created: u64, existing: u64) -> Ingested {
 }
 
 #[tokio::test]
-async fn the_same_source_ingested_again_adds_nothing_twice() {
+async fn ingesting_the_same_source_again_adds_no_job_twice() {
     let fairlane = memory().await;
     let bulk = fairlane.bulk("customer-7", "newsletter").open().await.unwrap();
     let source = |jobs: u64| (0..jobs).map(|number| bulk.job("mail", &number));
-    // The first producer is killed after 450 jobs: what it had buffered is gone.
+    // The first producer is killed after 450 jobs: the jobs it had buffered are lost.
     assert_eq!(bulk.add_all(source(450)).await.unwrap(), counts(450, 0));
     let again = fairlane.bulk("customer-7", "newsletter").open().await.unwrap();
     assert!(bulk.is_new() && !again.is_new());
@@ -37,7 +37,7 @@ async fn the_same_source_ingested_again_adds_nothing_twice() {
 }
 
 #[tokio::test]
-async fn a_skipped_beginning_keeps_the_positions() {
+async fn skipping_jobs_keeps_the_positions_of_the_others() {
     let fairlane = memory().await;
     let bulk = fairlane.bulk("customer-7", "newsletter").open().await.unwrap();
     bulk.add_all((0..3).map(|number| bulk.job("mail", &number))).await.unwrap();
@@ -48,11 +48,11 @@ async fn a_skipped_beginning_keeps_the_positions() {
 }
 
 #[tokio::test]
-async fn another_source_is_not_taken_for_the_one_whose_positions_it_has() {
+async fn another_source_with_the_same_positions_is_rejected() {
     let fairlane = memory().await;
     let bulk = fairlane.bulk("customer-7", "newsletter").open().await.unwrap();
     bulk.add_all((0..300).map(|number| bulk.job("mail", &number))).await.unwrap();
-    // A line was removed: all behind it have moved up.
+    // A line was removed: all lines after it have moved up.
     let shifted = (0..300).filter(|number| *number != 150).map(|number| bulk.job("mail", &number));
     let error = bulk.add_all(shifted).await.unwrap_err();
     let message = error.to_string();
@@ -70,11 +70,12 @@ async fn another_source_is_not_taken_for_the_one_whose_positions_it_has() {
     assert!(matches!(other, Error::OtherSource { position: 1, .. }), "{other}");
     let other = bulk.add_all([bulk.job("text", &0)]).await.unwrap_err();
     assert!(matches!(other, Error::OtherSource { difference: Difference::Type, .. }), "{other}");
-    // Numbered on behind what is there, the other source adds all of its jobs.
+    // Appended to the existing jobs, the other source adds all of its jobs.
     let mut behind = bulk.ingest().skip(300);
     behind.push(bulk.job("mail", &"another")).await.unwrap();
     assert_eq!(behind.finish().await.unwrap(), Ingested { jobs: 301, created: 1, existing: 0 });
-    // Whoever gives ids says which job is which, and is told of another one all the same.
+    // Jobs with ids are identified by those, and a different job with the same id is still
+    // reported.
     let order = |payload: u64| bulk.add_all([bulk.job("mail", &payload).id("order-1")]);
     assert_eq!(order(1).await.unwrap(), counts(1, 0));
     let other = order(2).await.unwrap_err();
@@ -83,7 +84,7 @@ async fn another_source_is_not_taken_for_the_one_whose_positions_it_has() {
 }
 
 #[tokio::test]
-async fn what_another_source_added_is_counted_and_what_was_there_is_not() {
+async fn new_jobs_of_another_source_are_counted_and_different_jobs_are_not() {
     let fairlane = memory().await;
     let bulk = fairlane.bulk("customer-7", "newsletter").open().await.unwrap();
     bulk.add_all((0..3).map(|number| bulk.job("mail", &number))).await.unwrap();
@@ -97,7 +98,7 @@ async fn what_another_source_added_is_counted_and_what_was_there_is_not() {
 }
 
 #[tokio::test]
-async fn jobs_that_have_ended_do_not_keep_their_source_from_being_ingested_again() {
+async fn a_source_can_be_ingested_again_after_its_jobs_have_ended() {
     let fairlane = memory().await;
     let bulk = fairlane.bulk("customer-7", "newsletter").source("f00d").open().await.unwrap();
     assert_eq!(bulk.plan().await.unwrap().source.as_deref(), Some("f00d"));
@@ -111,7 +112,7 @@ async fn jobs_that_have_ended_do_not_keep_their_source_from_being_ingested_again
 }
 
 #[tokio::test]
-async fn a_callback_without_room_for_its_type_is_refused_before_anything_is_opened() {
+async fn opening_a_bulk_action_fails_if_there_is_no_room_for_the_type_of_its_callback() {
     let fairlane = memory().await;
     let with_callback =
         |id: &str| fairlane.bulk("customer-7", id).callback("https://customer-7.example/done");
@@ -133,14 +134,14 @@ async fn a_callback_without_room_for_its_type_is_refused_before_anything_is_open
 }
 
 #[tokio::test]
-async fn lost_answers_are_asked_for_again_and_nothing_is_added_twice() {
+async fn after_lost_replies_no_job_is_added_twice() {
     let (lossy, fairlane) = Lossy::open(Settings::default()).await;
     let bulk = fairlane.bulk("customer-7", "newsletter").open().await.unwrap();
-    let heard = Arc::new(AtomicU64::new(0));
-    let hears = heard.clone();
-    let mut ingest = bulk.ingest().on_obstacle(move |obstacle| {
-        assert!(matches!(obstacle, Obstacle::Down(_)));
-        hears.fetch_add(1, Ordering::SeqCst);
+    let waits = Arc::new(AtomicU64::new(0));
+    let counter = waits.clone();
+    let mut ingest = bulk.ingest().on_backpressure(move |backpressure| {
+        assert!(matches!(backpressure, Backpressure::Down(_)));
+        counter.fetch_add(1, Ordering::SeqCst);
     });
     for number in 0..450 {
         if number == 200 {
@@ -148,24 +149,24 @@ async fn lost_answers_are_asked_for_again_and_nothing_is_added_twice() {
         }
         ingest.push(bulk.job("mail", &number)).await.unwrap();
     }
-    // The step whose answer was lost is found there the second time.
+    // The jobs of the step whose reply was lost exist when it is sent again.
     assert_eq!(ingest.finish().await.unwrap(), counts(250, 200));
-    assert_eq!(heard.load(Ordering::SeqCst), 2);
+    assert_eq!(waits.load(Ordering::SeqCst), 2);
     assert_eq!(bulk.seal(Some(450)).await.unwrap().total, 450);
 }
 
 #[tokio::test]
-async fn patience_with_an_engine_that_stays_away_ends() {
+async fn a_retry_budget_ends_if_the_engine_stays_unreachable() {
     let (lossy, fairlane) = Lossy::open(Settings::default()).await;
     let bulk = fairlane.bulk("customer-7", "newsletter").open().await.unwrap();
-    let patience = Patience { while_down: Duration::from_millis(1), ..Patience::default() };
-    let mut ingest = bulk.ingest().patience(patience);
+    let budget = RetryBudget { while_down: Duration::from_millis(1), ..RetryBudget::default() };
+    let mut ingest = bulk.ingest().retry_budget(budget);
     ingest.push(bulk.job("mail", &1)).await.unwrap();
     lossy.to_lose.store(u64::MAX, Ordering::SeqCst);
     let error = ingest.flush().await.unwrap_err();
     assert!(matches!(error, Error::GaveUp { .. }) && error.to_string().contains("safe to repeat"), "{error}");
     lossy.to_lose.store(0, Ordering::SeqCst);
-    // Nothing is forgotten by the failure.
+    // The failure loses no job.
     assert_eq!(ingest.finish().await.unwrap(), counts(0, 1));
 }
 
@@ -177,9 +178,9 @@ async fn an_ingestion_larger_than_the_queue_waits_for_room() {
     let worker = fairlane.clone();
     let pool = Arc::new(Mutex::new(None));
     let started = pool.clone();
-    // Nothing is done until the queue is full for the first time.
-    let mut ingest = bulk.ingest().on_obstacle(move |obstacle| {
-        assert_eq!(*obstacle, Obstacle::Full(Refusal::GroupFull));
+    // The worker starts when the queue is full for the first time.
+    let mut ingest = bulk.ingest().on_backpressure(move |backpressure| {
+        assert_eq!(*backpressure, Backpressure::Full(Refusal::GroupFull));
         let start = || worker.worker().process("mail", |_: u64, _: Context| async {}).start().unwrap();
         started.lock().unwrap().get_or_insert_with(start);
     });
@@ -211,7 +212,7 @@ async fn an_id_of_another_bulk_action_is_a_conflict_that_names_the_job() {
 }
 
 #[tokio::test]
-async fn a_job_that_cannot_join_is_named() {
+async fn an_error_names_the_job_that_cannot_join() {
     let fairlane = memory().await;
     let bulk = fairlane.bulk("customer-7", "newsletter").open().await.unwrap();
     let mut ingest = bulk.ingest();
@@ -222,7 +223,7 @@ async fn a_job_that_cannot_join_is_named() {
     assert!(wrong.to_string().contains("\"newsletter-3\" (number 3)"), "{wrong}");
     assert_eq!(ingest.finish().await.unwrap(), counts(1, 0));
     bulk.seal(None).await.unwrap();
-    let sealed = bulk.ingest().skip(5).patience(Patience::NONE);
+    let sealed = bulk.ingest().skip(5).retry_budget(RetryBudget::NONE);
     let late = push_one(sealed, bulk.job("mail", &2)).await.unwrap_err();
     assert!(late.to_string().contains("newsletter-6") && late.to_string().contains("sealed"), "{late}");
     let nowhere = fairlane.bulk("customer-7", "unknown").opened_before().unwrap();
@@ -231,7 +232,7 @@ async fn a_job_that_cannot_join_is_named() {
 }
 
 #[tokio::test]
-async fn a_job_left_out_does_not_shift_the_positions_of_the_others() {
+async fn a_job_that_is_left_out_does_not_shift_the_positions_of_the_others() {
     let fairlane = memory().await;
     let bulk = fairlane.bulk("customer-7", "newsletter").open().await.unwrap();
     fairlane.enqueue(Job::new("customer-7", "mail", &1).id("taken")).await.unwrap().accepted().unwrap();
@@ -251,7 +252,7 @@ async fn a_job_left_out_does_not_shift_the_positions_of_the_others() {
 }
 
 #[tokio::test]
-async fn large_payloads_are_sent_in_steps_that_fit() {
+async fn large_payloads_are_sent_in_commands_that_fit() {
     let (lossy, fairlane) = Lossy::open(Settings::default()).await;
     let bulk = fairlane.bulk("customer-7", "newsletter").open().await.unwrap();
     let mut ingest = bulk.ingest();
@@ -264,7 +265,7 @@ async fn large_payloads_are_sent_in_steps_that_fit() {
 }
 
 #[test]
-fn an_address_that_cannot_be_called_back_is_refused() {
+fn an_invalid_callback_url_is_rejected() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let refused = runtime.block_on(async {
         let new = memory().await.bulk("customer-7", "newsletter").callback("customer-7.example");
@@ -275,13 +276,13 @@ fn an_address_that_cannot_be_called_back_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_redis_that_is_killed_and_comes_back_gets_every_job_once() {
+async fn a_redis_that_is_killed_and_restarted_gets_every_job_once() {
     let server = RedisServer::start(ServerOptions { durable: true, ..ServerOptions::default() });
     let fairlane = Fairlane::open(&server.url()).await.unwrap();
     let bulk = fairlane.bulk("customer-7", "newsletter").open().await.unwrap();
     let server = Arc::new(Mutex::new((server, false)));
     let down = server.clone();
-    let mut ingest = bulk.ingest().on_obstacle(move |_| {
+    let mut ingest = bulk.ingest().on_backpressure(move |_| {
         let (server, is_back) = &mut *down.lock().unwrap();
         if !std::mem::replace(is_back, true) {
             server.restart();
@@ -295,7 +296,7 @@ async fn a_redis_that_is_killed_and_comes_back_gets_every_job_once() {
     }
     let (ingested, view) = tokio::spawn(ingest.seal()).await.unwrap().unwrap();
     assert_eq!((ingested.jobs, view.total), (1000, 1000));
-    assert!(server.lock().unwrap().1, "it was missed");
+    assert!(server.lock().unwrap().1, "the outage was noticed");
 }
 
 async fn push_one(mut ingest: fairlane::Ingest, job: Job) -> Result<Ingested, Error> {
@@ -304,7 +305,7 @@ async fn push_one(mut ingest: fairlane::Ingest, job: Job) -> Result<Ingested, Er
 }
 
 #[tokio::test]
-async fn a_seal_with_another_number_leaves_it_open() {
+async fn sealing_with_another_number_of_jobs_leaves_the_bulk_action_open() {
     let fairlane = memory().await;
     let bulk = fairlane.bulk("customer-7", "newsletter").open().await.unwrap();
     bulk.add_all([bulk.job("mail", &1)]).await.unwrap();
@@ -314,7 +315,7 @@ async fn a_seal_with_another_number_leaves_it_open() {
 }
 
 #[tokio::test]
-async fn a_second_seal_with_another_number_is_refused() {
+async fn sealing_again_with_another_number_of_jobs_is_rejected() {
     let fairlane = memory().await;
     let bulk = fairlane.bulk("customer-7", "newsletter").open().await.unwrap();
     bulk.add_all([bulk.job("mail", &1)]).await.unwrap();
@@ -326,14 +327,14 @@ async fn a_second_seal_with_another_number_is_refused() {
 }
 
 #[tokio::test]
-async fn it_is_held_resumed_and_cancelled() {
+async fn a_bulk_action_is_held_resumed_and_cancelled() {
     let fairlane = memory().await;
     let bulk =
         fairlane.bulk("customer-7", "newsletter").deadline(Duration::from_secs(60)).open().await.unwrap();
     bulk.add_all((0..10).map(|number| bulk.job("mail", &number))).await.unwrap();
     assert!(bulk.view().await.unwrap().deadline.is_some());
-    assert_eq!(bulk.hold().await.unwrap().course.as_str(), "hold");
-    assert_eq!(bulk.resume().await.unwrap().course.as_str(), "run");
+    assert_eq!(bulk.hold().await.unwrap().mode.as_str(), "hold");
+    assert_eq!(bulk.resume().await.unwrap().mode.as_str(), "run");
     assert_eq!(bulk.cancel().await.unwrap().state, BulkState::Cancelled);
     assert_eq!(bulk.finished().await.unwrap().state, BulkState::Cancelled);
     let unknown = fairlane.bulk("customer-7", "unknown").opened_before().unwrap();
@@ -345,7 +346,7 @@ async fn it_is_held_resumed_and_cancelled() {
 }
 
 #[tokio::test]
-async fn its_summary_counts_errors_and_has_what_its_fold_made() {
+async fn a_summary_has_error_counts_and_the_value_of_its_fold() {
     let fairlane = memory().await;
     let bulk = fairlane.bulk("customer-7", "newsletter").fold("lengths").open().await.unwrap();
     assert_eq!(bulk.summary().await.unwrap(), None);
@@ -364,10 +365,10 @@ async fn its_summary_counts_errors_and_has_what_its_fold_made() {
         .unwrap();
     bulk.add_all((0..10).map(|number| bulk.job("mail", &number))).await.unwrap();
     bulk.seal(Some(10)).await.unwrap();
-    let mut looks = 0;
-    let view = bulk.finished_with(|_| looks += 1).await.unwrap();
+    let mut polls = 0;
+    let view = bulk.finished_with(|_| polls += 1).await.unwrap();
     assert_eq!((view.state, view.succeeded, view.failed), (BulkState::Completed, 5, 5));
-    assert!(looks > 0);
+    assert!(polls > 0);
     let summary = bulk.summary().await.unwrap().unwrap();
     assert_eq!((summary.errors[0].code.as_str(), summary.errors[0].count), ("odd", 5));
     assert_eq!(summary.fold, Some(5.into()));

@@ -1,4 +1,4 @@
-//! Callbacks from the opener's wish to the receiver.
+//! Callbacks, from opening a bulk action to the request at the receiver.
 
 use fairlane::{AddressRule, CallbackSettings, Context, Fairlane};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -7,7 +7,7 @@ use tokio::net::TcpListener;
 const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
-/// Takes one request, agrees to it, and gives its headers and body.
+/// Accepts one request, responds 204, and returns its headers and body.
 async fn receive(listener: TcpListener) -> (String, Vec<u8>) {
     let (mut stream, _) = listener.accept().await.unwrap();
     let mut received = Vec::new();
@@ -51,7 +51,7 @@ async fn a_receiver_is_called_when_a_bulk_action_has_ended() {
 }
 
 #[tokio::test]
-async fn a_bulk_action_in_a_trace_that_is_none_is_not_opened() {
+async fn a_bulk_action_with_an_invalid_trace_is_not_opened() {
     let fairlane = Fairlane::open("memory:").await.unwrap();
     let wrong = fairlane.bulk("customer-7", "news").trace("00-1-1-01").open().await.err().unwrap();
     assert!(wrong.to_string().contains("a trace is a W3C traceparent"), "{wrong}");
@@ -59,7 +59,7 @@ async fn a_bulk_action_in_a_trace_that_is_none_is_not_opened() {
 }
 
 #[tokio::test]
-async fn how_often_callbacks_are_tried_again_stays_as_somebody_has_set_it() {
+async fn an_existing_retry_setting_of_callbacks_is_kept() {
     let fairlane = Fairlane::open("memory:").await.unwrap();
     let settings = || CallbackSettings::new(vec![SECRET.parse().unwrap()]);
     let retries = async || {

@@ -1,22 +1,22 @@
-//! Dead jobs by filter, over pages.
+//! Dead jobs: filters, requeue and discard over several pages.
 
 use std::time::Duration;
 
 use fairlane::{Context, Fairlane, Job, JobState, Outcome, Pool, Settings};
 
-/// Fails with its payload as the code; a worker that lets none of them live.
+/// A worker whose jobs all fail, with their payload as the code.
 fn failing(fairlane: &Fairlane) -> Pool {
     let fail = |code: String, _: Context| async move { Outcome::failed(code, "it never works") };
     fairlane.worker().process("mail", fail).process("text", fail).start().unwrap()
 }
 
 async fn all_dead(fairlane: &Fairlane, count: u64) {
-    while fairlane.whole().await.unwrap().failed < count {
+    while fairlane.queue_view().await.unwrap().failed < count {
         tokio::task::yield_now().await;
     }
 }
 
-/// 700 dead letters of one customer, more than a page, and 10 of another customer and type.
+/// 700 dead jobs of one customer, more than a page, and 10 of another customer and type.
 async fn graveyard() -> Fairlane {
     let fairlane = Fairlane::open("memory:").await.unwrap();
     let code = |number: u32| if number.is_multiple_of(7) { "rare" } else { "frequent" };
@@ -37,22 +37,22 @@ async fn filters_narrow_the_list() {
     assert_eq!(dead().list(3).await.unwrap().len(), 3);
     assert_eq!(dead().group("customer-8").list(100).await.unwrap().len(), 10);
     assert_eq!(dead().job_type("mail").code("rare").list(1000).await.unwrap().len(), 100);
-    assert_eq!(dead().code("unheard").list(10).await.unwrap().len(), 0);
+    assert_eq!(dead().code("unknown").list(10).await.unwrap().len(), 0);
     assert_eq!(dead().older_than(Duration::from_secs(3600)).list(10).await.unwrap().len(), 0);
     assert!(dead().group("").list(1).await.is_err());
 }
 
 #[tokio::test]
-async fn those_that_match_are_requeued_on_every_page() {
+async fn selected_jobs_are_requeued_on_every_page() {
     let fairlane = graveyard().await;
     let counts = fairlane.dead().code("frequent").requeue().await.unwrap();
     assert_eq!((counts.requeued, counts.full, counts.gone), (600, 0, 0));
-    let whole = fairlane.whole().await.unwrap();
-    assert_eq!((whole.failed, whole.backlog), (110, 600));
+    let totals = fairlane.queue_view().await.unwrap();
+    assert_eq!((totals.failed, totals.backlog), (110, 600));
 }
 
 #[tokio::test]
-async fn jobs_that_die_again_meanwhile_do_not_keep_a_requeue_going() {
+async fn jobs_that_die_again_do_not_keep_a_requeue_going() {
     let fairlane = graveyard().await;
     let pool = failing(&fairlane);
     let counts = fairlane.dead().requeue().await.unwrap();
@@ -65,17 +65,17 @@ async fn jobs_that_die_again_meanwhile_do_not_keep_a_requeue_going() {
 }
 
 #[tokio::test]
-async fn what_finds_no_room_stays_dead() {
+async fn jobs_without_room_in_the_queue_stay_dead() {
     let fairlane = graveyard().await;
     let settings = Settings { group_backlog_max: 100, ..Settings::default() };
-    let set = fairlane_core::queue::SetWhole { settings };
-    fairlane.engine().set_whole(set).await.unwrap();
+    let set = fairlane_core::queue::SetQueue { settings };
+    fairlane.engine().call(set).await.unwrap();
     let counts = fairlane.dead().group("customer-7").requeue().await.unwrap();
     assert_eq!((counts.requeued, counts.full), (100, 600));
 }
 
 #[tokio::test]
-async fn those_that_match_are_discarded_on_every_page() {
+async fn selected_jobs_are_discarded_on_every_page() {
     let fairlane = graveyard().await;
     let counts = fairlane.dead().group("customer-7").discard().await.unwrap();
     assert_eq!((counts.discarded, counts.gone), (700, 0));

@@ -1,10 +1,10 @@
-//! Jobs that stand alone.
+//! Jobs outside bulk actions.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fairlane::{
-    Context, Difference, Error, Fairlane, Job, JobReceipt, JobState, Level, Patience, Refusal, Settings,
+    Context, Difference, Error, Fairlane, Job, JobReceipt, JobState, Level, Refusal, RetryBudget, Settings,
 };
 
 use super::lossy::Lossy;
@@ -18,17 +18,17 @@ fn small(group_backlog_max: u64) -> Settings {
 }
 
 #[tokio::test]
-async fn a_job_enqueued_twice_is_there_once() {
+async fn a_job_enqueued_twice_is_stored_once() {
     let fairlane = Fairlane::open("memory:").await.unwrap();
     assert!(fairlane.enqueue(job("a")).await.unwrap().is_created());
     let again = fairlane.enqueue(job("a")).await.unwrap();
     assert_eq!(again.receipt, JobReceipt::Exists { bulk: None });
     assert_eq!(again.accepted().unwrap().id.to_string(), "a");
-    assert_eq!(fairlane.whole().await.unwrap().backlog, 1);
+    assert_eq!(fairlane.queue_view().await.unwrap().backlog, 1);
 }
 
 #[tokio::test]
-async fn another_job_of_the_same_id_is_an_error_that_says_what_is_another() {
+async fn a_different_job_with_the_same_id_is_an_error_that_names_the_difference() {
     let fairlane = Fairlane::open("memory:").await.unwrap();
     fairlane.enqueue(job("a")).await.unwrap().accepted().unwrap();
     let other = fairlane.enqueue(job("a").level(Level::High)).await.unwrap();
@@ -41,26 +41,26 @@ async fn another_job_of_the_same_id_is_an_error_that_says_what_is_another() {
 }
 
 #[tokio::test]
-async fn a_receipt_says_how_many_jobs_its_group_has_to_do() {
+async fn a_receipt_has_the_backlog_of_its_group() {
     let fairlane = Fairlane::open_with("memory:", small(3)).await.unwrap();
     let backlogs =
         |receipts: Vec<fairlane::Receipt>| receipts.iter().map(|one| one.backlog).collect::<Vec<_>>();
     let other = Job::new("customer-8", "mail", &1);
     let receipts = fairlane.enqueue_all([job("a"), job("b"), other, job("a")]).await.unwrap();
     assert_eq!(backlogs(receipts), [1, 2, 1, 2]);
-    let receipts = fairlane.enqueue_patiently([job("b"), job("c")], Patience::NONE).await.unwrap();
+    let receipts = fairlane.enqueue_with_retry([job("b"), job("c")], RetryBudget::NONE).await.unwrap();
     assert_eq!(backlogs(receipts), [2, 3]);
 }
 
 #[tokio::test]
-async fn a_trace_reaches_the_processor_and_stays_to_be_seen() {
+async fn a_trace_reaches_the_processor_and_is_shown_in_the_view() {
     let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let fairlane = Fairlane::open("memory:").await.unwrap();
     let wrong = fairlane.enqueue(job("a").trace(&trace[1..])).await.unwrap_err();
     assert!(matches!(&wrong, Error::Job { reason, .. } if reason.contains("W3C traceparent")), "{wrong}");
     fairlane.enqueue(job("a").trace(trace)).await.unwrap().accepted().unwrap();
-    let told = |_: String, job: Context| async move { fairlane::Outcome::done(&job.trace()) };
-    let pool = fairlane.worker().process("mail", told).start().unwrap();
+    let trace_of = |_: String, job: Context| async move { fairlane::Outcome::done(&job.trace()) };
+    let pool = fairlane.worker().process("mail", trace_of).start().unwrap();
     let view = fairlane.job("customer-7", "a").finished().await.unwrap().unwrap();
     assert_eq!(&*view.note, format!("{trace:?}").as_bytes());
     assert_eq!(view.trace.unwrap().as_str(), trace);
@@ -68,7 +68,7 @@ async fn a_trace_reaches_the_processor_and_stays_to_be_seen() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_a_value_with_the_time_to_try_again() {
+async fn a_refusal_is_a_receipt_with_the_delay_before_a_retry() {
     let fairlane = Fairlane::open_with("memory:", small(1)).await.unwrap();
     let receipts = fairlane.enqueue_all([job("a"), job("b")]).await.unwrap();
     assert!(receipts[0].is_created());
@@ -81,15 +81,15 @@ async fn a_refusal_is_a_value_with_the_time_to_try_again() {
 }
 
 #[tokio::test]
-async fn nothing_is_sent_when_one_of_the_jobs_cannot_be_one() {
+async fn nothing_is_sent_when_one_of_the_jobs_is_invalid() {
     let fairlane = Fairlane::open("memory:").await.unwrap();
     let error = fairlane.enqueue_all([job("a"), job("b").cost(0)]).await.unwrap_err();
     assert!(error.to_string().contains("\"b\""), "{error}");
-    assert_eq!(fairlane.whole().await.unwrap().backlog, 0);
+    assert_eq!(fairlane.queue_view().await.unwrap().backlog, 0);
 }
 
 #[tokio::test]
-async fn patience_waits_for_room_and_keeps_the_order() {
+async fn retries_wait_for_room_and_keep_the_order() {
     let fairlane = Fairlane::open_with("memory:", small(2)).await.unwrap();
     let (done, mut order) = tokio::sync::mpsc::unbounded_channel();
     let pool = fairlane
@@ -103,7 +103,7 @@ async fn patience_waits_for_room_and_keeps_the_order() {
         .unwrap();
     let names: Vec<String> = (1..=6).map(|number| format!("job-{number}")).collect();
     let jobs = names.iter().map(|name| job(name));
-    let receipts = fairlane.enqueue_patiently(jobs, Patience::default()).await.unwrap();
+    let receipts = fairlane.enqueue_with_retry(jobs, RetryBudget::default()).await.unwrap();
     assert!(receipts.iter().all(|receipt| receipt.is_created()));
     for name in names {
         assert_eq!(order.recv().await.unwrap(), name);
@@ -112,17 +112,17 @@ async fn patience_waits_for_room_and_keeps_the_order() {
 }
 
 #[tokio::test]
-async fn without_patience_the_first_obstacle_is_an_error() {
+async fn without_a_retry_budget_backpressure_is_an_error_at_once() {
     let (lossy, fairlane) = Lossy::open(small(1)).await;
-    let full = fairlane.enqueue_patiently([job("a"), job("b")], Patience::NONE).await.unwrap_err();
+    let full = fairlane.enqueue_with_retry([job("a"), job("b")], RetryBudget::NONE).await.unwrap_err();
     assert!(matches!(&full, Error::GaveUp { reason, .. } if reason.contains("unfinished jobs")), "{full}");
     lossy.to_lose.store(1, Ordering::SeqCst);
-    let down = fairlane.enqueue_patiently([job("a")], Patience::NONE).await.unwrap_err();
-    assert!(down.is_retryable() && down.to_string().contains("the answer is lost"), "{down}");
+    let down = fairlane.enqueue_with_retry([job("a")], RetryBudget::NONE).await.unwrap_err();
+    assert!(down.is_retryable() && down.to_string().contains("the reply is lost"), "{down}");
 }
 
 #[tokio::test]
-async fn a_job_is_waited_for_looked_at_and_cancelled() {
+async fn a_job_is_waited_for_inspected_and_cancelled() {
     let fairlane = Fairlane::open("memory:").await.unwrap();
     let missing = fairlane.job("customer-7", "a");
     assert!(missing.view().await.unwrap().is_none() && missing.explain().await.unwrap().is_none());
@@ -130,14 +130,14 @@ async fn a_job_is_waited_for_looked_at_and_cancelled() {
     assert_eq!(missing.cancel().await.unwrap(), fairlane::Cancellation::Unknown);
 
     fairlane.enqueue(job("a").delay(Duration::from_secs(3600))).await.unwrap().accepted().unwrap();
-    let there = fairlane.job("customer-7", "a");
-    assert_eq!(there.view().await.unwrap().unwrap().state, JobState::Waiting);
-    assert_eq!(there.cancel().await.unwrap(), fairlane::Cancellation::Cancelled);
-    assert_eq!(there.finished().await.unwrap().unwrap().state, JobState::Cancelled);
+    let existing = fairlane.job("customer-7", "a");
+    assert_eq!(existing.view().await.unwrap().unwrap().state, JobState::Waiting);
+    assert_eq!(existing.cancel().await.unwrap(), fairlane::Cancellation::Cancelled);
+    assert_eq!(existing.finished().await.unwrap().unwrap().state, JobState::Cancelled);
 }
 
 #[tokio::test]
-async fn what_is_in_a_directory_stays_and_attaching_leaves_its_settings() {
+async fn a_directory_keeps_its_jobs_and_attaching_keeps_its_settings() {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("dir:{}/queue", folder.path().display());
     assert!(Fairlane::attach(&url).await.err().unwrap().to_string().contains("there is no directory"));
@@ -145,6 +145,6 @@ async fn what_is_in_a_directory_stays_and_attaching_leaves_its_settings() {
     let fairlane = Fairlane::open_with(&url, settings).await.unwrap();
     fairlane.enqueue(job("a")).await.unwrap().accepted().unwrap();
     drop(fairlane);
-    let whole = Fairlane::attach(&url).await.unwrap().whole().await.unwrap();
-    assert_eq!((whole.backlog, whole.settings.max_retry_count), (1, 7));
+    let totals = Fairlane::attach(&url).await.unwrap().queue_view().await.unwrap();
+    assert_eq!((totals.backlog, totals.settings.max_retry_count), (1, 7));
 }

@@ -5,13 +5,13 @@ use std::process::Command;
 
 use fairlane_conformance::servers::{RedisServer, ServerOptions};
 
-/// Each example and what it says in the end.
+/// Each example, and what it prints in the end.
 const EXAMPLES: [(&str, &str); 5] = [
     ("enqueue_and_work", "COMPLETED: \"sent\""),
     ("bulk_action", "COMPLETED: 1000 of 1000 done"),
     ("rate_limited_downstream", "50 jobs with 55 calls"),
     ("retries_and_dead_jobs", "COMPLETED"),
-    ("middleware_and_events", "nobody: FAILED"),
+    ("middleware_and_events", "customer-0: FAILED"),
 ];
 
 /// Examples are built beside the tests.
@@ -27,9 +27,9 @@ fn run_all(url: &str) {
     let run = |name| Command::new(program(name)).arg(url).output().unwrap();
     for (name, words) in EXAMPLES {
         let output = run(name);
-        let said = String::from_utf8_lossy(&output.stdout);
+        let stdout = String::from_utf8_lossy(&output.stdout);
         let stderr = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success() && said.contains(words), "{name} on {url}: {said}{stderr}");
+        assert!(output.status.success() && stdout.contains(words), "{name} on {url}: {stdout}{stderr}");
     }
 }
 
@@ -45,18 +45,18 @@ fn every_example_is_run() {
 }
 
 #[test]
-fn the_examples_end_by_themselves_in_memory() {
+fn the_examples_run_to_their_end_in_memory() {
     run_all("memory:");
 }
 
 #[test]
-fn the_examples_end_by_themselves_in_a_directory() {
+fn the_examples_run_to_their_end_in_a_directory() {
     let folder = tempfile::tempdir().unwrap();
     run_all(&format!("dir:{}/queue", folder.path().display()));
 }
 
 #[test]
-fn the_examples_end_by_themselves_on_redis() {
+fn the_examples_run_to_their_end_on_redis() {
     let server = RedisServer::start(ServerOptions::default());
     run_all(&server.url());
 }

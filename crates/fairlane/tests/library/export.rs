@@ -13,8 +13,8 @@ async fn lines(bulk: &Bulk, filter: Filter) -> Vec<Value> {
     lines
 }
 
-/// What each kind of job ends with.
-async fn answer(kind: String, _: Context) -> Outcome {
+/// Ends each kind of job with its kind of result.
+async fn end(kind: String, _: Context) -> Outcome {
     match kind.as_str() {
         "json" => Outcome::done_bytes("{\"sent\":\n  1.50}"),
         "text" => Outcome::done_bytes("plain words"),
@@ -27,7 +27,7 @@ async fn answer(kind: String, _: Context) -> Outcome {
 #[tokio::test]
 async fn each_job_is_a_line_with_its_result_or_its_error() {
     let fairlane = Fairlane::open("memory:").await.unwrap();
-    let pool = fairlane.worker().process("mail", answer).start().unwrap();
+    let pool = fairlane.worker().process("mail", end).start().unwrap();
     let bulk = fairlane.bulk("customer-7", "kinds").open().await.unwrap();
     let kinds = ["json", "text", "empty", "wrong", "bytes"];
     bulk.add_all(kinds.map(|kind| bulk.job("mail", &kind).id(kind))).await.unwrap();
@@ -54,7 +54,7 @@ async fn each_job_is_a_line_with_its_result_or_its_error() {
 }
 
 #[tokio::test]
-async fn results_that_are_json_are_passed_byte_for_byte() {
+async fn results_that_are_json_are_exported_byte_for_byte() {
     let fairlane = Fairlane::open("memory:").await.unwrap();
     let exact = "{\"z\":1.500,\"a\":12345678901234567890123}";
     let pool = fairlane
@@ -74,7 +74,7 @@ async fn results_that_are_json_are_passed_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn a_bulk_action_that_is_not_there_is_said_to_be_missing() {
+async fn exporting_a_missing_bulk_action_is_an_error() {
     let fairlane = Fairlane::open("memory:").await.unwrap();
     let bulk = fairlane.bulk("customer-7", "unknown").opened_before().unwrap();
     let error = bulk.export(tokio::io::sink(), Filter::All).await.unwrap_err();

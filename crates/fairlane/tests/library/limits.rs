@@ -3,7 +3,7 @@
 use fairlane::{Fairlane, Job, Rate, parse_rate};
 
 #[tokio::test]
-async fn what_is_said_of_a_group_is_set_and_the_rest_stays() {
+async fn changed_settings_of_a_group_are_applied_and_the_others_stay() {
     let fairlane = Fairlane::open("memory:").await.unwrap();
     assert!(fairlane.group("customer-7").view().await.unwrap().is_none());
     let group = fairlane.group("customer-7").weight(3).rate("50/s burst 5").concurrency(10).base_priority(-7);
@@ -17,7 +17,7 @@ async fn what_is_said_of_a_group_is_set_and_the_rest_stays() {
 }
 
 #[tokio::test]
-async fn what_is_said_of_a_type_is_set_and_the_rest_stays() {
+async fn changed_settings_of_a_type_are_applied_and_the_others_stay() {
     let fairlane = Fairlane::open("memory:").await.unwrap();
     let rate = Rate::per_second(20).unwrap();
     let mail = fairlane.job_type("mail").rate(rate).concurrency(4).max_retry_count(9).pause();
@@ -34,7 +34,7 @@ async fn what_is_said_of_a_type_is_set_and_the_rest_stays() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_set_is_refused_with_what_can() {
+async fn invalid_settings_are_rejected_with_the_allowed_range() {
     let fairlane = Fairlane::open("memory:").await.unwrap();
     let group = || fairlane.group("customer-7");
     let weight = group().weight(0).apply().await.unwrap_err().to_string();

@@ -1,63 +1,46 @@
-//! An engine whose answers get lost, and one that cannot be reached.
+//! An engine that carries out every command and loses some of the replies.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
-use fairlane::{Engine, EngineError, Fairlane, Settings, TypeId};
-use fairlane_core::queue::{Command, Reply};
-use fairlane_engine::{BoxFuture, WalkPage};
-use tokio::sync::mpsc;
+use fairlane::{EngineError, Fairlane, Settings};
+use fairlane_core::{Command, queue};
+use fairlane_engine::{Hooks, layer};
 
-/// Carries every command out, and loses the answers that it is told to lose.
+/// The faults of an engine, and its counts.
+#[derive(Default)]
 pub struct Lossy {
-    inner: Arc<dyn Engine>,
-    /// Answers to lose, counted down.
+    /// Number of replies still to lose.
     pub to_lose: AtomicU64,
-    /// Enqueue commands so far.
+    /// Number of enqueue commands so far.
     pub enqueues: AtomicU64,
 }
 
 impl Lossy {
-    /// In memory, with these settings.
+    /// Opens a queue in memory, with these settings, whose replies can be lost.
     pub async fn open(settings: Settings) -> (Arc<Self>, Fairlane) {
         let inner = fairlane_engine::open("memory:", settings).await.unwrap();
-        let lossy = Arc::new(Self { inner, to_lose: AtomicU64::new(0), enqueues: AtomicU64::new(0) });
-        (lossy.clone(), Fairlane::from_engine(lossy))
+        let lossy = Arc::new(Self::default());
+        let state = lossy.clone();
+        let hooks = Hooks::default().submit(move |inner, command| {
+            let state = state.clone();
+            Box::pin(async move {
+                if matches!(command, Command::Queue(queue::Command::Enqueue(_))) {
+                    state.enqueues.fetch_add(1, Ordering::SeqCst);
+                }
+                let reply = inner.submit(command).await?;
+                if state.loses() {
+                    let reason = "the reply is lost".into();
+                    return Err(EngineError::Unavailable { engine: "lossy", reason });
+                }
+                Ok(reply)
+            })
+        });
+        (lossy, Fairlane::from_engine(layer(inner, hooks)))
     }
 
     fn loses(&self) -> bool {
-        let lower = |left: u64| left.checked_sub(1);
-        self.to_lose.fetch_update(Ordering::SeqCst, Ordering::SeqCst, lower).is_ok()
-    }
-}
-
-impl Engine for Lossy {
-    fn name(&self) -> &'static str {
-        "lossy"
-    }
-
-    fn execute(&self, command: Command) -> BoxFuture<'_, Result<Reply, EngineError>> {
-        Box::pin(async move {
-            if matches!(command, Command::Enqueue(_)) {
-                self.enqueues.fetch_add(1, Ordering::SeqCst);
-            }
-            let reply = self.inner.execute(command).await?;
-            if self.loses() {
-                return Err(EngineError::Unavailable {
-                    engine: "lossy",
-                    reason: "the answer is lost".into(),
-                });
-            }
-            Ok(reply)
-        })
-    }
-
-    fn wait<'a>(&'a self, types: &'a [TypeId], most: Duration) -> BoxFuture<'a, Result<bool, EngineError>> {
-        self.inner.wait(types, most)
-    }
-
-    fn walk(&self, pages: mpsc::Sender<WalkPage>) -> BoxFuture<'_, Result<(), EngineError>> {
-        self.inner.walk(pages)
+        let decrement = |left: u64| left.checked_sub(1);
+        self.to_lose.fetch_update(Ordering::SeqCst, Ordering::SeqCst, decrement).is_ok()
     }
 }

@@ -1,6 +1,6 @@
 //! The library as an application uses it.
 
-#![expect(clippy::unwrap_used, reason = "what a test needs and does not get is its failure")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod bulk;
 mod callbacks;

@@ -1,8 +1,8 @@
-//! The README shows the examples that `examples.rs` runs on every engine, word for word.
+//! The README shows the examples that `examples.rs` runs on every engine, byte for byte.
 
 const README: &str = include_str!("../../../../README.md");
 
-/// An example without its heading.
+/// An example without its module comment.
 fn shown(example: &str) -> String {
     let lines: Vec<&str> = example.lines().filter(|line| !line.starts_with("//!")).collect();
     lines.join("\n").trim().to_owned()
@@ -18,5 +18,9 @@ fn the_readme_shows_the_examples_that_are_run() {
         .collect();
     let examples =
         [include_str!("../../examples/enqueue_and_work.rs"), include_str!("../../examples/bulk_action.rs")];
-    assert_eq!(blocks, examples.map(shown), "copy the examples into the README, without their headings");
+    assert_eq!(
+        blocks,
+        examples.map(shown),
+        "copy the examples into the README, without their module comments"
+    );
 }

@@ -1,7 +1,7 @@
-//! `cancel-N`: what cancelling a bulk action of N jobs costs, and what others feel of it.
+//! `cancel-N`: the cost of cancelling a bulk action of N jobs, and its effect on another group.
 //!
-//! The bulk action's jobs are swept as the janitor does, while another group's jobs are leased and settled
-//! one batch after the other; the floor is the same leases before anything was cancelled.
+//! Sweeps the jobs of the bulk action as the janitor does, while it leases and settles jobs of
+//! another group batch by batch. The floor is the same leases before the cancellation.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ const CALM_LEASES: usize = 200;
 /// Jobs of each of the other group's leases.
 const LEASE_JOBS: usize = 10;
 
-/// Cancels a bulk action of so many jobs and sweeps it.
+/// Cancels a bulk action of `jobs` jobs and sweeps it.
 pub async fn measure(ground: &Ground, jobs: usize) -> Result<BenchResult, Failure> {
     let workload = Workload::new(2);
     let bulk = BulkRef {
@@ -31,20 +31,20 @@ pub async fn measure(ground: &Ground, jobs: usize) -> Result<BenchResult, Failur
         id: BulkId::new("cancelled").expect("a plain word is a name"),
     };
     let open = OpenBulk { bulk: bulk.clone(), deadline_ms: None, failures_max: None, payload: [].into() };
-    ground.own.engine.open_bulk(open).await?;
+    ground.own.engine.call(open).await?;
     let in_bulk = |job: NewJob| NewJob { bulk: Some(bulk.id.clone()), ..job };
     let batches = (0..jobs.div_ceil(BATCH_JOBS)).map(|_| workload.batch(0, BATCH_JOBS));
     ground.enqueue(batches.map(|batch| batch.into_iter().map(in_bulk).collect()).collect()).await?;
     let others = jobs.div_ceil(SWEEP_JOBS_MAX) + CALM_LEASES + 1;
     let batches = (0..(others * LEASE_JOBS).div_ceil(BATCH_JOBS)).map(|_| other_batch(&workload));
     ground.enqueue(batches.collect()).await?;
-    let mut other = Other::new(ground);
+    let mut other = OtherGroup::new(ground);
     for _ in 0..CALM_LEASES {
         let took = other.lease(ground).await?;
         other.calm.push(took);
     }
     let started = Instant::now();
-    ground.own.engine.cancel_bulk(CancelBulk { bulk }).await?;
+    ground.own.engine.call(CancelBulk { bulk }).await?;
     let answered = started.elapsed();
     let before = match &ground.server {
         Some(server) => Some(server.read().await?),
@@ -52,7 +52,7 @@ pub async fn measure(ground: &Ground, jobs: usize) -> Result<BenchResult, Failur
     };
     let started = Instant::now();
     loop {
-        let swept = ground.own.engine.sweep(Sweep { jobs_max: SWEEP_JOBS_MAX }).await?;
+        let swept = ground.own.engine.call(Sweep { jobs_max: SWEEP_JOBS_MAX }).await?;
         let took = other.lease(ground).await?;
         other.during.push(took);
         if !swept.more {
@@ -67,7 +67,7 @@ pub async fn measure(ground: &Ground, jobs: usize) -> Result<BenchResult, Failur
     Ok(result)
 }
 
-/// Jobs of the other group, of a type of its own so that only the store is shared.
+/// Jobs of the other group, with a separate type, so that only the store is shared.
 fn other_batch(workload: &Workload) -> Vec<NewJob> {
     let type_id = other_type();
     workload.batch(1, BATCH_JOBS).into_iter().map(|job| NewJob { type_id: type_id.clone(), ..job }).collect()
@@ -77,13 +77,14 @@ fn other_type() -> TypeId {
     TypeId::new("other").expect("a plain word is a name")
 }
 
-struct Other {
+/// The group that is not cancelled, and the durations of its leases.
+struct OtherGroup {
     leaser: Leaser,
     calm: Vec<Duration>,
     during: Vec<Duration>,
 }
 
-impl Other {
+impl OtherGroup {
     fn new(ground: &Ground) -> Self {
         let worker = WorkerId::new("other").expect("a plain word is a name");
         let leaser = Leaser::new(ground.own.engine.clone(), worker);

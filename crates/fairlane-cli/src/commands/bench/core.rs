@@ -1,8 +1,8 @@
-//! `core`: the machine alone, on one thread, in given time.
+//! `core`: the state machine alone, on one thread, in virtual time.
 
 use std::time::Instant;
 
-use fairlane_core::queue::{Command, Enqueue, Lease, Leased, Machine, Reply, Settings, Settle};
+use fairlane_core::queue::{Enqueue, Lease, Leased, Machine, Settings, Settle};
 use fairlane_core::{HashSeed, Micros, RequestNumber, WorkerId};
 
 use super::floors::PlainQueue;
@@ -17,14 +17,14 @@ const START: Micros = Micros(1_700_000_000_000_000);
 const LEASE_MS: u64 = 60_000;
 const TURNS: usize = 5;
 
-/// Drains so many jobs of so many groups in turns with the floor.
+/// Drains a number of jobs of a number of groups in turns with the floor.
 pub fn measure(groups: usize, jobs: usize) -> BenchResult {
     let workload = Workload::new(groups);
     let mut machine = Machine::new(Settings::default(), HashSeed::FIXED, START);
     let mut floor = PlainQueue::default();
     for batch in workload.batches(jobs, BATCH_JOBS.min(jobs / groups)) {
         floor.enqueue(&batch);
-        machine.apply(Command::Enqueue(Enqueue { jobs: batch }), START);
+        machine.call(Enqueue { jobs: batch }, START);
     }
     let batches = jobs / TURNS / BATCH_JOBS;
     let (mut ours_rates, mut floor_rates) = (Vec::new(), Vec::new());
@@ -67,10 +67,10 @@ fn lease_and_settle(machine: &mut Machine, workload: &Workload, step: u64) {
         jobs_max: BATCH_JOBS,
         lease_ms: LEASE_MS,
     };
-    let Reply::Leased(Leased::Jobs { jobs, .. }) = machine.apply(Command::Lease(lease), now) else {
-        unreachable!("a first request is answered with jobs");
+    let Leased::Jobs { jobs, .. } = machine.call(lease, now) else {
+        unreachable!("the reply to a new request has jobs");
     };
     debug_assert_eq!(jobs.len(), BATCH_JOBS);
     let settlements = jobs.into_iter().map(success).collect();
-    machine.apply(Command::Settle(Settle { settlements }), now);
+    machine.call(Settle { settlements }, now);
 }

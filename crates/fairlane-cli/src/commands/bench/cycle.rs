@@ -1,4 +1,4 @@
-//! `cycle`: jobs into the queue and out again, everything durable before it is answered.
+//! `cycle`: enqueue, lease and settle, each durable before its reply.
 
 use super::ground::Ground;
 use super::plan::{BATCH_JOBS, GROUPS};
@@ -7,7 +7,7 @@ use super::rounds::{Rounds, compare};
 use super::workload::Workload;
 use crate::failure::Failure;
 
-/// Queue and floor take turns, so many jobs each.
+/// Queue and floor take turns, with the same number of jobs each.
 pub async fn measure(ground: &Ground, rounds: usize, jobs: usize) -> Result<BenchResult, Failure> {
     let workload = Workload::new(GROUPS);
     let (mut ours, mut floor) = (Rounds::default(), Rounds::default());

@@ -1,4 +1,4 @@
-//! `drain`: jobs out of the queue, leased and settled in batches, with nothing done in between.
+//! `drain`: leases and settles jobs in batches, without work in between.
 
 use super::enqueue::push_to_list;
 use super::floors::{Floor, ScriptFloor};
@@ -9,21 +9,21 @@ use super::rounds::{Rounds, compare};
 use super::workload::Workload;
 use crate::failure::Failure;
 
-/// What is drained, and in how many turns.
+/// The size of a drain.
 pub struct Shape {
-    /// Groups with jobs.
+    /// The number of groups.
     pub groups: usize,
-    /// Jobs in the queue at first.
+    /// Jobs in the queue after each fill.
     pub jobs: usize,
-    /// Jobs of one enqueue, all of one group.
+    /// Jobs per enqueue, all of one group.
     pub batch_jobs: usize,
-    /// Turns it is drained in.
+    /// Turns in which one fill is drained.
     pub turns: usize,
-    /// How often it is filled again.
+    /// How often the queue is filled.
     pub fills: usize,
 }
 
-/// Queue, floor and plain list take turns, so many jobs each.
+/// Queue, floor and plain list take turns, with the same number of jobs each.
 pub async fn measure(ground: &Ground, rounds: usize, jobs: usize) -> Result<BenchResult, Failure> {
     let shape =
         Shape { groups: GROUPS, jobs: rounds * jobs, batch_jobs: BATCH_JOBS, turns: rounds, fills: 1 };
@@ -46,7 +46,7 @@ pub async fn measure_shape(ground: &Ground, shape: &Shape) -> Result<BenchResult
     let workload = Workload::new(shape.groups);
     let server = ground.server.as_ref();
     let (mut ours, mut floor) = (Rounds::default(), Rounds::default());
-    // Every script runs once before the first turn, so that none is loaded inside it.
+    // Runs every script once before the first turn, so that no turn has to load it.
     ground.fill(&workload, BATCH_JOBS, BATCH_JOBS).await?;
     ground.fill_floor(&workload, BATCH_JOBS, BATCH_JOBS).await?;
     ground.drain(&workload.type_id, BATCH_JOBS).await?;

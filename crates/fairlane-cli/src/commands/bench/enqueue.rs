@@ -1,4 +1,4 @@
-//! `enqueue`: jobs into the queue.
+//! `enqueue`: adds jobs to the queue.
 
 use super::floors::{Floor, ScriptFloor};
 use super::ground::{Ground, divide, side_by_side};
@@ -8,12 +8,12 @@ use super::rounds::{Rounds, compare};
 use super::workload::Workload;
 use crate::failure::Failure;
 
-/// Queue, floor and plain list take turns, so many jobs each.
+/// Queue, floor and plain list take turns, with the same number of jobs each.
 pub async fn measure(ground: &Ground, rounds: usize, jobs: usize) -> Result<BenchResult, Failure> {
     let workload = Workload::new(GROUPS);
     let server = ground.server.as_ref();
     let (mut ours, mut floor, mut list) = (Rounds::default(), Rounds::default(), Rounds::default());
-    // A batch each before the first turn, so that no script is loaded inside it.
+    // Adds a batch to each before the first turn, so that no turn has to load a script.
     ground.fill(&workload, BATCH_JOBS, BATCH_JOBS).await?;
     ground.fill_floor(&workload, BATCH_JOBS, BATCH_JOBS).await?;
     for _ in 0..rounds {
@@ -29,7 +29,7 @@ pub async fn measure(ground: &Ground, rounds: usize, jobs: usize) -> Result<Benc
     Ok(BenchResult { list_per_second, list_us_per_job, ..compare(GROUPS, &ours, &floor) })
 }
 
-/// Fills the plain list from several callers at once.
+/// Fills the plain list from several concurrent callers.
 pub async fn push_to_list(
     scripts: &ScriptFloor,
     batches: Vec<Vec<fairlane_core::queue::NewJob>>,

@@ -1,8 +1,8 @@
-//! Floors: the least that could be called a queue, for comparison.
+//! Floors: minimal queues for comparison.
 //!
-//! A floor takes each id once, gives jobs out under a lease and forgets them when acknowledged.
-//! Left out on purpose, and what the queue's extra cost buys: groups and their fair order, limits,
-//! retries, retention, wake-ups, and safety under repetition.
+//! A floor accepts each id once, leases jobs and forgets them when they are acknowledged. Left out
+//! on purpose, because these features are what the queue costs more for: groups and their fair
+//! order, limits, retries, retention, wake-ups, and idempotency.
 
 mod plain;
 mod rows;
@@ -17,14 +17,14 @@ pub use plain::PlainQueue;
 pub use rows::RowFloor;
 pub use scripts::ScriptFloor;
 
-/// What the queue is compared with.
+/// The implementation that the queue is compared with.
 #[derive(Clone)]
 pub enum Floor {
     /// On Redis: three short scripts.
     Scripts(ScriptFloor),
     /// In memory: a queue, a set and a map.
     Plain(Arc<Mutex<PlainQueue>>),
-    /// In a directory: the rows of the jobs, written to SQLite and nothing else.
+    /// In a directory: only the rows of the jobs, written to SQLite.
     Rows(Arc<Mutex<RowFloor>>),
 }
 
@@ -46,7 +46,7 @@ impl Floor {
         }
     }
 
-    /// Takes up to so many jobs, and acknowledges them; how many there were.
+    /// Leases and acknowledges up to `jobs_max` jobs; returns their number.
     pub async fn pop_and_acknowledge(&self, jobs_max: usize) -> Result<usize, Failure> {
         match self {
             Self::Scripts(scripts) => scripts.pop_and_acknowledge(jobs_max).await,

@@ -1,6 +1,6 @@
-//! What a benchmark runs on: an engine of its own, the server's counters, and the floor.
+//! The environment of a benchmark: a temporary engine, the server's counters, and the floor.
 //!
-//! The four pairs of steps below drive queue and floor alike: same batches, same number of callers.
+//! The steps for queue and floor come in pairs: the same batches from the same number of callers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,21 +19,21 @@ use crate::own_engine::{OwnEngine, connect};
 
 const LEASE_MS: u64 = 60_000;
 
-/// Ready for one benchmark.
+/// The environment of one benchmark.
 pub struct Ground {
-    /// The queue.
+    /// The engine of the queue.
     pub own: OwnEngine,
-    /// The server below it, if there is one.
+    /// The counters of the Redis server, if there is one.
     pub server: Option<Server>,
-    /// What it is compared with.
+    /// The implementation that the queue is compared with.
     pub floor: Floor,
-    /// The address of everything.
+    /// The address of queue and floor.
     pub url: String,
     callers: AtomicUsize,
 }
 
 impl Ground {
-    /// An empty queue and an empty floor at this address.
+    /// Opens an empty queue and an empty floor at this address.
     pub async fn open(url: &str) -> Result<Self, Failure> {
         if url.starts_with("redis+cluster:") {
             return Err(Failure::bad_input("bench measures a single server; give one as redis://host:port"));
@@ -52,17 +52,17 @@ impl Ground {
         Ok(Self { own, server, floor, url: url.to_owned(), callers: AtomicUsize::new(0) })
     }
 
-    /// Removes what was left.
+    /// Removes all data of the benchmark.
     pub async fn clear(&self) -> Result<(), Failure> {
         self.own.clear().await
     }
 
-    /// Fills the queue with so many jobs, one group per batch.
+    /// Fills the queue with jobs, one group per batch.
     pub async fn fill(&self, workload: &Workload, jobs: usize, batch_jobs: usize) -> Result<(), Failure> {
         self.enqueue(workload.batches(jobs, batch_jobs).collect()).await
     }
 
-    /// Fills the floor likewise.
+    /// Fills the floor in the same way.
     pub async fn fill_floor(
         &self,
         workload: &Workload,
@@ -72,15 +72,15 @@ impl Ground {
         self.enqueue_floor(workload.batches(jobs, batch_jobs).collect()).await
     }
 
-    /// Enqueues batches from several callers at once.
+    /// Enqueues batches from several concurrent callers.
     pub async fn enqueue(&self, batches: Vec<Vec<NewJob>>) -> Result<(), Failure> {
         let callers = divide(batches).map(|batches| {
             let engine = self.own.engine.clone();
             async move {
                 for jobs in batches {
-                    let enqueued = engine.enqueue(Enqueue { jobs }).await?;
+                    let enqueued = engine.call(Enqueue { jobs }).await?;
                     if enqueued.receipts.iter().any(|receipt| *receipt != JobReceipt::Created) {
-                        return Err(Failure::broken("a new job was not taken"));
+                        return Err(Failure::broken("a new job was not accepted"));
                     }
                 }
                 Ok(())
@@ -89,7 +89,7 @@ impl Ground {
         side_by_side(callers).await
     }
 
-    /// Enqueues batches into the floor from as many callers.
+    /// Enqueues batches into the floor from the same number of callers.
     pub async fn enqueue_floor(&self, batches: Vec<Vec<NewJob>>) -> Result<(), Failure> {
         let callers = divide(batches).map(|batches| {
             let floor = self.floor.clone();
@@ -103,7 +103,7 @@ impl Ground {
         side_by_side(callers).await
     }
 
-    /// Leases and settles so many jobs in batches of 100, from several callers at once.
+    /// Leases and settles jobs in batches of 100 from several concurrent callers.
     pub async fn drain(&self, type_id: &TypeId, jobs: usize) -> Result<(), Failure> {
         let left = Arc::new(AtomicUsize::new(jobs));
         let callers = (0..CALLERS).map(|_| {
@@ -122,7 +122,7 @@ impl Ground {
         side_by_side(callers).await
     }
 
-    /// Pops and acknowledges so many jobs of the floor likewise.
+    /// Pops and acknowledges jobs of the floor in the same way.
     pub async fn drain_floor(&self, jobs: usize) -> Result<(), Failure> {
         let left = Arc::new(AtomicUsize::new(jobs));
         let callers = (0..CALLERS).map(|_| {
@@ -130,7 +130,7 @@ impl Ground {
             async move {
                 while let Some(count) = claim(&left) {
                     if floor.pop_and_acknowledge(count).await? != count {
-                        return Err(Failure::broken("the floor ran empty before all was drained"));
+                        return Err(Failure::broken("the floor ran empty too early"));
                     }
                 }
                 Ok(())
@@ -140,7 +140,7 @@ impl Ground {
     }
 }
 
-/// One batch in the hands of one worker, ended at once.
+/// Leases one batch and settles it at once.
 pub async fn lease_and_settle(
     engine: &Arc<dyn Engine>,
     leaser: &mut Leaser,
@@ -152,27 +152,27 @@ pub async fn lease_and_settle(
         return Err(Failure::broken(format!("a lease gave {} of {jobs} jobs", batch.jobs.len())));
     }
     let settlements = batch.jobs.into_iter().map(success).collect();
-    let settled = engine.settle(Settle { settlements }).await?;
+    let settled = engine.call(Settle { settlements }).await?;
     if settled.verdicts.iter().any(|verdict| *verdict != Verdict::Applied) {
         return Err(Failure::broken("a settlement in time was not applied"));
     }
     Ok(())
 }
 
-/// The end of a job that did nothing.
+/// The settlement of a successful job without a result.
 pub fn success(job: LeasedJob) -> Settlement {
     let outcome = Outcome::Succeeded { result: Arc::from(&[][..]) };
     Settlement { job: job.job, fence: job.fence, outcome }
 }
 
-/// The next batch of what is left.
+/// Claims the next batch; returns its size, or none if nothing is left.
 fn claim(left: &AtomicUsize) -> Option<usize> {
     let take = |left: usize| (left > 0).then(|| left - left.min(BATCH_JOBS));
     let before = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok()?;
     Some(before.min(BATCH_JOBS))
 }
 
-/// Batches for each caller, in turn.
+/// Distributes batches over the callers in turn.
 pub fn divide(batches: Vec<Vec<NewJob>>) -> impl Iterator<Item = Vec<Vec<NewJob>>> {
     let mut callers: Vec<Vec<Vec<NewJob>>> = vec![Vec::new(); CALLERS];
     for (index, batch) in batches.into_iter().enumerate() {
@@ -181,7 +181,7 @@ pub fn divide(batches: Vec<Vec<NewJob>>) -> impl Iterator<Item = Vec<Vec<NewJob>
     callers.into_iter()
 }
 
-/// Runs callers at once; the first failure ends all.
+/// Runs callers concurrently; the first failure ends all.
 pub async fn side_by_side<F>(callers: impl Iterator<Item = F>) -> Result<(), Failure>
 where
     F: Future<Output = Result<(), Failure>> + Send + 'static,

@@ -1,4 +1,4 @@
-//! `groups-N`: whether a job costs the same among ten groups and among twenty thousand.
+//! `groups-N`: whether the cost of a job depends on the number of groups.
 
 use super::drain::{Shape, measure_shape};
 use super::ground::Ground;
@@ -7,11 +7,12 @@ use crate::failure::Failure;
 
 /// Jobs of each group, enqueued in one batch.
 const GROUP_JOBS: usize = 64;
-/// Fewer jobs than this are filled in and drained several times, to measure more than a moment.
+/// Fewer jobs than this are filled and drained several times, so that a measurement takes long
+/// enough.
 const JOBS_MIN: usize = 20_000;
 const TURNS: usize = 5;
 
-/// Drains so many groups of 64 jobs.
+/// Drains groups of 64 jobs each.
 pub async fn measure(ground: &Ground, groups: usize) -> Result<BenchResult, Failure> {
     let jobs = groups * GROUP_JOBS;
     let (fills, turns) = if jobs < JOBS_MIN { (JOBS_MIN.div_ceil(jobs).min(15), 1) } else { (1, TURNS) };

@@ -1,11 +1,11 @@
-//! `idle-latency`: from enqueue to the start of the handler, when nothing else is going on.
+//! `idle-latency`: the time from enqueue to the start of the handler on an idle queue.
 //!
-//! The floor is what any queue with waiting workers needs: one hand-off to somebody who waits, and one
-//! round trip to fetch the job.
+//! The floor is the minimum of a queue with waiting workers: one hand-off to a waiting task, and
+//! one round trip to fetch the job.
 
 use std::time::{Duration, Instant};
 
-use fairlane_core::queue::{Enqueue, Inspect};
+use fairlane_core::queue::{Enqueue, InspectQueue};
 use fairlane_worker::{Context, Pool, Worker};
 use redis::aio::MultiplexedConnection;
 use tokio::sync::mpsc;
@@ -18,9 +18,9 @@ use crate::failure::Failure;
 use crate::own_engine::connect;
 use crate::percentiles::percentile;
 
-/// Time for the worker to settle the last job and wait again.
+/// The time in which the worker settles the last job and waits again.
 const PAUSE: Duration = Duration::from_millis(3);
-/// Not counted: the first ones load scripts and open connections.
+/// The first samples, which are not counted because they load scripts and open connections.
 const WARM_UP: usize = 5;
 
 /// Floor and queue take turns, one job at a time.
@@ -54,7 +54,7 @@ pub async fn measure(ground: &Ground, samples: usize) -> Result<BenchResult, Fai
     })
 }
 
-/// The queue with a worker that waits.
+/// The queue with a waiting worker.
 struct Queue {
     workload: Workload,
     starts: mpsc::UnboundedReceiver<Instant>,
@@ -67,7 +67,7 @@ impl Queue {
         let (started, starts) = mpsc::unbounded_channel();
         let worker = Worker::new(ground.own.engine.clone()).name("idle").without_loops();
         let worker = worker.processor(workload.type_id.to_string(), move |_: Context| {
-            // Nobody listens any more when the benchmark has failed.
+            // Fails only after the benchmark has failed.
             let _ = started.send(Instant::now());
             async {}
         });
@@ -78,14 +78,14 @@ impl Queue {
     async fn enqueue_to_start(&mut self, ground: &Ground) -> Result<Duration, Failure> {
         let jobs = self.workload.batch(0, 1);
         let sent = Instant::now();
-        ground.own.engine.enqueue(Enqueue { jobs }).await?;
+        ground.own.engine.call(Enqueue { jobs }).await?;
         let start = self.starts.recv().await;
         let start = start.ok_or_else(|| Failure::broken("the worker ended before the last job"))?;
         Ok(start.saturating_duration_since(sent))
     }
 }
 
-/// A task that waits for hand-offs and says when they came.
+/// A task that waits for hand-offs and reports when they arrive.
 struct Floor {
     redis: Option<(MultiplexedConnection, redis::Script, String)>,
     hand_off: mpsc::UnboundedSender<()>,
@@ -112,20 +112,24 @@ impl Floor {
             Some((connection, _, key)) => {
                 let () = redis::cmd("RPUSH").arg(&*key).arg(1).query_async(connection).await?;
             }
-            None => self.hand_off.send(()).map_err(|_| Failure::broken("nobody takes hand-offs"))?,
+            None => self.hand_off.send(()).map_err(|_| ended_task())?,
         }
         let received = self.received.recv().await;
-        let received = received.ok_or_else(|| Failure::broken("nobody takes hand-offs"))??;
+        let received = received.ok_or_else(ended_task)??;
         let hand_off = received.saturating_duration_since(sent);
-        let asked = Instant::now();
+        let requested = Instant::now();
         match &mut self.redis {
             Some((connection, script, _)) => {
                 let _: u64 = script.prepare_invoke().invoke_async(connection).await?;
             }
-            None => drop(ground.own.engine.inspect(Inspect::Whole).await?),
+            None => drop(ground.own.engine.call(InspectQueue).await?),
         }
-        Ok(hand_off + asked.elapsed())
+        Ok(hand_off + requested.elapsed())
     }
+}
+
+fn ended_task() -> Failure {
+    Failure::broken("the task that receives hand-offs has ended")
 }
 
 async fn take_from_channel(
@@ -139,7 +143,7 @@ async fn take_from_channel(
     }
 }
 
-/// Ends with the benchmark: its channel closes, or its runtime does.
+/// Ends with the benchmark, when its channel or its runtime is closed.
 async fn take_from_list(
     mut connection: MultiplexedConnection,
     key: String,

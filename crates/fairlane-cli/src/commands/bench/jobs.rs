@@ -1,4 +1,4 @@
-//! `jobs-N`: whether a job costs the same among a thousand and among a million.
+//! `jobs-N`: whether the cost of a job depends on the number of jobs.
 
 use super::drain::{Shape, measure_shape};
 use super::ground::Ground;
@@ -6,14 +6,15 @@ use super::plan::{BATCH_JOBS, GROUPS};
 use super::result::BenchResult;
 use crate::failure::Failure;
 
-/// Fewer jobs than this are filled in and drained several times, to measure more than a moment.
+/// Fewer jobs than this are filled and drained several times, so that a measurement takes long
+/// enough.
 const JOBS_MIN: usize = 20_000;
 const TURNS: usize = 5;
 
-/// A group with fewer jobs than this is empty after a visit or two, and its visits are not full ones.
+/// Jobs per group at least: a smaller group is empty after one or two turns, which are not full.
 const GROUP_JOBS_MIN: usize = 64;
 
-/// Drains so many jobs of 100 groups, or of fewer where each would have only a handful.
+/// Drains jobs of 100 groups, or of fewer groups if each would have too few jobs.
 pub async fn measure(ground: &Ground, jobs: usize) -> Result<BenchResult, Failure> {
     let (fills, turns) = if jobs < JOBS_MIN { (JOBS_MIN.div_ceil(jobs).min(15), 1) } else { (1, TURNS) };
     let groups = GROUPS.min(jobs / GROUP_JOBS_MIN).max(1);

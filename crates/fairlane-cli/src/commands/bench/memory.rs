@@ -1,4 +1,4 @@
-//! `memory`: what a waiting job takes beyond its payload.
+//! `memory`: the memory of a waiting job in addition to its payload.
 
 use super::ground::Ground;
 use super::plan::{BATCH_JOBS, GROUPS};
@@ -7,11 +7,11 @@ use super::rounds::ratio;
 use super::workload::{PAYLOAD_BYTES, Workload};
 use crate::failure::Failure;
 
-/// Fills queue and floor one after the other, and looks at the server's memory.
+/// Fills queue and floor one after the other, and reads the server's memory usage.
 pub async fn measure(ground: &Ground, jobs: usize) -> Result<BenchResult, Failure> {
     let server = ground.server.as_ref().expect("the plan has this benchmark on Redis only");
     let workload = Workload::new(GROUPS);
-    // The connections' buffers grow before the first reading.
+    // Lets the buffers of the connections grow before the first reading.
     ground.fill(&workload, BATCH_JOBS, BATCH_JOBS).await?;
     ground.fill_floor(&workload, BATCH_JOBS, BATCH_JOBS).await?;
     let empty_bytes = server.used_memory_bytes().await?;

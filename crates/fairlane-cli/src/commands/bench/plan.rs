@@ -1,4 +1,4 @@
-//! Which benchmarks there are, and how large.
+//! The benchmarks and their sizes.
 
 use fairlane_engine::directory_of;
 
@@ -7,38 +7,39 @@ use crate::own_engine::is_redis;
 
 /// Jobs enqueued, leased and settled by one call.
 pub const BATCH_JOBS: usize = 100;
-/// Groups where a benchmark does not vary them.
+/// Groups of a benchmark that does not vary them.
 pub const GROUPS: usize = 100;
-/// Calls under way at once, so that neither side waits for the other's network.
+/// Concurrent calls, so that the network latency of one call is hidden by the others.
 pub const CALLERS: usize = 4;
 
 /// One benchmark with its size.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Benchmark {
-    /// Jobs into the queue; `jobs` in each round.
+    /// Adds jobs to the queue; `jobs` in each round.
     Enqueue { rounds: usize, jobs: usize },
-    /// Jobs out of the queue; `jobs` in each round.
+    /// Leases and settles jobs; `jobs` in each round.
     Drain { rounds: usize, jobs: usize },
-    /// One job at a time.
+    /// Measures one job at a time.
     IdleLatency { samples: usize },
-    /// Drain over many groups.
+    /// Drains many groups.
     Groups { groups: usize },
-    /// Drain of many jobs.
+    /// Drains many jobs.
     Jobs { jobs: usize },
-    /// Bytes per waiting job.
+    /// Measures the bytes per waiting job.
     Memory { jobs: usize },
-    /// Jobs into the queue and out again; `jobs` in each round.
+    /// Enqueues, leases and settles jobs; `jobs` in each round.
     Cycle { rounds: usize, jobs: usize },
-    /// Opening a directory with so many jobs.
+    /// Opens a directory with `jobs` jobs.
     Restart { jobs: usize },
-    /// A bulk action of so many jobs is cancelled.
+    /// Cancels a bulk action of `jobs` jobs.
     Cancel { jobs: usize },
-    /// The core alone.
+    /// Measures the core alone.
     Core { groups: usize, jobs: usize },
 }
 
 impl Benchmark {
-    /// What it is called; `core` stands twice, with different groups.
+    /// The name of the benchmark; there are two of the name `core`, with different numbers of
+    /// groups.
     pub fn name(&self) -> String {
         match self {
             Self::Enqueue { .. } => "enqueue".into(),
@@ -60,9 +61,9 @@ impl Benchmark {
     }
 }
 
-/// The benchmarks that can run on this engine and were asked for.
+/// The selected benchmarks that can run on this engine.
 pub fn select(engine: &str, quick: bool, only: Option<&str>) -> Result<Vec<Benchmark>, Failure> {
-    // Memory is faster than a server, and a round has to last longer than a moment.
+    // Memory is faster than a server, so a round needs more jobs to take long enough.
     let on_disk = directory_of(engine).is_some();
     let round_jobs = if is_redis(engine) || on_disk { 20_000 } else { 200_000 };
     let all = if quick { quick_plan(round_jobs / 4) } else { full_plan(round_jobs) };
@@ -78,7 +79,7 @@ pub fn select(engine: &str, quick: bool, only: Option<&str>) -> Result<Vec<Bench
         names.dedup();
         let word = only.unwrap_or_default();
         return Err(Failure::bad_input(format!(
-            "no benchmark is called {word:?} here; there are {}",
+            "there is no benchmark {word:?} for this engine; use one of {}",
             names.join(", ")
         )));
     }

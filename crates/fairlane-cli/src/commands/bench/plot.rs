@@ -1,4 +1,4 @@
-//! The ratios as a picture: a bar for each benchmark, and a line at 1, where the floor is.
+//! The ratios as a bar chart, with a line at 1, the floor.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -27,7 +27,7 @@ pub fn ratios_svg(results: &[BenchResult]) -> Result<String, Failure> {
     let mut svg = String::new();
     let area = SVGBackend::with_string(&mut svg, (WIDTH as u32, height as u32)).into_drawing_area();
     draw(&area, &bars, height)
-        .map_err(|error| Failure::broken(format!("the picture cannot be drawn: {error}")))?;
+        .map_err(|error| Failure::broken(format!("the plot cannot be drawn: {error}")))?;
     drop(area);
     Ok(svg)
 }
@@ -47,7 +47,13 @@ fn draw(
     area.fill(&WHITE)?;
     let most = bars.iter().map(|(_, ratio)| *ratio).fold(1.0, f64::max);
     let x = |ratio: f64| LEFT + (ratio / most * f64::from(WIDTH - LEFT - RIGHT)).round() as i32;
-    write(area, "The floor's cost over ours; longer is better, 1 is the floor", (LEFT, 24), 16, HPos::Left)?;
+    write(
+        area,
+        "The floor's cost divided by the queue's; longer is better, 1 is the floor",
+        (LEFT, 24),
+        16,
+        HPos::Left,
+    )?;
     for (row, (name, ratio)) in bars.iter().enumerate() {
         let top = TOP + ROW * row as i32;
         let middle = top + ROW / 2;

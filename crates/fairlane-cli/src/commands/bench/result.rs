@@ -1,58 +1,58 @@
-//! One line of the outcome.
+//! The result of one benchmark.
 
 use serde::Serialize;
 
-/// What a benchmark found; `null` where a number makes no sense.
+/// The result of a benchmark; `null` where a number does not apply.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct BenchResult {
-    /// The benchmark.
+    /// The name of the benchmark.
     pub name: String,
-    /// Where the queue lived.
+    /// The kind of engine.
     pub engine: &'static str,
-    /// How many groups had jobs.
+    /// The number of groups with jobs.
     pub groups: usize,
-    /// How many jobs were measured on each side.
+    /// The number of jobs measured on each side.
     pub jobs: usize,
-    /// Jobs a second.
+    /// Jobs per second of the queue.
     pub jobs_per_second: Option<f64>,
-    /// The floor's.
+    /// Jobs per second of the floor.
     pub floor_per_second: Option<f64>,
-    /// The floor's cost over ours.
+    /// The floor's cost divided by the queue's.
     pub floor_ratio: Option<f64>,
-    /// Time the server spent in scripts, per job.
+    /// Time that the server spent in scripts, per job.
     pub server_us_per_job: Option<f64>,
-    /// The floor's.
+    /// The same for the floor.
     pub floor_us_per_job: Option<f64>,
     /// Processor time of the server's main thread, per job.
     pub server_cpu_us_per_job: Option<f64>,
-    /// The floor's.
+    /// The same for the floor.
     pub floor_cpu_us_per_job: Option<f64>,
-    /// Commands the scripts called, per job.
+    /// Commands that the scripts called, per job.
     pub calls_per_job: Option<f64>,
-    /// The floor's.
+    /// The same for the floor.
     pub floor_calls_per_job: Option<f64>,
-    /// 999 in 1000 script calls took no longer; the upper end of the server's bucket.
+    /// The 99.9th percentile of the duration of script calls: the upper end of the server's bucket.
     pub script_p999_ms: Option<f64>,
-    /// LPUSH or RPOP in a pipeline, without ids, leases or acknowledgement.
+    /// LPUSH or RPOP per second in a pipeline, without ids, leases or acknowledgement.
     pub list_per_second: Option<f64>,
-    /// Its server time.
+    /// Server time of an LPUSH or RPOP.
     pub list_us_per_job: Option<f64>,
-    /// Half the jobs started within this time of being sent.
+    /// The median time from sending a job to its start.
     pub latency_p50_us: Option<f64>,
-    /// 99 in 100 did.
+    /// The 99th percentile of that time.
     pub latency_p99_us: Option<f64>,
-    /// How long the cancellation of a bulk action took to be answered.
+    /// How long the reply to the cancellation of a bulk action took.
     pub cancel_ms: Option<f64>,
-    /// A hand-off and a round trip.
+    /// The median time of a hand-off and a round trip.
     pub floor_latency_p50_us: Option<f64>,
-    /// A hand-off and a round trip.
+    /// The 99th percentile of that time.
     pub floor_latency_p99_us: Option<f64>,
-    /// Bytes of a waiting job beyond its payload.
+    /// Bytes of a waiting job in addition to its payload.
     pub bytes_per_job: Option<f64>,
-    /// The floor's.
+    /// The same for the floor.
     pub floor_bytes_per_job: Option<f64>,
-    /// Bytes of this program's memory that a waiting job takes beyond its payload, in a directory.
+    /// Memory of this process per waiting job in addition to its payload, with a directory.
     pub resident_bytes_per_job: Option<f64>,
-    /// How long it took to open a directory with these jobs.
+    /// The time to open a directory with these jobs.
     pub restart_seconds: Option<f64>,
 }

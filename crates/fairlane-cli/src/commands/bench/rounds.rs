@@ -1,4 +1,4 @@
-//! One side's turns in a comparison, and what they say together.
+//! The turns of one side in a comparison, and their medians.
 
 use std::time::Instant;
 
@@ -19,7 +19,7 @@ struct Round {
 pub struct Rounds(Vec<Round>);
 
 impl Rounds {
-    /// Runs one turn and writes down what it took.
+    /// Runs one turn and records its cost.
     pub async fn measure(
         &mut self,
         server: Option<&Server>,
@@ -41,18 +41,18 @@ impl Rounds {
         Ok(())
     }
 
-    /// The middle of the turns' rates.
+    /// The median rate of the turns.
     pub fn jobs_per_second(&self) -> Option<f64> {
         median(self.0.iter().map(|round| round.jobs as f64 / round.seconds).collect())
     }
 
-    /// The middle of something the server spent, per job.
+    /// The median of a cost on the server, per job.
     pub fn per_job(&self, of: impl Fn(&Spent) -> f64) -> Option<f64> {
         let spent = self.0.iter().filter_map(|round| Some((round.jobs, round.spent.as_ref()?)));
         median(spent.map(|(jobs, spent)| of(spent) / jobs as f64).collect())
     }
 
-    /// 999 in 1000 script calls of all turns took no longer.
+    /// The 99.9th percentile of the duration of script calls in all turns.
     fn script_p999_ms(&self) -> Option<f64> {
         let all = self.0.iter().filter_map(|round| Some(&round.spent.as_ref()?.script_times));
         let merged = all.fold(Default::default(), super::server::ScriptTimes::merge);
@@ -64,7 +64,7 @@ impl Rounds {
     }
 }
 
-/// What two sides say together; the ratio is of server time where there is a server.
+/// The comparison of two sides; the ratio is of server time if there is a server.
 pub fn compare(groups: usize, ours: &Rounds, floor: &Rounds) -> BenchResult {
     let server_us_per_job = ours.per_job(|spent| spent.script_us as f64);
     let floor_us_per_job = floor.per_job(|spent| spent.script_us as f64);
@@ -87,7 +87,7 @@ pub fn compare(groups: usize, ours: &Rounds, floor: &Rounds) -> BenchResult {
     }
 }
 
-/// One number over another, if both are there.
+/// The quotient of two numbers, if both are present.
 pub fn ratio(upper: Option<f64>, lower: Option<f64>) -> Option<f64> {
     Some(upper? / lower.filter(|lower| *lower > 0.0)?)
 }

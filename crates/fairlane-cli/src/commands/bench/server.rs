@@ -1,6 +1,7 @@
-//! What a Redis server says about its own work.
+//! The counters of a Redis server.
 //!
-//! Counters are read before and after and subtracted; nothing is reset, since others may watch them.
+//! Reads counters before and after a turn and subtracts them. Resets nothing, because other clients
+//! may monitor the counters.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use redis::{FromRedisValue, Value};
 
 use crate::failure::Failure;
 
-/// How often the server is asked whether it has freed what was unlinked …
+/// How often the server is polled until it has freed unlinked keys …
 const FREES_POLLED_MAX: usize = 600;
 /// … and how far apart.
 const FREES_POLL: std::time::Duration = std::time::Duration::from_millis(50);
@@ -36,24 +37,25 @@ pub struct Reading {
 
 /// What was spent between two readings.
 pub struct Spent {
-    /// In scripts.
+    /// Time in scripts.
     pub script_us: u64,
-    /// In commands of the plain list.
+    /// Time in commands of the plain list.
     pub list_us: u64,
-    /// Commands called by scripts.
+    /// Number of commands called by scripts.
     pub calls: u64,
     /// Processor time of the main thread.
     pub cpu_us: f64,
-    /// How long script calls took.
+    /// Durations of script calls.
     pub script_times: ScriptTimes,
 }
 
-/// How many script calls took at most so many microseconds, in buckets that double.
+/// A histogram of the durations of script calls: the upper end of each bucket in microseconds, and
+/// its number of calls.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct ScriptTimes(BTreeMap<u64, u64>);
 
 impl Server {
-    /// Reads over a connection of its own.
+    /// Reads the counters over this connection.
     pub fn new(connection: MultiplexedConnection) -> Self {
         Self(connection)
     }
@@ -69,7 +71,7 @@ impl Server {
         Ok(Reading::parse(&cpu, &stats, ScriptTimes::parse(times).unwrap_or_default()))
     }
 
-    /// Bytes the server has allocated, once it has freed what was unlinked before.
+    /// Bytes that the server has allocated, after it has freed unlinked keys.
     pub async fn used_memory_bytes(&self) -> Result<u64, Failure> {
         let mut connection = self.0.clone();
         for _ in 0..FREES_POLLED_MAX {
@@ -79,7 +81,7 @@ impl Server {
             }
             tokio::time::sleep(FREES_POLL).await;
         }
-        Err(Failure::broken("the server is still freeing memory of before; try again later"))
+        Err(Failure::broken("the server is still freeing memory of removed keys; try again later"))
     }
 }
 
@@ -102,7 +104,7 @@ impl Reading {
         reading
     }
 
-    /// What was spent since.
+    /// The cost since an earlier reading.
     pub fn since(self, before: &Self) -> Spent {
         Spent {
             script_us: self.script_us.saturating_sub(before.script_us),
@@ -115,7 +117,7 @@ impl Reading {
 }
 
 impl ScriptTimes {
-    /// From the server's reply: pairs of a bucket's upper end and the calls up to there.
+    /// Parses the server's reply: pairs of a bucket's upper end and the cumulative number of calls.
     fn parse(reply: Value) -> Option<Self> {
         let by_command = BTreeMap::<String, BTreeMap<String, Value>>::from_redis_value(reply).ok()?;
         let buckets = by_command.get("evalsha")?.get("histogram_usec")?.clone();
@@ -134,7 +136,7 @@ impl ScriptTimes {
         Self(self.0.iter().map(|(us, count)| (*us, count.saturating_sub(earlier(us)))).collect())
     }
 
-    /// The calls of both.
+    /// Adds the calls of another histogram.
     pub fn merge(mut self, other: &Self) -> Self {
         for (us, count) in &other.0 {
             *self.0.entry(*us).or_default() += count;
@@ -142,7 +144,7 @@ impl ScriptTimes {
         self
     }
 
-    /// So many thousandths of the calls took at most this long; `None` without calls.
+    /// The duration that `per_mille` thousandths of the calls do not exceed; `None` without calls.
     pub fn per_mille_us(&self, per_mille: u64) -> Option<u64> {
         let total: u64 = self.0.values().sum();
         let rank = (total * per_mille).div_ceil(1000).max(1);
@@ -159,7 +161,7 @@ fn field(info: &str, name: &str) -> Option<f64> {
     line.trim().parse().ok()
 }
 
-/// `cmdstat_get:calls=1,usec=2,…`; a subcommand (`script|load`) counts as its command.
+/// Parses `cmdstat_get:calls=1,usec=2,…`; a subcommand (`script|load`) counts as its command.
 fn command_stat(line: &str) -> Option<(&str, u64, u64)> {
     let (name, values) = line.strip_prefix("cmdstat_")?.split_once(':')?;
     let value = |name: &str| {
@@ -183,7 +185,7 @@ mod tests {
         cmdstat_lpush:calls=5,usec=7,usec_per_call=1.40,rejected_calls=0,failed_calls=0\r\n";
 
     #[test]
-    fn scripts_and_what_they_call_are_counted_apart() {
+    fn scripts_and_their_commands_are_counted_separately() {
         let cpu = "used_cpu_user_main_thread:1.5\r\nused_cpu_sys_main_thread:0.5\r\n";
         let reading = Reading::parse(cpu, STATS, ScriptTimes::default());
         assert_eq!((reading.script_us, reading.list_us, reading.calls), (500, 7, 8));

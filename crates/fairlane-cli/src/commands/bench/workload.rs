@@ -1,4 +1,4 @@
-//! The jobs: 200 bytes of payload, ids of 16 bytes, all of one type and level.
+//! The jobs of the benchmarks: payloads of 200 bytes, ids of 16 bytes, one type and level.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,18 +9,18 @@ use fairlane_core::{Cost, GroupId, JobId, Level, TypeId};
 /// Bytes of each payload.
 pub const PAYLOAD_BYTES: usize = 200;
 
-/// Makes jobs for so many groups, never the same id twice.
+/// Creates jobs with unique ids for a number of groups.
 pub struct Workload {
-    /// Whose jobs.
+    /// The groups of the jobs.
     pub groups: Vec<GroupId>,
-    /// Their type.
+    /// The type of the jobs.
     pub type_id: TypeId,
     payload: Arc<[u8]>,
     next: AtomicU64,
 }
 
 impl Workload {
-    /// For so many groups.
+    /// A workload for this number of groups.
     pub fn new(groups: usize) -> Self {
         let name = |number| GroupId::new(format!("group-{number:06}")).expect("a number makes a name");
         Self {
@@ -31,13 +31,13 @@ impl Workload {
         }
     }
 
-    /// So many new jobs of one group.
+    /// Creates jobs of one group.
     pub fn batch(&self, group: usize, jobs: usize) -> Vec<NewJob> {
         let group = &self.groups[group % self.groups.len()];
         (0..jobs).map(|_| self.job(group)).collect()
     }
 
-    /// So many new jobs in batches of at most `batch_jobs`, one group per batch, the groups in turn.
+    /// Creates jobs in batches of at most `batch_jobs`, one group per batch, the groups in turn.
     pub fn batches(&self, jobs: usize, batch_jobs: usize) -> impl Iterator<Item = Vec<NewJob>> + '_ {
         let starts = (0..jobs).step_by(batch_jobs).enumerate();
         starts.map(move |(batch, start)| self.batch(batch, batch_jobs.min(jobs - start)))
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_batch_is_of_one_group_and_no_id_comes_twice() {
+    fn a_batch_has_one_group_and_ids_are_unique() {
         let workload = Workload::new(3);
         let batches: Vec<Vec<NewJob>> = workload.batches(25, 10).collect();
         assert_eq!(batches.iter().map(Vec::len).collect::<Vec<_>>(), [10, 10, 5]);

@@ -1,10 +1,11 @@
 //! `fairlane bulk load`: streams a file of jobs into a bulk action.
 //!
-//! - `load/beginning.rs`: reads the first line and opens the bulk action, or says why not.
-//! - `load/ending.rs`: what is said when it ends before its end.
+//! - `load/beginning.rs`: reads the first line and opens the bulk action, or rejects the input.
+//! - `load/ending.rs`: the message of a load that fails or is interrupted.
 //!
-//! Invariant: whatever ends it half-way, running it again goes on: jobs have the ids they were given, or ids made
-//! from the bulk action's name and their position, and what is there is not added again.
+//! Invariant: an interrupted load continues when it is repeated. Jobs keep the ids in the file, or
+//! get ids from the name of the bulk action and their position, and existing jobs are not added
+//! again.
 
 mod beginning;
 mod ending;
@@ -14,7 +15,7 @@ use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use fairlane::{Error, Ingest, Level, NdjsonReader, Obstacle, Patience, parse_duration};
+use fairlane::{Backpressure, Error, Ingest, Level, NdjsonReader, RetryBudget, parse_duration};
 use indicatif::ProgressBar;
 use serde::Serialize;
 use tokio::io::{AsyncBufRead, BufReader};
@@ -22,12 +23,13 @@ use tokio::io::{AsyncBufRead, BufReader};
 use crate::escape;
 use crate::failure::Failure;
 use crate::output;
-use crate::place::Place;
-use crate::tables::thousands;
+use crate::tables::{counted, thousands};
+use crate::target::QueueTarget;
 use beginning::{Begun, begin};
 use ending::Halt;
 
-const EXAMPLES: &str = r#"Examples:
+const EXAMPLES: &str = "\
+Examples:
   fairlane bulk load customer-7 newsletter mails.ndjson --type mail
   fairlane bulk load customer-7 newsletter mails.ndjson --deadline 2h --failures-max 100
   zcat mails.ndjson.gz | fairlane bulk load customer-7 newsletter --type mail
@@ -35,81 +37,85 @@ const EXAMPLES: &str = r#"Examples:
   fairlane bulk load customer-7 newsletter more.ndjson --type mail --append
 
 Each line is a job:
-  {"id": "order-42", "type": "mail", "payload": {"to": "ada@example.com"}}
-Only payload is needed if --type is given; level, cost, delay_ms, run_at and trace may be. A job without an id gets one from
-its position, so the same file loaded again adds nothing twice: after a fault or Ctrl-C, run the same command again.
-Lines without ids are known by their position: mend a line, never remove one. Another file for the same bulk action
-needs ids, or --append. While the queue is full it waits. At the end the bulk action is sealed with the number of jobs in the file.
-Exit codes: 0 loaded; 1 it failed; 2 bad input, the line is named; 130 stopped by Ctrl-C."#;
+  {\"id\": \"order-42\", \"type\": \"mail\", \"payload\": {\"to\": \"ada@example.com\"}}
 
-/// Where lines come from.
+With --type, only payload is required. Optional keys: level, cost, delay_ms, run_at and trace. A \
+job without an id gets one from its position in the file. Loading is idempotent: after a failure or \
+Ctrl-C, run the same command again. Lines without ids are identified by their position: correct a \
+line, but never remove one. Another file for the same bulk action needs ids or --append. While the \
+queue is full, load waits. At the end it seals the bulk action with the number of jobs in the file.
+Exit codes: 0 loaded; 1 failure; 2 bad input, with the line number; 130 interrupted by Ctrl-C.";
+
+/// The source of the lines.
 type Source = Box<dyn AsyncBufRead + Unpin + Send>;
 type Reader = NdjsonReader<Source>;
 
-const BAR_OF_KNOWN: &str = "[{wide_bar}] {bytes} of {total_bytes}, {msg}";
-const BAR_OF_UNKNOWN: &str = "{spinner} {bytes}, {msg}";
-/// Jobs after which the bar is drawn anew.
-const SHOWN_EVERY: u64 = 200;
+const BAR_WITH_LENGTH: &str = "[{wide_bar}] {bytes} of {total_bytes}, {msg}";
+const BAR_WITHOUT_LENGTH: &str = "{spinner} {bytes}, {msg}";
+/// Jobs between two updates of the bar.
+const BAR_UPDATE_JOBS: u64 = 200;
 
-/// Streams jobs into a bulk action: lines of JSON, from a file or standard input
+/// Streams jobs into a bulk action, one JSON object per line, from a file or standard input
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// Whose bulk action
+    /// Group of the bulk action
     group: String,
-    /// Its name; opened unless it is there
+    /// Name of the bulk action, which is opened if it does not exist
     bulk: String,
-    /// A file with a job on each line; - is standard input
+    /// File with one job per line; - is standard input
     #[arg(default_value = "-")]
     file: PathBuf,
-    /// The type of jobs whose line names none
+    /// Type of jobs whose line has none
     #[arg(long = "type", value_name = "TYPE")]
     job_type: Option<String>,
-    /// The level of jobs whose line names none: high, normal or low
+    /// Level of jobs whose line has none: high, normal or low
     #[arg(long, default_value = "normal")]
     level: Level,
-    /// Each line is a payload, whatever it holds, blanks too; empty lines are skipped; needs --type
+    /// Use each line unchanged as a payload, including its spaces. Skips empty lines. Requires
+    /// --type
     #[arg(long, requires = "job_type")]
     payload_lines: bool,
-    /// The bulk action fails unless it has finished after this long: 30s, 5m, 2h, 1d
+    /// Fail the bulk action if it has not finished after this time: 30s, 5m, 2h, 1d
     #[arg(long, value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true)]
     deadline: Option<Duration>,
-    /// The bulk action fails when more jobs than this have
+    /// Fail the bulk action when more jobs than this have failed
     #[arg(long, value_name = "N", value_parser = crate::limit::count, allow_negative_numbers = true)]
     failures_max: Option<u64>,
-    /// Tell this address when it has ended
+    /// URL to call when the bulk action has ended
     #[arg(long, value_name = "URL")]
     callback: Option<String>,
-    /// The first N jobs of the file are known to be loaded
+    /// Skip the first N jobs of the file, which are already loaded
     #[arg(long, value_name = "N", default_value_t = 0)]
     #[arg(value_parser = crate::limit::count, allow_negative_numbers = true)]
     skip: u64,
-    /// This is another source: number its jobs on from those that are there, or from N to go on with one
+    /// Add the jobs of another file behind the existing ones. To continue an interrupted --append,
+    /// set N to the number of jobs before it
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true)]
     append: Option<Option<u64>>,
-    /// Seal it also when there is no job in the source
+    /// Seal the bulk action even if the file has no jobs
     #[arg(long)]
     allow_empty: bool,
-    /// Leave it open, for more jobs to come
+    /// Leave the bulk action open for more jobs
     #[arg(long)]
     no_seal: bool,
-    /// How long to go on while the queue does not answer
+    /// How long to retry while the queue does not respond
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "1m")]
     #[arg(allow_hyphen_values = true)]
     patience: Duration,
     #[command(flatten)]
-    place: Place,
+    target: QueueTarget,
 }
 
-/// What programs get.
+/// The JSON form of the result.
 #[derive(Serialize)]
-struct Answer {
+struct LoadSummary {
     group: String,
     bulk: String,
-    /// Jobs in the file, with those that were skipped.
+    /// Jobs in the file, including skipped ones.
     jobs: u64,
     created: u64,
-    /// There before.
+    /// Jobs that existed before.
     existing: u64,
     /// Lines without a job.
     empty_lines: u64,
@@ -125,8 +131,8 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
         begun = begin(&mut reader, &arguments) => begun?,
         _ = tokio::signal::ctrl_c() => return Err(Failure::Stopped("nothing was loaded".to_owned())),
     };
-    let template = if size.is_some() { BAR_OF_KNOWN } else { BAR_OF_UNKNOWN };
-    let bar = output::progress_bar(arguments.place.json, template, size);
+    let template = if size.is_some() { BAR_WITH_LENGTH } else { BAR_WITHOUT_LENGTH };
+    let bar = output::progress_bar(arguments.target.json, template, size);
     let started = Instant::now();
     let mut ingest = ingest(&begun, &arguments, &bar);
     let loaded = tokio::select! {
@@ -143,7 +149,7 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     if let Err(halt) = ended {
         return Err(ending::halted(halt, counts.jobs, &begun, &arguments).await);
     }
-    let answer = Answer {
+    let summary = LoadSummary {
         group: arguments.group,
         bulk: arguments.bulk,
         jobs: counts.jobs - begun.behind,
@@ -153,21 +159,22 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
         sealed,
         elapsed_ms: started.elapsed().as_millis() as u64,
     };
-    arguments.place.tell(&answer, || answer.text())
+    arguments.target.print(&summary, || summary.text())
 }
 
-/// The lines, and how many bytes they have if that is known.
+/// Opens the source; returns its size in bytes too, if that is known.
 async fn open_source(file: &Path) -> Result<(Source, Option<u64>), Failure> {
     if file == Path::new("-") {
         return Ok((Box::new(BufReader::new(tokio::io::stdin())), None));
     }
-    let unread = |error| Failure::bad_input(format!("{} cannot be read: {error}", file.display()));
-    let opened = tokio::fs::File::open(file).await.map_err(unread)?;
-    let about = opened.metadata().await.map_err(unread)?;
-    if about.is_dir() {
-        return Err(Failure::bad_input(format!("{} is a directory; name a file", file.display())));
+    let unreadable = |error| Failure::bad_input(format!("{} cannot be read: {error}", file.display()));
+    let opened = tokio::fs::File::open(file).await.map_err(unreadable)?;
+    let metadata = opened.metadata().await.map_err(unreadable)?;
+    if metadata.is_dir() {
+        return Err(Failure::bad_input(format!("{} is a directory, not a file", file.display())));
     }
-    Ok((Box::new(BufReader::with_capacity(1 << 16, opened)), about.is_file().then_some(about.len())))
+    let size = metadata.is_file().then_some(metadata.len());
+    Ok((Box::new(BufReader::with_capacity(1 << 16, opened)), size))
 }
 
 fn reader(source: Source, arguments: &Arguments) -> Reader {
@@ -179,39 +186,39 @@ fn reader(source: Source, arguments: &Arguments) -> Reader {
 }
 
 fn ingest(begun: &Begun, arguments: &Arguments, bar: &ProgressBar) -> Ingest {
-    let while_full = begun.is_alone.then_some(Duration::ZERO);
-    let patience = Patience { while_down: arguments.patience, while_full };
-    let (shown, silent) = (bar.clone(), arguments.place.json);
+    let while_full = begun.is_exclusive.then_some(Duration::ZERO);
+    let budget = RetryBudget { while_down: arguments.patience, while_full };
+    let (bar, silent) = (bar.clone(), arguments.target.json);
     let (full, down) = (Once::new(), Once::new());
-    let ingest = begun.bulk.ingest().skip(begun.behind + arguments.skip).patience(patience);
-    ingest.on_obstacle(move |obstacle| {
-        let (once, words) = match obstacle {
+    let ingest = begun.bulk.ingest().skip(begun.behind + arguments.skip).retry_budget(budget);
+    ingest.on_backpressure(move |backpressure| {
+        let (once, message) = match backpressure {
             _ if silent => return,
-            Obstacle::Full(_) => (&full, "the queue is full, waiting for room".to_owned()),
-            Obstacle::Down(error) => (&down, format!("waiting: {error}")),
+            Backpressure::Full(_) => (&full, "the queue is full, waiting for room".to_owned()),
+            Backpressure::Down(error) => (&down, format!("waiting: {error}")),
         };
-        match shown.is_hidden() {
-            true => once.call_once(|| output::say(&words)),
-            false => shown.set_message(escape::line(&words).into_owned()),
+        match bar.is_hidden() {
+            true => once.call_once(|| output::print_message(&message)),
+            false => bar.set_message(escape::line(&message).into_owned()),
         }
     })
 }
 
 async fn load(reader: &mut Reader, ingest: &mut Ingest, bar: &ProgressBar) -> Result<(), Error> {
     let (started, mut pushed) = (Instant::now(), 0_u64);
-    while let Some(job) = reader.next().await? {
+    while let Some(job) = reader.next().await.map_err(with_option_names)? {
         ingest.push(job).await.map_err(|error| at_line(error, reader.line()))?;
         pushed += 1;
-        if pushed.is_multiple_of(SHOWN_EVERY) {
+        if pushed.is_multiple_of(BAR_UPDATE_JOBS) {
             bar.set_position(reader.bytes());
             let rate = pushed as f64 / started.elapsed().as_secs_f64().max(0.001);
-            bar.set_message(format!("{} jobs, {} a second", thousands(pushed), thousands(rate as u64)));
+            bar.set_message(format!("{}, {} per second", counted(pushed, "job"), thousands(rate as u64)));
         }
     }
     ingest.flush().await
 }
 
-/// What is wrong with a job is wrong with its line.
+/// Adds the line number to the error of a job.
 fn at_line(error: Error, line: u64) -> Error {
     match error {
         Error::Job { .. } => Error::Line { line, reason: error.to_string() },
@@ -219,15 +226,27 @@ fn at_line(error: Error, line: u64) -> Error {
     }
 }
 
-impl Answer {
+/// Replaces the names of library methods in an error by the options of this command.
+fn with_option_names(error: Error) -> Error {
+    match error {
+        Error::Line { line, reason } => {
+            let reason = reason.replace("(payload_lines)", "(--payload-lines)");
+            let reason = reason.replace("there is no default type", "no default is set with --type");
+            Error::Line { line, reason }
+        }
+        other => other,
+    }
+}
+
+impl LoadSummary {
     fn text(&self) -> String {
         let Self { bulk, jobs, created, existing, .. } = self;
-        let mut counts = format!("{} new, {} there before", thousands(*created), thousands(*existing));
+        let mut counts = format!("{} new, {} existing", thousands(*created), thousands(*existing));
         if self.empty_lines > 0 {
-            counts += &format!(", {} empty lines skipped", thousands(self.empty_lines));
+            counts += &format!(", {} skipped", counted(self.empty_lines, "empty line"));
         }
         let end = if self.sealed { "sealed" } else { "left open" };
         let seconds = self.elapsed_ms as f64 / 1000.0;
-        format!("{bulk}: {} jobs ({counts}), {end}, in {seconds:.1} s", thousands(*jobs))
+        format!("{bulk}: {} ({counts}), {end}, in {seconds:.1} s", counted(*jobs, "job"))
     }
 }

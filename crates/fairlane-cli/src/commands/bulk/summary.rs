@@ -1,13 +1,13 @@
-//! The summary of a bulk action in words, a fact a line.
+//! The summary of a bulk action as text, one fact per line.
 
 use fairlane::{Durations, ErrorSummary, Summary};
 
 use crate::tables::{counted, milliseconds, thousands};
 
-/// Below the word that stands before the first line.
+/// Aligns the following lines with the first one, which follows a label.
 const INDENT: &str = "\n            ";
 
-/// What a summary says; one that another program wrote is shown as it is.
+/// The summary as text; a summary of another program is printed unchanged.
 pub fn text(json: &str) -> String {
     match serde_json::from_str::<Summary>(json) {
         Ok(summary) => lines(&summary).join(INDENT),
@@ -16,25 +16,24 @@ pub fn text(json: &str) -> String {
 }
 
 fn lines(summary: &Summary) -> Vec<String> {
-    let [total, succeeded, failed, cancelled] =
-        [summary.total, summary.succeeded, summary.failed, summary.cancelled].map(thousands);
+    let [succeeded, failed, cancelled] =
+        [summary.succeeded, summary.failed, summary.cancelled].map(thousands);
+    let total = counted(summary.total, "job");
     let attempts = counted(summary.attempts, "attempt");
     let (throttles, losses) = (counted(summary.throttles, "time"), counted(summary.losses, "lease"));
     let mut lines = vec![
-        format!("{total} jobs: {succeeded} succeeded, {failed} failed, {cancelled} cancelled"),
+        format!("{total}: {succeeded} succeeded, {failed} failed, {cancelled} cancelled"),
         format!("{attempts}, {throttles} throttled, {losses} lost"),
         format!("waited  {}", durations(&summary.wait_ms)),
         format!("took    {}", durations(&summary.service_ms)),
     ];
     lines.extend(summary.errors.iter().flat_map(error_lines));
     if summary.other_errors > 0 {
-        lines.push(format!("{} jobs failed with other codes", thousands(summary.other_errors)));
+        lines.push(format!("{} failed with other codes", counted(summary.other_errors, "job")));
     }
     if summary.unseen > 0 {
-        lines.push(format!(
-            "{} jobs were requeued or discarded before it was summed up",
-            thousands(summary.unseen)
-        ));
+        lines
+            .push(format!("{} requeued or discarded before the aggregation", counted(summary.unseen, "job")));
     }
     lines.extend(summary.fold.as_ref().map(|fold| format!("fold: {fold}")));
     lines
@@ -43,7 +42,7 @@ fn lines(summary: &Summary) -> Vec<String> {
 fn durations(durations: &Durations) -> String {
     let Durations { p50, p95, p99, max } = *durations;
     let [p50, p95, p99, max] = [p50, p95, p99, max].map(milliseconds);
-    format!("p50 {p50}, p95 {p95}, p99 {p99}, at most {max}")
+    format!("p50 {p50}, p95 {p95}, p99 {p99}, max {max}")
 }
 
 fn error_lines(error: &ErrorSummary) -> Vec<String> {
@@ -60,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_summary_that_is_not_ours_is_shown_as_it_is() {
+    fn a_summary_of_another_program_is_printed_unchanged() {
         assert_eq!(text("[1, 2]"), "[1, 2]");
     }
 }

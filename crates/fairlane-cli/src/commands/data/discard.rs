@@ -1,4 +1,4 @@
-//! `fairlane data discard`: empties a directory without starting the queue in it.
+//! `fairlane data discard`: removes jobs from a directory without starting its queue.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -9,29 +9,30 @@ use fairlane_core::Micros;
 use fairlane_engine::embedded::disk::{Disk, SelectedJobs, Selection, StoredState};
 use serde::Serialize;
 
-use super::unusable;
+use super::disk_failure;
 use crate::failure::Failure;
 use crate::output;
-use crate::tables::{self, thousands};
+use crate::tables::{self, counted, thousands};
 
-/// Which jobs to remove, and whether to do it.
+/// The jobs to remove, and the confirmation.
 #[derive(Args)]
 pub struct Arguments {
-    /// The data directory
+    /// Data directory
     directory: PathBuf,
-    /// Jobs in this state: completed, dead, cancelled, waiting (not due yet) or pending; may be given several times
+    /// State of the jobs: completed, dead, cancelled, waiting (not due yet) or pending; may be
+    /// repeated
     #[arg(long = "state", value_name = "STATE", required = true, value_delimiter = ',', value_parser = state)]
     states: Vec<StoredState>,
-    /// Of this group only
+    /// Only jobs of this group
     #[arg(long)]
     group: Option<GroupId>,
-    /// Only jobs that were enqueued longer ago than this, such as 7d
+    /// Only jobs enqueued longer ago than this, such as 7d
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     older_than: Option<Duration>,
-    /// Count the jobs and remove none
+    /// Count the jobs, but remove none
     #[arg(long, conflicts_with = "yes")]
     dry_run: bool,
-    /// Remove them: they cannot be brought back
+    /// Confirm the removal, which cannot be undone
     #[arg(long)]
     yes: bool,
     /// Print one JSON object and nothing else
@@ -39,26 +40,26 @@ pub struct Arguments {
     json: bool,
 }
 
-/// What programs get.
+/// The JSON form of the result.
 #[derive(Serialize)]
-struct Answer {
+struct DiscardSummary {
     /// False after a dry run.
     discarded: bool,
     jobs: u64,
     bytes: u64,
-    states: Vec<StateShown>,
+    states: Vec<StateCount>,
 }
 
 #[derive(Serialize)]
-struct StateShown {
+struct StateCount {
     state: &'static str,
     jobs: u64,
     bytes: u64,
 }
 
-/// Counts the selected jobs, and removes them if that is confirmed.
+/// Counts the selected jobs, and removes them with `--yes`.
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let mut disk = Disk::open_existing(&arguments.directory).map_err(unusable)?;
+    let mut disk = Disk::open_existing(&arguments.directory).map_err(disk_failure)?;
     let now = now();
     let older_us =
         |age: Duration| Micros(now.0.saturating_sub(age.as_micros().try_into().unwrap_or(u64::MAX)));
@@ -68,25 +69,25 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         enqueued_before: arguments.older_than.map(older_us),
     };
     if arguments.dry_run {
-        let selected = disk.selected(&selection).map_err(unusable)?;
-        return tell(arguments, &selected, false);
+        let selected = disk.selected(&selection).map_err(disk_failure)?;
+        return print(arguments, &selected, false);
     }
     if !arguments.yes {
-        let counted = counts(&disk.selected(&selection).map_err(unusable)?);
+        let jobs = counts(&disk.selected(&selection).map_err(disk_failure)?);
         return Err(Failure::bad_input(format!(
-            "this would discard {counted} for good; give --yes to do it, or --dry-run to see them by state"
+            "this would discard {jobs} permanently; confirm with --yes, or use --dry-run to count them by state"
         )));
     }
-    let selected = disk.discard(&selection, now).map_err(unusable)?;
-    tell(arguments, &selected, true)
+    let selected = disk.discard(&selection, now).map_err(disk_failure)?;
+    print(arguments, &selected, true)
 }
 
-fn tell(arguments: &Arguments, selected: &[SelectedJobs], discarded: bool) -> Result<(), Failure> {
+fn print(arguments: &Arguments, selected: &[SelectedJobs], discarded: bool) -> Result<(), Failure> {
     if arguments.json {
         let state =
-            |one: &SelectedJobs| StateShown { state: one.state.as_str(), jobs: one.jobs, bytes: one.bytes };
+            |one: &SelectedJobs| StateCount { state: one.state.as_str(), jobs: one.jobs, bytes: one.bytes };
         let (jobs, bytes) = totals(selected);
-        return output::print_json(&Answer {
+        return output::print_json(&DiscardSummary {
             discarded,
             jobs,
             bytes,
@@ -103,7 +104,7 @@ fn tell(arguments: &Arguments, selected: &[SelectedJobs], discarded: bool) -> Re
     let directory = arguments.directory.display();
     lines.push(match discarded {
         true => format!("{directory}: {} discarded", counts(selected)),
-        false => format!("{directory}: {} would be discarded; --yes does it", counts(selected)),
+        false => format!("{directory}: {} would be discarded; confirm with --yes", counts(selected)),
     });
     output::print(&lines.join("\n"))
 }
@@ -111,7 +112,7 @@ fn tell(arguments: &Arguments, selected: &[SelectedJobs], discarded: bool) -> Re
 /// `1,234 jobs with 5.6 MiB`.
 fn counts(selected: &[SelectedJobs]) -> String {
     let (jobs, bytes) = totals(selected);
-    format!("{} jobs with {}", thousands(jobs), tables::bytes(bytes))
+    format!("{} with {}", counted(jobs, "job"), tables::bytes(bytes))
 }
 
 fn totals(selected: &[SelectedJobs]) -> (u64, u64) {

@@ -1,5 +1,5 @@
-//! Rows as lines of JSON: the table, then its columns. Bytes are text where they are text, else base 64 in a
-//! column whose name says so.
+//! Rows as lines of JSON: the table, then its columns. Bytes are written as text if they are UTF-8,
+//! else as base64 in a column with the suffix `_base64`.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -11,7 +11,7 @@ use crate::escape;
 const TABLE: &str = "table";
 const BASE_64: &str = "_base64";
 
-/// A row as a line.
+/// Formats a row as a line.
 pub fn line(record: &Record) -> String {
     let mut object = Map::new();
     object.insert(TABLE.into(), record.table.clone().into());
@@ -29,7 +29,7 @@ pub fn line(record: &Record) -> String {
     escape::json(&Value::Object(object).to_string()).into_owned()
 }
 
-/// A line as a row, or what is wrong with it.
+/// Parses a line; the error says what is invalid.
 pub fn record(line: &str) -> Result<Record, String> {
     let object: Map<String, Value> = serde_json::from_str(line).map_err(|error| error.to_string())?;
     let mut table = None;
@@ -54,7 +54,7 @@ pub fn record(line: &str) -> Result<Record, String> {
             }
         });
     }
-    let table = table.ok_or("it names no table")?;
+    let table = table.ok_or("it has no table")?;
     Ok(Record { table, fields })
 }
 
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_survives_its_line() {
+    fn a_formatted_row_parses_to_the_same_row() {
         for payload in [&b""[..], b"{}", b"\x00\xff", b"\xff\xfe\xfd", b"\xf0\xf1\xf2\xf3"] {
             let fields = vec![
                 ("number".to_owned(), Field::Integer(7)),
@@ -77,7 +77,8 @@ mod tests {
             for (name, field) in before.fields {
                 let found =
                     after.fields.iter().find(|(known, _)| *known == name).map(|(_, field)| field.clone());
-                // Bytes that are text come back as text; which column holds bytes is the directory's to know.
+                // Bytes that are UTF-8 come back as text; the schema of the directory knows which
+                // column has bytes.
                 let same = match (&found, &field) {
                     (Some(Field::Text(text)), Field::Bytes(bytes)) => text.as_bytes() == *bytes,
                     (found, field) => found.as_ref() == Some(field),
@@ -88,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_row_is_told() {
+    fn an_invalid_line_is_rejected() {
         assert!(record("{}").unwrap_err().contains("no table"));
         assert!(record("[1]").is_err());
         assert!(record(r#"{"table": "jobs", "number": 1.5}"#).unwrap_err().contains("number"));

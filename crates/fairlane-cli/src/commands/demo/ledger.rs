@@ -1,6 +1,6 @@
-//! What has happened to every job of the demo, written down by those who did it.
+//! The history of every job of the demo, recorded by its producer and its handlers.
 //!
-//! Invariant: nothing here is derived from what the engine counts, so that it can be held against it.
+//! Invariant: nothing here is derived from the engine's counts, so that the two can be compared.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
@@ -10,7 +10,7 @@ use fairlane_core::queue::{JobRef, Verdict};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-/// The history of one job, in microseconds since the start; 0 is never.
+/// The history of one job, in microseconds since the start; 0 stands for never.
 #[derive(Default)]
 pub struct History {
     pub enqueued_us: AtomicU64,
@@ -37,9 +37,9 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// An empty page for each job.
+    /// A ledger with an empty history for each job.
     pub fn new(customers: &[(String, u32)]) -> Self {
-        let page = |(name, size): &(String, u32)| Customer {
+        let customer = |(name, size): &(String, u32)| Customer {
             group: GroupId::new(name).expect("a customer's letter makes a name"),
             jobs: (0..*size).map(|_| History::default()).collect(),
             enqueued: AtomicU64::new(0),
@@ -47,7 +47,7 @@ impl Ledger {
         };
         Self {
             start: Instant::now(),
-            customers: customers.iter().map(page).collect(),
+            customers: customers.iter().map(customer).collect(),
             changed: Notify::new(),
             strays: AtomicU64::new(0),
         }
@@ -58,27 +58,27 @@ impl Ledger {
         self.start.elapsed().as_micros() as u64 + 1
     }
 
-    /// How many there are.
+    /// The number of customers.
     pub fn customers(&self) -> usize {
         self.customers.len()
     }
 
-    /// A customer's name.
+    /// The group of a customer.
     pub fn group(&self, customer: usize) -> &GroupId {
         &self.customers[customer].group
     }
 
-    /// How many jobs a customer will have.
+    /// The number of jobs that a customer will have.
     pub fn size(&self, customer: usize) -> usize {
         self.customers[customer].jobs.len()
     }
 
-    /// How many jobs of a customer the engine has taken.
+    /// The number of a customer's jobs that the engine has accepted.
     pub fn enqueued(&self, customer: usize) -> u64 {
         self.customers[customer].enqueued.load(Ordering::Relaxed)
     }
 
-    /// How many settlements of a customer's jobs have counted.
+    /// The number of a customer's jobs whose settlement was applied.
     pub fn done(&self, customer: usize) -> u64 {
         self.customers[customer].done.load(Ordering::Relaxed)
     }
@@ -88,28 +88,29 @@ impl Ledger {
         (0..self.customers()).all(|customer| self.done(customer) >= self.size(customer) as u64)
     }
 
-    /// Resolves at the next change; made before looking, so that none is missed.
+    /// Completes at the next change. Create it before reading the ledger, so that no change is
+    /// missed.
     pub fn changed(&self) -> Notified<'_> {
         self.changed.notified()
     }
 
-    /// A customer's jobs, in the order they were enqueued.
+    /// The histories of a customer's jobs, in the order in which they were enqueued.
     pub fn histories(&self, customer: usize) -> &[History] {
         &self.customers[customer].jobs
     }
 
-    /// What happened that should not have, to no job in particular.
+    /// The number of unexpected events that belong to no job.
     pub fn strays(&self) -> u64 {
         self.strays.load(Ordering::Relaxed)
     }
 
-    /// The engine has taken a job.
+    /// Records that the engine has accepted a job.
     pub fn note_enqueued(&self, customer: usize, index: usize, sent_us: u64) {
         self.customers[customer].jobs[index].enqueued_us.store(sent_us, Ordering::Relaxed);
         self.customers[customer].enqueued.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A handler runs it.
+    /// Records that a handler has started a job.
     pub fn note_started(&self, job: &JobRef) {
         match self.find(job) {
             Some((_, history)) => {
@@ -120,7 +121,7 @@ impl Ledger {
         }
     }
 
-    /// The engine has answered its settlement.
+    /// Records the engine's reply to the settlement of a job.
     pub fn note_settled(&self, job: &JobRef, verdict: Verdict) {
         match self.find(job) {
             Some((customer, history)) if verdict == Verdict::Applied => {
@@ -137,7 +138,7 @@ impl Ledger {
         self.strays.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// By the number that ends its id.
+    /// Finds a job by the number at the end of its id.
     fn find(&self, job: &JobRef) -> Option<(&Customer, &History)> {
         let customer = self.customers.iter().find(|customer| customer.group == job.group)?;
         let (_, index) = job.id.escaped().rsplit_once('-')?;

@@ -1,4 +1,4 @@
-//! The way there: a bar per customer on a terminal, a line now and then elsewhere, nothing with `--json`.
+//! Progress: one bar per customer on a terminal, a line every 2 s elsewhere, nothing with `--json`.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use crate::output;
 use crate::tables::thousands;
 
 const BAR: &str = "{prefix:10} [{wide_bar}] {human_pos:>9} of {human_len:>9} {msg:12}";
-/// Plain signs: a bar's width is counted in bytes.
-const BAR_SIGNS: &str = "=> ";
+/// ASCII characters, because the width of a bar is counted in bytes.
+const BAR_CHARACTERS: &str = "=> ";
 const BAR_EVERY: Duration = Duration::from_millis(100);
 const LINE_EVERY: Duration = Duration::from_secs(2);
 
-/// A task that shows the ledger until told to end.
+/// A task that shows the ledger until it is stopped.
 pub struct Progress(Option<(oneshot::Sender<()>, JoinHandle<()>)>);
 
 impl Progress {
-    /// Begins to show.
+    /// Starts the task.
     pub fn start(ledger: Arc<Ledger>, silent: bool) -> Self {
         if silent {
             return Self(None);
@@ -36,17 +36,18 @@ impl Progress {
         Self(Some((end, showing)))
     }
 
-    /// Shows the last state and ends.
+    /// Shows the last state and stops the task.
     pub async fn end(self) {
         let Some((end, showing)) = self.0 else { return };
-        // A task that has ended by itself needs no telling.
+        // Fails only if the task has already ended.
         let _ = end.send(());
         let _ = showing.await;
     }
 }
 
 async fn show_bars(ledger: Arc<Ledger>, mut ended: oneshot::Receiver<()>) {
-    let style = ProgressStyle::with_template(BAR).expect("the template is valid").progress_chars(BAR_SIGNS);
+    let style =
+        ProgressStyle::with_template(BAR).expect("the template is valid").progress_chars(BAR_CHARACTERS);
     let all = MultiProgress::new();
     let bars: Vec<ProgressBar> = (0..ledger.customers())
         .map(|customer| {
@@ -57,7 +58,7 @@ async fn show_bars(ledger: Arc<Ledger>, mut ended: oneshot::Receiver<()>) {
     loop {
         let over = tokio::time::timeout(BAR_EVERY, &mut ended).await.is_ok();
         for (customer, bar) in bars.iter().enumerate() {
-            bar.set_message(standing(&ledger, customer));
+            bar.set_message(status(&ledger, customer));
             bar.set_position(ledger.done(customer));
         }
         if over {
@@ -67,10 +68,10 @@ async fn show_bars(ledger: Arc<Ledger>, mut ended: oneshot::Receiver<()>) {
     }
 }
 
-fn standing(ledger: &Ledger, customer: usize) -> &'static str {
+fn status(ledger: &Ledger, customer: usize) -> &'static str {
     let size = ledger.size(customer) as u64;
     match (ledger.enqueued(customer), ledger.done(customer)) {
-        (0, _) => "not here yet",
+        (0, _) => "not arrived",
         (enqueued, _) if enqueued < size => "arriving",
         (_, done) if done < size => "",
         _ => "done",
@@ -83,6 +84,6 @@ async fn show_lines(ledger: Arc<Ledger>, mut ended: oneshot::Receiver<()>) {
             let done = thousands(ledger.done(customer));
             format!("{} {done} of {}", ledger.group(customer), thousands(ledger.size(customer) as u64))
         });
-        output::say(&parts.collect::<Vec<_>>().join(", "));
+        output::print_message(&parts.collect::<Vec<_>>().join(", "));
     }
 }

@@ -1,85 +1,85 @@
-//! What the demo found out.
+//! The report of the demo.
 
 use std::sync::atomic::Ordering;
 
-use fairlane_core::queue::WholeView;
+use fairlane_core::queue::QueueView;
 use serde::Serialize;
 
 use super::ledger::{History, Ledger};
 use crate::failure::Failure;
 use crate::percentiles::percentile;
-use crate::tables::thousands;
+use crate::tables::{counted, thousands};
 
-/// The whole run.
+/// The report of a run.
 #[derive(Debug, Serialize)]
 pub struct DemoReport {
-    /// Where the queue lived.
+    /// The kind of engine.
     pub engine: &'static str,
-    /// Jobs that were taken by the engine, did not succeed, and are not in the store either.
+    /// Jobs that the engine accepted, that did not succeed, and that are not in the store either.
     pub lost: u64,
-    /// Jobs that were taken by the engine and did not succeed (yet).
+    /// Jobs that the engine accepted and that have not succeeded.
     pub remaining: u64,
     /// Jobs that ran or succeeded more than once.
     pub duplicated: u64,
-    /// Jobs the store itself counts as completed.
+    /// Jobs that the store counts as completed.
     pub store_completed: u64,
-    /// Jobs the store itself counts as unfinished or failed.
+    /// Jobs that the store counts as unfinished or failed.
     pub store_left: u64,
-    /// Settlements refused, or executions of jobs nobody enqueued.
+    /// Rejected settlements, and executions of jobs that were never enqueued.
     pub strays: u64,
-    /// Whether Ctrl-C ended it.
+    /// Whether Ctrl-C ended the run.
     pub stopped: bool,
-    /// From the first enqueue to the last settlement.
+    /// The time from the first enqueue to the last settlement.
     pub seconds: f64,
-    /// In the order of their letters.
+    /// The customers, by letter.
     pub groups: Vec<GroupReport>,
 }
 
-/// One customer.
+/// The report of one customer.
 #[derive(Debug, Serialize)]
 pub struct GroupReport {
-    /// Who.
+    /// The group of the customer.
     pub group: String,
-    /// Jobs the engine took.
+    /// Jobs that the engine accepted.
     pub enqueued: u64,
     /// Jobs that succeeded.
     pub completed: u64,
-    /// Half of them started within this time of being enqueued.
+    /// The median time from enqueue to start.
     pub wait_p50_ms: Option<f64>,
-    /// 99 in 100 did.
+    /// The 99th percentile of the time from enqueue to start.
     pub wait_p99_ms: Option<f64>,
-    /// When the first job was enqueued, since the start.
+    /// When the first job was enqueued, from the start of the run.
     pub arrived_ms: Option<f64>,
-    /// When the last job was done, since the start.
+    /// When the last job was done, from the start of the run.
     pub last_done_ms: Option<f64>,
-    /// Part of all starts while every customer had jobs waiting.
+    /// The fraction of all starts while every customer had waiting jobs.
     pub share_while_all_waited: Option<f64>,
-    /// 1 for the customer that was done first.
+    /// The order in which customers finished, from 1.
     pub finished_place: Option<usize>,
 }
 
 impl DemoReport {
-    /// Reads the ledger, and holds the store's counts against it.
-    pub fn new(ledger: &Ledger, engine: &'static str, whole: &WholeView, stopped: bool) -> Self {
+    /// Compares the ledger with the store's counts.
+    pub fn new(ledger: &Ledger, engine: &'static str, queue: &QueueView, stopped: bool) -> Self {
         let every = || (0..ledger.customers()).flat_map(|customer| ledger.histories(customer));
-        let taken = || every().filter(|history| history.enqueued_us.load(Ordering::Relaxed) > 0);
+        let accepted = || every().filter(|history| history.enqueued_us.load(Ordering::Relaxed) > 0);
         let remaining =
-            taken().filter(|history| history.successes.load(Ordering::Relaxed) == 0).count() as u64;
-        let store_left = whole.backlog + whole.in_flight + whole.failed;
+            accepted().filter(|history| history.successes.load(Ordering::Relaxed) == 0).count() as u64;
+        let store_left = queue.backlog + queue.in_flight + queue.failed;
         let twice = |history: &&History| {
             history.executions.load(Ordering::Relaxed) > 1 || history.successes.load(Ordering::Relaxed) > 1
         };
         let last_us = every().map(|history| history.done_us.load(Ordering::Relaxed)).max();
         let mut groups: Vec<GroupReport> =
             (0..ledger.customers()).map(|customer| group_report(ledger, customer)).collect();
-        place(&mut groups);
-        note_shares(ledger, &mut groups);
+        set_finished_places(&mut groups);
+        set_shares(ledger, &mut groups);
         Self {
             engine,
             lost: remaining.saturating_sub(store_left),
             remaining,
             duplicated: every().filter(twice).count() as u64,
-            store_completed: whole.completed,
+            store_completed: queue.completed,
             store_left,
             strays: ledger.strays(),
             stopped,
@@ -88,14 +88,14 @@ impl DemoReport {
         }
     }
 
-    /// Whether all three counts agree that nothing was lost and nothing done twice.
+    /// An error unless all three counts agree that no job was lost or run twice.
     pub fn verdict(&self) -> Result<(), Failure> {
         let completed: u64 = self.groups.iter().map(|group| group.completed).sum();
         if self.stopped && self.lost == 0 && self.duplicated == 0 {
             let (left, store) = (thousands(self.remaining), thousands(self.store_left));
             return Err(Failure::Stopped(format!(
-                "{} jobs are done, {left} remain ({store} by the store's count)",
-                thousands(completed)
+                "{} done, {left} remain ({store} by the store's count)",
+                counted(completed, "job")
             )));
         }
         if self.is_sound() {
@@ -108,10 +108,10 @@ impl DemoReport {
         )))
     }
 
-    /// Nothing lost, nothing twice, and the store agrees.
+    /// Whether no job was lost or run twice, and the store's counts agree.
     pub fn is_sound(&self) -> bool {
         let completed: u64 = self.groups.iter().map(|group| group.completed).sum();
-        // Beyond so many the store may have let the oldest go.
+        // Beyond this number the store may have removed the oldest jobs.
         let kept_least = completed.min(fairlane_core::limits::COMPLETED_KEPT_MAX);
         self.remaining == 0
             && self.duplicated == 0
@@ -153,16 +153,17 @@ fn milliseconds(us: u64) -> f64 {
     us as f64 / 1000.0
 }
 
-fn place(groups: &mut [GroupReport]) {
+fn set_finished_places(groups: &mut [GroupReport]) {
     let mut finished: Vec<usize> = (0..groups.len()).filter(|index| groups[*index].is_finished()).collect();
     finished.sort_by(|a, b| groups[*a].last_done_ms.partial_cmp(&groups[*b].last_done_ms).expect("no NaN"));
-    for (place, index) in finished.into_iter().enumerate() {
-        groups[index].finished_place = Some(place + 1);
+    for (position, index) in finished.into_iter().enumerate() {
+        groups[index].finished_place = Some(position + 1);
     }
 }
 
-/// All waited from the moment the last customer was there until the first had nothing left to start.
-fn note_shares(ledger: &Ledger, groups: &mut [GroupReport]) {
+/// Every customer had waiting jobs from the arrival of the last one until the first one had started
+/// all its jobs.
+fn set_shares(ledger: &Ledger, groups: &mut [GroupReport]) {
     let started = |customer: usize| {
         let histories = ledger.histories(customer).iter();
         histories.map(|history| history.started_us.load(Ordering::Relaxed)).filter(|us| *us > 0)

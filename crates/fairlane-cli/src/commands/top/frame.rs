@@ -1,20 +1,20 @@
-//! One picture of a queue, as lines of text that fit a terminal.
+//! One frame: a snapshot of the queue as lines of text that fit a terminal.
 
 use std::collections::HashMap;
 
 use fairlane_core::GroupId;
 
 use crate::limit::rate_now_text;
-use crate::overview::{GroupSeen, Overview, TypeSeen};
-use crate::tables::{ago, shortened, thousands};
+use crate::overview::{GroupOverview, Overview, TypeOverview};
+use crate::tables::{ago, counted, shortened, thousands};
 
-/// Looks that the line of throughput goes back.
+/// Refreshes that the throughput line covers.
 const HISTORY: usize = 60;
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// The least that is left of a name.
-const NAME_LEAST: usize = 8;
-/// A longer one takes the room of the figures.
-const NAME_MOST: usize = 40;
+/// The minimum width of a name.
+const NAME_WIDTH_MIN: usize = 8;
+/// The maximum width of a name, which leaves room for the numbers.
+const NAME_WIDTH_MAX: usize = 40;
 
 const PLAIN: &str = "0";
 const BOLD: &str = "1";
@@ -23,38 +23,39 @@ const RED: &str = "31";
 const GREEN: &str = "32";
 const YELLOW: &str = "33";
 
-/// How large the terminal is.
+/// The size of the terminal in columns and lines.
 #[derive(Clone, Copy)]
 pub struct Size {
     pub width: usize,
     pub height: usize,
 }
 
-/// What is shown.
+/// The state of the display.
 pub struct Frame {
     title: String,
     now: Overview,
-    /// Jobs that each group has done since the look before, and how long ago that was.
+    /// Jobs that each group has done since the previous snapshot.
     done: HashMap<GroupId, u64>,
+    /// The time between the two snapshots in seconds.
     seconds: f64,
-    /// Jobs answered a second, oldest first.
+    /// Jobs answered per second, oldest first.
     throughput: Vec<u64>,
     problem: Option<String>,
 }
 
 impl Frame {
-    /// From a first look.
+    /// The frame of a first snapshot.
     pub fn new(title: String, first: Overview) -> Self {
         let throughput = vec![first.answers()];
         Self { title, now: first, done: HashMap::new(), seconds: 0.0, throughput, problem: None }
     }
 
-    /// Takes another look in.
+    /// Replaces the snapshot by a newer one.
     pub fn next(&mut self, overview: Overview) {
-        self.seconds = overview.taken.duration_since(self.now.taken).as_secs_f64();
+        self.seconds = overview.taken_at.duration_since(self.now.taken_at).as_secs_f64();
         let before: HashMap<&GroupId, u64> =
             self.now.groups.iter().map(|one| (&one.line.group, one.line.done)).collect();
-        let done = |one: &GroupSeen| {
+        let done = |one: &GroupOverview| {
             let line = &one.line;
             // A group that was idle in between counts from 0 again.
             let before = before.get(&line.group).copied().filter(|before| *before <= line.done);
@@ -68,18 +69,18 @@ impl Frame {
         self.now = overview;
     }
 
-    /// The queue did not answer; what was last seen stays.
+    /// Shows that the queue did not respond; the last snapshot stays.
     pub fn failed(&mut self, problem: String) {
         self.problem = Some(problem);
     }
 
-    /// The picture, no wider and no higher than the terminal.
+    /// The frame as text, no wider and no higher than the terminal.
     pub fn text(&self, size: Size, colours: bool) -> String {
         let paint = Paint { colours };
         let mut lines = self.head(size, paint);
         let warnings = self.warnings(size, paint);
         let room = size.height.saturating_sub(lines.len() + warnings.len());
-        // Groups are what one looks for: types have at most a third of the room.
+        // Groups matter most, so types take at most a third of the room.
         lines.extend(self.types(size, room / 3, paint));
         let room = size.height.saturating_sub(lines.len() + warnings.len());
         lines.extend(self.groups(size, room, paint));
@@ -89,14 +90,14 @@ impl Frame {
     }
 
     fn head(&self, size: Size, paint: Paint) -> Vec<String> {
-        let whole = &self.now.whole;
+        let queue = &self.now.queue;
         let counts = format!(
-            "{} waiting ({} not due)  {} running  {} groups  {} dead",
-            thousands(whole.backlog),
-            thousands(whole.waiting),
-            thousands(whole.in_flight),
-            thousands(whole.active_groups),
-            thousands(whole.failed)
+            "{} waiting ({} not due)  {} running  {}  {} dead",
+            thousands(queue.backlog),
+            thousands(queue.waiting),
+            thousands(queue.in_flight),
+            counted(queue.active_groups, "group"),
+            thousands(queue.failed)
         );
         let rate = format!("{} jobs/s  ", thousands(self.now.answers()));
         let bars = sparkline(&self.throughput, size.width.saturating_sub(rate.chars().count()));
@@ -113,9 +114,9 @@ impl Frame {
         if self.now.types.is_empty() || room < 3 {
             return Vec::new();
         }
-        let columns = ["running", "answered/s", "rate", "asked"];
+        let columns = ["running", "answered/s", "rate", "requested"];
         let widths = [8, 11, 10, 11];
-        let row = |one: &TypeSeen| {
+        let row = |one: &TypeOverview| {
             let view = &one.view;
             let rate = match (view.settings.paused, view.rate_milli) {
                 (true, _) => "paused".to_owned(),
@@ -154,10 +155,10 @@ impl Frame {
                 thousands(one.line.in_flight),
                 share.unwrap_or_else(dash),
                 rate.unwrap_or_else(dash),
-                one.standing().to_owned(),
+                one.status().to_owned(),
             ];
             let text = line(&one.line.group.to_string(), &cells, &widths, size.width);
-            lines.push(paint.with(colour(one.standing()), text));
+            lines.push(paint.with(colour(one.status()), text));
         }
         if self.now.groups.is_empty() {
             lines.push("no group has unfinished jobs".to_owned());
@@ -173,8 +174,8 @@ impl Frame {
     }
 }
 
-fn colour(standing: &str) -> &'static str {
-    match standing {
+fn colour(status: &str) -> &'static str {
+    match status {
         "MODERATE" | "paused" => YELLOW,
         "HIGH" | "CRITICAL" => RED,
         _ => PLAIN,
@@ -196,14 +197,15 @@ impl Paint {
     }
 }
 
-/// A name to the left and cells to the right; cells that do not fit any more are left out.
+/// A left-aligned name and right-aligned cells; cells that do not fit are left out.
 fn line(name: &str, cells: &[String], widths: &[usize], width: usize) -> String {
     let mut shown = cells.len();
     let cells_width = |shown: usize| widths[..shown].iter().sum::<usize>();
-    while shown > 0 && cells_width(shown) + NAME_LEAST > width {
+    while shown > 0 && cells_width(shown) + NAME_WIDTH_MIN > width {
         shown -= 1;
     }
-    let name_width = width.saturating_sub(cells_width(shown)).clamp(NAME_LEAST, NAME_MOST).min(width);
+    let name_width =
+        width.saturating_sub(cells_width(shown)).clamp(NAME_WIDTH_MIN, NAME_WIDTH_MAX).min(width);
     let mut text = format!("{:name_width$}", shortened(name, name_width));
     for (cell, width) in cells.iter().zip(widths).take(shown) {
         text += &format!("{:>width$}", shortened(cell, width - 1));
@@ -232,14 +234,14 @@ mod tests {
             let jobs = (0..=number).map(|_| Job::new(&group, "mail", &number));
             fairlane.enqueue_all(jobs).await.unwrap();
         }
-        let look = || async { Overview::take(&fairlane, 50, false).await.unwrap() };
-        let mut frame = Frame::new("memory: (embedded)".to_owned(), look().await);
+        let snapshot = || async { Overview::take(&fairlane, 50, false).await.unwrap() };
+        let mut frame = Frame::new("memory: (embedded)".to_owned(), snapshot().await);
         let pool = fairlane.worker().process("mail", |_: u64, _| async {}).start().unwrap();
-        while fairlane.whole().await.unwrap().backlog > 300 {
+        while fairlane.queue_view().await.unwrap().backlog > 300 {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
         pool.stop().await;
-        frame.next(look().await);
+        frame.next(snapshot().await);
         frame
     }
 
@@ -248,7 +250,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_frame_fits_every_terminal_and_keeps_the_largest_groups() {
+    async fn a_frame_fits_every_terminal_and_shows_the_largest_groups() {
         let frame = frame().await;
         for (width, height) in [(200, 60), (80, 24), (60, 16), (40, 12), (20, 6), (5, 2), (1, 1)] {
             let text = frame.text(Size { width, height }, false);
@@ -265,27 +267,27 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn shares_are_of_what_was_done_since_the_last_look() {
+    async fn shares_are_parts_of_the_jobs_done_since_the_previous_snapshot() {
         let frame = frame().await;
         let text = frame.text(Size { width: 120, height: 60 }, false);
         let shares: u64 = text
             .lines()
             .filter_map(|line| line.split_once(" %")?.0.rsplit(' ').next()?.parse::<u64>().ok())
             .sum();
-        assert!((80..=120).contains(&shares), "rounded shares come to about a hundred: {shares}\n{text}");
+        assert!((80..=120).contains(&shares), "rounded shares add up to about a hundred: {shares}\n{text}");
     }
 
     #[tokio::test]
-    async fn colours_are_only_where_they_are_wanted_and_a_problem_is_told() {
+    async fn a_problem_is_shown_and_colours_can_be_turned_off() {
         let mut frame = frame().await;
-        frame.failed("the queue does not answer".to_owned());
+        frame.failed("the queue does not respond".to_owned());
         let size = Size { width: 100, height: 40 };
-        assert!(frame.text(size, true).contains("\x1b[31mthe queue does not answer\x1b[0m"));
+        assert!(frame.text(size, true).contains("\x1b[31mthe queue does not respond\x1b[0m"));
         assert!(!frame.text(size, false).contains('\x1b'));
     }
 
     #[test]
-    fn bars_are_as_high_as_their_values() {
+    fn bars_are_proportional_to_their_values() {
         assert_eq!(sparkline(&[0, 7, 14], 10), "▁▄█");
         assert_eq!(sparkline(&[9, 0, 0], 2), "▁▁");
         assert_eq!(sparkline(&[1], 0), "");

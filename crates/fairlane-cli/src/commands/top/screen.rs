@@ -1,4 +1,4 @@
-//! The terminal: taken for a live view, and given back as it was.
+//! Takes over the terminal for a live view, and restores it.
 
 use std::io::{IsTerminal, Read, Write};
 
@@ -7,17 +7,17 @@ use tokio::sync::mpsc;
 
 use super::frame::{Frame, Size};
 
-/// Another screen than the shell's, without a cursor; and back.
+/// Switches to the alternate screen without a cursor, and back.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 const HOME: &str = "\x1b[H";
-/// What stands behind the end of a line, or below the last one.
+/// Clears the rest of a line, and everything below the last line.
 const CLEAR_LINE: &str = "\x1b[K";
 const CLEAR_BELOW: &str = "\x1b[J";
-/// If nobody knows how large the terminal is.
-const USUAL: Size = Size { width: 80, height: 24 };
+/// The size that is assumed if the terminal does not report one.
+const DEFAULT_SIZE: Size = Size { width: 80, height: 24 };
 
-/// A terminal that is in use.
+/// A terminal that shows the live view.
 pub struct Screen {
     before: Option<Termios>,
     keys: mpsc::Receiver<u8>,
@@ -25,7 +25,7 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// Takes it.
+    /// Takes over the terminal.
     pub fn enter() -> std::io::Result<Self> {
         let before = quiet_keys()?;
         let colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
@@ -36,10 +36,10 @@ impl Screen {
         Ok(screen)
     }
 
-    /// Shows a frame, line over line, so that nothing flickers.
+    /// Draws a frame over the previous one, line by line, to avoid flicker.
     pub fn draw(&mut self, frame: &Frame) -> std::io::Result<()> {
         let size = terminal_size::terminal_size_of(std::io::stdout())
-            .map_or(USUAL, |(width, height)| Size { width: width.0.into(), height: height.0.into() });
+            .map_or(DEFAULT_SIZE, |(width, height)| Size { width: width.0.into(), height: height.0.into() });
         let text = frame.text(size, self.colours);
         let lines: Vec<&str> = text.lines().collect();
         let drawn = lines.join(&format!("{CLEAR_LINE}\r\n"));
@@ -48,7 +48,7 @@ impl Screen {
         stdout.flush()
     }
 
-    /// Ends when somebody presses q; never without a keyboard.
+    /// Completes when the user presses q; never completes without a keyboard.
     pub async fn quit(&mut self) {
         loop {
             match self.keys.recv().await {
@@ -63,7 +63,7 @@ impl Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         let mut stdout = std::io::stdout().lock();
-        // Who cannot give it back has lost it already.
+        // If this fails, the terminal is gone.
         let _ = stdout.write_all(LEAVE.as_bytes()).and_then(|()| stdout.flush());
         if let Some(before) = &self.before {
             let _ = termios::tcsetattr(rustix::stdio::stdin(), OptionalActions::Now, before);
@@ -71,7 +71,7 @@ impl Drop for Screen {
     }
 }
 
-/// Keys come at once and are not shown; Ctrl-C stays a signal.
+/// Delivers keys immediately and without echo; Ctrl-C stays a signal.
 fn quiet_keys() -> std::io::Result<Option<Termios>> {
     if !std::io::stdin().is_terminal() {
         return Ok(None);
@@ -83,7 +83,7 @@ fn quiet_keys() -> std::io::Result<Option<Termios>> {
     Ok(Some(before))
 }
 
-/// A thread of its own reads them, as a read cannot be stopped; it ends with the program.
+/// Reads keys in a separate thread, because a read cannot be cancelled; it ends with the program.
 fn keys() -> mpsc::Receiver<u8> {
     let (pressed, keys) = mpsc::channel(16);
     if std::io::stdin().is_terminal() {

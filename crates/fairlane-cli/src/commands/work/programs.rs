@@ -1,4 +1,4 @@
-//! Whether the programs of a file are there: a job given to one that is not would be dead at once.
+//! Checks that the programs of a file exist: a job for a missing program would be dead at once.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -8,19 +8,19 @@ use fairlane_targets::CommandSettings;
 use crate::config::{Config, FILE, Target};
 use crate::failure::Failure;
 
-/// Looks for each program and working directory as the system will.
+/// Searches each program and working directory in the same way as the operating system.
 pub fn check(config: &Config) -> Result<(), Failure> {
     for one in &config.types {
         if let Target::Command(settings) = &one.target {
             let file = config.path.as_deref().unwrap_or(Path::new(FILE)).display();
             let table = format!("{file}, [types.{}]", one.type_id);
-            found(settings).map_err(|problem| Failure::bad_input(format!("{table}: {problem}")))?;
+            check_program(settings).map_err(|problem| Failure::bad_input(format!("{table}: {problem}")))?;
         }
     }
     Ok(())
 }
 
-fn found(settings: &CommandSettings) -> Result<(), String> {
+fn check_program(settings: &CommandSettings) -> Result<(), String> {
     let here = PathBuf::new();
     let directory = settings.directory.as_ref().unwrap_or(&here);
     if settings.directory.is_some() && !directory.is_dir() {
@@ -30,7 +30,7 @@ fn found(settings: &CommandSettings) -> Result<(), String> {
     if program.contains('/') {
         return match kind(&directory.join(program)) {
             Kind::Program => Ok(()),
-            Kind::NotExecutable => Err(format!("{program} is not executable; chmod +x makes it so")),
+            Kind::NotExecutable => Err(format!("{program} is not executable; run chmod +x {program}")),
             Kind::Absent => Err(format!(
                 "there is no program {program}{}",
                 settings.directory.as_ref().map_or(String::new(), |at| format!(" in {}", at.display()))
@@ -39,13 +39,15 @@ fn found(settings: &CommandSettings) -> Result<(), String> {
     }
     let own = settings.environment.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.into());
     let path = own.or_else(|| std::env::var_os("PATH")).unwrap_or_default();
-    // A relative folder of the path is looked for where the program will run.
-    let is_there = std::env::split_paths(&path)
+    // A relative folder in PATH is relative to the directory in which the program will run.
+    let exists = std::env::split_paths(&path)
         .any(|folder| kind(&directory.join(folder).join(program)) == Kind::Program);
-    if is_there {
+    if exists {
         return Ok(());
     }
-    Err(format!("there is no program {program} in any folder of PATH; write ./{program} for one beside it"))
+    Err(format!(
+        "there is no program {program} in any folder of PATH; write ./{program} for a file in the working directory"
+    ))
 }
 
 #[derive(PartialEq, Eq)]
@@ -68,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_looked_for_as_the_system_does() {
+    fn a_program_is_searched_like_the_operating_system_does() {
         let folder = tempfile::tempdir().unwrap();
         let (plain, executable) = (folder.path().join("plain"), folder.path().join("run"));
         std::fs::write(&plain, "").unwrap();
@@ -81,10 +83,10 @@ mod tests {
         };
         for good in [command("sh"), command(&executable.display().to_string()), inside("./run"), inside("sh")]
         {
-            found(&good).unwrap();
+            check_program(&good).unwrap();
         }
         let path = ("PATH".to_owned(), folder.path().display().to_string());
-        found(&CommandSettings { environment: vec![path], ..command("run") }).unwrap();
+        check_program(&CommandSettings { environment: vec![path], ..command("run") }).unwrap();
         let elsewhere = CommandSettings { directory: Some(folder.path().join("nowhere")), ..command("sh") };
         for (bad, words) in [
             (command("no-such-program"), "no program no-such-program in any folder of PATH"),
@@ -93,7 +95,7 @@ mod tests {
             (command(&folder.path().display().to_string()), "no program"),
             (elsewhere, "there is no directory"),
         ] {
-            let problem = found(&bad).unwrap_err();
+            let problem = check_program(&bad).unwrap_err();
             assert!(problem.contains(words), "{problem}");
         }
     }

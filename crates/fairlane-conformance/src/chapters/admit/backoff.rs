@@ -1,4 +1,4 @@
-//! How long what was refused stays away.
+//! The backoff of refused jobs.
 
 use fairlane_core::congestion::{Congestion, CongestionLevel};
 use fairlane_core::queue::*;
@@ -99,7 +99,7 @@ pub(super) async fn the_backoff_falls_as_the_queue_drains(queue: Subject) {
 
 /// Erratum Q22.
 pub(super) async fn a_backoff_is_bounded_and_the_bounded_do_not_return_together(queue: Subject) {
-    queue.set_whole(Settings { congestion: backoffs(1000, 20_000), ..classic(1) }).await;
+    queue.set_queue(Settings { congestion: backoffs(1000, 20_000), ..classic(1) }).await;
     queue.add(jobs("g", 101)).await;
     let refused = refusals(&queue.admit(200).await);
     assert_eq!(refused.len(), 100);
@@ -119,7 +119,7 @@ pub(super) async fn a_backoff_is_bounded_and_the_bounded_do_not_return_together(
 /// Erratum Q24.
 pub(super) async fn switched_off_every_refusal_waits_the_same(queue: Subject) {
     let off = Congestion { enabled: false, ..Congestion::default() };
-    queue.set_whole(Settings { congestion: off, ..classic(10) }).await;
+    queue.set_queue(Settings { congestion: off, ..classic(10) }).await;
     queue.add(jobs("g", 40)).await;
     let refused = refusals(&queue.admit(100).await);
     assert_eq!(refused.len(), 30);
@@ -130,7 +130,7 @@ pub(super) async fn switched_off_every_refusal_waits_the_same(queue: Subject) {
     assert_eq!(queue.job("g", "40").await.until, Some(START.plus_ms(1000)));
     let view = queue.congestion("g").await;
     assert_eq!((view.waiting, view.speed, view.backoff_ms, view.level), (0, 0, 0, CongestionLevel::None));
-    assert_eq!((queue.history("g", 10).await, queue.whole().await.saved_spins), (vec![], 0));
+    assert_eq!((queue.snapshots("g", 10).await, queue.queue_view().await.saved_spins), (vec![], 0));
     assert_eq!(queue.group("g").await.waiting, 30, "jobs that wait are counted all the same");
 }
 
@@ -142,13 +142,13 @@ pub(super) async fn switching_off_leaves_those_that_wait_as_they_are(queue: Subj
     let before = queue.job("g", "6").await.until;
     assert_eq!(before, Some(START.plus_ms(6000)));
     let off = Congestion { enabled: false, ..Congestion::default() };
-    queue.set_whole(Settings { congestion: off, ..classic(1) }).await;
+    queue.set_queue(Settings { congestion: off, ..classic(1) }).await;
     assert_eq!(queue.job("g", "6").await.until, before);
     queue.add([job("g", "7")]).await;
     assert_eq!(refusals(&queue.admit(10).await)[0].backoff_ms, 1000);
     queue.advance_ms(6000);
     assert_eq!(queue.promote(10).await.moved, 6);
-    queue.set_whole(classic(1)).await;
+    queue.set_queue(classic(1)).await;
     assert_eq!(queue.congestion("g").await.waiting, 0, "the count was kept meanwhile");
 }
 
@@ -200,7 +200,7 @@ pub(super) async fn a_retried_job_does_not(queue: Subject) {
     queue.admit(10).await;
     let leased = queue.lease_one().await;
     queue.settle(&leased, retry(50)).await;
-    assert_eq!(queue.job("g", "1").await.until, Some(START.plus_ms(50)), "it waits what it was told");
+    assert_eq!(queue.job("g", "1").await.until, Some(START.plus_ms(50)), "it waits for its backoff");
     assert_eq!(queue.congestion("g").await.backoff_ms, 4000, "and is no sign of congestion");
 }
 
@@ -246,5 +246,5 @@ pub(super) async fn a_job_that_waits_is_counted_once(queue: Subject) {
     for _ in 0..3 {
         queue.settle(&leased, throttled(0, 0)).await;
     }
-    assert_eq!((queue.congestion("g").await.waiting, queue.whole().await.waiting), (2, 2));
+    assert_eq!((queue.congestion("g").await.waiting, queue.queue_view().await.waiting), (2, 2));
 }

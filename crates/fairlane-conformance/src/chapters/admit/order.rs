@@ -1,13 +1,14 @@
-//! Who is next: age, base priority and progress.
+//! The order of groups: age, base priority and progress.
 
 use fairlane_core::Level;
 use fairlane_core::queue::*;
 
 use crate::subject::*;
 
-/// Group `a` with 16 of 20 jobs done and one more just admitted; group `b` with nothing done, just entered.
+/// Group `a` with 16 of 20 jobs done and one more just admitted; group `b` with nothing done, just
+/// entered.
 async fn much_and_little_done(queue: &Subject, alpha: i64) {
-    queue.set_whole(Settings { alpha, ..classic(10_000) }).await;
+    queue.set_queue(Settings { alpha, ..classic(10_000) }).await;
     queue.add(jobs("a", 20)).await;
     queue.admit(16).await;
     let leased = queue.lease(16).await;
@@ -59,7 +60,7 @@ pub(super) async fn groups_of_one_moment_take_turns(queue: Subject) {
 
 /// Erratum Q1.
 pub(super) async fn a_further_enqueue_does_not_renew_a_stamp(queue: Subject) {
-    queue.set_whole(Settings { alpha: 0, ..classic(10_000) }).await;
+    queue.set_queue(Settings { alpha: 0, ..classic(10_000) }).await;
     queue.add(jobs("busy", 8)).await;
     queue.add(jobs("quiet", 100)).await;
     let mut served = Vec::new();
@@ -91,7 +92,7 @@ pub(super) async fn a_negative_base_priority_goes_last(queue: Subject) {
 }
 
 pub(super) async fn a_base_priority_is_worth_its_time_and_no_more(queue: Subject) {
-    queue.set_whole(Settings { alpha: 0, ..classic(10_000) }).await;
+    queue.set_queue(Settings { alpha: 0, ..classic(10_000) }).await;
     queue.set_group("premium", base_priority(2000)).await;
     queue.add(jobs("ordinary", 3)).await;
     queue.advance_ms(1999);
@@ -121,7 +122,7 @@ pub(super) async fn with_no_alpha_progress_counts_for_nothing(queue: Subject) {
 
 /// Erratum Q3.
 pub(super) async fn a_group_that_went_idle_starts_its_run_anew(queue: Subject) {
-    queue.set_whole(Settings { alpha: 1_000_000, ..classic(10_000) }).await;
+    queue.set_queue(Settings { alpha: 1_000_000, ..classic(10_000) }).await;
     queue.add(jobs("returning", 50)).await;
     queue.admit(50).await;
     let leased = queue.lease(50).await;

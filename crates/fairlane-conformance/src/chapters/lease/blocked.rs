@@ -1,4 +1,4 @@
-//! Lanes whose jobs are not to run: they leave the lease to others.
+//! Lanes whose jobs must not run leave the lease to other lanes.
 
 use fairlane_core::Level;
 use fairlane_core::limits::{LEASE_PARKS_MAX, LEASE_SKIPS_MAX, QUANTUM, SWEEP_JOBS_MAX, VISIT_SKIPS_MAX};
@@ -29,7 +29,7 @@ pub(super) async fn every_lease_serves_others_beside_held_and_cancelled_jobs(que
     assert_eq!((view.succeeded + view.cancelled, view.on_hold), (count as u64, 0));
 }
 
-/// More jobs at the heads of one group's lanes than one lease steps over.
+/// More jobs at the heads of one group's lanes than one lease skips.
 pub(super) async fn blocked_lanes_of_one_group_leave_the_lease_to_others(queue: Subject) {
     queue.open("large", "b").await;
     let of_each = LEASE_SKIPS_MAX / 3;
@@ -44,7 +44,7 @@ pub(super) async fn blocked_lanes_of_one_group_leave_the_lease_to_others(queue: 
     queue.add([job_at(Level::Low, "steady", "1")]).await;
     assert_eq!(names(&queue.lease_of(&["t", "u"], 10).await), ["steady/1"]);
     assert_eq!(queue.bulk("large", "b").await.on_hold, LEASE_SKIPS_MAX as u64, "stepping over is bounded");
-    assert_eq!(queue.whole().await.active_lanes, [0, 0, 0]);
+    assert_eq!(queue.queue_view().await.active_lanes, [0, 0, 0]);
     while queue.sweep(SWEEP_JOBS_MAX).await.more {}
     assert_eq!(queue.bulk("large", "b").await.on_hold, 6 * of_each as u64);
 }

@@ -1,4 +1,5 @@
-//! Payloads bound a lease as well: it ends when they have enough bytes, as if it had got all it asked for.
+//! Payloads bound a lease as well: it ends when they have enough bytes, as if it had all the jobs
+//! it requested.
 
 use std::sync::Arc;
 
@@ -33,11 +34,11 @@ pub(super) async fn a_lease_ends_when_its_payloads_have_enough_bytes(queue: Subj
     assert_eq!(ids(&first[1..]), numbers(1..=ENOUGH));
     assert_eq!(ids(&queue.lease(100).await), numbers(ENOUGH + 1..=2 * ENOUGH), "none is lost or passed over");
     assert_eq!(queue.lease(100).await.len(), 2);
-    let whole = queue.whole().await;
-    assert_eq!((whole.backlog, whole.in_flight as usize), (0, 2 * ENOUGH + 3));
+    let totals = queue.queue_view().await;
+    assert_eq!((totals.backlog, totals.in_flight as usize), (0, 2 * ENOUGH + 3));
 }
 
-/// A byte less in each lets one more in, whatever else a job has.
+/// One byte less in each payload lets one more job in, whatever its other fields.
 pub(super) async fn only_payloads_count_and_the_last_may_go_beyond(queue: Subject) {
     queue.open("g", "b").await;
     let trace = Some(trace("4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"));
@@ -104,7 +105,7 @@ pub(super) async fn a_repeated_request_gives_the_same_large_jobs(queue: Subject)
     let first = queue.leased(request("w", 1, 100)).await.0;
     assert_eq!(first.len(), ENOUGH);
     assert_eq!(queue.leased(request("w", 1, 100)).await.0, first);
-    assert_eq!(queue.whole().await.in_flight as usize, ENOUGH);
+    assert_eq!(queue.queue_view().await.in_flight as usize, ENOUGH);
 }
 
 pub(super) async fn bytes_are_counted_over_groups_and_types(queue: Subject) {

@@ -1,4 +1,4 @@
-//! A queue with jobs in every place, the hands that damage it, and the eyes that see it drain.
+//! A queue with jobs in every state, methods that damage it, and a check that it drains.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,25 +10,25 @@ use fairlane_core::queue::*;
 use fairlane_engine::redis::{RedisEngine, RedisOptions};
 use fairlane_engine::{AuditReport, Clock};
 
-/// One damage.
+/// One damage to the stored state.
 pub struct Damage {
-    /// What it is, in words.
+    /// What is damaged.
     pub name: &'static str,
-    /// Does it.
+    /// Inflicts the damage.
     pub inflict: fn(&Scene),
-    /// Findings that must be among those there are: `word kind name`.
+    /// Findings that an audit must include: `fault kind name`.
     pub found: &'static [&'static str],
-    /// Jobs, `group/id`, of which nothing is left to run.
+    /// Jobs, as `group/id`, that cannot run any more.
     pub lost: &'static [&'static str],
 }
 
-/// A queue with jobs in every place.
+/// A queue with jobs in every state.
 pub struct Scene<'a> {
     pub queue: Subject,
     server: &'a RedisServer,
     prefix: String,
     leased: Vec<LeasedJob>,
-    /// Jobs that are to be done, and how often they were.
+    /// Jobs that must complete, and how often each has.
     done: BTreeMap<String, u64>,
 }
 
@@ -49,7 +49,7 @@ impl<'a> Scene<'a> {
         scene
     }
 
-    /// One job of each kind that has ended, then groups that wait for this and that, and jobs in flight.
+    /// Adds one job for each way to end, groups that wait for a rate or a seat, and jobs in flight.
     async fn populate(&mut self) {
         let queue = self.queue.clone();
         queue.add([job("g", "done"), job("g", "dead")]).await;
@@ -101,12 +101,12 @@ impl<'a> Scene<'a> {
         format!("{:016}", found.expect("g/1 is in flight").fence.0)
     }
 
-    /// Sends a command behind the queue's back; its first word after the command is a key.
-    pub fn raw(&self, words: &[&str]) -> String {
-        let mut words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        let key = if words[0] == "EVAL" { 3 } else { 1 };
-        words[key].insert_str(0, &self.prefix);
-        self.server.command(&words.iter().map(String::as_str).collect::<Vec<_>>())
+    /// Sends a command directly to Redis; its first argument is a key.
+    pub fn raw(&self, arguments: &[&str]) -> String {
+        let mut arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        let key = if arguments[0] == "EVAL" { 3 } else { 1 };
+        arguments[key].insert_str(0, &self.prefix);
+        self.server.command(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
     /// Changes a group's counts of jobs in flight and of its backlog.
@@ -120,14 +120,14 @@ impl<'a> Scene<'a> {
         self.raw(&["HSET", &key, "counts", &counts]);
     }
 
-    /// Changes how many lanes the order of type `t` and level normal is said to have.
+    /// Changes the stored number of lanes of the order of type `t` and level normal.
     pub fn set_active(&self, active: u64) {
         let order = self.raw(&["HGET", "type:t", "1"]);
         let (rest, _) = order.rsplit_once(':').expect("an order has parts");
         self.raw(&["HSET", "type:t", "1", &format!("{rest}:{active}")]);
     }
 
-    /// Changes how many jobs of a group are said to wait.
+    /// Changes the stored number of waiting jobs of a group.
     pub fn set_waiting(&self, group: &str, waiting: i64) {
         let key = format!("group:{group}:meta");
         let run = self.raw(&["HGET", &key, "run"]);
@@ -152,7 +152,7 @@ impl<'a> Scene<'a> {
         self.queue.engine.audit_all(repair, |_| {}).await.expect("audit is answered")
     }
 
-    /// Findings as `word kind name`, sorted, each once.
+    /// Findings as `fault kind name`, sorted, each once.
     pub async fn audit(&self, repair: bool) -> Vec<String> {
         let report = self.report(repair).await;
         assert_eq!(report.too_large, []);
@@ -171,7 +171,7 @@ impl<'a> Scene<'a> {
         assert!(!report.findings.is_empty() && report.remaining() == 0, "{report:?}");
     }
 
-    /// Ends everything; each job that is not lost is done exactly once.
+    /// Completes everything; each job that is not lost completes exactly once.
     pub async fn drain(mut self, lost: &[&str]) -> Self {
         let queue = self.queue.clone();
         for leased in std::mem::take(&mut self.leased) {
@@ -186,8 +186,8 @@ impl<'a> Scene<'a> {
             queue.advance_reclaiming_ms(10_000).await;
             queue.reclaim(100).await;
         }
-        let whole = queue.whole().await;
-        assert_eq!((whole.backlog, whole.in_flight, whole.active_groups), (0, 0, 0), "{}", self.prefix);
+        let totals = queue.queue_view().await;
+        assert_eq!((totals.backlog, totals.in_flight, totals.active_groups), (0, 0, 0), "{}", self.prefix);
         for (name, times) in &self.done {
             let expected = u64::from(!lost.contains(&name.as_str()));
             assert_eq!(*times, expected, "{}: {name}", self.prefix);

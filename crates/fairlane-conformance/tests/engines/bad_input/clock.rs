@@ -8,7 +8,7 @@ use fairlane_core::queue::*;
 const HOUR_MS: u64 = 3_600_000;
 const GROUPS: [&str; 3] = ["a", "b", "c"];
 const JOBS_EACH: usize = 20;
-/// So many rounds the clock jumps; then it only runs.
+/// The clock jumps for this many rounds; then it only runs.
 const WILD_ROUNDS: u64 = 80;
 
 /// Seeds, each with the settings of one episode.
@@ -26,7 +26,7 @@ pub fn episodes() -> Vec<(u64, Settings)> {
 /// Every job of every group is of a bulk action, and each bulk action must end completed.
 pub async fn work_while_the_clock_jumps(queue: &Subject, seed: u64, settings: Settings) {
     let mut dice = Dice::new(seed);
-    queue.set_whole(settings).await;
+    queue.set_queue(settings).await;
     queue.set_group("a", group_rate(per_second(50, 5))).await;
     queue.set_group("b", group_seats(4)).await;
     for group in GROUPS {
@@ -39,19 +39,20 @@ pub async fn work_while_the_clock_jumps(queue: &Subject, seed: u64, settings: Se
         assert!(
             rounds < 10 * WILD_ROUNDS,
             "seed {seed}: not done after {rounds} rounds: {:?}",
-            queue.whole().await
+            queue.queue_view().await
         );
         jump(queue, &mut dice, rounds < WILD_ROUNDS);
         if rounds == WILD_ROUNDS {
-            // Somebody puts it right: what waits for a time waits for that time, wherever the clock has been.
+            // The clock is corrected: a job that waits for a time waits for it, wherever the clock
+            // has been.
             queue.advance_ms(14 * 24 * HOUR_MS);
         }
         step(queue, &mut dice).await;
     }
-    let whole = queue.whole().await;
-    assert_eq!((whole.backlog, whole.waiting, whole.in_flight, whole.aggregating), (0, 0, 0, 0));
+    let totals = queue.queue_view().await;
+    assert_eq!((totals.backlog, totals.waiting, totals.in_flight, totals.aggregating), (0, 0, 0, 0));
     for group in GROUPS {
-        assert_eq!(queue.ends(group, "all").await, [JOBS_EACH as u64, 0, 0], "each job has ended once");
+        assert_eq!(queue.end_counts(group, "all").await, [JOBS_EACH as u64, 0, 0], "each job has ended once");
     }
 }
 
@@ -89,9 +90,9 @@ async fn step(queue: &Subject, dice: &mut Dice) {
         };
         assert_eq!(queue.settle(&leased, outcome).await, Verdict::Applied);
     }
-    for taken in queue.take(1).await {
+    for leased in queue.lease_bulks(1).await {
         if !dice.one_in(3) {
-            assert_eq!(queue.finish(&taken).await, Verdict::Applied);
+            assert_eq!(queue.settle_bulk(&leased).await, Verdict::Applied);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Commands that no engine takes, and commands with numbers that no caller should send.
+//! Commands that no engine accepts, and commands with numbers that no caller should send.
 
 use fairlane_conformance::subject::*;
 use fairlane_core::congestion::Congestion;
@@ -10,19 +10,19 @@ use fairlane_core::{Fence, TypeId};
 pub struct Bad {
     /// What is wrong.
     pub what: &'static str,
-    /// The command.
+    /// The command to submit.
     pub command: Command,
-    /// What the refusal says.
+    /// Texts that the error must contain.
     pub says: &'static [&'static str],
 }
 
-/// One command that is answered, absurd as it is.
+/// One command with absurd numbers that is still valid.
 pub struct Odd {
     /// What is odd.
     pub what: &'static str,
-    /// The command.
+    /// The command to submit.
     pub command: Command,
-    /// The answer.
+    /// The expected reply.
     pub reply: Reply,
 }
 
@@ -118,11 +118,15 @@ fn sizes() -> Vec<Bad> {
         ),
         bad("a large result", settle_one(Outcome::Succeeded { result: note.clone() }), says),
         bad("a large reason", settle_one(Outcome::Failed { reason: note.clone() }), says),
-        bad("a large word of farewell", settle_one(Outcome::Cancelled { reason: note.clone() }), says),
+        bad(
+            "a large reason of a cancellation",
+            settle_one(Outcome::Cancelled { reason: note.clone() }),
+            says,
+        ),
         bad("a large last reason", settle_one(Outcome::Retry { delay_ms: 0, reason: note.clone() }), says),
         bad(
             "a large summary",
-            Command::FinishBulk(FinishBulk {
+            Command::SettleBulk(SettleBulk {
                 bulk: bulk_ref("g", "b"),
                 fence: Fence(1),
                 summary: note,
@@ -151,9 +155,8 @@ fn bounds() -> Vec<Bad> {
         let bulk = bulk_ref("g", "new");
         Command::OpenBulk(OpenBulk { bulk, deadline_ms, failures_max, payload: bytes("") })
     };
-    let take = |bulks_max, lease_ms| {
-        Command::TakeCompleted(TakeCompleted { worker: worker_id("a"), bulks_max, lease_ms })
-    };
+    let take =
+        |bulks_max, lease_ms| Command::LeaseBulks(LeaseBulks { worker: worker_id("a"), bulks_max, lease_ms });
     let set = |patch| Command::SetGroup(SetGroup { group: group_id("g"), patch, reset_congestion: true });
     vec![
         bad(
@@ -170,8 +173,8 @@ fn bounds() -> Vec<Bad> {
         bad("an aggregation for ever", take(1, u64::MAX), length),
         bad("a lease of no jobs", Command::Lease(lease(0, LEASE_MS)), &["between 1 and 500, not 0"]),
         bad("a lease of too many", Command::Lease(lease(501, LEASE_MS)), &["between 1 and 500, not 501"]),
-        bad("nothing to take", take(0, LEASE_MS), &["take_completed", "between 1 and 100, not 0"]),
-        bad("too many to take", take(101, LEASE_MS), &["take_completed", "between 1 and 100, not 101"]),
+        bad("nothing to take", take(0, LEASE_MS), &["lease_bulks", "between 1 and 100, not 0"]),
+        bad("too many to take", take(101, LEASE_MS), &["lease_bulks", "between 1 and 100, not 101"]),
         bad("a deadline at once", open(Some(0), None), &["a deadline in ms", "not 0"]),
         bad("a deadline in ages", open(Some(u64::MAX), None), &["a deadline in ms"]),
         bad("a threshold of ages", open(None, Some(u64::MAX)), &["failures_max", "between 0 and 4294967295"]),
@@ -186,7 +189,7 @@ fn bounds() -> Vec<Bad> {
     ]
 }
 
-/// How much one call looks at or moves.
+/// How much one call reads or moves.
 fn pages() -> Vec<Bad> {
     let mut table = Vec::new();
     for jobs_max in [0, 501, usize::MAX] {
@@ -206,25 +209,25 @@ fn pages() -> Vec<Bad> {
         Command::ListJobs(ListJobs { listing, group: None, type_id: None, cursor, limit })
     };
     for limit in [0, 501, usize::MAX] {
-        let bulks = Inspect::Bulks { group: group.clone(), after: 0, limit, unfinished: limit == 0 };
-        let groups = Inspect::Groups { after: None, limit };
-        table.push(bad("bulk actions", Command::Inspect(bulks), &["a page", "between 1 and 500"]));
-        table.push(bad("groups", Command::Inspect(groups), &["a page", "between 1 and 500"]));
+        let bulks = ListBulks { group: group.clone(), after: 0, limit, unfinished: limit == 0 };
+        let groups = ListGroups { after: None, limit };
+        table.push(bad("bulk actions", Command::ListBulks(bulks), &["a page", "between 1 and 500"]));
+        table.push(bad("groups", Command::ListGroups(groups), &["a page", "between 1 and 500"]));
         table.push(bad("jobs", listing(0, limit), &["a page", "between 1 and 500"]));
     }
     table.push(bad("jobs far on", listing(u64::MAX, 1), &["the cursor of list_jobs"]));
     for limit in [0, usize::MAX] {
-        let history = Inspect::History { group: group.clone(), limit };
-        table.push(bad("a history", Command::Inspect(history), &["history", "between 1 and 86400"]));
+        let snapshots = ListSnapshots { group: group.clone(), limit };
+        table.push(bad("snapshots", Command::ListSnapshots(snapshots), &["history", "between 1 and 86400"]));
     }
     table
 }
 
 fn settings() -> Vec<Bad> {
-    let with = |settings| Command::SetWhole(SetWhole { settings });
+    let with = |settings| Command::SetQueue(SetQueue { settings });
     let plain = Settings::default();
     let congestion = |congestion: Congestion| {
-        Command::SetWhole(SetWhole { settings: Settings { congestion, ..Settings::default() } })
+        Command::SetQueue(SetQueue { settings: Settings { congestion, ..Settings::default() } })
     };
     vec![
         bad("alpha", with(Settings { alpha: i64::MIN, ..plain.clone() }), &["alpha without its sign"]),
@@ -314,11 +317,11 @@ const LARGEST: u64 = INTEGER_MAX - 1;
 /// Numbers at the end of their range, and names that do not exist.
 pub fn absurd() -> Vec<Odd> {
     let odd = |what, command, reply| Odd { what, command, reply };
-    let unknown = job_ref("nobody", "nothing");
-    let finish = |id: &str, fence| {
+    let unknown = job_ref("unknown", "unknown");
+    let settle_bulk = |id: &str, fence| {
         let bulk = bulk_ref("g", id);
         let outcome = Aggregation::Failed;
-        Command::FinishBulk(FinishBulk { bulk, fence: Fence(fence), summary: bytes("x"), outcome })
+        Command::SettleBulk(SettleBulk { bulk, fence: Fence(fence), summary: bytes("x"), outcome })
     };
     let seal = |expected| Command::SealBulk(SealBulk { bulk: bulk_ref("g", "b"), expected: Some(expected) });
     let settle = |fence| {
@@ -327,45 +330,41 @@ pub fn absurd() -> Vec<Odd> {
             settlements: vec![Settlement { job, fence: Fence(fence), outcome: failed() }],
         })
     };
-    let page = Inspect::Bulks { group: group_id("g"), after: LARGEST, limit: 5, unfinished: false };
-    let stale = || Reply::Settled(Settled { verdicts: vec![Verdict::Stale] });
-    let late = || Reply::BulkFinished(BulkFinished(Verdict::Stale));
+    let page = ListBulks { group: group_id("g"), after: LARGEST, limit: 5, unfinished: false };
+    let stale = || Reply::Settle(Settled { verdicts: vec![Verdict::Stale] });
+    let late = || Reply::SettleBulk(BulkSettled(Verdict::Stale));
     let extend = Extend { leases: vec![(unknown.clone(), Fence(LARGEST))], lease_ms: LEASE_MS };
     vec![
         odd("the largest fence", settle(LARGEST), stale()),
         odd("no fence at all", settle(0), stale()),
-        odd("a summary under the largest fence", finish("complete", LARGEST), late()),
-        odd("a summary under no fence", finish("complete", 0), late()),
-        odd("an unknown bulk action", finish("none", 0), Reply::BulkFinished(BulkFinished(Verdict::Gone))),
-        odd(
-            "the largest number expected",
-            seal(LARGEST),
-            Reply::BulkSealed(BulkSealed::Mismatch { total: 3 }),
-        ),
+        odd("a summary under the largest fence", settle_bulk("complete", LARGEST), late()),
+        odd("a summary under no fence", settle_bulk("complete", 0), late()),
+        odd("an unknown bulk action", settle_bulk("none", 0), Reply::SettleBulk(BulkSettled(Verdict::Gone))),
+        odd("the largest number expected", seal(LARGEST), Reply::SealBulk(BulkSealed::Mismatch { total: 3 })),
         odd(
             "a page beyond all pages",
-            Command::Inspect(page),
-            Reply::Inspected(Inspected::Bulks { bulks: vec![], next: None }),
+            Command::ListBulks(page),
+            Reply::ListBulks(BulkPage { bulks: vec![], next: None }),
         ),
         odd(
             "an extension of nothing",
             Command::Extend(extend),
-            Reply::Extended(Extended { extensions: vec![Extension::Lost] }),
+            Reply::Extend(Extended { extensions: vec![Extension::Lost] }),
         ),
         odd(
             "a cancellation of nothing",
             Command::CancelJob(CancelJob { jobs: vec![unknown.clone()] }),
-            Reply::JobsCancelled(JobsCancelled { cancellations: vec![Cancellation::Unknown] }),
+            Reply::CancelJob(JobsCancelled { cancellations: vec![Cancellation::Unknown] }),
         ),
         odd(
             "nothing to do",
             Command::Settle(Settle { settlements: vec![] }),
-            Reply::Settled(Settled { verdicts: vec![] }),
+            Reply::Settle(Settled { verdicts: vec![] }),
         ),
         odd(
             "no jobs",
             Command::Enqueue(Enqueue { jobs: vec![] }),
-            Reply::Enqueued(Enqueued { receipts: vec![], backlogs: vec![] }),
+            Reply::Enqueue(Enqueued { receipts: vec![], backlogs: vec![] }),
         ),
     ]
 }

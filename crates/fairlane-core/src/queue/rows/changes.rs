@@ -8,7 +8,7 @@ use crate::queue::bulk::Bulk;
 use crate::queue::downstream::Downstream;
 use crate::queue::job::{Job, JobKey, NO_ORDER, Place, Run};
 use crate::queue::lane::{Group, GroupKey, Lane, Record, Snapshot, Standing, TypeState};
-use crate::queue::operations::LaneStanding;
+use crate::queue::ops::LaneStanding;
 use crate::queue::{Machine, Marks};
 
 use super::tail::Tail;
@@ -315,7 +315,7 @@ fn bulk_row(number: u64, bulk: &Bulk, group: &GroupId) -> BulkRow {
         group: group.clone(),
         id: bulk.name.clone(),
         state: bulk.state,
-        course: bulk.course,
+        mode: bulk.mode,
         sealed: bulk.sealed,
         total: bulk.total,
         succeeded: bulk.succeeded,

@@ -14,7 +14,7 @@ use crate::queue::bulk::Bulk;
 use crate::queue::downstream::{Cut, Downstream};
 use crate::queue::job::{Batch, Held, Job, JobKey, NO_ORDER, Place, Run};
 use crate::queue::lane::{LaneKey, Order, Record, Standing, Timer};
-use crate::queue::operations::LaneStanding;
+use crate::queue::ops::LaneStanding;
 use crate::queue::{BulkCause, BulkState, GroupSettings, JobRef, Machine, Request, Settings};
 
 use super::tail::Tail;
@@ -539,7 +539,7 @@ fn restored_bulk(row: BulkRow, group: u32) -> Bulk {
         name: row.id,
         group,
         state: row.state,
-        course: row.course,
+        mode: row.mode,
         sealed: row.sealed,
         total: row.total,
         succeeded: row.succeeded,

@@ -28,7 +28,7 @@ impl Machine {
             ("sequence", self.sequence.to_string()),
             ("created", self.created.to_string()),
             ("cursor", cursor),
-            ("bucket", format!("{}:{}", self.whole.level, self.whole.at.0)),
+            ("bucket", format!("{}:{}", self.bucket.level, self.bucket.at.0)),
             ("reclaimed_at", self.reclaimed_at.map_or(String::new(), |at| at.0.to_string())),
             ("grace_until", self.reclaim_grace_until.0.to_string()),
             ("completed_chunk", next_chunk(&self.completed).to_string()),
@@ -50,7 +50,7 @@ impl Machine {
         self.created = fields.number("created", 0)?;
         if let Some(text) = fields.text("bucket") {
             let [level, at] = fields.numbers("bucket", text)?;
-            self.whole = Bucket { level, at: Micros(at) };
+            self.bucket = Bucket { level, at: Micros(at) };
         }
         let reclaimed_at = fields.text("reclaimed_at").filter(|text| !text.is_empty());
         self.reclaimed_at = reclaimed_at.map(|_| fields.number("reclaimed_at", 0)).transpose()?.map(Micros);

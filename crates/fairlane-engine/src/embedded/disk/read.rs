@@ -11,7 +11,7 @@ use fairlane_core::queue::rows::{
     BatchRow, BulkEndedRow, BulkRow, CompletedRow, CutRow, Damage, DownstreamRow, GroupRow, JobRow, LaneRow,
     OrderRow, PlaceRow, ProgressRow, RecordRow, Restore, RunRow, SnapshotRow, TypeRow, WorkerRow,
 };
-use fairlane_core::queue::{BulkCause, BulkState, Course};
+use fairlane_core::queue::{BulkCause, BulkMode, BulkState};
 use fairlane_core::queue::{GroupSettings, LaneStanding, Machine, Snapshot, TypeSettings};
 use fairlane_core::rate::Bucket;
 use fairlane_core::{Cost, Fence, Micros, Rate, RequestNumber, Trace, TypeId, Weight};
@@ -311,7 +311,7 @@ fn bulk_row(row: &Row<'_>) -> Result<BulkRow, Unread> {
     let time =
         |at: usize| -> Result<Option<Micros>, Unread> { Ok(row.get::<_, Option<u64>>(at)?.map(Micros)) };
     let state = one_of(text(row, 3)?, "state of a bulk action", &BulkState::ALL, BulkState::as_str)?;
-    let course = one_of(text(row, 4)?, "course of a bulk action", &Course::ALL, Course::as_str)?;
+    let mode = one_of(text(row, 4)?, "mode of a bulk action", &BulkMode::ALL, BulkMode::as_str)?;
     let cause = row.get_ref(15)?.as_str_or_null().map_err(impossible)?;
     let cause = cause.map(|word| one_of(word, "cause", &BulkCause::ALL, BulkCause::as_str)).transpose()?;
     Ok(BulkRow {
@@ -319,7 +319,7 @@ fn bulk_row(row: &Row<'_>) -> Result<BulkRow, Unread> {
         group: name(row, 1)?,
         id: name(row, 2)?,
         state,
-        course,
+        mode,
         sealed: row.get(5)?,
         total: row.get(6)?,
         succeeded: row.get(7)?,

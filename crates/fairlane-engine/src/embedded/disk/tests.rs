@@ -39,10 +39,7 @@ async fn filled(count: usize) -> TempDir {
 }
 
 async fn backlog(engine: &EmbeddedEngine) -> u64 {
-    match seam(engine).inspect(Inspect::Whole).await.unwrap() {
-        Inspected::Whole(whole) => whole.backlog,
-        other => panic!("{other:?}"),
-    }
+    seam(engine).call(InspectQueue).await.unwrap().backlog
 }
 
 async fn lease(
@@ -53,7 +50,7 @@ async fn lease(
     let worker = WorkerId::new("w").unwrap();
     let request = RequestNumber(request);
     let command = Lease { worker, request, types: vec![type_a()], jobs_max, lease_ms: 60_000 };
-    match seam(engine).lease(command).await? {
+    match seam(engine).call(command).await? {
         Leased::Jobs { jobs, .. } => Ok(jobs),
         superseded => panic!("{superseded:?}"),
     }
@@ -65,7 +62,7 @@ async fn succeed(engine: &EmbeddedEngine, leased: Vec<LeasedJob>) -> Result<Sett
         fence: job.fence,
         outcome: Outcome::Succeeded { result: Arc::from(&b"done"[..]) },
     };
-    seam(engine).settle(Settle { settlements: leased.into_iter().map(end).collect() }).await
+    seam(engine).call(Settle { settlements: leased.into_iter().map(end).collect() }).await
 }
 
 fn message<T: std::fmt::Debug>(result: Result<T, EngineError>) -> String {
@@ -190,20 +187,20 @@ async fn open_bulk(engine: &EmbeddedEngine, id: &str, payload: &[u8]) -> BulkRef
     let bulk = BulkRef { group: GroupId::new("g").unwrap(), id: BulkId::new(id).unwrap() };
     let open =
         OpenBulk { bulk: bulk.clone(), deadline_ms: None, failures_max: None, payload: payload.into() };
-    seam(engine).open_bulk(open).await.unwrap();
+    seam(engine).call(open).await.unwrap();
     bulk
 }
 
 /// Each time by somebody else.
-async fn take(engine: &EmbeddedEngine) -> Vec<TakenBulk> {
+async fn take(engine: &EmbeddedEngine) -> Vec<LeasedBulk> {
     static TAKES: AtomicU64 = AtomicU64::new(0);
     take_as(engine, &format!("stranger {}", TAKES.fetch_add(1, Ordering::Relaxed))).await
 }
 
-async fn take_as(engine: &EmbeddedEngine, worker: &str) -> Vec<TakenBulk> {
+async fn take_as(engine: &EmbeddedEngine, worker: &str) -> Vec<LeasedBulk> {
     let worker = WorkerId::new(worker).unwrap();
-    let command = TakeCompleted { worker, bulks_max: 10, lease_ms: 60_000 };
-    seam(engine).take_completed(command).await.unwrap().bulks
+    let command = LeaseBulks { worker, bulks_max: 10, lease_ms: 60_000 };
+    seam(engine).call(command).await.unwrap().bulks
 }
 
 #[tokio::test]
@@ -211,7 +208,7 @@ async fn a_bulk_action_that_had_ended_is_handed_out_once_across_restarts() {
     let folder = filled(0).await;
     let engine = open(folder.path()).unwrap();
     let bulk = open_bulk(&engine, "b", b"to whom").await;
-    seam(&engine).cancel_bulk(CancelBulk { bulk: bulk.clone() }).await.unwrap();
+    seam(&engine).call(CancelBulk { bulk: bulk.clone() }).await.unwrap();
     drop(engine);
     let engine = open(folder.path()).unwrap();
     let before = take_as(&engine, "aggregator").await;
@@ -222,23 +219,23 @@ async fn a_bulk_action_that_had_ended_is_handed_out_once_across_restarts() {
     engine.check().await.unwrap().unwrap();
     let taken = take(&engine).await;
     assert_eq!(taken.len(), 1, "the aggregator has gone with its process, so another takes it at once");
-    let finish = |fence| FinishBulk {
+    let finish = |fence| SettleBulk {
         bulk: bulk.clone(),
         fence,
         summary: b"told"[..].into(),
         outcome: Aggregation::Done,
     };
-    let late = seam(&engine).finish_bulk(finish(before[0].fence)).await.unwrap();
-    assert_eq!(late, BulkFinished(Verdict::Stale), "and the first comes too late");
+    let late = seam(&engine).call(finish(before[0].fence)).await.unwrap();
+    assert_eq!(late, BulkSettled(Verdict::Stale), "and the first comes too late");
     let finish = finish(taken[0].fence);
     for _ in 0..2 {
-        let finished = seam(&engine).finish_bulk(finish.clone()).await.unwrap();
-        assert_eq!(finished, BulkFinished(Verdict::Applied));
+        let finished = seam(&engine).call(finish.clone()).await.unwrap();
+        assert_eq!(finished, BulkSettled(Verdict::Applied));
     }
     drop(engine);
     let engine = open(folder.path()).unwrap();
     engine.check().await.unwrap().unwrap();
-    assert_eq!(seam(&engine).finish_bulk(finish).await.unwrap(), BulkFinished(Verdict::Applied));
+    assert_eq!(seam(&engine).call(finish).await.unwrap(), BulkSettled(Verdict::Applied));
     assert_eq!(take(&engine).await, []);
 }
 
@@ -256,15 +253,15 @@ async fn with_ended_bulks() -> TempDir {
     let folder = filled(0).await;
     let engine = open(folder.path()).unwrap();
     let bulk = open_bulk(&engine, "finished", b"").await;
-    seam(&engine).seal_bulk(SealBulk { bulk: bulk.clone(), expected: None }).await.unwrap();
+    seam(&engine).call(SealBulk { bulk: bulk.clone(), expected: None }).await.unwrap();
     let fence = take(&engine).await[0].fence;
-    let finish = FinishBulk { bulk, fence, summary: b"told"[..].into(), outcome: Aggregation::Done };
-    seam(&engine).finish_bulk(finish).await.unwrap();
+    let finish = SettleBulk { bulk, fence, summary: b"told"[..].into(), outcome: Aggregation::Done };
+    seam(&engine).call(finish).await.unwrap();
     let bulk = open_bulk(&engine, "cancelled", b"to whom").await;
     let new = jobs(1).into_iter().map(|job| NewJob { bulk: Some(bulk.id.clone()), ..job });
     seam(&engine).enqueue_all(new).await.unwrap();
-    seam(&engine).cancel_bulk(CancelBulk { bulk }).await.unwrap();
-    assert_eq!(seam(&engine).sweep(Sweep { jobs_max: 10 }).await.unwrap().dropped, 1);
+    seam(&engine).call(CancelBulk { bulk }).await.unwrap();
+    assert_eq!(seam(&engine).call(Sweep { jobs_max: 10 }).await.unwrap().dropped, 1);
     drop(engine);
     folder
 }
@@ -313,14 +310,14 @@ async fn a_file_of_the_first_version_is_brought_up_to_date() {
     for id in ["open", "complete", "finished"] {
         let bulk = open_bulk(&engine, id, b"").await;
         if id != "open" {
-            seam(&engine).seal_bulk(SealBulk { bulk, expected: None }).await.unwrap();
+            seam(&engine).call(SealBulk { bulk, expected: None }).await.unwrap();
         }
     }
     // Nothing is in hand: who had it was not kept by then.
     let outcomes = [Aggregation::Released { delay_ms: 0 }, Aggregation::Done];
-    for (TakenBulk { view, fence }, outcome) in take(&engine).await.into_iter().zip(outcomes) {
-        let finish = FinishBulk { bulk: view.bulk, fence, summary: [].into(), outcome };
-        seam(&engine).finish_bulk(finish).await.unwrap();
+    for (LeasedBulk { view, fence }, outcome) in take(&engine).await.into_iter().zip(outcomes) {
+        let finish = SettleBulk { bulk: view.bulk, fence, summary: [].into(), outcome };
+        seam(&engine).call(finish).await.unwrap();
     }
     let before = engine.dump().await.unwrap();
     drop(engine);
@@ -447,7 +444,7 @@ async fn unused_space_is_given_back() {
     let folder = filled(0).await;
     let settings = Settings { completed_kept_max: 10, ..Settings::default() };
     let engine = open(folder.path()).unwrap();
-    seam(&engine).set_whole(SetWhole { settings }).await.unwrap();
+    seam(&engine).call(SetQueue { settings }).await.unwrap();
     let large = jobs(5000).into_iter().map(|job| NewJob { payload: vec![b'x'; 2000].into(), ..job });
     seam(&engine).enqueue_all(large).await.unwrap();
     for request in 1..=10 {

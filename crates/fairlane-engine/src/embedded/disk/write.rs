@@ -292,7 +292,7 @@ fn write_bulk(connection: &Connection, row: &BulkRow) -> Result<()> {
         row.group.to_string(),
         row.id.to_string(),
         row.state.as_str(),
-        row.course.as_str(),
+        row.mode.as_str(),
         row.sealed,
         row.total,
         row.succeeded,

@@ -1,10 +1,14 @@
-//! What the bytes are, that they fit their limits, and that nothing but values comes out of them.
+//! Tests of the encoding: its bytes, its limits, and that invalid input is rejected.
 
 use std::sync::Arc;
 
+use fairlane_core::kernel::Registered;
 use fairlane_core::limits::AUDIT_SUSPECTS_MAX;
-use fairlane_core::queue::*;
-use fairlane_core::*;
+use fairlane_core::queue::{self, *};
+use fairlane_core::{
+    BulkId, Command, Cost, Fence, GroupId, JobId, Level, Micros, Rate, Reply, RequestNumber, TypeId, Weight,
+    WorkerId,
+};
 
 use super::*;
 
@@ -16,43 +20,95 @@ fn bytes(text: &str) -> Arc<[u8]> {
     text.as_bytes().into()
 }
 
-/// A change of any of these is another version of the format: raise the number in `CONTENT_TYPE`.
+/// Any change to these bytes is a new version of the format: raise the number in `CONTENT_TYPE`.
 #[test]
 fn the_bytes_of_a_version_stay_what_they_are() {
-    let settled = Command::Settle(Settle {
+    let settled = Settle {
         settlements: vec![Settlement {
             job: job_ref("g:1", "j"),
             fence: Fence(300),
             outcome: Outcome::Retry { delay_ms: 5, reason: bytes("no") },
         }],
-    });
-    assert_eq!(encode(&settled), b"\x03\x01\x03g:1\x01j\xac\x02\x03\x05\x02no");
+    };
+    assert_eq!(encode(&settled.into_command()), b"\x00\x03\x01\x03g:1\x01j\xac\x02\x03\x05\x02no");
     let rate = Rate::new(10, 1000, Some(2)).unwrap();
-    let set = Command::SetGroup(SetGroup {
+    let set = SetGroup {
         group: GroupId::new("g").unwrap(),
         patch: GroupPatch { rate: Some(Some(rate)), ..GroupPatch::default() },
         reset_congestion: true,
-    });
-    assert_eq!(encode(&set), b"\x06\x01g\x00\x00\x01\x01\x0a\xe8\x07\x02\x00\x00\x01");
-    let answer: Result<Reply, Trouble> =
-        Ok(Reply::Settled(Settled { verdicts: vec![Verdict::Applied, Verdict::Gone] }));
-    assert_eq!(encode(&answer), b"\x00\x03\x02\x00\x02");
-    let enqueued: Result<Reply, Trouble> = Ok(Reply::Enqueued(Enqueued {
+    };
+    assert_eq!(encode(&set.into_command()), b"\x00\x06\x01g\x00\x00\x01\x01\x0a\xe8\x07\x02\x00\x00\x01");
+    let answer: Result<Reply, WireError> =
+        Ok(queue::Reply::Settle(Settled { verdicts: vec![Verdict::Applied, Verdict::Gone] }).into());
+    assert_eq!(encode(&answer), b"\x00\x00\x03\x02\x00\x02");
+    let enqueued: Result<Reply, WireError> = Ok(queue::Reply::Enqueue(Enqueued {
         receipts: vec![
             JobReceipt::Created,
             JobReceipt::Exists { bulk: None },
             JobReceipt::Differs { difference: Difference::Payload, bulk: Some(BulkId::new("b").unwrap()) },
         ],
         backlogs: vec![300, 300, 300],
-    }));
-    assert_eq!(encode(&enqueued), b"\x00\x00\x03\x00\x01\x00\x02\x04\x01\x01b\x03\xac\x02\xac\x02\xac\x02");
-    let trouble: Result<Reply, Trouble> = Err(Trouble::Refused("full".into()));
-    assert_eq!(encode(&trouble), b"\x01\x02\x04full");
+    })
+    .into());
+    assert_eq!(
+        encode(&enqueued),
+        b"\x00\x00\x00\x03\x00\x01\x00\x02\x04\x01\x01b\x03\xac\x02\xac\x02\xac\x02"
+    );
+    let error: Result<Reply, WireError> = Err(WireError::Refused("full".into()));
+    assert_eq!(encode(&error), b"\x01\x02\x04full");
     let wait = Wait { types: vec![TypeId::new("t").unwrap()], at_most_ms: 1000 };
     assert_eq!(encode(&wait), b"\x01\x01t\xe8\x07");
-    assert_eq!(frame(&WalkStep::End), b"\x01\x00\x00\x00\x02");
-    let last = Command::Audit(Audit { suspects: vec![Suspect::Whole], repair: true });
-    assert_eq!(encode(&last), b"\x19\x01\x06\x01");
+    assert_eq!(frame(&ScanStep::End), b"\x01\x00\x00\x00\x02");
+    let last = Audit { suspects: vec![Suspect::Queue], repair: true };
+    assert_eq!(encode(&last.into_command()), b"\x00\x22\x01\x06\x01");
+}
+
+/// The position of an operation in its capability is its number on the wire: new ones are appended.
+#[test]
+fn operations_keep_their_numbers() {
+    let stems = [
+        "enqueue",
+        "lease",
+        "extend",
+        "settle",
+        "promote",
+        "reclaim",
+        "set_group",
+        "set_type",
+        "remove_type",
+        "set_queue",
+        "admit",
+        "open_bulk",
+        "seal_bulk",
+        "hold_bulk",
+        "resume_bulk",
+        "cancel_bulk",
+        "lease_bulks",
+        "settle_bulk",
+        "cancel_job",
+        "requeue_dead",
+        "discard",
+        "make_due",
+        "sweep",
+        "inspect_job",
+        "inspect_group",
+        "inspect_type",
+        "inspect_bulk",
+        "inspect_congestion",
+        "inspect_queue",
+        "list_groups",
+        "list_bulks",
+        "list_snapshots",
+        "list_jobs",
+        "explain",
+        "audit",
+    ];
+    assert_eq!(queue::Command::STEMS, stems);
+    assert_eq!(
+        encode(&Promote { jobs_max: 1 }.into_command())[..2],
+        [0, 4],
+        "the queue is the first capability"
+    );
 }
 
 #[test]
@@ -86,7 +142,7 @@ fn the_largest_jobs_fit_what_is_kept_for_them() {
 }
 
 #[test]
-fn what_a_constructor_refuses_is_not_decoded() {
+fn a_value_that_its_constructor_rejects_is_not_decoded() {
     for name in [&b"\x00"[..], b"\x01\n", b"\x02a", b"\x01\xff"] {
         assert_eq!(decode::<GroupId>(name), Err(Undecodable), "{name:?}");
     }
@@ -115,21 +171,21 @@ fn a_name_is_the_same_on_the_other_side() {
 #[test]
 fn a_list_with_more_than_a_command_takes_is_not_decoded() {
     let jobs = |count: usize| (0..count).map(|number| job_ref("g", &number.to_string())).collect();
-    let cancel = |count| Command::CancelJob(CancelJob { jobs: jobs(count) });
+    let cancel = |count| CancelJob { jobs: jobs(count) }.into_command();
     assert_eq!(decode(&encode(&cancel(500))), Ok(cancel(500)));
     assert_eq!(decode::<Command>(&encode(&cancel(501))), Err(Undecodable));
-    let suspects = vec![Suspect::Whole; AUDIT_SUSPECTS_MAX + 1];
-    let audit = Command::Audit(Audit { suspects, repair: false });
+    let suspects = vec![Suspect::Queue; AUDIT_SUSPECTS_MAX + 1];
+    let audit = Audit { suspects, repair: false }.into_command();
     assert_eq!(decode::<Command>(&encode(&audit)), Err(Undecodable));
     let types = vec![TypeId::new("t").unwrap(); TYPES_MAX + 1];
     let (worker, request) = (WorkerId::new("w").unwrap(), RequestNumber(1));
-    let lease = Command::Lease(Lease { worker, request, types, jobs_max: 1, lease_ms: 1000 });
+    let lease = Lease { worker, request, types, jobs_max: 1, lease_ms: 1000 }.into_command();
     assert_eq!(decode::<Command>(&encode(&lease)), Err(Undecodable));
 }
 
 #[test]
-fn bytes_that_are_too_few_or_too_many_are_no_value() {
-    let command = encode(&Command::Promote(Promote { jobs_max: 7 }));
+fn too_few_or_too_many_bytes_are_rejected() {
+    let command = encode(&Promote { jobs_max: 7 }.into_command());
     assert!(decode::<Command>(&command).is_ok());
     for length in 0..command.len() {
         assert_eq!(decode::<Command>(&command[..length]), Err(Undecodable));
@@ -138,19 +194,19 @@ fn bytes_that_are_too_few_or_too_many_are_no_value() {
 }
 
 #[test]
-fn a_length_that_no_bytes_follow_takes_no_memory() {
-    // A settlement whose note has 2^60 bytes, and a list of as many verdicts.
+fn a_length_without_its_bytes_allocates_no_memory() {
+    // A settlement with a note of 2^60 bytes, and a list of as many verdicts.
     let huge = [0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x10];
-    let settle = [&b"\x03\x01\x01g\x01j\x01\x00"[..], &huge].concat();
+    let settle = [&b"\x00\x03\x01\x01g\x01j\x01\x00"[..], &huge].concat();
     assert_eq!(decode::<Command>(&settle), Err(Undecodable));
-    let settled = [&b"\x00\x03"[..], &huge].concat();
-    assert_eq!(decode::<Result<Reply, Trouble>>(&settled), Err(Undecodable));
+    let settled = [&b"\x00\x00\x03"[..], &huge].concat();
+    assert_eq!(decode::<Result<Reply, WireError>>(&settled), Err(Undecodable));
 }
 
 #[test]
 fn frames_come_out_however_the_bytes_are_cut() {
-    let page = WalkPage { suspects: vec![Suspect::Whole], groups_walked: 3, groups: 9 };
-    let steps = [WalkStep::Page(page), WalkStep::Failed(Trouble::Broken("gone".into())), WalkStep::End];
+    let page = ScanPage { suspects: vec![Suspect::Queue], groups_scanned: 3, groups: 9 };
+    let steps = [ScanStep::Page(page), ScanStep::Failed(WireError::Broken("gone".into())), ScanStep::End];
     let all: Vec<u8> = steps.iter().flat_map(frame).collect();
     for piece in 1..all.len() {
         let (mut frames, mut out) = (Frames::default(), Vec::new());
@@ -165,7 +221,7 @@ fn frames_come_out_however_the_bytes_are_cut() {
 }
 
 #[test]
-fn a_frame_that_is_too_long_is_refused_before_it_comes() {
+fn a_frame_that_is_too_long_is_rejected_by_its_length() {
     let mut frames = Frames::default();
     frames.push(&(FRAME_BYTES_MAX as u32 + 1).to_le_bytes());
     assert_eq!(frames.next_step(), Err(Undecodable));
@@ -175,24 +231,24 @@ fn a_frame_that_is_too_long_is_refused_before_it_comes() {
 fn a_page_of_any_size_fits_its_frames() {
     let name = "x".repeat(NAME_BYTES_MAX);
     let page =
-        WalkPage { suspects: vec![Suspect::Job(job_ref(&name, &name)); 2500], groups_walked: 1, groups: 2 };
-    let steps = WalkStep::pages(&page);
+        ScanPage { suspects: vec![Suspect::Job(job_ref(&name, &name)); 2500], groups_scanned: 1, groups: 2 };
+    let steps = ScanStep::pages(&page);
     let mut suspects = Vec::new();
     for step in &steps {
         assert!(frame(step).len() <= FRAME_BYTES_MAX);
-        let WalkStep::Page(part) = step else { panic!("{step:?}") };
-        assert_eq!((part.groups_walked, part.groups), (1, 2));
+        let ScanStep::Page(part) = step else { panic!("{step:?}") };
+        assert_eq!((part.groups_scanned, part.groups), (1, 2));
         suspects.extend(part.suspects.clone());
     }
     assert_eq!((steps.len(), suspects), (3, page.suspects));
-    assert_eq!(WalkStep::pages(&WalkPage::default()), [WalkStep::Page(WalkPage::default())]);
+    assert_eq!(ScanStep::pages(&ScanPage::default()), [ScanStep::Page(ScanPage::default())]);
 }
 
 #[test]
-fn an_error_keeps_its_kind_on_the_way() {
+fn an_error_keeps_its_kind_on_the_wire() {
     let there_and_back = |error: EngineError| {
-        let trouble: Trouble = decode(&encode(&Trouble::from(error))).unwrap();
-        EngineError::from(trouble)
+        let error: WireError = decode(&encode(&WireError::from(error))).unwrap();
+        EngineError::from(error)
     };
     let away = there_and_back(EngineError::Unavailable { engine: "redis", reason: "refused".into() });
     assert!(away.is_retryable());

@@ -1,20 +1,20 @@
-//! The counts over all groups, added up in pages.
+//! The counts of the queue, summed over pages.
 //!
-//! A sum over pages is exact only while nothing changes. So a sum that agrees is right; one that differs twice in the
-//! same way is wrong; and one that differs each time belongs to a queue at work, whose counts are recounted in one
-//! step only where that step is short.
+//! A sum over pages is exact only while nothing changes. A sum that agrees is therefore right, and
+//! one that differs twice by the same amount is wrong. One that differs by another amount each time
+//! belongs to a busy queue, which is recounted in one step only if that step is short.
 
-use super::{PAGE, Walk};
+use super::{PAGE, Scan};
 use crate::engine::EngineError;
 
-/// Times the sums are compared with the counts.
+/// Most comparisons of the sums with the counts.
 const PASSES_MAX: usize = 3;
-/// Groups and chunks together that a step counts in a few milliseconds.
+/// Most groups and chunks together that one step counts, which takes a few milliseconds.
 const COUNTED_AT_ONCE_MAX: u64 = 4000;
 const CHUNKS_PAGE: usize = 100;
 
-impl Walk<'_> {
-    /// Whether the counts over all groups must be counted again in one step.
+impl Scan<'_> {
+    /// Whether the counts of the queue must be recounted in one step.
     pub(super) async fn are_counts_odd(&self) -> Result<bool, EngineError> {
         let mut before = None;
         for _ in 0..PASSES_MAX {
@@ -32,7 +32,8 @@ impl Walk<'_> {
         Ok(groups + chunks <= COUNTED_AT_ONCE_MAX)
     }
 
-    /// By how much the backlog, the finished jobs and the stored bytes differ from what groups and chunks add up to.
+    /// The differences of the backlog, the finished jobs and the stored bytes from the sums over
+    /// groups and chunks.
     async fn count_difference(&self) -> Result<(i64, i64, i64), EngineError> {
         let backlog = self.sum("backlogs", "", PAGE).await?;
         let completed = self.sum("chunks", "completed", CHUNKS_PAGE).await?;
@@ -42,7 +43,7 @@ impl Walk<'_> {
         Ok((stored(0) - backlog, stored(1) - completed, stored(2) - bytes))
     }
 
-    /// The stored bytes of the groups that the walk knows.
+    /// The sum of the stored bytes of the groups in the scan.
     async fn sum_bytes(&self) -> Result<i64, EngineError> {
         let names: Vec<&str> = self.groups.iter().map(String::as_str).collect();
         let mut sum = 0;

@@ -1,34 +1,36 @@
-//! Groups, their lanes and the fair orders: each group's row is read in a page of groups, each order once, in pages.
+//! Groups, their lanes and the fair orders: each group's row is read in a page of groups, each
+//! order once, in pages.
 //!
-//! A page of groups tells what a group knows of its lanes, a page of an order which groups stand there. What
-//! contradicts itself within one page is odd; so is a lane that should stand in its order and was not seen there,
-//! unless its group has changed meanwhile.
+//! A page of groups shows the state of their lanes, and a page of an order the groups in it. A
+//! contradiction within one page is conspicuous. So is a lane that should be in its order and was
+//! not seen there, unless its group has changed in the meantime.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use fairlane_core::queue::Suspect;
 
-use super::{PAGE, Seen, Walk, decode};
+use super::{PAGE, Scan, Seen, decode};
 use crate::engine::EngineError;
 
 /// Groups of one page.
 const GROUPS_PAGE: usize = 50;
 
-/// What a page tells of a group.
+/// A group on a page.
 struct GroupSeen {
     name: String,
     /// Whether its row contradicts itself or the lists of its lanes.
     odd: bool,
     in_flight: i64,
-    /// The places of its lanes, with the letter of each.
+    /// The letters of its lanes, by place.
     lanes: BTreeMap<String, char>,
 }
 
-/// Places at which a group should stand in the fair order.
+/// The groups that should be in each fair order, by place.
 type Expected = HashMap<String, HashSet<String>>;
 
-impl Walk<'_> {
-    /// Counts leased jobs by group and type. A scan may give an entry twice, which makes its group a suspect.
+impl Scan<'_> {
+    /// Counts leased jobs by group and type. A scan may return an entry twice, which makes its
+    /// group a suspect.
     pub(super) fn count_leased(&mut self, seen: &[Seen]) {
         for job in seen {
             let group = job.name.split_once(':').map_or("", |(group, _)| group);
@@ -37,8 +39,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Finds groups whose lanes, seats or listing may be wrong.
-    pub(super) async fn walk_lanes(&mut self) -> Result<(), EngineError> {
+    /// Finds groups with lanes, seats or a listing that may be wrong.
+    pub(super) async fn scan_lanes(&mut self) -> Result<(), EngineError> {
         let names: Vec<String> = self.groups.iter().cloned().collect();
         let mut expected = Expected::new();
         for group in self.groups_seen(&names).await? {
@@ -48,7 +50,7 @@ impl Walk<'_> {
             }
             expect(&mut expected, group);
         }
-        self.walk_orders(&mut expected).await?;
+        self.scan_orders(&mut expected).await?;
         let unseen: HashSet<String> = expected.values().flatten().cloned().collect();
         for group in self.groups_seen(&unseen.into_iter().collect::<Vec<_>>()).await? {
             let is_unseen = |place: &String| expected.get(place).is_some_and(|set| set.contains(&group.name));
@@ -59,7 +61,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Types whose counts may be wrong.
+    /// Types with counts that may be wrong.
     pub(super) async fn odd_types(&self) -> Result<Vec<Suspect>, EngineError> {
         let (_, words) = self.page("types", "", "0", PAGE).await?;
         let odd = words.chunks_exact(3).filter(|part| {
@@ -69,15 +71,16 @@ impl Walk<'_> {
         odd.map(|part| decode::type_name(&part[0]).map(Suspect::Type)).collect()
     }
 
-    /// Whether a group has a list of jobs that belongs to no lane it knows.
+    /// Whether a group has a list of jobs without a lane.
     fn has_unknown_list(&self, group: &GroupSeen) -> bool {
         let lists = self.lists.get(&group.name).into_iter().flatten();
         let mut places = lists.filter_map(|key| key.splitn(4, ':').nth(3));
         places.any(|place| !group.lanes.contains_key(place))
     }
 
-    /// Takes what stands in its order out of `expected`; what stands there wrongly, or twice, is odd.
-    async fn walk_orders(&mut self, expected: &mut Expected) -> Result<(), EngineError> {
+    /// Removes the groups that are in their order from `expected`; a group that is there wrongly or
+    /// twice is conspicuous.
+    async fn scan_orders(&mut self, expected: &mut Expected) -> Result<(), EngineError> {
         for type_name in self.types.clone() {
             for level in 0..3 {
                 let place = format!("{level}:{type_name}");
@@ -116,7 +119,7 @@ impl Walk<'_> {
             let (next, words) = self.page_of(&words).await?;
             groups.extend(words.chunks_exact(4).map(group_seen));
             let looked_at = next.and_then(|next| next.parse().ok()).unwrap_or(page.len());
-            // A page that looked at nothing would be read again for ever.
+            // A page that checked nothing would be read again forever.
             rest = &rest[looked_at.clamp(1, page.len())..];
         }
         Ok(groups)

@@ -1,4 +1,4 @@
-//! Findings, and the pages of the walk that leads to them.
+//! Findings of an audit, and the pages of its scan.
 
 use ::redis::Value;
 use fairlane_core::queue::{Audit, Audited, Fault, Finding, JobRef};
@@ -29,7 +29,7 @@ pub(super) fn audited(command: &Audit, value: Value) -> Decoded<Audited> {
     Ok(Audited { looked_at, too_large, findings })
 }
 
-/// A page of names: where to go on, and what follows.
+/// A page of names: the next cursor, and the names.
 pub(in crate::redis) fn names_page(value: Value) -> Decoded<(Option<String>, Vec<String>)> {
     let mut items = Items::of(value)?;
     let next = Some(items.text()?).filter(|cursor| !cursor.is_empty());
@@ -40,33 +40,33 @@ pub(in crate::redis) fn names_page(value: Value) -> Decoded<(Option<String>, Vec
     Ok((next, names))
 }
 
-/// `group:id`.
+/// Parses `group:id`.
 pub(in crate::redis) fn job_ref(name: &str) -> Decoded<JobRef> {
     let (group, id) = name.split_once(':').ok_or_else(|| unknown("job", name))?;
     Ok(JobRef { group: group_id(group)?, id: job_id(id)? })
 }
 
-/// A group's name as it stands in keys.
+/// Parses a group's escaped name, as in keys.
 pub(in crate::redis) fn group(escaped: &str) -> Decoded<GroupId> {
     group_id(escaped)
 }
 
-/// A type's name as it stands in keys.
+/// Parses a type's escaped name, as in keys.
 pub(in crate::redis) fn type_name(escaped: &str) -> Decoded<TypeId> {
     type_id(escaped)
 }
 
-/// A batch's number as it stands in keys.
+/// Parses a batch's padded number, as in keys.
 pub(in crate::redis) fn batch(padded: &str) -> Decoded<Fence> {
     parse(padded).map(Fence)
 }
 
-/// A bulk action's name as it stands in keys.
+/// Parses a bulk action's escaped name, as in keys.
 pub(in crate::redis) fn bulk(escaped: &str) -> Decoded<BulkId> {
     bulk_id(escaped)
 }
 
-/// A text, or nothing where there is none.
+/// A text, or an empty one for a missing value.
 pub(in crate::redis) fn text_if_any(value: Value) -> Decoded<String> {
     match value {
         Value::Nil => Ok(String::new()),

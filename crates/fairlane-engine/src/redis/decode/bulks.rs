@@ -13,33 +13,33 @@ use super::{Decoded, Items, bulk_id, group_id, job_id, letters, unknown, verdict
 /// The reply to `command`.
 pub(super) fn reply(command: &Command, value: Value) -> Decoded<Reply> {
     Ok(match command {
-        Command::Admit(_) => Reply::Admitted(admitted(Items::of(value)?)?),
-        Command::OpenBulk(_) => Reply::BulkOpened(opened(Items::of(value)?)?),
-        Command::SealBulk(_) => Reply::BulkSealed(sealed(Items::of(value)?)?),
-        Command::HoldBulk(_) => Reply::BulkHeld(BulkHeld(view_if_any(Items::of(value)?)?)),
-        Command::ResumeBulk(_) => Reply::BulkResumed(BulkResumed(view_if_any(Items::of(value)?)?)),
-        Command::CancelBulk(_) => Reply::BulkCancelled(BulkCancelled(view_if_any(Items::of(value)?)?)),
-        Command::TakeCompleted(_) => Reply::CompletedTaken(taken(Items::of(value)?)?),
-        Command::FinishBulk(_) => {
+        Command::Admit(_) => Reply::Admit(admitted(Items::of(value)?)?),
+        Command::OpenBulk(_) => Reply::OpenBulk(opened(Items::of(value)?)?),
+        Command::SealBulk(_) => Reply::SealBulk(sealed(Items::of(value)?)?),
+        Command::HoldBulk(_) => Reply::HoldBulk(BulkHeld(view_if_any(Items::of(value)?)?)),
+        Command::ResumeBulk(_) => Reply::ResumeBulk(BulkResumed(view_if_any(Items::of(value)?)?)),
+        Command::CancelBulk(_) => Reply::CancelBulk(BulkCancelled(view_if_any(Items::of(value)?)?)),
+        Command::LeaseBulks(_) => Reply::LeaseBulks(taken(Items::of(value)?)?),
+        Command::SettleBulk(_) => {
             let verdicts = letters(value, verdict)?;
-            let first = verdicts.first().ok_or_else(|| unknown("reply to finish_bulk", "nothing"))?;
-            Reply::BulkFinished(BulkFinished(*first))
+            let first = verdicts.first().ok_or_else(|| unknown("reply to settle_bulk", "nothing"))?;
+            Reply::SettleBulk(BulkSettled(*first))
         }
         Command::CancelJob(_) => {
-            Reply::JobsCancelled(JobsCancelled { cancellations: letters(value, cancellation)? })
+            Reply::CancelJob(JobsCancelled { cancellations: letters(value, cancellation)? })
         }
-        Command::RequeueDead(_) => Reply::DeadRequeued(DeadRequeued { jobs: letters(value, requeued)? }),
-        Command::Discard(_) => Reply::Discarded(Discarded { jobs: letters(value, disposal)? }),
+        Command::RequeueDead(_) => Reply::RequeueDead(DeadRequeued { jobs: letters(value, requeued)? }),
+        Command::Discard(_) => Reply::Discard(Discarded { jobs: letters(value, disposal)? }),
         Command::MakeDue(_) => {
             let mut items = Items::of(value)?;
             let (moved, next) = (items.number()? as usize, items.number_if_any()?);
-            Reply::MadeDue(MadeDue { moved, next })
+            Reply::MakeDue(MadeDue { moved, next })
         }
         Command::Sweep(_) => {
             let mut items = Items::of(value)?;
             let mut count = || items.number().map(|number| number as usize);
             let (dropped, resumed, removed, overdue) = (count()?, count()?, count()?, count()?);
-            Reply::Swept(Swept { dropped, resumed, removed, overdue, more: count()? == 1 })
+            Reply::Sweep(Swept { dropped, resumed, removed, overdue, more: count()? == 1 })
         }
         other => return Err(unknown("command", other)),
     })
@@ -86,7 +86,8 @@ fn admitted(mut items: Items) -> Decoded<Admitted> {
             "r" => Destination::Ready,
             "w" => {
                 let (waiting, speed, backoff_ms) = (items.number()?, items.number()?, items.number()?);
-                // A speed of 0 says that congestion control is off: the base is no sign of a crowd.
+                // A speed of 0 means that congestion control is off, and then the base backoff is
+                // no sign of congestion.
                 let base_ms = if speed == 0 { 0 } else { items.number()? };
                 let level = CongestionLevel::classify(backoff_ms, base_ms);
                 Destination::Waiting(Backoff { backoff_ms, waiting, speed, level })
@@ -122,32 +123,32 @@ fn sealed(mut items: Items) -> Decoded<BulkSealed> {
     })
 }
 
-fn taken(mut items: Items) -> Decoded<CompletedTaken> {
+fn taken(mut items: Items) -> Decoded<LeasedBulks> {
     let wake_in_us = items.span_us()?;
     let mut bulks = Vec::new();
     while !items.is_empty() {
         let fence = Fence(items.number()?);
-        bulks.push(TakenBulk { view: bulk_view(&mut items)?, fence });
+        bulks.push(LeasedBulk { view: bulk_view(&mut items)?, fence });
     }
-    Ok(CompletedTaken { bulks, wake_in_us })
+    Ok(LeasedBulks { bulks, wake_in_us })
 }
 
-/// A bulk action's view, or nothing where there is none.
+/// A bulk action, or `None` for an empty reply.
 pub(super) fn view_if_any(mut items: Items) -> Decoded<Option<BulkView>> {
     if items.is_empty() { Ok(None) } else { bulk_view(&mut items).map(Some) }
 }
 
-/// One bulk action off a flat reply.
+/// Reads one bulk action from a flat reply.
 pub(super) fn bulk_view(items: &mut Items) -> Decoded<BulkView> {
     let name = items.text()?;
     let (group, id) = name.split_once(':').ok_or_else(|| unknown("bulk action", &name))?;
-    let (state, course) = (items.text()?, items.text()?);
+    let (state, mode) = (items.text()?, items.text()?);
     let state = BulkState::ALL.into_iter().find(|known| known.as_str() == state);
-    let course = Course::ALL.into_iter().find(|known| known.as_str() == course);
+    let mode = BulkMode::ALL.into_iter().find(|known| known.as_str() == mode);
     let mut view = BulkView {
         bulk: BulkRef { group: group_id(group)?, id: bulk_id(id)? },
         state: state.ok_or_else(|| unknown("state of a bulk action", &name))?,
-        course: course.ok_or_else(|| unknown("course of a bulk action", &name))?,
+        mode: mode.ok_or_else(|| unknown("mode of a bulk action", &name))?,
         sealed: items.number()? == 1,
         total: items.number()?,
         succeeded: items.number()?,

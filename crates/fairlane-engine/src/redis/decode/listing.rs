@@ -1,4 +1,4 @@
-//! Pages of jobs, and what one of them may be waiting for.
+//! Pages of jobs, and explanations.
 
 use ::redis::Value;
 use fairlane_core::Micros;
@@ -24,8 +24,8 @@ pub(super) fn explained(job: &JobRef, value: Value) -> Decoded<Explained> {
     let mut facts = Items::of(parts.value()?)?;
     let (at, unwanted) = (Micros(facts.number()?), facts.number()? == 1);
     let position = facts.number_if_any()?;
-    let (group_opens_at, type_opens_at, whole_opens_at) = (facts.time()?, facts.time()?, facts.time()?);
-    let whole = rules(&mut facts)?;
+    let (group_opens_at, type_opens_at, queue_opens_at) = (facts.time()?, facts.time()?, facts.time()?);
+    let rules = rules(&mut facts)?;
     if !facts.is_empty() {
         return Err(unknown("end", "more facts than are known"));
     }
@@ -37,10 +37,10 @@ pub(super) fn explained(job: &JobRef, value: Value) -> Decoded<Explained> {
         group: views::group_view(Items::of(parts.value()?)?)?,
         of_type: views::type_view(Items::of(parts.value()?)?)?,
         bulk: bulks::view_if_any(Items::of(parts.value()?)?)?,
-        whole,
+        rules,
         group_opens_at,
         type_opens_at,
-        whole_opens_at,
+        queue_opens_at,
     }))))
 }
 

@@ -1,4 +1,4 @@
-//! What `inspect` shows, from its script's replies.
+//! Views of jobs, groups, types and the queue, from the replies of their scripts.
 
 use std::sync::Arc;
 
@@ -12,31 +12,11 @@ use super::{
     type_settings, unknown, worker_id,
 };
 
-pub(super) fn inspected(command: &Inspect, value: Value) -> Decoded<Inspected> {
-    let nothing = matches!(&value, Value::BulkString(bytes) if bytes.is_empty());
-    let items = || Items::of(value);
-    Ok(match command {
-        Inspect::Job(_) if nothing => Inspected::Job(None),
-        Inspect::Group(_) if nothing => Inspected::Group(None),
-        Inspect::Type(_) if nothing => Inspected::Type(None),
-        Inspect::Job(job) => Inspected::Job(Some(job_view(job, &mut items()?)?)),
-        Inspect::Group(_) => Inspected::Group(Some(group_view(items()?)?)),
-        Inspect::Type(_) => Inspected::Type(Some(type_view(items()?)?)),
-        Inspect::Bulk(_) => Inspected::Bulk(bulks::view_if_any(items()?)?),
-        Inspect::Bulks { .. } => bulks_page(items()?)?,
-        Inspect::Congestion(_) if nothing => Inspected::Congestion(None),
-        Inspect::Congestion(_) => Inspected::Congestion(Some(congestion_view(items()?)?)),
-        Inspect::History { .. } => Inspected::History(history(items()?)?),
-        Inspect::Groups { .. } => Inspected::Groups(groups_page(items()?)?),
-        Inspect::Whole => Inspected::Whole(whole_view(items()?)?),
-    })
-}
-
 pub(super) fn job_view(job: &JobRef, items: &mut Items) -> Decoded<JobView> {
     let Row { created_at, level, type_id, cost, payload, trace, cancelled, .. } = row(items.value()?)?;
     let Value::BulkString(run) = items.value()? else { return Err(unknown("run", "not a text")) };
     let (due, held, deadline) = (items.time()?, items.text()?, items.time()?);
-    let (bulk, course, ready) = (items.text()?, items.text()?, items.number()? == 1);
+    let (bulk, mode, ready) = (items.text()?, items.text()?, items.number()? == 1);
     let mut view = JobView {
         job: job.clone(),
         type_id,
@@ -46,7 +26,7 @@ pub(super) fn job_view(job: &JobRef, items: &mut Items) -> Decoded<JobView> {
         created_at,
         state: match () {
             () if due.is_some() => JobState::Waiting,
-            () if cancelled || course == "drop" => JobState::Cancelled,
+            () if cancelled || mode == "drop" => JobState::Cancelled,
             () if ready => JobState::Ready,
             () => JobState::Pending,
         },
@@ -70,7 +50,7 @@ pub(super) fn job_view(job: &JobRef, items: &mut Items) -> Decoded<JobView> {
     Ok(view)
 }
 
-/// What is held of a leased job: fence and batch at fixed width, then
+/// Adds the state of a leased job: fence and batch at fixed width, then
 /// `known:level:type:cost:bulk:worker:bytes`.
 fn add_hold(view: &mut JobView, held: &str) -> Decoded<()> {
     view.state = JobState::Processing;
@@ -81,7 +61,7 @@ fn add_hold(view: &mut JobView, held: &str) -> Decoded<()> {
     Ok(())
 }
 
-/// A run: state, settled fence and time of settling at fixed width, then
+/// Adds a run: state, settled fence and time of settlement at fixed width, then
 /// `:level:type:cost:attempts:throttles:losses:worker:note`.
 fn add_run(view: &mut JobView, run: &[u8]) -> Decoded<()> {
     const FIXED_BYTES: usize = 33;
@@ -150,7 +130,7 @@ pub(super) fn type_view(mut items: Items) -> Decoded<TypeView> {
     })
 }
 
-fn whole_view(mut items: Items) -> Decoded<WholeView> {
+pub(super) fn queue_view(mut items: Items) -> Decoded<QueueView> {
     let classic = items.number()? == 1;
     let settings = Settings {
         discipline: if classic { Discipline::Classic } else { Discipline::Share },
@@ -178,7 +158,7 @@ fn whole_view(mut items: Items) -> Decoded<WholeView> {
         completed_kept_max: items.number()?,
         failed_kept_max: items.number()?,
     };
-    Ok(WholeView {
+    Ok(QueueView {
         settings,
         backlog: items.count()?,
         waiting: items.count()?,
@@ -204,16 +184,16 @@ fn remaining_types(mut items: Items) -> Decoded<Vec<fairlane_core::TypeId>> {
     Ok(types)
 }
 
-fn bulks_page(mut items: Items) -> Decoded<Inspected> {
+pub(super) fn bulks_page(mut items: Items) -> Decoded<BulkPage> {
     let next = items.number_if_any()?;
     let mut page = Vec::new();
     while !items.is_empty() {
         page.push(bulks::bulk_view(&mut items)?);
     }
-    Ok(Inspected::Bulks { bulks: page, next })
+    Ok(BulkPage { bulks: page, next })
 }
 
-fn congestion_view(mut items: Items) -> Decoded<CongestionView> {
+pub(super) fn congestion_view(mut items: Items) -> Decoded<CongestionView> {
     let (waiting, speed, backoff_ms) = (items.number()?, items.number()?, items.number()?);
     let level = CongestionLevel::classify(backoff_ms, items.number()?);
     Ok(CongestionView {
@@ -226,8 +206,8 @@ fn congestion_view(mut items: Items) -> Decoded<CongestionView> {
     })
 }
 
-/// `at:waiting:speed:backoff_ms` each.
-fn history(mut items: Items) -> Decoded<Vec<Snapshot>> {
+/// Parses snapshots, each `at:waiting:speed:backoff_ms`.
+pub(super) fn history(mut items: Items) -> Decoded<Vec<Snapshot>> {
     let mut snapshots = Vec::new();
     while !items.is_empty() {
         let entry = items.text()?;
@@ -243,7 +223,7 @@ fn history(mut items: Items) -> Decoded<Vec<Snapshot>> {
     Ok(snapshots)
 }
 
-fn groups_page(mut items: Items) -> Decoded<Vec<GroupLine>> {
+pub(super) fn groups_page(mut items: Items) -> Decoded<Vec<GroupLine>> {
     let mut groups = Vec::new();
     while !items.is_empty() {
         groups.push(GroupLine {

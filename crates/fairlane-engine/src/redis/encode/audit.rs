@@ -4,7 +4,7 @@ use fairlane_core::queue::{Audit, BulkRef, Suspect};
 
 use super::{Arguments, decimal, fence, name};
 
-pub(super) fn audit(command: &Audit, arguments: &mut Arguments) -> &'static str {
+pub(super) fn audit(command: &Audit, arguments: &mut Arguments) {
     arguments.push(decimal(command.repair.into()));
     for suspect in &command.suspects {
         let (kind, name): (&str, Vec<u8>) = match suspect {
@@ -16,9 +16,8 @@ pub(super) fn audit(command: &Audit, arguments: &mut Arguments) -> &'static str 
                 ("bulk", [group.escaped(), ":", id.escaped()].concat().into())
             }
             Suspect::Lease(batch) => ("lease", fence(*batch)),
-            Suspect::Whole => ("whole", Vec::new()),
+            Suspect::Queue => ("whole", Vec::new()),
         };
         arguments.extend([kind.into(), name]);
     }
-    "audit"
 }

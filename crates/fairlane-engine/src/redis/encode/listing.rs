@@ -4,7 +4,7 @@ use fairlane_core::queue::{BulkRef, ListJobs, Listing};
 
 use super::{Arguments, decimal};
 
-pub(super) fn list_jobs(command: &ListJobs, arguments: &mut Arguments) -> &'static str {
+pub(super) fn list_jobs(command: &ListJobs, arguments: &mut Arguments) {
     let of_bulk = |bulk: &BulkRef| (bulk.group.escaped().into(), bulk.id.escaped().into());
     let nothing = || (Vec::new(), Vec::new());
     let (listing, (group, bulk)): (&str, (Vec<u8>, Vec<u8>)) = match &command.listing {
@@ -26,5 +26,4 @@ pub(super) fn list_jobs(command: &ListJobs, arguments: &mut Arguments) -> &'stat
         decimal(command.cursor),
         decimal(command.limit as u64),
     ]);
-    "list_jobs"
 }

@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- admit: the fetcher of the classic discipline. Jobs leave their lanes by score; what the window of this second lets
--- pass becomes ready, what it refuses waits.
+-- admit: the fetcher of the classic discipline. Jobs leave their lanes by score; a job that fits
+-- the window of this second becomes ready, a refused one waits.
 -- KEYS[1] the partition.
 -- ARGV[1] time, [2] most jobs.
--- Replies {jobs the whole has let pass in this second, of how many, how many each group may have of these, whether a
--- ready list is full, whether there may be more (0 1), then per job: name, 'r' or 'w', and for w: waiting jobs,
--- speed, backoff in ms, and if the speed is not 0 the base backoff in ms}.
+-- Replies {jobs passed in this second, their limit, the limit per group, whether a ready list is
+-- full (0 1), whether there may be more (0 1), then per job: name, 'r' or 'w', and for w: waiting
+-- jobs, speed, backoff in ms, and if the speed is not 0 the base backoff in ms}.
 --@include base
 --@include rate
 --@include lane
@@ -15,13 +15,13 @@
 --@include gate
 --@include bytes
 --@include bulk
---@include ending
+--@include finish_job
 --@include congestion
 local jobs_max, second = tonumber(ARGV[2]), floor(now / 1000000)
 read_partition({'sequence', 'backlog', 'cursor', 'classic', 'alpha', 'window', 'global_rps', 'ready_queue_max_size'})
 local decided, parks, skips, full, more, reply = 0, 0, 0, 0, 0, {}
 
--- Jobs that a window, `second:jobs`, has let pass in this second.
+-- Jobs that have passed a window, `second:jobs`, in this second.
 local function passed_in(window)
   local at, jobs = match(window or '0:0', '^(%d+):(%d+)$')
   return tonumber(at) == second and tonumber(jobs) or 0
@@ -32,7 +32,7 @@ local function append(...)
   for index = 1, select('#', ...) do reply[#reply + 1] = (select(index, ...)) end
 end
 
--- Whether the window has room for one more of this group, which is then taken.
+-- Takes a slot in the window for one more job of this group; false if there is none.
 local function window_passes(group)
   if not group.window_was then
     group.window_was = call('HGET', group.key, 'window') or '0:0'
@@ -46,7 +46,7 @@ local function window_passes(group)
   return true
 end
 
--- Lets a popped job become ready or wait.
+-- Moves a popped job to the ready list or to the waiting jobs.
 local function decide(state, group, lane, id, number)
   local name = group.name .. ':' .. id
   decided = decided + 1
@@ -62,7 +62,7 @@ local function decide(state, group, lane, id, number)
   if speed > 0 then append(text(congestion_settings().base_backoff_ms)) end
 end
 
--- Takes the first id off a lane: what it is, and the list that it stood in.
+-- Pops the first id of a lane; returns it, and the list that it was in.
 local function pop_id(group, lane)
   local part = prefix .. 'group:' .. group.name
   if lane.returned == '1' then
@@ -75,7 +75,7 @@ local function pop_id(group, lane)
   return call('LPOP', key), key
 end
 
--- Puts a lane that was visited where it now belongs.
+-- Moves a visited lane to its new place.
 local function put_back(group, lane)
   local empty = lane.returned == '0' and call('EXISTS', prefix .. 'group:' .. group.name .. ':jobs:' .. lane.place) == 0
   if empty then return park_lane(group, lane, 'I', 0) end
@@ -83,7 +83,7 @@ local function put_back(group, lane)
   insert_lane(group, lane)
 end
 
--- Decides on the first job of a lane that is to run; false if there is none, or too many others stand before it.
+-- Decides the first runnable job of a lane; false without one, or after too many unrunnable jobs.
 local function visit(state, group, lane)
   local skips_left = min(VISIT_SKIPS_MAX, LEASE_SKIPS_MAX - skips)
   while true do
@@ -91,20 +91,20 @@ local function visit(state, group, lane)
     if not id then break end
     local row = call('HGET', rows_key(group.name), id)
     local cost, number, cancelled = read_row(row or '')
-    local fate = row and fate_of(number, cancelled)
-    if fate == 'run' then
+    local disposition = row and disposition_of(number, cancelled)
+    if disposition == 'run' then
       decide(state, group, lane, id, number)
       put_back(group, lane)
       return true
-    elseif fate and skips_left == 0 then
+    elseif disposition and skips_left == 0 then
       call('LPUSH', key, id)
       if string.find(key, ':returned:', 1, true) then lane.returned = '1' end
       parks = parks + 1
       park_lane(group, lane, 'C', now)
       return false
-    elseif fate then
+    elseif disposition then
       skips, skips_left = skips + 1, skips_left - 1
-      step_over(group, lane.place, id, number, text(cost), fate, row)
+      skip_unrunnable(group, lane.place, id, number, text(cost), disposition, row)
     end
   end
   parks = parks + 1
@@ -112,7 +112,7 @@ local function visit(state, group, lane)
   return false
 end
 
--- Decides on one job of a type: 'decided', 'type done' or 'all done'.
+-- Decides one job of a type: 'decided', 'type done' or 'all done'.
 local function admit_one(state)
   while true do
     local order = state[0].active > 0 and state[0] or state[1].active > 0 and state[1] or state[2]
@@ -134,7 +134,7 @@ local function admit_one(state)
     end
   end
 end
---@include turns
+--@include round_robin
 record_ended()
 local group_limit = group_speed()
 write_all()

@@ -1,15 +1,18 @@
 #!lua flags=allow-oom
--- audit: looks again at suspects and, if asked to, puts right what is wrong with them, all in one step. Also reads the
--- pages of the walk that finds suspects.
+-- audit: rechecks suspects and, on request, repairs them in the same step. Also reads the pages of
+-- the scan that finds suspects.
 -- KEYS[1] the partition.
--- ARGV[1] time, [2] 0 look, 1 repair, then per suspect its kind and name:
--- job group:id | group name | backlog group | type name | bulk group:name | lease padded batch | whole ''
--- Or ARGV[2] page, [3] source, [4] name, [5] cursor, [6] how many, then arguments of the source:
--- keys '' | rows group | in_flight '' | sorted key | list key | groups '' with names from ARGV[7] | order place |
--- parked '' | types '' | backlogs '' | chunks key | stored_bytes '' with names of groups from ARGV[7]
--- Replies {suspects looked at, whether the first is too large to be counted (0 1), {per finding: number of the suspect,
--- fault, detail, stored, counted, repaired (0 1)}}; to a page {next cursor or '', then keys, or per job: name,
--- letter as `whereabouts` says, number of its bulk action or '', bytes; other sources as `walk_groups` says}.
+-- ARGV[1] time, [2] 0 check, 1 repair, then per suspect its kind and name:
+-- job group:id | group name | backlog group | type name | bulk group:name | lease padded
+-- batch | whole ''
+-- Or ARGV[2] page, [3] source, [4] name, [5] cursor, [6] count, then arguments of the source:
+-- keys '' | rows group | in_flight '' | sorted key | list key | groups '' with names from
+-- ARGV[7] | order place | parked '' | types '' | backlogs '' | chunks key | stored_bytes '' with
+-- groups from ARGV[7]
+-- Replies {suspects checked, whether the first is too large to count (0 1), {per finding: number of
+-- the suspect, fault, detail, stored, counted, repaired (0 1)}}; to a page {next cursor or '', then
+-- keys, or per job: name, letter of `locate_job`, number of its bulk action or '', bytes; for other
+-- sources see `scan_groups`}.
 --@include base
 --@include rate
 --@include lane
@@ -18,9 +21,9 @@
 --@include waiting
 --@include bytes
 --@include bulk
---@include ending
---@include whereabouts
---@include scan
+--@include finish_job
+--@include locate_job
+--@include match
 --@include recount
 --@include recount_bytes
 --@include mend
@@ -110,8 +113,8 @@ function checks.whole()
     found('completed', '', partition.completed, completed, function() partition.completed = completed end)
   end
 end
---@include walk
---@include walk_groups
+--@include scan
+--@include scan_groups
 
 if ARGV[2] == 'page' then return pages[ARGV[3]](ARGV[4], ARGV[5], tonumber(ARGV[6])) end
 mending = ARGV[2] == '1'

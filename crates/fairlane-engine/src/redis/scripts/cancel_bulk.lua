@@ -1,8 +1,9 @@
 #!lua flags=allow-oom
--- cancel_bulk: answers at once, however many jobs there are; they are dropped when their turn comes or by sweep.
+-- cancel_bulk: replies at once, regardless of the number of jobs; they are dropped when their turn
+-- comes or by sweep.
 -- KEYS[1] the partition.
 -- ARGV[1] time, [2] group, [3] bulk action.
--- Replies what is to be seen of it, or nothing where there is none.
+-- Replies the fields of `show_bulk`, or {} if it does not exist.
 --@include base
 --@include rate
 --@include lane

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- cancel_job: jobs that have not started will not; running ones are told when they extend.
--- A job that stands in a list has its row marked with X and is taken out when its turn comes.
+-- cancel_job: jobs that have not started do not run; workers of running jobs are notified when they
+-- extend. A job in a list has its row marked with X and is removed when its turn comes.
 -- KEYS[1] the partition.
 -- ARGV[1] time, [2…] names (group:id).
 -- Replies a letter per job: c cancelled, r requested of its worker, e ended before, u unknown.
@@ -12,10 +12,10 @@
 --@include waiting
 --@include bytes
 --@include bulk
---@include ending
+--@include finish_job
 read_partition({'backlog'})
 
--- Marks a running job: what is held of it then begins with a capital.
+-- Marks a running job: its entry in `in-flight` then has a capital letter.
 local function mark_held(name, held)
   call('HSET', prefix .. 'in-flight', name, sub(held, 1, 32) .. string.upper(sub(held, 33, 33)) .. sub(held, 34))
   return 'r'

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- discard: dead jobs are removed before their time. Their ids are free again.
+-- discard: removes dead jobs before their retention ends. Their ids can be used again.
 -- KEYS[1] the partition.
 -- ARGV[1] time, [2…] names (group:id).
 -- Replies a letter per job: d discarded, n not dead, u unknown.

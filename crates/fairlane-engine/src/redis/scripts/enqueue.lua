@@ -1,13 +1,15 @@
 #!lua
--- enqueue: adds jobs, each at most once. Refused as a whole, before any effect, when memory is full.
+-- enqueue: adds jobs, each at most once. Refused completely, before any effect, if memory is full.
 -- KEYS[1] the partition.
--- ARGV[1] time, then runs of jobs alike: group, place (level:type), cost, delay in µs, bulk action ('' none), jobs,
--- then per job its id and the tail of its row: ':' and the payload, or '+', the trace in TRACE_BYTES bytes and the payload.
--- A row is the time in base 36, level:type:cost (nothing for 1):number of the bulk action (nothing for none), tail.
--- Replies {per run a letter per job and then the backlog of its group, all in one text; then per job that is there the
--- name of its bulk action or ''}: c created, e exists, B T L C P there with another bulk action, type, level, cost or
--- payload, s bulk action sealed, u bulk action unknown, g group full, w whole full, G W the same in bytes, t too many
--- types.
+-- ARGV[1] time, then runs of equal jobs: group, place (level:type), cost, delay in µs, bulk action
+-- ('' none), number of jobs, then per job its id and the tail of its row: ':' and the payload, or
+-- '+', the trace in TRACE_BYTES bytes and the payload.
+-- A row is the time in base 36, level:type:cost ('' for 1):number of the bulk action
+-- ('' none), tail.
+-- Replies {per run a letter per job and then the backlog of its group, all in one text; then per
+-- existing job the name of its bulk action or ''}: c created, e exists, B T L C P exists with
+-- another bulk action, type, level, cost or payload, s bulk action sealed, u bulk action unknown, g
+-- group full, w queue full, G W the same in bytes, t too many types.
 --@include base
 --@include rate
 --@include lane
@@ -20,7 +22,7 @@ read_partition({'sequence', 'backlog', 'classic', 'alpha', 'epochs', 'group_back
   'stored_bytes', 'group_stored_bytes_max', 'stored_bytes_max'})
 local receipts, answered, known_bulks = {}, 0, {}
 
--- The time in base 36, which is short: a row has it for as long as its job waits.
+-- The time in base 36, which is short: a row keeps it as long as its job exists.
 local function short_time()
   local letters, rest = {}, now
   for index = 10, 1, -1 do
@@ -31,13 +33,13 @@ local function short_time()
 end
 local stamp = short_time()
 
--- Whether a job of this type may exist: 1 it is known, 0 there is room for one more, nil there is none.
+-- Whether a job of this type may exist: 1 the type exists, 0 one more fits, nil none fits.
 local function has_type(name)
   if call('SISMEMBER', prefix .. 'types', name) == 1 then return 1 end
   if call('SCARD', prefix .. 'types') < TYPES_MAX then return 0 end
 end
 
--- Why a job of this size that is not there is not taken, behind so many jobs and bytes of its run.
+-- Why a new job of this size is refused after `jobs` and `bytes` of its run were accepted.
 local function refused(group, closed, size, jobs, bytes)
   if closed then return closed end
   if partition.backlog + jobs >= partition.whole_backlog_max then return 'w' end
@@ -56,7 +58,7 @@ local function place_jobs(group, lane, delay_us, ids, number)
   end
 end
 
--- The bulk action that jobs are added to, or nil; then why it takes none, if so.
+-- The bulk action that jobs are added to, or nil; then why it accepts none, if so.
 local function open_bulk(group_name, name)
   if name == '' then return nil end
   local number = bulk_number(group_name, name)
@@ -66,7 +68,7 @@ local function open_bulk(group_name, name)
   return bulk
 end
 
--- Where the payload of a row begins whose tail begins at `at`; the rest of the row is the payload.
+-- Where the payload starts in a row with its tail at `at`; it extends to the end of the row.
 local function payload_start(row, at)
   return at + 1 + (byte(row, at) == 43 and TRACE_BYTES or 0)
 end
@@ -75,8 +77,8 @@ local function payload_bytes(tail)
   return #tail + 1 - payload_start(tail, 1)
 end
 
--- The letter for a job that is there, and the name of its bulk action or ''. Trace and delay are not compared; of a bulk
--- action that is gone nobody knows what it was called.
+-- The letter for an existing job, and the name of its bulk action or ''. Trace and delay are not
+-- compared. The name of a bulk action that no longer exists is unknown.
 local function compared(row, lane, cost, bulk_name, tail)
   local place, row_cost, number, at = match(row, '^X?..........(%d:[^:]+):(%d*):(%d*)()[:+]')
   local bulk = number ~= '' and bulk_state(number)
@@ -87,7 +89,7 @@ local function compared(row, lane, cost, bulk_name, tail)
   return sub(row, payload_start(row, at)) == sub(tail, payload_start(tail, 1)) and 'e' or 'P', owner
 end
 
--- Adds `jobs` alike, from argument `at` on; gives the argument after them.
+-- Adds `jobs` equal jobs from argument `at` on; returns the index after them.
 local function enqueue_run(at, group, lane, cost, delay_us, bulk_name, jobs)
   local bulk, closed = open_bulk(group.name, bulk_name)
   cost = cost == '1' and '' or cost
@@ -116,7 +118,8 @@ local function enqueue_run(at, group, lane, cost, delay_us, bulk_name, jobs)
   group.backlog, partition.backlog = group.backlog + created, partition.backlog + created
   if created > 0 then
     add_bytes(group, bytes)
-    -- A lane that turns active does so with its first job, and is scored by the count of then.
+    -- A lane that becomes active does so with its first job, and is scored by the
+    -- count at that time.
     local counted = record(group)
     counted.total = counted.total + 1
     if bulk then bulk.total = bulk.total + created end

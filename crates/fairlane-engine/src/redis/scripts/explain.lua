@@ -1,12 +1,13 @@
 #!lua flags=allow-oom,no-writes
--- explain: what a job may be waiting for; looks and changes nothing. What it means is for the asker to say.
+-- explain: what a job may be waiting for. Read-only; the caller interprets the facts.
 -- KEYS[1] the partition.
 -- ARGV[1] time, [2] the job, group:id.
--- Replies '' where there is no such job, else {facts, job, group, type, bulk action}: the last four as `looks` and
--- `show_bulk` say, {} for no bulk action; facts are {time, whether the job is running unwanted (0 1), jobs before it in
--- its backlog or '', when the rates of group, type and whole let the next job pass, or '' for now, classic (0 1),
--- retries, the whole's rate, most ready jobs, jobs a second of the whole and how many have passed, of the group and how
--- many}.
+-- Replies '' if the job does not exist, else {facts, job, group, type, bulk action}: the last four
+-- as in `views` and `show_bulk`, {} without a bulk action. Facts are {time, whether the job is
+-- running and cancelled (0 1), jobs before it in its backlog or '', when the rates of group, type
+-- and queue allow the next job, or '' for now, classic (0 1), retries, rate of the queue, most
+-- ready jobs, jobs per second of the queue and how many have passed, jobs per second of the group
+-- and how many have passed}.
 --@include base
 --@include rate
 --@include lane
@@ -15,12 +16,12 @@
 --@include downstream
 --@include bulk
 --@include congestion
---@include looks
+--@include views
 local name = ARGV[2]
 local group_name, id = match(name, '^([^:]+):(.+)$')
 
--- Where a job stands in its backlog. Those are in the order of the times they were enqueued unless the clock has
--- stepped, so the first of its time is found by halving; those enqueued with it follow.
+-- The position of a job in its backlog. Backlogs are sorted by enqueue time unless the clock has
+-- stepped, so a binary search finds the first job of its time; jobs enqueued with it follow.
 local function position_of(place, created_at)
   local key = prefix .. 'group:' .. group_name .. ':jobs:' .. place
   local low, high = 0, call('LLEN', key)
@@ -35,19 +36,19 @@ local function position_of(place, created_at)
   return ''
 end
 
--- When a bucket lets the next job pass, or '' for now.
+-- When a bucket allows the next job, or '' for now.
 local function opens_at(bucket, flow)
   local missing = flow and flow.job_units - refilled(bucket, flow) or 0
   return missing > 0 and text(now + ceil(missing / flow.units_per_us)) or ''
 end
 
--- Jobs that a window, `second:jobs`, has let pass in this second.
+-- Jobs that have passed a window, `second:jobs`, in this second.
 local function passed_in(window)
   local second, jobs = match(window, '^(%d+):(%d+)$')
   return tonumber(second) == floor(now / 1000000) and jobs or '0'
 end
 
-local job = looks.job(name)
+local job = views.job(name)
 if job == '' then return '' end
 local row, run, due, held, course = job[1], job[2], job[3], job[4], job[7]
 local created_at, place, number = match(row, '^X?(..........)(%d:[^:]+):%d*:(%d*)[:+]')
@@ -66,5 +67,5 @@ return {
     partition.rate, text(partition.ready_queue_max_size), text(partition.global_rps), passed_in(partition.window),
     text(group_speed()), passed_in(call('HGET', group.key, 'window') or '0:0'),
   },
-  job, looks.group(group_name), looks.type(state.name), bulk and show_bulk({}, bulk) or {},
+  job, views.group(group_name), views.type(state.name), bulk and show_bulk({}, bulk) or {},
 }

@@ -1,8 +1,9 @@
 #!lua flags=allow-oom
--- extend: jobs extended together become a batch with its own deadline; a lost lease is said so, never recreated.
+-- extend: jobs extended together become a batch with its own deadline; a lost lease is reported as
+-- lost, never recreated.
 -- KEYS[1] the partition.
 -- ARGV[1] time, [2] lease in µs, then per job: name (group:id), padded fence.
--- Replies a letter per job: e extended, c extended but nobody wants it any more, l lost.
+-- Replies a letter per job: e extended, c extended but cancelled, l lost.
 --@include base
 --@include rate
 --@include lane
@@ -11,9 +12,9 @@
 --@include waiting
 --@include bytes
 --@include bulk
---@include ending
+--@include finish_job
 --@include congestion
---@include settling
+--@include end_lease
 read_partition({'fence'})
 local letters, asked, names, holds = {}, {}, {}, {}
 for at = 3, #ARGV, 2 do asked[#asked + 1] = ARGV[at] end

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
--- hold_bulk: the bulk action's jobs are set aside when their turn comes; running ones go on.
+-- hold_bulk: sets the bulk action's jobs aside when their turn comes; running jobs continue.
 -- KEYS[1] the partition.
 -- ARGV[1] time, [2] group, [3] bulk action.
--- Replies what is to be seen of it, or nothing where there is none.
+-- Replies the fields of `show_bulk`, or {} if it does not exist.
 --@include base
 --@include rate
 --@include lane

@@ -1,10 +1,12 @@
 #!lua flags=allow-oom
--- lease: promotes what is due, picks in fair order, charges every gate and leases, in one step.
+-- lease: promotes due jobs, picks jobs in fair order, charges every gate and leases the
+-- jobs, in one step.
 -- KEYS[1] the partition.
--- ARGV[1] time, [2] worker, [3] request number, [4] most jobs, [5] lease in µs, [6…] types, sorted, each once.
--- Replies {'superseded', newest}, or {'jobs', µs until the wake time or '', fence, bulk actions, (number, name) of
--- each, then per lane served: place, group, jobs, returned jobs among them (which come first), (id, row) per job,
--- attempt per returned job}.
+-- ARGV[1] time, [2] worker, [3] request number, [4] most jobs, [5] lease in µs, [6…] types,
+-- sorted, each once.
+-- Replies {'superseded', newest}, or {'jobs', µs until the wake time or '', fence, bulk actions,
+-- (number, name) of each, then per lane served: place, group, jobs, returned jobs among them (which
+-- come first), (id, row) per job, attempt per returned job}.
 --@include base
 --@include rate
 --@include lane
@@ -16,7 +18,7 @@
 --@include gate
 --@include bytes
 --@include bulk
---@include ending
+--@include finish_job
 --@include congestion
 --@include answer
 --@include pick
@@ -33,7 +35,7 @@ local function note_wake(at)
   if at and (not wake_at or at < wake_at) then wake_at = at end
 end
 
--- Promotes due jobs and wakes due lanes; at either bound there may be more at once.
+-- Promotes due jobs and wakes due lanes. If either bound is reached, there may be more at once.
 local function bring_back_due()
   if promote_due(LEASE_PROMOTES_MAX) == LEASE_PROMOTES_MAX then note_wake(now) end
   local due = call('ZRANGE', prefix .. 'parked', '-inf', text(now), 'BYSCORE', 'LIMIT', 0, LEASE_WAKES_MAX)
@@ -44,7 +46,7 @@ local function bring_back_due()
   if #due == LEASE_WAKES_MAX then note_wake(now) end
 end
 
--- The asked types that are known, beginning after the one served last, their gates open.
+-- The requested types that exist, starting after the type served last, with open gates.
 local function types_in_turn()
   local turns, behind, known = {}, {}, #ARGV > 5 and call('SMISMEMBER', prefix .. 'types', unpack(ARGV, 6)) or {}
   for index, is_known in ipairs(known) do
@@ -60,7 +62,7 @@ local function types_in_turn()
   return turns
 end
 
--- The level whose turn it is, among those with lanes in order.
+-- The level that is served next, among those with lanes in order.
 local function next_level(state)
   local best
   for level = 0, 2 do
@@ -74,10 +76,11 @@ local function next_level(state)
 end
 
 --@include serve
---@include ends
+--@include wake_after_lease
 
-open_whole_gate(jobs_max)
--- Fences never lag behind the clock: one ahead of it means that the clock may have stepped back.
+open_queue_gate(jobs_max)
+-- Fences are never behind the clock: a fence ahead of it means that the clock may
+-- have stepped back.
 if partition.fence > now then lower_far_deadlines() end
 if partition.classic == 0 then bring_back_due() end
 local turns = types_in_turn()

@@ -1,9 +1,9 @@
 #!lua flags=allow-oom,no-writes
--- list_jobs: jobs page by page, in the order of the place they stand in; looks and changes nothing.
+-- list_jobs: lists jobs page by page, in the order of the place they are in. Read-only.
 -- KEYS[1] the partition.
--- ARGV[1] time, [2] listing, [3] group and [4] bulk action of that listing, or '', [5] only jobs of this group or '',
--- [6] only jobs of this type or '', [7] cursor, [8] most entries to look at.
--- Replies {next cursor or '', then per job: group, id, what `looks.line` shows of it without its payload …}.
+-- ARGV[1] time, [2] listing, [3] group and [4] bulk action of that listing, or '', [5] only jobs of
+-- this group or '', [6] only jobs of this type or '', [7] cursor, [8] most entries to read.
+-- Replies {next cursor or '', then per job: group, id, `views.line` without the payload …}.
 --@include base
 --@include rate
 --@include lane
@@ -11,7 +11,7 @@
 --@include order
 --@include downstream
 --@include bulk
---@include looks
+--@include views
 local listing, of_group, of_bulk, only_group, only_type = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local cursor, limit = tonumber(ARGV[7]), tonumber(ARGV[8])
 --@include pages
@@ -65,7 +65,8 @@ function listings.in_flight()
     if not batch then return nil end
     local names = parts_of('\n' .. (call('HGET', prefix .. 'lease:' .. batch, 'names') or ''), '')
     local holds = names[1] and call('HMGET', prefix .. 'in-flight', unpack(names)) or {}
-    -- A job whose lease has ended, or has a later end by now, is not of this batch any more.
+    -- A job with a lease that has ended, or moved to a later batch, no longer
+    -- belongs to this batch.
     for index, held in ipairs(holds) do
       if not held or sub(held, 17, 32) ~= batch then names[index] = false end
     end
@@ -90,7 +91,8 @@ function listings.ended()
   if bulk_listed then from_list_of_chunks(prefix .. 'bulk:' .. bulk_listed .. ':ended', of_group .. ':') end
 end
 
--- Whether a job that ended in the listed bulk action is still of it: not if it was put back, or enqueued anew.
+-- Whether a job that ended in the listed bulk action still belongs to it: not if it was requeued,
+-- or enqueued again.
 local function is_still_there(row, run)
   if not bulk_listed then return true end
   local number = match(row, '^..........%d:[^:]+:%d*:(%d*)[:+]')
@@ -114,7 +116,7 @@ for index, entry in ipairs(entries) do
     bytes = bytes + #row - #head + #(run and match(run, '^[^:]+:%d:[^:]+:%d+:%d+:%d+:%d+:[^:]*:(.*)$') or '')
     if only_type == '' or match(head, '^X?..........%d:([^:]+)') == only_type then
       reply[#reply + 1], reply[#reply + 2] = group, id
-      local shown = looks.line(head, run, entry.due, entry.held, entry.deadline, ready)
+      local shown = views.line(head, run, entry.due, entry.held, entry.deadline, ready)
       for _, item in ipairs(shown) do reply[#reply + 1] = item end
     end
   end

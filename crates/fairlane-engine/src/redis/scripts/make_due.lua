@@ -1,8 +1,9 @@
 #!lua flags=allow-oom
--- make_due: waiting jobs of a group become due now. They are read page by page from the far end of their order.
+-- make_due: makes waiting jobs of a group due now. They are read page by page from the far
+-- end of their order.
 -- KEYS[1] the partition.
--- ARGV[1] time, [2] group ('' all), [3] how many were met and left, [4] how many to look at.
--- Replies {jobs made due, where to go on or ''}.
+-- ARGV[1] time, [2] group ('' all), [3] jobs that earlier pages read and left, [4] jobs to read.
+-- Replies {jobs made due, next cursor or ''}.
 --@include base
 --@include rate
 --@include lane

@@ -1,9 +1,11 @@
 #!lua
--- open_bulk: a bulk action, to which jobs can then be added until it is sealed. One that exists stays as it is.
+-- open_bulk: creates a bulk action, to which jobs can be added until it is sealed. An existing
+-- one is not changed.
 -- KEYS[1] the partition.
--- ARGV[1] time, [2] group, [3] bulk action, [4] deadline in µs from now ('' none), [5] failures at which it fails (0 none),
--- [6] payload.
--- Replies {'created' or 'exists', what is to be seen of it…}, or {'too many', 'group bytes full' or 'queue bytes full'}.
+-- ARGV[1] time, [2] group, [3] bulk action, [4] deadline in µs from now ('' none), [5] failures at
+-- which it fails (0 none), [6] payload.
+-- Replies {'created' or 'exists', fields of `show_bulk`…}, or {'too many', 'group bytes full' or
+-- 'queue bytes full'}.
 --@include base
 --@include rate
 --@include lane

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- promote: jobs that are due return to their lanes, where fair order and gates apply again.
+-- promote: returns due jobs to their lanes, where fair order and gates apply again.
 -- KEYS[1] the partition.
 -- ARGV[1] time, [2] most jobs.
 -- Replies {jobs moved, µs until the next is due or ''}.

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
--- reclaim: leases that ran out are taken back; after an outage nothing is, for a grace period.
+-- reclaim: ends expired leases; after an outage none, for a grace period.
 -- KEYS[1] the partition.
--- ARGV[1] time, [2] jobs after which no further batch is begun.
--- Replies {jobs recovered, jobs dead, jobs cancelled, µs until the grace ends or ''}.
+-- ARGV[1] time, [2] jobs after which no further batch is started.
+-- Replies {jobs recovered, jobs dead, jobs cancelled, µs until the grace period ends or ''}.
 --@include base
 --@include rate
 --@include lane
@@ -12,9 +12,9 @@
 --@include clamp
 --@include bytes
 --@include bulk
---@include ending
+--@include finish_job
 --@include congestion
---@include settling
+--@include end_lease
 read_partition({'sequence', 'backlog', 'classic', 'alpha', 'reclaimed_at', 'grace_until', 'max_loss_count', 'stored_bytes'})
 local jobs_max, recovered, dead, cancelled, deadlines = tonumber(ARGV[2]), 0, 0, 0, prefix .. 'deadlines'
 
@@ -26,7 +26,7 @@ local function in_grace()
   return now < partition.grace_until
 end
 
--- Takes one job back, if this batch's deadline is still the one that holds for it.
+-- Ends the lease of one job, if the deadline of this batch is still the current one.
 local function take_back(name, batch)
   local value = call('HGET', prefix .. 'in-flight', name)
   if not value then return end

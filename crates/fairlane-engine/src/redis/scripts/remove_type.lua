@@ -1,8 +1,9 @@
 #!lua flags=allow-oom
--- remove_type: a type without jobs is forgotten. Lanes that stand empty in its orders leave them first.
+-- remove_type: removes a type without jobs. Empty lanes leave its orders first.
 -- KEYS[1] the partition.
 -- ARGV[1] time, [2] type.
--- Replies 'removed', 'unknown', 'again' where more lanes stand in its orders than one step takes, or how many jobs it has.
+-- Replies 'removed', 'unknown', 'again' if its orders have more lanes than one step removes, or
+-- its number of jobs.
 --@include base
 --@include rate
 --@include lane
@@ -21,7 +22,7 @@ local function empty_order(order)
     lane.standing, lane.tag, lane.epoch, lane.remainder, lane.park = 'I', 0, 0, 0, 0
   end
   if #members > 0 then call('ZREM', order.key, unpack(members)) end
-  -- Counted, not subtracted: a count that is too high would ask for another step for ever.
+  -- Counted, not subtracted: a count that is too high would require further steps forever.
   left, order.active, order.touched = left - #members, call('ZCARD', order.key), true
   if order.active == 0 then
     order.virtual_time, order.epoch = 0, order.epoch + 1

@@ -1,8 +1,9 @@
 #!lua
--- requeue_dead: dead jobs get all their attempts again, leave their bulk action and go before the rest of their lanes.
+-- requeue_dead: returns dead jobs to the head of their lanes, with all their attempts; they leave
+-- their bulk action.
 -- KEYS[1] the partition.
 -- ARGV[1] time, [2…] names (group:id).
--- Replies a letter per job: r requeued, n not dead, f its group or the whole is full, u unknown.
+-- Replies a letter per job: r requeued, n not dead, f its group or the queue is full, u unknown.
 --@include base
 --@include rate
 --@include lane

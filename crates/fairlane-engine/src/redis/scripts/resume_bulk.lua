@@ -1,8 +1,9 @@
 #!lua flags=allow-oom
--- resume_bulk: a held bulk action's jobs run again; those set aside go before the rest of their lanes.
+-- resume_bulk: lets the jobs of a held bulk action run again; those on hold go to the
+-- head of their lanes.
 -- KEYS[1] the partition.
 -- ARGV[1] time, [2] group, [3] bulk action.
--- Replies what is to be seen of it, or nothing where there is none.
+-- Replies the fields of `show_bulk`, or {} if it does not exist.
 --@include base
 --@include rate
 --@include lane

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
--- seal_bulk: no more jobs come, so the bulk action can become complete.
+-- seal_bulk: closes a bulk action for new jobs, so that it can become complete.
 -- KEYS[1] the partition.
 -- ARGV[1] time, [2] group, [3] bulk action, [4] jobs expected ('' any).
--- Replies {'sealed', what is to be seen of it…}, {'mismatch', jobs} or {'unknown'}.
+-- Replies {'sealed', fields of `show_bulk`…}, {'mismatch', jobs} or {'unknown'}.
 --@include base
 --@include rate
 --@include lane

@@ -1,9 +1,11 @@
 #!lua flags=allow-oom
--- set_group: weight, rate, concurrency and pause of a group, effective on its backlog at once.
+-- set_group: changes weight, rate, concurrency and pause of a group, with immediate
+-- effect on its backlog.
 -- KEYS[1] the partition.
 -- ARGV[1] time, [2] group, [3] weight, [4] paused, [5] concurrency (0 none), [6] rate (0:0:0 none),
--- [7] base priority; '' leaves as is. [8] 1 forgets what is recorded of its congestion.
--- Replies the limits that hold now: weight:paused:concurrency:base priority:count:period_ms:burst.
+-- [7] base priority; '' leaves as is. [8] 1 forgets its congestion record.
+-- Replies the limits after the change: weight:paused:concurrency:base
+-- priority:count:period_ms:burst.
 --@include base
 --@include rate
 --@include lane
@@ -36,7 +38,7 @@ if new_weight ~= weight then
     lane.remainder = min(lane.remainder, 0)
   end
 end
--- Lanes in order by score move by the difference and keep their stamp.
+-- Lanes in order by score move by the difference and keep their time stamp.
 local difference = tonumber(new_base) - tonumber(base_priority)
 if partition.classic == 1 and difference ~= 0 then
   for _, place in ipairs(places_of(group)) do

@@ -1,9 +1,10 @@
 #!lua flags=allow-oom
--- set_type: rate, concurrency, pause and retries of a type. Any change opens what a Retry-After has closed; a changed rate
--- forgets what refusals have taught.
+-- set_type: changes rate, concurrency, pause and retries of a type. Any patch that is not
+-- empty reopens a type that Retry-After has closed. A changed rate discards the state
+-- learned from refusals.
 -- KEYS[1] the partition.
 -- ARGV[1] time, [2] type, [3] paused, [4] concurrency (0 none), [5] rate (0:0:0 none),
--- [6] attempts at which a job is dead (0 as the whole says); '' leaves as is.
+-- [6] attempts at which a job is dead (0: the queue's setting); '' leaves as is.
 -- Replies paused:concurrency:dead_at:count:period_ms:burst, or 'too many types'.
 --@include base
 --@include rate

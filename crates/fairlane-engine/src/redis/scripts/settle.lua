@@ -1,8 +1,9 @@
 #!lua flags=allow-oom
--- settle: ends attempts. The current fence applies, the one settled last is answered again without effect.
+-- settle: ends attempts. The current fence applies; the one settled last gets the same reply again.
 -- KEYS[1] the partition.
--- ARGV[1] time, then runs of settlements alike: group, padded fence, outcome (s f c r t l), delay in µs, Retry-After in
--- µs, jobs, whether notes follow (0 1), then per job its id and, where notes follow, its note.
+-- ARGV[1] time, then runs of equal settlements: group, padded fence, outcome (s f c r t l),
+-- delay in µs, Retry-After in µs, jobs, whether notes follow (0 1), then per job its id and,
+-- if so, its note.
 -- Replies a letter per job: a applied, s stale, g gone.
 --@include base
 --@include rate
@@ -13,9 +14,9 @@
 --@include downstream
 --@include bytes
 --@include bulk
---@include ending
+--@include finish_job
 --@include congestion
---@include settling
+--@include end_lease
 --@include purge
 read_partition({
   'fence', 'sequence', 'backlog', 'classic', 'alpha', 'completed', 'max_retry_count', 'max_throttle_count', 'completed_kept_max',
@@ -29,13 +30,13 @@ local function set_run(id, run)
   size = size + 2
 end
 
--- Answers are counted when they matter: before a cut, and at the end.
+-- Responses are counted when they matter: before a cut, and at the end.
 local function count_answers(name)
   if answers[name] then count_goodput(type_state(name), answers[name]) end
   answers[name] = nil
 end
 
--- Tries again unless the retries of its type, or of the whole, are used up; gives the run.
+-- Retries the job unless the retries of its type, or of the queue, are used up; returns the run.
 local function retry(group, id, held, run, delay_us, unwanted)
   run.attempts = run.attempts + 1
   local dead_at = tonumber(match(type_state(held.type).limits, '^%d:%d+:(%d+)') or 0)
@@ -58,7 +59,7 @@ local function throttled(group, id, held, run, fence, delay_us, retry_after_us, 
   return wait_again(group, held, id, run, delay_us)
 end
 
--- A released job was not served: its cost is taken off what its lane is charged next, and it goes to the head.
+-- Refunds the cost of a released job to its lane, and returns the job to the head.
 local function release(group, id, held, run, unwanted)
   if unwanted then return end_job(group, id, held, run, 'cancelled') end
   local _, lane = group_state(group.name, held.place)
@@ -71,7 +72,7 @@ local function release(group, id, held, run, unwanted)
   return run_text('N', held, run)
 end
 
--- Everything but plain success, which `settle_run` does itself.
+-- Handles everything but plain success, which `settle_run` does itself.
 local function apply(group, id, held, bytes, fence, outcome, delay_us, retry_after_us, note)
   local run, unwanted = read_run(held, bytes, group.name, id), is_unwanted(held)
   run.settled = fence .. stamp
@@ -83,14 +84,14 @@ local function apply(group, id, held, bytes, fence, outcome, delay_us, retry_aft
   return end_job(group, id, held, run, outcome == 'f' and 'failed' or outcome == 'c' and 'cancelled' or 'succeeded')
 end
 
--- The verdict on a job that is not held under this fence.
+-- The verdict on a job that is not leased under this fence.
 local function not_held(group_name, id, fence)
   local run = call('HGET', rows_key(group_name), ':' .. id)
   if run then return sub(run, 2, 17) == fence and 'a' or 's' end
   return call('HEXISTS', rows_key(group_name), id) == 1 and 's' or 'g'
 end
 
--- Settles `jobs` alike, from argument `at` on; gives the argument after them.
+-- Settles `jobs` equal settlements from argument `at` on; returns the index after them.
 local function settle_run(at, group_name, fence, outcome, delay_us, retry_after_us, jobs, stride)
   local asked, group_part = {}, group_name .. ':'
   for index = 1, jobs do asked[index] = group_part .. ARGV[at + (index - 1) * stride] end

@@ -1,10 +1,11 @@
 #!lua flags=allow-oom
--- sweep: the janitor's step. Jobs that are not to run leave the heads of their lanes, dropped jobs that wait for a time end,
--- jobs of resumed bulk actions go back to their lanes, overdue bulk actions fail, what is outlived is removed, and groups
--- that have nothing left are forgotten.
+-- sweep: the housekeeping of the queue. Removes unrunnable jobs from the heads of lanes, ends
+-- dropped jobs that wait for a time, returns jobs of resumed bulk actions to their lanes, fails
+-- overdue bulk actions, removes what is past its retention, and forgets idle groups.
 -- KEYS[1] the partition.
 -- ARGV[1] time, [2] about how many jobs.
--- Replies {jobs dropped, jobs resumed, jobs removed, bulk actions overdue, whether there may be more (0 1)}.
+-- Replies {jobs dropped, jobs resumed, jobs removed, bulk actions overdue, whether there
+-- may be more (0 1)}.
 --@include base
 --@include rate
 --@include lane
@@ -13,7 +14,7 @@
 --@include waiting
 --@include bytes
 --@include bulk
---@include ending
+--@include finish_job
 --@include purge
 --@include idle
 read_partition({
@@ -60,7 +61,7 @@ local function bring_back(member)
   return true
 end
 
--- Does what is left to do for one bulk action; it comes again if that was not all.
+-- Performs the pending work of one bulk action; it is scheduled again if work remains.
 local function sweep_bulk(bulk)
   local before, held, group = left, bulk.key .. ':held', group_state(match(bulk.name, '^([^:]+)'))
   if bulk.course == 'hold' then return end
@@ -90,7 +91,8 @@ local function remove_ended(rows, group_name, id, number)
   removed = removed + 1
 end
 
--- Removes the jobs of bulk actions that ended long ago, a chunk at a time, and then the bulk actions.
+-- Removes bulk actions beyond their retention: first their jobs, a chunk at a time, and
+-- then themselves.
 local function remove_outlived()
   while left > 0 do
     local first = call('ZRANGE', finished, 0, 0, 'WITHSCORES')
@@ -116,7 +118,7 @@ local function remove_outlived()
 end
 
 fail_overdue()
--- Neither bulk actions nor lanes can use up what the other needs.
+-- Bulk actions and lanes each have their own half of the budget.
 local for_lanes = call('EXISTS', clearing) == 1 and floor(left / 2) or 0
 left = left - for_lanes
 for _ = 1, min(SWEEP_BULKS_MAX, call('LLEN', sweeping)) do

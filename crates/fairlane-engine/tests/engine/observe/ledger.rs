@@ -1,4 +1,4 @@
-//! A recorder and a subscriber that write down what they are told.
+//! A recorder and a subscriber that store what they receive.
 
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Write};
@@ -11,24 +11,25 @@ use metrics::{
 use tracing::field::{Field, Visit};
 use tracing::span;
 
-/// Every value by its key, written `name{label=value,…}`; a histogram's is its sum, its number is at `… count`.
+/// Values by key, written `name{label=value,…}`; the value of a histogram is its sum, and its count
+/// is at `… count`.
 #[derive(Clone, Default)]
 pub struct Ledger {
     values: Shared<BTreeMap<String, f64>>,
-    /// What was registered: name, kind, labels.
+    /// Registered metrics: name, kind, labels.
     pub registered: Shared<Vec<(String, &'static str, Vec<String>)>>,
-    /// Name, kind and help of what was described.
+    /// Described metrics: name, kind and help.
     pub described: Shared<Vec<(String, &'static str, String)>>,
 }
 
 type Shared<T> = Arc<Mutex<T>>;
 
 fn locked<T>(shared: &Shared<T>) -> MutexGuard<'_, T> {
-    shared.lock().expect("nobody panics while writing")
+    shared.lock().expect("no panic happens while it is locked")
 }
 
 impl Ledger {
-    /// The value at a key; 0 if there is none.
+    /// The value at a key; 0 without one.
     pub fn value(&self, key: &str) -> f64 {
         locked(&self.values).get(key).copied().unwrap_or(0.0)
     }
@@ -112,17 +113,17 @@ impl Recorder for Ledger {
     }
 }
 
-/// Every event as `LEVEL message field=value …`, in the order they came.
+/// Every event as `LEVEL message field=value …`, in the order of arrival.
 #[derive(Clone, Default)]
 pub struct Journal(Shared<Vec<String>>);
 
 impl Journal {
-    /// What was told so far.
+    /// The events so far.
     pub fn lines(&self) -> Vec<String> {
         locked(&self.0).clone()
     }
 
-    /// Whether an event begins so and has these fields.
+    /// Whether an event starts with `beginning` and has these fields.
     pub fn has(&self, beginning: &str, fields: &[&str]) -> bool {
         let fits =
             |line: &String| line.starts_with(beginning) && fields.iter().all(|field| line.contains(field));

@@ -1,7 +1,8 @@
-//! The results of a bulk action as a body that is written while it is read.
+//! The results of a bulk action as a response body that is produced while the client reads.
 //!
-//! Invariant: memory does not grow with the number of jobs; who stops reading stops the writing. A body that ends early
-//! is broken off, never ended as if it were whole; so is one that is not all written when the server stops.
+//! Invariant: memory does not grow with the number of jobs; production pauses while the client does
+//! not read. A body that cannot be completed, because of an error or because the server stops, is
+//! aborted and never ended as if it were complete.
 
 use std::io;
 use std::pin::Pin;
@@ -14,14 +15,14 @@ use hyper::body::{Body, Frame};
 use tokio::io::{AsyncRead, DuplexStream, ReadBuf, duplex};
 use tokio_util::sync::CancellationToken;
 
-/// Bytes that are written ahead of the reader, beside the page they come from.
+/// Bytes that are produced ahead of the reader, beside the page they come from.
 const AHEAD_BYTES: usize = 64 * 1024;
-/// Bytes handed on at once.
-const PIECE_BYTES: usize = 16 * 1024;
+/// Bytes of one frame.
+const CHUNK_BYTES: usize = 16 * 1024;
 
-/// Lines that are written while they are read.
+/// Lines that are produced while they are read.
 pub(super) struct Results {
-    /// None once all is written.
+    /// `None` once all lines are produced.
     exporting: Option<BoxFuture<'static, Result<u64, Error>>>,
     lines: DuplexStream,
 }
@@ -31,7 +32,7 @@ impl Results {
         let (writer, lines) = duplex(AHEAD_BYTES);
         let exporting = async move {
             let exported = stopping.run_until_cancelled(bulk.export(writer, filter)).await;
-            exported.unwrap_or_else(|| Err(io::Error::other("the server stops").into()))
+            exported.unwrap_or_else(|| Err(io::Error::other("the server is stopping").into()))
         };
         Self { exporting: Some(Box::pin(exporting)), lines }
     }
@@ -51,17 +52,17 @@ impl Body for Results {
         {
             this.exporting = None;
             if let Err(error) = exported {
-                tracing::warn!(target: "fairlane", %error, "results broke off");
+                tracing::warn!(target: "fairlane", %error, "a stream of results was aborted");
                 return Poll::Ready(Some(Err(error)));
             }
         }
-        let mut piece = vec![0; PIECE_BYTES];
-        let mut buffer = ReadBuf::new(&mut piece);
+        let mut chunk = vec![0; CHUNK_BYTES];
+        let mut buffer = ReadBuf::new(&mut chunk);
         if let Err(error) = ready!(Pin::new(&mut this.lines).poll_read(context, &mut buffer)) {
             return Poll::Ready(Some(Err(error.into())));
         }
         let length = buffer.filled().len();
-        piece.truncate(length);
-        Poll::Ready((length > 0).then(|| Ok(Frame::data(piece.into()))))
+        chunk.truncate(length);
+        Poll::Ready((length > 0).then(|| Ok(Frame::data(chunk.into()))))
     }
 }

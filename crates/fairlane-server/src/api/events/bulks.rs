@@ -1,8 +1,9 @@
-//! Bulk actions that somebody follows: one watcher for each, however many listen.
+//! Followed bulk actions: one watcher for each, however many clients listen.
 //!
-//! A watcher looks when something that may have changed its bulk action has passed through this server, at most ten times
-//! a second, and each second for what other processes do. Where many are followed each is looked at less often, so that
-//! what following costs is bounded, in a group and in all. A watcher ends with the bulk action or its last listener.
+//! A watcher reads its bulk action when a command through this server may have changed it, at most
+//! ten times a second, and once a second for changes by other processes. The more bulk actions are
+//! followed, the less often each is read, so that the cost is bounded, per group and in total. A
+//! watcher ends with its bulk action or its last listener.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -10,109 +11,110 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use fairlane_core::queue::{BulkRef, BulkView, Inspect, Inspected};
+use fairlane_core::queue::{BulkRef, BulkView, InspectBulk};
 use fairlane_core::{BulkId, GroupId};
 use fairlane_engine::{Engine, EngineError};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::Event;
-use crate::api::shown::BulkShown;
+use crate::api::views::BulkResponse;
 use crate::app::Shared;
 
-/// Least time between two looks.
+/// The least time between two reads of a bulk action.
 const SPACING: Duration = Duration::from_millis(100);
-/// Most time between two looks, unless many are followed.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Looks a second at all bulk actions of one group.
-const GROUP_LOOKS_EACH_SECOND: u32 = 100;
-/// Looks a second at all bulk actions.
-const LOOKS_EACH_SECOND: u32 = 1000;
-/// The event of one that has ended.
+/// The most time between two reads of a bulk action, unless many are followed.
+const READ_EVERY: Duration = Duration::from_secs(1);
+/// Reads a second of all bulk actions of one group.
+const GROUP_READS_PER_SECOND: u32 = 100;
+/// Reads a second of all bulk actions.
+const READS_PER_SECOND: u32 = 1000;
+/// The name of the last event.
 const ENDED: &str = "ended";
 
 impl Event {
-    /// Whether nothing comes behind it.
+    /// Whether it is the last event of its stream.
     pub fn is_end(&self) -> bool {
         self.name == ENDED
     }
 }
 
-/// What a watcher has seen last.
+/// The latest state that a watcher has read.
 #[derive(Clone)]
-pub(super) enum Sight {
-    /// It has not looked yet.
-    Nothing,
-    There(Arc<Event>),
-    /// There is no such bulk action any more.
+pub(super) enum Latest {
+    /// It has read nothing yet.
+    Unread,
+    State(Arc<Event>),
+    /// The bulk action does not exist any more.
     Gone,
 }
 
-/// The watched bulk actions.
+/// The followed bulk actions.
 #[derive(Default)]
-pub(super) struct Bulks {
+pub(super) struct BulkWatchers {
     count: AtomicUsize,
-    groups: Mutex<HashMap<GroupId, HashMap<BulkId, Watched>>>,
+    groups: Mutex<HashMap<GroupId, HashMap<BulkId, Watcher>>>,
 }
 
-/// A bulk action that something has happened to; none: it may be any of the group.
-pub(super) type Moved<'a> = (&'a GroupId, Option<&'a BulkId>);
+/// A bulk action that may have changed; without an id, it may be any of the group.
+pub(super) type Changed<'a> = (&'a GroupId, Option<&'a BulkId>);
 
 #[derive(Clone)]
-struct Watched {
-    sights: watch::Sender<Sight>,
-    stirred: Arc<Notify>,
+struct Watcher {
+    states: watch::Sender<Latest>,
+    changed: Arc<Notify>,
 }
 
-impl Bulks {
+impl BulkWatchers {
     pub fn are_followed(&self) -> bool {
         self.count.load(Ordering::Relaxed) > 0
     }
 
-    /// What is seen of a bulk action from now on.
-    pub fn listen(&self, app: &Shared, bulk: &BulkRef) -> watch::Receiver<Sight> {
+    /// Subscribes to the states of a bulk action; the first subscription starts its watcher.
+    pub fn subscribe(&self, app: &Shared, bulk: &BulkRef) -> watch::Receiver<Latest> {
         let mut groups = self.lock();
         let group = groups.entry(bulk.group.clone()).or_default();
-        if let Some(watched) = group.get(&bulk.id) {
-            return watched.sights.subscribe();
+        if let Some(watcher) = group.get(&bulk.id) {
+            return watcher.states.subscribe();
         }
-        let (sights, listener) = watch::channel(Sight::Nothing);
-        let watched = Watched { sights, stirred: Arc::default() };
-        group.insert(bulk.id.clone(), watched.clone());
+        let (states, receiver) = watch::channel(Latest::Unread);
+        let watcher = Watcher { states, changed: Arc::default() };
+        group.insert(bulk.id.clone(), watcher.clone());
         self.count.fetch_add(1, Ordering::Relaxed);
-        tokio::spawn(watch(app.clone(), bulk.clone(), watched));
-        listener
+        tokio::spawn(watch(app.clone(), bulk.clone(), watcher));
+        receiver
     }
 
-    /// Something has happened to these bulk actions, or in these groups.
-    pub fn stir<'a>(&self, moved: impl Iterator<Item = Moved<'a>>) {
+    /// Notifies the watchers of these bulk actions, or of all in these groups.
+    pub fn notify<'a>(&self, changed: impl Iterator<Item = Changed<'a>>) {
         let mut last = None;
-        // Jobs of one bulk action come in runs.
-        let mut moved = moved.filter(|one| last.replace(*one) != Some(*one)).peekable();
-        if moved.peek().is_none() {
+        // Jobs of one bulk action often follow each other.
+        let mut changed = changed.filter(|one| last.replace(*one) != Some(*one)).peekable();
+        if changed.peek().is_none() {
             return;
         }
         let groups = self.lock();
-        for (group, bulk) in moved {
+        for (group, bulk) in changed {
             let Some(group) = groups.get(group) else { continue };
             match bulk {
-                Some(bulk) => group.get(bulk).into_iter().for_each(|watched| watched.stirred.notify_one()),
-                None => group.values().for_each(|watched| watched.stirred.notify_one()),
+                Some(bulk) => group.get(bulk).into_iter().for_each(|watcher| watcher.changed.notify_one()),
+                None => group.values().for_each(|watcher| watcher.changed.notify_one()),
             }
         }
     }
 
-    /// The least time between two looks at a bulk action of this group.
+    /// The least time between two reads of a bulk action of this group.
     fn spacing(&self, group: &GroupId) -> Duration {
         let in_group = self.lock().get(group).map_or(0, HashMap::len);
         spacing(in_group, self.count.load(Ordering::Relaxed))
     }
 
-    /// Forgets a bulk action; not one that somebody listens to, unless it is to be.
-    fn forget(&self, bulk: &BulkRef, even_if_heard: bool) -> bool {
+    /// Removes the watcher of a bulk action and returns true; returns false if it has listeners and
+    /// is not forced.
+    fn remove(&self, bulk: &BulkRef, is_forced: bool) -> bool {
         let mut groups = self.lock();
         let Some(group) = groups.get_mut(&bulk.group) else { return true };
-        if group.get(&bulk.id).is_some_and(|watched| watched.sights.receiver_count() > 0) && !even_if_heard {
+        if group.get(&bulk.id).is_some_and(|watcher| watcher.states.receiver_count() > 0) && !is_forced {
             return false;
         }
         if group.remove(&bulk.id).is_some() {
@@ -124,86 +126,86 @@ impl Bulks {
         true
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<GroupId, HashMap<BulkId, Watched>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<GroupId, HashMap<BulkId, Watcher>>> {
         self.groups.lock().expect("nothing panics while it is held")
     }
 }
 
 fn spacing(in_group: usize, in_all: usize) -> Duration {
-    let shared = |looks_each_second: u32, watchers: usize| {
-        Duration::from_secs(1) / looks_each_second * u32::try_from(watchers).unwrap_or(u32::MAX)
+    let shared = |reads_per_second: u32, watchers: usize| {
+        Duration::from_secs(1) / reads_per_second * u32::try_from(watchers).unwrap_or(u32::MAX)
     };
-    SPACING.max(shared(GROUP_LOOKS_EACH_SECOND, in_group)).max(shared(LOOKS_EACH_SECOND, in_all))
+    SPACING.max(shared(GROUP_READS_PER_SECOND, in_group)).max(shared(READS_PER_SECOND, in_all))
 }
 
-async fn watch(app: Shared, bulk: BulkRef, watched: Watched) {
-    let bulks = &app.live.bulks;
-    let mut looked = Instant::now();
+async fn watch(app: Shared, bulk: BulkRef, watcher: Watcher) {
+    let watchers = &app.live.bulks;
+    let mut last_read = Instant::now();
     loop {
-        let spacing = bulks.spacing(&bulk.group);
+        let spacing = watchers.spacing(&bulk.group);
         tokio::select! {
             () = app.stopping.cancelled() => break,
-            () = watched.sights.closed() => {
-                if bulks.forget(&bulk, false) {
+            () = watcher.states.closed() => {
+                if watchers.remove(&bulk, false) {
                     return;
                 }
                 continue;
             }
-            () = watched.stirred.notified() => {}
-            () = sleep(LOOK_EVERY.max(spacing)) => {}
+            () = watcher.changed.notified() => {}
+            () = sleep(READ_EVERY.max(spacing)) => {}
         }
         tokio::select! {
             () = app.stopping.cancelled() => break,
-            () = sleep_until(looked + spacing) => {}
+            () = sleep_until(last_read + spacing) => {}
         }
-        looked = Instant::now();
-        let sight = match look(app.engine(), &bulk).await {
-            Ok(Some(event)) => Sight::There(Arc::new(event)),
-            Ok(None) => Sight::Gone,
+        last_read = Instant::now();
+        let latest = match read(app.engine(), &bulk).await {
+            Ok(Some(event)) => Latest::State(Arc::new(event)),
+            Ok(None) => Latest::Gone,
             Err(error) => {
-                tracing::warn!(target: "fairlane", ?bulk, %error, "a followed bulk action could not be looked at");
+                let BulkRef { group, id } = &bulk;
+                tracing::warn!(
+                    target: "fairlane", %group, bulk = %id, %error, "a followed bulk action could not be read"
+                );
                 continue;
             }
         };
-        let is_last = match &sight {
-            Sight::There(event) => event.is_end(),
+        let is_last = match &latest {
+            Latest::State(event) => event.is_end(),
             _ => true,
         };
-        watched.sights.send_if_modified(|known| {
-            let is_news = known.id() != sight.id();
-            *known = sight;
-            is_news
+        watcher.states.send_if_modified(|known| {
+            let is_modified = known.id() != latest.id();
+            *known = latest;
+            is_modified
         });
         if is_last {
             break;
         }
     }
-    bulks.forget(&bulk, true);
+    watchers.remove(&bulk, true);
 }
 
-impl Sight {
+impl Latest {
     fn id(&self) -> Option<&str> {
         match self {
-            Self::Nothing => None,
-            Self::There(event) => Some(&event.id),
+            Self::Unread => None,
+            Self::State(event) => Some(&event.id),
             Self::Gone => Some("gone"),
         }
     }
 }
 
-/// Looks at a bulk action.
-pub(super) async fn look(engine: &Arc<dyn Engine>, bulk: &BulkRef) -> Result<Option<Event>, EngineError> {
-    match engine.inspect(Inspect::Bulk(bulk.clone())).await? {
-        Inspected::Bulk(view) => Ok(view.map(event)),
-        _ => Err(EngineError::Broken { reason: "inspect was answered with something else".to_owned() }),
-    }
+/// Reads a bulk action as an event; `None` if it does not exist.
+pub(super) async fn read(engine: &Arc<dyn Engine>, bulk: &BulkRef) -> Result<Option<Event>, EngineError> {
+    Ok(engine.call(InspectBulk { bulk: bulk.clone() }).await?.map(event))
 }
 
 fn event(view: BulkView) -> Event {
     let ended = view.finished_at.filter(|_| view.state.is_final());
-    let data = serde_json::to_string(&BulkShown::from(view)).expect("a bulk action can be written");
+    let data = serde_json::to_string(&BulkResponse::from(view)).expect("a bulk action can be serialized");
     match ended {
-        // Its end stays the same, whatever is counted or summarised later.
+        // The id of the last event stays the same, whatever is counted or summarized later.
         Some(at) => Event { name: ENDED, id: format!("ended-{}", at.0), data },
         None => {
             let mut hasher = DefaultHasher::new();
@@ -218,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_more_are_followed_the_less_often_each_is_looked_at() {
+    fn the_more_bulk_actions_are_followed_the_less_often_each_is_read() {
         let of = |in_group, in_all| spacing(in_group, in_all).as_millis();
         assert_eq!([of(1, 1), of(10, 100), of(11, 11), of(1, 101)], [100, 100, 110, 101]);
         assert_eq!([of(1000, 1000), of(1, 12_288)], [10_000, 12_288]);

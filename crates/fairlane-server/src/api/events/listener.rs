@@ -1,7 +1,7 @@
 //! One stream of events to one client.
 //!
-//! A task writes into a channel that holds one piece; while the client does not read, the task waits, and then goes on
-//! with the newest state.
+//! A task writes into a channel that holds one chunk. While the client does not read, the task
+//! waits, and then continues with the latest state.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -18,90 +18,91 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use super::Event;
-use super::bulks::Sight;
+use super::bulks::Latest;
 use crate::app::Shared;
 
-/// A comment each so often keeps proxies from closing a silent stream, and shows who has gone.
+/// The interval between two comments, which keep proxies from closing a silent stream and detect
+/// clients that are gone.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// After how long a client should come back.
+/// Tells a client after how long to reconnect.
 const RETRY: &str = "retry: 2000\n\n";
 
-/// Sends a bulk action's states until it has ended.
+/// Sends the states of a bulk action until it has ended.
 pub(super) fn follow_bulk(
     app: &Shared,
-    sights: watch::Receiver<Sight>,
+    states: watch::Receiver<Latest>,
     first: Arc<Event>,
     last: Option<String>,
 ) -> Response {
     let (listener, response) = open(app);
     tokio::spawn(async move {
-        // Nothing else is to be done when the client has gone.
-        let _ = send_sights(listener, sights, first, last).await;
+        // A client that is gone needs no cleanup.
+        let _ = send_states(listener, states, first, last).await;
     });
     response
 }
 
-async fn send_sights(
+async fn send_states(
     listener: Listener,
-    mut sights: watch::Receiver<Sight>,
+    mut states: watch::Receiver<Latest>,
     mut event: Arc<Event>,
     mut last: Option<String>,
 ) -> Result<(), Gone> {
     listener.send(RETRY.into()).await?;
     loop {
         if last.as_ref() != Some(&event.id) {
-            listener.send(written(&event)).await?;
+            listener.send(serialize(&event)).await?;
             last = Some(event.id.clone());
         }
         if event.is_end() {
             return Ok(());
         }
-        if !listener.changed(&mut sights).await? {
+        if !listener.changed(&mut states).await? {
             return Ok(());
         }
-        match &*sights.borrow_and_update() {
-            Sight::There(newest) => event = newest.clone(),
-            Sight::Nothing => {}
-            Sight::Gone => return Ok(()),
+        match &*states.borrow_and_update() {
+            Latest::State(latest) => event = latest.clone(),
+            Latest::Unread => {}
+            Latest::Gone => return Ok(()),
         }
     }
 }
 
-/// Sends what was missed, and then the newest figures until the server stops.
-pub(super) fn follow_whole(
+/// Sends the events that the client has missed, and then the latest one until the server stops.
+pub(super) fn follow_queue(
     app: &Shared,
     missed: Vec<Arc<Event>>,
-    newest: watch::Receiver<Option<Arc<Event>>>,
+    latest: watch::Receiver<Option<Arc<Event>>>,
 ) -> Response {
     let (listener, response) = open(app);
     tokio::spawn(async move {
-        let _ = send_figures(listener, missed, newest).await;
+        let _ = send_queue_events(listener, missed, latest).await;
     });
     response
 }
 
-async fn send_figures(
+async fn send_queue_events(
     listener: Listener,
     missed: Vec<Arc<Event>>,
-    mut newest: watch::Receiver<Option<Arc<Event>>>,
+    mut latest: watch::Receiver<Option<Arc<Event>>>,
 ) -> Result<(), Gone> {
     listener.send(RETRY.into()).await?;
     for event in missed {
-        listener.send(written(&event)).await?;
+        listener.send(serialize(&event)).await?;
     }
-    while listener.changed(&mut newest).await? {
-        let event = newest.borrow_and_update().clone();
+    while listener.changed(&mut latest).await? {
+        let event = latest.borrow_and_update().clone();
         if let Some(event) = event {
-            listener.send(written(&event)).await?;
+            listener.send(serialize(&event)).await?;
         }
     }
     Ok(())
 }
 
-/// An event as it is sent.
-fn written(event: &Event) -> Bytes {
+/// An event in the format of server-sent events.
+fn serialize(event: &Event) -> Bytes {
     let mut text = format!("event: {}\nid: {}\n", event.name, event.id);
-    // A line break in the data would end its line; between the tokens of JSON it means nothing.
+    // A line break in the data would end its line; between the tokens of JSON it has no meaning.
     for line in event.data.split(['\n', '\r']) {
         text.push_str("data: ");
         text.push_str(line);
@@ -111,44 +112,45 @@ fn written(event: &Event) -> Bytes {
     text.into()
 }
 
-/// The client has gone, or the server stops and the client does not read.
+/// The client is gone, or the server is stopping and the client does not read.
 struct Gone;
 
 /// The writing end of a stream.
 struct Listener {
-    pieces: mpsc::Sender<Bytes>,
+    chunks: mpsc::Sender<Bytes>,
     stopping: CancellationToken,
 }
 
 fn open(app: &Shared) -> (Listener, Response) {
-    let (pieces, body) = mpsc::channel(1);
+    let (chunks, body) = mpsc::channel(1);
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream"),
         (header::CACHE_CONTROL, "no-store"),
-        // nginx would gather the stream otherwise.
+        // nginx would buffer the stream otherwise.
         (header::HeaderName::from_static("x-accel-buffering"), "no"),
     ];
-    let listener = Listener { pieces, stopping: app.stopping.clone() };
-    (listener, (headers, axum::body::Body::new(Pieces(body))).into_response())
+    let listener = Listener { chunks, stopping: app.stopping.clone() };
+    (listener, (headers, axum::body::Body::new(Chunks(body))).into_response())
 }
 
 impl Listener {
-    async fn send(&self, piece: Bytes) -> Result<(), Gone> {
+    async fn send(&self, chunk: Bytes) -> Result<(), Gone> {
         tokio::select! {
             biased;
-            sent = self.pieces.send(piece) => sent.map_err(|_| Gone),
+            sent = self.chunks.send(chunk) => sent.map_err(|_| Gone),
             () = self.stopping.cancelled() => Err(Gone),
         }
     }
 
-    /// Waits for a change, with a comment now and again; false if none comes any more or the server stops.
+    /// Waits for a change and sends heartbeats meanwhile; false if no change can come or the server
+    /// stops.
     async fn changed<T>(&self, states: &mut watch::Receiver<T>) -> Result<bool, Gone> {
         let mut heartbeat = interval(HEARTBEAT);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         heartbeat.reset();
         loop {
             tokio::select! {
-                () = self.pieces.closed() => return Err(Gone),
+                () = self.chunks.closed() => return Err(Gone),
                 () = self.stopping.cancelled() => return Ok(false),
                 changed = states.changed() => return Ok(changed.is_ok()),
                 _ = heartbeat.tick() => self.send(Bytes::from_static(b":\n\n")).await?,
@@ -157,10 +159,10 @@ impl Listener {
     }
 }
 
-/// The reading end, as the body of an answer.
-struct Pieces(mpsc::Receiver<Bytes>);
+/// The reading end, as a response body.
+struct Chunks(mpsc::Receiver<Bytes>);
 
-impl Body for Pieces {
+impl Body for Chunks {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -168,7 +170,7 @@ impl Body for Pieces {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.0.poll_recv(context).map(|piece| piece.map(|piece| Ok(Frame::data(piece))))
+        self.0.poll_recv(context).map(|chunk| chunk.map(|chunk| Ok(Frame::data(chunk))))
     }
 }
 
@@ -194,24 +196,24 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_silent_stream_has_a_comment_every_fifteen_seconds_and_ends_when_the_server_stops() {
         let app = app().await;
-        let (_sights, seen) = watch::channel(Sight::Nothing);
-        let mut body = follow_bulk(&app, seen, event(0), Some("0".into())).into_body();
-        let began = tokio::time::Instant::now();
+        let (_sender, states) = watch::channel(Latest::Unread);
+        let mut body = follow_bulk(&app, states, event(0), Some("0".into())).into_body();
+        let start = tokio::time::Instant::now();
         for expected in [RETRY, ":\n\n", ":\n\n"] {
             assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), expected);
         }
-        assert_eq!(began.elapsed().as_secs(), 30);
+        assert_eq!(start.elapsed().as_secs(), 30);
         app.stopping.cancel();
         assert!(body.frame().await.is_none());
     }
 
     #[tokio::test]
-    async fn a_slow_listener_skips_states_and_ends_with_the_newest() {
+    async fn a_slow_listener_skips_states_and_ends_with_the_latest() {
         let app = app().await;
-        let (sights, seen) = watch::channel(Sight::Nothing);
-        let response = follow_bulk(&app, seen, event(0), None);
+        let (sender, states) = watch::channel(Latest::Unread);
+        let response = follow_bulk(&app, states, event(0), None);
         for number in 1..=100 {
-            sights.send_replace(Sight::There(event(number)));
+            sender.send_replace(Latest::State(event(number)));
             tokio::task::yield_now().await;
         }
         let read = response.into_body().collect().await.unwrap().to_bytes();
@@ -222,11 +224,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_listener_that_does_not_read_is_given_up_when_the_server_stops() {
+    async fn a_listener_that_does_not_read_is_dropped_when_the_server_stops() {
         let app = app().await;
-        let (sights, seen) = watch::channel(Sight::Nothing);
-        let _unread = follow_bulk(&app, seen, event(0), None);
+        let (sender, states) = watch::channel(Latest::Unread);
+        let _unread = follow_bulk(&app, states, event(0), None);
         app.stopping.cancel();
-        tokio::time::timeout(HEARTBEAT, sights.closed()).await.expect("nobody writes any more");
+        tokio::time::timeout(HEARTBEAT, sender.closed()).await.expect("the task ends");
     }
 }

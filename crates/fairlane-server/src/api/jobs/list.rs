@@ -1,4 +1,4 @@
-//! Jobs page by page.
+//! Lists of jobs, page by page.
 
 use axum::extract::State;
 use fairlane_core::limits::LIST_JOBS_MAX;
@@ -10,44 +10,46 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::access::Caller;
 use crate::api::change::{self, PAGE};
-use crate::api::shown::JobShown;
+use crate::api::views::JobResponse;
 use crate::app::Shared;
 use crate::extract::{Json, Named, Query};
 use crate::problem::{Problem, ProblemDocument, ProblemKind};
 
-/// Which jobs.
+/// The filter of a list of jobs.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Which {
-    /// Where they stand, also as jobs show it: `PROCESSING` is `processing`, `FAILED` is `dead`. May be left out with a
-    /// bulk action, whose jobs that have ended are then listed, and no others.
+pub(super) struct ListQuery {
+    /// Jobs in this state. The states of jobs in responses are accepted too: `PROCESSING` is
+    /// `processing`, `FAILED` is `dead`. May be omitted with a bulk action, whose jobs that have
+    /// ended are then listed, and no others.
     #[param(inline)]
-    state: Option<Standing>,
-    /// Of this group only; needed for `pending` and with a bulk action.
+    state: Option<ListState>,
+    /// Jobs of this group; required for `pending` and with a bulk action.
     #[param(min_length = 1, max_length = 128)]
     group: Option<String>,
-    /// Of this type only.
+    /// Jobs of this type.
     #[param(min_length = 1, max_length = 128)]
     r#type: Option<String>,
-    /// Of this bulk action of the group: only its jobs that have ended, dead ones too (with `completed`, `cancelled` or
-    /// `dead` those alone), or with `held` those that are set aside.
+    /// Jobs of this bulk action of the group: only those that have ended, including dead ones (with
+    /// `completed`, `cancelled` or `dead` only these), or with `held` those that are set aside.
     #[param(min_length = 1, max_length = 128)]
     bulk: Option<String>,
-    /// Where the page begins: what the page before gave as `next`.
+    /// Where the page begins: the `next` of the last page.
     #[param(pattern = "^[0-9]{1,15}$")]
     cursor: Option<String>,
-    /// Looks at so many jobs; 100 unless said.
+    /// The number of jobs to scan; 100 by default.
     #[param(minimum = 1, maximum = 500)]
     limit: Option<usize>,
 }
 
-/// Where jobs stand: `pending` in the lanes of a group; `ready`, admitted and waiting for a worker (`classic`); `waiting`,
-/// by the time they are due; `processing`, by the end of their leases; `dead`, oldest first; `finished`, completed or
-/// cancelled, oldest first, or one of these (`completed`, `cancelled`); `held`, set aside with their bulk action.
+/// The state and order of listed jobs: `pending`, in the lanes of a group; `ready`, admitted and
+/// waiting for a worker (`classic`); `waiting`, by the time they are due; `processing`, by the end
+/// of their leases; `dead`, oldest first; `finished`, completed or cancelled, oldest first, or one
+/// of these (`completed`, `cancelled`); `held`, set aside with their bulk action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-enum Standing {
+enum ListState {
     #[serde(alias = "PENDING")]
     Pending,
     #[serde(alias = "READY")]
@@ -66,9 +68,9 @@ enum Standing {
     Held,
 }
 
-impl Standing {
-    /// The state of a job that a listing of more than one is to be reduced to.
-    fn only(self) -> Option<JobState> {
+impl ListState {
+    /// The state by which to filter a listing of several states.
+    fn filter(self) -> Option<JobState> {
         match self {
             Self::Dead => Some(JobState::Failed),
             Self::Completed => Some(JobState::Completed),
@@ -81,8 +83,8 @@ impl Standing {
 /// A page of jobs.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Jobs {
-    /// Without their payloads.
-    jobs: Vec<JobShown>,
+    /// The jobs, without their payloads.
+    jobs: Vec<JobResponse>,
     /// Where the next page begins; absent at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
@@ -90,17 +92,18 @@ pub(super) struct Jobs {
 
 /// Lists jobs
 ///
-/// In the order of the place they stand in, without their payloads. What a filter drops counts as looked at: a page may
-/// be short, or empty, although more follow; go on until there is no `next`. When jobs move between two pages, one may
-/// be listed twice or not at all. A key that is bound to groups must name one of them.
+/// In the order of their state, without their payloads. Jobs that a filter excludes count as
+/// scanned: a page may be short or empty although more follow; continue until `next` is absent.
+/// When jobs move between two pages, one may be listed twice or not at all. A key bound to groups
+/// must name one of them.
 ///
-/// Of a bulk action, jobs that have not ended are not listed, except those set aside (`state=held`): look for them in
-/// their group with `state=pending`, `waiting` or `processing`.
+/// Of a bulk action, jobs that have not ended are not listed, except those set aside
+/// (`state=held`): list those of its group with `state=pending`, `waiting` or `processing`.
 #[utoipa::path(
     get,
     path = "/api/jobs",
     tag = "jobs",
-    params(Which),
+    params(ListQuery),
     responses(
         (status = 200, description = "A page", body = Jobs),
         (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
@@ -109,9 +112,9 @@ pub(super) struct Jobs {
 pub(super) async fn list(
     State(app): State<Shared>,
     caller: Caller,
-    Query(which): Query<Which>,
+    Query(query): Query<ListQuery>,
 ) -> Result<Json<Jobs>, Problem> {
-    let group = which.group.as_deref().map(GroupId::named).transpose()?;
+    let group = query.group.as_deref().map(GroupId::named).transpose()?;
     match &group {
         Some(group) => caller.check_group(group)?,
         None if caller.groups.is_some() => {
@@ -121,53 +124,58 @@ pub(super) async fn list(
         }
         None => {}
     }
-    let command = ListJobs {
-        listing: listing(which.state, group.as_ref(), which.bulk.as_deref())?,
-        type_id: which.r#type.as_deref().map(TypeId::named).transpose()?,
+    let operation = ListJobs {
+        listing: listing(query.state, group.as_ref(), query.bulk.as_deref())?,
+        type_id: query.r#type.as_deref().map(TypeId::named).transpose()?,
         group,
-        cursor: change::position(which.cursor.as_deref())?,
-        limit: within("limit", which.limit.unwrap_or(PAGE) as u64, 1, LIST_JOBS_MAX as u64)? as usize,
+        cursor: change::position(query.cursor.as_deref())?,
+        limit: within("limit", query.limit.unwrap_or(PAGE) as u64, 1, LIST_JOBS_MAX as u64)? as usize,
     };
-    let listed = app.engine().list_jobs(command).await?;
+    let listed = app.engine().call(operation).await?;
     let next = listed.next.map(|next| next.to_string());
-    let only = which.state.and_then(Standing::only);
-    let jobs = listed.jobs.into_iter().filter(|job| only.is_none_or(|state| job.state == state));
-    Ok(Json(Jobs { jobs: jobs.map(JobShown::from).collect(), next }))
+    let filter = query.state.and_then(ListState::filter);
+    let jobs = listed.jobs.into_iter().filter(|job| filter.is_none_or(|state| job.state == state));
+    Ok(Json(Jobs { jobs: jobs.map(JobResponse::from).collect(), next }))
 }
 
-fn listing(state: Option<Standing>, group: Option<&GroupId>, bulk: Option<&str>) -> Result<Listing, Problem> {
+fn listing(
+    state: Option<ListState>,
+    group: Option<&GroupId>,
+    bulk: Option<&str>,
+) -> Result<Listing, Problem> {
     let invalid = |detail: &str| ProblemKind::Invalid.because(detail);
     if let Some(bulk) = bulk {
         let group = group.ok_or_else(|| invalid("a bulk action belongs to a group; name it with group="))?;
         let bulk = BulkRef { group: group.clone(), id: BulkId::named(bulk)? };
         return match state {
-            None | Some(Standing::Finished | Standing::Completed | Standing::Cancelled | Standing::Dead) => {
+            None
+            | Some(ListState::Finished | ListState::Completed | ListState::Cancelled | ListState::Dead) => {
                 Ok(Listing::OfBulk(bulk))
             }
-            Some(Standing::Held) => Ok(Listing::OnHold(bulk)),
+            Some(ListState::Held) => Ok(Listing::OnHold(bulk)),
             Some(_) => Err(invalid(
-                "of a bulk action, jobs that have ended (state=finished, completed, cancelled or dead) or are set \
-                 aside (state=held) can be listed; for others leave bulk= out, and name their group",
+                "of a bulk action, only jobs that have ended (state=finished, completed, cancelled or dead) or are set \
+                 aside (state=held) can be listed; for others omit bulk=, and name their group",
             )),
         };
     }
     match state {
-        Some(Standing::Pending) => {
+        Some(ListState::Pending) => {
             let group =
                 group.ok_or_else(|| invalid("state=pending lists a group's lanes; name it with group="))?;
             Ok(Listing::Pending(group.clone()))
         }
-        Some(Standing::Ready) => Ok(Listing::Ready),
-        Some(Standing::Waiting) => Ok(Listing::Waiting),
-        Some(Standing::Processing) => Ok(Listing::InFlight),
-        Some(Standing::Dead) => Ok(Listing::Dead),
-        Some(Standing::Finished | Standing::Completed | Standing::Cancelled) => Ok(Listing::Finished),
-        Some(Standing::Held) => {
+        Some(ListState::Ready) => Ok(Listing::Ready),
+        Some(ListState::Waiting) => Ok(Listing::Waiting),
+        Some(ListState::Processing) => Ok(Listing::InFlight),
+        Some(ListState::Dead) => Ok(Listing::Dead),
+        Some(ListState::Finished | ListState::Completed | ListState::Cancelled) => Ok(Listing::Finished),
+        Some(ListState::Held) => {
             Err(invalid("jobs are set aside with their bulk action; name it with group= and bulk="))
         }
         None => Err(invalid(
             "name a state: state=pending (with group=), ready, waiting, processing, dead, finished, completed, cancelled or \
-             held (with group= and bulk=); or a bulk action with bulk=, whose jobs that have ended are then listed",
+             held (with group= and bulk=); or name a bulk action with bulk= to list its jobs that have ended",
         )),
     }
 }

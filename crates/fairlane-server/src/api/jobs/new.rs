@@ -1,6 +1,7 @@
-//! Jobs to be added, as they come.
+//! Jobs in requests.
 //!
-//! A body is parsed once, and a payload copied once; only a body that is wrong is looked at again, to say where.
+//! A body is parsed once, and a payload is copied once; only an invalid body is parsed again, to
+//! find all invalid values.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -19,40 +20,42 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::extract::{Object, plain, read_json};
+use crate::extract::{Object, parse_json, plain};
 use crate::idempotency::{IdFrom, IdempotencyKey};
 use crate::problem::{Fault, Problem, ProblemKind};
 
-/// Most jobs of one batch.
+/// The maximum number of jobs in one batch.
 pub const BATCH_JOBS_MAX: usize = 1000;
-/// Most faults that one answer names; a body is read no further than to the last of them.
+/// The maximum number of faults in one response; a body is parsed no further than to the last of
+/// them.
 const FAULTS_MAX: usize = 20;
-/// Unknown keys of one job after which the rest of it is not read.
-const UNKNOWN_KEYS_MAX: usize = 5;
-/// What a job may have.
-const KEYS: &str = "group, type, id, payload, payload_base64, level, cost, delay_ms, run_at, bulk, trace";
+/// The number of unknown fields of one job after which the rest of it is not parsed.
+const UNKNOWN_FIELDS_MAX: usize = 5;
+/// The fields of a job.
+const FIELDS: &str = "group, type, id, payload, payload_base64, level, cost, delay_ms, run_at, bulk, trace";
 
-/// A job to be added: with `payload`, or with `payload_base64` if that is not JSON, never with both or neither.
-/// `delay_ms` and `run_at` exclude each other.
+/// A job to be added: with `payload`, or with `payload_base64` if it is not JSON, never with both
+/// or neither. `delay_ms` and `run_at` exclude each other.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewJob, example = json!({"group": "customer-7", "type": "mail", "id": "welcome-42", "payload": {"to": "ada@example.com"}}))]
 pub struct JobBody<'a> {
-    /// Whose: one customer.
+    /// The group of the job: one customer.
     #[schema(value_type = String, min_length = 1, max_length = 128)]
     group: GroupId,
-    /// What kind of work.
+    /// The type of the job.
     #[schema(value_type = String, min_length = 1, max_length = 128)]
     r#type: TypeId,
-    /// Which of theirs: a second job with the same id is not added. Without one it gets one.
+    /// The id of the job, unique within its group: a second job with the same id is not added.
+    /// Generated if absent.
     #[serde(default)]
     #[schema(value_type = Option<String>, min_length = 1, max_length = 128)]
     id: Option<JobId>,
-    /// What is to be done: any JSON, kept byte for byte; at most 512 KiB, nested at most 96 levels deep.
-    #[serde(default, borrow, deserialize_with = "as_it_is")]
+    /// The payload: any JSON, kept byte for byte; at most 512 KiB, nested at most 96 levels deep.
+    #[serde(default, borrow, deserialize_with = "raw_value")]
     #[schema(value_type = Option<serde_json::Value>)]
     payload: Option<&'a RawValue>,
-    /// What is to be done, in base64, if it is not JSON; at most 512 KiB of it.
+    /// The payload in base64, if it is not JSON; at most 512 KiB when decoded.
     #[serde(default)]
     #[schema(
         max_length = 699_052,
@@ -60,98 +63,99 @@ pub struct JobBody<'a> {
         pattern = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{2}==)?$"
     )]
     payload_base64: Option<String>,
-    /// How urgent it is among jobs of its type; normal unless said.
+    /// The level of the job among jobs of its type; normal by default.
     #[serde(default)]
-    level: Option<LevelWord>,
-    /// What it counts for in its group's share; 1 unless said.
+    level: Option<LevelName>,
+    /// How much the job counts in its group's share; 1 by default.
     #[serde(default)]
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 10000)]
     cost: Option<Cost>,
-    /// Must not run before this much time has passed; at most ten years.
+    /// The delay in milliseconds before the job may run; at most ten years.
     #[serde(default)]
     #[schema(minimum = 0, maximum = 315_360_000_000u64)]
     delay_ms: Option<u64>,
-    /// Must not run before then, by the server's clock; instead of `delay_ms`.
+    /// The time from which the job may run, by the server's clock; instead of `delay_ms`.
     #[serde(default)]
     #[schema(format = DateTime)]
     run_at: Option<String>,
-    /// The bulk action of the group that it belongs to.
+    /// The bulk action of the group that the job belongs to.
     #[serde(default)]
     #[schema(value_type = Option<String>, min_length = 1, max_length = 128)]
     bulk: Option<BulkId>,
-    /// The trace it belongs to, a W3C `traceparent`; that of the request unless said.
+    /// The trace of the job, a W3C `traceparent`; that of the request by default.
     #[serde(default)]
     #[schema(value_type = Option<String>, pattern = "^00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$",
         example = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")]
     trace: Option<Trace>,
 }
 
-/// How urgent a job is.
+/// The level of a job.
 #[derive(Debug, Clone, Copy, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 #[schema(as = Level)]
-pub enum LevelWord {
+pub enum LevelName {
     /// Urgent work or small customers.
     High,
     /// Ordinary work.
     #[default]
     Normal,
-    /// Large or unhurried batches.
+    /// Large or less urgent batches.
     Low,
 }
 
-impl From<LevelWord> for Level {
-    fn from(word: LevelWord) -> Self {
-        match word {
-            LevelWord::High => Self::High,
-            LevelWord::Normal => Self::Normal,
-            LevelWord::Low => Self::Low,
+impl From<LevelName> for Level {
+    fn from(name: LevelName) -> Self {
+        match name {
+            LevelName::High => Self::High,
+            LevelName::Normal => Self::Normal,
+            LevelName::Low => Self::Low,
         }
     }
 }
 
-/// Many jobs to be added.
+/// A batch of jobs to be added.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewJobs, example = json!({"jobs": [{"group": "customer-7", "type": "mail", "payload": {"to": "ada@example.com"}}]}))]
 pub struct BatchBody<'a> {
-    /// In the order in which they are to be added.
+    /// The jobs in the order in which they are added.
     #[serde(borrow)]
     #[schema(value_type = Vec<JobBody>, max_items = 1000)]
     jobs: AtMost<BATCH_JOBS_MAX, Object<JobBody<'a>>>,
 }
 
-/// A job as the engine takes it.
-pub struct Checked {
-    /// The job.
+/// A valid job.
+pub struct CheckedJob {
+    /// The job for the engine.
     pub new: NewJob,
-    /// Where its id comes from; what is derived comes from an idempotency key.
+    /// Where its id comes from; a derived id comes from an idempotency key.
     pub id_from: IdFrom,
 }
 
-/// Reads one job.
-pub fn read_job(
+/// Parses one job.
+pub fn parse_job(
     body: &[u8],
     key: Option<&IdempotencyKey>,
     trace: Option<&Trace>,
-) -> Result<Checked, Problem> {
-    let job: JobBody<'_> = read_json(body).map_err(|problem| {
-        located(problem, || {
+) -> Result<CheckedJob, Problem> {
+    let job: JobBody<'_> = parse_json(body).map_err(|problem| {
+        with_faults(problem, || {
             let mut faults = Vec::new();
             add_faults(body, "", &mut faults);
             faults
         })
     })?;
-    job.checked(&"", 1, key, trace).map_err(|fault| wrong(vec![fault]))
+    job.checked(&"", 1, key, trace).map_err(|fault| invalid_jobs(vec![fault]))
 }
 
-/// Reads a batch; if jobs are wrong, the problem names up to [`FAULTS_MAX`] faults.
-pub fn read_batch(
+/// Parses a batch; if jobs are invalid, the problem names up to [`FAULTS_MAX`] faults.
+pub fn parse_batch(
     body: &[u8],
     key: Option<&IdempotencyKey>,
     trace: Option<&Trace>,
-) -> Result<Vec<Checked>, Problem> {
-    let batch: BatchBody<'_> = read_json(body).map_err(|problem| located(problem, || faults_in(body)))?;
+) -> Result<Vec<CheckedJob>, Problem> {
+    let batch: BatchBody<'_> =
+        parse_json(body).map_err(|problem| with_faults(problem, || faults_in(body)))?;
     let mut faults = Vec::new();
     let mut jobs = Vec::with_capacity(batch.jobs.0.len());
     for (at, Object(job)) in batch.jobs.0.into_iter().enumerate() {
@@ -163,37 +167,41 @@ pub fn read_batch(
             break;
         }
     }
-    if faults.is_empty() { Ok(jobs) } else { Err(wrong(faults)) }
+    if faults.is_empty() { Ok(jobs) } else { Err(invalid_jobs(faults)) }
 }
 
 impl JobBody<'_> {
+    /// Checks the job. Faults point to fields below `prefix`; `position` is that of the job in the
+    /// request.
     fn checked(
         self,
-        place: &dyn fmt::Display,
+        prefix: &dyn fmt::Display,
         position: u64,
         key: Option<&IdempotencyKey>,
         trace: Option<&Trace>,
-    ) -> Result<Checked, Fault> {
-        let at = |key: &str, detail: String| Fault { pointer: format!("{place}{key}"), detail };
+    ) -> Result<CheckedJob, Fault> {
+        let at = |field: &str, detail: String| Fault { pointer: format!("{prefix}{field}"), detail };
         let is_json = self.payload.is_some();
         let payload: Arc<[u8]> = match (self.payload, self.payload_base64) {
             (Some(json), None) if is_too_deep(json.get().as_bytes()) => {
                 return Err(at(
                     "/payload",
                     format!(
-                        "it is nested deeper than {JSON_DEPTH_MAX} levels; send it flatter, or as payload_base64"
+                        "payload is nested deeper than {JSON_DEPTH_MAX} levels; flatten it, or send it as payload_base64"
                     ),
                 ));
             }
             (Some(json), None) => json.get().as_bytes().into(),
             (None, Some(text)) => match BASE64.decode(text) {
                 Ok(bytes) => bytes.into(),
-                Err(error) => return Err(at("/payload_base64", format!("it is not base64: {error}"))),
+                Err(error) => {
+                    return Err(at("/payload_base64", format!("payload_base64 is not base64: {error}")));
+                }
             },
             (None, None) => {
                 return Err(at(
                     "",
-                    "payload is missing: what is to be done? Any JSON will do, also null".to_owned(),
+                    "payload is required; it can be any JSON value, including null".to_owned(),
                 ));
             }
             (Some(_), Some(_)) => {
@@ -204,20 +212,20 @@ impl JobBody<'_> {
             }
         };
         if payload.len() > PAYLOAD_BYTES_MAX {
-            let key = if is_json { "/payload" } else { "/payload_base64" };
+            let field = if is_json { "/payload" } else { "/payload_base64" };
             let detail = format!(
-                "it has {} bytes, and at most {PAYLOAD_BYTES_MAX} are taken; store it elsewhere and send where that is",
+                "the payload has {} bytes, and the maximum is {PAYLOAD_BYTES_MAX}; store it elsewhere and send a reference",
                 payload.len()
             );
-            return Err(at(key, detail));
+            return Err(at(field, detail));
         }
         let delay_ms =
-            delay_ms(self.delay_ms, self.run_at.as_deref()).map_err(|(key, detail)| at(key, detail))?;
-        let made = |text: String| JobId::new(text).map_err(|error| at("", error.to_string()));
+            delay_ms(self.delay_ms, self.run_at.as_deref()).map_err(|(field, detail)| at(field, detail))?;
+        let job_id = |text: String| JobId::new(text).map_err(|error| at("", error.to_string()));
         let (id, id_from) = match (self.id, key) {
             (Some(id), _) => (id, IdFrom::Request),
-            (None, Some(key)) => (made(key.job_id(&self.group, position))?, IdFrom::Derived),
-            (None, None) => (made(Uuid::now_v7().to_string())?, IdFrom::Drawn),
+            (None, Some(key)) => (job_id(key.job_id(&self.group, position))?, IdFrom::Derived),
+            (None, None) => (job_id(Uuid::now_v7().to_string())?, IdFrom::Random),
         };
         let new = NewJob {
             job: JobRef { group: self.group, id },
@@ -229,54 +237,54 @@ impl JobBody<'_> {
             bulk: self.bulk,
             trace: self.trace.or_else(|| trace.cloned()),
         };
-        Ok(Checked { new, id_from })
+        Ok(CheckedJob { new, id_from })
     }
 }
 
 fn delay_ms(delay_ms: Option<u64>, run_at: Option<&str>) -> Result<u64, (&'static str, String)> {
-    let (key, delay_ms) = match (delay_ms, run_at) {
+    let (field, delay_ms) = match (delay_ms, run_at) {
         (None, None) => return Ok(0),
         (Some(delay_ms), None) => ("/delay_ms", delay_ms),
         (None, Some(text)) => {
             let at = parse_time(text).map_err(|error| ("/run_at", error.to_string()))?;
             let left = at.duration_since(SystemTime::now()).unwrap_or_default();
-            // Rounded up, so that nothing runs too early.
+            // Rounded up, so that the job does not run too early.
             ("/run_at", u64::try_from(left.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX))
         }
         (Some(_), Some(_)) => return Err(("/run_at", "delay_ms and run_at exclude each other".to_owned())),
     };
     if delay_ms > DELAY_MS_MAX {
-        return Err((key, "it is to run in more than ten years, the longest delay".to_owned()));
+        return Err((field, "the delay is longer than the maximum of ten years".to_owned()));
     }
     Ok(delay_ms)
 }
 
-fn wrong(faults: Vec<Fault>) -> Problem {
+fn invalid_jobs(faults: Vec<Fault>) -> Problem {
     let (count, first) = (faults.len(), faults.first());
     let first = first.map_or(String::new(), |Fault { pointer, detail }| match pointer.as_str() {
         "" => detail.clone(),
         pointer => format!("{pointer}: {detail}"),
     });
     let detail = match count {
-        1 => format!("nothing was added, for something is wrong: {first}"),
+        1 => format!("nothing was added: {first}"),
         FAULTS_MAX => {
-            format!("nothing was added, for at least {FAULTS_MAX} things are wrong; the first is {first}")
+            format!("nothing was added: at least {FAULTS_MAX} values are invalid; the first: {first}")
         }
-        _ => format!("nothing was added, for {count} things are wrong; the first is {first}"),
+        _ => format!("nothing was added: {count} values are invalid; the first: {first}"),
     };
     ProblemKind::Invalid.because(detail).with_errors(faults)
 }
 
-/// The problem with the places of what is wrong, if it is about what the JSON says and they can be found.
-fn located(problem: Problem, find: impl FnOnce() -> Vec<Fault>) -> Problem {
+/// The problem with all faults, if the body is valid JSON and faults are found in it.
+fn with_faults(problem: Problem, find: impl FnOnce() -> Vec<Fault>) -> Problem {
     if problem.kind() != ProblemKind::Invalid {
         return problem;
     }
     let faults = find();
-    if faults.is_empty() { problem } else { wrong(faults) }
+    if faults.is_empty() { problem } else { invalid_jobs(faults) }
 }
 
-/// What is wrong within a batch.
+/// The faults of a batch.
 fn faults_in(body: &[u8]) -> Vec<Fault> {
     #[derive(Deserialize)]
     struct Jobs<'a> {
@@ -294,33 +302,33 @@ fn faults_in(body: &[u8]) -> Vec<Fault> {
     faults
 }
 
-/// Adds what is wrong with a job, key by key, until there are [`FAULTS_MAX`] faults.
-fn add_faults(job: &[u8], place: &str, faults: &mut Vec<Fault>) {
-    let whole = match serde_json::from_slice::<Object<JobBody<'_>>>(job) {
-        // A job that can be read may still make no sense.
-        Ok(Object(job)) => return faults.extend(job.checked(&place, 1, None, None).err()),
-        Err(error) => Fault { pointer: place.to_owned(), detail: plain(&error.to_string()) },
+/// Adds the faults of a job, field by field, until there are [`FAULTS_MAX`].
+fn add_faults(job: &[u8], prefix: &str, faults: &mut Vec<Fault>) {
+    let of_job = match serde_json::from_slice::<Object<JobBody<'_>>>(job) {
+        // A job that can be parsed may still be invalid.
+        Ok(Object(job)) => return faults.extend(job.checked(&prefix, 1, None, None).err()),
+        Err(error) => Fault { pointer: prefix.to_owned(), detail: plain(&error.to_string()) },
     };
     let (before, mut is_cut) = (faults.len(), false);
-    let members = Members { place, is_cut: &mut is_cut, faults };
-    let read = serde_json::Deserializer::from_slice(job).deserialize_map(members);
-    if read.is_err() && !is_cut {
+    let fields = FieldFaults { prefix, is_cut: &mut is_cut, faults };
+    let parsed = serde_json::Deserializer::from_slice(job).deserialize_map(fields);
+    if parsed.is_err() && !is_cut {
         faults.truncate(before);
     }
     if faults.len() == before {
-        faults.push(whole);
+        faults.push(of_job);
     }
     faults.truncate(FAULTS_MAX);
 }
 
-/// Adds the faults of a job's members; sets `is_cut` when it stops before the job's end.
-struct Members<'a> {
-    place: &'a str,
+/// Adds the faults of a job's fields; sets `is_cut` when it stops before the end of the job.
+struct FieldFaults<'a> {
+    prefix: &'a str,
     is_cut: &'a mut bool,
     faults: &'a mut Vec<Fault>,
 }
 
-impl<'de> Visitor<'de> for Members<'_> {
+impl<'de> Visitor<'de> for FieldFaults<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -328,63 +336,65 @@ impl<'de> Visitor<'de> for Members<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let (first, mut unknown_keys) = (self.faults.len(), 0);
+        let (first, mut unknown_fields) = (self.faults.len(), 0);
         let mut missing = vec!["group", "type"];
         while let Some(key) = map.next_key::<String>()? {
             missing.retain(|name| *name != key);
-            let detail = match KEYS.split(", ").any(|known| known == key) {
-                true => member_fault(&key, map.next_value::<&RawValue>()?),
+            let detail = match FIELDS.split(", ").any(|known| known == key) {
+                true => field_fault(&key, map.next_value::<&RawValue>()?),
                 false => {
                     map.next_value::<IgnoredAny>()?;
-                    unknown_keys += 1;
-                    Some(format!("this key is not known; known are {KEYS}; put data of yours into payload"))
+                    unknown_fields += 1;
+                    Some(format!(
+                        "this is not a known field; the known fields are {FIELDS}; put your own data into payload"
+                    ))
                 }
             };
             if let Some(detail) = detail {
-                // A longer key is no name: naming it would repeat the body.
+                // A very long key is omitted, as it would repeat the body.
                 let key = Some(key).filter(|key| key.len() <= NAME_BYTES_MAX).unwrap_or_default();
                 let slash = if key.is_empty() { "" } else { "/" };
                 let escaped = key.replace('~', "~0").replace('/', "~1");
-                self.faults.push(Fault { pointer: format!("{}{slash}{escaped}", self.place), detail });
+                self.faults.push(Fault { pointer: format!("{}{slash}{escaped}", self.prefix), detail });
             }
-            if self.faults.len() >= FAULTS_MAX || unknown_keys >= UNKNOWN_KEYS_MAX {
+            if self.faults.len() >= FAULTS_MAX || unknown_fields >= UNKNOWN_FIELDS_MAX {
                 *self.is_cut = true;
                 return Ok(());
             }
         }
         let missing = missing
             .into_iter()
-            .map(|name| Fault { pointer: self.place.to_owned(), detail: format!("{name} is missing") });
+            .map(|name| Fault { pointer: self.prefix.to_owned(), detail: format!("{name} is required") });
         self.faults.splice(first..first, missing);
         Ok(())
     }
 }
 
-fn member_fault(key: &str, value: &RawValue) -> Option<String> {
-    fn read<'a, T: Deserialize<'a>>(value: &'a RawValue) -> Option<String> {
+fn field_fault(field: &str, value: &RawValue) -> Option<String> {
+    fn parse<'a, T: Deserialize<'a>>(value: &'a RawValue) -> Option<String> {
         serde_json::from_str::<T>(value.get()).err().map(|error| plain(&error.to_string()))
     }
-    match key {
-        "group" => read::<GroupId>(value),
-        "type" => read::<TypeId>(value),
-        "id" => read::<Option<JobId>>(value),
+    match field {
+        "group" => parse::<GroupId>(value),
+        "type" => parse::<TypeId>(value),
+        "id" => parse::<Option<JobId>>(value),
         "payload" => None,
-        "payload_base64" | "run_at" => read::<Option<String>>(value),
-        "level" => read::<Option<LevelWord>>(value),
-        "cost" => read::<Option<Cost>>(value),
-        "delay_ms" => read::<Option<u64>>(value),
-        "bulk" => read::<Option<BulkId>>(value),
-        "trace" => read::<Option<Trace>>(value),
+        "payload_base64" | "run_at" => parse::<Option<String>>(value),
+        "level" => parse::<Option<LevelName>>(value),
+        "cost" => parse::<Option<Cost>>(value),
+        "delay_ms" => parse::<Option<u64>>(value),
+        "bulk" => parse::<Option<BulkId>>(value),
+        "trace" => parse::<Option<Trace>>(value),
         _ => None,
     }
 }
 
-/// A value that is there, be it null.
-fn as_it_is<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+/// Deserializes a present value, which may be null.
+fn raw_value<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }
 
-/// A list of at most so many items; no more than these are ever in memory.
+/// A list of at most `MOST` items; no more than these are ever in memory.
 pub struct AtMost<const MOST: usize, T>(pub Vec<T>);
 
 impl<'de, const MOST: usize, T: Deserialize<'de>> Deserialize<'de> for AtMost<MOST, T> {
@@ -440,31 +450,31 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_collected_up_to_twenty_and_unknown_keys_up_to_five() {
+    fn faults_are_collected_up_to_twenty_and_unknown_fields_up_to_five() {
         const BODY_BYTES: usize = 8 * 1024 * 1024;
         let unknown =
             body_of(BODY_BYTES, r#"{"group":"g","type":"t""#, |number| format!(r#","{number}":0"#), "}");
-        assert_eq!(faults_of(&unknown).len(), UNKNOWN_KEYS_MAX);
+        assert_eq!(faults_of(&unknown).len(), UNKNOWN_FIELDS_MAX);
         let repeated = body_of(BODY_BYTES, r#"{"group":"g""#, |_| r#","type":0"#.to_owned(), "}");
         assert_eq!(faults_of(&repeated).len(), FAULTS_MAX);
         let jobs = format!(r#"{{"jobs":[{}{{}}]}}"#, "{},".repeat(BATCH_JOBS_MAX - 1));
         assert_eq!(faults_in(jobs.as_bytes()).len(), FAULTS_MAX);
-        let problem = read_batch(jobs.as_bytes(), None, None).err().unwrap();
-        assert!(problem.detail().contains("at least 20 things are wrong"), "{}", problem.detail());
+        let problem = parse_batch(jobs.as_bytes(), None, None).err().unwrap();
+        assert!(problem.detail().contains("at least 20 values are invalid"), "{}", problem.detail());
     }
 
     #[test]
-    fn a_long_unknown_key_is_not_repeated_in_the_answer() {
+    fn the_name_of_a_long_unknown_field_is_not_repeated_in_the_response() {
         let faults = faults_of(&format!(r#"{{"group":"g","type":"t","{}":0}}"#, "~".repeat(100_000)));
         assert_eq!((faults.len(), faults[0].pointer.as_str()), (1, ""));
         assert!(faults[0].detail.len() < 1000);
     }
 
     #[test]
-    fn faults_name_missing_keys_first_and_then_each_wrong_one() {
+    fn faults_name_missing_fields_first_and_then_each_invalid_one() {
         let faults = faults_of(r#"{"group":"","cost":0,"a/b":1}"#);
         let pointers: Vec<&str> = faults.iter().map(|fault| fault.pointer.as_str()).collect();
         assert_eq!(pointers, ["", "/group", "/cost", "/a~1b"]);
-        assert_eq!(faults[0].detail, "type is missing");
+        assert_eq!(faults[0].detail, "type is required");
     }
 }

@@ -1,4 +1,4 @@
-//! What became of jobs that were to be added.
+//! Receipts of enqueued jobs in responses.
 
 use std::time::Duration;
 
@@ -11,30 +11,30 @@ use utoipa::ToSchema;
 use crate::idempotency::{IdFrom, reused};
 use crate::problem::Problem;
 
-/// A job that is in the queue.
+/// A job that is in the queue, added by this request or before.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Enqueued)]
 pub struct JobEnqueued {
-    /// Whose.
+    /// The group of the job.
     #[schema(value_type = String)]
     group: GroupId,
-    /// Which of theirs.
+    /// The id of the job.
     #[schema(value_type = String)]
     id: JobId,
-    /// Whether it is new; else it was there, and nothing was changed.
+    /// Whether the job is new; otherwise it existed before, and nothing was changed.
     pub created: bool,
-    /// The bulk action that the job which was there belongs to.
+    /// The bulk action of a job that existed before.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     bulk: Option<BulkId>,
-    /// Unfinished jobs of its group that nobody has leased, right after this one.
+    /// Unfinished jobs of its group that are not leased, right after this one was added.
     backlog: u64,
 }
 
 impl JobEnqueued {
-    /// The job if it is in the queue, be it new or there before.
+    /// The job, if it is in the queue.
     pub fn new(job: JobRef, id_from: IdFrom, receipt: JobReceipt, backlog: u64) -> Result<Self, Problem> {
-        let (created, bulk) = match told(receipt, id_from) {
+        let (created, bulk) = match effective(receipt, id_from) {
             JobReceipt::Created => (true, None),
             JobReceipt::Exists { bulk } => (false, bulk),
             JobReceipt::Differs { difference, .. } if id_from == IdFrom::Derived => {
@@ -53,37 +53,38 @@ impl JobEnqueued {
     }
 }
 
-/// What is there under an id that was drawn here was added here, by an attempt whose answer was lost.
-fn told(receipt: JobReceipt, id_from: IdFrom) -> JobReceipt {
+/// The receipt for the client. A job that exists with a random id was created by this request, in
+/// an attempt whose reply was lost.
+fn effective(receipt: JobReceipt, id_from: IdFrom) -> JobReceipt {
     match (receipt, id_from) {
-        (JobReceipt::Exists { .. }, IdFrom::Drawn) => JobReceipt::Created,
+        (JobReceipt::Exists { .. }, IdFrom::Random) => JobReceipt::Created,
         (receipt, _) => receipt,
     }
 }
 
-/// What became of the jobs of a batch.
+/// The receipts of a batch.
 #[derive(Serialize, ToSchema)]
 pub struct BatchEnqueued {
-    /// In the order of the request.
-    receipts: Vec<ReceiptShown>,
+    /// The receipts in the order of the request.
+    receipts: Vec<ReceiptResponse>,
     /// Jobs that are new.
     created: usize,
-    /// Jobs that were there.
+    /// Jobs that existed before.
     existing: usize,
     /// Jobs whose id another job has.
     differing: usize,
-    /// Jobs that were not taken.
+    /// Jobs that were refused.
     refused: usize,
 }
 
 impl BatchEnqueued {
-    /// What became of these jobs, in their order.
+    /// The receipts of these jobs, in their order.
     pub fn new(jobs: impl Iterator<Item = (JobRef, IdFrom)>, enqueued: Enqueued) -> Self {
-        let answers = enqueued.receipts.into_iter().zip(enqueued.backlogs);
-        let receipts: Vec<ReceiptShown> = jobs
-            .zip(answers)
+        let receipts = enqueued.receipts.into_iter().zip(enqueued.backlogs);
+        let receipts: Vec<ReceiptResponse> = jobs
+            .zip(receipts)
             .map(|((job, id_from), (receipt, backlog))| {
-                ReceiptShown::new(job, told(receipt, id_from), backlog)
+                ReceiptResponse::new(job, effective(receipt, id_from), backlog)
             })
             .collect();
         let count = |status: Status| receipts.iter().filter(|receipt| receipt.status == status).count();
@@ -97,83 +98,82 @@ impl BatchEnqueued {
     }
 }
 
-/// What became of one job of a batch.
+/// The receipt of one job of a batch.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Receipt)]
-struct ReceiptShown {
-    /// Whose.
+struct ReceiptResponse {
+    /// The group of the job.
     #[schema(value_type = String)]
     group: GroupId,
-    /// Which of theirs.
+    /// The id of the job.
     #[schema(value_type = String)]
     id: JobId,
-    /// Whether it is new, was there, has an id that another job has, or was not taken.
+    /// Whether the job is new, existed before, has an id that another job has, or was refused.
     status: Status,
-    /// The bulk action that the job which was there belongs to.
+    /// The bulk action of a job that existed before.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     bulk: Option<BulkId>,
-    /// Why it was not taken, or what the job that was there has otherwise.
+    /// Why the job was refused, or in what the existing job differs.
     #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<ReasonShown>,
-    /// When it makes sense to try again; only if the queue is full.
+    reason: Option<ReceiptReason>,
+    /// After how many milliseconds to try again; only if the queue is full.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<u64>,
-    /// Unfinished jobs of its group that nobody has leased, right after this one.
+    /// Unfinished jobs of its group that are not leased, right after this one was added.
     backlog: u64,
 }
 
-/// What became of a job.
+/// The outcome of enqueueing a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 #[schema(as = ReceiptStatus)]
 enum Status {
-    /// It is new.
+    /// The job is new.
     Created,
-    /// This very job was there; nothing was changed.
+    /// The same job existed before; nothing was changed.
     Exists,
-    /// Another job of this id was there; nothing was changed.
+    /// Another job with this id existed before; nothing was changed.
     Differs,
-    /// It was not taken.
+    /// The job was refused.
     Refused,
 }
 
-/// Why a job was not taken.
+/// Why a job was refused, or in what the existing job differs.
 #[derive(Debug, Clone, Copy, Serialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
-#[schema(as = ReceiptReason)]
-enum ReasonShown {
-    /// Its group has as many unfinished jobs as it may; try again later.
+enum ReceiptReason {
+    /// The group has reached its maximum of unfinished jobs; try again later.
     GroupFull,
-    /// All groups together have; try again later.
-    WholeFull,
-    /// Its group has as many bytes stored as it may, finished jobs included; try again later.
+    /// The queue has reached its maximum of unfinished jobs; try again later.
+    QueueFull,
+    /// The group has reached its maximum of stored bytes, including finished jobs; try again later.
     GroupBytesFull,
-    /// All groups together have as many bytes stored as they may; try again later.
+    /// The queue has reached its maximum of stored bytes, including finished jobs; try again later.
     QueueBytesFull,
-    /// A new type, and there are 64 already.
+    /// The type is new, and there are 64 types already.
     TooManyTypes,
-    /// Its bulk action is sealed, or has ended.
+    /// The bulk action is sealed or has ended.
     BulkSealed,
-    /// There is no such bulk action; open it first.
+    /// The bulk action does not exist; open it first.
     BulkUnknown,
-    /// The job of this id belongs to another bulk action, or one of both to none.
+    /// The job with this id belongs to another bulk action, or one of the two belongs to none.
     OtherBulk,
-    /// The job of this id has another type.
+    /// The job with this id has another type.
     OtherType,
-    /// The job of this id has another level.
+    /// The job with this id has another level.
     OtherLevel,
-    /// The job of this id has another cost.
+    /// The job with this id has another cost.
     OtherCost,
-    /// The job of this id has another payload.
+    /// The job with this id has another payload.
     OtherPayload,
 }
 
-impl From<Refusal> for ReasonShown {
+impl From<Refusal> for ReceiptReason {
     fn from(refusal: Refusal) -> Self {
         match refusal {
             Refusal::GroupFull => Self::GroupFull,
-            Refusal::WholeFull => Self::WholeFull,
+            Refusal::QueueFull => Self::QueueFull,
             Refusal::GroupBytesFull => Self::GroupBytesFull,
             Refusal::QueueBytesFull => Self::QueueBytesFull,
             Refusal::TooManyTypes => Self::TooManyTypes,
@@ -183,7 +183,7 @@ impl From<Refusal> for ReasonShown {
     }
 }
 
-impl From<Difference> for ReasonShown {
+impl From<Difference> for ReceiptReason {
     fn from(difference: Difference) -> Self {
         match difference {
             Difference::Bulk => Self::OtherBulk,
@@ -195,7 +195,7 @@ impl From<Difference> for ReasonShown {
     }
 }
 
-impl ReceiptShown {
+impl ReceiptResponse {
     fn new(JobRef { group, id }: JobRef, receipt: JobReceipt, backlog: u64) -> Self {
         let (status, bulk, reason, retry_after_ms) = match receipt {
             JobReceipt::Created => (Status::Created, None, None, None),

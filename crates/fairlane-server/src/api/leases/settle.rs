@@ -1,4 +1,4 @@
-//! Keeps leases alive and ends them, as workers in Rust do: the same notes, delays and bounds.
+//! Extends leases and settles jobs as workers in Rust do: with the same notes, delays and limits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,24 +21,24 @@ use utoipa::ToSchema;
 use super::LEASE_MS;
 use crate::access::Caller;
 use crate::api::jobs::AtMost;
-use crate::api::shown::time;
+use crate::api::views::time;
 use crate::app::Shared;
-use crate::extract::{Json, Object, check_content_type, read_json, whole_body};
+use crate::extract::{Json, Object, check_content_type, parse_json, read_body};
 use crate::problem::{Problem, ProblemDocument, ProblemKind};
 
-/// How long a job waits at random whose downstream refused it without saying for how long.
+/// The random delay of a job whose downstream refused it without a Retry-After.
 const THROTTLE_POLICY: RetryPolicy =
     RetryPolicy { base: Duration::from_millis(200), cap: Duration::from_millis(200) };
 
-/// Leases to be kept alive.
+/// Leases to be extended.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = ExtendRequest, example = json!({"leases": [{"group": "customer-7", "id": "welcome-42", "fence": 1}], "lease_ms": 30000}))]
 pub(super) struct ExtendRequest {
-    /// Each job at most once.
-    #[schema(value_type = Vec<LeaseNamed>, max_items = 500)]
-    leases: AtMost<EXTEND_JOBS_MAX, Object<LeaseNamed>>,
-    /// Until this long from now.
+    /// The leases, each job at most once.
+    #[schema(value_type = Vec<LeaseName>, max_items = 500)]
+    leases: AtMost<EXTEND_JOBS_MAX, Object<LeaseName>>,
+    /// The new length of the leases, in milliseconds from now.
     #[schema(minimum = 100, maximum = 900000, default = 30000)]
     lease_ms: Option<u64>,
 }
@@ -46,34 +46,33 @@ pub(super) struct ExtendRequest {
 /// A lease.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = LeaseName)]
-struct LeaseNamed {
-    /// Whose.
+struct LeaseName {
+    /// The group of the job.
     #[schema(value_type = String, min_length = 1, max_length = 128, example = "customer-7")]
     group: GroupId,
-    /// Which job of theirs.
+    /// The id of the job.
     #[schema(value_type = String, min_length = 1, max_length = 128, example = "welcome-42")]
     id: JobId,
-    /// As it was leased.
+    /// The fence of the lease.
     #[schema(minimum = 1, maximum = 9007199254740991_u64)]
     fence: u64,
 }
 
-/// What became of the leases.
+/// The outcomes of the extensions.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Extensions {
-    /// In the order they were sent.
-    leases: Vec<ExtensionShown>,
+    /// The outcomes in the order of the request.
+    leases: Vec<ExtensionResponse>,
 }
 
-/// What became of a lease.
+/// The outcome of an extension.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Extension)]
-struct ExtensionShown {
-    /// `extended`; `lost`: somebody else has the job, stop working on it; `cancelled`: extended, but nobody wants the
-    /// job any more, so stop working on it and settle it as cancelled.
-    status: Kept,
-    /// When it ends.
+struct ExtensionResponse {
+    /// `extended`; `lost`: another worker may have the job, so stop processing it; `cancelled`:
+    /// extended, but the job was cancelled, so stop processing it and settle it as cancelled.
+    status: ExtensionStatus,
+    /// When the lease ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     until: Option<String>,
@@ -81,33 +80,35 @@ struct ExtensionShown {
 
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-enum Kept {
+enum ExtensionStatus {
     Extended,
     Lost,
     Cancelled,
 }
 
-impl From<Extension> for ExtensionShown {
+impl From<Extension> for ExtensionResponse {
     fn from(extension: Extension) -> Self {
         match extension {
-            Extension::Until(until) => Self { status: Kept::Extended, until: Some(time(until)) },
-            Extension::Lost => Self { status: Kept::Lost, until: None },
-            Extension::Cancelled(until) => Self { status: Kept::Cancelled, until: Some(time(until)) },
+            Extension::Until(until) => Self { status: ExtensionStatus::Extended, until: Some(time(until)) },
+            Extension::Lost => Self { status: ExtensionStatus::Lost, until: None },
+            Extension::Cancelled(until) => {
+                Self { status: ExtensionStatus::Cancelled, until: Some(time(until)) }
+            }
         }
     }
 }
 
-/// Keeps leases alive
+/// Extends leases
 ///
-/// To be sent well before leases run out, a third of their length after the last time. What is not leased under its
-/// fence any more is `lost`; it is never leased again by this. May be repeated.
+/// Send it well before the leases end, a third of their length after the last time. A job that is
+/// not leased under its fence any more is `lost`, and is not leased again by this. Idempotent.
 #[utoipa::path(
     post,
     path = "/api/leases/extend",
     tag = "leases",
     request_body = ExtendRequest,
     responses(
-        (status = 200, description = "What became of each", body = Extensions),
+        (status = 200, description = "The outcome of each", body = Extensions),
         (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
@@ -120,20 +121,20 @@ pub(super) async fn extend(
     within("the length of a lease in ms", lease_ms, LEASE_MS_MIN, LEASE_MS_MAX)?;
     let mut leases = Vec::with_capacity(request.leases.0.len());
     for (at, Object(lease)) in request.leases.0.into_iter().enumerate() {
-        let named = named(&caller, lease.group, lease.id, lease.fence);
-        leases.push(named.map_err(|problem| problem.within(&format!("/leases/{at}")))?);
+        let lease = fenced_job(&caller, lease.group, lease.id, lease.fence);
+        leases.push(lease.map_err(|problem| problem.within(&format!("/leases/{at}")))?);
     }
-    let extended = app.engine().extend(Extend { leases, lease_ms }).await?;
+    let extended = app.engine().call(Extend { leases, lease_ms }).await?;
     Ok(Json(Extensions { leases: extended.extensions.into_iter().map(Into::into).collect() }))
 }
 
-/// The job and the fence, of a group that the caller may speak for.
-fn named(caller: &Caller, group: GroupId, id: JobId, fence: u64) -> Result<(JobRef, Fence), Problem> {
+/// The job and its fence, if the caller may access the group.
+fn fenced_job(caller: &Caller, group: GroupId, id: JobId, fence: u64) -> Result<(JobRef, Fence), Problem> {
     caller.check_group(&group)?;
     Ok((JobRef { group, id }, Fence::new(fence)?))
 }
 
-/// How attempts ended.
+/// The outcomes of attempts.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = SettleRequest, example = json!({"settlements": [
@@ -142,66 +143,70 @@ fn named(caller: &Caller, group: GroupId, id: JobId, fence: u64) -> Result<(JobR
     {"group": "customer-7", "id": "welcome-44", "fence": 1, "outcome": "retry", "attempt": 1, "code": "smtp", "reason": "no answer"},
 ]}))]
 pub(super) struct SettleRequest<'a> {
-    /// Each job at most once.
+    /// The settlements, each job at most once.
     #[serde(borrow)]
-    #[schema(value_type = Vec<SettlementSent>, max_items = 500)]
-    settlements: AtMost<SETTLE_JOBS_MAX, Object<SettlementSent<'a>>>,
+    #[schema(value_type = Vec<SettlementBody>, max_items = 500)]
+    settlements: AtMost<SETTLE_JOBS_MAX, Object<SettlementBody<'a>>>,
 }
 
-/// How an attempt ended. A field that does not fit the outcome is refused: `result` or `result_base64` (not both)
-/// belong to `succeeded`, `reason` and `code` to `failed`, `retry`, `cancelled` and `throttled`, `delay_ms` to
-/// `retry` and `throttled`, `retry_after_ms` to `throttled`.
+/// The outcome of an attempt. A field that does not belong to the outcome is refused: `result` or
+/// `result_base64` (not both) belong to `succeeded`, `reason` and `code` to `failed`, `retry`,
+/// `cancelled` and `throttled`, `delay_ms` to `retry` and `throttled`, `retry_after_ms` to
+/// `throttled`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Settlement)]
-struct SettlementSent<'a> {
-    /// Whose.
+struct SettlementBody<'a> {
+    /// The group of the job.
     #[schema(value_type = String, min_length = 1, max_length = 128, example = "customer-7")]
     group: GroupId,
-    /// Which job of theirs.
+    /// The id of the job.
     #[schema(value_type = String, min_length = 1, max_length = 128, example = "welcome-42")]
     id: JobId,
-    /// As it was leased.
+    /// The fence of the lease.
     #[schema(minimum = 1, maximum = 9007199254740991_u64)]
     fence: u64,
-    /// How.
-    outcome: OutcomeWord,
-    /// Of what succeeded: what came of it, kept byte for byte; at most 64 KiB, nested at most 96 levels
-    /// deep.
+    /// The outcome of the attempt.
+    outcome: OutcomeName,
+    /// The result of a job that succeeded, kept byte for byte; at most 64 KiB, nested at most 96
+    /// levels deep.
     #[serde(borrow)]
     #[schema(value_type = Option<serde_json::Value>)]
     result: Option<&'a RawValue>,
-    /// The same if it is not JSON.
+    /// The result in base64, if it is not JSON.
     #[schema(
         max_length = 87384,
         content_encoding = "base64",
         pattern = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{2}==)?$"
     )]
     result_base64: Option<String>,
-    /// What went wrong, for a person (`failed`, `retry`, `cancelled`); beyond 4 KiB it is cut.
+    /// The error message for people (`failed`, `retry`, `cancelled`); truncated to 4 KiB.
     reason: Option<String>,
-    /// What went wrong, in a word that summaries count by; beyond 64 bytes it is cut.
+    /// The error code, by which summaries count; truncated to 64 bytes.
     #[schema(example = "smtp")]
     code: Option<String>,
-    /// When it is to be tried again (`retry`, `throttled`); if it is not said, `retry` doubles a random delay with
-    /// each attempt, and `throttled` waits for `retry_after_ms` or a moment.
+    /// The delay before the next attempt (`retry`, `throttled`), in milliseconds. By default
+    /// `retry` doubles a random delay with each attempt, and `throttled` waits for `retry_after_ms`
+    /// or a moment.
     #[schema(minimum = 0, maximum = 315360000000_u64)]
     delay_ms: Option<u64>,
-    /// What the downstream asked for (`throttled`): nothing of this type starts before. Beyond a minute it is cut.
+    /// The Retry-After of the downstream (`throttled`), in milliseconds: no job of this type starts
+    /// before. Limited to a minute.
     #[schema(minimum = 0, maximum = 9007199254740991_u64)]
     retry_after_ms: Option<u64>,
-    /// As it was leased; `retry` without `delay_ms` needs it to wait longer each time.
+    /// The number of the attempt, as it was leased; `retry` without `delay_ms` computes the delay
+    /// from it.
     #[schema(minimum = 1, maximum = 4294967295_u64, default = 1)]
     attempt: Option<u32>,
 }
 
-/// How an attempt ended: `succeeded`; `failed` for good; `retry`, to be tried again unless its retries are used up;
-/// `throttled`, refused by the downstream for now, which costs no attempt but slows the type; `released`, handed back
-/// unworked; `cancelled`, given up because nobody wants it.
+/// The outcome of an attempt: `succeeded`; `failed` for good; `retry`, unless its retries are used
+/// up; `throttled`, refused by the downstream for now, which costs no attempt but slows the type;
+/// `released`, returned without being processed; `cancelled`, stopped because it was cancelled.
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 #[schema(as = Outcome)]
-enum OutcomeWord {
+enum OutcomeName {
     Succeeded,
     Failed,
     Retry,
@@ -210,24 +215,25 @@ enum OutcomeWord {
     Cancelled,
 }
 
-/// What became of the settlements.
+/// The verdicts on the settlements.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Verdicts {
-    /// In the order they were sent. `applied`: it counts, now or since it was first said; `stale`: the job is not
-    /// leased under this fence, so this attempt does not count; `gone`: there is no such job.
-    verdicts: Vec<VerdictWord>,
+    /// The verdicts in the order of the request. `applied`: the settlement takes effect, now or
+    /// when it was first sent; `stale`: the job is not leased under this fence, so the attempt does
+    /// not count; `gone`: the job does not exist.
+    verdicts: Vec<VerdictName>,
 }
 
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 #[schema(as = Verdict)]
-enum VerdictWord {
+enum VerdictName {
     Applied,
     Stale,
     Gone,
 }
 
-impl From<Verdict> for VerdictWord {
+impl From<Verdict> for VerdictName {
     fn from(verdict: Verdict) -> Self {
         match verdict {
             Verdict::Applied => Self::Applied,
@@ -237,17 +243,17 @@ impl From<Verdict> for VerdictWord {
     }
 }
 
-/// Says how attempts ended
+/// Settles jobs
 ///
-/// All of them in one step. May be repeated until it is answered: what counted says `applied` again and changes
-/// nothing.
+/// All of them in one step. Idempotent: a repeated settlement that took effect is `applied` again
+/// and changes nothing.
 #[utoipa::path(
     post,
     path = "/api/leases/settle",
     tag = "leases",
     request_body = SettleRequest,
     responses(
-        (status = 200, description = "What became of each", body = Verdicts),
+        (status = 200, description = "The verdict on each", body = Verdicts),
         (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
@@ -257,27 +263,27 @@ pub(super) async fn settle(
     request: Request,
 ) -> Result<Json<Verdicts>, Problem> {
     check_content_type(request.headers(), "application/json")?;
-    let body = whole_body(request, &app).await?;
-    let settlements = app.parsers.parse(body, move |body| read_settlements(body, &caller)).await?;
-    let settled = app.engine().settle(Settle { settlements }).await?;
+    let body = read_body(request, &app).await?;
+    let settlements = app.parsers.parse(body, move |body| parse_settlements(body, &caller)).await?;
+    let settled = app.engine().call(Settle { settlements }).await?;
     Ok(Json(Verdicts { verdicts: settled.verdicts.into_iter().map(Into::into).collect() }))
 }
 
-fn read_settlements(body: &[u8], caller: &Caller) -> Result<Vec<Settlement>, Problem> {
-    // Results are taken out of the body as they stand there.
-    let request: SettleRequest<'_> = read_json(body)?;
+fn parse_settlements(body: &[u8], caller: &Caller) -> Result<Vec<Settlement>, Problem> {
+    // Results are borrowed from the body.
+    let request: SettleRequest<'_> = parse_json(body)?;
     let mut settlements = Vec::with_capacity(request.settlements.0.len());
-    for (at, Object(sent)) in request.settlements.0.into_iter().enumerate() {
-        let settlement = sent.checked(caller);
+    for (at, Object(settlement)) in request.settlements.0.into_iter().enumerate() {
+        let settlement = settlement.checked(caller);
         settlements.push(settlement.map_err(|problem| problem.within(&format!("/settlements/{at}")))?);
     }
     Ok(settlements)
 }
 
-impl SettlementSent<'_> {
+impl SettlementBody<'_> {
     fn checked(self, caller: &Caller) -> Result<Settlement, Problem> {
         let outcome = self.outcome()?;
-        let (job, fence) = named(caller, self.group, self.id, self.fence)?;
+        let (job, fence) = fenced_job(caller, self.group, self.id, self.fence)?;
         Ok(Settlement { job, fence, outcome })
     }
 
@@ -285,54 +291,55 @@ impl SettlementSent<'_> {
         if let Some(delay_ms) = self.delay_ms {
             within("a delay in ms", delay_ms, 0, DELAY_MS_MAX)?;
         }
-        if self.outcome != OutcomeWord::Succeeded && (self.result.is_some() || self.result_base64.is_some()) {
+        if self.outcome != OutcomeName::Succeeded && (self.result.is_some() || self.result_base64.is_some()) {
             return Err(ProblemKind::Invalid
-                .because("only what succeeded has a result; say what went wrong with reason and code"));
+                .because("only the outcome succeeded has a result; describe an error with reason and code"));
         }
-        self.check_fits()?;
+        self.check_fields()?;
         Ok(match self.outcome {
-            OutcomeWord::Succeeded => Outcome::Succeeded { result: self.result()? },
-            OutcomeWord::Failed => Outcome::Failed { reason: self.note("error") },
-            OutcomeWord::Cancelled => Outcome::Cancelled { reason: self.note("cancelled") },
-            OutcomeWord::Retry => {
+            OutcomeName::Succeeded => Outcome::Succeeded { result: self.result()? },
+            OutcomeName::Failed => Outcome::Failed { reason: self.note("error") },
+            OutcomeName::Cancelled => Outcome::Cancelled { reason: self.note("cancelled") },
+            OutcomeName::Retry => {
                 let delay = || RetryPolicy::default().delay(self.attempt.unwrap_or(1)).as_millis() as u64;
                 Outcome::Retry { delay_ms: self.delay_ms.unwrap_or_else(delay), reason: self.note("error") }
             }
-            OutcomeWord::Throttled => {
+            OutcomeName::Throttled => {
                 let retry_after_ms = self.retry_after_ms.unwrap_or(0).min(RETRY_AFTER_MS_MAX);
                 let moment = || THROTTLE_POLICY.delay(1).as_millis() as u64 + 1;
                 let asked = (retry_after_ms > 0).then_some(retry_after_ms);
                 let delay_ms = self.delay_ms.or(asked).unwrap_or_else(moment);
                 Outcome::Throttled { delay_ms, retry_after_ms }
             }
-            OutcomeWord::Released => Outcome::Released,
+            OutcomeName::Released => Outcome::Released,
         })
     }
 
-    /// Refuses what would say something and change nothing: whoever sends it means another outcome.
-    fn check_fits(&self) -> Result<(), Problem> {
-        use OutcomeWord::{Released, Retry, Succeeded, Throttled};
-        let invalid = |key: &str, detail: &str| Err(ProblemKind::Invalid.because(detail).at(key));
+    /// Refuses fields that have no effect on the outcome: the client most likely means another
+    /// outcome.
+    fn check_fields(&self) -> Result<(), Problem> {
+        use OutcomeName::{Released, Retry, Succeeded, Throttled};
+        let invalid = |pointer: &str, detail: &str| Err(ProblemKind::Invalid.because(detail).at(pointer));
         let has_note = |outcome| !matches!(outcome, Succeeded | Released);
         if self.code.is_some() && !has_note(self.outcome) {
             return invalid(
                 "/code",
-                "code says what went wrong; nothing did, if it succeeded or was released",
+                "code describes an error; the outcomes succeeded and released have none",
             );
         }
         if self.reason.is_some() && !has_note(self.outcome) {
             return invalid(
                 "/reason",
-                "reason says what went wrong; nothing did, if it succeeded or was released",
+                "reason describes an error; the outcomes succeeded and released have none",
             );
         }
         if self.delay_ms.is_some() && !matches!(self.outcome, Retry | Throttled) {
-            return invalid("/delay_ms", "only retry and throttled are tried again after delay_ms");
+            return invalid("/delay_ms", "delay_ms belongs to the outcomes retry and throttled");
         }
         if self.retry_after_ms.is_some() && self.outcome != Throttled {
             return invalid(
                 "/retry_after_ms",
-                "retry_after_ms belongs to throttled; a retry waits for delay_ms",
+                "retry_after_ms belongs to the outcome throttled; use delay_ms for a retry",
             );
         }
         Ok(())
@@ -341,12 +348,12 @@ impl SettlementSent<'_> {
     fn result(&self) -> Result<Arc<[u8]>, Problem> {
         let result: Arc<[u8]> = match (&self.result, &self.result_base64) {
             (Some(_), Some(_)) => {
-                return Err(ProblemKind::Invalid.because("send result or result_base64, not both"));
+                return Err(ProblemKind::Invalid.because("result and result_base64 exclude each other"));
             }
             (Some(json), None) if fairlane::is_too_deep(json.get().as_bytes()) => {
                 return Err(ProblemKind::Invalid
                     .because(format!(
-                        "a result is nested at most {JSON_DEPTH_MAX} levels deep; send it flatter, or as result_base64"
+                        "a result may be nested at most {JSON_DEPTH_MAX} levels deep; flatten it, or send it as result_base64"
                     ))
                     .at("/result"));
             }
@@ -361,14 +368,14 @@ impl SettlementSent<'_> {
         };
         if result.len() > NOTE_BYTES_MAX {
             return Err(ProblemKind::TooLarge.because(format!(
-                "a result has at most {NOTE_BYTES_MAX} bytes and this one has {}; store it elsewhere and send where",
+                "a result may have at most {NOTE_BYTES_MAX} bytes, and this one has {}; store it elsewhere and send a reference",
                 result.len()
             )));
         }
         Ok(result)
     }
 
-    /// What went wrong, as workers in Rust keep it with a job.
+    /// The error in the form in which workers in Rust store it with a job.
     fn note(&self, code: &str) -> Arc<[u8]> {
         let code = self.code.as_deref().unwrap_or(code);
         fairlane_worker::Problem::new(code, self.reason.as_deref().unwrap_or("")).to_bytes().into()

@@ -1,4 +1,4 @@
-//! A request's body as it comes, to be read line by line.
+//! The body of a stream while it arrives, read line by line.
 
 use std::io;
 use std::pin::Pin;
@@ -11,37 +11,37 @@ use hyper::body::Body as _;
 use tokio::io::{AsyncBufRead, AsyncRead, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-use crate::guard::Uncounted;
+use crate::quota::StreamMeter;
 
-/// A body of which one piece is in memory at a time. A pause that is too long is an error.
+/// A body of which one chunk is in memory at a time. A pause that is too long is an error.
 pub struct BodyReader {
     body: Body,
-    piece: Bytes,
+    chunk: Bytes,
     idle: Pin<Box<Sleep>>,
     idle_max: Duration,
     is_waiting: bool,
-    uncounted: Uncounted,
-    /// What has come is to be paid for before more is read.
-    paying: Option<Pin<Box<Sleep>>>,
+    meter: StreamMeter,
+    /// The wait for the quota of the last chunk, before more is read.
+    quota_wait: Option<Pin<Box<Sleep>>>,
 }
 
 impl BodyReader {
     /// A reader of this body.
     pub fn new(body: Body, idle_max: Duration) -> Self {
         let idle = Box::pin(sleep(idle_max));
-        let (piece, uncounted) = (Bytes::new(), Uncounted::default());
-        Self { body, piece, idle, idle_max, is_waiting: false, uncounted, paying: None }
+        let (chunk, meter) = (Bytes::new(), StreamMeter::default());
+        Self { body, chunk, idle, idle_max, is_waiting: false, meter, quota_wait: None }
     }
 
-    /// The next piece; none at the end.
-    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
-        if let Some(paying) = &mut self.paying {
-            ready!(paying.as_mut().poll(context));
-            self.paying = None;
+    /// The next chunk; `None` at the end.
+    fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
+        if let Some(wait) = &mut self.quota_wait {
+            ready!(wait.as_mut().poll(context));
+            self.quota_wait = None;
         }
         let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
             if !self.is_waiting {
-                // Only a pause costs a timer.
+                // The timer runs only during a pause.
                 self.is_waiting = true;
                 self.idle.as_mut().reset(Instant::now() + self.idle_max);
             }
@@ -52,10 +52,10 @@ impl BodyReader {
         Poll::Ready(match frame {
             None => Ok(None),
             Some(Ok(frame)) => {
-                let piece = frame.into_data().unwrap_or_default();
-                let wait = self.uncounted.spend(&piece).map(|owed| owed.wait).filter(|wait| !wait.is_zero());
-                self.paying = wait.map(|wait| Box::pin(sleep(wait)));
-                Ok(Some(piece))
+                let chunk = frame.into_data().unwrap_or_default();
+                let wait = self.meter.charge(&chunk).map(|debt| debt.wait).filter(|wait| !wait.is_zero());
+                self.quota_wait = wait.map(|wait| Box::pin(sleep(wait)));
+                Ok(Some(chunk))
             }
             Some(Err(error)) => Err(io::Error::other(error)),
         })
@@ -65,17 +65,17 @@ impl BodyReader {
 impl AsyncBufRead for BodyReader {
     fn poll_fill_buf(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
         let reader = self.get_mut();
-        while reader.piece.is_empty() {
-            match ready!(reader.poll_piece(context))? {
-                Some(piece) => reader.piece = piece,
+        while reader.chunk.is_empty() {
+            match ready!(reader.poll_chunk(context))? {
+                Some(chunk) => reader.chunk = chunk,
                 None => break,
             }
         }
-        Poll::Ready(Ok(&reader.piece))
+        Poll::Ready(Ok(&reader.chunk))
     }
 
     fn consume(self: Pin<&mut Self>, bytes: usize) {
-        self.get_mut().piece.advance(bytes);
+        self.get_mut().chunk.advance(bytes);
     }
 }
 

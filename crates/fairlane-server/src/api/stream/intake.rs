@@ -1,7 +1,8 @@
-//! Lines into the queue, a step at a time.
+//! Enqueues the lines of a stream, a batch at a time.
 //!
-//! Invariant: `next_line` is the first line of which nothing is known yet. Every line before it was taken, was there,
-//! was empty, or is counted as wrong; at most one step of lines behind it is in memory.
+//! Invariant: `next_line` is the first line that was not processed. Every line before it was
+//! enqueued, existed before, was empty, or is counted as invalid; at most one batch of lines behind
+//! it is in memory.
 
 use std::time::Duration;
 
@@ -19,29 +20,29 @@ use utoipa::ToSchema;
 
 use crate::access::Caller;
 use crate::app::{App, new_type};
-use crate::guard::spend;
 use crate::idempotency::{IN_DOUBT, IdFrom, IdempotencyKey, line_stem, reused};
 use crate::problem::Problem;
+use crate::quota::charge;
 
-/// Wrong lines that are named.
+/// Invalid lines that a response lists.
 const ERRORS_MAX: usize = 100;
-/// Pause before an engine that did not answer is asked again.
+/// The pause before a command is sent again to an engine that did not reply.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Where lines go, and what jobs without an id are called.
+/// The group and bulk action of a stream's jobs, and the ids of jobs without one.
 pub struct Target {
-    /// Whose.
+    /// The group of the jobs.
     pub group: GroupId,
-    /// The bulk action they belong to.
+    /// The bulk action that the jobs belong to.
     pub bulk: Option<BulkId>,
-    /// The trace of those that name none.
+    /// The trace of jobs that name none.
     pub trace: Option<Trace>,
-    /// What their ids begin with; none: they are drawn.
+    /// The prefix of generated ids; `None` if they are random.
     stem: Option<String>,
 }
 
 impl Target {
-    /// A target; ids come from the bulk action, else from the key.
+    /// A target; ids are derived from the bulk action, or else from the key.
     pub fn new(
         group: GroupId,
         bulk: Option<BulkId>,
@@ -53,18 +54,18 @@ impl Target {
         Self { group, bulk, trace, stem }
     }
 
-    /// The id of the job on this line, if it was given none; none: it is drawn.
+    /// The derived id of the job on this line, if the line names none; `None` if it is random.
     pub fn id(&self, line: u64) -> Option<String> {
         self.stem.as_ref().map(|stem| format!("{stem}-{line}"))
     }
 
-    /// Whether a job that is there is where those of this stream are.
-    pub fn is_home(&self, bulk: Option<&BulkId>) -> bool {
+    /// Whether an existing job of this bulk action can be one of this stream.
+    pub fn includes(&self, bulk: Option<&BulkId>) -> bool {
         self.bulk.is_none() || self.bulk.as_ref() == bulk
     }
 
-    /// What is wrong with a line under whose id another job is there.
-    fn other_job(
+    /// The message for a line whose id another job has.
+    fn differs(
         &self,
         job: &JobRef,
         id_from: IdFrom,
@@ -77,9 +78,9 @@ impl Target {
                 Error::Conflict { job, wanted: wanted.clone(), owner }.to_string()
             }
             Some(_) if id_from == IdFrom::Derived => format!(
-                "its job {} is there with another {}. Jobs without an id are known by their line: mend a line, but never \
-                 remove, insert or change one that was taken. If this is another source, give its jobs ids, or let it \
-                 begin behind the lines that are there (first_line)",
+                "its job {} exists with another {}. Jobs without an id are known by their line: you may correct an invalid \
+                 line, but never remove, insert or change one that was enqueued. If this is another source, give its jobs \
+                 ids, or let it begin after the existing lines (first_line)",
                 job.id,
                 difference.as_str()
             ),
@@ -89,72 +90,72 @@ impl Target {
     }
 }
 
-/// What became of the lines.
+/// The number of lines by outcome.
 #[derive(Debug, Default)]
 pub struct Tally {
     /// New jobs.
     pub created: u64,
-    /// Jobs that were there.
+    /// Jobs that existed before.
     pub existing: u64,
-    /// Lines under whose id another job was there.
+    /// Lines whose id another job has.
     pub differing: u64,
-    /// Lines the queue refused.
+    /// Lines that the queue refused.
     pub refused: u64,
-    /// Lines without anything.
+    /// Empty lines.
     pub empty_lines: u64,
-    /// The first lines that were not taken, refused ones too.
+    /// The first invalid lines, including refused ones.
     pub errors: Vec<LineError>,
-    /// All of these.
+    /// The number of invalid lines.
     pub errors_total: u64,
-    /// The first line of which nothing is known yet.
+    /// The first line that was not processed.
     pub next_line: u64,
 }
 
-/// A line that was not taken.
+/// An invalid line.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct LineError {
-    /// Which.
+    /// The number of the line.
     line: u64,
-    /// What is wrong with it.
+    /// Why the line is invalid.
     detail: String,
 }
 
-/// Why a stream ended before its end.
+/// Why a stream stopped before its end.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Stopped {
-    /// As a word for programs.
+    /// A stable code for programs.
     pub reason: StopReason,
     /// What happened and what to do.
     pub detail: String,
-    /// When it makes sense to go on.
+    /// After how many milliseconds to continue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
 }
 
-/// Why a stream ended before its end.
+/// Why a stream stopped before its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum StopReason {
-    /// The queue takes no more jobs at the moment.
+    /// The queue accepts no more jobs at the moment.
     QueueFull,
-    /// The engine does not answer, or broke.
+    /// The engine does not reply, or has failed.
     Unavailable,
-    /// A line is wrong, and it was to stop there.
+    /// A line is invalid, and the stream stops on errors.
     WrongLine,
-    /// The jobs that are there were made from other lines: this is not the same source.
+    /// The existing jobs came from other lines: this is not the same source.
     OtherSource,
     /// The bulk action is sealed, has ended or is unknown.
     BulkClosed,
-    /// The body broke off.
+    /// The body was cut off.
     BrokenOff,
-    /// The body did not go on for too long.
+    /// The body paused for too long.
     TooSlow,
-    /// The server stops.
+    /// The server is stopping.
     Stopping,
 }
 
 impl Stopped {
-    /// It stops for this reason.
+    /// A stop for this reason.
     pub fn new(reason: StopReason, detail: impl Into<String>) -> Self {
         Self { reason, detail: detail.into(), retry_after_ms: None }
     }
@@ -166,21 +167,25 @@ struct Line {
 }
 
 enum Item {
-    Job { new: NewJob, id_from: IdFrom },
-    Wrong(String),
+    Job {
+        new: NewJob,
+        id_from: IdFrom,
+    },
+    /// An invalid line, with the reason.
+    Invalid(String),
 }
 
-/// Takes lines.
+/// Enqueues lines.
 pub struct Intake<'a> {
     app: &'a App,
     caller: &'a Caller,
     target: &'a Target,
-    /// Whether to stop behind a step in which a line was refused.
+    /// Whether to stop after a batch in which a line was refused.
     stops_on_error: bool,
-    step: Vec<Line>,
-    step_bytes: usize,
+    batch: Vec<Line>,
+    batch_bytes: usize,
     tally: Tally,
-    /// The first line that is another one than when its job was added.
+    /// The message for the first line whose content has changed since its job was added.
     other_source: Option<String>,
 }
 
@@ -199,46 +204,46 @@ impl<'a> Intake<'a> {
             caller,
             target,
             stops_on_error,
-            step: Vec::new(),
-            step_bytes: 0,
+            batch: Vec::new(),
+            batch_bytes: 0,
             tally,
             other_source: None,
         }
     }
 
-    /// Whether nothing waits to be sent.
+    /// Whether the batch is empty.
     pub fn is_empty(&self) -> bool {
-        self.step.is_empty()
+        self.batch.is_empty()
     }
 
-    /// What became of the lines so far.
+    /// The number of lines by outcome so far.
     pub fn into_tally(self) -> Tally {
         self.tally
     }
 
-    /// Takes a line with a job.
-    pub async fn take(&mut self, number: u64, job: Job) -> Result<(), Stopped> {
+    /// Adds a line with a job to the batch.
+    pub async fn add(&mut self, number: u64, job: Job) -> Result<(), Stopped> {
         let (job, id_from) = match (job.given_id().is_some(), self.target.id(number)) {
             (true, _) => (job, IdFrom::Request),
             (false, Some(id)) => (job.id(id), IdFrom::Derived),
-            (false, None) => (job, IdFrom::Drawn),
+            (false, None) => (job, IdFrom::Random),
         };
         let new = match job.into_command(self.target.bulk.clone()) {
             Ok(mut new) => {
                 new.trace = new.trace.or_else(|| self.target.trace.clone());
                 new
             }
-            Err(error) => return self.take_wrong(number, error.to_string()).await,
+            Err(error) => return self.add_invalid(number, error.to_string()).await,
         };
         if !self.may_use(&new.type_id).await? {
-            return self.take_wrong(number, new_type(&new.type_id).detail().to_owned()).await;
+            return self.add_invalid(number, new_type(&new.type_id).detail().to_owned()).await;
         }
         let bytes = new.payload.len();
-        if self.step.len() >= ENQUEUE_JOBS_MAX || self.step_bytes + bytes > ENQUEUE_BYTES_MAX {
-            self.send().await?;
+        if self.batch.len() >= ENQUEUE_JOBS_MAX || self.batch_bytes + bytes > ENQUEUE_BYTES_MAX {
+            self.flush().await?;
         }
-        self.step_bytes += bytes;
-        self.step.push(Line { number, item: Item::Job { new, id_from } });
+        self.batch_bytes += bytes;
+        self.batch.push(Line { number, item: Item::Job { new, id_from } });
         Ok(())
     }
 
@@ -252,63 +257,62 @@ impl<'a> Intake<'a> {
         }
     }
 
-    /// Takes a line that is wrong, or stops before it.
-    pub async fn take_wrong(&mut self, number: u64, detail: String) -> Result<(), Stopped> {
+    /// Adds an invalid line to the batch, or stops before it.
+    pub async fn add_invalid(&mut self, number: u64, detail: String) -> Result<(), Stopped> {
         if self.stops_on_error {
-            self.send().await?;
-            self.tally.pass_empty(number);
+            self.flush().await?;
+            self.tally.count_empty(number);
             return Err(Stopped::new(StopReason::WrongLine, format!("line {number}: {detail}")));
         }
-        if self.step.len() >= ENQUEUE_JOBS_MAX {
-            self.send().await?;
+        if self.batch.len() >= ENQUEUE_JOBS_MAX {
+            self.flush().await?;
         }
-        self.step.push(Line { number, item: Item::Wrong(detail) });
+        self.batch.push(Line { number, item: Item::Invalid(detail) });
         Ok(())
     }
 
-    /// The source has ended behind this line.
+    /// Ends the stream after its last line.
     pub async fn end(&mut self, last: u64) -> Result<(), Stopped> {
-        self.send().await?;
-        self.tally.pass_empty(last + 1);
+        self.flush().await?;
+        self.tally.count_empty(last + 1);
         Ok(())
     }
 
-    /// Sends what is in memory. What was not answered stays there.
-    pub async fn send(&mut self) -> Result<(), Stopped> {
+    /// Enqueues the batch. Lines without a receipt stay in it.
+    pub async fn flush(&mut self) -> Result<(), Stopped> {
         let mut stall = Stall::new(self.app);
-        let mut is_unanswered = false;
-        // Jobs are paid for when they are added; a line that is wrong takes as long to read.
-        if let Some(owed) = spend(self.step.iter().filter(|line| line.job().is_none()).count() as u64) {
-            owed.paid(&self.app.stopping).await;
+        let mut is_in_doubt = false;
+        // The engine layer charges for jobs; an invalid line takes as long to parse.
+        if let Some(debt) = charge(self.batch.iter().filter(|line| line.job().is_none()).count() as u64) {
+            debt.pay(&self.app.stopping).await;
         }
-        while !self.step.is_empty() {
-            let jobs: Vec<NewJob> = self.step.iter().filter_map(Line::job).cloned().collect();
+        while !self.batch.is_empty() {
+            let jobs: Vec<NewJob> = self.batch.iter().filter_map(Line::job).cloned().collect();
             let receipts = if jobs.is_empty() {
                 Vec::new()
             } else {
-                match self.app.engine().enqueue(Enqueue { jobs }).await {
+                match self.app.engine().call(Enqueue { jobs }).await {
                     Ok(enqueued) => enqueued.receipts,
                     Err(error) => {
-                        is_unanswered |= error.is_retryable();
+                        is_in_doubt |= error.is_retryable();
                         let waited = stall.wait_for_engine(error).await;
-                        waited.map_err(
-                            |stopped| if is_unanswered { self.in_doubt(stopped) } else { stopped },
-                        )?;
+                        waited
+                            .map_err(|stopped| if is_in_doubt { self.in_doubt(stopped) } else { stopped })?;
                         continue;
                     }
                 }
             };
-            is_unanswered = false;
-            let (answered, refusal) = self.count(&receipts);
-            if answered > 0 {
+            is_in_doubt = false;
+            let (processed, refusal) = self.count(&receipts);
+            if processed > 0 {
                 stall.progress();
             }
-            self.step.drain(..answered);
-            self.step_bytes = self.step.iter().filter_map(Line::job).map(|new| new.payload.len()).sum();
+            self.batch.drain(..processed);
+            self.batch_bytes = self.batch.iter().filter_map(Line::job).map(|new| new.payload.len()).sum();
             if let Some((refusal, retry_after_ms)) = refusal {
                 stall.wait_for_room(refusal, retry_after_ms).await?;
             }
-            // What follows would be added to what is there of the other.
+            // Further lines would be mixed with those of the other source.
             if let Some(detail) = self.other_source.take() {
                 return Err(Stopped::new(StopReason::OtherSource, detail));
             }
@@ -321,53 +325,57 @@ impl<'a> Intake<'a> {
         Ok(())
     }
 
-    /// Says that what was sent and not answered cannot be sent again, if ids of it were drawn.
+    /// Adds that lines without a receipt must not be sent again, if some of them have random ids.
     fn in_doubt(&self, stopped: Stopped) -> Stopped {
-        let is_drawn = |line: &&Line| matches!(line.item, Item::Job { id_from: IdFrom::Drawn, .. });
-        let Some(last) = self.step.iter().rfind(is_drawn) else { return stopped };
+        let is_random = |line: &&Line| matches!(line.item, Item::Job { id_from: IdFrom::Random, .. });
+        let Some(last) = self.batch.iter().rfind(is_random) else { return stopped };
         let (first, last) = (self.tally.next_line, last.number);
-        let detail = format!("the queue did not answer; of the lines {first} to {last}, {IN_DOUBT}");
+        let detail = format!("the queue did not reply for the lines {first} to {last}; {IN_DOUBT}");
         Stopped::new(stopped.reason, detail)
     }
 
-    /// Counts what was answered, up to the first line that was refused for now: how many lines, and that refusal.
+    /// Counts lines by their receipts, up to the first line that was refused for now. Returns the
+    /// number of lines, and that refusal.
     fn count(&mut self, receipts: &[JobReceipt]) -> (usize, Option<(Refusal, u64)>) {
         let mut receipts = receipts.iter();
-        for (at, line) in self.step.iter().enumerate() {
+        for (at, line) in self.batch.iter().enumerate() {
             let tally = &mut self.tally;
             match &line.item {
-                Item::Wrong(detail) => tally.wrong(line.number, detail.clone()),
+                Item::Invalid(detail) => tally.count_invalid(line.number, detail.clone()),
                 Item::Job { new, id_from } => match receipts.next() {
                     None => return (at, None),
-                    // What is there under an id that was drawn here was added here; that answer was lost.
-                    Some(JobReceipt::Exists { .. }) if *id_from == IdFrom::Drawn => {
-                        tally.pass(line.number);
+                    // A job that exists with a random id was added by this stream, in an attempt
+                    // whose reply was lost.
+                    Some(JobReceipt::Exists { .. }) if *id_from == IdFrom::Random => {
+                        tally.count_line(line.number);
                         tally.created += 1;
                     }
                     Some(JobReceipt::Created) => {
-                        tally.pass(line.number);
+                        tally.count_line(line.number);
                         tally.created += 1;
                     }
-                    Some(JobReceipt::Exists { bulk }) if self.target.is_home(bulk.as_ref()) => {
-                        tally.pass(line.number);
+                    Some(JobReceipt::Exists { bulk }) if self.target.includes(bulk.as_ref()) => {
+                        tally.count_line(line.number);
                         tally.existing += 1;
                     }
                     Some(JobReceipt::Exists { bulk }) => {
-                        let told = self.target.other_job(&new.job, *id_from, Difference::Bulk, bulk);
+                        let detail = self.target.differs(&new.job, *id_from, Difference::Bulk, bulk);
                         tally.differing += 1;
-                        tally.wrong(line.number, told);
+                        tally.count_invalid(line.number, detail);
                     }
                     Some(JobReceipt::Differs { difference, bulk }) => {
-                        let told = self.target.other_job(&new.job, *id_from, *difference, bulk);
+                        let detail = self.target.differs(&new.job, *id_from, *difference, bulk);
                         if *id_from == IdFrom::Derived {
-                            self.other_source.get_or_insert_with(|| format!("line {}: {told}", line.number));
+                            self.other_source
+                                .get_or_insert_with(|| format!("line {}: {detail}", line.number));
                         }
                         tally.differing += 1;
-                        tally.wrong(line.number, told);
+                        tally.count_invalid(line.number, detail);
                     }
                     Some(JobReceipt::Refused { refusal: Refusal::TooManyTypes, .. }) => {
                         tally.refused += 1;
-                        tally.wrong(line.number, Error::TooManyTypes(new.type_id.to_string()).to_string());
+                        let detail = Error::TooManyTypes(new.type_id.to_string()).to_string();
+                        tally.count_invalid(line.number, detail);
                     }
                     Some(JobReceipt::Refused { refusal, retry_after_ms }) => {
                         return (at, Some((*refusal, *retry_after_ms)));
@@ -375,14 +383,14 @@ impl<'a> Intake<'a> {
                 },
             }
         }
-        (self.step.len(), None)
+        (self.batch.len(), None)
     }
 
-    /// Says that no more jobs come.
+    /// Seals the bulk action.
     pub async fn seal(&self, bulk: &BulkRef) -> Result<(), Stopped> {
         let mut stall = Stall::new(self.app);
         loop {
-            match self.app.engine().seal_bulk(SealBulk { bulk: bulk.clone(), expected: None }).await {
+            match self.app.engine().call(SealBulk { bulk: bulk.clone(), expected: None }).await {
                 Ok(BulkSealed::Sealed(_)) => return Ok(()),
                 Ok(_) => {
                     let detail = Error::NoSuchBulk(bulk.clone()).to_string();
@@ -398,25 +406,25 @@ impl Line {
     fn job(&self) -> Option<&NewJob> {
         match &self.item {
             Item::Job { new, .. } => Some(new),
-            Item::Wrong(_) => None,
+            Item::Invalid(_) => None,
         }
     }
 }
 
 impl Tally {
-    /// The lines up to this one, without it, that are not counted have nothing in them.
-    fn pass_empty(&mut self, number: u64) {
+    /// Counts the lines before this one that are not counted yet as empty.
+    fn count_empty(&mut self, number: u64) {
         self.empty_lines += number.saturating_sub(self.next_line);
         self.next_line = self.next_line.max(number);
     }
 
-    fn pass(&mut self, number: u64) {
-        self.pass_empty(number);
+    fn count_line(&mut self, number: u64) {
+        self.count_empty(number);
         self.next_line = number + 1;
     }
 
-    fn wrong(&mut self, line: u64, detail: String) {
-        self.pass(line);
+    fn count_invalid(&mut self, line: u64, detail: String) {
+        self.count_line(line);
         self.errors_total += 1;
         if self.errors.len() < ERRORS_MAX {
             self.errors.push(LineError { line, detail });
@@ -424,16 +432,16 @@ impl Tally {
     }
 }
 
-/// How long nothing has moved, and when that was long enough.
+/// How long a stream has made no progress, and for how long it may.
 struct Stall<'a> {
-    patience: Duration,
+    longest: Duration,
     stopping: &'a CancellationToken,
     since: Option<Instant>,
 }
 
 impl<'a> Stall<'a> {
     fn new(app: &'a App) -> Self {
-        Self { patience: app.settings.stream_patience, stopping: &app.stopping, since: None }
+        Self { longest: app.settings.stream_patience, stopping: &app.stopping, since: None }
     }
 
     fn progress(&mut self) {
@@ -444,7 +452,7 @@ impl<'a> Stall<'a> {
         let is_retryable = error.is_retryable();
         let stopped = Stopped {
             reason: StopReason::Unavailable,
-            // As any other request would be told; what broke is for the operator.
+            // The detail of an error response, without internal details.
             detail: Problem::from(error).detail().to_owned(),
             retry_after_ms: is_retryable.then_some(1000),
         };
@@ -453,36 +461,40 @@ impl<'a> Stall<'a> {
 
     async fn wait_for_room(&mut self, refusal: Refusal, retry_after_ms: u64) -> Result<(), Stopped> {
         let (reason, detail) = match refusal {
-            Refusal::GroupFull => (StopReason::QueueFull, "the group has as many unfinished jobs as it may"),
-            Refusal::WholeFull => (StopReason::QueueFull, "the queue has as many unfinished jobs as it may"),
+            Refusal::GroupFull => {
+                (StopReason::QueueFull, "the group has reached its maximum of unfinished jobs")
+            }
+            Refusal::QueueFull => {
+                (StopReason::QueueFull, "the queue has reached its maximum of unfinished jobs")
+            }
             Refusal::GroupBytesFull => (
                 StopReason::QueueFull,
-                "the group has as many bytes stored as it may, finished jobs included",
+                "the group has reached its maximum of stored bytes, including finished jobs",
             ),
             Refusal::QueueBytesFull => (
                 StopReason::QueueFull,
-                "the queue has as many bytes stored as it may, finished jobs included",
+                "the queue has reached its maximum of stored bytes, including finished jobs",
             ),
             Refusal::BulkSealed => (
                 StopReason::BulkClosed,
                 "the bulk action is sealed or has ended; open another one for more jobs",
             ),
             Refusal::BulkUnknown | Refusal::TooManyTypes => {
-                (StopReason::BulkClosed, "there is no such bulk action any more; open it first")
+                (StopReason::BulkClosed, "the bulk action does not exist any more; open it first")
             }
         };
         if reason != StopReason::QueueFull {
             return Err(Stopped::new(reason, detail));
         }
-        let detail = format!("{detail}; go on with next_line when some are done");
+        let detail = format!("{detail}; continue with next_line when some jobs have ended");
         let stopped = Stopped { reason, detail, retry_after_ms: Some(retry_after_ms) };
         self.pause(Duration::from_millis(retry_after_ms), stopped).await
     }
 
-    /// Waits before the next attempt, if there is to be one.
+    /// Waits before the next attempt; stops if the time is over.
     async fn pause(&mut self, pause: Duration, stopped: Stopped) -> Result<(), Stopped> {
         let waited = self.since.get_or_insert_with(Instant::now).elapsed();
-        let left = self.patience.saturating_sub(waited);
+        let left = self.longest.saturating_sub(waited);
         if left.is_zero() {
             return Err(stopped);
         }
@@ -493,7 +505,7 @@ impl<'a> Stall<'a> {
     }
 }
 
-/// The server stops.
+/// A stop because the server is stopping.
 pub fn stopping() -> Stopped {
-    Stopped::new(StopReason::Stopping, "the server stops; go on with next_line when it is back")
+    Stopped::new(StopReason::Stopping, "the server is stopping; continue with next_line when it is back")
 }

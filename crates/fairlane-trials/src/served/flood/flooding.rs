@@ -1,6 +1,7 @@
 //! The flood: as much as a key can send of one kind, on many connections at once.
 //!
-//! Batches and streams bring jobs that are there: the work is the same, and the server's memory does not grow.
+//! Batches and streams send jobs that exist already: the work is the same, and the memory of the
+//! server does not grow.
 
 use std::io::Result;
 use std::net::SocketAddr;
@@ -11,22 +12,23 @@ use std::time::Duration;
 use fairlane_server::ServerSettings;
 
 use super::{Kind, Plan};
-use crate::served::client::{Adding, Connection, payload, request};
+use crate::served::client::{AddRequest, Connection, payload, request};
 use crate::served::process::BATCH;
 
-/// Different batches.
+/// The number of different batches.
 const BATCHES: u64 = 100;
-/// Jobs that a list finds.
+/// The number of jobs that a list returns.
 const LISTED: usize = 500;
-/// How often a stream that is kept waiting looks whether it is over.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// The time between two checks of a blocked stream whether the flood is over.
+const CHECK_EVERY: Duration = Duration::from_millis(20);
 
 /// The flooding key's requests.
 pub(super) struct Flood {
     api: SocketAddr,
     key: String,
     kind: Kind,
-    /// More ask at once than the burst: some are refused, and the others slowed down.
+    /// Whether more requests are sent at once than the burst: some are refused, and the others
+    /// slowed down.
     is_refused: bool,
     pub over: AtomicBool,
     numbers: AtomicU64,
@@ -45,8 +47,8 @@ impl Flood {
         Self { api, key, kind, is_refused, over, numbers, passed, refused, other }
     }
 
-    /// Whether the key has been shown its limit, if it was to be refused at all.
-    pub fn is_felt(&self) -> bool {
+    /// Whether the key was refused, if it is to be refused at all.
+    pub fn has_reached_limit(&self) -> bool {
         !self.is_refused || self.refused.load(Ordering::Relaxed) > 0
     }
 
@@ -56,7 +58,7 @@ impl Flood {
 
     async fn wait_until_over(&self) {
         while !self.is_over() {
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(CHECK_EVERY).await;
         }
     }
 
@@ -70,56 +72,57 @@ impl Flood {
     }
 }
 
-/// Asks as fast as it can, on so many connections, until it is over.
+/// Sends requests as fast as possible on this many connections, until the flood is over.
 pub(super) async fn run(flood: &Arc<Flood>, connections: usize) {
     let tasks: Vec<_> = (0..connections)
         .map(|number| {
             let flood = flood.clone();
             tokio::spawn(async move {
                 while !flood.is_over() {
-                    // A connection that is closed under a request is part of being refused: come again.
+                    // A refusal may close the connection: open it again.
                     let _ = match flood.kind {
                         Kind::Streams => stream(&flood, number).await,
-                        _ => ask(&flood).await,
+                        _ => send_requests(&flood).await,
                     };
                 }
             })
         })
         .collect();
     for task in tasks {
-        task.await.expect("it does not panic");
+        task.await.expect("the task does not panic");
     }
 }
 
-/// Jobs for a list to find: they are due in an hour.
+/// Adds jobs that a list returns: they are due in an hour.
 pub(super) async fn fill(api: SocketAddr, key: &str) -> Result<()> {
     let job = r#"{"group":"later","type":"bench","payload":{},"delay_ms":3600000}"#;
     let body = format!("{{\"jobs\":[{}]}}", vec![job; LISTED].join(","));
     let mut connection = Connection::open(api).await?;
-    let answer = connection.ask(&request("POST", "/api/jobs/batch", Some(key), body.as_bytes())).await?;
-    assert_eq!(answer.status, 200, "{}", String::from_utf8_lossy(answer.body));
+    let response =
+        connection.round_trip(&request("POST", "/api/jobs/batch", Some(key), body.as_bytes())).await?;
+    assert_eq!(response.status, 200, "{}", String::from_utf8_lossy(response.body));
     Ok(())
 }
 
-async fn ask(flood: &Flood) -> Result<()> {
+async fn send_requests(flood: &Flood) -> Result<()> {
     let key = Some(&*flood.key);
     let list = request("GET", &format!("/api/jobs?state=waiting&limit={LISTED}"), key, b"");
     let mut adding = match flood.kind {
-        Kind::Batches => Adding::batch(BATCH, key),
-        _ => Adding::one("/api/jobs", key),
+        Kind::Batches => AddRequest::batch(BATCH, key),
+        _ => AddRequest::one("/api/jobs", key),
     };
     let mut connection = Connection::open(flood.api).await?;
     while !flood.is_over() {
         let number = flood.numbers.fetch_add(1, Ordering::Relaxed);
-        // Far from the ids of the gentle key.
+        // The ids differ from those of the gentle key.
         let bytes = match flood.kind {
             Kind::Lists => &list,
             Kind::Batches => adding.numbered((1 << 32) + number % BATCHES),
             _ => adding.numbered((1 << 32) + number),
         };
-        let answer = connection.ask(bytes).await?;
-        flood.count(answer.status, 1);
-        if answer.is_last {
+        let response = connection.round_trip(bytes).await?;
+        flood.count(response.status, 1);
+        if response.is_last {
             return Ok(());
         }
     }
@@ -143,8 +146,8 @@ async fn stream(flood: &Flood, number: usize) -> Result<()> {
         tokio::select! {
             sent = connection.send(chunk.as_bytes()) => {
                 if sent.is_err() {
-                    // Refused, or ended; the answer says so.
-                    flood.count(connection.answer().await?.status, 0);
+                    // The stream was refused or ended; the response has the status.
+                    flood.count(connection.read_response().await?.status, 0);
                     return Ok(());
                 }
                 flood.passed.fetch_add(BATCH, Ordering::Relaxed);

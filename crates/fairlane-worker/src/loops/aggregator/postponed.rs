@@ -1,4 +1,4 @@
-//! Bulk actions that this worker could not aggregate and gave back: how often, and what was logged about them.
+//! Bulk actions that this worker could not aggregate and released: attempt counts and log limits.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,80 +9,81 @@ use tokio::time::Instant;
 use crate::events::Event;
 use crate::pool::{Shared, TARGET};
 
-/// The delay after the first try; doubled with each.
+/// The delay after the first attempt; doubled with each further one.
 const DELAY_MIN: Duration = Duration::from_secs(1);
 /// The longest delay.
 const DELAY_MAX: Duration = Duration::from_secs(300);
-/// Tries after which the delay is the longest.
+/// Attempts after which the delay is the longest.
 const DELAY_STEPS: u32 = 10;
-/// Tries after which a bulk action whose fold is unknown fails: about a day, if no other worker takes it. A worker
-/// that knows the fold may be down for hours.
-pub(super) const TRIES_MAX: u32 = 300;
-/// Bulk actions that are remembered. One beyond them is given back for the longest time.
+/// Attempts after which a bulk action with an unknown fold fails: about a day, if no other worker
+/// aggregates it. A worker that has the fold may be down for hours.
+pub(super) const ATTEMPTS_MAX: u32 = 300;
+/// Most bulk actions remembered. One beyond this limit is released for the longest delay.
 const REMEMBERED_MAX: usize = 10_000;
-/// How long one is remembered that does not come again: another worker has it.
+/// How long a bulk action is remembered that is not leased again: another worker has it.
 const REMEMBERED: Duration = Duration::from_secs(600);
-/// Lines about them in the log are at least this far apart.
-const LOG_PAUSE: Duration = Duration::from_secs(30);
-/// Most events about them in that time.
+/// Shortest time between two log lines about postponed bulk actions.
+const LOG_INTERVAL: Duration = Duration::from_secs(30);
+/// Most events about postponed bulk actions in that time.
 const EVENTS_MAX: usize = 10;
 
 #[derive(Default)]
 pub(super) struct Postponed {
-    tried: HashMap<BulkRef, Tried>,
-    /// When the last line was logged, and how many were given back since.
-    logged: Option<Instant>,
+    attempts: HashMap<BulkRef, Attempts>,
+    logged_at: Option<Instant>,
+    /// Number of bulk actions postponed since the last log line.
     unlogged: usize,
 }
 
-struct Tried {
-    times: u32,
+struct Attempts {
+    count: u32,
     last: Instant,
 }
 
-/// How long a bulk action is given back for, after so many tries before this one. Random, so that those that were
-/// given back together do not come back together.
-pub(super) fn delay(tries: u32) -> Duration {
-    let longest = DELAY_MIN.saturating_mul(1 << tries.min(DELAY_STEPS)).min(DELAY_MAX);
+/// How long a bulk action is released for after this many earlier attempts. Jittered, so that bulk
+/// actions released together are not leased together again.
+pub(super) fn delay(attempts: u32) -> Duration {
+    let longest = DELAY_MIN.saturating_mul(1 << attempts.min(DELAY_STEPS)).min(DELAY_MAX);
     longest.mul_f64(0.8 + fastrand::f64() * 0.4)
 }
 
 impl Postponed {
-    /// How often it was tried here, as far as that is remembered.
-    pub fn tries(&self, bulk: &BulkRef) -> u32 {
-        let unknown = if self.tried.len() < REMEMBERED_MAX { 0 } else { DELAY_STEPS };
-        self.tried.get(bulk).map_or(unknown, |tried| tried.times)
+    /// Number of attempts this worker has made at it, as far as it remembers.
+    pub fn attempts(&self, bulk: &BulkRef) -> u32 {
+        let unknown = if self.attempts.len() < REMEMBERED_MAX { 0 } else { DELAY_STEPS };
+        self.attempts.get(bulk).map_or(unknown, |attempts| attempts.count)
     }
 
-    /// It is finished, or another worker's.
+    /// Removes a bulk action that is settled, or leased by another worker.
     pub fn forget(&mut self, bulk: &BulkRef) {
-        self.tried.remove(bulk);
+        self.attempts.remove(bulk);
     }
 
-    /// It was given back. Events tell of the first time, of a few bulk actions; the log has one line for all.
+    /// Records that a bulk action was released. Only its first release emits an event, and only a
+    /// limited number of bulk actions do; the log has one line for all.
     pub fn add(&mut self, shared: &Shared, bulk: BulkRef, advice: String) {
         let now = Instant::now();
-        let is_known = self.tried.contains_key(&bulk);
-        let times = self.tried.get(&bulk).map_or(0, |tried| tried.times) + 1;
+        let is_known = self.attempts.contains_key(&bulk);
+        let count = self.attempts.get(&bulk).map_or(0, |attempts| attempts.count) + 1;
         self.log(now, &bulk, &advice);
-        if times == 1 && self.unlogged < EVENTS_MAX {
-            shared.hooks.tell(|| Event::BulkStuck { bulk: bulk.clone(), advice });
+        if count == 1 && self.unlogged < EVENTS_MAX {
+            shared.hooks.emit(|| Event::BulkStuck { bulk: bulk.clone(), advice });
         }
-        if self.tried.len() >= REMEMBERED_MAX {
-            self.tried.retain(|_, tried| now.duration_since(tried.last) < REMEMBERED);
+        if self.attempts.len() >= REMEMBERED_MAX {
+            self.attempts.retain(|_, attempts| now.duration_since(attempts.last) < REMEMBERED);
         }
-        if self.tried.len() < REMEMBERED_MAX || is_known {
-            self.tried.insert(bulk, Tried { times, last: now });
+        if self.attempts.len() < REMEMBERED_MAX || is_known {
+            self.attempts.insert(bulk, Attempts { count, last: now });
         }
     }
 
     fn log(&mut self, now: Instant, bulk: &BulkRef, advice: &str) {
-        if self.logged.is_some_and(|at| now.duration_since(at) < LOG_PAUSE) {
+        if self.logged_at.is_some_and(|at| now.duration_since(at) < LOG_INTERVAL) {
             self.unlogged += 1;
             return;
         }
         let others = std::mem::take(&mut self.unlogged);
-        self.logged = Some(now);
-        tracing::error!(target: TARGET, ?bulk, advice, others, "it cannot be aggregated here and is given back");
+        self.logged_at = Some(now);
+        tracing::error!(target: TARGET, ?bulk, advice, others, "a bulk action cannot be aggregated here");
     }
 }

@@ -14,7 +14,7 @@ pub struct PlainQueue {
 }
 
 impl PlainQueue {
-    /// Adds those whose id is new.
+    /// Adds the jobs whose id is new.
     pub fn enqueue(&mut self, jobs: &[NewJob]) {
         for job in jobs {
             if self.seen.insert(job.job.clone()) {
@@ -23,7 +23,7 @@ impl PlainQueue {
         }
     }
 
-    /// Leases the oldest.
+    /// Leases the oldest jobs.
     pub fn pop(&mut self, jobs_max: usize) -> Vec<NewJob> {
         let count = jobs_max.min(self.waiting.len());
         let jobs: Vec<NewJob> = self.waiting.drain(..count).collect();
@@ -31,7 +31,7 @@ impl PlainQueue {
         jobs
     }
 
-    /// Forgets what is leased.
+    /// Forgets leased jobs.
     pub fn acknowledge(&mut self, jobs: &[NewJob]) {
         for job in jobs {
             self.leased.remove(&job.job);
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_floor_takes_an_id_once_and_gives_each_job_once() {
+    fn the_floor_accepts_an_id_once_and_leases_each_job_once() {
         let mut floor = PlainQueue::default();
         let jobs = Workload::new(1).batch(0, 3);
         floor.enqueue(&jobs);

@@ -1,5 +1,5 @@
-//! The floor in a directory: the rows that the queue writes for the jobs themselves, with the same number of
-//! transactions, in the order in which the queue would serve them.
+//! The floor in a directory: the rows that the queue writes for the jobs, in the same number of
+//! transactions and in the order in which the queue would serve them.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 
 use crate::failure::Failure;
 
-/// Jobs served of one group before the next has its turn, as in the queue.
+/// Jobs of one group per turn, as in the queue.
 const TURN_JOBS: usize = 8;
 
 const TABLES: &str = "
@@ -23,7 +23,7 @@ CREATE TABLE progress (number INTEGER PRIMARY KEY, place TEXT, position INTEGER,
     batch INTEGER, worker TEXT, attempts INTEGER, throttles INTEGER, losses INTEGER, settled_fence INTEGER,
     settled_at INTEGER, last_worker TEXT, note BLOB);";
 
-/// A file with two tables.
+/// A SQLite file with two tables.
 pub struct RowFloor {
     connection: Connection,
     next: u64,
@@ -32,7 +32,7 @@ pub struct RowFloor {
 }
 
 impl RowFloor {
-    /// A new file in this folder.
+    /// Creates a file in this folder.
     pub fn open(folder: &Path) -> Result<Arc<Mutex<Self>>, Failure> {
         let connection = Connection::open(folder.join("floor.db")).map_err(broken)?;
         connection.execute_batch(TABLES).map_err(broken)?;
@@ -40,7 +40,7 @@ impl RowFloor {
         Ok(Arc::new(Mutex::new(floor)))
     }
 
-    /// Writes a row for each.
+    /// Writes a row for each job.
     pub fn enqueue(&mut self, jobs: &[NewJob]) -> Result<(), Failure> {
         let first = self.next;
         self.next += jobs.len() as u64;
@@ -64,7 +64,7 @@ impl RowFloor {
         })
     }
 
-    /// Writes a row for the lease of each, and replaces it by one for its end.
+    /// Writes a row for the lease of each job, and replaces it by a row for its end.
     pub fn pop_and_acknowledge(&mut self, jobs_max: usize) -> Result<usize, Failure> {
         let numbers = self.pop(jobs_max);
         self.transact(|connection| {
@@ -116,5 +116,5 @@ impl RowFloor {
 }
 
 fn broken(error: rusqlite::Error) -> Failure {
-    Failure::broken(format!("the floor's file: {error}"))
+    Failure::broken(format!("the file of the floor: {error}"))
 }

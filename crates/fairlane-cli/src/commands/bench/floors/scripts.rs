@@ -1,4 +1,4 @@
-//! The floor on Redis: three scripts, and a plain list below even that.
+//! The floor on Redis: three scripts, and a plain list as an even simpler comparison.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::failure::Failure;
 
 const LEASE_MS: u64 = 60_000;
 
-/// The scripts with their keys.
+/// The scripts and their keys.
 #[derive(Clone)]
 pub struct ScriptFloor {
     connection: MultiplexedConnection,
@@ -34,7 +34,7 @@ struct Keys {
 }
 
 impl ScriptFloor {
-    /// Under keys that begin with `prefix`.
+    /// A floor whose keys begin with `prefix`.
     pub fn new(connection: MultiplexedConnection, prefix: &str) -> Self {
         let scripts = Scripts {
             enqueue: Script::new(include_str!("enqueue.lua")),
@@ -52,7 +52,7 @@ impl ScriptFloor {
         Self { connection, scripts: Arc::new(scripts), keys: Arc::new(keys) }
     }
 
-    /// One call.
+    /// Adds jobs in one call.
     pub async fn enqueue(&self, jobs: &[NewJob]) -> Result<(), Failure> {
         let mut call = self.scripts.enqueue.prepare_invoke();
         call.key(&self.keys.queue).key(&self.keys.count).arg(&self.keys.rows);
@@ -60,10 +60,14 @@ impl ScriptFloor {
             call.arg(job.job.id.escaped()).arg(&*job.payload);
         }
         let created: usize = call.invoke_async(&mut self.connection.clone()).await?;
-        if created == jobs.len() { Ok(()) } else { Err(Failure::broken("the floor knew a new job already")) }
+        if created == jobs.len() {
+            Ok(())
+        } else {
+            Err(Failure::broken("the floor already contained a new job"))
+        }
     }
 
-    /// Two calls; the rows come over the network as a worker would need them.
+    /// Leases and acknowledges jobs in two calls. Reads the rows, as a worker would need them.
     pub async fn pop_and_acknowledge(&self, jobs_max: usize) -> Result<usize, Failure> {
         let mut connection = self.connection.clone();
         let deadline_ms = Clock::System.now().plus_ms(LEASE_MS).as_millis();
@@ -83,7 +87,7 @@ impl ScriptFloor {
         Ok(acknowledged)
     }
 
-    /// LPUSH of each payload, in one pipeline.
+    /// Sends an LPUSH for each payload in one pipeline.
     pub async fn push_to_list(&self, jobs: &[NewJob]) -> Result<(), Failure> {
         let mut pipeline = redis::pipe();
         for job in jobs {
@@ -92,7 +96,7 @@ impl ScriptFloor {
         Ok(pipeline.query_async(&mut self.connection.clone()).await?)
     }
 
-    /// RPOP of so many, in one pipeline.
+    /// Sends `jobs` RPOPs in one pipeline.
     pub async fn pop_from_list(&self, jobs: usize) -> Result<(), Failure> {
         let mut pipeline = redis::pipe();
         for _ in 0..jobs {

@@ -1,76 +1,79 @@
-//! The beginning of a load: the first line is read before the bulk action is opened, and a bulk action that was opened
-//! before is not taken for another one.
+//! The beginning of a load: reads the first line before it opens the bulk action, and checks that
+//! an existing bulk action was loaded from the same source with the same options.
 //!
-//! Invariant: what is refused here has added no job, and an input that cannot be used has opened nothing.
+//! Invariant: a load that is rejected here has added no job, and invalid input has opened nothing.
 
 use std::time::Duration;
 
 use fairlane::{Bulk, BulkPlan, BulkView, Error, FirstLine, Micros, duration_text};
 
-use super::{Arguments, Reader};
+use super::{Arguments, Reader, with_option_names};
 use crate::failure::Failure;
 use crate::output;
-use crate::tables::thousands;
+use crate::tables::{counted, thousands};
 
-/// A load that can begin.
+/// A load that has begun.
 pub struct Begun {
     pub bulk: Bulk,
-    /// Whether nobody can make room meanwhile: this command has the directory for itself.
-    pub is_alone: bool,
-    /// Jobs of other sources that its own are numbered behind.
+    /// Whether no other process can make room, because this command has the directory open.
+    pub is_exclusive: bool,
+    /// The number of jobs of other sources, which precede those of this source.
     pub behind: u64,
 }
 
-/// Opens the bulk action, or finds it, with the reader at the first job to be loaded.
+/// Opens the bulk action, or finds it, and advances the reader to the first job to load.
 pub async fn begin(reader: &mut Reader, arguments: &Arguments) -> Result<Begun, Failure> {
     if arguments.skip > 0 && arguments.append == Some(None) {
         return Err(Failure::bad_input(
-            "with --skip say also behind how many jobs the source began, as in --append=1000 --skip 200",
+            "--append with --skip needs the number of jobs before the source, as in --append=1000 --skip 200",
         ));
     }
     let first = reader.first().await.map_err(nothing_loaded)?;
     if first.is_none() && !arguments.no_seal && !arguments.allow_empty {
         return Err(Failure::bad_input(
-            "there is no job in the source, and a bulk action that is sealed without jobs has ended; nothing was loaded, and \
-             nothing opened or sealed. If it is to be empty, say --allow-empty",
+            "the source has no jobs, and sealing an empty bulk action ends it; nothing was loaded, opened or sealed. Use \
+             --allow-empty if the bulk action should be empty",
         ));
     }
     let skipped = reader.skip(arguments.skip).await.map_err(nothing_loaded)?;
     if skipped < arguments.skip {
         return Err(Failure::bad_input(format!(
-            "there are only {} lines with a job in the source, and --skip says {}; nothing was loaded",
-            thousands(skipped),
+            "the source has only {}, and --skip is {}; nothing was loaded",
+            counted(skipped, "job"),
             thousands(arguments.skip)
         )));
     }
-    let (bulk, is_alone) = open_bulk(first.as_ref(), arguments).await?;
+    let (bulk, is_exclusive) = open_bulk(first.as_ref(), arguments).await?;
     let before = if bulk.is_new() { None } else { Some(bulk.view().await?) };
     if let Some(view) = &before {
         let plan = bulk.plan().await?;
-        refuse_other_options(view, &plan, arguments)?;
-        refuse_other_source(view, &plan, first.as_ref(), arguments)?;
+        reject_other_options(view, &plan, arguments)?;
+        reject_other_source(view, &plan, first.as_ref(), arguments)?;
     }
     let behind = match arguments.append {
         None => 0,
         Some(Some(behind)) => behind,
         Some(None) => before.map_or(0, |view| view.total),
     };
-    Ok(Begun { bulk, is_alone, behind })
+    Ok(Begun { bulk, is_exclusive, behind })
 }
 
 fn nothing_loaded(error: Error) -> Failure {
-    let message = format!("{error}\nnothing was loaded, and nothing opened");
+    let error = with_option_names(error);
+    let message = format!("{error}\nnothing was loaded or opened");
     match Failure::from(error) {
         Failure::BadInput(_) => Failure::BadInput(message),
         _ => Failure::Broken(message),
     }
 }
 
-/// With whether nobody else can use the queue meanwhile.
+/// Opens the bulk action; also returns whether this command has exclusive use of the queue.
 async fn open_bulk(first: Option<&FirstLine>, arguments: &Arguments) -> Result<(Bulk, bool), Failure> {
-    let fairlane = arguments.place.attach_or_make().await?;
-    if !arguments.place.json {
-        fairlane.engine().warnings().iter().for_each(|warning| output::say(&format!("warning: {warning}")));
+    let fairlane = arguments.target.attach_or_make().await?;
+    if !arguments.target.json {
+        for warning in fairlane.engine().info().warnings {
+            output::print_message(&format!("warning: {warning}"));
+        }
     }
     let mut bulk = fairlane.bulk(&arguments.group, &arguments.bulk);
     if let Some(deadline) = arguments.deadline {
@@ -85,11 +88,12 @@ async fn open_bulk(first: Option<&FirstLine>, arguments: &Arguments) -> Result<(
     if let Some(first) = first.filter(|first| !first.has_id) {
         bulk = bulk.source(&first.fingerprint);
     }
-    Ok((bulk.open().await?, arguments.place.is_ours_alone(&fairlane)))
+    Ok((bulk.open().await?, arguments.target.is_exclusive(&fairlane)))
 }
 
-/// What a bulk action was opened with stays, and who says otherwise must not think it holds.
-fn refuse_other_options(view: &BulkView, plan: &BulkPlan, arguments: &Arguments) -> Result<(), Failure> {
+/// Rejects options that differ from those the bulk action was opened with, because they would have
+/// no effect.
+fn reject_other_options(view: &BulkView, plan: &BulkPlan, arguments: &Arguments) -> Result<(), Failure> {
     let none = || "none".to_owned();
     let mut others = Vec::new();
     if let Some(wanted) = &arguments.callback {
@@ -112,15 +116,16 @@ fn refuse_other_options(view: &BulkView, plan: &BulkPlan, arguments: &Arguments)
         return Ok(());
     }
     Err(Failure::bad_input(format!(
-        "bulk action {} was opened with other options, which stay as they are: {}; leave these away, or name a new bulk \
-         action. Nothing was loaded",
+        "bulk action {} was opened with other options, which cannot be changed: {}; omit these options, or use a new \
+         bulk action. Nothing was loaded",
         view.bulk.id,
         others.join(", ")
     )))
 }
 
-/// Jobs without ids are known by their position, and so would be taken for those of the source loaded before.
-fn refuse_other_source(
+/// Rejects another source without ids: its jobs are identified by their position, and would be
+/// mistaken for those of the source that was loaded before.
+fn reject_other_source(
     view: &BulkView,
     plan: &BulkPlan,
     first: Option<&FirstLine>,
@@ -136,11 +141,11 @@ fn refuse_other_source(
             Err(super::ending::closed(view, 0))
         }
         Some(first) if arguments.append.is_none() && is_other(first) => Err(Failure::bad_input(format!(
-            "bulk action {} was loaded from another source: that one began with another line, and lines without ids are \
-             known by their position. To add this source behind the {} jobs that are there, say --append; or give its \
-             lines ids; or name a new bulk action. Nothing was loaded",
+            "bulk action {} was loaded from another source: its first line differs, and lines without ids are identified \
+             by their position. Use --append to add this source behind the {}; or give its lines ids; or use a new bulk \
+             action. Nothing was loaded",
             view.bulk.id,
-            thousands(view.total)
+            counted(view.total, "existing job")
         ))),
         _ => Ok(()),
     }

@@ -1,4 +1,5 @@
-//! What is said when a load ends before its end: what ended it, how far it came, and how to go on, if one can.
+//! The message of a load that fails or is interrupted: the cause, the progress, and how to
+//! continue.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -8,27 +9,29 @@ use fairlane::{BulkView, Error, Refusal};
 
 use super::{Arguments, Begun, open_source, reader};
 use crate::failure::Failure;
-use crate::tables::thousands;
+use crate::tables::counted;
 
-/// Ids that stand twice in the source and are named.
-const TWICE_NAMED: usize = 3;
-/// Ids that are looked through for some that stand twice, so that memory stays bounded.
-const IDS_COMPARED: usize = 1_000_000;
+/// Duplicate ids that a message names at most.
+const DUPLICATES_NAMED_MAX: usize = 3;
+/// Ids that are compared to find duplicates; bounds the memory.
+const IDS_COMPARED_MAX: usize = 1_000_000;
 
-/// How a load can end before its end.
+/// Why a load did not finish.
 pub enum Halt {
+    /// The user pressed Ctrl-C.
     Stopped,
+    /// An error occurred.
     Failed(Error),
 }
 
-/// The way it ends.
+/// The failure to report.
 pub async fn halted(halt: Halt, jobs: u64, begun: &Begun, arguments: &Arguments) -> Failure {
     let loaded = jobs - begun.behind;
     let error = match halt {
         Halt::Stopped => {
-            let on = way_on(loaded, true, begun, arguments);
-            let open = || format!("{}; {on}", there(loaded, arguments));
-            return Failure::Stopped(takes_no_more(begun).await.unwrap_or_else(open));
+            let how = how_to_continue(loaded, true, begun, arguments);
+            let open = || format!("{}; {how}", progress(loaded, arguments));
+            return Failure::Stopped(no_more_jobs(begun).await.unwrap_or_else(open));
         }
         Halt::Failed(error) => error,
     };
@@ -40,67 +43,65 @@ pub async fn halted(halt: Halt, jobs: u64, begun: &Begun, arguments: &Arguments)
                 Err(_) => {}
             }
         }
-        Error::GaveUp { reason, .. } if begun.is_alone => {
-            let (place, on) = (&arguments.place, way_on(loaded, true, begun, arguments));
+        Error::GaveUp { reason, .. } if begun.is_exclusive => {
+            let (target, how) = (&arguments.target, how_to_continue(loaded, true, begun, arguments));
             return Failure::broken(format!(
-                "{reason}\nnobody serves {}, so nobody can make room while this waits; {}\n{}; then {on}",
-                place.address(),
-                place.serve_it(),
-                there(loaded, arguments)
+                "{reason}\n{} has no server, so no worker can make room while this command waits; {}\n{}; then {how}",
+                target.address(),
+                target.serve_hint(),
+                progress(loaded, arguments)
             ));
         }
         Error::Mismatch { total, .. } => return mismatch(&error, *total, begun, arguments).await,
         Error::SealedWithOthers { .. } => return Failure::bad_input(error.to_string()),
         Error::OtherSource { .. } => {
             let open = || format!("bulk action {} stays open", arguments.bulk);
-            let stays = takes_no_more(begun).await.unwrap_or_else(open);
+            let stays = no_more_jobs(begun).await.unwrap_or_else(open);
             return Failure::bad_input(format!("{error}\n{stays}"));
         }
         _ => {}
     }
-    // A job that was not taken leaves a gap, and what is behind it is not a beginning to skip.
-    let is_beginning =
-        !matches!(error, Error::Conflict { .. } | Error::Differs { .. } | Error::Refused { .. });
-    let on = way_on(loaded, is_beginning, begun, arguments);
-    let twice = match error {
-        Error::Differs { .. } => twice_named(begun, arguments).await,
+    // A rejected job leaves a gap, so the loaded jobs are not a prefix that --skip could skip.
+    let is_prefix = !matches!(error, Error::Conflict { .. } | Error::Differs { .. } | Error::Refused { .. });
+    let how = how_to_continue(loaded, is_prefix, begun, arguments);
+    let duplicates = match error {
+        Error::Differs { .. } => duplicates_text(begun, arguments).await,
         _ => String::new(),
     };
-    let open = || format!("{}; mend this, and {on}", there(loaded, arguments));
-    let message = format!("{error}\n{twice}{}", takes_no_more(begun).await.unwrap_or_else(open));
+    let open = || format!("{}; correct this, and {how}", progress(loaded, arguments));
+    let message = format!("{error}\n{duplicates}{}", no_more_jobs(begun).await.unwrap_or_else(open));
     match Failure::from(error) {
         Failure::BadInput(_) => Failure::BadInput(message),
         _ => Failure::Broken(message),
     }
 }
 
-fn there(loaded: u64, arguments: &Arguments) -> String {
-    let bulk = &arguments.bulk;
-    format!("{} jobs of the source are in bulk action {bulk}, which stays open", thousands(loaded))
+fn progress(loaded: u64, arguments: &Arguments) -> String {
+    format!("loaded {} into bulk action {}, which stays open", counted(loaded, "job"), arguments.bulk)
 }
 
-fn way_on(loaded: u64, is_beginning: bool, begun: &Begun, arguments: &Arguments) -> String {
+fn how_to_continue(loaded: u64, is_prefix: bool, begun: &Begun, arguments: &Arguments) -> String {
     let mut options = Vec::new();
-    // Without the number, the jobs that are there by now would be numbered over once more.
+    // Without the number, the jobs loaded by now would count as jobs of another source.
     options.extend(arguments.append.map(|_| format!("--append={}", begun.behind)));
-    if is_beginning && loaded > 0 && arguments.file != Path::new("-") {
+    if is_prefix && loaded > 0 && arguments.file != Path::new("-") {
         options.push(format!("--skip {loaded}"));
     }
     let with = match &options[..] {
         [] => String::new(),
         options => format!(", with {}", options.join(" ")),
     };
-    format!("run the same command again to go on{with}: nothing is added twice")
+    format!("run the same command again to continue{with}: nothing is added twice")
 }
 
-/// What is said of one that cannot be gone on with, whatever is mended.
-async fn takes_no_more(begun: &Begun) -> Option<String> {
+/// A message if the bulk action is closed, so that correcting the source would not help.
+async fn no_more_jobs(begun: &Begun) -> Option<String> {
     let view = begun.bulk.view().await.ok().filter(|view| view.sealed || view.state.is_final())?;
     Some(format!(
-        "bulk action {} is {} and takes no more jobs than the {} it has; name a new bulk action for others",
+        "bulk action {} is {}, has {} and accepts no more; use a new bulk action for other jobs",
         view.bulk.id,
         end_of(&view),
-        thousands(view.total)
+        counted(view.total, "job")
     ))
 }
 
@@ -108,67 +109,67 @@ fn end_of(view: &BulkView) -> &'static str {
     if view.state.is_final() { view.state.as_str() } else { "sealed" }
 }
 
-/// No more jobs can be added, whatever is done.
+/// The failure for a bulk action that accepts no more jobs.
 pub fn closed(view: &BulkView, loaded: u64) -> Failure {
     Failure::bad_input(format!(
-        "bulk action {} is {}: it takes no more jobs. {} jobs of the source are in it; name a new bulk action for others",
+        "bulk action {} is {} and accepts no more jobs; it contains {} of this source. Use a new bulk action for other jobs",
         view.bulk.id,
         end_of(view),
-        thousands(loaded)
+        counted(loaded, "job")
     ))
 }
 
 fn gone(arguments: &Arguments) -> Failure {
     Failure::bad_input(format!(
-        "bulk action {} is gone: it ended meanwhile and is past its retention, or the queue was emptied; the same command \
-         begins a new one",
+        "bulk action {} is gone: it has ended and is past its retention, or the queue was emptied; the same command \
+         opens a new one",
         arguments.bulk
     ))
 }
 
-/// It has another number of jobs than the source.
+/// The failure if the bulk action and the source have different numbers of jobs.
 async fn mismatch(error: &Error, total: u64, begun: &Begun, arguments: &Arguments) -> Failure {
-    let twice = twice_named(begun, arguments).await;
+    let duplicates = duplicates_text(begun, arguments).await;
     let expected = total.to_string();
     let seal = ["bulk", "seal", &arguments.group, &arguments.bulk, "--expected", &expected];
-    let seal = arguments.place.command(&seal);
-    if twice.is_empty() {
+    let seal = arguments.target.shell_command(&seal);
+    if duplicates.is_empty() {
         return Failure::bad_input(format!("{error}:\n  {seal}"));
     }
     Failure::bad_input(format!(
-        "bulk action {} has {} jobs and stays open: the second one adds nothing where\n{twice}\
-         give these lines other ids and run the same command again, or seal it as it is:\n  {seal}",
+        "bulk action {} has {} and stays open: a duplicate id adds no job\n{duplicates}\
+         give these lines other ids and run the same command again, or seal the bulk action without them:\n  {seal}",
         arguments.bulk,
-        thousands(total),
+        counted(total, "job"),
     ))
 }
 
-/// Ids that stand twice in the source with their lines, if there are some and it can be read once more.
-async fn twice_named(begun: &Begun, arguments: &Arguments) -> String {
-    let twice = match arguments.file.is_file() {
-        true => ids_twice(begun.behind, arguments).await.unwrap_or_default(),
+/// The duplicate ids of the source with their lines, if it can be read again.
+async fn duplicates_text(begun: &Begun, arguments: &Arguments) -> String {
+    let duplicates = match arguments.file.is_file() {
+        true => duplicate_ids(begun.behind, arguments).await.unwrap_or_default(),
         false => Vec::new(),
     };
     let lines: String =
-        twice.iter().map(|(id, first, again)| format!("  {id}: lines {first} and {again}\n")).collect();
-    if lines.is_empty() { lines } else { format!("ids stand twice in the source:\n{lines}") }
+        duplicates.iter().map(|(id, first, again)| format!("  {id}: lines {first} and {again}\n")).collect();
+    if lines.is_empty() { lines } else { format!("duplicate ids in the source:\n{lines}") }
 }
 
-/// The first ids that stand twice, with both lines.
-async fn ids_twice(behind: u64, arguments: &Arguments) -> Result<Vec<(String, u64, u64)>, Failure> {
+/// The first duplicate ids, each with both lines.
+async fn duplicate_ids(behind: u64, arguments: &Arguments) -> Result<Vec<(String, u64, u64)>, Failure> {
     let (source, _) = open_source(&arguments.file).await?;
     let (mut reader, mut position) = (reader(source, arguments), behind);
-    let (mut lines, mut twice) = (HashMap::<u64, u64>::new(), Vec::new());
+    let (mut lines, mut duplicates) = (HashMap::<u64, u64>::new(), Vec::new());
     let hasher = RandomState::new();
     while let Some(job) = reader.next().await? {
         position += 1;
         let id = job.given_id().map_or_else(|| format!("{}-{position}", arguments.bulk), str::to_owned);
         if let Some(first) = lines.insert(hasher.hash_one(&id), reader.line()) {
-            twice.push((id, first, reader.line()));
+            duplicates.push((id, first, reader.line()));
         }
-        if twice.len() == TWICE_NAMED || lines.len() == IDS_COMPARED {
+        if duplicates.len() == DUPLICATES_NAMED_MAX || lines.len() == IDS_COMPARED_MAX {
             break;
         }
     }
-    Ok(twice)
+    Ok(duplicates)
 }

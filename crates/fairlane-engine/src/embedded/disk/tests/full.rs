@@ -31,7 +31,7 @@ async fn fill_disk(engine: &EmbeddedEngine) -> (usize, EngineError) {
     let mut created = 0;
     for mut job in jobs(2000) {
         job.payload = vec![b'x'; 100 * 1024].into();
-        match seam(engine).enqueue(Enqueue { jobs: vec![job] }).await {
+        match seam(engine).call(Enqueue { jobs: vec![job] }).await {
             Ok(_) => created += 1,
             Err(error) => return (created, error),
         }
@@ -52,9 +52,9 @@ async fn a_full_disk_refuses_new_jobs_keeps_all_and_can_be_drained() {
         "{error}"
     );
     assert!(created > 50);
-    let refused = engine.check_writes().await.unwrap_err();
+    let refused = engine.admin().check_writes().await.unwrap_err();
     assert!(refused.to_string().contains("no space is left"), "{refused}");
-    let space = engine.space().await.unwrap().expect("a directory has a bound");
+    let space = engine.admin().space().await.unwrap().expect("a directory has a bound");
     assert!(space.used_bytes > 8 << 20 && space.limit_bytes <= 24 << 20, "{space:?}");
     assert_eq!(backlog(&engine).await, created as u64);
     engine.check().await.unwrap().unwrap();
@@ -63,15 +63,15 @@ async fn a_full_disk_refuses_new_jobs_keeps_all_and_can_be_drained() {
         assert_eq!(leased.len(), 1);
         assert_eq!(succeed(&engine, leased).await.unwrap().verdicts, [Verdict::Applied]);
     }
-    let refused = seam(&engine).enqueue(Enqueue { jobs: jobs(3000).split_off(2999) }).await;
+    let refused = seam(&engine).call(Enqueue { jobs: jobs(3000).split_off(2999) }).await;
     assert!(matches!(refused, Err(EngineError::Refused { .. })), "{refused:?}");
     mounted.remount("remount,size=64m");
     let deadline = std::time::Instant::now() + Duration::from_secs(30);
-    while seam(&engine).enqueue(Enqueue { jobs: jobs(3000).split_off(2999) }).await.is_err() {
+    while seam(&engine).call(Enqueue { jobs: jobs(3000).split_off(2999) }).await.is_err() {
         assert!(std::time::Instant::now() < deadline, "space is back and jobs are refused");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    assert_eq!(engine.check_writes().await, Ok(()), "new jobs are taken again");
+    assert_eq!(engine.admin().check_writes().await, Ok(()), "new jobs are taken again");
     assert_eq!(std::fs::metadata(mounted.0.path().join("reserve")).unwrap().len(), 8 << 20);
     drop(engine);
     let engine = open(mounted.0.path()).unwrap();
@@ -117,17 +117,17 @@ async fn a_start_on_a_full_disk_refuses_new_jobs_and_can_be_drained() {
     std::fs::write(mounted.0.path().join("rest"), vec![0; free.saturating_sub(6 << 20)]).unwrap();
     let engine = EmbeddedEngine::open(mounted.0.path(), options()).unwrap();
     for new in jobs(3000).split_off(2900) {
-        let refused = seam(&engine).enqueue(Enqueue { jobs: vec![new] }).await;
+        let refused = seam(&engine).call(Enqueue { jobs: vec![new] }).await;
         assert!(matches!(refused, Err(EngineError::Refused { .. })), "{refused:?}");
     }
-    assert!(engine.check_writes().await.is_err());
+    assert!(engine.admin().check_writes().await.is_err());
     for request in 1..=created as u64 {
         let leased = lease(&engine, request, 1).await.unwrap();
         assert_eq!(succeed(&engine, leased).await.unwrap().verdicts, [Verdict::Applied]);
     }
     mounted.remount("remount,size=64m");
     let deadline = std::time::Instant::now() + Duration::from_secs(30);
-    while engine.check_writes().await.is_err() {
+    while engine.admin().check_writes().await.is_err() {
         assert!(std::time::Instant::now() < deadline, "space is back and jobs are refused");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }

@@ -1,6 +1,6 @@
 -- A worker's last request, `number:until:fence`. The fence is its batch, 0 if it got no jobs.
 
--- The answer to a request that was carried out before or comes too late, else nil.
+-- The reply to a request that was applied before or is outdated, else nil.
 local function answer_again(worker, number)
   local known = call('GET', prefix .. 'worker:' .. worker)
   if not known then return nil end

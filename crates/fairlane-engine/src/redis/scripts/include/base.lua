@@ -1,6 +1,6 @@
--- What every script begins with: the clock, read once; the key prefix; the partition's own row.
+-- The start of every script: the clock, read once; the key prefix; the partition's own row.
 -- KEYS[1] is the partition's key; every other key is its prefix and a name, so all share its slot.
--- ARGV[1] is the time in microseconds, given by tests only; empty means the server's clock.
+-- ARGV[1] is the time in microseconds, set by tests only; empty means the server's clock.
 local call, format, sub, match, byte = redis.call, string.format, string.sub, string.match, string.byte
 local floor, ceil, min, max = math.floor, math.ceil, math.min, math.max
 local partition_key = KEYS[1]
@@ -11,12 +11,12 @@ if not now then
   now = time[1] * 1000000 + time[2]
 end
 
--- Numbers leave Lua as whole numbers: its own conversion rounds beyond fourteen digits.
+-- Formats an integer: the conversion of Lua rounds beyond fourteen digits.
 local function text(number)
   return format('%d', number)
 end
 
--- The order of bytes; Lua's own comparison follows the server's locale.
+-- Compares by bytes; the comparison of Lua follows the server's locale.
 local function precedes(left, right)
   for index = 1, min(#left, #right) do
     local a, b = byte(left, index), byte(right, index)
@@ -25,15 +25,16 @@ local function precedes(left, right)
   return #left < #right
 end
 
--- A job where jobs of many lanes meet: `place:group:id`, and `:number` of its bulk action where it has one.
+-- A job's name among jobs of many lanes: `place:group:id`, then `:number` of its
+-- bulk action if any.
 local function placed_name(place, name, number)
   return place .. ':' .. name .. (number ~= '' and ':' .. number or '')
 end
 
--- The fields of the partition that a script works with, as they are and as they were read.
+-- The fields of the partition that a script uses: current and as read.
 local partition, partition_was, partition_fields = {}, {}, nil
 
--- Fields of the partition for a script that only looks.
+-- Reads fields of the partition, for a read-only script.
 local function read_fields(fields)
   local values, defaults = call('HMGET', partition_key, unpack(fields)), DEFAULTS
   partition_fields = fields
@@ -49,8 +50,8 @@ local function read_fields(fields)
   end
 end
 
--- The same for a script that may write, before its first write: a partition without our layout's version belongs to
--- another program, or to a server that was emptied since this one has connected.
+-- The same for a script that may write, before its first write. A partition without our layout's
+-- version belongs to another program, or to a server that was emptied after this engine connected.
 local function read_partition(fields)
   fields[#fields + 1] = 'version'
   read_fields(fields)

@@ -1,5 +1,5 @@
--- Bulk actions: the hash `bulk:{number}`, read once and written once. A number is kept as text. `payload` and `summary`
--- may be long and are read only where they are shown.
+-- Bulk actions: the hash `bulk:{number}`, read once and written once. Numbers are kept as text.
+-- `payload` and `summary` may be long and are read only for views.
 local bulks, bulk_texts, bulk_fields = {}, {
   name = true, state = true, course = true, cause = true, worker = true,
 }, {
@@ -7,7 +7,7 @@ local bulks, bulk_texts, bulk_fields = {}, {
   'finished_at', 'deadline', 'fails_at', 'fence', 'cause', 'aggregated', 'worker',
 }
 
--- The bulk action with this number, or false if it is gone.
+-- The bulk action with this number, or false if it no longer exists.
 local function bulk_state(number)
   local bulk = bulks[number]
   if bulk ~= nil then return bulk end
@@ -42,7 +42,7 @@ write_bulks = function()
   for _, bulk in pairs(bulks) do write_bulk(bulk) end
 end
 
--- The number of a group's bulk action of this name, or nil.
+-- The number of a group's bulk action with this name, or nil.
 local function bulk_number(group_name, name)
   local score = call('ZSCORE', prefix .. 'group:' .. group_name .. ':bulks', name)
   return score and text(tonumber(score))
@@ -60,7 +60,7 @@ local function is_final(bulk)
   return bulk.state == 'COMPLETED' or bulk.state == 'FAILED' or bulk.state == 'CANCELLED'
 end
 
--- Appends what is to be seen of a bulk action to a reply.
+-- Appends the fields of a bulk action's view to a reply.
 local function show_bulk(reply, bulk)
   local function time(at)
     return at == 0 and '' or text(at)
@@ -74,7 +74,7 @@ local function show_bulk(reply, bulk)
   return reply
 end
 
--- A job of a bulk action was admitted or leased.
+-- Updates the state when a job of a bulk action was admitted or leased.
 local function bulk_reached(bulk, state)
   if bulk.state == 'CREATED' or bulk.state == 'DISPATCHED' and state == 'RUNNING' then
     bulk.state = state
@@ -82,37 +82,37 @@ local function bulk_reached(bulk, state)
   end
 end
 
--- Puts a bulk action on the list of those to be swept, once.
+-- Adds a bulk action to the list of those to sweep, once.
 local function sweep_later(bulk)
   local key = prefix .. 'sweeping'
   if not call('LPOS', key, bulk.number) then call('RPUSH', key, bulk.number) end
 end
 
--- Whether it waits for its aggregation, or is in an aggregator's hands.
+-- Whether it waits for aggregation or is leased for it.
 local function is_to_be_taken(bulk)
   local dropped_wholly = is_final(bulk) and bulk_ended(bulk) == bulk.total
   return bulk.aggregated == 0 and (bulk.state == 'AGGREGATING' or dropped_wholly)
 end
 
--- Nobody has a bulk action in hand any more.
+-- Ends the lease that a worker has on a bulk action.
 local function let_go(bulk)
   if bulk.worker == '' then return end
   call('ZREM', prefix .. 'taken', bulk.worker .. ':' .. padded_number(bulk))
   bulk.worker = ''
 end
 
--- Lets nobody take a bulk action any more; 1 if somebody could.
+-- Makes a bulk action unavailable for aggregation; 1 if it was available.
 local function take_no_more(bulk)
   let_go(bulk)
   return call('ZREM', prefix .. 'aggregating', padded_number(bulk))
 end
 
--- Lets a bulk action be taken from now on, or from another time, unless it can be already.
+-- Makes a bulk action available for aggregation, now or from `at` on, unless it is already.
 local function hand_out(bulk, at)
   if call('ZADD', prefix .. 'aggregating', 'NX', text(at or now), padded_number(bulk)) == 1 then let_go(bulk) end
 end
 
--- Gives a bulk action its last state.
+-- Sets the final state of a bulk action.
 local function finish(bulk, state)
   bulk.state, bulk.finished_at = state, now
   local member = padded_number(bulk)
@@ -123,8 +123,8 @@ local function finish(bulk, state)
   take_no_more(bulk)
 end
 
--- Ends a bulk action in a state that drops what is left of it. An aggregation under way is called off: what it has
--- seen is not how the bulk action ended.
+-- Ends a bulk action in a state that drops its remaining jobs. A running aggregation becomes stale,
+-- because it has not seen the final state.
 local function drop_bulk(bulk, state)
   finish(bulk, state)
   bulk.course, bulk.fence = 'drop', 0
@@ -132,7 +132,7 @@ local function drop_bulk(bulk, state)
   if is_to_be_taken(bulk) then hand_out(bulk) end
 end
 
--- Sees whether a bulk action whose counts or seal have changed has come to its end.
+-- Checks whether a bulk action has ended after its counts or its seal have changed.
 local function review_bulk(bulk)
   if is_final(bulk) and is_to_be_taken(bulk) then hand_out(bulk) end
   if is_final(bulk) or bulk.state == 'AGGREGATING' then return end
@@ -141,7 +141,7 @@ local function review_bulk(bulk)
     return drop_bulk(bulk, 'FAILED')
   end
   if bulk.sealed == 1 and bulk_ended(bulk) == bulk.total then
-    -- What is still set aside was cancelled there and has only to leave.
+    -- Jobs still on hold were cancelled there and only have to leave.
     bulk.state, bulk.course = 'AGGREGATING', 'run'
     hand_out(bulk)
     if call('EXISTS', bulk.key .. ':held') == 1 then sweep_later(bulk) end

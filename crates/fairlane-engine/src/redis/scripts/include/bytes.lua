@@ -1,8 +1,8 @@
--- Bytes that are stored: payloads and notes of jobs, payloads and summaries of bulk actions. Counted in the step that
--- stores them, subtracted in the step that removes them.
+-- Counts of stored bytes: payloads and notes of jobs, payloads and summaries of bulk actions. Added
+-- in the step that stores them, subtracted in the step that removes them.
 
--- What a row says of its job: cost, the number of its bulk action or '', whether it was cancelled in its list, and how
--- many bytes its payload has.
+-- The contents of a job's row: cost, number of its bulk action or '', whether it was cancelled in a
+-- list, and the bytes of its payload.
 local function read_row(row)
   local cancelled = byte(row, 1) == 88
   local cost, number, tail = match(row, '^%d:[^:]+:(%d*):(%d*)()[:+]', cancelled and 12 or 11)
@@ -21,7 +21,8 @@ local function add_bytes(group, bytes)
   group.stored_bytes, partition.stored_bytes = group.stored_bytes + bytes, partition.stored_bytes + bytes
 end
 
--- Subtracts what is removed of a group that may not have been read; `write_all` writes it, once per group.
+-- Subtracts removed bytes of a group that may not have been read; `write_all` writes
+-- it once per group.
 local function subtract_bytes(group_name, bytes)
   partition.stored_bytes = partition.stored_bytes - bytes
   bytes_removed[group_name] = (bytes_removed[group_name] or 0) + bytes

@@ -1,4 +1,4 @@
--- What is looked at again, by the kind of suspect. Each reads first and then says what it found.
+-- The checks by kind of suspect. Each reads first and then reports its findings.
 local checks = {}
 
 local function words_of(spots)
@@ -7,7 +7,7 @@ local function words_of(spots)
   return table.concat(words, ', ')
 end
 
--- Takes a job out of all places but the first `kept`.
+-- Removes a job from all places but the first `kept`.
 local function keep(job, spots, kept)
   for index = #spots, kept + 1, -1 do take_out(job, spots[index]) end
 end
@@ -20,7 +20,7 @@ local function put_back(job, spots)
   return_to_lane(group, lane, job.id, 'RPUSH')
 end
 
--- A job that has ended, and has left where it stood.
+-- Checks a job that has ended: it must have left its places.
 local function check_ended(job, spots)
   local filed = is_filed(job)
   if is_put_off() then return end
@@ -68,7 +68,7 @@ function checks.job(name)
   end
 end
 
--- What is wrong with where a lane stands, or nil.
+-- The fault of a lane's standing, or nil.
 local function lane_fault(group, lane, members, jobs, returned)
   local standing, member = lane.standing, lane.place .. ':' .. group.name
   local parked, clearing = call('ZSCORE', prefix .. 'parked', member), call('ZSCORE', prefix .. 'clearing', member)
@@ -85,7 +85,7 @@ local function lane_fault(group, lane, members, jobs, returned)
   if (lane.returned == '1') ~= (returned > 0) then return 'returned' end
 end
 
--- How many jobs stand in the lists of a lane: those never leased, and those that came back.
+-- The number of jobs in the lists of a lane: never leased, and returned.
 local function lane_lengths(group, place)
   local part = prefix .. 'group:' .. group.name
   return call('LLEN', part .. ':jobs:' .. place), call('LLEN', part .. ':returned:' .. place)
@@ -109,7 +109,7 @@ local function check_lanes(group)
   end
 end
 
--- Whether a group has jobs, and whether it is listed as having some.
+-- Whether a group has jobs, and whether it is listed as active.
 local function activity_of(group)
   return group.in_flight + group.backlog > 0, call('ZSCORE', prefix .. 'active-groups', group.name) ~= false
 end

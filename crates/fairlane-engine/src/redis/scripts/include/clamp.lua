@@ -1,4 +1,4 @@
--- After the clock stepped back: no deadline lies further ahead than it could have been set.
+-- After the clock stepped back: lowers deadlines to the latest that could be set now.
 local function lower_far_deadlines()
   local lease_end, park_end = text(now + LEASE_US_MAX), text(now + PARK_US_MAX)
   local key = prefix .. 'deadlines'

@@ -1,7 +1,8 @@
--- Taking jobs that are not to run out of lists, and off the heads of lanes.
+-- Removal of unrunnable jobs from lists and from the heads of lanes.
 local cleared = {}
 
--- Lets `take` have up to `left` members off the head of a list, until it does not want one. True if none is left.
+-- Passes up to `left` members at the head of a list to `take`, until it rejects one. True
+-- if none is left.
 local function sweep_list(key, take)
   while left > 0 do
     local members, used = call('LRANGE', key, 0, min(left, 100) - 1), 0
@@ -13,19 +14,19 @@ local function sweep_list(key, take)
   return call('EXISTS', key) == 0
 end
 
--- Takes out a job that is not to run; false if it is.
+-- Removes a job that must not run; false if it may run.
 local function take_out(group, place, id)
   local row = call('HGET', rows_key(group.name), id)
   if not row then return true end
   local cost, number, cancelled = read_row(row)
-  local fate = fate_of(number, cancelled)
-  if fate == 'run' then return false end
-  step_over(group, place, id, number, text(cost), fate, row)
-  if fate ~= 'hold' then dropped = dropped + 1 end
+  local disposition = disposition_of(number, cancelled)
+  if disposition == 'run' then return false end
+  skip_unrunnable(group, place, id, number, text(cost), disposition, row)
+  if disposition ~= 'hold' then dropped = dropped + 1 end
   return true
 end
 
--- Takes jobs that are not to run off the head of a lane. True if none is left in it.
+-- Removes unrunnable jobs from the head of a lane. True if the lane is empty then.
 local function clear_head(group, lane)
   local part = prefix .. 'group:' .. group.name
   local function take_id(id)
@@ -35,7 +36,8 @@ local function clear_head(group, lane)
   return lane.returned == '0' and sweep_list(part .. ':jobs:' .. lane.place, take_id)
 end
 
--- Clears the heads of a group's lanes, once. A lane that is empty then stays where it stands until the next lease meets it.
+-- Clears the heads of a group's lanes, once. An empty lane stays in its order until a
+-- lease visits it.
 local function clear_heads(group)
   if cleared[group] then return end
   cleared[group] = true
@@ -45,17 +47,17 @@ local function clear_heads(group)
   end
 end
 
--- Whether the first job of a lane that is not empty is to run.
+-- Whether the first job of a lane that is not empty may run.
 local function is_runnable(group, lane)
   local part = prefix .. 'group:' .. group.name
   local id = call('LINDEX', part .. (lane.returned == '1' and ':returned:' or ':jobs:') .. lane.place, 0)
   local row = call('HGET', rows_key(group.name), id)
   local _, number, cancelled = read_row(row or '')
-  return row and fate_of(number, cancelled) == 'run'
+  return row and disposition_of(number, cancelled) == 'run'
 end
 
--- Clears the heads of lanes that left their order for it. A lane returns to its order with its first runnable job; one
--- that has more to clear than is left to do comes last next time.
+-- Clears the heads of lanes that left their order for it. A lane returns to its order with its
+-- first runnable job. A lane that exceeds the remaining budget goes to the end of the list.
 local function clear_lanes()
   for _, member in ipairs(call('ZRANGE', clearing, 0, SWEEP_LANES_MAX - 1)) do
     local place, name = match(member, '^(%d:[^:]+):(.+)$')

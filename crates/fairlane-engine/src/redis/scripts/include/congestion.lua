@@ -1,4 +1,4 @@
--- Congestion of groups: what refused work is told, and what is recorded of it. Its settings are read when needed.
+-- Congestion of groups: the backoff of refused work, and its record. Settings are read when needed.
 local congestion
 
 local function congestion_settings()
@@ -11,7 +11,7 @@ local function congestion_settings()
   return congestion
 end
 
--- Jobs a second each active group is allowed in `classic`: an even part of the whole, at least 1.
+-- Jobs per second of each active group in `classic`: an equal part of the queue's rate, at least 1.
 local function group_speed()
   local settings = congestion_settings()
   if not settings.speed then
@@ -21,7 +21,7 @@ local function group_speed()
   return settings.speed
 end
 
--- Writes a snapshot of a group that was just refused, at most one a second.
+-- Writes a snapshot of a group that was just refused, at most one per second.
 local function note_congestion(group, waiting, speed)
   local settings = congestion_settings()
   if settings.congestion_enabled == 0 then return end
@@ -36,7 +36,8 @@ local function note_congestion(group, waiting, speed)
   if call('RPUSH', key, format('%d:%d:%d:%d', now, waiting, speed, backoff)) > kept then call('LTRIM', key, -kept, -1) end
 end
 
--- How long one more refused job of a group waits in `classic`, in ms; then waiting jobs, speed and backoff on record.
+-- The delay of one more refused job of a group in `classic`, in ms; then waiting jobs, speed and
+-- recorded backoff.
 local function refuse(group)
   local settings = congestion_settings()
   local base, most = settings.base_backoff_ms, settings.max_backoff_ms

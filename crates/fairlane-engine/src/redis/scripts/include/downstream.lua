@@ -1,4 +1,4 @@
--- What a downstream that answers 429 does to its type's rate. All in integers.
+-- How a type's rate responds to a downstream that answers 429. All in integers.
 
 local function cube_root(value)
   local root = floor(value ^ (1 / 3))
@@ -7,7 +7,7 @@ local function cube_root(value)
   return root
 end
 
--- The ten counters, turned on to now, and the number of the newest; a type's row has `newest:counter:…`.
+-- The ten counters as of now, and the number of the newest; a type's row has `newest:counter:…`.
 local function goodput_buckets(state)
   local buckets, count, newest = {}, -1, 0
   for number in string.gmatch(state.goodput, '%d+') do
@@ -23,7 +23,7 @@ local function goodput_buckets(state)
   return buckets, current
 end
 
--- Answers of the last second that were not refusals.
+-- Responses of the last second that were not refusals.
 local function answered_lately(state)
   local sum, buckets = 0, goodput_buckets(state)
   for index = 0, GOODPUT_BUCKETS - 1 do sum = sum + buckets[index] end
@@ -41,7 +41,7 @@ local function count_goodput(state, answers)
   store_buckets(state, buckets, current)
 end
 
--- The rate now in thousandths of a job a second, or nil. Forgets a cut that has healed.
+-- The current rate in thousandths of a job per second, or nil. Forgets a cut that has healed.
 local function rate_milli(state)
   local count, period_ms = match(state.rate, '^(%d+):(%d+)')
   local configured = count and count ~= '0' and floor(count * MILLI * 1000 / period_ms) or nil
@@ -65,7 +65,7 @@ local function rate_milli(state)
   return grown
 end
 
--- The type's bucket flow now, or nil where it is unlimited.
+-- The current flow of the type's bucket, or nil if unlimited.
 local function type_flow(state)
   local milli = rate_milli(state)
   if not milli then return nil end
@@ -98,7 +98,7 @@ local function cut_rate(state)
   state.cut = text(now) .. ':' .. text(partition.fence) .. ':' .. text(before) .. ':' .. text(plateau_ms)
 end
 
--- Takes in one refusal of a job leased under `fence`.
+-- Handles one refusal of a job leased under `fence`.
 local function refused(state, fence, retry_after_us)
   local cut_fence = match(state.cut, '^%d+:(%d+)')
   if not cut_fence or fence > tonumber(cut_fence) then cut_rate(state) end

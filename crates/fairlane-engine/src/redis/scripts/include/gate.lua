@@ -1,12 +1,13 @@
--- May it be served now. A pass is a number of jobs; a denial is 0 and when to look again, if that is known.
+-- The gates of the queue, a type and a group. A pass is a number of jobs; a denial is 0 and the
+-- time to try again, if known.
 local asked, whole_flow, whole_level
 
-local function open_whole_gate(jobs)
+local function open_queue_gate(jobs)
   asked, whole_flow = jobs, flow_of(partition.rate)
   if whole_flow then whole_level = refilled(partition.bucket, whole_flow) end
 end
 
-local function whole_pass()
+local function queue_pass()
   if not whole_flow then return math.huge end
   local slots = slots_in(whole_level, whole_flow)
   if slots == 0 then return 0, wake_time(whole_level, whole_flow, asked) end
@@ -29,7 +30,7 @@ local function type_pass(state)
   return min(seats, slots)
 end
 
--- How many jobs of a group may pass, or 0, how its lane is to be parked, and until when.
+-- The number of jobs of a group that may pass; or 0, how to park its lane, and until when.
 local function group_pass(group)
   if group.paused then return 0, 'P', 0 end
   local seats = group.concurrency and max(group.concurrency - group.in_flight, 0) or math.huge
@@ -41,7 +42,7 @@ local function group_pass(group)
   return min(seats, slots)
 end
 
--- How a lane of this group is to be set aside, if its group is paused or has no seat left.
+-- How to set aside a lane of this group, if the group is paused or has no free seat.
 local function group_closed(group)
   if group.paused then return 'P' end
   if group.concurrency and group.in_flight >= group.concurrency then return 'S' end
@@ -55,7 +56,7 @@ local function charge_gates(state, group, jobs)
   group.in_flight = group.in_flight + jobs
 end
 
--- Puts the levels back into the rows they came from.
+-- Writes the levels back to the rows they came from.
 local function close_gates()
   if whole_flow then partition.bucket = bucket_text(whole_level) end
   for _, state in pairs(types) do

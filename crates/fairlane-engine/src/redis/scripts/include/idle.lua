@@ -1,6 +1,6 @@
--- Groups that have nothing left are forgotten, once that makes no difference to them or to others.
+-- Idle groups are forgotten once that makes no difference to them or to others.
 
--- Whether a lane would come into its order as a new one does.
+-- Whether the lane would enter its order at the same position as a new lane.
 local function is_lane_forgettable(lane)
   local state = type_state(lane.type)
   local order = state[lane.level]
@@ -20,7 +20,7 @@ local function is_forgettable(group)
   return true
 end
 
--- Looks at groups whose time has come; gives how many were forgotten.
+-- Checks the idle groups that are due; returns the number of forgotten ones.
 local function forget_idle_groups()
   local key, forgotten = prefix .. 'idle-groups', 0
   for _, name in ipairs(call('ZRANGE', key, '-inf', text(now), 'BYSCORE', 'LIMIT', 0, SWEEP_GROUPS_MAX)) do
@@ -31,7 +31,8 @@ local function forget_idle_groups()
     elseif is_forgettable(group) then
       call('ZREM', key, name)
       call('DEL', group.key)
-      -- What this sweep has removed of it is not subtracted any more: that would write its row anew.
+      -- Bytes removed by this sweep must not be subtracted any more: that would
+      -- create its row again.
       groups[name], bytes_removed[name], forgotten = nil, nil, forgotten + 1
     else
       call('ZADD', key, text(now + GROUP_IDLE_US), name)

@@ -1,15 +1,15 @@
--- Groups, types, lanes: rows are read once and written once.
--- A place is `level:type`; a lane is the text `standing:tag:epoch:remainder:park:returned` in its group's row. In
--- `classic` a lane in its order has its sequence where others have `park`, so that it can be found there.
+-- Groups, types, lanes: rows are read once and written once. A place is `level:type`. A lane is the
+-- text `standing:tag:epoch:remainder:park:returned` in its group's row. In `classic`, a lane in its
+-- order has its sequence in the position of `park`, to find it there.
 local types, groups, tokens, write_bulks, bytes_removed = {}, {}, {}, nil, {}
 
--- A group's jobs by id, and what they have been through by `:id`, in one hash: a key per job would be a long string
--- that Lua has to make and to find again, for every job and every step.
+-- A group's jobs by id, and their runs by `:id`, in one hash. One key per job would be a long
+-- string that Lua has to create and look up for every job and step.
 local function rows_key(name)
   return prefix .. 'group:' .. name .. ':rows'
 end
 
--- An order: one level of a type, the text `virtual_time:epoch:pool:tag:active` in its type's row, written if `touched`.
+-- An order, for one level of a type: `virtual_time:epoch:pool:tag:active` in its type's row.
 local function parse_order(value, place, level, units)
   local order = {
     virtual_time = 0, epoch = 1, pool = POOL_FULL, tag = 0, active = 0, place = place, units = units,
@@ -27,7 +27,7 @@ local function order_text(order)
   return format('%d:%d:%d:%d:%d', order.virtual_time, order.epoch, order.pool, order.tag, order.active)
 end
 
--- Limits of a type are `paused:concurrency:dead_at:rate`, of a group `weight:paused:concurrency:base priority:rate`.
+-- Limits: type `paused:concurrency:dead_at:rate`, group `weight:paused:concurrency:priority:rate`.
 local function type_state(name)
   if types[name] then return types[name] end
   local key = prefix .. 'type:' .. name
@@ -109,7 +109,7 @@ local function parse_limits(group)
   group.bucket_was = group.bucket
 end
 
--- The group and, with a place, its lane there. A count that is wrong may be below zero and must still be readable.
+-- The group and, with a place, its lane. A wrong count may be negative and must stay readable.
 local function group_state(name, place)
   local group = groups[name]
   if not group then
@@ -134,8 +134,8 @@ local function group_state(name, place)
   return group, place and group.lanes[place]
 end
 
--- What is counted of a group while it has jobs, beside `done`: waiting jobs, jobs of its run, throttles of ended jobs and
--- how many had ended when that count began, second of the newest snapshot, newest backoff. Read when needed: rarely.
+-- Counts of a group besides `done`: waiting jobs, jobs of its run, throttles of ended jobs, jobs
+-- ended before that count, second of the newest snapshot, newest backoff. Read only when needed.
 local function record(group)
   if group.record then return group.record end
   group.record_was = call('HGET', group.key, 'run') or '0:0:0:0:0:0'

@@ -1,7 +1,7 @@
--- Findings, and putting right what was found.
+-- Findings and repairs.
 local mending, findings, suspect = false, {}, 0
 
--- Notes what is wrong with the suspect in hand and, if that is wanted, puts it right.
+-- Records a fault of the current suspect and repairs it on request.
 local function found(fault, detail, stored, counted, repair)
   for _, item in ipairs({suspect, fault, detail, text(stored), text(counted), mending and repair and 1 or 0}) do
     findings[#findings + 1] = item
@@ -9,18 +9,19 @@ local function found(fault, detail, stored, counted, repair)
   if mending and repair then repair() end
 end
 
--- Whether the suspect in hand is better looked at again, when nothing has been spent on others.
+-- Whether to check the current suspect in another step, with a budget that no other has used.
 local function is_put_off()
   return too_large and suspect > 1
 end
 
--- Lets a bulk action be taken if it is to be, and else by nobody. Whoever has one that is not is too early.
+-- Makes a bulk action available for aggregation exactly if it is ready for it. A worker that has
+-- leased one that is not ready loses its lease.
 local function mend_taking(bulk)
   if is_to_be_taken(bulk) then return hand_out(bulk) end
   if take_no_more(bulk) == 1 and bulk.aggregated == 0 then bulk.fence = 0 end
 end
 
--- An order has as many lanes as it has; one that is empty starts anew.
+-- Recounts the lanes of an order; resets an empty order.
 local function recount_order(state, level)
   local order = state[level]
   order.active, order.touched = call('ZCARD', order.key), true
@@ -33,7 +34,7 @@ local function recount_order(state, level)
   end
 end
 
--- Takes a lane out of wherever it stands and, if it has jobs, puts it into its order.
+-- Removes a lane from wherever it is and, if it has jobs, inserts it into its order.
 local function mend_lane(group, lane, members, has_jobs)
   local state = type_state(lane.type)
   local order = state[lane.level]
@@ -54,7 +55,7 @@ local function mend_lane(group, lane, members, has_jobs)
   recount_order(state, lane.level)
 end
 
--- Jobs of a batch that are still leased.
+-- Counts the jobs of a batch that are still leased.
 local function count_left(batch)
   local names, left = {}, 0
   for name in string.gmatch(call('HGET', prefix .. 'lease:' .. batch, 'names') or '', '[^\n]+') do names[#names + 1] = name end
@@ -71,7 +72,7 @@ local function mend_batch(batch)
   call('ZREM', prefix .. 'deadlines', batch)
 end
 
--- Takes a job out of a place. Counts are not touched: whether they counted it is seen when they are counted again.
+-- Removes a job from a place. Counts are not changed: the recount shows whether they included it.
 local function take_out(job, spot)
   if spot.word == 'in flight' then
     local held = call('HGET', spot.key, spot.member)
@@ -90,7 +91,8 @@ local function take_out(job, spot)
   end
 end
 
--- Gives a leased job a batch of its own with a deadline, as if it were extended now. Its fence stays.
+-- Gives a leased job a batch of its own with a deadline, as if it were extended now.
+-- Its fence stays.
 local function give_deadline(job)
   local key, held = prefix .. 'in-flight', call('HGET', prefix .. 'in-flight', job.name)
   partition.fence = max(partition.fence + 1, now)
@@ -101,14 +103,14 @@ local function give_deadline(job)
   if call('EXISTS', prefix .. 'lease:' .. before) == 1 then mend_batch(before) end
 end
 
--- Whether a leased job would be taken back: its batch has a deadline and knows it.
+-- Whether the lease of a job will expire: its batch has a deadline and lists it.
 local function is_watched(job)
   local held = call('HGET', prefix .. 'in-flight', job.name)
   local names = has_deadline(held) and call('HGET', prefix .. 'lease:' .. sub(held, 17, 32), 'names') or ''
   return string.find('\n' .. names .. '\n', '\n' .. job.name .. '\n', 1, true) ~= nil
 end
 
--- Files a job that has ended, with its bulk action or among the finished, as of now.
+-- Files an ended job now, with its bulk action or with the finished jobs.
 local function file_now(job)
   local group = group_state(job.group)
   if job.cancelled then call('HSET', rows_key(job.group), job.id, sub(job.row, 2)) end

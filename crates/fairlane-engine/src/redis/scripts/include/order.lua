@@ -1,4 +1,4 @@
--- Moving lanes: into their fair order, out of it, to the side and back. A member is `sequence:group`.
+-- Moves lanes into their fair order, out of it, aside and back. A member is `sequence:group`.
 
 local function insert_lane(group, lane)
   partition.sequence = partition.sequence + 1
@@ -6,7 +6,7 @@ local function insert_lane(group, lane)
   call('ZADD', type_state(lane.type)[lane.level].key, text(lane.tag), format('%016d:%s', partition.sequence, group.name))
 end
 
--- A group's tag by its score of now (`classic`): smaller first.
+-- A group's tag by its current score (`classic`): smaller is served first.
 local function score_tag(group)
   local known = record(group)
   local total = min(known.total, PROGRESS_JOBS_MAX)
@@ -15,7 +15,8 @@ local function score_tag(group)
   return SCORE_CENTRE - (group.base_priority + min(max(boost, -BOOST_MAX), BOOST_MAX) - floor(now / 1000))
 end
 
--- Puts a lane that has jobs and is in no order into its order, ahead by its credit or by a quantum.
+-- Inserts a lane that has jobs and is in no order into its order, ahead by its credit
+-- or by a quantum.
 local function enter_order(group, lane, from_idle)
   local state = type_state(lane.type)
   local order = state[lane.level]
@@ -39,7 +40,7 @@ local function enter_order(group, lane, from_idle)
   insert_lane(group, lane)
 end
 
--- To be called when a lane has left its order for good: an order that is empty starts anew.
+-- Resets an order that became empty. Called when a lane has left its order for good.
 local function left_order(lane)
   local state = type_state(lane.type)
   local order = state[lane.level]
@@ -55,8 +56,8 @@ local function left_order(lane)
   end
 end
 
--- Sets a lane aside: I idle, R until its group's rate allows, S until a seat frees, P until resumed, C until `sweep` has
--- cleared its head.
+-- Sets a lane aside: I idle, R until its group's rate allows a job, S until a seat is free, P until
+-- its group is resumed, C until `sweep` has cleared its head.
 local function park_lane(group, lane, standing, park)
   lane.standing, lane.park = standing, park
   if standing == 'R' then
@@ -83,7 +84,7 @@ local function wake_lane(group, lane)
   push_token(lane.type)
 end
 
--- The places of all lanes the group has had, sorted by (level, type).
+-- The places of all lanes of the group, sorted by (level, type).
 local function places_of(group)
   local places, seen = {}, {}
   for _, field in ipairs(call('HKEYS', group.key)) do
@@ -95,7 +96,7 @@ local function places_of(group)
   return places
 end
 
--- Wakes the group's lanes whose standing is among `standings`.
+-- Wakes the group's lanes with a standing among `standings`.
 local function wake_lanes_of(group, standings)
   for _, place in ipairs(places_of(group)) do
     local _, lane = group_state(group.name, place)
@@ -103,7 +104,7 @@ local function wake_lanes_of(group, standings)
   end
 end
 
--- A lane that just got jobs: enters its order if it was idle, and wakes a worker.
+-- Handles a lane that just got jobs: it enters its order if it was idle, and a worker is woken.
 local function lane_has_jobs(group, lane)
   if lane.standing ~= 'I' then return end
   enter_order(group, lane, true)

@@ -1,13 +1,13 @@
--- Pages of names out of lists, orders and chunks, from `cursor` on and at most `limit` entries.
--- One entry more than is looked at says where the next page begins.
+-- Pages of names from lists, orders and chunks, from `cursor` on and at most `limit` entries. One
+-- more entry than is returned shows where the next page starts.
 local most, entries = limit + 1, {}
 
--- A name is `group:id`, or false where a job has gone elsewhere.
+-- A name is `group:id`, or false if the job has moved elsewhere.
 local function add(position, name, due, held, deadline)
   entries[#entries + 1] = {position = position, name = name, due = due, held = held, deadline = deadline}
 end
 
--- Positions run through the lists one after the other.
+-- Entries with positions that continue from list to list.
 local function from_lists(keys, name_of)
   local before = 0
   for _, key in ipairs(keys) do
@@ -22,8 +22,9 @@ local function from_lists(keys, name_of)
   end
 end
 
--- A position is the number of a chunk and the place in it. `chunk_at` gives the names of a chunk, what is held of each
--- and their deadline, or nil behind the last one.
+-- Entries with positions composed of the number of a chunk and the index within it.
+-- `chunk_at` returns the names of a chunk, their entries of `in-flight` and their deadline,
+-- or nil after the last one.
 local function from_chunks(chunk_at)
   local number, skipped = floor(cursor / LIST_STRIDE), cursor % LIST_STRIDE
   for _ = 0, most do
@@ -38,12 +39,12 @@ local function from_chunks(chunk_at)
   end
 end
 
--- Positions are ranks.
+-- Entries with their ranks as positions.
 local function from_order(key)
   return call('ZRANGE', prefix .. key, text(cursor), text(cursor + most - 1), 'WITHSCORES')
 end
 
--- The parts of `head\npart\npart`, each behind `before`.
+-- The parts of `head\npart\npart`, each after `before`.
 local function parts_of(chunk, before)
   local parts = {}
   for part in string.gmatch(chunk, '\n([^\n]+)') do parts[#parts + 1] = before .. part end

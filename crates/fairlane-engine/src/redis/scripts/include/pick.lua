@@ -1,9 +1,9 @@
--- Taking jobs off lanes. What is picked is kept in arrays and written by `lease_picked` in a few calls; `bytes` is what
--- the payloads of it have.
+-- Picks jobs from lanes. Picked jobs are kept in arrays, and `lease_picked` writes them in a few
+-- calls; `bytes` is the size of their payloads.
 local visits, picked, names, holds, skips, bytes = {}, 0, {}, {}, 0, 0
 
--- What `in-flight` holds of a job: fence, batch, whether it has been through something, and what it is. `pick` adds the
--- bytes of its payload.
+-- The entry of `in-flight` for a job: fence, batch, whether it has a run, and its description.
+-- `pick` appends the bytes of its payload.
 local function hold(fence, known, place, cost, number, worker)
   return fence .. fence .. known .. ':' .. place .. ':' .. cost .. ':' .. number .. ':' .. worker
 end
@@ -14,7 +14,7 @@ local function begin_visit(place, state, group)
   return visit
 end
 
--- Picks one job that is to run. `fresh` is what is held of a job of the most frequent kind.
+-- Picks one runnable job. `fresh` is the entry for a job of the most frequent kind.
 local function pick(visit, id, row, size, held, returned)
   local name, jobs = visit.group.name .. ':' .. id, visit.jobs + 1
   picked, bytes, visit.jobs = picked + 1, bytes + size, jobs
@@ -27,7 +27,8 @@ local function pick(visit, id, row, size, held, returned)
   holds[2 * picked - 1], holds[2 * picked] = name, held .. ':' .. size
 end
 
--- Up to `wanted` ids off a lane: those that came back first. Also how many of them came back.
+-- Pops up to `wanted` ids from a lane, returned jobs first. Also returns how many of them
+-- are returned jobs.
 local function pop_ids(lane, backlog_key, returned_key, wanted)
   if lane.returned == '0' then return call('LPOP', backlog_key, wanted) or {}, 0 end
   local ids = call('LPOP', returned_key, wanted) or {}
@@ -39,8 +40,8 @@ local function pop_ids(lane, backlog_key, returned_key, wanted)
   return ids, returned
 end
 
--- Serves a lane up to a quantum of cost. Gives jobs, cost, whether it is empty now, and whether it stands at a job that is
--- not to run after as many of these as one visit steps over.
+-- Serves a lane up to a quantum of cost. Returns jobs, cost, whether it is empty now, and whether
+-- it is blocked by an unrunnable job after the most skips of one visit.
 local function serve_lane(state, group, lane, most, fence, worker)
   local part = prefix .. 'group:' .. group.name
   local backlog_key, returned_key = part .. ':jobs:' .. lane.place, part .. ':returned:' .. lane.place
@@ -59,8 +60,8 @@ local function serve_lane(state, group, lane, most, fence, worker)
         pick(visit, id, row, #row - head, fresh, used <= returned)
       elseif row then
         local job_cost, number, cancelled, size = read_row(row)
-        local fate = fate_of(number, cancelled)
-        if fate == 'run' then
+        local disposition = disposition_of(number, cancelled)
+        if disposition == 'run' then
           jobs, cost = jobs + 1, cost + job_cost
           if number ~= '' then bulk_reached(bulk_state(number), 'RUNNING') end
           pick(visit, id, row, size, hold(fence, 'n', place, text(job_cost), number, worker), used <= returned)
@@ -68,7 +69,7 @@ local function serve_lane(state, group, lane, most, fence, worker)
           used, blocked = used - 1, true
         else
           skips, skips_left = skips + 1, skips_left - 1
-          step_over(group, place, id, number, text(job_cost), fate, row)
+          skip_unrunnable(group, place, id, number, text(job_cost), disposition, row)
         end
       end
     end
@@ -83,7 +84,7 @@ local function serve_lane(state, group, lane, most, fence, worker)
   return jobs, cost, empty, blocked
 end
 
--- Writes the leases of all that is picked and appends it to the reply.
+-- Writes the leases of all picked jobs and appends the jobs to the reply.
 local function lease_picked(reply, fence, deadline)
   local at, shown, count = #reply + 1, 0, #reply + 1
   for number, bulk in pairs(bulks) do

@@ -1,4 +1,4 @@
--- Removes finished jobs that are past their time or number, oldest first, a few at a time.
+-- Removes finished jobs beyond their retention or number, oldest first, a few at a time.
 
 -- Removes the jobs of a chunk of names.
 local function remove_names(chunk)

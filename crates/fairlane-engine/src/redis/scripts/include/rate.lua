@@ -1,6 +1,6 @@
--- Leaky buckets. A bucket is the text `level:at`, a rate the text `count:period_ms:burst`.
+-- Token buckets. A bucket is the text `level:at`, a rate the text `count:period_ms:burst`.
 
--- The rate as a bucket sees it, or nil where there is none.
+-- The rate in units of a bucket, or nil without one.
 local function flow_of(rate)
   local count, period_ms, burst = match(rate, '^(%d+):(%d+):(%d+)$')
   if not count or count == '0' then return nil end
@@ -18,7 +18,7 @@ local function slots_in(level, flow)
   return floor(level / flow.job_units)
 end
 
--- When enough for `jobs`, or half the burst if that is less, has flowed in; at most a park from now.
+-- When slots for `jobs`, or for half the burst if that is less, are free; at most a park from now.
 local function wake_time(level, flow, jobs)
   local burst = floor(flow.capacity / flow.job_units)
   local need = min(jobs, max(floor(burst / 2), 1)) * flow.job_units
@@ -29,7 +29,7 @@ local function bucket_text(level)
   return text(level) .. ':' .. text(now)
 end
 
--- The bucket under a changed rate: equal rates change nothing, otherwise whole jobs carry over.
+-- Adapts a bucket to a changed rate: equal rates change nothing, otherwise whole jobs carry over.
 local function changed_bucket(bucket, from_rate, to_rate)
   if from_rate == to_rate then return bucket end
   local from, to = flow_of(from_rate), flow_of(to_rate)

@@ -1,4 +1,5 @@
--- Counting again. What many suspects need is read once; nil says that it is too much to count in one step.
+-- Recounts. Data that many suspects need is read once; nil means that it is too much to
+-- count in one step.
 
 -- Waiting jobs of a group.
 local waiting_by
@@ -32,7 +33,7 @@ local function ready_of(group_name)
   return ready[group_name] or {}
 end
 
--- How many of these jobs have not ended. One that was cancelled where it stands has.
+-- The number of these jobs that have not ended. A job that was cancelled in a list has ended.
 local function count_unended(rows, ids)
   local unended = 0
   for at = 1, #ids, 100 do
@@ -45,7 +46,7 @@ local function count_unended(rows, ids)
   return unended
 end
 
--- Jobs of a group that stand in lists and have not ended.
+-- Unfinished jobs of a group that are in lists.
 local function listed_of(group_name)
   local part, counted = prefix .. 'group:' .. group_name, 0
   local rows, admitted = rows_key(group_name), ready_of(group_name)
@@ -66,7 +67,7 @@ local function listed_of(group_name)
   return counted
 end
 
--- Jobs of a bulk action that have not ended.
+-- Unfinished jobs of a bulk action.
 local function unended_of(group_name, number)
   local rows, ids = rows_key(group_name), {}
   if not afford(call('HLEN', rows)) then return nil end
@@ -81,7 +82,7 @@ local function unended_of(group_name, number)
   return count_unended(rows, ids)
 end
 
--- The backlog of a group by its own count.
+-- The stored backlog of a group.
 local function stored_backlog(name)
   return tonumber(match(call('HGET', prefix .. 'group:' .. name .. ':meta', 'counts') or '', '^-?%d+:(-?%d+)') or 0)
 end

@@ -1,4 +1,4 @@
--- Counting stored bytes again; nil says that it is too much to count in one step.
+-- Recounts of stored bytes; nil means that it is too much to count in one step.
 
 -- Bytes of the jobs and bulk actions of a group.
 local function bytes_of(group_name)
@@ -20,13 +20,13 @@ local function bytes_of(group_name)
   return bytes
 end
 
--- The stored bytes of a group as they are counted; what this step has changed counts.
+-- The stored count of a group's bytes, with the changes of this step.
 local function stored_bytes_of(group_name)
   local group = groups[group_name]
   return group and group.stored_bytes or tonumber(call('HGET', prefix .. 'group:' .. group_name .. ':meta', 'stored_bytes') or 0)
 end
 
--- Bytes of all groups, as each is counted.
+-- The sum of the stored counts of all groups.
 local function bytes_of_groups()
   if not afford(ceil(call('DBSIZE') / 4)) then return nil end
   local pattern, cursor, bytes, seen = literal(prefix) .. 'group:*:meta', '0', 0, {}

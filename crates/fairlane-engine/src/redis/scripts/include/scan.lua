@@ -1,63 +1,79 @@
--- Finding what belongs to one group or type among the leased jobs and in the fair orders.
+-- Pages of the store, for the scan that finds suspects. The contents of a page are consistent.
+local pages = {}
 
--- How many of an entry's kind there are, by a function that names the kind.
-local function tally(entries, step, kind_of)
-  local counts = {}
-  for index = 1, #entries, step do
-    local kind = kind_of(entries[index], entries[index + 1])
-    if kind then counts[kind] = (counts[kind] or 0) + 1 end
+-- A reply of names, each with a letter, the number of a bulk action and bytes. A job in another
+-- place than in its row is a contradiction.
+local function shown(next_cursor, names, places)
+  local reply = {next_cursor}
+  for index, name in ipairs(names) do
+    local letter, number, place, bytes = locate_job(name)
+    if places and places[index] ~= place then letter = '?' end
+    reply[#reply + 1] = name
+    reply[#reply + 1] = letter
+    reply[#reply + 1] = number
+    reply[#reply + 1] = text(bytes or 0)
   end
-  return counts
+  return reply
 end
 
--- Fields or members that match a pattern, by a scan that the server filters: about four entries cost what one costs in Lua.
-local function matching(command, key, length, pattern)
-  if not afford(ceil(length / 4)) then return nil end
-  local found, seen, cursor = {}, {}, '0'
-  repeat
-    local entries
-    cursor, entries = unpack(call(command, key, cursor, 'MATCH', pattern, 'COUNT', 1000))
-    for index = 1, #entries, 2 do
-      local entry = entries[index]
-      if not seen[entry] then
-        seen[entry], found[#found + 1] = true, entry
-      end
-    end
-  until cursor == '0'
-  return found
+-- The next cursor of a scan; '' at the end.
+local function after(cursor)
+  return cursor == '0' and '' or cursor
 end
 
--- A name as a pattern that only it matches.
-local function literal(name)
-  return (string.gsub(name, '[%*%?%[%]\\^%-]', '\\%0'))
-end
-
--- Jobs in flight of a group.
-local function leased_of_group(name)
-  local key = prefix .. 'in-flight'
-  local fields = matching('HSCAN', key, call('HLEN', key), literal(name) .. ':*')
-  return fields and #fields
-end
-
--- Jobs in flight of a type.
-local leased
-local function leased_of_type(name)
-  local key = prefix .. 'in-flight'
-  if not leased then
-    if not afford(call('HLEN', key)) then return nil end
-    leased = tally(call('HGETALL', key), 2, function(_, held) return match(held, '^%a:%d:([^:]+)', 33) end)
+-- Keys of groups and leases, without their prefix.
+function pages.keys(_, cursor, count)
+  local next_cursor, keys = unpack(call('SCAN', cursor, 'COUNT', count))
+  local reply = {after(next_cursor)}
+  for _, key in ipairs(keys) do
+    local name = sub(key, 1, #prefix) == prefix and sub(key, #prefix + 1) or ''
+    if match(name, '^group:') or match(name, '^lease:') then reply[#reply + 1] = name end
   end
-  return leased[name] or 0
+  return reply
 end
 
--- The members of a group in the fair order of a place.
-local orders = {}
-local function members_of(place, group_name)
-  local name = place .. ':' .. group_name
-  if orders[name] == nil then
-    local key = type_state(sub(place, 3))[byte(place, 1) - 48].key
-    local length = call('ZCARD', key)
-    orders[name] = length == 0 and {} or matching('ZSCAN', key, length, string.rep('?', 16) .. ':' .. literal(group_name)) or false
+-- A run without a row is listed by its job's name.
+function pages.rows(group_name, cursor, count)
+  local rows = rows_key(group_name)
+  local next_cursor, entries = unpack(call('HSCAN', rows, cursor, 'COUNT', count))
+  local names = {}
+  for index = 1, #entries, 2 do
+    local field = entries[index]
+    local id = match(field, '^:(.+)$')
+    if not id or call('HEXISTS', rows, id) == 0 then names[#names + 1] = group_name .. ':' .. (id or field) end
   end
-  return orders[name] or nil
+  return shown(after(next_cursor), names)
+end
+
+-- Leased jobs; the type takes the position of the bulk action's number.
+function pages.in_flight(_, cursor, count)
+  local next_cursor, entries = unpack(call('HSCAN', prefix .. 'in-flight', cursor, 'COUNT', count))
+  local names = {}
+  for index = 1, #entries, 2 do
+    if match(entries[index], ':') then names[#names + 1] = entries[index] end
+  end
+  local reply = shown(after(next_cursor), names)
+  for index, name in ipairs(names) do reply[index * 4] = match(rows_of(name).place or '', '^%d:(.+)$') or '' end
+  return reply
+end
+
+-- Members are names of jobs, with or without a place before them.
+function pages.sorted(name, cursor, count)
+  local members = call('ZRANGE', prefix .. name, cursor, text(cursor + count - 1))
+  local ends = #members < count
+  for index, member in ipairs(members) do members[index] = match(member, '^%d:[^:]+:([^:]+:[^:]+)') or member end
+  return shown(ends and '' or text(cursor + count), members)
+end
+
+-- From the tail, where jobs are added, so that a job that stays is seen at least once. The list of
+-- a lane contains ids.
+function pages.list(name, cursor, count)
+  local group_name, lane = match(name, '^group:([^:]+):%a+:(.+)$')
+  local members = call('LRANGE', prefix .. name, text(-cursor - count), text(-cursor - 1))
+  local ends, places = #members < count, {}
+  for index, member in ipairs(members) do
+    local place, job = match(member, '^(%d:[^:]+):([^:]+:[^:]+)')
+    places[index], members[index] = lane or place, group_name and group_name .. ':' .. member or job
+  end
+  return shown(ends and '' or text(cursor + count), members, places)
 end

@@ -1,10 +1,10 @@
--- Serving types: lanes in fair order (`share`), or what was admitted (`classic`).
+-- Serves types: lanes in fair order (`share`), or admitted jobs (`classic`).
 
 local function ready_key(state)
   return prefix .. 'ready-queue:' .. state.name
 end
 
--- Jobs a second by a group's rate, or nil where it has none.
+-- Jobs per second by a group's rate, or nil without one.
 local function group_rate(group)
   if not group.flow then return nil end
   local count, period_ms = match(group.rate, '^(%d+):(%d+)')
@@ -28,14 +28,14 @@ local function charge(state, group, lane, jobs, cost)
   order.tag, order.touched = order.tag + cost * order.units, true
 end
 
--- Sets a lane aside whose group is denied.
+-- Sets aside a lane of a denied group.
 local function deny_lane(state, group, lane, standing, park)
   parks = parks + 1
   if standing ~= 'P' then note_congestion(group, group.backlog, max(group_rate(group) or answered_lately(state), 1)) end
   park_lane(group, lane, standing, park)
 end
 
--- Puts a lane that was visited where it now belongs.
+-- Moves a visited lane to its new place.
 local function put_back(state, group, lane, empty, blocked)
   if empty then return park_lane(group, lane, 'I', 0) end
   if blocked then
@@ -47,14 +47,14 @@ local function put_back(state, group, lane, empty, blocked)
   deny_lane(state, group, lane, standing, park)
 end
 
--- At a bound: what was set aside does not come up again, so the next call goes on from here. The token lets it come
--- without a pause.
+-- Handles a bound that was reached. Lanes that were set aside are not visited again, so the next
+-- call continues from here. The token lets that call start without a delay.
 local function go_on_at_once(state)
   note_wake(now)
   push_token(state.name)
 end
 
--- Serves one lane of a type; lanes whose group is denied are parked on the way.
+-- Serves one lane of a type; lanes of denied groups are parked on the way.
 local function serve_type(state)
   while true do
     local level = next_level(state)
@@ -64,8 +64,8 @@ local function serve_type(state)
       note_wake(type_wake)
       return 'type blocked'
     end
-    local whole_jobs, whole_wake = whole_pass()
-    if whole_jobs == 0 then
+    local queue_jobs, whole_wake = queue_pass()
+    if queue_jobs == 0 then
       note_wake(whole_wake)
       return 'all blocked'
     end
@@ -79,7 +79,7 @@ local function serve_type(state)
     lane.tag, lane.epoch = tonumber(popped[2]), order.epoch
     local pass, standing, park = group_pass(group)
     if pass > 0 then
-      local most = min(left, type_jobs, whole_jobs, pass)
+      local most = min(left, type_jobs, queue_jobs, pass)
       local jobs, cost, empty, blocked = serve_lane(state, group, lane, most, padded, worker)
       if jobs > 0 then charge(state, group, lane, jobs, cost) elseif empty then parks = parks + 1 end
       put_back(state, group, lane, empty, blocked)
@@ -90,7 +90,8 @@ local function serve_type(state)
   end
 end
 
--- Leases one admitted job of a type (`classic`); what may not run after all goes back to its lane.
+-- Leases one admitted job of a type (`classic`); a job that may not run after all
+-- returns to its lane.
 local function serve_ready(state)
   while true do
     local key = ready_key(state)
@@ -100,8 +101,8 @@ local function serve_ready(state)
       note_wake(type_wake)
       return 'type blocked'
     end
-    local whole_jobs, whole_wake = whole_pass()
-    if whole_jobs == 0 then
+    local queue_jobs, whole_wake = queue_pass()
+    if queue_jobs == 0 then
       note_wake(whole_wake)
       return 'all blocked'
     end
@@ -109,8 +110,8 @@ local function serve_ready(state)
     local group, lane, id = placed(member)
     local row = call('HGET', rows_key(group.name), id)
     local cost, number, cancelled, size = read_row(row or '')
-    local fate = row and fate_of(number, cancelled)
-    if fate == 'run' and not group_closed(group) then
+    local disposition = row and disposition_of(number, cancelled)
+    if disposition == 'run' and not group_closed(group) then
       local visit = begin_visit(lane.place, state, group)
       if number ~= '' then bulk_reached(bulk_state(number), 'RUNNING') end
       pick(visit, id, row, size, hold(padded, 'n', lane.place, text(cost), number, worker), true)
@@ -124,10 +125,10 @@ local function serve_ready(state)
       return 'type blocked'
     end
     skips = skips + 1
-    if fate == 'run' then
+    if disposition == 'run' then
       return_to_lane(group, lane, id, 'RPUSH')
-    elseif fate then
-      step_over(group, lane.place, id, number, text(cost), fate, row)
+    elseif disposition then
+      skip_unrunnable(group, lane.place, id, number, text(cost), disposition, row)
     end
   end
 end

@@ -1,6 +1,6 @@
 -- Jobs that must not run before a time.
 
--- Lets a job wait; if it is the first that is due, someone must hold a timer for it.
+-- Makes a job wait. If it is the first to become due, a worker is woken to hold the timer for it.
 local function wait_until(group, due, place, id, number)
   local key, member, known = prefix .. 'non-ready-queue', placed_name(place, group.name .. ':' .. id, number), record(group)
   known.waiting = known.waiting + 1
@@ -9,21 +9,21 @@ local function wait_until(group, due, place, id, number)
   if call('ZRANK', key, member) == 0 then push_token(sub(place, 3)) end
 end
 
--- Puts a job into its lane's returned list, which is served before the backlog.
+-- Adds a job to its lane's returned list, which is served before the backlog.
 local function return_to_lane(group, lane, id, push)
   call(push, prefix .. 'group:' .. group.name .. ':returned:' .. lane.place, id)
   lane.returned = '1'
   lane_has_jobs(group, lane)
 end
 
--- Takes a placed name apart: the group, its lane there, the id, and the number of its bulk action or ''.
+-- Splits a placed name: the group, its lane, the id, and the number of its bulk action or ''.
 local function placed(member)
   local place, name, id, number = match(member, '^(%d:[^:]+):([^:]+):([^:]+):?(%d*)$')
   local group, lane = group_state(name, place)
   return group, lane, id, number
 end
 
--- Counts a job off that was taken out of the waiting ones, by its placed name.
+-- Updates the counts for a job that was removed from the waiting jobs, by its placed name.
 local function waits_no_more(group, number, member)
   local known = record(group)
   known.waiting = known.waiting - 1

@@ -1,4 +1,4 @@
--- Writing back what was read and has changed, and waking whom it concerns.
+-- Writes changed rows back, and wakes workers.
 local function history_key(group)
   return prefix .. 'congestion:' .. group.name .. ':history'
 end
@@ -7,12 +7,13 @@ local function record_text(known)
   return format('%d:%d:%d:%d:%d:%d', known.waiting, known.total, known.throttles, known.since, known.noted, known.backoff)
 end
 
--- Has a sweep look at a group later, unless one is to already.
+-- Schedules the check of an idle group, unless one is scheduled.
 local function watch_idle(name)
   call('ZADD', prefix .. 'idle-groups', 'NX', text(now + GROUP_IDLE_US), name)
 end
 
--- A group that got its first job is active; of one that has none left only its limits and lanes stay, for a while.
+-- A group with its first job becomes active; one without jobs keeps only its limits and
+-- lanes, for a while.
 local function write_activity(group, is_active)
   if is_active then return call('ZADD', prefix .. 'active-groups', 0, group.name) end
   call('ZREM', prefix .. 'active-groups', group.name)
@@ -61,7 +62,7 @@ local function write_group(group)
   if is_active ~= group.was_active then write_activity(group, is_active) end
 end
 
--- Counts jobs that keep their type from being removed: those that have not left it for good, and dead ones.
+-- Counts jobs that prevent the removal of their type: unfinished and dead ones.
 local function count_jobs(name, jobs)
   local state = types[name]
   if state then
@@ -71,7 +72,8 @@ local function count_jobs(name, jobs)
   end
 end
 
--- Makes a type. Its orders begin with an epoch that no type had before, so that lanes of a removed one mean nothing.
+-- Creates a type. Its orders start at a new epoch, which invalidates the lanes of a removed
+-- type with its name.
 local function create_type(name)
   local state = type_state(name)
   call('SADD', prefix .. 'types', name)

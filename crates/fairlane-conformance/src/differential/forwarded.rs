@@ -1,0 +1,71 @@
+//! Seeded random steps through the core and through an engine that forwards them to another: a
+//! command or reply that is lost or changed on the way shows. Also a source of commands and replies
+//! of every kind.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use fairlane_core::queue::{Command, Machine, Reply, Settings};
+use fairlane_core::{HashSeed, Micros};
+use fairlane_engine::{EmbeddedEngine, Engine};
+
+use super::generator::Generator;
+use super::{Action, Response, Step, apply_step};
+use crate::subject::START;
+
+/// How long an existing wake-up may take.
+const WAKE_LIMIT: Duration = Duration::from_secs(20);
+
+/// Runs an episode through the core and through `engine`, which forwards to `target`, whose time is
+/// `us`. The error is the first difference.
+pub async fn compare_forwarded(
+    engine: &dyn Engine,
+    target: &EmbeddedEngine,
+    us: &AtomicU64,
+    seed: u64,
+    steps: usize,
+) -> Result<(), String> {
+    let mut generator = Generator::new(seed, 0);
+    let mut machine = Machine::new(Settings::default(), HashSeed::FIXED, START);
+    for number in 1..=steps {
+        let step = generator.next_step();
+        us.store(step.at.0, Ordering::SeqCst);
+        let expected = apply_step(&mut machine, &step);
+        let same = match (&step.action, &expected) {
+            (Action::Command(command), Response::Reply(expected)) => {
+                let expected = fairlane_core::Reply::Queue((**expected).clone());
+                engine.submit(command.clone().into()).await == Ok(expected)
+            }
+            (Action::TakeToken(name), Response::Token(Some(_))) => {
+                engine.wait(std::slice::from_ref(name), WAKE_LIMIT).await == Ok(true)
+            }
+            _ => true,
+        };
+        if !same {
+            return Err(format!("step {number}, {step:?}: the core replies {expected:?}"));
+        }
+        generator.observe(&expected);
+    }
+    let now = Micros(us.load(Ordering::SeqCst));
+    let dump = target.dump().await.map_err(|error| error.to_string())?;
+    match machine.dump(now).difference(&dump) {
+        same if same.is_empty() => Ok(()),
+        difference => Err(format!("after {steps} steps:\n{difference}")),
+    }
+}
+
+/// Commands and their replies, in the order of an episode.
+pub fn samples(seed: u64, steps: usize) -> Vec<(Command, Reply)> {
+    let mut generator = Generator::new(seed, 0);
+    let mut machine = Machine::new(Settings::default(), HashSeed::FIXED, START);
+    let mut samples = Vec::new();
+    for _ in 0..steps {
+        let step = generator.next_step();
+        let response = apply_step(&mut machine, &step);
+        generator.observe(&response);
+        if let (Step { action: Action::Command(command), .. }, Response::Reply(reply)) = (step, response) {
+            samples.push((command, *reply));
+        }
+    }
+    samples
+}

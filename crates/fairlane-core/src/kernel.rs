@@ -1,0 +1,26 @@
+//! The building blocks of every capability. Nothing here depends on a capability.
+//!
+//! - [`operation`]: an operation as a type. `kernel/operations_macro.rs`: a capability's
+//!   list of operations.
+//! - [`access`]: the permission that an operation needs, and the groups whose data it accesses.
+//! - [`names`], [`numbers`], [`rate`], [`trace`]: validated names and quantities.
+//! - [`limits`]: every limit and default. [`hashing`]: hash maps that names chosen by a client
+//!   cannot slow down.
+//! - `encoding`: serialisation that applies the same checks as the constructors.
+//! - `table`: rows by key that record which of them a command has changed.
+
+pub mod access;
+pub(crate) mod encoding;
+pub mod hashing;
+pub mod limits;
+pub mod names;
+pub mod numbers;
+pub mod operation;
+mod operations_macro;
+pub mod rate;
+pub(crate) mod table;
+pub mod trace;
+
+pub use access::{Access, Permission, Subjects};
+pub use operation::{Context, Invalid, Operation, OperationWeight, Registered};
+pub(crate) use operations_macro::operations;

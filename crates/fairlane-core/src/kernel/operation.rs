@@ -1,0 +1,120 @@
+//! An operation as a type: its arguments, reply, validation, access and effect in one file.
+
+use std::fmt::Debug;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::access::Access;
+use crate::numbers::{Micros, OutOfRange};
+
+/// One operation of one capability. The value is the command; applying it to the machine
+/// returns the reply.
+pub trait Operation: Serialize + DeserializeOwned + Clone + Debug + PartialEq + Send + 'static {
+    /// The state machine that the operation is applied to.
+    type Machine;
+    /// The result of the operation.
+    type Reply: Serialize + DeserializeOwned + Clone + Debug + PartialEq + Send + 'static;
+
+    /// The name of the operation's file, its Lua script, its metric label and its
+    /// conformance chapter.
+    const STEM: &'static str;
+
+    /// Checks what the argument types cannot guarantee.
+    fn validate(&self) -> Result<(), Invalid> {
+        Ok(())
+    }
+
+    /// Whether the operation leaves the machine unchanged.
+    fn is_read_only(&self) -> bool {
+        false
+    }
+
+    /// The permission that the caller needs, and the groups whose data the operation accesses.
+    fn access(&self) -> Access<'_>;
+
+    /// The amount of work that the operation causes.
+    fn weight(&self) -> OperationWeight {
+        OperationWeight::ONE
+    }
+
+    /// Applies a validated operation.
+    fn apply(self, machine: &mut Self::Machine, context: &mut Context) -> Self::Reply;
+}
+
+/// An operation that is listed in the registry.
+pub trait Registered: Operation {
+    /// The operation as a command.
+    fn into_command(self) -> crate::Command;
+
+    /// The operation's reply, or `None` if `reply` belongs to another operation.
+    fn from_reply(reply: crate::Reply) -> Option<Self::Reply>;
+}
+
+/// The inputs of an operation besides its arguments and the machine.
+#[derive(Debug)]
+pub struct Context {
+    /// The current time of the store.
+    pub now: Micros,
+}
+
+/// The amount of work that an operation causes. Owners and quotas schedule by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OperationWeight {
+    /// Jobs that the operation names or requests.
+    pub jobs: usize,
+    /// Bytes of payloads and notes in the operation.
+    pub bytes: usize,
+}
+
+impl OperationWeight {
+    /// The weight of an operation on one item without a payload.
+    pub const ONE: Self = Self { jobs: 1, bytes: 0 };
+
+    /// The weight of an operation on `jobs` jobs without payloads.
+    pub const fn jobs(jobs: usize) -> Self {
+        Self { jobs, bytes: 0 }
+    }
+}
+
+/// Why a command was rejected before it was applied: it is malformed, and repeating
+/// it does not help.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Invalid {
+    /// More items than one command accepts.
+    #[error("{what} takes at most {most} jobs in one call, not {got}; split the batch")]
+    TooMany {
+        /// The operation.
+        what: &'static str,
+        /// The limit.
+        most: usize,
+        /// The number of items in the command.
+        got: usize,
+    },
+    /// More bytes than one command accepts.
+    #[error("{what} has at most {most} bytes, not {got}")]
+    TooLarge {
+        /// The field that is too large.
+        what: &'static str,
+        /// The limit in bytes.
+        most: usize,
+        /// The size in bytes.
+        got: usize,
+    },
+    /// A number out of range.
+    #[error(transparent)]
+    OutOfRange(#[from] OutOfRange),
+    /// The same item twice in one call.
+    #[error("{0} stands twice in one call; name it once")]
+    Twice(String),
+}
+
+/// Rejects more than `most` items.
+pub(crate) fn at_most(what: &'static str, got: usize, most: usize) -> Result<(), Invalid> {
+    if got <= most { Ok(()) } else { Err(Invalid::TooMany { what, most, got }) }
+}
+
+/// Rejects more than `most` bytes.
+pub(crate) fn bytes_at_most(what: &'static str, got: usize, most: usize) -> Result<(), Invalid> {
+    if got <= most { Ok(()) } else { Err(Invalid::TooLarge { what, most, got }) }
+}

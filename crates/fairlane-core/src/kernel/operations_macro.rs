@@ -1,0 +1,93 @@
+//! A macro that declares a capability's operations and derives closed enums from the list.
+
+/// Declares the commands and replies of a capability: `operations! { Capability(Machine):
+/// First, Second, … }`.
+///
+/// The variants of `Command` and `Reply` are named after the operations and follow the order of the
+/// list. That order is the wire format: append, never insert.
+macro_rules! operations {
+    ($capability:ident($machine:ty): $($operation:ident),+ $(,)?) => {
+        /// A command of this capability.
+        #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+        pub enum Command {
+            $(
+                #[doc = concat!("The operation [`", stringify!($operation), "`].")]
+                $operation($operation),
+            )+
+        }
+
+        /// The reply to a command of this capability.
+        #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+        pub enum Reply {
+            $(
+                #[doc = concat!("The reply to [`Command::", stringify!($operation), "`].")]
+                $operation(<$operation as $crate::kernel::Operation>::Reply),
+            )+
+        }
+
+        impl Command {
+            /// The stems of all operations, in the order of the commands.
+            pub const STEMS: &'static [&'static str] =
+                &[$(<$operation as $crate::kernel::Operation>::STEM),+];
+
+            /// Checks what the argument types cannot guarantee.
+            pub fn validate(&self) -> Result<(), $crate::kernel::Invalid> {
+                match self { $(Self::$operation(operation) => $crate::kernel::Operation::validate(operation),)+ }
+            }
+
+            /// The stem of the operation.
+            pub fn stem(&self) -> &'static str {
+                match self { $(Self::$operation(_) => <$operation as $crate::kernel::Operation>::STEM,)+ }
+            }
+
+            /// Whether the command leaves the machine unchanged.
+            pub fn is_read_only(&self) -> bool {
+                match self { $(Self::$operation(operation) => $crate::kernel::Operation::is_read_only(operation),)+ }
+            }
+
+            /// The permission that the caller needs, and the groups whose data the
+            /// command accesses.
+            pub fn access(&self) -> $crate::kernel::Access<'_> {
+                match self { $(Self::$operation(operation) => $crate::kernel::Operation::access(operation),)+ }
+            }
+
+            /// The amount of work that the command causes.
+            pub fn weight(&self) -> $crate::kernel::OperationWeight {
+                match self { $(Self::$operation(operation) => $crate::kernel::Operation::weight(operation),)+ }
+            }
+
+            /// Applies a validated command.
+            pub(super) fn apply(self, machine: &mut $machine, context: &mut $crate::kernel::Context) -> Reply {
+                match self {
+                    $(Self::$operation(operation) => {
+                        Reply::$operation($crate::kernel::Operation::apply(operation, machine, context))
+                    })+
+                }
+            }
+        }
+
+        $(
+            impl $crate::kernel::Registered for $operation {
+                fn into_command(self) -> $crate::Command {
+                    $crate::Command::$capability(Command::$operation(self))
+                }
+
+                #[allow(unreachable_patterns, reason = "a registry of one capability has no other reply")]
+                fn from_reply(reply: $crate::Reply) -> Option<Self::Reply> {
+                    match reply {
+                        $crate::Reply::$capability(Reply::$operation(reply)) => Some(reply),
+                        _ => None,
+                    }
+                }
+            }
+
+            impl From<$operation> for Command {
+                fn from(operation: $operation) -> Self {
+                    Self::$operation(operation)
+                }
+            }
+        )+
+    };
+}
+
+pub(crate) use operations;

@@ -1,0 +1,130 @@
+-- Where a job should be by its rows, and where it is. Reads are charged to a budget, so that a
+-- step stays short.
+local too_large, entries_left, passed_left, bytes_left = false, AUDIT_ENTRIES_MAX, AUDIT_PASSED_MAX, AUDIT_BYTES_MAX
+local spent = 0
+
+-- Charges the budget for counting, passing over and reading this much; false if it is exceeded.
+local function afford(entries, passed, bytes)
+  passed, bytes = passed or 0, bytes or 0
+  entries_left, passed_left, bytes_left = entries_left - entries, passed_left - passed, bytes_left - bytes
+  spent = spent + entries + passed / 64 + bytes / 16384
+  if entries_left < 0 or passed_left < 0 or bytes_left < 0 then too_large = true end
+  return not too_large
+end
+
+-- The state of a job by its rows.
+local function rows_of(name)
+  local group_name, id = match(name, '^([^:]+):(.+)$')
+  local row, run = unpack(call('HMGET', rows_key(group_name), id, ':' .. id))
+  local job = {name = name, group = group_name, id = id, row = row, run = run, state = run and sub(run, 1, 1) or 'N'}
+  if row then
+    job.cost, job.number, job.cancelled = read_row(row)
+    job.place = match(row, '^X?..........(%d:[^:]+)')
+    job.with_bulk = job.number ~= '' and call('EXISTS', prefix .. 'bulk:' .. job.number) == 1
+  end
+  return job
+end
+
+-- Whether an entry of `in-flight` names an existing batch with a deadline.
+local function has_deadline(held)
+  local batch = sub(held, 17, 32)
+  return call('EXISTS', prefix .. 'lease:' .. batch) == 1 and call('ZSCORE', prefix .. 'deadlines', batch)
+end
+
+-- A letter for where a job should be: L in a list, X there but cancelled, H leased, W
+-- waiting, D dead, B among the ended jobs of its bulk action, C among the other ended jobs, ?
+-- for a contradiction. Then the number of its bulk action, its place, and the bytes of its
+-- payload and note.
+local function locate_job(name)
+  local job, held = rows_of(name), call('HGET', prefix .. 'in-flight', name)
+  if not job.row then return '?', '' end
+  local member = placed_name(job.place, name, job.number)
+  local due = call('ZSCORE', prefix .. 'non-ready-queue', member)
+  local dead, letter = call('ZSCORE', prefix .. 'failed', name), '?'
+  if job.cancelled or job.state ~= 'N' then
+    local ended = job.with_bulk and 'B' or job.state ~= 'F' and 'C' or '?'
+    letter = job.cancelled and (job.state == 'X' and 'X' or '?') or dead and job.state == 'F' and 'D' or ended
+    if held or due or dead and letter ~= 'D' then letter = '?' end
+  elseif not dead and not (held and due) then
+    local unindexed = due and job.with_bulk and not call('ZSCORE', prefix .. 'bulk:' .. job.number .. ':waiting', member)
+    letter = held and (has_deadline(held) and 'H' or '?') or unindexed and '?' or due and 'W' or 'L'
+  end
+  return letter, job.number, job.place, job_bytes(job.row, job.run)
+end
+
+-- Every place at which a group can have jobs.
+local known_places = {}
+local function places_for(group_name)
+  local places = known_places[group_name]
+  if places then return places end
+  local seen = {}
+  places = places_of(group_state(group_name))
+  for _, place in ipairs(places) do seen[place] = true end
+  for _, type_name in ipairs(call('SMEMBERS', prefix .. 'types')) do
+    for level = 0, 2 do
+      local place = level .. ':' .. type_name
+      if not seen[place] then places[#places + 1] = place end
+    end
+  end
+  table.sort(places, precedes)
+  known_places[group_name] = places
+  return places
+end
+
+-- The places from which a job could run, in the order in which one is kept if there are several.
+local function spots_of(job)
+  local spots, name, part = {}, job.name, prefix .. 'group:' .. job.group
+  local function add(word, key, member, place)
+    spots[#spots + 1] = {word = word, key = key, member = member, place = place}
+  end
+  local function add_from_list(word, key, member, place)
+    local length = call('LLEN', key)
+    if length == 0 or not afford(0, length) then return end
+    for _ = 1, #call('LPOS', key, member, 'COUNT', 0) do add(word, key, member, place) end
+  end
+  if call('HEXISTS', prefix .. 'in-flight', name) == 1 then add('in flight', prefix .. 'in-flight', name) end
+  -- Without a row the bulk action is unknown: it may be any of the group's.
+  local places, numbers = places_for(job.group), {job.number or ''}
+  local listed = job.row and {} or call('ZRANGE', part .. ':bulks', 0, -1, 'WITHSCORES')
+  for index = 2, #listed, 2 do numbers[#numbers + 1] = text(tonumber(listed[index])) end
+  if not afford(0, #numbers * #places) then return spots end
+  for _, number in ipairs(numbers) do
+    for _, place in ipairs(places) do
+      local key, member = prefix .. 'non-ready-queue', placed_name(place, name, number)
+      if call('ZSCORE', key, member) then add('waiting', key, member, place) end
+    end
+  end
+  for _, number in ipairs(numbers) do
+    for _, place in ipairs(places) do
+      add_from_list('ready', prefix .. 'ready-queue:' .. sub(place, 3), placed_name(place, name, number), place)
+    end
+  end
+  for _, number in ipairs(numbers) do
+    for _, place in ipairs(number ~= '' and places or {}) do
+      add_from_list('held', prefix .. 'bulk:' .. number .. ':held', placed_name(place, name, number), place)
+    end
+  end
+  for _, place in ipairs(places) do add_from_list('lane', part .. ':returned:' .. place, job.id, place) end
+  for _, place in ipairs(places) do add_from_list('lane', part .. ':jobs:' .. place, job.id, place) end
+  return spots
+end
+
+-- Whether a chunk of this list has the member; nil if that is too much to read.
+local function in_chunks(key, member)
+  local wanted, length = '\n' .. member .. '\n', call('LLEN', key)
+  for at = 1, length, 100 do
+    for _, chunk in ipairs(call('LRANGE', key, -at - 99, -at)) do
+      if not afford(0, 0, #chunk) then return nil end
+      if string.find(chunk .. '\n', wanted, 1, true) then return true end
+    end
+  end
+  return false
+end
+
+-- Whether an ended job will be removed eventually; nil if that is too much to read.
+local function is_filed(job)
+  if job.state == 'F' and call('ZSCORE', prefix .. 'failed', job.name) then return true end
+  if job.with_bulk then return in_chunks(prefix .. 'bulk:' .. job.number .. ':ended', job.id) end
+  if job.state == 'F' then return false end
+  return in_chunks(prefix .. 'completed', job.name)
+end

@@ -1,0 +1,48 @@
+//! An engine layer that charges every command to the quota of the request's key, before it is
+//! submitted, and logs destructive commands.
+
+use std::sync::Arc;
+
+use fairlane_core::queue::{self, Leased};
+use fairlane_core::{Command, Reply};
+use fairlane_engine::{BoxFuture, Engine, EngineError, Hooks, layer};
+use tokio_util::sync::CancellationToken;
+
+use super::trail::Trail;
+use crate::quota::charge_command;
+
+/// What a command costs beside its jobs, in jobs: the way to the engine and back.
+const COMMAND_JOBS: u64 = 10;
+
+/// The engine with every command charged to the key that submits it.
+pub(crate) fn charge_commands(engine: Arc<dyn Engine>, stopping: CancellationToken) -> Arc<dyn Engine> {
+    let charge = move |engine: Arc<dyn Engine>, command: Command| -> BoxFuture<'static, Submitted> {
+        Box::pin(submit(engine, command, stopping.clone()))
+    };
+    layer(engine, Hooks::default().submit(charge))
+}
+
+/// What an engine returns for a command.
+type Submitted = Result<Reply, EngineError>;
+
+async fn submit(engine: Arc<dyn Engine>, command: Command, stopping: CancellationToken) -> Submitted {
+    let jobs = COMMAND_JOBS + command.weight().jobs as u64;
+    let (trail, debt) = (Trail::begin(&command), charge_command(jobs));
+    if let Some(debt) = &debt {
+        debt.pay(&stopping).await;
+    }
+    let is_lease = matches!(command, Command::Queue(queue::Command::Lease(_)));
+    let reply = engine.submit(command).await;
+    if let (Some(trail), Ok(reply)) = (trail, &reply) {
+        trail.end(reply);
+    }
+    if let Some(debt) = debt.filter(|_| is_lease) {
+        // A worker that waits for jobs leases again and again, and pays only for the jobs it gets.
+        let leased = match &reply {
+            Ok(Reply::Queue(queue::Reply::Lease(Leased::Jobs { jobs, .. }))) => jobs.len() as u64,
+            _ => 0,
+        };
+        debt.refund(jobs.saturating_sub(leased));
+    }
+    reply
+}

@@ -1,0 +1,173 @@
+//! Gauges of the queue, as text for Prometheus.
+//!
+//! They are read when `/metrics` is scraped, at most once a second, and for a bounded number of
+//! groups: those with the most unfinished jobs among the groups scanned so far. Each scrape scans a
+//! few pages of groups and the next one continues there, so its cost does not grow with the number
+//! of groups.
+//!
+//! Invariant: each scrape records into a recorder of its own, so that it shows only what it has
+//! read: no group that has left the list, and no gauge of an engine that does not reply.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fairlane_core::limits::LIST_GROUPS_MAX;
+use fairlane_core::queue::{InspectCongestion, InspectGroup, InspectQueue, InspectType, ListGroups};
+use fairlane_core::{GroupId, TypeId};
+use fairlane_engine::{Engine, EngineError, observe};
+use metrics::{Unit, gauge};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
+use tokio::time::{Instant, timeout_at};
+
+use super::ENGINE_UP;
+
+/// How long a scrape is reused.
+const SCRAPE_EVERY: Duration = Duration::from_secs(1);
+/// The longest time that a scrape takes; Prometheus waits ten seconds by default.
+const SCRAPE_WITHIN: Duration = Duration::from_secs(5);
+/// Pages of groups that one scrape scans.
+const PAGES: usize = 4;
+
+/// The last scrape.
+#[derive(Default)]
+pub(super) struct Scrape {
+    at: Option<Instant>,
+    text: String,
+    /// Unfinished jobs of the groups that are shown.
+    shown: BTreeMap<GroupId, u64>,
+    /// The group behind which the next scrape continues.
+    after: Option<GroupId>,
+}
+
+/// The recorder of one scrape.
+struct Recorder(PrometheusRecorder);
+
+impl Recorder {
+    fn new() -> Self {
+        let recorder = Self(PrometheusBuilder::new().build_recorder());
+        recorder.record(|| {
+            observe::describe();
+            metrics::describe_gauge!(
+                ENGINE_UP,
+                Unit::Count,
+                "1 while the engine replies and accepts writes, otherwise 0."
+            );
+        });
+        recorder
+    }
+
+    fn record(&self, set: impl FnOnce()) {
+        metrics::with_local_recorder(&self.0, set);
+    }
+}
+
+impl Scrape {
+    /// The gauges of the queue, at most a second old. If the engine does not reply, only
+    /// [`ENGINE_UP`].
+    pub async fn text(&mut self, engine: &dyn Engine, accepts_writes: bool, groups_max: usize) -> String {
+        if self.at.is_none_or(|at| at.elapsed() >= SCRAPE_EVERY) {
+            self.text = self.scrape(engine, accepts_writes, groups_max).await;
+            self.at = Some(Instant::now());
+        }
+        self.text.clone()
+    }
+
+    async fn scrape(&mut self, engine: &dyn Engine, accepts_writes: bool, groups_max: usize) -> String {
+        let (recorder, deadline) = (Recorder::new(), Instant::now() + SCRAPE_WITHIN);
+        let is_up = match timeout_at(deadline, engine.call(InspectQueue)).await {
+            Ok(Ok(queue)) => {
+                recorder.record(|| observe::gauges(&queue));
+                // What cannot be read in time is omitted; the engine counts and logs commands that
+                // fail.
+                let details = self.scrape_details(engine, &queue.types, groups_max, &recorder);
+                let _ = timeout_at(deadline, details).await;
+                true
+            }
+            _ => false,
+        };
+        recorder.record(|| gauge!(ENGINE_UP).set(f64::from(u8::from(is_up && accepts_writes))));
+        recorder.0.handle().render()
+    }
+
+    async fn scrape_details(
+        &mut self,
+        engine: &dyn Engine,
+        types: &[TypeId],
+        groups_max: usize,
+        recorder: &Recorder,
+    ) -> Result<(), EngineError> {
+        // The user of a Redis may lack the permission to read it.
+        if let Ok(Some(space)) = engine.admin().space().await {
+            recorder.record(|| observe::space_gauges(space));
+        }
+        for type_id in types {
+            if let Some(view) = engine.call(InspectType { type_id: type_id.clone() }).await? {
+                recorder.record(|| observe::type_gauges(type_id, &view));
+            }
+        }
+        self.scan_groups(engine, groups_max).await?;
+        self.record_groups(engine, recorder).await
+    }
+
+    /// Scans the next pages and keeps the groups with the most unfinished jobs.
+    async fn scan_groups(&mut self, engine: &dyn Engine, most: usize) -> Result<(), EngineError> {
+        for _ in 0..PAGES {
+            let after = self.after.take();
+            let lines = engine.call(ListGroups { after, limit: LIST_GROUPS_MAX }).await?;
+            self.after =
+                lines.last().filter(|_| lines.len() == LIST_GROUPS_MAX).map(|line| line.group.clone());
+            for line in lines {
+                self.shown.insert(line.group, line.backlog + line.in_flight);
+            }
+            while self.shown.len() > most {
+                let least = self.shown.iter().min_by_key(|(_, jobs)| **jobs).map(|(group, _)| group.clone());
+                least.and_then(|least| self.shown.remove(&least));
+            }
+            if self.after.is_none() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    async fn record_groups(&mut self, engine: &dyn Engine, recorder: &Recorder) -> Result<(), EngineError> {
+        let groups: Vec<GroupId> = self.shown.keys().cloned().collect();
+        for group in groups {
+            let view = engine.call(InspectGroup { group: group.clone() });
+            let congestion = engine.call(InspectCongestion { group: group.clone() });
+            match tokio::try_join!(view, congestion)? {
+                (Some(view), Some(congestion)) if view.backlog + view.in_flight > 0 => {
+                    self.shown.insert(group.clone(), view.backlog + view.in_flight);
+                    recorder.record(|| observe::group_gauges(&group, &view, &congestion));
+                }
+                _ => {
+                    self.shown.remove(&group);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::sync::Arc;
+
+    use fairlane_core::queue::Settings;
+    use fairlane_engine::{Clock, EmbeddedEngine, Hooks, layer};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_engine_that_hangs_does_not_block_a_scrape() {
+        let engine = EmbeddedEngine::new(Settings::default(), Clock::default()).unwrap();
+        let hooks = Hooks::default().submit(|_, _| Box::pin(pending())).wait(|_, _, _| Box::pin(pending()));
+        let engine = layer(Arc::new(engine), hooks);
+        let (mut scrape, start) = (Scrape::default(), Instant::now());
+        let text = scrape.text(&*engine, true, 3).await;
+        assert!(text.contains(&format!("\n{ENGINE_UP} 0\n")), "{text}");
+        assert_eq!(scrape.text(&*engine, true, 3).await, text);
+        assert!(start.elapsed() < SCRAPE_WITHIN + SCRAPE_EVERY, "the second scrape reuses the first");
+    }
+}

@@ -1,0 +1,82 @@
+//! A handle to one job: to inspect it, to cancel it, to explain why it is not running.
+
+use std::sync::Arc;
+
+use fairlane_core::queue::{
+    CancelJob, Cancellation, Explain, Explanation, InspectJob, JobRef, JobState, JobView,
+};
+use fairlane_core::{GroupId, JobId};
+use fairlane_engine::Engine;
+
+use crate::error::Error;
+use crate::fairlane::broken;
+use crate::retry_budget::{PollBackoff, RetryBudget, RetryLoop};
+
+/// A handle to one job, made with [`Fairlane::job`](crate::Fairlane::job).
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), fairlane::Error> {
+/// # use fairlane::{Fairlane, Job};
+/// # let fairlane = Fairlane::open("memory:").await?;
+/// fairlane.enqueue(Job::new("customer-7", "mail", &()).id("welcome-42")).await?.accepted()?;
+/// let job = fairlane.job("customer-7", "welcome-42");
+/// let why = job.explain().await?.expect("it was enqueued");
+/// assert!(why.sentence().contains("no worker"));
+/// assert_eq!(job.cancel().await?, fairlane::Cancellation::Cancelled);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct JobHandle {
+    engine: Arc<dyn Engine>,
+    group: String,
+    id: String,
+}
+
+impl JobHandle {
+    pub(crate) fn new(engine: Arc<dyn Engine>, group: String, id: String) -> Self {
+        Self { engine, group, id }
+    }
+
+    /// The job with its state, payload and result; `None` if there is no such job, or no longer.
+    pub async fn view(&self) -> Result<Option<JobView>, Error> {
+        Ok(self.engine.call(InspectJob { job: self.name()? }).await?)
+    }
+
+    /// Waits until the job is completed, dead or cancelled, and returns it with its result; `None`
+    /// if there is no such job, or no longer. Retries for a minute while the engine does not reply.
+    pub async fn finished(&self) -> Result<Option<JobView>, Error> {
+        let job = self.name()?;
+        let mut retries = RetryLoop::new(RetryBudget::default(), None);
+        let mut backoff = PollBackoff::new();
+        loop {
+            let reply = self.engine.call(InspectJob { job: job.clone() }).await;
+            let Some(view) = retries.reply_or_wait(reply).await? else { continue };
+            match view.as_ref().map(|view| view.state) {
+                None | Some(JobState::Completed | JobState::Failed | JobState::Cancelled) => {
+                    return Ok(view);
+                }
+                Some(_) => backoff.sleep().await,
+            }
+        }
+    }
+
+    /// Cancels the job. A running job is requested to stop, and is not retried.
+    pub async fn cancel(&self) -> Result<Cancellation, Error> {
+        let cancelled = self.engine.call(CancelJob { jobs: vec![self.name()?] }).await?;
+        let cancellation = cancelled.cancellations.first().copied();
+        cancellation.ok_or_else(|| broken("the reply to cancel_job has no cancellation"))
+    }
+
+    /// Explains why the job is not running; [`Explanation::sentence`] says it in words. `None` if
+    /// there is no such job.
+    pub async fn explain(&self) -> Result<Option<Explanation>, Error> {
+        let explained = self.engine.call(Explain { job: self.name()? }).await?;
+        Ok(explained.0.map(|explanation| *explanation))
+    }
+
+    fn name(&self) -> Result<JobRef, Error> {
+        Ok(JobRef { group: GroupId::new(&self.group)?, id: JobId::new(&self.id)? })
+    }
+}
