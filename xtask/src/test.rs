@@ -18,7 +18,7 @@ Usage: cargo xtask test
 Runs, in order, and stops at the first failure:
   programs   installs missing programs that the tests need (as root, on Debian), or lists them
   format     cargo fmt --all --check
-  lint       cargo clippy --workspace --all-targets -- -D warnings
+  lint       cargo clippy --workspace --all-targets -- -D warnings, and of the library with the feature sqlite alone
   tidy       cargo xtask tidy
   deny       cargo deny check bans licenses sources, where cargo-deny is installed
   tests      cargo nextest run --workspace (cargo test where nextest is missing)
@@ -68,8 +68,11 @@ fn format(root: &Path) -> Outcome {
 }
 
 fn lint(root: &Path) -> Outcome {
-    let arguments = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
-    shell::run(&mut shell::cargo(root, &arguments))
+    let all = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+    shell::run(&mut shell::cargo(root, &all))?;
+    // An application that embeds a data directory needs no HTTP client and no Redis client.
+    let embedded = ["clippy", "-p", "fairlane", "--no-default-features", "--features", "sqlite"];
+    shell::run(&mut shell::cargo(root, &[&embedded[..], &["--", "-D", "warnings"]].concat()))
 }
 
 fn tidy_tree(root: &Path) -> Outcome {

@@ -6,16 +6,19 @@
 //! callers get [`EngineError::Broken`].
 //!
 //! - `embedded/owner.rs`: the thread.
-//! - `embedded/disk.rs`: a data directory. `embedded/persistence.rs`: when changes are written to
-//!   it, and what happens if they cannot be.
+//! - `embedded/persistence.rs`: what happens to the changes of a turn.
+//! - `embedded/directory.rs`: opens a data directory. `embedded/disk.rs`: its contents (feature
+//!   `sqlite`).
 
+#[cfg(feature = "sqlite")]
+mod directory;
+#[cfg(feature = "sqlite")]
 pub mod disk;
 mod owner;
 mod persistence;
 
-use std::fmt;
 use std::hash::{BuildHasher, RandomState};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
@@ -31,14 +34,13 @@ use crate::clock::Clock;
 use crate::engine::{Admin, BoxFuture, Engine, EngineError, EngineInfo, Space};
 use crate::observe::Meters;
 use crate::waiters::{WaiterId, Waiting};
-use disk::{Disk, DiskError, Loading};
+#[cfg(feature = "sqlite")]
+pub use directory::DirectoryOptions;
 use owner::{Owner, Request};
-use persistence::Persistence;
+use persistence::{InMemory, Persistence};
 
 /// The name of this engine.
 const NAME: &str = "embedded";
-/// Space reserved in a data directory, so that jobs can be drained when the disk is full.
-const RESERVE_BYTES: u64 = 16 * 1024 * 1024;
 
 /// A clock that is ahead loses one in this many microseconds until it has been caught up with.
 const SLEW_DIVISOR: u64 = 100;
@@ -72,42 +74,6 @@ impl FromStr for Durability {
     }
 }
 
-/// Options for opening a data directory.
-pub struct DirectoryOptions {
-    /// When a change is written to disk.
-    pub durability: Durability,
-    /// The settings of a new queue; an existing queue keeps its own.
-    pub settings: Settings,
-    /// The source of time.
-    pub clock: Clock,
-    /// Whether writes wait for the disk; only tests turn it off.
-    pub synced: bool,
-    /// Bytes of disk space to reserve, so that jobs can still be leased and settled when
-    /// the disk is full.
-    pub reserve_bytes: u64,
-    /// Called with the progress of loading, every 100,000 jobs.
-    pub on_loading: Box<dyn FnMut(Loading) + Send>,
-}
-
-impl Default for DirectoryOptions {
-    fn default() -> Self {
-        Self {
-            durability: Durability::default(),
-            settings: Settings::default(),
-            clock: Clock::default(),
-            synced: true,
-            reserve_bytes: RESERVE_BYTES,
-            on_loading: Box::new(|_| {}),
-        }
-    }
-}
-
-impl fmt::Debug for DirectoryOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DirectoryOptions").field("durability", &self.durability).finish_non_exhaustive()
-    }
-}
-
 /// A queue in this process. Dropping it stops its thread.
 #[derive(Debug)]
 pub struct EmbeddedEngine {
@@ -116,6 +82,7 @@ pub struct EmbeddedEngine {
     /// Why the owner cannot continue; closed when its thread has ended.
     loss: watch::Receiver<Option<EngineError>>,
     clock: OwnClock,
+    /// The data directory, if there is one.
     folder: Option<PathBuf>,
     meters: Meters,
 }
@@ -124,38 +91,12 @@ impl EmbeddedEngine {
     /// An empty queue in memory with these settings.
     pub fn new(settings: Settings, clock: Clock) -> Result<Self, EngineError> {
         let machine = Machine::new(settings, random_hash_seed(), clock.now());
-        Self::start(machine, Persistence::Memory, OwnClock::new(clock, Micros(0)), None)
-    }
-
-    /// Opens the queue in a directory, which is created if it does not exist. Loads the complete
-    /// state, which takes time for a large queue.
-    pub fn open(folder: &Path, mut options: DirectoryOptions) -> Result<Self, EngineError> {
-        if options.durability == Durability::Memory {
-            return Self::new(options.settings, options.clock);
-        }
-        let sync = match options.durability {
-            _ if !options.synced => disk::Sync::Never,
-            Durability::Interval => disk::Sync::Soon,
-            Durability::Commit | Durability::Memory => disk::Sync::Each,
-        };
-        let opened = Disk::open(folder, sync, options.reserve_bytes);
-        let mut disk = opened.map_err(DiskError::at_opening)?;
-        let machine = match disk.load(&mut options.on_loading).map_err(DiskError::at_opening)? {
-            Some(mut machine) => {
-                machine.release_aggregations();
-                machine
-            }
-            None => first_machine(&mut disk, options.settings, options.clock.now())
-                .map_err(DiskError::at_opening)?,
-        };
-        let clock = OwnClock::new(options.clock, machine.last_time());
-        let persistence = Persistence::disk(disk, options.durability);
-        Self::start(machine, persistence, clock, Some(folder.to_owned()))
+        Self::start(machine, Box::new(InMemory), OwnClock::new(clock, Micros(0)), None)
     }
 
     fn start(
         machine: Machine,
-        persistence: Persistence,
+        persistence: Box<dyn Persistence>,
         clock: OwnClock,
         folder: Option<PathBuf>,
     ) -> Result<Self, EngineError> {
@@ -215,15 +156,6 @@ fn random_hash_seed() -> HashSeed {
     let keys = RandomState::new();
     let both = (u128::from(keys.hash_one(0)) << 64) | u128::from(keys.hash_one(1));
     HashSeed::new(both.to_le_bytes())
-}
-
-/// A new queue. It is written at once, so that the next process that opens the directory
-/// finds these settings.
-fn first_machine(disk: &mut Disk, settings: Settings, now: Micros) -> Result<Machine, DiskError> {
-    let mut machine = Machine::new(settings, random_hash_seed(), now);
-    machine.record();
-    disk.write(&machine.take_changes())?;
-    Ok(machine)
 }
 
 /// The engine's own clock. If the clock of this machine is behind the last stored time, it
@@ -312,14 +244,10 @@ impl Engine for EmbeddedEngine {
 
 impl Admin for EmbeddedEngine {
     fn space(&self) -> BoxFuture<'_, Result<Option<Space>, EngineError>> {
-        Box::pin(async {
-            let Some(folder) = self.folder.clone() else { return Ok(None) };
-            let space = tokio::task::spawn_blocking(move || disk::space(&folder)).await;
-            let space = space.map_err(|_| stopped())?;
-            space.map(Some).map_err(|error| {
-                EngineError::refused(format!("the free space of the data directory cannot be read: {error}"))
-            })
-        })
+        #[cfg(feature = "sqlite")]
+        return Box::pin(self.directory_space());
+        #[cfg(not(feature = "sqlite"))]
+        Box::pin(std::future::ready(Ok(None)))
     }
 
     fn check_writes(&self) -> BoxFuture<'_, Result<(), EngineError>> {

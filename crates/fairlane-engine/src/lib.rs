@@ -13,24 +13,35 @@
 //! [`open`] opens the engine at an address. `fairlane-core` defines the effect of a command;
 //! engines only transport and store.
 
+// Each engine uses parts that the others do not; a build without all of them leaves some unused.
+#![cfg_attr(
+    not(all(feature = "http", feature = "redis", feature = "sqlite")),
+    allow(dead_code, unused_imports)
+)]
+
 mod audit;
 mod causes;
 mod clock;
 pub mod embedded;
 mod engine;
+#[cfg(feature = "http")]
 pub mod http;
 mod layer;
 mod leaser;
 pub mod observe;
 mod open;
+#[cfg(feature = "redis")]
 pub mod redis;
 mod waiters;
 
 pub use audit::{AuditProgress, AuditReport, ScanPage};
 pub use causes::causes;
 pub use clock::Clock;
-pub use embedded::{DirectoryOptions, Durability, EmbeddedEngine};
+#[cfg(feature = "sqlite")]
+pub use embedded::DirectoryOptions;
+pub use embedded::{Durability, EmbeddedEngine};
 pub use engine::{Admin, BoxFuture, Engine, EngineError, EngineInfo, Space};
+#[cfg(feature = "http")]
 pub use http::{HttpEngine, HttpOptions, wire};
 pub use layer::{Hooks, layer};
 pub use leaser::{Batch, Leaser};

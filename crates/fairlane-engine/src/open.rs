@@ -6,10 +6,17 @@ use std::sync::Arc;
 use fairlane_core::queue::{QueueSet, SetQueue, Settings};
 
 use crate::clock::Clock;
-use crate::embedded::disk::{address_in, holds_queue, owner_of};
-use crate::embedded::{DirectoryOptions, Durability, EmbeddedEngine};
+#[cfg(feature = "sqlite")]
+use crate::embedded::DirectoryOptions;
+#[cfg(all(feature = "sqlite", feature = "http"))]
+use crate::embedded::disk::address_in;
+#[cfg(feature = "sqlite")]
+use crate::embedded::disk::{holds_queue, owner_of};
+use crate::embedded::{Durability, EmbeddedEngine};
 use crate::engine::{Engine, EngineError};
+#[cfg(feature = "http")]
 use crate::http::{self, HttpEngine, HttpOptions, Reconnect, ServerAddress};
+#[cfg(feature = "redis")]
 use crate::redis::{RedisEngine, RedisOptions};
 
 /// Opens the engine at `url` and applies these settings to its queue.
@@ -47,7 +54,7 @@ pub async fn open(url: &str, settings: Settings) -> Result<Arc<dyn Engine>, Engi
 /// Opens the engine at `url` with default settings; a queue behind a server keeps its settings.
 pub async fn open_default(url: &str) -> Result<Arc<dyn Engine>, EngineError> {
     let engine = engine_at(url, Settings::default()).await?;
-    if engine.name() == http::NAME {
+    if engine.name() == "http" {
         return Ok(engine);
     }
     set_queue(engine, url, Settings::default()).await
@@ -115,7 +122,9 @@ pub fn check_address(url: &str) -> Result<(), EngineError> {
     match Address::read(url)? {
         Address::Memory => Ok(()),
         Address::Directory(directory) => directory.check(),
+        #[cfg(feature = "redis")]
         Address::Redis(url, _) => crate::redis::check_address(&url),
+        #[cfg(feature = "http")]
         Address::Server(_) => Ok(()),
     }
 }
@@ -124,7 +133,9 @@ pub fn check_address(url: &str) -> Result<(), EngineError> {
 enum Address {
     Memory,
     Directory(Directory),
+    #[cfg(feature = "redis")]
     Redis(String, RedisOptions),
+    #[cfg(feature = "http")]
     Server(ServerAddress),
 }
 
@@ -135,9 +146,15 @@ impl Address {
         }
         match url.split_once(':').map_or(url, |(scheme, _)| scheme) {
             "memory" => Ok(Self::Memory),
+            #[cfg(not(feature = "redis"))]
+            "redis" | "rediss" | "redis+cluster" | "rediss+cluster" => Err(missing_feature("redis")),
+            #[cfg(not(feature = "http"))]
+            "http" | "https" => Err(missing_feature("http")),
+            #[cfg(feature = "redis")]
             scheme if crate::redis::is_redis(scheme) => {
                 redis_options(url).map(|(url, options)| Self::Redis(url, options))
             }
+            #[cfg(feature = "http")]
             "http" | "https" => ServerAddress::read(url).map(Self::Server),
             _ => Err(EngineError::refused(format!(
                 "{:?} is not the address of an engine; known are memory:, dir:path, redis://host:port, \
@@ -148,12 +165,22 @@ impl Address {
     }
 }
 
+/// The address of an engine that this program was built without.
+#[cfg(not(all(feature = "redis", feature = "http", feature = "sqlite")))]
+fn missing_feature(feature: &str) -> EngineError {
+    EngineError::refused(format!(
+        "this program was built without that engine: enable the feature `{feature}` of the fairlane crate"
+    ))
+}
+
 /// Opens an engine; the settings are those of a new queue.
 async fn engine_at(url: &str, settings: Settings) -> Result<Arc<dyn Engine>, EngineError> {
     Ok(match Address::read(url)? {
         Address::Memory => Arc::new(EmbeddedEngine::new(settings, Clock::System)?),
         Address::Directory(directory) => return directory.open(settings).await,
+        #[cfg(feature = "redis")]
         Address::Redis(url, options) => Arc::new(RedisEngine::connect(&url, options).await?),
+        #[cfg(feature = "http")]
         Address::Server(address) => Arc::new(
             HttpEngine::connect_to(address, HttpOptions::from_environment()?, Reconnect::default()).await?,
         ),
@@ -161,6 +188,7 @@ async fn engine_at(url: &str, settings: Settings) -> Result<Arc<dyn Engine>, Eng
 }
 
 /// Removes `prefix` from the query of an address; the client reads the rest.
+#[cfg(feature = "redis")]
 fn redis_options(url: &str) -> Result<(String, RedisOptions), EngineError> {
     let mut options = RedisOptions::default();
     let Some((plain, query)) = url.split_once('?') else { return Ok((url.to_owned(), options)) };
@@ -182,9 +210,11 @@ fn redis_options(url: &str) -> Result<(String, RedisOptions), EngineError> {
 }
 
 /// Longest prefix of keys in bytes: it is part of every key.
+#[cfg(feature = "redis")]
 const PREFIX_BYTES_MAX: usize = 64;
 
 /// Whether a prefix has no character with a meaning in a hash tag or a pattern.
+#[cfg(feature = "redis")]
 fn is_prefix(prefix: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
     (1..=PREFIX_BYTES_MAX).contains(&prefix.len()) && prefix.bytes().all(plain)
@@ -226,6 +256,7 @@ impl Directory {
     }
 
     /// Rejects a directory without a queue, because opening it for reading would create one.
+    #[cfg(feature = "sqlite")]
     fn check_queue(&self) -> Result<(), EngineError> {
         let what = match self.path.exists() {
             false => "there is no directory",
@@ -242,19 +273,34 @@ impl Directory {
 
     /// Opens the directory, or connects to the process that serves it. That process is looked up
     /// only if the directory is in use, so that readers never block an owner.
+    #[cfg(feature = "sqlite")]
     async fn open(self, settings: Settings) -> Result<Arc<dyn Engine>, EngineError> {
         self.check()?;
         match self.own(settings).await {
             Ok(engine) => Ok(Arc::new(engine)),
+            #[cfg(feature = "http")]
             Err(error) => match owner_of(&self.path).and_then(|owner| owner.address) {
                 Some(address) => Ok(Arc::new(self.served_at(&address).await?)),
                 None => Err(error),
             },
+            #[cfg(not(feature = "http"))]
+            Err(error) => Err(error),
         }
+    }
+
+    #[cfg(not(feature = "sqlite"))]
+    fn check_queue(&self) -> Result<(), EngineError> {
+        Err(missing_feature("sqlite"))
+    }
+
+    #[cfg(not(feature = "sqlite"))]
+    async fn open(self, _: Settings) -> Result<Arc<dyn Engine>, EngineError> {
+        Err(missing_feature("sqlite"))
     }
 
     /// Opens the directory as its owner. Reading a large one takes seconds, so it runs on a
     /// blocking thread.
+    #[cfg(feature = "sqlite")]
     async fn own(&self, settings: Settings) -> Result<EmbeddedEngine, EngineError> {
         let options = DirectoryOptions { durability: self.durability, settings, ..Default::default() };
         let path = self.path.clone();
@@ -262,6 +308,7 @@ impl Directory {
         opening.await.unwrap_or_else(|error| Err(EngineError::broken(format!("opening failed: {error}"))))
     }
 
+    #[cfg(all(feature = "sqlite", feature = "http"))]
     async fn served_at(&self, address: &str) -> Result<HttpEngine, EngineError> {
         let server = ServerAddress::read(address)?;
         let advice = format!(
@@ -290,7 +337,7 @@ fn durability(query: &str) -> Result<Durability, EngineError> {
     word.parse().map_err(|error: crate::embedded::UnknownDurability| EngineError::refused(error.to_string()))
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "redis", feature = "sqlite", feature = "http"))]
 mod tests {
     use super::*;
 

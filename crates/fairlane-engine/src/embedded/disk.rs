@@ -15,6 +15,7 @@ mod export;
 mod failure;
 mod import;
 mod lock;
+mod persistence;
 mod read;
 mod reserve;
 mod schema;
@@ -35,6 +36,7 @@ pub use failure::DiskError;
 pub use import::{Import, Imported};
 pub(crate) use lock::address_in;
 pub use lock::{Owner, owner_of};
+pub(super) use persistence::DiskPersistence;
 pub use read::Loading;
 pub use reserve::space;
 

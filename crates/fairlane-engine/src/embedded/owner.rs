@@ -54,7 +54,7 @@ struct PendingReply {
 /// The state of the owner thread.
 pub(super) struct Owner {
     pub machine: Machine,
-    pub persistence: Persistence,
+    pub persistence: Box<dyn Persistence>,
     pub clock: OwnClock,
     /// Publishes why the owner cannot continue; dropped when the thread ends, also by a panic.
     pub lost: watch::Sender<Option<EngineError>>,
@@ -184,6 +184,7 @@ mod tests {
     use fairlane_core::kernel::Registered;
     use fairlane_core::queue::{InspectQueue, Promote, Settings};
 
+    use super::super::persistence::InMemory;
     use super::*;
     use crate::Clock;
 
@@ -192,7 +193,7 @@ mod tests {
         let clock = OwnClock::new(Clock::System, Micros(0));
         let machine = Machine::new(Settings::default(), HashSeed::FIXED, clock.now());
         let mut owner =
-            Owner { machine, persistence: Persistence::Memory, clock, lost: watch::Sender::default() };
+            Owner { machine, persistence: Box::new(InMemory), clock, lost: watch::Sender::default() };
         let mut is_applied = |command: Command, has_gone: bool| {
             let (reply, replied) = oneshot::channel();
             let caller = (!has_gone).then_some(replied);
