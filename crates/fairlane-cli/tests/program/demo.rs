@@ -24,6 +24,9 @@ fn every_job_runs_once_and_small_customers_finish_first(engine: &str) {
         assert_eq!(group["group"], name);
         assert_eq!((group["enqueued"].as_u64(), group["completed"].as_u64()), (Some(size), Some(size)));
     }
+    let plain_wait_ms = |index: usize| groups[index]["plain_wait_p50_ms"].as_f64().unwrap();
+    let wait_ms = |index: usize| groups[index]["wait_p50_ms"].as_f64().unwrap();
+    assert!(plain_wait_ms(1) > wait_ms(1) && plain_wait_ms(2) > wait_ms(2), "they wait behind A: {report}");
     let last_done_ms = |index: usize| groups[index]["last_done_ms"].as_f64().unwrap();
     assert!(last_done_ms(1) < last_done_ms(0) && last_done_ms(2) < last_done_ms(0));
 }
@@ -52,10 +55,14 @@ fn on_a_cluster_small_customers_finish_first_and_no_keys_remain() {
 fn the_text_output_is_a_table_and_a_verdict() {
     let ended = fairlane(&["demo", "--sizes", "300,20,10"]);
     assert_eq!(ended.code, 0, "{}", ended.stderr);
-    let verdict = "Nothing lost, nothing twice: 330 jobs";
-    for word in ["customer", "wait p99", "customer-C", "300 of 300", "1st", "2nd", "3rd", verdict] {
+    let verdict = "Nothing lost, nothing run twice: 330 jobs";
+    for word in
+        ["customer", "wait p99", "in a plain queue", "customer-C", "300", "1st", "2nd", "3rd", verdict]
+    {
         assert!(ended.stdout.contains(word), "{word:?} is missing in: {}", ended.stdout);
     }
+    let widest = ended.stdout.lines().map(|line| line.chars().count()).max();
+    assert!(widest <= Some(80), "{}", ended.stdout);
 }
 
 #[test]

@@ -31,14 +31,17 @@ struct Customer {
 pub struct Ledger {
     start: Instant,
     customers: Vec<Customer>,
+    /// The one group of all jobs in the run with a plain queue.
+    shared: Option<GroupId>,
     changed: Notify,
     /// Settlements that were refused, and executions of jobs that were never enqueued.
     strays: AtomicU64,
 }
 
 impl Ledger {
-    /// A ledger with an empty history for each job.
-    pub fn new(customers: &[(String, u32)]) -> Self {
+    /// A ledger with an empty history for each job. In a plain queue all customers share one group,
+    /// whose jobs run first in, first out.
+    pub fn new(customers: &[(String, u32)], is_plain: bool) -> Self {
         let customer = |(name, size): &(String, u32)| Customer {
             group: GroupId::new(name).expect("a customer's letter makes a name"),
             jobs: (0..*size).map(|_| History::default()).collect(),
@@ -48,6 +51,7 @@ impl Ledger {
         Self {
             start: Instant::now(),
             customers: customers.iter().map(customer).collect(),
+            shared: is_plain.then(|| GroupId::new("everyone").expect("a plain word is a name")),
             changed: Notify::new(),
             strays: AtomicU64::new(0),
         }
@@ -66,6 +70,11 @@ impl Ledger {
     /// The group of a customer.
     pub fn group(&self, customer: usize) -> &GroupId {
         &self.customers[customer].group
+    }
+
+    /// The group that a customer's jobs are enqueued in.
+    pub fn group_of_jobs(&self, customer: usize) -> &GroupId {
+        self.shared.as_ref().unwrap_or(self.group(customer))
     }
 
     /// The number of jobs that a customer will have.
@@ -138,10 +147,11 @@ impl Ledger {
         self.strays.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Finds a job by the number at the end of its id.
+    /// Finds a job by the numbers of its customer and of the job at the end of its id.
     fn find(&self, job: &JobRef) -> Option<(&Customer, &History)> {
-        let customer = self.customers.iter().find(|customer| customer.group == job.group)?;
-        let (_, index) = job.id.escaped().rsplit_once('-')?;
-        Some((customer, customer.jobs.get(index.parse::<usize>().ok()?)?))
+        let mut parts = job.id.escaped().rsplitn(3, '-').map(|part| part.parse::<usize>().ok());
+        let (index, customer) = (parts.next()??, parts.next()??);
+        let customer = self.customers.get(customer)?;
+        Some((customer, customer.jobs.get(index)?))
     }
 }

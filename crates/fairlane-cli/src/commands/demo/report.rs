@@ -52,8 +52,8 @@ pub struct GroupReport {
     pub arrived_ms: Option<f64>,
     /// When the last job was done, from the start of the run.
     pub last_done_ms: Option<f64>,
-    /// The fraction of all starts while every customer had waiting jobs.
-    pub share_while_all_waited: Option<f64>,
+    /// The median time from enqueue to start with all customers in one plain queue.
+    pub plain_wait_p50_ms: Option<f64>,
     /// The order in which customers finished, from 1.
     pub finished_place: Option<usize>,
 }
@@ -73,7 +73,6 @@ impl DemoReport {
         let mut groups: Vec<GroupReport> =
             (0..ledger.customers()).map(|customer| group_report(ledger, customer)).collect();
         set_finished_places(&mut groups);
-        set_shares(ledger, &mut groups);
         Self {
             engine,
             lost: remaining.saturating_sub(store_left),
@@ -85,6 +84,13 @@ impl DemoReport {
             stopped,
             seconds: last_us.unwrap_or(0) as f64 / 1e6,
             groups,
+        }
+    }
+
+    /// Adds the waits of a run in which all customers shared one plain queue.
+    pub fn compare_with(&mut self, plain: &Self) {
+        for (group, plain) in self.groups.iter_mut().zip(&plain.groups) {
+            group.plain_wait_p50_ms = plain.wait_p50_ms;
         }
     }
 
@@ -139,7 +145,7 @@ fn group_report(ledger: &Ledger, customer: usize) -> GroupReport {
         wait_p99_ms: percentile(&mut waits_us, 990).map(milliseconds),
         arrived_ms: times(|history| history.enqueued_us.load(Ordering::Relaxed)).min().map(milliseconds),
         last_done_ms: times(|history| history.done_us.load(Ordering::Relaxed)).max().map(milliseconds),
-        share_while_all_waited: None,
+        plain_wait_p50_ms: None,
         finished_place: None,
     }
 }
@@ -158,28 +164,5 @@ fn set_finished_places(groups: &mut [GroupReport]) {
     finished.sort_by(|a, b| groups[*a].last_done_ms.partial_cmp(&groups[*b].last_done_ms).expect("no NaN"));
     for (position, index) in finished.into_iter().enumerate() {
         groups[index].finished_place = Some(position + 1);
-    }
-}
-
-/// Every customer had waiting jobs from the arrival of the last one until the first one had started
-/// all its jobs.
-fn set_shares(ledger: &Ledger, groups: &mut [GroupReport]) {
-    let started = |customer: usize| {
-        let histories = ledger.histories(customer).iter();
-        histories.map(|history| history.started_us.load(Ordering::Relaxed)).filter(|us| *us > 0)
-    };
-    let last_enqueued = |customer: usize| {
-        let histories = ledger.histories(customer).iter();
-        histories.map(|history| history.enqueued_us.load(Ordering::Relaxed)).max().unwrap_or(0)
-    };
-    let customers = 0..groups.len();
-    let from_us = customers.clone().map(last_enqueued).max().unwrap_or(0);
-    let until_us = customers.clone().map(|customer| started(customer).max().unwrap_or(0)).min().unwrap_or(0);
-    let counts: Vec<usize> = customers
-        .map(|customer| started(customer).filter(|us| (from_us..=until_us).contains(us)).count())
-        .collect();
-    let total: usize = counts.iter().sum();
-    for (group, count) in groups.iter_mut().zip(counts) {
-        group.share_while_all_waited = (total > 0).then(|| count as f64 / total as f64);
     }
 }
