@@ -7,6 +7,7 @@
 //! - [`limits`]: every limit and default. [`hashing`]: hash maps that names chosen by a client
 //!   cannot slow down.
 //! - `encoding`: serialisation that applies the same checks as the constructors.
+//! - [`row`]: how state passes to a store and back.
 //! - `table`: rows by key that record which of them a command has changed.
 
 pub mod access;
@@ -18,6 +19,7 @@ pub mod numbers;
 pub mod operation;
 mod operations_macro;
 pub mod rate;
+pub mod row;
 pub(crate) mod table;
 pub mod trace;
 

@@ -91,11 +91,16 @@ macro_rules! name {
             pub fn escaped(&self) -> &str {
                 &self.0
             }
+
+            /// The form that people write. Most names have nothing to unescape and are borrowed.
+            pub fn unescaped(&self) -> Cow<'_, str> {
+                unescape(&self.0)
+            }
         }
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&unescape(&self.0))
+                f.write_str(&self.unescaped())
             }
         }
 
@@ -107,7 +112,7 @@ macro_rules! name {
 
         impl Serialize for $name {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.serialize_str(&unescape(&self.0))
+                serializer.serialize_str(&self.unescaped())
             }
         }
 

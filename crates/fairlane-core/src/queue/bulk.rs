@@ -207,6 +207,36 @@ pub(super) struct Bulk {
 }
 
 impl Bulk {
+    /// A bulk action that was just opened.
+    pub fn new(name: BulkId, group: GroupKey, created_at: Micros) -> Self {
+        Self {
+            name,
+            group,
+            state: BulkState::Created,
+            mode: BulkMode::Run,
+            sealed: false,
+            total: 0,
+            succeeded: 0,
+            failed: 0,
+            cancelled: 0,
+            created_at,
+            started_at: None,
+            finished_at: None,
+            deadline: None,
+            failures_max: None,
+            cause: None,
+            fence: Fence(0),
+            aggregated: false,
+            take_at: None,
+            worker: None,
+            payload: Arc::from(&[][..]),
+            summary: Arc::from(&[][..]),
+            on_hold: VecDeque::new(),
+            waiting: BTreeMap::new(),
+            ended: VecDeque::new(),
+        }
+    }
+
     pub fn ended_jobs(&self) -> u64 {
         self.succeeded + self.failed + self.cancelled
     }

@@ -1,417 +1,238 @@
-//! What a store keeps of the queue, as rows, and which of them have changed.
+//! The rows that a store keeps of the queue, and which of them have changed.
 //!
-//! [`Machine::take_changes`] gives the rows that differ from those given before; a [`Restore`] makes a
-//! machine of all of them. Invariant: a machine restored from its rows has the dump of the one they came
-//! from. Left out on purpose: whatever follows from other rows, such as counts, the members of an order,
-//! or deadlines; and how rows are written, which is the store's business.
+//! [`Machine::take_changes`] gives the rows that differ from those given before; [`restore`] makes
+//! a machine of all of them. Invariant: a machine restored from its rows has the dump of the one
+//! they came from. Left out on purpose: values that follow from other rows, such as counts, the
+//! members of an order, or deadlines; and how rows are written, which is the store's business.
 //!
-//! - `rows/changes.rs`: which rows have changed. `rows/tail.rs`: what was added to a long list.
-//! - `rows/restore.rs`: a machine from rows. `rows/whole.rs`: settings and counters, there and back.
+//! - `rows/places.rs`: where jobs and lanes stand, in words. `rows/fields.rs`: settings and
+//!   counters.
+//! - `rows/changes.rs`: which rows have changed. `rows/tail.rs`: elements added to a long list.
+//! - `rows/restore.rs`: a machine from rows.
 
 mod changes;
+mod fields;
+mod places;
 mod restore;
 mod tail;
-mod whole;
 
 pub(super) use changes::Saved;
-pub use restore::{Damage, Restore};
+pub use restore::{RestoreMode, Restored, restore};
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
+use crate::kernel::row::{Row, TableInfo, rows, stored_words};
 use crate::limits::GOODPUT_BUCKETS;
 use crate::names::{BulkId, GroupId, JobId, TypeId, WorkerId};
-use crate::numbers::{Cost, Fence, Level, Micros, RequestNumber};
-use crate::rate::Bucket;
+use crate::numbers::{Cost, Fence, Level, Micros, RequestNumber, Weight};
+use crate::rate::Rate;
 use crate::trace::Trace;
 
-use super::lane::Snapshot;
-use super::ops::LaneStanding;
-use super::settings::{GroupSettings, TypeSettings};
-use super::{BulkCause, BulkMode, BulkState};
+use super::bulk::Bulk;
+use super::job::Job;
+use super::lane::{Group, Lane, Order, Snapshot, TypeState};
+use super::{BulkCause, BulkMode, BulkState, Machine, Request};
+use places::{PlaceWord, StandingWord};
 
-/// What of a job never changes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct JobRow {
-    /// Counts jobs as they come.
-    pub number: u64,
-    /// Whose.
-    pub group: GroupId,
-    /// Which of theirs.
-    pub id: JobId,
-    /// Its type.
-    pub type_id: TypeId,
-    /// Its level.
-    pub level: Level,
-    /// Its cost.
-    pub cost: Cost,
-    /// Its payload.
-    pub payload: Arc<[u8]>,
-    /// When it was enqueued.
-    pub created_at: Micros,
-    /// The number of the bulk action it came with.
-    pub bulk: Option<u64>,
-    /// The trace it came with.
-    pub trace: Option<Trace>,
-}
+/// The table that has most of the rows, by which the progress of a restore is measured.
+pub const LARGEST_TABLE: &TableInfo = JobRow::TABLE;
 
-/// Where a job stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PlaceRow {
-    /// In its lane, behind all of its lane that came before it.
-    Backlog,
-    /// In its lane again, before the backlog, by this order.
-    Returned(i64),
-    /// Admitted, by this order.
-    Ready(i64),
-    /// In the list of its bulk action, which is held, by this order.
-    OnHold(i64),
-    /// Until this time.
-    Waiting(Micros),
-    /// Leased.
-    InFlight {
-        /// The fence of its lease.
-        fence: Fence,
-        /// The batch whose deadline holds for it.
+/// A fair order: its virtual time, epoch, credit left to give, and own tag among the levels.
+type OrderNumbers = [u64; 4];
+
+stored_words!(BulkState, BulkMode, BulkCause);
+
+rows! {
+    /// Rows of the queue to be removed and to be written.
+    pub struct Changes;
+
+    /// A setting or counter of the queue.
+    struct FieldRow in whole, key 1 {
+        name: Cow<'static, str>,
+        value: String,
+    }
+
+    /// A type. Its cut, while none is in effect, and its timer, while none is set, have no values.
+    struct TypeRow in types, key 1, of (state: TypeState) {
+        name: TypeId = state.name,
+        rate: Option<Rate> = state.settings.rate,
+        concurrency: Option<u32> = state.settings.concurrency,
+        paused: bool = state.settings.paused,
+        max_retry_count: Option<u32> = state.settings.max_retry_count,
+        bucket_level: u64 = state.bucket.level,
+        bucket_at: Micros = state.bucket.at,
+        virtual_time: u64 = state.virtual_time,
+        order_high: OrderNumbers => order_numbers(&state.orders[0]),
+        order_normal: OrderNumbers => order_numbers(&state.orders[1]),
+        order_low: OrderNumbers => order_numbers(&state.orders[2]),
+        cut_at: Option<Micros> => state.downstream.cut.map(|cut| cut.at),
+        cut_fence: Option<Fence> => state.downstream.cut.map(|cut| cut.fence),
+        cut_plateau_milli: Option<u64> => state.downstream.cut.map(|cut| cut.plateau_milli),
+        cut_plateau_ms: Option<u64> => state.downstream.cut.map(|cut| cut.plateau_ms),
+        closed_until: Micros = state.downstream.closed_until,
+        goodput_at: u64 = state.downstream.goodput_at,
+        goodput: [u64; GOODPUT_BUCKETS] = state.downstream.goodput,
+        tokens: usize = state.tokens,
+        timer_worker: Option<WorkerId> => state.timer.as_ref().map(|timer| timer.worker.clone()),
+        timer_at: Option<Micros> => state.timer.as_ref().map(|timer| timer.at),
+        asked_at: Micros = state.asked_at,
+    }
+
+    /// A group, and what is counted of it while it has jobs.
+    struct GroupRow in groups, key 1, of (group: Group) {
+        name: GroupId = group.name,
+        weight: Weight = group.settings.weight,
+        rate: Option<Rate> = group.settings.rate,
+        concurrency: Option<u32> = group.settings.concurrency,
+        paused: bool = group.settings.paused,
+        bucket_level: u64 = group.bucket.level,
+        bucket_at: Micros = group.bucket.at,
+        base_priority: i64 = group.settings.base_priority,
+        window_second: u64 = group.window.0,
+        window_jobs: u64 = group.window.1,
+        total: u64 = group.record.total,
+        done: u64 = group.record.done,
+        throttles: u64 = group.record.throttles,
+        throttles_since: u64 = group.record.throttles_since,
+        noted: u64 = group.record.noted,
+        backoff_ms: u64 = group.record.backoff_ms,
+        idle_at: Option<Micros> => group.idle_at,
+    }
+
+    /// A lane.
+    struct LaneRow in lanes, key 3, of (lane: Lane, group: &Group, type_id: &TypeId) {
+        group_id: GroupId => group.name.clone(),
+        type_id: TypeId => type_id.clone(),
+        level: Level => lane.level,
+        standing: StandingWord => StandingWord::of(lane.standing),
+        /// Until when it is parked by a rate, or since when it is being cleared.
+        until: Option<Micros> => lane.standing.time(),
+        tag: u64 = lane.tag,
+        epoch: u64 = lane.epoch,
+        remainder: i64 = lane.remainder,
+        sequence: u64 = lane.sequence,
+    }
+
+    /// A group's congestion at one moment. The number counts the snapshots of the group.
+    struct SnapshotRow in snapshots, key 2, of (snapshot: Snapshot, group_id: &GroupId, number: u64) {
+        group_id: GroupId => group_id.clone(),
+        number: u64 => number,
+        taken_at: Micros => snapshot.at,
+        waiting: u64 => snapshot.waiting,
+        speed: u64 => snapshot.speed,
+        backoff_ms: u64 => snapshot.backoff_ms,
+    }
+
+    /// A bulk action.
+    struct BulkRow in bulks, key 1, of (bulk: Bulk, number: u64, group_id: &GroupId) {
+        number: u64 => number,
+        group_id: GroupId => group_id.clone(),
+        id: BulkId = bulk.name,
+        state: BulkState = bulk.state,
+        course: BulkMode = bulk.mode,
+        sealed: bool = bulk.sealed,
+        total: u64 = bulk.total,
+        succeeded: u64 = bulk.succeeded,
+        failed: u64 = bulk.failed,
+        cancelled: u64 = bulk.cancelled,
+        created_at: Micros = bulk.created_at,
+        started_at: Option<Micros> = bulk.started_at,
+        finished_at: Option<Micros> = bulk.finished_at,
+        deadline: Option<Micros> = bulk.deadline,
+        failures_max: Option<u64> = bulk.failures_max,
+        cause: Option<BulkCause> = bulk.cause,
+        fence: Fence = bulk.fence,
+        aggregated: bool = bulk.aggregated,
+        take_at: Option<Micros> = bulk.take_at,
+        worker: Option<WorkerId> = bulk.worker,
+        payload: Arc<[u8]> = bulk.payload,
+        summary: Arc<[u8]> = bulk.summary,
+    }
+
+    /// The part of a job that never changes.
+    struct JobRow in jobs, key 1, of (job: Job, machine: &Machine); once {
+        number: u64 => job.number,
+        group_id: GroupId => machine.groups[job.group].name.clone(),
+        id: JobId => job.id.clone(),
+        type_id: TypeId => machine.types[job.type_key].name.clone(),
+        level: Level => job.level,
+        cost: Cost => job.cost,
+        created_at: Micros => job.created_at,
+        /// The number of the bulk action it came with.
+        bulk: Option<u64> => job.bulk,
+        payload: Arc<[u8]> => job.payload.clone(),
+        trace: Option<[u8; Trace::PACKED_BYTES]> => job.trace.as_ref().map(Trace::packed),
+    }
+
+    /// The part of a job that changes. A job without such a row stands in its backlog as it came.
+    struct ProgressRow in progress, key 1, of (job: Job, place: PlaceWord) {
+        number: u64 => job.number,
+        place: PlaceWord => place,
+        /// Its place in the list it stands in.
+        position: Option<i64> => job.position(),
+        /// Until when it waits, or since when it is dead.
+        due_at: Option<Micros> => job.place.time(),
+        fence: Option<Fence> => job.place.lease().map(|held| held.fence),
+        batch: Option<Fence> => job.place.lease().map(|held| held.batch),
+        worker: Option<WorkerId> => job.place.lease().map(|held| held.worker.clone()),
+        /// The number of the bulk action it belongs to now.
+        bulk: Option<u64> = job.bulk,
+        cancelled: bool = job.cancelled,
+        /// Attempts that counted; none, as in all that follow, until its first lease has ended.
+        attempts: Option<u32> => job.run.as_ref().map(|run| run.attempts),
+        throttles: Option<u32> => job.run.as_ref().map(|run| run.throttles),
+        losses: Option<u32> => job.run.as_ref().map(|run| run.losses),
+        settled_fence: Option<Fence> => job.run.as_ref().map(|run| run.settled),
+        settled_at: Option<Micros> => job.run.as_ref().map(|run| run.settled_at),
+        last_worker: Option<WorkerId> => job.run.as_ref().and_then(|run| run.worker.clone()),
+        note: Option<Arc<[u8]>> => job.run.as_ref().map(|run| run.note.clone()),
+    }
+
+    /// Jobs leased or extended together.
+    struct BatchRow in batches, key 1 {
+        /// The fence of the lease, or of the extension.
         batch: Fence,
-        /// Who has it.
-        worker: WorkerId,
-        /// Somebody wants it not to run any further.
-        cancelled: bool,
-    },
-    /// Settled with success.
-    Completed,
-    /// Dead.
-    Failed {
-        /// Since when.
-        at: Micros,
-        /// Whether it is among the dead, or only kept for its bulk action any more.
-        listed: bool,
-    },
-    /// Did not run to its end.
-    Cancelled,
-}
+        /// None if it has passed and the jobs that are left have a later deadline elsewhere.
+        deadline: Option<Micros>,
+        /// The numbers of its jobs, as they were picked or named. Some may have left it since.
+        jobs: Vec<u64>,
+    }
 
-/// What a job has been through.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RunRow {
-    /// The fence settled last, 0 for none.
-    pub settled: Fence,
-    /// When that was.
-    pub settled_at: Micros,
-    /// Attempts that counted.
-    pub attempts: u32,
-    /// Refusals of its downstream.
-    pub throttles: u32,
-    /// Leases that ran out.
-    pub losses: u32,
-    /// Who had it last.
-    pub worker: Option<WorkerId>,
-    /// The last result or reason.
-    pub note: Arc<[u8]>,
-}
+    /// Jobs without a bulk action that ended together. The chunk counts such rows.
+    struct CompletedRow in completed, key 1 {
+        chunk: u64,
+        completed_at: Micros,
+        /// The numbers of the jobs, in the order they were settled.
+        jobs: Vec<u64>,
+    }
 
-/// What of a job changes. A job without such a row stands in its backlog as it came.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ProgressRow {
-    /// Which job.
-    pub number: u64,
-    /// Where it stands.
-    pub place: PlaceRow,
-    /// The number of the bulk action it belongs to now.
-    pub bulk: Option<u64>,
-    /// Cancelled where it stands, to be taken out when its turn comes.
-    pub cancelled: bool,
-    /// What it has been through.
-    pub run: Option<RunRow>,
-}
+    /// Jobs of a bulk action that ended together. The chunk counts such rows of the bulk action.
+    struct BulkEndedRow in bulk_ended, key 2 {
+        bulk: u64,
+        chunk: u64,
+        ended_at: Micros,
+        /// The jobs, in the order they ended. Some may be gone since.
+        jobs: Vec<JobId>,
+    }
 
-/// A group.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GroupRow {
-    /// Its name.
-    pub name: GroupId,
-    /// Its settings.
-    pub settings: GroupSettings,
-    /// How full its bucket is.
-    pub bucket: Bucket,
-    /// What its window has let pass: which second, and how many jobs.
-    pub window: (u64, u64),
-    /// What is counted while it has jobs.
-    pub record: RecordRow,
-    /// When it is looked at because it may have nothing left.
-    pub idle_at: Option<Micros>,
-}
-
-/// What is counted of a group while it has jobs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct RecordRow {
-    /// Jobs enqueued.
-    pub total: u64,
-    /// Jobs that have ended.
-    pub done: u64,
-    /// Throttles of jobs that have ended …
-    pub throttles: u64,
-    /// … since so many had.
-    pub throttles_since: u64,
-    /// The second of the newest snapshot.
-    pub noted: u64,
-    /// The newest backoff.
-    pub backoff_ms: u64,
-}
-
-/// A group's congestion at one moment.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SnapshotRow {
-    /// Whose.
-    pub group: GroupId,
-    /// Counts the snapshots of the group.
-    pub number: u64,
-    /// What it says.
-    pub snapshot: Snapshot,
-}
-
-/// A lane.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LaneRow {
-    /// Whose.
-    pub group: GroupId,
-    /// Of which type.
-    pub type_id: TypeId,
-    /// Of which level.
-    pub level: Level,
-    /// Where it stands.
-    pub standing: LaneStanding,
-    /// Its virtual time.
-    pub tag: u64,
-    /// The epoch of its order in which the tag means something.
-    pub epoch: u64,
-    /// What did not divide.
-    pub remainder: i64,
-    /// Decides between equal tags.
-    pub sequence: u64,
-}
-
-/// The fair order of one type and level.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OrderRow {
-    /// The tag of the lane served last.
-    pub virtual_time: u64,
-    /// Counts how often it ran empty.
-    pub epoch: u64,
-    /// Credit left to give.
-    pub pool: u64,
-    /// Its own tag among the levels.
-    pub tag: u64,
-}
-
-/// A cut of a type's rate that is still in effect.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CutRow {
-    /// When.
-    pub at: Micros,
-    /// Jobs leased up to this fence do not cut again.
-    pub fence: Fence,
-    /// The rate before, in thousandths of a job a second.
-    pub plateau_milli: u64,
-    /// When the curve is back there.
-    pub plateau_ms: u64,
-}
-
-/// What is known of one type's downstream.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DownstreamRow {
-    /// The cut in effect.
-    pub cut: Option<CutRow>,
-    /// Nothing passes before.
-    pub closed_until: Micros,
-    /// Which 100 ms the newest bucket counts.
-    pub goodput_at: u64,
-    /// Answers that were not refusals, by 100 ms.
-    pub goodput: [u64; GOODPUT_BUCKETS],
-}
-
-/// A type.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TypeRow {
-    /// Its name.
-    pub name: TypeId,
-    /// Its settings.
-    pub settings: TypeSettings,
-    /// How full its bucket is.
-    pub bucket: Bucket,
-    /// Virtual time of the order of its levels.
-    pub virtual_time: u64,
-    /// Its orders, high first.
-    pub orders: [OrderRow; 3],
-    /// What its downstream has shown.
-    pub downstream: DownstreamRow,
-    /// Wake-up tokens that nobody has taken.
-    pub tokens: usize,
-    /// Who comes back when its gate opens, and when.
-    pub timer: Option<(WorkerId, Micros)>,
-    /// When somebody last asked for its jobs.
-    pub asked_at: Micros,
-}
-
-/// Jobs leased or extended together.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BatchRow {
-    /// Its number: the fence of its lease, or of the extension.
-    pub batch: Fence,
-    /// When it runs out; none if it did and what is left has a later deadline elsewhere.
-    pub deadline: Option<Micros>,
-    /// The numbers of its jobs, in the order they were picked or named. Some may have left it since.
-    pub jobs: Vec<u64>,
-}
-
-/// A worker's last lease request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WorkerRow {
-    /// Who.
-    pub worker: WorkerId,
-    /// Its number.
-    pub number: RequestNumber,
-    /// Answered again until then.
-    pub until: Micros,
-    /// The fence of its jobs, 0 for none.
-    pub fence: Fence,
-}
-
-/// Jobs without a bulk action that were completed, or cancelled, together.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CompletedRow {
-    /// Counts such rows.
-    pub chunk: u64,
-    /// When.
-    pub at: Micros,
-    /// The numbers of the jobs, in the order they were settled.
-    pub jobs: Vec<u64>,
-}
-
-/// A bulk action.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BulkRow {
-    /// Counts bulk actions as they come.
-    pub number: u64,
-    /// Whose.
-    pub group: GroupId,
-    /// Which of theirs.
-    pub id: BulkId,
-    /// How far it has come.
-    pub state: BulkState,
-    /// What becomes of its jobs.
-    pub mode: BulkMode,
-    /// Whether no job can be added any more.
-    pub sealed: bool,
-    /// Jobs added.
-    pub total: u64,
-    /// Jobs that succeeded.
-    pub succeeded: u64,
-    /// Jobs that are dead.
-    pub failed: u64,
-    /// Jobs that were cancelled.
-    pub cancelled: u64,
-    /// When it was opened.
-    pub created_at: Micros,
-    /// When its first job was leased.
-    pub started_at: Option<Micros>,
-    /// When it reached its last state.
-    pub finished_at: Option<Micros>,
-    /// When it fails unless it has finished.
-    pub deadline: Option<Micros>,
-    /// It fails when more jobs than this have.
-    pub failures_max: Option<u64>,
-    /// Why it failed.
-    pub cause: Option<BulkCause>,
-    /// The fence of its aggregation's last lease.
-    pub fence: Fence,
-    /// Whether its aggregation is finished.
-    pub aggregated: bool,
-    /// When it can be taken for aggregation.
-    pub take_at: Option<Micros>,
-    /// Who has it in hand.
-    pub worker: Option<WorkerId>,
-    /// Opaque bytes for whoever aggregates it.
-    pub payload: Arc<[u8]>,
-    /// What its aggregation gave.
-    pub summary: Arc<[u8]>,
-}
-
-/// Jobs of a bulk action that ended together.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BulkEndedRow {
-    /// Its number.
-    pub bulk: u64,
-    /// Counts such rows of the bulk action.
-    pub chunk: u64,
-    /// When.
-    pub at: Micros,
-    /// The jobs, in the order they ended. Some may be gone since.
-    pub ids: Vec<JobId>,
-}
-
-/// Rows to be removed and to be written, in this order.
-#[derive(Debug, Default)]
-pub struct Changes {
-    /// Numbers of jobs that are no more; their progress goes with them.
-    pub jobs_gone: Vec<u64>,
-    /// New jobs, by number.
-    pub jobs: Vec<JobRow>,
-    /// New or changed progress, by number.
-    pub progress: Vec<ProgressRow>,
-    /// Groups that are no more; their lanes go with them.
-    pub groups_gone: Vec<GroupId>,
-    /// New or changed groups.
-    pub groups: Vec<GroupRow>,
-    /// New or changed lanes.
-    pub lanes: Vec<LaneRow>,
-    /// Types that were removed.
-    pub types_gone: Vec<TypeId>,
-    /// New or changed types.
-    pub types: Vec<TypeRow>,
-    /// Batches that are no more.
-    pub batches_gone: Vec<Fence>,
-    /// New or changed batches.
-    pub batches: Vec<BatchRow>,
-    /// Workers whose last request is forgotten.
-    pub workers_gone: Vec<WorkerId>,
-    /// New or changed requests.
-    pub workers: Vec<WorkerRow>,
-    /// Rows of completed jobs below this number are no more.
-    pub completed_gone: Option<u64>,
-    /// New rows of completed jobs.
-    pub completed: Vec<CompletedRow>,
-    /// Bulk actions that are no more; their ended jobs go with them.
-    pub bulks_gone: Vec<u64>,
-    /// New or changed bulk actions.
-    pub bulks: Vec<BulkRow>,
-    /// Bulk actions whose rows of ended jobs below a number are no more.
-    pub bulk_ended_gone: Vec<(u64, u64)>,
-    /// New rows of ended jobs of bulk actions.
-    pub bulk_ended: Vec<BulkEndedRow>,
-    /// Groups whose snapshots below a number are no more.
-    pub snapshots_gone: Vec<(GroupId, u64)>,
-    /// New snapshots.
-    pub snapshots: Vec<SnapshotRow>,
-    /// New or changed fields of the whole: settings and counters, by name.
-    pub whole: Vec<(&'static str, String)>,
+    /// A worker's last lease request.
+    struct WorkerRow in workers, key 1, of (request: Request, name: &WorkerId) {
+        name: WorkerId => name.clone(),
+        request: RequestNumber => request.number,
+        until: Micros => request.until,
+        fence: Fence => request.fence,
+    }
 }
 
 impl Changes {
     /// Whether there is nothing to write. A time that has only passed is nothing.
     pub fn is_empty(&self) -> bool {
-        self.rows() == 0 && self.whole.iter().all(|(name, _)| *name == whole::TIME)
+        let fields = &self.whole.rows;
+        self.count() == fields.len() && fields.iter().all(|field| field.name == fields::TIME)
     }
+}
 
-    /// How many rows of jobs, groups, types and what else is not the whole.
-    pub fn rows(&self) -> usize {
-        let gone = self.jobs_gone.len() + self.groups_gone.len() + self.batches_gone.len();
-        let gone = gone + self.types_gone.len();
-        let gone = gone + self.workers_gone.len() + usize::from(self.completed_gone.is_some());
-        let gone = gone + self.bulks_gone.len() + self.bulk_ended_gone.len() + self.snapshots_gone.len();
-        let jobs = self.jobs.len() + self.progress.len() + self.completed.len();
-        let groups = self.groups.len() + self.lanes.len() + self.snapshots.len() + self.types.len();
-        let bulks = self.bulks.len() + self.bulk_ended.len();
-        gone + jobs + groups + bulks + self.batches.len() + self.workers.len()
-    }
+fn order_numbers(order: &Order) -> OrderNumbers {
+    [order.virtual_time, order.epoch, order.pool, order.tag]
 }

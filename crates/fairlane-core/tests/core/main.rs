@@ -1,4 +1,5 @@
 //! Tests of core from outside: random commands, and its document.
 
 mod configuration;
+mod memory_store;
 mod random_commands;

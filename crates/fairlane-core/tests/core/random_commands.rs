@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
-use fairlane_core::limits::{LEASE_BYTES_MAX, PAYLOAD_BYTES_MAX};
+use fairlane_core::limits::{LEASE_BYTES_MAX, PAYLOAD_BYTES_MAX, TYPES_MAX};
+use fairlane_core::queue::rows::{Changes, RestoreMode, restore};
 use fairlane_core::queue::*;
 use fairlane_core::{
     BulkId, Cost, Fence, GroupId, HashSeed, JobId, Level, Micros, Rate, RequestNumber, Trace, TypeId, Weight,
     WorkerId,
 };
+
+use crate::memory_store::MemoryStore;
 
 /// A random number generator of our own, so that a seed gives the same sequence forever.
 struct Dice(u64);
@@ -291,4 +294,98 @@ fn the_same_commands_under_two_seeds_give_the_same_replies_rows_and_dumps() {
         assert_eq!(suspects, others, "seed {seed}");
         assert!(world.request > 100, "seed {seed}");
     }
+}
+
+/// The machine of the rows that are stored, and what was mended.
+fn restored(store: &mut MemoryStore, mode: RestoreMode) -> (Machine, Vec<String>) {
+    let restored = restore(store, HashSeed::FIXED, mode).expect("the rows fit").expect("rows were written");
+    (restored.machine, restored.mended)
+}
+
+#[test]
+fn a_machine_restored_from_its_rows_goes_on_as_the_one_they_came_from() {
+    let mut store = MemoryStore::default();
+    assert!(restore(&mut store, HashSeed::FIXED, RestoreMode::Strict).is_ok_and(|none| none.is_none()));
+    let mut tables: Vec<&str> = Vec::new();
+    for seed in 1..=9_u64 {
+        let payload = Arc::from(&b"{}"[..]);
+        let mut world =
+            World { dice: Dice(seed * 15_485_863), request: 0, held: vec![], taken: None, payload };
+        let mut now = Micros(1_700_000_000_000_000);
+        let discipline = if seed % 3 == 0 { Discipline::Classic } else { Discipline::Share };
+        let settings =
+            Settings { discipline, completed_kept_max: 50, bulk_retention_ms: 5000, ..Settings::default() };
+        let mut running = Machine::new(settings.clone(), HashSeed::FIXED, now);
+        let mut stored = Machine::new(settings, HashSeed::FIXED, now);
+        stored.record();
+        store = MemoryStore::default();
+        for step in 1..=1000 {
+            let command = world.command();
+            let reply = running.apply(command.clone(), now);
+            assert_eq!(reply, stored.apply(command.clone(), now), "seed {seed} step {step} {command:?}");
+            match reply {
+                Reply::Lease(Leased::Jobs { jobs, .. }) => {
+                    world.held.extend(jobs.into_iter().map(|job| (job.job, job.fence)));
+                }
+                Reply::LeaseBulks(taken) => world.taken = taken.bulks.into_iter().next(),
+                _ => {}
+            }
+            stored.take_changes().write_to(&mut store).expect("every value fits");
+            if step % 50 == 0 {
+                stored = restored(&mut store, RestoreMode::Strict).0;
+                stored.check().unwrap_or_else(|fault| panic!("seed {seed} step {step}: {fault}"));
+                assert_eq!(running.dump(now).difference(&stored.dump(now)), "", "seed {seed} step {step}");
+                assert!(stored.take_changes().is_empty(), "what is there has rows");
+            }
+            now = now.plus_us(world.dice.below(100_000));
+        }
+        let (mended, _) = restored(&mut store, RestoreMode::Mend);
+        mended.check().unwrap_or_else(|fault| panic!("seed {seed} mended: {fault}"));
+        assert_eq!(mended.jobs(), running.jobs(), "seed {seed}: no job is lost by mending");
+        tables.extend(
+            Changes::TABLES.iter().map(|table| table.name).filter(|table| store.rows(table).count() > 0),
+        );
+    }
+    assert!(Changes::TABLES.iter().all(|table| tables.contains(&table.name)), "{tables:?}");
+}
+
+#[test]
+fn mending_takes_as_many_types_as_there_may_be_and_tells_of_every_job_that_is_lost() {
+    let now = Micros(1_700_000_000_000_000);
+    let mut machine = Machine::new(Settings::default(), HashSeed::FIXED, now);
+    machine.record();
+    let worker = WorkerId::new("w").expect("valid by construction");
+    for number in 1..=TYPES_MAX as u64 + 3 {
+        let type_id = TypeId::new(format!("t{number}")).expect("valid by construction");
+        let id = JobId::new(format!("j{number}")).expect("valid by construction");
+        let job = JobRef { group: GroupId::new("g").expect("valid by construction"), id };
+        let (payload, types) = (Arc::from(&b"{}"[..]), vec![type_id.clone()]);
+        let (level, cost) = (Level::Normal, Cost::default());
+        let new = NewJob {
+            job,
+            type_id: type_id.clone(),
+            level,
+            cost,
+            payload,
+            bulk: None,
+            trace: None,
+            delay_ms: 0,
+        };
+        machine.call(Enqueue { jobs: vec![new] }, now);
+        let request = RequestNumber(number);
+        let lease = Lease { worker: worker.clone(), request, types, jobs_max: 1, lease_ms: 1000 };
+        let Leased::Jobs { jobs, .. } = machine.call(lease, now) else { panic!("superseded") };
+        let outcome = Outcome::Succeeded { result: Arc::from(&b"done"[..]) };
+        let settlement = Settlement { job: jobs[0].job.clone(), fence: jobs[0].fence, outcome };
+        machine.call(Settle { settlements: vec![settlement] }, now);
+        machine.call(RemoveType { type_id }, now);
+    }
+    let mut store = MemoryStore::default();
+    machine.take_changes().write_to(&mut store).expect("every value fits");
+    assert_eq!(restored(&mut store, RestoreMode::Strict).0.jobs(), TYPES_MAX as u64 + 3);
+    store.lose("progress");
+    let (mended, told) = restored(&mut store, RestoreMode::Mend);
+    mended.check().unwrap_or_else(|fault| panic!("{fault}"));
+    assert_eq!(mended.jobs(), TYPES_MAX as u64);
+    assert_eq!(told.iter().filter(|line| line.contains("is lost")).count(), 3, "{told:?}");
 }

@@ -2,7 +2,7 @@
 //!
 //! - `disk/lock.rs`: one process owns a directory. `disk/reserve.rs`: space kept back for a full disk.
 //! - `disk/schema.rs`: the tables, and how older ones become today's.
-//! - `disk/write.rs`: changed rows into the tables. `disk/read.rs`: the tables into a machine.
+//! - `disk/rows.rs`: changed rows into the tables, and the tables into a machine.
 //! - `disk/export.rs`: every row that can be read. `disk/import.rs`: rows into a new directory.
 //! - `disk/discard.rs`: jobs removed without a machine.
 //! - `disk/failure.rs`: what can be wrong with a directory, and what to do about it.
@@ -16,12 +16,11 @@ mod failure;
 mod import;
 mod lock;
 mod persistence;
-mod read;
 mod reserve;
+mod rows;
 mod schema;
 #[cfg(test)]
 mod tests;
-mod write;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -37,8 +36,8 @@ pub use import::{Import, Imported};
 pub(crate) use lock::address_in;
 pub use lock::{Owner, owner_of};
 pub(super) use persistence::DiskPersistence;
-pub use read::Loading;
 pub use reserve::space;
+pub use rows::Loading;
 
 use lock::Lock;
 use reserve::Reserve;
@@ -123,12 +122,12 @@ impl Disk {
 
     /// The machine of the rows there are, or none in a new directory; `progress` hears how far it is.
     pub fn load(&self, progress: &mut dyn FnMut(Loading)) -> Result<Option<Machine>, DiskError> {
-        read::load(&self.connection, &self.file(), progress)
+        rows::load(&self.connection, &self.file(), progress)
     }
 
     /// Writes all of these changes, or none.
     pub fn write(&mut self, changes: &Changes) -> Result<(), DiskError> {
-        let written = self.transact(|connection| write::write(connection, changes));
+        let written = self.transact(|connection| rows::write(connection, changes));
         written.map_err(|error| DiskError::of_write(error, &self.file()))
     }
 

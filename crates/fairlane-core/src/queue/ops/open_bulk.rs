@@ -1,6 +1,5 @@
 //! `open_bulk`: creates a bulk action, to which jobs can be added until it is sealed.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -8,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use crate::kernel::operation::bytes_at_most;
 use crate::kernel::{Access, Context, Invalid, Operation, OperationWeight, Permission};
 use crate::limits::{BULK_PAYLOAD_BYTES_MAX, DELAY_MS_MAX, GROUP_BULKS_MAX, REFUSAL_RETRY_MS};
-use crate::numbers::{Fence, Micros, within};
+use crate::numbers::{Micros, within};
 use crate::queue::bulk::Bulk;
-use crate::queue::{BulkMode, BulkRef, BulkState, BulkView, Machine};
+use crate::queue::{BulkRef, BulkView, Machine};
 
 use super::Refusal;
 
@@ -88,32 +87,9 @@ impl Machine {
         self.opened += 1;
         let number = self.opened;
         let deadline = command.deadline_ms.map(|ms| now.plus_ms(ms));
-        let bulk = Bulk {
-            name: command.bulk.id.clone(),
-            group,
-            state: BulkState::Created,
-            mode: BulkMode::Run,
-            sealed: false,
-            total: 0,
-            succeeded: 0,
-            failed: 0,
-            cancelled: 0,
-            created_at: now,
-            started_at: None,
-            finished_at: None,
-            deadline,
-            failures_max: command.failures_max,
-            cause: None,
-            fence: Fence(0),
-            aggregated: false,
-            take_at: None,
-            worker: None,
-            payload: command.payload,
-            summary: Arc::from(&[][..]),
-            on_hold: VecDeque::new(),
-            waiting: BTreeMap::new(),
-            ended: VecDeque::new(),
-        };
+        let OpenBulk { failures_max, payload, .. } = command;
+        let opened = Bulk::new(command.bulk.id.clone(), group, now);
+        let bulk = Bulk { deadline, failures_max, payload, ..opened };
         self.add_bytes(group, bulk.stored_bytes());
         self.bulks.insert(number, bulk);
         self.bulk_mut(number);

@@ -2,19 +2,15 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::names::{GroupId, JobId};
+use crate::names::JobId;
 use crate::numbers::{Fence, Micros};
-use crate::queue::bulk::Bulk;
-use crate::queue::downstream::Downstream;
-use crate::queue::job::{Job, JobKey, NO_ORDER, Place, Run};
-use crate::queue::lane::{Group, GroupKey, Lane, Record, Snapshot, Standing, TypeState};
-use crate::queue::ops::LaneStanding;
+use crate::queue::lane::{GroupKey, Snapshot};
 use crate::queue::{Machine, Marks};
 
 use super::tail::Tail;
 use super::{
-    BatchRow, BulkEndedRow, BulkRow, Changes, CompletedRow, CutRow, DownstreamRow, GroupRow, JobRow, LaneRow,
-    OrderRow, PlaceRow, ProgressRow, RecordRow, RunRow, SnapshotRow, TypeRow, WorkerRow,
+    BatchRow, BulkEndedRow, BulkRow, Changes, CompletedRow, FieldRow, GroupRow, JobRow, LaneRow, ProgressRow,
+    SnapshotRow, TypeRow, WorkerRow,
 };
 
 /// Groups whose rows are remembered, so that they are not written again when they have not changed.
@@ -37,7 +33,7 @@ pub(in crate::queue) struct Saved {
     popped: u64,
     pub(super) histories: Histories,
     pub(super) ended: EndedLists,
-    whole: FxHashMap<&'static str, String>,
+    fields: FxHashMap<&'static str, String>,
     groups: FxHashMap<GroupKey, (GroupRow, Vec<LaneRow>)>,
 }
 
@@ -72,35 +68,30 @@ impl Machine {
         for key in self.types.take_touched().keys {
             let state = &self.types[key];
             match state.is_removed {
-                true => changes.types_gone.push(state.name.clone()),
-                false => changes.types.push(type_row(state)),
+                true => changes.types.gone.push(state.name.clone()),
+                false => changes.types.rows.push(TypeRow::of(state)),
             }
         }
         for batch in each_once(&mut marks.batches) {
             match self.batches.contains_key(&batch) {
-                true => changes.batches.push(self.batch_row(batch)),
-                false => changes.batches_gone.push(batch),
+                true => changes.batches.rows.push(self.batch_row(batch)),
+                false => changes.batches.gone.push(batch),
             }
         }
         for worker in each_once(&mut marks.workers) {
             match self.requests.get(&worker) {
-                Some(request) => changes.workers.push(WorkerRow {
-                    worker,
-                    number: request.number,
-                    until: request.until,
-                    fence: request.fence,
-                }),
-                None => changes.workers_gone.push(worker),
+                Some(request) => changes.workers.rows.push(WorkerRow::of(request, &worker)),
+                None => changes.workers.gone.push(worker),
             }
         }
         for number in each_once(&mut marks.bulks) {
             self.change_bulk(number, &mut changes, &mut marks.saved);
         }
         self.change_completed(&mut changes, &mut marks.saved);
-        for (name, value) in self.whole_fields() {
-            if marks.saved.whole.get(name) != Some(&value) {
-                marks.saved.whole.insert(name, value.clone());
-                changes.whole.push((name, value));
+        for (name, value) in self.fields() {
+            if marks.saved.fields.get(name) != Some(&value) {
+                marks.saved.fields.insert(name, value.clone());
+                changes.whole.rows.push(FieldRow { name: name.into(), value });
             }
         }
         self.marks = Some(marks);
@@ -108,34 +99,37 @@ impl Machine {
     }
 
     fn change_jobs(&mut self, changes: &mut Changes, saved: &mut Saved) {
-        let touched = self.jobs.take_touched();
+        let mut touched = self.jobs.take_touched();
+        // Keys are reused, so their order is not that of the numbers, by which stores sort.
+        touched.keys.sort_unstable_by_key(|key| self.jobs[*key].number);
         let gone = touched.removed.iter().map(|job| job.number).filter(|number| *number <= saved.created);
-        changes.jobs_gone.extend(gone);
+        let mut gone: Vec<u64> = gone.collect();
+        gone.sort_unstable();
+        changes.jobs.gone.clone_from(&gone);
+        changes.progress.gone = gone;
         for key in touched.keys {
             let job = &self.jobs[key];
             let is_new = job.number > saved.created;
             if is_new {
-                changes.jobs.push(self.job_row(job));
+                changes.jobs.rows.push(JobRow::of(job, self));
             }
-            let progress = self.progress_row(key);
-            let as_it_came =
-                progress.place == PlaceRow::Backlog && !progress.cancelled && progress.run.is_none();
-            if !is_new || !as_it_came {
-                changes.progress.push(progress);
+            let progress = ProgressRow::of(job, self.place_word(key));
+            if !is_new || !progress.is_as_it_came() {
+                changes.progress.rows.push(progress);
             }
         }
-        // Keys are reused, so their order is not that of the numbers, which is the order of the store.
-        changes.jobs_gone.sort_unstable();
-        changes.jobs.sort_unstable_by_key(|row| row.number);
-        changes.progress.sort_unstable_by_key(|row| row.number);
         saved.created = self.created;
     }
 
     fn change_groups(&mut self, changes: &mut Changes, saved: &mut Saved) {
         let touched = self.groups.take_touched();
         if !touched.removed.is_empty() {
-            // A key may have been given to another group since: nothing remembered by key can be trusted.
-            changes.groups_gone.extend(touched.removed.into_iter().map(|group| group.name));
+            // A key may have been given to another group since: what is remembered by key may be
+            // wrong.
+            let names = touched.removed.into_iter().map(|group| group.name);
+            changes.groups.gone.extend(names);
+            changes.lanes.gone.clone_from(&changes.groups.gone);
+            changes.snapshots.gone.clone_from(&changes.groups.gone);
             saved.groups.clear();
         }
         if saved.groups.len() > GROUPS_REMEMBERED {
@@ -143,15 +137,17 @@ impl Machine {
         }
         for key in touched.keys {
             let group = &self.groups[key];
-            let row = group_row(group);
-            let lanes: Vec<LaneRow> = group.lanes.iter().map(|lane| self.lane_row(group, lane)).collect();
+            let row = GroupRow::of(group);
+            let lanes =
+                group.lanes.iter().map(|lane| LaneRow::of(lane, group, &self.types[lane.type_key].name));
+            let lanes: Vec<LaneRow> = lanes.collect();
             let known = saved.groups.get(&key);
             if known.is_none_or(|(known, _)| *known != row) {
-                changes.groups.push(row.clone());
+                changes.groups.rows.push(row.clone());
             }
             for (index, lane) in lanes.iter().enumerate() {
                 if known.is_none_or(|(_, known)| known.get(index) != Some(lane)) {
-                    changes.lanes.push(lane.clone());
+                    changes.lanes.rows.push(lane.clone());
                 }
             }
             saved.groups.insert(key, (row, lanes));
@@ -166,105 +162,46 @@ impl Machine {
         }
         let tail = saved.histories.entry(key).or_default();
         let moved = tail.advance(history.len(), |index| history[index]);
-        changes.snapshots_gone.extend(moved.gone_below.map(|below| (name.clone(), below)));
+        changes.snapshots.gone_below.extend(moved.gone_below.map(|below| (Some(name.clone()), below)));
         for index in moved.added {
-            let (number, snapshot) = (tail.number(index), history[index]);
-            changes.snapshots.push(SnapshotRow { group: name.clone(), number, snapshot });
+            changes.snapshots.rows.push(SnapshotRow::of(&history[index], name, tail.number(index)));
         }
     }
 
     fn change_bulk(&self, number: u64, changes: &mut Changes, saved: &mut Saved) {
         let Some(bulk) = self.bulks.get(&number) else {
             saved.ended.remove(&number);
-            return changes.bulks_gone.push(number);
+            changes.bulks.gone.push(number);
+            return changes.bulk_ended.gone.push(number);
         };
-        changes.bulks.push(bulk_row(number, bulk, &self.groups[bulk.group].name));
+        changes.bulks.rows.push(BulkRow::of(bulk, number, &self.groups[bulk.group].name));
         let tail = saved.ended.entry(number).or_default();
         let mark = |index: usize| {
             let (at, ids) = &bulk.ended[index];
             (*at, ids[0].clone())
         };
         let moved = tail.advance(bulk.ended.len(), mark);
-        changes.bulk_ended_gone.extend(moved.gone_below.map(|below| (number, below)));
+        changes.bulk_ended.gone_below.extend(moved.gone_below.map(|below| (Some(number), below)));
         for index in moved.added {
-            let (at, ids) = &bulk.ended[index];
-            let (chunk, ids) = (tail.number(index), ids.clone());
-            changes.bulk_ended.push(BulkEndedRow { bulk: number, chunk, at: *at, ids });
+            let (ended_at, jobs) = bulk.ended[index].clone();
+            let chunk = tail.number(index);
+            changes.bulk_ended.rows.push(BulkEndedRow { bulk: number, chunk, ended_at, jobs });
         }
     }
 
     fn change_completed(&self, changes: &mut Changes, saved: &mut Saved) {
         let completed = &self.completed;
         if completed.popped > saved.popped {
-            changes.completed_gone = Some(completed.popped);
+            changes.completed.gone_below.push((None, completed.popped));
             saved.popped = completed.popped;
         }
         let end = completed.popped + completed.chunks.len() as u64;
         for chunk in saved.chunks.max(completed.popped)..end {
             let (at, jobs) = &completed.chunks[(chunk - completed.popped) as usize];
             let jobs = jobs.iter().map(|&key| self.jobs[key].number).collect();
-            changes.completed.push(CompletedRow { chunk, at: *at, jobs });
+            changes.completed.rows.push(CompletedRow { chunk, completed_at: *at, jobs });
         }
         saved.chunks = end;
-    }
-
-    fn job_row(&self, job: &Job) -> JobRow {
-        JobRow {
-            number: job.number,
-            group: self.groups[job.group].name.clone(),
-            id: job.id.clone(),
-            type_id: self.types[job.type_key].name.clone(),
-            level: job.level,
-            cost: job.cost,
-            payload: job.payload.clone(),
-            created_at: job.created_at,
-            bulk: job.bulk,
-            trace: job.trace.clone(),
-        }
-    }
-
-    fn progress_row(&self, key: JobKey) -> ProgressRow {
-        let job = &self.jobs[key];
-        let place = match &job.place {
-            Place::Lane if job.order == NO_ORDER => PlaceRow::Backlog,
-            Place::Lane => PlaceRow::Returned(job.order),
-            Place::Ready => PlaceRow::Ready(job.order),
-            Place::OnHold => PlaceRow::OnHold(job.order),
-            Place::Waiting(due) => PlaceRow::Waiting(*due),
-            Place::InFlight(held) => PlaceRow::InFlight {
-                fence: held.fence,
-                batch: held.batch,
-                worker: held.worker.clone(),
-                cancelled: held.cancelled,
-            },
-            Place::Completed => PlaceRow::Completed,
-            Place::Failed(at) => {
-                PlaceRow::Failed { at: *at, listed: self.dead.contains_key(&(*at, self.full_name(key))) }
-            }
-            Place::Cancelled => PlaceRow::Cancelled,
-        };
-        let run = job.run.as_ref().map(run_row);
-        ProgressRow { number: job.number, place, bulk: job.bulk, cancelled: job.cancelled, run }
-    }
-
-    fn lane_row(&self, group: &Group, lane: &Lane) -> LaneRow {
-        LaneRow {
-            group: group.name.clone(),
-            type_id: self.types[lane.type_key].name.clone(),
-            level: lane.level,
-            standing: match lane.standing {
-                Standing::Idle => LaneStanding::Idle,
-                Standing::Active => LaneStanding::Active,
-                Standing::RateParked(until) => LaneStanding::RateParked(until),
-                Standing::SeatParked => LaneStanding::SeatParked,
-                Standing::Paused => LaneStanding::Paused,
-                Standing::Clearing(since) => LaneStanding::Clearing(since),
-            },
-            tag: lane.tag,
-            epoch: lane.epoch,
-            remainder: lane.remainder,
-            sequence: lane.sequence,
-        }
     }
 
     fn batch_row(&self, batch: Fence) -> BatchRow {
@@ -283,91 +220,4 @@ fn each_once<T: Ord>(marks: &mut Vec<T>) -> Vec<T> {
     once.sort_unstable();
     once.dedup();
     once
-}
-
-fn run_row(run: &Run) -> RunRow {
-    RunRow {
-        settled: run.settled,
-        settled_at: run.settled_at,
-        attempts: run.attempts,
-        throttles: run.throttles,
-        losses: run.losses,
-        worker: run.worker.clone(),
-        note: run.note.clone(),
-    }
-}
-
-fn group_row(group: &Group) -> GroupRow {
-    let Record { total, done, throttles, throttles_since, noted, backoff_ms, .. } = group.record;
-    GroupRow {
-        name: group.name.clone(),
-        settings: group.settings.clone(),
-        bucket: group.bucket,
-        window: group.window,
-        record: RecordRow { total, done, throttles, throttles_since, noted, backoff_ms },
-        idle_at: group.idle_at,
-    }
-}
-
-fn bulk_row(number: u64, bulk: &Bulk, group: &GroupId) -> BulkRow {
-    BulkRow {
-        number,
-        group: group.clone(),
-        id: bulk.name.clone(),
-        state: bulk.state,
-        mode: bulk.mode,
-        sealed: bulk.sealed,
-        total: bulk.total,
-        succeeded: bulk.succeeded,
-        failed: bulk.failed,
-        cancelled: bulk.cancelled,
-        created_at: bulk.created_at,
-        started_at: bulk.started_at,
-        finished_at: bulk.finished_at,
-        deadline: bulk.deadline,
-        failures_max: bulk.failures_max,
-        cause: bulk.cause,
-        fence: bulk.fence,
-        aggregated: bulk.aggregated,
-        take_at: bulk.take_at,
-        worker: bulk.worker.clone(),
-        payload: bulk.payload.clone(),
-        summary: bulk.summary.clone(),
-    }
-}
-
-fn type_row(state: &TypeState) -> TypeRow {
-    TypeRow {
-        name: state.name.clone(),
-        settings: state.settings.clone(),
-        bucket: state.bucket,
-        virtual_time: state.virtual_time,
-        orders: [0, 1, 2].map(|level: usize| {
-            let order = &state.orders[level];
-            OrderRow {
-                virtual_time: order.virtual_time,
-                epoch: order.epoch,
-                pool: order.pool,
-                tag: order.tag,
-            }
-        }),
-        downstream: downstream_row(&state.downstream),
-        tokens: state.tokens,
-        timer: state.timer.as_ref().map(|timer| (timer.worker.clone(), timer.at)),
-        asked_at: state.asked_at,
-    }
-}
-
-fn downstream_row(downstream: &Downstream) -> DownstreamRow {
-    DownstreamRow {
-        cut: downstream.cut.map(|cut| CutRow {
-            at: cut.at,
-            fence: cut.fence,
-            plateau_milli: cut.plateau_milli,
-            plateau_ms: cut.plateau_ms,
-        }),
-        closed_until: downstream.closed_until,
-        goodput_at: downstream.goodput_at,
-        goodput: downstream.goodput,
-    }
 }

@@ -1,39 +1,74 @@
 //! From rows back to a machine.
 //!
-//! Rows come in the order types, groups, lanes, bulk actions, jobs by number, then the rest. Whatever follows
-//! from other rows is worked out here. What contradicts itself is [`Damage`], unless rows are known to be
-//! missing: then it is mended (`restore/mend.rs`), and told.
+//! Values that follow from other rows are worked out here. Rows that contradict each other are
+//! [`Damage`], unless rows are known to be missing: then they are mended (`restore/mend.rs`), and
+//! the caller gets a list of what was repaired.
 
 mod mend;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use crate::hashing::HashSeed;
+use crate::kernel::row::{Damage, Row, RowSource};
 use crate::limits::TYPES_MAX;
 use crate::queue::bulk::Bulk;
-use crate::queue::downstream::{Cut, Downstream};
-use crate::queue::job::{Batch, Held, Job, JobKey, NO_ORDER, Place, Run};
-use crate::queue::lane::{LaneKey, Order, Record, Standing, Timer};
-use crate::queue::ops::LaneStanding;
+use crate::queue::downstream::Cut;
+use crate::queue::job::{Batch, Job, JobKey, NO_ORDER, Place};
+use crate::queue::lane::{LaneKey, Order, Snapshot, Standing, Timer};
 use crate::queue::{BulkCause, BulkState, GroupSettings, JobRef, Machine, Request, Settings};
+use crate::trace::Trace;
 
+use super::fields::Fields;
+use super::places::{PlaceWord, needed};
 use super::tail::Tail;
-use super::whole::Fields;
 use super::{
-    BatchRow, BulkEndedRow, BulkRow, CompletedRow, DownstreamRow, GroupRow, JobRow, LaneRow, PlaceRow,
-    ProgressRow, RunRow, SnapshotRow, TypeRow, WorkerRow,
+    BatchRow, BulkEndedRow, BulkRow, CompletedRow, FieldRow, GroupRow, JobRow, LaneRow, OrderNumbers,
+    ProgressRow, SnapshotRow, TypeRow, WorkerRow,
 };
 
-/// Rows that contradict each other, or say what cannot be.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Damage(String);
+/// How rows that do not fit together are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RestoreMode {
+    /// As damage.
+    Strict,
+    /// As what is left of a queue of which rows are missing; they are made to fit.
+    Mend,
+}
 
-impl Damage {
-    /// What was found.
-    pub fn new(found: impl Into<String>) -> Self {
-        Self(found.into())
+/// A machine made of rows.
+#[derive(Debug)]
+pub struct Restored {
+    /// It records what changes from here on. If it was mended, all of it is still to be written.
+    pub machine: Machine,
+    /// What had to be mended, a line each.
+    pub mended: Vec<String>,
+}
+
+/// The machine of the rows there are, or none in a store to which none have been written.
+pub fn restore<S: RowSource>(
+    source: &mut S,
+    hash_seed: HashSeed,
+    mode: RestoreMode,
+) -> Result<Option<Restored>, S::Error> {
+    let mut restore = Restore::new(hash_seed, mode);
+    restore.read(source, Restore::add_field)?;
+    if restore.fields.0.is_empty() && mode == RestoreMode::Strict {
+        return Ok(None);
     }
+    restore.set_fields()?;
+    restore.read(source, Restore::add_type)?;
+    restore.read(source, Restore::add_group)?;
+    restore.read(source, Restore::add_lane)?;
+    restore.read(source, Restore::add_snapshot)?;
+    restore.read(source, Restore::add_bulk)?;
+    restore.read(source, Restore::add_job)?;
+    restore.read(source, Restore::add_progress)?;
+    restore.put_rest()?;
+    restore.read(source, Restore::add_batch)?;
+    restore.read(source, Restore::add_completed)?;
+    restore.read(source, Restore::add_bulk_ended)?;
+    restore.read(source, Restore::add_worker)?;
+    Ok(Some(restore.finish()?))
 }
 
 /// A list that jobs stand in by their order.
@@ -46,11 +81,13 @@ enum Listed {
 
 /// A machine in the making.
 #[derive(Debug)]
-pub struct Restore {
+struct Restore {
     machine: Machine,
-    fields: BTreeMap<String, String>,
+    fields: Fields,
     /// In the order of numbers.
     jobs: Vec<(u64, JobKey)>,
+    /// How many of them stand in their places.
+    put: usize,
     listed: Vec<(Listed, i64, JobKey)>,
     /// Numbers of the first rows of long lists.
     first_snapshots: BTreeMap<u32, u64>,
@@ -63,27 +100,30 @@ pub struct Restore {
 }
 
 impl Restore {
-    /// Begins with the fields of the whole. Rows may be missing where `mend` is set.
-    pub fn new(
-        whole: impl IntoIterator<Item = (String, String)>,
-        hash_seed: HashSeed,
-        mend: bool,
-    ) -> Result<Self, Damage> {
-        let fields = Fields(whole.into_iter().collect());
-        let mut machine = Machine::empty(Settings::default(), hash_seed);
-        machine.set_whole_fields(&fields)?;
-        let next_chunk = fields.next_chunk()?;
-        let Fields(fields) = fields;
-        Ok(Self {
-            machine,
-            fields,
+    fn new(hash_seed: HashSeed, mode: RestoreMode) -> Self {
+        Self {
+            machine: Machine::empty(Settings::default(), hash_seed),
+            fields: Fields::default(),
             jobs: Vec::new(),
+            put: 0,
             listed: Vec::new(),
             first_snapshots: BTreeMap::new(),
             first_ended: BTreeMap::new(),
             completed: 0,
-            next_chunk,
-            mended: mend.then(Vec::new),
+            next_chunk: 0,
+            mended: (mode == RestoreMode::Mend).then(Vec::new),
+        }
+    }
+
+    /// Adds all rows of one table. Where rows are mended, those that make no sense are left out.
+    fn read<R: Row, S: RowSource>(
+        &mut self,
+        source: &mut S,
+        add: impl Fn(&mut Self, R) -> Result<(), Damage>,
+    ) -> Result<(), S::Error> {
+        source.read(|row: Result<R, Damage>| match row.and_then(|row| add(self, row)) {
+            Err(_) if self.mended.is_some() => Ok(()),
+            added => added,
         })
     }
 
@@ -91,77 +131,63 @@ impl Restore {
     fn flaw(&mut self, found: String) -> Result<(), Damage> {
         match &mut self.mended {
             Some(mended) => mended.push(found),
-            None => return Err(Damage(found)),
+            None => return Err(Damage::new(found)),
         }
         Ok(())
     }
 
-    /// Takes a type.
-    pub fn add_type(&mut self, row: TypeRow) -> Result<(), Damage> {
+    fn add_field(&mut self, row: FieldRow) -> Result<(), Damage> {
+        self.fields.0.insert(row.name.into_owned(), row.value);
+        Ok(())
+    }
+
+    fn set_fields(&mut self) -> Result<(), Damage> {
+        self.machine.set_fields(&self.fields)?;
+        self.next_chunk = self.fields.next_chunk()?;
+        Ok(())
+    }
+
+    fn add_type(&mut self, row: TypeRow) -> Result<(), Damage> {
         if self.machine.types_by_name.contains_key(&row.name) {
             return Err(Damage::new(format!("type {} is there twice", row.name)));
         }
+        let (cut, timer) = (row.cut()?, row.timer()?);
         let key = self.machine.type_key(&row.name).ok_or_else(too_many_types)?;
         let state = &mut self.machine.types[key];
-        state.settings = row.settings;
-        state.bucket = row.bucket;
-        state.virtual_time = row.virtual_time;
-        state.orders = row.orders.map(|order| Order {
-            virtual_time: order.virtual_time,
-            epoch: order.epoch,
-            pool: order.pool,
-            tag: order.tag,
-            ..Order::default()
-        });
-        state.downstream = restored_downstream(row.downstream);
-        state.tokens = row.tokens;
-        state.timer = row.timer.map(|(worker, at)| Timer { worker, at });
-        state.asked_at = row.asked_at;
+        row.apply(state);
+        state.orders = [row.order_high, row.order_normal, row.order_low].map(order);
+        (state.downstream.cut, state.timer) = (cut, timer);
         Ok(())
     }
 
-    /// Takes a group.
-    pub fn add_group(&mut self, row: GroupRow) -> Result<(), Damage> {
+    fn add_group(&mut self, row: GroupRow) -> Result<(), Damage> {
         if self.machine.groups_by_name.contains_key(&row.name) {
             return Err(Damage::new(format!("group {} is there twice", row.name)));
         }
         let key = self.machine.group_key(&row.name);
-        let group = &mut self.machine.groups[key];
-        group.settings = row.settings;
-        group.bucket = row.bucket;
-        group.window = row.window;
-        group.record = Record {
-            waiting: 0,
-            total: row.record.total,
-            done: row.record.done,
-            throttles: row.record.throttles,
-            throttles_since: row.record.throttles_since,
-            noted: row.record.noted,
-            backoff_ms: row.record.backoff_ms,
-            history: VecDeque::new(),
-        };
+        row.apply(&mut self.machine.groups[key]);
         if let Some(at) = row.idle_at {
             self.machine.look_at_group(key, at);
         }
         Ok(())
     }
 
-    /// Takes a snapshot of a group; those of one group come in the order of their numbers.
-    pub fn add_snapshot(&mut self, row: SnapshotRow) -> Result<(), Damage> {
-        let key = self.machine.group_key(&row.group);
-        self.first_snapshots.entry(key).or_insert(row.number);
-        self.machine.groups[key].record.history.push_back(row.snapshot);
+    fn add_snapshot(&mut self, row: SnapshotRow) -> Result<(), Damage> {
+        let SnapshotRow { group_id, number, taken_at: at, waiting, speed, backoff_ms } = row;
+        let key = self.machine.group_key(&group_id);
+        self.first_snapshots.entry(key).or_insert(number);
+        self.machine.groups[key].record.history.push_back(Snapshot { at, waiting, speed, backoff_ms });
         Ok(())
     }
 
-    /// Takes a lane.
-    pub fn add_lane(&mut self, row: LaneRow) -> Result<(), Damage> {
+    fn add_lane(&mut self, row: LaneRow) -> Result<(), Damage> {
+        let standing = row.standing()?;
         let machine = &mut self.machine;
-        let type_key = match row.standing {
-            LaneStanding::Active => machine.type_key(&row.type_id).ok_or_else(too_many_types)?,
+        let type_key = match standing {
+            Standing::Active => machine.type_key(&row.type_id).ok_or_else(too_many_types)?,
             _ => machine.type_name_key(&row.type_id),
         };
-        let group = machine.group_key(&row.group);
+        let group = machine.group_key(&row.group_id);
         let lanes_before = machine.groups[group].lanes.len();
         let lane = machine.groups[group].lane_index(type_key, row.level);
         let key = LaneKey { group, lane };
@@ -173,43 +199,34 @@ impl Restore {
             return Ok(());
         }
         let lane = machine.lane_mut(key);
-        (lane.tag, lane.epoch) = (row.tag, row.epoch);
-        (lane.remainder, lane.sequence) = (row.remainder, row.sequence);
-        lane.standing = match row.standing {
-            LaneStanding::Idle => Standing::Idle,
-            LaneStanding::Active => Standing::Active,
-            LaneStanding::RateParked(until) => Standing::RateParked(until),
-            LaneStanding::SeatParked => Standing::SeatParked,
-            LaneStanding::Paused => Standing::Paused,
-            LaneStanding::Clearing(since) => Standing::Clearing(since),
-        };
-        match row.standing {
-            LaneStanding::Active => {
+        row.apply(lane);
+        lane.standing = standing;
+        match standing {
+            Standing::Active => {
                 let order = &mut machine.types[type_key].orders[row.level.index()];
                 if order.lanes.insert((row.tag, row.sequence), key).is_some() {
                     return Err(Damage::new(format!("two lanes stand at one place, {row:?}")));
                 }
             }
-            LaneStanding::RateParked(until) => {
+            Standing::RateParked(until) => {
                 let name = machine.lane_name(key);
                 machine.parked.insert((until, name), key);
             }
-            LaneStanding::SeatParked => machine.groups[group].seat_parked += 1,
-            LaneStanding::Clearing(since) => {
+            Standing::SeatParked => machine.groups[group].seat_parked += 1,
+            Standing::Clearing(since) => {
                 let name = machine.lane_name(key);
                 machine.clearing.insert((since, name), key);
             }
-            LaneStanding::Paused | LaneStanding::Idle => {}
+            Standing::Paused | Standing::Idle => {}
         }
         Ok(())
     }
 
-    /// Takes a bulk action.
-    pub fn add_bulk(&mut self, row: BulkRow) -> Result<(), Damage> {
+    fn add_bulk(&mut self, row: BulkRow) -> Result<(), Damage> {
         let machine = &mut self.machine;
-        let (number, group) = (row.number, machine.group_key(&row.group));
+        let (number, group) = (row.number, machine.group_key(&row.group_id));
         if machine.groups[group].bulks.insert(row.id.clone(), number).is_some() {
-            return Err(Damage::new(format!("bulk action {} of {} is there twice", row.id, row.group)));
+            return Err(Damage::new(format!("bulk action {} of {} is there twice", row.id, row.group_id)));
         }
         if row.state == BulkState::Aggregating && row.take_at.is_none() {
             return Err(Damage::new("a bulk action is never aggregated"));
@@ -225,40 +242,31 @@ impl Restore {
         if let Some(deadline) = row.deadline.filter(|_| !row.state.is_final()) {
             machine.bulk_deadlines.insert((deadline, number));
         }
-        let bulk = restored_bulk(row, group);
+        let mut bulk = Bulk::new(row.id.clone(), group, row.created_at);
+        row.apply(&mut bulk);
+        // Rows that were exported before the flag was written do not have it.
+        bulk.aggregated |= row.state == BulkState::Completed || row.cause == Some(BulkCause::Aggregation);
         machine.add_bytes(group, bulk.stored_bytes());
         machine.bulks.insert(number, bulk);
         Ok(())
     }
 
-    /// Takes a job with its progress, if it has any. Jobs come in the order of their numbers.
-    pub fn add_job(&mut self, row: JobRow, progress: Option<ProgressRow>) -> Result<(), Damage> {
+    /// Takes a job, which gets its place once it is known whether it has progress.
+    fn add_job(&mut self, row: JobRow) -> Result<(), Damage> {
         let number = row.number;
+        let trace = row.trace.map(|packed| Trace::from_packed(&packed)).transpose();
+        let trace = trace.map_err(|error| Damage::new(format!("the trace of job {number}: {error}")))?;
         if number > self.machine.created || self.jobs.last().is_some_and(|(last, _)| *last >= number) {
             self.flaw(format!("job {number} of {} is out of order", self.machine.created))?;
             self.machine.created = self.machine.created.max(number);
         }
-        let known = JobRef { group: row.group, id: row.id };
+        let known = JobRef { group: row.group_id, id: row.id };
         if self.machine.find_job(&known).is_some() {
             return self.flaw(format!("{known:?} is there twice"));
         }
         let machine = &mut self.machine;
-        let is_finished = progress
-            .as_ref()
-            .is_some_and(|progress| matches!(progress.place, PlaceRow::Completed | PlaceRow::Cancelled));
-        let type_key = match is_finished {
-            true => machine.type_name_key(&row.type_id),
-            false => machine.type_key(&row.type_id).ok_or_else(too_many_types)?,
-        };
         let group = machine.group_key(&known.group);
-        let lane = LaneKey { group, lane: machine.groups[group].lane_index(type_key, row.level) };
-        let progress = progress.unwrap_or(ProgressRow {
-            number,
-            place: PlaceRow::Backlog,
-            bulk: row.bulk,
-            cancelled: false,
-            run: None,
-        });
+        let type_key = machine.type_name_key(&row.type_id);
         let key = machine.jobs.insert(Job {
             number,
             order: NO_ORDER,
@@ -269,78 +277,91 @@ impl Restore {
             cost: row.cost,
             payload: row.payload,
             created_at: row.created_at,
-            bulk: progress.bulk,
-            trace: row.trace,
-            cancelled: progress.cancelled,
+            bulk: row.bulk,
+            trace,
+            cancelled: false,
             place: Place::Lane,
-            run: progress.run.map(restored_run),
+            run: None,
         });
         self.jobs.push((number, key));
         machine.groups[group].jobs.insert(known.id, key);
-        machine.add_bytes(group, machine.jobs[key].stored_bytes());
-        self.put(key, lane, progress.place);
         Ok(())
     }
 
-    fn put(&mut self, key: JobKey, lane: LaneKey, place: PlaceRow) {
-        let machine = &mut self.machine;
-        let unleased = match &place {
-            PlaceRow::Backlog | PlaceRow::Returned(_) | PlaceRow::Ready(_) => true,
-            PlaceRow::OnHold(_) | PlaceRow::Waiting(_) => true,
-            PlaceRow::InFlight { .. }
-            | PlaceRow::Completed
-            | PlaceRow::Failed { .. }
-            | PlaceRow::Cancelled => false,
-        };
-        if unleased && !machine.jobs[key].cancelled {
-            machine.backlog += 1;
-            machine.groups[lane.group].backlog += 1;
+    /// Takes the progress of a job. Both come in the order of numbers: jobs that were passed over
+    /// have none.
+    fn add_progress(&mut self, row: ProgressRow) -> Result<(), Damage> {
+        let number = row.number;
+        let (place, order, run) = (row.place()?, row.order()?, row.run()?);
+        while let Some(&(_, key)) = self.jobs.get(self.put).filter(|(job, _)| *job < number) {
+            self.put(key, Place::Lane, false)?;
         }
-        let type_key = machine.jobs[key].type_key;
-        machine.types[type_key].jobs +=
-            u64::from(!matches!(place, PlaceRow::Completed | PlaceRow::Cancelled));
-        let stands = match place {
-            PlaceRow::Backlog => {
-                machine.lane_mut(lane).backlog.push_back(key);
-                Place::Lane
-            }
-            PlaceRow::Returned(order) => self.listed(Listed::Returned(lane), order, key, Place::Lane),
-            PlaceRow::Ready(order) => self.listed(Listed::Ready(type_key), order, key, Place::Ready),
-            PlaceRow::OnHold(order) => {
-                let number = machine.jobs[key].bulk.unwrap_or(0);
-                self.listed(Listed::OnHold(number), order, key, Place::OnHold)
-            }
-            PlaceRow::Waiting(due) => {
-                let name = machine.place_name(key);
-                if let Some(bulk) = machine.jobs[key].bulk.and_then(|number| machine.bulks.get_mut(&number)) {
-                    bulk.waiting.insert(name.clone(), key);
-                }
-                machine.waiting.insert((due, name), key);
-                machine.groups[lane.group].record.waiting += 1;
-                Place::Waiting(due)
-            }
-            PlaceRow::InFlight { fence, batch, worker, cancelled } => {
-                machine.groups[lane.group].in_flight += 1;
-                machine.types[type_key].in_flight += 1;
-                Place::InFlight(Held { fence, batch, worker, cancelled })
-            }
-            PlaceRow::Failed { at, listed } => {
-                if listed {
-                    let name = machine.full_name(key);
-                    machine.dead.insert((at, name), key);
-                }
-                Place::Failed(at)
-            }
-            PlaceRow::Completed => Place::Completed,
-            PlaceRow::Cancelled => Place::Cancelled,
+        let Some(&(_, key)) = self.jobs.get(self.put).filter(|(job, _)| *job == number) else {
+            return Err(Damage::new(format!("job {number} has progress but is not there")));
         };
-        self.machine.jobs[key].place = stands;
+        let job = &mut self.machine.jobs[key];
+        row.apply(job);
+        (job.order, job.run) = (order, run);
+        self.put(key, place, row.place == PlaceWord::Failed)
     }
 
-    fn listed(&mut self, list: Listed, order: i64, key: JobKey, place: Place) -> Place {
-        self.listed.push((list, order, key));
-        self.machine.jobs[key].order = order;
-        place
+    /// Jobs behind the last that has progress stand in their backlogs.
+    fn put_rest(&mut self) -> Result<(), Damage> {
+        while let Some(&(_, key)) = self.jobs.get(self.put) {
+            self.put(key, Place::Lane, false)?;
+        }
+        // Those that could not be put anywhere are gone.
+        let jobs = &self.machine.jobs;
+        self.jobs.retain(|(_, key)| jobs.get(*key).is_some());
+        Ok(())
+    }
+
+    /// Puts the next job into its place, `dead` into the list of dead jobs.
+    fn put(&mut self, key: JobKey, place: Place, dead: bool) -> Result<(), Damage> {
+        self.put += 1;
+        let machine = &mut self.machine;
+        let Job { number, order, group, type_key, level, cancelled, bulk, .. } = machine.jobs[key];
+        machine.add_bytes(group, machine.jobs[key].stored_bytes());
+        let is_finished = matches!(place, Place::Completed | Place::Cancelled);
+        if !is_finished && machine.types[type_key].is_removed {
+            let name = machine.types[type_key].name.clone();
+            if machine.type_key(&name).is_none() {
+                machine.remove_job(key);
+                return self.flaw(format!("job {number} is lost: {}", too_many_types()));
+            }
+        }
+        let lane = LaneKey { group, lane: machine.groups[group].lane_index(type_key, level) };
+        machine.types[type_key].jobs += u64::from(!is_finished);
+        let is_leased = matches!(place, Place::InFlight(_));
+        if !is_leased && !place.is_end() && !cancelled {
+            machine.backlog += 1;
+            machine.groups[group].backlog += 1;
+        }
+        match &place {
+            Place::Lane if order == NO_ORDER => machine.lane_mut(lane).backlog.push_back(key),
+            Place::Lane => self.listed.push((Listed::Returned(lane), order, key)),
+            Place::Ready => self.listed.push((Listed::Ready(type_key), order, key)),
+            Place::OnHold => self.listed.push((Listed::OnHold(bulk.unwrap_or(0)), order, key)),
+            Place::Waiting(due) => {
+                let name = machine.place_name(key);
+                if let Some(bulk) = bulk.and_then(|number| machine.bulks.get_mut(&number)) {
+                    bulk.waiting.insert(name.clone(), key);
+                }
+                machine.waiting.insert((*due, name), key);
+                machine.groups[group].record.waiting += 1;
+            }
+            Place::InFlight(_) => {
+                machine.groups[group].in_flight += 1;
+                machine.types[type_key].in_flight += 1;
+            }
+            Place::Failed(at) if dead => {
+                let name = machine.full_name(key);
+                machine.dead.insert((*at, name), key);
+            }
+            Place::Failed(_) | Place::Completed | Place::Cancelled => {}
+        }
+        self.machine.jobs[key].place = place;
+        Ok(())
     }
 
     fn job(&self, number: u64) -> Option<JobKey> {
@@ -348,8 +369,7 @@ impl Restore {
         Some(self.jobs[at].1)
     }
 
-    /// Takes a batch.
-    pub fn add_batch(&mut self, row: BatchRow) -> Result<(), Damage> {
+    fn add_batch(&mut self, row: BatchRow) -> Result<(), Damage> {
         let batch = row.batch;
         let mut jobs = Vec::new();
         for key in row.jobs.iter().filter_map(|number| self.job(*number)) {
@@ -370,8 +390,7 @@ impl Restore {
         Ok(())
     }
 
-    /// Takes jobs that were completed together, in the order of their chunks.
-    pub fn add_completed(&mut self, row: CompletedRow) -> Result<(), Damage> {
+    fn add_completed(&mut self, row: CompletedRow) -> Result<(), Damage> {
         let mut keys = Vec::with_capacity(row.jobs.len());
         for number in &row.jobs {
             let ended =
@@ -391,32 +410,29 @@ impl Restore {
         if completed.chunks.is_empty() {
             completed.popped = row.chunk;
         }
-        completed.push(row.at, keys);
+        completed.push(row.completed_at, keys);
         Ok(())
     }
 
-    /// Takes jobs of a bulk action that ended together; those of one come in the order of their chunks.
-    pub fn add_bulk_ended(&mut self, row: BulkEndedRow) -> Result<(), Damage> {
+    fn add_bulk_ended(&mut self, row: BulkEndedRow) -> Result<(), Damage> {
         let Some(bulk) = self.machine.bulks.get_mut(&row.bulk) else {
             return self.flaw(format!("jobs of bulk action {} ended, which is not there", row.bulk));
         };
-        if !row.ids.is_empty() {
+        if !row.jobs.is_empty() {
             self.first_ended.entry(row.bulk).or_insert(row.chunk);
-            bulk.ended.push_back((row.at, row.ids));
+            bulk.ended.push_back((row.ended_at, row.jobs));
         }
         Ok(())
     }
 
-    /// Takes a worker's last request.
-    pub fn add_worker(&mut self, row: WorkerRow) -> Result<(), Damage> {
-        let request = Request { number: row.number, until: row.until, fence: row.fence };
-        self.machine.remember_request(row.worker, request);
+    fn add_worker(&mut self, row: WorkerRow) -> Result<(), Damage> {
+        let request = Request { number: row.request, until: row.until, fence: row.fence };
+        self.machine.remember_request(row.name, request);
         Ok(())
     }
 
-    /// The machine, which records what changes from here on; and what had to be mended.
-    pub fn finish(mut self) -> Result<(Machine, Vec<String>), Damage> {
-        let cursor = Fields(std::mem::take(&mut self.fields)).cursor()?;
+    fn finish(mut self) -> Result<Restored, Damage> {
+        let cursor = self.fields.cursor()?;
         self.machine.cursor = cursor.and_then(|name| self.machine.types_by_name.get(&name).copied());
         if self.mended.is_some() {
             return Ok(self.mend());
@@ -432,7 +448,7 @@ impl Restore {
         let listed_to = completed.popped + completed.chunks.len() as u64;
         if listed_to != self.next_chunk {
             let found = format!("completed jobs are listed to {listed_to} of {}", self.next_chunk);
-            return Err(Damage(found));
+            return Err(Damage::new(found));
         }
         let saved = self.tails();
         let mut machine = self.machine;
@@ -442,7 +458,7 @@ impl Restore {
         }
         // What is there has rows already.
         machine.take_changes();
-        Ok((machine, Vec::new()))
+        Ok(Restored { machine, mended: Vec::new() })
     }
 
     fn fill_lists(&mut self) -> Result<(), Damage> {
@@ -507,7 +523,7 @@ impl Restore {
         }
         if unfiled > self.completed {
             let found = format!("{unfiled} jobs are completed and {} listed", self.completed);
-            return Err(Damage(found));
+            return Err(Damage::new(found));
         }
         Ok(())
     }
@@ -532,59 +548,23 @@ fn too_many_types() -> Damage {
     Damage::new(format!("there are more than {TYPES_MAX} types"))
 }
 
-fn restored_bulk(row: BulkRow, group: u32) -> Bulk {
-    // Rows that were exported before the flag was written do not have it.
-    let by_aggregation = row.state == BulkState::Completed || row.cause == Some(BulkCause::Aggregation);
-    Bulk {
-        name: row.id,
-        group,
-        state: row.state,
-        mode: row.mode,
-        sealed: row.sealed,
-        total: row.total,
-        succeeded: row.succeeded,
-        failed: row.failed,
-        cancelled: row.cancelled,
-        created_at: row.created_at,
-        started_at: row.started_at,
-        finished_at: row.finished_at,
-        deadline: row.deadline,
-        failures_max: row.failures_max,
-        cause: row.cause,
-        fence: row.fence,
-        aggregated: row.aggregated || by_aggregation,
-        take_at: row.take_at,
-        worker: row.worker,
-        payload: row.payload,
-        summary: row.summary,
-        on_hold: VecDeque::new(),
-        waiting: BTreeMap::new(),
-        ended: VecDeque::new(),
-    }
+fn order([virtual_time, epoch, pool, tag]: OrderNumbers) -> Order {
+    Order { virtual_time, epoch, pool, tag, ..Order::default() }
 }
 
-fn restored_downstream(row: DownstreamRow) -> Downstream {
-    Downstream {
-        cut: row.cut.map(|cut| Cut {
-            at: cut.at,
-            fence: cut.fence,
-            plateau_milli: cut.plateau_milli,
-            plateau_ms: cut.plateau_ms,
-        }),
-        closed_until: row.closed_until,
-        goodput_at: row.goodput_at,
-        goodput: row.goodput,
+impl TypeRow {
+    fn cut(&self) -> Result<Option<Cut>, Damage> {
+        let Some(at) = self.cut_at else { return Ok(None) };
+        Ok(Some(Cut {
+            at,
+            fence: needed(self.cut_fence, "types.cut_fence")?,
+            plateau_milli: needed(self.cut_plateau_milli, "types.cut_plateau_milli")?,
+            plateau_ms: needed(self.cut_plateau_ms, "types.cut_plateau_ms")?,
+        }))
     }
-}
 
-fn restored_run(row: RunRow) -> Run {
-    Run {
-        settled: row.settled,
-        settled_at: row.settled_at,
-        attempts: row.attempts,
-        throttles: row.throttles,
-        losses: row.losses,
-        worker: row.worker,
-        note: row.note,
+    fn timer(&self) -> Result<Option<Timer>, Damage> {
+        let Some(at) = self.timer_at else { return Ok(None) };
+        Ok(Some(Timer { worker: needed(self.timer_worker.clone(), "types.timer_worker")?, at }))
     }
 }

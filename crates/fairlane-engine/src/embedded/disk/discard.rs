@@ -18,7 +18,7 @@ pub enum StoredState {
     Completed,
     /// Dead: failed for good, or out of attempts.
     Dead,
-    /// Cancelled.
+    /// Jobs that were cancelled.
     Cancelled,
     /// Must not run before a time.
     Waiting,
@@ -192,7 +192,8 @@ fn unlist_completed(connection: &Connection) -> Result<()> {
     }
     drop(rows);
     connection.execute_batch("DELETE FROM completed")?;
-    let mut insert = connection.prepare("INSERT INTO completed VALUES (?1, ?2, ?3)")?;
+    let mut insert =
+        connection.prepare("INSERT INTO completed (chunk, completed_at, jobs) VALUES (?1, ?2, ?3)")?;
     for (chunk, at, jobs) in kept {
         insert.execute(params![chunk, at, jobs])?;
     }

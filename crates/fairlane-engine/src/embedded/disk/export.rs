@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use fairlane_core::queue::rows::Changes;
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, Row};
 
@@ -12,14 +13,6 @@ use super::{DiskError, look_at};
 
 /// Longest jump over numbers that cannot be read.
 const JUMP_MAX: i64 = 1 << 32;
-/// Tables whose rows have a number.
-const NUMBERED: [(&str, &str); 5] = [
-    ("jobs", "number"),
-    ("progress", "number"),
-    ("bulks", "number"),
-    ("batches", "batch"),
-    ("completed", "chunk"),
-];
 
 /// One row of a table.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,13 +26,13 @@ pub struct Record {
 /// What stands in a column.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Field {
-    /// Nothing.
+    /// SQL NULL.
     Null,
     /// A number.
     Integer(i64),
-    /// Text.
+    /// A text value.
     Text(String),
-    /// Bytes.
+    /// A value of bytes.
     Bytes(Vec<u8>),
 }
 
@@ -65,8 +58,9 @@ pub fn export<E: From<DiskError>>(
     let mut exported = Exported::default();
     for (table, keys) in tables {
         let mut reader = Reader { connection: &reading, table: &table, rows: 0, taken: Ok(()), take };
-        let unread = match NUMBERED.iter().find(|(name, _)| *name == table) {
-            Some((_, number)) => reader.read_numbered(number),
+        let declared = Changes::TABLES.iter().find(|declared| declared.name == table);
+        let unread = match declared.filter(|declared| declared.is_numbered()) {
+            Some(declared) => reader.read_numbered(declared.key()[0].name),
             None => reader.read_both_ways(&keys),
         };
         let Reader { rows, taken, .. } = reader;
@@ -91,7 +85,7 @@ struct Reader<'a, E> {
     connection: &'a Connection,
     table: &'a str,
     rows: u64,
-    /// An error of whoever takes the rows ends everything.
+    /// The error of the receiver of the rows; it ends the export.
     taken: Result<(), E>,
     take: &'a mut dyn FnMut(Record) -> Result<(), E>,
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use fairlane_core::queue::rows::Damage;
+use fairlane_core::kernel::row::Damage;
 use rusqlite::ErrorCode;
 use rusqlite::ffi;
 
@@ -80,7 +80,7 @@ pub enum DiskError {
         /// What SQLite says.
         reason: String,
     },
-    /// The disk did not confirm a write, after which nobody knows what it holds.
+    /// The disk did not confirm a write, so the state of the file is unknown.
     #[error(
         "the disk did not confirm a write to {file:?} ({reason}); look at the disk, then open the directory again"
     )]
@@ -162,7 +162,7 @@ impl DiskError {
         }
     }
 
-    /// What it means to whoever opens the directory: a disk that is full, fails or is locked may be none of that
+    /// What it means for a caller that opens the directory: a disk that is full, fails or is locked may be none of that
     /// in a moment, so that waiting may help.
     pub(crate) fn at_opening(self) -> EngineError {
         match self {

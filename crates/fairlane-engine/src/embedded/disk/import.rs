@@ -4,21 +4,20 @@
 //! are missing it is mended: what contradicts itself is worked out anew, so that a queue comes of whatever
 //! could be saved.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 
+use fairlane_core::kernel::row::ColumnType;
+use fairlane_core::queue::rows::{Changes, Restored};
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
 
 use super::export::{Field, Record};
-use super::{Disk, DiskError, Sync, read};
+use super::{Disk, DiskError, Sync, rows};
 
 /// A directory that rows are put into.
 #[derive(Debug)]
 pub struct Import {
     disk: Disk,
-    /// Columns that hold bytes, as `table.column`.
-    bytes: BTreeSet<String>,
     rows: u64,
 }
 
@@ -38,16 +37,14 @@ impl Import {
             return Err(DiskError::Occupied { folder: folder.to_owned() });
         }
         let disk = Disk::open(folder, Sync::Soon, 0)?;
-        let bytes = byte_columns(&disk.connection).map_err(|error| DiskError::of(error, &disk.file()))?;
-        let import = Self { disk, bytes, rows: 0 };
+        let import = Self { disk, rows: 0 };
         import.run("BEGIN IMMEDIATE")?;
         Ok(import)
     }
 
     /// Puts one row in; a table or column that does not exist is an error.
     pub fn add(&mut self, record: Record) -> Result<(), DiskError> {
-        insert(&self.disk.connection, record, &self.bytes)
-            .map_err(|error| DiskError::of(error, &self.disk.file()))?;
+        insert(&self.disk.connection, record).map_err(|error| DiskError::of(error, &self.disk.file()))?;
         self.rows += 1;
         Ok(())
     }
@@ -61,14 +58,14 @@ impl Import {
         {
             return Ok(Imported { rows: self.rows, mended: Vec::new() });
         }
-        let (mut machine, mended) = read::mend(&self.disk.connection, &file)?;
+        let Restored { mut machine, mended } = rows::mend(&self.disk.connection, &file)?;
         if let Err(fault) = machine.check() {
             return Err(DiskError::Damaged { file, found: fault });
         }
         let changes = machine.take_changes();
         let written = self.disk.transact(|connection| {
             clear(connection)?;
-            super::write::write(connection, &changes)
+            rows::write(connection, &changes)
         });
         written.map_err(|error| DiskError::of(error, &file))?;
         self.disk.vacuum()?;
@@ -81,32 +78,27 @@ impl Import {
     }
 }
 
-fn byte_columns(connection: &Connection) -> rusqlite::Result<BTreeSet<String>> {
-    let sql = "SELECT schema.name || '.' || column.name
-        FROM sqlite_schema AS schema, pragma_table_info(schema.name) AS column WHERE column.type = 'BLOB'";
-    let mut columns = connection.prepare(sql)?;
-    let names = columns.query_map([], |row| row.get(0))?;
-    names.collect()
+/// Whether a declared column holds bytes.
+fn holds_bytes(table: &str, column: &str) -> bool {
+    let table = Changes::TABLES.iter().find(|declared| declared.name == table);
+    let column = table.and_then(|table| table.columns.iter().find(|declared| declared.name == column));
+    column.is_some_and(|column| column.column_type == ColumnType::Blob)
 }
 
-fn insert(connection: &Connection, record: Record, bytes: &BTreeSet<String>) -> rusqlite::Result<()> {
+fn insert(connection: &Connection, record: Record) -> rusqlite::Result<()> {
     let quoted = |name: &str| format!("\"{}\"", name.replace('"', ""));
     let columns: Vec<String> = record.fields.iter().map(|(name, _)| quoted(name)).collect();
     let marks = vec!["?"; columns.len()].join(", ");
     let table = quoted(&record.table);
     let sql = format!("INSERT OR REPLACE INTO {table} ({}) VALUES ({marks})", columns.join(", "));
     let values = record.fields.into_iter().map(|(name, field)| match field {
-        Field::Text(text) if bytes.contains(&format!("{}.{name}", record.table)) => {
-            Value::Blob(text.into_bytes())
-        }
+        Field::Text(text) if holds_bytes(&record.table, &name) => Value::Blob(text.into_bytes()),
         field => Value::from(field),
     });
     connection.prepare_cached(&sql)?.execute(params_from_iter(values)).map(drop)
 }
 
 fn clear(connection: &Connection) -> rusqlite::Result<()> {
-    let mut tables = connection.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")?;
-    let names: Vec<String> = tables.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
-    drop(tables);
-    names.iter().try_for_each(|name| connection.execute_batch(&format!("DELETE FROM {name}")))
+    let mut tables = Changes::TABLES.iter();
+    tables.try_for_each(|table| connection.execute_batch(&format!("DELETE FROM {}", table.name)))
 }

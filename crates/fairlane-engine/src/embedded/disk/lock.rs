@@ -22,7 +22,7 @@ pub struct Owner {
     pub address: Option<String>,
 }
 
-/// The owner of a directory that is in use; none if nobody owns it.
+/// The owner of a directory that is in use; `None` if the directory has no owner.
 pub fn owner_of(folder: &Path) -> Option<Owner> {
     let mut file = File::open(folder.join(FILE)).ok()?;
     match file.try_lock_shared() {
@@ -34,7 +34,7 @@ pub fn owner_of(folder: &Path) -> Option<Owner> {
     Some(owner_named(&text))
 }
 
-/// Where the last owner that served said it can be talked to. Nobody is kept from taking the directory, as a look at
+/// The address that the last owner announced. Reading it keeps no process from locking the directory, as a look at
 /// the lock would for a moment.
 pub(crate) fn address_in(folder: &Path) -> Option<String> {
     owner_named(&std::fs::read_to_string(folder.join(FILE)).ok()?).address
@@ -45,7 +45,7 @@ fn owner_named(text: &str) -> Owner {
     Owner { pid: named("pid ").unwrap_or_else(|| "unknown".into()), address: named("address ") }
 }
 
-/// Makes the directory if it is not there, for this user alone: payloads are nobody else's business.
+/// Creates the directory if it does not exist, readable by this user only, because payloads are private.
 pub(super) fn make_folder(folder: &Path) -> Result<(), DiskError> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
@@ -103,7 +103,7 @@ impl Lock {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let mut text = String::new();
-                // Whoever it is has it; the name is only a courtesy.
+                // The lock is held all the same; the name is only for the error message.
                 let _ = file.read_to_string(&mut text);
                 let (folder, pid) = (folder.to_owned(), owner_named(&text).pid);
                 return Err(match pid == std::process::id().to_string() {
@@ -122,12 +122,12 @@ impl Lock {
         self.say(&format!("pid {}\naddress {address}\n", std::process::id()))
     }
 
-    /// In one piece and always of one length, so that whoever reads meanwhile finds the old words or the new.
+    /// In one piece and always of one length, so that a concurrent reader finds the old text or the new.
     fn say(&self, text: &str) -> Result<(), DiskError> {
         let mut file = &self.file;
         let said = file.seek(SeekFrom::Start(0));
         match said.and_then(|_| file.write_all(format!("{text:\n<SAID_BYTES$}").as_bytes())) {
-            // On a full disk the directory is still ours; only nobody reads whose.
+            // On a full disk the directory is locked all the same; only the name of its owner is missing.
             Err(error) if error.kind() != std::io::ErrorKind::StorageFull => {
                 Err(unusable(&self.folder, &error))
             }

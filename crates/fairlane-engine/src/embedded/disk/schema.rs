@@ -1,10 +1,14 @@
 //! The tables, and how older ones become today's.
 //!
-//! Times are microseconds since 1970. A table holds what a machine cannot work out for itself; the view
-//! `job_list` is for people. A new version appends a step to [`STEPS`] and changes none.
+//! Times are microseconds since 1970. A table holds what a machine cannot work out for itself; the
+//! view `job_list` is for people. A table or column that is declared (`rows!` in the core) and
+//! missing in a file is added. Any other change, and one that older programs must not open, appends
+//! a step to [`STEPS`]; none is ever changed.
 
 use std::path::Path;
 
+use fairlane_core::kernel::row::{ColumnInfo, ColumnType, TableInfo};
+use fairlane_core::queue::rows::Changes;
 use rusqlite::Connection;
 
 use super::DiskError;
@@ -242,5 +246,137 @@ pub(super) fn bring_up(connection: &Connection, file: &Path) -> Result<(), DiskE
         );
         connection.execute_batch(&whole).map_err(failed)?;
     }
-    Ok(())
+    add_missing(connection).map_err(failed)
+}
+
+/// Adds the tables and columns that are declared and missing.
+fn add_missing(connection: &Connection) -> rusqlite::Result<()> {
+    let mut missing = String::new();
+    for table in Changes::TABLES {
+        let mut columns = connection.prepare("SELECT name FROM pragma_table_info(?1)")?;
+        let present: Vec<String> =
+            columns.query_map([table.name], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+        if present.is_empty() {
+            missing += &created(table);
+            continue;
+        }
+        for column in table.columns.iter().filter(|column| !present.iter().any(|name| name == column.name)) {
+            missing += &format!("ALTER TABLE {} ADD COLUMN {}; ", table.name, defined(column));
+        }
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    connection.execute_batch(&format!("BEGIN IMMEDIATE; {missing} COMMIT"))
+}
+
+fn created(table: &TableInfo) -> String {
+    let columns: Vec<String> = table.columns.iter().map(defined).collect();
+    let key: Vec<&str> = table.key().iter().map(|column| column.name).collect();
+    // A number is the row's own id; any other key would be an index beside the rows.
+    let rows = if table.is_numbered() { "STRICT" } else { "STRICT, WITHOUT ROWID" };
+    let (columns, key) = (columns.join(", "), key.join(", "));
+    format!("CREATE TABLE {} ({columns}, PRIMARY KEY ({key})) {rows}; ", table.name)
+}
+
+fn defined(column: &ColumnInfo) -> String {
+    let (word, empty) = sql_type(column.column_type);
+    match column.nullable {
+        true => format!("{} {word}", column.name),
+        false => format!("{} {word} NOT NULL DEFAULT {empty}", column.name),
+    }
+}
+
+/// The type's name, and the value that rows from before a column have in it.
+fn sql_type(column_type: ColumnType) -> (&'static str, &'static str) {
+    match column_type {
+        ColumnType::Integer => ("INTEGER", "0"),
+        ColumnType::Text => ("TEXT", "''"),
+        ColumnType::Blob => ("BLOB", "x''"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// By table and column: the type, whether a value is needed, and the place in the key.
+    type Schema = BTreeMap<String, BTreeMap<String, (String, bool, usize)>>;
+
+    /// A file as the program of this version made it.
+    fn made_by(version: usize) -> Connection {
+        let file = Connection::open_in_memory().unwrap();
+        let steps = STEPS[..version].concat();
+        let header = format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {version}");
+        file.execute_batch(&format!("{steps} {header}")).unwrap();
+        file
+    }
+
+    fn brought_up(file: Connection) -> Connection {
+        bring_up(&file, Path::new("file")).unwrap();
+        file
+    }
+
+    fn schema(file: &Connection) -> Schema {
+        let sql = "SELECT tables.name, columns.name, columns.type, columns.\"notnull\", columns.pk
+            FROM sqlite_schema AS tables, pragma_table_info(tables.name) AS columns
+            WHERE tables.type = 'table' AND tables.name <> 'probe'";
+        let mut schema = Schema::new();
+        let mut columns = file.prepare(sql).unwrap();
+        let mut rows = columns.query([]).unwrap();
+        while let Some(row) = rows.next().unwrap() {
+            let key: usize = row.get(4).unwrap();
+            // A column of the key must have a value either way.
+            let needed = row.get::<_, bool>(3).unwrap() || key > 0;
+            let table = schema.entry(row.get(0).unwrap()).or_default();
+            table.insert(row.get(1).unwrap(), (row.get(2).unwrap(), needed, key));
+        }
+        schema
+    }
+
+    fn declared() -> Schema {
+        let column = |table: &TableInfo, (index, column): (usize, &ColumnInfo)| {
+            let key = if index < table.key_columns { index + 1 } else { 0 };
+            let stored = (sql_type(column.column_type).0.to_owned(), !column.nullable, key);
+            (column.name.to_owned(), stored)
+        };
+        let columns =
+            |table: &TableInfo| table.columns.iter().enumerate().map(|at| column(table, at)).collect();
+        Changes::TABLES.iter().map(|table| (table.name.to_owned(), columns(table))).collect()
+    }
+
+    #[test]
+    fn a_new_file_has_exactly_the_declared_tables_and_columns() {
+        let file = brought_up(Connection::open_in_memory().unwrap());
+        assert_eq!(schema(&file), declared());
+    }
+
+    #[test]
+    fn a_file_of_any_older_version_gets_the_schema_of_a_new_one() {
+        for version in 1..=STEPS.len() {
+            assert_eq!(schema(&brought_up(made_by(version))), declared(), "version {version}");
+        }
+    }
+
+    #[test]
+    fn declared_tables_and_columns_that_are_missing_are_added_and_rows_keep_their_values() {
+        let file = brought_up(Connection::open_in_memory().unwrap());
+        file.execute_batch(
+            "INSERT INTO groups SELECT 'g', 7, NULL, 3, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1;
+             ALTER TABLE groups DROP COLUMN weight;
+             ALTER TABLE groups DROP COLUMN idle_at;
+             ALTER TABLE bulks DROP COLUMN payload;
+             DROP TABLE lanes;
+             DROP TABLE completed",
+        )
+        .unwrap();
+        let file = brought_up(file);
+        assert_eq!(schema(&file), declared());
+        let sql = "SELECT concurrency, weight, idle_at FROM groups WHERE name = 'g'";
+        let group: (u64, u64, Option<u64>) =
+            file.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
+        assert_eq!(group, (3, 0, None));
+    }
 }

@@ -191,7 +191,7 @@ async fn open_bulk(engine: &EmbeddedEngine, id: &str, payload: &[u8]) -> BulkRef
     bulk
 }
 
-/// Each time by somebody else.
+/// Each time by another worker.
 async fn take(engine: &EmbeddedEngine) -> Vec<LeasedBulk> {
     static TAKES: AtomicU64 = AtomicU64::new(0);
     take_as(engine, &format!("stranger {}", TAKES.fetch_add(1, Ordering::Relaxed))).await
@@ -343,7 +343,7 @@ async fn bulk_actions_that_ended_under_an_older_version_are_not_handed_out() {
 }
 
 #[tokio::test]
-async fn damage_is_told_with_the_file_and_what_to_do() {
+async fn damage_names_the_file_and_the_remedy() {
     let folder = filled(2000).await;
     let path = folder.path().join(FILE);
     let whole = std::fs::read(&path).unwrap();
@@ -467,7 +467,7 @@ async fn unused_space_is_given_back() {
 }
 
 #[tokio::test]
-async fn a_disk_that_is_read_only_is_told() {
+async fn a_read_only_disk_is_reported() {
     let Some(mounted) = Mounted::small(8) else {
         return eprintln!("not run: this user may not mount a small disk");
     };
@@ -481,7 +481,7 @@ async fn a_disk_that_is_read_only_is_told() {
 
 #[cfg(unix)]
 #[test]
-fn payloads_are_nobody_elses_business_in_a_directory_that_is_open_to_all() {
+fn payloads_are_private_in_a_directory_that_is_open_to_all() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
     std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();

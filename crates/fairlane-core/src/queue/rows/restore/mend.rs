@@ -6,15 +6,14 @@
 use std::collections::BTreeMap;
 
 use crate::numbers::Fence;
-use crate::queue::Machine;
 use crate::queue::job::{JobKey, Place};
 use crate::queue::lane::{Entry, LaneKey, Order, Standing};
 
-use super::{Listed, Restore};
+use super::{Listed, Restore, Restored};
 
 impl Restore {
     /// The machine, every row of which is still to be written; and what was mended.
-    pub(super) fn mend(mut self) -> (Machine, Vec<String>) {
+    pub(super) fn mend(mut self) -> Restored {
         self.mend_bulks_of_jobs();
         self.mend_leases();
         self.mend_lists();
@@ -25,7 +24,7 @@ impl Restore {
         self.mend_bulks();
         let Self { mut machine, mended, .. } = self;
         machine.touch_all();
-        (machine, mended.unwrap_or_default())
+        Restored { machine, mended: mended.unwrap_or_default() }
     }
 
     fn note(&mut self, jobs: usize, what: &str) {

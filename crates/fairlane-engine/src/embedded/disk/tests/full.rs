@@ -111,7 +111,7 @@ async fn a_start_on_a_full_disk_refuses_new_jobs_and_can_be_drained() {
     let engine = EmbeddedEngine::open(mounted.0.path(), options()).unwrap();
     let (created, _) = fill_disk(&engine).await;
     drop(engine);
-    // Closing has given the space of the log back; somebody else takes all but a part of the reserve.
+    // Closing has released the space of the log; another file takes all but a part of the reserve.
     let space = super::super::space(mounted.0.path()).unwrap();
     let free = (space.limit_bytes - space.used_bytes) as usize;
     std::fs::write(mounted.0.path().join("rest"), vec![0; free.saturating_sub(6 << 20)]).unwrap();

@@ -1,4 +1,4 @@
-//! Settings and counters of the whole, as named texts, there and back.
+//! Settings and counters of the queue, as named texts, there and back.
 //!
 //! A name that is not there reads as its default, so that new code opens old rows.
 
@@ -6,19 +6,18 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use crate::congestion::Congestion;
+use crate::kernel::row::Damage;
 use crate::names::TypeId;
 use crate::numbers::{Fence, Micros};
 use crate::queue::settings::{Discipline, LevelOrder, Settings};
 use crate::queue::{Finished, Machine};
 use crate::rate::{Bucket, Rate};
 
-use super::Damage;
-
 /// The name of the time of the last command.
 pub(super) const TIME: &str = "time";
 
 impl Machine {
-    pub(super) fn whole_fields(&self) -> Vec<(&'static str, String)> {
+    pub(super) fn fields(&self) -> Vec<(&'static str, String)> {
         let mut fields = self.settings.fields();
         let sweeping: Vec<String> = self.sweeping.iter().map(u64::to_string).collect();
         let cursor = self.cursor.map_or(String::new(), |key| self.types[key].name.to_string());
@@ -42,7 +41,7 @@ impl Machine {
     }
 
     /// Takes everything but the cursor, which names a type that is not there yet.
-    pub(super) fn set_whole_fields(&mut self, fields: &Fields) -> Result<(), Damage> {
+    pub(super) fn set_fields(&mut self, fields: &Fields) -> Result<(), Damage> {
         self.settings = fields.settings()?;
         self.now = Micros(fields.number(TIME, 0)?);
         self.fence = Fence(fields.number("fence", 0)?);
@@ -75,6 +74,7 @@ fn next_chunk(finished: &Finished) -> u64 {
 }
 
 /// Named texts as a store gives them back.
+#[derive(Debug, Default)]
 pub(super) struct Fields(pub BTreeMap<String, String>);
 
 impl Fields {
@@ -94,12 +94,12 @@ impl Fields {
 
     fn number<T: FromStr>(&self, name: &str, absent: T) -> Result<T, Damage> {
         let Some(text) = self.text(name) else { return Ok(absent) };
-        text.parse().map_err(|_| Damage::new(format!("{name} of the whole is {text:?}, not a number")))
+        text.parse().map_err(|_| Damage::new(format!("{name} of the queue is {text:?}, not a number")))
     }
 
     fn numbers<const N: usize>(&self, name: &str, text: &str) -> Result<[u64; N], Damage> {
         let parsed: Vec<u64> = text.split(':').map_while(|part| part.parse().ok()).collect();
-        parsed.try_into().map_err(|_| Damage::new(format!("{name} of the whole is {text:?}")))
+        parsed.try_into().map_err(|_| Damage::new(format!("{name} of the queue is {text:?}")))
     }
 
     fn settings(&self) -> Result<Settings, Damage> {
@@ -108,7 +108,7 @@ impl Fields {
             None | Some([0, 0, 0]) => None,
             Some([count, period_ms, burst]) => Some(
                 Rate::new(count, period_ms, Some(burst))
-                    .map_err(|error| Damage::new(format!("the rate of the whole: {error}")))?,
+                    .map_err(|error| Damage::new(format!("the rate of the queue: {error}")))?,
             ),
         };
         let strict = self.number("strict", 0_u8)? != 0;
