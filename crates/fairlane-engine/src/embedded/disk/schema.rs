@@ -246,7 +246,29 @@ pub(super) fn bring_up(connection: &Connection, file: &Path) -> Result<(), DiskE
         );
         connection.execute_batch(&whole).map_err(failed)?;
     }
+    if version == known
+        && let Some(table) = lost_table(connection).map_err(failed)?
+    {
+        return Err(DiskError::Damaged {
+            file: file.to_owned(),
+            found: format!("the table {table} is missing"),
+        });
+    }
     add_missing(connection).map_err(failed)
+}
+
+/// A declared table that a step creates and an up-to-date file does not have: its rows are lost.
+fn lost_table(connection: &Connection) -> rusqlite::Result<Option<&'static str>> {
+    let sql = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?1";
+    let mut count = connection.prepare(sql)?;
+    for table in Changes::TABLES {
+        let created = format!("CREATE TABLE {} (", table.name);
+        let is_of_a_step = STEPS.iter().any(|step| step.contains(&created));
+        if is_of_a_step && count.query_row([table.name], |row| row.get::<_, u32>(0))? == 0 {
+            return Ok(Some(table.name));
+        }
+    }
+    Ok(None)
 }
 
 /// Adds the tables and columns that are declared and missing.
@@ -361,15 +383,13 @@ mod tests {
     }
 
     #[test]
-    fn declared_tables_and_columns_that_are_missing_are_added_and_rows_keep_their_values() {
+    fn declared_columns_that_are_missing_are_added_and_rows_keep_their_values() {
         let file = brought_up(Connection::open_in_memory().unwrap());
         file.execute_batch(
             "INSERT INTO groups SELECT 'g', 7, NULL, 3, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1;
              ALTER TABLE groups DROP COLUMN weight;
              ALTER TABLE groups DROP COLUMN idle_at;
-             ALTER TABLE bulks DROP COLUMN payload;
-             DROP TABLE lanes;
-             DROP TABLE completed",
+             ALTER TABLE bulks DROP COLUMN payload",
         )
         .unwrap();
         let file = brought_up(file);
@@ -378,5 +398,22 @@ mod tests {
         let group: (u64, u64, Option<u64>) =
             file.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
         assert_eq!(group, (3, 0, None));
+    }
+
+    #[test]
+    fn a_declared_table_is_created_as_declared() {
+        let file = Connection::open_in_memory().unwrap();
+        let tables: String = Changes::TABLES.iter().copied().map(created).collect();
+        file.execute_batch(&tables).unwrap();
+        assert_eq!(schema(&file), declared());
+    }
+
+    #[test]
+    fn a_file_that_has_lost_a_table_is_damaged() {
+        let file = brought_up(Connection::open_in_memory().unwrap());
+        file.execute_batch("DROP TABLE progress").unwrap();
+        let refused = bring_up(&file, Path::new("file")).unwrap_err();
+        assert!(matches!(refused, DiskError::Damaged { .. }), "{refused}");
+        assert!(refused.to_string().contains("the table progress is missing"), "{refused}");
     }
 }
