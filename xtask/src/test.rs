@@ -20,6 +20,7 @@ Runs, in order, and stops at the first failure:
   format     cargo fmt --all --check
   lint       cargo clippy --workspace --all-targets -- -D warnings, and of the library with the feature sqlite alone
   tidy       cargo xtask tidy
+  docs       cargo doc --no-deps --workspace --lib, with warnings denied
   deny       cargo deny check bans licenses sources, where cargo-deny is installed
   tests      cargo nextest run --workspace (cargo test where nextest is missing)
   examples   cargo test --doc --workspace
@@ -31,11 +32,12 @@ struct Step {
     run: fn(&Path) -> Outcome,
 }
 
-const STEPS: [Step; 8] = [
+const STEPS: [Step; 9] = [
     Step { name: "programs", run: programs::ensure },
     Step { name: "format", run: format },
     Step { name: "lint", run: lint },
     Step { name: "tidy", run: tidy_tree },
+    Step { name: "docs", run: docs },
     Step { name: "deny", run: deny },
     Step { name: "tests", run: tests },
     Step { name: "examples", run: examples },
@@ -77,6 +79,11 @@ fn lint(root: &Path) -> Outcome {
 
 fn tidy_tree(root: &Path) -> Outcome {
     tidy::run(root, &[])
+}
+
+fn docs(root: &Path) -> Outcome {
+    let mut command = shell::cargo(root, &["doc", "--no-deps", "--workspace", "--lib"]);
+    shell::run(command.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
 /// Advisories are left out: they need a database that is fetched.

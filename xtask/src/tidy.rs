@@ -12,6 +12,7 @@ mod dead_documents;
 mod dead_modules;
 mod dead_scripts;
 mod dependencies;
+mod dialect;
 mod file_size;
 mod function_size;
 mod ignored_tests;
@@ -37,6 +38,7 @@ Checks the form of the tree and prints each finding as `path:line: rule: what to
   function-size  functions fit a screen
   banned-names   no file or module with a meaningless name
   banned-words   no unfinished work, no left-over debugging, no path of one machine
+  dialect        no words that avoid the subject or the term of art, no doc comment of one word
   same-stems     an operation has the same file stem in core, Lua and conformance
   dead-modules   every Rust file is reached from its crate's root
   dead-scripts   every Lua file is used
@@ -53,6 +55,7 @@ const RULES: [fn(&Tree) -> Vec<Finding>; 14] = [
     function_size::check,
     banned_names::check,
     banned_words::check,
+    dialect::check,
     same_stems::check,
     dead_modules::check,
     dead_scripts::check,
