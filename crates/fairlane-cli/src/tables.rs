@@ -39,7 +39,7 @@ pub fn demo(report: &DemoReport) -> String {
     let mut lines = vec![table.to_string()];
     if report.is_sound() {
         lines.push(format!(
-            "Nothing lost, nothing run twice: {} in {:.1} s ({} per second), {}.",
+            "Nothing lost or run twice: {} in {:.1} s ({} per second), {}.",
             counted(completed, "job"),
             report.seconds,
             thousands((completed as f64 / report.seconds.max(0.001)) as u64),
