@@ -55,7 +55,7 @@ struct OperationMeters {
 
 /// Why jobs are refused, in the order in which `queue.rs` counts them.
 pub(super) const REASONS: [&str; 6] =
-    ["group_full", "whole_full", "too_many_types", "group_bytes_full", "queue_bytes_full", "other"];
+    ["group_full", "queue_full", "too_many_types", "group_bytes_full", "queue_bytes_full", "other"];
 /// The outcomes of attempts by [`Ended::index`].
 const OUTCOMES: [&str; 6] = ["succeeded", "failed", "retry", "throttled", "released", "cancelled"];
 /// The verdicts in the order in which `queue.rs` counts them.

@@ -73,7 +73,7 @@ metrics! {
     Counter Count ENQUEUE_EXISTS = "fairlane_enqueue_exists_total" ["engine"]:
         "Jobs not taken in because their group has one of that id.";
     Counter Count ENQUEUE_REFUSED = "fairlane_enqueue_refused_total" ["engine" "reason"]:
-        "Jobs refused: `group_full`, `whole_full`, `group_bytes_full`, `queue_bytes_full`, `too_many_types`; `other` is for the producer, who has the receipt.";
+        "Jobs refused: `group_full`, `queue_full`, `group_bytes_full`, `queue_bytes_full`, `too_many_types`; `other` is for the producer, who has the receipt.";
     Counter Count LEASED = "bulk_action_dequeue_total" ["engine" "priority"]:
         "Jobs handed to workers.";
     Histogram Seconds JOB_WAIT = "fairlane_job_wait_seconds" ["engine" "priority"]:

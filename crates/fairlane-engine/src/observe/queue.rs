@@ -55,8 +55,8 @@ fn count_enqueued(meters: &Meters, receipts: &[JobReceipt], took_us: u64) {
             counter.increment(count);
         }
         if meters.refused_told.is_due() {
-            let [group_full, whole_full, too_many_types, group_bytes_full, queue_bytes_full, other] = refused;
-            warn!(target: TARGET, engine, group_full, whole_full, too_many_types, group_bytes_full, queue_bytes_full, other, "jobs refused");
+            let [group_full, queue_full, too_many_types, group_bytes_full, queue_bytes_full, other] = refused;
+            warn!(target: TARGET, engine, group_full, queue_full, too_many_types, group_bytes_full, queue_bytes_full, other, "jobs refused");
         }
     }
 }

@@ -135,9 +135,9 @@ async fn refused_jobs_are_counted_by_reason_and_warned_about() {
     watched.assert_counts(&[
         ("bulk_action_enqueue_total{engine=embedded}", 2.0),
         ("fairlane_enqueue_refused_total{engine=embedded,reason=group_full}", 3.0),
-        ("fairlane_enqueue_refused_total{engine=embedded,reason=whole_full}", 0.0),
+        ("fairlane_enqueue_refused_total{engine=embedded,reason=queue_full}", 0.0),
     ]);
-    assert!(watched.journal.has("WARN jobs refused", &["group_full=3", "whole_full=0"]));
+    assert!(watched.journal.has("WARN jobs refused", &["group_full=3", "queue_full=0"]));
 }
 
 #[tokio::test]

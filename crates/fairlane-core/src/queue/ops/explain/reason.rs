@@ -96,7 +96,7 @@ impl Reason {
             Self::TypeSeats => "type-seats",
             Self::GroupRate => "group-rate",
             Self::TypeRate => "type-rate",
-            Self::QueueRate => "whole-rate",
+            Self::QueueRate => "queue-rate",
             Self::Admitted => "admitted",
             Self::ReadyFull => "ready-full",
             Self::WindowUsed => "window-used",

@@ -223,7 +223,7 @@ impl Explanation {
         facts.push(("group", self.group_text()));
         facts.push(("type", self.type_text()));
         facts.push(("workers", self.workers_text()));
-        facts.push(("whole", self.queue_text()));
+        facts.push(("queue", self.queue_text()));
         if self.is_unstarted() {
             facts.push((
                 "start",
