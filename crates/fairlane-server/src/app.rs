@@ -42,6 +42,8 @@ pub struct App {
     pub(crate) polls: Polls,
     /// Event streams and what feeds them.
     pub(crate) live: Arc<Live>,
+    /// The engine of workers in this process: it feeds the event streams and charges no quota.
+    pub(crate) worker_engine: Arc<dyn Engine>,
     /// Cancelled when the server stops: long polls and streams then end.
     pub stopping: CancellationToken,
     /// When the server started.
@@ -63,6 +65,7 @@ impl App {
         let guard = Guard::new(keys, &settings);
         let live = Arc::new(Live::default());
         let stopping = CancellationToken::new();
+        let worker_engine = live.tap(fairlane.engine().clone());
         let engine = charge_commands(fairlane.engine().clone(), stopping.clone());
         Self {
             fairlane: Fairlane::from_engine(live.tap(engine)),
@@ -74,6 +77,7 @@ impl App {
             readiness: Readiness::default(),
             polls: Polls::default(),
             live,
+            worker_engine,
             stopping,
             started: Instant::now(),
             changing_settings: Mutex::new(()),

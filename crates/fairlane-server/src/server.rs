@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use fairlane::Fairlane;
+use fairlane::{Engine, Fairlane};
 use tokio::net::TcpListener;
 
 use crate::api;
@@ -78,6 +78,12 @@ impl Server {
     /// The address it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The engine for workers in the process of the server: what they lease and settle appears in the
+    /// server's event streams.
+    pub fn worker_engine(&self) -> &Arc<dyn Engine> {
+        &self.app.worker_engine
     }
 
     /// Stops: accepts no new connections, ends long polls and streams, and lets other requests

@@ -176,7 +176,7 @@ async fn start(
     let (address, settings) = (config.server.listen, config.server.settings.clone());
     let server = Server::start(fairlane, address, keys, settings).await.map_err(start_failure)?;
     engine.admin().announce(format!("http://{}", reachable(server.address()))).await?;
-    let worker = worker(engine, config, reporter)?;
+    let worker = worker(server.worker_engine(), config, reporter)?;
     let pool = worker.start().map_err(|error| Failure::bad_input(error.to_string()))?;
     reporter.report(WorkEvent::serving(server.address(), &target.engine, access, config));
     Ok((server, pool))

@@ -47,7 +47,7 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// The engine with a layer that feeds the events; all requests use it.
+    /// The engine with a layer that feeds the events; all requests and the workers of the process use it.
     pub fn tap(self: &Arc<Self>, engine: Arc<dyn Engine>) -> Arc<dyn Engine> {
         event_tap(engine, self.clone())
     }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use fairlane::{Bulk, Pool, Settings};
+use fairlane::{Bulk, Context, Fairlane, Job, Pool, Settings};
 use fairlane_conformance::servers::{RedisServer, ServerOptions};
 use reqwest::{Method, Response, StatusCode};
 use serde_json::{Value, json};
@@ -248,4 +248,16 @@ async fn queue_events_contain_the_throughput_of_the_server() {
     assert_eq!(events.next().await.unwrap().data["settled_per_second"], 0.0);
     work(&server, 3).await;
     while events.next().await.unwrap().data["settled_per_second"] == 0.0 {}
+}
+
+#[tokio::test]
+async fn queue_events_contain_the_throughput_of_workers_in_the_same_process() {
+    let server = Running::start().await;
+    let in_process = Fairlane::from_engine(server.server.worker_engine().clone());
+    let pool = in_process.worker().process("mail", |_: Value, _: Context| async {}).start().unwrap();
+    let mut events = Events::follow(&server, "/api/events", None).await;
+    assert_eq!(events.next().await.unwrap().data["settled_per_second"], 0.0);
+    server.fairlane.enqueue(Job::new("customer-7", "mail", &1)).await.unwrap().accepted().unwrap();
+    while events.next().await.unwrap().data["settled_per_second"] == 0.0 {}
+    pool.stop().await;
 }
