@@ -33,6 +33,7 @@ pub const CASES: &[Case] = cases![
     a_job_behind_a_lane_being_cleared_says_so,
     a_dropped_bulk_action_is_named_with_its_cause,
     what_has_ended_says_how,
+    what_has_ended_says_how_after_its_type_was_removed,
     classic_names_the_window_the_ready_list_and_the_worker,
     explaining_changes_nothing,
 ];
@@ -348,6 +349,17 @@ async fn what_has_ended_says_how(queue: Subject) {
     says(&queue, "1", Reason::Completed, "it completed 3 min ago").await;
     says(&queue, "2", Reason::Failed, "it failed for good 3 min ago after 1 attempt: broken").await;
     says(&queue, "3", Reason::Cancelled, "it was cancelled 3 min ago").await;
+}
+
+async fn what_has_ended_says_how_after_its_type_was_removed(queue: Subject) {
+    queue.add(jobs("g", 1)).await;
+    let leased = queue.lease(1).await;
+    queue.succeed(&leased).await;
+    let remove = RemoveType { type_id: type_id("t") };
+    let removed = queue.engine.call(remove).await.expect("remove_type is answered");
+    assert_eq!(removed, TypeRemoved::Removed);
+    queue.advance_ms(180_000);
+    says(&queue, "1", Reason::Completed, "it completed 3 min ago").await;
 }
 
 async fn classic_names_the_window_the_ready_list_and_the_worker(queue: Subject) {

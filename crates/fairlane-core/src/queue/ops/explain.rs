@@ -131,7 +131,7 @@ impl Machine {
             unwanted: matches!(job.place, Place::InFlight(_)) && self.is_unwanted(key),
             position: self.position(key),
             group: self.group_view(&name.group)?,
-            of_type: self.type_view(&state.name, now)?,
+            of_type: TypeView::of(state, now),
             bulk: job
                 .bulk
                 .filter(|number| self.bulks.contains_key(number))

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::kernel::{Access, Context, Operation, Permission};
 use crate::names::TypeId;
 use crate::numbers::Micros;
+use crate::queue::lane::TypeState;
 use crate::queue::{Machine, TypeSettings};
 
 /// Reads one type; `None` if it does not exist.
@@ -55,11 +56,11 @@ pub struct TypeView {
     pub ready: u64,
 }
 
-impl Machine {
-    pub(super) fn type_view(&self, name: &TypeId, now: Micros) -> Option<TypeView> {
-        let state = &self.types[*self.types_by_name.get(name)?];
+impl TypeView {
+    /// The view of a type's state. A type that was removed has that of a new one.
+    pub(in crate::queue) fn of(state: &TypeState, now: Micros) -> Self {
         let mut downstream = state.downstream.clone();
-        Some(TypeView {
+        Self {
             settings: state.settings.clone(),
             in_flight: state.in_flight,
             active_lanes: [0, 1, 2].map(|level| state.orders[level].lanes.len() as u64),
@@ -68,6 +69,12 @@ impl Machine {
             answers: state.downstream.answers(now),
             asked_at: Some(state.asked_at).filter(|at| at.0 > 0),
             ready: state.ready.len() as u64,
-        })
+        }
+    }
+}
+
+impl Machine {
+    pub(super) fn type_view(&self, name: &TypeId, now: Micros) -> Option<TypeView> {
+        Some(TypeView::of(&self.types[*self.types_by_name.get(name)?], now))
     }
 }

@@ -13,4 +13,5 @@
 --@include bulk
 --@include congestion
 --@include views
+if call('SISMEMBER', prefix .. 'types', ARGV[2]) == 0 then return '' end
 return views.type(ARGV[2])

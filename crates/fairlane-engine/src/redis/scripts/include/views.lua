@@ -74,10 +74,9 @@ function views.group(name)
 end
 
 -- {paused:concurrency:dead_at:rate, in flight, active ×3, rate in thousandths per second or '',
--- closed until or '', responses of the last second, last requested at or '', ready}, or '' if the
--- type does not exist.
+-- closed until or '', responses of the last second, last requested at or '', ready}. A type that was
+-- removed has the view of a new one.
 function views.type(name)
-  if call('SISMEMBER', prefix .. 'types', name) == 0 then return '' end
   local state = type_state(name)
   local milli, lately = rate_milli(state), answered_lately(state)
   return {
