@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use fairlane::{Engine, Fairlane};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 
 use crate::api;
 use crate::app::App;
@@ -12,6 +12,10 @@ use crate::keys::Keys;
 use crate::metrics;
 use crate::serve;
 use crate::settings::ServerSettings;
+
+/// Connections that may wait to be accepted; the system lowers it to its own maximum
+/// (`net.core.somaxconn` on Linux).
+const BACKLOG: u32 = 4096;
 
 /// Why a server cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -63,7 +67,7 @@ impl Server {
     ) -> Result<Self, ServerError> {
         Self::check_guarded(address, keys.as_deref())?;
         let listen = |reason| ServerError::Listen { address, reason };
-        let listener = TcpListener::bind(address).await.map_err(listen)?;
+        let listener = bind(address).map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
         let app = Arc::new(App::new(fairlane, keys.clone(), settings));
         if let Some(keys) = keys {
@@ -92,5 +96,43 @@ impl Server {
         self.app.stopping.cancel();
         // The runtime has reported a panic of the accept loop already.
         let _ = self.serving.await;
+    }
+}
+
+/// Listens with a backlog that outlasts a burst of connections. When it is full, the system drops
+/// the handshakes of all clients, and each of them waits for a retransmission.
+fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // A server that restarts may use its address at once, as with `TcpListener::bind`.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::net::TcpStream;
+    use tokio::task::JoinSet;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_burst_of_connections_waits_to_be_accepted_without_loss() {
+        let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let address = listener.local_addr().unwrap();
+        let system_max = std::fs::read_to_string("/proc/sys/net/core/somaxconn");
+        let system_max = system_max.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(128);
+        let mut burst: JoinSet<_> = (0..400.min(system_max)).map(|_| TcpStream::connect(address)).collect();
+        let mut connected = Vec::new();
+        while let Some(stream) = burst.join_next().await {
+            connected.push(stream.unwrap().unwrap());
+        }
+        // None of the connections above was accepted so far.
+        for _ in &connected {
+            let accepted = tokio::time::timeout(Duration::from_secs(30), listener.accept()).await;
+            accepted.expect("every handshake is complete").unwrap();
+        }
     }
 }
