@@ -6,14 +6,17 @@
 //! - [`names`], [`numbers`], [`rate`], [`trace`]: validated names and quantities.
 //! - [`limits`]: every limit and default. [`hashing`]: hash maps that names chosen by a client
 //!   cannot slow down.
+//! - [`machine`]: the state machine of a capability, as engines use it. [`dump`]: its state as text.
 //! - `encoding`: serialisation that applies the same checks as the constructors.
 //! - [`row`]: how state passes to a store and back.
 //! - `table`: rows by key that record which of them a command has changed.
 
 pub mod access;
+pub mod dump;
 pub(crate) mod encoding;
 pub mod hashing;
 pub mod limits;
+pub mod machine;
 pub mod names;
 pub mod numbers;
 pub mod operation;
@@ -24,5 +27,7 @@ pub(crate) mod table;
 pub mod trace;
 
 pub use access::{Access, Permission, Subjects};
+pub use dump::{Dump, DumpValue};
+pub use machine::{Machine, RestoreMode, Restored};
 pub use operation::{Context, Invalid, Operation, OperationWeight, Registered};
 pub(crate) use operations_macro::operations;

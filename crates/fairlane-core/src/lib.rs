@@ -7,7 +7,8 @@
 //!
 //! - [`kernel`]: the building blocks of every capability: operations, access, names,
 //!   numbers, rates, limits.
-//! - [`registry`]: the list of capabilities, with [`Command`] and [`Reply`] over all of them.
+//! - [`registry`]: the list of capabilities, with [`Command`], [`Reply`] and
+//!   [`Machines`] over all of them.
 //! - [`queue`]: the job queue. Each operation is a file in `queue/ops`, with the same name as its
 //!   script and its conformance chapter.
 
@@ -23,5 +24,5 @@ pub use hashing::HashSeed;
 pub use names::{BulkId, GroupId, InvalidName, JobId, TypeId, WorkerId};
 pub use numbers::{Cost, Fence, Level, Micros, OutOfRange, RequestNumber, Weight};
 pub use rate::Rate;
-pub use registry::{Command, Reply};
+pub use registry::{Changes, Command, Machines, Reply};
 pub use trace::{InvalidTrace, Trace};

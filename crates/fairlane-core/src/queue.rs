@@ -22,7 +22,6 @@ mod stored_bytes;
 
 pub use bulk::{BulkCause, BulkMode, BulkRef, BulkState, BulkView};
 pub use downstream::Downstream;
-pub use dump::{Dump, DumpValue};
 pub use job::{JobRef, JobState};
 pub use lane::Snapshot;
 pub use ops::*;
@@ -33,8 +32,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use rustc_hash::FxHashMap;
 
 use crate::hashing::{HashSeed, KeyedMap};
+use crate::kernel::row::RowSource;
 use crate::kernel::table::Table;
-use crate::kernel::{Context, Operation};
+use crate::kernel::{self, Context, Dump, Operation, RestoreMode, Restored};
 use crate::limits::{TOKENS_MAX, TYPES_MAX};
 use crate::names::{GroupId, TypeId, WorkerId};
 use crate::numbers::{Fence, Micros, RequestNumber};
@@ -81,6 +81,60 @@ impl Finished {
         self.popped += 1;
         self.jobs -= jobs.len() as u64;
         Some(jobs)
+    }
+}
+
+impl kernel::Machine for Machine {
+    type Command = Command;
+    type Reply = Reply;
+    type Changes = rows::Changes;
+
+    fn new(hash_seed: HashSeed, now: Micros) -> Self {
+        Self::new(Settings::default(), hash_seed, now)
+    }
+
+    fn apply(&mut self, command: Command, now: Micros) -> Reply {
+        self.apply(command, now)
+    }
+
+    fn record(&mut self) {
+        self.record();
+    }
+
+    fn take_changes(&mut self) -> rows::Changes {
+        self.take_changes()
+    }
+
+    fn restore<S: RowSource>(
+        source: &mut S,
+        hash_seed: HashSeed,
+        mode: RestoreMode,
+    ) -> Result<Option<Restored<Self>>, S::Error> {
+        rows::restore(source, hash_seed, mode)
+    }
+
+    fn reopen(&mut self) {
+        self.release_aggregations();
+    }
+
+    fn last_time(&self) -> Micros {
+        self.now
+    }
+
+    fn check(&self) -> Result<(), String> {
+        self.check()
+    }
+
+    fn dump(&self, now: Micros, dump: &mut Dump) {
+        dump.0.extend(self.dump(now).0);
+    }
+
+    fn types_with_tokens(&self) -> impl Iterator<Item = &TypeId> {
+        self.types_by_name.iter().filter(|(_, key)| self.types[**key].tokens > 0).map(|(name, _)| name)
+    }
+
+    fn take_token(&mut self, type_id: &TypeId) -> bool {
+        self.take_token(std::slice::from_ref(type_id)).is_some()
     }
 }
 
@@ -237,11 +291,6 @@ impl Machine {
             }
         }
         None
-    }
-
-    /// The types that have a wake-up token.
-    pub fn types_with_tokens(&self) -> impl Iterator<Item = &TypeId> {
-        self.types_by_name.iter().filter(|(_, key)| self.types[**key].tokens > 0).map(|(name, _)| name)
     }
 
     /// Records from now on what commands touch.

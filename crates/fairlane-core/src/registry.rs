@@ -1,8 +1,13 @@
-//! The only list of capabilities.
+//! The only list of capabilities, and what follows from it: commands and replies over all of them,
+//! and the machines that a store keeps together.
 
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::{Access, Invalid, OperationWeight};
+use crate::hashing::HashSeed;
+use crate::kernel::row::{ChangeSet, RowSink, RowSource, TableInfo};
+use crate::kernel::{Access, Dump, Invalid, Machine, OperationWeight, RestoreMode, Restored};
+use crate::names::TypeId;
+use crate::numbers::Micros;
 use crate::queue;
 
 macro_rules! capabilities {
@@ -50,6 +55,144 @@ macro_rules! capabilities {
             /// The amount of work that the command causes.
             pub fn weight(&self) -> OperationWeight {
                 match self { $(Self::$capability(command) => command.weight(),)+ }
+            }
+
+            /// Whether the command stores new data.
+            pub fn adds_data(&self) -> bool {
+                match self { $(Self::$capability(command) => command.adds_data(),)+ }
+            }
+
+            $(
+                #[doc = concat!("The command, if it is one of `", stringify!($module), "`.")]
+                #[allow(irrefutable_let_patterns, reason = "a registry of one capability has no other command")]
+                pub fn $module(&self) -> Option<&$module::Command> {
+                    if let Self::$capability(command) = self { Some(command) } else { None }
+                }
+            )+
+        }
+
+        impl Reply {
+            $(
+                #[doc = concat!("The reply, if it is one of `", stringify!($module), "`.")]
+                #[allow(irrefutable_let_patterns, reason = "a registry of one capability has no other reply")]
+                pub fn $module(&self) -> Option<&$module::Reply> {
+                    if let Self::$capability(reply) = self { Some(reply) } else { None }
+                }
+            )+
+        }
+
+        /// The machines of all capabilities, which one store keeps together.
+        #[derive(Debug)]
+        pub struct Machines {
+            $($(#[$doc])* pub $module: $module::Machine,)+
+        }
+
+        impl Machines {
+            /// Empty machines.
+            pub fn new(hash_seed: HashSeed, now: Micros) -> Self {
+                Self { $($module: Machine::new(hash_seed, now),)+ }
+            }
+
+            /// Applies one validated command.
+            pub fn apply(&mut self, command: Command, now: Micros) -> Reply {
+                match command {
+                    $(Command::$capability(command) => {
+                        Reply::$capability(Machine::apply(&mut self.$module, command, now))
+                    })+
+                }
+            }
+
+            /// Records from now on what commands change.
+            pub fn record(&mut self) {
+                $(Machine::record(&mut self.$module);)+
+            }
+
+            /// The rows that differ from those returned before; none unless [`Machines::record`]
+            /// was called.
+            pub fn take_changes(&mut self) -> Changes {
+                Changes { $($module: Machine::take_changes(&mut self.$module),)+ }
+            }
+
+            /// The machines made of the rows in a store, or `None` for a store without any.
+            pub fn restore<S: RowSource>(
+                source: &mut S,
+                hash_seed: HashSeed,
+                mode: RestoreMode,
+            ) -> Result<Option<Restored<Self>>, S::Error> {
+                let (mut mended, mut is_new) = (Vec::new(), true);
+                let machine = Self {
+                    $($module: match <$module::Machine as Machine>::restore(source, hash_seed, mode)? {
+                        Some(restored) => {
+                            is_new = false;
+                            mended.extend(restored.mended);
+                            restored.machine
+                        }
+                        None => {
+                            let mut machine = <$module::Machine as Machine>::new(hash_seed, Micros::default());
+                            Machine::record(&mut machine);
+                            machine
+                        }
+                    },)+
+                };
+                Ok((!is_new).then_some(Restored { machine, mended }))
+            }
+
+            /// Releases what belonged to the process that had the store open before.
+            pub fn reopen(&mut self) {
+                $(Machine::reopen(&mut self.$module);)+
+            }
+
+            /// The time of the last command.
+            pub fn last_time(&self) -> Micros {
+                Micros::default()$(.max(Machine::last_time(&self.$module)))+
+            }
+
+            /// Recounts everything; an error describes the first mismatch.
+            pub fn check(&self) -> Result<(), String> {
+                $(Machine::check(&self.$module)?;)+
+                Ok(())
+            }
+
+            /// The state under the keys that it has in Redis, normalised as of `now`.
+            pub fn dump(&self, now: Micros) -> Dump {
+                let mut dump = Dump::default();
+                $(Machine::dump(&self.$module, now, &mut dump);)+
+                dump
+            }
+
+            /// The types that have a wake-up token.
+            pub fn types_with_tokens(&self) -> impl Iterator<Item = &TypeId> {
+                std::iter::empty()$(.chain(Machine::types_with_tokens(&self.$module)))+
+            }
+
+            /// Takes one wake-up token of a type; returns whether there was one.
+            pub fn take_token(&mut self, type_id: &TypeId) -> bool {
+                false $(|| Machine::take_token(&mut self.$module, type_id))+
+            }
+        }
+
+        /// The rows of all capabilities that a store has to remove and to write.
+        #[derive(Debug)]
+        pub struct Changes {
+            $($module: <$module::Machine as Machine>::Changes,)+
+        }
+
+        impl Changes {
+            /// All tables of all capabilities.
+            pub fn tables() -> impl Iterator<Item = &'static TableInfo> {
+                std::iter::empty()
+                    $(.chain(<<$module::Machine as Machine>::Changes as ChangeSet>::TABLES.iter().copied()))+
+            }
+
+            /// Hands the changes of each table to a store.
+            pub fn write_to<S: RowSink>(&self, store: &mut S) -> Result<(), S::Error> {
+                $(self.$module.write_to(store)?;)+
+                Ok(())
+            }
+
+            /// Whether nothing has to be written.
+            pub fn is_empty(&self) -> bool {
+                true $(&& self.$module.count() == 0)+
             }
         }
 

@@ -24,9 +24,10 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use fairlane_core::kernel::Dump;
 use fairlane_core::limits::AUDIT_SUSPECTS_MAX;
-use fairlane_core::queue::{Dump, Machine, Settings, Suspect};
-use fairlane_core::{Command, HashSeed, Micros, Reply, TypeId};
+use fairlane_core::queue::{self, Settings, Suspect};
+use fairlane_core::{Command, HashSeed, Machines, Micros, Reply, TypeId};
 use tokio::sync::{mpsc as pages, oneshot, watch};
 
 use crate::audit::ScanPage;
@@ -90,19 +91,23 @@ pub struct EmbeddedEngine {
 impl EmbeddedEngine {
     /// An empty queue in memory with these settings.
     pub fn new(settings: Settings, clock: Clock) -> Result<Self, EngineError> {
-        let machine = Machine::new(settings, random_hash_seed(), clock.now());
-        Self::start(machine, Box::new(InMemory), OwnClock::new(clock, Micros(0)), None)
+        Self::start(
+            new_machines(settings, clock.now()),
+            Box::new(InMemory),
+            OwnClock::new(clock, Micros(0)),
+            None,
+        )
     }
 
     fn start(
-        machine: Machine,
+        machines: Machines,
         persistence: Box<dyn Persistence>,
         clock: OwnClock,
         folder: Option<PathBuf>,
     ) -> Result<Self, EngineError> {
         let (requests, queued) = mpsc::channel();
         let (lost, loss) = watch::channel(None);
-        let owner = Owner { machine, persistence, clock: clock.clone(), lost };
+        let owner = Owner { machines, persistence, clock: clock.clone(), lost };
         let owner = std::thread::Builder::new()
             .name("fairlane-owner".into())
             .spawn(move || owner.run(&queued))
@@ -121,22 +126,22 @@ impl EmbeddedEngine {
 
     /// The state of the queue, for comparison in tests.
     pub async fn dump(&self) -> Result<Dump, EngineError> {
-        self.read(|machine, now| machine.dump(now)).await
+        self.read(|machines, now| machines.dump(now)).await
     }
 
     /// Recounts the state of the queue in tests; the inner error describes the first mismatch.
     pub async fn check(&self) -> Result<Result<(), String>, EngineError> {
-        self.read(|machine, _| machine.check()).await
+        self.read(|machines, _| machines.check()).await
     }
 
     async fn read<T: Send + 'static>(
         &self,
-        read: impl FnOnce(&Machine, Micros) -> T + Send + 'static,
+        read: impl FnOnce(&Machines, Micros) -> T + Send + 'static,
     ) -> Result<T, EngineError> {
         let (answer, answered) = oneshot::channel();
-        self.send(Request::Read(Box::new(move |machine, now| {
+        self.send(Request::Read(Box::new(move |machines, now| {
             // The caller may have been dropped.
-            let _ = answer.send(read(machine, now));
+            let _ = answer.send(read(machines, now));
         })))?;
         answered.await.map_err(|_| stopped())
     }
@@ -148,6 +153,14 @@ impl EmbeddedEngine {
     fn send(&self, request: Request) -> Result<(), EngineError> {
         self.sender().send(request).map_err(|_| stopped())
     }
+}
+
+/// Empty machines, with these settings of the queue.
+fn new_machines(settings: Settings, now: Micros) -> Machines {
+    let hash_seed = random_hash_seed();
+    let mut machines = Machines::new(hash_seed, now);
+    machines.queue = queue::Machine::new(settings, hash_seed, now);
+    machines
 }
 
 /// A seed that is unknown outside this process, derived from the keys that the standard library
@@ -272,7 +285,7 @@ impl Admin for EmbeddedEngine {
 
     fn scan(&self, pages: pages::Sender<ScanPage>) -> BoxFuture<'_, Result<(), EngineError>> {
         Box::pin(async move {
-            let suspects = self.read(|machine, _| machine.suspects()).await?;
+            let suspects = self.read(|machines, _| machines.queue.suspects()).await?;
             let is_group = |suspect: &&Suspect| matches!(suspect, Suspect::Group(_));
             let groups = suspects.iter().filter(is_group).count() as u64;
             let mut groups_scanned = 0;

@@ -34,7 +34,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use fairlane_core::queue::{self, Dump};
+use fairlane_core::kernel::Dump;
+use fairlane_core::queue;
 use fairlane_core::{Command, Micros, Reply, TypeId};
 use tokio::sync::mpsc;
 

@@ -3,8 +3,7 @@
 
 use std::path::Path;
 
-use fairlane_core::queue::{Machine, Settings};
-use fairlane_core::{HashSeed, Micros};
+use fairlane_core::{HashSeed, Machines, Micros};
 use fairlane_engine::embedded::disk::{Disk, Selection, StoredState, Sync};
 
 use super::apply_step;
@@ -19,18 +18,18 @@ pub type DiscardedJobs = std::collections::BTreeMap<StoredState, u64>;
 /// unsound state.
 pub fn discards(folder: &Path, seed: u64, steps: usize, every: usize) -> Result<DiscardedJobs, String> {
     let (mut generator, mut dice) = (Generator::new(seed, 0), Dice::new(seed));
-    let mut machine = Machine::new(Settings::default(), HashSeed::FIXED, START);
-    machine.record();
+    let mut machines = Machines::new(HashSeed::FIXED, START);
+    machines.record();
     let mut disk = open(folder);
     let mut discarded = DiscardedJobs::new();
     for number in 1..=steps {
         let step = generator.next_step();
-        let response = apply_step(&mut machine, &step);
+        let response = apply_step(&mut machines.queue, &step);
         generator.observe(&response);
         if number % every > 0 {
             continue;
         }
-        disk.write(&machine.take_changes()).map_err(|error| error.to_string())?;
+        disk.write(&machines.take_changes()).map_err(|error| error.to_string())?;
         drop(disk);
         disk = open(folder);
         let selection = selection(&mut dice, step.at);
@@ -46,8 +45,8 @@ pub fn discards(folder: &Path, seed: u64, steps: usize, every: usize) -> Result<
             *discarded.entry(selected.state).or_default() += selected.jobs;
         }
         let loaded = disk.load(&mut |_| {}).map_err(|error| failed(error.to_string()))?;
-        machine = loaded.ok_or("nothing was written")?;
-        machine.check().map_err(failed)?;
+        machines = loaded.ok_or("nothing was written")?;
+        machines.check().map_err(failed)?;
     }
     Ok(discarded)
 }

@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use fairlane_core::HashSeed;
-use fairlane_core::queue::{Command, Listing, Machine, Settings};
+use fairlane_core::queue::{Command, Listing};
+use fairlane_core::{HashSeed, Machines};
 use fairlane_engine::embedded::disk::{Disk, Sync};
 
 use super::generator::Generator;
@@ -15,13 +15,13 @@ use crate::subject::START;
 /// difference.
 pub fn restarts(folder: &Path, seed: u64, steps: usize, every: usize) -> Result<(), String> {
     let mut generator = Generator::new(seed, 0);
-    let mut running = Machine::new(Settings::default(), HashSeed::FIXED, START);
-    let mut restarted = Machine::new(Settings::default(), HashSeed::FIXED, START);
+    let mut running = Machines::new(HashSeed::FIXED, START);
+    let mut restarted = Machines::new(HashSeed::FIXED, START);
     restarted.record();
     let mut disk = open(folder);
     for number in 1..=steps {
         let step = generator.next_step();
-        let (mine, other) = (apply_step(&mut running, &step), apply_step(&mut restarted, &step));
+        let (mine, other) = (apply_step(&mut running.queue, &step), apply_step(&mut restarted.queue, &step));
         if mine != other && !pages_over_leases(&step) {
             return Err(format!("step {number}, {step:?}\n  running   {mine:?}\n  restarted {other:?}"));
         }

@@ -38,6 +38,12 @@ pub trait Operation: Serialize + DeserializeOwned + Clone + Debug + PartialEq + 
         OperationWeight::ONE
     }
 
+    /// Whether the operation stores new data. It is refused while a store is almost full; others
+    /// are not, so that a full store can be emptied.
+    fn adds_data(&self) -> bool {
+        false
+    }
+
     /// Applies a validated operation.
     fn apply(self, machine: &mut Self::Machine, context: &mut Context) -> Self::Reply;
 }

@@ -56,6 +56,11 @@ macro_rules! operations {
                 match self { $(Self::$operation(operation) => $crate::kernel::Operation::weight(operation),)+ }
             }
 
+            /// Whether the command stores new data.
+            pub fn adds_data(&self) -> bool {
+                match self { $(Self::$operation(operation) => $crate::kernel::Operation::adds_data(operation),)+ }
+            }
+
             /// Applies a validated command.
             pub(super) fn apply(self, machine: &mut $machine, context: &mut $crate::kernel::Context) -> Reply {
                 match self {

@@ -164,6 +164,18 @@ impl<R: Row> Changed<R> {
     }
 }
 
+/// The changes of a capability's tables, as `rows!` declares them.
+pub trait ChangeSet {
+    /// All tables.
+    const TABLES: &'static [&'static TableInfo];
+
+    /// Hands the changes of each table to a store.
+    fn write_to<S: RowSink>(&self, store: &mut S) -> Result<(), S::Error>;
+
+    /// The number of rows to remove and to write.
+    fn count(&self) -> usize;
+}
+
 /// A store that takes changes, table by table.
 pub trait RowSink {
     /// Why a change was not taken.

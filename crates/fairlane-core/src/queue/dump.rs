@@ -5,8 +5,8 @@
 //! that was written as zero mean the same.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
 
+use crate::kernel::{Dump, DumpValue};
 use crate::limits::{POOL, POOL_SERVED};
 use crate::numbers::{Level, Micros};
 use crate::rate::{Bucket, Rate};
@@ -16,25 +16,6 @@ use super::bulk::Bulk;
 use super::job::{Job, JobKey, Place};
 use super::lane::{Group, Lane, Order, Record, Standing, TypeState};
 use super::settings::{Discipline, LevelOrder, Settings};
-
-/// The value of one key.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DumpValue {
-    /// A string.
-    Text(String),
-    /// A hash.
-    Hash(BTreeMap<String, String>),
-    /// A list, head first.
-    List(Vec<String>),
-    /// A sorted set in ascending order, with scores.
-    Sorted(Vec<(u64, String)>),
-    /// A set.
-    Set(Vec<String>),
-}
-
-/// A dump of the queue: all keys with their values.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Dump(pub BTreeMap<String, DumpValue>);
 
 impl Dump {
     /// Removes defaults, empty values and entries that have expired by `now`.
@@ -48,34 +29,8 @@ impl Dump {
                 _ => {}
             }
         }
-        self.0.retain(|_, value| match value {
-            DumpValue::Text(text) => !text.is_empty(),
-            DumpValue::Hash(fields) => !fields.is_empty(),
-            DumpValue::List(items) => !items.is_empty(),
-            DumpValue::Sorted(items) => !items.is_empty(),
-            DumpValue::Set(items) => !items.is_empty(),
-        });
+        self.remove_empty();
         self
-    }
-
-    fn add_field(&mut self, key: String, field: &str, value: String) {
-        let hash = self.0.entry(key).or_insert_with(|| DumpValue::Hash(BTreeMap::new()));
-        if let DumpValue::Hash(fields) = hash {
-            fields.insert(field.to_owned(), value);
-        }
-    }
-
-    /// The keys that differ, one per paragraph, for a person to read.
-    pub fn difference(&self, other: &Self) -> String {
-        let mut lines = String::new();
-        let keys: BTreeSet<_> = self.0.keys().chain(other.0.keys()).collect();
-        for key in keys {
-            let (mine, theirs) = (self.0.get(key), other.0.get(key));
-            if mine != theirs {
-                let _ = writeln!(lines, "{key}\n  left  {mine:?}\n  right {theirs:?}");
-            }
-        }
-        lines
     }
 }
 

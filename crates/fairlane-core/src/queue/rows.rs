@@ -17,7 +17,7 @@ mod restore;
 mod tail;
 
 pub(super) use changes::Saved;
-pub use restore::{RestoreMode, Restored, restore};
+pub(super) use restore::restore;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -222,14 +222,6 @@ rows! {
         request: RequestNumber => request.number,
         until: Micros => request.until,
         fence: Fence => request.fence,
-    }
-}
-
-impl Changes {
-    /// Whether there is nothing to write. A time that has only passed is nothing.
-    pub fn is_empty(&self) -> bool {
-        let fields = &self.whole.rows;
-        self.count() == fields.len() && fields.iter().all(|field| field.name == fields::TIME)
     }
 }
 

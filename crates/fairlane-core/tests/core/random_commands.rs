@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use fairlane_core::kernel::row::ChangeSet;
+use fairlane_core::kernel::{Machine as _, RestoreMode};
 use fairlane_core::limits::{LEASE_BYTES_MAX, PAYLOAD_BYTES_MAX, TYPES_MAX};
-use fairlane_core::queue::rows::{Changes, RestoreMode, restore};
+use fairlane_core::queue::rows::Changes;
 use fairlane_core::queue::*;
 use fairlane_core::{
     BulkId, Cost, Fence, GroupId, HashSeed, JobId, Level, Micros, Rate, RequestNumber, Trace, TypeId, Weight,
@@ -298,14 +300,17 @@ fn the_same_commands_under_two_seeds_give_the_same_replies_rows_and_dumps() {
 
 /// The machine of the rows that are stored, and what was mended.
 fn restored(store: &mut MemoryStore, mode: RestoreMode) -> (Machine, Vec<String>) {
-    let restored = restore(store, HashSeed::FIXED, mode).expect("the rows fit").expect("rows were written");
+    let restored =
+        Machine::restore(store, HashSeed::FIXED, mode).expect("the rows fit").expect("rows were written");
     (restored.machine, restored.mended)
 }
 
 #[test]
 fn a_machine_restored_from_its_rows_goes_on_as_the_one_they_came_from() {
     let mut store = MemoryStore::default();
-    assert!(restore(&mut store, HashSeed::FIXED, RestoreMode::Strict).is_ok_and(|none| none.is_none()));
+    assert!(
+        Machine::restore(&mut store, HashSeed::FIXED, RestoreMode::Strict).is_ok_and(|none| none.is_none())
+    );
     let mut tables: Vec<&str> = Vec::new();
     for seed in 1..=9_u64 {
         let payload = Arc::from(&b"{}"[..]);
@@ -335,7 +340,7 @@ fn a_machine_restored_from_its_rows_goes_on_as_the_one_they_came_from() {
                 stored = restored(&mut store, RestoreMode::Strict).0;
                 stored.check().unwrap_or_else(|fault| panic!("seed {seed} step {step}: {fault}"));
                 assert_eq!(running.dump(now).difference(&stored.dump(now)), "", "seed {seed} step {step}");
-                assert!(stored.take_changes().is_empty(), "what is there has rows");
+                assert_eq!(stored.take_changes().count(), 0, "what is there has rows");
             }
             now = now.plus_us(world.dice.below(100_000));
         }

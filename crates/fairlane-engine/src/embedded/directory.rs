@@ -3,11 +3,11 @@
 use std::fmt;
 use std::path::Path;
 
-use fairlane_core::Micros;
-use fairlane_core::queue::{Machine, Settings};
+use fairlane_core::queue::Settings;
+use fairlane_core::{Machines, Micros};
 
 use super::disk::{self, Disk, DiskError, DiskPersistence, Loading};
-use super::{Durability, EmbeddedEngine, OwnClock, random_hash_seed, stopped};
+use super::{Durability, EmbeddedEngine, OwnClock, new_machines, stopped};
 use crate::clock::Clock;
 use crate::engine::{EngineError, Space};
 
@@ -64,17 +64,17 @@ impl EmbeddedEngine {
         };
         let opened = Disk::open(folder, sync, options.reserve_bytes);
         let mut disk = opened.map_err(DiskError::at_opening)?;
-        let machine = match disk.load(&mut options.on_loading).map_err(DiskError::at_opening)? {
-            Some(mut machine) => {
-                machine.release_aggregations();
-                machine
+        let machines = match disk.load(&mut options.on_loading).map_err(DiskError::at_opening)? {
+            Some(mut machines) => {
+                machines.reopen();
+                machines
             }
-            None => first_machine(&mut disk, options.settings, options.clock.now())
+            None => first_machines(&mut disk, options.settings, options.clock.now())
                 .map_err(DiskError::at_opening)?,
         };
-        let clock = OwnClock::new(options.clock, machine.last_time());
+        let clock = OwnClock::new(options.clock, machines.last_time());
         let persistence = Box::new(DiskPersistence::new(disk, options.durability));
-        Self::start(machine, persistence, clock, Some(folder.to_owned()))
+        Self::start(machines, persistence, clock, Some(folder.to_owned()))
     }
 
     /// How full the disk of the data directory is; `None` without one.
@@ -90,9 +90,9 @@ impl EmbeddedEngine {
 
 /// A new queue. It is written at once, so that the next process that opens the directory
 /// finds these settings.
-fn first_machine(disk: &mut Disk, settings: Settings, now: Micros) -> Result<Machine, DiskError> {
-    let mut machine = Machine::new(settings, random_hash_seed(), now);
-    machine.record();
-    disk.write(&machine.take_changes())?;
-    Ok(machine)
+fn first_machines(disk: &mut Disk, settings: Settings, now: Micros) -> Result<Machines, DiskError> {
+    let mut machines = new_machines(settings, now);
+    machines.record();
+    disk.write(&machines.take_changes())?;
+    Ok(machines)
 }

@@ -25,8 +25,7 @@ mod tests;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use fairlane_core::queue::Machine;
-use fairlane_core::queue::rows::Changes;
+use fairlane_core::{Changes, Machines};
 use rusqlite::{Connection, OpenFlags};
 
 pub use discard::{SelectedJobs, Selection, StoredState};
@@ -120,8 +119,8 @@ impl Disk {
         Self::open(folder, Sync::Each, 0)
     }
 
-    /// The machine of the rows there are, or none in a new directory; `progress` hears how far it is.
-    pub fn load(&self, progress: &mut dyn FnMut(Loading)) -> Result<Option<Machine>, DiskError> {
+    /// The machines made of all rows, or `None` in a new directory; reports to `progress`.
+    pub fn load(&self, progress: &mut dyn FnMut(Loading)) -> Result<Option<Machines>, DiskError> {
         rows::load(&self.connection, &self.file(), progress)
     }
 
@@ -182,9 +181,9 @@ impl Disk {
         let mut found = self.integrity()?;
         let mut jobs = 0;
         match self.load(progress) {
-            Ok(Some(machine)) => {
-                jobs = machine.jobs();
-                found.extend(machine.check().err());
+            Ok(Some(machines)) => {
+                jobs = machines.queue.jobs();
+                found.extend(machines.check().err());
             }
             Ok(None) => {}
             Err(error) => found.push(error.to_string()),

@@ -1,12 +1,10 @@
-//! The owner thread: the only thread that accesses the machine.
+//! The owner thread: the only thread that accesses the machines.
 //!
 //! A turn receives all queued requests, applies them, persists their changes and only then replies.
 
-use std::slice;
 use std::sync::mpsc::{self, RecvTimeoutError};
 
-use fairlane_core::queue::Machine;
-use fairlane_core::{Command, Micros, Reply, TypeId};
+use fairlane_core::{Command, Machines, Micros, Reply, TypeId};
 use tokio::sync::{oneshot, watch};
 
 use super::OwnClock;
@@ -32,14 +30,14 @@ pub(super) enum Request {
     Leave { waiter: WaiterId, late: Option<TypeId> },
     /// Report whether changes are accepted.
     CheckWrites { reply: oneshot::Sender<Result<(), EngineError>> },
-    /// Read the machine.
-    Read(ReadMachine),
+    /// Read the machines.
+    Read(ReadMachines),
     /// Record where the owner can be reached.
     Announce { address: String, reply: oneshot::Sender<Result<(), EngineError>> },
 }
 
-/// A function that reads the machine.
-pub(super) type ReadMachine = Box<dyn FnOnce(&Machine, Micros) + Send>;
+/// A function that reads the machines.
+pub(super) type ReadMachines = Box<dyn FnOnce(&Machines, Micros) + Send>;
 
 /// The reply to a command that was applied or refused, sent once its changes are persisted.
 struct PendingReply {
@@ -53,7 +51,7 @@ struct PendingReply {
 
 /// The state of the owner thread.
 pub(super) struct Owner {
-    pub machine: Machine,
+    pub machines: Machines,
     pub persistence: Box<dyn Persistence>,
     pub clock: OwnClock,
     /// Publishes why the owner cannot continue; dropped when the thread ends, also by a panic.
@@ -78,7 +76,7 @@ impl Owner {
                     }
                     Request::Wait { waiter, types, woken } => waiters.add(waiter, types, woken),
                     Request::Leave { waiter, late } => waiters.leave(waiter, late),
-                    Request::Read(read) => read(&self.machine, self.clock.now()),
+                    Request::Read(read) => read(&self.machines, self.clock.now()),
                     Request::CheckWrites { reply } => {
                         // The caller may have been dropped.
                         let _ = reply.send(self.persistence.check_writes());
@@ -95,7 +93,7 @@ impl Owner {
             self.end_turn(replies);
             self.wake(&mut waiters);
         }
-        self.persistence.close(&mut self.machine);
+        self.persistence.close(&mut self.machines);
     }
 
     /// Passes tokens to waiters for their types. The cost does not depend on the number of waiters.
@@ -103,9 +101,9 @@ impl Owner {
         if waiters.is_empty() {
             return;
         }
-        let wanted = self.machine.types_with_tokens().filter(|type_id| waiters.wait_for(type_id));
+        let wanted = self.machines.types_with_tokens().filter(|type_id| waiters.wait_for(type_id));
         for type_id in wanted.cloned().collect::<Vec<_>>() {
-            while waiters.wait_for(&type_id) && self.machine.take_token(slice::from_ref(&type_id)).is_some() {
+            while waiters.wait_for(&type_id) && self.machines.take_token(&type_id) {
                 waiters.give(&type_id);
             }
         }
@@ -117,7 +115,7 @@ impl Owner {
             let Some(timeout) = self.persistence.idle_timeout() else { return queued.recv().ok() };
             match queued.recv_timeout(timeout) {
                 Ok(request) => return Some(request),
-                Err(RecvTimeoutError::Timeout) => self.persistence.run_idle_work(&mut self.machine),
+                Err(RecvTimeoutError::Timeout) => self.persistence.run_idle_work(&mut self.machines),
                 Err(RecvTimeoutError::Disconnected) => return None,
             }
         }
@@ -142,7 +140,8 @@ impl Owner {
     }
 
     fn end_turn(&mut self, replies: Vec<PendingReply>) {
-        let persisted = if replies.is_empty() { Ok(()) } else { self.persistence.persist(&mut self.machine) };
+        let persisted =
+            if replies.is_empty() { Ok(()) } else { self.persistence.persist(&mut self.machines) };
         for PendingReply { reply, mut outcome, command, reads } in replies {
             outcome = match (&persisted, command) {
                 (Ok(()), _) => outcome,
@@ -160,10 +159,7 @@ impl Owner {
     }
 
     fn apply_to_machine(&mut self, command: Command) -> Reply {
-        let now = self.clock.now();
-        match command {
-            Command::Queue(command) => self.machine.apply(command, now).into(),
-        }
+        self.machines.apply(command, self.clock.now())
     }
 
     /// Applies a command of a turn that was undone because of a value that cannot be stored. If the
@@ -173,7 +169,9 @@ impl Owner {
             return Err(error);
         }
         let reply = self.apply_to_machine(command);
-        self.persistence.persist(&mut self.machine).map_err(|not_persisted| not_persisted.error().clone())?;
+        self.persistence
+            .persist(&mut self.machines)
+            .map_err(|not_persisted| not_persisted.error().clone())?;
         Ok(reply)
     }
 }
@@ -182,7 +180,7 @@ impl Owner {
 mod tests {
     use fairlane_core::HashSeed;
     use fairlane_core::kernel::Registered;
-    use fairlane_core::queue::{InspectQueue, Promote, Settings};
+    use fairlane_core::queue::{InspectQueue, Promote};
 
     use super::super::persistence::InMemory;
     use super::*;
@@ -191,9 +189,9 @@ mod tests {
     #[test]
     fn a_read_whose_caller_has_gone_is_skipped_and_a_change_is_applied() {
         let clock = OwnClock::new(Clock::System, Micros(0));
-        let machine = Machine::new(Settings::default(), HashSeed::FIXED, clock.now());
+        let machines = Machines::new(HashSeed::FIXED, clock.now());
         let mut owner =
-            Owner { machine, persistence: Box::new(InMemory), clock, lost: watch::Sender::default() };
+            Owner { machines, persistence: Box::new(InMemory), clock, lost: watch::Sender::default() };
         let mut is_applied = |command: Command, has_gone: bool| {
             let (reply, replied) = oneshot::channel();
             let caller = (!has_gone).then_some(replied);

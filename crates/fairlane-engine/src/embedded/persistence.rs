@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use fairlane_core::Command;
-use fairlane_core::queue::Machine;
+use fairlane_core::{Command, Machines};
 
 use crate::engine::EngineError;
 
-/// Why the changes of a turn were not persisted. The machine is in the state before the turn.
+/// Why the changes of a turn were not persisted. The machines are in the state before the turn.
 pub(super) enum NotPersisted {
     /// A command of the turn contained a value that cannot be stored; the other commands can
     /// be applied again.
@@ -36,8 +35,8 @@ pub(super) trait Persistence: Send {
         None
     }
 
-    /// Ends a turn. After an error the machine is in the state before the turn.
-    fn persist(&mut self, _: &mut Machine) -> Result<(), NotPersisted> {
+    /// Ends a turn. After an error the machines are in the state before the turn.
+    fn persist(&mut self, _: &mut Machines) -> Result<(), NotPersisted> {
         Ok(())
     }
 
@@ -57,10 +56,10 @@ pub(super) trait Persistence: Send {
     }
 
     /// Performs the work that is due while there are no requests.
-    fn run_idle_work(&mut self, _: &mut Machine) {}
+    fn run_idle_work(&mut self, _: &mut Machines) {}
 
     /// Writes the remaining changes.
-    fn close(&mut self, _: &mut Machine) {}
+    fn close(&mut self, _: &mut Machines) {}
 
     /// Records beside the state where its owner can be reached.
     fn announce(&self, _: &str) -> Result<(), EngineError> {

@@ -5,43 +5,24 @@ use std::future::Future;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use fairlane_core::queue::Outcome;
-use fairlane_core::{Command, GroupId, Level, Reply, TypeId};
+use fairlane_core::{Command, Reply};
 use metrics::{Counter, Histogram, counter, histogram};
 
-use super::{TARGET, names, queue};
+use super::queue::{self, QueueMeters};
+use super::{TARGET, names};
 use crate::engine::EngineError;
 
 /// The counters of one engine. The handles belong to the recorder that is installed when
 /// they are created.
 #[derive(Debug)]
 pub(crate) struct Meters {
-    pub(super) engine: &'static str,
+    engine: &'static str,
     /// In the order of [`Command::stems`].
     operations: Vec<OperationMeters>,
     errors: [Counter; 4],
     /// In the same order; empty in an engine without scripts.
     scripts: Vec<Histogram>,
-    pub(super) created: Counter,
-    pub(super) exists: Counter,
-    /// Counters by reason, in the order of [`REASONS`].
-    pub(super) refused: [Counter; REASONS.len()],
-    pub(super) refused_told: Seldom,
-    /// Counters by level.
-    pub(super) leased: [Counter; 3],
-    /// Histograms by level.
-    pub(super) job_wait: [Histogram; 3],
-    pub(super) extended: Counter,
-    pub(super) lost_at_extend: Counter,
-    pub(super) lost_at_settle: Counter,
-    /// Counters by outcome, then by verdict.
-    pub(super) settled: [[Counter; VERDICTS.len()]; OUTCOMES.len()],
-    pub(super) dead_failed: Counter,
-    pub(super) dead_lost: Counter,
-    pub(super) backoff: Histogram,
-    pub(super) promoted: Counter,
-    pub(super) recovered: Counter,
-    pub(super) reclaimed_dead: Counter,
+    queue: QueueMeters,
     woken: Counter,
     timed_out: Counter,
 }
@@ -53,46 +34,16 @@ struct OperationMeters {
     duration: Histogram,
 }
 
-/// Why jobs are refused, in the order in which `queue.rs` counts them.
-pub(super) const REASONS: [&str; 6] =
-    ["group_full", "queue_full", "too_many_types", "group_bytes_full", "queue_bytes_full", "other"];
-/// The outcomes of attempts by [`Ended::index`].
-const OUTCOMES: [&str; 6] = ["succeeded", "failed", "retry", "throttled", "released", "cancelled"];
-/// The verdicts in the order in which `queue.rs` counts them.
-const VERDICTS: [&str; 3] = ["applied", "stale", "gone"];
-
 impl Meters {
     /// The handles of an engine of this name.
     pub fn new(engine: &'static str) -> Self {
-        let levels = Level::ALL.map(Level::as_str);
         Self {
             engine,
             operations: Command::stems().map(|stem| OperationMeters::new(engine, stem)).collect(),
             errors: ["invalid", "unavailable", "refused", "broken"]
                 .map(|kind| counter!(names::ERRORS, "engine" => engine, "kind" => kind)),
             scripts: Vec::new(),
-            created: counter!(names::ENQUEUED, "engine" => engine),
-            exists: counter!(names::ENQUEUE_EXISTS, "engine" => engine),
-            refused: REASONS
-                .map(|reason| counter!(names::ENQUEUE_REFUSED, "engine" => engine, "reason" => reason)),
-            refused_told: Seldom::default(),
-            leased: levels.map(|level| counter!(names::LEASED, "engine" => engine, "priority" => level)),
-            job_wait: levels
-                .map(|level| histogram!(names::JOB_WAIT, "engine" => engine, "priority" => level)),
-            extended: counter!(names::LEASES_EXTENDED, "engine" => engine),
-            lost_at_extend: counter!(names::LEASES_LOST, "engine" => engine, "operation" => "extend"),
-            lost_at_settle: counter!(names::LEASES_LOST, "engine" => engine, "operation" => "settle"),
-            settled: OUTCOMES.map(|outcome| {
-                VERDICTS.map(|verdict| {
-                    counter!(names::SETTLED, "engine" => engine, "outcome" => outcome, "verdict" => verdict)
-                })
-            }),
-            dead_failed: counter!(names::DEAD, "engine" => engine, "cause" => "failed"),
-            dead_lost: counter!(names::DEAD, "engine" => engine, "cause" => "lost"),
-            backoff: histogram!(names::BACKOFF, "engine" => engine),
-            promoted: counter!(names::PROMOTED, "engine" => engine),
-            recovered: counter!(names::RECLAIMED, "engine" => engine, "outcome" => "recovered"),
-            reclaimed_dead: counter!(names::RECLAIMED, "engine" => engine, "outcome" => "dead"),
+            queue: QueueMeters::new(engine),
             woken: counter!(names::WAITS, "engine" => engine, "ended" => "woken"),
             timed_out: counter!(names::WAITS, "engine" => engine, "ended" => "timeout"),
         }
@@ -109,9 +60,8 @@ impl Meters {
 
     /// Records the arguments of a command before it is applied.
     pub fn begin(&self, command: &Command) -> Running<'_> {
-        let Command::Queue(queued) = command;
-        queue::trace_jobs(self.engine, queued);
-        Running { meters: self, operation: command.stem(), asked: Asked::of(queued) }
+        let queue = command.queue().map(|command| self.queue.begin(command));
+        Running { meters: self, operation: command.stem(), queue }
     }
 
     /// Runs a script and measures its duration.
@@ -145,8 +95,9 @@ impl Meters {
         match result {
             Ok(reply) => {
                 operation.answered.increment(1);
-                let Reply::Queue(reply) = reply;
-                queue::count(self, running.operation, &running.asked, reply, took);
+                if let (Some(asked), Some(reply)) = (&running.queue, reply.queue()) {
+                    self.queue.count(running.operation, asked, reply, took);
+                }
             }
             Err(error) => {
                 operation.failed.increment(1);
@@ -196,7 +147,7 @@ impl OperationMeters {
 pub(crate) struct Running<'a> {
     meters: &'a Meters,
     operation: &'static str,
-    asked: Asked,
+    queue: Option<queue::Asked>,
 }
 
 impl Running<'_> {
@@ -226,67 +177,6 @@ impl Seldom {
             *told = Some(Instant::now());
         }
         is_due
-    }
-}
-
-/// The parts of a command that the counts need and its reply does not contain.
-pub(super) enum Asked {
-    Nothing,
-    Settle(Vec<Ended>),
-    Group(GroupId),
-    Type(TypeId),
-}
-
-impl Asked {
-    fn of(command: &fairlane_core::queue::Command) -> Self {
-        use fairlane_core::queue::Command;
-        match command {
-            Command::Settle(settle) => {
-                Self::Settle(settle.settlements.iter().map(|one| Ended::of(&one.outcome)).collect())
-            }
-            Command::SetGroup(set) => Self::Group(set.group.clone()),
-            Command::SetType(set) => Self::Type(set.type_id.clone()),
-            _ => Self::Nothing,
-        }
-    }
-}
-
-/// How one attempt ended, without the note.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ended {
-    Succeeded,
-    Failed,
-    Retry,
-    Throttled { delay_ms: u64 },
-    Released,
-    Cancelled,
-}
-
-impl Ended {
-    pub fn of(outcome: &Outcome) -> Self {
-        match outcome {
-            Outcome::Succeeded { .. } => Self::Succeeded,
-            Outcome::Failed { .. } => Self::Failed,
-            Outcome::Retry { .. } => Self::Retry,
-            Outcome::Throttled { delay_ms, .. } => Self::Throttled { delay_ms: *delay_ms },
-            Outcome::Released => Self::Released,
-            Outcome::Cancelled { .. } => Self::Cancelled,
-        }
-    }
-
-    pub fn index(self) -> usize {
-        match self {
-            Self::Succeeded => 0,
-            Self::Failed => 1,
-            Self::Retry => 2,
-            Self::Throttled { .. } => 3,
-            Self::Released => 4,
-            Self::Cancelled => 5,
-        }
-    }
-
-    pub fn as_str(self) -> &'static str {
-        OUTCOMES[self.index()]
     }
 }
 

@@ -6,17 +6,94 @@
 use std::time::Duration;
 
 use fairlane_core::queue::{
-    Command, Extension, GroupSettings, JobReceipt, JobRef, Leased, LeasedJob, Reclaimed, Refusal, Reply,
-    TypeSet, Verdict,
+    Command, Extension, GroupSettings, JobReceipt, JobRef, Leased, LeasedJob, Outcome, Reclaimed, Refusal,
+    Reply, TypeSet, Verdict,
 };
 use fairlane_core::{GroupId, TypeId};
+use metrics::{Counter, Histogram, counter, histogram};
 use tracing::{Level, debug, enabled, info, trace, warn};
 
-use super::TARGET;
-use super::meters::{Asked, Ended, Meters, REASONS};
+use super::meters::Seldom;
+use super::{TARGET, names};
 
-/// Counts a reply and logs it.
-pub(super) fn count(meters: &Meters, operation: &str, asked: &Asked, reply: &Reply, took: Duration) {
+/// Why jobs are refused, in the order in which `count_enqueued` counts them.
+const REASONS: [&str; 6] =
+    ["group_full", "queue_full", "too_many_types", "group_bytes_full", "queue_bytes_full", "other"];
+/// The outcomes of attempts by [`Ended::index`].
+const OUTCOMES: [&str; 6] = ["succeeded", "failed", "retry", "throttled", "released", "cancelled"];
+/// The verdicts in the order in which `count_settled` counts them.
+const VERDICTS: [&str; 3] = ["applied", "stale", "gone"];
+
+/// The counters of the queue in one engine.
+#[derive(Debug)]
+pub(super) struct QueueMeters {
+    engine: &'static str,
+    created: Counter,
+    exists: Counter,
+    /// Counters by reason, in the order of [`REASONS`].
+    refused: [Counter; REASONS.len()],
+    refused_told: Seldom,
+    /// Counters by level.
+    leased: [Counter; 3],
+    /// Histograms by level.
+    job_wait: [Histogram; 3],
+    extended: Counter,
+    lost_at_extend: Counter,
+    lost_at_settle: Counter,
+    /// Counters by outcome, then by verdict.
+    settled: [[Counter; VERDICTS.len()]; OUTCOMES.len()],
+    dead_failed: Counter,
+    dead_lost: Counter,
+    backoff: Histogram,
+    promoted: Counter,
+    recovered: Counter,
+    reclaimed_dead: Counter,
+}
+
+impl QueueMeters {
+    /// The handles of an engine of this name.
+    pub fn new(engine: &'static str) -> Self {
+        let levels = fairlane_core::Level::ALL.map(fairlane_core::Level::as_str);
+        Self {
+            engine,
+            created: counter!(names::ENQUEUED, "engine" => engine),
+            exists: counter!(names::ENQUEUE_EXISTS, "engine" => engine),
+            refused: REASONS
+                .map(|reason| counter!(names::ENQUEUE_REFUSED, "engine" => engine, "reason" => reason)),
+            refused_told: Seldom::default(),
+            leased: levels.map(|level| counter!(names::LEASED, "engine" => engine, "priority" => level)),
+            job_wait: levels
+                .map(|level| histogram!(names::JOB_WAIT, "engine" => engine, "priority" => level)),
+            extended: counter!(names::LEASES_EXTENDED, "engine" => engine),
+            lost_at_extend: counter!(names::LEASES_LOST, "engine" => engine, "operation" => "extend"),
+            lost_at_settle: counter!(names::LEASES_LOST, "engine" => engine, "operation" => "settle"),
+            settled: OUTCOMES.map(|outcome| {
+                VERDICTS.map(|verdict| {
+                    counter!(names::SETTLED, "engine" => engine, "outcome" => outcome, "verdict" => verdict)
+                })
+            }),
+            dead_failed: counter!(names::DEAD, "engine" => engine, "cause" => "failed"),
+            dead_lost: counter!(names::DEAD, "engine" => engine, "cause" => "lost"),
+            backoff: histogram!(names::BACKOFF, "engine" => engine),
+            promoted: counter!(names::PROMOTED, "engine" => engine),
+            recovered: counter!(names::RECLAIMED, "engine" => engine, "outcome" => "recovered"),
+            reclaimed_dead: counter!(names::RECLAIMED, "engine" => engine, "outcome" => "dead"),
+        }
+    }
+
+    /// Records the arguments of a command before it is applied.
+    pub fn begin(&self, command: &Command) -> Asked {
+        trace_jobs(self.engine, command);
+        Asked::of(command)
+    }
+
+    /// Counts a reply and logs it.
+    pub fn count(&self, operation: &str, asked: &Asked, reply: &Reply, took: Duration) {
+        count(self, operation, asked, reply, took);
+    }
+}
+
+fn count(meters: &QueueMeters, operation: &str, asked: &Asked, reply: &Reply, took: Duration) {
     let took_us = took.as_micros() as u64;
     match (reply, asked) {
         (Reply::Enqueue(enqueued), _) => count_enqueued(meters, &enqueued.receipts, took_us),
@@ -37,7 +114,7 @@ pub(super) fn count(meters: &Meters, operation: &str, asked: &Asked, reply: &Rep
     }
 }
 
-fn count_enqueued(meters: &Meters, receipts: &[JobReceipt], took_us: u64) {
+fn count_enqueued(meters: &QueueMeters, receipts: &[JobReceipt], took_us: u64) {
     let (mut created, mut exists, mut refused) = (0, 0, [0; REASONS.len()]);
     for receipt in receipts {
         match receipt {
@@ -74,7 +151,7 @@ fn reason(refusal: &Refusal) -> usize {
     }
 }
 
-fn count_leased(meters: &Meters, leased: &Leased, took_us: u64) {
+fn count_leased(meters: &QueueMeters, leased: &Leased, took_us: u64) {
     let engine = meters.engine;
     let Leased::Jobs { jobs, .. } = leased else {
         debug!(target: TARGET, engine, took_us, "lease superseded");
@@ -100,7 +177,7 @@ fn waited(job: &LeasedJob) -> Duration {
     Duration::from_micros(job.fence.0.saturating_sub(job.created_at.0))
 }
 
-fn count_extended(meters: &Meters, extensions: &[Extension], took_us: u64) {
+fn count_extended(meters: &QueueMeters, extensions: &[Extension], took_us: u64) {
     let engine = meters.engine;
     let lost = extensions.iter().filter(|extension| **extension == Extension::Lost).count();
     let extended = extensions.len() - lost;
@@ -112,7 +189,7 @@ fn count_extended(meters: &Meters, extensions: &[Extension], took_us: u64) {
     }
 }
 
-fn count_settled(meters: &Meters, ended: &[Ended], verdicts: &[Verdict], took_us: u64) {
+fn count_settled(meters: &QueueMeters, ended: &[Ended], verdicts: &[Verdict], took_us: u64) {
     let engine = meters.engine;
     let mut by_verdict = [0_u64; 3];
     let mut failed = 0;
@@ -142,11 +219,11 @@ fn count_settled(meters: &Meters, ended: &[Ended], verdicts: &[Verdict], took_us
     }
 }
 
-fn count_backoff(meters: &Meters, delay_ms: u64) {
+fn count_backoff(meters: &QueueMeters, delay_ms: u64) {
     meters.backoff.record(Duration::from_millis(delay_ms));
 }
 
-fn count_reclaimed(meters: &Meters, reclaimed: &Reclaimed, took_us: u64) {
+fn count_reclaimed(meters: &QueueMeters, reclaimed: &Reclaimed, took_us: u64) {
     let engine = meters.engine;
     let Reclaimed { recovered, dead, .. } = *reclaimed;
     meters.recovered.increment(recovered as u64);
@@ -177,7 +254,7 @@ fn tell_type(engine: &str, name: &TypeId, set: &TypeSet) {
 }
 
 /// Names the jobs of a command, so that a single job can be followed in the log.
-pub(super) fn trace_jobs(engine: &str, command: &Command) {
+fn trace_jobs(engine: &str, command: &Command) {
     if !enabled!(target: TARGET, Level::TRACE) {
         return;
     }
@@ -192,5 +269,65 @@ pub(super) fn trace_jobs(engine: &str, command: &Command) {
             settle.settlements.iter().for_each(|one| tell("settle", &one.job, Some(Ended::of(&one.outcome))));
         }
         _ => {}
+    }
+}
+
+/// The parts of a command that the counts need and its reply does not contain.
+pub(super) enum Asked {
+    Nothing,
+    Settle(Vec<Ended>),
+    Group(GroupId),
+    Type(TypeId),
+}
+
+impl Asked {
+    fn of(command: &Command) -> Self {
+        match command {
+            Command::Settle(settle) => {
+                Self::Settle(settle.settlements.iter().map(|one| Ended::of(&one.outcome)).collect())
+            }
+            Command::SetGroup(set) => Self::Group(set.group.clone()),
+            Command::SetType(set) => Self::Type(set.type_id.clone()),
+            _ => Self::Nothing,
+        }
+    }
+}
+
+/// How one attempt ended, without the note.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ended {
+    Succeeded,
+    Failed,
+    Retry,
+    Throttled { delay_ms: u64 },
+    Released,
+    Cancelled,
+}
+
+impl Ended {
+    pub fn of(outcome: &Outcome) -> Self {
+        match outcome {
+            Outcome::Succeeded { .. } => Self::Succeeded,
+            Outcome::Failed { .. } => Self::Failed,
+            Outcome::Retry { .. } => Self::Retry,
+            Outcome::Throttled { delay_ms, .. } => Self::Throttled { delay_ms: *delay_ms },
+            Outcome::Released => Self::Released,
+            Outcome::Cancelled { .. } => Self::Cancelled,
+        }
+    }
+
+    pub fn index(self) -> usize {
+        match self {
+            Self::Succeeded => 0,
+            Self::Failed => 1,
+            Self::Retry => 2,
+            Self::Throttled { .. } => 3,
+            Self::Released => 4,
+            Self::Cancelled => 5,
+        }
+    }
+
+    pub fn as_str(self) -> &'static str {
+        OUTCOMES[self.index()]
     }
 }

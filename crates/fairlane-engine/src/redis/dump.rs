@@ -2,7 +2,8 @@
 
 use ::redis::Value;
 use fairlane_core::Micros;
-use fairlane_core::queue::{Dump, DumpValue, Settings};
+use fairlane_core::kernel::{Dump, DumpValue};
+use fairlane_core::queue::Settings;
 
 use super::connection::Connection;
 use super::decode::text;

@@ -55,7 +55,9 @@ macro_rules! rows {
         }
 
         const _: () = {
-            use $crate::kernel::row::{Column, ColumnInfo, Damage, Row, RowSink, TableInfo, Unwritable, Value};
+            use $crate::kernel::row::{
+                ChangeSet, Column, ColumnInfo, Damage, Row, RowSink, TableInfo, Unwritable, Value,
+            };
 
             $(
                 impl Row for $row {
@@ -92,17 +94,14 @@ macro_rules! rows {
                 }
             )+
 
-            impl $changes {
-                /// All tables.
-                pub const TABLES: &'static [&'static TableInfo] = &[$($row::TABLE),+];
+            impl ChangeSet for $changes {
+                const TABLES: &'static [&'static TableInfo] = &[$($row::TABLE),+];
 
-                /// Hands the changes of each table to a store.
-                pub fn write_to<S: RowSink>(&self, store: &mut S) -> Result<(), S::Error> {
+                fn write_to<S: RowSink>(&self, store: &mut S) -> Result<(), S::Error> {
                     $(store.write(&self.$table)?;)+
                     Ok(())
                 }
 
-                /// How many changes there are.
                 fn count(&self) -> usize {
                     0 $(+ self.$table.count())+
                 }

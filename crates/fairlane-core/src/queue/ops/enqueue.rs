@@ -163,6 +163,10 @@ impl Operation for Enqueue {
         OperationWeight { jobs: self.jobs.len(), bytes: self.jobs.iter().map(|job| job.payload.len()).sum() }
     }
 
+    fn adds_data(&self) -> bool {
+        true
+    }
+
     fn apply(self, machine: &mut Machine, context: &mut Context) -> Enqueued {
         machine.enqueue(self, context.now)
     }

@@ -2,11 +2,13 @@
 
 use rustc_hash::FxHashMap;
 
+use crate::kernel::row::ChangeSet;
 use crate::names::JobId;
 use crate::numbers::{Fence, Micros};
 use crate::queue::lane::{GroupKey, Snapshot};
 use crate::queue::{Machine, Marks};
 
+use super::fields::TIME;
 use super::tail::Tail;
 use super::{
     BatchRow, BulkEndedRow, BulkRow, Changes, CompletedRow, FieldRow, GroupRow, JobRow, LaneRow, ProgressRow,
@@ -38,11 +40,6 @@ pub(in crate::queue) struct Saved {
 }
 
 impl Machine {
-    /// The time of the last command.
-    pub fn last_time(&self) -> Micros {
-        self.now
-    }
-
     /// How many jobs there are.
     pub fn jobs(&self) -> u64 {
         self.jobs.len() as u64
@@ -93,6 +90,11 @@ impl Machine {
                 marks.saved.fields.insert(name, value.clone());
                 changes.whole.rows.push(FieldRow { name: name.into(), value });
             }
+        }
+        if changes.count() == 1 && changes.whole.rows.iter().any(|field| field.name == TIME) {
+            // Reads advance the time as well, and must not cause a write.
+            changes.whole.rows.clear();
+            marks.saved.fields.remove(TIME);
         }
         self.marks = Some(marks);
         changes

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use crate::hashing::HashSeed;
 use crate::kernel::row::{Damage, Row, RowSource};
+use crate::kernel::{RestoreMode, Restored};
 use crate::limits::TYPES_MAX;
 use crate::queue::bulk::Bulk;
 use crate::queue::downstream::Cut;
@@ -26,30 +27,12 @@ use super::{
     ProgressRow, SnapshotRow, TypeRow, WorkerRow,
 };
 
-/// How rows that do not fit together are taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RestoreMode {
-    /// As damage.
-    Strict,
-    /// As what is left of a queue of which rows are missing; they are made to fit.
-    Mend,
-}
-
-/// A machine made of rows.
-#[derive(Debug)]
-pub struct Restored {
-    /// It records what changes from here on. If it was mended, all of it is still to be written.
-    pub machine: Machine,
-    /// What had to be mended, a line each.
-    pub mended: Vec<String>,
-}
-
 /// The machine of the rows there are, or none in a store to which none have been written.
-pub fn restore<S: RowSource>(
+pub(in crate::queue) fn restore<S: RowSource>(
     source: &mut S,
     hash_seed: HashSeed,
     mode: RestoreMode,
-) -> Result<Option<Restored>, S::Error> {
+) -> Result<Option<Restored<Machine>>, S::Error> {
     let mut restore = Restore::new(hash_seed, mode);
     restore.read(source, Restore::add_field)?;
     if restore.fields.0.is_empty() && mode == RestoreMode::Strict {
@@ -431,7 +414,7 @@ impl Restore {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<Restored, Damage> {
+    fn finish(mut self) -> Result<Restored<Machine>, Damage> {
         let cursor = self.fields.cursor()?;
         self.machine.cursor = cursor.and_then(|name| self.machine.types_by_name.get(&name).copied());
         if self.mended.is_some() {

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use fairlane_core::queue::rows::Changes;
+use fairlane_core::Changes;
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, Row};
 
@@ -58,7 +58,7 @@ pub fn export<E: From<DiskError>>(
     let mut exported = Exported::default();
     for (table, keys) in tables {
         let mut reader = Reader { connection: &reading, table: &table, rows: 0, taken: Ok(()), take };
-        let declared = Changes::TABLES.iter().find(|declared| declared.name == table);
+        let declared = Changes::tables().find(|declared| declared.name == table);
         let unread = match declared.filter(|declared| declared.is_numbered()) {
             Some(declared) => reader.read_numbered(declared.key()[0].name),
             None => reader.read_both_ways(&keys),

@@ -6,8 +6,9 @@
 
 use std::path::Path;
 
+use fairlane_core::Changes;
+use fairlane_core::kernel::Restored;
 use fairlane_core::kernel::row::ColumnType;
-use fairlane_core::queue::rows::{Changes, Restored};
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
 
@@ -80,7 +81,7 @@ impl Import {
 
 /// Whether a declared column holds bytes.
 fn holds_bytes(table: &str, column: &str) -> bool {
-    let table = Changes::TABLES.iter().find(|declared| declared.name == table);
+    let table = Changes::tables().find(|declared| declared.name == table);
     let column = table.and_then(|table| table.columns.iter().find(|declared| declared.name == column));
     column.is_some_and(|column| column.column_type == ColumnType::Blob)
 }
@@ -99,6 +100,5 @@ fn insert(connection: &Connection, record: Record) -> rusqlite::Result<()> {
 }
 
 fn clear(connection: &Connection) -> rusqlite::Result<()> {
-    let mut tables = Changes::TABLES.iter();
-    tables.try_for_each(|table| connection.execute_batch(&format!("DELETE FROM {}", table.name)))
+    Changes::tables().try_for_each(|table| connection.execute_batch(&format!("DELETE FROM {}", table.name)))
 }

@@ -1,14 +1,12 @@
 //! A data directory as the persistence of a queue, and its behaviour while it cannot be written.
 //!
-//! Invariant: with [`Durability::Commit`], the machine is never ahead of the disk when a reply is
+//! Invariant: with [`Durability::Commit`], the machines are never ahead of the disk when a reply is
 //! sent; after a failed write it is reloaded from disk. With [`Durability::Interval`], it may be
 //! ahead by one second; after a failed write, no change is accepted until that write has succeeded.
 
 use std::time::{Duration, Instant};
 
-use fairlane_core::Command;
-use fairlane_core::queue::rows::Changes;
-use fairlane_core::queue::{self, Machine};
+use fairlane_core::{Changes, Command, Machines};
 
 use super::{Disk, DiskError};
 use crate::embedded::Durability;
@@ -86,17 +84,17 @@ impl Persistence for DiskPersistence {
         refused.or_else(|| self.refuse_new_jobs(command))
     }
 
-    fn persist(&mut self, machine: &mut Machine) -> Result<(), NotPersisted> {
+    fn persist(&mut self, machines: &mut Machines) -> Result<(), NotPersisted> {
         self.refused = None;
         match self.durability {
             Durability::Interval => {
                 let due = *self.due.get_or_insert_with(|| Instant::now() + INTERVAL);
                 if due <= Instant::now() {
-                    self.flush(machine);
+                    self.flush(machines);
                 }
                 Ok(())
             }
-            Durability::Commit | Durability::Memory => self.commit(machine),
+            Durability::Commit | Durability::Memory => self.commit(machines),
         }
     }
 
@@ -116,9 +114,9 @@ impl Persistence for DiskPersistence {
         due.or(self.needs_tidying.then_some(IDLE))
     }
 
-    fn run_idle_work(&mut self, machine: &mut Machine) {
+    fn run_idle_work(&mut self, machines: &mut Machines) {
         if self.due.is_some() {
-            return self.flush(machine);
+            return self.flush(machines);
         }
         // A failed cleanup loses nothing and is repeated the next time the engine is idle.
         self.needs_tidying = self.disk.tidy().unwrap_or(false);
@@ -127,10 +125,10 @@ impl Persistence for DiskPersistence {
         }
     }
 
-    fn close(&mut self, machine: &mut Machine) {
+    fn close(&mut self, machines: &mut Machines) {
         if !matches!(self.health, Health::Failed(_)) {
             // No caller is left to receive the error.
-            let _ = self.write(machine);
+            let _ = self.write(machines);
         }
     }
 
@@ -215,45 +213,45 @@ impl DiskPersistence {
     }
 
     fn refuse_new_jobs(&mut self, command: &Command) -> Option<EngineError> {
-        if !matches!(command, Command::Queue(queue::Command::Enqueue(_))) || self.keep_reserve() {
+        if !command.adds_data() || self.keep_reserve() {
             return None;
         }
         let Health::LowSpace { error, .. } = &self.health else { return None };
         Some(error.clone().into())
     }
 
-    fn commit(&mut self, machine: &mut Machine) -> Result<(), NotPersisted> {
-        let Err(error) = self.write(machine) else { return Ok(()) };
-        self.reload(machine);
+    fn commit(&mut self, machines: &mut Machines) -> Result<(), NotPersisted> {
+        let Err(error) = self.write(machines) else { return Ok(()) };
+        self.reload(machines);
         Err(match error {
             DiskError::Unwritable { .. } => NotPersisted::Value(error.into()),
             _ => NotPersisted::Store(error.into()),
         })
     }
 
-    /// Reloads the machine from disk.
-    fn reload(&mut self, machine: &mut Machine) {
+    /// Reloads the machines from disk.
+    fn reload(&mut self, machines: &mut Machines) {
         match self.disk.load(&mut |_| {}) {
-            Ok(Some(restored)) => *machine = restored,
+            Ok(Some(restored)) => *machines = restored,
             Ok(None) => self.health = Health::Failed(nothing_left()),
             Err(error) => self.health = Health::Failed(error.into()),
         }
     }
 
-    fn flush(&mut self, machine: &mut Machine) {
+    fn flush(&mut self, machines: &mut Machines) {
         self.due = None;
         if self.unwritten.is_none() {
             // The callers of these changes got their replies long ago; the next
             // callers get the error.
-            if let Err(error @ DiskError::Unwritable { .. }) = self.write(machine) {
+            if let Err(error @ DiskError::Unwritable { .. }) = self.write(machines) {
                 tracing::error!(target: TARGET, %error, "the changes of the last second are undone");
-                self.reload(machine);
+                self.reload(machines);
             }
         }
     }
 
-    fn write(&mut self, machine: &mut Machine) -> Result<(), DiskError> {
-        let changes = self.unwritten.take().unwrap_or_else(|| machine.take_changes());
+    fn write(&mut self, machines: &mut Machines) -> Result<(), DiskError> {
+        let changes = self.unwritten.take().unwrap_or_else(|| machines.take_changes());
         if changes.is_empty() {
             return Ok(());
         }

@@ -8,8 +8,9 @@ use std::sync::LazyLock;
 use fairlane_core::kernel::row::{
     Changed, Column, Damage, Row, RowSink, RowSource, TableInfo, Unwritable, Value,
 };
-use fairlane_core::queue::Machine;
-use fairlane_core::queue::rows::{Changes, LARGEST_TABLE, RestoreMode, Restored, restore};
+use fairlane_core::kernel::{RestoreMode, Restored};
+use fairlane_core::queue::rows::LARGEST_TABLE;
+use fairlane_core::{Changes, Machines};
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Statement};
 
@@ -21,7 +22,7 @@ const PROGRESS_JOBS: u64 = 100_000;
 
 /// The statement that writes a row, by table.
 static INSERTS: LazyLock<BTreeMap<&str, String>> =
-    LazyLock::new(|| Changes::TABLES.iter().map(|table| (table.name, insert(table))).collect());
+    LazyLock::new(|| Changes::tables().map(|table| (table.name, insert(table))).collect());
 
 /// How far the loading of a directory is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,24 +159,26 @@ impl From<Damage> for Unread {
     }
 }
 
-/// The machine of the rows there are, or none where none have been written.
+/// The machines made of all rows, or `None` if none have been written.
 pub(super) fn load(
     connection: &Connection,
     file: &Path,
     progress: &mut dyn FnMut(Loading),
-) -> Result<Option<Machine>, DiskError> {
+) -> Result<Option<Machines>, DiskError> {
     // One transaction, so that all tables are of one moment.
     let read = connection.unchecked_transaction().map_err(Unread::Sqlite);
     let restored = read.and_then(|transaction| {
-        restore(&mut Reader { connection: &transaction, progress }, random_hash_seed(), RestoreMode::Strict)
+        let mut reader = Reader { connection: &transaction, progress };
+        Machines::restore(&mut reader, random_hash_seed(), RestoreMode::Strict)
     });
     restored.map(|restored| restored.map(|restored| restored.machine)).map_err(|unread| unread.of(file))
 }
 
-/// The machine of rows of which some are missing, all of it to be written; and what was mended.
-pub(super) fn mend(connection: &Connection, file: &Path) -> Result<Restored, DiskError> {
+/// The machines made of rows of which some are missing, all still to be written; and what was
+/// mended.
+pub(super) fn mend(connection: &Connection, file: &Path) -> Result<Restored<Machines>, DiskError> {
     let mut reader = Reader { connection, progress: &mut |_| {} };
-    let restored = restore(&mut reader, random_hash_seed(), RestoreMode::Mend);
+    let restored = Machines::restore(&mut reader, random_hash_seed(), RestoreMode::Mend);
     let restored = restored.map_err(|unread| unread.of(file))?;
     restored.ok_or_else(|| DiskError::damaged(&Damage::new("no rows came in"), file))
 }

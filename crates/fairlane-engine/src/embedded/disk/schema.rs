@@ -7,8 +7,8 @@
 
 use std::path::Path;
 
+use fairlane_core::Changes;
 use fairlane_core::kernel::row::{ColumnInfo, ColumnType, TableInfo};
-use fairlane_core::queue::rows::Changes;
 use rusqlite::Connection;
 
 use super::DiskError;
@@ -261,7 +261,7 @@ pub(super) fn bring_up(connection: &Connection, file: &Path) -> Result<(), DiskE
 fn lost_table(connection: &Connection) -> rusqlite::Result<Option<&'static str>> {
     let sql = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?1";
     let mut count = connection.prepare(sql)?;
-    for table in Changes::TABLES {
+    for table in Changes::tables() {
         let created = format!("CREATE TABLE {} (", table.name);
         let is_of_a_step = STEPS.iter().any(|step| step.contains(&created));
         if is_of_a_step && count.query_row([table.name], |row| row.get::<_, u32>(0))? == 0 {
@@ -274,7 +274,7 @@ fn lost_table(connection: &Connection) -> rusqlite::Result<Option<&'static str>>
 /// Adds the tables and columns that are declared and missing.
 fn add_missing(connection: &Connection) -> rusqlite::Result<()> {
     let mut missing = String::new();
-    for table in Changes::TABLES {
+    for table in Changes::tables() {
         let mut columns = connection.prepare("SELECT name FROM pragma_table_info(?1)")?;
         let present: Vec<String> =
             columns.query_map([table.name], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
@@ -366,7 +366,7 @@ mod tests {
         };
         let columns =
             |table: &TableInfo| table.columns.iter().enumerate().map(|at| column(table, at)).collect();
-        Changes::TABLES.iter().map(|table| (table.name.to_owned(), columns(table))).collect()
+        Changes::tables().map(|table| (table.name.to_owned(), columns(table))).collect()
     }
 
     #[test]
@@ -403,7 +403,7 @@ mod tests {
     #[test]
     fn a_declared_table_is_created_as_declared() {
         let file = Connection::open_in_memory().unwrap();
-        let tables: String = Changes::TABLES.iter().copied().map(created).collect();
+        let tables: String = Changes::tables().map(created).collect();
         file.execute_batch(&tables).unwrap();
         assert_eq!(schema(&file), declared());
     }

@@ -9,11 +9,11 @@ use crate::numbers::Fence;
 use crate::queue::job::{JobKey, Place};
 use crate::queue::lane::{Entry, LaneKey, Order, Standing};
 
-use super::{Listed, Restore, Restored};
+use super::{Listed, Machine, Restore, Restored};
 
 impl Restore {
     /// The machine, every row of which is still to be written; and what was mended.
-    pub(super) fn mend(mut self) -> Restored {
+    pub(super) fn mend(mut self) -> Restored<Machine> {
         self.mend_bulks_of_jobs();
         self.mend_leases();
         self.mend_lists();
