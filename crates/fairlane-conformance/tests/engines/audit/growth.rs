@@ -26,8 +26,9 @@ fn counting(stem: &str, source: &str) -> String {
     if stem != "audit" {
         return source.to_owned();
     }
-    assert!(source.contains("redis.call, string.format"), "the script begins with its locals");
-    source.replacen("redis.call, string.format", &format!("{COUNTING_CALL}, string.format"), 1)
+    let entry = "function queue.ops.audit(cx)\n";
+    assert!(source.contains(entry), "the file has the function of its operation");
+    source.replacen(entry, &format!("{entry}  call = {COUNTING_CALL}\n"), 1)
 }
 
 struct Cost {
