@@ -1,8 +1,8 @@
-//! Redis, Valkey and Redis Cluster: one script per operation, named after the operation in core.
+//! Redis, Valkey and Redis Cluster: one function per operation, named after the operation in core.
 //!
 //! - `redis/lua/queue/ops/*.lua`: the operations; `redis/lua/**`: the functions that they share.
-//! - `redis/lua.rs`: joins the Lua files. `redis/script.rs`: runs operations, even if the server has
-//!   forgotten their code.
+//! - `redis/lua.rs`: joins the Lua files into a library. `redis/script.rs`: runs operations, even if
+//!   the server has forgotten or refuses the library.
 //! - `redis/encode.rs`, `redis/decode.rs`: commands to arguments, replies to values.
 //! - `redis/keys.rs`: the names of all keys. `redis/address.rs`: one server or a cluster,
 //!   with or without TLS.
@@ -14,7 +14,7 @@
 //! - `redis/startup.rs`: the checks on connecting. `redis/dump.rs`: the state to
 //!   compare, for tests.
 //!
-//! Invariant: a command is one script call, and it is safe to repeat it after an error. A script
+//! Invariant: a command is one function call, and it is safe to repeat it after an error. A script
 //! that fails midway is not rolled back: its groups are repaired before their next write. Left out:
 //! more than one partition, Sentinel.
 

@@ -1,4 +1,4 @@
-//! The Lua of the engine: one script per operation, from files that operations share.
+//! The Lua of the engine: one function library, and one script per operation with the same code.
 //!
 //! Each file of `lua/<module>/` adds functions to the table of its module; private functions and
 //! constants are locals of the file. `lua/<module>/ops/<operation>.lua` defines the function
@@ -12,16 +12,25 @@ use std::sync::OnceLock;
 use fairlane_core::Trace;
 use fairlane_core::limits as l;
 use fairlane_core::queue::Settings;
+use sha2::{Digest, Sha256};
 
 use super::ScriptEdit;
-use super::startup::LAYOUT_VERSION;
+use super::startup::{self, LAYOUT_VERSION};
 
 /// The path of each Lua file without its extension, and its contents.
 const FILES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/lua.rs"));
 const PRELUDE: &str = "prelude";
+/// Digits of the digest in the name of the library.
+const DIGEST_DIGITS: usize = 12;
 
-/// All Lua code.
+/// The beginning of the names of all libraries of Fairlane; the layout's version follows.
+const FAMILY: &str = "fairlane_";
+
+/// All Lua code, ready to be sent.
 pub(super) struct Library {
+    /// The library. Its name, `fairlane_<layout>_<digest>`, differs for each code, so that libraries
+    /// of several versions exist side by side.
+    pub code: String,
     operations: HashMap<&'static str, Operation>,
     files: Vec<File>,
 }
@@ -32,6 +41,8 @@ struct File {
 }
 
 struct Operation {
+    /// The name of its function in the library.
+    function: String,
     /// The index of its file.
     file: usize,
     script: OnceLock<Script>,
@@ -44,21 +55,47 @@ pub(super) struct Script {
 }
 
 impl Library {
+    /// A pattern that matches the names of all libraries of Fairlane.
+    pub const PATTERN: &str = "fairlane_*";
+
+    /// Whether this is the name of a library for an older layout.
+    pub fn is_of_older_layout(name: &str) -> bool {
+        let parts = name.strip_prefix(FAMILY).and_then(|rest| rest.split_once('_'));
+        parts.is_some_and(|(layout, digest)| digest.len() == DIGEST_DIGITS && startup::is_older(layout))
+    }
+
     pub fn new(edit: Option<ScriptEdit>) -> Self {
         let limits = limits();
         let file =
             |(path, source): &(&'static str, &str)| File::new(path, with_limits(source, &limits), edit);
         let files: Vec<File> = FILES.iter().map(file).collect();
-        let operation = |(file, stem)| (stem, Operation { file, script: OnceLock::new() });
-        let stems = files.iter().enumerate().filter_map(|(at, file)| Some((at, file.operation()?)));
-        Self { operations: stems.map(operation).collect(), files }
+        let all: Vec<usize> = (0..files.len()).collect();
+        let body = joined(&files, &all);
+        let operations =
+            files.iter().enumerate().filter_map(|(at, file)| Some((at, file, file.operation()?)));
+        let registrations: String =
+            operations.clone().map(|(_, file, stem)| file.registration(stem)).collect();
+        let digest = Sha256::digest(format!("{body}{registrations}"));
+        let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        let name = format!("{FAMILY}{LAYOUT_VERSION}_{}", &digest[..DIGEST_DIGITS]);
+        let code = format!("#!lua name={name}\nlocal LIBRARY = '{name}'\n{body}{registrations}");
+        let operation = |(file, _, stem)| {
+            (stem, Operation { function: format!("{name}_{stem}"), file, script: OnceLock::new() })
+        };
+        let operations = operations.map(operation).collect();
+        Self { code, operations, files }
     }
 
     fn operation(&self, stem: &str) -> &Operation {
         self.operations.get(stem).expect("every operation has a Lua file")
     }
 
-    /// The script of an operation, with the files that it needs.
+    /// The name of the function of an operation.
+    pub fn function(&self, stem: &str) -> &str {
+        &self.operation(stem).function
+    }
+
+    /// The same operation as a script, with the files that it needs.
     pub fn script(&self, stem: &str) -> &Script {
         let operation = self.operation(stem);
         operation.script.get_or_init(|| {
@@ -123,6 +160,16 @@ impl File {
         }
     }
 
+    fn registration(&self, stem: &str) -> String {
+        let flags: Vec<String> = self.flags().iter().map(|flag| format!("'{flag}'")).collect();
+        let (flags, module) = (flags.join(", "), self.module());
+        format!(
+            "redis.register_function{{\n  function_name = LIBRARY .. '_{stem}', flags = {{{flags}}},\n  \
+             callback = function(keys, arguments) return {module}.ops.{stem}({module}.begin(keys, arguments)) \
+             end,\n}}\n"
+        )
+    }
+
     /// The functions that this file adds to modules, such as `queue.write_all`.
     fn defines(&self) -> impl Iterator<Item = &str> {
         self.code.lines().filter_map(|line| line.strip_prefix("function ")?.split('(').next())
@@ -170,13 +217,13 @@ fn limits() -> HashMap<&'static str, String> {
     let number = |value: u64| value.to_string();
     let count = |value: usize| value.to_string();
     // Fields of the partition with a default other than 0; text values are never numbers.
-    let mut defaults =
-        vec!["bucket = '0:0'".to_owned(), "cursor = ''".to_owned(), "window = '0:0'".to_owned()];
+    let (mut texts, mut numbers) = ("bucket = '0:0', cursor = '', window = '0:0'".to_owned(), String::new());
     for (field, value) in Settings::default().fields() {
-        let number = value.bytes().all(|byte| byte.is_ascii_digit());
-        defaults.push(if number { format!("{field} = {value}") } else { format!("{field} = '{value}'") });
+        match value.bytes().all(|byte| byte.is_ascii_digit()) {
+            true => numbers.push_str(&format!("{field} = {value}, ")),
+            false => texts.push_str(&format!(", {field} = '{value}'")),
+        }
     }
-    let defaults = defaults.join(", ");
     HashMap::from([
         ("MILLI", number(l::MILLI)),
         ("UNITS", number(l::UNITS)),
@@ -187,7 +234,8 @@ fn limits() -> HashMap<&'static str, String> {
         ("HIGH_UNITS", number(l::UNITS / l::LEVEL_WEIGHTS[0])),
         ("NORMAL_UNITS", number(l::UNITS / l::LEVEL_WEIGHTS[1])),
         ("LOW_UNITS", number(l::UNITS / l::LEVEL_WEIGHTS[2])),
-        ("SETTING_DEFAULTS", format!("{{{defaults}}}")),
+        ("TEXT_SETTINGS", format!("{{{texts}}}")),
+        ("NUMBER_SETTINGS", format!("{{{numbers}}}")),
         ("LAYOUT_VERSION", LAYOUT_VERSION.to_owned()),
         ("TYPES_MAX", count(l::TYPES_MAX)),
         ("REMOVE_TYPE_LANES_MAX", count(l::REMOVE_TYPE_LANES_MAX)),
@@ -261,7 +309,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_operation_of_the_queue_has_a_script_with_its_flags() {
+    fn library_is_named_by_its_content() {
+        let edit: ScriptEdit = |stem, code| match stem {
+            "lease" => format!("{code}-- changed\n"),
+            _ => code.to_owned(),
+        };
+        let (one, other) = (Library::new(None), Library::new(Some(edit)));
+        let name = |library: &Library| library.function("lease").trim_end_matches("_lease").to_owned();
+        assert_eq!(name(&one), name(&Library::new(None)));
+        assert_ne!(name(&one), name(&other));
+        assert!(name(&one).starts_with(&format!("{FAMILY}{LAYOUT_VERSION}_")), "{}", name(&one));
+        assert!(one.code.starts_with(&format!("#!lua name={}\n", name(&one))));
+    }
+
+    #[test]
+    fn only_libraries_of_older_layouts_are_older() {
+        for name in ["fairlane_5_0123456789ab", "fairlane_0_0123456789ab"] {
+            assert!(Library::is_of_older_layout(name), "{name}");
+        }
+        let own = format!("fairlane_{LAYOUT_VERSION}_0123456789ab");
+        for name in
+            [&*own, "fairlane_999_0123456789ab", "fairlane_5_mine", "fairlane_5", "fairlane_x_0123456789ab"]
+        {
+            assert!(!Library::is_of_older_layout(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_operation_of_the_queue_has_a_function_with_its_flags() {
         let library = Library::new(None);
         for stem in fairlane_core::Command::stems() {
             let file = &library.files[library.operation(stem).file];

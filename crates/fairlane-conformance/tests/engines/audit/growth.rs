@@ -28,7 +28,11 @@ fn counting(stem: &str, source: &str) -> String {
     }
     let entry = "function queue.ops.audit(cx)\n";
     assert!(source.contains(entry), "the file has the function of its operation");
-    source.replacen(entry, &format!("{entry}  call = {COUNTING_CALL}\n"), 1)
+    let plain = source.replacen(entry, "local function audit(cx)\n", 1);
+    format!(
+        "{plain}\n{entry}  local plain = call\n  call = {COUNTING_CALL}\n  local reply = audit(cx)\n  \
+         call = plain\n  return reply\nend\n"
+    )
 }
 
 struct Cost {
@@ -52,7 +56,7 @@ async fn audit_cost(groups: u64) -> Cost {
             let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{name}:calls=")));
             line.and_then(|line| line.split(',').next()).map_or(0, |calls| calls.parse().expect("a count"))
         };
-        calls("eval") + calls("evalsha")
+        calls("fcall") + calls("eval") + calls("evalsha")
     };
     let before: u64 = scripts();
     let report = engine.audit_all(false, |_| {}).await.expect("it is answered");

@@ -1,8 +1,9 @@
 -- The start of the library and of every script: names that all files use. They are constants. What
 -- belongs to one call is in the table `cx`, which `begin` makes and functions get as an argument.
-local DEFAULTS = SETTING_DEFAULTS
+-- Fields of the partition with a default other than 0.
+local TEXT_DEFAULTS, NUMBER_DEFAULTS = TEXT_SETTINGS, NUMBER_SETTINGS
 
--- Functions of the server and of Lua. They do not exist while a library is loaded, so `kernel.begin`
+-- Functions of the server and of Lua. They do not exist while a library is loaded, so the first call
 -- binds them.
 local call, format, sub, match, byte, floor, ceil, min, max
 

@@ -4,7 +4,7 @@
 -- share its slot. `arguments[1]` is the time in microseconds, set by tests only; empty means the
 -- server's clock. `partition` has the fields that the operation uses, `partition_was` as read.
 function kernel.begin(keys, arguments)
-  bind()
+  if not call then bind() end
   local now = tonumber(arguments[1])
   if not now then
     local time = call('TIME')
@@ -21,11 +21,11 @@ local function keep_fields(cx, fields, values, offset)
   cx.partition_fields = fields
   for index = 1, #fields do
     local field, value = fields[index], values[index + offset]
-    local default = DEFAULTS[field] or 0
-    if not value then
-      value = default
-    elseif type(default) == 'number' then
-      value = tonumber(value)
+    local default = TEXT_DEFAULTS[field]
+    if default then
+      value = value or default
+    else
+      value = tonumber(value or NUMBER_DEFAULTS[field] or 0)
     end
     partition[field], was[field] = value, value
   end

@@ -1,13 +1,12 @@
 -- Congestion of groups: the backoff of refused work, and its record. Settings are read when needed.
+local FIELDS = {'congestion_enabled', 'base_backoff_ms', 'max_backoff_ms', 'stats_retention_ms', 'global_rps'}
 
 function queue.congestion_settings(cx)
   if not cx.congestion then
-    local fields =
-      {'congestion_enabled', 'base_backoff_ms', 'max_backoff_ms', 'stats_retention_ms', 'global_rps'}
-    local values, defaults = call('HMGET', cx.partition_key, unpack(fields)), DEFAULTS
+    local values = call('HMGET', cx.partition_key, unpack(FIELDS))
     cx.congestion = {}
-    for index, field in ipairs(fields) do
-      cx.congestion[field] = tonumber(values[index] or defaults[field])
+    for index, field in ipairs(FIELDS) do
+      cx.congestion[field] = tonumber(values[index] or NUMBER_DEFAULTS[field])
     end
   end
   return cx.congestion

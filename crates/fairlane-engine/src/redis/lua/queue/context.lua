@@ -4,10 +4,8 @@ function queue.begin(keys, arguments)
   local cx = kernel.begin(keys, arguments)
   -- Rows by name or number; wake-up tokens by type; bytes removed from groups that were not read.
   cx.types, cx.groups, cx.bulks, cx.tokens, cx.bytes_removed = {}, {}, {}, {}, {}
-  -- Ended jobs to file, and bulk actions to review.
-  cx.completed, cx.completed_groups, cx.completed_bytes, cx.reviewed = {}, {}, {}, {}
-  -- Ended leases: what they touched, jobs per batch, and entries of `in-flight` as tables.
-  cx.touched, cx.touched_groups, cx.touched_types, cx.batches_left, cx.holds_parsed = {}, {}, {}, {}, {}
+  -- Names of ended jobs to file, and bulk actions to review.
+  cx.completed, cx.reviewed = {}, {}
   return cx
 end
 

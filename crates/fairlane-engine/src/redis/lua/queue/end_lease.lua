@@ -1,6 +1,12 @@
 -- Shared by settle, reclaim and extend: the entries of `in-flight`, and the place of a job
 -- after its lease.
 
+-- Begins an operation on leases: entries of `in-flight` as tables, ended jobs per batch, and the
+-- groups and types that they belong to.
+function queue.begin_ending(cx)
+  cx.holds_parsed, cx.batches_left, cx.touched_groups, cx.touched_types = {}, {}, {}, {}
+end
+
 -- An entry of `in-flight` as a table, and the bytes of its payload; most jobs of a batch
 -- share their table.
 function queue.parse_hold(cx, entry)
@@ -23,13 +29,11 @@ function queue.end_leases(cx, group, state, held, jobs)
   group.in_flight, state.in_flight = group.in_flight - jobs, state.in_flight - jobs
   cx.batches_left[held.fence] = (cx.batches_left[held.fence] or 0) + jobs
   if held.batch ~= held.fence then cx.batches_left[held.batch] = (cx.batches_left[held.batch] or 0) + jobs end
-  if not cx.touched[group] then
-    cx.touched[group] = true
-    cx.touched_groups[#cx.touched_groups + 1] = group
+  if not group.is_touched then
+    group.is_touched, cx.touched_groups[#cx.touched_groups + 1] = true, group
   end
-  if not cx.touched[state] then
-    cx.touched[state] = true
-    cx.touched_types[#cx.touched_types + 1] = state
+  if not state.is_touched then
+    state.is_touched, cx.touched_types[#cx.touched_types + 1] = true, state
   end
 end
 

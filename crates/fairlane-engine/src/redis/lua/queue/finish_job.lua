@@ -29,8 +29,9 @@ function queue.file_end(cx, group, id, number, dead, bytes)
     queue.review_later(cx, bulk)
   elseif not dead then
     cx.completed[#cx.completed + 1] = name
-    if not cx.completed_bytes[group.name] then cx.completed_groups[#cx.completed_groups + 1] = group.name end
-    cx.completed_bytes[group.name] = (cx.completed_bytes[group.name] or 0) + bytes
+    cx.completed_groups = cx.completed_groups or {}
+    if not group.completed_bytes then cx.completed_groups[#cx.completed_groups + 1] = group end
+    group.completed_bytes = (group.completed_bytes or 0) + bytes
   end
   if dead then call('ZADD', cx.prefix .. 'failed', text(cx.now), name) end
 end
@@ -43,8 +44,8 @@ end
 
 local function completed_sizes(cx)
   local sizes = {}
-  for index, name in ipairs(cx.completed_groups) do
-    sizes[index] = ':' .. name .. ':' .. text(cx.completed_bytes[name])
+  for index, group in ipairs(cx.completed_groups) do
+    sizes[index] = ':' .. group.name .. ':' .. text(group.completed_bytes)
   end
   return table.concat(sizes)
 end

@@ -44,19 +44,22 @@ function queue.is_active(state)
   return state[0].active + state[1].active + state[2].active > 0
 end
 
--- Fields of a type that hold numbers and texts, with their positions in the row as it was read.
-local NUMBERS = {in_flight = 1, virtual_time = 2, closed_until = 6, asked_at = 12, jobs = 13}
-local TEXTS = {limits = 3, bucket = 4, cut = 5, goodput = 7, timer = 8}
+local function change_number(changes, state, field, before)
+  if state[field] ~= tonumber(before or 0) then kernel.change(changes, field, text(state[field])) end
+end
 
 function queue.write_type(state)
   local was, changes = state.was, {}
-  for field, index in pairs(NUMBERS) do
-    if state[field] ~= tonumber(was[index] or 0) then kernel.change(changes, field, text(state[field])) end
-  end
-  for field, index in pairs(TEXTS) do
-    local before = was[index] or (field == 'bucket' and '0:0' or '')
-    if state[field] ~= before then kernel.change(changes, field, state[field]) end
-  end
+  change_number(changes, state, 'in_flight', was[1])
+  change_number(changes, state, 'virtual_time', was[2])
+  if state.limits ~= (was[3] or '') then kernel.change(changes, 'limits', state.limits) end
+  if state.bucket ~= (was[4] or '0:0') then kernel.change(changes, 'bucket', state.bucket) end
+  if state.cut ~= (was[5] or '') then kernel.change(changes, 'cut', state.cut) end
+  change_number(changes, state, 'closed_until', was[6])
+  if state.goodput ~= (was[7] or '') then kernel.change(changes, 'goodput', state.goodput) end
+  if state.timer ~= (was[8] or '') then kernel.change(changes, 'timer', state.timer) end
+  change_number(changes, state, 'asked_at', was[12])
+  change_number(changes, state, 'jobs', was[13])
   for level = 0, 2 do
     local order = state[level]
     if order.touched then

@@ -8,6 +8,7 @@ local FIELDS = {'fence'}
 
 function queue.ops.extend(cx)
   kernel.read_partition(cx, FIELDS)
+  queue.begin_ending(cx)
   local letters, asked, names, holds = {}, {}, {}, {}
   for at = 3, #cx.arguments, 2 do asked[#asked + 1] = cx.arguments[at] end
   local values = #asked > 0 and call('HMGET', cx.prefix .. 'in-flight', unpack(asked)) or {}

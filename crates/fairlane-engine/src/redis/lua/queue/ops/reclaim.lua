@@ -55,6 +55,7 @@ end
 
 function queue.ops.reclaim(cx)
   kernel.read_partition(cx, FIELDS)
+  queue.begin_ending(cx)
   cx.jobs_max, cx.recovered, cx.dead, cx.cancelled, cx.deadlines = tonumber(cx.arguments[2]), 0, 0, 0,
     cx.prefix .. 'deadlines'
 

@@ -125,6 +125,7 @@ end
 
 function queue.ops.settle(cx)
   kernel.read_partition(cx, FIELDS)
+  queue.begin_ending(cx)
   cx.stamp, cx.verdicts, cx.answers, cx.ended = format('%016d', cx.now), {}, {}, {}
   cx.sets, cx.size = {}, 0
 
