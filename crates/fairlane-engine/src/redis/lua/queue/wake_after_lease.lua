@@ -10,6 +10,13 @@ function queue.note_wake(cx, at)
   if at and (not cx.wake_at or at < cx.wake_at) then cx.wake_at = at end
 end
 
+-- When the first parked lane and the first waiting job are due; infinity without one. Until a lease
+-- parks a lane, the times are those that it has read at its start, unless something was due.
+function queue.next_due(cx)
+  if cx.parked_until and cx.parks == 0 then return cx.parked_until, cx.waiting_until end
+  return queue.first_score(cx, 'parked') or math.huge, queue.first_score(cx, 'non-ready-queue') or math.huge
+end
+
 -- Handles a bound that was reached. Lanes that were set aside are not visited again, so the next
 -- call continues from here. The token lets that call start without a delay.
 function queue.go_on_at_once(cx, state)
@@ -34,8 +41,7 @@ local function wake_others(cx, gates)
       woken = true
     end
   end
-  if not woken and cx.partition.classic == 0
-    and (queue.first_score(cx, 'parked') or queue.first_score(cx, 'non-ready-queue')) then
+  if not woken and cx.partition.classic == 0 and min(queue.next_due(cx)) < math.huge then
     queue.push_token(cx, gates[1].name)
   end
 end
@@ -46,8 +52,8 @@ function queue.note_ends(cx, gates)
     return wake_others(cx, gates)
   end
   if cx.partition.classic == 0 then
-    queue.note_wake(cx, queue.first_score(cx, 'parked'))
-    queue.note_wake(cx, queue.first_score(cx, 'non-ready-queue'))
+    local due = min(queue.next_due(cx))
+    if due < math.huge then queue.note_wake(cx, due) end
   end
   if not cx.wake_at then return end
   local holds_timer = false

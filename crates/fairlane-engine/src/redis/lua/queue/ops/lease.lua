@@ -11,6 +11,11 @@ local FIELDS = {'fence', 'sequence', 'backlog', 'bucket', 'cursor', 'rate', 'str
 
 -- Promotes due jobs and wakes due lanes. If either bound is reached, there may be more at once.
 local function bring_back_due(cx)
+  local parked_until, waiting_until = queue.next_due(cx)
+  if min(parked_until, waiting_until) > cx.now then
+    cx.parked_until, cx.waiting_until = parked_until, waiting_until
+    return
+  end
   if queue.promote_due(cx, LEASE_PROMOTES_MAX) == LEASE_PROMOTES_MAX then queue.note_wake(cx, cx.now) end
   local due =
     call('ZRANGE', cx.prefix .. 'parked', '-inf', text(cx.now), 'BYSCORE', 'LIMIT', 0, LEASE_WAKES_MAX)
