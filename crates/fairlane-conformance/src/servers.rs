@@ -144,6 +144,11 @@ impl RedisCluster {
         format!("redis+cluster://{}", nodes.join(","))
     }
 
+    /// The nodes of the cluster.
+    pub fn nodes(&self) -> &[RedisServer] {
+        &self.nodes
+    }
+
     fn wait_until_complete(&self) {
         let known = format!("cluster_known_nodes:{}\r", self.nodes.len());
         let is_complete = |node: &RedisServer| {

@@ -54,6 +54,7 @@ impl Faults {
     async fn flush_scripts(mut self) -> Self {
         self.flushes += 1;
         self.blocking(|server| {
+            server.command(&["FUNCTION", "FLUSH"]);
             server.command(&["SCRIPT", "FLUSH"]);
         })
         .await

@@ -138,6 +138,13 @@ async fn every_case_holds_on_redis_and_every_key_written_is_in_the_layout_docume
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_case_holds_on_redis_with_scripts_instead_of_functions() {
+    let server = RedisServer::start(ServerOptions::default());
+    server.command(&["ACL", "SETUSER", "default", "-fcall", "-function"]);
+    assert_eq!(Store::Redis(server.url()).run_all().await, cases_of_the_suite());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_case_holds_on_a_redis_cluster() {
     let cluster = RedisCluster::start(3);
     assert_eq!(Store::Redis(cluster.url()).run_all().await, cases_of_the_suite());

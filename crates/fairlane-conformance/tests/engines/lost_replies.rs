@@ -87,7 +87,7 @@ async fn submit(engine: &Arc<dyn Engine>, command: Command) -> Reply {
     reply
 }
 
-/// Runs every script once: a server that does not know a script replies twice.
+/// Runs every command once: a server without the library replies more than once.
 async fn warm_up(engine: &Arc<dyn Engine>, commands: &[Command]) {
     for command in commands {
         submit(engine, command.clone()).await;
@@ -239,7 +239,7 @@ async fn scripts_are_sent_again_to_a_server_that_lost_them() {
         let mut new = jobs("g", 1);
         new[0].job.id = fairlane_core::JobId::new(format!("{round}")).unwrap();
         assert_eq!(engine.call(Enqueue { jobs: new }).await.unwrap().receipts, [JobReceipt::Created]);
-        server.command(&["SCRIPT", "FLUSH"]);
+        server.command(&["FUNCTION", "FLUSH"]);
     }
     assert_eq!(queue_view(&engine).await.backlog, 3);
 }

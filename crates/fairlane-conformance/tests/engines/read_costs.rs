@@ -70,8 +70,17 @@ impl FilledQueue {
 
     /// Commands that scripts have called so far.
     fn commands(&self) -> u64 {
-        const OF_CLIENTS: [&str; 8] =
-            ["info", "eval", "evalsha", "hello", "ping", "select", "client|setinfo", "client|setname"];
+        const OF_CLIENTS: [&str; 9] = [
+            "info",
+            "fcall",
+            "eval",
+            "evalsha",
+            "hello",
+            "ping",
+            "select",
+            "client|setinfo",
+            "client|setname",
+        ];
         let stats = self.server.command(&["INFO", "commandstats"]);
         let lines = stats.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(':'));
         let inner = lines.filter(|(name, _)| !OF_CLIENTS.contains(name));

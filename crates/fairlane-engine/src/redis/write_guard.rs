@@ -288,7 +288,7 @@ fn lacking(failed: &[(&str, &str)], user: &str, prefix: &str) -> Option<String> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::redis::script::commands_of_all_scripts;
+    use crate::redis::lua::commands_of_all_scripts;
 
     #[test]
     fn probe_runs_every_command_the_scripts_use() {
