@@ -393,7 +393,7 @@ fn an_error_in_a_file_names_its_line_and_the_valid_values() {
         ("[types.mail]\ncommand = \"a\"".into(), &["line 2: command must be a list such as [\"a\", \"b\"]"]),
         ("[types.mail]\nrate = \"5/s\"".into(), &["line 1", "http = ", "command = "]),
         (format!("{http}command = [\"a\"]"), &["line 1", "has one target"]),
-        (format!("{http}rate = \"fast\""), &["line 3", "\"fast\"", "50/s"]),
+        (format!("{http}rate = \"fast\""), &["line 3: rate must be a rate", "50/s"]),
         (format!("{http}header = {{}}"), &["line 3", "did you mean `headers`?"]),
         (format!("{http}environment = {{}}"), &["environment is only for types with command"]),
         (format!("{http}concurrency = 0"), &["concurrency is 0"]),

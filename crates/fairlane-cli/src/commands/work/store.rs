@@ -11,11 +11,10 @@ use fairlane_core::queue::{InspectQueue, InspectType, QueueSet, SetQueue, SetTyp
 use fairlane_core::{Rate, TypeId};
 use fairlane_engine::embedded::disk::owner_of;
 use fairlane_engine::{Engine, EngineError, directory_of};
-use fairlane_worker::CALLBACK_TYPE;
 
 use super::event::WorkEvent;
 use super::reporter::{Reporter, RetryLimits};
-use crate::config::Config;
+use crate::config::{Config, callback_type};
 use crate::failure::Failure;
 use crate::target::QueueTarget;
 
@@ -141,8 +140,7 @@ async fn apply_settings(
         set_type(engine, &one.type_id, one.rate, one.max_retry_count, reporter).await?;
     }
     if let Some(callbacks) = &config.callbacks {
-        let type_id = TypeId::new(CALLBACK_TYPE).expect("a plain word is a name");
-        set_type(engine, &type_id, None, Some(callbacks.max_retry_count), reporter).await?;
+        set_type(engine, &callback_type(), None, Some(callbacks.max_retry_count), reporter).await?;
     }
     Ok(())
 }
