@@ -10,7 +10,7 @@ use fairlane::rate_text;
 use fairlane_core::queue::{InspectQueue, InspectType, QueueSet, SetQueue, SetType, TypePatch, TypeSet};
 use fairlane_core::{Rate, TypeId};
 use fairlane_engine::embedded::disk::owner_of;
-use fairlane_engine::{Engine, EngineError, directory_of};
+use fairlane_engine::{Backoff, Engine, EngineError, directory_of};
 
 use super::event::WorkEvent;
 use super::reporter::{Reporter, RetryLimits};
@@ -18,8 +18,6 @@ use crate::config::{Config, callback_type};
 use crate::failure::Failure;
 use crate::target::QueueTarget;
 
-/// The pause between two attempts to reach a store; an attempt itself takes some time.
-const RETRY_PAUSE: Duration = Duration::from_millis(500);
 /// How often an unreachable store is reported again.
 const REMINDER_PAUSE: Duration = Duration::from_secs(30);
 /// How often a busy worker reports its progress.
@@ -51,7 +49,7 @@ pub async fn reach(
     reporter: &Reporter,
 ) -> Result<Arc<dyn Engine>, Failure> {
     let began = Instant::now();
-    let mut reported = None::<Instant>;
+    let (mut reported, mut backoff) = (None::<Instant>, Backoff::default());
     loop {
         let error = match connect(target, purpose, config, reporter).await {
             Ok(engine) => {
@@ -62,7 +60,8 @@ pub async fn reach(
             }
             Err(error) => error,
         };
-        let is_over = patience.is_some_and(|patience| began.elapsed() + RETRY_PAUSE > patience);
+        let delay = backoff.next_delay();
+        let is_over = patience.is_some_and(|patience| began.elapsed() + delay > patience);
         if is_over || !may_recover(target, patience, &error) {
             return Err(target.failure(error));
         }
@@ -71,7 +70,7 @@ pub async fn reach(
             let error = format!("{}: {error}", target.address());
             reporter.report(WorkEvent::EngineDown { doing: CONNECTING, error });
         }
-        tokio::time::sleep(RETRY_PAUSE).await;
+        tokio::time::sleep(delay).await;
     }
 }
 
@@ -121,11 +120,12 @@ pub async fn keep(engine: &Arc<dyn Engine>, config: &Config, reporter: &Reporter
 }
 
 async fn apply_settings_again(engine: &Arc<dyn Engine>, config: &Config, reporter: &Reporter) {
+    let mut backoff = Backoff::default();
     while let Err(error) = apply_settings(engine, config, reporter).await {
         if !error.is_retryable() {
             return reporter.report_refusal(APPLYING_SETTINGS, error.to_string());
         }
-        tokio::time::sleep(RETRY_PAUSE).await;
+        backoff.sleep().await;
     }
 }
 
