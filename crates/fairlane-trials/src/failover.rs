@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use fairlane_conformance::failover::RedisPair;
 use fairlane_core::queue::*;
 use fairlane_core::{Cost, GroupId, JobId, Level, TypeId};
 use fairlane_engine::Engine;
+use fairlane_testkit::failover::RedisPair;
 use fairlane_worker::{Context, Event, Pool, Worker};
 
 const SLOTS: usize = 10;

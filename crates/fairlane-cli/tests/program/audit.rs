@@ -2,9 +2,9 @@
 
 use fairlane_core::queue::{Enqueue, JobRef, NewJob, Settings};
 use fairlane_core::{Cost, GroupId, JobId, Level, TypeId};
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
 use tempfile::TempDir;
 
-use super::redis_server::RedisServer;
 use super::running::{Ended, fairlane, has_keys};
 
 /// Enqueues three jobs of one customer at this address.
@@ -30,15 +30,15 @@ fn fill(engine: &str) {
 }
 
 fn sound() -> RedisServer {
-    let server = RedisServer::start();
+    let server = RedisServer::start(ServerOptions::default());
     fill(&server.url());
     server
 }
 
 fn damaged() -> RedisServer {
     let server = sound();
-    server.ask("LREM bulk-action:group:customer-A:jobs:1:mail 1 job-2").unwrap();
-    server.ask("HINCRBY bulk-action:type:mail in_flight 2").unwrap();
+    server.command(&["LREM", "bulk-action:group:customer-A:jobs:1:mail", "1", "job-2"]);
+    server.command(&["HINCRBY", "bulk-action:type:mail", "in_flight", "2"]);
     server
 }
 

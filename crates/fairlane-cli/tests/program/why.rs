@@ -2,8 +2,8 @@
 
 use fairlane_core::queue::{Enqueue, GroupPatch, JobRef, NewJob, SetGroup, Settings};
 use fairlane_core::{Cost, GroupId, JobId, Level, TypeId};
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
 
-use super::redis_server::RedisServer;
 use super::running::{fairlane, has_keys};
 use super::served::Served;
 
@@ -30,7 +30,7 @@ fn pause_customer(url: &str) {
 }
 
 fn paused_customer() -> RedisServer {
-    let server = RedisServer::start();
+    let server = RedisServer::start(ServerOptions::default());
     pause_customer(&server.url());
     server
 }
@@ -88,7 +88,7 @@ fn a_worker_is_shown_by_its_given_name_and_an_empty_error_is_omitted() {
     assert!(run(&["job", "show"]).contains(" w9\n"), "{}", run(&["job", "show"]));
     let fence = &leased["jobs"][0]["fence"];
     let settled = format!(
-        "{{\"settlements\":[{{\"group\":\"customer-7\",\"id\":\"a\",\"fence\":{fence},\"outcome\":\"retry\"}}]}}"
+        "{{\"settlements\":[{{\"group\":\"customer-7\",\"id\":\"a\",\"fence\":{fence},\"outcome\":\"retry\",\"delay_ms\":60000}}]}}"
     );
     let (status, body) = served.ask("POST", "/api/leases/settle", &settled).unwrap();
     assert_eq!(status, 200, "{body}");
