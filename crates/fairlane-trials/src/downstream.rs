@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fairlane_core::queue::*;
-use fairlane_core::{Cost, GroupId, JobId, Level, Rate, TypeId};
+use fairlane_core::{GroupId, JobId, Rate, TypeId};
 use fairlane_engine::Engine;
 use fairlane_targets::{HttpSettings, HttpTarget};
 use fairlane_testkit::receiver::{Receiver, response};
@@ -90,18 +90,15 @@ pub async fn run(plan: &Plan, engine: Arc<dyn Engine>) -> Report {
     let patch = TypePatch { rate: Some(Some(rate)), ..TypePatch::default() };
     engine.call(SetType { type_id: type_id.clone(), patch }).await.expect("the engine replies");
     let jobs = plan.allowed * (plan.length.as_secs() + 1) * 2;
-    let job = |number: u64| NewJob {
-        job: JobRef {
-            group: GroupId::new(format!("customer-{}", number % 10)).expect("a word and a number"),
-            id: JobId::new(format!("job-{number}")).expect("a word and a number"),
-        },
-        type_id: type_id.clone(),
-        level: Level::Normal,
-        cost: Cost::default(),
-        payload: Arc::from(&b"{}"[..]),
-        delay_ms: 0,
-        bulk: None,
-        trace: None,
+    let job = |number: u64| {
+        NewJob::new(
+            JobRef {
+                group: GroupId::new(format!("customer-{}", number % 10)).expect("a word and a number"),
+                id: JobId::new(format!("job-{number}")).expect("a word and a number"),
+            },
+            type_id.clone(),
+            Arc::from(&b"{}"[..]),
+        )
     };
     engine.enqueue_all((0..jobs).map(job)).await.expect("the jobs are accepted");
     let target = HttpTarget::new(HttpSettings::new(server.url("/")));

@@ -1,7 +1,7 @@
 //! `fairlane audit`.
 
 use fairlane_core::queue::{Enqueue, JobRef, NewJob, Settings};
-use fairlane_core::{Cost, GroupId, JobId, Level, TypeId};
+use fairlane_core::{GroupId, JobId, TypeId};
 use fairlane_testkit::redis::{RedisServer, ServerOptions};
 use tempfile::TempDir;
 
@@ -12,18 +12,15 @@ fn fill(engine: &str) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let engine = fairlane_engine::open(engine, Settings::default()).await.unwrap();
-        let new = |number: u32| NewJob {
-            job: JobRef {
-                group: GroupId::new("customer-A").unwrap(),
-                id: JobId::new(format!("job-{number}")).unwrap(),
-            },
-            type_id: TypeId::new("mail").unwrap(),
-            level: Level::Normal,
-            cost: Cost::default(),
-            payload: b"secret".as_slice().into(),
-            delay_ms: 0,
-            bulk: None,
-            trace: None,
+        let new = |number: u32| {
+            NewJob::new(
+                JobRef {
+                    group: GroupId::new("customer-A").unwrap(),
+                    id: JobId::new(format!("job-{number}")).unwrap(),
+                },
+                TypeId::new("mail").unwrap(),
+                b"secret".as_slice().into(),
+            )
         };
         engine.call(Enqueue { jobs: (1..=3).map(new).collect() }).await.unwrap();
     });

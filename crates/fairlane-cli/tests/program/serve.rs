@@ -113,7 +113,8 @@ fn the_start_message_contains_the_address_and_the_next_steps() {
         assert!(words.contains(&expected), "{expected} is missing in {words}");
     }
     // Other commands find the same queue without an address.
-    let enqueued = fairlane_in(&folder, &[], &["enqueue", "customer-7", "mail", "1", "--id", "a", "--json"]).json();
+    let enqueued =
+        fairlane_in(&folder, &[], &["enqueue", "customer-7", "mail", "1", "--id", "a", "--json"]).json();
     assert_eq!(enqueued["created"], true);
     assert_eq!(ask(&format!("http://{listen}"), "GET", "/api/jobs/customer-7/a", "").unwrap().0, 200);
     let _ = program.kill();
@@ -182,7 +183,10 @@ fn types_and_queue_settings_of_the_file_are_applied() {
     });
     let settings = fairlane_in(&served.folder, &[], &["settings", "show", "--json"]).json();
     assert_eq!(settings["settings"]["max_retry_count"], "7");
-    assert_eq!(fairlane_in(&served.folder, &[], &["type", "show", "mail", "--json"]).json()["rate"], "1000/s");
+    assert_eq!(
+        fairlane_in(&served.folder, &[], &["type", "show", "mail", "--json"]).json()["rate"],
+        "1000/s"
+    );
     served.signal("-TERM");
     let (ended, _folder) = served.ended();
     assert_eq!(ended.code, 0, "{}", ended.stderr);

@@ -1,7 +1,7 @@
 //! `fairlane why`.
 
 use fairlane_core::queue::{Enqueue, GroupPatch, JobRef, NewJob, SetGroup, Settings};
-use fairlane_core::{Cost, GroupId, JobId, Level, TypeId};
+use fairlane_core::{GroupId, JobId, TypeId};
 use fairlane_testkit::redis::{RedisServer, ServerOptions};
 
 use super::running::{fairlane, has_keys};
@@ -13,15 +13,12 @@ fn pause_customer(url: &str) {
     runtime.block_on(async {
         let engine = fairlane_engine::open(url, Settings::default()).await.unwrap();
         let group = GroupId::new("customer-A").unwrap();
-        let new = |number: u32| NewJob {
-            job: JobRef { group: group.clone(), id: JobId::new(format!("job-{number}")).unwrap() },
-            type_id: TypeId::new("mail").unwrap(),
-            level: Level::Normal,
-            cost: Cost::default(),
-            payload: b"secret".as_slice().into(),
-            delay_ms: 0,
-            bulk: None,
-            trace: None,
+        let new = |number: u32| {
+            NewJob::new(
+                JobRef { group: group.clone(), id: JobId::new(format!("job-{number}")).unwrap() },
+                TypeId::new("mail").unwrap(),
+                b"secret".as_slice().into(),
+            )
         };
         engine.call(Enqueue { jobs: (1..=3).map(new).collect() }).await.unwrap();
         let patch = GroupPatch { paused: Some(true), ..GroupPatch::default() };

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fairlane_core::queue::{
     BulkRef, InspectJob, InspectQueue, JobRef, JobView, NewJob, OpenBulk, SealBulk, Settings,
 };
-use fairlane_core::{BulkId, Cost, GroupId, JobId, Level, TypeId};
+use fairlane_core::{BulkId, GroupId, JobId, TypeId};
 use fairlane_engine::Engine;
 use fairlane_testkit::program::Background;
 use fairlane_testkit::receiver::{Receiver, response};
@@ -62,14 +62,12 @@ pub fn at<T>(url: &str, work: impl AsyncFnOnce(&Arc<dyn Engine>) -> T) -> T {
 
 fn new_job(type_name: &str, number: u32, bulk: Option<&BulkRef>) -> NewJob {
     NewJob {
-        job: job(type_name, number),
-        type_id: TypeId::new(type_name).unwrap(),
-        level: Level::Normal,
-        cost: Cost::default(),
-        payload: format!("{{\"number\":{number}}}").into_bytes().into(),
-        delay_ms: 0,
         bulk: bulk.map(|bulk| bulk.id.clone()),
-        trace: None,
+        ..NewJob::new(
+            job(type_name, number),
+            TypeId::new(type_name).unwrap(),
+            format!("{{\"number\":{number}}}").into_bytes().into(),
+        )
     }
 }
 

@@ -1,10 +1,10 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use fairlane_core::TypeId;
 use fairlane_core::queue::{
     Aggregation, CancelBulk, Enqueue, JobRef, LeaseBulks, NewJob, OpenBulk, SealBulk, Settings, SettleBulk,
 };
-use fairlane_core::{Cost, Level, TypeId};
 use fairlane_engine::{Clock, EmbeddedEngine};
 use fairlane_testkit::receiver::{ReceivedRequest, Receiver, response};
 use fairlane_testkit::wait::until;
@@ -300,18 +300,15 @@ async fn with_callback(engine: &Arc<dyn Engine>, group: &str, id: usize, url: St
 }
 
 fn jobs(count: usize) -> Vec<NewJob> {
-    let job = |number: usize| NewJob {
-        job: JobRef {
-            group: GroupId::new("quiet").unwrap(),
-            id: JobId::new(format!("job-{number}")).unwrap(),
-        },
-        type_id: TypeId::new("work").unwrap(),
-        level: Level::Normal,
-        cost: Cost::default(),
-        payload: Arc::from([]),
-        delay_ms: 0,
-        bulk: None,
-        trace: None,
+    let job = |number: usize| {
+        NewJob::new(
+            JobRef {
+                group: GroupId::new("quiet").unwrap(),
+                id: JobId::new(format!("job-{number}")).unwrap(),
+            },
+            TypeId::new("work").unwrap(),
+            Arc::from([]),
+        )
     };
     (0..count).map(job).collect()
 }

@@ -14,7 +14,7 @@ use axum::http::{StatusCode, header};
 use axum::routing::post;
 use fairlane::Fairlane;
 use fairlane_core::queue::*;
-use fairlane_core::{Cost, GroupId, JobId, Level, TypeId, WorkerId};
+use fairlane_core::{GroupId, JobId, TypeId, WorkerId};
 use fairlane_engine::{Engine, Leaser};
 use fairlane_server::keys::Keys;
 use fairlane_server::{Server, ServerSettings, metrics};
@@ -182,17 +182,12 @@ async fn cycles(engine: Arc<dyn Engine>, worker: WorkerId, numbers: Arc<AtomicU6
 }
 
 fn new_job(number: u64, index: u64, type_id: &TypeId, payload: &[u8]) -> NewJob {
-    NewJob {
-        job: JobRef {
+    NewJob::new(
+        JobRef {
             group: GroupId::new(format!("group-{:06}", number % GROUPS)).expect("a word and a number"),
             id: JobId::new(format!("{:016x}", number * BATCH + index)).expect("a number"),
         },
-        type_id: type_id.clone(),
-        level: Level::Normal,
-        cost: Cost::default(),
-        payload: payload.into(),
-        delay_ms: 0,
-        bulk: None,
-        trace: None,
-    }
+        type_id.clone(),
+        payload.into(),
+    )
 }

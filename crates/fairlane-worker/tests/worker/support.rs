@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fairlane_core::queue::*;
-use fairlane_core::{BulkId, Cost, GroupId, JobId, Level, TypeId};
+use fairlane_core::{BulkId, GroupId, JobId, TypeId};
 use fairlane_engine::Engine;
 use fairlane_testkit::redis::{RedisServer, ServerOptions};
 pub use fairlane_testkit::wait::{eventually, until};
@@ -56,16 +56,7 @@ pub fn bulk_ref(group: &str, id: &str) -> BulkRef {
 }
 
 pub fn job(group: &str, id: &str, type_name: &str, payload: &str) -> NewJob {
-    NewJob {
-        job: job_ref(group, id),
-        type_id: type_of(type_name),
-        level: Level::Normal,
-        cost: Cost::default(),
-        payload: payload.as_bytes().into(),
-        delay_ms: 0,
-        bulk: None,
-        trace: None,
-    }
+    NewJob::new(job_ref(group, id), type_of(type_name), payload.as_bytes().into())
 }
 
 pub async fn enqueue(engine: &Arc<dyn Engine>, jobs: Vec<NewJob>) {

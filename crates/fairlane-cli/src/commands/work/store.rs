@@ -235,7 +235,7 @@ mod tests {
     use fairlane_core::queue::{
         Enqueue, JobRef, Lease, Leased, NewJob, Outcome, Settings, Settle, Settlement,
     };
-    use fairlane_core::{Cost, GroupId, JobId, Level, RequestNumber, WorkerId};
+    use fairlane_core::{GroupId, JobId, RequestNumber, WorkerId};
     use fairlane_engine::{Clock, EmbeddedEngine};
 
     use super::*;
@@ -255,16 +255,7 @@ mod tests {
             async |rate| set_type(&engine, &type_id, Some(Some(rate)), Some(3), &reporter).await.unwrap();
         set(rate).await;
         let job = JobRef { group: GroupId::new("g").unwrap(), id: JobId::new("1").unwrap() };
-        let new = NewJob {
-            job: job.clone(),
-            type_id: type_id.clone(),
-            level: Level::Normal,
-            cost: Cost::default(),
-            payload: Arc::from(&b"{}"[..]),
-            delay_ms: 0,
-            bulk: None,
-            trace: None,
-        };
+        let new = NewJob::new(job.clone(), type_id.clone(), Arc::from(&b"{}"[..]));
         engine.call(Enqueue { jobs: vec![new] }).await.unwrap();
         let (worker, types) = (WorkerId::new("w").unwrap(), vec![type_id.clone()]);
         let lease = Lease { worker, request: RequestNumber(1), types, jobs_max: 1, lease_ms: 30_000 };
