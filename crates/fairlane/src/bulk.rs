@@ -22,7 +22,7 @@ use serde::Serialize;
 
 use crate::error::Error;
 use crate::job::Job;
-use crate::retry_budget::{PollBackoff, RetryBudget, RetryLoop};
+use crate::retry_budget::{RetryBudget, RetryLoop, poll_backoff};
 
 pub use export::Filter;
 pub use ingest::{Ingest, Ingested};
@@ -235,7 +235,7 @@ impl Bulk {
     /// view at each poll. Retries for a minute while the engine does not reply.
     pub async fn finished_with(&self, mut progress: impl FnMut(&BulkView)) -> Result<BulkView, Error> {
         let mut retries = RetryLoop::new(RetryBudget::default(), None);
-        let mut backoff = PollBackoff::new();
+        let mut backoff = poll_backoff();
         loop {
             if let Some(found) = retries.reply_or_wait(self.inspect().await).await? {
                 let view = self.found(found)?;

@@ -10,7 +10,7 @@ use fairlane_engine::Engine;
 
 use crate::error::Error;
 use crate::fairlane::broken;
-use crate::retry_budget::{PollBackoff, RetryBudget, RetryLoop};
+use crate::retry_budget::{RetryBudget, RetryLoop, poll_backoff};
 
 /// A handle to one job, made with [`Fairlane::job`](crate::Fairlane::job).
 ///
@@ -49,7 +49,7 @@ impl JobHandle {
     pub async fn finished(&self) -> Result<Option<JobView>, Error> {
         let job = self.name()?;
         let mut retries = RetryLoop::new(RetryBudget::default(), None);
-        let mut backoff = PollBackoff::new();
+        let mut backoff = poll_backoff();
         loop {
             let reply = self.engine.call(InspectJob { job: job.clone() }).await;
             let Some(view) = retries.reply_or_wait(reply).await? else { continue };

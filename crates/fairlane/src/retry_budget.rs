@@ -9,15 +9,10 @@ use std::time::Duration;
 
 use fairlane_core::limits::{ENQUEUE_BYTES_MAX, ENQUEUE_JOBS_MAX};
 use fairlane_core::queue::{Enqueue, Enqueued, JobReceipt, NewJob, Refusal};
-use fairlane_engine::{Engine, EngineError};
+use fairlane_engine::{Backoff, Engine, EngineError};
 use tokio::time::Instant;
 
 use crate::error::{Error, is_full, refusal_text};
-
-/// The first delay before a retry; doubled each time.
-const DELAY_MIN: Duration = Duration::from_millis(50);
-/// The longest delay before a retry.
-const DELAY_MAX: Duration = Duration::from_secs(2);
 
 /// How long to retry without progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,18 +51,9 @@ const POLL_DELAY_MIN: Duration = Duration::from_millis(10);
 /// The longest delay between two polls.
 const POLL_DELAY_MAX: Duration = Duration::from_secs(1);
 
-/// Exponential backoff between polls of something that has not ended yet.
-pub(crate) struct PollBackoff(Duration);
-
-impl PollBackoff {
-    pub fn new() -> Self {
-        Self(POLL_DELAY_MIN)
-    }
-
-    pub async fn sleep(&mut self) {
-        tokio::time::sleep(self.0).await;
-        self.0 = (self.0 * 2).min(POLL_DELAY_MAX);
-    }
+/// The delays between polls of something that has not ended yet.
+pub(crate) fn poll_backoff() -> Backoff {
+    Backoff::new(POLL_DELAY_MIN, POLL_DELAY_MAX)
 }
 
 /// Waits between retries, until the budget is used up.
@@ -76,17 +62,18 @@ pub(crate) struct RetryLoop {
     on_backpressure: Option<OnBackpressure>,
     /// Whether the engine is down, or else the queue is full, and since when.
     stalled: Option<(bool, Instant)>,
-    delay: Duration,
+    backoff: Backoff,
 }
 
 impl RetryLoop {
     pub fn new(budget: RetryBudget, on_backpressure: Option<OnBackpressure>) -> Self {
-        Self { budget, on_backpressure, stalled: None, delay: DELAY_MIN }
+        Self { budget, on_backpressure, stalled: None, backoff: Backoff::default() }
     }
 
     /// Records progress, which renews the budget.
     fn progress(&mut self) {
-        (self.stalled, self.delay) = (None, DELAY_MIN);
+        self.stalled = None;
+        self.backoff.reset();
     }
 
     /// Sleeps before the next retry; an error if the budget is used up.
@@ -109,10 +96,9 @@ impl RetryLoop {
         }
         tracing::debug!(%reason, "waiting before a retry");
         let delay = match backpressure {
-            Backpressure::Down(_) => self.delay,
+            Backpressure::Down(_) => self.backoff.next_delay(),
             Backpressure::Full(_) => retry_after,
         };
-        self.delay = (self.delay * 2).min(DELAY_MAX);
         tokio::time::sleep(left.map_or(delay, |left| delay.min(left))).await;
         Ok(())
     }

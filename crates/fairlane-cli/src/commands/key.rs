@@ -213,7 +213,7 @@ impl KeyFileTarget {
         let nearby = config::nearby().map_err(Failure::bad_input)?;
         let engine = discovery::configured_or_local().map_err(Failure::bad_input)?;
         let folder = || directory_of(&engine).unwrap_or_else(|| DATA.into());
-        Ok(KeyFile::at(nearby.keys.unwrap_or_else(|| in_folder(&folder()))))
+        Ok(KeyFile::at(nearby.keys().unwrap_or_else(|| in_folder(&folder()))))
     }
 
     fn print(&self, value: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), Failure> {

@@ -1,7 +1,7 @@
 //! `fairlane dead`.
 
 use super::queue::Queue;
-use super::running::{Ended, fairlane, has_keys};
+use super::running::{fairlane, fairlane_in, has_keys};
 use super::served::Served;
 
 const IDS: [&str; 5] = ["rare-1", "frequent-1", "frequent-2", "rare-2", "frequent-3"];
@@ -52,17 +52,8 @@ fn a_bound_key_must_select_its_group() {
     let folder = tempfile::TempDir::new().unwrap();
     let served = Served::in_folder(folder, &["--engine", &queue.url(), "--keys", &keys]);
     let run = |words: &[&str]| {
-        let output = std::process::Command::new(env!("CARGO_BIN_EXE_fairlane"))
-            .args([&["dead"], words, &["--engine", &served.address]].concat())
-            .env("FAIRLANE_KEY", made["key"].as_str().unwrap())
-            .output()
-            .unwrap();
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        Ended {
-            code: output.status.code().unwrap(),
-            stdout: text(output.stdout),
-            stderr: text(output.stderr),
-        }
+        let words = [&["dead"], words, &["--engine", &served.address]].concat();
+        fairlane_in(&served.folder, &[("FAIRLANE_KEY", made["key"].as_str().unwrap())], &words)
     };
     for words in [&["list"][..], &["requeue", "--all"], &["requeue", "--type", "mail"], &["discard", "--all"]]
     {

@@ -2,24 +2,15 @@
 //! Redis.
 
 use std::path::Path;
-use std::process::Command;
 
 use super::queue::Queue;
-use super::running::Ended;
+use super::running::{Ended, fairlane_in};
 use super::served::Served;
 
 /// Runs the program in a folder; a server started there would listen at `listen`.
 fn run_in(folder: &Path, listen: &str, key: Option<&str>, words: &[&str]) -> Ended {
-    let output = Command::new(env!("CARGO_BIN_EXE_fairlane"))
-        .args(words)
-        .current_dir(folder)
-        .env_remove("FAIRLANE_ENGINE")
-        .env("FAIRLANE_SERVER_LISTEN", listen)
-        .env("FAIRLANE_KEY", key.unwrap_or_default())
-        .output()
-        .unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    Ended { code: output.status.code().unwrap(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    let variables = [("FAIRLANE_SERVER_LISTEN", listen), ("FAIRLANE_KEY", key.unwrap_or_default())];
+    fairlane_in(folder, &variables, words)
 }
 
 #[test]

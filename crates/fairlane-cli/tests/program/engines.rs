@@ -1,10 +1,10 @@
 //! Every command on every kind of engine: a directory, Redis, a server, and a directory that a
 //! server owns.
 
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::redis_server::RedisServer;
 use super::running::{Ended, fairlane};
 use super::served::Served;
 
@@ -90,7 +90,7 @@ fn every_command_works_on_a_directory() {
 
 #[test]
 fn every_command_works_on_redis() {
-    run_all(&RedisServer::start().url(), &TempDir::new().unwrap());
+    run_all(&RedisServer::start(ServerOptions::default()).url(), &TempDir::new().unwrap());
 }
 
 #[test]

@@ -2,9 +2,10 @@
 
 use std::io::Write;
 
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
+
 use super::bulk::{NEWS, arrived, lines, load, start_load};
 use super::queue::Queue;
-use super::redis_server::RedisServer;
 
 fn total(queue: &Queue) -> u64 {
     queue.json(&["bulk", "show", NEWS[0], NEWS[1]])["total"].as_u64().unwrap()
@@ -149,12 +150,12 @@ fn an_empty_source_is_rejected_without_allow_empty() {
 
 #[test]
 fn a_bulk_action_that_disappears_during_a_load_is_reported() {
-    let server = RedisServer::start();
+    let server = RedisServer::start(ServerOptions::default());
     let mut loading = start_load(&server.url());
     loading.stdin.as_ref().unwrap().write_all(lines(250).as_bytes()).unwrap();
     // Jobs are sent in batches of 200; the rest is still buffered when the queue is emptied.
     arrived(&server, 200);
-    assert_eq!(server.ask("FLUSHALL").unwrap().trim(), "+OK");
+    assert_eq!(server.command(&["FLUSHALL"]), "OK");
     drop(loading.stdin.take());
     let ended = loading.wait_with_output().unwrap();
     let message = String::from_utf8(ended.stderr).unwrap();

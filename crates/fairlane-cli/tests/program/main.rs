@@ -25,8 +25,6 @@ mod limits;
 mod loading;
 mod permissions;
 mod queue;
-mod receiver;
-mod redis_server;
 mod running;
 mod serve;
 mod served;

@@ -4,30 +4,15 @@ use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use fairlane_testkit::redis::{RedisServer, free_port};
 use tempfile::TempDir;
 
-use super::redis_server::{RedisServer, free_port};
-use super::running::{Ended, fairlane};
+use super::running::{fairlane, fairlane_in};
 use super::served::{Served, ask};
 use super::work::until;
 
 fn job(id: &str) -> String {
     format!("{{\"group\":\"customer-7\",\"id\":\"{id}\",\"type\":\"mail\",\"payload\":{{\"to\":\"ada\"}}}}")
-}
-
-/// Runs the program in a folder without a configured address.
-fn run_in(folder: &TempDir, words: &[&str]) -> Ended {
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_fairlane"))
-        .args(words)
-        .current_dir(folder.path())
-        .env_remove("FAIRLANE_ENGINE")
-        .output()
-        .unwrap();
-    Ended {
-        code: output.status.code().unwrap(),
-        stdout: String::from_utf8(output.stdout).unwrap(),
-        stderr: String::from_utf8(output.stderr).unwrap(),
-    }
 }
 
 #[test]
@@ -128,7 +113,8 @@ fn the_start_message_contains_the_address_and_the_next_steps() {
         assert!(words.contains(&expected), "{expected} is missing in {words}");
     }
     // Other commands find the same queue without an address.
-    let enqueued = run_in(&folder, &["enqueue", "customer-7", "mail", "1", "--id", "a", "--json"]).json();
+    let enqueued =
+        fairlane_in(&folder, &[], &["enqueue", "customer-7", "mail", "1", "--id", "a", "--json"]).json();
     assert_eq!(enqueued["created"], true);
     assert_eq!(ask(&format!("http://{listen}"), "GET", "/api/jobs/customer-7/a", "").unwrap().0, 200);
     let _ = program.kill();
@@ -161,9 +147,9 @@ fn a_served_directory_and_a_used_port_are_rejected() {
 fn an_empty_address_is_not_a_queue_in_memory() {
     let folder = TempDir::new().unwrap();
     let refused = ["\"\" is not the address of an engine", "memory:"];
-    run_in(&folder, &["serve", "--listen", "127.0.0.1:0", "--engine", ""]).failed(2, &refused);
+    fairlane_in(&folder, &[], &["serve", "--listen", "127.0.0.1:0", "--engine", ""]).failed(2, &refused);
     std::fs::write(folder.path().join("fairlane.toml"), "engine = \"\"\n").unwrap();
-    run_in(&folder, &["serve", "--listen", "127.0.0.1:0"]).failed(2, &refused);
+    fairlane_in(&folder, &[], &["serve", "--listen", "127.0.0.1:0"]).failed(2, &refused);
 }
 
 #[test]
@@ -195,9 +181,12 @@ fn types_and_queue_settings_of_the_file_are_applied() {
     until("the job is done", || {
         served.ask("GET", "/api/jobs/customer-7/a", "").unwrap().1.contains("COMPLETED")
     });
-    let settings = run_in(&served.folder, &["settings", "show", "--json"]).json();
+    let settings = fairlane_in(&served.folder, &[], &["settings", "show", "--json"]).json();
     assert_eq!(settings["settings"]["max_retry_count"], "7");
-    assert_eq!(run_in(&served.folder, &["type", "show", "mail", "--json"]).json()["rate"], "1000/s");
+    assert_eq!(
+        fairlane_in(&served.folder, &[], &["type", "show", "mail", "--json"]).json()["rate"],
+        "1000/s"
+    );
     served.signal("-TERM");
     let (ended, _folder) = served.ended();
     assert_eq!(ended.code, 0, "{}", ended.stderr);

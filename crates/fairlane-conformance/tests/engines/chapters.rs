@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use crate::served::Served;
 use fairlane_conformance::chapters::CHAPTERS;
-use fairlane_conformance::servers::{RedisCluster, RedisServer, ServerOptions};
 use fairlane_conformance::subject::{START, Subject};
 use fairlane_core::queue::Settings;
 use fairlane_engine::redis::{RedisEngine, RedisOptions};
 use fairlane_engine::{Clock, DirectoryOptions, EmbeddedEngine, Engine};
+use fairlane_testkit::redis::{RedisCluster, RedisServer, ServerOptions};
 use tempfile::TempDir;
 
 /// The time after which a case counts as hanging.

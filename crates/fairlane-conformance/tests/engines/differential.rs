@@ -1,8 +1,8 @@
 //! Short differential runs, and a test that a run notices a fault.
 
 use fairlane_conformance::differential::{Run, run};
-use fairlane_conformance::servers::{RedisServer, ServerOptions};
 use fairlane_engine::redis::ScriptEdit;
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
 
 #[tokio::test]
 async fn random_commands_give_the_same_in_core_and_redis() {

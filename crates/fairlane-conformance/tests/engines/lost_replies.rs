@@ -4,8 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairlane_conformance::proxy::Proxy;
-use fairlane_conformance::servers::{RedisServer, ServerOptions};
 use fairlane_conformance::soak::{Plan, run};
 use fairlane_conformance::subject::{
     EXISTS, LEASE_MS, NOTHING_SWEPT, bulk_ref, bytes, classic, delayed, failed, jobs, jobs_in, refs,
@@ -15,6 +13,8 @@ use fairlane_core::WorkerId;
 use fairlane_core::queue::*;
 use fairlane_engine::redis::{RedisEngine, RedisOptions};
 use fairlane_engine::{Engine, EngineError, Leaser};
+use fairlane_testkit::proxy::Proxy;
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
 
 /// A server, a proxy before it, and an engine that connects through the proxy.
 async fn behind_a_proxy() -> (RedisServer, Proxy, Arc<dyn Engine>) {

@@ -6,11 +6,11 @@ mod ledger;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairlane_conformance::servers::{RedisServer, ServerOptions};
 use fairlane_conformance::subject::job;
 use fairlane_core::queue::{Enqueue, InspectQueue};
 use fairlane_engine::redis::{RedisEngine, RedisOptions};
 use fairlane_engine::{Engine, EngineError};
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
 use ledger::{Journal, Ledger};
 
 const RESENT: &str = "fairlane_scripts_resent_total{script=enqueue}";

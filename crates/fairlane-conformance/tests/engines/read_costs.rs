@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use fairlane_conformance::servers::{RedisServer, ServerOptions};
 use fairlane_conformance::subject::*;
 use fairlane_core::limits::{LEASE_JOBS_MAX, LIST_STRIDE};
 use fairlane_core::queue::*;
 use fairlane_engine::redis::{RedisEngine, RedisOptions};
 use fairlane_engine::{Clock, Engine};
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
 
 const FEW: usize = 1000;
 const MANY: usize = 100_000;

@@ -5,17 +5,17 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fairlane_conformance::servers::{RedisCluster, RedisServer, ServerOptions};
 use fairlane_conformance::subject::{
     START, bulk_ref, bytes, job, job_ref, jobs, succeeded, type_id, worker_id,
 };
+use fairlane_core::kernel::Dump;
 use fairlane_core::queue::{
-    CancelJob, Dump, Enqueue, Extend, InspectQueue, Lease, Leased, OpenBulk, Outcome, Settle, Settlement,
-    Sweep,
+    CancelJob, Enqueue, Extend, InspectQueue, Lease, Leased, OpenBulk, Outcome, Settle, Settlement, Sweep,
 };
 use fairlane_core::{Command, Micros, RequestNumber};
 use fairlane_engine::redis::{RedisEngine, RedisOptions};
 use fairlane_engine::{Clock, Engine, EngineError};
+use fairlane_testkit::redis::{RedisCluster, RedisServer, ServerOptions};
 use redis::{Value, from_redis_value_ref};
 
 async fn connect(url: &str) -> Arc<dyn Engine> {

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairlane_conformance::servers::{RedisServer, ServerOptions};
 use fairlane_conformance::subject::{job, jobs, succeeded, type_id};
 use fairlane_core::queue::{
     Discard, Enqueue, Lease, Leased, NewJob, Reclaim, SetType, Settle, Settlement, Verdict,
@@ -11,6 +10,7 @@ use fairlane_core::queue::{
 use fairlane_core::{RequestNumber, WorkerId};
 use fairlane_engine::redis::{RedisEngine, RedisOptions};
 use fairlane_engine::{Engine, EngineError};
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
 
 async fn connect(server: &RedisServer) -> Arc<dyn Engine> {
     let engine = RedisEngine::connect(&server.url(), RedisOptions::default()).await;

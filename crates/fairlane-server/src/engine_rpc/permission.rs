@@ -76,7 +76,7 @@ mod tests {
         Reclaim, RemoveType, RequeueDead, ResumeBulk, SealBulk, SetGroup, SetQueue, SetType, Settings,
         Settle, Settlement, Sweep,
     };
-    use fairlane_core::{BulkId, Cost, Fence, GroupId, HashSeed, JobId, Level, Micros, TypeId, WorkerId};
+    use fairlane_core::{BulkId, Fence, GroupId, HashSeed, JobId, Micros, TypeId, WorkerId};
 
     use super::*;
     use crate::access::{ROUTES, Role, Route, Scope};
@@ -98,16 +98,7 @@ mod tests {
     }
 
     fn enqueue(type_name: &str, groups: &[&str]) -> Enqueue {
-        let new = |name: &&str| NewJob {
-            job: job(name),
-            type_id: type_id(type_name),
-            level: Level::Normal,
-            cost: Cost::default(),
-            payload: Arc::from(&b"{}"[..]),
-            delay_ms: 0,
-            bulk: None,
-            trace: None,
-        };
+        let new = |name: &&str| NewJob::new(job(name), type_id(type_name), Arc::from(&b"{}"[..]));
         Enqueue { jobs: groups.iter().map(new).collect() }
     }
 

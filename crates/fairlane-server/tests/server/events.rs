@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use fairlane::{Bulk, Context, Fairlane, Job, Pool, Settings};
-use fairlane_conformance::servers::{RedisServer, ServerOptions};
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
+use fairlane_testkit::wait::until_async as until;
 use reqwest::{Method, Response, StatusCode};
 use serde_json::{Value, json};
 
 use crate::gate::Gate;
-use crate::leases::until;
 use crate::running::{Running, problem};
 
 /// Longer than any step of these tests takes.

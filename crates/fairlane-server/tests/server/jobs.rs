@@ -1,10 +1,10 @@
 //! Jobs, one or many: enqueued, read, cancelled and requeued.
 
 use fairlane::{Settings, TypeId};
-use fairlane_conformance::servers::{RedisServer, ServerOptions};
 use fairlane_core::WorkerId;
 use fairlane_core::queue::{Lease, Leased, LeasedJob, Outcome, SetQueue, Settle, Settlement};
 use fairlane_core::{Level, RequestNumber};
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 

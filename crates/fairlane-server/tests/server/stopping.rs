@@ -121,7 +121,8 @@ async fn no_acknowledged_job_is_lost_when_the_server_stops_under_load() {
             tokio::spawn(produce(request, number, enough.clone()))
         })
         .collect();
-    crate::leases::until("the server is busy", || async { enough.load(Ordering::SeqCst) }).await;
+    fairlane_testkit::wait::until_async("the server is busy", || async { enough.load(Ordering::SeqCst) })
+        .await;
     stop(server).await;
     let mut known = 0;
     for (number, producer) in producers.into_iter().enumerate() {
@@ -170,7 +171,10 @@ async fn results_that_are_being_read_are_aborted() {
     let (server, mut stream) = reading_results(ServerSettings::default()).await;
     let address = server.server.address();
     let stopping = tokio::spawn(stop(server));
-    crate::leases::until("the server stops", || async { TcpStream::connect(address).await.is_err() }).await;
+    fairlane_testkit::wait::until_async("the server stops", || async {
+        TcpStream::connect(address).await.is_err()
+    })
+    .await;
     let mut read = Vec::new();
     // The connection is expected to be aborted.
     let _ = tokio::time::timeout(TIMEOUT, stream.read_to_end(&mut read)).await.expect("it ends");

@@ -23,7 +23,7 @@ use fairlane_core::queue::{
     SettleBulk, Verdict,
 };
 use fairlane_core::{Cost, Fence, JobId, Level, Trace, TypeId};
-use fairlane_engine::EngineError;
+use fairlane_engine::{Backoff, EngineError};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -32,7 +32,7 @@ use crate::aggregation::{AggregationError, summarise};
 use crate::events::Event;
 use crate::outcome::Problem;
 use crate::plan::{BulkPlan, CALLBACK_TYPE, CallbackPlan, callback_id};
-use crate::pool::{Backoff, Shared, TARGET};
+use crate::pool::{Shared, TARGET};
 use postponed::{ATTEMPTS_MAX, Postponed, delay};
 
 /// Bulk actions that one worker aggregates concurrently: a long one must not delay the others.
@@ -275,7 +275,7 @@ where
             }
         };
         shared.outage.failed(LOOP, &error);
-        if !backoff.sleep(&shared.stopped).await {
+        if shared.stopped.run_until_cancelled(backoff.sleep()).await.is_none() {
             return Err(error);
         }
     }

@@ -12,12 +12,11 @@ use std::time::{Duration, Instant};
 use fairlane_core::limits::SETTLE_JOBS_MAX;
 use fairlane_core::queue::{self, JobRef, Settle, Settlement, Verdict};
 use fairlane_core::{Fence, TypeId};
-use fairlane_engine::EngineError;
+use fairlane_engine::{Backoff, EngineError};
 use tokio::sync::mpsc;
 
 use super::active_jobs::LeaseEnd;
 use super::gather::gather;
-use super::outage::Backoff;
 use super::{Shared, TARGET};
 use crate::events::Event;
 use crate::outcome::Outcome;
@@ -233,7 +232,7 @@ async fn submit_until_reply(shared: &Shared, batch: &[Ending]) -> BatchReply {
             return BatchReply::Refused(error);
         }
         shared.outage.failed("settling jobs", &error);
-        if !backoff.sleep(&shared.stopped).await {
+        if shared.stopped.run_until_cancelled(backoff.sleep()).await.is_none() {
             return BatchReply::Stopped;
         }
     }

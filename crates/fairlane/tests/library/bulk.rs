@@ -9,7 +9,7 @@ use fairlane::{
     Refusal, RetryBudget, Settings,
 };
 
-use fairlane_conformance::servers::{RedisServer, ServerOptions};
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
 
 use super::lossy::Lossy;
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use fairlane_conformance::servers::{RedisServer, ServerOptions};
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
 
 /// Each example, and what it prints in the end.
 const EXAMPLES: [(&str, &str); 5] = [

@@ -10,17 +10,14 @@ use fairlane::rate_text;
 use fairlane_core::queue::{InspectQueue, InspectType, QueueSet, SetQueue, SetType, TypePatch, TypeSet};
 use fairlane_core::{Rate, TypeId};
 use fairlane_engine::embedded::disk::owner_of;
-use fairlane_engine::{Engine, EngineError, directory_of};
-use fairlane_worker::CALLBACK_TYPE;
+use fairlane_engine::{Backoff, Engine, EngineError, directory_of};
 
 use super::event::WorkEvent;
 use super::reporter::{Reporter, RetryLimits};
-use crate::config::Config;
+use crate::config::{Config, callback_type};
 use crate::failure::Failure;
 use crate::target::QueueTarget;
 
-/// The pause between two attempts to reach a store; an attempt itself takes some time.
-const RETRY_PAUSE: Duration = Duration::from_millis(500);
 /// How often an unreachable store is reported again.
 const REMINDER_PAUSE: Duration = Duration::from_secs(30);
 /// How often a busy worker reports its progress.
@@ -52,7 +49,7 @@ pub async fn reach(
     reporter: &Reporter,
 ) -> Result<Arc<dyn Engine>, Failure> {
     let began = Instant::now();
-    let mut reported = None::<Instant>;
+    let (mut reported, mut backoff) = (None::<Instant>, Backoff::default());
     loop {
         let error = match connect(target, purpose, config, reporter).await {
             Ok(engine) => {
@@ -63,7 +60,8 @@ pub async fn reach(
             }
             Err(error) => error,
         };
-        let is_over = patience.is_some_and(|patience| began.elapsed() + RETRY_PAUSE > patience);
+        let delay = backoff.next_delay();
+        let is_over = patience.is_some_and(|patience| began.elapsed() + delay > patience);
         if is_over || !may_recover(target, patience, &error) {
             return Err(target.failure(error));
         }
@@ -72,7 +70,7 @@ pub async fn reach(
             let error = format!("{}: {error}", target.address());
             reporter.report(WorkEvent::EngineDown { doing: CONNECTING, error });
         }
-        tokio::time::sleep(RETRY_PAUSE).await;
+        tokio::time::sleep(delay).await;
     }
 }
 
@@ -122,11 +120,12 @@ pub async fn keep(engine: &Arc<dyn Engine>, config: &Config, reporter: &Reporter
 }
 
 async fn apply_settings_again(engine: &Arc<dyn Engine>, config: &Config, reporter: &Reporter) {
+    let mut backoff = Backoff::default();
     while let Err(error) = apply_settings(engine, config, reporter).await {
         if !error.is_retryable() {
             return reporter.report_refusal(APPLYING_SETTINGS, error.to_string());
         }
-        tokio::time::sleep(RETRY_PAUSE).await;
+        backoff.sleep().await;
     }
 }
 
@@ -141,8 +140,7 @@ async fn apply_settings(
         set_type(engine, &one.type_id, one.rate, one.max_retry_count, reporter).await?;
     }
     if let Some(callbacks) = &config.callbacks {
-        let type_id = TypeId::new(CALLBACK_TYPE).expect("a plain word is a name");
-        set_type(engine, &type_id, None, Some(callbacks.max_retry_count), reporter).await?;
+        set_type(engine, &callback_type(), None, Some(callbacks.max_retry_count), reporter).await?;
     }
     Ok(())
 }
@@ -237,7 +235,7 @@ mod tests {
     use fairlane_core::queue::{
         Enqueue, JobRef, Lease, Leased, NewJob, Outcome, Settings, Settle, Settlement,
     };
-    use fairlane_core::{Cost, GroupId, JobId, Level, RequestNumber, WorkerId};
+    use fairlane_core::{GroupId, JobId, RequestNumber, WorkerId};
     use fairlane_engine::{Clock, EmbeddedEngine};
 
     use super::*;
@@ -257,16 +255,7 @@ mod tests {
             async |rate| set_type(&engine, &type_id, Some(Some(rate)), Some(3), &reporter).await.unwrap();
         set(rate).await;
         let job = JobRef { group: GroupId::new("g").unwrap(), id: JobId::new("1").unwrap() };
-        let new = NewJob {
-            job: job.clone(),
-            type_id: type_id.clone(),
-            level: Level::Normal,
-            cost: Cost::default(),
-            payload: Arc::from(&b"{}"[..]),
-            delay_ms: 0,
-            bulk: None,
-            trace: None,
-        };
+        let new = NewJob::new(job.clone(), type_id.clone(), Arc::from(&b"{}"[..]));
         engine.call(Enqueue { jobs: vec![new] }).await.unwrap();
         let (worker, types) = (WorkerId::new("w").unwrap(), vec![type_id.clone()]);
         let lease = Lease { worker, request: RequestNumber(1), types, jobs_max: 1, lease_ms: 30_000 };

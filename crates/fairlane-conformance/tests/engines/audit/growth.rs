@@ -1,9 +1,9 @@
 //! What an audit of a queue in Redis costs as the number of groups grows.
 
-use fairlane_conformance::servers::{RedisServer, ServerOptions};
 use fairlane_conformance::subject::job;
 use fairlane_engine::Engine;
 use fairlane_engine::redis::{RedisEngine, RedisOptions};
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
 
 /// Counts the values that scripts read, in all and most in one step.
 const COUNTING_CALL: &str = "(function()

@@ -40,6 +40,14 @@ pub struct NewJob {
     pub trace: Option<Trace>,
 }
 
+impl NewJob {
+    /// A job of normal level and cost that may run at once.
+    pub fn new(job: JobRef, type_id: TypeId, payload: Arc<[u8]>) -> Self {
+        let (level, cost) = (Level::Normal, Cost::default());
+        Self { job, type_id, level, cost, payload, delay_ms: 0, bulk: None, trace: None }
+    }
+}
+
 /// Adds jobs in the given order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Enqueue {

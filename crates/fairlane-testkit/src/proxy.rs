@@ -173,7 +173,7 @@ async fn pass_replies(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::servers::{RedisServer, ServerOptions};
+    use crate::redis::{RedisServer, ServerOptions};
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_command_whose_reply_is_cut_off_has_been_carried_out() {

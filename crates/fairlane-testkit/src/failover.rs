@@ -4,13 +4,9 @@
 //! A failover swaps their roles and sends new connections to the new primary. Open connections stay
 //! with the old one, which Redis does not close.
 
-use std::time::{Duration, Instant};
-
 use crate::proxy::Proxy;
-use crate::servers::{RedisServer, ServerOptions};
-
-const SYNC_LIMIT: Duration = Duration::from_secs(30);
-const POLL: Duration = Duration::from_millis(20);
+use crate::redis::{RedisServer, ServerOptions};
+use crate::wait::until;
 
 /// Two servers behind one address.
 #[derive(Debug)]
@@ -55,22 +51,17 @@ impl RedisPair {
     }
 
     async fn wait_until_in_step(&self) {
-        let deadline = Instant::now() + SYNC_LIMIT;
         let offset = |server: &RedisServer, field: &str| {
             let info = server.command(&["INFO", "replication"]);
             let up = info.contains("role:master") || info.contains("master_link_status:up");
             let found = info.lines().find_map(|line| line.strip_prefix(field)?.trim().parse::<u64>().ok());
             found.filter(|_| up)
         };
-        loop {
-            let sent = offset(&self.primary, "master_repl_offset:");
+        until("the replica follows", || {
             let taken = offset(&self.replica, "slave_repl_offset:");
-            if taken.is_some() && taken == sent {
-                return;
-            }
-            assert!(Instant::now() < deadline, "the replica does not follow: {taken:?} of {sent:?}");
-            tokio::time::sleep(POLL).await;
-        }
+            taken.is_some() && taken == offset(&self.primary, "master_repl_offset:")
+        })
+        .await;
     }
 }
 
