@@ -146,4 +146,4 @@ await produce();
 await Promise.all([follow(progress), work(progress)]);
 const { state, succeeded, total } = progress.end;
 console.log(`${bulk}: ${state}, ${succeeded} of ${total} succeeded, ${progress.states} states on the way`);
-process.exitCode = state === "COMPLETED" ? 0 : 1;
+process.exitCode = state === "completed" ? 0 : 1;

@@ -165,7 +165,7 @@ def main():
     work(progress)
     end = progress.end
     print(f"{BULK}: {end['state']}, {end['succeeded']} of {end['total']} succeeded, {progress.states} states on the way")
-    sys.exit(end["state"] != "COMPLETED")
+    sys.exit(end["state"] != "completed")
 
 
 main()

@@ -133,4 +133,4 @@ following=
 end=$(sed -n '/^event: ended/,/^$/s/^data: //p' "$work/events")
 echo "$bulk: $(field state "$end"), $(field succeeded "$end") of $(field total "$end") succeeded," \
     "$(grep -c '^event: progress' "$work/events") states on the way"
-[ "$(field state "$end")" = COMPLETED ]
+[ "$(field state "$end")" = completed ]

@@ -19,7 +19,7 @@ const GROUPS_COMPARED: usize = 6;
 
 /// The result of the demo.
 pub fn demo(report: &DemoReport) -> String {
-    let headings = ["customer", "jobs", "wait p50", "wait p99", "in a plain queue", "finished"];
+    let headings = ["group", "jobs", "wait p50", "wait p99", "in a plain queue", "finished"];
     let mut table = Grid::of_numbers(&headings);
     for group in &report.groups {
         let jobs = match group.completed == group.enqueued {

@@ -8,8 +8,9 @@
 //!   congestion of groups.
 //! - `api/status.rs`: the state of the queue. `api/events.rs`: server-sent events. `api/audit.rs`:
 //!   consistency of the store.
-//! - `api/views.rs`: jobs and bulk actions in responses. `api/change.rs`: fields that several
-//!   requests have in common.
+//! - `api/change.rs`: fields that several requests have in common.
+//!
+//! Responses have the shapes of `fairlane::views`.
 
 mod audit;
 mod bulks;
@@ -24,7 +25,6 @@ mod settings;
 mod status;
 mod stream;
 mod types;
-mod views;
 
 pub(crate) use events::Live;
 pub(crate) use leases::Polls;

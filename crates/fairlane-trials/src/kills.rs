@@ -138,7 +138,7 @@ async fn receive(received: Arc<Mutex<Received>>) -> Server {
         let received = received.clone();
         async move {
             let body: serde_json::Value = serde_json::from_slice(&request.body).unwrap_or_default();
-            let bulk = body["data"]["bulk"].as_str().unwrap_or("?").to_owned();
+            let bulk = body["data"]["id"].as_str().unwrap_or("?").to_owned();
             let id = request.webhook_id.unwrap_or_else(|| "none".into());
             let mut received = received.lock().expect("no holder of the lock panics");
             received.count += 1;

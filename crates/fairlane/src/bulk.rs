@@ -136,7 +136,7 @@ impl NewBulk {
 /// let view = bulk.seal(Some(ingested.jobs)).await?;
 /// assert_eq!((view.total, view.sealed), (1000, true));
 /// // Cancelling costs one call, however many jobs there are.
-/// assert_eq!(bulk.cancel().await?.state.as_str(), "CANCELLED");
+/// assert_eq!(bulk.cancel().await?.state.name(), "cancelled");
 /// # Ok(())
 /// # }
 /// ```

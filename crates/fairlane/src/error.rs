@@ -148,6 +148,12 @@ pub enum Error {
     /// The URL of a callback is invalid.
     #[error("{0:?} is not a URL for a callback; it begins with http:// or https://")]
     Callback(String),
+    /// The discipline cannot be changed, because the queue has unfinished jobs.
+    #[error(
+        "the discipline can only be changed while the queue has no unfinished jobs; nothing was changed: let the \
+         queue run empty first"
+    )]
+    DisciplineInUse,
     /// The type is new, and the queue has reached the limit of types.
     #[error(
         "type {0} cannot be added: there are 64 types already; use one of them, or remove one without jobs"

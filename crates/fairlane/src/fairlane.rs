@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use fairlane_core::GroupId;
 use fairlane_core::queue::{
-    Enqueued, GroupLine, InspectQueue, JobRef, ListGroups, NewJob, QueueView, Settings,
+    CancelJob, Cancellation, Enqueued, GroupLine, InspectQueue, JobRef, ListGroups, ListJobs, Listed, NewJob,
+    QueueSet, QueueView, SetQueue, Settings,
 };
-use fairlane_engine::{Engine, EngineError};
+use fairlane_engine::{AuditProgress, AuditReport, Engine, EngineError};
 use fairlane_worker::Worker;
 
 use crate::bulk::NewBulk;
@@ -173,6 +174,35 @@ impl Fairlane {
     /// gets the settings and types; the counts, which cover all groups, are then 0.
     pub async fn queue_view(&self) -> Result<QueueView, Error> {
         Ok(self.engine.call(InspectQueue).await?)
+    }
+
+    /// Changes the settings of the queue. The discipline can only be changed while no job is
+    /// unfinished ([`Error::DisciplineInUse`]).
+    pub async fn set_queue(&self, settings: Settings) -> Result<(), Error> {
+        match self.engine.call(SetQueue { settings }).await? {
+            QueueSet::Set => Ok(()),
+            QueueSet::DisciplineInUse => Err(Error::DisciplineInUse),
+        }
+    }
+
+    /// A page of jobs in one place, such as those in flight, without their payloads.
+    pub async fn jobs(&self, page: ListJobs) -> Result<Listed, Error> {
+        Ok(self.engine.call(page).await?)
+    }
+
+    /// Cancels up to 500 jobs, each named once, and returns the outcome for each.
+    pub async fn cancel_jobs(&self, jobs: Vec<JobRef>) -> Result<Vec<Cancellation>, Error> {
+        Ok(self.engine.call(CancelJob { jobs }).await?.cancellations)
+    }
+
+    /// Checks the consistency of the store and, with `repair`, repairs it. Safe while others work.
+    /// It may be stopped at any time and repeated.
+    pub async fn audit(
+        &self,
+        repair: bool,
+        progress: impl FnMut(AuditProgress) + Send,
+    ) -> Result<AuditReport, Error> {
+        Ok(self.engine.audit_all(repair, progress).await?)
     }
 
     /// A page of groups that have unfinished jobs, ordered by name: at most `limit` (up to 500)

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use fairlane_core::queue::{
-    CancelJob, Cancellation, Explain, Explanation, InspectJob, JobRef, JobState, JobView,
+    CancelJob, Cancellation, Explain, Explanation, InspectJob, JobRef, JobState, JobView, RequeueDead,
+    Requeued,
 };
 use fairlane_core::{GroupId, JobId};
 use fairlane_engine::Engine;
@@ -69,6 +70,14 @@ impl JobHandle {
         cancellation.ok_or_else(|| broken("the reply to cancel_job has no cancellation"))
     }
 
+    /// Requeues the job with all its attempts, if it is dead. It goes before the rest of its lane,
+    /// and leaves its bulk action, which has counted its failure.
+    pub async fn requeue(&self) -> Result<Requeued, Error> {
+        let requeued = self.engine.call(RequeueDead { jobs: vec![self.name()?] }).await?;
+        let requeued = requeued.jobs.first().copied();
+        requeued.ok_or_else(|| broken("the reply to requeue_dead is empty"))
+    }
+
     /// Explains why the job is not running; [`Explanation::sentence`] says it in words. `None` if
     /// there is no such job.
     pub async fn explain(&self) -> Result<Option<Explanation>, Error> {
@@ -76,7 +85,8 @@ impl JobHandle {
         Ok(explained.0.map(|explanation| *explanation))
     }
 
-    fn name(&self) -> Result<JobRef, Error> {
+    /// Its group and id; an error if one of them is invalid.
+    pub fn name(&self) -> Result<JobRef, Error> {
         Ok(JobRef { group: GroupId::new(&self.group)?, id: JobId::new(&self.id)? })
     }
 }

@@ -8,8 +8,9 @@
 //!   of JSON.
 //! - `callbacks.rs`: a worker that delivers the callbacks of bulk actions (feature `targets`).
 //! - `group.rs`, `job_type.rs`: shares and limits. `dead.rs`: jobs that failed for good.
+//! - `state.rs`: the state of a queue and warnings about it. `views.rs`: what is shown, as JSON.
 //! - `retry_budget.rs`: retries when the queue is full or does not reply. `error.rs`: errors.
-//! - `warnings.rs`: warnings about the state of a queue. `depth.rs`: the nesting depth of JSON.
+//! - `depth.rs`: the nesting depth of JSON.
 //! - `rate.rs`, `duration.rs`, `time.rs`: text forms of these.
 //!
 //! Left out on purpose: decisions, which are the engine's. Every operation that is not here can be
@@ -30,11 +31,12 @@ mod job_type;
 mod ndjson;
 mod rate;
 mod retry_budget;
+mod state;
 mod time;
-mod warnings;
+pub mod views;
 
 pub use bulk::{Bulk, Filter, Ingest, Ingested, NewBulk};
-pub use dead::{Dead, DiscardCounts, RequeueCounts};
+pub use dead::{Dead, DeadCursor, DiscardCounts, InvalidCursor, RequeueCounts};
 pub use depth::is_too_deep;
 pub use duration::{InvalidDuration, duration_text, parse_duration};
 pub use error::Error;
@@ -46,19 +48,20 @@ pub use job_type::JobType;
 pub use ndjson::{FirstLine, NdjsonReader};
 pub use rate::{InvalidRate, parse_rate, rate_text};
 pub use retry_budget::{Backpressure, RetryBudget};
+pub use state::QueueState;
 pub use time::{InvalidTime, parse_time, time_text};
-pub use warnings::warnings_of;
 
 pub use fairlane_core::queue::{
     BulkCause, BulkMode, BulkRef, BulkState, BulkView, Cancellation, CongestionView, Difference, Discipline,
-    Explanation, GroupLine, GroupSettings, GroupView, JobLine, JobReceipt, JobRef, JobState, JobView,
-    LevelOrder, QueueView, Refusal, Settings, TypeSettings, TypeView,
+    Explanation, GroupLine, GroupPatch, GroupSettings, GroupView, JobLine, JobReceipt, JobRef, JobState,
+    JobView, LevelOrder, ListJobs, Listed, Listing, MadeDue, QueueView, Refusal, Requeued, Settings, Snapshot,
+    TypePatch, TypeSettings, TypeView,
 };
 pub use fairlane_core::{
     BulkId, Cost, GroupId, InvalidName, InvalidTrace, JobId, Level, Micros, OutOfRange, Rate, Trace, TypeId,
     Weight,
 };
-pub use fairlane_engine::{Engine, EngineError, EngineInfo};
+pub use fairlane_engine::{AuditProgress, AuditReport, Engine, EngineError, EngineInfo};
 #[cfg(feature = "targets")]
 pub use fairlane_targets::{
     AddressRule, BadSecret, BadTarget, CallbackSettings, CommandSettings, CommandTarget, HttpSettings,

@@ -27,7 +27,7 @@ fn a_file_is_loaded_and_sealed_and_loading_it_again_is_idempotent() {
     assert_eq!((loaded.code, loaded.stderr.as_str()), (0, ""));
     assert!(loaded.stdout.starts_with("news: 450 jobs (450 new, 0 existing), sealed"), "{}", loaded.stdout);
     let again = queue.json(&load(&file, &[]));
-    has_keys(&again, &["group", "bulk", "jobs", "created", "existing", "sealed", "elapsed_ms"]);
+    has_keys(&again, &["group", "id", "jobs", "created", "existing", "sealed", "elapsed_ms"]);
     assert_eq!((&again["created"], &again["existing"]), (&0.into(), &450.into()));
     let shown = queue.json(&["bulk", "show", NEWS[0], NEWS[1]]);
     assert_eq!(
@@ -111,13 +111,13 @@ fn a_bulk_action_is_shown_listed_held_resumed_and_cancelled() {
     let cancelled = queue.run(&["bulk", "cancel", NEWS[0], NEWS[1]]);
     assert!(cancelled.stdout.contains("3 jobs still to be dropped"), "{}", cancelled.stdout);
     let cancelled = state("cancel");
-    assert_eq!((&cancelled["state"], &cancelled["unfinished"]), (&"CANCELLED".into(), &3.into()));
+    assert_eq!((&cancelled["state"], &cancelled["unfinished"]), (&"cancelled".into(), &3.into()));
     for action in ["hold", "resume"] {
-        queue.run(&["bulk", action, NEWS[0], NEWS[1]]).failed(2, &["CANCELLED", "it has ended"]);
+        queue.run(&["bulk", action, NEWS[0], NEWS[1]]).failed(2, &["cancelled", "it has ended"]);
     }
     let watched = queue.run(&["bulk", "watch", NEWS[0], NEWS[1]]);
     assert_eq!((watched.code, watched.stderr.as_str()), (3, ""));
-    assert!(watched.stdout.starts_with("news: CANCELLED, 0 of 3 jobs done"), "{}", watched.stdout);
+    assert!(watched.stdout.starts_with("news: cancelled, 0 of 3 jobs done"), "{}", watched.stdout);
     for action in ["show", "hold", "resume", "cancel", "seal", "watch", "export"] {
         queue.run(&["bulk", action, "customer-7", "unknown"]).failed(2, &["no bulk action unknown"]);
     }
@@ -154,16 +154,16 @@ fn a_bulk_action_is_shown_with_its_callback_and_summary() {
     let show = ["bulk", "show", NEWS[0], NEWS[1]];
     let waiting = queue.json(&show);
     assert_eq!((&waiting["callback"]["url"], &waiting["fold"]), (&url.into(), &serde_json::Value::Null));
-    assert!(waiting["callback"]["state"].is_null());
+    assert!(waiting["callback_state"].is_null());
     let text = queue.run(&show).stdout;
     assert!(text.contains(&format!("callback  {url} (called when the bulk action has ended)")), "{text}");
 
     queue.work_off(NEWS[0], NEWS[1]);
     let ended = queue.json(&show);
-    assert_eq!((&ended["callback"]["state"], &ended["summary"]["total"]), (&"PENDING".into(), &2.into()));
+    assert_eq!((&ended["callback_state"], &ended["summary"]["total"]), (&"pending".into(), &2.into()));
     let text = queue.run(&show).stdout;
     for words in [
-        &format!("{} is PENDING", ended["callback"]["job"].as_str().unwrap()),
+        &format!("{} is pending", ended["callback"]["job"].as_str().unwrap()),
         "2 jobs: 1 succeeded, 1 failed, 0 cancelled",
         "2 attempts, 0 times throttled",
         "took    p50",

@@ -57,7 +57,7 @@ fn the_text_output_is_a_table_and_a_verdict() {
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     let verdict = "Nothing lost or run twice: 330 jobs";
     for word in
-        ["customer", "wait p99", "in a plain queue", "customer-C", "300", "1st", "2nd", "3rd", verdict]
+        ["group", "wait p99", "in a plain queue", "customer-C", "300", "1st", "2nd", "3rd", verdict]
     {
         assert!(ended.stdout.contains(word), "{word:?} is missing in: {}", ended.stdout);
     }

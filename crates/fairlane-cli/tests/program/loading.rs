@@ -113,7 +113,7 @@ fn a_closed_bulk_action_rejects_more_jobs() {
     };
     closed("news is sealed");
     queue.json(&["bulk", "cancel", NEWS[0], NEWS[1]]);
-    closed("news is CANCELLED");
+    closed("news is cancelled");
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn an_invalid_line_for_a_closed_bulk_action_suggests_no_retry() {
     };
     closed("news is sealed");
     queue.json(&["bulk", "cancel", NEWS[0], NEWS[1]]);
-    closed("news is CANCELLED");
+    closed("news is cancelled");
 }
 
 #[test]

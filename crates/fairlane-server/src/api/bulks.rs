@@ -10,9 +10,10 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use fairlane::{Bulk, BulkPlan, BulkView};
+use fairlane::{Bulk, BulkPlan, views};
 use fairlane_core::limits::{DELAY_MS_MAX, INTEGER_MAX};
 use fairlane_core::numbers::within;
+use fairlane_core::queue::BulkView;
 use fairlane_core::{BulkId, GroupId, Trace};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -22,7 +23,6 @@ use uuid::Uuid;
 
 use super::change::{self, PAGE};
 use super::groups::GroupPath;
-use super::views::BulkResponse;
 use crate::access::Caller;
 use crate::app::Shared;
 use crate::extract::{Json, Path, Query};
@@ -170,8 +170,8 @@ impl OpenedWith {
     ),
     request_body = NewBulk,
     responses(
-        (status = 201, description = "The bulk action is open", body = BulkResponse),
-        (status = 200, description = "The bulk action was opened before", body = BulkResponse),
+        (status = 201, description = "The bulk action is open", body = views::BulkView),
+        (status = 200, description = "The bulk action was opened before", body = views::BulkView),
         (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
@@ -181,7 +181,7 @@ async fn open(
     Idempotency(key): Idempotency,
     TraceOf(trace): TraceOf,
     Json(new): Json<NewBulk>,
-) -> Result<(StatusCode, Json<BulkResponse>), Problem> {
+) -> Result<(StatusCode, Json<views::BulkView>), Problem> {
     caller.check_group(&new.group)?;
     new.check()?;
     let (id, id_from) = match (&new.id, key) {
@@ -212,7 +212,7 @@ async fn open(
         )));
     }
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-    Ok((status, Json(view.into())))
+    Ok((status, Json((&view).into())))
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -232,7 +232,7 @@ struct Page {
 #[schema(as = Bulks)]
 struct BulksPage {
     /// The bulk actions in the order they were opened.
-    bulks: Vec<BulkResponse>,
+    bulks: Vec<views::BulkView>,
     /// Where the next page begins; absent at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
@@ -258,7 +258,7 @@ async fn list(
 ) -> Result<Json<BulksPage>, Problem> {
     let after = change::position(cursor.as_deref())?;
     let (bulks, next) = app.fairlane.group(&group).bulks(after, limit.unwrap_or(PAGE)).await?;
-    let bulks = bulks.into_iter().map(BulkResponse::from).collect();
+    let bulks = bulks.iter().map(views::BulkView::from).collect();
     Ok(Json(BulksPage { bulks, next: next.map(|next| next.to_string()) }))
 }
 
@@ -280,16 +280,16 @@ impl BulkPath {
     }
 }
 
-fn response(view: Result<BulkView, fairlane::Error>) -> Result<Json<BulkResponse>, Problem> {
-    Ok(Json(view?.into()))
+fn response(view: Result<BulkView, fairlane::Error>) -> Result<Json<views::BulkView>, Problem> {
+    Ok(Json((&view?).into()))
 }
 
 /// The response to an action that applies to an unfinished bulk action only.
-fn unfinished(view: BulkView, action: &str) -> Result<Json<BulkResponse>, Problem> {
+fn unfinished(view: BulkView, action: &str) -> Result<Json<views::BulkView>, Problem> {
     if !view.state.is_final() {
-        return Ok(Json(view.into()));
+        return Ok(Json((&view).into()));
     }
-    let (bulk, state) = (&view.bulk.id, view.state.as_str());
+    let (bulk, state) = (&view.bulk.id, view.state.name());
     Err(ProblemKind::Conflict
         .because(format!("bulk action {bulk} is {state}: it has ended, and there is nothing to {action}")))
 }
@@ -303,11 +303,14 @@ fn unfinished(view: BulkView, action: &str) -> Result<Json<BulkResponse>, Proble
     tag = "bulk actions",
     params(BulkPath),
     responses(
-        (status = 200, description = "The bulk action", body = BulkResponse),
+        (status = 200, description = "The bulk action", body = views::BulkView),
         (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
-async fn show(State(app): State<Shared>, Path(path): Path<BulkPath>) -> Result<Json<BulkResponse>, Problem> {
+async fn show(
+    State(app): State<Shared>,
+    Path(path): Path<BulkPath>,
+) -> Result<Json<views::BulkView>, Problem> {
     response(path.find(&app)?.view().await)
 }
 
@@ -332,7 +335,7 @@ struct Seal {
     params(BulkPath),
     request_body = Seal,
     responses(
-        (status = 200, description = "The bulk action", body = BulkResponse),
+        (status = 200, description = "The bulk action", body = views::BulkView),
         (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
@@ -340,7 +343,7 @@ async fn seal(
     State(app): State<Shared>,
     Path(path): Path<BulkPath>,
     Json(Seal { expected }): Json<Seal>,
-) -> Result<Json<BulkResponse>, Problem> {
+) -> Result<Json<views::BulkView>, Problem> {
     within("expected", expected.unwrap_or(0), 0, INTEGER_MAX)?;
     response(path.find(&app)?.seal(expected).await)
 }
@@ -355,11 +358,14 @@ async fn seal(
     tag = "bulk actions",
     params(BulkPath),
     responses(
-        (status = 200, description = "The bulk action", body = BulkResponse),
+        (status = 200, description = "The bulk action", body = views::BulkView),
         (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
-async fn hold(State(app): State<Shared>, Path(path): Path<BulkPath>) -> Result<Json<BulkResponse>, Problem> {
+async fn hold(
+    State(app): State<Shared>,
+    Path(path): Path<BulkPath>,
+) -> Result<Json<views::BulkView>, Problem> {
     unfinished(path.find(&app)?.hold().await?, "hold")
 }
 
@@ -373,14 +379,14 @@ async fn hold(State(app): State<Shared>, Path(path): Path<BulkPath>) -> Result<J
     tag = "bulk actions",
     params(BulkPath),
     responses(
-        (status = 200, description = "The bulk action", body = BulkResponse),
+        (status = 200, description = "The bulk action", body = views::BulkView),
         (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
 async fn resume(
     State(app): State<Shared>,
     Path(path): Path<BulkPath>,
-) -> Result<Json<BulkResponse>, Problem> {
+) -> Result<Json<views::BulkView>, Problem> {
     unfinished(path.find(&app)?.resume().await?, "resume")
 }
 
@@ -394,14 +400,14 @@ async fn resume(
     tag = "bulk actions",
     params(BulkPath),
     responses(
-        (status = 200, description = "The bulk action", body = BulkResponse),
+        (status = 200, description = "The bulk action", body = views::BulkView),
         (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
 async fn cancel(
     State(app): State<Shared>,
     Path(path): Path<BulkPath>,
-) -> Result<Json<BulkResponse>, Problem> {
+) -> Result<Json<views::BulkView>, Problem> {
     response(path.find(&app)?.cancel().await)
 }
 

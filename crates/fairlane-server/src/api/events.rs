@@ -108,7 +108,7 @@ async fn bulk_events(
     let last = last.id(&headers);
     // The subscription comes before the read, so that no change is missed between them.
     let states = app.live.bulks.subscribe(&app, &bulk);
-    let first = bulks::read(app.engine(), &bulk).await?.ok_or_else(|| {
+    let first = bulks::read(&app.fairlane, &bulk).await?.ok_or_else(|| {
         ProblemKind::NotFound.because(format!("there is no bulk action {} of group {}", bulk.id, bulk.group))
     })?;
     if first.is_end() && last.as_ref() == Some(&first.id) {

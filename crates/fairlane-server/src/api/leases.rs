@@ -17,6 +17,8 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
 use fairlane::is_too_deep;
+use fairlane::views::Time;
+use fairlane::views::schema::levels;
 use fairlane_core::limits::{LEASE_JOBS_MAX, LEASE_MS_MAX, LEASE_MS_MIN, TYPES_MAX};
 use fairlane_core::numbers::within;
 use fairlane_core::queue::LeasedJob;
@@ -28,7 +30,6 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::views::{levels, time};
 use crate::app::Shared;
 use crate::extract::{Json, Named};
 use crate::problem::{Problem, ProblemDocument, ProblemKind};
@@ -219,7 +220,8 @@ fn serialize(reply: &PollReply) -> Response {
     let wake_at = reply.wake_at.filter(|_| reply.jobs.is_empty());
     // Jobs of one batch were enqueued at one time, and formatting a time is slow.
     let batches = reply.jobs.chunk_by(|one, next| one.created_at == next.created_at);
-    let batches: Vec<(&[LeasedJob], String)> = batches.map(|jobs| (jobs, time(jobs[0].created_at))).collect();
+    let batches: Vec<(&[LeasedJob], String)> =
+        batches.map(|jobs| (jobs, Time(jobs[0].created_at).to_string())).collect();
     let mut jobs = Vec::with_capacity(reply.jobs.len());
     for (batch, created_at) in &batches {
         jobs.extend(batch.iter().map(|job| LeaseResponse::new(job, created_at)));

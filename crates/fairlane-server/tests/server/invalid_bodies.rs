@@ -118,7 +118,7 @@ async fn an_invalid_query_is_reported_with_a_plain_message() {
         ("/api/jobs?state=pending&limit=x", "invalid query: limit: expected an integer"),
         (
             "/api/jobs?state=nowhere",
-            "invalid query: state: \"nowhere\" is not one of PENDING, pending, READY",
+            "invalid query: state: \"nowhere\" is not one of pending, ready, waiting, in_flight",
         ),
         (
             "/api/jobs?stat=dead",

@@ -111,7 +111,8 @@ pub struct Arguments {
 #[derive(Serialize)]
 struct LoadSummary {
     group: String,
-    bulk: String,
+    /// The id of the bulk action.
+    id: String,
     /// Jobs in the file, including skipped ones.
     jobs: u64,
     created: u64,
@@ -151,7 +152,7 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     }
     let summary = LoadSummary {
         group: arguments.group,
-        bulk: arguments.bulk,
+        id: arguments.bulk,
         jobs: counts.jobs - begun.behind,
         created: counts.created,
         existing: counts.existing,
@@ -240,13 +241,13 @@ fn with_option_names(error: Error) -> Error {
 
 impl LoadSummary {
     fn text(&self) -> String {
-        let Self { bulk, jobs, created, existing, .. } = self;
+        let Self { id, jobs, created, existing, .. } = self;
         let mut counts = format!("{} new, {} existing", thousands(*created), thousands(*existing));
         if self.empty_lines > 0 {
             counts += &format!(", {} skipped", counted(self.empty_lines, "empty line"));
         }
         let end = if self.sealed { "sealed" } else { "left open" };
         let seconds = self.elapsed_ms as f64 / 1000.0;
-        format!("{bulk}: {} ({counts}), {end}, in {seconds:.1} s", counted(*jobs, "job"))
+        format!("{id}: {} ({counts}), {end}, in {seconds:.1} s", counted(*jobs, "job"))
     }
 }

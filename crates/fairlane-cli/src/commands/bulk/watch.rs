@@ -1,11 +1,11 @@
 //! `fairlane bulk watch`: the progress of a bulk action until it ends.
 
 use clap::Args;
-use fairlane::{BulkState, BulkView};
+use fairlane::{BulkState, BulkView, views};
 use indicatif::ProgressBar;
 
 use super::BulkSelector;
-use super::details::BulkDetails;
+use super::text;
 use crate::escape;
 use crate::failure::Failure;
 use crate::output;
@@ -47,13 +47,13 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
         return Err(Failure::Stopped(format!("bulk action {} continues", selector.bulk)));
     };
     let is_completed = view.state == BulkState::Completed;
-    let details = BulkDetails::new(&view);
-    selector.target.print(&details, || details.line())?;
+    let view = views::BulkView::from(&view);
+    selector.target.print(&view, || text::line(&view))?;
     if is_completed { Ok(()) } else { Err(Failure::Found(String::new())) }
 }
 
 fn show(bar: &ProgressBar, view: &BulkView) {
     bar.set_length(view.total);
     bar.set_position(view.succeeded + view.failed + view.cancelled);
-    bar.set_message(escape::line(&BulkDetails::new(view).line()).into_owned());
+    bar.set_message(escape::line(&text::line(&view.into())).into_owned());
 }

@@ -1,8 +1,7 @@
 //! Receipts of enqueued jobs in responses.
 
-use std::time::Duration;
-
-use fairlane::Error;
+use fairlane::Receipt;
+use fairlane::views::EnqueuedView;
 use fairlane_core::queue::{Difference, Enqueued, JobReceipt, JobRef, Refusal};
 use fairlane_core::{BulkId, GroupId, JobId};
 use serde::Serialize;
@@ -11,45 +10,18 @@ use utoipa::ToSchema;
 use crate::idempotency::{IdFrom, reused};
 use crate::problem::Problem;
 
-/// A job that is in the queue, added by this request or before.
-#[derive(Serialize, ToSchema)]
-#[schema(as = Enqueued)]
-pub struct JobEnqueued {
-    /// The group of the job.
-    #[schema(value_type = String)]
-    group: GroupId,
-    /// The id of the job.
-    #[schema(value_type = String)]
-    id: JobId,
-    /// Whether the job is new; otherwise it existed before, and nothing was changed.
-    pub created: bool,
-    /// The bulk action of a job that existed before.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
-    bulk: Option<BulkId>,
-    /// Unfinished jobs of its group that are not leased, right after this one was added.
-    backlog: u64,
-}
-
-impl JobEnqueued {
-    /// The job, if it is in the queue.
-    pub fn new(job: JobRef, id_from: IdFrom, receipt: JobReceipt, backlog: u64) -> Result<Self, Problem> {
-        let (created, bulk) = match effective(receipt, id_from) {
-            JobReceipt::Created => (true, None),
-            JobReceipt::Exists { bulk } => (false, bulk),
-            JobReceipt::Differs { difference, .. } if id_from == IdFrom::Derived => {
-                return Err(reused(&job, difference));
-            }
-            JobReceipt::Differs { difference, bulk: owner } => {
-                return Err(Error::Differs { job, difference, owner }.into());
-            }
-            JobReceipt::Refused { refusal, retry_after_ms } => {
-                let retry_after = Duration::from_millis(retry_after_ms);
-                return Err(Error::Refused { job, refusal, retry_after }.into());
-            }
-        };
-        let JobRef { group, id } = job;
-        Ok(Self { group, id, created, bulk, backlog })
+/// The job, if it is in the queue.
+pub fn enqueued_view(
+    job: JobRef,
+    id_from: IdFrom,
+    (receipt, backlog): (JobReceipt, u64),
+) -> Result<EnqueuedView, Problem> {
+    let receipt = effective(receipt, id_from);
+    match receipt {
+        JobReceipt::Differs { difference, .. } if id_from == IdFrom::Derived => {
+            Err(reused(&job, difference))
+        }
+        receipt => Ok(EnqueuedView::try_from(Receipt { job, receipt, backlog })?),
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::extract::{Request, State};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
+use fairlane::views::Time;
 use fairlane_core::limits::{
     DELAY_MS_MAX, EXTEND_JOBS_MAX, JSON_DEPTH_MAX, LEASE_MS_MAX, LEASE_MS_MIN, NOTE_BYTES_MAX,
     RETRY_AFTER_MS_MAX, SETTLE_JOBS_MAX,
@@ -21,7 +22,6 @@ use utoipa::ToSchema;
 use super::LEASE_MS;
 use crate::access::Caller;
 use crate::api::jobs::AtMost;
-use crate::api::views::time;
 use crate::app::Shared;
 use crate::extract::{Json, Object, check_content_type, parse_json, read_body};
 use crate::problem::{Problem, ProblemDocument, ProblemKind};
@@ -74,8 +74,7 @@ struct ExtensionResponse {
     status: ExtensionStatus,
     /// When the lease ends.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(format = DateTime)]
-    until: Option<String>,
+    until: Option<Time>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -89,10 +88,10 @@ enum ExtensionStatus {
 impl From<Extension> for ExtensionResponse {
     fn from(extension: Extension) -> Self {
         match extension {
-            Extension::Until(until) => Self { status: ExtensionStatus::Extended, until: Some(time(until)) },
+            Extension::Until(until) => Self { status: ExtensionStatus::Extended, until: Some(Time(until)) },
             Extension::Lost => Self { status: ExtensionStatus::Lost, until: None },
             Extension::Cancelled(until) => {
-                Self { status: ExtensionStatus::Cancelled, until: Some(time(until)) }
+                Self { status: ExtensionStatus::Cancelled, until: Some(Time(until)) }
             }
         }
     }

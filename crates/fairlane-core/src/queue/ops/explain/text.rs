@@ -365,7 +365,7 @@ fn bulk_text(bulk: &BulkView) -> String {
     format!(
         "{}: {}, mode {}, {} of {} ended ({} failed, {} cancelled), {} set aside",
         bulk.bulk.id,
-        bulk.state.as_str(),
+        bulk.state.name(),
         bulk.mode.as_str(),
         number(ended),
         counted(bulk.total, "job"),
