@@ -22,7 +22,7 @@ use serde::Serialize;
 
 use crate::error::Error;
 use crate::job::Job;
-use crate::retry_budget::{PollBackoff, RetryBudget, RetryLoop};
+use crate::retry_budget::{PollBackoff, RetryLoop, Waiting};
 
 pub use export::Filter;
 pub use ingest::{Ingest, Ingested};
@@ -234,7 +234,7 @@ impl Bulk {
     /// Waits until the bulk action is completed, failed or cancelled, and calls `progress` with its
     /// view at each poll. Retries for a minute while the engine does not reply.
     pub async fn finished_with(&self, mut progress: impl FnMut(&BulkView)) -> Result<BulkView, Error> {
-        let mut retries = RetryLoop::new(RetryBudget::default(), None);
+        let mut retries = RetryLoop::new(Waiting::default());
         let mut backoff = PollBackoff::new();
         loop {
             if let Some(found) = retries.reply_or_wait(self.inspect().await).await? {

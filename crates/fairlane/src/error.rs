@@ -8,6 +8,7 @@ use fairlane_engine::EngineError;
 
 use crate::duration::duration_text;
 use crate::rate::InvalidRate;
+use crate::retry_budget::Backpressure;
 
 /// An error of the library.
 #[derive(Debug, thiserror::Error)]
@@ -183,9 +184,16 @@ pub enum Error {
     GaveUp {
         /// The time without progress.
         waited: Duration,
-        /// What the call waited for.
+        /// What the call waited for, in words.
         reason: String,
+        /// What the call waited for.
+        backpressure: Backpressure,
+        /// The delay before a retry can succeed; zero if it is not known.
+        retry_after: Duration,
     },
+    /// A wait was interrupted; see [`JobSender::interrupted_by`](crate::JobSender::interrupted_by).
+    #[error("interrupted while waiting for the queue")]
+    Interrupted,
     /// A line of a source is invalid.
     #[error("line {line}: {reason}")]
     Line {
@@ -212,16 +220,11 @@ impl Error {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Engine(error) => error.is_retryable(),
-            Self::Refused { refusal, .. } => is_full(*refusal),
+            Self::Refused { refusal, .. } => refusal.is_full(),
             Self::GaveUp { .. } => true,
             _ => false,
         }
     }
-}
-
-/// Whether room may become free without a change of settings.
-pub(crate) fn is_full(refusal: Refusal) -> bool {
-    refusal.is_full()
 }
 
 /// The meaning of a refusal, and what to do about it.

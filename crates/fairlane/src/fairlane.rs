@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use fairlane_core::GroupId;
 use fairlane_core::queue::{
-    CancelJob, Cancellation, Enqueued, GroupLine, InspectQueue, JobRef, ListGroups, ListJobs, Listed, NewJob,
-    QueueSet, QueueView, SetQueue, Settings,
+    CancelJob, Cancellation, GroupLine, InspectQueue, JobRef, ListGroups, ListJobs, Listed, NewJob, QueueSet,
+    QueueView, SetQueue, Settings,
 };
 use fairlane_engine::{AuditProgress, AuditReport, Engine, EngineError};
 use fairlane_worker::Worker;
@@ -18,7 +18,8 @@ use crate::group::Group;
 use crate::job::{Job, Receipt};
 use crate::job_handle::JobHandle;
 use crate::job_type::JobType;
-use crate::retry_budget::{RetryBudget, RetryLoop, enqueue_step, step_length};
+use crate::retry_budget::RetryBudget;
+use crate::sender::{JobSender, Sent};
 
 /// A handle to a queue. Clones refer to the same queue.
 ///
@@ -98,10 +99,16 @@ impl Fairlane {
     /// the jobs is invalid. After any other error all jobs may be sent again, since a job with an
     /// id is not added twice.
     pub async fn enqueue_all(&self, jobs: impl IntoIterator<Item = Job>) -> Result<Vec<Receipt>, Error> {
-        let jobs = into_new(jobs)?;
+        self.enqueue_commands(into_new(jobs)?).await
+    }
+
+    /// As [`enqueue_all`](Self::enqueue_all), for jobs as the engine's operation takes them
+    /// ([`Job::into_command`]).
+    pub async fn enqueue_commands(&self, jobs: Vec<NewJob>) -> Result<Vec<Receipt>, Error> {
         let names: Vec<_> = jobs.iter().map(|new| new.job.clone()).collect();
         let enqueued = self.engine.enqueue_all(jobs).await?;
-        Ok(receipts(names, enqueued).collect())
+        let replies = names.into_iter().zip(enqueued.receipts.into_iter().zip(enqueued.backlogs));
+        Ok(replies.map(|(job, (receipt, backlog))| Receipt { job, receipt, backlog }).collect())
     }
 
     /// As [`enqueue_all`](Self::enqueue_all), but retries while the queue is full or does not
@@ -112,16 +119,18 @@ impl Fairlane {
         budget: RetryBudget,
     ) -> Result<Vec<Receipt>, Error> {
         let jobs = into_new(jobs)?;
-        let mut all = Vec::with_capacity(jobs.len());
-        let mut retries = RetryLoop::new(budget, None);
-        let mut rest = &jobs[..];
-        while !rest.is_empty() {
-            let (step, others) = rest.split_at(step_length(rest));
-            rest = others;
-            let enqueued = enqueue_step(&*self.engine, step, &mut retries).await?;
-            all.extend(receipts(step.iter().map(|new| new.job.clone()), enqueued));
+        let mut sender = self.sender().retry_budget(budget);
+        for new in jobs {
+            sender.push((), new).await?;
         }
-        Ok(all)
+        sender.flush().await?;
+        let receipt = |Sent { new, receipt, backlog, .. }| Receipt { job: new.job, receipt, backlog };
+        Ok(sender.take_sent().into_iter().map(receipt).collect())
+    }
+
+    /// A sender of jobs in order, for streams of any length in constant memory.
+    pub fn sender<T>(&self) -> JobSender<T> {
+        JobSender::new(self.engine.clone())
     }
 
     /// A bulk action of a group: many jobs that finish together. Open it, or refer to one opened
@@ -215,11 +224,6 @@ impl Fairlane {
 /// The error of a reply that violates the protocol.
 pub(crate) fn broken(reason: &str) -> Error {
     Error::Engine(EngineError::Broken { reason: reason.to_owned() })
-}
-
-fn receipts(names: impl IntoIterator<Item = JobRef>, enqueued: Enqueued) -> impl Iterator<Item = Receipt> {
-    let replies = enqueued.receipts.into_iter().zip(enqueued.backlogs);
-    names.into_iter().zip(replies).map(|(job, (receipt, backlog))| Receipt { job, receipt, backlog })
 }
 
 fn into_new(jobs: impl IntoIterator<Item = Job>) -> Result<Vec<NewJob>, Error> {

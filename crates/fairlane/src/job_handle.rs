@@ -11,7 +11,7 @@ use fairlane_engine::Engine;
 
 use crate::error::Error;
 use crate::fairlane::broken;
-use crate::retry_budget::{PollBackoff, RetryBudget, RetryLoop};
+use crate::retry_budget::{PollBackoff, RetryLoop, Waiting};
 
 /// A handle to one job, made with [`Fairlane::job`](crate::Fairlane::job).
 ///
@@ -49,7 +49,7 @@ impl JobHandle {
     /// if there is no such job, or no longer. Retries for a minute while the engine does not reply.
     pub async fn finished(&self) -> Result<Option<JobView>, Error> {
         let job = self.name()?;
-        let mut retries = RetryLoop::new(RetryBudget::default(), None);
+        let mut retries = RetryLoop::new(Waiting::default());
         let mut backoff = PollBackoff::new();
         loop {
             let reply = self.engine.call(InspectJob { job: job.clone() }).await;

@@ -9,7 +9,8 @@
 //! - `callbacks.rs`: a worker that delivers the callbacks of bulk actions (feature `targets`).
 //! - `group.rs`, `job_type.rs`: shares and limits. `dead.rs`: jobs that failed for good.
 //! - `state.rs`: the state of a queue and warnings about it. `views.rs`: what is shown, as JSON.
-//! - `retry_budget.rs`: retries when the queue is full or does not reply. `error.rs`: errors.
+//! - `sender.rs`: sends jobs in order; `retry_budget.rs`: retries when the queue is full or does not
+//!   reply. `error.rs`: errors.
 //! - `depth.rs`: the nesting depth of JSON.
 //! - `rate.rs`, `duration.rs`, `time.rs`: text forms of these.
 //!
@@ -31,6 +32,7 @@ mod job_type;
 mod ndjson;
 mod rate;
 mod retry_budget;
+mod sender;
 mod state;
 mod time;
 pub mod views;
@@ -48,14 +50,15 @@ pub use job_type::JobType;
 pub use ndjson::{FirstLine, NdjsonReader};
 pub use rate::{InvalidRate, parse_rate, rate_text};
 pub use retry_budget::{Backpressure, RetryBudget};
+pub use sender::{JobSender, Sent};
 pub use state::QueueState;
 pub use time::{InvalidTime, parse_time, time_text};
 
 pub use fairlane_core::queue::{
     BulkCause, BulkMode, BulkRef, BulkState, BulkView, Cancellation, CongestionView, Difference, Discipline,
     Explanation, GroupLine, GroupPatch, GroupSettings, GroupView, JobLine, JobReceipt, JobRef, JobState,
-    JobView, LevelOrder, ListJobs, Listed, Listing, MadeDue, QueueView, Refusal, Requeued, Settings, Snapshot,
-    TypePatch, TypeSettings, TypeView,
+    JobView, LevelOrder, ListJobs, Listed, Listing, MadeDue, QueueView, Refusal, Requeued, Settings,
+    Snapshot, TypePatch, TypeSettings, TypeView,
 };
 pub use fairlane_core::{
     BulkId, Cost, GroupId, InvalidName, InvalidTrace, JobId, Level, Micros, OutOfRange, Rate, Trace, TypeId,

@@ -12,8 +12,8 @@ use std::time::Duration;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use fairlane::views::{CancellationView, EnqueuedView, ExplanationView, JobView, RequeuedView};
-use fairlane::{Cancellation, Error};
-use fairlane_core::queue::{Enqueued, JobRef, NewJob, Requeued};
+use fairlane::{Cancellation, Requeued};
+use fairlane_core::queue::JobRef;
 use fairlane_core::{GroupId, JobId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -83,18 +83,15 @@ async fn enqueue(
     let CheckedJob { new, id_from } = app.parsers.parse(body, parse).await?;
     caller.check_group(&new.job.group)?;
     app.check_type(&caller, &new.type_id).await?;
-    let enqueued = match id_from {
-        IdFrom::Random => retry_random_ids(&app, || add(&app, vec![new.clone()])).await?,
-        IdFrom::Request | IdFrom::Derived => add(&app, vec![new.clone()]).await?,
+    let add = || app.fairlane.enqueue_commands(vec![new.clone()]);
+    let receipts = match id_from {
+        IdFrom::Random => retry_random_ids(&app, add).await?,
+        IdFrom::Request | IdFrom::Derived => add().await?,
     };
-    let receipt = enqueued.receipts.into_iter().zip(enqueued.backlogs).next();
+    let receipt = receipts.into_iter().next();
     let receipt = receipt.ok_or_else(|| ProblemKind::Broken.because("the reply to an enqueue is empty"))?;
-    let job = enqueued_view(new.job, id_from, receipt)?;
+    let job = enqueued_view(receipt, id_from)?;
     Ok((if job.created { StatusCode::CREATED } else { StatusCode::OK }, Json(job)))
-}
-
-async fn add(app: &Shared, jobs: Vec<NewJob>) -> Result<Enqueued, Error> {
-    Ok(app.engine().enqueue_all(jobs).await?)
 }
 
 /// Enqueues up to 1,000 jobs
@@ -133,13 +130,13 @@ async fn enqueue_batch(
         caller.check_group(&job.new.job.group)?;
         app.check_type(&caller, &job.new.type_id).await?;
     }
-    let all = || jobs.iter().map(|job| job.new.clone()).collect();
-    let enqueued = match jobs.iter().any(|job| job.id_from == IdFrom::Random) {
-        true => retry_random_ids(&app, || add(&app, all())).await?,
-        false => add(&app, all()).await?,
+    let add = || app.fairlane.enqueue_commands(jobs.iter().map(|job| job.new.clone()).collect());
+    let receipts = match jobs.iter().any(|job| job.id_from == IdFrom::Random) {
+        true => retry_random_ids(&app, add).await?,
+        false => add().await?,
     };
-    let refs = jobs.into_iter().map(|job| (job.new.job, job.id_from));
-    Ok(Json(BatchEnqueued::new(refs, enqueued)))
+    let id_from = jobs.iter().map(|job| job.id_from);
+    Ok(Json(BatchEnqueued::new(receipts.into_iter().zip(id_from))))
 }
 
 /// Shows a job
@@ -182,7 +179,10 @@ async fn show(State(app): State<Shared>, path: Path<(String, String)>) -> Result
         (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
-async fn why(State(app): State<Shared>, path: Path<(String, String)>) -> Result<Json<ExplanationView>, Problem> {
+async fn why(
+    State(app): State<Shared>,
+    path: Path<(String, String)>,
+) -> Result<Json<ExplanationView>, Problem> {
     let job = job_ref(&path)?;
     let explanation = app.fairlane.job(&job.group, &job.id).explain().await?;
     explanation.map(|explanation| Json((&explanation).into())).ok_or_else(|| unknown(&job))

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use crate::error::Error;
-use crate::retry_budget::{RetryBudget, RetryLoop};
+use crate::retry_budget::{RetryLoop, Waiting};
 use crate::views::{ErrorView, Time};
 
 use super::Bulk;
@@ -71,7 +71,7 @@ impl Bulk {
     pub async fn export(&self, mut writer: impl AsyncWrite + Unpin, filter: Filter) -> Result<u64, Error> {
         let mut exported = 0;
         let mut cursor = Some(0);
-        let mut retries = RetryLoop::new(RetryBudget::default(), None);
+        let mut retries = RetryLoop::new(Waiting::default());
         self.view().await?;
         while let Some(from) = cursor {
             let command = ListJobs {

@@ -2,7 +2,7 @@
 
 use fairlane::Receipt;
 use fairlane::views::EnqueuedView;
-use fairlane_core::queue::{Difference, Enqueued, JobReceipt, JobRef, Refusal};
+use fairlane_core::queue::{Difference, JobReceipt, JobRef, Refusal};
 use fairlane_core::{BulkId, GroupId, JobId};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -11,26 +11,23 @@ use crate::idempotency::{IdFrom, reused};
 use crate::problem::Problem;
 
 /// The job, if it is in the queue.
-pub fn enqueued_view(
-    job: JobRef,
-    id_from: IdFrom,
-    (receipt, backlog): (JobReceipt, u64),
-) -> Result<EnqueuedView, Problem> {
-    let receipt = effective(receipt, id_from);
-    match receipt {
-        JobReceipt::Differs { difference, .. } if id_from == IdFrom::Derived => {
+pub fn enqueued_view(receipt: Receipt, id_from: IdFrom) -> Result<EnqueuedView, Problem> {
+    match effective(receipt, id_from) {
+        Receipt { job, receipt: JobReceipt::Differs { difference, .. }, .. }
+            if id_from == IdFrom::Derived =>
+        {
             Err(reused(&job, difference))
         }
-        receipt => Ok(EnqueuedView::try_from(Receipt { job, receipt, backlog })?),
+        receipt => Ok(EnqueuedView::try_from(receipt)?),
     }
 }
 
 /// The receipt for the client. A job that exists with a random id was created by this request, in
 /// an attempt whose reply was lost.
-fn effective(receipt: JobReceipt, id_from: IdFrom) -> JobReceipt {
-    match (receipt, id_from) {
-        (JobReceipt::Exists { .. }, IdFrom::Random) => JobReceipt::Created,
-        (receipt, _) => receipt,
+fn effective(receipt: Receipt, id_from: IdFrom) -> Receipt {
+    match (&receipt.receipt, id_from) {
+        (JobReceipt::Exists { .. }, IdFrom::Random) => Receipt { receipt: JobReceipt::Created, ..receipt },
+        _ => receipt,
     }
 }
 
@@ -51,14 +48,9 @@ pub struct BatchEnqueued {
 
 impl BatchEnqueued {
     /// The receipts of these jobs, in their order.
-    pub fn new(jobs: impl Iterator<Item = (JobRef, IdFrom)>, enqueued: Enqueued) -> Self {
-        let receipts = enqueued.receipts.into_iter().zip(enqueued.backlogs);
-        let receipts: Vec<ReceiptResponse> = jobs
-            .zip(receipts)
-            .map(|((job, id_from), (receipt, backlog))| {
-                ReceiptResponse::new(job, effective(receipt, id_from), backlog)
-            })
-            .collect();
+    pub fn new(receipts: impl Iterator<Item = (Receipt, IdFrom)>) -> Self {
+        let receipts: Vec<ReceiptResponse> =
+            receipts.map(|(receipt, id_from)| effective(receipt, id_from).into()).collect();
         let count = |status: Status| receipts.iter().filter(|receipt| receipt.status == status).count();
         Self {
             created: count(Status::Created),
@@ -167,8 +159,8 @@ impl From<Difference> for ReceiptReason {
     }
 }
 
-impl ReceiptResponse {
-    fn new(JobRef { group, id }: JobRef, receipt: JobReceipt, backlog: u64) -> Self {
+impl From<Receipt> for ReceiptResponse {
+    fn from(Receipt { job: JobRef { group, id }, receipt, backlog }: Receipt) -> Self {
         let (status, bulk, reason, retry_after_ms) = match receipt {
             JobReceipt::Created => (Status::Created, None, None, None),
             JobReceipt::Exists { bulk } => (Status::Exists, bulk, None, None),
