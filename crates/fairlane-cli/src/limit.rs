@@ -15,6 +15,20 @@ pub enum Limit<T> {
     None,
 }
 
+impl<T> From<Limit<T>> for Option<T> {
+    fn from(limit: Limit<T>) -> Self {
+        match limit {
+            Limit::At(value) => Some(value),
+            Limit::None => None,
+        }
+    }
+}
+
+/// The change of `--pause` or `--resume`, if one of them is given.
+pub fn paused(pause: bool, resume: bool) -> Option<bool> {
+    (pause || resume).then_some(pause)
+}
+
 /// Parses a rate or `none`.
 pub fn rate_or_none(text: &str) -> Result<Limit<Rate>, String> {
     if text == "none" {

@@ -43,7 +43,7 @@ use crate::engine_rpc;
 use crate::guard::{guard, set_security_headers};
 use crate::health;
 use crate::metrics;
-use crate::problem::ProblemKind;
+use crate::problem::{Fault, ProblemDocument, ProblemKind};
 
 /// The head of the description.
 #[derive(utoipa::OpenApi)]
@@ -65,7 +65,8 @@ use crate::problem::ProblemKind;
         (name = "congestion", description = "Which groups wait, and for how long."),
         (name = "queue", description = "State, settings and audit of the queue."),
         (name = "operation", description = "Health and metrics."),
-    )
+    ),
+    components(schemas(ProblemDocument, Fault))
 )]
 struct Description;
 

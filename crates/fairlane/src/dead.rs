@@ -44,10 +44,20 @@ const PAGES_MAX: usize = 40;
 #[derive(Clone)]
 pub struct Dead {
     engine: Arc<dyn Engine>,
-    group: Option<String>,
-    job_type: Option<String>,
-    code: Option<String>,
-    older_than: Option<Duration>,
+    filter: DeadFilter,
+}
+
+/// Which dead jobs to select; fields that are `None` match every job.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeadFilter {
+    /// Jobs of this group.
+    pub group: Option<String>,
+    /// Jobs of this type.
+    pub job_type: Option<String>,
+    /// Jobs whose last error has this code.
+    pub code: Option<String>,
+    /// Jobs that died longer ago than this, by this machine's clock.
+    pub older_than: Option<Duration>,
 }
 
 /// The number of jobs by the outcome of a requeue.
@@ -113,32 +123,41 @@ impl FromStr for DeadCursor {
 
 impl Dead {
     pub(crate) fn new(engine: Arc<dyn Engine>) -> Self {
-        Self { engine, group: None, job_type: None, code: None, older_than: None }
+        Self { engine, filter: DeadFilter::default() }
+    }
+
+    /// Selects the jobs of this filter.
+    pub fn filter(self, filter: DeadFilter) -> Self {
+        Self { filter, ..self }
     }
 
     /// Selects jobs of this group.
-    pub fn group(self, group: impl Into<String>) -> Self {
-        Self { group: Some(group.into()), ..self }
+    pub fn group(mut self, group: impl Into<String>) -> Self {
+        self.filter.group = Some(group.into());
+        self
     }
 
     /// Selects jobs of this type.
-    pub fn job_type(self, job_type: impl Into<String>) -> Self {
-        Self { job_type: Some(job_type.into()), ..self }
+    pub fn job_type(mut self, job_type: impl Into<String>) -> Self {
+        self.filter.job_type = Some(job_type.into());
+        self
     }
 
     /// Selects jobs whose last error has this code.
-    pub fn code(self, code: impl Into<String>) -> Self {
-        Self { code: Some(code.into()), ..self }
+    pub fn code(mut self, code: impl Into<String>) -> Self {
+        self.filter.code = Some(code.into());
+        self
     }
 
     /// Selects jobs that died longer ago than this, by this machine's clock.
-    pub fn older_than(self, age: Duration) -> Self {
-        Self { older_than: Some(age), ..self }
+    pub fn older_than(mut self, age: Duration) -> Self {
+        self.filter.older_than = Some(age);
+        self
     }
 
     /// The first `limit` selected jobs, oldest first.
     pub async fn list(&self, limit: usize) -> Result<Vec<JobLine>, Error> {
-        let (filter, mut cursor, mut found) = (self.filter()?, Some(0), Vec::new());
+        let (filter, mut cursor, mut found) = (self.checked_filter()?, Some(0), Vec::new());
         while let Some(from) = cursor.filter(|_| found.len() < limit) {
             let page = filter.read(&*self.engine, from, LIST_JOBS_MAX).await?;
             found.extend(page.jobs.into_iter().filter(|line| filter.includes(line)));
@@ -151,7 +170,7 @@ impl Dead {
     /// A page of at most `limit` (up to 500) selected jobs, oldest first, and the cursor of the
     /// next page. The first page is at 0. A page may be short or empty although more follow.
     pub async fn page(&self, cursor: u64, limit: usize) -> Result<(Vec<JobLine>, Option<u64>), Error> {
-        let (filter, mut next, mut found) = (self.filter()?, Some(cursor), Vec::new());
+        let (filter, mut next, mut found) = (self.checked_filter()?, Some(cursor), Vec::new());
         for _ in 0..PAGES_MAX {
             let Some(from) = next.filter(|_| found.len() < limit) else { break };
             let page = filter.read(&*self.engine, from, limit - found.len()).await?;
@@ -204,13 +223,16 @@ impl Dead {
         Ok(self.apply(Action::Discard, jobs).await?.into())
     }
 
-    fn filter(&self) -> Result<Filter<'_>, Error> {
+    fn checked_filter(&self) -> Result<Filter<'_>, Error> {
         let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Ok(Filter {
-            group: self.group.as_ref().map(GroupId::new).transpose()?,
-            type_id: self.job_type.as_ref().map(TypeId::new).transpose()?,
-            code: self.code.as_deref(),
-            died_before: self.older_than.map(|age| Micros(since_1970.saturating_sub(age).as_micros() as u64)),
+            group: self.filter.group.as_ref().map(GroupId::new).transpose()?,
+            type_id: self.filter.job_type.as_ref().map(TypeId::new).transpose()?,
+            code: self.filter.code.as_deref(),
+            died_before: self
+                .filter
+                .older_than
+                .map(|age| Micros(since_1970.saturating_sub(age).as_micros() as u64)),
         })
     }
 
@@ -220,7 +242,7 @@ impl Dead {
         from: Option<DeadCursor>,
         scanned_max: u64,
     ) -> Result<(Outcomes, Option<DeadCursor>), Error> {
-        let (filter, mut outcomes, mut scanned) = (self.filter()?, Outcomes::default(), 0);
+        let (filter, mut outcomes, mut scanned) = (self.checked_filter()?, Outcomes::default(), 0);
         let mut rank = from.map_or(0, |cursor| cursor.rank);
         let mut began_at = from.and_then(|cursor| cursor.began_at);
         while scanned < scanned_max {

@@ -38,7 +38,7 @@ mod time;
 pub mod views;
 
 pub use bulk::{Bulk, Filter, Ingest, Ingested, NewBulk};
-pub use dead::{Dead, DeadCursor, DiscardCounts, InvalidCursor, RequeueCounts};
+pub use dead::{Dead, DeadCursor, DeadFilter, DiscardCounts, InvalidCursor, RequeueCounts};
 pub use depth::is_too_deep;
 pub use duration::{InvalidDuration, duration_text, parse_duration};
 pub use error::Error;

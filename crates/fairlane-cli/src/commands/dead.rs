@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use fairlane::views::JobView;
-use fairlane::{Dead, Error, Fairlane, Problem, parse_duration};
+use fairlane::{Dead, DeadFilter, Error, Fairlane, Problem, parse_duration};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -135,20 +135,16 @@ async fn discard(selection: Selection) -> Result<(), Failure> {
 
 impl Filter {
     fn of(&self, fairlane: &Fairlane) -> Dead {
-        let mut dead = fairlane.dead();
-        if let Some(group) = &self.group {
-            dead = dead.group(group);
+        fairlane.dead().filter(self.filter())
+    }
+
+    fn filter(&self) -> DeadFilter {
+        DeadFilter {
+            group: self.group.clone(),
+            job_type: self.job_type.clone(),
+            code: self.code.clone(),
+            older_than: self.older_than,
         }
-        if let Some(job_type) = &self.job_type {
-            dead = dead.job_type(job_type);
-        }
-        if let Some(code) = &self.code {
-            dead = dead.code(code);
-        }
-        if let Some(age) = self.older_than {
-            dead = dead.older_than(age);
-        }
-        dead
     }
 
     /// Converts an error; a key that is bound to groups needs `--group`.
@@ -160,15 +156,11 @@ impl Filter {
             failure => failure,
         }
     }
-
-    fn is_empty(&self) -> bool {
-        self.group.is_none() && self.job_type.is_none() && self.code.is_none() && self.older_than.is_none()
-    }
 }
 
 impl Selection {
     async fn find(&self) -> Result<Dead, Failure> {
-        if self.all != self.filter.is_empty() {
+        if self.all != (self.filter.filter() == DeadFilter::default()) {
             return Err(Failure::bad_input(
                 "select the jobs with --group, --type, --code or --older-than, or with --all alone for every dead job",
             ));

@@ -2,12 +2,12 @@
 
 use clap::{Args, Subcommand};
 use fairlane::views::{GroupLineView, GroupSettingsView, GroupView};
-use fairlane::{GroupId, Rate};
+use fairlane::{GroupId, GroupPatch, Rate, Weight};
 use fairlane_core::limits::WEIGHT_MAX;
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::limit::{Limit, limit_text, number_or_none, rate_or_none, within};
+use crate::limit::{Limit, limit_text, number_or_none, paused, rate_or_none, within};
 use crate::overview::{is_held_up_by_pause, paused_warnings};
 use crate::tables::{self, counted, thousands};
 use crate::target::{QueueTarget, list_length};
@@ -113,32 +113,20 @@ async fn show(name: &str, target: &QueueTarget) -> Result<(), Failure> {
 }
 
 async fn set(arguments: SetArguments) -> Result<(), Failure> {
-    let SetArguments { weight, rate, concurrency, base_priority, pause, resume, reset_congestion, .. } =
-        arguments;
-    let nothing = weight.is_none() && rate.is_none() && concurrency.is_none() && base_priority.is_none();
-    if nothing && !pause && !resume && !reset_congestion {
+    let patch = GroupPatch {
+        weight: arguments.weight.map(Weight::new).transpose().map_err(fairlane::Error::from)?,
+        rate: arguments.rate.map(Option::from),
+        concurrency: arguments.concurrency.map(Option::from),
+        base_priority: arguments.base_priority,
+        paused: paused(arguments.pause, arguments.resume),
+    };
+    if patch == GroupPatch::default() && !arguments.reset_congestion {
         return Err(Failure::bad_input("nothing to set; give a setting, such as --weight 3 or --pause"));
     }
-    let mut group = arguments.target.attach_or_make().await?.group(&arguments.group);
-    if let Some(weight) = weight {
-        group = group.weight(weight);
+    let mut group = arguments.target.attach_or_make().await?.group(&arguments.group).patch(patch);
+    if arguments.reset_congestion {
+        group = group.reset_congestion();
     }
-    group = match rate {
-        Some(Limit::At(rate)) => group.rate(rate),
-        Some(Limit::None) => group.no_rate(),
-        None => group,
-    };
-    group = match concurrency {
-        Some(Limit::At(concurrency)) => group.concurrency(concurrency),
-        Some(Limit::None) => group.no_concurrency(),
-        None => group,
-    };
-    if let Some(base_priority) = base_priority {
-        group = group.base_priority(base_priority);
-    }
-    group = if pause { group.pause() } else { group };
-    group = if resume { group.resume() } else { group };
-    group = if reset_congestion { group.reset_congestion() } else { group };
     let settings = group.apply().await?.into();
     arguments.target.print(&settings, || tables::prose(&settings_text(&arguments.group, &settings)))
 }

@@ -4,11 +4,11 @@ use std::fmt::Display;
 
 use clap::{Args, Subcommand};
 use fairlane::views::{TypeSettingsView, TypeView};
-use fairlane::{Micros, Rate, TypeId, TypeSettings, rate_text, time_text};
+use fairlane::{Micros, Rate, TypeId, TypePatch, TypeSettings, rate_text, time_text};
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::limit::{Limit, limit_text, number_or_none, rate_now_text, rate_or_none};
+use crate::limit::{Limit, limit_text, number_or_none, paused, rate_now_text, rate_or_none};
 use crate::tables::{self, counted, thousands};
 use crate::target::QueueTarget;
 
@@ -127,28 +127,16 @@ async fn remove(name: &str, target: &QueueTarget) -> Result<(), Failure> {
 }
 
 async fn set(arguments: SetArguments) -> Result<(), Failure> {
-    let SetArguments { rate, concurrency, max_retry_count, pause, resume, .. } = arguments;
-    if rate.is_none() && concurrency.is_none() && max_retry_count.is_none() && !pause && !resume {
+    let patch = TypePatch {
+        rate: arguments.rate.map(Option::from),
+        concurrency: arguments.concurrency.map(Option::from),
+        paused: paused(arguments.pause, arguments.resume),
+        max_retry_count: arguments.max_retry_count.map(Option::from),
+    };
+    if patch == TypePatch::default() {
         return Err(Failure::bad_input("nothing to set; give a setting, such as --rate 50/s or --pause"));
     }
-    let mut job_type = arguments.target.attach_or_make().await?.job_type(&arguments.job_type);
-    job_type = match rate {
-        Some(Limit::At(rate)) => job_type.rate(rate),
-        Some(Limit::None) => job_type.no_rate(),
-        None => job_type,
-    };
-    job_type = match concurrency {
-        Some(Limit::At(concurrency)) => job_type.concurrency(concurrency),
-        Some(Limit::None) => job_type.no_concurrency(),
-        None => job_type,
-    };
-    job_type = match max_retry_count {
-        Some(Limit::At(count)) => job_type.max_retry_count(count),
-        Some(Limit::None) => job_type.default_max_retry_count(),
-        None => job_type,
-    };
-    job_type = if pause { job_type.pause() } else { job_type };
-    job_type = if resume { job_type.resume() } else { job_type };
+    let job_type = arguments.target.attach_or_make().await?.job_type(&arguments.job_type).patch(patch);
     let settings = job_type.apply().await?;
     let view = TypeSettingsView::from(&settings);
     arguments.target.print(&view, || tables::prose(&settings_text(&arguments.job_type, &settings)))

@@ -9,7 +9,7 @@ use utoipa_axum::routes;
 
 use crate::app::Shared;
 use crate::extract::Json;
-use crate::problem::{Problem, ProblemDocument, ProblemKind};
+use crate::problem::{Problem, ProblemKind};
 
 /// Findings that a response lists; it counts all of them.
 const LISTED_MAX: usize = 1000;
@@ -39,10 +39,7 @@ struct AuditRequest {
     path = "/api/audit",
     tag = "queue",
     request_body = AuditRequest,
-    responses(
-        (status = 200, description = "The findings", body = AuditView),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 200, description = "The findings", body = AuditView)),
 )]
 async fn audit(
     State(app): State<Shared>,

@@ -27,7 +27,7 @@ use crate::access::Caller;
 use crate::app::Shared;
 use crate::extract::{Json, Path, Query};
 use crate::idempotency::{IdFrom, Idempotency, retry_random_ids};
-use crate::problem::{Problem, ProblemDocument, ProblemKind};
+use crate::problem::{Problem, ProblemKind};
 use crate::trace::TraceOf;
 
 use results::Results;
@@ -172,7 +172,6 @@ impl OpenedWith {
     responses(
         (status = 201, description = "The bulk action is open", body = views::BulkView),
         (status = 200, description = "The bulk action was opened before", body = views::BulkView),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
 async fn open(
@@ -246,10 +245,7 @@ struct BulksPage {
     path = "/api/bulks/{group}",
     tag = "bulk actions",
     params(GroupPath, Page),
-    responses(
-        (status = 200, description = "A page", body = BulksPage),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 200, description = "A page", body = BulksPage)),
 )]
 async fn list(
     State(app): State<Shared>,
@@ -265,13 +261,13 @@ async fn list(
 /// The bulk action in a path.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Path)]
-struct BulkPath {
+pub(super) struct BulkPath {
     /// The group of the bulk action.
     #[param(value_type = String, min_length = 1, max_length = 128, example = "customer-7")]
-    group: GroupId,
+    pub group: GroupId,
     /// The id of the bulk action.
     #[param(value_type = String, min_length = 1, max_length = 128, example = "newsletter")]
-    bulk: BulkId,
+    pub bulk: BulkId,
 }
 
 impl BulkPath {
@@ -302,10 +298,7 @@ fn unfinished(view: BulkView, action: &str) -> Result<Json<views::BulkView>, Pro
     path = "/api/bulks/{group}/{bulk}",
     tag = "bulk actions",
     params(BulkPath),
-    responses(
-        (status = 200, description = "The bulk action", body = views::BulkView),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 200, description = "The bulk action", body = views::BulkView)),
 )]
 async fn show(
     State(app): State<Shared>,
@@ -334,10 +327,7 @@ struct Seal {
     tag = "bulk actions",
     params(BulkPath),
     request_body = Seal,
-    responses(
-        (status = 200, description = "The bulk action", body = views::BulkView),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 200, description = "The bulk action", body = views::BulkView)),
 )]
 async fn seal(
     State(app): State<Shared>,
@@ -357,10 +347,7 @@ async fn seal(
     path = "/api/bulks/{group}/{bulk}/hold",
     tag = "bulk actions",
     params(BulkPath),
-    responses(
-        (status = 200, description = "The bulk action", body = views::BulkView),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 200, description = "The bulk action", body = views::BulkView)),
 )]
 async fn hold(
     State(app): State<Shared>,
@@ -378,10 +365,7 @@ async fn hold(
     path = "/api/bulks/{group}/{bulk}/resume",
     tag = "bulk actions",
     params(BulkPath),
-    responses(
-        (status = 200, description = "The bulk action", body = views::BulkView),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 200, description = "The bulk action", body = views::BulkView)),
 )]
 async fn resume(
     State(app): State<Shared>,
@@ -399,10 +383,7 @@ async fn resume(
     path = "/api/bulks/{group}/{bulk}/cancel",
     tag = "bulk actions",
     params(BulkPath),
-    responses(
-        (status = 200, description = "The bulk action", body = views::BulkView),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 200, description = "The bulk action", body = views::BulkView)),
 )]
 async fn cancel(
     State(app): State<Shared>,
@@ -452,7 +433,6 @@ impl From<ResultFilter> for fairlane::Filter {
     params(BulkPath, ResultsQuery),
     responses(
         (status = 200, description = "Lines of JSON", body = String, content_type = "application/x-ndjson"),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
 async fn results_of(

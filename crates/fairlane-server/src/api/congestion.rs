@@ -19,7 +19,7 @@ use super::change::PAGE;
 use super::groups::{GroupPath, no_such_group};
 use crate::app::Shared;
 use crate::extract::{Json, Path, Query};
-use crate::problem::{Problem, ProblemDocument};
+use crate::problem::Problem;
 
 /// Groups that one summary scans.
 const GROUPS_SCANNED_MAX: u64 = 10_000;
@@ -38,7 +38,6 @@ pub(super) fn routes() -> OpenApiRouter<Shared> {
     params(GroupPath),
     responses(
         (status = 200, description = "The congestion of the group", body = CongestionView),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
 async fn show(
@@ -57,10 +56,7 @@ async fn show(
     path = "/api/groups/{group}/congestion",
     tag = "congestion",
     params(GroupPath),
-    responses(
-        (status = 204, description = "The congestion is reset"),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 204, description = "The congestion is reset")),
 )]
 async fn reset(
     State(app): State<Shared>,
@@ -99,10 +95,7 @@ struct HistoryResponse {
     path = "/api/groups/{group}/congestion/history",
     tag = "congestion",
     params(GroupPath, HistoryQuery),
-    responses(
-        (status = 200, description = "The snapshots", body = HistoryResponse),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 200, description = "The snapshots", body = HistoryResponse)),
 )]
 async fn history(
     State(app): State<Shared>,
@@ -196,10 +189,7 @@ impl LevelCounts {
     path = "/api/congestion",
     tag = "congestion",
     params(SummaryQuery),
-    responses(
-        (status = 200, description = "The summary", body = SummaryResponse),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 200, description = "The summary", body = SummaryResponse)),
 )]
 async fn summary(
     State(app): State<Shared>,

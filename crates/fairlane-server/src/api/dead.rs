@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use fairlane::views::JobView;
-use fairlane::{Dead, DeadCursor, DiscardCounts, RequeueCounts};
+use fairlane::{Dead, DeadCursor, DeadFilter, DiscardCounts, RequeueCounts};
 use fairlane_core::limits::{DELAY_MS_MAX, LIST_JOBS_MAX, PICK_JOBS_MAX};
 use fairlane_core::numbers::within;
 use fairlane_core::queue::JobRef;
@@ -22,7 +22,7 @@ use super::jobs::{AtMost, JobName, Jobs};
 use crate::access::Caller;
 use crate::app::{App, Shared};
 use crate::extract::{Json, Object, Query, object};
-use crate::problem::{Problem, ProblemDocument, ProblemKind};
+use crate::problem::{Problem, ProblemKind};
 
 /// Dead jobs that one request scans.
 const SCANNED_MAX: u64 = 10_000;
@@ -54,24 +54,16 @@ impl Filter {
     /// The dead jobs that it includes. A key bound to groups must name one of them.
     fn checked(self, app: &App, caller: &Caller) -> Result<Dead, Problem> {
         within("older_than_ms", self.older_than_ms.unwrap_or(0), 0, DELAY_MS_MAX)?;
-        let mut dead = app.fairlane.dead();
-        match self.group {
-            Some(group) => {
-                caller.check_group(&group)?;
-                dead = dead.group(group.to_string());
-            }
+        match &self.group {
+            Some(group) => caller.check_group(group)?,
             None => caller.check_all_groups()?,
         }
-        if let Some(name) = self.r#type {
-            dead = dead.job_type(name.to_string());
-        }
-        if let Some(code) = self.code {
-            dead = dead.code(code);
-        }
-        if let Some(age_ms) = self.older_than_ms {
-            dead = dead.older_than(Duration::from_millis(age_ms));
-        }
-        Ok(dead)
+        Ok(app.fairlane.dead().filter(DeadFilter {
+            group: self.group.map(|group| group.to_string()),
+            job_type: self.r#type.map(|name| name.to_string()),
+            code: self.code,
+            older_than: self.older_than_ms.map(Duration::from_millis),
+        }))
     }
 }
 
@@ -108,10 +100,7 @@ struct ListQuery {
     path = "/api/dead",
     tag = "dead",
     params(ListQuery),
-    responses(
-        (status = 200, description = "A page", body = Jobs),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 200, description = "A page", body = Jobs)),
 )]
 async fn list(
     State(app): State<Shared>,
@@ -173,7 +162,6 @@ struct DeadRequeued {
     request_body = Selection,
     responses(
         (status = 200, description = "The number of jobs by outcome", body = DeadRequeued),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
 async fn requeue(
@@ -211,7 +199,6 @@ struct DeadDiscarded {
     request_body = Selection,
     responses(
         (status = 200, description = "The number of jobs by outcome", body = DeadDiscarded),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
 async fn discard(

@@ -12,7 +12,7 @@ use utoipa_axum::routes;
 use super::change::{self, PAGE};
 use crate::app::Shared;
 use crate::extract::{Json, Path, Query};
-use crate::problem::{Problem, ProblemDocument, ProblemKind};
+use crate::problem::{Problem, ProblemKind};
 
 pub(super) fn routes() -> OpenApiRouter<Shared> {
     OpenApiRouter::new().routes(routes!(list)).routes(routes!(show, change)).routes(routes!(make_due))
@@ -64,10 +64,7 @@ struct GroupsPage {
     path = "/api/groups",
     tag = "groups",
     params(Page),
-    responses(
-        (status = 200, description = "A page", body = GroupsPage),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 200, description = "A page", body = GroupsPage)),
 )]
 async fn list(State(app): State<Shared>, Query(page): Query<Page>) -> Result<Json<GroupsPage>, Problem> {
     let limit = page.limit.unwrap_or(PAGE);
@@ -85,10 +82,7 @@ async fn list(State(app): State<Shared>, Query(page): Query<Page>) -> Result<Jso
     path = "/api/groups/{group}",
     tag = "groups",
     params(GroupPath),
-    responses(
-        (status = 200, description = "The group", body = GroupView),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 200, description = "The group", body = GroupView)),
 )]
 async fn show(
     State(app): State<Shared>,
@@ -154,7 +148,6 @@ impl TryFrom<Change> for GroupPatch {
     request_body = Change,
     responses(
         (status = 200, description = "The settings in effect", body = GroupSettingsView),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
 async fn change(
@@ -195,7 +188,6 @@ struct MadeDue {
     params(GroupPath, MakeDueQuery),
     responses(
         (status = 200, description = "The number of jobs that were made due", body = MadeDue),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
 async fn make_due(

@@ -16,15 +16,15 @@ use fairlane::{Cancellation, Requeued};
 use fairlane_core::queue::JobRef;
 use fairlane_core::{GroupId, JobId};
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::access::Caller;
 use crate::app::Shared;
-use crate::extract::{Json, Named, Object, Path, check_content_type, read_body};
+use crate::extract::{Json, Object, Path, check_content_type, read_body};
 use crate::idempotency::{IdFrom, Idempotency, retry_random_ids};
-use crate::problem::{Problem, ProblemDocument, ProblemKind};
+use crate::problem::{Problem, ProblemKind};
 use crate::trace::TraceOf;
 
 pub(super) use list::Jobs;
@@ -67,7 +67,6 @@ pub(super) fn routes() -> OpenApiRouter<Shared> {
     responses(
         (status = 201, description = "The job was added", body = EnqueuedView),
         (status = 200, description = "The job existed before; nothing was changed", body = EnqueuedView),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
 async fn enqueue(
@@ -110,10 +109,7 @@ async fn enqueue(
     tag = "jobs",
     params(("Idempotency-Key" = Option<String>, Header, description = "Makes it safe to repeat the request when jobs have no ids", min_length = 1, max_length = 255, pattern = "^[!-~]+$")),
     request_body = BatchBody,
-    responses(
-        (status = 200, description = "A receipt for each job", body = BatchEnqueued),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 200, description = "A receipt for each job", body = BatchEnqueued)),
 )]
 async fn enqueue_batch(
     State(app): State<Shared>,
@@ -139,6 +135,24 @@ async fn enqueue_batch(
     Ok(Json(BatchEnqueued::new(receipts.into_iter().zip(id_from))))
 }
 
+/// The job in a path.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+struct JobPath {
+    /// The group of the job.
+    #[param(value_type = String, min_length = 1, max_length = 128, example = "customer-7")]
+    group: GroupId,
+    /// The id of the job.
+    #[param(value_type = String, min_length = 1, max_length = 128, example = "welcome-42")]
+    job: JobId,
+}
+
+impl JobPath {
+    fn job(self) -> JobRef {
+        JobRef { group: self.group, id: self.job }
+    }
+}
+
 /// Shows a job
 ///
 /// With its payload, and its result or error. A job that has ended is kept for its retention, and
@@ -147,17 +161,11 @@ async fn enqueue_batch(
     get,
     path = "/api/jobs/{group}/{job}",
     tag = "jobs",
-    params(
-        ("group" = String, Path, description = "The group of the job", min_length = 1, max_length = 128),
-        ("job" = String, Path, description = "The id of the job", min_length = 1, max_length = 128),
-    ),
-    responses(
-        (status = 200, description = "The job", body = JobView),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    params(JobPath),
+    responses((status = 200, description = "The job", body = JobView)),
 )]
-async fn show(State(app): State<Shared>, path: Path<(String, String)>) -> Result<Json<JobView>, Problem> {
-    let job = job_ref(&path)?;
+async fn show(State(app): State<Shared>, Path(path): Path<JobPath>) -> Result<Json<JobView>, Problem> {
+    let job = path.job();
     let view = app.fairlane.job(&job.group, &job.id).view().await?;
     view.map(|view| Json(view.into())).ok_or_else(|| unknown(&job))
 }
@@ -170,20 +178,11 @@ async fn show(State(app): State<Shared>, path: Path<(String, String)>) -> Result
     get,
     path = "/api/jobs/{group}/{job}/why",
     tag = "jobs",
-    params(
-        ("group" = String, Path, description = "The group of the job", min_length = 1, max_length = 128),
-        ("job" = String, Path, description = "The id of the job", min_length = 1, max_length = 128),
-    ),
-    responses(
-        (status = 200, description = "The explanation", body = ExplanationView),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    params(JobPath),
+    responses((status = 200, description = "The explanation", body = ExplanationView)),
 )]
-async fn why(
-    State(app): State<Shared>,
-    path: Path<(String, String)>,
-) -> Result<Json<ExplanationView>, Problem> {
-    let job = job_ref(&path)?;
+async fn why(State(app): State<Shared>, Path(path): Path<JobPath>) -> Result<Json<ExplanationView>, Problem> {
+    let job = path.job();
     let explanation = app.fairlane.job(&job.group, &job.id).explain().await?;
     explanation.map(|explanation| Json((&explanation).into())).ok_or_else(|| unknown(&job))
 }
@@ -196,20 +195,14 @@ async fn why(
     post,
     path = "/api/jobs/{group}/{job}/cancel",
     tag = "jobs",
-    params(
-        ("group" = String, Path, description = "The group of the job", min_length = 1, max_length = 128),
-        ("job" = String, Path, description = "The id of the job", min_length = 1, max_length = 128),
-    ),
-    responses(
-        (status = 200, description = "The outcome", body = CancellationView),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    params(JobPath),
+    responses((status = 200, description = "The outcome", body = CancellationView)),
 )]
 async fn cancel(
     State(app): State<Shared>,
-    path: Path<(String, String)>,
+    Path(path): Path<JobPath>,
 ) -> Result<Json<CancellationView>, Problem> {
-    let job = job_ref(&path)?;
+    let job = path.job();
     match app.fairlane.job(&job.group, &job.id).cancel().await? {
         Cancellation::Unknown => Err(unknown(&job)),
         cancellation => Ok(Json(CancellationView::new(&job, cancellation))),
@@ -253,10 +246,7 @@ struct ManyCancelled {
     path = "/api/jobs/cancel",
     tag = "jobs",
     request_body = CancelBody,
-    responses(
-        (status = 200, description = "The outcome of each", body = ManyCancelled),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 200, description = "The outcome of each", body = ManyCancelled)),
 )]
 async fn cancel_many(
     State(app): State<Shared>,
@@ -282,20 +272,16 @@ async fn cancel_many(
     post,
     path = "/api/jobs/{group}/{job}/requeue",
     tag = "jobs",
-    params(
-        ("group" = String, Path, description = "The group of the job", min_length = 1, max_length = 128),
-        ("job" = String, Path, description = "The id of the job", min_length = 1, max_length = 128),
-    ),
+    params(JobPath),
     responses(
         (status = 200, description = "The job is in its lane again", body = RequeuedView),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
 async fn requeue(
     State(app): State<Shared>,
-    path: Path<(String, String)>,
+    Path(path): Path<JobPath>,
 ) -> Result<Json<RequeuedView>, Problem> {
-    let job = job_ref(&path)?;
+    let job = path.job();
     match app.fairlane.job(&job.group, &job.id).requeue().await? {
         Requeued::Requeued => Ok(Json(RequeuedView::new(&job))),
         Requeued::NotDead => Err(ProblemKind::Conflict.because(format!(
@@ -307,10 +293,6 @@ async fn requeue(
             .retry_after(FULL_RETRY)),
         Requeued::Unknown => Err(unknown(&job)),
     }
-}
-
-fn job_ref(Path((group, job)): &Path<(String, String)>) -> Result<JobRef, Problem> {
-    Ok(JobRef { group: GroupId::named(group)?, id: JobId::named(job)? })
 }
 
 fn unknown(JobRef { group, id }: &JobRef) -> Problem {

@@ -32,7 +32,7 @@ use utoipa_axum::routes;
 
 use crate::app::Shared;
 use crate::extract::{Json, Named};
-use crate::problem::{Problem, ProblemDocument, ProblemKind};
+use crate::problem::{Problem, ProblemKind};
 pub(crate) use poll::Polls;
 use poll::{PollReply, PollRequest};
 use request_ids::REQUEST_MAX;
@@ -176,7 +176,6 @@ impl<'a> LeaseResponse<'a> {
     request_body = LeaseRequest,
     responses(
         (status = 200, description = "The jobs; none if there were none in time", body = LeasesResponse),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
 async fn lease(State(app): State<Shared>, Json(request): Json<LeaseRequest>) -> Result<Response, Problem> {

@@ -12,7 +12,7 @@ use utoipa_axum::routes;
 use super::change;
 use crate::app::Shared;
 use crate::extract::Json;
-use crate::problem::{Problem, ProblemDocument};
+use crate::problem::Problem;
 
 pub(super) fn routes() -> OpenApiRouter<Shared> {
     OpenApiRouter::new().routes(routes!(show, change))
@@ -113,10 +113,7 @@ impl From<Settings> for SettingsResponse {
     get,
     path = "/api/settings",
     tag = "queue",
-    responses(
-        (status = 200, description = "The settings", body = SettingsResponse),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 200, description = "The settings", body = SettingsResponse)),
 )]
 async fn show(State(app): State<Shared>) -> Result<Json<SettingsResponse>, Problem> {
     Ok(Json(app.fairlane.queue_view().await?.settings.into()))
@@ -263,10 +260,7 @@ impl Change {
     path = "/api/settings",
     tag = "queue",
     request_body = Change,
-    responses(
-        (status = 200, description = "The settings in effect", body = SettingsResponse),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 200, description = "The settings in effect", body = SettingsResponse)),
 )]
 async fn change(
     State(app): State<Shared>,

@@ -9,7 +9,7 @@ use utoipa_axum::routes;
 
 use crate::app::Shared;
 use crate::extract::Json;
-use crate::problem::{Problem, ProblemDocument};
+use crate::problem::Problem;
 
 pub(super) fn routes() -> OpenApiRouter<Shared> {
     OpenApiRouter::new().routes(routes!(status))
@@ -34,10 +34,7 @@ struct Status {
     get,
     path = "/api/status",
     tag = "queue",
-    responses(
-        (status = 200, description = "The state of the queue", body = Status),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 200, description = "The state of the queue", body = Status)),
 )]
 async fn status(State(app): State<Shared>) -> Result<Json<Status>, Problem> {
     Ok(Json(Status {

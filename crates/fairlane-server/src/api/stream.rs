@@ -25,7 +25,7 @@ use crate::access::Caller;
 use crate::app::Shared;
 use crate::extract::{Json, Named, Query, check_content_type};
 use crate::idempotency::Idempotency;
-use crate::problem::{Problem, ProblemDocument, ProblemKind};
+use crate::problem::{Problem, ProblemKind};
 use crate::trace::TraceOf;
 use body::BodyReader;
 use intake::{Intake, LineError, StopReason, Stopped, Tally, Target, stopping};
@@ -139,10 +139,7 @@ struct Streamed {
     tag = "jobs",
     params(StreamQuery, ("Idempotency-Key" = Option<String>, Header, description = "Makes it safe to repeat the stream when its lines have no ids and it belongs to no bulk action", min_length = 1, max_length = 255, pattern = "^[!-~]+$")),
     request_body(content = String, content_type = "application/x-ndjson", example = "{\"id\": \"order-1\", \"type\": \"mail\", \"payload\": {\"to\": \"ada@example.com\"}}\n"),
-    responses(
-        (status = 200, description = "The outcome", body = Streamed),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 200, description = "The outcome", body = Streamed)),
 )]
 async fn enqueue(
     State(app): State<Shared>,
@@ -299,10 +296,7 @@ struct Resume {
     path = "/api/jobs/stream",
     tag = "jobs",
     params(ResumeQuery, ("Idempotency-Key" = Option<String>, Header, description = "The key of the stream, if it has no bulk action", min_length = 1, max_length = 255, pattern = "^[!-~]+$")),
-    responses(
-        (status = 200, description = "Where to continue", body = Resume),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 200, description = "Where to continue", body = Resume)),
 )]
 async fn resume(
     State(app): State<Shared>,

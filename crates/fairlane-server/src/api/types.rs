@@ -13,7 +13,7 @@ use utoipa_axum::routes;
 use super::change;
 use crate::app::Shared;
 use crate::extract::{Json, Path};
-use crate::problem::{Problem, ProblemDocument, ProblemKind};
+use crate::problem::{Problem, ProblemKind};
 
 pub(super) fn routes() -> OpenApiRouter<Shared> {
     OpenApiRouter::new().routes(routes!(list)).routes(routes!(show, change, remove))
@@ -43,10 +43,7 @@ struct AllTypes {
     get,
     path = "/api/types",
     tag = "types",
-    responses(
-        (status = 200, description = "The types", body = AllTypes),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 200, description = "The types", body = AllTypes)),
 )]
 async fn list(State(app): State<Shared>) -> Result<Json<AllTypes>, Problem> {
     let types = app.fairlane.state().await?.types;
@@ -62,10 +59,7 @@ async fn list(State(app): State<Shared>) -> Result<Json<AllTypes>, Problem> {
     path = "/api/types/{type}",
     tag = "types",
     params(TypePath),
-    responses(
-        (status = 200, description = "The type", body = TypeView),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 200, description = "The type", body = TypeView)),
 )]
 async fn show(
     State(app): State<Shared>,
@@ -127,10 +121,7 @@ impl TryFrom<Change> for TypePatch {
     tag = "types",
     params(TypePath),
     request_body = Change,
-    responses(
-        (status = 200, description = "The settings in effect", body = TypeSettingsView),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 200, description = "The settings in effect", body = TypeSettingsView)),
 )]
 async fn change(
     State(app): State<Shared>,
@@ -150,10 +141,7 @@ async fn change(
     path = "/api/types/{type}",
     tag = "types",
     params(TypePath),
-    responses(
-        (status = 204, description = "The type is removed"),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 204, description = "The type is removed")),
 )]
 async fn remove(
     State(app): State<Shared>,

@@ -13,7 +13,7 @@ use crate::access::Caller;
 use crate::api::change::{self, PAGE};
 use crate::app::Shared;
 use crate::extract::{Json, Named, Query};
-use crate::problem::{Problem, ProblemDocument, ProblemKind};
+use crate::problem::{Problem, ProblemKind};
 
 /// The filter of a list of jobs.
 #[derive(Deserialize, IntoParams)]
@@ -96,10 +96,7 @@ pub(in crate::api) struct Jobs {
     path = "/api/jobs",
     tag = "jobs",
     params(ListQuery),
-    responses(
-        (status = 200, description = "A page", body = Jobs),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 200, description = "A page", body = Jobs)),
 )]
 pub(super) async fn list(
     State(app): State<Shared>,

@@ -24,7 +24,7 @@ use crate::access::Caller;
 use crate::api::jobs::AtMost;
 use crate::app::Shared;
 use crate::extract::{Json, Object, check_content_type, parse_json, read_body};
-use crate::problem::{Problem, ProblemDocument, ProblemKind};
+use crate::problem::{Problem, ProblemKind};
 
 /// The random delay of a job whose downstream refused it without a Retry-After.
 const THROTTLE_POLICY: RetryPolicy =
@@ -106,10 +106,7 @@ impl From<Extension> for ExtensionResponse {
     path = "/api/leases/extend",
     tag = "leases",
     request_body = ExtendRequest,
-    responses(
-        (status = 200, description = "The outcome of each", body = Extensions),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 200, description = "The outcome of each", body = Extensions)),
 )]
 pub(super) async fn extend(
     State(app): State<Shared>,
@@ -251,10 +248,7 @@ impl From<Verdict> for VerdictName {
     path = "/api/leases/settle",
     tag = "leases",
     request_body = SettleRequest,
-    responses(
-        (status = 200, description = "The verdict on each", body = Verdicts),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 200, description = "The verdict on each", body = Verdicts)),
 )]
 pub(super) async fn settle(
     State(app): State<Shared>,
