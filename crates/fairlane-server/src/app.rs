@@ -4,10 +4,9 @@ use std::collections::HashSet;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
 
-use fairlane::Fairlane;
+use fairlane::{Error, Fairlane};
 use fairlane_core::TypeId;
-use fairlane_core::queue::InspectType;
-use fairlane_engine::{Engine, EngineError};
+use fairlane_engine::Engine;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -97,12 +96,12 @@ impl App {
     }
 
     /// Whether the caller may enqueue jobs of this type.
-    pub(crate) async fn may_use(&self, caller: &Caller, name: &TypeId) -> Result<bool, EngineError> {
+    pub(crate) async fn may_use(&self, caller: &Caller, name: &TypeId) -> Result<bool, Error> {
         let is_known = || self.known_types.read().unwrap_or_else(PoisonError::into_inner).contains(name);
         if caller.groups.is_none() || is_known() {
             return Ok(true);
         }
-        let exists = self.engine().call(InspectType { type_id: name.clone() }).await?.is_some();
+        let exists = self.fairlane.job_type(name).view().await?.is_some();
         if exists {
             self.known_types.write().unwrap_or_else(PoisonError::into_inner).insert(name.clone());
         }

@@ -12,7 +12,6 @@ mod watch;
 
 use clap::{Args, Subcommand};
 use fairlane::{Bulk, BulkView, views};
-use fairlane_worker::callback_id;
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -143,9 +142,13 @@ struct BulkWithCallback {
 async fn show(selector: BulkSelector) -> Result<(), Failure> {
     let fairlane = selector.target.attach().await?;
     let view = fairlane.bulk(&selector.group, &selector.bulk).opened_before()?.view().await?;
-    let callback = fairlane.job(&selector.group, callback_id(&view)).view().await?;
+    let bulk = views::BulkView::from(&view);
+    let callback = match &bulk.callback {
+        Some(callback) => fairlane.job(&selector.group, &callback.job).view().await?,
+        None => None,
+    };
     let callback_state = callback.map(|job| job.state.as_str());
-    let view = BulkWithCallback { bulk: (&view).into(), callback_state };
+    let view = BulkWithCallback { bulk, callback_state };
     selector.target.print(&view, || text::paragraph(&view.bulk, callback_state))
 }
 

@@ -219,7 +219,7 @@ impl<'a> Intake<'a> {
             }
             Err(error) => return self.add_invalid(number, error.to_string()).await,
         };
-        let may_use = || async { Ok(self.app.may_use(self.caller, &new.type_id).await?) };
+        let may_use = || self.app.may_use(self.caller, &new.type_id);
         if !self.sender.retrying(may_use).await.map_err(|error| self.stopped(error))? {
             return self.add_invalid(number, new_type(&new.type_id).detail().to_owned()).await;
         }
