@@ -134,7 +134,7 @@ struct Selection {
     #[serde(default)]
     all: bool,
     /// Where to continue: the `next` of the last response for the same filter.
-    #[schema(pattern = "^[0-9]{1,15}\\.[0-9]{1,16}$")]
+    #[schema(pattern = "^[0-9]{1,15}\\.[0-8]?[0-9]{1,15}$")]
     cursor: Option<String>,
 }
 

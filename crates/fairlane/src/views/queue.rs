@@ -1,6 +1,5 @@
 //! The state of the queue.
 
-use fairlane_core::queue;
 use serde::Serialize;
 
 use super::TypeView;
@@ -86,8 +85,7 @@ impl From<[u64; 3]> for LaneCounts {
 
 impl From<&QueueState> for QueueView {
     fn from(state: &QueueState) -> Self {
-        let queue::QueueView { settings, .. } = &state.queue;
-        let queue = &state.queue;
+        let (queue, settings) = (&state.queue, &state.queue.settings);
         Self {
             engine: state.engine,
             discipline: settings.discipline.as_str(),
