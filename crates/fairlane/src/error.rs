@@ -51,6 +51,14 @@ pub enum Error {
         /// The delay before a retry can succeed.
         retry_after: Duration,
     },
+    /// A job has no result of the requested type; see [`JobHandle::result`](crate::JobHandle::result).
+    #[error("job {} of {} has no result: {reason}", .job.id, .job.group)]
+    NoResult {
+        /// The job's group and id.
+        job: JobRef,
+        /// Why there is none.
+        reason: String,
+    },
     /// A job outside the bulk action already has this id.
     #[error(
         "job {} cannot join bulk action {wanted}: {} already has a job of this id, {}; give it another id",

@@ -8,6 +8,8 @@ use fairlane_core::queue::{
 };
 use fairlane_core::{GroupId, JobId};
 use fairlane_engine::Engine;
+use fairlane_worker::Problem;
+use serde::de::DeserializeOwned;
 
 use crate::error::Error;
 use crate::fairlane::broken;
@@ -61,6 +63,26 @@ impl JobHandle {
                 Some(_) => backoff.sleep().await,
             }
         }
+    }
+
+    /// Waits as [`finished`](Self::finished) does, and returns the result that the processor passed
+    /// to [`Outcome::done`](crate::Outcome::done); a processor that returned `()` has the result
+    /// null. [`Error::NoResult`] if the job did not complete.
+    pub async fn result<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        let ended = self.finished().await?;
+        let reason = match ended.as_ref().map(|view| (view.state, &*view.note)) {
+            Some((JobState::Completed, note)) => {
+                let json = if note.is_empty() { &b"null"[..] } else { note };
+                match serde_json::from_slice(json) {
+                    Ok(result) => return Ok(result),
+                    Err(error) => format!("its result has another form: {error}"),
+                }
+            }
+            Some((JobState::Failed, note)) => format!("it failed: {}", Problem::from_bytes(note)),
+            Some(_) => "it was cancelled".to_owned(),
+            None => "it does not exist, or is past its retention".to_owned(),
+        };
+        Err(Error::NoResult { job: self.name()?, reason })
     }
 
     /// Cancels the job. A running job is requested to stop, and is not retried.

@@ -7,7 +7,7 @@ use fairlane_conformance::servers::{RedisServer, ServerOptions};
 
 /// Each example, and what it prints in the end.
 const EXAMPLES: [(&str, &str); 5] = [
-    ("enqueue_and_work", "completed: \"sent\""),
+    ("enqueue_and_work", "the result: sent"),
     ("bulk_action", "completed: 1000 of 1000 done"),
     ("rate_limited_downstream", "50 jobs with 55 calls"),
     ("retries_and_dead_jobs", "completed"),
