@@ -142,10 +142,11 @@ async fn an_invalid_query_is_reported_with_a_plain_message() {
 async fn a_batch_reports_all_its_invalid_jobs() {
     let running = Running::start().await;
     let ok = json!({"group": "g", "type": "mail", "payload": 1});
-    let bodies = [ok, json!({"group": "g", "type": "mail"}), json!({"grou": 1})];
+    let both = json!({"group": "g", "type": "mail", "payload": 1, "payload_base64": "AA=="});
+    let bodies = [ok, both, json!({"grou": 1})];
     let (_, response) = running.post("/api/jobs/batch", json!({"jobs": bodies})).await;
     let pointers: Vec<&str> = errors(&response).into_iter().map(|(pointer, _)| pointer).collect();
-    assert_eq!(pointers, ["/jobs/1", "/jobs/2", "/jobs/2", "/jobs/2/grou"], "{response}");
+    assert_eq!(pointers, ["/jobs/1/payload_base64", "/jobs/2", "/jobs/2", "/jobs/2/grou"], "{response}");
 }
 
 #[tokio::test]

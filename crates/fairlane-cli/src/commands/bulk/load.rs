@@ -39,8 +39,8 @@ Examples:
 Each line is a job:
   {\"id\": \"order-42\", \"type\": \"mail\", \"payload\": {\"to\": \"ada@example.com\"}}
 
-With --type, only payload is required. Optional keys: level, cost, delay_ms, run_at and trace. A \
-job without an id gets one from its position in the file. Loading is idempotent: after a failure or \
+With --type, every key is optional; the default payload is null. Other keys: level, cost, delay_ms, \
+run_at and trace. A job without an id gets one from its position in the file. Loading is idempotent: after a failure or \
 Ctrl-C, run the same command again. Lines without ids are identified by their position: correct a \
 line, but never remove one. Another file for the same bulk action needs ids or --append. While the \
 queue is full, load waits. At the end it seals the bulk action with the number of jobs in the file.

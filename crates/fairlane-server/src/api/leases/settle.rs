@@ -353,9 +353,7 @@ impl SettlementBody<'_> {
             (Some(json), None) => json.get().as_bytes().into(),
             (None, Some(text)) => match BASE64.decode(text) {
                 Ok(bytes) => bytes.into(),
-                Err(error) => {
-                    return Err(ProblemKind::Invalid.because(format!("result_base64 is not base64: {error}")));
-                }
+                Err(_) => return Err(ProblemKind::Invalid.because("result_base64 is not valid base64")),
             },
             (None, None) => [].into(),
         };
