@@ -97,8 +97,24 @@ impl App {
 
     /// Whether the caller may enqueue jobs of this type.
     pub(crate) async fn may_use(&self, caller: &Caller, name: &TypeId) -> Result<bool, Error> {
-        let is_known = || self.known_types.read().unwrap_or_else(PoisonError::into_inner).contains(name);
-        if caller.groups.is_none() || is_known() {
+        if caller.groups.is_none() { Ok(true) } else { self.exists(name).await }
+    }
+
+    /// Those of the types that do not exist; none if the engine does not reply.
+    pub(crate) async fn unknown_types(&self, types: Vec<TypeId>) -> Vec<TypeId> {
+        let mut unknown = Vec::new();
+        for name in types {
+            match self.exists(&name).await {
+                Ok(true) => {}
+                Ok(false) => unknown.push(name),
+                Err(_) => return Vec::new(),
+            }
+        }
+        unknown
+    }
+
+    async fn exists(&self, name: &TypeId) -> Result<bool, Error> {
+        if self.known_types.read().unwrap_or_else(PoisonError::into_inner).contains(name) {
             return Ok(true);
         }
         let exists = self.fairlane.job_type(name).view().await?.is_some();

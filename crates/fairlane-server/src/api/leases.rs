@@ -86,6 +86,11 @@ struct LeasesResponse<'a> {
     /// Without jobs: after how many milliseconds there may be one.
     #[serde(skip_serializing_if = "Option::is_none")]
     wake_in_ms: Option<u64>,
+    /// Without jobs: those of the requested types that do not exist yet. A type exists from its first
+    /// job on, so this is no error, but it can be a misspelled name.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    #[schema(value_type = Vec<String>, required = false)]
+    unknown_types: &'a [TypeId],
 }
 
 /// A leased job.
@@ -180,8 +185,12 @@ impl<'a> LeaseResponse<'a> {
 )]
 async fn lease(State(app): State<Shared>, Json(request): Json<LeaseRequest>) -> Result<Response, Problem> {
     let request = request.checked(app.settings.poll_max)?;
-    let reply = poll::poll(&app, request).await?;
-    Ok(serialize(&reply))
+    let reply = poll::poll(&app, &request).await?;
+    let unknown_types = match reply.jobs.is_empty() {
+        true => app.unknown_types(request.types).await,
+        false => Vec::new(),
+    };
+    Ok(serialize(&reply, &unknown_types))
 }
 
 impl LeaseRequest {
@@ -215,7 +224,7 @@ impl LeaseRequest {
 }
 
 /// Serializes the jobs without copying their payloads first: batches of hundreds are common.
-fn serialize(reply: &PollReply) -> Response {
+fn serialize(reply: &PollReply, unknown_types: &[TypeId]) -> Response {
     let wake_at = reply.wake_at.filter(|_| reply.jobs.is_empty());
     // Jobs of one batch were enqueued at one time, and formatting a time is slow.
     let batches = reply.jobs.chunk_by(|one, next| one.created_at == next.created_at);
@@ -227,7 +236,7 @@ fn serialize(reply: &PollReply) -> Response {
     }
     let wake_in = wake_at.map(|at| at.saturating_duration_since(Instant::now()));
     let wake_in_ms = wake_in.map(|left| left.as_micros().div_ceil(1000) as u64);
-    let response = LeasesResponse { jobs, wake_in_ms };
+    let response = LeasesResponse { jobs, wake_in_ms, unknown_types };
     let bytes: usize = reply.jobs.iter().map(|job| job.payload.len() + JOB_BYTES).sum();
     let mut body = Vec::with_capacity(bytes + JOB_BYTES);
     match serde_json::to_writer(&mut body, &response) {
