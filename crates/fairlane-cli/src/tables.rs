@@ -82,7 +82,16 @@ fn rows(rows: Vec<Vec<String>>) -> String {
 
 /// A table of left-aligned texts; the last column may be prose.
 pub fn texts(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
-    Grid::of_texts(header, rows.into_iter().collect()).to_string()
+    texts_within(header, &[], rows)
+}
+
+/// A table of texts that drops the optional columns where it is too wide, the first one first.
+pub fn texts_within(
+    header: &[&str],
+    optional: &[&str],
+    rows: impl IntoIterator<Item = Vec<String>>,
+) -> String {
+    Grid::of_texts(header, rows.into_iter().collect()).optional(optional).to_string()
 }
 
 /// The text on one line; if it is longer than `width` characters, its beginning and an ellipsis.

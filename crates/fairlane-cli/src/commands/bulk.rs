@@ -179,7 +179,8 @@ async fn list(arguments: ListArguments) -> Result<(), Failure> {
         if list.bulks.is_empty() {
             return format!("{group} has no bulk actions.");
         }
-        let table = tables::texts(&text::HEADINGS, list.bulks.iter().map(text::row));
+        let rows = list.bulks.iter().map(text::row);
+        let table = tables::texts_within(&text::HEADINGS, &text::OPTIONAL, rows);
         if list.more { format!("{table}\nThere are more; increase --limit.") } else { table }
     })
 }

@@ -193,6 +193,7 @@ impl GroupList {
         });
         let header = ["group", "backlog", "waiting", "in flight", "done", "weight", "rate", "paused"];
         let warnings: String = self.warnings.iter().map(|text| format!("\nwarning: {text}")).collect();
-        format!("{}\n{summary}{warnings}", tables::texts(&header, rows))
+        let optional = ["weight", "waiting", "in flight", "rate", "paused"];
+        format!("{}\n{summary}{warnings}", tables::texts_within(&header, &optional, rows))
     }
 }

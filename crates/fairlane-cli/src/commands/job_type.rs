@@ -149,8 +149,9 @@ async fn list(target: &QueueTarget) -> Result<(), Failure> {
         if types.is_empty() {
             return "There are no types.".to_owned();
         }
-        tables::texts(
+        tables::texts_within(
             &["type", "rate", "now", "concurrency", "retries", "in flight", "paused"],
+            &["in flight", "retries", "concurrency"],
             types.iter().map(|(name, view)| row(name, view)),
         )
     })

@@ -82,16 +82,18 @@ impl StatusView {
         if !overview.state.types.is_empty() {
             let header = ["type", "in flight", "rate", "now", "answered/s", "last requested"];
             let rows = overview.state.types.iter().map(|(name, view)| type_row(name, view));
-            parts.push(tables::texts(&header, rows));
+            parts.push(tables::texts_within(&header, &["answered/s", "in flight"], rows));
         }
         if !overview.groups.is_empty() {
             let header = ["group", "backlog", "waiting", "in flight", "done", "congestion"];
-            let table = tables::texts(&header, overview.groups.iter().map(group_row));
+            let optional = ["congestion", "waiting", "in flight"];
+            let table = tables::texts_within(&header, &optional, overview.groups.iter().map(group_row));
             parts.push(table + &self.hidden(overview.more_groups));
         }
         if !self.bulks.is_empty() {
             let header = ["group", "bulk action", "state", "done", "failed", "cancelled"];
-            parts.push(tables::texts(&header, self.bulks.iter().map(bulk_row)));
+            let rows = self.bulks.iter().map(bulk_row);
+            parts.push(tables::texts_within(&header, &["cancelled", "failed"], rows));
         }
         if !self.queue.warnings.is_empty() {
             let warnings = self.queue.warnings.iter();

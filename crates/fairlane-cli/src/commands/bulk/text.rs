@@ -7,6 +7,8 @@ use crate::tables::{counted, thousands};
 
 /// The headings of [`row`].
 pub const HEADINGS: [&str; 6] = ["bulk action", "state", "done", "failed", "cancelled", "opened"];
+/// The headings that a narrow list drops.
+pub const OPTIONAL: [&str; 3] = ["opened", "cancelled", "failed"];
 
 /// A row of a list.
 pub fn row(bulk: &BulkView) -> Vec<String> {
