@@ -91,7 +91,7 @@ async fn watch_bulks(shared: &Shared) -> Result<(), EngineError> {
             Some(view) if !view.state.is_final() => {
                 if shared.seen_bulks.is_stuck(&view, shared.settings.loops.stuck_after) {
                     let advice = advice(&view);
-                    tracing::warn!(target: TARGET, ?bulk, advice, "a bulk action makes no progress");
+                    tracing::warn!(target: TARGET, group = %bulk.group, bulk = %bulk.id, advice, "a bulk action makes no progress");
                     shared.hooks.emit(|| Event::BulkStuck { bulk, advice });
                 }
             }
