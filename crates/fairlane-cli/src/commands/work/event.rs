@@ -302,6 +302,7 @@ fn serving(
         ServerAccess::Loopback { create } => {
             writeln!(f, "  no keys   only this machine can reach the server; create a key with")?;
             writeln!(f, "            {create}")?;
+            writeln!(f, "            From the first key on, every client needs one.")?;
         }
     }
     if !types.is_empty() {
