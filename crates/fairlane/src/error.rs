@@ -128,9 +128,9 @@ pub enum Error {
     },
     /// The bulk action does not have the expected number of jobs, and stays open.
     #[error(
-        "bulk action {} has {total} jobs, not {expected}, and stays open; the source may contain an id twice, or \
+        "bulk action {} has {}, not {expected}, and stays open; the source may contain an id twice, or \
          another producer adds jobs: add the missing jobs, or seal it with {total}",
-        .bulk.id
+        .bulk.id, jobs_text(*total)
     )]
     Mismatch {
         /// The group and id of the bulk action.
@@ -142,9 +142,9 @@ pub enum Error {
     },
     /// The bulk action was sealed before, with another number of jobs.
     #[error(
-        "bulk action {} was sealed with {total} jobs, not {expected}, and takes no more; seal it without a number, or \
-         open a new one for other jobs",
-        .bulk.id
+        "bulk action {} was sealed with {}, not {expected}, and takes no more; seal it without a number, or open a \
+         new one for other jobs",
+        .bulk.id, jobs_text(*total)
     )]
     SealedWithOthers {
         /// The group and id of the bulk action.
@@ -170,8 +170,8 @@ pub enum Error {
     TooManyTypes(String),
     /// A type cannot be removed because it has jobs that have not ended, or dead jobs.
     #[error(
-        "type {type_name} has {jobs} jobs that have not ended or are dead; let them run, cancel them, or discard the dead \
-         ones first"
+        "type {type_name} has {}, unfinished or dead; let jobs run, cancel them, or discard dead ones first",
+        jobs_text(*jobs)
     )]
     TypeHasJobs {
         /// The name of the type.
@@ -233,6 +233,11 @@ impl Error {
             _ => false,
         }
     }
+}
+
+/// A number of jobs: `1 job`, `2 jobs`.
+fn jobs_text(jobs: u64) -> String {
+    if jobs == 1 { "1 job".to_owned() } else { format!("{jobs} jobs") }
 }
 
 /// The meaning of a refusal, and what to do about it.

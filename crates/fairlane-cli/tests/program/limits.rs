@@ -52,7 +52,7 @@ fn a_type_is_set_shown_and_listed() {
 fn a_type_is_removed_once_it_has_no_jobs() {
     let queue = Queue::new();
     queue.json(&["enqueue", "customer-7", "mial", "{}", "--id", "1"]);
-    queue.run(&["type", "remove", "mial"]).failed(2, &["type mial has 1 jobs", "cancel"]);
+    queue.run(&["type", "remove", "mial"]).failed(2, &["type mial has 1 job,", "cancel"]);
     queue.run(&["type", "remove", "mail"]).failed(2, &["there is no type mail"]);
     queue.json(&["type", "set", "idle", "--rate", "1/s"]);
     assert_eq!(queue.json(&["type", "remove", "idle"])["removed"], "idle");
