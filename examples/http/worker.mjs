@@ -29,7 +29,7 @@ async function post(path, body) {
         signal: AbortSignal.timeout(40_000),
       });
       if (response.ok) return await response.json();
-      // What somebody else answers is no JSON.
+      // The response of another program is not JSON.
       const problem = (await response.json().catch(() => null)) ?? {};
       if (!forNow.includes(response.status)) {
         console.error(`${path}: ${response.status} ${problem.title ?? response.statusText} ${problem.detail ?? ""}`);

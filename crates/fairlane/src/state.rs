@@ -62,7 +62,7 @@ fn unattended_types(queue: &QueueView, types: &[(TypeId, TypeView)]) -> impl Ite
     types
         .iter()
         .filter(move |(_, view)| is_unattended(view))
-        .map(|(name, _)| format!("no worker asks for jobs of the type {name}, and some wait"))
+        .map(|(name, _)| format!("jobs of type {name} are waiting, but no worker requests them"))
 }
 
 fn nearly_full(queue: &QueueView) -> impl Iterator<Item = String> {

@@ -23,7 +23,12 @@ fn a_status_has_counts_types_groups_bulk_actions_and_warnings() {
     assert!(status["stored_bytes"].as_u64().unwrap() >= 4, "{status}");
     assert_eq!(status["stored_bytes_max"], 4_u64 << 30);
     assert_eq!((&status["bulks"][0]["id"], &status["bulks"][0]["total"]), (&"may".into(), &3.into()));
-    assert!(status["warnings"][0].as_str().unwrap().contains("no worker asks for jobs of the type mail"));
+    assert!(
+        status["warnings"][0]
+            .as_str()
+            .unwrap()
+            .contains("jobs of type mail are waiting, but no worker requests them")
+    );
     let text = queue.run(&["status", "--groups", "1"]).stdout;
     for words in [
         "backlog 4 (0 waiting)",
@@ -32,7 +37,7 @@ fn a_status_has_counts_types_groups_bulk_actions_and_warnings() {
         "and 1 group with fewer jobs",
         "may",
         "of 4.0 GiB stored",
-        "warning: no worker",
+        "warning: jobs of type mail are waiting",
     ] {
         assert!(text.contains(words), "{words} is missing in {text}");
     }
