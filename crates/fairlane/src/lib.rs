@@ -1,7 +1,39 @@
 //! Bulk work for many customers at once: fairly, at the speed the outside world allows, losing
 //! nothing.
 //!
-//! [`Fairlane`] is the entry point.
+//! ```
+//! use fairlane::{Context, Fairlane, Job, Outcome};
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let fairlane = Fairlane::open("memory:").await?; // or "./data", "redis://host:port"
+//!     let job = Job::new("customer-7", "mail", &"ada@example.com").id("welcome-42");
+//!     fairlane.enqueue(job).await?.accepted()?;
+//!
+//!     let processor = |to: String, _: Context| async move { Outcome::done(&format!("sent to {to}")) };
+//!     let pool = fairlane.worker().process("mail", processor).start()?;
+//!     let result: String = fairlane.job("customer-7", "welcome-42").result().await?;
+//!     assert_eq!(result, "sent to ada@example.com");
+//!     pool.stop().await;
+//!     Ok(())
+//! }
+//! ```
+//!
+//! | type | what it is |
+//! |---|---|
+//! | [`Fairlane`] | a queue: the entry point |
+//! | [`Job`], [`Receipt`] | a job to enqueue, and whether it was accepted |
+//! | [`JobHandle`] | one job: its state, its result, why it is not running |
+//! | [`NewBulk`], [`Bulk`], [`Ingest`] | a bulk action: opened, watched, and filled with any number of jobs |
+//! | [`Worker`], [`Pool`], [`Context`], [`Outcome`] | processes jobs: configured, running, one attempt, how it ends |
+//! | [`Group`], [`JobType`] | shares and limits of a customer and of a downstream |
+//! | [`Dead`], [`DeadFilter`] | jobs that failed for good: listed, requeued, discarded |
+//! | [`QueueState`], [`views`] | what operators see, and its JSON |
+//! | [`Error`] | what went wrong, and what to do about it |
+//!
+//! Decisions are the engine's: every operation that is not here can be sent to [`Fairlane::engine`].
+//!
+//! # Source
 //!
 //! - `fairlane.rs`: a queue. `job.rs`: a new job and its receipt. `job_handle.rs`: an existing job.
 //! - `bulk.rs`: bulk actions; `bulk/` streams jobs in and results out. `ndjson.rs`: jobs as lines
@@ -13,9 +45,6 @@
 //!   reply. `error.rs`: errors.
 //! - `depth.rs`: the nesting depth of JSON.
 //! - `rate.rs`, `duration.rs`, `time.rs`: text forms of these.
-//!
-//! Left out on purpose: decisions, which are the engine's. Every operation that is not here can be
-//! sent to [`Fairlane::engine`].
 
 mod bulk;
 #[cfg(feature = "targets")]
