@@ -134,15 +134,17 @@ impl<R: AsyncBufRead + Unpin> NdjsonReader<R> {
             return Ok(None);
         }
         self.is_peeked = true;
-        let job = self.job()?;
-        let has_id = job.given_id().is_some();
-        job.into_alone().map_err(|error| match error {
-            Error::Job { reason, .. } => {
-                Error::Line { line: self.line, reason: format!("it cannot be enqueued: {reason}") }
-            }
-            other => other,
-        })?;
+        let has_id = self.checked_job()?.given_id().is_some();
         Ok(Some(FirstLine { fingerprint: format!("{:016x}", fnv_64(self.content())), has_id }))
+    }
+
+    /// Reads the jobs that are left and checks that each can be enqueued. The error names the first
+    /// line that cannot.
+    pub async fn check(&mut self) -> Result<(), Error> {
+        while self.advance().await? {
+            self.checked_job()?;
+        }
+        Ok(())
     }
 
     /// The next job; `None` at the end. After an invalid line ([`Error::Line`]) it continues with
@@ -180,6 +182,18 @@ impl<R: AsyncBufRead + Unpin> NdjsonReader<R> {
         let line = self.content();
         let job = if self.payload_lines { self.payload(line) } else { self.object(line) };
         job.map_err(|reason| Error::Line { line: self.line, reason })
+    }
+
+    /// The job on the line in the buffer, if it can be enqueued.
+    fn checked_job(&self) -> Result<Job, Error> {
+        let job = self.job()?;
+        job.clone().into_alone().map_err(|error| match error {
+            Error::Job { reason, .. } => {
+                Error::Line { line: self.line, reason: format!("it cannot be enqueued: {reason}") }
+            }
+            other => other,
+        })?;
+        Ok(job)
     }
 
     /// The line in the buffer without its end; an object is trimmed. A byte order mark at the
@@ -556,6 +570,16 @@ mod tests {
             message.starts_with("line 1: it cannot be enqueued: a trace is a W3C traceparent"),
             "{message}"
         );
+    }
+
+    #[tokio::test]
+    async fn a_check_names_the_first_line_that_cannot_be_enqueued() {
+        reader(b"{\"payload\":1}\n\n{}\n").check().await.unwrap();
+        let message = reader(b"{}\n{\"cost\":0}\nnonsense\n").check().await.unwrap_err().to_string();
+        assert!(message.starts_with("line 2: it cannot be enqueued: a cost must be"), "{message}");
+        let mut skipping = reader(b"nonsense\n{}\n");
+        skipping.skip(1).await.unwrap();
+        skipping.check().await.unwrap();
     }
 
     #[tokio::test]

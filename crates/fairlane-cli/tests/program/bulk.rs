@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::queue::Queue;
 use super::redis_server::RedisServer;
-use super::running::{fairlane, has_keys};
+use super::running::{Ended, fairlane, has_keys};
 
 /// Jobs as lines of JSON.
 pub fn lines(jobs: u32) -> String {
@@ -55,22 +55,49 @@ fn payload_lines_can_be_loaded_into_a_bulk_action_that_stays_open() {
 }
 
 #[test]
-fn an_invalid_line_is_reported_with_how_to_continue() {
+fn an_invalid_line_of_a_file_or_at_the_beginning_of_a_pipe_leaves_nothing_behind() {
     let queue = Queue::new();
-    let wrong = |text: &str, words: &[&str]| {
-        let file = queue.file("wrong.ndjson", text);
-        queue
-            .run(&load(&file, &[]))
-            .failed(2, &[words, &["stays open", "run the same command again"]].concat());
-    };
-    wrong("{\"payload\": 1}\n{\"paylod\": 2}\n", &["line 2:", "is \"payload\" meant?"]);
-    wrong("{\"payload\": 1}\n\n{\"payload\": 1, \"cost\": 0}\n", &["line 3:", "a cost must be between"]);
-    wrong(&(lines(250) + "[]\n"), &["line 251:", "loaded 200 jobs into", "--skip 200"]);
-    let file = queue.file("right.ndjson", &lines(250));
-    let loaded = queue.json(&load(&file, &["--skip", "200"]));
-    assert_eq!((&loaded["jobs"], &loaded["created"]), (&250.into(), &50.into()));
-    let short = ["the source has only 250 jobs", "--skip is 251", "nothing was loaded"];
-    queue.run(&load(&file, &["--skip", "251"])).failed(2, &short);
+    for (text, words) in [
+        ("{\"payload\": 1}\n{\"paylod\": 2}\n", ["line 2:", "is \"payload\" meant?"]),
+        ("{\"payload\": 1}\n\n{\"payload\": 1, \"cost\": 0}\n", ["line 3:", "a cost must be between"]),
+    ] {
+        let words = [&words[..], &["nothing was loaded or opened"]].concat();
+        queue.run(&load(&queue.file("wrong.ndjson", text), &[])).failed(2, &words);
+        load_through_pipe(&queue, text, &[]).failed(2, &words);
+    }
+    let late = queue.file("late.ndjson", &(lines(2050) + "[]\n"));
+    queue.run(&load(&late, &[])).failed(2, &["line 2051:", "nothing was loaded or opened"]);
+    assert!(!std::path::Path::new(&queue.path("queue")).exists());
+}
+
+#[test]
+fn a_late_invalid_line_of_a_pipe_is_reported_with_how_to_continue() {
+    let queue = Queue::new();
+    let words =
+        ["line 2051:", "loaded 2,000 jobs into", "stays open", "run the same command again", "--skip 2000"];
+    load_through_pipe(&queue, &(lines(2050) + "[]\n"), &[]).failed(2, &words);
+    let file = queue.file("right.ndjson", &lines(2050));
+    let loaded = queue.json(&load(&file, &["--skip", "2000"]));
+    assert_eq!((&loaded["jobs"], &loaded["created"]), (&2050.into(), &50.into()));
+    let short = ["the source has only 2,050 jobs", "--skip is 2,051", "nothing was loaded"];
+    queue.run(&load(&file, &["--skip", "2051"])).failed(2, &short);
+}
+
+/// Loads lines from a pipe that has a path: it can be read once, and a repeated load can skip jobs.
+pub fn load_through_pipe(queue: &Queue, text: &str, options: &[&str]) -> Ended {
+    let url = queue.url();
+    let words = [&load("/dev/stdin", options)[..], &["--engine", &url]].concat();
+    let pipes = || Stdio::piped();
+    let mut program = Command::new(env!("CARGO_BIN_EXE_fairlane"));
+    let mut loading = program.args(words).stdin(pipes()).stdout(pipes()).stderr(pipes()).spawn().unwrap();
+    // The program may reject the source before it has read all of it.
+    let _ = loading.stdin.take().unwrap().write_all(text.as_bytes());
+    let output = loading.wait_with_output().unwrap();
+    Ended {
+        code: output.status.code().expect("the program exits without a signal"),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
 }
 
 #[test]

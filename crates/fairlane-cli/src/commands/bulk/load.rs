@@ -1,5 +1,6 @@
 //! `fairlane bulk load`: streams a file of jobs into a bulk action.
 //!
+//! - `load/check.rs`: checks the lines before anything is opened.
 //! - `load/beginning.rs`: reads the first line and opens the bulk action, or rejects the input.
 //! - `load/ending.rs`: the message of a load that fails or is interrupted.
 //!
@@ -8,6 +9,7 @@
 //! again.
 
 mod beginning;
+mod check;
 mod ending;
 
 use std::path::{Path, PathBuf};
@@ -43,7 +45,8 @@ With --type, every key is optional; the default payload is null. Other keys: lev
 run_at and trace. A job without an id gets one from its position in the file. Loading is idempotent: after a failure or \
 Ctrl-C, run the same command again. Lines without ids are identified by their position: correct a \
 line, but never remove one. Another file for the same bulk action needs ids or --append. While the \
-queue is full, load waits. At the end it seals the bulk action with the number of jobs in the file.
+queue is full, load waits. All lines of a file, and the first 1,000 lines of standard input, are \
+checked before anything is loaded. At the end it seals the bulk action with the number of jobs in the file.
 Exit codes: 0 loaded; 1 failure; 2 bad input, with the line number; 130 interrupted by Ctrl-C.";
 
 /// The source of the lines.
@@ -126,10 +129,14 @@ struct LoadSummary {
 
 /// Loads the file and seals the bulk action.
 pub async fn run(arguments: Arguments) -> Result<(), Failure> {
-    let (source, size) = open_source(&arguments.file).await?;
-    let mut reader = reader(source, &arguments);
-    let begun = tokio::select! {
-        begun = begin(&mut reader, &arguments) => begun?,
+    let begin = async {
+        let (source, size) = check::checked_source(&arguments).await?;
+        let mut reader = reader(source, &arguments);
+        let begun = begin(&mut reader, &arguments).await?;
+        Ok::<_, Failure>((reader, size, begun))
+    };
+    let (mut reader, size, begun) = tokio::select! {
+        begun = begin => begun?,
         _ = tokio::signal::ctrl_c() => return Err(Failure::Stopped("nothing was loaded".to_owned())),
     };
     let template = if size.is_some() { BAR_WITH_LENGTH } else { BAR_WITHOUT_LENGTH };
