@@ -253,6 +253,7 @@ impl From<Error> for Problem {
             | Error::SealedWithOthers { .. }
             | Error::TooManyBulks(_)
             | Error::TooManyTypes(_)
+            | Error::DisciplineInUse
             | Error::TypeHasJobs { .. }
             | Error::NoTypeForCallbacks => ProblemKind::Conflict.because(detail),
             _ => ProblemKind::Invalid.because(detail),

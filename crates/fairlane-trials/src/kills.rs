@@ -136,7 +136,7 @@ pub async fn run(program: &Path, store: Store, seed: u64, rounds: u64) -> Report
 fn receive(received: Arc<Mutex<Received>>) -> Receiver {
     Receiver::handling(move |request| {
         let body: serde_json::Value = serde_json::from_slice(&request.body).unwrap_or_default();
-        let bulk = body["data"]["bulk"].as_str().unwrap_or("?").to_owned();
+        let bulk = body["data"]["id"].as_str().unwrap_or("?").to_owned();
         let id = request.header("webhook-id").unwrap_or("none").to_owned();
         let mut received = received.lock().expect("no holder of the lock panics");
         received.count += 1;

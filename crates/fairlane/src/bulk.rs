@@ -22,7 +22,7 @@ use serde::Serialize;
 
 use crate::error::Error;
 use crate::job::Job;
-use crate::retry_budget::{RetryBudget, RetryLoop, poll_backoff};
+use crate::retry_budget::{RetryLoop, Waiting, poll_backoff};
 
 pub use export::Filter;
 pub use ingest::{Ingest, Ingested};
@@ -136,7 +136,7 @@ impl NewBulk {
 /// let view = bulk.seal(Some(ingested.jobs)).await?;
 /// assert_eq!((view.total, view.sealed), (1000, true));
 /// // Cancelling costs one call, however many jobs there are.
-/// assert_eq!(bulk.cancel().await?.state.as_str(), "CANCELLED");
+/// assert_eq!(bulk.cancel().await?.state.name(), "cancelled");
 /// # Ok(())
 /// # }
 /// ```
@@ -234,7 +234,7 @@ impl Bulk {
     /// Waits until the bulk action is completed, failed or cancelled, and calls `progress` with its
     /// view at each poll. Retries for a minute while the engine does not reply.
     pub async fn finished_with(&self, mut progress: impl FnMut(&BulkView)) -> Result<BulkView, Error> {
-        let mut retries = RetryLoop::new(RetryBudget::default(), None);
+        let mut retries = RetryLoop::new(Waiting::default());
         let mut backoff = poll_backoff();
         loop {
             if let Some(found) = retries.reply_or_wait(self.inspect().await).await? {

@@ -41,7 +41,8 @@ pub struct Arguments {
 enum Action {
     /// Creates a key and prints it once
     #[command(
-        after_help = "Example:\n  fairlane key create --name nightly-import --role producer --group customer-7"
+        after_help = "Example:\n  fairlane key create --name nightly-import --role producer --group customer-7\n\n\
+                      From the first key on, every client needs one, also on the same machine."
     )]
     Create(CreateArguments),
     /// Lists all keys, including revoked ones

@@ -95,8 +95,8 @@ fn json_is_one_object_with_all_findings() {
         (&1.into(), &0.into(), &2.into())
     );
     let found = &answer["findings"][0];
-    has_keys(found, &["word", "kind", "name", "sentence", "stored", "counted", "repaired", "warning"]);
-    assert_eq!((&found["word"], &found["name"]), (&"no-place".into(), &"customer-A/job-2".into()));
+    has_keys(found, &["code", "kind", "name", "sentence", "stored", "counted", "repaired", "warning"]);
+    assert_eq!((&found["code"], &found["name"]), (&"no-place".into(), &"customer-A/job-2".into()));
     let repaired = fairlane(&["audit", "--engine", &engine, "--json", "--repair"]).json();
     assert_eq!((&repaired["repaired"], &repaired["remaining"]), (&2.into(), &0.into()));
     assert_eq!(repaired["findings"][1]["repaired"], true);

@@ -57,9 +57,7 @@ fn the_text_output_is_a_table_and_a_verdict() {
     let ended = fairlane(&["demo", "--sizes", "300,20,10"]);
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     let verdict = "Nothing lost or run twice: 330 jobs";
-    for word in
-        ["customer", "wait p99", "in a plain queue", "customer-C", "300", "1st", "2nd", "3rd", verdict]
-    {
+    for word in ["group", "wait p99", "in a plain queue", "customer-C", "300", "1st", "2nd", "3rd", verdict] {
         assert!(ended.stdout.contains(word), "{word:?} is missing in: {}", ended.stdout);
     }
     let widest = ended.stdout.lines().map(|line| line.chars().count()).max();

@@ -22,8 +22,8 @@ fn a_command_in_an_empty_folder_finds_the_server_on_this_machine() {
     assert_eq!(enqueued.json()["backlog"], 1);
     let status = run_in(folder.path(), listen, None, &["status", "--json"]).json();
     assert_eq!(
-        (&status["backlog"], &status["engine"]),
-        (&1.into(), &format!("{} (http)", served.address).into())
+        (&status["backlog"], &status["engine"], &status["address"]),
+        (&1.into(), &"http".into(), &served.address.as_str().into())
     );
     assert_eq!(folder.path().read_dir().unwrap().count(), 0, "no directory is created");
 }
@@ -37,5 +37,6 @@ fn a_local_directory_takes_precedence_over_a_server_on_this_machine() {
     super::running::fairlane(&["enqueue", "customer-7", "mail", "--json", "--engine", &here]).json();
     let folder = Path::new(&here).parent().unwrap();
     let status = run_in(folder, listen, None, &["status", "--json"]).json();
-    assert_eq!((&status["backlog"], &status["engine"]), (&1.into(), &"./fairlane-data (embedded)".into()));
+    assert_eq!((&status["backlog"], &status["engine"]), (&1.into(), &"embedded".into()));
+    assert_eq!(status["address"], "./fairlane-data");
 }

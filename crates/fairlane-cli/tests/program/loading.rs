@@ -4,7 +4,7 @@ use std::io::Write;
 
 use fairlane_testkit::redis::{RedisServer, ServerOptions};
 
-use super::bulk::{NEWS, arrived, lines, load, start_load};
+use super::bulk::{NEWS, arrived, lines, load, load_through_pipe, start_load};
 use super::queue::Queue;
 
 fn total(queue: &Queue) -> u64 {
@@ -114,23 +114,23 @@ fn a_closed_bulk_action_rejects_more_jobs() {
     };
     closed("news is sealed");
     queue.json(&["bulk", "cancel", NEWS[0], NEWS[1]]);
-    closed("news is CANCELLED");
+    closed("news is cancelled");
 }
 
 #[test]
 fn an_invalid_line_for_a_closed_bulk_action_suggests_no_retry() {
     let queue = Queue::new();
-    let file = queue.file("news.ndjson", &lines(2));
+    let file = queue.file("news.ndjson", &lines(2050));
     queue.json(&load(&file, &[]));
-    let broken = queue.file("news.ndjson", &(lines(2) + "nonsense\n"));
+    let broken = lines(2050) + "nonsense\n";
     let closed = |how: &str| {
-        let ended = queue.run(&load(&broken, &[]));
-        ended.failed(2, &["line 3", how, "has 2 jobs and accepts no more", "use a new bulk action"]);
+        let ended = load_through_pipe(&queue, &broken, &[]);
+        ended.failed(2, &["line 2051", how, "has 2,050 jobs and accepts no more", "use a new bulk action"]);
         assert!(!ended.stderr.contains("open") && !ended.stderr.contains("again"), "{}", ended.stderr);
     };
     closed("news is sealed");
     queue.json(&["bulk", "cancel", NEWS[0], NEWS[1]]);
-    closed("news is CANCELLED");
+    closed("news is cancelled");
 }
 
 #[test]
@@ -197,13 +197,13 @@ fn an_interrupted_append_can_be_continued() {
     let queue = Queue::new();
     let first = queue.file("first.ndjson", &lines(2));
     queue.json(&load(&first, &["--no-seal"]));
-    let other = queue.file("other.ndjson", &(lines(250).replace("\": ", "\": 1") + "[]\n"));
-    let hint = ["line 251:", "loaded 200 jobs into", "with --append=2 --skip 200"];
-    queue.run(&load(&other, &["--append"])).failed(2, &hint);
-    let corrected = queue.file("other.ndjson", &lines(250).replace("\": ", "\": 1"));
-    let loaded = queue.json(&load(&corrected, &["--append=2", "--skip", "200"]));
-    assert_eq!((&loaded["jobs"], &loaded["created"]), (&250.into(), &50.into()));
-    assert_eq!(total(&queue), 252);
+    let other = lines(2050).replace("\": ", "\": 1");
+    let hint = ["line 2051:", "loaded 2,000 jobs into", "with --append=2 --skip 2000"];
+    load_through_pipe(&queue, &(other.clone() + "[]\n"), &["--append"]).failed(2, &hint);
+    let corrected = queue.file("other.ndjson", &other);
+    let loaded = queue.json(&load(&corrected, &["--append=2", "--skip", "2000"]));
+    assert_eq!((&loaded["jobs"], &loaded["created"]), (&2050.into(), &50.into()));
+    assert_eq!(total(&queue), 2052);
 }
 
 #[test]

@@ -40,7 +40,7 @@ fn jobs_are_accepted_over_http_and_survive_a_clean_stop() {
         ended.stderr
     );
     assert_eq!(
-        fairlane(&["job", "show", "customer-7", "a", "--json", "--engine", &engine]).json()["job"],
+        fairlane(&["job", "show", "customer-7", "a", "--json", "--engine", &engine]).json()["id"],
         "a"
     );
 }
@@ -83,7 +83,7 @@ fn acknowledged_jobs_survive_a_stop_under_load() {
     assert!(counts["backlog"].as_u64().unwrap() >= acknowledged.len() as u64, "{counts}");
     for id in acknowledged.iter().rev().take(5).chain(acknowledged.iter().take(5)) {
         let shown = fairlane(&["job", "show", "customer-7", id, "--json", "--engine", &engine]).json();
-        assert_eq!(shown["state"], "PENDING");
+        assert_eq!(shown["state"], "pending");
     }
 }
 
@@ -179,12 +179,12 @@ fn types_and_queue_settings_of_the_file_are_applied() {
     assert!(served.path("fairlane-data").is_dir(), "the queue is in the default directory");
     served.ask("POST", "/api/jobs", &job("a")).unwrap();
     until("the job is done", || {
-        served.ask("GET", "/api/jobs/customer-7/a", "").unwrap().1.contains("COMPLETED")
+        served.ask("GET", "/api/jobs/customer-7/a", "").unwrap().1.contains("completed")
     });
     let settings = fairlane_in(&served.folder, &[], &["settings", "show", "--json"]).json();
     assert_eq!(settings["settings"]["max_retry_count"], "7");
     assert_eq!(
-        fairlane_in(&served.folder, &[], &["type", "show", "mail", "--json"]).json()["rate"],
+        fairlane_in(&served.folder, &[], &["type", "show", "mail", "--json"]).json()["settings"]["rate"],
         "1000/s"
     );
     served.signal("-TERM");
@@ -246,7 +246,7 @@ fn background_loops_run_without_configured_types() {
     assert!(status < 300, "{body}");
     until("the bulk action is complete", || {
         std::thread::sleep(Duration::from_millis(20));
-        served.ask("GET", "/api/bulks/customer-7/may", "").unwrap().1.contains("COMPLETED")
+        served.ask("GET", "/api/bulks/customer-7/may", "").unwrap().1.contains("completed")
     });
 }
 

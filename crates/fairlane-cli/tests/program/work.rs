@@ -121,7 +121,7 @@ fn payloads_are_posted_and_responses_stored_on_every_engine() {
             (&"stopped".into(), &5.into(), &0.into())
         );
         let view = inspect(&engine, job("mail", 3));
-        assert_eq!((view.state.as_str(), &*view.note), ("COMPLETED", &b"{\"got\":{\"number\":3}}"[..]));
+        assert_eq!((view.state.as_str(), &*view.note), ("completed", &b"{\"got\":{\"number\":3}}"[..]));
     }
     let received = receiver.requests_to("/send");
     assert_eq!(received.len(), 10);
@@ -149,7 +149,7 @@ fn programs_receive_payloads_and_other_types_are_not_run() {
     let lines = lines(&folder.drain(&engine, config));
     let problem = lines.iter().find(|line| line["event"] == "problem").unwrap();
     assert_eq!((&problem["code"], &problem["job"]), (&"exit_65".into(), &"customer-A/broken-1".into()));
-    assert!(problem["message"].as_str().unwrap().contains("no such customer"));
+    assert!(problem["reason"].as_str().unwrap().contains("no such customer"));
     assert_eq!(problem["dead"], true);
     let drained = lines.iter().find(|line| line["event"] == "drained").unwrap();
     assert_eq!((&drained["left"][0]["type"], &drained["left"][0]["jobs"]), (&"foreign".into(), &2.into()));
@@ -158,9 +158,9 @@ fn programs_receive_payloads_and_other_types_are_not_run() {
         (1, &true.into())
     );
     let view = inspect(&engine, job("shrink", 2));
-    assert_eq!((view.state.as_str(), &*view.note), ("COMPLETED", &b"shrink-2 own {\"number\":2}"[..]));
-    assert_eq!(inspect(&engine, job("broken", 1)).state.as_str(), "FAILED");
-    assert_eq!(inspect(&engine, job("foreign", 1)).state.as_str(), "PENDING");
+    assert_eq!((view.state.as_str(), &*view.note), ("completed", &b"shrink-2 own {\"number\":2}"[..]));
+    assert_eq!(inspect(&engine, job("broken", 1)).state.as_str(), "dead");
+    assert_eq!(inspect(&engine, job("foreign", 1)).state.as_str(), "pending");
 }
 
 #[test]
@@ -285,8 +285,8 @@ fn a_signal_waits_for_running_jobs_and_leaves_nothing_leased() {
         ended.stdout
     );
     assert_eq!(in_flight(&folder.engine()), 0);
-    assert_eq!(inspect(&folder.engine(), job("wait", 1)).state.as_str(), "COMPLETED");
-    assert_eq!(inspect(&folder.engine(), job("wait", 2)).state.as_str(), "PENDING");
+    assert_eq!(inspect(&folder.engine(), job("wait", 1)).state.as_str(), "completed");
+    assert_eq!(inspect(&folder.engine(), job("wait", 2)).state.as_str(), "pending");
 }
 
 #[test]
@@ -300,7 +300,7 @@ fn jobs_that_exceed_the_grace_period_are_handed_back() {
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     assert!(ended.stdout.contains("1 handed back, 0 left;"), "{}", ended.stdout);
     assert_eq!(in_flight(&folder.engine()), 0);
-    assert_eq!(inspect(&folder.engine(), job("wait", 1)).state.as_str(), "PENDING");
+    assert_eq!(inspect(&folder.engine(), job("wait", 1)).state.as_str(), "pending");
 }
 
 #[test]

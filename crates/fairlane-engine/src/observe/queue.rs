@@ -239,18 +239,25 @@ fn count_reclaimed(meters: &QueueMeters, reclaimed: &Reclaimed, took_us: u64) {
 }
 
 fn tell_group(engine: &str, group: &GroupId, settings: &GroupSettings) {
-    let GroupSettings { weight, rate, concurrency, paused, .. } = settings;
-    info!(target: TARGET, engine, %group, ?weight, ?rate, ?concurrency, paused, "group set");
+    let (rate, concurrency) = (or_none(settings.rate), or_none(settings.concurrency));
+    let (weight, paused) = (settings.weight.get(), settings.paused);
+    info!(target: TARGET, engine, %group, weight, %rate, %concurrency, paused, "group set");
 }
 
 fn tell_type(engine: &str, name: &TypeId, set: &TypeSet) {
     match set {
         TypeSet::Set(settings) => {
-            let (rate, concurrency, paused) = (settings.rate, settings.concurrency, settings.paused);
-            info!(target: TARGET, engine, r#type = %name, ?rate, ?concurrency, paused, "type set");
+            let (rate, concurrency) = (or_none(settings.rate), or_none(settings.concurrency));
+            let paused = settings.paused;
+            info!(target: TARGET, engine, r#type = %name, %rate, %concurrency, paused, "type set");
         }
         TypeSet::TooManyTypes => warn!(target: TARGET, engine, r#type = %name, "type refused"),
     }
+}
+
+/// A limit as the command line takes it: a value or `none`.
+fn or_none(limit: Option<impl ToString>) -> String {
+    limit.map_or("none".to_owned(), |limit| limit.to_string())
 }
 
 /// Names the jobs of a command, so that a single job can be followed in the log.

@@ -49,7 +49,7 @@ async fn an_inconsistency_is_found_and_repaired() {
     let (_, report) = running.post("/api/audit", json!({"repair": false})).await;
     assert_eq!((&report["clean"], &report["remaining"]), (&json!(false), &json!(1)));
     let finding = &report["findings"][0];
-    assert_eq!((&finding["word"], &finding["kind"]), (&json!("lane-out-of-order"), &json!("group")));
+    assert_eq!((&finding["code"], &finding["kind"]), (&json!("lane-out-of-order"), &json!("group")));
     assert_eq!((&finding["name"], &finding["repaired"]), (&json!("g"), &json!(false)));
     let (_, report) = running.post("/api/audit", json!({"repair": true})).await;
     assert_eq!(

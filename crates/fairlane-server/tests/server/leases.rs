@@ -98,6 +98,19 @@ async fn a_leased_job_has_all_its_fields() {
 }
 
 #[tokio::test]
+async fn a_response_without_jobs_names_types_that_do_not_exist() {
+    let server = Running::start().await;
+    let types = json!({"types": ["mail", "mial"]});
+    assert_eq!(lease(&server, types.clone()).await["unknown_types"], json!(["mail", "mial"]));
+    add(&server.fairlane, 0..1).await;
+    let leased = lease(&server, types.clone()).await;
+    assert!(ids(&leased).len() == 1 && leased.get("unknown_types").is_none(), "{leased}");
+    assert_eq!(lease(&server, types).await["unknown_types"], json!(["mial"]));
+    let known = lease(&server, json!({"types": ["mail"]})).await;
+    assert!(ids(&known).is_empty() && known.get("unknown_types").is_none(), "{known}");
+}
+
+#[tokio::test]
 async fn a_repeated_number_returns_the_same_jobs_and_a_lower_one_is_superseded() {
     let redis = RedisServer::start(ServerOptions::default());
     for url in ["memory:", &redis.url()] {

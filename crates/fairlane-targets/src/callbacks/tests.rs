@@ -110,8 +110,8 @@ async fn a_receiver_gets_a_signed_report_of_how_a_bulk_action_ended() {
     let finished_at = rfc_3339_of(&view(&engine).await);
     assert_eq!((&body["type"], &body["timestamp"]), (&"bulk.completed".into(), &finished_at.clone().into()));
     let data = &body["data"];
-    assert_eq!((&data["group"], &data["bulk"]), (&"customer:A".into(), &"may/invoices".into()));
-    assert_eq!((&data["state"], &data["cause"]), (&"COMPLETED".into(), &Value::Null));
+    assert_eq!((&data["group"], &data["id"]), (&"customer:A".into(), &"may/invoices".into()));
+    assert_eq!((&data["state"], &data["cause"]), (&"completed".into(), &Value::Null));
     assert_eq!((&data["total"], &data["finished_at"]), (&0.into(), &finished_at.into()));
     assert_eq!(data["summary"], json!({"slowest_ms": 12}));
 }

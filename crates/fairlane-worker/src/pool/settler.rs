@@ -194,7 +194,7 @@ async fn settle(shared: &Shared, batch: Vec<Ending>, deferred: &mut Vec<Deferred
 /// Reports a dropped result: its job runs again after its lease expires.
 pub(super) fn report_dropped(shared: &Shared, ending: Ending, error: &str) {
     let Ending { job, type_id, outcome, .. } = ending;
-    tracing::error!(target: TARGET, ?job, error, "a result is dropped; the job runs again after its lease expires");
+    tracing::error!(target: TARGET, group = %job.group, job = %job.id, error, "a result is dropped; the job runs again after its lease expires");
     shared.hooks.emit(|| Event::Unsettled { job, type_id, outcome, error: error.to_owned() });
 }
 
@@ -260,10 +260,10 @@ fn report_settled(shared: &Shared, ending: Ending, verdict: Verdict) {
     let traceparent = trace.as_deref();
     match &outcome {
         Outcome::Failed(problem) => {
-            tracing::warn!(target: TARGET, ?job, %type_id, traceparent, %problem, "a job failed for good");
+            tracing::warn!(target: TARGET, group = %job.group, job = %job.id, r#type = %type_id, traceparent, %problem, "a job failed for good");
         }
         Outcome::Retry { problem, .. } => {
-            tracing::info!(target: TARGET, ?job, %type_id, traceparent, %problem, "a job failed and will be retried");
+            tracing::info!(target: TARGET, group = %job.group, job = %job.id, r#type = %type_id, traceparent, %problem, "a job failed and will be retried");
         }
         _ => {}
     }
