@@ -25,7 +25,7 @@ use crate::dice::Dice;
 use crate::subject::{START, bulk_id, group_id, job_ref, type_id};
 
 const GROUPS: [&str; 6] = ["a", "b:c", "b", "50%", "고객", "g-6"];
-const TYPES: [&str; 4] = ["mail", "a:b%", "t", "z z"];
+const TYPES: [&str; 5] = ["mail", "a:b%", "t", "z z", CALLBACK_TYPE];
 const WORKERS: [&str; 3] = ["w1", "w:2", "w%3"];
 /// Names of each group's bulk actions.
 const BULKS: [&str; 3] = ["b1", "b:2", "b%3"];

@@ -235,6 +235,7 @@ pub(super) enum Asked {
     Settle(Vec<Ended>),
     Group(GroupId),
     Type(TypeId),
+    Callback,
 }
 
 impl Asked {
@@ -246,6 +247,7 @@ impl Asked {
             }
             Command::SetGroup(set) => Self::Group(set.group.clone()),
             Command::SetType(set) => Self::Type(set.type_id.clone()),
+            Command::SettleBulk(settle) if settle.callback.is_some() => Self::Callback,
             _ => Self::Nothing,
         }
     }

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use fairlane_core::queue::{
-    Command, Extension, GroupSettings, JobReceipt, JobRef, Leased, LeasedJob, Reclaimed, Refusal, Reply,
-    TypeSet, Verdict,
+    BulkSettled, Command, Extension, GroupSettings, JobReceipt, JobRef, Leased, LeasedJob, Reclaimed,
+    Refusal, Reply, TypeSet, Verdict,
 };
 use fairlane_core::{GroupId, TypeId};
 use tracing::{Level, debug, enabled, info, trace, warn};
@@ -25,6 +25,7 @@ pub(super) fn count(meters: &Meters, operation: &str, asked: &Asked, reply: &Rep
         (Reply::Settle(settled), Asked::Settle(ended)) => {
             count_settled(meters, ended, &settled.verdicts, took_us);
         }
+        (Reply::SettleBulk(BulkSettled(Verdict::Applied)), Asked::Callback) => meters.created.increment(1),
         (Reply::Promote(promoted), _) => {
             meters.promoted.increment(promoted.moved as u64);
             debug!(target: TARGET, engine = meters.engine, moved = promoted.moved, took_us, "promoted");

@@ -12,7 +12,7 @@ use std::sync::{Arc, LazyLock};
 use ::redis::{Cmd, ErrorKind, RedisError, Script, ServerErrorKind, Value};
 use fairlane_core::Trace;
 use fairlane_core::limits as l;
-use fairlane_core::queue::Settings;
+use fairlane_core::queue::{CALLBACK_TYPE, Settings};
 
 use super::ScriptEdit;
 use super::connection::Link;
@@ -34,7 +34,7 @@ const OPERATIONS: &[(&str, &str)] = sources!("scripts/":
 const INCLUDES: &[(&str, &str)] = sources!("scripts/include/":
     "base" "rate" "lane" "write" "order" "waiting" "clamp" "downstream" "gate" "answer" "pick" "wake_after_lease" "end_lease"
     "purge" "bytes" "bulk" "finish_job" "clear" "congestion" "serve" "round_robin" "views" "pages" "locate_job"
-    "match" "recount" "recount_bytes" "mend" "checks" "scan" "scan_groups" "idle");
+    "match" "recount" "recount_bytes" "mend" "checks" "scan" "scan_groups" "idle" "add_jobs");
 
 struct Source {
     code: String,
@@ -165,6 +165,7 @@ fn limits() -> Vec<(&'static str, String)> {
         ("DEFAULTS", format!("{{{defaults}}}")),
         ("LAYOUT_VERSION", LAYOUT_VERSION.to_owned()),
         ("TYPES_MAX", count(l::TYPES_MAX)),
+        ("CALLBACK_TYPE", format!("'{CALLBACK_TYPE}'")),
         ("REMOVE_TYPE_LANES_MAX", count(l::REMOVE_TYPE_LANES_MAX)),
         ("TOKENS_MAX", count(l::TOKENS_MAX)),
         ("CLAMPS_MAX", count(l::CLAMPS_MAX)),

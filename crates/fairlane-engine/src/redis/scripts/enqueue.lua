@@ -18,26 +18,10 @@
 --@include waiting
 --@include bytes
 --@include bulk
+--@include add_jobs
 read_partition({'sequence', 'backlog', 'classic', 'alpha', 'epochs', 'group_backlog_max', 'whole_backlog_max',
   'stored_bytes', 'group_stored_bytes_max', 'stored_bytes_max'})
 local receipts, answered, known_bulks = {}, 0, {}
-
--- The time in base 36, which is short: a row keeps it as long as its job exists.
-local function short_time()
-  local letters, rest = {}, now
-  for index = 10, 1, -1 do
-    local digit = rest % 36
-    letters[index], rest = digit < 10 and 48 + digit or 87 + digit, (rest - digit) / 36
-  end
-  return string.char(unpack(letters))
-end
-local stamp = short_time()
-
--- Whether a job of this type may exist: 1 the type exists, 0 one more fits, nil none fits.
-local function has_type(name)
-  if call('SISMEMBER', prefix .. 'types', name) == 1 then return 1 end
-  if call('SCARD', prefix .. 'types') < TYPES_MAX then return 0 end
-end
 
 -- Why a new job of this size is refused after `jobs` and `bytes` of its run were accepted.
 local function refused(group, closed, size, jobs, bytes)
@@ -49,15 +33,6 @@ local function refused(group, closed, size, jobs, bytes)
   return 't'
 end
 
-local function place_jobs(group, lane, delay_us, ids, number)
-  if delay_us ~= '0' then
-    for _, id in ipairs(ids) do wait_until(group, now + delay_us, lane.place, id, number) end
-  else
-    call('RPUSH', prefix .. 'group:' .. group.name .. ':jobs:' .. lane.place, unpack(ids))
-    lane_has_jobs(group, lane)
-  end
-end
-
 -- The bulk action that jobs are added to, or nil; then why it accepts none, if so.
 local function open_bulk(group_name, name)
   if name == '' then return nil end
@@ -66,15 +41,6 @@ local function open_bulk(group_name, name)
   if not bulk then return nil, 'u' end
   if bulk.sealed == 1 or is_final(bulk) then return nil, 's' end
   return bulk
-end
-
--- Where the payload starts in a row with its tail at `at`; it extends to the end of the row.
-local function payload_start(row, at)
-  return at + 1 + (byte(row, at) == 43 and TRACE_BYTES or 0)
-end
-
-local function payload_bytes(tail)
-  return #tail + 1 - payload_start(tail, 1)
 end
 
 -- The letter for an existing job, and the name of its bulk action or ''. Trace and delay are not
@@ -93,7 +59,7 @@ end
 local function enqueue_run(at, group, lane, cost, delay_us, bulk_name, jobs)
   local bulk, closed = open_bulk(group.name, bulk_name)
   cost = cost == '1' and '' or cost
-  local head = stamp .. lane.place .. ':' .. cost .. ':' .. (bulk and bulk.number or '')
+  local head = row_head(lane, cost, bulk)
   local ids, created, known, rows = {}, 0, has_type(lane.type), rows_key(group.name)
   local room = min(partition.whole_backlog_max - partition.backlog, partition.group_backlog_max - group.backlog)
   local bytes_room = min(partition.stored_bytes_max - partition.stored_bytes, partition.group_stored_bytes_max - group.stored_bytes)
@@ -115,19 +81,7 @@ local function enqueue_run(at, group, lane, cost, delay_us, bulk_name, jobs)
       end
     end
   end
-  group.backlog, partition.backlog = group.backlog + created, partition.backlog + created
-  if created > 0 then
-    add_bytes(group, bytes)
-    -- A lane that becomes active does so with its first job, and is scored by the
-    -- count at that time.
-    local counted = record(group)
-    counted.total = counted.total + 1
-    if bulk then bulk.total = bulk.total + created end
-    if known == 0 then create_type(lane.type) end
-    count_jobs(lane.type, created)
-    place_jobs(group, lane, delay_us, ids, bulk and bulk.number or '')
-    counted.total = counted.total + created - 1
-  end
+  if created > 0 then count_and_place(group, lane, delay_us, ids, bytes, bulk, known) end
   answered = answered + 1
   receipts[answered] = text(group.backlog)
   return at + 2 * jobs

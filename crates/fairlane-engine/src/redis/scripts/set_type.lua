@@ -12,10 +12,9 @@
 --@include write
 read_partition({'epochs'})
 local name = ARGV[2]
-if call('SISMEMBER', prefix .. 'types', name) == 0 then
-  if call('SCARD', prefix .. 'types') >= TYPES_MAX then return 'too many types' end
-  create_type(name)
-end
+local known = has_type(name)
+if not known then return 'too many types' end
+if known == 0 then create_type(name) end
 local state = type_state(name)
 local before = state.limits == '' and '0:0:0:0:0:0' or state.limits
 local paused, concurrency, dead_at, rate = match(before, '^(%d):(%d+):(%d+):(.*)$')

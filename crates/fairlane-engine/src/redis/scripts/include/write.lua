@@ -72,6 +72,14 @@ local function count_jobs(name, jobs)
   end
 end
 
+-- Whether a job of this type may exist: 1 the type exists, 0 one more fits, nil none fits. The type
+-- of callbacks does not count towards the limit.
+local function has_type(name)
+  local key = prefix .. 'types'
+  if call('SISMEMBER', key, name) == 1 then return 1 end
+  if name == CALLBACK_TYPE or call('SCARD', key) - call('SISMEMBER', key, CALLBACK_TYPE) < TYPES_MAX then return 0 end
+end
+
 -- Creates a type. Its orders start at a new epoch, which invalidates the lanes of a removed
 -- type with its name.
 local function create_type(name)
