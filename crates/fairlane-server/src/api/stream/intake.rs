@@ -22,7 +22,7 @@ use crate::access::Caller;
 use crate::app::{App, new_type};
 use crate::idempotency::{IN_DOUBT, IdFrom, IdempotencyKey, line_stem, reused};
 use crate::problem::Problem;
-use crate::quota::charge;
+use crate::quota::charge_and_wait;
 
 /// Invalid lines that a response lists.
 const ERRORS_MAX: usize = 100;
@@ -283,9 +283,8 @@ impl<'a> Intake<'a> {
         let mut stall = Stall::new(self.app);
         let mut is_in_doubt = false;
         // The engine layer charges for jobs; an invalid line takes as long to parse.
-        if let Some(debt) = charge(self.batch.iter().filter(|line| line.job().is_none()).count() as u64) {
-            debt.pay(&self.app.stopping).await;
-        }
+        let invalid = self.batch.iter().filter(|line| line.job().is_none()).count();
+        charge_and_wait(invalid as u64, &self.app.stopping).await;
         while !self.batch.is_empty() {
             let jobs: Vec<NewJob> = self.batch.iter().filter_map(Line::job).cloned().collect();
             let receipts = if jobs.is_empty() {
