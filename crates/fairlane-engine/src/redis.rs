@@ -92,6 +92,17 @@ pub struct RedisEngine {
     meters: Meters,
 }
 
+/// Decodes the reply of a command's script from the bytes that Redis sent, for fuzzing.
+#[doc(hidden)]
+pub fn decode_reply(
+    command: &queue::Command,
+    bytes: &[u8],
+    now: Micros,
+) -> Result<queue::Reply, EngineError> {
+    let value = ::redis::parse_redis_value(bytes).map_err(|error| EngineError::broken(error.to_string()))?;
+    decode::reply(command, value, now)
+}
+
 /// Whether this can be the address of a Redis, without a connection.
 pub(crate) fn check_address(url: &str) -> Result<(), EngineError> {
     Address::read(url).map(drop)

@@ -254,8 +254,7 @@ impl From<Error> for Problem {
             | Error::TooManyBulks(_)
             | Error::TooManyTypes(_)
             | Error::DisciplineInUse
-            | Error::TypeHasJobs { .. }
-            | Error::NoTypeForCallbacks => ProblemKind::Conflict.because(detail),
+            | Error::TypeHasJobs { .. } => ProblemKind::Conflict.because(detail),
             _ => ProblemKind::Invalid.because(detail),
         }
     }

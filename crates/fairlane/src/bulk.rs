@@ -13,11 +13,11 @@ use std::time::Duration;
 
 use fairlane_core::queue::{
     BulkOpened, BulkRef, BulkSealed, BulkView, CancelBulk, HoldBulk, InspectBulk, OpenBulk, ResumeBulk,
-    SealBulk, SetType, TypePatch, TypeSet,
+    SealBulk,
 };
-use fairlane_core::{BulkId, GroupId, Trace, TypeId};
+use fairlane_core::{BulkId, GroupId, Trace};
 use fairlane_engine::{Engine, EngineError};
-use fairlane_worker::{BulkPlan, CALLBACK_TYPE, CallbackPlan, Summary};
+use fairlane_worker::{BulkPlan, CallbackPlan, Summary};
 use serde::Serialize;
 
 use crate::error::Error;
@@ -93,9 +93,6 @@ impl NewBulk {
         }
         if let Some(trace) = &self.plan.trace {
             Trace::new(trace)?;
-        }
-        if self.plan.callback.is_some() {
-            bulk.claim_callback_type().await?;
         }
         let command = OpenBulk {
             bulk: bulk.name.clone(),
@@ -268,16 +265,6 @@ impl Bulk {
             what: format!("the summary of bulk action {}", self.name.id),
             reason: error.to_string(),
         })
-    }
-
-    /// Adds the callback's type now. When the bulk action has ended, it would be too late to report
-    /// that there is no room for another type.
-    async fn claim_callback_type(&self) -> Result<(), Error> {
-        let command = SetType { type_id: TypeId::new(CALLBACK_TYPE)?, patch: TypePatch::default() };
-        match self.engine.call(command).await? {
-            TypeSet::Set(_) => Ok(()),
-            TypeSet::TooManyTypes => Err(Error::NoTypeForCallbacks),
-        }
     }
 
     async fn inspect(&self) -> Result<Option<BulkView>, EngineError> {

@@ -179,14 +179,6 @@ pub enum Error {
         /// The number of these jobs.
         jobs: u64,
     },
-    /// A bulk action with a callback cannot be opened, because the queue has reached the limit of
-    /// types.
-    #[error(
-        "there are 64 types already, and callbacks need one more ({}); open it without a callback, or add that type \
-         before others",
-        fairlane_worker::CALLBACK_TYPE
-    )]
-    NoTypeForCallbacks,
     /// There was no progress within the retry budget.
     #[error("gave up after {} without progress: {reason}", duration_text(*.waited))]
     GaveUp {

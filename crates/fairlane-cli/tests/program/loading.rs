@@ -205,15 +205,3 @@ fn an_interrupted_append_can_be_continued() {
     assert_eq!((&loaded["jobs"], &loaded["created"]), (&2050.into(), &50.into()));
     assert_eq!(total(&queue), 2052);
 }
-
-#[test]
-fn a_callback_without_room_for_its_type_is_rejected_before_anything_is_opened() {
-    let queue = Queue::new();
-    for number in 0..64 {
-        queue.json(&["type", "set", &format!("type-{number}"), "--resume"]);
-    }
-    let file = queue.file("news.ndjson", &lines(1));
-    let with_callback = ["--callback", "https://customer-7.example/done"];
-    queue.run(&load(&file, &with_callback)).failed(2, &["64 types already, and callbacks need one"]);
-    queue.run(&["bulk", "show", NEWS[0], NEWS[1]]).failed(2, &["no bulk action news"]);
-}

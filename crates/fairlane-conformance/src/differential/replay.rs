@@ -276,6 +276,7 @@ fn bulk_commands() -> impl Iterator<Item = Command> {
             fence: Fence(1),
             summary: bytes(""),
             outcome: Aggregation::Done,
+            callback: None,
         }),
         Command::CancelBulk(CancelBulk { bulk }),
         Command::Sweep(Sweep { jobs_max: 1 }),

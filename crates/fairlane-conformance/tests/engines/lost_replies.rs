@@ -138,6 +138,7 @@ async fn a_bulk_action_outlives_the_loss_of_every_reply() {
         fence: fairlane_core::Fence(1),
         summary: bytes(""),
         outcome,
+        callback: None,
     };
     let sweep = Command::Sweep(Sweep { jobs_max: 10 });
     let warm =

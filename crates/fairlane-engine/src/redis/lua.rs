@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 
 use fairlane_core::Trace;
 use fairlane_core::limits as l;
-use fairlane_core::queue::Settings;
+use fairlane_core::queue::{CALLBACK_TYPE, Settings};
 use sha2::{Digest, Sha256};
 
 use super::ScriptEdit;
@@ -238,6 +238,7 @@ fn limits() -> HashMap<&'static str, String> {
         ("NUMBER_SETTINGS", format!("{{{numbers}}}")),
         ("LAYOUT_VERSION", LAYOUT_VERSION.to_owned()),
         ("TYPES_MAX", count(l::TYPES_MAX)),
+        ("CALLBACK_TYPE", format!("'{CALLBACK_TYPE}'")),
         ("REMOVE_TYPE_LANES_MAX", count(l::REMOVE_TYPE_LANES_MAX)),
         ("TOKENS_MAX", count(l::TOKENS_MAX)),
         ("CLAMPS_MAX", count(l::CLAMPS_MAX)),

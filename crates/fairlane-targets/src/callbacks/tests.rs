@@ -53,7 +53,13 @@ async fn lease(engine: &Arc<dyn Engine>) -> SettleBulk {
     let command = LeaseBulks { worker, bulks_max: 1, lease_ms: 60_000 };
     let leased = engine.call(command).await.unwrap();
     let summary = br#"{"slowest_ms": 12}"#.as_slice().into();
-    SettleBulk { bulk: bulk(), fence: leased.bulks[0].fence, summary, outcome: Aggregation::Done }
+    SettleBulk {
+        bulk: bulk(),
+        fence: leased.bulks[0].fence,
+        summary,
+        outcome: Aggregation::Done,
+        callback: None,
+    }
 }
 
 async fn view(engine: &Arc<dyn Engine>) -> BulkView {
@@ -225,30 +231,15 @@ async fn callbacks_do_not_connect_to_addresses_that_the_rule_forbids() {
 }
 
 #[tokio::test]
-async fn a_callback_waits_for_its_aggregation() {
-    let server = Receiver::responding(response("200 OK", &[], ""));
-    let engine = engine();
-    let settle = begin(&engine).await;
-    let url = server.url("/");
-    let (delivered, ()) = tokio::join!(deliver(&engine, settings(&[NEW]), &url), async {
-        tokio::task::yield_now().await;
-        engine.call(settle).await.unwrap();
-    });
-    assert_eq!(delivered.as_str(), "done");
-    assert_eq!(server.requests().len(), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_callback_whose_aggregation_does_not_end_is_handed_back() {
+async fn a_callback_that_its_producer_enqueued_too_early_is_retried() {
     for cancel in [false, true] {
         let stuck = engine();
         begin(&stuck).await;
         if cancel {
             stuck.call(CancelBulk { bulk: bulk() }).await.unwrap();
         }
-        let started = Instant::now();
-        assert_eq!(deliver(&stuck, settings(&[NEW]), "http://127.0.0.1:1/").await, Outcome::Released);
-        assert!(started.elapsed() >= AGGREGATION_WAIT);
+        let outcome = deliver(&stuck, settings(&[NEW]), "http://127.0.0.1:1/").await;
+        assert!(matches!(outcome, Outcome::Retry { .. }) && code(&outcome) == "bulk_running", "{outcome:?}");
     }
 }
 

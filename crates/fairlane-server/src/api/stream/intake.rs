@@ -18,7 +18,7 @@ use crate::access::Caller;
 use crate::app::{App, new_type};
 use crate::idempotency::{IN_DOUBT, IdFrom, IdempotencyKey, line_stem, reused};
 use crate::problem::Problem;
-use crate::quota::charge;
+use crate::quota::charge_and_wait;
 
 /// Invalid lines that a response lists.
 const ERRORS_MAX: usize = 100;
@@ -252,9 +252,7 @@ impl<'a> Intake<'a> {
     /// Enqueues the buffered lines. Lines without a receipt stay in the buffer.
     pub async fn flush(&mut self) -> Result<(), Stopped> {
         // The engine layer charges for jobs; an invalid line takes as long to parse.
-        if let Some(debt) = charge(std::mem::take(&mut self.uncharged)) {
-            debt.pay(&self.app.stopping).await;
-        }
+        charge_and_wait(std::mem::take(&mut self.uncharged), &self.app.stopping).await;
         let sent = self.sender.flush().await;
         self.count(sent)
     }

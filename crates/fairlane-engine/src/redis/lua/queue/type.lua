@@ -70,6 +70,16 @@ function queue.write_type(state)
   if changes[1] then call('HSET', state.key, unpack(changes)) end
 end
 
+-- Whether a job of this type may exist: 1 the type exists, 0 one more fits, nil none fits. The type
+-- of callbacks does not count towards the limit.
+function queue.has_type(cx, name)
+  local key = cx.prefix .. 'types'
+  if call('SISMEMBER', key, name) == 1 then return 1 end
+  if name == CALLBACK_TYPE or call('SCARD', key) - call('SISMEMBER', key, CALLBACK_TYPE) < TYPES_MAX then
+    return 0
+  end
+end
+
 -- Creates a type. Its orders start at a new epoch, which invalidates the lanes of a removed
 -- type with its name.
 function queue.create_type(cx, name)

@@ -15,10 +15,9 @@ end
 function queue.ops.set_type(cx)
   kernel.read_partition(cx, FIELDS)
   local name = cx.arguments[2]
-  if call('SISMEMBER', cx.prefix .. 'types', name) == 0 then
-    if call('SCARD', cx.prefix .. 'types') >= TYPES_MAX then return 'too many types' end
-    queue.create_type(cx, name)
-  end
+  local known = queue.has_type(cx, name)
+  if not known then return 'too many types' end
+  if known == 0 then queue.create_type(cx, name) end
   local state = queue.type_state(cx, name)
   local before = state.limits == '' and '0:0:0:0:0:0' or state.limits
   local paused, concurrency, dead_at, rate = match(before, '^(%d):(%d+):(%d+):(.*)$')
