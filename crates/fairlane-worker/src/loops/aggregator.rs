@@ -185,7 +185,8 @@ async fn aggregate(
     let settle = retry_until_reply(shared, || shared.engine.call(command.clone()));
     match within_lease(shared, until, settle).await? {
         Ok(settled) if settled.0 == Verdict::Applied => {
-            tracing::info!(target: TARGET, bulk = ?view.bulk, total = view.total, "a bulk action has ended");
+            let BulkRef { group, id } = &view.bulk;
+            tracing::info!(target: TARGET, %group, bulk = %id, total = view.total, "a bulk action has ended");
             let summary = command.summary;
             shared.hooks.emit(|| Event::BulkEnded { view: Box::new(view.clone()), summary });
         }
@@ -198,7 +199,8 @@ async fn aggregate(
 fn report_lost(shared: &Shared, view: &BulkView) {
     let advice = "its aggregation finished too late: the bulk action was cancelled, or this worker did not renew \
                   its lease within aggregation_lease, which should then be raised";
-    tracing::warn!(target: TARGET, bulk = ?view.bulk, advice, "an aggregation was not accepted");
+    let BulkRef { group, id } = &view.bulk;
+    tracing::warn!(target: TARGET, %group, bulk = %id, advice, "an aggregation was not accepted");
     shared.hooks.emit(|| Event::BulkStuck { bulk: view.bulk.clone(), advice: advice.to_owned() });
 }
 
@@ -229,7 +231,8 @@ async fn prepare(shared: &Shared, leased: &LeasedBulk, is_last_attempt: bool) ->
             return Err(format!("this worker does not know its fold `{name}`; start a worker that does"));
         }
         Err(AggregationError::Failed(problem)) => {
-            tracing::error!(target: TARGET, bulk = ?view.bulk, problem, "the aggregation of a bulk action failed");
+            let BulkRef { group, id } = &view.bulk;
+            tracing::error!(target: TARGET, %group, bulk = %id, problem, "the aggregation of a bulk action failed");
             let Problem { message, .. } = Problem::new("aggregation", problem);
             let summary = serde_json::json!({ "error": message }).to_string();
             (summary.into_bytes().into(), Aggregation::Failed)

@@ -1,8 +1,9 @@
 //! Connects a worker to its store: waits for it, and applies the settings of the file, also to a
 //! store that has lost them in an outage.
 //!
-//! Invariant: a stored rate is never replaced without a message. At startup the file wins; after an
-//! outage the rate that an operator has stored wins.
+//! At startup the file wins, and a message names a stored rate that it replaces. After an outage a
+//! rate that an operator has stored wins. A type without a stored rate gets the file's, because a
+//! store that has lost its settings looks the same.
 
 use std::collections::HashMap;
 use std::sync::Arc;

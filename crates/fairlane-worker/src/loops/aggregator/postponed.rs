@@ -84,6 +84,7 @@ impl Postponed {
         }
         let others = std::mem::take(&mut self.unlogged);
         self.logged_at = Some(now);
-        tracing::error!(target: TARGET, ?bulk, advice, others, "a bulk action cannot be aggregated here");
+        let (group, id) = (&bulk.group, &bulk.id);
+        tracing::error!(target: TARGET, %group, bulk = %id, advice, others, "a bulk action cannot be aggregated here");
     }
 }
