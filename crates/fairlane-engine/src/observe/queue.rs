@@ -242,14 +242,14 @@ fn count_reclaimed(meters: &QueueMeters, reclaimed: &Reclaimed, took_us: u64) {
 fn tell_group(engine: &str, group: &GroupId, settings: &GroupSettings) {
     let (rate, concurrency) = (or_none(settings.rate), or_none(settings.concurrency));
     let (weight, paused) = (settings.weight.get(), settings.paused);
-    info!(target: TARGET, engine, %group, weight, rate, concurrency, paused, "group set");
+    info!(target: TARGET, engine, %group, weight, %rate, %concurrency, paused, "group set");
 }
 
 fn tell_type(engine: &str, name: &TypeId, set: &TypeSet) {
     match set {
         TypeSet::Set(settings) => {
             let (rate, concurrency) = (or_none(settings.rate), or_none(settings.concurrency));
-            info!(target: TARGET, engine, r#type = %name, rate, concurrency, paused = settings.paused, "type set");
+            info!(target: TARGET, engine, r#type = %name, %rate, %concurrency, paused = settings.paused, "type set");
         }
         TypeSet::TooManyTypes => warn!(target: TARGET, engine, r#type = %name, "type refused"),
     }

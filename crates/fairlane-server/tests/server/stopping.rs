@@ -41,7 +41,8 @@ async fn polls_return_without_jobs_and_streams_end_cleanly() {
     queue.next().await.unwrap();
     stop(server).await;
     for poll in polls {
-        assert_eq!(poll.await.unwrap(), (StatusCode::OK, json!({"jobs": []})));
+        let without_jobs = json!({"jobs": [], "unknown_types": ["mail"]});
+        assert_eq!(poll.await.unwrap(), (StatusCode::OK, without_jobs));
     }
     while bulk.next().await.is_some() {}
     while queue.next().await.is_some() {}
