@@ -40,7 +40,8 @@ async fn insist<T, F: Future<Output = Result<T, EngineError>>>(what: &str, call:
     tokio::time::timeout(LIMIT, calling).await.unwrap_or_else(|_| panic!("{what}"))
 }
 
-fn lease(number: u64) -> Lease {
+/// A lease of up to 100 jobs of type `t`.
+pub fn lease(number: u64) -> Lease {
     Lease {
         worker: WorkerId::new("worker").expect("a plain word is a name"),
         request: RequestNumber(number),
@@ -50,7 +51,8 @@ fn lease(number: u64) -> Lease {
     }
 }
 
-async fn leased(engine: &dyn Engine, number: u64) -> usize {
+/// The number of jobs that a lease returns.
+pub async fn leased(engine: &dyn Engine, number: u64) -> usize {
     match engine.call(lease(number)).await.expect("a lease is answered") {
         Leased::Jobs { jobs, .. } => jobs.len(),
         other => panic!("{other:?}"),

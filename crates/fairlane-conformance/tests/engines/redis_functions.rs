@@ -5,18 +5,19 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fairlane_conformance::subject::{
-    START, bulk_ref, bytes, job, job_ref, jobs, succeeded, type_id, worker_id,
-};
+use fairlane_conformance::subject::{START, bulk_ref, bytes, job, job_ref, jobs, succeeded};
 use fairlane_core::kernel::Dump;
 use fairlane_core::queue::{
-    CancelJob, Enqueue, Extend, InspectQueue, Lease, Leased, OpenBulk, Outcome, Settle, Settlement, Sweep,
+    CancelJob, Enqueue, Extend, InspectQueue, Leased, OpenBulk, Outcome, Settle, Settlement, Sweep,
 };
-use fairlane_core::{Command, Micros, RequestNumber};
+use fairlane_core::{Command, Micros};
 use fairlane_engine::redis::{RedisEngine, RedisOptions};
 use fairlane_engine::{Clock, Engine, EngineError};
 use fairlane_testkit::redis::{RedisCluster, RedisServer, ServerOptions};
+use fairlane_testkit::wait::until;
 use redis::{Value, from_redis_value_ref};
+
+use super::redis_faults::{lease, leased};
 
 async fn connect(url: &str) -> Arc<dyn Engine> {
     Arc::new(RedisEngine::connect(url, RedisOptions::default()).await.expect("Redis is there"))
@@ -41,23 +42,6 @@ fn calls(server: &RedisServer, command: &str) -> u64 {
     let stats = server.command(&["INFO", "commandstats"]);
     let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
     line.and_then(|line| line.split(',').next()).map_or(0, |calls| calls.parse().expect("a count"))
-}
-
-fn lease(number: u64) -> Lease {
-    Lease {
-        worker: worker_id("w"),
-        request: RequestNumber(number),
-        types: vec![type_id("t")],
-        jobs_max: 100,
-        lease_ms: 30_000,
-    }
-}
-
-async fn leased(engine: &dyn Engine, number: u64) -> usize {
-    match engine.call(lease(number)).await.expect("a lease is answered") {
-        Leased::Jobs { jobs, .. } => jobs.len(),
-        other => panic!("{other:?}"),
-    }
 }
 
 #[tokio::test]
@@ -155,9 +139,8 @@ async fn replica_without_the_library_is_read_by_scripts() {
     connect(&primary.url()).await.enqueue_all(jobs("a", 3)).await.unwrap();
     primary.command(&["FUNCTION", "FLUSH", "SYNC"]);
     replica.command(&["REPLICAOF", "127.0.0.1", &primary.port().to_string()]);
-    while !replica.command(&["INFO", "replication"]).contains("master_link_status:up") {
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    }
+    let is_linked = || replica.command(&["INFO", "replication"]).contains("master_link_status:up");
+    until("the replica follows its primary", is_linked).await;
     let engine = connect(&replica.url()).await;
     for _ in 0..3 {
         assert_eq!(engine.call(InspectQueue).await.unwrap().backlog, 3);
@@ -208,14 +191,14 @@ async fn nothing_survives_a_call_not_even_one_that_failed_midway() {
         (RedisServer::start(ServerOptions::default()), RedisServer::start(ServerOptions::default()));
     let expected = state_after_a_day(&fresh).await;
     for broken in
-        ["group:a:jobs:1:t", "in-flight", "deadlines", "type:t", "group:c:rows", "wake:t", "worker:w"]
+        ["group:a:jobs:1:t", "in-flight", "deadlines", "type:t", "group:c:rows", "wake:t", "worker:worker"]
     {
         let engine = connect(&used.url()).await;
         engine.enqueue_all(jobs("a", 3)).await.unwrap();
         let key = format!("bulk-action:{broken}");
         used.command(&["DEL", &key]);
         let _ = match broken {
-            "wake:t" | "worker:w" | "deadlines" => used.command(&["HSET", &key, "x", "x"]),
+            "wake:t" | "worker:worker" | "deadlines" => used.command(&["HSET", &key, "x", "x"]),
             _ => used.command(&["SET", &key, "x"]),
         };
         let failures = [

@@ -13,6 +13,7 @@ use fairlane_core::queue::{
 use fairlane_core::{Command, Reply};
 use fairlane_engine::{Clock, EmbeddedEngine, Engine, EngineError, Hooks, layer};
 use fairlane_worker::*;
+use tokio::sync::Notify;
 
 /// Longer than any test runs: a bulk action that is neither renewed nor released fails the test.
 const LONG_LEASE: Duration = Duration::from_secs(300);
@@ -26,6 +27,8 @@ struct Faults {
     list_after: AtomicUsize,
     /// Replies that leased at least one bulk action.
     leases: AtomicUsize,
+    /// Notified when one of the two numbers above changes.
+    changed: Notify,
     /// Commands that requested a lease of bulk actions.
     lease_requests: AtomicUsize,
     /// Commands that released a bulk action.
@@ -47,6 +50,17 @@ impl Faults {
         layer(inner.clone(), hooks)
     }
 
+    /// Waits until as many bulk actions were leased as a page of jobs is held back for.
+    async fn may_list(&self) {
+        loop {
+            let changed = self.changed.notified();
+            if self.leases.load(Ordering::SeqCst) >= self.list_after.load(Ordering::SeqCst) {
+                return;
+            }
+            changed.await;
+        }
+    }
+
     async fn submit(&self, inner: &Arc<dyn Engine>, command: Command) -> Result<Reply, EngineError> {
         let kind = kind(&command);
         self.lose(kind, Stage::Command)?;
@@ -60,8 +74,8 @@ impl Faults {
                 ..
             }))
         );
-        while kind == "list" && self.leases.load(Ordering::SeqCst) < self.list_after.load(Ordering::SeqCst) {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+        if kind == "list" {
+            self.may_list().await;
         }
         let reply = inner.submit(command).await?;
         if is_release {
@@ -72,6 +86,7 @@ impl Faults {
             Reply::Queue(queue::Reply::LeaseBulks(leased)) if leased.bulks.is_empty() => return Ok(reply),
             Reply::Queue(queue::Reply::LeaseBulks(_)) => {
                 self.leases.fetch_add(1, Ordering::SeqCst);
+                self.changed.notify_waiters();
                 self.clock.fetch_add(self.step_us, Ordering::SeqCst);
             }
             _ => {}
@@ -207,6 +222,7 @@ async fn the_aggregation_of_a_cancelled_bulk_action_is_abandoned_and_started_aga
     until("it is leased", || faults.leases.load(Ordering::SeqCst) > 0).await;
     inner.call(CancelBulk { bulk: bulk_ref("a", "unwanted") }).await.unwrap();
     faults.list_after.store(0, Ordering::SeqCst);
+    faults.changed.notify_waiters();
     assert_eq!(aggregated(&inner, "a", "unwanted").await.state, BulkState::Cancelled);
     until("its events are emitted", || events.any(is_ended) && events.any(is_stuck)).await;
     assert_eq!((events.count(is_stuck), events.count(is_ended)), (1, 1));
