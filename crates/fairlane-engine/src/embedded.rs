@@ -28,7 +28,7 @@ use fairlane_core::kernel::Dump;
 use fairlane_core::limits::AUDIT_SUSPECTS_MAX;
 use fairlane_core::queue::{self, Settings, Suspect};
 use fairlane_core::{Command, HashSeed, Machines, Micros, Reply, TypeId};
-use tokio::sync::{mpsc as pages, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc as pages, oneshot, watch};
 
 use crate::audit::ScanPage;
 use crate::clock::Clock;
@@ -42,6 +42,9 @@ use persistence::{InMemory, Persistence};
 
 /// The name of this engine.
 const NAME: &str = "embedded";
+
+/// Payload bytes from which on a command counts as large.
+const LARGE_BYTES: usize = 64 * 1024;
 
 /// A clock that is ahead loses one in this many microseconds until it has been caught up with.
 const SLEW_DIVISOR: u64 = 100;
@@ -85,6 +88,9 @@ pub struct EmbeddedEngine {
     clock: OwnClock,
     /// The data directory, if there is one.
     folder: Option<PathBuf>,
+    /// Large commands reach the owner one at a time, so that a small one waits for at most one write
+    /// of a large one.
+    large: Semaphore,
     meters: Meters,
 }
 
@@ -113,7 +119,8 @@ impl EmbeddedEngine {
             .spawn(move || owner.run(&queued))
             .map_err(|error| EngineError::refused(format!("no thread for the embedded engine: {error}")))?;
         let meters = Meters::new(NAME);
-        Ok(Self { requests: Some(requests), owner: Some(owner), loss, clock, folder, meters })
+        let large = Semaphore::new(1);
+        Ok(Self { requests: Some(requests), owner: Some(owner), loss, clock, folder, large, meters })
     }
 
     /// Records in the data directory where this process can be reached, for processes that find the
@@ -227,6 +234,10 @@ impl Engine for EmbeddedEngine {
         let running = self.meters.begin(&command);
         Box::pin(running.until(async move {
             command.validate()?;
+            let _turn = match command.weight().bytes {
+                0..LARGE_BYTES => None,
+                _ => Some(self.large.acquire().await.expect("the semaphore is never closed")),
+            };
             let (reply, replied) = oneshot::channel();
             self.send(Request::Submit { command, reply })?;
             replied.await.map_err(|_| stopped())?

@@ -25,6 +25,9 @@ use drain_body::DrainBody;
 
 /// Bytes of a body that take no memory from the budget: about what a connection reads ahead anyway.
 pub(crate) const FREE_BYTES: usize = 16 * 1024;
+/// How much larger a body's memory becomes when it is full. Growing means copying on a thread that
+/// serves other requests, so large bodies grow in few steps.
+const GROWTH: usize = 4;
 /// Memory is counted in blocks of this many bytes.
 const BLOCK_BYTES: usize = 1024;
 /// The `Retry-After` of a request that finds no memory for its body.
@@ -107,7 +110,7 @@ impl BodyMemory {
         if needed <= body.capacity() {
             return Ok(());
         }
-        let roomy = (body.capacity() + body.capacity() / 2).max(FREE_BYTES).min(self.bytes_max);
+        let roomy = (body.capacity() * GROWTH).max(FREE_BYTES).min(self.bytes_max);
         let bytes = roomy.max(needed);
         self.grow_to(bytes.saturating_sub(FREE_BYTES).div_ceil(BLOCK_BYTES))?;
         body.reserve_exact(bytes - body.len());

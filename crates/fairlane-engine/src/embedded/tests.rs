@@ -94,6 +94,37 @@ async fn commands_queued_together_are_each_answered() {
 }
 
 #[tokio::test]
+async fn a_small_command_waits_for_one_large_command_and_not_for_all_of_them() {
+    let engine = engine_with_jobs(0).await;
+    let held = Held::hold(&engine);
+    let mut jobs = jobs(3);
+    for large in [0, 1] {
+        jobs[large].payload = vec![0; super::LARGE_BYTES].into();
+    }
+    let mut enqueues: Vec<_> = jobs
+        .into_iter()
+        .map(|job| {
+            let engine = engine.clone();
+            Box::pin(async move { seam(&engine).call(Enqueue { jobs: vec![job] }).await })
+        })
+        .collect();
+    for enqueue in &mut enqueues {
+        assert!(poll_once(enqueue.as_mut()).await.is_none());
+    }
+    held.let_go();
+    for enqueue in enqueues {
+        assert_eq!(enqueue.await.unwrap().receipts, [JobReceipt::Created]);
+    }
+    let (worker, request) = (WorkerId::new("w").unwrap(), RequestNumber(1));
+    let lease = Lease { worker, request, types: vec![type_a()], jobs_max: 3, lease_ms: 60_000 };
+    let Leased::Jobs { jobs, .. } = seam(&engine).call(lease).await.unwrap() else {
+        panic!("the request is new");
+    };
+    let order: Vec<_> = jobs.iter().map(|job| job.job.id.escaped()).collect();
+    assert_eq!(order, ["0", "2", "1"]);
+}
+
+#[tokio::test]
 async fn a_turn_ends_after_so_many_jobs_and_not_when_nothing_more_is_queued() {
     let engine = engine_with_jobs(0).await;
     let held = Held::hold(&engine);
