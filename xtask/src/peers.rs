@@ -30,9 +30,10 @@ Usage: cargo xtask peers [--jobs N] [--payload-bytes N] [--rounds N] [--only NAM
 
 Measures how fast Fairlane, BullMQ, Sidekiq and Celery enqueue and drain jobs on one redis-server,
 which it starts on a free port without persistence. Handlers do nothing. Drain is the time from the
-start of the workers until the last job has completed. The systems take turns, and the figures are
-medians. A ratio compares with Fairlane with 100 customers, the same slots and the same kind of
-enqueue. Results go to peers.json in the target folder, and to the terminal as a table.
+start of the workers until the last job has completed. The systems take turns, and rates are
+medians. A ratio is the lowest and highest of a round to Fairlane with 100 customers, the same slots
+and the same kind of enqueue. Results go to peers.json in the target folder, and to the terminal as
+a table.
 
 --jobs N           jobs of each run (20000)
 --payload-bytes N  bytes of each payload (200)

@@ -80,7 +80,9 @@ impl Report {
                 System::Fairlane => grouped(f64::from(row.case.customers)),
                 _ => "–".into(),
             };
-            let ratio = |phase| self.ratio(row, phase).map_or("–".into(), |ratio| format!("{ratio:.2}"));
+            let ratio = |phase| {
+                self.range(row, phase).map_or("–".into(), |(low, high)| format!("{low:.2}–{high:.2}"))
+            };
             text += &line([
                 &format!("{} {}", row.case.system.title(), row.version()),
                 row.case.mode.name(),
@@ -92,7 +94,7 @@ impl Report {
                 &ratio(DRAIN),
             ]);
         }
-        text += "\nratio: to Fairlane with 100 customers, the same slots, the same kind of enqueue\n";
+        text += "\nratio: lowest and highest of a round to Fairlane with 100 customers, the same\nslots and the same kind of enqueue; a range that includes 1 shows no difference\n";
         self.skipped.iter().fold(text, |text, sentence| text + sentence + "\n")
     }
 
@@ -142,11 +144,23 @@ impl Report {
         f64::from(self.workload.jobs) / median(row.rounds.iter().map(phase).collect())
     }
 
-    /// The median of the ratios of each round to Fairlane in the same round; above 1 is faster.
-    fn ratio(&self, row: &Row, phase: Phase) -> Option<f64> {
+    /// The ratios of each round to Fairlane in the same round, in order; above 1 is faster.
+    fn ratios(&self, row: &Row, phase: Phase) -> Option<Vec<f64>> {
         let reference = self.rows.iter().find(|other| other.case == row.case.reference())?;
         let pairs = reference.rounds.iter().zip(&row.rounds);
-        Some(median(pairs.map(|(reference, own)| phase(reference) / phase(own)).collect()))
+        let mut ratios: Vec<f64> = pairs.map(|(reference, own)| phase(reference) / phase(own)).collect();
+        ratios.sort_by(f64::total_cmp);
+        Some(ratios)
+    }
+
+    fn ratio(&self, row: &Row, phase: Phase) -> Option<f64> {
+        self.ratios(row, phase).map(median)
+    }
+
+    /// The lowest and the highest ratio: a range that includes 1 shows no difference.
+    fn range(&self, row: &Row, phase: Phase) -> Option<(f64, f64)> {
+        let ratios = self.ratios(row, phase)?;
+        Some((*ratios.first()?, *ratios.last()?))
     }
 }
 
@@ -162,7 +176,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 fn line(cells: [&str; 8]) -> String {
     let [system, enqueue, customers, slots, enqueue_rate, enqueue_ratio, drain_rate, drain_ratio] = cells;
     format!(
-        "{system:<16}{enqueue:>9}{customers:>11}{slots:>9}{enqueue_rate:>11}{enqueue_ratio:>7}{drain_rate:>10}{drain_ratio:>7}\n"
+        "{system:<15}{enqueue:>7}{customers:>10}{slots:>8}{enqueue_rate:>10}{enqueue_ratio:>10}{drain_rate:>10}{drain_ratio:>10}\n"
     )
 }
 
@@ -230,7 +244,7 @@ mod tests {
         assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
         assert!(
             table
-                .contains("Celery 5.7.0       single          –  default    500,000   0.50   250,000   0.50"),
+                .contains("Celery 5.7.0    single         – default   500,000 0.50–0.50   250,000 0.50–0.50"),
             "{table}"
         );
         assert!(table.ends_with("Sidekiq is skipped: no \"ruby\"\n"));
@@ -254,6 +268,7 @@ mod tests {
         let bullmq = report.rows.iter().position(|row| row.case.system == System::BullMq).unwrap();
         report.rows[bullmq].rounds = vec![figures(1.0, 1.0), figures(4.0, 1.0), figures(10.0, 1.0)];
         assert_eq!(report.ratio(&report.rows[bullmq], ENQUEUE), Some(0.25));
+        assert_eq!(report.range(&report.rows[bullmq], ENQUEUE), Some((0.1, 1.0)));
         let row = report.rows.remove(bullmq);
         report.rows.clear();
         assert_eq!(report.ratio(&row, ENQUEUE), None);
