@@ -4,7 +4,8 @@
 //! test.rs      every check, step by step          test/    one file per step that needs more than a line
 //! tidy.rs      the form of the tree               tidy/    one file per rule, and the readers of the rules
 //! proofs.rs    the long proofs: differential test, soak, trials and fuzzing
-//! bench.rs     the benchmark against a Redis of its own
+//! bench.rs     the benchmark                      redis_server.rs  a Redis of its own for benchmarks
+//! peers.rs     other queues on the same Redis     peers/   what is measured, the programs, the report
 //! shell.rs     child programs
 //! ```
 //!
@@ -12,7 +13,9 @@
 //! second.
 
 mod bench;
+mod peers;
 mod proofs;
+mod redis_server;
 mod shell;
 mod test;
 mod tidy;
@@ -31,7 +34,7 @@ struct Subcommand {
     run: fn(&Path, &[String]) -> Outcome,
 }
 
-const SUBCOMMANDS: [Subcommand; 7] = [
+const SUBCOMMANDS: [Subcommand; 8] = [
     Subcommand {
         name: "test",
         summary: "run every check there is, from formatting to the README's commands",
@@ -73,6 +76,12 @@ const SUBCOMMANDS: [Subcommand; 7] = [
         summary: "measure against a Redis started for the occasion",
         help: bench::HELP,
         run: bench::run,
+    },
+    Subcommand {
+        name: "peers",
+        summary: "measure Fairlane beside BullMQ, Sidekiq and Celery on one Redis",
+        help: peers::HELP,
+        run: peers::run,
     },
 ];
 

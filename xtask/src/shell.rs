@@ -56,6 +56,11 @@ pub fn run(command: &mut Command) -> Outcome {
 /// As [`run`], but ends the program when it takes longer than `limit`.
 pub fn run_within(command: &mut Command, line: &str, limit: Duration) -> Outcome {
     println!("$ {line}");
+    finish_within(command, line, limit)
+}
+
+/// As [`run_within`], without printing the command line.
+pub fn finish_within(command: &mut Command, line: &str, limit: Duration) -> Outcome {
     let mut child = command.spawn().map_err(|error| format!("`{line}` could not be started: {error}"))?;
     let deadline = Instant::now() + limit;
     loop {
@@ -92,7 +97,8 @@ fn overdue(mut child: Child, line: &str, limit: Duration) -> String {
     format!("`{line}` was ended after {} s", limit.as_secs())
 }
 
-fn command_line(command: &Command) -> String {
+/// The name of the program and its arguments, for messages.
+pub fn command_line(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let name = program.file_name().unwrap_or(command.get_program());
     let words = std::iter::once(name).chain(command.get_args());
