@@ -1,15 +1,19 @@
 //! The context of an attempt: what a processor knows about its job, and how it learns to stop.
+//!
+//! It is also the state of the attempt, which takes one allocation: flags, and one signal for all
+//! changes of them. Nothing is registered anywhere for an attempt that ends before it has to stop.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use fairlane_core::queue::{Extend, Extension, JobRef, LeasedJob};
 use fairlane_core::{BulkId, Cost, Fence, GroupId, JobId, Level, Micros, Trace, TypeId};
-use fairlane_engine::{Engine, EngineError};
-use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
+use fairlane_engine::EngineError;
+use tokio::sync::Notify;
 
-use crate::events::{Event, Hooks};
+use crate::events::Event;
+use crate::pool::TypeEntry;
 
 /// Why an attempt must stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +29,8 @@ pub enum CancelReason {
 }
 
 impl CancelReason {
+    const ALL: [Self; 4] = [Self::Cancelled, Self::Lost, Self::TimedOut, Self::Stopping];
+
     /// The label in metrics and events.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -58,38 +64,39 @@ pub struct Context {
 
 struct Shared {
     job: LeasedJob,
-    engine: Arc<dyn Engine>,
-    lease_ms: u64,
-    timeout: Duration,
-    deadline: Instant,
-    token: CancellationToken,
-    reason: Mutex<Option<CancelReason>>,
-    hooks: Hooks,
+    entry: Arc<TypeEntry>,
+    started: tokio::time::Instant,
+    /// The position of the reason in [`CancelReason::ALL`], counted from 1; 0 if there is none.
+    reason: AtomicU8,
+    /// Whether the processor must be dropped.
+    is_dropped: AtomicBool,
+    /// One of the stages below.
+    stage: AtomicU8,
     /// Number of threads that work on the job and cannot be stopped from outside.
-    threads: watch::Sender<usize>,
+    threads: AtomicUsize,
+    /// Signals every change of the fields above.
+    changed: Notify,
 }
 
+/// The processor runs.
+const RUNNING: u8 = 0;
+/// The processor runs, but its outcome is ignored.
+const ABANDONED: u8 = 1;
+/// The processor has returned or was dropped.
+const ENDED: u8 = 2;
+
 impl Context {
-    pub(crate) fn new(
-        job: LeasedJob,
-        engine: Arc<dyn Engine>,
-        lease_ms: u64,
-        timeout: Duration,
-        hooks: Hooks,
-    ) -> Self {
-        let (token, reason) = (CancellationToken::new(), Mutex::new(None));
-        let (deadline, threads) = (Instant::now() + timeout, watch::Sender::new(0));
+    pub(crate) fn new(job: LeasedJob, entry: Arc<TypeEntry>, started: tokio::time::Instant) -> Self {
         Self {
             shared: Arc::new(Shared {
                 job,
-                engine,
-                lease_ms,
-                timeout,
-                deadline,
-                token,
-                reason,
-                hooks,
-                threads,
+                entry,
+                started,
+                reason: AtomicU8::new(0),
+                is_dropped: AtomicBool::new(false),
+                stage: AtomicU8::new(RUNNING),
+                threads: AtomicUsize::new(0),
+                changed: Notify::new(),
             }),
         }
     }
@@ -158,35 +165,36 @@ impl Context {
 
     /// When this attempt times out.
     pub fn deadline(&self) -> Instant {
-        self.shared.deadline
+        self.due().into_std()
     }
 
     /// The timeout of this attempt.
     pub fn timeout(&self) -> Duration {
-        self.shared.timeout
+        self.shared.entry.timeout
     }
 
     /// Resolves with the reason when the attempt must stop.
     pub async fn cancelled(&self) -> CancelReason {
-        self.shared.token.cancelled().await;
-        self.cancel_reason().unwrap_or(CancelReason::Cancelled)
+        self.until(Self::cancel_reason).await
     }
 
     /// Whether the attempt must stop.
     pub fn is_cancelled(&self) -> bool {
-        self.shared.token.is_cancelled()
+        self.cancel_reason().is_some()
     }
 
     /// Why the attempt must stop; `None` while it may go on.
     pub fn cancel_reason(&self) -> Option<CancelReason> {
-        *self.shared.reason.lock().expect("nothing panics while it holds the reason")
+        let reason = usize::from(self.shared.reason.load(Ordering::Acquire));
+        CancelReason::ALL.get(reason.wrapping_sub(1)).copied()
     }
 
     /// Checks with the engine that the lease still holds, and renews it. The worker renews leases
     /// by itself; call this right before a side effect that cannot be undone.
     pub async fn heartbeat(&self) -> Result<(), HeartbeatLost> {
         let leases = vec![(self.job().clone(), self.fence())];
-        let extended = self.shared.engine.call(Extend { leases, lease_ms: self.shared.lease_ms }).await?;
+        let entry = &self.shared.entry;
+        let extended = entry.engine.call(Extend { leases, lease_ms: entry.lease_ms }).await?;
         match extended.extensions.first() {
             Some(Extension::Until(_)) => Ok(()),
             Some(Extension::Cancelled(_)) => {
@@ -202,30 +210,108 @@ impl Context {
 
     /// Reports progress to the event hooks: `done` of `total`, in a unit of the processor's choice.
     pub fn progress(&self, done: u64, total: u64) {
-        self.shared.hooks.emit(|| Event::Progress { job: self.job().clone(), done, total });
+        self.shared.entry.hooks.emit(|| Event::Progress { job: self.job().clone(), done, total });
+    }
+
+    /// What attempts at jobs of this type share.
+    pub(crate) fn entry(&self) -> &TypeEntry {
+        &self.shared.entry
+    }
+
+    /// When the attempt was started, by the runtime's clock.
+    pub(crate) fn started(&self) -> tokio::time::Instant {
+        self.shared.started
+    }
+
+    /// When the attempt times out, by the runtime's clock.
+    pub(crate) fn due(&self) -> tokio::time::Instant {
+        self.shared.started + self.shared.entry.timeout
+    }
+
+    /// Whether both are the same attempt.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
     }
 
     /// Counts a thread that works on the job until the guard is dropped.
     pub(crate) fn enter_thread(&self) -> ThreadGuard {
-        self.shared.threads.send_modify(|threads| *threads += 1);
+        self.shared.threads.fetch_add(1, Ordering::AcqRel);
         ThreadGuard(self.clone())
     }
 
     /// Whether a thread still works on the job.
     pub(crate) fn is_on_thread(&self) -> bool {
-        *self.shared.threads.borrow() > 0
+        self.shared.threads.load(Ordering::Acquire) > 0
     }
 
     /// Resolves when no thread works on the job.
     pub(crate) async fn threads_finished(&self) {
-        // The channel cannot close: `self` owns the sender.
-        let _ = self.shared.threads.subscribe().wait_for(|threads| *threads == 0).await;
+        self.until(|context| (!context.is_on_thread()).then_some(())).await
     }
 
     /// Requests a stop. Only the first reason is kept.
     pub(crate) fn cancel(&self, reason: CancelReason) {
-        self.shared.reason.lock().expect("nothing panics while it holds the reason").get_or_insert(reason);
-        self.shared.token.cancel();
+        let position = CancelReason::ALL.iter().position(|other| *other == reason);
+        let code = position.expect("every reason is in the list") as u8 + 1;
+        let is_first = self.shared.reason.compare_exchange(0, code, Ordering::AcqRel, Ordering::Acquire);
+        if is_first.is_err() {
+            return;
+        }
+        if !self.has_ended() {
+            self.shared.entry.hooks.emit(|| Event::Cancelling { job: self.job().clone(), reason });
+            // Fails after the worker has stopped, which waits for no processor.
+            let _ = self.shared.entry.stops.send(self.clone());
+        }
+        self.shared.changed.notify_waiters();
+    }
+
+    /// Whether the processor runs and was not requested to stop.
+    pub(crate) fn may_go_on(&self) -> bool {
+        self.shared.stage.load(Ordering::Acquire) == RUNNING && !self.is_cancelled()
+    }
+
+    /// Records that the processor has returned or was dropped; false if its outcome is ignored.
+    pub(crate) fn end(&self) -> bool {
+        let counts = self.shared.stage.swap(ENDED, Ordering::AcqRel) == RUNNING;
+        self.shared.changed.notify_waiters();
+        counts
+    }
+
+    /// Ignores the outcome of a processor that goes on; false if it has just ended.
+    pub(crate) fn abandon(&self) -> bool {
+        let stage = &self.shared.stage;
+        stage.compare_exchange(RUNNING, ABANDONED, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Resolves when the processor has returned or was dropped.
+    pub(crate) async fn ended(&self) {
+        self.until(|context| context.has_ended().then_some(())).await
+    }
+
+    /// Requests that the processor is dropped.
+    pub(crate) fn drop_processor(&self) {
+        self.shared.is_dropped.store(true, Ordering::Release);
+        self.shared.changed.notify_waiters();
+    }
+
+    /// Resolves when the processor must be dropped.
+    pub(crate) async fn dropped(&self) {
+        self.until(|context| context.shared.is_dropped.load(Ordering::Acquire).then_some(())).await
+    }
+
+    fn has_ended(&self) -> bool {
+        self.shared.stage.load(Ordering::Acquire) == ENDED
+    }
+
+    /// Resolves when `check` returns something, which only a signalled change can bring about.
+    async fn until<T>(&self, check: impl Fn(&Self) -> Option<T>) -> T {
+        loop {
+            let changed = self.shared.changed.notified();
+            if let Some(found) = check(self) {
+                return found;
+            }
+            changed.await;
+        }
     }
 }
 
@@ -234,6 +320,7 @@ pub(crate) struct ThreadGuard(Context);
 
 impl Drop for ThreadGuard {
     fn drop(&mut self) {
-        self.0.shared.threads.send_modify(|threads| *threads -= 1);
+        self.0.shared.threads.fetch_sub(1, Ordering::AcqRel);
+        self.0.shared.changed.notify_waiters();
     }
 }

@@ -41,21 +41,30 @@ where
 /// The rest of the chain: the middlewares added later, and the processor at its end.
 #[derive(Clone)]
 pub struct Next {
-    layers: Arc<[Arc<dyn Middleware>]>,
+    chain: Arc<Chain>,
     depth: usize,
+}
+
+struct Chain {
+    layers: Vec<Arc<dyn Middleware>>,
     processor: Arc<dyn Processor>,
 }
 
 impl Next {
-    pub(crate) fn outermost(layers: Arc<[Arc<dyn Middleware>]>, processor: Arc<dyn Processor>) -> Self {
-        Self { layers, depth: 0, processor }
+    pub(crate) fn outermost(layers: Vec<Arc<dyn Middleware>>, processor: Arc<dyn Processor>) -> Self {
+        Self { chain: Arc::new(Chain { layers, processor }), depth: 0 }
     }
 
     /// Runs the rest of the chain.
     pub async fn run(self, job: Context) -> Outcome {
-        match self.layers.get(self.depth).cloned() {
-            Some(layer) => layer.around(job, Next { depth: self.depth + 1, ..self }).await,
-            None => self.processor.process(job).await,
+        self.start(job).await
+    }
+
+    /// The rest of the chain as a future.
+    pub(crate) fn start(&self, job: Context) -> BoxFuture<'_, Outcome> {
+        match self.chain.layers.get(self.depth) {
+            Some(layer) => layer.around(job, Next { chain: self.chain.clone(), depth: self.depth + 1 }),
+            None => self.chain.processor.process(job),
         }
     }
 }

@@ -3,6 +3,7 @@
 //! - `pool/fetcher.rs`: leases no more jobs than there are free slots, and waits for wake-ups.
 //! - `pool/attempt.rs`: one attempt from its start to its settlement, whatever the processor does.
 //! - `pool/heartbeat.rs`: renews leases. `pool/settler.rs`: settles in batches.
+//! - `pool/stopper.rs`: stops attempts that have timed out or were requested to stop.
 //! - `pool/gather.rs`: batches jobs that end together into one lease and one settlement.
 //! - `pool/slots.rs`: concurrency limits. `pool/active_jobs.rs`: jobs leased and not yet settled.
 //! - `pool/outage.rs`: outages of the engine. `pool/meters.rs`: metrics of attempts.
@@ -19,6 +20,7 @@ mod meters;
 mod outage;
 mod settler;
 mod slots;
+mod stopper;
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -31,6 +33,7 @@ use fairlane_core::{TypeId, WorkerId};
 use fairlane_engine::{Engine, EngineError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -39,9 +42,10 @@ use crate::aggregation::{EndedJob, Fold};
 use crate::context::{CancelReason, Context};
 use crate::events::{Event, Hook, Hooks, StopReport};
 use crate::loops;
-use crate::middleware::Middleware;
+use crate::middleware::{Middleware, Next};
 use crate::outcome::IntoOutcome;
 use crate::processor::{Processor, typed};
+use crate::retry::RetryPolicy;
 use crate::settings::{TypeOptions, WorkerSettings};
 pub(crate) use active_jobs::ActiveJobs;
 use meters::Meters;
@@ -182,7 +186,7 @@ impl Worker {
     pub fn start(self) -> Result<Pool, WorkerError> {
         self.settings.check().map_err(WorkerError)?;
         let with_loops = self.with_loops;
-        let (settler, shared) = self.prepare()?;
+        let (endings, stops, shared) = self.prepare()?;
         let mut tasks = Vec::new();
         if shared.types.is_empty() {
             shared.fetched.cancel();
@@ -191,7 +195,8 @@ impl Worker {
         }
         let service_tasks = vec![
             tokio::spawn(heartbeat::beat(shared.clone())),
-            tokio::spawn(settler::settle_all(shared.clone(), settler)),
+            tokio::spawn(settler::settle_all(shared.clone(), endings)),
+            tokio::spawn(stopper::stop_attempts(shared.clone(), stops)),
         ];
         if with_loops {
             tasks.extend(loops::start(&shared));
@@ -199,31 +204,47 @@ impl Worker {
         Ok(Pool { shared, tasks, service_tasks })
     }
 
-    fn prepare(self) -> Result<(settler::Endings, Arc<Shared>), WorkerError> {
+    fn prepare(self) -> Result<(settler::Endings, stopper::StopRequests, Arc<Shared>), WorkerError> {
         if self.types.len() > TYPES_MAX {
             return Err(WorkerError(format!("a worker has at most {TYPES_MAX} types")));
         }
-        let mut types = HashMap::new();
+        let settings = self.settings;
         let mut limits = Vec::new();
-        for (name, options, processor) in self.types {
-            let type_id = TypeId::new(&name).map_err(|error| WorkerError(error.to_string()))?;
+        for (name, options, _) in &self.types {
+            let type_id = TypeId::new(name).map_err(|error| WorkerError(error.to_string()))?;
             options.check().map_err(|problem| WorkerError(format!("type {name}: {problem}")))?;
-            let limit = options.limit(self.settings.worker_count);
-            limits.push(TypeSlots { type_id: type_id.clone(), limit, own: options.own_slots });
-            let meters = Meters::new(&type_id);
-            if types.insert(type_id, TypeEntry { options, processor, meters }).is_some() {
+            let limit = options.limit(settings.worker_count);
+            limits.push(TypeSlots { type_id, limit, own: options.own_slots });
+        }
+        let type_ids: Vec<TypeId> = limits.iter().map(|limit| limit.type_id.clone()).collect();
+        let slots = Slots::new(settings.worker_count, limits);
+        let hooks = Hooks::new(self.hooks);
+        let (stops, stop_requests) = mpsc::unbounded_channel();
+        let mut types = HashMap::new();
+        for (type_id, (name, options, processor)) in type_ids.into_iter().zip(self.types) {
+            let entry = TypeEntry {
+                engine: self.engine.clone(),
+                hooks: hooks.clone(),
+                lease_ms: settings.lease.as_millis() as u64,
+                class: slots.class_of(&type_id).expect("every type has a class"),
+                timeout: options.timeout.unwrap_or(settings.job_timeout),
+                retry: options.retry.unwrap_or(settings.retry),
+                chain: Next::outermost(self.layers.clone(), processor),
+                meters: Meters::new(&type_id),
+                stops: stops.clone(),
+            };
+            if types.insert(type_id, Arc::new(entry)).is_some() {
                 return Err(WorkerError(format!("type {name} has two processors; it can have one")));
             }
         }
         let id = format!("{}-{}-{:08x}", self.name, std::process::id(), fastrand::u32(..));
         let worker = WorkerId::new(&id).map_err(|error| WorkerError(error.to_string()))?;
-        let (ended, endings) = settler::channel(self.settings.worker_count);
-        let hooks = Hooks::new(self.hooks);
+        let (ended, endings) = settler::channel(settings.worker_count);
         let shared = Shared {
             worker,
+            shortest_timeout: types.values().map(|entry| entry.timeout).min().unwrap_or(settings.job_timeout),
             types,
-            slots: Slots::new(self.settings.worker_count, limits),
-            layers: self.layers.into(),
+            slots,
             folds: self.folds,
             outage: Outage::new(hooks.clone()),
             hooks,
@@ -236,16 +257,26 @@ impl Worker {
             seen_bulks: Default::default(),
             classic: Mutex::new(None),
             engine: self.engine,
-            settings: self.settings,
+            settings,
         };
-        Ok((endings, Arc::new(shared)))
+        Ok((endings, stop_requests, Arc::new(shared)))
     }
 }
 
+/// What attempts at jobs of one type share.
 pub(crate) struct TypeEntry {
-    pub options: TypeOptions,
-    pub processor: Arc<dyn Processor>,
+    pub engine: Arc<dyn Engine>,
+    pub hooks: Hooks,
+    pub lease_ms: u64,
+    /// The class of the type in [`Slots`].
+    pub class: usize,
+    pub timeout: Duration,
+    pub retry: RetryPolicy,
+    /// The processor and its middleware.
+    pub chain: Next,
     pub meters: Meters,
+    /// Attempts that were requested to stop, for the stopper.
+    pub stops: mpsc::UnboundedSender<Context>,
 }
 
 /// The state that the parts of one worker share.
@@ -253,8 +284,9 @@ pub(crate) struct Shared {
     pub engine: Arc<dyn Engine>,
     pub worker: WorkerId,
     pub settings: WorkerSettings,
-    pub types: HashMap<TypeId, TypeEntry>,
-    pub layers: Arc<[Arc<dyn Middleware>]>,
+    pub types: HashMap<TypeId, Arc<TypeEntry>>,
+    /// The shortest timeout of an attempt.
+    pub shortest_timeout: Duration,
     pub folds: HashMap<String, Fold>,
     pub hooks: Hooks,
     pub slots: Slots,
@@ -304,7 +336,7 @@ impl Shared {
 pub struct Pool {
     shared: Arc<Shared>,
     tasks: Vec<JoinHandle<()>>,
-    /// The heartbeat and the settler, which outlive the other tasks.
+    /// The heartbeat, the settler and the stopper, which outlive the other tasks.
     service_tasks: Vec<JoinHandle<()>>,
 }
 

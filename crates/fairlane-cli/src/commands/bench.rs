@@ -23,6 +23,7 @@ mod jobs;
 mod memory;
 mod plan;
 mod plot;
+mod pool;
 mod restart;
 pub mod result;
 mod rounds;
@@ -52,6 +53,7 @@ Benchmarks (--only takes a name or the first word of one):
   enqueue       100 groups, batches of 100 jobs with 200 bytes each, one group per batch
   drain         lease 100, settle 100, nothing in between
   idle-latency  from enqueue to the start of the handler on an idle queue
+  pool-N        a worker with N slots drains the queue; the floor is drain
   groups-N      drain with N groups of 64 jobs
   jobs-N        drain with N jobs of up to 100 groups
   memory        bytes per waiting job in addition to its payload (Redis only)
@@ -133,6 +135,7 @@ async fn measure(benchmark: &Benchmark, arguments: &Arguments) -> Result<BenchRe
         Benchmark::Enqueue { rounds, jobs } => enqueue::measure(&ground, rounds, jobs).await,
         Benchmark::Drain { rounds, jobs } => drain::measure(&ground, rounds, jobs).await,
         Benchmark::IdleLatency { samples } => idle_latency::measure(&ground, samples).await,
+        Benchmark::Pool { rounds, jobs, slots } => pool::measure(&ground, rounds, jobs, slots).await,
         Benchmark::Groups { groups } => groups::measure(&ground, groups).await,
         Benchmark::Jobs { jobs } => jobs::measure(&ground, jobs).await,
         Benchmark::Memory { jobs } => memory::measure(&ground, jobs).await,

@@ -4,15 +4,19 @@
 //! stop request. After a stop request a processor has a grace period to return an outcome; then it
 //! is dropped. A processor that cannot be dropped, because it blocks its thread, keeps its slot
 //! until it returns, but no longer its job.
+//!
+//! An attempt is one task and has no timer. Another task exists only for an attempt that was
+//! requested to stop, because a processor that blocks its thread blocks its task as well.
 
-use std::future::Future;
+use std::any::Any;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fairlane_core::limits::{DELAY_MS_MAX, NOTE_BYTES_MAX, RETRY_AFTER_MS_MAX};
 use fairlane_core::queue::{self, LeasedJob};
-use tokio::sync::mpsc::error::SendError;
-use tokio::task::{JoinError, JoinHandle};
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::time::timeout;
 
 use super::active_jobs::LeaseEnd;
@@ -21,12 +25,11 @@ use super::{Shared, TARGET};
 use crate::aggregation::panic_text;
 use crate::context::{CancelReason, Context};
 use crate::events::Event;
-use crate::middleware::Next;
 use crate::outcome::{Outcome, Problem};
 use crate::retry::RetryPolicy;
 
-/// How long an aborted task has to end before it counts as one that cannot be dropped.
-const ABORT_TIMEOUT: Duration = Duration::from_millis(200);
+/// How long a processor may take to be dropped before it counts as one that cannot be dropped.
+const DROP_TIMEOUT: Duration = Duration::from_millis(200);
 /// Longest random delay, in milliseconds, of a job that its downstream throttled without a
 /// Retry-After.
 const THROTTLE_DELAY_MS: u64 = 200;
@@ -35,121 +38,118 @@ const THROTTLE_DELAY_MS: u64 = 200;
 /// request. All jobs are active before the first attempt runs, so that the first to end sees that
 /// others are about to.
 pub(crate) fn start_all(shared: &Arc<Shared>, jobs: Vec<LeasedJob>, leased: Instant) {
-    let contexts = jobs.into_iter().map(|job| {
-        let timeout = shared.types.get(&job.type_id).and_then(|entry| entry.options.timeout);
-        let timeout = timeout.unwrap_or(shared.settings.job_timeout);
-        let context =
-            Context::new(job, shared.engine.clone(), shared.lease_ms(), timeout, shared.hooks.clone());
-        shared.slots.take(context.type_id());
-        shared.active_jobs.add(&context, leased);
-        context
-    });
-    for context in contexts.collect::<Vec<Context>>() {
+    let contexts = activate(shared, jobs, leased);
+    contexts.iter().for_each(|context| shared.slots.take(context.entry().class));
+    for context in contexts {
         tokio::spawn(attempt(shared.clone(), context));
     }
 }
 
-/// Hands a job back without starting it.
-pub(crate) async fn hand_back(shared: &Arc<Shared>, job: LeasedJob, leased: Instant) {
-    let context =
-        Context::new(job, shared.engine.clone(), shared.lease_ms(), Duration::ZERO, shared.hooks.clone());
-    shared.active_jobs.add(&context, leased);
-    end(shared, &context, Some(Outcome::Released), leased).await;
+/// Hands jobs back without starting them.
+pub(crate) async fn hand_back(shared: &Arc<Shared>, jobs: Vec<LeasedJob>, leased: Instant) {
+    for context in activate(shared, jobs, leased) {
+        context.end();
+        settle(shared, &context, Some(Outcome::Released)).await;
+    }
+}
+
+/// Makes leased jobs active. The worker leases only types that have a processor; the lease of a job
+/// of another type would expire.
+fn activate(shared: &Shared, jobs: Vec<LeasedJob>, leased: Instant) -> Vec<Context> {
+    let started = tokio::time::Instant::now();
+    let context = |job: LeasedJob| {
+        let entry = shared.types.get(&job.type_id)?.clone();
+        Some(Context::new(job, entry, started))
+    };
+    let contexts: Vec<Context> = jobs.into_iter().filter_map(context).collect();
+    shared.active_jobs.add(&contexts, leased);
+    contexts
 }
 
 async fn attempt(shared: Arc<Shared>, context: Context) {
-    let _slot = Slot { shared: shared.clone(), context: context.clone() };
-    let started = Instant::now();
+    let _slot = Slot { shared: &shared, class: context.entry().class };
     shared.hooks.emit(|| Event::Started {
         job: context.job().clone(),
         type_id: context.type_id().clone(),
         attempt: context.attempt(),
     });
-    let mut work = tokio::spawn(work(&shared, context.clone()));
-    let joined = tokio::select! {
-        joined = &mut work => Some(joined),
-        reason = stop_requested(&context) => stop(&shared, &context, reason, &mut work).await,
-    };
-    let gone = work.is_finished() && !context.is_on_thread();
-    let outcome = conclude(&context, joined, gone);
-    let is_unsettled = outcome.is_none();
+    let ended = run(&context).await;
+    let counts = context.end();
+    let gone = !context.is_on_thread();
     if !gone {
-        let job = context.job();
-        tracing::warn!(target: TARGET, group = %job.group, job = %job.id, traceparent = context.trace(), "a processor ignores its stop request and keeps its slot");
-        shared
-            .hooks
-            .emit(|| Event::Ignoring { job: context.job().clone(), type_id: context.type_id().clone() });
+        report_ignoring(&shared, &context);
     }
-    end(&shared, &context, outcome, started).await;
-    if !work.is_finished() {
-        let late = work.await.ok();
-        // The worker is stopping and this job is not settled yet: a late outcome still counts.
-        if is_unsettled && context.cancel_reason() == Some(CancelReason::Stopping) {
-            end(&shared, &context, late, started).await;
-        }
+    if counts {
+        settle(&shared, &context, conclude(&context, ended, gone)).await;
     }
-    context.threads_finished().await;
+    if !gone {
+        context.threads_finished().await;
+    }
 }
 
 /// Frees a slot when it is dropped.
-struct Slot {
-    shared: Arc<Shared>,
-    context: Context,
+struct Slot<'a> {
+    shared: &'a Shared,
+    class: usize,
 }
 
-impl Drop for Slot {
+impl Drop for Slot<'_> {
     fn drop(&mut self) {
-        self.shared.slots.give_back(self.context.type_id());
+        self.shared.slots.give_back(self.class);
     }
 }
 
-/// The processor and its middleware. The worker leases only types that have a processor; a job of
-/// another type is handed back.
-fn work(shared: &Shared, context: Context) -> impl Future<Output = Outcome> + use<> {
-    let entry = shared.types.get(context.type_id());
-    let next = entry.map(|entry| Next::outermost(shared.layers.clone(), entry.processor.clone()));
-    async move {
-        match next {
-            Some(next) => next.run(context).await,
-            None => Outcome::Released,
-        }
-    }
-}
+/// An outcome, or the payload of a panic.
+type Returned = Result<Outcome, Box<dyn Any + Send>>;
 
-/// Resolves when the attempt is cancelled or times out.
-async fn stop_requested(context: &Context) -> CancelReason {
-    tokio::select! {
-        reason = context.cancelled() => reason,
-        _ = tokio::time::sleep_until(context.deadline().into()) => {
-            context.cancel(CancelReason::TimedOut);
-            CancelReason::TimedOut
-        }
-    }
+/// Runs the processor and its middleware; `None` if they were dropped before they returned.
+async fn run(context: &Context) -> Option<Returned> {
+    let start = || context.entry().chain.start(context.clone());
+    let mut work = match catch_unwind(AssertUnwindSafe(start)) {
+        Ok(work) => work,
+        Err(panic) => return Some(Err(panic)),
+    };
+    let returned = poll_fn(|waker| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(waker))) {
+        Ok(polled) => polled.map(Ok),
+        Err(panic) => std::task::Poll::Ready(Err(panic)),
+    });
+    // The order matters: nothing is registered for a processor that returns at once.
+    let ended = tokio::select! {
+        biased;
+        returned = returned => Some(returned),
+        () = context.dropped() => None,
+    };
+    let dropped = catch_unwind(AssertUnwindSafe(|| drop(work)));
+    ended.or(dropped.err().map(Err))
 }
 
 /// Gives a processor its grace period after a stop request, then drops it.
-async fn stop(
-    shared: &Shared,
-    context: &Context,
-    reason: CancelReason,
-    work: &mut JoinHandle<Outcome>,
-) -> Option<Result<Outcome, JoinError>> {
-    shared.hooks.emit(|| Event::Cancelling { job: context.job().clone(), reason });
-    if let Ok(joined) = timeout(shared.settings.cancel_grace_period, &mut *work).await {
-        return Some(joined);
+pub(crate) async fn stop(shared: Arc<Shared>, context: Context) {
+    if timeout(shared.settings.cancel_grace_period, context.ended()).await.is_ok() {
+        return;
     }
-    work.abort();
-    match timeout(ABORT_TIMEOUT, work).await {
-        Ok(Ok(outcome)) => Some(Ok(outcome)),
-        Ok(Err(error)) if error.is_panic() => Some(Err(error)),
-        _ => None,
+    context.drop_processor();
+    if timeout(DROP_TIMEOUT, context.ended()).await.is_ok() {
+        return;
+    }
+    // While the worker is stopping, an outcome that comes late still counts.
+    if context.cancel_reason() == Some(CancelReason::Stopping) {
+        report_ignoring(&shared, &context);
+    } else if context.abandon() {
+        report_ignoring(&shared, &context);
+        settle(&shared, &context, conclude(&context, None, false)).await;
     }
 }
 
+fn report_ignoring(shared: &Shared, context: &Context) {
+    let job = context.job();
+    tracing::warn!(target: TARGET, group = %job.group, job = %job.id, traceparent = context.trace(), "a processor ignores its stop request and keeps its slot");
+    shared.hooks.emit(|| Event::Ignoring { job: job.clone(), type_id: context.type_id().clone() });
+}
+
 /// The outcome of the attempt; `None` if it must not be settled.
-fn conclude(context: &Context, joined: Option<Result<Outcome, JoinError>>, gone: bool) -> Option<Outcome> {
-    let reason = context.cancel_reason();
-    match (joined, reason) {
+fn conclude(context: &Context, ended: Option<Returned>, gone: bool) -> Option<Outcome> {
+    match (ended, context.cancel_reason()) {
         (_, Some(CancelReason::Lost)) => None,
         (None, Some(CancelReason::Stopping)) if !gone => None,
         // Abandoning is right only for a cancelled job; otherwise another attempt has to follow.
@@ -160,46 +160,34 @@ fn conclude(context: &Context, joined: Option<Result<Outcome, JoinError>>, gone:
         }
         (None, Some(CancelReason::Cancelled)) => Some(Outcome::cancelled("it was cancelled while it ran")),
         (Some(Ok(outcome)), _) => Some(outcome),
-        (Some(Err(error)), _) => Some(panicked(error)),
+        (Some(Err(panic)), _) => {
+            Some(Outcome::retry("panic", panic_text(&*panic).unwrap_or("the processor panicked")))
+        }
     }
-}
-
-fn panicked(error: JoinError) -> Outcome {
-    if !error.is_panic() {
-        return Outcome::Released;
-    }
-    let panic = error.into_panic();
-    Outcome::retry("panic", panic_text(&*panic).unwrap_or("the processor panicked"))
 }
 
 /// Passes the outcome of an attempt to the settler.
-async fn end(shared: &Shared, context: &Context, outcome: Option<Outcome>, started: Instant) {
-    let took = started.elapsed();
+async fn settle(shared: &Shared, context: &Context, outcome: Option<Outcome>) {
+    let took = context.started().elapsed();
     let Some(outcome) = outcome else {
         // A job that still runs when the worker stops stays active: the stop reports it.
         if context.cancel_reason() == Some(CancelReason::Lost) {
-            shared.active_jobs.remove(context.job(), context.fence(), LeaseEnd::Lost);
+            shared.active_jobs.remove([(context, LeaseEnd::Lost)]);
         }
         return;
     };
     let outcome = bounded(outcome);
-    let entry = shared.types.get(context.type_id());
-    if let Some(entry) = entry {
-        entry.meters.ended(&outcome, took);
-    }
-    let policy = entry.and_then(|entry| entry.options.retry);
-    let ending = Ending {
-        job: context.job().clone(),
-        type_id: context.type_id().clone(),
-        fence: context.fence(),
-        in_bulk: context.bulk().is_some(),
-        trace: context.trace().map(str::to_owned),
-        settlement: to_engine(&outcome, policy.unwrap_or(shared.settings.retry), context.attempt()),
-        outcome,
-        took,
-    };
+    let entry = context.entry();
+    entry.meters.ended(&outcome, took);
+    let settlement = to_engine(&outcome, entry.retry, context.attempt());
+    let ending = Ending { context: context.clone(), settlement, outcome, took };
     // The settler ends only when the worker has stopped; the lease then expires.
-    if let Err(SendError(ending)) = shared.ended.send(ending).await {
+    let unsent = match shared.ended.try_send(ending) {
+        Ok(()) => None,
+        Err(TrySendError::Full(ending)) => shared.ended.send(ending).await.err().map(|error| error.0),
+        Err(TrySendError::Closed(ending)) => Some(ending),
+    };
+    if let Some(ending) = unsent {
         report_dropped(shared, ending, STOPPED);
     }
 }
@@ -226,7 +214,7 @@ fn bounded(outcome: Outcome) -> Outcome {
 fn to_engine(outcome: &Outcome, policy: RetryPolicy, attempt: u32) -> queue::Outcome {
     let ms = |duration: Duration, most: u64| (duration.as_millis() as u64).min(most);
     match outcome {
-        Outcome::Done { result } => queue::Outcome::Succeeded { result: result.as_slice().into() },
+        Outcome::Done { result } => queue::Outcome::Succeeded { result: to_note(result) },
         Outcome::Failed(problem) => queue::Outcome::Failed { reason: problem.to_bytes().into() },
         Outcome::Retry { after, problem } => queue::Outcome::Retry {
             delay_ms: ms(after.unwrap_or_else(|| policy.delay(attempt)), DELAY_MS_MAX),
@@ -242,4 +230,9 @@ fn to_engine(outcome: &Outcome, policy: RetryPolicy, attempt: u32) -> queue::Out
         Outcome::Cancelled(problem) => queue::Outcome::Cancelled { reason: problem.to_bytes().into() },
         Outcome::Released => queue::Outcome::Released,
     }
+}
+
+/// An empty note takes no allocation.
+fn to_note(bytes: &[u8]) -> Arc<[u8]> {
+    if bytes.is_empty() { Arc::default() } else { bytes.into() }
 }

@@ -142,10 +142,10 @@ impl Fetcher {
     }
 
     /// The room of a class once jobs that are about to end have ended. An idle worker does not
-    /// wait.
+    /// wait, nor does one that has room for a whole batch: its jobs are leased while others run.
     async fn gathered(&self, Room { class, jobs }: Room) -> Room {
         let slots = &self.shared.slots;
-        if slots.in_use() == 0 {
+        if slots.in_use() == 0 || jobs >= self.shared.settings.fetch_batch_size {
             return Room { class, jobs };
         }
         gather(|| slots.room(class)).await;
@@ -284,11 +284,7 @@ impl Fetcher {
     async fn hand_back_unseen(&mut self) {
         while self.leaser.has_missed() && !self.shared.stopped.is_cancelled() {
             match self.leaser.recover().await {
-                Ok(batch) => {
-                    for job in batch.jobs {
-                        attempt::hand_back(&self.shared, job, batch.asked).await;
-                    }
-                }
+                Ok(batch) => attempt::hand_back(&self.shared, batch.jobs, batch.asked).await,
                 Err(error) => {
                     self.shared.outage.failed("asking for jobs", &error);
                     let stopped = self.shared.stopped.clone();

@@ -4,9 +4,6 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
-/// Turns that other tasks get per round. One is not enough: the end of an attempt passes through
-/// two tasks.
-const TURNS: usize = 2;
 /// Most rounds while the count grows.
 const ROUNDS_MAX: usize = 8;
 
@@ -15,9 +12,7 @@ const ROUNDS_MAX: usize = 8;
 pub(crate) async fn gather(count: impl Fn() -> usize) {
     let mut before = count();
     for _ in 0..ROUNDS_MAX {
-        for _ in 0..TURNS {
-            yield_to_tasks().await;
-        }
+        yield_to_tasks().await;
         let now = count();
         if now <= before {
             return;

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fairlane_core::Fence;
 use fairlane_core::limits::EXTEND_JOBS_MAX;
-use fairlane_core::queue::{Extend, Extension, JobRef};
+use fairlane_core::queue::{Extend, Extension};
 
 use tokio::time::timeout;
 
 use super::Shared;
+use crate::context::{CancelReason, Context};
 
 /// Renewals per lease, so that two renewals may fail.
 const RENEWALS_PER_LEASE: u32 = 3;
@@ -31,15 +31,16 @@ pub(crate) async fn beat(shared: Arc<Shared>) {
             return shared.stopped.cancel();
         }
         let old = shared.active_jobs.older_than(due.saturating_sub(pause));
-        for leases in old.chunks(EXTEND_JOBS_MAX) {
-            renew(&shared, leases.to_vec()).await;
+        for contexts in old.chunks(EXTEND_JOBS_MAX) {
+            renew(&shared, contexts).await;
         }
     }
 }
 
-async fn renew(shared: &Shared, leases: Vec<(JobRef, Fence)>) {
+async fn renew(shared: &Shared, contexts: &[Context]) {
     let sent = Instant::now();
-    let command = Extend { leases: leases.clone(), lease_ms: shared.lease_ms() };
+    let leases = contexts.iter().map(|context| (context.job().clone(), context.fence())).collect();
+    let command = Extend { leases, lease_ms: shared.lease_ms() };
     // A slower reply would delay the next renewals, and a renewal is idempotent.
     let reply = timeout(shared.settings.lease / RENEWALS_PER_LEASE, shared.engine.call(command)).await;
     let extended = match reply {
@@ -48,15 +49,15 @@ async fn renew(shared: &Shared, leases: Vec<(JobRef, Fence)>) {
         Err(_) => return,
     };
     shared.outage.replied();
-    for ((job, fence), extension) in leases.iter().zip(extended.extensions) {
+    for (context, extension) in contexts.iter().zip(extended.extensions) {
         match extension {
-            Extension::Until(_) => shared.active_jobs.renewed(job, *fence, sent),
+            Extension::Until(_) => shared.active_jobs.renewed(context, sent),
             Extension::Cancelled(_) => {
-                shared.active_jobs.renewed(job, *fence, sent);
-                shared.active_jobs.cancel(job, *fence);
+                shared.active_jobs.renewed(context, sent);
+                context.cancel(CancelReason::Cancelled);
             }
             // The job may also have been settled a moment ago; then it is no longer active.
-            Extension::Lost => shared.active_jobs.lost(job, *fence),
+            Extension::Lost => shared.active_jobs.lost(context),
         }
     }
 }

@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 
 use fairlane_core::limits::SETTLE_JOBS_MAX;
 use fairlane_core::queue::{self, JobRef, Settle, Settlement, Verdict};
-use fairlane_core::{Fence, TypeId};
 use fairlane_engine::{Backoff, EngineError};
 use tokio::sync::mpsc;
 
 use super::active_jobs::LeaseEnd;
 use super::gather::gather;
 use super::{Shared, TARGET};
+use crate::context::Context;
 use crate::events::Event;
 use crate::outcome::Outcome;
 
@@ -30,12 +30,7 @@ const BATCH_BYTES: usize = 1024 * 1024;
 
 /// An attempt that has ended.
 pub(crate) struct Ending {
-    pub job: JobRef,
-    pub type_id: TypeId,
-    pub fence: Fence,
-    pub in_bulk: bool,
-    /// The trace of its job, for logs.
-    pub trace: Option<String>,
+    pub context: Context,
     /// The outcome that the processor returned, for events.
     pub outcome: Outcome,
     /// The outcome as it is sent to the engine.
@@ -84,7 +79,7 @@ pub(crate) async fn settle_all(shared: Arc<Shared>, mut endings: Endings) {
             }
         }
         while !gathered.is_empty() {
-            let batch = next_batch(&mut gathered);
+            let batch = next_batch(&shared, &mut gathered);
             settle(&shared, batch, &mut deferred).await;
         }
         if shared.stopped.is_cancelled() {
@@ -131,9 +126,9 @@ fn defer(
     deferred: &mut Vec<Deferred>,
 ) {
     let is_malformed = matches!(error, EngineError::Invalid(_));
-    let is_lost = !error.is_retryable() && shared.active_jobs.is_lost(&ending.job, ending.fence);
+    let is_lost = !error.is_retryable() && shared.active_jobs.is_lost(&ending.context);
     if is_malformed || is_lost {
-        shared.active_jobs.remove(&ending.job, ending.fence, LeaseEnd::Lost);
+        shared.active_jobs.remove([(&ending.context, LeaseEnd::Lost)]);
         return report_dropped(shared, ending, &error.to_string());
     }
     shared.outage.failed("settling jobs", error);
@@ -142,19 +137,19 @@ fn defer(
 }
 
 /// Takes the next batch: each job at most once, and no more bytes than a batch should have.
-fn next_batch(gathered: &mut Vec<Ending>) -> Vec<Ending> {
-    let mut bytes = 0;
-    let mut jobs: HashSet<&JobRef> = HashSet::new();
-    let mut count = 0;
+fn next_batch(shared: &Shared, gathered: &mut Vec<Ending>) -> Vec<Ending> {
+    let has_repeats = shared.active_jobs.has_superseded();
+    let (mut count, mut bytes, mut jobs) = (0, 0, HashSet::<&JobRef>::new());
     for ending in gathered.iter() {
         bytes += note_bytes(&ending.settlement);
-        if count > 0 && (bytes > BATCH_BYTES || jobs.contains(&ending.job)) {
+        let is_repeated = has_repeats && !jobs.insert(ending.context.job());
+        if count > 0 && (bytes > BATCH_BYTES || is_repeated) {
             break;
         }
-        jobs.insert(&ending.job);
         count += 1;
     }
-    gathered.drain(..count).collect()
+    let rest = gathered.split_off(count);
+    std::mem::replace(gathered, rest)
 }
 
 fn note_bytes(outcome: &queue::Outcome) -> usize {
@@ -193,7 +188,8 @@ async fn settle(shared: &Shared, batch: Vec<Ending>, deferred: &mut Vec<Deferred
 
 /// Reports a dropped result: its job runs again after its lease expires.
 pub(super) fn report_dropped(shared: &Shared, ending: Ending, error: &str) {
-    let Ending { job, type_id, outcome, .. } = ending;
+    let Ending { context, outcome, .. } = ending;
+    let (job, type_id) = (context.job().clone(), context.type_id().clone());
     tracing::error!(target: TARGET, group = %job.group, job = %job.id, error, "a result is dropped; the job runs again after its lease expires");
     shared.hooks.emit(|| Event::Unsettled { job, type_id, outcome, error: error.to_owned() });
 }
@@ -209,18 +205,17 @@ enum BatchReply {
 
 fn command(batch: &[Ending]) -> Settle {
     let settlements = batch.iter().map(|ending| Settlement {
-        job: ending.job.clone(),
-        fence: ending.fence,
+        job: ending.context.job().clone(),
+        fence: ending.context.fence(),
         outcome: ending.settlement.clone(),
     });
     Settle { settlements: settlements.collect() }
 }
 
 async fn submit_until_reply(shared: &Shared, batch: &[Ending]) -> BatchReply {
-    let command = command(batch);
     let (mut backoff, mut refusals) = (Backoff::default(), 0);
     loop {
-        let error = match shared.engine.call(command.clone()).await {
+        let error = match shared.engine.call(command(batch)).await {
             Ok(settled) => {
                 shared.outage.replied();
                 return BatchReply::Verdicts(settled.verdicts);
@@ -239,25 +234,26 @@ async fn submit_until_reply(shared: &Shared, batch: &[Ending]) -> BatchReply {
 }
 
 fn record_verdicts(shared: &Shared, batch: Vec<Ending>, verdicts: Vec<Verdict>) {
-    let mut bulk_progress = false;
-    for (ending, verdict) in batch.into_iter().zip(verdicts) {
-        bulk_progress |= ending.in_bulk;
+    let settled = || batch.iter().zip(&verdicts);
+    shared.active_jobs.remove(settled().map(|(ending, verdict)| {
         let end = match (&ending.outcome, verdict) {
             (_, Verdict::Stale | Verdict::Gone) => LeaseEnd::Lost,
             (Outcome::Released, Verdict::Applied) => LeaseEnd::HandedBack,
             (_, Verdict::Applied) => LeaseEnd::Finished,
         };
-        shared.active_jobs.remove(&ending.job, ending.fence, end);
-        report_settled(shared, ending, verdict);
-    }
-    if bulk_progress {
+        (&ending.context, end)
+    }));
+    if settled().any(|(ending, _)| ending.context.bulk().is_some()) {
         shared.bulk_progress.notify_one();
+    }
+    for (ending, verdict) in batch.into_iter().zip(verdicts) {
+        report_settled(shared, ending, verdict);
     }
 }
 
 fn report_settled(shared: &Shared, ending: Ending, verdict: Verdict) {
-    let Ending { job, type_id, trace, outcome, took, .. } = ending;
-    let traceparent = trace.as_deref();
+    let Ending { context, outcome, took, .. } = ending;
+    let (job, type_id, traceparent) = (context.job(), context.type_id(), context.trace());
     match &outcome {
         Outcome::Failed(problem) => {
             tracing::warn!(target: TARGET, group = %job.group, job = %job.id, r#type = %type_id, traceparent, %problem, "a job failed for good");
@@ -267,5 +263,8 @@ fn report_settled(shared: &Shared, ending: Ending, verdict: Verdict) {
         }
         _ => {}
     }
-    shared.hooks.emit(|| Event::Settled { job, type_id, outcome, verdict, took });
+    shared.hooks.emit(|| {
+        let (job, type_id) = (job.clone(), type_id.clone());
+        Event::Settled { job, type_id, outcome, verdict, took }
+    });
 }

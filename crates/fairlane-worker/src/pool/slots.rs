@@ -3,16 +3,17 @@
 //! A class is a set of types that are leased together: all types without a limit of their own, and
 //! each other type alone, so that no lease returns more jobs of a type than it has room for.
 
-use std::collections::HashMap;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use fairlane_core::TypeId;
 use tokio::sync::Notify;
 
+/// Counts of slots are signed, because a batch that is requested again after an error can be larger
+/// than the room left by then.
 pub(crate) struct Slots {
     classes: Vec<Class>,
-    class_of: HashMap<TypeId, usize>,
-    usage: Mutex<Usage>,
+    /// Shared slots that are free.
+    free: AtomicI64,
     freed: Notify,
 }
 
@@ -20,6 +21,7 @@ struct Class {
     types: Vec<TypeId>,
     limit: Option<usize>,
     own: bool,
+    in_use: AtomicI64,
 }
 
 /// The slots of one type.
@@ -29,13 +31,6 @@ pub(crate) struct TypeSlots {
     pub limit: Option<usize>,
     /// Whether the type has slots of its own in addition to the shared ones.
     pub own: bool,
-}
-
-/// Slots in use. Signed, because a batch that is requested again after an error can be larger than
-/// the room left by then.
-struct Usage {
-    free: i64,
-    by_class: Vec<i64>,
 }
 
 /// Free slots for jobs of one class.
@@ -48,18 +43,16 @@ pub(crate) struct Room {
 impl Slots {
     pub fn new(count: usize, types: Vec<TypeSlots>) -> Self {
         let mut classes: Vec<Class> = Vec::new();
-        let mut class_of = HashMap::new();
         for TypeSlots { type_id, limit, own } in types {
-            let shared = classes.iter().position(|class| limit.is_none() && class.limit.is_none());
-            let class = shared.unwrap_or_else(|| {
-                classes.push(Class { types: Vec::new(), limit, own });
-                classes.len() - 1
-            });
-            classes[class].types.push(type_id.clone());
-            class_of.insert(type_id, class);
+            let shared = classes.iter_mut().find(|class| limit.is_none() && class.limit.is_none());
+            match shared {
+                Some(class) => class.types.push(type_id),
+                None => {
+                    classes.push(Class { types: vec![type_id], limit, own, in_use: AtomicI64::new(0) });
+                }
+            }
         }
-        let usage = Usage { free: count as i64, by_class: vec![0; classes.len()] };
-        Self { classes, class_of, usage: Mutex::new(usage), freed: Notify::new() }
+        Self { classes, free: AtomicI64::new(count as i64), freed: Notify::new() }
     }
 
     pub fn classes(&self) -> usize {
@@ -70,26 +63,31 @@ impl Slots {
         &self.classes[class].types
     }
 
+    /// The class of a type, if the worker leases it.
+    pub fn class_of(&self, type_id: &TypeId) -> Option<usize> {
+        self.classes.iter().position(|class| class.types.contains(type_id))
+    }
+
     /// Number of jobs of this class that could start now.
     pub fn room(&self, class: usize) -> usize {
-        self.room_of(&self.usage(), class).max(0) as usize
+        let Class { limit, own, in_use, .. } = &self.classes[class];
+        let room = limit.map_or(i64::MAX, |limit| limit as i64 - in_use.load(Ordering::Acquire));
+        let room = if *own { room } else { room.min(self.free.load(Ordering::Acquire)) };
+        room.max(0) as usize
     }
 
     /// Number of jobs that hold a slot.
     pub fn in_use(&self) -> usize {
-        self.usage().by_class.iter().sum::<i64>().max(0) as usize
+        let in_use = self.classes.iter().map(|class| class.in_use.load(Ordering::Acquire));
+        in_use.sum::<i64>().max(0) as usize
     }
 
-    pub fn take(&self, type_id: &TypeId) {
-        let mut usage = self.usage();
-        self.move_one(&mut usage, type_id, 1);
+    pub fn take(&self, class: usize) {
+        self.move_one(class, 1);
     }
 
-    pub fn give_back(&self, type_id: &TypeId) {
-        {
-            let mut usage = self.usage();
-            self.move_one(&mut usage, type_id, -1);
-        }
+    pub fn give_back(&self, class: usize) {
+        self.move_one(class, -1);
         self.freed.notify_one();
     }
 
@@ -98,24 +96,12 @@ impl Slots {
         self.freed.notified().await;
     }
 
-    fn room_of(&self, usage: &Usage, class: usize) -> i64 {
-        let limit = self.classes[class].limit.map_or(i64::MAX, |limit| limit as i64);
-        let room = limit - usage.by_class[class];
-        if self.classes[class].own { room } else { room.min(usage.free) }
-    }
-
-    fn move_one(&self, usage: &mut Usage, type_id: &TypeId, by: i64) {
-        let class = self.class_of.get(type_id).copied();
-        if !class.is_some_and(|class| self.classes[class].own) {
-            usage.free -= by;
+    fn move_one(&self, class: usize, by: i64) {
+        let Class { own, in_use, .. } = &self.classes[class];
+        in_use.fetch_add(by, Ordering::AcqRel);
+        if !own {
+            self.free.fetch_sub(by, Ordering::AcqRel);
         }
-        if let Some(class) = class {
-            usage.by_class[class] += by;
-        }
-    }
-
-    fn usage(&self) -> std::sync::MutexGuard<'_, Usage> {
-        self.usage.lock().expect("nothing panics while it holds the slots")
     }
 }
 
@@ -132,17 +118,18 @@ mod tests {
         let limits = [("mail", None), ("push", Some(2)), ("sms", None)];
         let types = limits.map(|(name, limit)| TypeSlots { type_id: type_of(name), limit, own: false });
         let slots = Slots::new(3, types.into());
+        let class_of = |name| slots.class_of(&type_of(name)).unwrap();
         assert_eq!(slots.types(0), [type_of("mail"), type_of("sms")]);
         assert_eq!((slots.room(0), slots.room(1)), (3, 2));
-        slots.take(&type_of("push"));
-        slots.take(&type_of("push"));
+        slots.take(class_of("push"));
+        slots.take(class_of("push"));
         assert_eq!((slots.room(0), slots.room(1)), (1, 0), "push uses all its slots");
-        slots.take(&type_of("mail"));
-        slots.take(&type_of("mail"));
+        slots.take(class_of("mail"));
+        slots.take(class_of("mail"));
         assert_eq!(slots.room(0), 0, "more slots are in use than there are");
-        slots.give_back(&type_of("push"));
+        slots.give_back(class_of("push"));
         assert_eq!(slots.room(0), 0);
-        slots.give_back(&type_of("mail"));
+        slots.give_back(class_of("mail"));
         assert_eq!((slots.room(0), slots.room(1)), (1, 1));
     }
 
@@ -151,11 +138,12 @@ mod tests {
         let own = TypeSlots { type_id: type_of("callback"), limit: Some(2), own: true };
         let shared = TypeSlots { type_id: type_of("mail"), limit: None, own: false };
         let slots = Slots::new(1, vec![shared, own]);
-        slots.take(&type_of("callback"));
-        slots.take(&type_of("callback"));
+        let class_of = |name| slots.class_of(&type_of(name)).unwrap();
+        slots.take(class_of("callback"));
+        slots.take(class_of("callback"));
         assert_eq!((slots.room(0), slots.room(1)), (1, 0));
-        slots.take(&type_of("mail"));
-        slots.give_back(&type_of("callback"));
+        slots.take(class_of("mail"));
+        slots.give_back(class_of("callback"));
         assert_eq!((slots.room(0), slots.room(1), slots.in_use()), (0, 1, 2));
     }
 }

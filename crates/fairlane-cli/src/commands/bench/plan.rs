@@ -11,6 +11,8 @@ pub const BATCH_JOBS: usize = 100;
 pub const GROUPS: usize = 100;
 /// Concurrent calls, so that the network latency of one call is hidden by the others.
 pub const CALLERS: usize = 4;
+/// Slots of a worker: the default, and many.
+const SLOTS: [usize; 2] = [10, 100];
 
 /// One benchmark with its size.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +23,8 @@ pub enum Benchmark {
     Drain { rounds: usize, jobs: usize },
     /// Measures one job at a time.
     IdleLatency { samples: usize },
+    /// Drains the queue by a worker with `slots` slots; `jobs` in each round.
+    Pool { rounds: usize, jobs: usize, slots: usize },
     /// Drains many groups.
     Groups { groups: usize },
     /// Drains many jobs.
@@ -45,6 +49,7 @@ impl Benchmark {
             Self::Enqueue { .. } => "enqueue".into(),
             Self::Drain { .. } => "drain".into(),
             Self::IdleLatency { .. } => "idle-latency".into(),
+            Self::Pool { slots, .. } => format!("pool-{slots}"),
             Self::Groups { groups } => format!("groups-{groups}"),
             Self::Jobs { jobs } => format!("jobs-{jobs}"),
             Self::Memory { .. } => "memory".into(),
@@ -92,6 +97,7 @@ fn full_plan(round_jobs: usize) -> Vec<Benchmark> {
         Benchmark::Drain { rounds: 5, jobs: round_jobs },
         Benchmark::IdleLatency { samples: 500 },
     ];
+    plan.extend(SLOTS.map(|slots| Benchmark::Pool { rounds: 5, jobs: round_jobs, slots }));
     plan.extend([10, 100, 1000, 20_000].map(|groups| Benchmark::Groups { groups }));
     plan.extend([1000, 10_000, 100_000, 1_000_000].map(|jobs| Benchmark::Jobs { jobs }));
     plan.push(Benchmark::Memory { jobs: 100_000 });
@@ -110,6 +116,7 @@ fn quick_plan(round_jobs: usize) -> Vec<Benchmark> {
         Benchmark::Drain { rounds: 3, jobs: round_jobs },
         Benchmark::IdleLatency { samples: 100 },
     ];
+    plan.extend(SLOTS.map(|slots| Benchmark::Pool { rounds: 3, jobs: round_jobs, slots }));
     plan.extend([10, 100, 2000].map(|groups| Benchmark::Groups { groups }));
     plan.extend([1000, 10_000, 100_000].map(|jobs| Benchmark::Jobs { jobs }));
     plan.push(Benchmark::Memory { jobs: 20_000 });
