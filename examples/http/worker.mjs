@@ -1,12 +1,12 @@
 #!/usr/bin/env node
 // A producer and worker for Fairlane, for Node 20 without packages.
 //
-// FAIRLANE_URL  where the server is (http://127.0.0.1:8080 unless set)
-// FAIRLANE_KEY  a key of the role admin (it both produces and works); none where the server asks for none
+// FAIRLANE_ENGINE  where the server is (http://127.0.0.1:8080 unless set)
+// FAIRLANE_KEY     a key of the role admin (it both produces and works); none where the server asks for none
 
 import { setTimeout as sleep } from "node:timers/promises";
 
-const url = process.env.FAIRLANE_URL ?? "http://127.0.0.1:8080";
+const url = process.env.FAIRLANE_ENGINE ?? "http://127.0.0.1:8080";
 const key = process.env.FAIRLANE_KEY;
 const run = `${Date.now()}-${process.pid}`;
 const [group, bulk, type, worker] = ["example", `js-${run}`, "greeting-js", `js-${run}`];

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """A producer and worker for Fairlane, with nothing but Python's standard library.
 
-FAIRLANE_URL  where the server is (http://127.0.0.1:8080 unless set)
-FAIRLANE_KEY  a key of the role admin (it both produces and works); none where the server asks for none
+FAIRLANE_ENGINE  where the server is (http://127.0.0.1:8080 unless set)
+FAIRLANE_KEY     a key of the role admin (it both produces and works); none where the server asks for none
 """
 
 import http.client
@@ -14,7 +14,7 @@ import time
 import urllib.error
 import urllib.request
 
-URL = os.environ.get("FAIRLANE_URL", "http://127.0.0.1:8080")
+URL = os.environ.get("FAIRLANE_ENGINE", "http://127.0.0.1:8080")
 KEY = os.environ.get("FAIRLANE_KEY")
 RUN = f"{time.time_ns() // 1_000_000}-{os.getpid()}"
 GROUP, BULK, TYPE, WORKER = "example", f"py-{RUN}", "greeting-py", f"py-{RUN}"

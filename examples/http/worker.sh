@@ -1,14 +1,14 @@
 #!/bin/sh
 # A producer and worker for Fairlane with nothing but curl and a POSIX shell.
 #
-# FAIRLANE_URL  where the server is (http://127.0.0.1:8080 unless set)
-# FAIRLANE_KEY  a key of the role admin (it both produces and works); none where the server asks for none
+# FAIRLANE_ENGINE  where the server is (http://127.0.0.1:8080 unless set)
+# FAIRLANE_KEY     a key of the role admin (it both produces and works); none where the server asks for none
 #
 # grep and sed take the answers apart. That works because this script made the ids and payloads itself, without quotes in
 # them, and leases one job at a time. For anything else install jq, or use another language.
 set -eu
 
-url=${FAIRLANE_URL:-http://127.0.0.1:8080}
+url=${FAIRLANE_ENGINE:-http://127.0.0.1:8080}
 run=$(date +%s)-$$
 group=example bulk=sh-$run type=greeting-sh worker=sh-$run
 lease_ms=3000

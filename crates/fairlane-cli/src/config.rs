@@ -1,7 +1,7 @@
 //! The configuration: options override variables `FAIRLANE_…`, which override `fairlane.toml`.
 //!
 //! - `config/tables.rs`: the settings of `[server]`, `[queue]` and `[worker]`.
-//!   `config/targets.rs`: `[types.NAME]` and `[callbacks]`.
+//!   `config/targets.rs`: `[types.NAME]`, `[groups.NAME]` and `[callbacks]`.
 //! - `config/values.rs`: how values are written. `config/variables.rs`: the names of variables.
 //! - `config/sources.rs`: merges the sources, records where each value came from, and describes
 //!   errors. `config/rows.rs`: all values, for `fairlane config`.
@@ -16,12 +16,13 @@ mod values;
 mod variables;
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use fairlane_core::TypeId;
 use fairlane_core::kernel::Operation;
-use fairlane_core::queue::{SetQueue, Settings};
+use fairlane_core::queue::{GroupPatch, SetQueue, Settings};
+use fairlane_core::{GroupId, TypeId};
 use serde::Deserialize;
 
 use crate::failure::Failure;
@@ -29,10 +30,10 @@ pub use rows::Row;
 use sources::{Origin, Sources};
 pub use tables::{QueueTable, ServerConfig, WorkerConfig};
 use tables::{ServerTable, WorkerTable, rows_of};
-use targets::{CallbackConfig, CallbackTable, TypeTable, check_retry};
+use targets::{CallbackConfig, CallbackTable, GroupTable, TypeTable, check_retry};
 pub use targets::{Target, TypeConfig, callback_type};
 pub use values::Field;
-use values::{File, Text};
+use values::{File, Text, listen_address};
 
 /// The default name of the configuration file.
 pub const FILE: &str = "fairlane.toml";
@@ -75,8 +76,10 @@ pub struct Config {
     pub server: ServerConfig,
     /// The settings of the worker.
     pub worker: WorkerConfig,
-    /// The types that the worker runs, by name.
+    /// The types in the file, by name.
     pub types: Vec<TypeConfig>,
+    /// The settings of groups to store in the queue, by name.
+    pub groups: Vec<(GroupId, GroupPatch)>,
     /// How the worker delivers callbacks, if it does.
     pub callbacks: Option<CallbackConfig>,
     /// The configured settings of the queue.
@@ -124,15 +127,21 @@ impl Config {
             checked.map_err(|problem| sources.error_in(&["types", &name.to_string()], &problem))
         });
         let types = types.collect::<Result<_, String>>()?;
+        let groups = tables.groups.into_iter().map(|(name, table)| match table.checked(&name) {
+            Ok(patch) => Ok((name, patch)),
+            Err(problem) => Err(sources.error_in(&["groups", &name.to_string()], &problem)),
+        });
+        let groups = groups.collect::<Result<_, String>>()?;
         let callbacks = tables.callbacks.map(CallbackTable::checked).transpose();
         let callbacks = callbacks.map_err(|problem| sources.error_in(&["callbacks"], &problem))?;
-        Ok(Self { path, engine, server, worker, types, callbacks, queue: tables.queue, rows })
+        Ok(Self { path, engine, server, worker, types, groups, callbacks, queue: tables.queue, rows })
     }
 
     /// Every type that the worker runs, including callbacks.
     pub fn type_ids(&self) -> Vec<TypeId> {
         let callbacks = self.callbacks.iter().map(|_| callback_type());
-        self.types.iter().map(|one| one.type_id.clone()).chain(callbacks).collect()
+        let run = self.types.iter().filter(|one| one.target.is_some());
+        run.map(|one| one.type_id.clone()).chain(callbacks).collect()
     }
 
     /// The queue's settings with the configured ones applied; none if nothing would change.
@@ -156,6 +165,8 @@ struct Tables {
     worker: WorkerTable,
     #[serde(default)]
     types: BTreeMap<TypeId, TypeTable>,
+    #[serde(default)]
+    groups: BTreeMap<GroupId, GroupTable>,
     callbacks: Option<CallbackTable>,
 }
 
@@ -194,8 +205,9 @@ impl Nearby {
     }
 
     /// The address that a server started here listens on.
-    pub fn listen(&self) -> Option<&str> {
-        self.server.listen.as_ref()?.as_str()
+    pub fn listen(&self) -> Option<SocketAddr> {
+        let of_file = || self.server.listen.as_ref()?.as_str().map(str::to_owned);
+        listen_address(&variable("FAIRLANE_SERVER_LISTEN").or_else(of_file)?)
     }
 
     /// The file with the API keys.
@@ -208,6 +220,11 @@ impl Nearby {
 pub fn nearby() -> Result<Nearby, String> {
     let Ok(text) = std::fs::read_to_string(FILE) else { return Ok(Nearby::default()) };
     Sources::parse(FILE, &text)?.read()
+}
+
+/// The address of the queue in the environment.
+pub fn engine_variable() -> Option<String> {
+    variable(variables::ENGINE).or_else(|| variable(variables::ENGINE_ALIAS))
 }
 
 /// An environment variable; an empty one counts as not set.

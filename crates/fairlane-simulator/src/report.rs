@@ -14,7 +14,7 @@ pub use table::{compared_rows, group_rows, summary_rows};
 use serde::Serialize;
 
 use crate::measure::{GroupMeasure, Measure};
-use crate::scenario::Part;
+use crate::scenario::{FIFO, Part};
 
 /// The report of one part.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -96,7 +96,7 @@ impl PartReport {
         Self {
             scenario: scenario.to_owned(),
             part: part.name.clone(),
-            discipline: part.discipline.as_str(),
+            discipline: if part.is_fifo { FIFO } else { part.discipline.as_str() },
             alpha: part.is_classic().then_some(part.classic.alpha),
             completion_over_ideal: ideal_us.map(|ideal_us| ratio(measure.last_done_us as f64 / ideal_us)),
             throttles_per_job: per_job(measure.set_aside),
@@ -110,8 +110,20 @@ impl PartReport {
 
     /// The scenario and the part, and the discipline if it is not the default.
     pub(crate) fn title(&self) -> String {
-        let rules = self.alpha.map(|alpha| format!(", classic at alpha {alpha}"));
-        format!("{}, part {}{}", self.scenario, self.part, rules.unwrap_or_default())
+        let rules = match (self.discipline, self.alpha) {
+            (rules, Some(alpha)) => format!(", {rules} at alpha {alpha}"),
+            (FIFO, None) => format!(", {FIFO}"),
+            _ => String::new(),
+        };
+        format!("{}, part {}{rules}", self.scenario, self.part)
+    }
+
+    /// The discipline, with alpha if it has one.
+    pub(crate) fn rules(&self) -> String {
+        match self.alpha {
+            None => self.discipline.into(),
+            Some(alpha) => format!("{}, alpha {alpha}", self.discipline),
+        }
     }
 
     /// When the last job of all groups was done, in milliseconds since the start of the run.

@@ -11,7 +11,7 @@ mod part;
 mod unknown_key;
 
 pub use classic::{ClassicLayer, CongestionLayer};
-pub(crate) use part::{Arrival, DownstreamPart, GroupPart, Moment, Part};
+pub(crate) use part::{Arrival, DownstreamPart, FIFO, GroupPart, Moment, Part};
 pub use unknown_key::with_suggestion;
 
 use fairlane_core::queue::Discipline;
@@ -56,6 +56,8 @@ pub struct Scenario {
 pub struct Overlay {
     /// The discipline, instead of that of the file.
     pub discipline: Option<Discipline>,
+    /// Whether it runs as one plain queue, first in, first out, instead of a discipline.
+    pub is_fifo: bool,
     /// Keys of `classic`, each instead of that of the file.
     pub classic: ClassicLayer,
 }
@@ -104,7 +106,7 @@ impl Scenario {
     ///
     /// let (name, toml) = Scenario::shipped()[0];
     /// let classic = ClassicLayer { alpha: Some(-10_000), ..ClassicLayer::default() };
-    /// let overlay = Overlay { discipline: Some(Discipline::Classic), classic };
+    /// let overlay = Overlay { discipline: Some(Discipline::Classic), classic, ..Overlay::default() };
     /// let scenario = Scenario::parse(name, toml)?.with(&overlay)?;
     /// assert!(scenario.uses(Discipline::Classic) && !scenario.uses(Discipline::Share));
     /// # Ok::<(), fairlane_simulator::SimulationError>(())
@@ -112,8 +114,9 @@ impl Scenario {
     pub fn with(&self, overlay: &Overlay) -> Result<Self, SimulationError> {
         let mut layers = self.layers.clone();
         for layer in &mut layers {
-            let discipline = overlay.discipline.map(|discipline| discipline.as_str().to_owned());
-            layer.discipline = discipline.or(layer.discipline.take());
+            let discipline = overlay.discipline.map(Discipline::as_str);
+            let discipline = if overlay.is_fifo { Some(FIFO) } else { discipline };
+            layer.discipline = discipline.map(str::to_owned).or(layer.discipline.take());
             layer.classic = Some(layer.classic.unwrap_or_default().overridden_by(overlay.classic));
         }
         Self::built(&self.name, layers)

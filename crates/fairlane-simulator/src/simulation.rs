@@ -18,7 +18,7 @@ use fairlane_core::queue::{
     Enqueue, GroupPatch, InspectQueue, JobRef, Lease, Leased, LeasedJob, Machine, NewJob, Outcome, SetGroup,
     SetType, Settle, Settlement, TypePatch,
 };
-use fairlane_core::{GroupId, HashSeed, JobId, Micros, RequestNumber, TypeId, WorkerId};
+use fairlane_core::{Cost, GroupId, HashSeed, JobId, Level, Micros, RequestNumber, TypeId, WorkerId};
 
 use crate::arrivals::Flow;
 use crate::downstream::{CallResult, Downstream};
@@ -187,7 +187,7 @@ impl<'a> Simulation<'a> {
             let patch = TypePatch { rate, concurrency, ..TypePatch::default() };
             self.call(SetType { type_id: part.id.clone(), patch });
         }
-        for group in &part.groups {
+        for group in part.groups.iter().filter(|_| !part.is_fifo) {
             let patch = GroupPatch {
                 weight: Some(group.weight),
                 base_priority: Some(group.base_priority),
@@ -326,14 +326,19 @@ impl<'a> Simulation<'a> {
     fn enqueue(&mut self, group: usize, jobs: u64) {
         let group_part = &self.part.groups[group];
         let first = self.measure.groups[group].jobs;
+        // In a plain queue all jobs are those of one group, and alike.
+        let (shared, level, cost) = match self.part.is_fifo {
+            true => (&self.part.groups[0].id, Level::default(), Cost::default()),
+            false => (&group_part.id, group_part.level, group_part.cost),
+        };
         let new_job = |number: u64| NewJob {
             job: JobRef {
-                group: group_part.id.clone(),
-                id: JobId::new(number.to_string()).expect("a number is a valid name"),
+                group: shared.clone(),
+                id: JobId::new(format!("{group}-{number}")).expect("two numbers make a valid name"),
             },
             type_id: self.part.types[group_part.type_index].id.clone(),
-            level: group_part.level,
-            cost: group_part.cost,
+            level,
+            cost,
             payload: self.payloads[group].clone(),
             delay_ms: 0,
             bulk: None,
@@ -348,6 +353,9 @@ impl<'a> Simulation<'a> {
     }
 
     fn set_paused(&mut self, group: usize, paused: bool) {
+        if self.part.is_fifo {
+            return;
+        }
         let patch = GroupPatch { paused: Some(paused), ..GroupPatch::default() };
         self.set_group(self.part.groups[group].id.clone(), patch);
         self.measure.entitlement.set_paused(group, paused);
@@ -431,7 +439,8 @@ impl<'a> Simulation<'a> {
         let group = u32::from_le_bytes(bytes) as usize;
         let group_part = &self.part.groups[group];
         let service = self.part.types[group_part.type_index].service;
-        let number: u64 = job.job.id.escaped().parse().expect("a job's id is its number");
+        let number = job.job.id.escaped().rsplit('-').next().and_then(|number| number.parse().ok());
+        let number: u64 = number.expect("a job's id ends with its number");
         let [file, member] = group_part.stream;
         let service_us = service.draw(&mut Generator::of(self.part.seed, &[file, member, number]));
         let result = match &mut self.downstreams[group_part.type_index] {

@@ -3,11 +3,11 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
-use fairlane_core::GroupId;
 use fairlane_core::queue::{
-    CancelJob, Cancellation, GroupLine, InspectQueue, JobRef, ListGroups, ListJobs, Listed, NewJob, QueueSet,
-    QueueView, SetQueue, Settings,
+    CancelJob, Cancellation, GroupLine, InspectQueue, JobLine, JobRef, ListGroups, ListJobs, Listed, Listing,
+    NewJob, QueueSet, QueueView, SetQueue, Settings,
 };
+use fairlane_core::{GroupId, TypeId};
 use fairlane_engine::{AuditProgress, AuditReport, Engine, EngineError};
 use fairlane_worker::Worker;
 
@@ -20,6 +20,9 @@ use crate::job_handle::JobHandle;
 use crate::job_type::JobType;
 use crate::retry_budget::RetryBudget;
 use crate::sender::{JobSender, Sent};
+
+/// Fewest jobs that a list of any state scans in each place.
+const SCANNED_MIN: usize = 100;
 
 /// A handle to a queue. Clones refer to the same queue.
 ///
@@ -197,6 +200,29 @@ impl Fairlane {
     /// A page of jobs in one place, such as those in flight, without their payloads.
     pub async fn jobs(&self, page: ListJobs) -> Result<Listed, Error> {
         Ok(self.engine.call(page).await?)
+    }
+
+    /// Up to `limit` (at most 500) jobs of any state, without their payloads: running ones first,
+    /// then those that wait for a worker or for their time, dead ones and finished ones. Jobs in
+    /// the lanes of a group are listed only with the group.
+    pub async fn jobs_of_any_state(
+        &self,
+        group: Option<GroupId>,
+        type_id: Option<TypeId>,
+        limit: usize,
+    ) -> Result<Vec<JobLine>, Error> {
+        let lanes = group.clone().map(Listing::Pending);
+        let places = [Listing::InFlight, Listing::Ready].into_iter().chain(lanes);
+        let mut jobs = Vec::new();
+        for listing in places.chain([Listing::Waiting, Listing::Dead, Listing::Finished]) {
+            if jobs.len() < limit {
+                // Jobs that have left a place, and those that a filter drops, count as scanned.
+                let (group, type_id, limit) = (group.clone(), type_id.clone(), limit.max(SCANNED_MIN));
+                jobs.extend(self.jobs(ListJobs { listing, group, type_id, cursor: 0, limit }).await?.jobs);
+            }
+        }
+        jobs.truncate(limit);
+        Ok(jobs)
     }
 
     /// Cancels up to 500 jobs, each named once, and returns the outcome for each.

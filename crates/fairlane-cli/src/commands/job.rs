@@ -1,14 +1,19 @@
-//! `fairlane job`: shows, cancels or requeues one job.
+//! `fairlane job`: lists jobs; shows, cancels or requeues one.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use clap::{Args, Subcommand};
 use fairlane::views::{self, CancellationView, RequeuedView};
-use fairlane::{Cancellation, JobRef, JobState, JobView, Micros, Problem, Requeued, time_text};
+use fairlane::{
+    Cancellation, GroupId, JobRef, JobState, JobView, Micros, Problem, Requeued, TypeId, time_text,
+};
 use fairlane_core::WorkerId;
+use fairlane_core::limits::LIST_JOBS_MAX;
+use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::tables::counted;
+use crate::limit::within;
+use crate::tables::{self, counted};
 use crate::target::QueueTarget;
 
 const EXAMPLES: &str = "\
@@ -17,12 +22,13 @@ Examples:
   fairlane job show customer-7 invoice-4711 --json
   fairlane job cancel customer-7 invoice-4711
   fairlane job requeue customer-7 invoice-4711
+  fairlane job list --group customer-7
 
 fairlane why explains why a job is not running. fairlane dead requeue requeues many dead jobs.
 Exit codes: 0 success; 1 failure, or no room to requeue the job; 2 unknown job, a job that has \
 ended and cannot be cancelled, a job that is not dead and cannot be requeued, or bad input.";
 
-/// Shows, cancels or requeues one job
+/// Lists jobs; shows, cancels or requeues one
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
@@ -32,6 +38,10 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum Action {
+    /// Lists jobs of any state: running ones first, then waiting, dead and finished ones
+    #[command(after_help = "Example:\n  fairlane job list --group customer-7 --type mail\n\n\
+        Jobs that wait in the lane of a group are listed only with --group.")]
+    List(ListArguments),
     /// Shows a job with its payload and result
     #[command(after_help = "Example:\n  fairlane job show customer-7 invoice-4711")]
     Show(JobSelector),
@@ -41,6 +51,27 @@ enum Action {
     /// Requeues a dead job with its full number of attempts
     #[command(after_help = "Example:\n  fairlane job requeue customer-7 invoice-4711")]
     Requeue(JobSelector),
+}
+
+#[derive(Args)]
+struct ListArguments {
+    /// Only jobs of this group
+    #[arg(long)]
+    group: Option<String>,
+    /// Only jobs of this type
+    #[arg(long = "type", value_name = "TYPE")]
+    job_type: Option<String>,
+    /// Maximum number of jobs to list
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = within::<1, { LIST_JOBS_MAX as u32 }>, allow_negative_numbers = true)]
+    limit: u32,
+    #[command(flatten)]
+    target: QueueTarget,
+}
+
+/// The JSON form of a list.
+#[derive(Serialize)]
+struct JobList {
+    jobs: Vec<views::JobView>,
 }
 
 /// The arguments that select a job.
@@ -57,10 +88,20 @@ struct JobSelector {
 /// Runs the subcommand.
 pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     match arguments.action {
+        Action::List(arguments) => list(arguments).await,
         Action::Show(selector) => show(selector).await,
         Action::Cancel(selector) => cancel(selector).await,
         Action::Requeue(selector) => requeue(selector).await,
     }
+}
+
+async fn list(arguments: ListArguments) -> Result<(), Failure> {
+    let group = arguments.group.map(GroupId::new).transpose().map_err(fairlane::Error::from)?;
+    let type_id = arguments.job_type.map(TypeId::new).transpose().map_err(fairlane::Error::from)?;
+    let fairlane = arguments.target.attach().await?;
+    let jobs = fairlane.jobs_of_any_state(group, type_id, arguments.limit as usize).await?;
+    let list = JobList { jobs: jobs.into_iter().map(views::JobView::from).collect() };
+    arguments.target.print(&list, || list.text())
 }
 
 async fn show(selector: JobSelector) -> Result<(), Failure> {
@@ -107,6 +148,19 @@ async fn requeue(selector: JobSelector) -> Result<(), Failure> {
     }
     let view = RequeuedView::new(&job.name()?);
     selector.target.print(&view, || format!("{} of {} is requeued", view.id, view.group))
+}
+
+impl JobList {
+    fn text(&self) -> String {
+        let rows = self.jobs.iter().map(|row| {
+            let names = vec![row.group.clone(), row.id.clone(), row.r#type.clone(), row.state.to_string()];
+            [names, vec![row.attempts.to_string(), row.created_at.to_string()]].concat()
+        });
+        match self.jobs.len() {
+            0 => "no jobs".to_owned(),
+            _ => tables::texts(&["group", "job", "type", "state", "attempts", "enqueued"], rows),
+        }
+    }
 }
 
 impl JobSelector {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use fairlane::duration_text;
-use fairlane_core::queue::{QueueSet, SetQueue, Settings};
+use fairlane_core::queue::Settings;
 use serde::Serialize;
 
 use super::work::store::DISCIPLINE_IN_USE;
@@ -72,10 +72,10 @@ async fn set(pairs: Vec<(String, String)>, target: &QueueTarget) -> Result<(), F
     let fairlane = target.attach_or_make().await?;
     let mut settings = fairlane.queue_view().await?.settings;
     changes.apply(&mut settings);
-    let command = SetQueue { settings: settings.clone() };
-    match fairlane.engine().call(command).await.map_err(fairlane::Error::from)? {
-        QueueSet::Set => print(target, &settings),
-        QueueSet::DisciplineInUse => Err(Failure::bad_input(DISCIPLINE_IN_USE)),
+    match fairlane.set_queue(settings.clone()).await {
+        Ok(()) => print(target, &settings),
+        Err(fairlane::Error::DisciplineInUse) => Err(Failure::bad_input(DISCIPLINE_IN_USE)),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -15,6 +15,7 @@ Examples:
   fairlane simulate flood --plot flood.svg
   fairlane simulate late --discipline classic --alpha -10000
   fairlane simulate late --compare
+  fairlane simulate late --compare=fifo --plot late.svg
   fairlane simulate my-customers.toml --json
 
 Built-in scenarios:
@@ -23,7 +24,7 @@ premium, trickle, unknown-limit, weights
 
 Exit codes: 0 success; 1 failure; 2 invalid scenario or bad input.";
 
-/// The values of alpha that `--compare` shows beside `share`.
+/// The values of alpha that `--compare` shows beside a plain queue and `share`.
 const COMPARED_ALPHAS: [i64; 3] = [10_000, 0, -10_000];
 
 /// Simulates a scenario in virtual time: days in seconds, with reproducible results
@@ -41,9 +42,9 @@ pub struct Arguments {
     /// Discipline that replaces the one of the scenario
     #[arg(long, value_enum, conflicts_with = "compare")]
     discipline: Option<Rules>,
-    /// Compare `share` with `classic` at alpha 10000, 0 and -10000
-    #[arg(long)]
-    compare: bool,
+    /// Compare `share` with a plain queue (fifo), or also with `classic` at alpha 10000, 0 and -10000
+    #[arg(long, value_enum, value_name = "WITH", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
+    compare: Option<Compared>,
     #[command(flatten)]
     classic: ClassicArguments,
 }
@@ -52,6 +53,13 @@ pub struct Arguments {
 enum Rules {
     Share,
     Classic,
+    Fifo,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Compared {
+    All,
+    Fifo,
 }
 
 /// The options that `[classic]` of a scenario can set too.
@@ -99,31 +107,39 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         runs.push(play_with_progress(&scenario)?);
     }
     if let Some(path) = &arguments.plot {
-        output::write_file(path, &plot_svg(&runs.concat()))?;
+        output::write_file(path, &plot_svg(&runs))?;
     }
     if arguments.json {
         return output::print_json(&runs.concat());
     }
-    output::print(&if arguments.compare { tables::compared(&runs) } else { tables::simulate(&runs.concat()) })
+    output::print(&if arguments.compare.is_some() {
+        tables::compared(&runs)
+    } else {
+        tables::simulate(&runs.concat())
+    })
 }
 
 /// The scenario with the options applied; several variants with `--compare`.
 fn scenarios(arguments: &Arguments) -> Result<Vec<Scenario>, Failure> {
     let scenario = load(&arguments.scenario)?;
     let classic = arguments.classic.layer();
-    let with_overlay = |discipline, alpha: Option<i64>| {
-        let overlay = Overlay { discipline, classic: ClassicLayer { alpha, ..classic } };
+    let with_overlay = |rules: Option<Rules>, alpha: Option<i64>| {
+        let discipline = match rules {
+            Some(Rules::Share) => Some(Discipline::Share),
+            Some(Rules::Classic) => Some(Discipline::Classic),
+            Some(Rules::Fifo) | None => None,
+        };
+        let is_fifo = matches!(rules, Some(Rules::Fifo));
+        let overlay = Overlay { discipline, is_fifo, classic: ClassicLayer { alpha, ..classic } };
         scenario.with(&overlay).map_err(|error| Failure::bad_input(error.to_string()))
     };
-    if arguments.compare {
-        let classic = COMPARED_ALPHAS.map(|alpha| with_overlay(Some(Discipline::Classic), Some(alpha)));
-        return [with_overlay(Some(Discipline::Share), None)].into_iter().chain(classic).collect();
+    if let Some(compared) = arguments.compare {
+        let alphas = if compared == Compared::All { &COMPARED_ALPHAS[..] } else { &[] };
+        let classic = alphas.iter().map(|alpha| with_overlay(Some(Rules::Classic), Some(*alpha)));
+        let first = [Rules::Fifo, Rules::Share].map(|rules| with_overlay(Some(rules), None));
+        return first.into_iter().chain(classic).collect();
     }
-    let discipline = arguments.discipline.map(|rules| match rules {
-        Rules::Share => Discipline::Share,
-        Rules::Classic => Discipline::Classic,
-    });
-    let scenario = with_overlay(discipline, classic.alpha)?;
+    let scenario = with_overlay(arguments.discipline, classic.alpha)?;
     if classic != ClassicLayer::default() && !scenario.uses(Discipline::Classic) {
         return Err(Failure::bad_input(format!(
             "scenario {} uses the discipline share, and the options are for classic; add --discipline classic",

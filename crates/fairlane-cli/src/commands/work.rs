@@ -227,11 +227,12 @@ pub fn worker(engine: &Arc<dyn Engine>, config: &Config, reporter: &Reporter) ->
     for one in &config.types {
         let (name, options) = (one.type_id.to_string(), one.options.clone());
         worker = match one.target.clone() {
-            Target::Http(settings) => {
+            None => continue,
+            Some(Target::Http(settings)) => {
                 let target = fairlane_targets::HttpTarget::new(settings);
                 worker.processor_with(name, options, target.map_err(|error| bad(&one.type_id, error))?)
             }
-            Target::Command(settings) => {
+            Some(Target::Command(settings)) => {
                 let target = fairlane_targets::CommandTarget::new(settings);
                 worker.processor_with(name, options, target.map_err(|error| bad(&one.type_id, error))?)
             }

@@ -39,7 +39,8 @@ impl Sources {
         let line_of = |at: usize| text[..at.min(text.len())].matches('\n').count() + 1;
         let syntax = |error: toml::de::Error| {
             let line = error.span().map_or(1, |span| line_of(span.start));
-            format!("{file}, line {line}: {}", error.message().trim_end().replace('\n', ", "))
+            let advice = advice(text.lines().nth(line - 1).unwrap_or_default());
+            format!("{file}, line {line}: {}{advice}", error.message().trim_end().replace('\n', ", "))
         };
         let mut origins = BTreeMap::new();
         add_lines(DeTable::parse(text).map_err(syntax)?.get_ref(), &[], &line_of, &mut origins);
@@ -131,7 +132,8 @@ impl Sources {
         if let Some(key) = message.strip_prefix("missing field `") {
             return self.error(&path, &header(&path), &format!(" needs {}", key.trim_end_matches('`')));
         }
-        let tables = if path.first().is_some_and(|first| first == "types") { 2 } else { 1 };
+        let is_named = path.first().is_some_and(|first| matches!(first.as_str(), "types" | "groups"));
+        let tables = if is_named { 2 } else { 1 };
         let key = path[tables.min(path.len().saturating_sub(1))..].join(".");
         let problem = match message.rsplit_once(", expected ") {
             Some((found, expected)) if found.starts_with("invalid ") => {
@@ -168,6 +170,16 @@ fn add_lines(
             add_lines(inner, &path, line_of, origins);
         }
         origins.insert(path, Origin::File(line_of(key.span().start)));
+    }
+}
+
+/// What to do about a line that is not TOML because its value lacks quotes.
+fn advice(line: &str) -> String {
+    match line.split_once('=') {
+        Some((key, value)) if !value.trim_start().starts_with(['"', '\'', '[', '{']) => {
+            format!("; text is written in quotes: {} = \"…\"", key.trim())
+        }
+        _ => String::new(),
     }
 }
 

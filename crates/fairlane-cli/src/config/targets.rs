@@ -1,10 +1,13 @@
-//! The tables `[types.NAME]` and `[callbacks]`: the targets of jobs, and how callbacks are sent.
+//! The tables `[types.NAME]`, `[groups.NAME]` and `[callbacks]`: the targets of jobs, limits, and how
+//! callbacks are sent.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fairlane_core::{GroupId, Rate, TypeId};
+use fairlane_core::kernel::Operation;
+use fairlane_core::queue::{GroupPatch, SetGroup};
+use fairlane_core::{GroupId, Rate, TypeId, Weight};
 use fairlane_targets::{
     AddressRule, CALLBACK_MAX_RETRY_COUNT, CallbackSettings, CommandSettings, CommandTarget, HttpSettings,
     HttpTarget,
@@ -13,15 +16,15 @@ use fairlane_worker::{CALLBACK_TYPE, RetryPolicy, TypeOptions};
 use serde::Deserialize;
 
 use super::tables::RetryTable;
-use super::values::{Field, Lasting, RateOrNone, Retries, SecretText, Text, Whole};
+use super::values::{AmountOrNone, Field, Lasting, RateOrNone, Retries, SecretText, Text, Whole};
 
 /// The configuration of one type.
 #[derive(Debug)]
 pub struct TypeConfig {
     /// The name of the type.
     pub type_id: TypeId,
-    /// What runs its jobs.
-    pub target: Target,
+    /// What runs its jobs; none if other workers do, and the file only has its limits.
+    pub target: Option<Target>,
     /// The options of the type in this worker.
     pub options: TypeOptions,
     /// The rate to store in the queue, if the file sets it.
@@ -92,10 +95,15 @@ impl TypeTable {
         options.retry.as_ref().map_or(Ok(()), check_retry)?;
         let (rate, max_retry_count) = (self.rate.take().map(|rate| rate.0), self.max_retry_count.take());
         let target = match (self.http.take(), self.command.take()) {
-            (Some(url), None) => self.http_target(url.0, options.timeout.unwrap_or(job_timeout))?,
-            (None, Some(command)) => self.command_target(command)?,
+            (Some(url), None) => Some(self.http_target(url.0, options.timeout.unwrap_or(job_timeout))?),
+            (None, Some(command)) => Some(self.command_target(command)?),
+            (None, None) if rate.is_some() || max_retry_count.is_some() => self.no_target(&options)?,
             (None, None) => {
-                return Err("a target is required: http = \"https://…\" or command = [\"program\", …]".into());
+                return Err(
+                    "a target is required, http = \"https://…\" or command = [\"program\", …], or a \
+                            limit such as rate = \"50/s\""
+                        .into(),
+                );
             }
             (Some(_), Some(_)) => {
                 return Err("a type has one target: http and command are mutually exclusive".into());
@@ -103,6 +111,22 @@ impl TypeTable {
         };
         let max_retry_count = max_retry_count.map(|count| count.0);
         Ok(TypeConfig { type_id: type_id.clone(), target, options, rate, max_retry_count })
+    }
+
+    /// Only limits, which are stored in the queue, make sense without a target.
+    fn no_target(self, options: &TypeOptions) -> Result<Option<Target>, String> {
+        let of_worker = [
+            ("headers", self.headers.is_some()),
+            ("content_type", self.content_type.is_some()),
+            ("connect_timeout_ms", self.connect_timeout_ms.is_some()),
+            ("directory", self.directory.is_some()),
+            ("environment", self.environment.is_some()),
+            ("concurrency", options.concurrency.is_some()),
+            ("timeout_ms", options.timeout.is_some()),
+            ("retry", options.retry.is_some()),
+        ];
+        of_worker.into_iter().try_for_each(|(key, is_given)| refuse(key, is_given, "http or command"))?;
+        Ok(None)
     }
 
     fn http_target(self, url: String, timeout: Duration) -> Result<Target, String> {
@@ -123,6 +147,32 @@ impl TypeTable {
             CommandSettings { command, directory: self.directory, environment: pairs(self.environment) };
         CommandTarget::new(settings.clone()).map_err(|error| format!("command: {error}"))?;
         Ok(Target::Command(settings))
+    }
+}
+
+/// The keys of `[groups.NAME]`: settings to store in the queue.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GroupTable {
+    weight: Option<Whole<u32>>,
+    rate: Option<RateOrNone>,
+    concurrency: Option<AmountOrNone>,
+}
+
+impl GroupTable {
+    /// Checks the table.
+    pub fn checked(self, group: &GroupId) -> Result<GroupPatch, String> {
+        let weight = self.weight.map(|weight| Weight::new(weight.0)).transpose();
+        let limit = |count: Option<usize>| count.map(|count| u32::try_from(count).unwrap_or(u32::MAX));
+        let patch = GroupPatch {
+            weight: weight.map_err(|error| error.to_string())?,
+            rate: self.rate.map(|rate| rate.0),
+            concurrency: self.concurrency.map(|concurrency| limit(concurrency.0)),
+            ..GroupPatch::default()
+        };
+        let set = SetGroup { group: group.clone(), patch, reset_congestion: false };
+        set.validate().map_err(|error| error.to_string())?;
+        Ok(set.patch)
     }
 }
 

@@ -87,6 +87,38 @@ fn an_error_names_its_source_and_suggests_a_key() {
 }
 
 #[test]
+fn limits_need_no_target_and_run_nothing() {
+    let text = "[types.mail]\nrate = \"5/s\"\n[groups.\"customer 7\"]\nweight = 3\nrate = \"none\"\nconcurrency = 2\n";
+    let config = read(text, &[], ConfigArguments::default()).unwrap();
+    assert!(config.types[0].rate.is_some() && config.types[0].target.is_none());
+    assert_eq!(config.type_ids(), []);
+    let (group, patch) = &config.groups[0];
+    assert_eq!(
+        (group.to_string().as_str(), patch.weight.map(|weight| weight.get())),
+        ("customer 7", Some(3))
+    );
+    assert_eq!((patch.rate, patch.concurrency, patch.paused), (Some(None), Some(Some(2)), None));
+    assert_eq!(row(&config, "groups.customer 7.weight"), ("3", "fairlane.toml:4"));
+}
+
+#[test]
+fn a_server_listens_on_localhost_or_on_all_addresses_by_a_short_name() {
+    for (text, address) in [("localhost:9000", "127.0.0.1:9000"), (":9000", "0.0.0.0:9000")] {
+        let arguments = ConfigArguments { listen: Some(text.into()), ..Default::default() };
+        assert_eq!(read("", &[], arguments).unwrap().server.listen.to_string(), address);
+    }
+}
+
+#[test]
+fn the_address_of_the_queue_has_two_names_of_which_one_counts_more() {
+    let engine = |variables: &[(&str, &str)]| read("", variables, ConfigArguments::default()).unwrap().engine;
+    let (alias, name) = (("FAIRLANE_URL", "http://a:1"), ("FAIRLANE_ENGINE", "http://b:1"));
+    assert_eq!(engine(&[alias]).as_deref(), Some("http://a:1"));
+    assert_eq!(engine(&[alias, name]), engine(&[name, alias]));
+    assert_eq!(engine(&[name, alias]).as_deref(), Some("http://b:1"));
+}
+
+#[test]
 fn variables_outside_the_configuration_are_ignored() {
     let others = [
         ("FAIRLANE_KEY", "x"),

@@ -3,7 +3,7 @@
 //! Invariant: a printed value can be written into the file; in quotes, unless it is a number.
 
 use std::fmt::{self, Display};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -136,10 +136,9 @@ value! {
 }
 value! {
     /// An address and a port to listen on.
-    Address(SocketAddr): |value| {
-        let address = value.as_str().and_then(|text| text.trim().parse().ok());
-        address.ok_or("an address and a port, such as 127.0.0.1:8080 or [::1]:8080")
-    },
+    Address(SocketAddr): |value| value.as_str().and_then(listen_address).ok_or(
+        "an address and a port, such as 127.0.0.1:8080, localhost:8080, :8080 (all addresses) or [::1]:8080"
+    ),
     SocketAddr::to_string
 }
 value! {
@@ -173,6 +172,16 @@ value! {
         LogFormat::from_str(value.as_str().unwrap_or_default(), false).map_err(|_| "text or json")
     },
     |log| format!("{log:?}").to_lowercase()
+}
+
+/// An address and a port; `localhost` stands for this machine, and a port alone for all addresses.
+pub fn listen_address(text: &str) -> Option<SocketAddr> {
+    let (host, port) = text.trim().rsplit_once(':')?;
+    match host {
+        "" => Some((Ipv4Addr::UNSPECIFIED, port.parse().ok()?).into()),
+        "localhost" => Some((Ipv4Addr::LOCALHOST, port.parse().ok()?).into()),
+        _ => text.trim().parse().ok(),
+    }
 }
 
 /// A variable contains a number as text.
@@ -308,7 +317,9 @@ mod tests {
         assert!(parsed::<Amount>("0").unwrap_err().contains("from 1"));
         assert_eq!(parsed::<Whole<u32>>("-1").unwrap_err(), "must be a whole number and not negative");
         assert_eq!(parsed::<Whole<u32>>("9999999999").unwrap_err(), "must be a smaller whole number");
-        assert!(parsed::<Address>("localhost").unwrap_err().contains("127.0.0.1:8080"));
+        for text in ["localhost", "9000", "localhost:", ":70000", "host:9000"] {
+            assert!(parsed::<Address>(text).unwrap_err().contains("127.0.0.1:8080"), "{text}");
+        }
         assert!(parsed::<DisciplineName>("fair").unwrap_err().contains("classic"));
     }
 

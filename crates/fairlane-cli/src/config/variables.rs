@@ -2,9 +2,12 @@
 
 use fairlane_simulator::with_suggestion;
 
-/// Variables outside the configuration: those of other commands, of the examples, and of programs
-/// that a worker runs, because such a program may run `fairlane`.
-const OTHERS: [&str; 9] = ["KEY", "LOG", "GROUP", "JOB", "TYPE", "BULK", "ATTEMPT", "FENCE", "URL"];
+/// Variables outside the configuration: those of other commands, and of programs that a worker runs,
+/// because such a program may run `fairlane`.
+const OTHERS: [&str; 8] = ["KEY", "LOG", "GROUP", "JOB", "TYPE", "BULK", "ATTEMPT", "FENCE"];
+/// The variable with the address of the queue, and another name of it.
+pub const ENGINE: &str = "FAIRLANE_ENGINE";
+pub const ENGINE_ALIAS: &str = "FAIRLANE_URL";
 /// Variables of Fairlane's own tests, which start this program.
 const TESTS: [&str; 5] = ["REWRITE", "WRITE_HELP", "FUZZ_ROUNDS", "FUZZ_SEED", "SCHEMA_EXAMPLES"];
 
@@ -18,7 +21,8 @@ pub fn configured(
     let mut configured = Vec::new();
     for (name, value) in variables {
         let Some(rest) = name.strip_prefix("FAIRLANE_") else { continue };
-        match keys.iter().find(|key| variable(key) == name) {
+        let known = if name == ENGINE_ALIAS { ENGINE } else { &name };
+        match keys.iter().find(|key| variable(key) == known) {
             // An empty variable counts as not set.
             Some(_) if value.is_empty() => {}
             Some(key) => configured.push((key.clone(), value, name)),
@@ -27,6 +31,8 @@ pub fn configured(
             None => return Err(unknown(rest, keys)),
         }
     }
+    // Of two values for one key the last one counts.
+    configured.sort_by_key(|(_, _, name)| name != ENGINE_ALIAS);
     Ok(configured)
 }
 

@@ -37,6 +37,23 @@ fn a_dead_job_is_shown_with_its_error() {
 }
 
 #[test]
+fn jobs_of_any_state_are_listed() {
+    let queue = Queue::with_dead(&["rare-1"]);
+    assert_eq!(queue.run(&["job", "list", "--group", "customer-8"]).stdout.trim(), "no jobs");
+    queue.json(&["enqueue", "customer-8", "mail", "--id", "pending"]);
+    queue.json(&["enqueue", "customer-8", "mail", "--id", "later", "--delay", "1h"]);
+    let ids = |arguments: &[&str]| -> Vec<String> {
+        let listed = queue.json(&[&["job", "list"], arguments].concat());
+        listed["jobs"].as_array().unwrap().iter().map(|job| job["id"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(ids(&[]), ["later", "rare-1"]);
+    assert_eq!(ids(&["--group", "customer-8"]), ["pending", "later"]);
+    assert_eq!(ids(&["--limit", "1"]), ["later"]);
+    let text = queue.run(&["job", "list"]).stdout;
+    assert!(text.contains("customer-7") && text.contains("dead") && text.contains("attempts"), "{text}");
+}
+
+#[test]
 fn requeueing_one_dead_job_leaves_the_others_dead() {
     let queue = Queue::with_dead(&["rare-1", "rare-2"]);
     let requeued = queue.run(&["job", "requeue", "customer-7", "rare-1"]);

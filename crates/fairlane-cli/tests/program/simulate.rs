@@ -77,16 +77,20 @@ fn the_discipline_can_be_set_by_options() {
 }
 
 #[test]
-fn a_comparison_shows_four_runs_side_by_side() {
+fn a_comparison_shows_a_plain_queue_and_the_disciplines_side_by_side() {
     let table = fairlane(&["simulate", "late", "--compare"]);
     assert_eq!(table.code, 0, "{}", table.stderr);
-    for heading in ["share", "alpha 10000", "alpha 0", "alpha -10000"] {
+    for heading in ["fifo", "share", "alpha 10000", "alpha 0", "alpha -10000"] {
         assert!(table.stdout.contains(heading), "{}", table.stdout);
     }
     assert!(table.stdout.contains("B: wait p99"), "{}", table.stdout);
     let runs = fairlane(&["simulate", "late", "--compare", "--json"]).json();
     let alphas: Vec<&serde_json::Value> = runs.as_array().unwrap().iter().map(|run| &run["alpha"]).collect();
-    assert_eq!(alphas, [&serde_json::Value::Null, &10_000.into(), &0.into(), &(-10_000).into()]);
+    let none = &serde_json::Value::Null;
+    assert_eq!(alphas, [none, none, &10_000.into(), &0.into(), &(-10_000).into()]);
+    let runs = fairlane(&["simulate", "late", "--compare=fifo", "--json"]).json();
+    let rules = [&runs[0]["discipline"], &runs[1]["discipline"]].map(|rules| rules.as_str().unwrap());
+    assert_eq!((rules, runs.as_array().unwrap().len()), (["fifo", "share"], 2));
 }
 
 #[test]

@@ -10,13 +10,20 @@ use fairlane_core::kernel::row::{
 type Values = Vec<Value<'static>>;
 
 /// Tables by name, rows by key.
-#[derive(Default)]
+#[derive(Default, Clone)]
 pub struct MemoryStore(BTreeMap<&'static str, BTreeMap<Values, Values>>);
 
 impl MemoryStore {
     /// Loses the rows of a table.
     pub fn lose(&mut self, table: &str) {
         self.0.remove(table);
+    }
+
+    /// Writes another value into a column of the row that begins with `key`.
+    pub fn damage(&mut self, table: &str, key: &str, column: usize, value: Value<'static>) {
+        let rows = self.0.get_mut(table).into_iter().flat_map(BTreeMap::values_mut);
+        let mut found = rows.filter(|row| row[0] == Value::Text(key.into()));
+        found.next().expect("the row is there")[column] = value;
     }
 
     /// The rows of a table, each with all of its values.

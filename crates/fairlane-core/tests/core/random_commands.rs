@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fairlane_core::kernel::row::ChangeSet;
+use fairlane_core::kernel::row::{ChangeSet, Value};
 use fairlane_core::kernel::{Machine as _, RestoreMode};
 use fairlane_core::limits::{LEASE_BYTES_MAX, PAYLOAD_BYTES_MAX, TYPES_MAX};
 use fairlane_core::queue::rows::Changes;
@@ -358,6 +358,32 @@ fn a_machine_restored_from_its_rows_goes_on_as_the_one_they_came_from() {
         );
     }
     assert!(Changes::TABLES.iter().all(|table| tables.contains(&table.name)), "{tables:?}");
+}
+
+#[test]
+fn a_number_that_no_queue_has_given_or_could_have_given_is_damage() {
+    let now = Micros(1_700_000_000_000_000);
+    let mut machine = Machine::new(Settings::default(), HashSeed::FIXED, now);
+    machine.record();
+    let bulk = BulkRef { group: GroupId::new("g").unwrap(), id: BulkId::new("b").unwrap() };
+    let payload = Arc::from(&b"{}"[..]);
+    machine.call(OpenBulk { bulk, deadline_ms: None, failures_max: None, payload }, now);
+    let mut whole = MemoryStore::default();
+    machine.take_changes().write_to(&mut whole).expect("every value fits");
+    restored(&mut whole.clone(), RestoreMode::Strict);
+    let text = |text: &'static str| Value::Text(text.into());
+    for (table, key, column, value) in [
+        ("whole", "opened", 1, text("0")),
+        ("whole", "time", 1, text("9007199254740992")),
+        ("whole", "fence", 1, text("18446744073709551615")),
+        ("whole", "bucket", 1, text("1:18446744073709551615")),
+        ("groups", "g", 6, Value::Integer(i64::MAX)),
+    ] {
+        let mut store = whole.clone();
+        store.damage(table, key, column, value);
+        let restored = Machine::restore(&mut store, HashSeed::FIXED, RestoreMode::Strict);
+        assert!(restored.is_err(), "{table}.{key}");
+    }
 }
 
 #[test]

@@ -32,7 +32,7 @@ async fn run(url: &str, file: &str) -> Exited {
     let folder = tempfile::tempdir().unwrap();
     let [stdout, stderr] = ["stdout", "stderr"].map(|name| folder.path().join(name));
     let mut child = Command::new(&path)
-        .env("FAIRLANE_URL", url)
+        .env("FAIRLANE_ENGINE", url)
         .env_remove("FAIRLANE_KEY")
         .env_remove("no_proxy")
         .env("http_proxy", "http://127.0.0.1:1")

@@ -130,7 +130,7 @@ async fn an_invalid_query_is_reported_with_a_plain_message() {
             "query string: state: unknown variant `nowhere`, expected one of `pending`, `ready`",
         ),
         ("/api/jobs?stat=dead", "unknown field `stat`, expected one of `state`, `group`"),
-        ("/api/jobs", "held (with group= and bulk=)"),
+        ("/api/jobs?state=held", "name it with group= and bulk="),
     ] {
         let (status, response) = running.get(path).await;
         let detail = response["detail"].as_str().unwrap();

@@ -283,6 +283,10 @@ async fn jobs_are_listed_by_state() {
         ("state=ready", &[]),
         ("state=completed", &["p-0"]),
         ("state=cancelled", &[]),
+        ("", &["p-2", "w", "p-1", "p-0"]),
+        ("group=customer-7", &["p-2", "p-3", "p-4", "p-1", "p-0"]),
+        ("limit=2", &["p-2", "w"]),
+        ("type=text", &[]),
     ] {
         let (status, value) = running.get(&format!("/api/jobs?{query}")).await;
         assert_eq!(
@@ -323,7 +327,7 @@ async fn ended_and_held_jobs_of_a_bulk_action_are_listed() {
     let (_, held) = running.get("/api/jobs?group=customer-7&bulk=news&state=held").await;
     assert_eq!(held["jobs"].as_array().unwrap().len(), 2, "{held}");
     for query in [
-        "",
+        "?cursor=1",
         "?state=pending",
         "?state=held",
         "?state=gone",

@@ -1,4 +1,5 @@
-//! The chart: completions over time, a chart for each part, a line for each group.
+//! The chart: completions over time, a row of charts for each part, a column for each run, a line
+//! for each group.
 //!
 //! Text stays text in the SVG, so that no font is needed here and the viewer's own is used.
 
@@ -10,6 +11,8 @@ use plotters::prelude::*;
 use super::{GroupReport, PartReport, Series};
 
 const WIDTH: u32 = 960;
+/// The width of a chart beside others.
+const COMPARED_WIDTH: u32 = 480;
 const CHART_HEIGHT: u32 = 460;
 /// Most lines of single groups; all other groups share one line.
 const LINES_MAX: usize = 12;
@@ -38,14 +41,16 @@ struct Line {
     points: Vec<(f64, f64)>,
 }
 
-/// Draws the completions of every group over time, one chart below the other for the parts.
-pub fn plot_svg(reports: &[PartReport]) -> String {
+/// Draws the completions of every group over time: the parts of a run one below the other, and the
+/// runs of a comparison side by side.
+pub fn plot_svg(runs: &[Vec<PartReport>]) -> String {
     let mut svg = String::new();
-    let charts = reports.len().max(1);
+    let parts = runs.iter().map(Vec::len).max().unwrap_or(0).max(1);
+    let width = if runs.len() > 1 { COMPARED_WIDTH * runs.len() as u32 } else { WIDTH };
     {
-        let area =
-            SVGBackend::with_string(&mut svg, (WIDTH, CHART_HEIGHT * charts as u32)).into_drawing_area();
-        draw(&area, reports, charts).expect("drawing into a string does not fail");
+        let size = (width, CHART_HEIGHT * parts as u32);
+        let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+        draw(&area, runs, parts).expect("drawing into a string does not fail");
     }
     svg
 }
@@ -53,22 +58,27 @@ pub fn plot_svg(reports: &[PartReport]) -> String {
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Failure<'a> = DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>;
 
-fn draw<'a>(area: &Area<'a>, reports: &[PartReport], charts: usize) -> Result<(), Failure<'a>> {
+fn draw<'a>(area: &Area<'a>, runs: &[Vec<PartReport>], parts: usize) -> Result<(), Failure<'a>> {
     area.fill(&WHITE)?;
-    for (chart, report) in area.split_evenly((charts, 1)).iter().zip(reports) {
-        draw_part(chart, report)?;
+    let columns = runs.len().max(1);
+    for (number, chart) in area.split_evenly((parts, columns)).iter().enumerate() {
+        let run = runs.get(number % columns);
+        match run.and_then(|run| run.get(number / columns)) {
+            Some(report) if columns > 1 => draw_part(chart, report, report.rules())?,
+            Some(report) => draw_part(chart, report, format!("{}: jobs done over time", report.title()))?,
+            None => {}
+        }
     }
     area.present()
 }
 
 /// Draws a linear chart, or a logarithmic one if a line with few jobs would be flat.
-fn draw_part<'a>(area: &Area<'a>, report: &PartReport) -> Result<(), Failure<'a>> {
+fn draw_part<'a>(area: &Area<'a>, report: &PartReport, title: String) -> Result<(), Failure<'a>> {
     let lines = lines(report);
     let ends = || lines.iter().filter_map(|line| line.points.last());
     let seconds_max = ends().map(|point| point.0).fold(1e-3, f64::max);
     let jobs_max = ends().map(|point| point.1).fold(1.0, f64::max);
     let jobs_min = ends().map(|point| point.1).fold(jobs_max, f64::min);
-    let title = format!("{}: jobs done over time", report.title());
     let mut builder = ChartBuilder::on(area);
     builder.caption(title, (FONT, 24)).margin(12).x_label_area_size(52).y_label_area_size(100);
     let seconds = 0.0..seconds_max * 1.02;

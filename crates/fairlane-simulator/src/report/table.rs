@@ -34,7 +34,7 @@ pub fn compared_rows(reports: &[&PartReport], groups_max: usize) -> Vec<Vec<Stri
     let row = |name: String, show: &dyn Fn(&PartReport) -> String| {
         [name].into_iter().chain(reports.iter().map(|report| show(report))).collect()
     };
-    let mut rows = vec![row("figure".into(), &rules)];
+    let mut rows = vec![row("figure".into(), &PartReport::rules)];
     for index in reports.first().map(|report| largest(report, groups_max)).unwrap_or_default() {
         let name = &reports[0].groups[index].group;
         rows.push(row(format!("{name}: wait p99"), &|report| duration(report.groups[index].wait_p99_ms)));
@@ -51,13 +51,6 @@ pub fn compared_rows(reports: &[&PartReport], groups_max: usize) -> Vec<Vec<Stri
     rows.push(row("peak / limit".into(), &|report| figure(report.peak_over_limit)));
     rows.push(row("utilisation".into(), &|report| figure(report.utilisation)));
     rows
-}
-
-fn rules(report: &PartReport) -> String {
-    match report.alpha {
-        None => report.discipline.into(),
-        Some(alpha) => format!("{}, alpha {alpha}", report.discipline),
-    }
 }
 
 /// The groups with the most jobs, in the order of the file.

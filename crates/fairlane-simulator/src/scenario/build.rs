@@ -14,7 +14,7 @@ use super::layer::{
     ArrivalLayer, AtOnceLayer, DownstreamLayer, FlowLayer, GroupLayer, Layer, LevelChoice, RateLayer,
     Service, StepLayer, TypeLayer,
 };
-use super::part::{Arrival, DownstreamPart, GroupPart, Moment, Part, Pause, ServiceTime, TypePart};
+use super::part::{Arrival, DownstreamPart, FIFO, GroupPart, Moment, Part, Pause, ServiceTime, TypePart};
 
 const GROUPS_MAX: u64 = 100_000;
 const JOBS_MAX: u64 = 100_000_000;
@@ -62,6 +62,7 @@ pub fn part(layer: &Layer, name: &str) -> Checked<Part> {
     let part = Part {
         name: name.to_owned(),
         discipline: layer.discipline.as_deref().map_or(Ok(Discipline::Share), discipline)?,
+        is_fifo: layer.discipline.as_deref() == Some(FIFO),
         classic: classic(layer.classic.unwrap_or_default(), rate)?,
         seed: layer.seed.unwrap_or(1),
         workers,
@@ -81,10 +82,14 @@ pub fn part(layer: &Layer, name: &str) -> Checked<Part> {
     Ok(part)
 }
 
+/// A plain queue is `share` with one group.
 fn discipline(written: &str) -> Checked<Discipline> {
+    if written == FIFO {
+        return Ok(Discipline::Share);
+    }
     let known = [Discipline::Share, Discipline::Classic];
     let found = known.into_iter().find(|discipline| discipline.as_str() == written);
-    let problem = || format!("{written:?} is not a discipline; use \"share\" or \"classic\"");
+    let problem = || format!("{written:?} is not a discipline; use \"share\", \"classic\" or \"fifo\"");
     found.ok_or_else(|| Invalid::new("discipline", problem()))
 }
 

@@ -11,11 +11,16 @@ use crate::steps::Steps;
 
 use super::classic::ClassicPart;
 
+/// The name of a plain queue in scenarios and reports.
+pub const FIFO: &str = "fifo";
+
 /// One run.
 #[derive(Debug, Clone)]
 pub struct Part {
     pub name: String,
     pub discipline: Discipline,
+    /// Whether all jobs of a type share one lane, as in a plain queue; settings of groups are ignored.
+    pub is_fifo: bool,
     pub classic: ClassicPart,
     pub seed: u64,
     pub workers: u64,

@@ -17,8 +17,9 @@ fn nearest(message: &str) -> Option<&str> {
     let begin = kinds.iter().find_map(|kind| message.rfind(kind))?;
     let mut names = message[begin..].split('`').skip(1).step_by(2);
     let unknown = names.next()?;
+    let stem = unknown.trim_end_matches('s');
     let near =
-        |name: &&str| name.starts_with(unknown) || levenshtein(unknown, name) <= (unknown.len() / 3).max(2);
+        |name: &&str| name.starts_with(stem) || levenshtein(unknown, name) <= (unknown.len() / 3).max(2);
     names.filter(near).min_by_key(|name| levenshtein(unknown, name))
 }
 
@@ -32,5 +33,7 @@ mod tests {
         assert!(with_suggestion(message).ends_with("did you mean `alpha`?"));
         let message = "unknown field `colour`, expected one of `name`, `alpha`, `rate`";
         assert_eq!(with_suggestion(message), message);
+        let message = "unknown field `workers`, expected one of `name`, `worker_timeout_ms`, `worker_count`";
+        assert!(with_suggestion(message).ends_with("did you mean `worker_count`?"));
     }
 }

@@ -30,8 +30,20 @@ fn under_share(scenario: &Scenario) -> Vec<PartReport> {
 }
 
 fn under_classic(scenario: &Scenario, classic: ClassicLayer) -> Vec<PartReport> {
-    let overlay = Overlay { discipline: Some(Discipline::Classic), classic };
+    let overlay = Overlay { discipline: Some(Discipline::Classic), classic, ..Overlay::default() };
     play(&scenario.with(&overlay).expect("every scenario runs under classic"))
+}
+
+/// A plain queue serves in the order of arrival, whatever the group.
+#[test]
+fn in_a_plain_queue_small_customers_wait_behind_the_large_one() {
+    let scenario = shipped("late");
+    let plain = play(&scenario.with(&Overlay { is_fifo: true, ..Overlay::default() }).unwrap());
+    let share = under_share(&scenario);
+    assert_eq!((plain[0].discipline, share[0].discipline), ("fifo", "share"));
+    let [behind, beside] = [&plain, &share].map(|reports| wait_p99_s(&reports[0], "B"));
+    assert!(behind > 100.0 * beside, "{behind} s and {beside} s");
+    assert_eq!(plain[0].groups[0].completed, share[0].groups[0].completed);
 }
 
 fn at_alpha(alpha: i64) -> ClassicLayer {

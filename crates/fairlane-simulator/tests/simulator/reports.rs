@@ -33,7 +33,8 @@ fn reports(seed: u64) -> Vec<PartReport> {
 
 #[test]
 fn the_same_seed_gives_the_same_report_and_another_seed_a_different_one() {
-    let text = |reports: &[PartReport]| serde_json::to_string(reports).unwrap() + &plot_svg(reports);
+    let text =
+        |reports: &[PartReport]| serde_json::to_string(reports).unwrap() + &plot_svg(&[reports.to_vec()]);
     let first = reports(1);
     assert_eq!(first, reports(1));
     assert_eq!(text(&first), text(&reports(1)));
@@ -102,11 +103,13 @@ fn progress_only_grows_and_ends_at_the_total() {
 
 #[test]
 fn the_chart_has_a_title_for_each_part_and_a_line_for_each_large_group() {
-    let svg = plot_svg(&reports(1));
+    let svg = plot_svg(&[reports(1)]);
     assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
     for text in ["mixed, part first", "mixed, part second", "seconds of virtual time", "jobs done"] {
         assert!(svg.contains(text), "{text}");
     }
+    let beside = plot_svg(&[reports(1), reports(2)]);
+    assert!(beside.matches("seconds of virtual time").count() == 4 && beside.contains("share"));
     for text in ["bulk", "random-01", "3 more together"] {
         assert_eq!(svg.matches(text).count() % 2, 0, "{text} is in the legend of both parts");
         assert!(svg.contains(text), "{text}");

@@ -62,8 +62,8 @@ fn an_unknown_group_is_named() {
 
 #[test]
 fn an_unknown_discipline_is_rejected() {
-    let message = refusal(&format!("discipline = \"fifo\"\n{GOOD}"));
-    let expected = "discipline: \"fifo\" is not a discipline; use \"share\" or \"classic\"";
+    let message = refusal(&format!("discipline = \"lifo\"\n{GOOD}"));
+    let expected = "discipline: \"lifo\" is not a discipline; use \"share\", \"classic\" or \"fifo\"";
     assert_eq!(message, format!("scenario mine, part main: {expected}"));
 }
 

@@ -20,10 +20,14 @@ const STEPS: usize = 400;
 const COMMANDS_AFTER: usize = 40;
 /// Table, row, column, and what to do.
 const CHANGE_BYTES: usize = 4;
-/// Numbers that a value is replaced by: within 2^53, as all numbers of a queue are.
+/// Numbers that a value is replaced by.
 const NUMBERS: [i64; 10] = [0, 1, -1, 2, 3, 7, 255, 1 << 20, 1 << 32, (1 << 53) - 1];
-/// Texts that a value is replaced by; numbers among them are within 2^53 too.
+/// Numbers that no queue has: it counts below 2^53.
+const LARGE_NUMBERS: [i64; 4] = [1 << 53, i64::MAX / 1000, i64::MAX, i64::MIN];
+/// Texts that a value is replaced by.
 const TEXTS: [&str; 8] = ["", "0", "-1", "9007199254740991", "a:b", "leased", "run", "\u{7f}"];
+/// Texts of numbers that no queue has.
+const LARGE_TEXTS: [&str; 3] = ["9007199254740992", "9223372036854775807", "18446744073709551615"];
 
 type Values = Vec<Value<'static>>;
 
@@ -49,7 +53,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
     (0..=255).map(|byte: u8| vec![byte, byte.wrapping_mul(7), byte / 3, byte]).chain([Vec::new()]).collect()
 }
 
-/// Damaged rows are an error, or make a machine that applies commands if it passes its own check.
+/// Damaged rows are an error, or make a machine that applies commands and passes its own check
+/// after them if it did before.
 pub fn run(changes: &[u8]) {
     let mut rows = ROWS.clone();
     for change in changes.chunks_exact(CHANGE_BYTES) {
@@ -63,6 +68,9 @@ pub fn run(changes: &[u8]) {
         }
         for (command, _) in COMMANDS.iter() {
             machine.apply(command.clone(), START);
+        }
+        if let Err(fault) = machine.check() {
+            panic!("{fault}, {mode:?}");
         }
     }
 }
@@ -81,13 +89,17 @@ impl Rows {
             16..24 => rows.insert(row, rows[row].clone()),
             24..96 => rows[row][column] = rows[other][column].clone(),
             96..112 => rows[row][column] = Value::Null,
-            112..144 => {
-                rows[row][column] = Value::Text(Cow::Borrowed(TEXTS[usize::from(what) % TEXTS.len()]));
-            }
+            112..140 => rows[row][column] = Value::Text(Cow::Borrowed(one_of(&TEXTS, what))),
+            140..144 => rows[row][column] = Value::Text(Cow::Borrowed(one_of(&LARGE_TEXTS, what))),
             144..160 => rows[row][column] = Value::Blob(Cow::Owned(vec![what; usize::from(what) % 20])),
-            _ => rows[row][column] = Value::Integer(NUMBERS[usize::from(what) % NUMBERS.len()]),
+            160..250 => rows[row][column] = Value::Integer(one_of(&NUMBERS, what)),
+            _ => rows[row][column] = Value::Integer(one_of(&LARGE_NUMBERS, what)),
         }
     }
+}
+
+fn one_of<T: Copy>(values: &[T], what: u8) -> T {
+    values[usize::from(what) % values.len()]
 }
 
 impl RowSink for Rows {

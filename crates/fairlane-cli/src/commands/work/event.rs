@@ -203,8 +203,9 @@ fn type_targets(config: &Config) -> Vec<TypeTarget> {
     let mut targets: Vec<TypeTarget> = Vec::new();
     for one in &config.types {
         let target = match &one.target {
-            Target::Http(settings) => settings.origin(),
-            Target::Command(settings) => settings.command[0].clone(),
+            Some(Target::Http(settings)) => settings.origin(),
+            Some(Target::Command(settings)) => settings.command[0].clone(),
+            None => continue,
         };
         targets.push(TypeTarget { r#type: one.type_id.to_string(), target });
     }

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 /// Searches each program and working directory in the same way as the operating system.
 pub fn check(config: &Config) -> Result<(), Failure> {
     for one in &config.types {
-        if let Target::Command(settings) = &one.target {
+        if let Some(Target::Command(settings)) = &one.target {
             let file = config.path.as_deref().unwrap_or(Path::new(FILE)).display();
             let table = format!("{file}, [types.{}]", one.type_id);
             check_program(settings).map_err(|problem| Failure::bad_input(format!("{table}: {problem}")))?;

@@ -1,9 +1,9 @@
 //! Connects a worker to its store: waits for it, and applies the settings of the file, also to a
 //! store that has lost them in an outage.
 //!
-//! At startup the file wins, and a message names a stored rate that it replaces. After an outage a
-//! rate that an operator has stored wins. A type without a stored rate gets the file's, because a
-//! store that has lost its settings looks the same.
+//! At startup the file wins, and a message names a stored rate or group that it replaces. After an
+//! outage what an operator has stored wins. A type without a stored rate, and a group without
+//! settings, get the file's, because a store that has lost its settings looks the same.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 
 use fairlane::rate_text;
 use fairlane_core::queue::{
-    InspectQueue, InspectType, QueueSet, SetQueue, SetType, TypePatch, TypeSet, TypeSettings,
+    GroupPatch, GroupSettings, InspectGroup, InspectQueue, InspectType, QueueSet, SetGroup, SetQueue,
+    SetType, TypePatch, TypeSet, TypeSettings,
 };
-use fairlane_core::{Rate, TypeId};
+use fairlane_core::{GroupId, Rate, TypeId};
 use fairlane_engine::embedded::disk::owner_of;
 use fairlane_engine::{Backoff, Engine, EngineError, directory_of};
 
@@ -154,7 +155,7 @@ async fn apply_settings_again(
     }
 }
 
-/// Writes the settings of the queue and of its types to the store; `known` after an outage.
+/// Writes the settings of the queue, its types and its groups to the store; `known` after an outage.
 async fn apply_settings(
     engine: &Arc<dyn Engine>,
     config: &Config,
@@ -165,6 +166,9 @@ async fn apply_settings(
     for one in &config.types {
         let known = known.as_deref_mut();
         set_type(engine, &one.type_id, one.rate, one.max_retry_count, known, reporter).await?;
+    }
+    for (group, patch) in &config.groups {
+        set_group(engine, group, patch, known.is_none(), reporter).await?;
     }
     if let Some(callbacks) = &config.callbacks {
         set_type(engine, &callback_type(), None, Some(callbacks.max_retry_count), None, reporter).await?;
@@ -235,6 +239,42 @@ async fn set_type(
     }
 }
 
+/// At startup the file replaces what is stored; later it is only written to a group without settings.
+async fn set_group(
+    engine: &Arc<dyn Engine>,
+    group: &GroupId,
+    patch: &GroupPatch,
+    is_start: bool,
+    reporter: &Reporter,
+) -> Result<(), EngineError> {
+    let stored = engine.call(InspectGroup { group: group.clone() }).await?;
+    let stored = stored.map(|view| view.settings).unwrap_or_default();
+    let is_changed = stored != GroupSettings::default();
+    if patch.applied_to(&stored) == stored || is_changed && !is_start {
+        return Ok(());
+    }
+    let set = SetGroup { group: group.clone(), patch: patch.clone(), reset_congestion: false };
+    let warning = match engine.call(set).await {
+        Ok(_) if is_changed => {
+            format!("the settings of group {group} are now those of the file; they were {}", words(&stored))
+        }
+        Ok(_) => return Ok(()),
+        // A worker's key is not permitted to.
+        Err(EngineError::Refused { reason }) if engine.name() == "http" => format!(
+            "the settings of group {group} in the file were not applied, the stored ones stay in use: {reason}"
+        ),
+        Err(error) => return Err(error),
+    };
+    reporter.report(WorkEvent::EngineWarning { warning });
+    Ok(())
+}
+
+fn words(settings: &GroupSettings) -> String {
+    let (rate, concurrency) = (settings.rate.map(rate_text), settings.concurrency);
+    let (rate, concurrency) = (limit_text(rate.as_ref()), limit_text(concurrency.as_ref()));
+    format!("weight {}, rate {rate}, concurrency {concurrency}", settings.weight.get())
+}
+
 impl KnownRates {
     /// Whether the stored rate stays after an outage, although the file has another one. A type that
     /// had a rate and now has none is taken for one of a store that has lost its settings.
@@ -292,7 +332,8 @@ async fn stored_limits(
 ) -> Result<(RetryLimits, StoredRates), EngineError> {
     let (mut limits, mut rates) = (RetryLimits::new(), StoredRates::new());
     let queue = engine.call(InspectQueue).await?;
-    for type_id in config.type_ids() {
+    let types = config.types.iter().map(|one| one.type_id.clone());
+    for type_id in types.chain(config.callbacks.iter().map(|_| callback_type())) {
         let view = engine.call(InspectType { type_id: type_id.clone() }).await?;
         let settings = view.map(|view| view.settings);
         rates.extend(settings.as_ref().map(|settings| (type_id.clone(), settings.rate)));
@@ -307,7 +348,7 @@ mod tests {
     use fairlane_core::queue::{
         Enqueue, JobRef, Lease, Leased, NewJob, Outcome, Settings, Settle, Settlement,
     };
-    use fairlane_core::{GroupId, JobId, RequestNumber, WorkerId};
+    use fairlane_core::{JobId, RequestNumber, Weight, WorkerId};
     use fairlane_engine::{Clock, EmbeddedEngine};
 
     use super::*;
@@ -348,6 +389,25 @@ mod tests {
         assert_eq!(known.warned, StoredRates::from([(type_id.clone(), None)]));
         set_type(&engine, &type_id, Some(of_file), None, None, &reporter).await.unwrap();
         assert_eq!(stored().await, of_file, "at startup the file wins");
+        reporter.finish().await;
+    }
+
+    #[tokio::test]
+    async fn settings_of_a_group_are_replaced_at_startup_only() {
+        let embedded = EmbeddedEngine::new(Settings::default(), Clock::default()).unwrap();
+        let engine: Arc<dyn Engine> = Arc::new(embedded);
+        let (group, reporter) = (GroupId::new("g").unwrap(), Reporter::start(false));
+        let weight = |weight| GroupPatch { weight: Weight::new(weight).ok(), ..GroupPatch::default() };
+        let stored = async |is_start| {
+            set_group(&engine, &group, &weight(3), is_start, &reporter).await.unwrap();
+            let view = engine.call(InspectGroup { group: group.clone() }).await.unwrap();
+            view.expect("the group has settings").settings.weight.get()
+        };
+        assert_eq!(stored(false).await, 3, "an empty store gets the settings of the file");
+        let patch = weight(7);
+        engine.call(SetGroup { group: group.clone(), patch, reset_congestion: false }).await.unwrap();
+        assert_eq!(stored(false).await, 7, "what an operator has stored stays after an outage");
+        assert_eq!(stored(true).await, 3, "at startup the file wins");
         reporter.finish().await;
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::{Column, ColumnType, Damage, Unwritable, Value};
 use crate::names::{BulkId, GroupId, JobId, TypeId, WorkerId};
-use crate::numbers::{Cost, Fence, Level, Micros, RequestNumber, Weight};
+use crate::numbers::{Cost, Fence, Level, Micros, OutOfRange, RequestNumber, Weight};
 use crate::rate::Rate;
 
 /// Types of columns: what the store holds, how a value is written, and how it is taken back.
@@ -39,9 +39,9 @@ columns! {
     usize: Integer, |number| unsigned(*number as u64), |value| integer(value);
     i64: Integer, |number| Ok(Value::Integer(*number)), |value| integer(value);
     bool: Integer, |flag| Ok(Value::Integer((*flag).into())), |value| Ok(integer::<i64>(value)? != 0);
-    Micros: Integer, |time| unsigned(time.0), |value| integer(value).map(Self);
-    Fence: Integer, |fence| unsigned(fence.0), |value| integer(value).map(Self);
-    RequestNumber: Integer, |request| unsigned(request.0), |value| integer(value).map(Self);
+    Micros: Integer, |time| unsigned(time.0), |value| bounded(value);
+    Fence: Integer, |fence| unsigned(fence.0), |value| bounded(value);
+    RequestNumber: Integer, |request| unsigned(request.0), |value| bounded(value);
     Cost: Integer, |cost| unsigned(cost.get()), |value| Self::new(integer(value)?).map_err(impossible);
     Weight: Integer, |weight| unsigned(weight.get()), |value| Self::new(integer(value)?).map_err(impossible);
     BulkId: Text, |name| Ok(Value::Text(name.unescaped())), |value| parsed(value);
@@ -162,6 +162,11 @@ fn integer<T: TryFrom<i64>>(value: Value<'_>) -> Result<T, Damage> {
     number.try_into().map_err(|_| Damage::new(format!("{number} is out of range")))
 }
 
+/// A number whose type has bounds of its own.
+fn bounded<T: TryFrom<u64, Error = OutOfRange>>(value: Value<'_>) -> Result<T, Damage> {
+    integer::<u64>(value)?.try_into().map_err(impossible)
+}
+
 fn text(value: Value<'_>) -> Result<Cow<'_, str>, Damage> {
     let Value::Text(text) = value else { return Err(wrong_type(&value, "text")) };
     Ok(text)
@@ -215,6 +220,7 @@ fn joined(items: &[impl Display], separator: char) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::INTEGER_MAX;
 
     fn there_and_back<T: Column + PartialEq + std::fmt::Debug>(value: T, stored: Value<'_>) {
         assert_eq!(value.to_value(), Ok(stored.clone()));
@@ -258,6 +264,11 @@ mod tests {
             u64::from_value(Value::Integer(-1)).is_err() && u32::from_value(Value::Integer(1 << 32)).is_err()
         );
         assert!(u64::from_value(Value::Null).is_err() && u64::from_value(Value::Text("1".into())).is_err());
+        for number in [-1, INTEGER_MAX as i64, i64::MAX] {
+            assert!(Micros::from_value(Value::Integer(number)).is_err());
+            assert!(Fence::from_value(Value::Integer(number)).is_err());
+            assert!(RequestNumber::from_value(Value::Integer(number)).is_err());
+        }
         assert!(Cost::from_value(Value::Integer(0)).is_err());
         assert!(Level::from_value(Value::Text("urgent".into())).is_err());
         assert!(<[u64; 2]>::from_value(Value::Text("1".into())).is_err());

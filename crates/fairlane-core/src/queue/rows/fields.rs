@@ -8,7 +8,7 @@ use std::str::FromStr;
 use crate::congestion::Congestion;
 use crate::kernel::row::Damage;
 use crate::names::TypeId;
-use crate::numbers::{Fence, Micros};
+use crate::numbers::OutOfRange;
 use crate::queue::settings::{Discipline, LevelOrder, Settings};
 use crate::queue::{Finished, Machine};
 use crate::rate::{Bucket, Rate};
@@ -43,17 +43,17 @@ impl Machine {
     /// Takes everything but the cursor, which names a type that is not there yet.
     pub(super) fn set_fields(&mut self, fields: &Fields) -> Result<(), Damage> {
         self.settings = fields.settings()?;
-        self.now = Micros(fields.number(TIME, 0)?);
-        self.fence = Fence(fields.number("fence", 0)?);
+        self.now = fields.bounded(TIME)?;
+        self.fence = fields.bounded("fence")?;
         self.sequence = fields.number("sequence", 0)?;
         self.created = fields.number("created", 0)?;
         if let Some(text) = fields.text("bucket") {
             let [level, at] = fields.numbers("bucket", text)?;
-            self.bucket = Bucket { level, at: Micros(at) };
+            self.bucket = Bucket { level, at: in_bounds("bucket", at)? };
         }
         let reclaimed_at = fields.text("reclaimed_at").filter(|text| !text.is_empty());
-        self.reclaimed_at = reclaimed_at.map(|_| fields.number("reclaimed_at", 0)).transpose()?.map(Micros);
-        self.reclaim_grace_until = Micros(fields.number("grace_until", 0)?);
+        self.reclaimed_at = reclaimed_at.map(|_| fields.bounded("reclaimed_at")).transpose()?;
+        self.reclaim_grace_until = fields.bounded("grace_until")?;
         self.opened = fields.number("opened", 0)?;
         self.epochs = fields.number("epochs", 0)?;
         if let Some(text) = fields.text("window") {
@@ -71,6 +71,10 @@ impl Machine {
 /// The number of the next chunk, which stays when all chunks are gone.
 fn next_chunk(finished: &Finished) -> u64 {
     finished.popped + finished.chunks.len() as u64
+}
+
+fn in_bounds<T: TryFrom<u64, Error = OutOfRange>>(name: &str, number: u64) -> Result<T, Damage> {
+    number.try_into().map_err(|error| Damage::new(format!("{name} of the queue: {error}")))
 }
 
 /// Named texts as a store gives them back.
@@ -95,6 +99,11 @@ impl Fields {
     fn number<T: FromStr>(&self, name: &str, absent: T) -> Result<T, Damage> {
         let Some(text) = self.text(name) else { return Ok(absent) };
         text.parse().map_err(|_| Damage::new(format!("{name} of the queue is {text:?}, not a number")))
+    }
+
+    /// A number whose type has bounds of its own; 0 if it is absent.
+    fn bounded<T: TryFrom<u64, Error = OutOfRange>>(&self, name: &str) -> Result<T, Damage> {
+        in_bounds(name, self.number(name, 0)?)
     }
 
     fn numbers<const N: usize>(&self, name: &str, text: &str) -> Result<[u64; N], Damage> {

@@ -210,6 +210,9 @@ impl Restore {
         if ended.is_none_or(|ended| ended > row.total) {
             self.flaw(format!("bulk action {} of {} has fewer jobs than have ended", row.id, row.group_id))?;
         }
+        if row.number > self.machine.opened {
+            self.flaw(format!("bulk action {} of {} is out of order", row.number, self.machine.opened))?;
+        }
         if row.state == BulkState::Aggregating && row.take_at.is_none() {
             return Err(Damage::new("a bulk action is never aggregated"));
         }
@@ -218,7 +221,7 @@ impl Restore {
         }
         let machine = &mut self.machine;
         let (number, group) = (row.number, machine.group_key(&row.group_id));
-        if machine.groups[group].bulks.contains_key(&row.id) {
+        if machine.bulks.contains_key(&number) || machine.groups[group].bulks.contains_key(&row.id) {
             return Err(Damage::new(format!("bulk action {} of {} is there twice", row.id, row.group_id)));
         }
         // From here on the row is taken: one that is left out must leave no number behind.

@@ -4,7 +4,7 @@ use axum::extract::State;
 use fairlane::views::JobView;
 use fairlane_core::limits::LIST_JOBS_MAX;
 use fairlane_core::numbers::within;
-use fairlane_core::queue::{BulkRef, JobState, ListJobs, Listing};
+use fairlane_core::queue::{BulkRef, JobState, ListJobs, Listed, Listing};
 use fairlane_core::{BulkId, GroupId, TypeId};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -20,8 +20,8 @@ use crate::problem::{Problem, ProblemKind};
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ListQuery {
-    /// Jobs in this state. May be omitted with a bulk action, whose jobs that have ended are then
-    /// listed, and no others.
+    /// Jobs in this state. Without it, one page of any state: running jobs first, then those that
+    /// wait, dead and finished ones; of a bulk action, its jobs that have ended.
     #[param(inline)]
     state: Option<ListState>,
     /// Jobs of this group; required for `pending` and with a bulk action.
@@ -113,25 +113,29 @@ pub(super) async fn list(
         }
         None => {}
     }
-    let page = ListJobs {
-        listing: listing(query.state, group.as_ref(), query.bulk.as_deref())?,
-        type_id: query.r#type.as_deref().map(TypeId::named).transpose()?,
-        group,
-        cursor: change::position(query.cursor.as_deref())?,
-        limit: within("limit", query.limit.unwrap_or(PAGE) as u64, 1, LIST_JOBS_MAX as u64)? as usize,
+    let type_id = query.r#type.as_deref().map(TypeId::named).transpose()?;
+    let cursor = change::position(query.cursor.as_deref())?;
+    let limit = within("limit", query.limit.unwrap_or(PAGE) as u64, 1, LIST_JOBS_MAX as u64)? as usize;
+    let listed = match listing(query.state, group.as_ref(), query.bulk.as_deref())? {
+        Some(listing) => app.fairlane.jobs(ListJobs { listing, group, type_id, cursor, limit }).await?,
+        None if cursor > 0 => {
+            return Err(ProblemKind::Invalid
+                .because("a list of any state has one page; name a state with state= to read on"));
+        }
+        None => Listed { jobs: app.fairlane.jobs_of_any_state(group, type_id, limit).await?, next: None },
     };
-    let listed = app.fairlane.jobs(page).await?;
     let next = listed.next.map(|next| next.to_string());
     let filter = query.state.and_then(ListState::filter);
     let jobs = listed.jobs.into_iter().filter(|job| filter.is_none_or(|state| job.state == state));
     Ok(Json(Jobs { jobs: jobs.map(JobView::from).collect(), next }))
 }
 
+/// The place to list; none without a state.
 fn listing(
     state: Option<ListState>,
     group: Option<&GroupId>,
     bulk: Option<&str>,
-) -> Result<Listing, Problem> {
+) -> Result<Option<Listing>, Problem> {
     let invalid = |detail: &str| ProblemKind::Invalid.because(detail);
     if let Some(bulk) = bulk {
         let group = group.ok_or_else(|| invalid("a bulk action belongs to a group; name it with group="))?;
@@ -139,32 +143,29 @@ fn listing(
         return match state {
             None
             | Some(ListState::Finished | ListState::Completed | ListState::Cancelled | ListState::Dead) => {
-                Ok(Listing::OfBulk(bulk))
+                Ok(Some(Listing::OfBulk(bulk)))
             }
-            Some(ListState::Held) => Ok(Listing::OnHold(bulk)),
+            Some(ListState::Held) => Ok(Some(Listing::OnHold(bulk))),
             Some(_) => Err(invalid(
                 "of a bulk action, only jobs that have ended (state=finished, completed, cancelled or dead) or are set \
                  aside (state=held) can be listed; for others omit bulk=, and name their group",
             )),
         };
     }
-    match state {
+    Ok(Some(match state {
+        None => return Ok(None),
         Some(ListState::Pending) => {
             let group =
                 group.ok_or_else(|| invalid("state=pending lists a group's lanes; name it with group="))?;
-            Ok(Listing::Pending(group.clone()))
+            Listing::Pending(group.clone())
         }
-        Some(ListState::Ready) => Ok(Listing::Ready),
-        Some(ListState::Waiting) => Ok(Listing::Waiting),
-        Some(ListState::InFlight) => Ok(Listing::InFlight),
-        Some(ListState::Dead) => Ok(Listing::Dead),
-        Some(ListState::Finished | ListState::Completed | ListState::Cancelled) => Ok(Listing::Finished),
+        Some(ListState::Ready) => Listing::Ready,
+        Some(ListState::Waiting) => Listing::Waiting,
+        Some(ListState::InFlight) => Listing::InFlight,
+        Some(ListState::Dead) => Listing::Dead,
+        Some(ListState::Finished | ListState::Completed | ListState::Cancelled) => Listing::Finished,
         Some(ListState::Held) => {
-            Err(invalid("jobs are set aside with their bulk action; name it with group= and bulk="))
+            return Err(invalid("jobs are set aside with their bulk action; name it with group= and bulk="));
         }
-        None => Err(invalid(
-            "name a state: state=pending (with group=), ready, waiting, in_flight, dead, finished, completed, cancelled or \
-             held (with group= and bulk=); or name a bulk action with bulk= to list its jobs that have ended",
-        )),
-    }
+    }))
 }
