@@ -9,10 +9,11 @@ use std::path::Path;
 
 /// Help of `cargo xtask differential`.
 pub const DIFFERENTIAL_HELP: &str = "\
-Usage: cargo xtask differential [--ops N] [--seed S]
+Usage: cargo xtask differential [--ops N] [--seed S] [--scripts 1]
 
 Drives N seeded random commands through the core and through Redis, and compares every reply and, at
-intervals, the complete state. The same seed gives the same run.
+intervals, the complete state. The same seed gives the same run. With --scripts 1 Redis refuses functions,
+and the engine runs scripts instead.
 ";
 
 /// Help of `cargo xtask soak`.

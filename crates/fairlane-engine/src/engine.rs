@@ -10,16 +10,12 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use fairlane_core::kernel::{Invalid, Registered};
-use fairlane_core::limits::{ENQUEUE_JOBS_MAX, MAKE_DUE_JOBS_MAX};
-use fairlane_core::queue::{Enqueue, Enqueued, MakeDue, NewJob};
+use fairlane_core::limits::MAKE_DUE_JOBS_MAX;
+use fairlane_core::queue::MakeDue;
 use fairlane_core::{Command, GroupId, Reply, TypeId};
 use tokio::sync::mpsc;
 
 use crate::audit::ScanPage;
-
-/// Payload bytes of one step of `enqueue_all`, unless a single payload is larger. Other commands wait
-/// while a step is written.
-const STEP_BYTES: usize = 256 * 1024;
 
 /// A boxed future.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -152,32 +148,5 @@ impl dyn Engine {
                 None => return Ok(moved),
             }
         }
-    }
-
-    /// Adds any number of jobs, in steps of at most 200 jobs and 256 KiB, and returns all
-    /// receipts in the order of the jobs. Steps before an error have taken effect; it is safe
-    /// to repeat all of them.
-    pub async fn enqueue_all(&self, jobs: impl IntoIterator<Item = NewJob>) -> Result<Enqueued, EngineError> {
-        let mut all = Enqueued { receipts: Vec::new(), backlogs: Vec::new() };
-        let mut take = |enqueued: Enqueued| {
-            all.receipts.extend(enqueued.receipts);
-            all.backlogs.extend(enqueued.backlogs);
-        };
-        let (mut step, mut step_bytes) = (Vec::new(), 0);
-        for job in jobs {
-            let bytes = job.payload.len();
-            let full = step.len() == ENQUEUE_JOBS_MAX || step_bytes + bytes > STEP_BYTES;
-            if full && !step.is_empty() {
-                let jobs = std::mem::take(&mut step);
-                take(self.call(Enqueue { jobs }).await?);
-                step_bytes = 0;
-            }
-            step_bytes += bytes;
-            step.push(job);
-        }
-        if !step.is_empty() {
-            take(self.call(Enqueue { jobs: step }).await?);
-        }
-        Ok(all)
     }
 }

@@ -5,7 +5,7 @@
 //! - `embedded.rs`: the core's machine in this process. `redis.rs`: Redis, Valkey
 //!   and Redis Cluster.
 //! - `http.rs`: a Fairlane server; [`wire`] is the protocol between it and the server.
-//! - `audit.rs`: an audit of the store.
+//! - `audit.rs`: an audit of the store. `enqueue_all.rs`: any number of jobs.
 //! - `leaser.rs`: a worker's numbered lease requests. `clock.rs`: the source of time. `retry.rs`:
 //!   delays between retries. `causes.rs`: an error in one line.
 //! - `observe.rs`: metrics and events. `waiters.rs`: the waiters for work in this process.
@@ -24,6 +24,7 @@ mod causes;
 mod clock;
 pub mod embedded;
 mod engine;
+mod enqueue_all;
 #[cfg(feature = "http")]
 pub mod http;
 mod layer;
@@ -42,6 +43,7 @@ pub use clock::Clock;
 pub use embedded::DirectoryOptions;
 pub use embedded::{Durability, EmbeddedEngine};
 pub use engine::{Admin, BoxFuture, Engine, EngineError, EngineInfo, Space};
+pub use enqueue_all::by_group;
 #[cfg(feature = "http")]
 pub use http::{HttpEngine, HttpOptions, wire};
 pub use layer::{Hooks, layer};

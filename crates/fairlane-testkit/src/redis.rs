@@ -124,6 +124,11 @@ impl RedisServer {
         self.process.kill();
     }
 
+    /// Refuses functions from now on, so that engines run scripts instead.
+    pub fn refuse_functions(&self) {
+        self.command(&["ACL", "SETUSER", "default", "-fcall", "-function"]);
+    }
+
     /// Kills it if it runs and starts it again with what it left on disk: nothing, unless it is
     /// durable.
     pub fn restart(&mut self) {

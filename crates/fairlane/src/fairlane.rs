@@ -98,7 +98,7 @@ impl Fairlane {
         receipt.ok_or_else(|| broken("the reply to enqueue has no receipt"))
     }
 
-    /// Adds any number of jobs in order and returns a receipt for each. Nothing is sent if one of
+    /// Adds any number of jobs, those of a group in order, and returns a receipt for each. Nothing is sent if one of
     /// the jobs is invalid. After any other error all jobs may be sent again, since a job with an
     /// id is not added twice.
     pub async fn enqueue_all(&self, jobs: impl IntoIterator<Item = Job>) -> Result<Vec<Receipt>, Error> {
@@ -131,7 +131,7 @@ impl Fairlane {
         Ok(sender.take_sent().into_iter().map(receipt).collect())
     }
 
-    /// A sender of jobs in order, for streams of any length in constant memory.
+    /// A sender of jobs, in order within each group, for streams of any length in constant memory.
     pub fn sender<T>(&self) -> JobSender<T> {
         JobSender::new(self.engine.clone())
     }

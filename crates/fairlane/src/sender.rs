@@ -1,4 +1,4 @@
-//! Sends jobs in order, a step at a time, and retries while the queue is full or does not reply.
+//! Sends jobs in order within each group, a step at a time, and retries while the queue is full or does not reply.
 //!
 //! Invariant: at most one step of jobs is in memory, and a job leaves the buffer only with its
 //! receipt. So a call that failed or was dropped half-way continues where it stopped, and no receipt
@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use fairlane_core::limits::{ENQUEUE_BYTES_MAX, ENQUEUE_JOBS_MAX};
 use fairlane_core::queue::{Enqueue, JobReceipt, NewJob};
-use fairlane_engine::{BoxFuture, Engine};
+use fairlane_engine::{BoxFuture, Engine, by_group};
 
 use crate::error::Error;
 use crate::retry_budget::{Backpressure, RetryBudget, RetryLoop, Waiting};
 
-/// Sends jobs in order, each with a tag of the caller, made with
+/// Sends jobs, in order within each group, each with a tag of the caller, made with
 /// [`Fairlane::sender`](crate::Fairlane::sender).
 #[must_use = "jobs are buffered; end with `flush`"]
 pub struct JobSender<T> {
@@ -165,7 +165,8 @@ impl<T> JobSender<T> {
         Ok(())
     }
 
-    /// The positions of the first jobs without a receipt that fit into one command, at least one.
+    /// The positions of the first jobs without a receipt that fit into one command, at least one,
+    /// group by group.
     fn step(&self, kept: usize) -> Vec<usize> {
         let mut bytes = 0;
         let open = (self.sent..self.buffer.len() - kept).filter(|at| self.buffer[*at].receipt.is_none());
@@ -174,7 +175,9 @@ impl<T> JobSender<T> {
             bytes += self.buffer[*at].new.payload.len().max(1);
             is_first || bytes <= ENQUEUE_BYTES_MAX
         };
-        open.take(ENQUEUE_JOBS_MAX).take_while(fits).collect()
+        let step: Vec<usize> = open.take(ENQUEUE_JOBS_MAX).take_while(fits).collect();
+        let order = by_group(step.iter().map(|at| &self.buffer[*at].new.job.group));
+        order.into_iter().map(|index| step[index]).collect()
     }
 
     fn count_sent(&mut self) {

@@ -51,6 +51,7 @@ Examples:
 
 Benchmarks (--only takes a name or the first word of one):
   enqueue       100 groups, batches of 100 jobs with 200 bytes each, one group per batch
+  mixed-N       calls of 1000 jobs, of N groups in turn
   drain         lease 100, settle 100, nothing in between
   idle-latency  from enqueue to the start of the handler on an idle queue
   pool-N        a worker with N slots drains the queue; the floor is drain
@@ -133,6 +134,9 @@ async fn measure(benchmark: &Benchmark, arguments: &Arguments) -> Result<BenchRe
     let ground = Ground::open(&arguments.engine).await?;
     let measured = match *benchmark {
         Benchmark::Enqueue { rounds, jobs } => enqueue::measure(&ground, rounds, jobs).await,
+        Benchmark::Mixed { groups, rounds, jobs } => {
+            enqueue::measure_mixed(&ground, groups, rounds, jobs).await
+        }
         Benchmark::Drain { rounds, jobs } => drain::measure(&ground, rounds, jobs).await,
         Benchmark::IdleLatency { samples } => idle_latency::measure(&ground, samples).await,
         Benchmark::Pool { rounds, jobs, slots } => pool::measure(&ground, rounds, jobs, slots).await,

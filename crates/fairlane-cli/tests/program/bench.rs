@@ -36,7 +36,7 @@ fn the_core_is_measured_with_few_and_with_many_groups() {
 fn on_redis_server_counters_are_reported_and_no_keys_remain() {
     let server = RedisServer::start(ServerOptions::default());
     assert_eq!(server.command(&["SET", "kept", "1"]), "OK");
-    for name in ["enqueue", "drain", "idle-latency", "groups-10", "jobs-1000", "memory"] {
+    for name in ["enqueue", "mixed-10", "drain", "idle-latency", "groups-10", "jobs-1000", "memory"] {
         let words = ["bench", "--engine", &server.url(), "--quick", "--only", name, "--json"];
         let report = fairlane(&words).json();
         let result = &report["results"][0];

@@ -9,10 +9,13 @@ use fairlane_testkit::redis::{RedisServer, ServerOptions};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    let values =
-        fairlane_conformance::arguments::read(&[("--ops", 100_000), ("--seed", 1), ("--dump-every", 50)]);
-    let [ops, seed, dump_every] = values[..] else { unreachable!("as many values as names") };
+    let known = [("--ops", 100_000), ("--seed", 1), ("--dump-every", 50), ("--scripts", 0)];
+    let values = fairlane_conformance::arguments::read(&known);
+    let [ops, seed, dump_every, scripts] = values[..] else { unreachable!("as many values as names") };
     let server = RedisServer::start(ServerOptions::default());
+    if scripts > 0 {
+        server.refuse_functions();
+    }
     let plan = Run { dump_every, ..Run::new(server.url(), seed, ops) };
     let started = Instant::now();
     let outcome = run(&plan, |steps| {

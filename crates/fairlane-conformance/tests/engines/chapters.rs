@@ -140,7 +140,7 @@ async fn every_case_holds_on_redis_and_every_key_written_is_in_the_layout_docume
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_case_holds_on_redis_with_scripts_instead_of_functions() {
     let server = RedisServer::start(ServerOptions::default());
-    server.command(&["ACL", "SETUSER", "default", "-fcall", "-function"]);
+    server.refuse_functions();
     assert_eq!(Store::Redis(server.url()).run_all().await, cases_of_the_suite());
 }
 

@@ -16,6 +16,18 @@ async fn random_commands_give_the_same_in_core_and_redis() {
     }
 }
 
+#[tokio::test]
+async fn random_commands_give_the_same_in_core_and_in_scripts() {
+    let server = RedisServer::start(ServerOptions::default());
+    server.refuse_functions();
+    let outcome = run(&Run::new(server.url(), 13, 3000), |_| {}).await;
+    if let Some(divergence) = outcome.divergence {
+        panic!("{divergence}");
+    }
+    let stats = server.command(&["INFO", "commandstats"]);
+    assert!(stats.contains("cmdstat_evalsha:") && stats.contains("cmdstat_fcall:calls=0,"), "{stats}");
+}
+
 /// A script with one line changed; the line must be there.
 fn planted(stem: &str, source: &str, where_to: &str, line: &str, changed: &str) -> String {
     if stem != where_to {
@@ -29,7 +41,7 @@ fn planted(stem: &str, source: &str, where_to: &str, line: &str, changed: &str) 
 async fn a_planted_change_in_one_script_line_is_caught() {
     let edits: [ScriptEdit; 6] = [
         |stem, source| planted(stem, source, "serve", "cost * order.units", "(cost + 1) * order.units"),
-        |stem, source| planted(stem, source, "settle", "held.cost * 5040", "held.cost * 5041"),
+        |stem, source| planted(stem, source, "outcome", "held.cost * 5040", "held.cost * 5041"),
         |stem, source| {
             planted(
                 stem,

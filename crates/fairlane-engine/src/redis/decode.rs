@@ -334,23 +334,27 @@ fn leased(mut items: Items) -> Decoded<Leased> {
     }
     let wake_in_us = items.span_us()?;
     let fence = Fence(items.number()?);
-    let mut bulks = HashMap::new();
+    let (mut jobs, mut numbers) = (Vec::new(), Vec::new());
     for _ in 0..items.number()? {
+        leased_lane(&mut items, fence, &mut jobs, &mut numbers)?;
+    }
+    let mut bulks = HashMap::new();
+    while !items.is_empty() {
         bulks.insert(items.number()?, bulk_id(&items.text()?)?);
     }
-    let mut jobs = Vec::new();
-    while !items.is_empty() {
-        leased_lane(&mut items, fence, &bulks, &mut jobs)?;
+    for (job, number) in jobs.iter_mut().zip(numbers) {
+        job.bulk = number.and_then(|number| bulks.get(&number).cloned());
     }
     Ok(Leased::Jobs { jobs, wake_in_us })
 }
 
-/// The leased jobs of one lane; the attempts of returned jobs follow.
+/// The leased jobs of one lane, and the numbers of their bulk actions, whose names follow later. The
+/// attempts of returned jobs follow the jobs.
 fn leased_lane(
     items: &mut Items,
     fence: Fence,
-    bulks: &HashMap<u64, BulkId>,
     jobs: &mut Vec<LeasedJob>,
+    numbers: &mut Vec<Option<u64>>,
 ) -> Decoded<()> {
     let (level, type_id) = place(&items.text()?)?;
     let group = group_id(&items.text()?)?;
@@ -365,6 +369,7 @@ fn leased_lane(
         *attempt = items.number()? as u32;
     }
     for ((id, row), attempt) in taken.into_iter().zip(attempts) {
+        numbers.push(row.bulk);
         jobs.push(LeasedJob {
             job: JobRef { group: group.clone(), id },
             type_id: type_id.clone(),
@@ -374,7 +379,7 @@ fn leased_lane(
             created_at: row.created_at,
             fence,
             attempt,
-            bulk: row.bulk.and_then(|number| bulks.get(&number).cloned()),
+            bulk: None,
             trace: row.trace,
         });
     }

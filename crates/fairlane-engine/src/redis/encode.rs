@@ -4,6 +4,8 @@ mod audit;
 mod bulks;
 mod listing;
 
+use std::collections::HashSet;
+
 use fairlane_core::queue::*;
 use fairlane_core::{Fence, Micros, Rate};
 
@@ -74,14 +76,20 @@ fn name(job: &JobRef) -> Vec<u8> {
     [job.group.escaped(), ":", job.id.escaped()].concat().into_bytes()
 }
 
-/// Consecutive jobs that differ only in id, payload and trace are sent as one run.
+/// Consecutive jobs that differ only in id, payload and trace are sent as one run. An id that repeats
+/// begins another run.
 fn enqueue(command: &Enqueue, arguments: &mut Arguments) {
-    let alike = |a: &NewJob, b: &NewJob| {
-        (&a.job.group, &a.type_id, a.level, a.cost, a.delay_ms, &a.bulk)
-            == (&b.job.group, &b.type_id, b.level, b.cost, b.delay_ms, &b.bulk)
-    };
-    for run in command.jobs.chunk_by(alike) {
-        let first = &run[0];
+    let mut rest = &*command.jobs;
+    while let Some(first) = rest.first() {
+        let (mut ids, mut length) = (HashSet::new(), 0);
+        while let Some(job) = rest.get(length).filter(|job| is_alike(job, first)) {
+            if !ids.insert(&job.job.id) {
+                break;
+            }
+            length += 1;
+        }
+        let (run, others) = rest.split_at(length);
+        rest = others;
         arguments.extend([
             first.job.group.escaped().into(),
             place(first),
@@ -94,6 +102,12 @@ fn enqueue(command: &Enqueue, arguments: &mut Arguments) {
             arguments.extend([new.job.id.escaped().into(), tail(new)]);
         }
     }
+}
+
+/// Whether two jobs differ only in id, payload and trace.
+fn is_alike(a: &NewJob, b: &NewJob) -> bool {
+    (&a.job.group, &a.type_id, a.level, a.cost, a.delay_ms, &a.bulk)
+        == (&b.job.group, &b.type_id, b.level, b.cost, b.delay_ms, &b.bulk)
 }
 
 /// The level and type of a job.

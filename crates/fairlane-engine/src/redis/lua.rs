@@ -23,6 +23,13 @@ const PRELUDE: &str = "prelude";
 /// Digits of the digest in the name of the library.
 const DIGEST_DIGITS: usize = 12;
 
+/// Lanes that a lease takes out of their order at a time.
+const LEASE_LANES_POPPED: usize = 16;
+/// Lanes from which on an order is a skip list …
+const ORDER_WIDE_LANES: usize = 16;
+/// … because it had a member longer than this, the default of `zset-max-listpack-value`.
+const LISTPACK_BYTES_MAX: usize = 64;
+
 /// The beginning of the names of all libraries of Fairlane; the layout's version follows.
 const FAMILY: &str = "fairlane_";
 
@@ -248,6 +255,11 @@ fn limits() -> HashMap<&'static str, String> {
         ("PURGED_CHUNKS_MAX", count(l::PURGED_CHUNKS_MAX)),
         ("LEASE_SKIPS_MAX", count(l::LEASE_SKIPS_MAX)),
         ("VISIT_SKIPS_MAX", count(l::VISIT_SKIPS_MAX)),
+        ("LEASE_LANES_MAX", count(l::LEASE_LANES_MAX)),
+        ("LIST_STEP_JOBS", count(l::LIST_STEP_JOBS)),
+        ("LEASE_LANES_POPPED", count(LEASE_LANES_POPPED)),
+        ("ORDER_WIDE_LANES", count(ORDER_WIDE_LANES)),
+        ("LONG_NAME", format!("'{}'", "-".repeat(LISTPACK_BYTES_MAX + 1))),
         ("LEASE_BYTES_MAX", count(l::LEASE_BYTES_MAX)),
         ("PURGED_DEAD_MAX", count(l::PURGED_DEAD_MAX)),
         ("SWEEP_BULKS_MAX", count(l::SWEEP_BULKS_MAX)),

@@ -2,7 +2,7 @@
 
 use super::floors::{Floor, ScriptFloor};
 use super::ground::{Ground, divide, side_by_side};
-use super::plan::{BATCH_JOBS, GROUPS};
+use super::plan::{BATCH_JOBS, GROUPS, MIXED_JOBS};
 use super::result::BenchResult;
 use super::rounds::{Rounds, compare};
 use super::workload::Workload;
@@ -27,6 +27,26 @@ pub async fn measure(ground: &Ground, rounds: usize, jobs: usize) -> Result<Benc
     let list_us_per_job = list.per_job(|spent| spent.list_us as f64);
     let list_per_second = list.jobs_per_second();
     Ok(BenchResult { list_per_second, list_us_per_job, ..compare(GROUPS, &ours, &floor) })
+}
+
+/// Jobs of many groups in turn. The floor, which has no groups, gets the same jobs in batches of 100.
+pub async fn measure_mixed(
+    ground: &Ground,
+    groups: usize,
+    rounds: usize,
+    jobs: usize,
+) -> Result<BenchResult, Failure> {
+    let workload = Workload::new(groups);
+    let server = ground.server.as_ref();
+    let (mut ours, mut floor) = (Rounds::default(), Rounds::default());
+    ground.fill(&workload, BATCH_JOBS, BATCH_JOBS).await?;
+    ground.fill_floor(&workload, BATCH_JOBS, BATCH_JOBS).await?;
+    for _ in 0..rounds {
+        let batches = |size| workload.mixed_batches(jobs, size).collect::<Vec<_>>();
+        floor.measure(server, jobs, ground.enqueue_floor(batches(BATCH_JOBS))).await?;
+        ours.measure(server, jobs, ground.enqueue(batches(MIXED_JOBS))).await?;
+    }
+    Ok(compare(groups, &ours, &floor))
 }
 
 /// Fills the plain list from several concurrent callers.

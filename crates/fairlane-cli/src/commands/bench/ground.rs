@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use fairlane_core::queue::{Enqueue, JobReceipt, LeasedJob, NewJob, Outcome, Settle, Settlement, Verdict};
+use fairlane_core::queue::{JobReceipt, LeasedJob, NewJob, Outcome, Settle, Settlement, Verdict};
 use fairlane_core::{TypeId, WorkerId};
 use fairlane_engine::{Engine, Leaser};
 use tokio::task::JoinSet;
@@ -78,7 +78,7 @@ impl Ground {
             let engine = self.own.engine.clone();
             async move {
                 for jobs in batches {
-                    let enqueued = engine.call(Enqueue { jobs }).await?;
+                    let enqueued = engine.enqueue_all(jobs).await?;
                     if enqueued.receipts.iter().any(|receipt| *receipt != JobReceipt::Created) {
                         return Err(Failure::broken("a new job was not accepted"));
                     }

@@ -7,6 +7,8 @@ use crate::own_engine::is_redis;
 
 /// Jobs enqueued, leased and settled by one call.
 pub const BATCH_JOBS: usize = 100;
+/// Jobs that a producer of many groups adds by one call.
+pub const MIXED_JOBS: usize = 1000;
 /// Groups of a benchmark that does not vary them.
 pub const GROUPS: usize = 100;
 /// Concurrent calls, so that the network latency of one call is hidden by the others.
@@ -19,6 +21,8 @@ const SLOTS: [usize; 2] = [10, 100];
 pub enum Benchmark {
     /// Adds jobs to the queue; `jobs` in each round.
     Enqueue { rounds: usize, jobs: usize },
+    /// Adds jobs of many groups in turn to the queue; `jobs` in each round.
+    Mixed { groups: usize, rounds: usize, jobs: usize },
     /// Leases and settles jobs; `jobs` in each round.
     Drain { rounds: usize, jobs: usize },
     /// Measures one job at a time.
@@ -47,6 +51,7 @@ impl Benchmark {
     pub fn name(&self) -> String {
         match self {
             Self::Enqueue { .. } => "enqueue".into(),
+            Self::Mixed { groups, .. } => format!("mixed-{groups}"),
             Self::Drain { .. } => "drain".into(),
             Self::IdleLatency { .. } => "idle-latency".into(),
             Self::Pool { slots, .. } => format!("pool-{slots}"),
@@ -98,6 +103,8 @@ fn full_plan(round_jobs: usize) -> Vec<Benchmark> {
         Benchmark::IdleLatency { samples: 500 },
     ];
     plan.extend(SLOTS.map(|slots| Benchmark::Pool { rounds: 5, jobs: round_jobs, slots }));
+    let mixed = |groups| Benchmark::Mixed { groups, rounds: 5, jobs: round_jobs };
+    plan.extend([1, 10, 100, 1000, 10_000].map(mixed));
     plan.extend([10, 100, 1000, 20_000].map(|groups| Benchmark::Groups { groups }));
     plan.extend([1000, 10_000, 100_000, 1_000_000].map(|jobs| Benchmark::Jobs { jobs }));
     plan.push(Benchmark::Memory { jobs: 100_000 });
@@ -117,6 +124,7 @@ fn quick_plan(round_jobs: usize) -> Vec<Benchmark> {
         Benchmark::IdleLatency { samples: 100 },
     ];
     plan.extend(SLOTS.map(|slots| Benchmark::Pool { rounds: 3, jobs: round_jobs, slots }));
+    plan.extend([10, 1000].map(|groups| Benchmark::Mixed { groups, rounds: 3, jobs: round_jobs }));
     plan.extend([10, 100, 2000].map(|groups| Benchmark::Groups { groups }));
     plan.extend([1000, 10_000, 100_000].map(|jobs| Benchmark::Jobs { jobs }));
     plan.push(Benchmark::Memory { jobs: 20_000 });

@@ -43,6 +43,15 @@ impl Workload {
         starts.map(move |(batch, start)| self.batch(batch, batch_jobs.min(jobs - start)))
     }
 
+    /// Creates jobs in batches of at most `batch_jobs`, each job of the next group.
+    pub fn mixed_batches(&self, jobs: usize, batch_jobs: usize) -> impl Iterator<Item = Vec<NewJob>> + '_ {
+        let batch = move |start| {
+            let of = |number: usize| self.job(&self.groups[number % self.groups.len()]);
+            (start..jobs.min(start + batch_jobs)).map(of).collect()
+        };
+        (0..jobs).step_by(batch_jobs).map(batch)
+    }
+
     fn job(&self, group: &GroupId) -> NewJob {
         let id = format!("{:016x}", self.next.fetch_add(1, Ordering::Relaxed));
         NewJob::new(

@@ -25,27 +25,28 @@ function queue.payload_bytes(tail)
   return #tail + 1 - queue.payload_start(tail, 1)
 end
 
-local function place_jobs(cx, group, lane, delay_us, ids, number)
+local function place_jobs(cx, group, lane, delay_us, ids, created, number)
   if delay_us ~= '0' then
-    for _, id in ipairs(ids) do queue.wait_until(cx, group, cx.now + delay_us, lane.place, id, number) end
+    for index = 1, created do
+      queue.wait_until(cx, group, cx.now + delay_us, lane.place, ids[index], number)
+    end
   else
-    call('RPUSH', cx.prefix .. 'group:' .. group.name .. ':jobs:' .. lane.place, unpack(ids))
+    call('RPUSH', cx.prefix .. 'group:' .. group.name .. ':jobs:' .. lane.place, unpack(ids, 1, created))
     queue.lane_has_jobs(cx, group, lane)
   end
 end
 
--- Counts and places equal jobs whose rows were written, and creates their type if `known` is 0.
-function queue.count_and_place(cx, group, lane, delay_us, ids, bytes, bulk, known)
-  local created = #ids
+-- Counts and places equal jobs whose rows were written, the first `created` of `ids`, and creates
+-- their type if `known` is 0.
+function queue.count_and_place(cx, group, lane, delay_us, ids, created, bytes, bulk, known)
   group.backlog, cx.partition.backlog = group.backlog + created, cx.partition.backlog + created
   queue.add_bytes(cx, group, bytes)
   -- A lane that becomes active does so with its first job, and is scored by the
   -- count at that time.
-  local counted = queue.record(group)
-  counted.total = counted.total + 1
+  queue.count_added(group, 1)
   if bulk then bulk.total = bulk.total + created end
   if known == 0 then queue.create_type(cx, lane.type) end
   queue.count_jobs(cx, lane.type, created)
-  place_jobs(cx, group, lane, delay_us, ids, bulk and bulk.number or '')
-  counted.total = counted.total + created - 1
+  place_jobs(cx, group, lane, delay_us, ids, created, bulk and bulk.number or '')
+  queue.count_added(group, created - 1)
 end

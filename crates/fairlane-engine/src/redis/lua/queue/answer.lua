@@ -7,9 +7,9 @@ function queue.answer_again(cx, worker, number)
   local last, remembered_until, fence = match(known, '^(%d+):(%d+):(%d+)$')
   if tonumber(remembered_until) <= cx.now or number > tonumber(last) then return nil end
   if number < tonumber(last) then return {'superseded', last} end
-  local reply, shown = {'jobs', '', fence, 0}, {}
+  local reply, bulks, shown = {'jobs', '', fence, 0}, {}, {}
   local padded = format('%016d', fence)
-  local names, jobs = call('HGET', cx.prefix .. 'lease:' .. padded, 'names'), {}
+  local names = call('HGET', cx.prefix .. 'lease:' .. padded, 'names')
   for name in string.gmatch(names or '', '[^\n]+') do
     local held = call('HGET', cx.prefix .. 'in-flight', name)
     if held and sub(held, 1, 16) == padded then
@@ -18,18 +18,18 @@ function queue.answer_again(cx, worker, number)
         call('HGET', queue.rows_key(cx, group), id)
       local attempts = run and match(run, '^[^:]+:%d:[^:]+:%d+:(%d+)') or 0
       for _, item in ipairs({match(held, ':(%d:[^:]+)'), group, 1, 1, id, row, attempts + 1}) do
-        jobs[#jobs + 1] = item
+        reply[#reply + 1] = item
       end
+      reply[4] = reply[4] + 1
       local number = match(held, '^%a:%d:[^:]+:%d+:(%d*):', 33)
       local bulk = number ~= '' and not shown[number] and call('HGET', cx.prefix .. 'bulk:' .. number, 'name')
       if bulk then
-        shown[number], reply[4] = true, reply[4] + 1
-        reply[#reply + 1] = number
-        reply[#reply + 1] = match(bulk, ':(.+)$')
+        shown[number], bulks[#bulks + 1] = true, number
+        bulks[#bulks + 1] = match(bulk, ':(.+)$')
       end
     end
   end
-  for _, item in ipairs(jobs) do reply[#reply + 1] = item end
+  for _, item in ipairs(bulks) do reply[#reply + 1] = item end
   return reply
 end
 

@@ -4,24 +4,29 @@
 -- Begins an operation on leases: entries of `in-flight` as tables, ended jobs per batch, and the
 -- groups and types that they belong to.
 function queue.begin_ending(cx)
-  cx.holds_parsed, cx.batches_left, cx.touched_groups, cx.touched_types = {}, {}, {}, {}
+  cx.entries_parsed, cx.holds_parsed, cx.batches_left = {}, {}, {}
+  cx.touched_groups, cx.touched_types = {}, {}
 end
 
 -- An entry of `in-flight` as a table, and the bytes of its payload; most jobs of a batch
 -- share their table.
 function queue.parse_hold(cx, entry)
+  local known = cx.entries_parsed[entry]
+  if known then return known.held, known.bytes end
   local value, bytes = match(entry, '^(.*):(%d+)$')
   local held = cx.holds_parsed[value]
   if not held then
-    local known, place, cost, bulk, worker = match(value, '^(%a):(%d:[^:]+):(%d+):(%d*):(.+)$', 33)
+    local state, place, cost, bulk, worker = match(value, '^(%a):(%d:[^:]+):(%d+):(%d*):(.+)$', 33)
     held = {
-      fence = sub(value, 1, 16), batch = sub(value, 17, 32), known = string.lower(known), place = place,
+      fence = sub(value, 1, 16), batch = sub(value, 17, 32), known = string.lower(state), place = place,
       type = sub(place, 3), cost = cost, bulk = bulk, worker = worker,
-      cancelled = known == 'N' or known == 'R',
+      cancelled = state == 'N' or state == 'R',
     }
     cx.holds_parsed[value] = held
   end
-  return held, tonumber(bytes)
+  bytes = tonumber(bytes)
+  cx.entries_parsed[entry] = {held = held, bytes = bytes}
+  return held, bytes
 end
 
 -- Subtracts `jobs` ended leases from their batch and frees their seats.

@@ -21,6 +21,14 @@ function queue.count_ends(cx, group, number, how, jobs, throttles)
   end
 end
 
+-- Counts the bytes of completed jobs of a group, outside bulk actions.
+function queue.count_completed(cx, group, bytes)
+  if not group.completed_bytes then
+    cx.completed_groups[#cx.completed_groups + 1], group.completed_bytes = group, 0
+  end
+  group.completed_bytes = group.completed_bytes + bytes
+end
+
 -- Files a job with this many bytes of payload and note.
 function queue.file_end(cx, group, id, number, dead, bytes)
   local bulk, name = number ~= '' and queue.bulk_state(cx, number), group.name .. ':' .. id
@@ -29,9 +37,7 @@ function queue.file_end(cx, group, id, number, dead, bytes)
     queue.review_later(cx, bulk)
   elseif not dead then
     cx.completed[#cx.completed + 1] = name
-    cx.completed_groups = cx.completed_groups or {}
-    if not group.completed_bytes then cx.completed_groups[#cx.completed_groups + 1] = group end
-    group.completed_bytes = (group.completed_bytes or 0) + bytes
+    queue.count_completed(cx, group, bytes)
   end
   if dead then call('ZADD', cx.prefix .. 'failed', text(cx.now), name) end
 end

@@ -49,46 +49,33 @@ function queue.group_state(cx, name, place)
   local group = cx.groups[name]
   if not group then
     local key = cx.prefix .. 'group:' .. name .. ':meta'
-    local values = call('HMGET', key, 'counts', 'limits', 'lane:' .. (place or ''), 'stored_bytes')
-    local in_flight, backlog, seat_parked, done =
-      match(values[1] or '0:0:0:0', '^(-?%d+):(-?%d+):(-?%d+):(%d+)$')
+    local values
+    if cx.reads_records then
+      values = call('HMGET', key, 'counts', 'limits', 'stored_bytes', 'lane:' .. (place or ''), 'run')
+    elseif place then
+      values = call('HMGET', key, 'counts', 'limits', 'stored_bytes', 'lane:' .. place)
+    else
+      values = call('HMGET', key, 'counts', 'limits', 'stored_bytes')
+    end
+    local counts, stored_bytes = values[1] or '0:0:0:0', tonumber(values[3] or 0)
+    local in_flight, backlog, seat_parked, done = match(counts, '^(-?%d+):(-?%d+):(-?%d+):(%d+)$')
+    in_flight, backlog = tonumber(in_flight), tonumber(backlog)
     group = {
-      name = name, key = key, lanes = {}, weight = 1, counts = values[1] or '0:0:0:0',
-      in_flight = tonumber(in_flight), backlog = tonumber(backlog), seat_parked = tonumber(seat_parked),
-      done = tonumber(done), base_priority = 0, stored_bytes = tonumber(values[4] or 0),
-      stored_bytes_was = tonumber(values[4] or 0),
+      name = name, key = key, lanes = {}, weight = 1, counts = counts, in_flight = in_flight, backlog = backlog,
+      was_active = in_flight + backlog > 0, seat_parked = tonumber(seat_parked), done = tonumber(done),
+      base_priority = 0, stored_bytes = stored_bytes, stored_bytes_was = stored_bytes,
+      record_was = cx.reads_records and (values[5] or '0:0:0:0:0:0'),
     }
-    group.was_active = group.in_flight + group.backlog > 0
     if values[2] then
       group.limits, group.limits_was = values[2], values[2]
       parse_limits(group)
     end
     cx.groups[name] = group
-    if place then group.lanes[place] = parse_lane(place, values[3]) end
+    if place then group.lanes[place] = parse_lane(place, values[4]) end
   elseif place and not group.lanes[place] then
     group.lanes[place] = parse_lane(place, call('HGET', group.key, 'lane:' .. place))
   end
   return group, place and group.lanes[place]
-end
-
--- Counts of a group besides `done`: waiting jobs, jobs of its run, throttles of ended jobs, jobs
--- ended before that count, second of the newest snapshot, newest backoff. Read only when needed.
-function queue.record(group)
-  if group.record then return group.record end
-  group.record_was = call('HGET', group.key, 'run') or '0:0:0:0:0:0'
-  local waiting, total, throttles, since, noted, backoff =
-    match(group.record_was, '^(-?%d+):(%d+):(%d+):(%d+):(%d+):(%d+)$')
-  local known = {
-    waiting = tonumber(waiting), total = tonumber(total), throttles = tonumber(throttles),
-    since = tonumber(since), noted = tonumber(noted), backoff = tonumber(backoff),
-  }
-  group.record = known
-  return known
-end
-
-local function record_text(known)
-  return format('%d:%d:%d:%d:%d:%d', known.waiting, known.total, known.throttles, known.since, known.noted,
-    known.backoff)
 end
 
 -- A group with its first job becomes active; one without jobs keeps only its limits and
@@ -101,24 +88,30 @@ local function write_activity(cx, group, is_active)
   queue.watch_idle(cx, group.name)
 end
 
+-- Appends a field to changes; returns their new length.
+local function add(changes, length, field, value)
+  changes[length + 1], changes[length + 2] = field, value
+  return length + 2
+end
+
 function queue.write_group(cx, group)
-  local changes = {}
+  local changes, count = {}, 0
   local is_active = group.in_flight + group.backlog > 0
   if group.was_active and not is_active then group.done = 0 end
   local counts = format('%d:%d:%d:%d', group.in_flight, group.backlog, group.seat_parked, group.done)
-  if counts ~= group.counts then kernel.change(changes, 'counts', counts) end
+  if counts ~= group.counts then count = add(changes, count, 'counts', counts) end
   for place, lane in pairs(group.lanes) do
     local value = lane_text(lane)
-    if value ~= (lane.was or 'I:0:0:0:0:0') then kernel.change(changes, 'lane:' .. place, value) end
+    if value ~= (lane.was or 'I:0:0:0:0:0') then count = add(changes, count, 'lane:' .. place, value) end
   end
-  local known = group.record and (is_active or not group.was_active) and record_text(group.record)
-  if known and known ~= group.record_was then kernel.change(changes, 'run', known) end
-  if group.limits ~= group.limits_was then kernel.change(changes, 'limits', group.limits) end
-  if group.bucket ~= group.bucket_was then kernel.change(changes, 'bucket', group.bucket) end
-  if group.window ~= group.window_was then kernel.change(changes, 'window', group.window) end
+  local record = (is_active or not group.was_active) and queue.changed_record(group)
+  if record then count = add(changes, count, 'run', record) end
+  if group.limits ~= group.limits_was then count = add(changes, count, 'limits', group.limits) end
+  if group.bucket ~= group.bucket_was then count = add(changes, count, 'bucket', group.bucket) end
+  if group.window ~= group.window_was then count = add(changes, count, 'window', group.window) end
   if group.stored_bytes ~= group.stored_bytes_was then
-    kernel.change(changes, 'stored_bytes', text(group.stored_bytes))
+    count = add(changes, count, 'stored_bytes', text(group.stored_bytes))
   end
-  if changes[1] then call('HSET', group.key, unpack(changes)) end
+  if count > 0 then call('HSET', group.key, unpack(changes)) end
   if is_active ~= group.was_active then write_activity(cx, group, is_active) end
 end

@@ -16,6 +16,13 @@ function queue.score_tag(cx, group)
   return SCORE_CENTRE - (group.base_priority + min(max(boost, -BOOST_MAX), BOOST_MAX) - floor(cx.now / 1000))
 end
 
+-- A short sorted set is a list that Redis searches from the start. A long member turns it into a
+-- skip list, which it stays until it is empty.
+local function widen(order)
+  call('ZADD', order.key, 0, LONG_NAME)
+  call('ZREM', order.key, LONG_NAME)
+end
+
 -- Inserts a lane that has jobs and is in no order into its order, ahead by its credit
 -- or by a quantum.
 function queue.enter_order(cx, group, lane, from_idle)
@@ -38,6 +45,7 @@ function queue.enter_order(cx, group, lane, from_idle)
   end
   lane.standing = 'A'
   order.active, order.touched = order.active + 1, true
+  if order.active == ORDER_WIDE_LANES then widen(order) end
   queue.insert_lane(cx, group, lane)
 end
 

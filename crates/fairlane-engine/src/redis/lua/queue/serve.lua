@@ -56,7 +56,7 @@ local function put_lane_back(cx, state, group, lane, empty, blocked)
     return queue.park_lane(cx, group, lane, 'C', cx.now)
   end
   local pass, standing, park = queue.group_pass(cx, group)
-  if pass > 0 then return queue.insert_lane(cx, group, lane) end
+  if pass > 0 then return queue.return_to_order(cx, state[lane.level], group, lane) end
   deny_lane(cx, state, group, lane, standing, park)
 end
 
@@ -80,13 +80,13 @@ function queue.serve_type(cx, state)
       return 'all blocked'
     end
     local order = state[level]
-    local popped = call('ZPOPMIN', order.key)
-    local group, lane = queue.group_state(cx, sub(popped[1], 18), order.place)
-    lane.tag, lane.epoch = tonumber(popped[2]), order.epoch
+    local name, tag = queue.next_lane(cx, order)
+    local group, lane = queue.group_state(cx, name, order.place)
+    lane.tag, lane.epoch = tag, order.epoch
     local pass, standing, park = queue.group_pass(cx, group)
     if pass > 0 then
       local most = min(cx.left, type_jobs, queue_jobs, pass)
-      local jobs, cost, empty, blocked = queue.serve_lane(cx, state, group, lane, most, cx.padded, cx.worker)
+      local jobs, cost, empty, blocked = queue.serve_lane(cx, group, lane, most)
       if jobs > 0 then
         charge(cx, state, group, lane, jobs, cost)
       elseif empty then
@@ -122,10 +122,9 @@ function queue.serve_ready(cx, state)
     local cost, number, cancelled, size = queue.read_row(row or '')
     local disposition = row and queue.disposition_of(cx, number, cancelled)
     if disposition == 'run' and not queue.group_closed(group) then
-      local visit = queue.begin_visit(cx, lane.place, state, group)
-      if number ~= '' then queue.bulk_reached(cx, queue.bulk_state(cx, number), 'RUNNING') end
-      queue.pick(cx, visit, id, row, size,
-        queue.hold(cx.padded, 'n', lane.place, text(cost), number, cx.worker), true)
+      local visit = queue.begin_visit(cx, lane.place, group)
+      queue.pick(cx, visit, lane.place, id, row, size, cost, number, true)
+      queue.end_visit(cx, visit)
       cx.left, cx.partition.backlog, group.backlog = cx.left - 1, cx.partition.backlog - 1, group.backlog - 1
       queue.charge_gates(cx, state, group, 1)
       return 'served'

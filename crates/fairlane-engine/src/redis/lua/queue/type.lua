@@ -4,7 +4,8 @@
 local function parse_order(cx, value, place, level, units)
   local order = {
     virtual_time = 0, epoch = 1, pool = POOL_FULL, tag = 0, active = 0, place = place, units = units,
-    key = cx.prefix .. 'fair-queue:' .. level .. sub(place, 2),
+    key = cx.prefix .. 'fair-queue:' .. level .. sub(place, 2), popped = {}, popped_used = 0, back = {},
+    back_count = 0, back_tag = math.huge,
   }
   if value then
     local virtual_time, epoch, pool, tag, active = match(value, '^(%d+):(%d+):(%d+):(%d+):(-?%d+)$')
@@ -48,7 +49,7 @@ local function change_number(changes, state, field, before)
   if state[field] ~= tonumber(before or 0) then kernel.change(changes, field, text(state[field])) end
 end
 
-function queue.write_type(state)
+local function write_type(state)
   local was, changes = state.was, {}
   change_number(changes, state, 'in_flight', was[1])
   change_number(changes, state, 'virtual_time', was[2])
@@ -74,7 +75,11 @@ end
 -- of callbacks does not count towards the limit.
 function queue.has_type(cx, name)
   local key = cx.prefix .. 'types'
-  if call('SISMEMBER', key, name) == 1 then return 1 end
+  if cx.types_known[name] then return 1 end
+  if call('SISMEMBER', key, name) == 1 then
+    cx.types_known[name] = true
+    return 1
+  end
   if name == CALLBACK_TYPE or call('SCARD', key) - call('SISMEMBER', key, CALLBACK_TYPE) < TYPES_MAX then
     return 0
   end
@@ -86,6 +91,7 @@ function queue.create_type(cx, name)
   local state = queue.type_state(cx, name)
   call('SADD', cx.prefix .. 'types', name)
   call('HSET', state.key, 'jobs', 0)
+  cx.types_known[name] = true
   state.was[13] = '0'
   for level = 0, 2 do
     if cx.partition.epochs > 0 then
@@ -94,12 +100,20 @@ function queue.create_type(cx, name)
   end
 end
 
--- Counts jobs that prevent the removal of their type: unfinished and dead ones.
+-- Counts jobs that prevent the removal of their type: unfinished and dead ones. The type may not
+-- have been read; `write_types` adds them.
 function queue.count_jobs(cx, name, jobs)
-  local state = cx.types[name]
-  if state then
-    state.jobs = state.jobs + jobs
-  else
-    call('HINCRBY', cx.prefix .. 'type:' .. name, 'jobs', jobs)
+  cx.jobs_counted[name] = (cx.jobs_counted[name] or 0) + jobs
+end
+
+function queue.write_types(cx)
+  for name, jobs in pairs(cx.jobs_counted) do
+    local state = cx.types[name]
+    if state then
+      state.jobs = state.jobs + jobs
+    elseif jobs ~= 0 then
+      call('HINCRBY', cx.prefix .. 'type:' .. name, 'jobs', jobs)
+    end
   end
+  for _, state in pairs(cx.types) do write_type(state) end
 end

@@ -27,7 +27,7 @@ function queue.write_all(cx)
   write_removed_bytes(cx)
   for _, group in pairs(cx.groups) do queue.write_group(cx, group) end
   queue.write_bulks(cx)
-  for _, state in pairs(cx.types) do queue.write_type(state) end
+  queue.write_types(cx)
   kernel.write_partition(cx)
   for name, count in pairs(cx.tokens) do
     local key, pushed = cx.prefix .. 'wake:' .. name, {}

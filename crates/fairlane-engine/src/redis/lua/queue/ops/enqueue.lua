@@ -1,9 +1,9 @@
 #!lua
 -- enqueue: adds jobs, each at most once. Refused completely, before any effect, if memory is full.
 -- Key: the partition.
--- Arguments: [1] time, then runs of equal jobs: group, place (level:type), cost, delay in µs, bulk
--- action ('' none), number of jobs, then per job its id and the tail of its row: ':' and the
--- payload, or '+', the trace in TRACE_BYTES bytes and the payload.
+-- Arguments: [1] time, then runs of equal jobs with different ids: group, place (level:type), cost,
+-- delay in µs, bulk action ('' none), number of jobs, then per job its id and the tail of its row: ':'
+-- and the payload, or '+', the trace in TRACE_BYTES bytes and the payload.
 -- A row is the time in base 36, level:type:cost ('' for 1):number of the bulk action
 -- ('' none), tail.
 -- Replies {per run a letter per job and then the backlog of its group, all in one text; then per
@@ -45,50 +45,51 @@ local function compared(cx, row, lane, cost, bulk_name, tail)
   return sub(row, queue.payload_start(row, at)) == sub(tail, queue.payload_start(tail, 1)) and 'e' or 'P', owner
 end
 
--- Adds `jobs` equal jobs from argument `at` on; returns the index after them.
+-- Adds `jobs` equal jobs from argument `at` on.
 local function enqueue_run(cx, at, group, lane, cost, delay_us, bulk_name, jobs)
   local bulk, closed = open_bulk(cx, group.name, bulk_name)
   cost = cost == '1' and '' or cost
-  local head = queue.row_head(cx, lane, cost, bulk)
-  local ids, created, known, rows = {}, 0, queue.has_type(cx, lane.type), queue.rows_key(cx, group.name)
-  local room =
-    min(cx.partition.whole_backlog_max - cx.partition.backlog, cx.partition.group_backlog_max - group.backlog)
-  local bytes_room = min(cx.partition.stored_bytes_max - cx.partition.stored_bytes,
-    cx.partition.group_stored_bytes_max - group.stored_bytes)
-  local is_closed, bytes = closed or not known, 0
-  for index = at, at + 2 * jobs - 1, 2 do
-    local id, tail = cx.arguments[index], cx.arguments[index + 1]
-    local size = queue.payload_bytes(tail)
-    cx.answered = cx.answered + 1
-    local is_refused = is_closed or created >= room or size > 0 and bytes >= bytes_room
-    if not is_refused and call('HSETNX', rows, id, head .. tail) == 1 then
-      created, bytes = created + 1, bytes + size
-      ids[created], cx.receipts[cx.answered] = id, 'c'
+  local head, arguments, partition = queue.row_head(cx, lane, cost, bulk), cx.arguments, cx.partition
+  local known, key, ids = queue.has_type(cx, lane.type), queue.rows_key(cx, group.name), {}
+  for index = 1, jobs do ids[index] = arguments[at + 2 * index - 2] end
+  local rows, sets, created, bytes = call('HMGET', key, unpack(ids)), {}, 0, 0
+  local room = (closed or not known) and 0
+    or min(partition.whole_backlog_max - partition.backlog, partition.group_backlog_max - group.backlog)
+  local bytes_room = min(partition.stored_bytes_max - partition.stored_bytes,
+    partition.group_stored_bytes_max - group.stored_bytes)
+  local receipts, answered = cx.receipts, cx.answered
+  for index = 1, jobs do
+    local id, tail, letter = ids[index], arguments[at + 2 * index - 1], 'c'
+    local size = #tail - (byte(tail) == 43 and TRACE_BYTES or 0) - 1
+    if rows[index] then
+      letter, cx.known_bulks[#cx.known_bulks + 1] = compared(cx, rows[index], lane, cost, bulk_name, tail)
+    elseif created >= room or size > 0 and bytes >= bytes_room then
+      letter = refused(cx, group, closed, size, created, bytes)
     else
-      local row = call('HGET', rows, id)
-      if row then
-        local letter, owner = compared(cx, row, lane, cost, bulk_name, tail)
-        cx.receipts[cx.answered], cx.known_bulks[#cx.known_bulks + 1] = letter, owner
-      else
-        cx.receipts[cx.answered] = refused(cx, group, closed, size, created, bytes)
-      end
+      created, bytes = created + 1, bytes + size
+      sets[2 * created - 1], sets[2 * created], ids[created] = id, head .. tail, id
     end
+    receipts[answered + index] = letter
   end
-  if created > 0 then queue.count_and_place(cx, group, lane, delay_us, ids, bytes, bulk, known) end
-  cx.answered = cx.answered + 1
-  cx.receipts[cx.answered] = text(group.backlog)
-  return at + 2 * jobs
+  if created > 0 then
+    call('HSET', key, unpack(sets))
+    queue.count_and_place(cx, group, lane, delay_us, ids, created, bytes, bulk, known)
+  end
+  cx.answered = answered + jobs + 1
+  receipts[cx.answered] = text(group.backlog)
 end
 
 function queue.ops.enqueue(cx)
   kernel.read_partition(cx, FIELDS)
-  cx.receipts, cx.answered, cx.known_bulks = {}, 0, {}
+  cx.receipts, cx.answered, cx.known_bulks, cx.reads_records = {}, 0, {}, true
 
   local at = 2
   while cx.arguments[at] do
     local name, place, cost, delay_us, bulk_name, jobs = unpack(cx.arguments, at, at + 5)
     local group, lane = queue.group_state(cx, name, place)
-    at = enqueue_run(cx, at + 6, group, lane, cost, delay_us, bulk_name, tonumber(jobs))
+    jobs = tonumber(jobs)
+    enqueue_run(cx, at + 6, group, lane, cost, delay_us, bulk_name, jobs)
+    at = at + 6 + 2 * jobs
   end
   queue.write_all(cx)
   return {table.concat(cx.receipts), unpack(cx.known_bulks)}

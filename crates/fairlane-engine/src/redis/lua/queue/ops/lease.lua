@@ -4,9 +4,9 @@
 -- Key: the partition.
 -- Arguments: [1] time, [2] worker, [3] request number, [4] most jobs, [5] lease in µs, [6…] types,
 -- sorted, each once.
--- Replies {'superseded', newest}, or {'jobs', µs until the wake time or '', fence, bulk actions,
--- (number, name) of each, then per lane served: place, group, jobs, returned jobs among them (which
--- come first), (id, row) per job, attempt per returned job}.
+-- Replies {'superseded', newest}, or {'jobs', µs until the wake time or '', fence, lanes served, per
+-- lane: place, group, jobs, returned jobs among them (which come first), (id, row) per job, attempt
+-- per returned job; then (number, name) per bulk action}.
 local FIELDS = {'fence', 'sequence', 'backlog', 'bucket', 'cursor', 'rate', 'strict', 'classic', 'alpha'}
 
 -- Promotes due jobs and wakes due lanes. If either bound is reached, there may be more at once.
@@ -62,7 +62,7 @@ function queue.ops.lease(cx)
   if cx.partition.classic == 0 then bring_back_due(cx) end
   local turns = types_in_turn(cx)
   local gates = {unpack(turns)}
-  while cx.left > 0 and cx.bytes < LEASE_BYTES_MAX and turns[1] do
+  while turns[1] and not queue.is_full(cx) do
     local state = table.remove(turns, 1)
     local turn = cx.partition.classic == 1 and queue.serve_ready(cx, state)
       or cx.partition.classic == 0 and queue.serve_type(cx, state)
@@ -72,11 +72,14 @@ function queue.ops.lease(cx)
       turns[#turns + 1] = state
     end
   end
+  for _, state in ipairs(gates) do
+    for level = 0, 2 do queue.restore_order(state[level]) end
+  end
   if cx.picked > 0 then cx.partition.fence = fence end
   queue.note_ends(cx, gates)
   queue.record_ended(cx)
-  local reply = {'jobs', cx.wake_at and text(cx.wake_at - cx.now) or '', text(fence)}
-  queue.lease_picked(cx, reply, cx.padded, text(cx.now + lease_us))
+  cx.reply[2], cx.reply[3] = cx.wake_at and text(cx.wake_at - cx.now) or '', text(fence)
+  local reply = queue.lease_picked(cx, text(cx.now + lease_us))
   queue.remember(cx, worker, request, cx.picked > 0 and fence or 0)
   queue.close_gates(cx)
   queue.write_all(cx)

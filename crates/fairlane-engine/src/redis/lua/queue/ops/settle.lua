@@ -10,68 +10,6 @@ local FIELDS = {
   'completed_kept_max', 'stored_bytes', 'completed_retention_ms', 'failed_kept_max', 'failed_retention_ms',
 }
 
-local function set_run(cx, id, run)
-  cx.sets[cx.size + 1], cx.sets[cx.size + 2] = ':' .. id, run
-  cx.size = cx.size + 2
-end
-
--- Responses are counted when they matter: before a cut, and at the end.
-local function count_answers(cx, name)
-  if cx.answers[name] then queue.count_goodput(cx, queue.type_state(cx, name), cx.answers[name]) end
-  cx.answers[name] = nil
-end
-
--- Retries the job unless the retries of its type, or of the queue, are used up; returns the run.
-local function retry(cx, group, id, held, run, delay_us, unwanted)
-  run.attempts = run.attempts + 1
-  local dead_at = tonumber(match(queue.type_state(cx, held.type).limits, '^%d:%d+:(%d+)') or 0)
-  if dead_at == 0 then dead_at = cx.partition.max_retry_count + 1 end
-  if run.attempts >= dead_at then return queue.end_job(cx, group, id, held, run, 'failed') end
-  if unwanted then return queue.end_job(cx, group, id, held, run, 'cancelled') end
-  return queue.wait_again(cx, group, held, id, run, delay_us)
-end
-
-local function throttled(cx, group, id, held, run, fence, delay_us, retry_after_us, unwanted)
-  count_answers(cx, held.type)
-  queue.note_refusal(cx, queue.type_state(cx, held.type), tonumber(fence), tonumber(retry_after_us))
-  run.throttles = run.throttles + 1
-  delay_us = max(delay_us, queue.congestion_delay(cx, group, unwanted))
-  if run.throttles > cx.partition.max_throttle_count then
-    run.note = 'throttled too often'
-    return retry(cx, group, id, held, run, delay_us, unwanted)
-  end
-  if unwanted then return queue.end_job(cx, group, id, held, run, 'cancelled') end
-  return queue.wait_again(cx, group, held, id, run, delay_us)
-end
-
--- Refunds the cost of a released job to its lane, and returns the job to the head.
-local function release(cx, group, id, held, run, unwanted)
-  if unwanted then return queue.end_job(cx, group, id, held, run, 'cancelled') end
-  local _, lane = queue.group_state(cx, group.name, held.place)
-  local epoch = queue.type_state(cx, held.type)[lane.level].epoch
-  group.backlog, cx.partition.backlog = group.backlog + 1, cx.partition.backlog + 1
-  if cx.partition.classic == 0 and (lane.standing == 'A' or lane.epoch == epoch) then
-    lane.remainder = lane.remainder - held.cost * UNITS
-  end
-  queue.return_to_lane(cx, group, lane, id, 'LPUSH')
-  return queue.run_text('N', held, run)
-end
-
--- Handles everything but plain success, which `settle_run` does itself.
-local function apply(cx, group, id, held, bytes, fence, outcome, delay_us, retry_after_us, note)
-  local run, unwanted = queue.read_run(cx, held, bytes, group.name, id), queue.is_unwanted(cx, held)
-  run.settled = fence .. cx.stamp
-  if outcome == 't' then
-    return throttled(cx, group, id, held, run, fence, delay_us, retry_after_us, unwanted)
-  end
-  if outcome == 'l' then return release(cx, group, id, held, run, unwanted) end
-  run.note = note
-  if outcome == 'r' then return retry(cx, group, id, held, run, delay_us, unwanted) end
-  run.attempts = run.attempts + 1
-  return queue.end_job(cx, group, id, held, run,
-    outcome == 'f' and 'failed' or outcome == 'c' and 'cancelled' or 'succeeded')
-end
-
 -- The verdict on a job that is not leased under this fence.
 local function not_held(cx, group_name, id, fence)
   local run = call('HGET', queue.rows_key(cx, group_name), ':' .. id)
@@ -79,64 +17,98 @@ local function not_held(cx, group_name, id, fence)
   return call('HEXISTS', queue.rows_key(cx, group_name), id) == 1 and 's' or 'g'
 end
 
--- Settles `jobs` equal settlements from argument `at` on; returns the index after them.
-local function settle_run(cx, at, group_name, fence, outcome, delay_us, retry_after_us, jobs, stride)
-  local asked, group_part = {}, group_name .. ':'
-  for index = 1, jobs do asked[index] = group_part .. cx.arguments[at + (index - 1) * stride] end
-  local values, group, ends = call('HMGET', cx.prefix .. 'in-flight', unpack(asked)), nil, {}
-  for index, name in ipairs(asked) do
-    local id, value, verdict = cx.arguments[at + (index - 1) * stride], values[index], 'a'
-    local held, bytes
-    if value then held, bytes = queue.parse_hold(cx, value) end
-    if held and held.fence == fence then
-      group = group or queue.group_state(cx, group_name)
-      local note = stride == 2 and cx.arguments[at + 2 * index - 1] or ''
-      ends[held] = (ends[held] or 0) + 1
-      cx.ended[#cx.ended + 1] = name
-      if outcome ~= 't' and outcome ~= 'l' then cx.answers[held.type] = (cx.answers[held.type] or 0) + 1 end
-      if outcome == 's' and note == '' and held.known == 'n' then
-        held.done = held.done
-          or 'C' .. fence .. cx.stamp .. ':' .. held.place .. ':' .. held.cost .. ':1:0:0:' .. held.worker
-          .. ':'
-        held.plain = (held.plain or 0) + 1
-        queue.file_end(cx, group, id, held.bulk, false, bytes)
-        set_run(cx, id, held.done)
-      else
-        set_run(cx, id,
-          apply(cx, group, id, held, bytes, fence, outcome, tonumber(delay_us), retry_after_us, note))
+-- Counts ended leases with equal entries: `ended` in total, of which `plain` are plain successes with
+-- this many bytes of payload.
+local function count_run(cx, group, held, ended, plain, bytes, is_answer)
+  queue.end_leases(cx, group, queue.type_state(cx, held.type), held, ended)
+  if is_answer then cx.answers[held.type] = (cx.answers[held.type] or 0) + ended end
+  if plain == 0 then return end
+  queue.count_ends(cx, group, held.bulk, 'succeeded', plain, 0)
+  queue.count_jobs(cx, held.type, -plain)
+  if not held.files_bulk then queue.count_completed(cx, group, bytes) end
+end
+
+-- What equal entries need for plain successes: their run, and the chunk that files them.
+local function prepare_plain(cx, held, fence)
+  local bulk = held.bulk ~= '' and queue.bulk_state(cx, held.bulk)
+  held.files_bulk, held.chunk = bulk, bulk and bulk.chunk or cx.completed
+  held.done = 'C' .. fence .. cx.stamp .. ':' .. held.place .. ':' .. held.cost .. ':1:0:0:' .. held.worker .. ':'
+end
+
+-- Settles `jobs` equal settlements from argument `at` on, the first of which is number `first` of
+-- the call. Most jobs have the entry of the job before them.
+local function settle_run(cx, at, first, group_name, fence, outcome, delay_us, retry_after_us, jobs, stride)
+  local arguments, names, entries, verdicts, sets = cx.arguments, cx.names, cx.entries, cx.verdicts, cx.sets
+  local is_answer, size, last, count, plain, bytes = outcome ~= 't' and outcome ~= 'l', 0, nil, 0, 0, 0
+  local group, seen, held, payload_bytes, is_plain, chunk
+  for number = first, first + jobs - 1 do
+    local id, entry = arguments[at], entries[number]
+    if entry ~= seen then
+      seen, held, is_plain = entry, nil, false
+      if entry then held, payload_bytes = queue.parse_hold(cx, entry) end
+      if held and held.fence ~= fence then held = nil end
+      if held and held ~= last then
+        group = group or queue.group_state(cx, group_name)
+        if last then count_run(cx, group, last, count, plain, bytes, is_answer) end
+        last, count, plain, bytes = held, 0, 0, 0
       end
+      if held and outcome == 's' and held.known == 'n' then
+        if not held.done then prepare_plain(cx, held, fence) end
+        is_plain, chunk = true, held.chunk
+      end
+    end
+    if held then
+      local note, run = stride == 2 and arguments[at + 1] or '', nil
+      if is_plain and note == '' then
+        chunk[#chunk + 1], run = held.files_bulk and id or names[number], held.done
+        plain, bytes = plain + 1, bytes + payload_bytes
+      else
+        run = queue.apply_outcome(cx, group, id, held, payload_bytes, fence, outcome, tonumber(delay_us),
+          retry_after_us, note)
+      end
+      sets[size + 1], sets[size + 2], verdicts[number] = ':' .. id, run, 'a'
+      size, count = size + 2, count + 1
     else
-      verdict = not_held(cx, group_name, id, fence)
+      verdicts[number], names[number] = not_held(cx, group_name, id, fence), ''
     end
-    cx.verdicts[#cx.verdicts + 1] = verdict
+    at = at + stride
   end
-  for held, count in pairs(ends) do
-    queue.end_leases(cx, group, queue.type_state(cx, held.type), held, count)
-    if held.plain then
-      queue.count_ends(cx, group, held.bulk, 'succeeded', held.plain, 0)
-      queue.count_jobs(cx, held.type, -held.plain)
+  if last then count_run(cx, group, last, count, plain, bytes, is_answer) end
+  if size > 0 then call('HSET', queue.rows_key(cx, group_name), unpack(sets, 1, size)) end
+end
+
+-- Reads the entries of all settled jobs. The names of those that are not leased become empty later.
+local function read_entries(cx)
+  local arguments, names, count, at = cx.arguments, {}, 0, 2
+  while arguments[at] do
+    local part, stride = arguments[at] .. ':', 1 + arguments[at + 6]
+    local next_at = at + 7 + arguments[at + 5] * stride
+    for index = at + 7, next_at - 1, stride do
+      count = count + 1
+      names[count] = part .. arguments[index]
     end
-    held.plain = nil
+    at = next_at
   end
-  if cx.size > 0 then call('HSET', queue.rows_key(cx, group_name), unpack(cx.sets, 1, cx.size)) end
-  cx.size = 0
-  return at + jobs * stride
+  cx.names, cx.entries = names, count > 0 and call('HMGET', cx.prefix .. 'in-flight', unpack(names)) or {}
 end
 
 function queue.ops.settle(cx)
   kernel.read_partition(cx, FIELDS)
   queue.begin_ending(cx)
-  cx.stamp, cx.verdicts, cx.answers, cx.ended = format('%016d', cx.now), {}, {}, {}
-  cx.sets, cx.size = {}, 0
+  cx.stamp, cx.verdicts, cx.answers, cx.sets = format('%016d', cx.now), {}, {}, {}
+  read_entries(cx)
 
-  local at = 2
+  local at, first = 2, 1
   while cx.arguments[at] do
     local group, fence, outcome, delay_us, retry_after_us, jobs, notes = unpack(cx.arguments, at, at + 6)
-    at = settle_run(cx, at + 7, group, fence, outcome, delay_us, retry_after_us, tonumber(jobs), 1 + notes)
+    local stride = 1 + notes
+    jobs = tonumber(jobs)
+    settle_run(cx, at + 7, first, group, fence, outcome, delay_us, retry_after_us, jobs, stride)
+    at, first = at + 7 + jobs * stride, first + jobs
   end
   for name in pairs(cx.answers) do queue.count_goodput(cx, queue.type_state(cx, name), cx.answers[name]) end
-  if #cx.ended > 0 then
-    call('HDEL', cx.prefix .. 'in-flight', unpack(cx.ended))
+  if next(cx.batches_left) then
+    call('HDEL', cx.prefix .. 'in-flight', unpack(cx.names))
     queue.leave_batches(cx)
   end
   queue.record_ended(cx)

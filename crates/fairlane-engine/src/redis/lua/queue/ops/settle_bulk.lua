@@ -35,7 +35,7 @@ function queue.ops.settle_bulk(cx)
     local row = queue.row_head(cx, lane, '', nil) .. tail
     if call('HSETNX', queue.rows_key(cx, group.name), id, row) == 1 then
       local known = queue.has_type(cx, lane.type)
-      queue.count_and_place(cx, group, lane, '0', {id}, queue.payload_bytes(tail), nil, known)
+      queue.count_and_place(cx, group, lane, '0', {id}, 1, queue.payload_bytes(tail), nil, known)
     end
   end
   if queue.is_final(bulk) then
