@@ -87,6 +87,33 @@ async fn a_panic_is_a_retryable_failure_and_affects_no_other_job() {
 }
 
 #[tokio::test]
+async fn a_panic_before_the_first_await_or_in_a_drop_is_a_retryable_failure() {
+    struct PanicsInDrop;
+    impl Drop for PanicsInDrop {
+        fn drop(&mut self) {
+            panic!("too late");
+        }
+    }
+    let engine = embedded().await;
+    enqueue(&engine, vec![job("a", "early", "early", ""), job("a", "late", "late", "")]).await;
+    let options = TypeOptions { timeout: Some(Duration::from_millis(5)), ..TypeOptions::default() };
+    let pool = Worker::new(engine.clone())
+        .settings(quick())
+        .process("early", |(): (), _| -> std::future::Ready<()> { panic!("too early") })
+        .processor_with("late", options, |_: Context| async {
+            let _guard = PanicsInDrop;
+            std::future::pending::<()>().await
+        })
+        .start()
+        .unwrap();
+    for id in ["early", "late"] {
+        let dead = reaches(&engine, "a", id, JobState::Failed).await;
+        assert_eq!((problem(&dead), dead.attempts), (Problem::new("panic", format!("too {id}")), 4));
+    }
+    assert_eq!(pool.stop().await.left, 0);
+}
+
+#[tokio::test]
 async fn a_processor_that_hangs_is_dropped_after_its_timeout() {
     on_both_engines(|engine| async move {
         struct Dropped(Arc<AtomicUsize>);

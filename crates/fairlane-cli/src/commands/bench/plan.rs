@@ -13,8 +13,8 @@ pub const MIXED_JOBS: usize = 1000;
 pub const GROUPS: usize = 100;
 /// Concurrent calls, so that the network latency of one call is hidden by the others.
 pub const CALLERS: usize = 4;
-/// Slots of a worker: the default, and many.
-const SLOTS: [usize; 2] = [10, 100];
+/// Slots of a worker: the default, many, and as many as `drain` has jobs in flight.
+const SLOTS: [usize; 3] = [10, 100, CALLERS * BATCH_JOBS];
 
 /// One benchmark with its size.
 #[derive(Debug, Clone, PartialEq, Eq)]

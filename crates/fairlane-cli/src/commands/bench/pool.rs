@@ -38,9 +38,12 @@ pub async fn measure(
 async fn drain(ground: &Ground, workload: &Workload, jobs: usize, slots: usize) -> Result<(), Failure> {
     let (left, finished) = (Arc::new(AtomicUsize::new(jobs)), Arc::new(Notify::new()));
     let last = finished.clone();
+    let mut settings = WorkerSettings { worker_count: slots, ..WorkerSettings::default() };
+    // Two batches fit, so that one is leased while the other runs.
+    settings.fetch_batch_size = settings.fetch_batch_size.max(slots / 2);
     let pool = Worker::new(ground.own.engine.clone())
         .name("bench")
-        .settings(WorkerSettings { worker_count: slots, ..WorkerSettings::default() })
+        .settings(settings)
         .without_loops()
         .processor(workload.type_id.to_string(), move |_: Context| {
             if left.fetch_sub(1, Ordering::Relaxed) == 1 {
