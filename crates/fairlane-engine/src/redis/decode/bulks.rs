@@ -25,53 +25,8 @@ pub(super) fn reply(command: &Command, value: Value) -> Decoded<Reply> {
             let first = verdicts.first().ok_or_else(|| unknown("reply to settle_bulk", "nothing"))?;
             Reply::SettleBulk(BulkSettled(*first))
         }
-        Command::CancelJob(_) => {
-            Reply::CancelJob(JobsCancelled { cancellations: letters(value, cancellation)? })
-        }
-        Command::RequeueDead(_) => Reply::RequeueDead(DeadRequeued { jobs: letters(value, requeued)? }),
-        Command::Discard(_) => Reply::Discard(Discarded { jobs: letters(value, disposal)? }),
-        Command::MakeDue(_) => {
-            let mut items = Items::of(value)?;
-            let (moved, next) = (items.number()? as usize, items.number_if_any()?);
-            Reply::MakeDue(MadeDue { moved, next })
-        }
-        Command::Sweep(_) => {
-            let mut items = Items::of(value)?;
-            let mut count = || items.number().map(|number| number as usize);
-            let (dropped, resumed, removed, overdue) = (count()?, count()?, count()?, count()?);
-            Reply::Sweep(Swept { dropped, resumed, removed, overdue, more: count()? == 1 })
-        }
         other => return Err(unknown("command", other)),
     })
-}
-
-fn cancellation(letter: char) -> Option<Cancellation> {
-    match letter {
-        'c' => Some(Cancellation::Cancelled),
-        'r' => Some(Cancellation::Requested),
-        'e' => Some(Cancellation::Ended),
-        'u' => Some(Cancellation::Unknown),
-        _ => None,
-    }
-}
-
-fn requeued(letter: char) -> Option<Requeued> {
-    match letter {
-        'r' => Some(Requeued::Requeued),
-        'n' => Some(Requeued::NotDead),
-        'f' => Some(Requeued::Full),
-        'u' => Some(Requeued::Unknown),
-        _ => None,
-    }
-}
-
-fn disposal(letter: char) -> Option<Disposal> {
-    match letter {
-        'd' => Some(Disposal::Discarded),
-        'n' => Some(Disposal::NotDead),
-        'u' => Some(Disposal::Unknown),
-        _ => None,
-    }
 }
 
 fn admitted(mut items: Items) -> Decoded<Admitted> {

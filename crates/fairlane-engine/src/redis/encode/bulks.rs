@@ -2,10 +2,10 @@
 
 use fairlane_core::queue::*;
 
-use super::{Arguments, decimal, name, place, tail};
+use super::{Arguments, decimal, place_of, tail};
 
 /// Adds the arguments of a command.
-pub(super) fn push(command: &Command, arguments: &mut Arguments) {
+pub(super) fn push(command: &Command, arguments: &mut Arguments) -> bool {
     match command {
         Command::OpenBulk(command) => {
             push_bulk(&command.bulk, arguments);
@@ -36,18 +36,12 @@ pub(super) fn push(command: &Command, arguments: &mut Arguments) {
             arguments.extend([command.summary.to_vec(), decimal(delay_ms * 1000)]);
             if let Some(callback) = &command.callback {
                 let new = callback.clone().into_job(command.bulk.group.clone());
-                arguments.extend([place(&new), new.job.id.escaped().into(), tail(&new)]);
+                arguments.extend([place_of(&new), new.job.id.escaped().into(), tail(&new)]);
             }
         }
-        Command::CancelJob(CancelJob { jobs })
-        | Command::RequeueDead(RequeueDead { jobs })
-        | Command::Discard(Discard { jobs }) => arguments.extend(jobs.iter().map(name)),
-        Command::MakeDue(command) => {
-            arguments.push(command.group.as_ref().map_or(Vec::new(), |group| group.escaped().into()));
-            arguments.extend([decimal(command.cursor), decimal(command.jobs_max as u64)]);
-        }
-        other => unreachable!("{other:?} is encoded elsewhere"),
+        _ => return false,
     }
+    true
 }
 
 fn push_bulk(bulk: &BulkRef, arguments: &mut Arguments) {

@@ -16,6 +16,12 @@ function kernel.begin(keys, arguments)
   }
 end
 
+-- Runs an operation that gets its command and returns its reply as a table. The command is packed in
+-- the second argument; its fields and those of the reply have the names that they have in core.
+function kernel.run_packed(operation, cx)
+  return cmsgpack.pack((operation(cx, cmsgpack.unpack(cx.arguments[2]))))
+end
+
 local function keep_fields(cx, fields, values, offset)
   local partition, was = cx.partition, cx.partition_was
   cx.partition_fields = fields
