@@ -43,13 +43,18 @@ fn names_bytes(packed: &[u8]) -> usize {
     name(name(0))
 }
 
+/// The operations that are not packed.
+const HOT: [&str; 4] = ["enqueue", "lease", "extend", "settle"];
+
 #[tokio::test]
-async fn lua_keeps_every_command_and_reply() {
-    let (mut lua, mut stems) = (Lua::start().await, BTreeSet::new());
+async fn lua_keeps_every_packed_command_and_reply() {
+    let (mut lua, mut stems) = (Lua::start().await, BTreeSet::from(HOT));
     for (command, reply) in samples(17, 4000) {
-        stems.insert(command.stem());
-        lua.keeps(&Command::from(command)).await;
-        lua.keeps(&Reply::from(reply)).await;
+        if !HOT.contains(&command.stem()) {
+            stems.insert(command.stem());
+            lua.keeps(&Command::from(command)).await;
+            lua.keeps(&Reply::from(reply)).await;
+        }
     }
     assert_eq!(stems, Command::stems().collect(), "each operation is among them");
 }

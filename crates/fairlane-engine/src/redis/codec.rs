@@ -20,10 +20,8 @@ pub(super) type Decoded<T> = Result<T, EngineError>;
 /// The arguments of a command's function; the first is the time, if a test sets it.
 pub(super) fn encode(command: &Command, given: Option<Micros>) -> Arguments {
     let mut arguments = vec![given.map_or(Vec::new(), |now| now.0.to_string().into_bytes())];
-    let is_flat = command.queue().is_some_and(|command| {
-        queue::encode(command, &mut arguments) || super::encode::push(command, &mut arguments)
-    });
-    if !is_flat {
+    let is_hot = command.queue().is_some_and(|command| queue::encode(command, &mut arguments));
+    if !is_hot {
         arguments.push(packed::pack(&Packed(command)));
     }
     arguments
@@ -32,10 +30,7 @@ pub(super) fn encode(command: &Command, given: Option<Micros>) -> Arguments {
 /// The reply to `command`, sent at `now`.
 pub(super) fn decode(command: &Command, value: Value, now: Micros) -> Decoded<Reply> {
     let hot = match command.queue() {
-        Some(command) => match queue::decode(command, value, now) {
-            Err(value) if super::decode::is_flat(command) => Ok(super::decode::reply(command, value)),
-            reply => reply,
-        },
+        Some(command) => queue::decode(command, value, now),
         None => Err(value),
     };
     match hot {

@@ -275,6 +275,7 @@ fn limits() -> HashMap<&'static str, String> {
         ("LEASE_US_MAX", number(l::LEASE_MS_MAX * 1000)),
         ("TIMER_BACKSTOP_US", number(l::TIMER_BACKSTOP_MS * 1000)),
         ("RETRY_AFTER_US_MAX", number(l::RETRY_AFTER_MS_MAX * 1000)),
+        ("REFUSAL_RETRY_MS", number(l::REFUSAL_RETRY_MS)),
         ("RECLAIM_STALE_US", number(l::RECLAIM_STALE_MS * 1000)),
         ("RECLAIM_GRACE_US", number(l::RECLAIM_GRACE_MS * 1000)),
         ("BURST_US", number(l::BURST_US)),

@@ -11,9 +11,7 @@ use fairlane_core::queue::{
     Command, Difference, Enqueue, Enqueued, Extend, Extended, Extension, JobReceipt, JobRef, Lease, Leased,
     LeasedJob, NewJob, Outcome, Refusal, Reply, Settle, Settled, Settlement, Verdict,
 };
-use fairlane_core::{
-    BulkId, Cost, Fence, GroupId, JobId, Level, Micros, RequestNumber, Trace, TypeId, WorkerId,
-};
+use fairlane_core::{BulkId, Cost, Fence, GroupId, JobId, Level, Micros, RequestNumber, Trace, TypeId};
 
 use super::{Arguments, Decoded, text, unknown};
 use crate::engine::EngineError;
@@ -45,15 +43,15 @@ pub(super) fn decode(command: &Command, value: Value, now: Micros) -> Result<Dec
     })
 }
 
-pub(in crate::redis) fn decimal(number: u64) -> Vec<u8> {
+fn decimal(number: u64) -> Vec<u8> {
     number.to_string().into_bytes()
 }
 
-pub(in crate::redis) fn fence(fence: Fence) -> Vec<u8> {
+fn fence(fence: Fence) -> Vec<u8> {
     format!("{:016}", fence.0).into_bytes()
 }
 
-pub(in crate::redis) fn name(job: &JobRef) -> Vec<u8> {
+fn name(job: &JobRef) -> Vec<u8> {
     [job.group.escaped(), ":", job.id.escaped()].concat().into_bytes()
 }
 
@@ -80,12 +78,12 @@ fn enqueue(command: &Enqueue, arguments: &mut Arguments) {
 }
 
 /// The level and type of a job.
-pub(in crate::redis) fn place_of(new: &NewJob) -> Vec<u8> {
+fn place_of(new: &NewJob) -> Vec<u8> {
     format!("{}:{}", new.level.index(), new.type_id.escaped()).into_bytes()
 }
 
 /// The end of a job's row: its payload, preceded by its trace if it has one.
-pub(in crate::redis) fn tail(new: &NewJob) -> Vec<u8> {
+fn tail(new: &NewJob) -> Vec<u8> {
     match &new.trace {
         Some(trace) => [&b"+"[..], &trace.packed(), &new.payload].concat(),
         None => [b":", &*new.payload].concat(),
@@ -153,7 +151,7 @@ fn settle(command: &Settle, arguments: &mut Arguments) {
     }
 }
 
-pub(in crate::redis) fn letters<T>(value: Value, decode: impl Fn(char) -> Option<T>) -> Decoded<Vec<T>> {
+fn letters<T>(value: Value, decode: impl Fn(char) -> Option<T>) -> Decoded<Vec<T>> {
     let text = text(value)?;
     text.chars().map(|letter| decode(letter).ok_or_else(|| unknown("code", letter))).collect()
 }
@@ -221,7 +219,7 @@ fn extension(letter: char, until: Micros) -> Option<Extension> {
     }
 }
 
-pub(in crate::redis) fn verdict(letter: char) -> Option<Verdict> {
+fn verdict(letter: char) -> Option<Verdict> {
     match letter {
         'a' => Some(Verdict::Applied),
         's' => Some(Verdict::Stale),
@@ -231,46 +229,34 @@ pub(in crate::redis) fn verdict(letter: char) -> Option<Verdict> {
 }
 
 /// A flat reply, read from the front.
-pub(in crate::redis) struct Items(std::vec::IntoIter<Value>);
+struct Items(std::vec::IntoIter<Value>);
 
 impl Items {
-    pub fn of(value: Value) -> Decoded<Self> {
+    fn of(value: Value) -> Decoded<Self> {
         match value {
             Value::Array(items) => Ok(Self(items.into_iter())),
             other => Err(unknown("list", other)),
         }
     }
 
-    pub fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.0.len() == 0
     }
 
-    pub fn value(&mut self) -> Decoded<Value> {
+    fn value(&mut self) -> Decoded<Value> {
         self.0.next().ok_or_else(|| unknown("end", "too few items"))
     }
 
-    pub fn text(&mut self) -> Decoded<String> {
+    fn text(&mut self) -> Decoded<String> {
         text(self.value()?)
     }
 
-    pub fn number(&mut self) -> Decoded<u64> {
+    fn number(&mut self) -> Decoded<u64> {
         parse(&self.text()?)
     }
 
-    /// A count. A wrong count may be negative until an audit has repaired it.
-    pub fn count(&mut self) -> Decoded<u64> {
-        let count: i64 = parse(&self.text()?)?;
-        Ok(count.max(0) as u64)
-    }
-
-    /// A number, or `None` for an empty text.
-    pub fn number_if_any(&mut self) -> Decoded<Option<u64>> {
-        let text = self.text()?;
-        if text.is_empty() { Ok(None) } else { parse(&text).map(Some) }
-    }
-
     /// A span in microseconds, or `None`; one in the past is 0.
-    pub fn span_us(&mut self) -> Decoded<Option<u64>> {
+    fn span_us(&mut self) -> Decoded<Option<u64>> {
         let span = self.text()?;
         if span.is_empty() {
             return Ok(None);
@@ -278,19 +264,10 @@ impl Items {
         let span_us: i64 = parse(&span)?;
         Ok(Some(span_us.max(0) as u64))
     }
-
-    pub fn time(&mut self) -> Decoded<Option<Micros>> {
-        let at = self.text()?;
-        if at.is_empty() { Ok(None) } else { Ok(Some(Micros(parse(&at)?))) }
-    }
 }
 
 pub(in crate::redis) fn parse<T: std::str::FromStr>(text: &str) -> Decoded<T> {
     text.parse().map_err(|_| unknown("number", text))
-}
-
-pub(in crate::redis) fn part<'a>(parts: &mut impl Iterator<Item = &'a str>) -> Decoded<&'a str> {
-    parts.next().ok_or_else(|| unknown("text", "too few parts"))
 }
 
 macro_rules! name {
@@ -305,7 +282,6 @@ name!(bulk_id, BulkId);
 name!(group_id, GroupId);
 name!(job_id, JobId);
 name!(type_id, TypeId);
-name!(worker_id, WorkerId);
 
 fn level(index: &str) -> Decoded<Level> {
     let found = Level::ALL.into_iter().find(|level| level.index().to_string() == index);
@@ -313,7 +289,7 @@ fn level(index: &str) -> Decoded<Level> {
 }
 
 /// Parses `level:type`.
-pub(in crate::redis) fn place(place: &str) -> Decoded<(Level, TypeId)> {
+fn place(place: &str) -> Decoded<(Level, TypeId)> {
     let (index, name) = place.split_once(':').ok_or_else(|| unknown("place", place))?;
     Ok((level(index)?, type_id(name)?))
 }
@@ -321,30 +297,26 @@ pub(in crate::redis) fn place(place: &str) -> Decoded<(Level, TypeId)> {
 /// A job's row: `X` if it was cancelled in a list, the time in base 36, then
 /// `level:type:cost:bulk`, with an empty cost for 1 and an empty number for no bulk action; then
 /// `:payload`, or `+`, the packed trace and the payload.
-pub(in crate::redis) struct Row {
-    pub created_at: Micros,
-    pub level: Level,
-    pub type_id: TypeId,
-    pub cost: Cost,
-    pub bulk: Option<u64>,
-    pub trace: Option<Trace>,
-    pub cancelled: bool,
-    pub payload: Arc<[u8]>,
+struct Row {
+    created_at: Micros,
+    cost: Cost,
+    bulk: Option<u64>,
+    trace: Option<Trace>,
+    payload: Arc<[u8]>,
 }
 
-pub(in crate::redis) fn row(value: Value) -> Decoded<Row> {
+fn row(value: Value) -> Decoded<Row> {
     const TIME_BYTES: usize = 10;
     let Value::BulkString(bytes) = value else { return Err(unknown("row", value)) };
     let broken = || unknown("row", String::from_utf8_lossy(&bytes).into_owned());
     let as_text = |part| std::str::from_utf8(part).map_err(|_| broken());
-    let unmarked = bytes.strip_prefix(b"X");
-    let cancelled = unmarked.is_some();
-    let (time, rest) = unmarked.unwrap_or(&bytes).split_at_checked(TIME_BYTES).ok_or_else(broken)?;
+    let unmarked = bytes.strip_prefix(b"X").unwrap_or(&bytes);
+    let (time, rest) = unmarked.split_at_checked(TIME_BYTES).ok_or_else(broken)?;
     let created_us = u64::from_str_radix(as_text(time)?, 36).map_err(|_| broken())?;
     let mut parts = rest.splitn(4, |byte| *byte == b':');
     let mut next = || parts.next().ok_or_else(broken);
-    let level = level(as_text(next()?)?)?;
-    let type_id = type_id(as_text(next()?)?)?;
+    // The level and type, which the lane has.
+    (next()?, next()?);
     let cost = match as_text(next()?)? {
         "" => 1,
         cost => parse(cost)?,
@@ -366,7 +338,7 @@ pub(in crate::redis) fn row(value: Value) -> Decoded<Row> {
     };
     let payload = payload.into();
     let cost = Cost::new(cost).map_err(|error| unknown("cost", error))?;
-    Ok(Row { created_at: Micros(created_us), level, type_id, cost, bulk, trace, cancelled, payload })
+    Ok(Row { created_at: Micros(created_us), cost, bulk, trace, payload })
 }
 
 fn leased(mut items: Items) -> Decoded<Leased> {
