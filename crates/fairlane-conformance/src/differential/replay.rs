@@ -198,8 +198,7 @@ fn clean(report: &AuditReport) -> AuditReport {
 }
 
 fn queue_reply(reply: fairlane_core::Reply) -> Response {
-    let fairlane_core::Reply::Queue(reply) = reply;
-    Response::Reply(Box::new(reply))
+    Response::Reply(Box::new(reply.queue().expect("a command of the queue has its reply").clone()))
 }
 
 fn response(result: Result<Response, EngineError>) -> Response {

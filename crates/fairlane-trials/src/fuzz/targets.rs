@@ -56,7 +56,7 @@ fn read_wire(bytes: &[u8]) {
     if command.validate().is_err() {
         return;
     }
-    let Command::Queue(command) = command;
+    let Some(command) = command.queue().cloned() else { return };
     let mut machine = Machine::new(Settings::default(), HashSeed::FIXED, START);
     for (before, _) in SAMPLES.iter().take(COMMANDS_BEFORE) {
         machine.apply(before.clone(), START);
@@ -123,8 +123,8 @@ fn without_random_id(job: &Job) -> String {
 }
 
 /// A command of each operation, by stem.
-static COMMANDS: LazyLock<BTreeMap<&str, queue::Command>> =
-    LazyLock::new(|| SAMPLES.iter().map(|(command, _)| (command.stem(), command.clone())).collect());
+static COMMANDS: LazyLock<BTreeMap<&str, Command>> =
+    LazyLock::new(|| SAMPLES.iter().map(|(command, _)| (command.stem(), command.clone().into())).collect());
 
 /// A line with the stem of the operation, and its reply as Redis writes it.
 fn redis_seeds() -> Vec<Vec<u8>> {
