@@ -1,7 +1,7 @@
-//! Roles, callers, and the table of all routes with the permission each requires.
+//! Roles, callers, and routes with the permission each requires.
 //!
-//! Invariant: a route that is not in the table is not served; the table and the API description
-//! name the same routes.
+//! Invariant: a route that is not in the table is not served. The table, the router and the API
+//! description come from one declaration, the `routes` of each file in `api/`.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,7 +12,10 @@ use axum::http::Method;
 use fairlane_core::GroupId;
 pub use fairlane_core::kernel::Permission;
 use serde::{Deserialize, Serialize};
+use utoipa::openapi::path::{Operation, PathItem};
+use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 
+use crate::app::Shared;
 use crate::problem::{Problem, ProblemKind};
 
 /// The role of a key: a set of permissions.
@@ -128,6 +131,9 @@ pub enum Verb {
 }
 
 impl Verb {
+    /// Every method in use.
+    pub const ALL: [Self; 4] = [Self::Get, Self::Post, Self::Patch, Self::Delete];
+
     /// The name of the method in HTTP.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -138,77 +144,58 @@ impl Verb {
         }
     }
 
+    /// The operation with this method in the description of a path.
+    pub(crate) fn operation(self, item: &mut PathItem) -> Option<&mut Operation> {
+        match self {
+            Self::Get => item.get.as_mut(),
+            Self::Post => item.post.as_mut(),
+            Self::Patch => item.patch.as_mut(),
+            Self::Delete => item.delete.as_mut(),
+        }
+    }
+
     fn matches(self, method: &Method) -> bool {
         self.as_str() == method.as_str() || (self == Self::Get && method == Method::HEAD)
     }
 }
 
-const fn route(method: Verb, path: &'static str, permission: Permission, scope: Scope) -> Route {
-    Route { method, path, permission, scope, pace: Pace::Brief }
-}
-
-const fn held(method: Verb, path: &'static str, permission: Permission, scope: Scope) -> Route {
-    Route { method, path, permission, scope, pace: Pace::Held }
-}
-
-const fn stream(method: Verb, path: &'static str, permission: Permission, scope: Scope) -> Route {
-    Route { method, path, permission, scope, pace: Pace::Stream }
-}
-
-use Permission::{Operate, Produce, Read, Work};
-use Verb::{Delete, Get, Patch, Post};
-
 /// Every route that requires a key.
-pub static ROUTES: &[Route] = &[
-    route(Get, "/api/status", Read, Scope::AllGroups),
-    held(Get, "/api/events", Read, Scope::AllGroups),
-    route(Get, "/api/settings", Read, Scope::NoGroup),
-    route(Patch, "/api/settings", Operate, Scope::AllGroups),
-    route(Post, "/api/jobs", Produce, Scope::Named),
-    route(Get, "/api/jobs", Read, Scope::Named),
-    route(Post, "/api/jobs/batch", Produce, Scope::Named),
-    stream(Post, "/api/jobs/stream", Produce, Scope::Named),
-    route(Get, "/api/jobs/stream", Produce, Scope::Named),
-    route(Post, "/api/jobs/cancel", Produce, Scope::Named),
-    route(Get, "/api/jobs/{group}/{job}", Read, Scope::Path),
-    route(Get, "/api/jobs/{group}/{job}/why", Read, Scope::Path),
-    route(Post, "/api/jobs/{group}/{job}/cancel", Produce, Scope::Path),
-    route(Post, "/api/jobs/{group}/{job}/requeue", Produce, Scope::Path),
-    held(Post, "/api/leases", Work, Scope::AllGroups),
-    route(Post, "/api/leases/extend", Work, Scope::Named),
-    route(Post, "/api/leases/settle", Work, Scope::Named),
-    route(Post, "/api/bulks", Produce, Scope::Named),
-    route(Get, "/api/bulks/{group}", Read, Scope::Path),
-    route(Get, "/api/bulks/{group}/{bulk}", Read, Scope::Path),
-    route(Post, "/api/bulks/{group}/{bulk}/seal", Produce, Scope::Path),
-    route(Post, "/api/bulks/{group}/{bulk}/hold", Produce, Scope::Path),
-    route(Post, "/api/bulks/{group}/{bulk}/resume", Produce, Scope::Path),
-    route(Post, "/api/bulks/{group}/{bulk}/cancel", Produce, Scope::Path),
-    held(Get, "/api/bulks/{group}/{bulk}/events", Read, Scope::Path),
-    stream(Get, "/api/bulks/{group}/{bulk}/results", Read, Scope::Path),
-    route(Get, "/api/groups", Read, Scope::AllGroups),
-    route(Get, "/api/groups/{group}", Read, Scope::Path),
-    route(Patch, "/api/groups/{group}", Operate, Scope::Path),
-    route(Post, "/api/groups/{group}/make-due", Operate, Scope::Path),
-    route(Get, "/api/groups/{group}/congestion", Read, Scope::Path),
-    route(Delete, "/api/groups/{group}/congestion", Operate, Scope::Path),
-    route(Get, "/api/groups/{group}/congestion/history", Read, Scope::Path),
-    route(Get, "/api/congestion", Read, Scope::AllGroups),
-    route(Get, "/api/types", Read, Scope::NoGroup),
-    route(Get, "/api/types/{type}", Read, Scope::NoGroup),
-    route(Patch, "/api/types/{type}", Operate, Scope::AllGroups),
-    route(Delete, "/api/types/{type}", Operate, Scope::AllGroups),
-    route(Get, "/api/dead", Read, Scope::Named),
-    route(Post, "/api/dead/requeue", Produce, Scope::Named),
-    route(Post, "/api/dead/discard", Produce, Scope::Named),
-    stream(Post, "/api/audit", Operate, Scope::AllGroups),
-    route(Get, "/metrics", Read, Scope::AllGroups),
-    // The command decides about its permission; see `engine_rpc.rs`.
-    route(Get, "/engine", Read, Scope::NoGroup),
-    route(Post, "/engine/execute", Read, Scope::Named),
-    held(Post, "/engine/wait", Work, Scope::AllGroups),
-    stream(Post, "/engine/walk", Operate, Scope::AllGroups),
-];
+pub static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(crate::api::guarded_routes);
+
+/// Routes that require a key, each declared once: its handler has method and path, and the call
+/// that adds it the rest.
+#[derive(Default)]
+pub(crate) struct Routes {
+    pub router: OpenApiRouter<Shared>,
+    pub table: Vec<Route>,
+}
+
+impl Routes {
+    /// Adds handlers of one path, with their descriptions, as `routes!` makes them.
+    pub fn add(
+        mut self,
+        pace: Pace,
+        permission: Permission,
+        scope: Scope,
+        mut handlers: UtoipaMethodRouter<Shared>,
+    ) -> Self {
+        for (path, item) in &mut handlers.1.paths {
+            let path: &'static str = path.clone().leak();
+            for method in Verb::ALL {
+                if method.operation(item).is_some() {
+                    self.table.push(Route { method, path, permission, scope, pace });
+                }
+            }
+        }
+        Self { router: self.router.routes(handlers), ..self }
+    }
+
+    /// Adds the routes of another file.
+    pub fn merge(mut self, other: Self) -> Self {
+        self.table.extend(other.table);
+        Self { router: self.router.merge(other.router), ..self }
+    }
+}
 
 impl Route {
     /// The route of a request, by the path template it matched.
@@ -274,33 +261,6 @@ impl Caller {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_table_and_the_description_name_the_same_routes() {
-        let api = crate::openapi();
-        let mut described: BTreeSet<(String, String)> = BTreeSet::new();
-        for (path, item) in &api.paths.paths {
-            for (method, operation) in [
-                ("GET", &item.get),
-                ("POST", &item.post),
-                ("PATCH", &item.patch),
-                ("DELETE", &item.delete),
-                ("PUT", &item.put),
-            ] {
-                if operation.is_some() {
-                    described.insert((method.into(), path.clone()));
-                }
-            }
-        }
-        let table: BTreeSet<(String, String)> =
-            ROUTES.iter().map(|route| (route.method.as_str().to_owned(), route.path.to_owned())).collect();
-        let open = ["/healthz", "/readyz", "/openapi.json"];
-        let is_rpc = |path: &str| path.starts_with("/engine");
-        let missing: Vec<_> =
-            described.difference(&table).filter(|(_, path)| !open.contains(&path.as_str())).collect();
-        let undescribed: Vec<_> = table.difference(&described).filter(|(_, path)| !is_rpc(path)).collect();
-        assert!(missing.is_empty() && undescribed.is_empty(), "{missing:?} {undescribed:?}");
-    }
 
     #[test]
     fn a_key_bound_to_groups_is_refused_other_groups_and_all_groups() {

@@ -38,6 +38,7 @@ use utoipa::OpenApi as _;
 use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 
+use crate::access::{Route, Routes};
 use crate::app::Shared;
 use crate::engine_rpc;
 use crate::guard::{guard, set_security_headers};
@@ -70,8 +71,9 @@ use crate::problem::{Fault, ProblemDocument, ProblemKind};
 )]
 struct Description;
 
-fn routes() -> OpenApiRouter<Shared> {
-    OpenApiRouter::with_openapi(Description::openapi())
+fn routes() -> Routes {
+    let router = OpenApiRouter::with_openapi(Description::openapi());
+    Routes { router, ..Routes::default() }
         .merge(jobs::routes())
         .merge(stream::routes())
         .merge(leases::routes())
@@ -87,13 +89,20 @@ fn routes() -> OpenApiRouter<Shared> {
         .merge(metrics::routes())
 }
 
-/// The guarded routes, the public ones, and the description of both. All servers of a process share
-/// them: generating the description takes longer than the rest of a start.
-static PARTS: LazyLock<(Router<Shared>, Router<Shared>, OpenApi)> = LazyLock::new(|| {
-    let (guarded, mut api) = routes().split_for_parts();
+/// All routes that require a key.
+pub(crate) fn guarded_routes() -> Vec<Route> {
+    PARTS.3.iter().copied().chain(engine_rpc::table()).collect()
+}
+
+/// The guarded routes, the public ones, the description of both, and the table of the guarded ones.
+/// All servers of a process share them: generating the description takes longer than the rest of a
+/// start.
+static PARTS: LazyLock<(Router<Shared>, Router<Shared>, OpenApi, Vec<Route>)> = LazyLock::new(|| {
+    let Routes { router, table } = routes();
+    let (guarded, mut api) = router.split_for_parts();
     let (open, open_api) = health::routes().split_for_parts();
     api.merge(open_api);
-    (guarded, open, crate::openapi::with_access(api))
+    (guarded, open, crate::openapi::with_access(api, &table), table)
 });
 
 /// The description of all routes.
@@ -103,7 +112,7 @@ pub fn openapi() -> OpenApi {
 
 /// All routes, with the guard around all but the public ones.
 pub(crate) fn router(app: Shared) -> Router {
-    let (guarded, open, _) = &*PARTS;
+    let (guarded, open, ..) = &*PARTS;
     let (guarded, open) = (guarded.clone(), open.clone());
     guarded
         .merge(engine_rpc::routes())

@@ -25,12 +25,24 @@ use fairlane_engine::wire::{self, ServerInfo, Wait, WireError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::access::{Caller, Permission};
+use crate::access::{Caller, Pace, Permission, Route, Scope, Verb};
 use crate::app::Shared;
 use crate::extract::{body_up_to, check_content_type};
 use crate::problem::{Problem, ProblemKind, STORE_REFUSES};
 use permission::{check_command, redact};
 use scan::ScanBody;
+
+/// The routes; the command decides about its permission (`engine_rpc/permission.rs`).
+pub(crate) fn table() -> [Route; 4] {
+    use Permission::{Operate, Read, Work};
+    [
+        (Verb::Get, wire::INFO_PATH, Read, Scope::NoGroup, Pace::Brief),
+        (Verb::Post, wire::SUBMIT_PATH, Read, Scope::Named, Pace::Brief),
+        (Verb::Post, wire::WAIT_PATH, Work, Scope::AllGroups, Pace::Held),
+        (Verb::Post, wire::SCAN_PATH, Operate, Scope::AllGroups, Pace::Stream),
+    ]
+    .map(|(method, path, permission, scope, pace)| Route { method, path, permission, scope, pace })
+}
 
 pub(crate) fn routes() -> Router<Shared> {
     Router::new()

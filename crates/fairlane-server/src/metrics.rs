@@ -17,10 +17,9 @@ use fairlane_engine::observe::{self, DURATION_SECONDS_BUCKETS, Seldom, WAIT_SECO
 use metrics::{Counter, Histogram, Unit, counter, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio::sync::Mutex;
-use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::access::{Pace, ROUTES, Route};
+use crate::access::{Pace, Permission, ROUTES, Route, Routes, Scope};
 use crate::app::Shared;
 use crate::problem::ProblemKind;
 pub(crate) use request::{Gauged, RequestTimer};
@@ -163,8 +162,8 @@ impl Default for Metrics {
     }
 }
 
-pub(crate) fn routes() -> OpenApiRouter<Shared> {
-    OpenApiRouter::new().routes(routes!(show))
+pub(crate) fn routes() -> Routes {
+    Routes::default().add(Pace::Brief, Permission::Read, Scope::AllGroups, routes!(show))
 }
 
 /// Metrics for Prometheus

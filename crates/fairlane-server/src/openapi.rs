@@ -10,12 +10,11 @@ use axum::routing::get;
 use bytes::Bytes;
 use serde_json::Value;
 use utoipa::openapi::extensions::ExtensionsBuilder;
-use utoipa::openapi::path::{Operation, PathItem};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, OpenApi, OpenApiBuilder, Ref, ResponseBuilder};
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
-use crate::access::{ROUTES, Verb};
+use crate::access::{Route, Verb};
 use crate::api::openapi;
 use crate::app::Shared;
 use crate::guard::set_security_headers;
@@ -49,7 +48,7 @@ fn add_name_patterns(value: &mut Value) {
 
 /// Adds to each operation its error response, that it requires a key, and the permission it
 /// requires.
-pub(crate) fn with_access(mut api: OpenApi) -> OpenApi {
+pub(crate) fn with_access(mut api: OpenApi, routes: &[Route]) -> OpenApi {
     let problem = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
     let problem =
         ResponseBuilder::new().description("A problem").content(problem::CONTENT_TYPE, problem).build();
@@ -60,9 +59,9 @@ pub(crate) fn with_access(mut api: OpenApi) -> OpenApi {
             responses.entry("default".to_owned()).or_insert_with(|| problem.clone().into());
         }
     }
-    for route in ROUTES {
+    for route in routes {
         let item = api.paths.paths.get_mut(route.path);
-        let Some(operation) = item.and_then(|item| operation_of(item, route.method)) else { continue };
+        let Some(operation) = item.and_then(|item| route.method.operation(item)) else { continue };
         operation.operation_id = Some(name_of(route.method, route.path));
         operation.security = Some(vec![SecurityRequirement::new(SCHEME, [] as [&str; 0])]);
         let permission = ExtensionsBuilder::new().add("x-fairlane-permission", route.permission.as_str());
@@ -79,15 +78,6 @@ fn name_of(method: Verb, path: &str) -> String {
     let words = path.split(['/', '-', '{', '}']).filter(|word| !word.is_empty() && *word != "api");
     let method = method.as_str().to_lowercase();
     [method.as_str()].into_iter().chain(words).collect::<Vec<_>>().join("_")
-}
-
-fn operation_of(item: &mut PathItem, method: Verb) -> Option<&mut Operation> {
-    match method {
-        Verb::Get => item.get.as_mut(),
-        Verb::Post => item.post.as_mut(),
-        Verb::Patch => item.patch.as_mut(),
-        Verb::Delete => item.delete.as_mut(),
-    }
 }
 
 /// The description as it is served and checked in: serialized once and never copied.

@@ -4,9 +4,9 @@ use axum::extract::State;
 use fairlane::views::AuditView;
 use serde::Deserialize;
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::access::{Pace, Permission, Routes, Scope};
 use crate::app::Shared;
 use crate::extract::Json;
 use crate::problem::{Problem, ProblemKind};
@@ -14,8 +14,8 @@ use crate::problem::{Problem, ProblemKind};
 /// Findings that a response lists; it counts all of them.
 const LISTED_MAX: usize = 1000;
 
-pub(super) fn routes() -> OpenApiRouter<Shared> {
-    OpenApiRouter::new().routes(routes!(audit))
+pub(super) fn routes() -> Routes {
+    Routes::default().add(Pace::Stream, Permission::Operate, Scope::AllGroups, routes!(audit))
 }
 
 /// The options of an audit.

@@ -17,13 +17,12 @@ use fairlane_core::queue::BulkView;
 use fairlane_core::{BulkId, GroupId, Trace};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
 use super::change::{self, PAGE};
 use super::groups::GroupPath;
-use crate::access::Caller;
+use crate::access::{Caller, Pace, Permission, Routes, Scope};
 use crate::app::Shared;
 use crate::extract::{Json, Path, Query};
 use crate::idempotency::{IdFrom, Idempotency, retry_random_ids};
@@ -37,16 +36,16 @@ const CALLBACK_BYTES_MAX: usize = 2048;
 /// The longest name of a fold, in bytes.
 const FOLD_BYTES_MAX: usize = 128;
 
-pub(super) fn routes() -> OpenApiRouter<Shared> {
-    OpenApiRouter::new()
-        .routes(routes!(open))
-        .routes(routes!(list))
-        .routes(routes!(show))
-        .routes(routes!(seal))
-        .routes(routes!(hold))
-        .routes(routes!(resume))
-        .routes(routes!(cancel))
-        .routes(routes!(results_of))
+pub(super) fn routes() -> Routes {
+    Routes::default()
+        .add(Pace::Brief, Permission::Produce, Scope::Named, routes!(open))
+        .add(Pace::Brief, Permission::Read, Scope::Path, routes!(list))
+        .add(Pace::Brief, Permission::Read, Scope::Path, routes!(show))
+        .add(Pace::Brief, Permission::Produce, Scope::Path, routes!(seal))
+        .add(Pace::Brief, Permission::Produce, Scope::Path, routes!(hold))
+        .add(Pace::Brief, Permission::Produce, Scope::Path, routes!(resume))
+        .add(Pace::Brief, Permission::Produce, Scope::Path, routes!(cancel))
+        .add(Pace::Stream, Permission::Read, Scope::Path, routes!(results_of))
 }
 
 /// A bulk action to be opened.

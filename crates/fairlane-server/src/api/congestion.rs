@@ -12,11 +12,11 @@ use fairlane_core::limits::LIST_GROUPS_MAX;
 use fairlane_core::numbers::within;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::change::PAGE;
 use super::groups::{GroupPath, no_such_group};
+use crate::access::{Pace, Permission, Routes, Scope};
 use crate::app::Shared;
 use crate::extract::{Json, Path, Query};
 use crate::problem::Problem;
@@ -24,8 +24,12 @@ use crate::problem::Problem;
 /// Groups that one summary scans.
 const GROUPS_SCANNED_MAX: u64 = 10_000;
 
-pub(super) fn routes() -> OpenApiRouter<Shared> {
-    OpenApiRouter::new().routes(routes!(summary)).routes(routes!(show, reset)).routes(routes!(history))
+pub(super) fn routes() -> Routes {
+    Routes::default()
+        .add(Pace::Brief, Permission::Read, Scope::AllGroups, routes!(summary))
+        .add(Pace::Brief, Permission::Read, Scope::Path, routes!(show))
+        .add(Pace::Brief, Permission::Operate, Scope::Path, routes!(reset))
+        .add(Pace::Brief, Permission::Read, Scope::Path, routes!(history))
 }
 
 /// Shows the congestion of a group

@@ -14,12 +14,11 @@ use fairlane_core::queue::JobRef;
 use fairlane_core::{GroupId, TypeId};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::change::{self, PAGE};
 use super::jobs::{AtMost, JobName, Jobs};
-use crate::access::Caller;
+use crate::access::{Caller, Pace, Permission, Routes, Scope};
 use crate::app::{App, Shared};
 use crate::extract::{Json, Object, Query, object};
 use crate::problem::{Problem, ProblemKind};
@@ -27,8 +26,11 @@ use crate::problem::{Problem, ProblemKind};
 /// Dead jobs that one request scans.
 const SCANNED_MAX: u64 = 10_000;
 
-pub(super) fn routes() -> OpenApiRouter<Shared> {
-    OpenApiRouter::new().routes(routes!(list)).routes(routes!(requeue)).routes(routes!(discard))
+pub(super) fn routes() -> Routes {
+    Routes::default()
+        .add(Pace::Brief, Permission::Read, Scope::Named, routes!(list))
+        .add(Pace::Brief, Permission::Produce, Scope::Named, routes!(requeue))
+        .add(Pace::Brief, Permission::Produce, Scope::Named, routes!(discard))
 }
 
 /// A filter of dead jobs; absent fields match every job.

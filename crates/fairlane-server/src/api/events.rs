@@ -23,10 +23,10 @@ use fairlane_core::queue::BulkRef;
 use fairlane_engine::Engine;
 use serde::Deserialize;
 use utoipa::IntoParams;
-use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::bulks::BulkPath;
+use crate::access::{Pace, Permission, Routes, Scope};
 use crate::app::Shared;
 use crate::extract::{Path, Query};
 use crate::problem::{Problem, ProblemKind};
@@ -34,8 +34,13 @@ use bulks::BulkWatchers;
 use event_tap::{Counts, event_tap};
 use queue::QueueEvents;
 
-pub(super) fn routes() -> OpenApiRouter<Shared> {
-    OpenApiRouter::new().routes(routes!(bulk_events)).routes(routes!(events))
+pub(super) fn routes() -> Routes {
+    Routes::default().add(Pace::Held, Permission::Read, Scope::Path, routes!(bulk_events)).add(
+        Pace::Held,
+        Permission::Read,
+        Scope::AllGroups,
+        routes!(events),
+    )
 }
 
 /// What event streams follow.

@@ -6,16 +6,20 @@ use fairlane_core::queue::GroupPatch;
 use fairlane_core::{GroupId, Weight};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::change::{self, PAGE};
+use crate::access::{Pace, Permission, Routes, Scope};
 use crate::app::Shared;
 use crate::extract::{Json, Path, Query};
 use crate::problem::{Problem, ProblemKind};
 
-pub(super) fn routes() -> OpenApiRouter<Shared> {
-    OpenApiRouter::new().routes(routes!(list)).routes(routes!(show, change)).routes(routes!(make_due))
+pub(super) fn routes() -> Routes {
+    Routes::default()
+        .add(Pace::Brief, Permission::Read, Scope::AllGroups, routes!(list))
+        .add(Pace::Brief, Permission::Read, Scope::Path, routes!(show))
+        .add(Pace::Brief, Permission::Operate, Scope::Path, routes!(change))
+        .add(Pace::Brief, Permission::Operate, Scope::Path, routes!(make_due))
 }
 
 /// The group in a path.

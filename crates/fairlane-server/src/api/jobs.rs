@@ -17,10 +17,9 @@ use fairlane_core::queue::JobRef;
 use fairlane_core::{GroupId, JobId};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::access::Caller;
+use crate::access::{Caller, Pace, Permission, Routes, Scope};
 use crate::app::Shared;
 use crate::extract::{Json, Object, Path, check_content_type, read_body};
 use crate::idempotency::{IdFrom, Idempotency, retry_random_ids};
@@ -37,15 +36,16 @@ const CANCEL_JOBS_MAX: usize = 500;
 /// The `Retry-After` when the queue is too full to requeue a dead job.
 const FULL_RETRY: Duration = Duration::from_secs(1);
 
-pub(super) fn routes() -> OpenApiRouter<Shared> {
-    OpenApiRouter::new()
-        .routes(routes!(enqueue, list::list))
-        .routes(routes!(enqueue_batch))
-        .routes(routes!(cancel_many))
-        .routes(routes!(show))
-        .routes(routes!(why))
-        .routes(routes!(cancel))
-        .routes(routes!(requeue))
+pub(super) fn routes() -> Routes {
+    Routes::default()
+        .add(Pace::Brief, Permission::Produce, Scope::Named, routes!(enqueue))
+        .add(Pace::Brief, Permission::Read, Scope::Named, routes!(list::list))
+        .add(Pace::Brief, Permission::Produce, Scope::Named, routes!(enqueue_batch))
+        .add(Pace::Brief, Permission::Produce, Scope::Named, routes!(cancel_many))
+        .add(Pace::Brief, Permission::Read, Scope::Path, routes!(show))
+        .add(Pace::Brief, Permission::Read, Scope::Path, routes!(why))
+        .add(Pace::Brief, Permission::Produce, Scope::Path, routes!(cancel))
+        .add(Pace::Brief, Permission::Produce, Scope::Path, routes!(requeue))
 }
 
 /// Enqueues a job

@@ -27,9 +27,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::access::{Pace, Permission, Routes, Scope};
 use crate::app::Shared;
 use crate::extract::{Json, Named};
 use crate::problem::{Problem, ProblemKind};
@@ -42,11 +42,11 @@ const LEASE_MS: u64 = 30_000;
 /// The approximate size of a job in a response beside its payload, in bytes.
 const JOB_BYTES: usize = 256;
 
-pub(super) fn routes() -> OpenApiRouter<Shared> {
-    OpenApiRouter::new()
-        .routes(routes!(lease))
-        .routes(routes!(settle::extend))
-        .routes(routes!(settle::settle))
+pub(super) fn routes() -> Routes {
+    Routes::default()
+        .add(Pace::Held, Permission::Work, Scope::AllGroups, routes!(lease))
+        .add(Pace::Brief, Permission::Work, Scope::Named, routes!(settle::extend))
+        .add(Pace::Brief, Permission::Work, Scope::Named, routes!(settle::settle))
 }
 
 /// A request of a worker for jobs.

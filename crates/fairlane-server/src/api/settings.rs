@@ -6,16 +6,21 @@ use fairlane::{Discipline, LevelOrder, Settings, rate_text};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa::openapi::schema::Object;
-use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::change;
+use crate::access::{Pace, Permission, Routes, Scope};
 use crate::app::Shared;
 use crate::extract::Json;
 use crate::problem::Problem;
 
-pub(super) fn routes() -> OpenApiRouter<Shared> {
-    OpenApiRouter::new().routes(routes!(show, change))
+pub(super) fn routes() -> Routes {
+    Routes::default().add(Pace::Brief, Permission::Read, Scope::NoGroup, routes!(show)).add(
+        Pace::Brief,
+        Permission::Operate,
+        Scope::AllGroups,
+        routes!(change),
+    )
 }
 
 fn level_orders() -> Object {

@@ -4,15 +4,15 @@ use axum::extract::State;
 use fairlane::views::QueueView;
 use serde::Serialize;
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::access::{Pace, Permission, Routes, Scope};
 use crate::app::Shared;
 use crate::extract::Json;
 use crate::problem::Problem;
 
-pub(super) fn routes() -> OpenApiRouter<Shared> {
-    OpenApiRouter::new().routes(routes!(status))
+pub(super) fn routes() -> Routes {
+    Routes::default().add(Pace::Brief, Permission::Read, Scope::AllGroups, routes!(status))
 }
 
 /// The state of the queue and of this server.

@@ -17,11 +17,10 @@ use fairlane::{Error, NdjsonReader};
 use fairlane_core::{BulkId, GroupId, TypeId};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::jobs::LevelName;
-use crate::access::Caller;
+use crate::access::{Caller, Pace, Permission, Routes, Scope};
 use crate::app::Shared;
 use crate::extract::{Json, Named, Query, check_content_type};
 use crate::idempotency::Idempotency;
@@ -38,8 +37,13 @@ const LINGER: Duration = Duration::from_millis(100);
 /// invalid.
 const GAP_MAX: u64 = 4;
 
-pub(super) fn routes() -> OpenApiRouter<Shared> {
-    OpenApiRouter::new().routes(routes!(enqueue, resume))
+pub(super) fn routes() -> Routes {
+    Routes::default().add(Pace::Stream, Permission::Produce, Scope::Named, routes!(enqueue)).add(
+        Pace::Brief,
+        Permission::Produce,
+        Scope::Named,
+        routes!(resume),
+    )
 }
 
 /// The options of a stream.

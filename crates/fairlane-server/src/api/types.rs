@@ -7,16 +7,19 @@ use fairlane_core::TypeId;
 use fairlane_core::queue::TypePatch;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::change;
+use crate::access::{Pace, Permission, Routes, Scope};
 use crate::app::Shared;
 use crate::extract::{Json, Path};
 use crate::problem::{Problem, ProblemKind};
 
-pub(super) fn routes() -> OpenApiRouter<Shared> {
-    OpenApiRouter::new().routes(routes!(list)).routes(routes!(show, change, remove))
+pub(super) fn routes() -> Routes {
+    Routes::default()
+        .add(Pace::Brief, Permission::Read, Scope::NoGroup, routes!(list))
+        .add(Pace::Brief, Permission::Read, Scope::NoGroup, routes!(show))
+        .add(Pace::Brief, Permission::Operate, Scope::AllGroups, routes!(change, remove))
 }
 
 /// The type in a path.
