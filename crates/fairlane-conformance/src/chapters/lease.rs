@@ -3,6 +3,7 @@
 
 mod blocked;
 mod bytes;
+mod lanes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,6 +16,7 @@ use super::{Case, cases};
 use crate::subject::*;
 use blocked::*;
 use bytes::*;
+use lanes::*;
 
 /// The claims.
 pub const CASES: &[Case] = cases![
@@ -68,6 +70,7 @@ pub const CASES: &[Case] = cases![
     only_payloads_count_and_the_last_may_go_beyond,
     jobs_that_came_back_count_their_bytes_too,
     a_lease_with_enough_bytes_wakes_another_for_the_rest,
+    a_lease_ends_when_it_has_served_enough_lanes,
     a_lease_with_enough_bytes_leaves_the_time_of_what_waits_to_another,
     a_repeated_request_gives_the_same_large_jobs,
     bytes_are_counted_over_groups_and_types,

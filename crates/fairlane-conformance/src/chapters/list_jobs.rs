@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fairlane_core::limits::{LIST_BYTES_MAX, LIST_JOBS_MAX, LIST_STRIDE, PAYLOAD_BYTES_MAX};
+use fairlane_core::limits::{LIST_BYTES_MAX, LIST_JOBS_MAX, LIST_STEP_JOBS, LIST_STRIDE, PAYLOAD_BYTES_MAX};
 use fairlane_core::queue::*;
 use fairlane_core::{Level, TypeId};
 
@@ -28,6 +28,7 @@ pub const CASES: &[Case] = cases![
     a_filter_drops_what_it_does_not_name_and_the_page_says_where_to_go_on,
     a_type_filter_skips_the_lanes_of_other_types,
     a_page_with_large_payloads_ends_early,
+    a_page_ends_after_as_many_entries_as_one_call_reads,
     a_listed_job_shows_what_its_inspection_shows,
     every_job_is_in_exactly_one_listing,
     listing_changes_nothing,
@@ -320,6 +321,13 @@ async fn every_job_is_in_exactly_one_listing(queue: Subject) {
         }
     }
     assert!(seen.len() == 38 && seen.values().all(|times| *times == 1), "{seen:?}");
+}
+
+async fn a_page_ends_after_as_many_entries_as_one_call_reads(queue: Subject) {
+    queue.add(jobs("g", LIST_STEP_JOBS + 1)).await;
+    let first = listed(&queue, page(pending("g"), 0, LIST_JOBS_MAX)).await;
+    assert_eq!((first.jobs.len(), first.next), (LIST_STEP_JOBS, Some(LIST_STEP_JOBS as u64)));
+    assert_eq!(all_pages(&queue, pending("g"), LIST_JOBS_MAX).await.len(), LIST_STEP_JOBS + 1);
 }
 
 async fn listing_changes_nothing(queue: Subject) {

@@ -26,10 +26,15 @@ pub const LEASE_JOBS_MAX: usize = 500;
 /// A `lease` stops picking once the payloads of its jobs have this many bytes; the last
 /// payload may exceed it.
 pub const LEASE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// A `lease` stops picking once it has served this many lanes: a lane takes the time of about ten
+/// jobs.
+pub const LEASE_LANES_MAX: usize = 128;
 /// Most jobs in one `extend`.
 pub const EXTEND_JOBS_MAX: usize = 500;
 /// Most jobs in one `settle`.
 pub const SETTLE_JOBS_MAX: usize = 500;
+/// Jobs that a worker settles in one command, so that other commands wait a few milliseconds at most.
+pub const SETTLE_STEP_JOBS: usize = 200;
 /// Most jobs moved by one `promote`.
 pub const PROMOTE_JOBS_MAX: usize = 500;
 /// Most leases one `reclaim` ends.
@@ -71,6 +76,9 @@ pub const GROUP_IDLE_MS: u64 = 5 * 60 * 1000;
 pub const MAKE_DUE_JOBS_MAX: usize = 500;
 /// Most jobs on one page of `list_jobs`.
 pub const LIST_JOBS_MAX: usize = 500;
+/// A page of `list_jobs` ends after this many entries, also if more were requested, so that other
+/// commands wait a few milliseconds at most.
+pub const LIST_STEP_JOBS: usize = 200;
 /// A page of `list_jobs` ends when the payloads and notes of its jobs have this many bytes.
 pub const LIST_BYTES_MAX: usize = 1024 * 1024;
 /// Positions that `list_jobs` reserves for each chunk or batch: more than any of them has jobs.

@@ -255,6 +255,8 @@ fn limits() -> HashMap<&'static str, String> {
         ("PURGED_CHUNKS_MAX", count(l::PURGED_CHUNKS_MAX)),
         ("LEASE_SKIPS_MAX", count(l::LEASE_SKIPS_MAX)),
         ("VISIT_SKIPS_MAX", count(l::VISIT_SKIPS_MAX)),
+        ("LEASE_LANES_MAX", count(l::LEASE_LANES_MAX)),
+        ("LIST_STEP_JOBS", count(l::LIST_STEP_JOBS)),
         ("LEASE_LANES_POPPED", count(LEASE_LANES_POPPED)),
         ("ORDER_WIDE_LANES", count(ORDER_WIDE_LANES)),
         ("LONG_NAME", format!("'{}'", "-".repeat(LISTPACK_BYTES_MAX + 1))),

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fairlane_core::limits::SETTLE_JOBS_MAX;
+use fairlane_core::limits::SETTLE_STEP_JOBS;
 use fairlane_core::queue::{self, JobRef, Settle, Settlement, Verdict};
 use fairlane_core::{Fence, TypeId};
 use fairlane_engine::{Backoff, EngineError};
@@ -47,7 +47,7 @@ pub(crate) type Sender = mpsc::Sender<Ending>;
 pub(crate) type Endings = mpsc::Receiver<Ending>;
 
 pub(crate) fn channel(slots: usize) -> (Sender, Endings) {
-    mpsc::channel(slots.clamp(1, SETTLE_JOBS_MAX))
+    mpsc::channel(slots.clamp(1, SETTLE_STEP_JOBS))
 }
 
 /// A result that the engine refused, to be sent again.
@@ -67,7 +67,7 @@ pub(crate) async fn settle_all(shared: Arc<Shared>, mut endings: Endings) {
         tokio::select! {
             biased;
             () = until_due(&deferred) => send_again(&shared, &mut deferred).await,
-            count = endings.recv_many(&mut gathered, SETTLE_JOBS_MAX), if has_room => {
+            count = endings.recv_many(&mut gathered, SETTLE_STEP_JOBS), if has_room => {
                 if count == 0 {
                     break;
                 }
@@ -77,7 +77,7 @@ pub(crate) async fn settle_all(shared: Arc<Shared>, mut endings: Endings) {
         // The last active job is settled at once.
         if !gathered.is_empty() && shared.active_jobs.len() > gathered.len() {
             gather(|| endings.len()).await;
-            while gathered.len() < SETTLE_JOBS_MAX
+            while gathered.len() < SETTLE_STEP_JOBS
                 && let Ok(ending) = endings.try_recv()
             {
                 gathered.push(ending);

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::kernel::{Access, Context, Invalid, Operation, OperationWeight, Permission};
 use crate::limits::{
-    CLAMPS_MAX, LEASE_BYTES_MAX, LEASE_JOBS_MAX, LEASE_MS_MAX, LEASE_MS_MIN, LEASE_PARKS_MAX,
-    LEASE_PROMOTES_MAX, LEASE_REQUESTS_FORGOTTEN, LEASE_SKIPS_MAX, LEASE_WAKES_MAX, PARK_MS_MAX, QUANTUM,
-    TIMER_BACKSTOP_MS, TYPES_MAX, VISIT_SKIPS_MAX,
+    CLAMPS_MAX, LEASE_BYTES_MAX, LEASE_JOBS_MAX, LEASE_LANES_MAX, LEASE_MS_MAX, LEASE_MS_MIN,
+    LEASE_PARKS_MAX, LEASE_PROMOTES_MAX, LEASE_REQUESTS_FORGOTTEN, LEASE_SKIPS_MAX, LEASE_WAKES_MAX,
+    PARK_MS_MAX, QUANTUM, TIMER_BACKSTOP_MS, TYPES_MAX, VISIT_SKIPS_MAX,
 };
 use crate::names::{BulkId, TypeId, WorkerId};
 use crate::numbers::{Cost, Fence, Level, Micros, RequestNumber, within};
@@ -24,10 +24,11 @@ use crate::trace::Trace;
 
 use super::Ended;
 
-/// Leases up to `jobs_max` jobs of the given types; fewer if their payloads are large.
+/// Leases up to `jobs_max` jobs of the given types; fewer if their payloads are large or if they are
+/// of many groups.
 ///
-/// Picking stops once the payloads have [`LEASE_BYTES_MAX`] bytes, as if `jobs_max` had been
-/// reached. The remaining jobs are left for the next request.
+/// Picking stops once the payloads have [`LEASE_BYTES_MAX`] bytes or [`LEASE_LANES_MAX`] lanes were
+/// served, as if `jobs_max` had been reached. The remaining jobs are left for the next request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
     /// The worker that requests jobs.
@@ -95,6 +96,8 @@ struct Call {
     asked: u64,
     left: u64,
     bytes: usize,
+    /// Lanes served; in `classic`, where each admitted job is on its own, jobs.
+    lanes: usize,
     queue_flow: Option<Flow>,
     fence: Fence,
     parks: usize,
@@ -105,9 +108,9 @@ struct Call {
 }
 
 impl Call {
-    /// Whether the call has reached its limit of jobs or bytes.
+    /// Whether the call has reached its limit of jobs, bytes or lanes.
     fn is_full(&self) -> bool {
-        self.left == 0 || self.bytes >= LEASE_BYTES_MAX
+        self.left == 0 || self.bytes >= LEASE_BYTES_MAX || self.lanes >= LEASE_LANES_MAX
     }
 
     fn note_wake(&mut self, at: Option<Micros>) {
@@ -161,6 +164,7 @@ impl Machine {
             asked: command.jobs_max as u64,
             left: command.jobs_max as u64,
             bytes: 0,
+            lanes: 0,
             queue_flow: self.open_queue_gate(now),
             fence: Fence((self.fence.0 + 1).max(now.0)),
             parks: 0,
@@ -388,6 +392,7 @@ impl Machine {
         call.skips += allowed - skips_left;
         if jobs > 0 {
             call.left -= jobs;
+            call.lanes += 1;
             self.count_backlog(key.group, -(jobs as i64));
             self.charge_gates(call.queue_flow, gate, key.group, jobs);
             self.charge_lane(key, jobs, cost);
@@ -433,6 +438,7 @@ impl Machine {
                 call.skips += 1;
             } else {
                 call.left -= 1;
+                call.lanes += 1;
                 self.lease_job(key, call);
                 self.count_backlog(group, -1);
                 self.charge_gates(call.queue_flow, gate, group, 1);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::kernel::{Access, Context, Invalid, Operation, OperationWeight, Permission};
-use crate::limits::{INTEGER_MAX, LIST_BYTES_MAX, LIST_JOBS_MAX, LIST_STRIDE};
+use crate::limits::{INTEGER_MAX, LIST_BYTES_MAX, LIST_JOBS_MAX, LIST_STEP_JOBS, LIST_STRIDE};
 use crate::names::{BulkId, GroupId, JobId, TypeId, WorkerId};
 use crate::numbers::{Cost, Fence, Level, Micros, within};
 use crate::queue::job::JobKey;
@@ -53,7 +53,7 @@ pub struct ListJobs {
     pub type_id: Option<TypeId>,
     /// The cursor: 0 for the first page, then [`Listed::next`].
     pub cursor: u64,
-    /// The most jobs to read, at most 500.
+    /// The most jobs to read, at most 500. One call reads at most [`LIST_STEP_JOBS`].
     pub limit: usize,
 }
 
@@ -170,7 +170,7 @@ impl Machine {
         let mut listed = Listed { jobs: Vec::new(), next: None };
         let mut bytes = 0;
         for (index, (position, key)) in self.entries(command).into_iter().enumerate() {
-            if index == command.limit || bytes >= LIST_BYTES_MAX {
+            if index == command.limit.min(LIST_STEP_JOBS) || bytes >= LIST_BYTES_MAX {
                 listed.next = Some(position);
                 break;
             }
@@ -195,7 +195,7 @@ impl Machine {
 
     /// The entries of the page, and the entry after it, at which the next page starts.
     fn entries(&self, command: &ListJobs) -> Vec<Entry> {
-        let (cursor, most) = (command.cursor, command.limit + 1);
+        let (cursor, most) = (command.cursor, command.limit.min(LIST_STEP_JOBS) + 1);
         let first_chunk = (cursor / LIST_STRIDE) as usize;
         match &command.listing {
             Listing::Pending(group) => in_lists(self.lists_of(group, command.type_id.as_ref()), cursor, most),

@@ -7,6 +7,11 @@ function queue.begin_picking(cx)
   cx.names, cx.holds, cx.fresh, cx.picked, cx.skips, cx.bytes = {}, {}, {}, 0, 0, 0
 end
 
+-- Whether the lease has reached its limit of jobs, bytes or lanes.
+function queue.is_full(cx)
+  return cx.left == 0 or cx.bytes >= LEASE_BYTES_MAX or cx.lanes_served >= LEASE_LANES_MAX
+end
+
 -- The beginning of the reply's part about a lane. Its number of jobs is set when they are known.
 function queue.begin_visit(cx, place, group)
   local reply, at = cx.reply, cx.replied

@@ -47,7 +47,7 @@ local function wake_others(cx, gates)
 end
 
 function queue.note_ends(cx, gates)
-  if cx.left == 0 or cx.bytes >= LEASE_BYTES_MAX then
+  if queue.is_full(cx) then
     cx.wake_at = nil
     return wake_others(cx, gates)
   end

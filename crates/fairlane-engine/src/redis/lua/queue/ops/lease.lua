@@ -62,7 +62,7 @@ function queue.ops.lease(cx)
   if cx.partition.classic == 0 then bring_back_due(cx) end
   local turns = types_in_turn(cx)
   local gates = {unpack(turns)}
-  while cx.left > 0 and cx.bytes < LEASE_BYTES_MAX and turns[1] do
+  while turns[1] and not queue.is_full(cx) do
     local state = table.remove(turns, 1)
     local turn = cx.partition.classic == 1 and queue.serve_ready(cx, state)
       or cx.partition.classic == 0 and queue.serve_type(cx, state)

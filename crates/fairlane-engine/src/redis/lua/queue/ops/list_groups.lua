@@ -6,6 +6,7 @@
 
 function queue.ops.list_groups(cx)
   local name = cx.arguments[2]
+  cx.reads_records = true
   local from, key, reply = name == '' and '-' or '(' .. name, cx.prefix .. 'active-groups', {}
   for _, member in ipairs(call('ZRANGE', key, from, '+', 'BYLEX', 'LIMIT', 0, cx.arguments[3])) do
     local group = queue.group_state(cx, member)

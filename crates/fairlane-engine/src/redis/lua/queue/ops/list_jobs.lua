@@ -95,7 +95,8 @@ end
 
 function queue.ops.list_jobs(cx)
   local listing, of_group, of_bulk, only_group, only_type, cursor, limit = unpack(cx.arguments, 2, 8)
-  cx.of_group, cx.of_bulk, cx.only_type, limit = of_group, of_bulk, only_type, tonumber(limit)
+  cx.of_group, cx.of_bulk, cx.only_type = of_group, of_bulk, only_type
+  limit = min(tonumber(limit), LIST_STEP_JOBS)
   queue.begin_page(cx, tonumber(cursor), limit)
   LISTINGS[listing](cx)
   local reply, bytes, ready = {''}, 0, listing == 'ready'
