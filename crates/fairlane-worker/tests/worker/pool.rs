@@ -9,7 +9,7 @@ use crate::support::*;
 use fairlane_core::Command;
 use fairlane_core::kernel::Invalid;
 use fairlane_core::queue::{
-    self, Discipline, JobState, ListJobs, Listing, QueueSet, Reclaim, SetQueue, Settings, Verdict,
+    self, Discipline, JobLine, JobState, ListJobs, Listing, QueueSet, Reclaim, SetQueue, Settings, Verdict,
 };
 use fairlane_engine::{Clock, EmbeddedEngine, Engine, EngineError, Hooks, layer};
 use fairlane_testkit::redis::{RedisServer, ServerOptions};
@@ -271,9 +271,14 @@ async fn a_worker_survives_a_killed_redis() {
     drained(&engine).await;
     assert!(events.any(|event| matches!(event, Event::EngineBack { .. })));
     assert_eq!(pool.stop().await.left, 0);
-    let listed = ListJobs { listing: Listing::Finished, group: None, type_id: None, cursor: 0, limit: 500 };
-    let listed = engine.call(listed).await.unwrap();
-    let done = listed.jobs.iter().filter(|job| job.state == JobState::Completed && job.attempts == 1).count();
+    let (mut done, mut next) = (0, Some(0));
+    while let Some(cursor) = next {
+        let page = ListJobs { listing: Listing::Finished, group: None, type_id: None, cursor, limit: 500 };
+        let page = engine.call(page).await.unwrap();
+        let is_done = |job: &&JobLine| job.state == JobState::Completed && job.attempts == 1;
+        done += page.jobs.iter().filter(is_done).count();
+        next = page.next;
+    }
     assert_eq!(done, 300, "every job has ended once");
 }
 
