@@ -91,29 +91,36 @@ fn routes() -> Routes {
 
 /// All routes that require a key.
 pub(crate) fn guarded_routes() -> Vec<Route> {
-    PARTS.3.iter().copied().chain(engine_rpc::table()).collect()
+    PARTS.table.iter().copied().chain(engine_rpc::table()).collect()
 }
 
-/// The guarded routes, the public ones, the description of both, and the table of the guarded ones.
-/// All servers of a process share them: generating the description takes longer than the rest of a
-/// start.
-static PARTS: LazyLock<(Router<Shared>, Router<Shared>, OpenApi, Vec<Route>)> = LazyLock::new(|| {
+/// The routes and their description.
+struct Parts {
+    guarded: Router<Shared>,
+    open: Router<Shared>,
+    api: OpenApi,
+    /// The guarded routes.
+    table: Vec<Route>,
+}
+
+/// All servers of a process share the parts: generating the description takes longer than the rest of
+/// a start.
+static PARTS: LazyLock<Parts> = LazyLock::new(|| {
     let Routes { router, table } = routes();
     let (guarded, mut api) = router.split_for_parts();
     let (open, open_api) = health::routes().split_for_parts();
     api.merge(open_api);
-    (guarded, open, crate::openapi::with_access(api, &table), table)
+    Parts { guarded, open, api: crate::openapi::with_access(api, &table), table }
 });
 
 /// The description of all routes.
 pub fn openapi() -> OpenApi {
-    PARTS.2.clone()
+    PARTS.api.clone()
 }
 
 /// All routes, with the guard around all but the public ones.
 pub(crate) fn router(app: Shared) -> Router {
-    let (guarded, open, ..) = &*PARTS;
-    let (guarded, open) = (guarded.clone(), open.clone());
+    let (guarded, open) = (PARTS.guarded.clone(), PARTS.open.clone());
     guarded
         .merge(engine_rpc::routes())
         .layer(from_fn_with_state(app.clone(), guard))

@@ -21,8 +21,9 @@ struct Lua {
 impl Lua {
     async fn start() -> Self {
         let server = RedisServer::start(ServerOptions::default());
-        let client = redis::Client::open(server.url()).unwrap();
-        Self { connection: client.get_multiplexed_async_connection().await.unwrap(), _server: server }
+        let client = redis::Client::open(server.url()).expect("the address is valid");
+        let connection = client.get_multiplexed_async_connection().await.expect("the server runs");
+        Self { connection, _server: server }
     }
 
     /// Has Lua unpack the fields of a command or reply and pack them again, and compares the two.
@@ -31,7 +32,7 @@ impl Lua {
         let (names, fields) = packed.split_at(names_bytes(&packed));
         let mut call = redis::cmd("EVAL");
         call.arg("return cmsgpack.pack((cmsgpack.unpack(ARGV[1])))").arg(0).arg(fields);
-        let fields: Vec<u8> = call.query_async(&mut self.connection).await.unwrap();
+        let fields: Vec<u8> = call.query_async(&mut self.connection).await.expect("Lua unpacks and packs");
         assert_eq!(unpack::<T>(&[names, &fields].concat()).as_ref(), Ok(value));
     }
 }

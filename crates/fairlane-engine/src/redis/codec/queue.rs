@@ -327,8 +327,9 @@ fn row(value: Value) -> Decoded<Row> {
     let created_us = u64::from_str_radix(as_text(time)?, 36).map_err(|_| broken())?;
     let mut parts = rest.splitn(4, |byte| *byte == b':');
     let mut next = || parts.next().ok_or_else(broken);
-    // The level and type, which the lane has.
-    (next()?, next()?);
+    // The level and type are those of the lane.
+    next()?;
+    next()?;
     let cost = match as_text(next()?)? {
         "" => 1,
         cost => parse(cost)?,

@@ -21,10 +21,6 @@ function queue.payload_start(row, at)
   return at + 1 + (byte(row, at) == 43 and TRACE_BYTES or 0)
 end
 
-function queue.payload_bytes(tail)
-  return #tail + 1 - queue.payload_start(tail, 1)
-end
-
 local function place_jobs(cx, group, lane, delay_us, ids, created, number)
   if delay_us ~= '0' then
     for index = 1, created do
