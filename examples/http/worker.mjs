@@ -29,7 +29,7 @@ async function post(path, body) {
         signal: AbortSignal.timeout(40_000),
       });
       if (response.ok) return await response.json();
-      // What somebody else answers is no JSON.
+      // The response of another program is not JSON.
       const problem = (await response.json().catch(() => null)) ?? {};
       if (!forNow.includes(response.status)) {
         console.error(`${path}: ${response.status} ${problem.title ?? response.statusText} ${problem.detail ?? ""}`);
@@ -146,4 +146,4 @@ await produce();
 await Promise.all([follow(progress), work(progress)]);
 const { state, succeeded, total } = progress.end;
 console.log(`${bulk}: ${state}, ${succeeded} of ${total} succeeded, ${progress.states} states on the way`);
-process.exitCode = state === "COMPLETED" ? 0 : 1;
+process.exitCode = state === "completed" ? 0 : 1;

@@ -56,7 +56,7 @@ def post(path, body):
 
 
 def read_problem(error):
-    """What the server says is wrong; nothing if somebody else answered."""
+    """The problem in a response of the server; nothing if another program responded."""
     try:
         problem = json.load(error)
         return problem if isinstance(problem, dict) else {}
@@ -165,7 +165,7 @@ def main():
     work(progress)
     end = progress.end
     print(f"{BULK}: {end['state']}, {end['succeeded']} of {end['total']} succeeded, {progress.states} states on the way")
-    sys.exit(end["state"] != "COMPLETED")
+    sys.exit(end["state"] != "completed")
 
 
 main()

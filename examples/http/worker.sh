@@ -25,8 +25,8 @@ trap 'exit 1' INT TERM
 # A proxy of the environment is for the way out, and this server is next door.
 direct() { curl -sS --noproxy '*' --connect-timeout 10 -K "$work/key" "$@"; }
 
-# post PATH JSON: prints the answer if the server says 2xx. Fails with 1 if it may say so another time: nobody answered,
-# it is full or stopping, or a proxy cannot reach it; with 2 if it will not.
+# post PATH JSON: prints the response if its status is 2xx. Fails with 1 if a retry can succeed: there was no response,
+# the server is full or stopping, or a proxy cannot reach it; fails with 2 otherwise.
 post() {
     answered=$(direct --max-time 40 -w '\n%{http_code}' -H 'content-type: application/json' -d "$2" "$url$1") || return 1
     status=$(printf '%s' "$answered" | tail -n 1)
@@ -133,4 +133,4 @@ following=
 end=$(sed -n '/^event: ended/,/^$/s/^data: //p' "$work/events")
 echo "$bulk: $(field state "$end"), $(field succeeded "$end") of $(field total "$end") succeeded," \
     "$(grep -c '^event: progress' "$work/events") states on the way"
-[ "$(field state "$end")" = COMPLETED ]
+[ "$(field state "$end")" = completed ]

@@ -3,7 +3,7 @@
 //! ```text
 //! test.rs      every check, step by step          test/    one file per step that needs more than a line
 //! tidy.rs      the form of the tree               tidy/    one file per rule, and the readers of the rules
-//! proofs.rs    the long proofs: differential test, soak and trials
+//! proofs.rs    the long proofs: differential test, soak, trials and fuzzing
 //! bench.rs     the benchmark against a Redis of its own
 //! shell.rs     child programs
 //! ```
@@ -31,7 +31,7 @@ struct Subcommand {
     run: fn(&Path, &[String]) -> Outcome,
 }
 
-const SUBCOMMANDS: [Subcommand; 6] = [
+const SUBCOMMANDS: [Subcommand; 7] = [
     Subcommand {
         name: "test",
         summary: "run every check there is, from formatting to the README's commands",
@@ -61,6 +61,12 @@ const SUBCOMMANDS: [Subcommand; 6] = [
         summary: "run the trials of the system: kills, neighbours, a downstream with an unknown limit",
         help: proofs::TRIALS_HELP,
         run: proofs::trials,
+    },
+    Subcommand {
+        name: "fuzz",
+        summary: "mutate inputs of everything that reads bytes from outside",
+        help: proofs::FUZZ_HELP,
+        run: proofs::fuzz,
     },
     Subcommand {
         name: "bench",

@@ -1,4 +1,4 @@
-//! The long proofs: the differential test, the soak and the trials.
+//! The long proofs: the differential test, the soak, the trials and fuzzing.
 //!
 //! They are programs of the crates `fairlane-conformance` and `fairlane-trials`, built for release;
 //! this module only starts them and passes every argument on, so that each program defines its
@@ -52,6 +52,21 @@ attack      a customer with a key bound to one group attacks `fairlane serve` on
 kills       the same as `cargo xtask soak --worker-kills`
 ";
 
+/// Help of `cargo xtask fuzz`.
+pub const FUZZ_HELP: &str = "\
+Usage: cargo xtask fuzz [--target T] [--seconds N] [--seed S] [--keep N]
+
+Mutates valid inputs of the target T, or of each target, for N seconds (60). It needs no nightly compiler.
+An input that fails is made smaller and kept in crates/fairlane-trials/corpus, which the check replays;
+--keep adds N valid inputs to the corpus. Overflows of numbers are checked.
+
+wire    commands and replies between the `http` engine and a server; commands are applied if they are valid
+ndjson  jobs as lines of JSON, the same however the source is cut
+redis   replies of the scripts, recorded from a Redis that it starts
+rows    rows of a data directory, changed, lost and repeated
+http    where requests of a connection begin and end, the same however its bytes are cut
+";
+
 /// Runs the differential test.
 pub fn differential(root: &Path, arguments: &[String]) -> Outcome {
     program(root, "fairlane-conformance", "differential", arguments)
@@ -80,6 +95,12 @@ pub fn trials(root: &Path, arguments: &[String]) -> Outcome {
         return program(root, "fairlane-trials", "trials", &attack);
     }
     program(root, "fairlane-trials", "trials", arguments)
+}
+
+/// Fuzzes in the profile of tests, which checks numbers for overflows.
+pub fn fuzz(root: &Path, arguments: &[String]) -> Outcome {
+    let mut command = shell::cargo(root, &["run", "-p", "fairlane-trials", "--bin", "fuzz", "--"]);
+    shell::run(command.args(arguments))
 }
 
 fn program(root: &Path, package: &str, name: &str, arguments: &[String]) -> Outcome {

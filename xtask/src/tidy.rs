@@ -10,13 +10,13 @@ mod banned_words;
 mod core_purity;
 mod dead_documents;
 mod dead_modules;
-mod dead_scripts;
 mod dependencies;
 mod dialect;
 mod file_size;
 mod function_size;
 mod ignored_tests;
 mod links;
+mod lua_modules;
 mod manifest;
 mod markdown;
 mod requirements;
@@ -41,7 +41,7 @@ Checks the form of the tree and prints each finding as `path:line: rule: what to
   dialect        no words that avoid the subject or the term of art, no doc comment of one word
   same-stems     an operation has the same file stem in core, Lua and conformance
   dead-modules   every Rust file is reached from its crate's root
-  dead-scripts   every Lua file is used
+  lua-modules    Lua files keep no state between calls, and every function is used
   dead-documents every document is linked, every scenario is used
   core-purity    core depends on no clock, randomness, store or runtime
   requirements   the table in docs/requirements.md is complete and names what exists
@@ -58,7 +58,7 @@ const RULES: [fn(&Tree) -> Vec<Finding>; 14] = [
     dialect::check,
     same_stems::check,
     dead_modules::check,
-    dead_scripts::check,
+    lua_modules::check,
     dead_documents::check,
     core_purity::check,
     requirements::check,

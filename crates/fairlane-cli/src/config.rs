@@ -1,22 +1,19 @@
 //! The configuration: options override variables `FAIRLANE_…`, which override `fairlane.toml`.
 //!
-//! - `config/lists.rs`: the settings of `[server]`, `[queue]` and `[worker]`. `config/setting.rs`:
-//!   one setting.
-//! - `config/targets.rs`: `[types.NAME]` and `[callbacks]`. `config/text.rs`: `${VAR}` and rates in
-//!   them.
-//! - `config/layers.rs`: merges the sources and records where each value came from.
-//!   `config/rows.rs`: all values, for `fairlane config`.
-//! - `config/errors.rs`: error messages for the file.
+//! - `config/tables.rs`: the settings of `[server]`, `[queue]` and `[worker]`.
+//!   `config/targets.rs`: `[types.NAME]` and `[callbacks]`.
+//! - `config/values.rs`: how values are written. `config/variables.rs`: the names of variables.
+//! - `config/sources.rs`: merges the sources, records where each value came from, and describes
+//!   errors. `config/rows.rs`: all values, for `fairlane config`.
 //!
 //! Invariant: an error names its source, such as a line of the file, and never contains a secret.
 
-mod errors;
-mod layers;
-mod lists;
 mod rows;
-mod setting;
+mod sources;
+mod tables;
 mod targets;
-mod text;
+mod values;
+mod variables;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -25,20 +22,17 @@ use clap::Args;
 use fairlane_core::TypeId;
 use fairlane_core::kernel::Operation;
 use fairlane_core::queue::{SetQueue, Settings};
-use fairlane_worker::CALLBACK_TYPE;
 use serde::Deserialize;
-use toml::{Spanned, Value};
 
 use crate::failure::Failure;
-use errors::{described, line_of};
-use layers::{CliOverride, Entry, Merged, Origin};
-use lists::{QUEUE, SERVER, WORKER};
-pub use lists::{ServerConfig, WorkerConfig};
 pub use rows::Row;
-use setting::RawValue;
-use targets::{CallbackConfig, CheckedCallbacks, CheckedType};
-pub use targets::{Target, TypeConfig};
-use text::Text;
+use sources::{Origin, Sources};
+pub use tables::{QueueTable, ServerConfig, WorkerConfig};
+use tables::{ServerTable, WorkerTable, rows_of};
+use targets::{CallbackConfig, CallbackTable, TypeTable, check_retry};
+pub use targets::{Target, TypeConfig, callback_type};
+pub use values::Field;
+use values::{File, Text};
 
 /// The default name of the configuration file.
 pub const FILE: &str = "fairlane.toml";
@@ -86,7 +80,7 @@ pub struct Config {
     /// How the worker delivers callbacks, if it does.
     pub callbacks: Option<CallbackConfig>,
     /// The configured settings of the queue.
-    queue: Vec<(&'static str, RawValue)>,
+    queue: QueueTable,
     /// Every value with its source.
     pub rows: Vec<Row>,
 }
@@ -112,94 +106,108 @@ impl Config {
         overrides: Vec<CliOverride>,
     ) -> Result<Self, String> {
         let file = path.as_ref().map_or(FILE.to_owned(), |path| path.display().to_string());
-        let in_file = |problem: String| format!("{file}, {problem}");
-        let table: FileTable = toml::from_str(text).map_err(|error| in_file(described(text, &error)))?;
-        let mut entries = table.entries(text);
-        entries.extend(layers::of_variables(variables, text)?);
-        entries.extend(overrides.into_iter().map(Entry::from));
-        let mut engine = table.engine.map(|text_at| {
-            let line = line_of(text, text_at.span().start);
-            (text_at.into_inner().0, Origin::File(line))
-        });
-        let mut server = Merged::new("server", SERVER, ServerConfig::default());
-        let mut queue = Merged::new("queue", QUEUE, Settings::default());
-        let mut worker = Merged::new("worker", WORKER, WorkerConfig::default());
-        for entry in entries {
-            match (entry.table, &entry.value) {
-                ("", RawValue::Bare(url)) => engine = Some((url.clone(), entry.origin)),
-                ("server", _) => server.merge(entry, &file)?,
-                ("queue", _) => queue.merge(entry, &file)?,
-                _ => worker.merge(entry, &file)?,
-            }
+        let mut sources = Sources::parse(&file, text)?;
+        for (key, value, name) in variables::configured(variables, &keys(), text)? {
+            sources.set(&key, literal(&key, value), Origin::Variable(name));
         }
-        server.check(&file, check_server)?;
-        queue.check(&file, check_queue)?;
-        worker.check(&file, check_worker)?;
-        let rows = rows::all(text, &file, engine.as_ref(), &server, &queue, &worker);
-        let job_timeout = worker.value.settings.job_timeout;
-        let types = table.types.into_iter().map(|(name, one)| one.named(&name, job_timeout).map_err(in_file));
-        Ok(Self {
-            types: types.collect::<Result<_, String>>()?,
-            callbacks: table.callbacks.map(|callbacks| callbacks.0),
-            engine: engine.map(|(url, _)| url),
-            server: server.value,
-            worker: worker.value,
-            queue: queue.raw,
-            rows,
-            path,
-        })
+        for (key, flag, value) in overrides {
+            sources.set(key, literal(key, value), Origin::Flag(flag));
+        }
+        let tables: Tables = sources.read()?;
+        let server = sources.applied("server", &tables.server, check_server)?;
+        let settings = sources.applied("queue", &tables.queue, check_queue)?;
+        let worker = sources.applied("worker", &tables.worker, check_worker)?;
+        let engine = tables.engine.map(|text| text.0);
+        let rows = rows::all(text, &sources, engine.as_deref(), &server, &settings, &worker);
+        let types = tables.types.into_iter().map(|(name, table)| {
+            let checked = table.checked(&name, worker.settings.job_timeout);
+            checked.map_err(|problem| sources.error_in(&["types", &name.to_string()], &problem))
+        });
+        let types = types.collect::<Result<_, String>>()?;
+        let callbacks = tables.callbacks.map(CallbackTable::checked).transpose();
+        let callbacks = callbacks.map_err(|problem| sources.error_in(&["callbacks"], &problem))?;
+        Ok(Self { path, engine, server, worker, types, callbacks, queue: tables.queue, rows })
     }
 
     /// Every type that the worker runs, including callbacks.
     pub fn type_ids(&self) -> Vec<TypeId> {
-        let callbacks =
-            self.callbacks.iter().map(|_| TypeId::new(CALLBACK_TYPE).expect("a plain word is a name"));
+        let callbacks = self.callbacks.iter().map(|_| callback_type());
         self.types.iter().map(|one| one.type_id.clone()).chain(callbacks).collect()
     }
 
     /// The queue's settings with the configured ones applied; none if nothing would change.
     pub fn queue_over(&self, settings: &Settings) -> Option<Settings> {
         let mut changed = settings.clone();
-        for (key, value) in &self.queue {
-            let setting = QUEUE.iter().find(|setting| setting.key == *key);
-            // The value was parsed successfully before.
-            setting.and_then(|setting| (setting.set)(&mut changed, value).ok());
-        }
+        self.queue.apply(&mut changed);
         (changed != *settings).then_some(changed)
     }
 }
 
+/// The tables of the merged sources.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Tables {
+    engine: Option<Text>,
+    #[serde(default)]
+    server: ServerTable,
+    #[serde(default)]
+    queue: QueueTable,
+    #[serde(default)]
+    worker: WorkerTable,
+    #[serde(default)]
+    types: BTreeMap<TypeId, TypeTable>,
+    callbacks: Option<CallbackTable>,
+}
+
+/// The keys that variables can set.
+fn keys() -> Vec<String> {
+    let server = rows_of::<_, ServerTable>("server", &ServerConfig::default());
+    let queue = rows_of::<_, QueueTable>("queue", &Settings::default());
+    let worker = rows_of::<_, WorkerTable>("worker", &WorkerConfig::default());
+    let tables = [server, queue, worker].into_iter().flatten().map(|(key, _)| key);
+    tables.chain(["engine".to_owned()]).collect()
+}
+
+/// The text of a variable or an option, in which `${` has no meaning.
+fn literal(key: &str, value: String) -> String {
+    if key == "engine" { value.replace("${", "$${") } else { value }
+}
+
 /// The values in `./fairlane.toml` for commands that only need the queue, or its keys.
-#[derive(Default)]
+#[derive(Deserialize, Default)]
 pub struct Nearby {
+    engine: Option<Text>,
+    #[serde(default)]
+    server: NearbyServer,
+}
+
+#[derive(Deserialize, Default)]
+struct NearbyServer {
+    listen: Option<toml::Value>,
+    keys: Option<File>,
+}
+
+impl Nearby {
     /// The address of the queue.
-    pub engine: Option<String>,
+    pub fn engine(&self) -> Option<String> {
+        self.engine.as_ref().map(|text| text.0.clone())
+    }
+
     /// The address that a server started here listens on.
-    pub listen: Option<String>,
+    pub fn listen(&self) -> Option<&str> {
+        self.server.listen.as_ref()?.as_str()
+    }
+
     /// The file with the API keys.
-    pub keys: Option<PathBuf>,
+    pub fn keys(self) -> Option<PathBuf> {
+        self.server.keys?.0
+    }
 }
 
 /// Reads these values and ignores the rest of the file.
 pub fn nearby() -> Result<Nearby, String> {
     let Ok(text) = std::fs::read_to_string(FILE) else { return Ok(Nearby::default()) };
-    #[derive(Deserialize)]
-    struct File {
-        engine: Option<Text>,
-        #[serde(default)]
-        server: Server,
-    }
-    #[derive(Deserialize, Default)]
-    struct Server {
-        listen: Option<Value>,
-        keys: Option<Value>,
-    }
-    let read: File =
-        toml::from_str(&text).map_err(|error| format!("{FILE}, {}", described(&text, &error)))?;
-    let keys = read.server.keys.map(|keys| setting::kinds::file::parse(&RawValue::Typed(keys)));
-    let keys = keys.transpose().map_err(|needed| format!("{FILE}, [server]: keys must be {needed}"))?;
-    let listen = read.server.listen.and_then(|listen| Some(listen.as_str()?.to_owned()));
-    Ok(Nearby { engine: read.engine.map(|text| text.0), listen, keys: keys.flatten() })
+    Sources::parse(FILE, &text)?.read()
 }
 
 /// An environment variable; an empty one counts as not set.
@@ -208,15 +216,14 @@ pub fn variable(name: &str) -> Option<String> {
 }
 
 /// The keys of `[queue]` with their exact values.
-pub fn queue_settings(settings: &Settings) -> Vec<(&'static str, String)> {
-    QUEUE.iter().map(|setting| (setting.key, (setting.show)(settings))).collect()
+pub fn queue_settings(settings: &Settings) -> Vec<(String, String)> {
+    let rows = rows_of::<_, QueueTable>("", settings).into_iter();
+    rows.map(|(key, value)| (key.trim_start_matches('.').to_owned(), value)).collect()
 }
 
-/// Changes one setting of the queue. The engine checks the range of the value.
-pub fn set_queue(settings: &mut Settings, key: &str, value: &str) -> Result<(), String> {
-    let setting = layers::find(QUEUE, key).map_err(|unknown| format!("settings of the queue: {unknown}"))?;
-    let set = (setting.set)(settings, &RawValue::Bare(value.to_owned()));
-    set.map_err(|needed| format!("{key} must be {needed}"))
+/// Parses settings of the queue. The engine checks the range of the values.
+pub fn parse_queue(pairs: Vec<(String, String)>) -> Result<QueueTable, String> {
+    Sources::of_pairs(pairs).read()
 }
 
 /// The minimum that the HTTP implementation needs, in bytes.
@@ -240,65 +247,22 @@ fn check_queue(settings: &Settings) -> Result<(), String> {
 
 fn check_worker(worker: &WorkerConfig) -> Result<(), String> {
     worker.settings.check()?;
-    let (base, cap) = (worker.settings.retry.base.as_millis(), worker.settings.retry.cap.as_millis());
-    if base > cap {
-        return Err(format!("retry.base is {base} and must not be above retry.cap_ms, which is {cap}"));
-    }
-    Ok(())
+    check_retry(&worker.settings.retry)
 }
+
+/// The key, the option and the value of an option.
+type CliOverride = (&'static str, &'static str, String);
 
 impl ConfigArguments {
     fn overrides(&self) -> Vec<CliOverride> {
-        let path = |path: &PathBuf| path.display().to_string();
+        let keys = self.keys.as_ref().map(|path| path.display().to_string());
         let all = [
-            CliOverride::new("", "engine", "--engine", self.engine.clone()),
-            CliOverride::new("server", "listen", "--listen", self.listen.clone()),
-            CliOverride::new("server", "keys", "--keys", self.keys.as_ref().map(path)),
-            CliOverride::new("server", "log", "--log", self.log.clone()),
+            ("engine", "--engine", self.engine.clone()),
+            ("server.listen", "--listen", self.listen.clone()),
+            ("server.keys", "--keys", keys),
+            ("server.log", "--log", self.log.clone()),
         ];
-        all.into_iter().flatten().collect()
-    }
-}
-
-/// The keys of a table with their values and positions.
-type Table = BTreeMap<String, Spanned<Value>>;
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct FileTable {
-    engine: Option<Spanned<Text>>,
-    #[serde(default)]
-    server: Table,
-    #[serde(default)]
-    queue: Table,
-    #[serde(default)]
-    worker: Table,
-    #[serde(default)]
-    types: BTreeMap<String, CheckedType>,
-    callbacks: Option<CheckedCallbacks>,
-}
-
-impl FileTable {
-    /// The entries of its tables. A nested table has keys with a dot.
-    fn entries(&self, text: &str) -> Vec<Entry> {
-        let mut entries = Vec::new();
-        for (table, of_table) in [("server", &self.server), ("queue", &self.queue), ("worker", &self.worker)]
-        {
-            for (key, value) in of_table {
-                let origin = Origin::File(line_of(text, value.span().start));
-                let mut add = |key: String, value: &Value| {
-                    let value = RawValue::Typed(value.clone());
-                    entries.push(Entry { table, key, value, origin: origin.clone() });
-                };
-                match value.as_ref() {
-                    Value::Table(inner) => {
-                        inner.iter().for_each(|(name, value)| add(format!("{key}.{name}"), value))
-                    }
-                    value => add(key.clone(), value),
-                }
-            }
-        }
-        entries
+        all.into_iter().filter_map(|(key, flag, value)| Some((key, flag, value?))).collect()
     }
 }
 

@@ -36,10 +36,10 @@ static SEARCH: OnceLock<Search> = OnceLock::new();
 /// The address in the environment or in the file, or the result of a search.
 pub fn discover() -> Result<String, String> {
     let nearby = config::nearby()?;
-    if let Some(url) = config::variable("FAIRLANE_ENGINE").or(nearby.engine) {
+    if let Some(url) = config::variable("FAIRLANE_ENGINE").or(nearby.engine()) {
         return Ok(url);
     }
-    Ok(SEARCH.get_or_init(|| search(nearby.listen)).url.clone())
+    Ok(SEARCH.get_or_init(|| search(nearby.listen())).url.clone())
 }
 
 /// Whether commands without `--engine` use this address.
@@ -52,7 +52,7 @@ pub fn is_default(url: &str) -> bool {
 
 /// The configured address, else the directory here, else Redis. Contacts nothing.
 pub fn configured_or_local() -> Result<String, String> {
-    let configured = config::variable("FAIRLANE_ENGINE").or(config::nearby()?.engine);
+    let configured = config::variable("FAIRLANE_ENGINE").or(config::nearby()?.engine());
     Ok(configured.unwrap_or_else(|| local().to_owned()))
 }
 
@@ -72,12 +72,12 @@ fn attempts(server: &str, reason: &str) -> String {
     format!("there is no queue in {}, and {server} {reason}", config::DATA)
 }
 
-fn search(listen: Option<String>) -> Search {
+fn search(listen: Option<&str>) -> Search {
     if local() == config::DATA {
         return Search { url: config::DATA.to_owned(), rejected_server: None };
     }
-    let listen = config::variable("FAIRLANE_SERVER_LISTEN").or(listen);
-    let address = listen.and_then(|text| text.parse().ok());
+    let variable = config::variable("FAIRLANE_SERVER_LISTEN");
+    let address = variable.as_deref().or(listen).and_then(|text| text.parse().ok());
     let address = reachable(address.unwrap_or(config::ServerConfig::default().listen));
     let server = format!("http://{address}");
     match probe(address, RESPONSE_TIMEOUT) {

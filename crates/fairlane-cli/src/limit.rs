@@ -15,6 +15,20 @@ pub enum Limit<T> {
     None,
 }
 
+impl<T> From<Limit<T>> for Option<T> {
+    fn from(limit: Limit<T>) -> Self {
+        match limit {
+            Limit::At(value) => Some(value),
+            Limit::None => None,
+        }
+    }
+}
+
+/// The change of `--pause` or `--resume`, if one of them is given.
+pub fn paused(pause: bool, resume: bool) -> Option<bool> {
+    (pause || resume).then_some(pause)
+}
+
 /// Parses a rate or `none`.
 pub fn rate_or_none(text: &str) -> Result<Limit<Rate>, String> {
     if text == "none" {
@@ -45,16 +59,24 @@ pub fn count(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("it must be a whole number between 0 and {}", u64::MAX))
 }
 
+/// A learned rate binds below this, in thousandths of a job per second. No engine leases jobs of one
+/// type as fast, so beyond it the engine is the limit. A type without a rate keeps what it has
+/// learned: it grows from the last rejection on and is never dropped.
+const BINDING_MILLI_MAX: u64 = 100_000_000;
+
 /// Formats a limit.
 pub fn limit_text(limit: Option<&impl Display>) -> String {
     limit.map_or("unlimited".to_owned(), |limit| limit.to_string())
 }
 
 /// Formats the effective rate, given in thousandths of a job per second: the configured rate,
-/// unless rejections of the downstream have reduced it. `28.5/s`, `112,590/s`, `1.5/min`.
+/// unless rejections of the downstream have reduced it. `28.5/s`, `12,590/s`, `1.5/min`, `unlimited`.
 pub fn rate_now_text(milli: u64, set: Option<Rate>) -> String {
     if let Some(set) = set.filter(|set| milli >= set.milli_per_second()) {
         return rate_text(set);
+    }
+    if set.is_none() && milli >= BINDING_MILLI_MAX {
+        return "unlimited".to_owned();
     }
     match milli as f64 / 1000.0 {
         rate if rate < 0.1 => format!("{:.1}/min", rate * 60.0),
@@ -70,8 +92,11 @@ mod tests {
     #[test]
     fn a_rate_is_formatted_as_configured_and_a_low_one_per_minute() {
         let slowed = |milli| rate_now_text(milli, None);
-        let texts = [100, 28_460, 100_000, 112_590_100, 33, 2].map(slowed);
-        assert_eq!(texts, ["0.1/s", "28.5/s", "100/s", "112,590/s", "2.0/min", "0.1/min"]);
+        let texts = [100, 28_460, 100_000, 12_590_100, 33, 2].map(slowed);
+        assert_eq!(texts, ["0.1/s", "28.5/s", "100/s", "12,590/s", "2.0/min", "0.1/min"]);
+        assert_eq!(slowed(112_590_100), "unlimited", "a rate that no engine reaches does not bind");
+        let set = parse_rate("200000/s").unwrap();
+        assert_eq!(rate_now_text(112_590_100, Some(set)), "112,590/s");
         for text in ["1/min", "2/min", "1/h", "50/s"] {
             let set = parse_rate(text).unwrap();
             assert_eq!(rate_now_text(set.milli_per_second(), Some(set)), text);

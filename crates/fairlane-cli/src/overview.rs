@@ -4,10 +4,8 @@
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use fairlane::{BulkView, Error, Fairlane, QueueView, TypeView, warnings_of};
-use fairlane_core::TypeId;
+use fairlane::{BulkView, CongestionView, Error, Fairlane, GroupLine, Micros, QueueState};
 use fairlane_core::limits::LIST_GROUPS_MAX;
-use fairlane_core::queue::GroupLine;
 
 use crate::tables::counted;
 
@@ -20,75 +18,51 @@ const PAUSED_NAMED_MAX: usize = 5;
 pub struct Overview {
     /// When the snapshot was taken.
     pub taken_at: Instant,
-    /// Counts and settings of the queue.
-    pub queue: QueueView,
-    /// The types, by name.
-    pub types: Vec<TypeOverview>,
+    /// Counts, settings and types of the queue, and warnings about it and its paused groups.
+    pub state: QueueState,
     /// The groups with the most unfinished jobs.
     pub groups: Vec<GroupOverview>,
     /// Whether there are more groups than were scanned.
     pub more_groups: bool,
     /// Bulk actions of these groups that have not ended.
     pub bulks: Vec<BulkView>,
-    /// Warnings for the operator.
-    pub warnings: Vec<String>,
-}
-
-/// A type in the snapshot.
-pub struct TypeOverview {
-    /// The name of the type.
-    pub type_id: TypeId,
-    /// Its counts and settings.
-    pub view: TypeView,
-    /// How long ago a worker last requested its jobs, in milliseconds.
-    pub asked_ms_ago: Option<u64>,
 }
 
 /// A group in the snapshot.
 pub struct GroupOverview {
     /// The group's counts and settings.
     pub line: GroupLine,
-    /// The group's congestion level.
-    pub level: &'static str,
+    /// The group's congestion; `None` if the group is gone.
+    pub congestion: Option<CongestionView>,
 }
 
 impl GroupOverview {
     /// `paused`, which is why jobs wait whatever the congestion is; else the congestion level.
     pub fn status(&self) -> &'static str {
-        if self.line.settings.paused { "paused" } else { self.level }
+        match &self.congestion {
+            _ if self.line.settings.paused => "paused",
+            Some(congestion) => congestion.level.as_str(),
+            None => "NONE",
+        }
     }
 }
 
 impl Overview {
     /// Takes a snapshot with at most `groups_max` groups, and optionally their bulk actions.
     pub async fn take(fairlane: &Fairlane, groups_max: usize, with_bulks: bool) -> Result<Self, Error> {
-        let queue = fairlane.queue_view().await?;
-        let mut types = Vec::new();
-        for type_id in &queue.types {
-            if let Some(view) = fairlane.job_type(type_id).view().await? {
-                let asked_ms_ago = view.asked_at.map(|at| now_ms().saturating_sub(at.as_millis()));
-                types.push(TypeOverview { type_id: type_id.clone(), view, asked_ms_ago });
-            }
-        }
+        let mut state = fairlane.state().await?;
         let GroupScan { largest, paused, more: more_groups } = scan_groups(fairlane, groups_max).await?;
         let (mut groups, mut bulks) = (Vec::new(), Vec::new());
         for line in largest {
             let group = fairlane.group(&line.group);
-            let level = group.congestion().await?.map_or("NONE", |view| view.level.as_str());
+            let congestion = group.congestion().await?;
             if with_bulks {
                 bulks.extend(group.unfinished_bulks(0, LIST_GROUPS_MAX).await?.0);
             }
-            groups.push(GroupOverview { line, level });
+            groups.push(GroupOverview { line, congestion });
         }
-        let mut warnings = paused_warnings(&paused);
-        warnings.extend(fairlane.engine().info().warnings);
-        warnings.extend(warnings_of(&queue, types.iter().map(|one| (&one.type_id, &one.view))));
-        Ok(Self { taken_at: Instant::now(), queue, types, groups, more_groups, bulks, warnings })
-    }
-
-    /// Jobs that downstreams have responded to in the last second.
-    pub fn answers(&self) -> u64 {
-        self.types.iter().map(|one| one.view.answers).sum()
+        state.warnings.splice(0..0, paused_warnings(&paused));
+        Ok(Self { taken_at: Instant::now(), state, groups, more_groups, bulks })
     }
 }
 
@@ -145,8 +119,9 @@ pub fn paused_warnings(paused: &[GroupLine]) -> Vec<String> {
     warnings
 }
 
-/// The time of this machine in milliseconds since 1970. An engine has its own clock, which is
-/// close.
-pub fn now_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+/// How long ago this was by the clock of this machine, in milliseconds. An engine has its own clock,
+/// which is close.
+pub fn ms_since(at: Micros) -> u64 {
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+    now_ms.saturating_sub(at.as_millis())
 }

@@ -19,7 +19,7 @@ const GROUPS_COMPARED: usize = 6;
 
 /// The result of the demo.
 pub fn demo(report: &DemoReport) -> String {
-    let headings = ["customer", "jobs", "wait p50", "wait p99", "in a plain queue", "finished"];
+    let headings = ["group", "jobs", "wait p50", "wait p99", "in a plain queue", "finished"];
     let mut table = Grid::of_numbers(&headings);
     for group in &report.groups {
         let jobs = match group.completed == group.enqueued {
@@ -82,7 +82,16 @@ fn rows(rows: Vec<Vec<String>>) -> String {
 
 /// A table of left-aligned texts; the last column may be prose.
 pub fn texts(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
-    Grid::of_texts(header, rows.into_iter().collect()).to_string()
+    texts_within(header, &[], rows)
+}
+
+/// A table of texts that drops the optional columns where it is too wide, the first one first.
+pub fn texts_within(
+    header: &[&str],
+    optional: &[&str],
+    rows: impl IntoIterator<Item = Vec<String>>,
+) -> String {
+    Grid::of_texts(header, rows.into_iter().collect()).optional(optional).to_string()
 }
 
 /// The text on one line; if it is longer than `width` characters, its beginning and an ellipsis.
@@ -248,9 +257,7 @@ pub fn thousands(number: u64) -> String {
 pub fn bytes(number: u64) -> String {
     const UNITS: [(&str, u64); 4] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     let unit = UNITS.iter().find(|(_, size)| number >= *size);
-    unit.map_or(format!("{number} bytes"), |(name, size)| {
-        format!("{:.1} {name}", number as f64 / *size as f64)
-    })
+    unit.map_or(counted(number, "byte"), |(name, size)| format!("{:.1} {name}", number as f64 / *size as f64))
 }
 
 /// Formats a number with its noun: `1 lane`, `1,234 lanes`.
@@ -295,8 +302,8 @@ mod tests {
 
     #[test]
     fn bytes_are_formatted_in_the_largest_unit_that_fits() {
-        let written = [0, 999, 1536, 5 << 20, 4 << 30].map(bytes);
-        assert_eq!(written, ["0 bytes", "999 bytes", "1.5 KiB", "5.0 MiB", "4.0 GiB"]);
+        let written = [0, 1, 999, 1536, 5 << 20, 4 << 30].map(bytes);
+        assert_eq!(written, ["0 bytes", "1 byte", "999 bytes", "1.5 KiB", "5.0 MiB", "4.0 GiB"]);
     }
 
     #[test]

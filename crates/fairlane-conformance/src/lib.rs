@@ -6,8 +6,6 @@
 //! - `soak.rs`: producers, workers and faults, and the invariants that must hold in the end.
 //! - `kills.rs`: a process on a data directory, killed again and again.
 //! - `arguments.rs`: the command-line arguments of the programs.
-//! - `servers.rs`, `proxy.rs`: real Redis servers to start, kill and cut off. `failover.rs`: a
-//!   primary and its replica.
 //! - `dice.rs`: seeded random numbers.
 //!
 //! This crate is test code in the form of a library: a failed setup ends the test with a message.
@@ -16,9 +14,6 @@ pub mod arguments;
 pub mod chapters;
 pub mod dice;
 pub mod differential;
-pub mod failover;
 pub mod kills;
-pub mod proxy;
-pub mod servers;
 pub mod soak;
 pub mod subject;

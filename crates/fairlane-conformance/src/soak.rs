@@ -23,9 +23,9 @@ use fairlane_engine::{Engine, EngineError};
 use tokio::task::JoinSet;
 
 use crate::dice::Dice;
-use crate::proxy::Proxy;
-use crate::servers::{RedisServer, ServerOptions};
 use crate::subject::{group_id, group_seats, per_second, type_id};
+use fairlane_testkit::proxy::Proxy;
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
 use faults::Faults;
 pub use ledger::Ledger;
 

@@ -309,16 +309,7 @@ pub fn job_ref(group: &str, id: &str) -> JobRef {
 
 /// A new job of type `t`, level normal and cost 1.
 pub fn job(group: &str, id: &str) -> NewJob {
-    NewJob {
-        job: job_ref(group, id),
-        type_id: type_id("t"),
-        level: Level::Normal,
-        cost: Cost::default(),
-        payload: bytes("{}"),
-        delay_ms: 0,
-        bulk: None,
-        trace: None,
-    }
+    NewJob::new(job_ref(group, id), type_id("t"), bytes("{}"))
 }
 
 /// A trace by its ids and flags.

@@ -11,7 +11,7 @@ use fairlane_core::queue::{
     Command, Enqueue, Extend, JobRef, Lease, Leased, LeasedJob, Machine, NewJob, Outcome, Reply, Settings,
     Settle, Settlement,
 };
-use fairlane_core::{Cost, GroupId, HashSeed, JobId, Level, Micros, RequestNumber, TypeId, WorkerId};
+use fairlane_core::{GroupId, HashSeed, JobId, Micros, RequestNumber, TypeId, WorkerId};
 
 const GROUPS: usize = 100;
 const BATCH: usize = 100;
@@ -21,18 +21,15 @@ const NOW: Micros = Micros(1_700_000_000_000_000);
 
 fn batch(number: usize) -> Command {
     let group = GroupId::new(format!("group-{:06}", number % GROUPS)).expect("a number makes a name");
-    let job = |index: usize| NewJob {
-        job: JobRef {
-            group: group.clone(),
-            id: JobId::new(format!("{:016}", number * BATCH + index)).expect("a number makes a name"),
-        },
-        type_id: TypeId::new("bench").expect("a plain word is a name"),
-        level: Level::Normal,
-        cost: Cost::default(),
-        payload: Arc::from([b'x'; 200]),
-        delay_ms: 0,
-        bulk: None,
-        trace: None,
+    let job = |index: usize| {
+        NewJob::new(
+            JobRef {
+                group: group.clone(),
+                id: JobId::new(format!("{:016}", number * BATCH + index)).expect("a number makes a name"),
+            },
+            TypeId::new("bench").expect("a plain word is a name"),
+            Arc::from([b'x'; 200]),
+        )
     };
     Command::Enqueue(Enqueue { jobs: (0..BATCH).map(job).collect() })
 }

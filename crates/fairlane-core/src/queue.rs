@@ -342,11 +342,17 @@ impl Machine {
         *tokens = (*tokens + 1).min(TOKENS_MAX);
     }
 
+    /// Whether a new type of this name fits.
+    fn has_room_for_type(&self, name: &TypeId) -> bool {
+        let is_counted = |name: &&TypeId| name.escaped() != CALLBACK_TYPE;
+        !is_counted(&name) || self.types_by_name.keys().filter(is_counted).count() < TYPES_MAX
+    }
+
     fn type_key(&mut self, name: &TypeId) -> Option<TypeKey> {
         if let Some(&key) = self.types_by_name.get(name) {
             return Some(key);
         }
-        if self.types_by_name.len() >= TYPES_MAX {
+        if !self.has_room_for_type(name) {
             return None;
         }
         let state = TypeState::new(name.clone(), self.epochs + 1);

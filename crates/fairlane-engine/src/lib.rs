@@ -6,8 +6,8 @@
 //!   and Redis Cluster.
 //! - `http.rs`: a Fairlane server; [`wire`] is the protocol between it and the server.
 //! - `audit.rs`: an audit of the store.
-//! - `leaser.rs`: a worker's numbered lease requests. `clock.rs`: the source of time. `causes.rs`:
-//!   an error in one line.
+//! - `leaser.rs`: a worker's numbered lease requests. `clock.rs`: the source of time. `retry.rs`:
+//!   delays between retries. `causes.rs`: an error in one line.
 //! - `observe.rs`: metrics and events. `waiters.rs`: the waiters for work in this process.
 //!
 //! [`open`] opens the engine at an address. `fairlane-core` defines the effect of a command;
@@ -32,6 +32,7 @@ pub mod observe;
 mod open;
 #[cfg(feature = "redis")]
 pub mod redis;
+mod retry;
 mod waiters;
 
 pub use audit::{AuditProgress, AuditReport, ScanPage};
@@ -46,3 +47,4 @@ pub use http::{HttpEngine, HttpOptions, wire};
 pub use layer::{Hooks, layer};
 pub use leaser::{Batch, Leaser};
 pub use open::{attach, attach_or_make, check_address, directory_of, open, open_default, without_user};
+pub use retry::{Backoff, doubled};

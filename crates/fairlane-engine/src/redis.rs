@@ -1,7 +1,8 @@
-//! Redis, Valkey and Redis Cluster: one script per operation, named after the operation in core.
+//! Redis, Valkey and Redis Cluster: one function per operation, named after the operation in core.
 //!
-//! - `redis/scripts/*.lua`: the operations; `scripts/include/*.lua`: shared code.
-//! - `redis/script.rs`: expands and runs the scripts, even if the server has forgotten them.
+//! - `redis/lua/queue/ops/*.lua`: the operations; `redis/lua/**`: the functions that they share.
+//! - `redis/lua.rs`: joins the Lua files into a library. `redis/script.rs`: runs operations, even if
+//!   the server has forgotten or refuses the library.
 //! - `redis/encode.rs`, `redis/decode.rs`: commands to arguments, replies to values.
 //! - `redis/keys.rs`: the names of all keys. `redis/address.rs`: one server or a cluster,
 //!   with or without TLS.
@@ -13,7 +14,7 @@
 //! - `redis/startup.rs`: the checks on connecting. `redis/dump.rs`: the state to
 //!   compare, for tests.
 //!
-//! Invariant: a command is one script call, and it is safe to repeat it after an error. A script
+//! Invariant: a command is one function call, and it is safe to repeat it after an error. A script
 //! that fails midway is not rolled back: its groups are repaired before their next write. Left out:
 //! more than one partition, Sentinel.
 
@@ -25,6 +26,7 @@ mod dump;
 mod encode;
 mod errors;
 mod keys;
+mod lua;
 mod script;
 mod startup;
 mod wake_listener;
@@ -51,7 +53,7 @@ use script::Scripts;
 use wake_listener::WakeListener;
 use write_guard::WriteGuard;
 
-/// Changes the source of a script, given its stem; for tests that plant a fault.
+/// Changes the source of a Lua file, given its stem; for tests that plant a fault.
 pub type ScriptEdit = fn(&str, &str) -> String;
 
 /// Options for connecting to Redis.
@@ -63,7 +65,7 @@ pub struct RedisOptions {
     pub prefix: String,
     /// How long a reply may take before the command counts as unanswered.
     pub response_timeout: Duration,
-    /// Changes scripts before they are used, for tests.
+    /// Changes Lua files before they are used, for tests.
     pub edit_script: Option<ScriptEdit>,
 }
 
@@ -82,12 +84,23 @@ impl Default for RedisOptions {
 pub struct RedisEngine {
     commands: Connection,
     keys: Keys,
-    scripts: Arc<Scripts>,
+    scripts: Scripts,
     clock: Clock,
     waits: WakeListener,
     guard: WriteGuard,
     warnings: Vec<String>,
     meters: Meters,
+}
+
+/// Decodes the reply of a command's script from the bytes that Redis sent, for fuzzing.
+#[doc(hidden)]
+pub fn decode_reply(
+    command: &queue::Command,
+    bytes: &[u8],
+    now: Micros,
+) -> Result<queue::Reply, EngineError> {
+    let value = ::redis::parse_redis_value(bytes).map_err(|error| EngineError::broken(error.to_string()))?;
+    decode::reply(command, value, now)
 }
 
 /// Whether this can be the address of a Redis, without a connection.

@@ -8,8 +8,9 @@
 //!   congestion of groups.
 //! - `api/status.rs`: the state of the queue. `api/events.rs`: server-sent events. `api/audit.rs`:
 //!   consistency of the store.
-//! - `api/views.rs`: jobs and bulk actions in responses. `api/change.rs`: fields that several
-//!   requests have in common.
+//! - `api/change.rs`: fields that several requests have in common.
+//!
+//! Responses have the shapes of `fairlane::views`.
 
 mod audit;
 mod bulks;
@@ -24,7 +25,6 @@ mod settings;
 mod status;
 mod stream;
 mod types;
-mod views;
 
 pub(crate) use events::Live;
 pub(crate) use leases::Polls;
@@ -43,7 +43,7 @@ use crate::engine_rpc;
 use crate::guard::{guard, set_security_headers};
 use crate::health;
 use crate::metrics;
-use crate::problem::ProblemKind;
+use crate::problem::{Fault, ProblemDocument, ProblemKind};
 
 /// The head of the description.
 #[derive(utoipa::OpenApi)]
@@ -65,7 +65,8 @@ use crate::problem::ProblemKind;
         (name = "congestion", description = "Which groups wait, and for how long."),
         (name = "queue", description = "State, settings and audit of the queue."),
         (name = "operation", description = "Health and metrics."),
-    )
+    ),
+    components(schemas(ProblemDocument, Fault))
 )]
 struct Description;
 

@@ -4,10 +4,9 @@ use std::collections::HashSet;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
 
-use fairlane::Fairlane;
+use fairlane::{Error, Fairlane};
 use fairlane_core::TypeId;
-use fairlane_core::queue::InspectType;
-use fairlane_engine::{Engine, EngineError};
+use fairlane_engine::Engine;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -97,12 +96,28 @@ impl App {
     }
 
     /// Whether the caller may enqueue jobs of this type.
-    pub(crate) async fn may_use(&self, caller: &Caller, name: &TypeId) -> Result<bool, EngineError> {
-        let is_known = || self.known_types.read().unwrap_or_else(PoisonError::into_inner).contains(name);
-        if caller.groups.is_none() || is_known() {
+    pub(crate) async fn may_use(&self, caller: &Caller, name: &TypeId) -> Result<bool, Error> {
+        if caller.groups.is_none() { Ok(true) } else { self.exists(name).await }
+    }
+
+    /// Those of the types that do not exist; none if the engine does not reply.
+    pub(crate) async fn unknown_types(&self, types: Vec<TypeId>) -> Vec<TypeId> {
+        let mut unknown = Vec::new();
+        for name in types {
+            match self.exists(&name).await {
+                Ok(true) => {}
+                Ok(false) => unknown.push(name),
+                Err(_) => return Vec::new(),
+            }
+        }
+        unknown
+    }
+
+    async fn exists(&self, name: &TypeId) -> Result<bool, Error> {
+        if self.known_types.read().unwrap_or_else(PoisonError::into_inner).contains(name) {
             return Ok(true);
         }
-        let exists = self.engine().call(InspectType { type_id: name.clone() }).await?.is_some();
+        let exists = self.fairlane.job_type(name).view().await?.is_some();
         if exists {
             self.known_types.write().unwrap_or_else(PoisonError::into_inner).insert(name.clone());
         }

@@ -79,11 +79,11 @@ async fn submit(
         Command::Queue(queue::Command::SetQueue(_)) => Some(app.changing_settings.lock().await),
         _ => None,
     };
-    let operates = command.access().permission == Permission::Operate;
+    let (operates, operation) = (command.access().permission == Permission::Operate, command.stem());
     let reply = app.engine().submit(command).await;
     if operates && reply.is_ok() {
         // The engine logs what was changed.
-        tracing::info!(target: "fairlane", key = &*caller.name, path = wire::SUBMIT_PATH, "operated");
+        tracing::info!(target: "fairlane", key = &*caller.name, path = wire::SUBMIT_PATH, operation, "operated");
     }
     Ok(Wired(reply.map(|reply| redact(&caller, reply)).map_err(wire_error)))
 }

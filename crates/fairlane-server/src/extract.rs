@@ -181,18 +181,7 @@ impl<T: DeserializeOwned> FromRequestParts<Shared> for Query<T> {
     async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, Problem> {
         axum::extract::Query::try_from_uri(&parts.uri)
             .map(|query| Self(query.0))
-            .map_err(|error| ProblemKind::Invalid.because(query_fault(&error.body_text())))
-    }
-}
-
-/// The message for an invalid query: the parameter, if it is about one, and what is expected.
-fn query_fault(message: &str) -> String {
-    let message = message.strip_prefix("Failed to deserialize query string: ").unwrap_or(message);
-    let is_name = |text: &str| text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
-    match message.split_once(": ").filter(|(name, _)| is_name(name)) {
-        Some((_, rest)) if unknown_field(rest).is_some() => format!("invalid query: {}", plain(rest)),
-        Some((name, rest)) => format!("invalid query: {name}: {}", plain(rest)),
-        None => format!("invalid query: {}", plain(message)),
+            .map_err(|error| ProblemKind::Invalid.because(plain(&error.body_text())))
     }
 }
 

@@ -43,7 +43,6 @@ struct Health {
     security(()),
     responses(
         (status = 200, description = "The server is alive", body = Health),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
 async fn healthz() -> Json<Health> {

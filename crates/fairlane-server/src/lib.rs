@@ -39,5 +39,7 @@ mod trace;
 pub use api::openapi;
 pub use app::App;
 pub use problem::{Problem, ProblemKind};
+#[doc(hidden)]
+pub use serve::Framing;
 pub use server::{Server, ServerError};
 pub use settings::ServerSettings;

@@ -22,7 +22,7 @@ use utoipa_axum::routes;
 
 use crate::access::{Pace, ROUTES, Route};
 use crate::app::Shared;
-use crate::problem::{ProblemDocument, ProblemKind};
+use crate::problem::ProblemKind;
 pub(crate) use request::{Gauged, RequestTimer};
 use scrape::Scrape;
 
@@ -179,7 +179,6 @@ pub(crate) fn routes() -> OpenApiRouter<Shared> {
     tag = "operation",
     responses(
         (status = 200, description = "The metrics", body = String, content_type = "text/plain"),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
 async fn show(State(app): State<Shared>) -> Response {

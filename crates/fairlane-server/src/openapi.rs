@@ -12,13 +12,14 @@ use serde_json::Value;
 use utoipa::openapi::extensions::ExtensionsBuilder;
 use utoipa::openapi::path::{Operation, PathItem};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
-use utoipa::openapi::{OpenApi, OpenApiBuilder};
+use utoipa::openapi::{ContentBuilder, OpenApi, OpenApiBuilder, Ref, ResponseBuilder};
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::access::{ROUTES, Verb};
 use crate::api::openapi;
 use crate::app::Shared;
 use crate::guard::set_security_headers;
+use crate::problem;
 
 /// The name of the security scheme.
 const SCHEME: &str = "key";
@@ -46,8 +47,19 @@ fn add_name_patterns(value: &mut Value) {
     }
 }
 
-/// Adds to each operation that it requires a key, and the permission it requires.
+/// Adds to each operation its error response, that it requires a key, and the permission it
+/// requires.
 pub(crate) fn with_access(mut api: OpenApi) -> OpenApi {
+    let problem = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
+    let problem =
+        ResponseBuilder::new().description("A problem").content(problem::CONTENT_TYPE, problem).build();
+    for item in api.paths.paths.values_mut() {
+        let operations = [&mut item.get, &mut item.post, &mut item.patch, &mut item.delete];
+        for operation in operations.into_iter().flatten() {
+            let responses = &mut operation.responses.responses;
+            responses.entry("default".to_owned()).or_insert_with(|| problem.clone().into());
+        }
+    }
     for route in ROUTES {
         let item = api.paths.paths.get_mut(route.path);
         let Some(operation) = item.and_then(|item| operation_of(item, route.method)) else { continue };

@@ -253,8 +253,8 @@ impl From<Error> for Problem {
             | Error::SealedWithOthers { .. }
             | Error::TooManyBulks(_)
             | Error::TooManyTypes(_)
-            | Error::TypeHasJobs { .. }
-            | Error::NoTypeForCallbacks => ProblemKind::Conflict.because(detail),
+            | Error::DisciplineInUse
+            | Error::TypeHasJobs { .. } => ProblemKind::Conflict.because(detail),
             _ => ProblemKind::Invalid.because(detail),
         }
     }

@@ -93,55 +93,37 @@ impl RequestQuota {
         REQUEST_QUOTA.sync_scope(quota, poll)
     }
 
-    fn charge(&self, jobs: u64) -> Option<Debt> {
+    fn charge(&self, jobs: u64) -> Duration {
         let prepaid = self.prepaid_jobs.get();
         self.prepaid_jobs.set(prepaid.saturating_sub(jobs));
         let unpaid = jobs.saturating_sub(prepaid);
-        (unpaid > 0).then(|| {
-            let wait_left = self.wait_left.get();
-            let gcra = &self.key.gcra;
-            let wait = gcra.charge(unpaid, gcra.now()).min(WAIT_MAX).min(wait_left);
-            self.wait_left.set(wait_left - wait);
-            Debt { key: self.key.clone(), jobs: unpaid, wait }
-        })
-    }
-}
-
-/// A charge to a key that the request has to wait for.
-pub(crate) struct Debt {
-    key: Arc<KeyQuota>,
-    jobs: u64,
-    /// How long to wait before the work begins.
-    pub wait: Duration,
-}
-
-impl Debt {
-    /// Waits, but not longer than the server runs.
-    pub async fn pay(&self, stopping: &CancellationToken) {
-        if !self.wait.is_zero() {
-            stopping.run_until_cancelled(tokio::time::sleep(self.wait)).await;
+        if unpaid == 0 {
+            return Duration::ZERO;
         }
-    }
-
-    /// Returns the cost of so many jobs that turned out not to exist.
-    pub fn refund(&self, jobs: u64) {
-        self.key.gcra.refund(jobs.min(self.jobs));
+        let (gcra, wait_left) = (&self.key.gcra, self.wait_left.get());
+        let wait = gcra.charge(unpaid, gcra.now()).min(WAIT_MAX).min(wait_left);
+        self.wait_left.set(wait_left - wait);
+        wait
     }
 }
 
-/// Charges the request for a command on so many jobs; `None` if they are prepaid.
-pub(crate) fn charge_command(jobs: u64) -> Option<Debt> {
-    let charge = |quota: &RequestQuota| {
-        // The body has been parsed by now.
-        quota.parsing.take();
-        quota.charge(jobs)
-    };
-    REQUEST_QUOTA.try_with(charge).ok().flatten()
+/// Charges the request for work worth so many jobs, and returns how long it has to wait before
+/// that.
+pub(crate) fn charge(jobs: u64) -> Duration {
+    REQUEST_QUOTA.try_with(|quota| quota.charge(jobs)).unwrap_or_default()
 }
 
-/// Charges the request for other work worth so many jobs; `None` if they are prepaid.
-pub(crate) fn charge(jobs: u64) -> Option<Debt> {
-    REQUEST_QUOTA.try_with(|quota| quota.charge(jobs)).ok().flatten()
+/// Charges the request for work worth so many jobs, and waits, but not longer than the server runs.
+pub(crate) async fn charge_and_wait(jobs: u64, stopping: &CancellationToken) {
+    let wait = charge(jobs);
+    if !wait.is_zero() {
+        stopping.run_until_cancelled(tokio::time::sleep(wait)).await;
+    }
+}
+
+/// Lets the key parse another large body: that of this request is parsed.
+pub(crate) fn end_parsing() {
+    let _ = REQUEST_QUOTA.try_with(|quota| quota.parsing.take());
 }
 
 /// Moves the quota of the current request into work that runs as a task of its own.
@@ -161,9 +143,7 @@ pub(crate) fn with_request_quota<F: Future>(work: F) -> impl Future<Output = F::
 /// Charges the request for a large body that is about to be parsed, and waits until its key may
 /// parse it.
 pub(crate) async fn charge_body(bytes: usize, stopping: &CancellationToken) {
-    if let Some(debt) = charge((bytes / JOB_BYTES) as u64) {
-        debt.pay(stopping).await;
-    }
+    charge_and_wait((bytes / JOB_BYTES) as u64, stopping).await;
     let Ok(parsing) = REQUEST_QUOTA.try_with(|quota| quota.key.parsing.clone()) else { return };
     // The semaphore is never closed.
     let permit = parsing.acquire_owned().await.ok();
@@ -178,13 +158,13 @@ pub(crate) struct StreamMeter {
 }
 
 impl StreamMeter {
-    /// Charges the request for another chunk.
-    pub fn charge(&mut self, chunk: &[u8]) -> Option<Debt> {
+    /// Charges the request for another chunk, and returns how long to wait before the next one.
+    pub fn charge(&mut self, chunk: &[u8]) -> Duration {
         self.bytes += chunk.len();
         self.lines += chunk.iter().filter(|byte| **byte == b'\n').count();
         let jobs = self.bytes / JOB_BYTES + self.lines / JOB_LINES;
         (self.bytes, self.lines) = (self.bytes % JOB_BYTES, self.lines % JOB_LINES);
-        if jobs == 0 { None } else { charge(jobs as u64) }
+        charge(jobs as u64)
     }
 }
 
@@ -219,7 +199,7 @@ mod tests {
         let mut first = pin!(RequestQuota::scope(request_quota(&key), async {
             charge_body(0, &stopping).await;
             is_parsed.await.unwrap();
-            charge_command(1);
+            end_parsing();
             std::future::pending::<()>().await;
         }));
         let mut second = pin!(RequestQuota::scope(request_quota(&key), charge_body(0, &stopping)));
@@ -233,12 +213,12 @@ mod tests {
     async fn a_request_has_prepaid_jobs_and_a_brief_one_waits_for_a_bounded_time() {
         let key = key_quota();
         let waits = async {
-            assert!(charge(REQUEST_JOBS).is_none());
-            let waits = (0..6).map(|_| charge(100 * REQUEST_JOBS).unwrap().wait.as_secs());
+            assert_eq!(charge(REQUEST_JOBS), Duration::ZERO);
+            let waits = (0..6).map(|_| charge(100 * REQUEST_JOBS).as_secs());
             waits.collect::<Vec<u64>>()
         };
         assert_eq!(RequestQuota::scope(request_quota(&key), waits).await, [0, 5, 5, 0, 0, 0]);
         assert!(key.admit().unwrap_err() > Duration::from_secs(500));
-        assert!(charge(1_000_000).is_none(), "a request without a quota is charged nothing");
+        assert_eq!(charge(1_000_000), Duration::ZERO, "a request without a quota is charged nothing");
     }
 }

@@ -49,6 +49,7 @@ const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(15);
 
 pub(crate) use self::connections::block;
+pub use self::framing::Framing;
 
 /// The client of the connection on which a request came.
 #[derive(Clone)]

@@ -35,12 +35,10 @@ use hanging::HangingGroups;
 /// on average, at most a day.
 pub const CALLBACK_MAX_RETRY_COUNT: u32 = 16;
 
+/// How much longer a job may take than its request.
+const TIMEOUT_SLACK: Duration = Duration::from_secs(5);
 /// Timeout of the first attempt's request: most receivers respond at once or not at all.
 const FIRST_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long an attempt waits for an aggregation that has enqueued its callback but not ended yet.
-const AGGREGATION_WAIT: Duration = Duration::from_secs(5);
-/// The interval at which it polls for that.
-const AGGREGATION_POLL: Duration = Duration::from_millis(50);
 
 /// The payload of a callback's job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,11 +83,10 @@ impl CallbackSettings {
         }
     }
 
-    /// The worker's options for the callback type: time for the aggregation and for the request.
+    /// The worker's options for the callback type.
     pub fn type_options(&self) -> TypeOptions {
-        let slack = Duration::from_secs(5);
-        let timeout = AGGREGATION_WAIT + self.timeout + slack;
-        TypeOptions { own_slots: true, timeout: Some(timeout), retry: Some(self.retry), concurrency: None }
+        let timeout = Some(self.timeout + TIMEOUT_SLACK);
+        TypeOptions { own_slots: true, timeout, retry: Some(self.retry), concurrency: None }
     }
 
     /// Checks the settings.
@@ -146,7 +143,7 @@ impl Callbacks {
         trace: Option<&str>,
     ) -> Result<Outcome, Outcome> {
         let (url, bulk) = self.parse_payload(group, payload)?;
-        let view = self.aggregated(&bulk, id).await?;
+        let view = self.ended(&bulk, id).await?;
         let body = body::of(&view);
         let mut headers = self.signed_headers(id, group, &body);
         if let Some(trace) = trace {
@@ -194,29 +191,19 @@ impl Callbacks {
         Ok((url, BulkRef { group: owner, id }))
     }
 
-    /// The bulk action once it is aggregated. Its callback is enqueued just before that, so that
-    /// the callback cannot be lost in between.
-    async fn aggregated(&self, bulk: &BulkRef, id: &JobId) -> Result<BulkView, Outcome> {
-        let started = Instant::now();
-        loop {
-            let view = self.view(bulk).await?.ok_or_else(|| gone(bulk))?;
-            // A bulk action of the same name that was opened later has another callback.
-            if callback_id(&view) != id.to_string() {
-                return Err(gone(bulk));
-            }
-            if is_aggregated(&view) {
-                return Ok(view);
-            }
-            if started.elapsed() > AGGREGATION_WAIT {
-                return Err(Outcome::Released);
-            }
-            tokio::time::sleep(AGGREGATION_POLL).await;
-        }
-    }
-
-    async fn view(&self, bulk: &BulkRef) -> Result<Option<BulkView>, Outcome> {
+    /// The bulk action that the callback with this id reports.
+    async fn ended(&self, bulk: &BulkRef, id: &JobId) -> Result<BulkView, Outcome> {
         let found = self.engine.call(InspectBulk { bulk: bulk.clone() }).await;
-        found.map_err(|error| unreadable(&error))
+        let view = found.map_err(|error| unreadable(&error))?.ok_or_else(|| gone(bulk))?;
+        // A bulk action of the same name that was opened later has another callback.
+        if callback_id(&view) != id.to_string() {
+            return Err(gone(bulk));
+        }
+        // Its producer has enqueued this job; the callback itself is added at the end.
+        if !is_aggregated(&view) {
+            return Err(Outcome::retry("bulk_running", "the bulk action has not ended"));
+        }
+        Ok(view)
     }
 
     fn signed_headers(&self, id: &JobId, group: &GroupId, body: &[u8]) -> HeaderMap {

@@ -17,8 +17,6 @@ mod command_target;
 mod http_target;
 mod response;
 mod signature;
-#[cfg(test)]
-mod test_server;
 mod timestamps;
 
 pub use addresses::AddressRule;

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 
 use attacker::Attacker;
-use customer::{Customer, Receiver};
+use customer::{Customer, Target};
 pub use kind::Kind;
 use process::{Keys, ServerProcess};
 
@@ -145,14 +145,14 @@ impl Report {
 /// Carries out one attack against `program serve`.
 pub async fn run(program: &Path, kind: Kind, plan: &Plan) -> Report {
     let folder = tempfile::tempdir().expect("a folder");
-    let (receiver, hanging) = (Receiver::start().await, attacker::hanging_receiver().await);
+    let (target, hanging) = (Target::start(), attacker::hanging_receiver().await);
     let keys = Keys::create(folder.path());
     let connections_max = (kind == Kind::Connections).then_some(plan.connections_max);
-    process::configure(folder.path(), receiver.address(), connections_max);
-    let mut server = ServerProcess::start(program, folder.path()).await.expect("the server starts");
+    process::configure(folder.path(), target.address(), connections_max);
+    let mut server = ServerProcess::start(program, folder.path()).expect("the server starts");
     process::add_types(server.address, &keys.admin).await.expect("an administrator can add types");
     let attacker = Arc::new(Attacker::new(server.address, &keys.attacker, hanging, kind, plan));
-    let customer = Customer::new(server.address, &keys.customer, &receiver, plan);
+    let customer = Customer::new(server.address, &keys.customer, &target, plan);
     // The first requests open connections and files.
     customer.measure("warm", plan.phase / 5).await;
     let before = customer.measure("before", plan.phase).await;
@@ -163,13 +163,13 @@ pub async fn run(program: &Path, kind: Kind, plan: &Plan) -> Report {
     if attacking.join().is_err() {
         violations.push(format!("{}: the attacker itself failed", kind.name()));
     }
-    let memory_mib = server.memory_mib();
+    let memory_mib = server.process().memory_mib().1;
     if let Some(status) = server.ended() {
         violations.push(format!("{}: the server ended with {status}", kind.name()));
     }
-    server.kill();
+    server.process().kill();
     let begun = Instant::now();
-    let restart = match ServerProcess::start(program, folder.path()).await {
+    let restart = match ServerProcess::start(program, folder.path()) {
         Ok(server) => {
             let restart = begun.elapsed();
             if process::add_types(server.address, &keys.admin).await.is_err() {

@@ -6,12 +6,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fairlane_core::queue::*;
-use fairlane_core::{Cost, GroupId, JobId, Level, Rate, TypeId};
+use fairlane_core::{GroupId, JobId, Rate, TypeId};
 use fairlane_engine::Engine;
 use fairlane_targets::{HttpSettings, HttpTarget};
+use fairlane_testkit::receiver::{Receiver, response};
 use fairlane_worker::{Worker, WorkerSettings};
-
-use crate::http::Server;
 
 /// The true limit and the configured one.
 #[derive(Debug, Clone, Copy)]
@@ -59,17 +58,18 @@ struct Limit {
 }
 
 impl Limit {
-    fn call(&mut self) -> u16 {
+    /// The status line of the response to a call.
+    fn call(&mut self) -> &'static str {
         let rate = self.plan.allowed as f64;
         self.level = (self.level + self.at.elapsed().as_secs_f64() * rate).min((rate / 5.0).max(1.0));
         self.at = Instant::now();
         if self.level < 1.0 {
             self.refused += 1;
-            return 429;
+            return "429 Too Many Requests";
         }
         self.level -= 1.0;
         self.taken += 1;
-        200
+        "200 OK"
     }
 }
 
@@ -78,34 +78,30 @@ pub async fn run(plan: &Plan, engine: Arc<dyn Engine>) -> Report {
     let limit = Limit { plan: *plan, level: 1.0, at: Instant::now(), taken: 0, refused: 0 };
     let limit = Arc::new(Mutex::new(limit));
     let (latency, counted) = (plan.latency, limit.clone());
-    let server = Server::start(move |_| {
+    let server = Receiver::handling(move |_| {
         let status = counted.lock().expect("no holder of the lock panics").call();
         async move {
             tokio::time::sleep(latency).await;
-            status
+            response(status, &[], "")
         }
-    })
-    .await;
+    });
     let type_id = TypeId::new("call").expect("a plain word");
     let rate = Rate::per_second(plan.configured).expect("a rate that can be set");
     let patch = TypePatch { rate: Some(Some(rate)), ..TypePatch::default() };
     engine.call(SetType { type_id: type_id.clone(), patch }).await.expect("the engine replies");
     let jobs = plan.allowed * (plan.length.as_secs() + 1) * 2;
-    let job = |number: u64| NewJob {
-        job: JobRef {
-            group: GroupId::new(format!("customer-{}", number % 10)).expect("a word and a number"),
-            id: JobId::new(format!("job-{number}")).expect("a word and a number"),
-        },
-        type_id: type_id.clone(),
-        level: Level::Normal,
-        cost: Cost::default(),
-        payload: Arc::from(&b"{}"[..]),
-        delay_ms: 0,
-        bulk: None,
-        trace: None,
+    let job = |number: u64| {
+        NewJob::new(
+            JobRef {
+                group: GroupId::new(format!("customer-{}", number % 10)).expect("a word and a number"),
+                id: JobId::new(format!("job-{number}")).expect("a word and a number"),
+            },
+            type_id.clone(),
+            Arc::from(&b"{}"[..]),
+        )
     };
     engine.enqueue_all((0..jobs).map(job)).await.expect("the jobs are accepted");
-    let target = HttpTarget::new(HttpSettings::new(format!("http://{}/", server.address)));
+    let target = HttpTarget::new(HttpSettings::new(server.url("/")));
     let settings = WorkerSettings { worker_count: 100, ..WorkerSettings::default() };
     let worker = Worker::new(engine).settings(settings);
     let started = Instant::now();

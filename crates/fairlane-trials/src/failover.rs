@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use fairlane_conformance::failover::RedisPair;
 use fairlane_core::queue::*;
-use fairlane_core::{Cost, GroupId, JobId, Level, TypeId};
+use fairlane_core::{GroupId, JobId, TypeId};
 use fairlane_engine::Engine;
+use fairlane_testkit::failover::RedisPair;
 use fairlane_worker::{Context, Event, Pool, Worker};
 
 const SLOTS: usize = 10;
@@ -139,19 +139,14 @@ async fn produce(engine: Arc<dyn Engine>, counts: Arc<Counts>) -> u64 {
 }
 
 fn new_job(number: u64) -> NewJob {
-    NewJob {
-        job: JobRef {
+    NewJob::new(
+        JobRef {
             group: GroupId::new(format!("g{}", number % 5)).expect("a plain word is a name"),
             id: JobId::new(number.to_string()).expect("a number is a name"),
         },
-        type_id: TypeId::new("t").expect("a plain word is a name"),
-        level: Level::Normal,
-        cost: Cost::default(),
-        payload: b"null".as_slice().into(),
-        delay_ms: 0,
-        bulk: None,
-        trace: None,
-    }
+        TypeId::new("t").expect("a plain word is a name"),
+        b"null".as_slice().into(),
+    )
 }
 
 /// Jobs a second over this long.

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fairlane_core::queue::*;
-use fairlane_core::{BulkId, Cost, GroupId, JobId, Level, RequestNumber, TypeId, WorkerId};
+use fairlane_core::{BulkId, GroupId, JobId, RequestNumber, TypeId, WorkerId};
 use fairlane_engine::Engine;
 use fairlane_worker::{Context, Event, Pool, Worker, WorkerSettings};
 
@@ -342,14 +342,13 @@ async fn add(engine: &Arc<dyn Engine>, bulk: &BulkRef, jobs: u64, delay_ms: u64,
 fn new_job(group: &str, id: &str, bulk: Option<BulkId>, type_name: &str, delay_ms: u64) -> NewJob {
     let group = GroupId::new(group).expect("a plain word");
     NewJob {
-        job: JobRef { group, id: JobId::new(id).expect("a word and a number") },
-        type_id: TypeId::new(type_name).expect("a plain word"),
-        level: Level::Normal,
-        cost: Cost::default(),
-        payload: Arc::from(&b"{}"[..]),
         delay_ms,
         bulk,
-        trace: None,
+        ..NewJob::new(
+            JobRef { group, id: JobId::new(id).expect("a word and a number") },
+            TypeId::new(type_name).expect("a plain word"),
+            Arc::from(&b"{}"[..]),
+        )
     }
 }
 

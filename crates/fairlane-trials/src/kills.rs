@@ -23,14 +23,14 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use fairlane_conformance::servers::{RedisServer, ServerOptions};
 use fairlane_core::limits::{LIST_JOBS_MAX, MAX_RETRY_COUNT};
 use fairlane_core::queue::*;
 use fairlane_engine::Engine;
+use fairlane_testkit::receiver::{Receiver, response};
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
 use fairlane_worker::{Problem, Summary, callback_id};
 use tokio::sync::mpsc;
 
-use crate::http::{Request, Server};
 pub use victim::run_victim;
 use victim::{GROUP, JOBS, bulk_ref};
 
@@ -101,8 +101,8 @@ pub async fn run(program: &Path, store: Store, seed: u64, rounds: u64) -> Report
     let server = (store == Store::Redis).then(|| RedisServer::start(ServerOptions::default()));
     let address = server.as_ref().map_or(format!("dir:{}", folder.path().display()), RedisServer::url);
     let received: Arc<Mutex<Received>> = Arc::default();
-    let receiver = receive(received.clone()).await;
-    let callback = format!("http://{}/", receiver.address);
+    let receiver = receive(received.clone());
+    let callback = receiver.url("/");
     let mut report = Report { bulks: rounds, ..Report::default() };
     let mut random = fastrand::Rng::with_seed(seed);
     let mut sealed = 0;
@@ -133,20 +133,17 @@ pub async fn run(program: &Path, store: Store, seed: u64, rounds: u64) -> Report
     report
 }
 
-async fn receive(received: Arc<Mutex<Received>>) -> Server {
-    Server::start(move |request: Request| {
-        let received = received.clone();
-        async move {
-            let body: serde_json::Value = serde_json::from_slice(&request.body).unwrap_or_default();
-            let bulk = body["data"]["bulk"].as_str().unwrap_or("?").to_owned();
-            let id = request.webhook_id.unwrap_or_else(|| "none".into());
-            let mut received = received.lock().expect("no holder of the lock panics");
-            received.count += 1;
-            received.ids.entry(bulk).or_default().insert(id);
-            if fastrand::u32(0..REFUSED_OF) == 0 { 503 } else { 200 }
-        }
+fn receive(received: Arc<Mutex<Received>>) -> Receiver {
+    Receiver::handling(move |request| {
+        let body: serde_json::Value = serde_json::from_slice(&request.body).unwrap_or_default();
+        let bulk = body["data"]["id"].as_str().unwrap_or("?").to_owned();
+        let id = request.header("webhook-id").unwrap_or("none").to_owned();
+        let mut received = received.lock().expect("no holder of the lock panics");
+        received.count += 1;
+        received.ids.entry(bulk).or_default().insert(id);
+        let is_refused = fastrand::u32(0..REFUSED_OF) == 0;
+        std::future::ready(response(if is_refused { "503 Refused" } else { "200 OK" }, &[], ""))
     })
-    .await
 }
 
 struct Victim {

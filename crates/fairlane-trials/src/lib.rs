@@ -8,7 +8,7 @@
 //! - `failover.rs`: a Redis primary that is replaced behind one address while ten jobs run at once.
 //! - `served.rs`: the HTTP server: its speed, its memory, and a key that floods.
 //! - `attack.rs`: one customer who attacks the server beside another one.
-//! - `http.rs`: a small server that stands for services outside.
+//! - `fuzz.rs`: mutated inputs of everything that reads bytes from outside.
 //!
 //! A trial returns a report: what must hold on any machine is listed in it as a violation if it
 //! does not, and what depends on the speed of the machine is a number. The program `trials` runs
@@ -17,8 +17,8 @@
 pub mod attack;
 pub mod downstream;
 pub mod failover;
+pub mod fuzz;
 pub mod hold;
-mod http;
 pub mod kills;
 pub mod neighbours;
 pub mod served;

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fairlane_core::queue::*;
-use fairlane_core::{BulkId, Cost, GroupId, JobId, Level, TypeId};
+use fairlane_core::{BulkId, GroupId, JobId, TypeId};
 use fairlane_engine::Engine;
 use fairlane_worker::{Context, Event, Pool, Summary, Worker, WorkerSettings};
 use hdrhistogram::Histogram;
@@ -180,14 +180,12 @@ async fn small_ones(engine: &Arc<dyn Engine>, plan: &Plan, report: &mut Report) 
 fn new_job(group: &str, id: &str, bulk: Option<BulkId>) -> NewJob {
     let group = GroupId::new(group).expect("a word and a number");
     NewJob {
-        job: JobRef { group, id: JobId::new(id).expect("a word and a number") },
-        type_id: TypeId::new(TYPE).expect("a plain word"),
-        level: Level::Normal,
-        cost: Cost::default(),
-        payload: Arc::from(&b"{}"[..]),
-        delay_ms: 0,
         bulk,
-        trace: None,
+        ..NewJob::new(
+            JobRef { group, id: JobId::new(id).expect("a word and a number") },
+            TypeId::new(TYPE).expect("a plain word"),
+            Arc::from(&b"{}"[..]),
+        )
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use fairlane_core::queue::Settings;
+use fairlane_trials::fuzz::TARGETS;
 use fairlane_trials::kills::Store;
 use fairlane_trials::served::{cycle, flood, idle, single};
 use fairlane_trials::{downstream, failover, hold, kills, neighbours};
@@ -136,4 +137,16 @@ fn endured(kind: flood::Kind, flooding: usize) {
     let plan = flood::Plan { rounds: 1, requests: 80, each_second: 200, kind, flooding, rate };
     let report = flood::run(Path::new(PROGRAM), &plan);
     assert_eq!(report.violations, Vec::<String>::new(), "{report:?}");
+}
+
+/// The seeds of the target `redis` come from a real server; its kept inputs are replayed without one.
+#[test]
+fn no_input_of_the_fuzz_corpus_fails() {
+    for target in &TARGETS {
+        let kept = target.kept();
+        assert!(!kept.is_empty(), "{} has no corpus", target.name);
+        for input in kept {
+            assert_eq!(target.try_input(&input), Ok(()), "{}: {input:?}", target.name);
+        }
+    }
 }

@@ -113,7 +113,7 @@ pub struct EndedJob {
     pub job: JobRef,
     /// The job's type.
     pub type_id: TypeId,
-    /// The job's final state: COMPLETED, FAILED or CANCELLED.
+    /// The final state of the job: completed, dead or cancelled.
     pub state: JobState,
     /// Number of attempts made.
     pub attempts: u32,

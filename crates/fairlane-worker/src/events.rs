@@ -105,7 +105,8 @@ pub enum Event {
         /// What an operator can do about it.
         advice: String,
     },
-    /// Jobs of these types are waiting, and no worker has requested them recently.
+    /// Jobs of these types are waiting, and no worker has requested them recently. Emitted when the
+    /// set of these types changes.
     Unattended {
         /// Each type with the number of its lanes that wait (in `classic`, of its ready jobs).
         types: Vec<(TypeId, u64)>,
@@ -138,6 +139,11 @@ pub(crate) struct Hooks(Arc<[Hook]>);
 impl Hooks {
     pub fn new(hooks: Vec<Hook>) -> Self {
         Self(hooks.into())
+    }
+
+    /// Whether there is no hook.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Calls every hook. The event is only built if there is a hook, and a panic in one hook does

@@ -3,7 +3,7 @@
 //! - `loops/dispatcher.rs`: returns due jobs to their lanes, and admits jobs in `classic`.
 //! - `loops/reclaimer.rs`: reclaims expired leases.
 //! - `loops/watcher.rs`: reports bulk actions without progress and types without a worker.
-//! - `loops/aggregator.rs`: summarises ended bulk actions and enqueues their callbacks.
+//! - `loops/aggregator.rs`: summarises ended bulk actions.
 //! - `loops/janitor.rs`: sweeps dropped, resumed, overdue and expired items.
 //!
 //! Every loop may run in every process: each step is one operation that the engine carries out

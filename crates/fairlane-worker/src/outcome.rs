@@ -184,6 +184,12 @@ impl std::error::Error for Outcome {}
 ///
 /// `()` is success without a result. An error is a retry with the code `error`, unless it is itself
 /// an [`Outcome`]: `Err(Outcome::failed(…))?` fails for good.
+///
+/// Any other value is returned as a result with [`Outcome::done`].
+#[diagnostic::on_unimplemented(
+    message = "a processor cannot return `{Self}`",
+    note = "return a result with `Outcome::done(&value)`, or `Ok(Outcome::done(&value))`"
+)]
 pub trait IntoOutcome {
     /// Converts it into an outcome.
     fn into_outcome(self) -> Outcome;

@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use fairlane_core::queue::{BulkRef, BulkView};
+use fairlane_core::queue::{BulkRef, BulkView, Callback};
+use fairlane_core::{JobId, Trace};
 use serde::{Deserialize, Serialize};
-
-/// The type of the jobs that deliver callbacks.
-pub const CALLBACK_TYPE: &str = "fairlane-callback";
 
 /// What happens when a bulk action has ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,6 +44,20 @@ impl BulkPlan {
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, serde_json::Error> {
         if bytes.is_empty() { Ok(Self::default()) } else { serde_json::from_slice(bytes) }
     }
+}
+
+/// The callback of an ended bulk action, if its plan names a receiver.
+pub(crate) fn callback(plan: &BulkPlan, view: &BulkView) -> Option<Callback> {
+    let CallbackPlan { url } = plan.callback.as_ref()?;
+    let BulkRef { group, id } = &view.bulk;
+    let payload =
+        serde_json::json!({ "url": url, "group": group.to_string(), "bulk": id.to_string() }).to_string();
+    Some(Callback {
+        id: JobId::new(callback_id(view)).expect("letters and digits are a name"),
+        payload: payload.into_bytes().into(),
+        // A callback without its trace is better than none.
+        trace: plan.trace.as_deref().and_then(|trace| Trace::new(trace).ok()),
+    })
 }
 
 /// The job id of a bulk action's callback. It is the same in every attempt and from every worker,

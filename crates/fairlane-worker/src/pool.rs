@@ -45,7 +45,7 @@ use crate::processor::{Processor, typed};
 use crate::settings::{TypeOptions, WorkerSettings};
 pub(crate) use active_jobs::ActiveJobs;
 use meters::Meters;
-pub(crate) use outage::{Backoff, Outage};
+pub(crate) use outage::Outage;
 use slots::{Slots, TypeSlots};
 
 /// How long a stop waits, after the grace period, for the engine to accept the last settlements;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use fairlane_engine::doubled;
+
 /// Delays between the attempts at jobs of one type. The number of attempts is a setting of the
 /// queue (`max_retry_count`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,8 +23,7 @@ impl Default for RetryPolicy {
 impl RetryPolicy {
     /// The longest possible delay after this attempt, counted from 1.
     pub fn longest(&self, attempt: u32) -> Duration {
-        let doublings = attempt.saturating_sub(1).min(31);
-        self.base.saturating_mul(1 << doublings).min(self.cap)
+        doubled(self.base, attempt.saturating_sub(1), self.cap)
     }
 
     /// A random delay after this attempt, uniform between zero and [`longest`](Self::longest), so

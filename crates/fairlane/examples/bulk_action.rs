@@ -17,7 +17,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     ingest.seal().await?;
 
     let view = bulk.finished().await?;
-    println!("{}: {} of {} done", view.state.as_str(), view.succeeded, view.total);
+    println!("{}: {} of {} done", view.state.name(), view.succeeded, view.total);
     if let Some(summary) = bulk.summary().await? {
         println!("half of them waited at most {} ms; errors: {:?}", summary.wait_ms.p50, summary.errors);
     }

@@ -24,8 +24,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             Outcome::done(&"sent")
         })
         .start()?;
-    let ended = fairlane.job(job.group, job.id).finished().await?.expect("it was enqueued");
-    println!("{}: {}", ended.state.as_str(), String::from_utf8_lossy(&ended.note));
+    let result: String = fairlane.job(job.group, job.id).result().await?;
+    println!("the result: {result}");
     pool.stop().await;
     Ok(())
 }

@@ -13,16 +13,16 @@ use std::time::Duration;
 
 use fairlane_core::queue::{
     BulkOpened, BulkRef, BulkSealed, BulkView, CancelBulk, HoldBulk, InspectBulk, OpenBulk, ResumeBulk,
-    SealBulk, SetType, TypePatch, TypeSet,
+    SealBulk,
 };
-use fairlane_core::{BulkId, GroupId, Trace, TypeId};
+use fairlane_core::{BulkId, GroupId, Trace};
 use fairlane_engine::{Engine, EngineError};
-use fairlane_worker::{BulkPlan, CALLBACK_TYPE, CallbackPlan, Summary};
+use fairlane_worker::{BulkPlan, CallbackPlan, Summary};
 use serde::Serialize;
 
 use crate::error::Error;
 use crate::job::Job;
-use crate::retry_budget::{PollBackoff, RetryBudget, RetryLoop};
+use crate::retry_budget::{RetryLoop, Waiting, poll_backoff};
 
 pub use export::Filter;
 pub use ingest::{Ingest, Ingested};
@@ -94,9 +94,6 @@ impl NewBulk {
         if let Some(trace) = &self.plan.trace {
             Trace::new(trace)?;
         }
-        if self.plan.callback.is_some() {
-            bulk.claim_callback_type().await?;
-        }
         let command = OpenBulk {
             bulk: bulk.name.clone(),
             deadline_ms,
@@ -136,7 +133,7 @@ impl NewBulk {
 /// let view = bulk.seal(Some(ingested.jobs)).await?;
 /// assert_eq!((view.total, view.sealed), (1000, true));
 /// // Cancelling costs one call, however many jobs there are.
-/// assert_eq!(bulk.cancel().await?.state.as_str(), "CANCELLED");
+/// assert_eq!(bulk.cancel().await?.state.name(), "cancelled");
 /// # Ok(())
 /// # }
 /// ```
@@ -234,8 +231,8 @@ impl Bulk {
     /// Waits until the bulk action is completed, failed or cancelled, and calls `progress` with its
     /// view at each poll. Retries for a minute while the engine does not reply.
     pub async fn finished_with(&self, mut progress: impl FnMut(&BulkView)) -> Result<BulkView, Error> {
-        let mut retries = RetryLoop::new(RetryBudget::default(), None);
-        let mut backoff = PollBackoff::new();
+        let mut retries = RetryLoop::new(Waiting::default());
+        let mut backoff = poll_backoff();
         loop {
             if let Some(found) = retries.reply_or_wait(self.inspect().await).await? {
                 let view = self.found(found)?;
@@ -268,16 +265,6 @@ impl Bulk {
             what: format!("the summary of bulk action {}", self.name.id),
             reason: error.to_string(),
         })
-    }
-
-    /// Adds the callback's type now. When the bulk action has ended, it would be too late to report
-    /// that there is no room for another type.
-    async fn claim_callback_type(&self) -> Result<(), Error> {
-        let command = SetType { type_id: TypeId::new(CALLBACK_TYPE)?, patch: TypePatch::default() };
-        match self.engine.call(command).await? {
-            TypeSet::Set(_) => Ok(()),
-            TypeSet::TooManyTypes => Err(Error::NoTypeForCallbacks),
-        }
     }
 
     async fn inspect(&self) -> Result<Option<BulkView>, EngineError> {

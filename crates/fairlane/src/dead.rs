@@ -1,21 +1,27 @@
 //! Dead jobs: jobs that failed for good or have no attempts left.
 //!
-//! Invariant: a call processes each job that was dead when it began at most once, so that jobs
-//! which die again during a requeue do not keep it going. The engine's operations take ids; a
-//! filter scans the list of dead jobs page by page.
+//! Invariant: a scan processes each job that was dead when it began at most once, so that jobs
+//! which die again during a requeue do not keep it going, also if it is continued with a cursor.
+//! The engine's operations take ids; a filter scans the list of dead jobs page by page.
 
+use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use fairlane_core::limits::LIST_JOBS_MAX;
+use fairlane_core::limits::{INTEGER_MAX, LIST_JOBS_MAX};
 use fairlane_core::queue::{
     Discard, Disposal, Explain, JobLine, JobRef, ListJobs, Listed, Listing, RequeueDead, Requeued,
 };
 use fairlane_core::{GroupId, Micros, TypeId};
 use fairlane_engine::Engine;
 use fairlane_worker::Problem;
+use serde::Serialize;
 
 use crate::error::Error;
+
+/// Pages of the engine that one [`Dead::page`] reads.
+const PAGES_MAX: usize = 40;
 
 /// A selection of dead jobs, made with [`Fairlane::dead`](crate::Fairlane::dead) and narrowed by
 /// its methods.
@@ -38,180 +44,317 @@ use crate::error::Error;
 #[derive(Clone)]
 pub struct Dead {
     engine: Arc<dyn Engine>,
-    group: Option<String>,
-    job_type: Option<String>,
-    code: Option<String>,
-    older_than: Option<Duration>,
+    filter: DeadFilter,
 }
 
-/// The result of requeueing dead jobs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// Which dead jobs to select; fields that are `None` match every job.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeadFilter {
+    /// Jobs of this group.
+    pub group: Option<String>,
+    /// Jobs of this type.
+    pub job_type: Option<String>,
+    /// Jobs whose last error has this code.
+    pub code: Option<String>,
+    /// Jobs that died longer ago than this, by this machine's clock.
+    pub older_than: Option<Duration>,
+}
+
+/// The number of jobs by the outcome of a requeue.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RequeueCounts {
-    /// Number of jobs requeued.
+    /// Jobs that are in their lanes again, with all their attempts.
     pub requeued: u64,
-    /// Number of jobs that stay dead because the queue is full; try again later.
+    /// Jobs that stay dead because their group or the queue has reached its maximum of unfinished
+    /// jobs; try again later.
     pub full: u64,
-    /// Number of jobs that another client requeued or removed meanwhile.
-    pub gone: u64,
+    /// Jobs that are not dead, or not any more.
+    pub not_dead: u64,
+    /// Jobs that do not exist, or not any more.
+    pub unknown: u64,
 }
 
-/// The result of discarding dead jobs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// The number of jobs by the outcome of a discard.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DiscardCounts {
-    /// Number of jobs removed.
+    /// Jobs that are deleted; their ids are free.
     pub discarded: u64,
-    /// Number of jobs that another client requeued or removed meanwhile.
-    pub gone: u64,
+    /// Jobs that are not dead, or not any more.
+    pub not_dead: u64,
+    /// Jobs that do not exist, or not any more.
+    pub unknown: u64,
+}
+
+/// Where a scan of dead jobs continues; its text form can be stored or sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeadCursor {
+    /// The rank at which the next page begins.
+    rank: u64,
+    /// The engine's time when the scan found its first job. A job that died later was not dead
+    /// then.
+    began_at: Option<Micros>,
+}
+
+impl fmt::Display for DeadCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.rank, self.began_at.map_or(0, |at| at.0))
+    }
+}
+
+/// The text is not a cursor of dead jobs.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a cursor of dead jobs; continue with the one that the last call returned")]
+pub struct InvalidCursor(String);
+
+impl FromStr for DeadCursor {
+    type Err = InvalidCursor;
+
+    fn from_str(text: &str) -> Result<Self, InvalidCursor> {
+        let number = |text: &str| text.parse().ok().filter(|number| *number < INTEGER_MAX);
+        let cursor = text.split_once('.').and_then(|(rank, began_at)| {
+            let began_at = Some(Micros(number(began_at)?)).filter(|at| at.0 > 0);
+            Some(Self { rank: number(rank)?, began_at })
+        });
+        cursor.ok_or_else(|| InvalidCursor(text.to_owned()))
+    }
 }
 
 impl Dead {
     pub(crate) fn new(engine: Arc<dyn Engine>) -> Self {
-        Self { engine, group: None, job_type: None, code: None, older_than: None }
+        Self { engine, filter: DeadFilter::default() }
+    }
+
+    /// Selects the jobs of this filter.
+    pub fn filter(self, filter: DeadFilter) -> Self {
+        Self { filter, ..self }
     }
 
     /// Selects jobs of this group.
-    pub fn group(self, group: impl Into<String>) -> Self {
-        Self { group: Some(group.into()), ..self }
+    pub fn group(mut self, group: impl Into<String>) -> Self {
+        self.filter.group = Some(group.into());
+        self
     }
 
     /// Selects jobs of this type.
-    pub fn job_type(self, job_type: impl Into<String>) -> Self {
-        Self { job_type: Some(job_type.into()), ..self }
+    pub fn job_type(mut self, job_type: impl Into<String>) -> Self {
+        self.filter.job_type = Some(job_type.into());
+        self
     }
 
     /// Selects jobs whose last error has this code.
-    pub fn code(self, code: impl Into<String>) -> Self {
-        Self { code: Some(code.into()), ..self }
+    pub fn code(mut self, code: impl Into<String>) -> Self {
+        self.filter.code = Some(code.into());
+        self
     }
 
     /// Selects jobs that died longer ago than this, by this machine's clock.
-    pub fn older_than(self, age: Duration) -> Self {
-        Self { older_than: Some(age), ..self }
+    pub fn older_than(mut self, age: Duration) -> Self {
+        self.filter.older_than = Some(age);
+        self
     }
 
     /// The first `limit` selected jobs, oldest first.
     pub async fn list(&self, limit: usize) -> Result<Vec<JobLine>, Error> {
-        let mut scan = self.scan()?;
-        let mut found = Vec::new();
-        while found.len() < limit {
-            let Some(page) = scan.next(0).await? else { break };
-            found.extend(page);
+        let (filter, mut cursor, mut found) = (self.checked_filter()?, Some(0), Vec::new());
+        while let Some(from) = cursor.filter(|_| found.len() < limit) {
+            let page = filter.read(&*self.engine, from, LIST_JOBS_MAX).await?;
+            found.extend(page.jobs.into_iter().filter(|line| filter.includes(line)));
+            cursor = page.next;
         }
         found.truncate(limit);
         Ok(found)
     }
 
+    /// A page of at most `limit` (up to 500) selected jobs, oldest first, and the cursor of the
+    /// next page. The first page is at 0. A page may be short or empty although more follow.
+    pub async fn page(&self, cursor: u64, limit: usize) -> Result<(Vec<JobLine>, Option<u64>), Error> {
+        let (filter, mut next, mut found) = (self.checked_filter()?, Some(cursor), Vec::new());
+        for _ in 0..PAGES_MAX {
+            let Some(from) = next.filter(|_| found.len() < limit) else { break };
+            let page = filter.read(&*self.engine, from, limit - found.len()).await?;
+            found.extend(page.jobs.into_iter().filter(|line| filter.includes(line)));
+            next = page.next;
+        }
+        Ok((found, next))
+    }
+
     /// Requeues all selected jobs, with all their attempts. A job that died in a bulk action leaves
     /// it, since the bulk action has already counted it.
     pub async fn requeue(&self) -> Result<RequeueCounts, Error> {
-        let (mut scan, mut counts, mut removed) = (self.scan()?, RequeueCounts::default(), 0);
-        while let Some(page) = scan.next(removed).await? {
-            let before = counts;
-            if !page.is_empty() {
-                let reply = self.engine.call(RequeueDead { jobs: names(page) }).await?;
-                for requeued in reply.jobs {
-                    match requeued {
-                        Requeued::Requeued => counts.requeued += 1,
-                        Requeued::Full => counts.full += 1,
-                        Requeued::NotDead | Requeued::Unknown => counts.gone += 1,
-                    }
-                }
-            }
-            removed = counts.requeued + counts.gone - before.requeued - before.gone;
-        }
-        Ok(counts)
+        Ok(self.requeue_part(None, u64::MAX).await?.0)
+    }
+
+    /// As [`requeue`](Self::requeue), but scans about `scanned_max` dead jobs, and returns the
+    /// cursor to continue with if there are more.
+    pub async fn requeue_part(
+        &self,
+        from: Option<DeadCursor>,
+        scanned_max: u64,
+    ) -> Result<(RequeueCounts, Option<DeadCursor>), Error> {
+        let (counts, next) = self.scan(Action::Requeue, from, scanned_max).await?;
+        Ok((counts.into(), next))
+    }
+
+    /// Requeues these jobs, at most 500, each once; the filter does not apply.
+    pub async fn requeue_jobs(&self, jobs: Vec<JobRef>) -> Result<RequeueCounts, Error> {
+        Ok(self.apply(Action::Requeue, jobs).await?.into())
     }
 
     /// Removes all selected jobs.
     pub async fn discard(&self) -> Result<DiscardCounts, Error> {
-        let (mut scan, mut counts, mut removed) = (self.scan()?, DiscardCounts::default(), 0);
-        while let Some(page) = scan.next(removed).await? {
-            removed = page.len() as u64;
-            if !page.is_empty() {
-                for disposal in self.engine.call(Discard { jobs: names(page) }).await?.jobs {
-                    match disposal {
-                        Disposal::Discarded => counts.discarded += 1,
-                        Disposal::NotDead | Disposal::Unknown => counts.gone += 1,
-                    }
+        Ok(self.discard_part(None, u64::MAX).await?.0)
+    }
+
+    /// As [`discard`](Self::discard), but scans about `scanned_max` dead jobs, and returns the
+    /// cursor to continue with if there are more.
+    pub async fn discard_part(
+        &self,
+        from: Option<DeadCursor>,
+        scanned_max: u64,
+    ) -> Result<(DiscardCounts, Option<DeadCursor>), Error> {
+        let (counts, next) = self.scan(Action::Discard, from, scanned_max).await?;
+        Ok((counts.into(), next))
+    }
+
+    /// Removes these jobs, at most 500, each once; the filter does not apply.
+    pub async fn discard_jobs(&self, jobs: Vec<JobRef>) -> Result<DiscardCounts, Error> {
+        Ok(self.apply(Action::Discard, jobs).await?.into())
+    }
+
+    fn checked_filter(&self) -> Result<Filter<'_>, Error> {
+        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Ok(Filter {
+            group: self.filter.group.as_ref().map(GroupId::new).transpose()?,
+            type_id: self.filter.job_type.as_ref().map(TypeId::new).transpose()?,
+            code: self.filter.code.as_deref(),
+            died_before: self
+                .filter
+                .older_than
+                .map(|age| Micros(since_1970.saturating_sub(age).as_micros() as u64)),
+        })
+    }
+
+    async fn scan(
+        &self,
+        action: Action,
+        from: Option<DeadCursor>,
+        scanned_max: u64,
+    ) -> Result<(Outcomes, Option<DeadCursor>), Error> {
+        let (filter, mut outcomes, mut scanned) = (self.checked_filter()?, Outcomes::default(), 0);
+        let mut rank = from.map_or(0, |cursor| cursor.rank);
+        let mut began_at = from.and_then(|cursor| cursor.began_at);
+        while scanned < scanned_max {
+            let Listed { jobs, next } = filter.read(&*self.engine, rank, LIST_JOBS_MAX).await?;
+            if let (None, Some(line)) = (began_at, jobs.first()) {
+                began_at = self.time(line).await?;
+            }
+            let is_late = |line: &JobLine| began_at.is_some_and(|began_at| died_at(line) > began_at);
+            let is_end = next.is_none() || jobs.iter().any(is_late);
+            let selected = jobs.into_iter().filter(|line| !is_late(line) && filter.includes(line));
+            let selected: Vec<JobRef> = selected.map(|line| line.job).collect();
+            let (count, full_before) = (selected.len() as u64, outcomes.full);
+            if count > 0 {
+                outcomes.add(self.apply(action, selected).await?);
+            }
+            let Some(next) = next.filter(|_| !is_end) else { return Ok((outcomes, None)) };
+            scanned += next.saturating_sub(rank);
+            // Jobs that have left the list have moved the others up.
+            rank = next.saturating_sub(count - (outcomes.full - full_before));
+        }
+        Ok((outcomes, Some(DeadCursor { rank, began_at })))
+    }
+
+    /// The engine's time, which is part of an explanation. Without it, jobs that are requeued and
+    /// die again would make a scan endless.
+    async fn time(&self, line: &JobLine) -> Result<Option<Micros>, Error> {
+        let explained = self.engine.call(Explain { job: line.job.clone() }).await?;
+        Ok(explained.0.map(|explanation| explanation.at))
+    }
+
+    async fn apply(&self, action: Action, jobs: Vec<JobRef>) -> Result<Outcomes, Error> {
+        let mut outcomes = Outcomes::default();
+        match action {
+            Action::Requeue => {
+                for outcome in self.engine.call(RequeueDead { jobs }).await?.jobs {
+                    *match outcome {
+                        Requeued::Requeued => &mut outcomes.done,
+                        Requeued::Full => &mut outcomes.full,
+                        Requeued::NotDead => &mut outcomes.not_dead,
+                        Requeued::Unknown => &mut outcomes.unknown,
+                    } += 1;
+                }
+            }
+            Action::Discard => {
+                for outcome in self.engine.call(Discard { jobs }).await?.jobs {
+                    *match outcome {
+                        Disposal::Discarded => &mut outcomes.done,
+                        Disposal::NotDead => &mut outcomes.not_dead,
+                        Disposal::Unknown => &mut outcomes.unknown,
+                    } += 1;
                 }
             }
         }
-        Ok(counts)
-    }
-
-    fn scan(&self) -> Result<Scan, Error> {
-        let age = self.older_than.unwrap_or_default();
-        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Ok(Scan {
-            engine: self.engine.clone(),
-            group: self.group.as_ref().map(GroupId::new).transpose()?,
-            type_id: self.job_type.as_ref().map(TypeId::new).transpose()?,
-            code: self.code.clone(),
-            died_before_us: self.older_than.map(|_| since_1970.saturating_sub(age).as_micros() as u64),
-            cursor: 0,
-            ended: false,
-            began_at: None,
-        })
+        Ok(outcomes)
     }
 }
 
-fn names(page: Vec<JobLine>) -> Vec<JobRef> {
-    page.into_iter().map(|line| line.job).collect()
+/// What to do with dead jobs.
+#[derive(Clone, Copy)]
+enum Action {
+    Requeue,
+    Discard,
 }
 
-/// A scan of the dead jobs, oldest first.
-struct Scan {
-    engine: Arc<dyn Engine>,
+/// The number of jobs by outcome.
+#[derive(Default)]
+struct Outcomes {
+    done: u64,
+    full: u64,
+    not_dead: u64,
+    unknown: u64,
+}
+
+impl Outcomes {
+    fn add(&mut self, other: Self) {
+        self.done += other.done;
+        self.full += other.full;
+        self.not_dead += other.not_dead;
+        self.unknown += other.unknown;
+    }
+}
+
+impl From<Outcomes> for RequeueCounts {
+    fn from(Outcomes { done, full, not_dead, unknown }: Outcomes) -> Self {
+        Self { requeued: done, full, not_dead, unknown }
+    }
+}
+
+impl From<Outcomes> for DiscardCounts {
+    fn from(Outcomes { done, not_dead, unknown, .. }: Outcomes) -> Self {
+        Self { discarded: done, not_dead, unknown }
+    }
+}
+
+/// The jobs that a selection includes.
+struct Filter<'a> {
     group: Option<GroupId>,
     type_id: Option<TypeId>,
-    code: Option<String>,
-    died_before_us: Option<u64>,
-    /// The rank at which the next page begins.
-    cursor: u64,
-    /// Whether all jobs that were dead at the beginning have been read.
-    ended: bool,
-    /// The engine's time when the first page was read. A job that died later was not dead at the
-    /// beginning.
-    began_at: Option<Micros>,
+    code: Option<&'a str>,
+    died_before: Option<Micros>,
 }
 
-impl Scan {
-    /// The next page, which may be empty; `None` at the end. `removed` is the number of jobs of the
-    /// last page that have left the list since.
-    async fn next(&mut self, removed: u64) -> Result<Option<Vec<JobLine>>, Error> {
-        self.cursor = self.cursor.saturating_sub(removed);
-        if self.ended {
-            return Ok(None);
-        }
-        let limit = LIST_JOBS_MAX;
+impl Filter<'_> {
+    /// A page of dead jobs of the group and type.
+    async fn read(&self, engine: &dyn Engine, cursor: u64, limit: usize) -> Result<Listed, Error> {
         let (group, type_id) = (self.group.clone(), self.type_id.clone());
-        let command = ListJobs { listing: Listing::Dead, group, type_id, cursor: self.cursor, limit };
-        let Listed { jobs, next } = self.engine.call(command).await?;
-        match next {
-            Some(next) => self.cursor = next,
-            None => self.ended = true,
-        }
-        self.begin(&jobs).await?;
-        let is_late = |line: &JobLine| self.began_at.is_some_and(|began_at| died_at(line) > began_at);
-        if jobs.iter().any(is_late) {
-            self.ended = true;
-        }
-        Ok(Some(jobs.into_iter().filter(|line| !is_late(line) && self.is_selected(line)).collect()))
+        Ok(engine.call(ListJobs { listing: Listing::Dead, group, type_id, cursor, limit }).await?)
     }
 
-    /// Reads the engine's time, which is part of an explanation. Without it, jobs that are requeued
-    /// and die again would make a scan endless.
-    async fn begin(&mut self, jobs: &[JobLine]) -> Result<(), Error> {
-        if let (None, Some(line)) = (self.began_at, jobs.first()) {
-            let explained = self.engine.call(Explain { job: line.job.clone() }).await?;
-            self.began_at = explained.0.map(|explanation| explanation.at);
-        }
-        Ok(())
-    }
-
-    fn is_selected(&self, line: &JobLine) -> bool {
-        self.died_before_us.is_none_or(|before| died_at(line).0 < before)
-            && self.code.as_ref().is_none_or(|code| Problem::from_bytes(&line.note).code == *code)
+    fn includes(&self, line: &JobLine) -> bool {
+        self.died_before.is_none_or(|before| died_at(line) < before)
+            && self.code.is_none_or(|code| Problem::from_bytes(&line.note).code == code)
     }
 }
 

@@ -8,6 +8,7 @@ use fairlane_engine::EngineError;
 
 use crate::duration::duration_text;
 use crate::rate::InvalidRate;
+use crate::retry_budget::Backpressure;
 
 /// An error of the library.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +50,14 @@ pub enum Error {
         refusal: Refusal,
         /// The delay before a retry can succeed.
         retry_after: Duration,
+    },
+    /// A job has no result of the requested type; see [`JobHandle::result`](crate::JobHandle::result).
+    #[error("job {} of {} has no result: {reason}", .job.id, .job.group)]
+    NoResult {
+        /// The job's group and id.
+        job: JobRef,
+        /// Why there is none.
+        reason: String,
     },
     /// A job outside the bulk action already has this id.
     #[error(
@@ -119,9 +128,9 @@ pub enum Error {
     },
     /// The bulk action does not have the expected number of jobs, and stays open.
     #[error(
-        "bulk action {} has {total} jobs, not {expected}, and stays open; the source may contain an id twice, or \
+        "bulk action {} has {}, not {expected}, and stays open; the source may contain an id twice, or \
          another producer adds jobs: add the missing jobs, or seal it with {total}",
-        .bulk.id
+        .bulk.id, jobs_text(*total)
     )]
     Mismatch {
         /// The group and id of the bulk action.
@@ -133,9 +142,9 @@ pub enum Error {
     },
     /// The bulk action was sealed before, with another number of jobs.
     #[error(
-        "bulk action {} was sealed with {total} jobs, not {expected}, and takes no more; seal it without a number, or \
-         open a new one for other jobs",
-        .bulk.id
+        "bulk action {} was sealed with {}, not {expected}, and takes no more; seal it without a number, or open a \
+         new one for other jobs",
+        .bulk.id, jobs_text(*total)
     )]
     SealedWithOthers {
         /// The group and id of the bulk action.
@@ -148,6 +157,12 @@ pub enum Error {
     /// The URL of a callback is invalid.
     #[error("{0:?} is not a URL for a callback; it begins with http:// or https://")]
     Callback(String),
+    /// The discipline cannot be changed, because the queue has unfinished jobs.
+    #[error(
+        "the discipline can only be changed while the queue has no unfinished jobs; nothing was changed: let the \
+         queue run empty first"
+    )]
+    DisciplineInUse,
     /// The type is new, and the queue has reached the limit of types.
     #[error(
         "type {0} cannot be added: there are 64 types already; use one of them, or remove one without jobs"
@@ -155,8 +170,8 @@ pub enum Error {
     TooManyTypes(String),
     /// A type cannot be removed because it has jobs that have not ended, or dead jobs.
     #[error(
-        "type {type_name} has {jobs} jobs that have not ended or are dead; let them run, cancel them, or discard the dead \
-         ones first"
+        "type {type_name} has {}, unfinished or dead; let jobs run, cancel them, or discard dead ones first",
+        jobs_text(*jobs)
     )]
     TypeHasJobs {
         /// The name of the type.
@@ -164,22 +179,21 @@ pub enum Error {
         /// The number of these jobs.
         jobs: u64,
     },
-    /// A bulk action with a callback cannot be opened, because the queue has reached the limit of
-    /// types.
-    #[error(
-        "there are 64 types already, and callbacks need one more ({}); open it without a callback, or add that type \
-         before others",
-        fairlane_worker::CALLBACK_TYPE
-    )]
-    NoTypeForCallbacks,
     /// There was no progress within the retry budget.
     #[error("gave up after {} without progress: {reason}", duration_text(*.waited))]
     GaveUp {
         /// The time without progress.
         waited: Duration,
-        /// What the call waited for.
+        /// What the call waited for, in words.
         reason: String,
+        /// What the call waited for.
+        backpressure: Backpressure,
+        /// The delay before a retry can succeed; zero if it is not known.
+        retry_after: Duration,
     },
+    /// A wait was interrupted; see [`JobSender::interrupted_by`](crate::JobSender::interrupted_by).
+    #[error("interrupted while waiting for the queue")]
+    Interrupted,
     /// A line of a source is invalid.
     #[error("line {line}: {reason}")]
     Line {
@@ -206,16 +220,16 @@ impl Error {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Engine(error) => error.is_retryable(),
-            Self::Refused { refusal, .. } => is_full(*refusal),
+            Self::Refused { refusal, .. } => refusal.is_full(),
             Self::GaveUp { .. } => true,
             _ => false,
         }
     }
 }
 
-/// Whether room may become free without a change of settings.
-pub(crate) fn is_full(refusal: Refusal) -> bool {
-    refusal.is_full()
+/// A number of jobs: `1 job`, `2 jobs`.
+fn jobs_text(jobs: u64) -> String {
+    if jobs == 1 { "1 job".to_owned() } else { format!("{jobs} jobs") }
 }
 
 /// The meaning of a refusal, and what to do about it.

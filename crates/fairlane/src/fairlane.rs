@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use fairlane_core::GroupId;
 use fairlane_core::queue::{
-    Enqueued, GroupLine, InspectQueue, JobRef, ListGroups, NewJob, QueueView, Settings,
+    CancelJob, Cancellation, GroupLine, InspectQueue, JobRef, ListGroups, ListJobs, Listed, NewJob, QueueSet,
+    QueueView, SetQueue, Settings,
 };
-use fairlane_engine::{Engine, EngineError};
+use fairlane_engine::{AuditProgress, AuditReport, Engine, EngineError};
 use fairlane_worker::Worker;
 
 use crate::bulk::NewBulk;
@@ -17,7 +18,8 @@ use crate::group::Group;
 use crate::job::{Job, Receipt};
 use crate::job_handle::JobHandle;
 use crate::job_type::JobType;
-use crate::retry_budget::{RetryBudget, RetryLoop, enqueue_step, step_length};
+use crate::retry_budget::RetryBudget;
+use crate::sender::{JobSender, Sent};
 
 /// A handle to a queue. Clones refer to the same queue.
 ///
@@ -97,10 +99,16 @@ impl Fairlane {
     /// the jobs is invalid. After any other error all jobs may be sent again, since a job with an
     /// id is not added twice.
     pub async fn enqueue_all(&self, jobs: impl IntoIterator<Item = Job>) -> Result<Vec<Receipt>, Error> {
-        let jobs = into_new(jobs)?;
+        self.enqueue_commands(into_new(jobs)?).await
+    }
+
+    /// As [`enqueue_all`](Self::enqueue_all), for jobs as the engine's operation takes them
+    /// ([`Job::into_command`]).
+    pub async fn enqueue_commands(&self, jobs: Vec<NewJob>) -> Result<Vec<Receipt>, Error> {
         let names: Vec<_> = jobs.iter().map(|new| new.job.clone()).collect();
         let enqueued = self.engine.enqueue_all(jobs).await?;
-        Ok(receipts(names, enqueued).collect())
+        let replies = names.into_iter().zip(enqueued.receipts.into_iter().zip(enqueued.backlogs));
+        Ok(replies.map(|(job, (receipt, backlog))| Receipt { job, receipt, backlog }).collect())
     }
 
     /// As [`enqueue_all`](Self::enqueue_all), but retries while the queue is full or does not
@@ -111,16 +119,18 @@ impl Fairlane {
         budget: RetryBudget,
     ) -> Result<Vec<Receipt>, Error> {
         let jobs = into_new(jobs)?;
-        let mut all = Vec::with_capacity(jobs.len());
-        let mut retries = RetryLoop::new(budget, None);
-        let mut rest = &jobs[..];
-        while !rest.is_empty() {
-            let (step, others) = rest.split_at(step_length(rest));
-            rest = others;
-            let enqueued = enqueue_step(&*self.engine, step, &mut retries).await?;
-            all.extend(receipts(step.iter().map(|new| new.job.clone()), enqueued));
+        let mut sender = self.sender().retry_budget(budget);
+        for new in jobs {
+            sender.push((), new).await?;
         }
-        Ok(all)
+        sender.flush().await?;
+        let receipt = |Sent { new, receipt, backlog, .. }| Receipt { job: new.job, receipt, backlog };
+        Ok(sender.take_sent().into_iter().map(receipt).collect())
+    }
+
+    /// A sender of jobs in order, for streams of any length in constant memory.
+    pub fn sender<T>(&self) -> JobSender<T> {
+        JobSender::new(self.engine.clone())
     }
 
     /// A bulk action of a group: many jobs that finish together. Open it, or refer to one opened
@@ -175,6 +185,35 @@ impl Fairlane {
         Ok(self.engine.call(InspectQueue).await?)
     }
 
+    /// Changes the settings of the queue. The discipline can only be changed while no job is
+    /// unfinished ([`Error::DisciplineInUse`]).
+    pub async fn set_queue(&self, settings: Settings) -> Result<(), Error> {
+        match self.engine.call(SetQueue { settings }).await? {
+            QueueSet::Set => Ok(()),
+            QueueSet::DisciplineInUse => Err(Error::DisciplineInUse),
+        }
+    }
+
+    /// A page of jobs in one place, such as those in flight, without their payloads.
+    pub async fn jobs(&self, page: ListJobs) -> Result<Listed, Error> {
+        Ok(self.engine.call(page).await?)
+    }
+
+    /// Cancels up to 500 jobs, each named once, and returns the outcome for each.
+    pub async fn cancel_jobs(&self, jobs: Vec<JobRef>) -> Result<Vec<Cancellation>, Error> {
+        Ok(self.engine.call(CancelJob { jobs }).await?.cancellations)
+    }
+
+    /// Checks the consistency of the store and, with `repair`, repairs it. Safe while others work.
+    /// It may be stopped at any time and repeated.
+    pub async fn audit(
+        &self,
+        repair: bool,
+        progress: impl FnMut(AuditProgress) + Send,
+    ) -> Result<AuditReport, Error> {
+        Ok(self.engine.audit_all(repair, progress).await?)
+    }
+
     /// A page of groups that have unfinished jobs, ordered by name: at most `limit` (up to 500)
     /// after `after`.
     pub async fn groups(&self, after: Option<GroupId>, limit: usize) -> Result<Vec<GroupLine>, Error> {
@@ -185,11 +224,6 @@ impl Fairlane {
 /// The error of a reply that violates the protocol.
 pub(crate) fn broken(reason: &str) -> Error {
     Error::Engine(EngineError::Broken { reason: reason.to_owned() })
-}
-
-fn receipts(names: impl IntoIterator<Item = JobRef>, enqueued: Enqueued) -> impl Iterator<Item = Receipt> {
-    let replies = enqueued.receipts.into_iter().zip(enqueued.backlogs);
-    names.into_iter().zip(replies).map(|(job, (receipt, backlog))| Receipt { job, receipt, backlog })
 }
 
 fn into_new(jobs: impl IntoIterator<Item = Job>) -> Result<Vec<NewJob>, Error> {

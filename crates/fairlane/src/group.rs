@@ -2,15 +2,19 @@
 
 use std::sync::Arc;
 
+use fairlane_core::limits::MAKE_DUE_JOBS_MAX;
 use fairlane_core::queue::{
     BulkView, CongestionView, GroupPatch, GroupSettings, GroupView, InspectCongestion, InspectGroup,
-    ListBulks, SetGroup,
+    ListBulks, ListSnapshots, MadeDue, MakeDue, SetGroup, Snapshot,
 };
 use fairlane_core::{GroupId, Rate, Weight};
 use fairlane_engine::Engine;
 
 use crate::error::Error;
 use crate::rate::{InvalidRate, parse_rate};
+
+/// Pages of waiting jobs that one [`Group::make_due`] scans.
+const MAKE_DUE_PAGES_MAX: usize = 200;
 
 /// A handle to a group (customer), made with [`Fairlane::group`](crate::Fairlane::group).
 ///
@@ -108,6 +112,11 @@ impl Group {
         self
     }
 
+    /// Sets everything that this patch sets.
+    pub fn patch(self, patch: GroupPatch) -> Self {
+        Self { patch, weight: None, rate: None, ..self }
+    }
+
     /// Clears the record of its congestion; jobs and counts stay.
     pub fn reset_congestion(self) -> Self {
         Self { reset_congestion: true, ..self }
@@ -135,6 +144,26 @@ impl Group {
     /// The congestion of the group; `None` if there is no such group.
     pub async fn congestion(&self) -> Result<Option<CongestionView>, Error> {
         Ok(self.engine.call(InspectCongestion { group: GroupId::new(&self.name)? }).await?)
+    }
+
+    /// The congestion of the group over time: its latest snapshots, at most `limit`, oldest first;
+    /// empty if there is no such group.
+    pub async fn congestion_history(&self, limit: usize) -> Result<Vec<Snapshot>, Error> {
+        Ok(self.engine.call(ListSnapshots { group: GroupId::new(&self.name)?, limit }).await?)
+    }
+
+    /// Makes its waiting jobs due now: delayed ones, and those that wait for a retry. Scans at most
+    /// 100,000 waiting jobs of all groups; the reply says where to continue. The first call is at 0.
+    pub async fn make_due(&self, cursor: u64) -> Result<MadeDue, Error> {
+        let group = Some(GroupId::new(&self.name)?);
+        let mut all = MadeDue { moved: 0, next: Some(cursor) };
+        for _ in 0..MAKE_DUE_PAGES_MAX {
+            let Some(cursor) = all.next else { break };
+            let command = MakeDue { group: group.clone(), cursor, jobs_max: MAKE_DUE_JOBS_MAX };
+            let made = self.engine.call(command).await?;
+            all = MadeDue { moved: all.moved + made.moved, next: made.next };
+        }
+        Ok(all)
     }
 
     /// A page of at most `limit` (up to 500) of its bulk actions in the order they were opened, and

@@ -3,14 +3,17 @@
 use std::sync::Arc;
 
 use fairlane_core::queue::{
-    CancelJob, Cancellation, Explain, Explanation, InspectJob, JobRef, JobState, JobView,
+    CancelJob, Cancellation, Explain, Explanation, InspectJob, JobRef, JobState, JobView, RequeueDead,
+    Requeued,
 };
 use fairlane_core::{GroupId, JobId};
 use fairlane_engine::Engine;
+use fairlane_worker::Problem;
+use serde::de::DeserializeOwned;
 
 use crate::error::Error;
 use crate::fairlane::broken;
-use crate::retry_budget::{PollBackoff, RetryBudget, RetryLoop};
+use crate::retry_budget::{RetryLoop, Waiting, poll_backoff};
 
 /// A handle to one job, made with [`Fairlane::job`](crate::Fairlane::job).
 ///
@@ -48,8 +51,8 @@ impl JobHandle {
     /// if there is no such job, or no longer. Retries for a minute while the engine does not reply.
     pub async fn finished(&self) -> Result<Option<JobView>, Error> {
         let job = self.name()?;
-        let mut retries = RetryLoop::new(RetryBudget::default(), None);
-        let mut backoff = PollBackoff::new();
+        let mut retries = RetryLoop::new(Waiting::default());
+        let mut backoff = poll_backoff();
         loop {
             let reply = self.engine.call(InspectJob { job: job.clone() }).await;
             let Some(view) = retries.reply_or_wait(reply).await? else { continue };
@@ -62,11 +65,39 @@ impl JobHandle {
         }
     }
 
+    /// Waits as [`finished`](Self::finished) does, and returns the result that the processor passed
+    /// to [`Outcome::done`](crate::Outcome::done); a processor that returned `()` has the result
+    /// null. [`Error::NoResult`] if the job did not complete.
+    pub async fn result<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        let ended = self.finished().await?;
+        let reason = match ended.as_ref().map(|view| (view.state, &*view.note)) {
+            Some((JobState::Completed, note)) => {
+                let json = if note.is_empty() { &b"null"[..] } else { note };
+                match serde_json::from_slice(json) {
+                    Ok(result) => return Ok(result),
+                    Err(error) => format!("its result has another form: {error}"),
+                }
+            }
+            Some((JobState::Failed, note)) => format!("it failed: {}", Problem::from_bytes(note)),
+            Some(_) => "it was cancelled".to_owned(),
+            None => "it does not exist, or is past its retention".to_owned(),
+        };
+        Err(Error::NoResult { job: self.name()?, reason })
+    }
+
     /// Cancels the job. A running job is requested to stop, and is not retried.
     pub async fn cancel(&self) -> Result<Cancellation, Error> {
         let cancelled = self.engine.call(CancelJob { jobs: vec![self.name()?] }).await?;
         let cancellation = cancelled.cancellations.first().copied();
         cancellation.ok_or_else(|| broken("the reply to cancel_job has no cancellation"))
+    }
+
+    /// Requeues the job with all its attempts, if it is dead. It goes before the rest of its lane,
+    /// and leaves its bulk action, which has counted its failure.
+    pub async fn requeue(&self) -> Result<Requeued, Error> {
+        let requeued = self.engine.call(RequeueDead { jobs: vec![self.name()?] }).await?;
+        let requeued = requeued.jobs.first().copied();
+        requeued.ok_or_else(|| broken("the reply to requeue_dead is empty"))
     }
 
     /// Explains why the job is not running; [`Explanation::sentence`] says it in words. `None` if
@@ -76,7 +107,8 @@ impl JobHandle {
         Ok(explained.0.map(|explanation| *explanation))
     }
 
-    fn name(&self) -> Result<JobRef, Error> {
+    /// Its group and id; an error if one of them is invalid.
+    pub fn name(&self) -> Result<JobRef, Error> {
         Ok(JobRef { group: GroupId::new(&self.group)?, id: JobId::new(&self.id)? })
     }
 }

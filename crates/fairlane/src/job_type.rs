@@ -86,6 +86,11 @@ impl JobType {
         self
     }
 
+    /// Sets everything that this patch sets.
+    pub fn patch(self, patch: TypePatch) -> Self {
+        Self { patch, rate: None, ..self }
+    }
+
     /// Applies the changes, and returns the resulting settings.
     pub async fn apply(self) -> Result<TypeSettings, Error> {
         let mut patch = self.patch;

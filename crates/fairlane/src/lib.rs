@@ -1,19 +1,50 @@
 //! Bulk work for many customers at once: fairly, at the speed the outside world allows, losing
 //! nothing.
 //!
-//! [`Fairlane`] is the entry point.
+//! ```
+//! use fairlane::{Context, Fairlane, Job, Outcome};
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let fairlane = Fairlane::open("memory:").await?; // or "./data", "redis://host:port"
+//!     let job = Job::new("customer-7", "mail", &"ada@example.com").id("welcome-42");
+//!     fairlane.enqueue(job).await?.accepted()?;
+//!
+//!     let processor = |to: String, _: Context| async move { Outcome::done(&format!("sent to {to}")) };
+//!     let pool = fairlane.worker().process("mail", processor).start()?;
+//!     let result: String = fairlane.job("customer-7", "welcome-42").result().await?;
+//!     assert_eq!(result, "sent to ada@example.com");
+//!     pool.stop().await;
+//!     Ok(())
+//! }
+//! ```
+//!
+//! | type | what it is |
+//! |---|---|
+//! | [`Fairlane`] | a queue: the entry point |
+//! | [`Job`], [`Receipt`] | a job to enqueue, and whether it was accepted |
+//! | [`JobHandle`] | one job: its state, its result, why it is not running |
+//! | [`NewBulk`], [`Bulk`], [`Ingest`] | a bulk action: opened, watched, and filled with any number of jobs |
+//! | [`Worker`], [`Pool`], [`Context`], [`Outcome`] | processes jobs: configured, running, one attempt, how it ends |
+//! | [`Group`], [`JobType`] | shares and limits of a customer and of a downstream |
+//! | [`Dead`], [`DeadFilter`] | jobs that failed for good: listed, requeued, discarded |
+//! | [`QueueState`], [`views`] | what operators see, and its JSON |
+//! | [`Error`] | what went wrong, and what to do about it |
+//!
+//! Decisions are the engine's: every operation that is not here can be sent to [`Fairlane::engine`].
+//!
+//! # Source
 //!
 //! - `fairlane.rs`: a queue. `job.rs`: a new job and its receipt. `job_handle.rs`: an existing job.
 //! - `bulk.rs`: bulk actions; `bulk/` streams jobs in and results out. `ndjson.rs`: jobs as lines
 //!   of JSON.
 //! - `callbacks.rs`: a worker that delivers the callbacks of bulk actions (feature `targets`).
 //! - `group.rs`, `job_type.rs`: shares and limits. `dead.rs`: jobs that failed for good.
-//! - `retry_budget.rs`: retries when the queue is full or does not reply. `error.rs`: errors.
-//! - `warnings.rs`: warnings about the state of a queue. `depth.rs`: the nesting depth of JSON.
+//! - `state.rs`: the state of a queue and warnings about it. `views.rs`: what is shown, as JSON.
+//! - `sender.rs`: sends jobs in order; `retry_budget.rs`: retries when the queue is full or does not
+//!   reply. `error.rs`: errors.
+//! - `depth.rs`: the nesting depth of JSON.
 //! - `rate.rs`, `duration.rs`, `time.rs`: text forms of these.
-//!
-//! Left out on purpose: decisions, which are the engine's. Every operation that is not here can be
-//! sent to [`Fairlane::engine`].
 
 mod bulk;
 #[cfg(feature = "targets")]
@@ -30,11 +61,13 @@ mod job_type;
 mod ndjson;
 mod rate;
 mod retry_budget;
+mod sender;
+mod state;
 mod time;
-mod warnings;
+pub mod views;
 
 pub use bulk::{Bulk, Filter, Ingest, Ingested, NewBulk};
-pub use dead::{Dead, DiscardCounts, RequeueCounts};
+pub use dead::{Dead, DeadCursor, DeadFilter, DiscardCounts, InvalidCursor, RequeueCounts};
 pub use depth::is_too_deep;
 pub use duration::{InvalidDuration, duration_text, parse_duration};
 pub use error::Error;
@@ -46,19 +79,21 @@ pub use job_type::JobType;
 pub use ndjson::{FirstLine, NdjsonReader};
 pub use rate::{InvalidRate, parse_rate, rate_text};
 pub use retry_budget::{Backpressure, RetryBudget};
+pub use sender::{JobSender, Sent};
+pub use state::QueueState;
 pub use time::{InvalidTime, parse_time, time_text};
-pub use warnings::warnings_of;
 
 pub use fairlane_core::queue::{
     BulkCause, BulkMode, BulkRef, BulkState, BulkView, Cancellation, CongestionView, Difference, Discipline,
-    Explanation, GroupLine, GroupSettings, GroupView, JobLine, JobReceipt, JobRef, JobState, JobView,
-    LevelOrder, QueueView, Refusal, Settings, TypeSettings, TypeView,
+    Explanation, GroupLine, GroupPatch, GroupSettings, GroupView, JobLine, JobReceipt, JobRef, JobState,
+    JobView, LevelOrder, ListJobs, Listed, Listing, MadeDue, QueueView, Refusal, Requeued, Settings,
+    Snapshot, TypePatch, TypeSettings, TypeView,
 };
 pub use fairlane_core::{
     BulkId, Cost, GroupId, InvalidName, InvalidTrace, JobId, Level, Micros, OutOfRange, Rate, Trace, TypeId,
     Weight,
 };
-pub use fairlane_engine::{Engine, EngineError, EngineInfo};
+pub use fairlane_engine::{AuditProgress, AuditReport, Engine, EngineError, EngineInfo};
 #[cfg(feature = "targets")]
 pub use fairlane_targets::{
     AddressRule, BadSecret, BadTarget, CallbackSettings, CommandSettings, CommandTarget, HttpSettings,

@@ -1,7 +1,7 @@
 //! Jobs as lines of JSON, read in constant memory.
 //!
-//! A line is an object with `payload` (or `payload_base64` for a payload that is not JSON) and
-//! optionally `id`, `type`, `level`, `cost`, `delay_ms` or `run_at`, `trace`. With
+//! A line is an object with the optional keys `payload` (null by default, or `payload_base64` for a
+//! payload that is not JSON), `id`, `type`, `level`, `cost`, `delay_ms` or `run_at`, `trace`. With
 //! [`payload_lines`](NdjsonReader::payload_lines) a line is the payload itself. A payload is passed
 //! on byte for byte. Empty lines are skipped and counted. Invariant: an error names its line, and
 //! nothing of that line has been used.
@@ -134,15 +134,17 @@ impl<R: AsyncBufRead + Unpin> NdjsonReader<R> {
             return Ok(None);
         }
         self.is_peeked = true;
-        let job = self.job()?;
-        let has_id = job.given_id().is_some();
-        job.into_alone().map_err(|error| match error {
-            Error::Job { reason, .. } => {
-                Error::Line { line: self.line, reason: format!("it cannot be enqueued: {reason}") }
-            }
-            other => other,
-        })?;
+        let has_id = self.checked_job()?.given_id().is_some();
         Ok(Some(FirstLine { fingerprint: format!("{:016x}", fnv_64(self.content())), has_id }))
+    }
+
+    /// Reads the jobs that are left and checks that each can be enqueued. The error names the first
+    /// line that cannot.
+    pub async fn check(&mut self) -> Result<(), Error> {
+        while self.advance().await? {
+            self.checked_job()?;
+        }
+        Ok(())
     }
 
     /// The next job; `None` at the end. After an invalid line ([`Error::Line`]) it continues with
@@ -180,6 +182,18 @@ impl<R: AsyncBufRead + Unpin> NdjsonReader<R> {
         let line = self.content();
         let job = if self.payload_lines { self.payload(line) } else { self.object(line) };
         job.map_err(|reason| Error::Line { line: self.line, reason })
+    }
+
+    /// The job on the line in the buffer, if it can be enqueued.
+    fn checked_job(&self) -> Result<Job, Error> {
+        let job = self.job()?;
+        job.clone().into_alone().map_err(|error| match error {
+            Error::Job { reason, .. } => {
+                Error::Line { line: self.line, reason: format!("it cannot be enqueued: {reason}") }
+            }
+            other => other,
+        })?;
+        Ok(job)
     }
 
     /// The line in the buffer without its end; an object is trimmed. A byte order mark at the
@@ -304,9 +318,9 @@ fn payload<'a>(pairs: &'a Pairs<'_>) -> Result<Cow<'a, [u8]>, String> {
         (Some(json), None) => Ok(json.get().as_bytes().into()),
         (None, Some(text)) => match BASE64.decode(text) {
             Ok(bytes) => Ok(bytes.into()),
-            Err(error) => Err(format!("\"payload_base64\" is not base64: {error}")),
+            Err(_) => Err("\"payload_base64\" is not valid base64".to_owned()),
         },
-        (None, None) => Err("\"payload\" is missing; add it, or null for an empty one".to_owned()),
+        (None, None) => Ok(b"null"[..].into()),
         (Some(_), Some(_)) => Err("\"payload\" and \"payload_base64\" are mutually exclusive".to_owned()),
     }
 }
@@ -426,6 +440,13 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_line_without_a_payload_has_the_payload_null() {
+        let jobs = read("{\"id\":\"a\"}\n{}\n{\"payload_base64\":null}").await.unwrap();
+        let payloads: Vec<&[u8]> = jobs.iter().map(|job| &*job.payload).collect();
+        assert_eq!(payloads, [b"null"; 3]);
+    }
+
+    #[tokio::test]
     async fn a_payload_that_is_not_json_is_given_in_base64() {
         let largest = BASE64.encode(vec![0xff; PAYLOAD_BYTES_MAX]);
         let text = format!(
@@ -443,8 +464,7 @@ mod tests {
             ("{\"payload\":1", "it is not a job: EOF while parsing an object (column 12)"),
             ("[1]", "expected an object such as"),
             ("{\"payload\":1} x", "trailing characters"),
-            ("{\"id\":\"a\"}", "\"payload\" is missing"),
-            ("{\"payload_base64\":\"?\"}", "\"payload_base64\" is not base64"),
+            ("{\"payload_base64\":\"?\"}", "\"payload_base64\" is not valid base64"),
             ("{\"payload_base64\":7}", "\"payload_base64\" must be bytes in base64"),
             ("{\"payload\":1,\"payload_base64\":\"AA==\"}", "mutually exclusive"),
             ("{\"paylaod\":1}", "\"paylaod\" is not known; is \"payload\" meant?"),
@@ -550,6 +570,16 @@ mod tests {
             message.starts_with("line 1: it cannot be enqueued: a trace is a W3C traceparent"),
             "{message}"
         );
+    }
+
+    #[tokio::test]
+    async fn a_check_names_the_first_line_that_cannot_be_enqueued() {
+        reader(b"{\"payload\":1}\n\n{}\n").check().await.unwrap();
+        let message = reader(b"{}\n{\"cost\":0}\nnonsense\n").check().await.unwrap_err().to_string();
+        assert!(message.starts_with("line 2: it cannot be enqueued: a cost must be"), "{message}");
+        let mut skipping = reader(b"nonsense\n{}\n");
+        skipping.skip(1).await.unwrap();
+        skipping.check().await.unwrap();
     }
 
     #[tokio::test]

@@ -5,7 +5,7 @@
 use fairlane_core::limits::{RATE_COUNT_MAX, RATE_PERIOD_MS_MAX, RATE_PERIOD_MS_MIN};
 use fairlane_core::{OutOfRange, Rate};
 
-use crate::duration::{duration_text, parse_duration, unit_ms};
+use crate::duration::{parse_duration, unit_ms};
 
 const FORMS: &str = "write a count and a period, such as 50/s, 10/min, 1000/h, 5/10s or 500/s burst 20";
 
@@ -70,16 +70,7 @@ fn number(text: &str) -> Option<u64> {
 /// # Ok::<(), fairlane::InvalidRate>(())
 /// ```
 pub fn rate_text(rate: Rate) -> String {
-    let period = match rate.period_ms() {
-        1000 => "s".to_owned(),
-        60_000 => "min".to_owned(),
-        3_600_000 => "h".to_owned(),
-        86_400_000 => "day".to_owned(),
-        period_ms => duration_text(std::time::Duration::from_millis(period_ms)),
-    };
-    let is_default = Rate::new(rate.count(), rate.period_ms(), None) == Ok(rate);
-    let burst = if is_default { String::new() } else { format!(" burst {}", rate.burst()) };
-    format!("{}/{period}{burst}", rate.count())
+    rate.to_string()
 }
 
 #[cfg(test)]
@@ -121,7 +112,8 @@ mod tests {
 
     #[test]
     fn a_formatted_rate_is_parsed_back() {
-        for text in ["50/s", "10/min", "7/h burst 3", "1/day", "5/10s", "500/s burst 20"] {
+        for text in ["50/s", "10/min", "7/h burst 3", "1/day", "5/10s", "1/90s", "3/1500ms", "500/s burst 20"]
+        {
             let rate = parse_rate(text).unwrap();
             assert_eq!(rate_text(rate), text);
         }

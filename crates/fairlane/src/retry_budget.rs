@@ -7,17 +7,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairlane_core::limits::{ENQUEUE_BYTES_MAX, ENQUEUE_JOBS_MAX};
-use fairlane_core::queue::{Enqueue, Enqueued, JobReceipt, NewJob, Refusal};
-use fairlane_engine::{Engine, EngineError};
+use fairlane_core::queue::Refusal;
+use fairlane_engine::{Backoff, BoxFuture, EngineError};
 use tokio::time::Instant;
 
-use crate::error::{Error, is_full, refusal_text};
-
-/// The first delay before a retry; doubled each time.
-const DELAY_MIN: Duration = Duration::from_millis(50);
-/// The longest delay before a retry.
-const DELAY_MAX: Duration = Duration::from_secs(2);
+use crate::error::{Error, refusal_text};
 
 /// How long to retry without progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,52 +42,55 @@ pub enum Backpressure {
     Down(EngineError),
 }
 
-/// A callback that is called before each retry.
-pub(crate) type OnBackpressure = Arc<dyn Fn(&Backpressure) + Send + Sync>;
+type OnBackpressure = Arc<dyn Fn(&Backpressure) + Send + Sync>;
+type Interrupt = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// How to wait between retries.
+#[derive(Clone, Default)]
+pub(crate) struct Waiting {
+    pub budget: RetryBudget,
+    /// Called before each retry.
+    pub on_backpressure: Option<OnBackpressure>,
+    /// Makes a future whose end interrupts a wait.
+    pub interrupt: Option<Interrupt>,
+}
 
 /// The first delay between two polls.
 const POLL_DELAY_MIN: Duration = Duration::from_millis(10);
 /// The longest delay between two polls.
 const POLL_DELAY_MAX: Duration = Duration::from_secs(1);
 
-/// Exponential backoff between polls of something that has not ended yet.
-pub(crate) struct PollBackoff(Duration);
-
-impl PollBackoff {
-    pub fn new() -> Self {
-        Self(POLL_DELAY_MIN)
-    }
-
-    pub async fn sleep(&mut self) {
-        tokio::time::sleep(self.0).await;
-        self.0 = (self.0 * 2).min(POLL_DELAY_MAX);
-    }
+/// The delays between polls of something that has not ended yet.
+pub(crate) fn poll_backoff() -> Backoff {
+    Backoff::new(POLL_DELAY_MIN, POLL_DELAY_MAX)
 }
 
 /// Waits between retries, until the budget is used up.
 pub(crate) struct RetryLoop {
-    budget: RetryBudget,
-    on_backpressure: Option<OnBackpressure>,
+    waiting: Waiting,
     /// Whether the engine is down, or else the queue is full, and since when.
     stalled: Option<(bool, Instant)>,
-    delay: Duration,
+    backoff: Backoff,
 }
 
 impl RetryLoop {
-    pub fn new(budget: RetryBudget, on_backpressure: Option<OnBackpressure>) -> Self {
-        Self { budget, on_backpressure, stalled: None, delay: DELAY_MIN }
+    pub fn new(waiting: Waiting) -> Self {
+        Self { waiting, stalled: None, backoff: Backoff::default() }
     }
 
     /// Records progress, which renews the budget.
-    fn progress(&mut self) {
-        (self.stalled, self.delay) = (None, DELAY_MIN);
+    pub fn progress(&mut self) {
+        self.stalled = None;
+        self.backoff.reset();
     }
 
     /// Sleeps before the next retry; an error if the budget is used up.
-    async fn wait(&mut self, backpressure: Backpressure, retry_after: Duration) -> Result<(), Error> {
+    pub async fn wait(&mut self, backpressure: Backpressure, retry_after: Duration) -> Result<(), Error> {
         let (most, reason) = match &backpressure {
-            Backpressure::Down(error) => (Some(self.budget.while_down), error.to_string()),
-            Backpressure::Full(refusal) => (self.budget.while_full, refusal_text(*refusal, retry_after)),
+            Backpressure::Down(error) => (Some(self.waiting.budget.while_down), error.to_string()),
+            Backpressure::Full(refusal) => {
+                (self.waiting.budget.while_full, refusal_text(*refusal, retry_after))
+            }
         };
         let is_down = matches!(backpressure, Backpressure::Down(_));
         // An outage in the middle of a long wait for room has a budget of its own.
@@ -102,19 +99,33 @@ impl RetryLoop {
         let waited = since.elapsed();
         let left = most.map(|most| most.saturating_sub(waited));
         if left == Some(Duration::ZERO) {
-            return Err(Error::GaveUp { waited, reason });
+            return Err(Error::GaveUp { waited, reason, backpressure, retry_after });
         }
-        if let Some(on_backpressure) = &self.on_backpressure {
+        if let Some(on_backpressure) = &self.waiting.on_backpressure {
             on_backpressure(&backpressure);
         }
         tracing::debug!(%reason, "waiting before a retry");
         let delay = match backpressure {
-            Backpressure::Down(_) => self.delay,
+            Backpressure::Down(_) => self.backoff.next_delay(),
             Backpressure::Full(_) => retry_after,
         };
-        self.delay = (self.delay * 2).min(DELAY_MAX);
-        tokio::time::sleep(left.map_or(delay, |left| delay.min(left))).await;
+        let pause = tokio::time::sleep(left.map_or(delay, |left| delay.min(left)));
+        match &self.waiting.interrupt {
+            None => pause.await,
+            Some(interrupt) => tokio::select! {
+                () = interrupt() => return Err(Error::Interrupted),
+                () = pause => {}
+            },
+        }
         Ok(())
+    }
+
+    /// Waits if the engine did not reply; any other error is returned.
+    pub async fn wait_for(&mut self, error: EngineError) -> Result<(), Error> {
+        match error.is_retryable() {
+            true => self.wait(Backpressure::Down(error), Duration::ZERO).await,
+            false => Err(error.into()),
+        }
     }
 
     /// The reply; or `None` after a wait, if there was no reply and the caller should retry. Any
@@ -125,63 +136,7 @@ impl RetryLoop {
                 self.progress();
                 Ok(Some(reply))
             }
-            Err(error) if error.is_retryable() => {
-                self.wait(Backpressure::Down(error), Duration::ZERO).await?;
-                Ok(None)
-            }
-            Err(error) => Err(error.into()),
-        }
-    }
-}
-
-/// The number of jobs, from the first, that fit into one command; at least one.
-pub(crate) fn step_length(jobs: &[NewJob]) -> usize {
-    let mut bytes = 0;
-    let fits = |new: &&NewJob| {
-        bytes += new.payload.len();
-        bytes <= ENQUEUE_BYTES_MAX
-    };
-    jobs.iter().take(ENQUEUE_JOBS_MAX).take_while(fits).count().max(1)
-}
-
-/// Enqueues at most one command's worth of jobs, and retries until each has a final receipt. Jobs
-/// that are refused because the queue is full are sent again in order, so the order within a group
-/// is kept.
-pub(crate) async fn enqueue_step(
-    engine: &dyn Engine,
-    jobs: &[NewJob],
-    retries: &mut RetryLoop,
-) -> Result<Enqueued, Error> {
-    let mut receipts: Vec<Option<(JobReceipt, u64)>> = vec![None; jobs.len()];
-    loop {
-        let open: Vec<usize> = (0..jobs.len()).filter(|at| receipts[*at].is_none()).collect();
-        if open.is_empty() {
-            let (receipts, backlogs) = receipts.into_iter().flatten().unzip();
-            return Ok(Enqueued { receipts, backlogs });
-        }
-        let rest = open.iter().map(|at| jobs[*at].clone()).collect();
-        let replies = match engine.call(Enqueue { jobs: rest }).await {
-            Ok(enqueued) => enqueued.receipts.into_iter().zip(enqueued.backlogs),
-            Err(error) if error.is_retryable() => {
-                retries.wait(Backpressure::Down(error), Duration::ZERO).await?;
-                continue;
-            }
-            Err(error) => return Err(error.into()),
-        };
-        let mut full = None;
-        for (at, (receipt, backlog)) in open.into_iter().zip(replies) {
-            match receipt {
-                JobReceipt::Refused { refusal, retry_after_ms } if is_full(refusal) => {
-                    full.get_or_insert((refusal, Duration::from_millis(retry_after_ms)));
-                }
-                final_receipt => {
-                    retries.progress();
-                    receipts[at] = Some((final_receipt, backlog));
-                }
-            }
-        }
-        if let Some((refusal, retry_after)) = full {
-            retries.wait(Backpressure::Full(refusal), retry_after).await?;
+            Err(error) => self.wait_for(error).await.map(|()| None),
         }
     }
 }

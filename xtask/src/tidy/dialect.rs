@@ -24,7 +24,7 @@ const REFUSED: [(&str, &str); 9] = [
 /// A table that refers to requirements in the words of their authors.
 const EXEMPT: &str = "docs/requirements.md";
 
-/// Finds refused words in the source of crates and in documents, and doc comments of one word.
+/// Finds refused words in the source of crates, in documents and examples, and doc comments of one word.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, text) in tree.files().filter(|(path, _)| is_checked(path)) {
@@ -40,7 +40,7 @@ fn is_checked(path: &str) -> bool {
     let below_crate = path.strip_prefix("crates/").and_then(|rest| rest.split_once('/'));
     let is_source = below_crate.is_some_and(|(_, rest)| rest.starts_with("src/"));
     let is_document = path.starts_with("docs/") && path != EXEMPT;
-    is_source || is_document || path == "README.md"
+    is_source || is_document || path.starts_with("examples/") || path == "README.md"
 }
 
 fn refused_words(path: &str, text: &str) -> Vec<Finding> {
@@ -107,6 +107,7 @@ mod tests {
     fn a_refused_word_is_found_in_names_and_at_the_start_of_a_sentence() {
         assert_eq!(found(SOURCE, "fn nobody_waits() {}\nfn it_is_told() {}\n"), [1, 2]);
         assert_eq!(found("README.md", "Whoever waits\n"), [1]);
+        assert_eq!(found("examples/http/worker.sh", "# somebody answers\n"), [1]);
     }
 
     #[test]

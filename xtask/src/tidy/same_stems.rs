@@ -1,4 +1,4 @@
-//! One stem per operation: its name in core is also the name of its script and of its conformance
+//! One stem per operation: its name in core is also the name of its Lua file and of its conformance
 //! chapter.
 
 use super::{Finding, tree::Tree};
@@ -8,7 +8,7 @@ const RULE: &str = "same-stems";
 /// The folders of operations in core, in Lua and in the conformance suite.
 const FOLDERS: [(&str, &str); 3] = [
     ("crates/fairlane-core/src/queue/ops", ".rs"),
-    ("crates/fairlane-engine/src/redis/scripts", ".lua"),
+    ("crates/fairlane-engine/src/redis/lua/queue/ops", ".lua"),
     ("crates/fairlane-conformance/src/chapters", ".rs"),
 ];
 
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn includes_are_no_operations() {
-        assert_eq!(check(&tree_of(&[(1, "include/gate")])), []);
+    fn files_in_deeper_folders_are_no_operations() {
+        assert_eq!(check(&tree_of(&[(1, "shared/gate")])), []);
     }
 }

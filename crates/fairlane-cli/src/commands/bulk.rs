@@ -2,24 +2,21 @@
 //!
 //! - `bulk/load.rs`: streams jobs in. `bulk/export.rs`: streams results out. `bulk/watch.rs`: waits
 //!   for the end.
-//! - `bulk/details.rs`: a bulk action as a row, a paragraph or JSON. `bulk/summary.rs`: its summary
-//!   as text.
+//! - `bulk/text.rs`: a bulk action as a row or a paragraph. `bulk/summary.rs`: its summary as text.
 
-mod details;
 mod export;
 mod load;
 mod summary;
+pub mod text;
 mod watch;
 
 use clap::{Args, Subcommand};
-use fairlane::{Bulk, BulkView};
-use fairlane_worker::callback_id;
+use fairlane::{Bulk, BulkView, views};
 use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::tables;
 use crate::target::{QueueTarget, list_length};
-use details::BulkDetails;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -100,7 +97,7 @@ struct ListArguments {
 
 #[derive(Serialize)]
 struct BulkList {
-    bulks: Vec<BulkDetails>,
+    bulks: Vec<views::BulkView>,
     /// Whether there are more bulk actions than these.
     more: bool,
 }
@@ -126,18 +123,33 @@ impl BulkSelector {
     }
 
     fn print(&self, view: BulkView) -> Result<(), Failure> {
-        let details = BulkDetails::new(&view);
-        self.target.print(&details, || details.paragraph())
+        let view = views::BulkView::from(&view);
+        self.target.print(&view, || text::paragraph(&view, None))
     }
+}
+
+/// The JSON form of `bulk show`.
+#[derive(Serialize)]
+struct BulkWithCallback {
+    #[serde(flatten)]
+    bulk: views::BulkView,
+    /// The state of the job that delivers the callback, if it exists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    callback_state: Option<&'static str>,
 }
 
 /// Also shows the state of the callback, which is a job of its own.
 async fn show(selector: BulkSelector) -> Result<(), Failure> {
     let fairlane = selector.target.attach().await?;
     let view = fairlane.bulk(&selector.group, &selector.bulk).opened_before()?.view().await?;
-    let callback = fairlane.job(&selector.group, callback_id(&view)).view().await?;
-    let details = BulkDetails::new(&view).with_callback(callback.map(|job| job.state));
-    selector.target.print(&details, || details.paragraph())
+    let bulk = views::BulkView::from(&view);
+    let callback = match &bulk.callback {
+        Some(callback) => fairlane.job(&selector.group, &callback.job).view().await?,
+        None => None,
+    };
+    let callback_state = callback.map(|job| job.state.as_str());
+    let view = BulkWithCallback { bulk, callback_state };
+    selector.target.print(&view, || text::paragraph(&view.bulk, callback_state))
 }
 
 /// Rejects a bulk action that has ended: holding or resuming it has no effect.
@@ -145,7 +157,7 @@ fn not_ended(view: BulkView, action: &str) -> Result<BulkView, Failure> {
     if !view.state.is_final() {
         return Ok(view);
     }
-    let (bulk, state) = (&view.bulk.id, view.state.as_str());
+    let (bulk, state) = (&view.bulk.id, view.state.name());
     Err(Failure::bad_input(format!(
         "bulk action {bulk} is {state}: it has ended, and there is nothing to {action}"
     )))
@@ -160,14 +172,15 @@ async fn list(arguments: ListArguments) -> Result<(), Failure> {
     {
         let page;
         (page, after) = fairlane.group(&group).bulks(from, (limit - bulks.len()).min(500)).await?;
-        bulks.extend(page.iter().map(BulkDetails::new));
+        bulks.extend(page.iter().map(views::BulkView::from));
     }
     let list = BulkList { bulks, more: after.is_some() };
     target.print(&list, || {
         if list.bulks.is_empty() {
             return format!("{group} has no bulk actions.");
         }
-        let table = tables::texts(&BulkDetails::HEADINGS, list.bulks.iter().map(BulkDetails::row));
+        let rows = list.bulks.iter().map(text::row);
+        let table = tables::texts_within(&text::HEADINGS, &text::OPTIONAL, rows);
         if list.more { format!("{table}\nThere are more; increase --limit.") } else { table }
     })
 }

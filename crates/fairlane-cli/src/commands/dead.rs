@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use fairlane::{Dead, Error, Fairlane, JobLine, Problem, parse_duration, time_text};
+use fairlane::views::JobView;
+use fairlane::{Dead, DeadFilter, Error, Fairlane, Problem, parse_duration};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -76,37 +77,14 @@ struct Selection {
     all: bool,
 }
 
+/// The JSON form of the list.
 #[derive(Serialize)]
 struct DeadJobList {
-    jobs: Vec<DeadJobRow>,
+    jobs: Vec<JobView>,
     /// The number of all dead jobs. None for a list of one group, because the key may be bound to
     /// it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     dead: Option<u64>,
-}
-
-#[derive(Serialize)]
-struct DeadJobRow {
-    group: String,
-    job: String,
-    r#type: String,
-    code: String,
-    message: String,
-    attempts: u32,
-    died_at: Option<String>,
-    bulk: Option<String>,
-}
-
-#[derive(Serialize)]
-struct RequeuedCounts {
-    requeued: u64,
-    full: u64,
-    gone: u64,
-}
-
-#[derive(Serialize)]
-struct DiscardedCounts {
-    discarded: u64,
-    gone: u64,
 }
 
 /// Runs the subcommand.
@@ -121,7 +99,7 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
 async fn list(filter: Filter, limit: usize) -> Result<(), Failure> {
     let fairlane = filter.target.attach().await?;
     let found = filter.of(&fairlane).list(limit).await.map_err(|error| filter.failure(error))?;
-    let jobs = found.into_iter().map(DeadJobRow::new).collect();
+    let jobs = found.into_iter().map(JobView::from).collect();
     let dead = match filter.group {
         Some(_) => None,
         None => Some(fairlane.queue_view().await?.failed),
@@ -136,8 +114,7 @@ async fn requeue(selection: Selection) -> Result<(), Failure> {
     let counts = dead.requeue().await;
     bar.finish_and_clear();
     let counts = counts.map_err(|error| selection.filter.failure(error))?;
-    let view = RequeuedCounts { requeued: counts.requeued, full: counts.full, gone: counts.gone };
-    selection.filter.target.print(&view, || format!("{} requeued", thousands(counts.requeued)))?;
+    selection.filter.target.print(&counts, || format!("{} requeued", thousands(counts.requeued)))?;
     match counts.full {
         0 => Ok(()),
         full => Err(Failure::broken(format!(
@@ -153,26 +130,21 @@ async fn discard(selection: Selection) -> Result<(), Failure> {
     let counts = dead.discard().await;
     bar.finish_and_clear();
     let counts = counts.map_err(|error| selection.filter.failure(error))?;
-    let view = DiscardedCounts { discarded: counts.discarded, gone: counts.gone };
-    selection.filter.target.print(&view, || format!("{} discarded", thousands(counts.discarded)))
+    selection.filter.target.print(&counts, || format!("{} discarded", thousands(counts.discarded)))
 }
 
 impl Filter {
     fn of(&self, fairlane: &Fairlane) -> Dead {
-        let mut dead = fairlane.dead();
-        if let Some(group) = &self.group {
-            dead = dead.group(group);
+        fairlane.dead().filter(self.filter())
+    }
+
+    fn filter(&self) -> DeadFilter {
+        DeadFilter {
+            group: self.group.clone(),
+            job_type: self.job_type.clone(),
+            code: self.code.clone(),
+            older_than: self.older_than,
         }
-        if let Some(job_type) = &self.job_type {
-            dead = dead.job_type(job_type);
-        }
-        if let Some(code) = &self.code {
-            dead = dead.code(code);
-        }
-        if let Some(age) = self.older_than {
-            dead = dead.older_than(age);
-        }
-        dead
     }
 
     /// Converts an error; a key that is bound to groups needs `--group`.
@@ -184,36 +156,16 @@ impl Filter {
             failure => failure,
         }
     }
-
-    fn is_empty(&self) -> bool {
-        self.group.is_none() && self.job_type.is_none() && self.code.is_none() && self.older_than.is_none()
-    }
 }
 
 impl Selection {
     async fn find(&self) -> Result<Dead, Failure> {
-        if self.all != self.filter.is_empty() {
+        if self.all != (self.filter.filter() == DeadFilter::default()) {
             return Err(Failure::bad_input(
                 "select the jobs with --group, --type, --code or --older-than, or with --all alone for every dead job",
             ));
         }
         Ok(self.filter.of(&self.filter.target.attach().await?))
-    }
-}
-
-impl DeadJobRow {
-    fn new(line: JobLine) -> Self {
-        let problem = Problem::from_bytes(&line.note);
-        Self {
-            group: line.job.group.to_string(),
-            job: line.job.id.to_string(),
-            r#type: line.type_id.to_string(),
-            code: problem.code,
-            message: problem.message,
-            attempts: line.attempts,
-            died_at: line.settled_at.map(|at| time_text(at.as_millis())),
-            bulk: line.bulk.map(|bulk| bulk.to_string()),
-        }
     }
 }
 
@@ -227,12 +179,19 @@ impl DeadJobList {
             return shown;
         }
         let rows = self.jobs.iter().map(|row| {
-            let died_at = row.died_at.clone().unwrap_or_else(|| "–".to_owned());
-            let problem = Problem::new(&row.code, &row.message).to_string();
+            let died_at = row.settled_at.map_or("–".to_owned(), |at| at.to_string());
+            let error = row.error.as_ref().map(|error| Problem::new(&error.code, &error.reason).to_string());
             let attempts = row.attempts.to_string();
-            vec![row.group.clone(), row.job.clone(), row.r#type.clone(), attempts, died_at, problem]
+            vec![
+                row.group.clone(),
+                row.id.clone(),
+                row.r#type.clone(),
+                attempts,
+                died_at,
+                error.unwrap_or_default(),
+            ]
         });
-        let table = tables::texts(&["customer", "job", "type", "attempts", "died", "problem"], rows);
+        let table = tables::texts(&["group", "job", "type", "attempts", "died", "error"], rows);
         format!("{table}\n{shown}")
     }
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use clap::Args;
 use fairlane_core::limits::ENQUEUE_JOBS_MAX;
 use fairlane_core::queue::{Enqueue, InspectQueue, JobReceipt, JobRef, NewJob, SetType, TypePatch};
-use fairlane_core::{Cost, JobId, Level, Rate, TypeId};
+use fairlane_core::{JobId, Rate, TypeId};
 use fairlane_engine::Engine;
 use fairlane_worker::{Context, Event, Pool, Worker, WorkerSettings};
 use tokio::sync::mpsc;
@@ -172,18 +172,16 @@ async fn enqueue(
     let payload: Arc<[u8]> = Arc::from(&br#"{"demo":true}"#[..]);
     let indexes: Vec<usize> = (0..ledger.size(customer)).collect();
     for batch in indexes.chunks(ENQUEUE_JOBS_MAX) {
-        let jobs = batch.iter().map(|index| NewJob {
-            job: JobRef {
-                group: ledger.group_of_jobs(customer).clone(),
-                id: JobId::new(format!("{run}-{customer}-{index}")).expect("a run and numbers make a name"),
-            },
-            type_id: type_id.clone(),
-            level: Level::default(),
-            cost: Cost::default(),
-            payload: payload.clone(),
-            delay_ms: 0,
-            bulk: None,
-            trace: None,
+        let jobs = batch.iter().map(|index| {
+            NewJob::new(
+                JobRef {
+                    group: ledger.group_of_jobs(customer).clone(),
+                    id: JobId::new(format!("{run}-{customer}-{index}"))
+                        .expect("a run and numbers make a name"),
+                },
+                type_id.clone(),
+                payload.clone(),
+            )
         });
         let jobs: Vec<NewJob> = jobs.collect();
         let sent_us = ledger.now_us();

@@ -4,8 +4,8 @@ use std::io::Read;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
+use fairlane::views::EnqueuedView;
 use fairlane::{Error, Job, Level, Trace, parse_duration, parse_time};
-use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::target::QueueTarget;
@@ -60,17 +60,6 @@ pub struct Arguments {
     target: QueueTarget,
 }
 
-/// The JSON form of the result.
-#[derive(Serialize)]
-struct EnqueuedView {
-    group: String,
-    job: String,
-    /// Whether the job is new.
-    created: bool,
-    /// Unfinished jobs of its group that are not leased.
-    backlog: u64,
-}
-
 /// Adds the job and prints its id.
 pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     let payload = payload(&arguments)?;
@@ -92,12 +81,10 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     let fairlane = arguments.target.attach_or_make().await.map_err(|failure| not_sent(failure, &id))?;
     let receipt =
         fairlane.enqueue(job).await.map_err(|error| not_confirmed(error, &arguments.target, &id))?;
-    let (created, backlog) = (receipt.is_created(), receipt.backlog);
-    let job = receipt.accepted()?;
-    let view = EnqueuedView { group: job.group.to_string(), job: job.id.to_string(), created, backlog };
+    let view = EnqueuedView::try_from(receipt)?;
     arguments.target.print(&view, || {
-        let what = if created { "is enqueued" } else { "already exists; nothing was changed" };
-        format!("{} of {} {what}", view.job, view.group)
+        let what = if view.created { "is enqueued" } else { "already exists; nothing was changed" };
+        format!("{} of {} {what}", view.id, view.group)
     })
 }
 

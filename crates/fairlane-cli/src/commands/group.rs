@@ -1,12 +1,13 @@
 //! `fairlane group`: shares and limits of groups.
 
 use clap::{Args, Subcommand};
-use fairlane::{CongestionView, GroupSettings, GroupView, Rate, rate_text};
+use fairlane::views::{GroupLineView, GroupSettingsView, GroupView};
+use fairlane::{GroupId, GroupPatch, Rate, Weight};
 use fairlane_core::limits::WEIGHT_MAX;
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::limit::{Limit, limit_text, number_or_none, rate_or_none, within};
+use crate::limit::{Limit, limit_text, number_or_none, paused, rate_or_none, within};
 use crate::overview::{is_held_up_by_pause, paused_warnings};
 use crate::tables::{self, counted, thousands};
 use crate::target::{QueueTarget, list_length};
@@ -83,57 +84,13 @@ struct SetArguments {
     target: QueueTarget,
 }
 
-#[derive(Serialize)]
-struct SettingsView {
-    group: String,
-    weight: u64,
-    rate: Option<String>,
-    concurrency: Option<u32>,
-    base_priority: i64,
-    paused: bool,
-}
-
-#[derive(Serialize)]
-struct GroupDetails {
-    #[serde(flatten)]
-    settings: SettingsView,
-    backlog: u64,
-    in_flight: u64,
-    waiting: u64,
-    total: u64,
-    done: u64,
-    stored_bytes: u64,
-    congestion: Option<CongestionDetails>,
-}
-
-#[derive(Serialize)]
-struct CongestionDetails {
-    level: &'static str,
-    kept_away: u64,
-    speed: u64,
-    backoff_ms: u64,
-    throttles_per_job: f64,
-    estimated_completion_ms: Option<u64>,
-}
-
+/// The JSON form of the list.
 #[derive(Serialize)]
 struct GroupList {
-    groups: Vec<GroupRow>,
+    groups: Vec<GroupLineView>,
     /// The number of all groups with unfinished jobs.
-    active: u64,
+    active_groups: u64,
     warnings: Vec<String>,
-}
-
-#[derive(Serialize)]
-struct GroupRow {
-    #[serde(flatten)]
-    settings: SettingsView,
-    backlog: u64,
-    in_flight: u64,
-    waiting: u64,
-    total: u64,
-    done: u64,
-    backoff_ms: u64,
 }
 
 /// Runs the subcommand.
@@ -147,42 +104,31 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
 
 async fn show(name: &str, target: &QueueTarget) -> Result<(), Failure> {
     let group = target.attach().await?.group(name);
-    let Some(view) = group.view().await? else {
+    let (Some(view), Some(congestion)) = (group.view().await?, group.congestion().await?) else {
         return Err(Failure::bad_input(format!("there is no group {name}: it has no jobs and no settings")));
     };
-    let details = GroupDetails::new(name, &view, group.congestion().await?);
-    target.print(&details, || details.text())
+    let name = GroupId::new(name).map_err(fairlane::Error::from)?;
+    let view = GroupView::new(&name, view, &congestion);
+    target.print(&view, || text(&view))
 }
 
 async fn set(arguments: SetArguments) -> Result<(), Failure> {
-    let SetArguments { weight, rate, concurrency, base_priority, pause, resume, reset_congestion, .. } =
-        arguments;
-    let nothing = weight.is_none() && rate.is_none() && concurrency.is_none() && base_priority.is_none();
-    if nothing && !pause && !resume && !reset_congestion {
+    let patch = GroupPatch {
+        weight: arguments.weight.map(Weight::new).transpose().map_err(fairlane::Error::from)?,
+        rate: arguments.rate.map(Option::from),
+        concurrency: arguments.concurrency.map(Option::from),
+        base_priority: arguments.base_priority,
+        paused: paused(arguments.pause, arguments.resume),
+    };
+    if patch == GroupPatch::default() && !arguments.reset_congestion {
         return Err(Failure::bad_input("nothing to set; give a setting, such as --weight 3 or --pause"));
     }
-    let mut group = arguments.target.attach_or_make().await?.group(&arguments.group);
-    if let Some(weight) = weight {
-        group = group.weight(weight);
+    let mut group = arguments.target.attach_or_make().await?.group(&arguments.group).patch(patch);
+    if arguments.reset_congestion {
+        group = group.reset_congestion();
     }
-    group = match rate {
-        Some(Limit::At(rate)) => group.rate(rate),
-        Some(Limit::None) => group.no_rate(),
-        None => group,
-    };
-    group = match concurrency {
-        Some(Limit::At(concurrency)) => group.concurrency(concurrency),
-        Some(Limit::None) => group.no_concurrency(),
-        None => group,
-    };
-    if let Some(base_priority) = base_priority {
-        group = group.base_priority(base_priority);
-    }
-    group = if pause { group.pause() } else { group };
-    group = if resume { group.resume() } else { group };
-    group = if reset_congestion { group.reset_congestion() } else { group };
-    let settings = SettingsView::new(&arguments.group, &group.apply().await?);
-    arguments.target.print(&settings, || tables::prose(&settings.text()))
+    let settings = group.apply().await?.into();
+    arguments.target.print(&settings, || tables::prose(&settings_text(&arguments.group, &settings)))
 }
 
 async fn list(limit: usize, target: &QueueTarget) -> Result<(), Failure> {
@@ -194,104 +140,60 @@ async fn list(limit: usize, target: &QueueTarget) -> Result<(), Failure> {
         let Some(last) = page.last() else { break };
         after = Some(last.group.clone());
         paused.extend(page.iter().filter(|line| is_held_up_by_pause(line)).cloned());
-        groups.extend(page.into_iter().map(|line| GroupRow {
-            settings: SettingsView::new(&line.group.to_string(), &line.settings),
-            backlog: line.backlog,
-            in_flight: line.in_flight,
-            waiting: line.waiting,
-            total: line.total,
-            done: line.done,
-            backoff_ms: line.backoff_ms,
-        }));
+        groups.extend(page.into_iter().map(GroupLineView::from));
     }
     let warnings = paused_warnings(&paused);
-    let list = GroupList { groups, active: fairlane.queue_view().await?.active_groups, warnings };
+    let active_groups = fairlane.queue_view().await?.active_groups;
+    let list = GroupList { groups, active_groups, warnings };
     target.print(&list, || list.text())
 }
 
-impl SettingsView {
-    fn new(group: &str, settings: &GroupSettings) -> Self {
-        Self {
-            group: group.to_owned(),
-            weight: settings.weight.get(),
-            rate: settings.rate.map(rate_text),
-            concurrency: settings.concurrency,
-            base_priority: settings.base_priority,
-            paused: settings.paused,
-        }
-    }
-
-    fn text(&self) -> String {
-        let paused = if self.paused { "paused, " } else { "" };
-        format!(
-            "{}: {paused}weight {}, rate {}, concurrency {}, base priority {}",
-            self.group,
-            self.weight,
-            limit_text(self.rate.as_ref()),
-            limit_text(self.concurrency.as_ref()),
-            self.base_priority
-        )
-    }
+fn settings_text(group: &str, settings: &GroupSettingsView) -> String {
+    let paused = if settings.paused { "paused, " } else { "" };
+    format!(
+        "{group}: {paused}weight {}, rate {}, concurrency {}, base priority {}",
+        settings.weight,
+        limit_text(settings.rate.as_ref()),
+        limit_text(settings.concurrency.as_ref()),
+        settings.base_priority
+    )
 }
 
-impl GroupDetails {
-    fn new(group: &str, view: &GroupView, congestion: Option<CongestionView>) -> Self {
-        let congestion = congestion.map(|view| CongestionDetails {
-            level: view.level.as_str(),
-            kept_away: view.waiting,
-            speed: view.speed,
-            backoff_ms: view.backoff_ms,
-            throttles_per_job: view.throttles_per_job(),
-            estimated_completion_ms: view.estimated_completion_ms(),
-        });
-        Self {
-            settings: SettingsView::new(group, &view.settings),
-            backlog: view.backlog,
-            in_flight: view.in_flight,
-            waiting: view.waiting,
-            total: view.total,
-            done: view.done,
-            stored_bytes: view.stored_bytes,
-            congestion,
-        }
-    }
-
-    fn text(&self) -> String {
-        let counts = format!(
-            "{} waiting ({} not due yet), {} running, {} of {} done since the group was last idle\n  \
-             {} stored, including finished jobs",
-            thousands(self.backlog),
-            thousands(self.waiting),
-            thousands(self.in_flight),
-            thousands(self.done),
-            thousands(self.total),
-            tables::bytes(self.stored_bytes)
-        );
-        let congestion = self.congestion.as_ref().map(|view| {
-            format!("\n  congestion {}, {:.2} throttles per job", view.level, view.throttles_per_job)
-        });
-        tables::prose(&format!("{}\n  {counts}{}", self.settings.text(), congestion.unwrap_or_default()))
-    }
+fn text(view: &GroupView) -> String {
+    tables::prose(&format!(
+        "{}\n  backlog {} ({} waiting), {} in flight, {} of {} done since the group was last idle\n  \
+         {} stored, including finished jobs\n  congestion {}, {:.2} throttles per job",
+        settings_text(&view.group, &view.settings),
+        thousands(view.backlog),
+        thousands(view.waiting),
+        thousands(view.in_flight),
+        thousands(view.done),
+        thousands(view.total),
+        tables::bytes(view.stored_bytes),
+        view.congestion.level,
+        view.congestion.throttles_per_job
+    ))
 }
 
 impl GroupList {
     fn text(&self) -> String {
         let shown = thousands(self.groups.len() as u64);
-        let summary = format!("{shown} of {} with unfinished jobs.", counted(self.active, "group"));
+        let summary = format!("{shown} of {} with unfinished jobs.", counted(self.active_groups, "group"));
         if self.groups.is_empty() {
             return summary;
         }
-        let rows = self.groups.iter().map(|row| {
-            let done = format!("{} of {}", thousands(row.done), thousands(row.total));
-            let counts = [row.backlog, row.waiting, row.in_flight].map(thousands);
-            let settings = &row.settings;
+        let rows = self.groups.iter().map(|line| {
+            let done = format!("{} of {}", thousands(line.done), thousands(line.total));
+            let counts = [line.backlog, line.waiting, line.in_flight].map(thousands);
+            let settings = &line.settings;
             let rate = limit_text(settings.rate.as_ref());
             let paused = if settings.paused { "paused" } else { "–" };
             let limits = vec![done, settings.weight.to_string(), rate, paused.to_owned()];
-            [vec![settings.group.clone()], counts.to_vec(), limits].concat()
+            [vec![line.group.clone()], counts.to_vec(), limits].concat()
         });
-        let header = ["customer", "backlog", "not due", "running", "done", "weight", "rate", "paused"];
+        let header = ["group", "backlog", "waiting", "in flight", "done", "weight", "rate", "paused"];
         let warnings: String = self.warnings.iter().map(|text| format!("\nwarning: {text}")).collect();
-        format!("{}\n{summary}{warnings}", tables::texts(&header, rows))
+        let optional = ["weight", "waiting", "in flight", "rate", "paused"];
+        format!("{}\n{summary}{warnings}", tables::texts_within(&header, &optional, rows))
     }
 }

@@ -1,11 +1,14 @@
 //! `fairlane type`: job types and the limits of their downstreams.
 
+use std::fmt::Display;
+
 use clap::{Args, Subcommand};
-use fairlane::{Fairlane, Rate, TypeSettings, TypeView, rate_text, time_text};
+use fairlane::views::{TypeSettingsView, TypeView};
+use fairlane::{Micros, Rate, TypeId, TypePatch, TypeSettings, rate_text, time_text};
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::limit::{Limit, limit_text, number_or_none, rate_now_text, rate_or_none};
+use crate::limit::{Limit, limit_text, number_or_none, paused, rate_now_text, rate_or_none};
 use crate::tables::{self, counted, thousands};
 use crate::target::QueueTarget;
 
@@ -84,34 +87,10 @@ struct SetArguments {
     target: QueueTarget,
 }
 
-#[derive(Serialize)]
-struct SettingsView {
-    r#type: String,
-    rate: Option<String>,
-    concurrency: Option<u32>,
-    max_retry_count: Option<u32>,
-    paused: bool,
-}
-
-#[derive(Serialize)]
-struct TypeDetails {
-    #[serde(flatten)]
-    settings: SettingsView,
-    in_flight: u64,
-    ready: u64,
-    active_lanes: u64,
-    /// The effective rate, below the configured one after rejections of the downstream.
-    rate_now_per_second: Option<f64>,
-    #[serde(skip)]
-    rate_now: Option<String>,
-    closed_until: Option<String>,
-    answers_last_second: u64,
-    asked_at: Option<String>,
-}
-
+/// The JSON form of the list.
 #[derive(Serialize)]
 struct TypeList {
-    types: Vec<TypeDetails>,
+    types: Vec<TypeView>,
 }
 
 /// Runs the subcommand.
@@ -125,11 +104,11 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
 }
 
 async fn show(name: &str, target: &QueueTarget) -> Result<(), Failure> {
-    let fairlane = target.attach().await?;
-    let Some(details) = TypeDetails::find(&fairlane, name).await? else {
+    let Some(view) = target.attach().await?.job_type(name).view().await? else {
         return Err(Failure::bad_input(format!("there is no type {name}: it has no jobs and no settings")));
     };
-    target.print(&details, || tables::prose(&details.text()))
+    let name = TypeId::new(name).map_err(fairlane::Error::from)?;
+    target.print(&TypeView::new(&name, &view), || tables::prose(&text(&name, &view)))
 }
 
 /// The JSON form of the result of `type remove`.
@@ -148,122 +127,80 @@ async fn remove(name: &str, target: &QueueTarget) -> Result<(), Failure> {
 }
 
 async fn set(arguments: SetArguments) -> Result<(), Failure> {
-    let SetArguments { rate, concurrency, max_retry_count, pause, resume, .. } = arguments;
-    if rate.is_none() && concurrency.is_none() && max_retry_count.is_none() && !pause && !resume {
+    let patch = TypePatch {
+        rate: arguments.rate.map(Option::from),
+        concurrency: arguments.concurrency.map(Option::from),
+        paused: paused(arguments.pause, arguments.resume),
+        max_retry_count: arguments.max_retry_count.map(Option::from),
+    };
+    if patch == TypePatch::default() {
         return Err(Failure::bad_input("nothing to set; give a setting, such as --rate 50/s or --pause"));
     }
-    let mut job_type = arguments.target.attach_or_make().await?.job_type(&arguments.job_type);
-    job_type = match rate {
-        Some(Limit::At(rate)) => job_type.rate(rate),
-        Some(Limit::None) => job_type.no_rate(),
-        None => job_type,
-    };
-    job_type = match concurrency {
-        Some(Limit::At(concurrency)) => job_type.concurrency(concurrency),
-        Some(Limit::None) => job_type.no_concurrency(),
-        None => job_type,
-    };
-    job_type = match max_retry_count {
-        Some(Limit::At(count)) => job_type.max_retry_count(count),
-        Some(Limit::None) => job_type.default_max_retry_count(),
-        None => job_type,
-    };
-    job_type = if pause { job_type.pause() } else { job_type };
-    job_type = if resume { job_type.resume() } else { job_type };
-    let settings = SettingsView::new(&arguments.job_type, &job_type.apply().await?);
-    arguments.target.print(&settings, || tables::prose(&settings.text()))
+    let job_type = arguments.target.attach_or_make().await?.job_type(&arguments.job_type).patch(patch);
+    let settings = job_type.apply().await?;
+    let view = TypeSettingsView::from(&settings);
+    arguments.target.print(&view, || tables::prose(&settings_text(&arguments.job_type, &settings)))
 }
 
 async fn list(target: &QueueTarget) -> Result<(), Failure> {
-    let fairlane = target.attach().await?;
-    let mut types = Vec::new();
-    for type_id in fairlane.queue_view().await?.types {
-        types.extend(TypeDetails::find(&fairlane, &type_id.to_string()).await?);
-    }
-    let list = TypeList { types };
+    let types = target.attach().await?.state().await?.types;
+    let list = TypeList { types: types.iter().map(|(name, view)| TypeView::new(name, view)).collect() };
     target.print(&list, || {
-        if list.types.is_empty() {
+        if types.is_empty() {
             return "There are no types.".to_owned();
         }
-        tables::texts(
-            &["type", "rate", "now", "concurrency", "retries", "running", "paused"],
-            list.types.iter().map(TypeDetails::row),
+        tables::texts_within(
+            &["type", "rate", "now", "concurrency", "retries", "in flight", "paused"],
+            &["in flight", "retries", "concurrency"],
+            types.iter().map(|(name, view)| row(name, view)),
         )
     })
 }
 
-impl SettingsView {
-    fn new(name: &str, settings: &TypeSettings) -> Self {
-        Self {
-            r#type: name.to_owned(),
-            rate: settings.rate.map(rate_text),
-            concurrency: settings.concurrency,
-            max_retry_count: settings.max_retry_count,
-            paused: settings.paused,
-        }
-    }
-
-    fn text(&self) -> String {
-        format!(
-            "{}: {}rate {}, concurrency {}, retries {}",
-            self.r#type,
-            if self.paused { "paused, " } else { "" },
-            limit_text(self.rate.as_ref()),
-            limit_text(self.concurrency.as_ref()),
-            self.retries()
-        )
-    }
-
-    fn retries(&self) -> String {
-        self.max_retry_count.map_or("queue default".to_owned(), |count| count.to_string())
-    }
+fn settings_text(name: impl Display, settings: &TypeSettings) -> String {
+    format!(
+        "{name}: {}rate {}, concurrency {}, retries {}",
+        if settings.paused { "paused, " } else { "" },
+        limit_text(settings.rate.map(rate_text).as_ref()),
+        limit_text(settings.concurrency.as_ref()),
+        retries(settings)
+    )
 }
 
-impl TypeDetails {
-    async fn find(fairlane: &Fairlane, name: &str) -> Result<Option<Self>, Failure> {
-        Ok(fairlane.job_type(name).view().await?.map(|view| Self::new(name, &view)))
-    }
+fn retries(settings: &TypeSettings) -> String {
+    settings.max_retry_count.map_or("queue default".to_owned(), |count| count.to_string())
+}
 
-    fn new(name: &str, view: &TypeView) -> Self {
-        Self {
-            settings: SettingsView::new(name, &view.settings),
-            in_flight: view.in_flight,
-            ready: view.ready,
-            active_lanes: view.active_lanes.iter().sum(),
-            rate_now_per_second: view.rate_milli.map(|milli| milli as f64 / 1000.0),
-            rate_now: view.rate_milli.map(|milli| rate_now_text(milli, view.settings.rate)),
-            closed_until: view.closed_until.map(|until| time_text(until.as_millis())),
-            answers_last_second: view.answers,
-            asked_at: view.asked_at.map(|at| time_text(at.as_millis())),
-        }
-    }
+fn rate_now(view: &fairlane::TypeView) -> Option<String> {
+    view.rate_milli.map(|milli| rate_now_text(milli, view.settings.rate))
+}
 
-    fn text(&self) -> String {
-        let mut lines = vec![self.settings.text()];
-        lines.push(format!(
-            "  {} running, {} answered in the last second, {} in fair order",
-            thousands(self.in_flight),
-            thousands(self.answers_last_second),
-            counted(self.active_lanes, "lane")
-        ));
-        lines.extend(self.rate_now.as_ref().map(|rate| format!("  effective rate {rate}")));
-        lines.extend(
-            self.closed_until.as_ref().map(|until| format!("  closed by its downstream until {until}")),
-        );
-        let requested = self.asked_at.as_deref().unwrap_or("never");
-        lines.push(format!("  last requested by a worker: {requested}"));
-        lines.join("\n")
-    }
+fn text(name: &TypeId, view: &fairlane::TypeView) -> String {
+    let time = |at: Micros| time_text(at.as_millis());
+    let mut lines = vec![settings_text(name, &view.settings)];
+    lines.push(format!(
+        "  {} in flight, {} answered in the last second, {} in fair order",
+        thousands(view.in_flight),
+        thousands(view.answers),
+        counted(view.active_lanes.iter().sum(), "lane")
+    ));
+    lines.extend(rate_now(view).map(|rate| format!("  effective rate {rate}")));
+    let until = view.closed_until.map(time);
+    lines.extend(until.map(|until| format!("  closed by its downstream until {until}")));
+    let requested = view.asked_at.map_or("never".to_owned(), time);
+    lines.push(format!("  last requested by a worker: {requested}"));
+    lines.join("\n")
+}
 
-    fn row(&self) -> Vec<String> {
-        vec![
-            self.settings.r#type.clone(),
-            limit_text(self.settings.rate.as_ref()),
-            limit_text(self.rate_now.as_ref()),
-            limit_text(self.settings.concurrency.as_ref()),
-            self.settings.retries(),
-            thousands(self.in_flight),
-            if self.settings.paused { "yes" } else { "no" }.to_owned(),
-        ]
-    }
+fn row(name: &TypeId, view: &fairlane::TypeView) -> Vec<String> {
+    let settings = &view.settings;
+    vec![
+        name.to_string(),
+        limit_text(settings.rate.map(rate_text).as_ref()),
+        limit_text(rate_now(view).as_ref()),
+        limit_text(settings.concurrency.as_ref()),
+        retries(settings),
+        thousands(view.in_flight),
+        if settings.paused { "yes" } else { "no" }.to_owned(),
+    ]
 }

@@ -41,7 +41,8 @@ pub struct Arguments {
 enum Action {
     /// Creates a key and prints it once
     #[command(
-        after_help = "Example:\n  fairlane key create --name nightly-import --role producer --group customer-7"
+        after_help = "Example:\n  fairlane key create --name nightly-import --role producer --group customer-7\n\n\
+                      From the first key on, every client needs one, also on the same machine."
     )]
     Create(CreateArguments),
     /// Lists all keys, including revoked ones
@@ -213,7 +214,7 @@ impl KeyFileTarget {
         let nearby = config::nearby().map_err(Failure::bad_input)?;
         let engine = discovery::configured_or_local().map_err(Failure::bad_input)?;
         let folder = || directory_of(&engine).unwrap_or_else(|| DATA.into());
-        Ok(KeyFile::at(nearby.keys.unwrap_or_else(|| in_folder(&folder()))))
+        Ok(KeyFile::at(nearby.keys().unwrap_or_else(|| in_folder(&folder()))))
     }
 
     fn print(&self, value: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), Failure> {

@@ -9,7 +9,7 @@ use fairlane_core::queue::{QueueSet, SetQueue, Settings};
 use serde::Serialize;
 
 use super::work::store::DISCIPLINE_IN_USE;
-use crate::config::{queue_settings, set_queue};
+use crate::config::{Field, parse_queue, queue_settings};
 use crate::failure::Failure;
 use crate::tables;
 use crate::target::QueueTarget;
@@ -52,7 +52,7 @@ enum Action {
 /// The JSON form of the result: the exact values.
 #[derive(Serialize)]
 struct SettingsView {
-    settings: BTreeMap<&'static str, String>,
+    settings: BTreeMap<String, String>,
 }
 
 /// Runs the subcommand.
@@ -68,15 +68,10 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
 
 async fn set(pairs: Vec<(String, String)>, target: &QueueTarget) -> Result<(), Failure> {
     // Finds invalid keys and values before the queue is opened.
-    let mut standard = Settings::default();
-    for (key, value) in &pairs {
-        set_queue(&mut standard, key, value).map_err(Failure::bad_input)?;
-    }
+    let changes = parse_queue(pairs).map_err(Failure::bad_input)?;
     let fairlane = target.attach_or_make().await?;
     let mut settings = fairlane.queue_view().await?.settings;
-    for (key, value) in &pairs {
-        set_queue(&mut settings, key, value).map_err(Failure::bad_input)?;
-    }
+    changes.apply(&mut settings);
     let command = SetQueue { settings: settings.clone() };
     match fairlane.engine().call(command).await.map_err(fairlane::Error::from)? {
         QueueSet::Set => print(target, &settings),
@@ -87,7 +82,10 @@ async fn set(pairs: Vec<(String, String)>, target: &QueueTarget) -> Result<(), F
 fn print(target: &QueueTarget, settings: &Settings) -> Result<(), Failure> {
     let values = queue_settings(settings);
     let view = SettingsView { settings: values.iter().cloned().collect() };
-    let rows = values.into_iter().map(|(key, value)| vec![key.to_owned(), readable(key, value)]);
+    let rows = values.into_iter().map(|(key, value)| {
+        let value = readable(&key, value);
+        vec![key, value]
+    });
     target.print(&view, || tables::texts(&["key", "value"], rows))
 }
 

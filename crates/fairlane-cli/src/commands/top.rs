@@ -53,7 +53,7 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     let fairlane = target.attach().await?;
     let first = Overview::take(&fairlane, GROUPS_MAX, false).await?;
     if target.json {
-        return output::print_json(&StatusView::new(&target, fairlane.engine().name(), &first));
+        return output::print_json(&StatusView::new(&target, &first));
     }
     let mut frame = Frame::new(format!("{} ({})", target.address(), fairlane.engine().name()), first);
     if !std::io::stdout().is_terminal() {

@@ -1,12 +1,10 @@
 //! `fairlane why`: why a job is not running.
 
 use clap::Args;
-use fairlane_core::queue::{Explain, Explanation, JobRef};
-use fairlane_core::{GroupId, JobId};
-use serde::Serialize;
+use fairlane::views::ExplanationView;
+use fairlane::{GroupId, JobId};
 
 use crate::failure::Failure;
-use crate::output;
 use crate::tables;
 use crate::target::QueueTarget;
 
@@ -31,60 +29,22 @@ pub struct Arguments {
     target: QueueTarget,
 }
 
-/// The JSON form of the result.
-#[derive(Serialize)]
-struct ExplanationView {
-    group: String,
-    job: String,
-    state: &'static str,
-    reason: &'static str,
-    sentence: String,
-    /// An estimate of the time until the job starts, in milliseconds.
-    starts_in_ms: Option<u64>,
-    facts: Vec<Fact>,
-}
-
-#[derive(Serialize)]
-struct Fact {
-    about: &'static str,
-    text: String,
-}
-
 /// Explains the state of the job.
 pub async fn run(arguments: Arguments) -> Result<(), Failure> {
-    let fairlane = arguments.target.attach().await?;
-    let engine = fairlane.engine();
-    let job = JobRef { group: arguments.group, id: arguments.job };
-    let explained = engine.call(Explain { job: job.clone() }).await?;
-    let Some(explanation) = explained.0 else {
-        let JobRef { group, id } = job;
+    let Arguments { group, job, target } = arguments;
+    let explanation = target.attach().await?.job(&group, &job).explain().await?;
+    let Some(explanation) = explanation else {
         return Err(Failure::bad_input(format!(
-            "{group} has no job {id} at {}; it was never enqueued, or it ended and is past its retention",
-            arguments.target.address()
+            "{group} has no job {job} at {}; it was never enqueued, or it ended and is past its retention",
+            target.address()
         )));
     };
-    let view = ExplanationView::new(&explanation);
-    if arguments.target.json { output::print_json(&view) } else { output::print(&view.text()) }
+    let view = ExplanationView::from(&explanation);
+    target.print(&view, || text(&view))
 }
 
-impl ExplanationView {
-    fn new(explanation: &Explanation) -> Self {
-        let job = &explanation.job;
-        let facts = explanation.facts().into_iter();
-        Self {
-            group: job.job.group.to_string(),
-            job: job.job.id.to_string(),
-            state: job.state.as_str(),
-            reason: explanation.reason().as_str(),
-            sentence: explanation.sentence(),
-            starts_in_ms: explanation.starts_in_us().map(|us| us / 1000),
-            facts: facts.map(|(about, text)| Fact { about, text }).collect(),
-        }
-    }
-
-    /// The sentence, and the facts under it.
-    fn text(&self) -> String {
-        let facts = tables::facts(self.facts.iter().map(|fact| (fact.about, fact.text.as_str())));
-        format!("{}\n\n{facts}", tables::prose(&self.sentence))
-    }
+/// The sentence, and the facts under it.
+fn text(view: &ExplanationView) -> String {
+    let facts = tables::facts(view.facts.iter().map(|fact| (fact.about, fact.text.as_str())));
+    format!("{}\n\n{facts}", tables::prose(&view.sentence))
 }

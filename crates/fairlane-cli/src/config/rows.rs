@@ -1,19 +1,24 @@
 //! The configuration as rows, one per value.
 
+use fairlane_core::queue::Settings;
 use fairlane_engine::without_user;
 use serde::Serialize;
 use toml::de::{DeTable, DeValue};
 
-use super::errors::line_of;
-use super::layers::{Merged, Origin};
-use super::lists::{ServerConfig, WorkerConfig};
-use super::{DATA, Settings};
+use super::DATA;
+use super::sources::Sources;
+use super::tables::{QueueTable, ServerConfig, ServerTable, WorkerConfig, WorkerTable, rows_of};
 use crate::discovery;
 
 /// Replaces a value that may be secret.
 const MASK: &str = "…";
 /// Keys whose values, including nested ones, may be secret.
 const SECRET: [&str; 4] = ["headers", "environment", "secrets", "group_secrets"];
+
+/// The source of a value that is not configured.
+const DEFAULT: &str = "default";
+/// The source of a setting that is not configured, which the queue keeps.
+const STORED: &str = "stored in the queue";
 
 /// A value and its source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -29,98 +34,83 @@ pub struct Row {
 /// All rows, in the order of the document.
 pub fn all(
     text: &str,
-    file: &str,
-    engine: Option<&(String, Origin)>,
-    server: &Merged<ServerConfig>,
-    queue: &Merged<Settings>,
-    worker: &Merged<WorkerConfig>,
+    sources: &Sources,
+    engine: Option<&str>,
+    server: &ServerConfig,
+    queue: &Settings,
+    worker: &WorkerConfig,
 ) -> Vec<Row> {
-    let mut rows = match engine {
-        Some((url, origin)) => vec![engine_row(url, origin.label(file))],
-        None => default_engine(),
+    let mut rows = match (engine, sources.label(&["engine".to_owned()])) {
+        (Some(url), Some(origin)) => vec![engine_row(url, origin)],
+        _ => default_engine(),
     };
-    rows.extend(table_rows(server, file, &Origin::Default));
-    rows.extend(table_rows(queue, file, &Origin::Queue));
-    rows.extend(table_rows(worker, file, &Origin::Default));
+    rows.extend(table_rows(sources, rows_of::<_, ServerTable>("server", server), DEFAULT));
+    rows.extend(table_rows(sources, rows_of::<_, QueueTable>("queue", queue), STORED));
+    rows.extend(table_rows(sources, rows_of::<_, WorkerTable>("worker", worker), DEFAULT));
     if let Ok(table) = DeTable::parse(text) {
         for (key, value) in table.get_ref() {
             if matches!(key.get_ref().as_ref(), "types" | "callbacks") {
-                add_file_rows(text, file, key.get_ref(), value.get_ref(), &mut rows);
+                add_file_rows(text, sources, &[key.get_ref().to_string()], value.get_ref(), &mut rows);
             }
         }
     }
     rows
 }
 
-fn engine_row(url: &str, origin: String) -> Row {
-    Row { key: "engine".to_owned(), value: without_user(url), origin }
+fn engine_row(url: &str, origin: impl Into<String>) -> Row {
+    Row { key: "engine".to_owned(), value: without_user(url), origin: origin.into() }
 }
 
 /// The default addresses: a server creates its queue, a worker searches for one.
 fn default_engine() -> Vec<Row> {
     let served = format!("dir:{DATA}");
     match discovery::local() {
-        DATA => vec![engine_row(&served, Origin::Default.label(""))],
-        other => vec![
-            engine_row(&served, "default of serve".to_owned()),
-            engine_row(
-                other,
-                format!("default of work, unless {DATA} contains a queue or a server runs here"),
-            ),
-        ],
+        DATA => vec![engine_row(&served, DEFAULT)],
+        other => {
+            let searched = format!("default of work, unless {DATA} contains a queue or a server runs here");
+            vec![engine_row(&served, "default of serve"), engine_row(other, searched)]
+        }
     }
 }
 
-/// Every key of a table; values that are not configured come from `otherwise`.
-fn table_rows<T>(merged: &Merged<T>, file: &str, otherwise: &Origin) -> Vec<Row> {
-    let row = |setting: &super::setting::Setting<T>| {
-        let origin = merged.origin(setting.key).unwrap_or(otherwise);
-        let value = match origin {
-            Origin::Queue => "–".to_owned(),
-            _ => (setting.show)(&merged.value),
-        };
-        Row { key: format!("{}.{}", merged.table, setting.key), value, origin: origin.label(file) }
-    };
-    merged.list.iter().map(row).collect()
+/// The rows of a table; a value that is not configured comes from `otherwise`.
+fn table_rows(sources: &Sources, rows: Vec<(String, String)>, otherwise: &str) -> impl Iterator<Item = Row> {
+    rows.into_iter().map(move |(key, value)| {
+        let path: Vec<String> = key.split('.').map(str::to_owned).collect();
+        match sources.label(&path) {
+            Some(origin) => Row { key, value, origin },
+            None if otherwise == STORED => Row { key, value: "–".to_owned(), origin: STORED.to_owned() },
+            None => Row { key, value, origin: otherwise.to_owned() },
+        }
+    })
 }
 
 /// Appends the values below a key as they are written in the file.
-fn add_file_rows(text: &str, file: &str, path: &str, value: &DeValue<'_>, rows: &mut Vec<Row>) {
+fn add_file_rows(text: &str, sources: &Sources, path: &[String], value: &DeValue<'_>, rows: &mut Vec<Row>) {
     let DeValue::Table(table) = value else { return };
     for (key, value) in table {
-        let name = key.get_ref();
-        let path = format!("{path}.{name}");
-        if let DeValue::Table(_) = value.get_ref()
-            && !is_secret(name)
-        {
-            add_file_rows(text, file, &path, value.get_ref(), rows);
-            continue;
-        }
-        let span = value.span();
-        let shown = match name.as_ref() {
-            name if is_secret(name) => MASK.to_owned(),
-            "http" => value.get_ref().as_str().map_or(MASK.to_owned(), origin_of),
-            _ => text[span.clone()].trim_matches('"').to_owned(),
+        let name = key.get_ref().as_ref();
+        let path = [path, &[name.to_owned()]].concat();
+        let shown = match value.get_ref() {
+            _ if SECRET.contains(&name) => MASK.to_owned(),
+            DeValue::Table(_) => {
+                add_file_rows(text, sources, &path, value.get_ref(), rows);
+                continue;
+            }
+            url if name == "http" => url.as_str().map_or(MASK.to_owned(), origin_of),
+            _ => text[value.span()].trim_matches('"').to_owned(),
         };
         rows.push(Row {
-            key: path,
+            key: path.join("."),
             value: shown,
-            origin: Origin::File(line_of(text, span.start)).label(file),
+            origin: sources.label(&path).unwrap_or_default(),
         });
     }
 }
 
-fn is_secret(name: &str) -> bool {
-    SECRET.contains(&name)
-}
-
 /// The scheme and host of a URL; its user, path and query may be secret.
 fn origin_of(url: &str) -> String {
-    match url.split_once("://") {
-        Some((scheme, rest)) => {
-            let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
-            format!("{}/{MASK}", without_user(&format!("{scheme}://{host}")))
-        }
-        None => MASK.to_owned(),
-    }
+    let Some((scheme, rest)) = url.split_once("://") else { return MASK.to_owned() };
+    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    format!("{}/{MASK}", without_user(&format!("{scheme}://{host}")))
 }

@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fairlane_core::limits::ATTEMPTS_MAX;
 use fairlane_core::{GroupId, Rate, TypeId};
 use fairlane_targets::{
     AddressRule, CALLBACK_MAX_RETRY_COUNT, CallbackSettings, CommandSettings, CommandTarget, HttpSettings,
-    HttpTarget, Secret,
+    HttpTarget,
 };
 use fairlane_worker::{CALLBACK_TYPE, RetryPolicy, TypeOptions};
 use serde::Deserialize;
 
-use super::text::{RateText, Text};
+use super::tables::RetryTable;
+use super::values::{Field, Lasting, RateOrNone, Retries, SecretText, Text, Whole};
 
 /// The configuration of one type.
 #[derive(Debug)]
@@ -57,63 +57,43 @@ impl CallbackConfig {
     }
 }
 
-fn ms(written: Option<u64>, standard: Duration) -> Duration {
-    written.map_or(standard, Duration::from_millis)
-}
-
+/// The keys of `[types.NAME]`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RetryTable {
-    base_ms: Option<u64>,
-    cap_ms: Option<u64>,
-}
-
-impl RetryTable {
-    fn over(self, standard: RetryPolicy) -> Result<RetryPolicy, String> {
-        let policy =
-            RetryPolicy { base: ms(self.base_ms, standard.base), cap: ms(self.cap_ms, standard.cap) };
-        if policy.base > policy.cap {
-            let (base, cap) = (policy.base.as_millis(), policy.cap.as_millis());
-            return Err(format!("retry: base_ms is {base} and must not be above cap_ms, which is {cap}"));
-        }
-        Ok(policy)
-    }
-}
-
-/// A table `[types.NAME]`; everything but its name is checked.
-#[derive(Deserialize)]
-#[serde(try_from = "TypeTable")]
-pub struct CheckedType {
-    target: Target,
-    options: TypeOptions,
-    rate: Option<Option<Rate>>,
-    max_retry_count: Option<u32>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct TypeTable {
+pub struct TypeTable {
     http: Option<Text>,
     command: Option<Vec<String>>,
     headers: Option<BTreeMap<String, Text>>,
     content_type: Option<String>,
-    connect_timeout_ms: Option<u64>,
+    connect_timeout_ms: Option<Lasting>,
     directory: Option<PathBuf>,
     environment: Option<BTreeMap<String, Text>>,
-    concurrency: Option<usize>,
-    rate: Option<RateText>,
-    timeout_ms: Option<u64>,
-    max_retry_count: Option<u32>,
+    concurrency: Option<Whole<usize>>,
+    rate: Option<RateOrNone>,
+    timeout_ms: Option<Lasting>,
+    max_retry_count: Option<Retries>,
     retry: Option<RetryTable>,
 }
 
-impl TryFrom<TypeTable> for CheckedType {
-    type Error = String;
-
-    fn try_from(mut table: TypeTable) -> Result<Self, String> {
-        let target = match (table.http.take(), table.command.take()) {
-            (Some(url), None) => Target::Http(table.http_settings(url)?),
-            (None, Some(command)) => Target::Command(table.command_settings(command)?),
+impl TypeTable {
+    /// Checks the table. The timeout of an HTTP request is that of an attempt.
+    pub fn checked(mut self, type_id: &TypeId, job_timeout: Duration) -> Result<TypeConfig, String> {
+        if *type_id == callback_type() {
+            return Err("callbacks are configured in [callbacks]".to_owned());
+        }
+        let retry = self.retry.take().map(|retry| over(Some(&retry), RetryPolicy::default()));
+        let options = TypeOptions {
+            concurrency: self.concurrency.as_ref().map(|concurrency| concurrency.0),
+            own_slots: false,
+            timeout: self.timeout_ms.as_ref().map(|timeout| timeout.0),
+            retry,
+        };
+        options.check()?;
+        options.retry.as_ref().map_or(Ok(()), check_retry)?;
+        let (rate, max_retry_count) = (self.rate.take().map(|rate| rate.0), self.max_retry_count.take());
+        let target = match (self.http.take(), self.command.take()) {
+            (Some(url), None) => self.http_target(url.0, options.timeout.unwrap_or(job_timeout))?,
+            (None, Some(command)) => self.command_target(command)?,
             (None, None) => {
                 return Err("a target is required: http = \"https://…\" or command = [\"program\", …]".into());
             }
@@ -121,140 +101,97 @@ impl TryFrom<TypeTable> for CheckedType {
                 return Err("a type has one target: http and command are mutually exclusive".into());
             }
         };
-        let options = TypeOptions {
-            concurrency: table.concurrency,
-            own_slots: false,
-            timeout: table.timeout_ms.map(Duration::from_millis),
-            retry: table.retry.map(|retry| retry.over(RetryPolicy::default())).transpose()?,
-        };
-        options.check()?;
-        check_retries(table.max_retry_count)?;
-        let rate = table.rate.map(|rate| rate.0);
-        Ok(Self { target, options, rate, max_retry_count: table.max_retry_count })
+        let max_retry_count = max_retry_count.map(|count| count.0);
+        Ok(TypeConfig { type_id: type_id.clone(), target, options, rate, max_retry_count })
     }
-}
 
-impl TypeTable {
-    fn http_settings(&self, url: Text) -> Result<HttpSettings, String> {
-        refuse(
-            "command",
-            &[("directory", self.directory.is_some()), ("environment", self.environment.is_some())],
-        )?;
-        let standard = HttpSettings::new(url.0);
-        let settings = HttpSettings {
-            content_type: self.content_type.clone().unwrap_or(standard.content_type),
-            headers: pairs(self.headers.as_ref()),
-            connect_timeout: ms(self.connect_timeout_ms, standard.connect_timeout),
-            ..HttpSettings::new(standard.url)
-        };
+    fn http_target(self, url: String, timeout: Duration) -> Result<Target, String> {
+        refuse("directory", self.directory.is_some(), "command")?;
+        refuse("environment", self.environment.is_some(), "command")?;
+        let mut settings = HttpSettings { timeout, headers: pairs(self.headers), ..HttpSettings::new(url) };
+        settings.content_type = self.content_type.unwrap_or(settings.content_type);
+        self.connect_timeout_ms.inspect(|time| time.apply(&mut settings.connect_timeout));
         HttpTarget::new(settings.clone()).map_err(|error| format!("http: {error}"))?;
-        Ok(settings)
+        Ok(Target::Http(settings))
     }
 
-    fn command_settings(&self, command: Vec<String>) -> Result<CommandSettings, String> {
-        let (typed, connecting) = (self.content_type.is_some(), self.connect_timeout_ms.is_some());
-        let foreign = [
-            ("headers", self.headers.is_some()),
-            ("content_type", typed),
-            ("connect_timeout_ms", connecting),
-        ];
-        refuse("http", &foreign)?;
-        let environment = pairs(self.environment.as_ref());
-        let settings = CommandSettings { command, directory: self.directory.clone(), environment };
+    fn command_target(self, command: Vec<String>) -> Result<Target, String> {
+        refuse("headers", self.headers.is_some(), "http")?;
+        refuse("content_type", self.content_type.is_some(), "http")?;
+        refuse("connect_timeout_ms", self.connect_timeout_ms.is_some(), "http")?;
+        let settings =
+            CommandSettings { command, directory: self.directory, environment: pairs(self.environment) };
         CommandTarget::new(settings.clone()).map_err(|error| format!("command: {error}"))?;
-        Ok(settings)
+        Ok(Target::Command(settings))
     }
 }
 
-/// Rejects keys of the other kind of target.
-fn refuse(kind: &str, given: &[(&str, bool)]) -> Result<(), String> {
-    match given.iter().find(|(_, is_given)| *is_given) {
-        Some((key, _)) => Err(format!("{key} is only for types with {kind}")),
-        None => Ok(()),
-    }
-}
-
-fn pairs(written: Option<&BTreeMap<String, Text>>) -> Vec<(String, String)> {
-    written.into_iter().flatten().map(|(name, value)| (name.clone(), value.0.clone())).collect()
-}
-
-fn check_retries(written: Option<u32>) -> Result<(), String> {
-    match written {
-        Some(count) if count > ATTEMPTS_MAX => {
-            Err(format!("max_retry_count is {count}; it must be from 0 to {ATTEMPTS_MAX}"))
-        }
-        _ => Ok(()),
-    }
-}
-
-impl CheckedType {
-    /// Adds the name. The timeout of an HTTP request is that of an attempt.
-    pub fn named(mut self, name: &str, job_timeout: Duration) -> Result<TypeConfig, String> {
-        let type_id = TypeId::new(name).map_err(|error| format!("[types.{name}]: {error}"))?;
-        if name == CALLBACK_TYPE {
-            return Err(format!("[types.{name}]: callbacks are configured in [callbacks]"));
-        }
-        if let Target::Http(settings) = &mut self.target {
-            settings.timeout = self.options.timeout.unwrap_or(job_timeout);
-        }
-        let Self { target, options, rate, max_retry_count } = self;
-        Ok(TypeConfig { type_id, target, options, rate, max_retry_count })
-    }
-}
-
-/// The table `[callbacks]`, checked.
-#[derive(Deserialize)]
-#[serde(try_from = "CallbackTable")]
-pub struct CheckedCallbacks(pub CallbackConfig);
-
+/// The keys of `[callbacks]`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct CallbackTable {
-    secrets: Vec<Text>,
+pub struct CallbackTable {
+    secrets: Vec<SecretText>,
     #[serde(default)]
-    group_secrets: BTreeMap<String, Vec<Text>>,
+    group_secrets: BTreeMap<GroupId, Vec<SecretText>>,
     #[serde(default)]
     allow_private: bool,
     #[serde(default)]
     allow_hosts: Vec<String>,
-    timeout_ms: Option<u64>,
-    connect_timeout_ms: Option<u64>,
-    concurrency: Option<usize>,
-    max_retry_count: Option<u32>,
+    timeout_ms: Option<Lasting>,
+    connect_timeout_ms: Option<Lasting>,
+    concurrency: Option<Whole<usize>>,
+    max_retry_count: Option<Retries>,
     retry: Option<RetryTable>,
 }
 
-impl TryFrom<CallbackTable> for CheckedCallbacks {
-    type Error = String;
-
-    fn try_from(table: CallbackTable) -> Result<Self, String> {
-        let mut group_secrets = Vec::new();
-        for (name, written) in &table.group_secrets {
-            let group = GroupId::new(name).map_err(|error| format!("group_secrets: {error}"))?;
-            group_secrets.push((group, secrets(&format!("group_secrets of {name}"), written)?));
-        }
-        let standard = CallbackSettings::new(secrets("secrets", &table.secrets)?);
-        let settings = CallbackSettings {
-            group_secrets,
-            addresses: AddressRule { allow_private: table.allow_private, allow_hosts: table.allow_hosts },
-            connect_timeout: ms(table.connect_timeout_ms, standard.connect_timeout),
-            timeout: ms(table.timeout_ms, standard.timeout),
-            retry: table.retry.map_or(Ok(standard.retry), |retry| retry.over(standard.retry))?,
+impl CallbackTable {
+    /// Checks the table.
+    pub fn checked(self) -> Result<CallbackConfig, String> {
+        let secrets = |written: Vec<SecretText>| written.into_iter().map(|one| one.0).collect::<Vec<_>>();
+        let of_groups = self.group_secrets.into_iter().map(|(group, written)| (group, secrets(written)));
+        let standard = CallbackSettings::new(secrets(self.secrets));
+        let mut settings = CallbackSettings {
+            group_secrets: of_groups.collect(),
+            addresses: AddressRule { allow_private: self.allow_private, allow_hosts: self.allow_hosts },
+            retry: over(self.retry.as_ref(), standard.retry),
             ..standard
         };
+        self.timeout_ms.inspect(|time| time.apply(&mut settings.timeout));
+        self.connect_timeout_ms.inspect(|time| time.apply(&mut settings.connect_timeout));
         settings.check().map_err(|error| error.to_string())?;
-        check_retries(table.max_retry_count)?;
-        let max_retry_count = table.max_retry_count.unwrap_or(CALLBACK_MAX_RETRY_COUNT);
-        let config = CallbackConfig { settings, concurrency: table.concurrency, max_retry_count };
+        check_retry(&settings.retry)?;
+        let concurrency = self.concurrency.map(|concurrency| concurrency.0);
+        let max_retry_count = self.max_retry_count.map_or(CALLBACK_MAX_RETRY_COUNT, |count| count.0);
+        let config = CallbackConfig { settings, concurrency, max_retry_count };
         config.options().check()?;
-        Ok(Self(config))
+        Ok(config)
     }
 }
 
-fn secrets(what: &str, written: &[Text]) -> Result<Vec<Secret>, String> {
-    let numbered = written.iter().enumerate();
-    let read = numbered.map(|(index, text)| {
-        text.0.parse().map_err(|error| format!("number {} of {what}: {error}", index + 1))
-    });
-    read.collect()
+/// The type of the jobs that deliver callbacks.
+pub fn callback_type() -> TypeId {
+    TypeId::new(CALLBACK_TYPE).expect("a plain word is a name")
+}
+
+/// Rejects delays whose bounds contradict each other.
+pub fn check_retry(retry: &RetryPolicy) -> Result<(), String> {
+    let (base, cap) = (retry.base.as_millis(), retry.cap.as_millis());
+    if base > cap {
+        return Err(format!("retry.base is {base} and must not be above retry.cap_ms, which is {cap}"));
+    }
+    Ok(())
+}
+
+fn over(table: Option<&RetryTable>, mut retry: RetryPolicy) -> RetryPolicy {
+    table.inspect(|table| table.apply(&mut retry));
+    retry
+}
+
+/// Rejects a key of the other kind of target.
+fn refuse(key: &str, is_given: bool, kind: &str) -> Result<(), String> {
+    if is_given { Err(format!("{key} is only for types with {kind}")) } else { Ok(()) }
+}
+
+fn pairs(written: Option<BTreeMap<String, Text>>) -> Vec<(String, String)> {
+    written.into_iter().flatten().map(|(name, value)| (name, value.0)).collect()
 }

@@ -63,7 +63,7 @@ fn an_error_names_its_source_and_suggests_a_key() {
         ("[queue]\nmax_retry_count = 99999", "line 2: max_retry_count must be between 0 and 10000"),
         ("[queue]\nbase_backoff_ms = 0", "line 2: base_backoff_ms must be between"),
         ("[queue]\ndiscipline = \"fair\"", "line 2: discipline must be share or classic"),
-        ("[worker]\nretry = { base = 1 }", "line 2: [worker]: unknown field `retry.base`"),
+        ("[worker]\nretry = { base = 1 }", "line 2: [worker.retry]: unknown field `base`"),
         ("[worker]\nretry = { base_ms = 2, cap_ms = 1 }", "line 2: retry.base_ms is 2 and must not be above"),
         ("[sever]\n", "did you mean `server`?"),
     ] {

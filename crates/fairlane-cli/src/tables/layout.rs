@@ -1,5 +1,6 @@
-//! Fits output to the terminal: prose is wrapped between words, and a table that is too wide is
-//! printed as records, one column per line.
+//! Fits output to the terminal: prose is wrapped between words. A table that is too wide gets
+//! narrower gaps, then loses its optional columns; if that is not enough, it is printed as records,
+//! one column per line.
 //!
 //! Invariant: no word is truncated, because it may be a name that the user copies; a word that is
 //! longer than a line overflows. Output to a file or pipe is not wrapped.
@@ -12,8 +13,8 @@ use crate::escape;
 
 /// A line below the heading, and no other borders.
 const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
-/// Columns of space between two table columns.
-const GAP: usize = 3;
+/// Columns of space between two table columns: usually, and in a table that is otherwise too wide.
+const GAPS: [usize; 2] = [3, 2];
 /// Columns of space at both ends of a line together.
 const MARGINS: usize = 2;
 /// The minimum width of a prose column; below it the table becomes records.
@@ -83,20 +84,38 @@ pub struct Grid {
     rows: Vec<Vec<String>>,
     /// Whether all columns but the first are numbers, which are right-aligned.
     numbers: bool,
+    /// Headings of columns that may be dropped, the first one first.
+    optional: Vec<String>,
     width: Option<usize>,
+}
+
+/// A layout is wider than the terminal.
+struct TooWide;
+
+/// A layout of a table that fits the terminal.
+struct Fitted {
+    columns: Vec<usize>,
+    gap: usize,
+    /// The width of the last column, in which its prose is wrapped; `None` without a terminal.
+    last_width: Option<usize>,
 }
 
 impl Grid {
     /// An empty table of numbers, except for its first column.
     pub fn of_numbers(header: &[&str]) -> Self {
         let header = header.iter().map(|&heading| heading.to_owned()).collect();
-        Self { header, rows: Vec::new(), numbers: true, width: width() }
+        Self { header, rows: Vec::new(), numbers: true, optional: Vec::new(), width: width() }
     }
 
     /// A table of texts; the last column may be prose.
     pub fn of_texts(header: &[&str], rows: Vec<Vec<String>>) -> Self {
         let rows = rows.into_iter().map(one_line).collect();
         Self { rows, numbers: false, ..Self::of_numbers(header) }
+    }
+
+    /// Marks columns that are dropped where the table is too wide, the first one first.
+    pub fn optional(self, headings: &[&str]) -> Self {
+        Self { optional: headings.iter().map(|&heading| heading.to_owned()).collect(), ..self }
     }
 
     /// Appends a row.
@@ -109,27 +128,48 @@ impl Grid {
         self.rows.is_empty()
     }
 
-    /// The rows with a wrapped last column; none if they do not fit the terminal.
-    fn fitted(&self) -> Option<Vec<Vec<String>>> {
-        let (Some(width), Some(last)) = (self.width, self.header.len().checked_sub(1)) else {
-            return Some(self.rows.clone());
+    /// The first layout that fits: with every column if possible, else with fewer.
+    fn fitted(&self) -> Option<Fitted> {
+        let mut columns: Vec<usize> = (0..self.header.len()).collect();
+        let mut optional = self.optional.iter();
+        loop {
+            for gap in GAPS {
+                if let Ok(last_width) = self.last_width(&columns, gap) {
+                    return Some(Fitted { columns, gap, last_width });
+                }
+            }
+            let dropped = optional.next()?;
+            columns.retain(|column| self.header[*column] != *dropped);
+        }
+    }
+
+    /// The width that the other columns leave to the last one; an error if that is too little.
+    fn last_width(&self, columns: &[usize], gap: usize) -> Result<Option<usize>, TooWide> {
+        let (Some(width), Some((&last, others))) = (self.width, columns.split_last()) else {
+            return Ok(None);
         };
         let cells = |column: usize| {
             let cells = self.rows.iter().filter_map(move |row| row.get(column));
             cells.chain([&self.header[column]]).map(String::as_str)
         };
         let widest = |column: usize| cells(column).map(length).max().unwrap_or(0);
-        let others: usize = (0..last).map(|column| widest(column) + GAP).sum();
+        let others: usize = others.iter().map(|column| widest(*column) + gap).sum();
         let longest_word = cells(last).flat_map(|cell| cell.split(' ')).map(length).max().unwrap_or(0);
-        let left = width.checked_sub(others + MARGINS)?;
+        let left = width.checked_sub(others + MARGINS).ok_or(TooWide)?;
         if left < widest(last) && (self.numbers || left < longest_word.max(PROSE_WIDTH_MIN)) {
-            return None;
+            return Err(TooWide);
         }
-        let mut rows = self.rows.clone();
-        for cell in rows.iter_mut().filter_map(|row| row.get_mut(last)) {
-            *cell = wrapped("", cell, 0, Some(left));
+        Ok(Some(left))
+    }
+
+    /// The cells of a row that the layout shows.
+    fn cells(&self, row: &[String], fitted: &Fitted) -> Vec<String> {
+        let mut cells: Vec<String> =
+            fitted.columns.iter().filter_map(|column| row.get(*column)).cloned().collect();
+        if let Some(last) = cells.last_mut() {
+            *last = wrapped("", last, 0, fitted.last_width);
         }
-        Some(rows)
+        cells
     }
 
     fn record(&self, row: &[String]) -> String {
@@ -145,14 +185,20 @@ fn one_line(row: Vec<String>) -> Vec<String> {
 
 impl fmt::Display for Grid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(rows) = self.fitted() else {
+        let Some(fitted) = self.fitted() else {
             let records: Vec<String> = self.rows.iter().map(|row| self.record(row)).collect();
             return f.write_str(&records.join("\n\n"));
         };
+        let header: Vec<&str> = fitted.columns.iter().map(|column| self.header[*column].as_str()).collect();
         let mut table = Table::new();
-        table.load_style(STYLE).set_header(self.header.clone()).add_rows(rows);
-        for column in table.column_iter_mut().skip(1).filter(|_| self.numbers) {
-            column.set_cell_alignment(CellAlignment::Right);
+        table.load_style(STYLE).set_header(header);
+        table.add_rows(self.rows.iter().map(|row| self.cells(row, &fitted)));
+        for column in table.column_iter_mut().skip(1) {
+            // Beside the padding on the right there is one column between two cells.
+            column.set_padding(((fitted.gap - 2) as u16, 1));
+            if self.numbers {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
         }
         write!(f, "{table}")
     }
@@ -195,6 +241,28 @@ mod tests {
         let shown = texts(["a", "b", "mail", "it never works"], Some(26));
         let expected = "customer  a\njob       b\ntype      mail\nproblem   it never works";
         assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn a_table_that_is_too_wide_gets_narrower_gaps_and_then_drops_optional_columns() {
+        let group = "0192a4f8-7c1e-7b3a-9d52-3f6e8c0b1a27";
+        let rows = vec![[group, "1,000", "250", "1,000 of 2,000"].map(str::to_owned).to_vec()];
+        let header = ["group", "backlog", "waiting", "done"];
+        let shown = |width| {
+            let grid = Grid::of_texts(&header, rows.clone()).optional(&["waiting", "backlog"]);
+            Grid { width: Some(width), ..grid }.to_string()
+        };
+        let headings = |width| {
+            let shown = shown(width);
+            assert!(shown.contains('─') && shown.contains(group) && widest(&shown) <= width, "{shown}");
+            shown.lines().next().unwrap().split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+        };
+        for width in [75, 74, 72] {
+            assert_eq!(headings(width), header);
+        }
+        assert_eq!(headings(71), ["group", "backlog", "done"]);
+        assert_eq!(headings(62), ["group", "done"]);
+        assert!(shown(50).starts_with("group    0192a4f8"), "{}", shown(50));
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! `fairlane audit`.
 
 use fairlane_core::queue::{Enqueue, JobRef, NewJob, Settings};
-use fairlane_core::{Cost, GroupId, JobId, Level, TypeId};
+use fairlane_core::{GroupId, JobId, TypeId};
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
 use tempfile::TempDir;
 
-use super::redis_server::RedisServer;
 use super::running::{Ended, fairlane, has_keys};
 
 /// Enqueues three jobs of one customer at this address.
@@ -12,33 +12,30 @@ fn fill(engine: &str) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let engine = fairlane_engine::open(engine, Settings::default()).await.unwrap();
-        let new = |number: u32| NewJob {
-            job: JobRef {
-                group: GroupId::new("customer-A").unwrap(),
-                id: JobId::new(format!("job-{number}")).unwrap(),
-            },
-            type_id: TypeId::new("mail").unwrap(),
-            level: Level::Normal,
-            cost: Cost::default(),
-            payload: b"secret".as_slice().into(),
-            delay_ms: 0,
-            bulk: None,
-            trace: None,
+        let new = |number: u32| {
+            NewJob::new(
+                JobRef {
+                    group: GroupId::new("customer-A").unwrap(),
+                    id: JobId::new(format!("job-{number}")).unwrap(),
+                },
+                TypeId::new("mail").unwrap(),
+                b"secret".as_slice().into(),
+            )
         };
         engine.call(Enqueue { jobs: (1..=3).map(new).collect() }).await.unwrap();
     });
 }
 
 fn sound() -> RedisServer {
-    let server = RedisServer::start();
+    let server = RedisServer::start(ServerOptions::default());
     fill(&server.url());
     server
 }
 
 fn damaged() -> RedisServer {
     let server = sound();
-    server.ask("LREM bulk-action:group:customer-A:jobs:1:mail 1 job-2").unwrap();
-    server.ask("HINCRBY bulk-action:type:mail in_flight 2").unwrap();
+    server.command(&["LREM", "bulk-action:group:customer-A:jobs:1:mail", "1", "job-2"]);
+    server.command(&["HINCRBY", "bulk-action:type:mail", "in_flight", "2"]);
     server
 }
 
@@ -98,8 +95,8 @@ fn json_is_one_object_with_all_findings() {
         (&1.into(), &0.into(), &2.into())
     );
     let found = &answer["findings"][0];
-    has_keys(found, &["word", "kind", "name", "sentence", "stored", "counted", "repaired", "warning"]);
-    assert_eq!((&found["word"], &found["name"]), (&"no-place".into(), &"customer-A/job-2".into()));
+    has_keys(found, &["code", "kind", "name", "sentence", "stored", "counted", "repaired", "warning"]);
+    assert_eq!((&found["code"], &found["name"]), (&"no-place".into(), &"customer-A/job-2".into()));
     let repaired = fairlane(&["audit", "--engine", &engine, "--json", "--repair"]).json();
     assert_eq!((&repaired["repaired"], &repaired["remaining"]), (&2.into(), &0.into()));
     assert_eq!(repaired["findings"][1]["repaired"], true);

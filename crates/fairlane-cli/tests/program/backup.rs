@@ -31,7 +31,7 @@ fn the_documented_commands_restore_a_queue() {
     }
     let restored = queue.path("restored");
     let shown = fairlane(&["job", "show", "customer-7", "a", "--json", "--engine", &restored]).json();
-    assert_eq!(shown["state"], "PENDING");
+    assert_eq!(shown["state"], "pending");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `fairlane bench`: that it measures, not what.
 
-use super::redis_server::RedisServer;
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
+
 use super::running::{fairlane, has_keys};
 
 const RESULT_KEYS: [&str; 10] = [
@@ -33,8 +34,8 @@ fn the_core_is_measured_with_few_and_with_many_groups() {
 
 #[test]
 fn on_redis_server_counters_are_reported_and_no_keys_remain() {
-    let server = RedisServer::start();
-    assert_eq!(server.ask("SET kept 1").unwrap().trim(), "+OK");
+    let server = RedisServer::start(ServerOptions::default());
+    assert_eq!(server.command(&["SET", "kept", "1"]), "OK");
     for name in ["enqueue", "drain", "idle-latency", "groups-10", "jobs-1000", "memory"] {
         let words = ["bench", "--engine", &server.url(), "--quick", "--only", name, "--json"];
         let report = fairlane(&words).json();
@@ -48,7 +49,7 @@ fn on_redis_server_counters_are_reported_and_no_keys_remain() {
             }
         }
     }
-    assert_eq!(server.ask("DBSIZE").unwrap().trim(), ":1");
+    assert_eq!(server.command(&["DBSIZE"]), "1");
 }
 
 #[test]

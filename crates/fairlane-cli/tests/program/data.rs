@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::Path;
 
 use fairlane_core::queue::{InspectQueue, JobRef, NewJob, Settings};
-use fairlane_core::{Cost, GroupId, JobId, Level, TypeId};
+use fairlane_core::{GroupId, JobId, TypeId};
 use tempfile::TempDir;
 
 use super::running::fairlane;
@@ -14,15 +14,12 @@ use super::work::until;
 async fn fill(folder: &Path, jobs: usize) {
     let engine =
         fairlane_engine::open(&format!("dir:{}", folder.display()), Settings::default()).await.unwrap();
-    let job = |number: usize| NewJob {
-        job: JobRef { group: GroupId::new("g").unwrap(), id: JobId::new(format!("j{number}")).unwrap() },
-        type_id: TypeId::new("t").unwrap(),
-        level: Level::Normal,
-        cost: Cost::default(),
-        payload: if number.is_multiple_of(2) { b"{}"[..].into() } else { b"\x00\xff"[..].into() },
-        delay_ms: 0,
-        bulk: None,
-        trace: None,
+    let job = |number: usize| {
+        NewJob::new(
+            JobRef { group: GroupId::new("g").unwrap(), id: JobId::new(format!("j{number}")).unwrap() },
+            TypeId::new("t").unwrap(),
+            if number.is_multiple_of(2) { b"{}"[..].into() } else { b"\x00\xff"[..].into() },
+        )
     };
     engine.enqueue_all((0..jobs).map(job)).await.unwrap();
 }

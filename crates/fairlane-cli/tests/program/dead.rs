@@ -1,7 +1,7 @@
 //! `fairlane dead`.
 
 use super::queue::Queue;
-use super::running::{Ended, fairlane, has_keys};
+use super::running::{fairlane, fairlane_in, has_keys};
 use super::served::Served;
 
 const IDS: [&str; 5] = ["rare-1", "frequent-1", "frequent-2", "rare-2", "frequent-3"];
@@ -13,8 +13,11 @@ fn dead_jobs_are_listed_with_their_error() {
     assert_eq!(listed["dead"], 5);
     let jobs = listed["jobs"].as_array().unwrap();
     assert_eq!(jobs.len(), 2);
-    has_keys(&jobs[0], &["group", "job", "type", "code", "message", "attempts", "died_at", "bulk"]);
-    assert_eq!((&jobs[0]["code"], &jobs[0]["message"]), (&"rare".into(), &"it never works".into()));
+    has_keys(&jobs[0], &["group", "id", "type", "error", "attempts", "settled_at"]);
+    assert_eq!(
+        (&jobs[0]["error"]["code"], &jobs[0]["error"]["reason"]),
+        (&"rare".into(), &"it never works".into())
+    );
     let text = queue.run(&["dead", "list", "--limit", "3"]).stdout;
     assert!(text.contains("frequent: it never works") && text.contains("3 of 5 dead jobs."), "{text}");
     assert_eq!(queue.json(&["dead", "list", "--group", "customer-8"])["jobs"].as_array().unwrap().len(), 0);
@@ -25,7 +28,7 @@ fn dead_jobs_are_listed_with_their_error() {
 fn matching_dead_jobs_are_requeued_or_discarded() {
     let queue = Queue::with_dead(&IDS);
     assert_eq!(queue.json(&["dead", "requeue", "--code", "rare"])["requeued"], 2);
-    assert_eq!(queue.json(&["why", "customer-7", "rare-1"])["state"], "PENDING");
+    assert_eq!(queue.json(&["why", "customer-7", "rare-1"])["state"], "pending");
     let removed = queue.run(&["dead", "discard", "--type", "mail"]);
     assert_eq!((removed.code, removed.stdout.trim()), (0, "3 discarded"));
     assert_eq!(queue.json(&["dead", "requeue", "--all"])["requeued"], 0);
@@ -52,17 +55,8 @@ fn a_bound_key_must_select_its_group() {
     let folder = tempfile::TempDir::new().unwrap();
     let served = Served::in_folder(folder, &["--engine", &queue.url(), "--keys", &keys]);
     let run = |words: &[&str]| {
-        let output = std::process::Command::new(env!("CARGO_BIN_EXE_fairlane"))
-            .args([&["dead"], words, &["--engine", &served.address]].concat())
-            .env("FAIRLANE_KEY", made["key"].as_str().unwrap())
-            .output()
-            .unwrap();
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        Ended {
-            code: output.status.code().unwrap(),
-            stdout: text(output.stdout),
-            stderr: text(output.stderr),
-        }
+        let words = [&["dead"], words, &["--engine", &served.address]].concat();
+        fairlane_in(&served.folder, &[("FAIRLANE_KEY", made["key"].as_str().unwrap())], &words)
     };
     for words in [&["list"][..], &["requeue", "--all"], &["requeue", "--type", "mail"], &["discard", "--all"]]
     {

@@ -3,7 +3,8 @@
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 
-use super::redis_server::RedisServer;
+use fairlane_testkit::redis::{RedisCluster, RedisServer, ServerOptions};
+
 use super::running::{fairlane, has_keys};
 use super::served::Served;
 
@@ -38,17 +39,17 @@ fn in_memory_every_job_runs_once_and_small_customers_finish_first() {
 
 #[test]
 fn on_redis_small_customers_finish_first_and_no_keys_remain() {
-    let server = RedisServer::start();
+    let server = RedisServer::start(ServerOptions::default());
     every_job_runs_once_and_small_customers_finish_first(&server.url());
     every_job_runs_once_and_small_customers_finish_first(&server.url());
-    assert_eq!(server.ask("DBSIZE").unwrap().trim(), ":0");
+    assert_eq!(server.command(&["DBSIZE"]), "0");
 }
 
 #[test]
 fn on_a_cluster_small_customers_finish_first_and_no_keys_remain() {
-    let server = RedisServer::start_cluster();
-    every_job_runs_once_and_small_customers_finish_first(&format!("redis+cluster://{}", server.address()));
-    assert_eq!(server.ask("DBSIZE").unwrap().trim(), ":0");
+    let cluster = RedisCluster::start(1);
+    every_job_runs_once_and_small_customers_finish_first(&cluster.url());
+    assert_eq!(cluster.nodes()[0].command(&["DBSIZE"]), "0");
 }
 
 #[test]
@@ -56,9 +57,7 @@ fn the_text_output_is_a_table_and_a_verdict() {
     let ended = fairlane(&["demo", "--sizes", "300,20,10"]);
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     let verdict = "Nothing lost or run twice: 330 jobs";
-    for word in
-        ["customer", "wait p99", "in a plain queue", "customer-C", "300", "1st", "2nd", "3rd", verdict]
-    {
+    for word in ["group", "wait p99", "in a plain queue", "customer-C", "300", "1st", "2nd", "3rd", verdict] {
         assert!(ended.stdout.contains(word), "{word:?} is missing in: {}", ended.stdout);
     }
     let widest = ended.stdout.lines().map(|line| line.chars().count()).max();
@@ -102,7 +101,7 @@ fn an_unreachable_engine_exits_with_code_1() {
 
 #[test]
 fn ctrl_c_reports_the_remaining_jobs_and_leaves_no_keys() {
-    let server = RedisServer::start();
+    let server = RedisServer::start(ServerOptions::default());
     let mut program = Command::new(env!("CARGO_BIN_EXE_fairlane"))
         .args(["demo", "--engine", &server.url(), "--sizes", "1000,10", "--rate", "20"])
         .stdout(Stdio::piped())
@@ -119,5 +118,5 @@ fn ctrl_c_reports_the_remaining_jobs_and_leaves_no_keys() {
     let mut rest = String::new();
     messages.read_to_string(&mut rest).unwrap();
     assert!(rest.contains("stopped: ") && rest.contains(" remain ("), "{rest}");
-    assert_eq!(server.ask("DBSIZE").unwrap().trim(), ":0");
+    assert_eq!(server.command(&["DBSIZE"]), "0");
 }

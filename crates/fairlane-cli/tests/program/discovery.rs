@@ -2,24 +2,15 @@
 //! Redis.
 
 use std::path::Path;
-use std::process::Command;
 
 use super::queue::Queue;
-use super::running::Ended;
+use super::running::{Ended, fairlane_in};
 use super::served::Served;
 
 /// Runs the program in a folder; a server started there would listen at `listen`.
 fn run_in(folder: &Path, listen: &str, key: Option<&str>, words: &[&str]) -> Ended {
-    let output = Command::new(env!("CARGO_BIN_EXE_fairlane"))
-        .args(words)
-        .current_dir(folder)
-        .env_remove("FAIRLANE_ENGINE")
-        .env("FAIRLANE_SERVER_LISTEN", listen)
-        .env("FAIRLANE_KEY", key.unwrap_or_default())
-        .output()
-        .unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    Ended { code: output.status.code().unwrap(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    let variables = [("FAIRLANE_SERVER_LISTEN", listen), ("FAIRLANE_KEY", key.unwrap_or_default())];
+    fairlane_in(folder, &variables, words)
 }
 
 #[test]
@@ -31,8 +22,8 @@ fn a_command_in_an_empty_folder_finds_the_server_on_this_machine() {
     assert_eq!(enqueued.json()["backlog"], 1);
     let status = run_in(folder.path(), listen, None, &["status", "--json"]).json();
     assert_eq!(
-        (&status["backlog"], &status["engine"]),
-        (&1.into(), &format!("{} (http)", served.address).into())
+        (&status["backlog"], &status["engine"], &status["address"]),
+        (&1.into(), &"http".into(), &served.address.as_str().into())
     );
     assert_eq!(folder.path().read_dir().unwrap().count(), 0, "no directory is created");
 }
@@ -46,5 +37,6 @@ fn a_local_directory_takes_precedence_over_a_server_on_this_machine() {
     super::running::fairlane(&["enqueue", "customer-7", "mail", "--json", "--engine", &here]).json();
     let folder = Path::new(&here).parent().unwrap();
     let status = run_in(folder, listen, None, &["status", "--json"]).json();
-    assert_eq!((&status["backlog"], &status["engine"]), (&1.into(), &"./fairlane-data (embedded)".into()));
+    assert_eq!((&status["backlog"], &status["engine"]), (&1.into(), &"embedded".into()));
+    assert_eq!(status["address"], "./fairlane-data");
 }

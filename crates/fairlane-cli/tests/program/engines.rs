@@ -1,10 +1,10 @@
 //! Every command on every kind of engine: a directory, Redis, a server, and a directory that a
 //! server owns.
 
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::redis_server::RedisServer;
 use super::running::{Ended, fairlane};
 use super::served::Served;
 
@@ -18,7 +18,7 @@ const CASES: &[Case] = &[
     (&["enqueue", "customer-7", "mail", "{\"to\": 1}", "--id", "a"], "\"created\": true"),
     (&["enqueue", "customer-7", "mail", "{\"to\": 1}", "--id", "a"], "\"created\": false"),
     (&["enqueue", "customer-7", "mail", "--id", "late", "--delay", "1h"], "\"created\": true"),
-    (&["job", "show", "customer-7", "a"], "\"state\": \"PENDING\""),
+    (&["job", "show", "customer-7", "a"], "\"state\": \"pending\""),
     (&["why", "customer-7", "a"], "\"reason\""),
     (&["group", "set", "customer-7", "--weight", "3", "--rate", "50/s"], "\"weight\": 3"),
     (&["group", "show", "customer-7"], "\"rate\": \"50/s\""),
@@ -28,16 +28,16 @@ const CASES: &[Case] = &[
     (&["type", "list"], "\"type\": \"mail\""),
     (&["bulk", "load", "customer-7", "may", "FILE", "--type", "mail", "--no-seal"], "\"jobs\": 3"),
     (&["bulk", "show", "customer-7", "may"], "\"total\": 3"),
-    (&["bulk", "list", "customer-7"], "\"bulk\": \"may\""),
+    (&["bulk", "list", "customer-7"], "\"id\": \"may\""),
     (&["bulk", "hold", "customer-7", "may"], "\"mode\": \"hold\""),
     (&["bulk", "resume", "customer-7", "may"], "\"mode\": \"run\""),
     (&["bulk", "seal", "customer-7", "may", "--expected", "3"], "\"sealed\": true"),
     (&["bulk", "export", "customer-7", "may", "--out", "OUT"], "\"jobs\": 0"),
     (&["status"], "\"backlog\": 5"),
     (&["top"], "\"backlog\": 5"),
-    (&["bulk", "cancel", "customer-7", "may"], "\"state\": \"CANCELLED\""),
-    (&["job", "cancel", "customer-7", "a"], "\"is_running\": false"),
-    (&["job", "cancel", "customer-7", "late"], "\"is_running\": false"),
+    (&["bulk", "cancel", "customer-7", "may"], "\"state\": \"cancelled\""),
+    (&["job", "cancel", "customer-7", "a"], "\"outcome\": \"cancelled\""),
+    (&["job", "cancel", "customer-7", "late"], "\"outcome\": \"cancelled\""),
     (&["dead", "list"], "\"dead\": 0"),
     (&["dead", "requeue", "--all"], "\"requeued\": 0"),
     (&["dead", "discard", "--all"], "\"discarded\": 0"),
@@ -90,7 +90,7 @@ fn every_command_works_on_a_directory() {
 
 #[test]
 fn every_command_works_on_redis() {
-    run_all(&RedisServer::start().url(), &TempDir::new().unwrap());
+    run_all(&RedisServer::start(ServerOptions::default()).url(), &TempDir::new().unwrap());
 }
 
 #[test]

@@ -15,7 +15,7 @@ fn enqueueing_a_job_twice_adds_it_once() {
         first.stderr
     );
     let again = queue.json(&words);
-    assert_eq!((&again["job"], &again["created"]), (&"welcome".into(), &false.into()));
+    assert_eq!((&again["id"], &again["created"]), (&"welcome".into(), &false.into()));
     let other = ["enqueue", "customer-7", "mail", "{\"to\": 2}", "--id", "welcome"];
     queue
         .run(&other)
@@ -23,7 +23,7 @@ fn enqueueing_a_job_twice_adds_it_once() {
     let second = queue.json(&["enqueue", "customer-7", "mail", "--delay", "1h"]);
     assert_eq!((&second["created"], &second["backlog"]), (&true.into(), &2.into()));
     let why = queue.json(&["why", "customer-7", "welcome"]);
-    assert_eq!(why["state"], "PENDING");
+    assert_eq!(why["state"], "pending");
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn delay_level_and_cost_are_applied() {
     let queue = Queue::new();
     let options = ["--delay", "2h", "--level", "high", "--cost", "7"];
     let enqueued = queue.json(&[&["enqueue", "customer-7", "report"][..], &options].concat());
-    let id = enqueued["job"].as_str().unwrap();
+    let id = enqueued["id"].as_str().unwrap();
     assert_eq!(queue.json(&["why", "customer-7", id])["reason"], "delayed");
 }
 

@@ -1,14 +1,15 @@
 //! `fairlane health`.
 
-use super::receiver::Receiver;
-use super::redis_server::{RedisServer, free_port};
+use fairlane_testkit::receiver::{Receiver, response};
+use fairlane_testkit::redis::{RedisServer, ServerOptions, free_port};
+
 use super::running::fairlane;
 use super::served::Served;
 use super::work::until;
 
 #[test]
 fn a_server_is_ready_while_it_and_its_engine_respond() {
-    let redis = RedisServer::start();
+    let redis = RedisServer::start(ServerOptions::default());
     let served = Served::in_folder(tempfile::TempDir::new().unwrap(), &["--engine", &redis.url()]);
     let ended = fairlane(&["health", &served.address]);
     assert_eq!((ended.code, ended.stdout), (0, format!("{} is ready\n", served.address)));
@@ -23,7 +24,7 @@ fn a_server_is_ready_while_it_and_its_engine_respond() {
 fn an_unreachable_address_and_another_server_are_not_ready() {
     let unused = format!("http://127.0.0.1:{}", free_port());
     fairlane(&["health", &unused]).failed(1, &["is not ready", "no connection"]);
-    let web = Receiver::start(|_| ("200 OK".into(), String::new(), "<html></html>".into()));
+    let web = Receiver::responding(response("200 OK", &[], "<html></html>"));
     fairlane(&["health", &web.url("")]).failed(1, &["is not ready", "Fairlane server"]);
     fairlane(&["health", "127.0.0.1:8080"]).failed(2, &["http://host:port"]);
     fairlane(&["health", "redis://127.0.0.1:6379"]).failed(2, &["http://host:port"]);

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::running::{Ended, fairlane, has_keys};
+use super::running::{Ended, fairlane, fairlane_in, has_keys};
 use super::served::Served;
 
 struct Folder(tempfile::TempDir);
@@ -107,23 +107,6 @@ fn invalid_input_is_rejected_with_the_valid_forms() {
     folder.run(&["list"]).failed(1, &["others can write", "chmod 600"]);
 }
 
-/// Runs the program in a folder with these environment variables.
-fn run_in(folder: &TempDir, variables: &[(&str, &str)], words: &[&str]) -> Ended {
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_fairlane"))
-        .args(words)
-        .current_dir(folder.path())
-        .env_remove("FAIRLANE_ENGINE")
-        .env_remove("FAIRLANE_KEYS")
-        .envs(variables.iter().copied())
-        .output()
-        .unwrap();
-    Ended {
-        code: output.status.code().unwrap(),
-        stdout: String::from_utf8(output.stdout).unwrap(),
-        stderr: String::from_utf8(output.stderr).unwrap(),
-    }
-}
-
 #[test]
 fn a_key_is_created_in_the_file_that_a_server_there_reads() {
     let create = ["key", "create", "--name", "me", "--role", "admin", "--json"];
@@ -139,18 +122,18 @@ fn a_key_is_created_in_the_file_that_a_server_there_reads() {
     ] {
         let folder = TempDir::new().unwrap();
         std::fs::write(folder.path().join("fairlane.toml"), format!("{head}{file}")).unwrap();
-        run_in(&folder, variables, &create).json();
+        fairlane_in(&folder, variables, &create).json();
         assert!(folder.path().join(keys).is_file(), "{head}{variables:?}");
         // A directory that contains only keys is not a queue.
         if head.is_empty() {
-            let checked = run_in(&folder, variables, &["work", "--check"]).stdout;
+            let checked = fairlane_in(&folder, variables, &["work", "--check"]).stdout;
             assert!(checked.ends_with("the queue is at redis://127.0.0.1:6379\n"), "{checked}");
         }
-        run_in(&folder, variables, &["key", "list", "--json"]).json();
+        fairlane_in(&folder, variables, &["key", "list", "--json"]).json();
     }
     let folder = TempDir::new().unwrap();
     std::fs::write(folder.path().join("fairlane.toml"), "engine = \"./queue\"\n").unwrap();
-    run_in(&folder, &[], &create).json();
+    fairlane_in(&folder, &[], &create).json();
     let served = Served::in_folder(folder, &[]);
     let serving = served.events().into_iter().find(|event| event["event"] == "serving").unwrap();
     assert!(serving["keys"]["keys"].as_str().unwrap().ends_with("queue/keys.json"), "{serving}");
@@ -171,7 +154,7 @@ fn concurrent_edits_of_the_key_file_are_not_lost() {
 #[test]
 fn a_queue_in_memory_does_not_use_the_keys_of_another_queue() {
     let folder = TempDir::new().unwrap();
-    run_in(&folder, &[], &["key", "create", "--name", "me", "--role", "admin", "--json"]).json();
+    fairlane_in(&folder, &[], &["key", "create", "--name", "me", "--role", "admin", "--json"]).json();
     assert!(folder.path().join("fairlane-data/keys.json").is_file());
     let served = Served::in_folder(folder, &["--engine", "memory:"]);
     let serving = served.events().into_iter().find(|event| event["event"] == "serving").unwrap();
@@ -187,7 +170,7 @@ fn a_server_does_not_start_if_its_required_keys_are_gone() {
     let folder = TempDir::new().unwrap();
     let queue = folder.path().join("queue");
     let create = ["key", "create", "--name", "me", "--role", "admin", "--json", "--data", "queue"];
-    run_in(&folder, &[], &create).json();
+    fairlane_in(&folder, &[], &create).json();
     std::fs::remove_file(queue.join("keys.json")).unwrap();
     let (ended, folder) =
         Served::spawned(folder, &["--engine", "dir:queue", "--listen", "127.0.0.1:0"]).ended();

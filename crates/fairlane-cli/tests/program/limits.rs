@@ -17,11 +17,14 @@ fn a_group_is_set_shown_and_listed() {
     let expected = "customer-7: weight 3, rate unlimited, concurrency unlimited, base priority -5";
     assert_eq!(freed.stdout.trim(), expected, "{}", freed.stderr);
     let shown = queue.json(&["group", "show", "customer-7"]);
-    has_keys(&shown, &["group", "weight", "backlog", "in_flight", "waiting", "total", "done", "congestion"]);
+    has_keys(
+        &shown,
+        &["group", "settings", "backlog", "in_flight", "waiting", "total", "done", "congestion"],
+    );
     assert_eq!(shown["backlog"], 1);
-    assert!(queue.run(&["group", "show", "customer-7"]).stdout.contains("1 waiting ("));
+    assert!(queue.run(&["group", "show", "customer-7"]).stdout.contains("backlog 1 (0 waiting)"));
     let listed = queue.json(&["group", "list"]);
-    assert_eq!((&listed["active"], &listed["groups"][0]["group"]), (&1.into(), &"customer-7".into()));
+    assert_eq!((&listed["active_groups"], &listed["groups"][0]["group"]), (&1.into(), &"customer-7".into()));
     assert!(queue.run(&["group", "list"]).stdout.contains("1 of 1 group with unfinished jobs."));
 }
 
@@ -34,7 +37,7 @@ fn a_type_is_set_shown_and_listed() {
     let text = queue.run(&["type", "set", "mail", "--max-retry-count", "none", "--pause"]).stdout;
     assert_eq!(text.trim(), "mail: paused, rate 10/min, concurrency 5, retries queue default");
     let shown = queue.json(&["type", "show", "mail"]);
-    has_keys(&shown, &["type", "rate", "paused", "in_flight", "ready", "rate_now_per_second", "asked_at"]);
+    has_keys(&shown, &["type", "settings", "in_flight", "ready", "rate_in_effect", "answers_last_second"]);
     assert_eq!(queue.json(&["type", "list"])["types"].as_array().unwrap().len(), 1);
     assert!(queue.run(&["type", "list"]).stdout.contains("10/min"));
     assert!(queue.run(&["type", "show", "mail"]).stdout.contains("last requested by a worker: never"));
@@ -49,7 +52,7 @@ fn a_type_is_set_shown_and_listed() {
 fn a_type_is_removed_once_it_has_no_jobs() {
     let queue = Queue::new();
     queue.json(&["enqueue", "customer-7", "mial", "{}", "--id", "1"]);
-    queue.run(&["type", "remove", "mial"]).failed(2, &["type mial has 1 jobs", "cancel"]);
+    queue.run(&["type", "remove", "mial"]).failed(2, &["type mial has 1 job,", "cancel"]);
     queue.run(&["type", "remove", "mail"]).failed(2, &["there is no type mail"]);
     queue.json(&["type", "set", "idle", "--rate", "1/s"]);
     assert_eq!(queue.json(&["type", "remove", "idle"])["removed"], "idle");

@@ -2,9 +2,10 @@
 
 use std::io::Write;
 
-use super::bulk::{NEWS, arrived, lines, load, start_load};
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
+
+use super::bulk::{NEWS, arrived, lines, load, load_through_pipe, start_load};
 use super::queue::Queue;
-use super::redis_server::RedisServer;
 
 fn total(queue: &Queue) -> u64 {
     queue.json(&["bulk", "show", NEWS[0], NEWS[1]])["total"].as_u64().unwrap()
@@ -113,23 +114,23 @@ fn a_closed_bulk_action_rejects_more_jobs() {
     };
     closed("news is sealed");
     queue.json(&["bulk", "cancel", NEWS[0], NEWS[1]]);
-    closed("news is CANCELLED");
+    closed("news is cancelled");
 }
 
 #[test]
 fn an_invalid_line_for_a_closed_bulk_action_suggests_no_retry() {
     let queue = Queue::new();
-    let file = queue.file("news.ndjson", &lines(2));
+    let file = queue.file("news.ndjson", &lines(2050));
     queue.json(&load(&file, &[]));
-    let broken = queue.file("news.ndjson", &(lines(2) + "nonsense\n"));
+    let broken = lines(2050) + "nonsense\n";
     let closed = |how: &str| {
-        let ended = queue.run(&load(&broken, &[]));
-        ended.failed(2, &["line 3", how, "has 2 jobs and accepts no more", "use a new bulk action"]);
+        let ended = load_through_pipe(&queue, &broken, &[]);
+        ended.failed(2, &["line 2051", how, "has 2,050 jobs and accepts no more", "use a new bulk action"]);
         assert!(!ended.stderr.contains("open") && !ended.stderr.contains("again"), "{}", ended.stderr);
     };
     closed("news is sealed");
     queue.json(&["bulk", "cancel", NEWS[0], NEWS[1]]);
-    closed("news is CANCELLED");
+    closed("news is cancelled");
 }
 
 #[test]
@@ -149,12 +150,12 @@ fn an_empty_source_is_rejected_without_allow_empty() {
 
 #[test]
 fn a_bulk_action_that_disappears_during_a_load_is_reported() {
-    let server = RedisServer::start();
+    let server = RedisServer::start(ServerOptions::default());
     let mut loading = start_load(&server.url());
     loading.stdin.as_ref().unwrap().write_all(lines(250).as_bytes()).unwrap();
     // Jobs are sent in batches of 200; the rest is still buffered when the queue is emptied.
     arrived(&server, 200);
-    assert_eq!(server.ask("FLUSHALL").unwrap().trim(), "+OK");
+    assert_eq!(server.command(&["FLUSHALL"]), "OK");
     drop(loading.stdin.take());
     let ended = loading.wait_with_output().unwrap();
     let message = String::from_utf8(ended.stderr).unwrap();
@@ -196,23 +197,11 @@ fn an_interrupted_append_can_be_continued() {
     let queue = Queue::new();
     let first = queue.file("first.ndjson", &lines(2));
     queue.json(&load(&first, &["--no-seal"]));
-    let other = queue.file("other.ndjson", &(lines(250).replace("\": ", "\": 1") + "[]\n"));
-    let hint = ["line 251:", "loaded 200 jobs into", "with --append=2 --skip 200"];
-    queue.run(&load(&other, &["--append"])).failed(2, &hint);
-    let corrected = queue.file("other.ndjson", &lines(250).replace("\": ", "\": 1"));
-    let loaded = queue.json(&load(&corrected, &["--append=2", "--skip", "200"]));
-    assert_eq!((&loaded["jobs"], &loaded["created"]), (&250.into(), &50.into()));
-    assert_eq!(total(&queue), 252);
-}
-
-#[test]
-fn a_callback_without_room_for_its_type_is_rejected_before_anything_is_opened() {
-    let queue = Queue::new();
-    for number in 0..64 {
-        queue.json(&["type", "set", &format!("type-{number}"), "--resume"]);
-    }
-    let file = queue.file("news.ndjson", &lines(1));
-    let with_callback = ["--callback", "https://customer-7.example/done"];
-    queue.run(&load(&file, &with_callback)).failed(2, &["64 types already, and callbacks need one"]);
-    queue.run(&["bulk", "show", NEWS[0], NEWS[1]]).failed(2, &["no bulk action news"]);
+    let other = lines(2050).replace("\": ", "\": 1");
+    let hint = ["line 2051:", "loaded 2,000 jobs into", "with --append=2 --skip 2000"];
+    load_through_pipe(&queue, &(other.clone() + "[]\n"), &["--append"]).failed(2, &hint);
+    let corrected = queue.file("other.ndjson", &other);
+    let loaded = queue.json(&load(&corrected, &["--append=2", "--skip", "2000"]));
+    assert_eq!((&loaded["jobs"], &loaded["created"]), (&2050.into(), &50.into()));
+    assert_eq!(total(&queue), 2052);
 }

@@ -1,38 +1,23 @@
 //! Runs the program and captures its output.
 
+use std::path::Path;
 use std::process::Command;
 
-/// The exit code and output of a run.
-pub struct Ended {
-    pub code: i32,
-    pub stdout: String,
-    pub stderr: String,
-}
+pub use fairlane_testkit::program::Ended;
+
+/// The program under test.
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_fairlane");
 
 /// Runs `fairlane` with these arguments.
 pub fn fairlane(words: &[&str]) -> Ended {
-    let output = Command::new(env!("CARGO_BIN_EXE_fairlane")).args(words).output().unwrap();
-    Ended {
-        code: output.status.code().expect("the program exits without a signal"),
-        stdout: String::from_utf8(output.stdout).unwrap(),
-        stderr: String::from_utf8(output.stderr).unwrap(),
-    }
+    Ended::of(Command::new(PROGRAM).args(words))
 }
 
-impl Ended {
-    /// The JSON on standard output; nothing else may be printed.
-    pub fn json(&self) -> serde_json::Value {
-        assert_eq!((self.code, self.stderr.as_str()), (0, ""), "{}", self.stdout);
-        serde_json::from_str(&self.stdout).unwrap()
-    }
-
-    /// Asserts this exit code, an empty standard output, and messages with all these words.
-    pub fn failed(&self, code: i32, words: &[&str]) {
-        assert_eq!((self.code, self.stdout.as_str()), (code, ""), "{}", self.stderr);
-        for word in words {
-            assert!(self.stderr.contains(word), "{word:?} is missing in: {}", self.stderr);
-        }
-    }
+/// Runs `fairlane` in a folder without a configured queue, with these environment variables.
+pub fn fairlane_in(folder: impl AsRef<Path>, variables: &[(&str, &str)], words: &[&str]) -> Ended {
+    let mut command = Command::new(PROGRAM);
+    command.env_remove("FAIRLANE_ENGINE").env_remove("FAIRLANE_KEYS").envs(variables.iter().copied());
+    Ended::of(command.args(words).current_dir(folder))
 }
 
 /// The keys of an object, sorted.

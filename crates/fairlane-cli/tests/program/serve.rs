@@ -4,30 +4,15 @@ use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use fairlane_testkit::redis::{RedisServer, free_port};
 use tempfile::TempDir;
 
-use super::redis_server::{RedisServer, free_port};
-use super::running::{Ended, fairlane};
+use super::running::{fairlane, fairlane_in};
 use super::served::{Served, ask};
 use super::work::until;
 
 fn job(id: &str) -> String {
     format!("{{\"group\":\"customer-7\",\"id\":\"{id}\",\"type\":\"mail\",\"payload\":{{\"to\":\"ada\"}}}}")
-}
-
-/// Runs the program in a folder without a configured address.
-fn run_in(folder: &TempDir, words: &[&str]) -> Ended {
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_fairlane"))
-        .args(words)
-        .current_dir(folder.path())
-        .env_remove("FAIRLANE_ENGINE")
-        .output()
-        .unwrap();
-    Ended {
-        code: output.status.code().unwrap(),
-        stdout: String::from_utf8(output.stdout).unwrap(),
-        stderr: String::from_utf8(output.stderr).unwrap(),
-    }
 }
 
 #[test]
@@ -55,7 +40,7 @@ fn jobs_are_accepted_over_http_and_survive_a_clean_stop() {
         ended.stderr
     );
     assert_eq!(
-        fairlane(&["job", "show", "customer-7", "a", "--json", "--engine", &engine]).json()["job"],
+        fairlane(&["job", "show", "customer-7", "a", "--json", "--engine", &engine]).json()["id"],
         "a"
     );
 }
@@ -98,7 +83,7 @@ fn acknowledged_jobs_survive_a_stop_under_load() {
     assert!(counts["backlog"].as_u64().unwrap() >= acknowledged.len() as u64, "{counts}");
     for id in acknowledged.iter().rev().take(5).chain(acknowledged.iter().take(5)) {
         let shown = fairlane(&["job", "show", "customer-7", id, "--json", "--engine", &engine]).json();
-        assert_eq!(shown["state"], "PENDING");
+        assert_eq!(shown["state"], "pending");
     }
 }
 
@@ -128,7 +113,8 @@ fn the_start_message_contains_the_address_and_the_next_steps() {
         assert!(words.contains(&expected), "{expected} is missing in {words}");
     }
     // Other commands find the same queue without an address.
-    let enqueued = run_in(&folder, &["enqueue", "customer-7", "mail", "1", "--id", "a", "--json"]).json();
+    let enqueued =
+        fairlane_in(&folder, &[], &["enqueue", "customer-7", "mail", "1", "--id", "a", "--json"]).json();
     assert_eq!(enqueued["created"], true);
     assert_eq!(ask(&format!("http://{listen}"), "GET", "/api/jobs/customer-7/a", "").unwrap().0, 200);
     let _ = program.kill();
@@ -161,9 +147,9 @@ fn a_served_directory_and_a_used_port_are_rejected() {
 fn an_empty_address_is_not_a_queue_in_memory() {
     let folder = TempDir::new().unwrap();
     let refused = ["\"\" is not the address of an engine", "memory:"];
-    run_in(&folder, &["serve", "--listen", "127.0.0.1:0", "--engine", ""]).failed(2, &refused);
+    fairlane_in(&folder, &[], &["serve", "--listen", "127.0.0.1:0", "--engine", ""]).failed(2, &refused);
     std::fs::write(folder.path().join("fairlane.toml"), "engine = \"\"\n").unwrap();
-    run_in(&folder, &["serve", "--listen", "127.0.0.1:0"]).failed(2, &refused);
+    fairlane_in(&folder, &[], &["serve", "--listen", "127.0.0.1:0"]).failed(2, &refused);
 }
 
 #[test]
@@ -193,11 +179,14 @@ fn types_and_queue_settings_of_the_file_are_applied() {
     assert!(served.path("fairlane-data").is_dir(), "the queue is in the default directory");
     served.ask("POST", "/api/jobs", &job("a")).unwrap();
     until("the job is done", || {
-        served.ask("GET", "/api/jobs/customer-7/a", "").unwrap().1.contains("COMPLETED")
+        served.ask("GET", "/api/jobs/customer-7/a", "").unwrap().1.contains("completed")
     });
-    let settings = run_in(&served.folder, &["settings", "show", "--json"]).json();
+    let settings = fairlane_in(&served.folder, &[], &["settings", "show", "--json"]).json();
     assert_eq!(settings["settings"]["max_retry_count"], "7");
-    assert_eq!(run_in(&served.folder, &["type", "show", "mail", "--json"]).json()["rate"], "1000/s");
+    assert_eq!(
+        fairlane_in(&served.folder, &[], &["type", "show", "mail", "--json"]).json()["settings"]["rate"],
+        "1000/s"
+    );
     served.signal("-TERM");
     let (ended, _folder) = served.ended();
     assert_eq!(ended.code, 0, "{}", ended.stderr);
@@ -257,7 +246,7 @@ fn background_loops_run_without_configured_types() {
     assert!(status < 300, "{body}");
     until("the bulk action is complete", || {
         std::thread::sleep(Duration::from_millis(20));
-        served.ask("GET", "/api/bulks/customer-7/may", "").unwrap().1.contains("COMPLETED")
+        served.ask("GET", "/api/bulks/customer-7/may", "").unwrap().1.contains("completed")
     });
 }
 

@@ -1,20 +1,18 @@
 //! A server for one test: the real program in a temporary folder.
 
-use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::PathBuf;
-use std::process::{Child, Command};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use fairlane_testkit::program::Background;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::running::Ended;
-use super::work::until;
+use super::running::{Ended, PROGRAM};
 
 pub struct Served {
-    program: Child,
+    program: Background,
     pub folder: TempDir,
     pub address: String,
 }
@@ -30,27 +28,14 @@ impl Served {
     /// Starts a server with these arguments in this folder, on a free port.
     pub fn in_folder(folder: TempDir, words: &[&str]) -> Self {
         let mut served = Self::spawned(folder, &[&["--listen", "127.0.0.1:0"], words].concat());
-        until("the server prints its address", || {
-            assert!(served.program.try_wait().unwrap().is_none(), "it exited: {}", served.read("stderr"));
-            let line = served.events().into_iter().find(|event| event["event"] == "serving");
-            line.inspect(|line| served.address = line["address"].as_str().unwrap().to_owned()).is_some()
-        });
+        served.address = served.program.served().unwrap();
         served
     }
 
     /// Starts a server without waiting for its address.
     pub fn spawned(folder: TempDir, words: &[&str]) -> Self {
-        let file = |name: &str| File::create(folder.path().join(name)).unwrap();
-        let program = Command::new(env!("CARGO_BIN_EXE_fairlane"))
-            .args([&["serve", "--json"], words].concat())
-            .current_dir(folder.path())
-            .env_remove("FAIRLANE_ENGINE")
-            // An empty variable counts as not set.
-            .env("FAIRLANE_LOG", "")
-            .stdout(file("stdout"))
-            .stderr(file("stderr"))
-            .spawn()
-            .unwrap();
+        let words = [&["serve", "--json"], words].concat();
+        let program = Background::start(Path::new(PROGRAM), folder.path(), &words);
         Self { program, folder, address: String::new() }
     }
 
@@ -64,38 +49,21 @@ impl Served {
 
     /// The events printed so far.
     pub fn events(&self) -> Vec<Value> {
-        // The last line may be incomplete.
-        self.read("stdout").lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+        self.program.events()
     }
 
     pub fn signal(&self, name: &str) {
-        let status = Command::new("kill").args([name, &self.program.id().to_string()]).status().unwrap();
-        assert!(status.success());
+        self.program.signal(name);
     }
 
     /// Waits until the server exits.
-    pub fn ended(mut self) -> (Ended, TempDir) {
-        let mut status = None;
-        until("the server exits", || {
-            status = self.program.try_wait().unwrap();
-            status.is_some()
-        });
-        let code = status.and_then(|status| status.code()).expect("the server exits without a signal");
-        let ended = Ended { code, stdout: self.read("stdout"), stderr: self.read("stderr") };
-        let folder = std::mem::replace(&mut self.folder, TempDir::new().unwrap());
-        (ended, folder)
+    pub fn ended(self) -> (Ended, TempDir) {
+        (self.program.ended(), self.folder)
     }
 
     /// Sends a request; returns status and body, or none without a complete response.
     pub fn ask(&self, method: &str, path: &str, body: &str) -> Option<(u16, String)> {
         ask(&self.address, method, path, body)
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = self.program.kill();
-        let _ = self.program.wait();
     }
 }
 

@@ -3,7 +3,7 @@
 use tempfile::TempDir;
 
 use super::queue::Queue;
-use super::running::fairlane;
+use super::running::{fairlane, fairlane_in};
 
 #[test]
 fn queue_settings_are_shown_and_changed_by_key() {
@@ -45,17 +45,10 @@ fn config_prints_every_value_with_its_source() {
     let file = "engine = \"redis://:hunter2@127.0.0.1:1\"\n[worker]\nlease_ms = 20000\n";
     std::fs::write(folder.path().join("fairlane.toml"), file).unwrap();
     let run = |words: &[&str]| {
-        std::process::Command::new(env!("CARGO_BIN_EXE_fairlane"))
-            .arg("config")
-            .args(words)
-            .current_dir(folder.path())
-            .env_remove("FAIRLANE_ENGINE")
-            .env("FAIRLANE_SERVER_POLL_MAX", "20s")
-            .output()
-            .unwrap()
+        let variables = [("FAIRLANE_SERVER_POLL_MAX", "20s")];
+        fairlane_in(&folder, &variables, &[&["config"], words].concat())
     };
-    let output = run(&["--json", "--listen", "127.0.0.1:9000"]);
-    let shown: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let shown = run(&["--json", "--listen", "127.0.0.1:9000"]).json();
     let row = |key: &str| {
         let rows = shown["values"].as_array().unwrap();
         let row = rows.iter().find(|row| row["key"] == key).unwrap();
@@ -67,27 +60,16 @@ fn config_prints_every_value_with_its_source() {
     assert_eq!(row("server.poll_max"), expected("20s", "FAIRLANE_SERVER_POLL_MAX"));
     assert_eq!(row("worker.lease_ms"), expected("20000", "fairlane.toml:3"));
     assert_eq!(row("worker.worker_count"), expected("10", "default"));
-    let text = String::from_utf8(run(&[]).stdout).unwrap();
+    let text = run(&[]).stdout;
     assert!(text.contains("fairlane.toml:3") && !text.contains("hunter2"), "{text}");
     std::fs::write(folder.path().join("fairlane.toml"), "[sever]\n").unwrap();
-    let output = run(&[]);
-    let problem = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.code() == Some(2) && problem.contains("did you mean `server`?"), "{problem}");
+    run(&[]).failed(2, &["did you mean `server`?"]);
 }
 
 #[test]
 fn config_prints_default_engines_and_no_password() {
     let folder = TempDir::new().unwrap();
-    let run = |variables: &[(&str, &str)], words: &[&str]| {
-        let output = std::process::Command::new(env!("CARGO_BIN_EXE_fairlane"))
-            .args(words)
-            .current_dir(folder.path())
-            .env_remove("FAIRLANE_ENGINE")
-            .envs(variables.iter().copied())
-            .output()
-            .unwrap();
-        String::from_utf8(output.stdout).unwrap()
-    };
+    let run = |variables: &[(&str, &str)], words: &[&str]| fairlane_in(&folder, variables, words).stdout;
     let engines = |variables: &[(&str, &str)]| {
         let shown: serde_json::Value = serde_json::from_str(&run(variables, &["config", "--json"])).unwrap();
         let rows = shown["values"].as_array().unwrap().iter().filter(|row| row["key"] == "engine");

@@ -22,17 +22,22 @@ fn a_status_has_counts_types_groups_bulk_actions_and_warnings() {
     assert_eq!(status["groups"][0]["group"], "customer-7", "the largest comes first");
     assert!(status["stored_bytes"].as_u64().unwrap() >= 4, "{status}");
     assert_eq!(status["stored_bytes_max"], 4_u64 << 30);
-    assert_eq!((&status["bulks"][0]["bulk"], &status["bulks"][0]["total"]), (&"may".into(), &3.into()));
-    assert!(status["warnings"][0].as_str().unwrap().contains("no worker asks for jobs of the type mail"));
+    assert_eq!((&status["bulks"][0]["id"], &status["bulks"][0]["total"]), (&"may".into(), &3.into()));
+    assert!(
+        status["warnings"][0]
+            .as_str()
+            .unwrap()
+            .contains("jobs of type mail are waiting, but no worker requests them")
+    );
     let text = queue.run(&["status", "--groups", "1"]).stdout;
     for words in [
-        "4 waiting",
+        "backlog 4 (0 waiting)",
         "mail",
         "customer-7",
         "and 1 group with fewer jobs",
         "may",
         "of 4.0 GiB stored",
-        "warning: no worker",
+        "warning: jobs of type mail are waiting",
     ] {
         assert!(text.contains(words), "{words} is missing in {text}");
     }
@@ -56,7 +61,7 @@ fn an_active_bulk_action_is_shown_after_hundreds_that_have_ended() {
     queue.json(&["bulk", "load", "customer-7", "running-now", &file, "--type", "mail", "--payload-lines"]);
     let status = queue.json(&["status"]);
     assert_eq!(status["bulks"].as_array().unwrap().len(), 1);
-    assert_eq!(status["bulks"][0]["bulk"], "running-now");
+    assert_eq!(status["bulks"][0]["id"], "running-now");
 }
 
 #[test]
@@ -74,7 +79,7 @@ fn the_status_of_an_empty_queue_has_no_groups() {
     let queue = Queue::new();
     queue.json(&["settings", "set", "max_retry_count=3"]);
     let text = queue.run(&["status"]).stdout;
-    assert!(text.contains("0 waiting") && !text.contains("customer"), "{text}");
+    assert!(text.contains("backlog 0 (0 waiting)") && !text.contains("congestion"), "{text}");
 }
 
 #[test]
@@ -82,7 +87,7 @@ fn top_prints_one_frame_without_a_terminal() {
     let queue = filled();
     let ended = queue.run(&["top"]);
     assert_eq!(ended.code, 0, "{}", ended.stderr);
-    for words in ["fairlane top", "4 waiting", "customer-7", "congestion"] {
+    for words in ["fairlane top", "backlog 4 (0 waiting)", "customer-7", "congestion"] {
         assert!(ended.stdout.contains(words), "{words} is missing in {}", ended.stdout);
     }
     assert!(!ended.stdout.contains('\u{1b}'));
@@ -95,7 +100,7 @@ fn a_paused_group_is_marked_and_its_waiting_jobs_are_counted() {
     queue.json(&["group", "set", "customer-7", "--pause", "--weight", "3", "--rate", "50/s"]);
     let warning = "warning: customer-7 is paused, 3 jobs wait";
     for (words, row) in [
-        (&["status"][..], "customer-7   3         0         0         0 of 3   paused"),
+        (&["status"][..], "customer-7   3         0         0           0 of 3   paused"),
         (&["top"], "paused"),
         (&["group", "list"], "3        50/s        paused"),
     ] {
@@ -105,13 +110,13 @@ fn a_paused_group_is_marked_and_its_waiting_jobs_are_counted() {
         assert!(line.contains(row), "{words:?}: {line}");
     }
     let status = queue.json(&["status"]);
-    let paused = |group: &serde_json::Value| group["paused"].as_bool().unwrap();
+    let paused = |group: &serde_json::Value| group["settings"]["paused"].as_bool().unwrap();
     assert_eq!((paused(&status["groups"][0]), paused(&status["groups"][1])), (true, false));
     assert_eq!(status["warnings"][0], "customer-7 is paused, 3 jobs wait");
     let listed = queue.json(&["group", "list"]);
     let group = &listed["groups"][0];
     assert_eq!(
-        (&group["paused"], &group["weight"], &group["rate"]),
+        (&group["settings"]["paused"], &group["settings"]["weight"], &group["settings"]["rate"]),
         (&true.into(), &3.into(), &"50/s".into())
     );
     queue.json(&["group", "set", "customer-7", "--resume"]);

@@ -1,9 +1,9 @@
 //! `fairlane why`.
 
 use fairlane_core::queue::{Enqueue, GroupPatch, JobRef, NewJob, SetGroup, Settings};
-use fairlane_core::{Cost, GroupId, JobId, Level, TypeId};
+use fairlane_core::{GroupId, JobId, TypeId};
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
 
-use super::redis_server::RedisServer;
 use super::running::{fairlane, has_keys};
 use super::served::Served;
 
@@ -13,15 +13,12 @@ fn pause_customer(url: &str) {
     runtime.block_on(async {
         let engine = fairlane_engine::open(url, Settings::default()).await.unwrap();
         let group = GroupId::new("customer-A").unwrap();
-        let new = |number: u32| NewJob {
-            job: JobRef { group: group.clone(), id: JobId::new(format!("job-{number}")).unwrap() },
-            type_id: TypeId::new("mail").unwrap(),
-            level: Level::Normal,
-            cost: Cost::default(),
-            payload: b"secret".as_slice().into(),
-            delay_ms: 0,
-            bulk: None,
-            trace: None,
+        let new = |number: u32| {
+            NewJob::new(
+                JobRef { group: group.clone(), id: JobId::new(format!("job-{number}")).unwrap() },
+                TypeId::new("mail").unwrap(),
+                b"secret".as_slice().into(),
+            )
         };
         engine.call(Enqueue { jobs: (1..=3).map(new).collect() }).await.unwrap();
         let patch = GroupPatch { paused: Some(true), ..GroupPatch::default() };
@@ -30,7 +27,7 @@ fn pause_customer(url: &str) {
 }
 
 fn paused_customer() -> RedisServer {
-    let server = RedisServer::start();
+    let server = RedisServer::start(ServerOptions::default());
     pause_customer(&server.url());
     server
 }
@@ -42,7 +39,7 @@ fn the_explanation_is_a_sentence_followed_by_facts() {
     assert_eq!((ended.code, ended.stderr.as_str()), (0, ""), "{}", ended.stdout);
     let mut lines = ended.stdout.lines();
     assert_eq!(lines.next(), Some("customer-A is paused; 2 jobs ahead"));
-    for words in ["state ", "PENDING", "customer-A: paused", "none has ever asked", "cannot be estimated"] {
+    for words in ["state ", "pending", "customer-A: paused", "none has ever asked", "cannot be estimated"] {
         assert!(ended.stdout.contains(words), "{words:?} is missing in: {}", ended.stdout);
     }
     assert!(!ended.stdout.contains("secret"), "an explanation contains no payload");
@@ -52,8 +49,8 @@ fn the_explanation_is_a_sentence_followed_by_facts() {
 fn json_is_one_object_with_a_reason_code() {
     let server = paused_customer();
     let view = fairlane(&["why", "customer-A", "job-1", "--engine", &server.url(), "--json"]).json();
-    has_keys(&view, &["group", "job", "state", "reason", "sentence", "starts_in_ms", "facts"]);
-    assert_eq!((&view["state"], &view["reason"]), (&"PENDING".into(), &"group-paused".into()));
+    has_keys(&view, &["group", "id", "state", "reason", "sentence", "facts"]);
+    assert_eq!((&view["state"], &view["reason"]), (&"pending".into(), &"group-paused".into()));
     assert!(view["facts"].as_array().unwrap().iter().all(|fact| fact["text"].is_string()));
 }
 
@@ -88,7 +85,7 @@ fn a_worker_is_shown_by_its_given_name_and_an_empty_error_is_omitted() {
     assert!(run(&["job", "show"]).contains(" w9\n"), "{}", run(&["job", "show"]));
     let fence = &leased["jobs"][0]["fence"];
     let settled = format!(
-        "{{\"settlements\":[{{\"group\":\"customer-7\",\"id\":\"a\",\"fence\":{fence},\"outcome\":\"retry\"}}]}}"
+        "{{\"settlements\":[{{\"group\":\"customer-7\",\"id\":\"a\",\"fence\":{fence},\"outcome\":\"retry\",\"delay_ms\":60000}}]}}"
     );
     let (status, body) = served.ask("POST", "/api/leases/settle", &settled).unwrap();
     assert_eq!(status, 200, "{body}");

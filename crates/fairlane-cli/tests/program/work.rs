@@ -2,26 +2,25 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 use fairlane_core::queue::{
     BulkRef, InspectJob, InspectQueue, JobRef, JobView, NewJob, OpenBulk, SealBulk, Settings,
 };
-use fairlane_core::{BulkId, Cost, GroupId, JobId, Level, TypeId};
+use fairlane_core::{BulkId, GroupId, JobId, TypeId};
 use fairlane_engine::Engine;
+use fairlane_testkit::program::Background;
+use fairlane_testkit::receiver::{Receiver, response};
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
+pub use fairlane_testkit::wait::until_blocking as until;
 use fairlane_worker::{BulkPlan, CallbackPlan};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::receiver::Receiver;
-use super::redis_server::RedisServer;
-use super::running::{Ended, fairlane};
+use super::running::{Ended, PROGRAM, fairlane};
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
-const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A temporary folder with a queue and a configuration file.
 pub struct WorkFolder {
@@ -63,14 +62,12 @@ pub fn at<T>(url: &str, work: impl AsyncFnOnce(&Arc<dyn Engine>) -> T) -> T {
 
 fn new_job(type_name: &str, number: u32, bulk: Option<&BulkRef>) -> NewJob {
     NewJob {
-        job: job(type_name, number),
-        type_id: TypeId::new(type_name).unwrap(),
-        level: Level::Normal,
-        cost: Cost::default(),
-        payload: format!("{{\"number\":{number}}}").into_bytes().into(),
-        delay_ms: 0,
         bulk: bulk.map(|bulk| bulk.id.clone()),
-        trace: None,
+        ..NewJob::new(
+            job(type_name, number),
+            TypeId::new(type_name).unwrap(),
+            format!("{{\"number\":{number}}}").into_bytes().into(),
+        )
     }
 }
 
@@ -100,14 +97,15 @@ pub fn lines(ended: &Ended) -> Vec<Value> {
     ended.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-fn ok(body: impl Into<String>) -> (String, String, String) {
-    ("200 OK".into(), String::new(), body.into())
+fn ok(body: &str) -> String {
+    response("200 OK", &[], body)
 }
 
 #[test]
 fn payloads_are_posted_and_responses_stored_on_every_engine() {
-    let receiver = Receiver::start(|request| ok(format!("{{\"got\":{}}}", request.body)));
-    let (folder, redis) = (WorkFolder::new(), RedisServer::start());
+    let receiver =
+        Receiver::handling(|request| std::future::ready(ok(&format!("{{\"got\":{}}}", request.text()))));
+    let (folder, redis) = (WorkFolder::new(), RedisServer::start(ServerOptions::default()));
     for engine in [folder.engine(), redis.url()] {
         fill(&engine, "mail", 5);
         let url = receiver.url("/send");
@@ -123,9 +121,9 @@ fn payloads_are_posted_and_responses_stored_on_every_engine() {
             (&"stopped".into(), &5.into(), &0.into())
         );
         let view = inspect(&engine, job("mail", 3));
-        assert_eq!((view.state.as_str(), &*view.note), ("COMPLETED", &b"{\"got\":{\"number\":3}}"[..]));
+        assert_eq!((view.state.as_str(), &*view.note), ("completed", &b"{\"got\":{\"number\":3}}"[..]));
     }
-    let received = receiver.received("/send");
+    let received = receiver.requests_to("/send");
     assert_eq!(received.len(), 10);
     assert_eq!(received[0].header("x-path").map(str::to_owned), std::env::var("PATH").ok());
     assert_eq!(
@@ -151,7 +149,7 @@ fn programs_receive_payloads_and_other_types_are_not_run() {
     let lines = lines(&folder.drain(&engine, config));
     let problem = lines.iter().find(|line| line["event"] == "problem").unwrap();
     assert_eq!((&problem["code"], &problem["job"]), (&"exit_65".into(), &"customer-A/broken-1".into()));
-    assert!(problem["message"].as_str().unwrap().contains("no such customer"));
+    assert!(problem["reason"].as_str().unwrap().contains("no such customer"));
     assert_eq!(problem["dead"], true);
     let drained = lines.iter().find(|line| line["event"] == "drained").unwrap();
     assert_eq!((&drained["left"][0]["type"], &drained["left"][0]["jobs"]), (&"foreign".into(), &2.into()));
@@ -160,9 +158,9 @@ fn programs_receive_payloads_and_other_types_are_not_run() {
         (1, &true.into())
     );
     let view = inspect(&engine, job("shrink", 2));
-    assert_eq!((view.state.as_str(), &*view.note), ("COMPLETED", &b"shrink-2 own {\"number\":2}"[..]));
-    assert_eq!(inspect(&engine, job("broken", 1)).state.as_str(), "FAILED");
-    assert_eq!(inspect(&engine, job("foreign", 1)).state.as_str(), "PENDING");
+    assert_eq!((view.state.as_str(), &*view.note), ("completed", &b"shrink-2 own {\"number\":2}"[..]));
+    assert_eq!(inspect(&engine, job("broken", 1)).state.as_str(), "dead");
+    assert_eq!(inspect(&engine, job("foreign", 1)).state.as_str(), "pending");
 }
 
 #[test]
@@ -172,15 +170,12 @@ fn throttling_slows_only_its_own_type() {
     let counted = fast_done.clone();
     // The slow target throttles until all jobs of the fast one are done, so they cannot have waited
     // for it.
-    let receiver = Receiver::start(move |request| {
-        if request.path == "/fast" {
-            counted.fetch_add(1, Ordering::SeqCst);
-            return ok("");
-        }
-        match counted.load(Ordering::SeqCst) {
-            done if done >= u64::from(FAST) => ok(""),
-            _ => ("429 Too Many Requests".into(), "retry-after: 1\r\n".into(), String::new()),
-        }
+    let receiver = Receiver::handling(move |request| {
+        let is_fast = request.path() == "/fast";
+        counted.fetch_add(u64::from(is_fast), Ordering::SeqCst);
+        let may_succeed = is_fast || counted.load(Ordering::SeqCst) >= u64::from(FAST);
+        let throttled = || response("429 Too Many Requests", &["retry-after: 1"], "");
+        std::future::ready(if may_succeed { ok("") } else { throttled() })
     });
     let folder = WorkFolder::new();
     let engine = folder.engine();
@@ -201,7 +196,7 @@ fn throttling_slows_only_its_own_type() {
     for number in 1..=FAST {
         assert_eq!(inspect(&engine, job("fast", number)).throttles, 0);
     }
-    let throttles = receiver.received("/slow").len() - 10;
+    let throttles = receiver.requests_to("/slow").len() - 10;
     assert_eq!(attempts["throttled"], throttles);
     let throttled = lines.iter().find(|line| line["event"] == "throttled").unwrap();
     assert_eq!((&throttled["type"], &throttled["count"]), (&"slow".into(), &1.into()));
@@ -210,7 +205,7 @@ fn throttling_slows_only_its_own_type() {
 
 #[test]
 fn the_callback_of_a_bulk_action_is_sent_signed() {
-    let receiver = Receiver::start(|_| ok(""));
+    let receiver = Receiver::responding(ok(""));
     let folder = WorkFolder::new();
     let engine = folder.engine();
     let bulk = BulkRef { group: GroupId::new("customer-A").unwrap(), id: BulkId::new("may").unwrap() };
@@ -227,18 +222,14 @@ fn the_callback_of_a_bulk_action_is_sent_signed() {
     );
     let lines = lines(&folder.drain(&engine, &config));
     assert_eq!(lines.last().unwrap()["attempts"]["done"], 3);
-    let request = &receiver.received("/hook")[0];
+    let request = &receiver.requests_to("/hook")[0];
     assert!(request.header("webhook-signature").unwrap().starts_with("v1,"));
-    let body: Value = serde_json::from_str(&request.body).unwrap();
+    let body: Value = serde_json::from_slice(&request.body).unwrap();
     assert_eq!((&body["type"], &body["data"]["succeeded"]), (&"bulk.completed".into(), &2.into()));
 }
 
 /// A running worker whose output goes to files.
-pub struct Started {
-    program: Child,
-    stdout: PathBuf,
-    stderr: PathBuf,
-}
+pub struct Started(Background);
 
 impl Started {
     fn new(folder: &WorkFolder, config: &str) -> Self {
@@ -250,54 +241,22 @@ impl Started {
     }
 
     pub fn with(words: &[&str], folder: &WorkFolder, config: &str) -> Self {
-        let (stdout, stderr) = (folder.path("stdout"), folder.path("stderr"));
-        let program = Command::new(env!("CARGO_BIN_EXE_fairlane"))
-            .args(["work", "--config", &folder.config(config)])
-            .args(words)
-            .stdout(File::create(&stdout).unwrap())
-            .stderr(File::create(&stderr).unwrap())
-            .spawn()
-            .unwrap();
-        Self { program, stdout, stderr }
+        let config = folder.config(config);
+        let words = [&["work", "--config", &config], words].concat();
+        Self(Background::start(Path::new(PROGRAM), folder.folder.path(), &words))
     }
 
     pub fn terminate(&self) {
-        let status = Command::new("kill").args(["-TERM", &self.program.id().to_string()]).status().unwrap();
-        assert!(status.success());
+        self.0.signal("-TERM");
     }
 
     /// Waits until standard error contains these words.
     pub fn prints(&self, words: &str) {
-        until(words, || read(&self.stderr).contains(words));
+        until(words, || self.0.stderr().contains(words));
     }
 
-    pub fn ended(mut self) -> Ended {
-        let mut status = None;
-        until("the program exits", || {
-            status = self.program.try_wait().unwrap();
-            status.is_some()
-        });
-        let code = status.and_then(|status| status.code()).expect("the program exits without a signal");
-        Ended { code, stdout: read(&self.stdout), stderr: read(&self.stderr) }
-    }
-}
-
-impl Drop for Started {
-    fn drop(&mut self) {
-        let _ = self.program.kill();
-        let _ = self.program.wait();
-    }
-}
-
-fn read(path: &Path) -> String {
-    std::fs::read_to_string(path).unwrap()
-}
-
-pub fn until(what: &str, mut reached: impl FnMut() -> bool) {
-    let deadline = Instant::now() + TIMEOUT;
-    while !reached() {
-        assert!(Instant::now() < deadline, "timed out: {what}");
-        std::thread::sleep(Duration::from_millis(10));
+    pub fn ended(self) -> Ended {
+        self.0.ended()
     }
 }
 
@@ -326,8 +285,8 @@ fn a_signal_waits_for_running_jobs_and_leaves_nothing_leased() {
         ended.stdout
     );
     assert_eq!(in_flight(&folder.engine()), 0);
-    assert_eq!(inspect(&folder.engine(), job("wait", 1)).state.as_str(), "COMPLETED");
-    assert_eq!(inspect(&folder.engine(), job("wait", 2)).state.as_str(), "PENDING");
+    assert_eq!(inspect(&folder.engine(), job("wait", 1)).state.as_str(), "completed");
+    assert_eq!(inspect(&folder.engine(), job("wait", 2)).state.as_str(), "pending");
 }
 
 #[test]
@@ -341,7 +300,7 @@ fn jobs_that_exceed_the_grace_period_are_handed_back() {
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     assert!(ended.stdout.contains("1 handed back, 0 left;"), "{}", ended.stdout);
     assert_eq!(in_flight(&folder.engine()), 0);
-    assert_eq!(inspect(&folder.engine(), job("wait", 1)).state.as_str(), "PENDING");
+    assert_eq!(inspect(&folder.engine(), job("wait", 1)).state.as_str(), "pending");
 }
 
 #[test]
@@ -357,7 +316,7 @@ fn a_second_signal_stops_at_once_and_reports_running_jobs() {
     let ended = started.ended();
     assert_eq!(ended.code, 130);
     assert!(ended.stderr.contains("stopped: left running: 1 job;"), "{}", ended.stderr);
-    let status = format!("/proc/{}/stat", read(&folder.path("begun")).trim());
+    let status = format!("/proc/{}/stat", std::fs::read_to_string(folder.path("begun")).unwrap().trim());
     let is_gone = || std::fs::read_to_string(&status).map_or(true, |status| status.contains(") Z "));
     until("its program is killed", is_gone);
 }
@@ -393,7 +352,7 @@ fn an_error_in_a_file_names_its_line_and_the_valid_values() {
         ("[types.mail]\ncommand = \"a\"".into(), &["line 2: command must be a list such as [\"a\", \"b\"]"]),
         ("[types.mail]\nrate = \"5/s\"".into(), &["line 1", "http = ", "command = "]),
         (format!("{http}command = [\"a\"]"), &["line 1", "has one target"]),
-        (format!("{http}rate = \"fast\""), &["line 3", "\"fast\"", "50/s"]),
+        (format!("{http}rate = \"fast\""), &["line 3: rate must be a rate", "50/s"]),
         (format!("{http}header = {{}}"), &["line 3", "did you mean `headers`?"]),
         (format!("{http}environment = {{}}"), &["environment is only for types with command"]),
         (format!("{http}concurrency = 0"), &["concurrency is 0"]),

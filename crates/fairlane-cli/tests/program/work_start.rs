@@ -10,9 +10,9 @@ use fairlane_core::queue::{BulkRef, InspectType, OpenBulk, SealBulk};
 use fairlane_core::{BulkId, GroupId, TypeId};
 use fairlane_engine::{EmbeddedEngine, Engine};
 use fairlane_server::{Server, ServerSettings};
+use fairlane_testkit::redis::{RedisServer, ServerOptions, free_port};
 use fairlane_worker::{BulkPlan, CallbackPlan};
 
-use super::redis_server::{RedisServer, free_port};
 use super::running::fairlane;
 use super::work::{Started, WorkFolder, at, lines, until};
 
@@ -100,7 +100,7 @@ fn an_unusable_redis_is_rejected_in_one_line() {
 #[test]
 fn work_waits_until_a_read_only_replica_is_promoted() {
     let folder = WorkFolder::new();
-    let primary = RedisServer::start();
+    let primary = RedisServer::start(ServerOptions::default());
     let address = primary.address();
     let (host, port) = address.split_once(':').expect("an address has a port");
     let replica = RedisServer::start_with(&["--replicaof", host, port]);
@@ -109,7 +109,7 @@ fn work_waits_until_a_read_only_replica_is_promoted() {
     fairlane(&words).failed(1, &["is a read-only replica; name its primary"]);
     let started = Started::at(&replica.url(), &folder, MAIL);
     started.prints("is a read-only replica");
-    replica.ask("REPLICAOF NO ONE");
+    replica.command(&["REPLICAOF", "NO", "ONE"]);
     started.prints("is connected to redis://127.0.0.1");
     started.terminate();
     assert_eq!(started.ended().code, 0);
@@ -212,12 +212,12 @@ fn stored(url: &str) -> Option<(String, u32)> {
 #[test]
 fn settings_are_applied_again_to_a_store_that_comes_back_empty() {
     let folder = WorkFolder::new();
-    let mut redis = RedisServer::start();
+    let mut redis = RedisServer::start(ServerOptions::default());
     let started = Started::at(&redis.url(), &folder, MAIL);
     started.prints("is connected to");
     let settings = Some(("7/s".to_owned(), 3));
     assert_eq!(stored(&redis.url()), settings);
-    redis.replace_by_an_empty_one();
+    redis.restart();
     started.prints("the engine responds again");
     until("the settings are applied again", || stored(&redis.url()) == settings);
     started.terminate();

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use fairlane_conformance::differential::{Run, run};
-use fairlane_conformance::servers::{RedisServer, ServerOptions};
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {

@@ -88,7 +88,7 @@ async fn only_what_was_admitted_runs(queue: Subject) {
     assert_eq!(queue.admit_ready(2).await, ["g/1", "g/2"]);
     assert_eq!(queue.state("g", "1").await, JobState::Ready);
     assert_eq!(queue.state("g", "3").await, JobState::Pending);
-    assert_eq!(queue.state("g", "1").await.as_str(), "READY");
+    assert_eq!(queue.state("g", "1").await.as_str(), "ready");
     let (group, totals) = (queue.group("g").await, queue.queue_view().await);
     assert_eq!((group.backlog, totals.backlog, queue.type_view("t").await.ready), (3, 3, 2));
     assert_eq!(ids(&queue.lease(10).await), ["1", "2"]);

@@ -175,8 +175,7 @@ async fn the_queue_at_its_rate_is_named(queue: Subject) {
     queue.set_queue(Settings { rate: Some(per_second(4, 1)), ..Settings::default() }).await;
     queue.add(jobs("g", 5)).await;
     queue.lease(1).await;
-    let sentence =
-        "the whole queue is at its limit of 4/s; 3 jobs ahead; starts in about 750 ms (an estimate)";
+    let sentence = "the queue is at its limit of 4/s; 3 jobs ahead; starts in about 750 ms (an estimate)";
     says(&queue, "5", Reason::QueueRate, sentence).await;
 }
 

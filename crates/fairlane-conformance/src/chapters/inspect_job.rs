@@ -31,7 +31,7 @@ async fn every_state_has_its_word(queue: Subject) {
     queue.add([job("g", "unwanted")]).await;
     queue.cancel("g", &["unwanted"]).await;
     words.push(queue.state("g", "unwanted").await.as_str());
-    assert_eq!(words, ["PENDING", "WAITING", "PROCESSING", "COMPLETED", "FAILED", "CANCELLED"]);
+    assert_eq!(words, ["pending", "waiting", "in_flight", "completed", "dead", "cancelled"]);
 }
 
 async fn a_job_shows_its_trace_in_every_state(queue: Subject) {
@@ -41,7 +41,7 @@ async fn a_job_shows_its_trace_in_every_state(queue: Subject) {
     queue.settle(&leased[0], succeeded()).await;
     queue.settle(&leased[1], failed()).await;
     assert_eq!(queue.cancel("g", &["4"]).await, [Cancellation::Cancelled]);
-    for (id, state) in ["COMPLETED", "FAILED", "PROCESSING", "CANCELLED"].into_iter().enumerate() {
+    for (id, state) in ["completed", "dead", "in_flight", "cancelled"].into_iter().enumerate() {
         let view = queue.job("g", &(id + 1).to_string()).await;
         assert_eq!((view.state.as_str(), view.trace.as_ref()), (state, Some(&trace)));
         assert_eq!(&*view.payload, b"{}");

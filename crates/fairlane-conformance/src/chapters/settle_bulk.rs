@@ -1,10 +1,12 @@
 //! `settle_bulk`: an aggregation ends once, or is released; the fence decides whether this
 //! settlement ends it.
 
-use fairlane_core::Fence;
 use fairlane_core::kernel::Invalid;
-use fairlane_core::limits::{INTEGER_MAX, LEASE_BULKS_MAX, LEASE_MS_MAX, NOTE_BYTES_MAX};
+use fairlane_core::limits::{
+    INTEGER_MAX, LEASE_BULKS_MAX, LEASE_MS_MAX, NOTE_BYTES_MAX, PAYLOAD_BYTES_MAX, TYPES_MAX,
+};
 use fairlane_core::queue::*;
+use fairlane_core::{Cost, Fence, JobId, Level, Trace};
 use fairlane_engine::EngineError;
 
 use super::{Case, cases};
@@ -32,6 +34,14 @@ pub const CASES: &[Case] = cases![
     only_a_leased_one_can_be_released,
     a_summary_is_opaque,
     a_summary_out_of_range_is_invalid,
+    a_callback_is_added_in_the_same_step,
+    a_callback_is_added_once,
+    a_callback_is_added_however_the_bulk_action_ended,
+    a_settlement_that_is_not_applied_adds_no_callback,
+    a_job_with_the_id_of_a_callback_is_left_as_it_is,
+    a_callback_is_added_to_a_full_queue,
+    a_callback_is_added_beside_the_most_types,
+    a_callback_out_of_range_is_invalid,
 ];
 
 async fn leased_bulk(queue: &Subject) -> LeasedBulk {
@@ -180,6 +190,7 @@ async fn an_unknown_one_is_gone_and_not_created(queue: Subject) {
         fence: Fence(5),
         summary: bytes(""),
         outcome: Aggregation::Done,
+        callback: None,
     };
     let settled = queue.engine.call(command).await.expect("settle_bulk is answered");
     assert_eq!(settled, BulkSettled(Verdict::Gone));
@@ -308,6 +319,7 @@ async fn a_summary_is_opaque(queue: Subject) {
         fence: leased.fence,
         summary: every_byte.clone().into(),
         outcome: Aggregation::Done,
+        callback: None,
     };
     queue.engine.call(command).await.expect("settle_bulk is answered");
     assert_eq!(&*queue.bulk("g", "b").await.summary, every_byte);
@@ -320,6 +332,7 @@ async fn a_summary_out_of_range_is_invalid(queue: Subject) {
         fence: leased.fence,
         summary: vec![7; bytes].into(),
         outcome: Aggregation::Done,
+        callback: None,
     };
     let refused = queue.engine.call(with(NOTE_BYTES_MAX + 1)).await;
     assert!(matches!(refused, Err(EngineError::Invalid(Invalid::TooLarge { .. }))));
@@ -327,4 +340,128 @@ async fn a_summary_out_of_range_is_invalid(queue: Subject) {
     let settled = queue.engine.call(with(NOTE_BYTES_MAX)).await.expect("64 KiB are accepted");
     assert_eq!(settled, BulkSettled(Verdict::Applied));
     assert_eq!(queue.bulk("g", "b").await.summary.len(), NOTE_BYTES_MAX);
+}
+
+fn callback(id: &str) -> Callback {
+    let trace = Trace::new("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01").ok();
+    Callback { id: JobId::new(id).expect("a valid id"), payload: bytes("to: whom"), trace }
+}
+
+/// Ends an aggregation and adds the callback `c`.
+fn with_callback(leased: &LeasedBulk) -> SettleBulk {
+    SettleBulk { callback: Some(callback("c")), ..settle_bulk_command(leased, Aggregation::Done) }
+}
+
+async fn settle_with_callback(queue: &Subject, leased: &LeasedBulk) -> Verdict {
+    queue.engine.call(with_callback(leased)).await.expect("settle_bulk is answered").0
+}
+
+async fn a_callback_is_added_in_the_same_step(queue: Subject) {
+    let leased = leased_bulk(&queue).await;
+    queue.advance_ms(5);
+    assert_eq!(settle_with_callback(&queue, &leased).await, Verdict::Applied);
+    assert_eq!(queue.bulk("g", "b").await.total, 0, "it is no job of the bulk action");
+    let view = queue.job("g", "c").await;
+    assert_eq!((view.type_id, view.level, view.cost), (type_id(CALLBACK_TYPE), Level::High, Cost::default()));
+    assert_eq!((view.bulk, &*view.payload, view.created_at), (None, &b"to: whom"[..], START.plus_ms(5)));
+    assert_eq!(view.trace, callback("c").trace);
+    assert_eq!((queue.queue_view().await.backlog, queue.group("g").await.backlog), (1, 1));
+    let job = &queue.lease_of(&[CALLBACK_TYPE], 10).await[0];
+    assert_eq!((&job.job, &*job.payload), (&job_ref("g", "c"), &b"to: whom"[..]));
+    assert_eq!(queue.settle(job, succeeded()).await, Verdict::Applied);
+}
+
+/// A lost reply: the aggregator repeats the command.
+async fn a_callback_is_added_once(queue: Subject) {
+    let leased = leased_bulk(&queue).await;
+    for _ in 0..2 {
+        assert_eq!(settle_with_callback(&queue, &leased).await, Verdict::Applied);
+    }
+    assert_eq!(queue.queue_view().await.backlog, 1);
+    let job = &queue.lease_of(&[CALLBACK_TYPE], 10).await[0];
+    queue.settle(job, succeeded()).await;
+    assert_eq!(settle_with_callback(&queue, &leased).await, Verdict::Applied);
+    assert_eq!(queue.queue_view().await.backlog, 0);
+}
+
+async fn a_callback_is_added_however_the_bulk_action_ended(queue: Subject) {
+    queue.open("g", "cancelled").await;
+    queue.cancel_bulk("g", "cancelled").await;
+    let leased = queue.lease_bulk().await;
+    assert_eq!(settle_with_callback(&queue, &leased).await, Verdict::Applied);
+    let leased = leased_bulk(&queue).await;
+    let failed =
+        SettleBulk { callback: Some(callback("d")), ..settle_bulk_command(&leased, Aggregation::Failed) };
+    assert_eq!(queue.engine.call(failed).await, Ok(BulkSettled(Verdict::Applied)));
+    assert_eq!(queue.queue_view().await.backlog, 2);
+}
+
+async fn a_settlement_that_is_not_applied_adds_no_callback(queue: Subject) {
+    let leased = leased_bulk(&queue).await;
+    let stale = LeasedBulk { fence: Fence(leased.fence.0 + 1), ..leased.clone() };
+    assert_eq!(settle_with_callback(&queue, &stale).await, Verdict::Stale);
+    let mut unknown = with_callback(&leased);
+    unknown.bulk = bulk_ref("g", "unknown");
+    assert_eq!(queue.engine.call(unknown).await, Ok(BulkSettled(Verdict::Gone)));
+    let released = SettleBulk { outcome: Aggregation::Released { delay_ms: 0 }, ..with_callback(&leased) };
+    assert_eq!(queue.engine.call(released).await, Ok(BulkSettled(Verdict::Applied)));
+    assert_eq!((queue.find_job("g", "c").await, queue.queue_view().await.backlog), (None, 0));
+    assert_eq!(settle_with_callback(&queue, &leased).await, Verdict::Applied);
+    assert_eq!(queue.queue_view().await.backlog, 1);
+}
+
+async fn a_job_with_the_id_of_a_callback_is_left_as_it_is(queue: Subject) {
+    queue.add([job("g", "c")]).await;
+    let before = queue.job("g", "c").await;
+    let leased = leased_bulk(&queue).await;
+    assert_eq!(settle_with_callback(&queue, &leased).await, Verdict::Applied);
+    assert_eq!((queue.job("g", "c").await, queue.queue_view().await.backlog), (before, 1));
+}
+
+/// A group with a full backlog must not keep its bulk actions from ending.
+async fn a_callback_is_added_to_a_full_queue(queue: Subject) {
+    let full = Settings { group_backlog_max: 1, whole_backlog_max: 1, ..Settings::default() };
+    queue.set_queue(Settings { stored_bytes_max: 8, group_stored_bytes_max: 8, ..full }).await;
+    let leased = leased_bulk(&queue).await;
+    queue.add([NewJob { payload: bytes("12345678"), ..job("g", "1") }]).await;
+    assert_eq!(settle_with_callback(&queue, &leased).await, Verdict::Applied);
+    let view = queue.queue_view().await;
+    assert_eq!((view.backlog, view.stored_bytes), (2, 16));
+}
+
+/// The type of callbacks does not count towards the limit on types.
+async fn a_callback_is_added_beside_the_most_types(queue: Subject) {
+    let add = async |number: usize| {
+        let command = SetType { type_id: type_id(&number.to_string()), patch: TypePatch::default() };
+        queue.engine.call(command).await.expect("set_type is answered")
+    };
+    for number in 1..TYPES_MAX {
+        add(number).await;
+    }
+    let leased = leased_bulk(&queue).await;
+    assert_eq!(settle_with_callback(&queue, &leased).await, Verdict::Applied);
+    assert!(matches!(add(TYPES_MAX).await, TypeSet::Set(_)), "it takes no other type's place");
+    assert_eq!(add(TYPES_MAX + 1).await, TypeSet::TooManyTypes);
+    assert_eq!(queue.queue_view().await.types.len(), TYPES_MAX + 1);
+    queue.succeed(&queue.lease_of(&[CALLBACK_TYPE], 1).await).await;
+    let remove = RemoveType { type_id: type_id(CALLBACK_TYPE) };
+    assert_eq!(queue.engine.call(remove).await, Ok(TypeRemoved::Removed));
+    queue.open("g", "late").await;
+    queue.seal("g", "late").await;
+    let leased = queue.lease_bulk().await;
+    let late =
+        SettleBulk { callback: Some(callback("late")), ..settle_bulk_command(&leased, Aggregation::Done) };
+    assert_eq!(queue.engine.call(late).await, Ok(BulkSettled(Verdict::Applied)));
+    assert_eq!(queue.queue_view().await.types.len(), TYPES_MAX + 1);
+}
+
+async fn a_callback_out_of_range_is_invalid(queue: Subject) {
+    let leased = leased_bulk(&queue).await;
+    let with = |bytes: usize| SettleBulk {
+        callback: Some(Callback { payload: vec![7; bytes].into(), ..callback("c") }),
+        ..settle_bulk_command(&leased, Aggregation::Done)
+    };
+    let refused = queue.engine.call(with(PAYLOAD_BYTES_MAX + 1)).await;
+    assert!(matches!(refused, Err(EngineError::Invalid(Invalid::TooLarge { .. }))), "{refused:?}");
+    assert_eq!(queue.engine.call(with(PAYLOAD_BYTES_MAX)).await, Ok(BulkSettled(Verdict::Applied)));
 }

@@ -225,8 +225,7 @@ async fn responses_in_order(futures: Vec<BoxFuture<'_, Response>>) -> Vec<Respon
     responses.into_iter().map(|response| response.expect("every future has completed")).collect()
 }
 
-/// Runs every script once: a script that the server does not know yet would be overtaken by those
-/// it knows.
+/// Runs every command once: a command that has to load the library would be overtaken by others.
 async fn warm_up(redis: &RedisEngine) {
     let reference = job("g", "1").job;
     let fence = Fence(1);
@@ -277,6 +276,7 @@ fn bulk_commands() -> impl Iterator<Item = Command> {
             fence: Fence(1),
             summary: bytes(""),
             outcome: Aggregation::Done,
+            callback: None,
         }),
         Command::CancelBulk(CancelBulk { bulk }),
         Command::Sweep(Sweep { jobs_max: 1 }),

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::dice::Dice;
-use crate::proxy::Proxy;
-use crate::servers::RedisServer;
+use fairlane_testkit::proxy::Proxy;
+use fairlane_testkit::redis::RedisServer;
 
 /// Longest pause between two faults.
 const PAUSE_MS_MAX: u64 = 150;
@@ -54,6 +54,7 @@ impl Faults {
     async fn flush_scripts(mut self) -> Self {
         self.flushes += 1;
         self.blocking(|server| {
+            server.command(&["FUNCTION", "FLUSH"]);
             server.command(&["SCRIPT", "FLUSH"]);
         })
         .await

@@ -179,7 +179,8 @@ impl Subject {
 
 /// The command that ends the aggregation of a leased bulk action, without a summary.
 pub fn settle_bulk_command(leased: &LeasedBulk, outcome: Aggregation) -> SettleBulk {
-    SettleBulk { bulk: leased.view.bulk.clone(), fence: leased.fence, summary: bytes(""), outcome }
+    let LeasedBulk { view, fence } = leased;
+    SettleBulk { bulk: view.bulk.clone(), fence: *fence, summary: bytes(""), outcome, callback: None }
 }
 
 /// The reply of a sweep that found nothing to do.

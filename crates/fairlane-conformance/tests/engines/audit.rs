@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fairlane_conformance::servers::{RedisServer, ServerOptions};
 use fairlane_conformance::subject::{group_id, job, succeeded, type_id};
 use fairlane_core::WorkerId;
 use fairlane_core::queue::*;
 use fairlane_engine::redis::{RedisEngine, RedisOptions};
 use fairlane_engine::{Engine, Leaser};
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
 use scene::{Damage, Scene};
 
 /// Inflicts each damage, and checks its findings, its repair and the jobs that are lost with it.

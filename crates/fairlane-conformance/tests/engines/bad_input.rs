@@ -12,13 +12,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use crate::served::Served;
-use fairlane_conformance::servers::{RedisServer, ServerOptions};
 use fairlane_conformance::subject::{START, Subject, failed, job, jobs, jobs_in, retry};
 use fairlane_core::kernel::Dump;
 use fairlane_core::queue::Settings;
 use fairlane_core::*;
 use fairlane_engine::redis::{RedisEngine, RedisOptions};
 use fairlane_engine::{Clock, EmbeddedEngine, EngineError};
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
 
 /// An engine whose complete state can be read.
 struct Fixture {

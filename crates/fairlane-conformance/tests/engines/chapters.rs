@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use crate::served::Served;
 use fairlane_conformance::chapters::CHAPTERS;
-use fairlane_conformance::servers::{RedisCluster, RedisServer, ServerOptions};
 use fairlane_conformance::subject::{START, Subject};
 use fairlane_core::queue::Settings;
 use fairlane_engine::redis::{RedisEngine, RedisOptions};
 use fairlane_engine::{Clock, DirectoryOptions, EmbeddedEngine, Engine};
+use fairlane_testkit::redis::{RedisCluster, RedisServer, ServerOptions};
 use tempfile::TempDir;
 
 /// The time after which a case counts as hanging.
@@ -135,6 +135,13 @@ async fn every_case_holds_on_redis_and_every_key_written_is_in_the_layout_docume
     }
     let documented: BTreeSet<String> = patterns.iter().map(|pattern| pattern[0].clone()).collect();
     assert_eq!(kinds, documented, "every documented key is written, and every written key is documented");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_case_holds_on_redis_with_scripts_instead_of_functions() {
+    let server = RedisServer::start(ServerOptions::default());
+    server.command(&["ACL", "SETUSER", "default", "-fcall", "-function"]);
+    assert_eq!(Store::Redis(server.url()).run_all().await, cases_of_the_suite());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,8 +1,8 @@
 //! Short differential runs, and a test that a run notices a fault.
 
 use fairlane_conformance::differential::{Run, run};
-use fairlane_conformance::servers::{RedisServer, ServerOptions};
 use fairlane_engine::redis::ScriptEdit;
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
 
 #[tokio::test]
 async fn random_commands_give_the_same_in_core_and_redis() {
@@ -28,29 +28,30 @@ fn planted(stem: &str, source: &str, where_to: &str, line: &str, changed: &str) 
 #[tokio::test]
 async fn a_planted_change_in_one_script_line_is_caught() {
     let edits: [ScriptEdit; 6] = [
-        |stem, source| planted(stem, source, "lease", "cost * order.units", "(cost + 1) * order.units"),
+        |stem, source| planted(stem, source, "serve", "cost * order.units", "(cost + 1) * order.units"),
         |stem, source| planted(stem, source, "settle", "held.cost * 5040", "held.cost * 5041"),
         |stem, source| {
             planted(
                 stem,
                 source,
                 "reclaim",
-                "partition.reclaimed_at = now",
-                "partition.reclaimed_at = now - 1",
+                "cx.partition.reclaimed_at = cx.now",
+                "cx.partition.reclaimed_at = cx.now - 1",
             )
         },
         |stem, source| {
-            let (line, changed) = ("score_tag(group)\n  insert_lane", "score_tag(group) + 1\n  insert_lane");
+            let line = "score_tag(cx, group)\n  queue.insert_lane";
+            let changed = "score_tag(cx, group) + 1\n  queue.insert_lane";
             planted(stem, source, "admit", line, changed)
         },
-        |stem, source| planted(stem, source, "cancel_job", "known.waiting - 1", "known.waiting"),
+        |stem, source| planted(stem, source, "waiting", "known.waiting - 1", "known.waiting"),
         |stem, source| {
             planted(
                 stem,
                 source,
                 "sweep",
-                "bulk.cause, overdue = 'deadline'",
-                "bulk.cause, overdue = 'failures'",
+                "bulk.cause, cx.overdue = 'deadline'",
+                "bulk.cause, cx.overdue = 'failures'",
             )
         },
     ];

@@ -9,7 +9,6 @@ use crate::served::{Served, connect, serve};
 use fairlane::{Context, Event, Fairlane, Job, TypeOptions};
 use fairlane_conformance::dice::Dice;
 use fairlane_conformance::differential::{compare_forwarded, samples};
-use fairlane_conformance::proxy::Proxy;
 use fairlane_conformance::subject::{EXISTS, LEASE_MS, group_id, job, jobs, succeeded, type_id};
 use fairlane_core::queue::{
     BulkState, Enqueue, InspectQueue, JobState, LeasedJob, Promote, SetType, Settings, Settle, Settlement,
@@ -25,6 +24,8 @@ use fairlane_engine::{
 use fairlane_server::access::Role;
 use fairlane_server::keys::{KeyFile, Keys, NewKey};
 use fairlane_server::{Server, ServerSettings};
+use fairlane_testkit::proxy::Proxy;
+use fairlane_testkit::wait::until;
 use tokio::sync::Semaphore;
 
 /// How long a test waits for a condition that must hold.
@@ -193,15 +194,6 @@ impl Engine for Warning {
     fn admin(&self) -> &dyn Admin {
         self.0.admin()
     }
-}
-
-async fn until(what: &str, holds: impl Fn() -> bool) {
-    let waiting = async {
-        while !holds() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(LIMIT, waiting).await.unwrap_or_else(|_| panic!("{what}"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

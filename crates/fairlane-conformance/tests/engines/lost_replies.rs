@@ -4,8 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairlane_conformance::proxy::Proxy;
-use fairlane_conformance::servers::{RedisServer, ServerOptions};
 use fairlane_conformance::soak::{Plan, run};
 use fairlane_conformance::subject::{
     EXISTS, LEASE_MS, NOTHING_SWEPT, bulk_ref, bytes, classic, delayed, failed, jobs, jobs_in, refs,
@@ -15,6 +13,8 @@ use fairlane_core::WorkerId;
 use fairlane_core::queue::*;
 use fairlane_engine::redis::{RedisEngine, RedisOptions};
 use fairlane_engine::{Engine, EngineError, Leaser};
+use fairlane_testkit::proxy::Proxy;
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
 
 /// A server, a proxy before it, and an engine that connects through the proxy.
 async fn behind_a_proxy() -> (RedisServer, Proxy, Arc<dyn Engine>) {
@@ -87,7 +87,7 @@ async fn submit(engine: &Arc<dyn Engine>, command: Command) -> Reply {
     reply
 }
 
-/// Runs every script once: a server that does not know a script replies twice.
+/// Runs every command once: a server without the library replies more than once.
 async fn warm_up(engine: &Arc<dyn Engine>, commands: &[Command]) {
     for command in commands {
         submit(engine, command.clone()).await;
@@ -138,6 +138,7 @@ async fn a_bulk_action_outlives_the_loss_of_every_reply() {
         fence: fairlane_core::Fence(1),
         summary: bytes(""),
         outcome,
+        callback: None,
     };
     let sweep = Command::Sweep(Sweep { jobs_max: 10 });
     let warm =
@@ -239,7 +240,7 @@ async fn scripts_are_sent_again_to_a_server_that_lost_them() {
         let mut new = jobs("g", 1);
         new[0].job.id = fairlane_core::JobId::new(format!("{round}")).unwrap();
         assert_eq!(engine.call(Enqueue { jobs: new }).await.unwrap().receipts, [JobReceipt::Created]);
-        server.command(&["SCRIPT", "FLUSH"]);
+        server.command(&["FUNCTION", "FLUSH"]);
     }
     assert_eq!(queue_view(&engine).await.backlog, 3);
 }

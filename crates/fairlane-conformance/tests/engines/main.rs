@@ -11,6 +11,7 @@ mod lost_replies;
 mod observe;
 mod read_costs;
 mod redis_faults;
+mod redis_functions;
 mod redis_server;
 mod redis_tls;
 mod served;

@@ -6,11 +6,11 @@ mod ledger;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairlane_conformance::servers::{RedisServer, ServerOptions};
 use fairlane_conformance::subject::job;
 use fairlane_core::queue::{Enqueue, InspectQueue};
 use fairlane_engine::redis::{RedisEngine, RedisOptions};
 use fairlane_engine::{Engine, EngineError};
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
 use ledger::{Journal, Ledger};
 
 const RESENT: &str = "fairlane_scripts_resent_total{script=enqueue}";
@@ -34,7 +34,7 @@ async fn scripts_are_timed_and_counted_when_they_are_sent_again() {
     enqueue(&*engine, "1").await;
     enqueue(&*engine, "2").await;
     assert_eq!(ledger.value(RESENT), 1.0, "the server is new");
-    server.command(&["SCRIPT", "FLUSH", "SYNC"]);
+    server.command(&["FUNCTION", "FLUSH", "SYNC"]);
     enqueue(&*engine, "3").await;
     assert_eq!(ledger.value(RESENT), 2.0, "the server has forgotten");
     assert_eq!(ledger.value("bulk_action_lua_duration_seconds{engine=redis,script=enqueue} count"), 3.0);

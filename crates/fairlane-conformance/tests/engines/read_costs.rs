@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use fairlane_conformance::servers::{RedisServer, ServerOptions};
 use fairlane_conformance::subject::*;
 use fairlane_core::limits::{LEASE_JOBS_MAX, LIST_STRIDE};
 use fairlane_core::queue::*;
 use fairlane_engine::redis::{RedisEngine, RedisOptions};
 use fairlane_engine::{Clock, Engine};
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
 
 const FEW: usize = 1000;
 const MANY: usize = 100_000;
@@ -70,8 +70,17 @@ impl FilledQueue {
 
     /// Commands that scripts have called so far.
     fn commands(&self) -> u64 {
-        const OF_CLIENTS: [&str; 8] =
-            ["info", "eval", "evalsha", "hello", "ping", "select", "client|setinfo", "client|setname"];
+        const OF_CLIENTS: [&str; 9] = [
+            "info",
+            "fcall",
+            "eval",
+            "evalsha",
+            "hello",
+            "ping",
+            "select",
+            "client|setinfo",
+            "client|setname",
+        ];
         let stats = self.server.command(&["INFO", "commandstats"]);
         let lines = stats.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(':'));
         let inner = lines.filter(|(name, _)| !OF_CLIENTS.contains(name));

@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use crate::served::{connect as connect_http, serve};
 use fairlane::{Context, Event, Fairlane, Job};
-use fairlane_conformance::failover::RedisPair;
-use fairlane_conformance::servers::{RedisServer, ServerOptions};
 use fairlane_conformance::subject::{EXISTS, job, jobs, type_id};
 use fairlane_core::queue::*;
 use fairlane_core::{RequestNumber, WorkerId};
 use fairlane_engine::redis::{RedisEngine, RedisOptions};
 use fairlane_engine::{Engine, EngineError, Hooks, layer};
+use fairlane_testkit::failover::RedisPair;
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
+use fairlane_testkit::wait::until;
 use tokio::sync::Semaphore;
 
 /// How long a test waits for a condition that must hold.
@@ -23,15 +24,6 @@ const POLL: Duration = Duration::from_millis(10);
 
 async fn connect(url: &str) -> Result<Arc<dyn Engine>, EngineError> {
     Ok(Arc::new(RedisEngine::connect(url, RedisOptions::default()).await?))
-}
-
-async fn until(what: &str, holds: impl Fn() -> bool) {
-    let waiting = async {
-        while !holds() {
-            tokio::time::sleep(POLL).await;
-        }
-    };
-    tokio::time::timeout(LIMIT, waiting).await.unwrap_or_else(|_| panic!("{what}"));
 }
 
 /// Repeats a command while its error is retryable.
@@ -48,7 +40,8 @@ async fn insist<T, F: Future<Output = Result<T, EngineError>>>(what: &str, call:
     tokio::time::timeout(LIMIT, calling).await.unwrap_or_else(|_| panic!("{what}"))
 }
 
-fn lease(number: u64) -> Lease {
+/// A lease of up to 100 jobs of type `t`.
+pub fn lease(number: u64) -> Lease {
     Lease {
         worker: WorkerId::new("worker").expect("a plain word is a name"),
         request: RequestNumber(number),
@@ -58,7 +51,8 @@ fn lease(number: u64) -> Lease {
     }
 }
 
-async fn leased(engine: &dyn Engine, number: u64) -> usize {
+/// The number of jobs that a lease returns.
+pub async fn leased(engine: &dyn Engine, number: u64) -> usize {
     match engine.call(lease(number)).await.expect("a lease is answered") {
         Leased::Jobs { jobs, .. } => jobs.len(),
         other => panic!("{other:?}"),

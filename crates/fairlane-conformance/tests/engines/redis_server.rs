@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairlane_conformance::servers::{RedisServer, ServerOptions};
 use fairlane_conformance::subject::{job, jobs, succeeded, type_id};
 use fairlane_core::queue::{
     Discard, Enqueue, Lease, Leased, NewJob, Reclaim, SetType, Settle, Settlement, Verdict,
@@ -11,6 +10,7 @@ use fairlane_core::queue::{
 use fairlane_core::{RequestNumber, WorkerId};
 use fairlane_engine::redis::{RedisEngine, RedisOptions};
 use fairlane_engine::{Engine, EngineError};
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
 
 async fn connect(server: &RedisServer) -> Arc<dyn Engine> {
     let engine = RedisEngine::connect(&server.url(), RedisOptions::default()).await;
@@ -122,12 +122,16 @@ async fn redis_without_a_memory_limit_is_warned_about_at_start() {
     assert!(!warned().await);
 }
 
-/// Commands in flight together, each of which finds its script gone.
+/// Commands in flight together, each of which finds its code gone: with functions, then with scripts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn scripts_that_the_server_forgot_are_sent_again_also_among_others_in_flight() {
     let server = RedisServer::start(ServerOptions::default());
     let engine = connect(&server).await;
-    for round in 0..20 {
+    for round in 0..40 {
+        if round == 20 {
+            server.command(&["ACL", "SETUSER", "default", "-fcall"]);
+        }
+        server.command(&["FUNCTION", "FLUSH", "SYNC"]);
         server.command(&["SCRIPT", "FLUSH", "SYNC"]);
         let mut sent = Vec::new();
         for number in 0..10 {
@@ -139,7 +143,11 @@ async fn scripts_that_the_server_forgot_are_sent_again_also_among_others_in_flig
             command.await.unwrap().unwrap();
         }
     }
-    assert_eq!(drain(&*engine, 1).await + drain(&*engine, 2).await, 200);
+    let mut drained = 0;
+    for number in 1..=4 {
+        drained += drain(&*engine, number).await;
+    }
+    assert_eq!(drained, 400);
 }
 
 #[tokio::test]

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairlane_conformance::servers::{RedisServer, ServerOptions, ServerTls};
 use fairlane_conformance::subject::{job, jobs, type_id};
 use fairlane_engine::redis::{RedisEngine, RedisOptions};
 use fairlane_engine::{Engine, EngineError};
+use fairlane_testkit::redis::{RedisServer, ServerOptions, ServerTls};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 use tempfile::TempDir;
 

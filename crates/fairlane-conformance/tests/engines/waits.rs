@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fairlane_conformance::servers::{RedisCluster, RedisServer, ServerOptions};
 use fairlane_conformance::subject::type_id;
 use fairlane_core::TypeId;
 use fairlane_engine::redis::{RedisEngine, RedisOptions};
 use fairlane_engine::{Engine, EngineError};
+use fairlane_testkit::redis::{RedisCluster, RedisServer, ServerOptions};
 use tokio::task::{JoinHandle, JoinSet};
 
 /// Longer than anything here takes.

@@ -69,7 +69,7 @@ pub const PROMOTE_JOBS_MAX: usize = 500;
 pub const RECLAIM_JOBS_MAX: usize = 500;
 /// Most empty lanes that one `remove_type` removes from their order.
 pub const REMOVE_TYPE_LANES_MAX: usize = 500;
-/// Most types that exist at once.
+/// Most types that exist at once, besides the type of callbacks.
 pub const TYPES_MAX: usize = 64;
 /// Most waiting jobs one `lease` promotes before it picks.
 pub const LEASE_PROMOTES_MAX: usize = 64;

@@ -4,6 +4,8 @@
 //! costs `period_us × 1000` units. "10 per minute" is therefore as exact as "100 per second", and
 //! nothing drifts. A stored time in the future (the clock stepped back) counts as now.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{
@@ -18,6 +20,25 @@ pub struct Rate {
     count: u64,
     period_ms: u64,
     burst: u64,
+}
+
+/// The form that people write: `50/s`, `10/min`, `5/10s`, `500/s burst 20`.
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/", self.count)?;
+        match self.period_ms {
+            1000 => f.write_str("s")?,
+            60_000 => f.write_str("min")?,
+            3_600_000 => f.write_str("h")?,
+            86_400_000 => f.write_str("day")?,
+            ms if ms.is_multiple_of(1000) => write!(f, "{}s", ms / 1000)?,
+            ms => write!(f, "{ms}ms")?,
+        }
+        match Self::new(self.count, self.period_ms, None) == Ok(*self) {
+            true => Ok(()),
+            false => write!(f, " burst {}", self.burst),
+        }
+    }
 }
 
 impl Rate {

@@ -62,6 +62,19 @@ impl BulkState {
     ];
 
     /// The name of the state as shown to users.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Dispatched => "dispatched",
+            Self::Running => "running",
+            Self::Aggregating => "aggregating",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// The word for the state in a store.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Created => "CREATED",

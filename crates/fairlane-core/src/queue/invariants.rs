@@ -90,7 +90,7 @@ impl Machine {
         for (number, bulk) in &self.bulks {
             let name = |what: &str| format!("{what} of bulk action {}", bulk.name);
             let left = left_of.get(number).copied().unwrap_or_default();
-            same(|| name("jobs left"), left, bulk.total - bulk.ended_jobs())?;
+            same(|| name("jobs left"), Some(left), bulk.total.checked_sub(bulk.ended_jobs()))?;
             let complete = bulk.sealed && left == 0;
             let open = !bulk.state.is_final() && bulk.state != BulkState::Aggregating;
             same(|| name("completeness"), complete && open, false)?;

@@ -39,16 +39,27 @@ pub enum JobState {
 }
 
 impl JobState {
+    /// Every state, in the order in which a job may pass through them.
+    pub const ALL: [Self; 7] = [
+        Self::Pending,
+        Self::Ready,
+        Self::Waiting,
+        Self::Processing,
+        Self::Completed,
+        Self::Failed,
+        Self::Cancelled,
+    ];
+
     /// The name of the state as shown to users.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Pending => "PENDING",
-            Self::Waiting => "WAITING",
-            Self::Processing => "PROCESSING",
-            Self::Completed => "COMPLETED",
-            Self::Failed => "FAILED",
-            Self::Ready => "READY",
-            Self::Cancelled => "CANCELLED",
+            Self::Pending => "pending",
+            Self::Waiting => "waiting",
+            Self::Processing => "in_flight",
+            Self::Completed => "completed",
+            Self::Failed => "dead",
+            Self::Ready => "ready",
+            Self::Cancelled => "cancelled",
         }
     }
 }

@@ -70,7 +70,7 @@ pub use set_group::{GroupSet, SetGroup};
 pub use set_queue::{QueueSet, SetQueue};
 pub use set_type::{SetType, TypeSet};
 pub use settle::{Outcome, Settle, Settled, Settlement, Verdict};
-pub use settle_bulk::{Aggregation, BulkSettled, SettleBulk};
+pub use settle_bulk::{Aggregation, BulkSettled, CALLBACK_TYPE, Callback, SettleBulk};
 pub use sweep::{Sweep, Swept};
 
 pub(in crate::queue) use settle::Ended;

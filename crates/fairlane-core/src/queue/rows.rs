@@ -1,6 +1,6 @@
 //! The rows that a store keeps of the queue, and which of them have changed.
 //!
-//! [`Machine::take_changes`] gives the rows that differ from those given before; [`restore`] makes
+//! [`Machine::take_changes`] gives the rows that differ from those given before; `restore` makes
 //! a machine of all of them. Invariant: a machine restored from its rows has the dump of the one
 //! they came from. Left out on purpose: values that follow from other rows, such as counts, the
 //! members of an order, or deadlines; and how rows are written, which is the store's business.

@@ -135,7 +135,13 @@ impl World {
                     1 => Aggregation::Released { delay_ms: self.dice.below(3) * 500 },
                     _ => Aggregation::Done,
                 };
-                Command::SettleBulk(SettleBulk { bulk, fence, summary: Arc::from(&b"{}"[..]), outcome })
+                let summary = Arc::from(&b"{}"[..]);
+                let callback = (self.dice.below(2) == 0).then(|| Callback {
+                    id: JobId::new(format!("c{}", self.dice.below(3))).expect("valid by construction"),
+                    payload: Arc::from(&b"{}"[..]),
+                    trace: None,
+                });
+                Command::SettleBulk(SettleBulk { bulk, fence, summary, outcome, callback })
             }
         }
     }

@@ -11,9 +11,7 @@ use fairlane_core::kernel::Registered;
 use fairlane_core::queue::{
     Enqueue, Enqueued, InspectQueue, JobReceipt, JobRef, Lease, Leased, NewJob, SetType, Settings, TypePatch,
 };
-use fairlane_core::{
-    Command, Cost, GroupId, JobId, Level, Micros, Rate, Reply, RequestNumber, TypeId, WorkerId,
-};
+use fairlane_core::{Command, GroupId, JobId, Micros, Rate, Reply, RequestNumber, TypeId, WorkerId};
 use tokio::sync::oneshot;
 
 use super::{EmbeddedEngine, OwnClock};
@@ -27,15 +25,12 @@ pub(crate) fn type_a() -> TypeId {
 }
 
 pub(crate) fn jobs(count: usize) -> Vec<NewJob> {
-    let job = |number| NewJob {
-        job: JobRef { group: GroupId::new("g").unwrap(), id: JobId::new(format!("{number}")).unwrap() },
-        type_id: type_a(),
-        level: Level::Normal,
-        cost: Cost::default(),
-        payload: Arc::from(&b"{}"[..]),
-        delay_ms: 0,
-        bulk: None,
-        trace: None,
+    let job = |number| {
+        NewJob::new(
+            JobRef { group: GroupId::new("g").unwrap(), id: JobId::new(format!("{number}")).unwrap() },
+            type_a(),
+            Arc::from(&b"{}"[..]),
+        )
     };
     (0..count).map(job).collect()
 }

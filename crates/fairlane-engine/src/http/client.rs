@@ -289,9 +289,9 @@ pub(super) fn unanswered(error: reqwest::Error) -> EngineError {
     } else if error.is_connect() {
         "no connection"
     } else if error.is_timeout() {
-        "no answer in time"
+        "no response in time"
     } else {
-        "no whole answer"
+        "the response was incomplete"
     };
     unavailable(format!("{what}: {}", causes(&error)))
 }

@@ -327,7 +327,7 @@ async fn an_identified_server_is_unavailable_while_another_program_responds() {
     let other = answer("200 OK", &["content-type: application/x-fairlane-2"], b"\x07");
     let (server, engine) =
         ScriptedServer::after_info([moved.clone(), html, other, b"SSH-2.0\r\n".to_vec(), promoted()]).await;
-    for says in ["https://host/", "is no Fairlane server", "another version", "no whole answer"] {
+    for says in ["https://host/", "is no Fairlane server", "another version", "the response was incomplete"] {
         let error = engine.submit(promote()).await.expect_err("it is no reply");
         assert!(error.is_retryable() && error.to_string().contains(says), "{error}");
     }
@@ -383,7 +383,7 @@ async fn a_silent_server_is_unavailable_in_time() {
     let url = format!("http://{}", listener.local_addr().unwrap());
     let options = HttpOptions { response_timeout: Duration::from_millis(50), ..HttpOptions::default() };
     let error = HttpEngine::connect(&url, options).await.expect_err("no server responds");
-    assert!(error.is_retryable() && error.to_string().contains("no answer in time"), "{error}");
+    assert!(error.is_retryable() && error.to_string().contains("no response in time"), "{error}");
 }
 
 #[tokio::test]

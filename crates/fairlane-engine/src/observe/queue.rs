@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use fairlane_core::queue::{
-    Command, Extension, GroupSettings, JobReceipt, JobRef, Leased, LeasedJob, Outcome, Reclaimed, Refusal,
-    Reply, TypeSet, Verdict,
+    BulkSettled, Command, Extension, GroupSettings, JobReceipt, JobRef, Leased, LeasedJob, Outcome,
+    Reclaimed, Refusal, Reply, TypeSet, Verdict,
 };
 use fairlane_core::{GroupId, TypeId};
 use metrics::{Counter, Histogram, counter, histogram};
@@ -102,6 +102,7 @@ fn count(meters: &QueueMeters, operation: &str, asked: &Asked, reply: &Reply, to
         (Reply::Settle(settled), Asked::Settle(ended)) => {
             count_settled(meters, ended, &settled.verdicts, took_us);
         }
+        (Reply::SettleBulk(BulkSettled(Verdict::Applied)), Asked::Callback) => meters.created.increment(1),
         (Reply::Promote(promoted), _) => {
             meters.promoted.increment(promoted.moved as u64);
             debug!(target: TARGET, engine = meters.engine, moved = promoted.moved, took_us, "promoted");
@@ -239,18 +240,24 @@ fn count_reclaimed(meters: &QueueMeters, reclaimed: &Reclaimed, took_us: u64) {
 }
 
 fn tell_group(engine: &str, group: &GroupId, settings: &GroupSettings) {
-    let GroupSettings { weight, rate, concurrency, paused, .. } = settings;
-    info!(target: TARGET, engine, %group, ?weight, ?rate, ?concurrency, paused, "group set");
+    let (rate, concurrency) = (or_none(settings.rate), or_none(settings.concurrency));
+    let (weight, paused) = (settings.weight.get(), settings.paused);
+    info!(target: TARGET, engine, %group, weight, %rate, %concurrency, paused, "group set");
 }
 
 fn tell_type(engine: &str, name: &TypeId, set: &TypeSet) {
     match set {
         TypeSet::Set(settings) => {
-            let (rate, concurrency, paused) = (settings.rate, settings.concurrency, settings.paused);
-            info!(target: TARGET, engine, r#type = %name, ?rate, ?concurrency, paused, "type set");
+            let (rate, concurrency) = (or_none(settings.rate), or_none(settings.concurrency));
+            info!(target: TARGET, engine, r#type = %name, %rate, %concurrency, paused = settings.paused, "type set");
         }
         TypeSet::TooManyTypes => warn!(target: TARGET, engine, r#type = %name, "type refused"),
     }
+}
+
+/// A limit as the command line takes it: a value or `none`.
+fn or_none(limit: Option<impl ToString>) -> String {
+    limit.map_or("none".to_owned(), |limit| limit.to_string())
 }
 
 /// Names the jobs of a command, so that a single job can be followed in the log.
@@ -278,6 +285,7 @@ pub(super) enum Asked {
     Settle(Vec<Ended>),
     Group(GroupId),
     Type(TypeId),
+    Callback,
 }
 
 impl Asked {
@@ -288,6 +296,7 @@ impl Asked {
             }
             Command::SetGroup(set) => Self::Group(set.group.clone()),
             Command::SetType(set) => Self::Type(set.type_id.clone()),
+            Command::SettleBulk(settle) if settle.callback.is_some() => Self::Callback,
             _ => Self::Nothing,
         }
     }

@@ -85,16 +85,7 @@ impl Connection {
     /// Sends a command without keys to the server that has this key.
     pub async fn query_at(&self, key: &str, command: &Cmd) -> Result<Value, EngineError> {
         let link = self.link().await?;
-        let reply = match &link.line {
-            Line::Single(_) => link.query_raw(command).await,
-            Line::Cluster(cluster) => {
-                let node = SingleNodeRoutingInfo::SpecificNode(Route::with_key(key, SlotAddr::Master));
-                let routing = RoutingInfo::SingleNode(node);
-                let reply = cluster.clone().route_command(command.clone(), routing).await;
-                link.note(reply)
-            }
-        };
-        reply.map_err(|error| link.explain(&error))
+        link.query_at(key, command).await.map_err(|error| link.explain(&error))
     }
 
     /// The current link, or a new one.
@@ -187,6 +178,13 @@ impl Link {
             Line::Cluster(cluster) => command.query_async(&mut cluster.clone()).await,
         };
         self.note(reply)
+    }
+
+    /// Sends a command without keys to the server that has this key.
+    pub async fn query_at(&self, key: &str, command: &Cmd) -> Result<Value, RedisError> {
+        let Line::Cluster(cluster) = &self.line else { return self.query_raw(command).await };
+        let node = SingleNodeRoutingInfo::SpecificNode(Route::with_key(key, SlotAddr::Master));
+        self.note(cluster.clone().route_command(command.clone(), RoutingInfo::SingleNode(node)).await)
     }
 
     /// The meaning of an error of this link.

@@ -355,7 +355,8 @@ fn leased_lane(
     let (level, type_id) = place(&items.text()?)?;
     let group = group_id(&items.text()?)?;
     let (count, returned) = (items.number()? as usize, items.number()? as usize);
-    let mut taken = Vec::with_capacity(count);
+    // A wrong count must not allocate more than the reply has.
+    let mut taken = Vec::with_capacity(count.min(items.0.len()));
     for _ in 0..count {
         taken.push((job_id(&items.text()?)?, row(items.value()?)?));
     }

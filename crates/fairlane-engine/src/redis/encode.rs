@@ -84,7 +84,7 @@ fn enqueue(command: &Enqueue, arguments: &mut Arguments) {
         let first = &run[0];
         arguments.extend([
             first.job.group.escaped().into(),
-            format!("{}:{}", first.level.index(), first.type_id.escaped()).into_bytes(),
+            place(first),
             decimal(first.cost.get()),
             decimal(first.delay_ms * 1000),
             first.bulk.as_ref().map_or(Vec::new(), |bulk| bulk.escaped().into()),
@@ -94,6 +94,11 @@ fn enqueue(command: &Enqueue, arguments: &mut Arguments) {
             arguments.extend([new.job.id.escaped().into(), tail(new)]);
         }
     }
+}
+
+/// The level and type of a job.
+fn place(new: &NewJob) -> Vec<u8> {
+    format!("{}:{}", new.level.index(), new.type_id.escaped()).into_bytes()
 }
 
 /// The end of a job's row: its payload, preceded by its trace if it has one.

@@ -140,12 +140,12 @@ pub(super) fn replaces_link(error: &RedisError) -> bool {
     }
 }
 
-/// Whether a script failed after it had begun: what it wrote before stays.
+/// Whether an operation failed after it had begun: what it wrote before stays.
 pub(super) fn is_midway(error: &RedisError) -> bool {
     let text = error.to_string();
-    // A script checks the layout before its first write.
-    error.code() != Some("LAYOUT") && text.contains("on @user_script:")
-        || text.contains("Error running script")
+    let is_inside = text.contains("on @user_function:") || text.contains("on @user_script:");
+    // An operation checks the layout before its first write.
+    error.code() != Some("LAYOUT") && is_inside || text.contains("Error running script")
 }
 
 /// Whether a permission is missing, so that the permissions have to be probed again.
@@ -312,8 +312,13 @@ mod tests {
     }
 
     #[test]
-    fn an_error_inside_a_script_is_midway() {
+    fn an_error_inside_a_function_or_script_is_midway() {
         assert!(is_midway(&answered("WRONGTYPE Operation script: 85, on @user_script:2.")));
+        assert!(is_midway(&answered("WRONGTYPE Operation script: fairlane_6_a_lease, on @user_function:9.")));
+        assert!(!is_midway(&answered(
+            "LAYOUT the partition script: fairlane_6_a_lease, on @user_function:9."
+        )));
+        assert!(!is_midway(&answered("ERR Function not found")));
         assert!(!is_midway(&answered("OOM allow-oom flag is not set on the script")));
     }
 }

@@ -1,70 +1,47 @@
-//! The scripts: expanded once, run by their digest, and sent as source if the server
-//! does not have them.
+//! Runs operations: as functions of a library, or as scripts where the server accepts no library.
 //!
-//! A line `--@include name` is replaced by `scripts/include/name.lua`, and the name of a limit by
-//! core's constant, so that both engines share one set. A server forgets scripts on restart,
-//! failover and `SCRIPT FLUSH`. Any call may therefore find its script missing, also among others
-//! in flight, and then sends the source.
+//! The library is named by its content and never replaced, so versions of the program, key prefixes
+//! and changed files in tests exist side by side. A new server, a new node of a cluster and one after
+//! `FUNCTION FLUSH` do not have it. Any call may therefore find its function missing, also among
+//! others in flight, and then loads the library on the server that answered.
+//!
+//! A server refuses the library when its memory is full, when it is a replica, and when the user may
+//! not use `FCALL` or `FUNCTION LOAD`. Then the same code runs as a script per operation for a while,
+//! so that a full queue can be drained and a read-only user can read.
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex};
+use std::time::{Duration, Instant};
 
-use ::redis::{Cmd, ErrorKind, RedisError, Script, ServerErrorKind, Value};
-use fairlane_core::Trace;
-use fairlane_core::limits as l;
-use fairlane_core::queue::Settings;
+use ::redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
 
 use super::ScriptEdit;
 use super::connection::Link;
-use super::startup::LAYOUT_VERSION;
+use super::decode::text;
+use super::errors;
+use super::lua::Library;
 use crate::observe;
 
-macro_rules! sources {
-    ($folder:literal: $($stem:literal)*) => {
-        &[$(($stem, include_str!(concat!($folder, $stem, ".lua")))),*]
-    };
+/// How long scripts are used after the server has refused the library.
+const SCRIPTS_FOR: Duration = Duration::from_secs(60);
+
+/// The Lua code of one engine, and how it is run.
+pub(super) struct Scripts {
+    library: Arc<Library>,
+    /// Until when scripts are used instead of the library.
+    scripts_until: Mutex<Option<Instant>>,
 }
 
-const OPERATIONS: &[(&str, &str)] = sources!("scripts/":
-    "enqueue" "lease" "extend" "settle" "promote" "reclaim" "set_group" "set_type" "set_queue" "admit"
-    "open_bulk" "seal_bulk" "hold_bulk" "resume_bulk" "cancel_bulk" "lease_bulks" "settle_bulk" "cancel_job"
-    "requeue_dead" "discard" "make_due" "sweep" "list_jobs" "explain" "audit" "remove_type"
-    "inspect_job" "inspect_group" "inspect_type" "inspect_bulk" "inspect_congestion" "inspect_queue" "list_groups"
-    "list_bulks" "list_snapshots");
-const INCLUDES: &[(&str, &str)] = sources!("scripts/include/":
-    "base" "rate" "lane" "write" "order" "waiting" "clamp" "downstream" "gate" "answer" "pick" "wake_after_lease" "end_lease"
-    "purge" "bytes" "bulk" "finish_job" "clear" "congestion" "serve" "round_robin" "views" "pages" "locate_job"
-    "match" "recount" "recount_bytes" "mend" "checks" "scan" "scan_groups" "idle");
-
-struct Source {
-    code: String,
-    digest: String,
-}
-
-/// All scripts by stem.
-pub(super) struct Scripts(HashMap<&'static str, Source>);
-
-/// The unmodified scripts: expanded and digested once per process, and shared by all engines.
-static SHIPPED: LazyLock<Arc<Scripts>> = LazyLock::new(|| Arc::new(Scripts::expand(None)));
+/// The unmodified code: assembled once per process, and shared by all engines.
+static SHIPPED: LazyLock<Arc<Library>> = LazyLock::new(|| Arc::new(Library::new(None)));
 
 impl Scripts {
-    pub fn new(edit: Option<ScriptEdit>) -> Arc<Self> {
-        if edit.is_none() { SHIPPED.clone() } else { Arc::new(Self::expand(edit)) }
+    pub fn new(edit: Option<ScriptEdit>) -> Self {
+        let library = if edit.is_none() { SHIPPED.clone() } else { Arc::new(Library::new(edit)) };
+        Self { library, scripts_until: Mutex::new(None) }
     }
 
-    fn expand(edit: Option<ScriptEdit>) -> Self {
-        let expand = |(stem, source): &(&'static str, &str)| {
-            let mut code = expanded(source);
-            if let Some(edit) = edit {
-                code = edit(stem, &code);
-            }
-            let digest = Script::new(&code).get_hash().to_owned();
-            (*stem, Source { code, digest })
-        };
-        Self(OPERATIONS.iter().map(expand).collect())
-    }
-
-    /// Runs a script on the partition at `key`.
+    /// Runs an operation on the partition at `key`.
     pub async fn run(
         &self,
         link: &Link,
@@ -72,175 +49,119 @@ impl Scripts {
         key: &str,
         arguments: &[Vec<u8>],
     ) -> Result<Value, RedisError> {
-        let source = self.0.get(stem).expect("every operation has a script");
-        let by_digest = call("EVALSHA", &source.digest, key, arguments);
-        let reply = match link.query_raw(&by_digest).await {
-            Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                observe::script_resent(stem);
-                link.query_raw(&call("EVAL", &source.code, key, arguments)).await
-            }
-            reply => reply,
+        let reply = match self.run_function(link, stem, key, arguments).await {
+            Ok(None) => self.run_script(link, stem, key, arguments).await,
+            Ok(Some(reply)) => Ok(reply),
+            Err(error) => Err(error),
         };
         if reply.is_ok() {
             link.met();
         }
         reply
     }
+
+    /// Calls the function of an operation; `None` if the server refuses the library.
+    async fn run_function(
+        &self,
+        link: &Link,
+        stem: &'static str,
+        key: &str,
+        arguments: &[Vec<u8>],
+    ) -> Result<Option<Value>, RedisError> {
+        if self.uses_scripts() {
+            return Ok(None);
+        }
+        let call = call("FCALL", self.library.function(stem), key, arguments);
+        let mut reply = link.query_raw(&call).await;
+        if reply.as_ref().is_err_and(is_missing) {
+            observe::script_resent(stem);
+            if let Err(error) = self.load(link, key).await {
+                // Without a code, it is an error of the connection.
+                return if error.code().is_some() { self.use_scripts() } else { Err(error) };
+            }
+            reply = link.query_raw(&call).await;
+        }
+        match reply {
+            Ok(reply) => Ok(Some(reply)),
+            Err(error) if is_refused(&error) => self.use_scripts(),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn run_script(
+        &self,
+        link: &Link,
+        stem: &'static str,
+        key: &str,
+        arguments: &[Vec<u8>],
+    ) -> Result<Value, RedisError> {
+        let script = self.library.script(stem);
+        match link.query_raw(&call("EVALSHA", &script.digest, key, arguments)).await {
+            Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+                observe::script_resent(stem);
+                link.query_raw(&call("EVAL", &script.code, key, arguments)).await
+            }
+            reply => reply,
+        }
+    }
+
+    /// Loads the library on the server with this key, and removes libraries of older layouts.
+    async fn load(&self, link: &Link, key: &str) -> Result<(), RedisError> {
+        let mut load = ::redis::cmd("FUNCTION");
+        load.arg("LOAD").arg(&self.library.code);
+        match link.query_at(key, &load).await {
+            // Another call has loaded it in the meantime.
+            Err(error) if error.to_string().contains("already exists") => return Ok(()),
+            loaded => loaded?,
+        };
+        let mut list = ::redis::cmd("FUNCTION");
+        list.arg("LIST").arg("LIBRARYNAME").arg(Library::PATTERN);
+        // A library that stays takes memory and does no harm, so errors from here on are ignored.
+        let listed = link.query_at(key, &list).await.unwrap_or(Value::Nil);
+        let libraries: Vec<HashMap<String, Value>> = ::redis::from_redis_value(listed).unwrap_or_default();
+        let names =
+            libraries.into_iter().filter_map(|mut library| text(library.remove("library_name")?).ok());
+        for name in names.filter(|name| Library::is_of_older_layout(name)) {
+            let mut delete = ::redis::cmd("FUNCTION");
+            delete.arg("DELETE").arg(name);
+            drop(link.query_at(key, &delete).await);
+        }
+        Ok(())
+    }
+
+    fn uses_scripts(&self) -> bool {
+        let until = self.scripts_until.lock().expect("nothing panics while it holds the time");
+        until.is_some_and(|until| Instant::now() < until)
+    }
+
+    fn use_scripts<T>(&self) -> Result<Option<T>, RedisError> {
+        let until = Instant::now() + SCRIPTS_FOR;
+        *self.scripts_until.lock().expect("nothing panics while it holds the time") = Some(until);
+        Ok(None)
+    }
 }
 
-/// Whether a script has refused a partition without our layout's version.
+/// Whether an operation has refused a partition without our layout's version.
 pub(super) fn is_other_layout(error: &RedisError) -> bool {
     error.code() == Some("LAYOUT")
 }
 
-fn call(command: &str, script: &str, key: &str, arguments: &[Vec<u8>]) -> Cmd {
+fn is_missing(error: &RedisError) -> bool {
+    error.detail() == Some("Function not found")
+}
+
+/// Whether the server has refused the call itself: it knows no functions, does not have this one in
+/// spite of loading it, or the user may not call it.
+fn is_refused(error: &RedisError) -> bool {
+    let unknown = || error.to_string().contains("unknown command");
+    !errors::is_midway(error) && (is_missing(error) || error.code() == Some("NOPERM") || unknown())
+}
+
+fn call(command: &str, code: &str, key: &str, arguments: &[Vec<u8>]) -> Cmd {
     let mut cmd = ::redis::cmd(command);
-    cmd.arg(script).arg(1).arg(key);
+    cmd.arg(code).arg(1).arg(key);
     for argument in arguments {
         cmd.arg(argument.as_slice());
     }
     cmd
-}
-
-/// A script with its includes and the values of its limits. The first line stays first, because it
-/// carries the flags.
-fn expanded(source: &str) -> String {
-    let mut code = String::new();
-    for line in source.lines() {
-        match line.strip_prefix("--@include ") {
-            Some(name) => code.push_str(included(name)),
-            None => {
-                code.push_str(line);
-                code.push('\n');
-            }
-        }
-    }
-    with_limits(&code)
-}
-
-fn included(name: &str) -> &'static str {
-    let found = INCLUDES.iter().find(|(stem, _)| *stem == name);
-    found.expect("every include is listed").1
-}
-
-/// Replaces the name of each limit by its value. Locals would be slower: a function that uses one
-/// captures it each time a script runs, which dominates the cost of a short script.
-fn with_limits(code: &str) -> String {
-    let limits: HashMap<&str, String> = limits().into_iter().collect();
-    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let mut whole = String::with_capacity(code.len());
-    let mut rest = code;
-    while let Some(start) = rest.find(is_word) {
-        let (before, from_word) = rest.split_at(start);
-        let (word, after) = from_word.split_at(from_word.find(|c| !is_word(c)).unwrap_or(from_word.len()));
-        whole.push_str(before);
-        whole.push_str(limits.get(word).map_or(word, String::as_str));
-        rest = after;
-    }
-    whole.push_str(rest);
-    whole
-}
-
-fn limits() -> Vec<(&'static str, String)> {
-    let number = |value: u64| value.to_string();
-    let count = |value: usize| value.to_string();
-    // Fields of the partition with a default other than 0; text values are never numbers.
-    let mut defaults =
-        vec!["bucket = '0:0'".to_owned(), "cursor = ''".to_owned(), "window = '0:0'".to_owned()];
-    for (field, value) in Settings::default().fields() {
-        let number = value.bytes().all(|byte| byte.is_ascii_digit());
-        defaults.push(if number { format!("{field} = {value}") } else { format!("{field} = '{value}'") });
-    }
-    let defaults = defaults.join(", ");
-    vec![
-        ("MILLI", number(l::MILLI)),
-        ("UNITS", number(l::UNITS)),
-        ("QUANTUM", number(l::QUANTUM)),
-        ("CREDIT", number(l::CREDIT)),
-        ("POOL_SERVED", number(l::POOL_SERVED)),
-        ("POOL_FULL", number(l::POOL * l::POOL_SERVED)),
-        ("HIGH_UNITS", number(l::UNITS / l::LEVEL_WEIGHTS[0])),
-        ("NORMAL_UNITS", number(l::UNITS / l::LEVEL_WEIGHTS[1])),
-        ("LOW_UNITS", number(l::UNITS / l::LEVEL_WEIGHTS[2])),
-        ("DEFAULTS", format!("{{{defaults}}}")),
-        ("LAYOUT_VERSION", LAYOUT_VERSION.to_owned()),
-        ("TYPES_MAX", count(l::TYPES_MAX)),
-        ("REMOVE_TYPE_LANES_MAX", count(l::REMOVE_TYPE_LANES_MAX)),
-        ("TOKENS_MAX", count(l::TOKENS_MAX)),
-        ("CLAMPS_MAX", count(l::CLAMPS_MAX)),
-        ("LEASE_PROMOTES_MAX", count(l::LEASE_PROMOTES_MAX)),
-        ("LEASE_WAKES_MAX", count(l::LEASE_WAKES_MAX)),
-        ("LEASE_PARKS_MAX", count(l::LEASE_PARKS_MAX)),
-        ("PURGED_CHUNKS_MAX", count(l::PURGED_CHUNKS_MAX)),
-        ("LEASE_SKIPS_MAX", count(l::LEASE_SKIPS_MAX)),
-        ("VISIT_SKIPS_MAX", count(l::VISIT_SKIPS_MAX)),
-        ("LEASE_BYTES_MAX", count(l::LEASE_BYTES_MAX)),
-        ("PURGED_DEAD_MAX", count(l::PURGED_DEAD_MAX)),
-        ("SWEEP_BULKS_MAX", count(l::SWEEP_BULKS_MAX)),
-        ("SWEEP_LANES_MAX", count(l::SWEEP_LANES_MAX)),
-        ("SWEEP_GROUPS_MAX", count(l::SWEEP_GROUPS_MAX)),
-        ("GROUP_IDLE_US", number(l::GROUP_IDLE_MS * 1000)),
-        ("LEASE_BULKS_MAX", count(l::LEASE_BULKS_MAX)),
-        ("GROUP_BULKS_MAX", count(l::GROUP_BULKS_MAX)),
-        ("PROGRESS_JOBS_MAX", number(l::PROGRESS_JOBS_MAX)),
-        ("LIST_BYTES_MAX", count(l::LIST_BYTES_MAX)),
-        ("LIST_STRIDE", number(l::LIST_STRIDE)),
-        ("EXPLAIN_SCAN_MAX", count(l::EXPLAIN_SCAN_MAX)),
-        ("BOOST_MAX", l::BOOST_MAX.to_string()),
-        ("SCORE_CENTRE", l::SCORE_CENTRE.to_string()),
-        ("PARK_US_MAX", number(l::PARK_MS_MAX * 1000)),
-        ("LEASE_US_MAX", number(l::LEASE_MS_MAX * 1000)),
-        ("TIMER_BACKSTOP_US", number(l::TIMER_BACKSTOP_MS * 1000)),
-        ("RETRY_AFTER_US_MAX", number(l::RETRY_AFTER_MS_MAX * 1000)),
-        ("RECLAIM_STALE_US", number(l::RECLAIM_STALE_MS * 1000)),
-        ("RECLAIM_GRACE_US", number(l::RECLAIM_GRACE_MS * 1000)),
-        ("BURST_US", number(l::BURST_US)),
-        ("AUDIT_ENTRIES_MAX", count(l::AUDIT_ENTRIES_MAX)),
-        ("AUDIT_STEP_ENTRIES", count(l::AUDIT_STEP_ENTRIES)),
-        ("AUDIT_PASSED_MAX", count(l::AUDIT_PASSED_MAX)),
-        ("AUDIT_BYTES_MAX", count(l::AUDIT_BYTES_MAX)),
-        ("AUDIT_LEASE_US", number(l::AUDIT_LEASE_MS * 1000)),
-        ("VIRTUAL_TIME_HIGH", number(l::VIRTUAL_TIME_HIGH)),
-        ("RATE_COUNT_MAX", number(l::RATE_COUNT_MAX)),
-        ("CUT_RATE_MILLI_MIN", number(l::CUT_RATE_MILLI_MIN)),
-        ("CUBIC_DIVISOR", number(l::CUBIC_DIVISOR)),
-        ("CUBIC_MS_MAX", number(l::CUBIC_MS_MAX)),
-        ("GOODPUT_BUCKETS", count(l::GOODPUT_BUCKETS)),
-        ("GOODPUT_BUCKET_MS", number(l::GOODPUT_BUCKET_MS)),
-        ("TRACE_BYTES", count(Trace::PACKED_BYTES)),
-        // A run that was never settled: no fence, no time.
-        ("ZEROS", format!("'{}'", "0".repeat(32))),
-    ]
-}
-
-/// The names of all commands in the sources: quoted words in capitals, wherever they are, because
-/// some are passed as arguments. Words that are not commands are in one of the two lists.
-#[cfg(test)]
-pub(super) fn commands_of_all_scripts() -> std::collections::BTreeSet<String> {
-    const OPTIONS: &[&str] = &["COUNT", "MATCH", "WITHSCORES", "BYSCORE", "BYLEX", "LIMIT", "REV", "RANK"];
-    const STATES: &[&str] =
-        &["AGGREGATING", "CANCELLED", "COMPLETED", "CREATED", "DISPATCHED", "FAILED", "RUNNING", "RSP"];
-    let sources = OPERATIONS.iter().chain(INCLUDES).flat_map(|(_, source)| source.lines());
-    let code = sources.filter(|line| !line.trim_start().starts_with("--"));
-    let words = code.flat_map(|line| line.split('\'').skip(1).step_by(2));
-    let is_command = |word: &&str| word.len() > 2 && word.bytes().all(|byte| byte.is_ascii_uppercase());
-    words
-        .filter(is_command)
-        .filter(|word| !OPTIONS.contains(word) && !STATES.contains(word))
-        .map(str::to_owned)
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_script_keeps_its_flags_first_and_leaves_no_include_behind() {
-        for (stem, source) in OPERATIONS {
-            let code = expanded(source);
-            assert!(code.starts_with("#!lua"), "{stem}");
-            assert!(!code.contains("--@include"), "{stem}");
-        }
-    }
 }

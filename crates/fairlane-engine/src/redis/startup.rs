@@ -63,8 +63,7 @@ fn other_layout(found: &str, prefix: &str) -> String {
     let known = format!(
         "the data under {prefix} has layout version {found}, this program reads version {LAYOUT_VERSION}"
     );
-    let is_older = found.parse::<u32>().is_ok_and(|found| found < LAYOUT_VERSION.parse().unwrap_or(0));
-    if !is_older {
+    if !is_older(found) {
         return format!("{known}; use the program that wrote it, or another key prefix");
     }
     format!(
@@ -72,6 +71,11 @@ fn other_layout(found: &str, prefix: &str) -> String {
          `fairlane status` counts no waiting and no running jobs, stop the workers, and delete the keys that \
          begin with {prefix}; or use another key prefix"
     )
+}
+
+/// Whether this is the version of an older layout.
+pub(super) fn is_older(version: &str) -> bool {
+    version.parse::<u32>().is_ok_and(|version| version < LAYOUT_VERSION.parse().unwrap_or(0))
 }
 
 /// Redis keeps a small hash as a flat list, which is searched from the start, until a value is

@@ -216,8 +216,14 @@ fn suspects_of(command: &Command) -> Option<BTreeSet<Suspect>> {
         | Command::SealBulk(SealBulk { bulk, .. })
         | Command::HoldBulk(HoldBulk { bulk })
         | Command::ResumeBulk(ResumeBulk { bulk })
-        | Command::CancelBulk(CancelBulk { bulk })
-        | Command::SettleBulk(SettleBulk { bulk, .. }) => {
+        | Command::CancelBulk(CancelBulk { bulk }) => {
+            groups.insert(bulk.group.clone());
+            suspects.insert(Suspect::Bulk(bulk.clone()));
+        }
+        Command::SettleBulk(SettleBulk { bulk, callback, .. }) => {
+            if let Some(Callback { id, .. }) = callback {
+                add_job(&JobRef { group: bulk.group.clone(), id: id.clone() });
+            }
             groups.insert(bulk.group.clone());
             suspects.insert(Suspect::Bulk(bulk.clone()));
         }
@@ -288,7 +294,7 @@ fn lacking(failed: &[(&str, &str)], user: &str, prefix: &str) -> Option<String> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::redis::script::commands_of_all_scripts;
+    use crate::redis::lua::commands_of_all_scripts;
 
     #[test]
     fn probe_runs_every_command_the_scripts_use() {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fairlane_core::queue::*;
-use fairlane_core::{BulkId, Cost, GroupId, JobId, Level, TypeId, WorkerId};
+use fairlane_core::{BulkId, GroupId, JobId, TypeId, WorkerId};
 use fairlane_engine::{Engine, Leaser};
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -27,14 +27,12 @@ fn bulk() -> BulkRef {
 
 fn job(id: &str, bulk: Option<BulkId>) -> NewJob {
     NewJob {
-        job: JobRef { group: group(), id: JobId::new(id).expect("a name") },
-        type_id: TypeId::new("t").expect("a name"),
-        level: Level::Normal,
-        cost: Cost::default(),
-        payload: b"{}".as_slice().into(),
-        delay_ms: 0,
         bulk,
-        trace: None,
+        ..NewJob::new(
+            JobRef { group: group(), id: JobId::new(id).expect("a name") },
+            TypeId::new("t").expect("a name"),
+            b"{}".as_slice().into(),
+        )
     }
 }
 

@@ -11,7 +11,7 @@ use fairlane_core::queue::{
     Enqueue, Extend, GroupPatch, InspectCongestion, InspectGroup, JobRef, Lease, Leased, LeasedJob, NewJob,
     Outcome, Promote, Reclaim, SetGroup, Settings, Settle, Settlement,
 };
-use fairlane_core::{Cost, Fence, GroupId, JobId, Level, Rate, RequestNumber, TypeId, WorkerId};
+use fairlane_core::{Fence, GroupId, JobId, Rate, RequestNumber, TypeId, WorkerId};
 use fairlane_engine::observe::{self, names};
 use fairlane_engine::{Clock, EmbeddedEngine, Engine, Space};
 use ledger::{Journal, Ledger};
@@ -82,16 +82,11 @@ fn type_id() -> TypeId {
 }
 
 fn job(number: u64) -> NewJob {
-    NewJob {
-        job: JobRef { group: group(), id: JobId::new(format!("job-{number}")).expect("it is short") },
-        type_id: type_id(),
-        level: Level::Normal,
-        cost: Cost::default(),
-        payload: Arc::from(PAYLOAD.as_bytes()),
-        delay_ms: 0,
-        bulk: None,
-        trace: None,
-    }
+    NewJob::new(
+        JobRef { group: group(), id: JobId::new(format!("job-{number}")).expect("it is short") },
+        type_id(),
+        Arc::from(PAYLOAD.as_bytes()),
+    )
 }
 
 fn note() -> Arc<[u8]> {

@@ -10,9 +10,10 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use fairlane::{Bulk, BulkPlan, BulkView};
+use fairlane::{Bulk, BulkPlan, views};
 use fairlane_core::limits::{DELAY_MS_MAX, INTEGER_MAX};
 use fairlane_core::numbers::within;
+use fairlane_core::queue::BulkView;
 use fairlane_core::{BulkId, GroupId, Trace};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -22,12 +23,11 @@ use uuid::Uuid;
 
 use super::change::{self, PAGE};
 use super::groups::GroupPath;
-use super::views::BulkResponse;
 use crate::access::Caller;
 use crate::app::Shared;
 use crate::extract::{Json, Path, Query};
 use crate::idempotency::{IdFrom, Idempotency, retry_random_ids};
-use crate::problem::{Problem, ProblemDocument, ProblemKind};
+use crate::problem::{Problem, ProblemKind};
 use crate::trace::TraceOf;
 
 use results::Results;
@@ -170,9 +170,8 @@ impl OpenedWith {
     ),
     request_body = NewBulk,
     responses(
-        (status = 201, description = "The bulk action is open", body = BulkResponse),
-        (status = 200, description = "The bulk action was opened before", body = BulkResponse),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 201, description = "The bulk action is open", body = views::BulkView),
+        (status = 200, description = "The bulk action was opened before", body = views::BulkView),
     )
 )]
 async fn open(
@@ -181,7 +180,7 @@ async fn open(
     Idempotency(key): Idempotency,
     TraceOf(trace): TraceOf,
     Json(new): Json<NewBulk>,
-) -> Result<(StatusCode, Json<BulkResponse>), Problem> {
+) -> Result<(StatusCode, Json<views::BulkView>), Problem> {
     caller.check_group(&new.group)?;
     new.check()?;
     let (id, id_from) = match (&new.id, key) {
@@ -212,7 +211,7 @@ async fn open(
         )));
     }
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-    Ok((status, Json(view.into())))
+    Ok((status, Json((&view).into())))
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -232,7 +231,7 @@ struct Page {
 #[schema(as = Bulks)]
 struct BulksPage {
     /// The bulk actions in the order they were opened.
-    bulks: Vec<BulkResponse>,
+    bulks: Vec<views::BulkView>,
     /// Where the next page begins; absent at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
@@ -246,10 +245,7 @@ struct BulksPage {
     path = "/api/bulks/{group}",
     tag = "bulk actions",
     params(GroupPath, Page),
-    responses(
-        (status = 200, description = "A page", body = BulksPage),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 200, description = "A page", body = BulksPage)),
 )]
 async fn list(
     State(app): State<Shared>,
@@ -258,20 +254,20 @@ async fn list(
 ) -> Result<Json<BulksPage>, Problem> {
     let after = change::position(cursor.as_deref())?;
     let (bulks, next) = app.fairlane.group(&group).bulks(after, limit.unwrap_or(PAGE)).await?;
-    let bulks = bulks.into_iter().map(BulkResponse::from).collect();
+    let bulks = bulks.iter().map(views::BulkView::from).collect();
     Ok(Json(BulksPage { bulks, next: next.map(|next| next.to_string()) }))
 }
 
 /// The bulk action in a path.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Path)]
-struct BulkPath {
+pub(super) struct BulkPath {
     /// The group of the bulk action.
     #[param(value_type = String, min_length = 1, max_length = 128, example = "customer-7")]
-    group: GroupId,
+    pub group: GroupId,
     /// The id of the bulk action.
     #[param(value_type = String, min_length = 1, max_length = 128, example = "newsletter")]
-    bulk: BulkId,
+    pub bulk: BulkId,
 }
 
 impl BulkPath {
@@ -280,16 +276,16 @@ impl BulkPath {
     }
 }
 
-fn response(view: Result<BulkView, fairlane::Error>) -> Result<Json<BulkResponse>, Problem> {
-    Ok(Json(view?.into()))
+fn response(view: Result<BulkView, fairlane::Error>) -> Result<Json<views::BulkView>, Problem> {
+    Ok(Json((&view?).into()))
 }
 
 /// The response to an action that applies to an unfinished bulk action only.
-fn unfinished(view: BulkView, action: &str) -> Result<Json<BulkResponse>, Problem> {
+fn unfinished(view: BulkView, action: &str) -> Result<Json<views::BulkView>, Problem> {
     if !view.state.is_final() {
-        return Ok(Json(view.into()));
+        return Ok(Json((&view).into()));
     }
-    let (bulk, state) = (&view.bulk.id, view.state.as_str());
+    let (bulk, state) = (&view.bulk.id, view.state.name());
     Err(ProblemKind::Conflict
         .because(format!("bulk action {bulk} is {state}: it has ended, and there is nothing to {action}")))
 }
@@ -302,12 +298,12 @@ fn unfinished(view: BulkView, action: &str) -> Result<Json<BulkResponse>, Proble
     path = "/api/bulks/{group}/{bulk}",
     tag = "bulk actions",
     params(BulkPath),
-    responses(
-        (status = 200, description = "The bulk action", body = BulkResponse),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 200, description = "The bulk action", body = views::BulkView)),
 )]
-async fn show(State(app): State<Shared>, Path(path): Path<BulkPath>) -> Result<Json<BulkResponse>, Problem> {
+async fn show(
+    State(app): State<Shared>,
+    Path(path): Path<BulkPath>,
+) -> Result<Json<views::BulkView>, Problem> {
     response(path.find(&app)?.view().await)
 }
 
@@ -331,16 +327,13 @@ struct Seal {
     tag = "bulk actions",
     params(BulkPath),
     request_body = Seal,
-    responses(
-        (status = 200, description = "The bulk action", body = BulkResponse),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 200, description = "The bulk action", body = views::BulkView)),
 )]
 async fn seal(
     State(app): State<Shared>,
     Path(path): Path<BulkPath>,
     Json(Seal { expected }): Json<Seal>,
-) -> Result<Json<BulkResponse>, Problem> {
+) -> Result<Json<views::BulkView>, Problem> {
     within("expected", expected.unwrap_or(0), 0, INTEGER_MAX)?;
     response(path.find(&app)?.seal(expected).await)
 }
@@ -354,12 +347,12 @@ async fn seal(
     path = "/api/bulks/{group}/{bulk}/hold",
     tag = "bulk actions",
     params(BulkPath),
-    responses(
-        (status = 200, description = "The bulk action", body = BulkResponse),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 200, description = "The bulk action", body = views::BulkView)),
 )]
-async fn hold(State(app): State<Shared>, Path(path): Path<BulkPath>) -> Result<Json<BulkResponse>, Problem> {
+async fn hold(
+    State(app): State<Shared>,
+    Path(path): Path<BulkPath>,
+) -> Result<Json<views::BulkView>, Problem> {
     unfinished(path.find(&app)?.hold().await?, "hold")
 }
 
@@ -372,15 +365,12 @@ async fn hold(State(app): State<Shared>, Path(path): Path<BulkPath>) -> Result<J
     path = "/api/bulks/{group}/{bulk}/resume",
     tag = "bulk actions",
     params(BulkPath),
-    responses(
-        (status = 200, description = "The bulk action", body = BulkResponse),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 200, description = "The bulk action", body = views::BulkView)),
 )]
 async fn resume(
     State(app): State<Shared>,
     Path(path): Path<BulkPath>,
-) -> Result<Json<BulkResponse>, Problem> {
+) -> Result<Json<views::BulkView>, Problem> {
     unfinished(path.find(&app)?.resume().await?, "resume")
 }
 
@@ -393,15 +383,12 @@ async fn resume(
     path = "/api/bulks/{group}/{bulk}/cancel",
     tag = "bulk actions",
     params(BulkPath),
-    responses(
-        (status = 200, description = "The bulk action", body = BulkResponse),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 200, description = "The bulk action", body = views::BulkView)),
 )]
 async fn cancel(
     State(app): State<Shared>,
     Path(path): Path<BulkPath>,
-) -> Result<Json<BulkResponse>, Problem> {
+) -> Result<Json<views::BulkView>, Problem> {
     response(path.find(&app)?.cancel().await)
 }
 
@@ -446,7 +433,6 @@ impl From<ResultFilter> for fairlane::Filter {
     params(BulkPath, ResultsQuery),
     responses(
         (status = 200, description = "Lines of JSON", body = String, content_type = "application/x-ndjson"),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
 async fn results_of(

@@ -4,81 +4,28 @@ use std::cmp::Reverse;
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use fairlane::{CongestionView, Discipline, GroupLine, QueueView};
+use fairlane::views::{CongestionView, SnapshotView, schema};
+use fairlane::{Discipline, GroupLine, QueueView};
 use fairlane_core::GroupId;
 use fairlane_core::congestion::CongestionLevel;
 use fairlane_core::limits::LIST_GROUPS_MAX;
 use fairlane_core::numbers::within;
-use fairlane_core::queue::{ListSnapshots, Snapshot};
 use serde::{Deserialize, Serialize};
-use utoipa::openapi::schema::Object;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::change::PAGE;
 use super::groups::{GroupPath, no_such_group};
-use super::views;
 use crate::app::Shared;
 use crate::extract::{Json, Path, Query};
-use crate::problem::{Problem, ProblemDocument};
+use crate::problem::Problem;
 
 /// Groups that one summary scans.
 const GROUPS_SCANNED_MAX: u64 = 10_000;
 
-const LEVELS: [CongestionLevel; 5] = [
-    CongestionLevel::None,
-    CongestionLevel::Low,
-    CongestionLevel::Moderate,
-    CongestionLevel::High,
-    CongestionLevel::Critical,
-];
-
 pub(super) fn routes() -> OpenApiRouter<Shared> {
     OpenApiRouter::new().routes(routes!(summary)).routes(routes!(show, reset)).routes(routes!(history))
-}
-
-fn levels() -> Object {
-    views::one_of(LEVELS.map(CongestionLevel::as_str))
-}
-
-/// The congestion of a group.
-#[derive(Serialize, ToSchema)]
-#[schema(as = Congestion)]
-pub(super) struct CongestionResponse {
-    /// The name of the group.
-    #[schema(example = "customer-7")]
-    group: String,
-    /// The ratio of its backoff to the least backoff: NONE up to 1, LOW below 3, MODERATE below 10,
-    /// HIGH below 30, CRITICAL above.
-    #[schema(schema_with = levels)]
-    level: &'static str,
-    /// Jobs that wait: those that wait for a time (`classic`), or all that are not in flight
-    /// (`share`).
-    kept_away: u64,
-    /// The speed of the group, in jobs a second; 0 if unknown.
-    speed: u64,
-    /// The latest backoff (`classic`) or predicted wait (`share`).
-    backoff_ms: u64,
-    /// How often a job is refused before it ends, on average since the group was last idle.
-    throttles_per_job: f64,
-    /// How long the waiting jobs will take, an estimate; absent if the speed is unknown.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    estimated_completion_ms: Option<u64>,
-}
-
-impl CongestionResponse {
-    pub fn new(group: &GroupId, view: CongestionView) -> Self {
-        Self {
-            group: group.to_string(),
-            level: view.level.as_str(),
-            kept_away: view.waiting,
-            speed: view.speed,
-            backoff_ms: view.backoff_ms,
-            throttles_per_job: view.throttles_per_job(),
-            estimated_completion_ms: view.estimated_completion_ms(),
-        }
-    }
 }
 
 /// Shows the congestion of a group
@@ -90,16 +37,15 @@ impl CongestionResponse {
     tag = "congestion",
     params(GroupPath),
     responses(
-        (status = 200, description = "The congestion of the group", body = CongestionResponse),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 200, description = "The congestion of the group", body = CongestionView),
     )
 )]
 async fn show(
     State(app): State<Shared>,
     Path(GroupPath { group }): Path<GroupPath>,
-) -> Result<Json<CongestionResponse>, Problem> {
+) -> Result<Json<CongestionView>, Problem> {
     let view = app.fairlane.group(&group).congestion().await?;
-    view.map(|view| Json(CongestionResponse::new(&group, view))).ok_or_else(|| no_such_group(&group))
+    view.map(|view| Json(CongestionView::new(&group, &view))).ok_or_else(|| no_such_group(&group))
 }
 
 /// Resets the congestion of a group
@@ -110,10 +56,7 @@ async fn show(
     path = "/api/groups/{group}/congestion",
     tag = "congestion",
     params(GroupPath),
-    responses(
-        (status = 204, description = "The congestion is reset"),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 204, description = "The congestion is reset")),
 )]
 async fn reset(
     State(app): State<Shared>,
@@ -141,29 +84,7 @@ struct HistoryQuery {
 #[schema(as = CongestionHistory)]
 struct HistoryResponse {
     /// The latest snapshots, oldest first, at most one a second.
-    snapshots: Vec<SnapshotResponse>,
-}
-
-/// The congestion of a group at one time.
-#[derive(Serialize, ToSchema)]
-#[schema(as = CongestionSnapshot)]
-struct SnapshotResponse {
-    /// When the snapshot was taken.
-    #[schema(format = DateTime)]
-    at: String,
-    /// Jobs that waited.
-    kept_away: u64,
-    /// The speed of the group, in jobs a second.
-    speed: u64,
-    /// The backoff of refused jobs (`classic`), or the predicted wait (`share`).
-    backoff_ms: u64,
-}
-
-impl From<Snapshot> for SnapshotResponse {
-    fn from(snapshot: Snapshot) -> Self {
-        let Snapshot { at, waiting, speed, backoff_ms } = snapshot;
-        Self { at: views::time(at), kept_away: waiting, speed, backoff_ms }
-    }
+    snapshots: Vec<SnapshotView>,
 }
 
 /// Lists the congestion of a group over time
@@ -174,18 +95,15 @@ impl From<Snapshot> for SnapshotResponse {
     path = "/api/groups/{group}/congestion/history",
     tag = "congestion",
     params(GroupPath, HistoryQuery),
-    responses(
-        (status = 200, description = "The snapshots", body = HistoryResponse),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 200, description = "The snapshots", body = HistoryResponse)),
 )]
 async fn history(
     State(app): State<Shared>,
     Path(GroupPath { group }): Path<GroupPath>,
     Query(HistoryQuery { limit }): Query<HistoryQuery>,
 ) -> Result<Json<HistoryResponse>, Problem> {
-    let snapshots = app.engine().call(ListSnapshots { group, limit: limit.unwrap_or(PAGE) }).await?;
-    Ok(Json(HistoryResponse { snapshots: snapshots.into_iter().map(SnapshotResponse::from).collect() }))
+    let snapshots = app.fairlane.group(group).congestion_history(limit.unwrap_or(PAGE)).await?;
+    Ok(Json(HistoryResponse { snapshots: snapshots.into_iter().map(SnapshotView::from).collect() }))
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -204,15 +122,15 @@ struct SummaryQuery {
 #[derive(Serialize, ToSchema)]
 #[schema(as = CongestionSummary)]
 struct SummaryResponse {
-    /// Waiting jobs of all groups: those that wait for a time (`classic`), or all that are not in
-    /// flight (`share`).
-    kept_away: u64,
+    /// Jobs of all groups that are held back: those that wait for a time (`classic`), or all that
+    /// are not in flight (`share`).
+    held_back: u64,
     /// Groups with unfinished jobs.
     active_groups: u64,
     /// Useless attempts that backoff has avoided, an estimate.
     saved_spins: u64,
     /// The number of groups with unfinished jobs that were scanned for this response.
-    groups_looked_at: u64,
+    groups_scanned: u64,
     /// Of these, the number of groups on each level.
     levels: LevelCounts,
     /// Of these, the most congested groups, the worst first.
@@ -240,10 +158,10 @@ struct CongestedGroup {
     /// The name of the group.
     group: String,
     /// The level of its congestion.
-    #[schema(schema_with = levels)]
+    #[schema(schema_with = schema::congestion_levels)]
     level: &'static str,
-    /// Its waiting jobs.
-    kept_away: u64,
+    /// Its jobs that are held back.
+    held_back: u64,
     /// The latest backoff (`classic`) or predicted wait (`share`).
     backoff_ms: u64,
 }
@@ -271,10 +189,7 @@ impl LevelCounts {
     path = "/api/congestion",
     tag = "congestion",
     params(SummaryQuery),
-    responses(
-        (status = 200, description = "The summary", body = SummaryResponse),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 200, description = "The summary", body = SummaryResponse)),
 )]
 async fn summary(
     State(app): State<Shared>,
@@ -305,14 +220,14 @@ async fn summary(
     let congested = |(level, line): (CongestionLevel, GroupLine)| CongestedGroup {
         group: line.group.to_string(),
         level: level.as_str(),
-        kept_away: kept_away(&queue, line.waiting, line.backlog),
+        held_back: held_back(&queue, line.waiting, line.backlog),
         backoff_ms: line.backoff_ms,
     };
     Ok(Json(SummaryResponse {
-        kept_away: kept_away(&queue, queue.waiting, queue.backlog),
+        held_back: held_back(&queue, queue.waiting, queue.backlog),
         active_groups: queue.active_groups,
         saved_spins: queue.saved_spins,
-        groups_looked_at: scanned,
+        groups_scanned: scanned,
         levels,
         groups: groups.into_iter().map(congested).collect(),
         next: after.filter(|_| has_more).map(|group| group.to_string()),
@@ -327,8 +242,8 @@ fn classify(queue: &QueueView, line: GroupLine) -> (CongestionLevel, GroupLine) 
     (level, GroupLine { backoff_ms, ..line })
 }
 
-/// Jobs that wait, by the discipline of the queue.
-fn kept_away(queue: &QueueView, waiting: u64, backlog: u64) -> u64 {
+/// Jobs that are held back, by the discipline of the queue.
+fn held_back(queue: &QueueView, waiting: u64, backlog: u64) -> u64 {
     match queue.settings.discipline {
         _ if !queue.settings.congestion.enabled => 0,
         Discipline::Classic => waiting,

@@ -20,16 +20,16 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use fairlane_core::queue::BulkRef;
-use fairlane_core::{BulkId, GroupId};
 use fairlane_engine::Engine;
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::bulks::BulkPath;
 use crate::app::Shared;
-use crate::extract::{Named, Path, Query};
-use crate::problem::{Problem, ProblemDocument, ProblemKind};
+use crate::extract::{Path, Query};
+use crate::problem::{Problem, ProblemKind};
 use bulks::BulkWatchers;
 use event_tap::{Counts, event_tap};
 use queue::QueueEvents;
@@ -87,28 +87,26 @@ impl LastEvent {
     path = "/api/bulks/{group}/{bulk}/events",
     tag = "events",
     params(
-        ("group" = String, Path, min_length = 1, max_length = 128, description = "The group of the bulk action"),
-        ("bulk" = String, Path, min_length = 1, max_length = 128, description = "The id of the bulk action"),
+        BulkPath,
         ("Last-Event-ID" = Option<String>, Header, description = "The id of the last received event"),
         LastEvent,
     ),
     responses(
         (status = 200, description = "Events", body = String, content_type = "text/event-stream"),
         (status = 204, description = "The bulk action has ended, and the client has received the last event"),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
 async fn bulk_events(
     State(app): State<Shared>,
-    Path((group, bulk)): Path<(String, String)>,
+    Path(BulkPath { group, bulk }): Path<BulkPath>,
     Query(last): Query<LastEvent>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let bulk = BulkRef { group: GroupId::named(&group)?, id: BulkId::named(&bulk)? };
+    let bulk = BulkRef { group, id: bulk };
     let last = last.id(&headers);
     // The subscription comes before the read, so that no change is missed between them.
     let states = app.live.bulks.subscribe(&app, &bulk);
-    let first = bulks::read(app.engine(), &bulk).await?.ok_or_else(|| {
+    let first = bulks::read(&app.fairlane, &bulk).await?.ok_or_else(|| {
         ProblemKind::NotFound.because(format!("there is no bulk action {} of group {}", bulk.id, bulk.group))
     })?;
     if first.is_end() && last.as_ref() == Some(&first.id) {
@@ -134,7 +132,6 @@ async fn bulk_events(
     ),
     responses(
         (status = 200, description = "Events", body = String, content_type = "text/event-stream"),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
 async fn events(State(app): State<Shared>, Query(last): Query<LastEvent>, headers: HeaderMap) -> Response {

@@ -1,25 +1,18 @@
 //! Groups: their shares, limits and state.
 
 use axum::extract::State;
-use fairlane::{GroupLine, GroupSettings, GroupView, rate_text};
-use fairlane_core::limits::MAKE_DUE_JOBS_MAX;
-use fairlane_core::queue::{GroupPatch, LaneStanding, LaneView, MakeDue, SetGroup};
+use fairlane::views::{GroupLineView, GroupSettingsView, GroupView};
+use fairlane_core::queue::GroupPatch;
 use fairlane_core::{GroupId, Weight};
 use serde::{Deserialize, Serialize};
-use utoipa::openapi::schema::Object;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::change::{self, PAGE};
-use super::congestion::CongestionResponse;
-use super::views;
 use crate::app::Shared;
 use crate::extract::{Json, Path, Query};
-use crate::problem::{Problem, ProblemDocument, ProblemKind};
-
-/// Pages of waiting jobs that one request scans.
-const MAKE_DUE_PAGES_MAX: usize = 200;
+use crate::problem::{Problem, ProblemKind};
 
 pub(super) fn routes() -> OpenApiRouter<Shared> {
     OpenApiRouter::new().routes(routes!(list)).routes(routes!(show, change)).routes(routes!(make_due))
@@ -57,47 +50,10 @@ struct Page {
 #[schema(as = Groups)]
 struct GroupsPage {
     /// The groups by name.
-    groups: Vec<GroupShort>,
+    groups: Vec<GroupLineView>,
     /// Where the next page begins; absent at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
-}
-
-/// A group in a list.
-#[derive(Serialize, ToSchema)]
-struct GroupShort {
-    /// The name of the group.
-    #[schema(example = "customer-7")]
-    group: String,
-    /// Unfinished jobs that are not in flight.
-    backlog: u64,
-    /// Leased jobs.
-    in_flight: u64,
-    /// Of the backlog, jobs that must not run yet.
-    waiting: u64,
-    /// Jobs enqueued since the group was last idle.
-    total: u64,
-    /// Of these, jobs that have ended.
-    done: u64,
-    /// The latest backoff or predicted wait.
-    backoff_ms: u64,
-    /// The share relative to other groups.
-    weight: u64,
-    /// The rate over all types; absent without a limit.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(example = "50/s")]
-    rate: Option<String>,
-    /// Whether the group is paused: none of its jobs start.
-    paused: bool,
-}
-
-impl From<GroupLine> for GroupShort {
-    fn from(line: GroupLine) -> Self {
-        let GroupLine { group, backlog, in_flight, waiting, total, done, backoff_ms, settings } = line;
-        let (weight, rate) = (settings.weight.get(), settings.rate.map(rate_text));
-        let (group, paused) = (group.to_string(), settings.paused);
-        Self { group, backlog, in_flight, waiting, total, done, backoff_ms, weight, rate, paused }
-    }
 }
 
 /// Lists groups with unfinished jobs
@@ -108,121 +64,13 @@ impl From<GroupLine> for GroupShort {
     path = "/api/groups",
     tag = "groups",
     params(Page),
-    responses(
-        (status = 200, description = "A page", body = GroupsPage),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 200, description = "A page", body = GroupsPage)),
 )]
 async fn list(State(app): State<Shared>, Query(page): Query<Page>) -> Result<Json<GroupsPage>, Problem> {
     let limit = page.limit.unwrap_or(PAGE);
     let lines = app.fairlane.groups(page.cursor, limit).await?;
     let next = (lines.len() == limit).then(|| lines.last().map(|line| line.group.to_string())).flatten();
-    Ok(Json(GroupsPage { groups: lines.into_iter().map(GroupShort::from).collect(), next }))
-}
-
-/// The settings of a group.
-#[derive(Serialize, ToSchema)]
-#[schema(as = GroupSettings)]
-struct SettingsResponse {
-    /// The share relative to other groups.
-    weight: u64,
-    /// Added to the group's score under the discipline `classic`, in milliseconds of age.
-    base_priority: i64,
-    /// The rate over all types; null without a limit.
-    #[schema(example = "100/s")]
-    rate: Option<String>,
-    /// The maximum number of jobs in flight; null without a limit.
-    concurrency: Option<u32>,
-    /// Whether the group is paused: none of its jobs are leased.
-    paused: bool,
-}
-
-impl From<GroupSettings> for SettingsResponse {
-    fn from(settings: GroupSettings) -> Self {
-        Self {
-            weight: settings.weight.get(),
-            base_priority: settings.base_priority,
-            rate: settings.rate.map(rate_text),
-            concurrency: settings.concurrency,
-            paused: settings.paused,
-        }
-    }
-}
-
-/// A group.
-#[derive(Serialize, ToSchema)]
-#[schema(as = Group)]
-struct GroupResponse {
-    /// The name of the group.
-    #[schema(example = "customer-7")]
-    group: String,
-    /// The settings of the group.
-    settings: SettingsResponse,
-    /// Unfinished jobs that are not in flight.
-    backlog: u64,
-    /// Leased jobs.
-    in_flight: u64,
-    /// Of the backlog, jobs that must not run yet.
-    waiting: u64,
-    /// Jobs enqueued since the group was last idle.
-    total: u64,
-    /// Of these, jobs that have ended.
-    done: u64,
-    /// Bytes stored for the group, including finished jobs.
-    stored_bytes: u64,
-    /// The lanes with jobs, by level and type.
-    lanes: Vec<LaneResponse>,
-    /// The congestion of the group.
-    congestion: CongestionResponse,
-}
-
-/// A lane.
-#[derive(Serialize, ToSchema)]
-#[schema(as = Lane)]
-struct LaneResponse {
-    /// The level of the lane.
-    #[schema(schema_with = views::levels)]
-    level: &'static str,
-    /// The type of the lane.
-    r#type: String,
-    /// Jobs that were never leased, or promoted for the first time.
-    backlog: u64,
-    /// Jobs that were returned; they are served first.
-    returned: u64,
-    /// Whether the lane can be served: it is `active`, or the rate (`rate_parked`) or seats
-    /// (`seat_parked`) of its group are used up, or its group is `paused`, or held and cancelled
-    /// jobs are being removed from its head (`clearing`).
-    #[schema(schema_with = standings)]
-    standing: &'static str,
-    /// When the group's rate allows the next job.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(format = DateTime)]
-    until: Option<String>,
-}
-
-fn standings() -> Object {
-    views::one_of(["idle", "active", "rate_parked", "seat_parked", "paused", "clearing"])
-}
-
-impl From<LaneView> for LaneResponse {
-    fn from(view: LaneView) -> Self {
-        let (standing, until) = match view.standing {
-            LaneStanding::Idle => ("idle", None),
-            LaneStanding::Active => ("active", None),
-            LaneStanding::RateParked(until) => ("rate_parked", Some(until)),
-            LaneStanding::SeatParked => ("seat_parked", None),
-            LaneStanding::Paused => ("paused", None),
-            LaneStanding::Clearing(_) => ("clearing", None),
-        };
-        Self {
-            level: view.level.as_str(),
-            r#type: view.type_id.to_string(),
-            backlog: view.backlog,
-            returned: view.returned,
-            standing,
-            until: until.map(views::time),
-        }
-    }
+    Ok(Json(GroupsPage { groups: lines.into_iter().map(GroupLineView::from).collect(), next }))
 }
 
 /// Shows a group
@@ -234,32 +82,17 @@ impl From<LaneView> for LaneResponse {
     path = "/api/groups/{group}",
     tag = "groups",
     params(GroupPath),
-    responses(
-        (status = 200, description = "The group", body = GroupResponse),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 200, description = "The group", body = GroupView)),
 )]
 async fn show(
     State(app): State<Shared>,
     Path(GroupPath { group }): Path<GroupPath>,
-) -> Result<Json<GroupResponse>, Problem> {
+) -> Result<Json<GroupView>, Problem> {
     let handle = app.fairlane.group(&group);
     let (Some(view), Some(congestion)) = (handle.view().await?, handle.congestion().await?) else {
         return Err(no_such_group(&group));
     };
-    let GroupView { settings, backlog, in_flight, waiting, total, done, stored_bytes, lanes } = view;
-    Ok(Json(GroupResponse {
-        group: group.to_string(),
-        settings: settings.into(),
-        backlog,
-        in_flight,
-        waiting,
-        total,
-        done,
-        stored_bytes,
-        lanes: lanes.into_iter().map(LaneResponse::from).collect(),
-        congestion: CongestionResponse::new(&group, congestion),
-    }))
+    Ok(Json(GroupView::new(&group, view, &congestion)))
 }
 
 /// A change of a group's settings; absent settings stay unchanged.
@@ -314,17 +147,15 @@ impl TryFrom<Change> for GroupPatch {
     params(GroupPath),
     request_body = Change,
     responses(
-        (status = 200, description = "The settings in effect", body = SettingsResponse),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 200, description = "The settings in effect", body = GroupSettingsView),
     )
 )]
 async fn change(
     State(app): State<Shared>,
     Path(GroupPath { group }): Path<GroupPath>,
     Json(change): Json<Change>,
-) -> Result<Json<SettingsResponse>, Problem> {
-    let operation = SetGroup { group, patch: change.try_into()?, reset_congestion: false };
-    Ok(Json(app.engine().call(operation).await?.settings.into()))
+) -> Result<Json<GroupSettingsView>, Problem> {
+    Ok(Json(app.fairlane.group(group).patch(change.try_into()?).apply().await?.into()))
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -357,7 +188,6 @@ struct MadeDue {
     params(GroupPath, MakeDueQuery),
     responses(
         (status = 200, description = "The number of jobs that were made due", body = MadeDue),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
 async fn make_due(
@@ -365,13 +195,6 @@ async fn make_due(
     Path(GroupPath { group }): Path<GroupPath>,
     Query(MakeDueQuery { cursor }): Query<MakeDueQuery>,
 ) -> Result<Json<MadeDue>, Problem> {
-    let (mut moved, mut next) = (0, Some(change::position(cursor.as_deref())?));
-    for _ in 0..MAKE_DUE_PAGES_MAX {
-        let Some(cursor) = next else { break };
-        let operation = MakeDue { group: Some(group.clone()), cursor, jobs_max: MAKE_DUE_JOBS_MAX };
-        let made = app.engine().call(operation).await?;
-        moved += made.moved as u64;
-        next = made.next;
-    }
-    Ok(Json(MadeDue { moved, next: next.map(|next| next.to_string()) }))
+    let made = app.fairlane.group(group).make_due(change::position(cursor.as_deref())?).await?;
+    Ok(Json(MadeDue { moved: made.moved as u64, next: made.next.map(|next| next.to_string()) }))
 }

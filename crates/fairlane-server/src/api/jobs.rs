@@ -11,28 +11,26 @@ use std::time::Duration;
 
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
-use fairlane::Error;
-use fairlane_core::queue::{
-    CancelJob, Cancellation, Enqueued, Explanation, InspectJob, JobRef, NewJob, RequeueDead, Requeued,
-};
+use fairlane::views::{CancellationView, EnqueuedView, ExplanationView, JobView, RequeuedView};
+use fairlane::{Cancellation, Requeued};
+use fairlane_core::queue::JobRef;
 use fairlane_core::{GroupId, JobId};
-use fairlane_engine::EngineError;
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::views::{JobResponse, job_states};
 use crate::access::Caller;
 use crate::app::Shared;
-use crate::extract::{Json, Named, Object, Path, check_content_type, read_body};
+use crate::extract::{Json, Object, Path, check_content_type, read_body};
 use crate::idempotency::{IdFrom, Idempotency, retry_random_ids};
-use crate::problem::{Problem, ProblemDocument, ProblemKind};
+use crate::problem::{Problem, ProblemKind};
 use crate::trace::TraceOf;
 
+pub(super) use list::Jobs;
 pub(super) use new::{AtMost, LevelName};
 use new::{BatchBody, CheckedJob, JobBody, parse_batch, parse_job};
-use receipt::{BatchEnqueued, JobEnqueued};
+use receipt::{BatchEnqueued, enqueued_view};
 
 /// The maximum number of jobs that one request cancels.
 const CANCEL_JOBS_MAX: usize = 500;
@@ -67,9 +65,8 @@ pub(super) fn routes() -> OpenApiRouter<Shared> {
     params(("Idempotency-Key" = Option<String>, Header, description = "Makes it safe to repeat the request when the job has no id", min_length = 1, max_length = 255, pattern = "^[!-~]+$")),
     request_body = JobBody,
     responses(
-        (status = 201, description = "The job was added", body = JobEnqueued),
-        (status = 200, description = "The job existed before; nothing was changed", body = JobEnqueued),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 201, description = "The job was added", body = EnqueuedView),
+        (status = 200, description = "The job existed before; nothing was changed", body = EnqueuedView),
     )
 )]
 async fn enqueue(
@@ -78,25 +75,22 @@ async fn enqueue(
     Idempotency(key): Idempotency,
     TraceOf(trace): TraceOf,
     request: Request,
-) -> Result<(StatusCode, Json<JobEnqueued>), Problem> {
+) -> Result<(StatusCode, Json<EnqueuedView>), Problem> {
     check_content_type(request.headers(), "application/json")?;
     let body = read_body(request, &app).await?;
     let parse = move |body: &[u8]| parse_job(body, key.as_ref(), trace.as_ref());
     let CheckedJob { new, id_from } = app.parsers.parse(body, parse).await?;
     caller.check_group(&new.job.group)?;
     app.check_type(&caller, &new.type_id).await?;
-    let enqueued = match id_from {
-        IdFrom::Random => retry_random_ids(&app, || add(&app, vec![new.clone()])).await?,
-        IdFrom::Request | IdFrom::Derived => add(&app, vec![new.clone()]).await?,
+    let add = || app.fairlane.enqueue_commands(vec![new.clone()]);
+    let receipts = match id_from {
+        IdFrom::Random => retry_random_ids(&app, add).await?,
+        IdFrom::Request | IdFrom::Derived => add().await?,
     };
-    let receipt = enqueued.receipts.into_iter().zip(enqueued.backlogs).next();
-    let (receipt, backlog) = receipt.ok_or_else(|| empty_reply("enqueue"))?;
-    let job = JobEnqueued::new(new.job, id_from, receipt, backlog)?;
+    let receipt = receipts.into_iter().next();
+    let receipt = receipt.ok_or_else(|| ProblemKind::Broken.because("the reply to an enqueue is empty"))?;
+    let job = enqueued_view(receipt, id_from)?;
     Ok((if job.created { StatusCode::CREATED } else { StatusCode::OK }, Json(job)))
-}
-
-async fn add(app: &Shared, jobs: Vec<NewJob>) -> Result<Enqueued, Error> {
-    Ok(app.engine().enqueue_all(jobs).await?)
 }
 
 /// Enqueues up to 1,000 jobs
@@ -115,10 +109,7 @@ async fn add(app: &Shared, jobs: Vec<NewJob>) -> Result<Enqueued, Error> {
     tag = "jobs",
     params(("Idempotency-Key" = Option<String>, Header, description = "Makes it safe to repeat the request when jobs have no ids", min_length = 1, max_length = 255, pattern = "^[!-~]+$")),
     request_body = BatchBody,
-    responses(
-        (status = 200, description = "A receipt for each job", body = BatchEnqueued),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 200, description = "A receipt for each job", body = BatchEnqueued)),
 )]
 async fn enqueue_batch(
     State(app): State<Shared>,
@@ -135,13 +126,31 @@ async fn enqueue_batch(
         caller.check_group(&job.new.job.group)?;
         app.check_type(&caller, &job.new.type_id).await?;
     }
-    let all = || jobs.iter().map(|job| job.new.clone()).collect();
-    let enqueued = match jobs.iter().any(|job| job.id_from == IdFrom::Random) {
-        true => retry_random_ids(&app, || add(&app, all())).await?,
-        false => add(&app, all()).await?,
+    let add = || app.fairlane.enqueue_commands(jobs.iter().map(|job| job.new.clone()).collect());
+    let receipts = match jobs.iter().any(|job| job.id_from == IdFrom::Random) {
+        true => retry_random_ids(&app, add).await?,
+        false => add().await?,
     };
-    let refs = jobs.into_iter().map(|job| (job.new.job, job.id_from));
-    Ok(Json(BatchEnqueued::new(refs, enqueued)))
+    let id_from = jobs.iter().map(|job| job.id_from);
+    Ok(Json(BatchEnqueued::new(receipts.into_iter().zip(id_from))))
+}
+
+/// The job in a path.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+struct JobPath {
+    /// The group of the job.
+    #[param(value_type = String, min_length = 1, max_length = 128, example = "customer-7")]
+    group: GroupId,
+    /// The id of the job.
+    #[param(value_type = String, min_length = 1, max_length = 128, example = "welcome-42")]
+    job: JobId,
+}
+
+impl JobPath {
+    fn job(self) -> JobRef {
+        JobRef { group: self.group, id: self.job }
+    }
 }
 
 /// Shows a job
@@ -152,69 +161,13 @@ async fn enqueue_batch(
     get,
     path = "/api/jobs/{group}/{job}",
     tag = "jobs",
-    params(
-        ("group" = String, Path, description = "The group of the job", min_length = 1, max_length = 128),
-        ("job" = String, Path, description = "The id of the job", min_length = 1, max_length = 128),
-    ),
-    responses(
-        (status = 200, description = "The job", body = JobResponse),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    params(JobPath),
+    responses((status = 200, description = "The job", body = JobView)),
 )]
-async fn show(State(app): State<Shared>, path: Path<(String, String)>) -> Result<Json<JobResponse>, Problem> {
-    let job = job_ref(&path)?;
-    let view = app.engine().call(InspectJob { job: job.clone() }).await?;
+async fn show(State(app): State<Shared>, Path(path): Path<JobPath>) -> Result<Json<JobView>, Problem> {
+    let job = path.job();
+    let view = app.fairlane.job(&job.group, &job.id).view().await?;
     view.map(|view| Json(view.into())).ok_or_else(|| unknown(&job))
-}
-
-/// Why a job is not running.
-#[derive(Serialize, ToSchema)]
-struct Why {
-    /// The group of the job.
-    group: String,
-    /// The id of the job.
-    id: String,
-    /// The state of the job.
-    #[schema(schema_with = job_states)]
-    state: &'static str,
-    /// The main reason, as a stable code for programs.
-    #[schema(example = "no-worker")]
-    reason: &'static str,
-    /// The main reason, as a sentence for people.
-    sentence: String,
-    /// In how many milliseconds it may start, an estimate.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    starts_in_ms: Option<u64>,
-    /// The number of jobs before it in its lane, an estimate.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ahead: Option<u64>,
-    /// The facts behind the reason.
-    facts: Vec<Fact>,
-}
-
-/// One fact that matters for a job.
-#[derive(Serialize, ToSchema)]
-struct Fact {
-    /// The subject of the fact.
-    about: &'static str,
-    /// The fact, for people.
-    text: String,
-}
-
-impl From<Explanation> for Why {
-    fn from(explanation: Explanation) -> Self {
-        let job = &explanation.job;
-        Self {
-            group: job.job.group.to_string(),
-            id: job.job.id.to_string(),
-            state: job.state.as_str(),
-            reason: explanation.reason().as_str(),
-            sentence: explanation.sentence(),
-            starts_in_ms: explanation.starts_in_us().map(|us| us / 1000),
-            ahead: explanation.position,
-            facts: explanation.facts().into_iter().map(|(about, text)| Fact { about, text }).collect(),
-        }
-    }
 }
 
 /// Explains why a job is not running
@@ -225,52 +178,13 @@ impl From<Explanation> for Why {
     get,
     path = "/api/jobs/{group}/{job}/why",
     tag = "jobs",
-    params(
-        ("group" = String, Path, description = "The group of the job", min_length = 1, max_length = 128),
-        ("job" = String, Path, description = "The id of the job", min_length = 1, max_length = 128),
-    ),
-    responses(
-        (status = 200, description = "The explanation", body = Why),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    params(JobPath),
+    responses((status = 200, description = "The explanation", body = ExplanationView)),
 )]
-async fn why(State(app): State<Shared>, path: Path<(String, String)>) -> Result<Json<Why>, Problem> {
-    let job = job_ref(&path)?;
+async fn why(State(app): State<Shared>, Path(path): Path<JobPath>) -> Result<Json<ExplanationView>, Problem> {
+    let job = path.job();
     let explanation = app.fairlane.job(&job.group, &job.id).explain().await?;
-    explanation.map(|explanation| Json(explanation.into())).ok_or_else(|| unknown(&job))
-}
-
-/// The outcome of a cancellation.
-#[derive(Serialize, ToSchema)]
-struct CancelResponse {
-    /// `cancelled`: the job will not run. `requested`: it is running; its worker is asked to stop,
-    /// and it is not retried. `ended`: it had ended before.
-    state: CancelState,
-}
-
-/// The outcome of a cancellation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-enum CancelState {
-    /// The job will not run.
-    Cancelled,
-    /// The job is running; its worker is asked to stop, and it is not retried.
-    Requested,
-    /// The job had ended before.
-    Ended,
-    /// The job does not exist.
-    Unknown,
-}
-
-impl From<Cancellation> for CancelState {
-    fn from(cancellation: Cancellation) -> Self {
-        match cancellation {
-            Cancellation::Cancelled => Self::Cancelled,
-            Cancellation::Requested => Self::Requested,
-            Cancellation::Ended => Self::Ended,
-            Cancellation::Unknown => Self::Unknown,
-        }
-    }
+    explanation.map(|explanation| Json((&explanation).into())).ok_or_else(|| unknown(&job))
 }
 
 /// Cancels a job
@@ -281,25 +195,17 @@ impl From<Cancellation> for CancelState {
     post,
     path = "/api/jobs/{group}/{job}/cancel",
     tag = "jobs",
-    params(
-        ("group" = String, Path, description = "The group of the job", min_length = 1, max_length = 128),
-        ("job" = String, Path, description = "The id of the job", min_length = 1, max_length = 128),
-    ),
-    responses(
-        (status = 200, description = "The outcome", body = CancelResponse),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    params(JobPath),
+    responses((status = 200, description = "The outcome", body = CancellationView)),
 )]
 async fn cancel(
     State(app): State<Shared>,
-    path: Path<(String, String)>,
-) -> Result<Json<CancelResponse>, Problem> {
-    let job = job_ref(&path)?;
-    let cancelled = app.engine().call(CancelJob { jobs: vec![job.clone()] }).await?;
-    let cancellation = cancelled.cancellations.first().copied().ok_or_else(|| empty_reply("cancel_job"))?;
-    match cancellation.into() {
-        CancelState::Unknown => Err(unknown(&job)),
-        state => Ok(Json(CancelResponse { state })),
+    Path(path): Path<JobPath>,
+) -> Result<Json<CancellationView>, Problem> {
+    let job = path.job();
+    match app.fairlane.job(&job.group, &job.id).cancel().await? {
+        Cancellation::Unknown => Err(unknown(&job)),
+        cancellation => Ok(Json(CancellationView::new(&job, cancellation))),
     }
 }
 
@@ -329,20 +235,7 @@ pub(super) struct JobName {
 #[derive(Serialize, ToSchema)]
 struct ManyCancelled {
     /// The outcomes in the order of the request.
-    jobs: Vec<OneCancelled>,
-}
-
-/// The outcome of one cancellation.
-#[derive(Serialize, ToSchema)]
-struct OneCancelled {
-    /// The group of the job.
-    #[schema(value_type = String)]
-    group: GroupId,
-    /// The id of the job.
-    #[schema(value_type = String)]
-    id: JobId,
-    /// The outcome of the cancellation.
-    state: CancelState,
+    jobs: Vec<CancellationView>,
 }
 
 /// Cancels up to 500 jobs
@@ -353,10 +246,7 @@ struct OneCancelled {
     path = "/api/jobs/cancel",
     tag = "jobs",
     request_body = CancelBody,
-    responses(
-        (status = 200, description = "The outcome of each", body = ManyCancelled),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 200, description = "The outcome of each", body = ManyCancelled)),
 )]
 async fn cancel_many(
     State(app): State<Shared>,
@@ -368,20 +258,9 @@ async fn cancel_many(
         caller.check_group(&group)?;
         jobs.push(JobRef { group, id });
     }
-    let cancelled = app.engine().call(CancelJob { jobs: jobs.clone() }).await?.cancellations;
-    let one = |(JobRef { group, id }, cancellation): (JobRef, Cancellation)| OneCancelled {
-        group,
-        id,
-        state: cancellation.into(),
-    };
-    Ok(Json(ManyCancelled { jobs: jobs.into_iter().zip(cancelled).map(one).collect() }))
-}
-
-/// The outcome of a requeue.
-#[derive(Serialize, ToSchema)]
-struct RequeueResponse {
-    /// Always true: the job is in its lane again.
-    requeued: bool,
+    let cancelled = app.fairlane.cancel_jobs(jobs.clone()).await?;
+    let views = jobs.iter().zip(cancelled).map(|(job, outcome)| CancellationView::new(job, outcome));
+    Ok(Json(ManyCancelled { jobs: views.collect() }))
 }
 
 /// Requeues a dead job
@@ -393,46 +272,31 @@ struct RequeueResponse {
     post,
     path = "/api/jobs/{group}/{job}/requeue",
     tag = "jobs",
-    params(
-        ("group" = String, Path, description = "The group of the job", min_length = 1, max_length = 128),
-        ("job" = String, Path, description = "The id of the job", min_length = 1, max_length = 128),
-    ),
+    params(JobPath),
     responses(
-        (status = 200, description = "The job is in its lane again", body = RequeueResponse),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 200, description = "The job is in its lane again", body = RequeuedView),
     )
 )]
 async fn requeue(
     State(app): State<Shared>,
-    path: Path<(String, String)>,
-) -> Result<Json<RequeueResponse>, Problem> {
-    let job = job_ref(&path)?;
-    let requeued = app.engine().call(RequeueDead { jobs: vec![job.clone()] }).await?;
-    match requeued.jobs.first() {
-        Some(Requeued::Requeued) => Ok(Json(RequeueResponse { requeued: true })),
-        Some(Requeued::NotDead) => Err(ProblemKind::Conflict.because(format!(
+    Path(path): Path<JobPath>,
+) -> Result<Json<RequeuedView>, Problem> {
+    let job = path.job();
+    match app.fairlane.job(&job.group, &job.id).requeue().await? {
+        Requeued::Requeued => Ok(Json(RequeuedView::new(&job))),
+        Requeued::NotDead => Err(ProblemKind::Conflict.because(format!(
             "job {} of {} is not dead, and only dead jobs can be requeued",
             job.id, job.group
         ))),
-        Some(Requeued::Full) => Err(ProblemKind::QueueFull
+        Requeued::Full => Err(ProblemKind::QueueFull
             .because("the group or the queue has reached its maximum of unfinished jobs; the job stays dead")
             .retry_after(FULL_RETRY)),
-        Some(Requeued::Unknown) => Err(unknown(&job)),
-        None => Err(empty_reply("requeue_dead")),
+        Requeued::Unknown => Err(unknown(&job)),
     }
-}
-
-fn job_ref(Path((group, job)): &Path<(String, String)>) -> Result<JobRef, Problem> {
-    Ok(JobRef { group: GroupId::named(group)?, id: JobId::named(job)? })
 }
 
 fn unknown(JobRef { group, id }: &JobRef) -> Problem {
     ProblemKind::NotFound.because(format!(
         "{group} has no job {id}; it was never enqueued, or it ended and is past its retention"
     ))
-}
-
-/// The problem of a reply without an item for the only job of the command.
-fn empty_reply(operation: &str) -> Problem {
-    EngineError::Broken { reason: format!("the reply to {operation} is empty") }.into()
 }

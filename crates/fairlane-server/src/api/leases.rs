@@ -17,6 +17,8 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
 use fairlane::is_too_deep;
+use fairlane::views::Time;
+use fairlane::views::schema::levels;
 use fairlane_core::limits::{LEASE_JOBS_MAX, LEASE_MS_MAX, LEASE_MS_MIN, TYPES_MAX};
 use fairlane_core::numbers::within;
 use fairlane_core::queue::LeasedJob;
@@ -28,10 +30,9 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::views::{levels, time};
 use crate::app::Shared;
 use crate::extract::{Json, Named};
-use crate::problem::{Problem, ProblemDocument, ProblemKind};
+use crate::problem::{Problem, ProblemKind};
 pub(crate) use poll::Polls;
 use poll::{PollReply, PollRequest};
 use request_ids::REQUEST_MAX;
@@ -85,6 +86,11 @@ struct LeasesResponse<'a> {
     /// Without jobs: after how many milliseconds there may be one.
     #[serde(skip_serializing_if = "Option::is_none")]
     wake_in_ms: Option<u64>,
+    /// Without jobs: those of the requested types that do not exist yet. A type exists from its first
+    /// job on, so this is no error, but it can be a misspelled name.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    #[schema(value_type = Vec<String>, required = false)]
+    unknown_types: &'a [TypeId],
 }
 
 /// A leased job.
@@ -175,13 +181,16 @@ impl<'a> LeaseResponse<'a> {
     request_body = LeaseRequest,
     responses(
         (status = 200, description = "The jobs; none if there were none in time", body = LeasesResponse),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
     )
 )]
 async fn lease(State(app): State<Shared>, Json(request): Json<LeaseRequest>) -> Result<Response, Problem> {
     let request = request.checked(app.settings.poll_max)?;
-    let reply = poll::poll(&app, request).await?;
-    Ok(serialize(&reply))
+    let reply = poll::poll(&app, &request).await?;
+    let unknown_types = match reply.jobs.is_empty() {
+        true => app.unknown_types(request.types).await,
+        false => Vec::new(),
+    };
+    Ok(serialize(&reply, &unknown_types))
 }
 
 impl LeaseRequest {
@@ -215,18 +224,19 @@ impl LeaseRequest {
 }
 
 /// Serializes the jobs without copying their payloads first: batches of hundreds are common.
-fn serialize(reply: &PollReply) -> Response {
+fn serialize(reply: &PollReply, unknown_types: &[TypeId]) -> Response {
     let wake_at = reply.wake_at.filter(|_| reply.jobs.is_empty());
     // Jobs of one batch were enqueued at one time, and formatting a time is slow.
     let batches = reply.jobs.chunk_by(|one, next| one.created_at == next.created_at);
-    let batches: Vec<(&[LeasedJob], String)> = batches.map(|jobs| (jobs, time(jobs[0].created_at))).collect();
+    let batches: Vec<(&[LeasedJob], String)> =
+        batches.map(|jobs| (jobs, Time(jobs[0].created_at).to_string())).collect();
     let mut jobs = Vec::with_capacity(reply.jobs.len());
     for (batch, created_at) in &batches {
         jobs.extend(batch.iter().map(|job| LeaseResponse::new(job, created_at)));
     }
     let wake_in = wake_at.map(|at| at.saturating_duration_since(Instant::now()));
     let wake_in_ms = wake_in.map(|left| left.as_micros().div_ceil(1000) as u64);
-    let response = LeasesResponse { jobs, wake_in_ms };
+    let response = LeasesResponse { jobs, wake_in_ms, unknown_types };
     let bytes: usize = reply.jobs.iter().map(|job| job.payload.len() + JOB_BYTES).sum();
     let mut body = Vec::with_capacity(bytes + JOB_BYTES);
     match serde_json::to_writer(&mut body, &response) {

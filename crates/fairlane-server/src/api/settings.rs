@@ -1,8 +1,8 @@
 //! Settings of the queue.
 
 use axum::extract::State;
+use fairlane::views::schema::{disciplines, one_of};
 use fairlane::{Discipline, LevelOrder, Settings, rate_text};
-use fairlane_core::queue::{QueueSet, SetQueue};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa::openapi::schema::Object;
@@ -10,18 +10,16 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::change;
-use super::status::disciplines;
-use super::views;
 use crate::app::Shared;
 use crate::extract::Json;
-use crate::problem::{Problem, ProblemDocument, ProblemKind};
+use crate::problem::Problem;
 
 pub(super) fn routes() -> OpenApiRouter<Shared> {
     OpenApiRouter::new().routes(routes!(show, change))
 }
 
 fn level_orders() -> Object {
-    views::one_of([LevelOrder::Weighted, LevelOrder::Strict].map(LevelOrder::as_str))
+    one_of([LevelOrder::Weighted, LevelOrder::Strict].map(LevelOrder::as_str))
 }
 
 /// The settings of the queue.
@@ -115,10 +113,7 @@ impl From<Settings> for SettingsResponse {
     get,
     path = "/api/settings",
     tag = "queue",
-    responses(
-        (status = 200, description = "The settings", body = SettingsResponse),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 200, description = "The settings", body = SettingsResponse)),
 )]
 async fn show(State(app): State<Shared>) -> Result<Json<SettingsResponse>, Problem> {
     Ok(Json(app.fairlane.queue_view().await?.settings.into()))
@@ -265,10 +260,7 @@ impl Change {
     path = "/api/settings",
     tag = "queue",
     request_body = Change,
-    responses(
-        (status = 200, description = "The settings in effect", body = SettingsResponse),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 200, description = "The settings in effect", body = SettingsResponse)),
 )]
 async fn change(
     State(app): State<Shared>,
@@ -280,11 +272,6 @@ async fn change(
     // A change reads all settings and writes them back, so two changes must not overlap.
     let _changing = app.changing_settings.lock().await;
     let settings = change.applied_to(app.fairlane.queue_view().await?.settings)?;
-    match app.engine().call(SetQueue { settings: settings.clone() }).await? {
-        QueueSet::Set => Ok(Json(settings.into())),
-        QueueSet::DisciplineInUse => Err(ProblemKind::Conflict.because(
-            "the discipline can only be changed while the queue has no unfinished jobs; nothing was changed: let the \
-             queue run empty first",
-        )),
-    }
+    app.fairlane.set_queue(settings.clone()).await?;
+    Ok(Json(settings.into()))
 }

@@ -14,8 +14,7 @@ use std::time::Duration;
 
 use axum::extract::{Request, State};
 use fairlane::{Error, NdjsonReader};
-use fairlane_core::queue::{BulkRef, InspectJob, JobRef};
-use fairlane_core::{BulkId, GroupId, JobId, TypeId};
+use fairlane_core::{BulkId, GroupId, TypeId};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
@@ -26,7 +25,7 @@ use crate::access::Caller;
 use crate::app::Shared;
 use crate::extract::{Json, Named, Query, check_content_type};
 use crate::idempotency::Idempotency;
-use crate::problem::{Problem, ProblemDocument, ProblemKind};
+use crate::problem::{Problem, ProblemKind};
 use crate::trace::TraceOf;
 use body::BodyReader;
 use intake::{Intake, LineError, StopReason, Stopped, Tally, Target, stopping};
@@ -140,10 +139,7 @@ struct Streamed {
     tag = "jobs",
     params(StreamQuery, ("Idempotency-Key" = Option<String>, Header, description = "Makes it safe to repeat the stream when its lines have no ids and it belongs to no bulk action", min_length = 1, max_length = 255, pattern = "^[!-~]+$")),
     request_body(content = String, content_type = "application/x-ndjson", example = "{\"id\": \"order-1\", \"type\": \"mail\", \"payload\": {\"to\": \"ada@example.com\"}}\n"),
-    responses(
-        (status = 200, description = "The outcome", body = Streamed),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 200, description = "The outcome", body = Streamed)),
 )]
 async fn enqueue(
     State(app): State<Shared>,
@@ -158,22 +154,22 @@ async fn enqueue(
     check_content_type(request.headers(), "application/x-ndjson")?;
     let first_line = query.checked()?;
     let bulk = query.bulk.as_deref().map(BulkId::named).transpose()?;
-    let bulk_ref = bulk.clone().map(|id| BulkRef { group: group.clone(), id });
-    if let Some(BulkRef { group, id }) = &bulk_ref {
-        let bulk = app.fairlane.bulk(group, id);
-        if query.open {
-            bulk.open().await?;
-        } else {
-            bulk.opened_before()?.view().await?;
+    let handle = match &bulk {
+        Some(id) if query.open => Some(app.fairlane.bulk(&group, id).open().await?),
+        Some(id) => {
+            let handle = app.fairlane.bulk(&group, id).opened_before()?;
+            handle.view().await?;
+            Some(handle)
         }
-    }
+        None => None,
+    };
     let target = Target::new(group, bulk, key.as_ref(), trace);
     let stops_on_error = query.on_error == OnError::Stop;
     let mut intake = Intake::new(&app, &caller, &target, first_line, stops_on_error);
     let mut body = BodyReader::new(request.into_body(), app.settings.body_timeout);
     let mut ended = read(&app, &query, &mut body, first_line - 1, &mut intake).await;
     let mut sealed = false;
-    if let (Ok(()), Some(bulk), true) = (&ended, &bulk_ref, query.seal) {
+    if let (Ok(()), Some(bulk), true) = (&ended, &handle, query.seal) {
         ended = intake.seal(bulk).await;
         sealed = ended.is_ok();
     }
@@ -300,10 +296,7 @@ struct Resume {
     path = "/api/jobs/stream",
     tag = "jobs",
     params(ResumeQuery, ("Idempotency-Key" = Option<String>, Header, description = "The key of the stream, if it has no bulk action", min_length = 1, max_length = 255, pattern = "^[!-~]+$")),
-    responses(
-        (status = 200, description = "Where to continue", body = Resume),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 200, description = "Where to continue", body = Resume)),
 )]
 async fn resume(
     State(app): State<Shared>,
@@ -345,9 +338,8 @@ async fn last_line(app: &Shared, target: &Target) -> Result<u64, Problem> {
 /// The first of a few lines, from this one on, whose job exists.
 async fn found_near(app: &Shared, target: &Target, line: u64, beyond: u64) -> Result<Option<u64>, Problem> {
     for line in line..line.saturating_add(GAP_MAX).min(beyond) {
-        let Some(Ok(id)) = target.id(line).map(JobId::new) else { return Ok(None) };
-        let job = JobRef { group: target.group.clone(), id };
-        if let Some(view) = app.engine().call(InspectJob { job }).await?
+        let Some(id) = target.id(line) else { return Ok(None) };
+        if let Some(view) = app.fairlane.job(&target.group, id).view().await?
             && target.includes(view.bulk.as_ref())
         {
             return Ok(Some(line));

@@ -2,20 +2,18 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use fairlane::{Error, TypeSettings, TypeView, rate_text};
+use fairlane::views::{TypeSettingsView, TypeView};
 use fairlane_core::TypeId;
-use fairlane_core::queue::{SetType, TypePatch, TypeSet};
+use fairlane_core::queue::TypePatch;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::change;
-use super::status::LaneCounts;
-use super::views;
 use crate::app::Shared;
 use crate::extract::{Json, Path};
-use crate::problem::{Problem, ProblemDocument, ProblemKind};
+use crate::problem::{Problem, ProblemKind};
 
 pub(super) fn routes() -> OpenApiRouter<Shared> {
     OpenApiRouter::new().routes(routes!(list)).routes(routes!(show, change, remove))
@@ -30,85 +28,12 @@ struct TypePath {
     r#type: TypeId,
 }
 
-/// The settings of a type.
-#[derive(Serialize, ToSchema)]
-#[schema(as = TypeSettings)]
-struct SettingsResponse {
-    /// The rate that its downstream allows; null without a limit.
-    #[schema(example = "500/s burst 20")]
-    rate: Option<String>,
-    /// The maximum number of jobs in flight over all workers; null without a limit.
-    concurrency: Option<u32>,
-    /// Whether the type is paused: none of its jobs are leased.
-    paused: bool,
-    /// Retries before one of its jobs is dead; null for the queue's default.
-    max_retry_count: Option<u32>,
-}
-
-impl From<TypeSettings> for SettingsResponse {
-    fn from(settings: TypeSettings) -> Self {
-        Self {
-            rate: settings.rate.map(rate_text),
-            concurrency: settings.concurrency,
-            paused: settings.paused,
-            max_retry_count: settings.max_retry_count,
-        }
-    }
-}
-
-/// A type. Fields that do not apply are omitted.
-#[derive(Serialize, ToSchema)]
-#[schema(as = Type)]
-struct TypeResponse {
-    /// The name of the type.
-    #[schema(example = "mail")]
-    r#type: String,
-    /// The settings of the type.
-    settings: SettingsResponse,
-    /// Leased jobs.
-    in_flight: u64,
-    /// Lanes in order, by level.
-    active_lanes: LaneCounts,
-    /// The rate in effect, in jobs a second; below the configured one after its downstream has
-    /// refused jobs.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rate_in_effect: Option<f64>,
-    /// The end of a Retry-After of its downstream.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(format = DateTime)]
-    closed_until: Option<String>,
-    /// Responses of its downstream in the last second, without refusals.
-    answers: u64,
-    /// When a worker last asked for its jobs, to within a second.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(format = DateTime)]
-    asked_at: Option<String>,
-    /// Admitted jobs that wait for a worker (`classic`).
-    ready: u64,
-}
-
-impl TypeResponse {
-    fn new(name: &TypeId, view: TypeView) -> Self {
-        Self {
-            r#type: name.to_string(),
-            settings: view.settings.into(),
-            in_flight: view.in_flight,
-            active_lanes: view.active_lanes.into(),
-            rate_in_effect: view.rate_milli.map(|milli| milli as f64 / 1000.0),
-            closed_until: view.closed_until.map(views::time),
-            answers: view.answers,
-            asked_at: view.asked_at.map(views::time),
-            ready: view.ready,
-        }
-    }
-}
-
 /// All types.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Types)]
 struct AllTypes {
     /// The types by name; at most 64.
-    types: Vec<TypeResponse>,
+    types: Vec<TypeView>,
 }
 
 /// Lists all types
@@ -118,19 +43,11 @@ struct AllTypes {
     get,
     path = "/api/types",
     tag = "types",
-    responses(
-        (status = 200, description = "The types", body = AllTypes),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 200, description = "The types", body = AllTypes)),
 )]
 async fn list(State(app): State<Shared>) -> Result<Json<AllTypes>, Problem> {
-    let mut types = Vec::new();
-    for name in app.fairlane.queue_view().await?.types {
-        if let Some(view) = app.fairlane.job_type(&name).view().await? {
-            types.push(TypeResponse::new(&name, view));
-        }
-    }
-    Ok(Json(AllTypes { types }))
+    let types = app.fairlane.state().await?.types;
+    Ok(Json(AllTypes { types: types.iter().map(|(name, view)| TypeView::new(name, view)).collect() }))
 }
 
 /// Shows a type
@@ -142,17 +59,14 @@ async fn list(State(app): State<Shared>) -> Result<Json<AllTypes>, Problem> {
     path = "/api/types/{type}",
     tag = "types",
     params(TypePath),
-    responses(
-        (status = 200, description = "The type", body = TypeResponse),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 200, description = "The type", body = TypeView)),
 )]
 async fn show(
     State(app): State<Shared>,
     Path(TypePath { r#type: name }): Path<TypePath>,
-) -> Result<Json<TypeResponse>, Problem> {
+) -> Result<Json<TypeView>, Problem> {
     let view = app.fairlane.job_type(&name).view().await?;
-    view.map(|view| Json(TypeResponse::new(&name, view))).ok_or_else(|| {
+    view.map(|view| Json(TypeView::new(&name, &view))).ok_or_else(|| {
         ProblemKind::NotFound
             .because(format!("there is no type {name}; enqueue a job with it, or change its settings, first"))
     })
@@ -207,21 +121,15 @@ impl TryFrom<Change> for TypePatch {
     tag = "types",
     params(TypePath),
     request_body = Change,
-    responses(
-        (status = 200, description = "The settings in effect", body = SettingsResponse),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 200, description = "The settings in effect", body = TypeSettingsView)),
 )]
 async fn change(
     State(app): State<Shared>,
     Path(TypePath { r#type: type_id }): Path<TypePath>,
     Json(change): Json<Change>,
-) -> Result<Json<SettingsResponse>, Problem> {
-    let operation = SetType { type_id: type_id.clone(), patch: change.try_into()? };
-    match app.engine().call(operation).await? {
-        TypeSet::Set(settings) => Ok(Json(settings.into())),
-        TypeSet::TooManyTypes => Err(Error::TooManyTypes(type_id.to_string()).into()),
-    }
+) -> Result<Json<TypeSettingsView>, Problem> {
+    let settings = app.fairlane.job_type(type_id).patch(change.try_into()?).apply().await?;
+    Ok(Json((&settings).into()))
 }
 
 /// Removes a type
@@ -233,10 +141,7 @@ async fn change(
     path = "/api/types/{type}",
     tag = "types",
     params(TypePath),
-    responses(
-        (status = 204, description = "The type is removed"),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 204, description = "The type is removed")),
 )]
 async fn remove(
     State(app): State<Shared>,

@@ -1,38 +1,21 @@
 //! The permission a command requires: the same as the route that does the same.
 
 use fairlane_core::kernel::{Access, Subjects};
-use fairlane_core::queue::{self, QueueView, TypePatch};
+use fairlane_core::queue::{self, QueueView};
 use fairlane_core::{Command, Reply};
-use fairlane_worker::CALLBACK_TYPE;
 
-use crate::access::{Caller, Permission};
+use crate::access::Caller;
 use crate::problem::Problem;
 
 /// Refuses a command that the caller's key does not permit.
 pub(super) fn check_command(caller: &Caller, command: &Command) -> Result<(), Problem> {
     let Access { permission, subjects } = command.access();
-    if !(enqueues_callbacks(command) && caller.role.may(Permission::Work)) {
-        caller.check(permission)?;
-    }
+    caller.check(permission)?;
     match subjects {
-        _ if adds_callback_type(command) => Ok(()),
         Subjects::Groups(groups) => groups.into_iter().try_for_each(|group| caller.check_group(group)),
         Subjects::AllGroups => caller.check_all_groups(),
         Subjects::NoGroup => Ok(()),
     }
-}
-
-/// A worker that aggregates a bulk action enqueues its callback; no route does that.
-fn enqueues_callbacks(command: &Command) -> bool {
-    let Command::Queue(queue::Command::Enqueue(enqueue)) = command else { return false };
-    enqueue.jobs.iter().all(|job| job.type_id.escaped() == CALLBACK_TYPE)
-}
-
-/// A producer that opens a bulk action with a callback adds the type of callbacks, even if its key
-/// is bound to groups.
-fn adds_callback_type(command: &Command) -> bool {
-    let Command::Queue(queue::Command::SetType(set)) = command else { return false };
-    set.patch == TypePatch::default() && set.type_id.escaped() == CALLBACK_TYPE
 }
 
 /// Removes from a reply what the caller's key may not read: of the queue, a key bound to groups
@@ -70,13 +53,13 @@ mod tests {
 
     use fairlane_core::kernel::Registered;
     use fairlane_core::queue::{
-        Admit, Audit, BulkRef, CancelBulk, CancelJob, Discard, Enqueue, Explain, Extend, GroupPatch,
-        HoldBulk, InspectBulk, InspectCongestion, InspectGroup, InspectJob, InspectQueue, InspectType,
-        JobRef, LeaseBulks, ListGroups, ListJobs, Listing, Machine, MakeDue, NewJob, Outcome, Promote,
-        Reclaim, RemoveType, RequeueDead, ResumeBulk, SealBulk, SetGroup, SetQueue, SetType, Settings,
-        Settle, Settlement, Sweep,
+        Admit, Audit, BulkRef, CALLBACK_TYPE, CancelBulk, CancelJob, Discard, Enqueue, Explain, Extend,
+        GroupPatch, HoldBulk, InspectBulk, InspectCongestion, InspectGroup, InspectJob, InspectQueue,
+        InspectType, JobRef, LeaseBulks, ListGroups, ListJobs, Listing, Machine, MakeDue, NewJob, Outcome,
+        Promote, Reclaim, RemoveType, RequeueDead, ResumeBulk, SealBulk, SetGroup, SetQueue, SetType,
+        Settings, Settle, Settlement, Sweep, TypePatch,
     };
-    use fairlane_core::{BulkId, Cost, Fence, GroupId, HashSeed, JobId, Level, Micros, TypeId, WorkerId};
+    use fairlane_core::{BulkId, Fence, GroupId, HashSeed, JobId, Micros, TypeId, WorkerId};
 
     use super::*;
     use crate::access::{ROUTES, Role, Route, Scope};
@@ -98,16 +81,7 @@ mod tests {
     }
 
     fn enqueue(type_name: &str, groups: &[&str]) -> Enqueue {
-        let new = |name: &&str| NewJob {
-            job: job(name),
-            type_id: type_id(type_name),
-            level: Level::Normal,
-            cost: Cost::default(),
-            payload: Arc::from(&b"{}"[..]),
-            delay_ms: 0,
-            bulk: None,
-            trace: None,
-        };
+        let new = |name: &&str| NewJob::new(job(name), type_id(type_name), Arc::from(&b"{}"[..]));
         Enqueue { jobs: groups.iter().map(new).collect() }
     }
 
@@ -194,14 +168,15 @@ mod tests {
             Admit { jobs_max: 1 }.into_command(),
             Sweep { jobs_max: 1 }.into_command(),
             LeaseBulks { worker: WorkerId::new("w").unwrap(), bulks_max: 1, lease_ms: 1000 }.into_command(),
-            enqueue(CALLBACK_TYPE, &["g"]).into_command(),
         ] {
             assert!(check_command(&caller(Role::Worker, None), &command).is_ok(), "{command:?}");
             assert!(check_command(&caller(Role::Admin, None), &command).is_ok(), "{command:?}");
             assert!(check_command(&caller(Role::Viewer, None), &command).is_err(), "{command:?}");
         }
-        let other = enqueue("t", &["g"]).into_command();
-        assert!(check_command(&caller(Role::Worker, None), &other).is_err());
+        for type_name in ["t", CALLBACK_TYPE] {
+            let enqueue = enqueue(type_name, &["g"]).into_command();
+            assert!(check_command(&caller(Role::Worker, None), &enqueue).is_err());
+        }
     }
 
     #[test]
@@ -212,11 +187,11 @@ mod tests {
     }
 
     #[test]
-    fn a_producer_bound_to_groups_may_add_the_type_of_callbacks_only() {
+    fn a_producer_bound_to_groups_may_add_no_type() {
         let bound = caller(Role::Producer, Some(&["g"]));
-        assert!(check_command(&bound, &set_type("t", None)).is_err());
-        assert!(check_command(&bound, &set_type(CALLBACK_TYPE, None)).is_ok());
-        assert!(check_command(&bound, &set_type(CALLBACK_TYPE, Some(true))).is_err());
+        for type_name in ["t", CALLBACK_TYPE] {
+            assert!(check_command(&bound, &set_type(type_name, None)).is_err());
+        }
     }
 
     #[test]

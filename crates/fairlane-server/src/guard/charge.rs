@@ -9,7 +9,7 @@ use fairlane_engine::{BoxFuture, Engine, EngineError, Hooks, layer};
 use tokio_util::sync::CancellationToken;
 
 use super::trail::Trail;
-use crate::quota::charge_command;
+use crate::quota::{charge, charge_and_wait, end_parsing};
 
 /// What a command costs beside its jobs, in jobs: the way to the engine and back.
 const COMMAND_JOBS: u64 = 10;
@@ -26,23 +26,19 @@ pub(crate) fn charge_commands(engine: Arc<dyn Engine>, stopping: CancellationTok
 type Submitted = Result<Reply, EngineError>;
 
 async fn submit(engine: Arc<dyn Engine>, command: Command, stopping: CancellationToken) -> Submitted {
-    let jobs = COMMAND_JOBS + command.weight().jobs as u64;
-    let (trail, debt) = (Trail::begin(&command), charge_command(jobs));
-    if let Some(debt) = &debt {
-        debt.pay(&stopping).await;
+    end_parsing();
+    // A worker that waits for jobs leases again and again, and pays only for the jobs it gets.
+    if !matches!(command, Command::Queue(queue::Command::Lease(_))) {
+        charge_and_wait(COMMAND_JOBS + command.weight().jobs as u64, &stopping).await;
     }
-    let is_lease = matches!(command, Command::Queue(queue::Command::Lease(_)));
-    let reply = engine.submit(command).await;
-    if let (Some(trail), Ok(reply)) = (trail, &reply) {
-        trail.end(reply);
+    let trail = Trail::begin(&command);
+    let reply = engine.submit(command).await?;
+    if let Some(trail) = trail {
+        trail.end(&reply);
     }
-    if let Some(debt) = debt.filter(|_| is_lease) {
-        // A worker that waits for jobs leases again and again, and pays only for the jobs it gets.
-        let leased = match &reply {
-            Ok(Reply::Queue(queue::Reply::Lease(Leased::Jobs { jobs, .. }))) => jobs.len() as u64,
-            _ => 0,
-        };
-        debt.refund(jobs.saturating_sub(leased));
+    if let Reply::Queue(queue::Reply::Lease(Leased::Jobs { jobs, .. })) = &reply {
+        // What they cost beyond the request delays the next ones, not jobs that are leased.
+        charge(jobs.len() as u64);
     }
-    reply
+    Ok(reply)
 }

@@ -87,13 +87,6 @@ impl Gcra {
         Duration::from_nanos(before.saturating_sub(now).saturating_sub(self.work_burst))
     }
 
-    /// Returns the cost of so many jobs that were charged and not used.
-    pub fn refund(&self, jobs: u64) {
-        let refunded = |arrival: u64| Some(arrival.saturating_sub(self.cost(jobs)));
-        // The update always succeeds, as `refunded` always returns a value.
-        let _ = self.theoretical_arrival.fetch_update(Ordering::Relaxed, Ordering::Relaxed, refunded);
-    }
-
     fn cost(&self, jobs: u64) -> u64 {
         self.request.saturating_mul(jobs) / REQUEST_JOBS
     }
@@ -149,15 +142,5 @@ mod tests {
         assert_eq!(gcra.charge(REQUEST_JOBS, now), Duration::from_millis(30));
         assert_eq!(gcra.charge(0, now + 40 * MS), Duration::ZERO);
         assert_eq!((0..100).filter(|_| gcra.admit(now).is_ok()).count(), 100 - 24);
-    }
-
-    #[test]
-    fn a_refund_undoes_a_charge() {
-        let gcra = gcra(10);
-        let now = 1000 * MS;
-        gcra.charge(20 * REQUEST_JOBS, now);
-        assert!(gcra.admit(now).is_err());
-        gcra.refund(20 * REQUEST_JOBS);
-        assert_eq!((0..100).filter(|_| gcra.admit(now).is_ok()).count(), 10);
     }
 }

@@ -14,7 +14,7 @@ const LINE_END_BYTES: u64 = 2;
 
 /// The framing of the requests of one connection.
 #[derive(Default)]
-pub(super) struct Framing {
+pub struct Framing {
     part: Part,
     line: Vec<u8>,
     /// The line is longer than the part of it that is kept.

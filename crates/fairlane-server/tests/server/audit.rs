@@ -8,6 +8,7 @@ use fairlane::{Fairlane, Job, Settings, TypeId};
 use fairlane_core::{Command, Reply};
 use fairlane_engine::{Admin, BoxFuture, Engine, EngineError, EngineInfo, ScanPage, Space};
 use fairlane_server::ServerSettings;
+use fairlane_testkit::wait::until;
 use reqwest::{Method, StatusCode};
 use rusqlite::Connection;
 use serde_json::json;
@@ -48,7 +49,7 @@ async fn an_inconsistency_is_found_and_repaired() {
     let (_, report) = running.post("/api/audit", json!({"repair": false})).await;
     assert_eq!((&report["clean"], &report["remaining"]), (&json!(false), &json!(1)));
     let finding = &report["findings"][0];
-    assert_eq!((&finding["word"], &finding["kind"]), (&json!("lane-out-of-order"), &json!("group")));
+    assert_eq!((&finding["code"], &finding["kind"]), (&json!("lane-out-of-order"), &json!("group")));
     assert_eq!((&finding["name"], &finding["repaired"]), (&json!("g"), &json!(false)));
     let (_, report) = running.post("/api/audit", json!({"repair": true})).await;
     assert_eq!(
@@ -138,20 +139,11 @@ async fn start() -> (Running, Arc<GatedScans>) {
     (Running::start_with(fairlane, None, ServerSettings::default()).await, gated)
 }
 
-async fn until(condition: impl Fn() -> bool) {
-    let waiting = async {
-        while !condition() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(30), waiting).await.expect("the condition is met");
-}
-
 #[tokio::test]
 async fn a_second_audit_is_refused_while_one_runs() {
     let (running, scans) = start().await;
     let first = tokio::spawn(send(json(running.request(Method::POST, "/api/audit"), &json!({}))));
-    until(|| scans.started.load(Ordering::SeqCst) == 1).await;
+    until("the audit scans", || scans.started.load(Ordering::SeqCst) == 1).await;
     let (status, body) = running.post("/api/audit", json!({})).await;
     assert_eq!((status, problem(&body)), (StatusCode::CONFLICT, "conflict"));
     assert!(body["detail"].as_str().unwrap().starts_with("an audit is running"));
@@ -164,9 +156,9 @@ async fn a_second_audit_is_refused_while_one_runs() {
 async fn an_audit_ends_with_its_client() {
     let (running, scans) = start().await;
     let first = tokio::spawn(send(json(running.request(Method::POST, "/api/audit"), &json!({}))));
-    until(|| scans.started.load(Ordering::SeqCst) == 1).await;
+    until("the audit scans", || scans.started.load(Ordering::SeqCst) == 1).await;
     first.abort();
-    until(|| scans.dropped.load(Ordering::SeqCst) == 1).await;
+    until("the scan ends", || scans.dropped.load(Ordering::SeqCst) == 1).await;
     scans.permits.add_permits(1);
     assert_eq!(running.post("/api/audit", json!({})).await.0, StatusCode::OK);
 }
@@ -175,7 +167,7 @@ async fn an_audit_ends_with_its_client() {
 async fn an_audit_ends_when_the_server_stops() {
     let (running, scans) = start().await;
     let audit = tokio::spawn(send(json(running.request(Method::POST, "/api/audit"), &json!({}))));
-    until(|| scans.started.load(Ordering::SeqCst) == 1).await;
+    until("the audit scans", || scans.started.load(Ordering::SeqCst) == 1).await;
     running.server.stop().await;
     let (status, body) = audit.await.unwrap();
     assert_eq!((status, problem(&body)), (StatusCode::SERVICE_UNAVAILABLE, "unavailable"));

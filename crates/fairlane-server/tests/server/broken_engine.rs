@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairlane::{Fairlane, Job};
-use fairlane_conformance::servers::{RedisServer, ServerOptions};
 use fairlane_core::{Command, Reply, TypeId, queue};
 use fairlane_engine::{Admin, BoxFuture, Engine, EngineError, EngineInfo, Hooks, ScanPage, Space, layer};
 use fairlane_server::ServerSettings;
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
+use fairlane_testkit::wait::until_async as until;
 use reqwest::StatusCode;
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use crate::leases::until;
 use crate::running::{Running, problem};
 
 /// Long enough for a busy machine, short enough to wait for.

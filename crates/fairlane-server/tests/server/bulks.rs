@@ -36,7 +36,7 @@ async fn a_bulk_action_is_opened_once() {
     });
     let (status, bulk) = running.post("/api/bulks", new.clone()).await;
     assert_eq!(status, StatusCode::CREATED);
-    assert_eq!((&bulk["group"], &bulk["id"], &bulk["state"]), (&json!("a"), &json!("b"), &json!("CREATED")));
+    assert_eq!((&bulk["group"], &bulk["id"], &bulk["state"]), (&json!("a"), &json!("b"), &json!("created")));
     assert_eq!((&bulk["failures_max"], &bulk["fold"]), (&json!(5), &json!("sum")));
     assert_eq!(bulk["callback"]["url"], "https://example.com/callback");
     assert!(bulk["deadline"].is_string());
@@ -155,11 +155,11 @@ async fn a_bulk_action_is_held_resumed_and_cancelled() {
         assert_eq!((status, &bulk["mode"]), (StatusCode::OK, &json!(mode)), "{action}");
     }
     let (_, bulk) = post(&running, "/api/bulks/a/b/cancel").await;
-    assert_eq!(bulk["state"], "CANCELLED");
+    assert_eq!(bulk["state"], "cancelled");
     for action in ["hold", "resume"] {
         let (status, body) = post(&running, &format!("/api/bulks/a/b/{action}")).await;
         assert_eq!((status, problem(&body)), (StatusCode::CONFLICT, "conflict"), "{action}");
-        let detail = format!("bulk action b is CANCELLED: it has ended, and there is nothing to {action}");
+        let detail = format!("bulk action b is cancelled: it has ended, and there is nothing to {action}");
         assert_eq!(body["detail"], detail);
     }
 }
@@ -183,7 +183,7 @@ async fn an_ended_bulk_action_has_a_summary() {
     ended(&running, 9).await;
     let (status, bulk) = running.get("/api/bulks/a/b").await;
     assert_eq!(status, StatusCode::OK);
-    assert_eq!((&bulk["state"], &bulk["progress"]), (&json!("COMPLETED"), &json!(1.0)));
+    assert_eq!((&bulk["state"], &bulk["progress"]), (&json!("completed"), &json!(1.0)));
     assert_eq!((&bulk["succeeded"], &bulk["failed"], &bulk["unfinished"]), (&json!(6), &json!(3), &json!(0)));
     assert_eq!(bulk["summary"]["errors"][0]["code"], "third");
 }

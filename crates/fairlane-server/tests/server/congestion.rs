@@ -27,7 +27,7 @@ async fn the_congestion_of_a_group_is_shown() {
     let running = congested(&[("a", 40)]).await;
     let (status, congestion) = running.get("/api/groups/a/congestion").await;
     assert_eq!(status, StatusCode::OK);
-    assert_eq!((&congestion["group"], &congestion["kept_away"]), (&json!("a"), &json!(39)));
+    assert_eq!((&congestion["group"], &congestion["held_back"]), (&json!("a"), &json!(39)));
     assert_eq!((&congestion["speed"], &congestion["level"]), (&json!(1), &json!("CRITICAL")));
     assert!(congestion["backoff_ms"].as_u64().unwrap() >= 30_000, "{congestion}");
     assert_eq!(congestion["estimated_completion_ms"], 39_000);
@@ -40,7 +40,7 @@ async fn the_completion_time_is_not_estimated_before_any_job_ran() {
     running.fairlane.enqueue_all((0..6).map(|number| Job::new("a", "mail", &number))).await.unwrap();
     let (_, group) = running.get("/api/groups/a").await;
     let congestion = &group["congestion"];
-    assert_eq!((&group["waiting"], &congestion["kept_away"]), (&json!(0), &json!(6)), "two different counts");
+    assert_eq!((&group["waiting"], &congestion["held_back"]), (&json!(0), &json!(6)), "two different counts");
     assert_eq!((&congestion["speed"], congestion.get("estimated_completion_ms")), (&json!(0), None));
 }
 
@@ -51,12 +51,12 @@ async fn the_history_of_a_group_is_kept_and_can_be_reset() {
     assert_eq!(status, StatusCode::OK);
     let snapshot = &history["snapshots"][0];
     assert!(snapshot["at"].as_str().unwrap().ends_with('Z'), "{history}");
-    assert!(snapshot["speed"].is_u64() && snapshot["backoff_ms"].is_u64() && snapshot["kept_away"].is_u64());
+    assert!(snapshot["speed"].is_u64() && snapshot["backoff_ms"].is_u64() && snapshot["held_back"].is_u64());
     assert_eq!(running.delete("/api/groups/a/congestion").await, (StatusCode::NO_CONTENT, Value::Null));
     let (_, history) = running.get("/api/groups/a/congestion/history").await;
     assert_eq!(history, json!({"snapshots": []}));
     let (_, congestion) = running.get("/api/groups/a/congestion").await;
-    assert_eq!((&congestion["backoff_ms"], &congestion["kept_away"]), (&json!(0), &json!(39)));
+    assert_eq!((&congestion["backoff_ms"], &congestion["held_back"]), (&json!(0), &json!(39)));
     for limit in ["0", "86401", "x"] {
         let (status, _) = running.get(&format!("/api/groups/a/congestion/history?limit={limit}")).await;
         assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{limit}");
@@ -71,10 +71,10 @@ async fn the_summary_lists_the_most_congested_groups_first() {
     let names: Vec<&str> =
         summary["groups"].as_array().unwrap().iter().map(|group| group["group"].as_str().unwrap()).collect();
     assert_eq!(names, ["b", "c", "a"]);
-    assert_eq!((&summary["active_groups"], &summary["groups_looked_at"]), (&json!(3), &json!(3)));
-    let kept_away: u64 =
-        summary["groups"].as_array().unwrap().iter().map(|group| group["kept_away"].as_u64().unwrap()).sum();
-    assert_eq!(summary["kept_away"], kept_away);
+    assert_eq!((&summary["active_groups"], &summary["groups_scanned"]), (&json!(3), &json!(3)));
+    let held_back: u64 =
+        summary["groups"].as_array().unwrap().iter().map(|group| group["held_back"].as_u64().unwrap()).sum();
+    assert_eq!(summary["held_back"], held_back);
     let levels = summary["levels"].as_object().unwrap();
     assert_eq!(levels.values().map(|count| count.as_u64().unwrap()).sum::<u64>(), 3);
     assert_eq!(summary["next"], Value::Null);
@@ -89,9 +89,9 @@ async fn a_summary_of_very_many_groups_continues_with_a_cursor() {
     let jobs = (0..10_100).map(|number| Job::new(format!("g{number:05}"), "mail", &number));
     running.fairlane.enqueue_all(jobs).await.unwrap();
     let (_, first) = running.get("/api/congestion?limit=2").await;
-    assert_eq!((&first["active_groups"], &first["groups_looked_at"]), (&json!(10_100), &json!(10_000)));
-    assert_eq!(first["kept_away"], 10_100);
+    assert_eq!((&first["active_groups"], &first["groups_scanned"]), (&json!(10_100), &json!(10_000)));
+    assert_eq!(first["held_back"], 10_100);
     let next = first["next"].as_str().unwrap();
     let (_, second) = running.get(&format!("/api/congestion?cursor={next}")).await;
-    assert_eq!((&second["groups_looked_at"], &second["next"]), (&json!(100), &Value::Null));
+    assert_eq!((&second["groups_scanned"], &second["next"]), (&json!(100), &Value::Null));
 }

@@ -52,7 +52,7 @@ async fn dead_jobs_are_listed_with_their_errors() {
     let (status, page) = running.get("/api/dead?group=b&limit=3").await;
     assert_eq!(status, StatusCode::OK);
     let job = &page["jobs"][0];
-    assert_eq!((&job["group"], &job["type"], &job["state"]), (&json!("b"), &json!("text"), &json!("FAILED")));
+    assert_eq!((&job["group"], &job["type"], &job["state"]), (&json!("b"), &json!("text"), &json!("dead")));
     assert_eq!(job["error"], json!({"code": "rare", "reason": "it never works"}));
     assert_eq!(job["payload"], Value::Null);
     assert_eq!(all(&running, "limit=500").await.len(), 710);

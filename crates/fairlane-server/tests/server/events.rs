@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use fairlane::{Bulk, Context, Fairlane, Job, Pool, Settings};
-use fairlane_conformance::servers::{RedisServer, ServerOptions};
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
+use fairlane_testkit::wait::until_async as until;
 use reqwest::{Method, Response, StatusCode};
 use serde_json::{Value, json};
 
 use crate::gate::Gate;
-use crate::leases::until;
 use crate::running::{Running, problem};
 
 /// Longer than any step of these tests takes.
@@ -110,7 +110,7 @@ async fn follow_to_the_end(server: Running) {
     let first = events.next().await.unwrap();
     assert_eq!(
         (first.name.as_str(), &first.data["succeeded"], &first.data["state"]),
-        ("progress", &json!(0), &json!("CREATED"))
+        ("progress", &json!(0), &json!("created"))
     );
     work(&server, 2).await;
     let mut last = first.clone();
@@ -124,7 +124,7 @@ async fn follow_to_the_end(server: Running) {
     while last.name != "ended" {
         last = events.next().await.unwrap();
     }
-    assert_eq!((&last.data["state"], &last.data["succeeded"]), (&json!("COMPLETED"), &json!(3)));
+    assert_eq!((&last.data["state"], &last.data["succeeded"]), (&json!("completed"), &json!(3)));
     assert_eq!(events.next().await, None, "the stream has ended");
     let mut again = Events::follow(&server, PATH, Some(&first.id)).await;
     assert_eq!(again.next().await.unwrap().id, last.id, "the last event is sent at once");
@@ -144,7 +144,7 @@ async fn a_state_that_the_client_has_received_is_not_sent_again() {
     let mut again = Events::follow(&server, PATH, Some(&first.id)).await;
     bulk.cancel().await.unwrap();
     let next = again.next().await.unwrap();
-    assert_eq!((next.name.as_str(), &next.data["state"]), ("ended", &json!("CANCELLED")));
+    assert_eq!((next.name.as_str(), &next.data["state"]), ("ended", &json!("cancelled")));
     pool.stop().await;
 }
 

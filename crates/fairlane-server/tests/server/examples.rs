@@ -134,7 +134,7 @@ fn server_that_refuses_leases() -> String {
 async fn check(server: &Running, prefix: &str, stdout: &str) {
     let last = stdout.lines().last().unwrap();
     let id = last.split(':').next().unwrap();
-    assert!(id.starts_with(prefix) && last.contains("COMPLETED, 10 of 10 succeeded"), "{stdout}");
+    assert!(id.starts_with(prefix) && last.contains("completed, 10 of 10 succeeded"), "{stdout}");
     let group = GroupId::new("example").unwrap();
     let bulk = fairlane::BulkRef { group, id: BulkId::new(id).unwrap() };
     let view = server.fairlane.engine().call(InspectBulk { bulk }).await.unwrap();

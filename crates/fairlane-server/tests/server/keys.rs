@@ -8,13 +8,13 @@ use fairlane::Fairlane;
 use fairlane_server::access::Role;
 use fairlane_server::keys::{KeyFile, Keys, NewKey};
 use fairlane_server::{Server, ServerError, ServerSettings};
+use fairlane_testkit::wait::until_async as until;
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
 use crate::floods::upload;
-use crate::leases::until;
 use crate::logs::Log;
 use crate::running::{Running, json as with_json, send};
 

@@ -1,15 +1,15 @@
 //! Jobs leased, extended and settled over HTTP.
 
 use std::collections::BTreeSet;
-use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use fairlane::{Fairlane, Job, JobState, Settings};
-use fairlane_conformance::servers::{RedisServer, ServerOptions};
 use fairlane_engine::{Clock, DirectoryOptions, EmbeddedEngine};
 use fairlane_server::ServerSettings;
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
+use fairlane_testkit::wait::until_async as until;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -24,16 +24,6 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const REQUEST_MAX: u64 = 1 << 42;
 /// A lease that does not end while a test runs.
 const LONG_MS: u64 = 900_000;
-
-/// Polls a condition until it is met.
-pub async fn until<F: Future<Output = bool>>(what: &str, mut is_met: impl FnMut() -> F) {
-    let polling = async {
-        while !is_met().await {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(TIMEOUT, polling).await.unwrap_or_else(|_| panic!("timeout: {what}"));
-}
 
 async fn add(fairlane: &Fairlane, ids: std::ops::Range<usize>) {
     let jobs = ids.map(|id| Job::new("group", "mail", &id).id(format!("job-{id}")));
@@ -105,6 +95,19 @@ async fn a_leased_job_has_all_its_fields() {
     assert!(first["fence"].as_u64().unwrap() > 0 && first["created_at"].as_str().unwrap().ends_with('Z'));
     let second = jobs.iter().find(|job| job["id"] == "second").unwrap();
     assert_eq!((&second["payload_base64"], &second["payload"]), (&json!("/yBubyBKU09O"), &Value::Null));
+}
+
+#[tokio::test]
+async fn a_response_without_jobs_names_types_that_do_not_exist() {
+    let server = Running::start().await;
+    let types = json!({"types": ["mail", "mial"]});
+    assert_eq!(lease(&server, types.clone()).await["unknown_types"], json!(["mail", "mial"]));
+    add(&server.fairlane, 0..1).await;
+    let leased = lease(&server, types.clone()).await;
+    assert!(ids(&leased).len() == 1 && leased.get("unknown_types").is_none(), "{leased}");
+    assert_eq!(lease(&server, types).await["unknown_types"], json!(["mial"]));
+    let known = lease(&server, json!({"types": ["mail"]})).await;
+    assert!(ids(&known).is_empty() && known.get("unknown_types").is_none(), "{known}");
 }
 
 #[tokio::test]

@@ -94,11 +94,13 @@ async fn changes_of_settings_are_logged_with_the_key() {
     running.get("/api/status").await;
     assert_eq!(running.patch("/api/groups/customer-7", json!({})).await.0, StatusCode::UNPROCESSABLE_ENTITY);
     let over_http = Fairlane::open(&format!("http://{key}@{}", running.server.address())).await.unwrap();
-    over_http.group("customer-8").weight(2).apply().await.unwrap();
+    over_http.group("customer-8").weight(2).rate("50/s").apply().await.unwrap();
+    let set = log.lines("group set");
+    assert!(set.iter().any(|line| line.contains(" weight=2 rate=50/s concurrency=none ")), "{set:?}");
     let lines = log.lines("operated");
     let named = |path: &str| lines.iter().filter(|line| line.contains(&format!("path=\"{path}\""))).count();
     assert_eq!([named("/api/settings"), named("/api/groups/customer-7")], [1, 1], "{lines:?}");
-    assert!(named("/engine/execute") > 0, "{lines:?}");
+    assert_eq!(named("/engine/execute\" operation=\"set_group"), 1, "{lines:?}");
     assert!(lines.iter().all(|line| line.contains(&format!("key=\"{id}\""))), "{lines:?}");
     assert!(!log.text().contains(&key[13..]), "the log contains no secret");
 }

@@ -9,12 +9,12 @@ use fairlane::{Fairlane, Job};
 use fairlane_core::queue::Settings;
 use fairlane_engine::observe::names::METRICS;
 use fairlane_server::{ServerSettings, metrics};
+use fairlane_testkit::wait::until_async as until;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use crate::gate::Gate;
 use crate::keys::{one_key, start};
-use crate::leases::until;
 use crate::running::Running;
 
 const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fairlane::Fairlane;
 use fairlane_core::kernel::Registered;
 use fairlane_core::queue::{Enqueue, JobRef, NewJob, SetType, TypePatch};
-use fairlane_core::{Command, Cost, GroupId, JobId, Level, TypeId};
+use fairlane_core::{Command, GroupId, JobId, TypeId};
 use fairlane_engine::wire;
 use fairlane_server::ServerSettings;
 use fairlane_server::access::Role;
@@ -95,16 +95,7 @@ async fn the_http_engine_adds_no_type_either() {
     let running = bound().await;
     let enqueue = |job_type: &str| {
         let job = JobRef { group: GroupId::new("own").unwrap(), id: JobId::new(job_type).unwrap() };
-        let new = NewJob {
-            job,
-            type_id: TypeId::new(job_type).unwrap(),
-            level: Level::Normal,
-            cost: Cost::default(),
-            payload: b"1"[..].into(),
-            delay_ms: 0,
-            bulk: None,
-            trace: None,
-        };
+        let new = NewJob::new(job, TypeId::new(job_type).unwrap(), b"1"[..].into());
         Enqueue { jobs: vec![new] }.into_command()
     };
     let send = |command: Command| {

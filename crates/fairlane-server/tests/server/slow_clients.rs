@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use fairlane::{Fairlane, Job};
 use fairlane_server::ServerSettings;
+use fairlane_testkit::wait::until_async as until;
 use reqwest::{Method, StatusCode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
-use crate::leases::until;
 use crate::running::Running;
 
 /// Longer than any step of these tests takes.

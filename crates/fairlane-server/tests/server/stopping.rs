@@ -41,7 +41,8 @@ async fn polls_return_without_jobs_and_streams_end_cleanly() {
     queue.next().await.unwrap();
     stop(server).await;
     for poll in polls {
-        assert_eq!(poll.await.unwrap(), (StatusCode::OK, json!({"jobs": []})));
+        let without_jobs = json!({"jobs": [], "unknown_types": ["mail"]});
+        assert_eq!(poll.await.unwrap(), (StatusCode::OK, without_jobs));
     }
     while bulk.next().await.is_some() {}
     while queue.next().await.is_some() {}
@@ -121,7 +122,8 @@ async fn no_acknowledged_job_is_lost_when_the_server_stops_under_load() {
             tokio::spawn(produce(request, number, enough.clone()))
         })
         .collect();
-    crate::leases::until("the server is busy", || async { enough.load(Ordering::SeqCst) }).await;
+    fairlane_testkit::wait::until_async("the server is busy", || async { enough.load(Ordering::SeqCst) })
+        .await;
     stop(server).await;
     let mut known = 0;
     for (number, producer) in producers.into_iter().enumerate() {
@@ -170,7 +172,10 @@ async fn results_that_are_being_read_are_aborted() {
     let (server, mut stream) = reading_results(ServerSettings::default()).await;
     let address = server.server.address();
     let stopping = tokio::spawn(stop(server));
-    crate::leases::until("the server stops", || async { TcpStream::connect(address).await.is_err() }).await;
+    fairlane_testkit::wait::until_async("the server stops", || async {
+        TcpStream::connect(address).await.is_err()
+    })
+    .await;
     let mut read = Vec::new();
     // The connection is expected to be aborted.
     let _ = tokio::time::timeout(TIMEOUT, stream.read_to_end(&mut read)).await.expect("it ends");

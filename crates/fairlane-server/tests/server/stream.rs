@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fairlane::{Fairlane, Settings};
-use fairlane_conformance::servers::{RedisServer, ServerOptions};
 use fairlane_server::ServerSettings;
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
 use hyper::body::{Body, Frame};
 use reqwest::{Method, RequestBuilder, StatusCode};
 use serde_json::{Value, json};

@@ -85,5 +85,5 @@ async fn a_type_without_jobs_is_removed_and_one_with_jobs_is_not() {
     assert_eq!((status, problem(&body)), (StatusCode::NOT_FOUND, "not-found"));
     let (status, body) = running.delete("/api/types/busy").await;
     assert_eq!((status, problem(&body)), (StatusCode::CONFLICT, "conflict"));
-    assert!(body["detail"].as_str().unwrap().contains("type busy has 1 jobs"), "{body}");
+    assert!(body["detail"].as_str().unwrap().contains("type busy has 1 job,"), "{body}");
 }

@@ -5,7 +5,7 @@ use fairlane_core::congestion::Backoff;
 use fairlane_core::queue::{
     Admit, Destination, Discipline, Enqueue, JobRef, Machine, NewJob, Promote, Settings,
 };
-use fairlane_core::{Cost, GroupId, HashSeed, JobId, Level, Micros, TypeId};
+use fairlane_core::{Cost, GroupId, HashSeed, JobId, Micros, TypeId};
 
 const START: Micros = Micros::from_millis(1_700_000_000_000);
 
@@ -18,17 +18,15 @@ fn classic(global_rps: u64) -> Machine {
 fn enqueue(machine: &mut Machine, group: &str, jobs: u64) {
     for first in (0..jobs).step_by(200) {
         let new_job = |number: u64| NewJob {
-            job: JobRef {
-                group: GroupId::new(group).expect("a plain name"),
-                id: JobId::new(number.to_string()).expect("a number is a valid name"),
-            },
-            type_id: TypeId::new("work").expect("a plain name"),
-            level: Level::Normal,
             cost: Cost::new(1).expect("one is a valid cost"),
-            payload: [].into(),
-            delay_ms: 0,
-            bulk: None,
-            trace: None,
+            ..NewJob::new(
+                JobRef {
+                    group: GroupId::new(group).expect("a plain name"),
+                    id: JobId::new(number.to_string()).expect("a number is a valid name"),
+                },
+                TypeId::new("work").expect("a plain name"),
+                [].into(),
+            )
         };
         let jobs = (first..jobs.min(first + 200)).map(new_job).collect();
         machine.call(Enqueue { jobs }, START);

@@ -19,7 +19,7 @@ struct Body {
 #[derive(Serialize)]
 struct Data {
     group: String,
-    bulk: String,
+    id: String,
     state: &'static str,
     /// Why the bulk action failed.
     cause: Option<&'static str>,
@@ -37,8 +37,8 @@ pub(super) fn of(view: &BulkView) -> Vec<u8> {
     let finished_at = rfc_3339(view.finished_at.unwrap_or(view.created_at));
     let data = Data {
         group: view.bulk.group.to_string(),
-        bulk: view.bulk.id.to_string(),
-        state: view.state.as_str(),
+        id: view.bulk.id.to_string(),
+        state: view.state.name(),
         cause: view.cause.map(|cause| cause.as_str()),
         total: view.total,
         succeeded: view.succeeded,

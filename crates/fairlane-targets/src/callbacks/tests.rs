@@ -1,18 +1,19 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use fairlane_core::TypeId;
 use fairlane_core::queue::{
     Aggregation, CancelBulk, Enqueue, JobRef, LeaseBulks, NewJob, OpenBulk, SealBulk, Settings, SettleBulk,
 };
-use fairlane_core::{Cost, Level, TypeId};
 use fairlane_engine::{Clock, EmbeddedEngine};
+use fairlane_testkit::receiver::{ReceivedRequest, Receiver, response};
+use fairlane_testkit::wait::until;
 use fairlane_worker::{BulkPlan, CALLBACK_TYPE, CallbackPlan, Worker};
 use serde_json::{Value, json};
 use standardwebhooks::Webhook;
 use tokio::io::AsyncReadExt;
 
 use super::*;
-use crate::test_server::{ReceivedRequest, TestServer, response};
 
 const OLD: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -52,7 +53,13 @@ async fn lease(engine: &Arc<dyn Engine>) -> SettleBulk {
     let command = LeaseBulks { worker, bulks_max: 1, lease_ms: 60_000 };
     let leased = engine.call(command).await.unwrap();
     let summary = br#"{"slowest_ms": 12}"#.as_slice().into();
-    SettleBulk { bulk: bulk(), fence: leased.bulks[0].fence, summary, outcome: Aggregation::Done }
+    SettleBulk {
+        bulk: bulk(),
+        fence: leased.bulks[0].fence,
+        summary,
+        outcome: Aggregation::Done,
+        callback: None,
+    }
 }
 
 async fn view(engine: &Arc<dyn Engine>) -> BulkView {
@@ -94,7 +101,7 @@ fn code(outcome: &Outcome) -> &str {
 /// Erratum Q41.
 #[tokio::test]
 async fn a_receiver_gets_a_signed_report_of_how_a_bulk_action_ended() {
-    let server = TestServer::responding(response("200 OK", &[], "thanks")).await;
+    let server = Receiver::responding(response("200 OK", &[], "thanks"));
     let engine = aggregated().await;
     let outcome = deliver(&engine, settings(&[NEW]), &server.url("/hook")).await;
     assert_eq!(outcome, Outcome::done(&json!({"status": 200})));
@@ -109,8 +116,8 @@ async fn a_receiver_gets_a_signed_report_of_how_a_bulk_action_ended() {
     let finished_at = rfc_3339_of(&view(&engine).await);
     assert_eq!((&body["type"], &body["timestamp"]), (&"bulk.completed".into(), &finished_at.clone().into()));
     let data = &body["data"];
-    assert_eq!((&data["group"], &data["bulk"]), (&"customer:A".into(), &"may/invoices".into()));
-    assert_eq!((&data["state"], &data["cause"]), (&"COMPLETED".into(), &Value::Null));
+    assert_eq!((&data["group"], &data["id"]), (&"customer:A".into(), &"may/invoices".into()));
+    assert_eq!((&data["state"], &data["cause"]), (&"completed".into(), &Value::Null));
     assert_eq!((&data["total"], &data["finished_at"]), (&0.into(), &finished_at.into()));
     assert_eq!(data["summary"], json!({"slowest_ms": 12}));
 }
@@ -121,7 +128,7 @@ fn rfc_3339_of(view: &BulkView) -> String {
 
 #[tokio::test]
 async fn during_a_key_rotation_receivers_with_either_secret_accept_a_callback() {
-    let server = TestServer::responding(response("204 No Content", &[], "")).await;
+    let server = Receiver::responding(response("204 No Content", &[], ""));
     deliver(&aggregated().await, settings(&[NEW, OLD]), &server.url("/")).await;
     let request = &server.requests()[0];
     assert!(verified(request, OLD) && verified(request, NEW));
@@ -132,7 +139,7 @@ async fn during_a_key_rotation_receivers_with_either_secret_accept_a_callback() 
 
 #[tokio::test]
 async fn callbacks_of_a_group_with_its_own_secrets_are_signed_with_those_only() {
-    let server = TestServer::responding(response("204 No Content", &[], "")).await;
+    let server = Receiver::responding(response("204 No Content", &[], ""));
     let own =
         CallbackSettings { group_secrets: vec![(group(), vec![OLD.parse().unwrap()])], ..settings(&[NEW]) };
     deliver(&aggregated().await, own, &server.url("/")).await;
@@ -141,7 +148,7 @@ async fn callbacks_of_a_group_with_its_own_secrets_are_signed_with_those_only() 
 
 #[tokio::test]
 async fn failed_and_cancelled_bulk_actions_have_their_own_event_names() {
-    let server = TestServer::responding(response("204 No Content", &[], "")).await;
+    let server = Receiver::responding(response("204 No Content", &[], ""));
     for (cancel, expected) in [(false, "bulk.failed"), (true, "bulk.cancelled")] {
         let engine = engine();
         if cancel {
@@ -175,7 +182,7 @@ async fn every_failed_response_delays_only_its_own_callback() {
         ("500 Internal Server Error", &[], 0),
         ("503 Service Unavailable", &["retry-after: 99999999"], 60),
     ] {
-        let server = TestServer::responding(response(status, headers, "words")).await;
+        let server = Receiver::responding(response(status, headers, "words"));
         let outcome = deliver(&engine, settings(&[NEW]), &server.url("/")).await;
         let Outcome::Retry { after: Some(after), problem } = outcome else { panic!("{status}: {outcome:?}") };
         assert_eq!(problem.code, format!("http_{}", &status[..3]));
@@ -192,7 +199,7 @@ async fn every_failed_response_delays_only_its_own_callback() {
 
 #[tokio::test]
 async fn a_callback_to_a_receiver_that_is_gone_is_not_retried() {
-    let server = TestServer::responding(response("410 Gone", &[], "")).await;
+    let server = Receiver::responding(response("410 Gone", &[], ""));
     let outcome = deliver(&aggregated().await, settings(&[NEW]), &server.url("/")).await;
     assert_eq!(outcome, Outcome::failed("gone", "the receiver responded that it is gone"));
 }
@@ -200,9 +207,9 @@ async fn a_callback_to_a_receiver_that_is_gone_is_not_retried() {
 /// Erratum Q41.
 #[tokio::test]
 async fn callbacks_do_not_connect_to_addresses_that_the_rule_forbids() {
-    let server = TestServer::responding(response("200 OK", &[], "")).await;
+    let server = Receiver::responding(response("200 OK", &[], ""));
     let engine = aggregated().await;
-    let port = server.port();
+    let port = server.address().port();
     let strict = CallbackSettings { addresses: AddressRule::default(), ..settings(&[NEW]) };
     for host in ["127.0.0.1", "localhost", "0x7f.1", "[::ffff:127.0.0.1]", "LOCALHOST"] {
         let outcome = deliver(&engine, strict.clone(), &format!("http://{host}:{port}/")).await;
@@ -224,30 +231,15 @@ async fn callbacks_do_not_connect_to_addresses_that_the_rule_forbids() {
 }
 
 #[tokio::test]
-async fn a_callback_waits_for_its_aggregation() {
-    let server = TestServer::responding(response("200 OK", &[], "")).await;
-    let engine = engine();
-    let settle = begin(&engine).await;
-    let url = server.url("/");
-    let (delivered, ()) = tokio::join!(deliver(&engine, settings(&[NEW]), &url), async {
-        tokio::task::yield_now().await;
-        engine.call(settle).await.unwrap();
-    });
-    assert_eq!(delivered.as_str(), "done");
-    assert_eq!(server.requests().len(), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_callback_whose_aggregation_does_not_end_is_handed_back() {
+async fn a_callback_that_its_producer_enqueued_too_early_is_retried() {
     for cancel in [false, true] {
         let stuck = engine();
         begin(&stuck).await;
         if cancel {
             stuck.call(CancelBulk { bulk: bulk() }).await.unwrap();
         }
-        let started = Instant::now();
-        assert_eq!(deliver(&stuck, settings(&[NEW]), "http://127.0.0.1:1/").await, Outcome::Released);
-        assert!(started.elapsed() >= AGGREGATION_WAIT);
+        let outcome = deliver(&stuck, settings(&[NEW]), "http://127.0.0.1:1/").await;
+        assert!(matches!(outcome, Outcome::Retry { .. }) && code(&outcome) == "bulk_running", "{outcome:?}");
     }
 }
 
@@ -298,37 +290,25 @@ async fn with_callback(engine: &Arc<dyn Engine>, group: &str, id: usize, url: St
     engine.call(SealBulk { bulk, expected: None }).await.unwrap();
 }
 
-async fn until(what: &str, reached: impl Fn() -> bool) {
-    let waiting = async {
-        while !reached() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(60), waiting).await.expect(what);
-}
-
 fn jobs(count: usize) -> Vec<NewJob> {
-    let job = |number: usize| NewJob {
-        job: JobRef {
-            group: GroupId::new("quiet").unwrap(),
-            id: JobId::new(format!("job-{number}")).unwrap(),
-        },
-        type_id: TypeId::new("work").unwrap(),
-        level: Level::Normal,
-        cost: Cost::default(),
-        payload: Arc::from([]),
-        delay_ms: 0,
-        bulk: None,
-        trace: None,
+    let job = |number: usize| {
+        NewJob::new(
+            JobRef {
+                group: GroupId::new("quiet").unwrap(),
+                id: JobId::new(format!("job-{number}")).unwrap(),
+            },
+            TypeId::new("work").unwrap(),
+            Arc::from([]),
+        )
     };
     (0..count).map(job).collect()
 }
 
 /// Accepts every request and never responds; counts requests that wait, now and at most.
-async fn tarpit() -> (TestServer, Arc<Mutex<(usize, usize)>>) {
+fn tarpit() -> (Receiver, Arc<Mutex<(usize, usize)>>) {
     let waiting = Arc::new(Mutex::new((0, 0)));
     let counts = waiting.clone();
-    let server = TestServer::start(move |mut stream| {
+    let server = Receiver::start(move |_, mut stream| {
         let counts = counts.clone();
         async move {
             {
@@ -340,8 +320,7 @@ async fn tarpit() -> (TestServer, Arc<Mutex<(usize, usize)>>) {
             counts.lock().unwrap().0 -= 1;
             None
         }
-    })
-    .await;
+    });
     (server, waiting)
 }
 
@@ -350,8 +329,8 @@ async fn tarpit() -> (TestServer, Arc<Mutex<(usize, usize)>>) {
 async fn hanging_callbacks_of_one_customer_delay_neither_jobs_nor_callbacks_of_others() {
     const HANGING: usize = 200;
     let engine = engine();
-    let (tarpit, waiting) = tarpit().await;
-    let receiver = TestServer::responding(response("200 OK", &[], "")).await;
+    let (tarpit, waiting) = tarpit();
+    let receiver = Receiver::responding(response("200 OK", &[], ""));
     for id in 0..HANGING {
         with_callback(&engine, "noisy", id, tarpit.url("/")).await;
     }

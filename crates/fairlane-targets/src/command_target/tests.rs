@@ -2,6 +2,7 @@ use std::future::pending;
 use std::path::Path;
 use std::sync::Arc;
 
+use fairlane_testkit::wait::until;
 use rustix::process::{Pid, test_kill_process};
 use tempfile::TempDir;
 
@@ -34,15 +35,6 @@ fn failed(outcome: &Outcome) -> (&str, &str) {
         Outcome::Failed(problem) => (&problem.code, &problem.message),
         other => panic!("no failure: {other:?}"),
     }
-}
-
-async fn until(reached: impl Fn() -> bool) {
-    let waiting = async {
-        while !reached() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(WAIT_LIMIT, waiting).await.expect("the condition holds in time")
 }
 
 #[tokio::test]
@@ -201,7 +193,7 @@ async fn processes_that_outlive_the_program_are_killed() {
     let script = format!("sleep 1000 & echo $! > {}; echo done", file.display());
     assert_eq!(run(&shell(&script), b"").await, Outcome::done_bytes("done\n"));
     let left = written_pid(&file).expect("the file was written before the program ended");
-    until(|| is_gone(left)).await;
+    until("the process is gone", || is_gone(left)).await;
 }
 
 #[tokio::test]
@@ -218,11 +210,11 @@ async fn dropping_an_attempt_kills_the_process_group() {
         let target = target.clone();
         async move { target.call(example(b""), pending()).await }
     });
-    until(|| files.iter().all(|file| written_pid(file).is_some())).await;
+    until("the processes run", || files.iter().all(|file| written_pid(file).is_some())).await;
     running.abort();
     for file in &files {
         let pid = written_pid(file).unwrap();
-        until(|| is_gone(pid)).await;
+        until("the process is gone", || is_gone(pid)).await;
     }
 }
 
@@ -240,7 +232,7 @@ async fn after_sigterm_a_program_can_end_in_its_own_way() {
         let _ = std::fs::remove_file(&ready);
         let script = format!("trap '{end}' TERM; touch {}; while :; do sleep 0.01; done", ready.display());
         let cancelled = async {
-            until(|| ready.exists()).await;
+            until("the program is ready", || ready.exists()).await;
             reason
         };
         let target = shell(&script);

@@ -1,12 +1,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use fairlane_testkit::receiver::{Receiver, response};
+use fairlane_testkit::wait::until;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
 use crate::call::example;
-use crate::test_server::{TestServer, response};
 
 /// Longer than any passing test takes.
 const WAIT_LIMIT: Duration = Duration::from_secs(20);
@@ -15,7 +16,7 @@ fn target(url: String) -> HttpTarget {
     HttpTarget::new(HttpSettings { timeout: WAIT_LIMIT, ..HttpSettings::new(url) }).unwrap()
 }
 
-async fn outcome_of(server: &TestServer) -> Outcome {
+async fn outcome_of(server: &Receiver) -> Outcome {
     target(server.url("/work")).call(example(b"{}")).await
 }
 
@@ -37,7 +38,7 @@ fn failed(outcome: &Outcome) -> (&str, &str) {
 
 #[tokio::test]
 async fn the_payload_is_posted_with_headers_that_identify_the_job_and_the_body_is_the_result() {
-    let server = TestServer::responding(response("201 Created", &[], r#"{"sent":true}"#)).await;
+    let server = Receiver::responding(response("201 Created", &[], r#"{"sent":true}"#));
     let settings = HttpSettings {
         headers: vec![("Authorization".into(), "Bearer t0ken".into())],
         ..HttpSettings::new(server.url("/send?fast=1"))
@@ -83,7 +84,7 @@ async fn each_status_has_its_outcome() {
         ("404 Not Found", &[], "http_404"),
         ("410 Gone", &[], "http_410"),
     ] {
-        let server = TestServer::responding(response(status, headers, "")).await;
+        let server = Receiver::responding(response(status, headers, ""));
         let outcome = outcome_of(&server).await;
         match expected {
             "done" => assert_eq!(outcome, Outcome::done_bytes("")),
@@ -101,20 +102,20 @@ async fn a_throttled_outcome_has_the_delay_of_retry_after() {
     for (header, least, most) in
         [("retry-after: 30", 30, 30), (date.as_str(), 1, 60), ("retry-after: 86400", 60, 60)]
     {
-        let server = TestServer::responding(response("429 Too Many Requests", &[header], "slow down")).await;
+        let server = Receiver::responding(response("429 Too Many Requests", &[header], "slow down"));
         let Outcome::Throttled { retry_after: Some(delay) } = outcome_of(&server).await else {
             panic!("{header}")
         };
         assert!((least..=most).contains(&delay.as_secs()), "{header} was read as {delay:?}");
     }
-    let server = TestServer::responding(response("429 Too Many Requests", &[], "")).await;
+    let server = Receiver::responding(response("429 Too Many Requests", &[], ""));
     assert_eq!(outcome_of(&server).await, Outcome::throttled(None));
 }
 
 #[tokio::test]
 async fn a_failure_shows_the_beginning_of_the_body() {
     let body = format!("no such\r\n\x1b[31mcustomer {}", "x".repeat(100_000));
-    let server = TestServer::responding(response("422 Unprocessable", &[], &body)).await;
+    let server = Receiver::responding(response("422 Unprocessable", &[], &body));
     let outcome = outcome_of(&server).await;
     let (code, message) = failed(&outcome);
     assert_eq!(code, "http_422");
@@ -124,10 +125,10 @@ async fn a_failure_shows_the_beginning_of_the_body() {
 
 #[tokio::test]
 async fn a_redirect_fails_with_its_location_and_is_not_followed() {
-    let elsewhere = TestServer::responding(response("200 OK", &[], "")).await;
+    let elsewhere = Receiver::responding(response("200 OK", &[], ""));
     for status in ["301 Moved", "302 Found", "307 Temporary", "308 Permanent", "304 Not Modified"] {
         let location = elsewhere.url("/there");
-        let server = TestServer::responding(response(status, &[&format!("location: {location}")], "")).await;
+        let server = Receiver::responding(response(status, &[&format!("location: {location}")], ""));
         let outcome = outcome_of(&server).await;
         let (code, message) = failed(&outcome);
         assert!(code == "redirect" && message.contains(&location), "{code}: {message}");
@@ -138,9 +139,9 @@ async fn a_redirect_fails_with_its_location_and_is_not_followed() {
 #[tokio::test]
 async fn the_longest_result_is_stored_and_a_longer_one_fails_with_advice() {
     let longest = "x".repeat(NOTE_BYTES_MAX);
-    let server = TestServer::responding(response("200 OK", &[], &longest)).await;
+    let server = Receiver::responding(response("200 OK", &[], &longest));
     assert_eq!(outcome_of(&server).await, Outcome::done_bytes(longest));
-    let server = TestServer::responding(response("200 OK", &[], &"x".repeat(NOTE_BYTES_MAX + 1))).await;
+    let server = Receiver::responding(response("200 OK", &[], &"x".repeat(NOTE_BYTES_MAX + 1)));
     let outcome = outcome_of(&server).await;
     let (code, message) = failed(&outcome);
     assert!(code == "result_too_large" && message.contains("204 is enough"), "{message}");
@@ -151,7 +152,7 @@ async fn of_a_huge_body_without_a_length_only_what_can_be_stored_is_read() {
     const HUGE: usize = 50 * 1024 * 1024;
     let (sent, sending) = tokio::sync::oneshot::channel();
     let sent = Mutex::new(Some(sent));
-    let server = TestServer::start(move |mut stream| {
+    let server = Receiver::start(move |_, mut stream| {
         let sent = sent.lock().unwrap().take().unwrap();
         async move {
             stream.write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n").await.unwrap();
@@ -162,19 +163,17 @@ async fn of_a_huge_body_without_a_length_only_what_can_be_stored_is_read() {
             let _ = sent.send(bytes);
             None
         }
-    })
-    .await;
+    });
     assert_eq!(failed(&outcome_of(&server).await).0, "result_too_large");
     assert!(sending.await.unwrap() < HUGE, "the connection was not closed");
 }
 
 /// A server that writes these bytes and closes the connection.
-async fn closing(bytes: &'static [u8]) -> TestServer {
-    TestServer::start(move |mut stream: TcpStream| async move {
+fn closing(bytes: &'static [u8]) -> Receiver {
+    Receiver::start(move |_, mut stream: TcpStream| async move {
         let _ = stream.write_all(bytes).await;
         None
     })
-    .await
 }
 
 #[tokio::test]
@@ -188,18 +187,17 @@ async fn an_incomplete_response_is_retried() {
         b"HTTP/1.1 200 OK\r\ncontent-le",
         b"HTTP/1.1 999999 OK\r\n\r\n",
     ] {
-        let outcome = outcome_of(&closing(bytes).await).await;
+        let outcome = outcome_of(&closing(bytes)).await;
         assert_eq!(retried(&outcome), "protocol", "{bytes:?}");
     }
 }
 
 #[tokio::test]
 async fn a_reset_connection_is_retried() {
-    let server = TestServer::start(|stream: TcpStream| async move {
+    let server = Receiver::start(|_, stream: TcpStream| async move {
         stream.set_zero_linger().unwrap();
         None
-    })
-    .await;
+    });
     assert_eq!(retried(&outcome_of(&server).await), "protocol");
 }
 
@@ -207,7 +205,7 @@ async fn a_reset_connection_is_retried() {
 async fn a_response_with_endless_headers_is_aborted() {
     let cut = Arc::new(AtomicBool::new(false));
     let noticed = cut.clone();
-    let server = TestServer::start(move |mut stream| {
+    let server = Receiver::start(move |_, mut stream| {
         let noticed = noticed.clone();
         async move {
             stream.write_all(b"HTTP/1.1 200 OK\r\n").await.unwrap();
@@ -215,16 +213,9 @@ async fn a_response_with_endless_headers_is_aborted() {
             noticed.store(true, Ordering::SeqCst);
             None
         }
-    })
-    .await;
+    });
     assert_eq!(retried(&outcome_of(&server).await), "protocol");
-    tokio::time::timeout(WAIT_LIMIT, async {
-        while !cut.load(Ordering::SeqCst) {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await
-    .expect("the server notices the closed connection");
+    until("the server notices the closed connection", || cut.load(Ordering::SeqCst)).await;
 }
 
 #[tokio::test]
@@ -246,14 +237,13 @@ async fn a_refused_connection_and_a_timeout_have_different_codes() {
 
 #[tokio::test]
 async fn a_slow_response_is_aborted_after_the_timeout() {
-    let server = TestServer::start(|mut stream: TcpStream| async move {
+    let server = Receiver::start(|_, mut stream: TcpStream| async move {
         stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n").await.unwrap();
         while stream.write_all(b"x").await.is_ok() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         None
-    })
-    .await;
+    });
     let settings = HttpSettings { timeout: Duration::from_millis(300), ..HttpSettings::new(server.url("/")) };
     let outcome = HttpTarget::new(settings).unwrap().call(example(b"")).await;
     assert_eq!(retried(&outcome), "timeout");
@@ -262,7 +252,7 @@ async fn a_slow_response_is_aborted_after_the_timeout() {
 #[tokio::test]
 async fn one_connection_carries_many_jobs_also_refused_ones() {
     for status in ["200 OK", "429 Too Many Requests", "500 Internal Server Error", "404 Not Found"] {
-        let server = TestServer::responding(response(status, &[], "a few words")).await;
+        let server = Receiver::responding(response(status, &[], "a few words"));
         let target = target(server.url("/"));
         for _ in 0..5 {
             target.call(example(b"{}")).await;

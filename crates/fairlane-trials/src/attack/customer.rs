@@ -7,12 +7,12 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use fairlane_testkit::receiver::{Receiver, response};
 use serde_json::json;
 use tokio::time::Instant;
 
 use super::process::{CUSTOMER, WORKED_ON};
 use super::{Plan, Waits};
-use crate::http::Server;
 use crate::served::alone;
 use crate::served::client::{Connection, number_after, request};
 
@@ -37,30 +37,26 @@ struct Pending {
 }
 
 /// The target of jobs and receiver of callbacks.
-pub struct Receiver {
-    server: Server,
+pub struct Target {
+    receiver: Receiver,
     pending: Arc<Mutex<Pending>>,
 }
 
-impl Receiver {
+impl Target {
     /// Listens on a free port.
-    pub async fn start() -> Self {
+    pub fn start() -> Self {
         let pending = Arc::new(Mutex::new(Pending::default()));
         let recording = pending.clone();
-        let server = Server::start(move |request| {
-            let recording = recording.clone();
-            async move {
-                let mut pending = recording.lock().expect("no holder of the lock panics");
-                pending.record(&request.path, &request.body);
-                200
-            }
-        })
-        .await;
-        Self { server, pending }
+        let receiver = Receiver::handling(move |request| {
+            let mut pending = recording.lock().expect("no holder of the lock panics");
+            pending.record(request.path(), &request.body);
+            std::future::ready(response("200 OK", &[], ""))
+        });
+        Self { receiver, pending }
     }
 
     pub fn address(&self) -> SocketAddr {
-        self.server.address
+        self.receiver.address()
     }
 }
 
@@ -84,13 +80,13 @@ impl Pending {
 pub struct Customer<'a> {
     api: SocketAddr,
     key: &'a str,
-    receiver: &'a Receiver,
+    target: &'a Target,
     plan: &'a Plan,
 }
 
 impl<'a> Customer<'a> {
-    pub fn new(api: SocketAddr, key: &'a str, receiver: &'a Receiver, plan: &'a Plan) -> Self {
-        Self { api, key, receiver, plan }
+    pub fn new(api: SocketAddr, key: &'a str, target: &'a Target, plan: &'a Plan) -> Self {
+        Self { api, key, target, plan }
     }
 
     /// Sends requests for this long, and waits for their jobs and bulk actions.
@@ -119,7 +115,7 @@ impl<'a> Customer<'a> {
     }
 
     fn pending(&self) -> std::sync::MutexGuard<'_, Pending> {
-        self.receiver.pending.lock().expect("no holder of the lock panics")
+        self.target.pending.lock().expect("no holder of the lock panics")
     }
 
     async fn send_all(&self, phase: &str, length: Duration) -> Sent {
@@ -185,7 +181,7 @@ impl<'a> Customer<'a> {
                 continue;
             }
             let id = format!("{phase}-{number}");
-            let callback = format!("http://{}/bulk/{number}", self.receiver.address());
+            let callback = self.target.receiver.url(&format!("/bulk/{number}"));
             let body = json!({ "group": CUSTOMER, "id": id, "callback": callback }).to_string();
             let opened = self.post(&mut connection, "/api/bulks", &body).await;
             self.pending().bulks.insert(number, Instant::now());

@@ -12,9 +12,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairlane_conformance::servers::{RedisServer, ServerOptions};
 use fairlane_core::queue::Settings;
 use fairlane_engine::Engine;
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
 use fairlane_trials::attack::Kind;
 use fairlane_trials::kills::Store;
 use fairlane_trials::served::{self, Compared, cycle, flood, idle, single};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairlane_core::queue::*;
-use fairlane_core::{BulkId, Cost, GroupId, JobId, Level, TypeId};
+use fairlane_core::{BulkId, GroupId, JobId, TypeId};
 use fairlane_engine::Engine;
 use fairlane_targets::{AddressRule, CallbackSettings, Callbacks, Secret};
 use fairlane_worker::{
@@ -56,17 +56,15 @@ pub async fn make_bulks(engine: &Arc<dyn Engine>, callback: &str, from: u64, to:
             OpenBulk { bulk: bulk.clone(), deadline_ms: None, failures_max: None, payload: plan.to_bytes() };
         engine.call(open).await.expect("the engine replies");
         let jobs = (0..JOBS).map(|index| NewJob {
-            job: JobRef {
-                group: group(),
-                id: JobId::new(format!("bulk-{number}-{index}")).expect("words and numbers"),
-            },
-            type_id: TypeId::new(TYPE).expect("a plain word"),
-            level: Level::Normal,
-            cost: Cost::default(),
-            payload: Arc::from(&b"null"[..]),
-            delay_ms: 0,
             bulk: Some(bulk_id(number)),
-            trace: None,
+            ..NewJob::new(
+                JobRef {
+                    group: group(),
+                    id: JobId::new(format!("bulk-{number}-{index}")).expect("words and numbers"),
+                },
+                TypeId::new(TYPE).expect("a plain word"),
+                Arc::from(&b"null"[..]),
+            )
         });
         for receipt in engine.enqueue_all(jobs).await.expect("the engine replies").receipts {
             // A victim may have sealed it and died before it printed so; then it has all its jobs

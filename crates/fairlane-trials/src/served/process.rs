@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -14,10 +14,11 @@ use axum::http::{StatusCode, header};
 use axum::routing::post;
 use fairlane::Fairlane;
 use fairlane_core::queue::*;
-use fairlane_core::{Cost, GroupId, JobId, Level, TypeId, WorkerId};
+use fairlane_core::{GroupId, JobId, TypeId, WorkerId};
 use fairlane_engine::{Engine, Leaser};
 use fairlane_server::keys::Keys;
 use fairlane_server::{Server, ServerSettings, metrics};
+use fairlane_testkit::process::Process;
 use fairlane_worker::Worker;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -35,7 +36,7 @@ const LEASE_MS: u64 = 30_000;
 
 /// A server in a process of its own, which ends when dropped.
 pub struct Served {
-    child: Child,
+    child: Process,
     /// The address of the server.
     pub api: SocketAddr,
     /// The address of the handler that does nothing.
@@ -47,7 +48,7 @@ impl Served {
     pub fn start(program: &Path, keys: Option<&Path>) -> Self {
         let mut command = Command::new(program);
         command.arg("http-server").args(keys).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().expect("the program starts");
+        let mut child = Process::start(&mut command);
         let mut output = BufReader::new(child.stdout.take().expect("it is piped"));
         let mut address = || {
             let mut line = String::new();
@@ -64,21 +65,7 @@ impl Served {
 
     /// The memory of the server in MiB: current and peak.
     pub fn memory_mib(&self) -> (f64, f64) {
-        let status =
-            std::fs::read(format!("/proc/{}/status", self.child.id())).expect("the process runs, on Linux");
-        let status = String::from_utf8_lossy(&status);
-        let kib = |name: &str| {
-            let line = status.lines().find(|line| line.starts_with(name));
-            line.and_then(|line| line.split_whitespace().nth(1)?.parse::<f64>().ok()).unwrap_or(f64::NAN)
-        };
-        (kib("VmRSS:") / 1024.0, kib("VmHWM:") / 1024.0)
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.child.memory_mib()
     }
 }
 
@@ -195,17 +182,12 @@ async fn cycles(engine: Arc<dyn Engine>, worker: WorkerId, numbers: Arc<AtomicU6
 }
 
 fn new_job(number: u64, index: u64, type_id: &TypeId, payload: &[u8]) -> NewJob {
-    NewJob {
-        job: JobRef {
+    NewJob::new(
+        JobRef {
             group: GroupId::new(format!("group-{:06}", number % GROUPS)).expect("a word and a number"),
             id: JobId::new(format!("{:016x}", number * BATCH + index)).expect("a number"),
         },
-        type_id: type_id.clone(),
-        level: Level::Normal,
-        cost: Cost::default(),
-        payload: payload.into(),
-        delay_ms: 0,
-        bulk: None,
-        trace: None,
-    }
+        type_id.clone(),
+        payload.into(),
+    )
 }

@@ -1,8 +1,6 @@
-//! Summarises ended bulk actions, and enqueues their callbacks.
+//! Summarises ended bulk actions, and settles them together with their callbacks.
 //!
-//! Invariant: the callback's job is enqueued, under an id that is always the same, before the bulk
-//! action counts as aggregated. So the callback is sent at least once, even if a worker dies in
-//! between. A leased bulk action stays leased, with its lease renewed, until the engine has replied
+//! Invariant: a leased bulk action stays leased, with its lease renewed, until the engine has replied
 //! to its settlement. An engine that does not reply is retried until the lease has expired. A lost
 //! reply does no harm, since the same worker gets its leased bulk actions again. The aggregator
 //! wakes whenever a job of a bulk action was settled here, and polls for those of other workers.
@@ -18,12 +16,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fairlane_core::Fence;
 use fairlane_core::queue::{
-    Aggregation, BulkRef, BulkView, Enqueue, JobReceipt, JobRef, LeaseBulks, LeasedBulk, ListJobs, NewJob,
-    SettleBulk, Verdict,
+    Aggregation, BulkRef, BulkView, Callback, LeaseBulks, LeasedBulk, ListJobs, SettleBulk, Verdict,
 };
-use fairlane_core::{Cost, Fence, JobId, Level, Trace, TypeId};
-use fairlane_engine::EngineError;
+use fairlane_engine::{Backoff, EngineError};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -31,8 +28,8 @@ use super::{Pace, one_round};
 use crate::aggregation::{AggregationError, summarise};
 use crate::events::Event;
 use crate::outcome::Problem;
-use crate::plan::{BulkPlan, CALLBACK_TYPE, CallbackPlan, callback_id};
-use crate::pool::{Backoff, Shared, TARGET};
+use crate::plan::{self, BulkPlan};
+use crate::pool::{Shared, TARGET};
 use postponed::{ATTEMPTS_MAX, Postponed, delay};
 
 /// Bulk actions that one worker aggregates concurrently: a long one must not delay the others.
@@ -142,7 +139,7 @@ async fn aggregate_or_release(
     let end = aggregate(&shared, &leased, requested_at + lease(&shared), is_last_attempt).await?;
     if matches!(end, AggregationEnd::Postponed(_)) {
         let outcome = Aggregation::Released { delay_ms: delay(attempts).as_millis() as u64 };
-        shared.engine.call(settle_command(&leased, [].into(), outcome)).await?;
+        shared.engine.call(settle_command(&leased, [].into(), outcome, None)).await?;
     }
     Ok(end)
 }
@@ -156,8 +153,13 @@ fn lease_command(shared: &Shared) -> LeaseBulks {
     LeaseBulks { worker: shared.worker.clone(), bulks_max: PARALLEL, lease_ms }
 }
 
-fn settle_command(leased: &LeasedBulk, summary: Arc<[u8]>, outcome: Aggregation) -> SettleBulk {
-    SettleBulk { bulk: leased.view.bulk.clone(), fence: leased.fence, summary, outcome }
+fn settle_command(
+    leased: &LeasedBulk,
+    summary: Arc<[u8]>,
+    outcome: Aggregation,
+    callback: Option<Callback>,
+) -> SettleBulk {
+    SettleBulk { bulk: leased.view.bulk.clone(), fence: leased.fence, summary, outcome, callback }
 }
 
 async fn aggregate(
@@ -169,22 +171,23 @@ async fn aggregate(
     let view = &leased.view;
     let prepared = tokio::select! {
         biased;
-        prepared = prepare(shared, view, is_last_attempt) => prepared,
+        prepared = prepare(shared, leased, is_last_attempt) => prepared,
         lost = renew_lease(shared, leased, &mut until) => {
             lost?;
             report_lost(shared, view);
             return Ok(AggregationEnd::Done);
         }
     };
-    let (summary, outcome) = match prepared {
-        Ok(prepared) => prepared,
+    let command = match prepared {
+        Ok(command) => command,
         Err(advice) => return Ok(AggregationEnd::Postponed(advice)),
     };
-    let command = settle_command(leased, summary.clone(), outcome);
     let settle = retry_until_reply(shared, || shared.engine.call(command.clone()));
     match within_lease(shared, until, settle).await? {
         Ok(settled) if settled.0 == Verdict::Applied => {
-            tracing::info!(target: TARGET, bulk = ?view.bulk, total = view.total, "a bulk action has ended");
+            let BulkRef { group, id } = &view.bulk;
+            tracing::info!(target: TARGET, %group, bulk = %id, total = view.total, "a bulk action has ended");
+            let summary = command.summary;
             shared.hooks.emit(|| Event::BulkEnded { view: Box::new(view.clone()), summary });
         }
         Ok(_) => report_lost(shared, view),
@@ -196,17 +199,15 @@ async fn aggregate(
 fn report_lost(shared: &Shared, view: &BulkView) {
     let advice = "its aggregation finished too late: the bulk action was cancelled, or this worker did not renew \
                   its lease within aggregation_lease, which should then be raised";
-    tracing::warn!(target: TARGET, bulk = ?view.bulk, advice, "an aggregation was not accepted");
+    let BulkRef { group, id } = &view.bulk;
+    tracing::warn!(target: TARGET, %group, bulk = %id, advice, "an aggregation was not accepted");
     shared.hooks.emit(|| Event::BulkStuck { bulk: view.bulk.clone(), advice: advice.to_owned() });
 }
 
-/// Makes the summary and the outcome of a bulk action, and enqueues its callback. The error says
-/// why it cannot be aggregated here for now.
-async fn prepare(
-    shared: &Shared,
-    view: &BulkView,
-    is_last_attempt: bool,
-) -> Result<(Arc<[u8]>, Aggregation), String> {
+/// Aggregates a bulk action and returns its settlement. The error says why it cannot be aggregated
+/// here for now.
+async fn prepare(shared: &Shared, leased: &LeasedBulk, is_last_attempt: bool) -> Result<SettleBulk, String> {
+    let view = &leased.view;
     let (plan, unreadable) = match BulkPlan::from_bytes(&view.payload) {
         Ok(plan) => (plan, None),
         Err(error) => (BulkPlan::default(), Some(format!("its plan cannot be read: {error}"))),
@@ -223,24 +224,21 @@ async fn prepare(
             summarised => summarised,
         },
     };
-    let prepared = match summarised {
+    let (summary, outcome) = match summarised {
         Ok(summary) => (summary.to_bytes().into(), Aggregation::Done),
         Err(AggregationError::Engine(error)) => return Err(error.to_string()),
         Err(AggregationError::UnknownFold(name)) => {
             return Err(format!("this worker does not know its fold `{name}`; start a worker that does"));
         }
         Err(AggregationError::Failed(problem)) => {
-            tracing::error!(target: TARGET, bulk = ?view.bulk, problem, "the aggregation of a bulk action failed");
+            let BulkRef { group, id } = &view.bulk;
+            tracing::error!(target: TARGET, %group, bulk = %id, problem, "the aggregation of a bulk action failed");
             let Problem { message, .. } = Problem::new("aggregation", problem);
             let summary = serde_json::json!({ "error": message }).to_string();
             (summary.into_bytes().into(), Aggregation::Failed)
         }
     };
-    if let Some(callback) = &plan.callback {
-        let enqueued = enqueue_callback(shared, view, callback, plan.trace.as_deref()).await;
-        enqueued.map_err(|error| error.to_string())?;
-    }
-    Ok(prepared)
+    Ok(settle_command(leased, summary, outcome, plan::callback(&plan, view)))
 }
 
 /// Renews the lease periodically; returns when another worker has the bulk action, or it was
@@ -275,7 +273,7 @@ where
             }
         };
         shared.outage.failed(LOOP, &error);
-        if !backoff.sleep(&shared.stopped).await {
+        if shared.stopped.run_until_cancelled(backoff.sleep()).await.is_none() {
             return Err(error);
         }
     }
@@ -292,40 +290,4 @@ async fn within_lease<T>(
         engine: shared.engine.name(),
         reason: "it did not reply before the lease of an aggregation expired".into(),
     })
-}
-
-async fn enqueue_callback(
-    shared: &Shared,
-    view: &BulkView,
-    callback: &CallbackPlan,
-    trace: Option<&str>,
-) -> Result<(), EngineError> {
-    let payload = serde_json::json!({
-        "url": callback.url,
-        "group": view.bulk.group.to_string(),
-        "bulk": view.bulk.id.to_string(),
-    });
-    let id = JobId::new(callback_id(view)).map_err(invalid_name)?;
-    let job = NewJob {
-        job: JobRef { group: view.bulk.group.clone(), id },
-        type_id: TypeId::new(CALLBACK_TYPE).map_err(invalid_name)?,
-        level: Level::High,
-        cost: Cost::default(),
-        payload: payload.to_string().into_bytes().into(),
-        delay_ms: 0,
-        bulk: None,
-        // A callback without its trace is better than none.
-        trace: trace.and_then(|trace| Trace::new(trace).ok()),
-    };
-    let command = Enqueue { jobs: vec![job] };
-    let receipts = retry_until_reply(shared, || shared.engine.call(command.clone())).await?.receipts;
-    if let Some(JobReceipt::Refused { refusal, .. }) = receipts.first() {
-        // The aggregation is retried after a delay; by then there may be room.
-        return Err(EngineError::Refused { reason: format!("its callback was refused: {refusal:?}") });
-    }
-    Ok(())
-}
-
-fn invalid_name(error: fairlane_core::InvalidName) -> EngineError {
-    EngineError::Refused { reason: error.to_string() }
 }

@@ -74,10 +74,11 @@ impl SeenBulks {
 
 pub(super) async fn run(shared: Arc<Shared>) {
     let interval = shared.settings.loops.watch_interval;
-    let shared = &*shared;
+    let reported_types = Mutex::new(Vec::new());
+    let (shared, reported_types) = (&*shared, &reported_types);
     rounds(shared, "watcher", interval, || async {
         watch_bulks(shared).await?;
-        watch_types(shared).await?;
+        report_types(shared, reported_types, unattended_types(shared).await?);
         Ok(Pace::Rest)
     })
     .await;
@@ -90,7 +91,7 @@ async fn watch_bulks(shared: &Shared) -> Result<(), EngineError> {
             Some(view) if !view.state.is_final() => {
                 if shared.seen_bulks.is_stuck(&view, shared.settings.loops.stuck_after) {
                     let advice = advice(&view);
-                    tracing::warn!(target: TARGET, ?bulk, advice, "a bulk action makes no progress");
+                    tracing::warn!(target: TARGET, group = %bulk.group, bulk = %bulk.id, advice, "a bulk action makes no progress");
                     shared.hooks.emit(|| Event::BulkStuck { bulk, advice });
                 }
             }
@@ -118,11 +119,12 @@ fn advice(view: &BulkView) -> String {
     }
 }
 
-async fn watch_types(shared: &Shared) -> Result<(), EngineError> {
+/// Types whose jobs no worker requests, each with the number of its lanes that wait.
+async fn unattended_types(shared: &Shared) -> Result<Vec<(TypeId, u64)>, EngineError> {
     let queue = shared.engine.call(InspectQueue).await?;
     // A lane keeps cancelled jobs until a lease removes them; then it has none that wait.
     if queue.backlog == 0 {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let mut types: Vec<(TypeId, u64)> = Vec::new();
     for type_id in queue.types {
@@ -140,9 +142,23 @@ async fn watch_types(shared: &Shared) -> Result<(), EngineError> {
             types.push((type_id, lanes.max(view.ready)));
         }
     }
-    if !types.is_empty() {
-        tracing::warn!(target: TARGET, ?types, "jobs of these types wait and no worker requests them");
-        shared.hooks.emit(|| Event::Unattended { types });
+    Ok(types)
+}
+
+/// Reports unattended types when they are not the same types as in the last round.
+fn report_types(shared: &Shared, reported: &Mutex<Vec<TypeId>>, types: Vec<(TypeId, u64)>) {
+    let names: Vec<TypeId> = types.iter().map(|(type_id, _)| type_id.clone()).collect();
+    let before = std::mem::replace(
+        &mut *reported.lock().expect("nothing panics while it holds the types"),
+        names.clone(),
+    );
+    if names.is_empty() || names == before {
+        return;
     }
-    Ok(())
+    // A hook prints a message of its own.
+    if shared.hooks.is_empty() {
+        let types = names.iter().map(TypeId::to_string).collect::<Vec<_>>().join(", ");
+        tracing::warn!(target: TARGET, %types, "jobs of these types are waiting, but no worker requests them");
+    }
+    shared.hooks.emit(|| Event::Unattended { types });
 }

@@ -74,7 +74,8 @@ async fn attempt(shared: Arc<Shared>, context: Context) {
     let outcome = conclude(&context, joined, gone);
     let is_unsettled = outcome.is_none();
     if !gone {
-        tracing::warn!(target: TARGET, job = ?context.job(), traceparent = context.trace(), "a processor ignores its stop request and keeps its slot");
+        let job = context.job();
+        tracing::warn!(target: TARGET, group = %job.group, job = %job.id, traceparent = context.trace(), "a processor ignores its stop request and keeps its slot");
         shared
             .hooks
             .emit(|| Event::Ignoring { job: context.job().clone(), type_id: context.type_id().clone() });

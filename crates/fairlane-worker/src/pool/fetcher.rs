@@ -11,11 +11,10 @@ use std::time::{Duration, Instant};
 use fairlane_core::TypeId;
 use fairlane_core::limits::{ADMIT_JOBS_MAX, TIMER_BACKSTOP_MS};
 use fairlane_core::queue::{Admit, Destination};
-use fairlane_engine::{EngineError, Leaser};
+use fairlane_engine::{Backoff, EngineError, Leaser};
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 
 use super::gather::gather;
-use super::outage::Backoff;
 use super::slots::Room;
 use super::{Shared, attempt};
 
@@ -98,7 +97,7 @@ impl Fetcher {
                 Ok(TurnEnd::Interrupted) => {}
                 Err(error) => {
                     self.shared.outage.failed("asking for jobs", &error);
-                    self.backoff.sleep(&stopping).await;
+                    stopping.run_until_cancelled(self.backoff.sleep()).await;
                 }
             }
         }
@@ -292,7 +291,8 @@ impl Fetcher {
                 }
                 Err(error) => {
                     self.shared.outage.failed("asking for jobs", &error);
-                    self.backoff.sleep(&self.shared.stopped.clone()).await;
+                    let stopped = self.shared.stopped.clone();
+                    stopped.run_until_cancelled(self.backoff.sleep()).await;
                 }
             }
         }

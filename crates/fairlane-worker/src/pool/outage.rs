@@ -1,19 +1,14 @@
-//! Outages of the engine: reported at their beginning and end, and retried with backoff.
+//! Outages of the engine, reported at their beginning and end.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use fairlane_engine::EngineError;
-use tokio_util::sync::CancellationToken;
 
 use crate::events::{Event, Hooks};
 use crate::pool::TARGET;
 
-/// The first delay of the backoff; doubled each time.
-const DELAY_MIN: Duration = Duration::from_millis(50);
-/// The longest delay of the backoff.
-const DELAY_MAX: Duration = Duration::from_secs(2);
 /// How often a continuing outage is reported again.
 const REMINDER_INTERVAL: Duration = Duration::from_secs(30);
 
@@ -81,33 +76,5 @@ impl Outage {
 
     fn since(&self) -> std::sync::MutexGuard<'_, Option<Since>> {
         self.since.lock().expect("nothing panics while it holds the outage")
-    }
-}
-
-/// Exponential backoff with jitter between retries.
-#[derive(Default)]
-pub(crate) struct Backoff {
-    failures: u32,
-}
-
-impl Backoff {
-    pub fn reset(&mut self) {
-        self.failures = 0;
-    }
-
-    /// The length of the next delay.
-    pub fn next_delay(&mut self) -> Duration {
-        let longest = DELAY_MIN.saturating_mul(1 << self.failures.min(10)).min(DELAY_MAX);
-        self.failures += 1;
-        longest.mul_f64(0.5 + fastrand::f64() / 2.0)
-    }
-
-    /// Sleeps for the next delay; false if `end` was cancelled meanwhile.
-    pub async fn sleep(&mut self, end: &CancellationToken) -> bool {
-        let delay = self.next_delay();
-        tokio::select! {
-            _ = end.cancelled() => false,
-            _ = tokio::time::sleep(delay) => true,
-        }
     }
 }

@@ -12,12 +12,11 @@ use std::time::{Duration, Instant};
 use fairlane_core::limits::SETTLE_JOBS_MAX;
 use fairlane_core::queue::{self, JobRef, Settle, Settlement, Verdict};
 use fairlane_core::{Fence, TypeId};
-use fairlane_engine::EngineError;
+use fairlane_engine::{Backoff, EngineError};
 use tokio::sync::mpsc;
 
 use super::active_jobs::LeaseEnd;
 use super::gather::gather;
-use super::outage::Backoff;
 use super::{Shared, TARGET};
 use crate::events::Event;
 use crate::outcome::Outcome;
@@ -195,7 +194,7 @@ async fn settle(shared: &Shared, batch: Vec<Ending>, deferred: &mut Vec<Deferred
 /// Reports a dropped result: its job runs again after its lease expires.
 pub(super) fn report_dropped(shared: &Shared, ending: Ending, error: &str) {
     let Ending { job, type_id, outcome, .. } = ending;
-    tracing::error!(target: TARGET, ?job, error, "a result is dropped; the job runs again after its lease expires");
+    tracing::error!(target: TARGET, group = %job.group, job = %job.id, error, "a result is dropped; the job runs again after its lease expires");
     shared.hooks.emit(|| Event::Unsettled { job, type_id, outcome, error: error.to_owned() });
 }
 
@@ -233,7 +232,7 @@ async fn submit_until_reply(shared: &Shared, batch: &[Ending]) -> BatchReply {
             return BatchReply::Refused(error);
         }
         shared.outage.failed("settling jobs", &error);
-        if !backoff.sleep(&shared.stopped).await {
+        if shared.stopped.run_until_cancelled(backoff.sleep()).await.is_none() {
             return BatchReply::Stopped;
         }
     }
@@ -261,10 +260,10 @@ fn report_settled(shared: &Shared, ending: Ending, verdict: Verdict) {
     let traceparent = trace.as_deref();
     match &outcome {
         Outcome::Failed(problem) => {
-            tracing::warn!(target: TARGET, ?job, %type_id, traceparent, %problem, "a job failed for good");
+            tracing::warn!(target: TARGET, group = %job.group, job = %job.id, r#type = %type_id, traceparent, %problem, "a job failed for good");
         }
         Outcome::Retry { problem, .. } => {
-            tracing::info!(target: TARGET, ?job, %type_id, traceparent, %problem, "a job failed and will be retried");
+            tracing::info!(target: TARGET, group = %job.group, job = %job.id, r#type = %type_id, traceparent, %problem, "a job failed and will be retried");
         }
         _ => {}
     }

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::support::*;
-use fairlane_conformance::servers::{RedisServer, ServerOptions};
 use fairlane_core::Command;
 use fairlane_core::kernel::Invalid;
 use fairlane_core::queue::{
     self, Discipline, JobState, ListJobs, Listing, QueueSet, Reclaim, SetQueue, Settings, Verdict,
 };
 use fairlane_engine::{Clock, EmbeddedEngine, Engine, EngineError, Hooks, layer};
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
 use fairlane_worker::*;
 use tokio::sync::Semaphore;
 

@@ -351,6 +351,14 @@ async fn a_job_of_a_type_without_a_processor_stays_and_is_reported() {
     })
     .await;
     assert_eq!(view(&engine, "a", "1").await.state, JobState::Pending);
+    enqueue(&engine, vec![job("a", "2", "another", "")]).await;
+    let reported = |event: &Event| match event {
+        Event::Unattended { types } => Some(types.len()),
+        _ => None,
+    };
+    until("the second type is reported", || events.any(|event| reported(event) == Some(2))).await;
+    let times = [1, 2].map(|types| events.count(|event| reported(event) == Some(types)));
+    assert_eq!(times, [1, 1], "each set of types is reported once");
     pool.stop().await;
 }
 

@@ -1,16 +1,14 @@
 //! Shared test support: engines to run on, jobs, and bounded waits.
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use fairlane_conformance::servers::{RedisServer, ServerOptions};
 use fairlane_core::queue::*;
-use fairlane_core::{BulkId, Cost, GroupId, JobId, Level, TypeId};
+use fairlane_core::{BulkId, GroupId, JobId, TypeId};
 use fairlane_engine::Engine;
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
+pub use fairlane_testkit::wait::{eventually, until};
 use fairlane_worker::{Event, RetryPolicy, WorkerSettings};
-
-/// Longest wait for a condition; only a failing test waits this long.
-pub const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs a test on the embedded engine and on Redis.
 pub async fn on_both_engines<F, Fut>(test: F)
@@ -58,16 +56,7 @@ pub fn bulk_ref(group: &str, id: &str) -> BulkRef {
 }
 
 pub fn job(group: &str, id: &str, type_name: &str, payload: &str) -> NewJob {
-    NewJob {
-        job: job_ref(group, id),
-        type_id: type_of(type_name),
-        level: Level::Normal,
-        cost: Cost::default(),
-        payload: payload.as_bytes().into(),
-        delay_ms: 0,
-        bulk: None,
-        trace: None,
-    }
+    NewJob::new(job_ref(group, id), type_of(type_name), payload.as_bytes().into())
 }
 
 pub async fn enqueue(engine: &Arc<dyn Engine>, jobs: Vec<NewJob>) {
@@ -89,18 +78,6 @@ pub async fn queue_view(engine: &Arc<dyn Engine>) -> QueueView {
     engine.call(InspectQueue).await.expect("the engine replies")
 }
 
-/// Repeats `check` until it succeeds, and returns its value; `Err` holds what it found instead.
-pub async fn eventually<T, W: std::fmt::Debug>(mut check: impl AsyncFnMut() -> Result<T, W>) -> T {
-    let started = Instant::now();
-    loop {
-        match check().await {
-            Ok(found) => return found,
-            Err(instead) => assert!(started.elapsed() < WAIT_LIMIT, "timed out: {instead:?}"),
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
 /// Waits until the job is in this state and returns it.
 pub async fn reaches(engine: &Arc<dyn Engine>, group: &str, id: &str, state: JobState) -> JobView {
     eventually(async || {
@@ -117,11 +94,6 @@ pub async fn drained(engine: &Arc<dyn Engine>) {
         if totals.backlog == 0 && totals.in_flight == 0 { Ok(()) } else { Err(totals) }
     })
     .await
-}
-
-/// Waits until a condition holds.
-pub async fn until(what: &str, condition: impl Fn() -> bool) {
-    eventually(async || if condition() { Ok(()) } else { Err(what) }).await
 }
 
 /// The work of a job that takes 2 ms.

@@ -2,17 +2,15 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use fairlane_core::Micros;
 use fairlane_core::limits::LIST_JOBS_MAX;
 use fairlane_core::queue::{JobLine, JobState, ListJobs, Listing};
-use fairlane_worker::Problem;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use crate::error::Error;
-use crate::retry_budget::{RetryBudget, RetryLoop};
-use crate::time::time_text;
+use crate::retry_budget::{RetryLoop, Waiting};
+use crate::views::{ErrorView, Time};
 
 use super::Bulk;
 
@@ -35,21 +33,14 @@ struct ExportLine {
     r#type: String,
     state: &'static str,
     attempts: u32,
-    created_at: String,
-    settled_at: Option<String>,
+    created_at: Time,
+    settled_at: Option<Time>,
     #[serde(skip_serializing_if = "Option::is_none")]
     result: Option<ResultValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
     result_base64: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<Failure>,
-}
-
-/// Why a job failed, with the keys of the HTTP interface.
-#[derive(Serialize)]
-struct Failure {
-    code: String,
-    reason: String,
+    error: Option<ErrorView>,
 }
 
 #[derive(Serialize)]
@@ -80,7 +71,7 @@ impl Bulk {
     pub async fn export(&self, mut writer: impl AsyncWrite + Unpin, filter: Filter) -> Result<u64, Error> {
         let mut exported = 0;
         let mut cursor = Some(0);
-        let mut retries = RetryLoop::new(RetryBudget::default(), None);
+        let mut retries = RetryLoop::new(Waiting::default());
         self.view().await?;
         while let Some(from) = cursor {
             let command = ListJobs {
@@ -115,24 +106,18 @@ impl Filter {
 }
 
 fn write_line(text: &mut Vec<u8>, job: &JobLine) -> Result<(), Error> {
-    let time = |at: Micros| time_text(at.as_millis());
-    let is_done = job.state == JobState::Completed;
-    let is_failed = job.state == JobState::Failed || !is_done && !job.note.is_empty();
-    let result = is_done && !job.note.is_empty();
+    let result = job.state == JobState::Completed && !job.note.is_empty();
     let text_of_note = std::str::from_utf8(&job.note);
     let line = ExportLine {
         id: job.job.id.to_string(),
         r#type: job.type_id.to_string(),
         state: job.state.as_str(),
         attempts: job.attempts,
-        created_at: time(job.created_at),
-        settled_at: job.settled_at.map(time),
+        created_at: Time(job.created_at),
+        settled_at: job.settled_at.map(Time),
         result: text_of_note.ok().filter(|_| result).map(result_value),
         result_base64: (result && text_of_note.is_err()).then(|| BASE64.encode(&job.note)),
-        error: is_failed.then(|| {
-            let Problem { code, message: reason } = Problem::from_bytes(&job.note);
-            Failure { code, reason }
-        }),
+        error: ErrorView::of(job.state, &job.note),
     };
     let unwritable = |error: serde_json::Error| Error::Unreadable {
         what: format!("the result of job {}", line.id),

@@ -1,20 +1,18 @@
 //! Streams jobs into a bulk action.
 //!
-//! Invariant: jobs arrive in the order they were pushed, at most one step of them is in memory, and
-//! a step is dropped only when it was acknowledged. So a push that was dropped half-way, or a
+//! Invariant: jobs arrive in the order they were pushed, and a push that was dropped half-way, or a
 //! process that was killed, is repaired by pushing the same source again: existing jobs are counted
 //! as such and not added twice. An existing job that differs is an error: another source is not
 //! mistaken for the same one.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use fairlane_core::limits::{ENQUEUE_BYTES_MAX, ENQUEUE_JOBS_MAX};
 use fairlane_core::queue::{BulkView, Difference, JobReceipt, NewJob, SealBulk};
 
 use crate::error::Error;
 use crate::job::Job;
-use crate::retry_budget::{Backpressure, OnBackpressure, RetryBudget, RetryLoop, enqueue_step, step_length};
+use crate::retry_budget::{Backpressure, RetryBudget};
+use crate::sender::JobSender;
 
 use super::Bulk;
 
@@ -38,13 +36,8 @@ use super::Bulk;
 #[must_use = "jobs are buffered; end with `finish` or `seal`"]
 pub struct Ingest {
     bulk: Bulk,
-    budget: RetryBudget,
-    on_backpressure: Option<OnBackpressure>,
-    /// Jobs without a receipt yet; more than one step only if the caller ignores errors.
-    step: Vec<NewJob>,
-    /// For each of these jobs, the position that its id was derived from, if it was given none.
-    positions: Vec<Option<u64>>,
-    step_bytes: usize,
+    /// Each job with the position that its id was derived from, if it was given none.
+    sender: JobSender<Option<u64>>,
     /// The position of the job pushed last, counted from 1.
     position: u64,
     counts: Ingested,
@@ -63,26 +56,18 @@ pub struct Ingested {
 
 impl Ingest {
     pub(super) fn new(bulk: Bulk) -> Self {
-        Self {
-            bulk,
-            budget: RetryBudget::default(),
-            on_backpressure: None,
-            step: Vec::new(),
-            positions: Vec::new(),
-            step_bytes: 0,
-            position: 0,
-            counts: Ingested::default(),
-        }
+        let sender = JobSender::new(bulk.engine.clone());
+        Self { bulk, sender, position: 0, counts: Ingested::default() }
     }
 
     /// Sets how long to retry when the queue is full or does not reply.
     pub fn retry_budget(self, budget: RetryBudget) -> Self {
-        Self { budget, ..self }
+        Self { sender: self.sender.retry_budget(budget), ..self }
     }
 
     /// Sets a callback that is called each time the stream has to wait.
     pub fn on_backpressure(self, callback: impl Fn(&Backpressure) + Send + Sync + 'static) -> Self {
-        Self { on_backpressure: Some(Arc::new(callback)), ..self }
+        Self { sender: self.sender.on_backpressure(callback), ..self }
     }
 
     /// Counts the first `jobs` of the source as existing; they are not to be pushed.
@@ -108,18 +93,14 @@ impl Ingest {
         if new.job.group != self.bulk.name.group {
             return Err(Error::OtherGroup { group: new.job.group, bulk: self.bulk.name.clone() });
         }
-        self.step_bytes += new.payload.len();
-        self.step.push(new);
-        self.positions.push(unnamed);
-        if self.step.len() > ENQUEUE_JOBS_MAX || self.step_bytes > ENQUEUE_BYTES_MAX {
-            self.send_all_but(1).await?;
-        }
-        Ok(())
+        let sent = self.sender.push(unnamed, new).await;
+        self.count_sent(sent)
     }
 
     /// Sends the buffered jobs.
     pub async fn flush(&mut self) -> Result<(), Error> {
-        self.send_all_but(0).await
+        let sent = self.sender.flush().await;
+        self.count_sent(sent)
     }
 
     /// Sends the buffered jobs, and returns the counts.
@@ -132,15 +113,12 @@ impl Ingest {
     /// retry budget.
     pub async fn seal(mut self) -> Result<(Ingested, BulkView), Error> {
         self.flush().await?;
-        let (bulk, expected) = (self.bulk.name.clone(), Some(self.counts.jobs));
-        let mut retries = RetryLoop::new(self.budget, self.on_backpressure.clone());
-        loop {
-            let command = SealBulk { bulk: bulk.clone(), expected };
-            let reply = self.bulk.engine.call(command).await;
-            if let Some(sealed) = retries.reply_or_wait(reply).await? {
-                return Ok((self.counts, self.bulk.sealed(sealed, expected)?));
-            }
-        }
+        let (bulk, expected) = (&self.bulk, Some(self.counts.jobs));
+        let sealed = self.sender.retrying(|| async move {
+            let sealed = bulk.engine.call(SealBulk { bulk: bulk.name.clone(), expected }).await?;
+            bulk.sealed(sealed, expected)
+        });
+        Ok((self.counts, sealed.await?))
     }
 
     /// The counts so far; buffered jobs do not count.
@@ -148,23 +126,11 @@ impl Ingest {
         self.counts
     }
 
-    /// Sends all buffered jobs but `kept`. Jobs leave the buffer only when they are acknowledged,
-    /// so this future may be dropped half-way.
-    async fn send_all_but(&mut self, kept: usize) -> Result<(), Error> {
-        while self.step.len() > kept {
-            let jobs = step_length(&self.step[..self.step.len() - kept]);
-            let mut retries = RetryLoop::new(self.budget, self.on_backpressure.clone());
-            let receipts = enqueue_step(&*self.bulk.engine, &self.step[..jobs], &mut retries).await?.receipts;
-            let acknowledged: Vec<_> = self.step.drain(..jobs).zip(self.positions.drain(..jobs)).collect();
-            self.step_bytes = self.step.iter().map(|new| new.payload.len()).sum();
-            let counted: Vec<_> = acknowledged
-                .into_iter()
-                .zip(receipts)
-                .map(|((new, position), receipt)| self.count(new, position, receipt))
-                .collect();
-            counted.into_iter().collect::<Result<(), Error>>()?;
-        }
-        Ok(())
+    /// Counts the jobs that have receipts; the first error of the send or of a job.
+    fn count_sent(&mut self, sent: Result<(), Error>) -> Result<(), Error> {
+        let taken = self.sender.take_sent().into_iter();
+        let counted: Vec<_> = taken.map(|job| self.count(job.new, job.tag, job.receipt)).collect();
+        sent.and(counted.into_iter().collect())
     }
 
     fn count(&mut self, new: NewJob, position: Option<u64>, receipt: JobReceipt) -> Result<(), Error> {

@@ -1,34 +1,16 @@
 //! Callbacks, from opening a bulk action to the request at the receiver.
 
 use fairlane::{AddressRule, CallbackSettings, Context, Fairlane};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
+use fairlane_testkit::receiver::{ReceivedRequest, Receiver};
+use fairlane_testkit::wait::until;
 
 const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
-/// Accepts one request, responds 204, and returns its headers and body.
-async fn receive(listener: TcpListener) -> (String, Vec<u8>) {
-    let (mut stream, _) = listener.accept().await.unwrap();
-    let mut received = Vec::new();
-    loop {
-        stream.read_buf(&mut received).await.unwrap();
-        let text = String::from_utf8_lossy(&received).to_lowercase();
-        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
-        let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
-        if body.len() >= length.parse().unwrap() {
-            break;
-        }
-    }
-    stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.unwrap();
-    let end = received.windows(4).position(|window| window == b"\r\n\r\n").unwrap();
-    (String::from_utf8(received[..end].to_vec()).unwrap(), received[end + 4..].to_vec())
-}
-
 #[tokio::test]
 async fn a_receiver_is_called_when_a_bulk_action_has_ended() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/done", listener.local_addr().unwrap());
+    let receiver = Receiver::responding("HTTP/1.1 204 No Content\r\n\r\n");
+    let url = receiver.url("/done");
     let fairlane = Fairlane::open("memory:").await.unwrap();
     let mut settings = CallbackSettings::new(vec![SECRET.parse().unwrap()]);
     settings.addresses = AddressRule { allow_private: true, ..AddressRule::default() };
@@ -40,7 +22,8 @@ async fn a_receiver_is_called_when_a_bulk_action_has_ended() {
         ingest.push(bulk.job("mail", &number)).await.unwrap();
     }
     ingest.seal().await.unwrap();
-    let (head, body) = receive(listener).await;
+    until("the callback arrives", || !receiver.requests().is_empty()).await;
+    let ReceivedRequest { head, body } = receiver.requests().remove(0);
     assert!(head.contains("webhook-id: bulk_") && head.contains("webhook-signature: v1,"), "{head}");
     let traced = head.lines().find_map(|line| line.strip_prefix("traceparent: ")).unwrap();
     assert!(traced.starts_with(&TRACE[..36]) && traced.ends_with("-01") && traced != TRACE, "{traced}");

@@ -46,7 +46,7 @@ async fn filters_narrow_the_list() {
 async fn selected_jobs_are_requeued_on_every_page() {
     let fairlane = graveyard().await;
     let counts = fairlane.dead().code("frequent").requeue().await.unwrap();
-    assert_eq!((counts.requeued, counts.full, counts.gone), (600, 0, 0));
+    assert_eq!((counts.requeued, counts.full, counts.not_dead, counts.unknown), (600, 0, 0, 0));
     let totals = fairlane.queue_view().await.unwrap();
     assert_eq!((totals.failed, totals.backlog), (110, 600));
 }
@@ -78,7 +78,7 @@ async fn jobs_without_room_in_the_queue_stay_dead() {
 async fn selected_jobs_are_discarded_on_every_page() {
     let fairlane = graveyard().await;
     let counts = fairlane.dead().group("customer-7").discard().await.unwrap();
-    assert_eq!((counts.discarded, counts.gone), (700, 0));
+    assert_eq!((counts.discarded, counts.not_dead, counts.unknown), (700, 0, 0));
     let left = fairlane.dead().list(100).await.unwrap();
     assert!(left.len() == 10 && left.iter().all(|line| line.state == JobState::Failed));
 }

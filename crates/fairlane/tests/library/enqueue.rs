@@ -4,7 +4,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fairlane::{
-    Context, Difference, Error, Fairlane, Job, JobReceipt, JobState, Level, Refusal, RetryBudget, Settings,
+    Context, Difference, Error, Fairlane, Job, JobReceipt, JobState, Level, Outcome, Refusal, RetryBudget,
+    Settings,
 };
 
 use super::lossy::Lossy;
@@ -50,6 +51,29 @@ async fn a_receipt_has_the_backlog_of_its_group() {
     assert_eq!(backlogs(receipts), [1, 2, 1, 2]);
     let receipts = fairlane.enqueue_with_retry([job("b"), job("c")], RetryBudget::NONE).await.unwrap();
     assert_eq!(backlogs(receipts), [2, 3]);
+}
+
+#[tokio::test]
+async fn the_result_of_a_job_is_parsed_and_its_absence_is_explained() {
+    let fairlane = Fairlane::open("memory:").await.unwrap();
+    let enqueued = ["length", "nothing", "failure"].map(|name| Job::new("g", name, &"hello").id(name));
+    fairlane.enqueue_all(enqueued).await.unwrap();
+    let worker = fairlane.worker().process("nothing", |_: String, _| async {});
+    let worker =
+        worker.process("length", |text: String, _: Context| async move { Outcome::done(&text.len()) });
+    let failure = |_: String, _: Context| async { Outcome::failed("address", "no such address") };
+    let pool = worker.process("failure", failure).start().unwrap();
+    assert_eq!(fairlane.job("g", "length").result::<usize>().await.unwrap(), 5);
+    fairlane.job("g", "nothing").result::<()>().await.unwrap();
+    for (id, words) in [
+        ("length", "its result has another form: invalid type: integer"),
+        ("failure", "it failed: address: no such address"),
+        ("missing", "it does not exist"),
+    ] {
+        let error = fairlane.job("g", id).result::<String>().await.unwrap_err();
+        assert!(matches!(error, Error::NoResult { .. }) && error.to_string().contains(words), "{error}");
+    }
+    pool.stop().await;
 }
 
 #[tokio::test]

@@ -3,15 +3,15 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use fairlane_conformance::servers::{RedisServer, ServerOptions};
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
 
 /// Each example, and what it prints in the end.
 const EXAMPLES: [(&str, &str); 5] = [
-    ("enqueue_and_work", "COMPLETED: \"sent\""),
-    ("bulk_action", "COMPLETED: 1000 of 1000 done"),
+    ("enqueue_and_work", "the result: sent"),
+    ("bulk_action", "completed: 1000 of 1000 done"),
     ("rate_limited_downstream", "50 jobs with 55 calls"),
-    ("retries_and_dead_jobs", "COMPLETED"),
-    ("middleware_and_events", "customer-0: FAILED"),
+    ("retries_and_dead_jobs", "completed"),
+    ("middleware_and_events", "customer-0: dead"),
 ];
 
 /// Examples are built beside the tests.

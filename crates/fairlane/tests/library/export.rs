@@ -37,7 +37,7 @@ async fn each_job_is_a_line_with_its_result_or_its_error() {
     let all = lines(&bulk, Filter::All).await;
     let [bytes, empty, with_json, text, wrong] = &all[..] else { panic!("{all:?}") };
     assert_eq!((&with_json["id"], &with_json["type"]), (&json!("json"), &json!("mail")));
-    assert_eq!((&with_json["state"], &with_json["attempts"]), (&json!("COMPLETED"), &json!(1)));
+    assert_eq!((&with_json["state"], &with_json["attempts"]), (&json!("completed"), &json!(1)));
     assert_eq!(with_json["result"], json!({"sent": 1.5}));
     for time in ["created_at", "settled_at"] {
         fairlane::parse_time(with_json[time].as_str().unwrap()).unwrap();
@@ -46,7 +46,7 @@ async fn each_job_is_a_line_with_its_result_or_its_error() {
     assert_eq!((bytes["result_base64"].as_str(), bytes.get("result")), (Some("/wBh"), None));
     assert!(empty.get("result").is_none() && empty.get("error").is_none());
     assert_eq!(wrong["error"], json!({"code": "address", "reason": "no such address"}));
-    assert_eq!(wrong["state"], json!("FAILED"));
+    assert_eq!(wrong["state"], json!("dead"));
 
     assert_eq!(lines(&bulk, Filter::Failed).await, std::slice::from_ref(wrong));
     assert_eq!(lines(&bulk, Filter::Succeeded).await.len(), 4);

@@ -16,10 +16,12 @@ const FREES_POLLED_MAX: usize = 600;
 const FREES_POLL: std::time::Duration = std::time::Duration::from_millis(50);
 
 /// Commands that scripts do not call: they come from clients, or from this measurement.
-const NOT_CALLED_BY_SCRIPTS: [&str; 16] = [
-    "evalsha", "eval", "script", "info", "latency", "config", "ping", "hello", "client", "select", "auth",
-    "command", "scan", "blpop", "role", "cluster",
+const NOT_CALLED_BY_SCRIPTS: [&str; 18] = [
+    "fcall", "evalsha", "eval", "function", "script", "info", "latency", "config", "ping", "hello", "client",
+    "select", "auth", "command", "scan", "blpop", "role", "cluster",
 ];
+/// Commands that run a function or a script.
+const SCRIPT_COMMANDS: [&str; 3] = ["fcall", "evalsha", "eval"];
 /// Commands of the plain list, which has no script.
 const LIST_COMMANDS: [&str; 2] = ["lpush", "rpop"];
 
@@ -66,7 +68,7 @@ impl Server {
         let cpu: String = redis::cmd("INFO").arg("cpu").query_async(&mut connection).await?;
         let stats: String = redis::cmd("INFO").arg("commandstats").query_async(&mut connection).await?;
         let mut latency = redis::cmd("LATENCY");
-        latency.arg("HISTOGRAM").arg("evalsha");
+        latency.arg("HISTOGRAM").arg(&SCRIPT_COMMANDS);
         let times: Value = latency.query_async(&mut connection).await?;
         Ok(Reading::parse(&cpu, &stats, ScriptTimes::parse(times).unwrap_or_default()))
     }
@@ -91,7 +93,7 @@ impl Reading {
         let cpu_us = cpu_s.into_iter().filter_map(|name| field(cpu, name)).sum::<f64>() * 1e6;
         let mut reading = Self { script_us: 0, list_us: 0, calls: 0, cpu_us, script_times };
         for (command, calls, us) in stats.lines().filter_map(command_stat) {
-            if matches!(command, "evalsha" | "eval") {
+            if SCRIPT_COMMANDS.contains(&command) {
                 reading.script_us += us;
             }
             if LIST_COMMANDS.contains(&command) {
@@ -117,10 +119,15 @@ impl Reading {
 }
 
 impl ScriptTimes {
-    /// Parses the server's reply: pairs of a bucket's upper end and the cumulative number of calls.
+    /// Parses the server's reply: by command, pairs of a bucket's upper end and the cumulative number
+    /// of calls.
     fn parse(reply: Value) -> Option<Self> {
         let by_command = BTreeMap::<String, BTreeMap<String, Value>>::from_redis_value(reply).ok()?;
-        let buckets = by_command.get("evalsha")?.get("histogram_usec")?.clone();
+        let times = by_command.into_values().filter_map(|mut command| command.remove("histogram_usec"));
+        Some(times.filter_map(Self::of_command).fold(Self::default(), |sum, times| sum.merge(&times)))
+    }
+
+    fn of_command(buckets: Value) -> Option<Self> {
         let up_to = BTreeMap::<u64, u64>::from_redis_value(buckets).ok()?;
         let mut before = 0;
         let counts = up_to.into_iter().map(|(us, calls)| {
@@ -180,6 +187,8 @@ mod tests {
 
     const STATS: &str = "# Commandstats\r\n\
         cmdstat_evalsha:calls=2,usec=500,usec_per_call=250.00,rejected_calls=0,failed_calls=0\r\n\
+        cmdstat_fcall:calls=2,usec=100,usec_per_call=50.00,rejected_calls=0,failed_calls=0\r\n\
+        cmdstat_function|load:calls=1,usec=9,usec_per_call=9.00,rejected_calls=0,failed_calls=0\r\n\
         cmdstat_script|load:calls=1,usec=9,usec_per_call=9.00,rejected_calls=0,failed_calls=0\r\n\
         cmdstat_rpush:calls=3,usec=4,usec_per_call=1.33,rejected_calls=0,failed_calls=0\r\n\
         cmdstat_lpush:calls=5,usec=7,usec_per_call=1.40,rejected_calls=0,failed_calls=0\r\n";
@@ -188,7 +197,7 @@ mod tests {
     fn scripts_and_their_commands_are_counted_separately() {
         let cpu = "used_cpu_user_main_thread:1.5\r\nused_cpu_sys_main_thread:0.5\r\n";
         let reading = Reading::parse(cpu, STATS, ScriptTimes::default());
-        assert_eq!((reading.script_us, reading.list_us, reading.calls), (500, 7, 8));
+        assert_eq!((reading.script_us, reading.list_us, reading.calls), (600, 7, 8));
         assert!((reading.cpu_us - 2e6).abs() < 1.0);
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fairlane_core::queue::{JobRef, NewJob};
-use fairlane_core::{Cost, GroupId, JobId, Level, TypeId};
+use fairlane_core::{GroupId, JobId, TypeId};
 
 /// Bytes of each payload.
 pub const PAYLOAD_BYTES: usize = 200;
@@ -45,16 +45,11 @@ impl Workload {
 
     fn job(&self, group: &GroupId) -> NewJob {
         let id = format!("{:016x}", self.next.fetch_add(1, Ordering::Relaxed));
-        NewJob {
-            job: JobRef { group: group.clone(), id: JobId::new(id).expect("a number makes a name") },
-            type_id: self.type_id.clone(),
-            level: Level::default(),
-            cost: Cost::default(),
-            payload: self.payload.clone(),
-            delay_ms: 0,
-            bulk: None,
-            trace: None,
-        }
+        NewJob::new(
+            JobRef { group: group.clone(), id: JobId::new(id).expect("a number makes a name") },
+            self.type_id.clone(),
+            self.payload.clone(),
+        )
     }
 }
 

@@ -1,5 +1,6 @@
 //! `fairlane bulk load`: streams a file of jobs into a bulk action.
 //!
+//! - `load/check.rs`: checks the lines before anything is opened.
 //! - `load/beginning.rs`: reads the first line and opens the bulk action, or rejects the input.
 //! - `load/ending.rs`: the message of a load that fails or is interrupted.
 //!
@@ -8,6 +9,7 @@
 //! again.
 
 mod beginning;
+mod check;
 mod ending;
 
 use std::path::{Path, PathBuf};
@@ -39,11 +41,12 @@ Examples:
 Each line is a job:
   {\"id\": \"order-42\", \"type\": \"mail\", \"payload\": {\"to\": \"ada@example.com\"}}
 
-With --type, only payload is required. Optional keys: level, cost, delay_ms, run_at and trace. A \
-job without an id gets one from its position in the file. Loading is idempotent: after a failure or \
+With --type, every key is optional; the default payload is null. Other keys: level, cost, delay_ms, \
+run_at and trace. A job without an id gets one from its position in the file. Loading is idempotent: after a failure or \
 Ctrl-C, run the same command again. Lines without ids are identified by their position: correct a \
 line, but never remove one. Another file for the same bulk action needs ids or --append. While the \
-queue is full, load waits. At the end it seals the bulk action with the number of jobs in the file.
+queue is full, load waits. All lines of a file, and the first 1,000 lines of standard input, are \
+checked before anything is loaded. At the end it seals the bulk action with the number of jobs in the file.
 Exit codes: 0 loaded; 1 failure; 2 bad input, with the line number; 130 interrupted by Ctrl-C.";
 
 /// The source of the lines.
@@ -111,7 +114,8 @@ pub struct Arguments {
 #[derive(Serialize)]
 struct LoadSummary {
     group: String,
-    bulk: String,
+    /// The id of the bulk action.
+    id: String,
     /// Jobs in the file, including skipped ones.
     jobs: u64,
     created: u64,
@@ -125,10 +129,14 @@ struct LoadSummary {
 
 /// Loads the file and seals the bulk action.
 pub async fn run(arguments: Arguments) -> Result<(), Failure> {
-    let (source, size) = open_source(&arguments.file).await?;
-    let mut reader = reader(source, &arguments);
-    let begun = tokio::select! {
-        begun = begin(&mut reader, &arguments) => begun?,
+    let begin = async {
+        let (source, size) = check::checked_source(&arguments).await?;
+        let mut reader = reader(source, &arguments);
+        let begun = begin(&mut reader, &arguments).await?;
+        Ok::<_, Failure>((reader, size, begun))
+    };
+    let (mut reader, size, begun) = tokio::select! {
+        begun = begin => begun?,
         _ = tokio::signal::ctrl_c() => return Err(Failure::Stopped("nothing was loaded".to_owned())),
     };
     let template = if size.is_some() { BAR_WITH_LENGTH } else { BAR_WITHOUT_LENGTH };
@@ -151,7 +159,7 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     }
     let summary = LoadSummary {
         group: arguments.group,
-        bulk: arguments.bulk,
+        id: arguments.bulk,
         jobs: counts.jobs - begun.behind,
         created: counts.created,
         existing: counts.existing,
@@ -240,13 +248,13 @@ fn with_option_names(error: Error) -> Error {
 
 impl LoadSummary {
     fn text(&self) -> String {
-        let Self { bulk, jobs, created, existing, .. } = self;
+        let Self { id, jobs, created, existing, .. } = self;
         let mut counts = format!("{} new, {} existing", thousands(*created), thousands(*existing));
         if self.empty_lines > 0 {
             counts += &format!(", {} skipped", counted(self.empty_lines, "empty line"));
         }
         let end = if self.sealed { "sealed" } else { "left open" };
         let seconds = self.elapsed_ms as f64 / 1000.0;
-        format!("{bulk}: {} ({counts}), {end}, in {seconds:.1} s", counted(*jobs, "job"))
+        format!("{id}: {} ({counts}), {end}, in {seconds:.1} s", counted(*jobs, "job"))
     }
 }

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use fairlane_core::GroupId;
+use fairlane::{GroupId, TypeId, TypeView};
 
 use crate::limit::rate_now_text;
-use crate::overview::{GroupOverview, Overview, TypeOverview};
+use crate::overview::{GroupOverview, Overview, ms_since};
 use crate::tables::{ago, counted, shortened, thousands};
 
 /// Refreshes that the throughput line covers.
@@ -46,7 +46,7 @@ pub struct Frame {
 impl Frame {
     /// The frame of a first snapshot.
     pub fn new(title: String, first: Overview) -> Self {
-        let throughput = vec![first.answers()];
+        let throughput = vec![first.state.answers_last_second()];
         Self { title, now: first, done: HashMap::new(), seconds: 0.0, throughput, problem: None }
     }
 
@@ -62,7 +62,7 @@ impl Frame {
             (line.group.clone(), line.done - before.unwrap_or(line.done))
         };
         self.done = overview.groups.iter().map(done).collect();
-        self.throughput.push(overview.answers());
+        self.throughput.push(overview.state.answers_last_second());
         let surplus = self.throughput.len().saturating_sub(HISTORY);
         self.throughput.drain(..surplus);
         self.problem = None;
@@ -90,16 +90,16 @@ impl Frame {
     }
 
     fn head(&self, size: Size, paint: Paint) -> Vec<String> {
-        let queue = &self.now.queue;
+        let queue = &self.now.state.queue;
         let counts = format!(
-            "{} waiting ({} not due)  {} running  {}  {} dead",
+            "backlog {} ({} waiting)  {} in flight  {}  {} dead",
             thousands(queue.backlog),
             thousands(queue.waiting),
             thousands(queue.in_flight),
             counted(queue.active_groups, "group"),
             thousands(queue.failed)
         );
-        let rate = format!("{} jobs/s  ", thousands(self.now.answers()));
+        let rate = format!("{} jobs/s  ", thousands(self.now.state.answers_last_second()));
         let bars = sparkline(&self.throughput, size.width.saturating_sub(rate.chars().count()));
         let title = shortened(&format!("fairlane top  {}  (q quits)", self.title), size.width);
         vec![
@@ -111,25 +111,24 @@ impl Frame {
     }
 
     fn types(&self, size: Size, room: usize, paint: Paint) -> Vec<String> {
-        if self.now.types.is_empty() || room < 3 {
+        if self.now.state.types.is_empty() || room < 3 {
             return Vec::new();
         }
-        let columns = ["running", "answered/s", "rate", "requested"];
-        let widths = [8, 11, 10, 11];
-        let row = |one: &TypeOverview| {
-            let view = &one.view;
+        let columns = ["in flight", "answered/s", "rate", "requested"];
+        let widths = [10, 11, 10, 11];
+        let row = |(name, view): &(TypeId, TypeView)| {
             let rate = match (view.settings.paused, view.rate_milli) {
                 (true, _) => "paused".to_owned(),
                 (_, Some(milli)) => rate_now_text(milli, view.settings.rate),
                 (_, None) => "–".to_owned(),
             };
-            let asked = one.asked_ms_ago.map_or("never".to_owned(), ago);
+            let asked = view.asked_at.map_or("never".to_owned(), |at| ago(ms_since(at)));
             let cells = [thousands(view.in_flight), thousands(view.answers), rate, asked];
-            line(&one.type_id.to_string(), &cells, &widths, size.width)
+            line(&name.to_string(), &cells, &widths, size.width)
         };
         let mut lines = vec![paint.with(DIM, line("type", &columns.map(str::to_owned), &widths, size.width))];
         let shown = room - 2;
-        lines.extend(self.now.types.iter().take(shown).map(row));
+        lines.extend(self.now.state.types.iter().take(shown).map(row));
         lines.push(String::new());
         lines
     }
@@ -138,9 +137,9 @@ impl Frame {
         if room < 2 {
             return Vec::new();
         }
-        let columns = ["backlog", "running", "share", "rate/s", "congestion"];
-        let widths = [12, 8, 7, 9, 11];
-        let heading = line("customer", &columns.map(str::to_owned), &widths, size.width);
+        let columns = ["backlog", "in flight", "share", "rate/s", "congestion"];
+        let widths = [12, 10, 7, 9, 11];
+        let heading = line("group", &columns.map(str::to_owned), &widths, size.width);
         let mut lines = vec![paint.with(DIM, heading)];
         let all: u64 = self.done.values().sum();
         for one in self.now.groups.iter().take(room - 1) {
@@ -168,7 +167,7 @@ impl Frame {
 
     fn warnings(&self, size: Size, paint: Paint) -> Vec<String> {
         let problem = self.problem.iter().map(|problem| (RED, problem.clone()));
-        let warnings = self.now.warnings.iter().map(|warning| (YELLOW, format!("warning: {warning}")));
+        let warnings = self.now.state.warnings.iter().map(|warning| (YELLOW, format!("warning: {warning}")));
         let lines = problem.chain(warnings).take(3);
         lines.map(|(colour, text)| paint.with(colour, shortened(&text, size.width))).collect()
     }
@@ -259,7 +258,7 @@ mod tests {
             assert!(!text.contains('\x1b'));
         }
         let text = frame.text(Size { width: 80, height: 24 }, false);
-        let first = text.lines().position(|line| line.starts_with("customer")).unwrap() + 1;
+        let first = text.lines().position(|line| line.starts_with("group ")).unwrap() + 1;
         let largest = &frame.now.groups[0].line;
         let line = text.lines().nth(first).unwrap();
         assert!(line.contains(&thousands(largest.backlog)), "{text}");

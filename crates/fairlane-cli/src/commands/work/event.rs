@@ -35,7 +35,7 @@ pub enum WorkEvent {
         r#type: String,
         outcome: &'static str,
         code: String,
-        message: String,
+        reason: String,
         job: String,
         /// Whether the job is dead now.
         dead: bool,
@@ -226,11 +226,11 @@ impl fmt::Display for WorkEvent {
             }
             Self::Serving { address, engine, keys, types } => serving(f, address, engine, keys, types),
             Self::EngineWarning { warning } => write!(f, "warning: {warning}"),
-            Self::Problem { r#type, outcome, code, message, job, dead, more } => {
-                let (code, message) = (escape::line(code), escape::line(message));
+            Self::Problem { r#type, outcome, code, reason, job, dead, more } => {
+                let (code, reason) = (escape::line(code), escape::line(reason));
                 match dead {
-                    true => write!(f, "{type}: {job} is dead ({outcome}): {code}: {message}")?,
-                    false => write!(f, "{type}: {outcome} of {job}: {code}: {message}")?,
+                    true => write!(f, "{type}: {job} is dead ({outcome}): {code}: {reason}")?,
+                    false => write!(f, "{type}: {outcome} of {job}: {code}: {reason}")?,
                 }
                 and_more(f, *more)
             }
@@ -302,6 +302,7 @@ fn serving(
         ServerAccess::Loopback { create } => {
             writeln!(f, "  no keys   only this machine can reach the server; create a key with")?;
             writeln!(f, "            {create}")?;
+            writeln!(f, "            From the first key on, every client needs one.")?;
         }
     }
     if !types.is_empty() {

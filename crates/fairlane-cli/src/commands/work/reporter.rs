@@ -291,7 +291,7 @@ impl ReporterState {
         let kind = if dead { format!("dead {}", problem.code) } else { problem.code.clone() };
         let Some(more) = self.throttled(&r#type, kind) else { return };
         let (code, message) = (problem.code.clone(), problem.message.clone());
-        self.report(WorkEvent::Problem { r#type, outcome, code, message, job, dead, more });
+        self.report(WorkEvent::Problem { r#type, outcome, code, reason: message, job, dead, more });
     }
 
     fn report_throttled(&self, r#type: String, job: String, retry_after: Option<Duration>) {

@@ -1,26 +1,29 @@
-//! Connects a worker to its store: waits for it, and applies the settings of the file, also after
-//! an outage.
+//! Connects a worker to its store: waits for it, and applies the settings of the file, also to a
+//! store that has lost them in an outage.
 //!
-//! Invariant: the same settings are written each time, so writing them again is idempotent.
+//! At startup the file wins, and a message names a stored rate that it replaces. After an outage a
+//! rate that an operator has stored wins. A type without a stored rate gets the file's, because a
+//! store that has lost its settings looks the same.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fairlane::rate_text;
-use fairlane_core::queue::{InspectQueue, InspectType, QueueSet, SetQueue, SetType, TypePatch, TypeSet};
+use fairlane_core::queue::{
+    InspectQueue, InspectType, QueueSet, SetQueue, SetType, TypePatch, TypeSet, TypeSettings,
+};
 use fairlane_core::{Rate, TypeId};
 use fairlane_engine::embedded::disk::owner_of;
-use fairlane_engine::{Engine, EngineError, directory_of};
-use fairlane_worker::CALLBACK_TYPE;
+use fairlane_engine::{Backoff, Engine, EngineError, directory_of};
 
 use super::event::WorkEvent;
 use super::reporter::{Reporter, RetryLimits};
-use crate::config::Config;
+use crate::config::{Config, callback_type};
 use crate::failure::Failure;
+use crate::limit::limit_text;
 use crate::target::QueueTarget;
 
-/// The pause between two attempts to reach a store; an attempt itself takes some time.
-const RETRY_PAUSE: Duration = Duration::from_millis(500);
 /// How often an unreachable store is reported again.
 const REMINDER_PAUSE: Duration = Duration::from_secs(30);
 /// How often a busy worker reports its progress.
@@ -42,6 +45,18 @@ pub enum Purpose {
     Serve,
 }
 
+/// The rates of types in the store.
+type StoredRates = HashMap<TypeId, Option<Rate>>;
+
+/// What a running worker knows about stored rates.
+#[derive(Default)]
+struct KnownRates {
+    /// The rates as they were stored before an outage.
+    stored: StoredRates,
+    /// The stored rates that a warning has named.
+    warned: StoredRates,
+}
+
 /// Waits until the store responds, at most as long as `patience`, and applies the settings of the
 /// file.
 pub async fn reach(
@@ -52,7 +67,7 @@ pub async fn reach(
     reporter: &Reporter,
 ) -> Result<Arc<dyn Engine>, Failure> {
     let began = Instant::now();
-    let mut reported = None::<Instant>;
+    let (mut reported, mut backoff) = (None::<Instant>, Backoff::default());
     loop {
         let error = match connect(target, purpose, config, reporter).await {
             Ok(engine) => {
@@ -63,7 +78,8 @@ pub async fn reach(
             }
             Err(error) => error,
         };
-        let is_over = patience.is_some_and(|patience| began.elapsed() + RETRY_PAUSE > patience);
+        let delay = backoff.next_delay();
+        let is_over = patience.is_some_and(|patience| began.elapsed() + delay > patience);
         if is_over || !may_recover(target, patience, &error) {
             return Err(target.failure(error));
         }
@@ -72,7 +88,7 @@ pub async fn reach(
             let error = format!("{}: {error}", target.address());
             reporter.report(WorkEvent::EngineDown { doing: CONNECTING, error });
         }
-        tokio::time::sleep(RETRY_PAUSE).await;
+        tokio::time::sleep(delay).await;
     }
 }
 
@@ -100,49 +116,58 @@ async fn connect(
         );
         return Err(EngineError::Refused { reason }.into());
     }
-    apply_settings(&engine, config, reporter).await?;
-    reporter.set_retry_limits(retry_limits(&engine, config).await?);
+    apply_settings(&engine, config, None, reporter).await?;
+    reporter.set_retry_limits(stored_limits(&engine, config).await?.0);
     Ok(engine)
 }
 
 /// Never completes: reports the progress of the worker, and applies the settings again to a store
 /// that may have lost them in an outage.
 pub async fn keep(engine: &Arc<dyn Engine>, config: &Config, reporter: &Reporter) {
+    let mut known = KnownRates::default();
     let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + PROGRESS_PAUSE, PROGRESS_PAUSE);
     loop {
         tokio::select! {
             _ = ticks.tick() => reporter.report_progress(),
-            () = reporter.engine_back() => apply_settings_again(engine, config, reporter).await,
+            () = reporter.engine_back() => apply_settings_again(engine, config, &mut known, reporter).await,
         }
         // Another process may have changed the limits. If this fails, the known ones stay in use.
-        if let Ok(limits) = retry_limits(engine, config).await {
+        if let Ok((limits, rates)) = stored_limits(engine, config).await {
             reporter.set_retry_limits(limits);
+            known.stored = rates;
         }
     }
 }
 
-async fn apply_settings_again(engine: &Arc<dyn Engine>, config: &Config, reporter: &Reporter) {
-    while let Err(error) = apply_settings(engine, config, reporter).await {
+async fn apply_settings_again(
+    engine: &Arc<dyn Engine>,
+    config: &Config,
+    known: &mut KnownRates,
+    reporter: &Reporter,
+) {
+    let mut backoff = Backoff::default();
+    while let Err(error) = apply_settings(engine, config, Some(&mut *known), reporter).await {
         if !error.is_retryable() {
             return reporter.report_refusal(APPLYING_SETTINGS, error.to_string());
         }
-        tokio::time::sleep(RETRY_PAUSE).await;
+        backoff.sleep().await;
     }
 }
 
-/// Writes the settings of the queue and of its types to the store.
+/// Writes the settings of the queue and of its types to the store; `known` after an outage.
 async fn apply_settings(
     engine: &Arc<dyn Engine>,
     config: &Config,
+    mut known: Option<&mut KnownRates>,
     reporter: &Reporter,
 ) -> Result<(), EngineError> {
     set_queue(engine, config).await?;
     for one in &config.types {
-        set_type(engine, &one.type_id, one.rate, one.max_retry_count, reporter).await?;
+        let known = known.as_deref_mut();
+        set_type(engine, &one.type_id, one.rate, one.max_retry_count, known, reporter).await?;
     }
     if let Some(callbacks) = &config.callbacks {
-        let type_id = TypeId::new(CALLBACK_TYPE).expect("a plain word is a name");
-        set_type(engine, &type_id, None, Some(callbacks.max_retry_count), reporter).await?;
+        set_type(engine, &callback_type(), None, Some(callbacks.max_retry_count), None, reporter).await?;
     }
     Ok(())
 }
@@ -162,15 +187,38 @@ async fn set_type(
     type_id: &TypeId,
     rate: Option<Option<Rate>>,
     max_retry_count: Option<u32>,
+    known: Option<&mut KnownRates>,
     reporter: &Reporter,
 ) -> Result<(), EngineError> {
+    if rate.is_none() && max_retry_count.is_none() {
+        return Ok(());
+    }
+    let view = engine.call(InspectType { type_id: type_id.clone() }).await?;
+    let stored = view.map(|view| view.settings);
+    let differing = match (rate, &stored) {
+        (Some(of_file), Some(stored)) if stored.rate != of_file => Some((stored.rate, of_file)),
+        _ => None,
+    };
+    let is_kept = match (differing, known) {
+        (Some(rates), Some(known)) => known.keep(type_id, rates, reporter),
+        _ => false,
+    };
+    let rate = rate.filter(|_| !is_kept);
     // A change, even to what holds already, opens a type that a Retry-After has closed: a start is no reason to.
-    if rate.is_none() && max_retry_count.is_none() || is_set(engine, type_id, rate, max_retry_count).await? {
+    if stored.is_some_and(|stored| is_set(&stored, rate, max_retry_count)) {
         return Ok(());
     }
     let patch = TypePatch { rate, max_retry_count: max_retry_count.map(Some), ..TypePatch::default() };
     match engine.call(SetType { type_id: type_id.clone(), patch }).await {
-        Ok(TypeSet::Set(_)) => Ok(()),
+        Ok(TypeSet::Set(_)) => {
+            if let Some((Some(stored), of_file)) = differing.filter(|_| !is_kept) {
+                let (stored, of_file) = (rate_text(stored), limit_text(of_file.map(rate_text).as_ref()));
+                let warning =
+                    format!("the rate of {type_id} is now {of_file}, as in the file; it was {stored}");
+                reporter.report(WorkEvent::EngineWarning { warning });
+            }
+            Ok(())
+        }
         // A worker's key is not permitted to: the worker uses the settings of an admin.
         Err(EngineError::Refused { reason }) if engine.name() == "http" => {
             let warning = not_applied(type_id, rate, max_retry_count, &reason);
@@ -187,18 +235,34 @@ async fn set_type(
     }
 }
 
+impl KnownRates {
+    /// Whether the stored rate stays after an outage, although the file has another one. A type that
+    /// had a rate and now has none is taken for one of a store that has lost its settings.
+    fn keep(
+        &mut self,
+        type_id: &TypeId,
+        (stored, of_file): (Option<Rate>, Option<Rate>),
+        reporter: &Reporter,
+    ) -> bool {
+        if stored.is_none() && self.stored.get(type_id) != Some(&None) {
+            return false;
+        }
+        if self.warned.insert(type_id.clone(), stored) != Some(stored) {
+            let [stored, of_file] = [stored, of_file].map(|rate| limit_text(rate.map(rate_text).as_ref()));
+            let warning = format!(
+                "the rate of {type_id} stays {stored}, as it is stored; the file has {of_file}, which applies at the next \
+                 start"
+            );
+            reporter.report(WorkEvent::EngineWarning { warning });
+        }
+        true
+    }
+}
+
 /// Whether the stored settings of a type already are those of the file.
-async fn is_set(
-    engine: &Arc<dyn Engine>,
-    type_id: &TypeId,
-    rate: Option<Option<Rate>>,
-    max_retry_count: Option<u32>,
-) -> Result<bool, EngineError> {
-    let Some(view) = engine.call(InspectType { type_id: type_id.clone() }).await? else {
-        return Ok(false);
-    };
-    let is_other_count = max_retry_count.is_some() && view.settings.max_retry_count != max_retry_count;
-    Ok(rate.is_none_or(|rate| view.settings.rate == rate) && !is_other_count)
+fn is_set(stored: &TypeSettings, rate: Option<Option<Rate>>, max_retry_count: Option<u32>) -> bool {
+    let is_other_count = max_retry_count.is_some() && stored.max_retry_count != max_retry_count;
+    rate.is_none_or(|rate| stored.rate == rate) && !is_other_count
 }
 
 /// A warning about settings that could not be applied, with the command that applies them.
@@ -221,15 +285,21 @@ fn not_applied(
     )
 }
 
-async fn retry_limits(engine: &Arc<dyn Engine>, config: &Config) -> Result<RetryLimits, EngineError> {
-    let mut limits = RetryLimits::new();
+/// The stored retry limits and rates of the types in the file.
+async fn stored_limits(
+    engine: &Arc<dyn Engine>,
+    config: &Config,
+) -> Result<(RetryLimits, StoredRates), EngineError> {
+    let (mut limits, mut rates) = (RetryLimits::new(), StoredRates::new());
     let queue = engine.call(InspectQueue).await?;
     for type_id in config.type_ids() {
         let view = engine.call(InspectType { type_id: type_id.clone() }).await?;
-        let of_type = view.and_then(|view| view.settings.max_retry_count);
+        let settings = view.map(|view| view.settings);
+        rates.extend(settings.as_ref().map(|settings| (type_id.clone(), settings.rate)));
+        let of_type = settings.and_then(|settings| settings.max_retry_count);
         limits.insert(type_id, of_type.unwrap_or(queue.settings.max_retry_count));
     }
-    Ok(limits)
+    Ok((limits, rates))
 }
 
 #[cfg(test)]
@@ -237,7 +307,7 @@ mod tests {
     use fairlane_core::queue::{
         Enqueue, JobRef, Lease, Leased, NewJob, Outcome, Settings, Settle, Settlement,
     };
-    use fairlane_core::{Cost, GroupId, JobId, Level, RequestNumber, WorkerId};
+    use fairlane_core::{GroupId, JobId, RequestNumber, WorkerId};
     use fairlane_engine::{Clock, EmbeddedEngine};
 
     use super::*;
@@ -248,25 +318,51 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_rate_stored_by_an_operator_stays_after_an_outage() {
+        let embedded = EmbeddedEngine::new(Settings::default(), Clock::default()).unwrap();
+        let engine: Arc<dyn Engine> = Arc::new(embedded);
+        let (type_id, reporter) = (TypeId::new("mail").unwrap(), Reporter::start(false));
+        let (of_file, slow) = (Some(Rate::per_second(100).unwrap()), Some(Rate::per_second(5).unwrap()));
+        let stored = async || {
+            let view = engine.call(InspectType { type_id: type_id.clone() }).await.unwrap();
+            view.expect("the type exists").settings.rate
+        };
+        let operator = async |rate| {
+            let patch = TypePatch { rate: Some(rate), ..TypePatch::default() };
+            engine.call(SetType { type_id: type_id.clone(), patch }).await.unwrap()
+        };
+        let mut known = KnownRates::default();
+        let after_outage = async |known: &mut KnownRates| {
+            set_type(&engine, &type_id, Some(of_file), None, Some(known), &reporter).await.unwrap();
+            stored().await
+        };
+        assert_eq!(after_outage(&mut known).await, of_file, "an empty store gets the rate of the file");
+        operator(slow).await;
+        assert_eq!(after_outage(&mut known).await, slow);
+        operator(None).await;
+        known.stored.insert(type_id.clone(), slow);
+        assert_eq!(after_outage(&mut known).await, of_file, "the store has lost the rate");
+        operator(None).await;
+        known.stored.insert(type_id.clone(), None);
+        assert_eq!(after_outage(&mut known).await, None);
+        assert_eq!(known.warned, StoredRates::from([(type_id.clone(), None)]));
+        set_type(&engine, &type_id, Some(of_file), None, None, &reporter).await.unwrap();
+        assert_eq!(stored().await, of_file, "at startup the file wins");
+        reporter.finish().await;
+    }
+
+    #[tokio::test]
     async fn a_start_does_not_open_a_type_that_a_retry_after_has_closed() {
         let embedded = EmbeddedEngine::new(Settings::default(), Clock::default()).unwrap();
         let engine: Arc<dyn Engine> = Arc::new(embedded);
         let (type_id, rate) = (TypeId::new("mail").unwrap(), Rate::new(100, 1000, None).unwrap());
         let reporter = Reporter::start(false);
-        let set =
-            async |rate| set_type(&engine, &type_id, Some(Some(rate)), Some(3), &reporter).await.unwrap();
+        let set = async |rate| {
+            set_type(&engine, &type_id, Some(Some(rate)), Some(3), None, &reporter).await.unwrap()
+        };
         set(rate).await;
         let job = JobRef { group: GroupId::new("g").unwrap(), id: JobId::new("1").unwrap() };
-        let new = NewJob {
-            job: job.clone(),
-            type_id: type_id.clone(),
-            level: Level::Normal,
-            cost: Cost::default(),
-            payload: Arc::from(&b"{}"[..]),
-            delay_ms: 0,
-            bulk: None,
-            trace: None,
-        };
+        let new = NewJob::new(job.clone(), type_id.clone(), Arc::from(&b"{}"[..]));
         engine.call(Enqueue { jobs: vec![new] }).await.unwrap();
         let (worker, types) = (WorkerId::new("w").unwrap(), vec![type_id.clone()]);
         let lease = Lease { worker, request: RequestNumber(1), types, jobs_max: 1, lease_ms: 30_000 };

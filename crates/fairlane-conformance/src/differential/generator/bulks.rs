@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fairlane_core::Fence;
 use fairlane_core::queue::*;
+use fairlane_core::{Fence, JobId};
 
 use super::{BULKS, GROUPS, Generator, WORKERS};
 use crate::subject::{START, bulk_ref, worker_id};
@@ -83,7 +83,19 @@ impl Generator {
             Aggregation::Released { delay_ms: 0 },
             Aggregation::Released { delay_ms: 1500 },
         ]);
-        Command::SettleBulk(SettleBulk { bulk, fence, summary, outcome })
+        let callback = self.dice.one_in(2).then(|| self.callback());
+        Command::SettleBulk(SettleBulk { bulk, fence, summary, outcome, callback })
+    }
+
+    /// Mostly a new job; sometimes with the id of a job that may exist.
+    fn callback(&mut self) -> Callback {
+        let NewJob { job, payload, trace, .. } = self.fresh_job();
+        let id = if self.dice.one_in(4) {
+            job.id
+        } else {
+            JobId::new(format!("c{}", self.dice.below(3))).expect("a valid id")
+        };
+        Callback { id, payload, trace }
     }
 
     pub(super) fn select_jobs(&mut self) -> Command {

@@ -105,7 +105,18 @@ fn tally_reads(reply: &Reply, mut count: impl FnMut(&'static str, u64)) {
             LaneStanding::Paused => count("paused", 1),
             LaneStanding::Clearing(_) => {}
         }),
-        Reply::InspectJob(Some(view)) => count(view.state.as_str(), 1),
+        Reply::InspectJob(Some(view)) => {
+            let kind = match view.state {
+                JobState::Pending => "a pending job",
+                JobState::Ready => "a ready job",
+                JobState::Waiting => "a waiting job",
+                JobState::Processing => "a job in flight",
+                JobState::Completed => "a completed job",
+                JobState::Failed => "a dead job",
+                JobState::Cancelled => "a cancelled job",
+            };
+            count(kind, 1);
+        }
         Reply::InspectBulk(Some(view)) => {
             count("bulk action shown", 1);
             tally_view(view, count);

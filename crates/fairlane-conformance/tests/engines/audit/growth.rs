@@ -1,9 +1,9 @@
 //! What an audit of a queue in Redis costs as the number of groups grows.
 
-use fairlane_conformance::servers::{RedisServer, ServerOptions};
 use fairlane_conformance::subject::job;
 use fairlane_engine::Engine;
 use fairlane_engine::redis::{RedisEngine, RedisOptions};
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
 
 /// Counts the values that scripts read, in all and most in one step.
 const COUNTING_CALL: &str = "(function()
@@ -26,8 +26,13 @@ fn counting(stem: &str, source: &str) -> String {
     if stem != "audit" {
         return source.to_owned();
     }
-    assert!(source.contains("redis.call, string.format"), "the script begins with its locals");
-    source.replacen("redis.call, string.format", &format!("{COUNTING_CALL}, string.format"), 1)
+    let entry = "function queue.ops.audit(cx)\n";
+    assert!(source.contains(entry), "the file has the function of its operation");
+    let plain = source.replacen(entry, "local function audit(cx)\n", 1);
+    format!(
+        "{plain}\n{entry}  local plain = call\n  call = {COUNTING_CALL}\n  local reply = audit(cx)\n  \
+         call = plain\n  return reply\nend\n"
+    )
 }
 
 struct Cost {
@@ -51,7 +56,7 @@ async fn audit_cost(groups: u64) -> Cost {
             let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{name}:calls=")));
             line.and_then(|line| line.split(',').next()).map_or(0, |calls| calls.parse().expect("a count"))
         };
-        calls("eval") + calls("evalsha")
+        calls("fcall") + calls("eval") + calls("evalsha")
     };
     let before: u64 = scripts();
     let report = engine.audit_all(false, |_| {}).await.expect("it is answered");

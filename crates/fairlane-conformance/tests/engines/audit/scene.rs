@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use fairlane_conformance::servers::RedisServer;
 use fairlane_conformance::subject::*;
 use fairlane_core::queue::*;
 use fairlane_engine::redis::{RedisEngine, RedisOptions};
 use fairlane_engine::{AuditReport, Clock};
+use fairlane_testkit::redis::RedisServer;
 
 /// One damage to the stored state.
 pub struct Damage {

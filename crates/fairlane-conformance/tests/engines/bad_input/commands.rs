@@ -131,6 +131,7 @@ fn sizes() -> Vec<Bad> {
                 fence: Fence(1),
                 summary: note,
                 outcome: Aggregation::Done,
+                callback: None,
             }),
             &["a summary", "at most 65536 bytes", "65537"],
         ),
@@ -321,7 +322,8 @@ pub fn absurd() -> Vec<Odd> {
     let settle_bulk = |id: &str, fence| {
         let bulk = bulk_ref("g", id);
         let outcome = Aggregation::Failed;
-        Command::SettleBulk(SettleBulk { bulk, fence: Fence(fence), summary: bytes("x"), outcome })
+        let (fence, summary) = (Fence(fence), bytes("x"));
+        Command::SettleBulk(SettleBulk { bulk, fence, summary, outcome, callback: None })
     };
     let seal = |expected| Command::SealBulk(SealBulk { bulk: bulk_ref("g", "b"), expected: Some(expected) });
     let settle = |fence| {

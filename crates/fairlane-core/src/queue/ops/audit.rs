@@ -160,7 +160,7 @@ mod tests {
     use super::*;
     use crate::hashing::HashSeed;
     use crate::names::{JobId, WorkerId};
-    use crate::numbers::{Cost, Level, Micros, RequestNumber};
+    use crate::numbers::{Micros, RequestNumber};
     use crate::queue::lane::Standing;
     use crate::queue::{CancelBulk, Command, Enqueue, Lease, NewJob, OpenBulk, Reply, Settings};
 
@@ -182,16 +182,11 @@ mod tests {
     }
 
     fn new_job(number: u32) -> NewJob {
-        NewJob {
-            job: JobRef { group: group(), id: JobId::new(number.to_string()).unwrap() },
-            type_id: TypeId::new("t").unwrap(),
-            level: Level::Normal,
-            cost: Cost::default(),
-            payload: b"{}".as_slice().into(),
-            delay_ms: 0,
-            bulk: None,
-            trace: None,
-        }
+        NewJob::new(
+            JobRef { group: group(), id: JobId::new(number.to_string()).unwrap() },
+            TypeId::new("t").unwrap(),
+            b"{}".as_slice().into(),
+        )
     }
 
     fn group() -> GroupId {

@@ -14,7 +14,7 @@ use crate::limits::{DELAY_MS_MAX, ENQUEUE_BYTES_MAX, ENQUEUE_JOBS_MAX, PAYLOAD_B
 use crate::names::{BulkId, GroupId, TypeId};
 use crate::numbers::{Cost, Level, Micros, within};
 use crate::queue::job::{Job, JobKey, NO_ORDER, Place};
-use crate::queue::lane::LaneKey;
+use crate::queue::lane::{GroupKey, LaneKey};
 use crate::queue::{BulkRef, JobRef, Machine};
 use crate::trace::Trace;
 
@@ -38,6 +38,14 @@ pub struct NewJob {
     pub bulk: Option<BulkId>,
     /// The trace it belongs to.
     pub trace: Option<Trace>,
+}
+
+impl NewJob {
+    /// A job of normal level and cost that may run at once.
+    pub fn new(job: JobRef, type_id: TypeId, payload: Arc<[u8]>) -> Self {
+        let (level, cost) = (Level::Normal, Cost::default());
+        Self { job, type_id, level, cost, payload, delay_ms: 0, bulk: None, trace: None }
+    }
 }
 
 /// Adds jobs in the given order.
@@ -187,7 +195,13 @@ impl Machine {
             let receipt = JobReceipt::Refused { refusal, retry_after_ms: REFUSAL_RETRY_MS };
             return (receipt, self.backlog_of(&new.job.group));
         }
-        let type_key = self.type_key(&new.type_id).expect("a full table was rejected above");
+        let group = self.add_job(new, now);
+        (JobReceipt::Created, self.groups[group].backlog)
+    }
+
+    /// Adds a job that does not exist and that no limit refuses; returns its group.
+    pub(in crate::queue) fn add_job(&mut self, new: NewJob, now: Micros) -> GroupKey {
+        let type_key = self.type_key(&new.type_id).expect("a type that does not fit is refused before");
         let group = self.group_key(&new.job.group);
         let lane = LaneKey { group, lane: self.groups[group].lane_index(type_key, new.level) };
         let bulk = new.bulk.and_then(|id| self.groups[group].bulks.get(&id).copied());
@@ -225,7 +239,7 @@ impl Machine {
             self.lane_mut(lane).backlog.push_back(key);
             self.lane_has_jobs(lane);
         }
-        (JobReceipt::Created, self.groups[group].backlog)
+        group
     }
 
     /// The receipt for a job with an id that exists.
@@ -277,7 +291,7 @@ impl Machine {
         if let Some(refusal) = self.bytes_refusal(&new.job.group, &new.payload) {
             return Some(refusal);
         }
-        let unknown = !self.types_by_name.contains_key(&new.type_id);
-        (unknown && self.types_by_name.len() >= crate::limits::TYPES_MAX).then_some(Refusal::TooManyTypes)
+        let is_known = self.types_by_name.contains_key(&new.type_id);
+        (!is_known && !self.has_room_for_type(&new.type_id)).then_some(Refusal::TooManyTypes)
     }
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::kernel::{Access, Context, Invalid, Operation, Permission};
-use crate::limits::{ATTEMPTS_MAX, TYPES_MAX};
+use crate::limits::ATTEMPTS_MAX;
 use crate::names::TypeId;
 use crate::numbers::{Micros, within};
 use crate::queue::{Downstream, Machine, TypePatch, TypeSettings};
@@ -58,7 +58,6 @@ impl Machine {
     /// learned from refusals.
     pub(in crate::queue) fn set_type(&mut self, command: SetType, now: Micros) -> TypeSet {
         let Some(key) = self.type_key(&command.type_id) else {
-            debug_assert!(self.types_by_name.len() >= TYPES_MAX);
             return TypeSet::TooManyTypes;
         };
         let state = &mut self.types[key];

@@ -206,16 +206,24 @@ impl Restore {
     }
 
     fn add_bulk(&mut self, row: BulkRow) -> Result<(), Damage> {
-        let machine = &mut self.machine;
-        let (number, group) = (row.number, machine.group_key(&row.group_id));
-        if machine.groups[group].bulks.insert(row.id.clone(), number).is_some() {
-            return Err(Damage::new(format!("bulk action {} of {} is there twice", row.id, row.group_id)));
+        let ended = row.succeeded.checked_add(row.failed).and_then(|sum| sum.checked_add(row.cancelled));
+        if ended.is_none_or(|ended| ended > row.total) {
+            self.flaw(format!("bulk action {} of {} has fewer jobs than have ended", row.id, row.group_id))?;
         }
         if row.state == BulkState::Aggregating && row.take_at.is_none() {
             return Err(Damage::new("a bulk action is never aggregated"));
         }
-        if row.state.is_final() {
-            let at = row.finished_at.ok_or_else(|| Damage::new("a bulk action never finished"))?;
+        if row.state.is_final() && row.finished_at.is_none() {
+            return Err(Damage::new("a bulk action never finished"));
+        }
+        let machine = &mut self.machine;
+        let (number, group) = (row.number, machine.group_key(&row.group_id));
+        if machine.groups[group].bulks.contains_key(&row.id) {
+            return Err(Damage::new(format!("bulk action {} of {} is there twice", row.id, row.group_id)));
+        }
+        // From here on the row is taken: one that is left out must leave no number behind.
+        machine.groups[group].bulks.insert(row.id.clone(), number);
+        if let Some(at) = row.finished_at.filter(|_| row.state.is_final()) {
             machine.finished_bulks.insert((at, number));
         } else {
             machine.groups[group].unfinished.insert(number);

@@ -224,6 +224,7 @@ async fn a_bulk_action_that_had_ended_is_handed_out_once_across_restarts() {
         fence,
         summary: b"told"[..].into(),
         outcome: Aggregation::Done,
+        callback: None,
     };
     let late = seam(&engine).call(finish(before[0].fence)).await.unwrap();
     assert_eq!(late, BulkSettled(Verdict::Stale), "and the first comes too late");
@@ -255,7 +256,8 @@ async fn with_ended_bulks() -> TempDir {
     let bulk = open_bulk(&engine, "finished", b"").await;
     seam(&engine).call(SealBulk { bulk: bulk.clone(), expected: None }).await.unwrap();
     let fence = take(&engine).await[0].fence;
-    let finish = SettleBulk { bulk, fence, summary: b"told"[..].into(), outcome: Aggregation::Done };
+    let summary = b"told"[..].into();
+    let finish = SettleBulk { bulk, fence, summary, outcome: Aggregation::Done, callback: None };
     seam(&engine).call(finish).await.unwrap();
     let bulk = open_bulk(&engine, "cancelled", b"to whom").await;
     let new = jobs(1).into_iter().map(|job| NewJob { bulk: Some(bulk.id.clone()), ..job });
@@ -316,7 +318,7 @@ async fn a_file_of_the_first_version_is_brought_up_to_date() {
     // Nothing is in hand: who had it was not kept by then.
     let outcomes = [Aggregation::Released { delay_ms: 0 }, Aggregation::Done];
     for (LeasedBulk { view, fence }, outcome) in take(&engine).await.into_iter().zip(outcomes) {
-        let finish = SettleBulk { bulk: view.bulk, fence, summary: [].into(), outcome };
+        let finish = SettleBulk { bulk: view.bulk, fence, summary: [].into(), outcome, callback: None };
         seam(&engine).call(finish).await.unwrap();
     }
     let before = engine.dump().await.unwrap();

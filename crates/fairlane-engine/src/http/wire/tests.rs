@@ -31,6 +31,14 @@ fn the_bytes_of_a_version_stay_what_they_are() {
         }],
     };
     assert_eq!(encode(&settled.into_command()), b"\x00\x03\x01\x03g:1\x01j\xac\x02\x03\x05\x02no");
+    let settled = SettleBulk {
+        bulk: BulkRef { group: GroupId::new("g").unwrap(), id: BulkId::new("b").unwrap() },
+        fence: Fence(300),
+        summary: bytes("ok"),
+        outcome: Aggregation::Done,
+        callback: Some(Callback { id: JobId::new("c").unwrap(), payload: bytes("{}"), trace: None }),
+    };
+    assert_eq!(encode(&settled.into_command()), b"\x00\x11\x01g\x01b\xac\x02\x02ok\x00\x01\x01c\x02{}\x00");
     let rate = Rate::new(10, 1000, Some(2)).unwrap();
     let set = SetGroup {
         group: GroupId::new("g").unwrap(),

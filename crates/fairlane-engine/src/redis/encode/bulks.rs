@@ -2,7 +2,7 @@
 
 use fairlane_core::queue::*;
 
-use super::{Arguments, decimal, name};
+use super::{Arguments, decimal, name, place, tail};
 
 /// Adds the arguments of a command.
 pub(super) fn push(command: &Command, arguments: &mut Arguments) {
@@ -34,6 +34,10 @@ pub(super) fn push(command: &Command, arguments: &mut Arguments) {
             };
             arguments.extend([decimal(command.fence.0), outcome.into()]);
             arguments.extend([command.summary.to_vec(), decimal(delay_ms * 1000)]);
+            if let Some(callback) = &command.callback {
+                let new = callback.clone().into_job(command.bulk.group.clone());
+                arguments.extend([place(&new), new.job.id.escaped().into(), tail(&new)]);
+            }
         }
         Command::CancelJob(CancelJob { jobs })
         | Command::RequeueDead(RequeueDead { jobs })

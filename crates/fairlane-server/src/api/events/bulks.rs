@@ -11,14 +11,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use fairlane_core::queue::{BulkRef, BulkView, InspectBulk};
+use fairlane::{Error, Fairlane, views};
+use fairlane_core::queue::{BulkRef, BulkView};
 use fairlane_core::{BulkId, GroupId};
-use fairlane_engine::{Engine, EngineError};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::Event;
-use crate::api::views::BulkResponse;
 use crate::app::Shared;
 
 /// The least time between two reads of a bulk action.
@@ -159,7 +158,7 @@ async fn watch(app: Shared, bulk: BulkRef, watcher: Watcher) {
             () = sleep_until(last_read + spacing) => {}
         }
         last_read = Instant::now();
-        let latest = match read(app.engine(), &bulk).await {
+        let latest = match read(&app.fairlane, &bulk).await {
             Ok(Some(event)) => Latest::State(Arc::new(event)),
             Ok(None) => Latest::Gone,
             Err(error) => {
@@ -197,13 +196,17 @@ impl Latest {
 }
 
 /// Reads a bulk action as an event; `None` if it does not exist.
-pub(super) async fn read(engine: &Arc<dyn Engine>, bulk: &BulkRef) -> Result<Option<Event>, EngineError> {
-    Ok(engine.call(InspectBulk { bulk: bulk.clone() }).await?.map(event))
+pub(super) async fn read(fairlane: &Fairlane, bulk: &BulkRef) -> Result<Option<Event>, Error> {
+    match fairlane.bulk(&bulk.group, &bulk.id).opened_before()?.view().await {
+        Ok(view) => Ok(Some(event(&view))),
+        Err(Error::NoSuchBulk(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
-fn event(view: BulkView) -> Event {
+fn event(view: &BulkView) -> Event {
     let ended = view.finished_at.filter(|_| view.state.is_final());
-    let data = serde_json::to_string(&BulkResponse::from(view)).expect("a bulk action can be serialized");
+    let data = serde_json::to_string(&views::BulkView::from(view)).expect("a bulk action can be serialized");
     match ended {
         // The id of the last event stays the same, whatever is counted or summarized later.
         Some(at) => Event { name: ENDED, id: format!("ended-{}", at.0), data },

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fairlane_core::queue::{self, BulkRef, JobReceipt, JobRef, Leased, Verdict};
+use fairlane_core::queue::{self, BulkRef, BulkSettled, JobReceipt, JobRef, Leased, SettleBulk, Verdict};
 use fairlane_core::{BulkId, Command, GroupId, Reply};
 use fairlane_engine::{BoxFuture, Engine, EngineError, Hooks, layer};
 
@@ -31,8 +31,10 @@ type Submitted = Result<Reply, EngineError>;
 
 async fn submit(engine: Arc<dyn Engine>, command: Command, live: Arc<Live>) -> Submitted {
     let changed = if live.bulks.are_followed() { changed_by(&command) } else { Vec::new() };
+    let has_callback =
+        matches!(&command, Command::Queue(queue::Command::SettleBulk(SettleBulk { callback: Some(_), .. })));
     let reply = engine.submit(command).await?;
-    count(&live.counts, &reply);
+    count(&live.counts, &reply, has_callback);
     if live.bulks.are_followed() {
         live.bulks.notify(changed.iter().map(|(group, bulk)| (group, bulk.as_ref())));
         if let Reply::Queue(queue::Reply::Lease(Leased::Jobs { jobs, .. })) = &reply {
@@ -43,8 +45,11 @@ async fn submit(engine: Arc<dyn Engine>, command: Command, live: Arc<Live>) -> S
     Ok(reply)
 }
 
-fn count(counts: &Counts, reply: &Reply) {
+fn count(counts: &Counts, reply: &Reply, has_callback: bool) {
     match reply {
+        Reply::Queue(queue::Reply::SettleBulk(BulkSettled(Verdict::Applied))) if has_callback => {
+            counts.enqueued.fetch_add(1, Ordering::Relaxed);
+        }
         Reply::Queue(queue::Reply::Enqueue(enqueued)) => {
             let created = enqueued.receipts.iter().filter(|receipt| **receipt == JobReceipt::Created);
             counts.enqueued.fetch_add(created.count() as u64, Ordering::Relaxed);

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use fairlane::views::Time;
 use fairlane_core::Micros;
 use fairlane_core::queue::QueueView;
 use fairlane_engine::Clock;
@@ -13,7 +14,6 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use super::{Event, Live};
-use crate::api::views::time;
 use crate::app::Shared;
 
 /// Events that are kept for clients that reconnect.
@@ -137,7 +137,7 @@ async fn watch(app: Shared) {
 /// The data of an event.
 #[derive(Serialize)]
 struct QueueCounts {
-    at: String,
+    at: Time,
     backlog: u64,
     waiting: u64,
     in_flight: u64,
@@ -155,7 +155,7 @@ fn data(view: &QueueView, last: Totals, now: Totals) -> String {
         (rate * 10.0).round() / 10.0
     };
     let counts = QueueCounts {
-        at: time(Clock::System.now()),
+        at: Time(Clock::System.now()),
         backlog: view.backlog,
         waiting: view.waiting,
         in_flight: view.in_flight,

@@ -1,6 +1,7 @@
 //! Lists of jobs, page by page.
 
 use axum::extract::State;
+use fairlane::views::JobView;
 use fairlane_core::limits::LIST_JOBS_MAX;
 use fairlane_core::numbers::within;
 use fairlane_core::queue::{BulkRef, JobState, ListJobs, Listing};
@@ -10,19 +11,17 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::access::Caller;
 use crate::api::change::{self, PAGE};
-use crate::api::views::JobResponse;
 use crate::app::Shared;
 use crate::extract::{Json, Named, Query};
-use crate::problem::{Problem, ProblemDocument, ProblemKind};
+use crate::problem::{Problem, ProblemKind};
 
 /// The filter of a list of jobs.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ListQuery {
-    /// Jobs in this state. The states of jobs in responses are accepted too: `PROCESSING` is
-    /// `processing`, `FAILED` is `dead`. May be omitted with a bulk action, whose jobs that have
-    /// ended are then listed, and no others.
+    /// Jobs in this state. May be omitted with a bulk action, whose jobs that have ended are then
+    /// listed, and no others.
     #[param(inline)]
     state: Option<ListState>,
     /// Jobs of this group; required for `pending` and with a bulk action.
@@ -44,26 +43,19 @@ pub(super) struct ListQuery {
 }
 
 /// The state and order of listed jobs: `pending`, in the lanes of a group; `ready`, admitted and
-/// waiting for a worker (`classic`); `waiting`, by the time they are due; `processing`, by the end
+/// waiting for a worker (`classic`); `waiting`, by the time they are due; `in_flight`, by the end
 /// of their leases; `dead`, oldest first; `finished`, completed or cancelled, oldest first, or one
 /// of these (`completed`, `cancelled`); `held`, set aside with their bulk action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 enum ListState {
-    #[serde(alias = "PENDING")]
     Pending,
-    #[serde(alias = "READY")]
     Ready,
-    #[serde(alias = "WAITING")]
     Waiting,
-    #[serde(alias = "PROCESSING")]
-    Processing,
-    #[serde(alias = "FAILED", alias = "failed")]
+    InFlight,
     Dead,
     Finished,
-    #[serde(alias = "COMPLETED")]
     Completed,
-    #[serde(alias = "CANCELLED")]
     Cancelled,
     Held,
 }
@@ -82,12 +74,12 @@ impl ListState {
 
 /// A page of jobs.
 #[derive(Serialize, ToSchema)]
-pub(super) struct Jobs {
+pub(in crate::api) struct Jobs {
     /// The jobs, without their payloads.
-    jobs: Vec<JobResponse>,
+    pub jobs: Vec<JobView>,
     /// Where the next page begins; absent at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
-    next: Option<String>,
+    pub next: Option<String>,
 }
 
 /// Lists jobs
@@ -98,16 +90,13 @@ pub(super) struct Jobs {
 /// must name one of them.
 ///
 /// Of a bulk action, jobs that have not ended are not listed, except those set aside
-/// (`state=held`): list those of its group with `state=pending`, `waiting` or `processing`.
+/// (`state=held`): list those of its group with `state=pending`, `waiting` or `in_flight`.
 #[utoipa::path(
     get,
     path = "/api/jobs",
     tag = "jobs",
     params(ListQuery),
-    responses(
-        (status = 200, description = "A page", body = Jobs),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 200, description = "A page", body = Jobs)),
 )]
 pub(super) async fn list(
     State(app): State<Shared>,
@@ -124,18 +113,18 @@ pub(super) async fn list(
         }
         None => {}
     }
-    let operation = ListJobs {
+    let page = ListJobs {
         listing: listing(query.state, group.as_ref(), query.bulk.as_deref())?,
         type_id: query.r#type.as_deref().map(TypeId::named).transpose()?,
         group,
         cursor: change::position(query.cursor.as_deref())?,
         limit: within("limit", query.limit.unwrap_or(PAGE) as u64, 1, LIST_JOBS_MAX as u64)? as usize,
     };
-    let listed = app.engine().call(operation).await?;
+    let listed = app.fairlane.jobs(page).await?;
     let next = listed.next.map(|next| next.to_string());
     let filter = query.state.and_then(ListState::filter);
     let jobs = listed.jobs.into_iter().filter(|job| filter.is_none_or(|state| job.state == state));
-    Ok(Json(Jobs { jobs: jobs.map(JobResponse::from).collect(), next }))
+    Ok(Json(Jobs { jobs: jobs.map(JobView::from).collect(), next }))
 }
 
 fn listing(
@@ -167,14 +156,14 @@ fn listing(
         }
         Some(ListState::Ready) => Ok(Listing::Ready),
         Some(ListState::Waiting) => Ok(Listing::Waiting),
-        Some(ListState::Processing) => Ok(Listing::InFlight),
+        Some(ListState::InFlight) => Ok(Listing::InFlight),
         Some(ListState::Dead) => Ok(Listing::Dead),
         Some(ListState::Finished | ListState::Completed | ListState::Cancelled) => Ok(Listing::Finished),
         Some(ListState::Held) => {
             Err(invalid("jobs are set aside with their bulk action; name it with group= and bulk="))
         }
         None => Err(invalid(
-            "name a state: state=pending (with group=), ready, waiting, processing, dead, finished, completed, cancelled or \
+            "name a state: state=pending (with group=), ready, waiting, in_flight, dead, finished, completed, cancelled or \
              held (with group= and bulk=); or name a bulk action with bulk= to list its jobs that have ended",
         )),
     }

@@ -34,8 +34,8 @@ const UNKNOWN_FIELDS_MAX: usize = 5;
 /// The fields of a job.
 const FIELDS: &str = "group, type, id, payload, payload_base64, level, cost, delay_ms, run_at, bulk, trace";
 
-/// A job to be added: with `payload`, or with `payload_base64` if it is not JSON, never with both
-/// or neither. `delay_ms` and `run_at` exclude each other.
+/// A job to be added: with `payload`, or with `payload_base64` if it is not JSON; with neither, the
+/// payload is null. `delay_ms` and `run_at` exclude each other.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewJob, example = json!({"group": "customer-7", "type": "mail", "id": "welcome-42", "payload": {"to": "ada@example.com"}}))]
@@ -51,7 +51,8 @@ pub struct JobBody<'a> {
     #[serde(default)]
     #[schema(value_type = Option<String>, min_length = 1, max_length = 128)]
     id: Option<JobId>,
-    /// The payload: any JSON, kept byte for byte; at most 512 KiB, nested at most 96 levels deep.
+    /// The payload: any JSON, kept byte for byte; at most 512 KiB, nested at most 96 levels deep;
+    /// null by default.
     #[serde(default, borrow, deserialize_with = "raw_value")]
     #[schema(value_type = Option<serde_json::Value>)]
     payload: Option<&'a RawValue>,
@@ -194,16 +195,9 @@ impl JobBody<'_> {
             (Some(json), None) => json.get().as_bytes().into(),
             (None, Some(text)) => match BASE64.decode(text) {
                 Ok(bytes) => bytes.into(),
-                Err(error) => {
-                    return Err(at("/payload_base64", format!("payload_base64 is not base64: {error}")));
-                }
+                Err(_) => return Err(at("/payload_base64", "payload_base64 is not valid base64".to_owned())),
             },
-            (None, None) => {
-                return Err(at(
-                    "",
-                    "payload is required; it can be any JSON value, including null".to_owned(),
-                ));
-            }
+            (None, None) => b"null"[..].into(),
             (Some(_), Some(_)) => {
                 return Err(at(
                     "/payload_base64",

@@ -1,9 +1,8 @@
 //! Receipts of enqueued jobs in responses.
 
-use std::time::Duration;
-
-use fairlane::Error;
-use fairlane_core::queue::{Difference, Enqueued, JobReceipt, JobRef, Refusal};
+use fairlane::Receipt;
+use fairlane::views::EnqueuedView;
+use fairlane_core::queue::{Difference, JobReceipt, JobRef, Refusal};
 use fairlane_core::{BulkId, GroupId, JobId};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -11,54 +10,24 @@ use utoipa::ToSchema;
 use crate::idempotency::{IdFrom, reused};
 use crate::problem::Problem;
 
-/// A job that is in the queue, added by this request or before.
-#[derive(Serialize, ToSchema)]
-#[schema(as = Enqueued)]
-pub struct JobEnqueued {
-    /// The group of the job.
-    #[schema(value_type = String)]
-    group: GroupId,
-    /// The id of the job.
-    #[schema(value_type = String)]
-    id: JobId,
-    /// Whether the job is new; otherwise it existed before, and nothing was changed.
-    pub created: bool,
-    /// The bulk action of a job that existed before.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
-    bulk: Option<BulkId>,
-    /// Unfinished jobs of its group that are not leased, right after this one was added.
-    backlog: u64,
-}
-
-impl JobEnqueued {
-    /// The job, if it is in the queue.
-    pub fn new(job: JobRef, id_from: IdFrom, receipt: JobReceipt, backlog: u64) -> Result<Self, Problem> {
-        let (created, bulk) = match effective(receipt, id_from) {
-            JobReceipt::Created => (true, None),
-            JobReceipt::Exists { bulk } => (false, bulk),
-            JobReceipt::Differs { difference, .. } if id_from == IdFrom::Derived => {
-                return Err(reused(&job, difference));
-            }
-            JobReceipt::Differs { difference, bulk: owner } => {
-                return Err(Error::Differs { job, difference, owner }.into());
-            }
-            JobReceipt::Refused { refusal, retry_after_ms } => {
-                let retry_after = Duration::from_millis(retry_after_ms);
-                return Err(Error::Refused { job, refusal, retry_after }.into());
-            }
-        };
-        let JobRef { group, id } = job;
-        Ok(Self { group, id, created, bulk, backlog })
+/// The job, if it is in the queue.
+pub fn enqueued_view(receipt: Receipt, id_from: IdFrom) -> Result<EnqueuedView, Problem> {
+    match effective(receipt, id_from) {
+        Receipt { job, receipt: JobReceipt::Differs { difference, .. }, .. }
+            if id_from == IdFrom::Derived =>
+        {
+            Err(reused(&job, difference))
+        }
+        receipt => Ok(EnqueuedView::try_from(receipt)?),
     }
 }
 
 /// The receipt for the client. A job that exists with a random id was created by this request, in
 /// an attempt whose reply was lost.
-fn effective(receipt: JobReceipt, id_from: IdFrom) -> JobReceipt {
-    match (receipt, id_from) {
-        (JobReceipt::Exists { .. }, IdFrom::Random) => JobReceipt::Created,
-        (receipt, _) => receipt,
+fn effective(receipt: Receipt, id_from: IdFrom) -> Receipt {
+    match (&receipt.receipt, id_from) {
+        (JobReceipt::Exists { .. }, IdFrom::Random) => Receipt { receipt: JobReceipt::Created, ..receipt },
+        _ => receipt,
     }
 }
 
@@ -79,14 +48,9 @@ pub struct BatchEnqueued {
 
 impl BatchEnqueued {
     /// The receipts of these jobs, in their order.
-    pub fn new(jobs: impl Iterator<Item = (JobRef, IdFrom)>, enqueued: Enqueued) -> Self {
-        let receipts = enqueued.receipts.into_iter().zip(enqueued.backlogs);
-        let receipts: Vec<ReceiptResponse> = jobs
-            .zip(receipts)
-            .map(|((job, id_from), (receipt, backlog))| {
-                ReceiptResponse::new(job, effective(receipt, id_from), backlog)
-            })
-            .collect();
+    pub fn new(receipts: impl Iterator<Item = (Receipt, IdFrom)>) -> Self {
+        let receipts: Vec<ReceiptResponse> =
+            receipts.map(|(receipt, id_from)| effective(receipt, id_from).into()).collect();
         let count = |status: Status| receipts.iter().filter(|receipt| receipt.status == status).count();
         Self {
             created: count(Status::Created),
@@ -195,8 +159,8 @@ impl From<Difference> for ReceiptReason {
     }
 }
 
-impl ReceiptResponse {
-    fn new(JobRef { group, id }: JobRef, receipt: JobReceipt, backlog: u64) -> Self {
+impl From<Receipt> for ReceiptResponse {
+    fn from(Receipt { job: JobRef { group, id }, receipt, backlog }: Receipt) -> Self {
         let (status, bulk, reason, retry_after_ms) = match receipt {
             JobReceipt::Created => (Status::Created, None, None, None),
             JobReceipt::Exists { bulk } => (Status::Exists, bulk, None, None),

@@ -53,13 +53,13 @@ struct NumberedPoll {
 }
 
 /// Leases until there is a job.
-pub(super) async fn poll(app: &Shared, request: PollRequest) -> Result<PollReply, Problem> {
-    let registration = app.polls.register(&request)?;
+pub(super) async fn poll(app: &Shared, request: &PollRequest) -> Result<PollReply, Problem> {
+    let registration = app.polls.register(request)?;
     let deadline = Instant::now() + request.wait;
     let mut ids = RequestIds::new(request.request);
     let mut timeouts = 0;
     loop {
-        let LeaseAttempt { jobs, wake_at } = ids.lease(app.engine(), lease(&request)).await?;
+        let LeaseAttempt { jobs, wake_at } = ids.lease(app.engine(), lease(request)).await?;
         let jobs = jobs.take();
         let left = deadline.saturating_duration_since(Instant::now());
         let is_over = left.is_zero() || ids.are_used_up() || app.stopping.is_cancelled();

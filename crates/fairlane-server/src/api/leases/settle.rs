@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::extract::{Request, State};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
+use fairlane::views::Time;
 use fairlane_core::limits::{
     DELAY_MS_MAX, EXTEND_JOBS_MAX, JSON_DEPTH_MAX, LEASE_MS_MAX, LEASE_MS_MIN, NOTE_BYTES_MAX,
     RETRY_AFTER_MS_MAX, SETTLE_JOBS_MAX,
@@ -21,10 +22,9 @@ use utoipa::ToSchema;
 use super::LEASE_MS;
 use crate::access::Caller;
 use crate::api::jobs::AtMost;
-use crate::api::views::time;
 use crate::app::Shared;
 use crate::extract::{Json, Object, check_content_type, parse_json, read_body};
-use crate::problem::{Problem, ProblemDocument, ProblemKind};
+use crate::problem::{Problem, ProblemKind};
 
 /// The random delay of a job whose downstream refused it without a Retry-After.
 const THROTTLE_POLICY: RetryPolicy =
@@ -74,8 +74,7 @@ struct ExtensionResponse {
     status: ExtensionStatus,
     /// When the lease ends.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(format = DateTime)]
-    until: Option<String>,
+    until: Option<Time>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -89,10 +88,10 @@ enum ExtensionStatus {
 impl From<Extension> for ExtensionResponse {
     fn from(extension: Extension) -> Self {
         match extension {
-            Extension::Until(until) => Self { status: ExtensionStatus::Extended, until: Some(time(until)) },
+            Extension::Until(until) => Self { status: ExtensionStatus::Extended, until: Some(Time(until)) },
             Extension::Lost => Self { status: ExtensionStatus::Lost, until: None },
             Extension::Cancelled(until) => {
-                Self { status: ExtensionStatus::Cancelled, until: Some(time(until)) }
+                Self { status: ExtensionStatus::Cancelled, until: Some(Time(until)) }
             }
         }
     }
@@ -107,10 +106,7 @@ impl From<Extension> for ExtensionResponse {
     path = "/api/leases/extend",
     tag = "leases",
     request_body = ExtendRequest,
-    responses(
-        (status = 200, description = "The outcome of each", body = Extensions),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 200, description = "The outcome of each", body = Extensions)),
 )]
 pub(super) async fn extend(
     State(app): State<Shared>,
@@ -252,10 +248,7 @@ impl From<Verdict> for VerdictName {
     path = "/api/leases/settle",
     tag = "leases",
     request_body = SettleRequest,
-    responses(
-        (status = 200, description = "The verdict on each", body = Verdicts),
-        (status = "default", description = "A problem", body = ProblemDocument, content_type = "application/problem+json"),
-    )
+    responses((status = 200, description = "The verdict on each", body = Verdicts)),
 )]
 pub(super) async fn settle(
     State(app): State<Shared>,
@@ -360,9 +353,7 @@ impl SettlementBody<'_> {
             (Some(json), None) => json.get().as_bytes().into(),
             (None, Some(text)) => match BASE64.decode(text) {
                 Ok(bytes) => bytes.into(),
-                Err(error) => {
-                    return Err(ProblemKind::Invalid.because(format!("result_base64 is not base64: {error}")));
-                }
+                Err(_) => return Err(ProblemKind::Invalid.because("result_base64 is not valid base64")),
             },
             (None, None) => [].into(),
         };

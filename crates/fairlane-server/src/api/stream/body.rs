@@ -53,8 +53,8 @@ impl BodyReader {
             None => Ok(None),
             Some(Ok(frame)) => {
                 let chunk = frame.into_data().unwrap_or_default();
-                let wait = self.meter.charge(&chunk).map(|debt| debt.wait).filter(|wait| !wait.is_zero());
-                self.quota_wait = wait.map(|wait| Box::pin(sleep(wait)));
+                let wait = self.meter.charge(&chunk);
+                self.quota_wait = (!wait.is_zero()).then(|| Box::pin(sleep(wait)));
                 Ok(Some(chunk))
             }
             Some(Err(error)) => Err(io::Error::other(error)),

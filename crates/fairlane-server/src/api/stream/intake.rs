@@ -4,30 +4,24 @@
 //! enqueued, existed before, was empty, or is counted as invalid; at most one batch of lines behind
 //! it is in memory.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
-use fairlane::{Error, Job};
-use fairlane_core::limits::{ENQUEUE_BYTES_MAX, ENQUEUE_JOBS_MAX};
-use fairlane_core::queue::{
-    BulkRef, BulkSealed, Difference, Enqueue, JobReceipt, JobRef, NewJob, Refusal, SealBulk,
-};
-use fairlane_core::{BulkId, GroupId, Trace, TypeId};
-use fairlane_engine::EngineError;
+use fairlane::{Backpressure, Bulk, Error, Job, JobSender, RetryBudget, Sent};
+use fairlane_core::limits::ENQUEUE_JOBS_MAX;
+use fairlane_core::queue::{Difference, JobReceipt, JobRef, NewJob, Refusal};
+use fairlane_core::{BulkId, GroupId, Trace};
 use serde::Serialize;
-use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 use utoipa::ToSchema;
 
 use crate::access::Caller;
 use crate::app::{App, new_type};
 use crate::idempotency::{IN_DOUBT, IdFrom, IdempotencyKey, line_stem, reused};
 use crate::problem::Problem;
-use crate::quota::charge;
+use crate::quota::charge_and_wait;
 
 /// Invalid lines that a response lists.
 const ERRORS_MAX: usize = 100;
-/// The pause before a command is sent again to an engine that did not reply.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// The group and bulk action of a stream's jobs, and the ids of jobs without one.
 pub struct Target {
@@ -161,18 +155,10 @@ impl Stopped {
     }
 }
 
+/// A line in the buffer of the sender.
 struct Line {
     number: u64,
-    item: Item,
-}
-
-enum Item {
-    Job {
-        new: NewJob,
-        id_from: IdFrom,
-    },
-    /// An invalid line, with the reason.
-    Invalid(String),
+    id_from: IdFrom,
 }
 
 /// Enqueues lines.
@@ -182,11 +168,12 @@ pub struct Intake<'a> {
     target: &'a Target,
     /// Whether to stop after a batch in which a line was refused.
     stops_on_error: bool,
-    batch: Vec<Line>,
-    batch_bytes: usize,
+    sender: JobSender<Line>,
+    /// Invalid lines that are not counted yet, with their reasons.
+    invalid: VecDeque<(u64, String)>,
+    /// Invalid lines that no quota was charged for yet.
+    uncharged: u64,
     tally: Tally,
-    /// The message for the first line whose content has changed since its job was added.
-    other_source: Option<String>,
 }
 
 impl<'a> Intake<'a> {
@@ -198,22 +185,19 @@ impl<'a> Intake<'a> {
         first_line: u64,
         stops_on_error: bool,
     ) -> Self {
+        let (patience, stopping) = (app.settings.stream_patience, app.stopping.clone());
+        let sender = app
+            .fairlane
+            .sender()
+            .retry_budget(RetryBudget { while_down: patience, while_full: Some(patience) })
+            .interrupted_by(move || Box::pin(stopping.clone().cancelled_owned()));
         let tally = Tally { next_line: first_line, ..Tally::default() };
-        Self {
-            app,
-            caller,
-            target,
-            stops_on_error,
-            batch: Vec::new(),
-            batch_bytes: 0,
-            tally,
-            other_source: None,
-        }
+        Self { app, caller, target, stops_on_error, sender, invalid: VecDeque::new(), uncharged: 0, tally }
     }
 
-    /// Whether the batch is empty.
+    /// Whether no line is buffered.
     pub fn is_empty(&self) -> bool {
-        self.batch.is_empty()
+        self.sender.unsent().next().is_none() && self.invalid.is_empty()
     }
 
     /// The number of lines by outcome so far.
@@ -221,7 +205,7 @@ impl<'a> Intake<'a> {
         self.tally
     }
 
-    /// Adds a line with a job to the batch.
+    /// Adds a line with a job.
     pub async fn add(&mut self, number: u64, job: Job) -> Result<(), Stopped> {
         let (job, id_from) = match (job.given_id().is_some(), self.target.id(number)) {
             (true, _) => (job, IdFrom::Request),
@@ -235,39 +219,26 @@ impl<'a> Intake<'a> {
             }
             Err(error) => return self.add_invalid(number, error.to_string()).await,
         };
-        if !self.may_use(&new.type_id).await? {
+        let may_use = || self.app.may_use(self.caller, &new.type_id);
+        if !self.sender.retrying(may_use).await.map_err(|error| self.stopped(error))? {
             return self.add_invalid(number, new_type(&new.type_id).detail().to_owned()).await;
         }
-        let bytes = new.payload.len();
-        if self.batch.len() >= ENQUEUE_JOBS_MAX || self.batch_bytes + bytes > ENQUEUE_BYTES_MAX {
-            self.flush().await?;
-        }
-        self.batch_bytes += bytes;
-        self.batch.push(Line { number, item: Item::Job { new, id_from } });
-        Ok(())
+        let sent = self.sender.push(Line { number, id_from }, new).await;
+        self.count(sent)
     }
 
-    async fn may_use(&self, name: &TypeId) -> Result<bool, Stopped> {
-        let mut stall = Stall::new(self.app);
-        loop {
-            match self.app.may_use(self.caller, name).await {
-                Ok(may) => return Ok(may),
-                Err(error) => stall.wait_for_engine(error).await?,
-            }
-        }
-    }
-
-    /// Adds an invalid line to the batch, or stops before it.
+    /// Adds an invalid line, or stops before it.
     pub async fn add_invalid(&mut self, number: u64, detail: String) -> Result<(), Stopped> {
         if self.stops_on_error {
             self.flush().await?;
             self.tally.count_empty(number);
             return Err(Stopped::new(StopReason::WrongLine, format!("line {number}: {detail}")));
         }
-        if self.batch.len() >= ENQUEUE_JOBS_MAX {
+        self.invalid.push_back((number, detail));
+        self.uncharged += 1;
+        if self.uncharged >= ENQUEUE_JOBS_MAX as u64 {
             self.flush().await?;
         }
-        self.batch.push(Line { number, item: Item::Invalid(detail) });
         Ok(())
     }
 
@@ -278,137 +249,129 @@ impl<'a> Intake<'a> {
         Ok(())
     }
 
-    /// Enqueues the batch. Lines without a receipt stay in it.
+    /// Enqueues the buffered lines. Lines without a receipt stay in the buffer.
     pub async fn flush(&mut self) -> Result<(), Stopped> {
-        let mut stall = Stall::new(self.app);
-        let mut is_in_doubt = false;
         // The engine layer charges for jobs; an invalid line takes as long to parse.
-        if let Some(debt) = charge(self.batch.iter().filter(|line| line.job().is_none()).count() as u64) {
-            debt.pay(&self.app.stopping).await;
-        }
-        while !self.batch.is_empty() {
-            let jobs: Vec<NewJob> = self.batch.iter().filter_map(Line::job).cloned().collect();
-            let receipts = if jobs.is_empty() {
-                Vec::new()
-            } else {
-                match self.app.engine().call(Enqueue { jobs }).await {
-                    Ok(enqueued) => enqueued.receipts,
-                    Err(error) => {
-                        is_in_doubt |= error.is_retryable();
-                        let waited = stall.wait_for_engine(error).await;
-                        waited
-                            .map_err(|stopped| if is_in_doubt { self.in_doubt(stopped) } else { stopped })?;
-                        continue;
-                    }
+        charge_and_wait(std::mem::take(&mut self.uncharged), &self.app.stopping).await;
+        let sent = self.sender.flush().await;
+        self.count(sent)
+    }
+
+    /// Counts the lines that have receipts, and stops if the rest cannot be enqueued or a line
+    /// shows that it should not.
+    fn count(&mut self, sent: Result<(), Error>) -> Result<(), Stopped> {
+        let mut other_source = None;
+        for Sent { tag: Line { number, id_from }, new, receipt, .. } in self.sender.take_sent() {
+            self.count_invalid_before(number);
+            match self.outcome(&new, id_from, receipt)? {
+                LineOutcome::Created => self.tally.created += 1,
+                LineOutcome::Existing => self.tally.existing += 1,
+                LineOutcome::Refused(detail) => {
+                    self.tally.refused += 1;
+                    self.tally.count_invalid(number, detail);
                 }
-            };
-            is_in_doubt = false;
-            let (processed, refusal) = self.count(&receipts);
-            if processed > 0 {
-                stall.progress();
+                LineOutcome::Differs(detail) => {
+                    if id_from == IdFrom::Derived {
+                        other_source.get_or_insert_with(|| format!("line {number}: {detail}"));
+                    }
+                    self.tally.differing += 1;
+                    self.tally.count_invalid(number, detail);
+                }
             }
-            self.batch.drain(..processed);
-            self.batch_bytes = self.batch.iter().filter_map(Line::job).map(|new| new.payload.len()).sum();
-            if let Some((refusal, retry_after_ms)) = refusal {
-                stall.wait_for_room(refusal, retry_after_ms).await?;
-            }
-            // Further lines would be mixed with those of the other source.
-            if let Some(detail) = self.other_source.take() {
-                return Err(Stopped::new(StopReason::OtherSource, detail));
-            }
-            if self.stops_on_error
-                && let Some(LineError { line, detail }) = self.tally.errors.first()
-            {
-                return Err(Stopped::new(StopReason::WrongLine, format!("line {line}: {detail}")));
-            }
+            self.tally.count_line(number);
         }
-        Ok(())
+        let first_unsent = self.sender.unsent().next().map_or(u64::MAX, |line| line.number);
+        self.count_invalid_before(first_unsent);
+        // Further lines would be mixed with those of the other source.
+        if let Some(detail) = other_source {
+            return Err(Stopped::new(StopReason::OtherSource, detail));
+        }
+        if self.stops_on_error
+            && let Some(LineError { line, detail }) = self.tally.errors.first()
+        {
+            return Err(Stopped::new(StopReason::WrongLine, format!("line {line}: {detail}")));
+        }
+        sent.map_err(|error| self.stopped(error))
     }
 
-    /// Adds that lines without a receipt must not be sent again, if some of them have random ids.
-    fn in_doubt(&self, stopped: Stopped) -> Stopped {
-        let is_random = |line: &&Line| matches!(line.item, Item::Job { id_from: IdFrom::Random, .. });
-        let Some(last) = self.batch.iter().rfind(is_random) else { return stopped };
-        let (first, last) = (self.tally.next_line, last.number);
-        let detail = format!("the queue did not reply for the lines {first} to {last}; {IN_DOUBT}");
-        Stopped::new(stopped.reason, detail)
+    /// The outcome of a line by its receipt; an error if no line after it can be enqueued.
+    fn outcome(&self, new: &NewJob, id_from: IdFrom, receipt: JobReceipt) -> Result<LineOutcome, Stopped> {
+        Ok(match receipt {
+            JobReceipt::Created => LineOutcome::Created,
+            // A job that exists with a random id was added by this stream, in an attempt whose
+            // reply was lost.
+            JobReceipt::Exists { .. } if id_from == IdFrom::Random => LineOutcome::Created,
+            JobReceipt::Exists { bulk } if self.target.includes(bulk.as_ref()) => LineOutcome::Existing,
+            JobReceipt::Exists { bulk } => {
+                LineOutcome::Differs(self.target.differs(&new.job, id_from, Difference::Bulk, &bulk))
+            }
+            JobReceipt::Differs { difference, bulk } => {
+                LineOutcome::Differs(self.target.differs(&new.job, id_from, difference, &bulk))
+            }
+            JobReceipt::Refused { refusal: Refusal::TooManyTypes, .. } => {
+                LineOutcome::Refused(Error::TooManyTypes(new.type_id.to_string()).to_string())
+            }
+            JobReceipt::Refused { refusal, retry_after_ms } => {
+                let retry_after = Duration::from_millis(retry_after_ms);
+                let refused = Error::Refused { job: new.job.clone(), refusal, retry_after };
+                return Err(Stopped::new(StopReason::BulkClosed, refused.to_string()));
+            }
+        })
     }
 
-    /// Counts lines by their receipts, up to the first line that was refused for now. Returns the
-    /// number of lines, and that refusal.
-    fn count(&mut self, receipts: &[JobReceipt]) -> (usize, Option<(Refusal, u64)>) {
-        let mut receipts = receipts.iter();
-        for (at, line) in self.batch.iter().enumerate() {
-            let tally = &mut self.tally;
-            match &line.item {
-                Item::Invalid(detail) => tally.count_invalid(line.number, detail.clone()),
-                Item::Job { new, id_from } => match receipts.next() {
-                    None => return (at, None),
-                    // A job that exists with a random id was added by this stream, in an attempt
-                    // whose reply was lost.
-                    Some(JobReceipt::Exists { .. }) if *id_from == IdFrom::Random => {
-                        tally.count_line(line.number);
-                        tally.created += 1;
-                    }
-                    Some(JobReceipt::Created) => {
-                        tally.count_line(line.number);
-                        tally.created += 1;
-                    }
-                    Some(JobReceipt::Exists { bulk }) if self.target.includes(bulk.as_ref()) => {
-                        tally.count_line(line.number);
-                        tally.existing += 1;
-                    }
-                    Some(JobReceipt::Exists { bulk }) => {
-                        let detail = self.target.differs(&new.job, *id_from, Difference::Bulk, bulk);
-                        tally.differing += 1;
-                        tally.count_invalid(line.number, detail);
-                    }
-                    Some(JobReceipt::Differs { difference, bulk }) => {
-                        let detail = self.target.differs(&new.job, *id_from, *difference, bulk);
-                        if *id_from == IdFrom::Derived {
-                            self.other_source
-                                .get_or_insert_with(|| format!("line {}: {detail}", line.number));
-                        }
-                        tally.differing += 1;
-                        tally.count_invalid(line.number, detail);
-                    }
-                    Some(JobReceipt::Refused { refusal: Refusal::TooManyTypes, .. }) => {
-                        tally.refused += 1;
-                        let detail = Error::TooManyTypes(new.type_id.to_string()).to_string();
-                        tally.count_invalid(line.number, detail);
-                    }
-                    Some(JobReceipt::Refused { refusal, retry_after_ms }) => {
-                        return (at, Some((*refusal, *retry_after_ms)));
-                    }
-                },
-            }
+    fn count_invalid_before(&mut self, number: u64) {
+        while let Some((number, detail)) = self.invalid.pop_front_if(|(line, _)| *line < number) {
+            self.tally.count_invalid(number, detail);
         }
-        (self.batch.len(), None)
+    }
+
+    /// Why the stream stops at an error.
+    fn stopped(&self, error: Error) -> Stopped {
+        let stopped = match error {
+            Error::Interrupted => stopping(),
+            Error::GaveUp { backpressure: Backpressure::Full(_), reason, retry_after, .. } => Stopped {
+                reason: StopReason::QueueFull,
+                detail: format!("{reason}; continue with next_line when some jobs have ended"),
+                retry_after_ms: Some(retry_after.as_millis() as u64),
+            },
+            Error::GaveUp { backpressure: Backpressure::Down(error), .. } => Stopped {
+                reason: StopReason::Unavailable,
+                detail: Problem::from(error).detail().to_owned(),
+                retry_after_ms: Some(1000),
+            },
+            // The detail of an error response, without internal details.
+            error => Stopped::new(StopReason::Unavailable, Problem::from(error).detail()),
+        };
+        // Lines without a receipt must not be sent again if some of them have random ids.
+        let is_random = |line: &&Line| line.id_from == IdFrom::Random;
+        match self.sender.unsent().rfind(is_random).filter(|_| self.sender.is_in_doubt()) {
+            Some(Line { number: last, .. }) => {
+                let first = self.tally.next_line;
+                let detail = format!("the queue did not reply for the lines {first} to {last}; {IN_DOUBT}");
+                Stopped::new(stopped.reason, detail)
+            }
+            None => stopped,
+        }
     }
 
     /// Seals the bulk action.
-    pub async fn seal(&self, bulk: &BulkRef) -> Result<(), Stopped> {
-        let mut stall = Stall::new(self.app);
-        loop {
-            match self.app.engine().call(SealBulk { bulk: bulk.clone(), expected: None }).await {
-                Ok(BulkSealed::Sealed(_)) => return Ok(()),
-                Ok(_) => {
-                    let detail = Error::NoSuchBulk(bulk.clone()).to_string();
-                    return Err(Stopped::new(StopReason::BulkClosed, detail));
-                }
-                Err(error) => stall.wait_for_engine(error).await?,
-            }
+    pub async fn seal(&self, bulk: &Bulk) -> Result<(), Stopped> {
+        match self.sender.retrying(|| bulk.seal(None)).await {
+            Ok(_) => Ok(()),
+            Err(error @ Error::NoSuchBulk(_)) => Err(Stopped::new(StopReason::BulkClosed, error.to_string())),
+            Err(error) => Err(self.stopped(error)),
         }
     }
 }
 
-impl Line {
-    fn job(&self) -> Option<&NewJob> {
-        match &self.item {
-            Item::Job { new, .. } => Some(new),
-            Item::Invalid(_) => None,
-        }
-    }
+/// The outcome of a line that was sent.
+enum LineOutcome {
+    Created,
+    Existing,
+    /// The queue refused it, with the reason.
+    Refused(String),
+    /// Another job has its id, with the message.
+    Differs(String),
 }
 
 impl Tally {
@@ -428,79 +391,6 @@ impl Tally {
         self.errors_total += 1;
         if self.errors.len() < ERRORS_MAX {
             self.errors.push(LineError { line, detail });
-        }
-    }
-}
-
-/// How long a stream has made no progress, and for how long it may.
-struct Stall<'a> {
-    longest: Duration,
-    stopping: &'a CancellationToken,
-    since: Option<Instant>,
-}
-
-impl<'a> Stall<'a> {
-    fn new(app: &'a App) -> Self {
-        Self { longest: app.settings.stream_patience, stopping: &app.stopping, since: None }
-    }
-
-    fn progress(&mut self) {
-        self.since = None;
-    }
-
-    async fn wait_for_engine(&mut self, error: EngineError) -> Result<(), Stopped> {
-        let is_retryable = error.is_retryable();
-        let stopped = Stopped {
-            reason: StopReason::Unavailable,
-            // The detail of an error response, without internal details.
-            detail: Problem::from(error).detail().to_owned(),
-            retry_after_ms: is_retryable.then_some(1000),
-        };
-        if is_retryable { self.pause(PAUSE, stopped).await } else { Err(stopped) }
-    }
-
-    async fn wait_for_room(&mut self, refusal: Refusal, retry_after_ms: u64) -> Result<(), Stopped> {
-        let (reason, detail) = match refusal {
-            Refusal::GroupFull => {
-                (StopReason::QueueFull, "the group has reached its maximum of unfinished jobs")
-            }
-            Refusal::QueueFull => {
-                (StopReason::QueueFull, "the queue has reached its maximum of unfinished jobs")
-            }
-            Refusal::GroupBytesFull => (
-                StopReason::QueueFull,
-                "the group has reached its maximum of stored bytes, including finished jobs",
-            ),
-            Refusal::QueueBytesFull => (
-                StopReason::QueueFull,
-                "the queue has reached its maximum of stored bytes, including finished jobs",
-            ),
-            Refusal::BulkSealed => (
-                StopReason::BulkClosed,
-                "the bulk action is sealed or has ended; open another one for more jobs",
-            ),
-            Refusal::BulkUnknown | Refusal::TooManyTypes => {
-                (StopReason::BulkClosed, "the bulk action does not exist any more; open it first")
-            }
-        };
-        if reason != StopReason::QueueFull {
-            return Err(Stopped::new(reason, detail));
-        }
-        let detail = format!("{detail}; continue with next_line when some jobs have ended");
-        let stopped = Stopped { reason, detail, retry_after_ms: Some(retry_after_ms) };
-        self.pause(Duration::from_millis(retry_after_ms), stopped).await
-    }
-
-    /// Waits before the next attempt; stops if the time is over.
-    async fn pause(&mut self, pause: Duration, stopped: Stopped) -> Result<(), Stopped> {
-        let waited = self.since.get_or_insert_with(Instant::now).elapsed();
-        let left = self.longest.saturating_sub(waited);
-        if left.is_zero() {
-            return Err(stopped);
-        }
-        tokio::select! {
-            () = self.stopping.cancelled() => Err(stopping()),
-            () = tokio::time::sleep(pause.min(left)) => Ok(()),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use fairlane_core::queue::BulkRef;
+use fairlane_engine::doubled;
 use tokio::time::Instant;
 
 use crate::events::Event;
@@ -43,8 +44,7 @@ struct Attempts {
 /// How long a bulk action is released for after this many earlier attempts. Jittered, so that bulk
 /// actions released together are not leased together again.
 pub(super) fn delay(attempts: u32) -> Duration {
-    let longest = DELAY_MIN.saturating_mul(1 << attempts.min(DELAY_STEPS)).min(DELAY_MAX);
-    longest.mul_f64(0.8 + fastrand::f64() * 0.4)
+    doubled(DELAY_MIN, attempts, DELAY_MAX).mul_f64(0.8 + fastrand::f64() * 0.4)
 }
 
 impl Postponed {
@@ -84,6 +84,7 @@ impl Postponed {
         }
         let others = std::mem::take(&mut self.unlogged);
         self.logged_at = Some(now);
-        tracing::error!(target: TARGET, ?bulk, advice, others, "a bulk action cannot be aggregated here");
+        let (group, id) = (&bulk.group, &bulk.id);
+        tracing::error!(target: TARGET, %group, bulk = %id, advice, others, "a bulk action cannot be aggregated here");
     }
 }

@@ -58,7 +58,8 @@ pub async fn begin(reader: &mut Reader, arguments: &Arguments) -> Result<Begun, 
     Ok(Begun { bulk, is_exclusive, behind })
 }
 
-fn nothing_loaded(error: Error) -> Failure {
+/// The failure of a source that is rejected before anything is opened.
+pub fn nothing_loaded(error: Error) -> Failure {
     let error = with_option_names(error);
     let message = format!("{error}\nnothing was loaded or opened");
     match Failure::from(error) {

@@ -106,7 +106,7 @@ async fn no_more_jobs(begun: &Begun) -> Option<String> {
 }
 
 fn end_of(view: &BulkView) -> &'static str {
-    if view.state.is_final() { view.state.as_str() } else { "sealed" }
+    if view.state.is_final() { view.state.name() } else { "sealed" }
 }
 
 /// The failure for a bulk action that accepts no more jobs.

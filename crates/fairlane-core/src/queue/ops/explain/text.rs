@@ -65,7 +65,7 @@ impl Explanation {
             }
             Reason::TypeRate => self.type_at_its_rate(),
             Reason::QueueRate => {
-                format!("the whole queue is at its limit of {}", rate_or_none(self.rules.rate))
+                format!("the queue is at its limit of {}", rate_or_none(self.rules.rate))
             }
             Reason::Admitted => {
                 let ready = counted(self.of_type.ready, "ready job");
@@ -76,7 +76,7 @@ impl Explanation {
                 format!("type {of_type} has {ready} waiting for workers, as many as it may")
             }
             Reason::WindowUsed => {
-                format!("the whole queue has used up this second ({})", counted(self.rules.global_rps, "job"))
+                format!("the queue has used up this second ({})", counted(self.rules.global_rps, "job"))
             }
             Reason::GroupWindowUsed => {
                 let part = counted(self.rules.group_rps, "job");
@@ -365,7 +365,7 @@ fn bulk_text(bulk: &BulkView) -> String {
     format!(
         "{}: {}, mode {}, {} of {} ended ({} failed, {} cancelled), {} set aside",
         bulk.bulk.id,
-        bulk.state.as_str(),
+        bulk.state.name(),
         bulk.mode.as_str(),
         number(ended),
         counted(bulk.total, "job"),

@@ -1,0 +1,19 @@
+//! What tests and trials of all crates start around the code under test.
+//!
+//! - `redis.rs`: Redis servers and clusters to start, kill and start again. `failover.rs`: a
+//!   primary and its replica.
+//! - `proxy.rs`: a proxy whose connections can be cut. `receiver.rs`: an HTTP server that records
+//!   its requests.
+//! - `program.rs`: runs of the `fairlane` program. `process.rs`: a child process and its memory.
+//! - `wait.rs`: bounded waits for a condition.
+//!
+//! This crate depends on no crate of Fairlane, so that each of them can use it in its tests. A
+//! failed setup ends the test with a message.
+
+pub mod failover;
+pub mod process;
+pub mod program;
+pub mod proxy;
+pub mod receiver;
+pub mod redis;
+pub mod wait;
