@@ -1,11 +1,11 @@
 //! Who holds a lock next.
 
+use crate::kernel::Signal;
 use crate::limits::{LOCK_LOSSES_MAX, LOCK_SLICE_MS, LOCK_STEP_WAITERS_MAX};
 use crate::names::LockToken;
 use crate::numbers::{Fence, Micros};
-use crate::kernel::Signal;
 
-use super::state::{Holder, Lock, LockMode, Waiter};
+use super::state::{Holder, Lock, LockKind, LockMode, Waiter};
 use super::{AcquireLock, LockName, Machine};
 
 impl Machine {
@@ -25,8 +25,12 @@ impl Machine {
     /// Puts a lock back, unless nothing is left of it.
     pub(super) fn store(&mut self, name: &LockName, mut lock: Lock, now: Micros) {
         let must_continue = self.claim_for_waiters(name, &mut lock, now);
-        if lock.is_unused() && lock.delay_until <= now {
-            return;
+        if lock.is_unused() {
+            if lock.delay_until <= now {
+                return;
+            }
+            // Any kind may follow.
+            lock.kind = LockKind::Exclusive;
         }
         let deadline = if must_continue { Some(now) } else { lock.next_deadline() };
         lock.deadline = deadline;
@@ -42,18 +46,19 @@ impl Machine {
             lock.delay_until = lock.delay_until.max(until.plus_ms(holder.lock_delay_ms));
             self.touch(name);
         }
-        if lock.delay_until <= now {
+        if lock.delay_until.0 > 0 && lock.delay_until <= now {
             lock.delay_until = Micros::default();
+            self.touch(name);
         }
     }
 
     /// Removes waiters whose claim has run out. Their process got a signal and the claim in the reply
     /// to each `attend_locks`; a waiter that is still interested registers again.
     fn end_claims(&mut self, name: &LockName, lock: &mut Lock, now: Micros) {
-        while let Some((until, place)) = lock.claim_ends.first().copied()
-            && until <= now
+        while let Some(first) = lock.claims.first_entry()
+            && first.get().until <= now
         {
-            let waiter = lock.end_claim(place).expect("every end has its claim");
+            let waiter = first.remove().waiter;
             self.forget_waiter(name, lock, &waiter);
         }
     }
@@ -111,7 +116,13 @@ impl Machine {
     /// Whether this caller may hold the lock now. Capacity that is claimed for others is taken only
     /// by a caller that does not insist on the order, and not from a waiter that has lost it
     /// [`LOCK_LOSSES_MAX`] times.
-    pub(super) fn may_hold(&mut self, name: &LockName, lock: &mut Lock, command: &AcquireLock, now: Micros) -> bool {
+    pub(super) fn may_hold(
+        &mut self,
+        name: &LockName,
+        lock: &mut Lock,
+        command: &AcquireLock,
+        now: Micros,
+    ) -> bool {
         let place = lock.places.get(&command.token).copied();
         if place.is_some_and(|place| lock.claims.contains_key(&place)) {
             return true;
@@ -148,7 +159,13 @@ impl Machine {
     }
 
     /// Makes the caller a holder.
-    pub(super) fn grant(&mut self, name: &LockName, lock: &mut Lock, command: &AcquireLock, now: Micros) -> Fence {
+    pub(super) fn grant(
+        &mut self,
+        name: &LockName,
+        lock: &mut Lock,
+        command: &AcquireLock,
+        now: Micros,
+    ) -> Fence {
         self.remove_waiter(name, lock, &command.token);
         let fence = self.next_fence(now);
         let hold_until = command.max_hold_ms.map(|ms| now.plus_ms(ms));

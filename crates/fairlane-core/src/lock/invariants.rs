@@ -22,9 +22,10 @@ impl Machine {
             }
         }
         ensure(waiters == self.waiters, || format!("{} waiters are counted, {waiters} wait", self.waiters))?;
-        let listed = self.claims.iter().flat_map(|(process, claims)| {
-            claims.iter().map(move |(name, token)| (process, name, token))
-        });
+        let listed = self
+            .claims
+            .iter()
+            .flat_map(|(process, claims)| claims.iter().map(move |(name, token)| (process, name, token)));
         ensure(listed.collect::<BTreeSet<_>>() == claims, || "claims by process differ".into())?;
         let entry = |(name, lock): (&LockName, &Lock)| lock.deadline.map(|at| (at, name.clone()));
         let deadlines: BTreeSet<_> = self.locks.iter().filter_map(entry).collect();
@@ -48,15 +49,15 @@ impl Machine {
         let ends: BTreeSet<_> =
             lock.holders.iter().map(|(token, holder)| (holder.until, token.clone())).collect();
         ensure(ends == lock.ends, || "ends of leases differ".into())?;
-        let ends: BTreeSet<_> = lock.claims.iter().map(|(place, claim)| (claim.until, *place)).collect();
-        ensure(ends == lock.claim_ends, || "ends of claims differ".into())?;
+        let (last_claim, first_waiting) = (lock.claims.keys().next_back(), lock.waiters.keys().next());
+        let is_in_order = first_waiting.is_none_or(|waiting| last_claim < Some(waiting));
+        ensure(is_in_order, || "a claim behind a waiter without one".into())?;
         let claimed = lock.claims.iter().map(|(place, claim)| (claim.waiter.token.clone(), *place));
         let waiting = lock.waiters.iter().map(|(place, waiter)| (waiter.token.clone(), *place));
         ensure(claimed.chain(waiting).collect::<std::collections::BTreeMap<_, _>>() == lock.places, || {
             "places differ".into()
         })?;
-        let is_left = !lock.is_unused() || lock.deadline.is_some();
-        ensure(is_left, || "nothing is left of it".into())
+        ensure(lock.deadline.is_some(), || "nothing is left of it, or no sweep finds it".into())
     }
 }
 

@@ -108,10 +108,9 @@ pub(super) struct Lock {
     pub holders: BTreeMap<LockToken, Holder>,
     /// Holders by the end of their leases.
     pub ends: BTreeSet<(Micros, LockToken)>,
-    /// Claims by the place of their waiters.
+    /// Claims by the place of their waiters. They are made and end in the order of the places, which
+    /// all lie before those of waiters without a claim.
     pub claims: BTreeMap<u64, Claim>,
-    /// The same places by the end of their claims.
-    pub claim_ends: BTreeSet<(Micros, u64)>,
     /// Waiters without a claim by their places, first come first.
     pub waiters: BTreeMap<u64, Waiter>,
     /// The places of waiters with and without a claim.
@@ -130,7 +129,6 @@ impl Lock {
             holders: BTreeMap::new(),
             ends: BTreeSet::new(),
             claims: BTreeMap::new(),
-            claim_ends: BTreeSet::new(),
             waiters: BTreeMap::new(),
             places: BTreeMap::new(),
             next_place: 1,
@@ -176,15 +174,12 @@ impl Lock {
     /// Reserves capacity for the first waiter.
     pub fn claim_first(&mut self, until: Micros) -> Option<&Claim> {
         let (place, waiter) = self.waiters.pop_first()?;
-        self.claim_ends.insert((until, place));
         Some(self.claims.entry(place).or_insert(Claim { waiter, until }))
     }
 
     /// Ends a claim and returns its waiter, which keeps its place if it is put back.
     pub fn end_claim(&mut self, place: u64) -> Option<Waiter> {
-        let claim = self.claims.remove(&place)?;
-        self.claim_ends.remove(&(claim.until, place));
-        Some(claim.waiter)
+        self.claims.remove(&place).map(|claim| claim.waiter)
     }
 
     /// What a waiter wants of the lock.
@@ -210,7 +205,7 @@ impl Lock {
     /// The next time at which the lock changes by itself.
     pub fn next_deadline(&self) -> Option<Micros> {
         let lease = self.ends.first().map(|(until, _)| *until);
-        let claim = self.claim_ends.first().map(|(until, _)| *until);
+        let claim = self.claims.first_key_value().map(|(_, claim)| claim.until);
         let delay = self.holders.is_empty().then_some(self.delay_until).filter(|until| until.0 > 0);
         [lease, claim, delay].into_iter().flatten().min()
     }

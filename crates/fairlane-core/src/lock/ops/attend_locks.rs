@@ -51,9 +51,12 @@ impl Operation for AttendLocks {
 
 impl Machine {
     fn attend_locks(&mut self, process: &ProcessId, now: Micros) -> LocksAttended {
-        self.attend(process, now);
+        if self.waiters > 0 {
+            self.attend(process, now);
+        }
         let own = self.claims.get(process).into_iter().flatten().take(ATTEND_CLAIMS_MAX);
-        let claim = |(name, token): &(LockName, LockToken)| LockClaim { name: name.clone(), token: token.clone() };
+        let claim =
+            |(name, token): &(LockName, LockToken)| LockClaim { name: name.clone(), token: token.clone() };
         LocksAttended { claims: own.map(claim).collect() }
     }
 }
