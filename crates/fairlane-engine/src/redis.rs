@@ -9,7 +9,8 @@
 //! - `redis/connection.rs`: a connection that is replaced. `redis/errors.rs`: the
 //!   meaning of each error.
 //! - `redis/write_guard.rs`, `redis/probe.lua`: the conditions for a write.
-//! - `redis/wake_listener.rs`: one blocking pop for all waiters.
+//! - `redis/wake_listener.rs`: one blocking pop for all waiters. `redis/signal_listener.rs`: signals to
+//!   the waiters of processes.
 //! - `redis/audit.rs`: the scan of an audit.
 //! - `redis/startup.rs`: the checks on connecting. `redis/dump.rs`: the state to
 //!   compare, for tests.
@@ -28,6 +29,7 @@ mod errors;
 mod keys;
 mod lua;
 mod script;
+mod signal_listener;
 mod startup;
 mod wake_listener;
 mod write_guard;
@@ -38,18 +40,20 @@ use std::time::Duration;
 
 use fairlane_core::kernel::Dump;
 use fairlane_core::queue;
-use fairlane_core::{Command, Micros, Reply, TypeId};
+use fairlane_core::{Command, Micros, ProcessId, Reply, TypeId};
 use tokio::sync::mpsc;
 
 use crate::audit::ScanPage;
 use crate::clock::Clock;
 use crate::engine::{Admin, BoxFuture, Engine, EngineError, EngineInfo, Space};
 use crate::observe::{self, Meters};
+use crate::signals::Signals;
 use address::Address;
 pub(crate) use address::is_redis;
 use connection::{Connection, Link};
 use keys::Keys;
 use script::Scripts;
+use signal_listener::SignalListener;
 use wake_listener::WakeListener;
 use write_guard::WriteGuard;
 
@@ -87,6 +91,7 @@ pub struct RedisEngine {
     scripts: Scripts,
     clock: Clock,
     waits: WakeListener,
+    signals: SignalListener,
     guard: WriteGuard,
     warnings: Vec<String>,
     meters: Meters,
@@ -122,6 +127,7 @@ impl RedisEngine {
         observe::server_warnings(name(&commands), &warnings);
         Ok(Self {
             waits: WakeListener::start(commands.clone(), blocking, keys.clone()),
+            signals: SignalListener::new(address.clone(), options.response_timeout),
             guard: WriteGuard::default(),
             commands,
             scripts: Scripts::new(options.edit_script),
@@ -202,6 +208,7 @@ impl Engine for RedisEngine {
             command.validate()?;
             match command {
                 Command::Queue(command) => self.run(command, given).await.map(Reply::Queue),
+                Command::Lock(_) => Err(EngineError::refused("this version keeps no locks in Redis")),
             }
         }))
     }
@@ -212,6 +219,10 @@ impl Engine for RedisEngine {
         at_most: Duration,
     ) -> BoxFuture<'a, Result<bool, EngineError>> {
         Box::pin(self.meters.waiting(self.waits.wait(types, at_most)))
+    }
+
+    fn subscribe<'a>(&'a self, process: &'a ProcessId) -> BoxFuture<'a, Result<Signals, EngineError>> {
+        Box::pin(self.signals.subscribe(process))
     }
 
     fn admin(&self) -> &dyn Admin {

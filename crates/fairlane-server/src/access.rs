@@ -207,6 +207,8 @@ pub static ROUTES: &[Route] = &[
     route(Get, "/engine", Read, Scope::NoGroup),
     route(Post, "/engine/execute", Read, Scope::Named),
     held(Post, "/engine/wait", Work, Scope::AllGroups),
+    // A process id is unguessable, and the signals to it name no lock and no group.
+    held(Post, "/engine/subscribe", Work, Scope::NoGroup),
     stream(Post, "/engine/walk", Operate, Scope::AllGroups),
 ];
 

@@ -9,17 +9,19 @@ use crate::served::{Served, connect, serve};
 use fairlane::{Context, Event, Fairlane, Job, TypeOptions};
 use fairlane_conformance::dice::Dice;
 use fairlane_conformance::differential::{compare_forwarded, samples};
-use fairlane_conformance::subject::{EXISTS, LEASE_MS, group_id, job, jobs, succeeded, type_id};
+use fairlane_conformance::subject::{
+    EXISTS, LEASE_MS, Subject, exclusive, group_id, job, jobs, process_id, signalled, succeeded, type_id,
+};
 use fairlane_core::queue::{
     BulkState, Enqueue, InspectQueue, JobState, LeasedJob, Promote, SetType, Settings, Settle, Settlement,
     TypePatch, Verdict,
 };
-use fairlane_core::{Command, Reply, TypeId, WorkerId};
+use fairlane_core::{Command, ProcessId, Reply, TypeId, WorkerId};
 use fairlane_engine::http::Key;
 use fairlane_engine::wire::{self, Frames, ScanStep, WireError};
 use fairlane_engine::{
     Admin, BoxFuture, EmbeddedEngine, Engine, EngineError, EngineInfo, Hooks, HttpEngine, HttpOptions,
-    Leaser, attach, layer,
+    Leaser, Signals, attach, layer,
 };
 use fairlane_server::access::Role;
 use fairlane_server::keys::{KeyFile, Keys, NewKey};
@@ -76,7 +78,7 @@ fn read_as_everything(bytes: &[u8]) -> usize {
     values += usize::from(wire::decode::<ScanStep>(bytes).is_ok());
     let mut frames = Frames::default();
     frames.push(bytes);
-    while let Ok(Some(_)) = frames.next_step() {
+    while let Ok(Some(_)) = frames.next_step::<ScanStep>() {
         values += 1;
     }
     values
@@ -191,9 +193,32 @@ impl Engine for Warning {
         self.0.wait(types, at_most)
     }
 
+    fn subscribe<'a>(&'a self, process: &'a ProcessId) -> BoxFuture<'a, Result<Signals, EngineError>> {
+        self.0.subscribe(process)
+    }
+
     fn admin(&self) -> &dyn Admin {
         self.0.admin()
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_subscription_ends_with_its_server_and_can_be_made_again() {
+    let engine = EmbeddedEngine::new(Settings::default(), Default::default()).expect("a thread");
+    let engine: Arc<dyn Engine> = Arc::new(engine);
+    let server = serve(engine.clone()).await;
+    let locks = Subject::new(connect(server.address().port()).await, Arc::default());
+    let mut former = locks.subscribe("two").await;
+    let mut signals = locks.subscribe("two").await;
+    assert_eq!(former.next().await, None, "the process has subscribed again");
+    locks.locked(exclusive("one")).await;
+    locks.queue_up(exclusive("two")).await;
+    locks.release("one").await;
+    assert_eq!(signalled(&mut signals, 1).await, ["two"]);
+    server.stop().await;
+    assert_eq!(signals.next().await, None, "the server has stopped");
+    let refused = locks.engine.subscribe(&process_id("two")).await.expect_err("there is no server");
+    assert!(refused.is_retryable(), "{refused:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -83,8 +83,7 @@ async fn lost_then_repeated(proxy: &Proxy, engine: &Arc<dyn Engine>, command: Co
 /// Sends a command whose reply is not lost.
 async fn submit(engine: &Arc<dyn Engine>, command: Command) -> Reply {
     let reply = engine.submit(command.into()).await.expect("the command is answered");
-    let fairlane_core::Reply::Queue(reply) = reply;
-    reply
+    reply.queue().expect("a reply of the queue").clone()
 }
 
 /// Runs every command once: a server without the library replies more than once.

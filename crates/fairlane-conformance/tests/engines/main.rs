@@ -15,4 +15,5 @@ mod redis_functions;
 mod redis_server;
 mod redis_tls;
 mod served;
+mod signals;
 mod waits;
