@@ -170,9 +170,9 @@ impl Subject {
 
     /// Runs reclaim until its first grace is over.
     pub async fn end_reclaim_grace(&self) {
-        assert!(self.reclaim(1).await.grace_until.is_some());
+        assert!(self.reclaim(1).await.grace_us.is_some());
         self.advance_reclaiming_ms(RECLAIM_GRACE_MS).await;
-        assert_eq!(self.reclaim(1).await.grace_until, None);
+        assert_eq!(self.reclaim(1).await.grace_us, None);
     }
 
     /// Changes a group.

@@ -1,7 +1,7 @@
 //! The only list of capabilities, and what follows from it: commands and replies over all of them,
 //! and the machines that a store keeps together.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::hashing::HashSeed;
 use crate::kernel::row::{ChangeSet, RowSink, RowSource, TableInfo};
@@ -61,6 +61,16 @@ macro_rules! capabilities {
             /// Whether the command stores new data.
             pub fn adds_data(&self) -> bool {
                 match self { $(Self::$capability(command) => command.adds_data(),)+ }
+            }
+
+            /// Serialises the arguments of the operation, without its name.
+            pub fn serialize_arguments<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                match self { $(Self::$capability(command) => command.serialize_arguments(serializer),)+ }
+            }
+
+            /// Deserialises the reply to this command.
+            pub fn reply_from<'de, D: Deserializer<'de>>(&self, deserializer: D) -> Result<Reply, D::Error> {
+                match self { $(Self::$capability(command) => command.reply_from(deserializer).map(Into::into),)+ }
             }
 
             $(

@@ -3,7 +3,8 @@
 //! - `redis/lua/queue/ops/*.lua`: the operations; `redis/lua/**`: the functions that they share.
 //! - `redis/lua.rs`: joins the Lua files into a library. `redis/script.rs`: runs operations, even if
 //!   the server has forgotten or refuses the library.
-//! - `redis/encode.rs`, `redis/decode.rs`: commands to arguments, replies to values.
+//! - `redis/codec.rs`: commands to arguments, replies to values; `redis/codec/queue.rs` those of hot
+//!   operations, `redis/packed.rs` all others.
 //! - `redis/keys.rs`: the names of all keys. `redis/address.rs`: one server or a cluster,
 //!   with or without TLS.
 //! - `redis/connection.rs`: a connection that is replaced. `redis/errors.rs`: the
@@ -21,13 +22,14 @@
 
 mod address;
 mod audit;
+mod codec;
 mod connection;
-mod decode;
 mod dump;
-mod encode;
 mod errors;
 mod keys;
 mod lua;
+#[doc(hidden)]
+pub mod packed;
 mod script;
 mod signal_listener;
 mod startup;
@@ -39,7 +41,6 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use fairlane_core::kernel::Dump;
-use fairlane_core::queue;
 use fairlane_core::{Command, Micros, ProcessId, Reply, TypeId};
 use tokio::sync::mpsc;
 
@@ -99,13 +100,9 @@ pub struct RedisEngine {
 
 /// Decodes the reply of a command's script from the bytes that Redis sent, for fuzzing.
 #[doc(hidden)]
-pub fn decode_reply(
-    command: &queue::Command,
-    bytes: &[u8],
-    now: Micros,
-) -> Result<queue::Reply, EngineError> {
+pub fn decode_reply(command: &Command, bytes: &[u8], now: Micros) -> Result<Reply, EngineError> {
     let value = ::redis::parse_redis_value(bytes).map_err(|error| EngineError::broken(error.to_string()))?;
-    decode::reply(command, value, now)
+    codec::decode(command, value, now)
 }
 
 /// Whether this can be the address of a Redis, without a connection.
@@ -160,7 +157,7 @@ impl RedisEngine {
     async fn run_script(
         &self,
         link: &Link,
-        command: &queue::Command,
+        command: &Command,
         stem: &'static str,
         arguments: &[Vec<u8>],
     ) -> Result<redis::Value, EngineError> {
@@ -176,15 +173,15 @@ impl RedisEngine {
         reply.map_err(|error| self.guard.failed(link, command, stem, &error))
     }
 
-    async fn run(&self, command: queue::Command, given: Option<Micros>) -> Result<queue::Reply, EngineError> {
+    async fn run(&self, command: Command, given: Option<Micros>) -> Result<Reply, EngineError> {
         let link = match command.is_read_only() {
             true => self.commands.link().await?,
             false => self.guard.prepare(self, &command).await?,
         };
-        let (stem, arguments) = (command.stem(), encode::arguments(&command, given));
+        let (stem, arguments) = (command.stem(), codec::encode(&command, given));
         let reply = self.meters.script(stem, self.run_script(&link, &command, stem, &arguments)).await?;
         let now = given.unwrap_or_else(|| Clock::System.now());
-        decode::reply(&command, reply, now)
+        codec::decode(&command, reply, now)
     }
 }
 
@@ -206,10 +203,7 @@ impl Engine for RedisEngine {
         let running = self.meters.begin(&command);
         Box::pin(running.until(async move {
             command.validate()?;
-            match command {
-                Command::Queue(command) => self.run(command, given).await.map(Reply::Queue),
-                Command::Lock(_) => Err(EngineError::refused("this version keeps no locks in Redis")),
-            }
+            self.run(command, given).await
         }))
     }
 

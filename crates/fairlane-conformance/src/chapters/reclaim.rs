@@ -37,7 +37,7 @@ async fn a_lease_that_ran_out_comes_back_and_is_due_at_once(queue: Subject) {
     queue.advance_reclaiming_ms(LEASE_MS - 1).await;
     assert_eq!(queue.reclaim(10).await.recovered, 0);
     queue.advance_ms(1);
-    assert_eq!(queue.reclaim(10).await, Reclaimed { recovered: 1, dead: 0, cancelled: 0, grace_until: None });
+    assert_eq!(queue.reclaim(10).await, Reclaimed { recovered: 1, dead: 0, cancelled: 0, grace_us: None });
     let view = queue.job("g", "1").await;
     assert_eq!((view.state, view.until), (JobState::Waiting, Some(queue.now())));
     assert_eq!(ids(&queue.lease(10).await), ["1", "2", "3"]);
@@ -87,23 +87,19 @@ async fn nothing_is_taken_back_in_the_first_grace(queue: Subject) {
     queue.add([job("g", "1")]).await;
     let leased = queue.lease_one().await;
     queue.advance_ms(LEASE_MS);
-    let grace = Some(queue.now().plus_ms(RECLAIM_GRACE_MS));
-    assert_eq!(
-        queue.reclaim(10).await,
-        Reclaimed { recovered: 0, dead: 0, cancelled: 0, grace_until: grace }
-    );
+    let grace_us = Some(RECLAIM_GRACE_MS * 1000);
+    assert_eq!(queue.reclaim(10).await, Reclaimed { recovered: 0, dead: 0, cancelled: 0, grace_us });
     assert!(matches!(queue.extend(&leased, LEASE_MS).await, Extension::Until(_)), "its worker comes back");
 }
 
 async fn runs_during_a_grace_do_not_restart_it(queue: Subject) {
     queue.add([job("g", "1")]).await;
     queue.lease(1).await;
-    let grace = Some(START.plus_ms(RECLAIM_GRACE_MS));
-    for _ in 0..30 {
-        assert_eq!(queue.reclaim(10).await.grace_until, grace);
+    for second in 0..30 {
+        assert_eq!(queue.reclaim(10).await.grace_us, Some((RECLAIM_GRACE_MS - second * 1000) * 1000));
         queue.advance_ms(1000);
     }
-    assert_eq!(queue.reclaim(10).await, Reclaimed { recovered: 1, dead: 0, cancelled: 0, grace_until: None });
+    assert_eq!(queue.reclaim(10).await, Reclaimed { recovered: 1, dead: 0, cancelled: 0, grace_us: None });
 }
 
 async fn an_outage_brings_a_new_grace(queue: Subject) {
@@ -111,10 +107,10 @@ async fn an_outage_brings_a_new_grace(queue: Subject) {
     queue.add(jobs("g", 5)).await;
     queue.lease(5).await;
     queue.advance_ms(RECLAIM_STALE_MS);
-    assert_eq!(queue.reclaim(10).await.grace_until, None, "15 seconds are no outage");
+    assert_eq!(queue.reclaim(10).await.grace_us, None, "15 seconds are no outage");
     queue.advance_ms(LEASE_MS);
     let reclaimed = queue.reclaim(10).await;
-    assert_eq!(reclaimed.grace_until, Some(queue.now().plus_ms(RECLAIM_GRACE_MS)));
+    assert_eq!(reclaimed.grace_us, Some(RECLAIM_GRACE_MS * 1000));
     assert_eq!((reclaimed.recovered, queue.queue_view().await.in_flight), (0, 5));
     queue.advance_reclaiming_ms(RECLAIM_GRACE_MS).await;
     assert_eq!(queue.reclaim(10).await.recovered, 5);
@@ -191,9 +187,9 @@ async fn deadlines_heal_when_the_clock_steps_back(queue: Subject) {
 async fn a_grace_heals_when_the_clock_steps_back(queue: Subject) {
     queue.reclaim(10).await;
     queue.step_back_ms(24 * 3600 * 1000);
-    assert_eq!(queue.reclaim(10).await.grace_until, Some(queue.now().plus_ms(RECLAIM_GRACE_MS)));
+    assert_eq!(queue.reclaim(10).await.grace_us, Some(RECLAIM_GRACE_MS * 1000));
     queue.advance_reclaiming_ms(RECLAIM_GRACE_MS).await;
-    assert_eq!(queue.reclaim(10).await.grace_until, None);
+    assert_eq!(queue.reclaim(10).await.grace_us, None);
 }
 
 async fn a_number_out_of_range_is_invalid(queue: Subject) {
@@ -211,7 +207,7 @@ async fn a_lost_lease_of_a_cancelled_job_is_cancelled(queue: Subject) {
     queue.cancel("g", &["1"]).await;
     queue.cancel_bulk("g", "b").await;
     queue.advance_reclaiming_ms(LEASE_MS).await;
-    let expected = Reclaimed { recovered: 1, dead: 0, cancelled: 2, grace_until: None };
+    let expected = Reclaimed { recovered: 1, dead: 0, cancelled: 2, grace_us: None };
     assert_eq!(queue.reclaim(10).await, expected);
     for id in ["1", "b1"] {
         let view = queue.job("g", id).await;

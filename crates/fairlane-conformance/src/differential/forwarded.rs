@@ -33,7 +33,7 @@ pub async fn compare_forwarded(
         let expected = apply_step(&mut machine, &step);
         let same = match (&step.action, &expected) {
             (Action::Command(command), Response::Reply(expected)) => {
-                let expected = fairlane_core::Reply::Queue((**expected).clone());
+                let expected = fairlane_core::Reply::from((**expected).clone());
                 engine.submit(command.clone().into()).await == Ok(expected)
             }
             (Action::TakeToken(name), Response::Token(Some(_))) => {

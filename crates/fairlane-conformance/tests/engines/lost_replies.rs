@@ -83,7 +83,7 @@ async fn lost_then_repeated(proxy: &Proxy, engine: &Arc<dyn Engine>, command: Co
 /// Sends a command whose reply is not lost.
 async fn submit(engine: &Arc<dyn Engine>, command: Command) -> Reply {
     let reply = engine.submit(command.into()).await.expect("the command is answered");
-    reply.queue().expect("a reply of the queue").clone()
+    reply.queue().expect("a command of the queue has its reply").clone()
 }
 
 /// Runs every command once: a server without the library replies more than once.

@@ -12,6 +12,7 @@ mod observe;
 mod read_costs;
 mod redis_faults;
 mod redis_functions;
+mod redis_packed;
 mod redis_server;
 mod redis_tls;
 mod served;

@@ -90,7 +90,7 @@ async fn two_prefixes_and_changed_files_share_a_server() {
     let changed = RedisOptions {
         prefix: "changed:".into(),
         edit_script: Some(|stem, source| match stem {
-            "inspect_queue" => source.replace("text(cx.partition.backlog)", "'7'"),
+            "inspect_queue" => source.replace("max(cx.partition.backlog, 0)", "7"),
             _ => source.to_owned(),
         }),
         ..RedisOptions::default()

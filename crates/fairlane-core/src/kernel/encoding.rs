@@ -1,12 +1,11 @@
-//! Serialisation where a derive is not enough: bytes as bytes, validated names, and lists with
-//! a bounded length.
+//! Serialisation where a derive is not enough: bytes as bytes, validated names, lists with a
+//! bounded length, and settings that can be left, cleared or set.
 //!
 //! Invariant: deserialisation never produces a value that its constructor would reject, or a list
 //! that `validate` would reject. Left out on purpose: the format, which the sender chooses.
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::str::FromStr;
 
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 
@@ -38,6 +37,35 @@ pub(crate) mod bytes {
         fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Arc<[u8]>, E> {
             Ok(bytes.into())
         }
+
+        /// Lua has one type for bytes and text.
+        fn visit_str<E: Error>(self, text: &str) -> Result<Arc<[u8]>, E> {
+            Ok(text.as_bytes().into())
+        }
+    }
+}
+
+/// A change that leaves a setting, clears it or sets it, as an optional list of at most one item:
+/// for `#[serde(with = …)]`. Some formats do not distinguish `Some(None)` from `None`.
+pub(crate) mod change {
+    use serde::de::{Deserialize, Deserializer};
+    use serde::ser::{Serialize, Serializer};
+
+    pub fn serialize<T: Serialize, S: Serializer>(
+        change: &Option<Option<T>>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        change.as_ref().map(Option::as_slice).serialize(serializer)
+    }
+
+    pub fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Option<T>>, D::Error> {
+        #[derive(serde::Deserialize)]
+        #[serde(bound = "T: Deserialize<'de>")]
+        struct Items<T>(#[serde(deserialize_with = "super::list::<1, _, _>")] Vec<T>);
+        let items = Option::<Items<T>>::deserialize(deserializer)?;
+        Ok(items.map(|Items(mut items)| items.pop()))
     }
 }
 
@@ -69,20 +97,21 @@ impl<'de, const MOST: usize, T: Deserialize<'de>> Visitor<'de> for List<MOST, T>
     }
 }
 
-/// A string that is parsed by the type's own `FromStr`.
-pub(crate) fn parsed<'de, T: FromStr<Err: fmt::Display>, D: Deserializer<'de>>(
+/// A string that `parse` accepts.
+pub(crate) fn parsed<'de, T, E: fmt::Display, D: Deserializer<'de>>(
     deserializer: D,
     kind: &'static str,
+    parse: fn(&str) -> Result<T, E>,
 ) -> Result<T, D::Error> {
-    deserializer.deserialize_str(Parsed { kind, is: PhantomData })
+    deserializer.deserialize_str(Parsed { kind, parse })
 }
 
-struct Parsed<T> {
+struct Parsed<T, E> {
     kind: &'static str,
-    is: PhantomData<T>,
+    parse: fn(&str) -> Result<T, E>,
 }
 
-impl<T: FromStr<Err: fmt::Display>> Visitor<'_> for Parsed<T> {
+impl<T, P: fmt::Display> Visitor<'_> for Parsed<T, P> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -90,6 +119,6 @@ impl<T: FromStr<Err: fmt::Display>> Visitor<'_> for Parsed<T> {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
-        text.parse().map_err(E::custom)
+        (self.parse)(text).map_err(E::custom)
     }
 }

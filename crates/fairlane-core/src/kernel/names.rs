@@ -2,10 +2,12 @@
 //!
 //! A name is 1 to 128 bytes of UTF-8 without control characters. In memory, `:` and `%` are kept
 //! escaped, so that names joined by `:` (as in Redis keys) can be split again and two groups never
-//! share a key. Both engines order names by their escaped bytes.
+//! share a key. Both engines order names by their escaped bytes. Formats that people read have the
+//! unescaped form, binary ones the escaped form.
 
 use std::borrow::Cow;
 use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -114,17 +116,21 @@ macro_rules! name {
 
         impl Serialize for $name {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.serialize_str(&self.unescaped())
+                match serializer.is_human_readable() {
+                    true => serializer.serialize_str(&self.unescaped()),
+                    false => serializer.serialize_str(self.escaped()),
+                }
             }
         }
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                crate::encoding::parsed(deserializer, $kind)
+                let parse = if deserializer.is_human_readable() { Self::from_str } else { Self::from_escaped };
+                crate::encoding::parsed(deserializer, $kind, parse)
             }
         }
 
-        impl std::str::FromStr for $name {
+        impl FromStr for $name {
             type Err = InvalidName;
             fn from_str(raw: &str) -> Result<Self, InvalidName> {
                 Self::new(raw)

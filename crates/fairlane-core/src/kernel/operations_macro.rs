@@ -61,6 +61,20 @@ macro_rules! operations {
                 match self { $(Self::$operation(operation) => $crate::kernel::Operation::adds_data(operation),)+ }
             }
 
+            /// Serialises the arguments of the operation, without its name.
+            pub fn serialize_arguments<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                match self { $(Self::$operation(operation) => serde::Serialize::serialize(operation, serializer),)+ }
+            }
+
+            /// Deserialises the reply to this command.
+            pub fn reply_from<'de, D: serde::Deserializer<'de>>(&self, deserializer: D) -> Result<Reply, D::Error> {
+                match self {
+                    $(Self::$operation(_) => {
+                        serde::Deserialize::deserialize(deserializer).map(Reply::$operation)
+                    })+
+                }
+            }
+
             /// Applies a validated command.
             pub(super) fn apply(self, machine: &mut $machine, context: &mut $crate::kernel::Context) -> Reply {
                 match self {

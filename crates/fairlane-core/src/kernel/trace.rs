@@ -7,7 +7,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::encoding;
 
 /// Bytes of a `traceparent` of version 00.
 const TEXT_BYTES: usize = 55;
@@ -29,21 +32,25 @@ pub struct InvalidTrace(&'static str);
 /// assert!(Trace::new("00-4bf9-00f0-01").is_err());
 /// # Ok::<(), fairlane_core::InvalidTrace>(())
 /// ```
-#[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(try_from = "std::borrow::Cow<'_, str>", into = "String")]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Trace(Arc<[u8; TEXT_BYTES]>);
 
-impl TryFrom<std::borrow::Cow<'_, str>> for Trace {
-    type Error = InvalidTrace;
-
-    fn try_from(text: std::borrow::Cow<'_, str>) -> Result<Self, InvalidTrace> {
-        Self::new(&text)
+/// In a binary format, the packed form.
+impl Serialize for Trace {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match serializer.is_human_readable() {
+            true => serializer.serialize_str(self.as_str()),
+            false => serializer.serialize_bytes(&self.packed()),
+        }
     }
 }
 
-impl From<Trace> for String {
-    fn from(trace: Trace) -> Self {
-        trace.as_str().to_owned()
+impl<'de> Deserialize<'de> for Trace {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if deserializer.is_human_readable() {
+            return encoding::parsed(deserializer, "trace", Self::new);
+        }
+        Self::from_packed(&encoding::bytes::deserialize(deserializer)?).map_err(D::Error::custom)
     }
 }
 

@@ -106,7 +106,7 @@ impl Serialize for LockName {
 
 impl<'de> Deserialize<'de> for LockName {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        crate::encoding::parsed(deserializer, KIND)
+        crate::encoding::parsed(deserializer, KIND, Self::from_str)
     }
 }
 

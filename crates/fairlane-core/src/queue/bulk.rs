@@ -31,6 +31,7 @@ pub struct BulkRef {
 
 /// The state of a bulk action.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
 pub enum BulkState {
     /// No job was leased or admitted yet.
     #[default]
@@ -95,6 +96,7 @@ impl BulkState {
 
 /// What happens to a bulk action's jobs when their turn comes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum BulkMode {
     /// They run.
     #[default]
@@ -121,6 +123,7 @@ impl BulkMode {
 
 /// Why a bulk action has failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum BulkCause {
     /// More jobs failed than `failures_max` allows.
     Failures,

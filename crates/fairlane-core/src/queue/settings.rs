@@ -146,14 +146,18 @@ pub struct GroupSettings {
 
 /// A change to a type's settings; `None` leaves a setting as it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct TypePatch {
     /// The rate; `Some(None)` removes the limit.
+    #[serde(with = "crate::encoding::change")]
     pub rate: Option<Option<Rate>>,
     /// The concurrency; `Some(None)` removes the limit.
+    #[serde(with = "crate::encoding::change")]
     pub concurrency: Option<Option<u32>>,
     /// Whether the type is paused.
     pub paused: Option<bool>,
     /// The retries; `Some(None)` uses the setting of the queue.
+    #[serde(with = "crate::encoding::change")]
     pub max_retry_count: Option<Option<u32>>,
 }
 
@@ -171,14 +175,17 @@ impl TypePatch {
 
 /// A change to a group's settings; `None` leaves a setting as it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct GroupPatch {
     /// The weight of the group.
     pub weight: Option<Weight>,
     /// The base priority of the group.
     pub base_priority: Option<i64>,
     /// The rate; `Some(None)` removes the limit.
+    #[serde(with = "crate::encoding::change")]
     pub rate: Option<Option<Rate>>,
     /// The concurrency; `Some(None)` removes the limit.
+    #[serde(with = "crate::encoding::change")]
     pub concurrency: Option<Option<u32>>,
     /// Whether the group is paused.
     pub paused: Option<bool>,

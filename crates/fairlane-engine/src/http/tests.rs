@@ -99,7 +99,7 @@ fn answer(status: &str, headers: &[&str], body: &[u8]) -> Vec<u8> {
 }
 
 fn wired(body: &impl serde::Serialize) -> Vec<u8> {
-    answer("200 OK", &["content-type: application/x-fairlane-3"], &wire::encode(body))
+    answer("200 OK", &["content-type: application/x-fairlane-4"], &wire::encode(body))
 }
 
 fn info(warnings: &[&str]) -> Vec<u8> {
@@ -141,7 +141,7 @@ async fn a_command_goes_there_and_its_reply_comes_back() {
     let heads = server.heads();
     assert!(heads[0].starts_with("GET /engine HTTP/1.1"), "{}", heads[0]);
     assert!(heads[1].starts_with("POST /engine/execute HTTP/1.1"), "{}", heads[1]);
-    assert!(heads[1].contains("content-type: application/x-fairlane-3"), "{}", heads[1]);
+    assert!(heads[1].contains("content-type: application/x-fairlane-4"), "{}", heads[1]);
     assert!(!heads[1].contains("authorization"), "{}", heads[1]);
 }
 
@@ -265,7 +265,7 @@ async fn an_unknown_host_is_retryable_and_reported_as_such() {
 
 #[tokio::test]
 async fn another_version_is_reported_as_such() {
-    let other = answer("200 OK", &["content-type: application/x-fairlane-2"], b"\x07");
+    let other = answer("200 OK", &["content-type: application/x-fairlane-3"], b"\x07");
     for answers in [other, problem("415 Unsupported Media Type", "of another type")] {
         let error = connect_error([answers]).await;
         assert_eq!(
@@ -273,7 +273,7 @@ async fn another_version_is_reported_as_such() {
             EngineError::broken("the server speaks another version; update the older of the two")
         );
     }
-    let error = submit_error([answer("200 OK", &["content-type: application/x-fairlane-3"], b"\xff")]).await;
+    let error = submit_error([answer("200 OK", &["content-type: application/x-fairlane-4"], b"\xff")]).await;
     assert!(
         matches!(&error, EngineError::Broken { reason } if reason.contains("not a valid message")),
         "{error:?}"
@@ -324,7 +324,7 @@ async fn transient_errors_are_retryable_and_others_are_not() {
 async fn an_identified_server_is_unavailable_while_another_program_responds() {
     let moved = answer("308 Permanent Redirect", &["location: https://host/"], b"");
     let html = answer("200 OK", &["content-type: text/html"], b"<html>");
-    let other = answer("200 OK", &["content-type: application/x-fairlane-2"], b"\x07");
+    let other = answer("200 OK", &["content-type: application/x-fairlane-3"], b"\x07");
     let (server, engine) =
         ScriptedServer::after_info([moved.clone(), html, other, b"SSH-2.0\r\n".to_vec(), promoted()]).await;
     for says in ["https://host/", "is no Fairlane server", "another version", "the response was incomplete"] {
@@ -444,14 +444,14 @@ async fn an_invalid_command_is_not_sent() {
 #[tokio::test]
 async fn an_answer_that_is_too_large_is_not_read() {
     let huge = format!(
-        "HTTP/1.1 200 OK\r\ncontent-type: application/x-fairlane-3\r\ncontent-length: {}\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-type: application/x-fairlane-4\r\ncontent-length: {}\r\n\r\n",
         wire::REPLY_BYTES_MAX + 1
     );
     let error = submit_error([huge.into_bytes()]).await;
     assert!(matches!(&error, EngineError::Broken { reason } if reason.contains("more than")), "{error:?}");
     let piece = format!("{:x}\r\n{}\r\n", ANSWER_BYTES_MAX, "x".repeat(ANSWER_BYTES_MAX));
     let endless = format!(
-        "HTTP/1.1 200 OK\r\ncontent-type: application/x-fairlane-3\r\ntransfer-encoding: chunked\r\n\r\n{piece}{piece}"
+        "HTTP/1.1 200 OK\r\ncontent-type: application/x-fairlane-4\r\ntransfer-encoding: chunked\r\n\r\n{piece}{piece}"
     );
     let error = connect_error([endless.into_bytes()]).await;
     assert!(matches!(&error, EngineError::Broken { reason } if reason.contains("more than")), "{error:?}");
@@ -462,7 +462,7 @@ async fn an_incomplete_scan_is_unavailable_and_a_failed_one_says_why() {
     let page = ScanStep::Page(ScanPage { suspects: Vec::new(), groups_scanned: 1, groups: 2 });
     let stream = |steps: &[ScanStep]| {
         let body: Vec<u8> = steps.iter().flat_map(wire::frame).collect();
-        answer("200 OK", &["content-type: application/x-fairlane-3"], &body)
+        answer("200 OK", &["content-type: application/x-fairlane-4"], &body)
     };
     let failed = ScanStep::Failed(WireError::Refused("no room".into()));
     let (_server, engine) = ScriptedServer::after_info([

@@ -29,7 +29,7 @@ use crate::audit::ScanPage;
 use crate::engine::EngineError;
 
 /// The content type of every body; its number is the version of the format.
-pub const CONTENT_TYPE: &str = "application/x-fairlane-3";
+pub const CONTENT_TYPE: &str = "application/x-fairlane-4";
 /// The prefix of the content types of all versions.
 pub const CONTENT_TYPE_FAMILY: &str = "application/x-fairlane-";
 

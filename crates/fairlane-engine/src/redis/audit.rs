@@ -18,12 +18,14 @@ mod lanes;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use ::redis::{Cmd, Value};
+use fairlane_core::Fence;
 use fairlane_core::limits::AUDIT_SUSPECTS_MAX;
-use fairlane_core::queue::{BulkRef, Suspect};
+use fairlane_core::queue::{BulkRef, JobRef, Suspect};
 use tokio::sync::mpsc;
 
 use super::RedisEngine;
-use super::decode::audit as decode;
+use super::codec::queue::{bulk_id, group_id, job_id, parse};
+use super::codec::{Decoded, text};
 use crate::audit::ScanPage;
 use crate::engine::EngineError;
 
@@ -114,8 +116,8 @@ impl<'a> Scan<'a> {
         let unfiled = self.without_filed("completed", finished).await?;
         self.report_jobs(unfiled).await?;
         let odd_groups = std::mem::take(&mut self.odd_groups);
-        let groups = odd_groups.iter().map(|name| decode::group(name).map(Suspect::Group));
-        let leases = self.leases.iter().map(|batch| decode::batch(batch).map(Suspect::Lease));
+        let groups = odd_groups.iter().map(|name| group_id(name).map(Suspect::Group));
+        let leases = self.leases.iter().map(|batch| parse(batch).map(|batch| Suspect::Lease(Fence(batch))));
         let suspects = groups.chain(leases).collect::<Result<Vec<_>, _>>()?;
         self.report(suspects).await;
         let types = self.odd_types().await?;
@@ -326,7 +328,7 @@ impl<'a> Scan<'a> {
         bulks: &[(&String, &String)],
         counted: &Counted,
     ) -> Result<(), EngineError> {
-        let name = decode::group(group)?;
+        let name = group_id(group)?;
         let odd = self.odd_groups.remove(group);
         let mut suspects: Vec<Suspect> = odd.then(|| Suspect::Group(name.clone())).into_iter().collect();
         let meta =
@@ -349,7 +351,7 @@ impl<'a> Scan<'a> {
             let to_be_taken = !aggregated && (fields[0] == "AGGREGATING" || dropped_wholly);
             let unended = counted.unended.get(*number).copied().unwrap_or(0) as i64;
             if left != unended || to_be_taken != self.is_takeable(number, to_be_taken).await? {
-                suspects.push(Suspect::Bulk(BulkRef { group: name.clone(), id: decode::bulk(id)? }));
+                suspects.push(Suspect::Bulk(BulkRef { group: name.clone(), id: bulk_id(id)? }));
             }
         }
         self.report(suspects).await;
@@ -379,10 +381,8 @@ impl<'a> Scan<'a> {
     }
 
     async fn report_jobs(&mut self, names: impl IntoIterator<Item = String>) -> Result<(), EngineError> {
-        let suspects: Vec<Suspect> = names
-            .into_iter()
-            .map(|name| decode::job_ref(&name).map(Suspect::Job))
-            .collect::<Result<_, _>>()?;
+        let suspects: Vec<Suspect> =
+            names.into_iter().map(|name| job_ref(&name).map(Suspect::Job)).collect::<Result<_, _>>()?;
         self.report(suspects).await;
         Ok(())
     }
@@ -421,7 +421,8 @@ impl<'a> Scan<'a> {
         let link = engine.commands.link().await?;
         let page = engine.scripts.run(&link, "audit", &engine.keys.partition(), &arguments).await;
         let page = page.map_err(|error| link.explain(&error))?;
-        decode::names_page(page)
+        let mut words = texts_of("audit", page)?.into_iter();
+        Ok((words.next().filter(|cursor| !cursor.is_empty()), words.collect()))
     }
 
     async fn jobs_page(
@@ -461,11 +462,30 @@ impl<'a> Scan<'a> {
     async fn texts(&self, command: &str, key: &str, words: &[&str]) -> Result<Vec<String>, EngineError> {
         let mut cmd = Cmd::new();
         cmd.arg(command).arg(format!("{}{key}", self.engine.keys.prefix())).arg(words);
-        match self.engine.commands.query(&cmd).await? {
-            Value::Array(items) | Value::Set(items) => items.into_iter().map(decode::text_if_any).collect(),
-            other => Err(EngineError::broken(format!("{command} was answered with {other:?}"))),
-        }
+        texts_of(command, self.engine.commands.query(&cmd).await?)
     }
+}
+
+fn texts_of(command: &str, value: Value) -> Decoded<Vec<String>> {
+    match value {
+        Value::Array(items) | Value::Set(items) => items.into_iter().map(text_if_any).collect(),
+        other => Err(EngineError::broken(format!("{command} was answered with {other:?}"))),
+    }
+}
+
+/// A text, or an empty one for a missing value.
+fn text_if_any(value: Value) -> Decoded<String> {
+    match value {
+        Value::Nil => Ok(String::new()),
+        Value::Double(number) => Ok(number.to_string()),
+        value => text(value),
+    }
+}
+
+/// Parses `group:id`.
+fn job_ref(name: &str) -> Decoded<JobRef> {
+    let (group, id) = name.split_once(':').unwrap_or((name, ""));
+    Ok(JobRef { group: group_id(group)?, id: job_id(id)? })
 }
 
 /// The name in `level:type:group:id`.

@@ -5,8 +5,8 @@ use fairlane_core::Micros;
 use fairlane_core::kernel::{Dump, DumpValue};
 use fairlane_core::queue::Settings;
 
+use super::codec::text;
 use super::connection::Connection;
-use super::decode::text;
 use super::keys::Keys;
 use crate::engine::EngineError;
 

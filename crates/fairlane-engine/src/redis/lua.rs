@@ -3,8 +3,10 @@
 //! Each file of `lua/<module>/` adds functions to the table of its module; private functions and
 //! constants are locals of the file. `lua/<module>/ops/<operation>.lua` defines the function
 //! `<module>.ops.<operation>`, and its first line has the flags of the operation. `<module>.begin`
-//! makes the table `cx` with the state of one call. `lua/prelude.lua` has the names that all files
-//! use. The name of a limit is replaced by core's constant.
+//! makes the table `cx` with the state of one call. A function that takes `(cx, command)` gets the
+//! command and returns the reply as tables with core's names; one that takes `(cx)` reads
+//! `cx.arguments` and returns a flat reply. `lua/prelude.lua` has the names that all files use. The
+//! name of a limit is replaced by core's constant.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::OnceLock;
@@ -101,10 +103,8 @@ impl Library {
         operation.script.get_or_init(|| {
             let file = &self.files[operation.file];
             let body = joined(&self.files, &self.needed_by(operation.file));
-            let module = file.module();
-            let flags = file.flags().join(",");
-            let entry = format!("return {module}.ops.{stem}({module}.begin(KEYS, ARGV))\n");
-            let code = format!("#!lua flags={flags}\n{body}{entry}");
+            let (flags, call) = (file.flags().join(","), file.call(stem, "KEYS, ARGV"));
+            let code = format!("#!lua flags={flags}\n{body}return {call}\n");
             let digest = ::redis::Script::new(&code).get_hash().to_owned();
             Script { code, digest }
         })
@@ -162,12 +162,21 @@ impl File {
 
     fn registration(&self, stem: &str) -> String {
         let flags: Vec<String> = self.flags().iter().map(|flag| format!("'{flag}'")).collect();
-        let (flags, module) = (flags.join(", "), self.module());
+        let (flags, call) = (flags.join(", "), self.call(stem, "keys, arguments"));
         format!(
             "redis.register_function{{\n  function_name = LIBRARY .. '_{stem}', flags = {{{flags}}},\n  \
-             callback = function(keys, arguments) return {module}.ops.{stem}({module}.begin(keys, arguments)) \
-             end,\n}}\n"
+             callback = function(keys, arguments) return {call} end,\n}}\n"
         )
+    }
+
+    /// Calls the operation. One that takes `(cx, command)` gets its command unpacked.
+    fn call(&self, stem: &str, arguments: &str) -> String {
+        let module = self.module();
+        let (operation, begin) = (format!("{module}.ops.{stem}"), format!("{module}.begin({arguments})"));
+        match self.code.contains(&format!("function {operation}(cx, command)")) {
+            true => format!("kernel.run_packed({operation}, {begin})"),
+            false => format!("{operation}({begin})"),
+        }
     }
 
     /// The functions that this file adds to modules, such as `queue.write_all`.
@@ -266,6 +275,7 @@ fn limits() -> HashMap<&'static str, String> {
         ("LEASE_US_MAX", number(l::LEASE_MS_MAX * 1000)),
         ("TIMER_BACKSTOP_US", number(l::TIMER_BACKSTOP_MS * 1000)),
         ("RETRY_AFTER_US_MAX", number(l::RETRY_AFTER_MS_MAX * 1000)),
+        ("REFUSAL_RETRY_MS", number(l::REFUSAL_RETRY_MS)),
         ("RECLAIM_STALE_US", number(l::RECLAIM_STALE_MS * 1000)),
         ("RECLAIM_GRACE_US", number(l::RECLAIM_GRACE_MS * 1000)),
         ("BURST_US", number(l::BURST_US)),

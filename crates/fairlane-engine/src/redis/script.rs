@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use ::redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
 
 use super::ScriptEdit;
+use super::codec::text;
 use super::connection::Link;
-use super::decode::text;
 use super::errors;
 use super::lua::Library;
 use crate::observe;

@@ -3,8 +3,8 @@
 
 use ::redis::Value;
 
+use super::codec::text;
 use super::connection::{Connection, Link};
-use super::decode::text;
 use super::keys::Keys;
 use crate::engine::{EngineError, Space};
 

@@ -22,8 +22,8 @@ use fairlane_core::TypeId;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
+use super::codec::text;
 use super::connection::Connection;
-use super::decode::text;
 use super::errors::unavailable;
 use super::keys::Keys;
 use crate::engine::EngineError;

@@ -13,11 +13,11 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use ::redis::{RedisError, Value};
-use fairlane_core::GroupId;
-use fairlane_core::queue::*;
+use fairlane_core::queue::{self, *};
+use fairlane_core::{Command, GroupId};
 
+use super::codec::text;
 use super::connection::Link;
-use super::decode::text;
 use super::errors::{self, unavailable};
 use super::{RedisEngine, startup};
 use crate::engine::{Engine, EngineError};
@@ -66,7 +66,8 @@ impl HalfWritten {
     fn concern(&self, command: &Command) -> Concern {
         let is_clear = !self.everything && self.suspects.is_empty();
         // A repair is itself a write. Settle and extend are decided by fences alone.
-        if is_clear || matches!(command, Command::Audit(_)) {
+        let Some(command) = command.queue().filter(|_| !is_clear) else { return Concern::None };
+        if matches!(command, queue::Command::Audit(_)) {
             return Concern::None;
         }
         let touched = suspects_of(command);
@@ -74,7 +75,7 @@ impl HalfWritten {
         if self.suspects.iter().filter_map(Suspect::group).any(named) {
             return Concern::Named;
         }
-        let is_about_leases = matches!(command, Command::Settle(_) | Command::Extend(_));
+        let is_about_leases = matches!(command, queue::Command::Settle(_) | queue::Command::Extend(_));
         let chooses = touched.is_none();
         if !is_about_leases && (self.everything || chooses) { Concern::Some } else { Concern::None }
     }
@@ -162,13 +163,14 @@ impl WriteGuard {
             self.checked.store(NONE, Ordering::Release);
         }
         // A failed repair leaves its suspects remembered.
-        if !errors::is_midway(error) || matches!(command, Command::Audit(_)) {
+        if !errors::is_midway(error) || matches!(command.queue(), Some(queue::Command::Audit(_))) {
             return meaning;
         }
         let mut doubt = self.half_written();
-        match suspects_of(command) {
-            Some(suspects) => doubt.suspects.extend(suspects),
-            None => doubt.everything = true,
+        match command.queue().map(suspects_of) {
+            Some(Some(suspects)) => doubt.suspects.extend(suspects),
+            Some(None) => doubt.everything = true,
+            None => {}
         }
         let reason = format!(
             "{stem} failed midway and may be half done; the groups it concerns are audited and repaired before \
@@ -190,7 +192,8 @@ fn reason_of(error: &EngineError) -> String {
 
 /// The suspects for a command: what it names, and the counts that it may change. `None` if it
 /// chooses its jobs itself.
-fn suspects_of(command: &Command) -> Option<BTreeSet<Suspect>> {
+fn suspects_of(command: &queue::Command) -> Option<BTreeSet<Suspect>> {
+    use queue::Command;
     let (mut suspects, mut groups) = (BTreeSet::from([Suspect::Queue]), BTreeSet::new());
     let mut add_job = |job: &JobRef| {
         suspects.insert(Suspect::Job(job.clone()));

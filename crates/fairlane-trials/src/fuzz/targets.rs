@@ -122,8 +122,8 @@ fn without_random_id(job: &Job) -> String {
 }
 
 /// A command of each operation, by stem.
-static COMMANDS: LazyLock<BTreeMap<&str, queue::Command>> =
-    LazyLock::new(|| SAMPLES.iter().map(|(command, _)| (command.stem(), command.clone())).collect());
+static COMMANDS: LazyLock<BTreeMap<&str, Command>> =
+    LazyLock::new(|| SAMPLES.iter().map(|(command, _)| (command.stem(), command.clone().into())).collect());
 
 /// A line with the stem of the operation, and its reply as Redis writes it.
 fn redis_seeds() -> Vec<Vec<u8>> {

@@ -44,7 +44,7 @@ fn tally(response: &Response, counts: &mut Tally) {
             count("recovered", reply.recovered as u64);
             count("dead of losses", reply.dead as u64);
             count("lost and unwanted", reply.cancelled as u64);
-            count("grace", u64::from(reply.grace_until.is_some()));
+            count("grace", u64::from(reply.grace_us.is_some()));
         }
         Reply::SetQueue(QueueSet::DisciplineInUse) => count("discipline in use", 1),
         Reply::Admit(reply) => tally_admitted(reply, count),

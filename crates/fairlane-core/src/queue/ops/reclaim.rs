@@ -31,8 +31,8 @@ pub struct Reclaimed {
     pub dead: usize,
     /// Jobs that were cancelled.
     pub cancelled: usize,
-    /// The end of the grace period, before which no lease ends.
-    pub grace_until: Option<Micros>,
+    /// Microseconds until the end of the grace period, in which no lease ends.
+    pub grace_us: Option<u64>,
 }
 
 impl Operation for Reclaim {
@@ -66,15 +66,11 @@ impl Machine {
         self.reclaimed_at = Some(now);
         self.reclaim_grace_until = self.reclaim_grace_until.min(now.plus_ms(RECLAIM_GRACE_MS));
         if now < self.reclaim_grace_until {
-            return Reclaimed {
-                recovered: 0,
-                dead: 0,
-                cancelled: 0,
-                grace_until: Some(self.reclaim_grace_until),
-            };
+            let grace_us = Some(self.reclaim_grace_until.since(now));
+            return Reclaimed { recovered: 0, dead: 0, cancelled: 0, grace_us };
         }
         let mut ended = Ended::default();
-        let mut reclaimed = Reclaimed { recovered: 0, dead: 0, cancelled: 0, grace_until: None };
+        let mut reclaimed = Reclaimed { recovered: 0, dead: 0, cancelled: 0, grace_us: None };
         while reclaimed.recovered + reclaimed.dead + reclaimed.cancelled < command.jobs_max {
             let Some(&(deadline, batch)) = self.deadlines.first() else { break };
             if deadline > now {

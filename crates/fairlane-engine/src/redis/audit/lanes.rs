@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use fairlane_core::queue::Suspect;
 
-use super::{PAGE, Scan, Seen, decode};
+use super::{PAGE, Scan, Seen};
 use crate::engine::EngineError;
+use crate::redis::codec::queue::type_id;
 
 /// Groups of one page.
 const GROUPS_PAGE: usize = 50;
@@ -68,7 +69,7 @@ impl Scan<'_> {
             let leased = self.leased_by_type.get(&part[0]).copied().unwrap_or(0);
             part[1] == "?" || part[2].parse() != Ok(leased)
         });
-        odd.map(|part| decode::type_name(&part[0]).map(Suspect::Type)).collect()
+        odd.map(|part| type_id(&part[0]).map(Suspect::Type)).collect()
     }
 
     /// Whether a group has a list of jobs without a lane.

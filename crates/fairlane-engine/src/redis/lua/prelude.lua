@@ -17,6 +17,11 @@ local function text(number)
   return format('%d', number)
 end
 
+-- The number, or nil if it is 0.
+local function positive(number)
+  return number > 0 and number or nil
+end
+
 -- Compares by bytes; the comparison of Lua follows the server's locale.
 local function precedes(left, right)
   for index = 1, min(#left, #right) do

@@ -9,7 +9,7 @@ macro_rules! faults {
         /// A kind of inconsistency.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
         pub enum Fault {
-            $($(#[$doc])* $fault,)*
+            $($(#[$doc])* #[serde(rename = $code)] $fault,)*
         }
 
         impl Fault {

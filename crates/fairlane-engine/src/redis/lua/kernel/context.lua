@@ -16,6 +16,25 @@ function kernel.begin(keys, arguments)
   }
 end
 
+-- The text of a setting after a change: nil leaves it, an empty list clears it, and a list of one
+-- sets it.
+function kernel.patched(change, before, cleared, text_of)
+  if not change then return before end
+  return change[1] and text_of(change[1]) or cleared
+end
+
+-- The same for a flag, which a change sets or leaves.
+function kernel.patched_flag(change, before)
+  if change == nil then return before end
+  return change and '1' or '0'
+end
+
+-- Runs an operation that gets its command and returns its reply as a table. The command is packed in
+-- the second argument; its fields and those of the reply have the names that they have in core.
+function kernel.run_packed(operation, cx)
+  return cmsgpack.pack((operation(cx, cmsgpack.unpack(cx.arguments[2]))))
+end
+
 local function keep_fields(cx, fields, values, offset)
   local partition, was = cx.partition, cx.partition_was
   cx.partition_fields = fields

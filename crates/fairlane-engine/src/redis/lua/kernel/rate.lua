@@ -8,6 +8,16 @@ function kernel.flow_of(rate)
   return {units_per_us = count * MILLI, job_units = job_units, capacity = burst * job_units}
 end
 
+-- A rate as core has it, {count, period_ms, burst}, or nil without one.
+function kernel.rate_of(rate)
+  local count, period_ms, burst = match(rate, '^(%d+):(%d+):(%d+)$')
+  return count ~= '0' and {tonumber(count), tonumber(period_ms), tonumber(burst)} or nil
+end
+
+function kernel.rate_text(rate)
+  return rate and format('%d:%d:%d', unpack(rate)) or '0:0:0'
+end
+
 function kernel.refilled(cx, bucket, flow)
   local level, at = match(bucket, '^(%d+):(%d+)$')
   local elapsed_us = min(max(cx.now - at, 0), ceil(flow.capacity / flow.units_per_us))

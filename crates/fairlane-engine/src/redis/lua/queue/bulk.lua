@@ -46,7 +46,7 @@ end
 -- The number of a group's bulk action with this name, or nil.
 function queue.bulk_number(cx, group_name, name)
   local score = call('ZSCORE', cx.prefix .. 'group:' .. group_name .. ':bulks', name)
-  return score and text(tonumber(score))
+  return score and text(tonumber(score)) or nil
 end
 
 function queue.padded_number(bulk)
@@ -61,18 +61,18 @@ function queue.is_final(bulk)
   return bulk.state == 'COMPLETED' or bulk.state == 'FAILED' or bulk.state == 'CANCELLED'
 end
 
--- Appends the fields of a bulk action's view to a reply.
-function queue.show_bulk(reply, bulk)
-  local function time(at)
-    return at == 0 and '' or text(at)
-  end
-  for _, item in ipairs({
-    bulk.name, bulk.state, bulk.course, text(bulk.sealed), text(bulk.total), text(bulk.succeeded),
-    text(bulk.failed), text(bulk.cancelled), call('LLEN', bulk.key .. ':held'), text(bulk.created_at),
-    time(bulk.started_at), time(bulk.finished_at), time(bulk.deadline), text(bulk.fails_at), bulk.cause,
-  }) do reply[#reply + 1] = item end
-  for _, item in ipairs(call('HMGET', bulk.key, 'summary', 'payload')) do reply[#reply + 1] = item or '' end
-  return reply
+-- The view of a bulk action.
+function queue.view_bulk(bulk)
+  local group, id = match(bulk.name, '^([^:]+):(.+)$')
+  local summary, payload = unpack(call('HMGET', bulk.key, 'summary', 'payload'))
+  return {
+    bulk = {group = group, id = id}, state = bulk.state, mode = bulk.course, sealed = bulk.sealed == 1,
+    total = bulk.total, succeeded = bulk.succeeded, failed = bulk.failed, cancelled = bulk.cancelled,
+    on_hold = call('LLEN', bulk.key .. ':held'), created_at = bulk.created_at,
+    started_at = positive(bulk.started_at), finished_at = positive(bulk.finished_at),
+    deadline = positive(bulk.deadline), failures_max = positive(bulk.fails_at) and bulk.fails_at - 1,
+    cause = bulk.cause ~= '' and bulk.cause or nil, summary = summary or '', payload = payload or '',
+  }
 end
 
 -- Updates the state when a job of a bulk action was admitted or leased.

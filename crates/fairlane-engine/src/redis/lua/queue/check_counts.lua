@@ -43,10 +43,9 @@ function queue.check_type(cx, name)
 end
 
 function queue.check_bulk(cx, name)
-  local group_name, bulk_name = match(name, '^([^:]+):(.+)$')
-  local number = queue.bulk_number(cx, group_name, bulk_name)
+  local number = queue.bulk_number(cx, name.group, name.id)
   local bulk = number and queue.bulk_state(cx, number)
-  local unended = bulk and queue.unended_of(cx, group_name, number)
+  local unended = bulk and queue.unended_of(cx, name.group, number)
   if not bulk or queue.is_put_off(cx) then return end
   local total = unended and queue.bulk_ended(bulk) + unended or bulk.total
   local takeable = call('ZSCORE', cx.prefix .. 'aggregating', queue.padded_number(bulk)) ~= false
@@ -64,7 +63,8 @@ function queue.check_bulk(cx, name)
   end
 end
 
-function queue.check_lease(cx, batch)
+function queue.check_lease(cx, fence)
+  local batch = format('%016d', fence)
   queue.afford(cx, 0, call('HSTRLEN', cx.prefix .. 'lease:' .. batch, 'names'))
   if queue.is_put_off(cx) then return end
   local left = call('HGET', cx.prefix .. 'lease:' .. batch, 'left')

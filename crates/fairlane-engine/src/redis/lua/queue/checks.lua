@@ -33,7 +33,8 @@ local function check_ended(cx, job, spots)
   if filed == false then queue.report(cx, 'unfiled', '', 0, 0, function() queue.file_now(cx, job) end) end
 end
 
-function queue.check_job(cx, name)
+function queue.check_job(cx, suspect)
+  local name = suspect.group .. ':' .. suspect.id
   local job = queue.rows_of(cx, name)
   queue.afford(cx, 4 * #queue.places_for(cx, job.group))
   local spots, dead = queue.spots_of(cx, job), call('ZSCORE', cx.prefix .. 'failed', name)
@@ -90,12 +91,6 @@ function queue.lane_fault(cx, group, lane, members, jobs, returned)
   end
   if standing == 'P' and not group.paused then return 'not-paused' end
   if (lane.returned == '1') ~= (returned > 0) then return 'returned' end
-end
-
--- The number of jobs in the lists of a lane: never leased, and returned.
-function queue.lane_lengths(cx, group, place)
-  local part = cx.prefix .. 'group:' .. group.name
-  return call('LLEN', part .. ':jobs:' .. place), call('LLEN', part .. ':returned:' .. place)
 end
 
 local function check_lanes(cx, group)

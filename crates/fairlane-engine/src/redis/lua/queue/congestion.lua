@@ -12,6 +12,13 @@ function queue.congestion_settings(cx)
   return cx.congestion
 end
 
+-- The level of a backoff, by how often it exceeds the base.
+function queue.congestion_level(backoff_ms, base_ms)
+  if backoff_ms <= base_ms then return 'None' end
+  local times = floor(backoff_ms / base_ms)
+  return times < 3 and 'Low' or times < 10 and 'Moderate' or times < 30 and 'High' or 'Critical'
+end
+
 -- Jobs per second of each active group in `classic`: an equal part of the queue's rate, at least 1.
 function queue.group_speed(cx)
   local settings = queue.congestion_settings(cx)

@@ -3,7 +3,7 @@
 
 -- Begins an audit: its budget, its findings, and what several suspects share.
 function queue.begin_audit(cx)
-  cx.too_large, cx.spent, cx.suspect = false, 0, 0
+  cx.too_large, cx.spent, cx.suspect_index = false, 0, 0
   cx.entries_left, cx.passed_left, cx.bytes_left = AUDIT_ENTRIES_MAX, AUDIT_PASSED_MAX, AUDIT_BYTES_MAX
   cx.findings, cx.known_places, cx.orders = {}, {}, {}
 end

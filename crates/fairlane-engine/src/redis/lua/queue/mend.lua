@@ -3,14 +3,16 @@
 -- Records a fault of the current suspect and repairs it on request.
 function queue.report(cx, fault, detail, stored, counted, repair)
   local repairs = cx.mending and repair
-  local finding = {cx.suspect, fault, detail, text(stored), text(counted), repairs and 1 or 0}
-  for _, item in ipairs(finding) do cx.findings[#cx.findings + 1] = item end
+  cx.findings[#cx.findings + 1] = {
+    suspect = cx.suspect, fault = fault, detail = detail, stored = stored, counted = counted,
+    repaired = repairs ~= nil and repairs ~= false,
+  }
   if repairs then repair() end
 end
 
 -- Whether to check the current suspect in another step, with a budget that no other has used.
 function queue.is_put_off(cx)
-  return cx.too_large and cx.suspect > 1
+  return cx.too_large and cx.suspect_index > 1
 end
 
 -- Makes a bulk action available for aggregation exactly if it is ready for it. A worker that has

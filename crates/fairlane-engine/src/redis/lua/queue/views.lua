@@ -1,4 +1,6 @@
--- Views of a job, a group and a type.
+-- Views of a job, a group and a type, with the names that they have in core.
+local ENDS = {C = 'Completed', F = 'Failed', X = 'Cancelled'}
+local STANDINGS = {I = 'Idle', A = 'Active', S = 'SeatParked', P = 'Paused'}
 
 -- Name and course of a bulk action; one that no longer exists has no name and drops its jobs.
 local function bulk_of(cx, number)
@@ -19,71 +21,124 @@ function queue.head_of(row)
   return byte(head, -1) == 43 and sub(row, 1, #head + TRACE_BYTES) or head
 end
 
--- {row, run or '', due time or '', entry of `in-flight` or '', deadline or '', its bulk action or
--- '', the course of that or '', whether it is ready (0 1)}.
-function queue.view_line(cx, row, run, due, held, deadline, ready)
-  local bulk, course = bulk_of(cx, match(row, '^X?..........%d:[^:]+:%d*:(%d*)[:+]'))
-  return {row, run or '', due or '', held or '', deadline or '', bulk, course, ready and 1 or 0}
-end
-
--- The line of a job wherever it is, or '' if it does not exist.
-function queue.view_job(cx, name)
-  local group, id = match(name, '^([^:]+):(.+)$')
+-- A job wherever it is, or nil if it does not exist.
+function queue.read_job(cx, group, id)
   local row, run = unpack(call('HMGET', queue.rows_key(cx, group), id, ':' .. id))
-  if not row then return '' end
+  if not row then return nil end
   local place, number = match(row, '^X?..........(%d:[^:]+):%d*:(%d*)[:+]')
+  local name = group .. ':' .. id
   local member = queue.placed_name(place, name, number)
-  local due = call('ZSCORE', cx.prefix .. 'non-ready-queue', member)
-  local held = call('HGET', cx.prefix .. 'in-flight', name)
+  local due, held = call('ZSCORE', cx.prefix .. 'non-ready-queue', member),
+    call('HGET', cx.prefix .. 'in-flight', name)
   local deadline = held and call('ZSCORE', cx.prefix .. 'deadlines', sub(held, 17, 32))
-  local ready = call('LPOS', cx.prefix .. 'ready-queue:' .. sub(place, 3), member)
-  due, deadline = due and text(tonumber(due)), deadline and text(tonumber(deadline))
-  return queue.view_line(cx, row, run, due, held, deadline, ready)
+  return {
+    group = group, id = id, row = row, run = run, due = due and tonumber(due) or nil, held = held,
+    deadline = deadline and tonumber(deadline) or nil,
+    ready = call('LPOS', cx.prefix .. 'ready-queue:' .. sub(place, 3), member),
+  }
 end
 
--- The limits of a group, or the defaults.
-function queue.limits_text(group)
-  return group.limits or '1:0:0:0:0:0:0'
+-- Adds the history of a job to its view. A run is state, settled fence and time of settlement at
+-- fixed width, then `:level:type:cost:attempts:throttles:losses:worker:note`.
+local function add_run(view, run)
+  local attempts, throttles, losses, worker, note =
+    match(run, '^:%d:[^:]+:%d+:(%d+):(%d+):(%d+):([^:]*):(.*)$', 34)
+  view.state = ENDS[sub(run, 1, 1)] or view.state
+  view.fence, view.settled_at = positive(tonumber(sub(run, 2, 17))), positive(tonumber(sub(run, 18, 33)))
+  view.attempts, view.throttles, view.losses = tonumber(attempts), tonumber(throttles), tonumber(losses)
+  view.worker, view.note = worker ~= '' and worker or nil, note
 end
 
--- {limits, backlog, in flight, waiting, jobs of its run, ended jobs of its run, stored bytes, then
--- per lane with jobs: place, standing, park, backlog, returned}, or '' if the group does not exist.
+-- The view of a job, and the course of its bulk action or ''.
+function queue.view_job(cx, job)
+  local created_at, level, type_id, cost, number, mark, tail =
+    match(job.row, '^X?(..........)(%d):([^:]+):(%d*):(%d*)([:+])(.*)$')
+  local bulk, course = bulk_of(cx, number)
+  local is_cancelled = sub(job.row, 1, 1) == 'X' or course == 'drop'
+  local view = {
+    job = {group = job.group, id = job.id}, type_id = type_id, level = tonumber(level),
+    cost = tonumber(cost) or 1, payload = mark == '+' and sub(tail, TRACE_BYTES + 1) or tail,
+    trace = mark == '+' and sub(tail, 1, TRACE_BYTES) or nil, created_at = tonumber(created_at, 36),
+    state = job.due and 'Waiting' or is_cancelled and 'Cancelled' or job.ready and 'Ready' or 'Pending',
+    ['until'] = job.due or job.deadline, attempts = 0, throttles = 0, losses = 0, note = '',
+    bulk = bulk ~= '' and bulk or nil,
+  }
+  if job.run then add_run(view, job.run) end
+  if job.held then
+    view.state, view.attempts, view.fence = 'Processing', view.attempts + 1, tonumber(sub(job.held, 1, 16))
+    view.worker = match(job.held, '^[^:]*:[^:]*:[^:]*:[^:]*:[^:]*:([^:]*)')
+  end
+  return view, course
+end
+
+-- The settings of a group.
+function queue.group_settings(group)
+  local weight, paused, concurrency, base_priority, rate =
+    match(group.limits or '1:0:0:0:0:0:0', '^(%d+):(%d):(%d+):(-?%d+):(.*)$')
+  return {
+    weight = tonumber(weight), paused = paused == '1', concurrency = positive(tonumber(concurrency)),
+    base_priority = tonumber(base_priority), rate = kernel.rate_of(rate),
+  }
+end
+
+-- The number of jobs in the lists of a lane: never leased, and returned.
+function queue.lane_lengths(cx, group, place)
+  local part = cx.prefix .. 'group:' .. group.name
+  return call('LLEN', part .. ':jobs:' .. place), call('LLEN', part .. ':returned:' .. place)
+end
+
+local function standing_of(lane)
+  if lane.standing == 'R' then return {RateParked = lane.park} end
+  if lane.standing == 'C' then return {Clearing = lane.park} end
+  return STANDINGS[lane.standing]
+end
+
+-- The view of a group, or nil if it does not exist. A wrong count may be negative until an audit
+-- has repaired it.
 function queue.view_group(cx, name)
   local fields = call('HKEYS', cx.prefix .. 'group:' .. name .. ':meta')
-  if #fields == 0 then return '' end
-  local group, places = queue.group_state(cx, name), {}
+  if #fields == 0 then return nil end
+  local group, places, lanes = queue.group_state(cx, name), {}, {}
   local known = queue.record(group)
-  local reply = {
-    queue.limits_text(group), text(group.backlog), text(group.in_flight), text(known.waiting),
-    text(known.total), text(group.done), text(group.stored_bytes),
-  }
   for _, field in ipairs(fields) do
     if sub(field, 1, 5) == 'lane:' then places[#places + 1] = sub(field, 6) end
   end
   table.sort(places, precedes)
   for _, place in ipairs(places) do
     local _, lane = queue.group_state(cx, name, place)
-    local backlog = call('LLEN', cx.prefix .. 'group:' .. name .. ':jobs:' .. place)
-    local returned = call('LLEN', cx.prefix .. 'group:' .. name .. ':returned:' .. place)
+    local backlog, returned = queue.lane_lengths(cx, group, place)
     if backlog + returned > 0 then
-      for _, item in ipairs({place, lane.standing, text(lane.park), backlog, returned}) do
-        reply[#reply + 1] = item
-      end
+      lanes[#lanes + 1] = {
+        level = lane.level, type_id = lane.type, backlog = backlog, returned = returned,
+        standing = standing_of(lane),
+      }
     end
   end
-  return reply
+  return {
+    settings = queue.group_settings(group), backlog = max(group.backlog, 0),
+    in_flight = max(group.in_flight, 0), waiting = max(known.waiting, 0), total = known.total,
+    done = group.done, stored_bytes = max(group.stored_bytes, 0), lanes = lanes,
+  }
 end
 
--- {paused:concurrency:dead_at:rate, in flight, active ×3, rate in thousandths per second or '',
--- closed until or '', responses of the last second, last requested at or '', ready}. A type that
--- was removed has the view of a new one.
+-- The settings of a type, from `paused:concurrency:dead_at:rate`.
+function queue.type_settings(limits)
+  local paused, concurrency, dead_at, rate = match(limits, '^(%d):(%d+):(%d+):(.*)$')
+  return {
+    paused = paused == '1', concurrency = positive(tonumber(concurrency)),
+    max_retry_count = dead_at ~= '0' and dead_at - 1 or nil, rate = kernel.rate_of(rate),
+  }
+end
+
+-- The view of a type. One that was removed has the view of a new one.
 function queue.view_type(cx, name)
   local state = queue.type_state(cx, name)
-  local milli, lately = queue.rate_milli(cx, state), queue.answered_lately(cx, state)
+  local milli = queue.rate_milli(cx, state)
   return {
-    state.limits == '' and '0:0:0:0:0:0' or state.limits, text(state.in_flight), state[0].active,
-    state[1].active, state[2].active, milli and text(milli) or '',
-    state.closed_until > cx.now and text(state.closed_until) or '', text(lately),
-    state.asked_at > 0 and text(state.asked_at) or '', call('LLEN', cx.prefix .. 'ready-queue:' .. name),
+    settings = queue.type_settings(state.limits == '' and '0:0:0:0:0:0' or state.limits),
+    in_flight = max(state.in_flight, 0), active_lanes = {state[0].active, state[1].active, state[2].active},
+    rate_milli = milli, closed_until = state.closed_until > cx.now and state.closed_until or nil,
+    answers = queue.answered_lately(cx, state), asked_at = positive(state.asked_at),
+    ready = call('LLEN', cx.prefix .. 'ready-queue:' .. name),
   }
 end

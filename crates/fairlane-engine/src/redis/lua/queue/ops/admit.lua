@@ -2,31 +2,31 @@
 -- admit: the fetcher of the classic discipline. Jobs leave their lanes by score; a job that fits
 -- the window of this second becomes ready, a refused one waits.
 -- Key: the partition.
--- Arguments: [1] time, [2] most jobs.
--- Replies {jobs passed in this second, their limit, the limit per group, whether a ready list is
--- full (0 1), whether there may be more (0 1), then per job: name, 'r' or 'w', and for w: waiting
--- jobs, speed, backoff in ms, and if the speed is not 0 the base backoff in ms}.
 local FIELDS =
   {'sequence', 'backlog', 'cursor', 'classic', 'alpha', 'window', 'global_rps', 'ready_queue_max_size'}
 
-local function append(cx, ...)
-  for index = 1, select('#', ...) do cx.reply[#cx.reply + 1] = (select(index, ...)) end
+-- A speed of 0 means that congestion control is off, and then the base backoff is no sign of
+-- congestion.
+local function backoff_of(cx, waiting, speed, backoff_ms)
+  local base_ms = queue.congestion_settings(cx).base_backoff_ms
+  local level = speed == 0 and 'None' or queue.congestion_level(backoff_ms, base_ms)
+  return {waiting = waiting, speed = speed, backoff_ms = backoff_ms, level = level}
 end
 
 -- Moves a popped job to the ready list or to the waiting jobs.
 local function decide(cx, state, group, lane, id, number)
-  local name = group.name .. ':' .. id
-  cx.decided = cx.decided + 1
+  local name, admission = group.name .. ':' .. id, {job = {group = group.name, id = id}}
+  cx.admissions[#cx.admissions + 1] = admission
   if queue.window_passes(cx, group) then
     call('RPUSH', cx.prefix .. 'ready-queue:' .. state.name, queue.placed_name(lane.place, name, number))
     if number ~= '' then queue.bulk_reached(cx, queue.bulk_state(cx, number), 'DISPATCHED') end
     queue.push_token(cx, state.name)
-    return append(cx, name, 'r')
+    admission.destination = 'Ready'
+    return
   end
   local delay_ms, waiting, speed, backoff_ms = queue.refuse(cx, group)
   queue.wait_until(cx, group, cx.now + delay_ms * 1000, lane.place, id, number)
-  append(cx, name, 'w', text(waiting), text(speed), text(backoff_ms))
-  if speed > 0 then append(cx, text(queue.congestion_settings(cx).base_backoff_ms)) end
+  admission.destination = {Waiting = backoff_of(cx, waiting, speed, backoff_ms)}
 end
 
 -- Pops the first id of a lane; returns it, and the list that it was in.
@@ -86,7 +86,7 @@ local function admit_one(cx, state)
     local order = state[0].active > 0 and state[0] or state[1].active > 0 and state[1] or state[2]
     if order.active == 0 or state.paused then return 'type done' end
     if call('LLEN', cx.prefix .. 'ready-queue:' .. state.name) >= cx.partition.ready_queue_max_size then
-      cx.full = 1
+      cx.full = true
       return 'type done'
     end
     if cx.parks >= LEASE_PARKS_MAX then return 'all done' end
@@ -115,29 +115,31 @@ local function types_after_cursor(cx)
   return turns
 end
 
--- Serves each type one job in turn; returns 1 if there may be more, else 0.
-local function admit_in_turn(cx)
+-- Serves each type one job in turn; returns whether there may be more.
+local function admit_in_turn(cx, jobs_max)
   local turns = cx.partition.classic == 1 and types_after_cursor(cx) or {}
-  while cx.decided < cx.jobs_max and turns[1] do
+  while #cx.admissions < jobs_max and turns[1] do
     local name = table.remove(turns, 1)
     local turn = admit_one(cx, queue.type_state(cx, name))
-    if turn == 'all done' then return 1 end
+    if turn == 'all done' then return true end
     if turn == 'decided' then
       cx.partition.cursor = name
       turns[#turns + 1] = name
     end
   end
-  return turns[1] and 1 or 0
+  return turns[1] ~= nil
 end
 
-function queue.ops.admit(cx)
-  cx.jobs_max = tonumber(cx.arguments[2])
+function queue.ops.admit(cx, command)
   kernel.read_partition(cx, FIELDS)
-  cx.decided, cx.parks, cx.skips, cx.full, cx.reply = 0, 0, 0, 0, {}
+  cx.admissions, cx.parks, cx.skips, cx.full = {}, 0, 0, false
   cx.passed = queue.passed_in(cx, cx.partition.window)
-  local more = admit_in_turn(cx)
+  local more = admit_in_turn(cx, command.jobs_max)
   queue.record_ended(cx)
   local group_limit = queue.group_speed(cx)
   queue.write_all(cx)
-  return {text(cx.passed), text(cx.partition.global_rps), text(group_limit), cx.full, more, unpack(cx.reply)}
+  return {
+    admissions = cx.admissions, window = {cx.passed, cx.partition.global_rps}, group_limit = group_limit,
+    full = cx.full, more = more,
+  }
 end

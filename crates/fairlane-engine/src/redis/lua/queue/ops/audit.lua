@@ -2,25 +2,22 @@
 -- audit: rechecks suspects and, on request, repairs them in the same step. Also reads the pages of
 -- the scan that finds suspects.
 -- Key: the partition.
--- Arguments: [1] time, [2] 0 check, 1 repair, then per suspect its kind and name:
--- job group:id | group name | backlog group | type name | bulk group:name | lease padded
--- batch | whole ''
--- Or [2] page, [3] source, [4] name, [5] cursor, [6] count, then arguments of the source:
+-- Arguments: [1] time, [2] the packed command. Or [2] page, [3] source, [4] name, [5] cursor,
+-- [6] count, then arguments of the source:
 -- keys '' | rows group | in_flight '' | sorted key | list key | groups '' with names from
 -- [7] | order place | parked '' | types '' | backlogs '' | chunks key | stored_bytes '' with
 -- groups from [7]
--- Replies {suspects checked, whether the first is too large to count (0 1), {per finding: number of
--- the suspect, fault, detail, stored, counted, repaired (0 1)}}; to a page {next cursor or '', then
--- keys, or per job: name, letter of `locate_job`, number of its bulk action or '', bytes; for other
--- sources see `scan_groups`}.
+-- Replies to a page {next cursor or '', then keys, or per job: name, letter of `locate_job`, number
+-- of its bulk action or '', bytes; for other sources see `scan_groups`}.
 
--- The check of a kind of suspect.
-local function check(kind)
+local function check(cx, suspect)
+  if suspect == 'Queue' then return queue.check_queue(cx) end
   local checks = {
-    job = queue.check_job, group = queue.check_group, backlog = queue.check_backlog, type = queue.check_type,
-    bulk = queue.check_bulk, lease = queue.check_lease, whole = queue.check_queue,
+    Job = queue.check_job, Group = queue.check_group, Backlog = queue.check_backlog, Type = queue.check_type,
+    Bulk = queue.check_bulk, Lease = queue.check_lease,
   }
-  return checks[kind]
+  local kind, name = next(suspect)
+  checks[kind](cx, name)
 end
 
 -- The function that reads a page of a source.
@@ -34,23 +31,27 @@ local function page(source)
   return pages[source]
 end
 
-function queue.ops.audit(cx)
-  local mode, source, name, cursor, count = unpack(cx.arguments, 2, 6)
-  queue.begin_audit(cx)
-  if mode == 'page' then return page(source)(cx, name, cursor, tonumber(count)) end
-  cx.mending = mode == '1'
+local function audit(cx, command)
+  cx.mending = command.repair
   local read = cx.mending and kernel.read_partition or kernel.read_fields
   read(cx, {'fence', 'sequence', 'backlog', 'completed', 'stored_bytes', 'classic', 'alpha'})
-  local looked_at, first_too_large = 0, 0
-  for at = 3, #cx.arguments, 2 do
-    cx.suspect = looked_at + 1
-    check(cx.arguments[at])(cx, cx.arguments[at + 1])
+  local looked_at, first_too_large = 0, false
+  for index, suspect in ipairs(command.suspects) do
+    cx.suspect_index, cx.suspect = index, suspect
+    check(cx, suspect)
     if queue.is_put_off(cx) then break end
-    if cx.too_large then first_too_large = 1 end
-    looked_at = cx.suspect
+    if cx.too_large then first_too_large = true end
+    looked_at = index
     if cx.spent >= AUDIT_STEP_ENTRIES then break end
   end
   queue.record_ended(cx)
   queue.write_all(cx)
-  return {looked_at, first_too_large, cx.findings}
+  return {looked_at = looked_at, too_large = first_too_large, findings = cx.findings}
+end
+
+function queue.ops.audit(cx)
+  local mode, source, name, cursor, count = unpack(cx.arguments, 2, 6)
+  queue.begin_audit(cx)
+  if mode == 'page' then return page(source)(cx, name, cursor, tonumber(count)) end
+  return kernel.run_packed(audit, cx)
 end

@@ -2,16 +2,14 @@
 -- cancel_bulk: replies at once, regardless of the number of jobs; they are dropped when their turn
 -- comes or by sweep.
 -- Key: the partition.
--- Arguments: [1] time, [2] group, [3] bulk action.
--- Replies the fields of `show_bulk`, or {} if it does not exist.
 local FIELDS = {'sequence'}
 
-function queue.ops.cancel_bulk(cx)
-  local number = queue.bulk_number(cx, cx.arguments[2], cx.arguments[3])
-  if not number then return {} end
+function queue.ops.cancel_bulk(cx, command)
+  local number = queue.bulk_number(cx, command.bulk.group, command.bulk.id)
+  if not number then return nil end
   kernel.read_partition(cx, FIELDS)
   local bulk = queue.bulk_state(cx, number)
   if not queue.is_final(bulk) then queue.drop_bulk(cx, bulk, 'CANCELLED') end
   queue.write_all(cx)
-  return queue.show_bulk({}, bulk)
+  return queue.view_bulk(bulk)
 end

@@ -2,25 +2,24 @@
 -- cancel_job: jobs that have not started do not run; workers of running jobs are notified when they
 -- extend. A job in a list has its row marked with X and is removed when its turn comes.
 -- Key: the partition.
--- Arguments: [1] time, [2…] names (group:id).
--- Replies a letter per job: c cancelled, r requested of its worker, e ended before, u unknown.
 local FIELDS = {'backlog'}
 
 -- Marks a running job: its entry in `in-flight` then has a capital letter.
 local function mark_held(cx, name, held)
   call('HSET', cx.prefix .. 'in-flight', name,
     sub(held, 1, 32) .. string.upper(sub(held, 33, 33)) .. sub(held, 34))
-  return 'r'
+  return 'Requested'
 end
 
-local function cancel(cx, name)
-  local group_name, id = match(name, '^([^:]+):(.+)$')
+local function cancel(cx, job)
+  local group_name, id = job.group, job.id
+  local name = group_name .. ':' .. id
   local row = call('HGET', queue.rows_key(cx, group_name), id)
-  if not row then return 'u' end
+  if not row then return 'Unknown' end
   local held = call('HGET', cx.prefix .. 'in-flight', name)
   if held then return mark_held(cx, name, held) end
   local run = call('HGET', queue.rows_key(cx, group_name), ':' .. id)
-  if run and sub(run, 1, 1) ~= 'N' then return 'e' end
+  if run and sub(run, 1, 1) ~= 'N' then return 'Ended' end
   local group, place, cost = queue.group_state(cx, group_name), match(row, '^(%d:[^:]+):(%d*)', 11)
   local _, number = queue.read_row(row)
   local text_now, throttles = queue.cancelled_run(cx, group_name, id, place, cost == '' and '1' or cost)
@@ -35,14 +34,14 @@ local function cancel(cx, name)
   else
     call('HSET', queue.rows_key(cx, group_name), id, 'X' .. row)
   end
-  return 'c'
+  return 'Cancelled'
 end
 
-function queue.ops.cancel_job(cx)
+function queue.ops.cancel_job(cx, command)
   kernel.read_partition(cx, FIELDS)
-  local letters = {}
-  for index = 2, #cx.arguments do letters[index - 1] = cancel(cx, cx.arguments[index]) end
+  local cancellations = {}
+  for index, job in ipairs(command.jobs) do cancellations[index] = cancel(cx, job) end
   queue.record_ended(cx)
   queue.write_all(cx)
-  return table.concat(letters)
+  return {cancellations = cancellations}
 end

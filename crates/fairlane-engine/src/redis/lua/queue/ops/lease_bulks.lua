@@ -3,15 +3,12 @@
 -- or they failed or were cancelled before. Those that the worker has leased already come first,
 -- with a new deadline.
 -- Key: the partition.
--- Arguments: [1] time, [2] worker, [3] most bulk actions, [4] lease in µs.
--- Replies {µs until the next can be leased or '', then per bulk action: fence, fields
--- of `show_bulk`…}.
 local FIELDS = {'fence'}
 
-function queue.ops.lease_bulks(cx)
-  local worker, most, until_at, key = cx.arguments[2], tonumber(cx.arguments[3]),
-    text(cx.now + tonumber(cx.arguments[4])), cx.prefix .. 'aggregating'
-  local taken, reply, given = cx.prefix .. 'taken', {''}, {}
+function queue.ops.lease_bulks(cx, command)
+  local worker, most, until_at, key = command.worker, command.bulks_max,
+    text(cx.now + command.lease_ms * 1000), cx.prefix .. 'aggregating'
+  local taken, leased, given = cx.prefix .. 'taken', {}, {}
   kernel.read_partition(cx, FIELDS)
   -- After the clock stepped back: lowers the deadlines of aggregations to the latest that
   -- could be set now.
@@ -38,13 +35,11 @@ function queue.ops.lease_bulks(cx)
     call('ZADD', taken, 0, worker .. ':' .. member)
     given[#given + 1] = bulk
   end
-  for _, bulk in ipairs(given) do
+  for index, bulk in ipairs(given) do
     call('ZADD', key, until_at, queue.padded_number(bulk))
-    reply[#reply + 1] = text(bulk.fence)
-    queue.show_bulk(reply, bulk)
+    leased[index] = {view = queue.view_bulk(bulk), fence = bulk.fence}
   end
   local next_at = queue.first_score(cx, 'aggregating')
-  reply[1] = next_at and text(next_at - cx.now) or ''
   queue.write_all(cx)
-  return reply
+  return {bulks = leased, wake_in_us = next_at and max(next_at - cx.now, 0)}
 end

@@ -1,9 +1,7 @@
 #!lua flags=allow-oom,no-writes
 -- list_jobs: lists jobs page by page, in the order of the place they are in. Read-only.
 -- Key: the partition.
--- Arguments: [1] time, [2] listing, [3] group and [4] bulk action of that listing, or '', [5] only
--- jobs of this group or '', [6] only jobs of this type or '', [7] cursor, [8] most entries to read.
--- Replies {next cursor or '', then per job: group, id, `view_line` without the payload …}.
+-- Payloads are left out.
 
 local LISTINGS = {}
 
@@ -12,46 +10,46 @@ local function name_of(member)
   return match(member, '^%d:[^:]+:([^:]+:[^:]+)')
 end
 
-function LISTINGS.pending(cx)
-  local keys, part = {}, cx.prefix .. 'group:' .. cx.of_group
-  for _, place in ipairs(queue.places_of(queue.group_state(cx, cx.of_group))) do
-    if cx.only_type == '' or sub(place, 3) == cx.only_type then
+function LISTINGS.Pending(cx, group)
+  local keys, part = {}, cx.prefix .. 'group:' .. group
+  for _, place in ipairs(queue.places_of(queue.group_state(cx, group))) do
+    if not cx.only_type or sub(place, 3) == cx.only_type then
       keys[#keys + 1] = part .. ':returned:' .. place
       keys[#keys + 1] = part .. ':jobs:' .. place
     end
   end
-  queue.from_lists(cx, keys, function(id) return cx.of_group .. ':' .. id end)
+  queue.from_lists(cx, keys, function(id) return group .. ':' .. id end)
 end
 
-function LISTINGS.ready(cx)
+function LISTINGS.Ready(cx)
   local known, keys = call('SMEMBERS', cx.prefix .. 'types'), {}
   table.sort(known, precedes)
   for _, name in ipairs(known) do
-    if cx.only_type == '' or name == cx.only_type then
+    if not cx.only_type or name == cx.only_type then
       keys[#keys + 1] = cx.prefix .. 'ready-queue:' .. name
     end
   end
   queue.from_lists(cx, keys, name_of)
 end
 
-function LISTINGS.held(cx)
-  local number = queue.bulk_number(cx, cx.of_group, cx.of_bulk)
+function LISTINGS.OnHold(cx, bulk)
+  local number = queue.bulk_number(cx, bulk.group, bulk.id)
   queue.from_lists(cx, number and {cx.prefix .. 'bulk:' .. number .. ':held'} or {}, name_of)
 end
 
-function LISTINGS.waiting(cx)
+function LISTINGS.Waiting(cx)
   local page = queue.from_order(cx, 'non-ready-queue')
   for index = 1, #page, 2 do
-    queue.add_entry(cx, cx.cursor + (index - 1) / 2, name_of(page[index]), text(tonumber(page[index + 1])))
+    queue.add_entry(cx, cx.cursor + (index - 1) / 2, name_of(page[index]), tonumber(page[index + 1]))
   end
 end
 
-function LISTINGS.dead(cx)
+function LISTINGS.Dead(cx)
   local page = queue.from_order(cx, 'failed')
   for index = 1, #page, 2 do queue.add_entry(cx, cx.cursor + (index - 1) / 2, page[index]) end
 end
 
-function LISTINGS.in_flight(cx)
+function LISTINGS.InFlight(cx)
   queue.from_chunks(cx, function(rank)
     local batch, deadline =
       unpack(call('ZRANGE', cx.prefix .. 'deadlines', text(rank), text(rank), 'WITHSCORES'))
@@ -63,7 +61,7 @@ function LISTINGS.in_flight(cx)
     for index, held in ipairs(holds) do
       if not held or sub(held, 17, 32) ~= batch then names[index] = false end
     end
-    return names, holds, text(tonumber(deadline))
+    return names, holds, tonumber(deadline)
   end)
 end
 
@@ -74,14 +72,14 @@ local function from_list_of_chunks(cx, key, before)
   end)
 end
 
-function LISTINGS.finished(cx)
+function LISTINGS.Finished(cx)
   from_list_of_chunks(cx, cx.prefix .. 'completed', '')
 end
 
-function LISTINGS.ended(cx)
-  cx.bulk_listed = queue.bulk_number(cx, cx.of_group, cx.of_bulk)
+function LISTINGS.OfBulk(cx, bulk)
+  cx.bulk_listed = queue.bulk_number(cx, bulk.group, bulk.id)
   if cx.bulk_listed then
-    from_list_of_chunks(cx, cx.prefix .. 'bulk:' .. cx.bulk_listed .. ':ended', cx.of_group .. ':')
+    from_list_of_chunks(cx, cx.prefix .. 'bulk:' .. cx.bulk_listed .. ':ended', bulk.group .. ':')
   end
 end
 
@@ -93,32 +91,30 @@ local function is_still_there(cx, row, run)
   return sub(row, 1, 1) ~= 'X' and number == cx.bulk_listed and run and sub(run, 1, 1) ~= 'N'
 end
 
-function queue.ops.list_jobs(cx)
-  local listing, of_group, of_bulk, only_group, only_type, cursor, limit = unpack(cx.arguments, 2, 8)
-  cx.of_group, cx.of_bulk, cx.only_type, limit = of_group, of_bulk, only_type, tonumber(limit)
-  queue.begin_page(cx, tonumber(cursor), limit)
-  LISTINGS[listing](cx)
-  local reply, bytes, ready = {''}, 0, listing == 'ready'
+function queue.ops.list_jobs(cx, command)
+  local listing, of, jobs, bytes = command.listing, nil, {}, 0
+  if type(listing) == 'table' then listing, of = next(listing) end
+  cx.only_type = command.type_id
+  queue.begin_page(cx, command.cursor, command.limit)
+  LISTINGS[listing](cx, of)
   for index, entry in ipairs(cx.entries) do
-    if index > limit or bytes >= LIST_BYTES_MAX then
-      reply[1] = text(entry.position)
-      break
+    if index > command.limit or bytes >= LIST_BYTES_MAX then
+      return {jobs = jobs, next = entry.position}
     end
     local group, id = match(entry.name or '', '^([^:]+):(.+)$')
     local row, run
-    if group and (only_group == '' or group == only_group) then
+    if group and (not command.group or group == command.group) then
       row, run = unpack(call('HMGET', queue.rows_key(cx, group), id, ':' .. id))
     end
     if row and is_still_there(cx, row, run) then
       local head = queue.head_of(row)
       bytes =
         bytes + #row - #head + #(run and match(run, '^[^:]+:%d:[^:]+:%d+:%d+:%d+:%d+:[^:]*:(.*)$') or '')
-      if only_type == '' or match(head, '^X?..........%d:([^:]+)') == only_type then
-        reply[#reply + 1], reply[#reply + 2] = group, id
-        local shown = queue.view_line(cx, head, run, entry.due, entry.held, entry.deadline, ready)
-        for _, item in ipairs(shown) do reply[#reply + 1] = item end
+      if not cx.only_type or match(head, '^X?..........%d:([^:]+)') == cx.only_type then
+        entry.group, entry.id, entry.row, entry.run, entry.ready = group, id, head, run, listing == 'Ready'
+        jobs[#jobs + 1] = queue.view_job(cx, entry)
       end
     end
   end
-  return reply
+  return {jobs = jobs}
 end

@@ -1,8 +1,6 @@
 #!lua flags=allow-oom
 -- reclaim: ends expired leases; after an outage none, for a grace period.
 -- Key: the partition.
--- Arguments: [1] time, [2] jobs after which no further batch is started.
--- Replies {jobs recovered, jobs dead, jobs cancelled, µs until the grace period ends or ''}.
 local FIELDS =
   {'sequence', 'backlog', 'classic', 'alpha', 'reclaimed_at', 'grace_until', 'max_loss_count', 'stored_bytes'}
 
@@ -53,16 +51,16 @@ local function take_back_expired(cx)
   end
 end
 
-function queue.ops.reclaim(cx)
+function queue.ops.reclaim(cx, command)
   kernel.read_partition(cx, FIELDS)
   queue.begin_ending(cx)
-  cx.jobs_max, cx.recovered, cx.dead, cx.cancelled, cx.deadlines = tonumber(cx.arguments[2]), 0, 0, 0,
+  cx.jobs_max, cx.recovered, cx.dead, cx.cancelled, cx.deadlines = command.jobs_max, 0, 0, 0,
     cx.prefix .. 'deadlines'
 
   queue.lower_far_deadlines(cx)
-  local grace_left = ''
+  local grace_us
   if in_grace(cx) then
-    grace_left = text(cx.partition.grace_until - cx.now)
+    grace_us = cx.partition.grace_until - cx.now
   else
     take_back_expired(cx)
     queue.leave_batches(cx)
@@ -70,5 +68,5 @@ function queue.ops.reclaim(cx)
     queue.wake_for_freed_seats(cx)
   end
   queue.write_all(cx)
-  return {cx.recovered, cx.dead, cx.cancelled, grace_left}
+  return {recovered = cx.recovered, dead = cx.dead, cancelled = cx.cancelled, grace_us = grace_us}
 end

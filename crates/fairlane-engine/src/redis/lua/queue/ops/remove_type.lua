@@ -1,9 +1,6 @@
 #!lua flags=allow-oom
 -- remove_type: removes a type without jobs. Empty lanes leave its orders first.
 -- Key: the partition.
--- Arguments: [1] time, [2] type.
--- Replies 'removed', 'unknown', 'again' if its orders have more lanes than one step removes, or
--- its number of jobs.
 local FIELDS = {'epochs'}
 
 local function empty_order(cx, order)
@@ -21,23 +18,23 @@ local function empty_order(cx, order)
   end
 end
 
-function queue.ops.remove_type(cx)
+function queue.ops.remove_type(cx, command)
   kernel.read_partition(cx, FIELDS)
-  local name = cx.arguments[2]
+  local name = command.type_id
   cx.left = REMOVE_TYPE_LANES_MAX
-  if call('SISMEMBER', cx.prefix .. 'types', name) == 0 then return 'unknown' end
+  if call('SISMEMBER', cx.prefix .. 'types', name) == 0 then return 'Unknown' end
   local state = queue.type_state(cx, name)
-  if state.jobs > 0 then return text(state.jobs) end
+  if state.jobs > 0 then return {HasJobs = {jobs = state.jobs}} end
 
   for level = 0, 2 do empty_order(cx, state[level]) end
   if queue.is_active(state) then
     queue.write_all(cx)
-    return 'again'
+    return 'Again'
   end
   cx.partition.epochs = max(cx.partition.epochs, state[0].epoch, state[1].epoch, state[2].epoch)
   cx.types[name] = nil
   queue.write_all(cx)
   call('SREM', cx.prefix .. 'types', name)
   call('DEL', state.key, cx.prefix .. 'wake:' .. name)
-  return 'removed'
+  return 'Removed'
 end

@@ -2,33 +2,28 @@
 -- set_group: changes weight, rate, concurrency and pause of a group, with immediate
 -- effect on its backlog.
 -- Key: the partition.
--- Arguments: [1] time, [2] group, [3] weight, [4] paused, [5] concurrency (0 none), [6] rate (0:0:0
--- none), [7] base priority; '' leaves as is. [8] 1 forgets its congestion record.
--- Replies the limits after the change: weight:paused:concurrency:base
--- priority:count:period_ms:burst.
 local FIELDS = {'sequence', 'classic', 'alpha'}
 
-local function patched(cx, index, value)
-  return cx.arguments[index] == '' and value or cx.arguments[index]
-end
-
-function queue.ops.set_group(cx)
+function queue.ops.set_group(cx, command)
   kernel.read_partition(cx, FIELDS)
-  local group, none = queue.group_state(cx, cx.arguments[2]), '1:0:0:0:0:0:0'
+  local patch, group, none = command.patch, queue.group_state(cx, command.group), '1:0:0:0:0:0:0'
   local weight, paused, concurrency, base_priority, rate =
     match(group.limits or none, '^(%d+):(%d):(%d+):(-?%d+):(.*)$')
-  if cx.arguments[8] == '1' then
+  if command.reset_congestion then
     local known = queue.record(group)
     if known.noted > 0 then call('DEL', queue.history_key(cx, group)) end
     known.throttles, known.since, known.noted, known.backoff = 0, group.done, 0, 0
   end
-  local new_weight, new_rate, new_base = patched(cx, 3, weight), patched(cx, 6, rate),
-    patched(cx, 7, base_priority)
-  local limits =
-    table.concat({new_weight, patched(cx, 4, paused), patched(cx, 5, concurrency), new_base, new_rate}, ':')
+  local new_weight, new_base = patch.weight and text(patch.weight) or weight,
+    patch.base_priority and text(patch.base_priority) or base_priority
+  local new_rate = kernel.patched(patch.rate, rate, '0:0:0', kernel.rate_text)
+  local limits = table.concat({
+    new_weight, kernel.patched_flag(patch.paused, paused),
+    kernel.patched(patch.concurrency, concurrency, '0', text), new_base, new_rate,
+  }, ':')
   if limits == (group.limits or none) then
     queue.write_all(cx)
-    return limits
+    return {settings = queue.group_settings(group)}
   end
 
   group.bucket = kernel.changed_bucket(cx, group.bucket or '0:0', rate, new_rate)
@@ -54,5 +49,5 @@ function queue.ops.set_group(cx)
   end
   queue.wake_lanes_of(cx, group, 'RSP')
   queue.write_all(cx)
-  return limits
+  return {settings = queue.group_settings(group)}
 end

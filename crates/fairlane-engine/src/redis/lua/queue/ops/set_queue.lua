@@ -2,30 +2,22 @@
 -- set_queue: replaces the queue's settings: the rate of all types together, level order,
 -- limits, retention.
 -- Key: the partition.
--- Arguments: [1] time, then field and value of each setting.
--- Replies 'set', or 'in use' if the discipline would change while there are jobs.
 
 local function has_work(cx, name)
   return queue.is_active(queue.type_state(cx, name))
     or call('EXISTS', cx.prefix .. 'ready-queue:' .. name) == 1
 end
 
-function queue.ops.set_queue(cx)
-  local fields, changed = {'bucket', 'backlog'}, false
-  for at = 2, #cx.arguments, 2 do fields[#fields + 1] = cx.arguments[at] end
-  kernel.read_partition(cx, fields)
+function queue.ops.set_queue(cx, command)
+  local fields, names, changed = queue.settings_fields(command.settings), {'bucket', 'backlog'}, false
+  for name in pairs(fields) do names[#names + 1] = name end
+  kernel.read_partition(cx, names)
   local rate_before, busy = cx.partition.rate,
     cx.partition.backlog > 0 or call('ZCARD', cx.prefix .. 'active-groups') > 0
   -- A cancelled job that is still in a list keeps its lane active.
   for _, name in ipairs(call('SMEMBERS', cx.prefix .. 'types')) do busy = busy or has_work(cx, name) end
-  for at = 2, #cx.arguments, 2 do
-    if cx.arguments[at] == 'classic' and tonumber(cx.arguments[at + 1]) ~= cx.partition.classic and busy then
-      return 'in use'
-    end
-  end
-  for at = 2, #cx.arguments, 2 do
-    local field, value = cx.arguments[at], cx.arguments[at + 1]
-    if type(cx.partition[field]) == 'number' then value = tonumber(value) end
+  if busy and fields.classic ~= cx.partition.classic then return 'DisciplineInUse' end
+  for field, value in pairs(fields) do
     if cx.partition[field] ~= value then changed = true end
     -- Every setting is stored, defaults too, so that a program with other defaults reads
     -- the same values.
@@ -38,5 +30,5 @@ function queue.ops.set_queue(cx)
     end
   end
   queue.write_all(cx)
-  return 'set'
+  return 'Set'
 end

@@ -3,29 +3,28 @@
 -- empty reopens a type that Retry-After has closed. A changed rate discards the state
 -- learned from refusals.
 -- Key: the partition.
--- Arguments: [1] time, [2] type, [3] paused, [4] concurrency (0 none), [5] rate (0:0:0 none),
--- [6] attempts at which a job is dead (0: the queue's setting); '' leaves as is.
--- Replies paused:concurrency:dead_at:count:period_ms:burst, or 'too many types'.
 local FIELDS = {'epochs'}
 
-local function patched(cx, index, value)
-  return cx.arguments[index] == '' and value or cx.arguments[index]
+-- The attempts at which a job is dead.
+local function dead_at_text(max_retry_count)
+  return text(max_retry_count + 1)
 end
 
-function queue.ops.set_type(cx)
+function queue.ops.set_type(cx, command)
   kernel.read_partition(cx, FIELDS)
-  local name = cx.arguments[2]
+  local name, patch = command.type_id, command.patch
   local known = queue.has_type(cx, name)
-  if not known then return 'too many types' end
+  if not known then return 'TooManyTypes' end
   if known == 0 then queue.create_type(cx, name) end
   local state = queue.type_state(cx, name)
   local before = state.limits == '' and '0:0:0:0:0:0' or state.limits
   local paused, concurrency, dead_at, rate = match(before, '^(%d):(%d+):(%d+):(.*)$')
-  local new_rate = patched(cx, 5, rate)
-  local limits = patched(cx, 3, paused) .. ':' .. patched(cx, 4, concurrency) .. ':'
-    .. patched(cx, 6, dead_at) .. ':' .. new_rate
-  local reopened = state.closed_until > cx.now
-    and cx.arguments[3] .. cx.arguments[4] .. cx.arguments[5] .. cx.arguments[6] ~= ''
+  local new_rate = kernel.patched(patch.rate, rate, '0:0:0', kernel.rate_text)
+  local limits = table.concat({
+    kernel.patched_flag(patch.paused, paused), kernel.patched(patch.concurrency, concurrency, '0', text),
+    kernel.patched(patch.max_retry_count, dead_at, '0', dead_at_text), new_rate,
+  }, ':')
+  local reopened = state.closed_until > cx.now and next(patch) ~= nil
   if reopened then state.closed_until = cx.now end
   if limits ~= before or reopened then
     if new_rate ~= rate then
@@ -38,5 +37,5 @@ function queue.ops.set_type(cx)
     end
   end
   queue.write_all(cx)
-  return limits
+  return {Set = queue.type_settings(limits)}
 end

@@ -3,9 +3,6 @@
 -- dropped jobs that wait for a time, returns jobs of resumed bulk actions to their lanes, fails
 -- overdue bulk actions, removes what is past its retention, and forgets idle groups.
 -- Key: the partition.
--- Arguments: [1] time, [2] about how many jobs.
--- Replies {jobs dropped, jobs resumed, jobs removed, bulk actions overdue, whether there
--- may be more (0 1)}.
 local FIELDS = {
   'sequence', 'backlog', 'classic', 'alpha', 'completed', 'stored_bytes', 'completed_kept_max',
   'completed_retention_ms', 'failed_kept_max', 'failed_retention_ms', 'bulk_retention_ms',
@@ -106,9 +103,9 @@ local function remove_outlived(cx)
   end
 end
 
-function queue.ops.sweep(cx)
+function queue.ops.sweep(cx, command)
   kernel.read_partition(cx, FIELDS)
-  cx.left, cx.dropped, cx.resumed, cx.removed, cx.overdue = tonumber(cx.arguments[2]), 0, 0, 0, 0
+  cx.left, cx.dropped, cx.resumed, cx.removed, cx.overdue = command.jobs_max, 0, 0, 0, 0
   cx.sweeping, cx.deadlines, cx.finished = cx.prefix .. 'sweeping', cx.prefix .. 'bulk-deadlines',
     cx.prefix .. 'finished-bulks'
   cx.clearing, cx.cleared = cx.prefix .. 'clearing', {}
@@ -131,5 +128,8 @@ function queue.ops.sweep(cx)
   queue.write_all(cx)
   local more = cx.left == 0 or cx.overdue == SWEEP_BULKS_MAX or forgotten == SWEEP_GROUPS_MAX
     or call('EXISTS', cx.sweeping, cx.clearing) > 0
-  return {cx.dropped, cx.resumed, cx.removed + cx.purged, cx.overdue, more and 1 or 0}
+  return {
+    dropped = cx.dropped, resumed = cx.resumed, removed = cx.removed + cx.purged, overdue = cx.overdue,
+    more = more,
+  }
 end

@@ -1,12 +1,6 @@
-//! Script replies to values. An unknown code or a missing part is an error, never a default.
-//!
-//! Scripts reply with time spans instead of times of their clock. `now` is that of the caller, so
-//! that a worker with a clock that differs from the server's still wakes at the right time.
-
-pub(super) mod audit;
-mod bulks;
-mod listing;
-mod views;
+//! The hot operations of the queue: enqueue, lease, extend and settle. Their arguments and replies
+//! are flat lists, which cost the server less than a packed value. The header of each Lua file
+//! describes them. An unknown code or a missing part is an error, never a default.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,95 +8,147 @@ use std::sync::Arc;
 use ::redis::Value;
 use fairlane_core::limits::REFUSAL_RETRY_MS;
 use fairlane_core::queue::{
-    Command, Difference, Enqueued, Extended, Extension, GroupSet, GroupSettings, JobReceipt, JobRef, Leased,
-    LeasedJob, Promoted, QueueSet, Reclaimed, Refusal, Reply, Settled, TypeRemoved, TypeSet, TypeSettings,
-    Verdict,
+    Command, Difference, Enqueue, Enqueued, Extend, Extended, Extension, JobReceipt, JobRef, Lease, Leased,
+    LeasedJob, NewJob, Outcome, Refusal, Reply, Settle, Settled, Settlement, Verdict,
 };
-use fairlane_core::{
-    BulkId, Cost, Fence, GroupId, JobId, Level, Micros, Rate, RequestNumber, Trace, TypeId, Weight, WorkerId,
-};
+use fairlane_core::{BulkId, Cost, Fence, GroupId, JobId, Level, Micros, RequestNumber, Trace, TypeId};
 
+use super::{Arguments, Decoded, text, unknown};
 use crate::engine::EngineError;
 
-type Decoded<T> = Result<T, EngineError>;
+/// Adds the arguments of a hot operation; returns whether it is one.
+pub(super) fn encode(command: &Command, arguments: &mut Arguments) -> bool {
+    match command {
+        Command::Enqueue(command) => enqueue(command, arguments),
+        Command::Lease(command) => lease(command, arguments),
+        Command::Extend(command) => extend(command, arguments),
+        Command::Settle(command) => settle(command, arguments),
+        _ => return false,
+    }
+    true
+}
 
-/// The reply to `command`, sent at `now`.
-pub(super) fn reply(command: &Command, value: Value, now: Micros) -> Decoded<Reply> {
+/// The reply to a hot operation, sent at `now`; the value itself for another operation.
+pub(super) fn decode(command: &Command, value: Value, now: Micros) -> Result<Decoded<Reply>, Value> {
     Ok(match command {
-        Command::Enqueue(_) => Reply::Enqueue(enqueued(Items::of(value)?)?),
-        Command::Lease(_) => Reply::Lease(leased(Items::of(value)?)?),
+        Command::Enqueue(_) => Items::of(value).and_then(enqueued).map(Reply::Enqueue),
+        Command::Lease(_) => Items::of(value).and_then(leased).map(Reply::Lease),
         Command::Extend(command) => {
             let until = now.plus_ms(command.lease_ms);
-            Reply::Extend(Extended { extensions: letters(value, |letter| extension(letter, until))? })
+            let extensions = letters(value, |letter| extension(letter, until));
+            extensions.map(|extensions| Reply::Extend(Extended { extensions }))
         }
-        Command::Settle(_) => Reply::Settle(Settled { verdicts: letters(value, verdict)? }),
-        Command::Promote(_) => {
-            let mut items = Items::of(value)?;
-            Reply::Promote(Promoted { moved: items.number()? as usize, wake_in_us: items.span_us()? })
-        }
-        Command::Reclaim(_) => {
-            let mut items = Items::of(value)?;
-            Reply::Reclaim(Reclaimed {
-                recovered: items.number()? as usize,
-                dead: items.number()? as usize,
-                cancelled: items.number()? as usize,
-                grace_until: items.later(now)?,
-            })
-        }
-        Command::SetGroup(_) => Reply::SetGroup(GroupSet { settings: group_settings(&text(value)?)? }),
-        Command::SetType(_) => Reply::SetType(match text(value)?.as_str() {
-            "too many types" => TypeSet::TooManyTypes,
-            settings => TypeSet::Set(type_settings(settings)?),
-        }),
-        Command::RemoveType(_) => Reply::RemoveType(match text(value)?.as_str() {
-            "removed" => TypeRemoved::Removed,
-            "unknown" => TypeRemoved::Unknown,
-            "again" => TypeRemoved::Again,
-            jobs => TypeRemoved::HasJobs { jobs: parse(jobs)? },
-        }),
-        Command::SetQueue(_) => Reply::SetQueue(match text(value)?.as_str() {
-            "set" => QueueSet::Set,
-            "in use" => QueueSet::DisciplineInUse,
-            other => return Err(unknown("reply to set_queue", other)),
-        }),
-        Command::InspectJob(command) => {
-            Reply::InspectJob(if_any(value, |mut items| views::job_view(&command.job, &mut items))?)
-        }
-        Command::InspectGroup(_) => Reply::InspectGroup(if_any(value, views::group_view)?),
-        Command::InspectType(_) => Reply::InspectType(if_any(value, views::type_view)?),
-        Command::InspectBulk(_) => Reply::InspectBulk(bulks::view_if_any(Items::of(value)?)?),
-        Command::InspectCongestion(_) => Reply::InspectCongestion(if_any(value, views::congestion_view)?),
-        Command::InspectQueue(_) => Reply::InspectQueue(views::queue_view(Items::of(value)?)?),
-        Command::ListGroups(_) => Reply::ListGroups(views::groups_page(Items::of(value)?)?),
-        Command::ListBulks(_) => Reply::ListBulks(views::bulks_page(Items::of(value)?)?),
-        Command::ListSnapshots(_) => Reply::ListSnapshots(views::history(Items::of(value)?)?),
-        Command::ListJobs(_) => Reply::ListJobs(listing::listed(Items::of(value)?)?),
-        Command::Explain(command) => Reply::Explain(listing::explained(&command.job, value)?),
-        Command::Audit(command) => Reply::Audit(audit::audited(command, value)?),
-        other => bulks::reply(other, value)?,
+        Command::Settle(_) => letters(value, verdict).map(|verdicts| Reply::Settle(Settled { verdicts })),
+        _ => return Err(value),
     })
 }
 
-fn unknown(what: &str, got: impl std::fmt::Debug) -> EngineError {
-    EngineError::broken(format!("a script answered with an unknown {what}: {got:?}"))
+fn decimal(number: u64) -> Vec<u8> {
+    number.to_string().into_bytes()
 }
 
-/// A text reply.
-pub(super) fn text(value: Value) -> Decoded<String> {
-    match value {
-        Value::BulkString(bytes) => String::from_utf8(bytes).map_err(|error| unknown("text", error)),
-        Value::SimpleString(text) => Ok(text),
-        Value::Int(number) => Ok(number.to_string()),
-        other => Err(unknown("text", other)),
+fn fence(fence: Fence) -> Vec<u8> {
+    format!("{:016}", fence.0).into_bytes()
+}
+
+fn name(job: &JobRef) -> Vec<u8> {
+    [job.group.escaped(), ":", job.id.escaped()].concat().into_bytes()
+}
+
+/// Consecutive jobs that differ only in id, payload and trace are sent as one run.
+fn enqueue(command: &Enqueue, arguments: &mut Arguments) {
+    let alike = |a: &NewJob, b: &NewJob| {
+        (&a.job.group, &a.type_id, a.level, a.cost, a.delay_ms, &a.bulk)
+            == (&b.job.group, &b.type_id, b.level, b.cost, b.delay_ms, &b.bulk)
+    };
+    for run in command.jobs.chunk_by(alike) {
+        let first = &run[0];
+        arguments.extend([
+            first.job.group.escaped().into(),
+            place_of(first),
+            decimal(first.cost.get()),
+            decimal(first.delay_ms * 1000),
+            first.bulk.as_ref().map_or(Vec::new(), |bulk| bulk.escaped().into()),
+            decimal(run.len() as u64),
+        ]);
+        for new in run {
+            arguments.extend([new.job.id.escaped().into(), tail(new)]);
+        }
     }
 }
 
-/// The value in a reply, or `None` for an empty reply.
-fn if_any<T>(value: Value, decode: impl FnOnce(Items) -> Decoded<T>) -> Decoded<Option<T>> {
-    if matches!(&value, Value::BulkString(bytes) if bytes.is_empty()) {
-        return Ok(None);
+/// The level and type of a job.
+fn place_of(new: &NewJob) -> Vec<u8> {
+    format!("{}:{}", new.level.index(), new.type_id.escaped()).into_bytes()
+}
+
+/// The end of a job's row: its payload, preceded by its trace if it has one.
+fn tail(new: &NewJob) -> Vec<u8> {
+    match &new.trace {
+        Some(trace) => [&b"+"[..], &trace.packed(), &new.payload].concat(),
+        None => [b":", &*new.payload].concat(),
     }
-    decode(Items::of(value)?).map(Some)
+}
+
+fn lease(command: &Lease, arguments: &mut Arguments) {
+    let mut types: Vec<&str> = command.types.iter().map(|name| name.escaped()).collect();
+    types.sort_unstable();
+    types.dedup();
+    arguments.extend([
+        command.worker.escaped().into(),
+        decimal(command.request.0),
+        decimal(command.jobs_max as u64),
+        decimal(command.lease_ms * 1000),
+    ]);
+    arguments.extend(types.into_iter().map(Vec::from));
+}
+
+fn extend(command: &Extend, arguments: &mut Arguments) {
+    arguments.push(decimal(command.lease_ms * 1000));
+    for (job, held) in &command.leases {
+        arguments.extend([name(job), fence(*held)]);
+    }
+}
+
+/// The letter of the outcome, delay in µs, Retry-After in µs, and note.
+fn outcome(outcome: &Outcome) -> (&'static str, u64, u64, &[u8]) {
+    match outcome {
+        Outcome::Succeeded { result } => ("s", 0, 0, result),
+        Outcome::Failed { reason } => ("f", 0, 0, reason),
+        Outcome::Cancelled { reason } => ("c", 0, 0, reason),
+        Outcome::Retry { delay_ms, reason } => ("r", delay_ms * 1000, 0, reason),
+        Outcome::Throttled { delay_ms, retry_after_ms } => ("t", delay_ms * 1000, retry_after_ms * 1000, &[]),
+        Outcome::Released => ("l", 0, 0, &[]),
+    }
+}
+
+/// Consecutive settlements that differ only in id and note are sent as one run.
+fn settle(command: &Settle, arguments: &mut Arguments) {
+    let alike = |a: &Settlement, b: &Settlement| {
+        let (a_letter, a_delay, a_after, a_note) = outcome(&a.outcome);
+        let (b_letter, b_delay, b_after, b_note) = outcome(&b.outcome);
+        (&a.job.group, a.fence, a_letter, a_delay, a_after, a_note.is_empty())
+            == (&b.job.group, b.fence, b_letter, b_delay, b_after, b_note.is_empty())
+    };
+    for run in command.settlements.chunk_by(alike) {
+        let first = &run[0];
+        let (letter, delay_us, retry_after_us, note) = outcome(&first.outcome);
+        arguments.extend([
+            first.job.group.escaped().into(),
+            fence(first.fence),
+            letter.into(),
+            decimal(delay_us),
+            decimal(retry_after_us),
+            decimal(run.len() as u64),
+            decimal((!note.is_empty()).into()),
+        ]);
+        for settlement in run {
+            arguments.push(settlement.job.id.escaped().into());
+            if !note.is_empty() {
+                arguments.push(outcome(&settlement.outcome).3.to_vec());
+            }
+        }
+    }
 }
 
 fn letters<T>(value: Value, decode: impl Fn(char) -> Option<T>) -> Decoded<Vec<T>> {
@@ -209,23 +255,6 @@ impl Items {
         parse(&self.text()?)
     }
 
-    /// A count. A wrong count may be negative until an audit has repaired it.
-    fn count(&mut self) -> Decoded<u64> {
-        let count: i64 = parse(&self.text()?)?;
-        Ok(count.max(0) as u64)
-    }
-
-    /// A number, or `None` for an empty text.
-    fn number_if_any(&mut self) -> Decoded<Option<u64>> {
-        let text = self.text()?;
-        if text.is_empty() { Ok(None) } else { parse(&text).map(Some) }
-    }
-
-    /// The time after a span from `now` in microseconds, or `None`.
-    fn later(&mut self, now: Micros) -> Decoded<Option<Micros>> {
-        Ok(self.span_us()?.map(|span_us| now.plus_us(span_us)))
-    }
-
     /// A span in microseconds, or `None`; one in the past is 0.
     fn span_us(&mut self) -> Decoded<Option<u64>> {
         let span = self.text()?;
@@ -235,24 +264,15 @@ impl Items {
         let span_us: i64 = parse(&span)?;
         Ok(Some(span_us.max(0) as u64))
     }
-
-    fn time(&mut self) -> Decoded<Option<Micros>> {
-        let at = self.text()?;
-        if at.is_empty() { Ok(None) } else { Ok(Some(Micros(parse(&at)?))) }
-    }
 }
 
-fn parse<T: std::str::FromStr>(text: &str) -> Decoded<T> {
+pub(in crate::redis) fn parse<T: std::str::FromStr>(text: &str) -> Decoded<T> {
     text.parse().map_err(|_| unknown("number", text))
-}
-
-fn part<'a>(parts: &mut impl Iterator<Item = &'a str>) -> Decoded<&'a str> {
-    parts.next().ok_or_else(|| unknown("text", "too few parts"))
 }
 
 macro_rules! name {
     ($function:ident, $name:ident) => {
-        fn $function(escaped: &str) -> Decoded<$name> {
+        pub(in crate::redis) fn $function(escaped: &str) -> Decoded<$name> {
             $name::from_escaped(escaped)
                 .map_err(|error| EngineError::broken(format!("in the store: {error}")))
         }
@@ -262,7 +282,6 @@ name!(bulk_id, BulkId);
 name!(group_id, GroupId);
 name!(job_id, JobId);
 name!(type_id, TypeId);
-name!(worker_id, WorkerId);
 
 fn level(index: &str) -> Decoded<Level> {
     let found = Level::ALL.into_iter().find(|level| level.index().to_string() == index);
@@ -280,12 +299,9 @@ fn place(place: &str) -> Decoded<(Level, TypeId)> {
 /// `:payload`, or `+`, the packed trace and the payload.
 struct Row {
     created_at: Micros,
-    level: Level,
-    type_id: TypeId,
     cost: Cost,
     bulk: Option<u64>,
     trace: Option<Trace>,
-    cancelled: bool,
     payload: Arc<[u8]>,
 }
 
@@ -294,14 +310,13 @@ fn row(value: Value) -> Decoded<Row> {
     let Value::BulkString(bytes) = value else { return Err(unknown("row", value)) };
     let broken = || unknown("row", String::from_utf8_lossy(&bytes).into_owned());
     let as_text = |part| std::str::from_utf8(part).map_err(|_| broken());
-    let unmarked = bytes.strip_prefix(b"X");
-    let cancelled = unmarked.is_some();
-    let (time, rest) = unmarked.unwrap_or(&bytes).split_at_checked(TIME_BYTES).ok_or_else(broken)?;
+    let unmarked = bytes.strip_prefix(b"X").unwrap_or(&bytes);
+    let (time, rest) = unmarked.split_at_checked(TIME_BYTES).ok_or_else(broken)?;
     let created_us = u64::from_str_radix(as_text(time)?, 36).map_err(|_| broken())?;
     let mut parts = rest.splitn(4, |byte| *byte == b':');
     let mut next = || parts.next().ok_or_else(broken);
-    let level = level(as_text(next()?)?)?;
-    let type_id = type_id(as_text(next()?)?)?;
+    // The level and type, which the lane has.
+    (next()?, next()?);
     let cost = match as_text(next()?)? {
         "" => 1,
         cost => parse(cost)?,
@@ -323,7 +338,7 @@ fn row(value: Value) -> Decoded<Row> {
     };
     let payload = payload.into();
     let cost = Cost::new(cost).map_err(|error| unknown("cost", error))?;
-    Ok(Row { created_at: Micros(created_us), level, type_id, cost, bulk, trace, cancelled, payload })
+    Ok(Row { created_at: Micros(created_us), cost, bulk, trace, payload })
 }
 
 fn leased(mut items: Items) -> Decoded<Leased> {
@@ -379,36 +394,4 @@ fn leased_lane(
         });
     }
     Ok(())
-}
-
-/// Parses `count:period_ms:burst`; all zero means no rate.
-fn rate<'a>(parts: &mut impl Iterator<Item = &'a str>) -> Decoded<Option<Rate>> {
-    let count: u64 = parse(part(parts)?)?;
-    let (period_ms, burst) = (parse(part(parts)?)?, parse(part(parts)?)?);
-    if count == 0 {
-        return Ok(None);
-    }
-    Rate::new(count, period_ms, Some(burst)).map(Some).map_err(|error| unknown("rate", error))
-}
-
-fn limit(text: &str) -> Decoded<Option<u32>> {
-    let most: u32 = parse(text)?;
-    Ok((most > 0).then_some(most))
-}
-
-fn group_settings(limits: &str) -> Decoded<GroupSettings> {
-    let mut parts = limits.split(':');
-    let weight = Weight::new(parse(part(&mut parts)?)?).map_err(|error| unknown("weight", error))?;
-    let paused = part(&mut parts)? == "1";
-    let concurrency = limit(part(&mut parts)?)?;
-    let base_priority = parse(part(&mut parts)?)?;
-    Ok(GroupSettings { weight, base_priority, rate: rate(&mut parts)?, concurrency, paused })
-}
-
-fn type_settings(settings: &str) -> Decoded<TypeSettings> {
-    let mut parts = settings.split(':');
-    let paused = part(&mut parts)? == "1";
-    let concurrency = limit(part(&mut parts)?)?;
-    let max_retry_count = parse::<u32>(part(&mut parts)?)?.checked_sub(1);
-    Ok(TypeSettings { rate: rate(&mut parts)?, concurrency, paused, max_retry_count })
 }
