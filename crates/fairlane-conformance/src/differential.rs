@@ -31,7 +31,7 @@ use fairlane_core::{Machines, Micros, TypeId, lock};
 use fairlane_engine::redis::ScriptEdit;
 
 pub use discards::discards;
-pub use forwarded::{compare_forwarded, samples};
+pub use forwarded::{compare_forwarded, lock_samples, samples};
 use generator::Generator;
 use replay::Backend;
 pub use restarts::restarts;
@@ -166,7 +166,7 @@ async fn run_episode(
     count: u64,
     progress: &mut impl FnMut(u64),
 ) -> Option<Divergence> {
-    let mut generator = Generator::new(run.seed, episode);
+    let mut generator = Generator::mixed(run.seed, episode);
     let mut sides = backend.start().await;
     let mut steps: Vec<Step> = Vec::new();
     let mut undumped = 0;

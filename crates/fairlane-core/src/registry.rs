@@ -233,6 +233,6 @@ macro_rules! capabilities {
 capabilities! {
     /// The job queue.
     Queue(queue),
-    /// Locks.
+    /// Locks by name.
     Lock(lock),
 }

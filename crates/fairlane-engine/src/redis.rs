@@ -78,7 +78,7 @@ impl Default for RedisOptions {
     fn default() -> Self {
         Self {
             clock: Clock::System,
-            prefix: "bulk-action:".into(),
+            prefix: keys::DEFAULT_PREFIX.into(),
             response_timeout: Duration::from_secs(10),
             edit_script: None,
         }

@@ -108,7 +108,7 @@ mod tests {
         let mut former = subscribers.add(ProcessId::new("p").unwrap());
         let mut other = subscribers.add(ProcessId::new("q").unwrap());
         let mut latest = subscribers.add(ProcessId::new("p").unwrap());
-        for sent in [signal("p", "1"), signal("nobody", "2"), signal("q", "3")] {
+        for sent in [signal("p", "1"), signal("other", "2"), signal("q", "3")] {
             subscribers.send(sent);
         }
         assert_eq!(former.next().await, None);

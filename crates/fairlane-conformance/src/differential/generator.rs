@@ -112,6 +112,11 @@ impl Generator {
         Self { locks, ..queue }
     }
 
+    /// An episode about locks.
+    pub fn with_locks(seed: u64) -> Self {
+        Self::mixed(seed, LOCKS_EPISODES - 1)
+    }
+
     /// The next action and its time.
     pub fn next_step(&mut self) -> Step {
         self.drawn += 1;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::served::{Served, connect, serve};
 use fairlane::{Context, Event, Fairlane, Job, TypeOptions};
 use fairlane_conformance::dice::Dice;
-use fairlane_conformance::differential::{compare_forwarded, samples};
+use fairlane_conformance::differential::{compare_forwarded, lock_samples, samples};
 use fairlane_conformance::subject::{
     EXISTS, LEASE_MS, Subject, exclusive, group_id, job, jobs, process_id, signalled, succeeded, type_id,
 };
@@ -43,17 +43,23 @@ async fn random_commands_give_the_same_in_core_and_behind_a_server() {
     }
 }
 
+/// Commands of every capability, with their replies.
+fn all_samples(seed: u64, steps: usize) -> Vec<(Command, Reply)> {
+    let queue = samples(seed, steps).into_iter().map(|(command, reply)| (command.into(), reply.into()));
+    let locks = lock_samples(seed, steps).into_iter().map(|(command, reply)| (command.into(), reply.into()));
+    queue.chain(locks).collect()
+}
+
 #[test]
 fn every_command_and_reply_is_the_same_on_the_other_side() {
     let mut kinds = std::collections::BTreeSet::new();
     for seed in 1..=4 {
-        for (command, reply) in samples(seed, 2000) {
-            let command = Command::from(command);
+        for (command, reply) in all_samples(seed, 2000) {
             kinds.insert(command.stem());
             let bytes = wire::encode(&command);
             assert!(bytes.len() <= wire::COMMAND_BYTES_MAX);
             assert_eq!(wire::decode::<Command>(&bytes), Ok(command));
-            let response: Result<Reply, WireError> = Ok(reply.into());
+            let response: Result<Reply, WireError> = Ok(reply);
             assert_eq!(wire::decode::<Result<Reply, WireError>>(&wire::encode(&response)), Ok(response));
         }
     }
@@ -92,9 +98,7 @@ fn no_bytes_make_the_wire_panic() {
         let random: Vec<u8> = (0..dice.below(60)).map(|_| dice.below(256) as u8).collect();
         read += read_as_everything(&random);
     }
-    let samples = samples(5, 3000).into_iter();
-    let samples: Vec<(Command, Reply)> =
-        samples.map(|(command, reply)| (command.into(), reply.into())).collect();
+    let samples = all_samples(5, 3000);
     for case in 0..60_000 {
         let (command, reply) = &samples[case % samples.len()];
         let mut bytes = match case % 2 {

@@ -253,7 +253,9 @@ fn after_a_lease_that_ran_out_the_lock_stays_free_for_its_delay() {
     world.pass_ms(4500);
     world.acquire("two");
     world.pass_ms(600);
-    assert!(matches!(world.acquire("two"), LockAcquired::Waiting { blocked, .. } if blocked.holder.is_none()));
+    assert!(
+        matches!(world.acquire("two"), LockAcquired::Waiting { blocked, .. } if blocked.holder.is_none())
+    );
     world.pass_ms(1000);
     world.acquire("two");
     world.pass_ms(900);
@@ -304,7 +306,8 @@ fn locks_are_listed_by_name_and_group_page_by_page() {
         world.call(AcquireLock { name: name(text), ..acquire(&text.replace(':', "-")) });
     }
     let group = Some(fairlane_core::GroupId::new("a").unwrap());
-    let names = |listed: &LocksListed| listed.locks.iter().map(|lock| lock.name.to_string()).collect::<Vec<_>>();
+    let names =
+        |listed: &LocksListed| listed.locks.iter().map(|lock| lock.name.to_string()).collect::<Vec<_>>();
     let first = world.call(ListLocks { group: group.clone(), after: None, locks_max: 2 });
     assert_eq!(names(&first), ["a:1", "a:2"]);
     let rest = world.call(ListLocks { group, after: first.next, locks_max: 2 });
@@ -314,6 +317,7 @@ fn locks_are_listed_by_name_and_group_page_by_page() {
 }
 
 #[test]
+// tidy: long because each command stands in one place
 fn random_commands_keep_every_invariant_and_survive_restarts() {
     let mut commands_by_reply = std::collections::BTreeMap::<&str, u32>::new();
     for seed in 1..=20_u64 {
@@ -353,7 +357,9 @@ fn random_commands_keep_every_invariant_and_survive_restarts() {
                         ..acquire("holder")
                     });
                     if let LockAcquired::Held { fence, .. } = reply {
-                        let is_new = held_before.0.is_none_or(|lock| lock.held_by.iter().all(|one| one.fence != fence));
+                        let is_new = held_before
+                            .0
+                            .is_none_or(|lock| lock.held_by.iter().all(|one| one.fence != fence));
                         assert!(!is_new || fence > last_fence, "seed {seed}, step {step}");
                         last_fence = last_fence.max(fence);
                     }
@@ -384,7 +390,9 @@ fn random_commands_keep_every_invariant_and_survive_restarts() {
             if below(200) == 0 {
                 world.machine.take_changes().write_to(&mut store).unwrap();
                 let before = held(&mut world);
-                if let Some(restored) = Machine::restore(&mut store, HashSeed::FIXED, RestoreMode::Strict).unwrap() {
+                if let Some(restored) =
+                    Machine::restore(&mut store, HashSeed::FIXED, RestoreMode::Strict).unwrap()
+                {
                     world.machine = restored.machine;
                     world.machine.check().unwrap();
                 }

@@ -6,6 +6,8 @@
 
 use fairlane_core::{ProcessId, TypeId};
 
+/// The prefix of all keys, unless another is set.
+pub(super) const DEFAULT_PREFIX: &str = "bulk-action:";
 const PARTITION: &str = "partition";
 const TAG: &str = "{0}:";
 /// The beginning of the channels of signals; the tag is that of the partition.

@@ -5,10 +5,11 @@ local TEXT_DEFAULTS, NUMBER_DEFAULTS = TEXT_SETTINGS, NUMBER_SETTINGS
 
 -- Functions of the server and of Lua. They do not exist while a library is loaded, so the first call
 -- binds them.
-local call, format, sub, match, byte, floor, ceil, min, max
+local call, try, format, sub, match, byte, floor, ceil, min, max
 
 local function bind()
-  call, format, sub, match, byte = redis.call, string.format, string.sub, string.match, string.byte
+  call, try = redis.call, redis.pcall
+  format, sub, match, byte = string.format, string.sub, string.match, string.byte
   floor, ceil, min, max = math.floor, math.ceil, math.min, math.max
 end
 
