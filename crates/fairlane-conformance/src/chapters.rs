@@ -24,6 +24,7 @@ mod list_bulks;
 mod list_groups;
 mod list_jobs;
 mod list_snapshots;
+mod lock;
 mod make_due;
 mod open_bulk;
 mod promote;
@@ -61,7 +62,7 @@ pub struct Chapter {
     pub cases: &'static [Case],
 }
 
-/// Every chapter, in the order of the life of a job.
+/// Every chapter, in the order of the life of a job and of a lock.
 pub const CHAPTERS: &[Chapter] = &[
     Chapter { name: "enqueue", cases: enqueue::CASES },
     Chapter { name: "admit", cases: admit::CASES },
@@ -98,6 +99,14 @@ pub const CHAPTERS: &[Chapter] = &[
     Chapter { name: "list_snapshots", cases: list_snapshots::CASES },
     Chapter { name: "explain", cases: explain::CASES },
     Chapter { name: "audit", cases: audit::CASES },
+    Chapter { name: "acquire_lock", cases: lock::acquire_lock::CASES },
+    Chapter { name: "renew_locks", cases: lock::renew_locks::CASES },
+    Chapter { name: "release_lock", cases: lock::release_lock::CASES },
+    Chapter { name: "attend_locks", cases: lock::attend_locks::CASES },
+    Chapter { name: "inspect_lock", cases: lock::inspect_lock::CASES },
+    Chapter { name: "list_locks", cases: lock::list_locks::CASES },
+    Chapter { name: "break_lock", cases: lock::break_lock::CASES },
+    Chapter { name: "sweep_locks", cases: lock::sweep_locks::CASES },
 ];
 
 /// Cases named after their functions.

@@ -25,12 +25,13 @@ mod shrink;
 use std::fmt;
 use std::time::Instant;
 
+use fairlane_core::kernel;
 use fairlane_core::queue::{Command, Machine, Reply};
-use fairlane_core::{Micros, TypeId};
+use fairlane_core::{Machines, Micros, TypeId, lock};
 use fairlane_engine::redis::ScriptEdit;
 
 pub use discards::discards;
-pub use forwarded::{compare_forwarded, samples};
+pub use forwarded::{compare_forwarded, lock_samples, samples};
 use generator::Generator;
 use replay::Backend;
 pub use restarts::restarts;
@@ -65,8 +66,10 @@ impl Run {
 /// One action that both sides perform.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// Applies a command.
+    /// Applies a command to the queue.
     Command(Command),
+    /// Applies a command to locks.
+    Lock(lock::Command),
     /// Takes a wake-up token of a type.
     TakeToken(TypeId),
 }
@@ -83,8 +86,10 @@ pub struct Step {
 /// The response of one side to an action.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Response {
-    /// The reply to a command.
+    /// The reply to a command of the queue.
     Reply(Box<Reply>),
+    /// The reply to a command on locks.
+    Lock(Box<lock::Reply>),
     /// The token that was taken, if there was one.
     Token(Option<TypeId>),
     /// The error of an action that failed.
@@ -161,7 +166,7 @@ async fn run_episode(
     count: u64,
     progress: &mut impl FnMut(u64),
 ) -> Option<Divergence> {
-    let mut generator = Generator::new(run.seed, episode);
+    let mut generator = Generator::mixed(run.seed, episode);
     let mut sides = backend.start().await;
     let mut steps: Vec<Step> = Vec::new();
     let mut undumped = 0;
@@ -188,8 +193,15 @@ async fn run_episode(
 }
 
 /// Applies one step to the core.
+fn apply_to_all(machines: &mut Machines, step: &Step) -> Response {
+    let Action::Lock(command) = &step.action else { return apply_step(&mut machines.queue, step) };
+    Response::Lock(Box::new(kernel::Machine::apply(&mut machines.lock, command.clone(), step.at)))
+}
+
+/// Applies one step of the queue to the core.
 fn apply_step(machine: &mut Machine, step: &Step) -> Response {
     match &step.action {
+        Action::Lock(command) => panic!("{command:?} is not a command of the queue"),
         Action::Command(command) => Response::Reply(Box::new(machine.apply(command.clone(), step.at))),
         Action::TakeToken(type_id) => Response::Token(machine.take_token(std::slice::from_ref(type_id))),
     }

@@ -6,12 +6,15 @@
 //!
 //! - `subject/bulks.rs`: methods for bulk actions, and for jobs that are selected by name.
 //! - `subject/congestion.rs`: methods for the `classic` discipline and for congestion.
+//! - `subject/locks.rs`: methods for locks.
 
 mod bulks;
 mod congestion;
+mod locks;
 
 pub use bulks::*;
 pub use congestion::*;
+pub use locks::*;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -23,6 +23,7 @@ pub mod operation;
 mod operations_macro;
 pub mod rate;
 pub mod row;
+pub mod signal;
 pub(crate) mod table;
 pub mod trace;
 
@@ -31,3 +32,4 @@ pub use dump::{Dump, DumpValue};
 pub use machine::{Machine, RestoreMode, Restored};
 pub use operation::{Context, Invalid, Operation, OperationWeight, Registered};
 pub(crate) use operations_macro::operations;
+pub use signal::Signal;

@@ -13,6 +13,7 @@
 //!   script and its conformance chapter.
 
 pub mod kernel;
+pub mod lock;
 pub mod queue;
 pub mod registry;
 
@@ -21,7 +22,7 @@ pub use kernel::{hashing, limits, names, numbers, rate, trace};
 pub use queue::{classic, congestion};
 
 pub use hashing::HashSeed;
-pub use names::{BulkId, GroupId, InvalidName, JobId, TypeId, WorkerId};
+pub use names::{BulkId, GroupId, HolderName, InvalidName, JobId, LockToken, ProcessId, TypeId, WorkerId};
 pub use numbers::{Cost, Fence, Level, Micros, OutOfRange, RequestNumber, Weight};
 pub use rate::Rate;
 pub use registry::{Changes, Command, Machines, Reply};

@@ -5,7 +5,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::hashing::HashSeed;
 use crate::kernel::row::{ChangeSet, RowSink, RowSource, TableInfo};
-use crate::kernel::{Access, Dump, Invalid, Machine, OperationWeight, RestoreMode, Restored};
+use crate::kernel::{Access, Dump, Invalid, Machine, OperationWeight, RestoreMode, Restored, Signal};
+use crate::lock;
 use crate::names::TypeId;
 use crate::numbers::Micros;
 use crate::queue;
@@ -170,6 +171,13 @@ macro_rules! capabilities {
                 dump
             }
 
+            /// Takes the signals of the commands since the last call.
+            pub fn take_signals(&mut self) -> Vec<Signal> {
+                let mut signals = Vec::new();
+                $(signals.append(&mut Machine::take_signals(&mut self.$module));)+
+                signals
+            }
+
             /// The types that have a wake-up token.
             pub fn types_with_tokens(&self) -> impl Iterator<Item = &TypeId> {
                 std::iter::empty()$(.chain(Machine::types_with_tokens(&self.$module)))+
@@ -225,4 +233,6 @@ macro_rules! capabilities {
 capabilities! {
     /// The job queue.
     Queue(queue),
+    /// Locks by name.
+    Lock(lock),
 }

@@ -27,13 +27,14 @@ use std::time::Duration;
 use fairlane_core::kernel::Dump;
 use fairlane_core::limits::AUDIT_SUSPECTS_MAX;
 use fairlane_core::queue::{self, Settings, Suspect};
-use fairlane_core::{Command, HashSeed, Machines, Micros, Reply, TypeId};
+use fairlane_core::{Command, HashSeed, Machines, Micros, ProcessId, Reply, TypeId};
 use tokio::sync::{Semaphore, mpsc as pages, oneshot, watch};
 
 use crate::audit::ScanPage;
 use crate::clock::Clock;
 use crate::engine::{Admin, BoxFuture, Engine, EngineError, EngineInfo, Space};
 use crate::observe::Meters;
+use crate::signals::Signals;
 use crate::waiters::{WaiterId, Waiting};
 #[cfg(feature = "sqlite")]
 pub use directory::DirectoryOptions;
@@ -259,6 +260,14 @@ impl Engine for EmbeddedEngine {
             };
             Waiting::new(token, leave).at_most(at_most).await
         }))
+    }
+
+    fn subscribe<'a>(&'a self, process: &'a ProcessId) -> BoxFuture<'a, Result<Signals, EngineError>> {
+        Box::pin(async move {
+            let (reply, replied) = oneshot::channel();
+            self.send(Request::Subscribe { process: process.clone(), reply })?;
+            replied.await.map_err(|_| stopped())
+        })
     }
 
     fn admin(&self) -> &dyn Admin {

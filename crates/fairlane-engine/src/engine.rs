@@ -12,10 +12,11 @@ use std::time::Duration;
 use fairlane_core::kernel::{Invalid, Registered};
 use fairlane_core::limits::MAKE_DUE_JOBS_MAX;
 use fairlane_core::queue::MakeDue;
-use fairlane_core::{Command, GroupId, Reply, TypeId};
+use fairlane_core::{Command, GroupId, ProcessId, Reply, TypeId};
 use tokio::sync::mpsc;
 
 use crate::audit::ScanPage;
+use crate::signals::Signals;
 
 /// A boxed future.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -32,6 +33,10 @@ pub trait Engine: Send + Sync + 'static {
     /// wake-up arrived.
     fn wait<'a>(&'a self, types: &'a [TypeId], at_most: Duration)
     -> BoxFuture<'a, Result<bool, EngineError>>;
+
+    /// Receives the signals to the waiters of a process. Completes when the subscription is
+    /// confirmed: a waiter that registers later misses no signal. A process subscribes once.
+    fn subscribe<'a>(&'a self, process: &'a ProcessId) -> BoxFuture<'a, Result<Signals, EngineError>>;
 
     /// The administrative interface of the store.
     fn admin(&self) -> &dyn Admin;

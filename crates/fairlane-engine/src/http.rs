@@ -2,7 +2,7 @@
 //!
 //! - `http/wire.rs`: the protocol. `http/address.rs`: the address of a server and the key.
 //! - `http/client.rs`: requests. `http/error_response.rs`: the meaning of error responses.
-//! - `http/health.rs`: whether a server is ready.
+//! - `http/health.rs`: whether a server is ready. `http/subscription.rs`: the signals to a process.
 //!
 //! Invariant: a command without a response is [`EngineError::Unavailable`] and safe to repeat, as
 //! with every engine. Left out on purpose: retries, except for a server that sends a retry time
@@ -12,6 +12,7 @@ mod address;
 mod client;
 mod error_response;
 mod health;
+mod subscription;
 pub mod wire;
 
 use std::fmt;
@@ -21,12 +22,13 @@ use fairlane_core::kernel::Invalid;
 use fairlane_core::limits::TYPES_MAX;
 use fairlane_core::numbers::within;
 use fairlane_core::queue::Promote;
-use fairlane_core::{Command, Reply, TypeId};
+use fairlane_core::{Command, ProcessId, Reply, TypeId};
 use tokio::sync::mpsc;
 
 use crate::audit::ScanPage;
 use crate::engine::{Admin, BoxFuture, Engine, EngineError, EngineInfo, Space};
 use crate::observe::{self, Meters};
+use crate::signals::Signals;
 pub(crate) use address::ServerAddress;
 pub use address::{KEY_VARIABLE, Key};
 use client::Client;
@@ -183,6 +185,10 @@ impl Engine for HttpEngine {
         at_most: Duration,
     ) -> BoxFuture<'a, Result<bool, EngineError>> {
         Box::pin(self.meters.waiting(self.wait_for(types, at_most)))
+    }
+
+    fn subscribe<'a>(&'a self, process: &'a ProcessId) -> BoxFuture<'a, Result<Signals, EngineError>> {
+        Box::pin(subscription::subscribe(&self.client, process))
     }
 
     fn admin(&self) -> &dyn Admin {

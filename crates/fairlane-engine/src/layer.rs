@@ -6,9 +6,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fairlane_core::{Command, Reply, TypeId};
+use fairlane_core::{Command, ProcessId, Reply, TypeId};
 
 use crate::engine::{Admin, BoxFuture, Engine, EngineError, EngineInfo};
+use crate::signals::Signals;
 
 type SubmitHook =
     dyn Fn(Arc<dyn Engine>, Command) -> BoxFuture<'static, Result<Reply, EngineError>> + Send + Sync;
@@ -76,6 +77,10 @@ impl Engine for Layer {
             Some(hook) => hook(self.inner.clone(), types.to_vec(), at_most),
             None => self.inner.wait(types, at_most),
         }
+    }
+
+    fn subscribe<'a>(&'a self, process: &'a ProcessId) -> BoxFuture<'a, Result<Signals, EngineError>> {
+        self.inner.subscribe(process)
     }
 
     fn admin(&self) -> &dyn Admin {

@@ -9,6 +9,7 @@
 //! - `leaser.rs`: a worker's numbered lease requests. `clock.rs`: the source of time. `retry.rs`:
 //!   delays between retries. `causes.rs`: an error in one line.
 //! - `observe.rs`: metrics and events. `waiters.rs`: the waiters for work in this process.
+//!   `signals.rs`: signals to the waiters of processes.
 //!
 //! [`open`] opens the engine at an address. `fairlane-core` defines the effect of a command;
 //! engines only transport and store.
@@ -34,6 +35,7 @@ mod open;
 #[cfg(feature = "redis")]
 pub mod redis;
 mod retry;
+mod signals;
 mod waiters;
 
 pub use audit::{AuditProgress, AuditReport, ScanPage};
@@ -50,3 +52,4 @@ pub use layer::{Hooks, layer};
 pub use leaser::{Batch, Leaser};
 pub use open::{attach, attach_or_make, check_address, directory_of, open, open_default, without_user};
 pub use retry::{Backoff, doubled};
+pub use signals::Signals;

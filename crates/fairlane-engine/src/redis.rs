@@ -10,7 +10,8 @@
 //! - `redis/connection.rs`: a connection that is replaced. `redis/errors.rs`: the
 //!   meaning of each error.
 //! - `redis/write_guard.rs`, `redis/probe.lua`: the conditions for a write.
-//! - `redis/wake_listener.rs`: one blocking pop for all waiters.
+//! - `redis/wake_listener.rs`: one blocking pop for all waiters. `redis/signal_listener.rs`: signals to
+//!   the waiters of processes.
 //! - `redis/audit.rs`: the scan of an audit.
 //! - `redis/startup.rs`: the checks on connecting. `redis/dump.rs`: the state to
 //!   compare, for tests.
@@ -30,6 +31,7 @@ mod lua;
 #[doc(hidden)]
 pub mod packed;
 mod script;
+mod signal_listener;
 mod startup;
 mod wake_listener;
 mod write_guard;
@@ -39,18 +41,20 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use fairlane_core::kernel::Dump;
-use fairlane_core::{Command, Micros, Reply, TypeId};
+use fairlane_core::{Command, Micros, ProcessId, Reply, TypeId};
 use tokio::sync::mpsc;
 
 use crate::audit::ScanPage;
 use crate::clock::Clock;
 use crate::engine::{Admin, BoxFuture, Engine, EngineError, EngineInfo, Space};
 use crate::observe::{self, Meters};
+use crate::signals::Signals;
 use address::Address;
 pub(crate) use address::is_redis;
 use connection::{Connection, Link};
 use keys::Keys;
 use script::Scripts;
+use signal_listener::SignalListener;
 use wake_listener::WakeListener;
 use write_guard::WriteGuard;
 
@@ -74,7 +78,7 @@ impl Default for RedisOptions {
     fn default() -> Self {
         Self {
             clock: Clock::System,
-            prefix: "bulk-action:".into(),
+            prefix: keys::DEFAULT_PREFIX.into(),
             response_timeout: Duration::from_secs(10),
             edit_script: None,
         }
@@ -88,6 +92,7 @@ pub struct RedisEngine {
     scripts: Scripts,
     clock: Clock,
     waits: WakeListener,
+    signals: SignalListener,
     guard: WriteGuard,
     warnings: Vec<String>,
     meters: Meters,
@@ -119,6 +124,7 @@ impl RedisEngine {
         observe::server_warnings(name(&commands), &warnings);
         Ok(Self {
             waits: WakeListener::start(commands.clone(), blocking, keys.clone()),
+            signals: SignalListener::new(address.clone(), options.response_timeout),
             guard: WriteGuard::default(),
             commands,
             scripts: Scripts::new(options.edit_script),
@@ -207,6 +213,10 @@ impl Engine for RedisEngine {
         at_most: Duration,
     ) -> BoxFuture<'a, Result<bool, EngineError>> {
         Box::pin(self.meters.waiting(self.waits.wait(types, at_most)))
+    }
+
+    fn subscribe<'a>(&'a self, process: &'a ProcessId) -> BoxFuture<'a, Result<Signals, EngineError>> {
+        Box::pin(self.signals.subscribe(process))
     }
 
     fn admin(&self) -> &dyn Admin {

@@ -1,8 +1,8 @@
 //! The engine RPC: the routes that an `http` engine calls on this server's engine
 //! (`fairlane_engine::wire`).
 //!
-//! - `engine_rpc/permission.rs`: the permission a command requires. `engine_rpc/scan.rs`: a scan as
-//!   a response body.
+//! - `engine_rpc/permission.rs`: the permission a command requires. `engine_rpc/scan.rs`,
+//!   `engine_rpc/subscription.rs`: a scan and the signals to a process as response bodies.
 //!
 //! An error of the engine is a reply like any other (status 200); a problem document is a refusal
 //! by the server itself. Left out on purpose: the API description, as the format belongs to one
@@ -10,6 +10,7 @@
 
 mod permission;
 mod scan;
+mod subscription;
 
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use fairlane_core::{Command, Reply, queue};
 use fairlane_engine::EngineError;
-use fairlane_engine::wire::{self, ServerInfo, Wait, WireError};
+use fairlane_engine::wire::{self, ServerInfo, Subscribe, Wait, WireError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -31,14 +32,17 @@ use crate::extract::{body_up_to, check_content_type};
 use crate::problem::{Problem, ProblemKind, STORE_REFUSES};
 use permission::{check_command, redact};
 use scan::ScanBody;
+use subscription::SubscriptionBody;
 
 /// The routes; the command decides about its permission (`engine_rpc/permission.rs`).
-pub(crate) fn table() -> [Route; 4] {
+pub(crate) fn table() -> [Route; 5] {
     use Permission::{Operate, Read, Work};
     [
         (Verb::Get, wire::INFO_PATH, Read, Scope::NoGroup, Pace::Brief),
         (Verb::Post, wire::SUBMIT_PATH, Read, Scope::Named, Pace::Brief),
         (Verb::Post, wire::WAIT_PATH, Work, Scope::AllGroups, Pace::Held),
+        // A process id is unguessable, and the signals to it name no lock and no group.
+        (Verb::Post, wire::SUBSCRIBE_PATH, Work, Scope::NoGroup, Pace::Held),
         (Verb::Post, wire::SCAN_PATH, Operate, Scope::AllGroups, Pace::Stream),
     ]
     .map(|(method, path, permission, scope, pace)| Route { method, path, permission, scope, pace })
@@ -49,6 +53,7 @@ pub(crate) fn routes() -> Router<Shared> {
         .route(wire::INFO_PATH, get(info))
         .route(wire::SUBMIT_PATH, post(submit))
         .route(wire::WAIT_PATH, post(wait))
+        .route(wire::SUBSCRIBE_PATH, post(subscribe))
         .route(wire::SCAN_PATH, post(scan))
 }
 
@@ -112,6 +117,12 @@ async fn wait(
         () = app.stopping.cancelled() => Ok(false),
     };
     Ok(Wired(woken.map_err(wire_error)))
+}
+
+async fn subscribe(State(app): State<Shared>, request: Request) -> Result<Response, Problem> {
+    let Subscribe { process } = read(request, &app, wire::SUBSCRIBE_BYTES_MAX).await?;
+    let subscribed = app.engine().subscribe(&process).await;
+    Ok(wired(Body::new(SubscriptionBody::begin(subscribed, app.stopping.clone()))))
 }
 
 async fn scan(State(app): State<Shared>, request: Request) -> Result<Response, Problem> {

@@ -38,6 +38,8 @@ enum Pace {
     More,
     /// At the next interval.
     Rest,
+    /// At the next interval, or when something is due.
+    RestAtMost(Duration),
 }
 
 pub(crate) fn start(shared: &Arc<Shared>) -> Vec<JoinHandle<()>> {
@@ -57,11 +59,18 @@ where
     S: FnMut() -> F,
     F: Future<Output = Result<Pace, EngineError>> + 'a,
 {
+    let mut pause = interval;
     loop {
-        if !sleep_interval(shared, interval).await {
+        if !sleep_interval(shared, pause).await {
             return;
         }
-        while one_round(shared, name, step()).await == Pace::More && !shared.stopping.is_cancelled() {}
+        pause = loop {
+            match one_round(shared, name, step()).await {
+                Pace::More if !shared.stopping.is_cancelled() => {}
+                Pace::RestAtMost(due_in) => break interval.min(due_in),
+                Pace::More | Pace::Rest => break interval,
+            }
+        };
     }
 }
 

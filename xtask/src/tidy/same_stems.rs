@@ -5,11 +5,20 @@ use super::{Finding, tree::Tree};
 
 const RULE: &str = "same-stems";
 
-/// The folders of operations in core, in Lua and in the conformance suite.
-const FOLDERS: [(&str, &str); 3] = [
-    ("crates/fairlane-core/src/queue/ops", ".rs"),
-    ("crates/fairlane-engine/src/redis/lua/queue/ops", ".lua"),
-    ("crates/fairlane-conformance/src/chapters", ".rs"),
+/// The folders of a capability's operations in core, in Lua and in the conformance suite.
+type Folders = [(&'static str, &'static str); 3];
+
+const CAPABILITIES: [Folders; 2] = [
+    [
+        ("crates/fairlane-core/src/queue/ops", ".rs"),
+        ("crates/fairlane-engine/src/redis/lua/queue/ops", ".lua"),
+        ("crates/fairlane-conformance/src/chapters", ".rs"),
+    ],
+    [
+        ("crates/fairlane-core/src/lock/ops", ".rs"),
+        ("crates/fairlane-engine/src/redis/lua/lock/ops", ".lua"),
+        ("crates/fairlane-conformance/src/chapters/lock", ".rs"),
+    ],
 ];
 
 /// The file of a module itself is not an operation.
@@ -17,12 +26,16 @@ const NOT_AN_OPERATION: &str = "mod";
 
 /// Finds operations without a file in one of the folders.
 pub fn check(tree: &Tree) -> Vec<Finding> {
+    CAPABILITIES.iter().flat_map(|folders| check_capability(tree, folders)).collect()
+}
+
+fn check_capability(tree: &Tree, folders: &Folders) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (folder, ending) in FOLDERS {
+    for (folder, ending) in folders {
         let stems = tree.stems(folder, ending);
         for stem in stems.into_iter().filter(|stem| *stem != NOT_AN_OPERATION) {
             let path = format!("{folder}/{stem}{ending}");
-            for twin in twins(stem).filter(|twin| tree.text(twin).is_none()) {
+            for twin in twins(folders, stem).filter(|twin| tree.text(twin).is_none()) {
                 let advice = format!("the operation `{stem}` also needs {twin}");
                 findings.push(Finding::new(RULE, &path, 1, advice));
             }
@@ -31,13 +44,15 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-fn twins(stem: &str) -> impl Iterator<Item = String> {
-    FOLDERS.iter().map(move |(folder, ending)| format!("{folder}/{stem}{ending}"))
+fn twins<'a>(folders: &'a Folders, stem: &'a str) -> impl Iterator<Item = String> + 'a {
+    folders.iter().map(move |(folder, ending)| format!("{folder}/{stem}{ending}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const FOLDERS: &Folders = &CAPABILITIES[0];
 
     fn tree_of(present: &[(usize, &str)]) -> Tree {
         let path = |(at, stem): &(usize, &str)| format!("{}/{stem}{}", FOLDERS[*at].0, FOLDERS[*at].1);

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fairlane_core::queue::{Command, Machine, Reply, Settings};
-use fairlane_core::{HashSeed, Micros};
+use fairlane_core::{HashSeed, Machines, Micros, lock};
 use fairlane_engine::{EmbeddedEngine, Engine};
 
 use super::generator::Generator;
-use super::{Action, Response, Step, apply_step};
+use super::{Action, Response, Step, apply_step, apply_to_all};
 use crate::subject::START;
 
 /// How long an existing wake-up may take.
@@ -64,6 +64,22 @@ pub fn samples(seed: u64, steps: usize) -> Vec<(Command, Reply)> {
         let response = apply_step(&mut machine, &step);
         generator.observe(&response);
         if let (Step { action: Action::Command(command), .. }, Response::Reply(reply)) = (step, response) {
+            samples.push((command, *reply));
+        }
+    }
+    samples
+}
+
+/// Commands on locks and their replies, in the order of an episode.
+pub fn lock_samples(seed: u64, steps: usize) -> Vec<(lock::Command, lock::Reply)> {
+    let mut generator = Generator::with_locks(seed);
+    let mut machines = Machines::new(HashSeed::FIXED, START);
+    let mut samples = Vec::new();
+    for _ in 0..steps {
+        let step = generator.next_step();
+        let response = apply_to_all(&mut machines, &step);
+        generator.observe(&response);
+        if let (Step { action: Action::Lock(command), .. }, Response::Lock(reply)) = (step, response) {
             samples.push((command, *reply));
         }
     }

@@ -3,9 +3,11 @@
 //!
 //! - `generator/bulks.rs`: bulk actions, and jobs selected by name. `generator/reads.rs`: read-only
 //!   commands.
-//! - `generator/settings.rs`: settings of the queue, of types and of groups.
+//! - `generator/settings.rs`: settings of the queue, of types and of groups. `generator/locks.rs`:
+//!   commands on locks.
 
 mod bulks;
+mod locks;
 mod reads;
 mod settings;
 #[cfg(test)]
@@ -23,6 +25,7 @@ use fairlane_core::{Cost, Fence, GroupId, Level, Micros, RequestNumber, TypeId, 
 use super::{Action, Response, Step};
 use crate::dice::Dice;
 use crate::subject::{START, bulk_id, group_id, job_ref, type_id};
+use locks::LockGenerator;
 
 const GROUPS: [&str; 6] = ["a", "b:c", "b", "50%", "고객", "g-6"];
 const TYPES: [&str; 5] = ["mail", "a:b%", "t", "z z", CALLBACK_TYPE];
@@ -34,6 +37,10 @@ const IDS: u64 = 25;
 /// Ended leases, leased bulk actions and possibly dead jobs that are remembered, to be used again.
 const PAST_MAX: usize = 30;
 const HOUR_US: u64 = 3_600_000_000;
+/// One in this many episodes is about locks.
+const LOCKS_EPISODES: u64 = 3;
+/// In it, one in this many steps is of the queue.
+const QUEUE_STEPS: u64 = 10;
 
 /// Draws random steps, and knows which jobs are leased.
 pub(super) struct Generator {
@@ -68,6 +75,8 @@ pub(super) struct Generator {
     leased_bulks: Vec<(BulkRef, Fence)>,
     /// The cursor that the last `make_due` returned.
     due_cursor: u64,
+    /// Draws most steps of an episode with locks.
+    locks: Option<LockGenerator>,
 }
 
 impl Generator {
@@ -91,13 +100,33 @@ impl Generator {
             failed: vec![],
             leased_bulks: vec![],
             due_cursor: 0,
+            locks: None,
         }
+    }
+
+    /// One episode in [`LOCKS_EPISODES`] is about locks, with a few commands of the queue.
+    pub fn mixed(seed: u64, episode: u64) -> Self {
+        let queue = Self::new(seed, episode);
+        let has_locks = episode % LOCKS_EPISODES == LOCKS_EPISODES - 1;
+        let locks = has_locks.then(|| LockGenerator::new(queue.dice.clone()));
+        Self { locks, ..queue }
+    }
+
+    /// An episode about locks.
+    pub fn with_locks(seed: u64) -> Self {
+        Self::mixed(seed, LOCKS_EPISODES - 1)
     }
 
     /// The next action and its time.
     pub fn next_step(&mut self) -> Step {
-        self.pass_time();
         self.drawn += 1;
+        if let Some(locks) = &mut self.locks
+            && !self.drawn.is_multiple_of(QUEUE_STEPS)
+        {
+            self.now = self.now.plus_us(locks.pause_us());
+            return Step { at: self.now, action: Action::Lock(locks.command()) };
+        }
+        self.pass_time();
         let action = if self.drawn == 1 {
             Action::Command(self.set_queue())
         } else if self.floods && self.drawn <= 1 + GROUPS.len() as u64 {
@@ -116,6 +145,9 @@ impl Generator {
 
     /// Records the leases and the cursor in a response of the core.
     pub fn observe(&mut self, response: &Response) {
+        if let (Some(locks), Response::Lock(reply)) = (&mut self.locks, response) {
+            locks.observe(reply);
+        }
         let Response::Reply(reply) = response else { return };
         match &**reply {
             Reply::Lease(Leased::Jobs { jobs, .. }) => {

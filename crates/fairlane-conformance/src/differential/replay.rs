@@ -12,12 +12,12 @@ use std::task::Poll;
 use std::time::Duration;
 
 use fairlane_core::queue::*;
-use fairlane_core::{Fence, HashSeed, Micros};
+use fairlane_core::{Fence, HashSeed, Machines, Micros};
 use fairlane_engine::redis::{RedisEngine, RedisOptions};
 use fairlane_engine::{AuditReport, BoxFuture, Clock, Engine, EngineError};
 
 use super::generator::Generator;
-use super::{Action, CHUNK_STEPS, Difference, Response, Run, Step, apply_step};
+use super::{Action, CHUNK_STEPS, Difference, Response, Run, Step, apply_to_all};
 use crate::subject::{START, bulk_ref, bytes, group_id, job, request, type_id, worker_id};
 
 /// Steps between two audits; an audit takes longer than a comparison of the states.
@@ -57,15 +57,15 @@ impl Backend {
         self.clock.store(START.0, Ordering::SeqCst);
         let settings = Command::SetQueue(SetQueue { settings: Settings::default() });
         self.redis.submit(settings.into()).await.expect("set_queue is answered");
-        let machine = Machine::new(Settings::default(), HashSeed::FIXED, START);
-        Episode { backend: self, machine, now: START, latest: START, steps_run: 0, audits_always: false }
+        let machines = Machines::new(HashSeed::FIXED, START);
+        Episode { backend: self, machines, now: START, latest: START, steps_run: 0, audits_always: false }
     }
 }
 
 /// One episode in progress.
 pub(super) struct Episode<'a> {
     backend: &'a Backend,
-    machine: Machine,
+    machines: Machines,
     now: Micros,
     /// The latest time of a step. The core forgets a worker's request that has expired; Redis expires
     /// its key by the clock of the server, which these steps do not move. So after a step back in time
@@ -120,7 +120,9 @@ impl Episode<'_> {
     fn apply(&mut self, step: &Step) -> Response {
         self.now = step.at;
         self.latest = self.latest.max(step.at);
-        apply_step(&mut self.machine, step)
+        let response = apply_to_all(&mut self.machines, step);
+        self.machines.take_signals();
+        response
     }
 
     async fn compare_responses(&mut self, chunk: &[Step], expected: Vec<Response>) -> Option<Difference> {
@@ -142,7 +144,11 @@ impl Episode<'_> {
         match &step.action {
             Action::Command(command) => {
                 let reply = self.backend.redis.submit(command.clone().into());
-                Box::pin(async move { response(reply.await.map(queue_reply)) })
+                Box::pin(async move { response(reply.await.map(any_reply)) })
+            }
+            Action::Lock(command) => {
+                let reply = self.backend.redis.submit(command.clone().into());
+                Box::pin(async move { response(reply.await.map(any_reply)) })
             }
             Action::TakeToken(type_id) => Box::pin(async move {
                 let token = self.backend.redis.take_token(std::slice::from_ref(type_id)).await;
@@ -155,12 +161,12 @@ impl Episode<'_> {
     pub async fn compare_states(&mut self) -> Option<Difference> {
         let steps = self.steps_run;
         let differs = |what| Some(Difference { steps, what });
-        if let Err(fault) = self.machine.check() {
+        if let Err(fault) = self.machines.check() {
             return differs(format!("the core's own state: {fault}"));
         }
         match self.backend.redis.dump(self.latest).await {
             Ok(dump) => {
-                let what = self.machine.dump(self.latest).difference(&dump);
+                let what = self.machines.dump(self.latest).difference(&dump);
                 if !what.is_empty() {
                     return differs(format!("states\n{what}"));
                 }
@@ -173,8 +179,8 @@ impl Episode<'_> {
 
     /// The findings of an audit of either side; a sound state has none.
     async fn findings(&mut self) -> Option<String> {
-        let audit = Audit { suspects: self.machine.suspects(), repair: false };
-        let of_core = self.machine.call(audit, self.now).findings;
+        let audit = Audit { suspects: self.machines.queue.suspects(), repair: false };
+        let of_core = self.machines.queue.call(audit, self.now).findings;
         let redis: &dyn Engine = &self.backend.redis;
         match redis.audit_all(false, |_| {}).await {
             Ok(report) if of_core.is_empty() && report == clean(&report) => None,
@@ -197,8 +203,11 @@ fn clean(report: &AuditReport) -> AuditReport {
     AuditReport { groups: report.groups, looked_at: report.looked_at, ..AuditReport::default() }
 }
 
-fn queue_reply(reply: fairlane_core::Reply) -> Response {
-    Response::Reply(Box::new(reply.queue().expect("a command of the queue has its reply").clone()))
+fn any_reply(reply: fairlane_core::Reply) -> Response {
+    match reply {
+        fairlane_core::Reply::Queue(reply) => Response::Reply(Box::new(reply)),
+        fairlane_core::Reply::Lock(reply) => Response::Lock(Box::new(reply)),
+    }
 }
 
 fn response(result: Result<Response, EngineError>) -> Response {

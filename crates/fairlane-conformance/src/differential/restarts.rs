@@ -4,24 +4,24 @@
 use std::path::Path;
 
 use fairlane_core::queue::{Command, Listing};
-use fairlane_core::{HashSeed, Machines};
+use fairlane_core::{HashSeed, Machines, lock};
 use fairlane_engine::embedded::disk::{Disk, Sync};
 
 use super::generator::Generator;
-use super::{Action, Step, apply_step};
+use super::{Action, Step, apply_to_all};
 use crate::subject::START;
 
 /// Runs an episode of `steps` steps, with a restart after each `every`; the error is the first
 /// difference.
 pub fn restarts(folder: &Path, seed: u64, steps: usize, every: usize) -> Result<(), String> {
-    let mut generator = Generator::new(seed, 0);
+    let mut generator = Generator::mixed(seed, seed);
     let mut running = Machines::new(HashSeed::FIXED, START);
     let mut restarted = Machines::new(HashSeed::FIXED, START);
     restarted.record();
     let mut disk = open(folder);
     for number in 1..=steps {
-        let step = generator.next_step();
-        let (mine, other) = (apply_step(&mut running.queue, &step), apply_step(&mut restarted.queue, &step));
+        let step = without_waiters(generator.next_step());
+        let (mine, other) = (apply_to_all(&mut running, &step), apply_to_all(&mut restarted, &step));
         if mine != other && !pages_over_leases(&step) {
             return Err(format!("step {number}, {step:?}\n  running   {mine:?}\n  restarted {other:?}"));
         }
@@ -43,6 +43,18 @@ pub fn restarts(folder: &Path, seed: u64, steps: usize, every: usize) -> Result<
         }
     }
     Ok(())
+}
+
+/// Waiters for locks and their processes are not stored: they register again.
+fn without_waiters(mut step: Step) -> Step {
+    match &mut step.action {
+        Action::Lock(lock::Command::AcquireLock(acquire)) => acquire.wait = false,
+        Action::Lock(command @ lock::Command::AttendLocks(_)) => {
+            *command = lock::Command::SweepLocks(lock::SweepLocks { locks_max: 1 });
+        }
+        _ => {}
+    }
+    step
 }
 
 /// Pages over leases also count the positions of jobs whose lease has ended; a restart closes these

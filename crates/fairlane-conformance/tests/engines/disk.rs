@@ -1,9 +1,14 @@
 //! What must hold for a data directory, beyond the suite that every engine passes.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use fairlane_conformance::differential::{discards, restarts};
 use fairlane_conformance::kills;
+use fairlane_conformance::subject::{START, Subject, TTL_MS, exclusive};
+use fairlane_core::lock::LockAcquired;
+use fairlane_engine::{Clock, DirectoryOptions, EmbeddedEngine};
 
 #[test]
 fn a_restart_changes_nothing() {
@@ -11,6 +16,30 @@ fn a_restart_changes_nothing() {
         let folder = tempfile::tempdir().expect("a folder");
         restarts(folder.path(), seed, 1500, 50).unwrap_or_else(|what| panic!("seed {seed}: {what}"));
     }
+}
+
+#[tokio::test]
+async fn held_locks_survive_a_restart_and_waiters_register_again() {
+    let (folder, us) = (tempfile::tempdir().expect("a folder"), Arc::new(AtomicU64::new(START.0)));
+    let open = || {
+        let clock = Clock::Given(us.clone());
+        let options = DirectoryOptions { clock, synced: false, reserve_bytes: 0, ..Default::default() };
+        let engine = EmbeddedEngine::open(folder.path(), options).expect("a directory of its own");
+        Subject::new(Arc::new(engine), us.clone())
+    };
+    let locks = open();
+    let fence = locks.locked(exclusive("one")).await;
+    locks.queue_up(exclusive("two")).await;
+    drop(locks);
+    let locks = open();
+    let held = LockAcquired::Held { fence, remaining_us: TTL_MS * 1000 };
+    assert_eq!(locks.acquire(exclusive("one")).await, held);
+    assert_eq!(locks.lock().await.waiters, 0);
+    locks.queue_up(exclusive("two")).await;
+    locks.release("one").await;
+    drop(locks);
+    let locks = open();
+    assert!(locks.locked(exclusive("three")).await > fence);
 }
 
 #[test]

@@ -8,18 +8,20 @@ use std::time::Duration;
 use crate::served::{Served, connect, serve};
 use fairlane::{Context, Event, Fairlane, Job, TypeOptions};
 use fairlane_conformance::dice::Dice;
-use fairlane_conformance::differential::{compare_forwarded, samples};
-use fairlane_conformance::subject::{EXISTS, LEASE_MS, group_id, job, jobs, succeeded, type_id};
+use fairlane_conformance::differential::{compare_forwarded, lock_samples, samples};
+use fairlane_conformance::subject::{
+    EXISTS, LEASE_MS, Subject, exclusive, group_id, job, jobs, process_id, signalled, succeeded, type_id,
+};
 use fairlane_core::queue::{
     BulkState, Enqueue, InspectQueue, JobState, LeasedJob, Promote, SetType, Settings, Settle, Settlement,
     TypePatch, Verdict,
 };
-use fairlane_core::{Command, Reply, TypeId, WorkerId};
+use fairlane_core::{Command, ProcessId, Reply, TypeId, WorkerId};
 use fairlane_engine::http::Key;
 use fairlane_engine::wire::{self, Frames, ScanStep, WireError};
 use fairlane_engine::{
     Admin, BoxFuture, EmbeddedEngine, Engine, EngineError, EngineInfo, Hooks, HttpEngine, HttpOptions,
-    Leaser, attach, layer,
+    Leaser, Signals, attach, layer,
 };
 use fairlane_server::access::Role;
 use fairlane_server::keys::{KeyFile, Keys, NewKey};
@@ -41,17 +43,23 @@ async fn random_commands_give_the_same_in_core_and_behind_a_server() {
     }
 }
 
+/// Commands of every capability, with their replies.
+fn all_samples(seed: u64, steps: usize) -> Vec<(Command, Reply)> {
+    let queue = samples(seed, steps).into_iter().map(|(command, reply)| (command.into(), reply.into()));
+    let locks = lock_samples(seed, steps).into_iter().map(|(command, reply)| (command.into(), reply.into()));
+    queue.chain(locks).collect()
+}
+
 #[test]
 fn every_command_and_reply_is_the_same_on_the_other_side() {
     let mut kinds = std::collections::BTreeSet::new();
     for seed in 1..=4 {
-        for (command, reply) in samples(seed, 2000) {
-            let command = Command::from(command);
+        for (command, reply) in all_samples(seed, 2000) {
             kinds.insert(command.stem());
             let bytes = wire::encode(&command);
             assert!(bytes.len() <= wire::COMMAND_BYTES_MAX);
             assert_eq!(wire::decode::<Command>(&bytes), Ok(command));
-            let response: Result<Reply, WireError> = Ok(reply.into());
+            let response: Result<Reply, WireError> = Ok(reply);
             assert_eq!(wire::decode::<Result<Reply, WireError>>(&wire::encode(&response)), Ok(response));
         }
     }
@@ -76,7 +84,7 @@ fn read_as_everything(bytes: &[u8]) -> usize {
     values += usize::from(wire::decode::<ScanStep>(bytes).is_ok());
     let mut frames = Frames::default();
     frames.push(bytes);
-    while let Ok(Some(_)) = frames.next_step() {
+    while let Ok(Some(_)) = frames.next_step::<ScanStep>() {
         values += 1;
     }
     values
@@ -90,9 +98,7 @@ fn no_bytes_make_the_wire_panic() {
         let random: Vec<u8> = (0..dice.below(60)).map(|_| dice.below(256) as u8).collect();
         read += read_as_everything(&random);
     }
-    let samples = samples(5, 3000).into_iter();
-    let samples: Vec<(Command, Reply)> =
-        samples.map(|(command, reply)| (command.into(), reply.into())).collect();
+    let samples = all_samples(5, 3000);
     for case in 0..60_000 {
         let (command, reply) = &samples[case % samples.len()];
         let mut bytes = match case % 2 {
@@ -191,9 +197,32 @@ impl Engine for Warning {
         self.0.wait(types, at_most)
     }
 
+    fn subscribe<'a>(&'a self, process: &'a ProcessId) -> BoxFuture<'a, Result<Signals, EngineError>> {
+        self.0.subscribe(process)
+    }
+
     fn admin(&self) -> &dyn Admin {
         self.0.admin()
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_subscription_ends_with_its_server_and_can_be_made_again() {
+    let engine = EmbeddedEngine::new(Settings::default(), Default::default()).expect("a thread");
+    let engine: Arc<dyn Engine> = Arc::new(engine);
+    let server = serve(engine.clone()).await;
+    let locks = Subject::new(connect(server.address().port()).await, Arc::default());
+    let mut former = locks.subscribe("two").await;
+    let mut signals = locks.subscribe("two").await;
+    assert_eq!(former.next().await, None, "the process has subscribed again");
+    locks.locked(exclusive("one")).await;
+    locks.queue_up(exclusive("two")).await;
+    locks.release("one").await;
+    assert_eq!(signalled(&mut signals, 1).await, ["two"]);
+    server.stop().await;
+    assert_eq!(signals.next().await, None, "the server has stopped");
+    let refused = locks.engine.subscribe(&process_id("two")).await.expect_err("there is no server");
+    assert!(refused.is_retryable(), "{refused:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -8,6 +8,39 @@ pub const INTEGER_MAX: u64 = 1 << 53;
 
 /// Longest name (group, job, type, worker), in bytes.
 pub const NAME_BYTES_MAX: usize = 128;
+/// Longest name of a lock, in bytes.
+pub const LOCK_NAME_BYTES_MAX: usize = 256;
+/// Most locks in use at once.
+pub const LOCKS_MAX: usize = 1_000_000;
+/// Most waiters for locks at once.
+pub const LOCK_WAITERS_MAX: u64 = 1_000_000;
+/// Most permits of a semaphore.
+pub const LOCK_PERMITS_MAX: u32 = 10_000;
+/// Shortest time for which a lock is held without a renewal.
+pub const LOCK_TTL_MS_MIN: u64 = 10;
+/// Longest time for which a lock is held without a renewal.
+pub const LOCK_TTL_MS_MAX: u64 = 24 * 60 * 60 * 1000;
+/// Longest time for which a lock is held with renewals.
+pub const LOCK_HOLD_MS_MAX: u64 = 30 * 24 * 60 * 60 * 1000;
+/// Longest time for which a lock stays free after a lease that ran out.
+pub const LOCK_DELAY_MS_MAX: u64 = 60 * 1000;
+/// How long a waiter's process counts as alive after its last command, and how long a lock stays
+/// reserved for a waiter.
+pub const LOCK_SLICE_MS: u64 = 1000;
+/// After this many losses to newcomers, no newcomer takes a lock that is reserved for a waiter.
+pub const LOCK_LOSSES_MAX: u32 = 3;
+/// Most waiters that one command reserves a lock for or removes.
+pub const LOCK_STEP_WAITERS_MAX: usize = 128;
+/// Most holders that a view of a lock shows.
+pub const LOCK_HOLDERS_SHOWN_MAX: usize = 20;
+/// Most locks in one `renew_locks`.
+pub const RENEW_LOCKS_MAX: usize = 500;
+/// Most locks that one reply to `attend_locks` names.
+pub const ATTEND_CLAIMS_MAX: usize = 500;
+/// Most locks on one page.
+pub const LIST_LOCKS_MAX: usize = 500;
+/// Most locks that one `sweep_locks` brings up to date.
+pub const SWEEP_LOCKS_MAX: usize = 200;
 /// Longest payload of one job, in bytes.
 pub const PAYLOAD_BYTES_MAX: usize = 512 * 1024;
 /// Longest result or failure reason kept with a settled job, in bytes.

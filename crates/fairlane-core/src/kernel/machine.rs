@@ -4,6 +4,7 @@ use super::dump::Dump;
 use super::hashing::HashSeed;
 use super::numbers::Micros;
 use super::row::{ChangeSet, RowSource};
+use super::signal::Signal;
 use crate::names::TypeId;
 
 /// The state machine of one capability. Its operations are the only way to change it.
@@ -46,6 +47,12 @@ pub trait Machine: Sized + Send + 'static {
 
     /// Adds the state to a dump, under the keys that it has in Redis, normalised as of `now`.
     fn dump(&self, now: Micros, dump: &mut Dump);
+
+    /// Takes the signals of the commands since the last call. A signal that no waiter receives is
+    /// lost, so a waiter registers before it waits.
+    fn take_signals(&mut self) -> Vec<Signal> {
+        Vec::new()
+    }
 
     /// The types that have a wake-up token.
     fn types_with_tokens(&self) -> impl Iterator<Item = &TypeId> {

@@ -21,12 +21,14 @@ pub enum InvalidName {
     #[error("a {0} must not be empty")]
     Empty(&'static str),
     /// Longer than [`NAME_BYTES_MAX`].
-    #[error("a {kind} has at most {NAME_BYTES_MAX} bytes, this one has {bytes}")]
+    #[error("a {kind} has at most {most} bytes, this one has {bytes}")]
     TooLong {
         /// The kind of name.
         kind: &'static str,
         /// The length of the name, in bytes.
         bytes: usize,
+        /// The longest length, in bytes.
+        most: usize,
     },
     /// A control character, such as a line break.
     #[error("a {kind} must not contain control characters (found one at byte {at})")]
@@ -46,7 +48,7 @@ fn escape(kind: &'static str, raw: &str) -> Result<Arc<str>, InvalidName> {
         return Err(InvalidName::Empty(kind));
     }
     if raw.len() > NAME_BYTES_MAX {
-        return Err(InvalidName::TooLong { kind, bytes: raw.len() });
+        return Err(InvalidName::TooLong { kind, bytes: raw.len(), most: NAME_BYTES_MAX });
     }
     // Most names are plain ASCII, which a scan of the bytes detects.
     if raw.bytes().all(|byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'%' | b':')) {
@@ -158,6 +160,19 @@ name!(
     WorkerId, "worker id"
 );
 
+name!(
+    /// One acquisition of a lock; known to its holder or waiter only.
+    LockToken, "lock token"
+);
+name!(
+    /// The name of a lock's holder, for people.
+    HolderName, "holder"
+);
+name!(
+    /// One process that waits, for locks for instance.
+    ProcessId, "process id"
+);
+
 /// Separates a worker's name from the process that leases for it.
 const PROCESS_MARK: char = '~';
 /// Hexadecimal digits of a process number.
@@ -218,7 +233,7 @@ mod tests {
     fn a_bad_name_is_refused_with_its_reason() {
         assert_eq!(JobId::new(""), Err(InvalidName::Empty("job id")));
         let long = "x".repeat(NAME_BYTES_MAX + 1);
-        assert_eq!(JobId::new(&long), Err(InvalidName::TooLong { kind: "job id", bytes: 129 }));
+        assert_eq!(JobId::new(&long), Err(InvalidName::TooLong { kind: "job id", bytes: 129, most: 128 }));
         assert_eq!(TypeId::new("a\nb"), Err(InvalidName::Control { kind: "job type", at: 1 }));
         assert!(matches!(WorkerId::from_escaped("a:b"), Err(InvalidName::NotEscaped(_))));
     }

@@ -1,5 +1,6 @@
 //! Tests of core from outside: random commands, and its document.
 
 mod configuration;
+mod locks;
 mod memory_store;
 mod random_commands;

@@ -4,12 +4,13 @@
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 
-use fairlane_core::{Command, Machines, Micros, Reply, TypeId};
+use fairlane_core::{Command, Machines, Micros, ProcessId, Reply, TypeId};
 use tokio::sync::{oneshot, watch};
 
 use super::OwnClock;
 use super::persistence::{NotPersisted, Persistence};
 use crate::engine::EngineError;
+use crate::signals::{Signals, Subscribers};
 use crate::waiters::{WaiterId, Waiters, Woken};
 
 /// Most requests of one turn, which bounds the wait of the first one.
@@ -28,6 +29,8 @@ pub(super) enum Request {
     Wait { waiter: WaiterId, types: Vec<TypeId>, woken: oneshot::Sender<Woken> },
     /// Remove a waiter; `late` is a token that it received too late.
     Leave { waiter: WaiterId, late: Option<TypeId> },
+    /// Send the signals to a process.
+    Subscribe { process: ProcessId, reply: oneshot::Sender<Signals> },
     /// Report whether changes are accepted.
     CheckWrites { reply: oneshot::Sender<Result<(), EngineError>> },
     /// Read the machines.
@@ -61,7 +64,7 @@ pub(super) struct Owner {
 impl Owner {
     /// Serves requests until every sender is dropped.
     pub fn run(mut self, queued: &mpsc::Receiver<Request>) {
-        let mut waiters = Waiters::default();
+        let (mut waiters, mut subscribers) = (Waiters::default(), Subscribers::default());
         while let Some(first) = self.next_request(queued) {
             let mut replies = Vec::new();
             let (mut jobs, mut bytes) = (0, 0);
@@ -76,6 +79,10 @@ impl Owner {
                     }
                     Request::Wait { waiter, types, woken } => waiters.add(waiter, types, woken),
                     Request::Leave { waiter, late } => waiters.leave(waiter, late),
+                    Request::Subscribe { process, reply } => {
+                        // The caller may have been dropped.
+                        let _ = reply.send(subscribers.add(process));
+                    }
                     Request::Read(read) => read(&self.machines, self.clock.now()),
                     Request::CheckWrites { reply } => {
                         // The caller may have been dropped.
@@ -92,6 +99,7 @@ impl Owner {
             }
             self.end_turn(replies);
             self.wake(&mut waiters);
+            self.machines.take_signals().into_iter().for_each(|signal| subscribers.send(signal));
         }
         self.persistence.close(&mut self.machines);
     }

@@ -10,17 +10,18 @@
 //! | `GET /engine` | | [`ServerInfo`] |
 //! | `POST /engine/execute` | [`Command`] | `Result<`[`Reply`]`, `[`WireError`]`>` |
 //! | `POST /engine/wait` | [`Wait`] | `Result<bool, `[`WireError`]`>` |
+//! | `POST /engine/subscribe` | [`Subscribe`] | [`SignalStep`]s, each in a [`frame`] |
 //! | `POST /engine/walk` | | [`ScanStep`]s, each in a [`frame`] |
 //!
 //! [`Command`]: fairlane_core::Command
 //! [`Reply`]: fairlane_core::Reply
 
-use fairlane_core::TypeId;
 use fairlane_core::limits::{
     BULK_PAYLOAD_BYTES_MAX, ENQUEUE_BYTES_MAX, ENQUEUE_JOBS_MAX, LEASE_BYTES_MAX, LEASE_JOBS_MAX,
     LIST_BYTES_MAX, LIST_GROUPS_MAX, LIST_JOBS_MAX, NAME_BYTES_MAX, NOTE_BYTES_MAX, PAYLOAD_BYTES_MAX,
     PICK_JOBS_MAX, SETTLE_JOBS_MAX, STATS_RETENTION_MS_MAX, TYPES_MAX,
 };
+use fairlane_core::{LockToken, ProcessId, TypeId};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -38,6 +39,8 @@ pub const INFO_PATH: &str = "/engine";
 pub const SUBMIT_PATH: &str = "/engine/execute";
 /// The path of waits.
 pub const WAIT_PATH: &str = "/engine/wait";
+/// The path of subscriptions.
+pub const SUBSCRIBE_PATH: &str = "/engine/subscribe";
 /// The path of scans.
 pub const SCAN_PATH: &str = "/engine/walk";
 
@@ -60,13 +63,20 @@ const LISTED_BYTES_MAX: usize =
 const HISTORY_BYTES_MAX: usize = STATS_RETENTION_MS_MAX as usize / 1000 * 4 * 10;
 /// Largest request to wait, in bytes.
 pub const WAIT_BYTES_MAX: usize = TYPES_MAX * (NAME_BYTES_MAX + 2) + 256;
-/// Largest frame of a scan, in bytes.
+/// Largest request to subscribe, in bytes.
+pub const SUBSCRIBE_BYTES_MAX: usize = NAME_BYTES_MAX + 16;
+/// Largest frame, in bytes.
 pub const FRAME_BYTES_MAX: usize = 1024 * 1024;
 /// Most suspects of one frame; a page with more is split.
 const FRAME_SUSPECTS_MAX: usize = 1000;
 /// Longest wait of one request in milliseconds: many proxies close a connection that is
 /// silent for a minute.
 pub const WAIT_MS_MAX: u64 = 55_000;
+/// Time between two heartbeats of a subscription in milliseconds. A client ends a subscription
+/// after [`HEARTBEATS_MISSED_MAX`] of them without a frame.
+pub const HEARTBEAT_MS: u64 = 5_000;
+/// Heartbeats that a subscription may miss.
+pub const HEARTBEATS_MISSED_MAX: u32 = 3;
 
 const _: () = {
     assert!(PRODUCER_COMMAND_BYTES_MAX < COMMAND_BYTES_MAX);
@@ -84,6 +94,26 @@ pub struct Wait {
     pub types: Vec<TypeId>,
     /// The longest wait in milliseconds; a server responds after [`WAIT_MS_MAX`] at the latest.
     pub at_most_ms: u64,
+}
+
+/// Receives the signals to a process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Subscribe {
+    /// The process.
+    pub process: ProcessId,
+}
+
+/// One frame of a subscription. The response ends when the subscription does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SignalStep {
+    /// The subscription is confirmed: the first frame.
+    Confirmed,
+    /// The engine cannot subscribe: the only frame.
+    Failed(WireError),
+    /// A signal to this waiter.
+    Signal(LockToken),
+    /// The connection is alive.
+    Heartbeat,
 }
 
 /// Information about the engine behind a server.
@@ -179,8 +209,8 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Undecodable> {
     }
 }
 
-/// A step of a scan, preceded by its length in four bytes, little-endian.
-pub fn frame(step: &ScanStep) -> Vec<u8> {
+/// A step of a scan or subscription, preceded by its length in four bytes, little-endian.
+pub fn frame(step: &impl Serialize) -> Vec<u8> {
     let body = encode(step);
     let length = u32::try_from(body.len()).expect("the length of a frame fits into four bytes");
     [&length.to_le_bytes()[..], &body].concat()
@@ -199,7 +229,7 @@ impl Frames {
     }
 
     /// The next step, if it has arrived completely. Take all steps before pushing more bytes.
-    pub fn next_step(&mut self) -> Result<Option<ScanStep>, Undecodable> {
+    pub fn next_step<T: DeserializeOwned>(&mut self) -> Result<Option<T>, Undecodable> {
         let Some((length, rest)) = self.bytes.split_first_chunk() else { return Ok(None) };
         let length = u32::from_le_bytes(*length) as usize;
         if length > FRAME_BYTES_MAX {

@@ -8,10 +8,12 @@
 use std::sync::Once;
 use std::time::Duration;
 
-use ::redis::aio::MultiplexedConnection;
-use ::redis::cluster::ClusterClient;
+use ::redis::aio::{AsyncPushSender, MultiplexedConnection};
+use ::redis::cluster::{ClusterClient, ClusterClientBuilder};
 use ::redis::cluster_async::ClusterConnection;
-use ::redis::{AsyncConnectionConfig, Client, ClientTlsConfig, RedisError, TlsCertificates, TlsMode};
+use ::redis::{
+    AsyncConnectionConfig, Client, ClientTlsConfig, ProtocolVersion, RedisError, TlsCertificates, TlsMode,
+};
 
 use crate::engine::EngineError;
 use crate::open::without_user;
@@ -95,31 +97,48 @@ impl Address {
     /// Opens a new connection; the name is resolved each time.
     pub async fn connect(&self, response_timeout: Option<Duration>) -> Result<Line, RedisError> {
         if self.is_cluster {
-            let client = self.cluster_client(response_timeout)?;
+            let client = self.cluster_client(response_timeout)?.build()?;
             return client.get_async_connection().await.map(Line::Cluster);
         }
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(CONNECTION_TIMEOUT))
-            .set_response_timeout(response_timeout);
-        let client = self.client()?;
+        let client = self.client(&self.nodes[0])?;
+        let config = config(response_timeout);
+        client.get_multiplexed_async_connection_with_config(&config).await.map(Line::Single)
+    }
+
+    /// Opens a new connection that can subscribe to channels; `receive` gets their messages.
+    pub async fn connect_for_messages(
+        &self,
+        response_timeout: Duration,
+        receive: impl AsyncPushSender,
+    ) -> Result<Line, RedisError> {
+        if self.is_cluster {
+            let client = self.cluster_client(Some(response_timeout))?;
+            let client = client.use_protocol(ProtocolVersion::RESP3).push_sender(receive).build()?;
+            return client.get_async_connection().await.map(Line::Cluster);
+        }
+        let (url, fragment) = self.nodes[0].split_once('#').unwrap_or((&self.nodes[0], ""));
+        let mark = if url.contains('?') { '&' } else { '?' };
+        let client = self.client(&format!("{url}{mark}protocol=resp3#{fragment}"))?;
+        let config = config(Some(response_timeout)).set_push_sender(receive);
         client.get_multiplexed_async_connection_with_config(&config).await.map(Line::Single)
     }
 
     fn check(&self) -> Result<(), EngineError> {
-        let checked =
-            if self.is_cluster { self.cluster_client(None).map(drop) } else { self.client().map(drop) };
+        let checked = match self.is_cluster {
+            true => self.cluster_client(None).and_then(ClusterClientBuilder::build).map(drop),
+            false => self.client(&self.nodes[0]).map(drop),
+        };
         checked.map_err(|error| bad_address(&self.shown, &error.to_string()))
     }
 
-    fn client(&self) -> Result<Client, RedisError> {
-        let url = self.nodes[0].as_str();
+    fn client(&self, url: &str) -> Result<Client, RedisError> {
         match &self.tls {
             Some(tls) => Client::build_with_tls(url, tls.certificates()?),
             None => Client::open(url),
         }
     }
 
-    fn cluster_client(&self, response_timeout: Option<Duration>) -> Result<ClusterClient, RedisError> {
+    fn cluster_client(&self, response_timeout: Option<Duration>) -> Result<ClusterClientBuilder, RedisError> {
         let mut builder = ClusterClient::builder(self.nodes.iter().map(String::as_str))
             .connection_timeout(CONNECTION_TIMEOUT)
             .retries(CLUSTER_RETRIES)
@@ -128,8 +147,14 @@ impl Address {
             let mode = if tls.insecure { TlsMode::Insecure } else { TlsMode::Secure };
             builder = builder.tls(mode).certs(tls.certificates()?);
         }
-        builder.build()
+        Ok(builder)
     }
+}
+
+fn config(response_timeout: Option<Duration>) -> AsyncConnectionConfig {
+    AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(CONNECTION_TIMEOUT))
+        .set_response_timeout(response_timeout)
 }
 
 impl Tls {

@@ -4,10 +4,14 @@
 //! after the prefix by another name. On a cluster, the prefix contains the partition's hash tag, so
 //! that all keys share a slot. Names inside keys are escaped and never contain `:`.
 
-use fairlane_core::TypeId;
+use fairlane_core::{ProcessId, TypeId};
 
+/// The prefix of all keys, unless another is set.
+pub(super) const DEFAULT_PREFIX: &str = "bulk-action:";
 const PARTITION: &str = "partition";
 const TAG: &str = "{0}:";
+/// The beginning of the channels of signals; the tag is that of the partition.
+const SIGNALS: &str = "lock:release:{0}:";
 
 /// The keys of one partition.
 #[derive(Debug, Clone)]
@@ -40,6 +44,16 @@ impl Keys {
     /// The hash with the state of leased jobs.
     pub fn in_flight(&self) -> String {
         format!("{}in-flight", self.prefix)
+    }
+
+    /// The channel of the signals to a process. It has no prefix, because a process id is unique.
+    pub fn signals_to(process: &ProcessId) -> String {
+        format!("{SIGNALS}{}", process.escaped())
+    }
+
+    /// The process of a channel of signals.
+    pub fn process_of(channel: &str) -> Option<ProcessId> {
+        ProcessId::from_escaped(channel.strip_prefix(SIGNALS)?).ok()
     }
 
     /// The list of wake-up tokens of a type.

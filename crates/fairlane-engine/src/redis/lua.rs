@@ -17,6 +17,7 @@ use fairlane_core::queue::{CALLBACK_TYPE, Settings};
 use sha2::{Digest, Sha256};
 
 use super::ScriptEdit;
+use super::keys::DEFAULT_PREFIX;
 use super::startup::{self, LAYOUT_VERSION};
 
 /// The path of each Lua file without its extension, and its contents.
@@ -241,6 +242,14 @@ fn limits() -> HashMap<&'static str, String> {
         }
     }
     HashMap::from([
+        ("DEFAULT_PREFIX", DEFAULT_PREFIX.to_owned()),
+        ("LOCK_SLICE_US", number(l::LOCK_SLICE_MS * 1000)),
+        ("LOCK_STEP_WAITERS_MAX", count(l::LOCK_STEP_WAITERS_MAX)),
+        ("LOCK_LOSSES_MAX", l::LOCK_LOSSES_MAX.to_string()),
+        ("LOCK_WAITERS_MAX", number(l::LOCK_WAITERS_MAX)),
+        ("LOCK_HOLDERS_SHOWN_MAX", count(l::LOCK_HOLDERS_SHOWN_MAX)),
+        ("LOCKS_MAX", count(l::LOCKS_MAX)),
+        ("ATTEND_CLAIMS_MAX", count(l::ATTEND_CLAIMS_MAX)),
         ("MILLI", number(l::MILLI)),
         ("UNITS", number(l::UNITS)),
         ("QUANTUM", number(l::QUANTUM)),
@@ -316,13 +325,15 @@ pub(super) fn commands_of_all_scripts() -> BTreeSet<String> {
     const OPTIONS: &[&str] = &["COUNT", "MATCH", "WITHSCORES", "BYSCORE", "BYLEX", "LIMIT", "REV", "RANK"];
     const STATES: &[&str] =
         &["AGGREGATING", "CANCELLED", "COMPLETED", "CREATED", "DISPATCHED", "FAILED", "RUNNING", "RSP"];
+    // A message that the user may not publish is lost, which waiters allow for.
+    const UNPROBED: &[&str] = &["PUBLISH", "SPUBLISH"];
     let sources = FILES.iter().flat_map(|(_, source)| source.lines());
     let code = sources.filter(|line| !line.trim_start().starts_with("--"));
     let words = code.flat_map(|line| line.split('\'').skip(1).step_by(2));
     let is_command = |word: &&str| word.len() > 2 && word.bytes().all(|byte| byte.is_ascii_uppercase());
     words
         .filter(is_command)
-        .filter(|word| !OPTIONS.contains(word) && !STATES.contains(word))
+        .filter(|word| ![OPTIONS, STATES, UNPROBED].iter().any(|list| list.contains(word)))
         .map(str::to_owned)
         .collect()
 }

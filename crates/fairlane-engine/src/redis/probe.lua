@@ -61,6 +61,7 @@ try('DEL', key)
 
 try('ZADD', key, '1', 'a', '2', 'b')
 try('ZCARD', key)
+try('ZCOUNT', key, '-inf', '+inf')
 try('ZSCORE', key, 'a')
 try('ZRANK', key, 'a')
 try('ZRANGE', key, '0', '-1')

@@ -52,6 +52,7 @@ mod tests {
     use std::sync::Arc;
 
     use fairlane_core::kernel::Registered;
+    use fairlane_core::lock::{InspectLock, ListLocks, LockName, SweepLocks};
     use fairlane_core::queue::{
         Admit, Audit, BulkRef, CALLBACK_TYPE, CancelBulk, CancelJob, Discard, Enqueue, Explain, Extend,
         GroupPatch, HoldBulk, InspectBulk, InspectCongestion, InspectGroup, InspectJob, InspectQueue,
@@ -167,6 +168,7 @@ mod tests {
             Reclaim { jobs_max: 1 }.into_command(),
             Admit { jobs_max: 1 }.into_command(),
             Sweep { jobs_max: 1 }.into_command(),
+            SweepLocks { locks_max: 1 }.into_command(),
             LeaseBulks { worker: WorkerId::new("w").unwrap(), bulks_max: 1, lease_ms: 1000 }.into_command(),
         ] {
             assert!(check_command(&caller(Role::Worker, None), &command).is_ok(), "{command:?}");
@@ -197,9 +199,13 @@ mod tests {
     #[test]
     fn a_key_bound_to_groups_may_not_access_other_groups_or_all_groups() {
         let admin = caller(Role::Admin, Some(&["g"]));
-        for command in
-            [enqueue("t", &["g", "g"]).into_command(), settle(), list(Listing::Dead, Some(group("g")))]
-        {
+        let inspect_lock = |name: &str| InspectLock { name: LockName::new(name).unwrap() }.into_command();
+        for command in [
+            enqueue("t", &["g", "g"]).into_command(),
+            settle(),
+            list(Listing::Dead, Some(group("g"))),
+            inspect_lock("g:seat:1"),
+        ] {
             assert!(check_command(&admin, &command).is_ok(), "{command:?}");
         }
         for command in [
@@ -208,6 +214,9 @@ mod tests {
             list(Listing::Pending(group("other")), Some(group("g"))),
             MakeDue { group: None, cursor: 0, jobs_max: 1 }.into_command(),
             InspectJob { job: job("other") }.into_command(),
+            inspect_lock("other:seat:1"),
+            inspect_lock("seat"),
+            ListLocks { group: None, after: None, locks_max: 1 }.into_command(),
             ListGroups { after: None, limit: 1 }.into_command(),
             Promote { jobs_max: 1 }.into_command(),
         ] {

@@ -63,6 +63,7 @@ const TABLE: &str = "
     GET    /metrics                                 apwv ---- ----
     GET    /engine                                  apwv -p-v -p-v
     POST   /engine/wait                             a-w- ---- ----
+    POST   /engine/subscribe                        a-w- ---- ----
     POST   /engine/walk                             a--- ---- ----
 ";
 

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fairlane::{Fairlane, Job, Settings, TypeId};
-use fairlane_core::{Command, Reply};
-use fairlane_engine::{Admin, BoxFuture, Engine, EngineError, EngineInfo, ScanPage, Space};
+use fairlane_core::{Command, ProcessId, Reply};
+use fairlane_engine::{Admin, BoxFuture, Engine, EngineError, EngineInfo, ScanPage, Signals, Space};
 use fairlane_server::ServerSettings;
 use fairlane_testkit::wait::until;
 use reqwest::{Method, StatusCode};
@@ -92,6 +92,10 @@ impl Engine for GatedScans {
         at_most: Duration,
     ) -> BoxFuture<'a, Result<bool, EngineError>> {
         self.engine.wait(types, at_most)
+    }
+
+    fn subscribe<'a>(&'a self, process: &'a ProcessId) -> BoxFuture<'a, Result<Signals, EngineError>> {
+        self.engine.subscribe(process)
     }
 
     fn admin(&self) -> &dyn Admin {

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairlane::{Fairlane, Job};
-use fairlane_core::{Command, Reply, TypeId, queue};
-use fairlane_engine::{Admin, BoxFuture, Engine, EngineError, EngineInfo, Hooks, ScanPage, Space, layer};
+use fairlane_core::{Command, ProcessId, Reply, TypeId, queue};
+use fairlane_engine::{
+    Admin, BoxFuture, Engine, EngineError, EngineInfo, Hooks, ScanPage, Signals, Space, layer,
+};
 use fairlane_server::ServerSettings;
 use fairlane_testkit::redis::{RedisServer, ServerOptions};
 use fairlane_testkit::wait::until_async as until;
@@ -102,6 +104,10 @@ impl Engine for ReadOnly {
         at_most: Duration,
     ) -> BoxFuture<'a, Result<bool, EngineError>> {
         self.0.wait(types, at_most)
+    }
+
+    fn subscribe<'a>(&'a self, process: &'a ProcessId) -> BoxFuture<'a, Result<Signals, EngineError>> {
+        self.0.subscribe(process)
     }
 
     fn admin(&self) -> &dyn Admin {

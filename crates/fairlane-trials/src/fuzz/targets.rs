@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 use fairlane::{Job, NdjsonReader};
 use fairlane_conformance::differential::samples;
 use fairlane_conformance::subject::START;
-use fairlane_core::queue::{self, Machine, Settings};
-use fairlane_core::{Command, HashSeed, Reply};
+use fairlane_core::queue;
+use fairlane_core::{Command, HashSeed, Machines, Reply};
 use fairlane_engine::redis::decode_reply;
 use fairlane_engine::wire::{self, Frames, ScanStep, WireError};
 use fairlane_server::Framing;
@@ -49,21 +49,20 @@ fn read_wire(bytes: &[u8]) {
     let _ = wire::decode::<ScanStep>(bytes);
     let mut frames = Frames::default();
     frames.push(bytes);
-    while let Ok(Some(_)) = frames.next_step() {}
+    while let Ok(Some(_)) = frames.next_step::<ScanStep>() {}
     let Ok(command) = wire::decode::<Command>(bytes) else { return };
     assert_eq!(wire::decode::<Command>(&wire::encode(&command)), Ok(command.clone()));
     let _ = (command.access(), command.weight());
     if command.validate().is_err() {
         return;
     }
-    let Some(command) = command.queue().cloned() else { return };
-    let mut machine = Machine::new(Settings::default(), HashSeed::FIXED, START);
+    let mut machines = Machines::new(HashSeed::FIXED, START);
     for (before, _) in SAMPLES.iter().take(COMMANDS_BEFORE) {
-        machine.apply(before.clone(), START);
+        machines.apply(before.clone().into(), START);
     }
     let text = format!("{command:?}");
-    machine.apply(command, START);
-    if let Err(fault) = machine.check() {
+    machines.apply(command, START);
+    if let Err(fault) = machines.check() {
         panic!("{fault} after {text}");
     }
 }

@@ -1,6 +1,7 @@
 //! Sweeps: clears held and cancelled jobs from the heads of lanes, returns jobs of resumed bulk
 //! actions, fails overdue bulk actions, and removes what is past its retention. Each step is small
-//! enough not to delay leases noticeably.
+//! enough not to delay leases noticeably. Locks are swept in the same round: leases that have run out
+//! end.
 //!
 //! While there is more to sweep, the janitor sleeps after each step for as long as the step took.
 //! So the janitors of all processes together leave the engine time for other work.
@@ -8,7 +9,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fairlane_core::limits::SWEEP_JOBS_MAX;
+use fairlane_core::limits::{SWEEP_JOBS_MAX, SWEEP_LOCKS_MAX};
+use fairlane_core::lock::SweepLocks;
 use fairlane_core::queue::Sweep;
 
 use super::{Pace, rounds};
@@ -29,8 +31,9 @@ pub(super) async fn run(shared: Arc<Shared>) {
         if swept.dropped > 0 || swept.overdue > 0 {
             shared.bulk_progress.notify_one();
         }
-        if !swept.more {
-            return Ok(Pace::Rest);
+        let due_in = shared.engine.call(SweepLocks { locks_max: SWEEP_LOCKS_MAX }).await?.next_in_us;
+        if !swept.more && due_in != Some(0) {
+            return Ok(due_in.map_or(Pace::Rest, |us| Pace::RestAtMost(Duration::from_micros(us))));
         }
         tokio::time::sleep(started.elapsed().min(STEP_PAUSE_MAX)).await;
         Ok(Pace::More)

@@ -3,11 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fairlane_core::limits::{LEASE_BYTES_MAX, LEASE_PROMOTES_MAX, VISIT_SKIPS_MAX};
-use fairlane_core::{HashSeed, Rate};
+use fairlane_core::limits::{LEASE_BYTES_MAX, LEASE_PROMOTES_MAX, LOCK_STEP_WAITERS_MAX, VISIT_SKIPS_MAX};
+use fairlane_core::{HashSeed, Machines, Rate, lock};
 
 use super::*;
-use crate::differential::apply_step;
+use crate::differential::{apply_step, apply_to_all};
 
 type Tally = BTreeMap<&'static str, u64>;
 
@@ -313,6 +313,63 @@ fn tally_leased_bulks(reply: &Reply, releases: bool, fences: &mut BTreeSet<Fence
 
 /// The number of kinds of replies that the tallies distinguish.
 const KINDS: usize = 122;
+
+#[test]
+fn random_steps_on_locks_keep_the_invariants_and_reach_every_kind_of_reply() {
+    let mut counts = Tally::new();
+    for episode in 0..8 {
+        let mut generator = Generator::mixed(5, LOCKS_EPISODES * episode + LOCKS_EPISODES - 1);
+        let mut machines = Machines::new(HashSeed::FIXED, START);
+        for number in 0..2000 {
+            let step = generator.next_step();
+            let response = apply_to_all(&mut machines, &step);
+            if let Err(fault) = machines.lock.check() {
+                panic!("episode {episode}, step {number}, after {:?}: {fault}", step.action);
+            }
+            if let Response::Lock(reply) = &response {
+                tally_locks(reply, &mut counts);
+            }
+            *counts.entry("signals").or_default() += machines.take_signals().len() as u64;
+            generator.observe(&response);
+        }
+    }
+    assert!(counts.len() == 20 && counts.values().all(|times| *times >= 5), "{} {counts:#?}", counts.len());
+}
+
+fn tally_locks(reply: &lock::Reply, counts: &mut Tally) {
+    use fairlane_core::lock::*;
+    let mut count = |what, times| *counts.entry(what).or_default() += times;
+    match reply {
+        Reply::AcquireLock(LockAcquired::Held { .. }) => count("held", 1),
+        Reply::AcquireLock(LockAcquired::Waiting { position, blocked }) => {
+            count("waiting", 1);
+            count("waiting behind a crowd", u64::from(*position > LOCK_STEP_WAITERS_MAX as u64));
+            count("reserved for another", u64::from(blocked.holder.is_none()));
+        }
+        Reply::AcquireLock(LockAcquired::Busy(_)) => count("busy", 1),
+        Reply::AcquireLock(LockAcquired::Refused(_)) => count("another kind", 1),
+        Reply::RenewLocks(reply) => reply.renewals.iter().for_each(|renewal| match renewal {
+            LockRenewal::Renewed { .. } => count("renewed", 1),
+            LockRenewal::Lost => count("lost", 1),
+        }),
+        Reply::ReleaseLock(LockReleased::Released) => count("released", 1),
+        Reply::ReleaseLock(LockReleased::Withdrawn) => count("withdrawn", 1),
+        Reply::ReleaseLock(LockReleased::NotHeld) => count("not held", 1),
+        Reply::AttendLocks(reply) => count("claims", reply.claims.len() as u64),
+        Reply::InspectLock(LockInspected(view)) => {
+            count("lock shown", u64::from(view.is_some()));
+            let view = view.as_ref();
+            count("several holders", u64::from(view.is_some_and(|view| view.holders > 1)));
+            count("delay", u64::from(view.is_some_and(|view| view.delay_us > 0)));
+        }
+        Reply::ListLocks(reply) => {
+            count("locks on a page", reply.locks.len() as u64);
+            count("further page of locks", u64::from(reply.next.is_some()));
+        }
+        Reply::BreakLock(reply) => count("broken", reply.holders),
+        Reply::SweepLocks(reply) => count("locks swept", reply.locks as u64),
+    }
+}
 
 #[test]
 fn the_core_keeps_its_invariants_under_random_steps() {

@@ -218,7 +218,7 @@ fn frames_come_out_however_the_bytes_are_cut() {
     let steps = [ScanStep::Page(page), ScanStep::Failed(WireError::Broken("gone".into())), ScanStep::End];
     let all: Vec<u8> = steps.iter().flat_map(frame).collect();
     for piece in 1..all.len() {
-        let (mut frames, mut out) = (Frames::default(), Vec::new());
+        let (mut frames, mut out) = (Frames::default(), Vec::<ScanStep>::new());
         for bytes in all.chunks(piece) {
             frames.push(bytes);
             while let Some(step) = frames.next_step().unwrap() {
@@ -233,7 +233,7 @@ fn frames_come_out_however_the_bytes_are_cut() {
 fn a_frame_that_is_too_long_is_rejected_by_its_length() {
     let mut frames = Frames::default();
     frames.push(&(FRAME_BYTES_MAX as u32 + 1).to_le_bytes());
-    assert_eq!(frames.next_step(), Err(Undecodable));
+    assert_eq!(frames.next_step::<ScanStep>(), Err(Undecodable));
 }
 
 #[test]

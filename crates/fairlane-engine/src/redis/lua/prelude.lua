@@ -5,11 +5,11 @@ local TEXT_DEFAULTS, NUMBER_DEFAULTS = TEXT_SETTINGS, NUMBER_SETTINGS
 
 -- Functions of the server and of Lua. They do not exist while a library is loaded, so the first call
 -- binds them.
-local call, format, sub, match, find, byte, floor, ceil, min, max
+local call, try, format, sub, match, find, byte, floor, ceil, min, max
 
 local function bind()
-  call, format, sub, match = redis.call, string.format, string.sub, string.match
-  find, byte = string.find, string.byte
+  call, try = redis.call, redis.pcall
+  format, sub, match, find, byte = string.format, string.sub, string.match, string.find, string.byte
   floor, ceil, min, max = math.floor, math.ceil, math.min, math.max
 end
 

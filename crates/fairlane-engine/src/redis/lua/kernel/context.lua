@@ -55,12 +55,16 @@ function kernel.read_fields(cx, fields)
   keep_fields(cx, fields, call('HMGET', cx.partition_key, unpack(fields)), 0)
 end
 
--- The same for an operation that may write, before its first write. A partition without our
--- layout's version belongs to another program, or to a server that was emptied after this engine
--- connected.
+-- A partition without our layout's version belongs to another program, or to a server that was emptied
+-- after this engine connected.
+function kernel.check_version(version)
+  if version ~= 'LAYOUT_VERSION' then error({err = 'LAYOUT the partition has no layout LAYOUT_VERSION'}) end
+end
+
+-- Reads fields of the partition for an operation that may write, before its first write.
 function kernel.read_partition(cx, fields)
   local values = call('HMGET', cx.partition_key, 'version', unpack(fields))
-  if values[1] ~= 'LAYOUT_VERSION' then error({err = 'LAYOUT the partition has no layout LAYOUT_VERSION'}) end
+  kernel.check_version(values[1])
   keep_fields(cx, fields, values, 1)
 end
 

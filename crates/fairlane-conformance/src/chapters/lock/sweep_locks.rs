@@ -1,0 +1,85 @@
+//! `sweep_locks`: ends leases and claims that have run out, so that locks pass on.
+
+use fairlane_core::limits::{LOCK_SLICE_MS, SWEEP_LOCKS_MAX};
+use fairlane_core::lock::*;
+use fairlane_engine::EngineError;
+
+use crate::chapters::{Case, cases};
+use crate::subject::*;
+
+/// The claims.
+pub const CASES: &[Case] = cases![
+    lease_that_ran_out_passes_the_lock_on,
+    claim_that_ran_out_passes_the_lock_on,
+    delay_that_is_over_passes_the_lock_on,
+    reply_says_when_the_next_lock_is_due,
+    number_of_locks_is_bounded,
+    arguments_out_of_range_are_invalid,
+];
+
+/// Erratum L2.
+async fn lease_that_ran_out_passes_the_lock_on(locks: Subject) {
+    let mut signals = locks.subscribe("two").await;
+    locks.locked(exclusive("one")).await;
+    locks.advance_ms(TTL_MS - 100);
+    locks.queue_up(exclusive("two")).await;
+    locks.advance_ms(100);
+    assert_eq!(locks.sweep_locks().await.locks, 1);
+    assert_eq!(signalled(&mut signals, 1).await, ["two"]);
+    locks.locked(exclusive("two")).await;
+}
+
+async fn claim_that_ran_out_passes_the_lock_on(locks: Subject) {
+    let mut signals = locks.subscribe("three").await;
+    locks.locked(exclusive("one")).await;
+    locks.queue_up(exclusive("two")).await;
+    locks.queue_up(exclusive("three")).await;
+    locks.release("one").await;
+    locks.advance_ms(LOCK_SLICE_MS - 1);
+    locks.attend("three").await;
+    locks.advance_ms(1);
+    locks.sweep_locks().await;
+    assert_eq!(signalled(&mut signals, 1).await, ["three"]);
+    assert_eq!(locks.lock().await.waiters, 1, "the first waiter is gone");
+}
+
+async fn delay_that_is_over_passes_the_lock_on(locks: Subject) {
+    locks.locked(AcquireLock { lock_delay_ms: 2000, ..exclusive("one") }).await;
+    locks.advance_ms(TTL_MS);
+    assert_eq!(locks.sweep_locks().await, LocksSwept { locks: 1, next_in_us: Some(2_000_000) });
+    locks.advance_ms(1500);
+    locks.queue_up(exclusive("two")).await;
+    locks.advance_ms(500);
+    assert_eq!(locks.sweep_locks().await.locks, 1);
+    assert_eq!(locks.attend("two").await, ["two"]);
+}
+
+async fn reply_says_when_the_next_lock_is_due(locks: Subject) {
+    assert_eq!(locks.sweep_locks().await, LocksSwept { locks: 0, next_in_us: None });
+    locks.locked(exclusive_of("a", "t")).await;
+    locks.locked(AcquireLock { ttl_ms: 300, ..exclusive_of("b", "t") }).await;
+    assert_eq!(locks.sweep_locks().await, LocksSwept { locks: 0, next_in_us: Some(300_000) });
+    locks.advance_ms(400);
+    assert_eq!(locks.sweep_locks().await, LocksSwept { locks: 1, next_in_us: Some(4_600_000) });
+    locks.release_of("a", "t").await;
+    assert_eq!(locks.sweep_locks().await, LocksSwept { locks: 0, next_in_us: None });
+}
+
+async fn number_of_locks_is_bounded(locks: Subject) {
+    for number in 0..5 {
+        locks.locked(exclusive_of(&format!("lock {number}"), "t")).await;
+    }
+    locks.advance_ms(TTL_MS);
+    let sweep = |locks_max| SweepLocks { locks_max };
+    let first = locks.engine.call(sweep(3)).await.expect("sweep_locks is answered");
+    assert_eq!(first, LocksSwept { locks: 3, next_in_us: Some(0) });
+    let second = locks.engine.call(sweep(3)).await.expect("sweep_locks is answered");
+    assert_eq!(second, LocksSwept { locks: 2, next_in_us: None });
+}
+
+async fn arguments_out_of_range_are_invalid(locks: Subject) {
+    for locks_max in [0, SWEEP_LOCKS_MAX + 1] {
+        let refused = locks.engine.call(SweepLocks { locks_max }).await;
+        assert!(matches!(refused, Err(EngineError::Invalid(_))), "{refused:?}");
+    }
+}

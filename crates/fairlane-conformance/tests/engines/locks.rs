@@ -1,0 +1,61 @@
+//! Locks in Redis: their keys, and what a user without permission for them can do.
+
+use std::sync::Arc;
+
+use fairlane_conformance::subject::{Subject, exclusive, exclusive_of};
+use fairlane_core::lock::SweepLocks;
+use fairlane_engine::Engine;
+use fairlane_engine::redis::{RedisEngine, RedisOptions};
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
+
+async fn connect(url: &str) -> Subject {
+    let engine = RedisEngine::connect(url, RedisOptions::default()).await.expect("Redis is there");
+    Subject::new(Arc::new(engine), Arc::default())
+}
+
+#[tokio::test]
+async fn lock_has_the_key_of_its_name_on_one_server() {
+    let server = RedisServer::start(ServerOptions::default());
+    let locks = connect(&server.url()).await;
+    locks.locked(exclusive_of("coupon:issue:42", "t")).await;
+    assert_eq!(server.command(&["HGET", "lock:coupon:issue:42", "kind"]).trim(), "exclusive");
+    locks.release_of("coupon:issue:42", "t").await;
+    assert_eq!(server.command(&["EXISTS", "lock:coupon:issue:42"]).trim(), "0");
+}
+
+#[tokio::test]
+async fn release_is_published_on_the_channel_of_its_lock_on_one_server() {
+    let server = RedisServer::start(ServerOptions::default());
+    let locks = connect(&server.url()).await;
+    let client = redis::Client::open(server.url()).expect("an address");
+    let mut connection = client.get_connection().expect("it is there");
+    let mut messages = connection.as_pubsub();
+    messages.psubscribe("lock:release:*").expect("it is confirmed");
+    for name in ["coupon:issue:42", "coupon:issue:43"] {
+        locks.locked(exclusive_of(name, "t")).await;
+        locks.release_of(name, "other").await;
+        locks.release_of(name, "t").await;
+        let message = messages.get_message().expect("the release is published");
+        assert_eq!(message.get_channel_name(), format!("lock:release:{name}"));
+    }
+}
+
+#[tokio::test]
+async fn key_of_another_program_is_not_a_lock() {
+    let server = RedisServer::start(ServerOptions::default());
+    let locks = connect(&server.url()).await;
+    server.command(&["SET", "lock:seat:1", "theirs"]);
+    assert!(locks.engine.call(exclusive("t")).await.is_err());
+    assert_eq!(server.command(&["GET", "lock:seat:1"]).trim(), "theirs");
+    locks.locked(exclusive_of("seat:2", "t")).await;
+}
+
+#[tokio::test]
+async fn user_without_permission_for_locks_can_sweep_until_locks_are_used() {
+    let server = RedisServer::start(ServerOptions::default());
+    server.command(&["ACL", "SETUSER", "app", "on", ">pw", "~bulk-action:*", "+@all"]);
+    let locks = connect(&server.url().replace("://", "://app:pw@")).await;
+    let engine: &dyn Engine = &*locks.engine;
+    assert_eq!(engine.call(SweepLocks { locks_max: 1 }).await.expect("it is answered").locks, 0);
+    assert!(engine.call(exclusive("t")).await.is_err(), "the keys of locks are not permitted");
+}

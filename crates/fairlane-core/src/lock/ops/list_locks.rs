@@ -1,0 +1,75 @@
+//! `list_locks`: locks in the order of their names, page by page.
+
+use std::ops::Bound;
+
+use serde::{Deserialize, Serialize};
+
+use crate::kernel::{Access, Context, Invalid, Operation, OperationWeight, Permission};
+use crate::limits::LIST_LOCKS_MAX;
+use crate::lock::{LockName, LockView, Machine};
+use crate::names::GroupId;
+use crate::numbers::{Micros, within};
+
+/// Lists locks that have holders or waiters.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListLocks {
+    /// Only locks of this group.
+    pub group: Option<GroupId>,
+    /// Only locks behind this name.
+    pub after: Option<LockName>,
+    /// Most locks to look at.
+    pub locks_max: usize,
+}
+
+/// The reply to [`ListLocks`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LocksListed {
+    /// The locks.
+    pub locks: Vec<LockView>,
+    /// Where the next page begins; `None` on the last page.
+    pub next: Option<LockName>,
+}
+
+impl Operation for ListLocks {
+    type Machine = Machine;
+    type Reply = LocksListed;
+
+    const STEM: &'static str = "list_locks";
+
+    fn validate(&self) -> Result<(), Invalid> {
+        within("the locks of a page", self.locks_max as u64, 1, LIST_LOCKS_MAX as u64)?;
+        Ok(())
+    }
+
+    fn is_read_only(&self) -> bool {
+        true
+    }
+
+    fn access(&self) -> Access<'_> {
+        Access::group_or_all(Permission::Read, self.group.as_ref())
+    }
+
+    fn weight(&self) -> OperationWeight {
+        OperationWeight::jobs(self.locks_max)
+    }
+
+    fn apply(self, machine: &mut Machine, context: &mut Context) -> LocksListed {
+        machine.list_locks(&self, context.now)
+    }
+}
+
+impl Machine {
+    fn list_locks(&self, command: &ListLocks, now: Micros) -> LocksListed {
+        let prefix = command.group.as_ref().map(|group| format!("{}:", group.escaped())).unwrap_or_default();
+        let from = match &command.after {
+            Some(after) if after.as_str() >= prefix.as_str() => Bound::Excluded(after.clone()),
+            _ => LockName::new(&prefix).map_or(Bound::Unbounded, Bound::Included),
+        };
+        let of_group = self.locks.range((from, Bound::Unbounded));
+        let mut of_group = of_group.take_while(|(name, _)| name.as_str().starts_with(&prefix));
+        let page: Vec<_> = of_group.by_ref().take(command.locks_max).collect();
+        let next = of_group.next().and(page.last()).map(|(name, _)| (*name).clone());
+        let views = page.into_iter().map(|(name, lock)| LockView::of(name, lock, now));
+        LocksListed { locks: views.filter(LockView::is_in_use).collect(), next }
+    }
+}

@@ -1,0 +1,116 @@
+-- Who holds a lock next.
+
+local function end_leases(cx, state)
+  local holder = lock.first_holder(state)
+  while holder and holder.ends <= cx.now do
+    lock.remove_holder(state, holder)
+    state.delay = max(state.delay, holder.ends + holder.delay_ms * 1000)
+    holder = lock.first_holder(state)
+  end
+  if state.delay <= cx.now then state.delay = 0 end
+end
+
+-- Removes waiters whose claim has run out. One that is still interested registers again.
+local function end_claims(cx, state)
+  while lock.claims(state) > 0 do
+    local waiter = lock.edge_claim(state, 0)
+    if waiter.claim_ends > cx.now then return end
+    lock.remove_waiter(cx, state, waiter)
+  end
+end
+
+-- Reserves free capacity for the longest run of waiters from the front that fits, and removes those
+-- whose process is gone. Returns whether a step limit was reached.
+local function claim_for_waiters(cx, state)
+  if cx.now < state.delay then return false end
+  for _ = 1, LOCK_STEP_WAITERS_MAX do
+    local first = lock.first_waiting(state)
+    if not first then return false end
+    if not lock.is_alive(cx, first.process) then
+      lock.remove_waiter(cx, state, first)
+    elseif lock.fits(state, first.mode, true) then
+      lock.claim(cx, state, first)
+    else
+      return false
+    end
+  end
+  return lock.first_waiting(state) ~= nil
+end
+
+-- A lock brought up to date: leases and claims that have run out end, and waiters that fit get a
+-- claim. Afterwards `store` puts it back.
+function lock.take(cx, name)
+  local state = lock.load(cx, name)
+  if not state then return nil end
+  end_leases(cx, state)
+  end_claims(cx, state)
+  claim_for_waiters(cx, state)
+  return state
+end
+
+-- Writes a lock, or removes it if nothing is left of it.
+function lock.store(cx, state)
+  local must_continue = claim_for_waiters(cx, state)
+  local names, deadlines = cx.locks .. 'lock-names', cx.locks .. 'lock-deadlines'
+  if state.waiters == 0 and lock.holders(state) == 0 then
+    if state.delay <= cx.now then
+      call('DEL', state.key)
+      call('ZREM', names, state.name)
+      call('ZREM', deadlines, state.name)
+      return
+    end
+    -- Any kind may follow.
+    state.kind = 'exclusive'
+  end
+  lock.write_row(state)
+  if not state.is_stored then call('ZADD', names, 0, state.name) end
+  call('ZADD', deadlines, text(must_continue and cx.now or lock.next_deadline(state)), state.name)
+end
+
+local function is_protected(waiter)
+  return waiter.losses >= LOCK_LOSSES_MAX
+end
+
+local function any_protected(state)
+  for _, token in ipairs(call('ZRANGE', lock.claims_key(state), 0, -1)) do
+    if is_protected(lock.waiter(state, token)) then return true end
+  end
+  return false
+end
+
+-- Makes room by returning claimed waiters to their places, last first. Changes nothing if that does not
+-- make enough room.
+local function make_room(cx, state, mode)
+  if mode == 'permit' then
+    if lock.claims(state) == 0 or is_protected(lock.edge_claim(state, -1)) then return false end
+  elseif any_protected(state) then
+    return false
+  end
+  if not lock.fits(state, mode, false) then return false end
+  while not lock.fits(state, mode, true) do lock.displace(cx, state, lock.edge_claim(state, -1)) end
+  return true
+end
+
+-- Whether this caller may hold the lock now. `waiter` is its entry among the waiters, if it has one.
+function lock.may_hold(cx, state, waiter, mode, fair)
+  if waiter and waiter.claim_ends > 0 then return true end
+  local first = lock.first_waiting(state)
+  if cx.now < state.delay or first and not (waiter and waiter.token == first.token) then return false end
+  return lock.fits(state, mode, true) or not fair and make_room(cx, state, mode)
+end
+
+-- Makes the caller a holder.
+function lock.grant(cx, state, command, mode)
+  cx.fence = max(cx.fence + 1, cx.now)
+  local ends, hold_ends = cx.now + command.ttl_ms * 1000, 0
+  if command.max_hold_ms then
+    hold_ends = cx.now + command.max_hold_ms * 1000
+    ends = min(ends, hold_ends)
+  end
+  local holder = {
+    token = command.token, fence = cx.fence, since = cx.now, ends = ends, hold_ends = hold_ends,
+    delay_ms = command.lock_delay_ms, mode = mode, name = command.holder,
+  }
+  lock.write_holder(state, holder)
+  return holder
+end

@@ -1,0 +1,16 @@
+#!lua flags=allow-oom
+-- attend_locks: keeps the waiters of a process alive, and reports locks reserved for them.
+-- Key: the partition.
+
+function lock.ops.attend_locks(cx, command)
+  lock.read_shared(cx)
+  local claims = {}
+  if cx.waiters == 0 then return {claims = claims} end
+  lock.attend(cx, command.process)
+  local own = call('ZRANGE', cx.locks .. 'lock-process:' .. command.process, 0, ATTEND_CLAIMS_MAX - 1)
+  for index, member in ipairs(own) do
+    local name, token = match(member, '^(.*)\n(.*)$')
+    claims[index] = {name = name, token = token}
+  end
+  return {claims = claims}
+end

@@ -1,0 +1,25 @@
+#!lua flags=allow-oom
+-- renew_locks: extends the leases of locks that the caller holds.
+-- Key: the partition.
+
+local function renew(cx, wanted)
+  local state = lock.take(cx, wanted.name)
+  if not state then return 'Lost' end
+  local holder, renewal = lock.holder(state, wanted.token), 'Lost'
+  if holder then
+    holder.ends = cx.now + wanted.ttl_ms * 1000
+    if holder.hold_ends > 0 then holder.ends = min(holder.ends, holder.hold_ends) end
+    lock.write_holder(state, holder)
+    renewal = {Renewed = {remaining_us = max(holder.ends - cx.now, 0)}}
+  end
+  lock.store(cx, state)
+  return renewal
+end
+
+function lock.ops.renew_locks(cx, command)
+  lock.read_shared(cx)
+  local renewals = {}
+  for index, wanted in ipairs(command.locks) do renewals[index] = renew(cx, wanted) end
+  lock.write_shared(cx)
+  return {renewals = renewals}
+end

@@ -1,0 +1,26 @@
+#!lua flags=allow-oom
+-- sweep_locks: ends leases and claims that have run out, so that locks pass on although no one asks
+-- for them.
+-- Key: the partition.
+
+local function forget_processes(cx, most)
+  local key = cx.locks .. 'lock-processes'
+  local gone = call('ZRANGE', key, '-inf', text(cx.now), 'BYSCORE', 'LIMIT', 0, most)
+  if gone[1] then call('ZREM', key, unpack(gone)) end
+end
+
+function lock.ops.sweep_locks(cx, command)
+  lock.read_shared(cx)
+  -- No lock was ever used, and the user may have no permission for their keys.
+  if cx.fence == 0 then return {locks = 0} end
+  local deadlines, swept, most = cx.locks .. 'lock-deadlines', 0, command.locks_max
+  local name, at = unpack(call('ZRANGE', deadlines, 0, 0, 'WITHSCORES'))
+  while swept < most and name and tonumber(at) <= cx.now do
+    lock.store(cx, lock.take(cx, name))
+    swept = swept + 1
+    name, at = unpack(call('ZRANGE', deadlines, 0, 0, 'WITHSCORES'))
+  end
+  forget_processes(cx, most)
+  lock.write_shared(cx)
+  return {locks = swept, next_in_us = at and max(tonumber(at) - cx.now, 0)}
+end

@@ -1,0 +1,98 @@
+-- Waiters and claims. `lock-waiters:<name>` has every waiter by its token; `lock-waiting:<name>` and
+-- `lock-claims:<name>` have the tokens of those without and with a claim by their place. Every place
+-- with a claim is in front of every place without. `lock-process:<process>` has the claims of a
+-- process.
+
+local function waiters_key(state)
+  return state.prefix .. 'lock-waiters:' .. state.name
+end
+
+local function waiting_key(state)
+  return state.prefix .. 'lock-waiting:' .. state.name
+end
+
+function lock.claims_key(state)
+  return state.prefix .. 'lock-claims:' .. state.name
+end
+
+local function waiter_text(waiter)
+  return format('%d:%d:%d:%s:%s', waiter.place, waiter.claim_ends, waiter.losses, waiter.mode, waiter.process)
+end
+
+function lock.waiter(state, token)
+  if state.waiters == 0 then return nil end
+  local record = call('HGET', waiters_key(state), token)
+  if not record then return nil end
+  local place, claim_ends, losses, mode, process = match(record, '^(%d+):(%d+):(%d+):(%a+):(.*)$')
+  return {
+    token = token, place = tonumber(place), claim_ends = tonumber(claim_ends), losses = tonumber(losses),
+    mode = mode, process = process,
+  }
+end
+
+-- The first waiter without a claim.
+function lock.first_waiting(state)
+  if state.waiters == 0 then return nil end
+  local token = call('ZRANGE', waiting_key(state), 0, 0)[1]
+  return token and lock.waiter(state, token)
+end
+
+-- The number of claims.
+function lock.claims(state)
+  if state.waiters == 0 then return 0 end
+  state.claim_count = state.claim_count or call('ZCARD', lock.claims_key(state))
+  return state.claim_count
+end
+
+-- The first waiter with a claim (`at` is 0) or the last (-1); there is one.
+function lock.edge_claim(state, at)
+  return lock.waiter(state, call('ZRANGE', lock.claims_key(state), at, at)[1])
+end
+
+local function claim_member(state, waiter)
+  return state.name .. '\n' .. waiter.token
+end
+
+-- Adds a waiter behind all others.
+function lock.add_waiter(cx, state, waiter)
+  waiter.place, waiter.claim_ends, waiter.losses = state.next, 0, 0
+  state.next, state.waiters, cx.waiters = state.next + 1, state.waiters + 1,
+    cx.waiters + 1
+  call('HSET', waiters_key(state), waiter.token, waiter_text(waiter))
+  call('ZADD', waiting_key(state), text(waiter.place), waiter.token)
+end
+
+-- Reserves capacity for a waiter and signals its process.
+function lock.claim(cx, state, waiter)
+  state.claim_count = lock.claims(state) + 1
+  waiter.claim_ends = cx.now + LOCK_SLICE_US
+  call('ZREM', waiting_key(state), waiter.token)
+  call('ZADD', lock.claims_key(state), text(waiter.place), waiter.token)
+  call('HSET', waiters_key(state), waiter.token, waiter_text(waiter))
+  call('ZADD', cx.locks .. 'lock-process:' .. waiter.process, 0, claim_member(state, waiter))
+  lock.signal(cx, waiter.process, waiter.token)
+end
+
+local function end_claim(cx, state, waiter)
+  state.claim_count = lock.claims(state) - 1
+  call('ZREM', lock.claims_key(state), waiter.token)
+  call('ZREM', cx.locks .. 'lock-process:' .. waiter.process, claim_member(state, waiter))
+end
+
+-- Returns a waiter whose claim was taken to its place.
+function lock.displace(cx, state, waiter)
+  end_claim(cx, state, waiter)
+  waiter.claim_ends, waiter.losses = 0, waiter.losses + 1
+  call('ZADD', waiting_key(state), text(waiter.place), waiter.token)
+  call('HSET', waiters_key(state), waiter.token, waiter_text(waiter))
+end
+
+function lock.remove_waiter(cx, state, waiter)
+  if waiter.claim_ends > 0 then
+    end_claim(cx, state, waiter)
+  else
+    call('ZREM', waiting_key(state), waiter.token)
+  end
+  call('HDEL', waiters_key(state), waiter.token)
+  state.waiters, cx.waiters = state.waiters - 1, cx.waiters - 1
+end
