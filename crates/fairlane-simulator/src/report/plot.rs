@@ -124,7 +124,7 @@ where
     }
     chart
         .configure_series_labels()
-        .position(SeriesLabelPosition::LowerRight)
+        .position(SeriesLabelPosition::MiddleRight)
         .margin(12)
         .label_font((FONT, 16))
         .background_style(WHITE.mix(0.85))
