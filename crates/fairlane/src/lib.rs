@@ -118,3 +118,8 @@ pub use fairlane_worker::{
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/library.md")]
 struct Guide;
+
+/// The examples of the page on locks.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/locks.md")]
+struct LocksGuide;
