@@ -14,6 +14,7 @@ pub mod health;
 pub mod job;
 pub mod job_type;
 pub mod key;
+pub mod lock;
 pub mod serve;
 pub mod settings;
 pub mod simulate;

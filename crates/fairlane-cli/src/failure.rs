@@ -15,6 +15,8 @@ pub enum Failure {
     Found(String),
     /// The user pressed Ctrl-C.
     Stopped(String),
+    /// A failure with an exit code of its own; without a message, nothing is printed.
+    Exit { code: u8, message: String },
 }
 
 impl Failure {
@@ -35,6 +37,7 @@ impl Failure {
             Self::BadInput(_) => 2,
             Self::Found(_) => 3,
             Self::Stopped(_) => 130,
+            Self::Exit { code, .. } => *code,
         }
     }
 
@@ -44,7 +47,8 @@ impl Failure {
             Self::BadInput(message)
             | Self::Broken(message)
             | Self::Found(message)
-            | Self::Stopped(message) => message,
+            | Self::Stopped(message)
+            | Self::Exit { message, .. } => message,
         }
     }
 }
@@ -52,7 +56,9 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::BadInput(message) | Self::Broken(message) => write!(f, "error: {message}"),
+            Self::BadInput(message) | Self::Broken(message) | Self::Exit { message, .. } => {
+                write!(f, "error: {message}")
+            }
             Self::Found(advice) => f.write_str(advice),
             Self::Stopped(message) => write!(f, "stopped: {message}"),
         }

@@ -1,8 +1,8 @@
 //! The `fairlane` program.
 //!
 //! - `commands/`: one file or folder per command: `serve`, `work`, `status`, `top`, `enqueue`,
-//!   `bulk`, `job`, `why`, `dead`, `group`, `type`, `settings`, `audit`, `config`, `health`, `key`,
-//!   `data`, `completions`, `demo`, `simulate`, `bench`.
+//!   `bulk`, `job`, `why`, `dead`, `group`, `type`, `lock`, `settings`, `audit`, `config`, `health`,
+//!   `key`, `data`, `completions`, `demo`, `simulate`, `bench`.
 //! - `config.rs` and `config/`: merges `fairlane.toml`, environment variables and options.
 //! - `overview.rs`: a bounded snapshot of the queue, for `status` and `top`.
 //! - `target.rs`: the options that select a queue. `discovery.rs`: the queue that is used by
@@ -38,8 +38,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use commands::{
-    audit, bench, bulk, completions, data, dead, demo, enqueue, group, health, job, job_type, key, serve,
-    settings, simulate, status, top, why, work,
+    audit, bench, bulk, completions, data, dead, demo, enqueue, group, health, job, job_type, key, lock,
+    serve, settings, simulate, status, top, why, work,
 };
 use failure::Failure;
 
@@ -53,6 +53,7 @@ Exit codes:
   1    failure; the message names the cause
   2    unusable input, or a request that the queue rejects; the message says what to change
   3    an audit found an inconsistency that is not repaired, or a watched bulk action did not complete
+  75   lock run did not acquire its lock in time; 76 it lost the lock
   130  interrupted by Ctrl-C";
 
 /// A job queue that shares workers fairly between customers, stays within rate limits, and never
@@ -77,6 +78,7 @@ enum Command {
     Dead(dead::Arguments),
     Group(group::Arguments),
     Type(job_type::Arguments),
+    Lock(lock::Arguments),
     Settings(settings::Arguments),
     Audit(audit::Arguments),
     Config(commands::config::Arguments),
@@ -125,6 +127,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Dead(arguments) => block_on(dead::run(arguments)),
         Command::Group(arguments) => block_on(group::run(arguments)),
         Command::Type(arguments) => block_on(job_type::run(arguments)),
+        Command::Lock(arguments) => block_on(lock::run(arguments)),
         Command::Settings(arguments) => block_on(settings::run(arguments)),
         Command::Audit(arguments) => block_on(audit::run(arguments)),
         Command::Config(arguments) => commands::config::run(arguments),

@@ -8,6 +8,7 @@
 //!   congestion of groups.
 //! - `api/status.rs`: the state of the queue. `api/events.rs`: server-sent events. `api/audit.rs`:
 //!   consistency of the store.
+//! - `api/locks.rs`: locks by name.
 //! - `api/change.rs`: fields that several requests have in common.
 //!
 //! Responses have the shapes of `fairlane::views`.
@@ -21,6 +22,7 @@ mod events;
 mod groups;
 mod jobs;
 mod leases;
+mod locks;
 mod settings;
 mod status;
 mod stream;
@@ -59,6 +61,7 @@ use crate::problem::{Fault, ProblemDocument, ProblemKind};
         (name = "jobs", description = "Enqueue jobs, one, many or as a stream; read, cancel and requeue them."),
         (name = "leases", description = "For workers: lease jobs, extend leases, settle jobs."),
         (name = "bulk actions", description = "Many jobs of one group that finish together."),
+        (name = "locks", description = "Mutual exclusion, read-write locks and semaphores by name, with fences."),
         (name = "events", description = "Server-sent events."),
         (name = "groups", description = "Customers: their shares and limits."),
         (name = "types", description = "Types of jobs: the limits of their downstreams."),
@@ -77,6 +80,7 @@ fn routes() -> Routes {
         .merge(jobs::routes())
         .merge(stream::routes())
         .merge(leases::routes())
+        .merge(locks::routes())
         .merge(bulks::routes())
         .merge(dead::routes())
         .merge(groups::routes())

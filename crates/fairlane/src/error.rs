@@ -7,6 +7,7 @@ use fairlane_core::{BulkId, GroupId, InvalidName, InvalidTrace, OutOfRange};
 use fairlane_engine::EngineError;
 
 use crate::duration::duration_text;
+use crate::lock::LockError;
 use crate::rate::InvalidRate;
 use crate::retry_budget::Backpressure;
 
@@ -33,6 +34,9 @@ pub enum Error {
     #[cfg(feature = "targets")]
     #[error(transparent)]
     Target(#[from] fairlane_targets::BadTarget),
+    /// A lock was not acquired, or was lost.
+    #[error(transparent)]
+    Lock(#[from] LockError),
     /// A job that every engine would reject.
     #[error("job {job} cannot be enqueued: {reason}")]
     Job {
@@ -221,7 +225,7 @@ impl Error {
         match self {
             Self::Engine(error) => error.is_retryable(),
             Self::Refused { refusal, .. } => refusal.is_full(),
-            Self::GaveUp { .. } => true,
+            Self::GaveUp { .. } | Self::Lock(LockError::Busy { .. } | LockError::WaitTimeout { .. }) => true,
             _ => false,
         }
     }

@@ -1,7 +1,7 @@
 //! The entry point of the library: a queue, and everything that can be done with it.
 
 use std::fmt::Display;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use fairlane_core::queue::{
     CancelJob, Cancellation, GroupLine, InspectQueue, JobLine, JobRef, ListGroups, ListJobs, Listed, Listing,
@@ -18,6 +18,7 @@ use crate::group::Group;
 use crate::job::{Job, Receipt};
 use crate::job_handle::JobHandle;
 use crate::job_type::JobType;
+use crate::lock::LockClient;
 use crate::retry_budget::RetryBudget;
 use crate::sender::{JobSender, Sent};
 
@@ -41,6 +42,10 @@ const SCANNED_MIN: usize = 100;
 #[derive(Clone)]
 pub struct Fairlane {
     engine: Arc<dyn Engine>,
+    /// Where the engine was opened; `None` if the caller opened it.
+    address: Option<Arc<str>>,
+    /// Started when the first lock is acquired.
+    locks: Arc<OnceLock<LockClient>>,
 }
 
 impl Fairlane {
@@ -52,7 +57,7 @@ impl Fairlane {
     /// queue behind a Fairlane server, as is a directory that a server owns; a server's settings
     /// are left as they are, as by [`attach`](Self::attach).
     pub async fn open(url: &str) -> Result<Self, Error> {
-        Ok(Self::from_engine(fairlane_engine::open_default(url).await?))
+        Ok(Self::at(url, fairlane_engine::open_default(url).await?))
     }
 
     /// Opens the queue at an address and applies these settings to it. Behind a server this needs
@@ -70,19 +75,36 @@ impl Fairlane {
     /// # }
     /// ```
     pub async fn open_with(url: &str, settings: Settings) -> Result<Self, Error> {
-        Ok(Self::from_engine(fairlane_engine::open(url, settings).await?))
+        Ok(Self::at(url, fairlane_engine::open(url, settings).await?))
     }
 
     /// Opens the queue at an address and leaves its settings as they are: for tools beside the
     /// application that owns it. A directory without a queue is refused, and nothing is created in
     /// it.
     pub async fn attach(url: &str) -> Result<Self, Error> {
-        Ok(Self::from_engine(fairlane_engine::attach(url).await?))
+        Ok(Self::at(url, fairlane_engine::attach(url).await?))
     }
 
     /// A queue on an engine that is already open.
     pub fn from_engine(engine: Arc<dyn Engine>) -> Self {
-        Self { engine }
+        Self { engine, address: None, locks: Arc::default() }
+    }
+
+    fn at(url: &str, engine: Arc<dyn Engine>) -> Self {
+        Self { address: Some(url.into()), ..Self::from_engine(engine) }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn with_lock_client(engine: Arc<dyn Engine>, client: LockClient) -> Self {
+        Self { locks: Arc::new(OnceLock::from(client)), ..Self::from_engine(engine) }
+    }
+
+    pub(crate) fn lock_client(&self) -> Result<&LockClient, Error> {
+        if let Some(client) = self.locks.get() {
+            return Ok(client);
+        }
+        let client = LockClient::start(self.engine.clone(), self.address.as_deref().map(str::to_owned))?;
+        Ok(self.locks.get_or_init(|| client))
     }
 
     /// The engine, which carries out every operation.

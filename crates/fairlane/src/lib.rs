@@ -27,6 +27,7 @@
 //! | [`NewBulk`], [`Bulk`], [`Ingest`] | a bulk action: opened, watched, and filled with any number of jobs |
 //! | [`Worker`], [`Pool`], [`Context`], [`Outcome`] | processes jobs: configured, running, one attempt, how it ends |
 //! | [`Group`], [`JobType`] | shares and limits of a customer and of a downstream |
+//! | [`Lock`], [`LockGuard`], [`LockHold`] | a lock by name: acquired, held, lost; [`fencing`] checks it |
 //! | [`Dead`], [`DeadFilter`] | jobs that failed for good: listed, requeued, discarded |
 //! | [`QueueState`], [`views`] | what operators see, and its JSON |
 //! | [`Error`] | what went wrong, and what to do about it |
@@ -40,6 +41,7 @@
 //!   of JSON.
 //! - `callbacks.rs`: a worker that delivers the callbacks of bulk actions (feature `targets`).
 //! - `group.rs`, `job_type.rs`: shares and limits. `dead.rs`: jobs that failed for good.
+//! - `lock.rs`: locks; `lock/` acquires, renews and releases them.
 //! - `state.rs`: the state of a queue and warnings about it. `views.rs`: what is shown, as JSON.
 //! - `sender.rs`: sends jobs in order; `retry_budget.rs`: retries when the queue is full or does not
 //!   reply. `error.rs`: errors.
@@ -58,6 +60,7 @@ mod group;
 mod job;
 mod job_handle;
 mod job_type;
+mod lock;
 mod ndjson;
 mod rate;
 mod retry_budget;
@@ -76,6 +79,9 @@ pub use group::{Group, IntoRate};
 pub use job::{Job, Receipt};
 pub use job_handle::JobHandle;
 pub use job_type::JobType;
+pub use lock::{
+    DetachedLock, Lock, LockError, LockGuard, LockHold, LockLost, LockOptions, LossReason, fencing,
+};
 pub use ndjson::{FirstLine, NdjsonReader};
 pub use rate::{InvalidRate, parse_rate, rate_text};
 pub use retry_budget::{Backpressure, RetryBudget};
@@ -83,6 +89,9 @@ pub use sender::{JobSender, Sent};
 pub use state::QueueState;
 pub use time::{InvalidTime, parse_time, time_text};
 
+pub use fairlane_core::lock::{
+    Blocked, HolderView, LockKind, LockMode, LockName, LockRefusal, LockReleased, LockView, LocksListed,
+};
 pub use fairlane_core::queue::{
     BulkCause, BulkMode, BulkRef, BulkState, BulkView, Cancellation, CongestionView, Difference, Discipline,
     Explanation, GroupLine, GroupPatch, GroupSettings, GroupView, JobLine, JobReceipt, JobRef, JobState,
@@ -90,8 +99,8 @@ pub use fairlane_core::queue::{
     Snapshot, TypePatch, TypeSettings, TypeView,
 };
 pub use fairlane_core::{
-    BulkId, Cost, GroupId, InvalidName, InvalidTrace, JobId, Level, Micros, OutOfRange, Rate, Trace, TypeId,
-    Weight,
+    BulkId, Cost, Fence, GroupId, InvalidName, InvalidTrace, JobId, Level, Micros, OutOfRange, Rate, Trace,
+    TypeId, Weight,
 };
 pub use fairlane_engine::{AuditProgress, AuditReport, Engine, EngineError, EngineInfo};
 #[cfg(feature = "targets")]
@@ -109,3 +118,8 @@ pub use fairlane_worker::{
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/library.md")]
 struct Guide;
+
+/// The examples of the page on locks.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/locks.md")]
+struct LocksGuide;

@@ -21,7 +21,7 @@
 //! - `views/job.rs`: jobs, also dead ones, and the results of enqueueing, cancelling and requeueing.
 //! - `views/explanation.rs`: why a job is not running. `views/bulk.rs`: bulk actions.
 //! - `views/group.rs`, `views/job_type.rs`, `views/queue.rs`: settings and counts.
-//! - `views/congestion.rs`: congestion of groups. `views/audit.rs`: audits.
+//! - `views/congestion.rs`: congestion of groups. `views/audit.rs`: audits. `views/lock.rs`: locks.
 //!
 //! Invariant: a thing has one name in all views. Left out on purpose: formatting for people.
 
@@ -32,6 +32,7 @@ mod explanation;
 mod group;
 mod job;
 mod job_type;
+mod lock;
 mod queue;
 
 use std::fmt;
@@ -48,6 +49,7 @@ pub use explanation::{ExplanationView, FactView};
 pub use group::{GroupLineView, GroupSettingsView, GroupView, LaneView};
 pub use job::{CancellationView, EnqueuedView, ErrorView, JobView, RequeuedView};
 pub use job_type::{TypeSettingsView, TypeView};
+pub use lock::{BlockedView, HolderView, LockView};
 pub use queue::{LaneCounts, QueueView};
 
 /// A point in time in RFC 3339 and UTC.
@@ -110,6 +112,15 @@ pub mod schema {
 
     pub(super) fn standings() -> Object {
         one_of(["idle", "active", "rate_parked", "seat_parked", "paused", "clearing"])
+    }
+
+    pub(super) fn lock_kinds() -> Object {
+        one_of(["exclusive", "read-write", "semaphore"])
+    }
+
+    /// The schema of the mode of a lock.
+    pub fn lock_modes() -> Object {
+        one_of(["exclusive", "read", "write", "permit"])
     }
 
     /// The schema of a congestion level.

@@ -23,6 +23,7 @@ mod job;
 mod key;
 mod limits;
 mod loading;
+mod lock;
 mod one_json;
 mod permissions;
 mod queue;

@@ -52,7 +52,7 @@ mod tests {
     use std::sync::Arc;
 
     use fairlane_core::kernel::Registered;
-    use fairlane_core::lock::{InspectLock, ListLocks, LockName, SweepLocks};
+    use fairlane_core::lock::{BreakLock, InspectLock, ListLocks, LockName, ReleaseLock, SweepLocks};
     use fairlane_core::queue::{
         Admit, Audit, BulkRef, CALLBACK_TYPE, CancelBulk, CancelJob, Discard, Enqueue, Explain, Extend,
         GroupPatch, HoldBulk, InspectBulk, InspectCongestion, InspectGroup, InspectJob, InspectQueue,
@@ -60,13 +60,17 @@ mod tests {
         Promote, Reclaim, RemoveType, RequeueDead, ResumeBulk, SealBulk, SetGroup, SetQueue, SetType,
         Settings, Settle, Settlement, Sweep, TypePatch,
     };
-    use fairlane_core::{BulkId, Fence, GroupId, HashSeed, JobId, Micros, TypeId, WorkerId};
+    use fairlane_core::{BulkId, Fence, GroupId, HashSeed, JobId, LockToken, Micros, TypeId, WorkerId};
 
     use super::*;
     use crate::access::{ROUTES, Role, Route, Scope};
 
     fn group(name: &str) -> GroupId {
         GroupId::new(name).unwrap()
+    }
+
+    fn lock() -> LockName {
+        LockName::new("g:seat").unwrap()
     }
 
     fn job(name: &str) -> JobRef {
@@ -136,6 +140,13 @@ mod tests {
             (Explain { job: job("g") }.into_command(), "GET", "/api/jobs/{group}/{job}/why"),
             (list(Listing::Dead, Some(group("g"))), "GET", "/api/dead"),
             (Audit { suspects: vec![], repair: true }.into_command(), "POST", "/api/audit"),
+            (InspectLock { name: lock() }.into_command(), "GET", "/api/locks/{lock}"),
+            (
+                ReleaseLock { name: lock(), token: LockToken::new("t").unwrap() }.into_command(),
+                "POST",
+                "/api/locks/{lock}/release",
+            ),
+            (BreakLock { name: lock(), fence: None }.into_command(), "POST", "/api/locks/{lock}/break"),
         ]
     }
 

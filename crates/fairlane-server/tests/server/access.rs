@@ -35,6 +35,12 @@ const TABLE: &str = "
     POST   /api/leases                              a-w- ---- ----
     POST   /api/leases/extend                       a-w- ---- ----
     POST   /api/leases/settle                       a-w- ---- ----
+    GET    /api/locks                               apwv -p-v ----
+    GET    /api/locks/{lock}                        apwv -p-v ----
+    POST   /api/locks/{lock}/acquire                a-w- ---- ----
+    POST   /api/locks/{lock}/renew                  a-w- ---- ----
+    POST   /api/locks/{lock}/release                a-w- ---- ----
+    POST   /api/locks/{lock}/break                  a--- ---- ----
     POST   /api/bulks                               ap-- -p-- ----
     GET    /api/bulks/{group}                       apwv -p-v ----
     GET    /api/bulks/{group}/{bulk}                apwv -p-v ----
@@ -127,13 +133,18 @@ fn plausible(running: &Running, method: &Method, path: &str) -> RequestBuilder {
         "/api/leases/settle" => {
             json!({"settlements": [{"group": "own", "id": "j-1", "fence": 1, "outcome": "succeeded"}]})
         }
+        "/api/locks/{lock}/renew" | "/api/locks/{lock}/release" => json!({"token": "mine"}),
         "/api/bulks" => json!({"group": "own", "id": "b-1"}),
         "/api/jobs/stream" => json!({"id": "s-1"}),
         _ => json!({}),
     };
-    let named = path.replace("{group}", "own").replace("{job}", "j-1").replace("{bulk}", "b-1");
+    let named = path
+        .replace("{group}", "own")
+        .replace("{job}", "j-1")
+        .replace("{bulk}", "b-1")
+        .replace("{lock}", "own:seat");
     let query = match (method, path) {
-        (&Method::GET, "/api/jobs" | "/api/dead") => "?group=own",
+        (&Method::GET, "/api/jobs" | "/api/dead" | "/api/locks") => "?group=own",
         (&Method::GET, "/api/jobs/stream") => "?group=own&bulk=b-1",
         (_, "/api/jobs/stream") => "?group=own&type=mail",
         _ => "",

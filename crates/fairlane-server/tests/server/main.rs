@@ -23,6 +23,7 @@ mod keys;
 mod large_bodies;
 mod leases;
 mod limits;
+mod locks;
 mod logs;
 mod lost_replies;
 mod metrics;

@@ -8,6 +8,8 @@ mod dead;
 mod enqueue;
 mod examples;
 mod export;
+mod fencing;
 mod limits;
+mod locks;
 mod lossy;
 mod readme;

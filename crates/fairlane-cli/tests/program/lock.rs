@@ -1,0 +1,99 @@
+//! `fairlane lock`: commands under a lock, in real processes.
+
+use std::path::Path;
+
+use fairlane_testkit::program::Background;
+use fairlane_testkit::wait::until_blocking;
+use tempfile::TempDir;
+
+use super::running::{Ended, PROGRAM, fairlane};
+use super::served::Served;
+
+/// Runs until the program that has started it is gone.
+const UNTIL_PARENT_ENDS: &str = "touch held; while kill -0 $PPID 2>/dev/null; do sleep 0.05; done";
+
+fn lock(served: &Served, words: &[&str]) -> Ended {
+    let (run, command) = words.split_at(words.iter().position(|word| *word == "--").unwrap_or(words.len()));
+    fairlane(&[&["lock"], run, &["--engine", &served.address], command].concat())
+}
+
+/// `lock run` in the background, in a folder of its own.
+fn background(served: &Served, words: &[&str], script: &str) -> (Background, TempDir) {
+    let folder = TempDir::new().unwrap();
+    let engine = ["--engine", served.address.as_str()];
+    let words = [&["lock", "run", "nightly"], words, &engine, &["--", "sh", "-c", script]].concat();
+    (Background::start(Path::new(PROGRAM), folder.path(), &words), folder)
+}
+
+fn until_held(folder: &TempDir) {
+    until_blocking("the command runs", || folder.path().join("held").exists());
+}
+
+#[test]
+fn command_runs_under_its_lock_with_a_fence_and_passes_its_exit_code_on() {
+    let served = Served::start();
+    let first = lock(&served, &["run", "nightly", "--", "sh", "-c", "echo $FAIRLANE_LOCK $FAIRLANE_FENCE"]);
+    let second = lock(&served, &["run", "nightly", "--", "sh", "-c", "echo $FAIRLANE_LOCK $FAIRLANE_FENCE"]);
+    assert_eq!((first.code, second.code), (0, 0), "{}{}", first.stderr, second.stderr);
+    let fence =
+        |ended: &Ended| -> u64 { ended.stdout.trim().strip_prefix("nightly ").unwrap().parse().unwrap() };
+    assert!(fence(&second) > fence(&first));
+    assert_eq!(lock(&served, &["run", "nightly", "--", "sh", "-c", "exit 7"]).code, 7);
+    assert_eq!(lock(&served, &["run", "nightly", "--", "sh", "-c", "kill -KILL $$"]).code, 137);
+    lock(&served, &["run", "nightly", "--", "./no-such-program"]).failed(127, &["no-such-program"]);
+    let json = lock(&served, &["run", "nightly", "--json", "--", "sh", "-c", "exit 3"]);
+    let result: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!((json.code, &result["exit_code"]), (3, &3.into()));
+    lock(&served, &["show", "nightly"]).failed(2, &["is free"]);
+}
+
+#[test]
+fn second_command_is_refused_and_told_the_holder() {
+    let served = Served::start();
+    let (mut holder, folder) = background(&served, &["--holder", "app-1", "--ttl", "60s"], UNTIL_PARENT_ENDS);
+    until_held(&folder);
+    lock(&served, &["run", "nightly", "--wait", "0s", "--", "true"]).failed(75, &["held by app-1"]);
+    lock(&served, &["run", "nightly", "--wait", "50ms", "--", "true"]).failed(75, &["app-1", "within"]);
+    let shown = lock(&served, &["show", "nightly", "--json"]).json();
+    assert_eq!((&shown["lock"], &shown["held_by"][0]["holder"]), (&"nightly".into(), &"app-1".into()));
+    let listed = lock(&served, &["list", "--json"]).json();
+    assert_eq!(listed["locks"][0]["lock"], "nightly");
+    assert!(lock(&served, &["list"]).stdout.contains("app-1"));
+    holder.process().kill();
+}
+
+#[test]
+fn lock_of_a_killed_process_passes_to_the_waiter() {
+    let served = Served::start();
+    let (mut holder, folder) = background(&served, &["--ttl", "1s"], UNTIL_PARENT_ENDS);
+    until_held(&folder);
+    let (waiter, _folder) = background(&served, &["--wait", "1m"], "echo passed");
+    let waits = || lock(&served, &["show", "nightly", "--json"]).json()["waiters"] == 1;
+    until_blocking("the second process waits", waits);
+    holder.process().kill();
+    let ended = waiter.ended();
+    assert_eq!((ended.code, ended.stdout.as_str()), (0, "passed\n"), "{}", ended.stderr);
+}
+
+#[test]
+fn command_is_stopped_when_its_lock_is_broken() {
+    let served = Served::start();
+    let script = "trap 'echo stopped; exit 0' TERM; touch held; while :; do sleep 0.05; done";
+    let (holder, folder) = background(&served, &["--ttl", "1s"], script);
+    until_held(&folder);
+    let broken = lock(&served, &["break", "nightly", "--json"]).json();
+    assert_eq!(broken["holders"], 1);
+    let ended = holder.ended();
+    assert_eq!((ended.code, ended.stdout.as_str()), (76, "stopped\n"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("was lost"), "{}", ended.stderr);
+    lock(&served, &["break", "nightly"]).failed(2, &["has no holder"]);
+}
+
+#[test]
+fn directory_without_a_server_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let engine = format!("dir:{}/queue", folder.path().display());
+    fairlane(&["group", "set", "customer-7", "--weight", "2", "--engine", &engine]);
+    let words = ["lock", "run", "nightly", "--engine", &engine, "--", "true"];
+    fairlane(&words).failed(2, &["has no server", "redis://"]);
+}

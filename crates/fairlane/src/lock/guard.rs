@@ -1,0 +1,150 @@
+//! What the holder of a lock has in hand.
+
+use std::fmt;
+use std::time::Duration;
+
+use fairlane_core::lock::LockName;
+use fairlane_core::{Fence, LockToken, ProcessId};
+use tokio::sync::{oneshot, watch};
+
+use super::{LockLost, LossReason};
+use crate::error::Error;
+use crate::fairlane::broken;
+
+/// How a guard ends its acquisition. A guard that is dropped sends nothing.
+#[derive(Debug)]
+pub(super) enum End {
+    /// Release the lock, and reply whether it was held until now.
+    Release(oneshot::Sender<Result<bool, Error>>),
+    /// Stop renewing and leave the lock as it is; the reply is how long it is still held.
+    Detach(oneshot::Sender<Duration>),
+}
+
+/// A lock that is held: its fence, and whether it was lost.
+#[derive(Clone)]
+pub struct LockHold {
+    pub(super) name: LockName,
+    pub(super) fence: Fence,
+    pub(super) process: ProcessId,
+    pub(super) lost: watch::Receiver<Option<LossReason>>,
+}
+
+impl LockHold {
+    /// The name of the lock.
+    pub fn name(&self) -> &LockName {
+        &self.name
+    }
+
+    /// The fence of this acquisition: a number larger than that of every earlier one. Send it to
+    /// the resource along with each change; see [`fencing`](super::fencing).
+    pub fn fence(&self) -> Fence {
+        self.fence
+    }
+
+    /// Whether the lock is known to be lost.
+    pub fn is_lost(&self) -> bool {
+        self.lost.borrow().is_some()
+    }
+
+    /// Completes when the lock is lost: before its lease ends without a renewal, or when a renewal
+    /// finds that it was taken away. Never completes after the release.
+    pub async fn lost(&self) -> LockLost {
+        let mut lost = self.lost.clone();
+        let reason = lost.wait_for(Option::is_some).await.map(|reason| reason.clone());
+        match reason {
+            Ok(reason) => self.because(reason.unwrap_or(LossReason::TakenAway)),
+            // The acquisition has ended.
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    pub(super) fn taken_away(&self) -> LockLost {
+        self.because(LossReason::TakenAway)
+    }
+
+    fn because(&self, reason: LossReason) -> LockLost {
+        LockLost { name: self.name.clone(), fence: self.fence, reason }
+    }
+}
+
+impl fmt::Debug for LockHold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lost = self.lost.borrow();
+        f.debug_struct("LockHold")
+            .field("name", &self.name)
+            .field("fence", &self.fence)
+            .field("lost", &*lost)
+            .finish()
+    }
+}
+
+/// A lock that is held and renewed until the guard is released or dropped.
+///
+/// Dropping it releases the lock in the background. A program that ends right afterwards should
+/// [`release`](Self::release) it instead, or the lock passes on only when its ttl is over.
+#[derive(Debug)]
+#[must_use = "a guard that is dropped releases its lock"]
+pub struct LockGuard {
+    hold: LockHold,
+    token: LockToken,
+    end: Option<oneshot::Sender<End>>,
+}
+
+/// A lock that is held and no longer renewed by this process.
+#[derive(Debug, Clone)]
+pub struct DetachedLock {
+    /// The token that renews and releases the lock.
+    pub token: LockToken,
+    /// The fence of the acquisition.
+    pub fence: Fence,
+    /// How long the lock is held unless it is renewed.
+    pub remaining: Duration,
+}
+
+impl LockGuard {
+    pub(super) fn new(hold: LockHold, token: LockToken, end: oneshot::Sender<End>) -> Self {
+        Self { hold, token, end: Some(end) }
+    }
+
+    /// The hold, which can be passed to other tasks.
+    pub fn hold(&self) -> &LockHold {
+        &self.hold
+    }
+
+    /// The fence of this acquisition; see [`LockHold::fence`].
+    pub fn fence(&self) -> Fence {
+        self.hold.fence()
+    }
+
+    /// Completes when the lock is lost; see [`LockHold::lost`].
+    pub async fn lost(&self) -> LockLost {
+        self.hold.lost().await
+    }
+
+    /// Releases the lock; true if it was held until now, false if it had been lost. Renewal stops at
+    /// once.
+    pub async fn release(mut self) -> Result<bool, Error> {
+        let (reply, replied) = oneshot::channel();
+        self.send(End::Release(reply));
+        replied.await.unwrap_or_else(|_| Err(ended()))
+    }
+
+    /// Stops renewing, and leaves the lock to the owner of its token: another process, for instance.
+    pub async fn detach(mut self) -> Result<DetachedLock, Error> {
+        let (reply, replied) = oneshot::channel();
+        self.send(End::Detach(reply));
+        let remaining = replied.await.map_err(|_| ended())?;
+        Ok(DetachedLock { token: self.token.clone(), fence: self.hold.fence, remaining })
+    }
+
+    fn send(&mut self, end: End) {
+        if let Some(acquisition) = self.end.take() {
+            // Without a receiver the reply is dropped, which the caller notices.
+            let _ = acquisition.send(end);
+        }
+    }
+}
+
+fn ended() -> Error {
+    broken("the thread of the locks has ended")
+}

@@ -1,0 +1,206 @@
+//! The waiters of one client: their signals, and the subscription that they share.
+//!
+//! While a client has waiters, one task is subscribed to their signals and keeps them alive in the
+//! engine with one command per third of a slice. Invariant: a waiter registers in the engine only
+//! after the subscription was confirmed, so no signal to it is lost unless the connection is; what
+//! was lost then is in the reply to the next `attend_locks`.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use fairlane_core::limits::LOCK_SLICE_MS;
+use fairlane_core::lock::{AttendLocks, LockName};
+use fairlane_core::{LockToken, ProcessId};
+use fairlane_engine::{Backoff, Signals};
+use tokio::sync::{Notify, watch};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use super::client::OwnEngine;
+
+/// The time between two `attend_locks`.
+const ATTEND_EVERY: Duration = Duration::from_millis(LOCK_SLICE_MS / 3);
+
+/// The waiters of one client.
+pub(super) struct Waiters {
+    process: ProcessId,
+    pub engine: OwnEngine,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The tokens of all acquisitions that are under way.
+    tokens: HashSet<LockToken>,
+    /// The waiters by token.
+    signals: HashMap<LockToken, Arc<Notify>>,
+    /// The waiters of each lock in the order in which they came.
+    queues: HashMap<LockName, BTreeMap<u64, Arc<Notify>>>,
+    waiters: u64,
+    /// Whether the subscription is confirmed; `None` without one.
+    confirmed: Option<watch::Receiver<bool>>,
+}
+
+impl Waiters {
+    pub fn new(process: ProcessId, engine: OwnEngine) -> Self {
+        Self { process, engine, state: Mutex::default() }
+    }
+
+    pub fn process(&self) -> &ProcessId {
+        &self.process
+    }
+
+    /// Reserves a token until the result is dropped; `None` if it is in use.
+    pub fn reserve(self: &Arc<Self>, token: &LockToken) -> Option<TokenInUse> {
+        let is_new = self.state().tokens.insert(token.clone());
+        is_new.then(|| TokenInUse { waiters: self.clone(), token: token.clone() })
+    }
+
+    /// Adds a waiter; the first one begins the subscription.
+    pub fn join(self: &Arc<Self>, name: &LockName, token: &LockToken) -> Place {
+        let mut state = self.state();
+        let confirmed = match &state.confirmed {
+            Some(confirmed) => confirmed.clone(),
+            None => {
+                let (sender, confirmed) = watch::channel(false);
+                tokio::spawn(self.clone().attend(sender));
+                state.confirmed.insert(confirmed).clone()
+            }
+        };
+        let signal = Arc::new(Notify::new());
+        state.waiters += 1;
+        let number = state.waiters;
+        state.signals.insert(token.clone(), signal.clone());
+        state.queues.entry(name.clone()).or_default().insert(number, signal.clone());
+        drop(state);
+        let (waiters, name, token) = (self.clone(), name.clone(), token.clone());
+        Place { waiters, name, token, number, signal, confirmed }
+    }
+
+    /// Receives signals and keeps the waiters alive, until there are none.
+    async fn attend(self: Arc<Self>, confirmed: watch::Sender<bool>) {
+        let mut backoff = Backoff::default();
+        while !self.end_if_unused() {
+            match self.engine.subscribe(&self.process).await {
+                Ok(signals) => {
+                    backoff.reset();
+                    confirmed.send_replace(true);
+                    if self.receive(signals).await {
+                        return;
+                    }
+                    tracing::debug!("the subscription to signals of locks has ended; subscribing again");
+                    confirmed.send_replace(false);
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "cannot subscribe to signals of locks");
+                    backoff.sleep().await;
+                }
+            }
+        }
+    }
+
+    /// Passes signals on until there are no waiters (true) or the subscription ends. The first
+    /// `attend_locks` is sent at once and finds what was lost before.
+    async fn receive(&self, mut signals: Signals) -> bool {
+        let mut ticks = interval(ATTEND_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                signal = signals.next() => match signal {
+                    Some(signal) => self.wake(&signal.waiter),
+                    None => return false,
+                },
+                _ = ticks.tick() => {
+                    if self.end_if_unused() {
+                        return true;
+                    }
+                    let attend = self.engine.call(AttendLocks { process: self.process.clone() });
+                    // Without a reply in time the next one follows.
+                    if let Ok(Ok(attended)) = timeout(ATTEND_EVERY, attend).await {
+                        attended.claims.iter().for_each(|claim| self.wake(&claim.token));
+                    }
+                }
+            }
+        }
+    }
+
+    fn wake(&self, token: &LockToken) {
+        if let Some(signal) = self.state().signals.get(token) {
+            signal.notify_one();
+        }
+    }
+
+    fn end_if_unused(&self) -> bool {
+        let mut state = self.state();
+        let is_unused = state.signals.is_empty();
+        if is_unused {
+            state.confirmed = None;
+        }
+        is_unused
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no code panics while it holds this lock")
+    }
+}
+
+/// A token that no other acquisition of the client may use.
+pub(super) struct TokenInUse {
+    waiters: Arc<Waiters>,
+    token: LockToken,
+}
+
+impl Drop for TokenInUse {
+    fn drop(&mut self) {
+        self.waiters.state().tokens.remove(&self.token);
+    }
+}
+
+/// A waiter of this client; dropping it removes it.
+pub(super) struct Place {
+    waiters: Arc<Waiters>,
+    name: LockName,
+    token: LockToken,
+    number: u64,
+    signal: Arc<Notify>,
+    confirmed: watch::Receiver<bool>,
+}
+
+impl Place {
+    /// Completes when the subscription is confirmed.
+    pub async fn confirmed(&self) {
+        // The sender lives as long as there are waiters.
+        let _ = self.confirmed.clone().wait_for(|confirmed| *confirmed).await;
+    }
+
+    /// Completes when the lock may be free.
+    pub async fn signalled(&self) {
+        self.signal.notified().await;
+    }
+
+    /// Whether it is the first waiter of the client for its lock. The first one holds the timer for
+    /// the end of the holder's lease.
+    pub fn is_first(&self) -> bool {
+        let state = self.waiters.state();
+        let first = state.queues.get(&self.name).and_then(|queue| queue.keys().next());
+        first == Some(&self.number)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut state = self.waiters.state();
+        state.signals.remove(&self.token);
+        let Some(queue) = state.queues.get_mut(&self.name) else { return };
+        let was_first = queue.keys().next() == Some(&self.number);
+        queue.remove(&self.number);
+        match queue.values().next() {
+            None => {
+                state.queues.remove(&self.name);
+            }
+            // The next one holds the timer now.
+            Some(next) if was_first => next.notify_one(),
+            Some(_) => {}
+        }
+    }
+}
