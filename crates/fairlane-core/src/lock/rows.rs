@@ -101,7 +101,11 @@ impl LockHolderRow {
             hold_until: self.hold_until,
             lock_delay_ms: self.lock_delay_ms,
         };
-        Ok((LockName::new(&self.name).map_err(damaged)?, LockToken::new(&self.token).map_err(damaged)?, holder))
+        Ok((
+            LockName::new(&self.name).map_err(damaged)?,
+            LockToken::new(&self.token).map_err(damaged)?,
+            holder,
+        ))
     }
 }
 

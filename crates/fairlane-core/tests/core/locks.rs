@@ -21,9 +21,9 @@ impl World {
     }
 
     fn call<O: fairlane_core::kernel::Operation<Machine = Machine>>(&mut self, operation: O) -> O::Reply {
-        operation.validate().unwrap();
+        operation.validate().expect("the command is valid");
         let reply = self.machine.call(operation, self.now);
-        self.machine.check().unwrap();
+        self.machine.check().expect("all counts match");
         reply
     }
 
@@ -43,7 +43,7 @@ impl World {
     }
 
     fn release(&mut self, token: &str) -> LockReleased {
-        self.call(ReleaseLock { name: name("a:b"), token: LockToken::new(token).unwrap() })
+        self.call(ReleaseLock { name: name("a:b"), token: token_of(token) })
     }
 
     /// The tokens of waiters that were signalled since the last call.
@@ -53,16 +53,20 @@ impl World {
 }
 
 fn name(text: &str) -> LockName {
-    LockName::new(text).unwrap()
+    LockName::new(text).expect("the name is valid")
+}
+
+fn token_of(text: &str) -> LockToken {
+    LockToken::new(text).expect("the token is valid")
 }
 
 /// An exclusive acquisition that waits, by the process of the same name.
 fn acquire(token: &str) -> AcquireLock {
     AcquireLock {
         name: name("a:b"),
-        token: LockToken::new(token).unwrap(),
-        process: ProcessId::new(token).unwrap(),
-        holder: HolderName::new(token).unwrap(),
+        token: token_of(token),
+        process: ProcessId::new(token).expect("the id is valid"),
+        holder: HolderName::new(token).expect("the name is valid"),
         mode: LockMode::Exclusive,
         ttl_ms: 5000,
         wait: true,

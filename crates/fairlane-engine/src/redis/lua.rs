@@ -241,15 +241,7 @@ fn limits() -> HashMap<&'static str, String> {
             false => texts.push_str(&format!(", {field} = '{value}'")),
         }
     }
-    HashMap::from([
-        ("DEFAULT_PREFIX", DEFAULT_PREFIX.to_owned()),
-        ("LOCK_SLICE_US", number(l::LOCK_SLICE_MS * 1000)),
-        ("LOCK_STEP_WAITERS_MAX", count(l::LOCK_STEP_WAITERS_MAX)),
-        ("LOCK_LOSSES_MAX", l::LOCK_LOSSES_MAX.to_string()),
-        ("LOCK_WAITERS_MAX", number(l::LOCK_WAITERS_MAX)),
-        ("LOCK_HOLDERS_SHOWN_MAX", count(l::LOCK_HOLDERS_SHOWN_MAX)),
-        ("LOCKS_MAX", count(l::LOCKS_MAX)),
-        ("ATTEND_CLAIMS_MAX", count(l::ATTEND_CLAIMS_MAX)),
+    let queue = [
         ("MILLI", number(l::MILLI)),
         ("UNITS", number(l::UNITS)),
         ("QUANTUM", number(l::QUANTUM)),
@@ -315,7 +307,22 @@ fn limits() -> HashMap<&'static str, String> {
         ("TRACE_BYTES", count(Trace::PACKED_BYTES)),
         // A run that was never settled: no fence, no time.
         ("ZEROS", format!("'{}'", "0".repeat(32))),
-    ])
+    ];
+    queue.into_iter().chain(lock_limits()).collect()
+}
+
+fn lock_limits() -> impl Iterator<Item = (&'static str, String)> {
+    [
+        ("DEFAULT_PREFIX", DEFAULT_PREFIX.to_owned()),
+        ("LOCK_SLICE_US", (l::LOCK_SLICE_MS * 1000).to_string()),
+        ("LOCK_STEP_WAITERS_MAX", l::LOCK_STEP_WAITERS_MAX.to_string()),
+        ("LOCK_LOSSES_MAX", l::LOCK_LOSSES_MAX.to_string()),
+        ("LOCK_WAITERS_MAX", l::LOCK_WAITERS_MAX.to_string()),
+        ("LOCK_HOLDERS_SHOWN_MAX", l::LOCK_HOLDERS_SHOWN_MAX.to_string()),
+        ("LOCKS_MAX", l::LOCKS_MAX.to_string()),
+        ("ATTEND_CLAIMS_MAX", l::ATTEND_CLAIMS_MAX.to_string()),
+    ]
+    .into_iter()
 }
 
 /// The names of all commands in the sources: quoted words in capitals, wherever they are, because

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::kernel::{Access, Context, Invalid, Operation, Permission};
 use crate::limits::{
-    LOCKS_MAX, LOCK_DELAY_MS_MAX, LOCK_HOLD_MS_MAX, LOCK_PERMITS_MAX, LOCK_TTL_MS_MAX, LOCK_TTL_MS_MIN,
-    LOCK_WAITERS_MAX,
+    LOCK_DELAY_MS_MAX, LOCK_HOLD_MS_MAX, LOCK_PERMITS_MAX, LOCK_TTL_MS_MAX, LOCK_TTL_MS_MIN,
+    LOCK_WAITERS_MAX, LOCKS_MAX,
 };
 use crate::lock::state::{Lock, LockKind, LockMode, Waiter};
 use crate::lock::{Blocked, LockName, Machine};
