@@ -7,6 +7,7 @@ use std::time::Duration;
 use fairlane::{Error, Fairlane, LockError, LockMode, LockOptions, LockReleased, LossReason};
 use fairlane_core::Command;
 use fairlane_engine::{BoxFuture, Engine, EngineError, Hooks, layer};
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
 use fairlane_testkit::wait::{until, until_async, until_blocking};
 
 /// Waiters try again only after a signal or when a lease ends.
@@ -25,8 +26,7 @@ async fn memory() -> Fairlane {
 }
 
 /// Both processes count to the same number without an atomic step, under a lock.
-async fn exclude_each_other(url: &str) {
-    let engine = fairlane_engine::open_default(url).await.unwrap();
+async fn exclude_each_other([a, b]: [Fairlane; 2]) {
     let (counted, last_fence) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let count = |fairlane: Fairlane| {
         let (counted, last_fence) = (counted.clone(), last_fence.clone());
@@ -45,20 +45,27 @@ async fn exclude_each_other(url: &str) {
             }
         }
     };
-    let [a, b] = two(&engine);
     tokio::join!(count(a.clone()), count(a), count(b.clone()), count(b));
     assert_eq!(counted.load(Ordering::SeqCst), 80);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_processes_exclude_each_other_in_memory() {
-    exclude_each_other("memory:").await;
+    exclude_each_other(two(memory().await.engine())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_processes_exclude_each_other_in_a_directory() {
     let folder = tempfile::tempdir().unwrap();
-    exclude_each_other(&format!("dir:{}/queue", folder.path().display())).await;
+    let fairlane = Fairlane::open(&format!("dir:{}/queue", folder.path().display())).await.unwrap();
+    exclude_each_other(two(fairlane.engine())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_processes_exclude_each_other_on_redis() {
+    let server = RedisServer::start(ServerOptions::default());
+    let open = async || Fairlane::open(&server.url()).await.unwrap();
+    exclude_each_other([open().await, open().await]).await;
 }
 
 /// Erratum L1. Without a signal it would wait a minute.
