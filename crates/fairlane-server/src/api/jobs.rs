@@ -96,13 +96,13 @@ async fn enqueue(
 /// Enqueues up to 1,000 jobs
 ///
 /// All of them are validated first: if one is invalid, nothing is added, and the response names
-/// what is invalid (at most 20 values). Then they are added in order, with a receipt for each. The
-/// receipt of a job that was refused because the queue is full says when to send it again. A job
-/// whose id another job has, with another type, payload, level, cost or bulk action, changes
-/// nothing: its receipt says `differs`, and the others are added. Ids of jobs without one are
-/// generated as in POST /api/jobs; with an Idempotency-Key they are derived from the key and the
-/// position in the request, so repeat the request unchanged. A new type is refused (409) if the key
-/// is bound to groups. For more jobs, a stream is faster (POST /api/jobs/stream).
+/// what is invalid (at most 20 values). Then they are added, those of one group in order, with a
+/// receipt for each. The receipt of a job that was refused because the queue is full says when to
+/// send it again. A job whose id another job has, with another type, payload, level, cost or bulk
+/// action, changes nothing: its receipt says `differs`, and the others are added. Ids of jobs
+/// without one are generated as in POST /api/jobs; with an Idempotency-Key they are derived from
+/// the key and the position in the request, so repeat the request unchanged. A new type is refused
+/// (409) if the key is bound to groups. For more jobs, a stream is faster (POST /api/jobs/stream).
 #[utoipa::path(
     post,
     path = "/api/jobs/batch",
