@@ -135,13 +135,15 @@ fn kind(view: &LockView) -> String {
 fn text(view: &LockView) -> String {
     let time = |ms: u64| duration_text(Duration::from_millis(ms));
     let mut text = format!(
-        "{}: {}, {}, {} ({} next)",
+        "{}: {}, {}, {}",
         view.lock,
         kind(view),
         counted(view.holders, "holder"),
-        counted(view.waiters, "waiter"),
-        thousands(view.reserved)
+        counted(view.waiters, "waiter")
     );
+    if view.reserved > 0 {
+        text.push_str(&format!(", reserved for {}", counted(view.reserved, "waiter")));
+    }
     for holder in &view.held_by {
         text.push_str(&format!(
             "\n  {} ({}) for {}, and for {} more unless renewed; fence {}",

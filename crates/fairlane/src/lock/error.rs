@@ -22,7 +22,7 @@ pub enum LockError {
     },
     /// The lock did not become free in time.
     #[error(
-        "lock {name} was not acquired within {}: {}; wait longer (max_wait), or inspect the holder",
+        "lock {name} was not acquired within {}: {}; wait longer, or inspect the holder",
         duration_text(*.waited), .blocked.as_ref().map_or("no reply in time".to_owned(), blocked_text)
     )]
     WaitTimeout {
