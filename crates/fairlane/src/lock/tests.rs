@@ -131,6 +131,7 @@ async fn job_longer_than_the_ttl_keeps_its_lock_and_hands_it_over_at_once() {
     let first = work(&a, "coupon:issue:42", 5500);
     world.settle().await;
     let second = work(&b, "coupon:issue:42", 10);
+    world.until("the second server waits", || world.times("b", "acquire_lock").len() == 2).await;
     world.advance_to(5490).await;
     assert_near(&world.times("a", "renew_locks"), &[1667, 3333, 5000]);
     // The first try, and a second one as a waiter after the subscription was confirmed.
@@ -211,6 +212,7 @@ async fn lock_of_a_dead_holder_passes_on_when_its_lease_ends() {
     let dead = a.lock("nightly").ttl(Duration::from_millis(2500)).lock().await.unwrap();
     dead.detach().await.unwrap();
     let next = work(&b, "nightly", 10);
+    world.until("it waits", || world.times("b", "acquire_lock").len() == 2).await;
     world.advance_to(2480).await;
     assert!(world.times("b", "release_lock").is_empty());
     world.advance_to(2600).await;
@@ -229,6 +231,7 @@ async fn waiters_of_a_server_share_one_subscription_and_one_attendance() {
     let options = LockOptions { wait: Duration::from_secs(60), ..LockOptions::default() };
     let wait = |_| tokio::spawn(b.lock("nightly").options(options.clone()).with(|_| async {}));
     let waiting: Vec<_> = (0..50).map(wait).collect();
+    world.until("all wait", || world.times("b", "acquire_lock").len() == 100).await;
     world.advance_to(LOCK_SLICE_MS).await;
     let attended = world.times("b", "attend_locks").len();
     assert!((3..=5).contains(&attended), "{attended} for 50 waiters in a second");
