@@ -160,7 +160,7 @@ impl Frame {
             lines.push(paint.with(colour(one.status()), text));
         }
         if self.now.groups.is_empty() {
-            lines.push("no group has unfinished jobs".to_owned());
+            lines.push(shortened("no group has unfinished jobs", size.width));
         }
         lines
     }
@@ -223,6 +223,8 @@ fn sparkline(values: &[u64], width: usize) -> String {
 mod tests {
     use super::*;
     use fairlane::{Fairlane, Job};
+    use fairlane_core::queue::{Lease, Leased, LeasedJob, Outcome, Settle, Settlement};
+    use fairlane_core::{RequestNumber, TypeId, WorkerId};
 
     const GROUPS: usize = 30;
 
@@ -235,11 +237,18 @@ mod tests {
         }
         let snapshot = || async { Overview::take(&fairlane, 50, false).await.unwrap() };
         let mut frame = Frame::new("memory: (embedded)".to_owned(), snapshot().await);
-        let pool = fairlane.worker().process("mail", |_: u64, _| async {}).start().unwrap();
-        while fairlane.queue_view().await.unwrap().backlog > 300 {
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-        }
-        pool.stop().await;
+        let (worker, types) = (WorkerId::new("w").unwrap(), vec![TypeId::new("mail").unwrap()]);
+        let lease = Lease { worker, request: RequestNumber(1), types, jobs_max: 165, lease_ms: 30_000 };
+        let Leased::Jobs { jobs, .. } = fairlane.engine().call(lease).await.unwrap() else {
+            panic!("the request is new");
+        };
+        let done = |job: LeasedJob| Settlement {
+            job: job.job,
+            fence: job.fence,
+            outcome: Outcome::Succeeded { result: std::sync::Arc::from(&[][..]) },
+        };
+        let settlements = jobs.into_iter().map(done).collect();
+        fairlane.engine().call(Settle { settlements }).await.unwrap();
         frame.next(snapshot().await);
         frame
     }
