@@ -1,15 +1,15 @@
 //! Signals to waiters through Redis, on one server and on a cluster.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fairlane_conformance::subject::{process_id, signalled};
 use fairlane_engine::Engine;
 use fairlane_engine::redis::{RedisEngine, RedisOptions};
 use fairlane_testkit::redis::{RedisCluster, RedisServer, ServerOptions};
+use fairlane_testkit::wait::{eventually, until};
 
 /// Longer than anything here takes.
 const LONG: Duration = Duration::from_secs(60);
-const POLL: Duration = Duration::from_millis(5);
 
 struct Scene {
     engine: RedisEngine,
@@ -52,11 +52,11 @@ impl Scene {
     }
 
     async fn until_subscribed(&mut self, count: usize) {
-        let deadline = Instant::now() + LONG;
-        while self.subscribed().len() != count {
-            assert!(Instant::now() < deadline, "{:?}, and not {count}", self.subscribed());
-            tokio::time::sleep(POLL).await;
-        }
+        eventually(async || match self.subscribed() {
+            found if found.len() == count => Ok(()),
+            found => Err(found),
+        })
+        .await
     }
 }
 
@@ -79,9 +79,7 @@ async fn signals_reach_their_process_on_one_connection_that_ends_with_the_last(u
     let mut again = scene.engine.subscribe(&process_id("p2")).await.expect("it is confirmed");
     assert_eq!(second.next().await, None);
     drop((first, second));
-    while scene.publish("p:1", "x") > 0 {
-        tokio::time::sleep(POLL).await;
-    }
+    until("the first subscription has ended", || scene.publish("p:1", "x") == 0).await;
     scene.publish("p2", "t4");
     assert_eq!(signalled(&mut again, 1).await, ["t4"]);
     drop(again);
