@@ -2,6 +2,7 @@
 //!
 //! - `redis.rs`: Redis servers and clusters to start, kill and start again. `failover.rs`: a
 //!   primary and its replica.
+//! - `postgres.rs`: PostgreSQL servers, and PgBouncer before one.
 //! - `proxy.rs`: a proxy whose connections can be cut. `receiver.rs`: an HTTP server that records
 //!   its requests.
 //! - `program.rs`: runs of the `fairlane` program. `process.rs`: a child process and its memory.
@@ -11,6 +12,7 @@
 //! failed setup ends the test with a message.
 
 pub mod failover;
+pub mod postgres;
 pub mod process;
 pub mod program;
 pub mod proxy;
