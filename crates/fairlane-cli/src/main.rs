@@ -1,7 +1,7 @@
 //! The `fairlane` program.
 //!
 //! - `commands/`: one file or folder per command: `serve`, `work`, `status`, `top`, `enqueue`,
-//!   `bulk`, `job`, `why`, `dead`, `group`, `type`, `lock`, `settings`, `audit`, `config`, `health`,
+//!   `bulk`, `job`, `why`, `dead`, `group`, `type`, `lock`, `outbox`, `settings`, `audit`, `config`, `health`,
 //!   `key`, `data`, `completions`, `demo`, `simulate`, `bench`.
 //! - `config.rs` and `config/`: merges `fairlane.toml`, environment variables and options.
 //! - `overview.rs`: a bounded snapshot of the queue, for `status` and `top`.
@@ -37,6 +37,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+#[cfg(feature = "postgres")]
+use commands::outbox;
 use commands::{
     audit, bench, bulk, completions, data, dead, demo, enqueue, group, health, job, job_type, key, lock,
     serve, settings, simulate, status, top, why, work,
@@ -79,6 +81,8 @@ enum Command {
     Group(group::Arguments),
     Type(job_type::Arguments),
     Lock(lock::Arguments),
+    #[cfg(feature = "postgres")]
+    Outbox(outbox::Arguments),
     Settings(settings::Arguments),
     Audit(audit::Arguments),
     Config(commands::config::Arguments),
@@ -128,6 +132,8 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Group(arguments) => block_on(group::run(arguments)),
         Command::Type(arguments) => block_on(job_type::run(arguments)),
         Command::Lock(arguments) => block_on(lock::run(arguments)),
+        #[cfg(feature = "postgres")]
+        Command::Outbox(arguments) => block_on(outbox::run(arguments)),
         Command::Settings(arguments) => block_on(settings::run(arguments)),
         Command::Audit(arguments) => block_on(audit::run(arguments)),
         Command::Config(arguments) => commands::config::run(arguments),

@@ -51,6 +51,15 @@ pub fn install() {
     let _ = recorder();
 }
 
+/// All counters and gauges of this process in the text format of Prometheus; empty without a
+/// recorder.
+pub fn render() -> String {
+    recorder().map_or_else(String::new, |recorder| {
+        recorder.run_upkeep();
+        recorder.render()
+    })
+}
+
 fn recorder() -> Option<&'static PrometheusHandle> {
     static RECORDER: OnceLock<Option<PrometheusHandle>> = OnceLock::new();
     RECORDER.get_or_init(|| build().ok()).as_ref()
