@@ -6,6 +6,7 @@
 //!   work.
 //! - `downstream.rs`: a downstream that allows less than is configured.
 //! - `failover.rs`: a Redis primary that is replaced behind one address while ten jobs run at once.
+//! - `outbox.rs`: jobs committed with rows of a database while everything is killed, and their cost.
 //! - `served.rs`: the HTTP server: its speed, its memory, and a key that floods.
 //! - `attack.rs`: one customer who attacks the server beside another one.
 //! - `fuzz.rs`: mutated inputs of everything that reads bytes from outside.
@@ -21,4 +22,5 @@ pub mod fuzz;
 pub mod hold;
 pub mod kills;
 pub mod neighbours;
+pub mod outbox;
 pub mod served;

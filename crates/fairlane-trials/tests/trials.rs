@@ -7,7 +7,7 @@ use fairlane_core::queue::Settings;
 use fairlane_trials::fuzz::TARGETS;
 use fairlane_trials::kills::Store;
 use fairlane_trials::served::{cycle, flood, idle, single};
-use fairlane_trials::{downstream, failover, hold, kills, neighbours};
+use fairlane_trials::{downstream, failover, hold, kills, neighbours, outbox};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_trials");
 
@@ -149,4 +149,39 @@ fn no_input_of_the_fuzz_corpus_fails() {
             assert_eq!(target.try_input(&input), Ok(()), "{}: {input:?}", target.name);
         }
     }
+}
+
+async fn outbox_killed(store: Store) {
+    let report = outbox::kills::run(Path::new(PROGRAM), store, 3, 12).await;
+    assert_eq!(report.violations, Vec::<String>::new(), "{report:?}");
+    assert!(report.orders > 0 && report.succeeded > 0, "{report:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kills_between_begin_and_settle_lose_no_commit_on_a_directory() {
+    outbox_killed(Store::Disk).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kills_between_begin_and_settle_lose_no_commit_on_redis() {
+    outbox_killed(Store::Redis).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jobs_of_many_producers_arrive_in_the_order_of_commits_on_redis() {
+    let report = outbox::order::run(&outbox::order::Plan { jobs: 1280, producers: 64, relays: 4 }).await;
+    assert_eq!(report.violations, Vec::<String>::new(), "{report:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_outbox_resumes_by_itself_after_every_outage() {
+    let report = outbox::outages::run(2).await;
+    assert_eq!(report.violations, Vec::<String>::new(), "{report:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_speed_of_the_outbox_can_be_measured() {
+    let plan = outbox::speed::Plan { seconds: 1, rounds: 1, producers: 8, rows: 1000, starts: 5 };
+    let report = outbox::speed::run(&plan).await;
+    assert!(report.commits.iter().chain(&report.rows).chain(&report.start_ms).all(|figure| *figure > 0.0));
 }

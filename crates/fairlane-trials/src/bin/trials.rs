@@ -4,8 +4,8 @@
 //! downstream [--seconds N]`. `trials hold [--redis 1] [--jobs N] [--stuck N]`. `trials failover
 //! [--rounds N] [--seconds N]`. `trials http [cycle|single|idle|flood] [--rounds N] [--connections
 //! N]`: all four, or one of them. `trials attack --program PATH [NAME…] [--seconds N] [--json]`:
-//! all attacks on `PATH serve`, or those named. With the argument `victim` it is a process to be
-//! killed, with `http-server` and `http-library` one to be measured.
+//! all attacks on `PATH serve`, or those named. `trials outbox kills|order|speed|outages [--rounds N]
+//! [--jobs N] [--seconds N]`. With the argument `victim` or `outbox-victim` it is a process to be killed, with `http-server` and `http-library` one to be measured.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -18,11 +18,12 @@ use fairlane_testkit::redis::{RedisServer, ServerOptions};
 use fairlane_trials::attack::Kind;
 use fairlane_trials::kills::Store;
 use fairlane_trials::served::{self, Compared, cycle, flood, idle, single};
-use fairlane_trials::{attack, downstream, failover, hold, kills, neighbours};
+use fairlane_trials::{attack, downstream, failover, hold, kills, neighbours, outbox};
 
 const USAGE: &str = "Usage: trials kills [--seed S] [--rounds N] | neighbours [--redis 1] [--slots N] | \
     downstream [--seconds N] | hold [--redis 1] [--jobs N] [--stuck N] | failover [--rounds N] [--seconds N] | \
     attack --program PATH [NAME…] [--seconds N] [--json] | \
+    outbox kills|order|speed|outages [--rounds N] [--jobs N] [--seconds N] | \
     http [cycle|single|idle|flood] [--rounds N] [--connections N]";
 
 /// The lowest part of the library's rate that the server must reach with batches.
@@ -61,6 +62,18 @@ async fn main() -> ExitCode {
             kills::run_victim(&arguments[2], &arguments[3], count(4), count(5)).await;
             ExitCode::FAILURE
         }
+        Some("outbox-victim") if arguments.len() == 6 => {
+            let first = arguments[5].parse().unwrap_or(0);
+            outbox::run_victim(&arguments[2], &arguments[3], &arguments[4], first).await;
+            ExitCode::FAILURE
+        }
+        Some("outbox") => match outbox::run(Path::new(&arguments[0]), &arguments[2..]).await {
+            Some(violations) => end(&violations),
+            None => {
+                eprintln!("{USAGE}");
+                ExitCode::from(2)
+            }
+        },
         Some("http-server") => {
             served::run_server(arguments.get(2).map(String::as_str)).await;
             ExitCode::SUCCESS
