@@ -175,7 +175,7 @@ fn check_file(config: &Config) -> Result<&Path, Failure> {
     };
     if config.type_ids().is_empty() {
         return Err(Failure::bad_input(format!(
-            "{}: no types are configured; add a [types.NAME] with http or command, or [callbacks]",
+            "{}: no types are configured; add a [types.NAME] with http, command or comfyui, or [callbacks]",
             path.display()
         )));
     }
@@ -257,6 +257,10 @@ pub fn worker(engine: &Arc<dyn Engine>, config: &Config, reporter: &Reporter) ->
             }
             Some(Target::Command(settings)) => {
                 let target = fairlane_targets::CommandTarget::new(settings);
+                worker.processor_with(name, options, target.map_err(|error| bad(&one.type_id, error))?)
+            }
+            Some(Target::ComfyUi(settings)) => {
+                let target = fairlane_targets::ComfyUi::new(settings);
                 worker.processor_with(name, options, target.map_err(|error| bad(&one.type_id, error))?)
             }
         };
