@@ -6,6 +6,8 @@
 //!   work.
 //! - `downstream.rs`: a downstream that allows less than is configured.
 //! - `failover.rs`: a Redis primary that is replaced behind one address while ten jobs run at once.
+//! - `locks.rs`: locks held by processes that are killed, stopped and cut off; many waiters, many
+//!   locks, and how fast they are.
 //! - `served.rs`: the HTTP server: its speed, its memory, and a key that floods.
 //! - `attack.rs`: one customer who attacks the server beside another one.
 //! - `fuzz.rs`: mutated inputs of everything that reads bytes from outside.
@@ -20,5 +22,6 @@ pub mod failover;
 pub mod fuzz;
 pub mod hold;
 pub mod kills;
+pub mod locks;
 pub mod neighbours;
 pub mod served;
