@@ -66,7 +66,8 @@ fn recorder() -> Option<&'static PrometheusHandle> {
 }
 
 fn build() -> Result<PrometheusHandle, String> {
-    let waits = [observe::names::JOB_WAIT, observe::names::BACKOFF];
+    use observe::names::{BACKOFF, JOB_WAIT, LOCK_HOLD, LOCK_WAIT};
+    let waits = [JOB_WAIT, BACKOFF, LOCK_WAIT, LOCK_HOLD];
     let mut builder =
         PrometheusBuilder::new().set_buckets(&DURATION_SECONDS_BUCKETS).map_err(|error| error.to_string())?;
     for name in waits {
