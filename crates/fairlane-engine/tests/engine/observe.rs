@@ -301,6 +301,8 @@ async fn whatever_is_registered_is_in_the_list_with_its_kind_and_labels() {
     watched.engine.observe_queue().await.unwrap();
     observe::space_gauges(Space { used_bytes: 1, limit_bytes: 2 });
     observe::forget_group(&group());
+    observe::lock_waited("embedded", Duration::ZERO);
+    observe::lock_held("embedded", Duration::ZERO, false);
     let registered = watched.ledger.registered.lock().unwrap();
     for (name, kind, labels) in registered.iter() {
         let metric = names::METRICS.iter().find(|metric| metric.name == name);

@@ -243,7 +243,7 @@ async fn waiters_of_a_server_share_one_subscription_and_one_attendance() {
     world.registered(&a, "nightly", 50).await;
     world.advance_to(LOCK_SLICE_MS).await;
     let attended = world.times("b", "attend_locks").len();
-    assert!((3..=5).contains(&attended), "{attended} for 50 waiters in a second");
+    assert!((2..=5).contains(&attended), "{attended} for 50 waiters in a second");
     let tries = world.times("b", "acquire_lock").len();
     assert!((51..=100).contains(&tries), "{tries}: each waiter tries at most once before it registers");
     held.release().await.unwrap();
