@@ -53,7 +53,7 @@ fn process(name: &str) -> ProcessId {
     ProcessId::new(name).expect("a valid process id")
 }
 
-/// The longest duration that is told from longer ones: a minute.
+/// The longest duration that is recorded as it is: a minute.
 const NANOSECONDS_MAX: u64 = 60_000_000_000;
 
 /// Durations in nanoseconds.

@@ -192,7 +192,7 @@ async fn disturb(
             report.kills += 1;
         }
         1 | 2 => {
-            // Nobody notices before the lease is over.
+            // No other process notices before the lease is over.
             let stopped = &holders.running[chosen];
             stopped.signal("-STOP");
             tokio::time::sleep(TTL + TTL.mul_f64(0.2 + dice.f64())).await;

@@ -76,7 +76,7 @@ impl Holder {
         }
         // The process was stopped: the first poll must report the loss, and the resource refuses what
         // it writes now if another holder has written.
-        print_line(if is_told(guard) { "told" } else { "untold" });
+        print_line(if reports_loss(guard) { "told" } else { "untold" });
         match self.write(name, guard.fence(), &owner).await {
             0 => print_line("refused"),
             1 => print_line("alone"),
@@ -125,19 +125,19 @@ pub async fn run_hold(address: &str, name: &str, ttl_ms: u64) {
     print_line("held");
     loop {
         std::thread::sleep(Duration::from_millis(5));
-        let (is_told, since) = (is_told(&guard), last.elapsed());
+        let (reports_loss, since) = (reports_loss(&guard), last.elapsed());
         last = Instant::now();
         if since >= ttl / 2 {
-            return print_line(if is_told { "told" } else { "untold" });
+            return print_line(if reports_loss { "told" } else { "untold" });
         }
-        if is_told {
+        if reports_loss {
             return print_line("lost");
         }
     }
 }
 
 /// Whether the first poll reports that the lock is lost.
-fn is_told(guard: &LockGuard) -> bool {
+fn reports_loss(guard: &LockGuard) -> bool {
     Box::pin(guard.lost()).as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
 }
 

@@ -222,7 +222,7 @@ impl Acquisition {
         }
     }
 
-    /// Renews the lock until it is lost. `extended` is told the end of each lease, and returns when
+    /// Renews the lock until it is lost. `extended` gets the end of each lease, and returns when
     /// the lock counts as lost.
     async fn renew(
         &self,
