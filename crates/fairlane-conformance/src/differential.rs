@@ -36,9 +36,6 @@ use generator::Generator;
 use replay::Backend;
 pub use restarts::restarts;
 
-/// Steps sent to Redis before their replies are awaited.
-const CHUNK_STEPS: usize = 50;
-
 /// The plan of a run.
 #[derive(Debug, Clone)]
 pub struct Run {
@@ -52,6 +49,9 @@ pub struct Run {
     pub episode_steps: u64,
     /// Steps between two comparisons of the complete state.
     pub dump_every: u64,
+    /// Steps that are sent at a time. A server without functions needs 1: a command that has to load
+    /// its script is overtaken by the next one.
+    pub sent_at_once: usize,
     /// Changes a script, to test that the change is noticed.
     pub edit_script: Option<ScriptEdit>,
 }
@@ -59,7 +59,8 @@ pub struct Run {
 impl Run {
     /// A run with the usual intervals.
     pub fn new(url: impl Into<String>, seed: u64, steps: u64) -> Self {
-        Self { url: url.into(), seed, steps, episode_steps: 2000, dump_every: 50, edit_script: None }
+        let (sent_at_once, edit_script) = (50, None);
+        Self { url: url.into(), seed, steps, episode_steps: 2000, dump_every: 50, sent_at_once, edit_script }
     }
 }
 
@@ -171,7 +172,7 @@ async fn run_episode(
     let mut steps: Vec<Step> = Vec::new();
     let mut undumped = 0;
     while (steps.len() as u64) < count {
-        let chunk = CHUNK_STEPS.min(count as usize - steps.len());
+        let chunk = run.sent_at_once.min(count as usize - steps.len());
         let found = sides.run_generated(chunk, &mut generator, &mut steps).await;
         undumped += chunk as u64;
         let due = undumped >= run.dump_every || steps.len() as u64 == count;

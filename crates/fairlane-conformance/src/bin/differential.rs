@@ -13,10 +13,11 @@ async fn main() -> ExitCode {
     let values = fairlane_conformance::arguments::read(&known);
     let [ops, seed, dump_every, scripts] = values[..] else { unreachable!("as many values as names") };
     let server = RedisServer::start(ServerOptions::default());
+    let mut plan = Run { dump_every, ..Run::new(server.url(), seed, ops) };
     if scripts > 0 {
         server.refuse_functions();
+        plan.sent_at_once = 1;
     }
-    let plan = Run { dump_every, ..Run::new(server.url(), seed, ops) };
     let started = Instant::now();
     let outcome = run(&plan, |steps| {
         if steps.is_multiple_of(1000) {

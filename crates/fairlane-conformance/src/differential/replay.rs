@@ -12,13 +12,13 @@ use std::task::Poll;
 use std::time::Duration;
 
 use fairlane_core::queue::*;
-use fairlane_core::{Fence, HashSeed, Machines, Micros};
+use fairlane_core::{HashSeed, Machines, Micros};
 use fairlane_engine::redis::{RedisEngine, RedisOptions};
 use fairlane_engine::{AuditReport, BoxFuture, Clock, Engine, EngineError};
 
 use super::generator::Generator;
-use super::{Action, CHUNK_STEPS, Difference, Response, Run, Step, apply_to_all};
-use crate::subject::{START, bulk_ref, bytes, group_id, job, request, type_id, worker_id};
+use super::{Action, Difference, Response, Run, Step, apply_to_all};
+use crate::subject::START;
 
 /// Steps between two audits; an audit takes longer than a comparison of the states.
 const AUDIT_STEPS: usize = 500;
@@ -30,6 +30,7 @@ pub(super) struct Backend {
     redis: RedisEngine,
     clock: Arc<AtomicU64>,
     flushing: redis::aio::MultiplexedConnection,
+    sent_at_once: usize,
 }
 
 impl Backend {
@@ -42,14 +43,13 @@ impl Backend {
             edit_script: run.edit_script,
         };
         let redis = RedisEngine::connect(&run.url, options).await.expect("Redis is there");
-        warm_up(&redis).await;
         let client = redis::Client::open(run.url.as_str()).expect("an address of Redis");
         let flushing = client.get_multiplexed_async_connection().await.expect("Redis is there");
-        Self { redis, clock, flushing }
+        Self { redis, clock, flushing, sent_at_once: run.sent_at_once }
     }
 
     /// Starts an episode with both sides empty but for their settings, without which Redis has no
-    /// row to compare.
+    /// row to compare. The first command also loads the library.
     pub async fn start(&self) -> Episode<'_> {
         let mut flush = redis::cmd("FLUSHALL");
         flush.arg("ASYNC");
@@ -101,7 +101,7 @@ impl Episode<'_> {
     /// Runs these steps on both sides and compares the states at the end, or after each step if
     /// they are few.
     pub async fn run(&mut self, steps: &[Step]) -> Option<Difference> {
-        let chunk_steps = if steps.len() <= FEW_STEPS { 1 } else { CHUNK_STEPS };
+        let chunk_steps = if steps.len() <= FEW_STEPS { 1 } else { self.backend.sent_at_once };
         for chunk in steps.chunks(chunk_steps) {
             let expected = chunk.iter().map(|step| self.apply(step)).collect();
             if let Some(difference) = self.compare_responses(chunk, expected).await {
@@ -231,100 +231,4 @@ async fn responses_in_order(futures: Vec<BoxFuture<'_, Response>>) -> Vec<Respon
     })
     .await;
     responses.into_iter().map(|response| response.expect("every future has completed")).collect()
-}
-
-/// Runs every command once: a command that has to load the library would be overtaken by others.
-async fn warm_up(redis: &RedisEngine) {
-    let reference = job("g", "1").job;
-    let fence = Fence(1);
-    let commands = [
-        Command::Enqueue(Enqueue { jobs: vec![job("g", "1")] }),
-        Command::Lease(request("w", 1, 1)),
-        Command::Extend(Extend { leases: vec![(reference.clone(), fence)], lease_ms: 1000 }),
-        Command::Settle(Settle {
-            settlements: vec![Settlement {
-                job: reference,
-                fence,
-                outcome: Outcome::Failed { reason: bytes("") },
-            }],
-        }),
-        Command::Promote(Promote { jobs_max: 1 }),
-        Command::Reclaim(Reclaim { jobs_max: 1 }),
-        Command::SetGroup(SetGroup {
-            group: group_id("g"),
-            patch: GroupPatch::default(),
-            reset_congestion: false,
-        }),
-        Command::SetType(SetType { type_id: type_id("t"), patch: TypePatch::default() }),
-        Command::RemoveType(RemoveType { type_id: type_id("never-seen") }),
-        Command::SetQueue(SetQueue { settings: Settings::default() }),
-    ];
-    let commands = commands.into_iter().chain(bulk_commands()).chain(selection_commands()).chain(reads());
-    for command in commands {
-        // A script that fails here fails in the run, too, where the failure is reported.
-        let _ = redis.submit(command.into()).await;
-    }
-}
-
-fn bulk_commands() -> impl Iterator<Item = Command> {
-    let bulk = bulk_ref("g", "b");
-    let commands = [
-        Command::OpenBulk(OpenBulk {
-            bulk: bulk.clone(),
-            deadline_ms: None,
-            failures_max: None,
-            payload: bytes(""),
-        }),
-        Command::SealBulk(SealBulk { bulk: bulk.clone(), expected: None }),
-        Command::HoldBulk(HoldBulk { bulk: bulk.clone() }),
-        Command::ResumeBulk(ResumeBulk { bulk: bulk.clone() }),
-        Command::LeaseBulks(LeaseBulks { worker: worker_id("w"), bulks_max: 1, lease_ms: 1000 }),
-        Command::SettleBulk(SettleBulk {
-            bulk: bulk.clone(),
-            fence: Fence(1),
-            summary: bytes(""),
-            outcome: Aggregation::Done,
-            callback: None,
-        }),
-        Command::CancelBulk(CancelBulk { bulk }),
-        Command::Sweep(Sweep { jobs_max: 1 }),
-    ];
-    commands.into_iter()
-}
-
-fn selection_commands() -> impl Iterator<Item = Command> {
-    let one = job("g", "1").job;
-    let commands = [
-        Command::Admit(Admit { jobs_max: 1 }),
-        Command::CancelJob(CancelJob { jobs: vec![one.clone()] }),
-        Command::RequeueDead(RequeueDead { jobs: vec![one.clone()] }),
-        Command::Discard(Discard { jobs: vec![one] }),
-        Command::MakeDue(MakeDue { group: None, cursor: 0, jobs_max: 1 }),
-        Command::Audit(Audit { suspects: vec![Suspect::Queue], repair: false }),
-    ];
-    commands.into_iter()
-}
-
-fn reads() -> impl Iterator<Item = Command> {
-    let (one, group, bulk) = (job("g", "1").job, group_id("g"), bulk_ref("g", "b"));
-    let commands = [
-        Command::InspectJob(InspectJob { job: one.clone() }),
-        Command::InspectGroup(InspectGroup { group: group.clone() }),
-        Command::InspectType(InspectType { type_id: type_id("t") }),
-        Command::InspectBulk(InspectBulk { bulk }),
-        Command::InspectCongestion(InspectCongestion { group: group.clone() }),
-        Command::InspectQueue(InspectQueue),
-        Command::ListGroups(ListGroups { after: None, limit: 1 }),
-        Command::ListBulks(ListBulks { group: group.clone(), after: 0, limit: 1, unfinished: false }),
-        Command::ListSnapshots(ListSnapshots { group, limit: 1 }),
-        Command::ListJobs(ListJobs {
-            listing: Listing::Waiting,
-            group: None,
-            type_id: None,
-            cursor: 0,
-            limit: 1,
-        }),
-        Command::Explain(Explain { job: one }),
-    ];
-    commands.into_iter()
 }

@@ -20,7 +20,7 @@ async fn random_commands_give_the_same_in_core_and_redis() {
 async fn random_commands_give_the_same_in_core_and_in_scripts() {
     let server = RedisServer::start(ServerOptions::default());
     server.refuse_functions();
-    let outcome = run(&Run::new(server.url(), 13, 3000), |_| {}).await;
+    let outcome = run(&Run { sent_at_once: 1, ..Run::new(server.url(), 13, 6000) }, |_| {}).await;
     if let Some(divergence) = outcome.divergence {
         panic!("{divergence}");
     }
