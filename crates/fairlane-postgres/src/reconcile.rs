@@ -92,6 +92,10 @@ impl fmt::Display for ReconcileReport {
     }
 }
 
+/// A page is short, whatever its estimated cost; compiling its statement would take a second.
+const LOCK: &str = "\
+SELECT pg_try_advisory_xact_lock($1, $2) AS locked, set_config('jit', 'off', true)";
+
 const PAGE: &str = "\
 SELECT m.number, m.group_id, m.id, m.status, m.fence, m.attempts, (m.job - 'group')::text AS job,
     m.job IS NULL AND NOT EXISTS (
@@ -155,7 +159,7 @@ impl Reconciler {
     /// Compares a page of jobs; returns the number of its last one, `None` at the end.
     async fn page(&self, after: i64, report: &mut ReconcileReport) -> Result<Option<i64>, Error> {
         let mut transaction = self.pool.begin().await?;
-        let lock = sql("SELECT pg_try_advisory_xact_lock($1, $2) AS locked").bind(LOCKS).bind(RECONCILE_LOCK);
+        let lock = sql(LOCK).bind(LOCKS).bind(RECONCILE_LOCK);
         if !lock.fetch_one(&mut *transaction).await?.get::<bool, _>("locked") {
             report.busy = true;
             transaction.rollback().await?;

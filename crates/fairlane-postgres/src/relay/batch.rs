@@ -29,7 +29,7 @@ WHERE EXISTS (SELECT FROM fairlane_outbox o WHERE o.shard = shards.shard::smalli
 const LOCK: &str = "\
 SELECT CASE WHEN $3 THEN pg_try_advisory_xact_lock($1, $2) ELSE true END AS locked,
     set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true),
-    set_config('enable_seqscan', 'off', true)";
+    set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)";
 
 /// A batch that is sent again later than a minute after its commit is compared with the mirror
 /// first: the queue forgets the ids of ended jobs after a while. Rows at or above the end of the
@@ -124,6 +124,8 @@ pub(super) async fn shards_with_rows(pool: &PgPool) -> Result<Vec<i16>, Error> {
 ///
 /// It also makes the next one walk the index. Where statistics are old, as in a table that fills and
 /// empties all the time, PostgreSQL would read and sort all rows of a shard to find the first ones.
+/// What is switched off has a huge cost if it is needed after all, as a sort is to move a batch; the
+/// cost would make PostgreSQL compile the statement, which takes a second.
 pub(super) async fn lock_shard(
     transaction: &mut PgConnection,
     shard: i16,

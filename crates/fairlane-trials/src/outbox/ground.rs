@@ -21,6 +21,10 @@ BEGIN INSERT INTO ends VALUES (NEW.group_id, NEW.id, NEW.status); RETURN NULL; E
 CREATE TRIGGER ends AFTER UPDATE ON fairlane_mirror FOR EACH ROW
     WHEN (OLD.ended_at IS NULL AND NEW.ended_at IS NOT NULL) EXECUTE FUNCTION record_end();";
 
+/// Jobs that have not ended, and rows that a relay has not yet moved: a job may end before that.
+pub const UNFINISHED: &str = "\
+SELECT (SELECT count(*) FROM fairlane_jobs WHERE ended_at IS NULL) + (SELECT count(*) FROM fairlane_outbox)";
+
 /// Makes the tables of the outbox and of the application.
 pub async fn prepare(postgres: &PostgresServer) -> Outbox {
     let outbox = Outbox::connect(&postgres.url()).await.expect("the database replies");

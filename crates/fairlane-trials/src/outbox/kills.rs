@@ -141,8 +141,7 @@ async fn end_all(postgres: &PostgresServer, outbox: &fairlane_postgres::Outbox, 
     let relay = ground::relay(outbox, &fairlane);
     let ended = async {
         let deadline = Instant::now() + END_LIMIT;
-        let open = "SELECT count(*) FROM fairlane_jobs WHERE ended_at IS NULL";
-        while postgres.sql(open) != "0" && Instant::now() < deadline {
+        while postgres.sql(ground::UNFINISHED) != "0" && Instant::now() < deadline {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };

@@ -56,11 +56,11 @@ impl fmt::Display for Report {
 pub async fn run(plan: &Plan) -> Report {
     let (postgres, redis) = (PostgresServer::start(), RedisServer::start(ServerOptions::default()));
     ground::prepare(&postgres).await;
-    let settings =
-        Settings { group_backlog_max: plan.jobs, whole_backlog_max: plan.jobs, ..Settings::default() };
+    let room = plan.jobs + plan.producers;
+    let settings = Settings { group_backlog_max: room, whole_backlog_max: room, ..Settings::default() };
     let fairlane = Fairlane::open_with(&redis.url(), settings).await.expect("the queue opens");
     let (started, pool) = (Instant::now(), ground::pool(&postgres, plan.producers as usize).await);
-    let each = plan.jobs / plan.producers;
+    let each = plan.jobs.div_ceil(plan.producers);
     let producers: Vec<_> = (0..plan.producers)
         .map(|producer| tokio::spawn(produce(Outbox::from_pool(pool.clone()), producer, each)))
         .collect();

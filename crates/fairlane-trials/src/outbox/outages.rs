@@ -75,10 +75,9 @@ impl Trial {
     /// Waits until all jobs have ended, and records how long that took.
     async fn resumed(&mut self, outage: &str, committed: u64) {
         let started = Instant::now();
-        let open = "SELECT count(*) FROM fairlane_jobs WHERE ended_at IS NULL";
-        while self.postgres.sql(open) != "0" {
+        while self.postgres.sql(ground::UNFINISHED) != "0" {
             if started.elapsed() > RESUME_LIMIT {
-                let left = self.postgres.sql(open);
+                let left = self.postgres.sql(ground::UNFINISHED);
                 return self.report.violations.push(format!("{outage}: {left} jobs have not ended"));
             }
             tokio::time::sleep(Duration::from_millis(50)).await;

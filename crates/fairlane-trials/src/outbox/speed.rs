@@ -125,7 +125,7 @@ pub async fn run(plan: &Plan) -> Report {
     postgres.sql(TABLES);
     let settings =
         Settings { group_backlog_max: 10_000_000, whole_backlog_max: 10_000_000, ..Settings::default() };
-    let fairlane = Fairlane::open_with(&redis.url(), settings).await.expect("the queue opens");
+    let fairlane = Fairlane::open_with(&redis.url(), settings.clone()).await.expect("the queue opens");
     let pool = ground::pool(&postgres, plan.producers).await;
     let mut commits = [const { Vec::new() }; 4];
     let mut rows = [const { Vec::new() }; 2];
@@ -140,6 +140,7 @@ pub async fn run(plan: &Plan) -> Report {
         rows[1].push(relay_rate(&outbox, &fairlane, plan.rows).await);
         postgres.sql("TRUNCATE fairlane_mirror; CHECKPOINT");
         redis.command(&["FLUSHALL"]);
+        fairlane.set_queue(settings.clone()).await.expect("the queue replies");
     }
     let start_ms = start_times(&postgres, &redis, &outbox, &fairlane, plan.starts).await;
     Report { commits: commits.map(median), rows: rows.map(median), start_ms }
