@@ -4,3 +4,4 @@ mod configuration;
 mod locks;
 mod memory_store;
 mod random_commands;
+mod rooms;
