@@ -15,6 +15,7 @@ pub mod job;
 pub mod job_type;
 pub mod key;
 pub mod lock;
+pub mod room;
 pub mod serve;
 pub mod settings;
 pub mod simulate;

@@ -1,7 +1,7 @@
 //! The `fairlane` program.
 //!
 //! - `commands/`: one file or folder per command: `serve`, `work`, `status`, `top`, `enqueue`,
-//!   `bulk`, `job`, `why`, `dead`, `group`, `type`, `lock`, `settings`, `audit`, `config`, `health`,
+//!   `bulk`, `job`, `why`, `dead`, `group`, `type`, `lock`, `room`, `settings`, `audit`, `config`, `health`,
 //!   `key`, `data`, `completions`, `demo`, `simulate`, `bench`.
 //! - `config.rs` and `config/`: merges `fairlane.toml`, environment variables and options.
 //! - `overview.rs`: a bounded snapshot of the queue, for `status` and `top`.
@@ -39,7 +39,7 @@ use clap::{Parser, Subcommand};
 
 use commands::{
     audit, bench, bulk, completions, data, dead, demo, enqueue, group, health, job, job_type, key, lock,
-    serve, settings, simulate, status, top, why, work,
+    room, serve, settings, simulate, status, top, why, work,
 };
 use failure::Failure;
 
@@ -79,6 +79,7 @@ enum Command {
     Group(group::Arguments),
     Type(job_type::Arguments),
     Lock(lock::Arguments),
+    Room(Box<room::Arguments>),
     Settings(settings::Arguments),
     Audit(audit::Arguments),
     Config(commands::config::Arguments),
@@ -128,6 +129,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Group(arguments) => block_on(group::run(arguments)),
         Command::Type(arguments) => block_on(job_type::run(arguments)),
         Command::Lock(arguments) => block_on(lock::run(arguments)),
+        Command::Room(arguments) => block_on(room::run(*arguments)),
         Command::Settings(arguments) => block_on(settings::run(arguments)),
         Command::Audit(arguments) => block_on(audit::run(arguments)),
         Command::Config(arguments) => commands::config::run(arguments),

@@ -27,6 +27,7 @@ mod lock;
 mod one_json;
 mod permissions;
 mod queue;
+mod room;
 mod running;
 mod serve;
 mod served;
