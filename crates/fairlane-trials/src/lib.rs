@@ -7,6 +7,7 @@
 //! - `downstream.rs`: a downstream that allows less than is configured.
 //! - `failover.rs`: a Redis primary that is replaced behind one address while ten jobs run at once.
 //! - `served.rs`: the HTTP server: its speed, its memory, and a key that floods.
+//! - `rooms.rs`: a waiting room with a crowd, and what its operations cost with a million waiters.
 //! - `attack.rs`: one customer who attacks the server beside another one.
 //! - `fuzz.rs`: mutated inputs of everything that reads bytes from outside.
 //!
@@ -21,4 +22,5 @@ pub mod fuzz;
 pub mod hold;
 pub mod kills;
 pub mod neighbours;
+pub mod rooms;
 pub mod served;
