@@ -15,6 +15,8 @@ pub mod job;
 pub mod job_type;
 pub mod key;
 pub mod lock;
+#[cfg(feature = "postgres")]
+pub mod outbox;
 pub mod room;
 pub mod serve;
 pub mod settings;

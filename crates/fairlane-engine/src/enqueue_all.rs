@@ -11,6 +11,7 @@ use fairlane_core::limits::ENQUEUE_JOBS_MAX;
 use fairlane_core::queue::{Enqueue, Enqueued, JobReceipt, NewJob};
 
 use crate::engine::{Engine, EngineError};
+use crate::steps::Step;
 
 /// The number of steps that are sent at a time.
 const STREAMS: usize = 4;
@@ -26,9 +27,9 @@ type Placed = (usize, NewJob);
 type Answered = (usize, JobReceipt, u64);
 
 impl dyn Engine {
-    /// Adds any number of jobs, in steps of at most 200 jobs and 256 KiB, and returns all receipts
-    /// in the order of the jobs. The jobs of one group are added in the given order; groups are not.
-    /// After an error some steps have taken effect; it is safe to repeat all of them.
+    /// Adds any number of jobs, in steps of at most 200 jobs, 100 groups and 256 KiB, and returns all
+    /// receipts in the order of the jobs. The jobs of one group are added in the given order; groups
+    /// are not. After an error some steps have taken effect; it is safe to repeat all of them.
     pub async fn enqueue_all(&self, jobs: impl IntoIterator<Item = NewJob>) -> Result<Enqueued, EngineError> {
         let jobs: Vec<NewJob> = jobs.into_iter().collect();
         let mut answers = vec![None; jobs.len()];
@@ -49,9 +50,10 @@ impl dyn Engine {
         let mut rest = stream.into_iter().peekable();
         while rest.peek().is_some() {
             let (mut places, mut jobs, mut bytes) = (Vec::new(), Vec::new(), 0);
+            let mut step = Step::new(ENQUEUE_JOBS_MAX);
             let mut fits = |jobs: &[NewJob], new: &NewJob| {
                 bytes += new.payload.len();
-                jobs.is_empty() || jobs.len() < ENQUEUE_JOBS_MAX && bytes <= STEP_BYTES
+                step.has_room_for(&new.job.group) && (jobs.is_empty() || bytes <= STEP_BYTES)
             };
             while let Some((at, new)) = rest.next_if(|(_, new)| fits(&jobs, new)) {
                 places.push(at);

@@ -36,6 +36,7 @@ mod open;
 pub mod redis;
 mod retry;
 mod signals;
+mod steps;
 mod waiters;
 
 pub use audit::{AuditProgress, AuditReport, ScanPage};

@@ -2,7 +2,7 @@
 //!
 //! - `observe/names.rs`: every metric with its labels and its meaning, as in `docs/metrics.md`.
 //! - `observe/meters.rs`: an engine's handles and hooks. `observe/queue.rs`: counts and
-//!   events of the queue.
+//!   events of the queue. `observe/lock.rs`: counts of locks.
 //!
 //! An engine obtains its handles when it is opened, so that a command needs no lookup. Install the
 //! recorder first, or the counts of the engine are lost. Gauges need a caller: poll
@@ -10,6 +10,7 @@
 //! bounded list of groups. Left out on purpose: exporters, and reconnections, which the client
 //! does not report.
 
+mod lock;
 mod meters;
 pub mod names;
 mod queue;
@@ -22,6 +23,7 @@ use fairlane_core::{GroupId, Level, TypeId};
 use metrics::{counter, gauge};
 
 use crate::engine::{Engine, EngineError, Space};
+pub use lock::{lock_held, lock_waited};
 pub(crate) use meters::Meters;
 pub use meters::Seldom;
 use names::Kind;

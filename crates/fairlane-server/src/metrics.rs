@@ -51,13 +51,23 @@ pub fn install() {
     let _ = recorder();
 }
 
+/// All counters and gauges of this process in the text format of Prometheus; empty without a
+/// recorder.
+pub fn render() -> String {
+    recorder().map_or_else(String::new, |recorder| {
+        recorder.run_upkeep();
+        recorder.render()
+    })
+}
+
 fn recorder() -> Option<&'static PrometheusHandle> {
     static RECORDER: OnceLock<Option<PrometheusHandle>> = OnceLock::new();
     RECORDER.get_or_init(|| build().ok()).as_ref()
 }
 
 fn build() -> Result<PrometheusHandle, String> {
-    let waits = [observe::names::JOB_WAIT, observe::names::BACKOFF];
+    use observe::names::{BACKOFF, JOB_WAIT, LOCK_HOLD, LOCK_WAIT};
+    let waits = [JOB_WAIT, BACKOFF, LOCK_WAIT, LOCK_HOLD];
     let mut builder =
         PrometheusBuilder::new().set_buckets(&DURATION_SECONDS_BUCKETS).map_err(|error| error.to_string())?;
     for name in waits {

@@ -133,7 +133,7 @@ impl fmt::Debug for HttpTarget {
 }
 
 /// Configured headers must not replace those that identify the job or give the length of the body.
-fn user_header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), BadTarget> {
+pub(crate) fn user_header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), BadTarget> {
     let bad = |what: &str| BadTarget(format!("the header {name:?} {what}"));
     let header = HeaderName::from_str(name).map_err(|_| bad("is not a valid header name"))?;
     if header == CONTENT_TYPE {

@@ -1,6 +1,7 @@
 //! Processors without code: HTTP targets, programs, and the callbacks of bulk actions.
 //!
 //! - `http_target.rs`: posts the payload to a URL. `command_target.rs`: passes it to a program.
+//!   `comfyui.rs`: runs it as a prompt of a ComfyUI engine.
 //! - `callbacks.rs`: notifies receivers that a bulk action has ended; `signature.rs` signs the
 //!   requests, `addresses.rs` restricts their addresses.
 //! - `call.rs`: the data of an attempt that a target sends on. `client.rs`: the HTTP client.
@@ -13,6 +14,7 @@ mod addresses;
 mod call;
 mod callbacks;
 mod client;
+mod comfyui;
 mod command_target;
 mod http_target;
 mod response;
@@ -22,6 +24,7 @@ mod timestamps;
 pub use addresses::AddressRule;
 pub use callbacks::{CALLBACK_MAX_RETRY_COUNT, CallbackJob, CallbackSettings, Callbacks};
 pub use client::BadTarget;
+pub use comfyui::{ComfyUi, ComfyUiSettings, OutputMode, Prompt};
 pub use command_target::{CommandSettings, CommandTarget};
 pub use http_target::{HttpSettings, HttpTarget};
 pub use signature::{BadSecret, Secret};

@@ -1,7 +1,9 @@
 //! What tests and trials of all crates start around the code under test.
 //!
+//! - `comfyui.rs`: a stand-in for a ComfyUI engine.
 //! - `redis.rs`: Redis servers and clusters to start, kill and start again. `failover.rs`: a
 //!   primary and its replica.
+//! - `postgres.rs`: PostgreSQL servers, and PgBouncer before one.
 //! - `proxy.rs`: a proxy whose connections can be cut. `receiver.rs`: an HTTP server that records
 //!   its requests.
 //! - `program.rs`: runs of the `fairlane` program. `process.rs`: a child process and its memory.
@@ -10,7 +12,9 @@
 //! This crate depends on no crate of Fairlane, so that each of them can use it in its tests. A
 //! failed setup ends the test with a message.
 
+pub mod comfyui;
 pub mod failover;
+pub mod postgres;
 pub mod process;
 pub mod program;
 pub mod proxy;

@@ -6,6 +6,9 @@
 //!   work.
 //! - `downstream.rs`: a downstream that allows less than is configured.
 //! - `failover.rs`: a Redis primary that is replaced behind one address while ten jobs run at once.
+//! - `outbox.rs`: jobs committed with rows of a database while everything is killed, and their cost.
+//! - `locks.rs`: locks held by processes that are killed, stopped and cut off; many waiters, many
+//!   locks, and how fast they are.
 //! - `served.rs`: the HTTP server: its speed, its memory, and a key that floods.
 //! - `rooms.rs`: a waiting room with a crowd, and what its operations cost with a million waiters.
 //! - `attack.rs`: one customer who attacks the server beside another one.
@@ -21,6 +24,8 @@ pub mod failover;
 pub mod fuzz;
 pub mod hold;
 pub mod kills;
+pub mod locks;
 pub mod neighbours;
+pub mod outbox;
 pub mod rooms;
 pub mod served;

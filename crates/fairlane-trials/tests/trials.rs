@@ -1,14 +1,20 @@
 //! Short runs of the trials.
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use fairlane::Fairlane;
 use fairlane_core::queue::Settings;
+use fairlane_testkit::process::Process;
 use fairlane_testkit::redis::{RedisServer, ServerOptions};
+use fairlane_testkit::wait::until_async;
 use fairlane_trials::fuzz::TARGETS;
 use fairlane_trials::kills::Store;
+use fairlane_trials::locks::{crowd, fire, names, races, speed};
 use fairlane_trials::served::{cycle, flood, idle, single};
-use fairlane_trials::{downstream, failover, hold, kills, neighbours, rooms};
+use fairlane_trials::{downstream, failover, hold, kills, neighbours, outbox, rooms};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_trials");
 
@@ -107,6 +113,72 @@ async fn a_downstream_that_refuses_is_called_more_slowly_than_configured() {
     assert!(report.refused > 0 && report.taken + report.refused < 750, "{report:?}");
 }
 
+async fn locked_under_fire(server: fire::Server) {
+    let plan = fire::Plan { seed: 5, acquisitions: 400, processes: 3 };
+    let report = fire::run(Path::new(PROGRAM), server, &plan).await;
+    assert_eq!(report.violations, Vec::<String>::new(), "{report:?}");
+}
+
+#[tokio::test]
+async fn resource_refuses_late_holders_on_a_redis_that_restarts() {
+    locked_under_fire(fire::Server::Restarts).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn resource_refuses_late_holders_on_a_redis_that_fails_over() {
+    locked_under_fire(fire::Server::FailsOver).await;
+}
+
+/// Erratum L4. The process is stopped until its lease has ended.
+#[tokio::test]
+async fn stopped_holder_learns_of_its_loss_from_its_first_poll() {
+    let server = RedisServer::start(ServerOptions::default());
+    let fairlane = Fairlane::open(&server.url()).await.expect("the server runs");
+    let mut command = Command::new(PROGRAM);
+    command.args(["lock-hold", &server.url(), "nightly", "2000"]).stdout(Stdio::piped());
+    let mut holder = Process::start(&mut command);
+    let mut lines = BufReader::new(holder.stdout.take().expect("it is piped")).lines();
+    let mut line = || lines.next().and_then(Result::ok).unwrap_or_default();
+    assert_eq!(line(), "held");
+    holder.signal("-STOP");
+    until_async("its lease has ended", async || {
+        fairlane.lock("nightly").view().await.expect("the server replies").is_none()
+    })
+    .await;
+    holder.signal("-CONT");
+    assert_eq!(line(), "told");
+}
+
+#[tokio::test]
+async fn no_wake_up_is_lost_when_a_release_meets_a_registering_waiter() {
+    let report = races::run(3, 400).await;
+    assert_eq!(report.lost, 0, "{report:?}");
+    assert!(report.woken > 0, "{report:?}");
+}
+
+#[tokio::test]
+async fn release_wakes_one_of_many_waiters_in_first_come_order() {
+    let report = crowd::run(&crowd::Plan { waiters: 300, processes: 2 }).await;
+    assert_eq!(report.violations, Vec::<String>::new(), "{report:?}");
+    assert!(report.per_grant <= 3.0 && report.tries_per_grant < 1.5, "{report:?}");
+    assert_eq!((report.subscribers, report.subscribers_after), (2, 0), "{report:?}");
+}
+
+#[tokio::test]
+async fn locks_of_killed_processes_pass_on() {
+    crowd::killed_waiters(Path::new(PROGRAM), 150).await;
+    let (late, _) = crowd::killed_holder(Path::new(PROGRAM), 2, Duration::from_millis(300)).await;
+    assert_eq!(late.len(), 2);
+}
+
+#[tokio::test]
+async fn many_locks_and_their_speed_are_measured() {
+    let report = names::run(500, 20).await;
+    assert!(report.costs.len() == 6, "{report:?}");
+    let report = speed::run(&speed::Plan { rounds: 1, repetitions: 20 }).await;
+    assert!(report.engine_us > 0.0 && report.hand_off_us > 0.0, "{report:?}");
+}
+
 #[test]
 fn all_jobs_of_many_batches_pass_through_the_server() {
     let plan = cycle::Plan { rounds: 1, batches: 50, connections: 3 };
@@ -168,4 +240,39 @@ fn no_input_of_the_fuzz_corpus_fails() {
             assert_eq!(target.try_input(&input), Ok(()), "{}: {input:?}", target.name);
         }
     }
+}
+
+async fn outbox_killed(store: Store) {
+    let report = outbox::kills::run(Path::new(PROGRAM), store, 3, 12).await;
+    assert_eq!(report.violations, Vec::<String>::new(), "{report:?}");
+    assert!(report.orders > 0 && report.succeeded > 0, "{report:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kills_between_begin_and_settle_lose_no_commit_on_a_directory() {
+    outbox_killed(Store::Disk).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kills_between_begin_and_settle_lose_no_commit_on_redis() {
+    outbox_killed(Store::Redis).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jobs_of_many_producers_arrive_in_the_order_of_commits_on_redis() {
+    let report = outbox::order::run(&outbox::order::Plan { jobs: 1280, producers: 64, relays: 4 }).await;
+    assert_eq!(report.violations, Vec::<String>::new(), "{report:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_outbox_resumes_by_itself_after_every_outage() {
+    let report = outbox::outages::run(2).await;
+    assert_eq!(report.violations, Vec::<String>::new(), "{report:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_speed_of_the_outbox_can_be_measured() {
+    let plan = outbox::speed::Plan { seconds: 1, rounds: 1, producers: 8, rows: 1000, starts: 5 };
+    let report = outbox::speed::run(&plan).await;
+    assert!(report.commits.iter().chain(&report.rows).chain(&report.start_ms).all(|figure| *figure > 0.0));
 }

@@ -4,8 +4,8 @@ use std::fmt::Display;
 use std::sync::{Arc, OnceLock};
 
 use fairlane_core::queue::{
-    CancelJob, Cancellation, GroupLine, InspectQueue, JobLine, JobRef, ListGroups, ListJobs, Listed, Listing,
-    NewJob, QueueSet, QueueView, SetQueue, Settings,
+    CancelJob, Cancellation, GroupLine, InspectQueue, JobLine, JobRef, ListJobs, Listed, Listing, NewJob,
+    QueueSet, QueueView, SetQueue, Settings,
 };
 use fairlane_core::room::{ListRooms, RoomsListed};
 use fairlane_core::{GroupId, RoomName, TypeId};
@@ -277,7 +277,7 @@ impl Fairlane {
     /// A page of groups that have unfinished jobs, ordered by name: at most `limit` (up to 500)
     /// after `after`.
     pub async fn groups(&self, after: Option<GroupId>, limit: usize) -> Result<Vec<GroupLine>, Error> {
-        Ok(self.engine.call(ListGroups { after, limit }).await?)
+        Ok(self.engine.list_groups(after, limit).await?)
     }
 }
 

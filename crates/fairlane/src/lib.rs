@@ -116,8 +116,8 @@ pub use fairlane_core::{
 pub use fairlane_engine::{AuditProgress, AuditReport, Engine, EngineError, EngineInfo};
 #[cfg(feature = "targets")]
 pub use fairlane_targets::{
-    AddressRule, BadSecret, BadTarget, CallbackSettings, CommandSettings, CommandTarget, HttpSettings,
-    HttpTarget, Secret,
+    AddressRule, BadSecret, BadTarget, CallbackSettings, ComfyUi, ComfyUiSettings, CommandSettings,
+    CommandTarget, HttpSettings, HttpTarget, OutputMode, Prompt, Secret,
 };
 pub use fairlane_worker::{
     BulkPlan, CallbackPlan, CancelReason, Context, Durations, EndedJob, ErrorSample, ErrorSummary, Event,

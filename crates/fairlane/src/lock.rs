@@ -3,7 +3,7 @@
 //! - `lock/client.rs`: the thread of a handle's locks. `lock/waiters.rs`: its waiters and their
 //!   subscription.
 //! - `lock/acquisition.rs`: one acquisition, from its first request to its release.
-//! - `lock/guard.rs`: what the holder has in hand. `lock/reentry.rs`: locks that a task holds.
+//! - `lock/guard.rs`: what the holder has in hand; `lock/deadline.rs`: when it has lost it. `lock/reentry.rs`: locks that a task holds.
 //! - `lock/fencing.rs`: how a resource refuses a holder that has lost its lock.
 //! - `lock/error.rs`: errors, which name the holder.
 //!
@@ -12,6 +12,7 @@
 
 mod acquisition;
 mod client;
+mod deadline;
 mod error;
 pub mod fencing;
 mod guard;

@@ -17,12 +17,24 @@ struct Program {
     brew_package: Option<&'static str>,
 }
 
-const PROGRAMS: [Program; 6] = [
+const PROGRAMS: [Program; 8] = [
     Program {
         name: "redis-server",
         is_installed: || shell::find("redis-server").is_some(),
         debian_package: "redis-server",
         brew_package: Some("redis"),
+    },
+    Program {
+        name: "postgres",
+        is_installed: has_postgres,
+        debian_package: "postgresql",
+        brew_package: Some("postgresql"),
+    },
+    Program {
+        name: "pgbouncer",
+        is_installed: || shell::find("pgbouncer").is_some() || Path::new("/usr/sbin/pgbouncer").exists(),
+        debian_package: "pgbouncer",
+        brew_package: Some("pgbouncer"),
     },
     Program {
         name: "curl",
@@ -116,6 +128,13 @@ fn check_components(has_command: impl Fn(&str) -> bool) -> Outcome {
         missing.join(" and "),
         missing.join(" ")
     ))
+}
+
+/// Debian keeps the programs of a PostgreSQL server outside the PATH, in a folder for each version.
+fn has_postgres() -> bool {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    shell::find("initdb").is_some()
+        || versions.map(|one| one.path().join("bin/initdb")).any(|one| one.exists())
 }
 
 /// Debian's python3 comes without the parts that make a virtual environment.

@@ -74,6 +74,10 @@ pub struct Arguments {
     /// How long to wait at the start for a queue that does not respond [default: forever]
     #[arg(long, value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true)]
     patience: Option<Duration>,
+    /// Keep the state of each job in the outbox of this database: postgres://user@host/database
+    #[cfg(feature = "postgres")]
+    #[arg(long, value_name = "URL", env = "FAIRLANE_DATABASE", hide_env_values = true)]
+    database: Option<String>,
     /// Print one JSON object per line and nothing else
     #[arg(long)]
     json: bool,
@@ -89,6 +93,18 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     let url = config.engine.clone().map_or_else(default, Ok).map_err(Failure::bad_input)?;
     let target = QueueTarget { engine: url.clone(), json: arguments.json };
     target.check()?;
+    #[cfg(feature = "postgres")]
+    let mirror = arguments.database.as_deref().map(fairlane_postgres::Outbox::connect_lazy).transpose();
+    #[cfg(feature = "postgres")]
+    let mirror = mirror.map_err(super::outbox::failure)?;
+    let with_mirror = |worker: Worker, engine: &Arc<dyn Engine>| {
+        #[cfg(feature = "postgres")]
+        if let Some(outbox) = &mirror {
+            return outbox.mirror(worker, &fairlane::Fairlane::from_engine(engine.clone()));
+        }
+        let _ = engine;
+        worker
+    };
     let mut signals = Signals::listen()?;
     let reporter = Reporter::start(arguments.json);
     if arguments.check {
@@ -103,7 +119,15 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
         () = signals.next() => Ok(None),
     };
     let end = match reached {
-        Ok(Some(engine)) => work(&engine, &url, arguments.drain, &config, &reporter, &mut signals).await,
+        Ok(Some(engine)) => {
+            let built = worker(&engine, &config, &reporter).map(|worker| with_mirror(worker, &engine));
+            match built {
+                Ok(worker) => {
+                    work(&engine, worker, &url, arguments.drain, &config, &reporter, &mut signals).await
+                }
+                Err(failure) => End::failed(failure),
+            }
+        }
         Ok(None) => End::default(),
         Err(failure) => End::failed(failure),
     };
@@ -112,17 +136,16 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
 
 async fn work(
     engine: &Arc<dyn Engine>,
+    worker: Worker,
     url: &str,
     is_drain: bool,
     config: &Config,
     reporter: &Reporter,
     signals: &mut Signals,
 ) -> End {
-    let started = worker(engine, config, reporter)
-        .and_then(|worker| worker.start().map_err(|error| Failure::bad_input(error.to_string())));
-    let pool = match started {
+    let pool = match worker.start() {
         Ok(pool) => pool,
-        Err(failure) => return End::failed(failure),
+        Err(error) => return End::failed(Failure::bad_input(error.to_string())),
     };
     reporter.report(WorkEvent::started(&pool, url, config));
     for warning in engine.info().warnings {
@@ -152,7 +175,7 @@ fn check_file(config: &Config) -> Result<&Path, Failure> {
     };
     if config.type_ids().is_empty() {
         return Err(Failure::bad_input(format!(
-            "{}: no types are configured; add a [types.NAME] with http or command, or [callbacks]",
+            "{}: no types are configured; add a [types.NAME] with http, command or comfyui, or [callbacks]",
             path.display()
         )));
     }
@@ -234,6 +257,10 @@ pub fn worker(engine: &Arc<dyn Engine>, config: &Config, reporter: &Reporter) ->
             }
             Some(Target::Command(settings)) => {
                 let target = fairlane_targets::CommandTarget::new(settings);
+                worker.processor_with(name, options, target.map_err(|error| bad(&one.type_id, error))?)
+            }
+            Some(Target::ComfyUi(settings)) => {
+                let target = fairlane_targets::ComfyUi::new(settings);
                 worker.processor_with(name, options, target.map_err(|error| bad(&one.type_id, error))?)
             }
         };

@@ -9,8 +9,8 @@ use fairlane_core::kernel::Operation;
 use fairlane_core::queue::{GroupPatch, SetGroup};
 use fairlane_core::{GroupId, Rate, TypeId, Weight};
 use fairlane_targets::{
-    AddressRule, CALLBACK_MAX_RETRY_COUNT, CallbackSettings, CommandSettings, CommandTarget, HttpSettings,
-    HttpTarget,
+    AddressRule, CALLBACK_MAX_RETRY_COUNT, CallbackSettings, ComfyUi, ComfyUiSettings, CommandSettings,
+    CommandTarget, HttpSettings, HttpTarget, OutputMode,
 };
 use fairlane_worker::{CALLBACK_TYPE, RetryPolicy, TypeOptions};
 use serde::Deserialize;
@@ -40,6 +40,8 @@ pub enum Target {
     Http(HttpSettings),
     /// Jobs are passed to a program.
     Command(CommandSettings),
+    /// Jobs are run as prompts of a ComfyUI engine.
+    ComfyUi(ComfyUiSettings),
 }
 
 /// How callbacks are delivered.
@@ -66,11 +68,14 @@ impl CallbackConfig {
 pub struct TypeTable {
     http: Option<Text>,
     command: Option<Vec<String>>,
+    comfyui: Option<Text>,
     headers: Option<BTreeMap<String, Text>>,
     content_type: Option<String>,
     connect_timeout_ms: Option<Lasting>,
     directory: Option<PathBuf>,
     environment: Option<BTreeMap<String, Text>>,
+    allow_partial: Option<bool>,
+    download_to: Option<PathBuf>,
     concurrency: Option<Whole<usize>>,
     rate: Option<RateOrNone>,
     timeout_ms: Option<Lasting>,
@@ -94,20 +99,19 @@ impl TypeTable {
         options.check()?;
         options.retry.as_ref().map_or(Ok(()), check_retry)?;
         let (rate, max_retry_count) = (self.rate.take().map(|rate| rate.0), self.max_retry_count.take());
-        let target = match (self.http.take(), self.command.take()) {
-            (Some(url), None) => Some(self.http_target(url.0, options.timeout.unwrap_or(job_timeout))?),
-            (None, Some(command)) => Some(self.command_target(command)?),
-            (None, None) if rate.is_some() || max_retry_count.is_some() => self.no_target(&options)?,
-            (None, None) => {
+        let target = match (self.http.take(), self.command.take(), self.comfyui.take()) {
+            (Some(url), None, None) => Some(self.http_target(url.0, options.timeout.unwrap_or(job_timeout))?),
+            (None, Some(command), None) => Some(self.command_target(command)?),
+            (None, None, Some(url)) => Some(self.comfyui_target(url.0)?),
+            (None, None, None) if rate.is_some() || max_retry_count.is_some() => self.no_target(&options)?,
+            (None, None, None) => {
                 return Err(
-                    "a target is required, http = \"https://…\" or command = [\"program\", …], or a \
-                            limit such as rate = \"50/s\""
+                    "a target is required, http = \"https://…\", command = [\"program\", …] or comfyui = \
+                            \"http://…\", or a limit such as rate = \"50/s\""
                         .into(),
                 );
             }
-            (Some(_), Some(_)) => {
-                return Err("a type has one target: http and command are mutually exclusive".into());
-            }
+            _ => return Err("a type has one target: http, command and comfyui are mutually exclusive".into()),
         };
         let max_retry_count = max_retry_count.map(|count| count.0);
         Ok(TypeConfig { type_id: type_id.clone(), target, options, rate, max_retry_count })
@@ -115,23 +119,20 @@ impl TypeTable {
 
     /// Only limits, which are stored in the queue, make sense without a target.
     fn no_target(self, options: &TypeOptions) -> Result<Option<Target>, String> {
+        self.refuse_keys_of_others("")?;
         let of_worker = [
-            ("headers", self.headers.is_some()),
-            ("content_type", self.content_type.is_some()),
-            ("connect_timeout_ms", self.connect_timeout_ms.is_some()),
-            ("directory", self.directory.is_some()),
-            ("environment", self.environment.is_some()),
             ("concurrency", options.concurrency.is_some()),
             ("timeout_ms", options.timeout.is_some()),
             ("retry", options.retry.is_some()),
         ];
-        of_worker.into_iter().try_for_each(|(key, is_given)| refuse(key, is_given, "http or command"))?;
-        Ok(None)
+        match of_worker.into_iter().find(|(_, is_given)| *is_given) {
+            Some((key, _)) => Err(format!("{key} is only for types with http, command or comfyui")),
+            None => Ok(None),
+        }
     }
 
     fn http_target(self, url: String, timeout: Duration) -> Result<Target, String> {
-        refuse("directory", self.directory.is_some(), "command")?;
-        refuse("environment", self.environment.is_some(), "command")?;
+        self.refuse_keys_of_others("http")?;
         let mut settings = HttpSettings { timeout, headers: pairs(self.headers), ..HttpSettings::new(url) };
         settings.content_type = self.content_type.unwrap_or(settings.content_type);
         self.connect_timeout_ms.inspect(|time| time.apply(&mut settings.connect_timeout));
@@ -140,13 +141,41 @@ impl TypeTable {
     }
 
     fn command_target(self, command: Vec<String>) -> Result<Target, String> {
-        refuse("headers", self.headers.is_some(), "http")?;
-        refuse("content_type", self.content_type.is_some(), "http")?;
-        refuse("connect_timeout_ms", self.connect_timeout_ms.is_some(), "http")?;
+        self.refuse_keys_of_others("command")?;
         let settings =
             CommandSettings { command, directory: self.directory, environment: pairs(self.environment) };
         CommandTarget::new(settings.clone()).map_err(|error| format!("command: {error}"))?;
         Ok(Target::Command(settings))
+    }
+
+    fn comfyui_target(self, url: String) -> Result<Target, String> {
+        self.refuse_keys_of_others("comfyui")?;
+        let mut settings = ComfyUiSettings {
+            headers: pairs(self.headers),
+            allow_partial: self.allow_partial.unwrap_or(false),
+            outputs: self.download_to.map_or(OutputMode::Reference, OutputMode::Download),
+            ..ComfyUiSettings::new(url)
+        };
+        self.connect_timeout_ms.inspect(|time| time.apply(&mut settings.connect_timeout));
+        ComfyUi::new(settings.clone()).map_err(|error| format!("comfyui: {error}"))?;
+        Ok(Target::ComfyUi(settings))
+    }
+
+    /// Rejects keys that a target of this kind does not have.
+    fn refuse_keys_of_others(&self, kind: &str) -> Result<(), String> {
+        let keys = [
+            ("headers", self.headers.is_some(), &["http", "comfyui"][..]),
+            ("content_type", self.content_type.is_some(), &["http"]),
+            ("connect_timeout_ms", self.connect_timeout_ms.is_some(), &["http", "comfyui"]),
+            ("directory", self.directory.is_some(), &["command"]),
+            ("environment", self.environment.is_some(), &["command"]),
+            ("allow_partial", self.allow_partial.is_some(), &["comfyui"]),
+            ("download_to", self.download_to.is_some(), &["comfyui"]),
+        ];
+        match keys.into_iter().find(|(_, is_given, kinds)| *is_given && !kinds.contains(&kind)) {
+            Some((key, _, kinds)) => Err(format!("{key} is only for types with {}", kinds.join(" or "))),
+            None => Ok(()),
+        }
     }
 }
 
@@ -235,11 +264,6 @@ pub fn check_retry(retry: &RetryPolicy) -> Result<(), String> {
 fn over(table: Option<&RetryTable>, mut retry: RetryPolicy) -> RetryPolicy {
     table.inspect(|table| table.apply(&mut retry));
     retry
-}
-
-/// Rejects a key of the other kind of target.
-fn refuse(key: &str, is_given: bool, kind: &str) -> Result<(), String> {
-    if is_given { Err(format!("{key} is only for types with {kind}")) } else { Ok(()) }
 }
 
 fn pairs(written: Option<BTreeMap<String, Text>>) -> Vec<(String, String)> {

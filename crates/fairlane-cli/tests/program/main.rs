@@ -25,6 +25,8 @@ mod limits;
 mod loading;
 mod lock;
 mod one_json;
+#[cfg(feature = "postgres")]
+mod outbox;
 mod permissions;
 mod queue;
 mod room;

@@ -10,6 +10,7 @@ use fairlane_core::queue::{
 };
 use fairlane_core::{BulkId, GroupId, JobId, TypeId};
 use fairlane_engine::Engine;
+use fairlane_testkit::comfyui::{ComfyUi, FILE, Generation};
 use fairlane_testkit::program::Background;
 use fairlane_testkit::receiver::{Receiver, response};
 use fairlane_testkit::redis::{RedisServer, ServerOptions};
@@ -161,6 +162,23 @@ fn programs_receive_payloads_and_other_types_are_not_run() {
     assert_eq!((view.state.as_str(), &*view.note), ("completed", &b"shrink-2 own {\"number\":2}"[..]));
     assert_eq!(inspect(&engine, job("broken", 1)).state.as_str(), "dead");
     assert_eq!(inspect(&engine, job("foreign", 1)).state.as_str(), "pending");
+}
+
+#[test]
+fn prompts_run_on_a_comfyui_engine_and_their_files_are_downloaded() {
+    let (folder, comfyui) = (WorkFolder::new(), ComfyUi::start(Generation::New));
+    let prompt = r#"{"prompt":{"3":{"class_type":"KSampler"},"9":{"class_type":"SaveImage"}}}"#;
+    let job =
+        |prompt: &str| NewJob::new(job("image", 1), TypeId::new("image").unwrap(), prompt.as_bytes().into());
+    at(&folder.engine(), async |engine| drop(engine.enqueue_all([job(prompt)]).await.unwrap()));
+    let saved = folder.path("images");
+    let config = format!("[types.image]\ncomfyui = \"{}\"\ndownload_to = {saved:?}\n", comfyui.url());
+    lines(&folder.drain(&folder.engine(), &config));
+    let stored = inspect(&folder.engine(), job(prompt).job);
+    let result: Value = serde_json::from_slice(&stored.note).unwrap();
+    let path = Path::new(result["files"][0]["path"].as_str().unwrap());
+    assert!(path.starts_with(&saved), "{result}");
+    assert_eq!(std::fs::read_to_string(path).unwrap(), FILE);
 }
 
 #[test]
@@ -351,7 +369,7 @@ fn an_error_in_a_file_names_its_line_and_the_valid_values() {
         (format!("{http}retry = 5"), &["line 3: retry must be a table", "base_ms = 1000"]),
         ("[types.mail]\ncommand = \"a\"".into(), &["line 2: command must be a list such as [\"a\", \"b\"]"]),
         ("[types.mail]".into(), &["line 1", "http = ", "command = ", "rate = "]),
-        ("[types.mail]\nrate = \"5/s\"".into(), &["no types are configured", "http or command"]),
+        ("[types.mail]\nrate = \"5/s\"".into(), &["no types are configured", "http, command or comfyui"]),
         ("[types.mail]\nrate = \"5/s\"\nretry = {}".into(), &["line 3: retry is only for types with http"]),
         ("[groups.a]\nweight = 0".into(), &["line 1", "between 1 and 1000"]),
         ("[groups.a]\nwieght = 1".into(), &["line 2", "did you mean `weight`?"]),
@@ -361,6 +379,9 @@ fn an_error_in_a_file_names_its_line_and_the_valid_values() {
         (format!("{http}rate = \"fast\""), &["line 3: rate must be a rate", "50/s"]),
         (format!("{http}header = {{}}"), &["line 3", "did you mean `headers`?"]),
         (format!("{http}environment = {{}}"), &["environment is only for types with command"]),
+        (format!("{http}allow_partial = true"), &["allow_partial is only for types with comfyui"]),
+        ("[types.image]\ncomfyui = \"gpu\"".into(), &["comfyui:", "not a URL"]),
+        (format!("{http}comfyui = \"http://gpu:8188\""), &["line 1", "has one target"]),
         (format!("{http}concurrency = 0"), &["concurrency is 0"]),
         (format!("{http}max_retry_count = 99999"), &["max_retry_count", "10000"]),
         (format!("{http}retry = {{ base_ms = 10, cap_ms = 1 }}"), &["base_ms is 10", "cap_ms"]),

@@ -67,6 +67,7 @@ pub const CASES: &[Case] = cases![
     more_blocked_lanes_than_a_lease_sets_aside_wake_the_next,
     jobs_that_will_not_run_do_not_wake_in_vain,
     a_lease_ends_when_its_payloads_have_enough_bytes,
+    a_lease_of_one_group_ends_at_its_bytes_and_goes_on_in_order,
     only_payloads_count_and_the_last_may_go_beyond,
     jobs_that_came_back_count_their_bytes_too,
     a_lease_with_enough_bytes_wakes_another_for_the_rest,

@@ -40,7 +40,9 @@ fn planted(stem: &str, source: &str, where_to: &str, line: &str, changed: &str) 
 #[tokio::test]
 async fn a_planted_change_in_one_script_line_is_caught() {
     let edits: [ScriptEdit; 6] = [
-        |stem, source| planted(stem, source, "serve", "cost * order.units", "(cost + 1) * order.units"),
+        |stem, source| {
+            planted(stem, source, "popped_lanes", "cost * order.units", "(cost + 1) * order.units")
+        },
         |stem, source| planted(stem, source, "outcome", "held.cost * 5040", "held.cost * 5041"),
         |stem, source| {
             planted(

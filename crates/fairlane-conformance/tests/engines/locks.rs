@@ -18,7 +18,8 @@ async fn lock_has_the_key_of_its_name_on_one_server() {
     let server = RedisServer::start(ServerOptions::default());
     let locks = connect(&server.url()).await;
     locks.locked(exclusive_of("coupon:issue:42", "t")).await;
-    assert_eq!(server.command(&["HGET", "lock:coupon:issue:42", "kind"]).trim(), "exclusive");
+    let row = server.command(&["GET", "lock:coupon:issue:42"]);
+    assert!(row.starts_with("exclusive:0:1:0:t:"), "{row}");
     locks.release_of("coupon:issue:42", "t").await;
     assert_eq!(server.command(&["EXISTS", "lock:coupon:issue:42"]).trim(), "0");
 }
@@ -45,8 +46,11 @@ async fn key_of_another_program_is_not_a_lock() {
     let server = RedisServer::start(ServerOptions::default());
     let locks = connect(&server.url()).await;
     server.command(&["SET", "lock:seat:1", "theirs"]);
+    server.command(&["HSET", "lock:seat:3", "theirs", "1"]);
     assert!(locks.engine.call(exclusive("t")).await.is_err());
+    assert!(locks.engine.call(exclusive_of("seat:3", "t")).await.is_err());
     assert_eq!(server.command(&["GET", "lock:seat:1"]).trim(), "theirs");
+    assert_eq!(server.command(&["HGET", "lock:seat:3", "theirs"]).trim(), "1");
     locks.locked(exclusive_of("seat:2", "t")).await;
 }
 

@@ -188,6 +188,9 @@ pub const AUDIT_LEASE_MS: u64 = 60 * 1000;
 pub const VIRTUAL_TIME_HIGH: u64 = INTEGER_MAX / 2;
 /// Most groups on one page of `list_groups`.
 pub const LIST_GROUPS_MAX: usize = 500;
+/// Groups that one step of a divided command reads or changes, so that other commands wait a few
+/// milliseconds at most: a group takes the time of about five jobs.
+pub const STEP_GROUPS: usize = 100;
 /// Most bulk actions that one `lease_bulks` returns.
 pub const LEASE_BULKS_MAX: usize = 100;
 /// Most bulk actions that one group can have at once, finished ones included.

@@ -1,6 +1,7 @@
 //! The state of locks as text, under their keys in Redis.
 
 use crate::kernel::{Dump, DumpValue};
+use crate::names::LockToken;
 use crate::numbers::Micros;
 
 use super::state::{Holder, Lock, LockKind, Waiter};
@@ -9,10 +10,11 @@ use super::{LockName, Machine};
 impl Machine {
     /// Adds the state to a dump, in the layout of `redis/lua/lock`.
     pub(super) fn dump(&self, _: Micros, dump: &mut Dump) {
-        for (field, number) in [("lock_fence", self.fence.0), ("lock_waiters", self.waiters)] {
-            if number > 0 {
-                dump.add_field("partition".into(), field, number.to_string());
-            }
+        if self.fence.0 > 0 {
+            dump.0.insert("lock-fence".into(), DumpValue::Text(self.fence.to_string()));
+        }
+        if self.waiters > 0 {
+            dump.add_field("partition".into(), "lock_waiters", self.waiters.to_string());
         }
         for (name, lock) in &self.locks {
             dump_lock(name, lock, dump);
@@ -33,28 +35,18 @@ impl Machine {
 }
 
 fn dump_lock(name: &LockName, lock: &Lock, dump: &mut Dump) {
-    let key = format!("lock:{name}");
-    let mut field = |field: &str, value: String| dump.add_field(key.clone(), field, value);
-    field("kind", kind_text(lock.kind));
-    for (name, number, default) in [
-        ("delay", lock.delay_until.0, 0),
-        ("next", lock.next_place, 1),
-        ("waiters", lock.places.len() as u64, 0),
-    ] {
-        if number != default {
-            field(name, number.to_string());
-        }
-    }
-    for (token, holder) in &lock.holders {
-        match lock.kind {
-            LockKind::Exclusive => field("holder", format!("{}:{}", token.escaped(), holder_text(holder))),
-            _ => field(&format!("holder:{}", token.escaped()), holder_text(holder)),
-        }
-    }
-    if lock.kind != LockKind::Exclusive {
+    let (kind, waiters) = (kind_text(lock.kind), lock.places.len());
+    let mut row = format!("{kind}:{}:{}:{waiters}:", lock.delay_until.0, lock.next_place);
+    let holders = lock.holders.iter().map(|(token, holder)| (token.escaped(), holder_text(token, holder)));
+    if lock.kind == LockKind::Exclusive {
+        row.extend(holders.map(|(_, holder)| holder));
+    } else {
+        let holders = holders.map(|(token, holder)| (token.to_owned(), holder)).collect();
+        dump.0.insert(format!("lock-holders:{name}"), DumpValue::Hash(holders));
         let ends = lock.ends.iter().map(|(until, token)| (until.0, token.escaped().to_owned()));
         dump.0.insert(format!("lock-ends:{name}"), DumpValue::Sorted(ends.collect()));
     }
+    dump.0.insert(format!("lock:{name}"), DumpValue::Text(row));
     let place = |(place, waiter): (&u64, &Waiter)| (*place, waiter.token.escaped().to_owned());
     let waiting = lock.waiters.iter().map(place).collect();
     dump.0.insert(format!("lock-waiting:{name}"), DumpValue::Sorted(waiting));
@@ -73,15 +65,15 @@ fn kind_text(kind: LockKind) -> String {
     match kind {
         LockKind::Exclusive => "exclusive".into(),
         LockKind::ReadWrite => "read-write".into(),
-        LockKind::Semaphore { permits } => format!("semaphore:{permits}"),
+        LockKind::Semaphore { permits } => format!("semaphore/{permits}"),
     }
 }
 
-fn holder_text(holder: &Holder) -> String {
+fn holder_text(token: &LockToken, holder: &Holder) -> String {
     let Holder { name, mode, fence, since, until, hold_until, lock_delay_ms } = holder;
     let hold_until = hold_until.map_or(0, |until| until.0);
-    let mode = mode.as_str();
-    format!("{fence}:{}:{}:{hold_until}:{lock_delay_ms}:{mode}:{}", since.0, until.0, name.escaped())
+    let (token, since, until, mode) = (token.escaped(), since.0, until.0, mode.as_str());
+    format!("{token}:{fence}:{since}:{until}:{hold_until}:{lock_delay_ms}:{mode}:{}", name.escaped())
 }
 
 fn waiter_text(place: u64, waiter: &Waiter, claimed_until: u64) -> String {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use fairlane_core::{Command, Reply};
 use metrics::{Counter, Histogram, counter, histogram};
 
+use super::lock::LockMeters;
 use super::queue::{self, QueueMeters};
 use super::{TARGET, names};
 use crate::engine::EngineError;
@@ -23,6 +24,7 @@ pub(crate) struct Meters {
     /// In the same order; empty in an engine without scripts.
     scripts: Vec<Histogram>,
     queue: QueueMeters,
+    lock: LockMeters,
     woken: Counter,
     timed_out: Counter,
 }
@@ -44,6 +46,7 @@ impl Meters {
                 .map(|kind| counter!(names::ERRORS, "engine" => engine, "kind" => kind)),
             scripts: Vec::new(),
             queue: QueueMeters::new(engine),
+            lock: LockMeters::new(engine),
             woken: counter!(names::WAITS, "engine" => engine, "ended" => "woken"),
             timed_out: counter!(names::WAITS, "engine" => engine, "ended" => "timeout"),
         }
@@ -97,6 +100,9 @@ impl Meters {
                 operation.answered.increment(1);
                 if let (Some(asked), Some(reply)) = (&running.queue, reply.queue()) {
                     self.queue.count(running.operation, asked, reply, took);
+                }
+                if let Some(reply) = reply.lock() {
+                    self.lock.count(reply);
                 }
             }
             Err(error) => {

@@ -96,6 +96,18 @@ metrics! {
         "Leases that ran out and were taken back: the job is `recovered` or `dead`.";
     Counter Count WAITS = "fairlane_waits_total" ["engine" "ended"]:
         "Waits for work, ended by a push (`woken`) or by patience (`timeout`).";
+    Counter Count LOCK_REQUESTS = "fairlane_lock_requests_total" ["engine" "result"]:
+        "Tries to acquire a lock: `held`, `waiting` (or still waiting), `busy`, `refused`.";
+    Counter Count LOCK_RELEASES = "fairlane_lock_releases_total" ["engine" "result"]:
+        "Releases: `released`, `withdrawn` by a waiter, `not_held` any more.";
+    Counter Count LOCK_RENEWALS = "fairlane_lock_renewals_total" ["engine" "result"]:
+        "Renewals: `renewed`, or `lost` because the lease had run out or the lock was broken.";
+    Counter Count LOCKS_BROKEN = "fairlane_locks_broken_total" ["engine"]:
+        "Holders whose lock an operator has broken.";
+    Histogram Seconds LOCK_WAIT = "fairlane_lock_wait_seconds" ["engine"]:
+        "Time from the request for a lock to its grant, as the library sees it.";
+    Histogram Seconds LOCK_HOLD = "fairlane_lock_hold_seconds" ["engine" "ended"]:
+        "Time from the grant of a lock until it was `released` or `lost`, as the library sees it.";
     Histogram Seconds SCRIPT_DURATION = "bulk_action_lua_duration_seconds" ["engine" "script"]:
         "Time of one script on Redis, the way there and back included.";
     Counter Count SCRIPTS_RESENT = "fairlane_scripts_resent_total" ["script"]:

@@ -1,10 +1,11 @@
 //! Commands to the arguments of their Lua functions, and replies to values.
 //!
-//! The first argument is the time. A hot operation has its own form (`codec/queue.rs`); any other is
-//! packed into the second argument, and its reply is one packed value. Scripts reply with time spans
+//! The first argument is the time. A hot operation has its own form (`codec/queue.rs`,
+//! `codec/lock.rs`); any other is packed into the second argument, and its reply is one packed value. Scripts reply with time spans
 //! instead of times of their clock. `now` is that of the caller, so that a worker with a clock that
 //! differs from the server's still wakes at the right time.
 
+mod lock;
 pub(super) mod queue;
 
 use ::redis::Value;
@@ -20,7 +21,8 @@ pub(super) type Decoded<T> = Result<T, EngineError>;
 /// The arguments of a command's function; the first is the time, if a test sets it.
 pub(super) fn encode(command: &Command, given: Option<Micros>) -> Arguments {
     let mut arguments = vec![given.map_or(Vec::new(), |now| now.0.to_string().into_bytes())];
-    let is_hot = command.queue().is_some_and(|command| queue::encode(command, &mut arguments));
+    let is_hot = command.queue().is_some_and(|command| queue::encode(command, &mut arguments))
+        || command.lock().is_some_and(|command| lock::encode(command, &mut arguments));
     if !is_hot {
         arguments.push(packed::pack(&Packed(command)));
     }
@@ -29,12 +31,13 @@ pub(super) fn encode(command: &Command, given: Option<Micros>) -> Arguments {
 
 /// The reply to `command`, sent at `now`.
 pub(super) fn decode(command: &Command, value: Value, now: Micros) -> Decoded<Reply> {
-    let hot = match command.queue() {
-        Some(command) => queue::decode(command, value, now),
-        None => Err(value),
+    let hot = match (command.queue(), command.lock()) {
+        (Some(command), _) => queue::decode(command, value, now).map(|reply| reply.map(Reply::from)),
+        (_, Some(command)) => lock::decode(command, value).map(|reply| reply.map(Reply::from)),
+        _ => Err(value),
     };
     match hot {
-        Ok(reply) => reply.map(Reply::from),
+        Ok(reply) => reply,
         Err(Value::BulkString(packed)) => {
             packed::unpack_with(&packed, |deserializer| command.reply_from(deserializer))
         }

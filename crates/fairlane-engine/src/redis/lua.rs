@@ -29,6 +29,10 @@ const DIGEST_DIGITS: usize = 12;
 
 /// Lanes that a lease takes out of their order at a time.
 const LEASE_LANES_POPPED: usize = 16;
+/// Smaller numbers are not formatted but looked up.
+const SMALL_NUMBERS_END: usize = 256;
+/// Average payload up to which a lease reads the jobs of a single lane in larger steps, in bytes.
+const SMALL_PAYLOAD_BYTES: usize = 4096;
 /// Lanes from which on an order is a skip list …
 const ORDER_WIDE_LANES: usize = 16;
 /// … because it had a member longer than this, the default of `zset-max-listpack-value`.
@@ -268,8 +272,6 @@ fn limits() -> HashMap<&'static str, String> {
         ("VISIT_SKIPS_MAX", count(l::VISIT_SKIPS_MAX)),
         ("LEASE_LANES_MAX", count(l::LEASE_LANES_MAX)),
         ("LIST_STEP_JOBS", count(l::LIST_STEP_JOBS)),
-        ("LEASE_LANES_POPPED", count(LEASE_LANES_POPPED)),
-        ("ORDER_WIDE_LANES", count(ORDER_WIDE_LANES)),
         ("LONG_NAME", format!("'{}'", "-".repeat(LISTPACK_BYTES_MAX + 1))),
         ("LEASE_BYTES_MAX", count(l::LEASE_BYTES_MAX)),
         ("PURGED_DEAD_MAX", count(l::PURGED_DEAD_MAX)),
@@ -309,7 +311,24 @@ fn limits() -> HashMap<&'static str, String> {
         // A run that was never settled: no fence, no time.
         ("ZEROS", format!("'{}'", "0".repeat(32))),
     ];
-    queue.into_iter().chain(lock_limits()).chain(room_limits()).collect()
+    queue.into_iter().chain(redis_limits()).chain(lock_limits()).chain(room_limits()).collect()
+}
+
+/// What only the Lua code has.
+fn redis_limits() -> impl Iterator<Item = (&'static str, String)> {
+    [
+        ("LEASE_LANES_POPPED", LEASE_LANES_POPPED.to_string()),
+        ("SMALL_PAYLOAD_BYTES", SMALL_PAYLOAD_BYTES.to_string()),
+        ("ORDER_WIDE_LANES", ORDER_WIDE_LANES.to_string()),
+        ("SMALL_NUMBERS", small_numbers()),
+    ]
+    .into_iter()
+}
+
+/// The numbers below [`SMALL_NUMBERS_END`] as texts.
+fn small_numbers() -> String {
+    let texts: Vec<String> = (1..SMALL_NUMBERS_END).map(|number| format!("'{number}'")).collect();
+    format!("{{[0] = '0', {}}}", texts.join(", "))
 }
 
 fn room_limits() -> impl Iterator<Item = (&'static str, String)> {

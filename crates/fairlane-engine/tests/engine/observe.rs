@@ -7,11 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use fairlane_core::lock::{AcquireLock, BreakLock, HeldLock, LockMode, LockName, ReleaseLock, RenewLocks};
 use fairlane_core::queue::{
     Enqueue, Extend, GroupPatch, InspectCongestion, InspectGroup, JobRef, Lease, Leased, LeasedJob, NewJob,
     Outcome, Promote, Reclaim, SetGroup, Settings, Settle, Settlement,
 };
 use fairlane_core::{Fence, GroupId, JobId, Rate, RequestNumber, TypeId, WorkerId};
+use fairlane_core::{HolderName, LockToken, ProcessId};
 use fairlane_engine::observe::{self, names};
 use fairlane_engine::{Clock, EmbeddedEngine, Engine, Space};
 use ledger::{Journal, Ledger};
@@ -299,6 +301,8 @@ async fn whatever_is_registered_is_in_the_list_with_its_kind_and_labels() {
     watched.engine.observe_queue().await.unwrap();
     observe::space_gauges(Space { used_bytes: 1, limit_bytes: 2 });
     observe::forget_group(&group());
+    observe::lock_waited("embedded", Duration::ZERO);
+    observe::lock_held("embedded", Duration::ZERO, false);
     let registered = watched.ledger.registered.lock().unwrap();
     for (name, kind, labels) in registered.iter() {
         let metric = names::METRICS.iter().find(|metric| metric.name == name);
@@ -362,4 +366,49 @@ fn the_document_lists_exactly_the_events_of_the_code() {
     let told: BTreeSet<&str> = sources.into_iter().flat_map(messages).collect();
     let documented: BTreeSet<&str> = rows("Events").iter().map(|row| row[0].trim_matches('`')).collect();
     assert_eq!(documented, told);
+}
+
+#[tokio::test]
+async fn locks_are_counted_by_the_replies_about_them() {
+    let watched = Watched::new(Settings::default());
+    let name = || LockName::new("nightly").expect("a plain word is a name");
+    let token = |token: &str| LockToken::new(token).expect("a plain word is a name");
+    let acquire = |owner: &str, wait: bool| AcquireLock {
+        name: name(),
+        token: token(owner),
+        process: ProcessId::new("process").expect("a plain word is a name"),
+        holder: HolderName::new("holder").expect("a plain word is a name"),
+        mode: LockMode::Exclusive,
+        ttl_ms: 1000,
+        wait,
+        fair: false,
+        lock_delay_ms: 0,
+        max_hold_ms: None,
+    };
+    let renew = |owner: &str| RenewLocks {
+        locks: vec![HeldLock { name: name(), token: token(owner), ttl_ms: 1000 }],
+    };
+    let release = |owner: &str| ReleaseLock { name: name(), token: token(owner) };
+    for (owner, wait) in [("a", false), ("b", false), ("c", true)] {
+        watched.engine.call(acquire(owner, wait)).await.unwrap();
+    }
+    for owner in ["a", "b"] {
+        watched.engine.call(renew(owner)).await.unwrap();
+    }
+    for owner in ["c", "a", "b"] {
+        watched.engine.call(release(owner)).await.unwrap();
+    }
+    watched.engine.call(acquire("a", false)).await.unwrap();
+    watched.engine.call(BreakLock { name: name(), fence: None }).await.unwrap();
+    watched.assert_counts(&[
+        ("fairlane_lock_requests_total{engine=embedded,result=held}", 2.0),
+        ("fairlane_lock_requests_total{engine=embedded,result=busy}", 1.0),
+        ("fairlane_lock_requests_total{engine=embedded,result=waiting}", 1.0),
+        ("fairlane_lock_renewals_total{engine=embedded,result=renewed}", 1.0),
+        ("fairlane_lock_renewals_total{engine=embedded,result=lost}", 1.0),
+        ("fairlane_lock_releases_total{engine=embedded,result=released}", 1.0),
+        ("fairlane_lock_releases_total{engine=embedded,result=withdrawn}", 1.0),
+        ("fairlane_lock_releases_total{engine=embedded,result=not_held}", 1.0),
+        ("fairlane_locks_broken_total{engine=embedded}", 1.0),
+    ]);
 }

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fairlane_core::limits::LIST_GROUPS_MAX;
-use fairlane_core::queue::{InspectCongestion, InspectGroup, InspectQueue, InspectType, ListGroups};
+use fairlane_core::queue::{InspectCongestion, InspectGroup, InspectQueue, InspectType};
 use fairlane_core::{GroupId, TypeId};
 use fairlane_engine::{Engine, EngineError, observe};
 use metrics::{Unit, gauge};
@@ -113,7 +113,7 @@ impl Scrape {
     async fn scan_groups(&mut self, engine: &dyn Engine, most: usize) -> Result<(), EngineError> {
         for _ in 0..PAGES {
             let after = self.after.take();
-            let lines = engine.call(ListGroups { after, limit: LIST_GROUPS_MAX }).await?;
+            let lines = engine.list_groups(after, LIST_GROUPS_MAX).await?;
             self.after =
                 lines.last().filter(|_| lines.len() == LIST_GROUPS_MAX).map(|line| line.group.clone());
             for line in lines {

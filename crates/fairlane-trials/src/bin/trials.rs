@@ -1,11 +1,13 @@
 //! The trials at full length; fails if an invariant was violated.
 //!
 //! `trials kills [--seed S] [--rounds N]`, `trials neighbours [--redis 1] [--slots N]`. `trials
-//! downstream [--seconds N]`. `trials rooms [--rounds N] [--waiters N]`. `trials hold [--redis 1] [--jobs N] [--stuck N]`. `trials failover
-//! [--rounds N] [--seconds N]`. `trials http [cycle|single|idle|flood] [--rounds N] [--connections
+//! downstream [--seconds N]`. `trials rooms [--rounds N] [--waiters N]`. `trials hold [--redis 1] [--jobs N]
+//! [--stuck N]`. `trials failover [--rounds N] [--seconds N]`. `trials http [cycle|single|idle|flood] [--rounds N] [--connections
 //! N]`: all four, or one of them. `trials attack --program PATH [NAME…] [--seconds N] [--json]`:
-//! all attacks on `PATH serve`, or those named. With the argument `victim` it is a process to be
-//! killed, with `http-server` and `http-library` one to be measured.
+//! all attacks on `PATH serve`, or those named. `trials outbox kills|order|speed|outages [--rounds N]
+//! [--jobs N] [--seconds N]`. `trials locks fire|races|crowd|names|speed`: locks on Redis. With the
+//! argument `victim`, `outbox-victim`, `lock-holder`, `lock-waiters` or `lock-hold` it is a process to
+//! be killed, with `http-server` and `http-library` one to be measured.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -18,11 +20,14 @@ use fairlane_testkit::redis::{RedisServer, ServerOptions};
 use fairlane_trials::attack::Kind;
 use fairlane_trials::kills::Store;
 use fairlane_trials::served::{self, Compared, cycle, flood, idle, single};
-use fairlane_trials::{attack, downstream, failover, hold, kills, neighbours, rooms};
+use fairlane_trials::{attack, downstream, failover, hold, kills, locks, neighbours, outbox, rooms};
 
 const USAGE: &str = "Usage: trials kills [--seed S] [--rounds N] | neighbours [--redis 1] [--slots N] | \
-    rooms [--rounds N] [--waiters N] | downstream [--seconds N] | hold [--redis 1] [--jobs N] [--stuck N] | failover [--rounds N] [--seconds N] | \
+    rooms [--rounds N] [--waiters N] | \
+    downstream [--seconds N] | hold [--redis 1] [--jobs N] [--stuck N] | failover [--rounds N] [--seconds N] | \
     attack --program PATH [NAME…] [--seconds N] [--json] | \
+    outbox kills|order|speed|outages [--rounds N] [--jobs N] [--seconds N] | \
+    locks fire|races|crowd|names|speed | \
     http [cycle|single|idle|flood] [--rounds N] [--connections N]";
 
 /// The lowest part of the library's rate that the server must reach with batches.
@@ -61,6 +66,33 @@ async fn main() -> ExitCode {
             kills::run_victim(&arguments[2], &arguments[3], count(4), count(5)).await;
             ExitCode::FAILURE
         }
+        Some("outbox-victim") if arguments.len() == 6 => {
+            let first = arguments[5].parse().unwrap_or(0);
+            outbox::run_victim(&arguments[2], &arguments[3], &arguments[4], first).await;
+            ExitCode::FAILURE
+        }
+        Some("outbox") => match outbox::run(Path::new(&arguments[0]), &arguments[2..]).await {
+            Some(violations) => end(&violations),
+            None => {
+                eprintln!("{USAGE}");
+                ExitCode::from(2)
+            }
+        },
+        Some("lock-holder") if arguments.len() == 5 => {
+            let seed = arguments[4].parse().unwrap_or(0);
+            locks::holder::run_holder(&arguments[2], &arguments[3], seed).await;
+            ExitCode::FAILURE
+        }
+        Some("lock-waiters") if arguments.len() == 5 => {
+            let waiters = arguments[4].parse().unwrap_or(0);
+            locks::holder::run_waiters(&arguments[2], &arguments[3], waiters).await;
+            ExitCode::FAILURE
+        }
+        Some("lock-hold") if arguments.len() == 5 => {
+            let ttl_ms = arguments[4].parse().unwrap_or(0);
+            locks::holder::run_hold(&arguments[2], &arguments[3], ttl_ms).await;
+            ExitCode::FAILURE
+        }
         Some("http-server") => {
             served::run_server(arguments.get(2).map(String::as_str)).await;
             ExitCode::SUCCESS
@@ -88,6 +120,7 @@ async fn main() -> ExitCode {
             interfere(number("--redis", 0) == 1, number("--jobs", 1_000_000), number("--stuck", 10_000)).await
         }
         Some("rooms") => crowd(number("--rounds", 200), number("--waiters", 1_000_000)).await,
+        Some("locks") => locks::command::run(&arguments).await,
         Some("downstream") => call(number("--seconds", 120)).await,
         Some("failover") => fail_over(number("--rounds", 3) as usize, number("--seconds", 5)).await,
         _ => {

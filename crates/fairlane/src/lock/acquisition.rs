@@ -11,11 +11,12 @@ use fairlane_core::Fence;
 use fairlane_core::lock::{
     AcquireLock, Blocked, HeldLock, LockAcquired, LockReleased, LockRenewal, ReleaseLock, RenewLocks,
 };
-use fairlane_engine::{Backoff, EngineError};
+use fairlane_engine::{Backoff, EngineError, observe};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::guard::{End, LockGuard, LockHold};
+use super::deadline::Deadline;
+use super::guard::{End, LeaseState, LockGuard, LockHold};
 use super::waiters::{Place, Waiters};
 use super::{LockError, LossReason};
 use crate::error::Error;
@@ -26,6 +27,10 @@ const RENEWALS_PER_TTL: u32 = 3;
 const LOSS_MARGIN_PER_TTL: u32 = 10;
 /// The shortest time between two tries without a signal.
 const RETRY_MIN: Duration = Duration::from_millis(10);
+
+/// When a waiter that has become the first one of its client asks how long the lock is held. Often the
+/// lock has passed on to it by then.
+const FIRST_TRY_AFTER: Duration = Duration::from_millis(50);
 
 /// The caller that waits for the result.
 type Caller = oneshot::Sender<Result<LockGuard, Error>>;
@@ -69,7 +74,10 @@ impl Acquisition {
         };
         let ttl = Duration::from_millis(self.command.ttl_ms);
         match self.acquire(&waiters, &mut caller).await {
-            Acquired::Held(lease) => self.hold(&waiters, lease, caller).await,
+            Acquired::Held(lease) => {
+                observe::lock_waited(waiters.engine.name(), self.begun.elapsed());
+                self.hold(&waiters, lease, caller).await;
+            }
             Acquired::Denied(error) => {
                 let may_be_known = !matches!(error, Error::Lock(LockError::Busy { .. }));
                 let _ = caller.send(Err(error));
@@ -86,14 +94,16 @@ impl Acquisition {
     /// Tries until the lock is held. A request is never cancelled, so that the release that follows
     /// an abandoned one arrives later.
     async fn acquire(&self, waiters: &Arc<Waiters>, caller: &mut Caller) -> Acquired {
-        let mut place: Option<Place> = None;
+        // While the client is subscribed anyway, the first try registers at once.
+        let mut place: Option<Place> =
+            self.until.and_then(|_| waiters.join_subscribed(&self.command.name, &self.command.token));
         let mut blocked: Option<Blocked> = None;
         let mut failure: Option<EngineError> = None;
         let mut backoff = Backoff::default();
         loop {
             let (sent, command) =
                 (Instant::now(), AcquireLock { wait: place.is_some(), ..self.command.clone() });
-            let pause = match waiters.engine.call(command).await {
+            let pause = match waiters.try_to_acquire(command).await {
                 Ok(LockAcquired::Held { fence, remaining_us }) => {
                     let deadline = sent + Duration::from_micros(remaining_us);
                     return Acquired::Held(Lease { fence, sent, deadline });
@@ -137,11 +147,18 @@ impl Acquisition {
             (Pause::Signal, Some(place)) => {
                 let change = blocked.map(|blocked| Duration::from_micros(blocked.changes_in_us));
                 // Leases of the engine end a little later than they are announced.
-                let change = change.filter(|_| place.is_first()).map(|change| change.max(RETRY_MIN));
-                let at_most = change.map_or(self.slice, |change| change.min(self.slice));
+                let at_most = change.map_or(self.slice, |change| change.max(RETRY_MIN).min(self.slice));
+                let timer = async {
+                    if place.is_first() {
+                        return tokio::time::sleep(at_most).await;
+                    }
+                    // The holder is another one by now, and its lease is not known yet.
+                    place.became_first().await;
+                    tokio::time::sleep(FIRST_TRY_AFTER).await;
+                };
                 tokio::select! {
                     () = place.signalled() => {}
-                    () = tokio::time::sleep(at_most) => {}
+                    () = timer => {}
                 }
             }
             (Pause::Backoff(delay), _) => tokio::time::sleep(*delay).await,
@@ -161,24 +178,39 @@ impl Acquisition {
 
     /// Hands the lock to the caller and renews it until the caller has released or dropped it.
     async fn hold(&self, waiters: &Waiters, lease: Lease, caller: Caller) {
-        let (lost_sender, lost) = watch::channel(None);
+        let ttl = Duration::from_millis(self.command.ttl_ms);
+        let lost_at = |deadline: Instant| deadline - (ttl / LOSS_MARGIN_PER_TTL).min(deadline - lease.sent);
+        let state = LeaseState { lost_at: Deadline::new(lost_at(lease.deadline)), lost: None };
+        let (state, receiver) = watch::channel(state);
         let (end_sender, mut end) = oneshot::channel();
         let AcquireLock { name, process, token, .. } = self.command.clone();
-        let hold = LockHold { name, fence: lease.fence, process, lost };
+        let hold = LockHold { name, fence: lease.fence, process, lease: receiver };
         let mut deadline = lease.deadline;
         // If the caller is gone, the guard is dropped here, and the lock released below.
         let _ = caller.send(Ok(LockGuard::new(hold, token, end_sender)));
         let ended = tokio::select! {
             biased;
             ended = &mut end => ended,
-            reason = self.renew(waiters, lease.sent, &mut deadline) => {
-                lost_sender.send_replace(Some(reason));
+            reason = self.renew(waiters, lease.sent, &mut deadline, |deadline| {
+                let lost_at = lost_at(deadline);
+                state.send_modify(|state| state.lost_at = Deadline::new(lost_at));
+                lost_at
+            }) => {
+                state.send_modify(|state| state.lost = Some(reason));
                 end.await
             }
         };
+        if !matches!(ended, Ok(End::Detach(_))) {
+            let is_lost = state.borrow().lost.is_some();
+            observe::lock_held(waiters.engine.name(), lease.sent.elapsed(), is_lost);
+        }
         match ended {
             Ok(End::Detach(reply)) => {
-                let _ = reply.send(deadline.saturating_duration_since(Instant::now()));
+                let remaining = deadline.saturating_duration_since(Instant::now());
+                if reply.send(remaining).is_err() {
+                    // The caller is gone, and with it the token.
+                    let _ = self.release(waiters, deadline).await;
+                }
             }
             Ok(End::Release(reply)) => {
                 let released = self.release(waiters, deadline).await;
@@ -190,8 +222,15 @@ impl Acquisition {
         }
     }
 
-    /// Renews the lock until it is lost.
-    async fn renew(&self, waiters: &Waiters, granted: Instant, deadline: &mut Instant) -> LossReason {
+    /// Renews the lock until it is lost. `extended` gets the end of each lease, and returns when
+    /// the lock counts as lost.
+    async fn renew(
+        &self,
+        waiters: &Waiters,
+        granted: Instant,
+        deadline: &mut Instant,
+        extended: impl Fn(Instant) -> Instant,
+    ) -> LossReason {
         let ttl = Duration::from_millis(self.command.ttl_ms);
         let every = ttl / RENEWALS_PER_TTL;
         let held_until = self.command.max_hold_ms.map(|ms| granted + Duration::from_millis(ms));
@@ -199,7 +238,7 @@ impl Acquisition {
         let mut backoff = Backoff::new(every / 10, every);
         let mut failure = None;
         loop {
-            let lost_at = *deadline - (ttl / LOSS_MARGIN_PER_TTL).min(*deadline - granted);
+            let lost_at = extended(*deadline);
             sleep_until(next.min(lost_at)).await;
             let sent = Instant::now();
             if sent >= lost_at {

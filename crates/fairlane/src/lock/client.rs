@@ -90,6 +90,10 @@ impl OwnEngine {
         }
     }
 
+    pub fn name(&self) -> &'static str {
+        self.shared.name()
+    }
+
     pub async fn call<O: Registered>(&self, operation: O) -> Result<O::Reply, EngineError> {
         self.get().await?.call(operation).await
     }

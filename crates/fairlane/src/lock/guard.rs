@@ -1,12 +1,16 @@
 //! What the holder of a lock has in hand.
 
 use std::fmt;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use fairlane_core::lock::LockName;
 use fairlane_core::{Fence, LockToken, ProcessId};
 use tokio::sync::{oneshot, watch};
 
+use super::deadline::Deadline;
 use super::{LockLost, LossReason};
 use crate::error::Error;
 use crate::fairlane::broken;
@@ -20,13 +24,30 @@ pub(super) enum End {
     Detach(oneshot::Sender<Duration>),
 }
 
+/// What the acquisition knows about its lease.
+#[derive(Debug)]
+pub(super) struct LeaseState {
+    /// When the lock counts as lost unless it is renewed.
+    pub lost_at: Deadline,
+    /// Why the lock was lost.
+    pub lost: Option<LossReason>,
+}
+
+impl LeaseState {
+    /// Why the lock is lost now. A process that was stopped finds out by the time alone, before its
+    /// thread for locks has run again.
+    fn loss(&self) -> Option<LossReason> {
+        self.lost.clone().or_else(|| self.lost_at.has_passed().then_some(LossReason::NotRenewed(None)))
+    }
+}
+
 /// A lock that is held: its fence, and whether it was lost.
 #[derive(Clone)]
 pub struct LockHold {
     pub(super) name: LockName,
     pub(super) fence: Fence,
     pub(super) process: ProcessId,
-    pub(super) lost: watch::Receiver<Option<LossReason>>,
+    pub(super) lease: watch::Receiver<LeaseState>,
 }
 
 impl LockHold {
@@ -41,21 +62,32 @@ impl LockHold {
         self.fence
     }
 
-    /// Whether the lock is known to be lost.
+    /// Whether the lock is known to be lost, or its time is over.
     pub fn is_lost(&self) -> bool {
-        self.lost.borrow().is_some()
+        self.lease.borrow().loss().is_some()
     }
 
     /// Completes when the lock is lost: before its lease ends without a renewal, or when a renewal
     /// finds that it was taken away. Never completes after the release.
+    ///
+    /// Each poll looks at the clock, so that a process that was stopped or suspended learns of the
+    /// loss from its first poll.
     pub async fn lost(&self) -> LockLost {
-        let mut lost = self.lost.clone();
-        let reason = lost.wait_for(Option::is_some).await.map(|reason| reason.clone());
-        match reason {
-            Ok(reason) => self.because(reason.unwrap_or(LossReason::TakenAway)),
-            // The acquisition has ended.
-            Err(_) => std::future::pending().await,
-        }
+        let mut lease = self.lease.clone();
+        let mut reported = pin!(async move {
+            let lost = lease.wait_for(|lease| lease.lost.is_some()).await.map(|lease| lease.lost.clone());
+            match lost {
+                Ok(reason) => reason.unwrap_or(LossReason::TakenAway),
+                // The acquisition has ended.
+                Err(_) => std::future::pending().await,
+            }
+        });
+        let reason = poll_fn(|context| match reported.as_mut().poll(context) {
+            Poll::Ready(reason) => Poll::Ready(reason),
+            Poll::Pending if self.lease.has_changed().is_err() => Poll::Pending,
+            Poll::Pending => self.lease.borrow().loss().map_or(Poll::Pending, Poll::Ready),
+        });
+        self.because(reason.await)
     }
 
     pub(super) fn taken_away(&self) -> LockLost {
@@ -69,11 +101,10 @@ impl LockHold {
 
 impl fmt::Debug for LockHold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lost = self.lost.borrow();
         f.debug_struct("LockHold")
             .field("name", &self.name)
             .field("fence", &self.fence)
-            .field("lost", &*lost)
+            .field("lease", &*self.lease.borrow())
             .finish()
     }
 }

@@ -101,6 +101,15 @@ impl World {
         }
     }
 
+    /// Waits in real time until the lock has this many waiters.
+    async fn registered(&self, fairlane: &Fairlane, name: &str, waiters: u64) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while fairlane.lock(name).view().await.unwrap().is_none_or(|lock| lock.waiters < waiters) {
+            assert!(Instant::now() < deadline, "timed out: {waiters} waiters");
+            yield_now().await;
+        }
+    }
+
     /// When a server has sent an operation, in milliseconds.
     fn times(&self, server: &str, stem: &str) -> Vec<u64> {
         let log = self.log.lock().unwrap();
@@ -231,12 +240,12 @@ async fn waiters_of_a_server_share_one_subscription_and_one_attendance() {
     let options = LockOptions { wait: Duration::from_secs(60), ..LockOptions::default() };
     let wait = |_| tokio::spawn(b.lock("nightly").options(options.clone()).with(|_| async {}));
     let waiting: Vec<_> = (0..50).map(wait).collect();
-    world.until("all wait", || world.times("b", "acquire_lock").len() == 100).await;
+    world.registered(&a, "nightly", 50).await;
     world.advance_to(LOCK_SLICE_MS).await;
     let attended = world.times("b", "attend_locks").len();
-    assert!((3..=5).contains(&attended), "{attended} for 50 waiters in a second");
+    assert!((2..=5).contains(&attended), "{attended} for 50 waiters in a second");
     let tries = world.times("b", "acquire_lock").len();
-    assert_eq!(tries, 100, "each waiter tries once and registers once");
+    assert!((51..=100).contains(&tries), "{tries}: each waiter tries at most once before it registers");
     held.release().await.unwrap();
     world.until("all have worked", || waiting.iter().all(|waiting| waiting.is_finished())).await;
     // One signal wakes one waiter, and a waiter that leaves lets the next one hold the timer.
@@ -246,6 +255,40 @@ async fn waiters_of_a_server_share_one_subscription_and_one_attendance() {
     let attended = world.times("b", "attend_locks").len();
     world.advance_to(3 * LOCK_SLICE_MS).await;
     assert!(world.times("b", "attend_locks").len() <= attended + 1);
+}
+
+/// Waiters that are not the first of their server do not try again by themselves.
+#[tokio::test(start_paused = true)]
+async fn only_the_first_waiter_of_a_server_tries_again_each_slice() {
+    let world = World::new();
+    let (a, b) = (world.server("a"), world.server("b"));
+    let held = a.lock("nightly").lock().await.unwrap();
+    let waiting: Vec<_> = (0..50).map(|_| work(&b, "nightly", 1)).collect();
+    world.registered(&a, "nightly", 50).await;
+    let sent = || world.times("b", "acquire_lock").len() + world.times("b", "attend_locks").len();
+    let before = sent();
+    world.advance_to(3 * LOCK_SLICE_MS).await;
+    let each_second = (sent() - before) as f64 / 3.0;
+    assert!(each_second <= 3.4, "{each_second} commands a second for 50 waiters");
+    held.release().await.unwrap();
+    world.advance_to(4 * LOCK_SLICE_MS).await;
+    world.until("all have worked", || waiting.iter().all(|waiting| waiting.is_finished())).await;
+}
+
+/// Erratum L4. The process of a holder that was stopped finds out before its thread for locks has run again.
+#[tokio::test(start_paused = true)]
+async fn hold_whose_time_is_over_is_lost_at_the_first_poll() {
+    let world = World::new();
+    let a = world.server("a");
+    let guard = a.lock("nightly").lock().await.unwrap();
+    let hold = guard.hold().clone();
+    let mut lost = Box::pin(async move { hold.lost().await });
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(lost.as_mut().poll(&mut context).is_pending() && !guard.hold().is_lost());
+    // The clock moves on, but no other task runs.
+    tokio::time::advance(Duration::from_millis(4600)).await;
+    assert!(guard.hold().is_lost());
+    assert!(lost.as_mut().poll(&mut context).is_ready());
 }
 
 /// Erratum L2.

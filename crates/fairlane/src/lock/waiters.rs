@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use fairlane_core::limits::LOCK_SLICE_MS;
-use fairlane_core::lock::{AttendLocks, LockName};
+use fairlane_core::lock::{AcquireLock, AttendLocks, LockAcquired, LockName};
 use fairlane_core::{LockToken, ProcessId};
-use fairlane_engine::{Backoff, Signals};
+use fairlane_engine::{Backoff, EngineError, Signals};
 use tokio::sync::{Notify, watch};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
@@ -33,12 +33,23 @@ struct State {
     /// The tokens of all acquisitions that are under way.
     tokens: HashSet<LockToken>,
     /// The waiters by token.
-    signals: HashMap<LockToken, Arc<Notify>>,
+    signals: HashMap<LockToken, Arc<Wakes>>,
     /// The waiters of each lock in the order in which they came.
-    queues: HashMap<LockName, BTreeMap<u64, Arc<Notify>>>,
+    queues: HashMap<LockName, BTreeMap<u64, Arc<Wakes>>>,
     waiters: u64,
     /// Whether the subscription is confirmed; `None` without one.
     confirmed: Option<watch::Receiver<bool>>,
+    /// Whether a request of a waiter has kept all of them alive since the last `attend_locks`.
+    is_attended: bool,
+}
+
+/// What wakes one waiter.
+#[derive(Default)]
+struct Wakes {
+    /// The lock is reserved for it.
+    signal: Notify,
+    /// It has become the first waiter of the client for its lock.
+    first: Notify,
 }
 
 impl Waiters {
@@ -56,6 +67,22 @@ impl Waiters {
         is_new.then(|| TokenInUse { waiters: self.clone(), token: token.clone() })
     }
 
+    /// Tries to acquire a lock.
+    pub async fn try_to_acquire(&self, command: AcquireLock) -> Result<LockAcquired, EngineError> {
+        let acquired = self.engine.call(command).await?;
+        if matches!(acquired, LockAcquired::Waiting { .. }) {
+            self.state().is_attended = true;
+        }
+        Ok(acquired)
+    }
+
+    /// Adds a waiter if the client is subscribed.
+    pub fn join_subscribed(self: &Arc<Self>, name: &LockName, token: &LockToken) -> Option<Place> {
+        let mut state = self.state();
+        let confirmed = state.confirmed.clone().filter(|confirmed| *confirmed.borrow())?;
+        Some(self.add(&mut state, confirmed, name, token))
+    }
+
     /// Adds a waiter; the first one begins the subscription.
     pub fn join(self: &Arc<Self>, name: &LockName, token: &LockToken) -> Place {
         let mut state = self.state();
@@ -67,14 +94,23 @@ impl Waiters {
                 state.confirmed.insert(confirmed).clone()
             }
         };
-        let signal = Arc::new(Notify::new());
+        self.add(&mut state, confirmed, name, token)
+    }
+
+    fn add(
+        self: &Arc<Self>,
+        state: &mut State,
+        confirmed: watch::Receiver<bool>,
+        name: &LockName,
+        token: &LockToken,
+    ) -> Place {
+        let wakes = Arc::<Wakes>::default();
         state.waiters += 1;
         let number = state.waiters;
-        state.signals.insert(token.clone(), signal.clone());
-        state.queues.entry(name.clone()).or_default().insert(number, signal.clone());
-        drop(state);
+        state.signals.insert(token.clone(), wakes.clone());
+        state.queues.entry(name.clone()).or_default().insert(number, wakes.clone());
         let (waiters, name, token) = (self.clone(), name.clone(), token.clone());
-        Place { waiters, name, token, number, signal, confirmed }
+        Place { waiters, name, token, number, wakes, confirmed }
     }
 
     /// Receives signals and keeps the waiters alive, until there are none.
@@ -104,6 +140,7 @@ impl Waiters {
     async fn receive(&self, mut signals: Signals) -> bool {
         let mut ticks = interval(ATTEND_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut is_skipped = true;
         loop {
             tokio::select! {
                 signal = signals.next() => match signal {
@@ -113,6 +150,11 @@ impl Waiters {
                 _ = ticks.tick() => {
                     if self.end_if_unused() {
                         return true;
+                    }
+                    // At least every other time, it asks for claims whose signal was lost.
+                    is_skipped = std::mem::take(&mut self.state().is_attended) && !is_skipped;
+                    if is_skipped {
+                        continue;
                     }
                     let attend = self.engine.call(AttendLocks { process: self.process.clone() });
                     // Without a reply in time the next one follows.
@@ -125,8 +167,8 @@ impl Waiters {
     }
 
     fn wake(&self, token: &LockToken) {
-        if let Some(signal) = self.state().signals.get(token) {
-            signal.notify_one();
+        if let Some(waiter) = self.state().signals.get(token) {
+            waiter.signal.notify_one();
         }
     }
 
@@ -162,7 +204,7 @@ pub(super) struct Place {
     name: LockName,
     token: LockToken,
     number: u64,
-    signal: Arc<Notify>,
+    wakes: Arc<Wakes>,
     confirmed: watch::Receiver<bool>,
 }
 
@@ -175,7 +217,12 @@ impl Place {
 
     /// Completes when the lock may be free.
     pub async fn signalled(&self) {
-        self.signal.notified().await;
+        self.wakes.signal.notified().await;
+    }
+
+    /// Completes when it becomes the first waiter of the client for its lock.
+    pub async fn became_first(&self) {
+        self.wakes.first.notified().await;
     }
 
     /// Whether it is the first waiter of the client for its lock. The first one holds the timer for
@@ -199,7 +246,7 @@ impl Drop for Place {
                 state.queues.remove(&self.name);
             }
             // The next one holds the timer now.
-            Some(next) if was_first => next.notify_one(),
+            Some(next) if was_first => next.first.notify_one(),
             Some(_) => {}
         }
     }

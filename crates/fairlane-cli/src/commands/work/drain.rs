@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use fairlane_core::limits::{LIST_GROUPS_MAX, LIST_JOBS_MAX};
 use fairlane_core::queue::{
-    GroupLine, InspectGroup, InspectQueue, InspectType, LaneStanding, LaneView, ListGroups, ListJobs,
-    Listing, TypeView,
+    GroupLine, InspectGroup, InspectQueue, InspectType, LaneStanding, LaneView, ListJobs, Listing, TypeView,
 };
 use fairlane_core::{GroupId, TypeId};
 use fairlane_engine::{Engine, EngineError};
@@ -177,7 +176,7 @@ impl GroupPages {
         if self.is_over {
             return Ok(None);
         }
-        let groups = engine.call(ListGroups { after: self.after.take(), limit: LIST_GROUPS_MAX }).await?;
+        let groups = engine.list_groups(self.after.take(), LIST_GROUPS_MAX).await?;
         self.is_over = groups.len() < LIST_GROUPS_MAX;
         self.after = groups.last().map(|last| last.group.clone());
         Ok(Some(groups))

@@ -205,6 +205,7 @@ fn type_targets(config: &Config) -> Vec<TypeTarget> {
         let target = match &one.target {
             Some(Target::Http(settings)) => settings.origin(),
             Some(Target::Command(settings)) => settings.command[0].clone(),
+            Some(Target::ComfyUi(settings)) => settings.origin(),
             None => continue,
         };
         targets.push(TypeTarget { r#type: one.type_id.to_string(), target });

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use fairlane_core::limits::{LEASE_BYTES_MAX, PAYLOAD_BYTES_MAX};
+use fairlane_core::limits::{LEASE_BYTES_MAX, PAYLOAD_BYTES_MAX, QUANTUM};
 use fairlane_core::queue::*;
 
 use crate::subject::*;
@@ -36,6 +36,22 @@ pub(super) async fn a_lease_ends_when_its_payloads_have_enough_bytes(queue: Subj
     assert_eq!(queue.lease(100).await.len(), 2);
     let totals = queue.queue_view().await;
     assert_eq!((totals.backlog, totals.in_flight as usize), (0, 2 * ENOUGH + 3));
+}
+
+/// Small payloads in front, after which more jobs are read at a time than a turn has.
+pub(super) async fn a_lease_of_one_group_ends_at_its_bytes_and_goes_on_in_order(queue: Subject) {
+    let (small, each) = (3 * QUANTUM as usize, PAYLOAD_BYTES_MAX / 4);
+    let enough = LEASE_BYTES_MAX / each;
+    let sized = |(at, job)| NewJob { payload: payload(if at < small { 1 } else { each }), ..job };
+    queue.add(jobs("g", small + 2 * enough).into_iter().enumerate().map(sized)).await;
+    let first = queue.lease(500).await;
+    assert_eq!(ids(&first), numbers(1..=small + enough));
+    queue.add([job("newcomer", "1")]).await;
+    let second = queue.lease(500).await;
+    assert_eq!(count_of("newcomer", &second), 1);
+    let rest = |leased: &LeasedJob| leased.job.group == first[0].job.group;
+    let rest: Vec<LeasedJob> = second.into_iter().filter(rest).collect();
+    assert_eq!(ids(&rest), numbers(small + enough + 1..=small + 2 * enough));
 }
 
 /// One byte less in each payload lets one more job in, whatever its other fields.

@@ -99,6 +99,9 @@ struct Call {
     /// Lanes served; in `classic`, where each admitted job is on its own, jobs.
     lanes: usize,
     queue_flow: Option<Flow>,
+    /// Whether the requested types have only one lane in their orders: it is served without leaving
+    /// its order after each quantum.
+    is_alone: bool,
     fence: Fence,
     parks: usize,
     skips: usize,
@@ -166,6 +169,7 @@ impl Machine {
             bytes: 0,
             lanes: 0,
             queue_flow: self.open_queue_gate(now),
+            is_alone: false,
             fence: Fence((self.fence.0 + 1).max(now.0)),
             parks: 0,
             skips: 0,
@@ -182,6 +186,8 @@ impl Machine {
             self.bring_back_due(&mut call);
         }
         let gates = self.gates_in_turn(&command.types, now);
+        let lanes = |gate: &TypeGate| self.types[gate.key].orders.iter().map(|order| order.lanes.len());
+        call.is_alone = gates.iter().flat_map(lanes).sum::<usize>() == 1;
         self.serve(&gates, &mut call);
         self.note_ends(&gates, &mut call);
         self.record_ended(std::mem::take(&mut call.ended), now);
@@ -374,13 +380,20 @@ impl Machine {
         self.park_lane(key, standing);
     }
 
-    /// Leases a quantum from one lane and moves the lane to its new place. False if it had
-    /// no runnable job.
+    /// Leases a quantum from one lane, or all that may pass from the only one, and moves the lane to
+    /// its new place. False if it had no runnable job.
     fn serve_lane(&mut self, key: LaneKey, gate: TypeGate, most: u64, call: &mut Call) -> bool {
-        let (mut jobs, mut cost, mut blocked) = (0, 0, false);
+        let (mut jobs, mut charged, mut cost, mut blocked) = (0, 0, 0, false);
         let allowed = VISIT_SKIPS_MAX.min(LEASE_SKIPS_MAX - call.skips);
         let mut skips_left = allowed;
-        while jobs < most && cost < QUANTUM && call.bytes < LEASE_BYTES_MAX {
+        while jobs < most && call.bytes < LEASE_BYTES_MAX {
+            if cost >= QUANTUM {
+                if !call.is_alone {
+                    break;
+                }
+                self.charge_lane(key, jobs - charged, cost);
+                (charged, cost) = (jobs, 0);
+            }
             let head = self.clear_head(key, &mut skips_left, &mut call.ended);
             blocked = head == Head::Blocked;
             let Head::Runnable(job) = head else { break };
@@ -395,7 +408,9 @@ impl Machine {
             call.lanes += 1;
             self.count_backlog(key.group, -(jobs as i64));
             self.charge_gates(call.queue_flow, gate, key.group, jobs);
-            self.charge_lane(key, jobs, cost);
+        }
+        if jobs > charged {
+            self.charge_lane(key, jobs - charged, cost);
         }
         if self.lane(key).is_empty() {
             call.parks += usize::from(jobs == 0);

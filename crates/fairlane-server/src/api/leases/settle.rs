@@ -12,7 +12,7 @@ use fairlane_core::limits::{
     RETRY_AFTER_MS_MAX, SETTLE_JOBS_MAX,
 };
 use fairlane_core::numbers::within;
-use fairlane_core::queue::{Extend, Extension, JobRef, Outcome, Settle, Settlement, Verdict};
+use fairlane_core::queue::{Extend, Extension, JobRef, Outcome, Settlement, Verdict};
 use fairlane_core::{Fence, GroupId, JobId};
 use fairlane_worker::RetryPolicy;
 use serde::{Deserialize, Serialize};
@@ -241,7 +241,7 @@ impl From<Verdict> for VerdictName {
 
 /// Settles jobs
 ///
-/// All of them in one step. Idempotent: a repeated settlement that took effect is `applied` again
+/// In steps of at most 200. Idempotent: a repeated settlement that took effect is `applied` again
 /// and changes nothing.
 #[utoipa::path(
     post,
@@ -258,7 +258,7 @@ pub(super) async fn settle(
     check_content_type(request.headers(), "application/json")?;
     let body = read_body(request, &app).await?;
     let settlements = app.parsers.parse(body, move |body| parse_settlements(body, &caller)).await?;
-    let settled = app.engine().call(Settle { settlements }).await?;
+    let settled = app.engine().settle_all(settlements).await?;
     Ok(Json(Verdicts { verdicts: settled.verdicts.into_iter().map(Into::into).collect() }))
 }
 

@@ -1,15 +1,19 @@
 -- The state of one call, and the partition's own row.
 
--- Begins a call. `keys[1]` is the partition's key; every other key is its prefix and a name, so all
--- share its slot. `arguments[1]` is the time in microseconds, set by tests only; empty means the
--- server's clock. `partition` has the fields that the operation uses, `partition_was` as read.
-function kernel.begin(keys, arguments)
+-- The time of a call in microseconds. `arguments[1]` is set by tests only; empty means the server's
+-- clock.
+function kernel.time(arguments)
   if not call then bind() end
   local now = tonumber(arguments[1])
-  if not now then
-    local time = call('TIME')
-    now = time[1] * 1000000 + time[2]
-  end
+  if now then return now end
+  local time = call('TIME')
+  return time[1] * 1000000 + time[2]
+end
+
+-- Begins a call. `keys[1]` is the partition's key; every other key is its prefix and a name, so all
+-- share its slot. `partition` has the fields that the operation uses, `partition_was` as read.
+function kernel.begin(keys, arguments)
+  local now = kernel.time(arguments)
   return {
     now = now, arguments = arguments, partition_key = keys[1], prefix = sub(keys[1], 1, -10), partition = {},
     partition_was = {},

@@ -3,22 +3,29 @@
 -- Begins a call. With the default prefix on one server, `locks` is empty: the key of a lock is then
 -- `lock:<name>`.
 function lock.begin(keys, arguments)
-  local cx = kernel.begin(keys, arguments)
-  cx.locks = cx.prefix == 'DEFAULT_PREFIX' and '' or cx.prefix
-  return cx
+  local now, key = kernel.time(arguments), keys[1]
+  local prefix = sub(key, 1, -10)
+  return {
+    now = now, arguments = arguments, partition_key = key, prefix = prefix,
+    locks = prefix == 'DEFAULT_PREFIX' and '' or prefix,
+  }
 end
 
--- Reads what all locks share, before the first write: the last fence and the number of waiters.
-function lock.read_shared(cx)
-  local version, fence, waiters = unpack(call('HMGET', cx.partition_key, 'version', 'lock_fence', 'lock_waiters'))
-  kernel.check_version(version)
-  cx.fence, cx.waiters = tonumber(fence or 0), tonumber(waiters or 0)
-  cx.fence_was, cx.waiters_was = cx.fence, cx.waiters
+-- Reads the last fence of any lock, 0 if there was none. The first lock is written only to a partition
+-- of our layout. A later layout that stores locks in another way must remove this key.
+function lock.last_fence(cx)
+  local fence = call('GET', cx.prefix .. 'lock-fence')
+  if not fence then kernel.check_version(call('HGET', cx.partition_key, 'version')) end
+  return tonumber(fence or 0)
 end
 
-function lock.write_shared(cx)
-  if cx.waiters ~= cx.waiters_was then call('HSET', cx.partition_key, 'lock_waiters', text(cx.waiters)) end
-  if cx.fence ~= cx.fence_was then call('HSET', cx.partition_key, 'lock_fence', text(cx.fence)) end
+-- The number of waiters for all locks.
+function lock.all_waiters(cx)
+  return tonumber(call('HGET', cx.partition_key, 'lock_waiters') or 0)
+end
+
+function lock.count_waiters(cx, change)
+  call('HINCRBY', cx.partition_key, 'lock_waiters', change)
 end
 
 local function is_tagged(cx)

@@ -48,23 +48,28 @@ function lock.take(cx, name)
   return state
 end
 
+function lock.remove_name(cx, name)
+  call('ZREM', cx.locks .. 'lock-names', name)
+  call('ZREM', cx.locks .. 'lock-deadlines', name)
+end
+
 -- Writes a lock, or removes it if nothing is left of it.
 function lock.store(cx, state)
   local must_continue = claim_for_waiters(cx, state)
-  local names, deadlines = cx.locks .. 'lock-names', cx.locks .. 'lock-deadlines'
   if state.waiters == 0 and lock.holders(state) == 0 then
     if state.delay <= cx.now then
-      call('DEL', state.key)
-      call('ZREM', names, state.name)
-      call('ZREM', deadlines, state.name)
+      if state.row then
+        call('DEL', state.key)
+        lock.remove_name(cx, state.name)
+      end
       return
     end
     -- Any kind may follow.
     state.kind = 'exclusive'
   end
-  lock.write_row(state)
-  if not state.is_stored then call('ZADD', names, 0, state.name) end
-  call('ZADD', deadlines, text(must_continue and cx.now or lock.next_deadline(state)), state.name)
+  lock.write_row(cx, state)
+  if not state.row then call('ZADD', cx.locks .. 'lock-names', 0, state.name) end
+  call('ZADD', cx.locks .. 'lock-deadlines', text(must_continue and cx.now or lock.next_deadline(state)), state.name)
 end
 
 local function is_protected(waiter)
@@ -100,16 +105,16 @@ function lock.may_hold(cx, state, waiter, mode, fair)
 end
 
 -- Makes the caller a holder.
-function lock.grant(cx, state, command, mode)
-  cx.fence = max(cx.fence + 1, cx.now)
-  local ends, hold_ends = cx.now + command.ttl_ms * 1000, 0
-  if command.max_hold_ms then
-    hold_ends = cx.now + command.max_hold_ms * 1000
+function lock.grant(cx, state, command)
+  state.fence = max(lock.last_fence(cx) + 1, cx.now)
+  local ends, hold_ends = cx.now + command.ttl_ms * 1000, command.hold_ms * 1000
+  if hold_ends > 0 then
+    hold_ends = cx.now + hold_ends
     ends = min(ends, hold_ends)
   end
   local holder = {
-    token = command.token, fence = cx.fence, since = cx.now, ends = ends, hold_ends = hold_ends,
-    delay_ms = command.lock_delay_ms, mode = mode, name = command.holder,
+    token = command.token, fence = state.fence, since = cx.now, ends = ends, hold_ends = hold_ends,
+    delay_ms = tonumber(command.delay_ms), mode = command.mode, name = command.holder,
   }
   lock.write_holder(state, holder)
   return holder

@@ -1,14 +1,12 @@
--- One lock and its holders. Its hash has `kind`, `delay` (until when it stays free), `next` (the next
--- place of a waiter) and `waiters` (their number). The holder of an exclusive lock is the field
--- `holder`; other locks have a field `holder:<token>` each, and `lock-ends:<name>` has their tokens by
--- the end of their leases.
+-- One lock and its holders. The row of a lock is the text kind:delay:next:waiters:holder, where `delay`
+-- is the time until which it stays free, `next` the next place of a waiter and `waiters` their number.
+-- The holder of an exclusive lock stands in the row. Other locks have a hash of holders by token, and
+-- `lock-ends:<name>` has their tokens by the end of their leases.
 
--- What is stored of a lock that is not.
-local NEW = {delay = 0, next = 1, waiters = 0}
-local HOLDER = '^(%d+):(%d+):(%d+):(%d+):(%d+):(%a+):(.*)$'
+local ROW, HOLDER = '^([^:]+):(%d+):(%d+):(%d+):(.*)$', '^([^:]+):(%d+):(%d+):(%d+):(%d+):(%d+):(%a+):(.*)$'
 
-local function parse_holder(token, record)
-  local fence, since, ends, hold_ends, delay_ms, mode, name = match(record, HOLDER)
+local function parse_holder(record)
+  local token, fence, since, ends, hold_ends, delay_ms, mode, name = match(record, HOLDER)
   return {
     token = token, fence = tonumber(fence), since = tonumber(since), ends = tonumber(ends),
     hold_ends = tonumber(hold_ends), delay_ms = tonumber(delay_ms), mode = mode, name = name,
@@ -16,7 +14,7 @@ local function parse_holder(token, record)
 end
 
 local function holder_text(holder)
-  return format('%d:%d:%d:%d:%d:%s:%s', holder.fence, holder.since, holder.ends, holder.hold_ends,
+  return format('%s:%d:%d:%d:%d:%d:%s:%s', holder.token, holder.fence, holder.since, holder.ends, holder.hold_ends,
     holder.delay_ms, holder.mode, holder.name)
 end
 
@@ -24,24 +22,22 @@ end
 function lock.new(cx, name, kind)
   return {
     prefix = cx.locks, name = name, key = cx.locks .. 'lock:' .. name, kind = kind, delay = 0, next = 1, waiters = 0,
-    was = NEW,
   }
 end
 
 function lock.load(cx, name)
-  local key = cx.locks .. 'lock:' .. name
-  local kind, delay, place, waiters, holder =
-    unpack(call('HMGET', key, 'kind', 'delay', 'next', 'waiters', 'holder'))
-  if not kind then return nil end
+  local row = call('GET', cx.locks .. 'lock:' .. name)
+  if not row then return nil end
+  local kind, delay, place, waiters, holder = match(row, ROW)
+  if not kind then error({err = 'WRONGTYPE the key lock:' .. name .. ' belongs to another program'}) end
   local state = lock.new(cx, name, kind)
-  state.is_stored, state.delay, state.next, state.waiters = true, tonumber(delay or 0), tonumber(place or 1),
-    tonumber(waiters or 0)
-  state.was = {kind = kind, delay = state.delay, next = state.next, waiters = state.waiters, holder = holder}
-  if holder then
-    local token, record = match(holder, '^([^:]+):(.*)$')
-    state.only = parse_holder(token, record)
-  end
+  state.row, state.delay, state.next, state.waiters = row, tonumber(delay), tonumber(place), tonumber(waiters)
+  if holder ~= '' then state.only = parse_holder(holder) end
   return state
+end
+
+local function holders_key(state)
+  return state.prefix .. 'lock-holders:' .. state.name
 end
 
 function lock.ends_key(state)
@@ -60,8 +56,8 @@ end
 
 function lock.holder(state, token)
   if is_exclusive(state) then return state.only and state.only.token == token and state.only or nil end
-  local record = call('HGET', state.key, 'holder:' .. token)
-  return record and parse_holder(token, record)
+  local record = call('HGET', holders_key(state), token)
+  return record and parse_holder(record)
 end
 
 -- The holder whose lease ends first.
@@ -77,7 +73,7 @@ function lock.write_holder(state, holder)
     state.only = holder
     return
   end
-  call('HSET', state.key, 'holder:' .. holder.token, holder_text(holder))
+  call('HSET', holders_key(state), holder.token, holder_text(holder))
   local added = call('ZADD', lock.ends_key(state), text(holder.ends), holder.token)
   if state.count then state.count = state.count + added end
 end
@@ -87,7 +83,7 @@ function lock.remove_holder(state, holder)
     state.only = nil
     return
   end
-  call('HDEL', state.key, 'holder:' .. holder.token)
+  call('HDEL', holders_key(state), holder.token)
   call('ZREM', lock.ends_key(state), holder.token)
   if state.count then state.count = state.count - 1 end
 end
@@ -110,15 +106,13 @@ function lock.next_deadline(state)
   return deadline
 end
 
--- Writes the fields of the hash that have changed.
-function lock.write_row(state)
-  local was, changes = state.was, {}
-  if state.kind ~= was.kind then kernel.change(changes, 'kind', state.kind) end
-  if state.delay ~= was.delay then kernel.change(changes, 'delay', text(state.delay)) end
-  if state.next ~= was.next then kernel.change(changes, 'next', text(state.next)) end
-  if state.waiters ~= was.waiters then kernel.change(changes, 'waiters', text(state.waiters)) end
-  local holder = state.only and state.only.token .. ':' .. holder_text(state.only)
-  if holder and holder ~= was.holder then kernel.change(changes, 'holder', holder) end
-  if changes[1] then call('HSET', state.key, unpack(changes)) end
-  if was.holder and not holder then call('HDEL', state.key, 'holder') end
+-- Writes the row if it has changed, in one step with the fence of a new holder.
+function lock.write_row(cx, state)
+  local row = format('%s:%d:%d:%d:%s', state.kind, state.delay, state.next, state.waiters,
+    state.only and holder_text(state.only) or '')
+  if state.fence then
+    call('MSET', state.key, row, cx.prefix .. 'lock-fence', text(state.fence))
+  elseif row ~= state.row then
+    call('SET', state.key, row)
+  end
 end

@@ -3,7 +3,7 @@
 local MODES = {exclusive = 'Exclusive', read = 'Read', write = 'Write'}
 
 function lock.view_kind(kind)
-  local permits = match(kind, '^semaphore:(%d+)$')
+  local permits = match(kind, '^semaphore/(%d+)$')
   if permits then return {Semaphore = {permits = tonumber(permits)}} end
   return kind == 'exclusive' and 'Exclusive' or 'ReadWrite'
 end

@@ -56,8 +56,8 @@ end
 -- Adds a waiter behind all others.
 function lock.add_waiter(cx, state, waiter)
   waiter.place, waiter.claim_ends, waiter.losses = state.next, 0, 0
-  state.next, state.waiters, cx.waiters = state.next + 1, state.waiters + 1,
-    cx.waiters + 1
+  state.next, state.waiters = state.next + 1, state.waiters + 1
+  lock.count_waiters(cx, 1)
   call('HSET', waiters_key(state), waiter.token, waiter_text(waiter))
   call('ZADD', waiting_key(state), text(waiter.place), waiter.token)
 end
@@ -94,5 +94,6 @@ function lock.remove_waiter(cx, state, waiter)
     call('ZREM', waiting_key(state), waiter.token)
   end
   call('HDEL', waiters_key(state), waiter.token)
-  state.waiters, cx.waiters = state.waiters - 1, cx.waiters - 1
+  state.waiters = state.waiters - 1
+  lock.count_waiters(cx, -1)
 end

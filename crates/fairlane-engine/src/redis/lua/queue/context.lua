@@ -4,6 +4,7 @@ function queue.begin(keys, arguments)
   local cx = kernel.begin(keys, arguments)
   -- Rows by name or number; wake-up tokens by type; bytes removed from groups that were not read.
   cx.types, cx.groups, cx.bulks, cx.tokens, cx.bytes_removed = {}, {}, {}, {}, {}
+  cx.lane_fields = {}
   -- Types that exist, and changes of their numbers of jobs.
   cx.types_known, cx.jobs_counted = {}, {}
   -- Names of ended jobs to file with the groups they are of, and bulk actions to review.

@@ -31,6 +31,7 @@ end
 
 -- The number of jobs of a group that may pass; or 0, how to park its lane, and until when.
 function queue.group_pass(cx, group)
+  if not group.limits then return math.huge end
   if group.paused then return 0, 'P', 0 end
   local seats = group.concurrency and max(group.concurrency - group.in_flight, 0) or math.huge
   if seats == 0 then return 0, 'S', 0 end

@@ -1,10 +1,20 @@
 -- Moves lanes into their fair order, out of it, aside and back. A member is `sequence:group`.
 
+-- Adds lanes, each its tag and its member. A short sorted set is a list that Redis searches from the
+-- start. A long member turns it into a skip list, which it stays until it is empty.
+function queue.add_to_order(order, ...)
+  if not order.widens then return call('ZADD', order.key, ...) end
+  order.widens = false
+  call('ZADD', order.key, 0, LONG_NAME, ...)
+  call('ZREM', order.key, LONG_NAME)
+end
+
+-- Inserts a lane; an operation that adds many lanes, and reads no order, writes them at its end.
 function queue.insert_lane(cx, group, lane)
-  cx.partition.sequence = cx.partition.sequence + 1
-  lane.park = cx.partition.classic == 1 and cx.partition.sequence or 0
-  call('ZADD', queue.type_state(cx, lane.type)[lane.level].key, text(lane.tag),
-    format('%016d:%s', cx.partition.sequence, group.name))
+  local order = queue.type_state(cx, lane.type)[lane.level]
+  queue.return_to_order(cx, order, group, lane)
+  if cx.partition.classic == 1 then lane.park = cx.partition.sequence end
+  if not cx.restores_orders then queue.restore_order(order) end
 end
 
 -- A group's tag by its current score (`classic`): smaller is served first.
@@ -14,13 +24,6 @@ function queue.score_tag(cx, group)
   local left = max(total - group.done, 1)
   local boost = floor(cx.partition.alpha * (max(total, 1) - left) / left)
   return SCORE_CENTRE - (group.base_priority + min(max(boost, -BOOST_MAX), BOOST_MAX) - floor(cx.now / 1000))
-end
-
--- A short sorted set is a list that Redis searches from the start. A long member turns it into a
--- skip list, which it stays until it is empty.
-local function widen(order)
-  call('ZADD', order.key, 0, LONG_NAME)
-  call('ZREM', order.key, LONG_NAME)
 end
 
 -- Inserts a lane that has jobs and is in no order into its order, ahead by its credit
@@ -45,7 +48,7 @@ function queue.enter_order(cx, group, lane, from_idle)
   end
   lane.standing = 'A'
   order.active, order.touched = order.active + 1, true
-  if order.active == ORDER_WIDE_LANES then widen(order) end
+  if order.active == ORDER_WIDE_LANES then order.widens = true end
   queue.insert_lane(cx, group, lane)
 end
 

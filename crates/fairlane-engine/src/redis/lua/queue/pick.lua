@@ -3,7 +3,6 @@
 -- Pops up to `wanted` ids from a lane, returned jobs first. Also returns how many of them
 -- are returned jobs.
 local function pop_ids(lane, backlog_key, returned_key, wanted)
-  if lane.returned == '0' then return call('LPOP', backlog_key, wanted) or {}, 0 end
   local ids = call('LPOP', returned_key, wanted) or {}
   local returned = #ids
   if returned < wanted then
@@ -13,19 +12,39 @@ local function pop_ids(lane, backlog_key, returned_key, wanted)
   return ids, returned
 end
 
--- Serves a lane up to a quantum of cost. Returns jobs, cost, whether it is empty now, and whether
--- it is blocked by an unrunnable job after the most skips of one visit.
-function queue.serve_lane(cx, group, lane, most)
-  local part, place = cx.prefix .. 'group:' .. group.name, lane.place
-  local backlog_key, returned_key = part .. ':jobs:' .. place, part .. ':returned:' .. place
-  local visit, jobs, cost, drained, left = queue.begin_visit(cx, place, group), 0, 0, false, 0
-  local skips_left, blocked = min(VISIT_SKIPS_MAX, LEASE_SKIPS_MAX - cx.skips), false
-  while jobs < most and cost < QUANTUM and cx.bytes < LEASE_BYTES_MAX and not drained and left == 0 do
-    local wanted, used = min(most - jobs, QUANTUM), 0
-    local ids, returned = pop_ids(lane, backlog_key, returned_key, wanted)
+-- The number of ids to pop next. The only lane gives more of them once its payloads were small.
+local function ids_wanted(cx, jobs, most)
+  local wanted = QUANTUM
+  if cx.is_alone and jobs > 0 and cx.bytes <= jobs * SMALL_PAYLOAD_BYTES then wanted = 4 * QUANTUM end
+  return min(most - jobs, wanted)
+end
+
+-- Serves a lane up to a quantum of cost, or the only lane up to `most` jobs. Returns jobs, whether it
+-- is empty now, and whether it is blocked by an unrunnable job after the most skips of one visit.
+function queue.serve_lane(cx, state, group, lane, most)
+  local prefix, name, place, returned_key = cx.prefix, group.name, lane.place, nil
+  local backlog_key, rows_key = prefix .. 'group:' .. name .. ':jobs:' .. place, queue.rows_key(cx, name)
+  if lane.returned == '1' then returned_key = prefix .. 'group:' .. name .. ':returned:' .. place end
+  local visit, jobs, charged, cost = queue.begin_visit(cx, place, group), 0, 0, 0
+  local drained, left, blocked, done = false, 0, false, false
+  local skips_left = min(VISIT_SKIPS_MAX, LEASE_SKIPS_MAX - cx.skips)
+  while jobs < most and cx.bytes < LEASE_BYTES_MAX and not drained and left == 0 and not done do
+    local wanted, used = ids_wanted(cx, jobs, most), 0
+    local ids, returned
+    if lane.returned == '0' then
+      ids, returned = call('LPOP', backlog_key, wanted) or {}, 0
+    else
+      ids, returned = pop_ids(lane, backlog_key, returned_key, wanted)
+    end
     local count = #ids
-    local rows = count > 0 and call('HMGET', part .. ':rows', unpack(ids))
-    while used < count and cost < QUANTUM and cx.bytes < LEASE_BYTES_MAX and not blocked do
+    local rows = count > 0 and call('HMGET', rows_key, unpack(ids))
+    while used < count and cx.bytes < LEASE_BYTES_MAX and not blocked do
+      if cost >= QUANTUM then
+        done = not cx.is_alone
+        if done then break end
+        queue.charge_lane(state, group, lane, jobs - charged, cost)
+        charged, cost = jobs, 0
+      end
       local plain = used >= returned
         and queue.pick_plain(cx, visit, place, ids, rows, used + 1, min(count, used + QUANTUM - cost)) or 0
       used, jobs, cost = used + plain, jobs + plain, cost + plain
@@ -50,9 +69,11 @@ function queue.serve_lane(cx, group, lane, most)
       if index <= returned then lane.returned = '1' end
     end
     left, drained = count - used, count < wanted
+    done = done or cost >= QUANTUM and not cx.is_alone
   end
+  if jobs > charged then queue.charge_lane(state, group, lane, jobs - charged, cost) end
   queue.end_visit(cx, visit)
   if lane.returned == '1' and call('EXISTS', returned_key) == 0 then lane.returned = '0' end
   local empty = left == 0 and lane.returned == '0' and (drained or call('LLEN', backlog_key) == 0)
-  return jobs, cost, empty, blocked
+  return jobs, empty, blocked
 end

@@ -1,11 +1,11 @@
 -- The record of a group's run, `waiting:total:throttles:since:noted:backoff` in its row.
-local NO_RECORD = '0:0:0:0:0:0'
+local NEW_RECORD = '0:0:0:0:0:0'
 
 -- Counts of a group besides `done`: waiting jobs, jobs of its run, throttles of ended jobs, jobs
 -- ended before that count, second of the newest snapshot, newest backoff. Read only when needed.
 function queue.record(group)
   if group.record then return group.record end
-  group.record_was = group.record_was or call('HGET', group.key, 'run') or NO_RECORD
+  group.record_was = group.record_was or call('HGET', group.key, 'run') or NEW_RECORD
   local waiting, total, throttles, since, noted, backoff =
     match(group.record_was, '^(-?%d+):(%d+):(%d+):(%d+):(%d+):(%d+)$')
   local known = {
@@ -31,6 +31,8 @@ function queue.changed_record(group)
     return value ~= was and value or nil
   end
   if not group.added then return nil end
-  local waiting, total, rest = match(was or call('HGET', group.key, 'run') or NO_RECORD, '^(-?%d+:)(%d+)(.+)$')
+  was = was or call('HGET', group.key, 'run') or NEW_RECORD
+  if was == NEW_RECORD then return '0:' .. text(group.added) .. ':0:0:0:0' end
+  local waiting, total, rest = match(was, '^(-?%d+:)(%d+)(.+)$')
   return waiting .. text(total + group.added) .. rest
 end

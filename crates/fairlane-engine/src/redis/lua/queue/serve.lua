@@ -20,22 +20,26 @@ local function group_rate(group)
   return floor(floor(count * MILLI * 1000 / period_ms) / 1000)
 end
 
--- Charges a lane, its order and its level, and every gate.
-local function charge(cx, state, group, lane, jobs, cost)
-  local order = state[lane.level]
-  cx.left, cx.partition.backlog, group.backlog = cx.left - jobs, cx.partition.backlog - jobs,
-    group.backlog - jobs
+-- Counts leased jobs of a type and a group, and charges every gate.
+local function count_leased(cx, state, group, jobs)
+  local partition = cx.partition
+  cx.left, partition.backlog, group.backlog = cx.left - jobs, partition.backlog - jobs, group.backlog - jobs
   queue.charge_gates(cx, state, group, jobs)
-  order.virtual_time = max(order.virtual_time, lane.tag)
-  order.pool = min(order.pool + jobs, POOL_FULL)
-  local units = cost * UNITS + lane.remainder
-  if units < 0 then
-    lane.remainder = units
-  else
-    lane.tag, lane.remainder = lane.tag + floor(units / group.weight), units % group.weight
+end
+
+-- The number of jobs that the type and the queue let pass; or 0, and which of them is blocked.
+local function pass(cx, state)
+  local type_jobs, type_wake = queue.type_pass(cx, state)
+  if type_jobs == 0 then
+    queue.note_wake(cx, type_wake)
+    return 0, 'type blocked'
   end
-  state.virtual_time = max(state.virtual_time, order.tag)
-  order.tag, order.touched = order.tag + cost * order.units, true
+  local queue_jobs, queue_wake = queue.queue_pass(cx)
+  if queue_jobs == 0 then
+    queue.note_wake(cx, queue_wake)
+    return 0, 'all blocked'
+  end
+  return type_jobs < queue_jobs and type_jobs or queue_jobs
 end
 
 -- Sets aside a lane of a denied group.
@@ -55,8 +59,8 @@ local function put_lane_back(cx, state, group, lane, empty, blocked)
     cx.parks = cx.parks + 1
     return queue.park_lane(cx, group, lane, 'C', cx.now)
   end
-  local pass, standing, park = queue.group_pass(cx, group)
-  if pass > 0 then return queue.return_to_order(cx, state[lane.level], group, lane) end
+  local of_group, standing, park = queue.group_pass(cx, group)
+  if of_group > 0 then return queue.return_to_order(cx, state[lane.level], group, lane) end
   deny_lane(cx, state, group, lane, standing, park)
 end
 
@@ -65,16 +69,8 @@ function queue.serve_type(cx, state)
   while true do
     local level = next_level(cx, state)
     if not level then return 'type blocked' end
-    local type_jobs, type_wake = queue.type_pass(cx, state)
-    if type_jobs == 0 then
-      queue.note_wake(cx, type_wake)
-      return 'type blocked'
-    end
-    local queue_jobs, queue_wake = queue.queue_pass(cx)
-    if queue_jobs == 0 then
-      queue.note_wake(cx, queue_wake)
-      return 'all blocked'
-    end
+    local most, blocked_by = pass(cx, state)
+    if most == 0 then return blocked_by end
     if cx.parks >= LEASE_PARKS_MAX then
       queue.go_on_at_once(cx, state)
       return 'all blocked'
@@ -83,12 +79,11 @@ function queue.serve_type(cx, state)
     local name, tag = queue.next_lane(cx, order)
     local group, lane = queue.group_state(cx, name, order.place)
     lane.tag, lane.epoch = tag, order.epoch
-    local pass, standing, park = queue.group_pass(cx, group)
-    if pass > 0 then
-      local most = min(cx.left, type_jobs, queue_jobs, pass)
-      local jobs, cost, empty, blocked = queue.serve_lane(cx, group, lane, most)
+    local of_group, standing, park = queue.group_pass(cx, group)
+    if of_group > 0 then
+      local jobs, empty, blocked = queue.serve_lane(cx, state, group, lane, min(cx.left, most, of_group))
       if jobs > 0 then
-        charge(cx, state, group, lane, jobs, cost)
+        count_leased(cx, state, group, jobs)
       elseif empty then
         cx.parks = cx.parks + 1
       end
@@ -106,16 +101,8 @@ function queue.serve_ready(cx, state)
   while true do
     local key = queue.ready_key(cx, state)
     if call('EXISTS', key) == 0 then return 'type blocked' end
-    local type_jobs, type_wake = queue.type_pass(cx, state)
-    if type_jobs == 0 then
-      queue.note_wake(cx, type_wake)
-      return 'type blocked'
-    end
-    local queue_jobs, queue_wake = queue.queue_pass(cx)
-    if queue_jobs == 0 then
-      queue.note_wake(cx, queue_wake)
-      return 'all blocked'
-    end
+    local most, blocked_by = pass(cx, state)
+    if most == 0 then return blocked_by end
     local member = call('LPOP', key)
     local group, lane, id = queue.placed(cx, member)
     local row = call('HGET', queue.rows_key(cx, group.name), id)
@@ -125,8 +112,7 @@ function queue.serve_ready(cx, state)
       local visit = queue.begin_visit(cx, lane.place, group)
       queue.pick(cx, visit, lane.place, id, row, size, cost, number, true)
       queue.end_visit(cx, visit)
-      cx.left, cx.partition.backlog, group.backlog = cx.left - 1, cx.partition.backlog - 1, group.backlog - 1
-      queue.charge_gates(cx, state, group, 1)
+      count_leased(cx, state, group, 1)
       return 'served'
     end
     if cx.skips >= LEASE_SKIPS_MAX then

@@ -41,6 +41,10 @@ function queue.type_state(cx, name)
   return state
 end
 
+function queue.active_lanes(state)
+  return state[0].active + state[1].active + state[2].active
+end
+
 function queue.is_active(state)
   return state[0].active + state[1].active + state[2].active > 0
 end
@@ -63,6 +67,7 @@ local function write_type(state)
   change_number(changes, state, 'jobs', was[13])
   for level = 0, 2 do
     local order = state[level]
+    if order.back_count > 0 or order.popped[1] then queue.restore_order(order) end
     if order.touched then
       local value = order_text(order)
       if value ~= was[9 + level] then kernel.change(changes, sub(order.place, 1, 1), value) end

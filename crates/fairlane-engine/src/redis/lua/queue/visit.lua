@@ -21,12 +21,13 @@ end
 
 -- Ends the part about a lane with the attempts of its returned jobs.
 function queue.end_visit(cx, visit)
-  local reply, at, attempts = cx.reply, visit.at, visit.attempts or {}
+  local reply, at, attempts = cx.reply, visit.at, visit.attempts
   if visit.jobs == 0 then
     reply[at + 1], reply[at + 2], cx.replied = nil, nil, at
     return
   end
-  reply[at + 3], reply[at + 4], cx.lanes_served = visit.jobs, #attempts, cx.lanes_served + 1
+  reply[at + 3], reply[at + 4], cx.lanes_served = visit.jobs, attempts and #attempts or 0, cx.lanes_served + 1
+  if not attempts then return end
   for index = 1, #attempts do reply[cx.replied + index] = attempts[index] end
   cx.replied = cx.replied + #attempts
 end
@@ -69,24 +70,23 @@ function queue.pick_plain(cx, visit, place, ids, rows, first, last)
   local kind = cx.fresh[place] or plain_kind(cx, place)
   local plain, head, entries, part = kind.plain, kind.head, kind.entries, visit.group.name .. ':'
   local reply, names, holds, at, picked, bytes = cx.reply, cx.names, cx.holds, cx.replied, cx.picked, cx.bytes
-  local index = first
-  while index <= last and bytes < LEASE_BYTES_MAX do
+  local size, entry, held = -1, nil, 2 * picked
+  for index = first, last do
     local id, row = ids[index], rows[index]
-    if not row or find(row, plain, 11, true) ~= 11 then break end
-    local size, name = #row - head, part .. id
-    local entry = entries[size]
-    if not entry then
-      entry = kind.hold .. size
+    if not row or bytes >= LEASE_BYTES_MAX or find(row, plain, 11, true) ~= 11 then break end
+    if #row - head ~= size then
+      size = #row - head
+      entry = entries[size] or kind.hold .. size
       entries[size] = entry
     end
-    reply[at + 1], reply[at + 2] = id, row
-    at, picked, bytes, index = at + 2, picked + 1, bytes + size, index + 1
+    local name = part .. id
+    reply[at + 1], reply[at + 2], holds[held + 1], holds[held + 2] = id, row, name, entry
+    at, held, picked, bytes = at + 2, held + 2, picked + 1, bytes + size
     names[picked] = name
-    holds[2 * picked - 1], holds[2 * picked] = name, entry
   end
-  visit.jobs = visit.jobs + index - first
-  cx.replied, cx.picked, cx.bytes = at, picked, bytes
-  return index - first
+  local jobs = picked - cx.picked
+  visit.jobs, cx.replied, cx.picked, cx.bytes = visit.jobs + jobs, at, picked, bytes
+  return jobs
 end
 
 -- Writes the leases of all picked jobs, and returns the reply.

@@ -23,9 +23,27 @@ local function write_removed_bytes(cx)
   end
 end
 
+-- The elements of a list, each after `before`.
+local function each_after(before, list)
+  local pairs_of = {}
+  for index, element in ipairs(list) do pairs_of[2 * index - 1], pairs_of[2 * index] = before, element end
+  return unpack(pairs_of)
+end
+
+local function write_groups(cx)
+  cx.activated, cx.idled = {}, {}
+  for _, group in pairs(cx.groups) do queue.write_group(cx, group) end
+  local key = cx.prefix .. 'active-groups'
+  if cx.activated[1] then call('ZADD', key, each_after(0, cx.activated)) end
+  if cx.idled[1] then
+    call('ZREM', key, unpack(cx.idled))
+    call('ZADD', cx.prefix .. 'idle-groups', 'NX', each_after(text(cx.now + GROUP_IDLE_US), cx.idled))
+  end
+end
+
 function queue.write_all(cx)
   write_removed_bytes(cx)
-  for _, group in pairs(cx.groups) do queue.write_group(cx, group) end
+  write_groups(cx)
   queue.write_bulks(cx)
   queue.write_types(cx)
   kernel.write_partition(cx)

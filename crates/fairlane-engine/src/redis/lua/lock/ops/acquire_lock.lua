@@ -1,24 +1,19 @@
 #!lua
 -- acquire_lock: takes a lock if it is free, and otherwise joins its waiters if asked to.
--- Key: the partition.
-
-local MODES = {Exclusive = 'exclusive', Read = 'read', Write = 'write'}
-
-local function mode_and_kind(wanted)
-  local mode = MODES[wanted]
-  if not mode then return 'permit', 'semaphore:' .. text(wanted.Permit.of) end
-  return mode, mode == 'exclusive' and mode or 'read-write'
-end
+-- Key: the partition. Arguments: the time; the name; the token; the process; the holder; the mode; the
+-- kind of lock that has it; the ttl, the delay and the longest hold in ms (0: none); whether to wait
+-- and whether to be fair (0 or 1).
+-- Replies fence:remaining_us if the caller holds the lock, otherwise core's reply packed.
 
 local function held(cx, holder)
-  return {Held = {fence = holder.fence, remaining_us = max(holder.ends - cx.now, 0)}}
+  return format('%d:%d', holder.fence, max(holder.ends - cx.now, 0))
 end
 
-local function wait(cx, state, command, waiter, mode)
-  if not waiter and cx.waiters >= LOCK_WAITERS_MAX then return {Refused = 'TooManyWaiters'} end
+local function wait(cx, state, command, waiter)
+  if not waiter and lock.all_waiters(cx) >= LOCK_WAITERS_MAX then return {Refused = 'TooManyWaiters'} end
   lock.attend(cx, command.process)
   if not waiter then
-    waiter = {token = command.token, process = command.process, mode = mode}
+    waiter = {token = command.token, process = command.process, mode = command.mode}
     lock.add_waiter(cx, state, waiter)
   end
   local first = lock.claims(state) > 0 and lock.edge_claim(state, 0) or lock.first_waiting(state)
@@ -28,7 +23,7 @@ end
 local function acquire_from(cx, state, command)
   local holder = lock.holder(state, command.token)
   if holder then return held(cx, holder) end
-  local mode, kind = mode_and_kind(command.mode)
+  local mode, kind = command.mode, command.kind
   if lock.holders(state) == 0 and state.waiters == 0 then
     state.kind, state.count = kind, nil
   elseif state.kind ~= kind then
@@ -42,24 +37,45 @@ local function acquire_from(cx, state, command)
   end
   if lock.may_hold(cx, state, waiter, mode, command.fair) then
     if waiter then lock.remove_waiter(cx, state, waiter) end
-    return held(cx, lock.grant(cx, state, command, mode))
+    return held(cx, lock.grant(cx, state, command))
   end
   if not command.wait then return {Busy = lock.view_blocked(cx, state)} end
-  return wait(cx, state, command, waiter, mode)
+  return wait(cx, state, command, waiter)
 end
 
-function lock.ops.acquire_lock(cx, command)
-  lock.read_shared(cx)
-  local state, reply = lock.take(cx, command.name), nil
+-- Grants an exclusive lock that is not in use, without a table for it: this is what most calls do.
+local function grant_free(cx, name, token, holder, ttl_ms, delay_ms, hold_ms)
+  local now, locks = cx.now, cx.locks
+  local fence, ends, hold_ends = max(lock.last_fence(cx) + 1, now), now + ttl_ms * 1000, 0
+  if hold_ms ~= '0' then
+    hold_ends = now + hold_ms * 1000
+    ends = min(ends, hold_ends)
+  end
+  local row = format('exclusive:0:1:0:%s:%d:%d:%d:%d:%s:exclusive:%s', token, fence, now, ends, hold_ends, delay_ms,
+    holder)
+  call('MSET', locks .. 'lock:' .. name, row, cx.prefix .. 'lock-fence', text(fence))
+  call('ZADD', locks .. 'lock-names', 0, name)
+  call('ZADD', locks .. 'lock-deadlines', text(ends), name)
+  return format('%d:%d', fence, ends - now)
+end
+
+function lock.ops.acquire_lock(cx)
+  local _, name, token, process, holder, mode, kind, ttl_ms, delay_ms, hold_ms, wait, fair = unpack(cx.arguments)
+  local state, reply = lock.take(cx, name), nil
+  if not state then
+    if call('ZCARD', cx.locks .. 'lock-names') >= LOCKS_MAX then return cmsgpack.pack({Refused = 'TooManyLocks'}) end
+    if kind == 'exclusive' then return grant_free(cx, name, token, holder, ttl_ms, delay_ms, hold_ms) end
+  end
+  local command = {
+    token = token, process = process, holder = holder, mode = mode, kind = kind, ttl_ms = ttl_ms,
+    delay_ms = delay_ms, hold_ms = hold_ms, wait = wait == '1', fair = fair == '1',
+  }
   if state then
     reply = acquire_from(cx, state, command)
   else
-    if call('ZCARD', cx.locks .. 'lock-names') >= LOCKS_MAX then return {Refused = 'TooManyLocks'} end
-    local mode, kind = mode_and_kind(command.mode)
-    state = lock.new(cx, command.name, kind)
-    reply = held(cx, lock.grant(cx, state, command, mode))
+    state = lock.new(cx, name, kind)
+    reply = held(cx, lock.grant(cx, state, command))
   end
   lock.store(cx, state)
-  lock.write_shared(cx)
-  return reply
+  return type(reply) == 'string' and reply or cmsgpack.pack(reply)
 end

@@ -3,9 +3,8 @@
 -- Key: the partition.
 
 function lock.ops.attend_locks(cx, command)
-  lock.read_shared(cx)
   local claims = {}
-  if cx.waiters == 0 then return {claims = claims} end
+  if lock.all_waiters(cx) == 0 then return {claims = claims} end
   lock.attend(cx, command.process)
   local own = call('ZRANGE', cx.locks .. 'lock-process:' .. command.process, 0, ATTEND_CLAIMS_MAX - 1)
   for index, member in ipairs(own) do

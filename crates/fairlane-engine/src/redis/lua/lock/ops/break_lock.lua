@@ -8,7 +8,6 @@ local function tokens(state)
 end
 
 function lock.ops.break_lock(cx, command)
-  lock.read_shared(cx)
   local state, holders = lock.take(cx, command.name), 0
   if not state then return {holders = 0} end
   for _, token in ipairs(tokens(state)) do
@@ -19,6 +18,5 @@ function lock.ops.break_lock(cx, command)
     end
   end
   lock.store(cx, state)
-  lock.write_shared(cx)
   return {holders = holders}
 end

@@ -1,22 +1,39 @@
 #!lua flags=allow-oom
 -- release_lock: gives up a lock, or a place among its waiters.
--- Key: the partition.
+-- Key: the partition. Arguments: the time; the name; the token.
+-- Replies R (released), W (withdrawn) or N (not held).
 
-function lock.ops.release_lock(cx, command)
-  lock.read_shared(cx)
-  local state = lock.take(cx, command.name)
-  if not state then return 'NotHeld' end
-  local holder, reply = lock.holder(state, command.token), 'NotHeld'
-  local waiter = not holder and lock.waiter(state, command.token)
+-- The row of an exclusive lock without waiters: the token of its holder and the end of the lease.
+local ALONE = '^exclusive:0:%d+:0:([^:]+):%d+:%d+:(%d+):'
+
+-- Removes an exclusive lock that the caller holds and no one waits for, without a table for it: this is
+-- what most calls do. Returns whether it was one.
+local function release_alone(cx, name, token)
+  local key = cx.locks .. 'lock:' .. name
+  local row = call('GET', key)
+  local owner, ends = match(row or '', ALONE)
+  if owner ~= token or tonumber(ends) <= cx.now then return false end
+  call('DEL', key)
+  lock.remove_name(cx, name)
+  lock.announce_release(cx, name)
+  return true
+end
+
+function lock.ops.release_lock(cx)
+  local _, name, token = unpack(cx.arguments)
+  if release_alone(cx, name, token) then return 'R' end
+  local state = lock.take(cx, name)
+  if not state then return 'N' end
+  local holder, reply = lock.holder(state, token), 'N'
+  local waiter = not holder and lock.waiter(state, token)
   if holder then
     lock.remove_holder(state, holder)
-    lock.announce_release(cx, command.name)
-    reply = 'Released'
+    lock.announce_release(cx, name)
+    reply = 'R'
   elseif waiter then
     lock.remove_waiter(cx, state, waiter)
-    reply = 'Withdrawn'
+    reply = 'W'
   end
   lock.store(cx, state)
-  lock.write_shared(cx)
   return reply
 end

@@ -10,9 +10,8 @@ local function forget_processes(cx, most)
 end
 
 function lock.ops.sweep_locks(cx, command)
-  lock.read_shared(cx)
   -- No lock was ever used, and the user may have no permission for their keys.
-  if cx.fence == 0 then return {locks = 0} end
+  if lock.last_fence(cx) == 0 then return {locks = 0} end
   local deadlines, swept, most = cx.locks .. 'lock-deadlines', 0, command.locks_max
   local name, at = unpack(call('ZRANGE', deadlines, 0, 0, 'WITHSCORES'))
   while swept < most and name and tonumber(at) <= cx.now do
@@ -21,6 +20,5 @@ function lock.ops.sweep_locks(cx, command)
     name, at = unpack(call('ZRANGE', deadlines, 0, 0, 'WITHSCORES'))
   end
   forget_processes(cx, most)
-  lock.write_shared(cx)
   return {locks = swept, next_in_us = at and max(tonumber(at) - cx.now, 0)}
 end

@@ -45,43 +45,57 @@ local function compared(cx, row, lane, cost, bulk_name, tail)
   return sub(row, queue.payload_start(row, at)) == sub(tail, queue.payload_start(tail, 1)) and 'e' or 'P', owner
 end
 
+-- Adds the letters of a run to the receipts. A job without one was created.
+local function answer(cx, letters, jobs, created)
+  if created == jobs then
+    cx.receipts[#cx.receipts + 1] = string.rep('c', jobs)
+    return
+  end
+  for index = 1, jobs do letters[index] = letters[index] or 'c' end
+  cx.receipts[#cx.receipts + 1] = table.concat(letters)
+end
+
 -- Adds `jobs` equal jobs from argument `at` on.
 local function enqueue_run(cx, at, group, lane, cost, delay_us, bulk_name, jobs)
   local bulk, closed = open_bulk(cx, group.name, bulk_name)
   cost = cost == '1' and '' or cost
   local head, arguments, partition = queue.row_head(cx, lane, cost, bulk), cx.arguments, cx.partition
   local known, key, ids = queue.has_type(cx, lane.type), queue.rows_key(cx, group.name), {}
-  for index = 1, jobs do ids[index] = arguments[at + 2 * index - 2] end
-  local rows, sets, created, bytes = call('HMGET', key, unpack(ids)), {}, 0, 0
+  local from = at
+  for index = 1, jobs do ids[index], from = arguments[from], from + 2 end
+  local rows, sets, letters, created, bytes = call('HMGET', key, unpack(ids)), {}, {}, 0, 0
   local room = (closed or not known) and 0
     or min(partition.whole_backlog_max - partition.backlog, partition.group_backlog_max - group.backlog)
   local bytes_room = min(partition.stored_bytes_max - partition.stored_bytes,
     partition.group_stored_bytes_max - group.stored_bytes)
-  local receipts, answered = cx.receipts, cx.answered
+  local width = 0
   for index = 1, jobs do
-    local id, tail, letter = ids[index], arguments[at + 2 * index - 1], 'c'
+    local id, tail = ids[index], arguments[at + 1]
     local size = #tail - (byte(tail) == 43 and TRACE_BYTES or 0) - 1
+    at = at + 2
     if rows[index] then
-      letter, cx.known_bulks[#cx.known_bulks + 1] = compared(cx, rows[index], lane, cost, bulk_name, tail)
+      letters[index], cx.known_bulks[#cx.known_bulks + 1] =
+        compared(cx, rows[index], lane, cost, bulk_name, tail)
     elseif created >= room or size > 0 and bytes >= bytes_room then
-      letter = refused(cx, group, closed, size, created, bytes)
+      letters[index] = refused(cx, group, closed, size, created, bytes)
     else
       created, bytes = created + 1, bytes + size
-      sets[2 * created - 1], sets[2 * created], ids[created] = id, head .. tail, id
+      sets[width + 1], sets[width + 2] = id, head .. tail
+      width = width + 2
+      if created < index then ids[created], letters[index] = id, 'c' end
     end
-    receipts[answered + index] = letter
   end
   if created > 0 then
     call('HSET', key, unpack(sets))
     queue.count_and_place(cx, group, lane, delay_us, ids, created, bytes, bulk, known)
   end
-  cx.answered = answered + jobs + 1
-  receipts[cx.answered] = text(group.backlog)
+  answer(cx, letters, jobs, created)
+  cx.receipts[#cx.receipts + 1] = text(group.backlog)
 end
 
 function queue.ops.enqueue(cx)
   kernel.read_partition(cx, FIELDS)
-  cx.receipts, cx.answered, cx.known_bulks, cx.reads_records = {}, 0, {}, true
+  cx.receipts, cx.known_bulks, cx.reads_records, cx.restores_orders = {}, {}, true, true
 
   local at = 2
   while cx.arguments[at] do

@@ -28,7 +28,7 @@ end
 
 -- The requested types that exist, starting after the type served last, with open gates.
 local function types_in_turn(cx)
-  local turns, behind, known = {}, {},
+  local turns, behind, lanes, known = {}, {}, 0,
     #cx.arguments > 5 and call('SMISMEMBER', cx.prefix .. 'types', unpack(cx.arguments, 6)) or {}
   for index, is_known in ipairs(known) do
     if is_known == 1 then
@@ -36,10 +36,13 @@ local function types_in_turn(cx)
       if state.asked_at > cx.now or state.asked_at + 1000000 <= cx.now then state.asked_at = cx.now end
       local list = precedes(cx.partition.cursor, state.name) and turns or behind
       list[#list + 1] = state
+      lanes = lanes + queue.active_lanes(state)
       queue.open_type_gate(cx, state)
     end
   end
   for _, state in ipairs(behind) do turns[#turns + 1] = state end
+  -- The only lane is served without leaving its order after each quantum.
+  cx.is_alone = lanes == 1
   return turns
 end
 
@@ -61,19 +64,17 @@ function queue.ops.lease(cx)
   if cx.partition.fence > cx.now then queue.lower_far_deadlines(cx) end
   if cx.partition.classic == 0 then bring_back_due(cx) end
   local turns = types_in_turn(cx)
-  local gates = {unpack(turns)}
-  while turns[1] and not queue.is_full(cx) do
-    local state = table.remove(turns, 1)
+  local gates, turn_at, last = {unpack(turns)}, 1, #turns
+  while turns[turn_at] and not queue.is_full(cx) do
+    local state = turns[turn_at]
+    turn_at = turn_at + 1
     local turn = cx.partition.classic == 1 and queue.serve_ready(cx, state)
       or cx.partition.classic == 0 and queue.serve_type(cx, state)
     if turn == 'all blocked' then break end
     if turn == 'served' then
-      cx.partition.cursor = state.name
-      turns[#turns + 1] = state
+      cx.partition.cursor, last = state.name, last + 1
+      turns[last] = state
     end
-  end
-  for _, state in ipairs(gates) do
-    for level = 0, 2 do queue.restore_order(state[level]) end
   end
   if cx.picked > 0 then cx.partition.fence = fence end
   queue.note_ends(cx, gates)

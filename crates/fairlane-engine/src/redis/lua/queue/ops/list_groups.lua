@@ -3,7 +3,6 @@
 -- Key: the partition.
 
 function queue.ops.list_groups(cx, command)
-  cx.reads_records = true
   local from, key, lines = command.after and '(' .. command.after or '-', cx.prefix .. 'active-groups', {}
   for index, member in ipairs(call('ZRANGE', key, from, '+', 'BYLEX', 'LIMIT', 0, command.limit)) do
     local group = queue.group_state(cx, member)

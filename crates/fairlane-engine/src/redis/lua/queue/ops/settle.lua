@@ -38,9 +38,9 @@ end
 -- Settles `jobs` equal settlements from argument `at` on, the first of which is number `first` of
 -- the call. Most jobs have the entry of the job before them.
 local function settle_run(cx, at, first, group_name, fence, outcome, delay_us, retry_after_us, jobs, stride)
-  local arguments, names, entries, verdicts, sets = cx.arguments, cx.names, cx.entries, cx.verdicts, cx.sets
+  local arguments, names, entries, sets = cx.arguments, cx.names, cx.entries, cx.sets
   local is_answer, size, last, count, plain, bytes = outcome ~= 't' and outcome ~= 'l', 0, nil, 0, 0, 0
-  local group, seen, held, payload_bytes, is_plain, chunk
+  local group, seen, held, payload_bytes, is_plain, chunk, filed, filed_names, done
   for number = first, first + jobs - 1 do
     local id, entry = arguments[at], entries[number]
     if entry ~= seen then
@@ -54,22 +54,22 @@ local function settle_run(cx, at, first, group_name, fence, outcome, delay_us, r
       end
       if held and outcome == 's' and held.known == 'n' then
         if not held.done then prepare_plain(cx, held, fence) end
-        is_plain, chunk = true, held.chunk
+        is_plain, chunk, filed, done = stride == 1, held.chunk, #held.chunk, held.done
+        filed_names = not held.files_bulk and names
       end
     end
-    if held then
-      local note, run = stride == 2 and arguments[at + 1] or '', nil
-      if is_plain and note == '' then
-        chunk[#chunk + 1], run = held.files_bulk and id or names[number], held.done
-        plain, bytes = plain + 1, bytes + payload_bytes
-      else
-        run = queue.apply_outcome(cx, group, id, held, payload_bytes, fence, outcome, tonumber(delay_us),
-          retry_after_us, note)
-      end
-      sets[size + 1], sets[size + 2], verdicts[number] = ':' .. id, run, 'a'
+    if is_plain then
+      filed, plain, bytes = filed + 1, plain + 1, bytes + payload_bytes
+      chunk[filed] = filed_names and filed_names[number] or id
+      sets[size + 1], sets[size + 2] = ':' .. id, done
+      size, count = size + 2, count + 1
+    elseif held then
+      sets[size + 1] = ':' .. id
+      sets[size + 2] = queue.apply_outcome(cx, group, id, held, payload_bytes, fence, outcome,
+        tonumber(delay_us), retry_after_us, stride == 2 and arguments[at + 1] or '')
       size, count = size + 2, count + 1
     else
-      verdicts[number], names[number] = not_held(cx, group_name, id, fence), ''
+      cx.verdicts[number], names[number] = not_held(cx, group_name, id, fence), ''
     end
     at = at + stride
   end
@@ -90,6 +90,14 @@ local function read_entries(cx)
     at = next_at
   end
   cx.names, cx.entries = names, count > 0 and call('HMGET', cx.prefix .. 'in-flight', unpack(names)) or {}
+end
+
+-- A letter per job. Those that are not among the verdicts were applied.
+local function verdicts_text(cx, jobs)
+  local verdicts = cx.verdicts
+  if not next(verdicts) then return string.rep('a', jobs) end
+  for number = 1, jobs do verdicts[number] = verdicts[number] or 'a' end
+  return table.concat(verdicts)
 end
 
 function queue.ops.settle(cx)
@@ -115,5 +123,5 @@ function queue.ops.settle(cx)
   queue.wake_for_freed_seats(cx)
   queue.purge(cx)
   queue.write_all(cx)
-  return table.concat(cx.verdicts)
+  return verdicts_text(cx, first - 1)
 end

@@ -1,0 +1,75 @@
+//! `fairlane outbox`, with a real database, a relay in a process of its own, and a worker.
+
+use std::io::{Read, Write};
+use std::path::Path;
+
+use fairlane_testkit::postgres::PostgresServer;
+use fairlane_testkit::program::Background;
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
+use fairlane_testkit::wait::until_blocking;
+use tempfile::TempDir;
+
+use super::running::{Ended, PROGRAM, fairlane};
+
+fn outbox(postgres: &PostgresServer, words: &[&str]) -> Ended {
+    fairlane(&[&["outbox"], words, &["--database", &postgres.url()]].concat())
+}
+
+#[test]
+fn a_committed_job_is_relayed_run_and_mirrored_by_the_program_alone() {
+    let (postgres, redis) = (PostgresServer::start(), RedisServer::start(ServerOptions::default()));
+    let (relay_folder, work_folder) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    assert_eq!(outbox(&postgres, &["migrate", "--json"]).json()["steps"], 1);
+    assert_eq!(outbox(&postgres, &["migrate"]).stdout, "The tables of the outbox are up to date.\n");
+    let (database, engine) = (postgres.url(), redis.url());
+    let options = ["--database", &database, "--engine", &engine, "--json"];
+    let relay = [&["outbox", "relay", "--metrics", "127.0.0.1:0"], &options[..]].concat();
+    let relay = Background::start(Path::new(PROGRAM), relay_folder.path(), &relay);
+    std::fs::write(
+        work_folder.path().join("fairlane.toml"),
+        "[types.shout]\ncommand = [\"tr\", \"a-z\", \"A-Z\"]\n",
+    )
+    .unwrap();
+    let _work =
+        Background::start(Path::new(PROGRAM), work_folder.path(), &[&["work"], &options[..]].concat());
+    postgres.sql("BEGIN; SELECT fairlane_enqueue('acme', 'shout', '1', '\"hello\"'); COMMIT");
+    postgres.sql("BEGIN; SELECT fairlane_enqueue('acme', 'shout', '2', '\"never\"'); ROLLBACK");
+    let jobs = "SELECT id, status, result FROM fairlane_jobs ORDER BY id";
+    until_blocking("the job has ended", || postgres.sql(jobs).starts_with("1|SUCCEEDED"));
+    assert_eq!(postgres.sql(jobs), "1|SUCCEEDED|\"HELLO\"");
+    until_blocking("the relay has committed", || {
+        let status = outbox(&postgres, &["status", "--json"]).json();
+        (&status["rows"], &status["open_jobs"]) == (&0.into(), &0.into())
+    });
+    let report = fairlane(&["outbox", "reconcile", "--database", &database, "--engine", &engine, "--json"]);
+    assert_eq!(report.json()["refilled"], 0);
+    let address = relay.events()[0]["metrics"].as_str().unwrap().to_owned();
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: relay\r\n\r\n").unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    assert!(response.contains("fairlane_outbox_relayed_total{result=\"passed\"} 1"), "{response}");
+    relay.signal("-TERM");
+    assert_eq!(relay.ended().code, 0);
+}
+
+#[test]
+fn why_names_the_transaction_that_holds_jobs_back() {
+    let postgres = PostgresServer::start();
+    outbox(&postgres, &["status"]).failed(1, &["run `fairlane outbox migrate`"]);
+    assert_eq!(outbox(&postgres, &["migrate"]).code, 0);
+    assert!(outbox(&postgres, &["why"]).stdout.contains("No job waits"));
+    postgres.sql(
+        "CREATE TABLE orders (id int); BEGIN; INSERT INTO orders VALUES (1); PREPARE TRANSACTION 'forgotten'",
+    );
+    postgres.sql("SELECT fairlane_enqueue('acme', 'mail')");
+    let why = outbox(&postgres, &["why"]).stdout;
+    for words in ["1 job waits for the end of an older transaction", "forgotten", "--order none"] {
+        assert!(why.contains(words), "{why}");
+    }
+    let json = outbox(&postgres, &["why", "--json"]).json();
+    assert_eq!((&json["ready"], &json["holders"][0]["prepared"]), (&0.into(), &"forgotten".into()));
+    postgres.sql("ROLLBACK PREPARED 'forgotten'");
+    assert!(outbox(&postgres, &["why"]).stdout.contains("1 job ready"));
+    fairlane(&["outbox", "status", "--database", "mysql://x"]).failed(2, &["postgres://user@host/database"]);
+}

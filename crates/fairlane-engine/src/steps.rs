@@ -1,0 +1,135 @@
+//! Divides large commands into steps, so that other commands wait a few milliseconds at most.
+
+use fairlane_core::GroupId;
+use fairlane_core::limits::{SETTLE_STEP_JOBS, STEP_GROUPS};
+use fairlane_core::queue::{GroupLine, ListGroups, Settle, Settled, Settlement};
+
+use crate::engine::{Engine, EngineError};
+
+/// Jobs of one command: so many, and of so many groups, if jobs of a group follow each other.
+pub(crate) struct Step {
+    jobs_max: usize,
+    jobs: usize,
+    groups: usize,
+    last: Option<GroupId>,
+}
+
+impl Step {
+    pub fn new(jobs_max: usize) -> Self {
+        Self { jobs_max, jobs: 0, groups: 0, last: None }
+    }
+
+    /// Counts the next job if it belongs to this step; a step has at least one.
+    pub fn has_room_for(&mut self, group: &GroupId) -> bool {
+        let is_other = self.last.as_ref() != Some(group);
+        if self.jobs == self.jobs_max || is_other && self.groups == STEP_GROUPS {
+            return false;
+        }
+        self.jobs += 1;
+        if is_other {
+            self.groups += 1;
+            self.last = Some(group.clone());
+        }
+        true
+    }
+}
+
+impl dyn Engine {
+    /// Settles any number of jobs. After an error some steps have taken effect; it is safe to repeat
+    /// all of them.
+    pub async fn settle_all(&self, settlements: Vec<Settlement>) -> Result<Settled, EngineError> {
+        let mut verdicts = Vec::with_capacity(settlements.len());
+        let mut rest = settlements.into_iter().peekable();
+        while rest.peek().is_some() {
+            let mut step = Step::new(SETTLE_STEP_JOBS);
+            let mut settlements = Vec::new();
+            while let Some(next) = rest.next_if(|next| step.has_room_for(&next.job.group)) {
+                settlements.push(next);
+            }
+            verdicts.extend(self.call(Settle { settlements }).await?.verdicts);
+        }
+        Ok(Settled { verdicts })
+    }
+
+    /// Lists groups that have unfinished jobs, by name. The last page is shorter than `limit`.
+    pub async fn list_groups(
+        &self,
+        mut after: Option<GroupId>,
+        limit: usize,
+    ) -> Result<Vec<GroupLine>, EngineError> {
+        let mut lines: Vec<GroupLine> = Vec::new();
+        loop {
+            let step = (limit - lines.len()).min(STEP_GROUPS);
+            let listed = self.call(ListGroups { after, limit: step }).await?;
+            let is_last = listed.len() < step;
+            lines.extend(listed);
+            if is_last || lines.len() == limit {
+                return Ok(lines);
+            }
+            after = lines.last().map(|line| line.group.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use fairlane_core::queue::{JobRef, NewJob, Outcome, Settings, Verdict};
+    use fairlane_core::{Fence, JobId, TypeId};
+
+    use super::*;
+    use crate::{Clock, EmbeddedEngine};
+
+    fn job(number: usize) -> JobRef {
+        let group = GroupId::new(format!("g{number:03}")).unwrap();
+        JobRef { group, id: JobId::new("1").unwrap() }
+    }
+
+    async fn engine_with_groups(count: usize) -> Arc<dyn Engine> {
+        let engine: Arc<dyn Engine> =
+            Arc::new(EmbeddedEngine::new(Settings::default(), Clock::System).unwrap());
+        let new = |number| NewJob::new(job(number), TypeId::new("t").unwrap(), Arc::from(&b"x"[..]));
+        engine.enqueue_all((0..count).map(new)).await.unwrap();
+        engine
+    }
+
+    #[tokio::test]
+    async fn pages_of_groups_are_complete_and_end_where_they_should() {
+        let count = 2 * STEP_GROUPS + 1;
+        let engine = engine_with_groups(count).await;
+        for limit in [1, STEP_GROUPS, STEP_GROUPS + 1, count, count + 1, 500] {
+            let lines = engine.list_groups(None, limit).await.unwrap();
+            let groups: Vec<GroupId> = lines.into_iter().map(|line| line.group).collect();
+            let expected: Vec<GroupId> = (0..limit.min(count)).map(|number| job(number).group).collect();
+            assert_eq!(groups, expected, "{limit}");
+        }
+        let last = engine.list_groups(Some(job(count - 2).group), 500).await.unwrap();
+        assert_eq!(last.len(), 1);
+        assert!(engine.list_groups(None, 0).await.is_err(), "a page has at least one group");
+    }
+
+    #[test]
+    fn a_step_ends_after_its_jobs_or_groups() {
+        let length = |jobs_max, groups: usize, of_each: usize| {
+            let mut step = Step::new(jobs_max);
+            (0..groups * of_each).take_while(|at| step.has_room_for(&job(at / of_each).group)).count()
+        };
+        assert_eq!(length(200, 3, 50), 150);
+        assert_eq!(length(200, 3, 100), 200);
+        assert_eq!(length(200, 500, 1), STEP_GROUPS);
+        assert_eq!(length(200, STEP_GROUPS + 1, 2), 200);
+        assert_eq!(length(500, STEP_GROUPS + 1, 2), 2 * STEP_GROUPS);
+    }
+
+    #[tokio::test]
+    async fn each_settlement_has_its_verdict() {
+        let engine = engine_with_groups(0).await;
+        for count in [0, 1, SETTLE_STEP_JOBS, 2 * SETTLE_STEP_JOBS + 1] {
+            let unknown =
+                |number| Settlement { job: job(number), fence: Fence(1), outcome: Outcome::Released };
+            let settled = engine.settle_all((0..count).map(unknown).collect()).await.unwrap();
+            assert_eq!(settled.verdicts, vec![Verdict::Gone; count]);
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Writes of concurrent attempts, in batches that gather while the previous one is in flight.
+//!
+//! A database that does not reply is tried again as long as an attempt waits for it. A batch that
+//! the database refuses is written one by one, so that one attempt does not fail the others.
+
+use std::collections::HashSet;
+
+use fairlane_engine::Backoff;
+use sqlx::PgPool;
+use tokio::sync::{mpsc, oneshot};
+
+use super::rows::{self, BeginRow, Begun, StateRow};
+use crate::error::Error;
+use crate::relay::TARGET;
+
+/// Most writes in one transaction.
+const BATCH_MAX: usize = 200;
+/// Writes that wait for the one in flight; further ones wait for room.
+const WAITING_MAX: usize = 1000;
+
+/// One write.
+pub(super) enum Write {
+    Begin(BeginRow),
+    State(StateRow),
+}
+
+/// What a write found.
+#[derive(Debug, Clone)]
+pub(super) enum Written {
+    Done,
+    /// The job has succeeded before.
+    Ended {
+        result: Option<String>,
+    },
+    /// A younger lease of the job has begun.
+    Superseded,
+}
+
+/// The database refuses a write, and waiting does not cure it.
+#[derive(Debug, Clone)]
+pub(super) struct Refused(pub String);
+
+struct Request {
+    write: Write,
+    reply: oneshot::Sender<Result<Written, Refused>>,
+}
+
+/// A task that writes.
+pub(super) struct Writer {
+    requests: mpsc::Sender<Request>,
+}
+
+impl Writer {
+    pub fn start(pool: PgPool) -> Self {
+        let (requests, waiting) = mpsc::channel(WAITING_MAX);
+        tokio::spawn(write_all(pool, waiting));
+        Self { requests }
+    }
+
+    /// Writes with the next batch. Dropping this gives the write up, unless it is in flight.
+    pub async fn write(&self, write: Write) -> Result<Written, Refused> {
+        let (reply, written) = oneshot::channel();
+        let stopped = || Refused("the mirror has stopped".to_owned());
+        self.requests.send(Request { write, reply }).await.map_err(|_| stopped())?;
+        written.await.map_err(|_| stopped())?
+    }
+}
+
+async fn write_all(pool: PgPool, mut waiting: mpsc::Receiver<Request>) {
+    let mut gathered = Vec::new();
+    while waiting.recv_many(&mut gathered, BATCH_MAX).await > 0 {
+        while !gathered.is_empty() {
+            let batch = next_batch(&mut gathered);
+            write_batch(&pool, batch).await;
+        }
+    }
+}
+
+/// The first writes, each job at most once.
+fn next_batch(gathered: &mut Vec<Request>) -> Vec<Request> {
+    let mut jobs = HashSet::new();
+    let job = |request: &Request| match &request.write {
+        Write::Begin(row) => row.job.clone(),
+        Write::State(row) => row.job.clone(),
+    };
+    let count = gathered.iter().take_while(|request| jobs.insert(job(request))).count();
+    let rest = gathered.split_off(count);
+    std::mem::replace(gathered, rest)
+}
+
+async fn write_batch(pool: &PgPool, batch: Vec<Request>) {
+    let (mut batch, mut backoff) = (batch, Backoff::default());
+    loop {
+        batch.retain(|request| !request.reply.is_closed());
+        if batch.is_empty() {
+            return;
+        }
+        match try_write(pool, &batch).await {
+            Ok(written) => {
+                for (request, written) in batch.into_iter().zip(written) {
+                    let _ = request.reply.send(Ok(written));
+                }
+                return;
+            }
+            Err(error) if is_refusal(&error) && batch.len() > 1 => {
+                for request in batch {
+                    Box::pin(write_batch(pool, vec![request])).await;
+                }
+                return;
+            }
+            Err(error) if is_refusal(&error) => {
+                tracing::warn!(target: TARGET, %error, "the database refuses the state of a job");
+                for request in batch {
+                    let _ = request.reply.send(Err(Refused(error.to_string())));
+                }
+                return;
+            }
+            Err(error) => {
+                tracing::warn!(target: TARGET, %error, "the states of jobs cannot be written; the worker tries again");
+                backoff.sleep().await;
+            }
+        }
+    }
+}
+
+/// Whether the database has read the statement and refuses it. The other classes are those of
+/// connections, resources, deadlocks, and servers that start or stop.
+fn is_refusal(error: &Error) -> bool {
+    let Error::Database(sqlx::Error::Database(database)) = error else { return false };
+    let code = database.code().unwrap_or_default();
+    !["08", "25", "40", "53", "55", "57", "58"].iter().any(|class| code.starts_with(class))
+}
+
+async fn try_write(pool: &PgPool, batch: &[Request]) -> Result<Vec<Written>, Error> {
+    let (mut begins, mut states) = (Vec::new(), Vec::new());
+    for request in batch {
+        match &request.write {
+            Write::Begin(row) => begins.push(row.clone()),
+            Write::State(row) => states.push(row.clone()),
+        }
+    }
+    let mut transaction = pool.begin().await?;
+    let mut begun = Vec::new();
+    if !begins.is_empty() {
+        begun = rows::begin(&mut transaction, &begins).await?;
+    }
+    if !states.is_empty() {
+        rows::write_states(&mut transaction, &states).await?;
+    }
+    transaction.commit().await?;
+    let mut begun = begun.into_iter();
+    let written = batch.iter().map(|request| match &request.write {
+        Write::State(_) => Written::Done,
+        Write::Begin(_) => match begun.next() {
+            Some(Begun::Running) => Written::Done,
+            Some(Begun::Ended { result }) => Written::Ended { result },
+            Some(Begun::Superseded) | None => Written::Superseded,
+        },
+    });
+    Ok(written.collect())
+}

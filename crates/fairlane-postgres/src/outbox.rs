@@ -1,0 +1,135 @@
+//! A database with an outbox.
+
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fairlane::{Fairlane, Worker};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{ConnectOptions, PgPool, Postgres, Transaction};
+
+use crate::error::Error;
+use crate::mirror::{self, MirroredJob};
+use crate::poke::Poker;
+use crate::reconcile::{ReconcileReport, ReconcileSettings, Reconciler};
+use crate::status::{self, HorizonHolder, OutboxStatus};
+use crate::{schema, sql};
+
+/// Most connections of a pool that [`Outbox::connect`] makes.
+const CONNECTIONS_MAX: u32 = 10;
+/// How long a call waits for a connection.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A PostgreSQL database with an outbox. Clones share their connections.
+#[derive(Clone)]
+pub struct Outbox {
+    pool: PgPool,
+    poker: Arc<Poker>,
+}
+
+impl Outbox {
+    /// Connects to the database at an address such as `postgres://user@host/database`. The address
+    /// may be that of a PgBouncer in transaction mode.
+    pub async fn connect(url: &str) -> Result<Self, Error> {
+        let (options, connect) = options(url)?;
+        Ok(Self::from_pool(options.connect_with(connect).await?))
+    }
+
+    /// As [`connect`](Self::connect), for a database that may not reply yet.
+    pub fn connect_lazy(url: &str) -> Result<Self, Error> {
+        let (options, connect) = options(url)?;
+        Ok(Self::from_pool(options.connect_lazy_with(connect)))
+    }
+
+    /// An outbox in the database of an application's own pool.
+    pub fn from_pool(pool: PgPool) -> Self {
+        let poker = Arc::new(Poker::start((*pool.connect_options()).clone()));
+        Self { pool, poker }
+    }
+
+    /// The connections.
+    pub fn pool(&self) -> &PgPool {
+        &self.pool
+    }
+
+    /// Makes the tables, or brings them up to date; returns the number of steps that were missing.
+    pub async fn migrate(&self) -> Result<usize, Error> {
+        schema::migrate(&self.pool).await
+    }
+
+    /// Begins a transaction.
+    pub async fn begin(&self) -> Result<Transaction<'static, Postgres>, Error> {
+        Ok(self.pool.begin().await?)
+    }
+
+    /// Commits a transaction and tells the relays. The message goes out after the commit on a
+    /// connection of its own, so that commits never wait for each other; if it is lost, the relays
+    /// find the jobs at their next poll.
+    pub async fn commit(&self, transaction: Transaction<'_, Postgres>) -> Result<(), Error> {
+        transaction.commit().await?;
+        self.poke();
+        Ok(())
+    }
+
+    /// Tells the relays that jobs were committed: at once, then at most every 5 ms.
+    pub fn poke(&self) {
+        self.poker.poke();
+    }
+
+    /// Adds the mirror to a worker: the state of each of its jobs is kept in the database.
+    ///
+    /// A job that has ended in the database is settled without being run. An end is written to the
+    /// database before it is settled in the queue, and only by the youngest lease. While the
+    /// database does not reply, attempts wait, and are handed back when they time out.
+    pub fn mirror(&self, worker: Worker, fairlane: &Fairlane) -> Worker {
+        mirror::attach(self.pool.clone(), worker, fairlane)
+    }
+
+    /// The state of a job; `None` if no transaction has committed it, or its retention is over.
+    pub async fn job(&self, group: &str, id: &str) -> Result<Option<MirroredJob>, Error> {
+        mirror::read(&self.pool, group, id).await
+    }
+
+    /// Compares open jobs of the mirror with the queue once, and repairs what differs.
+    pub async fn reconcile(
+        &self,
+        fairlane: &Fairlane,
+        settings: ReconcileSettings,
+    ) -> Result<ReconcileReport, Error> {
+        Reconciler::new(self.pool.clone(), fairlane.clone(), settings).run().await
+    }
+
+    /// What waits in the outbox.
+    pub async fn status(&self) -> Result<OutboxStatus, Error> {
+        status::read(&self.pool).await
+    }
+
+    /// The transactions that keep committed jobs from being passed on, oldest first.
+    pub async fn horizon_holders(&self) -> Result<Vec<HorizonHolder>, Error> {
+        status::horizon_holders(&self.pool).await
+    }
+
+    /// Closes all connections.
+    pub async fn close(&self) {
+        self.pool.close().await;
+    }
+}
+
+fn options(url: &str) -> Result<(PgPoolOptions, PgConnectOptions), Error> {
+    // The parser accepts the addresses of other databases.
+    if !["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme)) {
+        return Err(sqlx::Error::Configuration("it begins with another scheme".into()).into());
+    }
+    let connect = PgConnectOptions::from_str(url)?.disable_statement_logging();
+    let pool = PgPoolOptions::new().max_connections(CONNECTIONS_MAX).acquire_timeout(ACQUIRE_TIMEOUT);
+    // A connection that has died is found by its first statement, which is repeated.
+    Ok((pool.test_before_acquire(false), connect))
+}
+
+/// Whether the tables exist.
+pub(crate) async fn check_tables(pool: &PgPool) -> Result<(), Error> {
+    let mut transaction = pool.begin().await?;
+    sql::sql("SELECT FROM fairlane_outbox, fairlane_mirror LIMIT 0").execute(&mut *transaction).await?;
+    transaction.commit().await?;
+    Ok(())
+}

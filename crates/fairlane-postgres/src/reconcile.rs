@@ -1,0 +1,296 @@
+//! Compares the open jobs of the mirror with the queue, and repairs what differs.
+//!
+//! The queue may have lost jobs: a Redis without persistence was restarted or flushed. It may also
+//! have ended jobs that no worker ended: cancelled ones, and those that lost too many leases. One
+//! process at a time compares; its transaction takes no lock on rows while it asks the queue.
+
+use std::fmt;
+use std::time::Duration;
+
+use fairlane::{Fairlane, GroupId, JobId, JobRef, JobView};
+use fairlane_core::queue::{InspectJob, JobReceipt, NewJob};
+use serde::Serialize;
+use sqlx::postgres::PgRow;
+use sqlx::{PgConnection, PgPool, Row};
+use tokio::task::JoinSet;
+
+use crate::encoding::error_to_json;
+use crate::error::Error;
+use crate::mirror::rows::{StateRow, Status, write_states};
+use crate::names;
+use crate::relay::parse;
+use crate::sql::{LOCKS, sql};
+
+/// The lock of reconcilers among the advisory locks of the outbox.
+const RECONCILE_LOCK: i32 = -2;
+/// Jobs that are compared in one transaction.
+const PAGE_ROWS: i64 = 200;
+/// Jobs that the queue is asked about at a time.
+const INSPECTIONS_AT_ONCE: usize = 16;
+/// The pause after each job that is as it should be, so that a sweep over many does not load the
+/// queue.
+const PAUSE_PER_JOB: Duration = Duration::from_micros(500);
+/// Ended jobs that one statement removes.
+const REMOVED_ROWS: i64 = 1000;
+/// Most such statements of one sweep.
+const REMOVALS_MAX: usize = 100;
+
+/// How the mirror and the queue are compared.
+#[derive(Debug, Clone)]
+pub struct ReconcileSettings {
+    /// Only jobs whose state has not changed for this long are compared.
+    pub stale_after: Duration,
+    /// How long ended jobs stay in the mirror. Jobs that wait or run stay until they end.
+    pub retention: Duration,
+}
+
+impl Default for ReconcileSettings {
+    fn default() -> Self {
+        Self { stale_after: Duration::from_secs(30), retention: Duration::from_secs(7 * 24 * 3600) }
+    }
+}
+
+/// What a reconciler did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct ReconcileReport {
+    /// Open jobs that were compared.
+    pub checked: u64,
+    /// Jobs that the queue had lost, and got again.
+    pub refilled: u64,
+    /// Jobs that the queue has no room for at the moment.
+    pub refused: u64,
+    /// Jobs whose end was copied from the queue.
+    pub ended: u64,
+    /// Jobs that wait again in the queue, and ran according to the mirror.
+    pub requeued: u64,
+    /// Jobs that are in neither: they were enqueued past the outbox. They are marked as failed.
+    pub lost: u64,
+    /// Ended jobs that were removed after their retention.
+    pub removed: u64,
+    /// Whether another process compares at the moment; then nothing was done.
+    pub busy: bool,
+}
+
+impl ReconcileReport {
+    /// Whether nothing had to be repaired.
+    pub fn is_empty(&self) -> bool {
+        self.refilled + self.refused + self.ended + self.requeued + self.lost == 0
+    }
+}
+
+impl fmt::Display for ReconcileReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.busy {
+            return f.write_str("another process reconciles at the moment");
+        }
+        let Self { checked, refilled, refused, ended, requeued, lost, removed, .. } = self;
+        write!(
+            f,
+            "{checked} open jobs checked: {refilled} enqueued again, {refused} without room in the queue, \
+             {ended} ended, {requeued} waiting again, {lost} lost; {removed} ended jobs removed"
+        )
+    }
+}
+
+const PAGE: &str = "\
+SELECT m.number, m.group_id, m.id, m.status, m.fence, m.attempts, (m.job - 'group')::text AS job,
+    m.job IS NULL AND NOT EXISTS (
+        SELECT FROM fairlane_outbox o
+        WHERE o.shard = (hashtext(m.group_id) & 15)::smallint AND o.job->>'group' = m.group_id
+            AND coalesce(o.job->>'id', o.xid || '-' || o.id) = m.id
+    ) AS is_lost
+FROM fairlane_mirror m
+WHERE m.ended_at IS NULL AND m.number > $1 AND m.touched_at < now() - $2 * interval '1 microsecond'
+ORDER BY m.number LIMIT $3";
+
+const REMOVE: &str = "\
+DELETE FROM fairlane_mirror WHERE (group_id, id) IN (
+    SELECT group_id, id FROM fairlane_mirror
+    WHERE ended_at < now() - $1 * interval '1 microsecond' ORDER BY ended_at LIMIT $2
+)";
+
+/// Compares the mirror with a queue.
+pub(crate) struct Reconciler {
+    pool: PgPool,
+    fairlane: Fairlane,
+    settings: ReconcileSettings,
+}
+
+/// An open job of the mirror.
+struct Open {
+    job: JobRef,
+    is_running: bool,
+    fence: i64,
+    attempts: i32,
+    body: Option<String>,
+    is_lost: bool,
+}
+
+impl Reconciler {
+    pub fn new(pool: PgPool, fairlane: Fairlane, settings: ReconcileSettings) -> Self {
+        Self { pool, fairlane, settings }
+    }
+
+    /// Compares all open jobs once, in the order in which they were passed on.
+    pub async fn run(&mut self) -> Result<ReconcileReport, Error> {
+        let (mut report, mut after) = (ReconcileReport::default(), 0);
+        while let Some(last) = self.page(after, &mut report).await? {
+            after = last;
+        }
+        if !report.busy {
+            self.remove_ended(&mut report).await?;
+        }
+        for (action, count) in [
+            ("refilled", report.refilled),
+            ("ended", report.ended),
+            ("requeued", report.requeued),
+            ("lost", report.lost),
+            ("removed", report.removed),
+        ] {
+            metrics::counter!(names::RECONCILED, "action" => action).increment(count);
+        }
+        Ok(report)
+    }
+
+    /// Compares a page of jobs; returns the number of its last one, `None` at the end.
+    async fn page(&self, after: i64, report: &mut ReconcileReport) -> Result<Option<i64>, Error> {
+        let mut transaction = self.pool.begin().await?;
+        let lock = sql("SELECT pg_try_advisory_xact_lock($1, $2) AS locked").bind(LOCKS).bind(RECONCILE_LOCK);
+        if !lock.fetch_one(&mut *transaction).await?.get::<bool, _>("locked") {
+            report.busy = true;
+            transaction.rollback().await?;
+            return Ok(None);
+        }
+        let stale_after = self.settings.stale_after.as_micros() as f64;
+        let page = sql(PAGE).bind(after).bind(stale_after).bind(PAGE_ROWS);
+        let rows = page.fetch_all(&mut *transaction).await?;
+        let Some(last) = rows.last().map(|row| row.get("number")) else {
+            // A transaction that is dropped would keep the lock for a moment.
+            transaction.rollback().await?;
+            return Ok(None);
+        };
+        let open: Vec<Open> = rows.iter().filter_map(open).collect();
+        report.checked += rows.len() as u64;
+        let views = self.inspect(&open).await?;
+        let repaired = self.repair(&mut transaction, open, views, report).await?;
+        transaction.commit().await?;
+        if repaired == 0 {
+            tokio::time::sleep(PAUSE_PER_JOB * rows.len() as u32).await;
+        }
+        Ok(Some(last))
+    }
+
+    async fn inspect(&self, open: &[Open]) -> Result<Vec<Option<JobView>>, Error> {
+        let mut views: Vec<Option<JobView>> = open.iter().map(|_| None).collect();
+        let (mut next, mut running) = (0, JoinSet::new());
+        loop {
+            while running.len() < INSPECTIONS_AT_ONCE && next < open.len() {
+                let (engine, at, job) = (self.fairlane.engine().clone(), next, open[next].job.clone());
+                running.spawn(async move { (at, engine.call(InspectJob { job }).await) });
+                next += 1;
+            }
+            match running.join_next().await {
+                None => return Ok(views),
+                Some(Ok((at, view))) => views[at] = view?,
+                Some(Err(panicked)) => std::panic::resume_unwind(panicked.into_panic()),
+            }
+        }
+    }
+
+    /// Repairs what differs; returns how many jobs did.
+    async fn repair(
+        &self,
+        transaction: &mut PgConnection,
+        open: Vec<Open>,
+        views: Vec<Option<JobView>>,
+        report: &mut ReconcileReport,
+    ) -> Result<u64, Error> {
+        let (mut states, mut missing) = (Vec::new(), Vec::new());
+        for (open, view) in open.into_iter().zip(views) {
+            match (view.as_ref().and_then(StateRow::of_view), view) {
+                (Some(state), _) if state.status != Status::Queued => {
+                    report.ended += 1;
+                    states.push(StateRow { fence: state.fence.max(open.fence), ..state });
+                }
+                (Some(state), _) if open.is_running => {
+                    report.requeued += 1;
+                    states.push(state);
+                }
+                (_, Some(_)) => {}
+                (_, None) => match open.refill().await {
+                    Some(Ok(job)) => missing.push((job, open)),
+                    Some(Err(message)) => {
+                        report.lost += 1;
+                        states.push(open.failed("invalid_job", &message));
+                    }
+                    None if open.is_lost => {
+                        report.lost += 1;
+                        states.push(open.failed("lost", "the queue no longer has this job"));
+                    }
+                    None => {}
+                },
+            }
+        }
+        let jobs: Vec<NewJob> = missing.iter().map(|(job, _)| job.clone()).collect();
+        let differing = (states.len() + jobs.len()) as u64;
+        if !jobs.is_empty() {
+            let receipts = self.fairlane.engine().enqueue_all(jobs).await?.receipts;
+            for ((_, open), receipt) in missing.into_iter().zip(receipts) {
+                if matches!(receipt, JobReceipt::Refused { .. }) {
+                    report.refused += 1;
+                } else {
+                    report.refilled += 1;
+                    states.push(open.queued());
+                }
+            }
+        }
+        if !states.is_empty() {
+            write_states(transaction, &states).await?;
+        }
+        Ok(differing)
+    }
+
+    async fn remove_ended(&self, report: &mut ReconcileReport) -> Result<(), Error> {
+        let retention = self.settings.retention.as_micros() as f64;
+        for _ in 0..REMOVALS_MAX {
+            let mut transaction = self.pool.begin().await?;
+            let removed = sql(REMOVE).bind(retention).bind(REMOVED_ROWS).execute(&mut *transaction).await?;
+            transaction.commit().await?;
+            report.removed += removed.rows_affected();
+            if removed.rows_affected() < REMOVED_ROWS as u64 {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A row with names that the queue accepts; others never were in it.
+fn open(row: &PgRow) -> Option<Open> {
+    let (group, id): (String, String) = (row.get("group_id"), row.get("id"));
+    Some(Open {
+        job: JobRef { group: GroupId::new(&group).ok()?, id: JobId::new(&id).ok()? },
+        is_running: row.get::<String, _>("status") == "RUNNING",
+        fence: row.get("fence"),
+        attempts: row.get("attempts"),
+        body: row.get("job"),
+        is_lost: row.get("is_lost"),
+    })
+}
+
+impl Open {
+    /// The job to enqueue again; `None` if the mirror does not have it.
+    async fn refill(&self) -> Option<Result<NewJob, String>> {
+        let body = self.body.as_ref()?;
+        Some(parse(&self.job.group.to_string(), body, || self.job.id.to_string()).await)
+    }
+
+    fn queued(self) -> StateRow {
+        let Self { job, fence, attempts, .. } = self;
+        StateRow { job, fence, attempts, status: Status::Queued, result: None, error: None }
+    }
+
+    fn failed(self, code: &str, message: &str) -> StateRow {
+        StateRow { status: Status::Failed, error: Some(error_to_json(code, message)), ..self.queued() }
+    }
+}

@@ -1,0 +1,331 @@
+//! Passes committed rows on to the queue.
+//!
+//! - `relay/batch.rs`: reads rows of a shard in the order of commits, and moves them to the mirror.
+//! - `relay/send.rs`: enqueues them. `relay/listener.rs`: hears about commits.
+//!
+//! Invariant: a row leaves the outbox in the transaction after the queue has taken its job. A relay
+//! that dies in between repeats the enqueue, which changes nothing, since jobs have ids. Any number
+//! of relays may run: a shard belongs to one of them for one transaction.
+
+mod batch;
+mod listener;
+mod send;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use fairlane::Fairlane;
+use fairlane_engine::{Backoff, doubled};
+use sqlx::PgPool;
+use tokio::task::JoinSet;
+
+use crate::error::Error;
+use crate::outbox::{Outbox, check_tables};
+use crate::reconcile::{ReconcileSettings, Reconciler};
+use crate::{names, status};
+pub(crate) use batch::parse;
+use listener::Listener;
+
+/// The channel on which relays hear about commits.
+pub(crate) struct Channel {
+    pub name: &'static str,
+    pub notify: &'static str,
+}
+
+pub(crate) const CHANNEL: Channel = Channel { name: "fairlane_outbox", notify: "NOTIFY fairlane_outbox" };
+
+/// The shortest pause of a relay without work.
+const POLL_MIN: Duration = Duration::from_millis(50);
+/// The longest pause of a relay without work.
+const POLL_MAX: Duration = Duration::from_secs(1);
+/// The first pause while rows wait for an open transaction, which is short as a rule.
+const HELD_POLL_MIN: Duration = Duration::from_millis(2);
+/// Shards that one relay works on at a time.
+const SHARDS_AT_ONCE: usize = 4;
+/// How often the gauges are updated.
+const GAUGES_INTERVAL: Duration = Duration::from_secs(5);
+/// Most groups that are known to be full; the rows of further ones are tried with every pass.
+const FULL_GROUPS_MAX: usize = 1000;
+/// How long the relay waits for a group or queue that is full, whatever the queue asks for.
+const FULL_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// The order in which a relay passes rows on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Order {
+    /// The jobs of a group in the order of their commits. Jobs wait while an older transaction that
+    /// has written is open, in any database of the server.
+    #[default]
+    Group,
+    /// No order, and no waiting for open transactions.
+    None,
+}
+
+/// The settings of a relay.
+#[derive(Debug, Clone)]
+pub struct RelaySettings {
+    /// The order of jobs.
+    pub order: Order,
+    /// The address at which to listen for commits, if the outbox is reached through a PgBouncer,
+    /// which passes on no messages. Without it the relay listens at the address of the outbox.
+    pub listen_url: Option<String>,
+    /// How often the queue and the mirror are compared; `None` for never.
+    pub reconcile_interval: Option<Duration>,
+    /// How they are compared.
+    pub reconcile: ReconcileSettings,
+}
+
+impl Default for RelaySettings {
+    fn default() -> Self {
+        Self {
+            order: Order::Group,
+            listen_url: None,
+            reconcile_interval: Some(Duration::from_secs(30)),
+            reconcile: ReconcileSettings::default(),
+        }
+    }
+}
+
+/// What one pass over the outbox did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Relayed {
+    /// Rows whose jobs are in the queue.
+    pub passed: u64,
+    /// Rows that can never be enqueued: the mirror has them as failed.
+    pub failed: u64,
+    /// Rows of groups that are full; they stay in the outbox.
+    pub kept: u64,
+    /// Whether rows wait for an open transaction, or for another relay.
+    pub held: bool,
+}
+
+/// Passes committed rows on to a queue.
+///
+/// ```no_run
+/// # async fn relay() -> Result<(), Box<dyn std::error::Error>> {
+/// use fairlane::Fairlane;
+/// use fairlane_postgres::{Outbox, Relay, RelaySettings};
+///
+/// let outbox = Outbox::connect("postgres://app@localhost/shop").await?;
+/// let fairlane = Fairlane::open("redis://localhost:6379").await?;
+/// let relay = Relay::new(&outbox, &fairlane, RelaySettings::default());
+/// relay.run(async { tokio::signal::ctrl_c().await.unwrap_or_default() }).await?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct Relay {
+    shared: Arc<Shared>,
+    settings: RelaySettings,
+}
+
+struct Shared {
+    pool: PgPool,
+    fairlane: Fairlane,
+    order: Order,
+    full: Mutex<FullGroups>,
+}
+
+/// What is full, and until when it is not tried again.
+#[derive(Default)]
+struct FullGroups {
+    queue_until: Option<Instant>,
+    groups: HashMap<String, Instant>,
+}
+
+impl FullGroups {
+    fn is_queue_full(&mut self) -> bool {
+        self.queue_until = self.queue_until.filter(|until| *until > Instant::now());
+        self.queue_until.is_some()
+    }
+
+    fn groups(&mut self) -> Vec<String> {
+        let now = Instant::now();
+        self.groups.retain(|_, until| *until > now);
+        self.groups.keys().cloned().collect()
+    }
+
+    fn add(&mut self, full: send::Full) {
+        let until = Instant::now() + full.retry_after.min(FULL_WAIT_MAX);
+        match full.group {
+            None => self.queue_until = Some(until),
+            Some(group) if self.groups.len() < FULL_GROUPS_MAX => drop(self.groups.insert(group, until)),
+            Some(_) => {}
+        }
+    }
+}
+
+impl Relay {
+    /// A relay from this outbox to this queue.
+    pub fn new(outbox: &Outbox, fairlane: &Fairlane, settings: RelaySettings) -> Self {
+        let (pool, fairlane, order) = (outbox.pool().clone(), fairlane.clone(), settings.order);
+        Self { shared: Arc::new(Shared { pool, fairlane, order, full: Mutex::default() }), settings }
+    }
+
+    /// Passes rows on until `stop` completes. A database or queue that does not reply is waited
+    /// for; only missing tables are an error.
+    pub async fn run(&self, stop: impl Future<Output = ()>) -> Result<(), Error> {
+        let (reconciling, observing) = (self.reconcile_forever(), self.observe_forever());
+        tokio::select! {
+            relayed = self.relay_forever() => relayed,
+            () = reconciling => Ok(()),
+            () = observing => Ok(()),
+            () = stop => Ok(()),
+        }
+    }
+
+    /// Passes every row on that can be passed on now.
+    pub async fn drain(&self) -> Result<Relayed, Error> {
+        let mut all = Relayed::default();
+        loop {
+            let Relayed { passed, failed, kept, held } = self.pass().await?;
+            (all.passed, all.failed) = (all.passed + passed, all.failed + failed);
+            (all.kept, all.held) = (kept, held);
+            if passed + failed == 0 {
+                return Ok(all);
+            }
+        }
+    }
+
+    async fn relay_forever(&self) -> Result<(), Error> {
+        let listener = Listener::start(&self.shared.pool, self.settings.listen_url.as_deref());
+        let (mut backoff, mut idle) = (Backoff::default(), 0_u32);
+        loop {
+            let heard = listener.heard();
+            let (first, longest) = match self.pass().await {
+                Ok(Relayed { passed: 0, failed: 0, held, .. }) => {
+                    backoff.reset();
+                    (if held { HELD_POLL_MIN } else { POLL_MIN }, POLL_MAX)
+                }
+                Ok(_) => {
+                    (backoff, idle) = (Backoff::default(), 0);
+                    continue;
+                }
+                Err(error) => {
+                    self.report_failure(&error).await?;
+                    backoff.sleep().await;
+                    continue;
+                }
+            };
+            let pause = doubled(first, idle, longest);
+            idle = idle.saturating_add(1);
+            if tokio::time::timeout(pause, heard).await.is_ok() {
+                idle = 0;
+            }
+        }
+    }
+
+    /// Counts and logs a failure; an error if it is one that waiting does not cure.
+    async fn report_failure(&self, error: &Error) -> Result<(), Error> {
+        let cause = if matches!(error, Error::Database(_)) { "database" } else { "queue" };
+        metrics::counter!(names::FAILURES, "cause" => cause).increment(1);
+        tracing::warn!(target: TARGET, %error, "the relay could not pass jobs on; it tries again");
+        match error {
+            Error::Database(sqlx::Error::Database(_)) => match check_tables(&self.shared.pool).await {
+                Err(missing @ Error::Database(sqlx::Error::Database(_))) if is_undefined(&missing) => {
+                    Err(missing)
+                }
+                _ => Ok(()),
+            },
+            _ => Ok(()),
+        }
+    }
+
+    /// One pass: a batch of every shard that has rows.
+    pub(crate) async fn pass(&self) -> Result<Relayed, Error> {
+        let mut all = Relayed::default();
+        if self.shared.full().is_queue_full() {
+            return Ok(all);
+        }
+        let shards = batch::shards_with_rows(&self.shared.pool).await?;
+        all.held = !shards.is_empty();
+        let (mut waiting, mut running) = (shards.into_iter(), JoinSet::new());
+        let mut error = None;
+        loop {
+            while running.len() < SHARDS_AT_ONCE
+                && error.is_none()
+                && let Some(shard) = waiting.next()
+            {
+                running.spawn(pass_shard(self.shared.clone(), shard));
+            }
+            match running.join_next().await {
+                None => break,
+                Some(Ok(Ok(relayed))) => all.add(relayed),
+                Some(Ok(Err(failed))) => error = Some(failed),
+                Some(Err(panicked)) => std::panic::resume_unwind(panicked.into_panic()),
+            }
+        }
+        error.map_or(Ok(all), Err)
+    }
+
+    async fn reconcile_forever(&self) {
+        let Some(interval) = self.settings.reconcile_interval else { return std::future::pending().await };
+        let (pool, fairlane) = (self.shared.pool.clone(), self.shared.fairlane.clone());
+        let mut reconciler = Reconciler::new(pool, fairlane, self.settings.reconcile.clone());
+        loop {
+            tokio::time::sleep(interval.mul_f64(0.75 + fastrand::f64() / 2.0)).await;
+            match reconciler.run().await {
+                Ok(report) if report.is_empty() => {}
+                Ok(report) => {
+                    tracing::warn!(target: TARGET, %report, "the reconciler repaired jobs");
+                }
+                Err(error) => tracing::warn!(target: TARGET, %error, "the reconciler tries again later"),
+            }
+        }
+    }
+
+    async fn observe_forever(&self) {
+        loop {
+            if let Ok(status) = status::read(&self.shared.pool).await {
+                metrics::gauge!(names::ROWS).set(status.rows as f64);
+                metrics::gauge!(names::LAG).set(status.lag_seconds);
+                metrics::gauge!(names::HORIZON).set(status.horizon_age_seconds);
+            }
+            tokio::time::sleep(GAUGES_INTERVAL).await;
+        }
+    }
+}
+
+/// The target of every log event.
+pub(crate) const TARGET: &str = fairlane_engine::observe::TARGET;
+
+fn is_undefined(error: &Error) -> bool {
+    let Error::Database(sqlx::Error::Database(database)) = error else { return false };
+    database.code().is_some_and(|code| code == "42P01")
+}
+
+impl Shared {
+    fn full(&self) -> std::sync::MutexGuard<'_, FullGroups> {
+        self.full.lock().expect("nothing panics while it holds the full groups")
+    }
+}
+
+impl Relayed {
+    fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.kept += other.kept;
+    }
+}
+
+/// Passes one batch of a shard on, unless another relay has the shard.
+async fn pass_shard(shared: Arc<Shared>, shard: i16) -> Result<Relayed, Error> {
+    let full_groups = shared.full().groups();
+    let mut transaction = shared.pool.begin().await?;
+    let rows = match batch::lock_shard(&mut transaction, shard, shared.order).await? {
+        true => batch::read(&mut transaction, shard, shared.order, &full_groups).await?,
+        false => Vec::new(),
+    };
+    if rows.is_empty() {
+        // A transaction that is dropped would keep the shard for a moment.
+        transaction.rollback().await?;
+        return Ok(Relayed::default());
+    }
+    let sent = send::send(&shared.fairlane, &rows).await?;
+    let relayed = batch::move_to_mirror(&mut transaction, shard, &rows, &sent.ends).await?;
+    transaction.commit().await?;
+    for (result, count) in [("passed", relayed.passed), ("failed", relayed.failed)] {
+        metrics::counter!(names::RELAYED, "result" => result).increment(count);
+    }
+    sent.full.into_iter().for_each(|full| shared.full().add(full));
+    Ok(relayed)
+}

@@ -1,0 +1,8 @@
+//! The outbox with real PostgreSQL and Redis servers.
+
+mod mirror;
+mod pgbouncer;
+mod producers;
+mod reconcile;
+mod relay;
+mod support;

@@ -1,0 +1,80 @@
+//! The reconciler: a flushed queue, ends that no worker wrote, retention.
+
+use std::time::Duration;
+
+use fairlane::Fairlane;
+use fairlane_postgres::ReconcileSettings;
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
+
+use crate::support::Setup;
+
+fn at_once() -> ReconcileSettings {
+    ReconcileSettings { stale_after: Duration::ZERO, ..ReconcileSettings::default() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flushed_queue_is_refilled_in_order_from_the_mirror() {
+    let redis = RedisServer::start(ServerOptions::default());
+    let setup = Setup::with_queue(Fairlane::open(&redis.url()).await.unwrap()).await;
+    for number in 0..300 {
+        setup.commit("a", &format!("{number:03}")).await;
+    }
+    setup.relay().drain().await.unwrap();
+    redis.command(&["FLUSHALL"]);
+    assert!(!setup.is_queued("a", "000").await);
+    let report = setup.outbox.reconcile(&setup.fairlane, at_once()).await.unwrap();
+    assert_eq!((report.checked, report.refilled), (300, 300), "{report}");
+    assert!(report.to_string().contains("300 enqueued again"), "{report}");
+    let worker = fairlane_core::WorkerId::new("test").unwrap();
+    let mut leaser = fairlane_engine::Leaser::new(setup.fairlane.engine().clone(), worker);
+    let mail = [fairlane::TypeId::new("mail").unwrap()];
+    let leased = leaser.lease(&mail, 300, 60_000).await.unwrap().jobs;
+    let ids: Vec<String> = leased.iter().map(|job| job.job.id.to_string()).collect();
+    assert!(ids.is_sorted() && ids.len() == 300, "{ids:?}");
+    let report = setup.outbox.reconcile(&setup.fairlane, at_once()).await.unwrap();
+    assert!(report.is_empty() && report.checked == 300, "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_end_that_no_worker_wrote_is_copied_from_the_queue() {
+    let setup = Setup::new().await;
+    for id in ["cancelled", "waits", "runs"] {
+        setup.commit("a", id).await;
+    }
+    setup.relay().drain().await.unwrap();
+    setup.fairlane.job("a", "cancelled").cancel().await.unwrap();
+    setup.postgres.sql("UPDATE fairlane_mirror SET status = 'RUNNING', fence = 1 WHERE id = 'runs'");
+    setup.postgres.sql(
+        "INSERT INTO fairlane_mirror (group_id, id, type, status, fence) VALUES ('a', 'direct', 'mail', 'RUNNING', 1)",
+    );
+    let report = setup.outbox.reconcile(&setup.fairlane, at_once()).await.unwrap();
+    assert_eq!((report.ended, report.requeued, report.lost, report.refilled), (1, 1, 1, 0), "{report}");
+    assert_eq!(setup.status("a", "cancelled").await, "FAILED");
+    assert_eq!(setup.status("a", "waits").await, "QUEUED");
+    let lost = setup.outbox.job("a", "direct").await.unwrap().unwrap();
+    assert_eq!((lost.status.as_str(), lost.error.unwrap()["code"].as_str()), ("FAILED", Some("lost")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ended_rows_expire_and_open_ones_never_do() {
+    let setup = Setup::new().await;
+    for id in ["waits", "ended", "failed", "young"] {
+        setup.commit("a", id).await;
+    }
+    setup.relay().drain().await.unwrap();
+    let end = |id: &str, status: &str, days: u32| {
+        setup.postgres.sql(&format!(
+            "UPDATE fairlane_mirror SET status = '{status}', ended_at = now() - interval '{days} days' WHERE id = '{id}'"
+        ))
+    };
+    end("ended", "SUCCEEDED", 8);
+    end("failed", "FAILED", 8);
+    end("young", "SUCCEEDED", 6);
+    setup.postgres.sql("UPDATE fairlane_mirror SET queued_at = now() - interval '1 year'");
+    let report = setup.outbox.reconcile(&setup.fairlane, Default::default()).await.unwrap();
+    assert_eq!(report.removed, 2);
+    assert_eq!(
+        setup.postgres.sql("SELECT string_agg(id, ' ' ORDER BY id) FROM fairlane_mirror"),
+        "waits young"
+    );
+}

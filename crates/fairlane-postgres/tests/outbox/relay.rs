@@ -1,0 +1,187 @@
+//! The relay: order, several relays, full groups, long transactions, outages.
+
+use std::time::Duration;
+
+use fairlane::{Fairlane, Job, Settings};
+use fairlane_postgres::{Order, Relay, RelaySettings, enqueue_in};
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
+use fairlane_testkit::wait::until_async;
+
+use crate::support::Setup;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_job_overtakes_one_that_was_written_before_it() {
+    let setup = Setup::new().await;
+    let mut slow = setup.outbox.begin().await.unwrap();
+    enqueue_in(&mut slow, Job::new("a", "mail", &1).id("first")).await.unwrap();
+    setup.commit("a", "second").await;
+    let relayed = setup.relay().drain().await.unwrap();
+    assert_eq!((relayed.passed, relayed.held), (0, true));
+    let status = setup.outbox.status().await.unwrap();
+    assert_eq!((status.rows, status.ready), (1, 0));
+    setup.outbox.commit(slow).await.unwrap();
+    assert_eq!(setup.relay().drain().await.unwrap().passed, 2);
+    let numbers = setup.postgres.sql("SELECT id FROM fairlane_mirror ORDER BY number");
+    assert_eq!(numbers, "first\nsecond");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_left_open_is_named_and_holds_up_only_ordered_relays() {
+    let setup = Setup::new().await;
+    let url = format!("{}&application_name=forgetful", setup.postgres.url());
+    let other = fairlane_postgres::Outbox::connect(&url).await.unwrap();
+    let mut open = other.begin().await.unwrap();
+    fairlane_postgres::sqlx::query("INSERT INTO orders VALUES ('1')").execute(&mut *open).await.unwrap();
+    setup.commit("a", "1").await;
+    setup.commit("b", "2").await;
+    assert_eq!(setup.relay().drain().await.unwrap().passed, 0);
+    let holders = setup.outbox.horizon_holders().await.unwrap();
+    let holder = &holders[0];
+    assert_eq!((holder.application.as_str(), holder.state.as_str()), ("forgetful", "idle in transaction"));
+    assert!(holder.pid.is_some() && holder.query.starts_with("INSERT INTO orders"), "{holder:?}");
+    let settings = RelaySettings { order: Order::None, ..RelaySettings::default() };
+    let unordered = Relay::new(&setup.outbox, &setup.fairlane, settings);
+    assert_eq!(unordered.drain().await.unwrap().passed, 2);
+    open.rollback().await.unwrap();
+    setup.postgres.sql("BEGIN; INSERT INTO orders VALUES ('2'); PREPARE TRANSACTION 'forgotten'");
+    setup.commit("a", "3").await;
+    assert_eq!(setup.relay().drain().await.unwrap().passed, 0);
+    let holders = setup.outbox.horizon_holders().await.unwrap();
+    assert_eq!(holders[0].prepared.as_deref(), Some("forgotten"));
+    setup.postgres.sql("ROLLBACK PREPARED 'forgotten'");
+    assert_eq!(setup.relay().drain().await.unwrap().passed, 1);
+}
+
+/// Erratum Q35. With many producers and relays, each producer's jobs arrive in the order of its
+/// commits.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_jobs_of_each_producer_arrive_in_the_order_of_its_commits() {
+    const PRODUCERS: usize = 16;
+    const JOBS: usize = 40;
+    let setup = Setup::new().await;
+    let pool = fairlane_postgres::sqlx::postgres::PgPoolOptions::new().max_connections(PRODUCERS as u32);
+    let pool = pool.connect(&setup.postgres.url()).await.unwrap();
+    let producers: Vec<_> = (0..PRODUCERS)
+        .map(|producer| {
+            let outbox = fairlane_postgres::Outbox::from_pool(pool.clone());
+            tokio::spawn(async move {
+                for number in 0..JOBS {
+                    let mut transaction = outbox.begin().await.unwrap();
+                    let job = Job::new("one", "mail", &number).id(format!("{producer}-{number}"));
+                    enqueue_in(&mut transaction, job).await.unwrap();
+                    outbox.commit(transaction).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    let relays: Vec<_> = (0..4).map(|_| setup.relay()).collect();
+    let relays: Vec<_> = relays
+        .into_iter()
+        .map(|relay| tokio::spawn(async move { relay.run(std::future::pending()).await }))
+        .collect();
+    for producer in producers {
+        producer.await.unwrap();
+    }
+    let total = (PRODUCERS * JOBS).to_string();
+    until_async("every job has been passed on", async || {
+        setup.postgres.sql("SELECT count(*) FROM fairlane_mirror") == total
+    })
+    .await;
+    relays.iter().for_each(tokio::task::JoinHandle::abort);
+    let worker = fairlane_core::WorkerId::new("test").unwrap();
+    let mut leaser = fairlane_engine::Leaser::new(setup.fairlane.engine().clone(), worker);
+    let mut next = [0_usize; PRODUCERS];
+    for _ in 0..PRODUCERS * JOBS {
+        let batch = leaser.lease(&[fairlane::TypeId::new("mail").unwrap()], 1, 60_000).await.unwrap();
+        let id = batch.jobs[0].job.id.to_string();
+        let (producer, number) = id.split_once('-').unwrap();
+        let next = &mut next[producer.parse::<usize>().unwrap()];
+        assert_eq!(number.parse::<usize>().unwrap(), *next, "{id}");
+        *next += 1;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_group_waits_in_order_and_holds_up_no_other() {
+    let limited = Settings { group_backlog_max: 2, ..Settings::default() };
+    let setup = Setup::with_queue(Fairlane::open_with("memory:", limited).await.unwrap()).await;
+    // Groups that share a shard.
+    let shared = "SELECT g FROM (SELECT 'g' || n AS g FROM generate_series(1, 200) AS n) AS names \
+                  WHERE hashtext(g) & 15 = 0 LIMIT 2";
+    let groups = setup.postgres.sql(shared);
+    let (full, other) = groups.split_once('\n').unwrap();
+    for number in 0..4 {
+        setup.commit(full, &number.to_string()).await;
+    }
+    setup.commit(other, "0").await;
+    let relay = setup.relay();
+    let relayed = relay.drain().await.unwrap();
+    assert_eq!(relayed.passed, 3, "{relayed:?}");
+    assert!(setup.is_queued(full, "1").await && !setup.is_queued(full, "2").await);
+    assert!(setup.is_queued(other, "0").await);
+    assert_eq!(setup.status(full, "3").await, "QUEUED");
+    let roomy = Settings { group_backlog_max: 100, ..Settings::default() };
+    setup.fairlane.set_queue(roomy).await.unwrap();
+    until_async("the full group is passed on", async || {
+        relay.drain().await.unwrap();
+        setup.is_queued(full, "3").await
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_with_the_id_of_another_is_kept_as_failed() {
+    let setup = Setup::new().await;
+    setup.commit("a", "1").await;
+    setup.commit("a", "1").await;
+    let mut transaction = setup.outbox.begin().await.unwrap();
+    enqueue_in(&mut transaction, Job::new("a", "mail", &"other").id("1")).await.unwrap();
+    setup.outbox.commit(transaction).await.unwrap();
+    let relayed = setup.relay().drain().await.unwrap();
+    assert_eq!((relayed.passed, relayed.failed), (2, 1), "the same job twice is one job");
+    let failed =
+        setup.postgres.sql("SELECT job->>'id', error->>'code' FROM fairlane_mirror WHERE status = 'FAILED'");
+    assert_eq!(failed, "1|conflict");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_reaches_a_waiting_relay_by_a_message() {
+    let setup = Setup::new().await;
+    let listening = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'";
+    let relay = setup.relay();
+    let running = tokio::spawn(async move { relay.run(std::future::pending()).await });
+    until_async("the relay listens", async || setup.postgres.sql(listening) == "1").await;
+    for number in 0..20 {
+        setup.commit("a", &number.to_string()).await;
+        until_async("the job is in the queue", async || setup.is_queued("a", &number.to_string()).await)
+            .await;
+    }
+    running.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_relay_resumes_by_itself_after_outages_of_the_database_and_the_queue() {
+    let mut redis = RedisServer::start(ServerOptions { durable: true, ..ServerOptions::default() });
+    let mut setup = Setup::with_queue(Fairlane::open(&redis.url()).await.unwrap()).await;
+    let relay = setup.relay();
+    let running = tokio::spawn(async move { relay.run(std::future::pending()).await });
+    setup.commit("a", "before").await;
+    until_async("the first job arrives", async || setup.is_queued("a", "before").await).await;
+    redis.kill();
+    setup.commit("a", "without redis").await;
+    redis.restart();
+    let is_queued = async |id: &str| matches!(setup.fairlane.job("a", id).view().await, Ok(Some(_)));
+    until_async("the second job arrives", async || is_queued("without redis").await).await;
+    setup.postgres.kill();
+    tokio::time::timeout(Duration::from_secs(20), setup.outbox.begin()).await.unwrap().map(drop).unwrap_err();
+    setup.postgres.restart();
+    until_async("a transaction commits", async || {
+        let Ok(mut transaction) = setup.outbox.begin().await else { return false };
+        let job = Job::new("a", "mail", &1).id("after");
+        enqueue_in(&mut transaction, job).await.is_ok() && setup.outbox.commit(transaction).await.is_ok()
+    })
+    .await;
+    let is_queued = async |id: &str| matches!(setup.fairlane.job("a", id).view().await, Ok(Some(_)));
+    until_async("the third job arrives", async || is_queued("after").await).await;
+    running.abort();
+}

@@ -1,0 +1,184 @@
+//! `trials locks …`: runs a trial of locks at full length and prints its figures.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use fairlane_core::limits::LOCK_SLICE_MS;
+
+use super::fire::Server;
+use super::{crowd, fire, names, races, speed};
+
+const USAGE: &str = "Usage: trials locks fire [--seed S] [--acquisitions N] [--processes N] | \
+    races [--seed S] [--races N] | crowd [--waiters N] [--processes N] [--killed N] | \
+    names [--locks N] [--calls N] | speed [--rounds N] [--repetitions N]";
+
+/// The most time of an acquisition and release, relative to SET and DEL.
+const ACQUIRE_RATIO_MAX: f64 = 1.5;
+/// The most time of a hand-off, relative to a message and a round trip.
+const HAND_OFF_RATIO_MAX: f64 = 1.3;
+/// The most commands for a grant, and of each process in a second.
+const COMMANDS_MAX: f64 = 3.0;
+
+/// Runs the trial that is named.
+pub async fn run(arguments: &[String]) -> ExitCode {
+    let number = |name: &str, default: u64| {
+        let at = arguments.iter().position(|argument| argument == name);
+        at.and_then(|at| arguments.get(at + 1)).and_then(|value| value.parse().ok()).unwrap_or(default)
+    };
+    let program = Path::new(&arguments[0]);
+    let violations = match arguments.get(2).map(String::as_str) {
+        Some("fire") => {
+            let plan = fire::Plan {
+                seed: number("--seed", 1),
+                acquisitions: number("--acquisitions", 300_000) / 2,
+                processes: number("--processes", 6) as usize,
+            };
+            burn(program, &plan).await
+        }
+        Some("races") => race(number("--seed", 1), number("--races", 100_000)).await,
+        Some("crowd") => {
+            let plan = crowd::Plan {
+                waiters: number("--waiters", 10_000) as usize,
+                processes: number("--processes", 4) as usize,
+            };
+            crowd_together(program, &plan, number("--killed", 1000)).await
+        }
+        Some("names") => name_many(number("--locks", 100_000), number("--calls", 2000)).await,
+        Some("speed") => {
+            let plan = speed::Plan {
+                rounds: number("--rounds", 10) as usize,
+                repetitions: number("--repetitions", 1000) as usize,
+            };
+            measure(plan).await
+        }
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    for violation in &violations {
+        eprintln!("violated: {violation}");
+    }
+    if violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+async fn burn(program: &Path, plan: &fire::Plan) -> Vec<String> {
+    let mut violations = Vec::new();
+    for server in [Server::Restarts, Server::FailsOver] {
+        let report = fire::run(program, server, plan).await;
+        println!(
+            "{server:?}, seed {}: {} acquisitions by {} processes; {} kills, {} stops, {} cuts, {} restarts or \
+             failovers; {} stopped holders told at their first poll; {} late writes refused, {} without another \
+             holder; {} violations",
+            plan.seed,
+            report.acquisitions,
+            plan.processes,
+            report.kills,
+            report.stops,
+            report.cuts,
+            report.servers,
+            report.told,
+            report.refused,
+            report.alone,
+            report.violations.len()
+        );
+        violations.extend(report.violations);
+    }
+    violations
+}
+
+async fn race(seed: u64, count: u64) -> Vec<String> {
+    let report = races::run(seed, count).await;
+    println!(
+        "{count} races, seed {seed}: {} held at once, {} woken, {} wake-ups lost",
+        report.held_at_once, report.woken, report.lost
+    );
+    if report.lost > 0 { vec![format!("{} wake-ups were lost", report.lost)] } else { Vec::new() }
+}
+
+async fn crowd_together(program: &Path, plan: &crowd::Plan, killed: u64) -> Vec<String> {
+    let report = crowd::run(plan).await;
+    println!(
+        "{} waiters of {} processes: {:.1} commands a second and process while all wait; {:.2} commands and {:.3} \
+         tries per grant, {:.0} grants a second; {} subscribers, {} afterwards",
+        plan.waiters,
+        plan.processes,
+        report.quiet_each_second,
+        report.per_grant,
+        report.tries_per_grant,
+        report.grants_each_second,
+        report.subscribers,
+        report.subscribers_after
+    );
+    let mut violations = report.violations;
+    if report.per_grant > COMMANDS_MAX {
+        violations.push(format!("{:.2} commands per grant", report.per_grant));
+    }
+    if report.quiet_each_second > COMMANDS_MAX * 1.1 {
+        violations.push(format!("{:.2} commands a second and process", report.quiet_each_second));
+    }
+    if (report.subscribers, report.subscribers_after) != (plan.processes, 0) {
+        violations.push("a process that does not wait is subscribed".to_owned());
+    }
+    let took = crowd::killed_waiters(program, killed).await;
+    println!("behind {killed} waiters of a killed process: {} ms", took.as_millis());
+    if took > Duration::from_millis(LOCK_SLICE_MS * 3 / 2) {
+        violations.push("killed waiters delay the line by more than one slice".to_owned());
+    }
+    let (mut late, round_trip) = crowd::killed_holder(program, 20, Duration::from_millis(500)).await;
+    late.sort_unstable();
+    println!(
+        "the lock of a killed holder passes on {:?} (median) and {:?} (most) after the end of its lease; a round \
+         trip takes {round_trip:?}",
+        late[late.len() / 2],
+        late[late.len() - 1]
+    );
+    violations
+}
+
+async fn name_many(locks: u64, calls: u64) -> Vec<String> {
+    let report = names::run(locks, calls).await;
+    println!("{locks} locks: {:.0} bytes each", report.bytes_per_lock);
+    let mut violations = Vec::new();
+    for (operation, few, all) in report.costs {
+        println!("  {operation}: {few:.2} µs beside {} locks, {all:.2} µs beside {locks}", locks / 100);
+        if all > 2.0 * few {
+            violations.push(format!("the cost of {operation} grows with the number of locks"));
+        }
+    }
+    violations
+}
+
+/// Measures on a thread of its own, so that no other task of this program is in the way.
+async fn measure(plan: speed::Plan) -> Vec<String> {
+    let report = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime can be made").block_on(speed::run(&plan))
+    });
+    let report = report.join().expect("the measurement does not panic");
+    let (acquire, hand_off) = (report.engine_us / report.set_del_us, report.hand_off_us / report.hop_us);
+    println!(
+        "acquire and release, p50: SET NX PX and DEL {:.1} µs; engine {:.1} µs, ratio {acquire:.2}; guard {:.1} µs, \
+         ratio {:.2}; rslock {:.1} µs, ratio {:.2}",
+        report.set_del_us,
+        report.engine_us,
+        report.guard_us,
+        report.guard_us / report.set_del_us,
+        report.rslock_us,
+        report.rslock_us / report.set_del_us
+    );
+    println!(
+        "hand-off, p50: message and round trip {:.1} µs; hand-off {:.1} µs, ratio {hand_off:.2}",
+        report.hop_us, report.hand_off_us
+    );
+    let mut violations = Vec::new();
+    if acquire > ACQUIRE_RATIO_MAX {
+        violations.push(format!("an acquisition takes {acquire:.2} times as long as SET and DEL"));
+    }
+    if hand_off > HAND_OFF_RATIO_MAX {
+        violations
+            .push(format!("a hand-off takes {hand_off:.2} times as long as a message and a round trip"));
+    }
+    violations
+}

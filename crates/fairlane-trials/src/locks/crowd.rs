@@ -1,0 +1,211 @@
+//! Many waiters for one lock: their order, the commands that they send, and who is woken. Holders and
+//! waiters whose processes are killed.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use fairlane::{Fairlane, LockOptions};
+use fairlane_core::lock::{LockAcquired, Reply as LockReply};
+use fairlane_core::{Command as EngineCommand, Reply, lock};
+use fairlane_engine::redis::{RedisEngine, RedisOptions};
+use fairlane_engine::{BoxFuture, Engine, EngineError, Hooks, layer};
+use fairlane_testkit::process::Process;
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
+use tokio::task::JoinSet;
+
+const NAME: &str = "crowd";
+/// How long all wait before the first release.
+const QUIET: Duration = Duration::from_secs(3);
+
+/// How many wait.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    /// Waiters of all processes together.
+    pub waiters: usize,
+    /// Clients with a connection and a thread of their own, as processes have.
+    pub processes: usize,
+}
+
+/// The result of the trial.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// Commands of each process in a second while all wait.
+    pub quiet_each_second: f64,
+    /// Commands for each grant from the first release to the last, without those of each second.
+    pub per_grant: f64,
+    /// Tries to acquire for each grant from the first release to the last.
+    pub tries_per_grant: f64,
+    /// Grants in a second.
+    pub grants_each_second: f64,
+    /// Connections for messages: beside the processes that wait, one has used the lock before.
+    pub subscribers: usize,
+    /// The same when no process waits any more.
+    pub subscribers_after: usize,
+    /// The invariants that were violated.
+    pub violations: Vec<String>,
+}
+
+/// What the engine was asked, by all processes.
+#[derive(Default)]
+struct Log {
+    commands: u64,
+    tries: u64,
+    /// The place of each token when it registered.
+    places: HashMap<String, u64>,
+    /// The places in the order of grants.
+    granted: Vec<u64>,
+}
+
+impl Log {
+    fn note(&mut self, token: Option<String>, reply: &Result<Reply, EngineError>) {
+        self.commands += 1;
+        let (Some(token), Ok(reply)) = (token, reply) else { return };
+        self.tries += 1;
+        match reply.lock() {
+            Some(LockReply::AcquireLock(LockAcquired::Waiting { position, .. })) => {
+                self.places.entry(token).or_insert(*position);
+            }
+            Some(LockReply::AcquireLock(LockAcquired::Held { .. })) => {
+                self.granted.extend(self.places.get(&token));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Lets a crowd wait in first-come order, and releases the lock.
+pub async fn run(plan: &Plan) -> Report {
+    let server = RedisServer::start(ServerOptions::default());
+    let log = Arc::new(Mutex::new(Log::default()));
+    let mut processes = Vec::new();
+    for _ in 0..plan.processes {
+        processes.push(logged(&server, &log).await);
+    }
+    let holder = Fairlane::open(&server.url()).await.expect("the server runs");
+    let long = Duration::from_secs(600);
+    let options = LockOptions { max_wait: long, ttl: long, fair: true, ..LockOptions::default() };
+    let guard = holder.lock(NAME).options(options.clone()).lock().await.expect("the lock is free");
+    let mut waiting = JoinSet::new();
+    for number in 0..plan.waiters {
+        let lock = processes[number % plan.processes].lock(NAME).options(options.clone());
+        waiting.spawn(async move { lock.lock().await?.release().await });
+    }
+    wait_for(&holder, NAME, plan.waiters as u64).await;
+    let mut report = Report { subscribers: subscribers(&server), ..Report::default() };
+    let count = || {
+        let log = log.lock().expect("no holder of the lock panics");
+        (log.commands, log.tries)
+    };
+    let before = count();
+    tokio::time::sleep(QUIET).await;
+    let (commands, tries) = count();
+    report.quiet_each_second = (commands - before.0) as f64 / QUIET.as_secs_f64() / plan.processes as f64;
+    let began = Instant::now();
+    guard.release().await.expect("the server replies");
+    for result in waiting.join_all().await {
+        if !matches!(result, Ok(true)) {
+            report.violations.push(format!("a waiter ended with {result:?}"));
+        }
+    }
+    let (took, grants) = (began.elapsed().as_secs_f64(), plan.waiters as f64);
+    let (commands, tries) = (count().0 - commands, count().1 - tries);
+    report.per_grant = (commands as f64 - 3.0 * took * plan.processes as f64).max(0.0) / grants;
+    report.tries_per_grant = tries as f64 / grants;
+    report.grants_each_second = grants / took;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    report.subscribers_after = subscribers(&server);
+    let log = log.lock().expect("no holder of the lock panics");
+    if !log.granted.is_sorted() || log.granted.len() != plan.waiters {
+        report.violations.push(format!("{} grants are not in the order of their places", log.granted.len()));
+    }
+    report
+}
+
+/// A process whose commands are logged.
+async fn logged(server: &RedisServer, log: &Arc<Mutex<Log>>) -> Fairlane {
+    let engine = RedisEngine::connect(&server.url(), RedisOptions::default()).await;
+    let log = log.clone();
+    let submit = move |engine: Arc<dyn Engine>, command: EngineCommand| -> BoxFuture<'static, _> {
+        let log = log.clone();
+        let token = match command.lock() {
+            Some(lock::Command::AcquireLock(acquire)) => Some(acquire.token.to_string()),
+            _ => None,
+        };
+        Box::pin(async move {
+            let reply = engine.submit(command).await;
+            log.lock().expect("no holder of the lock panics").note(token, &reply);
+            reply
+        })
+    };
+    Fairlane::from_engine(layer(Arc::new(engine.expect("the server runs")), Hooks::default().submit(submit)))
+}
+
+async fn wait_for(fairlane: &Fairlane, name: &str, waiters: u64) {
+    let lock = fairlane.lock(name);
+    while lock.view().await.expect("the server replies").is_none_or(|lock| lock.waiters < waiters) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// The number of connections that have subscribed to something.
+fn subscribers(server: &RedisServer) -> usize {
+    let clients = server.command(&["CLIENT", "LIST"]);
+    clients.lines().filter(|line| line.contains(" sub=") && !line.contains(" sub=0 ")).count()
+}
+
+/// How long a waiter waits behind a line of waiters whose process is killed, from the release.
+pub async fn killed_waiters(program: &Path, waiters: u64) -> Duration {
+    let server = RedisServer::start(ServerOptions::default());
+    let fairlane = Fairlane::open(&server.url()).await.expect("the server runs");
+    let guard = fairlane.lock(NAME).lock().await.expect("the lock is free");
+    let arguments = [server.url(), NAME.to_owned(), waiters.to_string()];
+    let mut killed = Process::start(Command::new(program).arg("lock-waiters").args(arguments));
+    wait_for(&fairlane, NAME, waiters).await;
+    let long = Duration::from_secs(60);
+    let options = LockOptions { max_wait: long, fair: true, ..LockOptions::default() };
+    let behind = fairlane.lock(NAME).options(options);
+    let waiting = tokio::spawn(async move { behind.lock().await });
+    wait_for(&fairlane, NAME, waiters + 1).await;
+    killed.kill();
+    let began = Instant::now();
+    guard.release().await.expect("the server replies");
+    let next = waiting.await.expect("the waiter does not panic").expect("the lock passes on");
+    let took = began.elapsed();
+    next.release().await.expect("the server replies");
+    took
+}
+
+/// How much later than the end of its lease the lock of a killed holder passes on, and the time of a
+/// round trip.
+pub async fn killed_holder(program: &Path, rounds: usize, ttl: Duration) -> (Vec<Duration>, Duration) {
+    let server = RedisServer::start(ServerOptions::default());
+    let fairlane = Fairlane::open(&server.url()).await.expect("the server runs");
+    let mut late = Vec::new();
+    for _ in 0..rounds {
+        let arguments = [server.url(), NAME.to_owned(), ttl.as_millis().to_string()];
+        let mut command = Command::new(program);
+        let mut holder = Process::start(command.arg("lock-hold").args(arguments).stdout(Stdio::piped()));
+        let output = BufReader::new(holder.stdout.take().expect("it is piped"));
+        assert_eq!(output.lines().next().and_then(Result::ok).as_deref(), Some("held"));
+        let lock = fairlane.lock(NAME);
+        let waiting = tokio::spawn(async move {
+            let guard = lock.lock().await;
+            (guard, Instant::now())
+        });
+        wait_for(&fairlane, NAME, 1).await;
+        holder.kill();
+        let asked = Instant::now();
+        let view = fairlane.lock(NAME).view().await.expect("the server replies").expect("it is held");
+        let ends = asked + Duration::from_micros(view.held_by[0].remaining_us);
+        let (guard, at) = waiting.await.expect("the waiter does not panic");
+        late.push(at.saturating_duration_since(ends));
+        guard.expect("the lock passes on").release().await.expect("the server replies");
+    }
+    let began = Instant::now();
+    fairlane.lock(NAME).view().await.expect("the server replies");
+    (late, began.elapsed())
+}

@@ -1,0 +1,175 @@
+//! An acquisition and its release, and a hand-off to a waiter, in turns with the least that Redis
+//! needs for the same.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fairlane::{Fairlane, LockOptions};
+use fairlane_engine::Engine;
+use fairlane_engine::redis::{RedisEngine, RedisOptions};
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
+use redis::aio::MultiplexedConnection;
+
+use super::{Times, acquire, process, release};
+
+const NAME: &str = "coupon:issue:42";
+const TOKEN: &str = "0199a5b27d3c7a1e9f00c0ffee123456";
+
+/// How much to measure.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    /// Turns of everything.
+    pub rounds: usize,
+    /// Repetitions in each turn.
+    pub repetitions: usize,
+}
+
+/// Medians in microseconds.
+#[derive(Debug, Clone, Copy)]
+pub struct Report {
+    /// SET NX PX and DEL, one after the other.
+    pub set_del_us: f64,
+    /// Acquire and release as commands of the engine.
+    pub engine_us: f64,
+    /// The same with a guard of the library, whose locks have a thread of their own.
+    pub guard_us: f64,
+    /// The same with the crate `rslock`.
+    pub rslock_us: f64,
+    /// One message from a publisher to a subscriber, and one round trip.
+    pub hop_us: f64,
+    /// From the release of a guard until a waiter has its guard.
+    pub hand_off_us: f64,
+}
+
+/// Measures on a server of its own. Everything runs on one thread, apart from the library's.
+pub async fn run(plan: &Plan) -> Report {
+    let server = RedisServer::start(ServerOptions::default());
+    let engine = RedisEngine::connect(&server.url(), RedisOptions::default()).await;
+    let engine: Arc<dyn Engine> = Arc::new(engine.expect("the server runs"));
+    let mut connection = connect(&server).await;
+    let rslock = rslock::LockManager::new(vec![server.url()]);
+    let (a, b) = (open(&server).await, open(&server).await);
+    let [mut set_del, mut engines, mut guards, mut rslocks, mut hops, mut hand_offs] =
+        std::array::from_fn(|_| Times::new());
+    // The first turn opens connections and loads the library, and is not counted.
+    for round in 0..=plan.rounds {
+        if round == 1 {
+            [&mut set_del, &mut engines, &mut guards, &mut rslocks, &mut hops, &mut hand_offs]
+                .into_iter()
+                .for_each(|times| *times = Times::new());
+        }
+        for _ in 0..plan.repetitions {
+            set_del.add(set_and_del(&mut connection).await);
+        }
+        for _ in 0..plan.repetitions {
+            engines.add(acquire_and_release(&*engine).await);
+        }
+        for _ in 0..plan.repetitions {
+            guards.add(lock_and_release(&a).await);
+        }
+        for _ in 0..plan.repetitions {
+            rslocks.add(lock_and_unlock(&rslock).await);
+        }
+        hop(&server, &mut connection, plan.repetitions / 4 + 1, &mut hops).await;
+        hand_off(&a, &b, plan.repetitions / 4 + 1, &mut hand_offs).await;
+    }
+    let [set_del_us, engine_us, guard_us, rslock_us, hop_us, hand_off_us] =
+        [set_del, engines, guards, rslocks, hops, hand_offs].map(|times| times.p50_us());
+    Report { set_del_us, engine_us, guard_us, rslock_us, hop_us, hand_off_us }
+}
+
+async fn connect(server: &RedisServer) -> MultiplexedConnection {
+    let client = redis::Client::open(server.url()).expect("a valid address");
+    client.get_multiplexed_async_connection().await.expect("the server runs")
+}
+
+async fn open(server: &RedisServer) -> Fairlane {
+    Fairlane::open(&server.url()).await.expect("the server runs")
+}
+
+async fn set_and_del(connection: &mut MultiplexedConnection) -> Duration {
+    let began = Instant::now();
+    let mut set = redis::cmd("SET");
+    set.arg("plain").arg(TOKEN).arg("NX").arg("PX").arg(5000);
+    let () = set.query_async(connection).await.expect("the server replies");
+    let () = redis::cmd("DEL").arg("plain").query_async(connection).await.expect("the server replies");
+    began.elapsed()
+}
+
+async fn acquire_and_release(engine: &dyn Engine) -> Duration {
+    let (command, process) = ((NAME, TOKEN), process("speed"));
+    let began = Instant::now();
+    engine.call(acquire(command.0, command.1, &process)).await.expect("the server replies");
+    engine.call(release(command.0, command.1)).await.expect("the server replies");
+    began.elapsed()
+}
+
+async fn lock_and_release(fairlane: &Fairlane) -> Duration {
+    let lock = fairlane.lock(NAME);
+    let began = Instant::now();
+    let guard = lock.try_lock().await.expect("the lock is free");
+    guard.release().await.expect("the server replies");
+    began.elapsed()
+}
+
+async fn lock_and_unlock(manager: &rslock::LockManager) -> Duration {
+    let began = Instant::now();
+    let lock = manager.lock("rslock", Duration::from_secs(5)).await.expect("the lock is free");
+    manager.unlock(&lock).await;
+    began.elapsed()
+}
+
+/// Publishes a message, and sends a command when it has arrived.
+async fn hop(
+    server: &RedisServer,
+    connection: &mut MultiplexedConnection,
+    repetitions: usize,
+    times: &mut Times,
+) {
+    let (sender, mut messages) = tokio::sync::mpsc::unbounded_channel();
+    let config = redis::AsyncConnectionConfig::new().set_push_sender(sender);
+    let client = redis::Client::open(format!("{}?protocol=resp3", server.url())).expect("a valid address");
+    let subscriber = client.get_multiplexed_async_connection_with_config(&config).await;
+    let mut subscriber = subscriber.expect("the server runs");
+    subscriber.subscribe("hop").await.expect("the server confirms");
+    messages.recv().await.expect("the confirmation arrives");
+    let mut publisher = connect(server).await;
+    for _ in 0..repetitions {
+        let began = Instant::now();
+        let publish = async {
+            let publish = redis::cmd("PUBLISH").arg("hop").arg(TOKEN).to_owned();
+            let () = publish.query_async(&mut publisher).await.expect("the server replies");
+        };
+        let arrive = async {
+            messages.recv().await.expect("the message arrives");
+            let () = redis::cmd("GET").arg("plain").query_async(connection).await.expect("it replies");
+            began.elapsed()
+        };
+        times.add(tokio::join!(publish, arrive).1);
+    }
+}
+
+/// Releases a lock for which another process waits.
+async fn hand_off(a: &Fairlane, b: &Fairlane, repetitions: usize, times: &mut Times) {
+    let options = LockOptions { wait: Duration::from_secs(60), ..LockOptions::default() };
+    let (mut holder, mut waiter) = (a, b);
+    let mut guard = holder.lock(NAME).options(options.clone()).lock().await.expect("the lock is free");
+    for _ in 0..repetitions {
+        let waiting = tokio::spawn({
+            let lock = waiter.lock(NAME).options(options.clone());
+            async move {
+                let guard = lock.lock().await.expect("the lock is handed over");
+                (guard, Instant::now())
+            }
+        });
+        let lock = holder.lock(NAME);
+        while lock.view().await.expect("the server replies").is_none_or(|lock| lock.waiters == 0) {}
+        let began = Instant::now();
+        guard.release().await.expect("the server replies");
+        let (next, at) = waiting.await.expect("the waiter does not panic");
+        times.add(at - began);
+        guard = next;
+        std::mem::swap(&mut holder, &mut waiter);
+    }
+    guard.release().await.expect("the server replies");
+}
