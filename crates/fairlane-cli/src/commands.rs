@@ -17,6 +17,7 @@ pub mod key;
 pub mod lock;
 #[cfg(feature = "postgres")]
 pub mod outbox;
+pub mod room;
 pub mod serve;
 pub mod settings;
 pub mod simulate;

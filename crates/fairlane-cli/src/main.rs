@@ -1,8 +1,8 @@
 //! The `fairlane` program.
 //!
 //! - `commands/`: one file or folder per command: `serve`, `work`, `status`, `top`, `enqueue`,
-//!   `bulk`, `job`, `why`, `dead`, `group`, `type`, `lock`, `outbox`, `settings`, `audit`, `config`, `health`,
-//!   `key`, `data`, `completions`, `demo`, `simulate`, `bench`.
+//!   `bulk`, `job`, `why`, `dead`, `group`, `type`, `lock`, `room`, `outbox`, `settings`, `audit`,
+//!   `config`, `health`, `key`, `data`, `completions`, `demo`, `simulate`, `bench`.
 //! - `config.rs` and `config/`: merges `fairlane.toml`, environment variables and options.
 //! - `overview.rs`: a bounded snapshot of the queue, for `status` and `top`.
 //! - `target.rs`: the options that select a queue. `discovery.rs`: the queue that is used by
@@ -41,7 +41,7 @@ use clap::{Parser, Subcommand};
 use commands::outbox;
 use commands::{
     audit, bench, bulk, completions, data, dead, demo, enqueue, group, health, job, job_type, key, lock,
-    serve, settings, simulate, status, top, why, work,
+    room, serve, settings, simulate, status, top, why, work,
 };
 use failure::Failure;
 
@@ -81,6 +81,7 @@ enum Command {
     Group(group::Arguments),
     Type(job_type::Arguments),
     Lock(lock::Arguments),
+    Room(Box<room::Arguments>),
     #[cfg(feature = "postgres")]
     Outbox(outbox::Arguments),
     Settings(settings::Arguments),
@@ -132,6 +133,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Group(arguments) => block_on(group::run(arguments)),
         Command::Type(arguments) => block_on(job_type::run(arguments)),
         Command::Lock(arguments) => block_on(lock::run(arguments)),
+        Command::Room(arguments) => block_on(room::run(*arguments)),
         #[cfg(feature = "postgres")]
         Command::Outbox(arguments) => block_on(outbox::run(arguments)),
         Command::Settings(arguments) => block_on(settings::run(arguments)),

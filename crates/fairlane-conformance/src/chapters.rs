@@ -32,6 +32,7 @@ mod reclaim;
 mod remove_type;
 mod requeue_dead;
 mod resume_bulk;
+mod room;
 mod seal_bulk;
 mod set_group;
 mod set_queue;
@@ -62,7 +63,7 @@ pub struct Chapter {
     pub cases: &'static [Case],
 }
 
-/// Every chapter, in the order of the life of a job and of a lock.
+/// Every chapter, in the order of the life of a job, of a lock and of a place in a waiting room.
 pub const CHAPTERS: &[Chapter] = &[
     Chapter { name: "enqueue", cases: enqueue::CASES },
     Chapter { name: "admit", cases: admit::CASES },
@@ -107,6 +108,20 @@ pub const CHAPTERS: &[Chapter] = &[
     Chapter { name: "list_locks", cases: lock::list_locks::CASES },
     Chapter { name: "break_lock", cases: lock::break_lock::CASES },
     Chapter { name: "sweep_locks", cases: lock::sweep_locks::CASES },
+    Chapter { name: "join_room", cases: room::join_room::CASES },
+    Chapter { name: "show_place", cases: room::show_place::CASES },
+    Chapter { name: "keep_place", cases: room::keep_place::CASES },
+    Chapter { name: "admit_waiters", cases: room::admit_waiters::CASES },
+    Chapter { name: "leave_room", cases: room::leave_room::CASES },
+    Chapter { name: "revoke_place", cases: room::revoke_place::CASES },
+    Chapter { name: "set_room", cases: room::set_room::CASES },
+    Chapter { name: "set_phase", cases: room::set_phase::CASES },
+    Chapter { name: "pause_room", cases: room::pause_room::CASES },
+    Chapter { name: "report_room", cases: room::report_room::CASES },
+    Chapter { name: "inspect_room", cases: room::inspect_room::CASES },
+    Chapter { name: "list_rooms", cases: room::list_rooms::CASES },
+    Chapter { name: "list_places", cases: room::list_places::CASES },
+    Chapter { name: "sweep_rooms", cases: room::sweep_rooms::CASES },
 ];
 
 /// Cases named after their functions.

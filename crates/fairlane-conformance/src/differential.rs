@@ -25,13 +25,12 @@ mod shrink;
 use std::fmt;
 use std::time::Instant;
 
-use fairlane_core::kernel;
 use fairlane_core::queue::{Command, Machine, Reply};
-use fairlane_core::{Machines, Micros, TypeId, lock};
+use fairlane_core::{Machines, Micros, TypeId};
 use fairlane_engine::redis::ScriptEdit;
 
 pub use discards::discards;
-pub use forwarded::{compare_forwarded, lock_samples, samples};
+pub use forwarded::{compare_forwarded, other_samples, samples};
 use generator::Generator;
 use replay::Backend;
 pub use restarts::restarts;
@@ -69,8 +68,8 @@ impl Run {
 pub enum Action {
     /// Applies a command to the queue.
     Command(Command),
-    /// Applies a command to locks.
-    Lock(lock::Command),
+    /// Applies a command of another capability.
+    Other(fairlane_core::Command),
     /// Takes a wake-up token of a type.
     TakeToken(TypeId),
 }
@@ -89,8 +88,8 @@ pub struct Step {
 pub enum Response {
     /// The reply to a command of the queue.
     Reply(Box<Reply>),
-    /// The reply to a command on locks.
-    Lock(Box<lock::Reply>),
+    /// The reply to a command of another capability.
+    Other(Box<fairlane_core::Reply>),
     /// The token that was taken, if there was one.
     Token(Option<TypeId>),
     /// The error of an action that failed.
@@ -195,14 +194,14 @@ async fn run_episode(
 
 /// Applies one step to the core.
 fn apply_to_all(machines: &mut Machines, step: &Step) -> Response {
-    let Action::Lock(command) = &step.action else { return apply_step(&mut machines.queue, step) };
-    Response::Lock(Box::new(kernel::Machine::apply(&mut machines.lock, command.clone(), step.at)))
+    let Action::Other(command) = &step.action else { return apply_step(&mut machines.queue, step) };
+    Response::Other(Box::new(machines.apply(command.clone(), step.at)))
 }
 
 /// Applies one step of the queue to the core.
 fn apply_step(machine: &mut Machine, step: &Step) -> Response {
     match &step.action {
-        Action::Lock(command) => panic!("{command:?} is not a command of the queue"),
+        Action::Other(command) => panic!("{command:?} is not a command of the queue"),
         Action::Command(command) => Response::Reply(Box::new(machine.apply(command.clone(), step.at))),
         Action::TakeToken(type_id) => Response::Token(machine.take_token(std::slice::from_ref(type_id))),
     }

@@ -6,15 +6,17 @@
 //!
 //! - `subject/bulks.rs`: methods for bulk actions, and for jobs that are selected by name.
 //! - `subject/congestion.rs`: methods for the `classic` discipline and for congestion.
-//! - `subject/locks.rs`: methods for locks.
+//! - `subject/locks.rs`, `subject/rooms.rs`: methods for locks and for waiting rooms.
 
 mod bulks;
 mod congestion;
 mod locks;
+mod rooms;
 
 pub use bulks::*;
 pub use congestion::*;
 pub use locks::*;
+pub use rooms::*;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -6,12 +6,15 @@
 //! - [`names`], [`numbers`], [`rate`], [`trace`]: validated names and quantities.
 //! - [`limits`]: every limit and default. [`hashing`]: hash maps that names chosen by a client
 //!   cannot slow down.
+//! - [`downstream`]: how a rate responds to refusals.
 //! - [`machine`]: the state machine of a capability, as engines use it. [`dump`]: its state as text.
 //! - `encoding`: serialisation that applies the same checks as the constructors.
 //! - [`row`]: how state passes to a store and back.
+//! - [`ranked_set`]: an ordered set that knows the rank of each item.
 //! - `table`: rows by key that record which of them a command has changed.
 
 pub mod access;
+pub mod downstream;
 pub mod dump;
 pub(crate) mod encoding;
 pub mod hashing;
@@ -21,6 +24,7 @@ pub mod names;
 pub mod numbers;
 pub mod operation;
 mod operations_macro;
+pub mod ranked_set;
 pub mod rate;
 pub mod row;
 pub mod signal;

@@ -16,13 +16,17 @@ pub mod kernel;
 pub mod lock;
 pub mod queue;
 pub mod registry;
+pub mod room;
 
 pub(crate) use kernel::encoding;
 pub use kernel::{hashing, limits, names, numbers, rate, trace};
 pub use queue::{classic, congestion};
 
 pub use hashing::HashSeed;
-pub use names::{BulkId, GroupId, HolderName, InvalidName, JobId, LockToken, ProcessId, TypeId, WorkerId};
+pub use names::{
+    BulkId, GroupId, HolderName, InvalidName, JobId, LockToken, PlaceToken, ProcessId, RoomName, TypeId,
+    UserId, WorkerId,
+};
 pub use numbers::{Cost, Fence, Level, Micros, OutOfRange, RequestNumber, Weight};
 pub use rate::Rate;
 pub use registry::{Changes, Command, Machines, Reply};

@@ -8,7 +8,6 @@ mod activity;
 mod bulk;
 pub mod classic;
 pub mod congestion;
-mod downstream;
 mod dump;
 mod gate;
 mod idle;
@@ -20,8 +19,8 @@ pub mod rows;
 mod settings;
 mod stored_bytes;
 
+pub use crate::kernel::downstream::Downstream;
 pub use bulk::{BulkCause, BulkMode, BulkRef, BulkState, BulkView};
-pub use downstream::Downstream;
 pub use job::{JobRef, JobState};
 pub use lane::Snapshot;
 pub use ops::*;

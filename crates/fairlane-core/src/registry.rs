@@ -10,6 +10,7 @@ use crate::lock;
 use crate::names::TypeId;
 use crate::numbers::Micros;
 use crate::queue;
+use crate::room;
 
 macro_rules! capabilities {
     ($($(#[$doc:meta])* $capability:ident($module:ident)),+ $(,)?) => {
@@ -169,7 +170,7 @@ macro_rules! capabilities {
             pub fn dump(&self, now: Micros) -> Dump {
                 let mut dump = Dump::default();
                 $(Machine::dump(&self.$module, now, &mut dump);)+
-                dump
+                dump.normalise(now)
             }
 
             /// Takes the signals of the commands since the last call.
@@ -236,4 +237,6 @@ capabilities! {
     Queue(queue),
     /// Locks by name.
     Lock(lock),
+    /// Waiting rooms.
+    Room(room),
 }

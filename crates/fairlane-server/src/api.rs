@@ -8,7 +8,7 @@
 //!   congestion of groups.
 //! - `api/status.rs`: the state of the queue. `api/events.rs`: server-sent events. `api/audit.rs`:
 //!   consistency of the store.
-//! - `api/locks.rs`: locks by name.
+//! - `api/locks.rs`: locks by name. `api/rooms.rs`: waiting rooms.
 //! - `api/change.rs`: fields that several requests have in common.
 //!
 //! Responses have the shapes of `fairlane::views`.
@@ -23,6 +23,7 @@ mod groups;
 mod jobs;
 mod leases;
 mod locks;
+mod rooms;
 mod settings;
 mod status;
 mod stream;
@@ -62,6 +63,7 @@ use crate::problem::{Fault, ProblemDocument, ProblemKind};
         (name = "leases", description = "For workers: lease jobs, extend leases, settle jobs."),
         (name = "bulk actions", description = "Many jobs of one group that finish together."),
         (name = "locks", description = "Mutual exclusion, read-write locks and semaphores by name, with fences."),
+        (name = "rooms", description = "Waiting rooms: users wait in order for one of a limited number of active places."),
         (name = "events", description = "Server-sent events."),
         (name = "groups", description = "Customers: their shares and limits."),
         (name = "types", description = "Types of jobs: the limits of their downstreams."),
@@ -81,6 +83,7 @@ fn routes() -> Routes {
         .merge(stream::routes())
         .merge(leases::routes())
         .merge(locks::routes())
+        .merge(rooms::routes())
         .merge(bulks::routes())
         .merge(dead::routes())
         .merge(groups::routes())

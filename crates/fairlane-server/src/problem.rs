@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use fairlane::{Error, LockError, LockRefusal};
+use fairlane::{Error, LockError, LockRefusal, RoomError};
 use fairlane_core::kernel::Invalid;
 use fairlane_core::queue::Refusal;
 use fairlane_core::{InvalidName, OutOfRange};
@@ -245,11 +245,12 @@ impl From<Error> for Problem {
             Error::Refused { refusal, retry_after, .. } | Error::BulkRefused { refusal, retry_after, .. } => {
                 Self::refused(refusal, detail, retry_after)
             }
+            Error::Room(RoomError::UnknownPlace) => ProblemKind::NotFound.because(detail),
             Error::Lock(LockError::Refused {
                 refusal: LockRefusal::TooManyLocks | LockRefusal::TooManyWaiters,
                 ..
             }) => ProblemKind::QueueFull.because(detail).retry_after(Duration::from_secs(1)),
-            Error::Lock(_) => ProblemKind::Conflict.because(detail),
+            Error::Lock(_) | Error::Room(_) => ProblemKind::Conflict.because(detail),
             Error::NoSuchBulk(_) => ProblemKind::NotFound.because(detail),
             Error::Differs { .. } => ProblemKind::JobDiffers.because(detail),
             Error::Conflict { .. }

@@ -10,6 +10,7 @@
 //! - `locks.rs`: locks held by processes that are killed, stopped and cut off; many waiters, many
 //!   locks, and how fast they are.
 //! - `served.rs`: the HTTP server: its speed, its memory, and a key that floods.
+//! - `rooms.rs`: a waiting room with a crowd, and what its operations cost with a million waiters.
 //! - `attack.rs`: one customer who attacks the server beside another one.
 //! - `fuzz.rs`: mutated inputs of everything that reads bytes from outside.
 //!
@@ -26,4 +27,5 @@ pub mod kills;
 pub mod locks;
 pub mod neighbours;
 pub mod outbox;
+pub mod rooms;
 pub mod served;

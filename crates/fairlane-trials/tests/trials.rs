@@ -14,7 +14,7 @@ use fairlane_trials::fuzz::TARGETS;
 use fairlane_trials::kills::Store;
 use fairlane_trials::locks::{crowd, fire, names, races, speed};
 use fairlane_trials::served::{cycle, flood, idle, single};
-use fairlane_trials::{downstream, failover, hold, kills, neighbours, outbox};
+use fairlane_trials::{downstream, failover, hold, kills, neighbours, outbox, rooms};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_trials");
 
@@ -41,6 +41,24 @@ async fn failover_of_redis_drops_no_result_and_loses_no_job() {
     let report = failover::run(&failover::Plan { rounds: 2, before: Duration::from_secs(1) }).await;
     assert_eq!(report.violations, Vec::<String>::new(), "{report:?}");
     assert_eq!(report.rounds.len(), 2);
+}
+
+async fn crowded(url: &str) {
+    let engine = fairlane_engine::open(url, Settings::default()).await.expect("the engine opens");
+    let plan = rooms::Plan { schedulers: 16, users: 60, rounds: 5, max_active: 10 };
+    let report = rooms::run(plan, engine).await;
+    assert_eq!(report.violations, Vec::<String>::new(), "{report:?}");
+    assert!(report.admitted > 0 && report.active_max == 10, "{report:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn room_with_a_crowd_never_exceeds_its_limit_in_memory() {
+    crowded("memory:").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn room_with_a_crowd_never_exceeds_its_limit_on_redis() {
+    crowded(&RedisServer::start(ServerOptions::default()).url()).await;
 }
 
 #[tokio::test]

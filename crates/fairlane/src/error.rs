@@ -10,6 +10,7 @@ use crate::duration::duration_text;
 use crate::lock::LockError;
 use crate::rate::InvalidRate;
 use crate::retry_budget::Backpressure;
+use crate::room::RoomError;
 
 /// An error of the library.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +38,15 @@ pub enum Error {
     /// A lock was not acquired, or was lost.
     #[error(transparent)]
     Lock(#[from] LockError),
+    /// A waiting room refused a request.
+    #[error(transparent)]
+    Room(#[from] RoomError),
+    /// A set of keys for passes cannot be used.
+    #[error("the keys for passes cannot be used: {0}")]
+    PassKeys(String),
+    /// The operating system gave no random bytes.
+    #[error("the operating system gave no random bytes")]
+    NoRandomness,
     /// A job that every engine would reject.
     #[error("job {job} cannot be enqueued: {reason}")]
     Job {

@@ -7,7 +7,8 @@ use fairlane_core::queue::{
     CancelJob, Cancellation, GroupLine, InspectQueue, JobLine, JobRef, ListJobs, Listed, Listing, NewJob,
     QueueSet, QueueView, SetQueue, Settings,
 };
-use fairlane_core::{GroupId, TypeId};
+use fairlane_core::room::{ListRooms, RoomsListed};
+use fairlane_core::{GroupId, RoomName, TypeId};
 use fairlane_engine::{AuditProgress, AuditReport, Engine, EngineError};
 use fairlane_worker::Worker;
 
@@ -20,6 +21,7 @@ use crate::job_handle::JobHandle;
 use crate::job_type::JobType;
 use crate::lock::LockClient;
 use crate::retry_budget::RetryBudget;
+use crate::room::Room;
 use crate::sender::{JobSender, Sent};
 
 /// Fewest jobs that a list of any state scans in each place.
@@ -177,6 +179,16 @@ impl Fairlane {
     /// A handle to a job: to inspect it, to cancel it, to explain why it is not running.
     pub fn job(&self, group: impl Display, id: impl Display) -> JobHandle {
         JobHandle::new(self.engine.clone(), group.to_string(), id.to_string())
+    }
+
+    /// A handle to a waiting room.
+    pub fn room(&self, room: impl Display) -> Room {
+        Room::new(self.engine.clone(), room.to_string())
+    }
+
+    /// A page of waiting rooms in the order of their names.
+    pub async fn rooms(&self, after: Option<RoomName>, rooms_max: usize) -> Result<RoomsListed, Error> {
+        Ok(self.engine.call(ListRooms { after, rooms_max }).await?)
     }
 
     /// Dead jobs: to list, requeue or discard them.

@@ -28,6 +28,7 @@
 //! | [`Worker`], [`Pool`], [`Context`], [`Outcome`] | processes jobs: configured, running, one attempt, how it ends |
 //! | [`Group`], [`JobType`] | shares and limits of a customer and of a downstream |
 //! | [`Lock`], [`LockGuard`], [`LockHold`] | a lock by name: acquired, held, lost; [`fencing`] checks it |
+//! | [`Room`], [`PassKeys`], [`PassVerifier`] | a waiting room, and signed passes of its users |
 //! | [`Dead`], [`DeadFilter`] | jobs that failed for good: listed, requeued, discarded |
 //! | [`QueueState`], [`views`] | what operators see, and its JSON |
 //! | [`Error`] | what went wrong, and what to do about it |
@@ -41,7 +42,8 @@
 //!   of JSON.
 //! - `callbacks.rs`: a worker that delivers the callbacks of bulk actions (feature `targets`).
 //! - `group.rs`, `job_type.rs`: shares and limits. `dead.rs`: jobs that failed for good.
-//! - `lock.rs`: locks; `lock/` acquires, renews and releases them.
+//! - `lock.rs`: locks; `lock/` acquires, renews and releases them. `room.rs`: waiting rooms; `room/` has
+//!   draws and passes.
 //! - `state.rs`: the state of a queue and warnings about it. `views.rs`: what is shown, as JSON.
 //! - `sender.rs`: sends jobs in order; `retry_budget.rs`: retries when the queue is full or does not
 //!   reply. `error.rs`: errors.
@@ -64,6 +66,7 @@ mod lock;
 mod ndjson;
 mod rate;
 mod retry_budget;
+mod room;
 mod sender;
 mod state;
 mod time;
@@ -85,6 +88,10 @@ pub use lock::{
 pub use ndjson::{FirstLine, NdjsonReader};
 pub use rate::{InvalidRate, parse_rate, rate_text};
 pub use retry_budget::{Backpressure, RetryBudget};
+pub use room::{
+    DrawError, DrawnList, JoinedPlace, Pass, PassClaims, PassError, PassKeys, PassOptions, PassVerifier,
+    Room, RoomError, Seed, TicketLine, VerifiedDraw, verify_draw,
+};
 pub use sender::{JobSender, Sent};
 pub use state::QueueState;
 pub use time::{InvalidTime, parse_time, time_text};
@@ -98,9 +105,13 @@ pub use fairlane_core::queue::{
     JobView, LevelOrder, ListJobs, Listed, Listing, MadeDue, QueueView, Refusal, Requeued, Settings,
     Snapshot, TypePatch, TypeSettings, TypeView,
 };
+pub use fairlane_core::room::{
+    Draw, Eta, PlaceEntry, PlaceListing, PlaceStatus, PlaceView, PlacesListed, RoomPhase, RoomRefusal,
+    RoomReported, RoomSettings, RoomTotals, RoomView, RoomsListed, WaitersAdmitted,
+};
 pub use fairlane_core::{
-    BulkId, Cost, Fence, GroupId, InvalidName, InvalidTrace, JobId, Level, Micros, OutOfRange, Rate, Trace,
-    TypeId, Weight,
+    BulkId, Cost, Fence, GroupId, InvalidName, InvalidTrace, JobId, Level, Micros, OutOfRange, PlaceToken,
+    Rate, RoomName, Trace, TypeId, UserId, Weight,
 };
 pub use fairlane_engine::{AuditProgress, AuditReport, Engine, EngineError, EngineInfo};
 #[cfg(feature = "targets")]
@@ -118,6 +129,11 @@ pub use fairlane_worker::{
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/library.md")]
 struct Guide;
+
+/// The examples of the page on waiting rooms.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/waiting-rooms.md")]
+struct WaitingRooms;
 
 /// The examples of the page on locks.
 #[cfg(doctest)]

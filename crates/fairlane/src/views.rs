@@ -22,6 +22,7 @@
 //! - `views/explanation.rs`: why a job is not running. `views/bulk.rs`: bulk actions.
 //! - `views/group.rs`, `views/job_type.rs`, `views/queue.rs`: settings and counts.
 //! - `views/congestion.rs`: congestion of groups. `views/audit.rs`: audits. `views/lock.rs`: locks.
+//! - `views/room.rs`: waiting rooms and places.
 //!
 //! Invariant: a thing has one name in all views. Left out on purpose: formatting for people.
 
@@ -34,6 +35,7 @@ mod job;
 mod job_type;
 mod lock;
 mod queue;
+mod room;
 
 use std::fmt;
 
@@ -51,6 +53,7 @@ pub use job::{CancellationView, EnqueuedView, ErrorView, JobView, RequeuedView};
 pub use job_type::{TypeSettingsView, TypeView};
 pub use lock::{BlockedView, HolderView, LockView};
 pub use queue::{LaneCounts, QueueView};
+pub use room::{DrawView, EtaView, PlaceView, RoomLimitsView, RoomTotalsView, RoomView};
 
 /// A point in time in RFC 3339 and UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,6 +115,14 @@ pub mod schema {
 
     pub(super) fn standings() -> Object {
         one_of(["idle", "active", "rate_parked", "seat_parked", "paused", "clearing"])
+    }
+
+    pub(super) fn room_phases() -> Object {
+        one_of(["open", "closed", "prequeue", "frozen"])
+    }
+
+    pub(super) fn place_states() -> Object {
+        one_of(["waiting", "active", "unknown"])
     }
 
     pub(super) fn lock_kinds() -> Object {

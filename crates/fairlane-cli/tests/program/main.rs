@@ -29,6 +29,7 @@ mod one_json;
 mod outbox;
 mod permissions;
 mod queue;
+mod room;
 mod running;
 mod serve;
 mod served;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fairlane_core::queue::{Command, Machine, Reply, Settings};
-use fairlane_core::{HashSeed, Machines, Micros, lock};
+use fairlane_core::{HashSeed, Machines, Micros};
 use fairlane_engine::{EmbeddedEngine, Engine};
 
 use super::generator::Generator;
@@ -70,17 +70,18 @@ pub fn samples(seed: u64, steps: usize) -> Vec<(Command, Reply)> {
     samples
 }
 
-/// Commands on locks and their replies, in the order of an episode.
-pub fn lock_samples(seed: u64, steps: usize) -> Vec<(lock::Command, lock::Reply)> {
-    let mut generator = Generator::with_locks(seed);
-    let mut machines = Machines::new(HashSeed::FIXED, START);
+/// Commands of the other capabilities and their replies, in the order of an episode of each.
+pub fn other_samples(seed: u64, steps: usize) -> Vec<(fairlane_core::Command, fairlane_core::Reply)> {
     let mut samples = Vec::new();
-    for _ in 0..steps {
-        let step = generator.next_step();
-        let response = apply_to_all(&mut machines, &step);
-        generator.observe(&response);
-        if let (Step { action: Action::Lock(command), .. }, Response::Lock(reply)) = (step, response) {
-            samples.push((command, *reply));
+    for mut generator in Generator::of_others(seed) {
+        let mut machines = Machines::new(HashSeed::FIXED, START);
+        for _ in 0..steps {
+            let step = generator.next_step();
+            let response = apply_to_all(&mut machines, &step);
+            generator.observe(&response);
+            if let (Step { action: Action::Other(command), .. }, Response::Other(reply)) = (step, response) {
+                samples.push((command, *reply));
+            }
         }
     }
     samples

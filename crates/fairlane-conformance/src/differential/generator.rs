@@ -3,12 +3,13 @@
 //!
 //! - `generator/bulks.rs`: bulk actions, and jobs selected by name. `generator/reads.rs`: read-only
 //!   commands.
-//! - `generator/settings.rs`: settings of the queue, of types and of groups. `generator/locks.rs`:
-//!   commands on locks.
+//! - `generator/settings.rs`: settings of the queue, of types and of groups. `generator/locks.rs`
+//!   and `generator/rooms.rs`: commands of the other capabilities.
 
 mod bulks;
 mod locks;
 mod reads;
+mod rooms;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,8 @@ use super::{Action, Response, Step};
 use crate::dice::Dice;
 use crate::subject::{START, bulk_id, group_id, job_ref, type_id};
 use locks::LockGenerator;
+pub(super) use rooms::ROOMS;
+use rooms::RoomGenerator;
 
 const GROUPS: [&str; 6] = ["a", "b:c", "b", "50%", "고객", "g-6"];
 const TYPES: [&str; 5] = ["mail", "a:b%", "t", "z z", CALLBACK_TYPE];
@@ -37,10 +40,26 @@ const IDS: u64 = 25;
 /// Ended leases, leased bulk actions and possibly dead jobs that are remembered, to be used again.
 const PAST_MAX: usize = 30;
 const HOUR_US: u64 = 3_600_000_000;
-/// One in this many episodes is about locks.
-const LOCKS_EPISODES: u64 = 3;
+/// One in this many episodes is about another capability than the queue, in turn.
+const OTHER_EPISODES: u64 = 3;
 /// In it, one in this many steps is of the queue.
 const QUEUE_STEPS: u64 = 10;
+
+/// Draws commands of another capability than the queue.
+trait OtherGenerator {
+    /// Time that passes before a command, in microseconds.
+    fn pause_us(&mut self) -> u64;
+
+    /// The next command.
+    fn command(&mut self) -> fairlane_core::Command;
+
+    /// Records the reply of the core.
+    fn observe(&mut self, reply: &fairlane_core::Reply);
+}
+
+/// The other capabilities, in the order of their episodes.
+const OTHERS: [fn(Dice) -> Box<dyn OtherGenerator>; 2] =
+    [|dice| Box::new(LockGenerator::new(dice)), |dice| Box::new(RoomGenerator::new(dice))];
 
 /// Draws random steps, and knows which jobs are leased.
 pub(super) struct Generator {
@@ -75,8 +94,8 @@ pub(super) struct Generator {
     leased_bulks: Vec<(BulkRef, Fence)>,
     /// The cursor that the last `make_due` returned.
     due_cursor: u64,
-    /// Draws most steps of an episode with locks.
-    locks: Option<LockGenerator>,
+    /// Draws most steps of an episode about another capability.
+    other: Option<Box<dyn OtherGenerator>>,
 }
 
 impl Generator {
@@ -100,31 +119,39 @@ impl Generator {
             failed: vec![],
             leased_bulks: vec![],
             due_cursor: 0,
-            locks: None,
+            other: None,
         }
     }
 
-    /// One episode in [`LOCKS_EPISODES`] is about locks, with a few commands of the queue.
+    /// One episode in [`OTHER_EPISODES`] is about another capability, with a few commands of the queue.
     pub fn mixed(seed: u64, episode: u64) -> Self {
-        let queue = Self::new(seed, episode);
-        let has_locks = episode % LOCKS_EPISODES == LOCKS_EPISODES - 1;
-        let locks = has_locks.then(|| LockGenerator::new(queue.dice.clone()));
-        Self { locks, ..queue }
+        if episode % OTHER_EPISODES != OTHER_EPISODES - 1 {
+            return Self::new(seed, episode);
+        }
+        // Seeds differ, too, because most runs are short.
+        let turn = episode / OTHER_EPISODES + seed / 2;
+        Self::of_other(seed, episode, turn as usize % OTHERS.len())
     }
 
-    /// An episode about locks.
-    pub fn with_locks(seed: u64) -> Self {
-        Self::mixed(seed, LOCKS_EPISODES - 1)
+    /// An episode about one of the other capabilities.
+    fn of_other(seed: u64, episode: u64, index: usize) -> Self {
+        let queue = Self::new(seed, episode);
+        Self { other: Some(OTHERS[index](queue.dice.clone())), ..queue }
+    }
+
+    /// An episode about each of the other capabilities.
+    pub fn of_others(seed: u64) -> impl Iterator<Item = Self> {
+        (0..OTHERS.len()).map(move |index| Self::of_other(seed, 0, index))
     }
 
     /// The next action and its time.
     pub fn next_step(&mut self) -> Step {
         self.drawn += 1;
-        if let Some(locks) = &mut self.locks
+        if let Some(other) = &mut self.other
             && !self.drawn.is_multiple_of(QUEUE_STEPS)
         {
-            self.now = self.now.plus_us(locks.pause_us());
-            return Step { at: self.now, action: Action::Lock(locks.command()) };
+            self.now = self.now.plus_us(other.pause_us());
+            return Step { at: self.now, action: Action::Other(other.command()) };
         }
         self.pass_time();
         let action = if self.drawn == 1 {
@@ -145,8 +172,8 @@ impl Generator {
 
     /// Records the leases and the cursor in a response of the core.
     pub fn observe(&mut self, response: &Response) {
-        if let (Some(locks), Response::Lock(reply)) = (&mut self.locks, response) {
-            locks.observe(reply);
+        if let (Some(other), Response::Other(reply)) = (&mut self.other, response) {
+            other.observe(reply);
         }
         let Response::Reply(reply) = response else { return };
         match &**reply {

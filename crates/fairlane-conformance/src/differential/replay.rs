@@ -146,8 +146,8 @@ impl Episode<'_> {
                 let reply = self.backend.redis.submit(command.clone().into());
                 Box::pin(async move { response(reply.await.map(any_reply)) })
             }
-            Action::Lock(command) => {
-                let reply = self.backend.redis.submit(command.clone().into());
+            Action::Other(command) => {
+                let reply = self.backend.redis.submit(command.clone());
                 Box::pin(async move { response(reply.await.map(any_reply)) })
             }
             Action::TakeToken(type_id) => Box::pin(async move {
@@ -206,7 +206,7 @@ fn clean(report: &AuditReport) -> AuditReport {
 fn any_reply(reply: fairlane_core::Reply) -> Response {
     match reply {
         fairlane_core::Reply::Queue(reply) => Response::Reply(Box::new(reply)),
-        fairlane_core::Reply::Lock(reply) => Response::Lock(Box::new(reply)),
+        other => Response::Other(Box::new(other)),
     }
 }
 

@@ -3,13 +3,15 @@
 
 use std::path::Path;
 
+use fairlane_core::kernel::{Dump, Registered};
+use fairlane_core::limits::ROOM_TTL_MS_MAX;
 use fairlane_core::queue::{Command, Listing};
-use fairlane_core::{HashSeed, Machines, lock};
+use fairlane_core::{Command as Other, HashSeed, Machines, Micros, lock, room};
 use fairlane_engine::embedded::disk::{Disk, Sync};
 
-use super::generator::Generator;
+use super::generator::{Generator, ROOMS};
 use super::{Action, Step, apply_to_all};
-use crate::subject::START;
+use crate::subject::{START, room_name};
 
 /// Runs an episode of `steps` steps, with a restart after each `every`; the error is the first
 /// difference.
@@ -19,8 +21,12 @@ pub fn restarts(folder: &Path, seed: u64, steps: usize, every: usize) -> Result<
     let mut restarted = Machines::new(HashSeed::FIXED, START);
     restarted.record();
     let mut disk = open(folder);
+    for step in rooms_with_retention() {
+        apply_to_all(&mut running, &step);
+        apply_to_all(&mut restarted, &step);
+    }
     for number in 1..=steps {
-        let step = without_waiters(generator.next_step());
+        let step = without_silence(without_waiters(generator.next_step()));
         let (mine, other) = (apply_to_all(&mut running, &step), apply_to_all(&mut restarted, &step));
         if mine != other && !pages_over_leases(&step) {
             return Err(format!("step {number}, {step:?}\n  running   {mine:?}\n  restarted {other:?}"));
@@ -36,7 +42,8 @@ pub fn restarts(folder: &Path, seed: u64, steps: usize, every: usize) -> Result<
             let loaded = disk.load(&mut |_| {}).map_err(|error| format!("step {number}: {error}"))?;
             restarted = loaded.ok_or("nothing was written")?;
             restarted.check().map_err(|fault| format!("after step {number}: {fault}"))?;
-            let (mine, other) = (running.dump(step.at), restarted.dump(step.at));
+            let now = step.at;
+            let (mine, other) = (dump_without_silence(&running, now), dump_without_silence(&restarted, now));
             if mine != other {
                 return Err(format!("after step {number}:\n{}", mine.difference(&other)));
             }
@@ -48,13 +55,42 @@ pub fn restarts(folder: &Path, seed: u64, steps: usize, every: usize) -> Result<
 /// Waiters for locks and their processes are not stored: they register again.
 fn without_waiters(mut step: Step) -> Step {
     match &mut step.action {
-        Action::Lock(lock::Command::AcquireLock(acquire)) => acquire.wait = false,
-        Action::Lock(command @ lock::Command::AttendLocks(_)) => {
+        Action::Other(Other::Lock(lock::Command::AcquireLock(acquire))) => acquire.wait = false,
+        Action::Other(Other::Lock(command @ lock::Command::AttendLocks(_))) => {
             *command = lock::Command::SweepLocks(lock::SweepLocks { locks_max: 1 });
         }
         _ => {}
     }
     step
+}
+
+/// Signs of life in waiting rooms are not stored: no waiter is dropped, and sweeps, which depend on
+/// the next one to be dropped, are left out.
+fn without_silence(mut step: Step) -> Step {
+    match &mut step.action {
+        Action::Other(Other::Room(room::Command::SetRoom(set))) => {
+            set.settings.retention_ms = ROOM_TTL_MS_MAX
+        }
+        Action::Other(Other::Room(command @ room::Command::SweepRooms(_))) => {
+            *command = room::Command::AdmitWaiters(room::AdmitWaiters { room: room_name("default") });
+        }
+        _ => {}
+    }
+    step
+}
+
+/// Every room with the longest retention.
+fn rooms_with_retention() -> impl Iterator<Item = Step> {
+    let settings = room::RoomSettings { retention_ms: ROOM_TTL_MS_MAX, ..Default::default() };
+    let set = move |name: &&str| room::SetRoom { room: room_name(name), settings: settings.clone() };
+    ROOMS.iter().map(set).map(|set| Step { at: START, action: Action::Other(set.into_command()) })
+}
+
+fn dump_without_silence(machines: &Machines, now: Micros) -> Dump {
+    let mut dump = machines.dump(now);
+    dump.0
+        .retain(|key, _| key != "room-deadlines" && !(key.starts_with("queue:") && key.ends_with("silent")));
+    dump
 }
 
 /// Pages over leases also count the positions of jobs whose lease has ended; a restart closes these

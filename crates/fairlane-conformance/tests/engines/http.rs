@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::served::{Served, connect, serve};
 use fairlane::{Context, Event, Fairlane, Job, TypeOptions};
 use fairlane_conformance::dice::Dice;
-use fairlane_conformance::differential::{compare_forwarded, lock_samples, samples};
+use fairlane_conformance::differential::{compare_forwarded, other_samples, samples};
 use fairlane_conformance::subject::{
     EXISTS, LEASE_MS, Subject, exclusive, group_id, job, jobs, process_id, signalled, succeeded, type_id,
 };
@@ -46,8 +46,7 @@ async fn random_commands_give_the_same_in_core_and_behind_a_server() {
 /// Commands of every capability, with their replies.
 fn all_samples(seed: u64, steps: usize) -> Vec<(Command, Reply)> {
     let queue = samples(seed, steps).into_iter().map(|(command, reply)| (command.into(), reply.into()));
-    let locks = lock_samples(seed, steps).into_iter().map(|(command, reply)| (command.into(), reply.into()));
-    queue.chain(locks).collect()
+    queue.chain(other_samples(seed, steps)).collect()
 }
 
 #[test]

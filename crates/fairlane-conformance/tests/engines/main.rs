@@ -16,6 +16,7 @@ mod redis_functions;
 mod redis_packed;
 mod redis_server;
 mod redis_tls;
+mod rooms;
 mod served;
 mod signals;
 mod waits;

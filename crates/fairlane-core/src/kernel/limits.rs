@@ -41,6 +41,56 @@ pub const ATTEND_CLAIMS_MAX: usize = 500;
 pub const LIST_LOCKS_MAX: usize = 500;
 /// Most locks that one `sweep_locks` brings up to date.
 pub const SWEEP_LOCKS_MAX: usize = 200;
+/// Most waiting rooms.
+pub const ROOMS_MAX: usize = 10_000;
+/// Most places in one room, waiting and active.
+pub const ROOM_PLACES_MAX: usize = 10_000_000;
+/// Most priority classes of a room.
+pub const ROOM_CLASSES_MAX: usize = 8;
+/// Largest `max_active` of a room.
+pub const ROOM_ACTIVE_LIMIT: u32 = 1_000_000;
+/// Most places that one command admits, ends and drops, of each as many.
+pub const ROOM_STEP_PLACES_MAX: usize = 100;
+/// Default of the most active places of a room.
+pub const ROOM_MAX_ACTIVE: u32 = 50;
+/// Default of the time for which a place is active, in milliseconds.
+pub const ROOM_ACTIVE_TTL_MS: u64 = 10 * 60 * 1000;
+/// Default of the time for which a silent waiter keeps its place, in milliseconds.
+pub const ROOM_RETENTION_MS: u64 = 2 * 60 * 1000;
+/// Shortest configurable time of an active place and of a silent waiter, in milliseconds.
+pub const ROOM_TTL_MS_MIN: u64 = 1000;
+/// Longest configurable time of an active place and of a silent waiter, in milliseconds.
+pub const ROOM_TTL_MS_MAX: u64 = 24 * 60 * 60 * 1000;
+/// Default of the polls of all waiters of a room in a second.
+pub const ROOM_POLLS_PER_SECOND: u32 = 5000;
+/// Largest configurable number of polls in a second.
+pub const ROOM_POLLS_PER_SECOND_MAX: u32 = 1_000_000;
+/// One in this many polls is for the front of a room, where every waiter polls often.
+pub const ROOM_FRONT_POLLS: u64 = 10;
+/// Shortest time between two polls of a waiter, in milliseconds.
+pub const ROOM_POLL_MS_MIN: u64 = 1000;
+/// Longest time between two polls of a waiter, in milliseconds.
+pub const ROOM_POLL_MS_MAX: u64 = 60 * 60 * 1000;
+/// Time over which admissions are measured, in milliseconds; up to twice as long.
+pub const ROOM_WINDOW_MS: u64 = 60 * 1000;
+/// Time after which an empty room with default settings is forgotten, in milliseconds.
+pub const ROOM_IDLE_MS: u64 = 60 * 60 * 1000;
+/// Time after a cut of a room's rate in which refusals do not cut it again, in milliseconds.
+pub const ROOM_FLIGHT_MS: u64 = 1000;
+/// Longest reason of a pause, in bytes.
+pub const ROOM_REASON_BYTES_MAX: usize = 500;
+/// Longest seed, commitment and digest of a draw, in bytes.
+pub const ROOM_DRAW_BYTES_MAX: usize = 128;
+/// Exclusive upper bound of tickets: users that join after a draw get numbers from here on.
+pub const ROOM_TICKETS: u64 = 1 << 52;
+/// Most responses of a back end in one `report_room`.
+pub const REPORT_RESPONSES_MAX: u64 = 1_000_000;
+/// Most rooms on one page.
+pub const LIST_ROOMS_MAX: usize = 100;
+/// Most places on one page.
+pub const LIST_PLACES_MAX: usize = 500;
+/// Most rooms that one `sweep_rooms` brings up to date.
+pub const SWEEP_ROOMS_MAX: usize = 20;
 /// Longest payload of one job, in bytes.
 pub const PAYLOAD_BYTES_MAX: usize = 512 * 1024;
 /// Longest result or failure reason kept with a settled job, in bytes.
@@ -288,6 +338,9 @@ const _: () = {
     // A limit that a single payload could exceed many times over would be useless.
     assert!((PAYLOAD_BYTES_MAX + NOTE_BYTES_MAX) as u64 * 100 < GROUP_STORED_BYTES_MAX);
     assert!(LEASE_MS_MIN < LEASE_MS_MAX);
+    assert!(ROOM_MAX_ACTIVE <= ROOM_ACTIVE_LIMIT && ROOM_TTL_MS_MIN <= ROOM_RETENTION_MS);
+    // Tickets and the numbers behind them stay below the largest integer.
+    assert!(ROOM_TICKETS * 2 <= INTEGER_MAX && ROOM_PLACES_MAX as u64 * ROOM_WINDOW_MS * 2 < INTEGER_MAX);
     assert!(CREDIT <= POOL);
     assert!(UNITS.is_multiple_of(LEVEL_WEIGHTS[0]) && UNITS.is_multiple_of(LEVEL_WEIGHTS[1]));
     assert!(UNITS * (COST_MAX as u64) * 2 < INTEGER_MAX);

@@ -173,6 +173,19 @@ name!(
     ProcessId, "process id"
 );
 
+name!(
+    /// One waiting room.
+    RoomName, "room"
+);
+name!(
+    /// One user of a waiting room.
+    UserId, "user id"
+);
+name!(
+    /// One place in a waiting room; known to its user only.
+    PlaceToken, "place token"
+);
+
 /// Separates a worker's name from the process that leases for it.
 const PROCESS_MARK: char = '~';
 /// Hexadecimal digits of a process number.

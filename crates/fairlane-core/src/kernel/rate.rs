@@ -159,10 +159,25 @@ impl Bucket {
         self.at.plus_us(wait_us.min(PARK_MS_MAX * 1000))
     }
 
-    /// Carries whole jobs over to another rate, up to its burst.
-    pub fn carry_over(&mut self, from: Flow, to: Flow, now: Micros) {
-        self.refill(from, now);
-        self.level = (self.slots(from) * to.job_units).min(to.capacity);
+    /// Adapts the bucket to a changed rate: equal rates change nothing, otherwise whole jobs carry
+    /// over, up to the burst.
+    pub fn change_rate(&mut self, from: Option<Rate>, to: Option<Rate>, now: Micros) {
+        match (from.map(Rate::flow), to.map(Rate::flow)) {
+            _ if from == to => {}
+            (Some(from), Some(to)) => {
+                self.refill(from, now);
+                self.level = (self.slots(from) * to.job_units).min(to.capacity);
+            }
+            (None, Some(to)) => *self = Self::full(to, now),
+            (_, None) => *self = Self::default(),
+        }
+    }
+}
+
+/// The form in Redis.
+impl fmt::Display for Bucket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.level, self.at.0)
     }
 }
 

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::kernel::{Dump, DumpValue};
 use crate::limits::{POOL, POOL_SERVED};
 use crate::numbers::{Level, Micros};
-use crate::rate::{Bucket, Rate};
+use crate::rate::Rate;
 
 use super::Machine;
 use super::bulk::Bulk;
@@ -89,10 +89,6 @@ impl Settings {
     }
 }
 
-fn bucket_text(bucket: Bucket) -> String {
-    format!("{}:{}", bucket.level, bucket.at.0)
-}
-
 impl Machine {
     /// The state of the queue, normalised as of `now`.
     pub fn dump(&self, now: Micros) -> Dump {
@@ -131,7 +127,7 @@ impl Machine {
             ("epochs", self.epochs.to_string()),
             ("window", window_text(self.window)),
             ("saved_spins", self.saved_spins.to_string()),
-            ("bucket", bucket_text(self.bucket)),
+            ("bucket", self.bucket.to_string()),
             ("reclaimed_at", self.reclaimed_at.map_or(0, |at| at.0).to_string()),
             ("grace_until", self.reclaim_grace_until.0.to_string()),
         ] {
@@ -152,27 +148,22 @@ impl Machine {
     fn dump_type(&self, state: &TypeState, dump: &mut Dump) {
         let name = state.name.escaped();
         let downstream = &state.downstream;
-        let cut = downstream.cut.map_or(String::new(), |cut| {
-            format!("{}:{}:{}:{}", cut.at.0, cut.fence, cut.plateau_milli, cut.plateau_ms)
-        });
         let timer = state
             .timer
             .as_ref()
             .map_or(String::new(), |timer| format!("{}:{}", timer.at.0, timer.worker.escaped()));
-        let mut goodput = vec![downstream.goodput_at.to_string()];
-        goodput.extend(downstream.goodput.iter().map(u64::to_string));
         let settings = &state.settings;
         let (paused, concurrency) = (u8::from(settings.paused), settings.concurrency.unwrap_or(0));
         let dead_at = settings.max_retry_count.map_or(0, |most| most + 1);
         let mut fields: BTreeMap<String, String> = [
             ("limits", format!("{paused}:{concurrency}:{dead_at}:{}", rate_text(settings.rate))),
-            ("bucket", bucket_text(state.bucket)),
+            ("bucket", state.bucket.to_string()),
             ("in_flight", state.in_flight.to_string()),
             ("jobs", state.jobs.to_string()),
             ("virtual_time", state.virtual_time.to_string()),
-            ("cut", cut),
+            ("cut", downstream.cut_text()),
             ("closed_until", downstream.closed_until.0.to_string()),
-            ("goodput", goodput.join(":")),
+            ("goodput", downstream.goodput_text()),
             ("timer", timer),
             ("asked_at", state.asked_at.0.to_string()),
         ]
@@ -209,7 +200,7 @@ impl Machine {
         );
         let mut fields: BTreeMap<String, String> = [
             ("limits", limits),
-            ("bucket", bucket_text(group.bucket)),
+            ("bucket", group.bucket.to_string()),
             ("counts", counts_text(group)),
             ("stored_bytes", group.stored_bytes.to_string()),
             ("run", record_text(&group.record)),

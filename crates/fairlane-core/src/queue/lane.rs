@@ -12,13 +12,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::classic::{self, Progress};
 use crate::hashing::{HashSeed, KeyedMap};
+use crate::kernel::downstream::Downstream;
 use crate::limits::{CREDIT, LEVEL_WEIGHTS, POOL, POOL_SERVED, QUANTUM, UNITS};
 use crate::names::{BulkId, GroupId, JobId, TypeId, WorkerId};
 use crate::numbers::{Level, Micros};
 use crate::rate::Bucket;
 
 use super::Machine;
-use super::downstream::Downstream;
 use super::job::JobKey;
 use super::settings::{Discipline, GroupSettings, LevelOrder, TypeSettings};
 

@@ -5,3 +5,4 @@ mod limits_page;
 mod locks;
 mod memory_store;
 mod random_commands;
+mod rooms;

@@ -14,6 +14,7 @@ use std::sync::OnceLock;
 use fairlane_core::Trace;
 use fairlane_core::limits as l;
 use fairlane_core::queue::{CALLBACK_TYPE, Settings};
+use fairlane_core::room::RoomSettings;
 use sha2::{Digest, Sha256};
 
 use super::ScriptEdit;
@@ -310,7 +311,7 @@ fn limits() -> HashMap<&'static str, String> {
         // A run that was never settled: no fence, no time.
         ("ZEROS", format!("'{}'", "0".repeat(32))),
     ];
-    queue.into_iter().chain(redis_limits()).chain(lock_limits()).collect()
+    queue.into_iter().chain(redis_limits()).chain(lock_limits()).chain(room_limits()).collect()
 }
 
 /// What only the Lua code has.
@@ -328,6 +329,23 @@ fn redis_limits() -> impl Iterator<Item = (&'static str, String)> {
 fn small_numbers() -> String {
     let texts: Vec<String> = (1..SMALL_NUMBERS_END).map(|number| format!("'{number}'")).collect();
     format!("{{[0] = '0', {}}}", texts.join(", "))
+}
+
+fn room_limits() -> impl Iterator<Item = (&'static str, String)> {
+    [
+        ("ROOM_DEFAULT_SETTINGS", RoomSettings::default().text()),
+        ("ROOMS_MAX", l::ROOMS_MAX.to_string()),
+        ("ROOM_PLACES_MAX", l::ROOM_PLACES_MAX.to_string()),
+        ("ROOM_STEP_PLACES_MAX", l::ROOM_STEP_PLACES_MAX.to_string()),
+        ("ROOM_FRONT_POLLS", l::ROOM_FRONT_POLLS.to_string()),
+        ("ROOM_POLL_MS_MIN", l::ROOM_POLL_MS_MIN.to_string()),
+        ("ROOM_POLL_MS_MAX", l::ROOM_POLL_MS_MAX.to_string()),
+        ("ROOM_WINDOW_MS", l::ROOM_WINDOW_MS.to_string()),
+        ("ROOM_IDLE_US", (l::ROOM_IDLE_MS * 1000).to_string()),
+        ("ROOM_FLIGHT_US", (l::ROOM_FLIGHT_MS * 1000).to_string()),
+        ("ROOM_TICKETS", l::ROOM_TICKETS.to_string()),
+    ]
+    .into_iter()
 }
 
 fn lock_limits() -> impl Iterator<Item = (&'static str, String)> {

@@ -2,6 +2,7 @@
 //!
 //! - `events/bulks.rs`: one watcher for each followed bulk action. `events/queue.rs`: counts of the
 //!   queue.
+//! - `events/places.rs`: places in waiting rooms.
 //! - `events/event_tap.rs`: an engine layer that notifies the watchers of commands through this
 //!   server.
 //! - `events/listener.rs`: one stream to one client.
@@ -12,6 +13,7 @@
 mod bulks;
 mod event_tap;
 mod listener;
+mod places;
 mod queue;
 
 use std::sync::Arc;
@@ -26,6 +28,7 @@ use utoipa::IntoParams;
 use utoipa_axum::routes;
 
 use super::bulks::BulkPath;
+use super::rooms::PlacePath;
 use crate::access::{Pace, Permission, Routes, Scope};
 use crate::app::Shared;
 use crate::extract::{Path, Query};
@@ -35,12 +38,10 @@ use event_tap::{Counts, event_tap};
 use queue::QueueEvents;
 
 pub(super) fn routes() -> Routes {
-    Routes::default().add(Pace::Held, Permission::Read, Scope::Path, routes!(bulk_events)).add(
-        Pace::Held,
-        Permission::Read,
-        Scope::AllGroups,
-        routes!(events),
-    )
+    Routes::default()
+        .add(Pace::Held, Permission::Read, Scope::Path, routes!(bulk_events))
+        .add(Pace::Held, Permission::Read, Scope::AllGroups, routes!(events))
+        .add(Pace::Held, Permission::Work, Scope::AllGroups, routes!(place_events))
 }
 
 /// What event streams follow.
@@ -118,6 +119,33 @@ async fn bulk_events(
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     Ok(listener::follow_bulk(&app, states, Arc::new(first), last))
+}
+
+/// Follows a place in a waiting room
+///
+/// Server-sent events: `progress` with the place as JSON while the user waits, and `ended` when the
+/// place is active or the token has none; then the stream ends. An open stream keeps the place, so the
+/// client does not poll.
+#[utoipa::path(
+    get,
+    path = "/api/rooms/{room}/places/{token}/events",
+    tag = "events",
+    params(
+        PlacePath,
+        ("Last-Event-ID" = Option<String>, Header, description = "The id of the last received event"),
+        LastEvent,
+    ),
+    responses(
+        (status = 200, description = "Events", body = String, content_type = "text/event-stream"),
+    )
+)]
+async fn place_events(
+    State(app): State<Shared>,
+    Path(PlacePath { room, token }): Path<PlacePath>,
+    Query(last): Query<LastEvent>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    places::follow(&app, room, token, last.id(&headers)).await
 }
 
 /// Follows the queue

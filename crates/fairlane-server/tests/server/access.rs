@@ -41,6 +41,21 @@ const TABLE: &str = "
     POST   /api/locks/{lock}/renew                  a-w- ---- ----
     POST   /api/locks/{lock}/release                a-w- ---- ----
     POST   /api/locks/{lock}/break                  a--- ---- ----
+    GET    /api/rooms                               apwv ---- ----
+    GET    /api/rooms/{room}                        apwv ---- ----
+    PATCH  /api/rooms/{room}                        a--- ---- ----
+    POST   /api/rooms/{room}/join                   a-w- ---- ----
+    GET    /api/rooms/{room}/places/{token}         apwv ---- ----
+    DELETE /api/rooms/{room}/places/{token}         a-w- ---- ----
+    POST   /api/rooms/{room}/places/{token}/keep    a-w- ---- ----
+    POST   /api/rooms/{room}/revoke                 a--- ---- ----
+    POST   /api/rooms/{room}/pause                  a--- ---- ----
+    POST   /api/rooms/{room}/resume                 a--- ---- ----
+    POST   /api/rooms/{room}/open                   a--- ---- ----
+    POST   /api/rooms/{room}/close                  a--- ---- ----
+    POST   /api/rooms/{room}/prequeue               a--- ---- ----
+    POST   /api/rooms/{room}/report                 a-w- ---- ----
+    GET    /api/rooms/{room}/places/{token}/events  a-w- ---- ----
     POST   /api/bulks                               ap-- -p-- ----
     GET    /api/bulks/{group}                       apwv -p-v ----
     GET    /api/bulks/{group}/{bulk}                apwv -p-v ----
@@ -133,6 +148,7 @@ fn plausible(running: &Running, method: &Method, path: &str) -> RequestBuilder {
         "/api/leases/settle" => {
             json!({"settlements": [{"group": "own", "id": "j-1", "fence": 1, "outcome": "succeeded"}]})
         }
+        "/api/rooms/{room}/join" | "/api/rooms/{room}/revoke" => json!({"user": "ada"}),
         "/api/locks/{lock}/renew" | "/api/locks/{lock}/release" => json!({"token": "mine"}),
         "/api/bulks" => json!({"group": "own", "id": "b-1"}),
         "/api/jobs/stream" => json!({"id": "s-1"}),
@@ -142,7 +158,9 @@ fn plausible(running: &Running, method: &Method, path: &str) -> RequestBuilder {
         .replace("{group}", "own")
         .replace("{job}", "j-1")
         .replace("{bulk}", "b-1")
-        .replace("{lock}", "own:seat");
+        .replace("{lock}", "own:seat")
+        .replace("{room}", "concert")
+        .replace("{token}", "mine");
     let query = match (method, path) {
         (&Method::GET, "/api/jobs" | "/api/dead" | "/api/locks") => "?group=own",
         (&Method::GET, "/api/jobs/stream") => "?group=own&bulk=b-1",

@@ -31,6 +31,7 @@ mod new_types;
 mod openapi;
 mod quotas;
 mod refused_bodies;
+mod rooms;
 mod running;
 mod schema;
 mod settings;

@@ -1,8 +1,8 @@
 //! The trials at full length; fails if an invariant was violated.
 //!
 //! `trials kills [--seed S] [--rounds N]`, `trials neighbours [--redis 1] [--slots N]`. `trials
-//! downstream [--seconds N]`. `trials hold [--redis 1] [--jobs N] [--stuck N]`. `trials failover
-//! [--rounds N] [--seconds N]`. `trials http [cycle|single|idle|flood] [--rounds N] [--connections
+//! downstream [--seconds N]`. `trials rooms [--rounds N] [--waiters N]`. `trials hold [--redis 1] [--jobs N]
+//! [--stuck N]`. `trials failover [--rounds N] [--seconds N]`. `trials http [cycle|single|idle|flood] [--rounds N] [--connections
 //! N]`: all four, or one of them. `trials attack --program PATH [NAME…] [--seconds N] [--json]`:
 //! all attacks on `PATH serve`, or those named. `trials outbox kills|order|speed|outages [--rounds N]
 //! [--jobs N] [--seconds N]`. `trials locks fire|races|crowd|names|speed`: locks on Redis. With the
@@ -20,9 +20,10 @@ use fairlane_testkit::redis::{RedisServer, ServerOptions};
 use fairlane_trials::attack::Kind;
 use fairlane_trials::kills::Store;
 use fairlane_trials::served::{self, Compared, cycle, flood, idle, single};
-use fairlane_trials::{attack, downstream, failover, hold, kills, locks, neighbours, outbox};
+use fairlane_trials::{attack, downstream, failover, hold, kills, locks, neighbours, outbox, rooms};
 
 const USAGE: &str = "Usage: trials kills [--seed S] [--rounds N] | neighbours [--redis 1] [--slots N] | \
+    rooms [--rounds N] [--waiters N] | \
     downstream [--seconds N] | hold [--redis 1] [--jobs N] [--stuck N] | failover [--rounds N] [--seconds N] | \
     attack --program PATH [NAME…] [--seconds N] [--json] | \
     outbox kills|order|speed|outages [--rounds N] [--jobs N] [--seconds N] | \
@@ -118,6 +119,7 @@ async fn main() -> ExitCode {
         Some("hold") => {
             interfere(number("--redis", 0) == 1, number("--jobs", 1_000_000), number("--stuck", 10_000)).await
         }
+        Some("rooms") => crowd(number("--rounds", 200), number("--waiters", 1_000_000)).await,
         Some("locks") => locks::command::run(&arguments).await,
         Some("downstream") => call(number("--seconds", 120)).await,
         Some("failover") => fail_over(number("--rounds", 3) as usize, number("--seconds", 5)).await,
@@ -225,6 +227,20 @@ fn attack_json(reports: &[attack::Report]) -> serde_json::Value {
 }
 
 /// Runs half of the rounds on each store.
+/// A waiting room with a crowd, and its costs on Redis.
+async fn crowd(rounds: u64, waiters: u64) -> ExitCode {
+    let server = RedisServer::start(ServerOptions::default());
+    let engine = fairlane_engine::open(&server.url(), Settings::default()).await.expect("Redis is there");
+    let plan = rooms::Plan { schedulers: 64, users: 200, rounds, max_active: 50 };
+    let report = rooms::run(plan, engine.clone()).await;
+    println!("{report:?}");
+    let sizes = [1000, 32_000, 1_000_000].map(|size: u64| size.min(waiters));
+    for cost in rooms::measure(&server, engine, &sizes).await {
+        println!("{cost:?}");
+    }
+    if report.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
 async fn kill(program: &str, seed: u64, rounds: u64) -> ExitCode {
     let mut violations = Vec::new();
     for (store, rounds) in [(Store::Disk, rounds / 2), (Store::Redis, rounds - rounds / 2)] {

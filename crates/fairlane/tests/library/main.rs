@@ -13,3 +13,4 @@ mod limits;
 mod locks;
 mod lossy;
 mod readme;
+mod rooms;

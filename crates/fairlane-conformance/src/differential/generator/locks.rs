@@ -6,6 +6,7 @@ use fairlane_core::limits::{LIST_LOCKS_MAX, LOCK_STEP_WAITERS_MAX};
 use fairlane_core::lock::*;
 use fairlane_core::{Fence, HolderName};
 
+use super::OtherGenerator;
 use crate::dice::Dice;
 use crate::subject::{group_id, lock_name, lock_token, process_id};
 
@@ -28,13 +29,13 @@ pub(super) struct LockGenerator {
     fences: BTreeMap<u64, LockName>,
 }
 
-impl LockGenerator {
-    pub fn new(mut dice: Dice) -> Self {
-        Self { crowded: dice.one_in(4), dice, last: None, fences: BTreeMap::new() }
-    }
-
-    pub fn observe(&mut self, reply: &Reply) {
-        if let (Some(name), Reply::AcquireLock(LockAcquired::Held { fence, .. })) = (&self.last, reply) {
+impl OtherGenerator for LockGenerator {
+    fn observe(&mut self, reply: &fairlane_core::Reply) {
+        let fence = match reply.lock() {
+            Some(Reply::AcquireLock(LockAcquired::Held { fence, .. })) => Some(fence),
+            _ => None,
+        };
+        if let (Some(name), Some(fence)) = (&self.last, fence) {
             self.fences.insert(fence.0, name.clone());
             while self.fences.len() > FENCES_MAX {
                 self.fences.pop_first();
@@ -42,8 +43,7 @@ impl LockGenerator {
         }
     }
 
-    /// Time that passes before a command, in microseconds.
-    pub fn pause_us(&mut self) -> u64 {
+    fn pause_us(&mut self) -> u64 {
         match self.dice.below(20) {
             _ if self.crowded && !self.dice.one_in(50) => self.dice.below(2000),
             0..8 => 0,
@@ -53,8 +53,8 @@ impl LockGenerator {
         }
     }
 
-    pub fn command(&mut self) -> Command {
-        match self.dice.below(40) {
+    fn command(&mut self) -> fairlane_core::Command {
+        let command = match self.dice.below(40) {
             0..20 => Command::AcquireLock(self.acquire()),
             20..28 => Command::ReleaseLock(ReleaseLock { name: self.name(), token: self.token() }),
             28..31 => Command::RenewLocks(RenewLocks {
@@ -69,7 +69,14 @@ impl LockGenerator {
             37 => Command::ListLocks(self.list()),
             38 if self.dice.one_in(3) => Command::BreakLock(self.break_lock()),
             _ => Command::AcquireLock(self.acquire()),
-        }
+        };
+        command.into()
+    }
+}
+
+impl LockGenerator {
+    pub fn new(mut dice: Dice) -> Self {
+        Self { crowded: dice.one_in(4), dice, last: None, fences: BTreeMap::new() }
     }
 
     fn name(&mut self) -> LockName {

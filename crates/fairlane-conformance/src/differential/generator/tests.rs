@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fairlane_core::limits::{LEASE_BYTES_MAX, LEASE_PROMOTES_MAX, LOCK_STEP_WAITERS_MAX, VISIT_SKIPS_MAX};
-use fairlane_core::{HashSeed, Machines, Rate, lock};
+use fairlane_core::{HashSeed, Machines, Rate, lock, room};
 
 use super::*;
 use crate::differential::{apply_step, apply_to_all};
@@ -317,8 +317,8 @@ const KINDS: usize = 122;
 #[test]
 fn random_steps_on_locks_keep_the_invariants_and_reach_every_kind_of_reply() {
     let mut counts = Tally::new();
-    for episode in 0..8 {
-        let mut generator = Generator::mixed(5, LOCKS_EPISODES * episode + LOCKS_EPISODES - 1);
+    for episode in 0..24 {
+        let mut generator = Generator::of_other(5, episode, 0);
         let mut machines = Machines::new(HashSeed::FIXED, START);
         for number in 0..2000 {
             let step = generator.next_step();
@@ -326,7 +326,9 @@ fn random_steps_on_locks_keep_the_invariants_and_reach_every_kind_of_reply() {
             if let Err(fault) = machines.lock.check() {
                 panic!("episode {episode}, step {number}, after {:?}: {fault}", step.action);
             }
-            if let Response::Lock(reply) = &response {
+            if let Response::Other(reply) = &response
+                && let Some(reply) = reply.lock()
+            {
                 tally_locks(reply, &mut counts);
             }
             *counts.entry("signals").or_default() += machines.take_signals().len() as u64;
@@ -368,6 +370,87 @@ fn tally_locks(reply: &lock::Reply, counts: &mut Tally) {
         }
         Reply::BreakLock(reply) => count("broken", reply.holders),
         Reply::SweepLocks(reply) => count("locks swept", reply.locks as u64),
+    }
+}
+
+#[test]
+fn random_steps_on_rooms_keep_the_invariants_and_reach_every_kind_of_reply() {
+    let mut counts = Tally::new();
+    for episode in 0..24 {
+        let mut generator = Generator::of_other(5, episode, 1);
+        let mut machines = Machines::new(HashSeed::FIXED, START);
+        for number in 0..2000 {
+            let step = generator.next_step();
+            let response = apply_to_all(&mut machines, &step);
+            if let Err(fault) = machines.room.check() {
+                panic!("episode {episode}, step {number}, after {:?}: {fault}", step.action);
+            }
+            if let Response::Other(reply) = &response
+                && let Some(reply) = reply.room()
+            {
+                tally_rooms(reply, &mut counts);
+            }
+            generator.observe(&response);
+        }
+    }
+    assert!(counts.len() == 32 && counts.values().all(|times| *times >= 5), "{} {counts:#?}", counts.len());
+}
+
+fn tally_rooms(reply: &room::Reply, counts: &mut Tally) {
+    use fairlane_core::room::*;
+    let mut count = |what, times: bool| *counts.entry(what).or_default() += u64::from(times);
+    match reply {
+        Reply::JoinRoom(RoomJoined::Joined { status, .. }) => tally_place(&status.place, "join", counts),
+        Reply::JoinRoom(RoomJoined::TicketNeeded { .. }) => count("ticket needed", true),
+        Reply::JoinRoom(RoomJoined::Refused(RoomRefusal::Closed)) => count("closed", true),
+        Reply::JoinRoom(RoomJoined::Refused(RoomRefusal::UnknownClass)) => count("unknown class", true),
+        Reply::JoinRoom(RoomJoined::Refused(_)) => count("token in use", true),
+        Reply::ShowPlace(status) | Reply::KeepPlace(status) => tally_place(&status.place, "place", counts),
+        Reply::AdmitWaiters(reply) => {
+            count("moved by time", reply.admitted + reply.expired + reply.silent > 0);
+            count("expired", reply.expired > 0);
+            count("dropped", reply.silent > 0);
+        }
+        Reply::LeaveRoom(reply) => count("left", reply.was_there),
+        Reply::RevokePlace(reply) => count("revoked", reply.was_there),
+        Reply::SetRoom(reply) => {
+            count("set", matches!(reply, RoomSet::Set { .. }));
+            count("class in use", *reply == RoomSet::ClassInUse);
+        }
+        Reply::SetPhase(PhaseSet::Set { phase, .. }) => count(phase.as_str(), true),
+        Reply::SetPhase(_) => count("not empty", true),
+        Reply::PauseRoom(_) => count("paused", true),
+        Reply::ReportRoom(reply) => count("rate cut", reply.rate_milli.is_some()),
+        Reply::InspectRoom(RoomInspected(view)) => {
+            count("room shown", view.is_some());
+            count(
+                "draw revealed",
+                view.as_ref().is_some_and(|view| view.draw.as_ref().is_some_and(|draw| draw.seed.is_some())),
+            );
+        }
+        Reply::ListRooms(reply) => count("further page of rooms", reply.next.is_some()),
+        Reply::ListPlaces(reply) => {
+            count("places on a page", !reply.places.is_empty());
+            count("further page of places", reply.next.is_some());
+        }
+        Reply::SweepRooms(reply) => count("rooms swept", reply.rooms > 0),
+    }
+}
+
+fn tally_place(place: &room::PlaceView, of: &'static str, counts: &mut Tally) {
+    use fairlane_core::room::PlaceView;
+    let mut count = |what, times: bool| *counts.entry(what).or_default() += u64::from(times);
+    match place {
+        PlaceView::Active { .. } => count("active", true),
+        PlaceView::Unknown => count("unknown", true),
+        PlaceView::Waiting { position, eta, next_poll_ms, paused, .. } => {
+            count(of, true);
+            count("before opening", position.is_none());
+            count("behind others", position.is_some_and(|position| position > 1));
+            count("time until admission", eta.is_some());
+            count("longer poll", *next_poll_ms > 1000);
+            count("waiting in a pause", paused.is_some());
+        }
     }
 }
 

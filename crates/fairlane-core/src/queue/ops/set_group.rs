@@ -9,7 +9,6 @@ use crate::names::GroupId;
 use crate::numbers::{Micros, within};
 use crate::queue::lane::{GroupKey, LaneKey, Standing};
 use crate::queue::{GroupPatch, GroupSettings, Machine};
-use crate::rate::{Bucket, Rate};
 
 /// Changes a group; creates it if it does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,16 +57,6 @@ pub(super) fn valid_concurrency(patch: Option<Option<u32>>) -> Result<(), Invali
     Ok(())
 }
 
-/// Adapts a bucket to a changed rate: equal rates change nothing, otherwise whole jobs carry over.
-pub(super) fn changed_bucket(bucket: &mut Bucket, from: Option<Rate>, to: Option<Rate>, now: Micros) {
-    match (from, to) {
-        _ if from == to => {}
-        (Some(from), Some(to)) => bucket.carry_over(from.flow(), to.flow(), now),
-        (None, Some(to)) => *bucket = Bucket::full(to.flow(), now),
-        (_, None) => *bucket = Bucket::default(),
-    }
-}
-
 impl Machine {
     pub(in crate::queue) fn set_group(&mut self, command: SetGroup, now: Micros) -> GroupSet {
         let known = self.groups_by_name.get(&command.group);
@@ -83,7 +72,7 @@ impl Machine {
         }
         let key = self.group_key(&command.group);
         let group = &mut self.groups[key];
-        changed_bucket(&mut group.bucket, group.settings.rate, settings.rate, now);
+        group.bucket.change_rate(group.settings.rate, settings.rate, now);
         if settings.weight != group.settings.weight {
             for lane in &mut group.lanes {
                 lane.remainder = lane.remainder.min(0);

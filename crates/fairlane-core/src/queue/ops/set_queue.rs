@@ -10,8 +10,6 @@ use crate::limits::{
 use crate::numbers::{Micros, within};
 use crate::queue::{Machine, Settings};
 
-use super::set_group::changed_bucket;
-
 /// Replaces the settings of the queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetQueue {
@@ -75,7 +73,7 @@ impl Machine {
         if settings.discipline != self.settings.discipline && busy {
             return QueueSet::DisciplineInUse;
         }
-        changed_bucket(&mut self.bucket, self.settings.rate, settings.rate, now);
+        self.bucket.change_rate(self.settings.rate, settings.rate, now);
         if settings != self.settings {
             self.settings = settings;
             for key in self.types_by_name.values().copied().collect::<Vec<_>>() {

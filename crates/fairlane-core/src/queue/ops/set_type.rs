@@ -8,7 +8,7 @@ use crate::names::TypeId;
 use crate::numbers::{Micros, within};
 use crate::queue::{Downstream, Machine, TypePatch, TypeSettings};
 
-use super::set_group::{changed_bucket, valid_concurrency};
+use super::set_group::valid_concurrency;
 
 /// Changes a type; creates it if it does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,7 +69,7 @@ impl Machine {
         if settings.rate != state.settings.rate {
             state.downstream = Downstream::default();
         }
-        changed_bucket(&mut state.bucket, state.settings.rate, settings.rate, now);
+        state.bucket.change_rate(state.settings.rate, settings.rate, now);
         state.settings = settings.clone();
         if state.is_active() || !state.ready.is_empty() {
             self.push_token(key);

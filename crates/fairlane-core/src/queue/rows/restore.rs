@@ -9,11 +9,11 @@ mod mend;
 use std::collections::BTreeMap;
 
 use crate::hashing::HashSeed;
+use crate::kernel::downstream::Cut;
 use crate::kernel::row::{Damage, Row, RowSource};
 use crate::kernel::{RestoreMode, Restored};
 use crate::limits::TYPES_MAX;
 use crate::queue::bulk::Bulk;
-use crate::queue::downstream::Cut;
 use crate::queue::job::{Batch, Job, JobKey, NO_ORDER, Place};
 use crate::queue::lane::{LaneKey, Order, Snapshot, Standing, Timer};
 use crate::queue::{BulkCause, BulkState, GroupSettings, JobRef, Machine, Request, Settings};

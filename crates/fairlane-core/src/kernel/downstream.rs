@@ -1,4 +1,4 @@
-//! How a type's rate responds to a downstream that answers 429.
+//! How the rate of a type of jobs or of a waiting room responds to a downstream that answers 429.
 //!
 //! The first refusal of a flight cuts the rate: to the measured goodput if that is far below,
 //! else by 15 %. Then the rate grows back along CUBIC's curve towards the rate before the
@@ -16,7 +16,7 @@ const CUBE_MAX: u64 = CUBIC_MS_MAX * CUBIC_MS_MAX * CUBIC_MS_MAX;
 
 /// A cut that is still in effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Cut {
+pub(crate) struct Cut {
     pub at: Micros,
     /// Refusals of jobs leased up to this fence do not cut again.
     pub fence: Fence,
@@ -29,26 +29,40 @@ pub(super) struct Cut {
 /// What refusals and responses have shown about one type's downstream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Downstream {
-    pub(super) cut: Option<Cut>,
+    pub(crate) cut: Option<Cut>,
     /// The end of Retry-After; no job of the type is leased before.
-    pub(super) closed_until: Micros,
+    pub(crate) closed_until: Micros,
     /// The number of the newest goodput bucket: units of 100 ms since the Unix epoch.
-    pub(super) goodput_at: u64,
+    pub(crate) goodput_at: u64,
     /// Responses that were not refusals. Bucket `i` counts those of the 100 ms with
     /// number `i` modulo 10.
-    pub(super) goodput: [u64; GOODPUT_BUCKETS],
+    pub(crate) goodput: [u64; GOODPUT_BUCKETS],
 }
 
 impl Downstream {
     /// Counts `answers` responses that were not refusals.
-    pub(super) fn count_goodput(&mut self, answers: u64, now: Micros) {
+    pub(crate) fn count_goodput(&mut self, answers: u64, now: Micros) {
         self.turn_buckets(now);
         self.goodput[self.goodput_at as usize % GOODPUT_BUCKETS] += answers;
     }
 
     /// Responses of the last second that were not refusals.
-    pub(super) fn answers(&self, now: Micros) -> u64 {
+    pub(crate) fn answers(&self, now: Micros) -> u64 {
         self.clone().goodput_milli(now) / MILLI
+    }
+
+    /// The cut as Redis stores it.
+    pub(crate) fn cut_text(&self) -> String {
+        self.cut.map_or(String::new(), |cut| {
+            format!("{}:{}:{}:{}", cut.at.0, cut.fence, cut.plateau_milli, cut.plateau_ms)
+        })
+    }
+
+    /// The counters of goodput as Redis stores them.
+    pub(crate) fn goodput_text(&self) -> String {
+        let mut texts = vec![self.goodput_at.to_string()];
+        texts.extend(self.goodput.iter().map(u64::to_string));
+        texts.join(":")
     }
 
     /// Responses of the last second, in thousandths per second.
@@ -71,7 +85,7 @@ impl Downstream {
     }
 
     /// Handles one refusal of a job leased under `fence`; `newest` is the last fence issued.
-    pub(super) fn refused(
+    pub(crate) fn refused(
         &mut self,
         rate: Option<Rate>,
         fence: Fence,
@@ -89,7 +103,7 @@ impl Downstream {
 
     /// Ends a Retry-After early; the rate grows back from its current value. Returns false if
     /// the type was open.
-    pub(super) fn reopen(&mut self, now: Micros) -> bool {
+    pub(crate) fn reopen(&mut self, now: Micros) -> bool {
         let closed = self.closed_until > now;
         self.closed_until = self.closed_until.min(now);
         closed
@@ -109,7 +123,7 @@ impl Downstream {
 
     /// The current rate in thousandths of a job per second; `None` means unlimited. Forgets a cut
     /// that has healed.
-    pub(super) fn rate_milli(&mut self, rate: Option<Rate>, now: Micros) -> Option<u64> {
+    pub(crate) fn rate_milli(&mut self, rate: Option<Rate>, now: Micros) -> Option<u64> {
         let configured = rate.map(Rate::milli_per_second);
         let Some(cut) = self.cut.as_mut() else { return configured };
         cut.at = cut.at.min(now);
@@ -132,7 +146,7 @@ impl Downstream {
     }
 
     /// The current flow of the type's bucket; `None` means unlimited.
-    pub(super) fn flow(&mut self, rate: Option<Rate>, now: Micros) -> Option<Flow> {
+    pub(crate) fn flow(&mut self, rate: Option<Rate>, now: Micros) -> Option<Flow> {
         let milli = self.rate_milli(rate, now)?;
         if self.cut.is_none() {
             return rate.map(Rate::flow);

@@ -1,0 +1,89 @@
+-- Which waiter is next, at which position a waiter stands, and when it polls again.
+
+local function stride(state, class)
+  return floor(UNITS / state.weights[class + 1])
+end
+
+-- The class whose first waiter is next; there is one.
+local function next_class(state)
+  local best
+  for class = 0, #state.weights - 1 do
+    if room.waiting_in(state, class) > 0 and (not best or state.tags[class + 1] < state.tags[best + 1]) then
+      best = class
+    end
+  end
+  return best
+end
+
+-- Admits the waiter that is next and returns true, or drops it if it has fallen silent.
+function room.admit_next(cx, state)
+  local class = next_class(state)
+  local first_silence = room.first(state, 'silent')
+  if first_silence and first_silence <= cx.now then
+    local token = call('ZRANGE', room.waiting_key(state, class), 0, 0)[1]
+    if tonumber(call('ZSCORE', state.keys .. 'silent', token)) <= cx.now then
+      room.remove(state, room.place(state, token))
+      state.totals[6] = state.totals[6] + 1
+      return false
+    end
+  end
+  state.virtual_time = state.tags[class + 1]
+  state.tags[class + 1] = state.virtual_time + stride(state, class)
+  room.activate(state, class, cx.now + state.active_ttl_ms * 1000)
+  state.totals[2] = state.totals[2] + 1
+  return true
+end
+
+-- The position of a waiter, from 1; nil before the room has opened.
+function room.position(state, token, class)
+  if room.is_before_opening(state) then return nil end
+  local rank = call('ZRANK', room.waiting_key(state, class), token)
+  local due, position = state.tags[class + 1] + rank * stride(state, class), rank + 1
+  for other = 0, #state.weights - 1 do
+    local distance = due - state.tags[other + 1]
+    if other ~= class and distance >= 0 then
+      local before = ceil(distance / stride(state, other))
+      -- Of two classes that are due at the same time, the first is served first.
+      if other < class and distance % stride(state, other) == 0 then before = before + 1 end
+      position = position + min(before, room.waiting_in(state, other))
+    end
+  end
+  return position
+end
+
+-- The window of measured admissions as of now: {at, count, count before, length of the one before}.
+function room.turned_window(cx, state)
+  local window = state.window
+  local elapsed_ms = floor(max(cx.now - window[1], 0) / 1000)
+  if elapsed_ms < ROOM_WINDOW_MS then return window end
+  if elapsed_ms < 2 * ROOM_WINDOW_MS then
+    return {window[1] + ROOM_WINDOW_MS * 1000, 0, window[2], ROOM_WINDOW_MS}
+  end
+  return {cx.now, 0, 0, 0}
+end
+
+-- Admissions that were measured lately, and in how many milliseconds.
+function room.measured(cx, state)
+  local window = room.turned_window(cx, state)
+  local ms = window[4] + floor(max(cx.now - window[1], 0) / 1000)
+  return window[2] + window[3], max(ms, ROOM_WINDOW_MS)
+end
+
+-- The time until a waiter at this position is admitted, or nil.
+function room.eta(cx, state, position)
+  if not position or state.paused then return nil end
+  local admitted, ms = room.measured(cx, state)
+  if admitted == 0 then return nil end
+  local spread = floor(math.sqrt(4 * admitted))
+  return {
+    least_ms = floor(position * ms / (admitted + spread)), most_ms = ceil(position * ms / max(admitted - spread, 1)),
+  }
+end
+
+-- When a waiter at this position polls again.
+function room.next_poll_ms(state, position, eta)
+  if position and position <= max(floor(state.polls / ROOM_FRONT_POLLS), 1) then return ROOM_POLL_MS_MIN end
+  local shared = ceil(room.waiting(state) * 1000 * ROOM_FRONT_POLLS / (state.polls * (ROOM_FRONT_POLLS - 1)))
+  shared = min(max(shared, ROOM_POLL_MS_MIN), ROOM_POLL_MS_MAX)
+  return eta and min(max(eta.least_ms, ROOM_POLL_MS_MIN), shared) or shared
+end
