@@ -44,7 +44,7 @@ pub struct Plan {
 /// The result of the trial.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Acquisitions.
+    /// Locks that were acquired by all processes.
     pub acquisitions: u64,
     /// Processes that were killed.
     pub kills: u64,
