@@ -23,7 +23,7 @@ macro_rules! capabilities {
 
         /// The reply to a [`Command`].
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-        #[expect(clippy::large_enum_variant, reason = "a reply is moved once; a box would be allocated for each")]
+        #[allow(clippy::large_enum_variant, reason = "a reply is moved once; a box would be allocated for each")]
         pub enum Reply {
             $($(#[$doc])* $capability($module::Reply),)+
         }

@@ -18,6 +18,7 @@ macro_rules! operations {
 
         /// The reply to a command of this capability.
         #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+        #[allow(clippy::large_enum_variant, reason = "a reply is moved once; a box would be allocated for each")]
         pub enum Reply {
             $(
                 #[doc = concat!("The reply to [`Command::", stringify!($operation), "`].")]
