@@ -1,6 +1,7 @@
 //! Divides large commands into steps, so that other commands wait a few milliseconds at most.
 
 use fairlane_core::GroupId;
+use fairlane_core::kernel::Operation;
 use fairlane_core::limits::{SETTLE_STEP_JOBS, STEP_GROUPS};
 use fairlane_core::queue::{GroupLine, ListGroups, Settle, Settled, Settlement};
 
@@ -35,11 +36,13 @@ impl Step {
 }
 
 impl dyn Engine {
-    /// Settles any number of jobs. After an error some steps have taken effect; it is safe to repeat
-    /// all of them.
+    /// Settles jobs, at most 500, and none if one of the settlements is invalid. After another error
+    /// some steps have taken effect; it is safe to repeat all of them.
     pub async fn settle_all(&self, settlements: Vec<Settlement>) -> Result<Settled, EngineError> {
         let mut verdicts = Vec::with_capacity(settlements.len());
-        let mut rest = settlements.into_iter().peekable();
+        let all = Settle { settlements };
+        all.validate()?;
+        let mut rest = all.settlements.into_iter().peekable();
         while rest.peek().is_some() {
             let mut step = Step::new(SETTLE_STEP_JOBS);
             let mut settlements = Vec::new();
@@ -51,13 +54,15 @@ impl dyn Engine {
         Ok(Settled { verdicts })
     }
 
-    /// Lists groups that have unfinished jobs, by name. The last page is shorter than `limit`.
+    /// Lists groups that have unfinished jobs, by name, at most 500. The last page is shorter than
+    /// `limit`.
     pub async fn list_groups(
         &self,
         mut after: Option<GroupId>,
         limit: usize,
     ) -> Result<Vec<GroupLine>, EngineError> {
         let mut lines: Vec<GroupLine> = Vec::new();
+        ListGroups { after: None, limit }.validate()?;
         loop {
             let step = (limit - lines.len()).min(STEP_GROUPS);
             let listed = self.call(ListGroups { after, limit: step }).await?;
@@ -107,6 +112,7 @@ mod tests {
         let last = engine.list_groups(Some(job(count - 2).group), 500).await.unwrap();
         assert_eq!(last.len(), 1);
         assert!(engine.list_groups(None, 0).await.is_err(), "a page has at least one group");
+        assert!(engine.list_groups(None, 501).await.is_err(), "and at most 500");
     }
 
     #[test]
@@ -131,5 +137,12 @@ mod tests {
             let settled = engine.settle_all((0..count).map(unknown).collect()).await.unwrap();
             assert_eq!(settled.verdicts, vec![Verdict::Gone; count]);
         }
+        let twice = |number: usize| Settlement {
+            job: job(number % 300),
+            fence: Fence(1),
+            outcome: Outcome::Released,
+        };
+        let refused = engine.settle_all((0..301).map(twice).collect()).await;
+        assert!(refused.is_err(), "the same job in two steps");
     }
 }

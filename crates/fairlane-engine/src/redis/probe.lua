@@ -23,6 +23,7 @@ try('DBSIZE')
 try('EXISTS', key)
 try('SCAN', '0', 'MATCH', key, 'COUNT', '1')
 try('SET', key, '1', 'PX', '1000')
+try('MSET', key, '1')
 try('GET', key)
 try('DEL', key)
 

@@ -20,15 +20,18 @@ const WIDENER_BYTES: usize = 512;
 pub(super) async fn check_layout(link: &Link, keys: &Keys) -> Result<bool, EngineError> {
     let mut read = ::redis::cmd("HGET");
     read.arg(keys.partition()).arg("version");
-    match link.query(&read).await? {
-        Value::Nil => {
-            let mut exists = ::redis::cmd("EXISTS");
-            exists.arg(keys.partition());
-            match link.query(&exists).await? {
-                Value::Int(0) => Ok(false),
-                _ => Err(EngineError::broken(other_layout("none", keys.prefix()))),
-            }
+    let mut found = link.query(&read).await?;
+    if found == Value::Nil {
+        let mut exists = ::redis::cmd("EXISTS");
+        exists.arg(keys.partition());
+        if link.query(&exists).await? == Value::Int(0) {
+            return Ok(false);
         }
+        // Another client may have marked the store between the two commands.
+        found = link.query(&read).await?;
+    }
+    match found {
+        Value::Nil => Err(EngineError::broken(other_layout("none", keys.prefix()))),
         found => match text(found)? {
             found if found == LAYOUT_VERSION => Ok(true),
             found => Err(EngineError::broken(other_layout(&found, keys.prefix()))),

@@ -9,7 +9,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use fairlane::views::{PlaceView, RoomLimitsView, RoomView};
 use fairlane::{PlaceToken, Room, RoomName};
-use fairlane_core::limits::RETRY_AFTER_MS_MAX;
+use fairlane_core::limits::{INTEGER_MAX, RETRY_AFTER_MS_MAX};
+use fairlane_core::numbers::within;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
@@ -435,6 +436,7 @@ struct ReportRequest {
     refused: bool,
     /// The time to retry that came with a refusal, in milliseconds; longer ones count as a minute.
     #[serde(default)]
+    #[schema(minimum = 0, maximum = 9007199254740991_u64)]
     retry_after_ms: u64,
 }
 
@@ -465,7 +467,8 @@ async fn report(
     Path(RoomPath { room: name }): Path<RoomPath>,
     Json(request): Json<ReportRequest>,
 ) -> Result<Json<ReportResponse>, Problem> {
-    let retry_after = Duration::from_millis(request.retry_after_ms.min(RETRY_AFTER_MS_MAX));
+    let retry_after_ms = within("retry_after_ms", request.retry_after_ms, 0, INTEGER_MAX - 1)?;
+    let retry_after = Duration::from_millis(retry_after_ms.min(RETRY_AFTER_MS_MAX));
     let reported = app.fairlane.room(&name).report(request.answered, request.refused, retry_after).await?;
     Ok(Json(ReportResponse { rate_milli: reported.rate_milli, active: reported.active }))
 }

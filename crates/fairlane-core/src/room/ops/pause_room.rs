@@ -2,11 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::operation::bytes_at_most;
 use crate::kernel::{Access, Context, Invalid, Operation, Permission};
 use crate::limits::ROOM_REASON_BYTES_MAX;
 use crate::names::RoomName;
-use crate::numbers::Micros;
+use crate::numbers::{Micros, within};
 use crate::room::Machine;
 
 /// Pauses a room with a reason that its waiters see, or resumes it. Users still join, and active
@@ -39,7 +38,8 @@ impl Operation for PauseRoom {
 
     fn validate(&self) -> Result<(), Invalid> {
         let bytes = self.reason.as_ref().map_or(0, String::len);
-        bytes_at_most("the reason of a pause", bytes, ROOM_REASON_BYTES_MAX)
+        within("the bytes in the reason of a pause", bytes as u64, 0, ROOM_REASON_BYTES_MAX as u64)?;
+        Ok(())
     }
 
     fn access(&self) -> Access<'_> {
