@@ -19,12 +19,12 @@
 //! # Source
 //!
 //! - `outbox.rs`: a database with an outbox. `enqueue.rs`: jobs added in a transaction. `poke.rs`:
-//!   tells relays about a commit.
+//!   notifies relays of a commit.
 //! - `relay.rs`: passes rows on; `relay/` has its parts: `batch`, `send`, `listener`.
 //! - `mirror.rs`: the state of jobs in the database; `mirror/` has `writer`, which writes in batches,
 //!   and `rows`, its statements.
-//! - `reconcile.rs`: repairs what the queue and the mirror disagree about. `status.rs`: what waits,
-//!   and for whom.
+//! - `reconcile.rs`: repairs what the queue and the mirror disagree about. `status.rs`: waiting
+//!   jobs, and the transactions that they wait for.
 //! - `schema.rs`: the tables. `sql.rs`: how statements are sent. `encoding.rs`: payloads and results
 //!   as JSON. `names.rs`: the metrics. `error.rs`: errors.
 

@@ -99,7 +99,7 @@ impl Outbox {
         Reconciler::new(self.pool.clone(), fairlane.clone(), settings).run().await
     }
 
-    /// What waits in the outbox.
+    /// Jobs that wait in the outbox.
     pub async fn status(&self) -> Result<OutboxStatus, Error> {
         status::read(&self.pool).await
     }

@@ -1,4 +1,4 @@
-//! Tells relays about commits.
+//! Notifies relays of commits.
 //!
 //! A transaction with a NOTIFY takes a lock that all such transactions share, from before its commit
 //! to after it, which serialises the commits of all producers. So it is sent after the commit, on a
@@ -40,7 +40,7 @@ async fn send(options: PgConnectOptions, mut requests: mpsc::Receiver<()>) {
     while requests.recv().await.is_some() {
         let sent = notify(&options, &mut connection).await;
         if let Err(error) = &sent {
-            tracing::debug!(%error, "relays were not told about a commit; they find it by polling");
+            tracing::debug!(%error, "relays were not notified of a commit; they find it by polling");
             connection = None;
         }
         tokio::time::sleep(if sent.is_ok() { POKE_INTERVAL } else { FAILURE_PAUSE }).await;

@@ -1,7 +1,7 @@
 //! Passes committed rows on to the queue.
 //!
 //! - `relay/batch.rs`: reads rows of a shard in the order of commits, and moves them to the mirror.
-//! - `relay/send.rs`: enqueues them. `relay/listener.rs`: hears about commits.
+//! - `relay/send.rs`: enqueues them. `relay/listener.rs`: receives notifications of commits.
 //!
 //! Invariant: a row leaves the outbox in the transaction after the queue has taken its job. A relay
 //! that dies in between repeats the enqueue, which changes nothing, since jobs have ids. Any number
@@ -27,7 +27,7 @@ use crate::{names, status};
 pub(crate) use batch::parse;
 use listener::Listener;
 
-/// The channel on which relays hear about commits.
+/// The channel of notifications of commits.
 pub(crate) struct Channel {
     pub name: &'static str,
     pub notify: &'static str,

@@ -1,4 +1,4 @@
-//! What waits in the outbox, and for whom.
+//! Jobs that wait in the outbox, and the transactions that they wait for.
 
 use serde::Serialize;
 use sqlx::{PgPool, Row};
@@ -13,7 +13,7 @@ const HOLDERS_MAX: i64 = 10;
 /// Longest query text that is shown, in characters.
 const QUERY_CHARS_MAX: i32 = 200;
 
-/// What waits in the outbox.
+/// Jobs that wait in the outbox.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct OutboxStatus {
     /// Committed jobs that no relay has passed on, counted up to 10,000.

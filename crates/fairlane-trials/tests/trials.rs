@@ -146,7 +146,7 @@ async fn stopped_holder_learns_of_its_loss_from_its_first_poll() {
     })
     .await;
     holder.signal("-CONT");
-    assert_eq!(line(), "told");
+    assert_eq!(line(), "lost");
 }
 
 #[tokio::test]

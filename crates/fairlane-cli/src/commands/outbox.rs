@@ -45,7 +45,7 @@ enum Action {
     /// Makes the tables of the outbox, or brings them up to date
     #[command(after_help = "Example:\n  fairlane outbox migrate --database postgres://app@db/shop")]
     Migrate(DatabaseTarget),
-    /// Shows what waits in the outbox
+    /// Shows the jobs that wait in the outbox
     #[command(after_help = "Example:\n  fairlane outbox status --database postgres://app@db/shop")]
     Status(DatabaseTarget),
     /// Explains why committed jobs are not passed on, and names the transactions they wait for

@@ -31,7 +31,7 @@ pub enum PlaceView {
         /// When to poll again, in milliseconds. A waiter that does not is dropped after the room's
         /// retention.
         next_poll_ms: u64,
-        /// Why the room admits no one now.
+        /// Why the room does not admit waiters now.
         paused: Option<String>,
     },
     /// The user may use the resource.
@@ -87,7 +87,7 @@ pub struct RoomView {
     pub settings: RoomSettings,
     /// Whether users may join and are admitted.
     pub phase: RoomPhase,
-    /// Why the room admits no one now.
+    /// Why the room does not admit waiters now.
     pub paused: Option<String>,
     /// Active places.
     pub active: u64,

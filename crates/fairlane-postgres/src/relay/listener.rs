@@ -1,4 +1,4 @@
-//! Hears about commits. What it misses, the relay finds by polling.
+//! Receives notifications of commits. The relay finds commits without one by polling.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ async fn listen(options: PgConnectOptions, heard: Arc<Notify>) {
     let mut backoff = Backoff::default();
     loop {
         if let Err(error) = listen_once(&options, &heard, &mut backoff).await {
-            tracing::debug!(target: TARGET, %error, "the relay does not hear about commits; it polls");
+            tracing::debug!(target: TARGET, %error, "the relay receives no notifications of commits; it polls");
         }
         backoff.sleep().await;
     }

@@ -325,7 +325,7 @@ struct PauseRequest {
 
 /// Pauses a waiting room
 ///
-/// It admits no one until it is resumed. Users still join, and active places stay.
+/// It admits no waiters until it is resumed. Users still join, and active places stay.
 #[utoipa::path(
     post,
     path = "/api/rooms/{room}/pause",

@@ -69,7 +69,7 @@ async fn burn(program: &Path, plan: &fire::Plan) -> Vec<String> {
         let report = fire::run(program, server, plan).await;
         println!(
             "{server:?}, seed {}: {} acquisitions by {} processes; {} kills, {} stops, {} cuts, {} restarts or \
-             failovers; {} stopped holders told at their first poll; {} late writes refused, {} without another \
+             failovers; {} stopped holders saw the loss at their first poll; {} late writes refused, {} without another \
              holder; {} violations",
             plan.seed,
             report.acquisitions,
@@ -78,7 +78,7 @@ async fn burn(program: &Path, plan: &fire::Plan) -> Vec<String> {
             report.stops,
             report.cuts,
             report.servers,
-            report.told,
+            report.losses_seen,
             report.refused,
             report.alone,
             report.violations.len()

@@ -55,7 +55,7 @@ pub struct Report {
     /// Restarts or failovers.
     pub servers: u64,
     /// Holders that were stopped and whose first poll reported the loss.
-    pub told: u64,
+    pub losses_seen: u64,
     /// Writes of late holders that the resource refused.
     pub refused: u64,
     /// Writes of late holders after which no other holder had written.
@@ -208,8 +208,8 @@ impl Report {
     fn note(&mut self, line: &str) {
         match line.split_once(' ').unwrap_or((line, "")) {
             ("acquired", count) => self.acquisitions += count.parse::<u64>().unwrap_or(0),
-            ("told", _) => self.told += 1,
-            ("untold", _) => self.violations.push("the first poll after a stop reports no loss".to_owned()),
+            ("lost", _) => self.losses_seen += 1,
+            ("unaware", _) => self.violations.push("the first poll after a stop reports no loss".to_owned()),
             ("refused", _) => self.refused += 1,
             ("alone", _) => self.alone += 1,
             (_, rest) => self.violations.push(rest.to_owned()),

@@ -76,7 +76,7 @@ impl Holder {
         }
         // The process was stopped: the first poll must report the loss, and the resource refuses what
         // it writes now if another holder has written.
-        print_line(if reports_loss(guard) { "told" } else { "untold" });
+        print_line(if reports_loss(guard) { "lost" } else { "unaware" });
         match self.write(name, guard.fence(), &owner).await {
             0 => print_line("refused"),
             1 => print_line("alone"),
@@ -116,7 +116,7 @@ pub async fn run_waiters(address: &str, name: &str, waiters: u64) {
 }
 
 /// Holds a lock until it is killed or the lock is lost; prints `held`. After it was stopped it prints
-/// whether the first poll reports the loss: `told` or `untold`.
+/// whether the first poll reports the loss: `lost` or `unaware`.
 pub async fn run_hold(address: &str, name: &str, ttl_ms: u64) {
     let fairlane = Fairlane::open(address).await.expect("the server runs");
     let ttl = Duration::from_millis(ttl_ms);
@@ -128,7 +128,7 @@ pub async fn run_hold(address: &str, name: &str, ttl_ms: u64) {
         let (reports_loss, since) = (reports_loss(&guard), last.elapsed());
         last = Instant::now();
         if since >= ttl / 2 {
-            return print_line(if reports_loss { "told" } else { "untold" });
+            return print_line(if reports_loss { "lost" } else { "unaware" });
         }
         if reports_loss {
             return print_line("lost");

@@ -18,7 +18,7 @@ pub struct RoomView {
     /// room opens (`prequeue`); the tickets are drawn (`frozen`).
     #[cfg_attr(feature = "openapi", schema(schema_with = schema::room_phases))]
     pub phase: &'static str,
-    /// Why the room admits no one now.
+    /// Why the room does not admit waiters now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused: Option<String>,
     /// Active places.
@@ -113,7 +113,7 @@ pub struct PlaceView {
     /// After how many milliseconds to poll again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_poll_ms: Option<u64>,
-    /// Why the room admits no one now.
+    /// Why the room does not admit waiters now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused: Option<String>,
     /// How many milliseconds an active place lasts.

@@ -6,7 +6,7 @@
 -- The row of an exclusive lock without waiters: the token of its holder and the end of the lease.
 local ALONE = '^exclusive:0:%d+:0:([^:]+):%d+:%d+:(%d+):'
 
--- Removes an exclusive lock that the caller holds and no one waits for, without a table for it: this is
+-- Removes an exclusive lock that the caller holds and that has no waiters, without a table for it: this is
 -- what most calls do. Returns whether it was one.
 local function release_alone(cx, name, token)
   local key = cx.locks .. 'lock:' .. name
