@@ -15,6 +15,7 @@ pub mod job;
 pub mod job_type;
 pub mod key;
 pub mod lock;
+pub mod man;
 #[cfg(feature = "postgres")]
 pub mod outbox;
 pub mod room;

@@ -2,6 +2,7 @@
 //!
 //! - `config/tables.rs`: the settings of `[server]`, `[queue]` and `[worker]`.
 //!   `config/targets.rs`: `[types.NAME]`, `[groups.NAME]` and `[callbacks]`.
+//!   `config/waiting_pages.rs`: `[waiting_pages.ROOM]`.
 //! - `config/values.rs`: how values are written. `config/variables.rs`: the names of variables.
 //! - `config/sources.rs`: merges the sources, records where each value came from, and describes
 //!   errors. `config/rows.rs`: all values, for `fairlane config`.
@@ -14,6 +15,7 @@ mod tables;
 mod targets;
 mod values;
 mod variables;
+mod waiting_pages;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -22,7 +24,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use fairlane_core::kernel::Operation;
 use fairlane_core::queue::{GroupPatch, SetQueue, Settings};
-use fairlane_core::{GroupId, TypeId};
+use fairlane_core::{GroupId, RoomName, TypeId};
 use serde::Deserialize;
 
 use crate::failure::Failure;
@@ -34,6 +36,7 @@ use targets::{CallbackConfig, CallbackTable, GroupTable, TypeTable, check_retry}
 pub use targets::{Target, TypeConfig, callback_type};
 pub use values::Field;
 use values::{File, Text, listen_address};
+use waiting_pages::WaitingPageTable;
 
 /// The default name of the configuration file.
 pub const FILE: &str = "fairlane.toml";
@@ -117,7 +120,7 @@ impl Config {
             sources.set(key, literal(key, value), Origin::Flag(flag));
         }
         let tables: Tables = sources.read()?;
-        let server = sources.applied("server", &tables.server, check_server)?;
+        let mut server = sources.applied("server", &tables.server, check_server)?;
         let settings = sources.applied("queue", &tables.queue, check_queue)?;
         let worker = sources.applied("worker", &tables.worker, check_worker)?;
         let engine = tables.engine.map(|text| text.0);
@@ -132,6 +135,12 @@ impl Config {
             Err(problem) => Err(sources.error_in(&["groups", &name.to_string()], &problem)),
         });
         let groups = groups.collect::<Result<_, String>>()?;
+        for (room, table) in tables.waiting_pages {
+            let page = table.checked(server.settings.pass_keys.is_some());
+            let page =
+                page.map_err(|problem| sources.error_in(&["waiting_pages", &room.to_string()], &problem))?;
+            server.settings.waiting_pages.insert(room, page);
+        }
         let callbacks = tables.callbacks.map(CallbackTable::checked).transpose();
         let callbacks = callbacks.map_err(|problem| sources.error_in(&["callbacks"], &problem))?;
         Ok(Self { path, engine, server, worker, types, groups, callbacks, queue: tables.queue, rows })
@@ -168,6 +177,8 @@ struct Tables {
     #[serde(default)]
     groups: BTreeMap<GroupId, GroupTable>,
     callbacks: Option<CallbackTable>,
+    #[serde(default)]
+    waiting_pages: BTreeMap<RoomName, WaitingPageTable>,
 }
 
 /// The keys that variables can set.

@@ -72,3 +72,29 @@ fn every_command_documents_examples_and_exit_codes() {
         }
     }
 }
+
+/// Every command is in the table of docs/cli.md, and the table names no other.
+#[test]
+fn the_page_on_the_command_line_names_every_command() {
+    let page = include_str!("../../../docs/cli.md");
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once(" |"));
+    let mut documented = BTreeSet::new();
+    for (cell, _) in rows.take_while(|(cell, _)| !cell.contains("://")) {
+        let mut parent = String::new();
+        for name in cell.split(", ").map(|name| name.trim_matches('`')) {
+            // `bulk load`, `show`: the later words are commands of the same parent.
+            let name = match name.rsplit_once(' ') {
+                Some((before, _)) => {
+                    parent = before.to_owned();
+                    name.to_owned()
+                }
+                None if parent.is_empty() => name.to_owned(),
+                None => format!("{parent} {name}"),
+            };
+            documented.insert(format!("fairlane {name}"));
+        }
+    }
+    let leaves = all().into_iter().filter(|(_, command)| !command.has_subcommands());
+    let known: BTreeSet<String> = leaves.map(|(name, _)| name).collect();
+    assert_eq!(documented, known, "docs/cli.md and the program have the same commands");
+}

@@ -2,7 +2,7 @@
 //!
 //! - `commands/`: one file or folder per command: `serve`, `work`, `status`, `top`, `enqueue`,
 //!   `bulk`, `job`, `why`, `dead`, `group`, `type`, `lock`, `room`, `outbox`, `settings`, `audit`,
-//!   `config`, `health`, `key`, `data`, `completions`, `demo`, `simulate`, `bench`.
+//!   `config`, `health`, `key`, `data`, `completions`, `man`, `demo`, `simulate`, `bench`.
 //! - `config.rs` and `config/`: merges `fairlane.toml`, environment variables and options.
 //! - `overview.rs`: a bounded snapshot of the queue, for `status` and `top`.
 //! - `target.rs`: the options that select a queue. `discovery.rs`: the queue that is used by
@@ -40,7 +40,7 @@ use clap::{Parser, Subcommand};
 #[cfg(feature = "postgres")]
 use commands::outbox;
 use commands::{
-    audit, bench, bulk, completions, data, dead, demo, enqueue, group, health, job, job_type, key, lock,
+    audit, bench, bulk, completions, data, dead, demo, enqueue, group, health, job, job_type, key, lock, man,
     room, serve, settings, simulate, status, top, why, work,
 };
 use failure::Failure;
@@ -91,6 +91,7 @@ enum Command {
     Key(key::Arguments),
     Data(data::Arguments),
     Completions(completions::Arguments),
+    Man(man::Arguments),
     Demo(demo::Arguments),
     Simulate(simulate::Arguments),
     Bench(bench::Arguments),
@@ -143,6 +144,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Key(arguments) => key::run(arguments),
         Command::Data(arguments) => data::run(arguments),
         Command::Completions(arguments) => completions::run(arguments),
+        Command::Man(arguments) => man::run(arguments),
         Command::Demo(arguments) => block_on(demo::run(arguments)),
         Command::Simulate(arguments) => simulate::run(arguments),
         Command::Bench(arguments) => block_on(bench::run(arguments)),

@@ -28,8 +28,10 @@ mod lock;
 mod make_due;
 mod open_bulk;
 mod promote;
+mod ranking;
 mod reclaim;
 mod remove_type;
+mod report_progress;
 mod requeue_dead;
 mod resume_bulk;
 mod room;
@@ -63,12 +65,14 @@ pub struct Chapter {
     pub cases: &'static [Case],
 }
 
-/// Every chapter, in the order of the life of a job, of a lock and of a place in a waiting room.
+/// Every chapter, in the order of the life of a job, of a lock, of a place in a waiting room
+/// and of a board.
 pub const CHAPTERS: &[Chapter] = &[
     Chapter { name: "enqueue", cases: enqueue::CASES },
     Chapter { name: "admit", cases: admit::CASES },
     Chapter { name: "lease", cases: lease::CASES },
     Chapter { name: "extend", cases: extend::CASES },
+    Chapter { name: "report_progress", cases: report_progress::CASES },
     Chapter { name: "settle", cases: settle::CASES },
     Chapter { name: "promote", cases: promote::CASES },
     Chapter { name: "reclaim", cases: reclaim::CASES },
@@ -122,6 +126,18 @@ pub const CHAPTERS: &[Chapter] = &[
     Chapter { name: "list_rooms", cases: room::list_rooms::CASES },
     Chapter { name: "list_places", cases: room::list_places::CASES },
     Chapter { name: "sweep_rooms", cases: room::sweep_rooms::CASES },
+    Chapter { name: "set_board", cases: ranking::set_board::CASES },
+    Chapter { name: "record_events", cases: ranking::record_events::CASES },
+    Chapter { name: "cancel_events", cases: ranking::cancel_events::CASES },
+    Chapter { name: "set_scores", cases: ranking::set_scores::CASES },
+    Chapter { name: "list_ranks", cases: ranking::list_ranks::CASES },
+    Chapter { name: "show_ranks", cases: ranking::show_ranks::CASES },
+    Chapter { name: "close_season", cases: ranking::close_season::CASES },
+    Chapter { name: "rebuild_board", cases: ranking::rebuild_board::CASES },
+    Chapter { name: "inspect_board", cases: ranking::inspect_board::CASES },
+    Chapter { name: "list_boards", cases: ranking::list_boards::CASES },
+    Chapter { name: "remove_board", cases: ranking::remove_board::CASES },
+    Chapter { name: "sweep_boards", cases: ranking::sweep_boards::CASES },
 ];
 
 /// Cases named after their functions.

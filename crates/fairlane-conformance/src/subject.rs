@@ -6,16 +6,19 @@
 //!
 //! - `subject/bulks.rs`: methods for bulk actions, and for jobs that are selected by name.
 //! - `subject/congestion.rs`: methods for the `classic` discipline and for congestion.
-//! - `subject/locks.rs`, `subject/rooms.rs`: methods for locks and for waiting rooms.
+//! - `subject/locks.rs`, `subject/rooms.rs`, `subject/rankings.rs`: methods for locks, for waiting
+//!   rooms and for boards.
 
 mod bulks;
 mod congestion;
 mod locks;
+mod rankings;
 mod rooms;
 
 pub use bulks::*;
 pub use congestion::*;
 pub use locks::*;
+pub use rankings::*;
 pub use rooms::*;
 
 use std::collections::BTreeMap;

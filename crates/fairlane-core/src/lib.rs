@@ -15,6 +15,7 @@
 pub mod kernel;
 pub mod lock;
 pub mod queue;
+pub mod ranking;
 pub mod registry;
 pub mod room;
 
@@ -24,8 +25,8 @@ pub use queue::{classic, congestion};
 
 pub use hashing::HashSeed;
 pub use names::{
-    BulkId, GroupId, HolderName, InvalidName, JobId, LockToken, PlaceToken, ProcessId, RoomName, TypeId,
-    UserId, WorkerId,
+    BoardName, BulkId, EventId, GroupId, HolderName, InvalidName, JobId, LockToken, MemberId, PlaceToken,
+    ProcessId, RebuildId, RoomName, TypeId, UserId, WorkerId,
 };
 pub use numbers::{Cost, Fence, Level, Micros, OutOfRange, RequestNumber, Weight};
 pub use rate::Rate;

@@ -54,6 +54,10 @@ pub struct Machine {
     /// Claims by process.
     claims: KeyedMap<ProcessId, BTreeSet<(LockName, LockToken)>>,
     waiters: u64,
+    /// Leases that have run out since the last sweep.
+    expired: u64,
+    /// The same count as the store has it.
+    expired_stored: u64,
     signals: Vec<Signal>,
     /// Locks that a store has to write; `None` before recording is enabled.
     touched: Option<BTreeSet<LockName>>,
@@ -70,6 +74,8 @@ impl Machine {
             processes_until: BTreeSet::new(),
             claims: KeyedMap::with_hasher(hash_seed),
             waiters: 0,
+            expired: 0,
+            expired_stored: 0,
             signals: Vec::new(),
             touched: None,
         }

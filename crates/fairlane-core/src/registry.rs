@@ -10,6 +10,7 @@ use crate::lock;
 use crate::names::TypeId;
 use crate::numbers::Micros;
 use crate::queue;
+use crate::ranking;
 use crate::room;
 
 macro_rules! capabilities {
@@ -239,4 +240,6 @@ capabilities! {
     Lock(lock),
     /// Waiting rooms.
     Room(room),
+    /// Ranking boards.
+    Ranking(ranking),
 }

@@ -19,6 +19,7 @@ use fairlane_core::congestion::CongestionLevel;
 use fairlane_core::queue::{
     CongestionView, GroupView, InspectQueue, InspectType, LaneStanding, QueueView, Suspect, TypeView,
 };
+use fairlane_core::room::RoomView;
 use fairlane_core::{GroupId, Level, TypeId};
 use metrics::{counter, gauge};
 
@@ -99,6 +100,33 @@ pub fn type_gauges(name: &TypeId, view: &TypeView) {
     gauge!(names::TYPE_IN_FLIGHT, "type" => name.to_string()).set(view.in_flight as f64);
     gauge!(names::TYPE_RATE, "type" => name.to_string()).set(rate);
     gauge!(names::TYPE_CLOSED, "type" => name.to_string()).set(closed);
+}
+
+/// Sets the gauges and counters of a waiting room. Each room is a label value: call this for a bounded
+/// list.
+pub fn room_gauges(view: &RoomView) {
+    let room = view.room.to_string();
+    let per_minute = view.admitted_lately as f64 * 60_000.0 / view.measured_ms.max(1) as f64;
+    for (name, number) in [
+        (names::ROOM_WAITING, view.waiting.iter().sum::<u64>() as f64),
+        (names::ROOM_ACTIVE, view.active as f64),
+        (names::ROOM_ACTIVE_LIMIT, view.settings.max_active.into()),
+        (names::ROOM_ADMISSION_RATE, per_minute),
+    ] {
+        gauge!(name, "room" => room.clone()).set(number);
+    }
+    let totals = view.totals;
+    counter!(names::ROOM_JOINED, "room" => room.clone()).absolute(totals.joined);
+    counter!(names::ROOM_ADMITTED, "room" => room.clone()).absolute(totals.admitted);
+    let ended = [
+        ("left", totals.left),
+        ("revoked", totals.revoked),
+        ("expired", totals.expired),
+        ("silent", totals.silent),
+    ];
+    for (reason, count) in ended {
+        counter!(names::ROOM_ENDED, "room" => room.clone(), "reason" => reason).absolute(count);
+    }
 }
 
 /// Sets the gauges of a group. Each group is a label value: call this for a bounded list, such as

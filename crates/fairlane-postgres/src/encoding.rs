@@ -74,8 +74,8 @@ pub(crate) fn result_from_json(result: Option<&str>) -> Vec<u8> {
 }
 
 /// An error as the mirror holds it.
-pub(crate) fn error_to_json(code: &str, message: &str) -> String {
-    json!({ "code": without_nul(code), "message": without_nul(message) }).to_string()
+pub(crate) fn error_to_json(code: &str, message: &str) -> Value {
+    json!({ "code": without_nul(code), "message": without_nul(message) })
 }
 
 /// PostgreSQL has no zero character in text.

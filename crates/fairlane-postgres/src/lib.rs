@@ -45,7 +45,7 @@ pub use enqueue::{ENQUEUE_JOBS_MAX, enqueue_all_in, enqueue_in};
 pub use error::Error;
 pub use fairlane::Job;
 pub use mirror::MirroredJob;
-pub use outbox::Outbox;
+pub use outbox::{Notify, Outbox};
 pub use reconcile::{ReconcileReport, ReconcileSettings};
 pub use relay::{Order, Relay, RelaySettings, Relayed};
 pub use sqlx;

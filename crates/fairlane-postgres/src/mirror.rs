@@ -172,12 +172,13 @@ fn end_row(job: &Context, outcome: &Outcome) -> Option<StateRow> {
     let (status, result, error) = match outcome {
         Outcome::Done { result } => (Status::Succeeded, result_to_json(result), None),
         Outcome::Failed(problem) | Outcome::Cancelled(problem) => {
-            (Status::Failed, None, Some(error_to_json(&problem.code, &problem.message)))
+            (Status::Failed, None, Some(error_to_json(&problem.code, &problem.message).to_string()))
         }
         Outcome::Retry { .. } | Outcome::Throttled { .. } | Outcome::Released => return None,
     };
     let (fence, attempts) = (job.fence().0 as i64, job.attempt() as i32);
-    Some(StateRow { job: job.job().clone(), fence, attempts, status, result, error })
+    let (job, job_type) = (job.job().clone(), job.type_id().to_string());
+    Some(StateRow { job, job_type, fence, attempts, status, result, error })
 }
 
 /// A result that the queue would not store is a failure in both.

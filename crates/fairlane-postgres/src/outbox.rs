@@ -12,19 +12,35 @@ use crate::error::Error;
 use crate::mirror::{self, MirroredJob};
 use crate::poke::Poker;
 use crate::reconcile::{ReconcileReport, ReconcileSettings, Reconciler};
+use crate::relay::CHANNEL;
+use crate::schema;
 use crate::status::{self, HorizonHolder, OutboxStatus};
-use crate::{schema, sql};
 
 /// Most connections of a pool that [`Outbox::connect`] makes.
 const CONNECTIONS_MAX: u32 = 10;
 /// How long a call waits for a connection.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How [`Outbox::commit`] notifies relays of a commit. Without a notification they find it by
+/// polling, every 50 ms to 1 s.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Notify {
+    /// After the commit, on a connection of its own, at most every 5 ms.
+    #[default]
+    AfterCommit,
+    /// Inside the transaction. PostgreSQL takes one lock for the commits of all such transactions,
+    /// so producers commit one after the other; a few hundred commits a second are the limit.
+    Transaction,
+    /// No notification: relays poll.
+    Off,
+}
+
 /// A PostgreSQL database with an outbox. Clones share their connections.
 #[derive(Clone)]
 pub struct Outbox {
     pool: PgPool,
     poker: Arc<Poker>,
+    notify: Notify,
 }
 
 impl Outbox {
@@ -44,7 +60,13 @@ impl Outbox {
     /// An outbox in the database of an application's own pool.
     pub fn from_pool(pool: PgPool) -> Self {
         let poker = Arc::new(Poker::start((*pool.connect_options()).clone()));
-        Self { pool, poker }
+        Self { pool, poker, notify: Notify::default() }
+    }
+
+    /// The same outbox, whose commits notify relays in this way.
+    #[must_use]
+    pub fn notify(self, notify: Notify) -> Self {
+        Self { notify, ..self }
     }
 
     /// The connections.
@@ -62,16 +84,21 @@ impl Outbox {
         Ok(self.pool.begin().await?)
     }
 
-    /// Commits a transaction and tells the relays. The message goes out after the commit on a
-    /// connection of its own, so that commits never wait for each other; if it is lost, the relays
-    /// find the jobs at their next poll.
-    pub async fn commit(&self, transaction: Transaction<'_, Postgres>) -> Result<(), Error> {
+    /// Commits a transaction and notifies relays, as [`notify`](Self::notify) says: by default after
+    /// the commit on a connection of its own, so that commits never wait for each other. If the
+    /// notification is lost, relays find the jobs at their next poll.
+    pub async fn commit(&self, mut transaction: Transaction<'_, Postgres>) -> Result<(), Error> {
+        if self.notify == Notify::Transaction {
+            sqlx::raw_sql(CHANNEL.notify).execute(&mut *transaction).await?;
+        }
         transaction.commit().await?;
-        self.poke();
+        if self.notify == Notify::AfterCommit {
+            self.poke();
+        }
         Ok(())
     }
 
-    /// Tells the relays that jobs were committed: at once, then at most every 5 ms.
+    /// Notifies relays that jobs were committed: at once, then at most every 5 ms.
     pub fn poke(&self) {
         self.poker.poke();
     }
@@ -126,10 +153,9 @@ fn options(url: &str) -> Result<(PgPoolOptions, PgConnectOptions), Error> {
     Ok((pool.test_before_acquire(false), connect))
 }
 
-/// Whether the tables exist.
+/// Whether the tables exist and are as new as this version.
 pub(crate) async fn check_tables(pool: &PgPool) -> Result<(), Error> {
-    let mut transaction = pool.begin().await?;
-    sql::sql("SELECT FROM fairlane_outbox, fairlane_mirror LIMIT 0").execute(&mut *transaction).await?;
-    transaction.commit().await?;
+    let newest = "SELECT 'fairlane_outbox_claim'::regproc FROM fairlane_outbox, fairlane_mirror LIMIT 0";
+    sqlx::raw_sql(newest).execute(pool).await?;
     Ok(())
 }

@@ -53,6 +53,6 @@ async fn notify(options: &PgConnectOptions, kept: &mut Option<PgConnection>) -> 
         None => kept.insert(options.connect().await?),
     };
     // The name of the channel is a constant, and a simple query needs no prepared statement.
-    sqlx::raw_sql(CHANNEL.notify).execute(connection).await?;
+    sqlx::raw_sql(CHANNEL.notify_alone).execute(connection).await?;
     Ok(())
 }

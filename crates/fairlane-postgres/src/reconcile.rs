@@ -97,7 +97,7 @@ const LOCK: &str = "\
 SELECT pg_try_advisory_xact_lock($1, $2) AS locked, set_config('jit', 'off', true)";
 
 const PAGE: &str = "\
-SELECT m.number, m.group_id, m.id, m.status, m.fence, m.attempts, (m.job - 'group')::text AS job,
+SELECT m.number, m.group_id, m.id, m.type, m.status, m.fence, m.attempts, (m.job - 'group')::text AS job,
     m.job IS NULL AND NOT EXISTS (
         SELECT FROM fairlane_outbox o
         WHERE o.shard = (hashtext(m.group_id) & 15)::smallint AND o.job->>'group' = m.group_id
@@ -123,6 +123,7 @@ pub(crate) struct Reconciler {
 /// An open job of the mirror.
 struct Open {
     job: JobRef,
+    job_type: String,
     is_running: bool,
     fence: i64,
     attempts: i32,
@@ -274,6 +275,7 @@ fn open(row: &PgRow) -> Option<Open> {
     let (group, id): (String, String) = (row.get("group_id"), row.get("id"));
     Some(Open {
         job: JobRef { group: GroupId::new(&group).ok()?, id: JobId::new(&id).ok()? },
+        job_type: row.get("type"),
         is_running: row.get::<String, _>("status") == "RUNNING",
         fence: row.get("fence"),
         attempts: row.get("attempts"),
@@ -290,11 +292,12 @@ impl Open {
     }
 
     fn queued(self) -> StateRow {
-        let Self { job, fence, attempts, .. } = self;
-        StateRow { job, fence, attempts, status: Status::Queued, result: None, error: None }
+        let Self { job, job_type, fence, attempts, .. } = self;
+        StateRow { job, job_type, fence, attempts, status: Status::Queued, result: None, error: None }
     }
 
     fn failed(self, code: &str, message: &str) -> StateRow {
-        StateRow { status: Status::Failed, error: Some(error_to_json(code, message)), ..self.queued() }
+        let error = Some(error_to_json(code, message).to_string());
+        StateRow { status: Status::Failed, error, ..self.queued() }
     }
 }

@@ -30,10 +30,18 @@ use listener::Listener;
 /// The channel of notifications of commits.
 pub(crate) struct Channel {
     pub name: &'static str,
+    /// Notifies within a transaction.
     pub notify: &'static str,
+    /// Notifies in a transaction of its own. Such a transaction writes to the log of the server,
+    /// like any other; this one does not wait for the disk, which commits of producers need.
+    pub notify_alone: &'static str,
 }
 
-pub(crate) const CHANNEL: Channel = Channel { name: "fairlane_outbox", notify: "NOTIFY fairlane_outbox" };
+pub(crate) const CHANNEL: Channel = Channel {
+    name: "fairlane_outbox",
+    notify: "NOTIFY fairlane_outbox",
+    notify_alone: "SELECT set_config('synchronous_commit', 'off', true); NOTIFY fairlane_outbox",
+};
 
 /// The shortest pause of a relay without work.
 const POLL_MIN: Duration = Duration::from_millis(50);
@@ -41,6 +49,8 @@ const POLL_MIN: Duration = Duration::from_millis(50);
 const POLL_MAX: Duration = Duration::from_secs(1);
 /// The first pause while rows wait for an open transaction, which is short as a rule.
 const HELD_POLL_MIN: Duration = Duration::from_millis(2);
+/// The number after which the first shard is claimed.
+const FIRST: i16 = -1;
 /// Shards that one relay works on at a time.
 const SHARDS_AT_ONCE: usize = 4;
 /// How often the gauges are updated.
@@ -236,16 +246,23 @@ impl Relay {
         if self.shared.full().is_queue_full() {
             return Ok(all);
         }
-        let shards = batch::shards_with_rows(&self.shared.pool).await?;
-        all.held = !shards.is_empty();
-        let (mut waiting, mut running) = (shards.into_iter(), JoinSet::new());
-        let mut error = None;
+        let (mut after, mut running, mut error) = (Some(FIRST), JoinSet::new(), None);
         loop {
+            let full_groups = self.shared.full().groups();
             while running.len() < SHARDS_AT_ONCE
                 && error.is_none()
-                && let Some(shard) = waiting.next()
+                && let Some(last) = after
             {
-                running.spawn(pass_shard(self.shared.clone(), shard));
+                match batch::claim(&self.shared.pool, last, self.shared.order, &full_groups).await {
+                    Ok(claim) => {
+                        all.held |= claim.has_rows;
+                        after = claim.next_after;
+                        if let Some(shard) = claim.shard {
+                            running.spawn(pass_shard(self.shared.clone(), shard));
+                        }
+                    }
+                    Err(failed) => error = Some(failed),
+                }
             }
             match running.join_next().await {
                 None => break,
@@ -290,7 +307,7 @@ pub(crate) const TARGET: &str = fairlane_engine::observe::TARGET;
 
 fn is_undefined(error: &Error) -> bool {
     let Error::Database(sqlx::Error::Database(database)) = error else { return false };
-    database.code().is_some_and(|code| code == "42P01")
+    database.code().is_some_and(|code| code == "42P01" || code == "42883")
 }
 
 impl Shared {
@@ -307,22 +324,10 @@ impl Relayed {
     }
 }
 
-/// Passes one batch of a shard on, unless another relay has the shard.
-async fn pass_shard(shared: Arc<Shared>, shard: i16) -> Result<Relayed, Error> {
-    let full_groups = shared.full().groups();
-    let mut transaction = shared.pool.begin().await?;
-    let rows = match batch::lock_shard(&mut transaction, shard, shared.order).await? {
-        true => batch::read(&mut transaction, shard, shared.order, &full_groups).await?,
-        false => Vec::new(),
-    };
-    if rows.is_empty() {
-        // A transaction that is dropped would keep the shard for a moment.
-        transaction.rollback().await?;
-        return Ok(Relayed::default());
-    }
-    let sent = send::send(&shared.fairlane, &rows).await?;
-    let relayed = batch::move_to_mirror(&mut transaction, shard, &rows, &sent.ends).await?;
-    transaction.commit().await?;
+/// Passes one batch of a shard on.
+async fn pass_shard(shared: Arc<Shared>, shard: batch::Shard) -> Result<Relayed, Error> {
+    let sent = send::send(&shared.fairlane, &shard.rows).await?;
+    let relayed = shard.commit(&sent.ends).await?;
     for (result, count) in [("passed", relayed.passed), ("failed", relayed.failed)] {
         metrics::counter!(names::RELAYED, "result" => result).increment(count);
     }

@@ -9,7 +9,8 @@ use crate::error::Error;
 use crate::sql::{LOCKS, sql};
 
 /// The steps, in order.
-const STEPS: [&str; 1] = [include_str!("schema/001_outbox_and_mirror.sql")];
+const STEPS: [&str; 2] =
+    [include_str!("schema/001_outbox_and_mirror.sql"), include_str!("schema/002_functions.sql")];
 
 /// The lock of migrations among the advisory locks of the outbox.
 const MIGRATION_LOCK: i32 = -1;

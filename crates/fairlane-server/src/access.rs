@@ -19,7 +19,7 @@ use crate::app::Shared;
 use crate::problem::{Problem, ProblemKind};
 
 /// The role of a key: a set of permissions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// Has every permission.
@@ -102,6 +102,16 @@ pub enum Pace {
     Stream,
 }
 
+/// The clients that a route is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Surface {
+    /// Programs: they send a key, and errors are problem documents.
+    Api,
+    /// Browsers: they send the cookie of a session too, errors are pages, and changes are accepted
+    /// from pages of this server only.
+    Page,
+}
+
 /// A route and the permission it requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Route {
@@ -115,6 +125,8 @@ pub struct Route {
     pub scope: Scope,
     /// How long a request may last.
     pub pace: Pace,
+    /// The clients that it is for.
+    pub surface: Surface,
 }
 
 /// The HTTP methods in use.
@@ -183,7 +195,8 @@ impl Routes {
             let path: &'static str = path.clone().leak();
             for method in Verb::ALL {
                 if method.operation(item).is_some() {
-                    self.table.push(Route { method, path, permission, scope, pace });
+                    let surface = Surface::Api;
+                    self.table.push(Route { method, path, permission, scope, pace, surface });
                 }
             }
         }

@@ -29,7 +29,8 @@ mod status;
 mod stream;
 mod types;
 
-pub(crate) use events::Live;
+pub(crate) use bulks::results;
+pub(crate) use events::{Event, Live, follow_place, ticks};
 pub(crate) use leases::Polls;
 
 use std::sync::LazyLock;
@@ -48,6 +49,7 @@ use crate::guard::{guard, set_security_headers};
 use crate::health;
 use crate::metrics;
 use crate::problem::{Fault, ProblemDocument, ProblemKind};
+use crate::ui;
 
 /// The head of the description.
 #[derive(utoipa::OpenApi)]
@@ -98,7 +100,7 @@ fn routes() -> Routes {
 
 /// All routes that require a key.
 pub(crate) fn guarded_routes() -> Vec<Route> {
-    PARTS.table.iter().copied().chain(engine_rpc::table()).collect()
+    PARTS.table.iter().copied().chain(engine_rpc::table()).chain(ui::table()).collect()
 }
 
 /// The routes and their description.
@@ -130,9 +132,13 @@ pub(crate) fn router(app: Shared) -> Router {
     let (guarded, open) = (PARTS.guarded.clone(), PARTS.open.clone());
     guarded
         .merge(engine_rpc::routes())
+        .merge(ui::routes().layer(from_fn_with_state(app.clone(), ui::share)))
         .layer(from_fn_with_state(app.clone(), guard))
         .merge(open.layer(map_response(with_security_headers)))
         .merge(crate::openapi::routes())
+        .merge(ui::open_routes())
+        .merge(crate::passes::routes())
+        .merge(crate::waiting_page::routes())
         .fallback(|| async {
             ProblemKind::NotFound
                 .because("there is no such path; see /docs, or /openapi.json for a list of all paths")

@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
 
-use fairlane::{Error, Fairlane};
+use fairlane::views::PlaceView;
+use fairlane::{Error, Fairlane, PlaceStatus, RoomName};
 use fairlane_core::TypeId;
 use fairlane_engine::Engine;
 use tokio::sync::Mutex;
@@ -18,8 +19,10 @@ use crate::guard::{Guard, charge_commands};
 use crate::health::Readiness;
 use crate::keys::Keys;
 use crate::metrics::Metrics;
+use crate::passes::Passes;
 use crate::problem::{Problem, ProblemKind};
 use crate::settings::ServerSettings;
+use crate::ui::Dashboard;
 
 /// State that all requests share.
 pub struct App {
@@ -43,8 +46,12 @@ pub struct App {
     pub(crate) live: Arc<Live>,
     /// The engine of workers in this process: it feeds the event streams and charges no quota.
     pub(crate) worker_engine: Arc<dyn Engine>,
+    /// What pages show beside what the engine replies.
+    pub(crate) dashboard: Dashboard,
     /// Cancelled when the server stops: long polls and streams then end.
     pub stopping: CancellationToken,
+    /// The keys that sign passes of waiting rooms, if there are any.
+    pub(crate) passes: Option<Arc<Passes>>,
     /// When the server started.
     pub started: Instant,
     /// Held while the settings of the queue are changed.
@@ -61,11 +68,22 @@ pub(crate) type Shared = Arc<App>;
 impl App {
     /// The state of a server that is not stopping; without keys every client is admitted.
     pub fn new(fairlane: Fairlane, keys: Option<Arc<Keys>>, settings: ServerSettings) -> Self {
+        Self::with_passes(fairlane, keys, settings, None)
+    }
+
+    /// The same with keys that sign passes of waiting rooms.
+    pub(crate) fn with_passes(
+        fairlane: Fairlane,
+        keys: Option<Arc<Keys>>,
+        settings: ServerSettings,
+        passes: Option<Arc<Passes>>,
+    ) -> Self {
         let guard = Guard::new(keys, &settings);
         let live = Arc::new(Live::default());
         let stopping = CancellationToken::new();
         let worker_engine = live.tap(fairlane.engine().clone());
-        let engine = charge_commands(fairlane.engine().clone(), stopping.clone());
+        let dashboard = Dashboard::default();
+        let engine = charge_commands(fairlane.engine().clone(), dashboard.activity.clone(), stopping.clone());
         Self {
             fairlane: Fairlane::from_engine(live.tap(engine)),
             bodies: Bodies::new(settings.bodies_bytes_max),
@@ -77,7 +95,9 @@ impl App {
             polls: Polls::default(),
             live,
             worker_engine,
+            dashboard,
             stopping,
+            passes,
             started: Instant::now(),
             changing_settings: Mutex::new(()),
             auditing: Mutex::new(()),
@@ -88,6 +108,11 @@ impl App {
     /// The engine behind the queue.
     pub fn engine(&self) -> &Arc<dyn Engine> {
         self.fairlane.engine()
+    }
+
+    /// A place as it is shown, with a pass if it is active.
+    pub(crate) fn place_view(&self, room: &RoomName, status: PlaceStatus) -> PlaceView {
+        Passes::view(self.passes.as_ref(), room, status)
     }
 
     /// Refuses a new type to a caller bound to groups: all groups share at most 64 types.

@@ -26,7 +26,7 @@ use fairlane_engine::wire::{self, ServerInfo, Subscribe, Wait, WireError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::access::{Caller, Pace, Permission, Route, Scope, Verb};
+use crate::access::{Caller, Pace, Permission, Route, Scope, Surface, Verb};
 use crate::app::Shared;
 use crate::extract::{body_up_to, check_content_type};
 use crate::problem::{Problem, ProblemKind, STORE_REFUSES};
@@ -45,7 +45,10 @@ pub(crate) fn table() -> [Route; 5] {
         (Verb::Post, wire::SUBSCRIBE_PATH, Work, Scope::NoGroup, Pace::Held),
         (Verb::Post, wire::SCAN_PATH, Operate, Scope::AllGroups, Pace::Stream),
     ]
-    .map(|(method, path, permission, scope, pace)| Route { method, path, permission, scope, pace })
+    .map(|(method, path, permission, scope, pace)| {
+        let surface = Surface::Api;
+        Route { method, path, permission, scope, pace, surface }
+    })
 }
 
 pub(crate) fn routes() -> Router<Shared> {

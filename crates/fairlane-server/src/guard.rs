@@ -2,6 +2,7 @@
 //!
 //! - `guard/auth_throttle.rs`: requests without a valid key. `guard/origin.rs`: requests to a
 //!   server that requires no key.
+//! - `guard/session.rs`: sessions of browsers.
 //! - `guard/key_limits.rs`: the limits of one key. `guard/refusal_pacer.rs`: delays refusals.
 //! - `guard/charge.rs`: charges commands to the key's quota. `guard/trail.rs`: logs destructive
 //!   commands.
@@ -18,6 +19,7 @@ mod guarded_body;
 mod key_limits;
 mod origin;
 mod refusal_pacer;
+mod session;
 mod trail;
 
 use std::future::poll_fn;
@@ -38,10 +40,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use auth_throttle::AuthThrottle;
 pub(crate) use charge::charge_commands;
-use guarded_body::guard_body;
+pub(crate) use guarded_body::guard_body;
 pub(crate) use key_limits::KeyLimits;
+pub(crate) use origin::check_page;
+pub use session::SessionSecret;
+use session::Sessions;
+pub(crate) use session::{end_session, has_cookie};
 
-use crate::access::{Caller, Pace, Permission, Route, Scope};
+use crate::access::{Caller, Pace, Permission, Route, Scope, Surface};
 use crate::app::Shared;
 use crate::bodies;
 use crate::extract::Named;
@@ -52,22 +58,29 @@ use crate::problem::{Problem, ProblemKind};
 use crate::quota::RequestQuota;
 use crate::serve::Peer;
 use crate::settings::ServerSettings;
+use crate::ui;
 
 /// How long a request waits for a permit, and its `Retry-After` if there was none.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// An eighth of the long polls and event streams is reserved for workers, so that event streams
 /// cannot take them all.
 const WORKER_SHARE: usize = 8;
+/// Visitors of waiting pages may have half of the requests and half of the event streams.
+const VISITOR_SHARE: usize = 2;
 
 /// Admits requests: by key, and up to a number of concurrent ones.
 pub struct Guard {
     keys: Option<Arc<Keys>>,
     auth_throttle: AuthThrottle,
+    sessions: Sessions,
     brief: Arc<Semaphore>,
     held: Arc<Semaphore>,
     /// Of the held requests, those that are not reserved for workers.
     watching: Arc<Semaphore>,
     streams: Arc<Semaphore>,
+    /// Requests and event streams of visitors of waiting pages, who have no key.
+    visits: Arc<Semaphore>,
+    visitor_streams: Arc<Semaphore>,
 }
 
 /// The permits of a request: its key's, that of an event stream, and the server's.
@@ -79,16 +92,34 @@ impl Guard {
         Self {
             keys,
             auth_throttle: AuthThrottle::default(),
+            sessions: Sessions::new(settings),
             brief: permits(settings.requests_max),
             held: permits(settings.held_max),
             watching: permits(settings.held_max - settings.held_max / WORKER_SHARE),
             streams: permits(settings.streams_max),
+            visits: permits(settings.requests_max.div_ceil(VISITOR_SHARE)),
+            visitor_streams: permits(settings.held_max.div_ceil(VISITOR_SHARE)),
         }
     }
 
+    /// Admits a visitor of a waiting page, who has no key.
+    pub(crate) fn admit_visitor(&self, pace: Pace) -> Result<OwnedSemaphorePermit, Problem> {
+        let permits = if pace == Pace::Brief { &self.visits } else { &self.visitor_streams };
+        permits.clone().try_acquire_owned().map_err(|_| {
+            let full =
+                ProblemKind::Overloaded.because("the server has as many visitors as it can have; try again");
+            full.retry_after(RETRY_AFTER)
+        })
+    }
+
     /// The key of a request; `None` where no key is required.
-    fn key(&self, headers: &HeaderMap) -> Result<Option<Presented>, Problem> {
+    fn key(&self, headers: &HeaderMap, surface: Surface) -> Result<Option<Presented>, Problem> {
         let Some(keys) = self.keys.as_ref().filter(|keys| keys.are_required()) else { return Ok(None) };
+        if surface == Surface::Page
+            && let Some(presented) = self.sessions.find(keys, headers)
+        {
+            return Ok(Some(presented));
+        }
         let named = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let text = named
             .and_then(|value| value.split_once(' '))
@@ -102,6 +133,23 @@ impl Guard {
                     .because("send a key with the header Authorization: Bearer KEY"))
             }
         }
+    }
+
+    /// Opens a session with the key that a user has entered, and returns its cookie. Wrong keys are
+    /// refused like requests without a valid key.
+    pub(crate) async fn sign_in(
+        &self,
+        text: &str,
+        headers: &HeaderMap,
+        peer: Option<&Peer>,
+    ) -> Result<Option<HeaderValue>, Response> {
+        let Some(keys) = self.keys.as_ref().filter(|keys| keys.are_required()) else { return Ok(None) };
+        if let Some(presented) = keys.find(text.trim()) {
+            return Ok(Some(self.sessions.open(&presented, headers)));
+        }
+        let problem = ProblemKind::Unauthenticated
+            .because("this key is unknown, revoked or expired; check it, or ask an operator for another");
+        Err(self.auth_throttle.refuse(peer, problem).await)
     }
 
     async fn permits(&self, route: &Route, limits: Option<&KeyLimits>) -> Result<Permits, Response> {
@@ -144,8 +192,12 @@ pub(crate) async fn guard(
     };
     let request = bodies::with_drain(&app, request);
     let mut timer = RequestTimer::begin(route, &request);
+    let page = (route.surface == Surface::Page).then(|| ui::PageRequest::of(&request));
     let mut response = admit(&app, &mut timer, params, request, next).await;
     set_security_headers(&mut response);
+    if let Some(page) = page {
+        response = page.present(response);
+    }
     timer.end(&app.metrics, &response);
     response
 }
@@ -166,7 +218,7 @@ async fn admit(
 ) -> Response {
     let route = timer.route();
     let peer = request.extensions().get::<Peer>().cloned();
-    let presented = match authenticate(app, request.headers(), peer).await {
+    let presented = match authenticate(app, request.headers(), route.surface, peer).await {
         Ok(presented) => presented,
         Err(refusal) => return refusal,
     };
@@ -188,7 +240,10 @@ async fn admit(
         None => None,
     };
     let params = params.map_err(|error| ProblemKind::Malformed.because(error.body_text()));
-    if let Err(problem) = params.and_then(|params| check(&caller, route, &params)) {
+    let is_change = route.surface == Surface::Page && !request.method().is_safe();
+    let site = if is_change { check_page(request.headers()) } else { Ok(()) };
+    let checked = site.and(params).and_then(|params| check(&caller, route, &params));
+    if let Err(problem) = checked {
         return problem.into_response();
     }
     let permits = match app.guard.permits(route, limits).await {
@@ -235,9 +290,10 @@ async fn admit(
 async fn authenticate(
     app: &Shared,
     headers: &HeaderMap,
+    surface: Surface,
     peer: Option<Peer>,
 ) -> Result<Option<Presented>, Response> {
-    let presented = match app.guard.key(headers) {
+    let presented = match app.guard.key(headers, surface) {
         Ok(presented) => presented,
         Err(problem) => return Err(app.guard.auth_throttle.refuse(peer.as_ref(), problem).await),
     };

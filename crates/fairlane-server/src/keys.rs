@@ -177,6 +177,14 @@ impl Keys {
         Some(Presented { key, until })
     }
 
+    /// The key with this id, if it is valid: for a session, which was opened with its secret.
+    pub(crate) fn find_opened(&self, id: &str, session_until: SystemTime) -> Option<Presented> {
+        let key = self.known.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned()?;
+        let until = key.record.expires_at.map_or(session_until, |time| time.0.min(session_until));
+        let now = SystemTime::now();
+        (key.record.is_valid(now) && now < until).then_some(Presented { key, until: Some(until) })
+    }
+
     /// Reads the file again if it has changed or the last attempt failed.
     pub(crate) fn refresh(&self) {
         let mut last_read = self.last_read.lock().unwrap_or_else(PoisonError::into_inner);
@@ -248,6 +256,11 @@ fn by_id(records: Vec<KeyRecord>, before: &KeysById) -> KeysById {
 }
 
 impl Key {
+    /// The hash of its current secret.
+    pub fn secret_hash(&self) -> &SecretHash {
+        &self.record.secret_sha256
+    }
+
     /// The rate set for this key, in requests; `None` if it has the server's default.
     pub fn rate(&self) -> Option<fairlane_core::Rate> {
         self.record.rate.map(|rate| rate.0)

@@ -6,6 +6,9 @@
 //! - `quota.rs`: what a key may use per second, and what a request costs.
 //! - `api.rs` and `api/`: the routes, one file per resource. `engine_rpc.rs`: the routes that serve
 //!   the `http` engine.
+//! - `ui.rs` and `ui/`: the dashboard, a file per page.
+//! - `passes.rs`: the keys that sign passes of waiting rooms. `waiting_page.rs`: the public page of a
+//!   waiting room.
 //! - `openapi.rs`: the API description and its pages. `metrics.rs`: Prometheus. `health.rs`:
 //!   liveness and readiness.
 //! - `idempotency.rs`: ids derived from a request, so that a repeated request finds the same jobs.
@@ -29,17 +32,22 @@ mod idempotency;
 pub mod keys;
 pub mod metrics;
 mod openapi;
+pub mod passes;
 mod problem;
 mod quota;
 mod serve;
 mod server;
 mod settings;
 mod trace;
+mod ui;
+mod waiting_page;
 
 pub use api::openapi;
 pub use app::App;
+pub use guard::SessionSecret;
 pub use problem::{Problem, ProblemKind};
 #[doc(hidden)]
 pub use serve::Framing;
 pub use server::{Server, ServerError};
 pub use settings::ServerSettings;
+pub use waiting_page::{InvalidPage, PageColours, WaitingPage};

@@ -2,11 +2,12 @@
 //!
 //! Invariant: a `type` never changes its meaning; `detail` is for people and says what to do.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use fairlane::{Error, LockError, LockRefusal, RoomError};
+use fairlane::{Error, LockError, LockRefusal, RankingError, RoomError};
 use fairlane_core::kernel::Invalid;
 use fairlane_core::queue::Refusal;
 use fairlane_core::{InvalidName, OutOfRange};
@@ -117,6 +118,10 @@ pub struct Problem {
     errors: Vec<Fault>,
 }
 
+/// The detail of a problem, attached to its response.
+#[derive(Clone)]
+pub(crate) struct ProblemDetail(pub Arc<str>);
+
 /// The body of an error response.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Problem)]
@@ -201,8 +206,9 @@ impl IntoResponse for Problem {
         let body = serde_json::to_vec(&document).expect("text and numbers can be serialized");
         let mut response = (status, [(header::CONTENT_TYPE, CONTENT_TYPE)], body).into_response();
         set_security_headers(&mut response);
-        // For metrics and logs.
+        // For metrics, logs and the pages of the dashboard.
         response.extensions_mut().insert(self.kind);
+        response.extensions_mut().insert(ProblemDetail(self.detail.as_str().into()));
         let headers = response.headers_mut();
         if let Some(after) = self.retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(after.as_millis().div_ceil(1000) as u64));
@@ -250,7 +256,11 @@ impl From<Error> for Problem {
                 refusal: LockRefusal::TooManyLocks | LockRefusal::TooManyWaiters,
                 ..
             }) => ProblemKind::QueueFull.because(detail).retry_after(Duration::from_secs(1)),
-            Error::Lock(_) | Error::Room(_) => ProblemKind::Conflict.because(detail),
+            Error::Ranking(RankingError::UnknownBoard(_) | RankingError::Forgotten(_)) => {
+                ProblemKind::NotFound.because(detail)
+            }
+            Error::RankingLine(_) => ProblemKind::Invalid.because(detail),
+            Error::Lock(_) | Error::Room(_) | Error::Ranking(_) => ProblemKind::Conflict.because(detail),
             Error::NoSuchBulk(_) => ProblemKind::NotFound.because(detail),
             Error::Differs { .. } => ProblemKind::JobDiffers.because(detail),
             Error::Conflict { .. }

@@ -10,8 +10,10 @@ use crate::api;
 use crate::app::App;
 use crate::keys::Keys;
 use crate::metrics;
+use crate::passes::{PassFileError, Passes};
 use crate::serve;
 use crate::settings::ServerSettings;
+use crate::ui;
 
 /// Connections that may wait to be accepted; the system lowers it to its own maximum
 /// (`net.core.somaxconn` on Linux).
@@ -35,6 +37,9 @@ pub enum ServerError {
          (fairlane key create), or listen on 127.0.0.1"
     )]
     Open(SocketAddr),
+    /// The keys that sign passes cannot be used.
+    #[error(transparent)]
+    PassKeys(#[from] PassFileError),
 }
 
 /// A running server.
@@ -67,14 +72,20 @@ impl Server {
     ) -> Result<Self, ServerError> {
         Self::check_guarded(address, keys.as_deref())?;
         let listen = |reason| ServerError::Listen { address, reason };
+        let passes = settings.pass_keys.as_ref().map(|path| Passes::open(path, settings.pass_ttl));
+        let passes = passes.transpose()?.map(Arc::new);
         let listener = bind(address).map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
-        let app = Arc::new(App::new(fairlane, keys.clone(), settings));
+        let app = Arc::new(App::with_passes(fairlane, keys.clone(), settings, passes.clone()));
         if let Some(keys) = keys {
             tokio::spawn(keys.watch(app.stopping.clone()));
         }
+        if let Some(passes) = passes {
+            tokio::spawn(passes.watch(app.stopping.clone()));
+        }
         let stopping = app.stopping.clone();
         tokio::spawn(async move { stopping.run_until_cancelled(metrics::upkeep()).await });
+        tokio::spawn(ui::sample(app.clone()));
         let serving = tokio::spawn(serve::serve(listener, api::router(app.clone()), app.clone()));
         Ok(Self { app, address, serving })
     }

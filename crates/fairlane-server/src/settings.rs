@@ -1,8 +1,14 @@
 //! Every limit of a server, with its default.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
+use fairlane::{PassOptions, RoomName};
 use fairlane_core::Rate;
+
+use crate::guard::SessionSecret;
+use crate::waiting_page::WaitingPage;
 
 /// The limits of a server; the defaults suit the public internet behind a reverse proxy.
 #[derive(Debug, Clone, PartialEq)]
@@ -57,6 +63,17 @@ pub struct ServerSettings {
     pub shutdown_grace_period: Duration,
     /// Groups with gauges of their own in `/metrics`: those with the most unfinished jobs.
     pub groups_shown_max: usize,
+    /// How long a browser stays signed in.
+    pub session_length: Duration,
+    /// Signs the sessions of browsers. Servers behind one address need the same. `None` is a random
+    /// secret, so that sessions end with the process.
+    pub session_secret: Option<SessionSecret>,
+    /// The file with the keys that sign passes of waiting rooms; without one the server issues none.
+    pub pass_keys: Option<PathBuf>,
+    /// How long a pass lasts at most; the next poll renews it.
+    pub pass_ttl: Duration,
+    /// The waiting pages by their rooms; a room without one has no public page.
+    pub waiting_pages: BTreeMap<RoomName, WaitingPage>,
 }
 
 impl Default for ServerSettings {
@@ -83,6 +100,11 @@ impl Default for ServerSettings {
             stream_patience: Duration::from_secs(10),
             shutdown_grace_period: Duration::from_secs(30),
             groups_shown_max: 100,
+            session_length: Duration::from_secs(12 * 3600),
+            session_secret: None,
+            pass_keys: None,
+            pass_ttl: PassOptions::default().ttl,
+            waiting_pages: BTreeMap::new(),
         }
     }
 }

@@ -39,6 +39,7 @@ pub struct Measure {
 pub struct GroupMeasure {
     pub jobs: u64,
     pub completed: u64,
+    pub first_arrival_us: Option<u64>,
     pub first_done_us: Option<u64>,
     pub last_done_us: Option<u64>,
     pub waits_us: Vec<u64>,
@@ -75,6 +76,7 @@ impl Measure {
     pub fn arrived(&mut self, group: usize, jobs: u64, now_us: u64) {
         self.first_arrival_us.get_or_insert(now_us);
         self.groups[group].jobs += jobs;
+        self.groups[group].first_arrival_us.get_or_insert(now_us);
         self.entitlement.arrived(group, jobs);
         self.ideal.arrived(group, jobs, now_us);
     }

@@ -60,6 +60,8 @@ pub struct GroupReport {
     pub jobs: u64,
     /// Number of these jobs that were done.
     pub completed: u64,
+    /// When its first job was enqueued, in milliseconds since the start of the run.
+    pub first_arrival_ms: Option<f64>,
     /// When its first job was done, in milliseconds since the start of the run.
     pub first_done_ms: Option<f64>,
     /// When its last job was done, in milliseconds since the start of the run.
@@ -150,6 +152,7 @@ impl GroupReport {
             group: part.groups[group].name.clone(),
             jobs: measured.jobs,
             completed: measured.completed,
+            first_arrival_ms: measured.first_arrival_us.map(milliseconds),
             first_done_ms: measured.first_done_us.map(milliseconds),
             last_done_ms: measured.last_done_us.map(milliseconds),
             wait_p50_ms: p50,

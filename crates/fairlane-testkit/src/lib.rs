@@ -1,5 +1,6 @@
 //! What tests and trials of all crates start around the code under test.
 //!
+//! - `browser.rs`: a real Chromium, with axe-core.
 //! - `comfyui.rs`: a stand-in for a ComfyUI engine.
 //! - `redis.rs`: Redis servers and clusters to start, kill and start again. `failover.rs`: a
 //!   primary and its replica.
@@ -12,6 +13,7 @@
 //! This crate depends on no crate of Fairlane, so that each of them can use it in its tests. A
 //! failed setup ends the test with a message.
 
+pub mod browser;
 pub mod comfyui;
 pub mod failover;
 pub mod postgres;

@@ -208,8 +208,11 @@ impl Context {
         }
     }
 
-    /// Reports progress to the event hooks: `done` of `total`, in a unit of the processor's choice.
+    /// Reports progress: `done` of `total`, in a unit of the processor's choice. The hooks get every
+    /// report. The queue stores the latest one with the lease, at most twice a second, and shows it
+    /// with the job.
     pub fn progress(&self, done: u64, total: u64) {
+        self.shared.entry.reports.add(self.job(), self.fence(), done, total);
         self.shared.entry.hooks.emit(|| Event::Progress { job: self.job().clone(), done, total });
     }
 

@@ -8,7 +8,7 @@
 //!   delay before a failed job is retried.
 //! - `pool.rs`: a worker; `pool/` has its parts: `fetcher`, `attempt`, `heartbeat`, `settler`.
 //! - `loops.rs`: the background loops, one file each: `dispatcher`, `reclaimer`, `watcher`,
-//!   `aggregator`, `janitor`.
+//!   `aggregator`, `janitor`, `room_keeper`.
 //! - `aggregation.rs`: the summary of a bulk action. `plan.rs`: what happens when it ends.
 //!
 //! Everything here may run in any number of processes concurrently: the engine decides what must

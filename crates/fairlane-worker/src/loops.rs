@@ -5,6 +5,7 @@
 //! - `loops/watcher.rs`: reports bulk actions without progress and types without a worker.
 //! - `loops/aggregator.rs`: summarises ended bulk actions.
 //! - `loops/janitor.rs`: sweeps dropped, resumed, overdue and expired items.
+//! - `loops/room_keeper.rs`: brings waiting rooms up to date, one process at a time.
 //!
 //! Every loop may run in every process: each step is one operation that the engine carries out
 //! once. Rounds are jittered, so that processes started together do not act together. A loop that
@@ -14,6 +15,7 @@ mod aggregator;
 mod dispatcher;
 mod janitor;
 mod reclaimer;
+mod room_keeper;
 mod watcher;
 
 use std::future::Future;
@@ -49,6 +51,7 @@ pub(crate) fn start(shared: &Arc<Shared>) -> Vec<JoinHandle<()>> {
         tokio::spawn(watcher::run(shared.clone())),
         tokio::spawn(aggregator::run(shared.clone())),
         tokio::spawn(janitor::run(shared.clone())),
+        tokio::spawn(room_keeper::run(shared.clone())),
     ]
 }
 

@@ -23,6 +23,10 @@ use crate::processor::{BoxFuture, Processor};
 /// # fn is_middleware(_: impl fairlane_worker::Middleware) {}
 /// # is_middleware(timed);
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a middleware",
+    note = "a middleware is a closure such as `|job: Context, next: Next| async move {{ next.run(job).await }}`"
+)]
 pub trait Middleware: Send + Sync + 'static {
     /// Runs code around `next.run(job)`, or instead of it.
     fn around(&self, job: Context, next: Next) -> BoxFuture<'_, Outcome>;

@@ -3,6 +3,7 @@
 //! Invariant: every outcome a processor returns becomes a settlement that the engine accepts. What
 //! is too long is truncated or rejected here, with a reason that a person can act on.
 
+use std::any::Any;
 use std::fmt;
 use std::time::Duration;
 
@@ -180,15 +181,37 @@ impl fmt::Display for Outcome {
 /// Lets `?` return an outcome from a processor.
 impl std::error::Error for Outcome {}
 
+/// The label of an outcome, as in metrics and events.
+impl Serialize for Outcome {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
 /// A return type of a processor.
 ///
-/// `()` is success without a result. An error is a retry with the code `error`, unless it is itself
-/// an [`Outcome`]: `Err(Outcome::failed(…))?` fails for good.
+/// | returned | outcome |
+/// |---|---|
+/// | `()`, `Ok(())` | success without a result |
+/// | `Ok(value)` | success; the value is stored as JSON, as by [`Outcome::done`] |
+/// | an [`Outcome`], `Ok(outcome)`, `Err(outcome)` | that outcome |
+/// | `Err(error)` | a retry with the code `error` and the causes of the error |
 ///
-/// Any other value is returned as a result with [`Outcome::done`].
+/// So `?` retries, and `Err(Outcome::failed(…))?` fails for good.
+///
+/// ```
+/// use fairlane_worker::{IntoOutcome, Outcome};
+///
+/// fn length(text: &str) -> Result<usize, std::str::Utf8Error> {
+///     Ok(std::str::from_utf8(text.as_bytes())?.len())
+/// }
+/// assert_eq!(length("ada").into_outcome(), Outcome::done(&3));
+/// ```
 #[diagnostic::on_unimplemented(
     message = "a processor cannot return `{Self}`",
-    note = "return a result with `Outcome::done(&value)`, or `Ok(Outcome::done(&value))`"
+    label = "this processor returns `{Self}`",
+    note = "return a value with `Outcome::done(&value)`, or with `Ok(value)` if the processor returns a `Result`",
+    note = "a value in `Ok` must implement `serde::Serialize`, and an error `std::error::Error + Send + Sync`"
 )]
 pub trait IntoOutcome {
     /// Converts it into an outcome.
@@ -209,17 +232,29 @@ impl IntoOutcome for () {
 
 impl<T, E> IntoOutcome for Result<T, E>
 where
-    T: IntoOutcome,
+    T: Serialize + 'static,
     E: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     fn into_outcome(self) -> Outcome {
         match self.map_err(Into::into) {
-            Ok(done) => done.into_outcome(),
+            Ok(value) => success(value),
             Err(error) => match error.downcast::<Outcome>() {
                 Ok(outcome) => *outcome,
                 Err(error) => Outcome::retry("error", fairlane_engine::causes(&*error)),
             },
         }
+    }
+}
+
+/// A value in `Ok`: an outcome is taken as it is, `()` has no result, anything else is the result.
+fn success<T: Serialize + 'static>(value: T) -> Outcome {
+    let mut value = Some(value);
+    if let Some(outcome) = (&mut value as &mut dyn Any).downcast_mut::<Option<Outcome>>() {
+        return outcome.take().expect("it was set two lines above");
+    }
+    match (&value as &dyn Any).is::<Option<()>>() {
+        true => ().into_outcome(),
+        false => Outcome::done(&value),
     }
 }
 
@@ -242,6 +277,17 @@ mod tests {
             Ok(())
         }
         assert_eq!(refuse().into_outcome(), Outcome::failed("address", "no such address"));
+    }
+
+    #[test]
+    fn a_value_in_ok_is_the_result_and_an_outcome_stays_itself() {
+        type Returned<T> = Result<T, std::io::Error>;
+        let value: Returned<_> = Ok(vec!["sent"]);
+        assert_eq!(value.into_outcome(), Outcome::done_bytes(*br#"["sent"]"#));
+        assert_eq!(Returned::Ok(()).into_outcome(), Outcome::done_bytes([]));
+        assert_eq!(Returned::Ok(None::<u8>).into_outcome(), Outcome::done_bytes(*b"null"));
+        let outcome = Outcome::throttled(Some(Duration::from_secs(3)));
+        assert_eq!(Returned::Ok(outcome.clone()).into_outcome(), outcome);
     }
 
     #[test]

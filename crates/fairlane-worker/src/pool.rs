@@ -2,7 +2,8 @@
 //!
 //! - `pool/fetcher.rs`: leases no more jobs than there are free slots, and waits for wake-ups.
 //! - `pool/attempt.rs`: one attempt from its start to its settlement, whatever the processor does.
-//! - `pool/heartbeat.rs`: renews leases. `pool/settler.rs`: settles in batches.
+//! - `pool/heartbeat.rs`: renews leases. `pool/progress.rs`: stores reported progress.
+//!   `pool/settler.rs`: settles in batches.
 //! - `pool/stopper.rs`: stops attempts that have timed out or were requested to stop.
 //! - `pool/gather.rs`: batches jobs that end together into one lease and one settlement.
 //! - `pool/slots.rs`: concurrency limits. `pool/active_jobs.rs`: jobs leased and not yet settled.
@@ -18,6 +19,7 @@ mod gather;
 mod heartbeat;
 mod meters;
 mod outage;
+mod progress;
 mod settler;
 mod slots;
 mod stopper;
@@ -195,6 +197,7 @@ impl Worker {
         }
         let service_tasks = vec![
             tokio::spawn(heartbeat::beat(shared.clone())),
+            tokio::spawn(progress::send(shared.clone())),
             tokio::spawn(settler::settle_all(shared.clone(), endings)),
             tokio::spawn(stopper::stop_attempts(shared.clone(), stops)),
         ];
@@ -218,7 +221,7 @@ impl Worker {
         }
         let type_ids: Vec<TypeId> = limits.iter().map(|limit| limit.type_id.clone()).collect();
         let slots = Slots::new(settings.worker_count, limits);
-        let hooks = Hooks::new(self.hooks);
+        let (hooks, reports) = (Hooks::new(self.hooks), Arc::new(progress::Reports::default()));
         let (stops, stop_requests) = mpsc::unbounded_channel();
         let mut types = HashMap::new();
         for (type_id, (name, options, processor)) in type_ids.into_iter().zip(self.types) {
@@ -232,6 +235,7 @@ impl Worker {
                 chain: Next::outermost(self.layers.clone(), processor),
                 meters: Meters::new(&type_id),
                 stops: stops.clone(),
+                reports: reports.clone(),
             };
             if types.insert(type_id, Arc::new(entry)).is_some() {
                 return Err(WorkerError(format!("type {name} has two processors; it can have one")));
@@ -249,6 +253,7 @@ impl Worker {
             outage: Outage::new(hooks.clone()),
             hooks,
             active_jobs: ActiveJobs::default(),
+            reports,
             ended,
             stopping: CancellationToken::new(),
             fetched: CancellationToken::new(),
@@ -277,6 +282,7 @@ pub(crate) struct TypeEntry {
     pub meters: Meters,
     /// Attempts that were requested to stop, for the stopper.
     pub stops: mpsc::UnboundedSender<Context>,
+    pub reports: Arc<progress::Reports>,
 }
 
 /// The state that the parts of one worker share.
@@ -291,6 +297,7 @@ pub(crate) struct Shared {
     pub hooks: Hooks,
     pub slots: Slots,
     pub active_jobs: ActiveJobs,
+    pub reports: Arc<progress::Reports>,
     pub outage: Outage,
     pub ended: settler::Sender,
     /// Cancelled when the worker stops leasing jobs.
@@ -336,7 +343,7 @@ impl Shared {
 pub struct Pool {
     shared: Arc<Shared>,
     tasks: Vec<JoinHandle<()>>,
-    /// The heartbeat, the settler and the stopper, which outlive the other tasks.
+    /// The heartbeat, the reporter of progress, the settler and the stopper, which outlive the other tasks.
     service_tasks: Vec<JoinHandle<()>>,
 }
 

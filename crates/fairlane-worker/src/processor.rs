@@ -15,6 +15,12 @@ use crate::outcome::{IntoOutcome, Outcome};
 ///
 /// A closure from [`Context`] to a future is a processor. [`typed`] makes one that receives the
 /// deserialised payload, [`blocking`] one for code that blocks its thread.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a processor",
+    note = "a processor is a closure such as `|job: Context| async move {{ Outcome::done(&1) }}`",
+    note = "for a payload of type `T`, use `typed(|payload: T, job: Context| async move {{ … }})`, or \
+            `blocking(|payload: T, job: Context| …)` if the code blocks its thread"
+)]
 pub trait Processor: Send + Sync + 'static {
     /// Processes one job. The future is dropped after the job's timeout or cancellation.
     fn process(&self, job: Context) -> BoxFuture<'_, Outcome>;

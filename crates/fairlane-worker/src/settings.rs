@@ -59,6 +59,10 @@ pub struct LoopSettings {
     pub aggregation_lease: Duration,
     /// How often the janitor sweeps.
     pub sweep_interval: Duration,
+    /// How often the room keeper admits waiters to free places of waiting rooms.
+    pub room_admit_interval: Duration,
+    /// How often the room keeper ends places and drops waiters of waiting rooms whose time is over.
+    pub room_cleanup_interval: Duration,
 }
 
 impl Default for WorkerSettings {
@@ -89,6 +93,8 @@ impl Default for LoopSettings {
             aggregate_interval: Duration::from_secs(1),
             aggregation_lease: Duration::from_secs(30),
             sweep_interval: Duration::from_secs(1),
+            room_admit_interval: Duration::from_secs(5),
+            room_cleanup_interval: Duration::from_secs(30),
         }
     }
 }
@@ -130,6 +136,8 @@ impl WorkerSettings {
             ("watch_interval", loops.watch_interval),
             ("aggregate_interval", loops.aggregate_interval),
             ("sweep_interval", loops.sweep_interval),
+            ("room_admit_interval", loops.room_admit_interval),
+            ("room_cleanup_interval", loops.room_cleanup_interval),
         ] {
             check_time(name, interval, 10, 3_600_000)?;
         }

@@ -8,6 +8,7 @@ use fairlane_engine::EngineError;
 
 use crate::duration::duration_text;
 use crate::lock::LockError;
+use crate::ranking::{LineError, RankingError};
 use crate::rate::InvalidRate;
 use crate::retry_budget::Backpressure;
 use crate::room::RoomError;
@@ -41,6 +42,12 @@ pub enum Error {
     /// A waiting room refused a request.
     #[error(transparent)]
     Room(#[from] RoomError),
+    /// A board refused a request.
+    #[error(transparent)]
+    Ranking(#[from] RankingError),
+    /// A line of a board's source cannot be used.
+    #[error(transparent)]
+    RankingLine(#[from] LineError),
     /// A set of keys for passes cannot be used.
     #[error("the keys for passes cannot be used: {0}")]
     PassKeys(String),

@@ -7,8 +7,9 @@ use fairlane_core::queue::{
     CancelJob, Cancellation, GroupLine, InspectQueue, JobLine, JobRef, ListJobs, Listed, Listing, NewJob,
     QueueSet, QueueView, SetQueue, Settings,
 };
+use fairlane_core::ranking::{BoardsListed, ListBoards};
 use fairlane_core::room::{ListRooms, RoomsListed};
-use fairlane_core::{GroupId, RoomName, TypeId};
+use fairlane_core::{BoardName, GroupId, RoomName, TypeId};
 use fairlane_engine::{AuditProgress, AuditReport, Engine, EngineError};
 use fairlane_worker::Worker;
 
@@ -20,6 +21,7 @@ use crate::job::{Job, Receipt};
 use crate::job_handle::JobHandle;
 use crate::job_type::JobType;
 use crate::lock::LockClient;
+use crate::ranking::Ranking;
 use crate::retry_budget::RetryBudget;
 use crate::room::Room;
 use crate::sender::{JobSender, Sent};
@@ -189,6 +191,16 @@ impl Fairlane {
     /// A page of waiting rooms in the order of their names.
     pub async fn rooms(&self, after: Option<RoomName>, rooms_max: usize) -> Result<RoomsListed, Error> {
         Ok(self.engine.call(ListRooms { after, rooms_max }).await?)
+    }
+
+    /// A handle to a board.
+    pub fn ranking(&self, board: impl Display) -> Ranking {
+        Ranking::new(self.engine.clone(), board.to_string())
+    }
+
+    /// A page of boards in the order of their names.
+    pub async fn rankings(&self, after: Option<BoardName>, boards_max: usize) -> Result<BoardsListed, Error> {
+        Ok(self.engine.call(ListBoards { after, boards_max }).await?)
     }
 
     /// Dead jobs: to list, requeue or discard them.

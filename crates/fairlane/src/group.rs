@@ -43,6 +43,10 @@ pub struct Group {
 
 /// A value that can be used as a rate: a [`Rate`], or text such as `"50/s"`, `"10/min"` or
 /// `"500/s burst 20"`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a rate",
+    note = "write a rate as text with its period, such as \"50/s\" or \"10/min\""
+)]
 pub trait IntoRate {
     /// Converts it into a rate; an error if it is not one.
     fn into_rate(self) -> Result<Rate, InvalidRate>;

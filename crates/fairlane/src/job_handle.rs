@@ -69,20 +69,13 @@ impl JobHandle {
     /// to [`Outcome::done`](crate::Outcome::done); a processor that returned `()` has the result
     /// null. [`Error::NoResult`] if the job did not complete.
     pub async fn result<T: DeserializeOwned>(&self) -> Result<T, Error> {
-        let ended = self.finished().await?;
-        let reason = match ended.as_ref().map(|view| (view.state, &*view.note)) {
-            Some((JobState::Completed, note)) => {
-                let json = if note.is_empty() { &b"null"[..] } else { note };
-                match serde_json::from_slice(json) {
-                    Ok(result) => return Ok(result),
-                    Err(error) => format!("its result has another form: {error}"),
-                }
-            }
-            Some((JobState::Failed, note)) => format!("it failed: {}", Problem::from_bytes(note)),
-            Some(_) => "it was cancelled".to_owned(),
-            None => "it does not exist, or is past its retention".to_owned(),
-        };
-        Err(Error::NoResult { job: self.name()?, reason })
+        match self.finished().await? {
+            Some(view) => view.result(),
+            None => Err(Error::NoResult {
+                job: self.name()?,
+                reason: "it does not exist, or is past its retention".to_owned(),
+            }),
+        }
     }
 
     /// Cancels the job. A running job is requested to stop, and is not retried.
@@ -110,5 +103,39 @@ impl JobHandle {
     /// Its group and id; an error if one of them is invalid.
     pub fn name(&self) -> Result<JobRef, Error> {
         Ok(JobRef { group: GroupId::new(&self.group)?, id: JobId::new(&self.id)? })
+    }
+}
+
+/// Reads the result of a job that was looked at.
+///
+/// ```
+/// use fairlane::{Fairlane, JobViewExt};
+///
+/// async fn total(fairlane: &Fairlane) -> Result<Option<u64>, fairlane::Error> {
+///     let view = fairlane.job("customer-7", "invoice-4711").view().await?;
+///     view.map(|view| view.result()).transpose()
+/// }
+/// ```
+pub trait JobViewExt {
+    /// The result that the processor returned; null if it returned `()`. [`Error::NoResult`] if the
+    /// job has not completed, or its result is not a `T`.
+    fn result<T: DeserializeOwned>(&self) -> Result<T, Error>;
+}
+
+impl JobViewExt for JobView {
+    fn result<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        let reason = match self.state {
+            JobState::Completed => {
+                let json = if self.note.is_empty() { &b"null"[..] } else { &*self.note };
+                match serde_json::from_slice(json) {
+                    Ok(result) => return Ok(result),
+                    Err(error) => format!("its result has another form: {error}"),
+                }
+            }
+            JobState::Failed => format!("it failed: {}", Problem::from_bytes(&self.note)),
+            JobState::Cancelled => "it was cancelled".to_owned(),
+            _ => "it has not ended; `finished` waits for its end".to_owned(),
+        };
+        Err(Error::NoResult { job: self.job.clone(), reason })
     }
 }

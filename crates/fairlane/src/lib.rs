@@ -1,5 +1,5 @@
-//! Bulk work for many customers at once: fairly, at the speed the outside world allows, losing
-//! nothing.
+//! A job queue for multi-tenant applications: it shares workers fairly between customers, stays within
+//! every rate limit, and loses no accepted job. Locks and waiting rooms work on the same engine.
 //!
 //! ```
 //! use fairlane::{Context, Fairlane, Job, Outcome};
@@ -23,11 +23,12 @@
 //! |---|---|
 //! | [`Fairlane`] | a queue: the entry point |
 //! | [`Job`], [`Receipt`] | a job to enqueue, and whether it was accepted |
-//! | [`JobHandle`] | one job: its state, its result, why it is not running |
+//! | [`JobHandle`], [`JobView`], [`JobViewExt`] | one job: its state, its result, why it is not running |
 //! | [`NewBulk`], [`Bulk`], [`Ingest`] | a bulk action: opened, watched, and filled with any number of jobs |
 //! | [`Worker`], [`Pool`], [`Context`], [`Outcome`] | processes jobs: configured, running, one attempt, how it ends |
 //! | [`Group`], [`JobType`] | shares and limits of a customer and of a downstream |
 //! | [`Lock`], [`LockGuard`], [`LockHold`] | a lock by name: acquired, held, lost; [`fencing`] checks it |
+//! | [`Ranking`] | a board of members in the order of their scores |
 //! | [`Room`], [`PassKeys`], [`PassVerifier`] | a waiting room, and signed passes of its users |
 //! | [`Dead`], [`DeadFilter`] | jobs that failed for good: listed, requeued, discarded |
 //! | [`QueueState`], [`views`] | what operators see, and its JSON |
@@ -64,6 +65,7 @@ mod job_handle;
 mod job_type;
 mod lock;
 mod ndjson;
+mod ranking;
 mod rate;
 mod retry_budget;
 mod room;
@@ -80,17 +82,21 @@ pub use error::Error;
 pub use fairlane::Fairlane;
 pub use group::{Group, IntoRate};
 pub use job::{Job, Receipt};
-pub use job_handle::JobHandle;
+pub use job_handle::{JobHandle, JobViewExt};
 pub use job_type::JobType;
 pub use lock::{
     DetachedLock, Lock, LockError, LockGuard, LockHold, LockLost, LockOptions, LossReason, fencing,
 };
 pub use ndjson::{FirstLine, NdjsonReader};
+pub use ranking::{
+    ClosedSeason, LineError, MemberRank, Ranking, RankingAudit, RankingDifference, RankingError, RankingLine,
+    RankingLines, Rebuild,
+};
 pub use rate::{InvalidRate, parse_rate, rate_text};
 pub use retry_budget::{Backpressure, RetryBudget};
 pub use room::{
-    DrawError, DrawnList, JoinedPlace, Pass, PassClaims, PassError, PassKeys, PassOptions, PassVerifier,
-    Room, RoomError, Seed, TicketLine, VerifiedDraw, verify_draw,
+    DrawError, DrawnList, JoinedPlace, Pass, PassClaims, PassError, PassKeyView, PassKeys, PassOptions,
+    PassVerifier, Room, RoomError, Seed, TicketLine, VerifiedDraw, verify_draw,
 };
 pub use sender::{JobSender, Sent};
 pub use state::QueueState;
@@ -105,13 +111,18 @@ pub use fairlane_core::queue::{
     JobView, LevelOrder, ListJobs, Listed, Listing, MadeDue, QueueView, Refusal, Requeued, Settings,
     Snapshot, TypePatch, TypeSettings, TypeView,
 };
+pub use fairlane_core::ranking::{
+    BoardDetail, BoardOrder, BoardRule, BoardSettings, BoardTotals, BoardView, BoardWindows, BoardsListed,
+    Cancellation as EventCancellation, NewEvent, NewScore, Outcome as BoardOutcome, RankEntry, RankPage,
+    Standing, WindowKind,
+};
 pub use fairlane_core::room::{
     Draw, Eta, PlaceEntry, PlaceListing, PlaceStatus, PlaceView, PlacesListed, RoomPhase, RoomRefusal,
     RoomReported, RoomSettings, RoomTotals, RoomView, RoomsListed, WaitersAdmitted,
 };
 pub use fairlane_core::{
-    BulkId, Cost, Fence, GroupId, InvalidName, InvalidTrace, JobId, Level, Micros, OutOfRange, PlaceToken,
-    Rate, RoomName, Trace, TypeId, UserId, Weight,
+    BoardName, BulkId, Cost, EventId, Fence, GroupId, InvalidName, InvalidTrace, JobId, Level, MemberId,
+    Micros, OutOfRange, PlaceToken, Rate, RoomName, Trace, TypeId, UserId, Weight,
 };
 pub use fairlane_engine::{AuditProgress, AuditReport, Engine, EngineError, EngineInfo};
 #[cfg(feature = "targets")]
@@ -129,6 +140,11 @@ pub use fairlane_worker::{
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/library.md")]
 struct Guide;
+
+/// The examples of the page on rankings.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/rankings.md")]
+struct Rankings;
 
 /// The examples of the page on waiting rooms.
 #[cfg(doctest)]

@@ -1,14 +1,16 @@
 //! Locks: mutual exclusion, read-write locks and semaphores by name.
 //!
-//! - `lock/client.rs`: the thread of a handle's locks. `lock/waiters.rs`: its waiters and their
-//!   subscription.
-//! - `lock/acquisition.rs`: one acquisition, from its first request to its release.
-//! - `lock/guard.rs`: what the holder has in hand; `lock/deadline.rs`: when it has lost it. `lock/reentry.rs`: locks that a task holds.
+//! - `lock/client.rs`: what the locks of a handle share. `lock/waiters.rs`: its waiters and their
+//!   subscription. `lock/renewals.rs`: its leases, and the thread that renews them.
+//! - `lock/acquisition.rs`: one acquisition, until it is held or given up; `lock/timer.rs`: when a
+//!   lease of another holder ends. `lock/lease.rs`: one lease; `lock/release.rs`: its release.
+//! - `lock/guard.rs`: what the holder has in hand; `lock/deadline.rs`: when it has lost it.
+//!   `lock/reentry.rs`: locks that a task holds.
 //! - `lock/fencing.rs`: how a resource refuses a holder that has lost its lock.
 //! - `lock/error.rs`: errors, which name the holder.
 //!
-//! Invariant: one task sends all requests of an acquisition, one after the other, so that no renewal
-//! crosses a release. Left out on purpose: decisions about who is next, which are the engine's.
+//! Invariant: one task at a time sends the requests of an acquisition, one after the other, so that no
+//! renewal crosses a release. Left out on purpose: decisions about who is next, which are the engine's.
 
 mod acquisition;
 mod client;
@@ -16,9 +18,13 @@ mod deadline;
 mod error;
 pub mod fencing;
 mod guard;
+mod lease;
 mod reentry;
+mod release;
+mod renewals;
 #[cfg(test)]
 mod tests;
+mod timer;
 mod waiters;
 
 pub(crate) use client::LockClient;

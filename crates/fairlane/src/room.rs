@@ -9,7 +9,7 @@ mod draw;
 mod pass;
 
 pub use draw::{DrawError, DrawnList, Seed, TicketLine, VerifiedDraw, verify_draw};
-pub use pass::{Pass, PassClaims, PassError, PassKeys, PassOptions, PassVerifier};
+pub use pass::{Pass, PassClaims, PassError, PassKeyView, PassKeys, PassOptions, PassVerifier};
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -22,7 +22,7 @@
 //! - `views/explanation.rs`: why a job is not running. `views/bulk.rs`: bulk actions.
 //! - `views/group.rs`, `views/job_type.rs`, `views/queue.rs`: settings and counts.
 //! - `views/congestion.rs`: congestion of groups. `views/audit.rs`: audits. `views/lock.rs`: locks.
-//! - `views/room.rs`: waiting rooms and places.
+//! - `views/ranking.rs`: boards and their members. `views/room.rs`: waiting rooms and places.
 //!
 //! Invariant: a thing has one name in all views. Left out on purpose: formatting for people.
 
@@ -35,6 +35,7 @@ mod job;
 mod job_type;
 mod lock;
 mod queue;
+mod ranking;
 mod room;
 
 use std::fmt;
@@ -49,10 +50,14 @@ pub use bulk::{BulkCallbackView, BulkView};
 pub use congestion::{CongestionView, SnapshotView};
 pub use explanation::{ExplanationView, FactView};
 pub use group::{GroupLineView, GroupSettingsView, GroupView, LaneView};
-pub use job::{CancellationView, EnqueuedView, ErrorView, JobView, RequeuedView};
+pub use job::{CancellationView, EnqueuedView, ErrorView, JobView, ProgressView, RequeuedView};
 pub use job_type::{TypeSettingsView, TypeView};
 pub use lock::{BlockedView, HolderView, LockView};
 pub use queue::{LaneCounts, QueueView};
+pub use ranking::{
+    BoardDetailView, BoardSeasonView, BoardTotalsView, BoardView, BoardWindowView, RankEntryView,
+    RankPageView, ScoreView,
+};
 pub use room::{DrawView, EtaView, PlaceView, RoomLimitsView, RoomTotalsView, RoomView};
 
 /// A point in time in RFC 3339 and UTC.
@@ -115,6 +120,18 @@ pub mod schema {
 
     pub(super) fn standings() -> Object {
         one_of(["idle", "active", "rate_parked", "seat_parked", "paused", "clearing"])
+    }
+
+    pub(super) fn board_rules() -> Object {
+        one_of(["count", "sum", "maximum", "latest"])
+    }
+
+    pub(super) fn board_orders() -> Object {
+        one_of(["descending", "ascending"])
+    }
+
+    pub(super) fn window_kinds() -> Object {
+        one_of(["hour", "day", "week"])
     }
 
     pub(super) fn room_phases() -> Object {

@@ -8,14 +8,17 @@ mod ledger;
 mod progress;
 pub mod report;
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use fairlane::Fairlane;
 use fairlane_core::limits::ENQUEUE_JOBS_MAX;
 use fairlane_core::queue::{Enqueue, InspectQueue, JobReceipt, JobRef, NewJob, SetType, TypePatch};
 use fairlane_core::{JobId, Rate, TypeId};
 use fairlane_engine::Engine;
+use fairlane_server::{Server, ServerSettings};
 use fairlane_worker::{Context, Event, Pool, Worker, WorkerSettings};
 use tokio::sync::mpsc;
 
@@ -38,8 +41,10 @@ Examples:
   fairlane demo
   fairlane demo --sizes 1000000,100,50
   fairlane demo --engine redis://127.0.0.1:6379 --rate 5000
+  fairlane demo --keep
   fairlane demo --json
 
+The dashboard is served at the printed address while the demo runs, to programs of this machine only.
 On Redis, the demo uses its own key prefix and removes its keys at the end.
 Exit codes: 0 no job was lost or run twice; 1 otherwise; 2 bad input; 130 interrupted by Ctrl-C.";
 
@@ -71,6 +76,9 @@ pub struct Arguments {
     /// Duration of each job, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 1, allow_negative_numbers = true)]
     work_ms: u64,
+    /// Keep the dashboard open after the run, until Ctrl-C
+    #[arg(long)]
+    keep: bool,
     /// Print one JSON object and nothing else
     #[arg(long)]
     json: bool,
@@ -81,9 +89,33 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     let customers = customers(&arguments.sizes)?;
     let rate = arguments.rate.map(Rate::per_second).transpose();
     let rate = rate.map_err(|error| Failure::bad_input(format!("--rate: {error}")))?;
-    let mut report = run_once(&arguments, &customers, rate, false).await?;
+    let own = OwnEngine::open(&arguments.engine, "demo").await?;
+    let shown = run_shown(&arguments, &own, &customers, rate).await;
+    let cleared = own.clear().await;
+    let report = shown?;
+    cleared?;
+    report.verdict()
+}
+
+/// The run with its dashboard, which is open until the result is printed, and longer with `--keep`.
+async fn run_shown(
+    arguments: &Arguments,
+    own: &OwnEngine,
+    customers: &[(String, u32)],
+    rate: Option<Rate>,
+) -> Result<DemoReport, Failure> {
+    let fairlane = Fairlane::from_engine(own.engine.clone());
+    let any_port = (Ipv4Addr::LOCALHOST, 0).into();
+    let server = Server::start(fairlane, any_port, None, ServerSettings::default()).await;
+    let server = server.map_err(|error| Failure::broken(error.to_string()))?;
+    let address = format!("http://{}/", server.address());
+    if !arguments.json {
+        output::print_message(&format!("Dashboard: {address}"));
+    }
+    let ledger = Arc::new(Ledger::new(customers, false));
+    let mut report = demonstrate(server.worker_engine(), arguments, ledger, rate).await?;
     if report.is_sound() {
-        let plain = run_once(&arguments, &customers, rate, true).await?;
+        let plain = run_plain(arguments, customers, rate).await?;
         report.compare_with(&plain);
     }
     if arguments.json {
@@ -91,19 +123,23 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     } else {
         output::print(&tables::demo(&report))?;
     }
-    report.verdict()
+    if arguments.keep {
+        output::print_message(&format!("The dashboard stays open until Ctrl-C: {address}"));
+        // Without a handler for the signal, the process ends with it.
+        let _ = tokio::signal::ctrl_c().await;
+    }
+    server.stop().await;
+    Ok(report)
 }
 
-/// One run on a temporary engine: each customer in a group of its own, or all in one plain queue.
-async fn run_once(
+/// The same jobs on another temporary engine, all in one plain queue.
+async fn run_plain(
     arguments: &Arguments,
     customers: &[(String, u32)],
     rate: Option<Rate>,
-    is_plain: bool,
 ) -> Result<DemoReport, Failure> {
     let own = OwnEngine::open(&arguments.engine, "demo").await?;
-    let ledger = Arc::new(Ledger::new(customers, is_plain));
-    let ended = demonstrate(&own.engine, arguments, ledger, rate).await;
+    let ended = demonstrate(&own.engine, arguments, Arc::new(Ledger::new(customers, true)), rate).await;
     let cleared = own.clear().await;
     let report = ended?;
     cleared?;

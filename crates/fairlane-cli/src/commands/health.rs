@@ -1,6 +1,6 @@
 //! `fairlane health`: whether a server is ready, for probes in containers without an HTTP client.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use fairlane_engine::http::ready;
@@ -14,10 +14,12 @@ const EXAMPLES: &str = "\
 Examples:
   fairlane health
   fairlane health http://127.0.0.1:9000
+  fairlane health --wait 30s
   fairlane health https://queue.example.com --json
 
 Requests /readyz, which needs no key. A server is ready if it responds, its engine responds and \
-accepts writes, and it is not shutting down.
+accepts writes, and it is not shutting down. With --wait a script continues when a server that it \
+has started is ready.
 Exit codes: 0 ready; 1 not ready, or no response; 2 bad input.";
 
 /// Checks whether a server is ready
@@ -31,6 +33,10 @@ pub struct Arguments {
     #[arg(long, value_name = "TIME", value_parser = fairlane::parse_duration, default_value = "5s")]
     #[arg(allow_hyphen_values = true)]
     timeout: Duration,
+    /// Repeat the request until the server is ready, for at most this time
+    #[arg(long, value_name = "TIME", value_parser = fairlane::parse_duration, default_value = "0s")]
+    #[arg(allow_hyphen_values = true, hide_default_value = true)]
+    wait: Duration,
     /// Print one JSON object and nothing else
     #[arg(long)]
     json: bool,
@@ -43,7 +49,10 @@ struct HealthView {
     ready: bool,
 }
 
-/// Sends one request to the server.
+/// Interval between two requests of `--wait`.
+const WAIT_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Sends requests to the server until it is ready or the time is over; one request by default.
 pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     let server = fairlane_engine::without_user(&arguments.server);
     if !is_server(&server) {
@@ -52,8 +61,12 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
         )));
     }
     fairlane_engine::check_address(&arguments.server)?;
-    if let Err(error) = ready(&arguments.server, arguments.timeout).await {
-        return Err(Failure::broken(format!("{server} is not ready: {error}")));
+    let started = Instant::now();
+    while let Err(error) = ready(&arguments.server, arguments.timeout).await {
+        if started.elapsed() >= arguments.wait {
+            return Err(Failure::broken(format!("{server} is not ready: {error}")));
+        }
+        tokio::time::sleep(WAIT_INTERVAL).await;
     }
     match arguments.json {
         true => output::print_json(&HealthView { server, ready: true }),

@@ -188,6 +188,7 @@ fn text(view: &JobView) -> String {
         ("type", Some(format!("{}, level {}, cost {}", view.type_id, view.level, view.cost.get()))),
         ("bulk", view.bulk.as_ref().map(ToString::to_string)),
         ("trace", view.trace.as_ref().map(ToString::to_string)),
+        ("progress", view.progress.map(|progress| format!("{} of {}", progress.done, progress.total))),
         ("enqueued", Some(time(view.created_at))),
         (until, view.until.map(time)),
         ("settled", view.settled_at.map(time)),

@@ -1,8 +1,10 @@
 //! `fairlane room`: shows waiting rooms, sets their limits, and opens, closes and verifies them.
 //!
-//! - `room/draw.rs`: pre-queues and the verification of their draws.
+//! - `room/draw.rs`: pre-queues and the verification of their draws. `room/key.rs`: the keys that sign
+//!   passes.
 
 mod draw;
+mod key;
 
 use std::time::Duration;
 
@@ -26,6 +28,7 @@ Examples:
   fairlane room open concert --tickets tickets.tsv
   fairlane room verify tickets.tsv --seed SEED --commitment HASH --digest HASH --user ada
   fairlane room revoke concert mallory
+  fairlane room key create pass-keys.json
 
 A user who joins makes a room; see docs/waiting-rooms.md.
 Exit codes: 0 success; 1 failure; 2 unknown room or bad input; 3 a draw is not as published.";
@@ -81,6 +84,8 @@ enum Action {
         after_help = "Example:\n  fairlane room verify tickets.tsv --seed SEED --commitment HASH --digest HASH --user ada"
     )]
     Verify(draw::VerifyArguments),
+    /// Creates, rotates, lists and removes the keys that sign passes
+    Key(key::Arguments),
     /// Takes a user's place away
     #[command(after_help = "Example:\n  fairlane room revoke concert mallory")]
     Revoke {
@@ -161,6 +166,7 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
         }
         Action::Open(arguments) => draw::open(arguments).await,
         Action::Verify(arguments) => draw::verify(&arguments),
+        Action::Key(arguments) => key::run(arguments),
         Action::Revoke { room, user, target } => {
             let active = target.attach().await?.room(&room).revoke(&user).await?;
             target.print(&Revoked { active }, || format!("{user} has no place in room {room} any more"))

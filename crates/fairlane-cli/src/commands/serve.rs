@@ -191,7 +191,7 @@ fn start_failure(error: ServerError) -> Failure {
                 address.port().wrapping_add(1)
             ))
         }
-        ServerError::Open(_) => Failure::bad_input(error.to_string()),
+        ServerError::Open(_) | ServerError::PassKeys(_) => Failure::bad_input(error.to_string()),
         _ => Failure::broken(error.to_string()),
     }
 }

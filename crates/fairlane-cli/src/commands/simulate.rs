@@ -226,6 +226,19 @@ mod tests {
     }
 
     #[test]
+    fn the_picture_in_the_readme_is_the_one_that_its_command_draws() {
+        let readme = include_str!("../../../../README.md");
+        assert!(readme.contains("(docs/images/late-compared.svg)"), "the README shows the picture");
+        assert!(readme.contains("\nfairlane simulate late --compare=fifo --plot "), "and its command");
+        let command = Arguments::augment_args(clap::Command::new("simulate"));
+        let matches = command.try_get_matches_from(["simulate", "late", "--compare=fifo"]).unwrap();
+        let scenarios = scenarios(&Arguments::from_arg_matches(&matches).unwrap()).unwrap();
+        let runs: Vec<_> = scenarios.iter().map(|scenario| play_with_progress(scenario).unwrap()).collect();
+        let shown = include_str!("../../../../docs/images/late-compared.svg");
+        assert_eq!(plot_svg(&runs), shown, "draw docs/images/late-compared.svg again");
+    }
+
+    #[test]
     fn every_built_in_scenario_is_documented() {
         for (name, _) in Scenario::shipped() {
             assert!(

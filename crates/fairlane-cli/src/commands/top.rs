@@ -1,7 +1,8 @@
 //! `fairlane top`: the queue, live in the terminal.
 //!
-//! - `top/frame.rs`: one frame, as text. `top/screen.rs`: takes over the terminal and restores it.
+//! - `top/frame.rs`: one frame, as text. `top/choice.rs`: order, filter and selection. `top/screen.rs`: takes over the terminal and restores it.
 
+mod choice;
 mod frame;
 mod screen;
 
@@ -9,7 +10,7 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use clap::Args;
-use fairlane::Fairlane;
+use fairlane::{Error, Fairlane, GroupId, ListJobs, Listing};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::status::StatusView;
@@ -18,6 +19,7 @@ use crate::failure::Failure;
 use crate::output;
 use crate::overview::Overview;
 use crate::target::QueueTarget;
+use choice::Pressed;
 use frame::{Frame, Size};
 use screen::Screen;
 
@@ -28,8 +30,10 @@ Examples:
   fairlane top | head -20
 
 Shows the groups with the most unfinished jobs. The share of a group is its part of all jobs done \
-since the previous refresh. A data directory needs a running server (fairlane serve). Press q or \
-Ctrl-C to quit. Without a terminal, top prints one frame and exits. NO_COLOR=1 turns colours off.
+since the previous refresh. A data directory needs a running server (fairlane serve).
+Keys: s changes the order, / filters groups by a part of their name, j and k or the arrows select a \
+group, p pauses or resumes it, w says why its next job is not running, q or Ctrl-C quits. Without a \
+terminal, top prints one frame and exits. NO_COLOR=1 turns colours off.
 Exit codes: 0 success; 1 failure; 2 bad input.";
 
 /// The pause between two refreshes.
@@ -62,6 +66,7 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
         return output::print(frame.text(PRINTED, false).trim_end());
     }
     target.refuse_to_block(&fairlane, "run fairlane status from time to time")?;
+    frame.set_live();
     live(&fairlane, &mut frame).await
 }
 
@@ -74,19 +79,62 @@ async fn live(fairlane: &Fairlane, frame: &mut Frame) -> Result<(), Failure> {
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         screen.draw(frame).map_err(broken)?;
-        tokio::select! {
+        let key = tokio::select! {
             () = signals.next() => return Ok(()),
-            () = screen.quit() => return Ok(()),
-            _ = resized.recv() => {}
+            key = screen.key() => Some(key),
+            _ = resized.recv() => None,
             _ = ticks.tick() => tokio::select! {
                 // Keys must work while the queue does not respond.
                 () = signals.next() => return Ok(()),
-                () = screen.quit() => return Ok(()),
-                taken = Overview::take(fairlane, GROUPS_MAX, false) => match taken {
-                    Ok(overview) => frame.next(overview),
-                    Err(error) => frame.failed(error.to_string()),
-                },
+                key = screen.key() => Some(key),
+                taken = Overview::take(fairlane, GROUPS_MAX, false) => {
+                    match taken {
+                        Ok(overview) => frame.next(overview),
+                        Err(error) => frame.failed(error.to_string()),
+                    }
+                    None
+                }
             },
-        }
+        };
+        let Some(key) = key else { continue };
+        let answer = match frame.press(key) {
+            Pressed::Nothing => continue,
+            Pressed::Quit => return Ok(()),
+            Pressed::Pause(group, is_paused) => tokio::select! {
+                () = signals.next() => return Ok(()),
+                answer = pause(fairlane, &group, is_paused) => {
+                    if answer.is_ok() {
+                        frame.set_paused(&group, is_paused);
+                    }
+                    answer
+                }
+            },
+            Pressed::Why(group) => tokio::select! {
+                () = signals.next() => return Ok(()),
+                answer = why(fairlane, &group) => answer,
+            },
+        };
+        frame.say(answer.unwrap_or_else(|error| error.to_string()));
+        ticks.reset_immediately();
     }
+}
+
+async fn pause(fairlane: &Fairlane, group: &GroupId, is_paused: bool) -> Result<String, Error> {
+    let handle = fairlane.group(group);
+    let handle = if is_paused { handle.pause() } else { handle.resume() };
+    handle.apply().await?;
+    Ok(format!("{group} is {}", if is_paused { "paused" } else { "resumed" }))
+}
+
+/// Why the next job of a group is not running.
+async fn why(fairlane: &Fairlane, group: &GroupId) -> Result<String, Error> {
+    let listing = Listing::Pending(group.clone());
+    let page = ListJobs { listing, group: None, type_id: None, cursor: 0, limit: 1 };
+    let Some(job) = fairlane.jobs(page).await?.jobs.into_iter().next() else {
+        return Ok(format!("{group} has no job in its lanes"));
+    };
+    let explanation = fairlane.job(group, &job.job.id).explain().await?;
+    let sentence = explanation.map(|explanation| explanation.sentence());
+    Ok(sentence
+        .map_or_else(|| format!("job {} has left", job.job.id), |text| format!("job {}: {text}", job.job.id)))
 }

@@ -49,7 +49,7 @@ pub fn all(
     rows.extend(table_rows(sources, rows_of::<_, WorkerTable>("worker", worker), DEFAULT));
     if let Ok(table) = DeTable::parse(text) {
         for (key, value) in table.get_ref() {
-            if matches!(key.get_ref().as_ref(), "types" | "groups" | "callbacks") {
+            if matches!(key.get_ref().as_ref(), "types" | "groups" | "callbacks" | "waiting_pages") {
                 add_file_rows(text, sources, &[key.get_ref().to_string()], value.get_ref(), &mut rows);
             }
         }

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::values::{
     Address, Amount, AmountOrNone, Bytes, DisciplineName, Field, File, Flag, Lasting, LevelsName, Log,
-    Millis, Name, RateOrNone, StoredBytes, Time, Whole,
+    Millis, Name, RateOrNone, SessionSecretOrNone, StoredBytes, Time, Whole,
 };
 use crate::logs::LogFormat;
 
@@ -101,6 +101,10 @@ table! {
         stream_patience => settings.stream_patience: Time,
         shutdown_grace_period => settings.shutdown_grace_period: Time,
         groups_shown_max => settings.groups_shown_max: Whole<usize>,
+        session_length => settings.session_length: Time,
+        session_secret => settings.session_secret: SessionSecretOrNone,
+        pass_keys => settings.pass_keys: File,
+        pass_ttl => settings.pass_ttl: Time,
     }
 }
 
@@ -153,6 +157,8 @@ table! {
         aggregate_interval_ms => settings.loops.aggregate_interval: Lasting,
         aggregation_lease_ms => settings.loops.aggregation_lease: Lasting,
         sweep_interval_ms => settings.loops.sweep_interval: Lasting,
+        room_admit_interval_ms => settings.loops.room_admit_interval: Lasting,
+        room_cleanup_interval_ms => settings.loops.room_cleanup_interval: Lasting,
     }
 }
 
@@ -187,7 +193,7 @@ mod tests {
         // The fields of a rate and the names of nested structs are not keys.
         let rate = counted(ServerSettings::default().key_rate);
         let server = rows_of::<_, ServerTable>("server", &ServerConfig::default());
-        assert_eq!(server.len(), counted(ServerSettings::default()) - rate + 3);
+        assert_eq!(server.len(), counted(ServerSettings::default()) - rate + 3 - 1, "pages are tables");
         let queue = rows_of::<_, QueueTable>("queue", &Settings::default());
         assert_eq!(queue.len(), counted(Settings::default()) - 1, "congestion is a struct");
         let worker = rows_of::<_, WorkerTable>("worker", &WorkerConfig::default());

@@ -11,6 +11,7 @@ use clap::ValueEnum;
 use fairlane::{Rate, duration_text, parse_duration, parse_rate, rate_text};
 use fairlane_core::limits::ATTEMPTS_MAX;
 use fairlane_core::queue::{Discipline, LevelOrder};
+use fairlane_server::SessionSecret;
 use fairlane_targets::Secret;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
@@ -251,6 +252,26 @@ pub struct SecretText(pub Secret);
 impl<'de> Deserialize<'de> for SecretText {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         Text::deserialize(from)?.0.parse().map(Self).map_err(D::Error::custom)
+    }
+}
+
+/// The secret that signs sessions of the dashboard; `${VAR}` in it is replaced, and it is not printed.
+#[derive(Debug, Clone)]
+pub struct SessionSecretOrNone(SessionSecret);
+
+impl<'de> Deserialize<'de> for SessionSecretOrNone {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Text::deserialize(from)?.0.parse().map(Self).map_err(D::Error::custom)
+    }
+}
+
+impl Field<Option<SessionSecret>> for SessionSecretOrNone {
+    fn apply(&self, to: &mut Option<SessionSecret>) {
+        *to = Some(self.0.clone());
+    }
+
+    fn rows(key: String, of: &Option<SessionSecret>, rows: &mut Vec<(String, String)>) {
+        rows.push((key, if of.is_some() { "(secret)" } else { "none" }.to_owned()));
     }
 }
 

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use fairlane_testkit::redis::{RedisCluster, RedisServer, ServerOptions};
 
 use super::running::{fairlane, has_keys};
-use super::served::Served;
+use super::served::{Served, ask};
 
 const GROUP_KEYS: [&str; 6] =
     ["group", "enqueued", "completed", "wait_p50_ms", "wait_p99_ms", "last_done_ms"];
@@ -110,7 +110,12 @@ fn ctrl_c_reports_the_remaining_jobs_and_leaves_no_keys() {
         .unwrap();
     let mut messages = BufReader::new(program.stderr.take().unwrap());
     let mut line = String::new();
+    messages.read_line(&mut line).unwrap();
+    let address = line.trim().strip_prefix("Dashboard: ").unwrap().trim_end_matches('/');
+    let (status, page) = ask(address, "GET", "/", "").unwrap();
+    assert!(status == 200 && page.contains("What stands still"), "{page}");
     // The first line of progress shows that jobs are running.
+    line.clear();
     messages.read_line(&mut line).unwrap();
     assert!(line.starts_with("customer-A"), "{line}");
     assert!(Command::new("kill").args(["-INT", &program.id().to_string()]).status().unwrap().success());

@@ -1,9 +1,12 @@
-//! `fairlane health`.
+//! `fairlane health`, and the manual pages.
 
+use std::path::Path;
+
+use fairlane_testkit::program::Background;
 use fairlane_testkit::receiver::{Receiver, response};
 use fairlane_testkit::redis::{RedisServer, ServerOptions, free_port};
 
-use super::running::fairlane;
+use super::running::{PROGRAM, fairlane};
 use super::served::Served;
 use super::work::until;
 
@@ -28,4 +31,39 @@ fn an_unreachable_address_and_another_server_are_not_ready() {
     fairlane(&["health", &web.url("")]).failed(1, &["is not ready", "Fairlane server"]);
     fairlane(&["health", "127.0.0.1:8080"]).failed(2, &["http://host:port"]);
     fairlane(&["health", "redis://127.0.0.1:6379"]).failed(2, &["http://host:port"]);
+}
+
+#[test]
+fn a_script_can_wait_for_a_server_that_starts() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let (address, listen) = ("http://127.0.0.1:", "127.0.0.1:");
+    let port = free_port().to_string();
+    let (address, listen) = (format!("{address}{port}"), format!("{listen}{port}"));
+    let waiting = std::thread::spawn({
+        let address = address.clone();
+        move || fairlane(&["health", &address, "--wait", "60s"])
+    });
+    let words = ["serve", "--engine", "memory:", "--listen", &listen];
+    let server = Background::start(Path::new(PROGRAM), folder.path(), &words);
+    let ended = waiting.join().unwrap();
+    assert_eq!((ended.code, ended.stdout), (0, format!("{address} is ready\n")), "{}", ended.stderr);
+    drop(server);
+    until("the server is gone", || fairlane(&["health", &address]).code == 1);
+    fairlane(&["health", &address, "--wait", "300ms"]).failed(1, &["is not ready"]);
+    fairlane(&["health", &address, "--wait", "soon"]).failed(2, &["--wait"]);
+}
+
+#[test]
+fn every_command_has_a_manual_page() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let pages = folder.path().join("man/man1");
+    let ended = fairlane(&["man", &pages.display().to_string()]);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    for page in ["fairlane.1", "fairlane-serve.1", "fairlane-bulk-load.1", "fairlane-lock-run.1"] {
+        let text = std::fs::read_to_string(pages.join(page)).unwrap();
+        assert!(text.contains(".SH NAME") && text.contains("fairlane"), "{page}: {text}");
+    }
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    fairlane(&["man", &file.display().to_string()]).failed(1, &["cannot be written"]);
 }

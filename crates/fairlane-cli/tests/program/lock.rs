@@ -1,8 +1,10 @@
 //! `fairlane lock`: commands under a lock, in real processes.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use fairlane_testkit::program::Background;
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
 use fairlane_testkit::wait::until_blocking;
 use tempfile::TempDir;
 
@@ -19,8 +21,12 @@ fn lock(served: &Served, words: &[&str]) -> Ended {
 
 /// `lock run` in the background, in a folder of its own.
 fn background(served: &Served, words: &[&str], script: &str) -> (Background, TempDir) {
+    background_at(&served.address, words, script)
+}
+
+fn background_at(address: &str, words: &[&str], script: &str) -> (Background, TempDir) {
     let folder = TempDir::new().unwrap();
-    let engine = ["--engine", served.address.as_str()];
+    let engine = ["--engine", address];
     let words = [&["lock", "run", "nightly"], words, &engine, &["--", "sh", "-c", script]].concat();
     (Background::start(Path::new(PROGRAM), folder.path(), &words), folder)
 }
@@ -73,6 +79,42 @@ fn lock_of_a_killed_process_passes_to_the_waiter() {
     holder.process().kill();
     let ended = waiter.ended();
     assert_eq!((ended.code, ended.stdout.as_str()), (0, "passed\n"), "{}", ended.stderr);
+}
+
+/// The timeline of two servers: a job of 5.5 s under a ttl of 5 s. Times have a lower bound only, so that a
+/// slow machine changes nothing: a renewal is not sent before its time, and the second job begins after
+/// the first one has ended.
+#[test]
+fn job_longer_than_its_ttl_keeps_its_lock_and_the_second_process_follows() {
+    let server = RedisServer::start(ServerOptions::default());
+    // The fence, when the lock was granted and until when it is held, in microseconds.
+    let holder = || -> Option<[u64; 3]> {
+        let row = server.command(&["GETRANGE", "lock:nightly", "0", "-1"]);
+        let fields: Vec<&str> = row.split(':').collect();
+        let number = |at: usize| fields.get(at)?.parse().ok();
+        Some([number(5)?, number(6)?, number(7)?])
+    };
+    let (first, _folder) = background_at(&server.url(), &["--ttl", "5s"], "sleep 5.5; echo done");
+    until_blocking("the first process holds the lock", || holder().is_some());
+    let (second, _other) =
+        background_at(&server.url(), &["--ttl", "5s", "--wait", "5m"], "sleep 2; echo done");
+    let mut held: BTreeMap<[u64; 2], BTreeSet<u64>> = BTreeMap::new();
+    until_blocking("the second process follows", || {
+        if let Some([fence, since, until]) = holder() {
+            held.entry([fence, since]).or_default().insert(until - since);
+        }
+        held.len() == 2
+    });
+    let (first, second) = (first.ended(), second.ended());
+    assert_eq!([first.code, second.code], [0, 0], "{}{}", first.stderr, second.stderr);
+    let ([fence, since], leases) = held.pop_first().unwrap();
+    assert!(leases.len() >= 2, "it was renewed: {leases:?}");
+    for (renewals, lease) in leases.iter().enumerate() {
+        let planned = 5_000_000 + renewals as u64 * 5_000_000 / 3;
+        assert!(*lease + 1_000_000 >= planned, "{renewals} renewals too early: {leases:?}");
+    }
+    let ([next_fence, next_since], _) = held.pop_first().unwrap();
+    assert!(next_fence > fence && next_since >= since + 5_500_000, "{since} {next_since}");
 }
 
 #[test]

@@ -3,11 +3,12 @@
 //!
 //! - `generator/bulks.rs`: bulk actions, and jobs selected by name. `generator/reads.rs`: read-only
 //!   commands.
-//! - `generator/settings.rs`: settings of the queue, of types and of groups. `generator/locks.rs`
-//!   and `generator/rooms.rs`: commands of the other capabilities.
+//! - `generator/settings.rs`: settings of the queue, of types and of groups. `generator/locks.rs`,
+//!   `generator/rooms.rs` and `generator/rankings.rs`: commands of the other capabilities.
 
 mod bulks;
 mod locks;
+mod rankings;
 mod reads;
 mod rooms;
 mod settings;
@@ -27,6 +28,7 @@ use super::{Action, Response, Step};
 use crate::dice::Dice;
 use crate::subject::{START, bulk_id, group_id, job_ref, type_id};
 use locks::LockGenerator;
+use rankings::RankingGenerator;
 pub(super) use rooms::ROOMS;
 use rooms::RoomGenerator;
 
@@ -58,8 +60,11 @@ trait OtherGenerator {
 }
 
 /// The other capabilities, in the order of their episodes.
-const OTHERS: [fn(Dice) -> Box<dyn OtherGenerator>; 2] =
-    [|dice| Box::new(LockGenerator::new(dice)), |dice| Box::new(RoomGenerator::new(dice))];
+const OTHERS: [fn(Dice) -> Box<dyn OtherGenerator>; 3] = [
+    |dice| Box::new(LockGenerator::new(dice)),
+    |dice| Box::new(RoomGenerator::new(dice)),
+    |dice| Box::new(RankingGenerator::new(dice)),
+];
 
 /// Draws random steps, and knows which jobs are leased.
 pub(super) struct Generator {
@@ -220,7 +225,8 @@ impl Generator {
             0..24 => self.enqueue(),
             24..51 => self.lease(),
             51..74 => self.settle(),
-            74..79 => self.extend(),
+            74..78 => self.extend(),
+            78 => self.report_progress(),
             79..84 => Command::Promote(Promote { jobs_max: 1 + self.dice.below(6) as usize }),
             84..90 => self.reclaim(),
             90..93 => self.set_group(),
@@ -355,6 +361,18 @@ impl Generator {
         let mut leases: Vec<(JobRef, Fence)> = (0..self.dice.below(4)).map(|_| self.a_lease(false)).collect();
         leases.retain(|(job, _)| seen.insert(job.clone()));
         Command::Extend(Extend { leases, lease_ms: self.dice.pick(&[100, 1000, 10_000, LEASE_MS_MAX]) })
+    }
+
+    fn report_progress(&mut self) -> Command {
+        let mut seen = BTreeSet::new();
+        let mut reports: Vec<ProgressReport> = (0..self.dice.below(4))
+            .map(|_| {
+                let ((job, fence), total) = (self.a_lease(false), self.dice.pick(&[1, 100, (1 << 53) - 1]));
+                ProgressReport { job, fence, progress: Progress { done: self.dice.below(total + 1), total } }
+            })
+            .collect();
+        reports.retain(|report| seen.insert(report.job.clone()));
+        Command::ReportProgress(ReportProgress { reports })
     }
 
     fn reclaim(&mut self) -> Command {

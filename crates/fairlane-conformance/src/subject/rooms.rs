@@ -20,9 +20,9 @@ impl Subject {
         self.engine.call(command).await.expect("join_room is answered")
     }
 
-    /// An active place that lasts this long from now on.
-    pub fn active_for(&self, remaining_us: u64) -> PlaceView {
-        PlaceView::Active { remaining_us, until: self.now().plus_us(remaining_us) }
+    /// An active place of a user that lasts this long from now on.
+    pub fn active_for(&self, user: &str, remaining_us: u64) -> PlaceView {
+        PlaceView::Active { user: user_id(user), remaining_us, until: self.now().plus_us(remaining_us) }
     }
 
     /// A place without a sign of life.

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use fairlane_conformance::subject::{Subject, exclusive, exclusive_of};
-use fairlane_core::lock::SweepLocks;
+use fairlane_conformance::subject::{Subject, exclusive, exclusive_of, lock_name, permit};
+use fairlane_core::limits::LOCK_TTL_MS_MIN;
+use fairlane_core::lock::{AcquireLock, SweepLocks};
 use fairlane_engine::Engine;
 use fairlane_engine::redis::{RedisEngine, RedisOptions};
 use fairlane_testkit::redis::{RedisServer, ServerOptions};
+use fairlane_testkit::wait::until_async;
 
 async fn connect(url: &str) -> Subject {
     let engine = RedisEngine::connect(url, RedisOptions::default()).await.expect("Redis is there");
@@ -52,6 +54,32 @@ async fn key_of_another_program_is_not_a_lock() {
     assert_eq!(server.command(&["GET", "lock:seat:1"]).trim(), "theirs");
     assert_eq!(server.command(&["HGET", "lock:seat:3", "theirs"]).trim(), "1");
     locks.locked(exclusive_of("seat:2", "t")).await;
+}
+
+/// An operator may delete the key of a lock by hand, with its waiters and holders.
+#[tokio::test]
+async fn deleted_key_of_a_lock_leaves_nothing_that_is_in_the_way() {
+    let server = RedisServer::start(ServerOptions::default());
+    let locks = connect(&server.url()).await;
+    let brief = |command: AcquireLock| AcquireLock { ttl_ms: LOCK_TTL_MS_MIN, ..command };
+    let first = locks.locked(brief(exclusive("one"))).await;
+    locks.queue_up(exclusive("two")).await;
+    locks.locked(brief(AcquireLock { name: lock_name("gpu"), ..permit(2, "a") })).await;
+    server.command(&["DEL", "lock:seat:1", "lock:gpu"]);
+    until_async("the sweep has removed the rest", async || {
+        locks.engine.call(SweepLocks { locks_max: 10 }).await.expect("it is answered");
+        server.command(&["ZCARD", "lock-names"]).trim() == "0"
+    })
+    .await;
+    assert_eq!(
+        server.command(&["EXISTS", "lock-waiters:seat:1", "lock-waiting:seat:1", "lock-ends:gpu"]).trim(),
+        "0"
+    );
+    assert_eq!(server.command(&["HGET", "bulk-action:partition", "lock_waiters"]).trim(), "0");
+    assert!(locks.locked(exclusive("two")).await > first);
+    locks.queue_up(exclusive("three")).await;
+    locks.release("two").await;
+    locks.locked(exclusive("three")).await;
 }
 
 #[tokio::test]

@@ -14,6 +14,9 @@ pub enum DumpValue {
     List(Vec<String>),
     /// A sorted set in ascending order, with scores.
     Sorted(Vec<(u64, String)>),
+    /// A sorted set with a score that is negative or has a fraction, in ascending order; scores are
+    /// the bits of a double.
+    Scored(Vec<(u64, String)>),
     /// A set.
     Set(Vec<String>),
 }
@@ -21,6 +24,19 @@ pub enum DumpValue {
 /// All keys with their values, without the prefix of the keys.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Dump(pub BTreeMap<String, DumpValue>);
+
+impl DumpValue {
+    /// A sorted set in ascending order, with any scores.
+    pub fn scored(members: Vec<(f64, String)>) -> Self {
+        let is_whole = members.iter().all(|(score, _)| *score >= 0.0 && score.fract() == 0.0);
+        match is_whole {
+            true => Self::Sorted(members.into_iter().map(|(score, member)| (score as u64, member)).collect()),
+            false => {
+                Self::Scored(members.into_iter().map(|(score, member)| (score.to_bits(), member)).collect())
+            }
+        }
+    }
+}
 
 impl Dump {
     pub(crate) fn add_field(&mut self, key: String, field: &str, value: String) {
@@ -36,7 +52,7 @@ impl Dump {
             DumpValue::Text(text) => !text.is_empty(),
             DumpValue::Hash(fields) => !fields.is_empty(),
             DumpValue::List(items) | DumpValue::Set(items) => !items.is_empty(),
-            DumpValue::Sorted(items) => !items.is_empty(),
+            DumpValue::Sorted(items) | DumpValue::Scored(items) => !items.is_empty(),
         });
     }
 

@@ -91,6 +91,56 @@ pub const LIST_ROOMS_MAX: usize = 100;
 pub const LIST_PLACES_MAX: usize = 500;
 /// Most rooms that one `sweep_rooms` brings up to date.
 pub const SWEEP_ROOMS_MAX: usize = 20;
+/// Most ranking boards.
+pub const BOARDS_MAX: usize = 1000;
+/// Most members of one board.
+pub const BOARD_MEMBERS_MAX: usize = 10_000_000;
+/// Default of the most events that a board remembers.
+pub const BOARD_EVENTS_MAX: u64 = 1_000_000;
+/// Largest configurable number of events that a board remembers.
+pub const BOARD_EVENTS_LIMIT: u64 = 20_000_000;
+/// Default of the time for which a board remembers its events, in milliseconds.
+pub const BOARD_HORIZON_MS: u64 = 7 * 24 * 60 * 60 * 1000;
+/// Shortest configurable horizon, in milliseconds.
+pub const BOARD_HORIZON_MS_MIN: u64 = 60 * 1000;
+/// Longest configurable horizon, in milliseconds.
+pub const BOARD_HORIZON_MS_MAX: u64 = 90 * 24 * 60 * 60 * 1000;
+/// Time by which an event may be ahead of the store's clock, in milliseconds.
+pub const BOARD_AHEAD_MS: u64 = 5 * 60 * 1000;
+/// Time from the end of a window until it is sealed, in milliseconds.
+pub const BOARD_SEAL_MS: u64 = 60 * 60 * 1000;
+/// Hours that stay readable after their end.
+pub const BOARD_HOURS_KEPT: u64 = 48;
+/// Days that stay readable after their end.
+pub const BOARD_DAYS_KEPT: u64 = 35;
+/// Weeks that stay readable after their end.
+pub const BOARD_WEEKS_KEPT: u64 = 54;
+/// Closed seasons that stay readable.
+pub const BOARD_SEASONS_KEPT: u64 = 20;
+/// Most decimal places of a board's scores.
+pub const BOARD_DECIMALS_MAX: u32 = 3;
+/// Largest score, positive or negative, in units of the last decimal place.
+pub const BOARD_SCORE_MAX: u64 = 1 << 50;
+/// Largest score that has room for the time at which it was reached.
+pub const BOARD_TIMED_SCORE_MAX: u64 = (1 << 21) - 1;
+/// Earliest time of an event, in milliseconds since the Unix epoch: in September 2001.
+pub const BOARD_AT_MS_MIN: u64 = 1_000_000_000_000;
+/// Latest time of an event, in milliseconds since the Unix epoch: in February 2106.
+pub const BOARD_AT_MS_MAX: u64 = ((1 << 32) - 2) * 1000;
+/// Most events, cancellations or scores in one command.
+pub const RECORD_EVENTS_MAX: usize = 100;
+/// Most members on one page of a board.
+pub const LIST_RANKS_MAX: usize = 500;
+/// Most members in one `show_ranks`.
+pub const SHOW_RANKS_MAX: usize = 100;
+/// Most boards on one page.
+pub const LIST_BOARDS_MAX: usize = 100;
+/// Most boards that one `sweep_boards` brings up to date.
+pub const SWEEP_BOARDS_MAX: usize = 20;
+/// Most remembered events that one `sweep_boards` forgets.
+pub const BOARD_STEP_EVENTS_MAX: usize = 500;
+/// Most rows of removed boards and windows that one command on boards drops.
+pub const BOARD_STEP_ROWS_MAX: usize = 200;
 /// Longest payload of one job, in bytes.
 pub const PAYLOAD_BYTES_MAX: usize = 512 * 1024;
 /// Longest result or failure reason kept with a settled job, in bytes.
@@ -114,6 +164,8 @@ pub const LEASE_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub const LEASE_LANES_MAX: usize = 128;
 /// Most jobs in one `extend`.
 pub const EXTEND_JOBS_MAX: usize = 500;
+/// Most reports in one `report_progress`.
+pub const PROGRESS_REPORTS_MAX: usize = 500;
 /// Most jobs in one `settle`.
 pub const SETTLE_JOBS_MAX: usize = 500;
 /// Jobs that a worker settles in one command, so that other commands wait a few milliseconds at most.
@@ -339,6 +391,9 @@ const _: () = {
     assert!((PAYLOAD_BYTES_MAX + NOTE_BYTES_MAX) as u64 * 100 < GROUP_STORED_BYTES_MAX);
     assert!(LEASE_MS_MIN < LEASE_MS_MAX);
     assert!(ROOM_MAX_ACTIVE <= ROOM_ACTIVE_LIMIT && ROOM_TTL_MS_MIN <= ROOM_RETENTION_MS);
+    assert!(BOARD_HORIZON_MS_MIN <= BOARD_HORIZON_MS && BOARD_HORIZON_MS <= BOARD_HORIZON_MS_MAX);
+    // A score and the second at which it was reached fill the 53 bits of a sorted set's score.
+    assert!((BOARD_TIMED_SCORE_MAX + 1) << 32 == INTEGER_MAX && BOARD_SCORE_MAX * 2 < INTEGER_MAX);
     // Tickets and the numbers behind them stay below the largest integer.
     assert!(ROOM_TICKETS * 2 <= INTEGER_MAX && ROOM_PLACES_MAX as u64 * ROOM_WINDOW_MS * 2 < INTEGER_MAX);
     assert!(CREDIT <= POOL);

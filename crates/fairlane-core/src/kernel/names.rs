@@ -185,6 +185,22 @@ name!(
     /// One place in a waiting room; known to its user only.
     PlaceToken, "place token"
 );
+name!(
+    /// The name of a ranking board.
+    BoardName, "board"
+);
+name!(
+    /// One member of a board: what is ranked.
+    MemberId, "member"
+);
+name!(
+    /// One event of a board; it counts once under its id.
+    EventId, "event id"
+);
+name!(
+    /// One attempt to rebuild a board.
+    RebuildId, "rebuild id"
+);
 
 /// Separates a worker's name from the process that leases for it.
 const PROCESS_MARK: char = '~';

@@ -133,6 +133,16 @@ impl<T: Ord> RankedSet<T> {
         (rank..self.len()).filter_map(|rank| self.nth(rank))
     }
 
+    /// Drops up to `most` items of a set that is not used any more, in no order.
+    pub fn drop_some(&mut self, most: usize) {
+        self.nodes.truncate(self.nodes.len().saturating_sub(most));
+    }
+
+    /// Whether [`Self::drop_some`] has dropped everything.
+    pub const fn is_dropped(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
     fn node(&self, at: u32) -> &Node<T> {
         &self.nodes[at as usize]
     }

@@ -16,6 +16,9 @@ impl Machine {
         if self.waiters > 0 {
             dump.add_field("partition".into(), "lock_waiters", self.waiters.to_string());
         }
+        if self.expired > 0 {
+            dump.add_field("partition".into(), "lock_expired", self.expired.to_string());
+        }
         for (name, lock) in &self.locks {
             dump_lock(name, lock, dump);
         }

@@ -9,8 +9,8 @@ use super::state::{Holder, Lock, LockKind, LockMode, Waiter};
 use super::{AcquireLock, LockName, Machine};
 
 impl Machine {
-    /// Brings a lock up to date: leases and claims that have run out end, and waiters that fit get a
-    /// claim. Afterwards [`Machine::store`] puts it back.
+    /// Takes a lock out, and ends leases and claims that have run out. Afterwards [`Machine::store`]
+    /// reserves what is free and puts the lock back.
     pub(super) fn take_lock(&mut self, name: &LockName, now: Micros) -> Option<Lock> {
         let mut lock = self.locks.remove(name)?;
         if let Some(deadline) = lock.deadline.take() {
@@ -18,7 +18,6 @@ impl Machine {
         }
         self.end_leases(name, &mut lock, now);
         self.end_claims(name, &mut lock, now);
-        self.claim_for_waiters(name, &mut lock, now);
         Some(lock)
     }
 
@@ -43,6 +42,7 @@ impl Machine {
             && until <= now
         {
             let holder = lock.remove_holder(&token).expect("every end has its holder");
+            self.expired += 1;
             lock.delay_until = lock.delay_until.max(until.plus_ms(holder.lock_delay_ms));
             self.touch(name);
         }
@@ -65,7 +65,7 @@ impl Machine {
 
     /// Reserves free capacity for the longest run of waiters from the front that fits, and removes
     /// those whose process is gone. Returns whether a step limit was reached.
-    fn claim_for_waiters(&mut self, name: &LockName, lock: &mut Lock, now: Micros) -> bool {
+    pub(super) fn claim_for_waiters(&mut self, name: &LockName, lock: &mut Lock, now: Micros) -> bool {
         if now < lock.delay_until {
             return false;
         }
@@ -84,6 +84,9 @@ impl Machine {
             let Waiter { process, token, .. } = claim.waiter.clone();
             self.claims.entry(process.clone()).or_default().insert((name.clone(), token.clone()));
             self.signals.push(Signal { process, waiter: token });
+            if lock.kind == LockKind::Exclusive {
+                return false;
+            }
         }
         !lock.waiters.is_empty()
     }

@@ -15,11 +15,12 @@ rows! {
     /// Rows of locks to be removed and to be written.
     pub struct Changes;
 
-    /// The last fence and the time of the last command.
+    /// The last fence, the time of the last command, and the leases that ran out since the last sweep.
     struct LockStateRow in lock_state, key 1 {
         id: u64,
         fence: Fence,
         time: Micros,
+        expired: u64,
     }
 
     /// The delay of a lock after a lease that ran out.
@@ -47,10 +48,12 @@ impl Machine {
     pub(super) fn take_changes(&mut self) -> Changes {
         let mut changes = Changes::default();
         let Some(touched) = self.touched.as_mut().map(std::mem::take) else { return changes };
-        if touched.is_empty() {
+        if touched.is_empty() && self.expired == self.expired_stored {
             return changes;
         }
-        changes.lock_state.rows.push(LockStateRow { id: 0, fence: self.fence, time: self.now });
+        let (fence, time, expired) = (self.fence, self.now, self.expired);
+        changes.lock_state.rows.push(LockStateRow { id: 0, fence, time, expired });
+        self.expired_stored = self.expired;
         for name in touched {
             let text = name.as_str().to_owned();
             changes.lock_delays.gone.push(text.clone());
@@ -122,6 +125,7 @@ pub(super) fn restore<S: RowSource>(
         let row = row?;
         is_new = false;
         (machine.fence, machine.now) = (row.fence, row.time);
+        (machine.expired, machine.expired_stored) = (row.expired, row.expired);
         Ok(())
     })?;
     let mut delays: BTreeMap<LockName, Micros> = BTreeMap::new();

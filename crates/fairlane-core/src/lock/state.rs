@@ -182,6 +182,11 @@ impl Lock {
         self.claims.remove(&place).map(|claim| claim.waiter)
     }
 
+    /// Whether the lock is reserved for a waiter.
+    pub fn has_claim(&self, token: &LockToken) -> bool {
+        self.places.get(token).is_some_and(|place| self.claims.contains_key(place))
+    }
+
     /// What a waiter wants of the lock.
     pub fn waiting_mode(&self, token: &LockToken) -> Option<LockMode> {
         let place = self.places.get(token)?;

@@ -15,6 +15,7 @@ use super::Machine;
 use super::bulk::Bulk;
 use super::job::{Job, JobKey, Place};
 use super::lane::{Group, Lane, Order, Record, Standing, TypeState};
+use super::ops::Progress;
 use super::settings::{Discipline, LevelOrder, Settings};
 
 impl Dump {
@@ -318,7 +319,9 @@ impl Machine {
             let (fence, batch, cost) = (held.fence.0, held.batch.0, job.cost.get());
             let worker = held.worker.escaped();
             let what = format!("{level}:{type_name}:{cost}:{bulk}:{worker}:{}", job.payload.len());
-            let value = format!("{fence:016}{batch:016}{known}:{what}");
+            let progress =
+                held.progress.map_or(String::new(), |Progress { done, total }| format!("@{done}/{total}"));
+            let value = format!("{fence:016}{batch:016}{known}:{what}{progress}");
             in_flight.insert(self.full_name(key).into(), value);
         }
         dump.0.insert("in-flight".into(), DumpValue::Hash(in_flight));

@@ -9,6 +9,7 @@ use crate::numbers::{Cost, Fence, Level, Micros};
 use crate::trace::Trace;
 
 use super::lane::{GroupKey, TypeKey};
+use super::ops::Progress;
 
 /// A job, by group and id.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -73,6 +74,8 @@ pub(super) struct Held {
     pub worker: WorkerId,
     /// Whether cancellation was requested.
     pub cancelled: bool,
+    /// How far the attempt is, if its worker has reported it.
+    pub progress: Option<Progress>,
 }
 
 /// Where a job is, with the key of that place.

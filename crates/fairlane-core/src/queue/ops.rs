@@ -27,6 +27,7 @@ mod open_bulk;
 mod promote;
 mod reclaim;
 mod remove_type;
+mod report_progress;
 mod requeue_dead;
 mod resume_bulk;
 mod seal_bulk;
@@ -63,6 +64,7 @@ pub use open_bulk::{BulkOpened, OpenBulk};
 pub use promote::{Promote, Promoted};
 pub use reclaim::{Reclaim, Reclaimed};
 pub use remove_type::{RemoveType, TypeRemoved};
+pub use report_progress::{Progress, ProgressReport, ProgressReported, ReportProgress};
 pub use requeue_dead::{DeadRequeued, RequeueDead, Requeued};
 pub use resume_bulk::{BulkResumed, ResumeBulk};
 pub use seal_bulk::{BulkSealed, SealBulk};
@@ -115,6 +117,7 @@ operations! {
     ListJobs,
     Explain,
     Audit,
+    ReportProgress,
 }
 
 /// Rejects a job that is named twice in one call.

@@ -187,6 +187,9 @@ rows! {
         settled_at: Option<Micros> => job.run.as_ref().map(|run| run.settled_at),
         last_worker: Option<WorkerId> => job.run.as_ref().and_then(|run| run.worker.clone()),
         note: Option<Arc<[u8]>> => job.run.as_ref().map(|run| run.note.clone()),
+        /// How far its attempt is: units done, and in total.
+        units_done: Option<u64> => job.place.lease().and_then(|held| held.progress).map(|progress| progress.done),
+        units_total: Option<u64> => job.place.lease().and_then(|held| held.progress).map(|progress| progress.total),
     }
 
     /// Jobs leased or extended together.

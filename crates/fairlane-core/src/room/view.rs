@@ -36,9 +36,11 @@ pub enum PlaceView {
     },
     /// The user may use the resource.
     Active {
+        /// The user, for passes that others check.
+        user: UserId,
         /// How long the place lasts, in microseconds.
         remaining_us: u64,
-        /// The end of the place by the clock of the store, for passes that others check.
+        /// The end of the place by the clock of the store.
         until: Micros,
     },
     /// The token has no place: it never had one, or its place has ended.
@@ -123,7 +125,9 @@ impl Room {
         let Some(place) = self.places.get(token) else { return PlaceView::Unknown };
         match place.state {
             PlaceState::Active { until } if until <= now => PlaceView::Unknown,
-            PlaceState::Active { until } => PlaceView::Active { remaining_us: until.since(now), until },
+            PlaceState::Active { until } => {
+                PlaceView::Active { user: place.user.clone(), remaining_us: until.since(now), until }
+            }
             PlaceState::Waiting { .. } => {
                 let position = self.position_of(token, place);
                 let eta = self.eta(position, now);

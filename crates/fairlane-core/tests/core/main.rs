@@ -5,4 +5,5 @@ mod limits_page;
 mod locks;
 mod memory_store;
 mod random_commands;
+mod rankings;
 mod rooms;

@@ -18,6 +18,7 @@ pub(super) struct LockMeters {
     renewed: Counter,
     lost: Counter,
     broken: Counter,
+    expired: Counter,
 }
 
 impl LockMeters {
@@ -30,6 +31,7 @@ impl LockMeters {
             renewed: counter!(names::LOCK_RENEWALS, "engine" => engine, "result" => "renewed"),
             lost: counter!(names::LOCK_RENEWALS, "engine" => engine, "result" => "lost"),
             broken: counter!(names::LOCKS_BROKEN, "engine" => engine),
+            expired: counter!(names::LOCKS_EXPIRED, "engine" => engine),
         }
     }
 
@@ -44,6 +46,7 @@ impl LockMeters {
                 self.renewed.increment((renewed.renewals.len() - lost) as u64);
             }
             Reply::BreakLock(broken) => self.broken.increment(broken.holders),
+            Reply::SweepLocks(swept) => self.expired.increment(swept.expired),
             _ => {}
         }
     }

@@ -1,8 +1,9 @@
 //! Every metric, defined once: its name, kind, unit, labels and meaning.
 //!
 //! A test compares the table in `docs/metrics.md` with this one. A label has few values (at most 64
-//! types), except `group_id`, which only the metrics of [`group_gauges`](super::group_gauges) have:
-//! its caller bounds the groups.
+//! types), except `group_id`, which only the metrics of [`group_gauges`](super::group_gauges) have,
+//! and `room`, which only those of [`room_gauges`](super::room_gauges) have: their callers bound the
+//! groups and rooms.
 
 use metrics::Unit;
 
@@ -104,10 +105,26 @@ metrics! {
         "Renewals: `renewed`, or `lost` because the lease had run out or the lock was broken.";
     Counter Count LOCKS_BROKEN = "fairlane_locks_broken_total" ["engine"]:
         "Holders whose lock an operator has broken.";
+    Counter Count LOCKS_EXPIRED = "fairlane_locks_expired_total" ["engine"]:
+        "Leases of locks that ran out because their holder has died, was cut off or has reached its longest hold.";
     Histogram Seconds LOCK_WAIT = "fairlane_lock_wait_seconds" ["engine"]:
         "Time from the request for a lock to its grant, as the library sees it.";
     Histogram Seconds LOCK_HOLD = "fairlane_lock_hold_seconds" ["engine" "ended"]:
         "Time from the grant of a lock until it was `released` or `lost`, as the library sees it.";
+    Gauge Count ROOM_WAITING = "fairlane_room_waiting" ["room"]:
+        "Users that wait in a waiting room.";
+    Gauge Count ROOM_ACTIVE = "fairlane_room_active" ["room"]:
+        "Active places of a waiting room.";
+    Gauge Count ROOM_ACTIVE_LIMIT = "fairlane_room_active_limit" ["room"]:
+        "Most places of a waiting room that are active at once.";
+    Gauge Count ROOM_ADMISSION_RATE = "fairlane_room_admissions_per_minute" ["room"]:
+        "Admissions of a waiting room in a minute, as measured lately; a waiter's position divided by it is its wait.";
+    Counter Count ROOM_JOINED = "fairlane_room_joined_total" ["room"]:
+        "Places that were given to users who joined a waiting room.";
+    Counter Count ROOM_ADMITTED = "fairlane_room_admitted_total" ["room"]:
+        "Places of a waiting room that became active.";
+    Counter Count ROOM_ENDED = "fairlane_room_ended_total" ["room" "reason"]:
+        "Places that ended: `left`, `revoked`, `expired` (active until their time was over), `silent` (abandoned).";
     Histogram Seconds SCRIPT_DURATION = "bulk_action_lua_duration_seconds" ["engine" "script"]:
         "Time of one script on Redis, the way there and back included.";
     Counter Count SCRIPTS_RESENT = "fairlane_scripts_resent_total" ["script"]:

@@ -1,12 +1,13 @@
 //! Commands to the arguments of their Lua functions, and replies to values.
 //!
 //! The first argument is the time. A hot operation has its own form (`codec/queue.rs`,
-//! `codec/lock.rs`); any other is packed into the second argument, and its reply is one packed value. Scripts reply with time spans
-//! instead of times of their clock. `now` is that of the caller, so that a worker with a clock that
+//! `codec/lock.rs`, `codec/room.rs`); any other is packed into the second argument, and its reply is
+//! one packed value. Scripts reply with time spans instead of times of their clock. `now` is that of the caller, so that a worker with a clock that
 //! differs from the server's still wakes at the right time.
 
 mod lock;
 pub(super) mod queue;
+mod room;
 
 use ::redis::Value;
 use fairlane_core::{Command, Micros, Reply};
@@ -22,7 +23,8 @@ pub(super) type Decoded<T> = Result<T, EngineError>;
 pub(super) fn encode(command: &Command, given: Option<Micros>) -> Arguments {
     let mut arguments = vec![given.map_or(Vec::new(), |now| now.0.to_string().into_bytes())];
     let is_hot = command.queue().is_some_and(|command| queue::encode(command, &mut arguments))
-        || command.lock().is_some_and(|command| lock::encode(command, &mut arguments));
+        || command.lock().is_some_and(|command| lock::encode(command, &mut arguments))
+        || command.room().is_some_and(|command| room::encode(command, &mut arguments));
     if !is_hot {
         arguments.push(packed::pack(&Packed(command)));
     }
@@ -31,9 +33,10 @@ pub(super) fn encode(command: &Command, given: Option<Micros>) -> Arguments {
 
 /// The reply to `command`, sent at `now`.
 pub(super) fn decode(command: &Command, value: Value, now: Micros) -> Decoded<Reply> {
-    let hot = match (command.queue(), command.lock()) {
-        (Some(command), _) => queue::decode(command, value, now).map(|reply| reply.map(Reply::from)),
-        (_, Some(command)) => lock::decode(command, value).map(|reply| reply.map(Reply::from)),
+    let hot = match (command.queue(), command.lock(), command.room()) {
+        (Some(command), ..) => queue::decode(command, value, now).map(|reply| reply.map(Reply::from)),
+        (_, Some(command), _) => lock::decode(command, value).map(|reply| reply.map(Reply::from)),
+        (.., Some(command)) => room::decode(command, value).map(|reply| reply.map(Reply::from)),
         _ => Err(value),
     };
     match hot {

@@ -73,9 +73,9 @@ fn value(key: &str, kind: &str, contents: Value) -> Result<DumpValue, EngineErro
             let mut members = Vec::new();
             for (member, score) in pairs(contents)? {
                 let score: f64 = score.parse().map_err(|_| EngineError::broken(format!("score {score}")))?;
-                members.push((score as u64, member));
+                members.push((score, member));
             }
-            DumpValue::Sorted(members)
+            DumpValue::scored(members)
         }
         _ => {
             let mut members = texts(contents)?;

@@ -311,7 +311,8 @@ fn limits() -> HashMap<&'static str, String> {
         // A run that was never settled: no fence, no time.
         ("ZEROS", format!("'{}'", "0".repeat(32))),
     ];
-    queue.into_iter().chain(redis_limits()).chain(lock_limits()).chain(room_limits()).collect()
+    let others = lock_limits().chain(room_limits()).chain(ranking_limits());
+    queue.into_iter().chain(redis_limits()).chain(others).collect()
 }
 
 /// What only the Lua code has.
@@ -344,6 +345,23 @@ fn room_limits() -> impl Iterator<Item = (&'static str, String)> {
         ("ROOM_IDLE_US", (l::ROOM_IDLE_MS * 1000).to_string()),
         ("ROOM_FLIGHT_US", (l::ROOM_FLIGHT_MS * 1000).to_string()),
         ("ROOM_TICKETS", l::ROOM_TICKETS.to_string()),
+    ]
+    .into_iter()
+}
+
+fn ranking_limits() -> impl Iterator<Item = (&'static str, String)> {
+    [
+        ("BOARDS_MAX", l::BOARDS_MAX.to_string()),
+        ("BOARD_MEMBERS_MAX", l::BOARD_MEMBERS_MAX.to_string()),
+        ("BOARD_SCORE_MAX", l::BOARD_SCORE_MAX.to_string()),
+        ("BOARD_TIMED_SCORE_MAX", l::BOARD_TIMED_SCORE_MAX.to_string()),
+        ("BOARD_AHEAD_MS", l::BOARD_AHEAD_MS.to_string()),
+        ("BOARD_SEAL_US", (l::BOARD_SEAL_MS * 1000).to_string()),
+        ("BOARD_HOURS_KEPT", l::BOARD_HOURS_KEPT.to_string()),
+        ("BOARD_DAYS_KEPT", l::BOARD_DAYS_KEPT.to_string()),
+        ("BOARD_WEEKS_KEPT", l::BOARD_WEEKS_KEPT.to_string()),
+        ("BOARD_SEASONS_KEPT", l::BOARD_SEASONS_KEPT.to_string()),
+        ("BOARD_STEP_EVENTS_MAX", l::BOARD_STEP_EVENTS_MAX.to_string()),
     ]
     .into_iter()
 }

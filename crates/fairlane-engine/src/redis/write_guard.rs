@@ -75,7 +75,10 @@ impl HalfWritten {
         if self.suspects.iter().filter_map(Suspect::group).any(named) {
             return Concern::Named;
         }
-        let is_about_leases = matches!(command, queue::Command::Settle(_) | queue::Command::Extend(_));
+        let is_about_leases = matches!(
+            command,
+            queue::Command::Settle(_) | queue::Command::Extend(_) | queue::Command::ReportProgress(_)
+        );
         let chooses = touched.is_none();
         if !is_about_leases && (self.everything || chooses) { Concern::Some } else { Concern::None }
     }
@@ -212,6 +215,7 @@ fn suspects_of(command: &queue::Command) -> Option<BTreeSet<Suspect>> {
             extend.leases.iter().for_each(|(job, _)| add_job(job));
             suspects.extend(extend.leases.iter().map(|(_, fence)| Suspect::Lease(*fence)));
         }
+        Command::ReportProgress(report) => report.reports.iter().for_each(|one| add_job(&one.job)),
         Command::SetGroup(set) => drop(groups.insert(set.group.clone())),
         Command::SetType(set) => drop(suspects.insert(Suspect::Type(set.type_id.clone()))),
         Command::SetQueue(_) => {}

@@ -1,4 +1,5 @@
-//! Writes of concurrent attempts, in batches that gather while the previous one is in flight.
+//! Writes of concurrent attempts, in batches that gather while the previous one is in flight. Leases
+//! that begin have a queue of their own, because they do not wait for the disk as ends do.
 //!
 //! A database that does not reply is tried again as long as an attempt waits for it. A batch that
 //! the database refuses is written one by one, so that one attempt does not fail the others.
@@ -45,23 +46,28 @@ struct Request {
     reply: oneshot::Sender<Result<Written, Refused>>,
 }
 
-/// A task that writes.
+/// Two tasks that write.
 pub(super) struct Writer {
-    requests: mpsc::Sender<Request>,
+    begins: mpsc::Sender<Request>,
+    states: mpsc::Sender<Request>,
 }
 
 impl Writer {
     pub fn start(pool: PgPool) -> Self {
-        let (requests, waiting) = mpsc::channel(WAITING_MAX);
-        tokio::spawn(write_all(pool, waiting));
-        Self { requests }
+        let start = |pool: PgPool| {
+            let (requests, waiting) = mpsc::channel(WAITING_MAX);
+            tokio::spawn(write_all(pool, waiting));
+            requests
+        };
+        Self { begins: start(pool.clone()), states: start(pool) }
     }
 
     /// Writes with the next batch. Dropping this gives the write up, unless it is in flight.
     pub async fn write(&self, write: Write) -> Result<Written, Refused> {
         let (reply, written) = oneshot::channel();
         let stopped = || Refused("the mirror has stopped".to_owned());
-        self.requests.send(Request { write, reply }).await.map_err(|_| stopped())?;
+        let requests = if matches!(write, Write::Begin(_)) { &self.begins } else { &self.states };
+        requests.send(Request { write, reply }).await.map_err(|_| stopped())?;
         written.await.map_err(|_| stopped())?
     }
 }
@@ -139,15 +145,15 @@ async fn try_write(pool: &PgPool, batch: &[Request]) -> Result<Vec<Written>, Err
             Write::State(row) => states.push(row.clone()),
         }
     }
-    let mut transaction = pool.begin().await?;
     let mut begun = Vec::new();
     if !begins.is_empty() {
-        begun = rows::begin(&mut transaction, &begins).await?;
+        begun = rows::begin(pool, &begins).await?;
     }
     if !states.is_empty() {
+        let mut transaction = pool.begin().await?;
         rows::write_states(&mut transaction, &states).await?;
+        transaction.commit().await?;
     }
-    transaction.commit().await?;
     let mut begun = begun.into_iter();
     let written = batch.iter().map(|request| match &request.write {
         Write::State(_) => Written::Done,

@@ -7,93 +7,20 @@
 
 use fairlane::NdjsonReader;
 use fairlane_core::queue::NewJob;
+use serde_json::{Value, json};
 use sqlx::postgres::PgRow;
-use sqlx::{PgConnection, PgPool, Row};
+use sqlx::{PgPool, Row};
 
 use super::send::RowEnd;
 use super::{Order, Relayed};
 use crate::encoding::{error_to_json, without_nul};
 use crate::error::Error;
-use crate::sql::{LOCKS, sql};
+use crate::sql::{BareTransaction, json_literal};
 
 /// Most rows in one batch.
 const BATCH_ROWS: i64 = 500;
 /// A batch ends when its jobs have this many bytes as JSON.
 const BATCH_BYTES: i64 = 8 * 1024 * 1024;
-
-/// One simple query: a single round trip, also behind PgBouncer.
-const SHARDS_WITH_ROWS: &str = "\
-SELECT shard::smallint AS shard FROM generate_series(0, 15) AS shards(shard)
-WHERE EXISTS (SELECT FROM fairlane_outbox o WHERE o.shard = shards.shard::smallint)";
-
-const LOCK: &str = "\
-SELECT CASE WHEN $3 THEN pg_try_advisory_xact_lock($1, $2) ELSE true END AS locked,
-    set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true),
-    set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)";
-
-/// A batch that is sent again later than a minute after its commit is compared with the mirror
-/// first: the queue forgets the ids of ended jobs after a while. Rows at or above the end of the
-/// snapshot come from the dump of another server.
-const READ_IN_ORDER: &str = "\
-SELECT * FROM (
-    SELECT picked.*, sum(octet_length(picked.job)) OVER (ROWS UNBOUNDED PRECEDING)
-        - octet_length(picked.job) AS bytes_before
-    FROM (
-        (SELECT o.xid::text AS xid_text, o.id, o.job->>'group' AS group_id, (o.job - 'group')::text AS job,
-            CASE WHEN o.created_at < now() - interval '1 minute' THEN EXISTS (
-                SELECT FROM fairlane_mirror m
-                WHERE m.group_id = o.job->>'group' AND m.id = coalesce(o.job->>'id', o.xid || '-' || o.id)
-                    AND m.ended_at IS NOT NULL
-            ) ELSE false END AS has_ended
-        FROM fairlane_outbox o
-        WHERE o.shard = $1 AND o.xid < pg_snapshot_xmin(pg_current_snapshot())
-            AND NOT o.job->>'group' = ANY($2)
-        ORDER BY o.xid, o.id LIMIT $3)
-        UNION ALL
-        (SELECT o.xid::text, o.id, o.job->>'group', (o.job - 'group')::text, EXISTS (
-            SELECT FROM fairlane_mirror m
-            WHERE m.group_id = o.job->>'group' AND m.id = coalesce(o.job->>'id', o.xid || '-' || o.id)
-                AND m.ended_at IS NOT NULL
-        )
-        FROM fairlane_outbox o
-        WHERE o.shard = $1 AND o.xid >= pg_snapshot_xmax(pg_current_snapshot())
-            AND NOT o.job->>'group' = ANY($2)
-        ORDER BY o.xid, o.id LIMIT $3)
-        LIMIT $3
-    ) AS picked
-) AS bounded
-WHERE bytes_before < $4";
-
-const READ_UNORDERED: &str = "\
-SELECT o.xid::text AS xid_text, o.id, o.job->>'group' AS group_id, (o.job - 'group')::text AS job,
-    o.created_at < now() - interval '1 minute' AND EXISTS (
-        SELECT FROM fairlane_mirror m
-        WHERE m.group_id = o.job->>'group' AND m.id = coalesce(o.job->>'id', o.xid || '-' || o.id)
-            AND m.ended_at IS NOT NULL
-    ) AS has_ended
-FROM fairlane_outbox o
-WHERE o.shard = $1 AND NOT o.job->>'group' = ANY($2)
-ORDER BY o.xid, o.id LIMIT $3
-FOR UPDATE OF o SKIP LOCKED";
-
-/// A worker may have begun a job already; then its row in the mirror gets the job.
-const MOVE: &str = "\
-WITH gone AS (
-    DELETE FROM fairlane_outbox o
-    USING unnest($2::text[], $3::bigint[], $4::text[], $5::text[]) AS done(xid, id, error, name)
-    WHERE o.shard = $1 AND o.xid = done.xid::xid8 AND o.id = done.id
-    RETURNING o.xid, o.id, o.job, o.created_at, done.error, coalesce(
-        done.name, o.job->>'id', o.xid || '-' || o.id
-    ) AS name
-), first AS (
-    SELECT DISTINCT ON (job->>'group', name) * FROM gone ORDER BY job->>'group', name, xid, id
-)
-INSERT INTO fairlane_mirror AS m (group_id, id, type, status, job, error, queued_at, ended_at)
-SELECT job->>'group', name, job->>'type', CASE WHEN error IS NULL THEN 'QUEUED' ELSE 'FAILED' END,
-    job, error::jsonb, created_at, CASE WHEN error IS NOT NULL THEN now() END
-FROM first ORDER BY xid, id
-ON CONFLICT (group_id, id) DO UPDATE SET job = EXCLUDED.job, queued_at = EXCLUDED.queued_at
-WHERE m.job IS NULL";
 
 /// A committed job that waits in the outbox.
 pub(super) struct OutboxRow {
@@ -113,48 +40,56 @@ impl OutboxRow {
     }
 }
 
-/// The shards that have rows.
-pub(super) async fn shards_with_rows(pool: &PgPool) -> Result<Vec<i16>, Error> {
-    let rows = sqlx::raw_sql(SHARDS_WITH_ROWS).fetch_all(pool).await?;
-    Ok(rows.iter().map(|row| row.get("shard")).collect())
+/// A shard that this relay has until the end of a transaction.
+pub(super) struct Shard {
+    number: i16,
+    /// Its next rows, without those of groups that are full.
+    pub rows: Vec<OutboxRow>,
+    transaction: BareTransaction,
 }
 
-/// Takes a shard until the end of the transaction; false if another relay has it. This is a
-/// statement of its own, so that the next one sees what that relay has deleted.
-///
-/// It also makes the next one walk the index. Where statistics are old, as in a table that fills and
-/// empties all the time, PostgreSQL would read and sort all rows of a shard to find the first ones.
-/// What is switched off has a huge cost if it is needed after all, as a sort is to move a batch; the
-/// cost would make PostgreSQL compile the statement, which takes a second.
-pub(super) async fn lock_shard(
-    transaction: &mut PgConnection,
-    shard: i16,
-    order: Order,
-) -> Result<bool, Error> {
-    let locked = sql(LOCK).bind(LOCKS).bind(i32::from(shard)).bind(order == Order::Group);
-    Ok(locked.fetch_one(transaction).await?.get("locked"))
+/// What a claim found.
+pub(super) struct Claim {
+    /// The shard that was taken, if it has rows that can be passed on now.
+    pub shard: Option<Shard>,
+    /// The shard after which to claim next; `None` if no later one has rows.
+    pub next_after: Option<i16>,
+    /// Whether any shard has rows, also one that another relay has.
+    pub has_rows: bool,
 }
 
-/// The next rows of a shard, without those of groups that are full.
-pub(super) async fn read(
-    transaction: &mut PgConnection,
-    shard: i16,
+/// Takes the next shard above `after` that has rows and that no other relay has, and reads its rows.
+pub(super) async fn claim(
+    pool: &PgPool,
+    after: i16,
     order: Order,
     full_groups: &[String],
-) -> Result<Vec<OutboxRow>, Error> {
-    let query = match order {
-        Order::Group => sql(READ_IN_ORDER).bind(shard).bind(full_groups).bind(BATCH_ROWS).bind(BATCH_BYTES),
-        Order::None => sql(READ_UNORDERED).bind(shard).bind(full_groups).bind(BATCH_ROWS),
-    };
+) -> Result<Claim, Error> {
+    let (in_order, full_groups) = (order == Order::Group, json_literal(&json!(full_groups)));
+    let claim = format!(
+        "SELECT * FROM fairlane_outbox_claim({after}, {in_order}, {full_groups}, {BATCH_ROWS}, {BATCH_BYTES})"
+    );
+    let (transaction, found) = BareTransaction::begin(pool, &claim).await?;
+    let first = found.first().ok_or(sqlx::Error::RowNotFound)?;
+    let taken: Option<i16> = first.get("shard");
+    let next_after = taken.filter(|_| first.get("more"));
+    let has_rows = first.get("waiting");
     let mut rows = Vec::new();
-    for row in query.fetch_all(transaction).await? {
-        rows.push(read_row(&row).await);
+    for row in &found[1..] {
+        rows.push(read_row(row).await);
     }
-    Ok(rows)
+    let shard = match taken {
+        Some(number) if !rows.is_empty() => Some(Shard { number, rows, transaction }),
+        _ => {
+            transaction.end("ROLLBACK").await?;
+            None
+        }
+    };
+    Ok(Claim { shard, next_after, has_rows })
 }
 
 async fn read_row(row: &PgRow) -> OutboxRow {
-    let (xid, id): (String, i64) = (row.get("xid_text"), row.get("id"));
+    let (xid, id): (String, i64) = (row.get("xid"), row.get("id"));
     let (group, text): (String, String) = (row.get("group_id"), row.get("job"));
     let job = parse(&group, &text, || format!("{xid}-{id}")).await;
     OutboxRow { xid, id, group, job, has_ended: row.get("has_ended") }
@@ -172,42 +107,38 @@ pub(crate) async fn parse(group: &str, text: &str, key: impl FnOnce() -> String)
     job.into_command(None).map_err(reason)
 }
 
-/// Deletes the rows that have an end, and adds them to the mirror.
-pub(super) async fn move_to_mirror(
-    transaction: &mut PgConnection,
-    shard: i16,
-    rows: &[OutboxRow],
-    ends: &[RowEnd],
-) -> Result<Relayed, Error> {
-    let mut relayed = Relayed::default();
-    let (mut xids, mut ids, mut errors, mut names) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for (row, end) in rows.iter().zip(ends) {
-        let (error, name) = match end {
-            RowEnd::Kept => {
-                relayed.kept += 1;
-                continue;
-            }
-            RowEnd::Passed => {
-                relayed.passed += 1;
-                (None, None)
-            }
-            RowEnd::Invalid(message) => {
-                relayed.failed += 1;
-                (Some(error_to_json("invalid_job", message)), None)
-            }
-            RowEnd::Conflict(message) => {
-                relayed.failed += 1;
-                (Some(error_to_json("conflict", message)), Some(row.key()))
-            }
-        };
-        xids.push(row.xid.clone());
-        ids.push(row.id);
-        errors.push(error);
-        names.push(name.map(|name| without_nul(&name)));
+impl Shard {
+    /// Moves the rows that have an end to the mirror, and commits.
+    pub async fn commit(self, ends: &[RowEnd]) -> Result<Relayed, Error> {
+        let (mut relayed, mut done) = (Relayed::default(), Vec::new());
+        for (row, end) in self.rows.iter().zip(ends) {
+            let (error, name) = match end {
+                RowEnd::Kept => {
+                    relayed.kept += 1;
+                    continue;
+                }
+                RowEnd::Passed => {
+                    relayed.passed += 1;
+                    (None, None)
+                }
+                RowEnd::Invalid(message) => {
+                    relayed.failed += 1;
+                    (Some(error_to_json("invalid_job", message)), None)
+                }
+                RowEnd::Conflict(message) => {
+                    relayed.failed += 1;
+                    (Some(error_to_json("conflict", message)), Some(without_nul(&row.key())))
+                }
+            };
+            done.push(json!({ "xid": row.xid, "id": row.id, "error": error, "name": name }));
+        }
+        if done.is_empty() {
+            self.transaction.end("ROLLBACK").await?;
+        } else {
+            let done = json_literal(&Value::Array(done));
+            let end = format!("SELECT fairlane_outbox_move({}::smallint, {done}); COMMIT", self.number);
+            self.transaction.end(&end).await?;
+        }
+        Ok(relayed)
     }
-    if !ids.is_empty() {
-        let moved = sql(MOVE).bind(shard).bind(xids).bind(ids).bind(errors).bind(names);
-        moved.execute(transaction).await?;
-    }
-    Ok(relayed)
 }

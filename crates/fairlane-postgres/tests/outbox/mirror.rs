@@ -249,3 +249,40 @@ async fn a_failed_job_that_is_requeued_runs_again() {
     until_async("the job has ended", async || setup.status("a", "1").await == "SUCCEEDED").await;
     pool.stop().await;
 }
+
+/// A relay and the first lease of a job do not wait for the disk. A crash of the database then puts
+/// the row back into the outbox while the job runs; its end is written all the same, once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_a_crashed_database_forgot_to_have_begun_still_ends_once() {
+    let setup = Setup::new().await;
+    setup.commit("a", "1").await;
+    setup.postgres.sql("CREATE TABLE before AS SELECT job FROM fairlane_outbox");
+    setup.relay().drain().await.unwrap();
+    let (started, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let runs = Arc::new(AtomicUsize::new(0));
+    let (begun, may_end, counted) = (started.clone(), go.clone(), runs.clone());
+    let worker = setup.fairlane.worker().process("mail", move |_: serde_json::Value, _: Context| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        let (begun, may_end) = (begun.clone(), may_end.clone());
+        async move {
+            begun.notify_one();
+            may_end.notified().await;
+            Outcome::done(&7)
+        }
+    });
+    let pool = setup.outbox.mirror(worker, &setup.fairlane).start().unwrap();
+    started.notified().await;
+    assert_eq!(setup.status("a", "1").await, "RUNNING");
+    setup
+        .postgres
+        .sql("DELETE FROM fairlane_mirror; INSERT INTO fairlane_outbox (job) SELECT job FROM before");
+    assert_eq!(setup.status("a", "1").await, "QUEUED");
+    go.notify_one();
+    until_async("the job has ended", async || setup.status("a", "1").await == "SUCCEEDED").await;
+    setup.relay().drain().await.unwrap();
+    let row =
+        "SELECT status, result, job IS NULL, (SELECT count(*) FROM fairlane_outbox) FROM fairlane_mirror";
+    assert_eq!(setup.postgres.sql(row), "SUCCEEDED|7|f|0");
+    assert_eq!(runs.load(Ordering::SeqCst), 1);
+    pool.stop().await;
+}

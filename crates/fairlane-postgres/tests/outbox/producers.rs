@@ -1,7 +1,8 @@
 //! Jobs added by transactions: by the library, by the SQL function, by a plain INSERT.
 
 use fairlane::{Job, Level};
-use fairlane_postgres::{Outbox, enqueue_all_in, enqueue_in};
+use fairlane_postgres::sqlx::postgres::PgListener;
+use fairlane_postgres::{Notify, Outbox, enqueue_all_in, enqueue_in};
 use fairlane_testkit::postgres::PostgresServer;
 use serde_json::json;
 
@@ -133,5 +134,32 @@ async fn an_error_of_the_database_names_its_cure() {
     let wrong = Outbox::connect(&postgres.url().replace("/postgres?", "/nothing?")).await;
     let error = wrong.map(drop).unwrap_err().to_string();
     assert!(error.contains("create the database"), "{error}");
-    assert_eq!((outbox.migrate().await.unwrap(), outbox.migrate().await.unwrap()), (1, 0));
+    assert_eq!((outbox.migrate().await.unwrap(), outbox.migrate().await.unwrap()), (2, 0));
+    // As an older version has left the tables.
+    postgres.sql("DROP FUNCTION fairlane_outbox_claim; DELETE FROM fairlane_schema WHERE step = 2");
+    let error = relay.run(std::future::pending()).await.unwrap_err();
+    assert!(error.to_string().contains("run `fairlane outbox migrate`"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_notifies_inside_its_transaction_after_it_or_never() {
+    let setup = Setup::new().await;
+    let mut listener = PgListener::connect(&setup.postgres.url()).await.unwrap();
+    listener.listen_all(["fairlane_outbox", "end"]).await.unwrap();
+    for (notify, expected) in [(Notify::AfterCommit, 1), (Notify::Transaction, 1), (Notify::Off, 0)] {
+        let outbox = setup.outbox.clone().notify(notify);
+        let mut transaction = outbox.begin().await.unwrap();
+        enqueue_in(&mut transaction, Job::new("a", "mail", &1)).await.unwrap();
+        outbox.commit(transaction).await.unwrap();
+        let mut messages = 0;
+        if expected > 0 {
+            messages += u32::from(listener.recv().await.unwrap().channel() == "fairlane_outbox");
+        }
+        // Messages arrive in the order of commits, so none of this commit is left behind this one.
+        setup.postgres.sql("NOTIFY \"end\"");
+        while listener.recv().await.unwrap().channel() == "fairlane_outbox" {
+            messages += 1;
+        }
+        assert_eq!(messages, expected, "{notify:?}");
+    }
 }

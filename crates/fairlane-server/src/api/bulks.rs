@@ -10,6 +10,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, get};
 use fairlane::{Bulk, BulkPlan, views};
 use fairlane_core::limits::{DELAY_MS_MAX, INTEGER_MAX};
 use fairlane_core::numbers::within;
@@ -417,6 +418,11 @@ impl From<ResultFilter> for fairlane::Filter {
             ResultFilter::Failed => Self::Failed,
         }
     }
+}
+
+/// The results of a bulk action, for a link of the dashboard.
+pub(crate) fn results() -> MethodRouter<Shared> {
+    get(results_of)
 }
 
 /// Streams the results of a bulk action

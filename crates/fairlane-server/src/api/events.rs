@@ -2,9 +2,10 @@
 //!
 //! - `events/bulks.rs`: one watcher for each followed bulk action. `events/queue.rs`: counts of the
 //!   queue.
-//! - `events/places.rs`: places in waiting rooms.
+//! - `events/jobs.rs`: one job. `events/places.rs`: places in waiting rooms.
 //! - `events/event_tap.rs`: an engine layer that notifies the watchers of commands through this
 //!   server.
+//! - `events/wait_histogram.rs`: how long jobs wait.
 //! - `events/listener.rs`: one stream to one client.
 //!
 //! Invariant: nothing is read while no client listens. A slow client skips states; none are
@@ -12,15 +13,19 @@
 
 mod bulks;
 mod event_tap;
+mod jobs;
 mod listener;
 mod places;
 mod queue;
+mod wait_histogram;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use fairlane::PlaceStatus;
 use fairlane_core::queue::BulkRef;
 use fairlane_engine::Engine;
 use serde::Deserialize;
@@ -28,6 +33,7 @@ use utoipa::IntoParams;
 use utoipa_axum::routes;
 
 use super::bulks::BulkPath;
+use super::jobs::JobPath;
 use super::rooms::PlacePath;
 use crate::access::{Pace, Permission, Routes, Scope};
 use crate::app::Shared;
@@ -35,11 +41,13 @@ use crate::extract::{Path, Query};
 use crate::problem::{Problem, ProblemKind};
 use bulks::BulkWatchers;
 use event_tap::{Counts, event_tap};
+pub(crate) use places::follow as follow_place;
 use queue::QueueEvents;
 
 pub(super) fn routes() -> Routes {
     Routes::default()
         .add(Pace::Held, Permission::Read, Scope::Path, routes!(bulk_events))
+        .add(Pace::Held, Permission::Read, Scope::Path, routes!(job_events))
         .add(Pace::Held, Permission::Read, Scope::AllGroups, routes!(events))
         .add(Pace::Held, Permission::Work, Scope::AllGroups, routes!(place_events))
 }
@@ -57,13 +65,24 @@ impl Live {
     pub fn tap(self: &Arc<Self>, engine: Arc<dyn Engine>) -> Arc<dyn Engine> {
         event_tap(engine, self.clone())
     }
+
+    /// Jobs that were enqueued and settled through this server.
+    pub fn totals(&self) -> (u64, u64) {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        (read(&self.counts.enqueued), read(&self.counts.settled))
+    }
+
+    /// The median and the 99th percentile of the waits, in milliseconds, since the last call.
+    pub fn take_waits(&self) -> Option<(u64, u64)> {
+        self.counts.waits.take()
+    }
 }
 
 /// One event: its name, its id and its data.
-struct Event {
-    name: &'static str,
-    id: String,
-    data: String,
+pub(crate) struct Event {
+    pub name: &'static str,
+    pub id: String,
+    pub data: String,
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -121,6 +140,35 @@ async fn bulk_events(
     Ok(listener::follow_bulk(&app, states, Arc::new(first), last))
 }
 
+/// Follows a job
+///
+/// Server-sent events: `progress` with the job as JSON, without its payload, first its current state
+/// and then whenever its state, attempts or progress have changed, and `ended` when it is completed,
+/// dead or cancelled; then the stream ends. A state that the client has received, by the id of its last
+/// event (`Last-Event-ID`), is not sent again.
+#[utoipa::path(
+    get,
+    path = "/api/jobs/{group}/{job}/events",
+    tag = "events",
+    params(
+        JobPath,
+        ("Last-Event-ID" = Option<String>, Header, description = "The id of the last received event"),
+        LastEvent,
+    ),
+    responses(
+        (status = 200, description = "Events", body = String, content_type = "text/event-stream"),
+        (status = 204, description = "The job has ended, and the client has received the last event"),
+    )
+)]
+async fn job_events(
+    State(app): State<Shared>,
+    Path(path): Path<JobPath>,
+    Query(last): Query<LastEvent>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    jobs::follow(&app, path.job(), last.id(&headers)).await
+}
+
 /// Follows a place in a waiting room
 ///
 /// Server-sent events: `progress` with the place as JSON while the user waits, and `ended` when the
@@ -145,7 +193,11 @@ async fn place_events(
     Query(last): Query<LastEvent>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    places::follow(&app, room, token, last.id(&headers)).await
+    let show = {
+        let (app, room) = (app.clone(), room.clone());
+        move |status: &PlaceStatus| places::event(app.place_view(&room, status.clone()))
+    };
+    follow_place(&app, room, token, last.id(&headers), show).await
 }
 
 /// Follows the queue
@@ -171,4 +223,10 @@ async fn events(State(app): State<Shared>, Query(last): Query<LastEvent>, header
     let last = last.id(&headers);
     let (missed, latest) = app.live.queue.subscribe(&app, last.as_deref());
     listener::follow_queue(&app, missed, latest)
+}
+
+/// An event about once a second, without data, for pages that read themselves again.
+pub(crate) async fn ticks(State(app): State<Shared>) -> Response {
+    let (_, latest) = app.live.queue.subscribe(&app, None);
+    listener::follow_ticks(&app, latest)
 }

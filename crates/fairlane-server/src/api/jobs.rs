@@ -138,7 +138,7 @@ async fn enqueue_batch(
 /// The job in a path.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Path)]
-struct JobPath {
+pub(super) struct JobPath {
     /// The group of the job.
     #[param(value_type = String, min_length = 1, max_length = 128, example = "customer-7")]
     group: GroupId,
@@ -148,7 +148,7 @@ struct JobPath {
 }
 
 impl JobPath {
-    fn job(self) -> JobRef {
+    pub(super) fn job(self) -> JobRef {
         JobRef { group: self.group, id: self.job }
     }
 }

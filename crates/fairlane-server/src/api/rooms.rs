@@ -8,8 +8,8 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::StatusCode;
 use fairlane::views::{PlaceView, RoomLimitsView, RoomView};
-use fairlane::{PlaceToken, Room, RoomName};
-use fairlane_core::limits::{INTEGER_MAX, RETRY_AFTER_MS_MAX};
+use fairlane::{PlaceToken, Room, RoomName, UserId};
+use fairlane_core::limits::{INTEGER_MAX, RETRY_AFTER_MS_MAX, ROOM_TTL_MS_MAX, ROOM_TTL_MS_MIN};
 use fairlane_core::numbers::within;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -19,6 +19,7 @@ use super::change::{self, PAGE};
 use crate::access::{Pace, Permission, Routes, Scope};
 use crate::app::Shared;
 use crate::extract::{Json, Path, Query};
+use crate::passes;
 use crate::problem::{Problem, ProblemKind};
 
 pub(super) fn routes() -> Routes {
@@ -37,6 +38,7 @@ pub(super) fn routes() -> Routes {
         .add(Pace::Brief, Permission::Operate, Scope::AllGroups, routes!(close))
         .add(Pace::Brief, Permission::Operate, Scope::AllGroups, routes!(begin_prequeue))
         .add(Pace::Brief, Permission::Work, Scope::AllGroups, routes!(report))
+        .add(Pace::Brief, Permission::Operate, Scope::AllGroups, routes!(bypass))
 }
 
 /// The room in a path.
@@ -226,7 +228,8 @@ async fn join(
     Json(request): Json<JoinRequest>,
 ) -> Result<Json<JoinResponse>, Problem> {
     let joined = app.fairlane.room(&name).join_class(&request.user, request.class).await?;
-    Ok(Json(JoinResponse { token: joined.token.to_string(), place: joined.status.into() }))
+    let place = app.place_view(&name, joined.status);
+    Ok(Json(JoinResponse { token: joined.token.to_string(), place }))
 }
 
 /// Shows a place
@@ -243,13 +246,14 @@ async fn show_place(
     State(app): State<Shared>,
     Path(PlacePath { room, token }): Path<PlacePath>,
 ) -> Result<Json<PlaceView>, Problem> {
-    Ok(Json(app.fairlane.room(&room).show(&token).await?.into()))
+    let status = app.fairlane.room(&room).show(&token).await?;
+    Ok(Json(app.place_view(&room, status)))
 }
 
 /// Polls a place
 ///
 /// The sign of life of a waiter. Poll again after `next_poll_ms`; a waiter that does not loses its
-/// place after the room's retention.
+/// place after the room's retention. For an active place it issues a new pass.
 #[utoipa::path(
     post,
     path = "/api/rooms/{room}/places/{token}/keep",
@@ -261,7 +265,8 @@ async fn keep(
     State(app): State<Shared>,
     Path(PlacePath { room, token }): Path<PlacePath>,
 ) -> Result<Json<PlaceView>, Problem> {
-    Ok(Json(app.fairlane.room(&room).keep(&token).await?.into()))
+    let status = app.fairlane.room(&room).keep(&token).await?;
+    Ok(Json(app.place_view(&room, status)))
 }
 
 /// Gives up a place
@@ -471,4 +476,51 @@ async fn report(
     let retry_after = Duration::from_millis(retry_after_ms.min(RETRY_AFTER_MS_MAX));
     let reported = app.fairlane.room(&name).report(request.answered, request.refused, retry_after).await?;
     Ok(Json(ReportResponse { rate_milli: reported.rate_milli, active: reported.active }))
+}
+
+/// A user who passes without a place.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = BypassRequest, example = json!({"user": "operator", "ttl_ms": 3600000}))]
+struct BypassRequest {
+    /// The user.
+    #[schema(min_length = 1, max_length = 128)]
+    user: String,
+    /// How many milliseconds the pass lasts.
+    #[schema(minimum = 1000, maximum = 86_400_000)]
+    ttl_ms: u64,
+}
+
+/// A pass.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Pass)]
+struct PassResponse {
+    /// The pass, a JWT.
+    pass: String,
+    /// When it expires, in seconds since 1970.
+    pass_expires_at: u64,
+}
+
+/// Issues a pass without a place
+///
+/// For operators and tests. The pass says so in its claim `bypass`, takes no place, and cannot be
+/// revoked other than with its key.
+#[utoipa::path(
+    post,
+    path = "/api/rooms/{room}/bypass",
+    tag = "rooms",
+    params(RoomPath),
+    request_body = BypassRequest,
+    responses((status = 200, description = "The pass", body = PassResponse)),
+)]
+async fn bypass(
+    State(app): State<Shared>,
+    Path(RoomPath { room }): Path<RoomPath>,
+    Json(request): Json<BypassRequest>,
+) -> Result<Json<PassResponse>, Problem> {
+    let ttl_ms = within("ttl_ms", request.ttl_ms, ROOM_TTL_MS_MIN, ROOM_TTL_MS_MAX)?;
+    let passes = app.passes.as_ref().ok_or_else(passes::no_keys)?;
+    let ttl = Duration::from_millis(ttl_ms);
+    let pass = passes.keys().issue_bypass(&room, &UserId::new(&request.user)?, passes::now_secs(), ttl);
+    Ok(Json(PassResponse { pass: pass.jwt, pass_expires_at: pass.expires_at }))
 }

@@ -57,8 +57,8 @@ mod tests {
         Admit, Audit, BulkRef, CALLBACK_TYPE, CancelBulk, CancelJob, Discard, Enqueue, Explain, Extend,
         GroupPatch, HoldBulk, InspectBulk, InspectCongestion, InspectGroup, InspectJob, InspectQueue,
         InspectType, JobRef, LeaseBulks, ListGroups, ListJobs, Listing, Machine, MakeDue, NewJob, Outcome,
-        Promote, Reclaim, RemoveType, RequeueDead, ResumeBulk, SealBulk, SetGroup, SetQueue, SetType,
-        Settings, Settle, Settlement, Sweep, TypePatch,
+        Promote, Reclaim, RemoveType, ReportProgress, RequeueDead, ResumeBulk, SealBulk, SetGroup, SetQueue,
+        SetType, Settings, Settle, Settlement, Sweep, TypePatch,
     };
     use fairlane_core::{BulkId, Fence, GroupId, HashSeed, JobId, LockToken, Micros, TypeId, WorkerId};
 
@@ -114,6 +114,7 @@ mod tests {
         vec![
             (enqueue("t", &["g"]).into_command(), "POST", "/api/jobs"),
             (Extend { leases: vec![], lease_ms: 1000 }.into_command(), "POST", "/api/leases/extend"),
+            (ReportProgress { reports: vec![] }.into_command(), "POST", "/api/leases/extend"),
             (settle(), "POST", "/api/leases/settle"),
             (
                 SealBulk { bulk: bulk(), expected: None }.into_command(),

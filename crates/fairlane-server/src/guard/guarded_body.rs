@@ -20,7 +20,7 @@ const CHUNK_BYTES: usize = 16 * 1024;
 
 /// The response with its permits. It breaks off when `ended` completes; what is done while it is
 /// written is charged to `quota`.
-pub(super) fn guard_body<P: Send + Unpin + 'static>(
+pub(crate) fn guard_body<P: Send + Unpin + 'static>(
     response: Response,
     ended: Option<BoxFuture<'static, ()>>,
     quota: Option<Arc<KeyQuota>>,

@@ -44,6 +44,28 @@ pub(super) fn check(headers: &HeaderMap) -> Result<(), Problem> {
     Ok(())
 }
 
+/// Refuses a change that a page of another site sends. Browsers say in `Sec-Fetch-Site` where a
+/// request comes from; older ones, and all of them over unencrypted connections, send `Origin` only.
+pub(crate) fn check_page(headers: &HeaderMap) -> Result<(), Problem> {
+    let named = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or(""));
+    let is_own = match (named("sec-fetch-site"), named("origin")) {
+        (Some(site), _) => site == "same-origin",
+        (None, Some(origin)) => {
+            // A proxy may pass on another host than the one in the browser's address bar. A page cannot
+            // set either header.
+            let hosts = [named("host"), named("x-forwarded-host")];
+            hosts.into_iter().flatten().any(|host| is_same_origin(origin, host))
+        }
+        (None, None) => false,
+    };
+    if is_own {
+        return Ok(());
+    }
+    Err(ProblemKind::Forbidden.because(
+        "changes are accepted from pages of this server only; programs use the API (see /docs), with a key",
+    ))
+}
+
 /// The name or address in a `Host`, if nothing but a port follows it.
 fn name_of(host: &str) -> Option<&str> {
     let begin = if host.starts_with('[') { host.find(']')? } else { 0 };
@@ -79,6 +101,24 @@ fn is_same_origin(origin: &str, host: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_change_is_accepted_from_a_page_of_the_same_origin_only() {
+        let check = |named: &[(&'static str, &'static str)]| {
+            let headers = named.iter().map(|(name, value)| {
+                (axum::http::HeaderName::from_static(name), axum::http::HeaderValue::from_static(value))
+            });
+            check_page(&headers.collect()).is_ok()
+        };
+        let (host, origin) = (("host", "q.example"), ("origin", "https://q.example"));
+        assert!(check(&[("sec-fetch-site", "same-origin")]) && check(&[host, origin]));
+        assert!(check(&[("host", "10.0.0.1:8080"), ("x-forwarded-host", "q.example"), origin]));
+        for site in ["cross-site", "same-site", "none", ""] {
+            assert!(!check(&[("sec-fetch-site", site), host, origin]), "{site}");
+        }
+        assert!(!check(&[host]) && !check(&[host, ("origin", "null")]));
+        assert!(!check(&[host, ("origin", "https://evil.example")]));
+    }
 
     fn allowed(host: &str, origin: Option<&str>) -> bool {
         let mut headers = HeaderMap::new();

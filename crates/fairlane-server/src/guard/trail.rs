@@ -23,6 +23,11 @@ pub(super) async fn scope<F: Future>(key: Arc<str>, request: F) -> F::Output {
     KEY.scope(key, request).await
 }
 
+/// The id of the key of the running request.
+pub(super) fn key() -> Option<Arc<str>> {
+    KEY.try_with(Clone::clone).ok()
+}
+
 /// A destructive command that was submitted and has no reply yet.
 pub(super) struct Trail {
     key: Option<Arc<str>>,
@@ -46,7 +51,7 @@ impl Trail {
             Command::Queue(queue::Command::CancelBulk(command)) => Subject::Bulk(command.bulk.clone()),
             _ => return None,
         };
-        Some(Self { key: KEY.try_with(Clone::clone).ok(), subject })
+        Some(Self { key: key(), subject })
     }
 
     /// Logs what the command has changed.

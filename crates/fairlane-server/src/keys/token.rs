@@ -68,6 +68,11 @@ impl SecretHash {
     pub(super) fn of(secret: &str) -> Self {
         Self(Sha256::digest(secret.as_bytes()).into())
     }
+
+    /// The bytes of the hash.
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 impl ConstantTimeEq for SecretHash {

@@ -11,7 +11,7 @@ use fairlane_engine::observe::TARGET;
 use metrics::gauge;
 
 use super::{CONNECTIONS, HELD, Metrics};
-use crate::access::{Caller, Permission, Route};
+use crate::access::{Caller, Permission, Route, Verb};
 use crate::problem::ProblemKind;
 
 /// Measures one request.
@@ -79,7 +79,10 @@ impl RequestTimer {
             }
             return;
         }
-        if let Some(path) = self.path.filter(|_| response.status().is_success()) {
+        // A form of the dashboard is answered with a redirection.
+        let is_done = response.status().is_success() || response.status().is_redirection();
+        let is_read = self.route.method == Verb::Get;
+        if let Some(path) = self.path.filter(|_| is_done && !is_read) {
             tracing::info!(target: TARGET, key, method, path, trace, "operated");
         }
         tracing::debug!(target: TARGET, key, method, route, status, problem = problem_slug, took_us, trace, "request");

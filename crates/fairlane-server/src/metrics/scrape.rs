@@ -11,8 +11,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fairlane_core::limits::LIST_GROUPS_MAX;
+use fairlane_core::limits::{LIST_GROUPS_MAX, LIST_ROOMS_MAX};
 use fairlane_core::queue::{InspectCongestion, InspectGroup, InspectQueue, InspectType};
+use fairlane_core::room::ListRooms;
 use fairlane_core::{GroupId, TypeId};
 use fairlane_engine::{Engine, EngineError, observe};
 use metrics::{Unit, gauge};
@@ -104,6 +105,11 @@ impl Scrape {
             if let Some(view) = engine.call(InspectType { type_id: type_id.clone() }).await? {
                 recorder.record(|| observe::type_gauges(type_id, &view));
             }
+        }
+        let list = ListRooms { after: None, rooms_max: LIST_ROOMS_MAX };
+        // The user of a Redis may lack the permission for the keys of rooms, which it does not use.
+        for view in engine.call(list).await.map(|listed| listed.rooms).unwrap_or_default() {
+            recorder.record(|| observe::room_gauges(&view));
         }
         self.scan_groups(engine, groups_max).await?;
         self.record_groups(engine, recorder).await

@@ -30,6 +30,7 @@ const TABLE: &str = "
     POST   /api/jobs/cancel                         ap-- -p-- ----
     GET    /api/jobs/{group}/{job}                  apwv -p-v ----
     GET    /api/jobs/{group}/{job}/why              apwv -p-v ----
+    GET    /api/jobs/{group}/{job}/events           apwv -p-v ----
     POST   /api/jobs/{group}/{job}/cancel           ap-- -p-- ----
     POST   /api/jobs/{group}/{job}/requeue          ap-- -p-- ----
     POST   /api/leases                              a-w- ---- ----
@@ -49,6 +50,7 @@ const TABLE: &str = "
     DELETE /api/rooms/{room}/places/{token}         a-w- ---- ----
     POST   /api/rooms/{room}/places/{token}/keep    a-w- ---- ----
     POST   /api/rooms/{room}/revoke                 a--- ---- ----
+    POST   /api/rooms/{room}/bypass                 a--- ---- ----
     POST   /api/rooms/{room}/pause                  a--- ---- ----
     POST   /api/rooms/{room}/resume                 a--- ---- ----
     POST   /api/rooms/{room}/open                   a--- ---- ----
@@ -86,6 +88,32 @@ const TABLE: &str = "
     POST   /engine/wait                             a-w- ---- ----
     POST   /engine/subscribe                        a-w- ---- ----
     POST   /engine/walk                             a--- ---- ----
+    GET    /                                        apwv -p-v -p-v
+    GET    /live                                    apwv -p-v -p-v
+    GET    /customers                               apwv ---- ----
+    GET    /customers/{group}                       apwv -p-v ----
+    POST   /customers/{group}                       a--- ---- ----
+    GET    /jobs                                    apwv -p-v ----
+    GET    /jobs/{group}/{job}                      apwv -p-v ----
+    POST   /jobs/{group}/{job}                      ap-- -p-- ----
+    GET    /dead                                    apwv -p-v ----
+    POST   /dead                                    ap-- -p-- ----
+    GET    /bulks                                   apwv -p-v ----
+    GET    /bulks/{group}/{bulk}                    apwv -p-v ----
+    POST   /bulks/{group}/{bulk}                    ap-- -p-- ----
+    GET    /bulks/{group}/{bulk}/results            apwv -p-v ----
+    GET    /types                                   apwv -p-v -p-v
+    GET    /types/{type}                            apwv -p-v -p-v
+    POST   /types/{type}                            a--- ---- ----
+    GET    /workers                                 apwv ---- ----
+    GET    /locks                                   apwv ---- ----
+    POST   /locks                                   a--- ---- ----
+    GET    /rooms                                   apwv ---- ----
+    GET    /rooms/{room}                            apwv ---- ----
+    POST   /rooms/{room}                            a--- ---- ----
+    GET    /activity                                apwv ---- ----
+    GET    /audit                                   a--- ---- ----
+    POST   /audit                                   a--- ---- ----
 ";
 
 /// The permission depends on the command in the body, which has tests of its own.
@@ -149,6 +177,7 @@ fn plausible(running: &Running, method: &Method, path: &str) -> RequestBuilder {
             json!({"settlements": [{"group": "own", "id": "j-1", "fence": 1, "outcome": "succeeded"}]})
         }
         "/api/rooms/{room}/join" | "/api/rooms/{room}/revoke" => json!({"user": "ada"}),
+        "/api/rooms/{room}/bypass" => json!({"user": "ada", "ttl_ms": 60_000}),
         "/api/locks/{lock}/renew" | "/api/locks/{lock}/release" => json!({"token": "mine"}),
         "/api/bulks" => json!({"group": "own", "id": "b-1"}),
         "/api/jobs/stream" => json!({"id": "s-1"}),
@@ -162,7 +191,9 @@ fn plausible(running: &Running, method: &Method, path: &str) -> RequestBuilder {
         .replace("{room}", "concert")
         .replace("{token}", "mine");
     let query = match (method, path) {
-        (&Method::GET, "/api/jobs" | "/api/dead" | "/api/locks") => "?group=own",
+        (&Method::GET, "/api/jobs" | "/api/dead" | "/api/locks" | "/jobs" | "/dead" | "/bulks") => {
+            "?group=own"
+        }
         (&Method::GET, "/api/jobs/stream") => "?group=own&bulk=b-1",
         (_, "/api/jobs/stream") => "?group=own&type=mail",
         _ => "",
@@ -171,9 +202,20 @@ fn plausible(running: &Running, method: &Method, path: &str) -> RequestBuilder {
     if *method == Method::GET {
         return request;
     }
+    if is_page(path) {
+        // A form of the dashboard, sent by one of its pages.
+        let form = "application/x-www-form-urlencoded";
+        let request = request.header("content-type", form).header("sec-fetch-site", "same-origin");
+        return request.body("act=nothing&group=own&lock=nothing");
+    }
     let is_lines = path == "/api/jobs/stream";
     let content_type = if is_lines { "application/x-ndjson" } else { "application/json" };
     request.header("content-type", content_type).body(format!("{body}\n"))
+}
+
+/// Whether the path is one of the dashboard.
+fn is_page(path: &str) -> bool {
+    !["/api/", "/engine", "/metrics"].iter().any(|prefix| path.starts_with(prefix))
 }
 
 async fn status(request: RequestBuilder) -> StatusCode {

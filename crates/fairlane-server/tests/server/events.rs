@@ -261,3 +261,51 @@ async fn queue_events_contain_the_throughput_of_workers_in_the_same_process() {
     while events.next().await.unwrap().data["settled_per_second"] == 0.0 {}
     pool.stop().await;
 }
+
+#[tokio::test]
+async fn a_job_is_followed_from_its_lane_over_its_progress_to_its_end() {
+    let server = Running::start().await;
+    server.fairlane.enqueue(Job::new("group", "mail", &1).id("one")).await.unwrap().accepted().unwrap();
+    let path = "/api/jobs/group/one/events";
+    let mut events = Events::follow(&server, path, None).await;
+    let first = events.next().await.unwrap();
+    assert_eq!((first.name.as_str(), &first.data["state"]), ("progress", &json!("pending")));
+    assert_eq!(first.data["payload"], Value::Null, "events have no payload");
+    let lease = json!({"worker": "w", "types": ["mail"], "lease_ms": 60_000});
+    let (_, leased) = server.post("/api/leases", lease).await;
+    let fence = &leased["jobs"][0]["fence"];
+    let name = json!({"group": "group", "id": "one", "fence": fence});
+    let with_progress = |done: u64| {
+        let mut lease = name.clone();
+        lease["progress"] = json!({"done": done, "total": 20});
+        json!({"leases": [lease]})
+    };
+    let (status, extended) = server.post("/api/leases/extend", with_progress(12)).await;
+    assert_eq!((status, &extended["leases"][0]["status"]), (StatusCode::OK, &json!("extended")));
+    let (_, job) = server.get("/api/jobs/group/one").await;
+    assert_eq!(job["progress"], json!({"done": 12, "total": 20}));
+    // States in between may be skipped.
+    loop {
+        let event = events.next().await.unwrap();
+        if event.data["progress"] == json!({"done": 12, "total": 20}) {
+            assert_eq!((event.name.as_str(), &event.data["state"]), ("progress", &json!("in_flight")));
+            break;
+        }
+    }
+    let (status, refused) = server.post("/api/leases/extend", with_progress(21)).await;
+    assert_eq!((status, problem(&refused)), (StatusCode::UNPROCESSABLE_ENTITY, "invalid"), "{refused}");
+    let mut settlement = name.clone();
+    settlement["outcome"] = "succeeded".into();
+    server.post("/api/leases/settle", json!({"settlements": [settlement]})).await;
+    let last = loop {
+        match events.next().await {
+            Some(event) if event.name == "ended" => break event,
+            event => drop(event.expect("the end comes first")),
+        }
+    };
+    assert_eq!((&last.data["state"], &last.data["progress"]), (&json!("completed"), &Value::Null));
+    assert!(events.next().await.is_none());
+    let again = server.request(Method::GET, path).header("last-event-id", &last.id).send().await.unwrap();
+    assert_eq!(again.status(), StatusCode::NO_CONTENT);
+    assert_eq!(server.get("/api/jobs/group/none/events").await.0, StatusCode::NOT_FOUND);
+}

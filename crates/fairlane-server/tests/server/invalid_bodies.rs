@@ -235,7 +235,7 @@ async fn a_settlement_with_a_field_of_another_outcome_is_refused() {
 #[tokio::test]
 async fn the_response_for_an_unknown_path_points_to_the_documentation() {
     let running = Running::start().await;
-    let (status, response) = running.get("/").await;
+    let (status, response) = running.get("/nothing").await;
     let detail = response["detail"].as_str().unwrap();
     assert!(status == StatusCode::NOT_FOUND && detail.contains("/docs") && detail.contains("/openapi.json"));
 }

@@ -1,5 +1,6 @@
 //! The chart: completions over time, a row of charts for each part, a column for each run, a line
-//! for each group.
+//! for each group. Runs that are compared show percentages, from each group's first job on, so that
+//! the wait of a small group is as visible as the work of a large one.
 //!
 //! Text stays text in the SVG, so that no font is needed here and the viewer's own is used.
 
@@ -9,6 +10,7 @@ use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
 use super::{GroupReport, PartReport, Series};
+use crate::scenario::FIFO;
 
 const WIDTH: u32 = 960;
 /// The width of a chart beside others.
@@ -64,7 +66,7 @@ fn draw<'a>(area: &Area<'a>, runs: &[Vec<PartReport>], parts: usize) -> Result<(
     for (number, chart) in area.split_evenly((parts, columns)).iter().enumerate() {
         let run = runs.get(number % columns);
         match run.and_then(|run| run.get(number / columns)) {
-            Some(report) if columns > 1 => draw_part(chart, report, report.rules())?,
+            Some(report) if columns > 1 => draw_compared(chart, report)?,
             Some(report) => draw_part(chart, report, format!("{}: jobs done over time", report.title()))?,
             None => {}
         }
@@ -82,20 +84,42 @@ fn draw_part<'a>(area: &Area<'a>, report: &PartReport, title: String) -> Result<
     let mut builder = ChartBuilder::on(area);
     builder.caption(title, (FONT, 24)).margin(12).x_label_area_size(52).y_label_area_size(100);
     let seconds = 0.0..seconds_max * 1.02;
+    let legend = SeriesLabelPosition::MiddleRight;
     if jobs_max / jobs_min > LINEAR_RATIO_MAX {
         let chart = builder.build_cartesian_2d(seconds, (1.0..jobs_max * 1.5).log_scale())?;
-        return draw_chart(chart, "jobs done (logarithmic)", lines, seconds_max, 1.0);
+        let style = ChartStyle { legend, seconds_max, jobs_least: 1.0 };
+        return draw_chart(chart, "jobs done (logarithmic)", lines, style);
     }
     let chart = builder.build_cartesian_2d(seconds, 0.0..jobs_max * 1.05)?;
-    draw_chart(chart, "jobs done", lines, seconds_max, 0.0)
+    draw_chart(chart, "jobs done", lines, ChartStyle { legend, seconds_max, jobs_least: 0.0 })
+}
+
+/// Draws how much of its own jobs each group has done, from the arrival of its first job on.
+fn draw_compared<'a>(area: &Area<'a>, report: &PartReport) -> Result<(), Failure<'a>> {
+    let seconds_max = report.last_done_ms().unwrap_or_default().max(1.0) / 1000.0;
+    let mut builder = ChartBuilder::on(area);
+    let title = match report.discipline {
+        FIFO => format!("a plain queue ({FIFO})"),
+        _ => format!("Fairlane ({})", report.rules()),
+    };
+    builder.caption(title, (FONT, 24)).margin(12).x_label_area_size(52).y_label_area_size(80);
+    let chart = builder.build_cartesian_2d(0.0..seconds_max * 1.02, -3.0..105.0)?;
+    let style = ChartStyle { legend: SeriesLabelPosition::UpperLeft, seconds_max, jobs_least: 0.0 };
+    draw_chart(chart, "percent of its jobs done", percentages(report), style)
+}
+
+/// Where the legend is, where lines end, and the least value that can be drawn.
+struct ChartStyle {
+    legend: SeriesLabelPosition,
+    seconds_max: f64,
+    jobs_least: f64,
 }
 
 fn draw_chart<'a, 'b, Y>(
     mut chart: ChartContext<'b, SVGBackend<'a>, Cartesian2d<RangedCoordf64, Y>>,
     jobs_label: &str,
     lines: Vec<Line>,
-    seconds_max: f64,
-    jobs_least: f64,
+    style: ChartStyle,
 ) -> Result<(), Failure<'a>>
 where
     Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
@@ -113,18 +137,18 @@ where
         .bold_line_style(BLACK.mix(0.12))
         .draw()?;
     for mut line in lines {
-        let style = line.colour.stroke_width(2);
-        let end = line.points.last().map(|point| (seconds_max, point.1));
+        let stroke = line.colour.stroke_width(2);
+        let end = line.points.last().map(|point| (style.seconds_max, point.1));
         line.points.extend(end);
-        let points = line.points.into_iter().map(|(seconds, jobs)| (seconds, jobs.max(jobs_least)));
+        let points = line.points.into_iter().map(|(seconds, jobs)| (seconds, jobs.max(style.jobs_least)));
         chart
-            .draw_series(LineSeries::new(points, style))?
+            .draw_series(LineSeries::new(points, stroke))?
             .label(line.label)
-            .legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 18, y)], style));
+            .legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 18, y)], stroke));
     }
     chart
         .configure_series_labels()
-        .position(SeriesLabelPosition::MiddleRight)
+        .position(style.legend)
         .margin(12)
         .label_font((FONT, 16))
         .background_style(WHITE.mix(0.85))
@@ -145,6 +169,20 @@ fn lines(report: &PartReport) -> Vec<Line> {
         let all = rest.iter().fold(Series::default(), |sum, group| sum.plus(&group.series));
         let label = format!("{} more together", rest.len());
         lines.push(Line { label, colour: REST_COLOUR, points: points(&all) });
+    }
+    lines
+}
+
+/// The same lines in percent of each group's jobs, beginning with the arrival of its first job.
+fn percentages(report: &PartReport) -> Vec<Line> {
+    let mut lines = lines(report);
+    for line in &mut lines {
+        let of = |group: &&GroupReport| group.group == line.label;
+        let arrived_ms = report.groups.iter().find(of).and_then(|group| group.first_arrival_ms);
+        let all = line.points.last().map_or(1.0, |point| point.1).max(1.0);
+        let done = line.points.iter().map(|(seconds, jobs)| (*seconds, jobs / all * 100.0));
+        let arrival = arrived_ms.map(|milliseconds| (milliseconds / 1000.0, 0.0));
+        line.points = arrival.into_iter().chain(done).collect();
     }
     lines
 }

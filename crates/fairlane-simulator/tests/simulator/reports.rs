@@ -56,7 +56,7 @@ fn a_report_has_exactly_these_keys() {
     );
     assert_eq!(
         keys(&json[0]["groups"][0]),
-        "alone_wait_p99_ms completed fair_share first_done_ms group jobs last_done_ms least_window_share \
+        "alone_wait_p99_ms completed fair_share first_arrival_ms first_done_ms group jobs last_done_ms least_window_share \
          share wait_p50_ms wait_p99_ms"
     );
     assert_eq!(json[1]["part"], "second");
@@ -109,7 +109,8 @@ fn the_chart_has_a_title_for_each_part_and_a_line_for_each_large_group() {
         assert!(svg.contains(text), "{text}");
     }
     let beside = plot_svg(&[reports(1), reports(2)]);
-    assert!(beside.matches("seconds of virtual time").count() == 4 && beside.contains("share"));
+    assert!(beside.matches("seconds of virtual time").count() == 4 && beside.contains("Fairlane (share)"));
+    assert_eq!(beside.matches("percent of its jobs done").count(), 4);
     for text in ["bulk", "random-01", "3 more together"] {
         assert_eq!(svg.matches(text).count() % 2, 0, "{text} is in the legend of both parts");
         assert!(svg.contains(text), "{text}");

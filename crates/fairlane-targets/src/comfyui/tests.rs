@@ -154,6 +154,7 @@ async fn progress_counts_the_nodes_that_have_run() {
     running.pool.stop().await;
 }
 
+/// Erratum Q42.
 #[tokio::test]
 async fn a_worker_finds_the_prompt_that_another_has_submitted() {
     for generation in BOTH {
@@ -178,6 +179,7 @@ async fn a_worker_finds_the_prompt_that_another_has_submitted() {
     }
 }
 
+/// Erratum Q42.
 #[tokio::test]
 async fn a_prompt_that_the_engine_has_forgotten_is_submitted_again() {
     for generation in BOTH {
@@ -194,6 +196,7 @@ async fn a_prompt_that_the_engine_has_forgotten_is_submitted_again() {
     }
 }
 
+/// Erratum Q42.
 #[tokio::test]
 async fn a_submission_whose_response_is_late_is_not_repeated() {
     let timeout = Duration::from_millis(50);

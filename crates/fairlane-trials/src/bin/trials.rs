@@ -1,7 +1,7 @@
 //! The trials at full length; fails if an invariant was violated.
 //!
 //! `trials kills [--seed S] [--rounds N]`, `trials neighbours [--redis 1] [--slots N]`. `trials
-//! downstream [--seconds N]`. `trials rooms [--rounds N] [--waiters N]`. `trials hold [--redis 1] [--jobs N]
+//! downstream [--seconds N]`. `trials rooms crowd|scale|draw|fire`. `trials hold [--redis 1] [--jobs N]
 //! [--stuck N]`. `trials failover [--rounds N] [--seconds N]`. `trials http [cycle|single|idle|flood] [--rounds N] [--connections
 //! N]`: all four, or one of them. `trials attack --program PATH [NAME…] [--seconds N] [--json]`:
 //! all attacks on `PATH serve`, or those named. `trials outbox kills|order|speed|outages [--rounds N]
@@ -23,7 +23,7 @@ use fairlane_trials::served::{self, Compared, cycle, flood, idle, single};
 use fairlane_trials::{attack, downstream, failover, hold, kills, locks, neighbours, outbox, rooms};
 
 const USAGE: &str = "Usage: trials kills [--seed S] [--rounds N] | neighbours [--redis 1] [--slots N] | \
-    rooms [--rounds N] [--waiters N] | \
+    rooms crowd|scale|draw|fire … | \
     downstream [--seconds N] | hold [--redis 1] [--jobs N] [--stuck N] | failover [--rounds N] [--seconds N] | \
     attack --program PATH [NAME…] [--seconds N] [--json] | \
     outbox kills|order|speed|outages [--rounds N] [--jobs N] [--seconds N] | \
@@ -119,7 +119,12 @@ async fn main() -> ExitCode {
         Some("hold") => {
             interfere(number("--redis", 0) == 1, number("--jobs", 1_000_000), number("--stuck", 10_000)).await
         }
-        Some("rooms") => crowd(number("--rounds", 200), number("--waiters", 1_000_000)).await,
+        Some("rooms") => rooms::command::run(&arguments).await,
+        Some("rooms-victim") if arguments.len() == 5 => {
+            let count = |at: usize| arguments[at].parse().unwrap_or(1);
+            rooms::fire::run_victim(&arguments[2], count(3), count(4)).await;
+            ExitCode::SUCCESS
+        }
         Some("locks") => locks::command::run(&arguments).await,
         Some("downstream") => call(number("--seconds", 120)).await,
         Some("failover") => fail_over(number("--rounds", 3) as usize, number("--seconds", 5)).await,
@@ -227,20 +232,6 @@ fn attack_json(reports: &[attack::Report]) -> serde_json::Value {
 }
 
 /// Runs half of the rounds on each store.
-/// A waiting room with a crowd, and its costs on Redis.
-async fn crowd(rounds: u64, waiters: u64) -> ExitCode {
-    let server = RedisServer::start(ServerOptions::default());
-    let engine = fairlane_engine::open(&server.url(), Settings::default()).await.expect("Redis is there");
-    let plan = rooms::Plan { schedulers: 64, users: 200, rounds, max_active: 50 };
-    let report = rooms::run(plan, engine.clone()).await;
-    println!("{report:?}");
-    let sizes = [1000, 32_000, 1_000_000].map(|size: u64| size.min(waiters));
-    for cost in rooms::measure(&server, engine, &sizes).await {
-        println!("{cost:?}");
-    }
-    if report.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
 async fn kill(program: &str, seed: u64, rounds: u64) -> ExitCode {
     let mut violations = Vec::new();
     for (store, rounds) in [(Store::Disk, rounds / 2), (Store::Redis, rounds - rounds / 2)] {

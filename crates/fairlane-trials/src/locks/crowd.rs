@@ -1,10 +1,9 @@
-//! Many waiters for one lock: their order, the commands that they send, and who is woken. Holders and
-//! waiters whose processes are killed.
+//! Many waiters for one lock: their order, the commands that they send, and who is woken. Waiters
+//! whose process is killed.
 
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -18,8 +17,6 @@ use fairlane_testkit::redis::{RedisServer, ServerOptions};
 use tokio::task::JoinSet;
 
 const NAME: &str = "crowd";
-/// How long all wait before the first release.
-const QUIET: Duration = Duration::from_secs(3);
 
 /// How many wait.
 #[derive(Debug, Clone, Copy)]
@@ -28,6 +25,8 @@ pub struct Plan {
     pub waiters: usize,
     /// Clients with a connection and a thread of their own, as processes have.
     pub processes: usize,
+    /// How long all wait before the first release.
+    pub quiet: Duration,
 }
 
 /// The result of the trial.
@@ -101,9 +100,10 @@ pub async fn run(plan: &Plan) -> Report {
         (log.commands, log.tries)
     };
     let before = count();
-    tokio::time::sleep(QUIET).await;
+    tokio::time::sleep(plan.quiet).await;
     let (commands, tries) = count();
-    report.quiet_each_second = (commands - before.0) as f64 / QUIET.as_secs_f64() / plan.processes as f64;
+    report.quiet_each_second =
+        (commands - before.0) as f64 / plan.quiet.as_secs_f64() / plan.processes as f64;
     let began = Instant::now();
     guard.release().await.expect("the server replies");
     for result in waiting.join_all().await {
@@ -144,7 +144,7 @@ async fn logged(server: &RedisServer, log: &Arc<Mutex<Log>>) -> Fairlane {
     Fairlane::from_engine(layer(Arc::new(engine.expect("the server runs")), Hooks::default().submit(submit)))
 }
 
-async fn wait_for(fairlane: &Fairlane, name: &str, waiters: u64) {
+pub(super) async fn wait_for(fairlane: &Fairlane, name: &str, waiters: u64) {
     let lock = fairlane.lock(name);
     while lock.view().await.expect("the server replies").is_none_or(|lock| lock.waiters < waiters) {
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -177,35 +177,4 @@ pub async fn killed_waiters(program: &Path, waiters: u64) -> Duration {
     let took = began.elapsed();
     next.release().await.expect("the server replies");
     took
-}
-
-/// How much later than the end of its lease the lock of a killed holder passes on, and the time of a
-/// round trip.
-pub async fn killed_holder(program: &Path, rounds: usize, ttl: Duration) -> (Vec<Duration>, Duration) {
-    let server = RedisServer::start(ServerOptions::default());
-    let fairlane = Fairlane::open(&server.url()).await.expect("the server runs");
-    let mut late = Vec::new();
-    for _ in 0..rounds {
-        let arguments = [server.url(), NAME.to_owned(), ttl.as_millis().to_string()];
-        let mut command = Command::new(program);
-        let mut holder = Process::start(command.arg("lock-hold").args(arguments).stdout(Stdio::piped()));
-        let output = BufReader::new(holder.stdout.take().expect("it is piped"));
-        assert_eq!(output.lines().next().and_then(Result::ok).as_deref(), Some("held"));
-        let lock = fairlane.lock(NAME);
-        let waiting = tokio::spawn(async move {
-            let guard = lock.lock().await;
-            (guard, Instant::now())
-        });
-        wait_for(&fairlane, NAME, 1).await;
-        holder.kill();
-        let asked = Instant::now();
-        let view = fairlane.lock(NAME).view().await.expect("the server replies").expect("it is held");
-        let ends = asked + Duration::from_micros(view.held_by[0].remaining_us);
-        let (guard, at) = waiting.await.expect("the waiter does not panic");
-        late.push(at.saturating_duration_since(ends));
-        guard.expect("the lock passes on").release().await.expect("the server replies");
-    }
-    let began = Instant::now();
-    fairlane.lock(NAME).view().await.expect("the server replies");
-    (late, began.elapsed())
 }

@@ -1,15 +1,20 @@
 //! An acquisition and its release, and a hand-off to a waiter, in turns with the least that Redis
-//! needs for the same.
+//! needs for the same. How soon the lock of a killed holder passes on.
 
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fairlane::{Fairlane, LockOptions};
 use fairlane_engine::Engine;
 use fairlane_engine::redis::{RedisEngine, RedisOptions};
+use fairlane_testkit::process::Process;
 use fairlane_testkit::redis::{RedisServer, ServerOptions};
 use redis::aio::MultiplexedConnection;
 
+use super::crowd::wait_for;
 use super::{Times, acquire, process, release};
 
 const NAME: &str = "coupon:issue:42";
@@ -172,4 +177,37 @@ async fn hand_off(a: &Fairlane, b: &Fairlane, repetitions: usize, times: &mut Ti
         std::mem::swap(&mut holder, &mut waiter);
     }
     guard.release().await.expect("the server replies");
+}
+
+/// How much later than the end of its lease the lock of a killed holder passes on, and the time of a
+/// round trip: the median, and the longest of the first.
+pub async fn killed_holder(program: &Path, rounds: usize, ttl: Duration) -> (Duration, Duration, Duration) {
+    let server = RedisServer::start(ServerOptions::default());
+    let fairlane = open(&server).await;
+    let (mut late, mut round_trips) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        let arguments = [server.url(), NAME.to_owned(), ttl.as_millis().to_string()];
+        let mut command = Command::new(program);
+        let mut holder = Process::start(command.arg("lock-hold").args(arguments).stdout(Stdio::piped()));
+        let output = BufReader::new(holder.stdout.take().expect("it is piped"));
+        assert_eq!(output.lines().next().and_then(Result::ok).as_deref(), Some("held"));
+        let lock = fairlane.lock(NAME);
+        let waiting = tokio::spawn(async move {
+            let guard = lock.lock().await;
+            (guard, Instant::now())
+        });
+        wait_for(&fairlane, NAME, 1).await;
+        holder.kill();
+        let asked = Instant::now();
+        let view = fairlane.lock(NAME).view().await.expect("the server replies").expect("it is held");
+        let round_trip = asked.elapsed();
+        round_trips.push(round_trip);
+        let ends = asked + round_trip / 2 + Duration::from_micros(view.held_by[0].remaining_us);
+        let (guard, at) = waiting.await.expect("the waiter does not panic");
+        late.push(at.saturating_duration_since(ends));
+        guard.expect("the lock passes on").release().await.expect("the server replies");
+    }
+    late.sort_unstable();
+    round_trips.sort_unstable();
+    (late[rounds / 2], late[rounds - 1], round_trips[rounds / 2])
 }

@@ -19,7 +19,9 @@ CREATE TABLE ends (group_id text, id text, status text);
 CREATE FUNCTION record_end() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN INSERT INTO ends VALUES (NEW.group_id, NEW.id, NEW.status); RETURN NULL; END $$;
 CREATE TRIGGER ends AFTER UPDATE ON fairlane_mirror FOR EACH ROW
-    WHEN (OLD.ended_at IS NULL AND NEW.ended_at IS NOT NULL) EXECUTE FUNCTION record_end();";
+    WHEN (OLD.ended_at IS NULL AND NEW.ended_at IS NOT NULL) EXECUTE FUNCTION record_end();
+CREATE TRIGGER inserted_ends AFTER INSERT ON fairlane_mirror FOR EACH ROW
+    WHEN (NEW.ended_at IS NOT NULL) EXECUTE FUNCTION record_end();";
 
 /// Jobs that have not ended, and rows that a relay has not yet moved: a job may end before that.
 pub const UNFINISHED: &str = "\

@@ -25,11 +25,11 @@ const START_RATIO_MAX: f64 = 4.0;
 /// Rows of one batched INSERT, as many as a relay passes on at a time.
 const BATCH: usize = 500;
 
-/// Tables for comparison: an order, and a row of the size of a job.
+/// Tables for comparison: an order, and a row of the size of a job, with columns of the same widths.
 const TABLES: &str = "\
 CREATE TABLE purchases (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, total int);
-CREATE TABLE plain (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    created_at timestamptz NOT NULL DEFAULT now(), job jsonb NOT NULL);";
+CREATE TABLE plain (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, version bigint NOT NULL DEFAULT 1,
+    kind smallint NOT NULL DEFAULT 1, created_at timestamptz NOT NULL DEFAULT now(), job jsonb NOT NULL);";
 
 /// The size of the trial.
 #[derive(Debug, Clone)]

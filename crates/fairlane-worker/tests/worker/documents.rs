@@ -28,6 +28,8 @@ fn every_setting_of_a_worker_is_documented_with_its_default() {
         aggregate_interval,
         aggregation_lease,
         sweep_interval,
+        room_admit_interval,
+        room_cleanup_interval,
     } = loops;
     let mut rows = 0;
     for (name, count) in [
@@ -54,6 +56,8 @@ fn every_setting_of_a_worker_is_documented_with_its_default() {
         ("aggregate_interval", aggregate_interval),
         ("aggregation_lease", aggregation_lease),
         ("sweep_interval", sweep_interval),
+        ("room_admit_interval", room_admit_interval),
+        ("room_cleanup_interval", room_cleanup_interval),
     ] {
         assert!(worker.contains(&format!("| `{name}` | {} ms |", time.as_millis())), "{name} {time:?}");
         rows += 1;

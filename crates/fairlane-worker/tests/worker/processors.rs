@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::support::*;
 use fairlane_core::Trace;
-use fairlane_core::queue::{CancelJob, InspectType, JobState, JobView, NewJob};
+use fairlane_core::queue::{CancelJob, InspectType, JobState, JobView, NewJob, Progress};
 use fairlane_worker::*;
 
 fn problem(view: &JobView) -> Problem {
@@ -403,4 +403,35 @@ async fn invalid_settings_are_rejected_with_the_allowed_range() {
     let options = TypeOptions { concurrency: Some(0), ..TypeOptions::default() };
     let none = Worker::new(engine).processor_with("a", options, |_: Context| async {}).start();
     assert!(none.err().unwrap().to_string().starts_with("type a: concurrency is 0"));
+}
+
+#[tokio::test]
+async fn reported_progress_is_stored_until_the_attempt_ends() {
+    on_both_engines(|engine| async move {
+        enqueue(&engine, vec![job("a", "1", "render", ""), job("a", "2", "render", "")]).await;
+        let go = Arc::new(tokio::sync::Notify::new());
+        let may_end = go.clone();
+        let worker =
+            Worker::new(engine.clone()).settings(quick()).process("render", move |(): (), job: Context| {
+                let may_end = may_end.clone();
+                async move {
+                    for done in 0..=30 {
+                        job.progress(done, 20);
+                    }
+                    may_end.notified().await;
+                }
+            });
+        let pool = worker.start().unwrap();
+        for id in ["1", "2"] {
+            until_async("the last report is stored, within its range", async || {
+                view(&engine, "a", id).await.progress == Some(Progress { done: 20, total: 20 })
+            })
+            .await;
+        }
+        go.notify_waiters();
+        let ended = reaches(&engine, "a", "1", JobState::Completed).await;
+        assert_eq!(ended.progress, None);
+        pool.stop().await;
+    })
+    .await;
 }

@@ -7,7 +7,7 @@ use fairlane_core::queue::*;
 use fairlane_core::{BulkId, GroupId, JobId, TypeId};
 use fairlane_engine::Engine;
 use fairlane_testkit::redis::{RedisServer, ServerOptions};
-pub use fairlane_testkit::wait::{eventually, until};
+pub use fairlane_testkit::wait::{eventually, until, until_async};
 use fairlane_worker::{Event, RetryPolicy, WorkerSettings};
 
 /// Runs a test on the embedded engine and on Redis.

@@ -1,41 +1,38 @@
-//! The thread of a handle's locks. Renewals and wake-ups have a runtime of their own, which an
-//! application that blocks its runtime does not hold up.
+//! What the locks of one handle share: the waiters, the leases, and the thread that renews them.
 //!
-//! A queue in another process is connected to a second time from this thread, because a connection
-//! belongs to the runtime in which it was opened.
+//! An acquisition waits on the runtime of its caller and uses the connection of the handle, so that no
+//! other thread stands between a reply and the caller. A lease that is released before its first
+//! renewal never reaches the thread (see `lock/renewals.rs`).
 
 use std::io;
 use std::sync::Arc;
 use std::thread;
 
 use fairlane_core::ProcessId;
-use fairlane_core::kernel::Registered;
-use fairlane_engine::{BoxFuture, Engine, EngineError, Signals, attach};
-use tokio::runtime::Builder;
-use tokio::sync::{OnceCell, mpsc, oneshot};
+use fairlane_engine::{BoxFuture, Engine};
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use super::acquisition::Acquisition;
 use super::guard::LockGuard;
 use super::random;
+use super::renewals::Renewals;
 use super::waiters::Waiters;
 use crate::error::Error;
 use crate::fairlane::broken;
 
 type Task = BoxFuture<'static, ()>;
 
-/// Acquires the locks of one handle.
-pub(crate) struct LockClient {
-    /// The thread ends when this is dropped and every lock is released.
+/// Acquires the locks of one handle; clones share everything.
+#[derive(Clone)]
+pub(crate) struct LockClient(Arc<Inner>);
+
+struct Inner {
+    /// The thread ends when this is dropped, with the last guard, and every lock is released.
     tasks: mpsc::UnboundedSender<Task>,
     waiters: Arc<Waiters>,
-}
-
-/// The engine of a client, and the address to open it at if it belongs to another runtime.
-pub(super) struct OwnEngine {
-    shared: Arc<dyn Engine>,
-    address: Option<String>,
-    own: OnceCell<Arc<dyn Engine>>,
+    renewals: Arc<Renewals>,
 }
 
 impl LockClient {
@@ -53,52 +50,64 @@ impl LockClient {
         address: Option<String>,
     ) -> (Self, impl Future<Output = ()> + Send) {
         let (tasks, mut queued) = mpsc::unbounded_channel::<Task>();
-        let address = address.filter(|_| matches!(engine.name(), "redis" | "http"));
         let process = ProcessId::new(random()).expect("hexadecimal digits are a name");
-        let engine = OwnEngine { shared: engine, address, own: OnceCell::new() };
+        let renewals = Arc::new(Renewals::new(engine.clone(), address));
+        let inner = Inner { tasks, waiters: Arc::new(Waiters::new(process, engine)), renewals };
+        let renewals = inner.renewals.clone();
         let work = async move {
             let mut running = JoinSet::new();
-            while let Some(task) = queued.recv().await {
-                running.spawn(task);
+            let connected = renewals.clone();
+            // If it fails, the first renewal tries again.
+            running.spawn(async move { drop(connected.engine().await) });
+            loop {
+                tokio::select! {
+                    task = queued.recv() => match task {
+                        Some(task) => {
+                            running.spawn(task);
+                        }
+                        None => break,
+                    },
+                    leases = renewals.due() => {
+                        for lease in leases {
+                            running.spawn(lease.keep(renewals.clone()));
+                        }
+                    }
+                }
                 while running.try_join_next().is_some() {}
             }
             while running.join_next().await.is_some() {}
         };
-        (Self { tasks, waiters: Arc::new(Waiters::new(process, engine)) }, work)
+        (Self(Arc::new(inner)), work)
     }
 
     /// The id of this client among all that wait for locks.
     pub fn process(&self) -> &ProcessId {
-        self.waiters.process()
+        self.waiters().process()
     }
 
-    /// Acquires a lock.
+    /// Acquires a lock. A task of its own sends the requests, because they must not be cancelled with
+    /// the caller; without a runtime, the thread runs it.
     pub(super) async fn acquire(&self, acquisition: Acquisition) -> Result<LockGuard, Error> {
         let (caller, granted) = oneshot::channel();
-        let task = acquisition.run(self.waiters.clone(), caller);
-        let ended = |()| broken("the thread of the locks has ended");
-        self.tasks.send(Box::pin(task)).map_err(|_| ended(()))?;
-        granted.await.map_err(|_| ended(()))?
-    }
-}
-
-impl OwnEngine {
-    async fn get(&self) -> Result<&Arc<dyn Engine>, EngineError> {
-        match &self.address {
-            Some(address) => self.own.get_or_try_init(|| attach(address)).await,
-            None => Ok(&self.shared),
+        let task = acquisition.run(self.clone(), caller);
+        match Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn(task)),
+            Err(_) => self.run(task),
         }
+        granted.await.unwrap_or_else(|_| Err(broken("the runtime of the acquisition has ended")))
     }
 
-    pub fn name(&self) -> &'static str {
-        self.shared.name()
+    /// Runs a task on the thread.
+    pub(super) fn run(&self, task: impl Future<Output = ()> + Send + 'static) {
+        // The thread ends after all of its clients only.
+        let _ = self.0.tasks.send(Box::pin(task));
     }
 
-    pub async fn call<O: Registered>(&self, operation: O) -> Result<O::Reply, EngineError> {
-        self.get().await?.call(operation).await
+    pub(super) fn waiters(&self) -> &Arc<Waiters> {
+        &self.0.waiters
     }
 
-    pub async fn subscribe(&self, process: &ProcessId) -> Result<Signals, EngineError> {
-        self.get().await?.subscribe(process).await
+    pub(super) fn renewals(&self) -> &Arc<Renewals> {
+        &self.0.renewals
     }
 }

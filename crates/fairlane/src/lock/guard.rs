@@ -10,12 +10,14 @@ use fairlane_core::lock::LockName;
 use fairlane_core::{Fence, LockToken, ProcessId};
 use tokio::sync::{oneshot, watch};
 
+use super::client::LockClient;
 use super::deadline::Deadline;
+use super::renewals::Ticket;
 use super::{LockLost, LossReason};
 use crate::error::Error;
 use crate::fairlane::broken;
 
-/// How a guard ends its acquisition. A guard that is dropped sends nothing.
+/// How a guard ends a lease that the thread of the locks keeps. A guard that is dropped sends nothing.
 #[derive(Debug)]
 pub(super) enum End {
     /// Release the lock, and reply whether it was held until now.
@@ -24,7 +26,7 @@ pub(super) enum End {
     Detach(oneshot::Sender<Duration>),
 }
 
-/// What the acquisition knows about its lease.
+/// What is known about a lease.
 #[derive(Debug)]
 pub(super) struct LeaseState {
     /// When the lock counts as lost unless it is renewed.
@@ -113,11 +115,12 @@ impl fmt::Debug for LockHold {
 ///
 /// Dropping it releases the lock in the background. A program that ends right afterwards should
 /// [`release`](Self::release) it instead, or the lock passes on only when its ttl is over.
-#[derive(Debug)]
 #[must_use = "a guard that is dropped releases its lock"]
 pub struct LockGuard {
     hold: LockHold,
     token: LockToken,
+    client: LockClient,
+    ticket: Ticket,
     end: Option<oneshot::Sender<End>>,
 }
 
@@ -133,8 +136,14 @@ pub struct DetachedLock {
 }
 
 impl LockGuard {
-    pub(super) fn new(hold: LockHold, token: LockToken, end: oneshot::Sender<End>) -> Self {
-        Self { hold, token, end: Some(end) }
+    pub(super) fn new(
+        hold: LockHold,
+        token: LockToken,
+        client: LockClient,
+        ticket: Ticket,
+        end: oneshot::Sender<End>,
+    ) -> Self {
+        Self { hold, token, client, ticket, end: Some(end) }
     }
 
     /// The hold, which can be passed to other tasks.
@@ -155,6 +164,9 @@ impl LockGuard {
     /// Releases the lock; true if it was held until now, false if it had been lost. Renewal stops at
     /// once.
     pub async fn release(mut self) -> Result<bool, Error> {
+        if let Some(lease) = self.client.renewals().remove(&self.ticket) {
+            return lease.release(&*self.client.waiters().engine).await;
+        }
         let (reply, replied) = oneshot::channel();
         self.send(End::Release(reply));
         replied.await.unwrap_or_else(|_| Err(ended()))
@@ -162,17 +174,38 @@ impl LockGuard {
 
     /// Stops renewing, and leaves the lock to the owner of its token: another process, for instance.
     pub async fn detach(mut self) -> Result<DetachedLock, Error> {
-        let (reply, replied) = oneshot::channel();
-        self.send(End::Detach(reply));
-        let remaining = replied.await.map_err(|_| ended())?;
+        let remaining = match self.client.renewals().remove(&self.ticket) {
+            Some(lease) => lease.detach(),
+            None => {
+                let (reply, replied) = oneshot::channel();
+                self.send(End::Detach(reply));
+                replied.await.map_err(|_| ended())?
+            }
+        };
         Ok(DetachedLock { token: self.token.clone(), fence: self.hold.fence, remaining })
     }
 
     fn send(&mut self, end: End) {
-        if let Some(acquisition) = self.end.take() {
+        if let Some(lease) = self.end.take() {
             // Without a receiver the reply is dropped, which the caller notices.
-            let _ = acquisition.send(end);
+            let _ = lease.send(end);
         }
+    }
+}
+
+impl Drop for LockGuard {
+    fn drop(&mut self) {
+        let renewals = self.client.renewals();
+        // The thread notices the end of a lease that it keeps.
+        if let Some(lease) = renewals.remove(&self.ticket) {
+            lease.abandon(renewals.name());
+        }
+    }
+}
+
+impl fmt::Debug for LockGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockGuard").field("hold", &self.hold).finish_non_exhaustive()
     }
 }
 

@@ -1,9 +1,11 @@
 //! The waiters of one client: their signals, and the subscription that they share.
 //!
 //! While a client has waiters, one task is subscribed to their signals and keeps them alive in the
-//! engine with one command per third of a slice. Invariant: a waiter registers in the engine only
-//! after the subscription was confirmed, so no signal to it is lost unless the connection is; what
-//! was lost then is in the reply to the next `attend_locks`.
+//! engine with less than three commands per slice. It runs on the runtime of the first waiter: a
+//! runtime that is blocked could not use a lock either, so its waiters should lose their turn. If that
+//! runtime ends, the next try of another waiter begins a new subscription. Invariant: a waiter
+//! registers in the engine only after the subscription was confirmed, so no signal to it is lost
+//! unless the connection is; what was lost then is in the reply to the next `attend_locks`.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -12,19 +14,17 @@ use std::time::Duration;
 use fairlane_core::limits::LOCK_SLICE_MS;
 use fairlane_core::lock::{AcquireLock, AttendLocks, LockAcquired, LockName};
 use fairlane_core::{LockToken, ProcessId};
-use fairlane_engine::{Backoff, EngineError, Signals};
+use fairlane_engine::{Backoff, Engine, EngineError, Signals};
 use tokio::sync::{Notify, watch};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use super::client::OwnEngine;
-
-/// The time between two `attend_locks`.
-const ATTEND_EVERY: Duration = Duration::from_millis(LOCK_SLICE_MS / 3);
+/// The time between two `attend_locks`: two of them are sent in a slice.
+const ATTEND_EVERY: Duration = Duration::from_millis(LOCK_SLICE_MS * 7 / 20);
 
 /// The waiters of one client.
 pub(super) struct Waiters {
     process: ProcessId,
-    pub engine: OwnEngine,
+    pub engine: Arc<dyn Engine>,
     state: Mutex<State>,
 }
 
@@ -53,7 +53,7 @@ struct Wakes {
 }
 
 impl Waiters {
-    pub fn new(process: ProcessId, engine: OwnEngine) -> Self {
+    pub fn new(process: ProcessId, engine: Arc<dyn Engine>) -> Self {
         Self { process, engine, state: Mutex::default() }
     }
 
@@ -83,12 +83,12 @@ impl Waiters {
         Some(self.add(&mut state, confirmed, name, token))
     }
 
-    /// Adds a waiter; the first one begins the subscription.
+    /// Adds a waiter; the first one begins the subscription, on its own runtime.
     pub fn join(self: &Arc<Self>, name: &LockName, token: &LockToken) -> Place {
         let mut state = self.state();
         let confirmed = match &state.confirmed {
-            Some(confirmed) => confirmed.clone(),
-            None => {
+            Some(confirmed) if confirmed.has_changed().is_ok() => confirmed.clone(),
+            _ => {
                 let (sender, confirmed) = watch::channel(false);
                 tokio::spawn(self.clone().attend(sender));
                 state.confirmed.insert(confirmed).clone()
@@ -192,6 +192,12 @@ pub(super) struct TokenInUse {
     token: LockToken,
 }
 
+impl TokenInUse {
+    pub fn token(&self) -> &LockToken {
+        &self.token
+    }
+}
+
 impl Drop for TokenInUse {
     fn drop(&mut self) {
         self.waiters.state().tokens.remove(&self.token);
@@ -209,10 +215,19 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Completes when the subscription is confirmed.
+    /// Completes when the subscription is confirmed, or has ended with its runtime.
     pub async fn confirmed(&self) {
-        // The sender lives as long as there are waiters.
         let _ = self.confirmed.clone().wait_for(|confirmed| *confirmed).await;
+    }
+
+    /// Whether the runtime that was subscribed has ended.
+    pub fn is_cut_off(&self) -> bool {
+        self.confirmed.has_changed().is_err()
+    }
+
+    /// Whether the engine is in another process.
+    pub fn is_remote(&self) -> bool {
+        self.waiters.engine.name() != "embedded"
     }
 
     /// Completes when the lock may be free.

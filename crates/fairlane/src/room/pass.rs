@@ -3,9 +3,10 @@
 //! A pass is a JWT signed with EdDSA over Ed25519. Its claims are `sub` (the user), `room`, `iat` and
 //! `exp`. A pass ends before the place does by the clock skew, so an edge whose clock is off by less
 //! never accepts a pass after the end of its place. After a place was revoked, a pass lasts for at
-//! most [`PassOptions::ttl`]. Keys rotate: a new key signs, and old keys stay in the published set
-//! until the passes that they signed have expired.
+//! most [`PassOptions::ttl`]. Keys rotate: a new key is published before it signs, so that verifiers
+//! which cache the set know it by then. Old keys stay in the set until they are removed.
 
+use std::fmt;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -101,6 +102,9 @@ struct Jwk {
     alg: Option<String>,
     #[serde(default, rename = "use", skip_serializing_if = "Option::is_none")]
     usage: Option<String>,
+    /// When the key begins to sign, in seconds since 1970; not published.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    signs_from: Option<u64>,
 }
 
 #[derive(Clone, Serialize, Deserialize)]
@@ -108,16 +112,38 @@ struct Jwks {
     keys: Vec<Jwk>,
 }
 
-/// The keys that sign passes; the first one signs.
+/// The keys that sign passes, newest first. The newest one whose time to sign has come signs.
 pub struct PassKeys {
     jwks: Jwks,
-    signer: Ed25519KeyPair,
+    signers: Vec<Signer>,
+}
+
+struct Signer {
+    kid: String,
+    signs_from: u64,
+    pair: Ed25519KeyPair,
+}
+
+/// What may be shown of a key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PassKeyView {
+    /// The id of the key, which passes and the published set carry.
+    pub kid: String,
+    /// When the key begins to sign, in seconds since 1970.
+    pub signs_from: u64,
+}
+
+impl fmt::Debug for PassKeys {
+    /// Shows no secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PassKeys").field(&self.views()).finish()
+    }
 }
 
 impl PassKeys {
-    /// One new random key.
+    /// One new random key, which signs at once.
     pub fn generate() -> Result<Self, Error> {
-        Self::with_keys(vec![new_key()?])
+        Self::with_keys(vec![new_key(0)?])
     }
 
     /// Keys from a JSON Web Key Set with secrets, as [`to_json`](Self::to_json) writes it.
@@ -127,25 +153,50 @@ impl PassKeys {
     }
 
     fn with_keys(keys: Vec<Jwk>) -> Result<Self, Error> {
-        let invalid = |what: &str| Error::PassKeys(what.to_owned());
-        let first = keys.first().ok_or_else(|| invalid("the set has no key"))?;
-        let secret = first.d.as_deref().ok_or_else(|| invalid("the first key has no secret"))?;
-        let secret = BASE64.decode(secret).map_err(|_| invalid("the secret is not base64url"))?;
-        let public = BASE64.decode(&first.x).map_err(|_| invalid("the public key is not base64url"))?;
-        let signer = Ed25519KeyPair::from_seed_and_public_key(&secret, &public)
-            .map_err(|_| invalid("the secret and the public key do not belong together"))?;
-        Ok(Self { jwks: Jwks { keys }, signer })
+        if keys.is_empty() {
+            return Err(Error::PassKeys("the set has no key".to_owned()));
+        }
+        let signers = keys.iter().map(Signer::new).collect::<Result<_, _>>()?;
+        Ok(Self { jwks: Jwks { keys }, signers })
     }
 
-    /// Adds a new key, which signs from now on. Verifiers must know it before: publish
-    /// [`public_set`](Self::public_set) first where they cache it.
-    pub fn rotate(&self) -> Result<Self, Error> {
-        Self::with_keys([vec![new_key()?], self.jwks.keys.clone()].concat())
+    /// Adds a new key, which signs from a time on, in seconds since 1970. Leave verifiers that cache
+    /// [`public_set`](Self::public_set) the time to read it before.
+    pub fn rotate(&self, signs_from: u64) -> Result<Self, Error> {
+        Self::with_keys([vec![new_key(signs_from)?], self.jwks.keys.clone()].concat())
     }
 
-    /// Removes all keys but the newest `count`. Passes of the others are refused from then on.
-    pub fn retire(&self, count: usize) -> Result<Self, Error> {
-        Self::with_keys(self.jwks.keys.iter().take(count).cloned().collect())
+    /// Removes a key. Passes that it has signed are refused from then on by verifiers that read the
+    /// set again.
+    pub fn remove(&self, kid: &str) -> Result<Self, Error> {
+        let (removed, kept): (Vec<Jwk>, Vec<Jwk>) =
+            self.jwks.keys.iter().cloned().partition(|key| key.kid == kid);
+        if removed.is_empty() {
+            return Err(Error::PassKeys(format!("the set has no key {kid}")));
+        }
+        if kept.is_empty() {
+            return Err(Error::PassKeys(
+                "this is the only key; add another one first, which signs at once".to_owned(),
+            ));
+        }
+        Self::with_keys(kept)
+    }
+
+    /// The keys without their secrets, newest first.
+    pub fn views(&self) -> Vec<PassKeyView> {
+        let view = |one: &Signer| PassKeyView { kid: one.kid.clone(), signs_from: one.signs_from };
+        self.signers.iter().map(view).collect()
+    }
+
+    /// The key that signs at a time, in seconds since 1970.
+    pub fn signing_key(&self, now_secs: u64) -> &str {
+        &self.signer(now_secs).kid
+    }
+
+    /// If none of the keys has begun to sign, the oldest one does.
+    fn signer(&self, now_secs: u64) -> &Signer {
+        let due = self.signers.iter().find(|one| one.signs_from <= now_secs);
+        due.or(self.signers.last()).expect("a set has a key")
     }
 
     /// The keys with their secrets, for a file that only the server reads.
@@ -155,46 +206,54 @@ impl PassKeys {
 
     /// The public keys as a JSON Web Key Set, for verifiers.
     pub fn public_set(&self) -> String {
-        let keys = self.jwks.keys.iter().map(|key| Jwk { d: None, ..key.clone() }).collect();
+        let keys =
+            self.jwks.keys.iter().map(|key| Jwk { d: None, signs_from: None, ..key.clone() }).collect();
         serde_json::to_string(&Jwks { keys }).expect("a key set is valid JSON")
     }
 
     /// A pass for an active place; `None` if the place is not active, or ends within the clock skew.
-    pub fn issue(
-        &self,
-        room: &RoomName,
-        user: &UserId,
-        place: &PlaceView,
-        options: PassOptions,
-    ) -> Option<Pass> {
-        let PlaceView::Active { remaining_us, until } = place else { return None };
+    pub fn issue(&self, room: &RoomName, place: &PlaceView, options: PassOptions) -> Option<Pass> {
+        let PlaceView::Active { user, remaining_us, until } = place else { return None };
         let now_us = until.0.saturating_sub(*remaining_us);
         let end_us = until.0.min(now_us + options.ttl.as_micros() as u64);
         let exp = end_us.saturating_sub(options.clock_skew.as_micros() as u64) / 1_000_000;
         let iat = now_us / 1_000_000;
-        let claims = PassClaims { sub: user.to_string(), room: room.to_string(), iat, exp, bypass: false };
-        (exp > iat).then(|| self.sign(&claims))
+        let (sub, room) = (user.unescaped().into_owned(), room.unescaped().into_owned());
+        (exp > iat).then(|| self.sign(&PassClaims { sub, room, iat, exp, bypass: false }))
     }
 
     /// A pass for a user who needs no place, such as an operator or a test.
     pub fn issue_bypass(&self, room: &RoomName, user: &UserId, now_secs: u64, ttl: Duration) -> Pass {
-        let (sub, room, exp) = (user.to_string(), room.to_string(), now_secs + ttl.as_secs());
+        let (sub, room) = (user.unescaped().into_owned(), room.unescaped().into_owned());
+        let exp = now_secs.saturating_add(ttl.as_secs());
         self.sign(&PassClaims { sub, room, iat: now_secs, exp, bypass: true })
     }
 
     fn sign(&self, claims: &PassClaims) -> Pass {
-        let kid = self.jwks.keys[0].kid.clone();
-        let header = Header { alg: "EdDSA".into(), typ: Some("JWT".into()), kid };
+        let signer = self.signer(claims.iat);
+        let header = Header { alg: "EdDSA".into(), typ: Some("JWT".into()), kid: signer.kid.clone() };
         let part = |json: String| BASE64.encode(json);
         let header = part(serde_json::to_string(&header).expect("a header is valid JSON"));
         let message =
             format!("{header}.{}", part(serde_json::to_string(claims).expect("claims are valid JSON")));
-        let signature = BASE64.encode(self.signer.sign(message.as_bytes()));
+        let signature = BASE64.encode(signer.pair.sign(message.as_bytes()));
         Pass { jwt: format!("{message}.{signature}"), expires_at: claims.exp }
     }
 }
 
-fn new_key() -> Result<Jwk, Error> {
+impl Signer {
+    fn new(key: &Jwk) -> Result<Self, Error> {
+        let invalid = |what: &str| Error::PassKeys(format!("the key {:?} {what}", key.kid));
+        let secret = key.d.as_deref().ok_or_else(|| invalid("has no secret"))?;
+        let secret = BASE64.decode(secret).map_err(|_| invalid("has a secret that is not base64url"))?;
+        let public = BASE64.decode(&key.x).map_err(|_| invalid("is not base64url"))?;
+        let pair = Ed25519KeyPair::from_seed_and_public_key(&secret, &public)
+            .map_err(|_| invalid("has a secret that does not belong to it"))?;
+        Ok(Self { kid: key.kid.clone(), signs_from: key.signs_from.unwrap_or_default(), pair })
+    }
+}
+
+fn new_key(signs_from: u64) -> Result<Jwk, Error> {
     let secret: [u8; 32] = random_bytes()?;
     let pair = Ed25519KeyPair::from_seed_unchecked(&secret).map_err(|_| Error::NoRandomness)?;
     let x = BASE64.encode(pair.public_key());
@@ -209,6 +268,7 @@ fn new_key() -> Result<Jwk, Error> {
         d: Some(BASE64.encode(secret)),
         alg: Some("EdDSA".into()),
         usage: Some("sig".into()),
+        signs_from: Some(signs_from),
     })
 }
 
@@ -271,14 +331,17 @@ mod tests {
         (RoomName::new("concert").unwrap(), UserId::new("ada").unwrap())
     }
 
+    fn verify(keys: &PassKeys, jwt: &str) -> Result<PassClaims, PassError> {
+        PassVerifier::from_jwks(&keys.public_set()).unwrap().verify(jwt, "concert", NOW_SECS)
+    }
+
     fn active_for(secs: u64) -> PlaceView {
         let (now_us, remaining_us) = (NOW_SECS * 1_000_000, secs * 1_000_000);
-        PlaceView::Active { remaining_us, until: Micros(now_us + remaining_us) }
+        PlaceView::Active { user: names().1, remaining_us, until: Micros(now_us + remaining_us) }
     }
 
     fn pass(keys: &PassKeys, secs: u64) -> Option<Pass> {
-        let (room, user) = names();
-        keys.issue(&room, &user, &active_for(secs), PassOptions::default())
+        keys.issue(&names().0, &active_for(secs), PassOptions::default())
     }
 
     #[test]
@@ -302,7 +365,7 @@ mod tests {
     #[test]
     fn only_an_active_place_gets_a_pass() {
         let (keys, (room, user)) = (PassKeys::generate().unwrap(), names());
-        assert_eq!(keys.issue(&room, &user, &PlaceView::Unknown, PassOptions::default()), None);
+        assert_eq!(keys.issue(&room, &PlaceView::Unknown, PassOptions::default()), None);
         assert_eq!(pass(&keys, 5), None, "it would end within the skew");
         let bypass = keys.issue_bypass(&room, &user, NOW_SECS, Duration::from_secs(60));
         let verifier = PassVerifier::from_jwks(&keys.public_set()).unwrap();
@@ -330,19 +393,39 @@ mod tests {
     }
 
     #[test]
-    fn keys_rotate_and_retire() {
+    fn new_key_signs_from_its_time_on_and_is_published_before() {
         let first = PassKeys::generate().unwrap();
         let old = pass(&first, 600).unwrap().jwt;
-        let both = PassKeys::from_json(&first.rotate().unwrap().to_json()).unwrap();
-        let new = pass(&both, 600).unwrap().jwt;
-        let verify = |keys: &PassKeys, jwt: &str| {
-            PassVerifier::from_jwks(&keys.public_set()).unwrap().verify(jwt, "concert", NOW_SECS).is_ok()
-        };
-        assert!(verify(&both, &old) && verify(&both, &new) && !verify(&first, &new));
-        let newest = both.retire(1).unwrap();
-        assert!(verify(&newest, &new) && !verify(&newest, &old));
-        assert!(!both.public_set().contains("\"d\""), "secrets stay");
-        assert!(PassKeys::from_json(&both.public_set()).is_err() && PassKeys::from_json("{}").is_err());
-        assert!(both.retire(0).is_err());
+        let both = first.rotate(NOW_SECS + 1).unwrap();
+        let both = PassKeys::from_json(&both.to_json()).unwrap();
+        assert_eq!(both.signing_key(NOW_SECS), first.signing_key(NOW_SECS), "not yet");
+        assert_eq!(both.signing_key(NOW_SECS + 1), both.views()[0].kid);
+        assert!(both.public_set().contains(&both.views()[0].kid));
+        let newest = first.rotate(NOW_SECS).unwrap();
+        let new = pass(&newest, 600).unwrap().jwt;
+        assert!(verify(&newest, &old).is_ok() && verify(&newest, &new).is_ok());
+        assert_eq!(verify(&first, &new), Err(PassError::UnknownKey));
+        let hidden = both.public_set() + &format!("{both:?}");
+        assert!(!hidden.contains("\"d\"") && !hidden.contains("signs_from\""), "secrets stay: {hidden}");
+    }
+
+    #[test]
+    fn passes_of_a_removed_key_are_refused() {
+        let first = PassKeys::generate().unwrap();
+        let old = pass(&first, 600).unwrap().jwt;
+        let kid = first.signing_key(0).to_owned();
+        assert!(first.remove(&kid).unwrap_err().to_string().contains("only key"));
+        let next = first.rotate(0).unwrap().remove(&kid).unwrap();
+        assert_eq!(verify(&next, &old), Err(PassError::UnknownKey));
+        assert!(next.remove(&kid).is_err(), "it is not there any more");
+    }
+
+    #[test]
+    fn sets_without_usable_keys_are_refused() {
+        let keys = PassKeys::generate().unwrap();
+        let foreign = keys.to_json().replace("\"d\": \"", "\"d\": \"AAAA");
+        for json in [keys.public_set(), foreign, "{}".into(), r#"{"keys":[]}"#.into(), String::new()] {
+            assert!(matches!(PassKeys::from_json(&json), Err(Error::PassKeys(_))), "{json}");
+        }
     }
 }

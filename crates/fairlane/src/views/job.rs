@@ -78,6 +78,21 @@ pub struct JobView {
     /// Why the job last failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorView>,
+    /// How far its running attempt is, if its worker has reported it; not in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress: Option<ProgressView>,
+}
+
+/// How far an attempt is, in a unit of its worker's choice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Progress))]
+pub struct ProgressView {
+    /// Units done so far.
+    #[cfg_attr(feature = "openapi", schema(example = 12))]
+    pub done: u64,
+    /// Units in total.
+    #[cfg_attr(feature = "openapi", schema(example = 20))]
+    pub total: u64,
 }
 
 /// Why a job failed.
@@ -116,7 +131,8 @@ impl From<queue::JobView> for JobView {
         // A settled job may have dropped its payload.
         let is_dropped = view.payload.is_empty() && view.settled_at.is_some();
         let (payload, payload_base64) = if is_dropped { (None, None) } else { json_or_base64(&view.payload) };
-        Self { payload, payload_base64, ..JobLine::from(view).into() }
+        let progress = view.progress.map(|queue::Progress { done, total }| ProgressView { done, total });
+        Self { payload, payload_base64, progress, ..JobLine::from(view).into() }
     }
 }
 
@@ -146,6 +162,7 @@ impl From<JobLine> for JobView {
             result,
             result_base64,
             error: ErrorView::of(line.state, &line.note),
+            progress: None,
         }
     }
 }

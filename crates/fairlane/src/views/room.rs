@@ -119,6 +119,13 @@ pub struct PlaceView {
     /// How many milliseconds an active place lasts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remaining_ms: Option<u64>,
+    /// A signed pass, which lets the user of an active place in without a call; only from a server
+    /// that has keys for passes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pass: Option<String>,
+    /// When the pass expires, in seconds since 1970. The next poll renews it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pass_expires_at: Option<u64>,
     /// Active places of the room.
     pub active: u64,
 }
@@ -186,6 +193,8 @@ impl From<PlaceStatus> for PlaceView {
             next_poll_ms: None,
             paused: None,
             remaining_ms: None,
+            pass: None,
+            pass_expires_at: None,
             active: status.active,
         };
         match status.place {

@@ -6,13 +6,14 @@ use std::process::Command;
 use fairlane_testkit::redis::{RedisServer, ServerOptions};
 
 /// Each example, and what it prints in the end.
-const EXAMPLES: [(&str, &str); 7] = [
+const EXAMPLES: [(&str, &str); 8] = [
     ("enqueue_and_work", "the result: sent"),
     ("bulk_action", "completed: 1000 of 1000 done"),
     ("rate_limited_downstream", "50 jobs with 55 calls"),
     ("retries_and_dead_jobs", "completed"),
     ("locks_and_fences", "10 coupons were issued, and a late write was refused"),
     ("with_lock", "the report was written under fence"),
+    ("waiting_room", "ada has left, and cyd has her place"),
     ("middleware_and_events", "customer-0: dead"),
 ];
 

@@ -68,6 +68,59 @@ async fn two_processes_exclude_each_other_on_redis() {
     exclude_each_other([open().await, open().await]).await;
 }
 
+/// One process hands a lock to another and back while a third one uses locks and the queue.
+#[tokio::test(flavor = "multi_thread")]
+async fn process_that_waits_for_no_lock_receives_no_messages() {
+    let server = RedisServer::start(ServerOptions::default());
+    let open = async || Fairlane::open(&server.url()).await.unwrap();
+    let (a, b, c) = (open().await, open().await, open().await);
+    let subscribed = || server.command(&["CLIENT", "LIST", "TYPE", "pubsub"]).matches("id=").count();
+    let other = c.lock("other").options(patient()).lock().await.unwrap();
+    let mut guard = a.lock("nightly").options(patient()).lock().await.unwrap();
+    for waiter in [&b, &a, &b] {
+        let lock = waiter.lock("nightly").options(patient());
+        let waiting = tokio::spawn(async move { lock.lock().await });
+        until_async("it waits", async || a.lock("nightly").view().await.unwrap().unwrap().waiters == 1).await;
+        // The last waiter is subscribed for a moment longer.
+        until_async("one process is subscribed", async || subscribed() == 1).await;
+        c.with_lock("third", patient(), |_| async {}).await.unwrap();
+        c.enqueue(fairlane::Job::new("customer-7", "mail", &())).await.unwrap().accepted().unwrap();
+        guard.release().await.unwrap();
+        guard = waiting.await.unwrap().unwrap();
+    }
+    guard.release().await.unwrap();
+    other.release().await.unwrap();
+    until_async("none is subscribed", async || subscribed() == 0).await;
+}
+
+/// The subscription of a process runs on the runtime of its first waiter.
+#[test]
+fn waiters_go_on_when_the_runtime_that_was_subscribed_has_ended() {
+    let runtime =
+        || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (own, subscribed, other) = (runtime(), runtime(), runtime());
+    let [a, b] = two(own.block_on(memory()).engine());
+    let waiters = |count| {
+        let lock = a.lock("nightly");
+        own.block_on(until_async("they wait", async || lock.view().await.unwrap().unwrap().waiters == count));
+    };
+    let guard = own.block_on(a.lock("nightly").lock()).unwrap();
+    let wait = || {
+        let options = LockOptions { max_wait: Duration::from_secs(60), ..LockOptions::default() };
+        let lock = b.lock("nightly").options(options);
+        async move { lock.lock().await }
+    };
+    drop(subscribed.spawn(wait()));
+    waiters(1);
+    let waiting = other.spawn(wait());
+    waiters(2);
+    subscribed.shutdown_background();
+    waiters(1);
+    own.block_on(guard.release()).unwrap();
+    let next = own.block_on(waiting).unwrap().unwrap();
+    assert!(own.block_on(next.release()).unwrap());
+}
+
 /// Erratum L1. Without a signal it would wait a minute.
 #[tokio::test]
 async fn release_wakes_the_waiter_of_another_process() {

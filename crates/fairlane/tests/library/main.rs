@@ -12,5 +12,6 @@ mod fencing;
 mod limits;
 mod locks;
 mod lossy;
+mod rankings;
 mod readme;
 mod rooms;

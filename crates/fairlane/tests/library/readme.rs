@@ -16,11 +16,8 @@ fn the_readme_shows_the_examples_that_are_run() {
         .filter_map(|rest| rest.split("\n```").next())
         .map(str::trim)
         .collect();
-    let examples = [
-        include_str!("../../examples/enqueue_and_work.rs"),
-        include_str!("../../examples/bulk_action.rs"),
-        include_str!("../../examples/with_lock.rs"),
-    ];
+    let examples =
+        [include_str!("../../examples/enqueue_and_work.rs"), include_str!("../../examples/with_lock.rs")];
     assert_eq!(
         blocks,
         examples.map(shown),

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use fairlane::{GroupId, TypeId, TypeView};
 
+use super::choice::{Choice, Pressed};
 use crate::limit::rate_now_text;
 use crate::overview::{GroupOverview, Overview, ms_since};
 use crate::tables::{ago, counted, shortened, thousands};
@@ -41,13 +42,28 @@ pub struct Frame {
     /// Jobs answered per second, oldest first.
     throughput: Vec<u64>,
     problem: Option<String>,
+    /// Whether keys work; otherwise they are not explained.
+    is_live: bool,
+    /// The answer to the last key.
+    answer: Option<String>,
+    choice: Choice,
 }
 
 impl Frame {
     /// The frame of a first snapshot.
     pub fn new(title: String, first: Overview) -> Self {
         let throughput = vec![first.state.answers_last_second()];
-        Self { title, now: first, done: HashMap::new(), seconds: 0.0, throughput, problem: None }
+        Self {
+            title,
+            now: first,
+            done: HashMap::new(),
+            seconds: 0.0,
+            throughput,
+            problem: None,
+            is_live: false,
+            answer: None,
+            choice: Choice::default(),
+        }
     }
 
     /// Replaces the snapshot by a newer one.
@@ -72,6 +88,29 @@ impl Frame {
     /// Shows that the queue did not respond; the last snapshot stays.
     pub fn failed(&mut self, problem: String) {
         self.problem = Some(problem);
+    }
+
+    /// Explains the keys from now on.
+    pub fn set_live(&mut self) {
+        self.is_live = true;
+    }
+
+    /// Takes a byte from the keyboard.
+    pub fn press(&mut self, key: u8) -> Pressed {
+        self.answer = None;
+        self.choice.press(key, &self.now.groups)
+    }
+
+    /// Changes a group in the snapshot, so that the next key does not act on the state before.
+    pub fn set_paused(&mut self, group: &GroupId, is_paused: bool) {
+        for one in self.now.groups.iter_mut().filter(|one| one.line.group == *group) {
+            one.line.settings.paused = is_paused;
+        }
+    }
+
+    /// Shows the answer to a key until the next one.
+    pub fn say(&mut self, answer: String) {
+        self.answer = Some(answer);
     }
 
     /// The frame as text, no wider and no higher than the terminal.
@@ -101,13 +140,15 @@ impl Frame {
         );
         let rate = format!("{} jobs/s  ", thousands(self.now.state.answers_last_second()));
         let bars = sparkline(&self.throughput, size.width.saturating_sub(rate.chars().count()));
-        let title = shortened(&format!("fairlane top  {}  (q quits)", self.title), size.width);
-        vec![
-            paint.with(BOLD, title),
+        let title = shortened(&format!("fairlane top  {}", self.title), size.width);
+        let keys = self.answer.clone().unwrap_or_else(|| self.choice.text());
+        let keys = self.is_live.then(|| paint.with(DIM, shortened(&keys, size.width)));
+        let figures = [
             shortened(&counts, size.width),
             shortened(&rate, size.width) + &paint.with(GREEN, bars),
             String::new(),
-        ]
+        ];
+        [paint.with(BOLD, title)].into_iter().chain(keys).chain(figures).collect()
     }
 
     fn types(&self, size: Size, room: usize, paint: Paint) -> Vec<String> {
@@ -142,7 +183,8 @@ impl Frame {
         let heading = line("group", &columns.map(str::to_owned), &widths, size.width);
         let mut lines = vec![paint.with(DIM, heading)];
         let all: u64 = self.done.values().sum();
-        for one in self.now.groups.iter().take(room - 1) {
+        let shown = self.choice.of(&self.now.groups);
+        for one in shown.iter().take(room - 1) {
             let done = self.done.get(&one.line.group).copied();
             let share =
                 done.filter(|_| all > 0).map(|done| format!("{:.0} %", done as f64 * 100.0 / all as f64));
@@ -156,11 +198,17 @@ impl Frame {
                 rate.unwrap_or_else(dash),
                 one.status().to_owned(),
             ];
-            let text = line(&one.line.group.to_string(), &cells, &widths, size.width);
-            lines.push(paint.with(colour(one.status()), text));
+            let is_selected = self.choice.is_selected(&one.line.group);
+            let mark = if is_selected { "> " } else { "" };
+            let text = line(&format!("{mark}{}", one.line.group), &cells, &widths, size.width);
+            lines.push(paint.with(if is_selected { BOLD } else { colour(one.status()) }, text));
         }
-        if self.now.groups.is_empty() {
-            lines.push(shortened("no group has unfinished jobs", size.width));
+        if shown.is_empty() {
+            let text = match self.now.groups.is_empty() {
+                true => "no group has unfinished jobs",
+                false => "no group here matches the filter",
+            };
+            lines.push(shortened(text, size.width));
         }
         lines
     }
@@ -292,6 +340,32 @@ mod tests {
         let size = Size { width: 100, height: 40 };
         assert!(frame.text(size, true).contains("\x1b[31mthe queue does not respond\x1b[0m"));
         assert!(!frame.text(size, false).contains('\x1b'));
+    }
+
+    #[tokio::test]
+    async fn keys_sort_filter_and_select() {
+        let mut frame = frame().await;
+        frame.set_live();
+        let size = Size { width: 100, height: 60 };
+        let press = |frame: &mut Frame, keys: &str| keys.bytes().map(|key| frame.press(key)).last().unwrap();
+        assert_eq!(press(&mut frame, "p"), Pressed::Nothing, "nothing is selected");
+        press(&mut frame, "/name-1q\n");
+        let text = frame.text(size, false);
+        assert!(text.contains("no group here matches the filter"), "{text}");
+        press(&mut frame, "/\x7f\n");
+        press(&mut frame, "ss");
+        let text = frame.text(size, false);
+        let names = text.lines().filter(|line| line.contains("name-1")).count();
+        assert!(names > 1 && !text.contains("name-29") && text.contains("s sort: name"), "{text}");
+        press(&mut frame, "jj\x1b[A\x1b[B");
+        let Pressed::Pause(group, true) = press(&mut frame, "p") else { panic!("a group is selected") };
+        assert!(frame.text(size, false).contains(&format!("> {group}")));
+        frame.set_paused(&group, true);
+        assert_eq!(press(&mut frame, "p"), Pressed::Pause(group.clone(), false), "a second key resumes it");
+        assert_eq!(press(&mut frame, "w"), Pressed::Why(group));
+        frame.say("because".to_owned());
+        assert!(frame.text(size, false).lines().nth(1) == Some("because"));
+        assert_eq!(press(&mut frame, "q"), Pressed::Quit);
     }
 
     #[test]

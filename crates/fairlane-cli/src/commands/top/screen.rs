@@ -48,14 +48,11 @@ impl Screen {
         stdout.flush()
     }
 
-    /// Completes when the user presses q; never completes without a keyboard.
-    pub async fn quit(&mut self) {
-        loop {
-            match self.keys.recv().await {
-                Some(b'q' | b'Q') => return,
-                Some(_) => {}
-                None => std::future::pending().await,
-            }
+    /// The next byte from the keyboard; never completes without one.
+    pub async fn key(&mut self) -> u8 {
+        match self.keys.recv().await {
+            Some(key) => key,
+            None => std::future::pending().await,
         }
     }
 }

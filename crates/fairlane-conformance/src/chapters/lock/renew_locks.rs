@@ -13,6 +13,8 @@ pub const CASES: &[Case] = cases![
     renewal_does_not_reach_beyond_the_longest_hold,
     lost_lock_is_not_acquired_again,
     each_lock_has_its_own_result,
+    renewal_corrects_a_lease_after_the_clock_has_stepped_back,
+    lock_of_a_dead_holder_passes_on_when_a_clock_that_stepped_back_has_caught_up,
     arguments_out_of_range_are_invalid,
 ];
 
@@ -61,6 +63,29 @@ async fn each_lock_has_its_own_result(locks: Subject) {
     assert_eq!(renewals, [renewed(100), LockRenewal::Lost, renewed(300), renewed(400)]);
     let none = locks.engine.call(RenewLocks { locks: vec![] }).await.expect("renew_locks is answered");
     assert_eq!(none.renewals, []);
+}
+
+async fn renewal_corrects_a_lease_after_the_clock_has_stepped_back(locks: Subject) {
+    let first = locks.locked(exclusive("one")).await;
+    locks.step_back_ms(3_600_000);
+    assert_eq!(locks.renew("one", TTL_MS).await, LockRenewal::Renewed { remaining_us: TTL_MS * 1000 });
+    assert!(!locks.is_had(exclusive("two")).await, "it is held");
+    locks.queue_up(exclusive("two")).await;
+    locks.release("one").await;
+    let second = locks.locked(exclusive("two")).await;
+    assert!(second > first, "fences grow although the clock is behind");
+    locks.advance_ms(TTL_MS);
+    assert!(locks.locked(exclusive("three")).await > second);
+}
+
+async fn lock_of_a_dead_holder_passes_on_when_a_clock_that_stepped_back_has_caught_up(locks: Subject) {
+    let first = locks.locked(exclusive("one")).await;
+    locks.step_back_ms(60_000);
+    locks.advance_ms(TTL_MS);
+    locks.sweep_locks().await;
+    assert!(!locks.is_had(exclusive("two")).await, "its lease ends by the clock");
+    locks.advance_ms(60_000);
+    assert!(locks.locked(exclusive("two")).await > first);
 }
 
 async fn arguments_out_of_range_are_invalid(locks: Subject) {

@@ -14,8 +14,13 @@ pub const CASES: &[Case] = cases![
     delay_that_is_over_passes_the_lock_on,
     reply_says_when_the_next_lock_is_due,
     number_of_locks_is_bounded,
+    leases_that_ran_out_are_counted_once_however_they_were_found,
     arguments_out_of_range_are_invalid,
 ];
+
+fn swept(locks: usize, expired: u64, next_in_us: Option<u64>) -> LocksSwept {
+    LocksSwept { locks, expired, next_in_us }
+}
 
 /// Erratum L2.
 async fn lease_that_ran_out_passes_the_lock_on(locks: Subject) {
@@ -46,7 +51,7 @@ async fn claim_that_ran_out_passes_the_lock_on(locks: Subject) {
 async fn delay_that_is_over_passes_the_lock_on(locks: Subject) {
     locks.locked(AcquireLock { lock_delay_ms: 2000, ..exclusive("one") }).await;
     locks.advance_ms(TTL_MS);
-    assert_eq!(locks.sweep_locks().await, LocksSwept { locks: 1, next_in_us: Some(2_000_000) });
+    assert_eq!(locks.sweep_locks().await, swept(1, 1, Some(2_000_000)));
     locks.advance_ms(1500);
     locks.queue_up(exclusive("two")).await;
     locks.advance_ms(500);
@@ -55,14 +60,14 @@ async fn delay_that_is_over_passes_the_lock_on(locks: Subject) {
 }
 
 async fn reply_says_when_the_next_lock_is_due(locks: Subject) {
-    assert_eq!(locks.sweep_locks().await, LocksSwept { locks: 0, next_in_us: None });
+    assert_eq!(locks.sweep_locks().await, swept(0, 0, None));
     locks.locked(exclusive_of("a", "t")).await;
     locks.locked(AcquireLock { ttl_ms: 300, ..exclusive_of("b", "t") }).await;
-    assert_eq!(locks.sweep_locks().await, LocksSwept { locks: 0, next_in_us: Some(300_000) });
+    assert_eq!(locks.sweep_locks().await, swept(0, 0, Some(300_000)));
     locks.advance_ms(400);
-    assert_eq!(locks.sweep_locks().await, LocksSwept { locks: 1, next_in_us: Some(4_600_000) });
+    assert_eq!(locks.sweep_locks().await, swept(1, 1, Some(4_600_000)));
     locks.release_of("a", "t").await;
-    assert_eq!(locks.sweep_locks().await, LocksSwept { locks: 0, next_in_us: None });
+    assert_eq!(locks.sweep_locks().await, swept(0, 0, None));
 }
 
 async fn number_of_locks_is_bounded(locks: Subject) {
@@ -72,9 +77,21 @@ async fn number_of_locks_is_bounded(locks: Subject) {
     locks.advance_ms(TTL_MS);
     let sweep = |locks_max| SweepLocks { locks_max };
     let first = locks.engine.call(sweep(3)).await.expect("sweep_locks is answered");
-    assert_eq!(first, LocksSwept { locks: 3, next_in_us: Some(0) });
+    assert_eq!(first, swept(3, 3, Some(0)));
     let second = locks.engine.call(sweep(3)).await.expect("sweep_locks is answered");
-    assert_eq!(second, LocksSwept { locks: 2, next_in_us: None });
+    assert_eq!(second, swept(2, 2, None));
+}
+
+async fn leases_that_ran_out_are_counted_once_however_they_were_found(locks: Subject) {
+    locks.locked(exclusive("one")).await;
+    for token in ["a", "b"] {
+        locks.locked(AcquireLock { name: lock_name("gpu"), ..permit(2, token) }).await;
+    }
+    locks.advance_ms(TTL_MS);
+    locks.locked(exclusive("two")).await;
+    locks.release("two").await;
+    assert_eq!(locks.sweep_locks().await, swept(1, 3, None));
+    assert_eq!(locks.sweep_locks().await, swept(0, 0, None));
 }
 
 async fn arguments_out_of_range_are_invalid(locks: Subject) {

@@ -23,7 +23,7 @@ pub const CASES: &[Case] = cases![
 async fn user_gets_a_place_with_a_token(rooms: Subject) {
     let RoomJoined::Joined { token, status } = rooms.try_join(joining("one")).await else { panic!() };
     assert_eq!((token, status.active), (place_token("one"), 1));
-    assert_eq!(status.place, rooms.active_for(ROOM_ACTIVE_TTL_MS * 1000));
+    assert_eq!(status.place, rooms.active_for("one", ROOM_ACTIVE_TTL_MS * 1000));
 }
 
 /// Erratum W7.

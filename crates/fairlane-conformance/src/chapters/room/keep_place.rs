@@ -25,7 +25,7 @@ async fn waiter_that_polls_keeps_its_place_for_any_time(rooms: Subject) {
         assert_eq!(position(&rooms.keep_place("one").await), Some(1));
     }
     rooms.set_max_active(1).await;
-    let whole = rooms.active_for(ROOM_ACTIVE_TTL_MS * 1000);
+    let whole = rooms.active_for("one", ROOM_ACTIVE_TTL_MS * 1000);
     assert_eq!(rooms.keep_place("one").await, whole, "however long the wait was");
 }
 
@@ -74,7 +74,7 @@ async fn limit_of_silence_follows_the_poll_that_was_asked_for(rooms: Subject) {
 async fn poll_shows_an_active_place_and_does_not_extend_it(rooms: Subject) {
     rooms.join("one").await;
     rooms.advance_ms(ROOM_ACTIVE_TTL_MS - 1);
-    assert_eq!(rooms.keep_place("one").await, rooms.active_for(1000));
+    assert_eq!(rooms.keep_place("one").await, rooms.active_for("one", 1000));
     rooms.advance_ms(1);
     assert_eq!(rooms.keep_place("one").await, PlaceView::Unknown);
 }

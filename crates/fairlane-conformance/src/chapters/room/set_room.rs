@@ -46,7 +46,7 @@ async fn lowered_limit_drains(rooms: Subject) {
 async fn time_of_a_place_is_that_of_its_admission(rooms: Subject) {
     rooms.join("one").await;
     rooms.set_room(RoomSettings { active_ttl_ms: 5000, ..RoomSettings::default() }).await;
-    assert_eq!(rooms.join("two").await, rooms.active_for(5_000_000));
+    assert_eq!(rooms.join("two").await, rooms.active_for("two", 5_000_000));
     rooms.advance_ms(5000);
     assert!(is_active(&rooms.show_place("one").await));
     assert_eq!(rooms.show_place("two").await, PlaceView::Unknown);

@@ -22,7 +22,7 @@ async fn active_place_passes(rooms: Subject) {
     rooms.join("one").await;
     rooms.advance_ms(1000);
     let remaining_us = (ROOM_ACTIVE_TTL_MS - 1000) * 1000;
-    assert_eq!(rooms.show_place("one").await, rooms.active_for(remaining_us));
+    assert_eq!(rooms.show_place("one").await, rooms.active_for("one", remaining_us));
 }
 
 async fn waiting_place_shows_its_position(rooms: Subject) {

@@ -41,7 +41,7 @@ macro_rules! rows {
         $(
             $(#[$doc])*
             #[derive(Debug, Clone, PartialEq, Eq)]
-            struct $row {
+            pub(super) struct $row {
                 $($(#[$field_doc])* $field: $type,)+
             }
 

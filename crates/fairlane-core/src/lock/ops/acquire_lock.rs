@@ -125,6 +125,10 @@ impl Machine {
             self.store(name, lock, now);
             return reply;
         };
+        if !lock.has_claim(&command.token) {
+            // Waiters that are next come before the caller.
+            self.claim_for_waiters(name, &mut lock, now);
+        }
         let reply = self.acquire_from(&mut lock, command, now);
         self.store(name, lock, now);
         reply

@@ -20,6 +20,8 @@ pub struct SweepLocks {
 pub struct LocksSwept {
     /// Locks that were brought up to date.
     pub locks: usize,
+    /// Leases that have run out since the last sweep, however they were found.
+    pub expired: u64,
     /// When the next lock is due, in microseconds; `None` if no lock will be.
     pub next_in_us: Option<u64>,
 }
@@ -61,6 +63,6 @@ impl Machine {
         }
         self.forget_processes(most, now);
         let next_in_us = self.deadlines.first().map(|(deadline, _)| deadline.since(now));
-        LocksSwept { locks: swept, next_in_us }
+        LocksSwept { locks: swept, expired: std::mem::take(&mut self.expired), next_in_us }
     }
 }

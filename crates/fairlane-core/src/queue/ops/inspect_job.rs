@@ -11,6 +11,8 @@ use crate::queue::job::{Job, Place};
 use crate::queue::{BulkMode, JobRef, JobState, Machine};
 use crate::trace::Trace;
 
+use super::Progress;
+
 /// Reads one job; `None` if it does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InspectJob {
@@ -76,6 +78,9 @@ pub struct JobView {
     pub bulk: Option<BulkId>,
     /// The trace it was enqueued with.
     pub trace: Option<Trace>,
+    /// How far its running attempt is, if its worker has reported it.
+    #[serde(default)]
+    pub progress: Option<Progress>,
 }
 
 impl Machine {
@@ -117,6 +122,7 @@ impl Machine {
             note: run.map_or_else(|| Arc::from(&[][..]), |run| run.note.clone()),
             bulk: self.bulk_name(job.bulk),
             trace: job.trace.clone(),
+            progress: held.and_then(|held| held.progress),
         })
     }
 

@@ -513,7 +513,8 @@ impl Machine {
 
     fn lease_job(&mut self, key: JobKey, call: &mut Call) {
         let (fence, worker) = (call.fence, call.worker.clone());
-        self.jobs[key].place = Place::InFlight(Held { fence, batch: fence, worker, cancelled: false });
+        self.jobs[key].place =
+            Place::InFlight(Held { fence, batch: fence, worker, cancelled: false, progress: None });
         if let Some(number) = self.jobs[key].bulk {
             self.bulk_reached(number, BulkState::Running);
         }

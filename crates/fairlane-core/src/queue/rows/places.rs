@@ -6,6 +6,7 @@ use crate::numbers::Micros;
 use crate::queue::Machine;
 use crate::queue::job::{Held, Job, JobKey, NO_ORDER, Place, Run};
 use crate::queue::lane::Standing;
+use crate::queue::ops::Progress;
 
 stored_words! {
     /// Where a job stands.
@@ -108,6 +109,7 @@ impl ProgressRow {
                 batch: needed(self.batch, "progress.batch")?,
                 worker: needed(self.worker.clone(), "progress.worker")?,
                 cancelled: self.place == PlaceWord::InFlightCancelled,
+                progress: self.units_done.zip(self.units_total).map(|(done, total)| Progress { done, total }),
             }),
             PlaceWord::Completed => Place::Completed,
             PlaceWord::Failed | PlaceWord::FailedUnlisted => Place::Failed(due_at()?),

@@ -427,7 +427,8 @@ impl Restore {
 
     fn finish(mut self) -> Result<Restored<Machine>, Damage> {
         let cursor = self.fields.cursor()?;
-        self.machine.cursor = cursor.and_then(|name| self.machine.types_by_name.get(&name).copied());
+        // It may name a type that was removed.
+        self.machine.cursor = cursor.map(|name| self.machine.type_name_key(&name));
         if self.mended.is_some() {
             return Ok(self.mend());
         }

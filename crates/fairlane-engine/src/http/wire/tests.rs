@@ -110,6 +110,7 @@ fn operations_keep_their_numbers() {
         "list_jobs",
         "explain",
         "audit",
+        "report_progress",
     ];
     assert_eq!(queue::Command::STEMS, stems);
     assert_eq!(

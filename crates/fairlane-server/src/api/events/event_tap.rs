@@ -6,16 +6,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fairlane_core::queue::{self, BulkRef, BulkSettled, JobReceipt, JobRef, Leased, SettleBulk, Verdict};
 use fairlane_core::{BulkId, Command, GroupId, Reply};
-use fairlane_engine::{BoxFuture, Engine, EngineError, Hooks, layer};
+use fairlane_engine::{BoxFuture, Clock, Engine, EngineError, Hooks, layer};
 
 use super::Live;
 use super::bulks::Changed;
+use super::wait_histogram::WaitHistogram;
 
 /// Jobs that were enqueued and settled through this server.
 #[derive(Default)]
 pub(super) struct Counts {
     pub enqueued: AtomicU64,
     pub settled: AtomicU64,
+    /// How long the jobs that were leased through this server had waited since they were enqueued.
+    pub waits: WaitHistogram,
 }
 
 /// The engine with a layer that feeds the events.
@@ -57,6 +60,12 @@ fn count(counts: &Counts, reply: &Reply, has_callback: bool) {
         Reply::Queue(queue::Reply::Settle(settled)) => {
             let applied = settled.verdicts.iter().filter(|verdict| **verdict == Verdict::Applied);
             counts.settled.fetch_add(applied.count() as u64, Ordering::Relaxed);
+        }
+        Reply::Queue(queue::Reply::Lease(Leased::Jobs { jobs, .. })) if !jobs.is_empty() => {
+            let now = Clock::System.now();
+            for job in jobs.iter().filter(|job| job.attempt == 1) {
+                counts.waits.record(now.since(job.created_at) / 1000);
+            }
         }
         _ => {}
     }

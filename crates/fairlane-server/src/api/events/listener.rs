@@ -27,6 +27,9 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 /// Tells a client after how long to reconnect.
 const RETRY: &str = "retry: 2000\n\n";
 
+/// An event without content; browsers ignore one without data.
+const TICK: &[u8] = b"event: tick\ndata: 1\n\n";
+
 /// Sends the states of a bulk action until it has ended.
 pub(super) fn follow_bulk(
     app: &Shared,
@@ -77,6 +80,23 @@ pub(super) fn follow_queue(
     let (listener, response) = open(app);
     tokio::spawn(async move {
         let _ = send_queue_events(listener, missed, latest).await;
+    });
+    response
+}
+
+/// Sends an event without data whenever there is a new one, until the server stops.
+pub(super) fn follow_ticks(app: &Shared, mut latest: watch::Receiver<Option<Arc<Event>>>) -> Response {
+    let (listener, response) = open(app);
+    tokio::spawn(async move {
+        let _ = async {
+            listener.send(RETRY.into()).await?;
+            while listener.changed(&mut latest).await? {
+                latest.mark_unchanged();
+                listener.send(Bytes::from_static(TICK)).await?;
+            }
+            Ok::<(), Gone>(())
+        }
+        .await;
     });
     response
 }

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::response::Response;
-use fairlane::views::PlaceView;
-use fairlane::{PlaceToken, RoomName};
+use fairlane::{PlaceStatus, PlaceToken, PlaceView, RoomName, views};
 use tokio::sync::watch;
 
 use super::bulks::Latest;
@@ -19,58 +18,71 @@ use crate::problem::Problem;
 /// The time until the next poll after one that failed.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Sends the states of a place until it is active or has ended.
-pub(super) async fn follow(
+/// Sends the states of a place, as `show` makes events of them, until it is active or has ended.
+pub(crate) async fn follow(
     app: &Shared,
     room: RoomName,
     token: PlaceToken,
     last: Option<String>,
+    show: impl Fn(&PlaceStatus) -> Event + Send + 'static,
 ) -> Result<Response, Problem> {
-    let (first, next_poll) = poll(app, &room, &token).await?;
+    let first = app.fairlane.room(&room).keep(&token).await?;
     let (states, receiver) = watch::channel(Latest::Unread);
-    if let Some(next_poll) = next_poll {
-        tokio::spawn(keep_polling(app.clone(), room, token, next_poll, states));
+    let event = Arc::new(show(&first));
+    if let Some(next_poll) = next_poll(&first) {
+        let poll = Poll { app: app.clone(), room, token };
+        tokio::spawn(poll.repeat(next_poll, states, show));
     }
-    Ok(listener::follow_bulk(app, receiver, Arc::new(first), last))
+    Ok(listener::follow_bulk(app, receiver, event, last))
 }
 
-async fn keep_polling(
+/// The polls of one place.
+struct Poll {
     app: Shared,
     room: RoomName,
     token: PlaceToken,
-    mut next_poll: Duration,
-    states: watch::Sender<Latest>,
-) {
-    loop {
-        tokio::select! {
-            () = tokio::time::sleep(next_poll) => {}
-            () = states.closed() => return,
-            () = app.stopping.cancelled() => return,
-        }
-        next_poll = match poll(&app, &room, &token).await {
-            Ok((event, next_poll)) => {
-                states.send_replace(Latest::State(Arc::new(event)));
-                match next_poll {
-                    Some(next_poll) => next_poll,
-                    None => return states.closed().await,
-                }
+}
+
+impl Poll {
+    async fn repeat(
+        self,
+        mut pause: Duration,
+        states: watch::Sender<Latest>,
+        show: impl Fn(&PlaceStatus) -> Event,
+    ) {
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = states.closed() => return,
+                () = self.app.stopping.cancelled() => return,
             }
-            Err(_) => RETRY,
-        };
+            pause = match self.app.fairlane.room(&self.room).keep(&self.token).await {
+                Ok(status) => {
+                    states.send_replace(Latest::State(Arc::new(show(&status))));
+                    match next_poll(&status) {
+                        Some(next_poll) => next_poll,
+                        None => return states.closed().await,
+                    }
+                }
+                Err(_) => RETRY,
+            };
+        }
     }
 }
 
-/// The state of a place, and when to poll again unless this is the last one.
-async fn poll(
-    app: &Shared,
-    room: &RoomName,
-    token: &PlaceToken,
-) -> Result<(Event, Option<Duration>), Problem> {
-    let view = PlaceView::from(app.fairlane.room(room).keep(token).await?);
-    let next_poll = view.next_poll_ms.map(Duration::from_millis);
-    let name = if next_poll.is_some() { "progress" } else { "ended" };
+/// When to poll again, unless this is the last state.
+fn next_poll(status: &PlaceStatus) -> Option<Duration> {
+    match status.place {
+        PlaceView::Waiting { next_poll_ms, .. } => Some(Duration::from_millis(next_poll_ms)),
+        PlaceView::Active { .. } | PlaceView::Unknown => None,
+    }
+}
+
+/// A place as an event.
+pub(super) fn event(view: views::PlaceView) -> Event {
+    let name = if view.next_poll_ms.is_some() { "progress" } else { "ended" };
     let position = view.position.map_or(String::new(), |position| position.to_string());
     let id = format!("{}:{position}", view.state);
     let data = serde_json::to_string(&view).expect("a view is valid JSON");
-    Ok((Event { name, id, data }, next_poll))
+    Event { name, id, data }
 }

@@ -12,7 +12,9 @@ use fairlane_core::limits::{
     RETRY_AFTER_MS_MAX, SETTLE_JOBS_MAX,
 };
 use fairlane_core::numbers::within;
-use fairlane_core::queue::{Extend, Extension, JobRef, Outcome, Settlement, Verdict};
+use fairlane_core::queue::{
+    Extend, Extension, JobRef, Outcome, Progress, ProgressReport, ReportProgress, Settlement, Verdict,
+};
 use fairlane_core::{Fence, GroupId, JobId};
 use fairlane_worker::RetryPolicy;
 use serde::{Deserialize, Serialize};
@@ -36,17 +38,17 @@ const THROTTLE_POLICY: RetryPolicy =
 #[schema(as = ExtendRequest, example = json!({"leases": [{"group": "customer-7", "id": "welcome-42", "fence": 1}], "lease_ms": 30000}))]
 pub(super) struct ExtendRequest {
     /// The leases, each job at most once.
-    #[schema(value_type = Vec<LeaseName>, max_items = 500)]
-    leases: AtMost<EXTEND_JOBS_MAX, Object<LeaseName>>,
+    #[schema(value_type = Vec<LeaseToExtend>, max_items = 500)]
+    leases: AtMost<EXTEND_JOBS_MAX, Object<LeaseToExtend>>,
     /// The new length of the leases, in milliseconds from now.
     #[schema(minimum = 100, maximum = 900000, default = 30000)]
     lease_ms: Option<u64>,
 }
 
-/// A lease.
+/// A lease, and how far its attempt is.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct LeaseName {
+struct LeaseToExtend {
     /// The group of the job.
     #[schema(value_type = String, min_length = 1, max_length = 128, example = "customer-7")]
     group: GroupId,
@@ -56,6 +58,20 @@ struct LeaseName {
     /// The fence of the lease.
     #[schema(minimum = 1, maximum = 9007199254740991_u64)]
     fence: u64,
+    /// How far the attempt is. The queue shows it with the job until the lease ends.
+    progress: Option<ProgressRequest>,
+}
+
+/// How far an attempt is, in a unit of the worker's choice.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct ProgressRequest {
+    /// Units done so far; at most `total`.
+    #[schema(minimum = 0, maximum = 9007199254740991_u64, example = 12)]
+    done: u64,
+    /// Units in total.
+    #[schema(minimum = 1, maximum = 9007199254740991_u64, example = 20)]
+    total: u64,
 }
 
 /// The outcomes of the extensions.
@@ -101,6 +117,9 @@ impl From<Extension> for ExtensionResponse {
 ///
 /// Send it well before the leases end, a third of their length after the last time. A job that is
 /// not leased under its fence any more is `lost`, and is not leased again by this. Idempotent.
+///
+/// A lease may carry the progress of its attempt, which `GET /api/jobs/{group}/{job}` and the events of
+/// the job show until the lease ends.
 #[utoipa::path(
     post,
     path = "/api/leases/extend",
@@ -115,10 +134,16 @@ pub(super) async fn extend(
 ) -> Result<Json<Extensions>, Problem> {
     let lease_ms = request.lease_ms.unwrap_or(LEASE_MS);
     within("the length of a lease in ms", lease_ms, LEASE_MS_MIN, LEASE_MS_MAX)?;
-    let mut leases = Vec::with_capacity(request.leases.0.len());
+    let (mut leases, mut reports) = (Vec::with_capacity(request.leases.0.len()), Vec::new());
     for (at, Object(lease)) in request.leases.0.into_iter().enumerate() {
+        let progress = lease.progress.map(|ProgressRequest { done, total }| Progress { done, total });
         let lease = fenced_job(&caller, lease.group, lease.id, lease.fence);
-        leases.push(lease.map_err(|problem| problem.within(&format!("/leases/{at}")))?);
+        let (job, fence) = lease.map_err(|problem| problem.within(&format!("/leases/{at}")))?;
+        reports.extend(progress.map(|progress| ProgressReport { job: job.clone(), fence, progress }));
+        leases.push((job, fence));
+    }
+    if !reports.is_empty() {
+        app.engine().call(ReportProgress { reports }).await?;
     }
     let extended = app.engine().call(Extend { leases, lease_ms }).await?;
     Ok(Json(Extensions { leases: extended.extensions.into_iter().map(Into::into).collect() }))

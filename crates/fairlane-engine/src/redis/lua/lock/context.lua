@@ -28,6 +28,18 @@ function lock.count_waiters(cx, change)
   call('HINCRBY', cx.partition_key, 'lock_waiters', change)
 end
 
+-- Counts leases that have run out, for the next sweep.
+function lock.count_expired(cx, leases)
+  call('HINCRBY', cx.partition_key, 'lock_expired', leases)
+end
+
+-- The leases that have run out since the last sweep.
+function lock.take_expired(cx)
+  local expired = tonumber(call('HGET', cx.partition_key, 'lock_expired') or 0)
+  if expired > 0 then call('HDEL', cx.partition_key, 'lock_expired') end
+  return expired
+end
+
 local function is_tagged(cx)
   return sub(cx.prefix, -4) == '{0}:'
 end

@@ -1,12 +1,13 @@
 -- Who holds a lock next.
 
 local function end_leases(cx, state)
-  local holder = lock.first_holder(state)
+  local holder, expired = lock.first_holder(state), 0
   while holder and holder.ends <= cx.now do
     lock.remove_holder(state, holder)
     state.delay = max(state.delay, holder.ends + holder.delay_ms * 1000)
-    holder = lock.first_holder(state)
+    holder, expired = lock.first_holder(state), expired + 1
   end
+  if expired > 0 then lock.count_expired(cx, expired) end
   if state.delay <= cx.now then state.delay = 0 end
 end
 
@@ -21,7 +22,7 @@ end
 
 -- Reserves free capacity for the longest run of waiters from the front that fits, and removes those
 -- whose process is gone. Returns whether a step limit was reached.
-local function claim_for_waiters(cx, state)
+function lock.claim_for_waiters(cx, state)
   if cx.now < state.delay then return false end
   for _ = 1, LOCK_STEP_WAITERS_MAX do
     local first = lock.first_waiting(state)
@@ -30,6 +31,7 @@ local function claim_for_waiters(cx, state)
       lock.remove_waiter(cx, state, first)
     elseif lock.fits(state, first.mode, true) then
       lock.claim(cx, state, first)
+      if state.kind == 'exclusive' then return false end
     else
       return false
     end
@@ -37,14 +39,13 @@ local function claim_for_waiters(cx, state)
   return lock.first_waiting(state) ~= nil
 end
 
--- A lock brought up to date: leases and claims that have run out end, and waiters that fit get a
--- claim. Afterwards `store` puts it back.
-function lock.take(cx, name)
-  local state = lock.load(cx, name)
+-- A lock without leases and claims that have run out. Afterwards `store` reserves what is free and puts
+-- it back. `row` is the row of the lock if it was read already.
+function lock.take(cx, name, row)
+  local state = lock.load(cx, name, row)
   if not state then return nil end
   end_leases(cx, state)
   end_claims(cx, state)
-  claim_for_waiters(cx, state)
   return state
 end
 
@@ -55,7 +56,7 @@ end
 
 -- Writes a lock, or removes it if nothing is left of it.
 function lock.store(cx, state)
-  local must_continue = claim_for_waiters(cx, state)
+  local must_continue = lock.claim_for_waiters(cx, state)
   if state.waiters == 0 and lock.holders(state) == 0 then
     if state.delay <= cx.now then
       if state.row then

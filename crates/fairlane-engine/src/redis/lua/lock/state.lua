@@ -25,8 +25,8 @@ function lock.new(cx, name, kind)
   }
 end
 
-function lock.load(cx, name)
-  local row = call('GET', cx.locks .. 'lock:' .. name)
+function lock.load(cx, name, row)
+  row = row or call('GET', cx.locks .. 'lock:' .. name)
   if not row then return nil end
   local kind, delay, place, waiters, holder = match(row, ROW)
   if not kind then error({err = 'WRONGTYPE the key lock:' .. name .. ' belongs to another program'}) end
@@ -36,7 +36,7 @@ function lock.load(cx, name)
   return state
 end
 
-local function holders_key(state)
+function lock.holders_key(state)
   return state.prefix .. 'lock-holders:' .. state.name
 end
 
@@ -56,7 +56,7 @@ end
 
 function lock.holder(state, token)
   if is_exclusive(state) then return state.only and state.only.token == token and state.only or nil end
-  local record = call('HGET', holders_key(state), token)
+  local record = call('HGET', lock.holders_key(state), token)
   return record and parse_holder(record)
 end
 
@@ -73,17 +73,18 @@ function lock.write_holder(state, holder)
     state.only = holder
     return
   end
-  call('HSET', holders_key(state), holder.token, holder_text(holder))
+  call('HSET', lock.holders_key(state), holder.token, holder_text(holder))
   local added = call('ZADD', lock.ends_key(state), text(holder.ends), holder.token)
   if state.count then state.count = state.count + added end
 end
 
 function lock.remove_holder(state, holder)
   if is_exclusive(state) then
-    state.only = nil
+    -- While it was held there were no claims.
+    state.only, state.claim_count = nil, 0
     return
   end
-  call('HDEL', holders_key(state), holder.token)
+  call('HDEL', lock.holders_key(state), holder.token)
   call('ZREM', lock.ends_key(state), holder.token)
   if state.count then state.count = state.count - 1 end
 end

@@ -21,6 +21,7 @@ end
 
 function lock.waiter(state, token)
   if state.waiters == 0 then return nil end
+  if state.claimed and state.claimed.token == token then return state.claimed end
   local record = call('HGET', waiters_key(state), token)
   if not record then return nil end
   local place, claim_ends, losses, mode, process = match(record, '^(%d+):(%d+):(%d+):(%a+):(.*)$')
@@ -37,16 +38,21 @@ function lock.first_waiting(state)
   return token and lock.waiter(state, token)
 end
 
--- The number of claims.
+-- The number of claims. An exclusive lock has one at most, which is kept in `state.claimed`, and none
+-- while it is held.
 function lock.claims(state)
-  if state.waiters == 0 then return 0 end
+  if state.waiters == 0 or state.only then return 0 end
+  if not state.claim_count and state.kind == 'exclusive' then
+    local token = call('ZRANGE', lock.claims_key(state), 0, 0)[1]
+    state.claimed, state.claim_count = token and lock.waiter(state, token), token and 1 or 0
+  end
   state.claim_count = state.claim_count or call('ZCARD', lock.claims_key(state))
   return state.claim_count
 end
 
 -- The first waiter with a claim (`at` is 0) or the last (-1); there is one.
 function lock.edge_claim(state, at)
-  return lock.waiter(state, call('ZRANGE', lock.claims_key(state), at, at)[1])
+  return state.claimed or lock.waiter(state, call('ZRANGE', lock.claims_key(state), at, at)[1])
 end
 
 local function claim_member(state, waiter)
@@ -66,6 +72,7 @@ end
 function lock.claim(cx, state, waiter)
   state.claim_count = lock.claims(state) + 1
   waiter.claim_ends = cx.now + LOCK_SLICE_US
+  if state.kind == 'exclusive' then state.claimed = waiter end
   call('ZREM', waiting_key(state), waiter.token)
   call('ZADD', lock.claims_key(state), text(waiter.place), waiter.token)
   call('HSET', waiters_key(state), waiter.token, waiter_text(waiter))
@@ -74,7 +81,7 @@ function lock.claim(cx, state, waiter)
 end
 
 local function end_claim(cx, state, waiter)
-  state.claim_count = lock.claims(state) - 1
+  state.claim_count, state.claimed = lock.claims(state) - 1, nil
   call('ZREM', lock.claims_key(state), waiter.token)
   call('ZREM', cx.locks .. 'lock-process:' .. waiter.process, claim_member(state, waiter))
 end
@@ -96,4 +103,14 @@ function lock.remove_waiter(cx, state, waiter)
   call('HDEL', waiters_key(state), waiter.token)
   state.waiters = state.waiters - 1
   lock.count_waiters(cx, -1)
+end
+
+-- Removes the other keys of a lock whose own key was deleted by hand. Its waiters register again.
+function lock.remove_leftovers(cx, name)
+  local state = lock.new(cx, name, 'exclusive')
+  local waiters = call('HLEN', waiters_key(state))
+  if waiters > 0 then lock.count_waiters(cx, -waiters) end
+  call('UNLINK', waiters_key(state), waiting_key(state), lock.claims_key(state), lock.ends_key(state),
+    lock.holders_key(state))
+  lock.remove_name(cx, name)
 end

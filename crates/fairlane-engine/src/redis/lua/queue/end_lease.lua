@@ -9,11 +9,11 @@ function queue.begin_ending(cx)
 end
 
 -- An entry of `in-flight` as a table, and the bytes of its payload; most jobs of a batch
--- share their table.
+-- share their table. A reported progress stands at the end, as `@done/total`.
 function queue.parse_hold(cx, entry)
   local known = cx.entries_parsed[entry]
   if known then return known.held, known.bytes end
-  local value, bytes = match(entry, '^(.*):(%d+)$')
+  local value, bytes = match(entry, '^(.*):(%d+)@?[%d/]*$')
   local held = cx.holds_parsed[value]
   if not held then
     local state, place, cost, bulk, worker = match(value, '^(%a):(%d:[^:]+):(%d+):(%d*):(.+)$', 33)

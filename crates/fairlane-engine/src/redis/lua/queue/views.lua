@@ -67,6 +67,8 @@ function queue.view_job(cx, job)
   if job.held then
     view.state, view.attempts, view.fence = 'Processing', view.attempts + 1, tonumber(sub(job.held, 1, 16))
     view.worker = match(job.held, '^[^:]*:[^:]*:[^:]*:[^:]*:[^:]*:([^:]*)')
+    local done, total = match(job.held, '@(%d+)/(%d+)$')
+    view.progress = done and {done = tonumber(done), total = tonumber(total)}
   end
   return view, course
 end

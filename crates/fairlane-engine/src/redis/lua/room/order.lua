@@ -35,9 +35,11 @@ function room.admit_next(cx, state)
 end
 
 -- The position of a waiter, from 1; nil before the room has opened.
-function room.position(state, token, class)
+function room.position(state, place)
   if room.is_before_opening(state) then return nil end
-  local rank = call('ZRANK', room.waiting_key(state, class), token)
+  local class = place.class
+  local rank = place.rank or call('ZRANK', room.waiting_key(state, class), place.token)
+  if #state.weights == 1 then return rank + 1 end
   local due, position = state.tags[class + 1] + rank * stride(state, class), rank + 1
   for other = 0, #state.weights - 1 do
     local distance = due - state.tags[other + 1]

@@ -18,14 +18,31 @@ function room.view_place(cx, state, place)
   if not place then return 'Unknown' end
   if not place.class then
     local ends = tonumber(call('ZSCORE', state.keys .. 'active', place.token))
-    return ends > cx.now and {Active = {remaining_us = ends - cx.now, ['until'] = ends}} or 'Unknown'
+    return ends > cx.now and {Active = {user = place.user, remaining_us = ends - cx.now, ['until'] = ends}} or 'Unknown'
   end
-  local position = room.position(state, place.token, place.class)
+  local position = room.position(state, place)
   local eta = room.eta(cx, state, position)
   return {Waiting = {
     position = position, waiting = room.waiting(state), eta = eta,
     next_poll_ms = room.next_poll_ms(state, position, eta), paused = state.paused,
   }}
+end
+
+-- A place and the active places as text: the first letter is the state, and colons separate what
+-- follows. A waiter has its position, all waiters, both ends of its wait, the time of its next poll and
+-- the active places, and behind them the reason of a pause; an active place its remaining time, its end,
+-- the active places and its user.
+function room.status_text(view, active)
+  if view == 'Unknown' then return 'U' .. active end
+  local place = view.Active
+  if place then
+    return 'A' .. place.remaining_us .. ':' .. text(place['until']) .. ':' .. active .. ':' .. place.user
+  end
+  place = view.Waiting
+  local eta = place.eta
+  local wait = eta and eta.least_ms .. ':' .. eta.most_ms or '-:-'
+  local fixed = 'W' .. (place.position or '-') .. ':' .. place.waiting .. ':' .. wait .. ':' .. place.next_poll_ms
+  return fixed .. ':' .. active .. (place.paused and ':' .. place.paused or '')
 end
 
 -- Records a sign of life of a waiter that has seen this view of its place.

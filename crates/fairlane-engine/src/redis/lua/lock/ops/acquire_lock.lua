@@ -21,6 +21,12 @@ local function wait(cx, state, command, waiter)
 end
 
 local function acquire_from(cx, state, command)
+  local waiter = lock.waiter(state, command.token)
+  if not (waiter and waiter.claim_ends > 0) then
+    -- Waiters that are next come before the caller.
+    lock.claim_for_waiters(cx, state)
+    waiter = waiter and lock.waiter(state, command.token)
+  end
   local holder = lock.holder(state, command.token)
   if holder then return held(cx, holder) end
   local mode, kind = command.mode, command.kind
@@ -29,7 +35,6 @@ local function acquire_from(cx, state, command)
   elseif state.kind ~= kind then
     return {Refused = {OtherKind = {in_use = lock.view_kind(state.kind), wanted = lock.view_kind(kind)}}}
   end
-  local waiter = lock.waiter(state, command.token)
   if waiter and waiter.mode ~= mode then
     -- A token is meant for one acquisition. With another mode it begins a new one.
     lock.remove_waiter(cx, state, waiter)

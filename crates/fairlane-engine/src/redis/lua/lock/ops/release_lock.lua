@@ -8,10 +8,8 @@ local ALONE = '^exclusive:0:%d+:0:([^:]+):%d+:%d+:(%d+):'
 
 -- Removes an exclusive lock that the caller holds and that has no waiters, without a table for it: this is
 -- what most calls do. Returns whether it was one.
-local function release_alone(cx, name, token)
-  local key = cx.locks .. 'lock:' .. name
-  local row = call('GET', key)
-  local owner, ends = match(row or '', ALONE)
+local function release_alone(cx, name, token, key, row)
+  local owner, ends = match(row, ALONE)
   if owner ~= token or tonumber(ends) <= cx.now then return false end
   call('DEL', key)
   lock.remove_name(cx, name)
@@ -21,9 +19,11 @@ end
 
 function lock.ops.release_lock(cx)
   local _, name, token = unpack(cx.arguments)
-  if release_alone(cx, name, token) then return 'R' end
-  local state = lock.take(cx, name)
-  if not state then return 'N' end
+  local key = cx.locks .. 'lock:' .. name
+  local row = call('GET', key)
+  if not row then return 'N' end
+  if release_alone(cx, name, token, key, row) then return 'R' end
+  local state = lock.take(cx, name, row)
   local holder, reply = lock.holder(state, token), 'N'
   local waiter = not holder and lock.waiter(state, token)
   if holder then

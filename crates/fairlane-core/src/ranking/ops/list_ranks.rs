@@ -1,0 +1,97 @@
+//! `list_ranks`: a page of a board: its top, any other part, or the neighbours of a member.
+
+use serde::{Deserialize, Serialize};
+
+use crate::kernel::{Access, Context, Invalid, Operation, OperationWeight, Permission};
+use crate::limits::{BOARD_MEMBERS_MAX, LIST_RANKS_MAX};
+use crate::names::{BoardName, MemberId};
+use crate::numbers::{Micros, within};
+use crate::ranking::{Machine, RankPage, Standing};
+
+/// Lists members in order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListRanks {
+    /// The board.
+    pub board: BoardName,
+    /// The scores to read.
+    pub standing: Standing,
+    /// Where the page begins.
+    pub start: PageStart,
+    /// Most members on the page.
+    pub members_max: usize,
+}
+
+/// Where a page begins.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PageStart {
+    /// Behind this many members.
+    Behind(u64),
+    /// This many members in front of one; the page is empty if it is not in the standing.
+    Around {
+        /// The member.
+        member: MemberId,
+        /// Members in front of it.
+        before: u64,
+    },
+}
+
+/// The reply: the page, or `None` if the board does not exist.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RanksListed(pub Option<RankPage>);
+
+impl Operation for ListRanks {
+    type Machine = Machine;
+    type Reply = RanksListed;
+
+    const STEM: &'static str = "list_ranks";
+
+    fn validate(&self) -> Result<(), Invalid> {
+        within("the members of a page", self.members_max as u64, 1, LIST_RANKS_MAX as u64)?;
+        self.standing.validate()?;
+        match self.start {
+            PageStart::Behind(members) => {
+                within("the members before a page", members, 0, BOARD_MEMBERS_MAX as u64)?
+            }
+            PageStart::Around { before, .. } => {
+                within("the members in front of a member", before, 0, LIST_RANKS_MAX as u64)?
+            }
+        };
+        Ok(())
+    }
+
+    fn is_read_only(&self) -> bool {
+        true
+    }
+
+    fn access(&self) -> Access<'_> {
+        Access::all_groups(Permission::Read)
+    }
+
+    fn weight(&self) -> OperationWeight {
+        OperationWeight::jobs(self.members_max)
+    }
+
+    fn apply(self, machine: &mut Machine, context: &mut Context) -> RanksListed {
+        RanksListed(machine.list_ranks(&self, context.now))
+    }
+}
+
+impl Machine {
+    fn list_ranks(&self, command: &ListRanks, now: Micros) -> Option<RankPage> {
+        let board = self.boards.get(&command.board)?;
+        let settings = &board.settings;
+        let mut page = RankPage { entries: Vec::new(), members: 0, decimals: settings.decimals };
+        let Some(set) = board.set(&command.standing, now) else { return Some(page) };
+        page.members = set.len() as u64;
+        let from = match &command.start {
+            PageStart::Behind(members) => Some(*members as usize),
+            PageStart::Around { member, before } => {
+                set.position(settings, member).map(|position| position.saturating_sub(*before as usize))
+            }
+        };
+        if let Some(from) = from {
+            page.entries = set.page(settings, from, command.members_max);
+        }
+        Some(page)
+    }
+}

@@ -1,0 +1,127 @@
+//! Pictures as SVG, drawn on the server: no script, and no style attributes, which the content
+//! security policy forbids.
+
+use std::fmt::Write;
+
+use maud::{Markup, html};
+
+/// The size of a chart in its own units; it is stretched to the width of the page.
+const WIDTH: f64 = 720.0;
+const HEIGHT: f64 = 160.0;
+
+/// A line of a chart.
+pub(super) struct Line<'a> {
+    /// The name in the legend.
+    pub name: &'a str,
+    /// The number of its colour.
+    pub colour: u8,
+    /// The values, oldest first.
+    pub values: Vec<f64>,
+}
+
+/// Lines up to now, with a legend and the largest value. The width has room for a number of values and
+/// a name for the oldest; fewer values stand at the right, so that time is always to scale.
+pub(super) fn lines(
+    label: &str,
+    lines: &[Line<'_>],
+    (at_most, oldest): (usize, &str),
+    unit: impl Fn(f64) -> String,
+) -> Markup {
+    let scale = html! { div.scale { span { (oldest) } span { "now" } } };
+    figure(label, lines, at_most, unit, scale)
+}
+
+fn figure(
+    label: &str,
+    lines: &[Line<'_>],
+    at_most: usize,
+    unit: impl Fn(f64) -> String,
+    scale: Markup,
+) -> Markup {
+    let largest = lines.iter().flat_map(|line| &line.values).fold(0.0_f64, |most, value| most.max(*value));
+    let latest = |line: &Line<'_>| line.values.last().map_or_else(|| "–".to_owned(), |value| unit(*value));
+    html! {
+        figure.chart {
+            figcaption {
+                strong { (label) }
+                @for line in lines {
+                    span.key { span class={ "dot colour-" (line.colour) } {} (line.name) " " b { (latest(line)) } }
+                }
+            }
+            div.plot {
+                span.most { (unit(largest)) }
+                svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } preserveAspectRatio="none" role="img"
+                    aria-label=(label) {
+                    @for (at, line) in lines.iter().enumerate() {
+                        @let points = points(&line.values, at_most, largest);
+                        @if at == 0 && line.values.len() > 1 {
+                            path class={ "area colour-" (line.colour) } d=(area(&line.values, at_most, &points)) {}
+                        }
+                        polyline class={ "line colour-" (line.colour) } points=(points) {}
+                    }
+                }
+            }
+            (scale)
+        }
+    }
+}
+
+/// As [`lines`], over any time.
+pub(super) fn plain(label: &str, lines: &[Line<'_>], unit: impl Fn(f64) -> String) -> Markup {
+    let longest = lines.iter().map(|line| line.values.len()).max().unwrap_or(0);
+    figure(label, lines, longest, unit, html! {})
+}
+
+fn x(at: usize, of: usize, at_most: usize) -> f64 {
+    let step = WIDTH / (at_most.max(2) - 1) as f64;
+    WIDTH - (of - 1 - at) as f64 * step
+}
+
+fn points(values: &[f64], at_most: usize, largest: f64) -> String {
+    let mut text = String::new();
+    for (at, value) in values.iter().enumerate() {
+        let y = HEIGHT - 4.0 - value / largest.max(f64::MIN_POSITIVE) * (HEIGHT - 12.0);
+        // Writing to a string does not fail.
+        let _ = write!(text, "{:.1},{y:.1} ", x(at, values.len(), at_most));
+    }
+    text
+}
+
+fn area(values: &[f64], at_most: usize, points: &str) -> String {
+    let first = x(0, values.len(), at_most);
+    format!("M{first:.1},{HEIGHT} L{points} L{WIDTH},{HEIGHT} Z")
+}
+
+/// A small line without axes.
+pub(super) fn spark(label: &str, values: &[f64]) -> Markup {
+    let largest = values.iter().fold(0.0_f64, |most, value| most.max(*value));
+    let step = 80.0 / (values.len().max(2) - 1) as f64;
+    let mut text = String::new();
+    for (at, value) in values.iter().enumerate() {
+        let y = 18.0 - value / largest.max(f64::MIN_POSITIVE) * 16.0;
+        let _ = write!(text, "{:.1},{y:.1} ", at as f64 * step);
+    }
+    html! {
+        svg.spark viewBox="0 0 80 20" role="img" aria-label=(label) {
+            @if values.len() > 1 { polyline.line.colour-1 points=(text) {} }
+        }
+    }
+}
+
+/// The share that a group got, as a bar, and the share that it was due, as a mark.
+pub(super) fn share(got: f64, due: f64) -> Markup {
+    let scale = got.max(due).max(0.000_001);
+    let (bar, mark) = (got / scale * 78.0, due / scale * 78.0);
+    html! {
+        svg.share viewBox="0 0 80 12" aria-hidden="true" {
+            rect.track x="0" y="3" width="80" height="6" rx="3" {}
+            rect.got x="0" y="3" width=(format!("{bar:.1}")) height="6" rx="3" {}
+            rect.due x=(format!("{mark:.1}")) y="0" width="2" height="12" {}
+        }
+    }
+}
+
+/// A bar that is partly filled.
+pub(super) fn progress(label: &str, part: u64, whole: u64) -> Markup {
+    html! { progress aria-label=(label) value=(part) max=(whole.max(1)) {} }
+}

@@ -1,0 +1,173 @@
+//! The lease of a lock that is held: renewed until its guard ends it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fairlane_core::Fence;
+use fairlane_core::lock::{AcquireLock, HeldLock, LockRenewal, RenewLocks};
+use fairlane_engine::{Backoff, Engine, observe};
+use tokio::sync::{oneshot, watch};
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use super::LossReason;
+use super::deadline::Deadline;
+use super::guard::{End, LeaseState, LockGuard, LockHold};
+use super::release::Release;
+use super::renewals::Renewals;
+use crate::error::Error;
+
+/// Renewals in one ttl.
+const RENEWALS_PER_TTL: u32 = 3;
+/// The part of the ttl before the end of a lease in which the lock counts as lost.
+const LOSS_MARGIN_PER_TTL: u32 = 10;
+/// A lease that ends this long before the longest hold was cut off by it.
+const HOLD_MARGIN: Duration = Duration::from_millis(10);
+
+/// What the engine has granted.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Grant {
+    pub fence: Fence,
+    /// When the request was sent.
+    pub sent: Instant,
+    /// When the lease ends.
+    pub deadline: Instant,
+}
+
+/// The lease of a guard.
+pub(super) struct Lease {
+    command: AcquireLock,
+    grant: Grant,
+    state: watch::Sender<LeaseState>,
+    /// How the guard ends it, once the thread keeps it.
+    end: oneshot::Receiver<End>,
+    release: Release,
+}
+
+impl Lease {
+    /// Makes a guard whose lease will be renewed.
+    pub fn guard(command: AcquireLock, grant: Grant, mut release: Release) -> LockGuard {
+        release.give_up_at(grant.deadline);
+        let client = release.client().clone();
+        let lost_at = Deadline::new(lost_at(&command, grant.sent, grant.deadline));
+        let (state, receiver) = watch::channel(LeaseState { lost_at, lost: None });
+        let (end_sender, end) = oneshot::channel();
+        let AcquireLock { name, process, token, .. } = command.clone();
+        let hold = LockHold { name, fence: grant.fence, process, lease: receiver };
+        let due = grant.sent + every(&command);
+        let ticket = client.renewals().add(due, Self { command, grant, state, end, release });
+        LockGuard::new(hold, token, client, ticket, end_sender)
+    }
+
+    /// Ends a lease that no task of the thread keeps.
+    pub async fn release(self, engine: &dyn Engine) -> Result<bool, Error> {
+        self.note_end(engine.name());
+        self.release.send(engine).await.map_err(Error::from)
+    }
+
+    /// The same in the background.
+    pub fn abandon(self, engine: &'static str) {
+        self.note_end(engine);
+        // Dropping it passes the release to the thread.
+        drop(self.release);
+    }
+
+    /// Stops renewing; returns how long the lock is still held.
+    pub fn detach(mut self) -> Duration {
+        self.release.cancel();
+        self.remaining()
+    }
+
+    fn remaining(&self) -> Duration {
+        self.grant.deadline.saturating_duration_since(Instant::now())
+    }
+
+    /// Renews the lease until its guard ends it.
+    pub async fn keep(mut self, renewals: Arc<Renewals>) {
+        let ended = tokio::select! {
+            biased;
+            ended = &mut self.end => ended,
+            reason = renew(&self.command, &mut self.grant, &self.state, &renewals) => {
+                self.state.send_modify(|state| state.lost = Some(reason));
+                (&mut self.end).await
+            }
+        };
+        self.release.give_up_at(self.grant.deadline);
+        match ended {
+            Ok(End::Detach(reply)) => {
+                // If the caller is gone, its token is gone with it, and the lock is released.
+                if reply.send(self.remaining()).is_ok() {
+                    self.release.cancel();
+                }
+            }
+            Ok(End::Release(reply)) => {
+                let released = match renewals.engine().await {
+                    Ok(engine) => self.release(&**engine).await,
+                    Err(error) => Err(error.into()),
+                };
+                let _ = reply.send(released);
+            }
+            Err(_) => self.abandon(renewals.name()),
+        }
+    }
+
+    fn note_end(&self, engine: &'static str) {
+        let is_lost = self.state.borrow().lost.is_some();
+        observe::lock_held(engine, self.grant.sent.elapsed(), is_lost);
+    }
+}
+
+fn ttl(command: &AcquireLock) -> Duration {
+    Duration::from_millis(command.ttl_ms)
+}
+
+/// The time between two renewals.
+fn every(command: &AcquireLock) -> Duration {
+    ttl(command) / RENEWALS_PER_TTL
+}
+
+/// When a lock counts as lost unless it is renewed.
+fn lost_at(command: &AcquireLock, granted: Instant, deadline: Instant) -> Instant {
+    deadline - (ttl(command) / LOSS_MARGIN_PER_TTL).min(deadline - granted)
+}
+
+/// Renews a lock until it is lost.
+async fn renew(
+    command: &AcquireLock,
+    grant: &mut Grant,
+    state: &watch::Sender<LeaseState>,
+    renewals: &Renewals,
+) -> LossReason {
+    let every = every(command);
+    let held_until = command.max_hold_ms.map(|ms| grant.sent + Duration::from_millis(ms));
+    let (mut planned, mut next) = (grant.sent + every, grant.sent + every);
+    let mut backoff = Backoff::new(every / 10, every);
+    let mut failure = None;
+    loop {
+        let lost_at = lost_at(command, grant.sent, grant.deadline);
+        state.send_modify(|state| state.lost_at = Deadline::new(lost_at));
+        sleep_until(next.min(lost_at)).await;
+        let sent = Instant::now();
+        if sent >= lost_at {
+            let is_over = held_until.is_some_and(|end| end <= grant.deadline + HOLD_MARGIN);
+            return if is_over { LossReason::MaxHold } else { LossReason::NotRenewed(failure) };
+        }
+        let AcquireLock { name, token, ttl_ms, .. } = command.clone();
+        let renew = RenewLocks { locks: vec![HeldLock { name, token, ttl_ms }] };
+        let renewed = async { renewals.engine().await?.call(renew).await };
+        let renewed = timeout_at(lost_at.min(sent + every), renewed).await;
+        match renewed.map(|reply| reply.map(|renewed| renewed.renewals.first().copied())) {
+            Ok(Ok(Some(LockRenewal::Renewed { remaining_us }))) => {
+                grant.deadline = sent + Duration::from_micros(remaining_us);
+                planned += every;
+                (next, failure) = (planned.max(sent), None);
+                backoff.reset();
+                continue;
+            }
+            Ok(Ok(Some(LockRenewal::Lost) | None)) => return LossReason::TakenAway,
+            Ok(Err(error)) => failure = Some(error.to_string()),
+            Err(_) => failure = Some("no reply in time".to_owned()),
+        }
+        tracing::debug!(lock = %command.name, ?failure, "cannot renew a lock");
+        next = Instant::now() + backoff.next_delay();
+    }
+}

@@ -1,0 +1,61 @@
+//! Sleeps until the lease of another holder ends. Timers of the runtime have a resolution of a
+//! millisecond, which is many round trips; the last milliseconds are measured by the kernel's timer.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+/// How long before the end the kernel's timer takes over.
+const PRECISE_FOR: Duration = Duration::from_millis(3);
+
+/// Sleeps until a point in time. `precise` needs a runtime with I/O, which an engine in another
+/// process needs as well.
+pub(super) async fn until(at: Instant, precise: bool) {
+    if !precise {
+        return sleep_until(at).await;
+    }
+    sleep_until(at - PRECISE_FOR.min(at.saturating_duration_since(Instant::now()))).await;
+    // Without a free file descriptor, for instance.
+    if kernel_timer(at).await.is_err() {
+        sleep_until(at).await;
+    }
+}
+
+#[cfg(target_os = "linux")]
+async fn kernel_timer(at: Instant) -> std::io::Result<()> {
+    use rustix::time::{
+        Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+        timerfd_settime,
+    };
+    use tokio::net::unix::pipe::Receiver;
+
+    let remaining = at.saturating_duration_since(Instant::now());
+    if remaining.is_zero() {
+        return Ok(());
+    }
+    let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
+    let once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let it_value = Timespec { tv_sec: remaining.as_secs() as _, tv_nsec: remaining.subsec_nanos().into() };
+    timerfd_settime(&timer, TimerfdTimerFlags::empty(), &Itimerspec { it_interval: once, it_value })?;
+    // A descriptor that becomes readable is all that is needed of a pipe.
+    Receiver::from_owned_fd_unchecked(timer)?.readable().await
+}
+
+#[cfg(not(target_os = "linux"))]
+async fn kernel_timer(_: Instant) -> std::io::Result<()> {
+    Err(std::io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn timer_ends_at_its_time_and_not_before() {
+        for ms in [0, 1, 5] {
+            let at = Instant::now() + Duration::from_millis(ms);
+            until(at, true).await;
+            assert!(Instant::now() >= at);
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Boards as an application uses them, among them those of a box office.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use fairlane::{
+    BoardOrder, BoardOutcome, BoardRule, BoardSettings, Error, Fairlane, JobState, Ranking, RankingError,
+    RankingLines, Standing,
+};
+use fairlane_testkit::redis::{RedisServer, ServerOptions};
+
+/// The boards of a box office, with the capacity of each schedule.
+struct BoxOffice {
+    counts: Ranking,
+    first: Ranking,
+    sold_out: Ranking,
+    capacity: BTreeMap<&'static str, i64>,
+}
+
+impl BoxOffice {
+    async fn open(fairlane: &Fairlane) -> Self {
+        let counts = fairlane.ranking("reservation-count");
+        counts.create(BoardSettings::default()).await.unwrap();
+        let order = BoardOrder::Ascending;
+        let first = fairlane.ranking("first-reservation");
+        let settings = BoardSettings { rule: BoardRule::Maximum, order, ..BoardSettings::default() };
+        first.create(settings).await.unwrap();
+        let sold_out = fairlane.ranking("sold-out-speed");
+        let settings =
+            BoardSettings { rule: BoardRule::Latest, order, decimals: 3, ..BoardSettings::default() };
+        sold_out.create(settings).await.unwrap();
+        Self { counts, first, sold_out, capacity: BTreeMap::from([("s1", 50), ("s2", 2)]) }
+    }
+
+    /// A reservation is confirmed at this time. The first time is that of the earliest event, and the
+    /// last seat gives the duration.
+    async fn confirm(&self, id: &str, schedule: &'static str, at: SystemTime) {
+        let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis() as i64;
+        self.counts.record(id, schedule, at).await.unwrap();
+        self.first.set(schedule, 0, since, at).await.unwrap();
+        let count = self.counts.rank(Standing::All, schedule).await.unwrap().unwrap().entry.score;
+        if count >= self.capacity[schedule] {
+            let first = self.first.rank(Standing::All, schedule).await.unwrap().unwrap().entry.score;
+            self.sold_out.set(schedule, 1, since - first, at).await.unwrap();
+        }
+    }
+}
+
+fn names(entries: &[fairlane::RankEntry]) -> Vec<(String, i64)> {
+    entries.iter().map(|entry| (entry.member.to_string(), entry.score)).collect()
+}
+
+fn refused(result: Result<impl std::fmt::Debug, Error>) -> RankingError {
+    match result {
+        Err(Error::Ranking(error)) => error,
+        other => panic!("not refused by the board: {other:?}"),
+    }
+}
+
+async fn memory() -> Fairlane {
+    Fairlane::open("memory:").await.unwrap()
+}
+
+fn start() -> SystemTime {
+    SystemTime::now() - Duration::from_secs(3600)
+}
+
+#[tokio::test]
+async fn first_time_is_that_of_the_earliest_reservation_and_written_once() {
+    let office = BoxOffice::open(&memory().await).await;
+    let start = start();
+    for (id, offset_s) in [("r1", 5), ("r2", 0), ("r3", 9), ("r2", 0)] {
+        office.confirm(id, "s1", start + Duration::from_secs(offset_s)).await;
+    }
+    let first = office.first.top(1).await.unwrap()[0].score;
+    assert_eq!(first, start.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis() as i64);
+    assert_eq!(names(&office.counts.top(10).await.unwrap()), [("s1".to_owned(), 3)]);
+}
+
+/// Erratum R2.
+#[tokio::test]
+async fn last_seat_records_the_exact_duration_once() {
+    let office = BoxOffice::open(&memory().await).await;
+    let start = start();
+    for number in 0..49_u64 {
+        office.confirm(&format!("r{number}"), "s1", start + Duration::from_millis(number * 600)).await;
+    }
+    assert_eq!(office.sold_out.top(10).await.unwrap(), [], "one seat is left");
+    office.confirm("r49", "s1", start + Duration::from_millis(30_500)).await;
+    office.confirm("r49", "s1", start + Duration::from_millis(30_500)).await;
+    office.confirm("r50", "s1", start + Duration::from_millis(40_000)).await;
+    office.confirm("x1", "s2", start).await;
+    office.confirm("x2", "s2", start + Duration::from_millis(100)).await;
+    let board = office.sold_out.top(10).await.unwrap();
+    assert_eq!(names(&board), [("s2".to_owned(), 100), ("s1".to_owned(), 30_500)], "fastest first");
+}
+
+#[tokio::test]
+async fn boards_have_their_keys_on_one_server() {
+    let server = RedisServer::start(ServerOptions::default());
+    let fairlane = Fairlane::open(&server.url()).await.unwrap();
+    let office = BoxOffice::open(&fairlane).await;
+    let start = start();
+    office.confirm("x1", "s2", start).await;
+    office.confirm("x2", "s2", start + Duration::from_millis(30_500)).await;
+    let score = |key: &str| server.command(&["ZSCORE", key, "s2"]).trim().to_owned();
+    assert!(score("ranking:reservation-count").starts_with("2."), "{}", score("ranking:reservation-count"));
+    assert_eq!(score("ranking:sold-out-speed"), "30.5");
+    let first_ms = start.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis().to_string();
+    assert_eq!(score("ranking:first-reservation"), first_ms);
+}
+
+/// Erratum R1.
+#[tokio::test]
+async fn simultaneous_updates_lose_and_double_nothing() {
+    let server = RedisServer::start(ServerOptions::default());
+    let fairlane = Fairlane::open(&server.url()).await.unwrap();
+    let board = fairlane.ranking("popular");
+    board.create(BoardSettings::default()).await.unwrap();
+    let at = start();
+    let tasks: Vec<_> = (0..8)
+        .map(|_| {
+            let board = board.clone();
+            tokio::spawn(async move {
+                for number in 0..50 {
+                    board.record(&format!("r{number}"), "s1", at).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert_eq!(names(&board.top(10).await.unwrap()), [("s1".to_owned(), 50)]);
+}
+
+#[tokio::test]
+async fn refused_update_is_an_error_that_says_the_cure() {
+    let board = memory().await.ranking("popular");
+    assert_eq!(
+        refused(board.record("r1", "s1", start()).await),
+        RankingError::UnknownBoard("popular".into())
+    );
+    board.create(BoardSettings::default()).await.unwrap();
+    let old = SystemTime::now() - Duration::from_secs(8 * 24 * 3600);
+    let error = refused(board.record("r1", "s1", old).await);
+    assert_eq!(error, RankingError::Refused { id: "r1".into(), outcome: BoardOutcome::TooOld });
+    assert!(error.to_string().contains("rebuild"), "{error}");
+    assert_eq!(refused(board.set("s1", 1, 1, start()).await), RankingError::WrongRule);
+}
+
+#[tokio::test]
+async fn season_closes_once_with_one_job() {
+    let fairlane = memory().await;
+    let board = fairlane.ranking("popular");
+    board.create(BoardSettings::default()).await.unwrap();
+    board.record("r1", "s1", start()).await.unwrap();
+    let closed = board.close_season_with_job(1, "system", "season").await.unwrap();
+    assert!(closed.is_announced_now);
+    assert_eq!(names(&closed.entries), [("s1".to_owned(), 1)]);
+    let again = board.close_season_with_job(1, "system", "season").await.unwrap();
+    assert!(!again.is_announced_now && again.entries == closed.entries);
+    let job = fairlane.job("system", "season-popular-1").view().await.unwrap().expect("it was enqueued");
+    assert_eq!(job.state, JobState::Pending);
+    assert_eq!(refused(board.close_season(3).await), RankingError::NotBegun(3));
+}
+
+/// Erratum R3.
+#[tokio::test]
+async fn rebuilt_board_equals_its_source() {
+    let board = memory().await.ranking("popular");
+    board.create(BoardSettings::default()).await.unwrap();
+    board.record("wrong", "s9", start()).await.unwrap();
+    let line = |number: u64| {
+        format!("{{\"id\": \"r{number}\", \"member\": \"s{}\", \"at\": 1700000000000}}\n", number % 3)
+    };
+    let source: String = (0..250).map(line).collect();
+    let audit = board.audit(&mut RankingLines::new(source.as_bytes())).await.unwrap();
+    assert_eq!((audit.rows, audit.differing), (250, 4));
+    assert_eq!(board.rebuild_from("one", &mut RankingLines::new(source.as_bytes())).await.unwrap(), 3);
+    assert_eq!(board.audit(&mut RankingLines::new(source.as_bytes())).await.unwrap().differing, 0);
+    let top = board.rank(Standing::All, "s0").await.unwrap().unwrap();
+    assert_eq!((top.entry.score, top.entry.rank, top.members), (84, 1, 3));
+    let bad = "{\"member\": \"s1\", \"at\": 1}\n";
+    let error = board.audit(&mut RankingLines::new(bad.as_bytes())).await.unwrap_err();
+    assert!(error.to_string().starts_with("line 1:"), "{error}");
+}
