@@ -6,6 +6,7 @@
 //! proofs.rs    the long proofs: differential test, soak, trials and fuzzing
 //! bench.rs     the benchmark                      redis_server.rs  a Redis of its own for benchmarks
 //! peers.rs     other queues on the same Redis     peers/   what is measured, the programs, the report
+//! dist.rs      what is shipped                    book.rs  the documentation as a site
 //! shell.rs     child programs
 //! ```
 //!
@@ -13,6 +14,8 @@
 //! second.
 
 mod bench;
+mod book;
+mod dist;
 mod peers;
 mod proofs;
 mod redis_server;
@@ -34,7 +37,7 @@ struct Subcommand {
     run: fn(&Path, &[String]) -> Outcome,
 }
 
-const SUBCOMMANDS: [Subcommand; 8] = [
+const SUBCOMMANDS: [Subcommand; 10] = [
     Subcommand {
         name: "test",
         summary: "run every check there is, from formatting to the README's commands",
@@ -82,6 +85,18 @@ const SUBCOMMANDS: [Subcommand; 8] = [
         summary: "measure Fairlane beside BullMQ, Sidekiq and Celery on one Redis",
         help: peers::HELP,
         run: peers::run,
+    },
+    Subcommand {
+        name: "book",
+        summary: "build the documentation as a site that needs no network",
+        help: book::HELP,
+        run: book::run,
+    },
+    Subcommand {
+        name: "dist",
+        summary: "build the stripped program, an archive and a Debian package",
+        help: dist::HELP,
+        run: dist::run,
     },
 ];
 

@@ -7,7 +7,7 @@
 mod programs;
 mod readme;
 
-use crate::{Outcome, expect_no_arguments, shell, tidy};
+use crate::{Outcome, book, dist, expect_no_arguments, shell, tidy};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,8 @@ Runs, in order, and stops at the first failure:
   tests      cargo nextest run --workspace (cargo test where nextest is missing)
   examples   cargo test --doc --workspace
   readme     every command in a README block tagged `sh run`
+  packages   an archive and a Debian package of the debug build, unpacked and tried
+  book       the documentation as a site, where mdbook is installed, with every link checked
 ";
 
 struct Step {
@@ -32,7 +34,7 @@ struct Step {
     run: fn(&Path) -> Outcome,
 }
 
-const STEPS: [Step; 9] = [
+const STEPS: [Step; 11] = [
     Step { name: "programs", run: programs::ensure },
     Step { name: "format", run: format },
     Step { name: "lint", run: lint },
@@ -42,6 +44,8 @@ const STEPS: [Step; 9] = [
     Step { name: "tests", run: tests },
     Step { name: "examples", run: examples },
     Step { name: "readme", run: readme::run_commands },
+    Step { name: "packages", run: dist::check },
+    Step { name: "book", run: book::check },
 ];
 
 /// Runs every step, then prints how long each took.

@@ -18,11 +18,11 @@ mod ignored_tests;
 mod links;
 mod lua_modules;
 mod manifest;
-mod markdown;
+pub mod markdown;
 mod requirements;
 mod same_stems;
 mod source;
-mod tree;
+pub mod tree;
 
 use crate::{Outcome, expect_no_arguments};
 use std::fmt;

@@ -17,7 +17,7 @@ struct Program {
     brew_package: Option<&'static str>,
 }
 
-const PROGRAMS: [Program; 8] = [
+const PROGRAMS: [Program; 12] = [
     Program {
         name: "redis-server",
         is_installed: || shell::find("redis-server").is_some(),
@@ -43,6 +43,12 @@ const PROGRAMS: [Program; 8] = [
         brew_package: None,
     },
     Program {
+        name: "tmux",
+        is_installed: || shell::find("tmux").is_some(),
+        debian_package: "tmux",
+        brew_package: Some("tmux"),
+    },
+    Program {
         name: "python3 with venv",
         is_installed: has_venv,
         debian_package: "python3-venv",
@@ -55,10 +61,28 @@ const PROGRAMS: [Program; 8] = [
         brew_package: Some("node"),
     },
     Program {
+        name: "npm",
+        is_installed: || shell::find("npm").is_some(),
+        debian_package: "npm",
+        brew_package: Some("node"),
+    },
+    Program {
         name: "promtool",
         is_installed: || shell::find("promtool").is_some(),
         debian_package: "prometheus",
         brew_package: Some("prometheus"),
+    },
+    Program {
+        name: "chromium",
+        is_installed: || shell::find("chromium").is_some(),
+        debian_package: "chromium",
+        brew_package: Some("chromium"),
+    },
+    Program {
+        name: "chromedriver",
+        is_installed: || shell::find("chromedriver").is_some(),
+        debian_package: "chromium-driver",
+        brew_package: Some("chromedriver"),
     },
     Program {
         name: "kill",

@@ -1,4 +1,5 @@
-//! Every document is linked from another, and every scenario is used by a test or a document.
+//! Every document is linked from another and listed in the summary, from which the site is built, and
+//! every scenario is used by a test or a document.
 
 use super::{Finding, markdown, tree::Tree};
 use std::collections::BTreeSet;
@@ -6,9 +7,12 @@ use std::collections::BTreeSet;
 const RULE: &str = "dead-documents";
 const ENTRANCES: [&str; 3] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"];
 
-/// Finds documents that nothing links and scenarios that nothing mentions.
+const SUMMARY: &str = "docs/SUMMARY.md";
+
+/// Finds documents that nothing links or the summary does not list, and scenarios that nothing mentions.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = dead_documents(tree);
+    findings.extend(unlisted_documents(tree));
     findings.extend(dead_scenarios(tree));
     findings
 }
@@ -17,10 +21,22 @@ fn dead_documents(tree: &Tree) -> Vec<Finding> {
     let linked = linked_documents(tree);
     let documents = tree.ending(".md").map(|(path, _)| path).filter(|path| is_document(path));
     documents
-        .filter(|path| !linked.contains(*path))
+        .filter(|path| *path != SUMMARY && !linked.contains(*path))
         .map(|path| {
             Finding::new(RULE, path, 1, format!("link it from {} or another document", ENTRANCES.join(", ")))
         })
+        .collect()
+}
+
+fn unlisted_documents(tree: &Tree) -> Vec<Finding> {
+    let Some(summary) = tree.text(SUMMARY) else { return Vec::new() };
+    let links = markdown::links(summary).into_iter();
+    let listed: BTreeSet<String> =
+        links.filter_map(|link| markdown::linked_path(SUMMARY, &link.target)).collect();
+    let documents = tree.ending(".md").map(|(path, _)| path).filter(|path| is_document(path));
+    documents
+        .filter(|path| *path != SUMMARY && !listed.contains(*path))
+        .map(|path| Finding::new(RULE, path, 1, format!("list it in {SUMMARY}")))
         .collect()
 }
 
@@ -73,6 +89,17 @@ mod tests {
             ("docs/c.md", "[c](c.md)"),
         ];
         assert_eq!(found(&files), ["docs/c.md"]);
+    }
+
+    #[test]
+    fn a_document_that_the_summary_does_not_list_is_found() {
+        let files = [
+            ("README.md", "[a](docs/a.md) [b](docs/b.md)"),
+            ("docs/SUMMARY.md", "- [A](a.md)"),
+            ("docs/a.md", ""),
+            ("docs/b.md", ""),
+        ];
+        assert_eq!(found(&files), ["docs/b.md"]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ const RULE: &str = "same-stems";
 /// The folders of a capability's operations in core, in Lua and in the conformance suite.
 type Folders = [(&'static str, &'static str); 3];
 
-const CAPABILITIES: [Folders; 3] = [
+const CAPABILITIES: [Folders; 4] = [
     [
         ("crates/fairlane-core/src/queue/ops", ".rs"),
         ("crates/fairlane-engine/src/redis/lua/queue/ops", ".lua"),
@@ -23,6 +23,11 @@ const CAPABILITIES: [Folders; 3] = [
         ("crates/fairlane-core/src/room/ops", ".rs"),
         ("crates/fairlane-engine/src/redis/lua/room/ops", ".lua"),
         ("crates/fairlane-conformance/src/chapters/room", ".rs"),
+    ],
+    [
+        ("crates/fairlane-core/src/ranking/ops", ".rs"),
+        ("crates/fairlane-engine/src/redis/lua/ranking/ops", ".lua"),
+        ("crates/fairlane-conformance/src/chapters/ranking", ".rs"),
     ],
 ];
 
