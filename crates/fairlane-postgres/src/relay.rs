@@ -200,7 +200,7 @@ impl Relay {
         let listener = Listener::start(&self.shared.pool, self.settings.listen_url.as_deref());
         let (mut backoff, mut idle) = (Backoff::default(), 0_u32);
         loop {
-            let heard = listener.heard();
+            let wakeup = listener.wakeup();
             let (first, longest) = match self.pass().await {
                 Ok(Relayed { passed: 0, failed: 0, held, .. }) => {
                     backoff.reset();
@@ -218,7 +218,7 @@ impl Relay {
             };
             let pause = doubled(first, idle, longest);
             idle = idle.saturating_add(1);
-            if tokio::time::timeout(pause, heard).await.is_ok() {
+            if tokio::time::timeout(pause, wakeup).await.is_ok() {
                 idle = 0;
             }
         }

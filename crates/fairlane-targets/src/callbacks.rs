@@ -1,5 +1,5 @@
-//! Delivers callbacks: notifies a receiver that a bulk action has ended, signed after Standard
-//! Webhooks.
+//! Delivers callbacks: notifies a receiver that a bulk action has ended. Requests are signed as
+//! Standard Webhooks describes.
 //!
 //! A callback is a job of the type [`CALLBACK_TYPE`](fairlane_worker::CALLBACK_TYPE), so it is
 //! stored, retried and scheduled like any other. A customer chooses its receiver, hence the

@@ -1,5 +1,5 @@
-//! A command without a configured address: the directory here, then a server on this machine, then
-//! Redis.
+//! A command without a configured address tries the directory here, then a server on this machine,
+//! and then Redis.
 
 use std::path::Path;
 

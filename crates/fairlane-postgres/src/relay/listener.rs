@@ -14,25 +14,25 @@ use super::{CHANNEL, TARGET};
 
 /// A task that listens on a connection of its own.
 pub(super) struct Listener {
-    heard: Arc<Notify>,
+    wakeup: Arc<Notify>,
     task: JoinHandle<()>,
 }
 
 impl Listener {
     /// Listens at this address, or else at that of the pool.
     pub fn start(pool: &PgPool, url: Option<&str>) -> Self {
-        let heard = Arc::new(Notify::new());
+        let wakeup = Arc::new(Notify::new());
         let options = match url.map(PgConnectOptions::from_str) {
             Some(Ok(options)) => options.disable_statement_logging(),
             _ => (*pool.connect_options()).clone(),
         };
-        let task = tokio::spawn(listen(options, heard.clone()));
-        Self { heard, task }
+        let task = tokio::spawn(listen(options, wakeup.clone()));
+        Self { wakeup, task }
     }
 
     /// Completes with the next message, also with one that came since the last call.
-    pub fn heard(&self) -> Notified<'_> {
-        self.heard.notified()
+    pub fn wakeup(&self) -> Notified<'_> {
+        self.wakeup.notified()
     }
 }
 
@@ -42,10 +42,10 @@ impl Drop for Listener {
     }
 }
 
-async fn listen(options: PgConnectOptions, heard: Arc<Notify>) {
+async fn listen(options: PgConnectOptions, wakeup: Arc<Notify>) {
     let mut backoff = Backoff::default();
     loop {
-        if let Err(error) = listen_once(&options, &heard, &mut backoff).await {
+        if let Err(error) = listen_once(&options, &wakeup, &mut backoff).await {
             tracing::debug!(target: TARGET, %error, "the relay receives no notifications of commits; it polls");
         }
         backoff.sleep().await;
@@ -54,19 +54,19 @@ async fn listen(options: PgConnectOptions, heard: Arc<Notify>) {
 
 async fn listen_once(
     options: &PgConnectOptions,
-    heard: &Notify,
+    wakeup: &Notify,
     backoff: &mut Backoff,
 ) -> Result<(), sqlx::Error> {
     let pool = PgPoolOptions::new().max_connections(1).connect_lazy_with(options.clone());
     let mut listener = PgListener::connect_with(&pool).await?;
     listener.listen(CHANNEL.name).await?;
     // Messages sent before this moment are lost.
-    heard.notify_one();
+    wakeup.notify_one();
     // `None` is a connection that was lost, and with it perhaps a message.
     while let Some(_message) = listener.try_recv().await? {
         backoff.reset();
-        heard.notify_one();
+        wakeup.notify_one();
     }
-    heard.notify_one();
+    wakeup.notify_one();
     Ok(())
 }

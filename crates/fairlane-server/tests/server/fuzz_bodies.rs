@@ -162,7 +162,7 @@ enum Acknowledged {
     Jobs(Vec<JobRef>, Vec<JobRef>),
     /// The number of new ones.
     Count(u64),
-    /// Unknown.
+    /// The response does not say which jobs were added.
     Unknown,
 }
 
