@@ -51,15 +51,28 @@ pub struct Run {
     /// Steps that are sent at a time. A server without functions needs 1: a command that has to load
     /// its script is overtaken by the next one.
     pub sent_at_once: usize,
+    /// Replays that may be used to shrink a divergence.
+    pub replays_max: usize,
     /// Changes a script, to test that the change is noticed.
     pub edit_script: Option<ScriptEdit>,
 }
 
+/// A short list of steps is easier to read, but proves no more.
+const REPLAYS_MAX: usize = 1_000;
+
 impl Run {
     /// A run with the usual intervals.
     pub fn new(url: impl Into<String>, seed: u64, steps: u64) -> Self {
-        let (sent_at_once, edit_script) = (50, None);
-        Self { url: url.into(), seed, steps, episode_steps: 2000, dump_every: 50, sent_at_once, edit_script }
+        Self {
+            url: url.into(),
+            seed,
+            steps,
+            episode_steps: 2000,
+            dump_every: 50,
+            sent_at_once: 50,
+            replays_max: REPLAYS_MAX,
+            edit_script: None,
+        }
     }
 }
 
@@ -185,7 +198,7 @@ async fn run_episode(
         progress(steps.len() as u64);
         if let Some(difference) = found {
             steps.truncate(difference.steps);
-            let (steps, difference) = shrink::shrink(backend, steps, difference).await;
+            let (steps, difference) = shrink::shrink(backend, run.replays_max, steps, difference).await;
             return Some(Divergence { seed: run.seed, episode, steps, difference });
         }
     }

@@ -1,25 +1,23 @@
 //! Fewer steps that still diverge: pieces are removed as long as the remaining steps do.
 //!
 //! Steps are explicit, fences included, and fences follow the clock; so removing a step changes
-//! little for the others. The number of replays is bounded: a short list is easier to read, but
-//! proves no more.
+//! little for the others. The number of replays is bounded.
 
 use fairlane_core::queue::Command;
 
 use super::replay::Backend;
 use super::{Action, Difference, Step};
 
-const REPLAYS_MAX: usize = 1_000;
-
 /// The shortest list found, and its difference.
 pub(super) async fn shrink(
     backend: &Backend,
+    replays_max: usize,
     steps: Vec<Step>,
     difference: Difference,
 ) -> (Vec<Step>, Difference) {
-    let mut search = Search { backend, replays: 0, best: steps, difference };
+    let mut search = Search { backend, replays_max, replays: 0, best: steps, difference };
     // A difference that does not occur again cannot be shrunk; the steps are reported as they were.
-    if search.attempt(search.best.clone()).await {
+    if search.may_go_on() && search.attempt(search.best.clone()).await {
         loop {
             let before = search.size();
             search.remove_steps().await;
@@ -34,6 +32,7 @@ pub(super) async fn shrink(
 
 struct Search<'a> {
     backend: &'a Backend,
+    replays_max: usize,
     replays: usize,
     best: Vec<Step>,
     difference: Difference,
@@ -55,7 +54,7 @@ impl Search<'_> {
     }
 
     fn may_go_on(&self) -> bool {
-        self.replays < REPLAYS_MAX
+        self.replays < self.replays_max
     }
 
     /// Removes halves, then quarters, and so on down to single steps.

@@ -37,12 +37,25 @@ fn planted(stem: &str, source: &str, where_to: &str, line: &str, changed: &str) 
     source.replacen(line, changed, 1)
 }
 
+const DEARER_JOBS: ScriptEdit =
+    |stem, source| planted(stem, source, "popped_lanes", "cost * order.units", "(cost + 1) * order.units");
+
+fn planted_run(server: &RedisServer, edit: ScriptEdit) -> Run {
+    Run { edit_script: Some(edit), episode_steps: 250, ..Run::new(server.url(), 21, 10_000) }
+}
+
+#[tokio::test]
+async fn a_divergence_is_shrunk_to_few_steps() {
+    let server = RedisServer::start(ServerOptions::default());
+    let outcome = run(&planted_run(&server, DEARER_JOBS), |_| {}).await;
+    let divergence = outcome.divergence.expect("the planted change shows");
+    assert!(divergence.steps.len() <= 12, "shrunk to few steps, not {divergence}");
+}
+
 #[tokio::test]
 async fn a_planted_change_in_one_script_line_is_caught() {
     let edits: [ScriptEdit; 6] = [
-        |stem, source| {
-            planted(stem, source, "popped_lanes", "cost * order.units", "(cost + 1) * order.units")
-        },
+        DEARER_JOBS,
         |stem, source| planted(stem, source, "outcome", "held.cost * 5040", "held.cost * 5041"),
         |stem, source| {
             planted(
@@ -71,10 +84,9 @@ async fn a_planted_change_in_one_script_line_is_caught() {
     ];
     let server = RedisServer::start(ServerOptions::default());
     for edit in edits {
-        let plan = Run { edit_script: Some(edit), episode_steps: 250, ..Run::new(server.url(), 21, 10_000) };
-        let outcome = run(&plan, |_| {}).await;
+        // Shrinking takes most of the time and has a test of its own.
+        let outcome = run(&Run { replays_max: 0, ..planted_run(&server, edit) }, |_| {}).await;
         let divergence = outcome.divergence.expect("the planted change shows");
         println!("after {} steps: {divergence}", outcome.steps);
-        assert!(divergence.steps.len() <= 12, "shrunk to few steps, not {divergence}");
     }
 }
