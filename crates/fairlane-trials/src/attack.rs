@@ -158,6 +158,7 @@ pub async fn run(program: &Path, kind: Kind, plan: &Plan) -> Report {
     let before = customer.measure("before", plan.phase).await;
     let attacking = attacker::start(&attacker);
     let during = customer.measure("during", plan.phase).await;
+    attacker.until_answered().await;
     attacker.stop();
     let mut violations = Vec::new();
     if attacking.join().is_err() {
@@ -194,6 +195,13 @@ struct Counts {
     accepted: u64,
     refused: u64,
     broken: u64,
+}
+
+impl Counts {
+    /// Whether no request has been answered yet.
+    fn is_empty(&self) -> bool {
+        self.accepted + self.refused == 0
+    }
 }
 
 /// Counters that several tasks share.

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -31,6 +31,8 @@ const BULK_CONNECTIONS: usize = 8;
 /// The pause before a retry after a refusal or a broken connection, and between checks whether to
 /// stop.
 const PAUSE: Duration = Duration::from_millis(10);
+/// The longest wait for the first response to the attacker.
+const FIRST_RESPONSE_MAX: Duration = Duration::from_secs(30);
 /// The most connections that a receiver keeps without a response.
 const HANGING_MAX: usize = 10_000;
 
@@ -110,6 +112,14 @@ impl Attacker {
         let (counters, next) = (Counters::default(), AtomicUsize::new(0));
         let requests = requests(kind, plan, key);
         Self { api, key: key.to_owned(), hanging, kind, plan: *plan, requests, counters, next }
+    }
+
+    /// Waits for the first response, which a busy machine may send after the phase; at most a while.
+    pub async fn until_answered(&self) {
+        let deadline = Instant::now() + FIRST_RESPONSE_MAX;
+        while self.counts().is_empty() && Instant::now() < deadline {
+            tokio::time::sleep(PAUSE).await;
+        }
     }
 
     /// Stops the attack.
