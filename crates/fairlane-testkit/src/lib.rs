@@ -1,6 +1,7 @@
 //! What tests and trials of all crates start around the code under test.
 //!
 //! - `browser.rs`: a real Chromium, with axe-core.
+//! - `clock.rs`: a wall clock that jumps, for child processes.
 //! - `comfyui.rs`: a stand-in for a ComfyUI engine.
 //! - `redis.rs`: Redis servers and clusters to start, kill and start again. `failover.rs`: a
 //!   primary and its replica.
@@ -14,6 +15,7 @@
 //! failed setup ends the test with a message.
 
 pub mod browser;
+pub mod clock;
 pub mod comfyui;
 pub mod failover;
 pub mod postgres;

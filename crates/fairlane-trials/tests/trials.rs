@@ -289,11 +289,12 @@ async fn freed_place_is_taken_by_the_first_waiter_in_the_same_step() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn places_and_tokens_survive_killed_processes_and_restarts_of_redis() {
+async fn places_and_tokens_survive_killed_processes_restarts_of_redis_and_jumping_clocks() {
     let program = Path::new(env!("CARGO_BIN_EXE_trials"));
     let report = rooms::fire::run(program, 5, 12, 4).await;
     assert_eq!(report.violations, Vec::<String>::new(), "{report:?}");
     assert!(report.restarts == 2 && report.steps > 20 && report.users > 10, "{report:?}");
+    assert!(report.jumps > 0, "{report:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

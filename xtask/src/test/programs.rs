@@ -17,7 +17,7 @@ struct Program {
     brew_package: Option<&'static str>,
 }
 
-const PROGRAMS: [Program; 12] = [
+const PROGRAMS: [Program; 13] = [
     Program {
         name: "redis-server",
         is_installed: || shell::find("redis-server").is_some(),
@@ -83,6 +83,12 @@ const PROGRAMS: [Program; 12] = [
         is_installed: || shell::find("chromedriver").is_some(),
         debian_package: "chromium-driver",
         brew_package: Some("chromedriver"),
+    },
+    Program {
+        name: "faketime",
+        is_installed: || shell::find("faketime").is_some(),
+        debian_package: "faketime",
+        brew_package: Some("libfaketime"),
     },
     Program {
         name: "kill",

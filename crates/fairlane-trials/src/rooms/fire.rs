@@ -1,5 +1,5 @@
 //! Processes that join and leave, and are killed at any moment, on a Redis that writes everything to
-//! disk before it replies and is killed and started again.
+//! disk before it replies and is killed and started again. The wall clock of the processes jumps.
 //!
 //! Each process prints what was acknowledged. In the end, a user whose last acknowledged step was to
 //! join has the token that it was given; one that left has no place; and the room has no other places.
@@ -14,6 +14,7 @@ use std::time::Duration;
 use fairlane_core::queue::Settings;
 use fairlane_core::room::*;
 use fairlane_engine::Engine;
+use fairlane_testkit::clock::JumpingClock;
 use fairlane_testkit::redis::{RedisServer, ServerOptions};
 
 use super::{joining, room, token};
@@ -22,6 +23,9 @@ use super::{joining, room, token};
 const MAX_ACTIVE: u32 = 20;
 /// Every so many kills of processes, the server is killed.
 const SERVER_EVERY: u64 = 5;
+/// The furthest jump of the wall clock of the processes, and what counts as a jump, in seconds.
+const JUMP_SECS_MAX: i64 = 30 * 24 * 3600;
+const JUMP_SECS_MIN: i64 = 3600;
 /// The longest time that a process repeats a step.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -34,6 +38,8 @@ pub struct Report {
     pub kills: u64,
     /// Restarts of the server.
     pub restarts: u64,
+    /// Jumps of their wall clock that processes have seen.
+    pub jumps: u64,
     /// Users whose token and place were compared.
     pub users: usize,
     /// What must hold and did not.
@@ -61,20 +67,18 @@ pub async fn run(program: &Path, seed: u64, kills: u64, processes: usize) -> Rep
     };
     engine.call(SetRoom { room: room(), settings }).await.expect("set_room is answered");
     let (mut report, mut known, mut next) = (Report::default(), HashMap::new(), 0);
+    let (url, clock) = (server.url(), JumpingClock::new());
     let mut start = |random: &mut fastrand::Rng| {
         next += 1;
-        victim(program, &server.url(), next, random.u64(..))
+        victim(program, &clock, &url, next, random.u64(..))
     };
     let mut running: Vec<Child> = (0..processes).map(|_| start(&mut random)).collect();
     let mut ended = Vec::new();
-    let url = server.url();
     while report.kills < kills {
         tokio::time::sleep(Duration::from_millis(random.u64(20..300))).await;
         let chosen = random.usize(..running.len());
-        let mut one = std::mem::replace(
-            &mut running[chosen],
-            victim(program, &url, 1_000_000 + report.kills, random.u64(..)),
-        );
+        let mut one = std::mem::replace(&mut running[chosen], start(&mut random));
+        clock.jump_to(random.i64(-JUMP_SECS_MAX..=JUMP_SECS_MAX));
         one.kill().expect("it runs");
         ended.push(one);
         report.kills += 1;
@@ -98,8 +102,9 @@ async fn open(url: &str) -> Arc<dyn Engine> {
     fairlane_engine::open(url, Settings::default()).await.expect("Redis is there")
 }
 
-fn victim(program: &Path, url: &str, number: u64, seed: u64) -> Child {
+fn victim(program: &Path, clock: &JumpingClock, url: &str, number: u64, seed: u64) -> Child {
     let mut command = Command::new(program);
+    clock.set_for(&mut command);
     command.arg("rooms-victim").args([url, &number.to_string(), &seed.to_string()]);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     command.spawn().expect("the trial can start itself")
@@ -108,6 +113,7 @@ fn victim(program: &Path, url: &str, number: u64, seed: u64) -> Child {
 /// Reads what was acknowledged. The last line of a process that was killed may be cut.
 fn read(child: &mut Child, known: &mut HashMap<String, Known>, report: &mut Report) {
     let output = child.stdout.take().expect("it is piped");
+    let mut last_time: Option<i64> = None;
     for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
         let line = String::from_utf8_lossy(&line).into_owned();
         let mut parts = line.split('\t');
@@ -124,6 +130,11 @@ fn read(child: &mut Child, known: &mut HashMap<String, Known>, report: &mut Repo
             (Some("left"), Some(user), Some("."), _) => {
                 report.steps += 1;
                 known.insert(user.to_owned(), Known::Left);
+            }
+            (Some("time"), Some(now), Some("."), _) => {
+                let now = now.parse().expect("a number");
+                let before = last_time.replace(now);
+                report.jumps += u64::from(before.is_some_and(|before| (now - before).abs() > JUMP_SECS_MIN));
             }
             _ => {}
         }
@@ -170,6 +181,8 @@ pub async fn run_victim(url: &str, number: u64, seed: u64) {
         }
     };
     for count in 0_u64.. {
+        let time = std::time::UNIX_EPOCH.elapsed().expect("a clock after 1970").as_secs();
+        say(format!("time\t{time}\t."));
         let name = format!("{number}-{count}");
         let own = token(format!("{name}-{:x}", random.u64(..)));
         let joined = persist(|| engine.call(joining(&name, own.clone()))).await;
