@@ -1,9 +1,14 @@
 //! `fairlane ranking`: boards from the shell.
 
+use std::path::Path;
+use std::process::Command;
+
 use tempfile::TempDir;
 
-use super::running::{Ended, fairlane};
+use super::running::{Ended, PROGRAM, fairlane};
 use super::served::Served;
+
+const DOCUMENT: &str = include_str!("../../../../docs/rankings.md");
 
 fn ranking(served: &Served, words: &[&str]) -> Ended {
     fairlane(&[&["ranking"], words, &["--engine", &served.address]].concat())
@@ -74,7 +79,9 @@ fn board_is_rebuilt_from_a_file_and_compared_with_it() {
     let path = file.to_str().unwrap();
     ranking(&served, &["set", "popular"]);
     let audit = ranking(&served, &["audit", "popular", path]);
-    audit.failed(3, &["3 members differ", "fairlane ranking rebuild popular"]);
+    assert_eq!(audit.code, 3, "{}", audit.stderr);
+    assert!(audit.stderr.contains("3 members differ; fairlane ranking rebuild popular"), "{}", audit.stderr);
+    assert!(audit.stdout.contains("in the source"), "{}", audit.stdout);
     let rebuilt = ranking(&served, &["rebuild", "popular", path, "--id", "one", "--json"]).json();
     assert_eq!(rebuilt["members"], 3);
     let audit = ranking(&served, &["audit", "popular", path, "--json"]);
@@ -82,4 +89,43 @@ fn board_is_rebuilt_from_a_file_and_compared_with_it() {
     ranking(&served, &["rebuild", "popular", "no-such-file", "--id", "two"]).failed(2, &["cannot be read"]);
     std::fs::write(&file, "{\"member\": \"s1\"}\n").unwrap();
     ranking(&served, &["rebuild", "popular", path, "--id", "two"]).failed(2, &["line 1:", "at"]);
+}
+
+/// The commands in a section of the document.
+fn commands(section: &str) -> &'static str {
+    let (_, rest) = DOCUMENT.split_once(&format!("## {section}\n")).expect("the section exists");
+    let (_, rest) = rest.split_once("```sh\n").expect("it has commands");
+    rest.split_once("```").expect("the block ends").0
+}
+
+#[test]
+fn commands_of_the_document_work() {
+    let (served, folder) = (Served::start(), TempDir::new().unwrap());
+    let event = "{\"id\": \"reservation-2\", \"member\": \"concert-8\", \"at\": 1700000000000}\n";
+    std::fs::write(folder.path().join("reservations.ndjson"), event).unwrap();
+    let programs = Path::new(PROGRAM).parent().unwrap().display().to_string();
+    let path = format!("{programs}:{}", std::env::var("PATH").unwrap());
+    let run = |section: &str| {
+        let host = served.address.trim_start_matches("http://");
+        let script = commands(section).replace("localhost:8080", host);
+        let shell = Command::new("sh")
+            .args(["-ec", &script])
+            .current_dir(folder.path())
+            .env("PATH", &path)
+            .env("FAIRLANE_ENGINE", &served.address)
+            .output()
+            .unwrap();
+        let [stdout, stderr] = [shell.stdout, shell.stderr].map(|text| String::from_utf8(text).unwrap());
+        assert!(shell.status.success(), "{stdout}{stderr}");
+        stdout
+    };
+    let answers = run("Over HTTP");
+    for part in ["\"created\":true", "\"outcome\":\"applied\"", "\"members\":1", "\"percentile\":100.0"] {
+        assert!(answers.contains(part), "{part} is not in {answers}");
+    }
+    let printed = run("From the shell");
+    for part in ["known already", "rank 1 of 1 member", "season 1 of popular is closed", "equals its source"]
+    {
+        assert!(printed.contains(part), "{part} is not in {printed}");
+    }
 }

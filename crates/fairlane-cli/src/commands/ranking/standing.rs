@@ -50,7 +50,7 @@ pub(super) struct TopArguments {
 pub(super) struct AroundArguments {
     #[command(flatten)]
     board: OneBoard,
-    /// Member
+    /// Member of the board
     member: String,
     #[command(flatten)]
     scores: Scores,
@@ -66,7 +66,7 @@ pub(super) struct AroundArguments {
 pub(super) struct RankArguments {
     #[command(flatten)]
     board: OneBoard,
-    /// Member
+    /// Member of the board
     member: String,
     #[command(flatten)]
     scores: Scores,

@@ -39,7 +39,7 @@ pub(super) struct CancelArguments {
 pub(super) struct ScoreArguments {
     #[command(flatten)]
     board: OneBoard,
-    /// Member
+    /// Member of the board
     member: String,
     /// Value in units of the board's last decimal place: 30.5 is 305 with one decimal place
     #[arg(allow_negative_numbers = true)]
