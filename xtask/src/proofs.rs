@@ -36,6 +36,7 @@ Usage: cargo xtask trials neighbours [--redis 1] [--slots N]
        cargo xtask trials http [cycle|single|idle|flood] [--rounds N] [--connections N]
        cargo xtask trials attack [NAME…] [--seconds N] [--json]
        cargo xtask trials kills [--seed S] [--rounds N]
+       cargo xtask trials rankings scale [--members N]
 
 neighbours  200 customers with 50 jobs, alone and beside 20 with a bulk action of 50,000: waits and counts
 downstream  an HTTP target that allows 50 calls a second while 500 are configured: accepted and refused calls
@@ -51,6 +52,9 @@ attack      a customer with a key bound to one group attacks `fairlane serve` on
             action, before and during: it may grow by 20 ms. The server must neither end nor fail to start again.
             All six, or those named; about 25 s each on loopback, and up to 600 MiB of memory and disk
 kills       the same as `cargo xtask soak --worker-kills`
+rankings    an event with the rank of its member on boards of 1,000, 32,000 and 1,000,000 members, in turns with
+            ZINCRBY and ZREVRANK: at most 1.5 times as long with one window, 2 times with four. Memory per member
+            and per remembered event; the longest command while everything expires and is removed: at most 5 ms
 ";
 
 /// Help of `cargo xtask fuzz`.

@@ -18,6 +18,7 @@ pub mod lock;
 pub mod man;
 #[cfg(feature = "postgres")]
 pub mod outbox;
+pub mod ranking;
 pub mod room;
 pub mod serve;
 pub mod settings;

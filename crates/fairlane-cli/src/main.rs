@@ -1,8 +1,8 @@
 //! The `fairlane` program.
 //!
 //! - `commands/`: one file or folder per command: `serve`, `work`, `status`, `top`, `enqueue`,
-//!   `bulk`, `job`, `why`, `dead`, `group`, `type`, `lock`, `room`, `outbox`, `settings`, `audit`,
-//!   `config`, `health`, `key`, `data`, `completions`, `man`, `demo`, `simulate`, `bench`.
+//!   `bulk`, `job`, `why`, `dead`, `group`, `type`, `lock`, `room`, `ranking`, `outbox`, `settings`,
+//!   `audit`, `config`, `health`, `key`, `data`, `completions`, `man`, `demo`, `simulate`, `bench`.
 //! - `config.rs` and `config/`: merges `fairlane.toml`, environment variables and options.
 //! - `overview.rs`: a bounded snapshot of the queue, for `status` and `top`.
 //! - `target.rs`: the options that select a queue. `discovery.rs`: the queue that is used by
@@ -41,7 +41,7 @@ use clap::{Parser, Subcommand};
 use commands::outbox;
 use commands::{
     audit, bench, bulk, completions, data, dead, demo, enqueue, group, health, job, job_type, key, lock, man,
-    room, serve, settings, simulate, status, top, why, work,
+    ranking, room, serve, settings, simulate, status, top, why, work,
 };
 use failure::Failure;
 
@@ -54,7 +54,8 @@ Exit codes:
   0    success
   1    failure; the message names the cause
   2    unusable input, or a request that the queue rejects; the message says what to change
-  3    an audit found an inconsistency that is not repaired, or a watched bulk action did not complete
+  3    an audit found an inconsistency that is not repaired, a board differs from its source, or a
+       watched bulk action did not complete
   75   lock run did not acquire its lock in time; 76 it lost the lock
   130  interrupted by Ctrl-C";
 
@@ -82,6 +83,7 @@ enum Command {
     Type(job_type::Arguments),
     Lock(lock::Arguments),
     Room(Box<room::Arguments>),
+    Ranking(Box<ranking::Arguments>),
     #[cfg(feature = "postgres")]
     Outbox(outbox::Arguments),
     Settings(settings::Arguments),
@@ -135,6 +137,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Type(arguments) => block_on(job_type::run(arguments)),
         Command::Lock(arguments) => block_on(lock::run(arguments)),
         Command::Room(arguments) => block_on(room::run(*arguments)),
+        Command::Ranking(arguments) => block_on(ranking::run(*arguments)),
         #[cfg(feature = "postgres")]
         Command::Outbox(arguments) => block_on(outbox::run(arguments)),
         Command::Settings(arguments) => block_on(settings::run(arguments)),

@@ -19,6 +19,7 @@ use fairlane_core::congestion::CongestionLevel;
 use fairlane_core::queue::{
     CongestionView, GroupView, InspectQueue, InspectType, LaneStanding, QueueView, Suspect, TypeView,
 };
+use fairlane_core::ranking::BoardView;
 use fairlane_core::room::RoomView;
 use fairlane_core::{GroupId, Level, TypeId};
 use metrics::{counter, gauge};
@@ -126,6 +127,29 @@ pub fn room_gauges(view: &RoomView) {
     ];
     for (reason, count) in ended {
         counter!(names::ROOM_ENDED, "room" => room.clone(), "reason" => reason).absolute(count);
+    }
+}
+
+/// Sets the gauges and counters of a board. Each board is a label value: call this for a bounded list.
+pub fn board_gauges(view: &BoardView) {
+    let board = view.board.to_string();
+    for (name, number) in [
+        (names::BOARD_MEMBERS, view.members),
+        (names::BOARD_EVENTS, view.events),
+        (names::BOARD_EVENTS_LIMIT, view.settings.events_max),
+    ] {
+        gauge!(name, "board" => board.clone()).set(number as f64);
+    }
+    let totals = view.totals;
+    counter!(names::BOARD_LATE, "board" => board.clone()).absolute(totals.late);
+    for (outcome, count) in [
+        ("recorded", totals.recorded),
+        ("cancelled", totals.cancelled),
+        ("repeated", totals.repeated),
+        ("too_old", totals.too_old),
+        ("refused", totals.refused),
+    ] {
+        counter!(names::BOARD_UPDATES, "board" => board.clone(), "outcome" => outcome).absolute(count);
     }
 }
 

@@ -8,7 +8,7 @@
 //!   congestion of groups.
 //! - `api/status.rs`: the state of the queue. `api/events.rs`: server-sent events. `api/audit.rs`:
 //!   consistency of the store.
-//! - `api/locks.rs`: locks by name. `api/rooms.rs`: waiting rooms.
+//! - `api/locks.rs`: locks by name. `api/rooms.rs`: waiting rooms. `api/rankings.rs`: rankings.
 //! - `api/change.rs`: fields that several requests have in common.
 //!
 //! Responses have the shapes of `fairlane::views`.
@@ -23,6 +23,7 @@ mod groups;
 mod jobs;
 mod leases;
 mod locks;
+mod rankings;
 mod rooms;
 mod settings;
 mod status;
@@ -66,6 +67,7 @@ use crate::ui;
         (name = "bulk actions", description = "Many jobs of one group that finish together."),
         (name = "locks", description = "Mutual exclusion, read-write locks and semaphores by name, with fences."),
         (name = "rooms", description = "Waiting rooms: users wait in order for one of a limited number of active places."),
+        (name = "rankings", description = "Boards of members in the order of their scores, each event counted once."),
         (name = "events", description = "Server-sent events."),
         (name = "groups", description = "Customers: their shares and limits."),
         (name = "types", description = "Types of jobs: the limits of their downstreams."),
@@ -86,6 +88,7 @@ fn routes() -> Routes {
         .merge(leases::routes())
         .merge(locks::routes())
         .merge(rooms::routes())
+        .merge(rankings::routes())
         .merge(bulks::routes())
         .merge(dead::routes())
         .merge(groups::routes())

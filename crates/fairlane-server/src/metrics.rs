@@ -180,7 +180,7 @@ pub(crate) fn routes() -> Routes {
 ///
 /// Counters of the server, its engine and its workers, and gauges of the queue, in the text format
 /// of Prometheus. At most 100 groups have gauges of their own: those with the most unfinished jobs;
-/// so have the first 100 waiting rooms by name.
+/// so have the first 100 waiting rooms and the first 100 boards by name.
 /// While the engine does not reply, gauges of the queue are omitted and `fairlane_engine_up` is 0,
 /// as it is while the engine accepts no writes.
 #[utoipa::path(

@@ -6,7 +6,7 @@
 //! - `ui/history.rs`: the last hour. `ui/largest.rs`: the groups with the most unfinished jobs.
 //!   `ui/activity.rs`: changes and who made them.
 //! - One file per page: `overview`, `customers`, `customer`, `jobs`, `job`, `dead`, `bulks`, `bulk`,
-//!   `types`, `workers`, `locks`, `rooms`, `audit`.
+//!   `types`, `workers`, `locks`, `rooms`, `rankings`, `audit`.
 //!
 //! Invariant: every control is a form that works without a script, and passes the guard like a
 //! request to the API. Links are relative, so that a proxy may serve the pages below any prefix.
@@ -29,6 +29,7 @@ mod largest;
 mod locks;
 mod overview;
 mod page;
+mod rankings;
 mod rooms;
 mod share;
 mod types;
@@ -124,6 +125,8 @@ fn pages() -> Pages {
         .get("/rooms", Scope::AllGroups, rooms::list)
         .get("/rooms/{room}", Scope::AllGroups, rooms::show)
         .post("/rooms/{room}", Operate, Scope::AllGroups, rooms::change)
+        .get("/rankings", Scope::AllGroups, rankings::list)
+        .get("/rankings/{board}", Scope::AllGroups, rankings::show)
         .get("/activity", Scope::AllGroups, activity::list)
         .add(Verb::Get, "/audit", Operate, Scope::AllGroups, Pace::Brief, get(audit::show))
         .add(Verb::Post, "/audit", Operate, Scope::AllGroups, Pace::Stream, post(audit::run))

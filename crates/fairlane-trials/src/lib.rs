@@ -10,6 +10,7 @@
 //! - `locks.rs`: locks held by processes that are killed, stopped and cut off; many waiters, many
 //!   locks, and how fast they are.
 //! - `served.rs`: the HTTP server: its speed, its memory, and a key that floods.
+//! - `rankings.rs`: what updates of a board of a million members cost, and what its removal does.
 //! - `rooms.rs`: a waiting room with a crowd, and what its operations cost with a million waiters.
 //! - `attack.rs`: one customer who attacks the server beside another one.
 //! - `fuzz.rs`: mutated inputs of everything that reads bytes from outside.
@@ -27,5 +28,6 @@ pub mod kills;
 pub mod locks;
 pub mod neighbours;
 pub mod outbox;
+pub mod rankings;
 pub mod rooms;
 pub mod served;

@@ -14,7 +14,7 @@ use fairlane_trials::fuzz::TARGETS;
 use fairlane_trials::kills::Store;
 use fairlane_trials::locks::{crowd, fire, names, races, speed};
 use fairlane_trials::served::{cycle, flood, idle, single};
-use fairlane_trials::{downstream, failover, hold, kills, neighbours, outbox, rooms};
+use fairlane_trials::{downstream, failover, hold, kills, neighbours, outbox, rankings, rooms};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_trials");
 
@@ -311,4 +311,12 @@ async fn positions_among_many_waiters_are_exact() {
     let engine = fairlane_engine::open(&server.url(), Settings::default()).await.expect("Redis is there");
     let costs = rooms::scale::measure(&server, engine, &[500, 3000]).await;
     assert!(costs.iter().all(|cost| cost.wrong_positions == 0 && cost.show_us > 0.0), "{costs:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ranks_among_many_members_are_exact_and_removed_boards_leave_nothing() {
+    let server = RedisServer::start(ServerOptions::default());
+    let (costs, removal) = rankings::scale::measure(&server, &[300, 2500]).await;
+    assert!(costs.iter().all(|cost| cost.wrong_ranks == 0 && cost.bytes_per_event > 0.0), "{costs:?}");
+    assert!(removal.swept > 2 * 2500 && removal.keys_left == 0, "{removal:?}");
 }

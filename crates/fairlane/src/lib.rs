@@ -89,8 +89,8 @@ pub use lock::{
 };
 pub use ndjson::{FirstLine, NdjsonReader};
 pub use ranking::{
-    ClosedSeason, LineError, MemberRank, Ranking, RankingAudit, RankingDifference, RankingError, RankingLine,
-    RankingLines, Rebuild,
+    ClosedSeason, EventTime, LineError, MemberRank, Ranking, RankingAudit, RankingDifference, RankingError,
+    RankingLine, RankingLines, Rebuild,
 };
 pub use rate::{InvalidRate, parse_rate, rate_text};
 pub use retry_budget::{Backpressure, RetryBudget};
@@ -122,7 +122,7 @@ pub use fairlane_core::room::{
 };
 pub use fairlane_core::{
     BoardName, BulkId, Cost, EventId, Fence, GroupId, InvalidName, InvalidTrace, JobId, Level, MemberId,
-    Micros, OutOfRange, PlaceToken, Rate, RoomName, Trace, TypeId, UserId, Weight,
+    Micros, OutOfRange, PlaceToken, Rate, RebuildId, RoomName, Trace, TypeId, UserId, Weight,
 };
 pub use fairlane_engine::{AuditProgress, AuditReport, Engine, EngineError, EngineInfo};
 #[cfg(feature = "targets")]

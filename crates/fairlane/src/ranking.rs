@@ -4,12 +4,12 @@
 //! - `ranking/lines.rs`: a source as lines of JSON.
 //!
 //! An event counts once under its id, in whichever order and how often it arrives, so a board can be
-//! fed from an outbox. A refused event is logged and is an error: it is never lost silently.
+//! fed from an outbox. A refused or failed update is logged and is an error: it is never lost silently.
 
 mod lines;
 mod rebuild;
 
-pub use lines::{LineError, RankingLine, RankingLines};
+pub use lines::{EventTime, LineError, RankingLine, RankingLines};
 pub use rebuild::{RankingAudit, RankingDifference, Rebuild};
 
 use std::sync::Arc;
@@ -22,7 +22,8 @@ use fairlane_core::ranking::{
     RemoveBoard, SeasonClosed, SetBoard, SetScores, ShowRanks, Standing,
 };
 use fairlane_core::{BoardName, EventId, MemberId, Micros};
-use fairlane_engine::Engine;
+use fairlane_engine::observe::TARGET;
+use fairlane_engine::{Engine, EngineError};
 use serde::Serialize;
 
 use crate::error::Error;
@@ -69,9 +70,16 @@ pub enum RankingError {
     /// Rows of a rebuild are missing, so another process sends rows under the same id.
     #[error("the rebuild has {0} rows, not those that were sent; use an id of its own for each rebuild")]
     OutOfStep(u64),
+    /// The source of an audit has too many members.
+    #[error(
+        "the source has more than {0} members, more than an audit here keeps in memory; audit with the \
+             program or the library"
+    )]
+    TooManyMembers(usize),
 }
 
-const fn reason(outcome: Outcome) -> &'static str {
+/// Why a board refused this, and what to do.
+pub(crate) const fn reason(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::TooOld => "it is older than the board's horizon; rebuild the board to count it",
         Outcome::Ahead => "its time is ahead of the store's clock; check the clock of the sender",
@@ -169,6 +177,18 @@ impl Ranking {
         }
     }
 
+    /// Makes the board with some settings, or changes how many events it remembers; returns all
+    /// settings, and whether the board is new. Settings that are not changed stay as they are.
+    pub async fn update(
+        &self,
+        change: impl FnOnce(&mut BoardSettings),
+    ) -> Result<(BoardSettings, bool), Error> {
+        let mut settings = self.view().await?.map(|detail| detail.board.settings).unwrap_or_default();
+        change(&mut settings);
+        let is_new = self.create(settings.clone()).await?;
+        Ok((settings, is_new))
+    }
+
     /// Removes the board; returns whether there was one.
     pub async fn remove(&self) -> Result<bool, Error> {
         Ok(self.engine.call(RemoveBoard { board: self.name()? }).await?.was_there)
@@ -181,10 +201,15 @@ impl Ranking {
 
     /// Adds the delta of an event once, to a board by sum.
     pub async fn add(&self, id: &str, member: &str, delta: i64, at: SystemTime) -> Result<Outcome, Error> {
-        let event =
-            NewEvent { id: EventId::new(id)?, member: MemberId::new(member)?, delta, at_ms: millis(at) };
+        let (id, member) = (EventId::new(id)?, MemberId::new(member)?);
+        self.record_event(NewEvent { id, member, delta, at_ms: millis(at) }).await
+    }
+
+    /// Records an event; a refusal is an error.
+    pub async fn record_event(&self, event: NewEvent) -> Result<Outcome, Error> {
+        let id = event.id.to_string();
         let outcomes = self.record_all(vec![event]).await?;
-        self.taken(id, &outcomes)
+        self.taken(&id, &outcomes)
     }
 
     /// Records any number of events in steps, and returns the outcome of each. After an error all of
@@ -193,9 +218,8 @@ impl Ranking {
         let (board, mut outcomes) = (self.name()?, Vec::with_capacity(events.len()));
         for chunk in events.chunks(RECORD_EVENTS_MAX) {
             let command = RecordEvents { board: board.clone(), events: chunk.to_vec(), ranks: false };
-            let step = self.outcomes(self.engine.call(command).await?)?;
-            self.log(chunk.iter().map(|event| &event.id), &step);
-            outcomes.extend(step);
+            let reply = self.engine.call(command).await;
+            outcomes.extend(self.recorded(chunk.iter().map(|event| &event.id), reply)?.0);
         }
         Ok(outcomes)
     }
@@ -204,13 +228,9 @@ impl Ranking {
     pub async fn record_and_rank(&self, event: NewEvent) -> Result<(Outcome, Option<RankEntry>), Error> {
         let id = event.id.clone();
         let command = RecordEvents { board: self.name()?, events: vec![event], ranks: true };
-        match self.engine.call(command).await? {
-            EventsRecorded::Recorded { outcomes, mut ranks } => {
-                self.log([&id].into_iter(), &outcomes);
-                Ok((self.taken(&id.to_string(), &outcomes)?, ranks.pop()))
-            }
-            refused => self.outcomes(refused).map(|_| (Outcome::Repeated, None)),
-        }
+        let reply = self.engine.call(command).await;
+        let (outcomes, mut ranks) = self.recorded([&id].into_iter(), reply)?;
+        Ok((self.taken(&id.to_string(), &outcomes)?, ranks.pop()))
     }
 
     /// Cancels an event of this time, which may arrive after its cancellation.
@@ -225,9 +245,8 @@ impl Ranking {
         let (board, mut outcomes) = (self.name()?, Vec::with_capacity(events.len()));
         for chunk in events.chunks(RECORD_EVENTS_MAX) {
             let command = CancelEvents { board: board.clone(), events: chunk.to_vec() };
-            let step = self.outcomes(self.engine.call(command).await?)?;
-            self.log(chunk.iter().map(|event| &event.id), &step);
-            outcomes.extend(step);
+            let reply = self.engine.call(command).await;
+            outcomes.extend(self.recorded(chunk.iter().map(|event| &event.id), reply)?.0);
         }
         Ok(outcomes)
     }
@@ -252,9 +271,8 @@ impl Ranking {
         let (board, mut outcomes) = (self.name()?, Vec::with_capacity(scores.len()));
         for chunk in scores.chunks(RECORD_EVENTS_MAX) {
             let command = SetScores { board: board.clone(), scores: chunk.to_vec(), ranks: false };
-            let step = self.outcomes(self.engine.call(command).await?)?;
-            self.log(chunk.iter().map(|score| &score.member), &step);
-            outcomes.extend(step);
+            let reply = self.engine.call(command).await;
+            outcomes.extend(self.recorded(chunk.iter().map(|score| &score.member), reply)?.0);
         }
         Ok(outcomes)
     }
@@ -366,12 +384,32 @@ impl Ranking {
         }
     }
 
-    fn outcomes(&self, reply: EventsRecorded) -> Result<Vec<Outcome>, Error> {
-        match reply {
-            EventsRecorded::Recorded { outcomes, .. } => Ok(outcomes),
-            EventsRecorded::UnknownBoard => Err(self.unknown()),
-            EventsRecorded::WrongRule => Err(RankingError::WrongRule.into()),
-        }
+    /// The outcomes and ranks of a reply. Logs refusals and failures, so that none is lost silently: a
+    /// line for each step, whatever the number of events in it.
+    fn recorded<'a, T: std::fmt::Display + 'a>(
+        &self,
+        ids: impl Iterator<Item = &'a T>,
+        reply: Result<EventsRecorded, EngineError>,
+    ) -> Result<(Vec<Outcome>, Vec<RankEntry>), Error> {
+        let engine = self.engine.info().name;
+        let error = match reply {
+            Ok(EventsRecorded::Recorded { outcomes, ranks }) => {
+                let refused = |(_, outcome): &(&T, &Outcome)| !outcome.is_taken();
+                let mut refused = ids.zip(&outcomes).filter(refused);
+                if let Some((id, outcome)) = refused.next() {
+                    let (reason, refused) = (reason(*outcome), 1 + refused.count());
+                    tracing::warn!(
+                        target: TARGET, engine, board = %self.name, %id, reason, refused, "board updates refused"
+                    );
+                }
+                return Ok((outcomes, ranks));
+            }
+            Ok(EventsRecorded::UnknownBoard) => self.unknown(),
+            Ok(EventsRecorded::WrongRule) => RankingError::WrongRule.into(),
+            Err(error) => error.into(),
+        };
+        tracing::warn!(target: TARGET, engine, board = %self.name, %error, "board update failed");
+        Err(error)
     }
 
     /// The only outcome, or an error if it is a refusal.
@@ -380,13 +418,6 @@ impl Ranking {
             [outcome] if outcome.is_taken() => Ok(*outcome),
             [outcome] => Err(RankingError::Refused { id: id.to_owned(), outcome: *outcome }.into()),
             _ => Err(broken("a board answered with another number of outcomes")),
-        }
-    }
-
-    /// Logs refusals, so that none is lost silently.
-    fn log<'a, T: std::fmt::Display + 'a>(&self, ids: impl Iterator<Item = &'a T>, outcomes: &[Outcome]) {
-        for (id, outcome) in ids.zip(outcomes).filter(|(_, outcome)| !outcome.is_taken()) {
-            tracing::warn!(board = %self.name, %id, reason = reason(*outcome), "a board refused an update");
         }
     }
 }

@@ -55,8 +55,8 @@ pub use job_type::{TypeSettingsView, TypeView};
 pub use lock::{BlockedView, HolderView, LockView};
 pub use queue::{LaneCounts, QueueView};
 pub use ranking::{
-    BoardDetailView, BoardSeasonView, BoardTotalsView, BoardView, BoardWindowView, RankEntryView,
-    RankPageView, ScoreView,
+    BoardAuditView, BoardDetailView, BoardDifferenceView, BoardOutcomeView, BoardSeasonView, BoardTotalsView,
+    BoardView, BoardWindowView, ClosedSeasonView, MemberRankView, RankEntryView, RankPageView, ScoreView,
 };
 pub use room::{DrawView, EtaView, PlaceView, RoomLimitsView, RoomTotalsView, RoomView};
 
@@ -84,6 +84,7 @@ pub mod schema {
     use fairlane_core::Level;
     use fairlane_core::congestion::CongestionLevel;
     use fairlane_core::queue::{BulkCause, BulkMode, BulkState, Discipline, JobState};
+    use fairlane_core::ranking::Outcome as BoardOutcome;
     use utoipa::openapi::schema::{Object, ObjectBuilder, Type};
 
     /// The schema of a string that is one of these words.
@@ -122,16 +123,24 @@ pub mod schema {
         one_of(["idle", "active", "rate_parked", "seat_parked", "paused", "clearing"])
     }
 
-    pub(super) fn board_rules() -> Object {
+    /// The schema of a board's rule.
+    pub fn board_rules() -> Object {
         one_of(["count", "sum", "maximum", "latest"])
     }
 
-    pub(super) fn board_orders() -> Object {
+    /// The schema of a board's order.
+    pub fn board_orders() -> Object {
         one_of(["descending", "ascending"])
     }
 
-    pub(super) fn window_kinds() -> Object {
+    /// The schema of the length of a window.
+    pub fn window_kinds() -> Object {
         one_of(["hour", "day", "week"])
+    }
+
+    /// The schema of what became of an event, a cancellation or a value.
+    pub fn board_outcomes() -> Object {
+        one_of(BoardOutcome::ALL.iter().map(|outcome| outcome.as_str()))
     }
 
     pub(super) fn room_phases() -> Object {

@@ -30,6 +30,7 @@ mod outbox;
 mod permissions;
 mod queue;
 mod quickstart;
+mod ranking;
 mod room;
 mod running;
 mod serve;

@@ -90,6 +90,16 @@ impl BoardWindows {
     }
 }
 
+impl FromIterator<WindowKind> for BoardWindows {
+    fn from_iter<I: IntoIterator<Item = WindowKind>>(kinds: I) -> Self {
+        kinds.into_iter().fold(Self::default(), |windows, kind| match kind {
+            WindowKind::Hour => Self { hour: true, ..windows },
+            WindowKind::Day => Self { day: true, ..windows },
+            WindowKind::Week => Self { week: true, ..windows },
+        })
+    }
+}
+
 /// The settings of a board.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BoardSettings {

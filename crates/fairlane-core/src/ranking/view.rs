@@ -72,6 +72,19 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// Every outcome.
+    pub const ALL: &[Self] = &[
+        Self::Applied,
+        Self::Late,
+        Self::Repeated,
+        Self::Pending,
+        Self::TooOld,
+        Self::Ahead,
+        Self::OutOfRange,
+        Self::TooManyEvents,
+        Self::TooManyMembers,
+    ];
+
     /// Whether the board accounts for it now; otherwise it was refused.
     pub const fn is_taken(self) -> bool {
         matches!(self, Self::Applied | Self::Late | Self::Repeated | Self::Pending)

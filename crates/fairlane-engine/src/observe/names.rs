@@ -2,8 +2,8 @@
 //!
 //! A test compares the table in `docs/metrics.md` with this one. A label has few values (at most 64
 //! types), except `group_id`, which only the metrics of [`group_gauges`](super::group_gauges) have,
-//! and `room`, which only those of [`room_gauges`](super::room_gauges) have: their callers bound the
-//! groups and rooms.
+//! `room`, which only those of [`room_gauges`](super::room_gauges) have, and `board`, which only those
+//! of [`board_gauges`](super::board_gauges) have: their callers bound the groups, rooms and boards.
 
 use metrics::Unit;
 
@@ -125,6 +125,16 @@ metrics! {
         "Places of a waiting room that became active.";
     Counter Count ROOM_ENDED = "fairlane_room_ended_total" ["room" "reason"]:
         "Places that ended: `left`, `revoked`, `expired` (active until their time was over), `silent` (abandoned).";
+    Gauge Count BOARD_MEMBERS = "fairlane_board_members" ["board"]:
+        "Members of the current season of a board.";
+    Gauge Count BOARD_EVENTS = "fairlane_board_remembered_events" ["board"]:
+        "Events that a board remembers, so that each counts once.";
+    Gauge Count BOARD_EVENTS_LIMIT = "fairlane_board_remembered_events_limit" ["board"]:
+        "Most events that a board remembers; at this number it refuses further ones (`events_max`).";
+    Counter Count BOARD_UPDATES = "fairlane_board_updates_total" ["board" "outcome"]:
+        "Events, cancellations and values: `recorded`, `cancelled`, `repeated` (nothing changed), or refused as `too_old` (rebuild the board) or for another reason (`refused`).";
+    Counter Count BOARD_LATE = "fairlane_board_late_updates_total" ["board"]:
+        "Of those that were taken, those that came too late for a sealed window or a closed season.";
     Histogram Seconds SCRIPT_DURATION = "bulk_action_lua_duration_seconds" ["engine" "script"]:
         "Time of one script on Redis, the way there and back included.";
     Counter Count SCRIPTS_RESENT = "fairlane_scripts_resent_total" ["script"]:

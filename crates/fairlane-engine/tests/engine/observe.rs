@@ -12,8 +12,9 @@ use fairlane_core::queue::{
     Enqueue, Extend, GroupPatch, InspectCongestion, InspectGroup, JobRef, Lease, Leased, LeasedJob, NewJob,
     Outcome, Promote, Reclaim, SetGroup, Settings, Settle, Settlement,
 };
+use fairlane_core::ranking::{BoardSettings, InspectBoard, SetBoard};
 use fairlane_core::room::{InspectRoom, RoomSettings, SetRoom};
-use fairlane_core::{Fence, GroupId, JobId, Rate, RequestNumber, TypeId, WorkerId};
+use fairlane_core::{BoardName, Fence, GroupId, JobId, Rate, RequestNumber, TypeId, WorkerId};
 use fairlane_core::{HolderName, LockToken, ProcessId, RoomName};
 use fairlane_engine::observe::{self, names};
 use fairlane_engine::{Clock, EmbeddedEngine, Engine, Space};
@@ -309,6 +310,11 @@ async fn whatever_is_registered_is_in_the_list_with_its_kind_and_labels() {
         watched.engine.call(SetRoom { room: room.clone(), settings: RoomSettings::default() }).await.unwrap();
     let inspected = watched.engine.call(InspectRoom { room }).await.unwrap();
     observe::room_gauges(&inspected.0.unwrap());
+    let board = BoardName::new("popular").unwrap();
+    let set = SetBoard { board: board.clone(), settings: BoardSettings::default() };
+    let _ = watched.engine.call(set).await.unwrap();
+    let inspected = watched.engine.call(InspectBoard { board }).await.unwrap();
+    observe::board_gauges(&inspected.0.unwrap().board);
     let registered = watched.ledger.registered.lock().unwrap();
     for (name, kind, labels) in registered.iter() {
         let metric = names::METRICS.iter().find(|metric| metric.name == name);

@@ -26,7 +26,7 @@ use crate::extract::{Json, Named, Query, check_content_type};
 use crate::idempotency::Idempotency;
 use crate::problem::{Problem, ProblemKind};
 use crate::trace::TraceOf;
-use body::BodyReader;
+pub(super) use body::BodyReader;
 use intake::{Intake, LineError, StopReason, Stopped, Tally, Target, stopping};
 
 /// The largest number of a first line, so that the lines after it can be counted.

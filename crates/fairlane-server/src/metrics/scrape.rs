@@ -11,8 +11,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fairlane_core::limits::{LIST_GROUPS_MAX, LIST_ROOMS_MAX};
+use fairlane_core::limits::{LIST_BOARDS_MAX, LIST_GROUPS_MAX, LIST_ROOMS_MAX};
 use fairlane_core::queue::{InspectCongestion, InspectGroup, InspectQueue, InspectType};
+use fairlane_core::ranking::ListBoards;
 use fairlane_core::room::ListRooms;
 use fairlane_core::{GroupId, TypeId};
 use fairlane_engine::{Engine, EngineError, observe};
@@ -107,9 +108,14 @@ impl Scrape {
             }
         }
         let list = ListRooms { after: None, rooms_max: LIST_ROOMS_MAX };
-        // The user of a Redis may lack the permission for the keys of rooms, which it does not use.
+        // The user of a Redis may lack the permission for the keys of rooms or boards, which it does
+        // not use.
         for view in engine.call(list).await.map(|listed| listed.rooms).unwrap_or_default() {
             recorder.record(|| observe::room_gauges(&view));
+        }
+        let list = ListBoards { after: None, boards_max: LIST_BOARDS_MAX };
+        for view in engine.call(list).await.map(|listed| listed.boards).unwrap_or_default() {
+            recorder.record(|| observe::board_gauges(&view));
         }
         self.scan_groups(engine, groups_max).await?;
         self.record_groups(engine, recorder).await

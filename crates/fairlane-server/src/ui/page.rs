@@ -39,13 +39,14 @@ pub(super) enum Section {
     Workers,
     Locks,
     Rooms,
+    Rankings,
     Activity,
     Audit,
 }
 
 impl Section {
     /// Name, path, and the key that leads there.
-    const ALL: [(Self, &'static str, &'static str, &'static str); 11] = [
+    const ALL: [(Self, &'static str, &'static str, &'static str); 12] = [
         (Self::Overview, "Overview", "", "o"),
         (Self::Customers, "Customers", "customers", "c"),
         (Self::Jobs, "Jobs", "jobs", "j"),
@@ -55,6 +56,7 @@ impl Section {
         (Self::Workers, "Workers", "workers", "w"),
         (Self::Locks, "Locks", "locks", "l"),
         (Self::Rooms, "Waiting rooms", "rooms", "r"),
+        (Self::Rankings, "Rankings", "rankings", "k"),
         (Self::Activity, "Activity", "activity", "a"),
         (Self::Audit, "Audit", "audit", "u"),
     ];

@@ -58,6 +58,21 @@ const TABLE: &str = "
     POST   /api/rooms/{room}/prequeue               a--- ---- ----
     POST   /api/rooms/{room}/report                 a-w- ---- ----
     GET    /api/rooms/{room}/places/{token}/events  a-w- ---- ----
+    GET    /api/rankings                            apwv ---- ----
+    GET    /api/rankings/{board}                    apwv ---- ----
+    PATCH  /api/rankings/{board}                    a--- ---- ----
+    DELETE /api/rankings/{board}                    a--- ---- ----
+    POST   /api/rankings/{board}/events             ap-- ---- ----
+    POST   /api/rankings/{board}/events/batch       ap-- ---- ----
+    POST   /api/rankings/{board}/events/cancel      ap-- ---- ----
+    POST   /api/rankings/{board}/scores             ap-- ---- ----
+    GET    /api/rankings/{board}/top                apwv ---- ----
+    GET    /api/rankings/{board}/around/{member}    apwv ---- ----
+    GET    /api/rankings/{board}/ranks/{member}     apwv ---- ----
+    POST   /api/rankings/{board}/ranks              apwv ---- ----
+    POST   /api/rankings/{board}/seasons/{season}/close a--- ---- ----
+    POST   /api/rankings/{board}/rebuild            a--- ---- ----
+    POST   /api/rankings/{board}/audit              a--- ---- ----
     POST   /api/bulks                               ap-- -p-- ----
     GET    /api/bulks/{group}                       apwv -p-v ----
     GET    /api/bulks/{group}/{bulk}                apwv -p-v ----
@@ -111,6 +126,8 @@ const TABLE: &str = "
     GET    /rooms                                   apwv ---- ----
     GET    /rooms/{room}                            apwv ---- ----
     POST   /rooms/{room}                            a--- ---- ----
+    GET    /rankings                                apwv ---- ----
+    GET    /rankings/{board}                        apwv ---- ----
     GET    /activity                                apwv ---- ----
     GET    /audit                                   a--- ---- ----
     POST   /audit                                   a--- ---- ----
@@ -178,6 +195,8 @@ fn plausible(running: &Running, method: &Method, path: &str) -> RequestBuilder {
         }
         "/api/rooms/{room}/join" | "/api/rooms/{room}/revoke" => json!({"user": "ada"}),
         "/api/rooms/{room}/bypass" => json!({"user": "ada", "ttl_ms": 60_000}),
+        "/api/rankings/{board}/events" => json!({"id": "e-1", "member": "ada", "at": "2026-11-17T09:30:00Z"}),
+        "/api/rankings/{board}/ranks" => json!({"members": ["ada"]}),
         "/api/locks/{lock}/renew" | "/api/locks/{lock}/release" => json!({"token": "mine"}),
         "/api/bulks" => json!({"group": "own", "id": "b-1"}),
         "/api/jobs/stream" => json!({"id": "s-1"}),
@@ -189,6 +208,9 @@ fn plausible(running: &Running, method: &Method, path: &str) -> RequestBuilder {
         .replace("{bulk}", "b-1")
         .replace("{lock}", "own:seat")
         .replace("{room}", "concert")
+        .replace("{board}", "popular")
+        .replace("{member}", "ada")
+        .replace("{season}", "1")
         .replace("{token}", "mine");
     let query = match (method, path) {
         (&Method::GET, "/api/jobs" | "/api/dead" | "/api/locks" | "/jobs" | "/dead" | "/bulks") => {
@@ -196,6 +218,7 @@ fn plausible(running: &Running, method: &Method, path: &str) -> RequestBuilder {
         }
         (&Method::GET, "/api/jobs/stream") => "?group=own&bulk=b-1",
         (_, "/api/jobs/stream") => "?group=own&type=mail",
+        (_, "/api/rankings/{board}/rebuild") => "?id=one",
         _ => "",
     };
     let request = running.request(method.clone(), &format!("{}{query}", named.replace("{type}", "mail")));
@@ -208,7 +231,8 @@ fn plausible(running: &Running, method: &Method, path: &str) -> RequestBuilder {
         let request = request.header("content-type", form).header("sec-fetch-site", "same-origin");
         return request.body("act=nothing&group=own&lock=nothing");
     }
-    let is_lines = path == "/api/jobs/stream";
+    let is_lines =
+        ["/api/jobs/stream", "/api/rankings/{board}/rebuild", "/api/rankings/{board}/audit"].contains(&path);
     let content_type = if is_lines { "application/x-ndjson" } else { "application/json" };
     request.header("content-type", content_type).body(format!("{body}\n"))
 }

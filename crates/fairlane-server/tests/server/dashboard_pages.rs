@@ -1,9 +1,9 @@
 //! The dashboard in a real Chromium: every page, wide and narrow, light and dark, with axe-core, and
 //! without scripts.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use fairlane::{Job, Settings};
+use fairlane::{BoardSettings, Job, Settings, WindowKind};
 use fairlane_testkit::browser::{Browser, DESKTOP, PHONE};
 use fantoccini::Locator;
 use serde_json::json;
@@ -53,10 +53,17 @@ async fn busy() -> Running {
     let lock = fairlane.lock("acme:invoice").ttl(Duration::from_secs(600)).lock().await.unwrap();
     lock.detach().await.unwrap();
     fairlane.room("concert").join("ada").await.unwrap();
+    let board = fairlane.ranking("popular");
+    let windows = [WindowKind::Day].into_iter().collect();
+    board.create(BoardSettings { windows, ..BoardSettings::default() }).await.unwrap();
+    for number in 0..6 {
+        let (event, member) = (format!("event-{number}"), format!("concert-{}", number % 3));
+        board.record(&event, &member, SystemTime::now()).await.unwrap();
+    }
     running
 }
 
-const PAGES: [(&str, &str, &str); 15] = [
+const PAGES: [(&str, &str, &str); 17] = [
     ("overview", "/", "What stands still"),
     ("customers", "/customers", "acme"),
     ("customers-by-name", "/customers?sort=name", "globex"),
@@ -71,6 +78,8 @@ const PAGES: [(&str, &str, &str); 15] = [
     ("workers", "/workers", "worker-1"),
     ("locks", "/locks", "acme:invoice"),
     ("rooms", "/rooms/concert", "Pause admission"),
+    ("rankings", "/rankings", "popular"),
+    ("ranking", "/rankings/popular?member=concert-1", "First 3 members of 3"),
     ("activity", "/activity", "Activity"),
 ];
 
@@ -155,6 +164,29 @@ async fn controls_work_without_scripts() {
     browser.until_text("clean").await;
     browser.open(&running.url("/activity")).await;
     browser.until_text("broke lock acme:invoice").await;
+}
+
+#[tokio::test]
+async fn member_of_a_board_is_found_in_the_season_and_in_a_window() {
+    let running = busy().await;
+    let browser = Browser::start().await;
+    browser.disable_scripts().await;
+    let client = browser.client();
+    let press = async |path: &str| {
+        client.find(Locator::XPath(path)).await.unwrap().click().await.unwrap();
+    };
+    browser.open(&running.url("/rankings")).await;
+    press("//a[.='popular']").await;
+    browser.until_text("First 3 members of 3").await;
+    client.find(Locator::Id("member")).await.unwrap().send_keys("concert-2").await.unwrap();
+    press("//button[.='Find']").await;
+    browser.until_text("Rank 1 of 3, score 2").await;
+    press("//a[.='This day']").await;
+    browser.until_text("First 3 members of 3").await;
+    client.find(Locator::Id("member")).await.unwrap().send_keys("nobody").await.unwrap();
+    press("//button[.='Find']").await;
+    browser.until_text("This member is not in this standing.").await;
+    browser.assert_no_errors().await;
 }
 
 #[tokio::test]

@@ -33,6 +33,7 @@ mod new_types;
 mod openapi;
 mod passes;
 mod quotas;
+mod rankings;
 mod refused_bodies;
 mod rooms;
 mod running;

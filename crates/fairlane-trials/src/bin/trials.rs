@@ -1,7 +1,7 @@
 //! The trials at full length; fails if an invariant was violated.
 //!
 //! `trials kills [--seed S] [--rounds N]`, `trials neighbours [--redis 1] [--slots N]`. `trials
-//! downstream [--seconds N]`. `trials rooms crowd|scale|draw|fire`. `trials hold [--redis 1] [--jobs N]
+//! downstream [--seconds N]`. `trials rooms crowd|scale|draw|fire`. `trials rankings scale`. `trials hold [--redis 1] [--jobs N]
 //! [--stuck N]`. `trials failover [--rounds N] [--seconds N]`. `trials http [cycle|single|idle|flood] [--rounds N] [--connections
 //! N]`: all four, or one of them. `trials attack --program PATH [NAME…] [--seconds N] [--json]`:
 //! all attacks on `PATH serve`, or those named. `trials outbox kills|order|speed|outages [--rounds N]
@@ -20,10 +20,12 @@ use fairlane_testkit::redis::{RedisServer, ServerOptions};
 use fairlane_trials::attack::Kind;
 use fairlane_trials::kills::Store;
 use fairlane_trials::served::{self, Compared, cycle, flood, idle, single};
-use fairlane_trials::{attack, downstream, failover, hold, kills, locks, neighbours, outbox, rooms};
+use fairlane_trials::{
+    attack, downstream, failover, hold, kills, locks, neighbours, outbox, rankings, rooms,
+};
 
 const USAGE: &str = "Usage: trials kills [--seed S] [--rounds N] | neighbours [--redis 1] [--slots N] | \
-    rooms crowd|scale|draw|fire … | \
+    rooms crowd|scale|draw|fire … | rankings scale [--members N] | \
     downstream [--seconds N] | hold [--redis 1] [--jobs N] [--stuck N] | failover [--rounds N] [--seconds N] | \
     attack --program PATH [NAME…] [--seconds N] [--json] | \
     outbox kills|order|speed|outages [--rounds N] [--jobs N] [--seconds N] | \
@@ -120,6 +122,7 @@ async fn main() -> ExitCode {
             interfere(number("--redis", 0) == 1, number("--jobs", 1_000_000), number("--stuck", 10_000)).await
         }
         Some("rooms") => rooms::command::run(&arguments).await,
+        Some("rankings") => rankings::command::run(&arguments).await,
         Some("rooms-victim") if arguments.len() == 5 => {
             let count = |at: usize| arguments[at].parse().unwrap_or(1);
             rooms::fire::run_victim(&arguments[2], count(3), count(4)).await;

@@ -4,16 +4,19 @@
 //! `member`, `value`, `at` and optionally `version`. `at` is a time such as `2026-11-17T09:30:00Z`, or
 //! milliseconds since 1970. Empty lines are skipped. Invariant: an error names its line.
 
+use std::fmt;
+
 use fairlane_core::ranking::{NewEvent, NewScore};
 use fairlane_core::{EventId, MemberId};
-use serde::Deserialize;
+use serde::de::{self, Visitor};
+use serde::{Deserialize, Deserializer};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
 
 use super::millis;
 use crate::error::Error;
-use crate::time::parse_time;
+use crate::time::{InvalidTime, parse_time};
 
-/// Longest line, in bytes.
+/// The longest line, in bytes.
 const LINE_BYTES_MAX: usize = 4096;
 
 /// Why a line of a source cannot be used.
@@ -42,11 +45,47 @@ pub struct RankingLines<R> {
     buffer: Vec<u8>,
 }
 
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum At {
-    Millis(u64),
-    Text(String),
+/// The time of an event in JSON and in queries: a text such as `2026-11-17T09:30:00Z`, or milliseconds
+/// since 1970.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EventTime {
+    /// The time in milliseconds since 1970.
+    pub ms: u64,
+}
+
+impl std::str::FromStr for EventTime {
+    type Err = InvalidTime;
+
+    fn from_str(text: &str) -> Result<Self, InvalidTime> {
+        match text.parse() {
+            Ok(ms) => Ok(Self { ms }),
+            Err(_) => parse_time(text).map(|time| Self { ms: millis(time) }),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for EventTime {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TimeVisitor)
+    }
+}
+
+struct TimeVisitor;
+
+impl Visitor<'_> for TimeVisitor {
+    type Value = EventTime;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a time such as 2026-11-17T09:30:00Z, or milliseconds since 1970")
+    }
+
+    fn visit_u64<E: de::Error>(self, ms: u64) -> Result<EventTime, E> {
+        Ok(EventTime { ms })
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<EventTime, E> {
+        text.parse().map_err(E::custom)
+    }
 }
 
 #[derive(Deserialize)]
@@ -58,7 +97,7 @@ struct Line {
     value: Option<i64>,
     #[serde(default)]
     version: u64,
-    at: At,
+    at: EventTime,
 }
 
 impl<R: AsyncBufRead + Unpin> RankingLines<R> {
@@ -74,7 +113,7 @@ impl<R: AsyncBufRead + Unpin> RankingLines<R> {
             self.line += 1;
             let most = LINE_BYTES_MAX as u64 + 1;
             let read = (&mut self.source).take(most).read_until(b'\n', &mut self.buffer).await;
-            let read = read.map_err(|error| self.error(error.to_string()))?;
+            let read = read?;
             if read == 0 {
                 return Ok(None);
             }
@@ -93,10 +132,7 @@ impl<R: AsyncBufRead + Unpin> RankingLines<R> {
 
     fn parsed(&self) -> Result<RankingLine, String> {
         let line: Line = serde_json::from_slice(&self.buffer).map_err(|error| error.to_string())?;
-        let at_ms = match line.at {
-            At::Millis(at_ms) => at_ms,
-            At::Text(text) => millis(parse_time(&text).map_err(|error| error.to_string())?),
-        };
+        let at_ms = line.at.ms;
         let member = MemberId::new(&line.member).map_err(|error| error.to_string())?;
         match (line.id, line.value) {
             (Some(id), None) => {

@@ -1,9 +1,9 @@
 //! Counting a board again from a source, and comparing it with one.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use fairlane_core::RebuildId;
-use fairlane_core::limits::{LIST_RANKS_MAX, RECORD_EVENTS_MAX};
+use fairlane_core::limits::{BOARD_MEMBERS_MAX, LIST_RANKS_MAX, RECORD_EVENTS_MAX};
 use fairlane_core::ranking::{
     BoardOrder, BoardRebuilt, BoardRule, NewEvent, NewScore, RebuildBoard, RebuildStep, Standing,
 };
@@ -36,7 +36,7 @@ pub struct RankingAudit {
     pub members: u64,
     /// How many members differ.
     pub differing: u64,
-    /// The first of them.
+    /// The first 100 of them by name.
     pub differences: Vec<RankingDifference>,
 }
 
@@ -49,6 +49,13 @@ pub struct RankingDifference {
     pub board: Option<i64>,
     /// Its score in the source.
     pub source: Option<i64>,
+}
+
+/// All differences, and the first of them by name.
+#[derive(Default)]
+struct Differences {
+    count: u64,
+    first: BTreeMap<String, RankingDifference>,
 }
 
 impl Ranking {
@@ -99,6 +106,16 @@ impl Ranking {
         &self,
         lines: &mut RankingLines<R>,
     ) -> Result<RankingAudit, Error> {
+        self.audit_up_to(BOARD_MEMBERS_MAX, lines).await
+    }
+
+    /// The same with a bound of the members that are kept in memory; a source with more of them is an
+    /// error.
+    pub async fn audit_up_to<R: AsyncBufRead + Unpin>(
+        &self,
+        members_max: usize,
+        lines: &mut RankingLines<R>,
+    ) -> Result<RankingAudit, Error> {
         let board = self.view().await?.ok_or_else(|| self.unknown())?.board;
         let (mut rows, mut source) = (0, HashMap::<String, (i64, u64)>::new());
         while let Some(line) = lines.next().await? {
@@ -110,7 +127,11 @@ impl Ranking {
             if at_ms < board.since_ms {
                 continue;
             }
-            let known = source.entry(member.to_string());
+            let member = member.to_string();
+            if source.len() >= members_max && !source.contains_key(&member) {
+                return Err(RankingError::TooManyMembers(members_max).into());
+            }
+            let known = source.entry(member);
             let is_ascending = board.settings.order == BoardOrder::Ascending;
             match board.settings.rule {
                 BoardRule::Count | BoardRule::Sum => known.or_default().0 += value,
@@ -135,7 +156,7 @@ impl Ranking {
         mut source: HashMap<String, (i64, u64)>,
         zero_is_absent: bool,
     ) -> Result<RankingAudit, Error> {
-        let (members, mut behind, mut audit) = (source.len() as u64, 0, Vec::new());
+        let (members, mut behind, mut found) = (source.len() as u64, 0, Differences::default());
         loop {
             let page = self.page(Standing::All, behind, LIST_RANKS_MAX).await?;
             behind += page.entries.len() as u64;
@@ -144,23 +165,30 @@ impl Ranking {
                 let expected = source.remove(&member).map(|(value, _)| value);
                 if expected != Some(entry.score) && !(zero_is_absent && expected.unwrap_or(0) == entry.score)
                 {
-                    audit.push(RankingDifference { member, board: Some(entry.score), source: expected });
+                    found.add(RankingDifference { member, board: Some(entry.score), source: expected });
                 }
             }
             if page.entries.is_empty() || behind >= page.members {
                 break;
             }
         }
-        let missing = source.into_iter().filter(|(_, (value, _))| !zero_is_absent || *value != 0);
-        audit.extend(missing.map(|(member, (value, _))| RankingDifference {
-            member,
-            board: None,
-            source: Some(value),
-        }));
-        audit.sort_by(|one, other| one.member.cmp(&other.member));
-        let differing = audit.len() as u64;
-        audit.truncate(DIFFERENCES_MAX);
-        Ok(RankingAudit { rows, members, differing, differences: audit })
+        for (member, (value, _)) in source {
+            if !zero_is_absent || value != 0 {
+                found.add(RankingDifference { member, board: None, source: Some(value) });
+            }
+        }
+        let Differences { count, first } = found;
+        Ok(RankingAudit { rows, members, differing: count, differences: first.into_values().collect() })
+    }
+}
+
+impl Differences {
+    fn add(&mut self, difference: RankingDifference) {
+        self.count += 1;
+        self.first.insert(difference.member.clone(), difference);
+        if self.first.len() > DIFFERENCES_MAX {
+            self.first.pop_last();
+        }
     }
 }
 

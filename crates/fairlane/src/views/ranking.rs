@@ -1,10 +1,11 @@
 //! Boards and their members.
 
-use fairlane_core::ranking::{self, RankEntry, RankPage};
+use fairlane_core::ranking::{self, Outcome, RankEntry, RankPage};
 use serde::Serialize;
 
 #[cfg(feature = "openapi")]
 use super::schema;
+use crate::ranking::{ClosedSeason, MemberRank, RankingAudit, RankingDifference, reason};
 use crate::time::time_text;
 
 /// A score as people read it.
@@ -44,6 +45,78 @@ pub struct RankPageView {
     pub entries: Vec<RankEntryView>,
     /// All members.
     pub members: u64,
+}
+
+/// What became of an event, a cancellation or a value.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = BoardOutcome))]
+pub struct BoardOutcomeView {
+    /// The id of the event, or the member of the value.
+    pub id: String,
+    /// `applied`, `late`, `repeated` and `pending` were taken; the others were refused.
+    #[cfg_attr(feature = "openapi", schema(schema_with = schema::board_outcomes))]
+    pub outcome: &'static str,
+    /// Why it was refused, and what to do; absent if it was taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<&'static str>,
+}
+
+/// The rank of one member.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = MemberRank))]
+pub struct MemberRankView {
+    /// The member with its score, position and rank.
+    #[serde(flatten)]
+    pub entry: RankEntryView,
+    /// All members.
+    pub members: u64,
+    /// The share of the members that are not in front, in percent: 100 for the first.
+    #[cfg_attr(feature = "openapi", schema(example = 99.5))]
+    pub percentile: f64,
+}
+
+/// The standing of a closed season.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = ClosedSeason))]
+pub struct ClosedSeasonView {
+    /// The number of the season.
+    pub season: u64,
+    /// When it was closed.
+    pub closed_at: String,
+    /// Its members.
+    pub members: u64,
+    /// The first 100 members, the best first.
+    pub entries: Vec<RankEntryView>,
+    /// Whether this request has enqueued the job that announces it.
+    pub announced_now: bool,
+}
+
+/// The result of comparing a board with its source.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = BoardAudit))]
+pub struct BoardAuditView {
+    /// Rows of the source.
+    pub rows: u64,
+    /// Members of the source.
+    pub members: u64,
+    /// The number of members whose score differs.
+    pub differing: u64,
+    /// The first 100 of them by name.
+    pub differences: Vec<BoardDifferenceView>,
+}
+
+/// A member whose score is not that of the source.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = BoardDifference))]
+pub struct BoardDifferenceView {
+    /// The member.
+    pub member: String,
+    /// Its score on the board, in units of the last decimal place; absent if it is not there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub board: Option<i64>,
+    /// Its score in the source, in units of the last decimal place; absent if it is not there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<i64>,
 }
 
 /// A board.
@@ -176,6 +249,50 @@ impl From<RankPage> for RankPageView {
     fn from(page: RankPage) -> Self {
         let entries = page.entries.iter().map(|entry| RankEntryView::new(entry, page.decimals)).collect();
         Self { entries, members: page.members }
+    }
+}
+
+impl BoardOutcomeView {
+    /// The outcome of what has this id.
+    pub fn new(id: impl std::fmt::Display, outcome: Outcome) -> Self {
+        let reason = (!outcome.is_taken()).then(|| reason(outcome));
+        Self { id: id.to_string(), outcome: outcome.as_str(), reason }
+    }
+}
+
+impl From<MemberRank> for MemberRankView {
+    fn from(rank: MemberRank) -> Self {
+        let entry = RankEntryView::new(&rank.entry, rank.decimals);
+        Self { entry, members: rank.members, percentile: rank.percentile }
+    }
+}
+
+impl ClosedSeasonView {
+    /// A closed season with this number.
+    pub fn new(season: u64, closed: &ClosedSeason) -> Self {
+        Self {
+            season,
+            closed_at: time_text(closed.closed_at.as_millis()),
+            members: closed.members,
+            entries: closed.entries.iter().map(|entry| RankEntryView::new(entry, closed.decimals)).collect(),
+            announced_now: closed.is_announced_now,
+        }
+    }
+}
+
+impl From<RankingAudit> for BoardAuditView {
+    fn from(audit: RankingAudit) -> Self {
+        let difference = |one: RankingDifference| BoardDifferenceView {
+            member: one.member,
+            board: one.board,
+            source: one.source,
+        };
+        Self {
+            rows: audit.rows,
+            members: audit.members,
+            differing: audit.differing,
+            differences: audit.differences.into_iter().map(difference).collect(),
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! Boards as an application uses them, among them those of a box office.
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use fairlane::{
@@ -8,6 +10,41 @@ use fairlane::{
     RankingLines, Standing,
 };
 use fairlane_testkit::redis::{RedisServer, ServerOptions};
+use tracing::field::{Field, Visit};
+use tracing::span;
+
+/// A subscriber that collects warnings, a line for each.
+#[derive(Clone, Default)]
+struct Warnings(Arc<Mutex<String>>);
+
+impl Warnings {
+    fn lines(&self) -> Vec<String> {
+        self.0.lock().unwrap().lines().map(str::to_owned).collect()
+    }
+}
+
+impl Visit for Warnings {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        write!(self.0.lock().unwrap(), "{field}={value:?} ").unwrap();
+    }
+}
+
+impl tracing::Subscriber for Warnings {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() == tracing::Level::WARN && metadata.target() == "fairlane"
+    }
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn event(&self, event: &tracing::Event<'_>) {
+        event.record(&mut self.clone());
+        self.0.lock().unwrap().push('\n');
+    }
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
+}
 
 /// The boards of a box office, with the capacity of each schedule.
 struct BoxOffice {
@@ -147,6 +184,53 @@ async fn refused_update_is_an_error_that_says_the_cure() {
     assert_eq!(error, RankingError::Refused { id: "r1".into(), outcome: BoardOutcome::TooOld });
     assert!(error.to_string().contains("rebuild"), "{error}");
     assert_eq!(refused(board.set("s1", 1, 1, start()).await), RankingError::WrongRule);
+}
+
+#[tokio::test]
+async fn failed_board_update_is_logged() {
+    let board = memory().await.ranking("popular");
+    let warnings = Warnings::default();
+    let _logging = tracing::subscriber::set_default(warnings.clone());
+    let _ = board.record("r1", "s1", start()).await.unwrap_err();
+    let lines = warnings.lines();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    for part in ["message=board update failed", "board=popular", "there is no board"] {
+        assert!(lines[0].contains(part), "{part} is not in {lines:?}");
+    }
+    board.create(BoardSettings::default()).await.unwrap();
+    let old = SystemTime::now() - Duration::from_secs(8 * 24 * 3600);
+    let old_ms = old.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis() as u64;
+    let event = |id: &str, at_ms| fairlane::NewEvent {
+        id: fairlane::EventId::new(id).unwrap(),
+        member: fairlane::MemberId::new("s1").unwrap(),
+        delta: 1,
+        at_ms,
+    };
+    let outcomes = board.record_all(vec![event("r2", old_ms), event("r3", old_ms)]).await.unwrap();
+    assert_eq!(outcomes, [BoardOutcome::TooOld; 2]);
+    let lines = warnings.lines();
+    assert_eq!(lines.len(), 2, "one line for a command, whatever the number of events in it: {lines:?}");
+    for part in ["message=board updates refused", "board=popular", "id=r2", "refused=2", "rebuild the board"]
+    {
+        assert!(lines[1].contains(part), "{part} is not in {lines:?}");
+    }
+    board.record("r4", "s1", start()).await.unwrap();
+    assert_eq!(warnings.lines().len(), 2, "an update that was taken is not logged");
+}
+
+#[tokio::test]
+async fn audit_keeps_a_bounded_number_of_members_and_lists_the_first_differences() {
+    let board = memory().await.ranking("popular");
+    board.create(BoardSettings::default()).await.unwrap();
+    let line = |number: u64| {
+        format!("{{\"id\": \"r{number}\", \"member\": \"s{number:03}\", \"at\": 1700000000000}}\n")
+    };
+    let source: String = (0..150).rev().map(line).collect();
+    let audit = board.audit(&mut RankingLines::new(source.as_bytes())).await.unwrap();
+    assert_eq!((audit.members, audit.differing, audit.differences.len()), (150, 150, 100));
+    assert_eq!((&*audit.differences[0].member, &*audit.differences[99].member), ("s000", "s099"));
+    let refused = board.audit_up_to(149, &mut RankingLines::new(source.as_bytes())).await;
+    assert_eq!(refused.map(|_| ()).map_err(|error| error.to_string().contains("149 members")), Err(true));
 }
 
 #[tokio::test]

@@ -29,6 +29,7 @@ async fn events_are_forgotten_after_the_horizon(boards: Subject) {
     assert_eq!(boards.top().await, scores([("one", 1)]));
 }
 
+/// Erratum R3.
 async fn windows_are_removed_after_their_time(boards: Subject) {
     let windows = BoardWindows { hour: true, ..BoardWindows::default() };
     let horizon_ms = BOARD_HORIZON_MS_MIN;

@@ -1,4 +1,8 @@
 //! Tests of the encoding: its bytes, its limits, and that invalid input is rejected.
+//!
+//! - `tests/rankings.rs`: the bytes of the operations on boards.
+
+mod rankings;
 
 use std::sync::Arc;
 

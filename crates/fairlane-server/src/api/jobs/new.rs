@@ -403,7 +403,7 @@ impl<'de, const MOST: usize, T: Deserialize<'de>> Visitor<'de> for Items<MOST, T
     type Value = AtMost<MOST, T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a list of at most {MOST} jobs")
+        write!(f, "a list of at most {MOST} items")
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Self::Value, A::Error> {
@@ -411,7 +411,7 @@ impl<'de, const MOST: usize, T: Deserialize<'de>> Visitor<'de> for Items<MOST, T
         while let Some(item) = sequence.next_element()? {
             if items.len() == MOST {
                 return Err(de::Error::custom(format_args!(
-                    "there are more than {MOST} jobs; send the rest in another request"
+                    "there are more than {MOST} items; send the rest in another request"
                 )));
             }
             items.push(item);
