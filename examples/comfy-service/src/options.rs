@@ -33,6 +33,9 @@ pub struct Options {
     /// relay: how often the database and the queue are compared, and how old a difference must be
     #[arg(long, default_value = "10s", value_parser = duration)]
     pub reconcile_every: Duration,
+    /// worker: the beginning of its name, which the queue shows with its jobs
+    #[arg(long, default_value = "comfy-worker")]
+    pub name: String,
     /// worker: the URL of its ComfyUI engine, such as http://gpu-1:8188
     #[arg(long, env = "COMFY_URL")]
     pub comfyui: Option<String>,

@@ -61,6 +61,8 @@ pub struct TrialReport {
     pub repeated_requests: u64,
     /// Kills by victim.
     pub kills: BTreeMap<&'static str, u64>,
+    /// Kills of the worker that had the job of the round, or its callback.
+    pub holders_killed: u64,
     /// Kills by step.
     pub steps: BTreeMap<&'static str, u64>,
     /// Pairs of a step and a victim that occurred, of all that there are.
@@ -144,7 +146,8 @@ async fn fire(
     let job;
     if step == Step::Upload {
         sleep(Duration::from_millis(random.u64(..=UPLOAD_MS_MAX))).await;
-        kill(ground, random, victim).await?;
+        let one_of_two = random.usize(..2);
+        kill(ground, random, victim, one_of_two).await?;
         job = accepted(ground, report, upload, round, fails).await?;
     } else {
         job = accepted(ground, report, upload, round, fails).await?;
@@ -156,14 +159,25 @@ async fn fire(
             }
             sleep(LOOK_EVERY).await;
         }
-        kill(ground, random, victim).await?;
+        let mut one_of_two = random.usize(..2);
+        if victim == Victim::Worker
+            && let Some(holder) = ground.holder(&[&job.queue_id, &step::callback_id(&job)]).await
+        {
+            report.holders_killed += 1;
+            one_of_two = holder;
+        }
+        kill(ground, random, victim, one_of_two).await?;
     }
     ground.hold_callback(round, false);
     Ok(job)
 }
 
-async fn kill(ground: &mut Ground, random: &mut fastrand::Rng, victim: Victim) -> Result<(), StartError> {
-    let one_of_two = random.usize(..2);
+async fn kill(
+    ground: &mut Ground,
+    random: &mut fastrand::Rng,
+    victim: Victim,
+    one_of_two: usize,
+) -> Result<(), StartError> {
     ground.kill(victim, one_of_two);
     sleep(Duration::from_millis(random.u64(..=DOWN_MS_MAX))).await;
     ground.restart(victim, one_of_two).await

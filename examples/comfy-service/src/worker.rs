@@ -33,6 +33,7 @@ pub fn start(
     };
     let worker = fairlane
         .worker()
+        .name(&options.name)
         .configure(|settings| {
             settings.worker_count = usize::from(options.prompts);
             settings.lease = options.lease;

@@ -164,13 +164,16 @@ impl Ground {
             let all = shared.iter().chain(more);
             all.map(|(name, value)| (*name, (*value).to_owned())).collect::<Vec<_>>()
         };
-        let worker = with(&[
-            ("--comfyui", &engine_url),
-            ("--callback-secret", &secret),
-            ("--poll-every", "200ms"),
-            ("--lease", "5s"),
-            ("--callback-retry", "200ms"),
-        ]);
+        let worker = |name: &str| {
+            with(&[
+                ("--name", name),
+                ("--comfyui", &engine_url),
+                ("--callback-secret", &secret),
+                ("--poll-every", "200ms"),
+                ("--lease", "5s"),
+                ("--callback-retry", "200ms"),
+            ])
+        };
         let engine_options =
             [("--listen", engine_text.as_str()), ("--node-time", "20ms"), ("--journal", &journal)];
         let engine_options = engine_options.map(|(name, value)| (name, value.to_owned())).to_vec();
@@ -178,8 +181,8 @@ impl Ground {
         for (name, role, options) in [
             ("api", "api", with(&[("--listen", &api_text), ("--services", &services)])),
             ("relay", "relay", with(&[("--reconcile-every", "1s")])),
-            ("worker-0", "worker", worker.clone()),
-            ("worker-1", "worker", worker),
+            ("worker-0", "worker", worker("worker-0")),
+            ("worker-1", "worker", worker("worker-1")),
             ("engine", "stand-in", engine_options),
         ] {
             let options: Vec<(&str, &str)> =
@@ -277,6 +280,19 @@ impl Ground {
     pub async fn state_in_queue(&self, id: &str) -> Option<JobState> {
         let view = self.fairlane.job(GROUP, id).view().await;
         view.ok().flatten().map(|view| view.state)
+    }
+
+    /// The worker that has leased one of these jobs.
+    pub async fn holder(&self, ids: &[&str]) -> Option<usize> {
+        for id in ids {
+            let view = self.fairlane.job(GROUP, id).view().await.ok().flatten();
+            let view = view.filter(|view| view.state == JobState::Processing);
+            if let Some(worker) = view.and_then(|view| view.worker) {
+                let name = worker.to_string();
+                return (0..2).find(|number| name.starts_with(&format!("worker-{number}")));
+            }
+        }
+        None
     }
 
     /// The id in the queue of a job.

@@ -70,10 +70,19 @@ impl Step {
     }
 }
 
+/// The end that a job should have.
+fn end(job: &Accepted) -> &'static str {
+    if job.fails { "failed" } else { "succeeded" }
+}
+
+/// The id in the queue of the callback of a job.
+pub fn callback_id(job: &Accepted) -> String {
+    format!("{}-{}", job.queue_id, end(job))
+}
+
 /// Whether a job has reached a step. A store that does not reply shows nothing.
 pub async fn is_reached(ground: &Ground, job: &Accepted, step: Step) -> bool {
-    let end = if job.fails { "failed" } else { "succeeded" };
-    let callback = format!("{}-{end}", job.queue_id);
+    let (end, callback) = (end(job), callback_id(job));
     match step {
         Step::Upload | Step::Accepted => true,
         Step::Relayed => ground.state_in_queue(&job.queue_id).await.is_some(),

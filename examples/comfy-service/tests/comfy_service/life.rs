@@ -1,8 +1,11 @@
 //! A job from its upload to its callback.
 
 use comfy_service::role::Roles;
-use fairlane_testkit::wait::{eventually, until, until_async};
+use fairlane_testkit::wait::{WAIT_LIMIT, eventually, until, until_async};
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use crate::support::{PICTURE, Service, service_with, verified};
 
@@ -104,16 +107,25 @@ async fn events_report_progress_and_end_with_the_job() {
     let id = service.portrait().await;
     until("the prompt is submitted", || service.stand_in.queued() == 1).await;
     until("the socket is open", || service.stand_in.listeners() == 1).await;
-    let path = format!("/jobs/{id}/events");
-    let (events, ()) = tokio::join!(service.send("GET", &path), async {
-        service.stand_in.allow_nodes(2);
-        until_async("progress is stored", async || service.job(id).await["progress"]["total"] == 800).await;
-        service.stand_in.hold(false);
-    });
-    assert!(events.head.contains("text/event-stream"), "{}", events.head);
-    let ended = events.body.rfind("event: ended").expect("a last event");
-    assert!(events.body.find("event: state").expect("events before it") < ended);
-    assert!(events.body[ended..].contains("\"status\":\"succeeded\""), "{}", events.body);
+    service.stand_in.allow_nodes(2);
+    let mut stream = TcpStream::connect(service.api()).await.unwrap();
+    let request = format!("GET /jobs/{id}/events HTTP/1.1\r\nhost: api\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut received = Vec::new();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    while !text(&received).contains(r#""total":800"#) {
+        let read = timeout(WAIT_LIMIT, stream.read_buf(&mut received)).await.expect("an event in time");
+        assert!(read.unwrap() > 0, "the stream ended early: {}", text(&received));
+    }
+    let events = text(&received);
+    assert!(events.contains("text/event-stream") && events.contains("event: state"), "{events}");
+    assert!(!events.contains("event: ended"), "{events}");
+    service.stand_in.hold(false);
+    let ended = timeout(WAIT_LIMIT, stream.read_to_end(&mut received)).await;
+    ended.expect("the stream ends with the job").unwrap();
+    let events = text(&received);
+    let (_, last) = events.rsplit_once("event: ended").expect("a last event");
+    assert!(last.contains(r#""status":"succeeded""#), "{last}");
     service.stop().await;
 }
 
