@@ -101,6 +101,10 @@ pub async fn start_on(queue: Queue, roles: Roles, options: &Options) -> Result<R
             running.relay = Some(start_relay(&running.outbox, &fairlane, options));
         }
         if roles.worker {
+            if let Err(error) = wait_for("the queue", async || worker::prepare(&fairlane).await).await {
+                // A key of the role worker may not change types.
+                tracing::warn!("callbacks have as many retries as other jobs: {error}");
+            }
             running.pool = Some(worker::start(&running.outbox, &fairlane, &files, options)?);
         }
     }

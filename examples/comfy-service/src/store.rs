@@ -183,8 +183,11 @@ SELECT j.id, j.queue_id, j.group_id, j.service_type, j.parameters::text AS param
     (extract(epoch FROM j.created_at) * 1000)::bigint AS created_at,
     (extract(epoch FROM j.started_at) * 1000)::bigint AS started_at,
     (extract(epoch FROM j.ended_at) * 1000)::bigint AS ended_at,
-    (SELECT lower(c.status) FROM fairlane_jobs c
-        WHERE c.group_id = j.group_id AND c.id = j.queue_id || '-' || lower(j.notified)) AS callback_status
+    coalesce(
+        (SELECT lower(c.status) FROM fairlane_mirror c
+            WHERE c.group_id = j.group_id AND c.id = j.queue_id || '-' || lower(j.notified)),
+        CASE WHEN j.notified IS NOT NULL THEN 'queued' END
+    ) AS callback_status
 FROM comfy_jobs j WHERE j.id = $1";
 
 /// The job with this id.

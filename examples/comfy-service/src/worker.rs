@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fairlane::{Context, Fairlane, Outcome, Pool, RetryPolicy, TypeOptions};
 use fairlane_postgres::Outbox;
-use fairlane_targets::{ComfyUi, InputFile, Prompt, Webhooks};
+use fairlane_targets::{CALLBACK_MAX_RETRY_COUNT, ComfyUi, InputFile, Prompt, Webhooks};
 use fairlane_worker::{BoxFuture, Processor};
 
 use crate::StartError;
@@ -15,6 +15,16 @@ use crate::store::{CALLBACK_TYPE, PROMPT_TYPE, QueuedJob};
 
 /// Delays between attempts at a prompt.
 const RETRY: RetryPolicy = RetryPolicy { base: Duration::from_secs(1), cap: Duration::from_secs(300) };
+
+/// Gives callbacks more retries than other jobs, unless an operator has set their number.
+pub async fn prepare(fairlane: &Fairlane) -> Result<(), fairlane::Error> {
+    let callbacks = fairlane.job_type(CALLBACK_TYPE);
+    let is_set = callbacks.view().await?.is_some_and(|view| view.settings.max_retry_count.is_some());
+    if !is_set {
+        callbacks.max_retry_count(CALLBACK_MAX_RETRY_COUNT).apply().await?;
+    }
+    Ok(())
+}
 
 /// Starts a worker of one engine. Its mirror writes the state of jobs to the database.
 pub fn start(

@@ -9,6 +9,7 @@ use axum::extract::{Path, State};
 use axum::response::Sse;
 use axum::response::sse::{Event, KeepAlive};
 use fairlane::{Cancellation, JobState};
+use fairlane_postgres::Error;
 use futures_util::stream::{Stream, unfold};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
@@ -35,15 +36,16 @@ fn job_id(id: Id) -> Result<i64, ApiError> {
 
 /// The state of a job.
 pub async fn show(State(app): State<App>, id: Id) -> Result<Json<JobView>, ApiError> {
-    Ok(Json(look(&app, job_id(id)?).await?))
+    let id = job_id(id)?;
+    Ok(Json(look(&app, id).await?.ok_or_else(|| ApiError::no_job(id))?))
 }
 
 /// A job as the database has it. While it is open, the queue adds its progress, and an end that the
-/// database does not have yet.
-async fn look(app: &App, id: i64) -> Result<JobView, ApiError> {
-    let mut job = store::read(&app.outbox, id).await?.ok_or_else(|| ApiError::no_job(id))?;
+/// database does not have yet. `None` if there is no such job.
+async fn look(app: &App, id: i64) -> Result<Option<JobView>, Error> {
+    let Some(mut job) = store::read(&app.outbox, id).await? else { return Ok(None) };
     if job.has_ended() {
-        return Ok(job);
+        return Ok(Some(job));
     }
     let asked = async { app.queue.open().await?.job(&job.group, &job.queue_id).view().await };
     let view = match timeout(QUEUE_TIMEOUT, asked).await {
@@ -61,7 +63,7 @@ async fn look(app: &App, id: i64) -> Result<JobView, ApiError> {
             job.status = "cancelled".to_owned();
         }
     }
-    Ok(job)
+    Ok(Some(job))
 }
 
 /// Cancels a job. One that runs is stopped on its engine.
@@ -69,7 +71,7 @@ pub async fn cancel(State(app): State<App>, id: Id) -> Result<Json<Value>, ApiEr
     let id = job_id(id)?;
     let deadline = Instant::now() + CANCEL_TIMEOUT;
     loop {
-        let job = look(&app, id).await?;
+        let job = look(&app, id).await?.ok_or_else(|| ApiError::no_job(id))?;
         if job.has_ended() {
             return Ok(Json(json!({ "job_id": id, "status": job.status })));
         }
@@ -78,7 +80,8 @@ pub async fn cancel(State(app): State<App>, id: Id) -> Result<Json<Value>, ApiEr
         let status = match cancelled.map_err(|error| ApiError::queue(&error))? {
             Cancellation::Cancelled => "cancelled",
             Cancellation::Requested => "cancelling",
-            Cancellation::Ended => status_of_ended(&app, id).await?,
+            // The database gets its end a little later.
+            Cancellation::Ended => "ending",
             // It is still in the outbox.
             Cancellation::Unknown if Instant::now() < deadline => {
                 sleep(LOOK_EVERY).await;
@@ -90,17 +93,6 @@ pub async fn cancel(State(app): State<App>, id: Id) -> Result<Json<Value>, ApiEr
     }
 }
 
-/// The state of a job that has ended in the queue; the database gets its end a little later.
-async fn status_of_ended(app: &App, id: i64) -> Result<&'static str, ApiError> {
-    let job = look(app, id).await?;
-    Ok(match job.status.as_str() {
-        "succeeded" => "succeeded",
-        "cancelled" => "cancelled",
-        "failed" => "failed",
-        _ => "ending",
-    })
-}
-
 /// Reports the state of a job whenever it changes, until it has ended.
 pub async fn events(
     State(app): State<App>,
@@ -108,7 +100,7 @@ pub async fn events(
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, ApiError> {
     let id = job_id(id)?;
     let permit = STREAMS.try_acquire().map_err(|_| ApiError::busy("streams of events"))?;
-    let first = look(&app, id).await?;
+    let first = look(&app, id).await?.ok_or_else(|| ApiError::no_job(id))?;
     let stream =
         unfold((app, Some(first), None::<JobView>, permit), move |(app, next, last, permit)| async move {
             if last.as_ref().is_some_and(JobView::has_ended) {
@@ -129,13 +121,10 @@ pub async fn events(
 async fn changed(app: &App, id: i64, last: Option<&JobView>) -> Option<JobView> {
     loop {
         sleep(LOOK_EVERY).await;
-        match store::read(&app.outbox, id).await {
-            Ok(None) => return None,
+        match look(app, id).await {
+            Ok(Some(job)) if Some(&job) == last => {}
+            Ok(changed) => return changed,
             Err(error) => tracing::debug!("the database does not answer: {error}"),
-            Ok(Some(_)) => match look(app, id).await {
-                Ok(job) if Some(&job) != last => return Some(job),
-                _ => {}
-            },
         }
     }
 }

@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::support::{PICTURE, Service, service_with, verified};
+use crate::support::{FAILURES, PICTURE, Service, service_with, verified};
 
 /// Erratum Q41. The callback is signed.
 #[tokio::test(flavor = "multi_thread")]
@@ -32,6 +32,25 @@ async fn a_job_runs_from_its_upload_to_its_signed_callback() {
     until_async("the delivery is known", async || service.job(id).await["callback_status"] == "succeeded")
         .await;
     assert_eq!(service.stand_in.runs().into_values().collect::<Vec<_>>(), [1]);
+    service.stop().await;
+}
+
+/// Erratum Q41. A receiver that fails gets the same callback again, under the same id.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_callback_is_repeated_under_one_id_until_its_receiver_accepts_it() {
+    let service = Service::start().await;
+    let id = service.job_with_callback("multi-style", &service.receiver.url("/failing")).await;
+    let callbacks = service.callbacks(FAILURES + 1).await;
+    let first = &callbacks[0];
+    assert_eq!(verified(first)["data"]["job_id"], id);
+    for callback in &callbacks {
+        assert_eq!(
+            (callback.header("webhook-id"), &callback.body),
+            (first.header("webhook-id"), &first.body)
+        );
+        verified(callback);
+    }
+    until_async("it is delivered", async || service.job(id).await["callback_status"] == "succeeded").await;
     service.stop().await;
 }
 

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use comfy_service::client::{Part, Response, send, submit};
 use comfy_service::demo::parse_options;
@@ -19,6 +20,8 @@ use tempfile::TempDir;
 
 /// The secret that signs callbacks.
 pub const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+/// How often the path `/failing` of the receiver fails: more often than other jobs are retried.
+pub const FAILURES: usize = 5;
 /// The beginning of a picture.
 pub const PICTURE: &[u8] = b"\x89PNG\r\n\x1a\n and the rest";
 
@@ -43,7 +46,7 @@ impl Service {
     pub async fn start_with(roles: Roles, services: &[(&str, &str)]) -> Self {
         let postgres = PostgresServer::start();
         let stand_in = StandIn::start(Generation::New);
-        let receiver = Receiver::responding(response("204 No Content", &[], ""));
+        let receiver = receiver();
         let folder = tempfile::tempdir().expect("a folder");
         let [files, catalogue] = ["files", "services"].map(|name| folder.path().join(name));
         std::fs::create_dir(&catalogue).expect("a folder");
@@ -90,14 +93,18 @@ impl Service {
 
     /// Submits a job of this service with a callback; returns its id.
     pub async fn job_of(&self, service: &str) -> i64 {
-        let url = self.receiver.url("/hook");
+        self.job_with_callback(service, &self.receiver.url("/hook")).await
+    }
+
+    /// Submits a job of this service with a callback to this URL; returns its id.
+    pub async fn job_with_callback(&self, service: &str, url: &str) -> i64 {
         let answer = self
             .submit(
                 None,
                 &[
                     Part::Text("service_type", service),
                     Part::Text("parameters", r#"{"gender": "male"}"#),
-                    Part::Text("callback_url", &url),
+                    Part::Text("callback_url", url),
                     Part::File("image", PICTURE),
                 ],
             )
@@ -142,6 +149,16 @@ impl Service {
     pub async fn stop(self) {
         self.running.stop().await;
     }
+}
+
+/// A receiver whose path `/failing` fails a few times before it accepts a callback.
+fn receiver() -> Receiver {
+    let failures = AtomicUsize::new(0);
+    Receiver::handling(move |request: &ReceivedRequest| {
+        let fails = request.path() == "/failing" && failures.fetch_add(1, Ordering::SeqCst) < FAILURES;
+        let status = if fails { "500 Internal Server Error" } else { "204 No Content" };
+        std::future::ready(response(status, &[], ""))
+    })
 }
 
 /// The body of a callback, if its signature is valid.
