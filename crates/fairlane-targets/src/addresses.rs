@@ -11,6 +11,8 @@ use std::sync::Arc;
 use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
+use crate::client::{BadTarget, http_url};
+
 /// The addresses that callbacks may connect to; by default those of the public Internet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AddressRule {
@@ -37,6 +39,13 @@ pub(crate) struct AddressRefused {
 }
 
 impl AddressRule {
+    /// Checks a URL before it is stored: its scheme, and a literal address in it. A name is checked
+    /// when a request resolves it.
+    pub fn check_url(&self, url: &str) -> Result<(), BadTarget> {
+        let url = http_url(url)?;
+        self.check_literal(&url).map_err(|error| BadTarget(error.to_string()))
+    }
+
     /// Checks a literal address in the URL; a name is checked when it is resolved.
     pub(crate) fn check_literal(&self, url: &Url) -> Result<(), AddressRefused> {
         let host = url.host_str().unwrap_or_default();

@@ -37,8 +37,13 @@ impl Call {
 
     /// The idempotency key of the job, the same in every attempt.
     pub fn idempotency_key(&self) -> String {
-        format!("{}/{}", self.group.in_header(), self.job.in_header())
+        idempotency_key(&self.group, &self.job)
     }
+}
+
+/// The idempotency key of a job.
+pub(crate) fn idempotency_key(group: &GroupId, job: &JobId) -> String {
+    format!("{}/{}", group.in_header(), job.in_header())
 }
 
 /// A `traceparent` for one attempt: the same trace, with a new span id.

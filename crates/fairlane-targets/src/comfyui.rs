@@ -21,6 +21,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use fairlane_core::{GroupId, JobId};
 use fairlane_worker::{BoxFuture, CancelReason, Context, Outcome, Processor};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -28,7 +29,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::call::Call;
+use crate::call::idempotency_key;
 use crate::client::{BadTarget, http_url, origin};
 use api::{Api, State, Submission};
 use record::Verdict;
@@ -127,6 +128,30 @@ pub struct Prompt {
     pub partial_execution_targets: Option<Vec<String>>,
 }
 
+/// A file that nodes such as `LoadImage` load by its name.
+#[derive(Clone, PartialEq, Eq)]
+pub struct InputFile {
+    /// Its name on the engine, such as `face.png`.
+    pub name: String,
+    /// Its media type, such as `image/png`.
+    pub content_type: String,
+    /// Its content.
+    pub bytes: Vec<u8>,
+}
+
+impl fmt::Debug for InputFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}, {} bytes)", self.name, self.content_type, self.bytes.len())
+    }
+}
+
+/// The prompt of an attempt.
+struct Work<'a> {
+    prompt: &'a Prompt,
+    inputs: &'a [InputFile],
+    id: String,
+}
+
 /// Runs prompts on one engine.
 ///
 /// The engine runs one prompt at a time. Give its type a concurrency of 2: one prompt runs and the
@@ -147,11 +172,17 @@ impl ComfyUi {
 
     /// Runs one prompt as an attempt at a job, until the prompt ends or the attempt must stop.
     pub async fn run(&self, job: &Context, prompt: &Prompt) -> Outcome {
-        let id = prompt_id(job);
+        self.run_with(job, prompt, &[]).await
+    }
+
+    /// Runs one prompt whose nodes load these files, which are stored on the engine before each
+    /// submission. Their names must follow from their content: files of the same name are replaced.
+    pub async fn run_with(&self, job: &Context, prompt: &Prompt, inputs: &[InputFile]) -> Outcome {
+        let work = Work { prompt, inputs, id: prompt_id(job.group(), job.id(), job.attempt()) };
         tokio::select! {
             biased;
-            reason = job.cancelled() => self.stop(&id, reason).await,
-            outcome = self.run_to_the_end(job, prompt, &id) => outcome,
+            reason = job.cancelled() => self.stop(&work.id, reason).await,
+            outcome = self.run_to_the_end(job, &work) => outcome,
         }
     }
 
@@ -171,21 +202,21 @@ impl ComfyUi {
         }
     }
 
-    async fn run_to_the_end(&self, job: &Context, prompt: &Prompt, id: &str) -> Outcome {
+    async fn run_to_the_end(&self, job: &Context, work: &Work<'_>) -> Outcome {
         let has_news = Notify::new();
         tokio::select! {
-            outcome = self.poll(job, prompt, id, &has_news) => outcome,
-            never = events::follow(&self.api, job, prompt, id, &has_news) => match never {},
+            outcome = self.poll(job, work, &has_news) => outcome,
+            never = events::follow(&self.api, job, work.prompt, &work.id, &has_news) => match never {},
         }
     }
 
     /// Submits the prompt if the engine does not know it, and reads its state until it has ended.
-    async fn poll(&self, job: &Context, prompt: &Prompt, id: &str, has_news: &Notify) -> Outcome {
+    async fn poll(&self, job: &Context, work: &Work<'_>, has_news: &Notify) -> Outcome {
         let (began, mut submissions, mut unknown_since) = (Instant::now(), 0, None::<Instant>);
         loop {
             let mut pause = self.settings.poll_interval;
-            match self.api.find(id).await {
-                Ok(State::Ended(record)) => return self.conclude(job, id, record.verdict()).await,
+            match self.api.find(&work.id).await {
+                Ok(State::Ended(record)) => return self.conclude(job, &work.id, record.verdict()).await,
                 Ok(State::Waiting) => unknown_since = None,
                 Ok(State::Unknown) => {
                     let since = *unknown_since.get_or_insert_with(Instant::now);
@@ -197,7 +228,7 @@ impl ComfyUi {
                     if is_forgotten {
                         submissions += 1;
                         unknown_since = None;
-                        if let Err(outcome) = self.submit(prompt, id).await {
+                        if let Err(outcome) = self.submit(work).await {
                             return outcome;
                         }
                     } else {
@@ -218,12 +249,15 @@ impl ComfyUi {
 
     /// Submits a prompt; an error is the outcome of the attempt. A submission without a response
     /// may have arrived, which the next read of the state shows.
-    async fn submit(&self, prompt: &Prompt, id: &str) -> Result<(), Outcome> {
-        match self.api.submit(prompt, id).await? {
+    async fn submit(&self, work: &Work<'_>) -> Result<(), Outcome> {
+        for input in work.inputs {
+            self.api.upload(input).await?;
+        }
+        match self.api.submit(work.prompt, &work.id).await? {
             Submission::Accepted | Submission::Unanswered => Ok(()),
             Submission::Partial(_) if self.settings.allow_partial => Ok(()),
             Submission::Partial(problem) => {
-                self.api.cancel(id).await;
+                self.api.cancel(&work.id).await;
                 Err(Outcome::failed("node_errors", problem))
             }
         }
@@ -271,10 +305,19 @@ impl fmt::Debug for ComfyUi {
     }
 }
 
-/// The id of the prompt of an attempt. Lost leases do not count as attempts, so every worker that
-/// gets the same attempt derives the same id.
-fn prompt_id(job: &Context) -> String {
-    let name = format!("{}/{}", Call::new(job).idempotency_key(), job.attempt());
+/// The id of the prompt of an attempt: the UUID of version 5 of `group/job/attempt`, whose names are
+/// percent-encoded. Lost leases do not count as attempts, so every worker that gets the same attempt,
+/// in whichever language, derives the same id.
+///
+/// ```
+/// use fairlane_core::{GroupId, JobId};
+///
+/// let (group, job) = (GroupId::new("customer:7")?, JobId::new("a/b")?);
+/// assert_eq!(fairlane_targets::prompt_id(&group, &job, 1), "9f222652-84d1-5440-bbe3-9908f7bc59aa");
+/// # Ok::<(), fairlane_core::InvalidName>(())
+/// ```
+pub fn prompt_id(group: &GroupId, job: &JobId, attempt: u32) -> String {
+    let name = format!("{}/{attempt}", idempotency_key(group, job));
     Uuid::new_v5(&NAMESPACE, name.as_bytes()).to_string()
 }
 

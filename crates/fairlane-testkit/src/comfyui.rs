@@ -15,9 +15,13 @@
 //! | anything else | runs |
 
 use std::collections::{HashMap, VecDeque};
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Map, Value, json};
@@ -59,6 +63,9 @@ struct Engine {
     is_executing: AtomicBool,
     /// The delay of the response to a submission.
     delay: Mutex<Duration>,
+    /// How long each node takes.
+    node_time: Duration,
+    journal: Option<Mutex<File>>,
 }
 
 #[derive(Default)]
@@ -70,6 +77,8 @@ struct State {
     sockets: HashMap<String, mpsc::UnboundedSender<Message>>,
     /// Every prompt that was started, by its id.
     runs: HashMap<String, usize>,
+    /// Input files by their names.
+    uploads: HashMap<String, Vec<u8>>,
     number: u64,
     freed: usize,
 }
@@ -95,6 +104,20 @@ impl Submitted {
 impl ComfyUi {
     /// Starts an engine on a free port.
     pub fn start(generation: Generation) -> Self {
+        Self::start_at(([127, 0, 0, 1], 0).into(), generation, Duration::ZERO, None)
+    }
+
+    /// Starts an engine at an address, whose nodes take this long. The journal is a file that survives
+    /// the engine: it gets a line of JSON for the start of the engine, for each submission, each
+    /// response to one, and the start and end of each run, each with its time.
+    pub fn start_at(
+        address: SocketAddr,
+        generation: Generation,
+        node_time: Duration,
+        journal: Option<&Path>,
+    ) -> Self {
+        let open = |path| OpenOptions::new().create(true).append(true).open(path);
+        let journal = journal.map(|path| Mutex::new(open(path).expect("the journal can be written")));
         let engine = Arc::new(Engine {
             generation,
             state: Mutex::default(),
@@ -103,9 +126,14 @@ impl ComfyUi {
             is_silent: AtomicBool::new(false),
             is_executing: AtomicBool::new(false),
             delay: Mutex::default(),
+            node_time,
+            journal,
         });
+        engine.record(json!({"event": "started"}));
         let serving = engine.clone();
-        let server = Receiver::start(move |request, stream| serving.clone().serve(request.clone(), stream));
+        let server = Receiver::start_at(address, move |request, stream| {
+            serving.clone().serve(request.clone(), stream)
+        });
         Self { server, engine }
     }
 
@@ -142,13 +170,18 @@ impl ComfyUi {
     /// Forgets queue, history and sockets, as a restart does. The counts of this object stay.
     pub fn forget(&self) {
         let mut state = self.engine.state();
-        let (runs, freed) = (std::mem::take(&mut state.runs), state.freed);
-        *state = State { runs, freed, interrupted: true, ..State::default() };
+        let (runs, uploads) = (std::mem::take(&mut state.runs), std::mem::take(&mut state.uploads));
+        *state = State { runs, uploads, freed: state.freed, interrupted: true, ..State::default() };
     }
 
     /// How often each prompt was started.
     pub fn runs(&self) -> HashMap<String, usize> {
         self.engine.state().runs.clone()
+    }
+
+    /// The input files by their names. They survive a restart, as those on the disk of a real engine.
+    pub fn uploads(&self) -> HashMap<String, Vec<u8>> {
+        self.engine.state().uploads.clone()
     }
 
     /// How often memory was freed.
@@ -184,8 +217,15 @@ impl Engine {
             self.listen(&request, query, stream).await;
             return None;
         }
-        let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
         let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+        if (method, parts.as_slice()) == ("POST", &["upload", "image"]) {
+            let (status, body) = self.upload(&request.body);
+            let response = response(status, &["content-type: application/json"], &body);
+            return stream.write_all(response.as_bytes()).await.is_ok().then_some(stream);
+        }
+        let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+        let submitted = (method, parts.as_slice()) == ("POST", &["prompt"]);
+        let submitted = submitted.then(|| body["prompt_id"].clone());
         let delay = match (method, parts.as_slice()) {
             ("POST", ["prompt"]) => *self.delay.lock().expect("no holder of the lock panics"),
             _ => Duration::ZERO,
@@ -193,7 +233,36 @@ impl Engine {
         let (status, body) = self.respond(method, &parts, body);
         tokio::time::sleep(delay).await;
         let response = response(status, &["content-type: application/json"], &body);
-        stream.write_all(response.as_bytes()).await.is_ok().then_some(stream)
+        let is_written = stream.write_all(response.as_bytes()).await.is_ok();
+        if let Some(id) = submitted.filter(|_| is_written) {
+            self.record(json!({"event": "answered", "prompt_id": id}));
+        }
+        is_written.then_some(stream)
+    }
+
+    /// Appends a line to the journal, in one write.
+    fn record(&self, mut event: Value) {
+        if let Some(journal) = &self.journal {
+            let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            event["at_ms"] = (since_1970.as_millis() as u64).into();
+            let mut journal = journal.lock().expect("no holder of the lock panics");
+            journal.write_all(format!("{event}\n").as_bytes()).expect("the journal can be written");
+        }
+    }
+
+    /// Stores the file of a form.
+    fn upload(&self, form: &[u8]) -> (&'static str, String) {
+        let position = |bytes: &[u8], part: &[u8]| bytes.windows(part.len()).position(|it| it == part);
+        let parsed = (|| {
+            let boundary = [b"\r\n", &form[..position(form, b"\r\n")?]].concat();
+            let file = &form[position(form, b"filename=\"")? + b"filename=\"".len()..];
+            let name = String::from_utf8_lossy(&file[..position(file, b"\"")?]).into_owned();
+            let bytes = &file[position(file, b"\r\n\r\n")? + 4..];
+            Some((name, bytes[..position(bytes, &boundary)?].to_vec()))
+        })();
+        let Some((name, bytes)) = parsed else { return ("400 Bad Request", String::new()) };
+        self.state().uploads.insert(name.clone(), bytes);
+        ("200 OK", json!({"name": name, "subfolder": "", "type": "input"}).to_string())
     }
 
     fn respond(&self, method: &str, path: &[&str], body: Value) -> (&'static str, String) {
@@ -271,6 +340,7 @@ impl Engine {
         let given = body["prompt_id"].as_str().map(str::to_owned);
         let id = given.unwrap_or_else(|| format!("prompt-{number}"));
         let client = body["client_id"].as_str().map(str::to_owned);
+        self.record(json!({"event": "submitted", "prompt_id": id, "prompt": nodes}));
         state.pending.push_back(Submitted { number, id: id.clone(), client, nodes });
         drop(state);
         self.submitted.notify_one();
@@ -311,6 +381,7 @@ impl Engine {
                 continue;
             };
             *self.state().runs.entry(prompt.id.clone()).or_default() += 1;
+            self.record(json!({"event": "run", "prompt_id": prompt.id, "prompt": prompt.nodes}));
             let entry = self.run(&prompt).await;
             let mut state = self.state();
             // A restart has taken it away.
@@ -319,6 +390,7 @@ impl Engine {
                 state.history.insert(prompt.id.clone(), entry);
             }
             drop(state);
+            self.record(json!({"event": "ended", "prompt_id": prompt.id, "prompt": prompt.nodes}));
             self.send(&prompt, "executing", json!({"node": null}));
         }
     }
@@ -338,6 +410,7 @@ impl Engine {
             for value in [1, 2] {
                 self.send(prompt, "progress", json!({"value": value, "max": 2, "node": id}));
             }
+            tokio::time::sleep(self.node_time).await;
             if let Some(exception) = self.exception(prompt, node) {
                 let error = json!({
                     "prompt_id": prompt.id, "node_id": id, "node_type": node["class_type"],

@@ -21,6 +21,13 @@ const USER: &str = "postgres";
 /// Where Debian keeps the programs of each major version.
 const DEBIAN_PROGRAMS: &str = "/usr/lib/postgresql";
 
+/// Whether the programs of a PostgreSQL server are installed.
+pub fn is_installed() -> bool {
+    ["initdb", "postgres"].into_iter().all(|name| {
+        program(name).arg("--version").stdout(Stdio::null()).status().is_ok_and(|status| status.success())
+    })
+}
+
 /// One running PostgreSQL server with the database `postgres`.
 #[derive(Debug)]
 pub struct PostgresServer {

@@ -74,7 +74,16 @@ impl Receiver {
         F: Fn(&ReceivedRequest, TcpStream) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Option<TcpStream>> + Send + 'static,
     {
-        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
+        Self::start_at((Ipv4Addr::LOCALHOST, 0).into(), respond)
+    }
+
+    /// As [`start`](Self::start), at this address.
+    pub fn start_at<F, Fut>(address: SocketAddr, respond: F) -> Self
+    where
+        F: Fn(&ReceivedRequest, TcpStream) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Option<TcpStream>> + Send + 'static,
+    {
+        let listener = std::net::TcpListener::bind(address).expect("the port is free");
         listener.set_nonblocking(true).expect("a listener can be asynchronous");
         let address = listener.local_addr().expect("a listener has an address");
         let (requests, connections) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicUsize::new(0)));

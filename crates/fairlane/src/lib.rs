@@ -128,7 +128,7 @@ pub use fairlane_engine::{AuditProgress, AuditReport, Engine, EngineError, Engin
 #[cfg(feature = "targets")]
 pub use fairlane_targets::{
     AddressRule, BadSecret, BadTarget, CallbackSettings, ComfyUi, ComfyUiSettings, CommandSettings,
-    CommandTarget, HttpSettings, HttpTarget, OutputMode, Prompt, Secret,
+    CommandTarget, HttpSettings, HttpTarget, InputFile, OutputMode, Prompt, Secret, WebhookJob, Webhooks,
 };
 pub use fairlane_worker::{
     BulkPlan, CallbackPlan, CancelReason, Context, Durations, EndedJob, ErrorSample, ErrorSummary, Event,

@@ -88,7 +88,10 @@ fn verified(request: &ReceivedRequest, secret: &str) -> bool {
         let value = request.header(name).unwrap().parse().unwrap();
         (reqwest::header::HeaderName::from_static(name), value)
     });
-    Webhook::new(secret).unwrap().verify(&request.body, &HeaderMap::from_iter(headers)).is_ok()
+    Webhook::new(secret)
+        .unwrap()
+        .verify(&request.body, &reqwest::header::HeaderMap::from_iter(headers))
+        .is_ok()
 }
 
 fn code(outcome: &Outcome) -> &str {

@@ -14,7 +14,7 @@ use reqwest::{Client, Method, Response, StatusCode, Url};
 use serde_json::{Value, json};
 
 use super::record::Record;
-use super::{ComfyUiSettings, Prompt};
+use super::{ComfyUiSettings, InputFile, Prompt};
 use crate::client::{BadTarget, Certificates, client, http_url, no_response};
 use crate::http_target::user_header;
 use crate::response::{excerpt, read_prefix, retry_after};
@@ -137,8 +137,12 @@ impl Api {
 
     /// Sends a request and reads its response.
     async fn call(&self, method: Method, path: &[&str], body: Option<Value>) -> Result<Reply, CallError> {
-        let mut response =
-            self.send(method, self.url(path), HeaderMap::new(), body).await.map_err(CallError::NoResponse)?;
+        self.reply(self.send(method, self.url(path), HeaderMap::new(), body).await).await
+    }
+
+    /// Reads a response to its end.
+    async fn reply(&self, response: Result<Response, reqwest::Error>) -> Result<Reply, CallError> {
+        let mut response = response.map_err(CallError::NoResponse)?;
         let read = read_prefix(&mut response, RESPONSE_BYTES_MAX).await.map_err(CallError::NoResponse)?;
         if !read.is_complete {
             return Err(CallError::TooLarge);
@@ -205,6 +209,34 @@ impl Api {
                 Some(problem) => Submission::Partial(problem),
             }),
             StatusCode::BAD_REQUEST if response["error"].is_object() => Err(invalid_prompt(&response)),
+            _ => Err(reply.refusal()),
+        }
+    }
+
+    /// Stores an input file, in place of one of the same name.
+    pub async fn upload(&self, input: &InputFile) -> Result<(), Outcome> {
+        let InputFile { name, content_type, bytes } = input;
+        if [name, content_type].iter().any(|text| text.contains(['"', '\r', '\n'])) {
+            let message =
+                format!("{name:?} of type {content_type:?} has characters that headers cannot have");
+            return Err(Outcome::failed("bad_input_name", message));
+        }
+        let boundary = format!("fairlane-{:032x}", fastrand::u128(..));
+        let head = format!(
+            "--{boundary}\r\ncontent-disposition: form-data; name=\"overwrite\"\r\n\r\ntrue\r\n--{boundary}\r\n\
+             content-disposition: form-data; name=\"image\"; filename=\"{name}\"\r\n\
+             content-type: {content_type}\r\n\r\n"
+        );
+        let end = format!("\r\n--{boundary}--\r\n");
+        let request = self.client.post(self.url(&["api", "upload", "image"])).headers(self.headers.clone());
+        let request = request.header("content-type", format!("multipart/form-data; boundary={boundary}"));
+        let sent = request.body([head.as_bytes(), bytes, end.as_bytes()].concat()).send().await;
+        let reply = self.reply(sent).await?;
+        match (reply.status, reply.json()) {
+            (StatusCode::OK, Some(stored)) if stored["name"] == name.as_str() => Ok(()),
+            (StatusCode::OK, _) => {
+                Err(Outcome::failed("input_renamed", format!("the engine stores {name} under another name")))
+            }
             _ => Err(reply.refusal()),
         }
     }

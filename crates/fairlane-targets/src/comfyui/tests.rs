@@ -283,6 +283,22 @@ async fn files_are_downloaded_into_a_directory() {
     running.pool.stop().await;
 }
 
+#[tokio::test]
+async fn input_files_are_stored_on_the_engine_byte_for_byte() {
+    let stand_in = StandIn::start(Generation::New);
+    let comfyui = ComfyUi::new(settings(&stand_in)).unwrap();
+    let bytes = b"\x89PNG\r\n--\xff".to_vec();
+    let file = |name: &str| InputFile {
+        name: name.to_owned(),
+        content_type: "image/png".to_owned(),
+        bytes: bytes.clone(),
+    };
+    comfyui.api.upload(&file("face.png")).await.unwrap();
+    assert_eq!(stand_in.uploads(), [("face.png".to_owned(), bytes.clone())].into());
+    let refused = comfyui.api.upload(&file("a\"b.png")).await.unwrap_err();
+    assert_eq!(code(&refused), "bad_input_name");
+}
+
 #[test]
 fn settings_that_cannot_work_are_refused_and_secrets_are_not_shown() {
     for (url, word) in [("ftp://gpu", "http://"), ("gpu:8188", "not supported")] {
