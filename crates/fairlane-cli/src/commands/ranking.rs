@@ -69,7 +69,7 @@ enum Action {
     /// Lists a member with its neighbours
     #[command(after_help = "Example:\n  fairlane ranking around popular concert-7 --before 5")]
     Around(standing::AroundArguments),
-    /// Shows the rank and percentile of members
+    /// Shows the rank and percentile of a member
     #[command(after_help = "Example:\n  fairlane ranking rank popular concert-7")]
     Rank(standing::RankArguments),
     /// Closes a season; all scores begin anew
