@@ -27,7 +27,7 @@ pub struct Options {
     /// api: the address to listen on; port 0 means any free port
     #[arg(long, default_value = "127.0.0.1:8095")]
     pub listen: SocketAddr,
-    /// api: a directory with a file <service>.json for each service; one service is built in
+    /// api: a directory with a file SERVICE.json for each service; one service is built in
     #[arg(long)]
     pub services: Option<PathBuf>,
     /// relay: how often the database and the queue are compared, and how old a difference must be
