@@ -19,7 +19,7 @@ pub struct Options {
     pub database: String,
     /// The queue: redis://host:port, http://host:port of a Fairlane server, or ./directory and memory:
     /// if one process has all roles
-    #[arg(long, env = "COMFY_ENGINE")]
+    #[arg(long, env = "FAIRLANE_ENGINE")]
     pub engine: String,
     /// The directory of uploaded files, which the API and the workers share
     #[arg(long, default_value = "comfy-files", env = "COMFY_FILES")]
