@@ -19,7 +19,7 @@ pub struct Options {
     pub database: String,
     /// The queue: redis://host:port, http://host:port of a Fairlane server, or ./directory and memory:
     /// if one process has all roles
-    #[arg(long, env = "COMFY_ENGINE")]
+    #[arg(long, env = "FAIRLANE_ENGINE")]
     pub engine: String,
     /// The directory of uploaded files, which the API and the workers share
     #[arg(long, default_value = "comfy-files", env = "COMFY_FILES")]
@@ -27,7 +27,7 @@ pub struct Options {
     /// api: the address to listen on; port 0 means any free port
     #[arg(long, default_value = "127.0.0.1:8095")]
     pub listen: SocketAddr,
-    /// api: a directory with a file <service>.json for each service; one service is built in
+    /// api: a directory with a file SERVICE.json for each service; one service is built in
     #[arg(long)]
     pub services: Option<PathBuf>,
     /// relay: how often the database and the queue are compared, and how old a difference must be

@@ -41,7 +41,7 @@ async fn the_demonstration_runs_a_job_and_stops_everything() {
 fn missing_options_are_refused_with_the_cure() {
     let run = |words: &[&str]| {
         let mut command = std::process::Command::new(PROGRAM);
-        for name in ["COMFY_DATABASE", "COMFY_ENGINE", "COMFY_URL", "COMFY_CALLBACK_SECRET"] {
+        for name in ["COMFY_DATABASE", "FAIRLANE_ENGINE", "COMFY_URL", "COMFY_CALLBACK_SECRET"] {
             command.env_remove(name);
         }
         Ended::of(command.args(words))

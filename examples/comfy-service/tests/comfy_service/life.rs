@@ -18,6 +18,10 @@ async fn a_job_runs_from_its_upload_to_its_signed_callback() {
     until("the prompt is submitted", || service.stand_in.queued() == 1).await;
     let running = service.until(id, "running").await;
     assert!(running["started_at_ms"].is_i64() && running["result"].is_null(), "{running}");
+    let queue_id = service.row(id).await["queue_id"].as_str().unwrap().to_owned();
+    let leased = service.fairlane.job("default", &queue_id).view().await.unwrap().unwrap();
+    let worker = leased.worker.expect("a job that runs has a worker").to_string();
+    assert!(worker.starts_with("comfy-worker"), "{worker}");
     let uploaded: Vec<Vec<u8>> = service.stand_in.uploads().into_values().collect();
     assert_eq!(uploaded, [PICTURE.to_vec()], "the engine has the file");
     service.stand_in.hold(false);
@@ -27,7 +31,6 @@ async fn a_job_runs_from_its_upload_to_its_signed_callback() {
     let body = verified(callback);
     assert_eq!((&body["type"], &body["data"]["job_id"]), (&json!("job.succeeded"), &json!(id)));
     assert_eq!(body["data"]["result"], job["result"]);
-    let queue_id = service.row(id).await["queue_id"].as_str().unwrap().to_owned();
     assert_eq!(callback.header("webhook-id").unwrap(), format!("{queue_id}-succeeded"));
     until_async("the delivery is known", async || service.job(id).await["callback_status"] == "succeeded")
         .await;
