@@ -4,7 +4,7 @@
 //!   links. `ui/chart.rs`: pictures. `ui/form.rs`: what forms send.
 //! - `ui/asset.rs`: the style sheet and the script. `ui/share.rs`: requests that share one rendering.
 //! - `ui/history.rs`: the last hour. `ui/largest.rs`: the groups with the most unfinished jobs.
-//!   `ui/activity.rs`: changes and who made them.
+//!   `ui/activity.rs`: changes and who made them. `ui/preview.rs`: what a change would do.
 //! - One file per page: `overview`, `customers`, `customer`, `jobs`, `job`, `dead`, `bulks`, `bulk`,
 //!   `types`, `workers`, `locks`, `rooms`, `audit`.
 //!
@@ -29,6 +29,7 @@ mod largest;
 mod locks;
 mod overview;
 mod page;
+mod preview;
 mod rooms;
 mod share;
 mod types;
@@ -50,6 +51,7 @@ use crate::api::{results, ticks};
 use crate::app::Shared;
 use history::History;
 use largest::Largest;
+use preview::Previews;
 use share::SharedPages;
 
 /// What pages show beside what the engine replies.
@@ -58,6 +60,7 @@ pub(crate) struct Dashboard {
     history: History,
     largest: Largest,
     shared: SharedPages,
+    previews: Previews,
     /// Changes through this server.
     pub activity: std::sync::Arc<Activity>,
 }
