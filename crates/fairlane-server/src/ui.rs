@@ -20,6 +20,7 @@ mod chart;
 mod customer;
 mod customers;
 mod dead;
+mod dead_action;
 mod form;
 mod format;
 mod history;
@@ -49,6 +50,7 @@ pub(crate) use share::share;
 use crate::access::{Pace, Permission, Route, Scope, Surface, Verb};
 use crate::api::{results, ticks};
 use crate::app::Shared;
+use dead_action::DeadActions;
 use history::History;
 use largest::Largest;
 use preview::Previews;
@@ -61,6 +63,7 @@ pub(crate) struct Dashboard {
     largest: Largest,
     shared: SharedPages,
     previews: Previews,
+    dead_actions: DeadActions,
     /// Changes through this server.
     pub activity: std::sync::Arc<Activity>,
 }

@@ -162,6 +162,7 @@ fn notice(query: &str) -> Option<String> {
         "requeued" => format!("{} back in their lanes, with all their attempts.", jobs()),
         "discarded" => format!("{} discarded.", jobs()),
         "due" => format!("{} due now.", jobs()),
+        "stopping" => "The action stops after its present step.".to_owned(),
         "broken" => "The holders have lost the lock.".to_owned(),
         "opened" => "The waiting room is open.".to_owned(),
         "closed" => "The waiting room is closed: no more users can join.".to_owned(),
