@@ -5,7 +5,7 @@
 //! - `ui/asset.rs`: the style sheet and the script. `ui/share.rs`: requests that share one rendering.
 //! - `ui/history.rs`: the last hour. `ui/largest.rs`: the groups with the most unfinished jobs.
 //!   `ui/activity.rs`: changes and who made them. `ui/preview.rs`: what a change would do.
-//! - One file per page: `overview`, `customers`, `customer`, `jobs`, `job`, `dead`, `bulks`, `bulk`,
+//! - One file per page: `overview`, `served`, `customers`, `customer`, `jobs`, `job`, `dead`, `bulks`, `bulk`,
 //!   `types`, `workers`, `locks`, `rooms`, `audit`.
 //!
 //! Invariant: every control is a form that works without a script, and passes the guard like a
@@ -32,6 +32,7 @@ mod overview;
 mod page;
 mod preview;
 mod rooms;
+mod served;
 mod share;
 mod types;
 mod workers;
@@ -109,6 +110,7 @@ fn pages() -> Pages {
     Pages::default()
         .get("/", Scope::NoGroup, overview::show)
         .add(Verb::Get, "/live", Read, Scope::NoGroup, Pace::Held, get(ticks))
+        .get("/served", Scope::AllGroups, served::show)
         .get("/customers", Scope::AllGroups, customers::list)
         .get("/customers/{group}", Scope::Path, customer::show)
         .post("/customers/{group}", Operate, Scope::Path, customer::change)

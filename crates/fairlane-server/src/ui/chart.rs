@@ -92,6 +92,70 @@ fn area(values: &[f64], at_most: usize, points: &str) -> String {
     format!("M{first:.1},{HEIGHT} L{points} L{WIDTH},{HEIGHT} Z")
 }
 
+/// A layer of a stacked picture.
+pub(super) struct Layer {
+    /// The name in the legend.
+    pub name: String,
+    /// The number of its colour among those of stacked pictures.
+    pub colour: usize,
+    /// A value for each column, oldest first.
+    pub values: Vec<u64>,
+}
+
+/// The columns of a stacked picture.
+pub(super) struct Columns<'a> {
+    /// Columns that there is room for; fewer stand at the right.
+    pub room: usize,
+    /// What stands at the left edge.
+    pub oldest: &'a str,
+    /// Where each column leads.
+    pub links: &'a [String],
+    /// The column that is pointed out.
+    pub marked: Option<usize>,
+}
+
+/// Columns of values on top of each other. Screen readers skip the picture: its page has the same as a
+/// table.
+pub(super) fn stacked(label: &str, layers: &[Layer], columns: &Columns<'_>) -> Markup {
+    let sum = |at: usize| layers.iter().filter_map(|layer| layer.values.get(at)).sum::<u64>();
+    let most = (0..columns.links.len()).map(sum).max().unwrap_or(0);
+    let width = WIDTH / columns.room.max(1) as f64;
+    let left = |at: usize| WIDTH - (columns.links.len() - at) as f64 * width;
+    let height = |value: u64| value as f64 / most.max(1) as f64 * (HEIGHT - 4.0);
+    html! {
+        figure.chart.stacked {
+            figcaption { strong { (label) } span.key { "at most " b { (super::format::count(most)) } " in a column" } }
+            div.plot {
+                svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } preserveAspectRatio="none" aria-hidden="true" {
+                    @for (at, link) in columns.links.iter().enumerate() {
+                        a href=(link) tabindex="-1" class=[(columns.marked == Some(at)).then_some("marked")] {
+                            rect.column x=(format!("{:.1}", left(at))) y="0" width=(format!("{width:.1}")) height=(HEIGHT) {}
+                            @for (layer, value, below) in pile(layers, at) {
+                                rect class={ "stack-" (layer.colour) } x=(format!("{:.1}", left(at) + 0.5))
+                                    y=(format!("{:.1}", HEIGHT - height(below + value)))
+                                    width=(format!("{:.1}", (width - 1.0).max(0.5))) height=(format!("{:.1}", height(value))) {
+                                    title { (layer.name) ": " (super::format::count(value)) }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+            div.scale { span { (columns.oldest) } span { "now" } }
+        }
+    }
+}
+
+/// The layers of a column with their values and the sum of those below, without empty ones.
+fn pile(layers: &[Layer], at: usize) -> impl Iterator<Item = (&Layer, u64, u64)> {
+    let mut below = 0;
+    layers.iter().filter_map(move |layer| {
+        let value = layer.values.get(at).copied().filter(|value| *value > 0)?;
+        below += value;
+        Some((layer, value, below - value))
+    })
+}
+
 /// A small line without axes.
 pub(super) fn spark(label: &str, values: &[f64]) -> Markup {
     let largest = values.iter().fold(0.0_f64, |most, value| most.max(*value));

@@ -1,5 +1,7 @@
 //! One customer: its jobs, its share and its limits, and the controls for them.
 
+use std::sync::Arc;
+
 use axum::extract::State;
 use axum::response::Response;
 use fairlane::{CongestionView, GroupSettings, GroupView, Snapshot, parse_rate, rate_text};
@@ -11,11 +13,13 @@ use serde::Deserialize;
 use super::activity;
 use super::chart::{self, Line};
 use super::form::{Form, filled, number};
-use super::format::{badge, bytes, count, encoded, percent, span, time};
+use super::format::{self, badge, bytes, count, encoded, percent, span, time};
+use super::history::{Hour, Moment};
 use super::largest::Largest;
 use super::page::{Section, View, see_other};
 use super::preview::{self, Previews};
 use crate::access::Permission;
+use crate::api::Jobs;
 use crate::app::Shared;
 use crate::extract::Path;
 use crate::problem::{Problem, ProblemKind};
@@ -40,6 +44,8 @@ pub(super) async fn show(
         return Err(unknown_customer(&group));
     };
     let history = handle.congestion_history(SNAPSHOTS).await?;
+    app.dashboard.history.watch(&group);
+    let hour = app.dashboard.history.hour(&app.live);
     // What other customers get is not for a key that is bound to this one.
     let ranking = if view.caller.groups.is_none() { Largest::ranking(&app).await } else { None };
     let share = ranking.as_ref().and_then(|ranking| ranking.share(ranking.find(&group)?));
@@ -53,6 +59,7 @@ pub(super) async fn show(
             section.card id="lanes" data-live { (lanes(&view, name, &found)) }
             section.card { (controls(&view, name, &found.settings)) }
         }
+        section.card id="hour" data-live { (hour_chart(&view, &hour, &group)) }
         section.card id="congestion" data-live { (congestion_chart(&history)) }
         @if view.caller.groups.is_none() {
             section.card id="changes" data-live { h2 { "Changes" } (activity::table(&view, &app, Some(name), CHANGES)) }
@@ -157,6 +164,28 @@ fn controls(view: &View, group: &str, settings: &GroupSettings) -> Markup {
         form.inline method="post" action=(action) {
             input type="hidden" name="act" value="due";
             button.quiet type="submit" { "Make waiting jobs due now" }
+        }
+    }
+}
+
+/// The jobs of the customer in the last hour.
+fn hour_chart(view: &View, hour: &Hour, group: &GroupId) -> Markup {
+    let per_second = |of: fn(Jobs) -> u64| {
+        let rate = |moment: &Arc<Moment>| {
+            of(moment.of(group).unwrap_or_default()) as f64 * 1000.0 / moment.over_ms().max(1) as f64
+        };
+        hour.moments.iter().map(rate).collect::<Vec<f64>>()
+    };
+    let lines = [
+        Line { name: "arrived", colour: 1, values: per_second(|jobs| jobs.arrived) },
+        Line { name: "served", colour: 2, values: per_second(|jobs| jobs.served) },
+    ];
+    html! {
+        div.head { h2 { "The last hour" } @if view.caller.groups.is_none() { a href=(view.to("served")) { "Who was served when" } } }
+        @if hour.moments.len() < 2 { p.empty { "The first figures come within twenty seconds after the server has started." } }
+        @else {
+            (chart::plain("Jobs per second through this server", &lines, format::per_second))
+            p.muted { "From " (time(hour.moments[0].from)) ", every ten seconds. Times in which the customer was neither among the 100 with the most jobs nor on a screen are drawn as zero." }
         }
     }
 }

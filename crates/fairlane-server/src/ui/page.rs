@@ -31,6 +31,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Section {
     Overview,
+    Served,
     Customers,
     Jobs,
     Dead,
@@ -45,8 +46,9 @@ pub(super) enum Section {
 
 impl Section {
     /// Name, path, and the key that leads there.
-    const ALL: [(Self, &'static str, &'static str, &'static str); 11] = [
+    const ALL: [(Self, &'static str, &'static str, &'static str); 12] = [
         (Self::Overview, "Overview", "", "o"),
+        (Self::Served, "Served", "served", "s"),
         (Self::Customers, "Customers", "customers", "c"),
         (Self::Jobs, "Jobs", "jobs", "j"),
         (Self::Dead, "Dead jobs", "dead", "d"),
