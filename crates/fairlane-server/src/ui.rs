@@ -3,7 +3,7 @@
 //! - `ui/page.rs`: the frame of every page, errors and sign-in. `ui/format.rs`: numbers, times and
 //!   links. `ui/chart.rs`: pictures. `ui/form.rs`: what forms send.
 //! - `ui/asset.rs`: the style sheet and the script. `ui/share.rs`: requests that share one rendering.
-//! - `ui/history.rs`: the last hour. `ui/largest.rs`: the groups with the most unfinished jobs.
+//! - `ui/history.rs`: the last hour; `ui/type_history.rs`: that of the downstreams. `ui/largest.rs`: the groups with the most unfinished jobs.
 //!   `ui/activity.rs`: changes and who made them. `ui/preview.rs`: what a change would do.
 //! - One file per page: `overview`, `served`, `customers`, `customer`, `jobs`, `job`, `dead`, `bulks`, `bulk`,
 //!   `types`, `workers`, `locks`, `rooms`, `audit`.
@@ -25,6 +25,7 @@ mod form;
 mod format;
 mod history;
 mod job;
+mod job_search;
 mod jobs;
 mod largest;
 mod locks;
@@ -34,6 +35,7 @@ mod preview;
 mod rooms;
 mod served;
 mod share;
+mod type_history;
 mod types;
 mod workers;
 
@@ -47,6 +49,7 @@ pub(crate) use activity::{Activity, Change};
 pub(crate) use history::sample;
 pub(crate) use page::PageRequest;
 pub(crate) use share::share;
+pub(crate) use type_history::sample_types;
 
 use crate::access::{Pace, Permission, Route, Scope, Surface, Verb};
 use crate::api::{results, ticks};
@@ -56,11 +59,13 @@ use history::History;
 use largest::Largest;
 use preview::Previews;
 use share::SharedPages;
+use type_history::TypeHistory;
 
 /// What pages show beside what the engine replies.
 #[derive(Default)]
 pub(crate) struct Dashboard {
     history: History,
+    types: TypeHistory,
     largest: Largest,
     shared: SharedPages,
     previews: Previews,

@@ -15,7 +15,7 @@ pub(super) struct Line<'a> {
     pub name: &'a str,
     /// The number of its colour.
     pub colour: u8,
-    /// The values, oldest first.
+    /// The values, oldest first. The line passes over those that are not a number.
     pub values: Vec<f64>,
 }
 
@@ -39,7 +39,10 @@ fn figure(
     scale: Markup,
 ) -> Markup {
     let largest = lines.iter().flat_map(|line| &line.values).fold(0.0_f64, |most, value| most.max(*value));
-    let latest = |line: &Line<'_>| line.values.last().map_or_else(|| "–".to_owned(), |value| unit(*value));
+    let latest = |line: &Line<'_>| match line.values.last() {
+        Some(value) if !value.is_nan() => unit(*value),
+        _ => "–".to_owned(),
+    };
     html! {
         figure.chart {
             figcaption {
@@ -54,7 +57,7 @@ fn figure(
                     aria-label=(label) {
                     @for (at, line) in lines.iter().enumerate() {
                         @let points = points(&line.values, at_most, largest);
-                        @if at == 0 && line.values.len() > 1 {
+                        @if at == 0 && line.values.len() > 1 && !line.values.iter().any(|value| value.is_nan()) {
                             path class={ "area colour-" (line.colour) } d=(area(&line.values, at_most, &points)) {}
                         }
                         polyline class={ "line colour-" (line.colour) } points=(points) {}
@@ -79,7 +82,7 @@ fn x(at: usize, of: usize, at_most: usize) -> f64 {
 
 fn points(values: &[f64], at_most: usize, largest: f64) -> String {
     let mut text = String::new();
-    for (at, value) in values.iter().enumerate() {
+    for (at, value) in values.iter().enumerate().filter(|(_, value)| !value.is_nan()) {
         let y = HEIGHT - 4.0 - value / largest.max(f64::MIN_POSITIVE) * (HEIGHT - 12.0);
         // Writing to a string does not fail.
         let _ = write!(text, "{:.1},{y:.1} ", x(at, values.len(), at_most));
