@@ -2,8 +2,8 @@
 //! virtual time, with the old and with the new settings.
 //!
 //! A preview assumes that no more jobs arrive, that each type answers as quickly as it does now, and
-//! that every job has the same cost. Its work is bounded: [`PREVIEW_SECONDS`] of virtual time, and at
-//! most [`PREVIEW_JOBS_MAX`] starts in the run without the change.
+//! that every job has the same cost. Its work is bounded: [`PREVIEW_SECONDS`] of virtual time, or as
+//! many as its types take for about [`PREVIEW_JOBS_MAX`] jobs.
 
 use fairlane_core::limits::LEASE_JOBS_MAX;
 use fairlane_core::queue::{GroupSettings, Settings};
@@ -14,7 +14,7 @@ use crate::simulation::{Played, played};
 
 /// Seconds of virtual time that a preview covers.
 pub const PREVIEW_SECONDS: u64 = 60;
-/// Jobs that start in the run without the change; a faster queue is followed for a shorter time.
+/// Jobs that a run starts, about; a faster queue is followed for a shorter time.
 pub const PREVIEW_JOBS_MAX: u64 = 30_000;
 /// Jobs of all types at once; a queue with more has as many, each of which takes less time.
 pub const PREVIEW_WORKERS_MAX: u64 = 500;
@@ -122,22 +122,27 @@ impl Forecast {
 pub fn preview(snapshot: &QueueSnapshot, changed: &GroupId, new: &GroupSettings) -> Preview {
     let mut part = part(snapshot);
     let before = played(&part);
-    // A queue that is soon empty may be busy for longer with the change.
-    let started: u64 = before.lanes.iter().map(|lane| lane.started).sum();
-    let end_us = if started < PREVIEW_JOBS_MAX { PREVIEW_SECONDS * 1_000_000 } else { before.end_us };
     for group in part.groups.iter_mut().filter(|group| group.id == *changed) {
         apply(group, new);
     }
-    // Both runs cover the same time. Work that a pause frees may let more jobs start.
-    part.stop_after_us = Some(end_us);
-    part.stop_after_jobs = Some(2 * PREVIEW_JOBS_MAX);
     let after = played(&part);
     let forecast = |group: &GroupSnapshot| Forecast {
         group: group.name.clone(),
         before: got(&part, &before, &group.name),
         after: got(&part, &after, &group.name),
     };
-    Preview { seconds: end_us as f64 / 1e6, groups: snapshot.groups.iter().map(forecast).collect() }
+    Preview {
+        seconds: duration_us(snapshot) as f64 / 1e6,
+        groups: snapshot.groups.iter().map(forecast).collect(),
+    }
+}
+
+/// The time that both runs cover: shorter if all types together would start too many jobs.
+fn duration_us(snapshot: &QueueSnapshot) -> u64 {
+    let quickest = |one: &TypeSnapshot| f64::from(one.concurrency) * 1e6 / one.service_us.max(1) as f64;
+    let per_second: f64 = snapshot.types.iter().map(quickest).sum();
+    let seconds = (PREVIEW_JOBS_MAX as f64 / per_second.max(1.0)).min(PREVIEW_SECONDS as f64);
+    (seconds * 1e6) as u64
 }
 
 /// What a group gets over all its lanes.
@@ -174,8 +179,8 @@ fn part(snapshot: &QueueSnapshot) -> Part {
         lease_jobs: workers.min(LEASE_JOBS_MAX as u64),
         rate: snapshot.settings.rate,
         levels: snapshot.settings.levels,
-        stop_after_us: Some(PREVIEW_SECONDS * 1_000_000),
-        stop_after_jobs: Some(PREVIEW_JOBS_MAX),
+        stop_after_us: Some(duration_us(snapshot)),
+        stop_after_jobs: None,
         types: snapshot.types.iter().map(type_part).collect(),
         groups,
         alone_without: Vec::new(),

@@ -83,8 +83,6 @@ pub fn run(
 /// What a run did with the jobs of each group of its part.
 pub(crate) struct Played {
     pub lanes: Vec<PlayedLane>,
-    /// When the run ended, in microseconds of virtual time.
-    pub end_us: u64,
 }
 
 /// The jobs of one group in a run.
@@ -104,7 +102,7 @@ pub(crate) fn played(part: &Part) -> Played {
         completed: group.completed,
         waits_us: group.waits_us.iter().sum(),
     };
-    Played { lanes: simulation.measure.groups.iter().map(lane).collect(), end_us: simulation.now_us }
+    Played { lanes: simulation.measure.groups.iter().map(lane).collect() }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -5,6 +5,8 @@ use std::fmt::Write;
 
 use maud::{Markup, html};
 
+use super::format::count;
+
 /// The size of a chart in its own units; it is stretched to the width of the page.
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 160.0;
@@ -97,8 +99,6 @@ fn area(values: &[f64], at_most: usize, points: &str) -> String {
 
 /// A layer of a stacked picture.
 pub(super) struct Layer {
-    /// The name in the legend.
-    pub name: String,
     /// The number of its colour among those of stacked pictures.
     pub colour: usize,
     /// A value for each column, oldest first.
@@ -124,22 +124,17 @@ pub(super) fn stacked(label: &str, layers: &[Layer], columns: &Columns<'_>) -> M
     let most = (0..columns.links.len()).map(sum).max().unwrap_or(0);
     let width = WIDTH / columns.room.max(1) as f64;
     let left = |at: usize| WIDTH - (columns.links.len() - at) as f64 * width;
-    let height = |value: u64| value as f64 / most.max(1) as f64 * (HEIGHT - 4.0);
     html! {
         figure.chart.stacked {
-            figcaption { strong { (label) } span.key { "at most " b { (super::format::count(most)) } " in a column" } }
+            figcaption { strong { (label) } span.key { "at most " b { (count(most)) } " in a column" } }
             div.plot {
                 svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } preserveAspectRatio="none" aria-hidden="true" {
+                    @for (number, layer) in layers.iter().enumerate() {
+                        path class={ "stack-" (layer.colour) } d=(pile(layers, number, most, width, left)) {}
+                    }
                     @for (at, link) in columns.links.iter().enumerate() {
                         a href=(link) tabindex="-1" class=[(columns.marked == Some(at)).then_some("marked")] {
-                            rect.column x=(format!("{:.1}", left(at))) y="0" width=(format!("{width:.1}")) height=(HEIGHT) {}
-                            @for (layer, value, below) in pile(layers, at) {
-                                rect class={ "stack-" (layer.colour) } x=(format!("{:.1}", left(at) + 0.5))
-                                    y=(format!("{:.1}", HEIGHT - height(below + value)))
-                                    width=(format!("{:.1}", (width - 1.0).max(0.5))) height=(format!("{:.1}", height(value))) {
-                                    title { (layer.name) ": " (super::format::count(value)) }
-                                }
-                            }
+                            rect.column x=(format!("{:.1}", left(at))) y="0" width=(format!("{width:.1}")) height=(HEIGHT) { title { (count(sum(at))) } }
                         }
                     }
                 }
@@ -149,14 +144,18 @@ pub(super) fn stacked(label: &str, layers: &[Layer], columns: &Columns<'_>) -> M
     }
 }
 
-/// The layers of a column with their values and the sum of those below, without empty ones.
-fn pile(layers: &[Layer], at: usize) -> impl Iterator<Item = (&Layer, u64, u64)> {
-    let mut below = 0;
-    layers.iter().filter_map(move |layer| {
-        let value = layer.values.get(at).copied().filter(|value| *value > 0)?;
-        below += value;
-        Some((layer, value, below - value))
-    })
+/// The rectangles of one layer, each on top of the layers before it.
+fn pile(layers: &[Layer], number: usize, most: u64, width: f64, left: impl Fn(usize) -> f64) -> String {
+    let height = |value: u64| value as f64 / most.max(1) as f64 * (HEIGHT - 4.0);
+    let mut path = String::new();
+    for (at, value) in layers[number].values.iter().enumerate().filter(|(_, value)| **value > 0) {
+        let below: u64 = layers[..number].iter().filter_map(|layer| layer.values.get(at)).sum();
+        let (x, y, drawn, side) =
+            (left(at) + 0.5, HEIGHT - height(below), height(*value), (width - 1.0).max(0.5));
+        // Writing to a string does not fail.
+        let _ = write!(path, "M{x:.1} {y:.1}h{side:.1}v-{drawn:.1}h-{side:.1}z");
+    }
+    path
 }
 
 /// A small line without axes.

@@ -14,7 +14,7 @@ use super::activity;
 use super::chart::{self, Line};
 use super::form::{Form, filled, number};
 use super::format::{self, badge, bytes, count, encoded, percent, span, time};
-use super::history::{Hour, Moment};
+use super::history::Moment;
 use super::largest::Largest;
 use super::page::{Section, View, see_other};
 use super::preview::{self, Previews};
@@ -45,7 +45,7 @@ pub(super) async fn show(
     };
     let history = handle.congestion_history(SNAPSHOTS).await?;
     app.dashboard.history.watch(&group);
-    let hour = app.dashboard.history.hour(&app.live);
+    let hour = app.dashboard.history.complete();
     // What other customers get is not for a key that is bound to this one.
     let ranking = if view.caller.groups.is_none() { Largest::ranking(&app).await } else { None };
     let share = ranking.as_ref().and_then(|ranking| ranking.share(ranking.find(&group)?));
@@ -169,12 +169,12 @@ fn controls(view: &View, group: &str, settings: &GroupSettings) -> Markup {
 }
 
 /// The jobs of the customer in the last hour.
-fn hour_chart(view: &View, hour: &Hour, group: &GroupId) -> Markup {
+fn hour_chart(view: &View, hour: &[Arc<Moment>], group: &GroupId) -> Markup {
     let per_second = |of: fn(Jobs) -> u64| {
         let rate = |moment: &Arc<Moment>| {
             of(moment.of(group).unwrap_or_default()) as f64 * 1000.0 / moment.over_ms().max(1) as f64
         };
-        hour.moments.iter().map(rate).collect::<Vec<f64>>()
+        hour.iter().map(rate).collect::<Vec<f64>>()
     };
     let lines = [
         Line { name: "arrived", colour: 1, values: per_second(|jobs| jobs.arrived) },
@@ -182,10 +182,10 @@ fn hour_chart(view: &View, hour: &Hour, group: &GroupId) -> Markup {
     ];
     html! {
         div.head { h2 { "The last hour" } @if view.caller.groups.is_none() { a href=(view.to("served")) { "Who was served when" } } }
-        @if hour.moments.len() < 2 { p.empty { "The first figures come within twenty seconds after the server has started." } }
+        @if hour.len() < 2 { p.empty { "The first figures come within twenty seconds after the server has started." } }
         @else {
             (chart::plain("Jobs per second through this server", &lines, format::per_second))
-            p.muted { "From " (time(hour.moments[0].from)) ", every ten seconds. Times in which the customer was neither among the 100 with the most jobs nor on a screen are drawn as zero." }
+            p.muted { "From " (time(hour[0].from)) ", every ten seconds. Times in which the customer was neither among the 100 with the most jobs nor on a screen are drawn as zero." }
         }
     }
 }

@@ -93,9 +93,11 @@ pub(super) async fn list(
         p.lead { "Jobs that failed for good or are out of attempts, oldest first." }
         form.filter role="search" method="get" action=(view.to("dead")) {
             @for (name, label, value) in filter.fields() {
-                label for=(name) { (label) }
-                input id=(name) name=(name) value=[value] maxlength="128" placeholder=[(name == "older_than").then_some("1h")]
-                    data-focus[name == "group"];
+                span.field {
+                    label for=(name) { (label) }
+                    input id=(name) name=(name) value=[value] maxlength="128" placeholder=[(name == "older_than").then_some("1h")]
+                        data-focus[name == "group"];
+                }
             }
             button type="submit" { "Filter" }
         }

@@ -200,7 +200,7 @@ impl Action {
                     (chart::progress("Dead jobs looked at", self.looked_at.min(self.total), self.total))
                 }
                 @if let State::Failed(error) = &self.state { p.error { (super::page::sentence(error)) } }
-                p.muted { (self.filter) ", since " (time(self.began_at)) ", by " code { (self.key) } "." }
+                p.muted { "Concerns " (self.filter) ". Began " (time(self.began_at)) ", by " code { (self.key) } "." }
                 @if self.state == State::Running && view.may(Permission::Produce) {
                     form.inline method="post" action=(path) {
                         @if let Some(group) = &self.group { input type="hidden" name="group" value=(group); }

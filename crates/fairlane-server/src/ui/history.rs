@@ -111,7 +111,8 @@ impl History {
         Hour { moments }
     }
 
-    fn complete(&self) -> Vec<Arc<Moment>> {
+    /// The moments of the last hour that are over.
+    pub fn complete(&self) -> Vec<Arc<Moment>> {
         lock(&self.moments).iter().cloned().collect()
     }
 
@@ -124,7 +125,7 @@ impl History {
         }
     }
 
-    fn push(&self, from: Micros, to: Micros, sample: Sample, jobs: CustomerJobs) {
+    pub(super) fn push(&self, from: Micros, to: Micros, sample: Sample, jobs: CustomerJobs) {
         let (customers, others) = self.kept(jobs);
         let mut moments = lock(&self.moments);
         moments.push_back(Arc::new(Moment { from, to, sample, customers, others }));

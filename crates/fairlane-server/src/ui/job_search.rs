@@ -114,7 +114,7 @@ impl Found {
     pub fn show(&self, view: &View, text: &str, more: Option<String>) -> Markup {
         html! {
             p {
-                "Searched " b { (counted(self.searched as u64, "job")) } ": " (count(self.jobs.len() as u64)) " contain " code { (text) } "."
+                "Searched " b { (counted(self.searched as u64, "job")) } ": " (count(self.jobs.len() as u64)) @if self.jobs.len() == 1 { " contains " } @else { " contain " } code { (text) } "."
                 @if more.is_some() { " There are more jobs to search." }
             }
             @if !self.jobs.is_empty() {

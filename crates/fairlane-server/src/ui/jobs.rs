@@ -175,18 +175,16 @@ fn page(view: &View, checked: &Checked, body: Markup) -> Response {
     view.page(Section::Jobs, "Jobs", html! {
         h1 { "Jobs" }
         form.filter role="search" method="get" action=(view.to("jobs")) {
-            label for="group" { "Customer" }
-            input id="group" name="group" value=[group.as_ref().map(ToString::to_string)] maxlength="128" data-focus;
-            label for="id" { "Id" }
-            input id="id" name="id" value=[id.as_ref().map(ToString::to_string)] maxlength="128";
-            label for="type" { "Type" }
-            input id="type" name="type" value=[type_id.as_ref().map(ToString::to_string)] maxlength="128";
-            label for="state" { "State" }
-            select id="state" name="state" {
-                @for (value, name) in STATES { option value=(value) selected[value == state] { (name) } }
+            span.field { label for="group" { "Customer" } input id="group" name="group" value=[group.as_ref().map(ToString::to_string)] maxlength="128" data-focus; }
+            span.field { label for="id" { "Id" } input id="id" name="id" value=[id.as_ref().map(ToString::to_string)] maxlength="128"; }
+            span.field { label for="type" { "Type" } input id="type" name="type" value=[type_id.as_ref().map(ToString::to_string)] maxlength="128"; }
+            span.field {
+                label for="state" { "State" }
+                select id="state" name="state" {
+                    @for (value, name) in STATES { option value=(value) selected[value == state] { (name) } }
+                }
             }
-            label for="text" { "Payload contains" }
-            input id="text" name="text" value=[text.as_deref()] maxlength=(TEXT_MAX);
+            span.field { label for="text" { "Payload contains" } input id="text" name="text" value=[text.as_deref()] maxlength=(TEXT_MAX); }
             button type="submit" { "Search" }
         }
         // A search reads many jobs, so it is not repeated every second.

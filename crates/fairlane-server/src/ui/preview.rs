@@ -172,7 +172,10 @@ pub(super) fn show(previewed: &Previewed, group: &GroupId, link: impl Fn(&GroupI
         found
     };
     let (gain, lose, same) = (others(Effect::Gains), others(Effect::Loses), others(Effect::Same));
-    let seconds = span((preview.seconds * 1000.0) as u64);
+    let seconds = match (preview.seconds * 1000.0) as u64 {
+        60_000 => "minute".to_owned(),
+        ms => span(ms),
+    };
     html! {
         @if let Some(own) = own {
             p.why { (verdict(own, &seconds)) }
@@ -188,8 +191,8 @@ pub(super) fn show(previewed: &Previewed, group: &GroupId, link: impl Fn(&GroupI
                 table {
                     thead { tr {
                         th scope="col" { "Customer" } th scope="col" { "Effect" }
-                        th.number scope="col" { "Jobs done now" } th.number scope="col" { "Jobs done then" } th.number scope="col" { "Difference" }
-                        th.number scope="col" { "Average wait now" } th.number scope="col" { "Average wait then" }
+                        th.number scope="col" { "Jobs, unchanged" } th.number scope="col" { "Jobs, changed" } th.number scope="col" { "Difference" }
+                        th.number scope="col" { "Average wait, unchanged" } th.number scope="col" { "Average wait, changed" }
                     } }
                     tbody {
                         @for one in own.into_iter().chain(lose.iter().take(SHOWN_MAX).copied()).chain(gain.iter().take(SHOWN_MAX).copied()) {
@@ -217,16 +220,23 @@ fn verdict(own: &Forecast, seconds: &str) -> String {
     let group = &own.group;
     match own.effect() {
         Effect::Same => {
-            format!("{group} would get about as much as now: {} in {seconds}.", counted(after, "job"))
+            format!(
+                "{group} would get about as much as now: {} in the next {seconds}.",
+                counted(after, "job")
+            )
         }
         _ if before == after => format!(
-            "{group} would get the same {} in {seconds}, after a wait of {} instead of {}.",
+            "{group} would get the same {} in the next {seconds}, after a wait of {} instead of {}.",
             counted(after, "job"),
             wait(own.after),
             wait(own.before)
         ),
         _ => {
-            format!("{group} would get {} in {seconds} instead of {}.", counted(after, "job"), count(before))
+            format!(
+                "{group} would get {} in the next {seconds} instead of {}.",
+                counted(after, "job"),
+                count(before)
+            )
         }
     }
 }
@@ -275,5 +285,24 @@ mod tests {
         let rate = Some(Rate::per_second(5).unwrap());
         let new = GroupSettings { weight: Weight::new(3).unwrap(), rate, paused: true, ..old.clone() };
         assert_eq!(changes(&old, &new), ["Weight: 1 → 3", "Rate: no limit → 5/s", "State: running → paused"]);
+    }
+
+    #[tokio::test]
+    async fn one_preview_runs_at_a_time() {
+        let fairlane = Fairlane::open("memory:").await.unwrap();
+        fairlane.enqueue(fairlane::Job::new("acme", "mail", &1)).await.unwrap().accepted().unwrap();
+        let app = Arc::new(crate::app::App::new(fairlane, None, crate::ServerSettings::default()));
+        let group = GroupId::new("acme").unwrap();
+        let found = app.fairlane.group(&group).view().await.unwrap().unwrap();
+        let run = async || Previews::run(&app, &group, &found, GroupSettings::default()).await;
+        let running = app.dashboard.previews.0.clone().try_lock_owned().unwrap();
+        let refused = run().await.err().unwrap();
+        assert_eq!(refused.kind(), ProblemKind::Conflict);
+        drop(running);
+        // The customers may still be counted, if the machine is busy.
+        fairlane_testkit::wait::eventually(async || {
+            run().await.map(drop).map_err(|problem| problem.detail().to_owned())
+        })
+        .await;
     }
 }

@@ -53,7 +53,7 @@ pub(super) async fn show(
             // A moment of the past does not change.
             Some(at) => (moment(&view, &hour, at)),
             None => {
-                p.lead { "The last hour, customer by customer: above, the jobs that arrived; below, the jobs that were served. A flood is a tall column above. Below it, the others keep their share." }
+                p.lead { "The last hour, customer by customer: above, the jobs that arrived; below, the jobs that were served. A flood of one customer is a tall column above; below, the others keep their share." }
             }
         }
         div id="served" data-live { (picture.show(&view, at)) }
@@ -153,6 +153,8 @@ struct Picture {
 struct Column {
     from: Micros,
     to: Micros,
+    /// The end of the moment with the most jobs, to which the column leads.
+    busiest: Micros,
     /// The jobs of the customers with a colour, and those of the others.
     jobs: Vec<Jobs>,
 }
@@ -190,7 +192,6 @@ impl Picture {
         let layers = |of: fn(&Jobs) -> u64| -> Vec<Layer> {
             (0..=self.customers.len())
                 .map(|at| Layer {
-                    name: self.customers.get(at).map_or_else(|| "others".to_owned(), ToString::to_string),
                     colour: if at < self.customers.len() { at + 1 } else { COLOURED + 1 },
                     values: self.columns.iter().map(|column| of(&column.jobs[at])).collect(),
                 })
@@ -198,7 +199,7 @@ impl Picture {
         };
         let marked =
             at.and_then(|at| self.columns.iter().position(|column| column.from < at && at <= column.to));
-        let links: Vec<String> = self.columns.iter().map(|column| link(view, column.to)).collect();
+        let links: Vec<String> = self.columns.iter().map(|column| link(view, column.busiest)).collect();
         let draw = |label: &str, layers: &[Layer]| {
             chart::stacked(
                 label,
@@ -212,7 +213,7 @@ impl Picture {
                 (draw("Jobs that arrived", &layers(|jobs| jobs.arrived)))
                 (draw("Jobs that were served", &layers(|jobs| jobs.served)))
                 p { (self.story()) }
-                p.muted { "Choose a column to see that moment. Jobs that pass through this server are counted; workers that use Redis directly are not seen. Of every ten seconds, the 100 customers with the most jobs are kept, and those whose page is open." }
+                p.muted { "Choose a column to see its busiest moment. Jobs that pass through this server are counted; workers that use Redis directly are not seen. Of every ten seconds, the 100 customers with the most jobs are kept, and those whose page is open." }
             }
             section.card { h2 { "The same as a table" } (self.table(view)) }
         }
@@ -261,7 +262,7 @@ impl Picture {
         };
         // A flood at an edge of the picture has no before or no after.
         let (before, after) = (self.columns.get(..at)?, self.columns.get(at..)?);
-        (!before.is_empty()).then(|| Flood {
+        (others(before) > 0.0).then(|| Flood {
             group: self.customers[who].clone(),
             jobs,
             at: self.columns[at].to,
@@ -274,7 +275,7 @@ impl Picture {
         let cell = |jobs: &Jobs| html! { td.number { @if jobs.served == 0 && jobs.arrived == 0 { span.muted { "–" } } @else { (count(jobs.served)) " of " (count(jobs.arrived)) } } };
         html! {
             p.muted { "Jobs served, of jobs that arrived in the same time." }
-            div.table tabindex="0" role="region" aria-label="Jobs served by customer and time" {
+            div.table.tall tabindex="0" role="region" aria-label="Jobs served by customer and time" {
                 table {
                     thead { tr {
                         th scope="col" { "Until" }
@@ -282,7 +283,7 @@ impl Picture {
                         @if self.number > self.customers.len() { th.number scope="col" { "Others" } }
                     } }
                     tbody { @for column in self.columns.iter().rev() { tr {
-                        th scope="row" { a href=(link(view, column.to)) { (time(column.to)) } }
+                        th scope="row" { a href=(link(view, column.busiest)) { (time(column.to)) } }
                         @for jobs in column.jobs.iter().take(self.customers.len()) { (cell(jobs)) }
                         @if self.number > self.customers.len() { @if let Some(others) = column.jobs.last() { (cell(others)) } }
                     } } }
@@ -312,7 +313,13 @@ impl Column {
             jobs[customers.len()] += one.others;
         }
         let (first, last) = (moments.first(), moments.last());
-        Self { from: first.map_or(Micros(0), |one| one.from), to: last.map_or(Micros(0), |one| one.to), jobs }
+        let busiest = moments.iter().max_by_key(|one| one.total().arrived + one.total().served);
+        Self {
+            from: first.map_or(Micros(0), |one| one.from),
+            to: last.map_or(Micros(0), |one| one.to),
+            busiest: busiest.map_or(Micros(0), |one| one.to),
+            jobs,
+        }
     }
 }
 
@@ -353,5 +360,61 @@ mod tests {
         let last = picture.columns.last().unwrap();
         assert_eq!((last.to, last.jobs.len(), last.jobs[COLOURED].served), (Micros(1_000_000_000), 8, 26));
         assert!(picture.columns.len() <= picture.width);
+    }
+
+    /// An hour in which one of eight customers sends 20,000 jobs after 25 minutes.
+    fn flooded_hour(history: &crate::ui::History) {
+        let now = fairlane_engine::Clock::System.now();
+        let mut backlog: u64 = 0;
+        for number in 0..360_u64 {
+            let ago_us = |samples: u64| (360 - samples) * 10_000_000;
+            let (from, to) = (Micros(now.0 - ago_us(number)), Micros(now.0 - ago_us(number + 1)));
+            let small = |at: u64| 20 + (number * 7 + at * 13) % 12;
+            let mut named: std::collections::HashMap<GroupId, Jobs> = (0..12)
+                .map(|at| {
+                    let name = ["globex", "initech", "umbrella", "hooli", "stark"].get(at as usize);
+                    let name = name.map_or_else(|| format!("customer-{at}"), |name| (*name).to_owned());
+                    (GroupId::new(name).unwrap(), Jobs { arrived: small(at), served: small(at) })
+                })
+                .collect();
+            let arrived = if number == 150 { 20_000 } else { 30 };
+            backlog += arrived;
+            let served = backlog.min(180);
+            backlog -= served;
+            named.insert(GroupId::new("acme").unwrap(), Jobs { arrived, served });
+            let sample = crate::ui::history::Sample { backlog, in_flight: 40, ..Default::default() };
+            history.push(from, to, sample, crate::api::CustomerJobs { named, others: Jobs::default() });
+        }
+    }
+
+    #[tokio::test]
+    async fn a_flood_is_visible_in_the_picture_of_an_hour() {
+        use fairlane_testkit::browser::{Browser, DESKTOP, PHONE};
+        let fairlane = fairlane::Fairlane::open("memory:").await.unwrap();
+        let app = Arc::new(crate::app::App::new(fairlane, None, crate::ServerSettings::default()));
+        flooded_hour(&app.dashboard.history);
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(crate::serve::serve(listener, crate::api::router(app.clone()), app.clone()));
+        let browser = Browser::start().await;
+        browser.open(&format!("http://{address}/served")).await;
+        browser.until_text("acme sent 20,150 jobs at once").await;
+        browser.until_text("Live.").await;
+        for (size, width) in [(DESKTOP, "desktop"), (PHONE, "phone")] {
+            for (is_dark, scheme) in [(false, "light"), (true, "dark")] {
+                browser.resize(size).await;
+                browser.prefer_dark(is_dark).await;
+                browser.assert_accessible().await;
+                browser.screenshot(&format!("served-hour-{width}-{scheme}")).await;
+            }
+        }
+        browser.resize(DESKTOP).await;
+        // A column leads to its moment.
+        let column = fantoccini::Locator::Css("svg a:nth-of-type(20)");
+        browser.client().find(column).await.unwrap().click().await.unwrap();
+        browser.until_text("10 seconds earlier").await;
+        browser.until_text("Share of the served").await;
+        browser.screenshot("served-moment").await;
+        browser.assert_no_errors().await;
     }
 }

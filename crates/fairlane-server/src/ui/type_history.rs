@@ -138,7 +138,7 @@ mod tests {
     async fn an_hour_of_samples_of_existing_types_is_kept() {
         let fairlane = fairlane::Fairlane::open("memory:").await.unwrap();
         let name = TypeId::new("mail").unwrap();
-        fairlane.enqueue(fairlane::Job::new("a", "mail", &1)).await.unwrap();
+        fairlane.enqueue(fairlane::Job::new("a", "mail", &1)).await.unwrap().accepted().unwrap();
         let history = TypeHistory::default();
         let mut state = fairlane.state().await.unwrap();
         (0..2 * SAMPLES_MAX as u64).for_each(|at| history.push(&state, Micros(at)));

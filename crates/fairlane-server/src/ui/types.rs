@@ -100,7 +100,7 @@ pub(super) async fn show(
     let name = type_id.to_string();
     let name = name.as_str();
     Ok(view.page(Section::Types, &title, html! {
-        h1 { "Type " (name) " " (standing(&found)) }
+        h1 id="name" data-live { "Type " (name) " " (standing(&found)) }
         div.grid.two {
             section.card id="type" data-live {
                 h2 { "Downstream" }
@@ -111,7 +111,7 @@ pub(super) async fn show(
                     @if view.caller.groups.is_none() {
                         dt { "Answers in the last second" } dd { (count(found.answers)) }
                         dt { "In flight" } dd { (count(found.in_flight)) }
-                        dt { "Customers in line" } dd { (count(found.active_lanes.iter().sum())) " lanes" }
+                        dt { "Customers in line" } dd { (counted(found.active_lanes.iter().sum(), "lane")) }
                     }
                     dt { "Last request of a worker" } dd { (maybe_time(found.asked_at)) }
                 }
@@ -141,7 +141,7 @@ fn limit_history(view: &View, samples: &[TypeSample]) -> Markup {
         @if samples.len() < 2 { p.empty { "The first figures come within ten seconds." } }
         @else {
             (chart::plain("Jobs per second", &lines, per_second))
-            p.muted { "From " (time(samples[0].at)) ", every five seconds. After a 429 the limit falls, grows back to where it was, and then feels for more." }
+            p.muted { "From " (time(samples[0].at)) ", every five seconds. After a 429 the limit falls, grows back to where it was, and then slowly beyond." }
             h3 { "Cuts" }
             @if cuts.is_empty() { p.empty { "None: the downstream refused no job in this time." } }
             @else {

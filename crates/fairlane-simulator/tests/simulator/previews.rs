@@ -72,9 +72,13 @@ fn no_change_changes_nothing_and_the_work_is_bounded() {
     queue.types[0].concurrency = 500;
     queue.types[0].service_us = 50_000;
     let preview = changed(&queue, "g7", weight(1));
-    assert!(preview.groups.iter().all(|one| one.effect() == Effect::Same));
+    assert!(preview.groups.iter().all(|one| one.before == one.after), "{preview:?}");
     let done: u64 = preview.groups.iter().map(|one| one.before.jobs).sum();
-    assert!(done <= PREVIEW_JOBS_MAX && preview.seconds < 10.0, "{done} {}", preview.seconds);
+    assert!(
+        done <= PREVIEW_JOBS_MAX && done > PREVIEW_JOBS_MAX / 2 && preview.seconds < 10.0,
+        "{done} {}",
+        preview.seconds
+    );
 }
 
 #[test]
