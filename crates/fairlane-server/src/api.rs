@@ -31,7 +31,7 @@ mod stream;
 mod types;
 
 pub(crate) use bulks::results;
-pub(crate) use events::{Event, Live, follow_place, ticks};
+pub(crate) use events::{CustomerJobs, Event, Jobs, Live, follow_place, ticks};
 pub(crate) use leases::Polls;
 
 use std::sync::LazyLock;

@@ -86,6 +86,7 @@ impl Server {
         let stopping = app.stopping.clone();
         tokio::spawn(async move { stopping.run_until_cancelled(metrics::upkeep()).await });
         tokio::spawn(ui::sample(app.clone()));
+        tokio::spawn(ui::sample_types(app.clone()));
         let serving = tokio::spawn(serve::serve(listener, api::router(app.clone()), app.clone()));
         Ok(Self { app, address, serving })
     }

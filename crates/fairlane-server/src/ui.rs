@@ -3,10 +3,11 @@
 //! - `ui/page.rs`: the frame of every page, errors and sign-in. `ui/format.rs`: numbers, times and
 //!   links. `ui/chart.rs`: pictures. `ui/form.rs`: what forms send.
 //! - `ui/asset.rs`: the style sheet and the script. `ui/share.rs`: requests that share one rendering.
-//! - `ui/history.rs`: the last hour. `ui/largest.rs`: the groups with the most unfinished jobs.
-//!   `ui/activity.rs`: changes and who made them.
-//! - One file per page: `overview`, `customers`, `customer`, `jobs`, `job`, `dead`, `bulks`, `bulk`,
-//!   `types`, `workers`, `locks`, `rooms`, `rankings`, `audit`.
+//! - `ui/history.rs`: the last hour. `ui/type_history.rs`: that of the downstreams.
+//!   `ui/largest.rs`: the groups with the most unfinished jobs. `ui/activity.rs`: changes and who made
+//!   them. `ui/preview.rs`: what a change would do.
+//! - One file per page: `overview`, `served`, `customers`, `customer`, `jobs`, `job`, `dead`, `bulks`,
+//!   `bulk`, `types`, `workers`, `locks`, `rooms`, `rankings`, `audit`.
 //!
 //! Invariant: every control is a form that works without a script, and passes the guard like a
 //! request to the API. Links are relative, so that a proxy may serve the pages below any prefix.
@@ -20,18 +21,23 @@ mod chart;
 mod customer;
 mod customers;
 mod dead;
+mod dead_action;
 mod form;
 mod format;
 mod history;
 mod job;
+mod job_search;
 mod jobs;
 mod largest;
 mod locks;
 mod overview;
 mod page;
+mod preview;
 mod rankings;
 mod rooms;
+mod served;
 mod share;
+mod type_history;
 mod types;
 mod workers;
 
@@ -45,20 +51,27 @@ pub(crate) use activity::{Activity, Change};
 pub(crate) use history::sample;
 pub(crate) use page::PageRequest;
 pub(crate) use share::share;
+pub(crate) use type_history::sample_types;
 
 use crate::access::{Pace, Permission, Route, Scope, Surface, Verb};
 use crate::api::{results, ticks};
 use crate::app::Shared;
+use dead_action::DeadActions;
 use history::History;
 use largest::Largest;
+use preview::Previews;
 use share::SharedPages;
+use type_history::TypeHistory;
 
 /// What pages show beside what the engine replies.
 #[derive(Default)]
 pub(crate) struct Dashboard {
     history: History,
+    types: TypeHistory,
     largest: Largest,
     shared: SharedPages,
+    previews: Previews,
+    dead_actions: DeadActions,
     /// Changes through this server.
     pub activity: std::sync::Arc<Activity>,
 }
@@ -104,6 +117,7 @@ fn pages() -> Pages {
     Pages::default()
         .get("/", Scope::NoGroup, overview::show)
         .add(Verb::Get, "/live", Read, Scope::NoGroup, Pace::Held, get(ticks))
+        .get("/served", Scope::AllGroups, served::show)
         .get("/customers", Scope::AllGroups, customers::list)
         .get("/customers/{group}", Scope::Path, customer::show)
         .post("/customers/{group}", Operate, Scope::Path, customer::change)

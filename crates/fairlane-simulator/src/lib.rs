@@ -13,6 +13,7 @@
 //! - [`run`] (`simulation.rs`): the event loop. `simulation/ticks.rs`: the timers of `classic`.
 //!   `arrivals.rs`: when jobs arrive. `downstream.rs`: the downstream with its true limit.
 //!   `steps.rs`: rates that change over time. `generator.rs`: seeded random numbers.
+//! - [`preview()`] (`preview.rs`): what a change of one group's settings would do to a queue that exists.
 //! - `measure.rs`, `measure/*.rs`: measurements during a run.
 //! - [`PartReport`] (`report.rs`): the figures; `report/table.rs` and `report/plot.rs`: tables and
 //!   charts.
@@ -43,11 +44,16 @@ mod arrivals;
 mod downstream;
 mod generator;
 mod measure;
+mod preview;
 mod report;
 mod scenario;
 mod simulation;
 mod steps;
 
+pub use preview::{
+    Effect, Forecast, Got, GroupSnapshot, PREVIEW_JOBS_MAX, PREVIEW_SECONDS, PREVIEW_WORKERS_MAX, Preview,
+    QueueSnapshot, TypeSnapshot, preview,
+};
 pub use report::{GroupReport, PartReport, Series, compared_rows, group_rows, plot_svg, summary_rows};
 pub use scenario::{ClassicLayer, CongestionLayer, Overlay, Scenario, SimulationError, with_suggestion};
 pub use simulation::{Progress, run};

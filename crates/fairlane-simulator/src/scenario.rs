@@ -10,8 +10,9 @@ mod layer;
 mod part;
 mod unknown_key;
 
+pub(crate) use classic::ClassicPart;
 pub use classic::{ClassicLayer, CongestionLayer};
-pub(crate) use part::{Arrival, DownstreamPart, FIFO, GroupPart, Moment, Part};
+pub(crate) use part::{Arrival, DownstreamPart, FIFO, GroupPart, Moment, Part, Pause, ServiceTime, TypePart};
 pub use unknown_key::with_suggestion;
 
 use fairlane_core::queue::Discipline;

@@ -23,7 +23,7 @@ use fairlane_core::{Cost, GroupId, HashSeed, JobId, Level, Micros, RequestNumber
 use crate::arrivals::Flow;
 use crate::downstream::{CallResult, Downstream};
 use crate::generator::Generator;
-use crate::measure::Measure;
+use crate::measure::{GroupMeasure, Measure};
 use crate::report::PartReport;
 use crate::scenario::{Arrival, Moment, Part, Scenario, SimulationError};
 use ticks::Ticks;
@@ -78,6 +78,31 @@ pub fn run(
         reports.push(report);
     }
     Ok(reports)
+}
+
+/// What a run did with the jobs of each group of its part.
+pub(crate) struct Played {
+    pub lanes: Vec<PlayedLane>,
+}
+
+/// The jobs of one group in a run.
+pub(crate) struct PlayedLane {
+    pub started: u64,
+    pub completed: u64,
+    /// The sum of the waits of the jobs that were started.
+    pub waits_us: u64,
+}
+
+/// Runs a part without a report.
+pub(crate) fn played(part: &Part) -> Played {
+    let mut simulation = Simulation::new(part);
+    simulation.play(&mut |_| {});
+    let lane = |group: &GroupMeasure| PlayedLane {
+        started: group.waits_us.len() as u64,
+        completed: group.completed,
+        waits_us: group.waits_us.iter().sum(),
+    };
+    Played { lanes: simulation.measure.groups.iter().map(lane).collect() }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

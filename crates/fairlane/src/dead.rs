@@ -103,6 +103,13 @@ impl fmt::Display for DeadCursor {
     }
 }
 
+impl DeadCursor {
+    /// How many dead jobs are before it in the list, oldest first.
+    pub fn position(&self) -> u64 {
+        self.rank
+    }
+}
+
 /// The text is not a cursor of dead jobs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a cursor of dead jobs; continue with the one that the last call returned")]

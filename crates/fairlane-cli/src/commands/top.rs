@@ -1,6 +1,6 @@
 //! `fairlane top`: the queue, live in the terminal.
 //!
-//! - `top/frame.rs`: one frame, as text. `top/choice.rs`: order, filter and selection. `top/screen.rs`: takes over the terminal and restores it.
+//! - `top/frame.rs`: one frame, as a buffer or as text. `top/choice.rs`: order, filter and selection. `top/screen.rs`: takes over the terminal and restores it.
 
 mod choice;
 mod frame;
@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use clap::Args;
 use fairlane::{Error, Fairlane, GroupId, ListJobs, Listing};
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::status::StatusView;
 use super::work::Signals;
@@ -63,7 +62,7 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     if !std::io::stdout().is_terminal() {
         tokio::time::sleep(REFRESH_PAUSE).await;
         frame.next(Overview::take(&fairlane, GROUPS_MAX, false).await?);
-        return output::print(frame.text(PRINTED, false).trim_end());
+        return output::print(frame.text(PRINTED).trim_end());
     }
     target.refuse_to_block(&fairlane, "run fairlane status from time to time")?;
     frame.set_live();
@@ -73,7 +72,6 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
 async fn live(fairlane: &Fairlane, frame: &mut Frame) -> Result<(), Failure> {
     let broken = |error| Failure::broken(format!("the terminal cannot be used: {error}"));
     let mut signals = Signals::listen()?;
-    let mut resized = signal(SignalKind::window_change()).map_err(broken)?;
     let mut screen = Screen::enter().map_err(broken)?;
     let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + REFRESH_PAUSE, REFRESH_PAUSE);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -81,12 +79,11 @@ async fn live(fairlane: &Fairlane, frame: &mut Frame) -> Result<(), Failure> {
         screen.draw(frame).map_err(broken)?;
         let key = tokio::select! {
             () = signals.next() => return Ok(()),
-            key = screen.key() => Some(key),
-            _ = resized.recv() => None,
+            key = screen.key() => key,
             _ = ticks.tick() => tokio::select! {
                 // Keys must work while the queue does not respond.
                 () = signals.next() => return Ok(()),
-                key = screen.key() => Some(key),
+                key = screen.key() => key,
                 taken = Overview::take(fairlane, GROUPS_MAX, false) => {
                     match taken {
                         Ok(overview) => frame.next(overview),

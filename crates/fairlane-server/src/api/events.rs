@@ -5,13 +5,14 @@
 //! - `events/jobs.rs`: one job. `events/places.rs`: places in waiting rooms.
 //! - `events/event_tap.rs`: an engine layer that notifies the watchers of commands through this
 //!   server.
-//! - `events/wait_histogram.rs`: how long jobs wait.
+//! - `events/wait_histogram.rs`: how long jobs wait. `events/customer_counts.rs`: jobs by customer.
 //! - `events/listener.rs`: one stream to one client.
 //!
 //! Invariant: nothing is read while no client listens. A slow client skips states; none are
 //! buffered for it.
 
 mod bulks;
+mod customer_counts;
 mod event_tap;
 mod jobs;
 mod listener;
@@ -40,6 +41,7 @@ use crate::app::Shared;
 use crate::extract::{Path, Query};
 use crate::problem::{Problem, ProblemKind};
 use bulks::BulkWatchers;
+pub(crate) use customer_counts::{CustomerJobs, Jobs};
 use event_tap::{Counts, event_tap};
 pub(crate) use places::follow as follow_place;
 use queue::QueueEvents;
@@ -70,6 +72,16 @@ impl Live {
     pub fn totals(&self) -> (u64, u64) {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         (read(&self.counts.enqueued), read(&self.counts.settled))
+    }
+
+    /// Jobs that arrived and were served, by customer, since the last call.
+    pub fn take_customers(&self) -> CustomerJobs {
+        self.counts.customers.take()
+    }
+
+    /// As [`take_customers`](Self::take_customers), without a new beginning.
+    pub fn customers_so_far(&self) -> CustomerJobs {
+        self.counts.customers.so_far()
     }
 
     /// The median and the 99th percentile of the waits, in milliseconds, since the last call.

@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::response::Response;
 use fairlane::rate_text;
 use fairlane_core::queue::{self, GroupPatch, TypePatch};
-use fairlane_core::{Command, Micros, Rate, lock, room};
+use fairlane_core::{Command, GroupId, Micros, Rate, lock, room};
 use fairlane_engine::Clock;
 use maud::html;
 
@@ -52,6 +52,11 @@ impl Activity {
 }
 
 impl Change {
+    /// A change in words.
+    pub(super) fn new(group: Option<&GroupId>, text: String) -> Self {
+        Self { group: group.map(ToString::to_string), text }
+    }
+
     /// The change that a command makes; `None` if it is the everyday work of producers and workers.
     pub fn of(command: &Command) -> Option<Self> {
         use queue::Command as Queue;
@@ -187,7 +192,7 @@ pub(super) async fn list(view: View, State(app): State<Shared>) -> Response {
 
 #[cfg(test)]
 mod tests {
-    use fairlane_core::{GroupId, Weight};
+    use fairlane_core::Weight;
 
     use super::*;
 

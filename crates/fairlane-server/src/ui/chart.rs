@@ -5,6 +5,8 @@ use std::fmt::Write;
 
 use maud::{Markup, html};
 
+use super::format::count;
+
 /// The size of a chart in its own units; it is stretched to the width of the page.
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 160.0;
@@ -15,7 +17,7 @@ pub(super) struct Line<'a> {
     pub name: &'a str,
     /// The number of its colour.
     pub colour: u8,
-    /// The values, oldest first.
+    /// The values, oldest first. The line passes over those that are not a number.
     pub values: Vec<f64>,
 }
 
@@ -39,7 +41,10 @@ fn figure(
     scale: Markup,
 ) -> Markup {
     let largest = lines.iter().flat_map(|line| &line.values).fold(0.0_f64, |most, value| most.max(*value));
-    let latest = |line: &Line<'_>| line.values.last().map_or_else(|| "–".to_owned(), |value| unit(*value));
+    let latest = |line: &Line<'_>| match line.values.last() {
+        Some(value) if !value.is_nan() => unit(*value),
+        _ => "–".to_owned(),
+    };
     html! {
         figure.chart {
             figcaption {
@@ -54,7 +59,7 @@ fn figure(
                     aria-label=(label) {
                     @for (at, line) in lines.iter().enumerate() {
                         @let points = points(&line.values, at_most, largest);
-                        @if at == 0 && line.values.len() > 1 {
+                        @if at == 0 && line.values.len() > 1 && !line.values.iter().any(|value| value.is_nan()) {
                             path class={ "area colour-" (line.colour) } d=(area(&line.values, at_most, &points)) {}
                         }
                         polyline class={ "line colour-" (line.colour) } points=(points) {}
@@ -79,7 +84,7 @@ fn x(at: usize, of: usize, at_most: usize) -> f64 {
 
 fn points(values: &[f64], at_most: usize, largest: f64) -> String {
     let mut text = String::new();
-    for (at, value) in values.iter().enumerate() {
+    for (at, value) in values.iter().enumerate().filter(|(_, value)| !value.is_nan()) {
         let y = HEIGHT - 4.0 - value / largest.max(f64::MIN_POSITIVE) * (HEIGHT - 12.0);
         // Writing to a string does not fail.
         let _ = write!(text, "{:.1},{y:.1} ", x(at, values.len(), at_most));
@@ -90,6 +95,67 @@ fn points(values: &[f64], at_most: usize, largest: f64) -> String {
 fn area(values: &[f64], at_most: usize, points: &str) -> String {
     let first = x(0, values.len(), at_most);
     format!("M{first:.1},{HEIGHT} L{points} L{WIDTH},{HEIGHT} Z")
+}
+
+/// A layer of a stacked picture.
+pub(super) struct Layer {
+    /// The number of its colour among those of stacked pictures.
+    pub colour: usize,
+    /// A value for each column, oldest first.
+    pub values: Vec<u64>,
+}
+
+/// The columns of a stacked picture.
+pub(super) struct Columns<'a> {
+    /// Columns that there is room for; fewer stand at the right.
+    pub room: usize,
+    /// What stands at the left edge.
+    pub oldest: &'a str,
+    /// Where each column leads.
+    pub links: &'a [String],
+    /// The column that is pointed out.
+    pub marked: Option<usize>,
+}
+
+/// Columns of values on top of each other. Screen readers skip the picture: its page has the same as a
+/// table.
+pub(super) fn stacked(label: &str, layers: &[Layer], columns: &Columns<'_>) -> Markup {
+    let sum = |at: usize| layers.iter().filter_map(|layer| layer.values.get(at)).sum::<u64>();
+    let most = (0..columns.links.len()).map(sum).max().unwrap_or(0);
+    let width = WIDTH / columns.room.max(1) as f64;
+    let left = |at: usize| WIDTH - (columns.links.len() - at) as f64 * width;
+    html! {
+        figure.chart.stacked {
+            figcaption { strong { (label) } span.key { "at most " b { (count(most)) } " in a column" } }
+            div.plot {
+                svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } preserveAspectRatio="none" aria-hidden="true" {
+                    @for (number, layer) in layers.iter().enumerate() {
+                        path class={ "stack-" (layer.colour) } d=(pile(layers, number, most, width, left)) {}
+                    }
+                    @for (at, link) in columns.links.iter().enumerate() {
+                        a href=(link) tabindex="-1" class=[(columns.marked == Some(at)).then_some("marked")] {
+                            rect.column x=(format!("{:.1}", left(at))) y="0" width=(format!("{width:.1}")) height=(HEIGHT) { title { (count(sum(at))) } }
+                        }
+                    }
+                }
+            }
+            div.scale { span { (columns.oldest) } span { "now" } }
+        }
+    }
+}
+
+/// The rectangles of one layer, each on top of the layers before it.
+fn pile(layers: &[Layer], number: usize, most: u64, width: f64, left: impl Fn(usize) -> f64) -> String {
+    let height = |value: u64| value as f64 / most.max(1) as f64 * (HEIGHT - 4.0);
+    let mut path = String::new();
+    for (at, value) in layers[number].values.iter().enumerate().filter(|(_, value)| **value > 0) {
+        let below: u64 = layers[..number].iter().filter_map(|layer| layer.values.get(at)).sum();
+        let (x, y, drawn, side) =
+            (left(at) + 0.5, HEIGHT - height(below), height(*value), (width - 1.0).max(0.5));
+        // Writing to a string does not fail.
+        let _ = write!(path, "M{x:.1} {y:.1}h{side:.1}v-{drawn:.1}h-{side:.1}z");
+    }
+    path
 }
 
 /// A small line without axes.

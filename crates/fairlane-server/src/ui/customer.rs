@@ -1,5 +1,7 @@
 //! One customer: its jobs, its share and its limits, and the controls for them.
 
+use std::sync::Arc;
+
 use axum::extract::State;
 use axum::response::Response;
 use fairlane::{CongestionView, GroupSettings, GroupView, Snapshot, parse_rate, rate_text};
@@ -11,10 +13,13 @@ use serde::Deserialize;
 use super::activity;
 use super::chart::{self, Line};
 use super::form::{Form, filled, number};
-use super::format::{badge, bytes, count, encoded, percent, span, time};
+use super::format::{self, badge, bytes, count, encoded, percent, span, time};
+use super::history::Moment;
 use super::largest::Largest;
 use super::page::{Section, View, see_other};
+use super::preview::{self, Previews};
 use crate::access::Permission;
+use crate::api::Jobs;
 use crate::app::Shared;
 use crate::extract::Path;
 use crate::problem::{Problem, ProblemKind};
@@ -36,11 +41,11 @@ pub(super) async fn show(
 ) -> Result<Response, Problem> {
     let handle = app.fairlane.group(&group);
     let (Some(found), Some(congestion)) = (handle.view().await?, handle.congestion().await?) else {
-        return Err(ProblemKind::NotFound.because(format!(
-            "there is no customer {group}: one exists once it had a job or its settings were changed"
-        )));
+        return Err(unknown_customer(&group));
     };
     let history = handle.congestion_history(SNAPSHOTS).await?;
+    app.dashboard.history.watch(&group);
+    let hour = app.dashboard.history.complete();
     // What other customers get is not for a key that is bound to this one.
     let ranking = if view.caller.groups.is_none() { Largest::ranking(&app).await } else { None };
     let share = ranking.as_ref().and_then(|ranking| ranking.share(ranking.find(&group)?));
@@ -54,11 +59,18 @@ pub(super) async fn show(
             section.card id="lanes" data-live { (lanes(&view, name, &found)) }
             section.card { (controls(&view, name, &found.settings)) }
         }
+        section.card id="hour" data-live { (hour_chart(&view, &hour, &group)) }
         section.card id="congestion" data-live { (congestion_chart(&history)) }
         @if view.caller.groups.is_none() {
             section.card id="changes" data-live { h2 { "Changes" } (activity::table(&view, &app, Some(name), CHANGES)) }
         }
     }))
+}
+
+fn unknown_customer(group: &GroupId) -> Problem {
+    ProblemKind::NotFound.because(format!(
+        "there is no customer {group}: one exists once it had a job or its settings were changed"
+    ))
 }
 
 fn tiles(found: &GroupView, congestion: &CongestionView, share: Option<(f64, f64)>) -> Markup {
@@ -130,7 +142,6 @@ fn controls(view: &View, group: &str, settings: &GroupSettings) -> Markup {
     html! {
         h2 { "Limits" }
         form.stack method="post" action=(action) {
-            input type="hidden" name="act" value="set";
             label for="weight" { "Weight" }
             input id="weight" name="weight" type="number" min="1" max="1000" required value=(settings.weight.get()) aria-describedby="about-weight";
             p.muted id="about-weight" { "The share relative to other customers, 1 to 1000." }
@@ -139,16 +150,42 @@ fn controls(view: &View, group: &str, settings: &GroupSettings) -> Markup {
             p.muted id="about-rate" { "Jobs and a period, such as 100/s or 10/min burst 5; empty is no limit." }
             label for="concurrency" { "Jobs at once" }
             input id="concurrency" name="concurrency" type="number" min="1" max="1000000" value=[settings.concurrency] placeholder="no limit";
-            button type="submit" { "Save" }
+            div.inline {
+                button type="submit" name="act" value="preview" aria-describedby="about-preview" { "Preview" }
+                button.quiet type="submit" name="act" value="set" { "Save" }
+            }
+            p.muted id="about-preview" { "A preview simulates the next minute and shows who gains and who loses. It changes nothing." }
         }
         form.inline method="post" action=(action) {
-            input type="hidden" name="act" value=(act);
-            button.danger[!settings.paused] type="submit" { (label) }
+            button.danger[!settings.paused] type="submit" name="act" value=(act) { (label) }
+            button.quiet type="submit" name="act" value={ "preview-" (act) } { "Preview the " @if settings.paused { "resumption" } @else { "pause" } }
             span.muted { @if settings.paused { "None of its jobs start." } @else { "Running jobs continue; no more start." } }
         }
         form.inline method="post" action=(action) {
             input type="hidden" name="act" value="due";
             button.quiet type="submit" { "Make waiting jobs due now" }
+        }
+    }
+}
+
+/// The jobs of the customer in the last hour.
+fn hour_chart(view: &View, hour: &[Arc<Moment>], group: &GroupId) -> Markup {
+    let per_second = |of: fn(Jobs) -> u64| {
+        let rate = |moment: &Arc<Moment>| {
+            of(moment.of(group).unwrap_or_default()) as f64 * 1000.0 / moment.over_ms().max(1) as f64
+        };
+        hour.iter().map(rate).collect::<Vec<f64>>()
+    };
+    let lines = [
+        Line { name: "arrived", colour: 1, values: per_second(|jobs| jobs.arrived) },
+        Line { name: "served", colour: 2, values: per_second(|jobs| jobs.served) },
+    ];
+    html! {
+        div.head { h2 { "The last hour" } @if view.caller.groups.is_none() { a href=(view.to("served")) { "Who was served when" } } }
+        @if hour.len() < 2 { p.empty { "The first figures come within twenty seconds after the server has started." } }
+        @else {
+            (chart::plain("Jobs per second through this server", &lines, format::per_second))
+            p.muted { "From " (time(hour[0].from)) ", every ten seconds. Times in which the customer was neither among the 100 with the most jobs nor on a screen are drawn as zero." }
         }
     }
 }
@@ -179,6 +216,20 @@ pub(super) struct Controls {
     concurrency: Option<String>,
 }
 
+impl Controls {
+    /// The change that the fields of the limits ask for.
+    fn patch(&self) -> Result<GroupPatch, Problem> {
+        let rate = filled(self.rate.clone()).map(|text| parse_rate(&text)).transpose();
+        let rate = rate.map_err(|error| ProblemKind::Invalid.because(error.to_string()))?;
+        let whole = |name: &str, field: &Option<String>| {
+            filled(field.clone()).map(|text| number(name, &text)).transpose()
+        };
+        let weight = whole("weight", &self.weight)?.map(Weight::new).transpose()?;
+        let concurrency = Some(whole("jobs at once", &self.concurrency)?);
+        Ok(GroupPatch { weight, rate: Some(rate), concurrency, ..GroupPatch::default() })
+    }
+}
+
 pub(super) async fn change(
     view: View,
     State(app): State<Shared>,
@@ -190,24 +241,51 @@ pub(super) async fn change(
         "pause" => handle.pause().apply().await.map(|_| "paused".to_owned())?,
         "resume" => handle.resume().apply().await.map(|_| "resumed".to_owned())?,
         "due" => format!("due&count={}", handle.make_due(0).await?.moved),
-        "set" => {
-            let rate = filled(controls.rate).map(|text| parse_rate(&text)).transpose();
-            let rate = rate.map_err(|error| ProblemKind::Invalid.because(error.to_string()))?;
-            let weight = filled(controls.weight).map(|text| number("weight", &text)).transpose()?;
-            let concurrency =
-                filled(controls.concurrency).map(|text| number("jobs at once", &text)).transpose()?;
-            let weight = weight.map(Weight::new).transpose()?;
-            let patch = GroupPatch {
-                weight,
-                rate: Some(rate),
-                concurrency: Some(concurrency),
-                ..GroupPatch::default()
-            };
-            handle.patch(patch).apply().await.map(|_| "saved".to_owned())?
+        "set" => handle.patch(controls.patch()?).apply().await.map(|_| "saved".to_owned())?,
+        "preview" | "preview-pause" | "preview-resume" => {
+            let found = handle.view().await?.ok_or_else(|| unknown_customer(&group))?;
+            return preview_page(&view, &app, &group, &found, controls).await;
         }
         other => return Err(unknown_act(other)),
     };
     Ok(see_other(&view.to(format!("customers/{}?done={done}", encoded(&group)))))
+}
+
+/// The page between a change and its application.
+async fn preview_page(
+    view: &View,
+    app: &Shared,
+    group: &GroupId,
+    found: &GroupView,
+    controls: Controls,
+) -> Result<Response, Problem> {
+    let paused = |paused: bool| GroupPatch { paused: Some(paused), ..GroupPatch::default() };
+    let (patch, act) = match controls.act.as_str() {
+        "preview-pause" => (paused(true), "pause"),
+        "preview-resume" => (paused(false), "resume"),
+        _ => (controls.patch()?, "set"),
+    };
+    let new = patch.applied_to(&found.settings);
+    let changes = preview::changes(&found.settings, &new);
+    let previewed = Previews::run(app, group, found, new).await?;
+    let page = view.to(format!("customers/{}", encoded(group)));
+    let fields =
+        [("weight", controls.weight), ("rate", controls.rate), ("concurrency", controls.concurrency)];
+    Ok(view.page(Section::Customers, &format!("Preview for {group}"), html! {
+        h1 { "Preview for customer " (group) }
+        p.lead { "Nothing has changed yet. This is what the change would do." }
+        section.card {
+            h2 { "The change" }
+            @if changes.is_empty() { p { "The fields have the values that are in effect: nothing would change." } }
+            @else { ul.plain { @for change in &changes { li { (change) } } } }
+            form.inline method="post" action=(page) {
+                @if act == "set" { @for (name, value) in &fields { @if let Some(value) = value { input type="hidden" name=(name) value=(value); } } }
+                button type="submit" name="act" value=(act) { "Apply" }
+                a.button.quiet href=(page) { "Back without a change" }
+            }
+        }
+        (preview::show(&previewed, group, |name| view.customer(name)))
+    }))
 }
 
 /// The problem of a form that this version does not have.

@@ -2,14 +2,15 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use fairlane::{Dead, DeadCursor, DeadFilter, parse_duration};
+use fairlane::{Dead, DeadFilter, parse_duration};
 use fairlane_core::{GroupId, TypeId};
 use maud::html;
 use serde::Deserialize;
 
 use super::customer::unknown_act;
+use super::dead_action::{Act, DeadActions, Order, uncharged};
 use super::form::{Form, filled};
-use super::format::{count, encoded};
+use super::format::encoded;
 use super::jobs;
 use super::page::{Section, View, named, see_other};
 use crate::access::Permission;
@@ -19,8 +20,6 @@ use crate::problem::{Problem, ProblemKind};
 
 /// Dead jobs on a page.
 const PAGE: usize = 100;
-/// Dead jobs that one form scans; more than that continue with the next click.
-const SCANNED_MAX: u64 = 10_000;
 
 #[derive(Deserialize, Default)]
 pub(super) struct Filter {
@@ -33,7 +32,7 @@ pub(super) struct Filter {
 
 impl Filter {
     /// The dead jobs that it includes. A key bound to groups must name one of them.
-    fn checked(&self, view: &View, app: &Shared) -> Result<Option<Dead>, Problem> {
+    fn checked(&self, view: &View, dead: Dead) -> Result<Option<Dead>, Problem> {
         let group: Option<GroupId> = named(self.group.clone())?;
         let job_type: Option<TypeId> = named(self.r#type.clone())?;
         match &group {
@@ -43,7 +42,7 @@ impl Filter {
         }
         let older_than = filled(self.older_than.clone()).map(|text| parse_duration(&text)).transpose();
         let older_than = older_than.map_err(|error| ProblemKind::Invalid.because(error.to_string()))?;
-        Ok(Some(app.fairlane.dead().filter(DeadFilter {
+        Ok(Some(dead.filter(DeadFilter {
             group: group.map(|group| group.to_string()),
             job_type: job_type.map(|name| name.to_string()),
             code: filled(self.code.clone()),
@@ -60,6 +59,16 @@ impl Filter {
         ]
     }
 
+    /// The filter in words.
+    fn words(&self) -> String {
+        let fields = self.fields();
+        let words = fields
+            .iter()
+            .filter_map(|(_, label, value)| Some(format!("{} {}", label.to_lowercase(), value.as_ref()?)));
+        let words: Vec<String> = words.collect();
+        if words.is_empty() { "all dead jobs".to_owned() } else { words.join(", ") }
+    }
+
     fn query(&self) -> String {
         let fields = self.fields();
         let pairs =
@@ -74,7 +83,7 @@ pub(super) async fn list(
     Query(filter): Query<Filter>,
 ) -> Result<Response, Problem> {
     let cursor = filter.cursor.unwrap_or(0);
-    let found = match filter.checked(&view, &app)? {
+    let found = match filter.checked(&view, app.fairlane.dead())? {
         Some(dead) => Some(dead.page(cursor, PAGE).await?),
         None => None,
     };
@@ -84,12 +93,15 @@ pub(super) async fn list(
         p.lead { "Jobs that failed for good or are out of attempts, oldest first." }
         form.filter role="search" method="get" action=(view.to("dead")) {
             @for (name, label, value) in filter.fields() {
-                label for=(name) { (label) }
-                input id=(name) name=(name) value=[value] maxlength="128" placeholder=[(name == "older_than").then_some("1h")]
-                    data-focus[name == "group"];
+                span.field {
+                    label for=(name) { (label) }
+                    input id=(name) name=(name) value=[value] maxlength="128" placeholder=[(name == "older_than").then_some("1h")]
+                        data-focus[name == "group"];
+                }
             }
             button type="submit" { "Filter" }
         }
+        div id="action" data-live { (app.dashboard.dead_actions.show(&view, &view.to("dead"))) }
         @match &found {
             None => p.empty { "Enter one of your customers." },
             Some((dead, next)) => {
@@ -116,7 +128,7 @@ fn controls(view: &View, filter: &Filter) -> maud::Markup {
             @for (name, _, value) in filter.fields() { @if let Some(value) = value { input type="hidden" name=(name) value=(value); } }
             button type="submit" name="act" value="requeue" data-confirm={ "Requeue " (what) "?" } { "Requeue all that match" }
             button.danger type="submit" name="act" value="discard" data-confirm={ "Discard " (what) "? They cannot be restored." } { "Discard all that match" }
-            span.muted { "At most " (count(SCANNED_MAX)) " at a time; click again for more." }
+            span.muted { "This runs in the background; the page shows its progress." }
         }
         br;
     }
@@ -139,14 +151,26 @@ pub(super) async fn change(
 ) -> Result<Response, Problem> {
     let Controls { act, group, r#type, code, older_than } = controls;
     let filter = Filter { group, r#type, code, older_than, cursor: None };
-    let Some(dead) = filter.checked(&view, &app)? else {
+    let Some(dead) = filter.checked(&view, uncharged(&app))? else {
         return Err(ProblemKind::Forbidden.because("this key is bound to customers; name one of them"));
     };
-    let start: Option<DeadCursor> = None;
-    let done = match act.as_str() {
-        "requeue" => format!("requeued&count={}", dead.requeue_part(start, SCANNED_MAX).await?.0.requeued),
-        "discard" => format!("discarded&count={}", dead.discard_part(start, SCANNED_MAX).await?.0.discarded),
+    let path = view.to(format!("dead?{}", filter.query()));
+    let act = match act.as_str() {
+        "requeue" => Act::Requeue,
+        "discard" => Act::Discard,
+        "stop" => {
+            app.dashboard.dead_actions.stop(&view)?;
+            return Ok(see_other(&format!("{path}&done=stopping")));
+        }
         other => return Err(unknown_act(other)),
     };
-    Ok(see_other(&view.to(format!("dead?{}&done={done}", filter.query()))))
+    let order = Order {
+        act,
+        dead,
+        group: named(filter.group.clone())?,
+        filter: filter.words(),
+        key: view.caller.name.clone(),
+    };
+    DeadActions::start(&app, order).await?;
+    Ok(see_other(&path))
 }

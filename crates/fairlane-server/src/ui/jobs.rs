@@ -1,4 +1,4 @@
-//! Jobs: found by id, or listed by customer, type and state.
+//! Jobs: found by id or by a text in the payload, or listed by customer, type and state.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use super::form::filled;
 use super::format::{count, encoded, job_state, time};
+use super::job_search::{From, Search};
 use super::page::{Section, View, named, see_other};
 use crate::app::Shared;
 use crate::extract::Query;
@@ -28,13 +29,46 @@ const STATES: [(&str, &str); 7] = [
     ("finished", "finished"),
 ];
 
+/// The longest text to search for, in characters.
+const TEXT_MAX: usize = 128;
+
 #[derive(Deserialize)]
 pub(super) struct Filter {
     group: Option<String>,
     id: Option<String>,
     r#type: Option<String>,
     state: Option<String>,
+    /// A part of the payload.
+    text: Option<String>,
+    /// The number of the place in which a search continues.
+    place: Option<usize>,
     cursor: Option<u64>,
+}
+
+/// A filter whose names are valid.
+struct Checked {
+    group: Option<GroupId>,
+    id: Option<JobId>,
+    type_id: Option<TypeId>,
+    state: String,
+    text: Option<String>,
+}
+
+impl Checked {
+    /// The address of a page of this filter.
+    fn link(&self, view: &View, rest: &str) -> String {
+        let fields = [
+            ("group", self.group.as_ref().map(ToString::to_string)),
+            ("type", self.type_id.as_ref().map(ToString::to_string)),
+            ("state", Some(self.state.clone())),
+            ("text", self.text.clone()),
+        ];
+        let query: String = fields
+            .into_iter()
+            .filter_map(|(name, value)| Some(format!("{name}={}&", encoded(value?))))
+            .collect();
+        view.to(format!("jobs?{query}{rest}"))
+    }
 }
 
 pub(super) async fn list(
@@ -42,119 +76,119 @@ pub(super) async fn list(
     State(app): State<Shared>,
     Query(filter): Query<Filter>,
 ) -> Result<Response, Problem> {
-    let (group, id): (Option<GroupId>, Option<JobId>) = (named(filter.group)?, named(filter.id)?);
-    let (type_id, state): (Option<TypeId>, _) =
-        (named(filter.r#type)?, filled(filter.state).unwrap_or_default());
-    match &group {
+    let cursor = filter.cursor.unwrap_or(0);
+    let from = From { place: filter.place.unwrap_or(0), cursor };
+    let checked = Checked {
+        group: named(filter.group)?,
+        id: named(filter.id)?,
+        type_id: named(filter.r#type)?,
+        state: filled(filter.state).unwrap_or_default(),
+        text: filled(filter.text),
+    };
+    if checked.text.as_ref().is_some_and(|text| text.chars().count() > TEXT_MAX) {
+        return Err(ProblemKind::Invalid
+            .because(format!("the text to search for has more than {TEXT_MAX} characters")));
+    }
+    match &checked.group {
         Some(group) => view.caller.check_group(group)?,
         // A key bound to groups names one; an id is not enough to find a job.
-        None if view.caller.groups.is_some() || id.is_some() => {
-            return Ok(page(
-                &view,
-                &group,
-                id.as_ref(),
-                &type_id,
-                &state,
-                html! {
-                    p.empty { "Enter the customer of the job: ids are unique within a customer." }
-                },
-            ));
+        None if view.caller.groups.is_some() || checked.id.is_some() => {
+            let cure = "Enter the customer of the job: ids are unique within a customer.";
+            return Ok(page(&view, &checked, html! { p.empty { (cure) } }));
         }
         None => {}
     }
-    if let (Some(group), Some(id)) = (&group, &id) {
+    if let (Some(group), Some(id)) = (&checked.group, &checked.id) {
         let path = format!("jobs/{}/{}", encoded(group), encoded(id));
         return Ok(see_other(&view.to(path)));
     }
-    let listed = read(&app, &state, group.clone(), type_id.clone(), filter.cursor.unwrap_or(0)).await?;
-    let Some(listed) = listed else {
-        return Ok(page(
-            &view,
-            &group,
-            None,
-            &type_id,
-            &state,
+    let Some(places) = places(&checked.state, checked.group.as_ref())? else {
+        let cure = "Enter a customer: jobs in lanes are listed for one customer.";
+        return Ok(page(&view, &checked, html! { p.empty { (cure) } }));
+    };
+    let body = match &checked.text {
+        Some(text) => {
+            let (group, type_id) = (checked.group.clone(), checked.type_id.clone());
+            let found = Search { text, places, group, type_id, from }.run(&app).await?;
+            let more = found
+                .next
+                .map(|next| checked.link(&view, &format!("place={}&cursor={}", next.place, next.cursor)));
             html! {
-                p.empty { "Enter a customer: jobs in lanes are listed for one customer." }
-            },
-        ));
+                (found.show(&view, text, more))
+                @if checked.state.is_empty() && checked.group.is_none() { p.muted { "Jobs in lanes are searched with a customer." } }
+            }
+        }
+        None => listing(&view, &checked, &read(&app, places, &checked, cursor).await?, cursor),
     };
-    let link = |cursor: u64| {
-        let fields = [
-            ("group", group.as_ref().map(ToString::to_string)),
-            ("type", type_id.as_ref().map(ToString::to_string)),
-            ("state", Some(state.clone())),
-        ];
-        let query: String = fields
-            .into_iter()
-            .filter_map(|(name, value)| Some(format!("{name}={}&", encoded(value?))))
-            .collect();
-        view.to(format!("jobs?{query}cursor={cursor}"))
-    };
-    let body = html! {
+    Ok(page(&view, &checked, body))
+}
+
+fn listing(view: &View, checked: &Checked, listed: &Listed, cursor: u64) -> Markup {
+    html! {
         @if listed.jobs.is_empty() {
             p.empty { "No jobs here." @if listed.next.is_some() { " There are more to look through." } }
-        } @else { (table(&view, &listed.jobs)) }
-        @if state.is_empty() && group.is_none() { p.muted { "Jobs in lanes are listed with a customer." } }
+        } @else { (table(view, &listed.jobs)) }
+        @if checked.state.is_empty() && checked.group.is_none() { p.muted { "Jobs in lanes are listed with a customer." } }
         nav.pager aria-label="More jobs" {
-            @if filter.cursor.unwrap_or(0) > 0 { a.button href=(link(0)) { "First page" } }
-            @if let Some(next) = listed.next { a.button href=(link(next)) rel="next" { "Next" } }
+            @if cursor > 0 { a.button href=(checked.link(view, "cursor=0")) { "First page" } }
+            @if let Some(next) = listed.next { a.button href=(checked.link(view, &format!("cursor={next}"))) rel="next" { "Next" } }
         }
-    };
-    Ok(page(&view, &group, None, &type_id, &state, body))
+    }
 }
 
-/// A page of jobs; `None` if the state needs a group and there is none.
-async fn read(
-    app: &Shared,
-    state: &str,
-    group: Option<GroupId>,
-    type_id: Option<TypeId>,
-    cursor: u64,
-) -> Result<Option<Listed>, Problem> {
-    let listing = match (state, &group) {
-        ("", _) => {
-            let jobs = app.fairlane.jobs_of_any_state(group, type_id, PAGE).await?;
-            return Ok(Some(Listed { jobs, next: None }));
-        }
-        ("pending", Some(group)) => Listing::Pending(group.clone()),
-        ("pending", None) => return Ok(None),
-        ("in_flight", _) => Listing::InFlight,
-        ("ready", _) => Listing::Ready,
-        ("waiting", _) => Listing::Waiting,
-        ("dead", _) => Listing::Dead,
-        ("finished", _) => Listing::Finished,
-        (other, _) => {
+/// The places that jobs of a state are in; `None` if the state needs a customer and there is none.
+fn places(state: &str, group: Option<&GroupId>) -> Result<Option<Vec<Listing>>, Problem> {
+    let lanes = group.cloned().map(Listing::Pending);
+    Ok(Some(match state {
+        "" => [Listing::InFlight, Listing::Ready]
+            .into_iter()
+            .chain(lanes)
+            .chain([Listing::Waiting, Listing::Dead, Listing::Finished])
+            .collect(),
+        "pending" => return Ok(lanes.map(|lanes| vec![lanes])),
+        "in_flight" => vec![Listing::InFlight],
+        "ready" => vec![Listing::Ready],
+        "waiting" => vec![Listing::Waiting],
+        "dead" => vec![Listing::Dead],
+        "finished" => vec![Listing::Finished],
+        other => {
             return Err(ProblemKind::Invalid.because(format!("there is no state {other:?} to list")));
         }
-    };
-    Ok(Some(app.fairlane.jobs(ListJobs { listing, group, type_id, cursor, limit: PAGE }).await?))
+    }))
 }
 
-fn page(
-    view: &View,
-    group: &Option<GroupId>,
-    id: Option<&JobId>,
-    type_id: &Option<TypeId>,
-    state: &str,
-    body: Markup,
-) -> Response {
+/// A page of jobs of one place, or the first jobs of all places.
+async fn read(app: &Shared, places: Vec<Listing>, checked: &Checked, cursor: u64) -> Result<Listed, Problem> {
+    let (group, type_id) = (checked.group.clone(), checked.type_id.clone());
+    match <[Listing; 1]>::try_from(places) {
+        Ok([listing]) => {
+            Ok(app.fairlane.jobs(ListJobs { listing, group, type_id, cursor, limit: PAGE }).await?)
+        }
+        Err(_) => {
+            Ok(Listed { jobs: app.fairlane.jobs_of_any_state(group, type_id, PAGE).await?, next: None })
+        }
+    }
+}
+
+fn page(view: &View, checked: &Checked, body: Markup) -> Response {
+    let Checked { group, id, type_id, state, text } = checked;
     view.page(Section::Jobs, "Jobs", html! {
         h1 { "Jobs" }
         form.filter role="search" method="get" action=(view.to("jobs")) {
-            label for="group" { "Customer" }
-            input id="group" name="group" value=[group.as_ref().map(ToString::to_string)] maxlength="128" data-focus;
-            label for="id" { "Id" }
-            input id="id" name="id" value=[id.map(ToString::to_string)] maxlength="128";
-            label for="type" { "Type" }
-            input id="type" name="type" value=[type_id.as_ref().map(ToString::to_string)] maxlength="128";
-            label for="state" { "State" }
-            select id="state" name="state" {
-                @for (value, name) in STATES { option value=(value) selected[value == state] { (name) } }
+            span.field { label for="group" { "Customer" } input id="group" name="group" value=[group.as_ref().map(ToString::to_string)] maxlength="128" data-focus; }
+            span.field { label for="id" { "Id" } input id="id" name="id" value=[id.as_ref().map(ToString::to_string)] maxlength="128"; }
+            span.field { label for="type" { "Type" } input id="type" name="type" value=[type_id.as_ref().map(ToString::to_string)] maxlength="128"; }
+            span.field {
+                label for="state" { "State" }
+                select id="state" name="state" {
+                    @for (value, name) in STATES { option value=(value) selected[value == state] { (name) } }
+                }
             }
+            span.field { label for="text" { "Payload contains" } input id="text" name="text" value=[text.as_deref()] maxlength=(TEXT_MAX); }
             button type="submit" { "Search" }
         }
-        section.card id="jobs" data-live { (body) }
+        // A search reads many jobs, so it is not repeated every second.
+        section.card id="jobs" data-live[text.is_none()] { (body) }
     })
 }
 

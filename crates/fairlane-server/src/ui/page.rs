@@ -31,6 +31,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Section {
     Overview,
+    Served,
     Customers,
     Jobs,
     Dead,
@@ -48,6 +49,7 @@ impl Section {
     /// Name, path, and the key that leads there.
     const ALL: [(Self, &'static str, &'static str, &'static str); 12] = [
         (Self::Overview, "Overview", "", "o"),
+        (Self::Served, "Served", "served", "s"),
         (Self::Customers, "Customers", "customers", "c"),
         (Self::Jobs, "Jobs", "jobs", "j"),
         (Self::Dead, "Dead jobs", "dead", "d"),
@@ -164,6 +166,7 @@ fn notice(query: &str) -> Option<String> {
         "requeued" => format!("{} back in their lanes, with all their attempts.", jobs()),
         "discarded" => format!("{} discarded.", jobs()),
         "due" => format!("{} due now.", jobs()),
+        "stopping" => "The action stops after its present step.".to_owned(),
         "broken" => "The holders have lost the lock.".to_owned(),
         "opened" => "The waiting room is open.".to_owned(),
         "closed" => "The waiting room is closed: no more users can join.".to_owned(),

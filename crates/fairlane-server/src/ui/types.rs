@@ -7,14 +7,19 @@ use fairlane_core::TypeId;
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use super::chart::{self, Line};
 use super::customer::unknown_act;
 use super::form::{Form, filled, number};
-use super::format::{badge, count, encoded, maybe_time, per_second, time};
+use super::format::{badge, count, counted, encoded, maybe_time, per_second, time};
 use super::page::{Section, View, see_other};
+use super::type_history::{self, TypeSample};
 use crate::access::Permission;
 use crate::app::Shared;
 use crate::extract::Path;
 use crate::problem::{Problem, ProblemKind};
+
+/// Cuts on the page.
+const CUTS_SHOWN: usize = 20;
 
 pub(super) async fn list(view: View, State(app): State<Shared>) -> Result<Response, Problem> {
     let state = app.fairlane.state().await?;
@@ -29,7 +34,7 @@ pub(super) async fn list(view: View, State(app): State<Shared>) -> Result<Respon
                     table {
                         thead { tr {
                             th scope="col" { "Type" } th scope="col" { "State" } th scope="col" { "Limit set" }
-                            th scope="col" { "Limit found" }
+                            th scope="col" { "Limit found" } th scope="col" { "Last hour" }
                             @if !is_bound { th.number scope="col" { "Answers/s" } th.number scope="col" { "In flight" } }
                             th scope="col" { "Last worker" }
                         } }
@@ -38,6 +43,7 @@ pub(super) async fn list(view: View, State(app): State<Shared>) -> Result<Respon
                             td { (standing(one)) }
                             td { (one.settings.rate.map_or_else(|| "none".to_owned(), rate_text)) }
                             td { (found_rate(one)) }
+                            td { (limit_spark(&app.dashboard.types.of(name))) }
                             @if !is_bound { td.number { (count(one.answers)) } td.number { (count(one.in_flight)) } }
                             td { (maybe_time(one.asked_at)) }
                         } } }
@@ -46,6 +52,15 @@ pub(super) async fn list(view: View, State(app): State<Shared>) -> Result<Respon
             }
         }
     }))
+}
+
+fn limit_spark(samples: &[TypeSample]) -> Markup {
+    let rates: Vec<f64> = samples.iter().filter_map(|one| one.rate_milli).map(|milli| milli as f64).collect();
+    let cuts = type_history::cuts(samples).len() as u64;
+    html! {
+        @if rates.len() > 1 { (chart::spark("The limit in the last hour", &rates)) }
+        @if cuts > 0 { (counted(cuts, "cut")) } @else { span.muted { "no cuts" } }
+    }
 }
 
 fn standing(one: &TypeView) -> Markup {
@@ -81,10 +96,11 @@ pub(super) async fn show(
             .because(format!("there is no type {name}: the first job of a type adds it")));
     };
     let title = format!("Type {name}");
-    let name = name.to_string();
+    let type_id = name;
+    let name = type_id.to_string();
     let name = name.as_str();
     Ok(view.page(Section::Types, &title, html! {
-        h1 { "Type " (name) " " (standing(&found)) }
+        h1 id="name" data-live { "Type " (name) " " (standing(&found)) }
         div.grid.two {
             section.card id="type" data-live {
                 h2 { "Downstream" }
@@ -95,15 +111,55 @@ pub(super) async fn show(
                     @if view.caller.groups.is_none() {
                         dt { "Answers in the last second" } dd { (count(found.answers)) }
                         dt { "In flight" } dd { (count(found.in_flight)) }
-                        dt { "Customers in line" } dd { (count(found.active_lanes.iter().sum())) " lanes" }
+                        dt { "Customers in line" } dd { (counted(found.active_lanes.iter().sum(), "lane")) }
                     }
                     dt { "Last request of a worker" } dd { (maybe_time(found.asked_at)) }
                 }
             }
             section.card { (controls(&view, name, &found)) }
         }
+        section.card id="limit" data-live { (limit_history(&view, &app.dashboard.types.of(&type_id))) }
         @if view.caller.groups.is_none() { p { a href=(view.to(format!("dead?type={}", encoded(name)))) { "Dead jobs of this type" } } }
     }))
+}
+
+/// The limit over the last hour, with its cuts and what it recovered to.
+fn limit_history(view: &View, samples: &[TypeSample]) -> Markup {
+    let rates = samples.iter().map(|one| one.rate_milli.map_or(f64::NAN, |milli| milli as f64 / 1000.0));
+    let mut lines = vec![Line { name: "limit", colour: 3, values: rates.collect() }];
+    if view.caller.groups.is_none() {
+        let answers = samples.iter().map(|one| one.answers as f64).collect();
+        lines.push(Line { name: "answers", colour: 2, values: answers });
+    }
+    let cuts = type_history::cuts(samples);
+    let rate = |milli: Option<u64>| {
+        milli
+            .map_or_else(|| "no limit".to_owned(), |milli| format!("{}/s", per_second(milli as f64 / 1000.0)))
+    };
+    html! {
+        h2 { "The limit over the last hour" }
+        @if samples.len() < 2 { p.empty { "The first figures come within ten seconds." } }
+        @else {
+            (chart::plain("Jobs per second", &lines, per_second))
+            p.muted { "From " (time(samples[0].at)) ", every five seconds. After a 429 the limit falls, grows back to where it was, and then slowly beyond." }
+            h3 { "Cuts" }
+            @if cuts.is_empty() { p.empty { "None: the downstream refused no job in this time." } }
+            @else {
+                div.table tabindex="0" role="region" aria-label="Cuts of the limit" {
+                    table {
+                        thead { tr { th scope="col" { "When" } th.number scope="col" { "Limit before" } th.number scope="col" { "Limit after" } th scope="col" { "Retry-After" } } }
+                        tbody { @for cut in cuts.iter().take(CUTS_SHOWN) { tr {
+                            th scope="row" { (time(cut.at)) }
+                            td.number { (rate(cut.from_milli)) }
+                            td.number { (rate(cut.to_milli)) }
+                            td { @if cut.is_closed { "asked to wait" } @else { "–" } }
+                        } } }
+                    }
+                }
+                @if cuts.len() > CUTS_SHOWN { p.muted { "The last " (CUTS_SHOWN) " of " (count(cuts.len() as u64)) "." } }
+            }
+        }
+    }
 }
 
 fn controls(view: &View, name: &str, found: &TypeView) -> Markup {

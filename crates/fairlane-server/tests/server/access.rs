@@ -105,6 +105,7 @@ const TABLE: &str = "
     POST   /engine/walk                             a--- ---- ----
     GET    /                                        apwv -p-v -p-v
     GET    /live                                    apwv -p-v -p-v
+    GET    /served                                  apwv ---- ----
     GET    /customers                               apwv ---- ----
     GET    /customers/{group}                       apwv -p-v ----
     POST   /customers/{group}                       a--- ---- ----

@@ -36,7 +36,8 @@ fn client(running: &Running) -> Client {
     Client::builder().no_proxy().tls_certs_only([]).redirect(redirect::Policy::none()).build().unwrap()
 }
 
-fn form(running: &Running, path: &str, body: &str) -> RequestBuilder {
+/// A form that a page of the dashboard sends.
+pub fn form(running: &Running, path: &str, body: &str) -> RequestBuilder {
     client(running)
         .post(running.url(path))
         .header("content-type", "application/x-www-form-urlencoded")

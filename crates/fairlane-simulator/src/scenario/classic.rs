@@ -9,6 +9,7 @@ use fairlane_core::limits::{
     ADMIT_JOBS_MAX, ALPHA, ALPHA_MAX, BACKOFF_MS_MAX, GLOBAL_RPS, GLOBAL_RPS_MAX, PROMOTE_JOBS_MAX,
     READY_QUEUE_MAX_SIZE, READY_QUEUE_SIZE_LIMIT,
 };
+use fairlane_core::queue::Settings;
 use serde::Deserialize;
 
 use super::build::{Checked, Invalid, within};
@@ -95,6 +96,20 @@ pub struct ClassicPart {
     pub dispatch_interval_us: u64,
     pub dispatch_batch_size: usize,
     pub congestion: Congestion,
+}
+
+impl ClassicPart {
+    /// The settings of a queue, with the intervals and batches of a file that has none.
+    pub fn of(settings: &Settings) -> Self {
+        let default = classic(ClassicLayer::default(), None).ok().expect("the defaults are valid");
+        Self {
+            alpha: settings.alpha,
+            global_rps: settings.global_rps,
+            ready_queue_max_size: settings.ready_queue_max_size,
+            congestion: settings.congestion,
+            ..default
+        }
+    }
 }
 
 /// Checks the table; `rate` is the scenario's own.

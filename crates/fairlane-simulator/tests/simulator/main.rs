@@ -2,6 +2,7 @@
 
 mod backoffs;
 mod disciplines;
+mod previews;
 mod reports;
 mod scenario_files;
 mod shipped_scenarios;

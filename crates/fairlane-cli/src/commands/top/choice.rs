@@ -3,13 +3,12 @@
 use std::cmp::Reverse;
 
 use fairlane::GroupId;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use crate::overview::GroupOverview;
 
 /// The longest filter in characters.
 const FILTER_MAX: usize = 40;
-const ESCAPE: u8 = 0x1b;
-const BACKSPACE: [u8; 2] = [0x7f, 0x08];
 
 /// The order of the groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,14 +55,11 @@ pub struct Choice {
     filter: String,
     is_typing: bool,
     selected: Option<GroupId>,
-    /// Bytes of an escape sequence, such as that of an arrow key.
-    sequence: Vec<u8>,
 }
 
 impl Default for Choice {
     fn default() -> Self {
-        let (filter, sequence) = (String::new(), Vec::new());
-        Self { sort: Sort::Backlog, filter, is_typing: false, selected: None, sequence }
+        Self { sort: Sort::Backlog, filter: String::new(), is_typing: false, selected: None }
     }
 }
 
@@ -96,72 +92,46 @@ impl Choice {
         format!("q quit  s sort: {}  / filter  j k select  p pause  w why{filter}", self.sort.as_str())
     }
 
-    /// Takes a byte from the keyboard.
-    pub fn press(&mut self, key: u8, groups: &[GroupOverview]) -> Pressed {
-        if let Some(arrow) = self.arrow(key) {
-            if let Some(step) = arrow {
-                self.select(step, groups);
-            }
-            return Pressed::Nothing;
+    /// Takes a key.
+    pub fn press(&mut self, key: KeyEvent, groups: &[GroupOverview]) -> Pressed {
+        // The terminal sends no signal for it while keys are read one by one.
+        if key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL) {
+            return Pressed::Quit;
         }
-        if self.is_typing {
-            self.type_filter(key);
-            return Pressed::Nothing;
-        }
-        match key {
-            b'q' | b'Q' => return Pressed::Quit,
-            b's' => self.sort = self.sort.next(),
-            b'/' => self.is_typing = true,
-            b'j' => self.select(1, groups),
-            b'k' => self.select(-1, groups),
-            b'p' | b'w' => return self.act(key, groups),
+        match key.code {
+            KeyCode::Down => self.select(1, groups),
+            KeyCode::Up => self.select(-1, groups),
+            code if self.is_typing => self.type_filter(code),
+            KeyCode::Char('q' | 'Q') => return Pressed::Quit,
+            KeyCode::Char('s') => self.sort = self.sort.next(),
+            KeyCode::Char('/') => self.is_typing = true,
+            KeyCode::Char('j') => self.select(1, groups),
+            KeyCode::Char('k') => self.select(-1, groups),
+            KeyCode::Char(act @ ('p' | 'w')) => return self.act(act, groups),
             _ => {}
         }
         Pressed::Nothing
     }
 
-    fn act(&self, key: u8, groups: &[GroupOverview]) -> Pressed {
+    fn act(&self, key: char, groups: &[GroupOverview]) -> Pressed {
         let Some(one) = groups.iter().find(|one| self.is_selected(&one.line.group)) else {
             return Pressed::Nothing;
         };
         let group = one.line.group.clone();
-        if key == b'p' { Pressed::Pause(group, !one.line.settings.paused) } else { Pressed::Why(group) }
+        if key == 'p' { Pressed::Pause(group, !one.line.settings.paused) } else { Pressed::Why(group) }
     }
 
-    /// A byte of an escape sequence: `Some(Some(step))` at the end of an arrow key, `Some(None)` if it
-    /// belongs to a sequence.
-    fn arrow(&mut self, key: u8) -> Option<Option<isize>> {
-        match (self.sequence.as_slice(), key) {
-            // A filter that is being typed ends with Esc alone.
-            ([], ESCAPE) if !self.is_typing => self.sequence.push(key),
-            ([ESCAPE], b'[' | b'O') => self.sequence.push(key),
-            ([ESCAPE, _], _) => {
-                self.sequence.clear();
-                return Some(match key {
-                    b'A' => Some(-1),
-                    b'B' => Some(1),
-                    _ => None,
-                });
-            }
-            _ => {
-                self.sequence.clear();
-                return None;
-            }
-        }
-        Some(None)
-    }
-
-    fn type_filter(&mut self, key: u8) {
-        match key {
-            b'\r' | b'\n' => self.is_typing = false,
-            ESCAPE => {
+    fn type_filter(&mut self, code: KeyCode) {
+        match code {
+            KeyCode::Enter => self.is_typing = false,
+            KeyCode::Esc => {
                 self.filter.clear();
                 self.is_typing = false;
             }
-            key if BACKSPACE.contains(&key) => {
+            KeyCode::Backspace => {
                 self.filter.pop();
             }
-            b' '..=b'~' if self.filter.len() < FILTER_MAX => self.filter.push(char::from(key)),
+            KeyCode::Char(typed) if self.filter.chars().count() < FILTER_MAX => self.filter.push(typed),
             _ => {}
         }
     }

@@ -1,8 +1,14 @@
-//! One frame: a snapshot of the queue as lines of text that fit a terminal.
+//! One frame: a snapshot of the queue, drawn into a buffer of the size of the terminal.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use fairlane::{GroupId, TypeId, TypeView};
+use ratatui::buffer::Buffer;
+use ratatui::crossterm::event::KeyEvent;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span, Text};
+use ratatui::widgets::{Cell, Paragraph, Row, Table, Widget};
 
 use super::choice::{Choice, Pressed};
 use crate::limit::rate_now_text;
@@ -17,12 +23,16 @@ const NAME_WIDTH_MIN: usize = 8;
 /// The maximum width of a name, which leaves room for the numbers.
 const NAME_WIDTH_MAX: usize = 40;
 
-const PLAIN: &str = "0";
-const BOLD: &str = "1";
-const DIM: &str = "2";
-const RED: &str = "31";
-const GREEN: &str = "32";
-const YELLOW: &str = "33";
+/// The width of a group's own bars, where there is room for them.
+const BARS_WIDTH: std::ops::RangeInclusive<usize> = 12..=40;
+
+const PLAIN: Style = Style::new();
+const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
+const DIM: Style = Style::new().add_modifier(Modifier::DIM);
+const SELECTED: Style = Style::new().add_modifier(Modifier::BOLD.union(Modifier::REVERSED));
+const RED: Style = Style::new().fg(Color::Red);
+const GREEN: Style = Style::new().fg(Color::Green);
+const YELLOW: Style = Style::new().fg(Color::Yellow);
 
 /// The size of the terminal in columns and lines.
 #[derive(Clone, Copy)]
@@ -41,6 +51,8 @@ pub struct Frame {
     seconds: f64,
     /// Jobs answered per second, oldest first.
     throughput: Vec<u64>,
+    /// Jobs that each group has done between two snapshots, oldest first.
+    group_bars: HashMap<GroupId, VecDeque<u64>>,
     problem: Option<String>,
     /// Whether keys work; otherwise they are not explained.
     is_live: bool,
@@ -59,6 +71,7 @@ impl Frame {
             done: HashMap::new(),
             seconds: 0.0,
             throughput,
+            group_bars: HashMap::new(),
             problem: None,
             is_live: false,
             answer: None,
@@ -78,6 +91,15 @@ impl Frame {
             (line.group.clone(), line.done - before.unwrap_or(line.done))
         };
         self.done = overview.groups.iter().map(done).collect();
+        let mut before = std::mem::take(&mut self.group_bars);
+        for (group, done) in &self.done {
+            let mut bars = before.remove(group).unwrap_or_default();
+            bars.push_back(*done);
+            if bars.len() > *BARS_WIDTH.end() {
+                bars.pop_front();
+            }
+            self.group_bars.insert(group.clone(), bars);
+        }
         self.throughput.push(overview.state.answers_last_second());
         let surplus = self.throughput.len().saturating_sub(HISTORY);
         self.throughput.drain(..surplus);
@@ -95,8 +117,8 @@ impl Frame {
         self.is_live = true;
     }
 
-    /// Takes a byte from the keyboard.
-    pub fn press(&mut self, key: u8) -> Pressed {
+    /// Takes a key.
+    pub fn press(&mut self, key: KeyEvent) -> Pressed {
         self.answer = None;
         self.choice.press(key, &self.now.groups)
     }
@@ -114,21 +136,51 @@ impl Frame {
     }
 
     /// The frame as text, no wider and no higher than the terminal.
-    pub fn text(&self, size: Size, colours: bool) -> String {
-        let paint = Paint { colours };
-        let mut lines = self.head(size, paint);
-        let warnings = self.warnings(size, paint);
-        let room = size.height.saturating_sub(lines.len() + warnings.len());
-        // Groups matter most, so types take at most a third of the room.
-        lines.extend(self.types(size, room / 3, paint));
-        let room = size.height.saturating_sub(lines.len() + warnings.len());
-        lines.extend(self.groups(size, room, paint));
-        lines.extend(warnings);
-        lines.truncate(size.height);
-        lines.join("\n")
+    pub fn text(&self, size: Size) -> String {
+        let height = size.height.min(self.height());
+        let side = |length: usize| u16::try_from(length).unwrap_or(u16::MAX);
+        let mut buffer = Buffer::empty(Rect::new(0, 0, side(size.width), side(height)));
+        self.draw(&mut buffer, false);
+        let rows = buffer.content.chunks(usize::from(buffer.area.width).max(1));
+        let row = |cells: &[ratatui::buffer::Cell]| {
+            let text: String = cells.iter().map(ratatui::buffer::Cell::symbol).collect();
+            text.trim_end().to_owned()
+        };
+        rows.map(row).collect::<Vec<_>>().join("\n")
     }
 
-    fn head(&self, size: Size, paint: Paint) -> Vec<String> {
+    /// The height of a frame that leaves nothing out.
+    fn height(&self) -> usize {
+        // Three times as much room as types need, since they take at most a third of it.
+        8 + self.now.groups.len() + 3 * (self.now.state.types.len() + 2)
+    }
+
+    /// Draws the frame over the whole buffer.
+    pub fn draw(&self, buffer: &mut Buffer, colours: bool) {
+        let area = buffer.area;
+        let (width, height) = (usize::from(area.width), usize::from(area.height));
+        let paint = Paint { colours };
+        let (head, warnings) = (self.head(width, paint), self.warnings(width, paint));
+        let room = height.saturating_sub(head.len() + warnings.len());
+        // Groups matter most, so types take at most a third of the room.
+        let types = self.types(width, room / 3, paint);
+        let types_height = types.as_ref().map_or(0, |(_, rows)| rows + 2);
+        let groups_height =
+            room.saturating_sub(types_height).min(self.choice.of(&self.now.groups).len().max(1) + 1);
+        let side = |length: usize| Constraint::Length(u16::try_from(length).unwrap_or(u16::MAX));
+        let sides = [side(head.len()), side(types_height), side(groups_height), side(warnings.len())];
+        let [at_head, at_types, at_groups, at_warnings] = Layout::vertical(sides).areas(area);
+        Paragraph::new(head).render(at_head, buffer);
+        if let Some((types, _)) = types {
+            types.render(at_types, buffer);
+        }
+        if groups_height > 1 {
+            self.groups(width, groups_height, paint).render(at_groups, buffer);
+        }
+        Paragraph::new(warnings).render(at_warnings, buffer);
+    }
+
+    fn head(&self, width: usize, paint: Paint) -> Vec<Line<'static>> {
         let queue = &self.now.state.queue;
         let counts = format!(
             "backlog {} ({} waiting)  {} in flight  {}  {} dead",
@@ -139,24 +191,28 @@ impl Frame {
             thousands(queue.failed)
         );
         let rate = format!("{} jobs/s  ", thousands(self.now.state.answers_last_second()));
-        let bars = sparkline(&self.throughput, size.width.saturating_sub(rate.chars().count()));
-        let title = shortened(&format!("fairlane top  {}", self.title), size.width);
+        let bars = sparkline(&self.throughput, width.saturating_sub(rate.chars().count()));
+        let title = shortened(&format!("fairlane top  {}", self.title), width);
         let keys = self.answer.clone().unwrap_or_else(|| self.choice.text());
-        let keys = self.is_live.then(|| paint.with(DIM, shortened(&keys, size.width)));
+        let keys = self.is_live.then(|| paint.line(DIM, shortened(&keys, width)));
         let figures = [
-            shortened(&counts, size.width),
-            shortened(&rate, size.width) + &paint.with(GREEN, bars),
-            String::new(),
+            Line::from(shortened(&counts, width)),
+            Line::from(vec![Span::from(shortened(&rate, width)), Span::styled(bars, paint.style(GREEN))]),
+            Line::default(),
         ];
-        [paint.with(BOLD, title)].into_iter().chain(keys).chain(figures).collect()
+        [paint.line(BOLD, title)].into_iter().chain(keys).chain(figures).collect()
     }
 
-    fn types(&self, size: Size, room: usize, paint: Paint) -> Vec<String> {
+    /// A table of types and the number of its rows, if there is room for it.
+    fn types(&self, width: usize, room: usize, paint: Paint) -> Option<(Table<'static>, usize)> {
         if self.now.state.types.is_empty() || room < 3 {
-            return Vec::new();
+            return None;
         }
-        let columns = ["in flight", "answered/s", "rate", "requested"];
-        let widths = [10, 11, 10, 11];
+        let columns = Columns::new(
+            width,
+            &[("in flight", 10), ("answered/s", 11), ("rate", 10), ("requested", 11)],
+            false,
+        );
         let row = |(name, view): &(TypeId, TypeView)| {
             let rate = match (view.settings.paused, view.rate_milli) {
                 (true, _) => "paused".to_owned(),
@@ -165,63 +221,63 @@ impl Frame {
             };
             let asked = view.asked_at.map_or("never".to_owned(), |at| ago(ms_since(at)));
             let cells = [thousands(view.in_flight), thousands(view.answers), rate, asked];
-            line(&name.to_string(), &cells, &widths, size.width)
+            columns.row(&name.to_string(), &cells, None)
         };
-        let mut lines = vec![paint.with(DIM, line("type", &columns.map(str::to_owned), &widths, size.width))];
-        let shown = room - 2;
-        lines.extend(self.now.state.types.iter().take(shown).map(row));
-        lines.push(String::new());
-        lines
+        let rows: Vec<Row<'static>> = self.now.state.types.iter().take(room - 2).map(row).collect();
+        let shown = rows.len();
+        Some((columns.table("type", rows, paint), shown))
     }
 
-    fn groups(&self, size: Size, room: usize, paint: Paint) -> Vec<String> {
-        if room < 2 {
-            return Vec::new();
-        }
-        let columns = ["backlog", "in flight", "share", "rate/s", "congestion"];
-        let widths = [12, 10, 7, 9, 11];
-        let heading = line("group", &columns.map(str::to_owned), &widths, size.width);
-        let mut lines = vec![paint.with(DIM, heading)];
-        let all: u64 = self.done.values().sum();
+    fn groups(&self, width: usize, room: usize, paint: Paint) -> Table<'static> {
+        let names = [("backlog", 12), ("in flight", 10), ("share", 7), ("rate/s", 9), ("congestion", 11)];
+        let columns = Columns::new(width, &names, true);
         let shown = self.choice.of(&self.now.groups);
-        for one in shown.iter().take(room - 1) {
-            let done = self.done.get(&one.line.group).copied();
-            let share =
-                done.filter(|_| all > 0).map(|done| format!("{:.0} %", done as f64 * 100.0 / all as f64));
-            let rate =
-                done.filter(|_| self.seconds > 0.0).map(|done| format!("{:.1}", done as f64 / self.seconds));
-            let dash = || "–".to_owned();
-            let cells = [
-                thousands(one.line.backlog),
-                thousands(one.line.in_flight),
-                share.unwrap_or_else(dash),
-                rate.unwrap_or_else(dash),
-                one.status().to_owned(),
-            ];
-            let is_selected = self.choice.is_selected(&one.line.group);
-            let mark = if is_selected { "> " } else { "" };
-            let text = line(&format!("{mark}{}", one.line.group), &cells, &widths, size.width);
-            lines.push(paint.with(if is_selected { BOLD } else { colour(one.status()) }, text));
-        }
+        let selected = shown.iter().position(|one| self.choice.is_selected(&one.line.group));
+        // The selected group is always on the screen.
+        let skipped = selected.map_or(0, |at| (at + 2).saturating_sub(room));
+        let mut rows: Vec<Row<'static>> =
+            shown.iter().skip(skipped).take(room - 1).map(|one| self.group(one, &columns, paint)).collect();
         if shown.is_empty() {
             let text = match self.now.groups.is_empty() {
                 true => "no group has unfinished jobs",
                 false => "no group here matches the filter",
             };
-            lines.push(shortened(text, size.width));
+            rows.push(columns.note(&shortened(text, width)));
         }
-        lines
+        columns.table("group", rows, paint)
     }
 
-    fn warnings(&self, size: Size, paint: Paint) -> Vec<String> {
+    fn group(&self, one: &GroupOverview, columns: &Columns, paint: Paint) -> Row<'static> {
+        let group = &one.line.group;
+        let all: u64 = self.done.values().sum();
+        let done = self.done.get(group).copied();
+        let share = done.filter(|_| all > 0).map(|done| format!("{:.0} %", done as f64 * 100.0 / all as f64));
+        let rate =
+            done.filter(|_| self.seconds > 0.0).map(|done| format!("{:.1}", done as f64 / self.seconds));
+        let dash = || "–".to_owned();
+        let cells = [
+            thousands(one.line.backlog),
+            thousands(one.line.in_flight),
+            share.unwrap_or_else(dash),
+            rate.unwrap_or_else(dash),
+            one.status().to_owned(),
+        ];
+        let bars: Vec<u64> = self.group_bars.get(group).into_iter().flatten().copied().collect();
+        let is_selected = self.choice.is_selected(group);
+        let mark = if is_selected { "> " } else { "" };
+        let row = columns.row(&format!("{mark}{group}"), &cells, Some(&bars));
+        row.style(paint.style(if is_selected { SELECTED } else { colour(one.status()) }))
+    }
+
+    fn warnings(&self, width: usize, paint: Paint) -> Vec<Line<'static>> {
         let problem = self.problem.iter().map(|problem| (RED, problem.clone()));
         let warnings = self.now.state.warnings.iter().map(|warning| (YELLOW, format!("warning: {warning}")));
         let lines = problem.chain(warnings).take(3);
-        lines.map(|(colour, text)| paint.with(colour, shortened(&text, size.width))).collect()
+        lines.map(|(colour, text)| paint.line(colour, shortened(&text, width))).collect()
     }
 }
 
-fn colour(status: &str) -> &'static str {
+fn colour(status: &str) -> Style {
     match status {
         "MODERATE" | "paused" => YELLOW,
         "HIGH" | "CRITICAL" => RED,
@@ -235,29 +291,80 @@ struct Paint {
 }
 
 impl Paint {
-    fn with(self, colour: &str, text: String) -> String {
-        if self.colours && !text.is_empty() && colour != PLAIN {
-            format!("\x1b[{colour}m{text}\x1b[0m")
-        } else {
-            text
-        }
+    fn style(self, style: Style) -> Style {
+        if self.colours { style } else { PLAIN }
+    }
+
+    fn line(self, style: Style, text: String) -> Line<'static> {
+        Line::styled(text, self.style(style))
     }
 }
 
-/// A left-aligned name and right-aligned cells; cells that do not fit are left out.
-fn line(name: &str, cells: &[String], widths: &[usize], width: usize) -> String {
-    let mut shown = cells.len();
-    let cells_width = |shown: usize| widths[..shown].iter().sum::<usize>();
-    while shown > 0 && cells_width(shown) + NAME_WIDTH_MIN > width {
-        shown -= 1;
+/// The columns of a table: a name at the left, numbers at the right, and bars if there is room. Numbers
+/// that do not fit are left out.
+struct Columns {
+    name_width: usize,
+    cells: Vec<(&'static str, usize)>,
+    bars_width: usize,
+}
+
+impl Columns {
+    fn new(width: usize, cells: &[(&'static str, usize)], has_bars: bool) -> Self {
+        let mut cells = cells.to_vec();
+        let sum = |cells: &[(&str, usize)]| cells.iter().map(|(_, width)| width).sum::<usize>();
+        while !cells.is_empty() && sum(&cells) + NAME_WIDTH_MIN > width {
+            cells.pop();
+        }
+        let rest = width.saturating_sub(sum(&cells));
+        // A space stands before the bars.
+        let has_bars = has_bars && rest >= 2 * NAME_WIDTH_MIN + 1 + BARS_WIDTH.start();
+        let bars_least = if has_bars { 1 + BARS_WIDTH.start() } else { 0 };
+        let name_width = (rest - bars_least).min(NAME_WIDTH_MAX);
+        let bars_width = if has_bars { (rest - name_width - 1).min(*BARS_WIDTH.end()) } else { 0 };
+        Self { name_width, cells, bars_width }
     }
-    let name_width =
-        width.saturating_sub(cells_width(shown)).clamp(NAME_WIDTH_MIN, NAME_WIDTH_MAX).min(width);
-    let mut text = format!("{:name_width$}", shortened(name, name_width));
-    for (cell, width) in cells.iter().zip(widths).take(shown) {
-        text += &format!("{:>width$}", shortened(cell, width - 1));
+
+    fn row(&self, name: &str, cells: &[String], bars: Option<&[u64]>) -> Row<'static> {
+        let name = Cell::from(shortened(name, self.name_width));
+        let cells = cells
+            .iter()
+            .zip(&self.cells)
+            .map(|(cell, (_, width))| Cell::from(Text::from(shortened(cell, width - 1)).right_aligned()));
+        let bars = bars.filter(|_| self.bars_width > 0);
+        let bars = bars.map(|bars| Cell::from(format!(" {}", sparkline(bars, self.bars_width))));
+        Row::new([name].into_iter().chain(cells).chain(bars))
     }
-    text
+
+    /// A row with a sentence, which may be wider than a name.
+    fn note(&self, text: &str) -> Row<'static> {
+        let cut = text.char_indices().nth(self.name_width).map_or(text.len(), |(at, _)| at);
+        let (name, rest) = text.split_at(cut);
+        let mut rest = rest.chars();
+        let cells: Vec<Cell<'static>> = self
+            .cells
+            .iter()
+            .map(|(_, width)| Cell::from(rest.by_ref().take(*width).collect::<String>()))
+            .collect();
+        Row::new([Cell::from(name.to_owned())].into_iter().chain(cells))
+    }
+
+    fn table(&self, name: &str, rows: Vec<Row<'static>>, paint: Paint) -> Table<'static> {
+        let names: Vec<String> = self.cells.iter().map(|(name, _)| (*name).to_owned()).collect();
+        let mut heading = self.row(name, &names, None);
+        if self.bars_width > 0 {
+            let name = Cell::from(shortened(name, self.name_width));
+            let cells = self.cells.iter().map(|(name, _)| Cell::from(Text::from(*name).right_aligned()));
+            heading = Row::new([name].into_iter().chain(cells).chain([Cell::from(" jobs done")]));
+        }
+        let side = |length: usize| Constraint::Length(u16::try_from(length).unwrap_or(u16::MAX));
+        let bars = (self.bars_width > 0).then(|| side(self.bars_width + 1));
+        let widths: Vec<Constraint> = [side(self.name_width)]
+            .into_iter()
+            .chain(self.cells.iter().map(|(_, width)| side(*width)))
+            .chain(bars)
+            .collect();
+        Table::new(rows, widths).column_spacing(0).header(heading.style(paint.style(DIM)))
+    }
 }
 
 /// The newest values as bars, as many as fit.
@@ -273,6 +380,7 @@ mod tests {
     use fairlane::{Fairlane, Job};
     use fairlane_core::queue::{Lease, Leased, LeasedJob, Outcome, Settle, Settlement};
     use fairlane_core::{RequestNumber, TypeId, WorkerId};
+    use ratatui::crossterm::event::{KeyCode, KeyModifiers};
 
     const GROUPS: usize = 30;
 
@@ -309,12 +417,12 @@ mod tests {
     async fn a_frame_fits_every_terminal_and_shows_the_largest_groups() {
         let frame = frame().await;
         for (width, height) in [(200, 60), (80, 24), (60, 16), (40, 12), (20, 6), (5, 2), (1, 1)] {
-            let text = frame.text(Size { width, height }, false);
+            let text = frame.text(Size { width, height });
             assert!(widest(&text) <= width, "{width}: {text}");
             assert!(text.lines().count() <= height, "{height}: {text}");
             assert!(!text.contains('\x1b'));
         }
-        let text = frame.text(Size { width: 80, height: 24 }, false);
+        let text = frame.text(Size { width: 80, height: 24 });
         let first = text.lines().position(|line| line.starts_with("group ")).unwrap() + 1;
         let largest = &frame.now.groups[0].line;
         let line = text.lines().nth(first).unwrap();
@@ -325,7 +433,7 @@ mod tests {
     #[tokio::test]
     async fn shares_are_parts_of_the_jobs_done_since_the_previous_snapshot() {
         let frame = frame().await;
-        let text = frame.text(Size { width: 120, height: 60 }, false);
+        let text = frame.text(Size { width: 120, height: 60 });
         let shares: u64 = text
             .lines()
             .filter_map(|line| line.split_once(" %")?.0.rsplit(' ').next()?.parse::<u64>().ok())
@@ -337,9 +445,19 @@ mod tests {
     async fn a_problem_is_shown_and_colours_can_be_turned_off() {
         let mut frame = frame().await;
         frame.failed("the queue does not respond".to_owned());
-        let size = Size { width: 100, height: 40 };
-        assert!(frame.text(size, true).contains("\x1b[31mthe queue does not respond\x1b[0m"));
-        assert!(!frame.text(size, false).contains('\x1b'));
+        let drawn = |colours: bool| {
+            let mut buffer = Buffer::empty(Rect::new(0, 0, 100, 40));
+            frame.draw(&mut buffer, colours);
+            buffer
+        };
+        let red = |buffer: &Buffer| -> String {
+            let cells = buffer.content.iter().filter(|cell| cell.fg == Color::Red);
+            cells.map(ratatui::buffer::Cell::symbol).collect()
+        };
+        assert!(red(&drawn(true)).starts_with("the queue does not respond"));
+        let plain = drawn(false);
+        assert!(plain.content.iter().all(|cell| cell.style() == ratatui::buffer::Cell::EMPTY.style()));
+        assert!(frame.text(Size { width: 100, height: 40 }).contains("the queue does not respond"));
     }
 
     #[tokio::test]
@@ -347,25 +465,50 @@ mod tests {
         let mut frame = frame().await;
         frame.set_live();
         let size = Size { width: 100, height: 60 };
-        let press = |frame: &mut Frame, keys: &str| keys.bytes().map(|key| frame.press(key)).last().unwrap();
+        let press = |frame: &mut Frame, keys: &str| {
+            let key = |key: char| match key {
+                '\n' => KeyCode::Enter,
+                '\x7f' => KeyCode::Backspace,
+                '↑' => KeyCode::Up,
+                '↓' => KeyCode::Down,
+                key => KeyCode::Char(key),
+            };
+            keys.chars().map(|one| frame.press(key(one).into())).last().unwrap()
+        };
         assert_eq!(press(&mut frame, "p"), Pressed::Nothing, "nothing is selected");
         press(&mut frame, "/name-1q\n");
-        let text = frame.text(size, false);
+        let text = frame.text(size);
         assert!(text.contains("no group here matches the filter"), "{text}");
         press(&mut frame, "/\x7f\n");
         press(&mut frame, "ss");
-        let text = frame.text(size, false);
+        let text = frame.text(size);
         let names = text.lines().filter(|line| line.contains("name-1")).count();
         assert!(names > 1 && !text.contains("name-29") && text.contains("s sort: name"), "{text}");
-        press(&mut frame, "jj\x1b[A\x1b[B");
+        press(&mut frame, "jj↑↓");
         let Pressed::Pause(group, true) = press(&mut frame, "p") else { panic!("a group is selected") };
-        assert!(frame.text(size, false).contains(&format!("> {group}")));
+        assert!(frame.text(size).contains(&format!("> {group}")));
         frame.set_paused(&group, true);
         assert_eq!(press(&mut frame, "p"), Pressed::Pause(group.clone(), false), "a second key resumes it");
         assert_eq!(press(&mut frame, "w"), Pressed::Why(group));
         frame.say("because".to_owned());
-        assert!(frame.text(size, false).lines().nth(1) == Some("because"));
+        assert!(frame.text(size).lines().nth(1) == Some("because"));
         assert_eq!(press(&mut frame, "q"), Pressed::Quit);
+        let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+        press(&mut frame, "/");
+        assert_eq!(frame.press(interrupt), Pressed::Quit, "also while a filter is typed");
+    }
+
+    #[tokio::test]
+    async fn each_group_has_bars_and_the_selected_one_stays_on_the_screen() {
+        let mut frame = frame().await;
+        frame.set_live();
+        for _ in 0..GROUPS {
+            frame.press(KeyCode::Down.into());
+        }
+        let text = frame.text(Size { width: 100, height: 14 });
+        let selected = text.lines().find(|line| line.starts_with("> ")).unwrap();
+        assert!(text.contains("jobs done") && BARS.iter().any(|bar| selected.ends_with(*bar)), "{text}");
+        assert_eq!(frame.group_bars.len(), frame.now.groups.len());
     }
 
     #[test]

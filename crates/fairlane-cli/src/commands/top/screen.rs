@@ -1,96 +1,78 @@
 //! Takes over the terminal for a live view, and restores it.
 
-use std::io::{IsTerminal, Read, Write};
+use std::io::{IsTerminal, Stdout, stdin, stdout};
 
-use rustix::termios::{self, LocalModes, OptionalActions, Termios};
+use ratatui::Terminal;
+use ratatui::backend::CrosstermBackend;
+use ratatui::crossterm::cursor::{Hide, Show};
+use ratatui::crossterm::event::{self, Event, KeyEvent, KeyEventKind};
+use ratatui::crossterm::execute;
+use ratatui::crossterm::terminal::{
+    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
 use tokio::sync::mpsc;
 
-use super::frame::{Frame, Size};
-
-/// Switches to the alternate screen without a cursor, and back.
-const ENTER: &str = "\x1b[?1049h\x1b[?25l";
-const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
-const HOME: &str = "\x1b[H";
-/// Clears the rest of a line, and everything below the last line.
-const CLEAR_LINE: &str = "\x1b[K";
-const CLEAR_BELOW: &str = "\x1b[J";
-/// The size that is assumed if the terminal does not report one.
-const DEFAULT_SIZE: Size = Size { width: 80, height: 24 };
+use super::frame::Frame;
 
 /// A terminal that shows the live view.
 pub struct Screen {
-    before: Option<Termios>,
-    keys: mpsc::Receiver<u8>,
+    terminal: Terminal<CrosstermBackend<Stdout>>,
+    events: mpsc::Receiver<Event>,
     colours: bool,
 }
 
 impl Screen {
     /// Takes over the terminal.
     pub fn enter() -> std::io::Result<Self> {
-        let before = quiet_keys()?;
+        let has_keys = stdin().is_terminal();
+        let terminal = Terminal::new(CrosstermBackend::new(stdout()))?;
         let colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        let screen = Self { before, keys: keys(), colours };
-        let mut stdout = std::io::stdout().lock();
-        stdout.write_all(ENTER.as_bytes())?;
-        stdout.flush()?;
+        // From here on, dropping it restores the terminal.
+        let screen = Self { terminal, events: if has_keys { events() } else { mpsc::channel(1).1 }, colours };
+        if has_keys {
+            enable_raw_mode()?;
+        }
+        execute!(stdout(), EnterAlternateScreen, Hide)?;
         Ok(screen)
     }
 
-    /// Draws a frame over the previous one, line by line, to avoid flicker.
+    /// Draws a frame; only what has changed is sent, which keeps it quick over ssh.
     pub fn draw(&mut self, frame: &Frame) -> std::io::Result<()> {
-        let size = terminal_size::terminal_size_of(std::io::stdout())
-            .map_or(DEFAULT_SIZE, |(width, height)| Size { width: width.0.into(), height: height.0.into() });
-        let text = frame.text(size, self.colours);
-        let lines: Vec<&str> = text.lines().collect();
-        let drawn = lines.join(&format!("{CLEAR_LINE}\r\n"));
-        let mut stdout = std::io::stdout().lock();
-        stdout.write_all(format!("{HOME}{drawn}{CLEAR_LINE}{CLEAR_BELOW}").as_bytes())?;
-        stdout.flush()
+        let colours = self.colours;
+        self.terminal.draw(|drawn| frame.draw(drawn.buffer_mut(), colours)).map(drop)
     }
 
-    /// The next byte from the keyboard; never completes without one.
-    pub async fn key(&mut self) -> u8 {
-        match self.keys.recv().await {
-            Some(key) => key,
-            None => std::future::pending().await,
+    /// The next key, or `None` when the size of the terminal has changed; never completes without
+    /// either.
+    pub async fn key(&mut self) -> Option<KeyEvent> {
+        loop {
+            match self.events.recv().await {
+                Some(Event::Key(key)) if key.kind != KeyEventKind::Release => return Some(key),
+                Some(Event::Resize(..)) => return None,
+                Some(_) => {}
+                None => std::future::pending().await,
+            }
         }
     }
 }
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        let mut stdout = std::io::stdout().lock();
         // If this fails, the terminal is gone.
-        let _ = stdout.write_all(LEAVE.as_bytes()).and_then(|()| stdout.flush());
-        if let Some(before) = &self.before {
-            let _ = termios::tcsetattr(rustix::stdio::stdin(), OptionalActions::Now, before);
-        }
+        let _ = execute!(stdout(), LeaveAlternateScreen, Show);
+        let _ = disable_raw_mode();
     }
 }
 
-/// Delivers keys immediately and without echo; Ctrl-C stays a signal.
-fn quiet_keys() -> std::io::Result<Option<Termios>> {
-    if !std::io::stdin().is_terminal() {
-        return Ok(None);
-    }
-    let before = termios::tcgetattr(rustix::stdio::stdin())?;
-    let mut quiet = before.clone();
-    quiet.local_modes -= LocalModes::ICANON | LocalModes::ECHO;
-    termios::tcsetattr(rustix::stdio::stdin(), OptionalActions::Now, &quiet)?;
-    Ok(Some(before))
-}
-
-/// Reads keys in a separate thread, because a read cannot be cancelled; it ends with the program.
-fn keys() -> mpsc::Receiver<u8> {
-    let (pressed, keys) = mpsc::channel(16);
-    if std::io::stdin().is_terminal() {
-        std::thread::spawn(move || {
-            for key in std::io::stdin().lock().bytes().map_while(Result::ok) {
-                if pressed.blocking_send(key).is_err() {
-                    return;
-                }
+/// Reads events in a separate thread, because a read cannot be cancelled; it ends with the program.
+fn events() -> mpsc::Receiver<Event> {
+    let (sender, events) = mpsc::channel(16);
+    std::thread::spawn(move || {
+        while let Ok(event) = event::read() {
+            if sender.blocking_send(event).is_err() {
+                return;
             }
-        });
-    }
-    keys
+        }
+    });
+    events
 }

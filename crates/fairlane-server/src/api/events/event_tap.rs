@@ -10,6 +10,7 @@ use fairlane_engine::{BoxFuture, Clock, Engine, EngineError, Hooks, layer};
 
 use super::Live;
 use super::bulks::Changed;
+use super::customer_counts::{CustomerCounts, Runs};
 use super::wait_histogram::WaitHistogram;
 
 /// Jobs that were enqueued and settled through this server.
@@ -19,6 +20,8 @@ pub(super) struct Counts {
     pub settled: AtomicU64,
     /// How long the jobs that were leased through this server had waited since they were enqueued.
     pub waits: WaitHistogram,
+    /// The same jobs by customer.
+    pub customers: CustomerCounts,
 }
 
 /// The engine with a layer that feeds the events.
@@ -36,8 +39,10 @@ async fn submit(engine: Arc<dyn Engine>, command: Command, live: Arc<Live>) -> S
     let changed = if live.bulks.are_followed() { changed_by(&command) } else { Vec::new() };
     let has_callback =
         matches!(&command, Command::Queue(queue::Command::SettleBulk(SettleBulk { callback: Some(_), .. })));
+    let runs = Runs::of(&command);
     let reply = engine.submit(command).await?;
     count(&live.counts, &reply, has_callback);
+    live.counts.customers.record(&runs, &reply);
     if live.bulks.are_followed() {
         live.bulks.notify(changed.iter().map(|(group, bulk)| (group, bulk.as_ref())));
         if let Reply::Queue(queue::Reply::Lease(Leased::Jobs { jobs, .. })) = &reply {
