@@ -47,7 +47,7 @@ pub(super) enum Section {
 
 impl Section {
     /// Name, path, and the key that leads there.
-    const ALL: [(Self, &'static str, &'static str, &'static str); 12] = [
+    const ALL: [(Self, &'static str, &'static str, &'static str); 13] = [
         (Self::Overview, "Overview", "", "o"),
         (Self::Served, "Served", "served", "s"),
         (Self::Customers, "Customers", "customers", "c"),

@@ -62,7 +62,49 @@ async fn main() -> ExitCode {
         let at = arguments.iter().position(|argument| argument == name);
         at.and_then(|at| arguments.get(at + 1)).and_then(|value| value.parse().ok()).unwrap_or(default)
     };
+    if let Some(ended) = run_child(&arguments).await {
+        return ended;
+    }
     match arguments.get(1).map(String::as_str) {
+        Some("outbox") => match outbox::run(Path::new(&arguments[0]), &arguments[2..]).await {
+            Some(violations) => end(&violations),
+            None => {
+                eprintln!("{USAGE}");
+                ExitCode::from(2)
+            }
+        },
+        Some("http") => {
+            let (rounds, connections) = (number("--rounds", 9) as usize, number("--connections", 0) as usize);
+            serve(Path::new(&arguments[0]), arguments.get(2).map(String::as_str), rounds, connections)
+        }
+        Some("attack") => {
+            attack(
+                &arguments[2..],
+                number("--seconds", 10),
+                arguments.iter().any(|argument| argument == "--json"),
+            )
+            .await
+        }
+        Some("kills") => kill(&arguments[0], number("--seed", 1), number("--rounds", 1000)).await,
+        Some("neighbours") => meet(number("--redis", 0) == 1, number("--slots", 50) as usize).await,
+        Some("hold") => {
+            interfere(number("--redis", 0) == 1, number("--jobs", 1_000_000), number("--stuck", 10_000)).await
+        }
+        Some("rooms") => rooms::command::run(&arguments).await,
+        Some("rankings") => rankings::command::run(&arguments).await,
+        Some("locks") => locks::command::run(&arguments).await,
+        Some("downstream") => call(number("--seconds", 120)).await,
+        Some("failover") => fail_over(number("--rounds", 3) as usize, number("--seconds", 5)).await,
+        _ => {
+            eprintln!("{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Runs the process that a trial starts and kills, if the arguments name one.
+async fn run_child(arguments: &[String]) -> Option<ExitCode> {
+    let ended = match arguments.get(1).map(String::as_str) {
         Some("victim") if arguments.len() == 6 => {
             let count = |at: usize| arguments[at].parse().unwrap_or(0);
             kills::run_victim(&arguments[2], &arguments[3], count(4), count(5)).await;
@@ -73,13 +115,6 @@ async fn main() -> ExitCode {
             outbox::run_victim(&arguments[2], &arguments[3], &arguments[4], first).await;
             ExitCode::FAILURE
         }
-        Some("outbox") => match outbox::run(Path::new(&arguments[0]), &arguments[2..]).await {
-            Some(violations) => end(&violations),
-            None => {
-                eprintln!("{USAGE}");
-                ExitCode::from(2)
-            }
-        },
         Some("lock-holder") if arguments.len() == 5 => {
             let seed = arguments[4].parse().unwrap_or(0);
             locks::holder::run_holder(&arguments[2], &arguments[3], seed).await;
@@ -104,38 +139,14 @@ async fn main() -> ExitCode {
             served::run_library(count(2) as usize, count(3)).await;
             ExitCode::SUCCESS
         }
-        Some("http") => {
-            let (rounds, connections) = (number("--rounds", 9) as usize, number("--connections", 0) as usize);
-            serve(Path::new(&arguments[0]), arguments.get(2).map(String::as_str), rounds, connections)
-        }
-        Some("attack") => {
-            attack(
-                &arguments[2..],
-                number("--seconds", 10),
-                arguments.iter().any(|argument| argument == "--json"),
-            )
-            .await
-        }
-        Some("kills") => kill(&arguments[0], number("--seed", 1), number("--rounds", 1000)).await,
-        Some("neighbours") => meet(number("--redis", 0) == 1, number("--slots", 50) as usize).await,
-        Some("hold") => {
-            interfere(number("--redis", 0) == 1, number("--jobs", 1_000_000), number("--stuck", 10_000)).await
-        }
-        Some("rooms") => rooms::command::run(&arguments).await,
-        Some("rankings") => rankings::command::run(&arguments).await,
         Some("rooms-victim") if arguments.len() == 5 => {
             let count = |at: usize| arguments[at].parse().unwrap_or(1);
             rooms::fire::run_victim(&arguments[2], count(3), count(4)).await;
             ExitCode::SUCCESS
         }
-        Some("locks") => locks::command::run(&arguments).await,
-        Some("downstream") => call(number("--seconds", 120)).await,
-        Some("failover") => fail_over(number("--rounds", 3) as usize, number("--seconds", 5)).await,
-        _ => {
-            eprintln!("{USAGE}");
-            ExitCode::from(2)
-        }
-    }
+        _ => return None,
+    };
+    Some(ended)
 }
 
 /// The attacks that are named, or all of them.
