@@ -7,27 +7,31 @@ use fairlane_simulator::{
 };
 
 fn group(name: &str, jobs: u64, settings: GroupSettings) -> GroupSnapshot {
-    let lanes = vec![(TypeId::new("mail").unwrap(), Level::default(), jobs)];
-    GroupSnapshot { name: GroupId::new(name).unwrap(), settings, lanes }
+    let lanes = vec![(TypeId::new("mail").expect("a valid name"), Level::default(), jobs)];
+    GroupSnapshot { name: GroupId::new(name).expect("a valid name"), settings, lanes }
 }
 
 /// A queue that does 100 jobs a second, ten at a time.
 fn queue(groups: Vec<GroupSnapshot>) -> QueueSnapshot {
-    let mail =
-        TypeSnapshot { name: TypeId::new("mail").unwrap(), rate: None, concurrency: 10, service_us: 100_000 };
+    let mail = TypeSnapshot {
+        name: TypeId::new("mail").expect("a valid name"),
+        rate: None,
+        concurrency: 10,
+        service_us: 100_000,
+    };
     QueueSnapshot { settings: Settings::default(), types: vec![mail], groups }
 }
 
 fn changed(queue: &QueueSnapshot, name: &str, new: GroupSettings) -> Preview {
-    preview(queue, &GroupId::new(name).unwrap(), &new)
+    preview(queue, &GroupId::new(name).expect("a valid name"), &new)
 }
 
 fn of<'a>(preview: &'a Preview, name: &str) -> &'a Forecast {
-    preview.groups.iter().find(|one| one.group.to_string() == name).unwrap()
+    preview.groups.iter().find(|one| one.group.to_string() == name).expect("a group of the queue")
 }
 
 fn weight(weight: u32) -> GroupSettings {
-    GroupSettings { weight: Weight::new(weight).unwrap(), ..GroupSettings::default() }
+    GroupSettings { weight: Weight::new(weight).expect("a small weight"), ..GroupSettings::default() }
 }
 
 #[test]

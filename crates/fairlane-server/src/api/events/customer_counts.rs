@@ -159,7 +159,7 @@ mod tests {
         ];
         let command = Command::Queue(queue::Command::Settle(Settle { settlements }));
         let applied = Verdict::Applied;
-        let verdicts = vec![applied.clone(), applied.clone(), applied.clone(), Verdict::Stale, applied];
+        let verdicts = vec![applied, applied, applied, Verdict::Stale, applied];
         let reply = Reply::Queue(queue::Reply::Settle(Settled { verdicts }));
         let counts = CustomerCounts::default();
         counts.record(&Runs::of(&command), &reply);
