@@ -109,12 +109,8 @@ async fn main() -> ExitCode {
             serve(Path::new(&arguments[0]), arguments.get(2).map(String::as_str), rounds, connections)
         }
         Some("attack") => {
-            attack(
-                &arguments[2..],
-                number("--seconds", 10),
-                arguments.iter().any(|argument| argument == "--json"),
-            )
-            .await
+            let is_json = arguments.iter().any(|argument| argument == "--json");
+            attack(&arguments[2..], number("--seconds", 10), is_json).await
         }
         Some("kills") => kill(&arguments[0], number("--seed", 1), number("--rounds", 1000)).await,
         Some("neighbours") => meet(number("--redis", 0) == 1, number("--slots", 50) as usize).await,
