@@ -4,7 +4,7 @@
 //!   links. `ui/chart.rs`: pictures. `ui/form.rs`: what forms send.
 //! - `ui/asset.rs`: the style sheet and the script. `ui/share.rs`: requests that share one rendering.
 //! - `ui/history.rs`: the last hour. `ui/largest.rs`: the groups with the most unfinished jobs.
-//!   `ui/activity.rs`: changes and who made them.
+//!   `ui/activity.rs`: the activity log.
 //! - One file per page: `overview`, `customers`, `customer`, `jobs`, `job`, `dead`, `bulks`, `bulk`,
 //!   `types`, `workers`, `locks`, `rooms`, `audit`.
 //!
@@ -40,7 +40,6 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::routing::{MethodRouter, get, post};
 
-pub(crate) use activity::{Activity, Change};
 pub(crate) use history::sample;
 pub(crate) use page::PageRequest;
 pub(crate) use share::share;
@@ -58,8 +57,6 @@ pub(crate) struct Dashboard {
     history: History,
     largest: Largest,
     shared: SharedPages,
-    /// Changes through this server.
-    pub activity: std::sync::Arc<Activity>,
 }
 
 /// Pages and forms, each with the permission it requires.
