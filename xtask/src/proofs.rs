@@ -31,6 +31,7 @@ of every bulk action must reach one end, counts must equal a recount, callbacks 
 pub const TRIALS_HELP: &str = "\
 Usage: cargo xtask trials neighbours [--redis 1] [--slots N]
        cargo xtask trials downstream [--seconds N]
+       cargo xtask trials dashboard [--groups N] [--jobs N] [--rounds N] [--open N] [--seconds N]
        cargo xtask trials hold [--redis 1] [--jobs N] [--stuck N]
        cargo xtask trials failover [--rounds N] [--seconds N]
        cargo xtask trials http [cycle|single|idle|flood] [--rounds N] [--connections N]
@@ -40,6 +41,7 @@ Usage: cargo xtask trials neighbours [--redis 1] [--slots N]
 
 neighbours  200 customers with 50 jobs, alone and beside 20 with a bulk action of 50,000: waits and counts
 downstream  an HTTP target that allows 50 calls a second while 500 are configured: accepted and refused calls
+dashboard   every page over 100,000 groups and 1,000,000 jobs on Redis: time, rows and commands; 50 dashboards open
 hold        a customer who holds, resumes and cancels a bulk action of 1,000,000 jobs beside one with 100 jobs a
             second: the throughput and waits of that one; a resume beside 10,000 cancelled bulk actions
 failover    a Redis primary replaced behind one address while ten jobs run at once: the time to the rate before,

@@ -1,5 +1,6 @@
 //! The commands: one file each, and a folder for the larger ones.
 
+pub mod activity;
 pub mod audit;
 pub mod bench;
 pub mod bulk;

@@ -40,8 +40,8 @@ use clap::{Parser, Subcommand};
 #[cfg(feature = "postgres")]
 use commands::outbox;
 use commands::{
-    audit, bench, bulk, completions, data, dead, demo, enqueue, group, health, job, job_type, key, lock, man,
-    ranking, room, serve, settings, simulate, status, top, why, work,
+    activity, audit, bench, bulk, completions, data, dead, demo, enqueue, group, health, job, job_type, key,
+    lock, man, ranking, room, serve, settings, simulate, status, top, why, work,
 };
 use failure::Failure;
 
@@ -88,6 +88,7 @@ enum Command {
     Outbox(outbox::Arguments),
     Settings(settings::Arguments),
     Audit(audit::Arguments),
+    Activity(activity::Arguments),
     Config(commands::config::Arguments),
     Health(health::Arguments),
     Key(key::Arguments),
@@ -142,6 +143,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Outbox(arguments) => block_on(outbox::run(arguments)),
         Command::Settings(arguments) => block_on(settings::run(arguments)),
         Command::Audit(arguments) => block_on(audit::run(arguments)),
+        Command::Activity(arguments) => block_on(activity::run(arguments)),
         Command::Config(arguments) => commands::config::run(arguments),
         Command::Health(arguments) => block_on(health::run(arguments)),
         Command::Key(arguments) => key::run(arguments),

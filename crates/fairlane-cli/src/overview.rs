@@ -2,6 +2,7 @@
 //!
 //! Invariant: a snapshot takes a bounded number of requests, however many groups there are.
 
+use std::collections::BTreeSet;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use fairlane::{BulkView, CongestionView, Error, Fairlane, GroupLine, Micros, QueueState};
@@ -9,8 +10,8 @@ use fairlane_core::limits::LIST_GROUPS_MAX;
 
 use crate::tables::counted;
 
-/// Pages of groups that are scanned for the largest groups.
-const GROUP_PAGES_MAX: usize = 20;
+/// Groups that are read: the largest. Among them, the order is exact and paused ones are found.
+const GROUPS_READ_MIN: usize = 1000;
 /// Paused groups that get a warning of their own.
 const PAUSED_NAMED_MAX: usize = 5;
 
@@ -22,8 +23,6 @@ pub struct Overview {
     pub state: QueueState,
     /// The groups with the most unfinished jobs.
     pub groups: Vec<GroupOverview>,
-    /// Whether there are more groups than were scanned.
-    pub more_groups: bool,
     /// Bulk actions of these groups that have not ended.
     pub bulks: Vec<BulkView>,
 }
@@ -51,7 +50,10 @@ impl Overview {
     /// Takes a snapshot with at most `groups_max` groups, and optionally their bulk actions.
     pub async fn take(fairlane: &Fairlane, groups_max: usize, with_bulks: bool) -> Result<Self, Error> {
         let mut state = fairlane.state().await?;
-        let GroupScan { largest, paused, more: more_groups } = scan_groups(fairlane, groups_max).await?;
+        let mut largest = largest_groups(fairlane, groups_max.max(GROUPS_READ_MIN)).await?;
+        let paused: Vec<GroupLine> =
+            largest.iter().filter(|line| is_held_up_by_pause(line)).cloned().collect();
+        largest.truncate(groups_max);
         let (mut groups, mut bulks) = (Vec::new(), Vec::new());
         for line in largest {
             let group = fairlane.group(&line.group);
@@ -62,39 +64,26 @@ impl Overview {
             groups.push(GroupOverview { line, congestion });
         }
         state.warnings.splice(0..0, paused_warnings(&paused));
-        Ok(Self { taken_at: Instant::now(), state, groups, more_groups, bulks })
+        Ok(Self { taken_at: Instant::now(), state, groups, bulks })
     }
 }
 
-/// The result of a page-by-page scan of the groups.
-#[derive(Default)]
-struct GroupScan {
-    /// The groups with the most unfinished jobs.
-    largest: Vec<GroupLine>,
-    /// Paused groups with waiting jobs, most jobs first.
-    paused: Vec<GroupLine>,
-    /// Whether there are groups that were not scanned.
-    more: bool,
-}
-
-async fn scan_groups(fairlane: &Fairlane, groups_max: usize) -> Result<GroupScan, Error> {
-    let (mut scan, mut after) = (GroupScan::default(), None);
-    for _ in 0..GROUP_PAGES_MAX {
-        let page = fairlane.groups(after.take(), LIST_GROUPS_MAX).await?;
-        let is_last = page.len() < LIST_GROUPS_MAX;
-        after = page.last().map(|line| line.group.clone());
-        scan.paused.extend(page.iter().filter(|line| is_held_up_by_pause(line)).cloned());
-        scan.largest.extend(page);
-        scan.largest.sort_by_key(|line| std::cmp::Reverse(line.backlog + line.in_flight));
-        scan.largest.truncate(groups_max);
-        if is_last {
-            scan.more = false;
+/// About this many of the groups with the largest backlogs, those with the most unfinished jobs first.
+async fn largest_groups(fairlane: &Fairlane, count: usize) -> Result<Vec<GroupLine>, Error> {
+    let (mut lines, mut after) = (Vec::new(), None);
+    while lines.len() < count {
+        let page = fairlane.largest_groups(after, (count - lines.len()).min(LIST_GROUPS_MAX)).await?;
+        lines.extend(page.groups);
+        after = page.next;
+        if after.is_none() {
             break;
         }
-        scan.more = true;
     }
-    scan.paused.sort_by_key(|line| std::cmp::Reverse(line.backlog));
-    Ok(scan)
+    // A group that moved while the list was read may be there twice.
+    let mut seen = BTreeSet::new();
+    lines.retain(|line: &GroupLine| seen.insert(line.group.clone()));
+    lines.sort_by_key(|line| std::cmp::Reverse(line.backlog + line.in_flight));
+    Ok(lines)
 }
 
 /// Whether jobs of the group wait because it is paused.

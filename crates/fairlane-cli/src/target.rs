@@ -1,7 +1,7 @@
 //! The options that select a queue, and how a command opens it and prints its result.
 
 use clap::Args;
-use fairlane::{EngineError, Error, Fairlane};
+use fairlane::{EngineError, Error, Fairlane, LOCAL_ACTOR};
 use fairlane_engine::{directory_of, without_user};
 use serde::Serialize;
 
@@ -43,16 +43,20 @@ impl QueueTarget {
         Ok(fairlane_engine::check_address(&self.engine)?)
     }
 
-    /// Opens an existing queue with its own settings. Never creates one.
+    /// Opens an existing queue with its own settings. Never creates one. Changes are recorded in its
+    /// activity log.
     pub async fn attach(&self) -> Result<Fairlane, Failure> {
         self.check()?;
-        Fairlane::attach(&self.engine).await.map_err(|error| self.failure(error))
+        let fairlane = Fairlane::attach(&self.engine).await.map_err(|error| self.failure(error))?;
+        Ok(fairlane.recording(LOCAL_ACTOR))
     }
 
-    /// Opens a queue, and creates one in a directory that has none.
+    /// Opens a queue, and creates one in a directory that has none. Changes are recorded in its
+    /// activity log.
     pub async fn attach_or_make(&self) -> Result<Fairlane, Failure> {
         self.check()?;
-        self.open_or_make().await.map_err(|error| self.failure(error))
+        let fairlane = self.open_or_make().await.map_err(|error| self.failure(error))?;
+        Ok(fairlane.recording(LOCAL_ACTOR))
     }
 
     /// Like [`attach_or_make`](Self::attach_or_make), for callers that have called

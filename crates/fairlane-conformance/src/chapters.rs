@@ -3,6 +3,7 @@
 //! A case's name is its claim. It gets an empty queue at [`START`](crate::subject::START) and
 //! panics where the claim does not hold. Left out on purpose: anything only one engine can do.
 
+mod activity;
 mod admit;
 mod audit;
 mod cancel_bulk;
@@ -23,6 +24,7 @@ mod lease_bulks;
 mod list_bulks;
 mod list_groups;
 mod list_jobs;
+mod list_largest_groups;
 mod list_snapshots;
 mod lock;
 mod make_due;
@@ -65,8 +67,8 @@ pub struct Chapter {
     pub cases: &'static [Case],
 }
 
-/// Every chapter, in the order of the life of a job, of a lock, of a place in a waiting room
-/// and of a board.
+/// Every chapter, in the order of the life of a job, of a lock, of a place in a waiting room, of a
+/// board and of the activity log.
 pub const CHAPTERS: &[Chapter] = &[
     Chapter { name: "enqueue", cases: enqueue::CASES },
     Chapter { name: "admit", cases: admit::CASES },
@@ -100,6 +102,7 @@ pub const CHAPTERS: &[Chapter] = &[
     Chapter { name: "inspect_queue", cases: inspect_queue::CASES },
     Chapter { name: "list_jobs", cases: list_jobs::CASES },
     Chapter { name: "list_groups", cases: list_groups::CASES },
+    Chapter { name: "list_largest_groups", cases: list_largest_groups::CASES },
     Chapter { name: "list_bulks", cases: list_bulks::CASES },
     Chapter { name: "list_snapshots", cases: list_snapshots::CASES },
     Chapter { name: "explain", cases: explain::CASES },
@@ -138,6 +141,8 @@ pub const CHAPTERS: &[Chapter] = &[
     Chapter { name: "list_boards", cases: ranking::list_boards::CASES },
     Chapter { name: "remove_board", cases: ranking::remove_board::CASES },
     Chapter { name: "sweep_boards", cases: ranking::sweep_boards::CASES },
+    Chapter { name: "record_activity", cases: activity::record_activity::CASES },
+    Chapter { name: "list_activity", cases: activity::list_activity::CASES },
 ];
 
 /// Cases named after their functions.

@@ -6,15 +6,17 @@
 //!
 //! - `subject/bulks.rs`: methods for bulk actions, and for jobs that are selected by name.
 //! - `subject/congestion.rs`: methods for the `classic` discipline and for congestion.
-//! - `subject/locks.rs`, `subject/rooms.rs`, `subject/rankings.rs`: methods for locks, for waiting
-//!   rooms and for boards.
+//! - `subject/locks.rs`, `subject/rooms.rs`, `subject/rankings.rs`, `subject/activity.rs`: methods for
+//!   locks, for waiting rooms, for boards and for the activity log.
 
+mod activity;
 mod bulks;
 mod congestion;
 mod locks;
 mod rankings;
 mod rooms;
 
+pub use activity::*;
 pub use bulks::*;
 pub use congestion::*;
 pub use locks::*;

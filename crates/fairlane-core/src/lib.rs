@@ -12,6 +12,7 @@
 //! - [`queue`]: the job queue. Each operation is a file in `queue/ops`, with the same name as its
 //!   script and its conformance chapter.
 
+pub mod activity;
 pub mod kernel;
 pub mod lock;
 pub mod queue;
@@ -25,8 +26,8 @@ pub use queue::{classic, congestion};
 
 pub use hashing::HashSeed;
 pub use names::{
-    BoardName, BulkId, EventId, GroupId, HolderName, InvalidName, JobId, LockToken, MemberId, PlaceToken,
-    ProcessId, RebuildId, RoomName, TypeId, UserId, WorkerId,
+    ActivityId, BoardName, BulkId, EventId, GroupId, HolderName, InvalidName, JobId, LockToken, MemberId,
+    PlaceToken, ProcessId, RebuildId, RoomName, TypeId, UserId, WorkerId,
 };
 pub use numbers::{Cost, Fence, Level, Micros, OutOfRange, RequestNumber, Weight};
 pub use rate::Rate;

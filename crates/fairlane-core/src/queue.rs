@@ -14,6 +14,7 @@ mod idle;
 mod invariants;
 mod job;
 mod lane;
+mod magnitude;
 mod ops;
 pub mod rows;
 mod settings;
@@ -181,6 +182,8 @@ pub struct Machine {
     finished_bulks: BTreeSet<(Micros, u64)>,
     sweeping: VecDeque<u64>,
     active_groups: BTreeSet<GroupId>,
+    /// The index of groups by the magnitude of their backlog.
+    large_groups: BTreeSet<(u32, GroupId)>,
     /// Groups without jobs, by the time of their next check.
     idle_groups: BTreeMap<(Micros, Box<str>), GroupKey>,
     /// Groups with job counts that the current command has changed.
@@ -251,6 +254,7 @@ impl Machine {
             finished_bulks: BTreeSet::new(),
             sweeping: VecDeque::new(),
             active_groups: BTreeSet::new(),
+            large_groups: BTreeSet::new(),
             idle_groups: BTreeMap::new(),
             dirty_groups: Vec::new(),
             window: (0, 0),

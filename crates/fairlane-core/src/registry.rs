@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::activity;
 use crate::hashing::HashSeed;
 use crate::kernel::row::{ChangeSet, RowSink, RowSource, TableInfo};
 use crate::kernel::{Access, Dump, Invalid, Machine, OperationWeight, RestoreMode, Restored, Signal};
@@ -242,4 +243,6 @@ capabilities! {
     Room(room),
     /// Ranking boards.
     Ranking(ranking),
+    /// The activity log.
+    Activity(activity),
 }

@@ -3,9 +3,14 @@
 use fairlane_core::GroupId;
 use fairlane_core::kernel::Operation;
 use fairlane_core::limits::{SETTLE_STEP_JOBS, STEP_GROUPS};
-use fairlane_core::queue::{GroupLine, ListGroups, Settle, Settled, Settlement};
+use fairlane_core::queue::{
+    GroupLine, LargestCursor, LargestGroups, ListGroups, ListLargestGroups, Settle, Settled, Settlement,
+};
 
 use crate::engine::{Engine, EngineError};
+
+/// Most steps of one page of the largest groups.
+const LARGEST_STEPS_MAX: usize = 16;
 
 /// Jobs of one command: so many, and of so many groups, if jobs of a group follow each other.
 pub(crate) struct Step {
@@ -74,6 +79,27 @@ impl dyn Engine {
             after = lines.last().map(|line| line.group.clone());
         }
     }
+
+    /// Lists groups that have unfinished jobs, those with the largest backlogs first, at most 500. A
+    /// page may be shorter than `limit` although more follow: it takes a bounded number of steps.
+    pub async fn list_largest_groups(
+        &self,
+        mut after: Option<LargestCursor>,
+        limit: usize,
+    ) -> Result<LargestGroups, EngineError> {
+        let mut groups: Vec<GroupLine> = Vec::new();
+        ListLargestGroups { after: after.clone(), limit }.validate()?;
+        for _ in 0..LARGEST_STEPS_MAX {
+            let step = (limit - groups.len()).min(STEP_GROUPS);
+            let listed = self.call(ListLargestGroups { after, limit: step }).await?;
+            groups.extend(listed.groups);
+            after = listed.next;
+            if after.is_none() || groups.len() == limit {
+                break;
+            }
+        }
+        Ok(LargestGroups { groups, next: after })
+    }
 }
 
 #[cfg(test)]
@@ -113,6 +139,24 @@ mod tests {
         assert_eq!(last.len(), 1);
         assert!(engine.list_groups(None, 0).await.is_err(), "a page has at least one group");
         assert!(engine.list_groups(None, 501).await.is_err(), "and at most 500");
+    }
+
+    #[tokio::test]
+    async fn the_largest_groups_come_in_steps() {
+        let count = 2 * STEP_GROUPS + 1;
+        let engine = engine_with_groups(count).await;
+        let new = |number| {
+            let job = JobRef { id: JobId::new(format!("more {number}")).unwrap(), ..job(7) };
+            NewJob::new(job, TypeId::new("t").unwrap(), Arc::from(&b"x"[..]))
+        };
+        engine.enqueue_all((0..20).map(new)).await.unwrap();
+        let page = engine.list_largest_groups(None, 500).await.unwrap();
+        assert_eq!((page.groups.len(), &page.groups[0].group, page.next), (count, &job(7).group, None));
+        let first = engine.list_largest_groups(None, STEP_GROUPS + 1).await.unwrap();
+        assert_eq!(first.groups[..], page.groups[..STEP_GROUPS + 1]);
+        let rest = engine.list_largest_groups(first.next, 500).await.unwrap();
+        assert_eq!(rest.groups[..], page.groups[STEP_GROUPS + 1..]);
+        assert!(engine.list_largest_groups(None, 0).await.is_err(), "a page has at least one group");
     }
 
     #[test]

@@ -7,12 +7,13 @@
 //! - `api/groups.rs`, `api/types.rs`, `api/settings.rs`: shares and limits. `api/congestion.rs`:
 //!   congestion of groups.
 //! - `api/status.rs`: the state of the queue. `api/events.rs`: server-sent events. `api/audit.rs`:
-//!   consistency of the store.
+//!   consistency of the store. `api/activity.rs`: changes by operators.
 //! - `api/locks.rs`: locks by name. `api/rooms.rs`: waiting rooms. `api/rankings.rs`: rankings.
 //! - `api/change.rs`: fields that several requests have in common.
 //!
 //! Responses have the shapes of `fairlane::views`.
 
+mod activity;
 mod audit;
 mod bulks;
 mod change;
@@ -30,6 +31,7 @@ mod status;
 mod stream;
 mod types;
 
+pub(crate) use activity::micros;
 pub(crate) use bulks::results;
 pub(crate) use events::{CustomerJobs, Event, Jobs, Live, follow_place, ticks};
 pub(crate) use leases::Polls;
@@ -98,6 +100,7 @@ fn routes() -> Routes {
         .merge(settings::routes())
         .merge(events::routes())
         .merge(audit::routes())
+        .merge(activity::routes())
         .merge(metrics::routes())
 }
 

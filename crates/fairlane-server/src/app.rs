@@ -83,7 +83,7 @@ impl App {
         let stopping = CancellationToken::new();
         let worker_engine = live.tap(fairlane.engine().clone());
         let dashboard = Dashboard::default();
-        let engine = charge_commands(fairlane.engine().clone(), dashboard.activity.clone(), stopping.clone());
+        let engine = charge_commands(fairlane.engine().clone(), stopping.clone());
         Self {
             fairlane: Fairlane::from_engine(live.tap(engine)),
             bodies: Bodies::new(settings.bodies_bytes_max),

@@ -25,7 +25,7 @@ mod trail;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -34,6 +34,7 @@ use axum::extract::{MatchedPath, RawPathParams, Request, State};
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use fairlane::LOCAL_ACTOR;
 use fairlane_core::GroupId;
 use fairlane_engine::BoxFuture;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -46,13 +47,15 @@ pub(crate) use origin::check_page;
 pub use session::SessionSecret;
 use session::Sessions;
 pub(crate) use session::{end_session, has_cookie};
+use trail::Sender;
+pub(crate) use trail::actor;
 
 use crate::access::{Caller, Pace, Permission, Route, Scope, Surface};
 use crate::app::Shared;
 use crate::bodies;
 use crate::extract::Named;
 use crate::idempotency::IN_DOUBT;
-use crate::keys::{Keys, Presented};
+use crate::keys::{Key, Keys, Presented};
 use crate::metrics::{Gauged, RequestTimer};
 use crate::problem::{Problem, ProblemKind};
 use crate::quota::RequestQuota;
@@ -251,11 +254,11 @@ async fn admit(
         Err(refusal) => return refusal,
     };
     timer.set_admitted();
-    let name = caller.name.clone();
+    let sender = sender(&caller, key.as_deref(), route);
     request.extensions_mut().insert(caller);
     let is_safe = request.method().is_safe();
     let run = bodies::run(request, next, limits.map(KeyLimits::bodies));
-    let run = catch_panic(route, trail::scope(name, RequestQuota::scope(quota, run)));
+    let run = catch_panic(route, trail::scope(sender, RequestQuota::scope(quota, run)));
     match route.pace {
         Pace::Held | Pace::Stream => {
             let permits = (permits, Gauged::held());
@@ -283,6 +286,14 @@ async fn admit(
             guard_body(response, None, None, permits)
         }
     }
+}
+
+/// The sender of a request. Its changes are recorded if it is an operator, or uses the dashboard.
+fn sender(caller: &Caller, key: Option<&Key>, route: &Route) -> Sender {
+    static LOCAL: LazyLock<Arc<str>> = LazyLock::new(|| LOCAL_ACTOR.into());
+    let is_operator = caller.role.may(Permission::Operate) || route.surface == Surface::Page;
+    let actor = is_operator.then(|| key.map_or_else(|| LOCAL.clone(), Key::name));
+    Sender::new(caller.name.clone(), actor)
 }
 
 /// The key of a request; `None` where no key is required. From then on its connection is kept

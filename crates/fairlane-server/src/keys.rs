@@ -53,6 +53,8 @@ type KeysById = HashMap<Box<str>, Arc<Key>>;
 /// A key of the server.
 pub(crate) struct Key {
     record: KeyRecord,
+    /// The name for people.
+    name: Arc<str>,
     /// The caller that the key identifies.
     pub caller: Caller,
     /// The limits of the key. They outlive a change of the key, so that a change does not reset
@@ -249,13 +251,24 @@ fn by_id(records: Vec<KeyRecord>, before: &KeysById) -> KeysById {
         let limits = same_rate.map_or_else(Arc::default, |before| before.limits.clone());
         (
             record.id.clone().into_boxed_str(),
-            Arc::new(Key { record, caller, limits, ended: CancellationToken::new() }),
+            Arc::new(Key {
+                name: record.name.as_str().into(),
+                record,
+                caller,
+                limits,
+                ended: CancellationToken::new(),
+            }),
         )
     };
     records.into_iter().map(key).collect()
 }
 
 impl Key {
+    /// The name that an operator has given it.
+    pub fn name(&self) -> Arc<str> {
+        self.name.clone()
+    }
+
     /// The hash of its current secret.
     pub fn secret_hash(&self) -> &SecretHash {
         &self.record.secret_sha256

@@ -4,8 +4,8 @@
 //!   links. `ui/chart.rs`: pictures. `ui/form.rs`: what forms send.
 //! - `ui/asset.rs`: the style sheet and the script. `ui/share.rs`: requests that share one rendering.
 //! - `ui/history.rs`: the last hour. `ui/type_history.rs`: that of the downstreams.
-//!   `ui/largest.rs`: the groups with the most unfinished jobs. `ui/activity.rs`: changes and who made
-//!   them. `ui/preview.rs`: what a change would do.
+//!   `ui/largest.rs`: the groups with the most unfinished jobs. `ui/activity.rs`: the activity log.
+//!   `ui/preview.rs`: what a change would do.
 //! - One file per page: `overview`, `served`, `customers`, `customer`, `jobs`, `job`, `dead`, `bulks`,
 //!   `bulk`, `types`, `workers`, `locks`, `rooms`, `rankings`, `audit`.
 //!
@@ -47,7 +47,6 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::routing::{MethodRouter, get, post};
 
-pub(crate) use activity::{Activity, Change};
 pub(crate) use history::sample;
 pub(crate) use page::PageRequest;
 pub(crate) use share::share;
@@ -72,8 +71,6 @@ pub(crate) struct Dashboard {
     shared: SharedPages,
     previews: Previews,
     dead_actions: DeadActions,
-    /// Changes through this server.
-    pub activity: std::sync::Arc<Activity>,
 }
 
 /// Pages and forms, each with the permission it requires.

@@ -9,6 +9,7 @@
 //! - `outbox.rs`: jobs committed with rows of a database while everything is killed, and their cost.
 //! - `locks.rs`: locks held by processes that are killed, stopped and cut off; many waiters, many
 //!   locks, and how fast they are.
+//! - `dashboard.rs`: the pages of the dashboard over very many groups and jobs.
 //! - `served.rs`: the HTTP server: its speed, its memory, and a key that floods.
 //! - `rankings.rs`: what updates of a board of a million members cost, and what its removal does.
 //! - `rooms.rs`: a waiting room with a crowd, and what its operations cost with a million waiters.
@@ -20,6 +21,7 @@
 //! each trial at full length, the tests a short one.
 
 pub mod attack;
+pub mod dashboard;
 pub mod downstream;
 pub mod failover;
 pub mod fuzz;

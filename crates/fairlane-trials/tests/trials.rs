@@ -14,7 +14,7 @@ use fairlane_trials::fuzz::TARGETS;
 use fairlane_trials::kills::Store;
 use fairlane_trials::locks::{crowd, fire, names, races, speed};
 use fairlane_trials::served::{cycle, flood, idle, single};
-use fairlane_trials::{downstream, failover, hold, kills, neighbours, outbox, rankings, rooms};
+use fairlane_trials::{dashboard, downstream, failover, hold, kills, neighbours, outbox, rankings, rooms};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_trials");
 
@@ -41,6 +41,16 @@ async fn failover_of_redis_drops_no_result_and_loses_no_job() {
     let report = failover::run(&failover::Plan { rounds: 2, before: Duration::from_secs(1) }).await;
     assert_eq!(report.violations, Vec::<String>::new(), "{report:?}");
     assert_eq!(report.rounds.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_of_the_dashboard_are_bounded_and_shared() {
+    let plan =
+        dashboard::Plan { groups: 300, jobs: 3000, rounds: 1, open: 10, open_for: Duration::from_secs(3) };
+    let report = dashboard::run(&plan).await;
+    assert_eq!(report.violations, Vec::<String>::new(), "{report:?}");
+    assert!(report.pages.len() > 20 && report.pages.iter().all(|page| page.bytes > 0), "{report:?}");
+    assert!(report.open_calls > 0, "{report:?}");
 }
 
 async fn crowded(url: &str) {

@@ -3,16 +3,18 @@
 use std::fmt::Display;
 use std::sync::{Arc, OnceLock};
 
+use fairlane_core::activity::{ActivityListed, ActivitySubject, ListActivity};
 use fairlane_core::queue::{
-    CancelJob, Cancellation, GroupLine, InspectQueue, JobLine, JobRef, ListJobs, Listed, Listing, NewJob,
-    QueueSet, QueueView, SetQueue, Settings,
+    CancelJob, Cancellation, GroupLine, InspectQueue, JobLine, JobRef, LargestCursor, LargestGroups,
+    ListJobs, Listed, Listing, NewJob, QueueSet, QueueView, SetQueue, Settings,
 };
 use fairlane_core::ranking::{BoardsListed, ListBoards};
 use fairlane_core::room::{ListRooms, RoomsListed};
-use fairlane_core::{BoardName, GroupId, RoomName, TypeId};
+use fairlane_core::{BoardName, GroupId, Micros, RoomName, TypeId};
 use fairlane_engine::{AuditProgress, AuditReport, Engine, EngineError};
 use fairlane_worker::Worker;
 
+use crate::activity;
 use crate::bulk::NewBulk;
 use crate::dead::Dead;
 use crate::error::Error;
@@ -290,6 +292,37 @@ impl Fairlane {
     /// after `after`.
     pub async fn groups(&self, after: Option<GroupId>, limit: usize) -> Result<Vec<GroupLine>, Error> {
         Ok(self.engine.list_groups(after, limit).await?)
+    }
+
+    /// A page of groups that have unfinished jobs, those with the largest backlogs first: at most
+    /// `limit` (up to 500). They are ordered by the power of two of their backlog, and groups with
+    /// fewer than eight jobs by name. A page may be shorter although more follow.
+    pub async fn largest_groups(
+        &self,
+        after: Option<LargestCursor>,
+        limit: usize,
+    ) -> Result<LargestGroups, Error> {
+        Ok(self.engine.list_largest_groups(after, limit).await?)
+    }
+
+    /// A page of the activity log, the newest change first: at most `limit` (up to 500) before
+    /// `before`, of one subject or of all.
+    pub async fn activity(
+        &self,
+        before: Option<Micros>,
+        subject: Option<ActivitySubject>,
+        limit: usize,
+    ) -> Result<ActivityListed, Error> {
+        Ok(self.engine.call(ListActivity { before, subject, limit }).await?)
+    }
+
+    /// The same queue with changes recorded in its activity log, as made by `actor`. A server
+    /// records changes itself, under the name of the key.
+    pub fn recording(self, actor: &str) -> Self {
+        if self.engine.name() == "http" {
+            return self;
+        }
+        Self { engine: activity::recorded(self.engine, actor), ..self }
     }
 }
 

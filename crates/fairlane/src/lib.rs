@@ -51,6 +51,7 @@
 //! - `depth.rs`: the nesting depth of JSON.
 //! - `rate.rs`, `duration.rs`, `time.rs`: text forms of these.
 
+mod activity;
 mod bulk;
 #[cfg(feature = "targets")]
 mod callbacks;
@@ -74,6 +75,7 @@ mod state;
 mod time;
 pub mod views;
 
+pub use activity::{Change, LOCAL_ACTOR, RequestLog, record_change};
 pub use bulk::{Bulk, Filter, Ingest, Ingested, NewBulk};
 pub use dead::{Dead, DeadCursor, DeadFilter, DiscardCounts, InvalidCursor, RequeueCounts};
 pub use depth::is_too_deep;
@@ -102,14 +104,15 @@ pub use sender::{JobSender, Sent};
 pub use state::QueueState;
 pub use time::{InvalidTime, parse_time, time_text};
 
+pub use fairlane_core::activity::{ActivityEntry, ActivityListed, ActivitySubject, SubjectKind};
 pub use fairlane_core::lock::{
     Blocked, HolderView, LockKind, LockMode, LockName, LockRefusal, LockReleased, LockView, LocksListed,
 };
 pub use fairlane_core::queue::{
     BulkCause, BulkMode, BulkRef, BulkState, BulkView, Cancellation, CongestionView, Difference, Discipline,
     Explanation, GroupLine, GroupPatch, GroupSettings, GroupView, JobLine, JobReceipt, JobRef, JobState,
-    JobView, LevelOrder, ListJobs, Listed, Listing, MadeDue, QueueView, Refusal, Requeued, Settings,
-    Snapshot, TypePatch, TypeSettings, TypeView,
+    JobView, LargestCursor, LargestGroups, LevelOrder, ListJobs, Listed, Listing, MadeDue, QueueView,
+    Refusal, Requeued, Settings, Snapshot, TypePatch, TypeSettings, TypeView,
 };
 pub use fairlane_core::ranking::{
     BoardDetail, BoardOrder, BoardRule, BoardSettings, BoardTotals, BoardView, BoardWindows, BoardsListed,

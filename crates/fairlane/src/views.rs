@@ -22,10 +22,12 @@
 //! - `views/explanation.rs`: why a job is not running. `views/bulk.rs`: bulk actions.
 //! - `views/group.rs`, `views/job_type.rs`, `views/queue.rs`: settings and counts.
 //! - `views/congestion.rs`: congestion of groups. `views/audit.rs`: audits. `views/lock.rs`: locks.
+//!   `views/activity.rs`: the activity log.
 //! - `views/ranking.rs`: boards and their members. `views/room.rs`: waiting rooms and places.
 //!
 //! Invariant: a thing has one name in all views. Left out on purpose: formatting for people.
 
+mod activity;
 mod audit;
 mod bulk;
 mod congestion;
@@ -45,6 +47,7 @@ use serde::{Serialize, Serializer};
 
 use crate::time::time_text;
 
+pub use activity::ActivityView;
 pub use audit::{AuditItemView, AuditView, FindingView};
 pub use bulk::{BulkCallbackView, BulkView};
 pub use congestion::{CongestionView, SnapshotView};

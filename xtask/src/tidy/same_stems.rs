@@ -8,7 +8,7 @@ const RULE: &str = "same-stems";
 /// The folders of a capability's operations in core, in Lua and in the conformance suite.
 type Folders = [(&'static str, &'static str); 3];
 
-const CAPABILITIES: [Folders; 4] = [
+const CAPABILITIES: [Folders; 5] = [
     [
         ("crates/fairlane-core/src/queue/ops", ".rs"),
         ("crates/fairlane-engine/src/redis/lua/queue/ops", ".lua"),
@@ -28,6 +28,11 @@ const CAPABILITIES: [Folders; 4] = [
         ("crates/fairlane-core/src/ranking/ops", ".rs"),
         ("crates/fairlane-engine/src/redis/lua/ranking/ops", ".lua"),
         ("crates/fairlane-conformance/src/chapters/ranking", ".rs"),
+    ],
+    [
+        ("crates/fairlane-core/src/activity/ops", ".rs"),
+        ("crates/fairlane-engine/src/redis/lua/activity/ops", ".lua"),
+        ("crates/fairlane-conformance/src/chapters/activity", ".rs"),
     ],
 ];
 

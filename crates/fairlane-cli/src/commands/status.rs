@@ -88,7 +88,7 @@ impl StatusView {
             let header = ["group", "backlog", "waiting", "in flight", "done", "congestion"];
             let optional = ["congestion", "waiting", "in flight"];
             let table = tables::texts_within(&header, &optional, overview.groups.iter().map(group_row));
-            parts.push(table + &self.hidden(overview.more_groups));
+            parts.push(table + &self.hidden());
         }
         if !self.bulks.is_empty() {
             let header = ["group", "bulk action", "state", "done", "failed", "cancelled"];
@@ -128,12 +128,10 @@ impl StatusView {
     }
 
     /// A line about groups that are not shown.
-    fn hidden(&self, more_groups: bool) -> String {
-        let hidden = self.queue.active_groups.saturating_sub(self.groups.len() as u64);
-        match (hidden, more_groups) {
-            (0, _) => String::new(),
-            (hidden, false) => format!("\nand {} with fewer jobs", counted(hidden, "group")),
-            (hidden, true) => format!("\nand {}, some of which were not scanned", counted(hidden, "group")),
+    fn hidden(&self) -> String {
+        match self.queue.active_groups.saturating_sub(self.groups.len() as u64) {
+            0 => String::new(),
+            hidden => format!("\nand {} with fewer jobs", counted(hidden, "group")),
         }
     }
 }

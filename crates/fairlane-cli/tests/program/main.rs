@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails if a precondition does not hold")]
 
+mod activity;
 mod attack;
 mod audit;
 mod backup;

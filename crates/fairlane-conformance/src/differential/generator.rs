@@ -4,8 +4,10 @@
 //! - `generator/bulks.rs`: bulk actions, and jobs selected by name. `generator/reads.rs`: read-only
 //!   commands.
 //! - `generator/settings.rs`: settings of the queue, of types and of groups. `generator/locks.rs`,
-//!   `generator/rooms.rs` and `generator/rankings.rs`: commands of the other capabilities.
+//!   `generator/rooms.rs`, `generator/rankings.rs` and `generator/activity.rs`: commands of the other
+//!   capabilities.
 
+mod activity;
 mod bulks;
 mod locks;
 mod rankings;
@@ -27,6 +29,7 @@ use fairlane_core::{Cost, Fence, GroupId, Level, Micros, RequestNumber, TypeId, 
 use super::{Action, Response, Step};
 use crate::dice::Dice;
 use crate::subject::{START, bulk_id, group_id, job_ref, type_id};
+use activity::ActivityGenerator;
 use locks::LockGenerator;
 use rankings::RankingGenerator;
 pub(super) use rooms::ROOMS;
@@ -60,10 +63,11 @@ trait OtherGenerator {
 }
 
 /// The other capabilities, in the order of their episodes.
-const OTHERS: [fn(Dice) -> Box<dyn OtherGenerator>; 3] = [
+const OTHERS: [fn(Dice) -> Box<dyn OtherGenerator>; 4] = [
     |dice| Box::new(LockGenerator::new(dice)),
     |dice| Box::new(RoomGenerator::new(dice)),
     |dice| Box::new(RankingGenerator::new(dice)),
+    |dice| Box::new(ActivityGenerator::new(dice)),
 ];
 
 /// Draws random steps, and knows which jobs are leased.

@@ -54,6 +54,12 @@ impl Subject {
         self.engine.call(command).await.expect("list_groups is answered")
     }
 
+    /// A page of the groups that have unfinished jobs, the largest backlogs first.
+    pub async fn largest(&self, after: Option<LargestCursor>, limit: usize) -> LargestGroups {
+        let command = ListLargestGroups { after, limit };
+        self.engine.call(command).await.expect("list_largest_groups is answered")
+    }
+
     /// Removes the record of a group's congestion.
     pub async fn reset_congestion(&self, group: &str) {
         let command =

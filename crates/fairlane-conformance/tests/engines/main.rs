@@ -7,6 +7,7 @@ mod chapters;
 mod differential;
 mod disk;
 mod http;
+mod large_groups;
 mod locks;
 mod lost_replies;
 mod observe;

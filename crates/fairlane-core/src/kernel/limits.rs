@@ -238,7 +238,19 @@ pub const AUDIT_BYTES_MAX: usize = 32 * 1024 * 1024;
 pub const AUDIT_LEASE_MS: u64 = 60 * 1000;
 /// Virtual time at which `audit` warns: half of the largest value.
 pub const VIRTUAL_TIME_HIGH: u64 = INTEGER_MAX / 2;
-/// Most groups on one page of `list_groups`.
+/// The least magnitude, in binary digits of the backlog, of a group in the index of large groups.
+pub const LARGE_MAGNITUDE: u32 = 4;
+/// Most groups that one `sweep` adds to the index of large groups, if it is not complete.
+pub const INDEX_GROUPS_MAX: usize = 200;
+/// Most entries of the activity log; an older one is removed for each beyond them.
+pub const ACTIVITY_MAX: usize = 1000;
+/// Longest text of a change in the activity log, in bytes.
+pub const ACTIVITY_TEXT_BYTES_MAX: usize = 256;
+/// Longest name of a changed thing in the activity log, in bytes: that of a lock.
+pub const ACTIVITY_NAME_BYTES_MAX: usize = LOCK_NAME_BYTES_MAX;
+/// Most changes on one page of `list_activity`.
+pub const LIST_ACTIVITY_MAX: usize = 500;
+/// Most groups on one page of `list_groups` and `list_largest_groups`.
 pub const LIST_GROUPS_MAX: usize = 500;
 /// Groups that one step of a divided command reads or changes, so that other commands wait a few
 /// milliseconds at most: a group takes the time of about five jobs.

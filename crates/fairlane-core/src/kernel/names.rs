@@ -186,6 +186,10 @@ name!(
     PlaceToken, "place token"
 );
 name!(
+    /// One change in the activity log; it is recorded once under its id.
+    ActivityId, "activity id"
+);
+name!(
     /// The name of a ranking board.
     BoardName, "board"
 );

@@ -110,6 +110,9 @@ pub enum Invalid {
     /// A number out of range.
     #[error(transparent)]
     OutOfRange(#[from] OutOfRange),
+    /// An empty text, or one with a control character such as a line break.
+    #[error("{0} must be one line of text")]
+    NotOneLine(&'static str),
     /// The same item twice in one call.
     #[error("{0} stands twice in one call; name it once")]
     Twice(String),
@@ -123,4 +126,12 @@ pub(crate) fn at_most(what: &'static str, got: usize, most: usize) -> Result<(),
 /// Rejects more than `most` bytes.
 pub(crate) fn bytes_at_most(what: &'static str, got: usize, most: usize) -> Result<(), Invalid> {
     if got <= most { Ok(()) } else { Err(Invalid::TooLarge { what, most, got }) }
+}
+
+/// Rejects a text that is empty, has more than `most` bytes or is not one line.
+pub(crate) fn line_of(what: &'static str, text: &str, most: usize) -> Result<(), Invalid> {
+    if text.is_empty() || text.chars().any(char::is_control) {
+        return Err(Invalid::NotOneLine(what));
+    }
+    bytes_at_most(what, text.len(), most)
 }

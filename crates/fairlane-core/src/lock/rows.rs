@@ -59,7 +59,8 @@ impl Machine {
             changes.lock_delays.gone.push(text.clone());
             changes.lock_holders.gone.push(text.clone());
             let Some(lock) = self.locks.get(&name) else { continue };
-            if lock.delay_until > self.now {
+            // A delay that has passed is kept with its lock until a sweep forgets both.
+            if lock.delay_until > Micros::default() {
                 changes.lock_delays.rows.push(LockDelayRow { name: text.clone(), until: lock.delay_until });
             }
             let rows = lock.holders.iter().map(|(token, holder)| LockHolderRow::of(&text, token, holder));

@@ -25,11 +25,15 @@ impl Machine {
         }
     }
 
-    /// Runs after each command: handles groups that got their first job and groups that
-    /// have no jobs left.
+    /// Runs after each command: moves groups within the index of large groups, and handles groups
+    /// that got their first job and groups that have no jobs left.
     pub(super) fn note_activity(&mut self) {
         for key in std::mem::take(&mut self.dirty_groups) {
-            let Some(group) = self.groups.get(key) else { continue };
+            if self.groups.get(key).is_none() {
+                continue;
+            }
+            self.index_group(key);
+            let group = &self.groups[key];
             let active = group.backlog + group.in_flight > 0;
             if active == group.active {
                 continue;

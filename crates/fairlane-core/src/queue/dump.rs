@@ -346,6 +346,9 @@ impl Machine {
         dump.0.insert("completed".into(), DumpValue::List(chunks.collect()));
         let active = self.active_groups.iter().map(|name| (0, name.escaped().to_owned()));
         dump.0.insert("active-groups".into(), DumpValue::Sorted(active.collect()));
+        let large = self.large_groups.iter();
+        let large = large.map(|(magnitude, name)| (u64::from(*magnitude), name.escaped().to_owned()));
+        dump.0.insert("large-groups".into(), DumpValue::Sorted(large.collect()));
         let numbers = |set: &BTreeSet<(Micros, u64)>| {
             DumpValue::Sorted(set.iter().map(|(at, number)| (at.0, format!("{number:016}"))).collect())
         };

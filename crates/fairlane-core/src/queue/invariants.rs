@@ -12,6 +12,7 @@ use crate::numbers::Fence;
 
 use super::job::{Job, JobKey, Place};
 use super::lane::{Group, GroupKey, Lane, LaneKey, Standing, TypeKey};
+use super::magnitude::magnitude;
 use super::{BulkState, GroupSettings, Machine};
 
 fn same<T: PartialEq + Debug>(what: impl FnOnce() -> String, counted: T, stored: T) -> Result<(), String> {
@@ -187,6 +188,8 @@ impl Machine {
         for (key, group) in self.groups.iter() {
             self.check_counts_of(group, groups.get(&key).copied().unwrap_or_default())?;
         }
+        let large = self.groups.values().filter(|group| group.magnitude > 0).count();
+        same(|| "large groups".into(), large, self.large_groups.len())?;
         let backlog = groups.values().map(|[backlog, ..]| backlog).sum();
         same(|| "backlog".into(), backlog, self.backlog)?;
         let bytes = groups.values().map(|[.., bytes]| bytes).sum();
@@ -215,6 +218,10 @@ impl Machine {
         same(|| name("in flight"), leased, group.in_flight)?;
         let active = self.active_groups.contains(&group.name);
         same(|| name("activity"), backlog + leased > 0, active)?;
+        let expected = magnitude(group.magnitude, group.backlog);
+        same(|| name("magnitude"), expected, group.magnitude)?;
+        let indexed = self.large_groups.contains(&(group.magnitude, group.name.clone()));
+        same(|| name("index entry"), group.magnitude > 0, indexed)?;
         let watched = |at| self.idle_groups.contains_key(&(at, group.name.escaped().into()));
         same(|| name("idle check"), group.idle_at.is_none_or(watched), true)?;
         let is_default = group.settings == GroupSettings::default();

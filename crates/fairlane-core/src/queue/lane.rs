@@ -108,6 +108,8 @@ pub(super) struct Group {
     pub bucket: Bucket,
     pub in_flight: u64,
     pub backlog: u64,
+    /// Its magnitude in the index of large groups; 0 if it is not there.
+    pub magnitude: u32,
     pub seat_parked: u32,
     /// Bytes of its jobs and bulk actions, finished ones included.
     pub stored_bytes: u64,
@@ -164,6 +166,7 @@ impl Group {
             bucket: Bucket::default(),
             in_flight: 0,
             backlog: 0,
+            magnitude: 0,
             seat_parked: 0,
             stored_bytes: 0,
             active: false,

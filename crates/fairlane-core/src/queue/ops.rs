@@ -21,6 +21,7 @@ mod lease_bulks;
 mod list_bulks;
 mod list_groups;
 mod list_jobs;
+mod list_largest_groups;
 mod list_snapshots;
 mod make_due;
 mod open_bulk;
@@ -58,6 +59,7 @@ pub use lease_bulks::{LeaseBulks, LeasedBulk, LeasedBulks};
 pub use list_bulks::{BulkPage, ListBulks};
 pub use list_groups::{GroupLine, ListGroups};
 pub use list_jobs::{JobLine, ListJobs, Listed, Listing};
+pub use list_largest_groups::{LargestCursor, LargestGroups, ListLargestGroups};
 pub use list_snapshots::ListSnapshots;
 pub use make_due::{MadeDue, MakeDue};
 pub use open_bulk::{BulkOpened, OpenBulk};
@@ -118,6 +120,7 @@ operations! {
     Explain,
     Audit,
     ReportProgress,
+    ListLargestGroups,
 }
 
 /// Rejects a job that is named twice in one call.

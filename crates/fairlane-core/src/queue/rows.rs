@@ -98,6 +98,8 @@ rows! {
         noted: u64 = group.record.noted,
         backoff_ms: u64 = group.record.backoff_ms,
         idle_at: Option<Micros> => group.idle_at,
+        /// Its magnitude in the index of large groups, which its backlog alone does not tell.
+        magnitude: u32 = group.magnitude,
     }
 
     /// A lane.

@@ -57,6 +57,8 @@ fn value(key: &str, kind: &str, contents: Value) -> Result<DumpValue, EngineErro
                 Settings::default().fields().into_iter().map(|(field, value)| (field.to_owned(), value));
             let mut fields: std::collections::BTreeMap<String, String> = stored.collect();
             fields.extend(pairs(contents)?);
+            // A machine has always had its index.
+            fields.remove("indexed");
             fields.remove("version");
             DumpValue::Hash(fields)
         }

@@ -38,6 +38,9 @@ const ORDER_WIDE_LANES: usize = 16;
 /// … because it had a member longer than this, the default of `zset-max-listpack-value`.
 const LISTPACK_BYTES_MAX: usize = 64;
 
+/// Entries of the activity log that are read at a time.
+const ACTIVITY_PAGE: usize = 100;
+
 /// The beginning of the names of all libraries of Fairlane; the layout's version follows.
 const FAMILY: &str = "fairlane_";
 
@@ -239,7 +242,8 @@ fn limits() -> HashMap<&'static str, String> {
     let number = |value: u64| value.to_string();
     let count = |value: usize| value.to_string();
     // Fields of the partition with a default other than 0; text values are never numbers.
-    let (mut texts, mut numbers) = ("bucket = '0:0', cursor = '', window = '0:0'".to_owned(), String::new());
+    let (mut texts, mut numbers) =
+        ("bucket = '0:0', cursor = '', indexed = '', window = '0:0'".to_owned(), String::new());
     for (field, value) in Settings::default().fields() {
         match value.bytes().all(|byte| byte.is_ascii_digit()) {
             true => numbers.push_str(&format!("{field} = {value}, ")),
@@ -311,8 +315,8 @@ fn limits() -> HashMap<&'static str, String> {
         // A run that was never settled: no fence, no time.
         ("ZEROS", format!("'{}'", "0".repeat(32))),
     ];
-    let others = lock_limits().chain(room_limits()).chain(ranking_limits());
-    queue.into_iter().chain(redis_limits()).chain(others).collect()
+    let others = lock_limits().chain(room_limits()).chain(ranking_limits()).chain(activity_limits());
+    queue.into_iter().chain(index_limits()).chain(redis_limits()).chain(others).collect()
 }
 
 /// What only the Lua code has.
@@ -364,6 +368,18 @@ fn ranking_limits() -> impl Iterator<Item = (&'static str, String)> {
         ("BOARD_STEP_EVENTS_MAX", l::BOARD_STEP_EVENTS_MAX.to_string()),
     ]
     .into_iter()
+}
+
+fn index_limits() -> impl Iterator<Item = (&'static str, String)> {
+    [
+        ("LARGE_MAGNITUDE", l::LARGE_MAGNITUDE.to_string()),
+        ("INDEX_GROUPS_MAX", l::INDEX_GROUPS_MAX.to_string()),
+    ]
+    .into_iter()
+}
+
+fn activity_limits() -> impl Iterator<Item = (&'static str, String)> {
+    [("ACTIVITY_MAX", l::ACTIVITY_MAX.to_string()), ("ACTIVITY_PAGE", ACTIVITY_PAGE.to_string())].into_iter()
 }
 
 fn lock_limits() -> impl Iterator<Item = (&'static str, String)> {

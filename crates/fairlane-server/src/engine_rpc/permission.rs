@@ -51,14 +51,15 @@ mod tests {
     use std::collections::BTreeSet;
     use std::sync::Arc;
 
+    use fairlane_core::activity::ListActivity;
     use fairlane_core::kernel::Registered;
     use fairlane_core::lock::{BreakLock, InspectLock, ListLocks, LockName, ReleaseLock, SweepLocks};
     use fairlane_core::queue::{
         Admit, Audit, BulkRef, CALLBACK_TYPE, CancelBulk, CancelJob, Discard, Enqueue, Explain, Extend,
         GroupPatch, HoldBulk, InspectBulk, InspectCongestion, InspectGroup, InspectJob, InspectQueue,
-        InspectType, JobRef, LeaseBulks, ListGroups, ListJobs, Listing, Machine, MakeDue, NewJob, Outcome,
-        Promote, Reclaim, RemoveType, ReportProgress, RequeueDead, ResumeBulk, SealBulk, SetGroup, SetQueue,
-        SetType, Settings, Settle, Settlement, Sweep, TypePatch,
+        InspectType, JobRef, LeaseBulks, ListGroups, ListJobs, ListLargestGroups, Listing, Machine, MakeDue,
+        NewJob, Outcome, Promote, Reclaim, RemoveType, ReportProgress, RequeueDead, ResumeBulk, SealBulk,
+        SetGroup, SetQueue, SetType, Settings, Settle, Settlement, Sweep, TypePatch,
     };
     use fairlane_core::{BulkId, Fence, GroupId, HashSeed, JobId, LockToken, Micros, TypeId, WorkerId};
 
@@ -134,6 +135,7 @@ mod tests {
             (InspectQueue.into_command(), "GET", "/api/settings"),
             (InspectQueue.into_command(), "GET", "/api/types"),
             (ListGroups { after: None, limit: 1 }.into_command(), "GET", "/api/groups"),
+            (ListLargestGroups { after: None, limit: 1 }.into_command(), "GET", "/api/groups"),
             (InspectGroup { group: group("g") }.into_command(), "GET", "/api/groups/{group}"),
             (InspectType { type_id: type_id("t") }.into_command(), "GET", "/api/types/{type}"),
             (InspectBulk { bulk: bulk() }.into_command(), "GET", "/api/bulks/{group}/{bulk}"),
@@ -141,6 +143,7 @@ mod tests {
             (Explain { job: job("g") }.into_command(), "GET", "/api/jobs/{group}/{job}/why"),
             (list(Listing::Dead, Some(group("g"))), "GET", "/api/dead"),
             (Audit { suspects: vec![], repair: true }.into_command(), "POST", "/api/audit"),
+            (ListActivity { before: None, subject: None, limit: 1 }.into_command(), "GET", "/api/activity"),
             (InspectLock { name: lock() }.into_command(), "GET", "/api/locks/{lock}"),
             (
                 ReleaseLock { name: lock(), token: LockToken::new("t").unwrap() }.into_command(),

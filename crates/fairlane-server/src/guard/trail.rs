@@ -1,12 +1,15 @@
 //! The audit trail: every command that cancels, removes or requeues jobs is logged with the key
 //! that submitted it, the groups it changed and the number of jobs. Commands that change settings
-//! are logged with the path of their request instead.
+//! are logged with the path of their request instead. Changes by operators are also recorded in the
+//! activity log of the engine.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use fairlane::{Change, RequestLog};
+use fairlane_core::activity::RecordActivity;
 use fairlane_core::queue::{self, BulkRef, Cancellation, Disposal, JobRef, Requeued};
 use fairlane_core::{Command, GroupId, Reply};
 use fairlane_engine::observe::TARGET;
@@ -14,18 +17,55 @@ use fairlane_engine::observe::TARGET;
 /// Groups that one log line names.
 const GROUPS_MAX: usize = 10;
 
-tokio::task_local! {
-    static KEY: Arc<str>;
+/// The actor of changes that belong to no request.
+const SERVER_ACTOR: &str = "server";
+
+/// The sender of a request, and the changes that it has made.
+pub(super) struct Sender {
+    /// The id of the key.
+    key: Arc<str>,
+    /// The name that the activity log shows; `None` if the sender is no operator.
+    actor: Option<Arc<str>>,
+    log: OnceLock<RequestLog>,
 }
 
-/// Runs a request with the id of its key as a task-local value.
-pub(super) async fn scope<F: Future>(key: Arc<str>, request: F) -> F::Output {
-    KEY.scope(key, request).await
+impl Sender {
+    pub fn new(key: Arc<str>, actor: Option<Arc<str>>) -> Self {
+        Self { key, actor, log: OnceLock::new() }
+    }
+
+    fn entry(&self, change: Change) -> Option<RecordActivity> {
+        let actor = self.actor.as_deref()?;
+        Some(self.log.get_or_init(|| RequestLog::new(actor)).entry(change))
+    }
+}
+
+tokio::task_local! {
+    static SENDER: Sender;
+}
+
+/// Runs a request with its sender as a task-local value.
+pub(super) async fn scope<F: Future>(sender: Sender, request: F) -> F::Output {
+    SENDER.scope(sender, request).await
 }
 
 /// The id of the key of the running request.
-pub(super) fn key() -> Option<Arc<str>> {
-    KEY.try_with(Clone::clone).ok()
+fn key() -> Option<Arc<str>> {
+    SENDER.try_with(|sender| sender.key.clone()).ok()
+}
+
+/// The name under which the running request's changes are recorded in the activity log.
+pub(crate) fn actor() -> Arc<str> {
+    let actor = SENDER.try_with(|sender| sender.actor.clone()).ok().flatten();
+    actor.unwrap_or_else(|| SERVER_ACTOR.into())
+}
+
+/// The entry of the activity log for a change by the running request; `None` if its sender is no
+/// operator.
+pub(super) fn entry(change: Change) -> Option<RecordActivity> {
+    let of_server = change.clone();
+    let entry = SENDER.try_with(|sender| sender.entry(change));
+    entry.unwrap_or_else(|_| Some(RequestLog::new(SERVER_ACTOR).entry(of_server)))
 }
 
 /// A destructive command that was submitted and has no reply yet.

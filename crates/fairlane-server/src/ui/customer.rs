@@ -47,10 +47,12 @@ pub(super) async fn show(
     app.dashboard.history.watch(&group);
     let hour = app.dashboard.history.complete();
     // What other customers get is not for a key that is bound to this one.
-    let ranking = if view.caller.groups.is_none() { Largest::ranking(&app).await } else { None };
+    let is_bound = view.caller.groups.is_some();
+    let ranking = if is_bound { None } else { Some(Largest::ranking(&app).await?) };
     let share = ranking.as_ref().and_then(|ranking| ranking.share(ranking.find(&group)?));
     let name = group.to_string();
     let name = name.as_str();
+    let changes = if is_bound { vec![] } else { activity::of_customer(&app, name, CHANGES).await? };
     let title = format!("Customer {name}");
     Ok(view.page(Section::Customers, &title, html! {
         h1 { "Customer " (name) " " @if found.settings.paused { (badge("paused", "warn")) } }
@@ -61,8 +63,8 @@ pub(super) async fn show(
         }
         section.card id="hour" data-live { (hour_chart(&view, &hour, &group)) }
         section.card id="congestion" data-live { (congestion_chart(&history)) }
-        @if view.caller.groups.is_none() {
-            section.card id="changes" data-live { h2 { "Changes" } (activity::table(&view, &app, Some(name), CHANGES)) }
+        @if !is_bound {
+            section.card id="changes" data-live { h2 { "Changes" } (activity::table(&view, &changes, false)) }
         }
     }))
 }

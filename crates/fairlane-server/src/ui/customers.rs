@@ -40,7 +40,7 @@ pub(super) async fn list(
     let queue = app.fairlane.queue_view().await?;
     let body = match by_name {
         true => named_list(&view, &app, prefix.as_deref(), named(filter.after)?).await?,
-        false => ranked_list(&view, Largest::ranking(&app).await.as_deref(), filter.page.unwrap_or(0)),
+        false => ranked_list(&view, &*Largest::ranking(&app).await?, filter.page.unwrap_or(0)),
     };
     Ok(view.page(
         Section::Customers,
@@ -61,10 +61,7 @@ pub(super) async fn list(
     ))
 }
 
-fn ranked_list(view: &View, ranking: Option<&Ranking>, page: usize) -> Markup {
-    let Some(ranking) = ranking else {
-        return html! { p.empty { "The customers are being counted. Reload in a moment, or sort by name." } };
-    };
+fn ranked_list(view: &View, ranking: &Ranking, page: usize) -> Markup {
     let shown: Vec<&Ranked> = ranking.groups.iter().skip(page * PAGE).take(PAGE).collect();
     let has_next = ranking.groups.len() > (page + 1) * PAGE;
     html! {
@@ -74,9 +71,8 @@ fn ranked_list(view: &View, ranking: Option<&Ranking>, page: usize) -> Markup {
             (table(view, ranking, shown.into_iter()))
         }
         p.muted {
-            "Sorted by unfinished jobs, from a scan of " (count(ranking.scanned)) " customers that took "
-            (span(ranking.took.as_millis() as u64)) "."
-            @if ranking.scanned > KEPT_MAX as u64 { " Only the " (count(KEPT_MAX as u64)) " largest are listed here; sort by name to see all." }
+            "Sorted by unfinished jobs."
+            @if ranking.has_more { " Only the " (count(KEPT_MAX as u64)) " largest are listed here; sort by name to see all." }
         }
         nav.pager aria-label="More customers" {
             @if page > 0 { a.button href=(view.to(format!("customers?page={}", page - 1))) rel="prev" { "Previous" } }
@@ -116,7 +112,7 @@ pub(super) fn table<'a>(view: &View, ranking: &Ranking, groups: impl Iterator<It
                             } }
                             td { (limits(line)) }
                             td.number { (span(line.backoff_ms)) }
-                            td { (chart::spark("Backlog in the last scans", &ranked.trend.iter().map(|value| *value as f64).collect::<Vec<_>>())) }
+                            td { (chart::spark("Backlog in the last minute", &ranked.trend.iter().map(|value| *value as f64).collect::<Vec<_>>())) }
                         }
                     }
                 }

@@ -15,12 +15,12 @@ use maud::{Markup, html};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::activity::Change;
 use super::chart;
 use super::format::{badge, count, counted, time};
 use super::page::View;
 use crate::access::Permission;
 use crate::app::Shared;
+use crate::guard::actor;
 use crate::problem::{Problem, ProblemKind};
 
 /// Dead jobs that a step scans.
@@ -241,8 +241,6 @@ async fn run(app: Shared, action: Action, dead: Dead, stop: CancellationToken) {
     if let Some(action) = last {
         let text = format!("dead jobs ({}): {}", action.filter, action.sentence());
         tracing::info!(target: TARGET, key = &*action.key, done = action.done, "{text}");
-        let change = Change::new(action.group.as_ref(), text);
-        app.dashboard.activity.push(Some(action.key.clone()), change);
     }
 }
 
@@ -266,7 +264,8 @@ async fn step(act: Act, dead: &Dead, cursor: Option<DeadCursor>) -> Result<Step,
     })
 }
 
-/// The dead jobs of the queue without a charge to a key, which an action outlives.
+/// The dead jobs of the queue without a charge to a key, which an action outlives. The activity log
+/// gets one entry of an action for each customer, or for several together.
 pub(super) fn uncharged(app: &Shared) -> Dead {
-    Fairlane::from_engine(app.worker_engine.clone()).dead()
+    Fairlane::from_engine(app.worker_engine.clone()).recording(&actor()).dead()
 }

@@ -1,61 +1,59 @@
 //! The groups with the most unfinished jobs.
 //!
-//! The engine lists groups by name. A scan goes through them page by page, at a pace that does not
-//! depend on their number, and keeps the largest. So what is shown may be as old as one scan, and the
-//! pages say how long it takes. Nothing is scanned while no page asks for it.
+//! The engine has an index of groups by the magnitude of their backlog, so the largest are read in a
+//! few pages, however many groups there are. Pages that are shown at the same time share one
+//! reading.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fairlane::GroupLine;
 use fairlane_core::GroupId;
 use fairlane_core::limits::LIST_GROUPS_MAX;
-use tokio::sync::watch;
-use tokio::time::{Instant, sleep};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 use crate::app::Shared;
+use crate::problem::Problem;
 
-/// Groups that are kept: the largest.
+/// Groups that are read: the largest.
 pub(super) const KEPT_MAX: usize = 1000;
+/// Pages that are read for them. The engine ends a page early rather than search for long.
+const PAGES_MAX: usize = 4;
 /// Paused groups that are kept.
 const PAUSED_MAX: usize = 100;
-/// The pace: one page of groups in this time.
-const PAGE_EVERY: Duration = Duration::from_millis(100);
-/// The shortest time between the beginnings of two scans.
-const SCAN_EVERY: Duration = Duration::from_secs(2);
-/// How long scans continue after the last request.
-const LINGER: Duration = Duration::from_secs(30);
-/// How long a request waits for the first scan.
-const FIRST_WITHIN: Duration = Duration::from_millis(150);
+/// How long a ranking is used.
+const USED_FOR: Duration = Duration::from_secs(2);
+/// How old the ranking before may be, to measure throughput and to continue the small charts.
+const COMPARED_WITHIN: Duration = Duration::from_secs(30);
 /// Values of a group's small chart.
 const TREND_MAX: usize = 30;
 
-/// The result of a scan.
+/// The largest groups at one moment.
 #[derive(Default)]
 pub(super) struct Ranking {
     /// The largest groups, the largest first.
     pub groups: Vec<Ranked>,
-    /// Paused groups with unfinished jobs, by name.
+    /// Paused groups among them, the largest first.
     pub paused: Vec<GroupId>,
-    /// All groups that were scanned.
-    pub scanned: u64,
-    /// The weights of all groups with jobs in their backlog.
+    /// Whether there are more groups than these.
+    pub has_more: bool,
+    /// The weights of these groups, as far as they have a backlog.
     weights: u64,
-    /// Jobs of all groups that have ended per second since the scan before.
+    /// Jobs of these groups that have ended per second since the ranking before.
     ended_per_second: f64,
-    /// How long the scan took.
-    pub took: Duration,
 }
 
 /// One group of the ranking.
 #[derive(Clone)]
 pub(super) struct Ranked {
     pub line: GroupLine,
-    /// Jobs that have ended per second since the scan before; `None` in the first scan.
+    /// Jobs that have ended per second since the ranking before; `None` in the first one.
     pub ended_per_second: Option<f64>,
-    /// The backlog in the last scans, oldest first.
+    /// The backlog in the last rankings, oldest first.
     pub trend: VecDeque<u64>,
 }
 
@@ -74,123 +72,128 @@ impl Ranking {
     }
 }
 
-/// The latest ranking, and whether a scan is running.
+/// The latest ranking.
 #[derive(Default)]
 pub(super) struct Largest {
-    latest: watch::Sender<Option<Arc<Ranking>>>,
-    scanning: Mutex<Scanning>,
-}
-
-#[derive(Default)]
-struct Scanning {
-    is_running: bool,
-    asked_at: Option<Instant>,
+    /// The ranking and its time; locked while the next one is read.
+    latest: Mutex<Option<(Instant, Arc<Ranking>)>>,
+    /// Whether something was changed since.
+    is_outdated: AtomicBool,
 }
 
 impl Largest {
-    /// The latest ranking; `None` while the first scan is running.
-    pub async fn ranking(app: &Shared) -> Option<Arc<Ranking>> {
+    /// The latest ranking, which is at most two seconds old and not older than the last change
+    /// through this server.
+    pub async fn ranking(app: &Shared) -> Result<Arc<Ranking>, Problem> {
         let largest = &app.dashboard.largest;
-        let is_new = {
-            let mut scanning = largest.scanning.lock().unwrap_or_else(PoisonError::into_inner);
-            scanning.asked_at = Some(Instant::now());
-            !std::mem::replace(&mut scanning.is_running, true)
-        };
-        let mut latest = largest.latest.subscribe();
-        if is_new {
-            latest.mark_unchanged();
-            tokio::spawn(scan(app.clone()));
-            // With few groups, the page has them at once.
-            let _ = tokio::time::timeout(FIRST_WITHIN, latest.changed()).await;
+        let mut latest = largest.latest.lock().await;
+        let is_outdated = largest.is_outdated.swap(false, Ordering::AcqRel);
+        if let Some((at, ranking)) = &*latest
+            && at.elapsed() < USED_FOR
+            && !is_outdated
+        {
+            return Ok(ranking.clone());
         }
-        latest.borrow().clone()
-    }
-
-    fn is_asked(&self) -> bool {
-        let mut scanning = self.scanning.lock().unwrap_or_else(PoisonError::into_inner);
-        scanning.is_running = scanning.asked_at.is_some_and(|at| at.elapsed() < LINGER);
-        scanning.is_running
-    }
-}
-
-async fn scan(app: Shared) {
-    let largest = &app.dashboard.largest;
-    let mut before = Before::default();
-    loop {
         let start = Instant::now();
-        match scan_once(&app, &mut before, start).await {
-            Ok(ranking) => {
-                largest.latest.send_replace(Some(Arc::new(ranking)));
-            }
-            Err(error) => tracing::warn!(target: "fairlane", %error, "the groups could not be listed"),
-        }
-        let rest = SCAN_EVERY.saturating_sub(start.elapsed());
-        let has_stopped = app.stopping.run_until_cancelled(sleep(rest)).await.is_none();
-        if has_stopped || !largest.is_asked() {
-            // An old ranking would look like a new one to the next visitor.
-            largest.latest.send_replace(None);
-            return;
-        }
+        let mut ranking = read(app).await?;
+        let before = latest.take().filter(|(at, _)| at.elapsed() < COMPARED_WITHIN);
+        ranking.continue_from(before, start);
+        let ranking = Arc::new(ranking);
+        *latest = Some((start, ranking.clone()));
+        Ok(ranking)
+    }
+
+    /// Has the next page read a new ranking.
+    pub fn outdate(&self) {
+        self.is_outdated.store(true, Ordering::Release);
     }
 }
 
-/// The scan before, to measure throughput.
-#[derive(Default)]
-struct Before {
-    at: Option<Instant>,
-    /// Of the kept groups: their ended jobs, and the trend of their backlog.
-    kept: HashMap<GroupId, (u64, VecDeque<u64>)>,
-}
-
-async fn scan_once(app: &Shared, before: &mut Before, start: Instant) -> Result<Ranking, fairlane::Error> {
-    let mut ranking = Ranking::default();
-    let mut after = None;
-    loop {
-        // The worker's engine charges no key: many readers share the scan.
-        let page = app.worker_engine.list_groups(after.take(), LIST_GROUPS_MAX).await?;
-        let is_last = page.len() < LIST_GROUPS_MAX;
-        after = page.last().map(|line| line.group.clone());
-        ranking.add(page, before, start);
-        if is_last {
+async fn read(app: &Shared) -> Result<Ranking, fairlane::Error> {
+    let (mut lines, mut after, mut has_more) = (Vec::new(), None, false);
+    for _ in 0..PAGES_MAX {
+        let limit = (KEPT_MAX - lines.len()).min(LIST_GROUPS_MAX);
+        // The worker's engine charges no key: many readers share the ranking.
+        let page = app.worker_engine.list_largest_groups(after, limit).await?;
+        lines.extend(page.groups);
+        after = page.next;
+        has_more = after.is_some();
+        if !has_more || lines.len() == KEPT_MAX {
             break;
         }
-        tokio::select! {
-            () = app.stopping.cancelled() => break,
-            () = sleep(PAGE_EVERY) => {}
-        }
     }
-    ranking.took = start.elapsed();
-    ranking.ended_per_second = ranking.groups.iter().filter_map(|ranked| ranked.ended_per_second).sum();
-    before.at = Some(start);
-    let kept = |ranked: &Ranked| (ranked.line.group.clone(), (ranked.line.done, ranked.trend.clone()));
-    before.kept = ranking.groups.iter().map(kept).collect();
-    Ok(ranking)
+    Ok(Ranking::new(lines, has_more))
 }
 
 impl Ranking {
-    fn add(&mut self, page: Vec<GroupLine>, before: &mut Before, start: Instant) {
-        self.scanned += page.len() as u64;
-        let over = before.at.map(|at| start.duration_since(at).as_secs_f64().max(0.001));
-        for line in page {
-            if line.backlog > 0 {
-                self.weights += line.settings.weight.get();
-            }
-            if line.settings.paused && self.paused.len() < PAUSED_MAX {
-                self.paused.push(line.group.clone());
-            }
-            let (done, mut trend) = before.kept.remove(&line.group).unwrap_or((line.done, VecDeque::new()));
-            trend.push_back(line.backlog);
-            if trend.len() > TREND_MAX {
-                trend.pop_front();
-            }
-            // A group that was idle in between begins to count again.
-            let ended_per_second = over.map(|over| line.done.saturating_sub(done) as f64 / over);
-            self.groups.push(Ranked { line, ended_per_second, trend });
+    fn new(mut lines: Vec<GroupLine>, has_more: bool) -> Self {
+        lines.sort_by_cached_key(|line| (line.group.clone(), Reverse(line.backlog)));
+        // A group that moved while it was read may be there twice.
+        lines.dedup_by(|one, other| one.group == other.group);
+        lines.sort_by_key(|line| Reverse(line.backlog + line.in_flight));
+        let weights = lines.iter().filter(|line| line.backlog > 0).map(|line| line.settings.weight.get());
+        let paused = lines.iter().filter(|line| line.settings.paused).take(PAUSED_MAX);
+        Self {
+            has_more,
+            weights: weights.sum(),
+            paused: paused.map(|line| line.group.clone()).collect(),
+            ended_per_second: 0.0,
+            groups: lines
+                .into_iter()
+                .map(|line| Ranked { trend: VecDeque::from([line.backlog]), line, ended_per_second: None })
+                .collect(),
         }
-        self.groups.sort_by_cached_key(|ranked| {
-            let line = &ranked.line;
-            (Reverse(line.backlog + line.in_flight), line.group.clone())
-        });
-        self.groups.truncate(KEPT_MAX);
+    }
+
+    /// Measures the throughput since the ranking before, and continues its charts.
+    fn continue_from(&mut self, before: Option<(Instant, Arc<Self>)>, start: Instant) {
+        let Some((at, before)) = before else { return };
+        let over = start.duration_since(at).as_secs_f64().max(0.001);
+        let known: HashMap<&GroupId, &Ranked> =
+            before.groups.iter().map(|ranked| (&ranked.line.group, ranked)).collect();
+        for ranked in &mut self.groups {
+            let earlier = known.get(&ranked.line.group);
+            let done = earlier.map_or(ranked.line.done, |earlier| earlier.line.done);
+            // A group that was idle in between begins to count again.
+            ranked.ended_per_second = Some(ranked.line.done.saturating_sub(done) as f64 / over);
+            let trend = earlier.into_iter().flat_map(|earlier| earlier.trend.iter().copied());
+            ranked.trend = trend.chain(ranked.trend.iter().copied()).collect();
+            while ranked.trend.len() > TREND_MAX {
+                ranked.trend.pop_front();
+            }
+        }
+        self.ended_per_second = self.groups.iter().filter_map(|ranked| ranked.ended_per_second).sum();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fairlane_core::queue::GroupSettings;
+
+    use super::*;
+
+    fn line(group: &str, backlog: u64, done: u64) -> GroupLine {
+        let group = GroupId::new(group).unwrap();
+        let settings = GroupSettings::default();
+        GroupLine { group, backlog, in_flight: 0, waiting: 0, total: 0, done, backoff_ms: 0, settings }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_ranking_is_sorted_exactly_and_continues_the_one_before() {
+        let start = Instant::now();
+        let first = Ranking::new(vec![line("a", 8, 0), line("b", 15, 0), line("a", 8, 0)], false);
+        let names = |ranking: &Ranking| {
+            ranking.groups.iter().map(|ranked| ranked.line.group.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&first), ["b", "a"]);
+        assert_eq!(first.share(&first.groups[0]), None, "one ranking measures nothing");
+        let mut second = Ranking::new(vec![line("a", 20, 30), line("b", 5, 10)], false);
+        second.continue_from(Some((start, Arc::new(first))), start + Duration::from_secs(2));
+        assert_eq!(names(&second), ["a", "b"]);
+        assert_eq!(
+            (&second.groups[0].trend, second.groups[0].ended_per_second),
+            (&[8, 20].into(), Some(15.0))
+        );
+        assert_eq!(second.share(&second.groups[0]), Some((0.75, 0.5)));
     }
 }

@@ -28,7 +28,7 @@ pub(super) async fn show(view: View, State(app): State<Shared>) -> Result<Respon
         return Ok(own_groups(&view, &view.caller));
     }
     let state = app.fairlane.state().await?;
-    let ranking = Largest::ranking(&app).await;
+    let ranking = Largest::ranking(&app).await?;
     let samples = app.dashboard.history.samples();
     Ok(view.page(
         Section::Overview,
@@ -36,9 +36,9 @@ pub(super) async fn show(view: View, State(app): State<Shared>) -> Result<Respon
         html! {
             h1 { "Overview" }
             div id="now" data-live { (tiles(&view, &state, samples.last())) }
-            div id="still" data-live { (standing_still(&view, &state, ranking.as_deref())) }
+            div id="still" data-live { (standing_still(&view, &state, &ranking)) }
             div.grid.two id="hour" data-live { (charts(&samples)) }
-            section.card id="largest" data-live { (largest(&view, ranking.as_deref())) }
+            section.card id="largest" data-live { (largest(&view, &ranking)) }
         },
     ))
 }
@@ -92,7 +92,7 @@ fn has_jobs(view: &TypeView) -> bool {
     view.ready > 0 || view.active_lanes.iter().sum::<u64>() > 0
 }
 
-fn standing_still(view: &View, state: &QueueState, ranking: Option<&Ranking>) -> Markup {
+fn standing_still(view: &View, state: &QueueState, ranking: &Ranking) -> Markup {
     let mut items: Vec<Markup> = Vec::new();
     let type_link =
         |name: &str, cure: &str| html! { a href=(view.to(format!("types/{}", encoded(name)))) { (cure) } };
@@ -112,7 +112,7 @@ fn standing_still(view: &View, state: &QueueState, ranking: Option<&Ranking>) ->
     if state.queue.parked_lanes > 0 {
         items.push(html! { (counted(state.queue.parked_lanes, "lane")) " wait because the rate of their customer is used up. " a href=(view.to("customers")) { "Look at the customers" } });
     }
-    for group in ranking.iter().flat_map(|ranking| &ranking.paused).take(GROUPS_SHOWN) {
+    for group in ranking.paused.iter().take(GROUPS_SHOWN) {
         items.push(html! { "Customer " b { (group) } " is paused. " a href=(view.to(format!("customers/{}", encoded(group)))) { "Resume it" } });
     }
     let own = |warning: &&String| !warning.starts_with("jobs of type ");
@@ -161,16 +161,16 @@ fn charts(samples: &[Sample]) -> Markup {
     }
 }
 
-fn largest(view: &View, ranking: Option<&Ranking>) -> Markup {
+fn largest(view: &View, ranking: &Ranking) -> Markup {
     html! {
         div.head { h2 { "Largest backlogs" } a href=(view.to("customers")) { "All customers" } }
-        @match ranking {
-            None => p.empty { "The customers are being counted. This takes a moment." },
-            Some(ranking) if ranking.groups.is_empty() => p.empty {
+        @if ranking.groups.is_empty() {
+            p.empty {
                 "No customer has unfinished jobs. Enqueue one: "
                 code { "fairlane enqueue acme mail '{}'" }
-            },
-            Some(ranking) => (super::customers::table(view, ranking, ranking.groups.iter().take(GROUPS_SHOWN))),
+            }
+        } @else {
+            (super::customers::table(view, ranking, ranking.groups.iter().take(GROUPS_SHOWN)))
         }
     }
 }

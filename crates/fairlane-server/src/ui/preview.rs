@@ -78,10 +78,7 @@ async fn snapshot(
     found: &GroupView,
 ) -> Result<(QueueSnapshot, Vec<String>), Problem> {
     let state = app.fairlane.state().await?;
-    let Some(ranking) = Largest::ranking(app).await else {
-        return Err(ProblemKind::Conflict
-            .because("the customers are being counted; go back and try again in a few seconds"));
-    };
+    let ranking = Largest::ranking(app).await?;
     let (types, mut assumed) = types(&state);
     let mut groups = vec![group_snapshot(group, found)];
     // The engine of workers charges no key: the number of reads is bounded.

@@ -71,6 +71,7 @@ pub(crate) async fn share(State(app): State<Shared>, request: Request, next: Nex
         let response = next.run(request).await;
         if is_change {
             pages.clear();
+            app.dashboard.largest.outdate();
         }
         return response;
     }

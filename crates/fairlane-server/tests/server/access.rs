@@ -98,6 +98,7 @@ const TABLE: &str = "
     POST   /api/dead/requeue                        ap-- -p-- ----
     POST   /api/dead/discard                        ap-- -p-- ----
     POST   /api/audit                               a--- ---- ----
+    GET    /api/activity                            a--- ---- ----
     GET    /metrics                                 apwv ---- ----
     GET    /engine                                  apwv -p-v -p-v
     POST   /engine/wait                             a-w- ---- ----

@@ -191,7 +191,7 @@ async fn settings_are_changed_by_forms_and_mistakes_are_explained() {
         assert!(page.contains(words) && page.contains("Go to the overview"), "{body}: {page}");
     }
     let page = running.request(Method::GET, "/customers/a%2Fb").send().await.unwrap().text().await.unwrap();
-    assert!(page.contains("weight 3, rate 100/s, no concurrency") && page.contains("anonymous"), "{page}");
+    assert!(page.contains("weight 3, rate 100/s, no concurrency") && page.contains("local"), "{page}");
 }
 
 #[tokio::test]

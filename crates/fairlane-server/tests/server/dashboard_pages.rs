@@ -180,7 +180,7 @@ async fn controls_work_without_scripts() {
     press("Audit now").await;
     browser.until_text("clean").await;
     browser.open(&running.url("/activity")).await;
-    browser.until_text("broke lock acme:invoice").await;
+    browser.until_text("lock acme:invoice").await;
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails where it does not get what it needs")]
 
 mod access;
+mod activity;
 mod audit;
 mod bound_keys;
 mod broken_engine;

@@ -1,7 +1,9 @@
 //! The trials at full length; fails if an invariant was violated.
 //!
 //! `trials kills [--seed S] [--rounds N]`, `trials neighbours [--redis 1] [--slots N]`. `trials
-//! downstream [--seconds N]`. `trials rooms crowd|scale|draw|fire`. `trials rankings scale`. `trials hold [--redis 1] [--jobs N]
+//! downstream [--seconds N]`. `trials dashboard [--groups N] [--jobs N] [--rounds N] [--open N]
+//! [--seconds N]`. `trials rooms crowd|scale|draw|fire`. `trials rankings scale`. `trials hold
+//! [--redis 1] [--jobs N]
 //! [--stuck N]`. `trials failover [--rounds N] [--seconds N]`. `trials http [cycle|single|idle|flood] [--rounds N] [--connections
 //! N]`: all four, or one of them. `trials attack --program PATH [NAME…] [--seconds N] [--json]`:
 //! all attacks on `PATH serve`, or those named. `trials outbox kills|order|speed|outages [--rounds N]
@@ -21,12 +23,13 @@ use fairlane_trials::attack::Kind;
 use fairlane_trials::kills::Store;
 use fairlane_trials::served::{self, Compared, cycle, flood, idle, single};
 use fairlane_trials::{
-    attack, downstream, failover, hold, kills, locks, neighbours, outbox, rankings, rooms,
+    attack, dashboard, downstream, failover, hold, kills, locks, neighbours, outbox, rankings, rooms,
 };
 
 const USAGE: &str = "Usage: trials kills [--seed S] [--rounds N] | neighbours [--redis 1] [--slots N] | \
     rooms crowd|scale|draw|fire … | rankings scale [--members N] | \
-    downstream [--seconds N] | hold [--redis 1] [--jobs N] [--stuck N] | failover [--rounds N] [--seconds N] | \
+    downstream [--seconds N] | \
+    dashboard [--groups N] [--jobs N] [--rounds N] [--open N] [--seconds N] | hold [--redis 1] [--jobs N] [--stuck N] | failover [--rounds N] [--seconds N] | \
     attack --program PATH [NAME…] [--seconds N] [--json] | \
     outbox kills|order|speed|outages [--rounds N] [--jobs N] [--seconds N] | \
     locks fire|races|crowd|names|speed | \
@@ -94,6 +97,7 @@ async fn main() -> ExitCode {
         Some("rankings") => rankings::command::run(&arguments).await,
         Some("locks") => locks::command::run(&arguments).await,
         Some("downstream") => call(number("--seconds", 120)).await,
+        Some("dashboard") => look(number).await,
         Some("failover") => fail_over(number("--rounds", 3) as usize, number("--seconds", 5)).await,
         _ => {
             eprintln!("{USAGE}");
@@ -395,6 +399,39 @@ async fn fail_over(rounds: usize, seconds: u64) -> ExitCode {
         }
     }
     println!("{} jobs acknowledged, {} of them ran more than once", report.jobs, report.ran_twice);
+    end(&violations)
+}
+
+/// Opens every page of the dashboard over a large queue.
+async fn look(number: impl Fn(&str, u64) -> u64) -> ExitCode {
+    let plan = dashboard::Plan {
+        groups: number("--groups", 100_000).max(1),
+        jobs: number("--jobs", 1_000_000),
+        rounds: number("--rounds", 3) as usize,
+        open: number("--open", 50) as usize,
+        open_for: Duration::from_secs(number("--seconds", 10)),
+    };
+    let report = dashboard::run(&plan).await;
+    let mut violations = report.violations;
+    println!("{} groups, {} jobs on Redis; the longest of {} views", plan.groups, plan.jobs, plan.rounds);
+    for page in &report.pages {
+        println!(
+            "{:<36} {:>7.1} ms {:>4} rows {:>5.1} KiB {:>3} calls {:>5} commands",
+            page.path,
+            page.longest.as_secs_f64() * 1000.0,
+            page.rows,
+            page.bytes as f64 / 1024.0,
+            page.calls,
+            page.commands
+        );
+        if page.longest > dashboard::PAGE_MAX {
+            violations.push(format!("{} took {:?}", page.path, page.longest));
+        }
+    }
+    println!(
+        "{} open dashboards on {} pages: {} calls in {:?}, at most {} for the pages alone",
+        plan.open, report.distinct, report.open_calls, plan.open_for, report.open_calls_max
+    );
     end(&violations)
 }
 

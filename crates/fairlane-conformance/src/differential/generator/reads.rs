@@ -17,7 +17,7 @@ impl Generator {
 
     fn inspect(&mut self) -> Command {
         let limit = 1 + self.dice.below(4) as usize;
-        match self.dice.below(14) {
+        match self.dice.below(16) {
             0..2 => InspectQueue.into(),
             2..4 => InspectGroup { group: self.group_id() }.into(),
             4..6 => InspectType { type_id: self.type_id() }.into(),
@@ -29,6 +29,11 @@ impl Generator {
             8 => InspectCongestion { group: self.group_id() }.into(),
             9 => ListSnapshots { group: self.group_id(), limit }.into(),
             10 => ListGroups { after: self.dice.one_in(2).then(|| self.group_id()), limit }.into(),
+            11..13 => {
+                let magnitude = self.dice.pick(&[0, 0, 3, 4, 5, 6, 64]);
+                let after = LargestCursor { magnitude, group: self.group_id() };
+                ListLargestGroups { after: self.dice.one_in(2).then_some(after), limit }.into()
+            }
             _ => InspectJob { job: self.job_ref() }.into(),
         }
     }

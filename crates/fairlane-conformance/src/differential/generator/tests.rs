@@ -132,6 +132,11 @@ fn tally_reads(reply: &Reply, mut count: impl FnMut(&'static str, u64)) {
         }
         Reply::ListSnapshots(snapshots) => count("snapshots", snapshots.len() as u64),
         Reply::ListGroups(lines) => count("groups on a page", lines.len() as u64),
+        Reply::ListLargestGroups(page) => {
+            count("groups on a page of the largest", page.groups.len() as u64);
+            let has_large = page.groups.first().is_some_and(|line| line.backlog >= 8);
+            count("a large group on a page", u64::from(has_large));
+        }
         Reply::ListJobs(reply) => count("listed", reply.jobs.len() as u64),
         Reply::Explain(reply) => count("explained", u64::from(reply.0.is_some())),
         other => tally_bulks(other, count),

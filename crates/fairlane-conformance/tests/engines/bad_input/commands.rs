@@ -214,6 +214,8 @@ fn pages() -> Vec<Bad> {
         let groups = ListGroups { after: None, limit };
         table.push(bad("bulk actions", Command::ListBulks(bulks), &["a page", "between 1 and 500"]));
         table.push(bad("groups", Command::ListGroups(groups), &["a page", "between 1 and 500"]));
+        let largest = ListLargestGroups { after: None, limit };
+        table.push(bad("largest", Command::ListLargestGroups(largest), &["a page", "between 1 and 500"]));
         table.push(bad("jobs", listing(0, limit), &["a page", "between 1 and 500"]));
     }
     table.push(bad("jobs far on", listing(u64::MAX, 1), &["the cursor of list_jobs"]));

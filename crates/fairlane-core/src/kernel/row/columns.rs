@@ -9,7 +9,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use super::{Column, ColumnType, Damage, Unwritable, Value};
-use crate::names::{BulkId, GroupId, JobId, TypeId, WorkerId};
+use crate::names::{ActivityId, BulkId, GroupId, JobId, TypeId, WorkerId};
 use crate::numbers::{Cost, Fence, Level, Micros, OutOfRange, RequestNumber, Weight};
 use crate::rate::Rate;
 
@@ -44,6 +44,7 @@ columns! {
     RequestNumber: Integer, |request| unsigned(request.0), |value| bounded(value);
     Cost: Integer, |cost| unsigned(cost.get()), |value| Self::new(integer(value)?).map_err(impossible);
     Weight: Integer, |weight| unsigned(weight.get()), |value| Self::new(integer(value)?).map_err(impossible);
+    ActivityId: Text, |name| Ok(Value::Text(name.unescaped())), |value| parsed(value);
     BulkId: Text, |name| Ok(Value::Text(name.unescaped())), |value| parsed(value);
     GroupId: Text, |name| Ok(Value::Text(name.unescaped())), |value| parsed(value);
     JobId: Text, |name| Ok(Value::Text(name.unescaped())), |value| parsed(value);

@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn inconsistent_state_is_found_and_repaired() {
-        let damages: [Damage; 14] = [
+        let damages: [Damage; 16] = [
             ("seat-without-job", |machine| machine.groups[0].in_flight += 2),
             ("seat-without-job", |machine| machine.types[0].in_flight += 1),
             ("wrong-count", |machine| machine.groups[0].backlog += 1),
@@ -227,6 +227,11 @@ mod tests {
                 machine.groups[0].lanes[0].standing = Standing::Clearing(NOW);
             }),
             ("orphan", |machine| machine.active_groups.clear()),
+            ("wrong-count", |machine| machine.groups[0].magnitude = 7),
+            ("wrong-count", |machine| {
+                machine.groups[0].magnitude = 9;
+                machine.large_groups.insert((9, group()));
+            }),
         ];
         for (number, (word, inflict)) in damages.into_iter().enumerate() {
             let mut machine = machine();

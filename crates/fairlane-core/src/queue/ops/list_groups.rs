@@ -8,7 +8,6 @@ use crate::kernel::{Access, Context, Invalid, Operation, OperationWeight, Permis
 use crate::limits::LIST_GROUPS_MAX;
 use crate::names::GroupId;
 use crate::numbers::within;
-use crate::queue::lane::Record;
 use crate::queue::{GroupSettings, Machine};
 
 /// Lists groups that have unfinished jobs, by name, at most 500 at a time; the last page is
@@ -74,13 +73,6 @@ impl Machine {
     fn groups_page(&self, after: Option<&GroupId>, limit: usize) -> Vec<GroupLine> {
         let first = after.map_or(Bound::Unbounded, Bound::Excluded);
         let names = self.active_groups.range((first, Bound::Unbounded)).take(limit);
-        let line = |name: &GroupId| {
-            let group = &self.groups[self.groups_by_name[name]];
-            let Record { waiting, total, done, backoff_ms, .. } = group.record;
-            let (backlog, in_flight) = (group.backlog, group.in_flight);
-            let settings = group.settings.clone();
-            GroupLine { group: name.clone(), backlog, in_flight, waiting, total, done, backoff_ms, settings }
-        };
-        names.map(line).collect()
+        names.map(|name| self.group_line(name)).collect()
     }
 }

@@ -115,6 +115,7 @@ fn operations_keep_their_numbers() {
         "explain",
         "audit",
         "report_progress",
+        "list_largest_groups",
     ];
     assert_eq!(queue::Command::STEMS, stems);
     assert_eq!(

@@ -101,11 +101,13 @@ impl Scan<'_> {
                 }
             }
         }
-        let mut cursor = Some("0".to_owned());
-        while let Some(at) = cursor {
-            let (next, names) = self.page("parked", "", &at, PAGE).await?;
-            self.odd_groups.extend(names);
-            cursor = next;
+        for source in ["parked", "large"] {
+            let mut cursor = Some("0".to_owned());
+            while let Some(at) = cursor {
+                let (next, names) = self.page(source, "", &at, PAGE).await?;
+                self.odd_groups.extend(names);
+                cursor = next;
+            }
         }
         Ok(())
     }

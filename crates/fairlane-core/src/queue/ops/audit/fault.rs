@@ -165,6 +165,11 @@ faults! {
     NotIndexed = "not-indexed": "orphan",
         "it waits for a time, and its bulk action does not list it as waiting",
         "lists it there";
+    /// A group at a wrong position in the index of large groups, so that it is listed too early or
+    /// too late.
+    Magnitude = "magnitude": "wrong-count",
+        "it is indexed with magnitude {stored}, its backlog has {counted}",
+        "indexes it by its backlog";
     /// A wrong number of stored bytes of a group or the queue.
     StoredBytes = "stored-bytes": "wrong-count",
         "{stored} bytes are counted as stored, {counted} are",

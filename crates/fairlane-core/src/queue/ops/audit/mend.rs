@@ -103,6 +103,12 @@ impl Machine {
                     self.wake_lanes_of(key, |standing| standing == Standing::SeatParked);
                 }
             }
+            Fault::Magnitude => {
+                if !self.large_groups.contains(&(group.magnitude, group.name.clone())) {
+                    group.magnitude = 0;
+                }
+                self.index_group(key);
+            }
             Fault::Unlisted => {
                 group.active = true;
                 let name = group.name.clone();

@@ -10,6 +10,7 @@ use crate::numbers::Level;
 use crate::queue::bulk::Bulk;
 use crate::queue::job::{Held, Job, JobKey, Place};
 use crate::queue::lane::{GroupKey, LaneKey, Standing, TypeKey};
+use crate::queue::magnitude::magnitude;
 use crate::queue::{BulkRef, JobRef, Machine};
 
 use super::{Fault, Finding, Suspect};
@@ -146,6 +147,10 @@ impl Machine {
             (false, true) => findings.add(Fault::NoJobs, "", 0, 0),
             _ => {}
         }
+        let is_indexed = self.large_groups.contains(&(group.magnitude, group.name.clone()));
+        let indexed = if is_indexed { group.magnitude } else { 0 };
+        let expected = magnitude(indexed, group.backlog);
+        findings.compare(Fault::Magnitude, "", indexed.into(), expected.into());
     }
 
     fn lane_fault(&self, key: LaneKey) -> Option<Fault> {

@@ -140,4 +140,8 @@ function queue.check_group(cx, name)
       queue.watch_idle(cx, name)
     end)
   end
+  local stored, expected = queue.magnitudes_of(cx, group)
+  if stored ~= expected then
+    queue.report(cx, 'magnitude', '', stored, expected, function() group.is_unindexed = true end)
+  end
 end

@@ -77,7 +77,7 @@ function queue.group_state(cx, name, place)
     end
     group = {
       name = name, key = key, lanes = {}, weight = 1, counts = counts, in_flight = in_flight, backlog = backlog,
-      was_active = in_flight + backlog > 0, seat_parked = seat_parked, done = done,
+      backlog_was = backlog, was_active = in_flight + backlog > 0, seat_parked = seat_parked, done = done,
       base_priority = 0, stored_bytes = stored_bytes, stored_bytes_was = stored_bytes,
       record_was = (not place or cx.reads_records) and (values[4] or NEW_RECORD),
     }
@@ -130,4 +130,7 @@ function queue.write_group(cx, group)
   end
   if count > 0 then call('HSET', group.key, unpack(changes, 1, count)) end
   if is_active ~= group.was_active then write_activity(cx, group, is_active) end
+  if group.is_unindexed or group.backlog ~= group.backlog_was and queue.may_have_moved(group) then
+    cx.moved[#cx.moved + 1] = group
+  end
 end

@@ -5,6 +5,7 @@
 -- cursor counts groups.
 function queue.page_groups(cx)
   local reply = {''}
+  kernel.read_fields(cx, {'indexed'})
   for index = 7, #cx.arguments do
     if cx.spent >= AUDIT_STEP_ENTRIES then
       reply[1] = text(index - 7)
@@ -18,8 +19,9 @@ function queue.page_groups(cx)
       lines[#lines + 1] = lane.standing .. place
     end
     local has_jobs, listed = queue.activity_of(cx, group)
-    if parked ~= group.seat_parked or has_jobs ~= listed then letter = '?' end
-    queue.afford(cx, 5 + 5 * #lines)
+    local stored, expected = queue.magnitudes_of(cx, group)
+    if parked ~= group.seat_parked or has_jobs ~= listed or stored ~= expected then letter = '?' end
+    queue.afford(cx, 6 + 5 * #lines)
     for _, item in ipairs({group.name, letter, text(group.in_flight), table.concat(lines, '\n')}) do
       reply[#reply + 1] = item
     end
@@ -52,6 +54,19 @@ function queue.page_parked(cx, _, cursor, count)
   for index = 1, #entries, 2 do
     local place, name = match(entries[index], '^(%d:[^:]+):(.+)$')
     if standing_of(cx, name, place) ~= 'R' then reply[#reply + 1] = name end
+  end
+  return reply
+end
+
+-- Groups in the index of large groups with another backlog than it says.
+function queue.page_large(cx, _, cursor, count)
+  local next_cursor, entries = unpack(call('ZSCAN', cx.prefix .. 'large-groups', cursor, 'COUNT', count))
+  local reply = {queue.next_cursor_text(next_cursor)}
+  for index = 1, #entries, 2 do
+    local stored = tonumber(entries[index + 1])
+    if queue.magnitude(stored, queue.stored_backlog(cx, entries[index])) ~= stored then
+      reply[#reply + 1] = entries[index]
+    end
   end
   return reply
 end

@@ -31,7 +31,7 @@ local function each_after(before, list)
 end
 
 local function write_groups(cx)
-  cx.activated, cx.idled = {}, {}
+  cx.activated, cx.idled, cx.moved = {}, {}, {}
   for _, group in pairs(cx.groups) do queue.write_group(cx, group) end
   local key = cx.prefix .. 'active-groups'
   if cx.activated[1] then call('ZADD', key, each_after(0, cx.activated)) end
@@ -39,6 +39,7 @@ local function write_groups(cx)
     call('ZREM', key, unpack(cx.idled))
     call('ZADD', cx.prefix .. 'idle-groups', 'NX', each_after(text(cx.now + GROUP_IDLE_US), cx.idled))
   end
+  queue.index_groups(cx)
 end
 
 function queue.write_all(cx)

@@ -5,8 +5,8 @@
 -- Arguments: [1] time, [2] the packed command. Or [2] page, [3] source, [4] name, [5] cursor,
 -- [6] count, then arguments of the source:
 -- keys '' | rows group | in_flight '' | sorted key | list key | groups '' with names from
--- [7] | order place | parked '' | types '' | backlogs '' | chunks key | stored_bytes '' with
--- groups from [7]
+-- [7] | order place | parked '' | large '' | types '' | backlogs '' | chunks key | stored_bytes ''
+-- with groups from [7]
 -- Replies to a page {next cursor or '', then keys, or per job: name, letter of `locate_job`, number
 -- of its bulk action or '', bytes; for other sources see `scan_groups`}.
 
@@ -25,7 +25,7 @@ local function page(source)
   local pages = {
     keys = queue.page_keys, rows = queue.page_rows, in_flight = queue.page_in_flight,
     sorted = queue.page_sorted, list = queue.page_list, groups = queue.page_groups, order = queue.page_order,
-    parked = queue.page_parked, types = queue.page_types, backlogs = queue.page_backlogs,
+    parked = queue.page_parked, large = queue.page_large, types = queue.page_types, backlogs = queue.page_backlogs,
     chunks = queue.page_chunks, stored_bytes = queue.page_stored_bytes,
   }
   return pages[source]
@@ -34,7 +34,7 @@ end
 local function audit(cx, command)
   cx.mending = command.repair
   local read = cx.mending and kernel.read_partition or kernel.read_fields
-  read(cx, {'fence', 'sequence', 'backlog', 'completed', 'stored_bytes', 'classic', 'alpha'})
+  read(cx, {'fence', 'sequence', 'backlog', 'completed', 'stored_bytes', 'classic', 'alpha', 'indexed'})
   local looked_at, first_too_large = 0, false
   for index, suspect in ipairs(command.suspects) do
     cx.suspect_index, cx.suspect = index, suspect

@@ -1,11 +1,13 @@
 #!lua flags=allow-oom
 -- sweep: the housekeeping of the queue. Removes unrunnable jobs from the heads of lanes, ends
 -- dropped jobs that wait for a time, returns jobs of resumed bulk actions to their lanes, fails
--- overdue bulk actions, removes what is past its retention, and forgets idle groups.
+-- overdue bulk actions, removes what is past its retention, forgets idle groups, and completes the
+-- index of large groups.
 -- Key: the partition.
 local FIELDS = {
   'sequence', 'backlog', 'classic', 'alpha', 'completed', 'stored_bytes', 'completed_kept_max',
   'completed_retention_ms', 'failed_kept_max', 'failed_retention_ms', 'bulk_retention_ms',
+  'indexed',
 }
 
 local function fail_overdue(cx)
@@ -125,6 +127,7 @@ function queue.ops.sweep(cx, command)
   remove_outlived(cx)
   queue.purge(cx)
   local forgotten = queue.forget_idle_groups(cx)
+  queue.complete_index(cx)
   queue.write_all(cx)
   local more = cx.left == 0 or cx.overdue == SWEEP_BULKS_MAX or forgotten == SWEEP_GROUPS_MAX
     or call('EXISTS', cx.sweeping, cx.clearing) > 0

@@ -1,0 +1,4 @@
+//! The chapters about the activity log.
+
+pub mod list_activity;
+pub mod record_activity;
