@@ -19,6 +19,7 @@ mod links;
 mod lua_modules;
 mod manifest;
 pub mod markdown;
+mod prose_width;
 mod requirements;
 mod same_stems;
 mod source;
@@ -39,6 +40,7 @@ Checks the form of the tree and prints each finding as `path:line: rule: what to
   banned-names   no file or module with a meaningless name
   banned-words   no unfinished work, no left-over debugging, no path of one machine
   dialect        no words that avoid the subject or the term of art, no doc comment of one word
+  prose-width    prose in Markdown is wrapped at 100 columns
   same-stems     an operation has the same file stem in core, Lua and conformance
   dead-modules   every Rust file is reached from its crate's root
   lua-modules    Lua files keep no state between calls, and every function is used
@@ -50,12 +52,13 @@ Checks the form of the tree and prints each finding as `path:line: rule: what to
   ignored-tests  an ignored test says why
 ";
 
-const RULES: [fn(&Tree) -> Vec<Finding>; 14] = [
+const RULES: [fn(&Tree) -> Vec<Finding>; 15] = [
     file_size::check,
     function_size::check,
     banned_names::check,
     banned_words::check,
     dialect::check,
+    prose_width::check,
     same_stems::check,
     dead_modules::check,
     lua_modules::check,
