@@ -9,9 +9,6 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-/// How many seconds a process keeps the offset before it reads it again.
-const CACHE_SECS: &str = "1";
-
 /// An offset from the real time that several processes share.
 pub struct JumpingClock {
     library: PathBuf,
@@ -30,7 +27,8 @@ impl JumpingClock {
     pub fn set_for(&self, command: &mut Command) {
         command.env("LD_PRELOAD", &self.library);
         command.env("FAKETIME_TIMESTAMP_FILE", self.offset_file());
-        command.env("FAKETIME_CACHE_DURATION", CACHE_SECS);
+        // Each look at the clock reads the offset again.
+        command.env("FAKETIME_NO_CACHE", "1");
         command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1").env("DONT_FAKE_MONOTONIC", "1");
     }
 

@@ -84,13 +84,13 @@ mod tests {
     }
 
     #[test]
-    fn a_drained_group_is_moved_once_for_each_power_of_two() {
+    fn a_drained_group_is_moved_once_for_two_powers_of_two() {
         let (mut now, mut moves) = (magnitude(0, 100_000), 0);
         for backlog in (0..100_000).rev() {
             let next = magnitude(now, backlog);
             moves += u32::from(next != now);
             now = next;
         }
-        assert_eq!((now, moves), (0, 8));
+        assert_eq!((now, moves), (0, 7));
     }
 }

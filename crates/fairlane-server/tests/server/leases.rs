@@ -455,7 +455,7 @@ async fn no_more_jobs_are_parsed_than_are_accepted() {
     ] {
         let (status, response) = server.post(path, body).await;
         assert_eq!((status, problem(&response)), (StatusCode::UNPROCESSABLE_ENTITY, "invalid"), "{response}");
-        assert!(response["detail"].as_str().unwrap().contains("more than 500 jobs"), "{path}: {response}");
+        assert!(response["detail"].as_str().unwrap().contains("more than 500 items"), "{path}: {response}");
     }
 }
 

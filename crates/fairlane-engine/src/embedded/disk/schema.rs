@@ -386,7 +386,7 @@ mod tests {
     fn declared_columns_that_are_missing_are_added_and_rows_keep_their_values() {
         let file = brought_up(Connection::open_in_memory().unwrap());
         file.execute_batch(
-            "INSERT INTO groups SELECT 'g', 7, NULL, 3, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1;
+            "INSERT INTO groups SELECT 'g', 7, NULL, 3, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1;
              ALTER TABLE groups DROP COLUMN weight;
              ALTER TABLE groups DROP COLUMN idle_at;
              ALTER TABLE bulks DROP COLUMN payload",

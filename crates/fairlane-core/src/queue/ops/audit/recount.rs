@@ -150,7 +150,9 @@ impl Machine {
         let is_indexed = self.large_groups.contains(&(group.magnitude, group.name.clone()));
         let indexed = if is_indexed { group.magnitude } else { 0 };
         let expected = magnitude(indexed, group.backlog);
-        findings.compare(Fault::Magnitude, "", indexed.into(), expected.into());
+        // The group's own magnitude must agree with the index, too.
+        let stored = if indexed == expected { group.magnitude } else { indexed };
+        findings.compare(Fault::Magnitude, "", stored.into(), expected.into());
     }
 
     fn lane_fault(&self, key: LaneKey) -> Option<Fault> {
