@@ -57,7 +57,7 @@ impl Section {
         (Self::Types, "Downstreams", "types", "t"),
         (Self::Workers, "Workers", "workers", "w"),
         (Self::Locks, "Locks", "locks", "l"),
-        (Self::Rooms, "Waiting rooms", "rooms", "r"),
+        (Self::Rooms, "Rooms", "rooms", "r"),
         (Self::Rankings, "Rankings", "rankings", "k"),
         (Self::Activity, "Activity", "activity", "a"),
         (Self::Audit, "Audit", "audit", "u"),

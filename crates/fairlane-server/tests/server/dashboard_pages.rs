@@ -97,6 +97,10 @@ pub async fn show_everywhere(browser: &Browser, name: &str) {
     }
     browser.resize(DESKTOP).await;
     browser.prefer_dark(false).await;
+    let hidden =
+        "const list = document.querySelector('.top nav ul'); return list.scrollWidth - list.clientWidth";
+    let hidden = browser.client().execute(hidden, Vec::new()).await.unwrap();
+    assert_eq!(hidden, 0, "pixels of the navigation that a desktop does not show");
 }
 
 /// Presses the first button with this label.
