@@ -13,7 +13,6 @@ mod dead;
 mod demo;
 mod deploy;
 mod discovery;
-mod drain;
 mod engines;
 mod enqueue;
 mod failure_output;

@@ -1,18 +1,19 @@
 //! Gauges of the queue, as text for Prometheus.
 //!
 //! They are read when `/metrics` is scraped, at most once a second, and for a bounded number of
-//! groups: those with the most unfinished jobs among the groups scanned so far. Each scrape scans a
-//! few pages of groups and the next one continues there, so its cost does not grow with the number
-//! of groups.
+//! groups: those with the largest backlogs. The engine has an index of them, so the cost of a
+//! scrape does not grow with the number of groups.
 //!
 //! Invariant: each scrape records into a recorder of its own, so that it shows only what it has
 //! read: no group that has left the list, and no gauge of an engine that does not reply.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use fairlane_core::limits::{LIST_BOARDS_MAX, LIST_GROUPS_MAX, LIST_ROOMS_MAX};
-use fairlane_core::queue::{InspectCongestion, InspectGroup, InspectQueue, InspectType};
+use fairlane_core::queue::{
+    InspectCongestion, InspectGroup, InspectQueue, InspectType, LargestGroups, ListLargestGroups,
+};
 use fairlane_core::ranking::ListBoards;
 use fairlane_core::room::ListRooms;
 use fairlane_core::{GroupId, TypeId};
@@ -27,18 +28,14 @@ use super::ENGINE_UP;
 const SCRAPE_EVERY: Duration = Duration::from_secs(1);
 /// The longest time that a scrape takes; Prometheus waits ten seconds by default.
 const SCRAPE_WITHIN: Duration = Duration::from_secs(5);
-/// Pages of groups that one scrape scans.
-const PAGES: usize = 4;
+/// Pages of groups that one scrape reads. The engine ends a page early rather than search for long.
+const PAGES_MAX: usize = 4;
 
 /// The last scrape.
 #[derive(Default)]
 pub(super) struct Scrape {
     at: Option<Instant>,
     text: String,
-    /// Unfinished jobs of the groups that are shown.
-    shown: BTreeMap<GroupId, u64>,
-    /// The group behind which the next scrape continues.
-    after: Option<GroupId>,
 }
 
 /// The recorder of one scrape.
@@ -68,97 +65,81 @@ impl Scrape {
     /// [`ENGINE_UP`].
     pub async fn text(&mut self, engine: &dyn Engine, accepts_writes: bool, groups_max: usize) -> String {
         if self.at.is_none_or(|at| at.elapsed() >= SCRAPE_EVERY) {
-            self.text = self.scrape(engine, accepts_writes, groups_max).await;
+            self.text = scrape(engine, accepts_writes, groups_max).await;
             self.at = Some(Instant::now());
         }
         self.text.clone()
     }
+}
 
-    async fn scrape(&mut self, engine: &dyn Engine, accepts_writes: bool, groups_max: usize) -> String {
-        let (recorder, deadline) = (Recorder::new(), Instant::now() + SCRAPE_WITHIN);
-        let is_up = match timeout_at(deadline, engine.call(InspectQueue)).await {
-            Ok(Ok(queue)) => {
-                recorder.record(|| observe::gauges(&queue));
-                // What cannot be read in time is omitted; the engine counts and logs commands that
-                // fail.
-                let details = self.scrape_details(engine, &queue.types, groups_max, &recorder);
-                let _ = timeout_at(deadline, details).await;
-                true
-            }
-            _ => false,
-        };
-        recorder.record(|| gauge!(ENGINE_UP).set(f64::from(u8::from(is_up && accepts_writes))));
-        recorder.0.handle().render()
-    }
+async fn scrape(engine: &dyn Engine, accepts_writes: bool, groups_max: usize) -> String {
+    let (recorder, deadline) = (Recorder::new(), Instant::now() + SCRAPE_WITHIN);
+    let is_up = match timeout_at(deadline, engine.call(InspectQueue)).await {
+        Ok(Ok(queue)) => {
+            recorder.record(|| observe::gauges(&queue));
+            // What cannot be read in time is omitted; the engine counts and logs commands that
+            // fail.
+            let details = scrape_details(engine, &queue.types, groups_max, &recorder);
+            let _ = timeout_at(deadline, details).await;
+            true
+        }
+        _ => false,
+    };
+    recorder.record(|| gauge!(ENGINE_UP).set(f64::from(u8::from(is_up && accepts_writes))));
+    recorder.0.handle().render()
+}
 
-    async fn scrape_details(
-        &mut self,
-        engine: &dyn Engine,
-        types: &[TypeId],
-        groups_max: usize,
-        recorder: &Recorder,
-    ) -> Result<(), EngineError> {
-        // The user of a Redis may lack the permission to read it.
-        if let Ok(Some(space)) = engine.admin().space().await {
-            recorder.record(|| observe::space_gauges(space));
-        }
-        for type_id in types {
-            if let Some(view) = engine.call(InspectType { type_id: type_id.clone() }).await? {
-                recorder.record(|| observe::type_gauges(type_id, &view));
-            }
-        }
-        let list = ListRooms { after: None, rooms_max: LIST_ROOMS_MAX };
-        // The user of a Redis may lack the permission for the keys of rooms or boards, which it does
-        // not use.
-        for view in engine.call(list).await.map(|listed| listed.rooms).unwrap_or_default() {
-            recorder.record(|| observe::room_gauges(&view));
-        }
-        let list = ListBoards { after: None, boards_max: LIST_BOARDS_MAX };
-        for view in engine.call(list).await.map(|listed| listed.boards).unwrap_or_default() {
-            recorder.record(|| observe::board_gauges(&view));
-        }
-        self.scan_groups(engine, groups_max).await?;
-        self.record_groups(engine, recorder).await
+async fn scrape_details(
+    engine: &dyn Engine,
+    types: &[TypeId],
+    groups_max: usize,
+    recorder: &Recorder,
+) -> Result<(), EngineError> {
+    // The user of a Redis may lack the permission to read it.
+    if let Ok(Some(space)) = engine.admin().space().await {
+        recorder.record(|| observe::space_gauges(space));
     }
+    for type_id in types {
+        if let Some(view) = engine.call(InspectType { type_id: type_id.clone() }).await? {
+            recorder.record(|| observe::type_gauges(type_id, &view));
+        }
+    }
+    let list = ListRooms { after: None, rooms_max: LIST_ROOMS_MAX };
+    // The user of a Redis may lack the permission for the keys of rooms or boards, which it does
+    // not use.
+    for view in engine.call(list).await.map(|listed| listed.rooms).unwrap_or_default() {
+        recorder.record(|| observe::room_gauges(&view));
+    }
+    let list = ListBoards { after: None, boards_max: LIST_BOARDS_MAX };
+    for view in engine.call(list).await.map(|listed| listed.boards).unwrap_or_default() {
+        recorder.record(|| observe::board_gauges(&view));
+    }
+    for group in largest_groups(engine, groups_max).await? {
+        let view = engine.call(InspectGroup { group: group.clone() });
+        let congestion = engine.call(InspectCongestion { group: group.clone() });
+        if let (Some(view), Some(congestion)) = tokio::try_join!(view, congestion)? {
+            recorder.record(|| observe::group_gauges(&group, &view, &congestion));
+        }
+    }
+    Ok(())
+}
 
-    /// Scans the next pages and keeps the groups with the most unfinished jobs.
-    async fn scan_groups(&mut self, engine: &dyn Engine, most: usize) -> Result<(), EngineError> {
-        for _ in 0..PAGES {
-            let after = self.after.take();
-            let lines = engine.list_groups(after, LIST_GROUPS_MAX).await?;
-            self.after =
-                lines.last().filter(|_| lines.len() == LIST_GROUPS_MAX).map(|line| line.group.clone());
-            for line in lines {
-                self.shown.insert(line.group, line.backlog + line.in_flight);
-            }
-            while self.shown.len() > most {
-                let least = self.shown.iter().min_by_key(|(_, jobs)| **jobs).map(|(group, _)| group.clone());
-                least.and_then(|least| self.shown.remove(&least));
-            }
-            if self.after.is_none() {
-                return Ok(());
-            }
+/// The groups with the largest backlogs, each once.
+async fn largest_groups(engine: &dyn Engine, most: usize) -> Result<BTreeSet<GroupId>, EngineError> {
+    let (mut largest, mut after) = (BTreeSet::new(), None);
+    for _ in 0..PAGES_MAX {
+        let limit = (most - largest.len()).min(LIST_GROUPS_MAX);
+        if limit == 0 {
+            break;
         }
-        Ok(())
-    }
-
-    async fn record_groups(&mut self, engine: &dyn Engine, recorder: &Recorder) -> Result<(), EngineError> {
-        let groups: Vec<GroupId> = self.shown.keys().cloned().collect();
-        for group in groups {
-            let view = engine.call(InspectGroup { group: group.clone() });
-            let congestion = engine.call(InspectCongestion { group: group.clone() });
-            match tokio::try_join!(view, congestion)? {
-                (Some(view), Some(congestion)) if view.backlog + view.in_flight > 0 => {
-                    self.shown.insert(group.clone(), view.backlog + view.in_flight);
-                    recorder.record(|| observe::group_gauges(&group, &view, &congestion));
-                }
-                _ => {
-                    self.shown.remove(&group);
-                }
-            }
+        let LargestGroups { groups, next } = engine.call(ListLargestGroups { after, limit }).await?;
+        largest.extend(groups.into_iter().map(|line| line.group));
+        after = next;
+        if after.is_none() {
+            break;
         }
-        Ok(())
     }
+    Ok(largest)
 }
 
 #[cfg(test)]

@@ -192,3 +192,77 @@ fn reason(type_id: &TypeId, types: &[TypeId]) -> &'static str {
         "the file does not name it"
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use fairlane_core::queue::{
+        Enqueue, JobRef, Lease, Leased, NewJob, Outcome, Settings, Settle, Settlement,
+    };
+    use fairlane_core::{JobId, RequestNumber, WorkerId};
+    use fairlane_engine::{Clock, EmbeddedEngine, Hooks, layer};
+
+    use super::*;
+
+    const GROUPS: usize = 300;
+
+    /// Checks that are seen while the job runs; the last ones come at the longest pause.
+    const CHECKS: usize = 8;
+
+    /// An engine that counts its commands by their stem.
+    #[derive(Clone, Default)]
+    struct Calls(Arc<Mutex<BTreeMap<&'static str, usize>>>);
+
+    impl Calls {
+        fn counted(&self) -> Arc<dyn Engine> {
+            let engine = EmbeddedEngine::new(Settings::default(), Clock::default()).unwrap();
+            let calls = self.clone();
+            let hooks = Hooks::default().submit(move |inner, command| {
+                *calls.0.lock().unwrap().entry(command.stem()).or_default() += 1;
+                Box::pin(async move { inner.submit(command).await })
+            });
+            layer(Arc::new(engine), hooks)
+        }
+
+        fn of(&self, stem: &str) -> usize {
+            self.0.lock().unwrap().get(stem).copied().unwrap_or_default()
+        }
+    }
+
+    fn new_job(group: &str, type_id: &TypeId) -> NewJob {
+        let job = JobRef { group: GroupId::new(group).unwrap(), id: JobId::new("1").unwrap() };
+        NewJob::new(job, type_id.clone(), Arc::from(&b"{}"[..]))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn other_groups_are_not_inspected_while_a_job_runs() {
+        let calls = Calls::default();
+        let engine = calls.counted();
+        let (mail, other) = (TypeId::new("mail").unwrap(), TypeId::new("other").unwrap());
+        let jobs = (0..GROUPS).map(|number| new_job(&format!("other-{number}"), &other));
+        let jobs = jobs.chain([new_job("customer-7", &mail)]).collect();
+        engine.call(Enqueue { jobs }).await.unwrap();
+        let (worker, types) = (WorkerId::new("w").unwrap(), vec![mail.clone()]);
+        let lease = Lease { worker, request: RequestNumber(1), types, jobs_max: 1, lease_ms: 30_000 };
+        let Leased::Jobs { jobs, .. } = engine.call(lease).await.unwrap() else { panic!("superseded") };
+
+        let reporter = Reporter::start(false);
+        let types = [mail];
+        let drain = async { until_nothing_is_left(&engine, &types, &reporter).await.unwrap() };
+        let job = async {
+            while calls.of("inspect_type") < CHECKS {
+                tokio::time::sleep(CHECK_PAUSE_MIN).await;
+            }
+            assert_eq!(calls.of("inspect_group"), 0, "a check inspects no group while a job runs");
+            let outcome = Outcome::Succeeded { result: Arc::from(&b"{}"[..]) };
+            let settlements = vec![Settlement { job: jobs[0].job.clone(), fence: jobs[0].fence, outcome }];
+            engine.call(Settle { settlements }).await.unwrap();
+        };
+        let (left, ()) = tokio::join!(drain, job);
+        reporter.finish().await;
+        let left: Vec<_> = left.iter().map(|left| (left.r#type.as_deref(), left.jobs)).collect();
+        assert_eq!(left, [(Some("other"), GROUPS as u64)]);
+        assert_eq!(calls.of("inspect_group"), GROUPS, "each group once, to count the remaining jobs");
+    }
+}
