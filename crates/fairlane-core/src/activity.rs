@@ -19,8 +19,7 @@ pub use ops::*;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::hashing::HashSeed;
-use crate::kernel::row::RowSource;
-use crate::kernel::{self, Context, Dump, DumpValue, Operation, RestoreMode, Restored};
+use crate::kernel::{self, Context, Dump, DumpValue, Operation};
 use crate::limits::ACTIVITY_MAX;
 use crate::names::ActivityId;
 use crate::numbers::Micros;
@@ -69,7 +68,6 @@ impl Machine {
 impl kernel::Machine for Machine {
     type Command = Command;
     type Reply = Reply;
-    type Changes = rows::Changes;
 
     fn new(_: HashSeed, now: Micros) -> Self {
         Self { now, ..Self::default() }
@@ -78,22 +76,6 @@ impl kernel::Machine for Machine {
     fn apply(&mut self, command: Command, now: Micros) -> Reply {
         self.now = now;
         command.apply(self, &mut Context { now })
-    }
-
-    fn record(&mut self) {
-        self.touched.get_or_insert_default();
-    }
-
-    fn take_changes(&mut self) -> rows::Changes {
-        self.take_changes()
-    }
-
-    fn restore<S: RowSource>(
-        source: &mut S,
-        _: HashSeed,
-        mode: RestoreMode,
-    ) -> Result<Option<Restored<Self>>, S::Error> {
-        rows::restore(source, mode)
     }
 
     fn last_time(&self) -> Micros {

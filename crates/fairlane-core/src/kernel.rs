@@ -33,7 +33,7 @@ pub mod trace;
 
 pub use access::{Access, Permission, Subjects};
 pub use dump::{Dump, DumpValue};
-pub use machine::{Machine, RestoreMode, Restored};
+pub use machine::{Machine, RestoreMode, Restored, Stored};
 pub use operation::{Context, Invalid, Operation, OperationWeight, Registered};
 pub(crate) use operations_macro::operations;
 pub use signal::Signal;

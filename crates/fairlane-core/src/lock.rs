@@ -31,8 +31,7 @@ pub use view::{Blocked, HolderView, LockView};
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::hashing::{HashSeed, KeyedMap};
-use crate::kernel::row::RowSource;
-use crate::kernel::{self, Context, Dump, Operation, RestoreMode, Restored, Signal};
+use crate::kernel::{self, Context, Dump, Operation, Signal};
 use crate::limits::LOCK_SLICE_MS;
 use crate::names::{LockToken, ProcessId};
 use crate::numbers::{Fence, Micros};
@@ -131,7 +130,6 @@ impl Machine {
 impl kernel::Machine for Machine {
     type Command = Command;
     type Reply = Reply;
-    type Changes = rows::Changes;
 
     fn new(hash_seed: HashSeed, now: Micros) -> Self {
         Self { now, ..Self::empty(hash_seed) }
@@ -140,22 +138,6 @@ impl kernel::Machine for Machine {
     fn apply(&mut self, command: Command, now: Micros) -> Reply {
         self.now = now;
         command.apply(self, &mut Context { now })
-    }
-
-    fn record(&mut self) {
-        self.touched.get_or_insert_default();
-    }
-
-    fn take_changes(&mut self) -> rows::Changes {
-        self.take_changes()
-    }
-
-    fn restore<S: RowSource>(
-        source: &mut S,
-        hash_seed: HashSeed,
-        mode: RestoreMode,
-    ) -> Result<Option<Restored<Self>>, S::Error> {
-        rows::restore(source, hash_seed, mode)
     }
 
     fn last_time(&self) -> Micros {

@@ -32,9 +32,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use rustc_hash::FxHashMap;
 
 use crate::hashing::{HashSeed, KeyedMap};
-use crate::kernel::row::RowSource;
 use crate::kernel::table::Table;
-use crate::kernel::{self, Context, Dump, Operation, RestoreMode, Restored};
+use crate::kernel::{self, Context, Dump, Operation};
 use crate::limits::{TOKENS_MAX, TYPES_MAX};
 use crate::names::{GroupId, TypeId, WorkerId};
 use crate::numbers::{Fence, Micros, RequestNumber};
@@ -87,7 +86,6 @@ impl Finished {
 impl kernel::Machine for Machine {
     type Command = Command;
     type Reply = Reply;
-    type Changes = rows::Changes;
 
     fn new(hash_seed: HashSeed, now: Micros) -> Self {
         Self::new(Settings::default(), hash_seed, now)
@@ -95,22 +93,6 @@ impl kernel::Machine for Machine {
 
     fn apply(&mut self, command: Command, now: Micros) -> Reply {
         self.apply(command, now)
-    }
-
-    fn record(&mut self) {
-        self.record();
-    }
-
-    fn take_changes(&mut self) -> rows::Changes {
-        self.take_changes()
-    }
-
-    fn restore<S: RowSource>(
-        source: &mut S,
-        hash_seed: HashSeed,
-        mode: RestoreMode,
-    ) -> Result<Option<Restored<Self>>, S::Error> {
-        rows::restore(source, hash_seed, mode)
     }
 
     fn reopen(&mut self) {

@@ -37,8 +37,7 @@ pub use window::WindowKind;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::hashing::HashSeed;
-use crate::kernel::row::RowSource;
-use crate::kernel::{self, Context, Dump, Operation, RestoreMode, Restored};
+use crate::kernel::{self, Context, Dump, Operation};
 use crate::names::BoardName;
 use crate::numbers::Micros;
 use journal::Journal;
@@ -98,7 +97,6 @@ impl Machine {
 impl kernel::Machine for Machine {
     type Command = Command;
     type Reply = Reply;
-    type Changes = rows::Changes;
 
     fn new(hash_seed: HashSeed, now: Micros) -> Self {
         Self { now, ..Self::empty(hash_seed) }
@@ -112,22 +110,6 @@ impl kernel::Machine for Machine {
             self.journal.drop_some();
         }
         reply
-    }
-
-    fn record(&mut self) {
-        self.journal.touched.get_or_insert_default();
-    }
-
-    fn take_changes(&mut self) -> rows::Changes {
-        self.take_changes()
-    }
-
-    fn restore<S: RowSource>(
-        source: &mut S,
-        hash_seed: HashSeed,
-        mode: RestoreMode,
-    ) -> Result<Option<Restored<Self>>, S::Error> {
-        rows::restore(source, hash_seed, mode)
     }
 
     fn last_time(&self) -> Micros {

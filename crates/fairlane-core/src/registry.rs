@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::activity;
 use crate::hashing::HashSeed;
 use crate::kernel::row::{ChangeSet, RowSink, RowSource, TableInfo};
-use crate::kernel::{Access, Dump, Invalid, Machine, OperationWeight, RestoreMode, Restored, Signal};
+use crate::kernel::{Access, Dump, Invalid, Machine, OperationWeight, RestoreMode, Restored, Signal, Stored};
 use crate::lock;
 use crate::names::TypeId;
 use crate::numbers::Micros;
@@ -119,13 +119,13 @@ macro_rules! capabilities {
 
             /// Records from now on what commands change.
             pub fn record(&mut self) {
-                $(Machine::record(&mut self.$module);)+
+                $(Stored::record(&mut self.$module);)+
             }
 
             /// The rows that differ from those returned before; none unless [`Machines::record`]
             /// was called.
             pub fn take_changes(&mut self) -> Changes {
-                Changes { $($module: Machine::take_changes(&mut self.$module),)+ }
+                Changes { $($module: Stored::take_changes(&mut self.$module),)+ }
             }
 
             /// The machines made of the rows in a store, or `None` for a store without any.
@@ -136,7 +136,7 @@ macro_rules! capabilities {
             ) -> Result<Option<Restored<Self>>, S::Error> {
                 let (mut mended, mut is_new) = (Vec::new(), true);
                 let machine = Self {
-                    $($module: match <$module::Machine as Machine>::restore(source, hash_seed, mode)? {
+                    $($module: match <$module::Machine as Stored>::restore(source, hash_seed, mode)? {
                         Some(restored) => {
                             is_new = false;
                             mended.extend(restored.mended);
@@ -144,7 +144,7 @@ macro_rules! capabilities {
                         }
                         None => {
                             let mut machine = <$module::Machine as Machine>::new(hash_seed, Micros::default());
-                            Machine::record(&mut machine);
+                            Stored::record(&mut machine);
                             machine
                         }
                     },)+
@@ -196,14 +196,14 @@ macro_rules! capabilities {
         /// The rows of all capabilities that a store has to remove and to write.
         #[derive(Debug)]
         pub struct Changes {
-            $($module: <$module::Machine as Machine>::Changes,)+
+            $($module: <$module::Machine as Stored>::Changes,)+
         }
 
         impl Changes {
             /// All tables of all capabilities.
             pub fn tables() -> impl Iterator<Item = &'static TableInfo> {
                 std::iter::empty()
-                    $(.chain(<<$module::Machine as Machine>::Changes as ChangeSet>::TABLES.iter().copied()))+
+                    $(.chain(<<$module::Machine as Stored>::Changes as ChangeSet>::TABLES.iter().copied()))+
             }
 
             /// Hands the changes of each table to a store.

@@ -29,8 +29,7 @@ pub use view::{Draw, Eta, PlaceEntry, PlaceStatus, PlaceView, RoomView};
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::hashing::HashSeed;
-use crate::kernel::row::RowSource;
-use crate::kernel::{self, Context, Dump, Operation, RestoreMode, Restored};
+use crate::kernel::{self, Context, Dump, Operation};
 use crate::names::{PlaceToken, RoomName};
 use crate::numbers::Micros;
 use state::Room;
@@ -87,7 +86,6 @@ impl Machine {
 impl kernel::Machine for Machine {
     type Command = Command;
     type Reply = Reply;
-    type Changes = rows::Changes;
 
     fn new(hash_seed: HashSeed, now: Micros) -> Self {
         Self { now, ..Self::empty(hash_seed) }
@@ -96,22 +94,6 @@ impl kernel::Machine for Machine {
     fn apply(&mut self, command: Command, now: Micros) -> Reply {
         self.now = now;
         command.apply(self, &mut Context { now })
-    }
-
-    fn record(&mut self) {
-        self.touched.get_or_insert_default();
-    }
-
-    fn take_changes(&mut self) -> rows::Changes {
-        self.take_changes()
-    }
-
-    fn restore<S: RowSource>(
-        source: &mut S,
-        hash_seed: HashSeed,
-        mode: RestoreMode,
-    ) -> Result<Option<Restored<Self>>, S::Error> {
-        rows::restore(source, hash_seed, mode)
     }
 
     fn last_time(&self) -> Micros {

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use crate::hashing::HashSeed;
 use crate::kernel::row::{Damage, RowSource, rows};
-use crate::kernel::{RestoreMode, Restored};
+use crate::kernel::{RestoreMode, Restored, Stored};
 use crate::names::ActivityId;
 use crate::numbers::Micros;
 
@@ -25,8 +26,14 @@ rows! {
     }
 }
 
-impl Machine {
-    pub(super) fn take_changes(&mut self) -> Changes {
+impl Stored for Machine {
+    type Changes = Changes;
+
+    fn record(&mut self) {
+        self.touched.get_or_insert_default();
+    }
+
+    fn take_changes(&mut self) -> Changes {
         let mut changes = Changes::default();
         let Some(touched) = self.touched.as_mut().map(std::mem::take) else { return changes };
         for at in touched {
@@ -36,6 +43,32 @@ impl Machine {
             }
         }
         changes
+    }
+
+    fn restore<S: RowSource>(
+        source: &mut S,
+        _: HashSeed,
+        mode: RestoreMode,
+    ) -> Result<Option<Restored<Self>>, S::Error> {
+        let mut machine = Machine::default();
+        let mut mended = Vec::new();
+        let mut is_new = true;
+        source.read(|row: Result<ActivityRow, Damage>| {
+            is_new = false;
+            match row.and_then(ActivityRow::read).and_then(|entry| machine.add_restored(entry)) {
+                Err(damage) if mode == RestoreMode::Mend => {
+                    mended.push(format!("an entry of the activity log was left out: {damage}"));
+                    Ok(())
+                }
+                read => read,
+            }
+        })?;
+        machine.now = machine.entries.last_key_value().map_or(Micros::default(), |(at, _)| *at);
+        machine.touched = Some(match mode {
+            RestoreMode::Strict => BTreeSet::new(),
+            RestoreMode::Mend => machine.entries.keys().copied().collect(),
+        });
+        Ok((!is_new).then_some(Restored { machine, mended }))
     }
 }
 
@@ -65,32 +98,6 @@ impl ActivityRow {
         };
         Ok(ActivityEntry { at, id, actor, subject, text, jobs })
     }
-}
-
-/// The machine of the rows in a store, or `None` for a store without any.
-pub(super) fn restore<S: RowSource>(
-    source: &mut S,
-    mode: RestoreMode,
-) -> Result<Option<Restored<Machine>>, S::Error> {
-    let mut machine = Machine::default();
-    let mut mended = Vec::new();
-    let mut is_new = true;
-    source.read(|row: Result<ActivityRow, Damage>| {
-        is_new = false;
-        match row.and_then(ActivityRow::read).and_then(|entry| machine.add_restored(entry)) {
-            Err(damage) if mode == RestoreMode::Mend => {
-                mended.push(format!("an entry of the activity log was left out: {damage}"));
-                Ok(())
-            }
-            read => read,
-        }
-    })?;
-    machine.now = machine.entries.last_key_value().map_or(Micros::default(), |(at, _)| *at);
-    machine.touched = Some(match mode {
-        RestoreMode::Strict => BTreeSet::new(),
-        RestoreMode::Mend => machine.entries.keys().copied().collect(),
-    });
-    Ok((!is_new).then_some(Restored { machine, mended }))
 }
 
 impl Machine {

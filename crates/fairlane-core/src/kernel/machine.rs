@@ -8,13 +8,11 @@ use super::signal::Signal;
 use crate::names::TypeId;
 
 /// The state machine of one capability. Its operations are the only way to change it.
-pub trait Machine: Sized + Send + 'static {
+pub trait Machine: Stored + Send + 'static {
     /// The capability's commands.
     type Command;
     /// The replies to them.
     type Reply;
-    /// The rows that a store has to remove and to write.
-    type Changes: ChangeSet;
 
     /// An empty machine. The seed keys the hash maps of names and does not affect any reply. It
     /// must be secret if clients choose the names.
@@ -22,19 +20,6 @@ pub trait Machine: Sized + Send + 'static {
 
     /// Applies one validated command.
     fn apply(&mut self, command: Self::Command, now: Micros) -> Self::Reply;
-
-    /// Records from now on what commands change.
-    fn record(&mut self);
-
-    /// The rows that differ from those returned before; none unless [`Machine::record`] was called.
-    fn take_changes(&mut self) -> Self::Changes;
-
-    /// The machine made of the rows in a store, or `None` for a store without any.
-    fn restore<S: RowSource>(
-        source: &mut S,
-        hash_seed: HashSeed,
-        mode: RestoreMode,
-    ) -> Result<Option<Restored<Self>>, S::Error>;
 
     /// Releases what belonged to the process that had the store open before.
     fn reopen(&mut self) {}
@@ -63,6 +48,25 @@ pub trait Machine: Sized + Send + 'static {
     fn take_token(&mut self, _: &TypeId) -> bool {
         false
     }
+}
+
+/// A machine as the rows of a store.
+pub trait Stored: Sized {
+    /// The rows that a store has to remove and to write.
+    type Changes: ChangeSet;
+
+    /// Records from now on what commands change.
+    fn record(&mut self);
+
+    /// The rows that differ from those returned before; none unless [`Stored::record`] was called.
+    fn take_changes(&mut self) -> Self::Changes;
+
+    /// The machine made of the rows in a store, or `None` for a store without any.
+    fn restore<S: RowSource>(
+        source: &mut S,
+        hash_seed: HashSeed,
+        mode: RestoreMode,
+    ) -> Result<Option<Restored<Self>>, S::Error>;
 }
 
 /// How rows that contradict each other are treated.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::hashing::HashSeed;
 use crate::kernel::row::{Damage, RowSource, rows};
-use crate::kernel::{RestoreMode, Restored};
+use crate::kernel::{RestoreMode, Restored, Stored};
 use crate::names::{HolderName, LockToken};
 use crate::numbers::{Fence, Micros};
 
@@ -44,8 +44,14 @@ rows! {
     }
 }
 
-impl Machine {
-    pub(super) fn take_changes(&mut self) -> Changes {
+impl Stored for Machine {
+    type Changes = Changes;
+
+    fn record(&mut self) {
+        self.touched.get_or_insert_default();
+    }
+
+    fn take_changes(&mut self) -> Changes {
         let mut changes = Changes::default();
         let Some(touched) = self.touched.as_mut().map(std::mem::take) else { return changes };
         if touched.is_empty() && self.expired == self.expired_stored {
@@ -67,6 +73,60 @@ impl Machine {
             changes.lock_holders.rows.extend(rows);
         }
         changes
+    }
+
+    fn restore<S: RowSource>(
+        source: &mut S,
+        hash_seed: HashSeed,
+        mode: RestoreMode,
+    ) -> Result<Option<Restored<Self>>, S::Error> {
+        let mut machine = Machine::empty(hash_seed);
+        let mut mended = Vec::new();
+        let mut is_new = true;
+        source.read(|row: Result<LockStateRow, Damage>| {
+            let row = row?;
+            is_new = false;
+            (machine.fence, machine.now) = (row.fence, row.time);
+            (machine.expired, machine.expired_stored) = (row.expired, row.expired);
+            Ok(())
+        })?;
+        let mut delays: BTreeMap<LockName, Micros> = BTreeMap::new();
+        source.read(|row: Result<LockDelayRow, Damage>| {
+            let row = row?;
+            let name = LockName::new(&row.name).map_err(|error| Damage::new(error.to_string()))?;
+            delays.insert(name, row.until);
+            Ok(())
+        })?;
+        source.read(|row: Result<LockHolderRow, Damage>| {
+            is_new = false;
+            match row.and_then(LockHolderRow::read) {
+                Ok((name, token, holder)) => {
+                    machine.fence = machine.fence.max(holder.fence);
+                    let lock = machine.locks.entry(name).or_insert_with(|| Lock::new(holder.mode.kind()));
+                    lock.add_holder(token, holder);
+                    Ok(())
+                }
+                // A holder that cannot be read has lost its lock, which it finds out at its next renewal.
+                Err(damage) if mode == RestoreMode::Mend => {
+                    mended.push(format!("a holder of a lock was left out: {damage}"));
+                    Ok(())
+                }
+                Err(damage) => Err(damage),
+            }
+        })?;
+        for (name, until) in delays {
+            let lock = machine.locks.entry(name).or_insert_with(|| Lock::new(LockKind::Exclusive));
+            lock.delay_until = until;
+        }
+        for (name, lock) in &mut machine.locks {
+            lock.deadline = lock.next_deadline();
+            machine.deadlines.extend(lock.deadline.map(|deadline| (deadline, name.clone())));
+        }
+        machine.touched = Some(match mode {
+            RestoreMode::Strict => Default::default(),
+            RestoreMode::Mend => machine.locks.keys().cloned().collect(),
+        });
+        Ok((!is_new).then_some(Restored { machine, mended }))
     }
 }
 
@@ -111,59 +171,4 @@ impl LockHolderRow {
             holder,
         ))
     }
-}
-
-/// The machine of the rows in a store, or `None` for a store without any.
-pub(super) fn restore<S: RowSource>(
-    source: &mut S,
-    hash_seed: HashSeed,
-    mode: RestoreMode,
-) -> Result<Option<Restored<Machine>>, S::Error> {
-    let mut machine = Machine::empty(hash_seed);
-    let mut mended = Vec::new();
-    let mut is_new = true;
-    source.read(|row: Result<LockStateRow, Damage>| {
-        let row = row?;
-        is_new = false;
-        (machine.fence, machine.now) = (row.fence, row.time);
-        (machine.expired, machine.expired_stored) = (row.expired, row.expired);
-        Ok(())
-    })?;
-    let mut delays: BTreeMap<LockName, Micros> = BTreeMap::new();
-    source.read(|row: Result<LockDelayRow, Damage>| {
-        let row = row?;
-        let name = LockName::new(&row.name).map_err(|error| Damage::new(error.to_string()))?;
-        delays.insert(name, row.until);
-        Ok(())
-    })?;
-    source.read(|row: Result<LockHolderRow, Damage>| {
-        is_new = false;
-        match row.and_then(LockHolderRow::read) {
-            Ok((name, token, holder)) => {
-                machine.fence = machine.fence.max(holder.fence);
-                let lock = machine.locks.entry(name).or_insert_with(|| Lock::new(holder.mode.kind()));
-                lock.add_holder(token, holder);
-                Ok(())
-            }
-            // A holder that cannot be read has lost its lock, which it finds out at its next renewal.
-            Err(damage) if mode == RestoreMode::Mend => {
-                mended.push(format!("a holder of a lock was left out: {damage}"));
-                Ok(())
-            }
-            Err(damage) => Err(damage),
-        }
-    })?;
-    for (name, until) in delays {
-        let lock = machine.locks.entry(name).or_insert_with(|| Lock::new(LockKind::Exclusive));
-        lock.delay_until = until;
-    }
-    for (name, lock) in &mut machine.locks {
-        lock.deadline = lock.next_deadline();
-        machine.deadlines.extend(lock.deadline.map(|deadline| (deadline, name.clone())));
-    }
-    machine.touched = Some(match mode {
-        RestoreMode::Strict => Default::default(),
-        RestoreMode::Mend => machine.locks.keys().cloned().collect(),
-    });
-    Ok((!is_new).then_some(Restored { machine, mended }))
 }

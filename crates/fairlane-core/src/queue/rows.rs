@@ -17,12 +17,13 @@ mod restore;
 mod tail;
 
 pub(super) use changes::Saved;
-pub(super) use restore::restore;
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::kernel::row::{Row, TableInfo, rows, stored_words};
+use crate::hashing::HashSeed;
+use crate::kernel::row::{Row, RowSource, TableInfo, rows, stored_words};
+use crate::kernel::{RestoreMode, Restored, Stored};
 use crate::limits::GOODPUT_BUCKETS;
 use crate::names::{BulkId, GroupId, JobId, TypeId, WorkerId};
 use crate::numbers::{Cost, Fence, Level, Micros, RequestNumber, Weight};
@@ -37,6 +38,26 @@ use places::{PlaceWord, StandingWord};
 
 /// The table that has most of the rows, by which the progress of a restore is measured.
 pub const LARGEST_TABLE: &TableInfo = JobRow::TABLE;
+
+impl Stored for Machine {
+    type Changes = Changes;
+
+    fn record(&mut self) {
+        self.record();
+    }
+
+    fn take_changes(&mut self) -> Changes {
+        self.take_changes()
+    }
+
+    fn restore<S: RowSource>(
+        source: &mut S,
+        hash_seed: HashSeed,
+        mode: RestoreMode,
+    ) -> Result<Option<Restored<Self>>, S::Error> {
+        restore::restore(source, hash_seed, mode)
+    }
+}
 
 /// A fair order: its virtual time, epoch, credit left to give, and own tag among the levels.
 type OrderNumbers = [u64; 4];

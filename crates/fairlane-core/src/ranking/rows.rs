@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::hashing::HashSeed;
 use crate::kernel::row::{Damage, RowSource, rows, stored_words};
-use crate::kernel::{RestoreMode, Restored};
+use crate::kernel::{RestoreMode, Restored, Stored};
 use crate::names::{BoardName, EventId, InvalidName, MemberId, RebuildId};
 use crate::numbers::Micros;
 
@@ -101,8 +101,14 @@ rows! {
     }
 }
 
-impl Machine {
-    pub(super) fn take_changes(&mut self) -> Changes {
+impl Stored for Machine {
+    type Changes = Changes;
+
+    fn record(&mut self) {
+        self.journal.touched.get_or_insert_default();
+    }
+
+    fn take_changes(&mut self) -> Changes {
         let mut changes = Changes::default();
         let Some(touched) = self.journal.touched.as_mut().map(std::mem::take) else { return changes };
         let Touched { boards, sets, scores, events } = touched;
@@ -122,6 +128,64 @@ impl Machine {
         separate(scores, &mut changes.ranking_scores);
         separate(events, &mut changes.ranking_events);
         changes
+    }
+
+    fn restore<S: RowSource>(
+        source: &mut S,
+        hash_seed: HashSeed,
+        mode: RestoreMode,
+    ) -> Result<Option<Restored<Self>>, S::Error> {
+        let mut machine = Machine::empty(hash_seed);
+        let (mut mended, mut is_new) = (Vec::new(), true);
+        source.read(|row: Result<RankingStateRow, Damage>| {
+            is_new = false;
+            machine.now = row?.time;
+            Ok(())
+        })?;
+        let mut leave_out = |damage: Damage| match mode {
+            RestoreMode::Mend => {
+                mended.push(format!("a part of a board was left out: {damage}"));
+                Ok(())
+            }
+            RestoreMode::Strict => Err(damage),
+        };
+        let mut read = Read { next: 1, ..Read::default() };
+        source.read(|row: Result<BoardRow, Damage>| match row {
+            Ok(row) => {
+                read.boards.push(row);
+                Ok(())
+            }
+            Err(damage) => leave_out(damage),
+        })?;
+        source.read(|row: Result<SetRow, Damage>| match row {
+            Ok(row) => {
+                read.add_set(row, hash_seed);
+                Ok(())
+            }
+            Err(damage) => leave_out(damage),
+        })?;
+        source.read(|row: Result<ScoreRow, Damage>| {
+            row.and_then(|row| read.add_score(row)).or_else(&mut leave_out)
+        })?;
+        source.read(|row: Result<EventRow, Damage>| {
+            row.and_then(|row| read.add_event(row)).or_else(&mut leave_out)
+        })?;
+        is_new &= read.boards.is_empty() && read.sets.is_empty();
+        for row in std::mem::take(&mut read.boards) {
+            machine.restore_board(row, &mut read).or_else(&mut leave_out).map_err(S::Error::from)?;
+        }
+        machine.journal.next = read.next;
+        machine.is_used = !is_new;
+        machine.journal.touched = Some(Touched::default());
+        let events = read.events.into_values().flatten().map(|(_, event)| event.row).collect();
+        machine.journal.discard_rows(read.orphans, events);
+        for (_, set) in read.sets.into_values() {
+            machine.journal.discard_set(set);
+        }
+        if mode == RestoreMode::Mend {
+            machine.touch_all();
+        }
+        Ok((!is_new).then_some(Restored { machine, mended }))
     }
 }
 
@@ -204,65 +268,6 @@ struct Read {
     /// Rows of scores that belong to no set.
     orphans: Vec<u64>,
     next: u64,
-}
-
-/// The machine of the rows in a store, or `None` for a store without any.
-pub(super) fn restore<S: RowSource>(
-    source: &mut S,
-    hash_seed: HashSeed,
-    mode: RestoreMode,
-) -> Result<Option<Restored<Machine>>, S::Error> {
-    let mut machine = Machine::empty(hash_seed);
-    let (mut mended, mut is_new) = (Vec::new(), true);
-    source.read(|row: Result<RankingStateRow, Damage>| {
-        is_new = false;
-        machine.now = row?.time;
-        Ok(())
-    })?;
-    let mut leave_out = |damage: Damage| match mode {
-        RestoreMode::Mend => {
-            mended.push(format!("a part of a board was left out: {damage}"));
-            Ok(())
-        }
-        RestoreMode::Strict => Err(damage),
-    };
-    let mut read = Read { next: 1, ..Read::default() };
-    source.read(|row: Result<BoardRow, Damage>| match row {
-        Ok(row) => {
-            read.boards.push(row);
-            Ok(())
-        }
-        Err(damage) => leave_out(damage),
-    })?;
-    source.read(|row: Result<SetRow, Damage>| match row {
-        Ok(row) => {
-            read.add_set(row, hash_seed);
-            Ok(())
-        }
-        Err(damage) => leave_out(damage),
-    })?;
-    source.read(|row: Result<ScoreRow, Damage>| {
-        row.and_then(|row| read.add_score(row)).or_else(&mut leave_out)
-    })?;
-    source.read(|row: Result<EventRow, Damage>| {
-        row.and_then(|row| read.add_event(row)).or_else(&mut leave_out)
-    })?;
-    is_new &= read.boards.is_empty() && read.sets.is_empty();
-    for row in std::mem::take(&mut read.boards) {
-        machine.restore_board(row, &mut read).or_else(&mut leave_out).map_err(S::Error::from)?;
-    }
-    machine.journal.next = read.next;
-    machine.is_used = !is_new;
-    machine.journal.touched = Some(Touched::default());
-    let events = read.events.into_values().flatten().map(|(_, event)| event.row).collect();
-    machine.journal.discard_rows(read.orphans, events);
-    for (_, set) in read.sets.into_values() {
-        machine.journal.discard_set(set);
-    }
-    if mode == RestoreMode::Mend {
-        machine.touch_all();
-    }
-    Ok((!is_new).then_some(Restored { machine, mended }))
 }
 
 impl Read {

@@ -4,7 +4,7 @@
 use crate::hashing::HashSeed;
 use crate::kernel::downstream::Cut;
 use crate::kernel::row::{Damage, RowSource, rows};
-use crate::kernel::{RestoreMode, Restored};
+use crate::kernel::{RestoreMode, Restored, Stored};
 use crate::limits::GOODPUT_BUCKETS;
 use crate::names::{InvalidName, PlaceToken, RoomName, UserId};
 use crate::numbers::{Fence, Micros};
@@ -68,8 +68,14 @@ rows! {
     }
 }
 
-impl Machine {
-    pub(super) fn take_changes(&mut self) -> Changes {
+impl Stored for Machine {
+    type Changes = Changes;
+
+    fn record(&mut self) {
+        self.touched.get_or_insert_default();
+    }
+
+    fn take_changes(&mut self) -> Changes {
         let mut changes = Changes::default();
         let Some(touched) = self.touched.as_mut().map(std::mem::take) else { return changes };
         let Touched { rooms, places } = touched;
@@ -91,6 +97,63 @@ impl Machine {
             }
         }
         changes
+    }
+
+    fn restore<S: RowSource>(
+        source: &mut S,
+        hash_seed: HashSeed,
+        mode: RestoreMode,
+    ) -> Result<Option<Restored<Self>>, S::Error> {
+        let mut machine = Machine::empty(hash_seed);
+        let mut mended = Vec::new();
+        let mut is_new = true;
+        source.read(|row: Result<RoomStateRow, Damage>| {
+            is_new = false;
+            machine.now = row?.time;
+            Ok(())
+        })?;
+        let mut leave_out = |damage: Damage| match mode {
+            RestoreMode::Mend => {
+                mended.push(format!("a room or a place was left out: {damage}"));
+                Ok(())
+            }
+            RestoreMode::Strict => Err(damage),
+        };
+        source.read(|row: Result<RoomRow, Damage>| {
+            is_new = false;
+            match row.and_then(|row| row.read(hash_seed)) {
+                Ok((name, room)) => {
+                    machine.rooms.insert(name, room);
+                    Ok(())
+                }
+                Err(damage) => leave_out(damage),
+            }
+        })?;
+        source.read(|row: Result<PlaceRow, Damage>| {
+            is_new = false;
+            match row.and_then(PlaceRow::read).and_then(|read| machine.add_restored(read)) {
+                Ok(()) => Ok(()),
+                Err(damage) => leave_out(damage),
+            }
+        })?;
+        for (name, room) in &mut machine.rooms {
+            room.changed = false;
+            // The first sweep gives every waiter its time.
+            room.deadline = Some(machine.now);
+            machine.deadlines.insert((machine.now, name.clone()));
+        }
+        machine.is_used = !is_new;
+        machine.touched = Some(Touched::default());
+        if mode == RestoreMode::Mend {
+            let touched = machine.touched.get_or_insert_default();
+            for (name, room) in &machine.rooms {
+                touched.rooms.insert(name.clone());
+                touched.places.extend(
+                    room.places.iter().map(|(token, place)| (place.row, (name.clone(), token.clone()))),
+                );
+            }
+        }
+        Ok((!is_new).then_some(Restored { machine, mended }))
     }
 }
 
@@ -148,64 +211,6 @@ impl RoomRow {
         room.settings.validate().map_err(|error| Damage::new(format!("rooms: {name}: {error}")))?;
         Ok((name, room))
     }
-}
-
-/// The machine of the rows in a store, or `None` for a store without any.
-pub(super) fn restore<S: RowSource>(
-    source: &mut S,
-    hash_seed: HashSeed,
-    mode: RestoreMode,
-) -> Result<Option<Restored<Machine>>, S::Error> {
-    let mut machine = Machine::empty(hash_seed);
-    let mut mended = Vec::new();
-    let mut is_new = true;
-    source.read(|row: Result<RoomStateRow, Damage>| {
-        is_new = false;
-        machine.now = row?.time;
-        Ok(())
-    })?;
-    let mut leave_out = |damage: Damage| match mode {
-        RestoreMode::Mend => {
-            mended.push(format!("a room or a place was left out: {damage}"));
-            Ok(())
-        }
-        RestoreMode::Strict => Err(damage),
-    };
-    source.read(|row: Result<RoomRow, Damage>| {
-        is_new = false;
-        match row.and_then(|row| row.read(hash_seed)) {
-            Ok((name, room)) => {
-                machine.rooms.insert(name, room);
-                Ok(())
-            }
-            Err(damage) => leave_out(damage),
-        }
-    })?;
-    source.read(|row: Result<PlaceRow, Damage>| {
-        is_new = false;
-        match row.and_then(PlaceRow::read).and_then(|read| machine.add_restored(read)) {
-            Ok(()) => Ok(()),
-            Err(damage) => leave_out(damage),
-        }
-    })?;
-    for (name, room) in &mut machine.rooms {
-        room.changed = false;
-        // The first sweep gives every waiter its time.
-        room.deadline = Some(machine.now);
-        machine.deadlines.insert((machine.now, name.clone()));
-    }
-    machine.is_used = !is_new;
-    machine.touched = Some(Touched::default());
-    if mode == RestoreMode::Mend {
-        let touched = machine.touched.get_or_insert_default();
-        for (name, room) in &machine.rooms {
-            touched.rooms.insert(name.clone());
-            touched
-                .places
-                .extend(room.places.iter().map(|(token, place)| (place.row, (name.clone(), token.clone()))));
-        }
-    }
-    Ok((!is_new).then_some(Restored { machine, mended }))
 }
 
 impl Machine {

@@ -1,7 +1,7 @@
 //! Locks: exclusion, order, fences, and what happens when holders and waiters disappear.
 
 use fairlane_core::kernel::row::ChangeSet;
-use fairlane_core::kernel::{Machine as _, RestoreMode};
+use fairlane_core::kernel::{Machine as _, RestoreMode, Stored as _};
 use fairlane_core::limits::{LOCK_LOSSES_MAX, LOCK_SLICE_MS};
 use fairlane_core::lock::*;
 use fairlane_core::{Fence, HashSeed, HolderName, LockToken, Micros, ProcessId};

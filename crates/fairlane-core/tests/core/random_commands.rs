@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fairlane_core::kernel::row::{ChangeSet, Value};
-use fairlane_core::kernel::{Machine as _, RestoreMode};
+use fairlane_core::kernel::{RestoreMode, Stored as _};
 use fairlane_core::limits::{LEASE_BYTES_MAX, PAYLOAD_BYTES_MAX, TYPES_MAX};
 use fairlane_core::queue::rows::Changes;
 use fairlane_core::queue::*;

@@ -1,7 +1,7 @@
 //! Waiting rooms: positions over classes, random commands, restarts, and a million waiters.
 
 use fairlane_core::kernel::row::ChangeSet;
-use fairlane_core::kernel::{Machine as _, Operation, RestoreMode};
+use fairlane_core::kernel::{Machine as _, Operation, RestoreMode, Stored as _};
 use fairlane_core::limits::{ROOM_POLL_MS_MIN, ROOM_RETENTION_MS, ROOM_STEP_PLACES_MAX};
 use fairlane_core::room::*;
 use fairlane_core::{HashSeed, Micros, PlaceToken, Rate, RoomName, UserId};

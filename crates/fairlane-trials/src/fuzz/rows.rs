@@ -11,7 +11,7 @@ use fairlane_conformance::differential::samples;
 use fairlane_conformance::subject::START;
 use fairlane_core::HashSeed;
 use fairlane_core::kernel::row::{ChangeSet, Changed, Damage, Row, RowSink, RowSource, Unwritable, Value};
-use fairlane_core::kernel::{Machine as _, RestoreMode};
+use fairlane_core::kernel::{RestoreMode, Stored as _};
 use fairlane_core::queue::{Command, Machine, Reply, Settings};
 
 /// Random commands that make the rows.
