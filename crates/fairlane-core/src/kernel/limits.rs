@@ -254,7 +254,7 @@ pub const LIST_ACTIVITY_MAX: usize = 500;
 pub const LIST_GROUPS_MAX: usize = 500;
 /// Groups that one step of a divided command reads or changes, so that other commands wait a few
 /// milliseconds at most: a group takes the time of about five jobs.
-pub const STEP_GROUPS: usize = 100;
+pub const STEP_GROUPS: usize = 50;
 /// Most bulk actions that one `lease_bulks` returns.
 pub const LEASE_BULKS_MAX: usize = 100;
 /// Most bulk actions that one group can have at once, finished ones included.
