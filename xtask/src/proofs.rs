@@ -37,6 +37,14 @@ Usage: cargo xtask trials neighbours [--redis 1] [--slots N]
        cargo xtask trials http [cycle|single|idle|flood] [--rounds N] [--connections N]
        cargo xtask trials attack [NAME…] [--seconds N] [--json]
        cargo xtask trials kills [--seed S] [--rounds N]
+       cargo xtask trials locks fire [--seed S] [--acquisitions N] [--processes N] | races [--seed S] [--races N]
+                                | crowd [--waiters N] [--processes N] [--killed N] | names [--locks N] [--calls N]
+                                | speed [--rounds N] [--repetitions N]
+       cargo xtask trials outbox kills [--seed S] [--rounds N] | order [--jobs N] | outages [--seconds N]
+                                 | speed [--seconds N] [--rounds N]
+       cargo xtask trials rooms crowd [--rounds N] [--seed S] | scale [--waiters N] | passes [--passes N]
+                                | draw [--users N] [--places N] [--seed S]
+                                | fire [--kills N] [--processes N] [--seed S]
        cargo xtask trials rankings scale [--members N]
 
 neighbours  200 customers with 50 jobs, alone and beside 20 with a bulk action of 50,000: waits and counts
@@ -54,6 +62,13 @@ attack      a customer with a key bound to one group attacks `fairlane serve` on
             action, before and during: it may grow by 20 ms. The server must neither end nor fail to start again.
             All six, or those named; about 25 s each on loopback, and up to 600 MiB of memory and disk
 kills       the same as `cargo xtask soak --worker-kills`
+locks       fire: holders that are killed, stopped and cut off, restarts and failovers, with a resource that checks
+            every fence; races: releases that meet a new waiter; crowd: 10,000 waiters for one lock; names: 100,000
+            locks; speed: against SET NX PX and DEL, a message and a round trip, and the crate rslock
+outbox      kills: every process at every step between BEGIN and the settled job; order: 64 producers and 4 relays;
+            outages: PostgreSQL and Redis away, Redis flushed, a transaction left open; speed: commits, relay, start
+rooms       crowd: 64 schedulers; scale: a million visitors who wait; draw: a pre-queue of a million, verified by
+            another program; passes: verification; fire: killed servers, a Redis that restarts, clocks that jump
 rankings    an event with the rank of its member on boards of 1,000, 32,000 and 1,000,000 members, in turns with
             ZINCRBY and ZREVRANK: at most 1.5 times as long with one window, 2 times with four. Memory per member
             and per remembered event; the longest command while everything expires and is removed: at most 5 ms

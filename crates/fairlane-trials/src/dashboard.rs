@@ -195,6 +195,8 @@ fn paths(plan: &Plan) -> Vec<String> {
         "/locks".to_owned(),
         "/rooms".to_owned(),
         "/rooms/default".to_owned(),
+        "/rankings".to_owned(),
+        "/served".to_owned(),
         "/activity".to_owned(),
         "/audit".to_owned(),
     ]
