@@ -60,6 +60,10 @@ pub struct Run {
 /// A short list of steps is easier to read, but proves no more.
 const REPLAYS_MAX: usize = 1_000;
 
+/// How much less often the states are compared in an episode whose payloads are as large as allowed:
+/// each comparison reads all of them.
+const HEAVY_FACTOR: u64 = 10;
+
 impl Run {
     /// A run with the usual intervals.
     pub fn new(url: impl Into<String>, seed: u64, steps: u64) -> Self {
@@ -183,11 +187,12 @@ async fn run_episode(
     let mut sides = backend.start().await;
     let mut steps: Vec<Step> = Vec::new();
     let mut undumped = 0;
+    let dump_every = run.dump_every * if generator.is_heavy() { HEAVY_FACTOR } else { 1 };
     while (steps.len() as u64) < count {
         let chunk = run.sent_at_once.min(count as usize - steps.len());
         let found = sides.run_generated(chunk, &mut generator, &mut steps).await;
         undumped += chunk as u64;
-        let due = undumped >= run.dump_every || steps.len() as u64 == count;
+        let due = undumped >= dump_every || steps.len() as u64 == count;
         let found = match found {
             None if due => sides.compare_states().await,
             found => found,

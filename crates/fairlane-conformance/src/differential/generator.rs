@@ -153,6 +153,11 @@ impl Generator {
         (0..OTHERS.len()).map(move |index| Self::of_other(seed, 0, index))
     }
 
+    /// Whether the payloads of the episode are as large as allowed.
+    pub fn is_heavy(&self) -> bool {
+        self.heavy
+    }
+
     /// The next action and its time.
     pub fn next_step(&mut self) -> Step {
         self.drawn += 1;
