@@ -10,7 +10,7 @@ end
 function room.active_now(cx, state)
   local first = state.firsts.active
   if first and first > cx.now then return room.active(state) end
-  return call('ZCOUNT', state.keys .. 'active', '(' .. text(cx.now), '+inf')
+  return room.active(state) - call('ZCOUNT', state.keys .. 'active', '-inf', text(cx.now))
 end
 
 -- What a waiter sees: its position (nil before the opening), all waiters, both ends of its wait (nil if
