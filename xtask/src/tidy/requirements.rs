@@ -2,7 +2,8 @@
 //!
 //! The table has each id exactly once. A requirement is met by tests and files that exist, or says
 //! that it is not met. An erratum that is met names a test whose doc comment names the erratum, and
-//! every test that does so is named by its erratum: neither side can drift from the other.
+//! every test that does so is named by its erratum: neither side can drift from the other. The
+//! counterparts of the original tests exist too.
 
 use super::source::{self, TestFunction};
 use super::{Finding, markdown, tree::Tree};
@@ -12,6 +13,8 @@ const RULE: &str = "requirements";
 const TABLE: &str = "docs/requirements.md";
 const OPEN: &str = "not yet";
 const DECLINED: &str = "not: ";
+/// The header of the last column of the table of original tests.
+const COUNTERPART: &str = "counterpart";
 
 /// The letter of each series of ids, how many it has, and whether it lists errata.
 const SERIES: [(&str, usize, bool); 9] = [
@@ -58,9 +61,10 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     };
     let rows = rows(text);
     let tests = source::test_functions(tree);
+    let counterparts = counterparts(text);
     let met = rows.iter().filter(|row| row.is_met());
     let mut findings = incomplete(&rows);
-    findings.extend(met.clone().flat_map(|row| unknown_names(row, tree, &tests)));
+    findings.extend(met.clone().chain(&counterparts).flat_map(|row| unknown_names(row, tree, &tests)));
     findings.extend(met.filter(|row| row.is_erratum()).filter_map(|row| untested(row, &tests)));
     findings.extend(tests.iter().flat_map(|test| unlisted(test, &rows)));
     findings
@@ -77,6 +81,15 @@ fn rows(text: &str) -> Vec<Row<'_>> {
         }
     }
     rows
+}
+
+/// The rows of the table of original tests.
+fn counterparts(text: &str) -> Vec<Row<'_>> {
+    let lines = text.lines().enumerate().map(|(index, line)| (index + 1, markdown::cells(line)));
+    let table =
+        lines.skip_while(|(_, cells)| !cells.as_ref().is_some_and(|cells| cells.ends_with(&[COUNTERPART])));
+    let rows = table.skip(2).map_while(|(line, cells)| Some((line, cells?)));
+    rows.filter_map(|(line, cells)| Some(Row { id: *cells.first()?, line, met_by: *cells.last()? })).collect()
 }
 
 fn is_id(text: &str) -> bool {
@@ -204,6 +217,15 @@ mod tests {
             found,
             ["F1: `gone` is neither a test nor a file", "F1: `crates/gone.rs` is neither a test nor a file"]
         );
+    }
+
+    #[test]
+    fn counterparts_of_original_tests_exist() {
+        let rows = "| first | a thing | `claim` |\n| second | a thing | `gone` |\n";
+        let header = "\n| original test | what it checks | counterpart |\n|---|---|---|\n";
+        let text = table(&[]) + header + rows + "\n| name | here |\n|---|---|\n| one | `two` |\n";
+        let found = advice(&text, "#[test]\nfn claim() {}\n");
+        assert_eq!(found, ["second: `gone` is neither a test nor a file"]);
     }
 
     #[test]

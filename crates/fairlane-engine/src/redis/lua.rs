@@ -5,8 +5,9 @@
 //! `<module>.ops.<operation>`, and its first line has the flags of the operation. `<module>.begin`
 //! makes the table `cx` with the state of one call. A function that takes `(cx, command)` gets the
 //! command and returns the reply as tables with core's names; one that takes `(cx)` reads
-//! `cx.arguments` and returns a flat reply. `lua/prelude.lua` has the names that all files use. The
-//! name of a limit is replaced by core's constant.
+//! `cx.arguments` and returns a flat reply; one that takes `(keys, arguments)` does without `cx`.
+//! `lua/prelude.lua` has the names that all files use. The name of a limit is replaced by core's
+//! constant.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::OnceLock;
@@ -185,13 +186,18 @@ impl File {
         )
     }
 
-    /// Calls the operation. One that takes `(cx, command)` gets its command unpacked.
+    /// Calls the operation. One that takes `(cx, command)` gets its command unpacked, and one that takes
+    /// `(keys, arguments)` begins its call itself.
     fn call(&self, stem: &str, arguments: &str) -> String {
         let module = self.module();
         let (operation, begin) = (format!("{module}.ops.{stem}"), format!("{module}.begin({arguments})"));
-        match self.code.contains(&format!("function {operation}(cx, command)")) {
-            true => format!("kernel.run_packed({operation}, {begin})"),
-            false => format!("{operation}({begin})"),
+        let takes = |parameters: &str| self.code.contains(&format!("function {operation}({parameters})"));
+        if takes("cx, command") {
+            format!("kernel.run_packed({operation}, {begin})")
+        } else if takes("keys, arguments") {
+            format!("{operation}({arguments})")
+        } else {
+            format!("{operation}({begin})")
         }
     }
 

@@ -73,7 +73,7 @@ async fn run_scale(waiters: u64) -> Vec<String> {
     let mut violations = Vec::new();
     for cost in scale::measure(&server, engine, &sizes).await {
         let ratio = cost.show_trip_us / cost.bare_trip_us;
-        println!("{cost:?}, {:.0} polls a second and core, {ratio:.2} round trips", cost.polls_per_second());
+        println!("{cost:?}, {ratio:.2} round trips");
         let misses = [
             (cost.wrong_positions > 0, "positions are not exact"),
             (cost.show_us > SHOW_US_MAX, "showing a place takes too long"),

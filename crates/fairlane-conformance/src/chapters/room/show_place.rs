@@ -16,6 +16,7 @@ pub const CASES: &[Case] = cases![
     time_until_admission_follows_the_measured_rate,
     waiters_far_behind_poll_less_often,
     looking_is_no_sign_of_life,
+    look_and_poll_show_the_same,
 ];
 
 async fn active_place_passes(rooms: Subject) {
@@ -112,4 +113,35 @@ async fn looking_is_no_sign_of_life(rooms: Subject) {
     rooms.advance_ms(1000);
     rooms.admit_waiters().await;
     assert_eq!(rooms.show_place("one").await, PlaceView::Unknown);
+}
+
+/// Looking has a short way of its own for the most common place.
+async fn look_and_poll_show_the_same(rooms: Subject) {
+    let check = async |tokens: &[&str]| {
+        for token in tokens {
+            let (room, token) = (room_name("default"), place_token(token));
+            let show = ShowPlace { room: room.clone(), token: token.clone() };
+            let shown = rooms.engine.call(show).await.expect("show_place is answered");
+            let kept = rooms.engine.call(KeepPlace { room, token: token.clone() }).await;
+            assert_eq!(shown, kept.expect("keep_place is answered"), "{token}");
+        }
+    };
+    let settings = RoomSettings { max_active: 2, polls_per_second: 10, ..RoomSettings::default() };
+    rooms.set_room(settings.clone()).await;
+    for number in 0..40 {
+        rooms.join(&format!("u{number}")).await;
+    }
+    check(&["u1", "u2", "u3", "u39", "unknown"]).await;
+    rooms.advance_ms(ROOM_WINDOW_MS / 2);
+    rooms.leave_room("u0").await;
+    check(&["u2", "u3", "u39"]).await;
+    rooms.pause_room(Some("Back: at noon")).await;
+    check(&["u2", "u3", "u39"]).await;
+    rooms.pause_room(None).await;
+    rooms.set_phase(NextPhase::Closed).await;
+    check(&["u2", "u3", "u39"]).await;
+    rooms.set_phase(NextPhase::Open { digest: String::new() }).await;
+    rooms.set_room(RoomSettings { weights: vec![3, 1], ..settings }).await;
+    rooms.try_join(JoinRoom { class: 1, ..joining("low") }).await;
+    check(&["u2", "u3", "u39", "low"]).await;
 }

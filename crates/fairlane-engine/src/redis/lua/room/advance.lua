@@ -1,9 +1,9 @@
 -- What happens in a room as time passes: active places end, silent waiters are dropped, and free
 -- places are given to the next waiters.
 
--- Whether the room is a pre-queue that has not opened yet.
-function room.is_before_opening(state)
-  return state.phase == 'prequeue' or state.phase == 'frozen'
+-- Whether a room in this phase is a pre-queue that has not opened yet.
+function room.is_before_opening(phase)
+  return phase == 'prequeue' or phase == 'frozen'
 end
 
 -- Removes the places of `active` or `silent` whose time has come, and counts them in a total.
@@ -21,7 +21,7 @@ end
 local function admit(cx, state)
   local free = max(state.max_active - room.active(state), 0)
   local wanted = min(free, room.waiting(state))
-  if wanted == 0 or room.is_before_opening(state) or state.paused then return nil end
+  if wanted == 0 or room.is_before_opening(state.phase) or state.paused then return nil end
   room.complete(state)
   if cx.now < state.closed_until then return state.closed_until end
   local cut = state.cut
@@ -43,7 +43,7 @@ local function admit(cx, state)
       level = level - admitted * flow.job_units
       state.bucket = kernel.bucket_text(cx, level)
     end
-    state.window = room.turned_window(cx, state)
+    state.window = {room.turned_window(cx.now, unpack(state.window))}
     state.window[2] = state.window[2] + admitted
   end
   if admitted == free or room.waiting(state) == 0 then return nil end

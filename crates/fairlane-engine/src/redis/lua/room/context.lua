@@ -1,10 +1,16 @@
 -- The state of a call on waiting rooms.
 
--- Begins a call. With the default prefix on one server, `rooms` is empty: the waiters of the room
--- `default` are then in `queue:waiting`.
+-- The prefix of the keys of rooms, from the key of the partition. It is empty with the default prefix on
+-- one server: the waiters of the room `default` are then in `queue:waiting`.
+function room.prefix(partition_key)
+  local prefix = sub(partition_key, 1, -10)
+  return prefix == 'DEFAULT_PREFIX' and '' or prefix
+end
+
+-- Begins a call.
 function room.begin(keys, arguments)
   local cx = kernel.begin(keys, arguments)
-  cx.rooms = cx.prefix == 'DEFAULT_PREFIX' and '' or cx.prefix
+  cx.rooms = room.prefix(keys[1])
   return cx
 end
 

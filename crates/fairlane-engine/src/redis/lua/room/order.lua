@@ -36,7 +36,7 @@ end
 
 -- The position of a waiter, from 1; nil before the room has opened.
 function room.position(state, place)
-  if room.is_before_opening(state) then return nil end
+  if room.is_before_opening(state.phase) then return nil end
   local class = place.class
   local rank = place.rank or call('ZRANK', room.waiting_key(state, class), place.token)
   if #state.weights == 1 then return rank + 1 end
@@ -53,39 +53,34 @@ function room.position(state, place)
   return position
 end
 
--- The window of measured admissions as of now: {at, count, count before, length of the one before}.
-function room.turned_window(cx, state)
-  local window = state.window
-  local elapsed_ms = floor(max(cx.now - window[1], 0) / 1000)
-  if elapsed_ms < ROOM_WINDOW_MS then return window end
-  if elapsed_ms < 2 * ROOM_WINDOW_MS then
-    return {window[1] + ROOM_WINDOW_MS * 1000, 0, window[2], ROOM_WINDOW_MS}
-  end
-  return {cx.now, 0, 0, 0}
+-- The window of measured admissions as of now: when it began, its admissions, those of the window before
+-- it, and the length of that one.
+function room.turned_window(now, at, count, count_before, before_ms)
+  local elapsed_ms = floor(max(now - at, 0) / 1000)
+  if elapsed_ms < ROOM_WINDOW_MS then return at, count, count_before, before_ms end
+  if elapsed_ms < 2 * ROOM_WINDOW_MS then return at + ROOM_WINDOW_MS * 1000, 0, count, ROOM_WINDOW_MS end
+  return now, 0, 0, 0
 end
 
--- Admissions that were measured lately, and in how many milliseconds.
-function room.measured(cx, state)
-  local window = room.turned_window(cx, state)
-  local ms = window[4] + floor(max(cx.now - window[1], 0) / 1000)
-  return window[2] + window[3], max(ms, ROOM_WINDOW_MS)
+-- Admissions that were measured lately, and in how many milliseconds: those of the turned window.
+function room.measured(now, at, count, count_before, before_ms)
+  local elapsed_ms = floor(max(now - at, 0) / 1000)
+  if elapsed_ms < ROOM_WINDOW_MS then return count + count_before, max(before_ms + elapsed_ms, ROOM_WINDOW_MS) end
+  if elapsed_ms < 2 * ROOM_WINDOW_MS then return count, elapsed_ms end
+  return 0, ROOM_WINDOW_MS
 end
 
--- The time until a waiter at this position is admitted, or nil.
-function room.eta(cx, state, position)
-  if not position or state.paused then return nil end
-  local admitted, ms = room.measured(cx, state)
+-- Both ends of the time until a waiter at this position is admitted, or nil.
+function room.eta(position, admitted, ms)
   if admitted == 0 then return nil end
   local spread = floor(math.sqrt(4 * admitted))
-  return {
-    least_ms = floor(position * ms / (admitted + spread)), most_ms = ceil(position * ms / max(admitted - spread, 1)),
-  }
+  return floor(position * ms / (admitted + spread)), ceil(position * ms / max(admitted - spread, 1))
 end
 
--- When a waiter at this position polls again.
-function room.next_poll_ms(state, position, eta)
-  if position and position <= max(floor(state.polls / ROOM_FRONT_POLLS), 1) then return ROOM_POLL_MS_MIN end
-  local shared = ceil(room.waiting(state) * 1000 * ROOM_FRONT_POLLS / (state.polls * (ROOM_FRONT_POLLS - 1)))
+-- When a waiter at this position polls again, of `waiting` waiters that share the polls in a second.
+function room.next_poll_ms(polls, waiting, position, least_ms)
+  if position and position <= max(floor(polls / ROOM_FRONT_POLLS), 1) then return ROOM_POLL_MS_MIN end
+  local shared = ceil(waiting * 1000 * ROOM_FRONT_POLLS / (polls * (ROOM_FRONT_POLLS - 1)))
   shared = min(max(shared, ROOM_POLL_MS_MIN), ROOM_POLL_MS_MAX)
-  return eta and min(max(eta.least_ms, ROOM_POLL_MS_MIN), shared) or shared
+  return least_ms and min(max(least_ms, ROOM_POLL_MS_MIN), shared) or shared
 end

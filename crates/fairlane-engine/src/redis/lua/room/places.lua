@@ -8,11 +8,9 @@ function room.place(state, token)
   return {token = token, user = user, class = tonumber(class)}
 end
 
--- The same for a poll: the rank of a waiter of class 0, which most are, says that it is one.
-function room.polled_place(state, token)
-  local rank = call('ZRANK', state.keys .. 'waiting', token)
-  if rank then return {token = token, class = 0, rank = rank} end
-  return room.place(state, token)
+-- The same for a poll: a rank among the waiters of class 0, which most are, says that it is one.
+function room.ranked_place(state, token, rank)
+  return rank and {token = token, class = 0, rank = rank} or room.place(state, token)
 end
 
 -- Moves the time at which a waiter is dropped.

@@ -4,13 +4,13 @@
 -- end of their place, `silent` those of waiters by the time at which they are dropped. `users` has
 -- the token of each user, `tokens` the class (or `active`) and the user of each token.
 
--- A poll needs the first fields only; `complete` reads the others.
-local FIELDS = {'settings', 'phase', 'paused', 'tags', 'window'}
+-- A poll needs the fields that `read` returns; `complete` reads the others.
 local OTHER_FIELDS = {
   'seed', 'commitment', 'digest', 'tickets', 'next', 'virtual_time', 'bucket', 'cut', 'closed_until', 'goodput',
   'totals', 'idle_since',
 }
 local SETTINGS = '^(%d+):(%d+):(%d+):(%d+):(%d+:%d+:%d+):(.+)$'
+local WINDOW = '^(%d+),(%d+),(%d+),(%d+)$'
 local NO_GOODPUT = '0:0:0:0:0:0:0:0:0:0:0'
 
 -- The numbers of a list that commas separate.
@@ -27,10 +27,22 @@ local function joined(values)
   return table.concat(texts, ',')
 end
 
+-- The beginning of the keys with the places of a room.
+function room.queue_keys(rooms, name)
+  return name == 'default' and rooms .. 'queue:' or rooms .. 'queue:' .. name .. ':'
+end
+
 local function named(cx, name)
-  local queue_keys = cx.rooms .. 'queue:'
-  if name ~= 'default' then queue_keys = queue_keys .. name .. ':' end
-  return {name = name, key = cx.rooms .. 'room:' .. name, keys = queue_keys, counts = {}, firsts = {}, moved = 0}
+  return {
+    name = name, key = cx.rooms .. 'room:' .. name, keys = room.queue_keys(cx.rooms, name), counts = {}, firsts = {},
+    moved = 0,
+  }
+end
+
+-- The numbers of a window of measured admissions.
+function room.window_of(window)
+  local at, count, count_before, before_ms = match(window, WINDOW)
+  return tonumber(at), tonumber(count), tonumber(count_before), tonumber(before_ms)
 end
 
 -- Takes over the settings in their text form.
@@ -59,15 +71,25 @@ function room.new(cx, name)
   return state
 end
 
--- A room, with the fields that a poll needs, or nil.
-function room.load(cx, name)
+-- The fields of a room that a poll needs: its settings (false if there is no such room), phase, reason
+-- of a pause or false, tags and window.
+function room.read(rooms, name)
+  return unpack(call('HMGET', rooms .. 'room:' .. name, 'settings', 'phase', 'paused', 'tags', 'window'))
+end
+
+-- A room of these fields.
+function room.of_fields(cx, name, settings, phase, paused, tags, window)
   local state = named(cx, name)
-  local settings, phase, paused, tags, window = unpack(call('HMGET', state.key, unpack(FIELDS)))
-  if not settings then return nil end
   room.set_settings(state, settings)
   state.phase, state.paused, state.was_paused = phase, paused or nil, paused
-  state.tags, state.window = numbers(tags), numbers(window)
+  state.tags, state.window = numbers(tags), {room.window_of(window)}
   return state
+end
+
+-- A room, with the fields that a poll needs, or nil.
+function room.load(cx, name)
+  local settings, phase, paused, tags, window = room.read(cx.rooms, name)
+  return settings and room.of_fields(cx, name, settings, phase, paused, tags, window) or nil
 end
 
 -- Reads the other fields of a room, before they are used or the room is changed.
@@ -83,11 +105,12 @@ end
 -- Writes the hash of a room that has changed.
 function room.write(cx, state)
   if not state.changed then return end
-  call('HSET', state.key, 'settings', state.settings, 'phase', state.phase, 'seed', state.seed,
-    'commitment', state.commitment, 'digest', state.digest, 'tickets', text(state.tickets), 'next', text(state.next),
-    'virtual_time', text(state.virtual_time), 'tags', joined(state.tags), 'bucket', state.bucket,
-    'cut', state.cut, 'closed_until', text(state.closed_until), 'goodput', state.goodput,
-    'window', joined(state.window), 'totals', joined(state.totals), 'idle_since', text(state.idle_since))
+  -- The fields that a poll reads come first, because Redis searches a small hash from its beginning.
+  call('HSET', state.key, 'settings', state.settings, 'phase', state.phase, 'window', joined(state.window),
+    'tags', joined(state.tags), 'seed', state.seed, 'commitment', state.commitment, 'digest', state.digest,
+    'tickets', text(state.tickets), 'next', text(state.next), 'virtual_time', text(state.virtual_time),
+    'bucket', state.bucket, 'cut', state.cut, 'closed_until', text(state.closed_until), 'goodput', state.goodput,
+    'totals', joined(state.totals), 'idle_since', text(state.idle_since))
   if state.paused then
     call('HSET', state.key, 'paused', state.paused)
   elseif state.was_paused then
@@ -103,41 +126,4 @@ function room.forget(cx, state)
   call('DEL', state.key)
   call('ZREM', cx.rooms .. 'room-names', state.name)
   call('ZREM', cx.rooms .. 'room-deadlines', state.name)
-end
-
-function room.waiting_key(state, class)
-  return state.keys .. (class == 0 and 'waiting' or 'waiting:' .. class)
-end
-
--- The number of waiters of a class.
-function room.waiting_in(state, class)
-  local count = state.counts[class]
-  if not count then
-    count = call('ZCARD', room.waiting_key(state, class))
-    state.counts[class] = count
-  end
-  return count
-end
-
--- The number of waiters of all classes.
-function room.waiting(state)
-  local sum = 0
-  for class = 0, #state.weights - 1 do sum = sum + room.waiting_in(state, class) end
-  return sum
-end
-
--- The number of active places, including those that have ended and not been removed yet.
-function room.active(state)
-  state.active_count = state.active_count or call('ZCARD', state.keys .. 'active')
-  return state.active_count
-end
-
--- The score of the first member of `active` or `silent`, or nil.
-function room.first(state, set)
-  local first = state.firsts[set]
-  if first == nil then
-    first = tonumber(call('ZRANGE', state.keys .. set, 0, 0, 'WITHSCORES')[2] or -1)
-    state.firsts[set] = first
-  end
-  return first >= 0 and first or nil
 end

@@ -27,7 +27,8 @@ function room.ops.join_room(cx, command)
   if not token then
     token, refused = command.token, add(state, command)
   end
-  if not refused then room.see(cx, state, token, room.view_place(cx, state, room.place(state, token))) end
+  local view = not refused and room.view_place(cx, state, room.place(state, token))
+  if view and view ~= 'Unknown' and view.Waiting then room.see(cx, state, token, view.Waiting.next_poll_ms) end
   room.store(cx, state)
   if refused then return refused end
   local status = {place = room.view_place(cx, state, room.place(state, token)), active = room.active_now(cx, state)}

@@ -6,9 +6,9 @@ function room.ops.keep_place(cx)
   room.read_shared(cx)
   local state, token = room.take(cx, cx.arguments[2]), cx.arguments[3]
   if not state then return 'U0' end
-  local view = room.view_place(cx, state, room.polled_place(state, token))
-  room.see(cx, state, token, view)
-  local active = room.active_now(cx, state)
+  local place = room.ranked_place(state, token, call('ZRANK', state.keys .. 'waiting', token))
+  local status, next_poll_ms = room.status_text(cx, state, place)
+  if next_poll_ms then room.see(cx, state, token, next_poll_ms) end
   room.store(cx, state)
-  return room.status_text(view, active)
+  return status
 end

@@ -6,9 +6,9 @@
 local function enter(state, phase)
   room.complete(state)
   if phase == 'Closed' then
-    state.phase = room.is_before_opening(state) and 'frozen' or 'closed'
+    state.phase = room.is_before_opening(state.phase) and 'frozen' or 'closed'
   elseif phase.Open then
-    if room.is_before_opening(state) then
+    if room.is_before_opening(state.phase) then
       state.tickets, state.digest = room.waiting(state), phase.Open.digest
     end
     state.phase = 'open'
