@@ -7,7 +7,7 @@ use fairlane::views::{HorizonHolder, OutboxFailureView, OutboxView};
 use fairlane_core::Micros;
 use maud::{Markup, html};
 
-use super::format::{badge, count, counted, encoded, maybe_time, span, time};
+use super::format::{badge, count, counted, encoded, span, time};
 use super::page::{Section, View, sentence};
 use crate::access::Permission;
 use crate::app::Shared;
@@ -85,7 +85,7 @@ fn body(view: &View, outbox: &OutboxView) -> Markup {
             (holders(view, &outbox.holders))
         }
         section.card {
-            h2 { "Jobs in the mirror" }
+            h2 { "Jobs by status" }
             (mirror(outbox))
         }
         section.card {
@@ -129,11 +129,11 @@ fn mirror(outbox: &OutboxView) -> Markup {
         @if open + ended == 0 {
             p.empty { "No job has come through the outbox yet, or the retention of all has ended." }
         } @else {
-            dl.facts {
-                dt { (badge("QUEUED", "calm")) } dd { (count(mirror.queued)) }
-                dt { (badge("RUNNING", "busy")) } dd { (count(mirror.running)) }
-                dt { (badge("SUCCEEDED", "good")) } dd { (count(mirror.succeeded)) }
-                dt { (badge("FAILED", "bad")) } dd { (count(mirror.failed)) }
+            div.tiles {
+                @for (status, class, jobs) in [
+                    ("QUEUED", "calm", mirror.queued), ("RUNNING", "busy", mirror.running),
+                    ("SUCCEEDED", "good", mirror.succeeded), ("FAILED", "bad", mirror.failed),
+                ] { div.tile { span { (badge(status, class)) } strong { (count(jobs)) } } }
             }
             @if open >= COUNTED_MAX { p.muted { "There are more: QUEUED and RUNNING are counted among the 10,000 oldest jobs that have not ended." } }
             @if ended >= COUNTED_MAX { p.muted { "SUCCEEDED and FAILED are counted among the 10,000 jobs that ended last." } }
@@ -142,34 +142,28 @@ fn mirror(outbox: &OutboxView) -> Markup {
 }
 
 fn holders(view: &View, holders: &[HorizonHolder]) -> Markup {
-    let with_statements = view.may(Permission::Operate);
     html! {
         @if holders.is_empty() {
             p.empty { "No transaction that has written is open. Jobs go into the queue as soon as they are committed." }
         } @else {
             p.muted { "Jobs committed after the first write of a transaction wait for its end, so that no job overtakes another." }
-            div.table tabindex="0" role="region" aria-label="Transactions that hold jobs back" {
-                table {
-                    thead { tr {
-                        th scope="col" { "Transaction" } th scope="col" { "Application" } th scope="col" { "State" }
-                        th scope="col" { "Since" } th.number scope="col" { "Open for" }
-                        @if with_statements { th scope="col" { "Last statement" } }
-                        th scope="col" { "To end it" }
-                    } }
-                    tbody { @for holder in holders { tr {
-                        th scope="row" { (name(holder)) }
-                        td {
-                            @if holder.application.is_empty() { span.muted { "unnamed" } } @else { (holder.application) }
-                            br; span.muted { (holder.user) " in " (holder.database) }
-                        }
-                        td { (holder.state) }
-                        td { (maybe_time(holder.since.map(|since| since.0))) }
-                        td.number { (seconds(holder.age_seconds)) }
-                        @if with_statements { td { @if holder.query.is_empty() { span.muted { "–" } } @else { code { (holder.query) } } } }
-                        td { @if let Some(ending) = holder.ending() { code { (ending) } } }
-                    } } }
-                }
-            }
+            ul.plain { @for one in holders { li { (holder(view, one)) } } }
+        }
+    }
+}
+
+fn holder(view: &View, holder: &HorizonHolder) -> Markup {
+    let application =
+        if holder.application.is_empty() { "an unnamed application" } else { holder.application.as_str() };
+    html! {
+        div.head {
+            span { b { (name(holder)) } " of " b { (application) } " " (badge(&holder.state, "warn")) }
+            span { "open for " b { (seconds(holder.age_seconds)) } @if let Some(since) = holder.since { ", since " (time(since.0)) } }
+        }
+        dl.facts {
+            dt { "User and database" } dd { (holder.user) " in " (holder.database) }
+            @if view.may(Permission::Operate) && !holder.query.is_empty() { dt { "Last statement" } dd { code { (holder.query) } } }
+            @if let Some(ending) = holder.ending() { dt { "To end it" } dd { code { (ending) } } }
         }
     }
 }
@@ -187,26 +181,14 @@ fn failures(view: &View, failed: &[OutboxFailureView]) -> Markup {
         @if failed.is_empty() {
             p.empty { "No job that came through the outbox has failed." }
         } @else {
-            div.table tabindex="0" role="region" aria-label="Jobs that failed last" {
-                table {
-                    thead { tr {
-                        th scope="col" { "Job" } th scope="col" { "Customer" } th scope="col" { "Type" }
-                        th.number scope="col" { "Attempts" } th scope="col" { "Ended" } th scope="col" { "Error" }
-                    } }
-                    tbody { @for job in failed { tr {
-                        th scope="row" { (link(view, job)) }
-                        td { (view.customer(&job.group)) }
-                        td { (view.job_type(&job.job_type)) }
-                        td.number { (count(job.attempts.into())) }
-                        td { (time(job.ended_at.0)) }
-                        td {
-                            @if !job.code.is_empty() { code { (job.code) } " " }
-                            (job.message)
-                            @if let Some(payload) = &job.payload { details { summary { "Payload" } pre tabindex="0" { code { (payload) } } } }
-                        }
-                    } } }
+            ul.plain { @for job in failed { li {
+                div.head {
+                    span { b { (link(view, job)) } " of " (view.customer(&job.group)) ", type " (view.job_type(&job.job_type)) ", " (counted(job.attempts.into(), "attempt")) }
+                    span.muted { (time(job.ended_at.0)) }
                 }
-            }
+                p { @if !job.code.is_empty() { code { (job.code) } " " } (job.message) }
+                @if let Some(payload) = &job.payload { details { summary { "Payload" } pre tabindex="0" { code { (payload) } } } }
+            } } }
         }
     }
 }

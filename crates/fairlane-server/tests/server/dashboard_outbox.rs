@@ -108,7 +108,7 @@ async fn the_page_names_what_waits_what_holds_it_back_and_what_failed() {
         browser.until_text(words).await;
     }
     // What the reader has opened stays open.
-    let summary = Locator::XPath("//tr[.//code='smtp_550']//summary");
+    let summary = Locator::XPath("//li[.//code='smtp_550']//summary");
     browser.client().find(summary).await.unwrap().click().await.unwrap();
     browser.until_text("\"nobody\"").await;
     show_everywhere(&browser, "outbox-held").await;
