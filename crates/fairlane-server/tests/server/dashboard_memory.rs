@@ -6,12 +6,13 @@ use serde_json::{Value, json};
 
 use crate::running::Running;
 
-/// Updates of each third. A page reads itself about once a second, so all of them are an hour.
-const UPDATES: u64 = 1200;
+/// Updates of each third. A page reads itself about once a second; what leaks shows in fewer updates than
+/// an hour has.
+const UPDATES: u64 = 150;
 /// Updates of one call of the driver, which is bounded in time.
-const AT_A_TIME: u64 = 50;
+const AT_A_TIME: u64 = 25;
 /// How much the heap may grow from the first third to the last, in bytes: one update that was kept
-/// would be more than 20 kB, and all of them more than 40 MB.
+/// would be more than 20 kB, and all of them more than 6 MB.
 const HEAP_GROWTH_MAX: f64 = 1_500_000.0;
 /// How many nodes may be added: an update that was kept would have hundreds.
 const NODES_GROWTH_MAX: f64 = 1_000.0;
