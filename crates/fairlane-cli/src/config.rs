@@ -62,6 +62,10 @@ pub struct ConfigArguments {
     /// if it exists]
     #[arg(long, value_name = "FILE")]
     pub keys: Option<PathBuf>,
+    /// Database whose outbox the dashboard shows: postgres://user@host/database. It is only read
+    /// [env: FAIRLANE_DATABASE] [default: none]
+    #[arg(long, value_name = "URL")]
+    pub database: Option<String>,
     /// Log format: `text` or `json`. With json, each line is an object: status events on standard
     /// output, log events on standard error. FAIRLANE_LOG sets the log level, such as debug or off
     #[arg(long, value_name = "FORMAT", value_parser = ["text", "json"])]
@@ -192,7 +196,7 @@ fn keys() -> Vec<String> {
 
 /// The text of a variable or an option, in which `${` has no meaning.
 fn literal(key: &str, value: String) -> String {
-    if key == "engine" { value.replace("${", "$${") } else { value }
+    if matches!(key, "engine" | "server.database") { value.replace("${", "$${") } else { value }
 }
 
 /// The values in `./fairlane.toml` for commands that only need the queue, or its keys.
@@ -288,6 +292,7 @@ impl ConfigArguments {
             ("engine", "--engine", self.engine.clone()),
             ("server.listen", "--listen", self.listen.clone()),
             ("server.keys", "--keys", keys),
+            ("server.database", "--database", self.database.clone()),
             ("server.log", "--log", self.log.clone()),
         ];
         all.into_iter().filter_map(|(key, flag, value)| Some((key, flag, value?))).collect()

@@ -24,7 +24,7 @@
 //! - `mirror.rs`: the state of jobs in the database; `mirror/` has `writer`, which writes in batches,
 //!   and `rows`, its statements.
 //! - `reconcile.rs`: repairs what the queue and the mirror disagree about. `status.rs`: waiting
-//!   jobs, and the transactions that they wait for.
+//!   jobs, and the transactions that they wait for. `monitor.rs`: all of it for a dashboard.
 //! - `schema.rs`: the tables. `sql.rs`: how statements are sent. `encoding.rs`: payloads and results
 //!   as JSON. `names.rs`: the metrics. `error.rs`: errors.
 
@@ -32,6 +32,7 @@ mod encoding;
 mod enqueue;
 mod error;
 mod mirror;
+mod monitor;
 pub mod names;
 mod outbox;
 mod poke;
@@ -44,12 +45,14 @@ mod status;
 pub use enqueue::{ENQUEUE_JOBS_MAX, enqueue_all_in, enqueue_in};
 pub use error::Error;
 pub use fairlane::Job;
+pub use fairlane::views::{HorizonHolder, OutboxStatus};
 pub use mirror::MirroredJob;
+pub use monitor::OutboxMonitor;
 pub use outbox::{Notify, Outbox};
 pub use reconcile::{ReconcileReport, ReconcileSettings};
 pub use relay::{Order, Relay, RelaySettings, Relayed};
 pub use sqlx;
-pub use status::{HorizonHolder, OutboxStatus};
+pub use status::explain;
 
 /// The examples of the page on the outbox, so that they are compiled.
 #[cfg(doctest)]

@@ -4,6 +4,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fairlane::views::{HorizonHolder, OutboxStatus};
 use fairlane::{Fairlane, Worker};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{ConnectOptions, PgPool, Postgres, Transaction};
@@ -14,7 +15,7 @@ use crate::poke::Poker;
 use crate::reconcile::{ReconcileReport, ReconcileSettings, Reconciler};
 use crate::relay::CHANNEL;
 use crate::schema;
-use crate::status::{self, HorizonHolder, OutboxStatus};
+use crate::status;
 
 /// Most connections of a pool that [`Outbox::connect`] makes.
 const CONNECTIONS_MAX: u32 = 10;
@@ -143,14 +144,18 @@ impl Outbox {
 }
 
 fn options(url: &str) -> Result<(PgPoolOptions, PgConnectOptions), Error> {
+    let pool = PgPoolOptions::new().max_connections(CONNECTIONS_MAX).acquire_timeout(ACQUIRE_TIMEOUT);
+    // A connection that has died is found by its first statement, which is repeated.
+    Ok((pool.test_before_acquire(false), connect_options(url)?))
+}
+
+/// The options of a connection to the database at this address.
+pub(crate) fn connect_options(url: &str) -> Result<PgConnectOptions, Error> {
     // The parser accepts the addresses of other databases.
     if !["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme)) {
         return Err(sqlx::Error::Configuration("it begins with another scheme".into()).into());
     }
-    let connect = PgConnectOptions::from_str(url)?.disable_statement_logging();
-    let pool = PgPoolOptions::new().max_connections(CONNECTIONS_MAX).acquire_timeout(ACQUIRE_TIMEOUT);
-    // A connection that has died is found by its first statement, which is repeated.
-    Ok((pool.test_before_acquire(false), connect))
+    Ok(PgConnectOptions::from_str(url)?.disable_statement_logging())
 }
 
 /// Whether the tables exist and are as new as this version.

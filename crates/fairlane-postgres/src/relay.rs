@@ -25,6 +25,7 @@ use crate::outbox::{Outbox, check_tables};
 use crate::reconcile::{ReconcileSettings, Reconciler};
 use crate::{names, status};
 pub(crate) use batch::parse;
+pub(crate) use listener::APPLICATION;
 use listener::Listener;
 
 /// The channel of notifications of commits.

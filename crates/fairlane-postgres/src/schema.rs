@@ -9,8 +9,11 @@ use crate::error::Error;
 use crate::sql::{LOCKS, sql};
 
 /// The steps, in order.
-const STEPS: [&str; 2] =
-    [include_str!("schema/001_outbox_and_mirror.sql"), include_str!("schema/002_functions.sql")];
+const STEPS: [&str; 3] = [
+    include_str!("schema/001_outbox_and_mirror.sql"),
+    include_str!("schema/002_functions.sql"),
+    include_str!("schema/003_failed_jobs.sql"),
+];
 
 /// The lock of migrations among the advisory locks of the outbox.
 const MIGRATION_LOCK: i32 = -1;

@@ -1,54 +1,21 @@
 //! Jobs that wait in the outbox, and the transactions that they wait for.
 
-use serde::Serialize;
-use sqlx::{PgPool, Row};
+use std::time::Duration;
+
+use fairlane::duration_text;
+use fairlane::views::{HorizonHolder, OutboxStatus, Time};
+use fairlane_core::Micros;
+use sqlx::{PgConnection, PgPool, Row};
 
 use crate::error::Error;
 use crate::sql::{SHARDS, sql};
 
 /// Rows are counted up to this number.
-const COUNTED_MAX: i64 = 10_000;
+pub(crate) const COUNTED_MAX: i64 = 10_000;
 /// Most transactions that are named.
 const HOLDERS_MAX: i64 = 10;
 /// Longest query text that is shown, in characters.
 const QUERY_CHARS_MAX: i32 = 200;
-
-/// Jobs that wait in the outbox.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct OutboxStatus {
-    /// Committed jobs that no relay has passed on, counted up to 10,000.
-    pub rows: u64,
-    /// Of these, jobs that a relay may pass on now; the others wait for an open transaction.
-    pub ready: u64,
-    /// The age of the oldest of them, in seconds.
-    pub lag_seconds: f64,
-    /// The age of the oldest open transaction that has written, in seconds; 0 if there is none.
-    pub horizon_age_seconds: f64,
-    /// Jobs that have not ended, by the mirror, counted up to 10,000.
-    pub open_jobs: u64,
-}
-
-/// An open transaction that has written. Jobs committed after its first write wait for its end, so
-/// that no job overtakes another.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct HorizonHolder {
-    /// The process of its connection; `None` for a prepared transaction.
-    pub pid: Option<i32>,
-    /// The name of a prepared transaction.
-    pub prepared: Option<String>,
-    /// Its database.
-    pub database: String,
-    /// Its user.
-    pub user: String,
-    /// The name that its application gave.
-    pub application: String,
-    /// The state of its connection, such as `idle in transaction`.
-    pub state: String,
-    /// How long it has been open, in seconds.
-    pub age_seconds: f64,
-    /// Its latest statement, truncated.
-    pub query: String,
-}
 
 const STATUS: &str = "\
 SELECT
@@ -73,34 +40,50 @@ SELECT * FROM (
     SELECT pid, NULL AS prepared, coalesce(datname, '') AS database, coalesce(usename, '') AS usename,
         coalesce(application_name, '') AS application, coalesce(state, '') AS state, age(backend_xid) AS xid_age,
         coalesce(extract(epoch FROM clock_timestamp() - xact_start), 0)::double precision AS age,
+        (extract(epoch FROM xact_start) * 1000000)::bigint AS since,
         coalesce(left(query, $1), '') AS query
     FROM pg_stat_activity WHERE backend_xid IS NOT NULL AND pid <> pg_backend_pid()
     UNION ALL
     SELECT NULL, gid, database::text, owner::text, '', 'prepared', age(transaction),
-        extract(epoch FROM clock_timestamp() - prepared)::double precision, ''
+        extract(epoch FROM clock_timestamp() - prepared)::double precision,
+        (extract(epoch FROM prepared) * 1000000)::bigint, ''
     FROM pg_prepared_xacts
 ) AS holders
 ORDER BY xid_age DESC LIMIT $2";
 
 pub(crate) async fn read(pool: &PgPool) -> Result<OutboxStatus, Error> {
     let mut transaction = pool.begin().await?;
-    let row = sql(STATUS).bind(COUNTED_MAX).bind(SHARDS).fetch_one(&mut *transaction).await?;
+    let (status, _) = read_in(&mut transaction).await?;
     transaction.commit().await?;
+    Ok(status)
+}
+
+/// The status and the transactions that hold jobs back, read in this transaction.
+pub(crate) async fn read_in(
+    transaction: &mut PgConnection,
+) -> Result<(OutboxStatus, Vec<HorizonHolder>), Error> {
+    let row = sql(STATUS).bind(COUNTED_MAX).bind(SHARDS).fetch_one(&mut *transaction).await?;
     let count = |name: &str| row.get::<i64, _>(name) as u64;
-    let holders = horizon_holders(pool).await?;
-    Ok(OutboxStatus {
+    let holders = holders_in(transaction).await?;
+    let status = OutboxStatus {
         rows: count("rows"),
         ready: count("ready"),
         lag_seconds: row.get("lag"),
         horizon_age_seconds: holders.first().map_or(0.0, |holder| holder.age_seconds),
         open_jobs: count("open"),
-    })
+    };
+    Ok((status, holders))
 }
 
 pub(crate) async fn horizon_holders(pool: &PgPool) -> Result<Vec<HorizonHolder>, Error> {
     let mut transaction = pool.begin().await?;
-    let rows = sql(HOLDERS).bind(QUERY_CHARS_MAX).bind(HOLDERS_MAX).fetch_all(&mut *transaction).await?;
+    let holders = holders_in(&mut transaction).await?;
     transaction.commit().await?;
+    Ok(holders)
+}
+
+async fn holders_in(transaction: &mut PgConnection) -> Result<Vec<HorizonHolder>, Error> {
+    let rows = sql(HOLDERS).bind(QUERY_CHARS_MAX).bind(HOLDERS_MAX).fetch_all(transaction).await?;
     let holder = |row: sqlx::postgres::PgRow| HorizonHolder {
         pid: row.get("pid"),
         prepared: row.get("prepared"),
@@ -108,8 +91,56 @@ pub(crate) async fn horizon_holders(pool: &PgPool) -> Result<Vec<HorizonHolder>,
         user: row.get("usename"),
         application: row.get("application"),
         state: row.get("state"),
+        since: row.get::<Option<i64>, _>("since").map(|micros| Time(Micros(micros as u64))),
         age_seconds: row.get("age"),
         query: row.get("query"),
     };
     Ok(rows.into_iter().map(holder).collect())
+}
+
+/// Why committed jobs wait, or that none waits, in words.
+pub fn explain(status: &OutboxStatus, holders: &[HorizonHolder]) -> String {
+    match (status.rows, status.ready, holders) {
+        (0, ..) => "No job waits in the outbox.".to_owned(),
+        (rows, 0, [_, ..]) => format!(
+            "{} {} for the end of an older transaction, so that no job overtakes another. End it, or run the relay \
+             with --order none.",
+            jobs(rows),
+            if rows == 1 { "waits" } else { "wait" }
+        ),
+        (rows, 0, []) => format!(
+            "{} waited for a transaction that has just ended, or that this user may not see; GRANT pg_monitor shows \
+             all.",
+            jobs(rows)
+        ),
+        (_, ready, _) => format!(
+            "{} ready, the oldest for {}. Unless it goes down, no relay runs (fairlane outbox relay), its queue is \
+             full or does not respond; its log says which.",
+            jobs(ready),
+            duration_text(Duration::from_millis((status.lag_seconds.max(0.0) * 1000.0) as u64))
+        ),
+    }
+}
+
+/// A number of jobs, of which at most 10,000 are counted.
+fn jobs(count: u64) -> String {
+    match count {
+        1 => "1 job".to_owned(),
+        count if count >= COUNTED_MAX as u64 => "10,000 jobs or more".to_owned(),
+        count if count >= 1000 => format!("{},{:03} jobs", count / 1000, count % 1000),
+        count => format!("{count} jobs"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_jobs_are_written_for_people() {
+        assert_eq!(
+            [1, 999, 1000, 9999, 10_000].map(jobs),
+            ["1 job", "999 jobs", "1,000 jobs", "9,999 jobs", "10,000 jobs or more"]
+        );
+    }
 }

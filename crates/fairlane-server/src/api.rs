@@ -9,6 +9,7 @@
 //! - `api/status.rs`: the state of the queue. `api/events.rs`: server-sent events. `api/audit.rs`:
 //!   consistency of the store. `api/activity.rs`: changes by operators.
 //! - `api/locks.rs`: locks by name. `api/rooms.rs`: waiting rooms. `api/rankings.rs`: rankings.
+//!   `api/outbox.rs`: the outbox of a database.
 //! - `api/change.rs`: fields that several requests have in common.
 //!
 //! Responses have the shapes of `fairlane::views`.
@@ -24,6 +25,7 @@ mod groups;
 mod jobs;
 mod leases;
 mod locks;
+mod outbox;
 mod rankings;
 mod rooms;
 mod settings;
@@ -101,6 +103,7 @@ fn routes() -> Routes {
         .merge(events::routes())
         .merge(audit::routes())
         .merge(activity::routes())
+        .merge(outbox::routes())
         .merge(metrics::routes())
 }
 

@@ -19,6 +19,7 @@ use crate::guard::{Guard, charge_commands};
 use crate::health::Readiness;
 use crate::keys::Keys;
 use crate::metrics::Metrics;
+use crate::outbox::{OutboxReader, OutboxSource};
 use crate::passes::Passes;
 use crate::problem::{Problem, ProblemKind};
 use crate::settings::ServerSettings;
@@ -52,6 +53,8 @@ pub struct App {
     pub stopping: CancellationToken,
     /// The keys that sign passes of waiting rooms, if there are any.
     pub(crate) passes: Option<Arc<Passes>>,
+    /// The outbox of a database, if there is one.
+    pub(crate) outbox: OutboxReader,
     /// When the server started.
     pub started: Instant,
     /// Held while the settings of the queue are changed.
@@ -68,15 +71,16 @@ pub(crate) type Shared = Arc<App>;
 impl App {
     /// The state of a server that is not stopping; without keys every client is admitted.
     pub fn new(fairlane: Fairlane, keys: Option<Arc<Keys>>, settings: ServerSettings) -> Self {
-        Self::with_passes(fairlane, keys, settings, None)
+        Self::with(fairlane, keys, settings, None, None)
     }
 
-    /// The same with keys that sign passes of waiting rooms.
-    pub(crate) fn with_passes(
+    /// The same with keys that sign passes of waiting rooms, and with an outbox.
+    pub(crate) fn with(
         fairlane: Fairlane,
         keys: Option<Arc<Keys>>,
         settings: ServerSettings,
         passes: Option<Arc<Passes>>,
+        outbox: Option<Arc<dyn OutboxSource>>,
     ) -> Self {
         let guard = Guard::new(keys, &settings);
         let live = Arc::new(Live::default());
@@ -98,6 +102,7 @@ impl App {
             dashboard,
             stopping,
             passes,
+            outbox: OutboxReader::new(outbox),
             started: Instant::now(),
             changing_settings: Mutex::new(()),
             auditing: Mutex::new(()),

@@ -7,6 +7,7 @@
 //! - `api.rs` and `api/`: the routes, one file per resource. `engine_rpc.rs`: the routes that serve
 //!   the `http` engine.
 //! - `ui.rs` and `ui/`: the dashboard, a file per page.
+//! - `outbox.rs`: readings of the outbox of a database, which its source passes to the server.
 //! - `passes.rs`: the keys that sign passes of waiting rooms. `waiting_page.rs`: the public page of a
 //!   waiting room.
 //! - `openapi.rs`: the API description and its pages. `metrics.rs`: Prometheus. `health.rs`:
@@ -32,6 +33,7 @@ mod idempotency;
 pub mod keys;
 pub mod metrics;
 mod openapi;
+mod outbox;
 pub mod passes;
 mod problem;
 mod quota;
@@ -45,6 +47,7 @@ mod waiting_page;
 pub use api::openapi;
 pub use app::App;
 pub use guard::SessionSecret;
+pub use outbox::OutboxSource;
 pub use problem::{Problem, ProblemKind};
 #[doc(hidden)]
 pub use serve::Framing;

@@ -10,6 +10,7 @@ use crate::api;
 use crate::app::App;
 use crate::keys::Keys;
 use crate::metrics;
+use crate::outbox::OutboxSource;
 use crate::passes::{PassFileError, Passes};
 use crate::serve;
 use crate::settings::ServerSettings;
@@ -70,13 +71,24 @@ impl Server {
         keys: Option<Arc<Keys>>,
         settings: ServerSettings,
     ) -> Result<Self, ServerError> {
+        Self::start_with_outbox(fairlane, address, keys, settings, None).await
+    }
+
+    /// The same with the outbox that the dashboard and `GET /api/outbox` show.
+    pub async fn start_with_outbox(
+        fairlane: Fairlane,
+        address: SocketAddr,
+        keys: Option<Arc<Keys>>,
+        settings: ServerSettings,
+        outbox: Option<Arc<dyn OutboxSource>>,
+    ) -> Result<Self, ServerError> {
         Self::check_guarded(address, keys.as_deref())?;
         let listen = |reason| ServerError::Listen { address, reason };
         let passes = settings.pass_keys.as_ref().map(|path| Passes::open(path, settings.pass_ttl));
         let passes = passes.transpose()?.map(Arc::new);
         let listener = bind(address).map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
-        let app = Arc::new(App::with_passes(fairlane, keys.clone(), settings, passes.clone()));
+        let app = Arc::new(App::with(fairlane, keys.clone(), settings, passes.clone(), outbox));
         if let Some(keys) = keys {
             tokio::spawn(keys.watch(app.stopping.clone()));
         }

@@ -7,7 +7,7 @@
 //!   `ui/largest.rs`: the groups with the most unfinished jobs. `ui/activity.rs`: the activity log.
 //!   `ui/preview.rs`: what a change would do.
 //! - One file per page: `overview`, `served`, `customers`, `customer`, `jobs`, `job`, `dead`, `bulks`,
-//!   `bulk`, `types`, `workers`, `locks`, `rooms`, `rankings`, `audit`.
+//!   `bulk`, `types`, `workers`, `locks`, `rooms`, `rankings`, `outbox`, `audit`.
 //!
 //! Invariant: every control is a form that works without a script, and passes the guard like a
 //! request to the API. Links are relative, so that a proxy may serve the pages below any prefix.
@@ -30,6 +30,7 @@ mod job_search;
 mod jobs;
 mod largest;
 mod locks;
+mod outbox;
 mod overview;
 mod page;
 mod preview;
@@ -138,6 +139,7 @@ fn pages() -> Pages {
         .post("/rooms/{room}", Operate, Scope::AllGroups, rooms::change)
         .get("/rankings", Scope::AllGroups, rankings::list)
         .get("/rankings/{board}", Scope::AllGroups, rankings::show)
+        .get("/outbox", Scope::AllGroups, outbox::show)
         .get("/activity", Scope::AllGroups, activity::list)
         .add(Verb::Get, "/audit", Operate, Scope::AllGroups, Pace::Brief, get(audit::show))
         .add(Verb::Post, "/audit", Operate, Scope::AllGroups, Pace::Stream, post(audit::run))

@@ -24,6 +24,7 @@
 //! - `views/congestion.rs`: congestion of groups. `views/audit.rs`: audits. `views/lock.rs`: locks.
 //!   `views/activity.rs`: the activity log.
 //! - `views/ranking.rs`: boards and their members. `views/room.rs`: waiting rooms and places.
+//!   `views/outbox.rs`: the outbox of a database.
 //!
 //! Invariant: a thing has one name in all views. Left out on purpose: formatting for people.
 
@@ -36,6 +37,7 @@ mod group;
 mod job;
 mod job_type;
 mod lock;
+mod outbox;
 mod queue;
 mod ranking;
 mod room;
@@ -56,6 +58,7 @@ pub use group::{GroupLineView, GroupSettingsView, GroupView, LaneView};
 pub use job::{CancellationView, EnqueuedView, ErrorView, JobView, ProgressView, RequeuedView};
 pub use job_type::{TypeSettingsView, TypeView};
 pub use lock::{BlockedView, HolderView, LockView};
+pub use outbox::{HorizonHolder, MirrorCounts, OutboxFailureView, OutboxStatus, OutboxView};
 pub use queue::{LaneCounts, QueueView};
 pub use ranking::{
     BoardAuditView, BoardDetailView, BoardDifferenceView, BoardOutcomeView, BoardSeasonView, BoardTotalsView,

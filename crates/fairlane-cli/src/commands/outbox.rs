@@ -5,13 +5,18 @@
 mod metrics;
 mod relay;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use fairlane::duration_text;
+use fairlane::views::OutboxView;
+use fairlane_engine::BoxFuture;
 use fairlane_postgres::{
-    Error, HorizonHolder, Outbox, OutboxStatus, ReconcileReport, ReconcileSettings, sqlx,
+    Error, HorizonHolder, Outbox, OutboxMonitor, OutboxStatus, ReconcileReport, ReconcileSettings, explain,
+    sqlx,
 };
+use fairlane_server::OutboxSource;
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -102,6 +107,20 @@ pub fn failure(error: Error) -> Failure {
     }
 }
 
+/// The outbox that the dashboard of a server shows.
+struct Monitored(OutboxMonitor);
+
+impl OutboxSource for Monitored {
+    fn read(&self) -> BoxFuture<'_, Result<OutboxView, String>> {
+        Box::pin(async { self.0.read().await.map_err(|error| error.to_string()) })
+    }
+}
+
+/// The outbox in the database at this address, for a server. The database need not reply yet.
+pub fn source(url: &str) -> Result<Arc<dyn OutboxSource>, Failure> {
+    Ok(Arc::new(Monitored(OutboxMonitor::new(url).map_err(failure)?)))
+}
+
 /// The JSON form of a migration.
 #[derive(Serialize)]
 struct Migrated {
@@ -167,41 +186,18 @@ async fn why(database: &DatabaseTarget) -> Result<(), Failure> {
     database.print(&view, || view.text())
 }
 
-fn explain(status: &OutboxStatus, holders: &[HorizonHolder]) -> String {
-    match (status.rows, status.ready, holders) {
-        (0, ..) => "No job waits in the outbox.".to_owned(),
-        (rows, 0, [_, ..]) => format!(
-            "{} for the end of an older transaction, so that no job overtakes another. End it, or run the relay with \
-             --order none.",
-            match rows {
-                1 => "1 job waits".to_owned(),
-                rows => format!("{} jobs wait", thousands(rows)),
-            }
-        ),
-        (rows, 0, []) => format!(
-            "{} waited for a transaction that has just ended, or that this user may not see; GRANT pg_monitor shows all.",
-            counted(rows, "job")
-        ),
-        (_, ready, _) => format!(
-            "{} ready, the oldest for {}. Unless it goes down, no relay runs (fairlane outbox relay), its queue is \
-             full or does not respond; its log says which.",
-            counted(ready, "job"),
-            time(status.lag_seconds)
-        ),
-    }
-}
-
 impl Explanation {
     fn text(&self) -> String {
         let mut text = self.explanation.clone();
         for holder in &self.holders {
             let name = match (&holder.prepared, holder.pid) {
-                (Some(name), _) => format!("prepared transaction {name} (ROLLBACK PREPARED ends it)"),
-                (None, Some(pid)) => format!("pid {pid} (SELECT pg_terminate_backend({pid}) ends it)"),
+                (Some(name), _) => format!("prepared transaction {name}"),
+                (None, Some(pid)) => format!("pid {pid}"),
                 (None, None) => "a transaction".to_owned(),
             };
+            let cure = holder.ending().map_or(String::new(), |ending| format!(" ({ending} ends it)"));
             text.push_str(&format!(
-                "\n  {name}: open for {}, {}, user {}, database {}, application {}\n    {}",
+                "\n  {name}{cure}: open for {}, {}, user {}, database {}, application {}\n    {}",
                 time(holder.age_seconds),
                 holder.state,
                 holder.user,

@@ -12,7 +12,7 @@ use fairlane::Fairlane;
 use fairlane_core::GroupId;
 use fairlane_engine::{Engine, directory_of};
 use fairlane_server::keys::Keys;
-use fairlane_server::{Server, ServerError};
+use fairlane_server::{OutboxSource, Server, ServerError};
 use fairlane_targets::CallbackSettings;
 use fairlane_worker::Pool;
 
@@ -34,6 +34,7 @@ Examples:
   fairlane serve --listen 127.0.0.1:9000 --engine redis://127.0.0.1:6379
   fairlane serve --listen 0.0.0.0:8080 --keys keys.json
   fairlane serve --config fairlane.toml --log json
+  fairlane serve --database postgres://app@db/shop
 
 The queue is stored in a directory, which is created if it does not exist, or on Redis. If Redis \
 does not respond, serve waits for it. Other commands on this machine reach a served directory \
@@ -63,6 +64,7 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     }
     let config = Config::read(&overrides)?;
     programs::check(&config)?;
+    let outbox = outbox(&config)?;
     let json = config.server.log == LogFormat::Json;
     if json {
         output::report_failures_as_json();
@@ -83,7 +85,7 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
         () = signals.next() => Ok(None),
     };
     let end = match reached {
-        Ok(Some(engine)) => serve(&engine, keys, &target, &config, &reporter, &mut signals).await,
+        Ok(Some(engine)) => serve(&engine, keys, outbox, &target, &config, &reporter, &mut signals).await,
         Ok(None) => End::default(),
         Err(failure) => End::failed(failure),
     };
@@ -121,9 +123,27 @@ fn open_keys(config: &Config, target: &QueueTarget) -> Result<Option<Arc<Keys>>,
     keys.map(|keys| Some(Arc::new(keys))).map_err(|error| Failure::bad_input(error.to_string()))
 }
 
+/// The outbox in the configured database, if there is one.
+#[cfg(feature = "postgres")]
+fn outbox(config: &Config) -> Result<Option<Arc<dyn OutboxSource>>, Failure> {
+    config.server.database.as_ref().map(|url| super::outbox::source(&url.0)).transpose()
+}
+
+#[cfg(not(feature = "postgres"))]
+fn outbox(config: &Config) -> Result<Option<Arc<dyn OutboxSource>>, Failure> {
+    match &config.server.database {
+        None => Ok(None),
+        Some(_) => Err(Failure::bad_input(
+            "a database is configured, and this program was built without PostgreSQL; remove --database, \
+             FAIRLANE_DATABASE or database in [server], or build it with the feature postgres",
+        )),
+    }
+}
+
 async fn serve(
     engine: &Arc<dyn Engine>,
     keys: Option<Arc<Keys>>,
+    outbox: Option<Arc<dyn OutboxSource>>,
     target: &QueueTarget,
     config: &Config,
     reporter: &Reporter,
@@ -131,7 +151,7 @@ async fn serve(
 ) -> End {
     let bound = keys.as_ref().map(|keys| keys.bound_groups()).unwrap_or_default();
     let shared = config.callbacks.as_ref().and_then(|one| shared_secret(&one.settings, &bound));
-    let (server, pool) = match start(engine, keys, target, config, reporter).await {
+    let (server, pool) = match start(engine, keys, outbox, target, config, reporter).await {
         Ok(started) => started,
         Err(failure) => return End::failed(failure),
     };
@@ -167,6 +187,7 @@ fn shared_secret(settings: &CallbackSettings, bound: &BTreeSet<GroupId>) -> Opti
 async fn start(
     engine: &Arc<dyn Engine>,
     keys: Option<Arc<Keys>>,
+    outbox: Option<Arc<dyn OutboxSource>>,
     target: &QueueTarget,
     config: &Config,
     reporter: &Reporter,
@@ -174,7 +195,8 @@ async fn start(
     let access = ServerAccess::new(keys.as_deref(), target);
     let fairlane = Fairlane::from_engine(engine.clone());
     let (address, settings) = (config.server.listen, config.server.settings.clone());
-    let server = Server::start(fairlane, address, keys, settings).await.map_err(start_failure)?;
+    let server = Server::start_with_outbox(fairlane, address, keys, settings, outbox).await;
+    let server = server.map_err(start_failure)?;
     engine.admin().announce(format!("http://{}", reachable(server.address()))).await?;
     let worker = worker(server.worker_engine(), config, reporter)?;
     let pool = worker.start().map_err(|error| Failure::bad_input(error.to_string()))?;

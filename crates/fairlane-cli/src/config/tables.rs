@@ -9,8 +9,8 @@ use fairlane_worker::{RetryPolicy, WorkerSettings};
 use serde::Deserialize;
 
 use super::values::{
-    Address, Amount, AmountOrNone, Bytes, DisciplineName, Field, File, Flag, Lasting, LevelsName, Log,
-    Millis, Name, RateOrNone, SessionSecretOrNone, StoredBytes, Time, Whole,
+    Address, Amount, AmountOrNone, Bytes, DatabaseOrNone, DisciplineName, Field, File, Flag, Lasting,
+    LevelsName, Log, Millis, Name, RateOrNone, SessionSecretOrNone, StoredBytes, Text, Time, Whole,
 };
 use crate::logs::LogFormat;
 
@@ -26,6 +26,8 @@ pub struct ServerConfig {
     pub keys: Option<PathBuf>,
     /// The format of the log.
     pub log: LogFormat,
+    /// The database whose outbox the dashboard shows.
+    pub database: Option<Text>,
     /// The limits of the server.
     pub settings: ServerSettings,
 }
@@ -36,6 +38,7 @@ impl Default for ServerConfig {
             listen: (Ipv4Addr::LOCALHOST, DEFAULT_PORT).into(),
             keys: None,
             log: LogFormat::Text,
+            database: None,
             settings: ServerSettings::default(),
         }
     }
@@ -80,6 +83,7 @@ table! {
         listen => listen: Address,
         keys => keys: File,
         log => log: Log,
+        database => database: DatabaseOrNone,
         connections_max => settings.connections_max: Amount,
         address_connections_max => settings.address_connections_max: AmountOrNone,
         requests_max => settings.requests_max: Amount,
@@ -193,7 +197,7 @@ mod tests {
         // The fields of a rate and the names of nested structs are not keys.
         let rate = counted(ServerSettings::default().key_rate);
         let server = rows_of::<_, ServerTable>("server", &ServerConfig::default());
-        assert_eq!(server.len(), counted(ServerSettings::default()) - rate + 3 - 1, "pages are tables");
+        assert_eq!(server.len(), counted(ServerSettings::default()) - rate + 4 - 1, "pages are tables");
         let queue = rows_of::<_, QueueTable>("queue", &Settings::default());
         assert_eq!(queue.len(), counted(Settings::default()) - 1, "congestion is a struct");
         let worker = rows_of::<_, WorkerTable>("worker", &WorkerConfig::default());

@@ -44,6 +44,23 @@ fn rows_contain_no_secrets() {
 }
 
 #[test]
+fn the_database_is_named_with_its_source_and_without_its_secrets() {
+    let url = "postgres://app:hunter2@db:5432/shop?password=hunter2";
+    let text = format!("[server]\ndatabase = \"{url}\"\n");
+    let config = read(&text, &[], ConfigArguments::default()).unwrap();
+    assert_eq!(config.server.database.as_ref().unwrap().0, url);
+    assert_eq!(row(&config, "server.database"), ("postgres://db:5432/shop", "fairlane.toml:2"));
+    assert!(!format!("{config:?}").contains("hunter2"));
+    let variable = [("FAIRLANE_DATABASE", "postgres://app:${x}@db/shop")];
+    let config = read(&text, &variable, ConfigArguments::default()).unwrap();
+    assert_eq!(config.server.database.as_ref().unwrap().0, variable[0].1);
+    assert_eq!(row(&config, "server.database").1, "FAIRLANE_DATABASE");
+    let arguments = ConfigArguments { database: Some("mysql://hunter2".into()), ..Default::default() };
+    let problem = read("", &[], arguments).unwrap_err();
+    assert_eq!(problem, "--database must be an address such as postgres://user@host/database");
+}
+
+#[test]
 fn configured_queue_settings_replace_the_stored_ones() {
     let config = read(TEXT, &[], ConfigArguments::default()).unwrap();
     let stored = Settings { max_loss_count: 77, ..Settings::default() };

@@ -11,6 +11,7 @@ use clap::ValueEnum;
 use fairlane::{Rate, duration_text, parse_duration, parse_rate, rate_text};
 use fairlane_core::limits::ATTEMPTS_MAX;
 use fairlane_core::queue::{Discipline, LevelOrder};
+use fairlane_engine::without_user;
 use fairlane_server::SessionSecret;
 use fairlane_targets::Secret;
 use serde::de::Error;
@@ -272,6 +273,34 @@ impl Field<Option<SessionSecret>> for SessionSecretOrNone {
 
     fn rows(key: String, of: &Option<SessionSecret>, rows: &mut Vec<(String, String)>) {
         rows.push((key, if of.is_some() { "(secret)" } else { "none" }.to_owned()));
+    }
+}
+
+/// The address of a database, or none; `${VAR}` in it is replaced, and its secrets are not printed.
+#[derive(Debug, Clone)]
+pub struct DatabaseOrNone(Text);
+
+impl<'de> Deserialize<'de> for DatabaseOrNone {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let url = Text::deserialize(from)?;
+        let is_postgres = ["postgres://", "postgresql://"].iter().any(|scheme| url.0.starts_with(scheme));
+        if is_postgres {
+            Ok(Self(url))
+        } else {
+            Err(D::Error::custom("must be an address such as postgres://user@host/database"))
+        }
+    }
+}
+
+impl Field<Option<Text>> for DatabaseOrNone {
+    fn apply(&self, to: &mut Option<Text>) {
+        *to = Some(self.0.clone());
+    }
+
+    fn rows(key: String, of: &Option<Text>, rows: &mut Vec<(String, String)>) {
+        // A query may have a password too.
+        let shown = |url: &Text| without_user(url.0.split('?').next().unwrap_or_default());
+        rows.push((key, or_none(&of.as_ref().map(shown))));
     }
 }
 

@@ -4,7 +4,7 @@ use fairlane_simulator::with_suggestion;
 
 /// Variables outside the configuration: those of other commands, and of programs that a worker runs,
 /// because such a program may run `fairlane`.
-const OTHERS: [&str; 9] = ["KEY", "LOG", "DATABASE", "GROUP", "JOB", "TYPE", "BULK", "ATTEMPT", "FENCE"];
+const OTHERS: [&str; 8] = ["KEY", "LOG", "GROUP", "JOB", "TYPE", "BULK", "ATTEMPT", "FENCE"];
 /// The variable with the address of the queue, and another name of it.
 pub const ENGINE: &str = "FAIRLANE_ENGINE";
 pub const ENGINE_ALIAS: &str = "FAIRLANE_URL";
@@ -37,9 +37,12 @@ pub fn configured(
 }
 
 /// `FAIRLANE_WORKER_RETRY_BASE_MS` for `worker.retry.base_ms`. The API keys share the variable of
-/// `fairlane key`.
+/// `fairlane key`, and the database that of `fairlane outbox`.
 fn variable(key: &str) -> String {
-    let key = if key == "server.keys" { "keys" } else { key };
+    let key = match key {
+        "server.keys" | "server.database" => key.trim_start_matches("server."),
+        key => key,
+    };
     format!("FAIRLANE_{}", key.replace('.', "_").to_uppercase())
 }
 

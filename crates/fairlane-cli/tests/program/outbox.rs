@@ -9,7 +9,8 @@ use fairlane_testkit::redis::{RedisServer, ServerOptions};
 use fairlane_testkit::wait::until_blocking;
 use tempfile::TempDir;
 
-use super::running::{Ended, PROGRAM, fairlane};
+use super::running::{Ended, PROGRAM, fairlane, fairlane_in};
+use super::served::Served;
 
 fn outbox(postgres: &PostgresServer, words: &[&str]) -> Ended {
     fairlane(&[&["outbox"], words, &["--database", &postgres.url()]].concat())
@@ -19,7 +20,7 @@ fn outbox(postgres: &PostgresServer, words: &[&str]) -> Ended {
 fn a_committed_job_is_relayed_run_and_mirrored_by_the_program_alone() {
     let (postgres, redis) = (PostgresServer::start(), RedisServer::start(ServerOptions::default()));
     let (relay_folder, work_folder) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    assert_eq!(outbox(&postgres, &["migrate", "--json"]).json()["steps"], 2);
+    assert_eq!(outbox(&postgres, &["migrate", "--json"]).json()["steps"], 3);
     assert_eq!(outbox(&postgres, &["migrate"]).stdout, "The tables of the outbox are up to date.\n");
     let (database, engine) = (postgres.url(), redis.url());
     let options = ["--database", &database, "--engine", &engine, "--json"];
@@ -51,6 +52,32 @@ fn a_committed_job_is_relayed_run_and_mirrored_by_the_program_alone() {
     assert!(response.contains("fairlane_outbox_relayed_total{result=\"passed\"} 1"), "{response}");
     relay.signal("-TERM");
     assert_eq!(relay.ended().code, 0);
+}
+
+#[test]
+fn a_server_shows_the_outbox_of_its_database_and_keeps_the_address_secret() {
+    let postgres = PostgresServer::start();
+    let url = postgres.url().replace("postgres@", "postgres:hunter2@");
+    let served = Served::in_folder(TempDir::new().unwrap(), &["--engine", "memory:", "--database", &url]);
+    let read = || {
+        let (status, body) = served.ask("GET", "/api/outbox", "").unwrap();
+        assert_eq!(status, 200, "{body}");
+        assert!(!body.contains("hunter2"), "{body}");
+        serde_json::from_str::<serde_json::Value>(&body).unwrap()
+    };
+    until_blocking("the tables are missing", || {
+        read()["error"].as_str().is_some_and(|error| error.contains("run `fairlane outbox migrate`"))
+    });
+    assert_eq!(outbox(&postgres, &["migrate"]).code, 0);
+    postgres.sql("SELECT fairlane_enqueue('acme', 'mail')");
+    until_blocking("a job waits", || read()["outbox"]["ready"] == 1);
+    let (status, page) = served.ask("GET", "/outbox", "").unwrap();
+    assert!(status == 200 && page.contains("1 job ready") && !page.contains("hunter2"), "{page}");
+    let folder = TempDir::new().unwrap();
+    let shown = fairlane_in(folder.path(), &[("FAIRLANE_DATABASE", &url)], &["config"]).stdout;
+    assert!(shown.contains("FAIRLANE_DATABASE") && !shown.contains("hunter2"), "{shown}");
+    fairlane_in(folder.path(), &[], &["serve", "--database", "mysql://hunter2"])
+        .failed(2, &["--database must be an address such as postgres://user@host/database"]);
 }
 
 #[test]

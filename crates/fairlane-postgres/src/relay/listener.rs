@@ -12,6 +12,9 @@ use tokio::task::JoinHandle;
 
 use super::{CHANNEL, TARGET};
 
+/// The application name of the connections on which relays listen: by it they are seen.
+pub(crate) const APPLICATION: &str = "fairlane relay";
+
 /// A task that listens on a connection of its own.
 pub(super) struct Listener {
     wakeup: Arc<Notify>,
@@ -26,7 +29,7 @@ impl Listener {
             Some(Ok(options)) => options.disable_statement_logging(),
             _ => (*pool.connect_options()).clone(),
         };
-        let task = tokio::spawn(listen(options, wakeup.clone()));
+        let task = tokio::spawn(listen(options.application_name(APPLICATION), wakeup.clone()));
         Self { wakeup, task }
     }
 

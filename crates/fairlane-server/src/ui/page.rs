@@ -41,13 +41,14 @@ pub(super) enum Section {
     Locks,
     Rooms,
     Rankings,
+    Outbox,
     Activity,
     Audit,
 }
 
 impl Section {
     /// Name, path, and the key that leads there.
-    const ALL: [(Self, &'static str, &'static str, &'static str); 13] = [
+    const ALL: [(Self, &'static str, &'static str, &'static str); 14] = [
         (Self::Overview, "Overview", "", "o"),
         (Self::Served, "Served", "served", "s"),
         (Self::Customers, "Customers", "customers", "c"),
@@ -59,6 +60,7 @@ impl Section {
         (Self::Locks, "Locks", "locks", "l"),
         (Self::Rooms, "Rooms", "rooms", "r"),
         (Self::Rankings, "Rankings", "rankings", "k"),
+        (Self::Outbox, "Outbox", "outbox", "x"),
         (Self::Activity, "Activity", "activity", "a"),
         (Self::Audit, "Audit", "audit", "u"),
     ];

@@ -99,6 +99,7 @@ const TABLE: &str = "
     POST   /api/dead/discard                        ap-- -p-- ----
     POST   /api/audit                               a--- ---- ----
     GET    /api/activity                            a--- ---- ----
+    GET    /api/outbox                              apwv ---- ----
     GET    /metrics                                 apwv ---- ----
     GET    /engine                                  apwv -p-v -p-v
     POST   /engine/wait                             a-w- ---- ----
@@ -130,6 +131,7 @@ const TABLE: &str = "
     POST   /rooms/{room}                            a--- ---- ----
     GET    /rankings                                apwv ---- ----
     GET    /rankings/{board}                        apwv ---- ----
+    GET    /outbox                                  apwv ---- ----
     GET    /activity                                apwv ---- ----
     GET    /audit                                   a--- ---- ----
     POST   /audit                                   a--- ---- ----

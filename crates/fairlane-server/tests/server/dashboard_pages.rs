@@ -64,7 +64,7 @@ async fn busy() -> Running {
     running
 }
 
-const PAGES: [(&str, &str, &str); 17] = [
+const PAGES: [(&str, &str, &str); 18] = [
     ("overview", "/", "What stands still"),
     ("customers", "/customers", "acme"),
     ("customers-by-name", "/customers?sort=name", "globex"),
@@ -81,6 +81,7 @@ const PAGES: [(&str, &str, &str); 17] = [
     ("rooms", "/rooms/concert", "Pause admission"),
     ("rankings", "/rankings", "popular"),
     ("ranking", "/rankings/popular?member=concert-1", "First 3 members of 3"),
+    ("outbox", "/outbox", "No database is configured"),
     ("activity", "/activity", "Activity"),
 ];
 

@@ -12,6 +12,7 @@ mod congestion;
 mod dashboard;
 mod dashboard_changes;
 mod dashboard_memory;
+mod dashboard_outbox;
 mod dashboard_pages;
 mod dashboard_served;
 mod dead;

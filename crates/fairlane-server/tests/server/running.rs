@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use fairlane::{Fairlane, Settings};
 use fairlane_server::keys::Keys;
-use fairlane_server::{Server, ServerSettings};
+use fairlane_server::{OutboxSource, Server, ServerSettings};
 use reqwest::{Body, Client, Method, RequestBuilder, Response, StatusCode};
 use serde_json::Value;
 
@@ -32,9 +32,19 @@ impl Running {
 
     /// A server with these keys and settings.
     pub async fn start_with(fairlane: Fairlane, keys: Option<Arc<Keys>>, settings: ServerSettings) -> Self {
+        Self::start_with_outbox(fairlane, keys, settings, None).await
+    }
+
+    /// The same with an outbox.
+    pub async fn start_with_outbox(
+        fairlane: Fairlane,
+        keys: Option<Arc<Keys>>,
+        settings: ServerSettings,
+        outbox: Option<Arc<dyn OutboxSource>>,
+    ) -> Self {
         let any_port = ([127, 0, 0, 1], 0).into();
-        let server = Server::start(fairlane.clone(), any_port, keys, settings).await.unwrap();
-        Self { fairlane, server, client: client(), token: None }
+        let server = Server::start_with_outbox(fairlane.clone(), any_port, keys, settings, outbox).await;
+        Self { fairlane, server: server.unwrap(), client: client(), token: None }
     }
 
     /// Sends this key with all requests from now on.

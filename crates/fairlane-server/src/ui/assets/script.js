@@ -15,7 +15,8 @@ function localize(root) {
 }
 localize(document);
 
-// Makes one element like another, and leaves alone what has not changed and what has the focus.
+// Makes one element like another, and leaves alone what has not changed, what has the focus, and what the
+// reader has opened.
 function morph(from, to) {
   if (from.isEqualNode(to)) return;
   if (from.nodeType !== to.nodeType || from.nodeName !== to.nodeName) return from.replaceWith(to.cloneNode(true));
@@ -24,7 +25,7 @@ function morph(from, to) {
     return;
   }
   if (from === document.activeElement && from.matches('input, select, textarea')) return;
-  for (const { name } of [...from.attributes]) if (!to.hasAttribute(name)) from.removeAttribute(name);
+  for (const { name } of [...from.attributes]) if (!to.hasAttribute(name) && name !== 'open') from.removeAttribute(name);
   for (const { name, value } of to.attributes) if (from.getAttribute(name) !== value) from.setAttribute(name, value);
   const old = [...from.childNodes];
   const next = [...to.childNodes];
